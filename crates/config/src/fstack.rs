@@ -1,0 +1,71 @@
+//! The variables of F-Stack's LD_PRELOAD adapter, so that its start scripts keep working.
+//!
+//! There an instance is known by its number: `FF_PROC_ID` says which one a program uses and
+//! `FF_NB_FSTACK_INSTANCE` how many there are. Here the number is the instance's name.
+
+use crate::layers::{ConfigError, Source};
+
+type Found = (&'static str, &'static str, String);
+
+/// Option, variable and text for each adapter variable that is set.
+pub(crate) fn adapter_values(
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Result<Vec<Found>, ConfigError> {
+    let mut found = Vec::new();
+    let instances = match variable("FF_NB_FSTACK_INSTANCE") {
+        Some(text) => Some(number("FF_NB_FSTACK_INSTANCE", "instance", &text, 1)?),
+        None => None,
+    };
+    if let Some(text) = variable("FF_PROC_ID") {
+        let id = number("FF_PROC_ID", "instance", &text, 0)?;
+        if let Some(count) = instances.filter(|count| id >= *count) {
+            return Err(ConfigError::Combination(format!(
+                "FF_PROC_ID is {id} but FF_NB_FSTACK_INSTANCE says that there are {count} instances, counted from 0"
+            )));
+        }
+        found.push(("instance", "FF_PROC_ID", id.to_string()));
+    } else if instances.is_some() {
+        found.push(("instance", "FF_NB_FSTACK_INSTANCE", "0".to_owned()));
+    }
+    if let Some(text) = variable("FF_INITIAL_LCORE_ID") {
+        found.push(("cores", "FF_INITIAL_LCORE_ID", cores_of_mask(&text)?));
+    }
+    Ok(found)
+}
+
+fn number(
+    name: &'static str,
+    option: &'static str,
+    text: &str,
+    min: u32,
+) -> Result<u32, ConfigError> {
+    crate::kind::parse_count(text, min, 1023).map_err(|must| ConfigError::Value {
+        option,
+        source: Source::Environment(name),
+        text: text.to_owned(),
+        must,
+    })
+}
+
+/// `0x4` → `2`, `0x3` → `0,1`.
+fn cores_of_mask(text: &str) -> Result<String, ConfigError> {
+    let digits = text
+        .strip_prefix("0x")
+        .or_else(|| text.strip_prefix("0X"))
+        .unwrap_or(text);
+    let mask = u64::from_str_radix(digits, 16)
+        .ok()
+        .filter(|mask| *mask != 0);
+    let mask = mask.ok_or_else(|| ConfigError::Value {
+        option: "cores",
+        source: Source::Environment("FF_INITIAL_LCORE_ID"),
+        text: text.to_owned(),
+        must: "a hexadecimal mask of cores such as 0x4".into(),
+    })?;
+    let is_set = |core: &u32| mask >> core & 1 == 1;
+    let cores: Vec<String> = (0..64)
+        .filter(is_set)
+        .map(|core: u32| core.to_string())
+        .collect();
+    Ok(cores.join(","))
+}

@@ -1,0 +1,206 @@
+//! The types an option can have, and how each is written.
+
+use core::net::Ipv4Addr;
+
+/// The type of an option: how its text is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// true or false; on the command line the bare option.
+    Flag,
+    Count {
+        min: u32,
+        max: u32,
+    },
+    /// IPv4 address.
+    Address,
+    /// IPv4 address and prefix length.
+    Cidr,
+    /// Linux interface name: 1 to 15 bytes, no slash, no white space.
+    Interface,
+    /// Name of an instance: letters, digits, `-`, `_`, `.`; at most 32.
+    Name,
+    Path,
+    /// `adaptive` or microseconds.
+    Spin,
+    /// Cores such as `0,2-3`.
+    Cores,
+    Choice(&'static [&'static str]),
+}
+
+/// The stack's address with the length of its network's prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    pub address: Ipv4Addr,
+    pub prefix_len: u8,
+}
+
+impl Cidr {
+    #[must_use]
+    pub fn contains(&self, other: Ipv4Addr) -> bool {
+        let mask = u32::MAX
+            .checked_shl(32 - u32::from(self.prefix_len))
+            .unwrap_or(0);
+        (self.address.to_bits() ^ other.to_bits()) & mask == 0
+    }
+}
+
+impl core::fmt::Display for Cidr {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix_len)
+    }
+}
+
+/// How long a waiting thread polls before it blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Spin {
+    /// As long as it has paid off lately.
+    #[default]
+    Adaptive,
+    /// Always this long, microseconds; 0 blocks at once.
+    Fixed(u32),
+}
+
+/// Core numbers in ascending order.
+pub type CoreList = Vec<usize>;
+
+impl Kind {
+    /// Says what is wrong with `text`, as the end of a sentence ("… must be …").
+    ///
+    /// # Errors
+    /// The requirement that the text does not meet.
+    pub fn check(self, text: &str) -> Result<(), String> {
+        match self {
+            Kind::Flag => parse_flag(text).map(drop),
+            Kind::Count { min, max } => parse_count(text, min, max).map(drop),
+            Kind::Address => parse_address(text).map(drop),
+            Kind::Cidr => parse_cidr(text).map(drop),
+            Kind::Interface => check_interface(text),
+            Kind::Name => check_name(text),
+            Kind::Path => check_path(text),
+            Kind::Spin => parse_spin(text).map(drop),
+            Kind::Cores => parse_cores(text).map(drop),
+            Kind::Choice(choices) => {
+                if choices.contains(&text) {
+                    Ok(())
+                } else {
+                    Err(format!("one of {}", choices.join(", ")))
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn parse_flag(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "0" | "false" | "no" | "off" | "" => Ok(false),
+        _ => Err("true or false".into()),
+    }
+}
+
+pub(crate) fn parse_count(text: &str, min: u32, max: u32) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(count) if (min..=max).contains(&count) => Ok(count),
+        _ => Err(format!("a number from {min} to {max}")),
+    }
+}
+
+pub(crate) fn parse_address(text: &str) -> Result<Ipv4Addr, String> {
+    let address: Ipv4Addr = text
+        .parse()
+        .map_err(|_| "an IPv4 address such as 10.0.0.1".to_owned())?;
+    if is_host_address(address) {
+        Ok(address)
+    } else {
+        Err("the address of one host, not a loopback, multicast, broadcast or zero address".into())
+    }
+}
+
+pub(crate) fn parse_cidr(text: &str) -> Result<Cidr, String> {
+    let syntax = || "an IPv4 address with its prefix length, such as 10.0.0.5/24".to_owned();
+    let (address, prefix) = text.split_once('/').ok_or_else(syntax)?;
+    address.parse::<Ipv4Addr>().map_err(|_| syntax())?;
+    let address = parse_address(address)?;
+    let prefix_len = match prefix.parse::<u8>() {
+        Ok(len @ 8..=32) if !prefix.starts_with('+') => len,
+        _ => {
+            return Err("an address with a prefix length from 8 to 32, such as 10.0.0.5/24".into());
+        }
+    };
+    let host_bits = u32::MAX.checked_shr(u32::from(prefix_len)).unwrap_or(0);
+    let host = address.to_bits() & host_bits;
+    if prefix_len < 31 && (host == 0 || host == host_bits) {
+        return Err(format!(
+            "the address of one host, not the first or last of its /{prefix_len} network"
+        ));
+    }
+    Ok(Cidr {
+        address,
+        prefix_len,
+    })
+}
+
+pub(crate) fn parse_spin(text: &str) -> Result<Spin, String> {
+    if text == "adaptive" {
+        return Ok(Spin::Adaptive);
+    }
+    parse_count(text, 0, 100_000)
+        .map(Spin::Fixed)
+        .map_err(|_| "`adaptive` or a number of microseconds from 0 to 100000".into())
+}
+
+/// Parses a list of cores such as `0,2-3`.
+///
+/// # Errors
+/// The requirement that the text does not meet.
+pub fn parse_cores(text: &str) -> Result<CoreList, String> {
+    const CORE_MAX: usize = 1023;
+    let syntax = || format!("a list of cores such as 0 or 0,2-3, each at most {CORE_MAX}");
+    let mut cores = CoreList::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: usize = first.parse().map_err(|_| syntax())?;
+        let last: usize = last.parse().map_err(|_| syntax())?;
+        if first > last || last > CORE_MAX {
+            return Err(syntax());
+        }
+        cores.extend(first..=last);
+    }
+    cores.sort_unstable();
+    cores.dedup();
+    Ok(cores)
+}
+
+fn check_interface(text: &str) -> Result<(), String> {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':';
+    if (1..=15).contains(&text.len()) && text != "." && text != ".." && text.bytes().all(is_plain) {
+        Ok(())
+    } else {
+        Err(
+            "the name of a network interface: 1 to 15 characters without `/`, `:` and spaces"
+                .into(),
+        )
+    }
+}
+
+fn check_name(text: &str) -> Result<(), String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if (1..=32).contains(&text.len()) && !text.starts_with('.') && text.bytes().all(is_plain) {
+        Ok(())
+    } else {
+        Err("a name of 1 to 32 letters, digits, `-`, `_` or `.`".into())
+    }
+}
+
+fn check_path(text: &str) -> Result<(), String> {
+    if text.is_empty() || text.contains('\0') {
+        Err("a path".into())
+    } else {
+        Ok(())
+    }
+}
+
+fn is_host_address(address: Ipv4Addr) -> bool {
+    let first = address.octets()[0];
+    first != 0 && first != 127 && first < 224
+}

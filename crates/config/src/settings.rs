@@ -1,0 +1,134 @@
+//! The typed view of the values in force.
+
+use core::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use crate::kind::{self, Cidr, CoreList, Spin};
+use crate::layers::{ConfigError, Layers};
+
+/// How much is written to standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Log {
+    Off,
+    Error,
+    #[default]
+    Warn,
+    Info,
+    Debug,
+}
+
+/// What `run`, `instance`, `keeper` and the preload library act on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// None: a TAP of our own.
+    pub interface: Option<String>,
+    /// None only without `interface`: a private pair is chosen.
+    pub ip: Option<Cidr>,
+    pub gateway: Option<Ipv4Addr>,
+    /// Instance to attach to; None: in-process.
+    pub instance: Option<String>,
+    /// Name of the instance to be (command `instance` only).
+    pub name: Option<String>,
+    pub spin: Spin,
+    pub is_strict: bool,
+    pub slots: u16,
+    /// Empty: wherever the scheduler puts us.
+    pub cores: CoreList,
+    pub pcap: Option<PathBuf>,
+    pub log: Log,
+    pub is_persistent: bool,
+    /// None: `/run/slipstack` for root, `$XDG_RUNTIME_DIR/slipstack` for others.
+    pub run_dir: Option<PathBuf>,
+    pub lib: Option<PathBuf>,
+    pub bin: Option<PathBuf>,
+    pub control_fd: Option<i32>,
+}
+
+impl Settings {
+    /// Settings of this process from its environment and configuration file.
+    ///
+    /// # Errors
+    /// The first value or combination that cannot be used.
+    pub fn from_environment() -> Result<Settings, ConfigError> {
+        let variable = |name: &str| std::env::var_os(name).and_then(|text| text.into_string().ok());
+        Settings::from_layers(&Layers::read(variable)?)
+    }
+
+    /// # Errors
+    /// A combination of options that makes no sense.
+    pub fn from_layers(layers: &Layers) -> Result<Settings, ConfigError> {
+        let text = |name: &str| layers.text(name);
+        let path = |name: &str| layers.text(name).map(PathBuf::from);
+        let settings = Settings {
+            interface: text("if").map(str::to_owned),
+            ip: parsed(text("ip"), kind::parse_cidr)?,
+            gateway: parsed(text("gw"), kind::parse_address)?,
+            instance: text("instance").map(str::to_owned),
+            name: text("name").map(str::to_owned),
+            spin: parsed(text("spin-us"), kind::parse_spin)?.unwrap_or_default(),
+            is_strict: parsed(text("strict"), kind::parse_flag)?.unwrap_or(false),
+            slots: count(text("slots"))?.unwrap_or(16),
+            cores: parsed(text("cores"), kind::parse_cores)?.unwrap_or_default(),
+            pcap: path("pcap"),
+            log: text("log").map_or(Log::Warn, log_level),
+            is_persistent: parsed(text("persist"), kind::parse_flag)?.unwrap_or(false),
+            run_dir: path("run-dir"),
+            lib: path("lib"),
+            bin: path("bin"),
+            control_fd: count(text("control-fd"))?,
+        };
+        settings.check_combinations()?;
+        Ok(settings)
+    }
+
+    fn check_combinations(&self) -> Result<(), ConfigError> {
+        let wrong = |sentence: String| Err(ConfigError::Combination(sentence));
+        if let (Some(interface), None, None) = (&self.interface, self.ip, &self.instance) {
+            return wrong(format!(
+                "--if {interface} needs --ip ADDRESS/LENGTH: the address that the stack has on it"
+            ));
+        }
+        let Some(gateway) = self.gateway else {
+            return Ok(());
+        };
+        match self.ip {
+            None => wrong(format!("--gw {gateway} needs --ip ADDRESS/LENGTH")),
+            Some(ip) if ip.address == gateway => {
+                wrong(format!("--gw {gateway} is the stack's own address"))
+            }
+            Some(ip) if !ip.contains(gateway) => {
+                wrong(format!("--gw {gateway} is not in the network of --ip {ip}"))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+fn parsed<T>(
+    text: Option<&str>,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, ConfigError> {
+    text.map(|text| parse(text).map_err(|must| combination(text, &must)))
+        .transpose()
+}
+
+fn count<T: TryFrom<u32>>(text: Option<&str>) -> Result<Option<T>, ConfigError> {
+    let number = parsed(text, |text| kind::parse_count(text, 0, u32::MAX))?;
+    let narrow = |number: u32| T::try_from(number).map_err(|_| combination("number", "smaller"));
+    number.map(narrow).transpose()
+}
+
+/// Only reachable when a default of the table does not pass its own check (a test forbids that).
+fn combination(text: &str, must: &str) -> ConfigError {
+    ConfigError::Combination(format!("'{text}' must be {must}"))
+}
+
+fn log_level(text: &str) -> Log {
+    match text {
+        "off" => Log::Off,
+        "error" => Log::Error,
+        "info" => Log::Info,
+        "debug" => Log::Debug,
+        _ => Log::Warn,
+    }
+}

@@ -1,0 +1,199 @@
+//! The options table: the only place where an option is declared.
+
+use crate::kind::Kind;
+
+/// Which commands offer an option on their command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// `slipstack run` and `slipstack instance`.
+    RunAndInstance,
+    /// `slipstack run` only.
+    Run,
+    /// `slipstack instance` only.
+    Instance,
+    /// Every command, `status`, `why` and `stop` included.
+    All,
+    /// No command line: set by `slipstack run` for the program it starts.
+    Internal,
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct OptionSpec {
+    /// Long name on the command line, without the dashes, and the key in the TOML file.
+    pub name: &'static str,
+    pub env: &'static str,
+    pub kind: Kind,
+    /// In the syntax a user would type; empty = not set.
+    pub default: &'static str,
+    pub scope: Scope,
+    /// What the value is called in `--help`.
+    pub value: &'static str,
+    /// One sentence for `--help`, the reference and the sample file.
+    pub help: &'static str,
+}
+
+pub const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "if",
+        env: "SLIPSTACK_IF",
+        kind: Kind::Interface,
+        default: "",
+        scope: Scope::RunAndInstance,
+        value: "NAME",
+        help: "Network interface to share with the kernel; without it Slipstack makes a TAP of its own",
+    },
+    OptionSpec {
+        name: "ip",
+        env: "SLIPSTACK_IP",
+        kind: Kind::Cidr,
+        default: "",
+        scope: Scope::RunAndInstance,
+        value: "ADDRESS/LENGTH",
+        help: "IPv4 address of the stack with its prefix length; needed with --if",
+    },
+    OptionSpec {
+        name: "gw",
+        env: "SLIPSTACK_GW",
+        kind: Kind::Address,
+        default: "",
+        scope: Scope::RunAndInstance,
+        value: "ADDRESS",
+        help: "Default gateway; without it only the stack's own network is reached through the stack",
+    },
+    OptionSpec {
+        name: "instance",
+        env: "SLIPSTACK_INSTANCE",
+        kind: Kind::Name,
+        default: "",
+        scope: Scope::Run,
+        value: "NAME",
+        help: "Use the stack of the running `slipstack instance` of this name instead of one in the program",
+    },
+    OptionSpec {
+        name: "name",
+        env: "SLIPSTACK_NAME",
+        kind: Kind::Name,
+        default: "",
+        scope: Scope::Instance,
+        value: "NAME",
+        help: "Name under which programs find this instance",
+    },
+    OptionSpec {
+        name: "spin-us",
+        env: "SLIPSTACK_SPIN_US",
+        kind: Kind::Spin,
+        default: "adaptive",
+        scope: Scope::RunAndInstance,
+        value: "MICROSECONDS",
+        help: "How long a waiting thread polls before it sleeps: `adaptive`, or 0 to 100000",
+    },
+    OptionSpec {
+        name: "strict",
+        env: "SLIPSTACK_STRICT",
+        kind: Kind::Flag,
+        default: "false",
+        scope: Scope::Run,
+        value: "",
+        help: "Make it an error when a socket that could be on the stack would fall back to the kernel",
+    },
+    OptionSpec {
+        name: "slots",
+        env: "SLIPSTACK_SLOTS",
+        kind: Kind::Count { min: 2, max: 64 },
+        default: "16",
+        scope: Scope::RunAndInstance,
+        value: "COUNT",
+        help: "Device queues opened for the interface: one for the keeper and one for each process with a stack",
+    },
+    OptionSpec {
+        name: "cores",
+        env: "SLIPSTACK_CORES",
+        kind: Kind::Cores,
+        default: "",
+        scope: Scope::RunAndInstance,
+        value: "LIST",
+        help: "Cores to run on, such as 0 or 0,2-3",
+    },
+    OptionSpec {
+        name: "pcap",
+        env: "SLIPSTACK_PCAP",
+        kind: Kind::Path,
+        default: "",
+        scope: Scope::RunAndInstance,
+        value: "FILE",
+        help: "Write the frames that the stack receives and sends to this file, for tcpdump -r and Wireshark",
+    },
+    OptionSpec {
+        name: "log",
+        env: "SLIPSTACK_LOG",
+        kind: Kind::Choice(&["off", "error", "warn", "info", "debug"]),
+        default: "warn",
+        scope: Scope::RunAndInstance,
+        value: "LEVEL",
+        help: "What is written to standard error: off, error, warn, info or debug",
+    },
+    OptionSpec {
+        name: "persist",
+        env: "SLIPSTACK_PERSIST",
+        kind: Kind::Flag,
+        default: "false",
+        scope: Scope::RunAndInstance,
+        value: "",
+        help: "Keep the device when the last program has ended, until `slipstack stop`",
+    },
+    OptionSpec {
+        name: "run-dir",
+        env: "SLIPSTACK_RUN_DIR",
+        kind: Kind::Path,
+        default: "",
+        scope: Scope::All,
+        value: "DIRECTORY",
+        help: "Where control sockets live, instead of /run/slipstack (without root $XDG_RUNTIME_DIR/slipstack)",
+    },
+    OptionSpec {
+        name: "config",
+        env: "SLIPSTACK_CONFIG",
+        kind: Kind::Path,
+        default: "",
+        scope: Scope::All,
+        value: "FILE",
+        help: "Configuration file to read instead of /etc/slipstack.toml",
+    },
+    OptionSpec {
+        name: "lib",
+        env: "SLIPSTACK_LIB",
+        kind: Kind::Path,
+        default: "",
+        scope: Scope::Run,
+        value: "FILE",
+        help: "libslipstack.so to load instead of the one beside the slipstack command",
+    },
+    OptionSpec {
+        name: "bin",
+        env: "SLIPSTACK_BIN",
+        kind: Kind::Path,
+        default: "",
+        scope: Scope::Internal,
+        value: "FILE",
+        help: "The slipstack command with which a program starts a keeper",
+    },
+    OptionSpec {
+        name: "control-fd",
+        env: "SLIPSTACK_CONTROL_FD",
+        kind: Kind::Count {
+            min: 0,
+            max: 1_048_576,
+        },
+        default: "",
+        scope: Scope::Internal,
+        value: "NUMBER",
+        help: "Inherited control connection to the keeper",
+    },
+];
+
+/// The row of `name` (the command line's and the file's name).
+#[must_use]
+pub fn find_option(name: &str) -> Option<&'static OptionSpec> {
+    OPTIONS.iter().find(|option| option.name == name)
+}

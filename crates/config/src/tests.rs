@@ -1,0 +1,196 @@
+use std::path::Path;
+
+use crate::*;
+
+fn layers(variables: &[(&str, &str)]) -> Result<Layers, ConfigError> {
+    let lookup = |name: &str| {
+        variables
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map(|(_, text)| (*text).to_owned())
+    };
+    Layers::read_with_file(Path::new("/dev/null"), lookup)
+}
+
+fn settings(variables: &[(&str, &str)]) -> Result<Settings, ConfigError> {
+    Settings::from_layers(&layers(variables)?)
+}
+
+#[test]
+fn every_default_passes_its_own_check() {
+    for option in OPTIONS {
+        if !option.default.is_empty() {
+            assert_eq!(option.kind.check(option.default), Ok(()), "{}", option.name);
+        }
+    }
+    settings(&[]).expect("defaults alone are valid");
+}
+
+#[test]
+fn names_and_variables_are_unique_and_follow_the_pattern() {
+    for (index, option) in OPTIONS.iter().enumerate() {
+        assert!(
+            OPTIONS[..index]
+                .iter()
+                .all(|other| other.name != option.name)
+        );
+        let expected = format!("SLIPSTACK_{}", option.name.replace('-', "_").to_uppercase());
+        assert_eq!(option.env, expected);
+    }
+}
+
+#[test]
+fn the_environment_beats_the_file_and_the_command_line_beats_both() {
+    let mut layers = Layers::default();
+    layers
+        .read_toml(
+            "spin-us = 5\nslots = 8\nlog = \"info\"",
+            Path::new("f.toml"),
+        )
+        .unwrap();
+    layers
+        .set("slots", "9".into(), Source::Environment("SLIPSTACK_SLOTS"))
+        .unwrap();
+    layers
+        .set("log", "debug".into(), Source::CommandLine)
+        .unwrap();
+    let settings = Settings::from_layers(&layers).unwrap();
+    assert_eq!(settings.spin, Spin::Fixed(5));
+    assert_eq!(settings.slots, 9);
+    assert_eq!(settings.log, Log::Debug);
+    assert_eq!(
+        layers.source("slots"),
+        Source::Environment("SLIPSTACK_SLOTS")
+    );
+}
+
+#[test]
+fn an_interface_needs_an_address() {
+    let error = settings(&[("SLIPSTACK_IF", "eth1")]).unwrap_err();
+    assert!(error.to_string().contains("--ip"), "{error}");
+}
+
+#[test]
+fn a_gateway_must_lie_in_the_network_of_the_address() {
+    let ip = ("SLIPSTACK_IP", "10.0.0.5/24");
+    assert!(settings(&[ip, ("SLIPSTACK_GW", "10.0.0.1")]).is_ok());
+    assert!(settings(&[ip, ("SLIPSTACK_GW", "10.0.1.1")]).is_err());
+    assert!(settings(&[ip, ("SLIPSTACK_GW", "10.0.0.5")]).is_err());
+    assert!(settings(&[("SLIPSTACK_GW", "10.0.0.1")]).is_err());
+}
+
+#[test]
+fn bad_values_are_named_with_their_source() {
+    for (variable, text) in [
+        ("SLIPSTACK_IP", "10.0.0.5"),
+        ("SLIPSTACK_IP", "10.0.0.0/24"),
+        ("SLIPSTACK_IP", "10.0.0.255/24"),
+        ("SLIPSTACK_IP", "127.0.0.1/8"),
+        ("SLIPSTACK_IP", "10.0.0.5/33"),
+        ("SLIPSTACK_IP", "10.0.0.5/+24"),
+        ("SLIPSTACK_IP", "a.b.c.d/24"),
+        ("SLIPSTACK_IF", "a/b"),
+        ("SLIPSTACK_IF", "sixteen-letters-"),
+        ("SLIPSTACK_SLOTS", "1"),
+        ("SLIPSTACK_SLOTS", "-3"),
+        ("SLIPSTACK_SPIN_US", "fast"),
+        ("SLIPSTACK_STRICT", "maybe"),
+        ("SLIPSTACK_CORES", "3-1"),
+        ("SLIPSTACK_LOG", "loud"),
+        ("SLIPSTACK_INSTANCE", "../x"),
+    ] {
+        let error = settings(&[(variable, text)]).expect_err(text).to_string();
+        assert!(
+            error.starts_with(&format!("{variable} is '{text}' but must be ")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn an_empty_variable_counts_as_unset() {
+    assert_eq!(settings(&[("SLIPSTACK_IP", "")]), settings(&[]));
+}
+
+#[test]
+fn files_with_unknown_keys_or_wrong_syntax_are_refused() {
+    let mut layers = Layers::default();
+    let file = Path::new("f.toml");
+    let unknown = layers.read_toml("colour = 3", file).unwrap_err();
+    assert_eq!(unknown.to_string(), "f.toml: there is no option 'colour'");
+    assert!(layers.read_toml("control-fd = 3", file).is_err());
+    assert!(layers.read_toml("slots = [1]", file).is_err());
+    assert!(matches!(
+        layers.read_toml("slots = ", file),
+        Err(ConfigError::Syntax { .. })
+    ));
+    assert!(matches!(
+        layers.read_file(Path::new("/no/such")),
+        Err(ConfigError::Unreadable { .. })
+    ));
+}
+
+#[test]
+fn the_sample_file_is_a_valid_file() {
+    let text: String = sample_file()
+        .lines()
+        .map(|line| format!("{}\n", uncommented(line)))
+        .collect();
+    Layers::default()
+        .read_toml(&text, Path::new("sample.toml"))
+        .unwrap();
+}
+
+fn uncommented(line: &str) -> &str {
+    line.strip_prefix('#')
+        .filter(|rest| !rest.starts_with(' '))
+        .unwrap_or("")
+}
+
+#[test]
+fn adapter_variables_select_an_instance_and_cores() {
+    let found = settings(&[
+        ("FF_NB_FSTACK_INSTANCE", "4"),
+        ("FF_PROC_ID", "2"),
+        ("FF_INITIAL_LCORE_ID", "0x5"),
+    ]);
+    let found = found.unwrap();
+    assert_eq!(found.instance.as_deref(), Some("2"));
+    assert_eq!(found.cores, [0, 2]);
+    let own = settings(&[("FF_PROC_ID", "2"), ("SLIPSTACK_INSTANCE", "a")]).unwrap();
+    assert_eq!(own.instance.as_deref(), Some("a"));
+}
+
+#[test]
+fn adapter_variables_are_checked() {
+    assert!(settings(&[("FF_NB_FSTACK_INSTANCE", "2"), ("FF_PROC_ID", "2")]).is_err());
+    assert!(settings(&[("FF_NB_FSTACK_INSTANCE", "0")]).is_err());
+    assert!(settings(&[("FF_INITIAL_LCORE_ID", "0")]).is_err());
+    assert!(settings(&[("FF_INITIAL_LCORE_ID", "zz")]).is_err());
+}
+
+#[test]
+fn the_environment_for_a_program_reproduces_the_settings() {
+    let first = layers(&[("SLIPSTACK_IP", "10.0.0.5/24"), ("FF_PROC_ID", "1")]).unwrap();
+    let handed: Vec<(&str, String)> = first.environment();
+    let handed: Vec<(&str, &str)> = handed
+        .iter()
+        .map(|(name, text)| (*name, text.as_str()))
+        .collect();
+    assert_eq!(settings(&handed), Settings::from_layers(&first));
+}
+
+#[test]
+fn a_network_contains_its_addresses_only() {
+    let network = Cidr {
+        address: "10.1.2.3".parse().unwrap(),
+        prefix_len: 24,
+    };
+    assert!(network.contains("10.1.2.254".parse().unwrap()));
+    assert!(!network.contains("10.1.3.3".parse().unwrap()));
+    let host = Cidr {
+        address: "10.1.2.3".parse().unwrap(),
+        prefix_len: 32,
+    };
+    assert!(host.contains(host.address) && !host.contains("10.1.2.2".parse().unwrap()));
+}
