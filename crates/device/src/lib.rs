@@ -1,1 +1,19 @@
-//! (module documentation follows)
+//! Network devices: how frames enter and leave the machine's user-space stacks.
+//!
+//! [`Device`] is one slot of a network device, driven by one engine. The back ends are TAP and
+//! AF_PACKET, both with a virtio header and therefore with checksum and segmentation offloads
+//! ([`Slots`], [`open_slot`]), an in-memory pair for tests ([`loopback`]) and a wrapper that writes
+//! what passes to a capture file ([`tee`]).
+//!
+//! A device is opened in two halves. The keeper, privileged, opens all [`Slots`] once and never
+//! closes one while anybody uses the device, because neither fan-out members nor TAP queues are
+//! identities: closing one renumbers the others. An engine, unprivileged, receives the descriptor
+//! of one slot with its [`SlotParams`] and adopts it with [`open_slot`]; a successor adopts it
+//! again where the last one stopped. [`Steering`] decides which slot a frame goes to.
+
+mod device;
+mod error;
+
+pub use device::{Device, DeviceCounters, DeviceInfo, TxFull};
+pub use error::DeviceError;
+pub use slipstack_wire::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};

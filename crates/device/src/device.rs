@@ -1,0 +1,146 @@
+//! The one trait that engines know devices by.
+
+use std::os::fd::RawFd;
+
+use slipstack_mem::RawSlice;
+use slipstack_wire::{RxMeta, TxOffload};
+
+/// What an engine must know of its device to configure its stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Source address of our frames.
+    pub mac: [u8; 6],
+    /// Largest IP packet, in bytes.
+    pub mtu: u16,
+    /// The device completes partial transport checksums.
+    pub tx_checksum: bool,
+    /// Largest TCP payload of one frame that the device cuts into segments; 0 = it does not.
+    pub tso_max: u32,
+}
+
+/// There is no room: the frame was not taken. Counted; the sender tries again after a flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxFull;
+
+/// One slot of a network device. Nothing here blocks.
+pub trait Device: Send {
+    fn info(&self) -> DeviceInfo;
+
+    /// Hands up to `budget` frames to `on_frame`, in order of arrival, and returns how many. The
+    /// bytes lie in the device's own memory and are its again when `on_frame` returns.
+    fn rx(&mut self, budget: usize, on_frame: &mut dyn FnMut(&[u8], RxMeta)) -> usize;
+
+    /// Takes a frame, copying it before this returns. Small frames may wait for [`Device::flush`];
+    /// large ones leave at once, after those that wait.
+    fn tx(
+        &mut self,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+        offload: TxOffload,
+    ) -> Result<(), TxFull>;
+
+    /// Sends what waits, as far as the kernel takes it.
+    fn flush(&mut self);
+
+    /// Readable while frames wait (and writable when [`Device::tx_pending`] frames may go).
+    fn poll_fd(&self) -> RawFd;
+
+    /// Whether frames wait; may cost a system call.
+    fn has_rx(&self) -> bool;
+
+    /// Frames wait because the kernel had no room: poll for writing too, then flush.
+    fn tx_pending(&self) -> bool {
+        false
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        DeviceCounters::default()
+    }
+}
+
+impl<T: Device + ?Sized> Device for Box<T> {
+    fn info(&self) -> DeviceInfo {
+        (**self).info()
+    }
+
+    fn rx(&mut self, budget: usize, on_frame: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+        (**self).rx(budget, on_frame)
+    }
+
+    fn tx(
+        &mut self,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+        offload: TxOffload,
+    ) -> Result<(), TxFull> {
+        (**self).tx(header, payload, offload)
+    }
+
+    fn flush(&mut self) {
+        (**self).flush();
+    }
+
+    fn poll_fd(&self) -> RawFd {
+        (**self).poll_fd()
+    }
+
+    fn has_rx(&self) -> bool {
+        (**self).has_rx()
+    }
+
+    fn tx_pending(&self) -> bool {
+        (**self).tx_pending()
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        (**self).counters()
+    }
+}
+
+/// Declares the counters once: the struct and the list of names come from one table.
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What a device counted since it was opened.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct DeviceCounters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl DeviceCounters {
+            /// Every counter with its name.
+            pub fn rows(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Frames handed to the engine.
+    rx_frames,
+    rx_bytes,
+    /// Frames larger than a ring slot, fetched one by one.
+    rx_large,
+    /// Frames cut off because the kernel had no memory to keep the whole.
+    rx_truncated,
+    /// Frames of a VLAN, which is not ours.
+    rx_vlan,
+    /// Frames with a virtio header that makes no sense.
+    rx_malformed,
+    /// Coalesced UDP datagrams that were split again.
+    rx_udp_split,
+    /// Large frames whose ring slot had been consumed by a predecessor that died.
+    rx_orphaned,
+    tx_frames,
+    tx_bytes,
+    /// Frames refused because nothing more could be taken; the stack retries.
+    tx_full,
+    /// Times the kernel took no more for now.
+    tx_again,
+    /// Times the kernel's queue refused a frame (tried again up to three times).
+    tx_nobufs,
+    /// Frames given up: the kernel refused them for good.
+    tx_dropped,
+    /// Errors taken off the descriptor, such as the interface going down.
+    link_errors,
+}
