@@ -1,1 +1,46 @@
-fn main() {}
+//! Checks of the repository that no compiler makes, and generated files.
+//!
+//! `cargo run -p xtask -- check` looks at the arrows between the crates, the size of files and
+//! functions, the places of `unsafe`, forbidden words, and whether generated files are current.
+//! `cargo run -p xtask -- reference` writes the generated files.
+
+mod generated;
+mod layering;
+mod lexer;
+mod sources;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let root = repository_root();
+    let command = std::env::args().nth(1).unwrap_or_default();
+    let findings = match command.as_str() {
+        "check" => check(&root),
+        "reference" => generated::write(&root),
+        _ => vec!["usage: cargo run -p xtask -- check | reference".to_owned()],
+    };
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    if findings.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn check(root: &Path) -> Vec<String> {
+    let mut findings = layering::check(root);
+    findings.extend(sources::check(root));
+    findings.extend(generated::check(root));
+    if findings.is_empty() {
+        println!("layering, limits, places of unsafe and generated files are in order");
+    }
+    findings
+}
+
+fn repository_root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().unwrap_or(own).to_path_buf()
+}

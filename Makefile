@@ -1,0 +1,56 @@
+# Slipstack. `make help` lists the targets.
+
+SHELL := /bin/bash
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
+SEEDS ?= 10000
+FUZZ_SECONDS ?= 60
+SOAK_MINUTES ?= 60
+
+.PHONY: help setup build demo test check bench seeds soak fuzz reference book install clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install the Debian packages that are missing (root)
+	@scripts/setup
+
+build: setup ## target/release/slipstack and libslipstack.so
+	@cargo build --release -p slipstack-cli -p slipstack-preload
+
+demo: build ## nginx on Slipstack, asked by curl on the kernel; leaves nothing behind
+	@scripts/demo
+
+test: setup ## everything that is checked before a change goes in
+	@scripts/test
+
+check: setup ## formatting, clippy, layering and size limits only
+	@cargo fmt --all --check
+	@cargo clippy --workspace --all-targets -- -D warnings
+	@cargo run -q -p xtask -- check
+
+bench: build ## kernel against in-process against instance: table, JSON, SVG in bench-results/
+	@scripts/bench $(BENCH_ARGS)
+
+seeds: setup ## SEEDS simulated connections over a bad wire
+	@cargo run -q --release -p slipstack-sim -- --seeds $(SEEDS)
+
+soak: build ## SOAK_MINUTES of load, restarts and kills, watching for leaks
+	@scripts/soak --minutes $(SOAK_MINUTES)
+
+fuzz: setup ## every fuzz target for FUZZ_SECONDS
+	@scripts/fuzz $(FUZZ_SECONDS)
+
+reference: ## write docs/reference/options.md from the options table
+	@cargo run -q -p xtask -- reference
+
+book: ## the book as HTML in target/book (needs mdbook)
+	@command -v mdbook >/dev/null || { echo "mdbook is not installed; the book's text is in docs/book/src" >&2; exit 1; }
+	@mdbook build docs/book -d ../../target/book
+
+PREFIX ?= /usr/local
+install: build ## slipstack and its library under PREFIX
+	install -D -m 755 target/release/slipstack $(DESTDIR)$(PREFIX)/bin/slipstack
+	install -D -m 755 target/release/libslipstack.so $(DESTDIR)$(PREFIX)/lib/libslipstack.so
+
+clean: ## remove what was built
+	@cargo clean

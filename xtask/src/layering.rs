@@ -1,0 +1,94 @@
+//! The arrows of ARCHITECTURE.md against what `cargo metadata` says.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// A crate and the crates of ours that it may depend on. Tests may reach further.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("wire", &[]),
+    ("stack", &["wire"]),
+    ("mem", &[]),
+    ("device", &["mem", "wire"]),
+    ("channel", &["mem"]),
+    ("engine", &["stack", "wire", "mem", "device", "channel"]),
+    (
+        "keeper",
+        &["stack", "wire", "mem", "device", "channel", "engine"],
+    ),
+    (
+        "attach",
+        &["mem", "device", "channel", "engine", "keeper", "config"],
+    ),
+    ("posix", &["mem", "channel"]),
+    ("preload", &["posix", "attach", "config"]),
+    ("config", &[]),
+    ("cli", &["config", "attach", "keeper", "channel"]),
+    ("sim", &["wire", "stack"]),
+];
+
+/// Crates that must be able to live without an operating system.
+const NO_STD: &[&str] = &["wire", "stack"];
+
+pub fn check(root: &Path) -> Vec<String> {
+    let metadata = match metadata(root) {
+        Ok(metadata) => metadata,
+        Err(reason) => return vec![format!("cargo metadata: {reason}")],
+    };
+    let mut findings = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some(name) = name.strip_prefix("slipstack-") else {
+            continue;
+        };
+        let Some((_, allowed)) = ARROWS.iter().find(|(krate, _)| *krate == name) else {
+            findings.push(format!(
+                "crate {name} is not in the layering table of xtask"
+            ));
+            continue;
+        };
+        findings.extend(forbidden_arrows(name, allowed, package));
+    }
+    for name in NO_STD {
+        let file = root.join("crates").join(name).join("src/lib.rs");
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        for attribute in ["no_std", "forbid(unsafe_code)"] {
+            if !text.contains(attribute) {
+                findings.push(format!(
+                    "crates/{name}/src/lib.rs: `{attribute}` is missing"
+                ));
+            }
+        }
+    }
+    findings
+}
+
+fn forbidden_arrows(name: &str, allowed: &[&str], package: &Value) -> Vec<String> {
+    let dependencies = package["dependencies"].as_array().into_iter().flatten();
+    let ours = dependencies
+        .filter(|dependency| dependency["kind"].as_str() != Some("dev"))
+        .filter_map(|dependency| dependency["name"].as_str()?.strip_prefix("slipstack-"));
+    ours.filter(|other| !allowed.contains(other))
+        .map(|other| format!("crates/{name} must not depend on {other} (ARCHITECTURE.md, arrows)"))
+        .collect()
+}
+
+fn metadata(root: &Path) -> Result<Value, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--no-deps",
+            "--offline",
+        ])
+        .current_dir(root)
+        .output()
+        .map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
+}
