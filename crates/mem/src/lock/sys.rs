@@ -1,0 +1,142 @@
+//! The lock itself: one futex word and the value beside it.
+
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::mem;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::futex::{futex_wait, futex_wake};
+
+const FREE: u32 = 0;
+const TAKEN: u32 = 1;
+/// Taken, and somebody may be asleep on the word.
+const AWAITED: u32 = 2;
+
+/// How often a taker looks before it sleeps; sections are short.
+const SPINS: u32 = 100;
+
+/// A value that one thread at a time may touch.
+#[derive(Debug, Default)]
+pub struct Lock<T> {
+    word: AtomicU32,
+    /// Set while the lock is taken by [`Lock::hold`] and not by a guard.
+    held: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached only through a guard, and `word` admits one guard at a time.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+impl<T> Lock<T> {
+    pub const fn new(value: T) -> Self {
+        Lock {
+            word: AtomicU32::new(FREE),
+            held: AtomicBool::new(false),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    #[inline]
+    pub fn lock(&self) -> Guard<'_, T> {
+        if self
+            .word
+            .compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            self.lock_contended();
+        }
+        Guard::new(self)
+    }
+
+    #[inline]
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+        self.word
+            .compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed)
+            .ok()
+            .map(|_| Guard::new(self))
+    }
+
+    /// Takes the lock and keeps it taken until [`Lock::release`].
+    pub fn hold(&self) {
+        mem::forget(self.lock());
+        self.held.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends a [`Lock::hold`]; false (and no effect) if there was none.
+    pub fn release(&self) -> bool {
+        let was_held = self.held.swap(false, Ordering::Relaxed);
+        if was_held {
+            self.unlock();
+        }
+        was_held
+    }
+
+    #[cold]
+    fn lock_contended(&self) {
+        for _ in 0..SPINS {
+            if self.word.load(Ordering::Relaxed) == FREE
+                && self
+                    .word
+                    .compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return;
+            }
+            core::hint::spin_loop();
+        }
+        while self.word.swap(AWAITED, Ordering::Acquire) != FREE {
+            futex_wait(&self.word, AWAITED, None);
+        }
+    }
+
+    #[inline]
+    fn unlock(&self) {
+        if self.word.swap(FREE, Ordering::Release) == AWAITED {
+            futex_wake(&self.word, 1);
+        }
+    }
+}
+
+/// The right to touch the value, until it is dropped.
+#[derive(Debug)]
+pub struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+    /// A guard stays on its thread.
+    on_thread: PhantomData<*const T>,
+}
+
+impl<'a, T> Guard<'a, T> {
+    #[inline]
+    fn new(lock: &'a Lock<T>) -> Self {
+        Guard {
+            lock,
+            on_thread: PhantomData,
+        }
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: a guard exists only while `word` says taken, and only one does.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above; the guard itself is borrowed mutably.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.unlock();
+    }
+}
