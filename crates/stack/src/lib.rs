@@ -1,1 +1,40 @@
-//! (module documentation follows)
+//! The protocol core: interfaces, neighbours, routes, IPv4, ICMP, UDP and TCP.
+//!
+//! No clock, no threads, no input or output: frames, timers and calls come in as method calls of
+//! [`Stack`]; frames, bytes and events go out through [`Effects`]. Time and randomness are
+//! arguments, so that a simulated world repeats itself exactly.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+extern crate alloc;
+
+pub mod config;
+pub mod counters;
+pub mod effects;
+pub mod error;
+pub mod ids;
+pub mod ip;
+pub mod link;
+mod neighbour;
+pub mod options;
+pub mod rng;
+pub mod route;
+pub mod time;
+pub mod wheel;
+
+pub use config::{NeighbourConfig, Role, StackConfig, TcpConfig};
+pub use counters::{Counter, Counters};
+pub use effects::{
+    Effects, Event, FrameOut, Gso, PartialChecksum, Payload, RxChecksum, RxMeta, TxOffload,
+};
+pub use error::{Reason, SocketError};
+pub use ids::{ConnId, ListenerId, UdpId};
+pub use ip::{IpMeta, PathCause, PathError};
+pub use link::{Cx, Link, NextHop, OutPacket, OutSegment, Output, Path};
+pub use options::{
+    CloseMode, Congestion, KeepAlive, ListenOptions, SocketOptions, TcpOption, UdpOptions,
+};
+pub use time::Instant;

@@ -1,0 +1,167 @@
+//! What a stack is told when it is made.
+
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use core::time::Duration;
+
+use crate::options::{Congestion, KeepAlive};
+
+/// Which part of a machine's networking this stack is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Role {
+    /// Alone on its link: answers ARP and ICMP, resets segments to closed ports.
+    #[default]
+    Standalone,
+    /// A keeper answers ARP and ICMP; this stack still asks ARP requests of its own.
+    Engine,
+    /// The one that answers for everybody; behaves as `Standalone`.
+    Keeper,
+}
+
+#[derive(Clone, Debug)]
+pub struct StackConfig {
+    pub mac: [u8; 6],
+    /// Largest IP packet in bytes.
+    pub mtu: u16,
+    /// Own addresses with their prefix lengths.
+    pub addrs: Vec<(Ipv4Addr, u8)>,
+    pub gateway: Option<Ipv4Addr>,
+    /// Largest TCP payload of one super-frame in bytes, 0 = the device does not segment.
+    pub tso_max: u32,
+    pub role: Role,
+    /// Ports of active opens and unbound UDP sockets, inclusive.
+    pub ephemeral: (u16, u16),
+    pub udp_sockets_max: u32,
+    pub neighbour: NeighbourConfig,
+    /// ICMP errors that may be sent per second (RFC 1812 4.3.2.8).
+    pub icmp_errors_per_second: u32,
+    pub tcp: TcpConfig,
+    /// Root of all randomness: ports, sequence numbers, hash keys.
+    pub seed: [u8; 32],
+}
+
+impl Default for StackConfig {
+    fn default() -> Self {
+        Self {
+            mac: [0x02, 0, 0, 0, 0, 1],
+            mtu: 1500,
+            addrs: Vec::new(),
+            gateway: None,
+            tso_max: 0,
+            role: Role::Standalone,
+            ephemeral: (32768, 60999),
+            udp_sockets_max: 65_536,
+            neighbour: NeighbourConfig::default(),
+            icmp_errors_per_second: 1000,
+            tcp: TcpConfig::default(),
+            seed: [0; 32],
+        }
+    }
+}
+
+/// Limits and times of the neighbour cache (Linux's `net.ipv4.neigh.default`).
+#[derive(Clone, Debug)]
+pub struct NeighbourConfig {
+    /// Entries; beyond it the oldest unused one goes.
+    pub entries_max: usize,
+    /// Frames kept per neighbour while it is being resolved; the oldest goes first.
+    pub queue_len_max: usize,
+    /// Frames kept for all neighbours together.
+    pub queue_total_max: usize,
+    /// How long an answer is believed without a new one.
+    pub reachable: Duration,
+    /// Distance of requests.
+    pub retry: Duration,
+    /// Unanswered requests before the neighbour counts as unreachable.
+    pub probes_max: u8,
+}
+
+impl Default for NeighbourConfig {
+    fn default() -> Self {
+        Self {
+            entries_max: 1024,
+            queue_len_max: 16,
+            queue_total_max: 512,
+            reachable: Duration::from_secs(30),
+            retry: Duration::from_secs(1),
+            probes_max: 3,
+        }
+    }
+}
+
+/// Limits, times and defaults of TCP; the values are Linux's unless said otherwise.
+#[derive(Clone, Debug)]
+pub struct TcpConfig {
+    /// Receive buffer in bytes: where auto-tuning begins and ends (`tcp_rmem`).
+    pub rcvbuf_initial: u32,
+    pub rcvbuf_max: u32,
+    /// Send buffer in bytes: where auto-tuning begins and ends (`tcp_wmem`).
+    pub sndbuf_initial: u32,
+    pub sndbuf_max: u32,
+    /// Initial window in segments (RFC 6928).
+    pub initial_cwnd: u32,
+    pub rto_min: Duration,
+    pub rto_initial: Duration,
+    pub rto_max: Duration,
+    pub delayed_ack: Duration,
+    pub time_wait: Duration,
+    /// How long an orphan stays in FIN-WAIT-2 (`tcp_fin_timeout`).
+    pub fin_wait2: Duration,
+    /// Retransmissions of a SYN before the attempt fails (`tcp_syn_retries`).
+    pub syn_retries: u8,
+    /// Retransmissions of a SYN-ACK (`tcp_synack_retries`).
+    pub synack_retries: u8,
+    /// Retransmissions of data before the connection is given up (`tcp_retries2`).
+    pub retries: u8,
+    /// The same for a connection that no program holds (`tcp_orphan_retries`).
+    pub orphan_retries: u8,
+    pub congestion: Congestion,
+    pub keep_alive: KeepAlive,
+    pub window_scaling: bool,
+    pub timestamps: bool,
+    pub sack: bool,
+    pub conns_max: u32,
+    pub listeners_max: u32,
+    pub syn_entries_max: u32,
+    pub time_waits_max: u32,
+    /// Connections that no program holds; beyond it the oldest is reset.
+    pub orphans_max: u32,
+    /// Challenge ACKs per second, of the whole stack (RFC 5961 10).
+    pub challenge_acks_per_second: u32,
+    /// Resets to closed ports per second.
+    pub resets_per_second: u32,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        Self {
+            rcvbuf_initial: 131_072,
+            rcvbuf_max: 6 << 20,
+            sndbuf_initial: 87_040,
+            sndbuf_max: 4 << 20,
+            initial_cwnd: 10,
+            rto_min: Duration::from_millis(200),
+            rto_initial: Duration::from_secs(1),
+            rto_max: Duration::from_secs(120),
+            delayed_ack: Duration::from_millis(40),
+            time_wait: Duration::from_secs(60),
+            fin_wait2: Duration::from_secs(60),
+            syn_retries: 6,
+            synack_retries: 5,
+            retries: 15,
+            orphan_retries: 8,
+            congestion: Congestion::Cubic,
+            keep_alive: KeepAlive::default(),
+            window_scaling: true,
+            timestamps: true,
+            sack: true,
+            conns_max: 1 << 20,
+            listeners_max: 65_536,
+            syn_entries_max: 16_384,
+            time_waits_max: 262_144,
+            orphans_max: 65_536,
+            challenge_acks_per_second: 1000,
+            resets_per_second: 1000,
+        }
+    }
+}

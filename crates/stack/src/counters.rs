@@ -1,0 +1,163 @@
+//! One table of everything that is counted, drops included. Documentation, `status` and metrics
+//! are generated from it.
+
+macro_rules! counters {
+    ($($variant:ident $name:literal $help:literal)*) => {
+        /// A row of the table. Rows whose name begins with `drop_` are reasons for dropping a frame.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u16)]
+        pub enum Counter {
+            $(#[doc = $help] $variant,)*
+        }
+
+        impl Counter {
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$variant => $help,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    RxFrames "rx_frames" "frames handed to the stack"
+    RxBytes "rx_bytes" "bytes of those frames"
+    TxFrames "tx_frames" "frames handed to the device"
+    TxBytes "tx_bytes" "bytes of those frames, a super-frame counted once"
+    TxLocal "tx_local" "frames to our own address"
+
+    DropEthernetShort "drop_ethernet_short" "shorter than an Ethernet header"
+    DropEthernetType "drop_ethernet_type" "an EtherType that the stack does not speak"
+    DropEthernetNotOurs "drop_ethernet_not_ours" "unicast to another station"
+
+    RxArpRequests "rx_arp_requests" "ARP requests for our addresses"
+    RxArpReplies "rx_arp_replies" "ARP replies taken"
+    TxArpRequests "tx_arp_requests" "ARP requests sent"
+    TxArpReplies "tx_arp_replies" "ARP replies sent"
+    DropArpMalformed "drop_arp_malformed" "ARP that is too short or not Ethernet and IPv4"
+    DropArpSender "drop_arp_sender" "ARP with a sender that is no station (zero, group or our own address)"
+    DropArpConflict "drop_arp_conflict" "ARP from another station that claims our address"
+    DropArpOffLink "drop_arp_off_link" "ARP from a sender that is not on a network of ours"
+    DropArpUnsolicited "drop_arp_unsolicited" "ARP that nobody asked for and that is not for us"
+    DropNeighbourQueue "drop_neighbour_queue" "frame pushed out of a full queue for an unresolved neighbour"
+    DropNeighbourFailed "drop_neighbour_failed" "frame for a neighbour that does not answer"
+    DropNeighbourTable "drop_neighbour_table" "frame for a new neighbour while the table is full of busy ones"
+
+    RxIpv4 "rx_ipv4" "IPv4 packets that passed every check"
+    DropIpv4Malformed "drop_ipv4_malformed" "IPv4 header truncated, version or lengths wrong"
+    DropIpv4Checksum "drop_ipv4_checksum" "IPv4 header checksum wrong"
+    DropIpv4Martian "drop_ipv4_martian" "IPv4 source that no host may have (loopback, group, class E, 0/8, broadcast)"
+    DropIpv4Spoofed "drop_ipv4_spoofed" "IPv4 source is our own address, from the wire (land)"
+    DropIpv4NotOurs "drop_ipv4_not_ours" "IPv4 destination is not one of our addresses"
+    DropIpv4LinkGroup "drop_ipv4_link_group" "unicast IPv4 in a link-layer broadcast or multicast"
+    DropIpv4SourceRoute "drop_ipv4_source_route" "IPv4 with a source-route option"
+    DropIpv4Options "drop_ipv4_options" "IPv4 with malformed options"
+    DropIpv4Fragment "drop_ipv4_fragment" "IPv4 fragments (not reassembled yet)"
+    DropIpv4Protocol "drop_ipv4_protocol" "IPv4 protocol that the stack does not speak"
+
+    RxIcmpEchos "rx_icmp_echos" "echo requests"
+    TxIcmpEchos "tx_icmp_echos" "echo replies sent"
+    RxIcmpErrors "rx_icmp_errors" "ICMP errors that quote a packet of ours"
+    TxIcmpErrors "tx_icmp_errors" "ICMP errors sent"
+    DropIcmpMalformed "drop_icmp_malformed" "ICMP truncated"
+    DropIcmpChecksum "drop_icmp_checksum" "ICMP checksum wrong"
+    DropIcmpGroup "drop_icmp_group" "ICMP to a broadcast or multicast address"
+    DropIcmpQuote "drop_icmp_quote" "ICMP error whose quoted packet is malformed or not ours"
+    DropIcmpType "drop_icmp_type" "ICMP type or code without a meaning for us"
+    DropIcmpRate "drop_icmp_rate" "ICMP error or reply not sent because of the rate limit"
+    DropIcmpRole "drop_icmp_role" "echo request that reached an engine instead of its keeper"
+
+    RxUdp "rx_udp" "datagrams delivered to a socket"
+    TxUdp "tx_udp" "datagrams sent"
+    DropUdpMalformed "drop_udp_malformed" "UDP truncated or its length wrong"
+    DropUdpChecksum "drop_udp_checksum" "UDP checksum wrong"
+    DropUdpPort "drop_udp_port" "UDP to a port that nobody has bound"
+    DropUdpGroup "drop_udp_group" "UDP to a broadcast address that no socket takes"
+    DropUdpPortZero "drop_udp_port_zero" "UDP to port 0"
+
+    DropTcpChecksum "drop_tcp_checksum" "TCP checksum wrong"
+    DropTcpMalformed "drop_tcp_malformed" "TCP header truncated or its lengths wrong"
+    DropTcpGroup "drop_tcp_group" "TCP to or from a broadcast or multicast address"
+    RxTcp "rx_tcp" "TCP segments that passed the checks of form"
+    TxTcp "tx_tcp" "TCP segments sent, a super-segment counted once"
+
+    DropNoRoute "drop_no_route" "packet of ours to a network without a route"
+    DropTooBig "drop_too_big" "packet of ours larger than the link's MTU"
+}
+
+/// Values of the table.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    values: [u64; Counter::ALL.len()],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            values: [0; Counter::ALL.len()],
+        }
+    }
+}
+
+impl Counters {
+    #[inline]
+    pub fn bump(&mut self, counter: Counter) {
+        self.add(counter, 1);
+    }
+
+    #[inline]
+    pub fn add(&mut self, counter: Counter, n: u64) {
+        let value = &mut self.values[counter as usize];
+        *value = value.wrapping_add(n);
+    }
+
+    #[inline]
+    pub fn value(&self, counter: Counter) -> u64 {
+        self.values[counter as usize]
+    }
+
+    /// All rows in the table's order.
+    pub fn iter(&self) -> impl Iterator<Item = (Counter, u64)> + '_ {
+        Counter::ALL
+            .iter()
+            .map(|&counter| (counter, self.value(counter)))
+    }
+
+    /// Frames dropped, for all reasons together.
+    pub fn dropped(&self) -> u64 {
+        self.iter()
+            .filter(|(counter, _)| counter.name().starts_with("drop_"))
+            .map(|(_, n)| n)
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique_and_lower_case() {
+        let names: BTreeSet<_> = Counter::ALL.iter().map(|c| c.name()).collect();
+        assert_eq!(names.len(), Counter::ALL.len());
+        assert!(names.iter().all(|n| {
+            n.bytes()
+                .all(|b| b == b'_' || b.is_ascii_lowercase() || b.is_ascii_digit())
+        }));
+    }
+
+    #[test]
+    fn drops_are_summed_over_all_reasons() {
+        let mut counters = Counters::default();
+        counters.bump(Counter::RxFrames);
+        counters.bump(Counter::DropIpv4Checksum);
+        counters.add(Counter::DropUdpPort, 2);
+        assert_eq!(counters.dropped(), 3);
+    }
+}

@@ -1,0 +1,98 @@
+//! What the stack asks of the world around it. The stack itself performs no input or output.
+
+use core::net::{Ipv4Addr, SocketAddr};
+
+pub use slipstack_wire::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};
+
+use crate::error::Reason;
+use crate::ids::{ConnId, ListenerId, UdpId};
+
+/// The engine's (or simulator's) side. Calls come in the order in which things happened.
+pub trait Effects {
+    /// Sends a frame. One that finds no room is lost, as on a wire.
+    fn transmit(&mut self, frame: FrameOut<'_>);
+
+    /// Puts bytes of a connection's stream at `offset` (the first byte after SYN is 0), which may
+    /// be beyond the in-order edge. They become readable by [`Event::Received`] only.
+    /// `false` = no room: the segment is dropped without an ACK.
+    fn store(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool;
+
+    /// A datagram for a socket.
+    fn datagram(&mut self, udp: UdpId, from: SocketAddr, to: SocketAddr, bytes: &[u8]);
+
+    fn event(&mut self, event: Event);
+}
+
+/// A frame to send.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameOut<'a> {
+    /// Ethernet header to transport header.
+    pub header: &'a [u8],
+    pub payload: Payload<'a>,
+    pub offload: TxOffload,
+    /// The destination is our own address: hand it back to the stack that serves it.
+    pub local: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload<'a> {
+    None,
+    Inline(&'a [u8]),
+    /// Bytes of a connection's send ring. A frame that waited for its neighbour can name a
+    /// connection that is gone meanwhile: it is then to be dropped.
+    Stream {
+        conn: ConnId,
+        offset: u64,
+        len: u32,
+    },
+}
+
+impl Payload<'_> {
+    #[inline]
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Inline(bytes) => bytes.len(),
+            Self::Stream { len, .. } => *len as usize,
+        }
+    }
+
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The three-way handshake is done; the program has not accepted it yet.
+    Accepted { listener: ListenerId, conn: ConnId },
+    /// An active open succeeded.
+    Connected { conn: ConnId },
+    /// The connection (or the attempt) is dead. `Released` follows.
+    Failed { conn: ConnId, reason: Reason },
+    /// In-order bytes are available up to this offset.
+    Received { conn: ConnId, upto: u64 },
+    /// The peer's FIN was reached in order.
+    Fin { conn: ConnId },
+    /// The peer has everything before this offset: the send ring may free it.
+    Acked { conn: ConnId, upto: u64 },
+    /// The auto-tuned limit of unacknowledged and unsent bytes changed.
+    SendLimit { conn: ConnId, bytes: u32 },
+    /// The block is gone (or in TIME-WAIT): rings are no longer read, the id is dead.
+    Released { conn: ConnId },
+    /// A flow exists, for the keeper's directory.
+    FlowOpened {
+        conn: ConnId,
+        local: SocketAddr,
+        remote: SocketAddr,
+    },
+    FlowClosed {
+        local: SocketAddr,
+        remote: SocketAddr,
+    },
+    /// A neighbour's link address was learned or changed.
+    Neighbour { ip: Ipv4Addr, mac: [u8; 6] },
+    /// An ICMP error came back for a connected UDP socket.
+    UdpFailed { udp: UdpId, reason: Reason },
+}

@@ -1,0 +1,310 @@
+//! The way down: Ethernet and IP headers around a transport segment, next hop included.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::ipv4::{self, Ipv4Header};
+use slipstack_wire::{Gso, PartialChecksum, TxOffload, checksum};
+
+use crate::config::StackConfig;
+use crate::counters::{Counter, Counters};
+use crate::effects::{Effects, FrameOut, Payload};
+use crate::error::Reason;
+use crate::neighbour::{Held, Neighbours, Resolution};
+use crate::rng::Rng;
+use crate::route::{Route, Routes};
+use crate::time::Instant;
+
+/// Longest transport header (TCP with 40 bytes of options).
+pub const L4_HEADER_MAX: usize = 60;
+/// Longest header of a frame that we send.
+pub const HEADER_MAX: usize = L4_OFFSET + L4_HEADER_MAX;
+const L4_OFFSET: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
+
+/// What protocols above the link need of the stack, borrowed for one call.
+#[derive(Debug)]
+pub struct Cx<'a> {
+    pub config: &'a StackConfig,
+    pub link: &'a mut Link,
+    pub rng: &'a mut Rng,
+    pub counters: &'a mut Counters,
+}
+
+/// The network header of a packet to send.
+#[derive(Clone, Copy, Debug)]
+pub struct OutPacket {
+    pub src: IpAddr,
+    pub dst: IpAddr,
+    pub protocol: u8,
+    pub tos: u8,
+    pub ttl: u8,
+    pub dont_fragment: bool,
+}
+
+/// A transport header and what follows it.
+#[derive(Clone, Copy, Debug)]
+pub struct OutSegment<'a> {
+    /// At most [`L4_HEADER_MAX`] bytes; a checksum field that is left to the device is zero.
+    pub header: &'a [u8],
+    pub payload: Payload<'a>,
+    /// Where in `header` the partial checksum goes; `None` = the header is complete.
+    pub checksum_at: Option<u16>,
+    /// Cut the payload into segments of this size.
+    pub gso_mss: Option<u16>,
+}
+
+/// A resolved next hop, kept by whoever sends often. Ends with the link's epoch or with time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    mac: [u8; 6],
+    local: bool,
+    epoch: u32,
+    valid_until: Instant,
+}
+
+impl NextHop {
+    pub const fn is_local(&self) -> bool {
+        self.local
+    }
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    Sent,
+    /// Held while the neighbour is asked for.
+    Held,
+    /// Dropped; counted.
+    Unreachable(Reason),
+}
+
+/// What a destination allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// Largest IP packet in bytes.
+    pub mtu: u16,
+    /// Largest TCP payload of a super-frame, 0 = none.
+    pub tso_max: u32,
+    /// The destination is one of our own addresses.
+    pub local: bool,
+}
+
+/// The interface: its addresses, routes and neighbours.
+#[derive(Debug)]
+pub struct Link {
+    pub(crate) mac: [u8; 6],
+    mtu: u16,
+    tso_max: u32,
+    pub(crate) routes: Routes,
+    pub(crate) neighbours: Neighbours,
+}
+
+impl Link {
+    pub fn new(config: &StackConfig, rng: &mut Rng) -> Self {
+        Self {
+            mac: config.mac,
+            mtu: config.mtu,
+            tso_max: config.tso_max,
+            routes: Routes::new(config.addrs.clone(), config.gateway),
+            neighbours: Neighbours::new(config.neighbour.clone(), rng.sip_key()),
+        }
+    }
+
+    pub fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
+    /// Whether an address is one of ours.
+    pub fn is_own(&self, ip: IpAddr) -> bool {
+        matches!(ip, IpAddr::V4(ip) if self.routes.is_own(ip))
+    }
+
+    /// The address we use towards `dst`; `None` = no route.
+    pub fn find_source(&self, dst: IpAddr) -> Option<IpAddr> {
+        match dst {
+            IpAddr::V4(dst) => self.routes.find_source(dst).map(IpAddr::V4),
+            IpAddr::V6(_) => None,
+        }
+    }
+
+    /// `None`: there is no route.
+    pub fn find_path(&self, dst: IpAddr) -> Option<Path> {
+        let IpAddr::V4(dst) = dst else { return None };
+        let local = match self.routes.find(dst)? {
+            Route::Local => true,
+            Route::Neighbour(_) | Route::Broadcast | Route::Multicast => false,
+        };
+        Some(Path {
+            mtu: self.mtu,
+            tso_max: if local { 0 } else { self.tso_max },
+            local,
+        })
+    }
+
+    #[inline]
+    fn find_next_hop(
+        &mut self,
+        now: Instant,
+        (src, dst): (Ipv4Addr, Ipv4Addr),
+        counters: &mut Counters,
+        fx: &mut impl Effects,
+    ) -> Hop {
+        let (mac, local) = match self.routes.find(dst) {
+            None => return Hop::NoRoute,
+            Some(Route::Local) => (self.mac, true),
+            Some(Route::Broadcast) => (ethernet::BROADCAST, false),
+            Some(Route::Multicast) => (ethernet::multicast_v4(dst), false),
+            Some(Route::Neighbour(hop)) => {
+                return match self
+                    .neighbours
+                    .resolve(now, hop, (self.mac, src), counters, fx)
+                {
+                    Resolution::Known { mac, valid_until } => Hop::Known(NextHop {
+                        mac,
+                        local: false,
+                        epoch: self.neighbours.epoch(),
+                        valid_until,
+                    }),
+                    Resolution::Asking => Hop::Asking(hop),
+                    Resolution::TableFull => Hop::TableFull,
+                };
+            }
+        };
+        let epoch = self.neighbours.epoch();
+        Hop::Known(NextHop {
+            mac,
+            local,
+            epoch,
+            valid_until: Instant::FAR_FUTURE,
+        })
+    }
+}
+
+enum Hop {
+    Known(NextHop),
+    Asking(Ipv4Addr),
+    TableFull,
+    NoRoute,
+}
+
+impl Cx<'_> {
+    /// Sends a segment. `hint` is the caller's cached next hop.
+    #[inline]
+    pub fn output(
+        &mut self,
+        now: Instant,
+        packet: &OutPacket,
+        hint: &mut Option<NextHop>,
+        segment: OutSegment<'_>,
+        fx: &mut impl Effects,
+    ) -> Output {
+        let (IpAddr::V4(src), IpAddr::V4(dst)) = (packet.src, packet.dst) else {
+            self.counters.bump(Counter::DropNoRoute);
+            return Output::Unreachable(Reason::NetUnreachable);
+        };
+        let l4_len = segment.header.len() + segment.payload.len();
+        let total_len = ipv4::HEADER_LEN + l4_len;
+        if total_len > usize::from(u16::MAX)
+            || (segment.gso_mss.is_none() && total_len > usize::from(self.link.mtu))
+            || segment.header.len() > L4_HEADER_MAX
+        {
+            self.counters.bump(Counter::DropTooBig);
+            return Output::Unreachable(Reason::MessageTooLong);
+        }
+        let epoch = self.link.neighbours.epoch();
+        let cached = hint.filter(|hop| hop.epoch == epoch && now < hop.valid_until);
+        let hop = match cached {
+            Some(hop) => Hop::Known(hop),
+            None => self.link.find_next_hop(now, (src, dst), self.counters, fx),
+        };
+        let (mac, local, asking) = match hop {
+            Hop::Known(hop) => {
+                *hint = Some(hop);
+                (hop.mac, hop.local, None)
+            }
+            Hop::Asking(neighbour) => ([0; 6], false, Some(neighbour)),
+            Hop::TableFull => {
+                self.counters.bump(Counter::DropNeighbourTable);
+                return Output::Unreachable(Reason::HostUnreachable);
+            }
+            Hop::NoRoute => {
+                self.counters.bump(Counter::DropNoRoute);
+                return Output::Unreachable(Reason::NetUnreachable);
+            }
+        };
+
+        let mut buffer = [0u8; HEADER_MAX];
+        let header_len = L4_OFFSET + segment.header.len();
+        let header = &mut buffer[..header_len];
+        EthernetHeader {
+            dst: mac,
+            src: self.link.mac,
+            ethertype: EtherType::IPV4,
+        }
+        .emit(header);
+        // RFC 6864 4.1: a packet that cannot be fragmented needs no identification.
+        let identification = if packet.dont_fragment {
+            0
+        } else {
+            self.rng.next_u32() as u16
+        };
+        Ipv4Header {
+            tos: packet.tos,
+            total_len: total_len as u16,
+            identification,
+            dont_fragment: packet.dont_fragment,
+            ttl: packet.ttl,
+            protocol: packet.protocol,
+            src,
+            dst,
+        }
+        .emit(&mut header[ethernet::HEADER_LEN..]);
+        header[L4_OFFSET..].copy_from_slice(segment.header);
+        let mut offload = TxOffload::NONE;
+        if let Some(at) = segment.checksum_at {
+            let sum = checksum::pseudo_v4(src, dst, packet.protocol, l4_len as u32).fold();
+            let field = L4_OFFSET + usize::from(at);
+            if let Some(field) = header.get_mut(field..field + 2) {
+                field.copy_from_slice(&sum.to_be_bytes());
+            }
+            offload.checksum = Some(PartialChecksum {
+                start: L4_OFFSET as u16,
+                offset: at,
+            });
+        }
+        if !local {
+            offload.gso = segment.gso_mss.map(|mss| Gso {
+                mss,
+                header_len: header_len as u16,
+            });
+        }
+        let frame = FrameOut {
+            header,
+            payload: segment.payload,
+            offload,
+            local,
+        };
+        if let Some(neighbour) = asking {
+            self.link
+                .neighbours
+                .hold(neighbour, Held::new(&frame), self.counters);
+            return Output::Held;
+        }
+        if local {
+            self.counters.bump(Counter::TxLocal);
+        }
+        transmit(frame, self.counters, fx);
+        Output::Sent
+    }
+}
+
+/// Counts a frame and hands it over.
+#[inline]
+pub(crate) fn transmit(frame: FrameOut<'_>, counters: &mut Counters, fx: &mut impl Effects) {
+    counters.bump(Counter::TxFrames);
+    counters.add(
+        Counter::TxBytes,
+        (frame.header.len() + frame.payload.len()) as u64,
+    );
+    fx.transmit(frame);
+}

@@ -1,0 +1,422 @@
+//! The neighbour cache: link addresses, how long they are believed, and what waits for them.
+//!
+//! States of an entry: asking (no address yet; frames are held, requests go out as broadcasts),
+//! known, and verifying (known, but the time of belief is over: still used while requests go out
+//! to it). An entry whose requests stay unanswered is removed and its held frames come back as
+//! unreachable.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use core::time::Duration;
+
+use hashbrown::HashTable;
+use slipstack_wire::TxOffload;
+use slipstack_wire::arp::{self, ArpOperation, ArpPacket};
+use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+
+use crate::config::NeighbourConfig;
+use crate::counters::{Counter, Counters};
+use crate::effects::{Effects, FrameOut, Payload};
+use crate::ids::ConnId;
+use crate::link::{HEADER_MAX, transmit};
+use crate::rng::SipKey;
+use crate::time::Instant;
+
+/// An answer of the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resolution {
+    Known {
+        mac: [u8; 6],
+        valid_until: Instant,
+    },
+    /// Requests are on their way.
+    Asking,
+    /// No entry, and no room for one.
+    TableFull,
+}
+
+#[derive(Debug)]
+struct Entry {
+    ip: Ipv4Addr,
+    state: State,
+    held: VecDeque<Held>,
+    last_used: Instant,
+    /// The source address of our requests.
+    source: Ipv4Addr,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Asking {
+        sent: u8,
+        retry_at: Instant,
+    },
+    Known {
+        mac: [u8; 6],
+        until: Instant,
+    },
+    Verifying {
+        mac: [u8; 6],
+        sent: u8,
+        retry_at: Instant,
+    },
+}
+
+impl State {
+    const fn is_busy(&self) -> bool {
+        !matches!(self, Self::Known { .. })
+    }
+}
+
+/// A frame that waits for its neighbour's address.
+#[derive(Debug)]
+pub(crate) struct Held {
+    header: [u8; HEADER_MAX],
+    header_len: u8,
+    payload: HeldPayload,
+    offload: TxOffload,
+}
+
+#[derive(Debug)]
+enum HeldPayload {
+    None,
+    Bytes(Vec<u8>),
+    Stream { conn: ConnId, offset: u64, len: u32 },
+}
+
+impl Held {
+    pub fn new(frame: &FrameOut<'_>) -> Self {
+        let mut header = [0; HEADER_MAX];
+        header[..frame.header.len()].copy_from_slice(frame.header);
+        let payload = match frame.payload {
+            Payload::None => HeldPayload::None,
+            Payload::Inline(bytes) => HeldPayload::Bytes(bytes.to_vec()),
+            Payload::Stream { conn, offset, len } => HeldPayload::Stream { conn, offset, len },
+        };
+        Self {
+            header,
+            header_len: frame.header.len() as u8,
+            payload,
+            offload: frame.offload,
+        }
+    }
+
+    /// Ethernet to transport header.
+    pub fn header(&self) -> &[u8] {
+        &self.header[..usize::from(self.header_len)]
+    }
+
+    fn send(&mut self, mac: [u8; 6], counters: &mut Counters, fx: &mut impl Effects) {
+        self.header[..6].copy_from_slice(&mac);
+        let payload = match &self.payload {
+            HeldPayload::None => Payload::None,
+            HeldPayload::Bytes(bytes) => Payload::Inline(bytes),
+            &HeldPayload::Stream { conn, offset, len } => Payload::Stream { conn, offset, len },
+        };
+        let header = &self.header[..usize::from(self.header_len)];
+        transmit(
+            FrameOut {
+                header,
+                payload,
+                offload: self.offload,
+                local: false,
+            },
+            counters,
+            fx,
+        );
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Neighbours {
+    entries: HashTable<Entry>,
+    key: SipKey,
+    config: NeighbourConfig,
+    /// Changes whenever an address that somebody may have cached is no longer right.
+    epoch: u32,
+    held_total: usize,
+    /// Earliest `retry_at` of all entries; may be too early, never too late.
+    next_retry: Option<Instant>,
+}
+
+impl Neighbours {
+    pub fn new(config: NeighbourConfig, key: SipKey) -> Self {
+        Self {
+            entries: HashTable::new(),
+            key,
+            config,
+            epoch: 0,
+            held_total: 0,
+            next_retry: None,
+        }
+    }
+
+    #[inline]
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.next_retry
+    }
+
+    /// Neighbours that are being asked for or verified.
+    pub fn pending(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
+        self.entries
+            .iter()
+            .filter(|entry| entry.state.is_busy())
+            .map(|entry| entry.ip)
+    }
+
+    /// Looks a neighbour up and asks for it where needed; `station` is who asks.
+    pub fn resolve(
+        &mut self,
+        now: Instant,
+        ip: Ipv4Addr,
+        station: ([u8; 6], Ipv4Addr),
+        counters: &mut Counters,
+        fx: &mut impl Effects,
+    ) -> Resolution {
+        let hash = hash(&self.key, ip);
+        let retry_at = now + self.config.retry;
+        if let Some(entry) = self.entries.find_mut(hash, |entry| entry.ip == ip) {
+            entry.last_used = now;
+            let mac = match entry.state {
+                State::Asking { .. } => return Resolution::Asking,
+                State::Verifying { mac, .. } => mac,
+                State::Known { mac, until } if now < until => {
+                    return Resolution::Known {
+                        mac,
+                        valid_until: until,
+                    };
+                }
+                State::Known { mac, .. } => {
+                    entry.state = State::Verifying {
+                        mac,
+                        sent: 1,
+                        retry_at,
+                    };
+                    send_request(ip, mac, station, counters, fx);
+                    note_retry(&mut self.next_retry, retry_at);
+                    mac
+                }
+            };
+            return Resolution::Known {
+                mac,
+                valid_until: retry_at,
+            };
+        }
+        if !self.make_room() {
+            return Resolution::TableFull;
+        }
+        self.insert(Entry {
+            ip,
+            state: State::Asking { sent: 1, retry_at },
+            held: VecDeque::new(),
+            last_used: now,
+            source: station.1,
+        });
+        note_retry(&mut self.next_retry, retry_at);
+        send_request(ip, ethernet::BROADCAST, station, counters, fx);
+        Resolution::Asking
+    }
+
+    /// Keeps a frame until its neighbour answers; a full queue loses its oldest frame.
+    pub fn hold(&mut self, ip: Ipv4Addr, frame: Held, counters: &mut Counters) {
+        let hash = hash(&self.key, ip);
+        let Some(entry) = self.entries.find_mut(hash, |entry| entry.ip == ip) else {
+            counters.bump(Counter::DropNeighbourQueue);
+            return;
+        };
+        let is_full = entry.held.len() >= self.config.queue_len_max
+            || self.held_total >= self.config.queue_total_max;
+        if is_full {
+            counters.bump(Counter::DropNeighbourQueue);
+            if entry.held.pop_front().is_none() {
+                return;
+            }
+            self.held_total -= 1;
+        }
+        entry.held.push_back(frame);
+        self.held_total += 1;
+    }
+
+    /// Whether the cache has an entry, in whatever state.
+    pub fn contains(&self, ip: Ipv4Addr) -> bool {
+        self.entries
+            .find(hash(&self.key, ip), |entry| entry.ip == ip)
+            .is_some()
+    }
+
+    /// Takes an address in and lets go what waited for it. `true`: it is new or has changed.
+    pub fn learn(
+        &mut self,
+        now: Instant,
+        ip: Ipv4Addr,
+        mac: [u8; 6],
+        source: Ipv4Addr,
+        counters: &mut Counters,
+        fx: &mut impl Effects,
+    ) -> bool {
+        let state = State::Known {
+            mac,
+            until: now + self.config.reachable,
+        };
+        let hash = hash(&self.key, ip);
+        let Some(entry) = self.entries.find_mut(hash, |entry| entry.ip == ip) else {
+            if self.make_room() {
+                self.insert(Entry {
+                    ip,
+                    state,
+                    held: VecDeque::new(),
+                    last_used: now,
+                    source,
+                });
+            }
+            return true;
+        };
+        let is_new = match entry.state {
+            State::Asking { .. } => true,
+            State::Known { mac: old, .. } | State::Verifying { mac: old, .. } => {
+                if old != mac {
+                    self.epoch = self.epoch.wrapping_add(1);
+                }
+                old != mac
+            }
+        };
+        entry.state = state;
+        self.held_total -= entry.held.len();
+        for mut frame in core::mem::take(&mut entry.held) {
+            frame.send(mac, counters, fx);
+        }
+        is_new
+    }
+
+    /// Repeats requests; frames of neighbours that are given up go to `unreachable`.
+    pub fn on_timers(
+        &mut self,
+        now: Instant,
+        mac: [u8; 6],
+        unreachable: &mut Vec<Held>,
+        counters: &mut Counters,
+        fx: &mut impl Effects,
+    ) {
+        if self.next_retry.is_none_or(|at| now < at) {
+            return;
+        }
+        self.next_retry = None;
+        let (retry, probes_max) = (self.config.retry, self.config.probes_max);
+        let before = self.entries.len();
+        let next_retry = &mut self.next_retry;
+        let held_total = &mut self.held_total;
+        self.entries.retain(|entry| {
+            let to = match entry.state {
+                State::Known { .. } => return true,
+                State::Asking { .. } => ethernet::BROADCAST,
+                State::Verifying { mac, .. } => mac,
+            };
+            let (State::Asking { sent, retry_at } | State::Verifying { sent, retry_at, .. }) =
+                &mut entry.state
+            else {
+                return true;
+            };
+            if now < *retry_at {
+                note_retry(next_retry, *retry_at);
+                return true;
+            }
+            if *sent >= probes_max {
+                *held_total -= entry.held.len();
+                counters.add(Counter::DropNeighbourFailed, entry.held.len() as u64);
+                unreachable.extend(entry.held.drain(..));
+                return false;
+            }
+            *sent += 1;
+            *retry_at = now + retry.max(Duration::from_millis(1));
+            note_retry(next_retry, *retry_at);
+            send_request(entry.ip, to, (mac, entry.source), counters, fx);
+            true
+        });
+        if self.entries.len() != before {
+            self.epoch = self.epoch.wrapping_add(1);
+        }
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        let key = self.key;
+        self.entries
+            .insert_unique(hash(&key, entry.ip), entry, |entry| hash(&key, entry.ip));
+    }
+
+    /// Evicts the longest unused settled entry from a full table; `false` = all are busy.
+    fn make_room(&mut self) -> bool {
+        if self.entries.len() < self.config.entries_max {
+            return true;
+        }
+        let oldest = self
+            .entries
+            .iter()
+            .filter(|entry| !entry.state.is_busy())
+            .min_by_key(|entry| entry.last_used)
+            .map(|entry| entry.ip);
+        let Some(ip) = oldest else { return false };
+        if let Ok(entry) = self
+            .entries
+            .find_entry(hash(&self.key, ip), |entry| entry.ip == ip)
+        {
+            entry.remove();
+        }
+        true
+    }
+}
+
+#[inline]
+fn hash(key: &SipKey, ip: Ipv4Addr) -> u64 {
+    key.hash_words([u64::from(ip.to_bits())])
+}
+
+fn note_retry(next_retry: &mut Option<Instant>, at: Instant) {
+    *next_retry = Some(next_retry.map_or(at, |earliest| earliest.min(at)));
+}
+
+fn send_request(
+    target: Ipv4Addr,
+    to: [u8; 6],
+    (mac, ip): ([u8; 6], Ipv4Addr),
+    counters: &mut Counters,
+    fx: &mut impl Effects,
+) {
+    counters.bump(Counter::TxArpRequests);
+    let arp = ArpPacket {
+        operation: ArpOperation::Request,
+        sender_mac: mac,
+        sender_ip: ip,
+        target_mac: [0; 6],
+        target_ip: target,
+    };
+    send_arp(&arp, to, counters, fx);
+}
+
+/// Puts an ARP packet on the link.
+pub(crate) fn send_arp(
+    arp: &ArpPacket,
+    to: [u8; 6],
+    counters: &mut Counters,
+    fx: &mut impl Effects,
+) {
+    let mut frame = [0u8; ethernet::HEADER_LEN + arp::PACKET_LEN];
+    EthernetHeader {
+        dst: to,
+        src: arp.sender_mac,
+        ethertype: EtherType::ARP,
+    }
+    .emit(&mut frame);
+    arp.emit(&mut frame[ethernet::HEADER_LEN..]);
+    let frame = FrameOut {
+        header: &frame,
+        payload: Payload::None,
+        offload: TxOffload::NONE,
+        local: false,
+    };
+    transmit(frame, counters, fx);
+}

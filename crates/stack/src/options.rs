@@ -1,0 +1,141 @@
+//! Socket options in the stack's own words, with Linux's defaults.
+
+use core::time::Duration;
+
+/// Which congestion control a connection runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Congestion {
+    #[default]
+    Cubic,
+    NewReno,
+}
+
+/// TCP keep-alive (RFC 9293 3.8.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    pub enabled: bool,
+    /// Silence before the first probe.
+    pub idle: Duration,
+    pub interval: Duration,
+    /// Unanswered probes before the connection is given up.
+    pub probes: u8,
+}
+
+impl Default for KeepAlive {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            idle: Duration::from_secs(7200),
+            interval: Duration::from_secs(75),
+            probes: 9,
+        }
+    }
+}
+
+/// Everything that can be set before a connection exists. `None` = the configuration's default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketOptions {
+    pub no_delay: bool,
+    pub cork: bool,
+    pub quick_ack: bool,
+    pub keep_alive: KeepAlive,
+    pub user_timeout: Option<Duration>,
+    /// Fixed receive buffer (switches auto-tuning off).
+    pub rcvbuf: Option<u32>,
+    /// Fixed send buffer (switches auto-tuning off).
+    pub sndbuf: Option<u32>,
+    pub congestion: Option<Congestion>,
+    /// Upper limit of the MSS, both announced and used.
+    pub mss: Option<u16>,
+    /// How long an orphan stays in FIN-WAIT-2.
+    pub linger2: Option<Duration>,
+    pub tos: u8,
+    pub ttl: u8,
+}
+
+impl Default for SocketOptions {
+    fn default() -> Self {
+        Self {
+            no_delay: false,
+            cork: false,
+            quick_ack: false,
+            keep_alive: KeepAlive::default(),
+            user_timeout: None,
+            rcvbuf: None,
+            sndbuf: None,
+            congestion: None,
+            mss: None,
+            linger2: None,
+            tos: 0,
+            ttl: DEFAULT_TTL,
+        }
+    }
+}
+
+/// IP time to live unless the program says otherwise (Linux, RFC 1700).
+pub const DEFAULT_TTL: u8 = 64;
+
+/// One change to a living connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpOption {
+    NoDelay(bool),
+    Cork(bool),
+    QuickAck(bool),
+    KeepAlive(KeepAlive),
+    UserTimeout(Option<Duration>),
+    RcvBuf(u32),
+    SndBuf(u32),
+    Congestion(Congestion),
+    MaxSeg(u16),
+    Linger2(Option<Duration>),
+    Tos(u8),
+    Ttl(u8),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenOptions {
+    /// Established connections that may wait for accept, as `listen(2)` counts them.
+    pub backlog: u32,
+    /// May share the address with other listeners that say so too.
+    pub reuse_port: bool,
+    /// What accepted connections inherit.
+    pub socket: SocketOptions,
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        Self {
+            backlog: 128,
+            reuse_port: false,
+            socket: SocketOptions::default(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UdpOptions {
+    pub reuse_port: bool,
+    pub broadcast: bool,
+    pub tos: u8,
+    pub ttl: u8,
+}
+
+impl Default for UdpOptions {
+    fn default() -> Self {
+        Self {
+            reuse_port: false,
+            broadcast: false,
+            tos: 0,
+            ttl: DEFAULT_TTL,
+        }
+    }
+}
+
+/// How a program lets go of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseMode {
+    /// What was written is delivered, then FIN.
+    Orderly,
+    /// RST at once (SO_LINGER with zero time).
+    Abort,
+}

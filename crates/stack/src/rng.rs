@@ -1,0 +1,211 @@
+//! Randomness from one seed: ChaCha12 (RFC 8439's core with fewer rounds) as generator, SipHash
+//! as keyed hash. Both unpredictable to peers, both reproducible in a simulation.
+
+/// A cryptographic generator; draws are a few loads except every sixteenth word.
+#[derive(Clone)]
+pub struct Rng {
+    key: [u32; 8],
+    counter: u64,
+    block: [u32; 16],
+    used: usize,
+}
+
+impl core::fmt::Debug for Rng {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Rng(secret)")
+    }
+}
+
+impl Rng {
+    pub fn new(seed: &[u8; 32]) -> Self {
+        let mut key = [0; 8];
+        for (word, bytes) in key.iter_mut().zip(seed.chunks_exact(4)) {
+            *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        }
+        Self {
+            key,
+            counter: 0,
+            block: [0; 16],
+            used: 16,
+        }
+    }
+
+    #[inline]
+    pub fn next_u32(&mut self) -> u32 {
+        if self.used == self.block.len() {
+            self.refill();
+        }
+        let word = self.block[self.used & 15];
+        self.used += 1;
+        word
+    }
+
+    #[inline]
+    pub fn next_u64(&mut self) -> u64 {
+        u64::from(self.next_u32()) << 32 | u64::from(self.next_u32())
+    }
+
+    /// Uniform below `bound` (Lemire's multiplication; the bias is below 2⁻³²). 0 for bound 0.
+    #[inline]
+    pub fn below(&mut self, bound: u32) -> u32 {
+        ((u64::from(self.next_u32()) * u64::from(bound)) >> 32) as u32
+    }
+
+    pub fn sip_key(&mut self) -> SipKey {
+        SipKey {
+            k0: self.next_u64(),
+            k1: self.next_u64(),
+        }
+    }
+
+    #[cold]
+    fn refill(&mut self) {
+        let mut state = [0u32; 16];
+        state[..4].copy_from_slice(&[0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574]);
+        state[4..12].copy_from_slice(&self.key);
+        state[12] = self.counter as u32;
+        state[13] = (self.counter >> 32) as u32;
+        self.block = state;
+        for _ in 0..6 {
+            for [a, b, c, d] in COLUMNS_THEN_DIAGONALS {
+                quarter_round(&mut self.block, a, b, c, d);
+            }
+        }
+        for (word, start) in self.block.iter_mut().zip(state) {
+            *word = word.wrapping_add(start);
+        }
+        self.counter += 1;
+        self.used = 0;
+    }
+}
+
+const COLUMNS_THEN_DIAGONALS: [[usize; 4]; 8] = [
+    [0, 4, 8, 12],
+    [1, 5, 9, 13],
+    [2, 6, 10, 14],
+    [3, 7, 11, 15],
+    [0, 5, 10, 15],
+    [1, 6, 11, 12],
+    [2, 7, 8, 13],
+    [3, 4, 9, 14],
+];
+
+fn quarter_round(s: &mut [u32; 16], a: usize, b: usize, c: usize, d: usize) {
+    s[a] = s[a].wrapping_add(s[b]);
+    s[d] = (s[d] ^ s[a]).rotate_left(16);
+    s[c] = s[c].wrapping_add(s[d]);
+    s[b] = (s[b] ^ s[c]).rotate_left(12);
+    s[a] = s[a].wrapping_add(s[b]);
+    s[d] = (s[d] ^ s[a]).rotate_left(8);
+    s[c] = s[c].wrapping_add(s[d]);
+    s[b] = (s[b] ^ s[c]).rotate_left(7);
+}
+
+/// Key of SipHash. The number of rounds is chosen by the method.
+#[derive(Clone, Copy)]
+pub struct SipKey {
+    pub k0: u64,
+    pub k1: u64,
+}
+
+impl core::fmt::Debug for SipKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("SipKey(secret)")
+    }
+}
+
+impl SipKey {
+    /// SipHash-1-3 of whole words, for hash tables.
+    #[inline]
+    pub fn hash_words<const N: usize>(&self, words: [u64; N]) -> u64 {
+        self.sip::<1, 3, N>(words)
+    }
+
+    /// SipHash-2-4 of whole words, for secrets that leave the machine (sequence numbers, ports).
+    #[inline]
+    pub fn mac_words<const N: usize>(&self, words: [u64; N]) -> u64 {
+        self.sip::<2, 4, N>(words)
+    }
+
+    #[inline]
+    fn sip<const C: usize, const D: usize, const N: usize>(&self, words: [u64; N]) -> u64 {
+        let mut v = [
+            self.k0 ^ 0x736f_6d65_7073_6575,
+            self.k1 ^ 0x646f_7261_6e64_6f6d,
+            self.k0 ^ 0x6c79_6765_6e65_7261,
+            self.k1 ^ 0x7465_6462_7974_6573,
+        ];
+        for word in words {
+            absorb::<C>(&mut v, word);
+        }
+        absorb::<C>(&mut v, ((N * 8) as u64) << 56);
+        v[2] ^= 0xff;
+        for _ in 0..D {
+            sip_round(&mut v);
+        }
+        v[0] ^ v[1] ^ v[2] ^ v[3]
+    }
+}
+
+#[inline(always)]
+fn absorb<const C: usize>(v: &mut [u64; 4], word: u64) {
+    v[3] ^= word;
+    for _ in 0..C {
+        sip_round(v);
+    }
+    v[0] ^= word;
+}
+
+#[inline(always)]
+fn sip_round(v: &mut [u64; 4]) {
+    v[0] = v[0].wrapping_add(v[1]);
+    v[1] = v[1].rotate_left(13) ^ v[0];
+    v[0] = v[0].rotate_left(32);
+    v[2] = v[2].wrapping_add(v[3]);
+    v[3] = v[3].rotate_left(16) ^ v[2];
+    v[0] = v[0].wrapping_add(v[3]);
+    v[3] = v[3].rotate_left(21) ^ v[0];
+    v[2] = v[2].wrapping_add(v[1]);
+    v[1] = v[1].rotate_left(17) ^ v[2];
+    v[2] = v[2].rotate_left(32);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn siphash_2_4_matches_the_reference_vector() {
+        // Aumasson & Bernstein's vectors: key 00..0f, message 00 01 02 … of 8 bytes.
+        let key = SipKey {
+            k0: 0x0706_0504_0302_0100,
+            k1: 0x0f0e_0d0c_0b0a_0908,
+        };
+        assert_eq!(
+            key.mac_words([0x0706_0504_0302_0100]),
+            0x93f5_f579_9a93_2462
+        );
+        assert_eq!(key.mac_words([]), 0x726f_db47_dd0e_0e31);
+    }
+
+    #[test]
+    fn chacha12_matches_the_test_vector_of_the_zero_key() {
+        // draft-strombergson-chacha-test-vectors-01, TC1, 256-bit key, 12 rounds.
+        let mut rng = Rng::new(&[0; 32]);
+        let first = rng.next_u32().to_le_bytes();
+        let second = rng.next_u32().to_le_bytes();
+        assert_eq!(first, [0x9b, 0xf4, 0x9a, 0x6a]);
+        assert_eq!(second, [0x07, 0x55, 0xf9, 0x53]);
+    }
+
+    #[test]
+    fn below_stays_below() {
+        let mut rng = Rng::new(&[7; 32]);
+        for bound in [1, 2, 3, 1000, u32::MAX] {
+            for _ in 0..100 {
+                assert!(rng.below(bound) < bound);
+            }
+        }
+        assert_eq!(rng.below(0), 0);
+    }
+}

@@ -1,0 +1,181 @@
+//! Where a packet goes: to ourselves, over the link, or to the gateway.
+
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+
+/// The outcome of a look-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// One of our own addresses.
+    Local,
+    /// Resolve this neighbour (the destination itself or the gateway).
+    Neighbour(Ipv4Addr),
+    /// The limited or a directed broadcast address of our link.
+    Broadcast,
+    Multicast,
+}
+
+/// Own addresses and the way out. A handful of entries: searched linearly.
+#[derive(Clone, Debug)]
+pub struct Routes {
+    addrs: Vec<(Ipv4Addr, u8)>,
+    gateway: Option<Ipv4Addr>,
+}
+
+impl Routes {
+    pub fn new(addrs: Vec<(Ipv4Addr, u8)>, gateway: Option<Ipv4Addr>) -> Self {
+        Self { addrs, gateway }
+    }
+
+    pub fn addrs(&self) -> &[(Ipv4Addr, u8)] {
+        &self.addrs
+    }
+
+    #[inline]
+    pub fn is_own(&self, ip: Ipv4Addr) -> bool {
+        self.addrs.iter().any(|&(own, _)| own == ip)
+    }
+
+    /// The limited broadcast or that of one of our networks (also its all-zero form, RFC 1122
+    /// 3.2.1.3).
+    pub fn is_broadcast(&self, ip: Ipv4Addr) -> bool {
+        ip == Ipv4Addr::BROADCAST
+            || self.addrs.iter().any(|&(own, prefix)| {
+                let host = !mask(prefix);
+                prefix < 31
+                    && is_within(ip, own, prefix)
+                    && (ip.to_bits() & host == host || ip.to_bits() & host == 0)
+            })
+    }
+
+    pub fn is_on_link(&self, ip: Ipv4Addr) -> bool {
+        self.addrs
+            .iter()
+            .any(|&(own, prefix)| is_within(ip, own, prefix))
+            || self.gateway == Some(ip)
+    }
+
+    /// `None`: there is no route.
+    pub fn find(&self, dst: Ipv4Addr) -> Option<Route> {
+        if self.is_own(dst) {
+            return Some(Route::Local);
+        }
+        if dst.is_loopback() || dst.octets()[0] == 0 {
+            return None;
+        }
+        if dst.is_multicast() {
+            return Some(Route::Multicast);
+        }
+        if self.is_broadcast(dst) {
+            return Some(Route::Broadcast);
+        }
+        if self.is_on_link(dst) {
+            return Some(Route::Neighbour(dst));
+        }
+        self.gateway.map(Route::Neighbour)
+    }
+
+    /// The address we use towards `dst`: the one in the next hop's network (RFC 1122 3.3.4.3).
+    pub fn find_source(&self, dst: Ipv4Addr) -> Option<Ipv4Addr> {
+        let near = match self.find(dst)? {
+            Route::Local => return Some(dst),
+            Route::Neighbour(hop) => hop,
+            Route::Broadcast | Route::Multicast => dst,
+        };
+        self.addrs
+            .iter()
+            .find(|&&(own, prefix)| is_within(near, own, prefix))
+            .or_else(|| self.addrs.first())
+            .map(|&(own, _)| own)
+    }
+}
+
+fn mask(prefix: u8) -> u32 {
+    u32::MAX
+        .checked_shl(32 - u32::from(prefix.min(32)))
+        .unwrap_or(0)
+}
+
+fn is_within(ip: Ipv4Addr, net: Ipv4Addr, prefix: u8) -> bool {
+    (ip.to_bits() ^ net.to_bits()) & mask(prefix) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routes() -> Routes {
+        Routes::new(
+            alloc::vec![
+                (Ipv4Addr::new(10, 0, 0, 5), 24),
+                (Ipv4Addr::new(192, 168, 7, 1), 30)
+            ],
+            Some(Ipv4Addr::new(10, 0, 0, 1)),
+        )
+    }
+
+    #[test]
+    fn destinations_find_their_next_hop() {
+        let table = [
+            ([10, 0, 0, 5], Some(Route::Local)),
+            ([192, 168, 7, 1], Some(Route::Local)),
+            (
+                [10, 0, 0, 9],
+                Some(Route::Neighbour(Ipv4Addr::new(10, 0, 0, 9))),
+            ),
+            (
+                [192, 168, 7, 2],
+                Some(Route::Neighbour(Ipv4Addr::new(192, 168, 7, 2))),
+            ),
+            (
+                [8, 8, 8, 8],
+                Some(Route::Neighbour(Ipv4Addr::new(10, 0, 0, 1))),
+            ),
+            ([10, 0, 0, 255], Some(Route::Broadcast)),
+            ([192, 168, 7, 3], Some(Route::Broadcast)),
+            ([255, 255, 255, 255], Some(Route::Broadcast)),
+            ([224, 0, 0, 251], Some(Route::Multicast)),
+            ([127, 0, 0, 1], None),
+            ([0, 0, 0, 0], None),
+        ];
+        for (dst, want) in table {
+            assert_eq!(routes().find(Ipv4Addr::from(dst)), want, "{dst:?}");
+        }
+    }
+
+    #[test]
+    fn without_gateway_a_foreign_network_has_no_route() {
+        let routes = Routes::new(alloc::vec![(Ipv4Addr::new(10, 0, 0, 5), 24)], None);
+        assert_eq!(routes.find(Ipv4Addr::new(8, 8, 8, 8)), None);
+        assert_eq!(routes.find_source(Ipv4Addr::new(8, 8, 8, 8)), None);
+    }
+
+    #[test]
+    fn the_source_is_the_address_in_the_next_hops_network() {
+        let source = |dst: [u8; 4]| routes().find_source(Ipv4Addr::from(dst));
+        assert_eq!(source([8, 8, 8, 8]), Some(Ipv4Addr::new(10, 0, 0, 5)));
+        assert_eq!(
+            source([192, 168, 7, 2]),
+            Some(Ipv4Addr::new(192, 168, 7, 1))
+        );
+        assert_eq!(
+            source([192, 168, 7, 1]),
+            Some(Ipv4Addr::new(192, 168, 7, 1))
+        );
+    }
+
+    #[test]
+    fn a_prefix_of_zero_or_32_does_not_overflow() {
+        let routes = Routes::new(
+            alloc::vec![(Ipv4Addr::new(10, 0, 0, 5), 32)],
+            Some(Ipv4Addr::new(10, 0, 0, 1)),
+        );
+        assert!(!routes.is_broadcast(Ipv4Addr::new(10, 0, 0, 5)));
+        assert!(routes.is_on_link(Ipv4Addr::new(10, 0, 0, 1)));
+        assert!(is_within(
+            Ipv4Addr::new(1, 2, 3, 4),
+            Ipv4Addr::new(9, 9, 9, 9),
+            0
+        ));
+    }
+}

@@ -1,0 +1,96 @@
+//! Monotonic time as the stack sees it: an argument, never a clock.
+
+use core::ops::{Add, AddAssign, Sub};
+use core::time::Duration;
+
+/// Nanoseconds of CLOCK_MONOTONIC (or of a simulated world).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(pub u64);
+
+impl Instant {
+    pub const ZERO: Self = Self(0);
+    /// Later than everything that happens.
+    pub const FAR_FUTURE: Self = Self(u64::MAX);
+
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms * 1_000_000)
+    }
+
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    pub const fn as_micros(self) -> u64 {
+        self.0 / 1_000
+    }
+
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+
+    /// Time passed since `earlier`; zero when `earlier` is later.
+    #[inline]
+    pub const fn saturating_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The same in nanoseconds, without the detour through `Duration`.
+    #[inline]
+    pub const fn nanos_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    #[inline]
+    pub const fn plus_nanos(self, ns: u64) -> Self {
+        Self(self.0.saturating_add(ns))
+    }
+}
+
+/// `Duration` in nanoseconds, saturating (584 years are for ever).
+#[inline]
+pub const fn nanos(duration: Duration) -> u64 {
+    let ns = duration.as_nanos();
+    if ns > u64::MAX as u128 {
+        u64::MAX
+    } else {
+        ns as u64
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    #[inline]
+    fn add(self, rhs: Duration) -> Self {
+        self.plus_nanos(nanos(rhs))
+    }
+}
+
+impl AddAssign<Duration> for Instant {
+    #[inline]
+    fn add_assign(&mut self, rhs: Duration) {
+        *self = *self + rhs;
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+
+    #[inline]
+    fn sub(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(rhs)))
+    }
+}
+
+impl Sub for Instant {
+    type Output = Duration;
+
+    #[inline]
+    fn sub(self, rhs: Self) -> Duration {
+        self.saturating_since(rhs)
+    }
+}

@@ -1,0 +1,85 @@
+//! Ethernet II frames.
+
+use core::net::Ipv4Addr;
+
+pub const HEADER_LEN: usize = 14;
+pub const BROADCAST: [u8; 6] = [0xff; 6];
+
+/// The type field, in host order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EtherType(pub u16);
+
+impl EtherType {
+    pub const IPV4: Self = Self(0x0800);
+    pub const ARP: Self = Self(0x0806);
+    pub const IPV6: Self = Self(0x86dd);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EthernetHeader {
+    pub dst: [u8; 6],
+    pub src: [u8; 6],
+    pub ethertype: EtherType,
+}
+
+impl EthernetHeader {
+    /// Header and what follows it; `None` = shorter than a header.
+    #[inline]
+    pub fn parse(frame: &[u8]) -> Option<(Self, &[u8])> {
+        let (header, payload) = frame.split_first_chunk::<HEADER_LEN>()?;
+        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *header;
+        let header = Self {
+            dst: [d0, d1, d2, d3, d4, d5],
+            src: [s0, s1, s2, s3, s4, s5],
+            ethertype: EtherType(u16::from_be_bytes([t0, t1])),
+        };
+        Some((header, payload))
+    }
+
+    /// Writes the first [`HEADER_LEN`] bytes of `out`, which must be that long.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8]) {
+        let out = &mut out[..HEADER_LEN];
+        out[..6].copy_from_slice(&self.dst);
+        out[6..12].copy_from_slice(&self.src);
+        out[12..].copy_from_slice(&self.ethertype.0.to_be_bytes());
+    }
+}
+
+/// Multicast or broadcast.
+#[inline]
+pub const fn is_group(mac: [u8; 6]) -> bool {
+    mac[0] & 1 == 1
+}
+
+/// RFC 1112 6.4: the station address of an IPv4 group.
+pub const fn multicast_v4(group: Ipv4Addr) -> [u8; 6] {
+    let [_, b, c, d] = group.octets();
+    [0x01, 0x00, 0x5e, b & 0x7f, c, d]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_frame_shorter_than_its_header_is_none() {
+        for len in 0..HEADER_LEN {
+            assert!(EthernetHeader::parse(&[0; 64][..len]).is_none());
+        }
+        assert!(EthernetHeader::parse(&[0; HEADER_LEN]).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn emit_and_parse_agree(dst: [u8; 6], src: [u8; 6], ethertype: u16) {
+            let header = EthernetHeader { dst, src, ethertype: EtherType(ethertype) };
+            let mut bytes = [0; 20];
+            header.emit(&mut bytes);
+            let (parsed, rest) = EthernetHeader::parse(&bytes).unwrap();
+            prop_assert_eq!(parsed, header);
+            prop_assert_eq!(rest.len(), 6);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What a device did for a received frame and is asked to do for a frame to send.
+//!
+//! The shapes follow virtio-net's header (VIRTIO 1.2, 5.1.6), which AF_PACKET and TAP share.
+
+/// State of the transport checksum of a received frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RxChecksum {
+    /// Nobody looked: the stack verifies.
+    #[default]
+    Unknown,
+    /// The device or the kernel verified it.
+    Verified,
+    /// The sender is on this machine and left it to be filled in (NEEDS_CSUM): trusted, and the
+    /// field does not hold a checksum.
+    Partial,
+}
+
+/// What is known about a received frame beside its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct RxMeta {
+    pub checksum: RxChecksum,
+    /// Several segments coalesced into one frame (GRO, TSO of a sender on this machine).
+    pub gso: bool,
+    /// Sent by this machine's own stacks to their own address; a device never sets it.
+    pub local: bool,
+}
+
+impl RxMeta {
+    pub const UNKNOWN: Self = Self {
+        checksum: RxChecksum::Unknown,
+        gso: false,
+        local: false,
+    };
+    pub const VERIFIED: Self = Self {
+        checksum: RxChecksum::Verified,
+        gso: false,
+        local: false,
+    };
+    /// A frame of our own that is looped back, with its checksum still partial.
+    pub const LOCAL: Self = Self {
+        checksum: RxChecksum::Partial,
+        gso: false,
+        local: true,
+    };
+}
+
+/// A transport checksum that somebody below the stack completes.
+///
+/// The field holds the pseudo-header sum, folded and not complemented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartialChecksum {
+    /// First byte that the checksum covers, from the start of the frame.
+    pub start: u16,
+    /// Where the field is, from `start`.
+    pub offset: u16,
+}
+
+/// A frame that is to be cut into segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gso {
+    /// Payload bytes of each segment but the last.
+    pub mss: u16,
+    /// Bytes of all headers, from the start of the frame.
+    pub header_len: u16,
+}
+
+/// Work left to the device for a frame to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct TxOffload {
+    pub checksum: Option<PartialChecksum>,
+    pub gso: Option<Gso>,
+}
+
+impl TxOffload {
+    pub const NONE: Self = Self {
+        checksum: None,
+        gso: None,
+    };
+}
