@@ -1,1 +1,35 @@
-//! (module documentation follows)
+//! Memory that processes share, and what is built on it.
+//!
+//! [`Region`] is a sealed memory file mapped into this process; everything else is a view of one:
+//! atomic words and [`Line`]s, [`RawSlice`]s for bulk bytes, the [`CommandRing`] (many producers of
+//! one process, one consumer), the [`EventRing`] (one producer, one consumer), the [`MpscInbox`]
+//! (many processes, one consumer) and [`ByteRing`]s cut from an [`Arena`].
+//!
+//! Shared memory holds offsets, never pointers. Whoever reads a word that another process may
+//! write takes it once, checks it and uses the copy. All `unsafe` of sharing is in `raw.rs`.
+
+mod arena;
+mod bytering;
+mod clock;
+mod command_ring;
+mod descriptor;
+mod doorbell;
+mod event_ring;
+mod futex;
+mod inbox;
+mod lock;
+mod raw;
+mod region;
+
+pub use arena::Arena;
+pub use bytering::{ByteRing, RING_LOG2_MAX, RING_LOG2_MIN, RingWord};
+pub use clock::now_ns;
+pub use command_ring::{CommandReader, CommandRing, PAYLOAD_WORDS};
+pub use descriptor::Descriptor;
+pub use doorbell::Doorbell;
+pub use event_ring::{EventReader, EventWriter, Overrun};
+pub use futex::{WaitOutcome, futex_wait, futex_wake};
+pub use inbox::{InboxReader, MpscInbox};
+pub use lock::{Guard, Lock};
+pub use raw::{Line, RawSlice};
+pub use region::{Lines, PAGE, Region, WipedPage};

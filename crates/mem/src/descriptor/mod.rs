@@ -19,7 +19,11 @@ mod tests {
         let copy = rustix::io::fcntl_dupfd_cloexec(&reader, 3).unwrap();
         let number = Descriptor::give(copy);
         number.replace_with(&writer, false).unwrap();
-        assert!(!rustix::io::fcntl_getfd(number.as_fd()).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
+        assert!(
+            !rustix::io::fcntl_getfd(number.as_fd())
+                .unwrap()
+                .contains(rustix::io::FdFlags::CLOEXEC)
+        );
         assert_eq!(rustix::io::write(number.as_fd(), b"x").unwrap(), 1);
         assert_ne!(number.number(), writer.as_raw_fd());
         number.close();

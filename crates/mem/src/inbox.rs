@@ -1,0 +1,264 @@
+//! A bounded inbox of frames: any engine of a device writes, the slot's owner reads.
+//!
+//! Cells are 2 KiB: a sequence word, a length word and the frame. Writers are several processes,
+//! so the claim counter is shared; a writer that dies between claim and publication would stop
+//! the inbox, hence the reader steps over a cell that stays claimed for [`STUCK_NS`].
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::region::{Lines, PAGE, Region};
+
+const CELL: usize = 2048;
+const LINES_PER_CELL: usize = CELL / 64;
+/// Largest frame that fits a cell.
+const FRAME_MAX: usize = CELL - 64;
+/// A claimed cell that is not published for so long belongs to a dead writer.
+const STUCK_NS: u64 = 100_000_000;
+
+/// Words of the inbox's header line.
+const CLAIM: usize = 0;
+/// Words of the reader's line.
+const SLEEPING: usize = 0;
+const LOST: usize = 1;
+
+/// The writers' view of one inbox.
+#[derive(Clone, Debug)]
+pub struct MpscInbox {
+    header: Lines,
+    cells: Lines,
+    base: usize,
+    mask: u64,
+}
+
+impl MpscInbox {
+    /// Largest frame an inbox takes.
+    pub const FRAME_MAX: usize = FRAME_MAX;
+
+    /// Bytes that an inbox of `cells` cells takes in its region.
+    pub const fn bytes(cells: usize) -> usize {
+        PAGE + cells * CELL
+    }
+
+    /// The inbox at page-aligned `offset` with a power of two of cells.
+    pub fn new(region: &Region, offset: usize, cells: usize) -> Option<MpscInbox> {
+        if cells < 2 || !cells.is_power_of_two() || !offset.is_multiple_of(PAGE) {
+            return None;
+        }
+        let base = offset.checked_add(PAGE)?;
+        Some(MpscInbox {
+            header: Lines::new(region, offset, 2)?,
+            cells: Lines::new(region, base, cells.checked_mul(LINES_PER_CELL)?)?,
+            base,
+            mask: cells as u64 - 1,
+        })
+    }
+
+    /// Puts a frame in, given in parts. `false` when it is too large or the inbox is full.
+    pub fn push(&self, parts: &[&[u8]]) -> bool {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        if len == 0 || len > FRAME_MAX {
+            return false;
+        }
+        let Some(position) = self.claim() else {
+            return false;
+        };
+        let index = (position & self.mask) as usize;
+        let line = self.cells.line(index * LINES_PER_CELL);
+        let mut at = self.base + index * CELL + 64;
+        for part in parts {
+            self.cells.region().write_from(at, part);
+            at += part.len();
+        }
+        line.words[1].store(len as u64, Ordering::Relaxed);
+        line.words[0].store(position - index as u64 + 1, Ordering::Release);
+        true
+    }
+
+    fn claim(&self) -> Option<u64> {
+        let counter: &AtomicU64 = &self.header.line(0).words[CLAIM];
+        let mut position = counter.load(Ordering::Relaxed);
+        loop {
+            let index = position & self.mask;
+            let line = self.cells.line(index as usize * LINES_PER_CELL);
+            if line.words[0].load(Ordering::Acquire) != position - index {
+                let now = counter.load(Ordering::Relaxed);
+                if now == position {
+                    return None;
+                }
+                position = now;
+                continue;
+            }
+            match counter.compare_exchange_weak(
+                position,
+                position.wrapping_add(1),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(position),
+                Err(now) => position = now,
+            }
+        }
+    }
+
+    /// Whether the owner sleeps and wants its doorbell rung; asking clears the wish.
+    #[inline]
+    pub fn take_sleeping(&self) -> bool {
+        let word = &self.header.line(1).words[SLEEPING];
+        core::sync::atomic::fence(Ordering::SeqCst);
+        word.load(Ordering::Relaxed) != 0 && word.swap(0, Ordering::AcqRel) != 0
+    }
+}
+
+/// The owner's view.
+#[derive(Debug)]
+pub struct InboxReader {
+    inbox: MpscInbox,
+    next: u64,
+    stuck_since: Option<u64>,
+}
+
+impl InboxReader {
+    /// Continues where an earlier owner of the slot stopped.
+    pub fn new(inbox: MpscInbox) -> InboxReader {
+        let next = inbox.header.line(1).words[2].load(Ordering::Acquire);
+        InboxReader {
+            inbox,
+            next,
+            stuck_since: None,
+        }
+    }
+
+    /// Copies the next frame into `out` and gives its length. A frame with an impossible length
+    /// is dropped and counted as lost.
+    pub fn pop(&mut self, now_ns: u64, out: &mut [u8]) -> Option<usize> {
+        loop {
+            let index = self.next & self.inbox.mask;
+            let line = self.inbox.cells.line(index as usize * LINES_PER_CELL);
+            let lap = self.next.wrapping_sub(index);
+            if line.words[0].load(Ordering::Acquire) != lap.wrapping_add(1) {
+                if self.is_stuck(now_ns) {
+                    self.step(lap, true);
+                    continue;
+                }
+                return None;
+            }
+            let len = line.words[1].load(Ordering::Relaxed) as usize;
+            let at = self.inbox.base + index as usize * CELL + 64;
+            let fits = len > 0 && len <= FRAME_MAX && len <= out.len();
+            let taken = fits && self.inbox.cells.region().read_into(at, &mut out[..len]);
+            self.step(lap, !taken);
+            if taken {
+                return Some(len);
+            }
+        }
+    }
+
+    fn step(&mut self, lap: u64, lost: bool) {
+        let index = self.next & self.inbox.mask;
+        let line = self.inbox.cells.line(index as usize * LINES_PER_CELL);
+        let free = lap.wrapping_add(self.inbox.mask + 1);
+        line.words[0].store(free, Ordering::Release);
+        self.next = self.next.wrapping_add(1);
+        self.stuck_since = None;
+        let own = self.inbox.header.line(1);
+        own.words[2].store(self.next, Ordering::Release);
+        if lost {
+            own.words[LOST].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the next cell has been claimed but unpublished for too long.
+    fn is_stuck(&mut self, now_ns: u64) -> bool {
+        let claimed = self.inbox.header.line(0).words[CLAIM].load(Ordering::Relaxed);
+        if claimed == self.next {
+            self.stuck_since = None;
+            return false;
+        }
+        let since = *self.stuck_since.get_or_insert(now_ns);
+        now_ns.saturating_sub(since) > STUCK_NS
+    }
+
+    pub fn is_empty(&self) -> bool {
+        let index = self.next & self.inbox.mask;
+        let line = self.inbox.cells.line(index as usize * LINES_PER_CELL);
+        line.words[0].load(Ordering::Acquire) != self.next.wrapping_sub(index).wrapping_add(1)
+    }
+
+    /// Announces that the owner is about to sleep; `false` when a frame came meanwhile.
+    pub fn prepare_sleep(&self) -> bool {
+        let word = &self.inbox.header.line(1).words[SLEEPING];
+        word.store(1, Ordering::SeqCst);
+        core::sync::atomic::fence(Ordering::SeqCst);
+        if self.is_empty() {
+            return true;
+        }
+        word.store(0, Ordering::Release);
+        false
+    }
+
+    pub fn finish_sleep(&self) {
+        self.inbox.header.line(1).words[SLEEPING].store(0, Ordering::Release);
+    }
+
+    /// Frames lost to dead writers or impossible lengths.
+    pub fn lost(&self) -> u64 {
+        self.inbox.header.line(1).words[LOST].load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Region, MpscInbox, InboxReader) {
+        let region = Region::create("test", MpscInbox::bytes(4)).unwrap();
+        let inbox = MpscInbox::new(&region, 0, 4).unwrap();
+        (region, inbox.clone(), InboxReader::new(inbox))
+    }
+
+    #[test]
+    fn frames_pass_in_order_and_a_full_inbox_refuses() {
+        let (_region, inbox, mut reader) = pair();
+        let mut out = [0; FRAME_MAX];
+        for lap in 0..5u8 {
+            for i in 0..4 {
+                assert!(inbox.push(&[&[lap], &[i, 7]]));
+            }
+            assert!(!inbox.push(&[&[1]]));
+            for i in 0..4 {
+                assert_eq!(reader.pop(0, &mut out), Some(3));
+                assert_eq!(out[..3], [lap, i, 7]);
+            }
+            assert_eq!(reader.pop(0, &mut out), None);
+        }
+        assert!(!inbox.push(&[&[0; FRAME_MAX + 1]]));
+    }
+
+    #[test]
+    fn a_dead_writers_cell_is_stepped_over() {
+        let (region, inbox, mut reader) = pair();
+        region.u64(0).unwrap().fetch_add(1, Ordering::Relaxed);
+        assert!(inbox.push(&[b"next"]));
+        let mut out = [0; FRAME_MAX];
+        assert_eq!(reader.pop(0, &mut out), None);
+        assert_eq!(reader.pop(STUCK_NS + 1, &mut out), Some(4));
+        assert_eq!(reader.lost(), 1);
+    }
+
+    #[test]
+    fn a_new_owner_continues_and_a_sleeping_one_is_rung() {
+        let (_region, inbox, mut reader) = pair();
+        assert!(!inbox.take_sleeping());
+        assert!(inbox.push(&[b"a"]));
+        assert!(inbox.push(&[b"b"]));
+        assert!(!reader.prepare_sleep());
+        let mut out = [0; FRAME_MAX];
+        reader.pop(0, &mut out);
+        let mut next = InboxReader::new(inbox.clone());
+        assert_eq!(next.pop(0, &mut out), Some(1));
+        assert_eq!(out[0], b'b');
+        assert!(next.prepare_sleep());
+        assert!(inbox.take_sleeping());
+        assert!(!inbox.take_sleeping());
+    }
+}

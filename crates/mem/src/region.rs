@@ -1,0 +1,262 @@
+//! A sealed memory file and the checked ways into it.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::Advice;
+
+use crate::raw::{Line, Mapping, RawSlice, View};
+
+/// The page size this code is laid out for.
+pub const PAGE: usize = 4096;
+
+const SEALS: SealFlags = SealFlags::SHRINK
+    .union(SealFlags::GROW)
+    .union(SealFlags::SEAL);
+
+/// Shared memory backed by a sealed file. Clones share one mapping.
+#[derive(Clone, Debug)]
+pub struct Region {
+    view: View,
+    mapping: Arc<Mapping>,
+    file: Arc<OwnedFd>,
+}
+
+impl Region {
+    /// A zeroed, sparse region of `len` bytes (rounded up to pages) that nobody can resize.
+    pub fn create(name: &str, len: usize) -> io::Result<Region> {
+        let len = len.next_multiple_of(PAGE);
+        let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&file, len as u64)?;
+        rustix::fs::fcntl_add_seals(&file, SEALS)?;
+        Region::map(file, len)
+    }
+
+    /// Maps a region that someone else made. A file that could shrink under us is refused, as is
+    /// one longer than `len_max`.
+    pub fn open(file: OwnedFd, len_max: usize) -> io::Result<Region> {
+        let seals = rustix::fs::fcntl_get_seals(&file)?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "region is not sealed against shrinking",
+            ));
+        }
+        let len = usize::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(usize::MAX);
+        if len == 0 || len > len_max || !len.is_multiple_of(PAGE) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "region has a wrong length",
+            ));
+        }
+        Region::map(file, len)
+    }
+
+    fn map(file: OwnedFd, len: usize) -> io::Result<Region> {
+        let mapping = Mapping::shared(file.as_fd(), len)?;
+        Ok(Region {
+            view: mapping.view(),
+            mapping: Arc::new(mapping),
+            file: Arc::new(file),
+        })
+    }
+
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a region is never empty")]
+    pub fn len(&self) -> usize {
+        self.view.len()
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// A descriptor of its own for passing on.
+    pub fn try_clone_fd(&self) -> io::Result<OwnedFd> {
+        self.file.try_clone()
+    }
+
+    /// Whether both are the same mapping.
+    pub fn is_same(&self, other: &Region) -> bool {
+        Arc::ptr_eq(&self.mapping, &other.mapping)
+    }
+
+    /// Keeps the mapping out of forked children: they fault instead of disturbing it.
+    pub fn dont_fork(&self) -> io::Result<()> {
+        self.mapping
+            .advise(0, self.view.len(), Advice::LinuxDontFork)
+    }
+
+    /// Makes the pages of the range present now instead of at their first use.
+    pub fn populate(&self, offset: usize, len: usize) -> io::Result<()> {
+        let start = offset / PAGE * PAGE;
+        let len = (offset - start + len).next_multiple_of(PAGE);
+        self.mapping.advise(start, len, Advice::LinuxPopulateWrite)
+    }
+
+    /// Gives whole pages back to the system; they read as zero afterwards.
+    pub fn punch(&self, offset: usize, len: usize) -> io::Result<()> {
+        self.mapping.punch(offset, len)
+    }
+
+    #[inline]
+    pub fn u32(&self, offset: usize) -> Option<&AtomicU32> {
+        self.view.u32(offset)
+    }
+
+    #[inline]
+    pub fn u64(&self, offset: usize) -> Option<&AtomicU64> {
+        self.view.u64(offset)
+    }
+
+    #[inline]
+    pub fn slice(&self, offset: usize, len: usize) -> Option<RawSlice<'_>> {
+        self.view.slice(offset, len)
+    }
+
+    /// Copies shared bytes out; `false` and nothing done when out of bounds.
+    #[inline]
+    pub fn read_into(&self, offset: usize, out: &mut [u8]) -> bool {
+        match self.view.slice(offset, out.len()) {
+            Some(slice) => slice.copy_to(out) == out.len(),
+            None => false,
+        }
+    }
+
+    /// Copies bytes in; `false` and nothing done when out of bounds.
+    #[inline]
+    pub fn write_from(&self, offset: usize, bytes: &[u8]) -> bool {
+        self.view.write(offset, bytes)
+    }
+
+    /// Copies inside the region; `false` and nothing done when out of bounds.
+    #[inline]
+    pub fn copy_within(&self, from: usize, to: usize, len: usize) -> bool {
+        self.view.copy_within(from, to, len)
+    }
+}
+
+/// A run of cache lines in a region, checked once when it is made.
+#[derive(Clone, Debug)]
+pub struct Lines {
+    view: View,
+    offset: usize,
+    count: usize,
+    region: Region,
+}
+
+impl Lines {
+    /// `None` when the lines do not fit the region or are not aligned.
+    pub fn new(region: &Region, offset: usize, count: usize) -> Option<Lines> {
+        region.view.lines(offset, count)?;
+        Some(Lines {
+            view: region.view,
+            offset,
+            count,
+            region: region.clone(),
+        })
+    }
+
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// `len` lines from `index`. Like indexing a slice, it panics out of bounds: callers check
+    /// what comes from outside before they ask.
+    #[inline]
+    pub fn group(&self, index: usize, len: usize) -> &[Line] {
+        assert!(
+            index <= self.count && len <= self.count - index,
+            "line out of bounds"
+        );
+        self.view
+            .lines(self.offset + index * size_of::<Line>(), len)
+            .unwrap_or(&[])
+    }
+
+    #[inline]
+    pub fn line(&self, index: usize) -> &Line {
+        &self.group(index, 1)[0]
+    }
+}
+
+/// A private page that reads as zero in forked children: tells a child that it is one.
+#[derive(Debug)]
+pub struct WipedPage {
+    mapping: Mapping,
+}
+
+impl WipedPage {
+    pub fn new() -> io::Result<WipedPage> {
+        let mapping = Mapping::anonymous(PAGE)?;
+        mapping.advise(0, PAGE, Advice::LinuxWipeOnFork)?;
+        Ok(WipedPage { mapping })
+    }
+
+    pub fn store(&self, value: u64) {
+        if let Some(word) = self.mapping.view().u64(0) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    /// What was stored; zero in a child forked since.
+    pub fn load(&self) -> u64 {
+        self.mapping
+            .view()
+            .u64(0)
+            .map_or(0, |word| word.load(Ordering::Acquire))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_is_shared_through_its_descriptor() {
+        let ours = Region::create("test", 3 * PAGE).unwrap();
+        let theirs = Region::open(ours.try_clone_fd().unwrap(), 1 << 20).unwrap();
+        ours.u64(64).unwrap().store(7, Ordering::Relaxed);
+        assert_eq!(theirs.u64(64).unwrap().load(Ordering::Relaxed), 7);
+        assert!(ours.write_from(PAGE - 2, b"abcd"));
+        let mut out = [0; 4];
+        assert!(theirs.read_into(PAGE - 2, &mut out));
+        assert_eq!(&out, b"abcd");
+    }
+
+    #[test]
+    fn accesses_out_of_bounds_or_misaligned_are_refused() {
+        let region = Region::create("test", PAGE).unwrap();
+        assert!(region.u64(PAGE).is_none());
+        assert!(region.u64(4).is_none());
+        assert!(region.u32(usize::MAX - 3).is_none());
+        assert!(region.slice(PAGE - 1, 2).is_none());
+        assert!(!region.write_from(PAGE, b"x"));
+        assert!(Lines::new(&region, 0, 65).is_none());
+        assert!(Lines::new(&region, 32, 1).is_none());
+    }
+
+    #[test]
+    fn an_unsealed_or_oversized_file_is_refused() {
+        let file = rustix::fs::memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&file, PAGE as u64).unwrap();
+        assert!(Region::open(file, 1 << 20).is_err());
+        let region = Region::create("test", 2 * PAGE).unwrap();
+        assert!(Region::open(region.try_clone_fd().unwrap(), PAGE).is_err());
+    }
+
+    #[test]
+    fn a_wiped_page_keeps_its_word_in_the_parent() {
+        let page = WipedPage::new().unwrap();
+        page.store(9);
+        assert_eq!(page.load(), 9);
+    }
+}
