@@ -14,6 +14,8 @@ use crate::protocol;
 use crate::report::Report;
 
 const TIMER: Token = Token(usize::MAX - 1);
+/// Longer latencies are recorded as this.
+const LATENCY_MAX_NS: u64 = 60_000_000_000;
 /// Consecutive failures after which the server counts as gone.
 const FAILURES_MAX: u64 = 1000;
 
@@ -80,7 +82,8 @@ impl<'a> Run<'a> {
             connections: Vec::new(),
             idle: Vec::new(),
             pace,
-            latency_ns: Histogram::new(3).map_err(io::Error::other)?,
+            latency_ns: Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3)
+                .map_err(io::Error::other)?,
             measure_from: start + options.warm(),
             measure_to: start + options.warm() + options.measured(),
             errors: 0,

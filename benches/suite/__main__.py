@@ -1,0 +1,169 @@
+"""Kernel against Slipstack, in-process and instance: alternating runs on the same cores.
+
+Set-up (a): the client on the kernel. Set-up (b): the client on Slipstack, against both
+servers. Every core's time counts, softirq included. Results go to bench-results/.
+"""
+
+import argparse
+import json
+import pathlib
+import platform
+import subprocess
+import sys
+import time
+
+import cases
+import measure
+import report
+import topology
+from topology import (CLIENT_CORE, KERNEL_CLIENT, KERNEL_SERVER, SERVER_CORE, STACK_CLIENT,
+                      STACK_SERVER)
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def options():
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--runs", type=int, default=3, help="alternating runs of each case")
+    parser.add_argument("--seconds", type=float, default=2.0, help="measured seconds of one run")
+    parser.add_argument("--only", default="", help="only cases whose name contains this")
+    parser.add_argument("--setup", choices=["a", "b", "both"], default="both")
+    parser.add_argument("--placement", action="append", choices=report.PLACEMENTS,
+                        help="may be given several times; default all")
+    parser.add_argument("--target", default=str(ROOT / "target" / "release"),
+                        help="where the built binaries are")
+    parser.add_argument("--out", default="", help="directory for results")
+    return parser.parse_args()
+
+
+class Bench:
+    def __init__(self, opts, topo, directory):
+        self.opts, self.topo, self.directory = opts, topo, directory
+        target = pathlib.Path(opts.target)
+        self.slipstack = str(target / "slipstack")
+        self.paths = {"load": str(target / "slipstack-load"), "echo": str(target / "slipstack-echo"),
+                      "nginx_conf": str(directory / "nginx.conf")}
+        (directory / "nginx.conf").write_text(cases.nginx_conf(directory))
+        self.log = str(directory / "programs.log")
+        self.kernel_rate = {}
+
+    def start_server(self, case, placement, spin):
+        """→ (address, processes)"""
+        if placement == "kernel":
+            argv = cases.server_command(case.server, KERNEL_SERVER, self.paths)
+            return KERNEL_SERVER, [self.start(argv)]
+        argv = cases.server_command(case.server, STACK_SERVER, self.paths)
+        device = ["--if", "vs", "--ip", f"{STACK_SERVER}/24"]
+        if placement == "in-process":
+            run = [self.slipstack, "run", *device, *spin, "--", *argv]
+            return STACK_SERVER, [self.start(run)]
+        instance = self.start([self.slipstack, "instance", "--name", "bench", *device, *spin])
+        time.sleep(0.7)
+        run = [self.slipstack, "run", "--instance", "bench", *spin, "--", *argv]
+        return STACK_SERVER, [instance, self.start(run)]
+
+    def start(self, argv):
+        return self.topo.start(self.topo.server_ns, SERVER_CORE, argv, self.log)
+
+    def wait_ready(self, case, address, setup):
+        """Ask from the client's namespace until the port answers."""
+        probe = ("import socket,sys\n"
+                 f"socket.create_connection(('{address}',{cases.PORTS[case.server]}),1).close()")
+        for _ in range(50):
+            done = self.topo.run(self.topo.client_ns, CLIENT_CORE, [sys.executable, "-c", probe], 5)
+            if done.returncode == 0:
+                return
+            time.sleep(0.1)
+        raise RuntimeError(f"{case.server} on {address} does not answer: see {self.log}")
+
+    def client(self, case, setup, address, rate, spin):
+        argv = cases.client_command(case, address, rate, self.opts.seconds, self.paths)
+        if setup == "b":
+            argv = [self.slipstack, "run", "--if", "vc", "--ip", f"{STACK_CLIENT}/24", *spin,
+                    "--", *argv]
+        with measure.Cpu() as cpu:
+            done = self.topo.run(self.topo.client_ns, CLIENT_CORE, argv, self.opts.seconds + 30)
+        if done.returncode != 0:
+            raise RuntimeError((done.stderr or done.stdout).strip()[-300:])
+        return cases.read_output(case, done.stdout), cpu
+
+    def prepare_redis(self, case, address):
+        if case.server == "redis":
+            self.topo.run(self.topo.client_ns, CLIENT_CORE,
+                          ["redis-cli", "-h", address, "set", "bench:k", "xxx"], 10)
+
+    def measure_one(self, case, setup, placement):
+        rate = 0
+        spin = []
+        if case.rate_share:
+            rate = int(self.kernel_rate[setup, case.base] * case.rate_share)
+            spin = ["--spin-us", "0"]
+        address, processes = self.start_server(case, placement, spin)
+        try:
+            self.wait_ready(case, address, setup)
+            self.prepare_redis(case, address)
+            data, cpu = self.client(case, setup, address, rate, spin)
+            pids = [pid for p in processes for pid in measure.children_of(p.pid)]
+            server_kib = measure.resident_kib(pids)
+        finally:
+            for process in reversed(processes):
+                self.topo.stop(process)
+            time.sleep(0.3)
+        # The warm-up's requests cost processor time too: scale by the measured share.
+        per_second = cpu.busy_s / (self.opts.seconds + (0 if case.server == "iperf3" else 0.5))
+        data |= {"setup": setup, "case": case.name, "placement": placement,
+                 "asked_rate": rate, "server_kib": server_kib,
+                 "cpu_us": per_second * 1e6 / data["rate"] if data["rate"] else None,
+                 "idle0": cpu.idle_share["cpu0"], "idle1": cpu.idle_share["cpu1"]}
+        if placement == "kernel" and not case.rate_share:
+            previous = self.kernel_rate.get((setup, case.name), 0)
+            self.kernel_rate[setup, case.name] = max(previous, data["rate"])
+        return data
+
+    def all(self):
+        results = []
+        placements = self.opts.placement or list(report.PLACEMENTS)
+        setups = ["a", "b"] if self.opts.setup == "both" else [self.opts.setup]
+        chosen = [c for c in cases.all_cases() if self.opts.only in c.name]
+        raw = open(self.directory / "raw.jsonl", "w")
+        for setup in setups:
+            for case in chosen:
+                for run in range(self.opts.runs):
+                    for placement in placements:
+                        if case.rate_share and (setup, case.base) not in self.kernel_rate:
+                            continue
+                        self.one(case, setup, placement, run, results, raw)
+        return results
+
+    def one(self, case, setup, placement, run, results, raw):
+        label = f"({setup}) {case.name} {placement} run {run + 1}"
+        try:
+            data = self.measure_one(case, setup, placement)
+        except (RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
+            print(f"{label}: FAILED: {error}", flush=True)
+            data = {"setup": setup, "case": case.name, "placement": placement, "failed": str(error)}
+        else:
+            unit = "Gbit/s" if case.server == "iperf3" else "/s"
+            print(f"{label}: {data['rate']:,.1f} {unit}, {data['cpu_us'] or 0:.2f} CPU-µs", flush=True)
+        results.append(data)
+        raw.write(json.dumps(data) + "\n")
+        raw.flush()
+
+
+def main():
+    opts = options()
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    directory = pathlib.Path(opts.out or ROOT / "bench-results" / stamp).resolve()
+    directory.mkdir(parents=True, exist_ok=True)
+    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"],
+                            capture_output=True, text=True).stdout.strip()
+    meta = {"commit": commit, "kernel": platform.release(), "runs": opts.runs,
+            "seconds": opts.seconds, "when": stamp}
+    with topology.Topology() as topo:
+        results = Bench(opts, topo, directory).all()
+    report.write(results, meta, directory)
+    return 1 if any("failed" in r for r in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

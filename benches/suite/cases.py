@@ -1,0 +1,91 @@
+"""The cases: which server, which client command, how its output is read."""
+
+import json
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Case:
+    name: str
+    server: str
+    mode: str = ""
+    connections: int = 1
+    pipeline: int = 1
+    rate_share: float = 0.0   # of the kernel's saturation rate; 0 = saturation
+    base: str = ""            # the saturation case whose kernel rate is the reference
+    reverse: bool = False     # iperf3: the server sends
+    extra: list = field(default_factory=list)
+
+
+def all_cases():
+    cases = []
+    for mode, label in (("http", "nginx keep"), ("http-close", "nginx close")):
+        for connections in (1, 64, 1000):
+            cases.append(Case(f"{label} {connections}", "nginx", mode, connections))
+    for mode in ("redis-get", "redis-set"):
+        for pipeline in (1, 16):
+            cases.append(Case(f"{mode} P{pipeline}", "redis", mode, 50, pipeline))
+    for base, mode, connections in (("nginx keep 64", "http", 64),
+                                    ("nginx close 64", "http-close", 64),
+                                    ("redis-get P1", "redis-get", 50)):
+        server = "redis" if mode.startswith("redis") else "nginx"
+        cases.append(Case(f"{base} @70%", server, mode, connections, 1, 0.7, base))
+    cases.append(Case("ping-pong", "echo", "echo", 1, extra=["--size", "64"]))
+    cases.append(Case("iperf3 in", "iperf3"))
+    cases.append(Case("iperf3 out", "iperf3", reverse=True))
+    return cases
+
+
+PORTS = {"nginx": 8080, "redis": 6379, "echo": 7007, "iperf3": 5201}
+
+
+def server_command(server, address, paths):
+    if server == "nginx":
+        return ["nginx", "-c", paths["nginx_conf"], "-g", "daemon off;"]
+    if server == "redis":
+        return ["redis-server", "--port", str(PORTS["redis"]), "--save", "", "--appendonly", "no",
+                "--protected-mode", "no", "--bind", address]
+    if server == "echo":
+        return [paths["echo"], f"{address}:{PORTS['echo']}"]
+    return ["iperf3", "-s", "-p", str(PORTS["iperf3"]), "-B", address]
+
+
+def client_command(case, address, rate, seconds, paths):
+    port = PORTS[case.server]
+    if case.server == "iperf3":
+        argv = ["iperf3", "-c", address, "-p", str(port), "-t", str(int(max(seconds, 2))), "-J"]
+        return argv + (["-R"] if case.reverse else [])
+    return [paths["load"], f"{address}:{port}", "--mode", case.mode, "-c", str(case.connections),
+            "--pipeline", str(case.pipeline), "-r", str(rate), "-s", str(seconds), *case.extra]
+
+
+def read_output(case, text):
+    """→ dict with rate (requests/s, or Gbit/s for iperf3) and latencies"""
+    data = json.loads(text)
+    if case.server != "iperf3":
+        return data
+    if "error" in data:
+        raise ValueError(data["error"])
+    end = data["end"]
+    return {"rate": end["sum_received"]["bits_per_second"] / 1e9,
+            "requests": end["sum_received"]["bytes"] / 1e9,
+            "seconds": end["sum_received"]["seconds"],
+            "retransmits": end.get("sum_sent", {}).get("retransmits", 0)}
+
+
+def nginx_conf(directory):
+    return f"""
+worker_processes 1;
+pid {directory}/nginx.pid;
+error_log {directory}/nginx.err;
+events {{ worker_connections 8192; }}
+http {{
+    access_log off;
+    keepalive_requests 1000000000;
+    keepalive_timeout 600;
+    server {{
+        listen {PORTS['nginx']} backlog=4096;
+        location / {{ default_type text/plain; return 200 "0123456789abcdef0123456789abcde\\n"; }}
+    }}
+}}
+"""

@@ -1,0 +1,72 @@
+"""Two network namespaces joined by a veth pair: the server's on core 0, the client's on core 1."""
+
+import os
+import subprocess
+import time
+
+SERVER_CORE = "0"
+CLIENT_CORE = "1"
+KERNEL_SERVER = "10.99.0.1"
+STACK_SERVER = "10.99.0.2"
+KERNEL_CLIENT = "10.99.0.3"
+STACK_CLIENT = "10.99.0.4"
+
+
+def sh(*argv, check=True):
+    return subprocess.run(argv, check=check, capture_output=True, text=True)
+
+
+class Topology:
+    """Makes the namespaces, ends what was started in them, removes them."""
+
+    def __init__(self):
+        tag = f"ss-bench-{os.getpid()}"
+        self.server_ns = f"{tag}-s"
+        self.client_ns = f"{tag}-c"
+        self.started = []
+
+    def __enter__(self):
+        for ns in (self.server_ns, self.client_ns):
+            sh("ip", "netns", "add", ns)
+            sh("ip", "-n", ns, "link", "set", "lo", "up")
+        sh("ip", "link", "add", "vs", "netns", self.server_ns, "type", "veth",
+           "peer", "name", "vc", "netns", self.client_ns)
+        for ns, dev, addr in ((self.server_ns, "vs", KERNEL_SERVER),
+                              (self.client_ns, "vc", KERNEL_CLIENT)):
+            sh("ip", "-n", ns, "addr", "add", f"{addr}/24", "dev", dev)
+            sh("ip", "-n", ns, "link", "set", dev, "up")
+        return self
+
+    def __exit__(self, *_):
+        while self.started:
+            self.stop(self.started[-1])
+        time.sleep(0.3)
+        for ns in (self.server_ns, self.client_ns):
+            for pid in sh("ip", "netns", "pids", ns, check=False).stdout.split():
+                sh("kill", "-9", pid, check=False)
+            sh("ip", "netns", "del", ns, check=False)
+
+    def command(self, ns, core, argv):
+        return ["ip", "netns", "exec", ns, "taskset", "-c", core, *argv]
+
+    def start(self, ns, core, argv, log):
+        out = open(log, "a")
+        process = subprocess.Popen(self.command(ns, core, argv), stdin=subprocess.DEVNULL,
+                                   stdout=out, stderr=out)
+        self.started.append(process)
+        return process
+
+    def stop(self, process):
+        if process in self.started:
+            self.started.remove(process)
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def run(self, ns, core, argv, timeout):
+        return subprocess.run(self.command(ns, core, argv), capture_output=True, text=True,
+                              timeout=timeout)
