@@ -1,1 +1,3 @@
 //! (module documentation follows)
+
+pub mod control;

@@ -1,0 +1,225 @@
+//! What programs, instances and the keeper say to each other over an AF_UNIX SOCK_SEQPACKET socket.
+//!
+//! The control plane is rare, so a message is one JSON object with a version in its greeting;
+//! descriptors travel beside it by SCM_RIGHTS, and the message names the role of each in order. Every
+//! request has one reply, except [`Request::NewClient`], which has none: it is sent over a connection
+//! that several processes share. Whoever reads a message treats it as hostile: lengths, counts and
+//! roles are checked here, meaning where it is used.
+
+mod report;
+mod socket;
+
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+pub use report::{
+    DeviceReport, EngineReport, InstanceReport, PortReport, ProgramReport, SocketReport,
+    StatusReport, WhyReport,
+};
+pub use socket::{ControlError, ControlSocket, Peer, connect, listen, pair};
+
+/// Version of the messages and of all layouts they refer to. Both sides must have the same.
+pub const CONTROL_VERSION: u32 = 1;
+/// Longest message.
+pub const MESSAGE_MAX: usize = 128 * 1024;
+/// Most descriptors beside one message.
+pub const DESCRIPTORS_MAX: usize = 32;
+
+/// Transport protocols with ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Protocol {
+    Tcp,
+    Udp,
+}
+
+/// Introduces a process. First message on every connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    pub version: u32,
+    /// Name of the program, for people.
+    pub program: String,
+    /// Drawn at random by a program image and inherited by the children it forks. Whoever knows it may
+    /// listen on the same ports.
+    pub family: u64,
+    /// Name of the instance, if this is one.
+    pub instance: Option<String>,
+    /// Proof that this process may use the device, from the [`Welcome`] of an ancestor. Needed only by
+    /// unprivileged processes that connect by path.
+    pub capability: Option<u64>,
+    /// The client it was before the connection was lost.
+    pub resume: Option<u64>,
+}
+
+/// What a client asks of the keeper (and, where said, of an instance).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    Hello(Hello),
+    /// Carries one descriptor, the keeper's end of a new connection. No reply.
+    NewClient,
+    /// A slot of the device for an engine of this process.
+    LeaseSlot,
+    /// One more block of outgoing ports.
+    LeasePorts,
+    ListenOn {
+        protocol: Protocol,
+        address: Ipv4Addr,
+        port: u16,
+        is_reuse_port: bool,
+    },
+    ListenOff {
+        protocol: Protocol,
+        address: Ipv4Addr,
+        port: u16,
+    },
+    /// Carries one channel region of this process: its flow directory says what to reset after a
+    /// crash, its handover area what to carry out after an orderly end.
+    RegisterRegion {
+        id: u64,
+    },
+    /// The region is of no use any more.
+    ForgetRegion {
+        id: u64,
+    },
+    /// Carries the region in which the process describes its sockets.
+    RegisterReport,
+    /// The connections in the handover area of a registered region are the keeper's now.
+    Handover {
+        id: u64,
+        images: u32,
+    },
+    /// Orderly end: nothing is left, or all was handed over.
+    Goodbye,
+    /// An engine waits for the link-layer address.
+    Resolve {
+        address: Ipv4Addr,
+    },
+    /// To an instance: a channel for this program.
+    Attach {
+        program: String,
+    },
+    Status,
+    Why {
+        pid: u32,
+    },
+    /// Ends the keeper, or the instance it is sent to.
+    Stop {
+        is_forced: bool,
+    },
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Reply {
+    Welcome(Welcome),
+    Slot(Box<SlotLease>),
+    Ports {
+        first: u16,
+        last: u16,
+    },
+    Done,
+    /// Link-layer address, if it is known already.
+    Neighbour {
+        mac: Option<[u8; 6]>,
+    },
+    Attached(Attached),
+    Status(Box<StatusReport>),
+    Why(Box<WhyReport>),
+    Refused {
+        refusal: Refusal,
+        message: String,
+    },
+}
+
+/// Why a request was refused. The message beside it is a sentence for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// The other side has another version.
+    Version,
+    /// Not understood, or not allowed now.
+    BadRequest,
+    NotPermitted,
+    /// A table, or the device's slots, are full.
+    Exhausted,
+    AddressInUse,
+    /// No such client, process or region.
+    Unknown,
+    /// Still in use.
+    Busy,
+    Failed,
+}
+
+/// What every client learns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    pub client: u64,
+    /// See [`Hello::capability`].
+    pub capability: u64,
+    pub keeper_pid: u32,
+    pub interface: String,
+    pub device: DeviceKind,
+    /// Addresses of the stack with their prefix lengths.
+    pub addresses: Vec<(Ipv4Addr, u8)>,
+    /// Address of the host on a device of our own.
+    pub host: Option<Ipv4Addr>,
+    pub gateway: Option<Ipv4Addr>,
+    pub mtu: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeviceKind {
+    Tap,
+    Packet,
+}
+
+/// Role of a descriptor beside a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Descriptor {
+    /// The slot's queue of the device.
+    Device,
+    /// A steering map; several come in the order of `device::Steering`.
+    SteeringMap,
+    /// Shared words of all slots (ring positions, heartbeats).
+    Slots,
+    /// Inboxes of all slots, by slot number.
+    Inbox,
+    /// Doorbell (eventfd) of an inbox, by slot number.
+    InboxDoorbell,
+    /// Table of neighbours.
+    Neighbours,
+    /// Channel region of an attached program.
+    Channel,
+    /// Eventfd that wakes the engine.
+    EngineDoorbell,
+    /// Eventfd that wakes the program.
+    ProgramDoorbell,
+}
+
+/// A slot of a device, leased.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SlotLease {
+    pub slot: u16,
+    pub slots: u16,
+    pub device: DeviceKind,
+    pub mac: [u8; 6],
+    pub mtu: u16,
+    pub is_tx_checksum: bool,
+    /// Largest payload of a super-frame, 0 if the device takes none.
+    pub tso_max: u32,
+    /// Frames of the receive ring (AF_PACKET).
+    pub ring_frames: u32,
+    pub ring_frame_len: u32,
+    /// First block of outgoing ports.
+    pub ports: (u16, u16),
+    pub descriptors: Vec<Descriptor>,
+}
+
+/// A channel to an instance's engine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attached {
+    pub instance: String,
+    pub instance_pid: u32,
+    pub addresses: Vec<(Ipv4Addr, u8)>,
+    pub gateway: Option<Ipv4Addr>,
+    pub descriptors: Vec<Descriptor>,
+}

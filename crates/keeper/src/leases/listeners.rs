@@ -1,0 +1,208 @@
+//! Which engines listen on which port.
+//!
+//! Steering looks at the local port only, so everyone who listens on one port shares it, whatever the
+//! address; two programs may do that under the rules of the kernel.
+
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+use super::clients::{ClientId, Family};
+
+/// Most listening entries of one keeper.
+pub const LISTENERS_MAX: usize = 4096;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Protocol {
+    Tcp,
+    Udp,
+}
+
+/// One client's claim on a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listener {
+    pub client: ClientId,
+    pub family: Family,
+    pub uid: u32,
+    pub protocol: Protocol,
+    /// Unspecified: every address.
+    pub address: Ipv4Addr,
+    pub port: u16,
+    pub reuse_port: bool,
+    /// The engine that serves it; `None`: claimed by a process that has no engine yet.
+    pub slot: Option<u16>,
+    /// How often the client asked for exactly this.
+    pub count: u32,
+}
+
+/// Why a port cannot be listened on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListenRefused {
+    /// Another client has it.
+    InUse(ClientId),
+    TableFull,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Listeners {
+    table: Vec<Listener>,
+}
+
+impl Listeners {
+    /// Enters a claim if the rules of the kernel allow it: one port belongs to one program, to a
+    /// family of forked processes, or to several of one user that all set SO_REUSEPORT.
+    pub fn claim(&mut self, wanted: Listener) -> Result<(), ListenRefused> {
+        let same_port = |l: &&Listener| l.protocol == wanted.protocol && l.port == wanted.port;
+        let conflict = self.table.iter().filter(same_port).find(|held| !may_share(held, &wanted));
+        if let Some(held) = conflict {
+            return Err(ListenRefused::InUse(held.client));
+        }
+        let same = |l: &&mut Listener| {
+            l.client == wanted.client
+                && l.protocol == wanted.protocol
+                && l.port == wanted.port
+                && l.address == wanted.address
+        };
+        if let Some(held) = self.table.iter_mut().find(same) {
+            held.count = held.count.saturating_add(1);
+            held.slot = wanted.slot;
+            return Ok(());
+        }
+        if self.table.len() >= LISTENERS_MAX {
+            return Err(ListenRefused::TableFull);
+        }
+        self.table.push(wanted);
+        Ok(())
+    }
+
+    /// Takes one claim back. Unknown claims are ignored.
+    pub fn release(&mut self, client: ClientId, protocol: Protocol, address: Ipv4Addr, port: u16) {
+        let position = self.table.iter().position(|l| {
+            l.client == client && l.protocol == protocol && l.address == address && l.port == port
+        });
+        let Some(position) = position else { return };
+        match self.table[position].count {
+            0 | 1 => {
+                self.table.swap_remove(position);
+            }
+            _ => self.table[position].count -= 1,
+        }
+    }
+
+    /// Takes back everything of a client and returns the ports that it held.
+    pub fn release_all(&mut self, client: ClientId) -> Vec<(Protocol, u16)> {
+        let mut ports: Vec<(Protocol, u16)> =
+            self.table.iter().filter(|l| l.client == client).map(|l| (l.protocol, l.port)).collect();
+        self.table.retain(|l| l.client != client);
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    }
+
+    /// The slots that serve a port, ascending, each once.
+    pub fn slots(&self, protocol: Protocol, port: u16) -> Vec<u16> {
+        let mut slots: Vec<u16> = self.on(protocol, port).filter_map(|l| l.slot).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        slots
+    }
+
+    /// Everyone on a port.
+    pub fn on(&self, protocol: Protocol, port: u16) -> impl Iterator<Item = &Listener> + '_ {
+        self.table.iter().filter(move |l| l.protocol == protocol && l.port == port)
+    }
+
+    pub fn of(&self, client: ClientId) -> impl Iterator<Item = &Listener> + '_ {
+        self.table.iter().filter(move |l| l.client == client)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Listener> + '_ {
+        self.table.iter()
+    }
+
+    /// Sets the serving slot of all claims of a client, after it got an engine.
+    pub fn serve(&mut self, client: ClientId, slot: Option<u16>) -> Vec<(Protocol, u16)> {
+        let mut ports = Vec::new();
+        for listener in self.table.iter_mut().filter(|l| l.client == client) {
+            listener.slot = slot;
+            ports.push((listener.protocol, listener.port));
+        }
+        ports
+    }
+}
+
+fn may_share(held: &Listener, wanted: &Listener) -> bool {
+    held.client == wanted.client
+        || held.family == wanted.family
+        || (held.reuse_port && wanted.reuse_port && held.uid == wanted.uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listener(client: u64, family: u64, port: u16) -> Listener {
+        Listener {
+            client: ClientId(client),
+            family: Family(family),
+            uid: 0,
+            protocol: Protocol::Tcp,
+            address: Ipv4Addr::UNSPECIFIED,
+            port,
+            reuse_port: false,
+            slot: Some(client as u16),
+            count: 1,
+        }
+    }
+
+    #[test]
+    fn a_port_belongs_to_one_program() {
+        let mut listeners = Listeners::default();
+        assert_eq!(listeners.claim(listener(1, 1, 80)), Ok(()));
+        assert_eq!(listeners.claim(listener(2, 2, 80)), Err(ListenRefused::InUse(ClientId(1))));
+        let specific = Listener { address: Ipv4Addr::new(10, 0, 0, 1), ..listener(2, 2, 80) };
+        assert_eq!(listeners.claim(specific), Err(ListenRefused::InUse(ClientId(1))));
+        let datagrams = Listener { protocol: Protocol::Udp, ..listener(2, 2, 80) };
+        assert_eq!(listeners.claim(datagrams), Ok(()));
+        assert_eq!(listeners.claim(listener(2, 2, 81)), Ok(()));
+    }
+
+    #[test]
+    fn forked_workers_share_a_port() {
+        let mut listeners = Listeners::default();
+        let master = Listener { slot: None, ..listener(1, 5, 80) };
+        assert_eq!(listeners.claim(master), Ok(()));
+        assert_eq!(listeners.claim(listener(2, 5, 80)), Ok(()));
+        assert_eq!(listeners.claim(listener(3, 5, 80)), Ok(()));
+        assert_eq!(listeners.slots(Protocol::Tcp, 80), [2, 3]);
+        assert_eq!(listeners.release_all(ClientId(2)), [(Protocol::Tcp, 80)]);
+        assert_eq!(listeners.slots(Protocol::Tcp, 80), [3]);
+    }
+
+    #[test]
+    fn reuse_port_is_shared_when_both_ask_and_the_user_is_the_same() {
+        let reuse = |client, uid| Listener { reuse_port: true, uid, ..listener(client, client, 80) };
+        let mut listeners = Listeners::default();
+        assert_eq!(listeners.claim(reuse(1, 0)), Ok(()));
+        assert_eq!(listeners.claim(reuse(2, 0)), Ok(()));
+        assert_eq!(listeners.claim(reuse(3, 33)), Err(ListenRefused::InUse(ClientId(1))));
+        assert_eq!(listeners.claim(listener(4, 4, 80)), Err(ListenRefused::InUse(ClientId(1))));
+    }
+
+    #[test]
+    fn a_claim_made_twice_is_given_back_twice() {
+        let mut listeners = Listeners::default();
+        for _ in 0..2 {
+            assert_eq!(listeners.claim(listener(1, 1, 80)), Ok(()));
+        }
+        let release = |listeners: &mut Listeners| {
+            listeners.release(ClientId(1), Protocol::Tcp, Ipv4Addr::UNSPECIFIED, 80);
+        };
+        release(&mut listeners);
+        assert_eq!(listeners.slots(Protocol::Tcp, 80), [1]);
+        release(&mut listeners);
+        assert!(listeners.slots(Protocol::Tcp, 80).is_empty());
+        release(&mut listeners);
+        assert_eq!(listeners.claim(listener(2, 2, 80)), Ok(()));
+    }
+}

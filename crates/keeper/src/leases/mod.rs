@@ -1,0 +1,204 @@
+//! What the keeper has given to whom: slots, blocks of ports, listening ports.
+//!
+//! Everything here is plain data without descriptors, so that it can be written to the state region
+//! after every change and read back by a successor. Steering follows from it: [`Leases::route`] says
+//! where the frames for a local port belong.
+
+mod clients;
+mod listeners;
+mod ports;
+
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+pub use clients::{CLIENTS_MAX, Client, ClientId, Clients, Family, ProcessKey};
+pub use listeners::{LISTENERS_MAX, ListenRefused, Listener, Listeners, Protocol};
+pub use ports::{BLOCK_LEN, BLOCKS, PORT_FIRST, PORT_LAST, PortBlocks};
+
+/// The keeper's own slot.
+pub const KEEPER_SLOT: u16 = 0;
+/// Most blocks of ports that one engine may hold.
+pub const BLOCKS_PER_SLOT_MAX: usize = 64;
+
+/// What state a slot is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SlotState {
+    Free,
+    Leased(ClientId),
+    /// Its engine died; the keeper empties it.
+    Draining,
+}
+
+/// Where frames for a local port go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    Keeper,
+    Slot(u16),
+    /// Several engines listen there.
+    Shared(Vec<u16>),
+}
+
+/// Why a lease was not given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaseError {
+    UnknownClient,
+    ClientsFull,
+    /// Every slot of the device is taken.
+    NoSlot { slots: usize },
+    HasSlot(u16),
+    NoSlotLeased,
+    NoPorts,
+    Listen(ListenRefused),
+    /// The port lies in the outgoing ports of another engine.
+    PortOfOthers { slot: u16 },
+}
+
+/// What a client that has gone leaves behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    pub client: Client,
+    /// Local ports whose route may have changed, in inclusive ranges.
+    pub ports: Vec<(Protocol, u16, u16)>,
+}
+
+/// All leases of one keeper.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Leases {
+    pub clients: Clients,
+    pub listeners: Listeners,
+    slots: Vec<SlotState>,
+    blocks: PortBlocks,
+}
+
+impl Leases {
+    /// Leases of a device with `slots` slots, the keeper's own included.
+    pub fn new(slots: usize) -> Leases {
+        Leases {
+            clients: Clients::default(),
+            listeners: Listeners::default(),
+            slots: vec![SlotState::Free; slots],
+            blocks: PortBlocks::default(),
+        }
+    }
+
+    /// Slots that engines can lease (all but the keeper's).
+    pub fn slot_count(&self) -> usize {
+        self.slots.len().saturating_sub(1)
+    }
+
+    pub fn slot_state(&self, slot: u16) -> Option<SlotState> {
+        self.slots.get(usize::from(slot)).copied()
+    }
+
+    pub fn enter(&mut self, client: Client) -> Result<ClientId, LeaseError> {
+        self.clients.insert(client).ok_or(LeaseError::ClientsFull)
+    }
+
+    /// Gives a free slot to a client; what it already claimed is served from there.
+    pub fn lease_slot(&mut self, id: ClientId) -> Result<u16, LeaseError> {
+        let client = self.clients.find_mut(id).ok_or(LeaseError::UnknownClient)?;
+        if let Some(slot) = client.slot {
+            return Err(LeaseError::HasSlot(slot));
+        }
+        let free = (1..self.slots.len()).find(|slot| self.slots[*slot] == SlotState::Free);
+        let slot = free.ok_or(LeaseError::NoSlot { slots: self.slots.len().saturating_sub(1) })?;
+        self.slots[slot] = SlotState::Leased(id);
+        client.slot = Some(slot as u16);
+        self.listeners.serve(id, Some(slot as u16));
+        Ok(slot as u16)
+    }
+
+    pub fn lease_ports(&mut self, id: ClientId, hint: u64) -> Result<(u16, u16), LeaseError> {
+        let client = self.clients.find(id).ok_or(LeaseError::UnknownClient)?;
+        let slot = client.slot.ok_or(LeaseError::NoSlotLeased)?;
+        self.blocks.lease(slot, hint, BLOCKS_PER_SLOT_MAX).ok_or(LeaseError::NoPorts)
+    }
+
+    pub fn port_blocks(&self, slot: u16) -> Vec<(u16, u16)> {
+        self.blocks.of(slot).collect()
+    }
+
+    /// Claims a port for listening, or for datagrams.
+    pub fn listen(
+        &mut self,
+        id: ClientId,
+        protocol: Protocol,
+        address: Ipv4Addr,
+        port: u16,
+        reuse_port: bool,
+    ) -> Result<(), LeaseError> {
+        let client = self.clients.find(id).ok_or(LeaseError::UnknownClient)?;
+        if let Some(slot) = self.blocks.find_owner(port).filter(|slot| Some(*slot) != client.slot) {
+            let owner = self.clients.find_by_slot(slot).map(|(_, owner)| owner.family);
+            if owner.is_some_and(|family| family != client.family) {
+                return Err(LeaseError::PortOfOthers { slot });
+            }
+        }
+        let wanted = Listener {
+            client: id,
+            family: client.family,
+            uid: client.uid,
+            protocol,
+            address,
+            port,
+            reuse_port,
+            slot: client.slot,
+            count: 1,
+        };
+        self.listeners.claim(wanted).map_err(LeaseError::Listen)
+    }
+
+    /// Removes a client. Its ports are free at once; its slot is `Draining` until [`Leases::free_slot`].
+    pub fn leave(&mut self, id: ClientId) -> Option<Left> {
+        let client = self.clients.remove(id)?;
+        let mut ports: Vec<(Protocol, u16, u16)> =
+            self.listeners.release_all(id).into_iter().map(|(protocol, port)| (protocol, port, port)).collect();
+        if let Some(slot) = client.slot {
+            for (first, last) in self.blocks.release(slot) {
+                ports.push((Protocol::Tcp, first, last));
+                ports.push((Protocol::Udp, first, last));
+            }
+            if let Some(state) = self.slots.get_mut(usize::from(slot)) {
+                *state = SlotState::Draining;
+            }
+        }
+        Some(Left { client, ports })
+    }
+
+    pub fn free_slot(&mut self, slot: u16) {
+        if let Some(state) = self.slots.get_mut(usize::from(slot)) {
+            if *state == SlotState::Draining {
+                *state = SlotState::Free;
+            }
+        }
+    }
+
+    pub fn draining(&self) -> impl Iterator<Item = u16> + '_ {
+        self.slots.iter().enumerate().filter(|(_, state)| **state == SlotState::Draining).map(|(slot, _)| slot as u16)
+    }
+
+    /// Where frames for a local port go.
+    pub fn route(&self, protocol: Protocol, port: u16) -> Route {
+        let slots = self.listeners.slots(protocol, port);
+        match slots.as_slice() {
+            [] => self.blocks.find_owner(port).map_or(Route::Keeper, Route::Slot),
+            [slot] => Route::Slot(*slot),
+            _ => Route::Shared(slots),
+        }
+    }
+
+    /// Leases read back from a former keeper fit the device.
+    pub fn is_sound(&self, slots: usize) -> bool {
+        let in_range = |slot: u16| slot != KEEPER_SLOT && usize::from(slot) < slots;
+        self.slots.len() == slots
+            && self.blocks.is_sound(slots)
+            && self.clients.iter().all(|(id, client)| {
+                client.slot.is_none_or(|slot| in_range(slot) && self.slots[usize::from(slot)] == SlotState::Leased(id))
+            })
+            && self.listeners.iter().all(|l| l.slot.is_none_or(in_range))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+use super::*;
+
+fn program(pid: u32, family: u64) -> Client {
+    Client {
+        process: ProcessKey { pid, started: 1 },
+        uid: 0,
+        program: format!("program{pid}"),
+        family: Family(family),
+        instance: None,
+        slot: None,
+    }
+}
+
+fn engine(leases: &mut Leases, pid: u32, family: u64) -> ClientId {
+    let id = leases.enter(program(pid, family)).expect("room");
+    leases.lease_slot(id).expect("slot");
+    id
+}
+
+#[test]
+fn slots_are_leased_once_and_the_keepers_never() {
+    let mut leases = Leases::new(3);
+    let a = engine(&mut leases, 1, 1);
+    let b = engine(&mut leases, 2, 2);
+    assert_eq!(leases.clients.find(a).expect("a").slot, Some(1));
+    assert_eq!(leases.clients.find(b).expect("b").slot, Some(2));
+    let c = leases.enter(program(3, 3)).expect("room");
+    assert_eq!(leases.lease_slot(c), Err(LeaseError::NoSlot { slots: 2 }));
+    assert_eq!(leases.lease_slot(a), Err(LeaseError::HasSlot(1)));
+}
+
+#[test]
+fn a_slot_is_leased_again_only_after_it_was_emptied() {
+    let mut leases = Leases::new(2);
+    let a = engine(&mut leases, 1, 1);
+    leases.leave(a).expect("was there");
+    let b = leases.enter(program(2, 2)).expect("room");
+    assert!(leases.lease_slot(b).is_err());
+    assert_eq!(leases.draining().collect::<Vec<_>>(), [1]);
+    leases.free_slot(1);
+    assert_eq!(leases.lease_slot(b), Ok(1));
+}
+
+#[test]
+fn a_client_that_leaves_frees_all_its_ports() {
+    let mut leases = Leases::new(4);
+    let a = engine(&mut leases, 1, 1);
+    leases.listen(a, Protocol::Tcp, Ipv4Addr::UNSPECIFIED, 80, false).expect("listen");
+    let (first, last) = leases.lease_ports(a, 17).expect("ports");
+    assert_eq!(leases.route(Protocol::Tcp, 80), Route::Slot(1));
+    assert_eq!(leases.route(Protocol::Udp, first), Route::Slot(1));
+    let left = leases.leave(a).expect("was there");
+    assert_eq!(left.client.program, "program1");
+    assert!(left.ports.contains(&(Protocol::Tcp, 80, 80)));
+    assert!(left.ports.contains(&(Protocol::Udp, first, last)));
+    assert_eq!(leases.route(Protocol::Tcp, 80), Route::Keeper);
+    assert_eq!(leases.route(Protocol::Tcp, last), Route::Keeper);
+}
+
+#[test]
+fn workers_share_and_strangers_are_refused() {
+    let mut leases = Leases::new(8);
+    let master = leases.enter(program(1, 9)).expect("room");
+    leases.listen(master, Protocol::Tcp, Ipv4Addr::UNSPECIFIED, 80, false).expect("claim");
+    assert_eq!(leases.route(Protocol::Tcp, 80), Route::Keeper);
+    for pid in [2, 3] {
+        let worker = engine(&mut leases, pid, 9);
+        leases.listen(worker, Protocol::Tcp, Ipv4Addr::UNSPECIFIED, 80, false).expect("worker");
+    }
+    assert_eq!(leases.route(Protocol::Tcp, 80), Route::Shared(vec![1, 2]));
+    let stranger = engine(&mut leases, 4, 4);
+    assert_eq!(
+        leases.listen(stranger, Protocol::Tcp, Ipv4Addr::UNSPECIFIED, 80, false),
+        Err(LeaseError::Listen(ListenRefused::InUse(master)))
+    );
+}
+
+#[test]
+fn claims_made_before_the_engine_are_served_by_it() {
+    let mut leases = Leases::new(2);
+    let a = leases.enter(program(1, 1)).expect("room");
+    leases.listen(a, Protocol::Udp, Ipv4Addr::UNSPECIFIED, 53, false).expect("claim");
+    assert_eq!(leases.route(Protocol::Udp, 53), Route::Keeper);
+    leases.lease_slot(a).expect("slot");
+    assert_eq!(leases.route(Protocol::Udp, 53), Route::Slot(1));
+}
+
+#[test]
+fn the_outgoing_ports_of_one_program_are_not_listened_on_by_another() {
+    let mut leases = Leases::new(4);
+    let a = engine(&mut leases, 1, 1);
+    let (first, _) = leases.lease_ports(a, 0).expect("ports");
+    let b = engine(&mut leases, 2, 2);
+    assert_eq!(
+        leases.listen(b, Protocol::Tcp, Ipv4Addr::UNSPECIFIED, first, false),
+        Err(LeaseError::PortOfOthers { slot: 1 })
+    );
+    assert_eq!(leases.listen(a, Protocol::Tcp, Ipv4Addr::UNSPECIFIED, first, false), Ok(()));
+    let child = engine(&mut leases, 3, 1);
+    assert_eq!(leases.listen(child, Protocol::Tcp, Ipv4Addr::UNSPECIFIED, first, false), Ok(()));
+}
+
+#[test]
+fn leases_survive_being_written_and_read() {
+    let mut leases = Leases::new(4);
+    let a = engine(&mut leases, 1, 1);
+    leases.lease_ports(a, 3).expect("ports");
+    leases.listen(a, Protocol::Tcp, Ipv4Addr::UNSPECIFIED, 80, true).expect("listen");
+    let text = serde_json::to_vec(&leases).expect("write");
+    let mut again: Leases = serde_json::from_slice(&text).expect("read");
+    assert!(again.is_sound(4));
+    assert!(!again.is_sound(3));
+    assert_eq!(again.route(Protocol::Tcp, 80), Route::Slot(1));
+    let b = engine(&mut again, 2, 2);
+    assert_ne!(a, b);
+    assert_eq!(again.clients.find(b).expect("b").slot, Some(2));
+}

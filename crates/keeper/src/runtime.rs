@@ -1,0 +1,294 @@
+//! Where a keeper lives in the file system.
+//!
+//! One directory per device, keyed by network namespace and interface name, below a base directory
+//! of the user: `/run/slipstack` for root, `$XDG_RUNTIME_DIR/slipstack` otherwise. It holds the lock
+//! that makes the keeper unique, its control socket, its log, and the sockets of instances.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+
+/// Longest interface name the kernel takes (`IFNAMSIZ` - 1).
+pub const INTERFACE_NAME_MAX: usize = 15;
+/// Longest name of an instance; the socket's path must fit in `sun_path`.
+pub const INSTANCE_NAME_MAX: usize = 32;
+
+/// Why a runtime directory could not be used.
+#[derive(Debug)]
+pub enum RuntimeError {
+    /// No base directory: not root and no `XDG_RUNTIME_DIR`.
+    NoBase,
+    /// The interface or instance name cannot be a file name.
+    BadName(String),
+    Io {
+        path: PathBuf,
+        error: io::Error,
+    },
+}
+
+impl std::fmt::Display for RuntimeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RuntimeError::NoBase => write!(
+                f,
+                "no runtime directory: run as root or set XDG_RUNTIME_DIR to a directory of your own"
+            ),
+            RuntimeError::BadName(name) => write!(
+                f,
+                "{name:?} cannot be used as a name: use 1 to {INTERFACE_NAME_MAX} letters, digits, '-', '_' or '.' \
+                 (instances up to {INSTANCE_NAME_MAX})"
+            ),
+            RuntimeError::Io { path, error } => {
+                write!(f, "cannot use {}: {error}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for RuntimeError {}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> RuntimeError + '_ {
+    move |error| RuntimeError::Io {
+        path: path.to_path_buf(),
+        error,
+    }
+}
+
+fn check_name(name: &str, len_max: usize) -> Result<(), RuntimeError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.len() > len_max || name.starts_with('.') || !name.chars().all(is_plain) {
+        return Err(RuntimeError::BadName(name.chars().take(64).collect()));
+    }
+    Ok(())
+}
+
+/// The base directory of all keepers of this user.
+pub fn base_directory() -> Result<PathBuf, RuntimeError> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(PathBuf::from("/run/slipstack"));
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(dir) if !dir.is_empty() => Ok(PathBuf::from(dir).join("slipstack")),
+        _ => Err(RuntimeError::NoBase),
+    }
+}
+
+/// Inode of the network namespace this thread is in.
+pub fn network_namespace() -> Result<u64, RuntimeError> {
+    let path = Path::new("/proc/thread-self/ns/net");
+    Ok(fs::metadata(path).map_err(io_error(path))?.ino())
+}
+
+/// The directory of one keeper.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuntimeDir {
+    path: PathBuf,
+    interface: String,
+}
+
+impl RuntimeDir {
+    /// Names the directory for `interface` in the current network namespace. Creates nothing.
+    pub fn for_interface(interface: &str) -> Result<RuntimeDir, RuntimeError> {
+        RuntimeDir::below(&base_directory()?, network_namespace()?, interface)
+    }
+
+    /// Names the directory for an interface below a base directory. Creates nothing.
+    pub fn below(base: &Path, namespace: u64, interface: &str) -> Result<RuntimeDir, RuntimeError> {
+        check_name(interface, INTERFACE_NAME_MAX)?;
+        Ok(RuntimeDir {
+            path: base.join(format!("{namespace}-{interface}")),
+            interface: interface.to_owned(),
+        })
+    }
+
+    /// All keepers' directories of the current network namespace, in order of their names.
+    pub fn all_here() -> Result<Vec<RuntimeDir>, RuntimeError> {
+        RuntimeDir::all_below(&base_directory()?, network_namespace()?)
+    }
+
+    pub fn all_below(base: &Path, namespace: u64) -> Result<Vec<RuntimeDir>, RuntimeError> {
+        let prefix = format!("{namespace}-");
+        let entries = match fs::read_dir(base) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(io_error(base)(error)),
+        };
+        let mut found: Vec<RuntimeDir> = entries
+            .flatten()
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                let interface = name.strip_prefix(&prefix)?.to_owned();
+                Some(RuntimeDir {
+                    path: entry.path(),
+                    interface,
+                })
+            })
+            .collect();
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(found)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    pub fn control_socket(&self) -> PathBuf {
+        self.path.join("control")
+    }
+
+    pub fn log_file(&self) -> PathBuf {
+        self.path.join("log")
+    }
+
+    /// Socket of the instance `name` on this device.
+    pub fn instance_socket(&self, name: &str) -> Result<PathBuf, RuntimeError> {
+        check_name(name, INSTANCE_NAME_MAX)?;
+        Ok(self.path.join(format!("instance-{name}")))
+    }
+
+    /// Names of the instances that have a socket here.
+    pub fn instances(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(&self.path) else {
+            return Vec::new();
+        };
+        let mut names: Vec<String> = entries
+            .flatten()
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                Some(name.strip_prefix("instance-")?.to_owned())
+            })
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Creates the directory. Everyone may look a socket up in it; who may do what is decided on the
+    /// connection, by credentials.
+    pub fn create(&self) -> Result<(), RuntimeError> {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(0o755);
+        builder.create(&self.path).map_err(io_error(&self.path))?;
+        for dir in [self.path.parent(), Some(self.path.as_path())].into_iter().flatten() {
+            fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).map_err(io_error(dir))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the lock that makes the keeper unique. `None`: another process holds it.
+    pub fn try_lock(&self) -> Result<Option<RuntimeLock>, RuntimeError> {
+        let path = self.path.join("lock");
+        loop {
+            let fd = open(&path, OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, Mode::from_raw_mode(0o600))
+                .map_err(|e| io_error(&path)(e.into()))?;
+            match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+                Err(error) => return Err(io_error(&path)(error.into())),
+            }
+            // The former keeper removes the file while it holds the lock: a lock on a file that
+            // nobody can find any more excludes nobody.
+            if is_same_file(&fd, &path) {
+                return Ok(Some(RuntimeLock { fd }));
+            }
+            fs::create_dir_all(&self.path).map_err(io_error(&self.path))?;
+        }
+    }
+
+    /// Removes the directory and, when it was the last, the base directory. The caller holds the lock.
+    pub fn remove(&self) {
+        if let Ok(entries) = fs::read_dir(&self.path) {
+            for entry in entries.flatten().filter(|e| e.file_name() != "lock") {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        let _ = fs::remove_file(self.path.join("lock"));
+        let _ = fs::remove_dir(&self.path);
+        if let Some(base) = self.path.parent() {
+            let _ = fs::remove_dir(base);
+        }
+    }
+}
+
+fn is_same_file(fd: &OwnedFd, path: &Path) -> bool {
+    match (rustix::fs::fstat(fd), fs::metadata(path)) {
+        (Ok(ours), Ok(named)) => ours.st_ino == named.ino() && ours.st_dev == named.dev(),
+        _ => false,
+    }
+}
+
+/// The keeper's lock. It belongs to the open file: a forked standby holds it too.
+#[derive(Debug)]
+pub struct RuntimeLock {
+    fd: OwnedFd,
+}
+
+impl RuntimeLock {
+    pub fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(topic: &str) -> Scratch {
+            let path = std::env::temp_dir().join(format!("ss-runtime-{topic}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            Scratch(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn names_that_could_leave_the_directory_are_refused() {
+        let base = Path::new("/nowhere");
+        for name in ["", "..", ".x", "a/b", "a b", "abcdefghijklmnop", "é"] {
+            assert!(RuntimeDir::below(base, 1, name).is_err(), "{name:?}");
+        }
+        let dir = RuntimeDir::below(base, 1, "eth0.5").expect("plain name");
+        assert!(dir.instance_socket("../x").is_err());
+        assert!(dir.instance_socket("a").is_ok());
+    }
+
+    #[test]
+    fn the_lock_is_held_by_one_and_free_after_removal() {
+        let scratch = Scratch::new("lock");
+        let dir = RuntimeDir::below(&scratch.0, 7, "slip0").expect("name");
+        dir.create().expect("create");
+        let lock = dir.try_lock().expect("lock").expect("free");
+        assert!(dir.try_lock().expect("second look").is_none());
+        dir.remove();
+        assert!(!dir.path().exists());
+        drop(lock);
+        dir.create().expect("create again");
+        assert!(dir.try_lock().expect("lock").is_some());
+    }
+
+    #[test]
+    fn directories_of_other_namespaces_are_not_listed() {
+        let scratch = Scratch::new("list");
+        for (namespace, name) in [(7, "slip0"), (7, "eth0"), (8, "eth1")] {
+            RuntimeDir::below(&scratch.0, namespace, name).expect("name").create().expect("create");
+        }
+        let names: Vec<String> =
+            RuntimeDir::all_below(&scratch.0, 7).expect("list").iter().map(|d| d.interface().to_owned()).collect();
+        assert_eq!(names, ["eth0", "slip0"]);
+    }
+}
