@@ -18,6 +18,7 @@ mod event_ring;
 mod futex;
 mod inbox;
 mod lock;
+pub mod process;
 mod raw;
 mod region;
 

@@ -1,0 +1,35 @@
+//! Forking and leaving a program's descriptors behind, for processes that outlive their starter.
+
+mod sys;
+
+use std::fs;
+use std::io;
+
+/// Which side of a fork this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forked {
+    /// The child's process number.
+    Parent(u32),
+    Child,
+}
+
+/// Forks a process that has one thread.
+///
+/// # Errors
+/// The kernel's refusal, or more than one thread: the child of such a process could not even allocate.
+pub fn fork() -> io::Result<Forked> {
+    if fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::other("a process with several threads cannot fork here"));
+    }
+    sys::fork()
+}
+
+/// Closes every descriptor from `first` on.
+///
+/// To be called first thing in a program, before anything in it owns a descriptor of that range.
+///
+/// # Errors
+/// The kernel's refusal.
+pub fn close_inherited(first: u32) -> io::Result<()> {
+    sys::close_from(first)
+}
