@@ -1,1 +1,31 @@
-//! (module documentation follows)
+//! `libslipstack.so`: what an unmodified program gets to when it calls libc.
+//!
+//! The library stands in for the functions of [`symbols`]' table. A call that does not
+//! concern us costs one atomic load and a jump into libc; the others become calls of
+//! [`slipstack_posix::Process`]. Here is only what needs C: the table, arguments
+//! ([`abi`]), signals, forks, new programs and the end of the process.
+//!
+//! Our own code runs inside a guard ([`thread::InCall`]): signal handlers are put off,
+//! libc's functions are their plain selves, memory comes from a heap of our own.
+//! A program without `SLIPSTACK_` variables, and one with raised privileges, is left
+//! alone; one without sockets is not touched beyond the table.
+
+mod abi;
+mod call;
+mod descriptors;
+mod exec;
+mod heap;
+mod io;
+mod kernel;
+mod life;
+mod lock;
+mod messages;
+mod next;
+mod raw;
+mod readiness;
+mod signals;
+mod sockets;
+mod stdio;
+mod symbols;
+mod syscall;
+mod thread;

@@ -1,0 +1,159 @@
+//! The hooked descriptor calls. Each is as in C.
+#![allow(clippy::missing_safety_doc, reason = "each is as in C")]
+
+use core::ffi::{c_int, c_uint, c_ulong, c_void};
+
+use slipstack_posix::{Errno, Process};
+
+use super::{created, forget};
+use crate::call::{answer, is_ours};
+use crate::life;
+use crate::raw::{self, fail};
+use crate::symbols::next;
+
+/// Whether `fd` is a descriptor that we need ourselves.
+fn is_private(fd: c_int) -> bool {
+    life::process().is_some_and(|process| process.is_private(fd))
+}
+
+pub unsafe fn close(fd: c_int) -> c_int {
+    // SAFETY: the program's own call.
+    let libc = || unsafe { (next::close.get())(fd) };
+    if is_ours(fd) {
+        return answer(|process| process.close(fd).map(|()| 0), || libc() as isize) as c_int;
+    }
+    if is_private(fd) {
+        return fail(Errno::EBADF);
+    }
+    libc()
+}
+
+pub unsafe fn closefrom(first: c_int) {
+    let first = c_uint::try_from(first).unwrap_or(0);
+    // SAFETY: the program's own call.
+    unsafe { close_range(first, c_uint::MAX, 0) };
+}
+
+pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    answer(
+        |process| {
+            let flags = flags.cast_unsigned();
+            process.close_range(first, last, flags).map(|()| 0)
+        },
+        // SAFETY: the program's own call.
+        || unsafe { (next::close_range.get())(first, last, flags) as isize },
+    ) as c_int
+}
+
+pub unsafe fn dup(fd: c_int) -> c_int {
+    answer(
+        |process| process.dup(fd).map(|fd| fd as isize),
+        // SAFETY: the program's own call.
+        || unsafe { (next::dup.get())(fd) as isize },
+    ) as c_int
+}
+
+pub unsafe fn dup2(old: c_int, new: c_int) -> c_int {
+    let concerns_us = is_ours(old) || is_ours(new) || is_private(new);
+    if old == new || !concerns_us {
+        // SAFETY: the program's own call.
+        return unsafe { (next::dup2.get())(old, new) };
+    }
+    answer(
+        |process| process.dup3(old, new, 0).map(|fd| fd as isize),
+        // SAFETY: the program's own call.
+        || unsafe { (next::dup2.get())(old, new) as isize },
+    ) as c_int
+}
+
+pub unsafe fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    let concerns_us = is_ours(old) || is_ours(new) || is_private(new);
+    if old == new || !concerns_us {
+        // SAFETY: the program's own call.
+        return unsafe { (next::dup3.get())(old, new, flags) };
+    }
+    answer(
+        |process| process.dup3(old, new, flags).map(|fd| fd as isize),
+        // SAFETY: the program's own call.
+        || unsafe { (next::dup3.get())(old, new, flags) as isize },
+    ) as c_int
+}
+
+pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    answer(
+        |process| process.fcntl(fd, command, argument).map(|r| r as isize),
+        || {
+            // SAFETY: the program's own call.
+            let result = unsafe { (next::fcntl.get())(fd, command, argument) };
+            if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+                created(result);
+            }
+            result as isize
+        },
+    ) as c_int
+}
+
+pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    // SAFETY: the program's own call.
+    let libc = || unsafe { (next::ioctl.get())(fd, request, argument) };
+    if is_interface_request(request) {
+        return interface_ioctl(request, argument);
+    }
+    if !Process::ioctl_takes_int(request) {
+        return libc();
+    }
+    // SAFETY: null or an int of the program's.
+    let Some(value) = (unsafe { argument.cast::<c_int>().as_mut() }) else {
+        return fail(Errno::EFAULT);
+    };
+    answer(
+        |process| process.ioctl(fd, request, value).map(|r| r as isize),
+        || libc() as isize,
+    ) as c_int
+}
+
+/// Questions about the kernel's interfaces, routes and neighbours (SIOC…), which any
+/// internet socket of the kernel's answers.
+fn is_interface_request(request: c_ulong) -> bool {
+    (0x890b..0x89ff).contains(&request)
+}
+
+fn interface_ioctl(request: c_ulong, argument: *mut c_void) -> c_int {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: makes a descriptor.
+    let fd = unsafe { (next::socket.get())(libc::AF_INET, kind, 0) };
+    if fd < 0 {
+        return -1;
+    }
+    // SAFETY: the program's own request on a descriptor of the kind it expects.
+    let result = unsafe { (next::ioctl.get())(fd, request, argument) };
+    let errno = raw::errno();
+    // SAFETY: our own descriptor.
+    unsafe { (next::close.get())(fd) };
+    raw::set_errno(errno);
+    result
+}
+
+pub unsafe fn pipe(pair: *mut c_int) -> c_int {
+    // SAFETY: the program's own call.
+    unsafe { pipe2(pair, 0) }
+}
+
+pub unsafe fn pipe2(pair: *mut c_int, flags: c_int) -> c_int {
+    // SAFETY: the program's own call.
+    let result = unsafe { (next::pipe2.get())(pair, flags) };
+    if result == 0 {
+        // SAFETY: libc has just filled both.
+        for fd in unsafe { *pair.cast::<[c_int; 2]>() } {
+            created(fd);
+        }
+    }
+    result
+}
+
+/// libc is about to close `fd` itself, where we cannot see it.
+pub fn closes_inside(fd: c_int) {
+    if is_ours(fd) {
+        forget(fd);
+    }
+}

@@ -1,0 +1,227 @@
+//! The hooked calls that start programs. Each is as in C.
+#![allow(clippy::missing_safety_doc, reason = "each is as in C")]
+
+use core::ffi::{CStr, c_char, c_int};
+use core::ptr;
+
+use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
+
+use super::{Additions, completed, inherit_variable};
+use crate::life;
+use crate::symbols::next;
+use crate::thread::{self, InCall};
+
+type Strings = *const *const c_char;
+
+unsafe extern "C" {
+    static mut environ: Strings;
+}
+
+/// The program's own environment, as it is now.
+fn own_environment() -> Strings {
+    // SAFETY: reads one pointer of libc's.
+    unsafe { environ }
+}
+
+/// The entries of an array that ends with null.
+unsafe fn entries<'a>(array: Strings) -> Vec<&'a CStr> {
+    let mut all = Vec::new();
+    if array.is_null() {
+        return all;
+    }
+    for index in 0.. {
+        // SAFETY: inside the array: its end has not been seen.
+        let at = unsafe { array.add(index) };
+        // SAFETY: as above.
+        let entry = unsafe { *at };
+        if entry.is_null() {
+            break;
+        }
+        // SAFETY: an entry is a C string.
+        all.push(unsafe { CStr::from_ptr(entry) });
+    }
+    all
+}
+
+/// Runs `start` with the environment a new program is to have.
+unsafe fn with_environment<T>(
+    theirs: Strings,
+    replaces_us: bool,
+    start: impl FnOnce(Strings) -> T,
+) -> T {
+    let ours = life::environment();
+    if ours.is_empty() {
+        return start(theirs);
+    }
+    // SAFETY: the program's array.
+    let (additions, list) = unsafe { complete(theirs, replaces_us) };
+    // The guard is closed here: the new program must not find signals blocked.
+    let result = start(if additions.is_some() {
+        list.as_ptr()
+    } else {
+        theirs
+    });
+    if replaces_us && let Some(process) = life::process() {
+        let _in_call = InCall::enter();
+        process.exec_failed();
+    }
+    let _in_call = InCall::enter();
+    drop((additions, list));
+    result
+}
+
+unsafe fn complete(theirs: Strings, replaces_us: bool) -> (Option<Additions>, Vec<*const c_char>) {
+    let _in_call = InCall::enter();
+    let inherit = if replaces_us {
+        life::process().and_then(|process| process.before_exec())
+    } else {
+        None
+    };
+    // SAFETY: the program's array.
+    let entries = unsafe { entries(theirs) };
+    let texts: Vec<&[u8]> = entries.iter().map(|entry| entry.to_bytes()).collect();
+    let additions = completed(life::environment(), &texts, inherit_variable(inherit));
+    let mut list = Vec::new();
+    if let Some(additions) = &additions {
+        for (index, entry) in entries.iter().enumerate() {
+            if !additions.dropped.contains(&index) {
+                list.push(entry.as_ptr());
+            }
+        }
+        list.extend(additions.added.iter().map(|added| added.as_ptr()));
+        list.push(ptr::null());
+    }
+    (additions, list)
+}
+
+pub unsafe fn execve(path: *const c_char, argv: Strings, envp: Strings) -> c_int {
+    // SAFETY: the program's own call.
+    let start = |envp| unsafe { (next::execve.get())(path, argv, envp) };
+    // SAFETY: the program's array.
+    unsafe { with_environment(envp, true, start) }
+}
+
+pub unsafe fn execv(path: *const c_char, argv: Strings) -> c_int {
+    // SAFETY: the program's own call.
+    unsafe { execve(path, argv, own_environment()) }
+}
+
+pub unsafe fn execvp(file: *const c_char, argv: Strings) -> c_int {
+    // SAFETY: the program's own call.
+    unsafe { execvpe(file, argv, own_environment()) }
+}
+
+pub unsafe fn execvpe(file: *const c_char, argv: Strings, envp: Strings) -> c_int {
+    // SAFETY: the program's own call.
+    let start = |envp| unsafe { (next::execvpe.get())(file, argv, envp) };
+    // SAFETY: the program's array.
+    unsafe { with_environment(envp, true, start) }
+}
+
+pub unsafe fn fexecve(fd: c_int, argv: Strings, envp: Strings) -> c_int {
+    // SAFETY: the program's own call.
+    let start = |envp| unsafe { (next::fexecve.get())(fd, argv, envp) };
+    // SAFETY: the program's array.
+    unsafe { with_environment(envp, true, start) }
+}
+
+pub unsafe fn execveat(
+    at: c_int,
+    path: *const c_char,
+    argv: Strings,
+    envp: Strings,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the program's own call.
+    let start = |envp| unsafe { (next::execveat.get())(at, path, argv, envp, flags) };
+    // SAFETY: the program's array.
+    unsafe { with_environment(envp, true, start) }
+}
+
+/// `argv`: the argument list, as an array. Called from assembly.
+pub unsafe extern "C" fn execl(path: *const c_char, argv: Strings) -> c_int {
+    if thread::current().is_in_call() {
+        // SAFETY: the caller's own call.
+        return unsafe { (next::execv.get())(path, argv) };
+    }
+    // SAFETY: the program's own call.
+    unsafe { execv(path, argv) }
+}
+
+/// As [`execl`], with a search along PATH.
+pub unsafe extern "C" fn execlp(file: *const c_char, argv: Strings) -> c_int {
+    if thread::current().is_in_call() {
+        // SAFETY: the caller's own call.
+        return unsafe { (next::execvp.get())(file, argv) };
+    }
+    // SAFETY: the program's own call.
+    unsafe { execvp(file, argv) }
+}
+
+/// As [`execl`]; the environment stands after the null that ends the arguments.
+pub unsafe extern "C" fn execle(path: *const c_char, argv: Strings) -> c_int {
+    // SAFETY: the program's array.
+    let count = unsafe { entries(argv) }.len();
+    // SAFETY: one past the null that ends the arguments.
+    let at = unsafe { argv.add(count + 1) };
+    // SAFETY: there the program has put the environment.
+    let envp = unsafe { *at }.cast();
+    // SAFETY: the program's own call.
+    unsafe { execve(path, argv, envp) }
+}
+
+pub unsafe fn posix_spawn(
+    pid: *mut pid_t,
+    path: *const c_char,
+    actions: *const posix_spawn_file_actions_t,
+    attributes: *const posix_spawnattr_t,
+    argv: Strings,
+    envp: Strings,
+) -> c_int {
+    let spawn = next::posix_spawn.get();
+    // SAFETY: the program's own call.
+    let start = |envp| unsafe { spawn(pid, path, actions, attributes, argv, envp) };
+    // SAFETY: the program's array.
+    unsafe { with_environment(envp, false, start) }
+}
+
+pub unsafe fn posix_spawnp(
+    pid: *mut pid_t,
+    file: *const c_char,
+    actions: *const posix_spawn_file_actions_t,
+    attributes: *const posix_spawnattr_t,
+    argv: Strings,
+    envp: Strings,
+) -> c_int {
+    let spawn = next::posix_spawnp.get();
+    // SAFETY: the program's own call.
+    let start = |envp| unsafe { spawn(pid, file, actions, attributes, argv, envp) };
+    // SAFETY: the program's array.
+    unsafe { with_environment(envp, false, start) }
+}
+
+/// Calls that take the program's own environment get the completed one put in its place
+/// while they start the shell.
+fn with_own_environment<T>(start: impl FnOnce() -> T) -> T {
+    let own = own_environment();
+    let swap = |envp: Strings| {
+        // SAFETY: replaces one pointer of libc's; it is put back below.
+        unsafe { environ = envp };
+        let result = start();
+        // SAFETY: as above.
+        unsafe { environ = own };
+        result
+    };
+    // SAFETY: the program's array.
+    unsafe { with_environment(own, false, swap) }
+}
+
+pub unsafe fn system(command: *const c_char) -> c_int {
+    // SAFETY: the program's own call.
+    with_own_environment(|| unsafe { (next::system.get())(command) })
+}
+
+pub unsafe fn popen(command: *const c_char, kind: *const c_char) -> *mut FILE {
+    // SAFETY: the program's own call.
+    with_own_environment(|| unsafe { (next::popen.get())(command, kind) })
+}

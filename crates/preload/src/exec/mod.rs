@@ -1,0 +1,136 @@
+//! New programs: they get our environment back, even if this one has cleared it (nginx
+//! does before a binary upgrade).
+
+pub mod abi;
+mod raw;
+
+use std::ffi::CString;
+
+use crate::life;
+
+const PRELOAD: &[u8] = b"LD_PRELOAD=";
+
+/// The name of `variable` with its equals sign.
+fn name_of(variable: &[u8]) -> &[u8] {
+    let end = variable.iter().position(|&byte| byte == b'=');
+    &variable[..end.map_or(variable.len(), |at| at + 1)]
+}
+
+/// Our library, as `LD_PRELOAD` names it.
+fn library(ours: &[CString]) -> Option<&[u8]> {
+    let value = ours
+        .iter()
+        .find_map(|v| v.as_bytes().strip_prefix(PRELOAD))?;
+    value
+        .split(|&byte| byte == b':' || byte == b' ')
+        .find(|path| path.ends_with(b"libslipstack.so"))
+}
+
+/// The value of `LD_PRELOAD` that keeps the program's own libraries and adds ours.
+fn preload_with(ours: &[CString], theirs: &[u8]) -> Option<CString> {
+    let library = library(ours)?;
+    let is_there = theirs
+        .split(|&byte| byte == b':' || byte == b' ' || byte == b'=')
+        .any(|path| path.ends_with(b"libslipstack.so"));
+    if is_there {
+        return None;
+    }
+    let theirs = &theirs[PRELOAD.len()..];
+    let mut text = PRELOAD.to_vec();
+    text.extend_from_slice(library);
+    if !theirs.is_empty() {
+        text.push(b':');
+        text.extend_from_slice(theirs);
+    }
+    CString::new(text).ok()
+}
+
+/// The text of the variable for sockets that outlive the exec.
+fn inherit_variable(text: Option<String>) -> Option<CString> {
+    CString::new(format!("{}={}", life::INHERIT, text?)).ok()
+}
+
+fn is_inherit(variable: &[u8]) -> bool {
+    variable
+        .strip_prefix(life::INHERIT.as_bytes())
+        .is_some_and(|rest| rest.first() == Some(&b'='))
+}
+
+/// The environment for a new program: `theirs` with what we need. `None`: as it is.
+fn completed(ours: &[CString], theirs: &[&[u8]], inherit: Option<CString>) -> Option<Additions> {
+    let mut additions = Additions {
+        dropped: Vec::new(),
+        added: Vec::new(),
+    };
+    for (index, variable) in theirs.iter().enumerate() {
+        if is_inherit(variable) {
+            additions.dropped.push(index);
+        } else if variable.starts_with(PRELOAD)
+            && let Some(both) = preload_with(ours, variable)
+        {
+            additions.dropped.push(index);
+            additions.added.push(both);
+        }
+    }
+    for variable in ours {
+        let name = name_of(variable.as_bytes());
+        if !theirs.iter().any(|theirs| theirs.starts_with(name)) {
+            additions.added.push(variable.clone());
+        }
+    }
+    additions.added.extend(inherit);
+    let is_changed = !additions.dropped.is_empty() || !additions.added.is_empty();
+    is_changed.then_some(additions)
+}
+
+/// The difference between two environments.
+#[derive(Debug, PartialEq, Eq)]
+struct Additions {
+    /// Indices of the program's variables that go.
+    dropped: Vec<usize>,
+    added: Vec<CString>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ours() -> Vec<CString> {
+        [c"LD_PRELOAD=/opt/libslipstack.so", c"SLIPSTACK_IF=eth1"]
+            .map(CString::from)
+            .to_vec()
+    }
+
+    #[test]
+    fn a_cleared_environment_gets_ours_back() {
+        let additions = completed(&ours(), &[b"TZ=UTC"], None).unwrap();
+        assert_eq!(additions.dropped, []);
+        assert_eq!(additions.added, ours());
+    }
+
+    #[test]
+    fn a_whole_environment_stays_as_it_is() {
+        let theirs: [&[u8]; 2] = [b"SLIPSTACK_IF=eth2", b"LD_PRELOAD=/opt/libslipstack.so"];
+        assert_eq!(completed(&ours(), &theirs, None), None);
+    }
+
+    #[test]
+    fn other_preloaded_libraries_are_kept_beside_ours() {
+        let theirs: [&[u8]; 2] = [b"SLIPSTACK_IF=eth1", b"LD_PRELOAD=libfaketime.so"];
+        let additions = completed(&ours(), &theirs, None).unwrap();
+        assert_eq!(additions.dropped, [1]);
+        let both = c"LD_PRELOAD=/opt/libslipstack.so:libfaketime.so".to_owned();
+        assert_eq!(additions.added, [both]);
+    }
+
+    #[test]
+    fn what_was_inherited_once_is_not_passed_on() {
+        let mut theirs: Vec<&[u8]> = vec![b"SLIPSTACK_INHERIT=old"];
+        let ours = ours();
+        theirs.extend(ours.iter().map(|v| v.as_bytes()));
+        let inherit = inherit_variable(Some("new".into()));
+        let additions = completed(&ours, &theirs, inherit).unwrap();
+        assert_eq!(additions.dropped, [0]);
+        assert_eq!(additions.added, [c"SLIPSTACK_INHERIT=new".to_owned()]);
+    }
+}

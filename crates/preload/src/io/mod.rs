@@ -1,0 +1,3 @@
+//! Reading and writing bytes.
+
+pub mod abi;

@@ -1,0 +1,57 @@
+//! What the POSIX layer asks of libc and of signal handling.
+
+mod abi;
+
+use std::time::Duration;
+
+use slipstack_posix::{Errno, Interruptions, Kernel};
+
+use crate::raw;
+use crate::signals;
+use crate::thread;
+
+/// libc as it is behind us.
+pub struct Libc;
+
+impl Kernel for Libc {
+    fn ppoll(
+        &self,
+        fds: &mut [libc::pollfd],
+        timeout: Option<Duration>,
+        mask: Option<&libc::sigset_t>,
+    ) -> Result<usize, Errno> {
+        let thread = thread::current();
+        if thread.is_deferred() {
+            thread.run_deferred(mask.map(signals::mask_of));
+            return Err(Errno::EINTR);
+        }
+        // Nothing can come between the last look and the sleep: all signals wait until
+        // the kernel has put the mask in force and the thread to sleep, in one.
+        let own = raw::swap_mask(raw::BLOCK_ALL);
+        if thread.is_deferred() {
+            raw::swap_mask(own);
+            thread.run_deferred(mask.map(signals::mask_of));
+            return Err(Errno::EINTR);
+        }
+        let sleep_mask = mask.copied().unwrap_or_else(|| signals::set_of(own));
+        let depth = thread.open();
+        let result = abi::ppoll(fds, timeout, &sleep_mask);
+        thread.reopen(depth);
+        raw::swap_mask(own);
+        result
+    }
+
+    fn signal_point(&self, mask: Option<&libc::sigset_t>) -> Interruptions {
+        let thread = thread::current();
+        thread.run_deferred(mask.map(signals::mask_of));
+        thread.interruptions()
+    }
+
+    fn interruptions(&self) -> Interruptions {
+        thread::current().interruptions()
+    }
+
+    fn warn(&self, line: &str) {
+        raw::write_stderr(format!("slipstack: {line}\n").as_bytes());
+    }
+}

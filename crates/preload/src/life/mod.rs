@@ -1,0 +1,171 @@
+//! The process: when we begin to look after it, its forks and its end.
+
+pub mod abi;
+mod sys;
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use slipstack_config as config;
+use slipstack_posix::{Exit, Process, Settings, SpinPolicy};
+
+use crate::kernel::Libc;
+use crate::thread::InCall;
+use crate::{heap, raw, signals};
+
+/// The process's sockets, from its first socket or epoll set on.
+static PROCESS: OnceLock<Option<Process>> = OnceLock::new();
+/// What a new program needs to be started under us: `LD_PRELOAD` and every
+/// `SLIPSTACK_` variable, as they were when this program started. Empty: we stay out.
+static ENVIRONMENT: OnceLock<Vec<CString>> = OnceLock::new();
+/// The process is ending; its connections are handed over already.
+static IS_ENDED: AtomicBool = AtomicBool::new(false);
+
+/// Describes sockets that survive an exec, to the program that comes after it.
+pub const INHERIT: &str = "SLIPSTACK_INHERIT";
+
+/// The process, if it has had a socket or an epoll set.
+#[inline]
+pub fn process() -> Option<&'static Process> {
+    PROCESS.get().and_then(Option::as_ref)
+}
+
+/// Whether a call on `fd` is ours to answer.
+#[inline]
+pub fn is_ours(fd: i32) -> bool {
+    process().is_some_and(|process| process.is_ours(fd))
+}
+
+/// The variables that a new program needs.
+pub fn environment() -> &'static [CString] {
+    ENVIRONMENT.get().map_or(&[], Vec::as_slice)
+}
+
+/// The process, from now on; `None` when we stay out of this program.
+pub fn activate() -> Option<&'static Process> {
+    match PROCESS.get() {
+        Some(process) => process.as_ref(),
+        None if environment().is_empty() => None,
+        None => {
+            let _in_call = InCall::enter();
+            PROCESS.get_or_init(begin).as_ref()
+        }
+    }
+}
+
+fn begin() -> Option<Process> {
+    if is_slipstack_itself() {
+        return None;
+    }
+    std::panic::set_hook(Box::new(|panic| {
+        raw::write_stderr(format!("slipstack: internal error: {panic}\n").as_bytes());
+    }));
+    let found = match config::Settings::from_environment() {
+        Ok(found) => found,
+        Err(error) => {
+            raw::write_stderr(format!("slipstack: {error}; staying on the kernel\n").as_bytes());
+            return None;
+        }
+    };
+    let settings = Settings {
+        spin: match found.spin {
+            config::Spin::Adaptive => SpinPolicy::Adaptive,
+            config::Spin::Fixed(us) => SpinPolicy::FixedUs(us),
+        },
+        strict: found.is_strict,
+        log: found.log >= config::Log::Info,
+        program: program_name(),
+    };
+    let attach = slipstack_attach::client(&found);
+    let process = Process::new(Box::new(Libc), attach, settings);
+    if let Ok(text) = std::env::var(INHERIT) {
+        process.inherit(&text);
+    }
+    signals::start();
+    Some(process)
+}
+
+/// The keeper and the command line tool use the kernel, whoever starts them.
+fn is_slipstack_itself() -> bool {
+    let own = std::fs::read_link("/proc/self/exe");
+    let bin = std::env::var_os("SLIPSTACK_BIN");
+    matches!((own, bin), (Ok(own), Some(bin)) if own == Path::new(&bin))
+}
+
+fn program_name() -> String {
+    let path = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// Whether a program with this environment is to be looked after, and what it passes on.
+fn start(variables: Vec<CString>) {
+    let is_wanted = variables
+        .iter()
+        .any(|v| v.as_bytes().starts_with(b"SLIPSTACK_"));
+    if is_wanted && !sys::is_secure() {
+        let inherits = variables
+            .iter()
+            .any(|v| v.as_bytes().starts_with(INHERIT.as_bytes()));
+        let kept = |v: &CString| !v.as_bytes().starts_with(INHERIT.as_bytes());
+        let kept = variables.into_iter().filter(kept).collect();
+        if ENVIRONMENT.set(kept).is_ok() {
+            sys::register();
+        }
+        if inherits {
+            activate();
+        }
+    }
+}
+
+/// Before a fork, whoever calls it: every lock of ours is held until it is over.
+extern "C" fn fork_prepare() {
+    InCall::begin_long();
+    if let Some(process) = process() {
+        process.fork_prepare();
+    }
+    signals::hold();
+    heap::hold();
+}
+
+extern "C" fn fork_parent() {
+    heap::release();
+    signals::release();
+    if let Some(process) = process() {
+        process.fork_parent();
+    }
+    InCall::end_long();
+}
+
+extern "C" fn fork_child() {
+    heap::release();
+    signals::release();
+    // A child ends on its own account.
+    IS_ENDED.store(false, Relaxed);
+    if let Some(process) = process() {
+        process.fork_child();
+    }
+    InCall::end_long();
+}
+
+/// The process ends in order: its connections go to the keeper.
+pub extern "C" fn end_in_order() {
+    end(Exit::Orderly);
+}
+
+/// The process ends by the default action of `signal`.
+pub fn end_by_signal(signal: i32) {
+    end(Exit::Signal(signal));
+}
+
+fn end(how: Exit) {
+    let Some(process) = process() else { return };
+    if IS_ENDED.swap(true, Relaxed) {
+        return;
+    }
+    let _in_call = InCall::enter();
+    process.exit(how);
+}

@@ -1,0 +1,77 @@
+//! How the loader, libc's fork and libc's exit reach us.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::CString;
+
+/// Run by the loader before the program's `main`.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) = begin;
+
+/// Run by `exit` (and after `main` returns), before the destructors of other libraries.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = super::end_in_order;
+
+unsafe extern "C" {
+    fn __cxa_at_quick_exit(run: extern "C" fn(*mut c_void), library: *const c_void) -> c_int;
+}
+
+#[cfg_attr(
+    test,
+    expect(dead_code, reason = "the test program has no loader hook")
+)]
+unsafe extern "C" fn begin(
+    _count: c_int,
+    _arguments: *const *const c_char,
+    environment: *const *const c_char,
+) {
+    crate::symbols::resolve_all();
+    // SAFETY: the loader's environment: an array of C strings that ends with null.
+    super::start(unsafe { kept_variables(environment) });
+}
+
+/// Copies of `LD_PRELOAD` and the `SLIPSTACK_` variables.
+///
+/// # Safety
+/// `environment` is an array of C strings that ends with null.
+unsafe fn kept_variables(environment: *const *const c_char) -> Vec<CString> {
+    let mut kept = Vec::new();
+    let mut at = environment;
+    loop {
+        // SAFETY: `at` is inside the array: its end has not been seen.
+        let variable = unsafe { *at };
+        if variable.is_null() {
+            return kept;
+        }
+        // SAFETY: an entry of the environment is a C string.
+        let text = unsafe { CStr::from_ptr(variable) };
+        let bytes = text.to_bytes();
+        if bytes.starts_with(b"LD_PRELOAD=") || bytes.starts_with(b"SLIPSTACK_") {
+            kept.push(text.to_owned());
+        }
+        // SAFETY: the entry was not the last.
+        at = unsafe { at.add(1) };
+    }
+}
+
+/// Whether the program runs with more rights than its caller: then we stay out.
+pub fn is_secure() -> bool {
+    // SAFETY: reads the auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Registers for forks and for `quick_exit`. Early, so that our part of a fork comes
+/// after the program's own preparations and before its own clean-up in the child.
+pub fn register() {
+    extern "C" fn end(_: *mut c_void) {
+        super::end_in_order();
+    }
+    let (prepare, parent, child) = (super::fork_prepare, super::fork_parent, super::fork_child);
+    // SAFETY: the three functions stay loaded for the life of the process.
+    unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+    // SAFETY: as above.
+    unsafe { __cxa_at_quick_exit(end, core::ptr::null()) };
+}

@@ -1,0 +1,186 @@
+//! The hooked message calls. Each is as in C; the descriptor is ours.
+#![allow(clippy::missing_safety_doc, reason = "each is as in C")]
+
+use core::ffi::{c_int, c_uint};
+use std::io::{IoSlice, IoSliceMut};
+use std::time::{Duration, Instant};
+
+use libc::{mmsghdr, msghdr, ssize_t, timespec};
+use slipstack_posix::{Errno, Received};
+
+use super::Control;
+use crate::abi;
+use crate::call::{answer, length};
+use crate::raw::{errno, fail};
+use crate::symbols::next;
+
+/// Linux's cap on messages per call.
+const MESSAGES_MAX: c_uint = 1024;
+
+pub unsafe fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: null or the program's message.
+    let Some(header) = (unsafe { msg.as_mut() }) else {
+        return fail(Errno::EFAULT) as ssize_t;
+    };
+    if header.msg_namelen.cast_signed() < 0 {
+        return fail(Errno::EINVAL) as ssize_t;
+    }
+    let mut received = None;
+    let receive = |bufs: &mut [IoSliceMut<'_>]| {
+        answer(
+            |process| {
+                let got = process.recv(fd, bufs, flags)?;
+                received = Some(got);
+                Ok(length(got.len))
+            },
+            // SAFETY: the program's own call.
+            || unsafe { (next::recvmsg.get())(fd, msg, flags) },
+        )
+    };
+    let (vecs, count) = (header.msg_iov, header.msg_iovlen);
+    // SAFETY: the program's buffers.
+    let result = unsafe { abi::with_slices_mut(vecs, count, Errno::EMSGSIZE, receive) };
+    match (result, received) {
+        (Err(errno), _) => fail(errno) as ssize_t,
+        (Ok(result), None) => result,
+        // SAFETY: the program's message.
+        (Ok(result), Some(received)) => match unsafe { fill(msg, received, flags) } {
+            Ok(()) => result,
+            Err(errno) => fail(errno) as ssize_t,
+        },
+    }
+}
+
+/// Writes what was received besides the bytes.
+unsafe fn fill(msg: *mut msghdr, received: Received, flags: c_int) -> Result<(), Errno> {
+    // SAFETY: the program's message, checked by the caller.
+    let header = unsafe { &mut *msg };
+    let name: *mut libc::sockaddr = header.msg_name.cast();
+    if name.is_null() {
+        header.msg_namelen = 0;
+    } else {
+        // SAFETY: the program's place for the address.
+        unsafe { abi::give_sender(received.from, name, &raw mut header.msg_namelen) }?;
+    }
+    header.msg_flags = received.flags | flags & libc::MSG_CMSG_CLOEXEC;
+    let room = if header.msg_control.is_null() {
+        0
+    } else {
+        header.msg_controllen
+    };
+    header.msg_controllen = 0;
+    if let Some(control) = received.to.and_then(Control::packet_info) {
+        // SAFETY: the program's place for control messages.
+        let place = unsafe { abi::bytes_mut(header.msg_control, room) }?;
+        let (used, is_cut) = control.give(place);
+        header.msg_controllen = used;
+        if is_cut {
+            header.msg_flags |= libc::MSG_CTRUNC;
+        }
+    }
+    Ok(())
+}
+
+pub unsafe fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: null or the program's message.
+    let Some(header) = (unsafe { msg.as_ref() }) else {
+        return fail(Errno::EFAULT) as ssize_t;
+    };
+    let to = if header.msg_name.is_null() || header.msg_namelen == 0 {
+        None
+    } else {
+        // SAFETY: the program's address.
+        match unsafe { abi::address(header.msg_name.cast(), header.msg_namelen) } {
+            Ok(to) => Some(to),
+            Err(errno) => return fail(errno) as ssize_t,
+        }
+    };
+    let send = |bufs: &[IoSlice<'_>]| {
+        answer(
+            |process| process.send(fd, bufs, to, flags).map(length),
+            // SAFETY: the program's own call.
+            || unsafe { (next::sendmsg.get())(fd, msg, flags) },
+        )
+    };
+    let (vecs, count) = (header.msg_iov, header.msg_iovlen);
+    // SAFETY: the program's buffers.
+    let result = unsafe { abi::with_slices(vecs, count, Errno::EMSGSIZE, send) };
+    result.unwrap_or_else(|errno| fail(errno) as ssize_t)
+}
+
+pub unsafe fn recvmmsg(
+    fd: c_int,
+    msgs: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    timeout: *mut timespec,
+) -> c_int {
+    // SAFETY: null or the program's structure.
+    let limit = match unsafe { abi::timespec(timeout) } {
+        Ok(limit) => limit,
+        Err(errno) => return fail(errno),
+    };
+    let begun = Instant::now();
+    let mut one = flags & !libc::MSG_WAITFORONE;
+    let mut done = 0;
+    while done < count.min(MESSAGES_MAX) {
+        // SAFETY: inside the program's array.
+        let slot = unsafe { msgs.add(done as usize) };
+        // SAFETY: a message of the program's.
+        let header = unsafe { &raw mut (*slot).msg_hdr };
+        // SAFETY: the program's own call.
+        let result = unsafe { recvmsg(fd, header, one) };
+        let Ok(len) = u32::try_from(result) else {
+            break;
+        };
+        // SAFETY: a message of the program's.
+        unsafe { (*slot).msg_len = len };
+        done += 1;
+        if flags & libc::MSG_WAITFORONE != 0 {
+            one |= libc::MSG_DONTWAIT;
+        }
+        if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+            break;
+        }
+    }
+    // SAFETY: null or the program's structure.
+    if let (Some(limit), Some(left)) = (limit, unsafe { timeout.as_mut() }) {
+        let rest = limit.saturating_sub(begun.elapsed());
+        *left = to_timespec(rest);
+    }
+    count_or_failure(done, count)
+}
+
+pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+    let mut done = 0;
+    while done < count.min(MESSAGES_MAX) {
+        // SAFETY: inside the program's array.
+        let slot = unsafe { msgs.add(done as usize) };
+        // SAFETY: a message of the program's.
+        let header = unsafe { &raw const (*slot).msg_hdr };
+        // SAFETY: the program's own call.
+        let result = unsafe { sendmsg(fd, header, flags) };
+        let Ok(len) = u32::try_from(result) else {
+            break;
+        };
+        // SAFETY: a message of the program's.
+        unsafe { (*slot).msg_len = len };
+        done += 1;
+    }
+    count_or_failure(done, count)
+}
+
+/// As many as were done; the error counts only when it hit the first.
+fn count_or_failure(done: c_uint, count: c_uint) -> c_int {
+    if done == 0 && count != 0 {
+        return fail(Errno(errno()));
+    }
+    done.cast_signed()
+}
+
+fn to_timespec(time: Duration) -> timespec {
+    timespec {
+        tv_sec: time.as_secs().cast_signed(),
+        tv_nsec: time.subsec_nanos().into(),
+    }
+}

@@ -1,0 +1,160 @@
+//! Raw system calls and `errno`: what works before anything is initialised, inside
+//! signal handlers and between fork and exec.
+
+use core::ffi::{c_int, c_long};
+
+use slipstack_posix::Errno;
+
+/// One system call; the answer is the kernel's (`-errno` for failures).
+///
+/// # Safety
+/// As the system call itself.
+#[cfg(target_arch = "x86_64")]
+pub unsafe fn syscall6(number: c_long, args: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the caller vouches for the call; `syscall` clobbers rcx and r11 only.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// One system call; the answer is the kernel's (`-errno` for failures).
+///
+/// # Safety
+/// As the system call itself.
+#[cfg(target_arch = "aarch64")]
+pub unsafe fn syscall6(number: c_long, args: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the caller vouches for the call.
+    unsafe {
+        core::arch::asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") args[0] as isize => result,
+            in("x1") args[1],
+            in("x2") args[2],
+            in("x3") args[3],
+            in("x4") args[4],
+            in("x5") args[5],
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// This thread's `errno`.
+pub fn errno() -> c_int {
+    // SAFETY: takes nothing.
+    let at = unsafe { libc::__errno_location() };
+    // SAFETY: libc's pointer to this thread's errno is always valid.
+    unsafe { *at }
+}
+
+pub fn set_errno(value: c_int) {
+    // SAFETY: takes nothing.
+    let at = unsafe { libc::__errno_location() };
+    // SAFETY: libc's pointer to this thread's errno is always valid.
+    unsafe { *at = value };
+}
+
+/// Sets `errno` and gives the answer of a failed call.
+pub fn fail(errno: Errno) -> c_int {
+    set_errno(errno.0);
+    -1
+}
+
+/// Turns the kernel's answer into libc's.
+pub fn libc_result(result: isize) -> isize {
+    if (-4095..0).contains(&result) {
+        set_errno(-(result as c_int));
+        return -1;
+    }
+    result
+}
+
+/// All signals but those that mean the running instruction failed.
+pub const BLOCK_ALL: u64 = !(bit(libc::SIGSEGV)
+    | bit(libc::SIGBUS)
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGTRAP)
+    | bit(libc::SIGSYS)
+    | bit(libc::SIGABRT)
+    | bit(SIGSETXID));
+
+/// glibc's own signal that carries `setuid` to all threads; never blocked by us.
+pub const SIGSETXID: c_int = 33;
+
+/// The bit of `signal` in a kernel signal set.
+pub const fn bit(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Replaces this thread's signal mask and gives the old one.
+pub fn swap_mask(mask: u64) -> u64 {
+    let mut old = 0u64;
+    let args = [
+        libc::SIG_SETMASK as usize,
+        &raw const mask as usize,
+        &raw mut old as usize,
+        8,
+        0,
+        0,
+    ];
+    // SAFETY: both pointers are to live 8-byte kernel signal sets.
+    unsafe { syscall6(libc::SYS_rt_sigprocmask, args) };
+    old
+}
+
+/// Sends `signal` to the calling thread with the given kernel `siginfo` (128 bytes).
+pub fn queue_to_self(signal: c_int, info: &[u64; 16]) -> bool {
+    let args = [
+        std::process::id() as usize,
+        thread_id(),
+        signal as usize,
+        info.as_ptr() as usize,
+        0,
+        0,
+    ];
+    // SAFETY: `info` is as large as a siginfo_t; the target is this thread.
+    unsafe { syscall6(libc::SYS_rt_tgsigqueueinfo, args) == 0 }
+}
+
+/// As `tgkill(getpid(), gettid(), signal)`.
+pub fn kill_self(signal: c_int) {
+    let args = [
+        std::process::id() as usize,
+        thread_id(),
+        signal as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: sends a signal to this thread; no memory is touched.
+    unsafe { syscall6(libc::SYS_tgkill, args) };
+}
+
+pub fn thread_id() -> usize {
+    // SAFETY: gettid takes nothing and always succeeds.
+    (unsafe { syscall6(libc::SYS_gettid, [0; 6]) }) as usize
+}
+
+/// Writes to standard error, whatever the program has made of libc.
+pub fn write_stderr(bytes: &[u8]) {
+    let args = [2, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
+    // SAFETY: the pointer and length are those of a live slice.
+    unsafe { syscall6(libc::SYS_write, args) };
+}

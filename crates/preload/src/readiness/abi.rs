@@ -1,0 +1,324 @@
+//! The hooked waits. Each is as in C.
+#![allow(clippy::missing_safety_doc, reason = "each is as in C")]
+
+use core::ffi::c_int;
+use std::time::Duration;
+
+use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
+use slipstack_posix::{Errno, Selected};
+
+use crate::abi;
+use crate::call::{answer, is_ours, length};
+use crate::life;
+use crate::raw::fail;
+use crate::symbols::next;
+
+/// Whether one of the program's `fds` is ours.
+unsafe fn concerns_us(fds: *const pollfd, count: nfds_t) -> bool {
+    if fds.is_null() || life::process().is_none() {
+        return false;
+    }
+    // SAFETY: the program's array.
+    let fds = unsafe { core::slice::from_raw_parts(fds, count as usize) };
+    fds.iter().any(|poll| is_ours(poll.fd))
+}
+
+unsafe fn poll_ours(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: Option<Duration>,
+    mask: *const sigset_t,
+    libc: impl Fn() -> c_int,
+) -> c_int {
+    // SAFETY: the program's array.
+    let fds = match unsafe { abi::array_mut(fds, count as usize) } {
+        Ok(fds) => fds,
+        Err(errno) => return fail(errno),
+    };
+    // SAFETY: null or a signal set of the program's.
+    let mask = unsafe { mask.as_ref() };
+    answer(
+        |process| process.poll(fds, timeout, mask).map(length),
+        || libc() as isize,
+    ) as c_int
+}
+
+pub unsafe fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    // SAFETY: the program's own call.
+    let libc = || unsafe { (next::poll.get())(fds, count, timeout) };
+    // SAFETY: the program's array.
+    if !unsafe { concerns_us(fds, count) } {
+        return libc();
+    }
+    let wait = abi::milliseconds(timeout);
+    // SAFETY: the program's array.
+    unsafe { poll_ours(fds, count, wait, core::ptr::null(), libc) }
+}
+
+pub unsafe fn poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int {
+    if room / size_of::<pollfd>() < count as usize {
+        // SAFETY: the program's own call; libc ends the program.
+        return unsafe { (next::__poll_chk.get())(fds, count, timeout, room) };
+    }
+    // SAFETY: the program's own call.
+    unsafe { poll(fds, count, timeout) }
+}
+
+pub unsafe fn ppoll(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the program's own call.
+    let libc = || unsafe { (next::ppoll.get())(fds, count, timeout, mask) };
+    // SAFETY: the program's array.
+    if !unsafe { concerns_us(fds, count) } {
+        return libc();
+    }
+    // SAFETY: null or the program's structure.
+    match unsafe { abi::timespec(timeout) } {
+        // SAFETY: the program's array and signal set.
+        Ok(wait) => unsafe { poll_ours(fds, count, wait, mask, libc) },
+        Err(errno) => fail(errno),
+    }
+}
+
+pub unsafe fn ppoll_chk(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    room: size_t,
+) -> c_int {
+    if room / size_of::<pollfd>() < count as usize {
+        // SAFETY: the program's own call; libc ends the program.
+        return unsafe { (next::__ppoll_chk.get())(fds, count, timeout, mask, room) };
+    }
+    // SAFETY: the program's own call.
+    unsafe { ppoll(fds, count, timeout, mask) }
+}
+
+/// The words of a set that the call looks at.
+unsafe fn words<'a>(set: *mut fd_set, count: c_int) -> Option<&'a mut [u64]> {
+    if set.is_null() {
+        return None;
+    }
+    let len = usize::try_from(count).unwrap_or(0).div_ceil(64);
+    // SAFETY: the program's set has at least `count` bits, in words of 64.
+    Some(unsafe { core::slice::from_raw_parts_mut(set.cast(), len) })
+}
+
+/// Whether a descriptor of ours is in one of the sets.
+fn names_us(count: c_int, sets: [&Option<&mut [u64]>; 3]) -> bool {
+    life::process().is_some()
+        && sets.into_iter().flatten().any(|set| {
+            set.iter().enumerate().any(|(index, &word)| {
+                let mut rest = word;
+                while rest != 0 {
+                    let fd = (index * 64) as c_int + rest.trailing_zeros().cast_signed();
+                    if fd < count && is_ours(fd) {
+                        return true;
+                    }
+                    rest &= rest - 1;
+                }
+                false
+            })
+        })
+}
+
+/// The three sets of a `select`.
+struct Sets {
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+}
+
+/// Answers with what was found, if the call is ours; else what libc says.
+unsafe fn select_ours(
+    sets: &Sets,
+    timeout: Result<Option<Duration>, Errno>,
+    mask: *const sigset_t,
+    libc: impl Fn() -> c_int,
+) -> (c_int, Option<Selected>) {
+    let count = sets.count;
+    // SAFETY: the program's sets.
+    let mut read = unsafe { words(sets.read, count) };
+    // SAFETY: the program's sets.
+    let mut write = unsafe { words(sets.write, count) };
+    // SAFETY: the program's sets.
+    let mut except = unsafe { words(sets.except, count) };
+    if !names_us(count, [&read, &write, &except]) {
+        return (libc(), None);
+    }
+    let timeout = match timeout {
+        Ok(timeout) => timeout,
+        Err(errno) => return (fail(errno), None),
+    };
+    // SAFETY: null or a signal set of the program's.
+    let mask = unsafe { mask.as_ref() };
+    let mut found = None;
+    let result = answer(
+        |process| {
+            let (read, write) = (read.as_deref_mut(), write.as_deref_mut());
+            let selected =
+                process.select(count, read, write, except.as_deref_mut(), timeout, mask)?;
+            found = Some(selected);
+            Ok(length(selected.count))
+        },
+        || libc() as isize,
+    );
+    (result as c_int, found)
+}
+
+pub unsafe fn select(
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *mut timeval,
+) -> c_int {
+    // SAFETY: the program's own call.
+    let libc = || unsafe { (next::select.get())(count, read, write, except, timeout) };
+    // SAFETY: null or the program's structure.
+    let wait = unsafe { abi::timeval(timeout) };
+    let sets = Sets {
+        count,
+        read,
+        write,
+        except,
+    };
+    // SAFETY: the program's sets.
+    let (result, found) = unsafe { select_ours(&sets, wait, core::ptr::null(), libc) };
+    // SAFETY: null or the program's structure.
+    if let (Some(found), Some(left)) = (found, unsafe { timeout.as_mut() }) {
+        left.tv_sec = found.left.as_secs().cast_signed();
+        left.tv_usec = found.left.subsec_micros().into();
+    }
+    result
+}
+
+pub unsafe fn pselect(
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the program's own call.
+    let libc = || unsafe { (next::pselect.get())(count, read, write, except, timeout, mask) };
+    // SAFETY: null or the program's structure.
+    let wait = unsafe { abi::timespec(timeout) };
+    let sets = Sets {
+        count,
+        read,
+        write,
+        except,
+    };
+    // SAFETY: the program's sets.
+    unsafe { select_ours(&sets, wait, mask, libc) }.0
+}
+
+pub unsafe fn epoll_create(size: c_int) -> c_int {
+    if size <= 0 {
+        return fail(Errno::EINVAL);
+    }
+    // SAFETY: the program's own call.
+    unsafe { epoll_create1(0) }
+}
+
+pub unsafe fn epoll_create1(flags: c_int) -> c_int {
+    // SAFETY: the program's own call.
+    let libc = || unsafe { (next::epoll_create1.get())(flags) };
+    if life::activate().is_none() {
+        return libc();
+    }
+    answer(
+        |process| process.epoll_create1(flags).map(|fd| fd as isize),
+        || libc() as isize,
+    ) as c_int
+}
+
+pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+    if event.is_null() && op != libc::EPOLL_CTL_DEL {
+        return fail(Errno::EFAULT);
+    }
+    // SAFETY: null or the program's structure.
+    let wanted = unsafe { event.as_ref() }.copied();
+    answer(
+        |process| process.epoll_ctl(epfd, op, fd, wanted).map(|()| 0),
+        // SAFETY: the program's own call.
+        || unsafe { (next::epoll_ctl.get())(epfd, op, fd, event) as isize },
+    ) as c_int
+}
+
+unsafe fn wait_ours(
+    epfd: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: Option<Duration>,
+    mask: *const sigset_t,
+    libc: impl Fn() -> c_int,
+) -> c_int {
+    let count = match usize::try_from(count) {
+        Ok(count) if count != 0 => count,
+        _ => return fail(Errno::EINVAL),
+    };
+    // SAFETY: the program's array.
+    let events = match unsafe { abi::array_mut(events, count) } {
+        Ok(events) => events,
+        Err(errno) => return fail(errno),
+    };
+    // SAFETY: null or a signal set of the program's.
+    let mask = unsafe { mask.as_ref() };
+    answer(
+        |process| process.epoll_wait(epfd, events, timeout, mask).map(length),
+        || libc() as isize,
+    ) as c_int
+}
+
+pub unsafe fn epoll_wait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: c_int,
+) -> c_int {
+    let wait = abi::milliseconds(timeout);
+    // SAFETY: the program's own call.
+    let libc = || unsafe { (next::epoll_wait.get())(epfd, events, count, timeout) };
+    // SAFETY: the program's array.
+    unsafe { wait_ours(epfd, events, count, wait, core::ptr::null(), libc) }
+}
+
+pub unsafe fn epoll_pwait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    let wait = abi::milliseconds(timeout);
+    // SAFETY: the program's own call.
+    let libc = || unsafe { (next::epoll_pwait.get())(epfd, events, count, timeout, mask) };
+    // SAFETY: the program's array.
+    unsafe { wait_ours(epfd, events, count, wait, mask, libc) }
+}
+
+pub unsafe fn epoll_pwait2(
+    epfd: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the program's own call.
+    let libc = || unsafe { (next::epoll_pwait2.get())(epfd, events, count, timeout, mask) };
+    // SAFETY: null or the program's structure.
+    match unsafe { abi::timespec(timeout) } {
+        // SAFETY: the program's array.
+        Ok(wait) => unsafe { wait_ours(epfd, events, count, wait, mask, libc) },
+        Err(errno) => fail(errno),
+    }
+}

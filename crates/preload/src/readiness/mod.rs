@@ -1,0 +1,3 @@
+//! Waiting: poll, select and epoll.
+
+pub mod abi;

@@ -1,0 +1,257 @@
+//! Signals: the program's handlers run through a trampoline of ours.
+//!
+//! Inside one of our calls a handler is put off: everything is blocked in the mask the
+//! signal frame goes back to, and the signal is queued again for this thread. When the
+//! call lets go the old mask comes back and the kernel delivers it as if nothing had
+//! been. Signals whose default action ends the process get a trampoline too, once the
+//! process has sockets on the stack: the connections are handed over, then the signal is
+//! raised again with its default action. What a program asks `sigaction` for is always
+//! its own setting.
+
+pub mod abi;
+mod sys;
+
+pub use sys::{mask_of, raise_pipe, set_of};
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize};
+
+use crate::lock::Lock;
+use crate::raw;
+use crate::thread::InCall;
+
+/// Linux has signals 1 to 64.
+const SIGNALS_LEN: usize = 65;
+
+/// Signals whose default action ends the process and that an operator or a peer sends.
+/// Those that mean a bug (SIGSEGV, SIGABRT …) are crashes: the keeper sees to them.
+const ENDING: [c_int; 15] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGPIPE,
+    libc::SIGALRM,
+    libc::SIGTERM,
+    libc::SIGSTKFLT,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGIO,
+    libc::SIGPWR,
+];
+
+/// What the program has set for one signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Action {
+    /// SIG_DFL (0), SIG_IGN (1) or the address of a handler.
+    pub handler: usize,
+    pub flags: c_int,
+    /// The kernel's 64 signals.
+    pub mask: u64,
+}
+
+impl Action {
+    const DEFAULT: Action = Action {
+        handler: libc::SIG_DFL,
+        flags: 0,
+        mask: 0,
+    };
+
+    fn has_handler(self) -> bool {
+        self.handler != libc::SIG_DFL && self.handler != libc::SIG_IGN
+    }
+}
+
+/// One row of the table. The trampoline reads it without a lock; a torn pair of handler
+/// and flags is harmless, as every handler is called with three arguments.
+struct Row {
+    handler: AtomicUsize,
+    flags: AtomicI32,
+    mask: AtomicU64,
+}
+
+impl Row {
+    const fn new() -> Row {
+        Row {
+            handler: AtomicUsize::new(libc::SIG_DFL),
+            flags: AtomicI32::new(0),
+            mask: AtomicU64::new(0),
+        }
+    }
+
+    fn load(&self) -> Action {
+        Action {
+            handler: self.handler.load(Acquire),
+            flags: self.flags.load(Relaxed),
+            mask: self.mask.load(Relaxed),
+        }
+    }
+
+    fn store(&self, action: Action) {
+        self.flags.store(action.flags, Relaxed);
+        self.mask.store(action.mask, Relaxed);
+        self.handler.store(action.handler, Release);
+    }
+}
+
+/// The program's settings, from the moment we look after signals.
+static TABLE: [Row; SIGNALS_LEN] = [const { Row::new() }; SIGNALS_LEN];
+/// Whether the table counts: set when the process gets its first socket.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+/// Whether signals that end the process are caught.
+static IS_ARMED: AtomicBool = AtomicBool::new(false);
+/// Signals that `siginterrupt` made interrupt calls (for `signal`).
+static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
+/// One change at a time. Taken inside a guard only, so no handler waits for it.
+static CHANGE: Lock = Lock::new();
+
+fn row(signal: c_int) -> Option<&'static Row> {
+    let index = usize::try_from(signal).ok()?;
+    TABLE.get(index).filter(|_| index != 0)
+}
+
+/// Whether `signal` may have a handler of a program at all (32 and 33 are libc's).
+fn is_for_programs(signal: c_int) -> bool {
+    !matches!(signal, libc::SIGKILL | libc::SIGSTOP | 32 | 33) && row(signal).is_some()
+}
+
+pub fn is_on() -> bool {
+    IS_ON.load(Acquire)
+}
+
+/// Starts to look after signals: handlers that are installed already get the trampoline.
+pub fn start() {
+    CHANGE.with(|| {
+        for signal in (1..SIGNALS_LEN as c_int).filter(|&signal| is_for_programs(signal)) {
+            let Some(action) = sys::query(signal) else {
+                continue;
+            };
+            let Some(row) = row(signal) else { continue };
+            row.store(action);
+            if action.has_handler() {
+                sys::install(signal, wanted(signal, action));
+            }
+        }
+        IS_ON.store(true, Release);
+    });
+}
+
+/// From now on signals that end the process hand over its connections first.
+/// Call inside a guard.
+pub fn arm() {
+    CHANGE.with(|| {
+        if !is_on() || IS_ARMED.swap(true, Relaxed) {
+            return;
+        }
+        for signal in ENDING {
+            let Some(row) = row(signal) else { continue };
+            let action = row.load();
+            if action.handler == libc::SIG_DFL {
+                sys::install(signal, wanted(signal, action));
+            }
+        }
+    });
+}
+
+pub fn is_armed() -> bool {
+    IS_ARMED.load(Relaxed)
+}
+
+/// What the kernel is to be told when the program wants `action`.
+enum Wanted {
+    Plain(Action),
+    Trampoline { flags: c_int, mask: u64 },
+}
+
+fn wanted(signal: c_int, action: Action) -> Wanted {
+    if action.has_handler() {
+        let kept = libc::SA_NOCLDSTOP | libc::SA_NOCLDWAIT | libc::SA_ONSTACK | libc::SA_RESTART;
+        return Wanted::Trampoline {
+            flags: action.flags & kept,
+            mask: action.mask,
+        };
+    }
+    if action.handler == libc::SIG_DFL && IS_ARMED.load(Relaxed) && ENDING.contains(&signal) {
+        let flags = libc::SA_ONSTACK | libc::SA_RESTART;
+        return Wanted::Trampoline {
+            flags,
+            mask: raw::BLOCK_ALL,
+        };
+    }
+    Wanted::Plain(action)
+}
+
+/// `sigaction` of a signal programs may handle, while [`is_on`]: the old setting. Call
+/// inside a guard.
+fn set(signal: c_int, new: Option<Action>) -> Option<Action> {
+    let row = row(signal)?;
+    CHANGE.with(|| {
+        let old = row.load();
+        if let Some(new) = new {
+            row.store(new);
+            if !sys::install(signal, wanted(signal, new)) {
+                row.store(old);
+                return None;
+            }
+        }
+        Some(old)
+    })
+}
+
+/// The `SA_RESETHAND` of a handler that is about to run.
+fn reset(signal: c_int) {
+    let _in_call = InCall::enter();
+    set(signal, Some(Action::DEFAULT));
+}
+
+/// Holds the table over a fork.
+pub fn hold() {
+    CHANGE.take();
+}
+
+/// Ends [`hold`], in the parent and in the child.
+pub fn release() {
+    CHANGE.release();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_settings_go_to_the_kernel_as_they_are() {
+        let ignore = Action {
+            handler: libc::SIG_IGN,
+            flags: 0,
+            mask: 0,
+        };
+        assert!(matches!(wanted(libc::SIGTERM, ignore), Wanted::Plain(a) if a == ignore));
+    }
+
+    #[test]
+    fn one_shot_and_nodefer_are_kept_from_the_kernel() {
+        let flags = libc::SA_RESETHAND | libc::SA_NODEFER | libc::SA_RESTART;
+        let action = Action {
+            handler: 4096,
+            flags,
+            mask: 2,
+        };
+        match wanted(libc::SIGTERM, action) {
+            Wanted::Trampoline { flags, mask } => {
+                assert_eq!((flags, mask), (libc::SA_RESTART, 2));
+            }
+            Wanted::Plain(_) => panic!("a handler needs the trampoline"),
+        }
+    }
+
+    #[test]
+    fn libc_keeps_its_own_signals() {
+        assert!(!is_for_programs(32) && !is_for_programs(33) && !is_for_programs(0));
+        assert!(!is_for_programs(libc::SIGKILL) && !is_for_programs(65));
+        assert!(is_for_programs(34) && is_for_programs(libc::SIGCHLD));
+    }
+}

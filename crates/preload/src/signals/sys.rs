@@ -1,0 +1,157 @@
+//! The trampoline, and the kernel's side of `sigaction`.
+
+use core::ffi::{c_int, c_void};
+use core::mem::MaybeUninit;
+
+use super::{Action, Wanted, row};
+use crate::life;
+use crate::raw;
+use crate::symbols::next;
+use crate::thread;
+
+type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+
+/// The first word of a `sigset_t`: the kernel's 64 signals.
+pub fn mask_of(set: &libc::sigset_t) -> u64 {
+    // SAFETY: glibc's sigset_t is 128 bytes of plain words; the kernel uses the first.
+    unsafe { *core::ptr::from_ref(set).cast::<u64>() }
+}
+
+pub fn set_of(mask: u64) -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: the first eight bytes of a sigset_t are the kernel's 64 signals.
+    unsafe { *set.as_mut_ptr().cast::<u64>() = mask };
+    // SAFETY: all-zero bytes with one word set are a valid set.
+    unsafe { set.assume_init() }
+}
+
+/// `action` as C's structure; libc adds the restorer.
+pub fn to_c(action: Action) -> libc::sigaction {
+    let mut c = MaybeUninit::<libc::sigaction>::zeroed();
+    let at = c.as_mut_ptr();
+    // SAFETY: `at` points to a whole zeroed structure.
+    unsafe { (*at).sa_sigaction = action.handler };
+    // SAFETY: as above.
+    unsafe { (*at).sa_flags = action.flags };
+    // SAFETY: as above.
+    unsafe { (*at).sa_mask = set_of(action.mask) };
+    // SAFETY: zeroed and filled: every field is valid.
+    unsafe { c.assume_init() }
+}
+
+pub fn from_c(c: &libc::sigaction) -> Action {
+    Action {
+        handler: c.sa_sigaction,
+        flags: c.sa_flags & !SA_RESTORER,
+        mask: mask_of(&c.sa_mask),
+    }
+}
+
+const SA_RESTORER: c_int = 0x0400_0000;
+
+/// What the kernel has for `signal`.
+pub fn query(signal: c_int) -> Option<Action> {
+    let mut old = to_c(Action::DEFAULT);
+    let sigaction = next::sigaction.get();
+    // SAFETY: `old` is a whole structure; nothing is changed.
+    let result = unsafe { sigaction(signal, core::ptr::null(), &raw mut old) };
+    (result == 0).then(|| from_c(&old))
+}
+
+/// Tells the kernel.
+pub fn install(signal: c_int, wanted: Wanted) -> bool {
+    let action = match wanted {
+        Wanted::Plain(action) => action,
+        Wanted::Trampoline { flags, mask } => Action {
+            handler: trampoline as Handler as usize,
+            flags: flags | libc::SA_SIGINFO,
+            mask,
+        },
+    };
+    let c = to_c(action);
+    let sigaction = next::sigaction.get();
+    // SAFETY: `c` is a whole structure with a handler of the right type or none.
+    unsafe { sigaction(signal, &raw const c, core::ptr::null_mut()) == 0 }
+}
+
+/// Whether the signal comes from the instruction that was running, not from anybody.
+fn is_synchronous(signal: c_int, code: c_int) -> bool {
+    code > 0 && code != libc::SI_KERNEL && raw::BLOCK_ALL & raw::bit(signal) == 0
+}
+
+/// What the kernel calls for every signal with a handler.
+unsafe extern "C" fn trampoline(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let thread = thread::current();
+    // SAFETY: the kernel gives a valid siginfo with SA_SIGINFO.
+    let code = unsafe { (*info).si_code };
+    if thread.is_in_call() && !is_synchronous(signal, code) {
+        let context = context.cast::<libc::ucontext_t>();
+        // SAFETY: the kernel gives a valid, writable context with SA_SIGINFO.
+        let mask = unsafe { &mut (*context).uc_sigmask };
+        // SAFETY: the kernel's siginfo is 128 bytes.
+        let info = unsafe { *info.cast::<[u64; 16]>() };
+        put_off(signal, &info, mask);
+        return;
+    }
+    // SAFETY: forwards what the kernel gave.
+    unsafe { deliver(signal, info, context) };
+}
+
+/// `signal` is blocked here, so it stays pending, and everything is blocked when the
+/// handler returns.
+fn put_off(signal: c_int, info: &[u64; 16], mask: &mut libc::sigset_t) {
+    thread::current().defer(mask_of(mask));
+    *mask = set_of(raw::BLOCK_ALL);
+    if !raw::queue_to_self(signal, info) {
+        raw::kill_self(signal);
+    }
+}
+
+/// Runs the program's handler.
+///
+/// # Safety
+/// `info` and `context` are those of the signal frame.
+unsafe fn deliver(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let Some(action) = row(signal).map(super::Row::load) else {
+        return;
+    };
+    if !action.has_handler() {
+        if action.handler == libc::SIG_DFL {
+            end(signal);
+        }
+        return;
+    }
+    if action.flags & libc::SA_RESETHAND != 0 {
+        super::reset(signal);
+    }
+    if action.flags & libc::SA_NODEFER != 0 && action.mask & raw::bit(signal) == 0 {
+        let mask = raw::swap_mask(raw::BLOCK_ALL);
+        raw::swap_mask(mask & !raw::bit(signal));
+    }
+    thread::current().count_handler(action.flags & libc::SA_RESTART != 0);
+    // SAFETY: the program installed this address as a handler of this kind; a handler of
+    // one argument ignores the other two.
+    let handler = unsafe { core::mem::transmute::<usize, Handler>(action.handler) };
+    // SAFETY: called as the kernel would have called it.
+    unsafe { handler(signal, info, context) };
+}
+
+/// The default action of a signal that ends the process, after the handover.
+fn end(signal: c_int) {
+    life::end_by_signal(signal);
+    install(signal, Wanted::Plain(Action::DEFAULT));
+    raw::kill_self(signal);
+    raw::swap_mask(raw::BLOCK_ALL & !raw::bit(signal));
+}
+
+/// `SIGPIPE` as the kernel raises it for a write to a closed connection.
+pub fn raise_pipe() {
+    let mut info = [0u64; 16];
+    // si_signo, si_errno, si_code (SI_USER = 0), padding, si_pid and si_uid.
+    info[0] = libc::SIGPIPE as u64;
+    let uid = u64::from(rustix::process::getuid().as_raw());
+    info[2] = u64::from(std::process::id()) | uid << 32;
+    if !raw::queue_to_self(libc::SIGPIPE, &info) {
+        raw::kill_self(libc::SIGPIPE);
+    }
+}

@@ -1,0 +1,226 @@
+//! The hooked socket calls. Each is as in C.
+#![allow(clippy::missing_safety_doc, reason = "each is as in C")]
+
+use core::ffi::{c_int, c_void};
+
+use libc::{sockaddr, socklen_t};
+use slipstack_posix::{AddrBytes, Errno, Outcome, Process};
+
+use crate::abi;
+use crate::call::answer;
+use crate::descriptors::created;
+use crate::life;
+use crate::raw::fail;
+use crate::symbols::next;
+
+pub unsafe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    let plain = kind & !Process::SOCK_KERNEL;
+    // SAFETY: the program's own call.
+    let libc = || unsafe { (next::socket.get())(domain, plain, protocol) };
+    if !matches!(domain, libc::AF_INET | libc::AF_INET6) || life::activate().is_none() {
+        let fd = libc();
+        created(fd);
+        return fd;
+    }
+    answer(
+        |process| process.socket(domain, kind, protocol).map(|fd| fd as isize),
+        || {
+            let fd = libc();
+            created(fd);
+            fd as isize
+        },
+    ) as c_int
+}
+
+pub unsafe fn socketpair(domain: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int {
+    // SAFETY: the program's own call.
+    let result = unsafe { (next::socketpair.get())(domain, kind, protocol, pair) };
+    if result == 0 {
+        // SAFETY: libc has just filled both.
+        for fd in unsafe { *pair.cast::<[c_int; 2]>() } {
+            created(fd);
+        }
+    }
+    result
+}
+
+/// A call with nothing but a result.
+fn plain(mut ask: impl FnMut(&Process) -> Outcome<()>, mut libc: impl FnMut() -> c_int) -> c_int {
+    answer(|process| ask(process).map(|()| 0), || libc() as isize) as c_int
+}
+
+pub unsafe fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+    // SAFETY: the program's address.
+    match unsafe { abi::address(addr, len) } {
+        Ok(address) => plain(
+            |process| process.bind(fd, address),
+            // SAFETY: the program's own call.
+            || unsafe { (next::bind.get())(fd, addr, len) },
+        ),
+        Err(errno) => fail(errno),
+    }
+}
+
+pub unsafe fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+    // SAFETY: the program's address.
+    match unsafe { abi::address(addr, len) } {
+        Ok(address) => plain(
+            |process| process.connect(fd, address),
+            // SAFETY: the program's own call.
+            || unsafe { (next::connect.get())(fd, addr, len) },
+        ),
+        Err(errno) => fail(errno),
+    }
+}
+
+pub unsafe fn listen(fd: c_int, backlog: c_int) -> c_int {
+    plain(
+        |process| process.listen(fd, backlog),
+        // SAFETY: the program's own call.
+        || unsafe { (next::listen.get())(fd, backlog) },
+    )
+}
+
+pub unsafe fn shutdown(fd: c_int, how: c_int) -> c_int {
+    plain(
+        |process| process.shutdown(fd, how),
+        // SAFETY: the program's own call.
+        || unsafe { (next::shutdown.get())(fd, how) },
+    )
+}
+
+pub unsafe fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    // SAFETY: the program's own call.
+    unsafe { accept4(fd, addr, len, 0) }
+}
+
+pub unsafe fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
+    let mut peer = None;
+    let result = answer(
+        |process| {
+            let accepted = process.accept4(fd, flags)?;
+            peer = Some(accepted.peer);
+            Ok(accepted.fd as isize)
+        },
+        || {
+            // SAFETY: the program's own call.
+            let fd = unsafe { (next::accept4.get())(fd, addr, len, flags) };
+            created(fd);
+            fd as isize
+        },
+    ) as c_int;
+    // SAFETY: the program's place for the address.
+    unsafe { named(result, peer, addr, len) }
+}
+
+/// Gives the program an address that came with `result`.
+unsafe fn named(
+    result: c_int,
+    address: Option<AddrBytes>,
+    at: *mut sockaddr,
+    len: *mut socklen_t,
+) -> c_int {
+    let Some(address) = address else {
+        return result;
+    };
+    // SAFETY: the program's place for the address.
+    match unsafe { abi::give_address(address.as_bytes(), at, len) } {
+        Ok(()) => result,
+        Err(errno) => fail(errno),
+    }
+}
+
+pub unsafe fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    if addr.is_null() || len.is_null() {
+        return fail(Errno::EFAULT);
+    }
+    let mut name = None;
+    let result = answer(
+        |process| {
+            name = Some(process.getsockname(fd)?);
+            Ok(0)
+        },
+        // SAFETY: the program's own call.
+        || unsafe { (next::getsockname.get())(fd, addr, len) as isize },
+    ) as c_int;
+    // SAFETY: the program's place for the address.
+    unsafe { named(result, name, addr, len) }
+}
+
+pub unsafe fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    if addr.is_null() || len.is_null() {
+        return fail(Errno::EFAULT);
+    }
+    let mut name = None;
+    let result = answer(
+        |process| {
+            name = Some(process.getpeername(fd)?);
+            Ok(0)
+        },
+        // SAFETY: the program's own call.
+        || unsafe { (next::getpeername.get())(fd, addr, len) as isize },
+    ) as c_int;
+    // SAFETY: the program's place for the address.
+    unsafe { named(result, name, addr, len) }
+}
+
+pub unsafe fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut socklen_t,
+) -> c_int {
+    // SAFETY: null or a length word of the program's.
+    let Some(room) = (unsafe { len.as_ref() }).copied() else {
+        return fail(Errno::EFAULT);
+    };
+    if room.cast_signed() < 0 {
+        return fail(Errno::EINVAL);
+    }
+    // SAFETY: the program's place for the value.
+    let place = match unsafe { abi::bytes_mut(value, room as usize) } {
+        Ok(place) => place,
+        Err(errno) => return fail(errno),
+    };
+    let mut written = None;
+    let result = answer(
+        |process| {
+            written = Some(process.getsockopt(fd, level, name, place)?);
+            Ok(0)
+        },
+        // SAFETY: the program's own call.
+        || unsafe { (next::getsockopt.get())(fd, level, name, value, len) as isize },
+    ) as c_int;
+    if let Some(written) = written {
+        // SAFETY: the program's length word, not null.
+        unsafe { *len = written as socklen_t };
+    }
+    result
+}
+
+pub unsafe fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: socklen_t,
+) -> c_int {
+    if len.cast_signed() < 0 {
+        return fail(Errno::EINVAL);
+    }
+    // SAFETY: the program's value.
+    match unsafe { abi::bytes(value, len as usize) } {
+        Ok(bytes) => plain(
+            |process| process.setsockopt(fd, level, name, bytes),
+            // SAFETY: the program's own call.
+            || unsafe { (next::setsockopt.get())(fd, level, name, value, len) },
+        ),
+        Err(errno) => fail(errno),
+    }
+}
+
+/// The stack has no urgent mark.
+pub unsafe fn sockatmark(_fd: c_int) -> c_int {
+    0
+}

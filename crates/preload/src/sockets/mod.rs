@@ -1,0 +1,3 @@
+//! Making, naming and setting sockets.
+
+pub mod abi;

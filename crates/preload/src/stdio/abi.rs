@@ -1,0 +1,103 @@
+//! The hooked stdio calls. Each is as in C.
+#![allow(clippy::missing_safety_doc, reason = "each is as in C")]
+
+use core::ffi::{c_char, c_int, c_void};
+
+use libc::{FILE, off64_t, size_t, ssize_t};
+
+use super::{add, find, remove};
+use crate::descriptors::abi::closes_inside;
+use crate::symbols::{exported, next};
+
+/// libc's `cookie_io_functions_t`.
+#[repr(C)]
+struct CookieFunctions {
+    read: Option<unsafe extern "C" fn(*mut c_void, *mut c_char, size_t) -> ssize_t>,
+    write: Option<unsafe extern "C" fn(*mut c_void, *const c_char, size_t) -> ssize_t>,
+    seek: Option<unsafe extern "C" fn(*mut c_void, *mut off64_t, c_int) -> c_int>,
+    close: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+}
+
+unsafe extern "C" {
+    fn fopencookie(
+        cookie: *mut c_void,
+        mode: *const c_char,
+        functions: CookieFunctions,
+    ) -> *mut FILE;
+}
+
+unsafe extern "C" fn cookie_read(cookie: *mut c_void, buf: *mut c_char, len: size_t) -> ssize_t {
+    // SAFETY: libc's buffer; the cookie is the descriptor.
+    unsafe { exported::read(cookie as c_int, buf.cast(), len) }
+}
+
+/// A stream's write reports failure as 0.
+unsafe extern "C" fn cookie_write(cookie: *mut c_void, buf: *const c_char, len: size_t) -> ssize_t {
+    let mut done = 0;
+    while done < len {
+        // SAFETY: inside libc's buffer.
+        let at = unsafe { buf.add(done) };
+        // SAFETY: libc's buffer; the cookie is the descriptor.
+        let written = unsafe { exported::write(cookie as c_int, at.cast(), len - done) };
+        match usize::try_from(written) {
+            Ok(written) => done += written,
+            Err(_) => break,
+        }
+    }
+    done as ssize_t
+}
+
+unsafe extern "C" fn cookie_close(cookie: *mut c_void) -> c_int {
+    // SAFETY: the cookie is the descriptor, and the stream owns it.
+    unsafe { exported::close(cookie as c_int) }
+}
+
+pub unsafe fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+    let functions = CookieFunctions {
+        read: Some(cookie_read),
+        write: Some(cookie_write),
+        seek: None,
+        close: Some(cookie_close),
+    };
+    // SAFETY: the cookie is a number, not a pointer; the functions stay loaded.
+    let stream = unsafe { fopencookie(fd as usize as *mut c_void, mode, functions) };
+    if !stream.is_null() {
+        add(stream as usize, fd);
+    }
+    stream
+}
+
+pub unsafe fn fclose(file: *mut FILE) -> c_int {
+    if remove(file as usize).is_none() {
+        // SAFETY: the program's stream.
+        closes_inside(unsafe { (next::fileno.get())(file) });
+    }
+    // SAFETY: the program's own call.
+    unsafe { (next::fclose.get())(file) }
+}
+
+pub unsafe fn fileno(file: *mut FILE) -> c_int {
+    match find(file as usize) {
+        Some(fd) => fd,
+        // SAFETY: the program's own call.
+        None => unsafe { (next::fileno.get())(file) },
+    }
+}
+
+pub unsafe fn freopen(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE {
+    if remove(file as usize).is_none() {
+        // SAFETY: the program's stream.
+        closes_inside(unsafe { (next::fileno.get())(file) });
+    }
+    // SAFETY: the program's own call.
+    unsafe { (next::freopen.get())(path, mode, file) }
+}
+
+pub unsafe fn freopen64(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE {
+    if remove(file as usize).is_none() {
+        // SAFETY: the program's stream.
+        closes_inside(unsafe { (next::fileno.get())(file) });
+    }
+    // SAFETY: the program's own call.
+    unsafe { (next::freopen64.get())(path, mode, file) }
+}

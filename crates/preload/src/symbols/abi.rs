@@ -1,0 +1,93 @@
+//! What a row of the table becomes.
+//!
+//! Every row gives exported functions, one for each of its names, and a link to the
+//! function of the first name in the libraries after us. A call that is not for us costs
+//! one atomic load and a jump: no lock, no allocation, no thread-local storage.
+
+/// One exported function of the given class.
+macro_rules! hook {
+    // The first argument is a descriptor; the body answers when it is ours.
+    (descriptor $next:ident $name:ident ($fd:ident: $fd_type:ty $(, $arg:ident: $type:ty)*) $result:ty, $body:path) => {
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name($fd: $fd_type $(, $arg: $type)*) -> $result {
+            if !crate::call::is_ours($fd) || crate::call::is_from_us() {
+                // SAFETY: the program's own call.
+                return unsafe { (next::$next.get())($fd $(, $arg)*) };
+            }
+            // SAFETY: the program's own call.
+            unsafe { $body($fd $(, $arg)*) }
+        }
+    };
+    // The result is a new descriptor of the kernel's.
+    (creates $next:ident $name:ident ($($arg:ident: $type:ty),*) $result:ty, $body:path) => {
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> $result {
+            // SAFETY: the program's own call.
+            let fd = unsafe { (next::$next.get())($($arg),*) };
+            $body(fd);
+            fd
+        }
+    };
+    // The body answers, unless the call comes from our own code.
+    (whole $next:ident $name:ident ($($arg:ident: $type:ty),*) $result:ty, $body:path) => {
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> $result {
+            if crate::call::is_from_us() {
+                // SAFETY: our own call.
+                unsafe { (next::$next.get())($($arg),*) }
+            } else {
+                // SAFETY: the program's own call.
+                unsafe { $body($($arg),*) }
+            }
+        }
+    };
+    // The exported function is written in assembly, as C passes it a list of arguments.
+    (list $next:ident $name:ident ($($arg:ident: $type:ty),*) $result:ty, $body:path) => {};
+}
+
+macro_rules! symbols {
+    ($($class:ident [$first:ident $(, $alias:ident)*] $arguments:tt -> $result:ty => $body:path;)*) => {
+        /// libc's functions behind ours.
+        #[allow(non_upper_case_globals, reason = "named as the functions they are")]
+        pub mod next {
+            use super::*;
+            $(link!($first $arguments $result);)*
+        }
+
+        /// The functions that programs get to instead of libc's.
+        #[allow(clippy::missing_safety_doc, reason = "each is as in C")]
+        pub mod exported {
+            use super::*;
+            $(hook!($class $first $first $arguments $result, $body);
+              $(hook!($class $first $alias $arguments $result, $body);)*)*
+        }
+
+        /// Looks everything up while the program has one thread.
+        pub fn resolve_all() {
+            $(next::$first.resolve();)*
+        }
+    };
+}
+
+macro_rules! link {
+    ($name:ident ($($arg:ident: $type:ty),*) $result:ty) => {
+        pub static $name: Next<unsafe extern "C" fn($($type),*) -> $result> =
+            match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => Next::new(name),
+                Err(_) => panic!("a symbol has no inner zero"),
+            };
+    };
+}
+
+use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
+
+use libc::{
+    FILE, epoll_event, fd_set, iovec, mmsghdr, mode_t, msghdr, nfds_t, off64_t, pid_t, pollfd,
+    posix_spawn_file_actions_t, posix_spawnattr_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
+    timespec, timeval,
+};
+
+use crate::next::Next;
+use crate::{descriptors, exec, io, life, messages, readiness, signals, sockets, stdio, syscall};
+
+include!("table.rs");

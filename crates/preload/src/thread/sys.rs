@@ -1,0 +1,47 @@
+//! Where the thread state lives.
+
+use super::Thread;
+
+// Thread-local storage of the initial-exec kind: two instructions to reach, and safe in
+// signal handlers. (The general kind asks ld.so, which may allocate after a dlopen.)
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(
+    ".pushsection .tbss.slipstack_thread,\"awT\",@nobits",
+    ".balign 64",
+    ".globl slipstack_thread",
+    ".hidden slipstack_thread",
+    ".type slipstack_thread, @object",
+    ".size slipstack_thread, 64",
+    "slipstack_thread:",
+    ".zero 64",
+    ".popsection",
+);
+
+const _: () = assert!(size_of::<Thread>() == 64);
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub fn current() -> &'static Thread {
+    let thread: *const Thread;
+    // SAFETY: computes an address from the thread pointer and a fixed offset.
+    unsafe {
+        core::arch::asm!(
+            "mov {0}, qword ptr [rip + slipstack_thread@GOTTPOFF]",
+            "add {0}, qword ptr fs:[0]",
+            out(reg) thread,
+            options(pure, nomem, nostack),
+        );
+    }
+    // SAFETY: this thread's block, zero-initialised (a valid Thread), 64 bytes, aligned; the
+    // reference does not leave the thread because Thread is only used by its own thread.
+    unsafe { &*thread }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub fn current() -> &'static Thread {
+    thread_local! {
+        static THREAD: Thread = const { Thread::new() };
+    }
+    // SAFETY: no destructor, so the value lives as long as its thread.
+    THREAD.with(|thread| unsafe { &*core::ptr::from_ref(thread) })
+}
