@@ -1,0 +1,297 @@
+//! `slipstack status`, `why` and `stop`.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::ArgMatches;
+use serde::Serialize;
+use slipstack_attach::admin;
+use slipstack_channel::control::{ProgramReport, Protocol, SocketReport, StatusReport, WhyReport};
+
+use crate::output::table;
+use crate::{Failure, settings};
+
+pub fn status(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let (_, settings) = settings(matches)?;
+    let reports = admin::status(&settings).map_err(|error| Failure::new(error.to_string()))?;
+    if matches.get_flag("json") {
+        print_json(&reports)?;
+    } else if reports.is_empty() {
+        println!("nothing runs on Slipstack");
+    } else {
+        let texts: Vec<String> = reports.iter().map(status_text).collect();
+        print!("{}", texts.join("\n"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn why(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let (_, settings) = settings(matches)?;
+    let pid: u32 = matches.get_one("pid").copied().unwrap_or(0);
+    if !std::path::Path::new(&format!("/proc/{pid}")).exists() {
+        return Err(Failure::new(format!("there is no process {pid}")));
+    }
+    let report = admin::why(&settings, pid).map_err(|error| Failure::new(error.to_string()))?;
+    if matches.get_flag("json") {
+        print_json(&report)?;
+    } else {
+        print!("{}", why_text(&report));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn stop(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let (_, settings) = settings(matches)?;
+    let target = matches.get_one::<String>("target").map(String::as_str);
+    let stopped =
+        admin::stop(&settings, target).map_err(|error| Failure::new(error.to_string()))?;
+    for name in &stopped {
+        println!("stopped {name}");
+    }
+    if stopped.is_empty() {
+        println!("nothing runs on Slipstack");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_json<T: Serialize>(value: &T) -> Result<(), Failure> {
+    let text =
+        serde_json::to_string_pretty(value).map_err(|error| Failure::new(error.to_string()))?;
+    println!("{text}");
+    Ok(())
+}
+
+fn status_text(report: &StatusReport) -> String {
+    let device = &report.device;
+    let addresses: Vec<String> = device
+        .addresses
+        .iter()
+        .map(|(ip, len)| format!("{ip}/{len}"))
+        .collect();
+    let mut text = format!("{}  {}", device.interface, addresses.join(" "));
+    if let Some(gateway) = device.gateway {
+        let _ = write!(text, "  gateway {gateway}");
+    }
+    if let Some(host) = device.host {
+        let _ = write!(text, "  host {host}");
+    }
+    let _ = writeln!(
+        text,
+        "  mtu {}  slots {} of {}  keeper {}",
+        device.mtu, device.slots_leased, device.slots, report.keeper_pid
+    );
+    if report.orphans > 0 {
+        let _ = writeln!(
+            text,
+            "{} connections of ended programs are being carried out",
+            report.orphans
+        );
+    }
+    section(&mut text, &engines(report));
+    section(&mut text, &programs(report));
+    section(&mut text, &sockets(report));
+    section(&mut text, &ports(report));
+    if report.is_truncated {
+        text.push_str("\n(the lists are longer than shown)\n");
+    }
+    text
+}
+
+fn section(text: &mut String, lines: &str) {
+    if !lines.is_empty() {
+        text.push('\n');
+        text.push_str(lines);
+    }
+}
+
+fn filled(head: &[&str], rows: &[Vec<String>]) -> String {
+    if rows.is_empty() {
+        String::new()
+    } else {
+        table(head, rows)
+    }
+}
+
+fn engines(report: &StatusReport) -> String {
+    let rows = report.engines.iter().map(|engine| {
+        let place = match &engine.instance {
+            Some(name) => format!("instance {name}"),
+            None => "in the program".into(),
+        };
+        let ports: Vec<String> = engine
+            .ports
+            .iter()
+            .map(|(first, last)| format!("{first}-{last}"))
+            .collect();
+        vec![
+            engine.slot.to_string(),
+            engine.pid.to_string(),
+            engine.program.clone(),
+            place,
+            engine.flows.to_string(),
+            ports.join(" "),
+        ]
+    });
+    filled(
+        &[
+            "engine",
+            "pid",
+            "program",
+            "place",
+            "flows",
+            "outgoing ports",
+        ],
+        &rows.collect::<Vec<_>>(),
+    )
+}
+
+fn all_programs(report: &StatusReport) -> impl Iterator<Item = &ProgramReport> {
+    let attached = report
+        .instances
+        .iter()
+        .flat_map(|instance| &instance.programs);
+    report.programs.iter().chain(attached)
+}
+
+fn programs(report: &StatusReport) -> String {
+    let rows = all_programs(report).map(|program| {
+        let stack = match (&program.instance, program.slot) {
+            (Some(name), _) => format!("instance {name}"),
+            (None, Some(slot)) => format!("engine {slot}"),
+            (None, None) => "–".into(),
+        };
+        vec![
+            program.pid.to_string(),
+            program.uid.to_string(),
+            program.program.clone(),
+            stack,
+            program.sockets.len().to_string(),
+        ]
+    });
+    filled(
+        &["pid", "uid", "program", "stack", "sockets"],
+        &rows.collect::<Vec<_>>(),
+    )
+}
+
+fn sockets(report: &StatusReport) -> String {
+    let rows = all_programs(report).flat_map(|program| {
+        program.sockets.iter().map(|socket| {
+            let mut row = vec![program.pid.to_string()];
+            row.extend(socket_row(socket));
+            row.pop();
+            row
+        })
+    });
+    filled(
+        &["pid", "fd", "type", "place", "local", "remote"],
+        &rows.collect::<Vec<_>>(),
+    )
+}
+
+fn ports(report: &StatusReport) -> String {
+    let rows = report.ports.iter().map(|port| {
+        let protocol = match port.protocol {
+            Protocol::Tcp => "tcp",
+            Protocol::Udp => "udp",
+        };
+        let pids: Vec<String> = port.pids.iter().map(u32::to_string).collect();
+        vec![
+            protocol.into(),
+            format!("{}:{}", port.address, port.port),
+            pids.join(" "),
+        ]
+    });
+    filled(&["type", "listens on", "pids"], &rows.collect::<Vec<_>>())
+}
+
+fn socket_row(socket: &SocketReport) -> Vec<String> {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".into());
+    vec![
+        or_dash(socket.fd.map(|fd| fd.to_string())),
+        socket.kind.clone(),
+        socket.place.clone(),
+        or_dash(socket.local.map(|address| address.to_string())),
+        or_dash(socket.remote.map(|address| address.to_string())),
+        socket.why.clone(),
+    ]
+}
+
+fn why_text(report: &WhyReport) -> String {
+    let program = &report.program;
+    let addresses: Vec<String> = report
+        .addresses
+        .iter()
+        .map(|(ip, len)| format!("{ip}/{len}"))
+        .collect();
+    let stack = match &program.instance {
+        Some(name) => format!("instance {name}"),
+        None => "a stack in the program".into(),
+    };
+    let mut text = format!(
+        "{} (pid {}) uses {stack} on {} with {}\n",
+        program.program,
+        program.pid,
+        report.interface,
+        addresses.join(" ")
+    );
+    if program.sockets.is_empty() {
+        text.push_str("it has no sockets\n");
+    } else {
+        let rows: Vec<Vec<String>> = program.sockets.iter().map(socket_row).collect();
+        text.push('\n');
+        text.push_str(&table(
+            &["fd", "type", "place", "local", "remote", "why"],
+            &rows,
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket() -> SocketReport {
+        SocketReport {
+            fd: Some(5),
+            place: "both".into(),
+            kind: "tcp".into(),
+            local: "0.0.0.0:80".parse().ok(),
+            remote: None,
+            why: "wildcard address: stack and kernel".into(),
+        }
+    }
+
+    #[test]
+    fn why_names_the_program_and_each_socket_with_its_reason() {
+        let program = ProgramReport {
+            pid: 7,
+            uid: 0,
+            program: "nginx".into(),
+            slot: Some(1),
+            instance: None,
+            sockets: vec![socket()],
+        };
+        let addresses = vec![("10.0.0.5".parse().unwrap(), 24)];
+        let text = why_text(&WhyReport {
+            program,
+            interface: "eth1".into(),
+            addresses,
+        });
+        assert!(
+            text.starts_with(
+                "nginx (pid 7) uses a stack in the program on eth1 with 10.0.0.5/24\n"
+            )
+        );
+        assert!(
+            text.contains("5   tcp   both   0.0.0.0:80  –       wildcard address"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_empty_report_has_no_empty_tables() {
+        assert_eq!(status_text(&StatusReport::default()).lines().count(), 1);
+    }
+}

@@ -1,0 +1,241 @@
+//! The command line, built from the options table.
+
+use std::path::Path;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use slipstack_config::{ConfigError, Kind, Layers, OPTIONS, OptionSpec, Scope, Source};
+
+/// The whole command line.
+pub fn command() -> Command {
+    Command::new("slipstack")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Runs unmodified Linux network programs on a user-space TCP/IP stack")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .after_help(
+            "Examples:\n  \
+             slipstack run -- python3 -m http.server 8000\n  \
+             slipstack run --if eth1 --ip 10.0.0.5/24 --gw 10.0.0.1 -- nginx\n  \
+             slipstack status\n\n\
+             `slipstack COMMAND --help` explains a command and its options.",
+        )
+        .subcommand(run_command())
+        .subcommand(instance_command())
+        .subcommand(keeper_command())
+        .subcommand(status_command())
+        .subcommand(why_command())
+        .subcommand(stop_command())
+}
+
+fn run_command() -> Command {
+    let command = Command::new("run")
+        .about("Run a program with its sockets on Slipstack")
+        .long_about(
+            "Runs a dynamically linked program with its TCP and UDP sockets on Slipstack. Addresses of\n\
+             the stack's network go to the stack, everything else stays in the kernel. Without --if a\n\
+             TAP device with a private address pair is made, shared by all programs run that way, and\n\
+             removed after the last of them.",
+        )
+        .after_help(
+            "Examples:\n  \
+             slipstack run -- nginx -g 'daemon off;'\n  \
+             slipstack run --if eth1 --ip 10.0.0.5/24 --gw 10.0.0.1 -- redis-server\n  \
+             slipstack run --instance a -- nginx\n  \
+             SLIPSTACK_SPIN_US=0 slipstack run -- curl http://10.254.0.1/",
+        )
+        .arg(
+            Arg::new("program")
+                .value_name("PROGRAM [ARGUMENTS]")
+                .num_args(1..)
+                .required(true)
+                .trailing_var_arg(true)
+                .allow_hyphen_values(true)
+                .value_parser(clap::value_parser!(std::ffi::OsString))
+                .help("Program to run, looked for in PATH, and its arguments"),
+        );
+    with_options(command, &[Scope::Run, Scope::RunAndInstance, Scope::All])
+}
+
+fn instance_command() -> Command {
+    let command = Command::new("instance")
+        .about("Run a stack in a process of its own that programs share")
+        .long_about(
+            "Runs the stack in this process until it is ended with Ctrl-C, SIGTERM or\n\
+             `slipstack stop`. Any number of programs use it with `slipstack run --instance NAME`.",
+        )
+        .after_help(
+            "Examples:\n  \
+             slipstack instance --name a --cores 1\n  \
+             slipstack instance --name b --if eth1 --ip 10.0.0.5/24 --gw 10.0.0.1 --cores 0",
+        );
+    with_options(
+        command,
+        &[Scope::Instance, Scope::RunAndInstance, Scope::All],
+    )
+}
+
+fn keeper_command() -> Command {
+    let command = Command::new("keeper")
+        .hide(true)
+        .about("Hold a device for the programs that use it (started by itself when it is needed)")
+        .after_help("Example:\n  slipstack keeper --if eth1 --ip 10.0.0.5/24");
+    with_options(command, &[Scope::RunAndInstance, Scope::All])
+}
+
+fn status_command() -> Command {
+    let command = Command::new("status")
+        .about("List devices, engines, programs and sockets")
+        .after_help("Examples:\n  slipstack status\n  slipstack status --json | jq '.[].programs'")
+        .arg(json_argument());
+    with_options(command, &[Scope::All])
+}
+
+fn why_command() -> Command {
+    let command = Command::new("why")
+        .about("Say for each socket of a process whether it is on the stack or the kernel, and why")
+        .after_help("Examples:\n  slipstack why 4711\n  slipstack why 4711 --json")
+        .arg(
+            Arg::new("pid")
+                .value_name("PID")
+                .required(true)
+                .value_parser(clap::value_parser!(u32).range(1..=4_194_304))
+                .help("Process to ask about"),
+        )
+        .arg(json_argument());
+    with_options(command, &[Scope::All])
+}
+
+fn stop_command() -> Command {
+    let command = Command::new("stop")
+        .about("End an instance, or the keeper of a device that nobody uses")
+        .after_help(
+            "Examples:\n  \
+             slipstack stop a          the instance of this name\n  \
+             slipstack stop eth1       the keeper of this device, if no program uses it\n  \
+             slipstack stop --all",
+        )
+        .arg(
+            Arg::new("target")
+                .value_name("NAME")
+                .required_unless_present("all")
+                .help("Name of an instance or a device"),
+        )
+        .arg(
+            Arg::new("all")
+                .long("all")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("target")
+                .help("Every instance, then every keeper without programs"),
+        );
+    with_options(command, &[Scope::All])
+}
+
+fn json_argument() -> Arg {
+    Arg::new("json")
+        .long("json")
+        .action(ArgAction::SetTrue)
+        .help("Print JSON instead of a table")
+}
+
+fn with_options(command: Command, scopes: &[Scope]) -> Command {
+    OPTIONS
+        .iter()
+        .filter(|option| scopes.contains(&option.scope))
+        .fold(command, |command, option| command.arg(argument(option)))
+}
+
+fn argument(option: &'static OptionSpec) -> Arg {
+    let default = if option.default.is_empty() {
+        String::new()
+    } else {
+        format!(", default {}", option.default)
+    };
+    let help = match option.kind {
+        Kind::Flag => format!("{} [{}]", option.help, option.env),
+        _ => format!("{} [{}{default}]", option.help, option.env),
+    };
+    let argument = Arg::new(option.name).long(option.name).help(help);
+    match option.kind {
+        Kind::Flag => argument.action(ArgAction::SetTrue),
+        _ => argument
+            .value_name(option.value)
+            .action(ArgAction::Set)
+            .allow_hyphen_values(true),
+    }
+}
+
+/// Reads file and environment, and lays the command line over them.
+pub fn layers(matches: &ArgMatches) -> Result<Layers, ConfigError> {
+    let variable = |name: &str| std::env::var_os(name).and_then(|text| text.into_string().ok());
+    let mut layers = match given(matches, "config") {
+        Some(file) => Layers::read_with_file(Path::new(&file), variable)?,
+        None => Layers::read(variable)?,
+    };
+    for option in OPTIONS {
+        if let Some(text) = given(matches, option.name) {
+            layers.set(option.name, text, Source::CommandLine)?;
+        }
+    }
+    Ok(layers)
+}
+
+/// The text of an option that this command has and the user gave.
+fn given(matches: &ArgMatches, name: &str) -> Option<String> {
+    // Asking clap about an option that this command does not have is an error of its own.
+    if !matches.try_contains_id(name).unwrap_or(false)
+        || matches.value_source(name) != Some(clap::parser::ValueSource::CommandLine)
+    {
+        return None;
+    }
+    match slipstack_config::find_option(name)?.kind {
+        Kind::Flag => Some(matches.get_flag(name).to_string()),
+        _ => matches.get_one::<String>(name).cloned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples_and_help() {
+        for sub in command().get_subcommands() {
+            let help = sub
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(help.starts_with("Example"), "{}", sub.get_name());
+            assert!(sub.get_about().is_some());
+        }
+    }
+
+    #[test]
+    fn a_given_value_wins_and_the_program_keeps_its_own_options() {
+        let line = [
+            "slipstack",
+            "run",
+            "--ip",
+            "10.0.0.5/24",
+            "--strict",
+            "--",
+            "prog",
+            "--ip",
+            "x",
+        ];
+        let matches = command().try_get_matches_from(line).unwrap();
+        let run = matches.subcommand_matches("run").unwrap();
+        let layers = layers(run).unwrap();
+        assert_eq!(layers.text("ip"), Some("10.0.0.5/24"));
+        assert_eq!(layers.text("strict"), Some("true"));
+        let program: Vec<_> = run
+            .get_many::<std::ffi::OsString>("program")
+            .unwrap()
+            .collect();
+        assert_eq!(program, ["prog", "--ip", "x"]);
+    }
+}

@@ -1,0 +1,115 @@
+//! What can be said about this machine before anything is changed.
+
+mod netlink;
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use slipstack_config::Settings;
+
+use crate::Failure;
+
+const CAP_NET_ADMIN: u32 = 12;
+const CAP_NET_RAW: u32 = 13;
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_BPF: u32 = 39;
+
+/// Refuses settings that cannot work on this machine. Opening a device can still fail; but what
+/// can be seen without touching anything is said here, in one sentence.
+///
+/// # Errors
+/// Missing or down interface, address that the host has itself, missing TUN driver.
+pub fn check(settings: &Settings) -> Result<(), Failure> {
+    if settings.instance.is_some() {
+        return Ok(());
+    }
+    let links = netlink::links().map_err(|error| unreadable(&error))?;
+    if let Some(name) = &settings.interface {
+        let Some(link) = links.iter().find(|link| &link.name == name) else {
+            return Err(Failure::new(format!(
+                "there is no network interface {name}"
+            )));
+        };
+        if link.is_loopback {
+            return Err(Failure::new(format!(
+                "{name} is the loopback interface: the kernel keeps it"
+            )));
+        }
+        if !link.is_up {
+            return Err(Failure::new(format!(
+                "interface {name} is down: `ip link set {name} up` first"
+            )));
+        }
+    } else if !Path::new("/dev/net/tun").exists() {
+        return Err(Failure::new(
+            "/dev/net/tun is missing: load the tun module, or name an interface with --if",
+        ));
+    }
+    for wanted in settings
+        .ip
+        .map(|ip| ip.address)
+        .into_iter()
+        .chain(settings.gateway)
+    {
+        check_address(wanted, settings, &links)?;
+    }
+    Ok(())
+}
+
+fn check_address(
+    wanted: Ipv4Addr,
+    settings: &Settings,
+    links: &[netlink::Link],
+) -> Result<(), Failure> {
+    let is_gateway = settings.gateway == Some(wanted);
+    let addresses = netlink::addresses().map_err(|error| unreadable(&error))?;
+    let Some(taken) = addresses.iter().find(|found| found.address == wanted) else {
+        return Ok(());
+    };
+    // The host itself may be the gateway of a TAP or veth.
+    if is_gateway {
+        return Ok(());
+    }
+    let link = links
+        .iter()
+        .find(|link| link.index == taken.link)
+        .map_or("another interface", |link| &link.name);
+    Err(Failure::new(format!(
+        "address {wanted} is in use: the host has it on {link}; the stack needs one of its own"
+    )))
+}
+
+/// The sentence for a process that may not open devices; None if it may. A program that joins a
+/// running keeper or instance needs no privilege, so this explains a failure, it does not cause one.
+pub fn missing_privilege(settings: &Settings) -> Option<Failure> {
+    let held = effective_capabilities();
+    let has = |bit: u32| held >> bit & 1 == 1;
+    let mut missing = Vec::new();
+    if !has(CAP_NET_ADMIN) {
+        missing.push("CAP_NET_ADMIN");
+    }
+    if settings.interface.is_some() && !has(CAP_NET_RAW) {
+        missing.push("CAP_NET_RAW");
+    }
+    if !has(CAP_BPF) && !has(CAP_SYS_ADMIN) {
+        missing.push("CAP_BPF");
+    }
+    let is_owner = settings.instance.is_none() && !missing.is_empty();
+    is_owner.then(|| {
+        Failure::new(format!(
+            "opening the device needs {}: run as root, or join a running instance with --instance",
+            missing.join(", ")
+        ))
+    })
+}
+
+fn effective_capabilities() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+fn unreadable(error: &std::io::Error) -> Failure {
+    Failure::new(format!("the network interfaces cannot be listed: {error}"))
+}

@@ -1,0 +1,138 @@
+//! `slipstack run`: check everything, prepare the device, become the program.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::IntoRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::ArgMatches;
+use rustix::thread::CpuSet;
+use slipstack_config::{Layers, Log, Settings};
+
+use crate::{Failure, host, program, settings};
+
+pub const LIBRARY: &str = "libslipstack.so";
+
+pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let (layers, mut settings) = settings(matches)?;
+    let words: Vec<OsString> = matches
+        .get_many("program")
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
+    let Some((name, arguments)) = words.split_first() else {
+        return Err(Failure::new("no program is named after --"));
+    };
+    let file = program::find(name, std::env::var_os("PATH").as_deref())?;
+    let library = library(&settings)?;
+    let own = own_path()?;
+    settings.bin = Some(own.clone());
+    host::check(&settings)?;
+    pin(&settings)?;
+    let mut command = Command::new(file);
+    command
+        .arg0(name)
+        .args(arguments)
+        .env("LD_PRELOAD", preload_value(&library)?);
+    set_environment(&mut command, &layers, &own);
+    launch(&settings, &mut command)?;
+    let error = command.exec();
+    Err(Failure::new(format!(
+        "{} cannot be started: {error}",
+        Path::new(name).display()
+    )))
+}
+
+/// Has the device ready and says where the program will be reached.
+fn launch(settings: &Settings, command: &mut Command) -> Result<(), Failure> {
+    let launched = slipstack_attach::launch(settings).map_err(|error| {
+        host::missing_privilege(settings).unwrap_or_else(|| Failure::new(error.to_string()))
+    })?;
+    if settings.log >= Log::Warn {
+        eprintln!("slipstack: {}", launched.reach);
+    }
+    // Kept open across exec: the program's way to the keeper after it has dropped its privileges.
+    let control = launched.control.into_raw_fd();
+    command.env("SLIPSTACK_CONTROL_FD", control.to_string());
+    Ok(())
+}
+
+fn set_environment(command: &mut Command, layers: &Layers, own: &Path) {
+    for (name, text) in layers.environment() {
+        command.env(name, text);
+    }
+    command.env("SLIPSTACK_BIN", own);
+}
+
+fn own_path() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| {
+        Failure::new(format!(
+            "the path of the slipstack command is unknown: {error}"
+        ))
+    })
+}
+
+/// `--lib`, else beside this command, else in `../lib`.
+fn library(settings: &Settings) -> Result<PathBuf, Failure> {
+    if let Some(named) = &settings.lib {
+        return named
+            .canonicalize()
+            .map_err(|error| Failure::new(format!("{} cannot be used: {error}", named.display())));
+    }
+    let own = own_path()?;
+    let folder = own.parent().unwrap_or(Path::new("/"));
+    let candidates = [folder.join(LIBRARY), folder.join("../lib").join(LIBRARY)];
+    candidates
+        .iter()
+        .find_map(|file| file.canonicalize().ok())
+        .ok_or_else(|| {
+            Failure::new(format!(
+                "{LIBRARY} was found neither beside {} nor in ../lib; name it with --lib",
+                own.display()
+            ))
+        })
+}
+
+/// The library first, then what the user preloads already.
+fn preload_value(library: &Path) -> Result<OsString, Failure> {
+    let path = library.as_os_str().as_bytes();
+    if path
+        .iter()
+        .any(|byte| byte.is_ascii_whitespace() || *byte == b':')
+    {
+        return Err(Failure::new(format!(
+            "{} has a space or colon in its path, which the system's loader cannot read; move it or name a copy with --lib",
+            library.display()
+        )));
+    }
+    let mut value = library.as_os_str().to_owned();
+    let before = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+    let is_other = |entry: &&[u8]| !entry.is_empty() && *entry != path;
+    for entry in before
+        .as_bytes()
+        .split(|byte| *byte == b':' || byte.is_ascii_whitespace())
+        .filter(is_other)
+    {
+        value.push(":");
+        value.push(OsStr::from_bytes(entry));
+    }
+    Ok(value)
+}
+
+/// Binds this process, and so the program, to `--cores`.
+pub fn pin(settings: &Settings) -> Result<(), Failure> {
+    if settings.cores.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    for core in &settings.cores {
+        set.set(*core);
+    }
+    rustix::thread::sched_setaffinity(None, &set).map_err(|error| {
+        let cores: Vec<String> = settings.cores.iter().map(usize::to_string).collect();
+        Failure::new(format!("cannot run on cores {}: {error}", cores.join(",")))
+    })
+}
