@@ -22,6 +22,8 @@ pub enum SocketError {
     DestinationRequired,
     AlreadyConnected,
     NotConnected,
+    /// A broadcast destination without the option that allows it.
+    BroadcastDenied,
     /// The payload does not fit in one packet.
     MessageTooLong,
     /// No route to the destination.
@@ -48,6 +50,7 @@ impl fmt::Display for SocketError {
             Self::DestinationRequired => "destination address required",
             Self::AlreadyConnected => "already connected",
             Self::NotConnected => "not connected",
+            Self::BroadcastDenied => "broadcast not allowed",
             Self::MessageTooLong => "message too long",
             Self::NetUnreachable => "network unreachable",
             Self::HostUnreachable => "host unreachable",

@@ -1,6 +1,12 @@
 //! IPv4 input: every check of form and address before a transport sees a packet.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use slipstack_wire::ipv4::{self, Ipv4Error, Ipv4Packet, OptionsVerdict};
+use slipstack_wire::{protocol, tcp};
+
+use crate::counters::Counter;
+use crate::route::Routes;
 
 /// The network header of a packet that came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,4 +49,90 @@ pub enum PathCause {
     AdminProhibited,
     TimeExceeded,
     ParameterProblem,
+}
+
+/// A packet that passed: its meta data and itself.
+pub(crate) type Accepted<'a> = (IpMeta, Ipv4Packet<'a>);
+
+/// All checks of RFC 1122 3.2.1 and 3.3.6 on a packet that arrived; the error says why it is
+/// dropped. `link_group`: it came in a link-layer broadcast or multicast.
+#[inline]
+pub(crate) fn accept<'a>(
+    bytes: &'a [u8],
+    link_group: bool,
+    is_looped: bool,
+    routes: &Routes,
+) -> Result<Accepted<'a>, Counter> {
+    let packet = Ipv4Packet::parse(bytes).map_err(|error| match error {
+        Ipv4Error::Malformed => Counter::DropIpv4Malformed,
+        Ipv4Error::Checksum => Counter::DropIpv4Checksum,
+    })?;
+    if !packet.options.is_empty() {
+        match ipv4::check_options(packet.options) {
+            OptionsVerdict::Harmless => {}
+            OptionsVerdict::SourceRoute => return Err(Counter::DropIpv4SourceRoute),
+            OptionsVerdict::Malformed => return Err(Counter::DropIpv4Options),
+        }
+    }
+    let (src, dst) = (packet.header.src, packet.header.dst);
+    if is_martian_source(src) || routes.is_broadcast(src) {
+        return Err(Counter::DropIpv4Martian);
+    }
+    if !is_looped && routes.is_own(src) {
+        return Err(Counter::DropIpv4Spoofed);
+    }
+    let group = if routes.is_own(dst) {
+        // RFC 1122 3.3.6: unicast in a link-layer broadcast is a trick.
+        if link_group {
+            return Err(Counter::DropIpv4LinkGroup);
+        }
+        false
+    } else if routes.is_broadcast(dst) {
+        true
+    } else {
+        return Err(Counter::DropIpv4NotOurs);
+    };
+    if packet.is_fragment {
+        return Err(Counter::DropIpv4Fragment);
+    }
+    let meta = IpMeta {
+        src: IpAddr::V4(src),
+        dst: IpAddr::V4(dst),
+        tos: packet.header.tos,
+        ttl: packet.header.ttl,
+        group,
+        local: is_looped,
+    };
+    Ok((meta, packet))
+}
+
+/// Sources that no host may have: "this network", loopback, multicast, class E, broadcast
+/// (RFC 1122 3.2.1.3, RFC 6890).
+#[inline]
+fn is_martian_source(src: Ipv4Addr) -> bool {
+    let first = src.octets()[0];
+    first == 0 || first == 127 || first >= 224
+}
+
+/// Reads the flow out of a packet of ours: headers as we sent them, possibly cut off after eight
+/// bytes of the transport header.
+pub(crate) fn parse_flow(
+    packet: &Ipv4Packet<'_>,
+    cause: PathCause,
+    trusted: bool,
+) -> Option<(u8, PathError)> {
+    let protocol = packet.header.protocol;
+    if packet.fragment_offset != 0 || !matches!(protocol, protocol::TCP | protocol::UDP) {
+        return None;
+    }
+    // Both protocols begin with the ports; the third value is a sequence number only for TCP.
+    let (src_port, dst_port, sequence) = tcp::parse_quoted(packet.payload)?;
+    let error = PathError {
+        local: SocketAddr::new(IpAddr::V4(packet.header.src), src_port),
+        remote: SocketAddr::new(IpAddr::V4(packet.header.dst), dst_port),
+        cause,
+        sequence: (protocol == protocol::TCP).then_some(sequence),
+        trusted,
+    };
+    Some((protocol, error))
 }

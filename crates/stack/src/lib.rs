@@ -11,18 +11,26 @@ extern crate std;
 
 extern crate alloc;
 
+mod arp;
 pub mod config;
 pub mod counters;
 pub mod effects;
 pub mod error;
+mod icmp;
 pub mod ids;
 pub mod ip;
 pub mod link;
 mod neighbour;
 pub mod options;
+mod probe;
+pub mod rate;
 pub mod rng;
 pub mod route;
+mod sockets;
+mod stack;
+pub mod tcp;
 pub mod time;
+mod udp;
 pub mod wheel;
 
 pub use config::{NeighbourConfig, Role, StackConfig, TcpConfig};
@@ -37,4 +45,6 @@ pub use link::{Cx, Link, NextHop, OutPacket, OutSegment, Output, Path};
 pub use options::{
     CloseMode, Congestion, KeepAlive, ListenOptions, SocketOptions, TcpOption, UdpOptions,
 };
+pub use stack::Stack;
+pub use tcp::{ConnectionImage, TcpInfo};
 pub use time::Instant;

@@ -2,6 +2,8 @@
 //!
 //! The shapes follow virtio-net's header (VIRTIO 1.2, 5.1.6), which AF_PACKET and TAP share.
 
+use crate::checksum::Sum;
+
 /// State of the transport checksum of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RxChecksum {
@@ -53,6 +55,28 @@ pub struct PartialChecksum {
     pub start: u16,
     /// Where the field is, from `start`.
     pub offset: u16,
+}
+
+impl PartialChecksum {
+    /// Fills the field in, over the rest of `header` and the payload's pieces.
+    pub fn complete<'a>(&self, header: &mut [u8], payload: impl IntoIterator<Item = &'a [u8]>) {
+        let start = usize::from(self.start).min(header.len());
+        let at = start + usize::from(self.offset);
+        let mut sum = Sum::ZERO;
+        sum.add_bytes(&header[start..]);
+        for piece in payload {
+            sum.add_bytes(piece);
+        }
+        // RFC 768: a UDP checksum of zero is sent as ones; for TCP both mean the same.
+        let checksum = if sum.finish() == 0 {
+            0xffff
+        } else {
+            sum.finish()
+        };
+        if let Some(field) = header.get_mut(at..at + 2) {
+            field.copy_from_slice(&checksum.to_be_bytes());
+        }
+    }
 }
 
 /// A frame that is to be cut into segments.

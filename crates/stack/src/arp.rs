@@ -1,0 +1,104 @@
+//! ARP input (RFC 826, RFC 1122 2.3.2, RFC 5227's conflicts).
+
+use core::net::Ipv4Addr;
+
+use slipstack_wire::arp::{ArpOperation, ArpPacket};
+use slipstack_wire::ethernet;
+
+use crate::config::Role;
+use crate::counters::Counter;
+use crate::effects::{Effects, Event};
+use crate::link::Cx;
+use crate::neighbour::send_arp;
+use crate::time::Instant;
+
+impl Cx<'_> {
+    pub(crate) fn on_arp(&mut self, now: Instant, bytes: &[u8], fx: &mut impl Effects) {
+        let verdict = self.handle_arp(now, bytes, fx);
+        self.counters.bump(verdict);
+    }
+
+    fn handle_arp(&mut self, now: Instant, bytes: &[u8], fx: &mut impl Effects) -> Counter {
+        let Some(arp) = ArpPacket::parse(bytes) else {
+            return Counter::DropArpMalformed;
+        };
+        if arp.sender_mac == [0; 6]
+            || ethernet::is_group(arp.sender_mac)
+            || arp.sender_mac == self.link.mac
+        {
+            return Counter::DropArpSender;
+        }
+        let is_for_us = self.link.routes.is_own(arp.target_ip);
+        if arp.sender_ip == Ipv4Addr::UNSPECIFIED {
+            // RFC 5227 2.1.1: a probe. Defend the address, learn nothing.
+            if is_for_us && arp.operation == ArpOperation::Request {
+                self.answer_arp(&arp, fx);
+                return Counter::RxArpRequests;
+            }
+            return Counter::DropArpUnsolicited;
+        }
+        if self.link.routes.is_own(arp.sender_ip) {
+            return Counter::DropArpConflict;
+        }
+        if !self.link.routes.is_on_link(arp.sender_ip)
+            || self.link.routes.is_broadcast(arp.sender_ip)
+        {
+            return Counter::DropArpOffLink;
+        }
+        // RFC 826: a known sender is always updated, an unknown one only if we are the target.
+        let is_request = arp.operation == ArpOperation::Request;
+        let is_known = self.link.neighbours.contains(arp.sender_ip);
+        let is_asked = is_for_us && is_request;
+        if !is_known && !is_asked {
+            return Counter::DropArpUnsolicited;
+        }
+        let source = if is_for_us {
+            arp.target_ip
+        } else {
+            self.link
+                .routes
+                .find_source(arp.sender_ip)
+                .unwrap_or(arp.target_ip)
+        };
+        self.learn_neighbour(now, arp.sender_ip, arp.sender_mac, source, fx);
+        if !is_request {
+            return Counter::RxArpReplies;
+        }
+        if is_for_us {
+            self.answer_arp(&arp, fx);
+        }
+        Counter::RxArpRequests
+    }
+
+    fn learn_neighbour(
+        &mut self,
+        now: Instant,
+        ip: Ipv4Addr,
+        mac: [u8; 6],
+        source: Ipv4Addr,
+        fx: &mut impl Effects,
+    ) {
+        if self
+            .link
+            .neighbours
+            .learn(now, ip, mac, source, self.counters, fx)
+        {
+            fx.event(Event::Neighbour { ip, mac });
+        }
+    }
+
+    fn answer_arp(&mut self, request: &ArpPacket, fx: &mut impl Effects) {
+        if self.config.role == Role::Engine {
+            return;
+        }
+        self.counters.bump(Counter::TxArpReplies);
+        let reply = ArpPacket {
+            operation: ArpOperation::Reply,
+            sender_mac: self.link.mac,
+            sender_ip: request.target_ip,
+            target_mac: request.sender_mac,
+            target_ip: request.sender_ip,
+        };
+        send_arp(&reply, request.sender_mac, self.counters, fx);
+    }
+}

@@ -1,0 +1,156 @@
+//! ICMP: echo, errors that come back, errors that we send (RFC 792, RFC 1122 3.2.2, RFC 1812 4.3).
+
+use core::net::IpAddr;
+
+use slipstack_wire::icmpv4::{IcmpError, IcmpKind, IcmpMessage, code};
+use slipstack_wire::ipv4::{self, Ipv4Packet};
+use slipstack_wire::protocol;
+
+use crate::config::Role;
+use crate::counters::Counter;
+use crate::effects::{Effects, Payload};
+use crate::ip::{IpMeta, PathCause, PathError, parse_flow};
+use crate::link::{Cx, OutPacket, OutSegment};
+use crate::options::DEFAULT_TTL;
+use crate::rate::RateLimit;
+use crate::time::Instant;
+
+/// RFC 1812 4.3.2.3: an error is at most 576 bytes long.
+const ERROR_LEN_MAX: usize = 576;
+const QUOTE_MAX: usize = ERROR_LEN_MAX - ipv4::HEADER_LEN - slipstack_wire::icmpv4::HEADER_LEN;
+
+impl Cx<'_> {
+    /// Answers echos; an error about a packet of ours is returned with its protocol.
+    pub(crate) fn on_icmp(
+        &mut self,
+        now: Instant,
+        ip: &IpMeta,
+        bytes: &[u8],
+        fx: &mut impl Effects,
+    ) -> Option<(u8, PathError)> {
+        let message = match IcmpMessage::parse(bytes) {
+            Ok(message) => message,
+            Err(IcmpError::Malformed) => return self.drop_icmp(Counter::DropIcmpMalformed),
+            Err(IcmpError::Checksum) => return self.drop_icmp(Counter::DropIcmpChecksum),
+        };
+        // RFC 1122 3.2.2.6: an echo to a group may be ignored, and smurfs say that it should be.
+        if ip.group {
+            return self.drop_icmp(Counter::DropIcmpGroup);
+        }
+        let cause = match message.kind {
+            IcmpKind::EchoRequest(id) => {
+                self.answer_echo(now, ip, id, message.body, fx);
+                return None;
+            }
+            IcmpKind::DestinationUnreachable { code, mtu } => unreachable_cause(code, mtu),
+            IcmpKind::TimeExceeded { code: 0 } => Some(PathCause::TimeExceeded),
+            IcmpKind::ParameterProblem { .. } => Some(PathCause::ParameterProblem),
+            IcmpKind::TimeExceeded { .. } | IcmpKind::EchoReply(_) | IcmpKind::Other { .. } => None,
+        };
+        let Some(cause) = cause else {
+            return self.drop_icmp(Counter::DropIcmpType);
+        };
+        let error = Ipv4Packet::parse_quoted(message.body)
+            .ok()
+            .filter(|quoted| self.link.routes.is_own(quoted.header.src))
+            .and_then(|quoted| parse_flow(&quoted, cause, false));
+        let Some(error) = error else {
+            return self.drop_icmp(Counter::DropIcmpQuote);
+        };
+        self.counters.bump(Counter::RxIcmpErrors);
+        Some(error)
+    }
+
+    fn drop_icmp(&mut self, why: Counter) -> Option<(u8, PathError)> {
+        self.counters.bump(why);
+        None
+    }
+
+    fn answer_echo(
+        &mut self,
+        now: Instant,
+        ip: &IpMeta,
+        id: [u8; 4],
+        body: &[u8],
+        fx: &mut impl Effects,
+    ) {
+        if self.config.role == Role::Engine {
+            self.counters.bump(Counter::DropIcmpRole);
+            return;
+        }
+        self.counters.bump(Counter::RxIcmpEchos);
+        let reply = IcmpMessage {
+            kind: IcmpKind::EchoReply(id),
+            body,
+        };
+        self.counters.bump(Counter::TxIcmpEchos);
+        // RFC 1122 3.2.2.6: the reply comes from the address that was asked.
+        self.send_icmp(now, (ip.dst, ip.src), ip.tos, &reply, fx);
+    }
+
+    /// Tells the sender of `packet` that its port is closed.
+    pub(crate) fn send_port_unreachable(
+        &mut self,
+        now: Instant,
+        limit: &mut RateLimit,
+        packet: &[u8],
+        ip: &IpMeta,
+        fx: &mut impl Effects,
+    ) {
+        // RFC 1122 3.2.2: never about a broadcast; fragments and ICMP do not get here.
+        if ip.group {
+            return;
+        }
+        if !limit.may_pass(now, self.rng) {
+            self.counters.bump(Counter::DropIcmpRate);
+            return;
+        }
+        self.counters.bump(Counter::TxIcmpErrors);
+        let kind = IcmpKind::DestinationUnreachable {
+            code: code::PORT_UNREACHABLE,
+            mtu: 0,
+        };
+        let body = &packet[..packet.len().min(QUOTE_MAX)];
+        // RFC 1812 4.3.2.5: precedence 6 for errors, as Linux does.
+        self.send_icmp(now, (ip.dst, ip.src), 0xc0, &IcmpMessage { kind, body }, fx);
+    }
+
+    fn send_icmp(
+        &mut self,
+        now: Instant,
+        (src, dst): (IpAddr, IpAddr),
+        tos: u8,
+        message: &IcmpMessage<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let packet = OutPacket {
+            src,
+            dst,
+            protocol: protocol::ICMP,
+            tos,
+            ttl: DEFAULT_TTL,
+            dont_fragment: false,
+        };
+        let segment = OutSegment {
+            header: &message.header(),
+            payload: Payload::Inline(message.body),
+            checksum_at: None,
+            gso_mss: None,
+        };
+        self.output(now, &packet, &mut None, segment, fx);
+    }
+}
+
+/// RFC 1122 3.2.2.1, RFC 1812 5.2.7.1: what a code means for a sender.
+fn unreachable_cause(code: u8, mtu: u16) -> Option<PathCause> {
+    Some(match code {
+        code::NET_UNREACHABLE | 6 | 11 => PathCause::NetUnreachable,
+        code::HOST_UNREACHABLE | 7 | 8 | 12 => PathCause::HostUnreachable,
+        code::PROTOCOL_UNREACHABLE => PathCause::ProtocolUnreachable,
+        code::PORT_UNREACHABLE => PathCause::PortUnreachable,
+        code::FRAGMENTATION_NEEDED => PathCause::FragmentationNeeded { mtu },
+        code::SOURCE_ROUTE_FAILED => PathCause::SourceRouteFailed,
+        9 | 10 | 13..=15 => PathCause::AdminProhibited,
+        _ => return None,
+    })
+}

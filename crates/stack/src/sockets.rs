@@ -1,0 +1,122 @@
+//! The stack as sockets see it: TCP's calls, handed to [`crate::tcp`] with what it needs.
+
+use core::net::SocketAddr;
+
+use crate::effects::Effects;
+use crate::error::SocketError;
+use crate::ids::{ConnId, ListenerId};
+use crate::options::{CloseMode, ListenOptions, SocketOptions, TcpOption};
+use crate::stack::{Stack, cx};
+use crate::tcp::{ConnectionImage, TcpInfo};
+use crate::time::Instant;
+
+impl Stack {
+    /// Listens on an address; 0.0.0.0 is any of ours. Several listeners on one address, which all
+    /// say `reuse_port`, share its connections by the flow's hash.
+    pub fn tcp_listen(
+        &mut self,
+        local: SocketAddr,
+        options: ListenOptions,
+    ) -> Result<ListenerId, SocketError> {
+        self.tcp.listen(local, options, &mut cx!(self))
+    }
+
+    pub fn tcp_set_backlog(&mut self, id: ListenerId, backlog: u32) -> Result<(), SocketError> {
+        self.tcp.set_backlog(id, backlog)
+    }
+
+    /// Ends a listener; connections that nobody accepted are reset.
+    pub fn tcp_unlisten(&mut self, now: Instant, id: ListenerId, fx: &mut impl Effects) {
+        self.tcp.unlisten(now, id, &mut cx!(self), fx);
+    }
+
+    /// Opens a connection; the SYN leaves at once. `local` with port 0 picks a port.
+    pub fn tcp_connect(
+        &mut self,
+        now: Instant,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        options: &SocketOptions,
+        fx: &mut impl Effects,
+    ) -> Result<ConnId, SocketError> {
+        self.tcp
+            .connect(now, local, remote, options, &mut cx!(self), fx)
+    }
+
+    /// Takes a port for a socket that neither listens nor connects yet. Port 0 picks one; returns
+    /// the port taken.
+    pub fn tcp_reserve_port(&mut self, local: SocketAddr, reuse: bool) -> Result<u16, SocketError> {
+        self.tcp.reserve_port(local, reuse, &mut cx!(self))
+    }
+
+    pub fn tcp_release_port(&mut self, local: SocketAddr) {
+        self.tcp.release_port(local);
+    }
+
+    /// The program has put stream bytes up to `upto` into its send ring. They leave with `flush`.
+    #[inline]
+    pub fn tcp_written(&mut self, now: Instant, conn: ConnId, upto: u64, more: bool) {
+        self.tcp.written(now, conn, upto, more, &mut cx!(self));
+    }
+
+    /// The program has read up to `upto`.
+    #[inline]
+    pub fn tcp_consumed(&mut self, now: Instant, conn: ConnId, upto: u64) {
+        self.tcp.consumed(now, conn, upto, &mut cx!(self));
+    }
+
+    /// FIN after everything that was written.
+    pub fn tcp_shutdown(&mut self, now: Instant, conn: ConnId) {
+        self.tcp.shutdown(now, conn, &mut cx!(self));
+    }
+
+    /// The program lets go. `unread`: bytes that it has not read are thrown away, which the peer
+    /// learns by a reset (RFC 2525 2.17). `Event::Released` says when the send ring is free.
+    pub fn tcp_close(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        mode: CloseMode,
+        unread: bool,
+        fx: &mut impl Effects,
+    ) {
+        self.tcp.close(now, conn, mode, unread, &mut cx!(self), fx);
+    }
+
+    pub fn tcp_set_option(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        option: TcpOption,
+    ) -> Result<(), SocketError> {
+        self.tcp.set_option(now, conn, option, &mut cx!(self))
+    }
+
+    pub fn tcp_info(&self, conn: ConnId) -> Option<TcpInfo> {
+        self.tcp.info(conn)
+    }
+
+    /// Own and peer's address.
+    pub fn tcp_endpoints(&self, conn: ConnId) -> Option<(SocketAddr, SocketAddr)> {
+        self.tcp.endpoints(conn)
+    }
+
+    /// How many bytes a program may have unacknowledged and unsent.
+    pub fn tcp_sndbuf(&self, conn: ConnId) -> u32 {
+        self.tcp.sndbuf(conn)
+    }
+
+    /// The connection leaves this stack without a word to the peer.
+    pub fn tcp_detach(&mut self, conn: ConnId) -> Option<ConnectionImage> {
+        self.tcp.detach(conn, &mut cx!(self))
+    }
+
+    /// Takes a connection over; everything in the image is checked.
+    pub fn tcp_adopt(
+        &mut self,
+        now: Instant,
+        image: &ConnectionImage,
+    ) -> Result<ConnId, SocketError> {
+        self.tcp.adopt(now, image, &mut cx!(self))
+    }
+}

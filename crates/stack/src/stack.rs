@@ -1,0 +1,295 @@
+//! The stack: what comes in from the link and the clock. Calls of sockets are in `sockets.rs`.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::ipv4::Ipv4Packet;
+use slipstack_wire::{checksum, protocol};
+
+use crate::config::StackConfig;
+use crate::counters::{Counter, Counters};
+use crate::effects::{Effects, RxChecksum, RxMeta};
+use crate::error::SocketError;
+use crate::ids::UdpId;
+use crate::ip::{self, IpMeta, PathCause, PathError, parse_flow};
+use crate::link::Link;
+use crate::options::UdpOptions;
+use crate::rate::RateLimit;
+use crate::rng::Rng;
+use crate::tcp::Tcp;
+use crate::time::Instant;
+use crate::udp::{Udp, UdpOutcome};
+
+/// One protocol stack: one interface, its neighbours, routes and sockets.
+#[derive(Debug)]
+pub struct Stack {
+    pub(crate) config: StackConfig,
+    pub(crate) link: Link,
+    pub(crate) rng: Rng,
+    pub(crate) counters: Counters,
+    pub(crate) udp: Udp,
+    pub(crate) tcp: Tcp,
+    icmp_errors: RateLimit,
+}
+
+/// Borrows the parts of a stack that its protocols share; a macro so that the borrow checker sees
+/// the fields.
+macro_rules! cx {
+    ($stack:expr) => {
+        $crate::link::Cx {
+            config: &$stack.config,
+            link: &mut $stack.link,
+            rng: &mut $stack.rng,
+            counters: &mut $stack.counters,
+        }
+    };
+}
+pub(crate) use cx;
+
+impl Stack {
+    pub fn new(config: StackConfig, now: Instant) -> Self {
+        let mut rng = Rng::new(&config.seed);
+        Self {
+            link: Link::new(&config, &mut rng),
+            udp: Udp::new(config.ephemeral, &mut rng),
+            tcp: Tcp::new(&config, &mut rng, now),
+            icmp_errors: RateLimit::new(config.icmp_errors_per_second, now),
+            counters: Counters::default(),
+            rng,
+            config,
+        }
+    }
+
+    pub fn config(&self) -> &StackConfig {
+        &self.config
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Takes a frame: from the device, or one of our own that is looped back ([`RxMeta::LOCAL`]).
+    #[inline]
+    pub fn on_frame(&mut self, now: Instant, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) {
+        self.counters.bump(Counter::RxFrames);
+        self.counters.add(Counter::RxBytes, frame.len() as u64);
+        let Some((header, payload)) = EthernetHeader::parse(frame) else {
+            self.counters.bump(Counter::DropEthernetShort);
+            return;
+        };
+        let link_group = ethernet::is_group(header.dst);
+        if header.dst != self.link.mac && !link_group {
+            self.counters.bump(Counter::DropEthernetNotOurs);
+            return;
+        }
+        match header.ethertype {
+            EtherType::IPV4 => self.on_ipv4(now, payload, link_group, meta, fx),
+            EtherType::ARP => cx!(self).on_arp(now, payload, fx),
+            _ => self.counters.bump(Counter::DropEthernetType),
+        }
+    }
+
+    #[inline]
+    fn on_ipv4(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        link_group: bool,
+        meta: RxMeta,
+        fx: &mut impl Effects,
+    ) {
+        let (ip, packet) = match ip::accept(bytes, link_group, meta.local, &self.link.routes) {
+            Ok(accepted) => accepted,
+            Err(why) => {
+                self.counters.bump(why);
+                return;
+            }
+        };
+        self.counters.bump(Counter::RxIpv4);
+        match packet.header.protocol {
+            protocol::TCP => self.on_tcp(now, &ip, &packet, meta, fx),
+            protocol::UDP => {
+                let mut cx = cx!(self);
+                let outcome = self.udp.on_datagram(&ip, packet.payload, meta, &mut cx, fx);
+                if outcome == UdpOutcome::PortClosed {
+                    cx.send_port_unreachable(now, &mut self.icmp_errors, bytes, &ip, fx);
+                }
+            }
+            protocol::ICMP => {
+                if let Some(error) = cx!(self).on_icmp(now, &ip, packet.payload, fx) {
+                    self.on_path_error(now, error, fx);
+                }
+            }
+            _ => self.counters.bump(Counter::DropIpv4Protocol),
+        }
+    }
+
+    #[inline]
+    fn on_tcp(
+        &mut self,
+        now: Instant,
+        ip: &IpMeta,
+        packet: &Ipv4Packet<'_>,
+        meta: RxMeta,
+        fx: &mut impl Effects,
+    ) {
+        // RFC 9293 3.9.2.3, MUST-57.
+        if ip.group {
+            self.counters.bump(Counter::DropTcpGroup);
+            return;
+        }
+        let (src, dst) = (packet.header.src, packet.header.dst);
+        if meta.checksum == RxChecksum::Unknown
+            && !checksum::is_valid_l4_v4(src, dst, protocol::TCP, packet.payload)
+        {
+            self.counters.bump(Counter::DropTcpChecksum);
+            return;
+        }
+        self.tcp
+            .on_segment(now, ip, packet.payload, meta, &mut cx!(self), fx);
+    }
+
+    fn on_path_error(
+        &mut self,
+        now: Instant,
+        (protocol, error): (u8, PathError),
+        fx: &mut impl Effects,
+    ) {
+        match protocol {
+            protocol::TCP => self.tcp.on_path_error(now, &error, &mut cx!(self), fx),
+            _ => self.udp.on_path_error(&error, fx),
+        }
+    }
+
+    /// Fires what is due.
+    pub fn on_timers(&mut self, now: Instant, fx: &mut impl Effects) {
+        if self
+            .link
+            .neighbours
+            .next_deadline()
+            .is_some_and(|at| at <= now)
+        {
+            self.on_neighbour_timers(now, fx);
+        }
+        self.tcp.on_timers(now, &mut cx!(self), fx);
+    }
+
+    #[cold]
+    fn on_neighbour_timers(&mut self, now: Instant, fx: &mut impl Effects) {
+        let mut lost = Vec::new();
+        let Link {
+            neighbours, mac, ..
+        } = &mut self.link;
+        neighbours.on_timers(now, *mac, &mut lost, &mut self.counters, fx);
+        for frame in lost {
+            let error = frame
+                .header()
+                .get(ethernet::HEADER_LEN..)
+                .and_then(|bytes| Ipv4Packet::parse_quoted(bytes).ok())
+                .and_then(|packet| parse_flow(&packet, PathCause::HostUnreachable, true));
+            if let Some(error) = error {
+                self.on_path_error(now, error, fx);
+            }
+        }
+    }
+
+    /// When `on_timers` must be called next; may be earlier than anything that is due.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        match (
+            self.tcp.next_deadline(),
+            self.link.neighbours.next_deadline(),
+        ) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// End of a turn: emits what connections have to say. Nothing else emits data or plain ACKs.
+    #[inline]
+    pub fn flush(&mut self, now: Instant, fx: &mut impl Effects) {
+        self.tcp.flush(now, &mut cx!(self), fx);
+    }
+
+    /// Whether `flush` has something to do.
+    pub fn has_dirty(&self) -> bool {
+        self.tcp.has_dirty()
+    }
+
+    /// Neighbours that this stack asks for, appended to `out`. An engine, whose answers reach the
+    /// keeper, looks them up there and calls [`Stack::on_neighbour`].
+    pub fn pending_neighbours(&self, out: &mut Vec<Ipv4Addr>) {
+        out.extend(self.link.neighbours.pending());
+    }
+
+    /// A neighbour's address from a source that can be believed.
+    pub fn on_neighbour(
+        &mut self,
+        now: Instant,
+        ip: Ipv4Addr,
+        mac: [u8; 6],
+        fx: &mut impl Effects,
+    ) {
+        if ethernet::is_group(mac) || mac == [0; 6] {
+            return;
+        }
+        if let Some(source) = self.link.routes.find_source(ip) {
+            self.link
+                .neighbours
+                .learn(now, ip, mac, source, &mut self.counters, fx);
+        }
+    }
+
+    /// Changes the range of ports of active opens, inclusive.
+    pub fn set_ephemeral(&mut self, lo: u16, hi: u16) {
+        self.config.ephemeral = (lo, hi);
+        self.udp.set_ephemeral(lo, hi);
+        self.tcp.set_ephemeral(lo, hi);
+    }
+}
+
+/// UDP sockets.
+impl Stack {
+    /// Port 0 picks one of the ephemeral range.
+    pub fn udp_bind(
+        &mut self,
+        local: SocketAddr,
+        options: UdpOptions,
+    ) -> Result<UdpId, SocketError> {
+        self.udp.bind(local, options, &mut cx!(self))
+    }
+
+    /// Fixes the peer; `None` releases it.
+    pub fn udp_connect(
+        &mut self,
+        id: UdpId,
+        remote: Option<SocketAddr>,
+    ) -> Result<(), SocketError> {
+        self.udp.connect(id, remote, &cx!(self))
+    }
+
+    pub fn udp_local(&self, id: UdpId) -> Option<SocketAddr> {
+        self.udp.local(id)
+    }
+
+    /// `dst`: `None` sends to the connected peer. Leaves at once.
+    pub fn udp_send(
+        &mut self,
+        now: Instant,
+        id: UdpId,
+        dst: Option<SocketAddr>,
+        payload: &[u8],
+        fx: &mut impl Effects,
+    ) -> Result<(), SocketError> {
+        self.udp.send(now, id, dst, payload, &mut cx!(self), fx)
+    }
+
+    pub fn udp_close(&mut self, id: UdpId) -> Result<(), SocketError> {
+        self.udp.close(id)
+    }
+
+    /// The address that packets to `dst` would come from; `None` = no route.
+    pub fn find_source(&self, dst: IpAddr) -> Option<IpAddr> {
+        self.link.find_source(dst)
+    }
+}
