@@ -115,13 +115,30 @@ impl Wheel {
             };
             self.now = self.now.max(tick);
             let (level, slot) = self.first_slot()?;
-            let index = self.heads[level][slot];
+            if level > 0 {
+                self.cascade(level, slot);
+                continue;
+            }
+            let index = self.heads[0][slot];
             self.unlink(index);
             let timer = &self.timers[index as usize];
             if timer.deadline <= self.now {
                 return Some((TimerKey(index), timer.token));
             }
             if timer.deadline != u64::MAX {
+                self.refile(index);
+            }
+        }
+    }
+
+    /// Files all timers of a slot whose time has begun again, one level or more below.
+    fn cascade(&mut self, level: usize, slot: usize) {
+        while self.heads[level][slot] != NONE {
+            let index = self.heads[level][slot];
+            if self.timers[index as usize].deadline == u64::MAX {
+                self.unlink(index);
+            } else {
+                // The deadline may lie beyond this slot by now, never in it at this level.
                 self.refile(index);
             }
         }
@@ -199,6 +216,152 @@ impl Wheel {
             self.heads[level][slot] = next;
             if next == NONE {
                 self.occupied[level] &= !(1 << slot);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use std::vec::Vec;
+
+    const TICK: u64 = 1 << TICK_SHIFT;
+
+    fn drain(wheel: &mut Wheel, now: Instant) -> Vec<u64> {
+        core::iter::from_fn(|| wheel.pop_due(now))
+            .map(|(_, token)| token)
+            .collect()
+    }
+
+    #[test]
+    fn a_timer_fires_at_its_tick_and_not_before() {
+        for delay in [
+            1,
+            TICK,
+            63 * TICK,
+            64 * TICK,
+            65 * TICK,
+            4096 * TICK,
+            7_200_000_000_000,
+        ] {
+            let mut wheel = Wheel::new(Instant(12_345));
+            let key = wheel.add(7);
+            let at = 12_345 + delay;
+            wheel.set(key, Instant(at));
+            assert_eq!(drain(&mut wheel, Instant(at - 1)), [], "delay {delay}");
+            assert_eq!(drain(&mut wheel, Instant(at + TICK)), [7], "delay {delay}");
+            assert_eq!(drain(&mut wheel, Instant(at + 1000 * TICK)), []);
+        }
+    }
+
+    #[test]
+    fn moving_a_deadline_later_does_not_relink() {
+        let mut wheel = Wheel::new(Instant::ZERO);
+        let key = wheel.add(1);
+        wheel.set(key, Instant(100 * TICK));
+        let filed = wheel.timers[0].filed;
+        wheel.set(key, Instant(5000 * TICK));
+        assert_eq!(wheel.timers[0].filed, filed);
+        assert_eq!(drain(&mut wheel, Instant(4999 * TICK)), []);
+        assert_eq!(drain(&mut wheel, Instant(5000 * TICK)), [1]);
+    }
+
+    #[test]
+    fn a_stopped_or_removed_timer_is_silent() {
+        let mut wheel = Wheel::new(Instant::ZERO);
+        let (stopped, removed) = (wheel.add(1), wheel.add(2));
+        wheel.set(stopped, Instant(10 * TICK));
+        wheel.set(removed, Instant(10 * TICK));
+        wheel.clear(stopped);
+        wheel.remove(removed);
+        assert_eq!(drain(&mut wheel, Instant(1000 * TICK)), []);
+        assert_eq!(wheel.next_deadline(), None);
+        assert_eq!(wheel.add(3), removed, "the place is used again");
+    }
+
+    #[test]
+    fn sleeping_until_each_deadline_takes_few_steps() {
+        let mut wheel = Wheel::new(Instant::ZERO);
+        let key = wheel.add(1);
+        wheel.set(key, Instant(7_200_000_000_000));
+        let mut steps = 0;
+        let mut now = Instant::ZERO;
+        while let Some(at) = wheel.next_deadline() {
+            assert!(at > now);
+            now = at;
+            steps += 1;
+            if wheel.pop_due(now).is_some() {
+                break;
+            }
+        }
+        assert!(steps <= LEVELS, "{steps} wake-ups for one timer");
+        assert!(now >= Instant(7_200_000_000_000));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Set { timer: usize, delay: u64 },
+        Clear { timer: usize },
+        Remove { timer: usize },
+        Advance { by: u64 },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let delay = prop_oneof![
+            0..TICK * 3,
+            0..TICK * 300,
+            0..TICK * 100_000,
+            0..TICK * 50_000_000
+        ];
+        prop_oneof![
+            4 => (0usize..8, delay.clone()).prop_map(|(timer, delay)| Step::Set { timer, delay }),
+            1 => (0usize..8).prop_map(|timer| Step::Clear { timer }),
+            1 => (0usize..8).prop_map(|timer| Step::Remove { timer }),
+            3 => delay.prop_map(|by| Step::Advance { by }),
+        ]
+    }
+
+    proptest! {
+        /// The oracle keeps every deadline and looks at all of them.
+        #[test]
+        fn behaves_like_a_table_of_deadlines(steps in proptest::collection::vec(step(), 0..200)) {
+            let mut now = Instant(999);
+            let mut wheel = Wheel::new(now);
+            let mut keys: Vec<TimerKey> = (0..8).map(|token| wheel.add(token)).collect();
+            let mut oracle = BTreeMap::new();
+            for step in steps {
+                match step {
+                    Step::Set { timer, delay } => {
+                        wheel.set(keys[timer], now.plus_nanos(delay));
+                        oracle.insert(timer as u64, (now.0 + delay).div_ceil(TICK));
+                    }
+                    Step::Clear { timer } => {
+                        wheel.clear(keys[timer]);
+                        oracle.remove(&(timer as u64));
+                    }
+                    Step::Remove { timer } => {
+                        wheel.remove(keys[timer]);
+                        keys[timer] = wheel.add(timer as u64);
+                        oracle.remove(&(timer as u64));
+                    }
+                    Step::Advance { by } => {
+                        now = now.plus_nanos(by);
+                        let mut fired = drain(&mut wheel, now);
+                        fired.sort_unstable();
+                        let tick = now.0 >> TICK_SHIFT;
+                        let due: Vec<u64> =
+                            oracle.iter().filter(|&(_, &at)| at <= tick).map(|(&t, _)| t).collect();
+                        prop_assert_eq!(&fired, &due);
+                        oracle.retain(|_, &mut at| at > tick);
+                    }
+                }
+                if let Some(&earliest) = oracle.values().min() {
+                    let next = wheel.next_deadline().expect("something is filed");
+                    prop_assert!(next.0 >> TICK_SHIFT <= earliest);
+                }
             }
         }
     }

@@ -1,0 +1,267 @@
+//! ARP: who is answered, who is believed, what waits and for how long.
+
+use std::net::Ipv4Addr;
+
+use crate::support::*;
+use slipstack_stack::{Counter, Event, Role, SocketError, UdpOptions};
+use slipstack_wire::arp::ArpOperation;
+
+#[test]
+fn a_request_for_us_is_answered_and_its_sender_learned() {
+    let mut table = Table::new();
+    table.input(&arp_frame(ArpOperation::Request, PEER_MAC, PEER, IP));
+    let reply = arp_of(&table.take_frames()[0]);
+    assert_eq!(reply.operation, ArpOperation::Reply);
+    assert_eq!((reply.sender_mac, reply.sender_ip), (MAC, IP));
+    assert_eq!((reply.target_mac, reply.target_ip), (PEER_MAC, PEER));
+    assert_eq!(
+        table.fx.events,
+        [Event::Neighbour {
+            ip: PEER,
+            mac: PEER_MAC
+        }]
+    );
+}
+
+#[test]
+fn an_engine_leaves_answers_to_its_keeper_but_learns() {
+    let mut table = Table::with(|config| config.role = Role::Engine);
+    table.input(&arp_frame(ArpOperation::Request, PEER_MAC, PEER, IP));
+    assert!(table.take_frames().is_empty());
+    assert_eq!(table.fx.events.len(), 1);
+}
+
+#[test]
+fn requests_for_others_and_lying_senders_are_dropped_with_their_counter() {
+    let other = Ipv4Addr::new(10, 0, 0, 77);
+    let request = ArpOperation::Request;
+    let cases = [
+        (
+            arp_frame(request, PEER_MAC, PEER, other),
+            Counter::DropArpUnsolicited,
+        ),
+        (
+            arp_frame(ArpOperation::Reply, PEER_MAC, PEER, IP),
+            Counter::DropArpUnsolicited,
+        ),
+        (arp_frame(request, [0; 6], PEER, IP), Counter::DropArpSender),
+        (
+            arp_frame(request, [0xff; 6], PEER, IP),
+            Counter::DropArpSender,
+        ),
+        (arp_frame(request, MAC, PEER, IP), Counter::DropArpSender),
+        (
+            arp_frame(request, PEER_MAC, IP, IP),
+            Counter::DropArpConflict,
+        ),
+        (
+            arp_frame(request, PEER_MAC, Ipv4Addr::new(8, 8, 8, 8), IP),
+            Counter::DropArpOffLink,
+        ),
+        (
+            arp_frame(request, PEER_MAC, Ipv4Addr::new(10, 0, 0, 255), IP),
+            Counter::DropArpOffLink,
+        ),
+        (
+            arp_frame(request, PEER_MAC, PEER, IP)[..30].to_vec(),
+            Counter::DropArpMalformed,
+        ),
+    ];
+    for (frame, counter) in cases {
+        let mut table = Table::new();
+        table.input(&frame);
+        assert_eq!(table.count(counter), 1, "{counter:?}");
+        assert!(table.take_frames().is_empty(), "{counter:?}");
+        assert!(table.fx.events.is_empty(), "{counter:?}");
+    }
+}
+
+#[test]
+fn an_address_probe_is_answered_and_nothing_learned() {
+    let mut table = Table::new();
+    table.input(&arp_frame(
+        ArpOperation::Request,
+        PEER_MAC,
+        Ipv4Addr::UNSPECIFIED,
+        IP,
+    ));
+    assert_eq!(
+        arp_of(&table.take_frames()[0]).operation,
+        ArpOperation::Reply
+    );
+    assert!(table.fx.events.is_empty());
+}
+
+#[test]
+fn a_datagram_waits_for_the_answer_and_then_leaves() {
+    let mut table = Table::new();
+    let udp = table.bind("0.0.0.0:1000");
+    table
+        .stack
+        .udp_send(table.now, udp, Some(at(PEER, 7)), b"hello", &mut table.fx)
+        .unwrap();
+    let asked = table.take_frames();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(arp_of(&asked[0]).target_ip, PEER);
+    assert_eq!(&asked[0][..6], &[0xff; 6]);
+    table.input(&arp_frame(ArpOperation::Reply, PEER_MAC, PEER, IP));
+    let sent = table.take_frames();
+    assert_eq!(sent.len(), 1);
+    assert_eq!(&sent[0][..6], &PEER_MAC);
+    assert_eq!(&ip_of(&sent[0]).payload[8..], b"hello");
+}
+
+#[test]
+fn destinations_off_link_ask_for_the_gateway() {
+    let mut table = Table::new();
+    let udp = table.bind("0.0.0.0:1000");
+    let far = at(Ipv4Addr::new(8, 8, 8, 8), 53);
+    table
+        .stack
+        .udp_send(table.now, udp, Some(far), b"?", &mut table.fx)
+        .unwrap();
+    assert_eq!(arp_of(&table.take_frames()[0]).target_ip, GATEWAY);
+}
+
+#[test]
+fn a_silent_neighbour_is_asked_three_times_and_then_reported() {
+    let mut table = Table::new();
+    let udp = table.bind("0.0.0.0:1000");
+    table.stack.udp_connect(udp, Some(at(PEER, 7))).unwrap();
+    table
+        .stack
+        .udp_send(table.now, udp, None, b"hello", &mut table.fx)
+        .unwrap();
+    table.pass(10_000);
+    assert_eq!(table.take_frames().len(), 3);
+    assert_eq!(table.count(Counter::DropNeighbourFailed), 1);
+    let reason = slipstack_stack::Reason::HostUnreachable;
+    assert_eq!(table.fx.events, [Event::UdpFailed { udp, reason }]);
+    assert_eq!(table.stack.next_deadline(), None, "nothing is left running");
+    table
+        .stack
+        .udp_send(table.now, udp, None, b"again", &mut table.fx)
+        .unwrap();
+    assert_eq!(table.take_frames().len(), 1, "the next packet asks anew");
+}
+
+#[test]
+fn the_queue_of_a_neighbour_keeps_the_newest() {
+    let mut table = Table::with(|config| config.neighbour.queue_len_max = 2);
+    let udp = table.bind("0.0.0.0:1000");
+    for text in [b"1", b"2", b"3"] {
+        table
+            .stack
+            .udp_send(table.now, udp, Some(at(PEER, 7)), text, &mut table.fx)
+            .unwrap();
+    }
+    assert_eq!(table.count(Counter::DropNeighbourQueue), 1);
+    table.take_frames();
+    table.input(&arp_frame(ArpOperation::Reply, PEER_MAC, PEER, IP));
+    let sent: Vec<_> = table
+        .take_frames()
+        .iter()
+        .map(|frame| ip_of(frame).payload[8..].to_vec())
+        .collect();
+    assert_eq!(sent, [b"2", b"3"]);
+}
+
+#[test]
+fn an_old_answer_is_used_while_it_is_verified_by_unicast() {
+    let mut table = Table::new();
+    table.introduce_peer();
+    let udp = table.bind("0.0.0.0:1000");
+    table.pass(31_000);
+    table
+        .stack
+        .udp_send(table.now, udp, Some(at(PEER, 7)), b"x", &mut table.fx)
+        .unwrap();
+    let frames = table.take_frames();
+    assert_eq!(frames.len(), 2);
+    assert_eq!(&frames[0][..6], &PEER_MAC, "asked directly");
+    assert_eq!(ip_of(&frames[1]).header.dst, PEER, "and used meanwhile");
+    table.input(&arp_frame(ArpOperation::Reply, PEER_MAC, PEER, IP));
+    table.pass(20_000);
+    assert!(table.take_frames().is_empty());
+}
+
+#[test]
+fn a_neighbour_that_moves_is_followed_at_once() {
+    let mut table = Table::new();
+    table.introduce_peer();
+    let udp = table.bind("0.0.0.0:1000");
+    table
+        .stack
+        .udp_send(table.now, udp, Some(at(PEER, 7)), b"x", &mut table.fx)
+        .unwrap();
+    let moved = [2, 0, 0, 0, 0, 0x99];
+    table.input(&arp_frame(ArpOperation::Reply, moved, PEER, IP));
+    table.take_frames();
+    table
+        .stack
+        .udp_send(table.now, udp, Some(at(PEER, 7)), b"y", &mut table.fx)
+        .unwrap();
+    assert_eq!(&table.take_frames()[0][..6], &moved);
+}
+
+#[test]
+fn an_engine_is_told_by_its_keeper() {
+    let mut table = Table::with(|config| config.role = Role::Engine);
+    let udp = table.bind("0.0.0.0:1000");
+    table
+        .stack
+        .udp_send(table.now, udp, Some(at(PEER, 7)), b"x", &mut table.fx)
+        .unwrap();
+    let mut pending = Vec::new();
+    table.stack.pending_neighbours(&mut pending);
+    assert_eq!(pending, [PEER]);
+    table.take_frames();
+    table
+        .stack
+        .on_neighbour(table.now, PEER, PEER_MAC, &mut table.fx);
+    assert_eq!(&table.take_frames()[0][..6], &PEER_MAC);
+    pending.clear();
+    table.stack.pending_neighbours(&mut pending);
+    assert!(pending.is_empty());
+}
+
+#[test]
+fn a_full_table_forgets_the_longest_unused_and_never_grows() {
+    let mut table = Table::with(|config| config.neighbour.entries_max = 4);
+    for i in 20..60 {
+        table.pass(1);
+        table.input(&arp_frame(
+            ArpOperation::Request,
+            [2, 0, 0, 0, 1, i],
+            Ipv4Addr::new(10, 0, 0, i),
+            IP,
+        ));
+    }
+    table.take_frames();
+    let udp = table
+        .stack
+        .udp_bind(at(IP, 0), UdpOptions::default())
+        .unwrap();
+    let mut send = |host| {
+        let to = Some(at(Ipv4Addr::new(10, 0, 0, host), 7));
+        table
+            .stack
+            .udp_send(table.now, udp, to, b"", &mut table.fx)
+            .unwrap();
+        ethertype(&std::mem::take(&mut table.fx.frames)[0])
+    };
+    assert_eq!(send(59), 0x0800, "the newest is known");
+    assert_eq!(send(20), 0x0806, "the oldest is asked for");
+    // With every place busy asking, the next stranger is refused.
+    for host in 100..103 {
+        send(host);
+    }
+    let to = Some(at(Ipv4Addr::new(10, 0, 0, 110), 7));
+    let refused = table.stack.udp_send(table.now, udp, to, b"", &mut table.fx);
+    assert_eq!(refused, Err(SocketError::HostUnreachable));
+    assert_eq!(table.count(Counter::DropNeighbourTable), 1);
+}
+
+fn ethertype(frame: &[u8]) -> u16 {
+    u16::from_be_bytes([frame[12], frame[13]])
+}

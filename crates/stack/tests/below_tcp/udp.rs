@@ -1,0 +1,268 @@
+//! UDP sockets: who gets what, and what senders are told.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use crate::support::*;
+use slipstack_stack::{Counter, SocketError, UdpOptions};
+use slipstack_wire::icmpv4::{IcmpKind, IcmpMessage};
+use slipstack_wire::udp::UdpDatagram;
+
+fn shared() -> UdpOptions {
+    UdpOptions {
+        reuse_port: true,
+        ..UdpOptions::default()
+    }
+}
+
+#[test]
+fn a_datagram_reaches_the_socket_of_its_port() {
+    let mut table = Table::new();
+    let udp = table.bind("10.0.0.5:1000");
+    table.input(&udp_frame((PEER, 7), (IP, 1000), b"hello"));
+    assert_eq!(
+        table.fx.datagrams,
+        [(udp, at(PEER, 7), at(IP, 1000), b"hello".to_vec())]
+    );
+}
+
+#[test]
+fn the_best_match_wins_connected_before_bound_before_wildcard() {
+    let mut table = Table::new();
+    let bind = |table: &mut Table, ip| table.stack.udp_bind(at(ip, 1000), shared()).unwrap();
+    let wildcard = bind(&mut table, Ipv4Addr::UNSPECIFIED);
+    let bound = bind(&mut table, IP);
+    let connected = bind(&mut table, IP);
+    table
+        .stack
+        .udp_connect(connected, Some(at(PEER, 7)))
+        .unwrap();
+    table.input(&udp_frame((PEER, 7), (IP, 1000), b"a"));
+    table.input(&udp_frame((PEER, 8), (IP, 1000), b"b"));
+    table.stack.udp_close(bound).unwrap();
+    table.input(&udp_frame((PEER, 8), (IP, 1000), b"c"));
+    let takers: Vec<_> = table
+        .fx
+        .datagrams
+        .iter()
+        .map(|datagram| datagram.0)
+        .collect();
+    assert_eq!(takers, [connected, bound, wildcard]);
+}
+
+#[test]
+fn a_reuse_port_group_spreads_senders_and_keeps_each_at_its_socket() {
+    let mut table = Table::new();
+    for _ in 0..4 {
+        table.stack.udp_bind(at(IP, 1000), shared()).unwrap();
+    }
+    for port in 1..200 {
+        table.input(&udp_frame((PEER, port), (IP, 1000), b""));
+        table.input(&udp_frame((PEER, port), (IP, 1000), b""));
+    }
+    let pairs = table.fx.datagrams.chunks(2);
+    assert!(
+        pairs.clone().all(|pair| pair[0].0 == pair[1].0),
+        "a flow stays at its socket"
+    );
+    assert_eq!(
+        pairs.map(|pair| pair[0].0).collect::<BTreeSet<_>>().len(),
+        4
+    );
+}
+
+#[test]
+fn a_broadcast_reaches_wildcard_sockets_only() {
+    let mut table = Table::new();
+    let wildcard = table
+        .stack
+        .udp_bind(at(Ipv4Addr::UNSPECIFIED, 1000), shared())
+        .unwrap();
+    table.stack.udp_bind(at(IP, 1000), shared()).unwrap();
+    let broadcast = Ipv4Addr::new(10, 0, 0, 255);
+    table.input(&udp_frame((PEER, 7), (broadcast, 1000), b"all"));
+    assert_eq!(table.fx.datagrams.len(), 1);
+    assert_eq!(table.fx.datagrams[0].0, wildcard);
+    table.input(&udp_frame((PEER, 7), (broadcast, 1001), b"nobody"));
+    assert_eq!(table.count(Counter::DropUdpGroup), 1);
+    assert!(table.take_frames().is_empty(), "no error about a broadcast");
+}
+
+#[test]
+fn a_closed_port_is_reported_quoting_the_packet_and_not_without_limit() {
+    let mut table = Table::with(|config| config.icmp_errors_per_second = 100);
+    table.introduce_peer();
+    let frame = udp_frame((PEER, 7), (IP, 1000), &[7; 1000]);
+    table.input(&frame);
+    let frames = table.take_frames();
+    let packet = ip_of(&frames[0]);
+    assert!(packet.header.total_len <= 576);
+    let message = IcmpMessage::parse(packet.payload).unwrap();
+    assert_eq!(
+        message.kind,
+        IcmpKind::DestinationUnreachable { code: 3, mtu: 0 }
+    );
+    assert_eq!(message.body, &frame[14..14 + message.body.len()]);
+    for _ in 0..1000 {
+        table.input(&frame);
+    }
+    assert!(table.take_frames().len() < 12);
+    assert!(table.count(Counter::DropIcmpRate) > 980);
+}
+
+#[test]
+fn checksums_lengths_and_port_zero_are_checked() {
+    let good = udp_frame((PEER, 7), (IP, 1000), b"hello");
+    let mut wrong = good.clone();
+    wrong[45] ^= 1;
+    let mut none = wrong.clone();
+    none[40..42].fill(0);
+    let mut lie = good.clone();
+    lie[39] += 1;
+    let cases = [
+        (good, None),
+        (none, None),
+        (wrong, Some(Counter::DropUdpChecksum)),
+        (lie, Some(Counter::DropUdpMalformed)),
+        (
+            udp_frame((PEER, 7), (IP, 0), b""),
+            Some(Counter::DropUdpPortZero),
+        ),
+    ];
+    for (frame, counter) in cases {
+        let mut table = Table::new();
+        table.bind("0.0.0.0:1000");
+        table.input(&frame);
+        match counter {
+            None => assert_eq!(table.fx.datagrams.len(), 1),
+            Some(counter) => {
+                assert_eq!(table.count(counter), 1, "{counter:?}");
+                assert!(table.fx.datagrams.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_sent_has_the_right_addresses_and_checksum() {
+    let mut table = Table::new();
+    table.introduce_peer();
+    let udp = table.bind("0.0.0.0:1000");
+    table
+        .stack
+        .udp_send(table.now, udp, Some(at(PEER, 7)), b"odd", &mut table.fx)
+        .unwrap();
+    let frames = table.take_frames();
+    let packet = ip_of(&frames[0]);
+    assert_eq!((packet.header.src, packet.header.dst), (IP, PEER));
+    let datagram = UdpDatagram::parse(packet.payload).unwrap();
+    assert_eq!(
+        (datagram.src_port, datagram.dst_port, datagram.payload),
+        (1000, 7, &b"odd"[..])
+    );
+    assert!(slipstack_wire::checksum::is_valid_l4_v4(
+        IP,
+        PEER,
+        17,
+        packet.payload
+    ));
+}
+
+#[test]
+fn binding_refuses_what_is_taken_or_not_ours() {
+    let mut table = Table::new();
+    table.bind("0.0.0.0:1000");
+    let mut bind = |ip, port, options| table.stack.udp_bind(at(ip, port), options);
+    let taken = Err(SocketError::AddrInUse);
+    assert_eq!(bind(IP, 1000, UdpOptions::default()), taken);
+    assert_eq!(bind(IP, 1000, shared()), taken);
+    assert_eq!(
+        bind(PEER, 1001, shared()),
+        Err(SocketError::AddrNotAvailable)
+    );
+    assert!(bind(IP, 1001, shared()).is_ok());
+    assert!(bind(IP, 1001, shared()).is_ok());
+    assert_eq!(bind(IP, 1001, UdpOptions::default()), taken);
+    let v6 = "[::]:1".parse().unwrap();
+    let refused = table.stack.udp_bind(v6, UdpOptions::default());
+    assert_eq!(refused, Err(SocketError::FamilyNotSupported));
+}
+
+#[test]
+fn ephemeral_ports_are_distinct_and_run_out_cleanly() {
+    let mut table = Table::with(|config| config.ephemeral = (40_000, 40_009));
+    let mut ports = BTreeSet::new();
+    for _ in 0..10 {
+        let udp = table
+            .stack
+            .udp_bind(at(IP, 0), UdpOptions::default())
+            .unwrap();
+        ports.insert(table.stack.udp_local(udp).unwrap().port());
+    }
+    assert_eq!(ports, (40_000..=40_009).collect());
+    let refused = table.stack.udp_bind(at(IP, 0), UdpOptions::default());
+    assert_eq!(refused, Err(SocketError::AddrNotAvailable));
+}
+
+#[test]
+fn a_stale_id_finds_nothing() {
+    let mut table = Table::new();
+    let old = table.bind("0.0.0.0:1000");
+    table.stack.udp_close(old).unwrap();
+    let new = table.bind("0.0.0.0:1000");
+    assert_eq!(old.index, new.index);
+    assert_eq!(table.stack.udp_local(old), None);
+    assert_eq!(table.stack.udp_close(old), Err(SocketError::UnknownId));
+    let sent = table
+        .stack
+        .udp_send(table.now, old, Some(at(PEER, 7)), b"", &mut table.fx);
+    assert_eq!(sent, Err(SocketError::UnknownId));
+}
+
+#[test]
+fn sending_refuses_what_cannot_be_sent() {
+    let mut table = Table::with(|config| config.gateway = None);
+    let udp = table.bind("0.0.0.0:1000");
+    let mut send = |dst, payload: &[u8]| {
+        table
+            .stack
+            .udp_send(table.now, udp, dst, payload, &mut table.fx)
+    };
+    let broadcast = Ipv4Addr::new(10, 0, 0, 255);
+    assert_eq!(send(None, b""), Err(SocketError::DestinationRequired));
+    assert_eq!(
+        send(Some(at(PEER, 0)), b""),
+        Err(SocketError::InvalidArgument)
+    );
+    assert_eq!(
+        send(Some(at(broadcast, 7)), b""),
+        Err(SocketError::BroadcastDenied)
+    );
+    assert_eq!(
+        send(Some(at(PEER, 7)), &[0; 1473]),
+        Err(SocketError::MessageTooLong)
+    );
+    assert_eq!(
+        send(Some(at(PEER, 7)), &[0; 70_000]),
+        Err(SocketError::MessageTooLong)
+    );
+    let far = Ipv4Addr::new(8, 8, 8, 8);
+    assert_eq!(
+        send(Some(at(far, 7)), b""),
+        Err(SocketError::NetUnreachable)
+    );
+    assert!(send(Some(at(PEER, 7)), &[0; 1472]).is_ok());
+}
+
+#[test]
+fn disconnecting_restores_the_bound_address() {
+    let mut table = Table::new();
+    let udp = table.bind("0.0.0.0:1000");
+    table.stack.udp_connect(udp, Some(at(PEER, 7))).unwrap();
+    assert_eq!(table.stack.udp_local(udp), Some(at(IP, 1000)));
+    table.stack.udp_connect(udp, None).unwrap();
+    assert_eq!(
+        table.stack.udp_local(udp),
+        Some(at(Ipv4Addr::UNSPECIFIED, 1000))
+    );
+}
