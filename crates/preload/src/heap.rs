@@ -7,18 +7,15 @@
 
 mod sys;
 
-#[cfg(not(test))]
 #[global_allocator]
 static HEAP: sys::Heap = sys::Heap::new();
 
 /// Holds the heap over a fork, so that the child finds it whole.
 pub fn hold() {
-    #[cfg(not(test))]
     HEAP.lock().take();
 }
 
 /// Ends [`hold`], in the parent and in the child.
 pub fn release() {
-    #[cfg(not(test))]
     HEAP.lock().release();
 }

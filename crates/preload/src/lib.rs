@@ -13,7 +13,7 @@
 mod abi;
 mod call;
 mod descriptors;
-mod exec;
+pub mod exec;
 mod heap;
 mod io;
 mod kernel;
@@ -26,6 +26,6 @@ mod readiness;
 mod signals;
 mod sockets;
 mod stdio;
-mod symbols;
+pub mod symbols;
 mod syscall;
 mod thread;

@@ -2,7 +2,7 @@
 //! does before a binary upgrade).
 
 pub mod abi;
-mod raw;
+pub mod raw;
 
 use std::ffi::CString;
 

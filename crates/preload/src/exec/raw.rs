@@ -2,11 +2,11 @@
 //! pushed below the arguments that are on the stack already, which makes the array that
 //! `execv` wants.
 
-#[cfg(all(target_arch = "x86_64", not(test)))]
+#[cfg(target_arch = "x86_64")]
 macro_rules! list {
     ($name:ident, $body:ident) => {
         /// As in C.
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(test), unsafe(no_mangle))]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {
             core::arch::naked_asm!(
@@ -35,9 +35,9 @@ macro_rules! list {
     };
 }
 
-#[cfg(all(target_arch = "x86_64", not(test)))]
+#[cfg(target_arch = "x86_64")]
 list!(execl, execl);
-#[cfg(all(target_arch = "x86_64", not(test)))]
+#[cfg(target_arch = "x86_64")]
 list!(execlp, execlp);
-#[cfg(all(target_arch = "x86_64", not(test)))]
+#[cfg(target_arch = "x86_64")]
 list!(execle, execle);

@@ -55,7 +55,7 @@ macro_rules! symbols {
         }
 
         /// The functions that programs get to instead of libc's.
-        #[allow(clippy::missing_safety_doc, reason = "each is as in C")]
+        #[allow(non_snake_case, clippy::missing_safety_doc, reason = "each is as in C")]
         pub mod exported {
             use super::*;
             $(hook!($class $first $first $arguments $result, $body);

@@ -1,0 +1,160 @@
+/* The other side of every test: a kernel program in a namespace of its own.
+ *
+ * TCP 7001 echo            7002 says "hello\n", closes       7003 resets at once
+ *     7004 counts bytes until EOF, answers the count         7005 sends 1 MiB, closes
+ *     7006 never reads     7007 reads a byte, resets         7008 waits 300 ms, says "late\n", echoes
+ *     7010 "PORT what\n": connects back to the asker's PORT and does `what`:
+ *          hello  sends "hello\n", waits for EOF
+ *          reset  sends "x", resets
+ *          ask    sends "ask\n", reads a line, sends it back with "you said ", closes
+ *          udp    sends the datagram "ping" there
+ * UDP 7001 echo, 7002 answers each datagram with two
+ */
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void reset(int fd) {
+    struct linger off = {1, 0};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof off);
+    close(fd);
+}
+
+static void send_all(int fd, const char *at, size_t len) {
+    while (len) {
+        ssize_t n = send(fd, at, len, MSG_NOSIGNAL);
+        if (n <= 0) return;
+        at += n, len -= n;
+    }
+}
+
+static void echo(int fd) {
+    char buf[65536];
+    ssize_t n;
+    while ((n = read(fd, buf, sizeof buf)) > 0) send_all(fd, buf, n);
+}
+
+static void count(int fd) {
+    char buf[65536];
+    ssize_t n;
+    unsigned long total = 0;
+    while ((n = read(fd, buf, sizeof buf)) > 0) total += n;
+    send_all(fd, buf, sprintf(buf, "%lu\n", total));
+}
+
+static void big(int fd) {
+    char *data = malloc(1 << 20);
+    for (int i = 0; i < 1 << 20; i++) data[i] = i % 251;
+    send_all(fd, data, 1 << 20);
+    free(data);
+}
+
+static void connect_back(int fd) {
+    char line[64] = "", what[16] = "", buf[256];
+    int port = 0;
+    for (size_t n = 0; n < sizeof line - 1 && read(fd, line + n, 1) == 1 && line[n] != '\n'; n++) {}
+    sscanf(line, "%d %15s", &port, what);
+    struct sockaddr_in to;
+    socklen_t len = sizeof to;
+    getpeername(fd, (void *)&to, &len);
+    to.sin_port = htons(port);
+    int out = socket(AF_INET, strcmp(what, "udp") ? SOCK_STREAM : SOCK_DGRAM, 0);
+    if (connect(out, (void *)&to, sizeof to)) {
+        send_all(fd, "failed\n", 7);
+    } else if (!strcmp(what, "hello")) {
+        send_all(out, "hello\n", 6);
+        send_all(fd, "connected\n", 10);
+        while (read(out, buf, sizeof buf) > 0) {}
+    } else if (!strcmp(what, "reset")) {
+        send_all(out, "x", 1);
+        send_all(fd, "connected\n", 10);
+        usleep(50000);
+        reset(out);
+        return;
+    } else if (!strcmp(what, "ask")) {
+        send_all(fd, "connected\n", 10);
+        send_all(out, "ask\n", 4);
+        ssize_t n = read(out, buf, sizeof buf);
+        send_all(out, "you said ", 9);
+        if (n > 0) send_all(out, buf, n);
+    } else {
+        send(out, "ping", 4, 0);
+    }
+    close(out);
+}
+
+static void *serve_one(void *argument) {
+    int fd = (intptr_t)argument;
+    struct sockaddr_in own;
+    socklen_t len = sizeof own;
+    getsockname(fd, (void *)&own, &len);
+    char byte;
+    switch (ntohs(own.sin_port)) {
+    case 7001: echo(fd); break;
+    case 7002: send_all(fd, "hello\n", 6); break;
+    case 7003: reset(fd); return 0;
+    case 7004: count(fd); break;
+    case 7005: big(fd); break;
+    case 7006: pause(); break;
+    case 7007: if (read(fd, &byte, 1)) {} reset(fd); return 0;
+    case 7008: usleep(300000); send_all(fd, "late\n", 5); echo(fd); break;
+    case 7010: connect_back(fd); break;
+    }
+    close(fd);
+    return 0;
+}
+
+static int open_port(int kind, int port) {
+    int fd = socket(AF_INET, kind, 0), one = 1, small = 4096;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (port == 7006) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(port)};
+    if (bind(fd, (void *)&any, sizeof any)) perror("peer: bind"), exit(1);
+    if (kind == SOCK_STREAM && listen(fd, 128)) perror("peer: listen"), exit(1);
+    return fd;
+}
+
+static void *serve_tcp(void *argument) {
+    int listener = (intptr_t)argument;
+    for (;;) {
+        int fd = accept(listener, 0, 0);
+        pthread_t thread;
+        if (fd < 0 || pthread_create(&thread, 0, serve_one, (void *)(intptr_t)fd)) continue;
+        pthread_detach(thread);
+    }
+}
+
+static void *serve_udp(void *argument) {
+    int fd = (intptr_t)argument;
+    struct sockaddr_in own, from;
+    socklen_t len = sizeof own;
+    getsockname(fd, (void *)&own, &len);
+    static __thread char buf[65536];
+    for (;;) {
+        len = sizeof from;
+        ssize_t n = recvfrom(fd, buf, sizeof buf, 0, (void *)&from, &len);
+        if (n < 0) continue;
+        sendto(fd, buf, n, 0, (void *)&from, len);
+        if (ntohs(own.sin_port) == 7002) sendto(fd, "second", 6, 0, (void *)&from, len);
+    }
+}
+
+int main(void) {
+    signal(SIGPIPE, SIG_IGN);
+    pthread_t thread;
+    int ports[] = {7001, 7002, 7003, 7004, 7005, 7006, 7007, 7008, 7010};
+    for (size_t i = 0; i < sizeof ports / sizeof *ports; i++)
+        pthread_create(&thread, 0, serve_tcp, (void *)(intptr_t)open_port(SOCK_STREAM, ports[i]));
+    for (int port = 7001; port <= 7002; port++)
+        pthread_create(&thread, 0, serve_udp, (void *)(intptr_t)open_port(SOCK_DGRAM, port));
+    puts("ready");
+    fflush(stdout);
+    pause();
+}
