@@ -199,17 +199,14 @@ impl Cx<'_> {
         fx: &mut impl Effects,
     ) -> Output {
         let (IpAddr::V4(src), IpAddr::V4(dst)) = (packet.src, packet.dst) else {
-            self.counters.bump(Counter::DropNoRoute);
-            return Output::Unreachable(Reason::NetUnreachable);
+            return self.refuse(Counter::DropNoRoute, Reason::NetUnreachable);
         };
-        let l4_len = segment.header.len() + segment.payload.len();
-        let total_len = ipv4::HEADER_LEN + l4_len;
+        let total_len = ipv4::HEADER_LEN + segment.header.len() + segment.payload.len();
         if total_len > usize::from(u16::MAX)
             || (segment.gso_mss.is_none() && total_len > usize::from(self.link.mtu))
             || segment.header.len() > L4_HEADER_MAX
         {
-            self.counters.bump(Counter::DropTooBig);
-            return Output::Unreachable(Reason::MessageTooLong);
+            return self.refuse(Counter::DropTooBig, Reason::MessageTooLong);
         }
         let epoch = self.link.neighbours.epoch();
         let cached = hint.filter(|hop| hop.epoch == epoch && now < hop.valid_until);
@@ -217,27 +214,54 @@ impl Cx<'_> {
             Some(hop) => Hop::Known(hop),
             None => self.link.find_next_hop(now, (src, dst), self.counters, fx),
         };
-        let (mac, local, asking) = match hop {
+        let mut buffer = [0u8; HEADER_MAX];
+        match hop {
             Hop::Known(hop) => {
                 *hint = Some(hop);
-                (hop.mac, hop.local, None)
+                let frame = self.frame(&mut buffer, packet, (src, dst), &segment, &hop);
+                if hop.local {
+                    self.counters.bump(Counter::TxLocal);
+                }
+                transmit(frame, self.counters, fx);
+                Output::Sent
             }
-            Hop::Asking(neighbour) => ([0; 6], false, Some(neighbour)),
-            Hop::TableFull => {
-                self.counters.bump(Counter::DropNeighbourTable);
-                return Output::Unreachable(Reason::HostUnreachable);
+            Hop::Asking(neighbour) => {
+                let hop = NextHop {
+                    mac: [0; 6],
+                    local: false,
+                    epoch,
+                    valid_until: now,
+                };
+                let held = Held::new(&self.frame(&mut buffer, packet, (src, dst), &segment, &hop));
+                self.link.neighbours.hold(neighbour, held, self.counters);
+                Output::Held
             }
-            Hop::NoRoute => {
-                self.counters.bump(Counter::DropNoRoute);
-                return Output::Unreachable(Reason::NetUnreachable);
-            }
-        };
+            Hop::TableFull => self.refuse(Counter::DropNeighbourTable, Reason::HostUnreachable),
+            Hop::NoRoute => self.refuse(Counter::DropNoRoute, Reason::NetUnreachable),
+        }
+    }
 
-        let mut buffer = [0u8; HEADER_MAX];
+    #[cold]
+    fn refuse(&mut self, why: Counter, reason: Reason) -> Output {
+        self.counters.bump(why);
+        Output::Unreachable(reason)
+    }
+
+    /// Writes all headers into `buffer`; lengths have been checked.
+    #[inline]
+    fn frame<'a>(
+        &mut self,
+        buffer: &'a mut [u8; HEADER_MAX],
+        packet: &OutPacket,
+        (src, dst): (Ipv4Addr, Ipv4Addr),
+        segment: &OutSegment<'a>,
+        hop: &NextHop,
+    ) -> FrameOut<'a> {
+        let l4_len = segment.header.len() + segment.payload.len();
         let header_len = L4_OFFSET + segment.header.len();
         let header = &mut buffer[..header_len];
         EthernetHeader {
-            dst: mac,
+            dst: hop.mac,
             src: self.link.mac,
             ethertype: EtherType::IPV4,
         }
@@ -250,7 +274,7 @@ impl Cx<'_> {
         };
         Ipv4Header {
             tos: packet.tos,
-            total_len: total_len as u16,
+            total_len: (ipv4::HEADER_LEN + l4_len) as u16,
             identification,
             dont_fragment: packet.dont_fragment,
             ttl: packet.ttl,
@@ -272,29 +296,18 @@ impl Cx<'_> {
                 offset: at,
             });
         }
-        if !local {
+        if !hop.local {
             offload.gso = segment.gso_mss.map(|mss| Gso {
                 mss,
                 header_len: header_len as u16,
             });
         }
-        let frame = FrameOut {
+        FrameOut {
             header,
             payload: segment.payload,
             offload,
-            local,
-        };
-        if let Some(neighbour) = asking {
-            self.link
-                .neighbours
-                .hold(neighbour, Held::new(&frame), self.counters);
-            return Output::Held;
+            local: hop.local,
         }
-        if local {
-            self.counters.bump(Counter::TxLocal);
-        }
-        transmit(frame, self.counters, fx);
-        Output::Sent
     }
 }
 
