@@ -264,10 +264,9 @@ mod tests {
     #[test]
     fn a_null_buffer_is_only_good_when_it_is_empty() {
         // SAFETY: null pointers are allowed.
-        unsafe {
-            assert_eq!(bytes(core::ptr::null(), 0), Ok(&[][..]));
-            assert_eq!(bytes(core::ptr::null(), 1), Err(Errno::EFAULT));
-        }
+        assert_eq!(unsafe { bytes(core::ptr::null(), 0) }, Ok(&[][..]));
+        // SAFETY: null pointers are allowed.
+        assert_eq!(unsafe { bytes(core::ptr::null(), 1) }, Err(Errno::EFAULT));
     }
 
     #[test]

@@ -131,6 +131,8 @@ const LEFT: &[(&str, &[&str])] = &[
             "tee",
             "vmsplice",
             "copy_file_range",
+            "timerfd_gettime",
+            "timerfd_settime",
             "eventfd_read",
             "eventfd_write",
         ],

@@ -10,10 +10,18 @@ use crate::call::{answer, is_ours};
 use crate::life;
 use crate::raw::{self, fail};
 use crate::symbols::next;
+use crate::thread::InCall;
+
+/// Our own descriptors have high numbers: no program's usual one is ever looked up.
+const PRIVATE_FROM: c_int = 200;
 
 /// Whether `fd` is a descriptor that we need ourselves.
 fn is_private(fd: c_int) -> bool {
-    life::process().is_some_and(|process| process.is_private(fd))
+    let Some(process) = life::process().filter(|_| fd >= PRIVATE_FROM) else {
+        return false;
+    };
+    let _in_call = InCall::enter();
+    process.is_private(fd)
 }
 
 pub unsafe fn close(fd: c_int) -> c_int {

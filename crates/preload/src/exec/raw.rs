@@ -5,6 +5,7 @@
 #[cfg(target_arch = "x86_64")]
 macro_rules! list {
     ($name:ident, $body:ident) => {
+        /// # Safety
         /// As in C.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[unsafe(naked)]

@@ -51,6 +51,22 @@ impl Kernel for Libc {
         thread::current().interruptions()
     }
 
+    fn thread(&self) -> usize {
+        core::ptr::from_ref(thread::current()).addr()
+    }
+
+    fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+        abi::setsockopt(fd, level, name, value)
+    }
+
+    fn getsockopt(&self, fd: i32, level: i32, name: i32, value: &mut [u8]) -> Result<usize, Errno> {
+        abi::getsockopt(fd, level, name, value)
+    }
+
+    fn close_range(&self, first: u32, last: u32, flags: u32) -> Result<(), Errno> {
+        abi::close_range(first, last, flags)
+    }
+
     fn warn(&self, line: &str) {
         raw::write_stderr(format!("slipstack: {line}\n").as_bytes());
     }

@@ -1,0 +1,95 @@
+//! Signals that arrive inside a call, with real handlers.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+use slipstack_posix::{Errno, Kernel};
+
+use crate::kernel::Libc;
+use crate::raw::{self, bit};
+use crate::signals::{Action, mask_of, set_of, start, sys};
+use crate::symbols::exported;
+use crate::thread::{self, InCall};
+
+static RAN: AtomicU32 = AtomicU32::new(0);
+static VALUE: AtomicI32 = AtomicI32::new(0);
+
+unsafe extern "C" fn on_signal(_: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
+    RAN.fetch_add(1, SeqCst);
+    // SAFETY: the kernel's siginfo.
+    let info = unsafe { &*info };
+    // SAFETY: the signal was sent by a process.
+    VALUE.store(unsafe { info.si_pid() }, SeqCst);
+}
+
+fn handle(signal: c_int, flags: c_int) {
+    let action = sys::to_c(Action {
+        handler: on_signal as *const () as usize,
+        flags: flags | libc::SA_SIGINFO,
+        mask: 0,
+    });
+    // SAFETY: a whole structure with a handler of the right type.
+    let result = unsafe { exported::sigaction(signal, &raw const action, core::ptr::null_mut()) };
+    assert_eq!(result, 0);
+}
+
+fn current_mask() -> u64 {
+    let mask = raw::swap_mask(raw::BLOCK_ALL);
+    raw::swap_mask(mask);
+    mask
+}
+
+/// One test, as a signal's action belongs to the whole process.
+#[test]
+fn handlers_wait_for_the_end_of_a_call_and_for_its_sleeps() {
+    start();
+    handle(libc::SIGUSR1, 0);
+    let before = current_mask();
+
+    // Put off until the guard is gone, with everything the kernel said about it.
+    let guard = InCall::enter();
+    raw::kill_self(libc::SIGUSR1);
+    assert_eq!(RAN.load(SeqCst), 0);
+    assert_ne!(
+        current_mask() & bit(libc::SIGTERM),
+        0,
+        "everything waits meanwhile"
+    );
+    drop(guard);
+    assert_eq!(RAN.load(SeqCst), 1);
+    assert_eq!(VALUE.load(SeqCst), std::process::id().cast_signed());
+    assert_eq!(current_mask(), before);
+
+    // A call with an open handler does not go to sleep.
+    let guard = InCall::enter();
+    let counted = Libc.interruptions();
+    raw::kill_self(libc::SIGUSR1);
+    let slept = Libc.ppoll(&mut [], Some(Duration::from_secs(20)), None);
+    assert_eq!((slept, RAN.load(SeqCst)), (Err(Errno::EINTR), 2));
+    assert_eq!(
+        Libc.interruptions().without_restart,
+        counted.without_restart + 1
+    );
+    assert!(thread::current().is_in_call());
+    drop(guard);
+
+    // A mask that lets a blocked signal through holds for the sleep only.
+    let own = current_mask();
+    raw::swap_mask(own | bit(libc::SIGUSR1));
+    let guard = InCall::enter();
+    raw::kill_self(libc::SIGUSR1);
+    assert_eq!(Libc.ppoll(&mut [], Some(Duration::ZERO), None), Ok(0));
+    let slept = Libc.ppoll(&mut [], Some(Duration::from_secs(20)), Some(&set_of(own)));
+    assert_eq!((slept, RAN.load(SeqCst)), (Err(Errno::EINTR), 3));
+    drop(guard);
+    assert_eq!(current_mask(), own | bit(libc::SIGUSR1));
+    raw::swap_mask(own);
+    assert_eq!(mask_of(&set_of(own)), own);
+
+    // SA_RESETHAND and SA_NODEFER, which the kernel is not told about, hold all the same.
+    handle(libc::SIGUSR1, libc::SA_RESETHAND | libc::SA_NODEFER);
+    raw::kill_self(libc::SIGUSR1);
+    assert_eq!(RAN.load(SeqCst), 4);
+    assert_eq!(sys::query(libc::SIGUSR1).unwrap().handler, libc::SIG_DFL);
+}
