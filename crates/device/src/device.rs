@@ -123,6 +123,8 @@ counters! {
     rx_large,
     /// Frames cut off because the kernel had no memory to keep the whole.
     rx_truncated,
+    /// Frames that the kernel dropped because the ring was full.
+    rx_overrun,
     /// Frames of a VLAN, which is not ours.
     rx_vlan,
     /// Frames with a virtio header that makes no sense.

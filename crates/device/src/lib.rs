@@ -11,9 +11,29 @@
 //! of one slot with its [`SlotParams`] and adopts it with [`open_slot`]; a successor adopts it
 //! again where the last one stopped. [`Steering`] decides which slot a frame goes to.
 
+mod bpf;
 mod device;
 mod error;
+pub mod iface;
+mod ingress;
+pub mod loopback;
+mod netlink;
+mod packet;
+mod position;
+mod slots;
+mod steering;
+mod tap;
+pub mod tee;
+mod udp_split;
+mod vnet;
 
 pub use device::{Device, DeviceCounters, DeviceInfo, TxFull};
 pub use error::DeviceError;
+pub use ingress::DropKind;
+pub use packet::RingParams;
+pub use position::RingPosition;
 pub use slipstack_wire::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};
+pub use slots::{SlotKind, SlotParams, Slots, open_slot};
+pub use steering::{
+    BUCKETS, EXCEPTIONS_MAX, Flow, GROUPS_MAX, Move, OWN_MAX, Port, Proto, SLOTS_MAX, Steering,
+};

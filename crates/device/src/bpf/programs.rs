@@ -1,0 +1,322 @@
+//! The three programs: steering (which slot?), the filter of the keeper's slot (is it for us?) and
+//! the ingress drop (is it none of the kernel's business?). All of them read the steering table.
+
+use std::os::fd::BorrowedFd;
+
+use super::asm::{Alu, Helper, If, Label, Program, Reg, Width};
+use crate::steering::hash;
+use crate::steering::layout;
+
+use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
+
+/// `protocol` of `struct __sk_buff`.
+const SKB_PROTOCOL: i16 = 16;
+/// EtherTypes as they lie in memory.
+const ETHERTYPE_IPV4: i32 = 0x0008;
+const ETHERTYPE_ARP: i32 = 0x0608;
+/// Any fragment: more to come, or not the first.
+const FRAGMENT_BITS: i32 = 0xff3f;
+
+const TCP: i32 = 6;
+const UDP: i32 = 17;
+
+/// Where the IPv4 header, the ports and the key of the exceptions map lie on the stack.
+const IP: i16 = -32;
+const IP_FRAGMENT: i16 = IP + 6;
+const IP_PROTOCOL: i16 = IP + 9;
+const IP_SOURCE: i16 = IP + 12;
+const IP_DESTINATION: i16 = IP + 16;
+const PORTS: i16 = -8;
+const KEY: i16 = -56;
+
+/// Answers of a program at the ingress of an interface (tcx and direct-action alike).
+const INGRESS_DROP: i32 = 2;
+const INGRESS_NEXT: i32 = -1;
+
+/// The heartbeat may be this old, in nanoseconds.
+const HEARTBEAT_MAX: u64 = 1_000_000_000;
+
+/// Emits code at a network header that lies `l3` bytes into the packet.
+struct Emitter<'a> {
+    code: Program,
+    table: BorrowedFd<'a>,
+    l3: i32,
+}
+
+impl<'a> Emitter<'a> {
+    fn new(table: BorrowedFd<'a>, l3: i32) -> Emitter<'a> {
+        let mut code = Program::default();
+        code.alu_reg(Alu::Mov, R6, R1);
+        Emitter { code, table, l3 }
+    }
+
+    fn table(&mut self, dst: Reg, offset: usize) {
+        // The table is 1.3 MB long.
+        self.code.load_map_value(dst, self.table, offset as i32);
+    }
+
+    /// Copies `len` packet bytes at the offset in R2 to the stack at `to`.
+    fn copy_from_r2(&mut self, to: i16, len: i32, failed: Label) {
+        let code = &mut self.code;
+        code.alu_reg(Alu::Mov, R1, R6);
+        code.alu_reg(Alu::Mov, R3, R10);
+        code.alu(Alu::Add, R3, i32::from(to));
+        code.alu(Alu::Mov, R4, len);
+        code.call(Helper::SkbLoadBytes);
+        code.jump_if(If::Ne, R0, 0, failed);
+    }
+
+    fn copy(&mut self, from: i32, to: i16, len: i32, failed: Label) {
+        self.code.alu(Alu::Mov, R2, from);
+        self.copy_from_r2(to, len, failed);
+    }
+
+    /// Copies the IPv4 header to the stack; leaves the destination in R8.
+    fn ip_header(&mut self, failed: Label) {
+        self.copy(self.l3, IP, 20, failed);
+        let code = &mut self.code;
+        code.load(Width::B4, R8, R10, IP_DESTINATION);
+        code.jump_if(If::Eq, R8, 0, failed);
+    }
+
+    /// Goes to `own` when the address in R8 is in the list at `list`.
+    fn match_address(&mut self, list: usize, own: Label) {
+        self.table(R2, list);
+        for index in 0..layout::OWN_MAX {
+            self.code.load(Width::B4, R3, R2, 4 * index as i16);
+            self.code.jump_if_reg(If::Eq, R3, R8, own);
+        }
+    }
+
+    /// Leaves the protocol (TCP or UDP) in R7 and both ports in R9, or goes to `other`.
+    fn ports(&mut self, other: Label) {
+        let code = &mut self.code;
+        let is_transport = code.label();
+        code.load(Width::B1, R7, R10, IP_PROTOCOL);
+        code.jump_if(If::Eq, R7, TCP, is_transport);
+        code.jump_if(If::Ne, R7, UDP, other);
+        code.bind(is_transport);
+        code.load(Width::B2, R1, R10, IP_FRAGMENT);
+        code.jump_if(If::AnySet, R1, FRAGMENT_BITS, other);
+        code.load(Width::B1, R2, R10, IP);
+        code.alu_reg(Alu::Mov, R1, R2);
+        code.alu(Alu::Rsh, R1, 4);
+        code.jump_if(If::Ne, R1, 4, other);
+        code.alu(Alu::And, R2, 15);
+        code.alu(Alu::Lsh, R2, 2);
+        code.jump_if(If::Lt, R2, 20, other);
+        code.alu(Alu::Add, R2, self.l3);
+        self.copy_from_r2(PORTS, 4, other);
+        self.code.load(Width::B4, R9, R10, PORTS);
+    }
+
+    /// Leaves the entry of the destination port in R0.
+    fn port_entry(&mut self) {
+        let (udp, found) = (self.code.label(), self.code.label());
+        let code = &mut self.code;
+        code.load(Width::B2, R1, R10, PORTS + 2);
+        code.swap_u16(R1);
+        code.alu(Alu::And, R1, 0xffff);
+        code.alu(Alu::Lsh, R1, 1);
+        code.jump_if(If::Eq, R7, UDP, udp);
+        self.table(R2, layout::TCP_PORTS);
+        self.code.jump(found);
+        self.code.bind(udp);
+        self.table(R2, layout::UDP_PORTS);
+        self.code.bind(found);
+        self.code.alu_reg(Alu::Add, R2, R1);
+        self.code.load(Width::B2, R0, R2, 0);
+    }
+
+    /// In share mode, goes to `theirs` unless the packet's port has an entry.
+    fn unless_shared(&mut self, other: Label, theirs: Label, ours: Label) {
+        self.table(R2, layout::FLAGS);
+        self.code.load(Width::B4, R1, R2, 0);
+        let flag = layout::FLAG_SHARE.cast_signed();
+        let shared = self.code.label();
+        self.code.jump_if(If::AnySet, R1, flag, shared);
+        self.code.jump(ours);
+        self.code.bind(shared);
+        self.ports(other);
+        self.port_entry();
+        self.code.jump_if(If::Eq, R0, 0, theirs);
+        self.code.jump(ours);
+    }
+
+    fn protocol(&mut self) {
+        self.code.load(Width::B4, R0, R6, SKB_PROTOCOL);
+    }
+}
+
+/// Chooses the slot of a received frame. `l3` is where the network header lies for the hook: 0 in
+/// a packet fan-out, 14 in a TAP.
+pub(crate) fn steering(table: BorrowedFd<'_>, exceptions: BorrowedFd<'_>, l3: i32) -> Vec<u64> {
+    let mut emit = Emitter::new(table, l3);
+    let (keeper, own, by_port, group) = (
+        emit.code.label(),
+        emit.code.label(),
+        emit.code.label(),
+        emit.code.label(),
+    );
+    emit.protocol();
+    emit.code.jump_if(If::Ne, R0, ETHERTYPE_IPV4, keeper);
+    emit.ip_header(keeper);
+    emit.match_address(layout::OWN, own);
+    emit.code.bind(keeper);
+    emit.code.exit_with(0);
+    emit.code.bind(own);
+    emit.ports(keeper);
+
+    emit.table(R2, layout::EXCEPTIONS);
+    let code = &mut emit.code;
+    code.load(Width::B4, R1, R2, 0);
+    code.jump_if(If::Eq, R1, 0, by_port);
+    code.load(Width::B4, R1, R10, IP_SOURCE);
+    code.store(Width::B4, R10, KEY, R1);
+    code.store(Width::B4, R10, KEY + 4, R8);
+    code.store(Width::B4, R10, KEY + 8, R9);
+    code.store(Width::B4, R10, KEY + 12, R7);
+    code.load_map(R1, exceptions);
+    code.alu_reg(Alu::Mov, R2, R10);
+    code.alu(Alu::Add, R2, i32::from(KEY));
+    code.call(Helper::MapLookup);
+    code.jump_if(If::Eq, R0, 0, by_port);
+    code.load(Width::B4, R0, R0, 0);
+    code.exit();
+
+    code.bind(by_port);
+    emit.port_entry();
+    let code = &mut emit.code;
+    code.jump_if(If::AnySet, R0, i32::from(layout::GROUP_BIT), group);
+    code.alu(Alu::And, R0, layout::SLOTS_MAX as i32 - 1);
+    code.exit();
+    code.bind(group);
+    emit_bucket(&mut emit);
+    emit.code.finish()
+}
+
+/// From the group entry in R0, the source on the stack, the destination in R8 and the ports in R9
+/// to the slot of the first bucket on the flow's chain whose slot is alive.
+fn emit_bucket(emit: &mut Emitter<'_>) {
+    let code = &mut emit.code;
+    code.alu(Alu::And, R0, layout::GROUPS_MAX as i32 - 1);
+    code.alu(Alu::Lsh, R0, layout::BUCKETS.trailing_zeros() as i32);
+    code.alu_reg(Alu::Mov, R7, R0);
+    code.load(Width::B4, R1, R10, IP_SOURCE);
+    code.alu(Alu::Lsh, R1, 32);
+    code.alu_reg(Alu::Or, R1, R9);
+    emit.table(R2, layout::HASH_KEY);
+    let code = &mut emit.code;
+    code.load(Width::B8, R3, R2, 0);
+    code.alu_reg(Alu::Xor, R1, R3);
+    let mix = |code: &mut Program, multiplier| {
+        code.load_u64(R4, multiplier);
+        code.alu_reg(Alu::Mul, R1, R4);
+        code.alu_reg(Alu::Mov, R3, R1);
+        code.alu(Alu::Rsh, R3, hash::SHIFT.cast_signed());
+        code.alu_reg(Alu::Xor, R1, R3);
+    };
+    mix(code, hash::MULTIPLIER_1);
+    code.alu_reg(Alu::Add, R1, R8);
+    mix(code, hash::MULTIPLIER_2);
+    code.alu(Alu::And, R1, layout::BUCKETS as i32 - 1);
+
+    emit.table(R3, layout::GROUPS);
+    emit.code.alu_reg(Alu::Add, R3, R7);
+    emit.table(R4, layout::ALIVE);
+    let found = emit.code.label();
+    let code = &mut emit.code;
+    for _ in 0..layout::PROBES {
+        code.alu_reg(Alu::Mov, R2, R3);
+        code.alu_reg(Alu::Add, R2, R1);
+        code.load(Width::B1, R0, R2, 0);
+        code.alu(Alu::And, R0, layout::SLOTS_MAX as i32 - 1);
+        code.alu_reg(Alu::Mov, R5, R4);
+        code.alu_reg(Alu::Add, R5, R0);
+        code.load(Width::B1, R5, R5, 0);
+        code.jump_if(If::Ne, R5, 0, found);
+        code.alu(Alu::Add, R1, layout::PROBE_STEP.cast_signed());
+        code.alu(Alu::And, R1, layout::BUCKETS as i32 - 1);
+    }
+    code.alu(Alu::Mov, R0, 0);
+    code.bind(found);
+    code.exit();
+}
+
+/// Lets ARP and what is addressed to the stack, to everybody or to a group pass to the keeper's
+/// slot: it need not wake for what the kernel beside us receives. The hook sees the packet from
+/// its Ethernet header.
+pub(crate) fn keeper_filter(table: BorrowedFd<'_>) -> Vec<u64> {
+    let mut emit = Emitter::new(table, 14);
+    let (accept, own, reject) = (emit.code.label(), emit.code.label(), emit.code.label());
+    emit.protocol();
+    emit.code.jump_if(If::Eq, R0, ETHERTYPE_ARP, accept);
+    emit.code.jump_if(If::Ne, R0, ETHERTYPE_IPV4, reject);
+    emit.ip_header(reject);
+    emit.match_address(layout::OWN, own);
+    emit.match_address(layout::BROADCAST, accept);
+    let code = &mut emit.code;
+    // 224.0.0.0/4 and 255.255.255.255: the first byte is the lowest in memory.
+    code.alu_reg(Alu::Mov, R1, R8);
+    code.alu(Alu::And, R1, 0xf0);
+    code.jump_if(If::Eq, R1, 0xe0, accept);
+    code.load_u64(R2, 0xffff_ffff);
+    code.jump_if_reg(If::Eq, R8, R2, accept);
+    code.bind(reject);
+    code.exit_with(0);
+    code.bind(accept);
+    code.load_u64(R0, 0x7fff_ffff);
+    code.exit();
+    code.bind(own);
+    emit.unless_shared(accept, reject, accept);
+    emit.code.finish()
+}
+
+/// Drops what is ours before the kernel's own stack sees it; packet sockets have seen it already.
+/// With `needs_heartbeat` only while the keeper lives: for hooks that outlive it.
+pub(crate) fn ingress_drop(table: BorrowedFd<'_>, needs_heartbeat: bool) -> Vec<u64> {
+    let mut emit = Emitter::new(table, 14);
+    let (next, own, arp, drop) = (
+        emit.code.label(),
+        emit.code.label(),
+        emit.code.label(),
+        emit.code.label(),
+    );
+    if needs_heartbeat {
+        emit.code.call(Helper::KtimeNs);
+        emit.table(R2, layout::HEARTBEAT);
+        let code = &mut emit.code;
+        code.load(Width::B8, R1, R2, 0);
+        code.alu_reg(Alu::Sub, R0, R1);
+        code.load_u64(R1, HEARTBEAT_MAX);
+        code.jump_if_reg(If::SignedGt, R0, R1, next);
+    }
+    emit.protocol();
+    emit.code.jump_if(If::Eq, R0, ETHERTYPE_ARP, arp);
+    emit.code.jump_if(If::Ne, R0, ETHERTYPE_IPV4, next);
+    emit.ip_header(next);
+    emit.match_address(layout::OWN, own);
+    emit.code.bind(next);
+    emit.code.exit_with(INGRESS_NEXT);
+
+    // A kernel that answers for addresses of other interfaces must not answer for ours.
+    emit.code.bind(arp);
+    emit.copy(14 + 24, IP_DESTINATION, 4, next);
+    emit.code.load(Width::B4, R8, R10, IP_DESTINATION);
+    emit.code.jump_if(If::Eq, R8, 0, next);
+    let arp_own = emit.code.label();
+    emit.match_address(layout::OWN, arp_own);
+    emit.code.jump(next);
+    emit.code.bind(arp_own);
+    emit.table(R2, layout::FLAGS);
+    let code = &mut emit.code;
+    code.load(Width::B4, R1, R2, 0);
+    let flag = layout::FLAG_SHARE.cast_signed();
+    code.jump_if(If::AnySet, R1, flag, next);
+    code.bind(drop);
+    code.exit_with(INGRESS_DROP);
+
+    code.bind(own);
+    emit.unless_shared(next, next, drop);
+    emit.code.finish()
+}

@@ -1,0 +1,118 @@
+//! AF_PACKET: a TPACKET_V2 receive ring, large frames by recv, batched sends, and a virtio header
+//! with checksum and segmentation offloads in both directions.
+
+mod open;
+mod raw;
+mod receive;
+mod sys;
+mod transmit;
+
+use std::cell::Cell;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use slipstack_mem::RawSlice;
+use slipstack_wire::{RxMeta, TxOffload};
+
+use crate::device::{Device, DeviceCounters, DeviceInfo, TxFull};
+use crate::error::DeviceError;
+use crate::position::RingPosition;
+use receive::Receive;
+use transmit::Transmit;
+
+pub(crate) use open::{attach_filter, open_slots, set_fanout_program};
+
+/// Shape of a receive ring, the same for all slots of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingParams {
+    /// Bytes of a ring slot.
+    pub frame_size: u32,
+    pub frame_count: u32,
+    /// Bytes that the kernel allocates in one piece; a multiple of `frame_size`.
+    pub block_size: u32,
+}
+
+/// One member of the fan-out group, driven by one engine.
+#[derive(Debug)]
+pub(crate) struct PacketSlot {
+    fd: OwnedFd,
+    info: DeviceInfo,
+    receive: Receive,
+    transmit: Transmit,
+    counters: DeviceCounters,
+    /// Frames that found the ring full. The kernel's count starts anew whenever it is read.
+    overrun: Cell<u64>,
+}
+
+impl PacketSlot {
+    /// Adopts a slot where its last holder stopped.
+    pub(crate) fn from_fd(
+        fd: OwnedFd,
+        info: DeviceInfo,
+        ring: RingParams,
+        position: RingPosition,
+    ) -> Result<PacketSlot, DeviceError> {
+        let receive = Receive::adopt(fd.as_fd(), ring, position).map_err(|source| {
+            DeviceError::system("mapping the receive ring of a slot", "CAP_NET_RAW", source)
+        })?;
+        Ok(PacketSlot {
+            fd,
+            info,
+            receive,
+            transmit: Transmit::new(),
+            counters: DeviceCounters::default(),
+            overrun: Cell::new(0),
+        })
+    }
+}
+
+impl Device for PacketSlot {
+    fn info(&self) -> DeviceInfo {
+        self.info
+    }
+
+    fn rx(&mut self, budget: usize, on_frame: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+        self.receive
+            .run(self.fd.as_fd(), budget, on_frame, &mut self.counters)
+    }
+
+    fn tx(
+        &mut self,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+        offload: TxOffload,
+    ) -> Result<(), TxFull> {
+        let counters = &mut self.counters;
+        self.transmit
+            .send(self.fd.as_fd(), header, payload, offload, counters)
+    }
+
+    fn flush(&mut self) {
+        self.transmit.flush(self.fd.as_fd(), &mut self.counters);
+    }
+
+    fn poll_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    fn has_rx(&self) -> bool {
+        self.receive.has_frames()
+    }
+
+    fn tx_pending(&self) -> bool {
+        self.transmit.is_stalled()
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        // Frames, and drops among them.
+        let mut statistics = [0, 0];
+        let name = sys::PACKET_STATISTICS;
+        if sys::option(self.fd.as_fd(), libc::SOL_PACKET, name, &mut statistics).is_ok() {
+            self.overrun
+                .set(self.overrun.get() + u64::from(statistics[1]));
+        }
+        DeviceCounters {
+            rx_overrun: self.overrun.get(),
+            ..self.counters
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Opening all slots of an AF_PACKET device: the keeper's half.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use super::{RingParams, sys};
+use crate::error::DeviceError;
+
+/// Ring slots when nobody says otherwise.
+const FRAMES_DEFAULT: u32 = 2048;
+/// Bytes of a block of ring memory.
+const BLOCK_SIZE: u32 = 64 * 1024;
+/// Bytes that the kernel keeps in a slot before a frame: its header, the address, the virtio
+/// header and alignment.
+const SLOT_OVERHEAD: u32 = 128;
+const SLOT_SIZE_MIN: u32 = 2048;
+/// Slots larger than this would cost more memory than fetching large frames one by one costs time.
+const SLOT_SIZE_MAX: u32 = 4096;
+/// Queue for frames larger than a slot, in bytes of kernel memory.
+const LARGE_QUEUE: u32 = 16 << 20;
+/// Frames on their way to the device, in bytes of kernel memory.
+const SEND_QUEUE: u32 = 8 << 20;
+/// Frames up to this length always fit their slot.
+const COPY_THRESHOLD: u32 = 1;
+
+const TPACKET_V2: u32 = 1;
+const FANOUT_EBPF: u32 = 7;
+const FANOUT_UNIQUE_ID: u32 = 0x2000;
+const SO_ATTACH_BPF: i32 = 50;
+const SO_LOCK_FILTER: i32 = 44;
+
+/// The sockets of all slots, in the order of their numbers, and the shape of their rings.
+pub(crate) fn open_slots(
+    index: u32,
+    mtu: u16,
+    count: u16,
+    ring_frames: u32,
+) -> Result<(Vec<OwnedFd>, RingParams), DeviceError> {
+    let ring = ring_params(mtu, ring_frames);
+    let failed = |source| DeviceError::system("opening a packet socket", "CAP_NET_RAW", source);
+    let mut slots = Vec::with_capacity(usize::from(count));
+    let mut group = None;
+    for _ in 0..count {
+        let fd = open_one(index, ring).map_err(failed)?;
+        group = Some(join_fanout(fd.as_fd(), group).map_err(failed)?);
+        slots.push(fd);
+    }
+    Ok((slots, ring))
+}
+
+fn ring_params(mtu: u16, ring_frames: u32) -> RingParams {
+    let frame_size = (u32::from(mtu) + SLOT_OVERHEAD)
+        .next_power_of_two()
+        .clamp(SLOT_SIZE_MIN, SLOT_SIZE_MAX);
+    let wanted = if ring_frames == 0 {
+        FRAMES_DEFAULT
+    } else {
+        ring_frames
+    };
+    let per_block = BLOCK_SIZE / frame_size;
+    RingParams {
+        frame_size,
+        frame_count: wanted.clamp(per_block, 1 << 16).next_multiple_of(per_block),
+        block_size: BLOCK_SIZE,
+    }
+}
+
+fn open_one(index: u32, ring: RingParams) -> io::Result<OwnedFd> {
+    let socket = sys::socket()?;
+    let fd = socket.as_fd();
+    let packet = |name, words: &[u32]| sys::set_option(fd, libc::SOL_PACKET, name, words);
+    packet(sys::PACKET_VERSION, &[TPACKET_V2])?;
+    packet(sys::PACKET_VNET_HDR, &[1])?;
+    packet(sys::PACKET_COPY_THRESH, &[COPY_THRESHOLD])?;
+    packet(sys::PACKET_IGNORE_OUTGOING, &[1])?;
+    // Puts the IP header on a multiple of 16 behind 10 bytes of virtio header.
+    packet(sys::PACKET_RESERVE, &[6])?;
+    packet(
+        sys::PACKET_RX_RING,
+        &[
+            ring.block_size,
+            ring.frame_count / (ring.block_size / ring.frame_size),
+            ring.frame_size,
+            ring.frame_count,
+        ],
+    )?;
+    let buffer = |force, plain, bytes: u32| {
+        sys::set_option(fd, libc::SOL_SOCKET, force, &[bytes])
+            .or_else(|_| sys::set_option(fd, libc::SOL_SOCKET, plain, &[bytes]))
+    };
+    buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, LARGE_QUEUE)?;
+    buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_QUEUE)?;
+    sys::bind(fd, index)?;
+    Ok(socket)
+}
+
+/// Joins the fan-out group, or founds one whose number the kernel chooses. A member can neither
+/// be bound elsewhere nor leave, so that an unprivileged holder cannot listen to other interfaces.
+fn join_fanout(fd: BorrowedFd<'_>, group: Option<u32>) -> io::Result<u32> {
+    let join = |word: u32| sys::set_option(fd, libc::SOL_PACKET, sys::PACKET_FANOUT, &[word]);
+    match group {
+        Some(id) => {
+            join(id | FANOUT_EBPF << 16)?;
+            Ok(id)
+        }
+        None => {
+            join((FANOUT_EBPF | FANOUT_UNIQUE_ID) << 16)?;
+            let mut word = [0];
+            sys::option(fd, libc::SOL_PACKET, sys::PACKET_FANOUT, &mut word)?;
+            Ok(word[0] & 0xffff)
+        }
+    }
+}
+
+/// Gives the group the program that chooses a member for each frame.
+pub(crate) fn set_fanout_program(
+    member: BorrowedFd<'_>,
+    program: BorrowedFd<'_>,
+) -> io::Result<()> {
+    let word = program.as_raw_fd().cast_unsigned();
+    sys::set_option(member, libc::SOL_PACKET, sys::PACKET_FANOUT_DATA, &[word])
+}
+
+/// Attaches a filter to the frames of one slot (if given) and locks filter and fan-out program
+/// against whoever leases the slot.
+pub(crate) fn attach_filter(
+    slot: BorrowedFd<'_>,
+    program: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    if let Some(program) = program {
+        let word = program.as_raw_fd().cast_unsigned();
+        sys::set_option(slot, libc::SOL_SOCKET, SO_ATTACH_BPF, &[word])?;
+    }
+    sys::set_option(slot, libc::SOL_SOCKET, SO_LOCK_FILTER, &[1])
+}

@@ -1,0 +1,269 @@
+//! The receiving half of a packet socket.
+//!
+//! The position of the consumer is shared: it is stored after a frame was handled and before its
+//! slot is given back, so that a successor sees which of the two it has still to do.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use slipstack_wire::{RxChecksum, RxMeta};
+
+use super::raw::{self, RxRing, SlotHeader};
+use super::{RingParams, sys};
+use crate::device::DeviceCounters;
+use crate::position::RingPosition;
+use crate::udp_split;
+use crate::vnet::{self, Received};
+
+/// The longest message of the socket's queue: a 64 KiB frame with its headers.
+const LARGE_MAX: usize = 68 * 1024;
+/// Bytes by which a fetched frame is matched with the ring slot that announces it.
+const MATCH_LEN: usize = 96;
+/// After so many turns without a frame the descriptor is asked for an error, which would keep it
+/// readable for ever.
+const EMPTY_TURNS_MAX: u32 = 64;
+
+#[derive(Debug)]
+pub(crate) struct Receive {
+    ring: RxRing,
+    position: RingPosition,
+    /// Index of the next slot to look at; equals the shared position.
+    next: u32,
+    large: Large,
+    scratch: Vec<u8>,
+    empty_turns: u32,
+}
+
+/// Room for frames that do not fit a slot, allocated with the first of them.
+#[derive(Debug, Default)]
+struct Large {
+    buffer: Vec<u8>,
+    /// Length of a message that was fetched but belongs to a later slot.
+    held: Option<usize>,
+}
+
+impl Receive {
+    pub(crate) fn adopt(
+        fd: BorrowedFd<'_>,
+        params: RingParams,
+        position: RingPosition,
+    ) -> io::Result<Receive> {
+        let ring = RxRing::map(fd, params)?;
+        let next = position.load() % ring.count();
+        let receive = Receive {
+            ring,
+            position,
+            next,
+            large: Large::default(),
+            scratch: Vec::new(),
+            empty_turns: 0,
+        };
+        receive.release_leftover();
+        Ok(receive)
+    }
+
+    /// A predecessor that died between storing its position and giving the slot back leaves a
+    /// consumed slot just before the position. A full ring has a fresh frame there, which differs
+    /// by being younger than the one at the position.
+    fn release_leftover(&self) {
+        let before = (self.next + self.ring.count() - 1) % self.ring.count();
+        if self.ring.status(before) & raw::STATUS_USER == 0 {
+            return;
+        }
+        let is_consumed = self.ring.status(self.next) & raw::STATUS_USER == 0 || {
+            let time = |header: SlotHeader| (header.sec, header.nsec);
+            time(self.ring.header(before)) < time(self.ring.header(self.next))
+        };
+        if is_consumed {
+            self.ring.release(before);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has_frames(&self) -> bool {
+        self.ring.status(self.next) & raw::STATUS_USER != 0
+    }
+
+    pub(crate) fn run(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        budget: usize,
+        on_frame: &mut dyn FnMut(&[u8], RxMeta),
+        counters: &mut DeviceCounters,
+    ) -> usize {
+        let mut handed = 0;
+        // Slots, not frames, are counted: a slot may hold several datagrams or nothing for us.
+        for _ in 0..budget {
+            let status = self.ring.status(self.next);
+            if status & raw::STATUS_USER == 0 {
+                break;
+            }
+            handed += self.take(fd, status, on_frame, counters);
+            let done = self.next;
+            self.next = if done + 1 == self.ring.count() {
+                0
+            } else {
+                done + 1
+            };
+            self.position.store(self.next);
+            self.ring.release(done);
+        }
+        if handed == 0 {
+            self.look_for_error(fd, counters);
+        } else {
+            self.empty_turns = 0;
+        }
+        handed
+    }
+
+    /// Hands over what is in the slot at the position; returns how many frames that was.
+    #[inline]
+    fn take(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        status: u32,
+        on_frame: &mut dyn FnMut(&[u8], RxMeta),
+        counters: &mut DeviceCounters,
+    ) -> usize {
+        let header = self.ring.header(self.next);
+        if status & raw::STATUS_VLAN_VALID != 0 {
+            counters.rx_vlan += 1;
+            return 0;
+        }
+        if header.captured < header.len {
+            return self.take_large(fd, status, header, on_frame, counters);
+        }
+        let Some((virtio, frame)) = split_slot(self.ring.bytes(self.next), header) else {
+            counters.rx_malformed += 1;
+            return 0;
+        };
+        match vnet::parse(virtio) {
+            Some(Received::Frame(meta)) => {
+                counters.rx_frames += 1;
+                counters.rx_bytes += frame.len() as u64;
+                on_frame(frame, refine(meta, status));
+                1
+            }
+            other => deliver_rest(other, frame, &mut self.scratch, on_frame, counters),
+        }
+    }
+
+    /// The slot holds the beginning of a frame; the whole waits in the socket's queue, unless the
+    /// kernel had no memory for it.
+    fn take_large(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        status: u32,
+        header: SlotHeader,
+        on_frame: &mut dyn FnMut(&[u8], RxMeta),
+        counters: &mut DeviceCounters,
+    ) -> usize {
+        if status & raw::STATUS_COPY == 0 {
+            counters.rx_truncated += 1;
+            return 0;
+        }
+        let Some(len) = self.large.fetch(fd) else {
+            counters.rx_orphaned += 1;
+            return 0;
+        };
+        let message = &self.large.buffer[..len];
+        let Some((virtio, frame)) = message.split_at_checked(vnet::PACKET_LEN) else {
+            counters.rx_malformed += 1;
+            return 0;
+        };
+        // A predecessor may have died after fetching this slot's frame: then what we fetched
+        // belongs to a later one and waits for it.
+        let announced = split_slot(self.ring.bytes(self.next), header).map_or(&[][..], |s| s.1);
+        let compared = announced.len().min(MATCH_LEN);
+        let is_ours = frame.len() == header.len as usize
+            && frame.get(..compared) == announced.get(..compared);
+        if !is_ours {
+            self.large.held = Some(len);
+            counters.rx_orphaned += 1;
+            return 0;
+        }
+        counters.rx_large += 1;
+        match vnet::parse(virtio) {
+            Some(Received::Frame(meta)) => {
+                counters.rx_frames += 1;
+                counters.rx_bytes += frame.len() as u64;
+                on_frame(frame, refine(meta, status));
+                1
+            }
+            other => deliver_rest(other, frame, &mut self.scratch, on_frame, counters),
+        }
+    }
+
+    /// An interface that went down leaves an error on the socket, and poll reports it until it is
+    /// fetched. The socket itself goes on when the interface comes back.
+    fn look_for_error(&mut self, fd: BorrowedFd<'_>, counters: &mut DeviceCounters) {
+        self.empty_turns += 1;
+        if self.empty_turns < EMPTY_TURNS_MAX {
+            return;
+        }
+        self.empty_turns = 0;
+        if let Ok(Err(_)) = rustix::net::sockopt::socket_error(fd) {
+            counters.link_errors += 1;
+        }
+    }
+}
+
+impl Large {
+    /// The next message of the queue, or the one that was held back; its length.
+    fn fetch(&mut self, fd: BorrowedFd<'_>) -> Option<usize> {
+        if let Some(len) = self.held.take() {
+            return Some(len);
+        }
+        self.buffer.resize(LARGE_MAX, 0);
+        let len = sys::receive(fd, &mut self.buffer).ok()?;
+        Some(len.min(LARGE_MAX))
+    }
+}
+
+/// The virtio header and the frame of a slot, as far as its own numbers make sense.
+#[inline]
+fn split_slot(slot: &[u8], header: SlotHeader) -> Option<(&[u8], &[u8])> {
+    let mac = usize::from(header.mac);
+    let end = mac.checked_add(header.captured as usize)?;
+    let virtio = slot.get(mac.checked_sub(vnet::PACKET_LEN)?..mac)?;
+    Some((virtio, slot.get(mac..end)?))
+}
+
+/// The ring's own status says more than the virtio header does: a verified checksum is marked
+/// there only.
+#[inline]
+fn refine(mut meta: RxMeta, status: u32) -> RxMeta {
+    if meta.checksum == RxChecksum::Unknown {
+        if status & raw::STATUS_CSUM_NOT_READY != 0 {
+            meta.checksum = RxChecksum::Partial;
+        } else if status & raw::STATUS_CSUM_VALID != 0 {
+            meta.checksum = RxChecksum::Verified;
+        }
+    }
+    meta
+}
+
+/// What is neither a plain frame nor coalesced TCP.
+#[cold]
+fn deliver_rest(
+    received: Option<Received>,
+    frame: &[u8],
+    scratch: &mut Vec<u8>,
+    on_frame: &mut dyn FnMut(&[u8], RxMeta),
+    counters: &mut DeviceCounters,
+) -> usize {
+    let count = match received {
+        Some(Received::Datagrams { size, checksum }) => {
+            udp_split::split(frame, size, checksum, scratch, on_frame)
+        }
+        _ => 0,
+    };
+    if count == 0 {
+        counters.rx_malformed += 1;
+    } else {
+        counters.rx_udp_split += 1;
+        counters.rx_frames += count as u64;
+        counters.rx_bytes += frame.len() as u64;
+    }
+    count
+}

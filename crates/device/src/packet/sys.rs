@@ -1,0 +1,168 @@
+//! System calls on packet sockets that neither the standard library nor rustix wraps.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use slipstack_mem::RawSlice;
+
+/// Frames that one sendmmsg takes at most.
+pub(crate) const BATCH: usize = 64;
+
+pub(crate) const ETH_P_ALL: u16 = 3;
+
+pub(crate) const PACKET_RX_RING: i32 = 5;
+pub(crate) const PACKET_STATISTICS: i32 = 6;
+pub(crate) const PACKET_COPY_THRESH: i32 = 7;
+pub(crate) const PACKET_VERSION: i32 = 10;
+pub(crate) const PACKET_RESERVE: i32 = 12;
+pub(crate) const PACKET_VNET_HDR: i32 = 15;
+pub(crate) const PACKET_FANOUT: i32 = 18;
+pub(crate) const PACKET_FANOUT_DATA: i32 = 22;
+pub(crate) const PACKET_IGNORE_OUTGOING: i32 = 23;
+
+fn check(rc: isize) -> io::Result<usize> {
+    usize::try_from(rc).map_err(|_| io::Error::last_os_error())
+}
+
+/// A raw packet socket that receives nothing until it is bound.
+pub(crate) fn socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    check(fd as isize)?;
+    // SAFETY: a fresh descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Binds to one interface, all protocols.
+pub(crate) fn bind(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: ETH_P_ALL.to_be(),
+        sll_ifindex: i32::try_from(index).map_err(|_| io::ErrorKind::InvalidInput)?,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the address is a live sockaddr_ll of the length given.
+    let rc = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) };
+    check(rc as isize).map(drop)
+}
+
+/// Sets an option of level `SOL_PACKET` or `SOL_SOCKET` made of 32-bit words.
+pub(crate) fn set_option(
+    fd: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    words: &[u32],
+) -> io::Result<()> {
+    let len = size_of_val(words) as libc::socklen_t;
+    // SAFETY: the slice is live and `len` is its length in bytes.
+    let rc = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, words.as_ptr().cast(), len) };
+    check(rc as isize).map(drop)
+}
+
+/// Reads an option made of 32-bit words.
+pub(crate) fn option(
+    fd: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    words: &mut [u32],
+) -> io::Result<()> {
+    let mut len = size_of_val(words) as libc::socklen_t;
+    let out = words.as_mut_ptr().cast();
+    // SAFETY: the slice is live and exclusive, and `len` is its length in bytes.
+    let rc = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, out, &raw mut len) };
+    check(rc as isize).map(drop)
+}
+
+fn message(iov: &mut [libc::iovec]) -> libc::msghdr {
+    // SAFETY: a msghdr is plain data for which zero means absent.
+    let mut msg: libc::msghdr = unsafe { core::mem::zeroed() };
+    msg.msg_iov = iov.as_mut_ptr();
+    msg.msg_iovlen = iov.len() as _;
+    msg
+}
+
+fn iovec(bytes: &[u8]) -> libc::iovec {
+    libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    }
+}
+
+/// Receives one message from the socket's queue. Returns its whole length, which is larger than
+/// `buffer` when it did not fit.
+pub(crate) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    let (at, len) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: `buffer` is live, exclusive and of that length.
+    check(unsafe { libc::recv(fd.as_raw_fd(), at, len, flags) })
+}
+
+/// Sends one message.
+pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    let (at, len) = (bytes.as_ptr().cast(), bytes.len());
+    // SAFETY: `bytes` is live and of that length.
+    check(unsafe { libc::send(fd.as_raw_fd(), at, len, libc::MSG_DONTWAIT) }).map(drop)
+}
+
+/// Sends one message gathered from private and shared memory.
+pub(crate) fn send_gathered(
+    fd: BorrowedFd<'_>,
+    head: &[u8],
+    payload: [RawSlice<'_>; 2],
+) -> io::Result<()> {
+    let mut iov = [iovec(head), payload[0].as_iovec(), payload[1].as_iovec()];
+    let msg = message(&mut iov);
+    // SAFETY: the message's pieces are live for the call; the kernel only reads them, and shared
+    // bytes that change meanwhile are sent as whatever they are.
+    check(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const msg, libc::MSG_DONTWAIT) }).map(drop)
+}
+
+/// Sends up to [`BATCH`] messages that lie at `(offset, len)` in `arena`; returns how many went.
+pub(crate) fn send_batch(
+    fd: BorrowedFd<'_>,
+    arena: &[u8],
+    frames: &[(u32, u32)],
+) -> io::Result<usize> {
+    if frames.len() <= 8 {
+        send_up_to::<8>(fd, arena, frames)
+    } else {
+        send_up_to::<BATCH>(fd, arena, frames)
+    }
+}
+
+fn send_up_to<const N: usize>(
+    fd: BorrowedFd<'_>,
+    arena: &[u8],
+    frames: &[(u32, u32)],
+) -> io::Result<usize> {
+    let mut iov = [const { iovec_empty() }; N];
+    // SAFETY: mmsghdr is plain data for which zero means absent.
+    let mut messages: [libc::mmsghdr; N] = unsafe { core::mem::zeroed() };
+    let mut count = 0;
+    for ((&(offset, len), iov), msg) in frames.iter().zip(&mut iov).zip(&mut messages) {
+        let (offset, len) = (offset as usize, len as usize);
+        let Some(bytes) = arena.get(offset..offset + len) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        *iov = iovec(bytes);
+        msg.msg_hdr.msg_iov = iov;
+        msg.msg_hdr.msg_iovlen = 1;
+        count += 1;
+    }
+    let at = messages.as_mut_ptr();
+    // SAFETY: `count` messages were filled in, and their pieces are live for the call.
+    let rc = unsafe { libc::sendmmsg(fd.as_raw_fd(), at, count, libc::MSG_DONTWAIT) };
+    check(rc as isize)
+}
+
+const fn iovec_empty() -> libc::iovec {
+    libc::iovec {
+        iov_base: core::ptr::null_mut(),
+        iov_len: 0,
+    }
+}

@@ -1,0 +1,213 @@
+//! The sending half of a packet socket: small frames are packed into an arena and leave together
+//! in one sendmmsg, large ones are gathered from where they lie.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use slipstack_mem::RawSlice;
+use slipstack_wire::TxOffload;
+
+use super::sys;
+use crate::device::{DeviceCounters, TxFull};
+use crate::vnet;
+
+/// Frames up to this length, virtio header included, are copied into the arena.
+const SMALL_MAX: usize = 2048;
+/// Bytes of the arena: [`sys::BATCH`] small frames at the longest.
+const ARENA_LEN: usize = sys::BATCH * SMALL_MAX;
+/// Headers of a large frame at most: Ethernet, IP and TCP with all options.
+const HEADER_MAX: usize = 256;
+/// How often a frame that the device's queue refuses is tried again.
+const NOBUFS_RETRIES: u32 = 3;
+
+#[derive(Debug)]
+pub(crate) struct Transmit {
+    arena: Vec<u8>,
+    /// Where each waiting frame lies, `(offset, len)`.
+    frames: VecDeque<(u32, u32)>,
+    /// End of the used part of the arena.
+    used: usize,
+    nobufs_in_row: u32,
+    is_stalled: bool,
+}
+
+/// What became of a send.
+enum Sent {
+    All,
+    /// The kernel has no room now.
+    Stalled,
+}
+
+impl Transmit {
+    pub(crate) fn new() -> Transmit {
+        Transmit {
+            arena: vec![0; ARENA_LEN],
+            frames: VecDeque::with_capacity(sys::BATCH),
+            used: 0,
+            nobufs_in_row: 0,
+            is_stalled: false,
+        }
+    }
+
+    /// Frames wait that the kernel did not take.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.is_stalled
+    }
+
+    pub(crate) fn send(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+        offload: TxOffload,
+        counters: &mut DeviceCounters,
+    ) -> Result<(), TxFull> {
+        let payload_len = payload[0].len() + payload[1].len();
+        let len = vnet::PACKET_LEN + header.len() + payload_len;
+        let taken = if len <= SMALL_MAX {
+            self.enqueue(fd, header, payload, &offload, len, counters)
+        } else {
+            self.send_large(fd, header, payload, &offload, counters)
+        };
+        match taken {
+            true => {
+                counters.tx_frames += 1;
+                counters.tx_bytes += (header.len() + payload_len) as u64;
+                Ok(())
+            }
+            false => {
+                counters.tx_full += 1;
+                Err(TxFull)
+            }
+        }
+    }
+
+    fn enqueue(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+        offload: &TxOffload,
+        len: usize,
+        counters: &mut DeviceCounters,
+    ) -> bool {
+        if self.frames.len() == sys::BATCH || self.used + len > ARENA_LEN {
+            self.flush(fd, counters);
+            if self.frames.len() == sys::BATCH || self.used + len > ARENA_LEN {
+                return false;
+            }
+        }
+        let cell = &mut self.arena[self.used..self.used + len];
+        let virtio = vnet::build(header, offload);
+        let (before, rest) = cell.split_at_mut(vnet::PACKET_LEN);
+        before.copy_from_slice(&virtio[..vnet::PACKET_LEN]);
+        let (head, rest) = rest.split_at_mut(header.len());
+        head.copy_from_slice(header);
+        let (first, second) = rest.split_at_mut(payload[0].len());
+        payload[0].copy_to(first);
+        payload[1].copy_to(second);
+        // Both numbers are at most ARENA_LEN.
+        self.frames.push_back((self.used as u32, len as u32));
+        self.used += len.next_multiple_of(16);
+        true
+    }
+
+    fn send_large(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+        offload: &TxOffload,
+        counters: &mut DeviceCounters,
+    ) -> bool {
+        self.flush(fd, counters);
+        if !self.frames.is_empty() {
+            return false;
+        }
+        let mut head = [0; vnet::PACKET_LEN + HEADER_MAX];
+        let head_len = vnet::PACKET_LEN + header.len();
+        if header.len() > HEADER_MAX {
+            counters.tx_dropped += 1;
+            return true;
+        }
+        let virtio = vnet::build(header, offload);
+        head[..vnet::PACKET_LEN].copy_from_slice(&virtio[..vnet::PACKET_LEN]);
+        head[vnet::PACKET_LEN..head_len].copy_from_slice(header);
+        match sys::send_gathered(fd, &head[..head_len], payload) {
+            Ok(()) => true,
+            Err(error) if self.is_for_now(&error, counters) => {
+                self.is_stalled = true;
+                false
+            }
+            Err(_) => {
+                counters.tx_dropped += 1;
+                true
+            }
+        }
+    }
+
+    pub(crate) fn flush(&mut self, fd: BorrowedFd<'_>, counters: &mut DeviceCounters) {
+        while !self.frames.is_empty() {
+            match self.send_waiting(fd, counters) {
+                Sent::All => {}
+                Sent::Stalled => {
+                    self.is_stalled = true;
+                    return;
+                }
+            }
+        }
+        self.used = 0;
+        self.is_stalled = false;
+    }
+
+    /// Sends what waits with one system call, and drops a frame that can never go.
+    fn send_waiting(&mut self, fd: BorrowedFd<'_>, counters: &mut DeviceCounters) -> Sent {
+        let frames = self.frames.make_contiguous();
+        let sent = match *frames {
+            [(offset, len)] => {
+                let (offset, len) = (offset as usize, len as usize);
+                sys::send(fd, &self.arena[offset..offset + len]).map(|()| 1)
+            }
+            ref many => sys::send_batch(fd, &self.arena, many),
+        };
+        match sent {
+            Ok(count) => {
+                self.frames.drain(..count.min(self.frames.len()));
+                self.nobufs_in_row = 0;
+                Sent::All
+            }
+            Err(error) if self.is_for_now(&error, counters) => Sent::Stalled,
+            Err(_) => {
+                self.frames.pop_front();
+                counters.tx_dropped += 1;
+                Sent::All
+            }
+        }
+    }
+
+    /// Whether the frame may go later. ENOBUFS is the device's queue: it is tried again a few
+    /// times only, because a queue that never drains would hold up everything behind it.
+    fn is_for_now(&mut self, error: &io::Error, counters: &mut DeviceCounters) -> bool {
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EINTR) => {
+                counters.tx_again += 1;
+                true
+            }
+            Some(libc::ENOBUFS) => {
+                counters.tx_nobufs += 1;
+                self.nobufs_in_row += 1;
+                if self.nobufs_in_row > NOBUFS_RETRIES {
+                    self.nobufs_in_row = 0;
+                    return false;
+                }
+                true
+            }
+            Some(libc::ENETDOWN) => {
+                counters.link_errors += 1;
+                false
+            }
+            _ => false,
+        }
+    }
+}

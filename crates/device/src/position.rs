@@ -1,0 +1,50 @@
+//! Where the consumer of a receive ring stands, in shared memory, so that a successor goes on
+//! exactly there.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use slipstack_mem::Region;
+
+/// The position of one slot's receive ring.
+#[derive(Debug)]
+pub struct RingPosition(Place);
+
+#[derive(Debug)]
+enum Place {
+    Shared { region: Region, offset: usize },
+    Private(AtomicU32),
+}
+
+impl RingPosition {
+    /// The 32-bit word at `offset` of `region`. It begins as zero, when the ring is opened.
+    /// `None` when the offset is outside or not aligned.
+    pub fn new(region: Region, offset: usize) -> Option<RingPosition> {
+        region.u32(offset)?;
+        Some(RingPosition(Place::Shared { region, offset }))
+    }
+
+    /// A position that nobody can adopt: for slots that are opened once.
+    pub fn private() -> RingPosition {
+        RingPosition(Place::Private(AtomicU32::new(0)))
+    }
+
+    #[inline]
+    pub(crate) fn load(&self) -> u32 {
+        self.word().map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn store(&self, position: u32) {
+        if let Some(word) = self.word() {
+            word.store(position, Ordering::Release);
+        }
+    }
+
+    #[inline]
+    fn word(&self) -> Option<&AtomicU32> {
+        match &self.0 {
+            Place::Shared { region, offset } => region.u32(*offset),
+            Place::Private(word) => Some(word),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The flow hash that buckets are chosen by: computed here for local frames and, instruction for
+//! instruction, by the eBPF program in `bpf/programs.rs`.
+
+use std::net::SocketAddrV4;
+
+pub(crate) const MULTIPLIER_1: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const MULTIPLIER_2: u64 = 0xd6e8_feb8_6659_fd93;
+pub(crate) const SHIFT: u32 = 32;
+
+/// Hash of a received flow from the words of its headers as they lie in memory: the two
+/// addresses, and source and destination port in one word.
+pub(crate) fn of_words(key: u64, source: u32, destination: u32, ports: u32) -> u64 {
+    let mut hash = (u64::from(source) << 32 | u64::from(ports)) ^ key;
+    hash = hash.wrapping_mul(MULTIPLIER_1);
+    hash ^= hash >> SHIFT;
+    hash = hash.wrapping_add(u64::from(destination));
+    hash = hash.wrapping_mul(MULTIPLIER_2);
+    hash ^= hash >> SHIFT;
+    hash
+}
+
+/// The same from the stack's point of view.
+pub(crate) fn of_flow(key: u64, local: SocketAddrV4, remote: SocketAddrV4) -> u64 {
+    let [a, b] = remote.port().to_be_bytes();
+    let [c, d] = local.port().to_be_bytes();
+    of_words(
+        key,
+        u32::from_ne_bytes(remote.ip().octets()),
+        u32::from_ne_bytes(local.ip().octets()),
+        u32::from_ne_bytes([a, b, c, d]),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn flows_that_differ_in_one_port_spread_over_the_buckets() {
+        let local = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 80);
+        let mut load = [0u32; 16];
+        for port in 1024..=u16::MAX {
+            let remote = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), port);
+            load[of_flow(42, local, remote) as usize & 15] += 1;
+        }
+        let mean = 64_512 / 16;
+        for count in load {
+            assert!(count.abs_diff(mean) < mean / 8, "{load:?}");
+        }
+    }
+
+    #[test]
+    fn another_key_gives_another_order() {
+        let local = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 80);
+        let differ = (0..1000)
+            .filter(|port| {
+                let remote = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), *port);
+                of_flow(1, local, remote) & 4095 != of_flow(2, local, remote) & 4095
+            })
+            .count();
+        assert!(differ > 990);
+    }
+}

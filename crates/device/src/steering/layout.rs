@@ -1,0 +1,51 @@
+//! Where everything lies in the one value of the steering table.
+//!
+//! ```text
+//! 0        header: count of exceptions, flags, hash key, heartbeat, own addresses, broadcasts
+//! 128      one byte per slot: 1 = alive
+//! 4096     TCP ports   65,536 × u16: 0 = the keeper's slot, n = slot n, 0x8000 | g = group g
+//! 135168   UDP ports   the same
+//! 266240   groups      256 × 4096 × u8: the slot of each bucket
+//! ```
+
+/// Flows in the exceptions map (u32).
+pub(crate) const EXCEPTIONS: usize = 0;
+/// [`FLAG_SHARE`] (u32).
+pub(crate) const FLAGS: usize = 4;
+/// Key of the flow hash (u64).
+pub(crate) const HASH_KEY: usize = 8;
+/// Last time the keeper was alive, CLOCK_MONOTONIC nanoseconds (u64).
+pub(crate) const HEARTBEAT: usize = 16;
+/// The stack's addresses in network order, 0 = none (u32 each).
+pub(crate) const OWN: usize = 32;
+/// The broadcast address of each.
+pub(crate) const BROADCAST: usize = 64;
+pub(crate) const ALIVE: usize = 128;
+pub(crate) const TCP_PORTS: usize = 4096;
+pub(crate) const UDP_PORTS: usize = TCP_PORTS + 2 * 65_536;
+pub(crate) const GROUPS: usize = UDP_PORTS + 2 * 65_536;
+pub(crate) const LEN: usize = GROUPS + GROUPS_MAX * BUCKETS;
+
+/// The kernel uses the same addresses: only ports with an entry are ours.
+pub(crate) const FLAG_SHARE: u32 = 1;
+
+/// Marks a port entry that names a group.
+pub(crate) const GROUP_BIT: u16 = 0x8000;
+
+/// Slots of one device at most; slot numbers fit the alive bytes and a bucket.
+pub const SLOTS_MAX: usize = 128;
+/// Listener groups of one device at most.
+pub const GROUPS_MAX: usize = 256;
+/// Buckets of a group.
+pub const BUCKETS: usize = 4096;
+/// Addresses of a stack at most.
+pub const OWN_MAX: usize = 8;
+
+/// Buckets that are tried for one whose slot is alive, the flow's own included.
+pub(crate) const PROBES: usize = 5;
+/// Distance of the buckets that are tried one after the other; odd, so that the chain from any
+/// bucket visits all.
+pub(crate) const PROBE_STEP: u32 = 1361;
+
+const _: () = assert!(ALIVE + SLOTS_MAX <= TCP_PORTS);
+const _: () = assert!(OWN + 4 * OWN_MAX <= BROADCAST && BROADCAST + 4 * OWN_MAX <= ALIVE);

@@ -1,0 +1,524 @@
+//! Steering: which slot a received frame belongs to.
+//!
+//! TCP and UDP to one of the stack's addresses are steered by the destination port: to the
+//! keeper's slot 0, to one slot (ports leased to an engine for its own connections), or to a
+//! listener group, whose 4096 buckets name the slot for each flow hash. Single flows that must not
+//! follow their bucket are in the exceptions. Everything else goes to slot 0: ARP, ICMP, fragments.
+//!
+//! The table is an eBPF array mapped into memory, so that a change is one store. A slot that is
+//! not alive is passed over in groups: the flow takes the next bucket of a fixed chain. This holds
+//! for every segment and not for SYNs only, because the rest of a handshake must reach the slot
+//! that its SYN reached. *Alive* is a word of the keeper's (leased, and not known to be dead) and
+//! no heartbeat, because an engine that sleeps for want of work does not beat.
+//!
+//! [`Steering::find_slot`] makes the same decision for frames that never leave the machine.
+
+pub(crate) mod hash;
+pub(crate) mod layout;
+mod raw;
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::ops::RangeInclusive;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::bpf::sys;
+use crate::error::DeviceError;
+use raw::Table;
+
+pub use layout::{BUCKETS, GROUPS_MAX, OWN_MAX, SLOTS_MAX};
+
+/// Exceptions at most; a further one is refused.
+pub const EXCEPTIONS_MAX: u32 = 65_536;
+
+/// Marks a port entry that names a slot, so that slot 0 can be told from no entry.
+const SLOT_BIT: u16 = 0x4000;
+
+/// Transport protocols that are steered by port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Proto {
+    Tcp,
+    Udp,
+}
+
+impl Proto {
+    fn number(self) -> u8 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+        }
+    }
+
+    fn ports(self) -> usize {
+        match self {
+            Self::Tcp => layout::TCP_PORTS,
+            Self::Udp => layout::UDP_PORTS,
+        }
+    }
+}
+
+/// Who receives what is sent to a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// Nobody has the port: slot 0 refuses it; on an address shared with the kernel, the kernel's.
+    Keeper,
+    /// This slot; `Slot(0)` says that the port is ours even on a shared address.
+    Slot(u16),
+    /// The slot that the listener group names for the flow.
+    Group(u8),
+}
+
+/// A connection or a pair of UDP endpoints, seen from the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Flow {
+    pub proto: Proto,
+    pub local: SocketAddrV4,
+    pub remote: SocketAddrV4,
+}
+
+/// A bucket that a change of its group's slots hands to another slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    pub bucket: u16,
+    pub from: u16,
+    pub to: u16,
+}
+
+/// The steering tables of one device. The keeper writes them, engines hold a read-only view.
+#[derive(Debug)]
+pub struct Steering {
+    table: Table,
+    table_map: OwnedFd,
+    exceptions: OwnedFd,
+}
+
+impl Steering {
+    /// Fresh tables: no addresses, everything to slot 0, slot 0 alive.
+    pub fn create() -> Result<Steering, DeviceError> {
+        let failed =
+            |source| DeviceError::system("creating the steering tables", "CAP_BPF", source);
+        let table_map = sys::create_map(
+            "slip_steering",
+            sys::MAP_ARRAY,
+            4,
+            layout::LEN as u32,
+            1,
+            sys::MAP_MMAPABLE,
+        )
+        .map_err(failed)?;
+        let exceptions = sys::create_map(
+            "slip_flows",
+            sys::MAP_HASH,
+            16,
+            4,
+            EXCEPTIONS_MAX,
+            sys::MAP_NO_PREALLOC,
+        )
+        .map_err(failed)?;
+        let table = Table::map(table_map.as_fd(), true).map_err(failed)?;
+        let mut key = [0u8; 8];
+        getrandom(&mut key, GetRandomFlags::empty()).map_err(|errno| failed(errno.into()))?;
+        table.store_u64(layout::HASH_KEY, u64::from_ne_bytes(key));
+        table.store_u8(layout::ALIVE, 1);
+        Ok(Steering {
+            table,
+            table_map,
+            exceptions,
+        })
+    }
+
+    /// An engine's view, from what [`Steering::read_only_fds`] gave.
+    pub fn from_fds(fds: [OwnedFd; 2]) -> Result<Steering, DeviceError> {
+        Steering::open(fds, false)
+    }
+
+    /// The keeper's own view again, from [`Steering::fds`]: for its successor.
+    pub fn from_writable_fds(fds: [OwnedFd; 2]) -> Result<Steering, DeviceError> {
+        Steering::open(fds, true)
+    }
+
+    fn open(fds: [OwnedFd; 2], is_writable: bool) -> Result<Steering, DeviceError> {
+        let [table_map, exceptions] = fds;
+        let failed = |source| DeviceError::system("opening the steering tables", "CAP_BPF", source);
+        // An old kernel does not tell the unprivileged; the mapping below fails then if it is not
+        // the table.
+        if let Ok(info) = sys::map_info(table_map.as_fd())
+            && (info.kind, info.value_len) != (sys::MAP_ARRAY, layout::LEN as u32)
+        {
+            return Err(DeviceError::BadParameters("this is no steering table"));
+        }
+        if let Ok(info) = sys::map_info(exceptions.as_fd())
+            && (info.kind, info.key_len, info.value_len) != (sys::MAP_HASH, 16, 4)
+        {
+            return Err(DeviceError::BadParameters("this is no map of exceptions"));
+        }
+        Ok(Steering {
+            table: Table::map(table_map.as_fd(), is_writable).map_err(failed)?,
+            table_map,
+            exceptions,
+        })
+    }
+
+    /// Descriptors to pass to an engine: it can look, and cannot write through them.
+    pub fn read_only_fds(&self) -> Result<[OwnedFd; 2], DeviceError> {
+        let reopen = |map: &OwnedFd| {
+            sys::read_only(map.as_fd()).map_err(|source| {
+                let doing = "making read-only handles of the steering tables";
+                DeviceError::system(doing, "CAP_SYS_ADMIN", source)
+            })
+        };
+        Ok([reopen(&self.table_map)?, reopen(&self.exceptions)?])
+    }
+
+    /// The descriptors behind this view.
+    pub fn fds(&self) -> [BorrowedFd<'_>; 2] {
+        [self.table_map.as_fd(), self.exceptions.as_fd()]
+    }
+
+    fn writable(&self) -> Result<&Table, DeviceError> {
+        if self.table.is_writable() {
+            Ok(&self.table)
+        } else {
+            Err(DeviceError::ReadOnly)
+        }
+    }
+
+    /// The stack's addresses with the lengths of their prefixes. Frames to others go to slot 0.
+    pub fn set_own(&self, addresses: &[(Ipv4Addr, u8)]) -> Result<(), DeviceError> {
+        let table = self.writable()?;
+        if addresses.len() > OWN_MAX {
+            return Err(DeviceError::OutOfRange {
+                what: "number of addresses",
+                value: addresses.len(),
+            });
+        }
+        for index in 0..OWN_MAX {
+            let (own, broadcast) = addresses.get(index).map_or((0, 0), |&(ip, prefix)| {
+                (word(ip), word(broadcast(ip, prefix)))
+            });
+            table.store_u32(layout::OWN + 4 * index, own);
+            table.store_u32(layout::BROADCAST + 4 * index, broadcast);
+        }
+        Ok(())
+    }
+
+    /// Whether the kernel has the same addresses: only ports with an entry are ours then.
+    pub fn set_share(&self, is_shared: bool) -> Result<(), DeviceError> {
+        let flags = if is_shared { layout::FLAG_SHARE } else { 0 };
+        self.writable()?.store_u32(layout::FLAGS, flags);
+        Ok(())
+    }
+
+    /// One store: frames that arrive from now on follow it.
+    pub fn set_port(&self, proto: Proto, port: u16, to: Port) -> Result<(), DeviceError> {
+        self.set_ports(proto, port..=port, to)
+    }
+
+    pub fn set_ports(
+        &self,
+        proto: Proto,
+        ports: RangeInclusive<u16>,
+        to: Port,
+    ) -> Result<(), DeviceError> {
+        let table = self.writable()?;
+        let entry = match to {
+            Port::Keeper => 0,
+            Port::Slot(slot) => check_slot(slot)? | SLOT_BIT,
+            Port::Group(group) => u16::from(group) | layout::GROUP_BIT,
+        };
+        for port in ports {
+            table.store_u16(proto.ports() + 2 * usize::from(port), entry);
+        }
+        Ok(())
+    }
+
+    /// Who has a port now.
+    pub fn port(&self, proto: Proto, port: u16) -> Port {
+        match self.table.load_u16(proto.ports() + 2 * usize::from(port)) {
+            0 => Port::Keeper,
+            entry if entry & layout::GROUP_BIT != 0 => Port::Group(entry as u8),
+            entry => Port::Slot(entry & (SLOTS_MAX as u16 - 1)),
+        }
+    }
+
+    /// Spreads a group over these slots, moving as few buckets as that takes; none = slot 0.
+    pub fn set_group(&self, group: u8, slots: &[u16]) -> Result<(), DeviceError> {
+        let table = self.writable()?;
+        for moved in self.group_moves(group, slots)? {
+            // Slots are below SLOTS_MAX.
+            table.store_u8(bucket_at(group, u32::from(moved.bucket)), moved.to as u8);
+        }
+        Ok(())
+    }
+
+    /// What [`Steering::set_group`] would do: flows of these buckets that are to stay where they
+    /// are need exceptions first.
+    pub fn group_moves(&self, group: u8, slots: &[u16]) -> Result<Vec<Move>, DeviceError> {
+        let wanted: &[u16] = if slots.is_empty() { &[0] } else { slots };
+        let mut is_wanted = [false; SLOTS_MAX];
+        for &slot in wanted {
+            is_wanted[usize::from(check_slot(slot)?)] = true;
+        }
+        let old: Vec<u8> = (0..BUCKETS as u32)
+            .map(|bucket| self.table.load_u8(bucket_at(group, bucket)) & (SLOTS_MAX as u8 - 1))
+            .collect();
+        let mut new = old.clone();
+        for (bucket, slot) in new.iter_mut().enumerate() {
+            if !is_wanted[usize::from(*slot)] {
+                *slot = heir(&old, bucket, &is_wanted).unwrap_or(u8::MAX);
+            }
+        }
+        level(&mut new, &is_wanted);
+        let moved = old.iter().zip(&new).zip(0u16..);
+        Ok(moved
+            .filter(|((from, to), _)| from != to)
+            .map(|((&from, &to), bucket)| Move {
+                bucket,
+                from: u16::from(from),
+                to: u16::from(to),
+            })
+            .collect())
+    }
+
+    /// Whether the slot takes part in groups. One store.
+    pub fn set_alive(&self, slot: u16, is_alive: bool) -> Result<(), DeviceError> {
+        let at = layout::ALIVE + usize::from(check_slot(slot)?);
+        self.writable()?.store_u8(at, u8::from(is_alive));
+        Ok(())
+    }
+
+    pub fn is_alive(&self, slot: u16) -> bool {
+        let slot = usize::from(slot) % SLOTS_MAX;
+        self.table.load_u8(layout::ALIVE + slot) != 0
+    }
+
+    /// Sends single flows to a slot whatever their port says. Costs a system call per flow.
+    pub fn add_exceptions(&self, flows: &[(Flow, u16)]) -> Result<(), DeviceError> {
+        let table = self.writable()?;
+        for (flow, slot) in flows {
+            let slot = u32::from(check_slot(*slot)?);
+            let key = key_of(flow);
+            let is_new = sys::lookup(self.exceptions.as_fd(), &key).is_err();
+            sys::update(self.exceptions.as_fd(), &key, slot).map_err(|source| {
+                DeviceError::system("adding an exception to the steering", "CAP_BPF", source)
+            })?;
+            if is_new {
+                let count = table.load_u32(layout::EXCEPTIONS);
+                table.store_u32(layout::EXCEPTIONS, count + 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a flow follow its port again. That there is no such exception is no error.
+    pub fn remove_exception(&self, flow: &Flow) -> Result<(), DeviceError> {
+        let table = self.writable()?;
+        match sys::delete(self.exceptions.as_fd(), &key_of(flow)) {
+            Ok(()) => {
+                let count = table.load_u32(layout::EXCEPTIONS);
+                table.store_u32(layout::EXCEPTIONS, count.saturating_sub(1));
+                Ok(())
+            }
+            Err(source) if source.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            Err(source) => Err(DeviceError::system(
+                "removing an exception from the steering",
+                "CAP_BPF",
+                source,
+            )),
+        }
+    }
+
+    /// How many exceptions there are.
+    pub fn exceptions(&self) -> u32 {
+        self.table.load_u32(layout::EXCEPTIONS)
+    }
+
+    /// The bucket of a flow in any group.
+    pub fn bucket(&self, local: SocketAddrV4, remote: SocketAddrV4) -> u16 {
+        let key = self.table.load_u64(layout::HASH_KEY);
+        (hash::of_flow(key, local, remote) as usize % BUCKETS) as u16
+    }
+
+    /// The slot that receives what `remote` sends to `local`, by the same rules as for frames that
+    /// arrive at the device.
+    pub fn find_slot(&self, proto: Proto, local: SocketAddrV4, remote: SocketAddrV4) -> u16 {
+        if self.exceptions() != 0 {
+            let flow = Flow {
+                proto,
+                local,
+                remote,
+            };
+            if let Ok(slot) = sys::lookup(self.exceptions.as_fd(), &key_of(&flow)) {
+                return u16::try_from(slot).unwrap_or(0);
+            }
+        }
+        match self.port(proto, local.port()) {
+            Port::Keeper => 0,
+            Port::Slot(slot) => slot,
+            Port::Group(group) => self.group_slot(group, self.bucket(local, remote)),
+        }
+    }
+
+    /// The slot of a bucket, passing over slots that are not alive.
+    pub fn group_slot(&self, group: u8, bucket: u16) -> u16 {
+        chain(u32::from(bucket))
+            .map(|bucket| u16::from(self.table.load_u8(bucket_at(group, bucket))))
+            .map(|slot| slot & (SLOTS_MAX as u16 - 1))
+            .find(|&slot| self.is_alive(slot))
+            .unwrap_or(0)
+    }
+
+    /// Tells programs that outlive their keeper that this one lives.
+    pub(crate) fn beat(&self, now_ns: u64) {
+        self.table.store_u64(layout::HEARTBEAT, now_ns);
+    }
+}
+
+fn word(ip: Ipv4Addr) -> u32 {
+    u32::from_ne_bytes(ip.octets())
+}
+
+fn broadcast(ip: Ipv4Addr, prefix: u8) -> Ipv4Addr {
+    let host = u32::MAX.checked_shr(u32::from(prefix)).unwrap_or(0);
+    match prefix {
+        // RFC 3021: point-to-point prefixes have no broadcast address.
+        31.. => Ipv4Addr::UNSPECIFIED,
+        _ => Ipv4Addr::from_bits(ip.to_bits() | host),
+    }
+}
+
+fn check_slot(slot: u16) -> Result<u16, DeviceError> {
+    if usize::from(slot) < SLOTS_MAX {
+        return Ok(slot);
+    }
+    Err(DeviceError::OutOfRange {
+        what: "slot",
+        value: usize::from(slot),
+    })
+}
+
+fn bucket_at(group: u8, bucket: u32) -> usize {
+    layout::GROUPS + usize::from(group) * BUCKETS + bucket as usize % BUCKETS
+}
+
+/// The buckets that are tried for a flow, its own first.
+fn chain(bucket: u32) -> impl Iterator<Item = u32> {
+    (0..layout::PROBES as u32).map(move |n| (bucket + n * layout::PROBE_STEP) % BUCKETS as u32)
+}
+
+/// Who gets the bucket of a slot that leaves: the one that its flows were passed on to while the
+/// slot was dead, so that they stay there.
+fn heir(old: &[u8], bucket: usize, is_wanted: &[bool; SLOTS_MAX]) -> Option<u8> {
+    chain(bucket as u32)
+        .map(|bucket| old[bucket as usize])
+        .find(|&slot| is_wanted[usize::from(slot)])
+}
+
+/// Hands buckets without a slot, and if a slot is well below its share those of the rich, to slots
+/// that have less. Small differences stay: every bucket that moves costs exceptions.
+fn level(buckets: &mut [u8], is_wanted: &[bool; SLOTS_MAX]) {
+    let wanted: Vec<u8> = (0..SLOTS_MAX as u8)
+        .filter(|&slot| is_wanted[usize::from(slot)])
+        .collect();
+    let mut load = [0usize; 256];
+    for &slot in buckets.iter() {
+        load[usize::from(slot)] += 1;
+    }
+    let share = buckets.len() / wanted.len().max(1);
+    let is_skewed = wanted
+        .iter()
+        .any(|&slot| load[usize::from(slot)] < share - share / 4);
+    let mut poor: Vec<u8> = wanted
+        .iter()
+        .copied()
+        .filter(|&slot| load[usize::from(slot)] < share)
+        .collect();
+    for slot in buckets.iter_mut() {
+        let is_orphan = *slot == u8::MAX;
+        if !is_orphan && (!is_skewed || load[usize::from(*slot)] <= share) {
+            continue;
+        }
+        let Some(&to) = poor
+            .last()
+            .or(if is_orphan { wanted.first() } else { None })
+        else {
+            continue;
+        };
+        load[usize::from(*slot)] -= 1;
+        load[usize::from(to)] += 1;
+        *slot = to;
+        if load[usize::from(to)] >= share {
+            poor.pop();
+        }
+    }
+}
+
+/// The key of the exceptions: the words of a received packet's headers.
+fn key_of(flow: &Flow) -> sys::Key {
+    let mut key = [0; 16];
+    key[..4].copy_from_slice(&flow.remote.ip().octets());
+    key[4..8].copy_from_slice(&flow.local.ip().octets());
+    key[8..10].copy_from_slice(&flow.remote.port().to_be_bytes());
+    key[10..12].copy_from_slice(&flow.local.port().to_be_bytes());
+    key[12] = flow.proto.number();
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(slots: &[u8]) -> [bool; SLOTS_MAX] {
+        let mut out = [false; SLOTS_MAX];
+        for &slot in slots {
+            out[usize::from(slot)] = true;
+        }
+        out
+    }
+
+    fn loads(buckets: &[u8], slots: &[u8]) -> Vec<usize> {
+        let count = |slot: &u8| buckets.iter().filter(|b| *b == slot).count();
+        slots.iter().map(count).collect()
+    }
+
+    #[test]
+    fn a_new_slot_takes_its_share_and_no_more_moves() {
+        let mut buckets = vec![1u8; BUCKETS];
+        level(&mut buckets, &wanted(&[1, 2]));
+        assert_eq!(loads(&buckets, &[1, 2]), [2048, 2048]);
+        let before = buckets.clone();
+        level(&mut buckets, &wanted(&[1, 2, 3]));
+        let moved = before.iter().zip(&buckets).filter(|(a, b)| a != b).count();
+        assert_eq!(moved, BUCKETS / 3);
+    }
+
+    #[test]
+    fn a_slot_that_leaves_hands_its_buckets_to_those_that_covered_for_it() {
+        let mut old = vec![0u8; BUCKETS];
+        for (bucket, slot) in old.iter_mut().enumerate() {
+            *slot = 1 + (bucket % 3) as u8;
+        }
+        let left = wanted(&[1, 2]);
+        let heirs: Vec<_> = (0..BUCKETS).map(|b| heir(&old, b, &left)).collect();
+        assert!(heirs.iter().all(|h| matches!(h, Some(1 | 2))));
+    }
+
+    #[test]
+    fn the_chain_of_a_bucket_has_no_bucket_twice() {
+        for bucket in 0..BUCKETS as u32 {
+            let mut seen: Vec<u32> = chain(bucket).collect();
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!(seen.len(), layout::PROBES);
+        }
+    }
+
+    #[test]
+    fn point_to_point_prefixes_have_no_broadcast_address() {
+        let ip = Ipv4Addr::new(10, 1, 2, 3);
+        assert_eq!(broadcast(ip, 24), Ipv4Addr::new(10, 1, 2, 255));
+        assert_eq!(broadcast(ip, 31), Ipv4Addr::UNSPECIFIED);
+        assert_eq!(broadcast(ip, 32), Ipv4Addr::UNSPECIFIED);
+    }
+}

@@ -1,0 +1,212 @@
+//! TAP: one queue of a virtual Ethernet device whose other side is this machine's kernel, with a
+//! virtio header and therefore checksum and segmentation offloads in both directions.
+
+mod sys;
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use slipstack_mem::RawSlice;
+use slipstack_wire::{RxMeta, TxOffload};
+
+use crate::device::{Device, DeviceCounters, DeviceInfo, TxFull};
+use crate::error::DeviceError;
+use crate::udp_split;
+use crate::vnet::{self, Received};
+
+/// The longest frame with its virtio header.
+const FRAME_MAX: usize = 68 * 1024;
+/// Frames up to this length are copied together: cheaper than describing three pieces.
+const COPY_MAX: usize = 512;
+const HEADER_MAX: usize = 256;
+
+/// One queue of a TAP, driven by one engine.
+#[derive(Debug)]
+pub(crate) struct TapSlot {
+    fd: OwnedFd,
+    info: DeviceInfo,
+    buffer: Vec<u8>,
+    scratch: Vec<u8>,
+    is_stalled: bool,
+    counters: DeviceCounters,
+}
+
+/// Creates the TAP with all its queues, in the order of their numbers.
+pub(crate) fn open_slots(name: &str, count: u16) -> Result<Vec<OwnedFd>, DeviceError> {
+    let mut slots = Vec::with_capacity(usize::from(count));
+    for _ in 0..count {
+        slots.push(open_queue(name)?);
+    }
+    Ok(slots)
+}
+
+fn open_queue(name: &str) -> Result<OwnedFd, DeviceError> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open("/dev/net/tun")
+        .map_err(|source| match source.raw_os_error() {
+            Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => DeviceError::NoTunDevice,
+            _ => DeviceError::system("opening /dev/net/tun", "CAP_NET_ADMIN", source),
+        })?;
+    let fd = OwnedFd::from(file);
+    sys::attach_queue(fd.as_fd(), name).map_err(|source| match source.raw_os_error() {
+        Some(libc::EBUSY | libc::EINVAL | libc::E2BIG) => DeviceError::TapBusy(name.to_owned()),
+        _ => DeviceError::system("creating a TAP", "CAP_NET_ADMIN", source),
+    })?;
+    let configured = sys::set_header_len(fd.as_fd(), vnet::TAP_LEN as i32)
+        .and_then(|()| sys::set_offloads(fd.as_fd()));
+    configured.map_err(|source| {
+        DeviceError::system("setting the offloads of a TAP", "CAP_NET_ADMIN", source)
+    })?;
+    Ok(fd)
+}
+
+/// Gives the TAP the program that chooses the queue of each frame.
+pub(crate) fn set_steering(queue: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    sys::set_steering(queue, program)
+}
+
+impl TapSlot {
+    pub(crate) fn from_fd(fd: OwnedFd, info: DeviceInfo) -> TapSlot {
+        TapSlot {
+            fd,
+            info,
+            buffer: vec![0; FRAME_MAX],
+            scratch: Vec::new(),
+            is_stalled: false,
+            counters: DeviceCounters::default(),
+        }
+    }
+
+    fn write(
+        &mut self,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+        offload: &TxOffload,
+    ) -> io::Result<usize> {
+        let mut head = [0; vnet::TAP_LEN + COPY_MAX];
+        let head_len = vnet::TAP_LEN + header.len();
+        let payload_len = payload[0].len() + payload[1].len();
+        if header.len() > HEADER_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        head[..vnet::TAP_LEN].copy_from_slice(&vnet::build(header, offload));
+        head[vnet::TAP_LEN..head_len].copy_from_slice(header);
+        if head_len + payload_len > head.len() {
+            return sys::write_gathered(self.fd.as_fd(), &head[..head_len], payload);
+        }
+        let (first, second) = head[head_len..].split_at_mut(payload[0].len());
+        payload[0].copy_to(first);
+        payload[1].copy_to(&mut second[..payload[1].len()]);
+        Ok(rustix::io::write(
+            &self.fd,
+            &head[..head_len + payload_len],
+        )?)
+    }
+
+    fn deliver(&mut self, len: usize, on_frame: &mut dyn FnMut(&[u8], RxMeta)) {
+        let counters = &mut self.counters;
+        let Some((virtio, frame)) = self.buffer[..len].split_at_checked(vnet::TAP_LEN) else {
+            counters.rx_malformed += 1;
+            return;
+        };
+        let count = match vnet::parse(virtio) {
+            Some(Received::Frame(meta)) => {
+                on_frame(frame, meta);
+                1
+            }
+            Some(Received::Datagrams { size, checksum }) => {
+                counters.rx_udp_split += 1;
+                udp_split::split(frame, size, checksum, &mut self.scratch, on_frame)
+            }
+            Some(Received::Unknown) | None => 0,
+        };
+        if count == 0 {
+            counters.rx_malformed += 1;
+        }
+        counters.rx_frames += count as u64;
+        counters.rx_bytes += frame.len() as u64;
+    }
+}
+
+impl Device for TapSlot {
+    fn info(&self) -> DeviceInfo {
+        self.info
+    }
+
+    fn rx(&mut self, budget: usize, on_frame: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+        for done in 0..budget {
+            match rustix::io::read(&self.fd, &mut self.buffer[..]) {
+                Ok(len) => self.deliver(len, on_frame),
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return done,
+                Err(_) => {
+                    self.counters.link_errors += 1;
+                    return done;
+                }
+            }
+        }
+        budget
+    }
+
+    /// Every frame leaves at once: the kernel takes one per system call anyway, and a frame in
+    /// its hands is work that its side can begin.
+    fn tx(
+        &mut self,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+        offload: TxOffload,
+    ) -> Result<(), TxFull> {
+        let sent = self.write(header, payload, &offload);
+        let counters = &mut self.counters;
+        self.is_stalled = false;
+        match sent.map_err(|error| error.raw_os_error()) {
+            Ok(len) => {
+                counters.tx_frames += 1;
+                counters.tx_bytes += len.saturating_sub(vnet::TAP_LEN) as u64;
+                Ok(())
+            }
+            Err(Some(libc::EAGAIN | libc::EINTR)) => {
+                counters.tx_again += 1;
+                counters.tx_full += 1;
+                self.is_stalled = true;
+                Err(TxFull)
+            }
+            Err(reason) => {
+                // EIO: the TAP is down.
+                counters.link_errors += u64::from(reason == Some(libc::EIO));
+                counters.tx_dropped += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        self.is_stalled = false;
+    }
+
+    fn poll_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    fn has_rx(&self) -> bool {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        matches!(poll(&mut fds, Some(&now)), Ok(1..)) && fds[0].revents().contains(PollFlags::IN)
+    }
+
+    fn tx_pending(&self) -> bool {
+        self.is_stalled
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        self.counters
+    }
+}

@@ -1,0 +1,133 @@
+//! The virtio-net header (VIRTIO 1.2, 5.1.6) that TAP and AF_PACKET put before every frame.
+//!
+//! ```text
+//! 0 flags  1 gso_type  2 hdr_len  4 gso_size  6 csum_start  8 csum_offset  (10 num_buffers)
+//! ```
+//! All fields are in host order; TAP's header is 12 bytes long, AF_PACKET's 10.
+
+use slipstack_wire::{RxChecksum, RxMeta, TxOffload};
+
+/// Length of the header before frames of AF_PACKET.
+pub(crate) const PACKET_LEN: usize = 10;
+/// Length of the header before frames of TAP.
+pub(crate) const TAP_LEN: usize = 12;
+
+const FLAG_NEEDS_CSUM: u8 = 1;
+const FLAG_DATA_VALID: u8 = 2;
+
+const GSO_NONE: u8 = 0;
+const GSO_TCPV4: u8 = 1;
+const GSO_TCPV6: u8 = 4;
+const GSO_UDP_L4: u8 = 5;
+const GSO_ECN: u8 = 0x80;
+
+const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
+
+/// What the header of a received frame says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// One frame, or coalesced TCP segments, for the stack as it is.
+    Frame(RxMeta),
+    /// Coalesced UDP datagrams of this size, which must be split: their borders matter.
+    Datagrams { size: u16, checksum: RxChecksum },
+    /// Some other offload that we did not ask for.
+    Unknown,
+}
+
+/// Reads a header; `None` when it is cut short.
+pub(crate) fn parse(header: &[u8]) -> Option<Received> {
+    let fixed: &[u8; PACKET_LEN] = header.first_chunk()?;
+    let checksum = match fixed[0] {
+        flags if flags & FLAG_NEEDS_CSUM != 0 => RxChecksum::Partial,
+        flags if flags & FLAG_DATA_VALID != 0 => RxChecksum::Verified,
+        _ => RxChecksum::Unknown,
+    };
+    Some(match fixed[1] & !GSO_ECN {
+        GSO_NONE => Received::Frame(meta(checksum, false)),
+        GSO_TCPV4 | GSO_TCPV6 => Received::Frame(meta(checksum, true)),
+        GSO_UDP_L4 => Received::Datagrams {
+            size: u16::from_ne_bytes([fixed[4], fixed[5]]),
+            checksum,
+        },
+        _ => Received::Unknown,
+    })
+}
+
+fn meta(checksum: RxChecksum, gso: bool) -> RxMeta {
+    RxMeta {
+        checksum,
+        gso,
+        ..RxMeta::UNKNOWN
+    }
+}
+
+/// The header for a frame that begins with `header` and leaves `offload` to the kernel. The last
+/// two bytes are TAP's.
+#[inline]
+pub(crate) fn build(header: &[u8], offload: &TxOffload) -> [u8; TAP_LEN] {
+    let mut out = [0; TAP_LEN];
+    if let Some(partial) = offload.checksum {
+        out[0] = FLAG_NEEDS_CSUM;
+        out[6..8].copy_from_slice(&partial.start.to_ne_bytes());
+        out[8..10].copy_from_slice(&partial.offset.to_ne_bytes());
+    }
+    if let Some(gso) = offload.gso {
+        let is_ipv6 = header.get(12..14) == Some(&ETHERTYPE_IPV6[..]);
+        out[1] = if is_ipv6 { GSO_TCPV6 } else { GSO_TCPV4 };
+        out[2..4].copy_from_slice(&gso.header_len.to_ne_bytes());
+        out[4..6].copy_from_slice(&gso.mss.to_ne_bytes());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use slipstack_wire::{Gso, PartialChecksum};
+
+    #[test]
+    fn a_built_header_reads_back_as_what_was_asked_for() {
+        let offload = TxOffload {
+            checksum: Some(PartialChecksum {
+                start: 34,
+                offset: 16,
+            }),
+            gso: Some(Gso {
+                mss: 1448,
+                header_len: 66,
+            }),
+        };
+        let header = build(&[0; 66], &offload);
+        assert_eq!(
+            parse(&header),
+            Some(Received::Frame(meta(RxChecksum::Partial, true)))
+        );
+        assert_eq!(u16::from_ne_bytes([header[6], header[7]]), 34);
+        assert_eq!(u16::from_ne_bytes([header[4], header[5]]), 1448);
+    }
+
+    #[test]
+    fn a_frame_without_offloads_has_an_all_zero_header() {
+        assert_eq!(build(&[0; 60], &TxOffload::NONE), [0; TAP_LEN]);
+        assert_eq!(
+            parse(&[0; PACKET_LEN]),
+            Some(Received::Frame(RxMeta::UNKNOWN))
+        );
+        assert_eq!(parse(&[0; 9]), None);
+    }
+
+    #[test]
+    fn coalesced_datagrams_and_unknown_offloads_are_told_apart() {
+        let mut header = [0; PACKET_LEN];
+        header[0] = FLAG_DATA_VALID;
+        header[1] = GSO_UDP_L4;
+        header[4..6].copy_from_slice(&700u16.to_ne_bytes());
+        let expected = Received::Datagrams {
+            size: 700,
+            checksum: RxChecksum::Verified,
+        };
+        assert_eq!(parse(&header), Some(expected));
+        header[1] = 3;
+        assert_eq!(parse(&header), Some(Received::Unknown));
+    }
+}
