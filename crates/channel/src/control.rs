@@ -24,7 +24,7 @@ pub const CONTROL_VERSION: u32 = 1;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
-pub const DESCRIPTORS_MAX: usize = 32;
+pub const DESCRIPTORS_MAX: usize = 80;
 
 /// Transport protocols with ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -49,6 +49,9 @@ pub struct Hello {
     pub capability: Option<u64>,
     /// The client it was before the connection was lost.
     pub resume: Option<u64>,
+    /// The connection will be inherited by children and lasts until the last of them closes it; only
+    /// [`Request::NewClient`] follows on it.
+    pub is_shared: bool,
 }
 
 /// What a client asks of the keeper (and, where said, of an instance).
@@ -203,12 +206,8 @@ pub struct SlotLease {
     pub device: DeviceKind,
     pub mac: [u8; 6],
     pub mtu: u16,
-    pub is_tx_checksum: bool,
-    /// Largest payload of a super-frame, 0 if the device takes none.
-    pub tso_max: u32,
-    /// Frames of the receive ring (AF_PACKET).
-    pub ring_frames: u32,
-    pub ring_frame_len: u32,
+    /// `device::SlotParams` as words.
+    pub params: [u32; 8],
     /// First block of outgoing ports.
     pub ports: (u16, u16),
     pub descriptors: Vec<Descriptor>,

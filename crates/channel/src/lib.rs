@@ -1,3 +1,43 @@
-//! (module documentation follows)
+//! What programs, engines and the keeper say to each other.
+//!
+//! A program and its engine share one [`Region`](slipstack_mem::Region) per pair: rings of
+//! commands and events, a cell per socket and a byte ring per socket and direction. The program's
+//! side is [`ProgramEnd`] (many threads), the engine's is [`EngineEnd`] (one). Whatever the
+//! program writes is hostile to the engine: it is read once, checked, and the copy is used.
+//! [`Driver`] is the seam of the two placements, [`Attach`] the way to an engine, and
+//! [`control`] the rare messages over a unix socket.
 
+mod addr;
+mod attach;
+mod cell;
+mod command;
 pub mod control;
+mod datagram;
+mod driver;
+mod engine_end;
+mod event;
+mod flows;
+mod handover;
+mod ids;
+mod layout;
+mod program;
+mod receive_ring;
+mod reply;
+pub mod report;
+mod state;
+
+pub use attach::{Attach, AttachError, Attachment, Policy};
+pub use command::{CloseMode, Command, Congestion, SocketOption, Ticket};
+pub use driver::{Driver, Exit, Placement, TurnOutcome, WaitOn};
+pub use engine_end::{EngineEnd, Lie, SendSide, Sent};
+pub use event::{ChannelEvent, EventKind};
+pub use flows::{FlowDirectory, FlowEntry, flows};
+pub use handover::{HandoverArea, HandoverImage, STACK_IMAGE_MAX, handover_images};
+pub use ids::{Kind, SockId};
+pub use layout::{
+    FLOWS, IMAGES, INBOX_BYTES, INBOX_CELLS, LAYOUT_VERSION, REGION_BYTES, REGION_LEN_MAX, SOCKETS,
+};
+pub use program::{Datagram, Full, ProgramEnd};
+pub use receive_ring::ReceiveRing;
+pub use reply::{Info, Refusal, Reply};
+pub use state::{Reason, State};

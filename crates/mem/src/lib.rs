@@ -21,6 +21,7 @@ mod lock;
 pub mod process;
 mod raw;
 mod region;
+pub mod thread;
 
 pub use arena::Arena;
 pub use bytering::{ByteRing, RING_LOG2_MAX, RING_LOG2_MIN, RingWord};

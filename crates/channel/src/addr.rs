@@ -1,0 +1,30 @@
+//! Socket addresses as words: sixteen bytes of address (IPv4 mapped) and a port.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+/// The words of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AddrWords {
+    pub(crate) ip: [u64; 2],
+    pub(crate) port: u16,
+}
+
+impl AddrWords {
+    pub(crate) fn encode(addr: SocketAddr) -> AddrWords {
+        let ip = match addr.ip() {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        let bits = ip.to_bits();
+        AddrWords {
+            ip: [(bits >> 64) as u64, bits as u64],
+            port: addr.port(),
+        }
+    }
+
+    pub(crate) fn decode(self) -> SocketAddr {
+        let bits = u128::from(self.ip[0]) << 64 | u128::from(self.ip[1]);
+        let ip = Ipv6Addr::from_bits(bits).to_canonical();
+        SocketAddr::new(ip, self.port)
+    }
+}

@@ -1,0 +1,297 @@
+//! A socket's cell: four cache lines, split by who writes them.
+//!
+//! Line 0 the engine writes on the data path, line 1 the engine writes rarely, line 2 the program
+//! writes, line 3 holds the flags that both change.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::net::SocketAddr;
+
+use slipstack_mem::{Line, RingWord};
+
+use crate::addr::AddrWords;
+use crate::layout::CELL_LINES;
+use crate::state::StateWord;
+
+/// Engine, data path.
+const STATE: usize = 0;
+const RX_RING: usize = 1;
+const RX_HEAD: usize = 2;
+const TX_TAIL: usize = 3;
+const TX_RING_SEEN: usize = 4;
+const SNDBUF: usize = 5;
+const NOTIFY_AT: usize = 6;
+/// Engine, rarely: local address in words 0–1, remote in 2–3, ports in 4.
+const LOCAL: usize = 0;
+const REMOTE: usize = 2;
+const PORTS: usize = 4;
+/// Program.
+const TX_RING: usize = 0;
+const TX_HEAD: usize = 1;
+const RX_TAIL: usize = 2;
+const TX_MORE: usize = 3;
+const ACCEPT_TAKEN: usize = 4;
+/// Flags.
+const EVENT_PENDING: usize = 0;
+const TX_PENDING: usize = 1;
+const RX_PENDING: usize = 2;
+const TX_WANTED: usize = 3;
+
+/// A view of one cell. Both sides use it; each writes only its own words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cell<'a> {
+    lines: &'a [Line; CELL_LINES],
+}
+
+impl<'a> Cell<'a> {
+    #[inline]
+    pub(crate) fn new(lines: &'a [Line]) -> Option<Cell<'a>> {
+        Some(Cell {
+            lines: lines.try_into().ok()?,
+        })
+    }
+
+    #[inline]
+    fn word(&self, line: usize, word: usize) -> &'a AtomicU64 {
+        &self.lines[line].words[word]
+    }
+
+    // The engine's words.
+
+    #[inline]
+    pub(crate) fn state(&self) -> StateWord {
+        StateWord::decode(self.word(0, STATE).load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn set_state(&self, state: StateWord) {
+        self.word(0, STATE).store(state.encode(), Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn rx_ring(&self) -> RingWord {
+        RingWord(self.word(0, RX_RING).load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn set_rx_ring(&self, ring: RingWord) {
+        self.word(0, RX_RING).store(ring.0, Ordering::Release);
+        // Bytes written to a reused block from here on must not become visible before the word
+        // that says that the block has moved.
+        core::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    #[inline]
+    pub(crate) fn rx_head(&self) -> u64 {
+        self.word(0, RX_HEAD).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn set_rx_head(&self, head: u64) {
+        self.word(0, RX_HEAD).store(head, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn tx_tail(&self) -> u64 {
+        self.word(0, TX_TAIL).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn set_tx_tail(&self, tail: u64) {
+        self.word(0, TX_TAIL).store(tail, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn tx_ring_seen(&self) -> u32 {
+        self.word(0, TX_RING_SEEN).load(Ordering::Acquire) as u32
+    }
+
+    #[inline]
+    pub(crate) fn set_tx_ring_seen(&self, generation: u32) {
+        self.word(0, TX_RING_SEEN)
+            .store(u64::from(generation), Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn sndbuf(&self) -> u64 {
+        self.word(0, SNDBUF).load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set_sndbuf(&self, bytes: u64) {
+        self.word(0, SNDBUF).store(bytes, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn notify_at(&self) -> u64 {
+        self.word(0, NOTIFY_AT).load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set_notify_at(&self, offset: u64) {
+        self.word(0, NOTIFY_AT).store(offset, Ordering::Relaxed);
+    }
+
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        self.addr(LOCAL, 16)
+    }
+
+    pub(crate) fn remote(&self) -> Option<SocketAddr> {
+        self.addr(REMOTE, 0)
+    }
+
+    fn addr(&self, at: usize, shift: u32) -> Option<SocketAddr> {
+        let ip = [
+            self.word(1, at).load(Ordering::Relaxed),
+            self.word(1, at + 1).load(Ordering::Relaxed),
+        ];
+        let port = (self.word(1, PORTS).load(Ordering::Relaxed) >> shift) as u16;
+        (ip != [0, 0]).then(|| AddrWords { ip, port }.decode())
+    }
+
+    /// Sets both addresses. Before the state word that tells of them.
+    pub(crate) fn set_addrs(&self, local: Option<SocketAddr>, remote: Option<SocketAddr>) {
+        let absent = AddrWords {
+            ip: [0, 0],
+            port: 0,
+        };
+        let local = local.map_or(absent, AddrWords::encode);
+        let remote = remote.map_or(absent, AddrWords::encode);
+        for (at, addr) in [(LOCAL, local), (REMOTE, remote)] {
+            self.word(1, at).store(addr.ip[0], Ordering::Relaxed);
+            self.word(1, at + 1).store(addr.ip[1], Ordering::Relaxed);
+        }
+        let ports = u64::from(local.port) << 16 | u64::from(remote.port);
+        self.word(1, PORTS).store(ports, Ordering::Release);
+    }
+
+    // The program's words.
+
+    #[inline]
+    pub(crate) fn tx_ring(&self) -> RingWord {
+        RingWord(self.word(2, TX_RING).load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn set_tx_ring(&self, ring: RingWord) {
+        self.word(2, TX_RING).store(ring.0, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn tx_head(&self) -> u64 {
+        self.word(2, TX_HEAD).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn set_tx_head(&self, head: u64) {
+        self.word(2, TX_HEAD).store(head, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn rx_tail(&self) -> u64 {
+        self.word(2, RX_TAIL).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn set_rx_tail(&self, tail: u64) {
+        self.word(2, RX_TAIL).store(tail, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn tx_more(&self) -> bool {
+        self.word(2, TX_MORE).load(Ordering::Relaxed) != 0
+    }
+
+    #[inline]
+    pub(crate) fn set_tx_more(&self, more: bool) {
+        self.word(2, TX_MORE)
+            .store(u64::from(more), Ordering::Relaxed);
+    }
+
+    pub(crate) fn accept_taken(&self) -> u64 {
+        self.word(2, ACCEPT_TAKEN).load(Ordering::Acquire)
+    }
+
+    pub(crate) fn add_accept_taken(&self) {
+        self.word(2, ACCEPT_TAKEN).fetch_add(1, Ordering::AcqRel);
+    }
+
+    // Flags: set by one side, taken by the other, with full ordering against the words they
+    // speak of.
+
+    /// Sets the flag; `true` when it was not set, that is: the caller has to send the message.
+    #[inline]
+    fn raise(&self, flag: usize) -> bool {
+        self.word(3, flag).swap(1, Ordering::SeqCst) == 0
+    }
+
+    #[inline]
+    fn lower(&self, flag: usize) -> bool {
+        self.word(3, flag).swap(0, Ordering::SeqCst) != 0
+    }
+
+    #[inline]
+    pub(crate) fn raise_event(&self) -> bool {
+        self.raise(EVENT_PENDING)
+    }
+
+    #[inline]
+    pub(crate) fn lower_event(&self) {
+        self.lower(EVENT_PENDING);
+    }
+
+    #[inline]
+    pub(crate) fn raise_tx(&self) -> bool {
+        self.raise(TX_PENDING)
+    }
+
+    #[inline]
+    pub(crate) fn lower_tx(&self) {
+        self.lower(TX_PENDING);
+    }
+
+    #[inline]
+    pub(crate) fn raise_rx(&self) -> bool {
+        self.raise(RX_PENDING)
+    }
+
+    #[inline]
+    pub(crate) fn lower_rx(&self) {
+        self.lower(RX_PENDING);
+    }
+
+    /// The program waits for room in the send ring.
+    #[inline]
+    pub(crate) fn want_tx(&self) {
+        self.word(3, TX_WANTED).store(1, Ordering::SeqCst);
+    }
+
+    #[inline]
+    pub(crate) fn is_tx_wanted(&self) -> bool {
+        self.word(3, TX_WANTED).load(Ordering::SeqCst) != 0
+    }
+
+    #[inline]
+    pub(crate) fn clear_tx_wanted(&self) {
+        self.word(3, TX_WANTED).store(0, Ordering::Relaxed);
+    }
+
+    /// Empties the program's line and the flags, before a new use.
+    pub(crate) fn reset_program(&self) {
+        for word in &self.lines[2].words {
+            word.store(0, Ordering::Relaxed);
+        }
+        for word in &self.lines[3].words {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Empties the engine's lines but for the state word, before a new use.
+    pub(crate) fn reset_engine(&self) {
+        for word in &self.lines[0].words[1..] {
+            word.store(0, Ordering::Relaxed);
+        }
+        for word in &self.lines[1].words {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! Commands from a program to its engine.
+
+use core::time::Duration;
+use std::net::SocketAddr;
+
+use slipstack_mem::PAYLOAD_WORDS;
+
+use crate::addr::AddrWords;
+use crate::ids::{Kind, SockId};
+
+/// How a program lets go of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseMode {
+    /// What was written is delivered, then FIN.
+    Orderly,
+    /// RST at once.
+    Abort,
+}
+
+/// Which congestion control a connection runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    Cubic,
+    NewReno,
+}
+
+/// A socket option. `Duration`s travel in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketOption {
+    NoDelay(bool),
+    Cork(bool),
+    QuickAck(bool),
+    KeepAlive {
+        enabled: bool,
+        idle: Duration,
+        interval: Duration,
+        probes: u8,
+    },
+    /// `None` switches it off.
+    UserTimeout(Option<Duration>),
+    RcvBuf(u32),
+    SndBuf(u32),
+    Congestion(Congestion),
+    MaxSeg(u16),
+    /// `None` = the default.
+    Linger2(Option<Duration>),
+    Tos(u8),
+    Ttl(u8),
+    Broadcast(bool),
+    ReusePort(bool),
+}
+
+/// What a program asks of its engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    Open {
+        sock: SockId,
+        kind: Kind,
+    },
+    /// Port 0 = pick one. Reply: [`crate::Reply::Bound`].
+    Bind {
+        sock: SockId,
+        addr: SocketAddr,
+        reuse_addr: bool,
+        reuse_port: bool,
+    },
+    /// Reply: [`crate::Reply::Bound`]. On a listening socket it changes the backlog.
+    Listen {
+        sock: SockId,
+        backlog: u32,
+    },
+    Unlisten {
+        sock: SockId,
+    },
+    /// Reply: [`crate::Reply::Bound`] with the local address once the attempt is under way; how
+    /// it ends is told by a change of state.
+    Connect {
+        sock: SockId,
+        remote: SocketAddr,
+    },
+    /// Bytes or datagrams are in the send ring.
+    Send {
+        sock: SockId,
+    },
+    /// The program has read past the point where the engine wants to know.
+    Consumed {
+        sock: SockId,
+    },
+    /// FIN after what was written.
+    Shutdown {
+        sock: SockId,
+    },
+    /// `unread`: received bytes were not read.
+    Close {
+        sock: SockId,
+        mode: CloseMode,
+        unread: bool,
+    },
+    /// Reply: [`crate::Reply::Done`].
+    SetOption {
+        sock: SockId,
+        option: SocketOption,
+    },
+    /// Reply: [`crate::Reply::Info`].
+    Info {
+        sock: SockId,
+    },
+    /// `None` dissolves the association. Reply: [`crate::Reply::Bound`].
+    UdpConnect {
+        sock: SockId,
+        remote: Option<SocketAddr>,
+    },
+    /// The program ends in order.
+    Goodbye,
+}
+
+/// Where the reply to a command is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    pub(crate) slot: u16,
+    pub(crate) sequence: u32,
+}
+
+impl Ticket {
+    /// No reply is wanted.
+    pub(crate) const NONE: Ticket = Ticket {
+        slot: u16::MAX,
+        sequence: 0,
+    };
+}
+
+const OPEN: u8 = 1;
+const BIND: u8 = 2;
+const LISTEN: u8 = 3;
+const UNLISTEN: u8 = 4;
+const CONNECT: u8 = 5;
+const SEND: u8 = 6;
+const CONSUMED: u8 = 7;
+const SHUTDOWN: u8 = 8;
+const CLOSE: u8 = 9;
+const SET_OPTION: u8 = 10;
+const INFO: u8 = 11;
+const UDP_CONNECT: u8 = 12;
+const GOODBYE: u8 = 13;
+
+type Payload = [u64; PAYLOAD_WORDS];
+
+fn with_addr(addr: SocketAddr) -> [u64; 3] {
+    let words = AddrWords::encode(addr);
+    [words.ip[0], words.ip[1], u64::from(words.port)]
+}
+
+fn addr_of(payload: &Payload) -> SocketAddr {
+    AddrWords {
+        ip: [payload[2], payload[3]],
+        port: payload[4] as u16,
+    }
+    .decode()
+}
+
+impl Command {
+    #[inline]
+    pub(crate) fn encode(&self, ticket: Ticket) -> Payload {
+        let (code, flags, sock, args) = self.parts();
+        let sock = sock.unwrap_or(SockId {
+            index: 0,
+            generation: 0,
+        });
+        [
+            u64::from(code)
+                | u64::from(flags) << 8
+                | u64::from(ticket.slot) << 16
+                | u64::from(sock.index) << 32,
+            u64::from(sock.generation) | u64::from(ticket.sequence) << 32,
+            args[0],
+            args[1],
+            args[2],
+            args[3],
+            0,
+        ]
+    }
+
+    #[inline]
+    fn parts(&self) -> (u8, u8, Option<SockId>, [u64; 4]) {
+        const ZERO: [u64; 4] = [0; 4];
+        match *self {
+            Command::Send { sock } => (SEND, 0, Some(sock), ZERO),
+            Command::Consumed { sock } => (CONSUMED, 0, Some(sock), ZERO),
+            Command::Open { sock, kind } => (OPEN, u8::from(kind == Kind::Udp), Some(sock), ZERO),
+            Command::Bind {
+                sock,
+                addr,
+                reuse_addr,
+                reuse_port,
+            } => {
+                let flags = u8::from(reuse_addr) | u8::from(reuse_port) << 1;
+                let [a, b, c] = with_addr(addr);
+                (BIND, flags, Some(sock), [a, b, c, 0])
+            }
+            Command::Listen { sock, backlog } => {
+                (LISTEN, 0, Some(sock), [u64::from(backlog), 0, 0, 0])
+            }
+            Command::Unlisten { sock } => (UNLISTEN, 0, Some(sock), ZERO),
+            Command::Connect { sock, remote } => {
+                let [a, b, c] = with_addr(remote);
+                (CONNECT, 0, Some(sock), [a, b, c, 0])
+            }
+            Command::Shutdown { sock } => (SHUTDOWN, 0, Some(sock), ZERO),
+            Command::Close { sock, mode, unread } => {
+                let flags = u8::from(mode == CloseMode::Abort) | u8::from(unread) << 1;
+                (CLOSE, flags, Some(sock), ZERO)
+            }
+            Command::SetOption { sock, option } => {
+                let (code, args) = option.encode();
+                (SET_OPTION, code, Some(sock), args)
+            }
+            Command::Info { sock } => (INFO, 0, Some(sock), ZERO),
+            Command::UdpConnect { sock, remote } => {
+                let [a, b, c] = remote.map_or([0; 3], with_addr);
+                (
+                    UDP_CONNECT,
+                    u8::from(remote.is_some()),
+                    Some(sock),
+                    [a, b, c, 0],
+                )
+            }
+            Command::Goodbye => (GOODBYE, 0, None, ZERO),
+        }
+    }
+
+    /// `None` for what no program of this version sends.
+    #[inline]
+    pub(crate) fn decode(payload: &Payload) -> Option<(Command, Ticket)> {
+        let sock = SockId {
+            index: (payload[0] >> 32) as u32,
+            generation: payload[1] as u32,
+        };
+        let ticket = Ticket {
+            slot: (payload[0] >> 16) as u16,
+            sequence: (payload[1] >> 32) as u32,
+        };
+        let flags = (payload[0] >> 8) as u8;
+        let command = match payload[0] as u8 {
+            SEND => Command::Send { sock },
+            CONSUMED => Command::Consumed { sock },
+            OPEN => Command::Open {
+                sock,
+                kind: if flags & 1 == 1 { Kind::Udp } else { Kind::Tcp },
+            },
+            BIND => Command::Bind {
+                sock,
+                addr: addr_of(payload),
+                reuse_addr: flags & 1 == 1,
+                reuse_port: flags & 2 == 2,
+            },
+            LISTEN => Command::Listen {
+                sock,
+                backlog: payload[2] as u32,
+            },
+            UNLISTEN => Command::Unlisten { sock },
+            CONNECT => Command::Connect {
+                sock,
+                remote: addr_of(payload),
+            },
+            SHUTDOWN => Command::Shutdown { sock },
+            CLOSE => Command::Close {
+                sock,
+                mode: if flags & 1 == 1 {
+                    CloseMode::Abort
+                } else {
+                    CloseMode::Orderly
+                },
+                unread: flags & 2 == 2,
+            },
+            SET_OPTION => Command::SetOption {
+                sock,
+                option: SocketOption::decode(flags, &payload[2..6])?,
+            },
+            INFO => Command::Info { sock },
+            UDP_CONNECT => Command::UdpConnect {
+                sock,
+                remote: (flags & 1 == 1).then(|| addr_of(payload)),
+            },
+            GOODBYE => Command::Goodbye,
+            _ => return None,
+        };
+        Some((command, ticket))
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    duration.as_millis().min(u128::from(u32::MAX)) as u64
+}
+
+/// `None` is told from zero by a bit of its own.
+fn optional_millis(duration: Option<Duration>) -> u64 {
+    duration.map_or(1 << 32, millis)
+}
+
+fn duration(word: u64) -> Duration {
+    Duration::from_millis(word & u64::from(u32::MAX))
+}
+
+fn optional_duration(word: u64) -> Option<Duration> {
+    (word >> 32 == 0).then(|| duration(word))
+}
+
+impl SocketOption {
+    fn encode(self) -> (u8, [u64; 4]) {
+        let one = |code: u8, value: u64| (code, [value, 0, 0, 0]);
+        match self {
+            SocketOption::NoDelay(on) => one(1, u64::from(on)),
+            SocketOption::Cork(on) => one(2, u64::from(on)),
+            SocketOption::QuickAck(on) => one(3, u64::from(on)),
+            SocketOption::KeepAlive {
+                enabled,
+                idle,
+                interval,
+                probes,
+            } => (
+                4,
+                [
+                    u64::from(enabled),
+                    millis(idle),
+                    millis(interval),
+                    u64::from(probes),
+                ],
+            ),
+            SocketOption::UserTimeout(timeout) => one(5, optional_millis(timeout)),
+            SocketOption::RcvBuf(bytes) => one(6, u64::from(bytes)),
+            SocketOption::SndBuf(bytes) => one(7, u64::from(bytes)),
+            SocketOption::Congestion(Congestion::Cubic) => one(8, 0),
+            SocketOption::Congestion(Congestion::NewReno) => one(8, 1),
+            SocketOption::MaxSeg(bytes) => one(9, u64::from(bytes)),
+            SocketOption::Linger2(time) => one(10, optional_millis(time)),
+            SocketOption::Tos(tos) => one(11, u64::from(tos)),
+            SocketOption::Ttl(ttl) => one(12, u64::from(ttl)),
+            SocketOption::Broadcast(on) => one(13, u64::from(on)),
+            SocketOption::ReusePort(on) => one(14, u64::from(on)),
+        }
+    }
+
+    fn decode(code: u8, args: &[u64]) -> Option<SocketOption> {
+        let [first, second, third, fourth] = *args else {
+            return None;
+        };
+        Some(match code {
+            1 => SocketOption::NoDelay(first != 0),
+            2 => SocketOption::Cork(first != 0),
+            3 => SocketOption::QuickAck(first != 0),
+            4 => SocketOption::KeepAlive {
+                enabled: first != 0,
+                idle: duration(second),
+                interval: duration(third),
+                probes: fourth as u8,
+            },
+            5 => SocketOption::UserTimeout(optional_duration(first)),
+            6 => SocketOption::RcvBuf(first as u32),
+            7 => SocketOption::SndBuf(first as u32),
+            8 if first == 0 => SocketOption::Congestion(Congestion::Cubic),
+            8 => SocketOption::Congestion(Congestion::NewReno),
+            9 => SocketOption::MaxSeg(first as u16),
+            10 => SocketOption::Linger2(optional_duration(first)),
+            11 => SocketOption::Tos(first as u8),
+            12 => SocketOption::Ttl(first as u8),
+            13 => SocketOption::Broadcast(first != 0),
+            14 => SocketOption::ReusePort(first != 0),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commands() -> Vec<Command> {
+        let sock = SockId {
+            index: 31_000,
+            generation: 0x0fff_1234,
+        };
+        let addr: SocketAddr = "10.1.2.3:8080".parse().unwrap();
+        let ms = Duration::from_millis;
+        let options = [
+            SocketOption::NoDelay(true),
+            SocketOption::KeepAlive {
+                enabled: true,
+                idle: ms(7000),
+                interval: ms(3),
+                probes: 9,
+            },
+            SocketOption::UserTimeout(None),
+            SocketOption::Linger2(Some(ms(0))),
+            SocketOption::Congestion(Congestion::NewReno),
+            SocketOption::Ttl(255),
+        ];
+        let mut all = vec![
+            Command::Open {
+                sock,
+                kind: Kind::Udp,
+            },
+            Command::Bind {
+                sock,
+                addr,
+                reuse_addr: true,
+                reuse_port: false,
+            },
+            Command::Listen { sock, backlog: 511 },
+            Command::Unlisten { sock },
+            Command::Connect {
+                sock,
+                remote: "[2001:db8::1]:443".parse().unwrap(),
+            },
+            Command::Send { sock },
+            Command::Consumed { sock },
+            Command::Shutdown { sock },
+            Command::Close {
+                sock,
+                mode: CloseMode::Abort,
+                unread: true,
+            },
+            Command::Info { sock },
+            Command::UdpConnect { sock, remote: None },
+            Command::UdpConnect {
+                sock,
+                remote: Some(addr),
+            },
+            Command::Goodbye,
+        ];
+        all.extend(options.map(|option| Command::SetOption { sock, option }));
+        all
+    }
+
+    #[test]
+    fn every_command_survives_its_encoding() {
+        let ticket = Ticket {
+            slot: 77,
+            sequence: 12,
+        };
+        for command in commands() {
+            let decoded = Command::decode(&command.encode(ticket));
+            assert_eq!(decoded, Some((command, ticket)));
+        }
+    }
+
+    #[test]
+    fn random_words_are_refused_or_decoded_but_never_panic() {
+        let mut seed = 5u64;
+        for _ in 0..100_000 {
+            let payload = core::array::from_fn(|_| {
+                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(99);
+                seed >> 3
+            });
+            let _ = Command::decode(&payload);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The seam between the two placements: who lets the engine work, and how to wait for it.
+
+use std::os::fd::RawFd;
+
+/// What a turn brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnOutcome {
+    /// Something was done: events may have come.
+    Progress,
+    Idle,
+    /// Another thread owns the engine at this moment.
+    Busy,
+}
+
+/// Where the engine runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// In this process; whoever waits drives it.
+    InProcess,
+    /// In an instance.
+    Instance,
+}
+
+/// How a process ends or gives its engine up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// In order: what was sent is still delivered.
+    Orderly,
+    /// The program image is replaced.
+    Exec,
+}
+
+/// What a thread that is about to block has to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitOn {
+    /// Descriptors to poll for reading; −1 = none.
+    pub fds: [RawFd; 2],
+    /// Longest sleep until the engine needs a turn.
+    pub timeout_ns: Option<u64>,
+}
+
+/// An attached engine as the program's side sees it.
+pub trait Driver: Send + Sync {
+    /// Lets the engine work: in-process runs one turn (RX burst, commands, timers, flush) if no
+    /// other thread does; remote looks whether events have come.
+    fn turn(&self) -> TurnOutcome;
+
+    /// Lets what was pushed take effect: in-process runs only commands and the flush; remote
+    /// rings the engine's doorbell if it sleeps. Cheap when there is nothing.
+    fn commands(&self);
+
+    /// Before blocking: arms the wake-ups. `None` = something came meanwhile, do not sleep.
+    /// Every `Some` is followed by one [`Driver::finish_wait`].
+    fn prepare_wait(&self) -> Option<WaitOn>;
+
+    /// After blocking.
+    fn finish_wait(&self);
+
+    /// Wakes the threads that block in what `prepare_wait` gave them.
+    fn wake_waiters(&self);
+
+    fn placement(&self) -> Placement;
+
+    /// The engine is gone for good; sockets answer with [`crate::Reason::NetDown`].
+    fn is_dead(&self) -> bool;
+
+    /// The process ends or is replaced: in-process hands the connections to the keeper; remote
+    /// tells the instance. Nothing may be asked afterwards.
+    fn goodbye(&self, why: Exit);
+
+    /// Descriptors that the program must not close.
+    fn descriptors(&self) -> Vec<RawFd> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,489 @@
+//! The engine's side of a channel.
+//!
+//! What the program writes is read once and checked. A contradiction is noted as a [`Lie`]; the
+//! call that found it answers with something harmless, and the engine detaches the client when
+//! it asks [`EngineEnd::lie`].
+
+use core::sync::atomic::{Ordering, fence};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+
+use slipstack_mem::{
+    Arena, ByteRing, CommandReader, EventWriter, Lines, RawSlice, Region, RingWord,
+};
+
+use crate::cell::Cell;
+use crate::command::{Command, Ticket};
+use crate::datagram::{HEADER, Header};
+use crate::event::RawEvent;
+use crate::ids::{SockId, next_generation};
+use crate::layout::{self, PROGRAM_SOCKETS, RECEIVE_ARENA, SEND_ARENA, SOCKETS, header};
+use crate::reply::{self, Refusal, Reply};
+use crate::state::{Reason, State, StateWord};
+
+/// What a program was caught at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lie {
+    /// A command that no program of this version sends.
+    Command,
+    /// A socket index out of range.
+    Socket,
+    /// A send ring outside the arena, or one that cannot hold what it is said to hold.
+    SendRing,
+    /// A position that runs backwards or beyond the other side's.
+    Position,
+    /// The event ring overflowed, or its reader's position is impossible.
+    Events,
+    /// A datagram's header is impossible.
+    Datagram,
+}
+
+/// The engine's end of a channel.
+#[derive(Debug)]
+pub struct EngineEnd {
+    region: Region,
+    header: Lines,
+    cells: Lines,
+    replies: Lines,
+    commands: CommandReader,
+    events: EventWriter,
+    pub(crate) arena: Arena,
+    /// Indices of the engine's half: free ones with the event position that the program must
+    /// have passed, and the first never used.
+    free: VecDeque<(u32, u64)>,
+    untouched: u32,
+    generations: Vec<u32>,
+    has_news: bool,
+    lie: Option<Lie>,
+}
+
+impl EngineEnd {
+    /// A fresh channel in a region of its own; the program's end is
+    /// [`crate::ProgramEnd::open`] on [`EngineEnd::region`] or its descriptor.
+    pub fn create() -> io::Result<EngineEnd> {
+        let region = Region::create("slipstack-channel", layout::REGION_BYTES)?;
+        let end = EngineEnd::map(region).ok_or(io::ErrorKind::InvalidData)?;
+        let creator = end.header.line(header::CREATOR);
+        creator.words[1].store(layout::LAYOUT_VERSION, Ordering::Relaxed);
+        creator.words[0].store(layout::MAGIC, Ordering::Release);
+        Ok(end)
+    }
+
+    fn map(region: Region) -> Option<EngineEnd> {
+        Some(EngineEnd {
+            header: Lines::new(&region, 0, 64)?,
+            cells: Lines::new(&region, layout::CELLS_AT, SOCKETS * layout::CELL_LINES)?,
+            replies: Lines::new(
+                &region,
+                layout::REPLIES_AT,
+                layout::REPLIES * layout::REPLY_LINES,
+            )?,
+            commands: CommandReader::new(&region, layout::COMMANDS_AT, layout::COMMANDS)?,
+            events: EventWriter::new(
+                &region,
+                layout::EVENTS_AT,
+                layout::EVENTS,
+                header::EVENT_POSITIONS * 64,
+            )?,
+            arena: Arena::new(RECEIVE_ARENA),
+            free: VecDeque::new(),
+            untouched: PROGRAM_SOCKETS as u32,
+            generations: Vec::new(),
+            has_news: false,
+            lie: None,
+            region,
+        })
+    }
+
+    #[inline]
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// What the program was caught at first, if anything.
+    #[inline]
+    pub fn lie(&self) -> Option<Lie> {
+        self.lie
+    }
+
+    #[inline]
+    pub(crate) fn caught(&mut self, lie: Lie) {
+        self.lie.get_or_insert(lie);
+    }
+
+    /// `index` was checked when the socket was opened.
+    #[inline]
+    pub(crate) fn cell(&self, index: u32) -> Option<Cell<'_>> {
+        if index as usize >= SOCKETS {
+            return None;
+        }
+        Cell::new(
+            self.cells
+                .group(index as usize * layout::CELL_LINES, layout::CELL_LINES),
+        )
+    }
+
+    // Commands.
+
+    /// The next command, if it is well formed and names a possible socket.
+    #[inline]
+    pub fn next_command(&mut self) -> Option<(Command, Ticket)> {
+        let payload = self.commands.pop()?;
+        let decoded = Command::decode(&payload);
+        if decoded.is_none() {
+            self.caught(Lie::Command);
+        }
+        decoded
+    }
+
+    #[inline]
+    pub fn has_commands(&self) -> bool {
+        !self.commands.is_empty()
+    }
+
+    pub fn reply(&mut self, ticket: Ticket, result: Result<Reply, Refusal>) {
+        if ticket == Ticket::NONE {
+            return;
+        }
+        let slot = usize::from(ticket.slot);
+        if slot >= layout::REPLIES {
+            self.caught(Lie::Command);
+            return;
+        }
+        let lines = self
+            .replies
+            .group(slot * layout::REPLY_LINES, layout::REPLY_LINES);
+        reply::write(lines, ticket, result);
+        self.has_news = true;
+    }
+
+    /// Announces that the engine sleeps until its doorbell rings, or that it is awake.
+    pub fn set_sleeping(&self, sleeping: bool) {
+        let word = &self.header.line(header::ENGINE).words[header::ENGINE_SLEEPING];
+        if sleeping {
+            word.store(1, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+        } else if word.load(Ordering::Relaxed) != 0 {
+            word.store(0, Ordering::Release);
+        }
+    }
+
+    /// Tells the program that this engine ends.
+    pub fn set_gone(&self) {
+        self.header.line(header::ENGINE).words[header::ENGINE_GONE].store(1, Ordering::Release);
+    }
+
+    /// Whether events or replies were written and the program sleeps: its doorbell has to be
+    /// rung. To be asked once at the end of a turn.
+    pub fn take_doorbell(&mut self) -> bool {
+        if !core::mem::take(&mut self.has_news) {
+            return false;
+        }
+        fence(Ordering::SeqCst);
+        let word = &self.header.line(header::PROGRAM).words[header::PROGRAM_SLEEPING];
+        word.load(Ordering::Relaxed) != 0 && word.swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// Whether events or replies were written since the last [`EngineEnd::take_doorbell`].
+    pub fn has_news(&self) -> bool {
+        self.has_news
+    }
+
+    // Events.
+
+    fn push_event(&mut self, event: RawEvent) {
+        self.has_news = true;
+        if self.events.push(event.encode()).is_err() {
+            self.caught(Lie::Events);
+        }
+    }
+
+    /// Something about the socket changed.
+    #[inline]
+    pub fn changed(&mut self, sock: SockId) {
+        let raised = self.cell(sock.index).is_some_and(|cell| cell.raise_event());
+        if raised {
+            self.push_event(RawEvent::Changed { sock });
+        }
+    }
+
+    /// The engine is done with a socket that the program has closed.
+    pub fn released(&mut self, sock: SockId) {
+        if let Some(cell) = self.cell(sock.index) {
+            cell.set_state(StateWord {
+                generation: 0,
+                state: State::NONE,
+                reason: None,
+                error_count: 0,
+            });
+        }
+        self.push_event(RawEvent::Released { sock });
+        if sock.index as usize >= PROGRAM_SOCKETS {
+            self.free.push_back((sock.index, self.events.tail()));
+        }
+    }
+
+    // Sockets.
+
+    /// Begins a socket that the program opened; `false` when the id is impossible.
+    pub fn begin(&mut self, sock: SockId, sndbuf: u32) -> bool {
+        if sock.index as usize >= PROGRAM_SOCKETS || sock.generation == 0 {
+            self.caught(Lie::Socket);
+            return false;
+        }
+        self.reset(sock, sndbuf, State::NONE);
+        true
+    }
+
+    fn reset(&mut self, sock: SockId, sndbuf: u32, state: State) {
+        let Some(cell) = self.cell(sock.index) else {
+            return;
+        };
+        cell.reset_engine();
+        cell.set_sndbuf(u64::from(sndbuf));
+        cell.set_state(StateWord {
+            generation: sock.generation,
+            state,
+            reason: None,
+            error_count: 0,
+        });
+    }
+
+    /// A socket for a connection that the stack accepted, and its event. `None` when no index is
+    /// free.
+    pub fn accepted(
+        &mut self,
+        listener: SockId,
+        local: Option<SocketAddr>,
+        remote: Option<SocketAddr>,
+        sndbuf: u32,
+    ) -> Option<SockId> {
+        let index = self.take_index()?;
+        let at = index as usize - PROGRAM_SOCKETS;
+        let generation = next_generation(self.generations[at]);
+        self.generations[at] = generation;
+        let sock = SockId { index, generation };
+        self.reset(sock, sndbuf, State::CONNECTED | State::BOUND);
+        let cell = self.cell(index)?;
+        cell.set_addrs(local, remote);
+        cell.reset_program();
+        cell.raise_event();
+        self.push_event(RawEvent::Accepted {
+            sock,
+            listener: listener.index as u16,
+        });
+        Some(sock)
+    }
+
+    fn take_index(&mut self) -> Option<u32> {
+        if let Some(&(index, position)) = self.free.front() {
+            match self.events.has_passed(position) {
+                Ok(true) => {
+                    self.free.pop_front();
+                    return Some(index);
+                }
+                Ok(false) => {}
+                Err(_) => {
+                    self.caught(Lie::Events);
+                    return None;
+                }
+            }
+        }
+        if self.untouched as usize >= SOCKETS {
+            return None;
+        }
+        self.generations.push(0);
+        self.untouched += 1;
+        Some(self.untouched - 1)
+    }
+
+    /// Publishes a socket's state; the reason stays until the program takes it.
+    pub fn set_state(&mut self, sock: SockId, state: State, reason: Option<Reason>, count: u8) {
+        if let Some(cell) = self.cell(sock.index) {
+            cell.set_state(StateWord {
+                generation: sock.generation,
+                state,
+                reason,
+                error_count: count,
+            });
+        }
+    }
+
+    /// To be called before the state that tells of the addresses.
+    pub fn set_addrs(
+        &mut self,
+        sock: SockId,
+        local: Option<SocketAddr>,
+        remote: Option<SocketAddr>,
+    ) {
+        if let Some(cell) = self.cell(sock.index) {
+            cell.set_addrs(local, remote);
+        }
+    }
+
+    pub fn set_sndbuf(&mut self, sock: SockId, bytes: u32) {
+        if let Some(cell) = self.cell(sock.index) {
+            cell.set_sndbuf(u64::from(bytes));
+        }
+    }
+
+    /// Connections of a listener that the program has taken; never more than `accepted`.
+    pub fn accept_taken(&self, listener: SockId, accepted: u64) -> u64 {
+        self.cell(listener.index)
+            .map_or(0, |cell| cell.accept_taken().min(accepted))
+    }
+
+    /// Bytes of the receive arena in use.
+    pub fn rx_memory(&self) -> usize {
+        self.arena.in_use()
+    }
+}
+
+/// What the program has put into a send ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Stream offset after the last byte.
+    pub upto: u64,
+    /// The program said that more follows at once.
+    pub more: bool,
+}
+
+/// The engine's view of a socket's send ring: its own checked copy of the program's words.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SendSide {
+    ring: Option<ByteRing>,
+    generation: u32,
+    head: u64,
+    acked: u64,
+}
+
+impl SendSide {
+    /// Looks how far the program has written and from which ring to read. On a lie nothing
+    /// changes.
+    #[inline]
+    pub fn look(&mut self, end: &mut EngineEnd, sock: SockId) -> Sent {
+        let Some(cell) = end.cell(sock.index) else {
+            return Sent {
+                upto: self.head,
+                more: false,
+            };
+        };
+        cell.lower_tx();
+        let (head, more) = (cell.tx_head(), cell.tx_more());
+        let word = cell.tx_ring();
+        let sent = |upto: u64| Sent { upto, more };
+        if head < self.head {
+            end.caught(Lie::Position);
+            return sent(self.head);
+        }
+        if word.generation() != self.generation || self.ring.is_none() {
+            self.adopt_ring(end, sock, word);
+        }
+        let size = self.ring.map_or(0, |ring| ring.size() as u64);
+        if head - self.acked > size {
+            // The ring cannot hold what is said to be in it. With a fresh ring attached after
+            // everything was acknowledged, the old one is gone and this is a lie as well.
+            end.caught(Lie::SendRing);
+            return sent(self.head);
+        }
+        self.head = head;
+        sent(head)
+    }
+
+    fn adopt_ring(&mut self, end: &mut EngineEnd, sock: SockId, word: RingWord) {
+        if word.is_none() {
+            if self.head == self.acked {
+                self.ring = None;
+            }
+            return;
+        }
+        let Some(ring) = ByteRing::validate(word, &SEND_ARENA) else {
+            end.caught(Lie::SendRing);
+            return;
+        };
+        self.ring = Some(ring);
+        self.generation = word.generation();
+        if let Some(cell) = end.cell(sock.index) {
+            cell.set_tx_ring_seen(word.generation());
+        }
+    }
+
+    /// The bytes `[at, at + len)` of the stream; empty when they are not all there.
+    #[inline]
+    pub fn gather<'a>(&self, end: &'a EngineEnd, at: u64, len: usize) -> [RawSlice<'a>; 2] {
+        match self.ring {
+            Some(ring) if at >= self.acked && at + len as u64 <= self.head => {
+                ring.slices(&end.region, at, len)
+            }
+            _ => [RawSlice::EMPTY; 2],
+        }
+    }
+
+    /// The peer has everything before `upto`; tells the program when it waits for room.
+    #[inline]
+    pub fn on_acked(&mut self, end: &mut EngineEnd, sock: SockId, upto: u64) {
+        self.acked = upto.clamp(self.acked, self.head);
+        if let Some(cell) = end.cell(sock.index) {
+            cell.set_tx_tail(self.acked);
+        }
+        self.wake_writer(end, sock);
+    }
+
+    /// Tells the program that there is room, if it waits and a third of the buffer is free.
+    #[inline]
+    pub fn wake_writer(&self, end: &mut EngineEnd, sock: SockId) {
+        let Some(cell) = end.cell(sock.index) else {
+            return;
+        };
+        fence(Ordering::SeqCst);
+        if !cell.is_tx_wanted() {
+            return;
+        }
+        let used = cell.tx_head().saturating_sub(self.acked);
+        let limit = cell.sndbuf();
+        if limit.saturating_sub(used).saturating_mul(3) >= limit {
+            cell.clear_tx_wanted();
+            end.changed(sock);
+        }
+    }
+
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    pub fn acked(&self) -> u64 {
+        self.acked
+    }
+
+    pub fn ring(&self) -> Option<ByteRing> {
+        self.ring
+    }
+
+    /// Copies the next datagram's payload out and gives its destination (`None` = the connected
+    /// one); everything up to it counts as sent.
+    pub fn next_datagram(
+        &mut self,
+        end: &mut EngineEnd,
+        sock: SockId,
+        payload: &mut Vec<u8>,
+    ) -> Option<Option<SocketAddr>> {
+        let held = (self.head - self.acked) as usize;
+        if held == 0 {
+            return None;
+        }
+        let mut bytes = [0; HEADER];
+        let ring = self.ring?;
+        let read = ring.read(&end.region, self.acked, &mut bytes[..HEADER.min(held)]);
+        let header = Header::decode(&bytes).filter(|_| read == HEADER);
+        let Some(header) = header.filter(|header| header.record_len() <= held) else {
+            end.caught(Lie::Datagram);
+            return None;
+        };
+        payload.resize(header.len, 0);
+        ring.read(&end.region, self.acked + HEADER as u64, payload);
+        let upto = self.acked + header.record_len() as u64;
+        self.on_acked(end, sock, upto);
+        Some(header.peer)
+    }
+}

@@ -1,0 +1,146 @@
+//! The flow directory: which flows an engine has, for whoever cleans up after it.
+//!
+//! One line per flow. The engine writes; the keeper reads when the engine has died, so the
+//! reader trusts nothing but the bounds.
+
+use core::sync::atomic::Ordering;
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+
+use slipstack_mem::{Lines, Region};
+
+use crate::addr::AddrWords;
+use crate::layout::{FLOWS, FLOWS_AT};
+
+const USED: u64 = 1;
+const UDP: u64 = 1 << 1;
+/// Lines of the page before the entries.
+const HEADER_LINES: usize = 64;
+
+/// The engine's handle.
+#[derive(Debug)]
+pub struct FlowDirectory {
+    lines: Lines,
+    free: Vec<u32>,
+    untouched: u32,
+}
+
+impl FlowDirectory {
+    /// Over the directory of a channel's region.
+    pub fn new(region: &Region) -> Option<FlowDirectory> {
+        Some(FlowDirectory {
+            lines: Lines::new(region, FLOWS_AT, HEADER_LINES + FLOWS)?,
+            free: Vec::new(),
+            untouched: 0,
+        })
+    }
+
+    /// Enters a TCP flow and gives its place; `None` when the directory is full.
+    pub fn open(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None if (self.untouched as usize) < FLOWS => {
+                self.untouched += 1;
+                let used = u64::from(self.untouched);
+                self.lines.line(0).words[0].store(used, Ordering::Release);
+                self.untouched - 1
+            }
+            None => return None,
+        };
+        let (local, remote) = (AddrWords::encode(local), AddrWords::encode(remote));
+        let line = self.lines.line(HEADER_LINES + slot as usize);
+        let ports = u64::from(local.port) << 32 | u64::from(remote.port) << 16;
+        for (word, value) in
+            line.words[1..5]
+                .iter()
+                .zip([local.ip[0], local.ip[1], remote.ip[0], remote.ip[1]])
+        {
+            word.store(value, Ordering::Relaxed);
+        }
+        line.words[0].store(ports | USED, Ordering::Release);
+        Some(slot)
+    }
+
+    pub fn close(&mut self, slot: u32) {
+        if slot < self.untouched {
+            let line = self.lines.line(HEADER_LINES + slot as usize);
+            line.words[0].store(0, Ordering::Release);
+            self.free.push(slot);
+        }
+    }
+}
+
+/// One flow of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowEntry {
+    pub is_udp: bool,
+    pub local: SocketAddrV4,
+    pub remote: SocketAddrV4,
+}
+
+/// The IPv4 flows that the directory in a channel's region names now. Bounded, and whatever the
+/// region holds is possible.
+pub fn flows(region: &Region) -> Vec<FlowEntry> {
+    let Some(lines) = Lines::new(region, FLOWS_AT, HEADER_LINES + FLOWS) else {
+        return Vec::new();
+    };
+    let used = lines.line(0).words[0].load(Ordering::Acquire);
+    let used = usize::try_from(used).unwrap_or(FLOWS).min(FLOWS);
+    let entry = |slot: usize| {
+        let line = lines.line(HEADER_LINES + slot);
+        let head = line.words[0].load(Ordering::Acquire);
+        if head & USED == 0 {
+            return None;
+        }
+        let addr = |at: usize, shift: u32| {
+            let ip = [
+                line.words[at].load(Ordering::Relaxed),
+                line.words[at + 1].load(Ordering::Relaxed),
+            ];
+            let port = (head >> shift) as u16;
+            match (AddrWords { ip, port }.decode().ip(), port) {
+                (IpAddr::V4(ip), 1..) => Some(SocketAddrV4::new(ip, port)),
+                _ => None,
+            }
+        };
+        Some(FlowEntry {
+            is_udp: head & UDP != 0,
+            local: addr(1, 32)?,
+            remote: addr(3, 16)?,
+        })
+    };
+    (0..used).filter_map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::REGION_BYTES;
+
+    #[test]
+    fn a_reader_sees_the_flows_that_are_open() {
+        let region = Region::create("test", REGION_BYTES).unwrap();
+        let mut directory = FlowDirectory::new(&region).unwrap();
+        let addr = |port| SocketAddr::from(([10, 0, 0, 5], port));
+        let first = directory.open(addr(80), addr(1)).unwrap();
+        let second = directory.open(addr(80), addr(2)).unwrap();
+        directory.close(first);
+        let third = directory.open(addr(80), addr(3)).unwrap();
+        assert_eq!(third, first);
+        directory.close(second);
+        let seen = flows(&region);
+        assert_eq!(seen.len(), 1);
+        assert_eq!(SocketAddr::V4(seen[0].remote), addr(3));
+    }
+
+    #[test]
+    fn a_directory_of_random_words_is_read_without_harm() {
+        let region = Region::create("test", REGION_BYTES).unwrap();
+        let mut seed = 9u64;
+        for word in 0..4096 {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
+            let at = FLOWS_AT + word * 8;
+            region.u64(at).unwrap().store(seed, Ordering::Relaxed);
+        }
+        assert!(flows(&region).len() <= FLOWS);
+    }
+}

@@ -1,0 +1,151 @@
+//! The handover area: connections that outlive their program, for the keeper to carry out.
+//!
+//! An image is the stack's own image of the connection and the name of its send ring, whose
+//! bytes stay in the region.
+
+use core::sync::atomic::Ordering;
+
+use slipstack_mem::{ByteRing, Lines, RawSlice, Region, RingWord};
+
+use crate::layout::{IMAGE_BYTES, IMAGES, IMAGES_AT, SEND_ARENA};
+
+/// Longest image of the stack.
+pub const STACK_IMAGE_MAX: usize = 768;
+
+const IMAGE_LINES: usize = IMAGE_BYTES / 64;
+const HEADER_LINES: usize = 64;
+/// Bytes of an image before the stack's part.
+const STACK_AT: usize = 64;
+
+/// The engine's handle.
+#[derive(Debug)]
+pub struct HandoverArea {
+    region: Region,
+    lines: Lines,
+    count: u32,
+}
+
+impl HandoverArea {
+    pub fn new(region: &Region) -> Option<HandoverArea> {
+        Some(HandoverArea {
+            region: region.clone(),
+            lines: area(region)?,
+            count: 0,
+        })
+    }
+
+    /// Adds a connection. `false` when the area is full or the image too long.
+    pub fn push(&mut self, stack: &[u8], tx_ring: Option<ByteRing>, acked: u64, head: u64) -> bool {
+        if stack.len() > STACK_IMAGE_MAX || self.count as usize >= IMAGES {
+            return false;
+        }
+        let index = self.count as usize;
+        let line = self.lines.line(HEADER_LINES + index * IMAGE_LINES);
+        let word = tx_ring.map_or(RingWord::NONE, |ring| ring.word(0));
+        for (at, value) in line
+            .words
+            .iter()
+            .zip([stack.len() as u64, word.0, acked, head])
+        {
+            at.store(value, Ordering::Relaxed);
+        }
+        let at = IMAGES_AT + HEADER_LINES * 64 + index * IMAGE_BYTES + STACK_AT;
+        self.region.write_from(at, stack);
+        self.count += 1;
+        let count = u64::from(self.count);
+        self.lines.line(0).words[0].store(count, Ordering::Release);
+        true
+    }
+
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+}
+
+/// A connection in a handover area, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandoverImage {
+    /// What the stack wrote; the stack checks it.
+    pub stack: Vec<u8>,
+    ring: Option<ByteRing>,
+    /// Stream offsets of the bytes in the ring: acknowledged up to, written up to.
+    pub acked: u64,
+    pub head: u64,
+}
+
+impl HandoverImage {
+    /// The bytes `[at, at + len)` of the stream to send. Empty where the image has none.
+    pub fn gather<'a>(&self, region: &'a Region, at: u64, len: usize) -> [RawSlice<'a>; 2] {
+        let end = at.saturating_add(len as u64);
+        match self.ring {
+            Some(ring) if at >= self.acked && end <= self.head => ring.slices(region, at, len),
+            _ => [RawSlice::EMPTY; 2],
+        }
+    }
+}
+
+/// The images in the handover area of a channel's region, at most `count`. What is impossible is
+/// left out.
+pub fn handover_images(region: &Region, count: u32) -> Vec<HandoverImage> {
+    let Some(lines) = area(region) else {
+        return Vec::new();
+    };
+    let written = lines.line(0).words[0].load(Ordering::Acquire);
+    let count = written.min(u64::from(count)).min(IMAGES as u64) as usize;
+    let image = |index: usize| {
+        let line = lines.line(HEADER_LINES + index * IMAGE_LINES);
+        let word = |at: usize| line.words[at].load(Ordering::Relaxed);
+        let len = usize::try_from(word(0)).ok()?;
+        let tx_ring = RingWord(word(1));
+        let (acked, head) = (word(2), word(3));
+        if len > STACK_IMAGE_MAX {
+            return None;
+        }
+        let ring = ByteRing::validate(tx_ring, &SEND_ARENA);
+        let held = head.checked_sub(acked)?;
+        if held > ring.map_or(0, |ring| ring.size() as u64) {
+            return None;
+        }
+        let mut stack = vec![0; len];
+        let at = IMAGES_AT + HEADER_LINES * 64 + index * IMAGE_BYTES + STACK_AT;
+        region.read_into(at, &mut stack).then_some(HandoverImage {
+            stack,
+            ring,
+            acked,
+            head,
+        })
+    };
+    (0..count).filter_map(image).collect()
+}
+
+fn area(region: &Region) -> Option<Lines> {
+    Lines::new(region, IMAGES_AT, HEADER_LINES + IMAGES * IMAGE_LINES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::REGION_BYTES;
+
+    #[test]
+    fn images_come_back_with_their_bytes_and_lies_are_left_out() {
+        let region = Region::create("test", REGION_BYTES).unwrap();
+        let mut area = HandoverArea::new(&region).unwrap();
+        let word = RingWord::new(0, 12, SEND_ARENA.start + 8192);
+        let ring = ByteRing::validate(word, &SEND_ARENA).unwrap();
+        ring.write(&region, 4090, b"queued data");
+        assert!(area.push(b"image", Some(ring), 4090, 4101));
+        assert!(area.push(b"too much", Some(ring), 0, 4097));
+        assert!(area.push(b"backwards", None, 5, 4));
+        assert!(!area.push(&[0; STACK_IMAGE_MAX + 1], None, 0, 0));
+        let images = handover_images(&region, 100);
+        assert_eq!(images.len(), 1);
+        assert_eq!(images[0].stack, b"image");
+        let mut out = [0; 11];
+        let [first, second] = images[0].gather(&region, 4090, 11);
+        let split = first.copy_to(&mut out);
+        second.copy_to(&mut out[split..]);
+        assert_eq!(&out, b"queued data");
+        assert!(images[0].gather(&region, 4090, 12)[0].is_empty());
+    }
+}

@@ -1,0 +1,74 @@
+//! Where everything lies in a channel's region.
+//!
+//! ```text
+//! header · events · commands · replies · cells · flow directory · handover area ·
+//! send arena (program allocates) · receive arena (engine allocates)
+//! ```
+//! The region is sparse: untouched pages cost nothing.
+
+use core::ops::Range;
+
+use slipstack_mem::MpscInbox;
+
+/// Changes with every change of a layout or encoding in this crate.
+pub const LAYOUT_VERSION: u64 = 1;
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"slipchan");
+
+/// Cells of the command ring; a writer that finds it full keeps the command in private memory.
+pub const COMMANDS: usize = 4096;
+/// Socket cells: the lower half the program hands out, the upper half the engine.
+pub const SOCKETS: usize = 32_768;
+pub(crate) const PROGRAM_SOCKETS: usize = SOCKETS / 2;
+/// Each socket has at most one change or acceptance and one release outstanding.
+pub(crate) const EVENTS: usize = 2 * SOCKETS;
+/// Requests that wait for their reply at the same time.
+pub(crate) const REPLIES: usize = 1024;
+pub(crate) const REPLY_LINES: usize = 4;
+pub(crate) const CELL_LINES: usize = 4;
+/// Connections that a flow directory can name.
+pub const FLOWS: usize = 65_536;
+pub(crate) const IMAGE_BYTES: usize = 1024;
+/// Connections that a handover area takes.
+pub const IMAGES: usize = SOCKETS;
+/// Bytes of each arena.
+pub const ARENA_BYTES: usize = 1 << 30;
+
+const PAGE: usize = 4096;
+const LINE: usize = 64;
+
+/// Lines of the header page.
+pub(crate) mod header {
+    pub(crate) const CREATOR: usize = 0;
+    /// The writer's and the reader's position of the event ring.
+    pub(crate) const EVENT_POSITIONS: usize = 1;
+    pub(crate) const ENGINE: usize = 3;
+    pub(crate) const PROGRAM: usize = 4;
+    /// Words of the engine's line.
+    pub(crate) const ENGINE_SLEEPING: usize = 0;
+    pub(crate) const ENGINE_GONE: usize = 1;
+    /// Words of the program's line.
+    pub(crate) const PROGRAM_SLEEPING: usize = 0;
+}
+
+pub(crate) const EVENTS_AT: usize = PAGE;
+pub(crate) const COMMANDS_AT: usize = EVENTS_AT + EVENTS * 8;
+pub(crate) const REPLIES_AT: usize = COMMANDS_AT + COMMANDS * LINE;
+pub(crate) const CELLS_AT: usize = REPLIES_AT + REPLIES * REPLY_LINES * LINE;
+pub(crate) const FLOWS_AT: usize = CELLS_AT + SOCKETS * CELL_LINES * LINE;
+pub(crate) const IMAGES_AT: usize = FLOWS_AT + PAGE + FLOWS * LINE;
+const ARENAS_AT: usize = (IMAGES_AT + PAGE + IMAGES * IMAGE_BYTES).next_multiple_of(1 << 21);
+
+/// Length of a channel's region.
+pub const REGION_BYTES: usize = ARENAS_AT + 2 * ARENA_BYTES;
+
+/// The program's arena.
+pub(crate) const SEND_ARENA: Range<usize> = ARENAS_AT..ARENAS_AT + ARENA_BYTES;
+/// The engine's arena.
+pub(crate) const RECEIVE_ARENA: Range<usize> = ARENAS_AT + ARENA_BYTES..REGION_BYTES;
+
+/// Cells of a slot's inbox for frames from other engines.
+pub const INBOX_CELLS: usize = 512;
+/// Bytes of a slot's inbox in the device's inbox region.
+pub const INBOX_BYTES: usize = MpscInbox::bytes(INBOX_CELLS);
+/// Longest region that is opened as a channel.
+pub const REGION_LEN_MAX: usize = REGION_BYTES;

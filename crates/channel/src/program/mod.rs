@@ -1,0 +1,363 @@
+//! The program's side of a channel. Threads may use it at the same time; what belongs to one
+//! socket and direction is behind a lock of its own.
+
+mod recv;
+mod requests;
+mod send;
+mod sockets;
+mod udp;
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use slipstack_mem::{Arena, CommandRing, EventReader, Line, Lines, Lock, PAYLOAD_WORDS, Region};
+
+use crate::cell::Cell;
+use crate::command::{CloseMode, Command, Ticket};
+use crate::event::{ChannelEvent, EventKind, RawEvent};
+use crate::ids::{Kind, SockId};
+use crate::layout;
+use crate::layout::header;
+use crate::state::{Reason, State, StateWord};
+
+use requests::Tickets;
+use sockets::Sockets;
+
+pub use udp::Datagram;
+
+/// No socket index, or no room, is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// The program's end of a channel. Clones are the same end.
+#[derive(Clone, Debug)]
+pub struct ProgramEnd {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    region: Region,
+    header: Lines,
+    cells: Lines,
+    replies: Lines,
+    commands: CommandRing,
+    /// Commands that found the ring full, oldest first.
+    overflow: Lock<VecDeque<[u64; PAYLOAD_WORDS]>>,
+    is_overflowing: AtomicBool,
+    events: Lock<EventReader>,
+    sockets: Sockets,
+    arena: Lock<Arena>,
+    tickets: Lock<Tickets>,
+    /// Sockets that may own a send ring, for [`ProgramEnd::release_idle`].
+    ring_holders: Lock<VecDeque<SockId>>,
+}
+
+impl ProgramEnd {
+    /// The program's end of a channel whose region somebody else created with
+    /// [`crate::EngineEnd::create`]. A region has one program's end in its life.
+    pub fn open(region: Region) -> io::Result<ProgramEnd> {
+        ProgramEnd::map(region).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "not a channel of this version")
+        })
+    }
+
+    fn map(region: Region) -> Option<ProgramEnd> {
+        let header = Lines::new(&region, 0, 64)?;
+        let creator = header.line(header::CREATOR);
+        if creator.words[0].load(Ordering::Acquire) != layout::MAGIC
+            || creator.words[1].load(Ordering::Relaxed) != layout::LAYOUT_VERSION
+        {
+            return None;
+        }
+        let cell_lines = layout::SOCKETS * layout::CELL_LINES;
+        let inner = Inner {
+            cells: Lines::new(&region, layout::CELLS_AT, cell_lines)?,
+            replies: Lines::new(
+                &region,
+                layout::REPLIES_AT,
+                layout::REPLIES * layout::REPLY_LINES,
+            )?,
+            commands: CommandRing::new(&region, layout::COMMANDS_AT, layout::COMMANDS)?,
+            overflow: Lock::new(VecDeque::new()),
+            is_overflowing: AtomicBool::new(false),
+            events: Lock::new(EventReader::new(
+                &region,
+                layout::EVENTS_AT,
+                layout::EVENTS,
+                header::EVENT_POSITIONS * 64,
+            )?),
+            sockets: Sockets::new(),
+            arena: Lock::new(Arena::new(layout::SEND_ARENA)),
+            tickets: Lock::new(Tickets::new()),
+            ring_holders: Lock::new(VecDeque::new()),
+            header,
+            region,
+        };
+        Some(ProgramEnd {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The shared region, for passing its descriptor on.
+    pub fn region(&self) -> &Region {
+        &self.inner.region
+    }
+
+    #[inline]
+    fn cell(&self, index: u32) -> Option<Cell<'_>> {
+        if index as usize >= layout::SOCKETS {
+            return None;
+        }
+        let lines: &[Line] = self
+            .inner
+            .cells
+            .group(index as usize * layout::CELL_LINES, layout::CELL_LINES);
+        Cell::new(lines)
+    }
+
+    /// The engine's word on this socket; `None` while the engine has not seen its opening, or
+    /// the id is old.
+    #[inline]
+    fn state_word(&self, sock: SockId) -> Option<StateWord> {
+        let word = self.cell(sock.index)?.state();
+        (word.generation == sock.generation).then_some(word)
+    }
+
+    // Commands.
+
+    /// Sends a command that wants no reply. Never fails: what does not fit the ring waits in
+    /// private memory until the next call.
+    #[inline]
+    pub fn push(&self, command: Command) {
+        self.push_ticketed(command, Ticket::NONE);
+    }
+
+    #[inline]
+    fn push_ticketed(&self, command: Command, ticket: Ticket) {
+        let payload = command.encode(ticket);
+        if self.inner.is_overflowing.load(Ordering::Acquire) || !self.inner.commands.push(&payload)
+        {
+            self.push_overflow(Some(payload));
+        }
+    }
+
+    #[cold]
+    fn push_overflow(&self, payload: Option<[u64; PAYLOAD_WORDS]>) {
+        let mut overflow = self.inner.overflow.lock();
+        overflow.extend(payload);
+        while let Some(first) = overflow.front() {
+            if !self.inner.commands.push(first) {
+                break;
+            }
+            overflow.pop_front();
+        }
+        self.inner
+            .is_overflowing
+            .store(!overflow.is_empty(), Ordering::Release);
+    }
+
+    /// Moves commands that found the ring full into it. Drivers call it before they let the
+    /// engine work.
+    #[inline]
+    pub fn flush_overflow(&self) {
+        if self.inner.is_overflowing.load(Ordering::Acquire) {
+            self.push_overflow(None);
+        }
+    }
+
+    /// Whether the engine sleeps and its doorbell has to be rung; asking clears the wish, so
+    /// the caller rings.
+    #[inline]
+    pub fn needs_doorbell(&self) -> bool {
+        core::sync::atomic::fence(Ordering::SeqCst);
+        let word = &self.inner.header.line(header::ENGINE).words[header::ENGINE_SLEEPING];
+        word.load(Ordering::Relaxed) != 0 && word.swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// Tells the engine that this side blocks and wants its doorbell rung on events. `false` =
+    /// events are there already (and the wish is taken back).
+    pub fn prepare_sleep(&self) -> bool {
+        let word = &self.inner.header.line(header::PROGRAM).words[header::PROGRAM_SLEEPING];
+        word.store(1, Ordering::SeqCst);
+        core::sync::atomic::fence(Ordering::SeqCst);
+        if self.has_events() || self.inner.is_overflowing.load(Ordering::Acquire) {
+            word.store(0, Ordering::Release);
+            return false;
+        }
+        true
+    }
+
+    pub fn finish_sleep(&self) {
+        self.inner.header.line(header::PROGRAM).words[header::PROGRAM_SLEEPING]
+            .store(0, Ordering::Release);
+    }
+
+    /// The engine has said that it ends.
+    pub fn is_engine_gone(&self) -> bool {
+        self.inner.header.line(header::ENGINE).words[header::ENGINE_GONE].load(Ordering::Acquire)
+            != 0
+    }
+
+    // Events.
+
+    /// Whether an event waits. Another thread that takes events right now counts as none.
+    pub fn has_events(&self) -> bool {
+        self.inner
+            .events
+            .try_lock()
+            .is_some_and(|mut events| !events.is_empty())
+    }
+
+    /// The next event. `None` also while another thread takes one.
+    pub fn poll_event(&self) -> Option<ChannelEvent> {
+        loop {
+            let word = self.inner.events.try_lock()?.pop()?;
+            let event = RawEvent::decode(word)?;
+            if let Some(event) = self.on_event(event) {
+                return Some(event);
+            }
+        }
+    }
+
+    fn on_event(&self, event: RawEvent) -> Option<ChannelEvent> {
+        match event {
+            RawEvent::Changed { sock } => {
+                self.cell(sock.index)?.lower_event();
+                self.inner.sockets.find(sock)?;
+                Some(ChannelEvent {
+                    sock,
+                    kind: EventKind::Changed,
+                })
+            }
+            RawEvent::Accepted { sock, listener } => self.on_accepted(sock, listener),
+            RawEvent::Released { sock } => {
+                let local = self.inner.sockets.find(sock)?;
+                self.drop_rings(local);
+                self.inner.sockets.release(sock);
+                Some(ChannelEvent {
+                    sock,
+                    kind: EventKind::Released,
+                })
+            }
+        }
+    }
+
+    fn on_accepted(&self, sock: SockId, listener: u16) -> Option<ChannelEvent> {
+        if !self.inner.sockets.adopt(sock) {
+            return None;
+        }
+        self.cell(sock.index)?.lower_event();
+        let Some(listener) = self.inner.sockets.queue_accepted(listener, sock) else {
+            // The listener was closed while the connection was on its way.
+            self.close_command(sock, CloseMode::Abort, true);
+            return None;
+        };
+        Some(ChannelEvent {
+            sock,
+            kind: EventKind::Accepted { listener },
+        })
+    }
+
+    // Sockets.
+
+    /// A new socket. The engine learns of it with the next commands.
+    pub fn open_socket(&self, kind: Kind) -> Result<SockId, Full> {
+        let sock = self.inner.sockets.open(kind).ok_or(Full)?;
+        self.cell(sock.index).ok_or(Full)?.reset_program();
+        self.push(Command::Open { sock, kind });
+        Ok(sock)
+    }
+
+    /// Lets go of a socket. Its id is of no use afterwards; the index returns with
+    /// [`EventKind::Released`]. Connections that wait to be accepted are reset with it.
+    pub fn close(&self, sock: SockId, mode: CloseMode) {
+        let Some(local) = self.inner.sockets.find(sock) else {
+            return;
+        };
+        if local.is_closing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        for waiting in self.inner.sockets.take_accepted(local) {
+            self.close_command(waiting, CloseMode::Abort, true);
+        }
+        let unread = self.rx_available(sock) > 0;
+        self.push(Command::Close { sock, mode, unread });
+    }
+
+    fn close_command(&self, sock: SockId, mode: CloseMode, unread: bool) {
+        if let Some(local) = self.inner.sockets.find(sock) {
+            local.is_closing.store(true, Ordering::Release);
+        }
+        self.push(Command::Close { sock, mode, unread });
+    }
+
+    /// What is known about the socket; [`State::NONE`] for a fresh one, [`State::CLOSED`] with
+    /// all hang-up bits when the engine is gone.
+    #[inline]
+    pub fn state(&self, sock: SockId) -> State {
+        match self.state_word(sock) {
+            Some(word) => {
+                let taken = self
+                    .inner
+                    .sockets
+                    .find(sock)
+                    .is_some_and(|local| local.has_taken(word));
+                if taken {
+                    word.state.without(State::ERR)
+                } else {
+                    word.state
+                }
+            }
+            None => State::NONE,
+        }
+    }
+
+    /// The socket's pending error, left in place.
+    pub fn peek_error(&self, sock: SockId) -> Option<Reason> {
+        let word = self.state_word(sock)?;
+        let local = self.inner.sockets.find(sock)?;
+        if local.has_taken(word) {
+            return None;
+        }
+        word.reason
+    }
+
+    /// The socket's pending error, taken.
+    pub fn take_error(&self, sock: SockId) -> Option<Reason> {
+        let word = self.state_word(sock)?;
+        let reason = word.reason?;
+        let local = self.inner.sockets.find(sock)?;
+        let before = local.errors_taken.swap(word.error_count, Ordering::AcqRel);
+        (before != word.error_count).then_some(reason)
+    }
+
+    /// The next connection of a listener.
+    pub fn accept(&self, listener: SockId) -> Option<SockId> {
+        let local = self.inner.sockets.find(listener)?;
+        let sock = local.accepted.lock().pop_front()?;
+        self.cell(listener.index)?.add_accept_taken();
+        Some(sock)
+    }
+
+    /// Connections that wait to be accepted.
+    pub fn accept_waiting(&self, listener: SockId) -> usize {
+        self.inner
+            .sockets
+            .find(listener)
+            .map_or(0, |local| local.accepted.lock().len())
+    }
+
+    pub fn local(&self, sock: SockId) -> Option<SocketAddr> {
+        self.state_word(sock)?;
+        self.cell(sock.index)?.local()
+    }
+
+    pub fn remote(&self, sock: SockId) -> Option<SocketAddr> {
+        self.state_word(sock)?;
+        self.cell(sock.index)?.remote()
+    }
+}

@@ -1,0 +1,71 @@
+//! Requests and their replies.
+
+use slipstack_mem::Line;
+
+use crate::command::{Command, Ticket};
+use crate::layout::{REPLIES, REPLY_LINES};
+use crate::reply::{self, Refusal, Reply};
+
+use super::ProgramEnd;
+
+/// Reply slots: which are free, and the sequence number of the last request.
+#[derive(Debug)]
+pub(super) struct Tickets {
+    free: Vec<u16>,
+    sequence: u32,
+}
+
+impl Tickets {
+    pub(super) fn new() -> Tickets {
+        Tickets {
+            free: (0..REPLIES as u16).rev().collect(),
+            sequence: 0,
+        }
+    }
+
+    fn take(&mut self) -> Option<Ticket> {
+        let slot = self.free.pop()?;
+        self.sequence = self.sequence.wrapping_add(1).max(1);
+        Some(Ticket {
+            slot,
+            sequence: self.sequence,
+        })
+    }
+}
+
+impl ProgramEnd {
+    /// Sends a command whose reply is wanted; ask [`ProgramEnd::reply`] until it is there.
+    pub fn request(&self, command: Command) -> Ticket {
+        let ticket = self.inner.tickets.lock().take();
+        match ticket {
+            Some(ticket) => {
+                self.push_ticketed(command, ticket);
+                ticket
+            }
+            None => Ticket::NONE,
+        }
+    }
+
+    /// The reply to a request, once: `None` = not yet. When too many requests are under way the
+    /// answer is [`Refusal::LimitReached`], when the engine is gone [`Refusal::NetDown`].
+    pub fn reply(&self, ticket: Ticket) -> Option<Result<Reply, Refusal>> {
+        if ticket == Ticket::NONE {
+            return Some(Err(Refusal::LimitReached));
+        }
+        let slot: &[Line] = self
+            .inner
+            .replies
+            .group(usize::from(ticket.slot) * REPLY_LINES, REPLY_LINES);
+        match reply::read(slot, ticket) {
+            Some(result) => {
+                self.inner.tickets.lock().free.push(ticket.slot);
+                Some(result)
+            }
+            None if self.is_engine_gone() => {
+                self.inner.tickets.lock().free.push(ticket.slot);
+                Some(Err(Refusal::NetDown))
+            }
+            None => None,
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Stream bytes from the program to the engine.
+//!
+//! The program owns the send rings: it allocates one for the first byte, replaces it by a larger
+//! one when it is full and takes it back when everything is acknowledged. The engine gathers
+//! frames straight from the ring, so a replaced ring is freed only once the engine has said that
+//! it reads from a newer one.
+
+use core::sync::atomic::Ordering;
+use std::io::IoSlice;
+
+use slipstack_mem::{ByteRing, RingWord};
+
+use crate::cell::Cell;
+use crate::command::Command;
+use crate::ids::SockId;
+
+use super::ProgramEnd;
+use super::sockets::{SockLocal, TxSide};
+
+/// Sockets that one call of [`ProgramEnd::release_idle`] looks at.
+const RELEASE_BUDGET: usize = 64;
+/// Datagram bytes that may wait to be sent before the engine has set a limit.
+const SNDBUF_UNSEEN: u64 = 212_992;
+
+impl ProgramEnd {
+    /// Bytes that [`ProgramEnd::send`] would take now. Zero also asks the engine to tell when
+    /// there is room again.
+    pub fn tx_space(&self, sock: SockId) -> usize {
+        let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
+        else {
+            return 0;
+        };
+        let head = local.tx.lock().head;
+        let space = self.space(sock, &cell, head);
+        if space > 0 {
+            return space;
+        }
+        cell.want_tx();
+        self.space(sock, &cell, head)
+    }
+
+    /// Whether a third of the send buffer is free, as Linux asks before it calls a socket
+    /// writable. If not, the engine tells when it is.
+    pub fn is_writable(&self, sock: SockId) -> bool {
+        let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
+        else {
+            return false;
+        };
+        let head = local.tx.lock().head;
+        let enough = |space: usize| space as u64 * 3 >= self.limit(sock, &cell);
+        if enough(self.space(sock, &cell, head)) {
+            return true;
+        }
+        cell.want_tx();
+        enough(self.space(sock, &cell, head))
+    }
+
+    /// Bytes written that the peer has not acknowledged (SIOCOUTQ).
+    pub fn tx_unacked(&self, sock: SockId) -> usize {
+        match (self.inner.sockets.find(sock), self.cell(sock.index)) {
+            (Some(local), Some(cell)) => {
+                let head = local.tx.lock().head;
+                head.saturating_sub(self.acked(sock, &cell)) as usize
+            }
+            _ => 0,
+        }
+    }
+
+    /// The limit of bytes that wait to be sent or acknowledged (SO_SNDBUF).
+    pub fn tx_limit(&self, sock: SockId) -> usize {
+        self.cell(sock.index)
+            .map_or(0, |cell| self.limit(sock, &cell) as usize)
+    }
+
+    pub(super) fn limit(&self, sock: SockId, cell: &Cell<'_>) -> u64 {
+        if cell.state().generation == sock.generation {
+            cell.sndbuf()
+        } else {
+            SNDBUF_UNSEEN
+        }
+    }
+
+    pub(super) fn acked(&self, sock: SockId, cell: &Cell<'_>) -> u64 {
+        if cell.state().generation == sock.generation {
+            cell.tx_tail()
+        } else {
+            0
+        }
+    }
+
+    pub(super) fn space(&self, sock: SockId, cell: &Cell<'_>, head: u64) -> usize {
+        let used = head.saturating_sub(self.acked(sock, cell));
+        self.limit(sock, cell).saturating_sub(used) as usize
+    }
+
+    /// Copies as much as there is room for into the send ring and tells the engine. `more`: the
+    /// program will send more at once (MSG_MORE). Returns the bytes taken; fewer than given also
+    /// asks the engine to tell when there is room.
+    pub fn send(&self, sock: SockId, bufs: &[IoSlice<'_>], more: bool) -> usize {
+        let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
+        else {
+            return 0;
+        };
+        let total: usize = bufs.iter().map(|buf| buf.len()).sum();
+        if total == 0 {
+            return 0;
+        }
+        let mut tx = local.tx.lock();
+        let mut space = self.space(sock, &cell, tx.head);
+        if space < total {
+            cell.want_tx();
+            space = self.space(sock, &cell, tx.head);
+        }
+        let wanted = total.min(space);
+        let room = self.make_room(sock, &cell, &mut tx, wanted);
+        let Some(ring) = tx.ring.filter(|_| room > 0) else {
+            return 0;
+        };
+        let end = tx.head + room as u64;
+        for buf in bufs {
+            let len = buf.len().min((end - tx.head) as usize);
+            ring.write(&self.inner.region, tx.head, &buf[..len]);
+            tx.head += len as u64;
+        }
+        cell.set_tx_more(more);
+        cell.set_tx_head(tx.head);
+        if cell.raise_tx() {
+            self.push(Command::Send { sock });
+        }
+        room
+    }
+
+    /// Sees to it that the ring takes `wanted` more bytes; returns how many it takes.
+    pub(super) fn make_room(
+        &self,
+        sock: SockId,
+        cell: &Cell<'_>,
+        tx: &mut TxSide,
+        wanted: usize,
+    ) -> usize {
+        let acked = self.acked(sock, cell);
+        let used = tx.head.saturating_sub(acked) as usize;
+        if !tx.retired.is_empty() {
+            self.reap(sock, cell, tx);
+        }
+        if let Some(ring) = tx.ring
+            && ring.size() - used.min(ring.size()) >= wanted
+        {
+            return wanted;
+        }
+        if wanted == 0 {
+            return 0;
+        }
+        let need = match tx.ring {
+            // Growing doubles at least, so that a stream's bytes are copied once on average.
+            Some(ring) => (used + wanted).max(ring.size() + 1),
+            None => wanted,
+        };
+        let Some(larger) = self.allocate(need) else {
+            let size = tx.ring.map_or(0, |ring| ring.size());
+            return wanted.min(size - used.min(size));
+        };
+        self.attach_ring(sock, cell, tx, larger, acked);
+        wanted.min(larger.size() - used.min(larger.size()))
+    }
+
+    fn attach_ring(
+        &self,
+        sock: SockId,
+        cell: &Cell<'_>,
+        tx: &mut TxSide,
+        ring: ByteRing,
+        acked: u64,
+    ) {
+        tx.generation = RingWord::detached(tx.generation).next_generation();
+        if let Some(old) = tx.ring.replace(ring) {
+            let live = tx.head.saturating_sub(acked) as usize;
+            old.copy_to(&self.inner.region, &ring, acked, live);
+            tx.retired.push((old, tx.generation));
+        }
+        cell.set_tx_ring(ring.word(tx.generation));
+        if !tx.is_listed {
+            tx.is_listed = true;
+            self.inner.ring_holders.lock().push_back(sock);
+        }
+    }
+
+    fn allocate(&self, need: usize) -> Option<ByteRing> {
+        if let Some(ring) = self.inner.arena.lock().allocate(need) {
+            return Some(ring);
+        }
+        self.release_idle();
+        self.inner.arena.lock().allocate(need)
+    }
+
+    /// Frees replaced rings that the engine no longer reads.
+    fn reap(&self, sock: SockId, cell: &Cell<'_>, tx: &mut TxSide) {
+        if cell.state().generation != sock.generation {
+            return;
+        }
+        let seen = cell.tx_ring_seen();
+        let mut arena = self.inner.arena.lock();
+        tx.retired.retain(|(ring, replaced_by)| {
+            let is_seen = seen.wrapping_sub(*replaced_by) & 0x3fff_ffff < 0x2000_0000;
+            if is_seen {
+                arena.free(*ring);
+            }
+            !is_seen
+        });
+    }
+
+    /// Takes send rings back whose bytes are all acknowledged, a bounded number per call. To be
+    /// called before a thread blocks: an idle connection then owns no ring.
+    pub fn release_idle(&self) {
+        for _ in 0..RELEASE_BUDGET {
+            let Some(sock) = self.inner.ring_holders.lock().pop_front() else {
+                return;
+            };
+            let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
+            else {
+                continue;
+            };
+            let Some(mut tx) = local.tx.try_lock() else {
+                self.inner.ring_holders.lock().push_back(sock);
+                return;
+            };
+            self.reap(sock, &cell, &mut tx);
+            let is_idle = self.acked(sock, &cell) == tx.head;
+            if is_idle && let Some(ring) = tx.ring.take() {
+                tx.generation = RingWord::detached(tx.generation).next_generation();
+                cell.set_tx_ring(RingWord::detached(tx.generation));
+                self.inner.arena.lock().free(ring);
+            }
+            if tx.ring.is_some() || !tx.retired.is_empty() {
+                self.inner.ring_holders.lock().push_back(sock);
+            } else {
+                tx.is_listed = false;
+            }
+        }
+    }
+
+    /// Bytes of the send arena in use.
+    pub fn tx_memory(&self) -> usize {
+        self.inner.arena.lock().in_use()
+    }
+
+    /// Takes all rings of a socket back that the engine has let go of.
+    pub(super) fn drop_rings(&self, local: &SockLocal) {
+        let mut tx = local.tx.lock();
+        let mut arena = self.inner.arena.lock();
+        if let Some(ring) = tx.ring.take() {
+            arena.free(ring);
+        }
+        for (ring, _) in tx.retired.drain(..) {
+            arena.free(ring);
+        }
+        local.is_closing.store(true, Ordering::Release);
+    }
+}

@@ -1,0 +1,167 @@
+//! What the program's side keeps privately about each socket.
+
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::collections::VecDeque;
+use std::sync::OnceLock;
+
+use slipstack_mem::{ByteRing, Lock};
+
+use crate::ids::{Kind, SockId, next_generation};
+use crate::layout::{PROGRAM_SOCKETS, SOCKETS};
+use crate::state::StateWord;
+
+const CHUNK: usize = 256;
+
+/// The sending direction.
+#[derive(Debug, Default)]
+pub(super) struct TxSide {
+    pub(super) ring: Option<ByteRing>,
+    /// Generation of the last ring word written.
+    pub(super) generation: u32,
+    /// Stream offset after the last byte written.
+    pub(super) head: u64,
+    /// Replaced rings that the engine may still read, with the generation that replaced them.
+    pub(super) retired: Vec<(ByteRing, u32)>,
+    /// Listed in `ring_holders`.
+    pub(super) is_listed: bool,
+}
+
+/// The receiving direction.
+#[derive(Debug, Default)]
+pub(super) struct RxSide {
+    /// Stream offset after the last byte read.
+    pub(super) tail: u64,
+}
+
+/// One socket.
+#[derive(Debug, Default)]
+pub(super) struct SockLocal {
+    /// Generation of the current use; 0 = none.
+    pub(super) generation: AtomicU32,
+    /// Generation of the last use of an index of the program's half.
+    last_generation: AtomicU32,
+    pub(super) is_udp: AtomicBool,
+    pub(super) is_closing: AtomicBool,
+    pub(super) errors_taken: AtomicU8,
+    pub(super) tx: Lock<TxSide>,
+    pub(super) rx: Lock<RxSide>,
+    pub(super) accepted: Lock<VecDeque<SockId>>,
+}
+
+impl SockLocal {
+    /// Whether the error in this word has been taken (or there is none).
+    #[inline]
+    pub(super) fn has_taken(&self, word: StateWord) -> bool {
+        word.error_count == self.errors_taken.load(Ordering::Acquire)
+    }
+
+    fn begin(&self, generation: u32, kind: Kind) {
+        *self.tx.lock() = TxSide::default();
+        *self.rx.lock() = RxSide::default();
+        self.accepted.lock().clear();
+        self.errors_taken.store(0, Ordering::Relaxed);
+        self.is_closing.store(false, Ordering::Relaxed);
+        self.is_udp.store(kind == Kind::Udp, Ordering::Relaxed);
+        self.last_generation.store(generation, Ordering::Relaxed);
+        self.generation.store(generation, Ordering::Release);
+    }
+}
+
+/// Indices of the program's half that are free.
+#[derive(Debug, Default)]
+struct Indices {
+    free: Vec<u32>,
+    untouched: u32,
+}
+
+/// All sockets, in chunks that come into being when first touched.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    chunks: Vec<OnceLock<Box<[SockLocal]>>>,
+    indices: Lock<Indices>,
+}
+
+impl Sockets {
+    pub(super) fn new() -> Sockets {
+        Sockets {
+            chunks: (0..SOCKETS / CHUNK).map(|_| OnceLock::new()).collect(),
+            indices: Lock::new(Indices::default()),
+        }
+    }
+
+    fn slot(&self, index: u32) -> Option<&SockLocal> {
+        let chunk = self.chunks.get(index as usize / CHUNK)?;
+        let chunk =
+            chunk.get_or_init(|| (0..CHUNK).map(|_| SockLocal::default()).collect::<Box<_>>());
+        chunk.get(index as usize % CHUNK)
+    }
+
+    /// The socket if the id is current.
+    #[inline]
+    pub(super) fn find(&self, sock: SockId) -> Option<&SockLocal> {
+        let chunk = self.chunks.get(sock.index as usize / CHUNK)?.get()?;
+        let local = chunk.get(sock.index as usize % CHUNK)?;
+        (local.generation.load(Ordering::Acquire) == sock.generation && sock.generation != 0)
+            .then_some(local)
+    }
+
+    /// A fresh use of an index of the program's half.
+    pub(super) fn open(&self, kind: Kind) -> Option<SockId> {
+        let index = {
+            let mut indices = self.indices.lock();
+            match indices.free.pop() {
+                Some(index) => index,
+                None if (indices.untouched as usize) < PROGRAM_SOCKETS => {
+                    indices.untouched += 1;
+                    indices.untouched - 1
+                }
+                None => return None,
+            }
+        };
+        let local = self.slot(index)?;
+        let generation = next_generation(local.last_generation.load(Ordering::Relaxed));
+        local.begin(generation, kind);
+        Some(SockId { index, generation })
+    }
+
+    /// Begins the use of an index of the engine's half, which the engine chose.
+    pub(super) fn adopt(&self, sock: SockId) -> bool {
+        if (sock.index as usize) < PROGRAM_SOCKETS || sock.generation == 0 {
+            return false;
+        }
+        let Some(local) = self.slot(sock.index) else {
+            return false;
+        };
+        local.begin(sock.generation, Kind::Tcp);
+        true
+    }
+
+    /// The engine has let go of the index.
+    pub(super) fn release(&self, sock: SockId) {
+        let Some(local) = self.find(sock) else { return };
+        local.generation.store(0, Ordering::Release);
+        if (sock.index as usize) < PROGRAM_SOCKETS {
+            self.indices.lock().free.push(sock.index);
+        }
+    }
+
+    /// Queues a connection at its listener; `None` when the listener is closed.
+    pub(super) fn queue_accepted(&self, listener: u16, sock: SockId) -> Option<SockId> {
+        let local = self.slot(u32::from(listener))?;
+        let id = SockId {
+            index: u32::from(listener),
+            generation: local.generation.load(Ordering::Acquire),
+        };
+        let mut accepted = local.accepted.lock();
+        if id.generation == 0 || local.is_closing.load(Ordering::Acquire) {
+            return None;
+        }
+        accepted.push_back(sock);
+        Some(id)
+    }
+
+    /// Everything that waits at a listener which has been marked as closing.
+    pub(super) fn take_accepted(&self, listener: &SockLocal) -> VecDeque<SockId> {
+        core::mem::take(&mut *listener.accepted.lock())
+    }
+}

@@ -1,0 +1,115 @@
+//! Datagrams, framed in the same byte rings.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+
+use crate::command::Command;
+use crate::datagram::{HEADER, Header, PAYLOAD_MAX};
+use crate::ids::SockId;
+
+use super::{Full, ProgramEnd};
+
+/// A received datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// Bytes copied.
+    pub len: usize,
+    /// Bytes it had.
+    pub full_len: usize,
+    pub from: SocketAddr,
+    /// The address it was sent to.
+    pub to: SocketAddr,
+}
+
+impl ProgramEnd {
+    /// Queues a datagram whole. `Full`: no room now (the engine tells when there is), or it is
+    /// longer than any datagram.
+    pub fn udp_send(
+        &self,
+        sock: SockId,
+        dst: Option<SocketAddr>,
+        bufs: &[IoSlice<'_>],
+    ) -> Result<usize, Full> {
+        let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
+        else {
+            return Err(Full);
+        };
+        let len: usize = bufs.iter().map(|buf| buf.len()).sum();
+        if len > PAYLOAD_MAX {
+            return Err(Full);
+        }
+        let header = Header {
+            len,
+            peer: dst,
+            local: None,
+        };
+        let record = header.record_len();
+        let mut tx = local.tx.lock();
+        if self.space(sock, &cell, tx.head) < record {
+            cell.want_tx();
+            if self.space(sock, &cell, tx.head) < record {
+                return Err(Full);
+            }
+        }
+        if self.make_room(sock, &cell, &mut tx, record) < record {
+            return Err(Full);
+        }
+        let ring = tx.ring.ok_or(Full)?;
+        let region = self.region();
+        ring.write(region, tx.head, &header.encode());
+        let mut at = tx.head + HEADER as u64;
+        for buf in bufs {
+            ring.write(region, at, buf);
+            at += buf.len() as u64;
+        }
+        tx.head += record as u64;
+        cell.set_tx_head(tx.head);
+        if cell.raise_tx() {
+            self.push(Command::Send { sock });
+        }
+        Ok(len)
+    }
+
+    /// The next datagram, cut to what the buffers take; `peek` leaves it in place.
+    pub fn udp_recv(
+        &self,
+        sock: SockId,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Option<Datagram> {
+        let local = self.inner.sockets.find(sock)?;
+        let cell = self.cell(sock.index)?;
+        let mut rx = local.rx.lock();
+        let waiting = self.waiting(sock, &cell, rx.tail);
+        let mut bytes = [0; HEADER];
+        if waiting < HEADER {
+            return None;
+        }
+        let read = self.copy_out(&cell, rx.tail, HEADER, &mut [IoSliceMut::new(&mut bytes)]);
+        let header = Header::decode(&bytes).filter(|_| read == HEADER)?;
+        if header.record_len() > waiting {
+            return None;
+        }
+        let at = rx.tail + HEADER as u64;
+        let len = match header.len {
+            0 => 0,
+            len => self.copy_out(&cell, at, len, bufs),
+        };
+        if !peek {
+            rx.tail += header.record_len() as u64;
+            self.consumed(sock, &cell, rx.tail);
+        }
+        Some(Datagram {
+            len,
+            full_len: header.len,
+            from: header.peer?,
+            to: header.local?,
+        })
+    }
+
+    /// Length of the next datagram's payload (FIONREAD).
+    pub fn udp_next_len(&self, sock: SockId) -> Option<usize> {
+        self.udp_recv(sock, &mut [], true)
+            .map(|datagram| datagram.full_len)
+    }
+}

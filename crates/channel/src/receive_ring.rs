@@ -1,0 +1,207 @@
+//! The engine's side of a socket's receive ring.
+//!
+//! Bytes are stored at their offset, out of order too; the program sees them once the head has
+//! passed them. The ring comes with the first byte, is replaced by a larger one when bytes do
+//! not fit, and goes when everything has been read.
+
+use core::sync::atomic::{Ordering, fence};
+use std::net::SocketAddr;
+
+use slipstack_mem::{ByteRing, RingWord};
+
+use crate::datagram::{HEADER, Header};
+use crate::engine_end::{EngineEnd, Lie};
+use crate::ids::SockId;
+
+/// What the engine knows about one receive ring.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReceiveRing {
+    ring: Option<ByteRing>,
+    generation: u32,
+    /// The program has read up to here, as far as we looked.
+    consumed: u64,
+    /// In-order bytes published.
+    head: u64,
+    /// After the last byte stored, in order or not.
+    stored_end: u64,
+}
+
+impl ReceiveRing {
+    /// Puts bytes at their stream offset. `false` = no room.
+    #[inline]
+    pub fn store(&mut self, end: &mut EngineEnd, sock: SockId, offset: u64, bytes: &[u8]) -> bool {
+        let upto = offset + bytes.len() as u64;
+        if offset < self.head {
+            return false;
+        }
+        let fits = |ring: &ReceiveRing| {
+            ring.ring
+                .is_some_and(|ring_| upto - ring.consumed <= ring_.size() as u64)
+        };
+        if !fits(self) {
+            self.look(end, sock);
+            if !fits(self) && !self.grow(end, sock, (upto - self.consumed) as usize) {
+                return false;
+            }
+        }
+        let Some(ring) = self.ring else { return false };
+        ring.write(end.region(), offset, bytes);
+        self.stored_end = self.stored_end.max(upto);
+        true
+    }
+
+    #[cold]
+    fn grow(&mut self, end: &mut EngineEnd, sock: SockId, need: usize) -> bool {
+        // A stream that outgrew a ring will outgrow the next size too: twice is enough room.
+        let wish = match self.ring {
+            Some(ring) => need.max(2 * ring.size()),
+            None => need,
+        };
+        let Some(larger) = end
+            .arena
+            .allocate(wish)
+            .or_else(|| end.arena.allocate(need))
+        else {
+            return false;
+        };
+        if let Some(old) = self.ring {
+            let live = (self.stored_end - self.consumed) as usize;
+            old.copy_to(end.region(), &larger, self.consumed, live);
+        }
+        let old = self.ring.replace(larger);
+        self.publish_ring(end, sock);
+        if let Some(old) = old {
+            end.arena.free(old);
+        }
+        true
+    }
+
+    fn publish_ring(&mut self, end: &mut EngineEnd, sock: SockId) {
+        let last = RingWord::detached(self.generation);
+        self.generation = last.next_generation();
+        let word = match self.ring {
+            Some(ring) => ring.word(self.generation),
+            None => RingWord::detached(self.generation),
+        };
+        if let Some(cell) = end.cell(sock.index) {
+            cell.set_rx_ring(word);
+        }
+    }
+
+    /// In-order bytes are there up to `upto`: publishes them and tells the program. `step`: the
+    /// program shall tell once it has read so many more bytes than we know of.
+    #[inline]
+    pub fn publish(&mut self, end: &mut EngineEnd, sock: SockId, upto: u64, step: u64) {
+        self.head = upto.clamp(self.head, self.stored_end);
+        if let Some(cell) = end.cell(sock.index) {
+            if cell.notify_at() < self.consumed + step {
+                cell.set_notify_at(self.consumed + step);
+            }
+            cell.set_rx_head(self.head);
+        }
+        end.changed(sock);
+    }
+
+    /// Looks how far the program has read.
+    #[inline]
+    pub fn look(&mut self, end: &mut EngineEnd, sock: SockId) -> u64 {
+        let Some(tail) = end.cell(sock.index).map(|cell| cell.rx_tail()) else {
+            return self.consumed;
+        };
+        if tail < self.consumed || tail > self.head {
+            end.caught(Lie::Position);
+        } else {
+            self.consumed = tail;
+        }
+        self.consumed
+    }
+
+    /// The program has told that it has read far enough: looks, and says when it shall tell
+    /// again.
+    pub fn on_consumed(&mut self, end: &mut EngineEnd, sock: SockId, step: u64) -> u64 {
+        let Some(cell) = end.cell(sock.index) else {
+            return self.consumed;
+        };
+        cell.lower_rx();
+        let consumed = self.look(end, sock);
+        if let Some(cell) = end.cell(sock.index) {
+            cell.set_notify_at(consumed + step);
+            // The program may have passed the new mark before it was set.
+            fence(Ordering::SeqCst);
+            if cell.rx_tail() >= consumed + step {
+                return self.look(end, sock);
+            }
+        }
+        consumed
+    }
+
+    /// Takes the ring back when everything in it has been read. `true` = no ring is attached
+    /// afterwards.
+    pub fn release_if_empty(&mut self, end: &mut EngineEnd, sock: SockId) -> bool {
+        if self.ring.is_none() {
+            return true;
+        }
+        self.look(end, sock);
+        if self.consumed != self.stored_end {
+            return false;
+        }
+        self.release(end, sock);
+        true
+    }
+
+    /// Takes the ring back whatever is in it: the program is done with the socket.
+    pub fn release(&mut self, end: &mut EngineEnd, sock: SockId) {
+        if let Some(ring) = self.ring.take() {
+            self.publish_ring(end, sock);
+            end.arena.free(ring);
+        }
+    }
+
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    pub fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
+    /// Appends a datagram unless more than `limit` bytes would wait.
+    pub fn push_datagram(
+        &mut self,
+        end: &mut EngineEnd,
+        sock: SockId,
+        (from, to): (SocketAddr, SocketAddr),
+        payload: &[u8],
+        limit: u64,
+    ) -> bool {
+        let header = Header {
+            len: payload.len(),
+            peer: Some(from),
+            local: Some(to),
+        };
+        let record = header.record_len() as u64;
+        self.look(end, sock);
+        let at = self.head;
+        if at + record - self.consumed > limit {
+            return false;
+        }
+        // The padding is reserved with the header's store so that the record is whole or absent.
+        if !self.reserve(end, sock, at + record)
+            || !self.store(end, sock, at, &header.encode())
+            || !self.store(end, sock, at + HEADER as u64, payload)
+        {
+            return false;
+        }
+        self.stored_end = at + record;
+        self.publish(end, sock, at + record, limit / 2);
+        true
+    }
+
+    fn reserve(&mut self, end: &mut EngineEnd, sock: SockId, upto: u64) -> bool {
+        let need = upto - self.consumed;
+        match self.ring {
+            Some(ring) if need <= ring.size() as u64 => true,
+            _ => self.grow(end, sock, need as usize),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What an engine answers to a request.
+
+use core::sync::atomic::Ordering;
+use std::net::SocketAddr;
+
+use slipstack_mem::Line;
+
+use crate::addr::AddrWords;
+use crate::command::Ticket;
+use crate::state::coded;
+
+coded! {
+    /// Why a request was refused.
+    Refusal {
+        /// The socket is gone or was never opened.
+        UnknownSocket = 1,
+        AddrInUse = 2,
+        AddrNotAvailable = 3,
+        FamilyNotSupported = 4,
+        InvalidArgument = 5,
+        InvalidState = 6,
+        DestinationRequired = 7,
+        AlreadyConnected = 8,
+        NotConnected = 9,
+        MessageTooLong = 10,
+        NetUnreachable = 11,
+        HostUnreachable = 12,
+        /// A limit (connections, sockets, requests under way) is reached.
+        LimitReached = 13,
+        NotPermitted = 14,
+        /// The engine is gone.
+        NetDown = 15,
+        /// The option or request does not exist for this kind of socket.
+        NotSupported = 16,
+    }
+}
+
+macro_rules! info {
+    ($($(#[$doc:meta])* $field:ident,)*) => {
+        /// Figures of a connection; times in microseconds, the rest in bytes or segments.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Info { $($(#[$doc])* pub $field: u64,)* }
+
+        impl Info {
+            pub(crate) fn to_words(self) -> Vec<u64> {
+                vec![$(self.$field,)*]
+            }
+
+            fn from_words(mut words: impl Iterator<Item = u64>) -> Info {
+                Info { $($field: words.next().unwrap_or(0),)* }
+            }
+        }
+    };
+}
+
+info! {
+    /// Linux's number of the TCP state (1 = ESTABLISHED …).
+    state,
+    retransmits,
+    probes,
+    backoff,
+    /// Bits: 1 timestamps, 2 SACK, 4 window scale.
+    options,
+    /// Receive scale in bits 4–7, send scale in bits 0–3.
+    window_scales,
+    rto_us,
+    ato_us,
+    snd_mss,
+    rcv_mss,
+    unacked,
+    sacked,
+    lost,
+    retrans,
+    rtt_us,
+    rttvar_us,
+    snd_ssthresh,
+    snd_cwnd,
+    advmss,
+    rcv_space,
+    total_retrans,
+    bytes_acked,
+    bytes_received,
+    pmtu,
+    segs_out,
+    segs_in,
+    snd_wnd,
+    rcv_wnd,
+}
+
+/// The answer to a request that was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    Done,
+    /// The local address the socket has now.
+    Bound {
+        local: SocketAddr,
+    },
+    Info(Info),
+}
+
+const REFUSED: u64 = 1;
+const DONE: u64 = 2;
+const BOUND: u64 = 3;
+const INFO: u64 = 4;
+
+/// Engine: writes the answer into its slot.
+pub(crate) fn write(slot: &[Line], ticket: Ticket, result: Result<Reply, Refusal>) {
+    let [head, rest @ ..] = slot else { return };
+    let put = |word: usize, value: u64| head.words[word].store(value, Ordering::Relaxed);
+    match result {
+        Err(refusal) => {
+            put(1, REFUSED);
+            put(2, u64::from(refusal.code()));
+        }
+        Ok(Reply::Done) => put(1, DONE),
+        Ok(Reply::Bound { local }) => {
+            let words = AddrWords::encode(local);
+            put(1, BOUND);
+            put(2, words.ip[0]);
+            put(3, words.ip[1]);
+            put(4, u64::from(words.port));
+        }
+        Ok(Reply::Info(info)) => {
+            put(1, INFO);
+            let room = head.words[2..]
+                .iter()
+                .chain(rest.iter().flat_map(|line| line.words.iter()));
+            for (word, value) in room.zip(info.to_words()) {
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+    }
+    head.words[0].store(u64::from(ticket.sequence), Ordering::Release);
+}
+
+/// Program: the answer, once it is there.
+pub(crate) fn read(slot: &[Line], ticket: Ticket) -> Option<Result<Reply, Refusal>> {
+    let [head, rest @ ..] = slot else { return None };
+    if head.words[0].load(Ordering::Acquire) != u64::from(ticket.sequence) {
+        return None;
+    }
+    let word = |index: usize| head.words[index].load(Ordering::Relaxed);
+    Some(match word(1) {
+        DONE => Ok(Reply::Done),
+        BOUND => {
+            let ip = [word(2), word(3)];
+            let port = word(4) as u16;
+            Ok(Reply::Bound {
+                local: AddrWords { ip, port }.decode(),
+            })
+        }
+        INFO => {
+            let words = head.words[2..]
+                .iter()
+                .chain(rest.iter().flat_map(|line| line.words.iter()));
+            let words = words.map(|word| word.load(Ordering::Relaxed));
+            Ok(Reply::Info(Info::from_words(words)))
+        }
+        _ => Err(Refusal::from_code(word(2) as u8).unwrap_or(Refusal::InvalidState)),
+    })
+}
