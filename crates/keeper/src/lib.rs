@@ -1,1 +1,28 @@
-//! (module documentation follows)
+//! The keeper: one process per device and network namespace, off the data path.
+//!
+//! It opens the device with all its slots and never closes one; engines lease slots, blocks of
+//! outgoing ports and listening ports ([`leases`]). It answers ARP and ICMP ([`net`]), carries out
+//! the connections of programs that have ended, resets those of programs that died, and tells who is
+//! there. A standby holds everything too and goes on when it is killed ([`standby`], [`journal`]).
+
+mod conflict;
+mod directory;
+mod error;
+mod journal;
+pub mod leases;
+mod neighbours;
+mod net;
+mod process;
+mod regions;
+mod run;
+pub mod runtime;
+mod server;
+mod standby;
+mod steer;
+mod world;
+
+pub use error::KeeperError;
+pub use neighbours::Neighbours;
+pub use regions::{Inboxes, SLOTS_MAX, SlotWords};
+pub use run::run;
+pub use world::{DEFAULT_TAP, DeviceChoice, Options};

@@ -60,7 +60,11 @@ fn io_error(path: &Path) -> impl FnOnce(io::Error) -> RuntimeError + '_ {
 
 fn check_name(name: &str, len_max: usize) -> Result<(), RuntimeError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || name.len() > len_max || name.starts_with('.') || !name.chars().all(is_plain) {
+    if name.is_empty()
+        || name.len() > len_max
+        || name.starts_with('.')
+        || !name.chars().all(is_plain)
+    {
         return Err(RuntimeError::BadName(name.chars().take(64).collect()));
     }
     Ok(())
@@ -176,7 +180,10 @@ impl RuntimeDir {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o755);
         builder.create(&self.path).map_err(io_error(&self.path))?;
-        for dir in [self.path.parent(), Some(self.path.as_path())].into_iter().flatten() {
+        for dir in [self.path.parent(), Some(self.path.as_path())]
+            .into_iter()
+            .flatten()
+        {
             fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).map_err(io_error(dir))?;
         }
         Ok(())
@@ -186,8 +193,12 @@ impl RuntimeDir {
     pub fn try_lock(&self) -> Result<Option<RuntimeLock>, RuntimeError> {
         let path = self.path.join("lock");
         loop {
-            let fd = open(&path, OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, Mode::from_raw_mode(0o600))
-                .map_err(|e| io_error(&path)(e.into()))?;
+            let fd = open(
+                &path,
+                OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC,
+                Mode::from_raw_mode(0o600),
+            )
+            .map_err(|e| io_error(&path)(e.into()))?;
             match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
@@ -244,7 +255,8 @@ mod tests {
 
     impl Scratch {
         fn new(topic: &str) -> Scratch {
-            let path = std::env::temp_dir().join(format!("ss-runtime-{topic}-{}", std::process::id()));
+            let path =
+                std::env::temp_dir().join(format!("ss-runtime-{topic}-{}", std::process::id()));
             let _ = fs::remove_dir_all(&path);
             Scratch(path)
         }
@@ -285,10 +297,16 @@ mod tests {
     fn directories_of_other_namespaces_are_not_listed() {
         let scratch = Scratch::new("list");
         for (namespace, name) in [(7, "slip0"), (7, "eth0"), (8, "eth1")] {
-            RuntimeDir::below(&scratch.0, namespace, name).expect("name").create().expect("create");
+            RuntimeDir::below(&scratch.0, namespace, name)
+                .expect("name")
+                .create()
+                .expect("create");
         }
-        let names: Vec<String> =
-            RuntimeDir::all_below(&scratch.0, 7).expect("list").iter().map(|d| d.interface().to_owned()).collect();
+        let names: Vec<String> = RuntimeDir::all_below(&scratch.0, 7)
+            .expect("list")
+            .iter()
+            .map(|d| d.interface().to_owned())
+            .collect();
         assert_eq!(names, ["eth0", "slip0"]);
     }
 }

@@ -72,7 +72,11 @@ impl Clients {
 
     /// The newest client of a process.
     pub fn find_by_process(&self, process: ProcessKey) -> Option<(ClientId, &Client)> {
-        self.table.iter().rev().find(|(_, client)| client.process == process).map(|(id, client)| (*id, client))
+        self.table
+            .iter()
+            .rev()
+            .find(|(_, client)| client.process == process)
+            .map(|(id, client)| (*id, client))
     }
 
     pub fn remove(&mut self, id: ClientId) -> Option<Client> {
@@ -94,7 +98,10 @@ impl Clients {
 
 /// Names come from the clients themselves and are shown on terminals.
 fn plain_name(name: &str) -> String {
-    name.chars().filter(|c| !c.is_control()).take(PROGRAM_NAME_MAX).collect()
+    name.chars()
+        .filter(|c| !c.is_control())
+        .take(PROGRAM_NAME_MAX)
+        .collect()
 }
 
 #[cfg(test)]

@@ -53,7 +53,11 @@ impl Listeners {
     /// family of forked processes, or to several of one user that all set SO_REUSEPORT.
     pub fn claim(&mut self, wanted: Listener) -> Result<(), ListenRefused> {
         let same_port = |l: &&Listener| l.protocol == wanted.protocol && l.port == wanted.port;
-        let conflict = self.table.iter().filter(same_port).find(|held| !may_share(held, &wanted));
+        let conflict = self
+            .table
+            .iter()
+            .filter(same_port)
+            .find(|held| !may_share(held, &wanted));
         if let Some(held) = conflict {
             return Err(ListenRefused::InUse(held.client));
         }
@@ -91,8 +95,12 @@ impl Listeners {
 
     /// Takes back everything of a client and returns the ports that it held.
     pub fn release_all(&mut self, client: ClientId) -> Vec<(Protocol, u16)> {
-        let mut ports: Vec<(Protocol, u16)> =
-            self.table.iter().filter(|l| l.client == client).map(|l| (l.protocol, l.port)).collect();
+        let mut ports: Vec<(Protocol, u16)> = self
+            .table
+            .iter()
+            .filter(|l| l.client == client)
+            .map(|l| (l.protocol, l.port))
+            .collect();
         self.table.retain(|l| l.client != client);
         ports.sort_unstable();
         ports.dedup();
@@ -109,7 +117,9 @@ impl Listeners {
 
     /// Everyone on a port.
     pub fn on(&self, protocol: Protocol, port: u16) -> impl Iterator<Item = &Listener> + '_ {
-        self.table.iter().filter(move |l| l.protocol == protocol && l.port == port)
+        self.table
+            .iter()
+            .filter(move |l| l.protocol == protocol && l.port == port)
     }
 
     pub fn of(&self, client: ClientId) -> impl Iterator<Item = &Listener> + '_ {
@@ -159,10 +169,22 @@ mod tests {
     fn a_port_belongs_to_one_program() {
         let mut listeners = Listeners::default();
         assert_eq!(listeners.claim(listener(1, 1, 80)), Ok(()));
-        assert_eq!(listeners.claim(listener(2, 2, 80)), Err(ListenRefused::InUse(ClientId(1))));
-        let specific = Listener { address: Ipv4Addr::new(10, 0, 0, 1), ..listener(2, 2, 80) };
-        assert_eq!(listeners.claim(specific), Err(ListenRefused::InUse(ClientId(1))));
-        let datagrams = Listener { protocol: Protocol::Udp, ..listener(2, 2, 80) };
+        assert_eq!(
+            listeners.claim(listener(2, 2, 80)),
+            Err(ListenRefused::InUse(ClientId(1)))
+        );
+        let specific = Listener {
+            address: Ipv4Addr::new(10, 0, 0, 1),
+            ..listener(2, 2, 80)
+        };
+        assert_eq!(
+            listeners.claim(specific),
+            Err(ListenRefused::InUse(ClientId(1)))
+        );
+        let datagrams = Listener {
+            protocol: Protocol::Udp,
+            ..listener(2, 2, 80)
+        };
         assert_eq!(listeners.claim(datagrams), Ok(()));
         assert_eq!(listeners.claim(listener(2, 2, 81)), Ok(()));
     }
@@ -170,7 +192,10 @@ mod tests {
     #[test]
     fn forked_workers_share_a_port() {
         let mut listeners = Listeners::default();
-        let master = Listener { slot: None, ..listener(1, 5, 80) };
+        let master = Listener {
+            slot: None,
+            ..listener(1, 5, 80)
+        };
         assert_eq!(listeners.claim(master), Ok(()));
         assert_eq!(listeners.claim(listener(2, 5, 80)), Ok(()));
         assert_eq!(listeners.claim(listener(3, 5, 80)), Ok(()));
@@ -181,12 +206,22 @@ mod tests {
 
     #[test]
     fn reuse_port_is_shared_when_both_ask_and_the_user_is_the_same() {
-        let reuse = |client, uid| Listener { reuse_port: true, uid, ..listener(client, client, 80) };
+        let reuse = |client, uid| Listener {
+            reuse_port: true,
+            uid,
+            ..listener(client, client, 80)
+        };
         let mut listeners = Listeners::default();
         assert_eq!(listeners.claim(reuse(1, 0)), Ok(()));
         assert_eq!(listeners.claim(reuse(2, 0)), Ok(()));
-        assert_eq!(listeners.claim(reuse(3, 33)), Err(ListenRefused::InUse(ClientId(1))));
-        assert_eq!(listeners.claim(listener(4, 4, 80)), Err(ListenRefused::InUse(ClientId(1))));
+        assert_eq!(
+            listeners.claim(reuse(3, 33)),
+            Err(ListenRefused::InUse(ClientId(1)))
+        );
+        assert_eq!(
+            listeners.claim(listener(4, 4, 80)),
+            Err(ListenRefused::InUse(ClientId(1)))
+        );
     }
 
     #[test]

@@ -45,13 +45,17 @@ pub enum LeaseError {
     UnknownClient,
     ClientsFull,
     /// Every slot of the device is taken.
-    NoSlot { slots: usize },
+    NoSlot {
+        slots: usize,
+    },
     HasSlot(u16),
     NoSlotLeased,
     NoPorts,
     Listen(ListenRefused),
     /// The port lies in the outgoing ports of another engine.
-    PortOfOthers { slot: u16 },
+    PortOfOthers {
+        slot: u16,
+    },
 }
 
 /// What a client that has gone leaves behind.
@@ -102,7 +106,9 @@ impl Leases {
             return Err(LeaseError::HasSlot(slot));
         }
         let free = (1..self.slots.len()).find(|slot| self.slots[*slot] == SlotState::Free);
-        let slot = free.ok_or(LeaseError::NoSlot { slots: self.slots.len().saturating_sub(1) })?;
+        let slot = free.ok_or(LeaseError::NoSlot {
+            slots: self.slots.len().saturating_sub(1),
+        })?;
         self.slots[slot] = SlotState::Leased(id);
         client.slot = Some(slot as u16);
         self.listeners.serve(id, Some(slot as u16));
@@ -112,7 +118,9 @@ impl Leases {
     pub fn lease_ports(&mut self, id: ClientId, hint: u64) -> Result<(u16, u16), LeaseError> {
         let client = self.clients.find(id).ok_or(LeaseError::UnknownClient)?;
         let slot = client.slot.ok_or(LeaseError::NoSlotLeased)?;
-        self.blocks.lease(slot, hint, BLOCKS_PER_SLOT_MAX).ok_or(LeaseError::NoPorts)
+        self.blocks
+            .lease(slot, hint, BLOCKS_PER_SLOT_MAX)
+            .ok_or(LeaseError::NoPorts)
     }
 
     pub fn port_blocks(&self, slot: u16) -> Vec<(u16, u16)> {
@@ -129,8 +137,15 @@ impl Leases {
         reuse_port: bool,
     ) -> Result<(), LeaseError> {
         let client = self.clients.find(id).ok_or(LeaseError::UnknownClient)?;
-        if let Some(slot) = self.blocks.find_owner(port).filter(|slot| Some(*slot) != client.slot) {
-            let owner = self.clients.find_by_slot(slot).map(|(_, owner)| owner.family);
+        if let Some(slot) = self
+            .blocks
+            .find_owner(port)
+            .filter(|slot| Some(*slot) != client.slot)
+        {
+            let owner = self
+                .clients
+                .find_by_slot(slot)
+                .map(|(_, owner)| owner.family);
             if owner.is_some_and(|family| family != client.family) {
                 return Err(LeaseError::PortOfOthers { slot });
             }
@@ -152,8 +167,12 @@ impl Leases {
     /// Removes a client. Its ports are free at once; its slot is `Draining` until [`Leases::free_slot`].
     pub fn leave(&mut self, id: ClientId) -> Option<Left> {
         let client = self.clients.remove(id)?;
-        let mut ports: Vec<(Protocol, u16, u16)> =
-            self.listeners.release_all(id).into_iter().map(|(protocol, port)| (protocol, port, port)).collect();
+        let mut ports: Vec<(Protocol, u16, u16)> = self
+            .listeners
+            .release_all(id)
+            .into_iter()
+            .map(|(protocol, port)| (protocol, port, port))
+            .collect();
         if let Some(slot) = client.slot {
             for (first, last) in self.blocks.release(slot) {
                 ports.push((Protocol::Tcp, first, last));
@@ -175,14 +194,21 @@ impl Leases {
     }
 
     pub fn draining(&self) -> impl Iterator<Item = u16> + '_ {
-        self.slots.iter().enumerate().filter(|(_, state)| **state == SlotState::Draining).map(|(slot, _)| slot as u16)
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, state)| **state == SlotState::Draining)
+            .map(|(slot, _)| slot as u16)
     }
 
     /// Where frames for a local port go.
     pub fn route(&self, protocol: Protocol, port: u16) -> Route {
         let slots = self.listeners.slots(protocol, port);
         match slots.as_slice() {
-            [] => self.blocks.find_owner(port).map_or(Route::Keeper, Route::Slot),
+            [] => self
+                .blocks
+                .find_owner(port)
+                .map_or(Route::Keeper, Route::Slot),
             [slot] => Route::Slot(*slot),
             _ => Route::Shared(slots),
         }
@@ -194,7 +220,9 @@ impl Leases {
         self.slots.len() == slots
             && self.blocks.is_sound(slots)
             && self.clients.iter().all(|(id, client)| {
-                client.slot.is_none_or(|slot| in_range(slot) && self.slots[usize::from(slot)] == SlotState::Leased(id))
+                client.slot.is_none_or(|slot| {
+                    in_range(slot) && self.slots[usize::from(slot)] == SlotState::Leased(id)
+                })
             })
             && self.listeners.iter().all(|l| l.slot.is_none_or(in_range))
     }

@@ -31,11 +31,19 @@ impl PortBlocks {
     /// Takes a free block for `slot`, beginning the search at `hint` (any number). Returns its first
     /// and last port, or `None` when every block is taken or `slot` already has `blocks_max`.
     pub fn lease(&mut self, slot: u16, hint: u64, blocks_max: usize) -> Option<(u16, u16)> {
-        if self.owner.iter().filter(|owner| **owner == Some(slot)).count() >= blocks_max {
+        if self
+            .owner
+            .iter()
+            .filter(|owner| **owner == Some(slot))
+            .count()
+            >= blocks_max
+        {
             return None;
         }
         let start = (hint % BLOCKS as u64) as usize;
-        let index = (0..BLOCKS).map(|i| (start + i) % BLOCKS).find(|i| self.owner[*i].is_none())?;
+        let index = (0..BLOCKS)
+            .map(|i| (start + i) % BLOCKS)
+            .find(|i| self.owner[*i].is_none())?;
         self.owner[index] = Some(slot);
         Some(range(index))
     }
@@ -60,12 +68,21 @@ impl PortBlocks {
 
     /// Ranges leased to `slot`.
     pub fn of(&self, slot: u16) -> impl Iterator<Item = (u16, u16)> + '_ {
-        self.owner.iter().enumerate().filter(move |(_, owner)| **owner == Some(slot)).map(|(index, _)| range(index))
+        self.owner
+            .iter()
+            .enumerate()
+            .filter(move |(_, owner)| **owner == Some(slot))
+            .map(|(index, _)| range(index))
     }
 
     /// A table read back from a former keeper has the right shape.
     pub fn is_sound(&self, slots: usize) -> bool {
-        self.owner.len() == BLOCKS && self.owner.iter().flatten().all(|slot| usize::from(*slot) < slots)
+        self.owner.len() == BLOCKS
+            && self
+                .owner
+                .iter()
+                .flatten()
+                .all(|slot| usize::from(*slot) < slots)
     }
 }
 
@@ -111,7 +128,11 @@ mod tests {
         while blocks.lease(3, 0, usize::MAX).is_some() {}
         assert_eq!(blocks.find_owner(80), None);
         assert_eq!(blocks.find_owner(PORT_FIRST - 1), None);
-        assert_eq!(blocks.find_owner(PORT_LAST), None, "the tail shorter than a block is nobody's");
+        assert_eq!(
+            blocks.find_owner(PORT_LAST),
+            None,
+            "the tail shorter than a block is nobody's"
+        );
         assert_eq!(blocks.find_owner(u16::MAX), None);
     }
 }

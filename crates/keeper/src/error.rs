@@ -1,0 +1,88 @@
+//! Why a keeper could not start: one sentence each.
+
+use std::fmt;
+use std::io;
+use std::net::Ipv4Addr;
+
+use slipstack_device::DeviceError;
+
+use crate::runtime::RuntimeError;
+
+#[derive(Debug)]
+pub enum KeeperError {
+    /// Another keeper holds this device.
+    AlreadyRunning {
+        interface: String,
+    },
+    Runtime(RuntimeError),
+    Device(DeviceError),
+    /// Somebody on the link answers for the address already.
+    AddressTaken {
+        address: Ipv4Addr,
+        mac: [u8; 6],
+        interface: String,
+    },
+    /// An existing interface needs an address for the stack.
+    NoAddress {
+        interface: String,
+    },
+    TooManySlots {
+        wanted: u16,
+        max: u16,
+    },
+    Io {
+        doing: &'static str,
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for KeeperError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeeperError::AlreadyRunning { interface } => {
+                write!(f, "another keeper holds {interface} already")
+            }
+            KeeperError::Runtime(error) => error.fmt(f),
+            KeeperError::Device(error) => error.fmt(f),
+            KeeperError::AddressTaken {
+                address,
+                mac: [a, b, c, d, e, g],
+                interface,
+            } => write!(
+                f,
+                "{address} is in use on {interface} by {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}; \
+                 choose another address with --ip"
+            ),
+            KeeperError::NoAddress { interface } => {
+                write!(
+                    f,
+                    "the stack needs an address on {interface}: add --ip ADDRESS/LENGTH"
+                )
+            }
+            KeeperError::TooManySlots { wanted, max } => {
+                write!(f, "{wanted} slots are too many; --slots takes 1 to {max}")
+            }
+            KeeperError::Io { doing, error } => write!(f, "cannot {doing}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for KeeperError {}
+
+impl From<RuntimeError> for KeeperError {
+    fn from(error: RuntimeError) -> KeeperError {
+        KeeperError::Runtime(error)
+    }
+}
+
+impl From<DeviceError> for KeeperError {
+    fn from(error: DeviceError) -> KeeperError {
+        KeeperError::Device(error)
+    }
+}
+
+impl KeeperError {
+    pub(crate) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> KeeperError {
+        move |error| KeeperError::Io { doing, error }
+    }
+}

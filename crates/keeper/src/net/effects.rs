@@ -1,0 +1,190 @@
+//! What the keeper's stack does to the world.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+use slipstack_channel::HandoverImage;
+use slipstack_device::{Device, Flow, Proto, Steering};
+use slipstack_mem::{RawSlice, Region};
+use slipstack_stack::{ConnId, Effects, Event, FrameOut, Payload, UdpId};
+use slipstack_wire::ethernet;
+use slipstack_wire::ipv4::Ipv4Packet;
+use slipstack_wire::protocol;
+
+use crate::neighbours::Neighbours;
+use crate::regions::Inboxes;
+
+/// Frames to ourselves that may wait.
+const LOCAL_MAX: usize = 1024;
+
+/// A connection whose program has ended. What it still has to send lies in the program's region.
+pub(super) struct Orphan {
+    region: Region,
+    image: HandoverImage,
+    local: SocketAddr,
+    remote: SocketAddr,
+    is_released: bool,
+}
+
+impl Orphan {
+    pub(super) fn new(
+        region: Region,
+        image: HandoverImage,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Orphan {
+        Orphan {
+            region,
+            image,
+            local,
+            remote,
+            is_released: false,
+        }
+    }
+
+    pub(super) fn is(&self, flow: &Flow) -> bool {
+        flow.proto == Proto::Tcp
+            && self.local == SocketAddr::V4(flow.local)
+            && self.remote == SocketAddr::V4(flow.remote)
+    }
+
+    /// Bytes of the stream, if the ring has them.
+    fn slices(&self, offset: u64, len: usize) -> Option<[RawSlice<'_>; 2]> {
+        let slices = self.image.gather(&self.region, offset, len);
+        (slices[0].len() + slices[1].len() == len).then_some(slices)
+    }
+}
+
+/// Device, inboxes of the engines, table of neighbours, orphans.
+pub(super) struct World {
+    pub(super) device: Box<dyn Device>,
+    pub(super) orphans: HashMap<ConnId, Orphan>,
+    pub(super) neighbours: Neighbours,
+    steering: Option<Steering>,
+    inboxes: Inboxes,
+    local: Vec<Vec<u8>>,
+}
+
+impl World {
+    pub(super) fn new(
+        device: Box<dyn Device>,
+        steering: Option<Steering>,
+        inboxes: Inboxes,
+        neighbours: Neighbours,
+    ) -> World {
+        World {
+            device,
+            orphans: HashMap::new(),
+            neighbours,
+            steering,
+            inboxes,
+            local: Vec::new(),
+        }
+    }
+
+    pub(super) fn take_local(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.local)
+    }
+
+    pub(super) fn has_local(&self) -> bool {
+        !self.local.is_empty()
+    }
+
+    pub(super) fn drop_released(&mut self) {
+        self.orphans.retain(|_, orphan| !orphan.is_released);
+    }
+
+    /// A frame for a socket on this machine: into the inbox of the engine that serves it.
+    fn deliver(&mut self, frame: Vec<u8>) {
+        let slot = match (&self.steering, find_flow(&frame)) {
+            (Some(steering), Some(flow)) => steering.find_slot(flow.proto, flow.local, flow.remote),
+            _ => 0,
+        };
+        if slot != 0 {
+            self.inboxes.push(slot, &[&frame]);
+        } else if self.local.len() < LOCAL_MAX {
+            self.local.push(frame);
+        }
+    }
+}
+
+/// The flow of a frame as its receiver sees it.
+pub(super) fn find_flow(frame: &[u8]) -> Option<Flow> {
+    let packet = Ipv4Packet::parse(frame.get(ethernet::HEADER_LEN..)?).ok()?;
+    let proto = match packet.header.protocol {
+        protocol::TCP => Proto::Tcp,
+        protocol::UDP => Proto::Udp,
+        _ => return None,
+    };
+    let port = |at: usize| {
+        Some(u16::from_be_bytes([
+            *packet.payload.get(at)?,
+            *packet.payload.get(at + 1)?,
+        ]))
+    };
+    Some(Flow {
+        proto,
+        local: SocketAddrV4::new(packet.header.dst, port(2)?),
+        remote: SocketAddrV4::new(packet.header.src, port(0)?),
+    })
+}
+
+impl Effects for World {
+    fn transmit(&mut self, frame: FrameOut<'_>) {
+        let World {
+            orphans, device, ..
+        } = self;
+        let payload = match frame.payload {
+            Payload::None => [RawSlice::EMPTY; 2],
+            Payload::Inline(bytes) => [RawSlice::of(bytes), RawSlice::EMPTY],
+            Payload::Stream { conn, offset, len } => {
+                match orphans
+                    .get(&conn)
+                    .and_then(|orphan| orphan.slices(offset, len as usize))
+                {
+                    Some(slices) => slices,
+                    None => return,
+                }
+            }
+        };
+        if frame.local {
+            let mut bytes = frame.header.to_vec();
+            for slice in payload {
+                let at = bytes.len();
+                bytes.resize(at + slice.len(), 0);
+                slice.copy_to(&mut bytes[at..]);
+            }
+            self.deliver(bytes);
+        } else {
+            // A full device loses the frame as a wire would.
+            let _ = device.tx(frame.header, payload, frame.offload);
+        }
+    }
+
+    /// Nobody reads any more: bytes for an orphan are dropped, which resets the connection as on the
+    /// kernel.
+    fn store(&mut self, _conn: ConnId, _offset: u64, _bytes: &[u8]) -> bool {
+        false
+    }
+
+    fn datagram(&mut self, _udp: UdpId, _from: SocketAddr, _to: SocketAddr, _bytes: &[u8]) {}
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Neighbour { ip, mac } => self.publish(ip, mac),
+            // TIME-WAIT goes on in the stack; the ring is no longer read.
+            Event::Released { conn } => {
+                if let Some(orphan) = self.orphans.get_mut(&conn) {
+                    orphan.is_released = true;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl World {
+    fn publish(&mut self, ip: Ipv4Addr, mac: [u8; 6]) {
+        self.neighbours.publish(ip, mac);
+    }
+}

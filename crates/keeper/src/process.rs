@@ -1,0 +1,48 @@
+//! Other processes: are they the ones we know, and do they still live?
+
+use std::fs;
+use std::os::fd::OwnedFd;
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::leases::ProcessKey;
+
+/// A process that lives now.
+pub fn find_process(pid: u32) -> Option<ProcessKey> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may contain anything; fields are counted behind the last one. Start
+    // time is field 22, the state behind the name is field 3.
+    let (_, fields) = text.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace();
+    if fields.next()? == "Z" {
+        return None;
+    }
+    let started = fields.nth(18)?.parse().ok()?;
+    Some(ProcessKey { pid, started })
+}
+
+/// A descriptor that becomes readable when the process ends; `None`: it has already.
+pub fn watch(process: ProcessKey) -> Option<OwnedFd> {
+    let pidfd = pidfd_open(Pid::from_raw(process.pid as i32)?, PidfdFlags::empty()).ok()?;
+    // Looked at after the descriptor was opened, so that it names the same process.
+    (find_process(process.pid) == Some(process)).then_some(pidfd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_found_and_an_older_one_of_its_number_is_not() {
+        let key = find_process(std::process::id()).expect("we live");
+        assert!(watch(key).is_some());
+        assert!(
+            watch(ProcessKey {
+                started: key.started + 1,
+                ..key
+            })
+            .is_none()
+        );
+        assert!(find_process(u32::MAX / 2).is_none());
+    }
+}

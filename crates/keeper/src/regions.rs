@@ -1,0 +1,108 @@
+//! Memory that the keeper shares with all engines.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use slipstack_channel::{INBOX_BYTES, INBOX_CELLS};
+use slipstack_device::RingPosition;
+use slipstack_mem::{Doorbell, MpscInbox, PAGE, Region};
+
+/// Most slots of a device, the keeper's own included.
+pub const SLOTS_MAX: u16 = 64;
+
+const LINE: usize = 64;
+
+/// Shared words of every slot: where its receive ring stands.
+#[derive(Clone, Debug)]
+pub struct SlotWords(Region);
+
+impl SlotWords {
+    pub fn create(slots: u16) -> io::Result<SlotWords> {
+        Ok(SlotWords(Region::create(
+            "slipstack-slots",
+            usize::from(slots) * LINE,
+        )?))
+    }
+
+    pub fn open(fd: OwnedFd) -> io::Result<SlotWords> {
+        Ok(SlotWords(Region::open(
+            fd,
+            (usize::from(SLOTS_MAX) * LINE).next_multiple_of(PAGE),
+        )?))
+    }
+
+    pub fn region(&self) -> &Region {
+        &self.0
+    }
+
+    /// The position word of a slot; `None`: no such slot.
+    pub fn position(&self, slot: u16) -> Option<RingPosition> {
+        RingPosition::new(self.0.clone(), usize::from(slot) * LINE)
+    }
+}
+
+/// The inboxes of all slots and what wakes their owners.
+#[derive(Clone, Debug)]
+pub struct Inboxes {
+    region: Region,
+    bells: Vec<Doorbell>,
+}
+
+impl Inboxes {
+    pub fn create(slots: u16) -> io::Result<Inboxes> {
+        let len = usize::from(slots) * INBOX_BYTES;
+        let bells = (0..slots)
+            .map(|_| Doorbell::new())
+            .collect::<io::Result<_>>()?;
+        Ok(Inboxes {
+            region: Region::create("slipstack-inboxes", len)?,
+            bells,
+        })
+    }
+
+    /// The inboxes that came with a lease; one bell per slot.
+    pub fn open(fd: OwnedFd, bells: Vec<OwnedFd>) -> io::Result<Inboxes> {
+        let len_max = usize::from(SLOTS_MAX) * INBOX_BYTES;
+        let region = Region::open(fd, len_max)?;
+        if bells.len() * INBOX_BYTES > region.len() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "region of inboxes is too short",
+            ));
+        }
+        Ok(Inboxes {
+            region,
+            bells: bells.into_iter().map(Doorbell::from_fd).collect(),
+        })
+    }
+
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    pub fn slots(&self) -> u16 {
+        self.bells.len() as u16
+    }
+
+    pub fn bells(&self) -> &[Doorbell] {
+        &self.bells
+    }
+
+    pub fn inbox(&self, slot: u16) -> Option<MpscInbox> {
+        let at = usize::from(slot) * INBOX_BYTES;
+        (usize::from(slot) < self.bells.len())
+            .then(|| MpscInbox::new(&self.region, at, INBOX_CELLS))?
+    }
+
+    /// Puts a frame into a slot's inbox and wakes its owner. False: no room, the frame is lost.
+    pub fn push(&self, slot: u16, parts: &[&[u8]]) -> bool {
+        let Some(inbox) = self.inbox(slot) else {
+            return false;
+        };
+        let is_taken = inbox.push(parts);
+        if is_taken && inbox.take_sleeping() {
+            self.bells[usize::from(slot)].ring();
+        }
+        is_taken
+    }
+}

@@ -1,0 +1,310 @@
+//! Control connections come and go.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::net::{SocketFlags, accept_with};
+use slipstack_channel::control::{
+    CONTROL_VERSION, ControlError, ControlSocket, Hello, Refusal, Reply, Request, Welcome,
+};
+
+use crate::leases::{Client, ClientId, Family};
+use crate::process::{find_process, watch};
+
+use super::{CONNECTIONS_MAX, Connection, Lost, MESSAGES_PER_TURN, Server, lone_family};
+
+/// An answer with its descriptors, or a refusal.
+pub(super) type Answer = Result<(Reply, Vec<OwnedFd>), (Refusal, String)>;
+
+pub(super) fn refuse<T>(
+    refusal: Refusal,
+    message: impl Into<String>,
+) -> Result<T, (Refusal, String)> {
+    Err((refusal, message.into()))
+}
+
+impl Server {
+    /// Takes new connections.
+    pub(super) fn accept(&mut self) {
+        while let Ok(fd) = accept_with(&self.world.listener, SocketFlags::CLOEXEC) {
+            let is_own = |uid: u32| uid == 0 || uid == rustix::process::geteuid().as_raw();
+            if let Ok(socket) = ControlSocket::from_fd(fd) {
+                let is_trusted = socket.peer().is_ok_and(|peer| is_own(peer.uid));
+                self.add_connection(socket, is_trusted);
+            }
+        }
+    }
+
+    fn add_connection(&mut self, socket: ControlSocket, is_trusted: bool) {
+        if self.connections.len() >= CONNECTIONS_MAX {
+            self.tally.refused += 1;
+            return;
+        }
+        self.next_connection += 1;
+        let connection = Connection {
+            socket,
+            is_trusted,
+            is_shared: false,
+            client: None,
+        };
+        self.connections.insert(self.next_connection, connection);
+        self.idle_since = None;
+    }
+
+    /// Serves what a connection has sent.
+    pub(super) fn serve_connection(&mut self, token: u64, now: u64) {
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(connection) = self.connections.get(&token) else {
+                return;
+            };
+            match connection.socket.try_receive::<Request>() {
+                Ok(None) => return,
+                Ok(Some((Request::NewClient, fds))) => self.on_new_client(token, fds),
+                Ok(Some((request, fds))) => self.answer(token, request, fds, now),
+                Err(ControlError::Malformed | ControlError::TooLong) => {
+                    self.tally.malformed += 1;
+                    let refusal = "the message was not understood; both sides must be of one version of slipstack";
+                    let reply = Reply::Refused {
+                        refusal: Refusal::BadRequest,
+                        message: refusal.to_owned(),
+                    };
+                    self.reply(token, &reply, &[]);
+                }
+                Err(_) => return self.on_hang_up(token, now),
+            }
+        }
+    }
+
+    /// A child of a process that may use the device brings its own connection.
+    fn on_new_client(&mut self, token: u64, fds: Vec<OwnedFd>) {
+        let is_trusted = self
+            .connections
+            .get(&token)
+            .is_some_and(|parent| parent.is_trusted);
+        let mut fds = fds.into_iter();
+        match (
+            fds.next().map(ControlSocket::from_fd),
+            fds.next(),
+            is_trusted,
+        ) {
+            (Some(Ok(socket)), None, true) => self.add_connection(socket, true),
+            _ => self.tally.refused += 1,
+        }
+    }
+
+    fn answer(&mut self, token: u64, request: Request, fds: Vec<OwnedFd>, now: u64) {
+        let answer = match request {
+            Request::Hello(hello) => self.on_hello(token, hello),
+            request => self.on_request(token, request, fds, now),
+        };
+        match answer {
+            Ok((reply, fds)) => self.reply(token, &reply, &fds),
+            Err((refusal, message)) => {
+                self.tally.refused += 1;
+                self.reply(token, &Reply::Refused { refusal, message }, &[]);
+            }
+        }
+    }
+
+    /// A peer that does not take its answers is hung up on.
+    fn reply(&mut self, token: u64, reply: &Reply, fds: &[OwnedFd]) {
+        let Some(connection) = self.connections.get(&token) else {
+            return;
+        };
+        let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        if connection.socket.send(reply, &borrowed).is_err() {
+            self.on_hang_up(token, slipstack_mem::now_ns());
+        }
+    }
+
+    fn on_hello(&mut self, token: u64, hello: Hello) -> Answer {
+        if hello.version != CONTROL_VERSION {
+            let message = format!(
+                "this keeper speaks version {CONTROL_VERSION}, the program version {}; end all programs on this device \
+                 before changing the version of slipstack",
+                hello.version
+            );
+            return refuse(Refusal::Version, message);
+        }
+        let Some(connection) = self.connections.get_mut(&token) else {
+            return refuse(Refusal::Unknown, "the connection is gone");
+        };
+        if connection.client.is_some() || connection.is_shared {
+            return refuse(
+                Refusal::BadRequest,
+                "this connection has been introduced already",
+            );
+        }
+        if !connection.is_trusted && hello.capability != Some(self.world.state.capability) {
+            return refuse(
+                Refusal::NotPermitted,
+                "this user may not use the device; start the program with: slipstack run",
+            );
+        }
+        connection.is_trusted = true;
+        self.world.state.had_clients = true;
+        if hello.is_shared {
+            connection.is_shared = true;
+            return Ok((self.welcome(0), Vec::new()));
+        }
+        let Ok(peer) = connection.socket.peer() else {
+            return refuse(
+                Refusal::NotPermitted,
+                "the process on this connection cannot be told",
+            );
+        };
+        let Some(process) = find_process(peer.pid) else {
+            return refuse(
+                Refusal::Unknown,
+                "the process on this connection is not visible here",
+            );
+        };
+        let entry = Client {
+            process,
+            uid: peer.uid,
+            program: hello.program,
+            family: if hello.family == 0 {
+                lone_family()
+            } else {
+                Family(hello.family)
+            },
+            instance: hello.instance,
+            slot: None,
+        };
+        let id = self.enter(entry, hello.resume.map(ClientId))?;
+        if let Some(connection) = self.connections.get_mut(&token) {
+            connection.client = Some(id);
+        }
+        self.world.save();
+        Ok((self.welcome(id.0), Vec::new()))
+    }
+
+    /// Enters a client, or finds the one that comes back.
+    fn enter(
+        &mut self,
+        entry: Client,
+        resume: Option<ClientId>,
+    ) -> Result<ClientId, (Refusal, String)> {
+        let process = entry.process;
+        if let Some(id) = resume {
+            let known = self
+                .world
+                .state
+                .leases
+                .clients
+                .find(id)
+                .map(|client| client.process);
+            if known == Some(process) {
+                self.lost.remove(&id);
+                return Ok(id);
+            }
+            return refuse(
+                Refusal::Unknown,
+                "this keeper does not know the client; its engine has no slot any more",
+            );
+        }
+        if entry.instance.is_some()
+            && self
+                .world
+                .state
+                .leases
+                .clients
+                .iter()
+                .any(|(_, client)| client.instance == entry.instance)
+        {
+            let name = entry.instance.unwrap_or_default();
+            return refuse(
+                Refusal::Busy,
+                format!("an instance named {name} runs already; choose another --name"),
+            );
+        }
+        let Some(pidfd) = watch(process) else {
+            return refuse(Refusal::Unknown, "the process on this connection has ended");
+        };
+        match self.world.state.leases.enter(entry) {
+            Ok(id) => {
+                self.watches.insert(id, pidfd);
+                Ok(id)
+            }
+            Err(_) => refuse(
+                Refusal::Exhausted,
+                "this device has as many clients as it can take",
+            ),
+        }
+    }
+
+    fn welcome(&self, client: u64) -> Reply {
+        let network = &self.world.network;
+        Reply::Welcome(Welcome {
+            client,
+            capability: self.world.state.capability,
+            keeper_pid: std::process::id(),
+            interface: self.world.dir.interface().to_owned(),
+            device: network.kind,
+            addresses: vec![network.address],
+            host: network.host,
+            gateway: network.gateway,
+            mtu: network.mtu,
+        })
+    }
+
+    /// A connection is gone. Its client may come back if its process lives.
+    pub(super) fn on_hang_up(&mut self, token: u64, now: u64) {
+        let Some(connection) = self.connections.remove(&token) else {
+            return;
+        };
+        let Some(client) = connection.client else {
+            return;
+        };
+        let Some(known) = self.world.state.leases.clients.find(client) else {
+            return;
+        };
+        if find_process(known.process.pid) == Some(known.process) {
+            if known.slot.is_none() {
+                // Nothing runs for it: there is nothing to wait for.
+                self.on_departure(client, now);
+            } else {
+                self.lost.insert(
+                    client,
+                    Lost {
+                        since: now,
+                        is_inherited: false,
+                    },
+                );
+            }
+        } else {
+            self.on_death(client, now);
+        }
+    }
+
+    /// The clients of the former keeper: they stay while their processes live, and come back when
+    /// they notice.
+    pub(super) fn inherit_clients(&mut self, now: u64) {
+        let clients: Vec<(ClientId, crate::leases::ProcessKey)> = self
+            .world
+            .state
+            .leases
+            .clients
+            .iter()
+            .map(|(id, client)| (id, client.process))
+            .collect();
+        for (id, process) in clients {
+            match watch(process) {
+                Some(pidfd) => {
+                    self.watches.insert(id, pidfd);
+                    self.lost.insert(
+                        id,
+                        Lost {
+                            since: now,
+                            is_inherited: true,
+                        },
+                    );
+                }
+                None => self.on_death(id, now),
+            }
+        }
+        let draining: Vec<u16> = self.world.state.leases.draining().collect();
+        for slot in draining {
+            self.empty_slot(slot, now);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Clients leave: in order, with what they still have to say handed over, or by dying.
+
+use slipstack_device::{Flow, RxMeta};
+
+use crate::directory;
+use crate::leases::ClientId;
+use crate::steer::OwnedFlow;
+use crate::world::open_any_slot;
+
+use super::Server;
+
+/// Frames that are taken from a dead engine's queue at once, and how often.
+const DRAIN_BUDGET: usize = 1024;
+const DRAIN_ROUNDS: usize = 64;
+
+impl Server {
+    /// A process has ended without a word, or lost its engine: its peers are told, and everything it
+    /// held is free at once.
+    pub(super) fn on_death(&mut self, client: ClientId, now: u64) {
+        self.tally.crashes += 1;
+        self.depart(client, now);
+    }
+
+    /// An orderly end. What was not handed over is reset all the same.
+    pub(super) fn on_departure(&mut self, client: ClientId, now: u64) {
+        self.depart(client, now);
+    }
+
+    fn depart(&mut self, client: ClientId, now: u64) {
+        self.watches.remove(&client);
+        self.lost.remove(&client);
+        self.reports.remove(&client);
+        self.connections
+            .retain(|_, connection| connection.client != Some(client) || connection.is_shared);
+        let flows = self.take_flows(client);
+        let doomed: Vec<Flow> = flows
+            .into_iter()
+            .filter(|flow| !self.net.has_flow(flow))
+            .collect();
+        // Answers of their peers come here, not to whoever gets the ports next.
+        let excepted: Vec<OwnedFlow> = doomed.iter().map(|flow| (*flow, 0)).collect();
+        if let Err(error) = self.steer.except(self.world.slots.steering(), &excepted) {
+            eprintln!("frames of a dead program cannot be steered here: {error}");
+        }
+        self.tally.resets += doomed.len() as u64;
+        self.net.reset(doomed, now);
+        let Some(left) = self.world.state.leases.leave(client) else {
+            return;
+        };
+        self.steer_ports(&left.ports);
+        if let Some(slot) = left.client.slot {
+            let _ = self.world.slots.steering().set_alive(slot, false);
+            self.empty_slot(slot, now);
+        }
+        self.world.state.groups = self.steer.groups();
+        self.world.save();
+    }
+
+    /// The TCP flows of a client, whose regions are forgotten.
+    fn take_flows(&mut self, client: ClientId) -> Vec<Flow> {
+        let mut flows = Vec::new();
+        let standby = self.standby.as_ref();
+        self.world.regions.retain(|key, region| {
+            if key.0 != client {
+                return true;
+            }
+            flows.extend(directory::flows(region));
+            if let Some(standby) = standby {
+                standby.note_forget(*key);
+            }
+            false
+        });
+        flows
+    }
+
+    /// Takes what waits in the queue of an engine that is gone, so that the next one begins with an
+    /// empty one. What belongs to flows that end here is not lost; the rest is sent again, and then
+    /// reaches whoever it belongs to.
+    pub(super) fn empty_slot(&mut self, slot: u16, now: u64) {
+        match open_any_slot(&self.world.slots, &self.world.words, slot) {
+            Ok(mut device) => {
+                let net = &mut self.net;
+                for _ in 0..DRAIN_ROUNDS {
+                    if device.rx(DRAIN_BUDGET, &mut |frame: &[u8], meta: RxMeta| {
+                        net.feed(frame, meta, now)
+                    }) == 0
+                    {
+                        break;
+                    }
+                }
+            }
+            Err(error) => eprintln!("slot {slot} cannot be emptied: {error}"),
+        }
+        self.world.state.leases.free_slot(slot);
+    }
+
+    /// Removes exceptions of flows that have ended.
+    pub(super) fn sweep_exceptions(&mut self) {
+        if !self.steer.has_exceptions() {
+            return;
+        }
+        let living: std::collections::HashSet<OwnedFlow> =
+            self.living_flows().into_iter().collect();
+        let net = &self.net;
+        self.steer
+            .forget_ended(self.world.slots.steering(), |flow, slot| {
+                (slot == 0 && net.has_flow(flow)) || living.contains(&(*flow, slot))
+            });
+    }
+}

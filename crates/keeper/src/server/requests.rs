@@ -1,0 +1,400 @@
+//! What clients ask for.
+
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use slipstack_channel::REGION_LEN_MAX;
+use slipstack_channel::control::{self, Descriptor, Refusal, Reply, Request, SlotLease};
+use slipstack_mem::Region;
+
+use crate::directory;
+use crate::leases::{ClientId, LeaseError, ListenRefused, Protocol};
+use crate::steer::OwnedFlow;
+use crate::world::random_u64;
+
+use super::Server;
+use super::clients::{Answer, refuse};
+
+/// Longest report region.
+const REPORT_LEN_MAX: usize = 16 << 20;
+/// Channel regions of one client: one per engine for programs, one per attached program for instances.
+const REGIONS_PER_CLIENT_MAX: usize = 256;
+
+impl Server {
+    /// Everything but the greeting. Nothing is asked of strangers but their greeting.
+    pub(super) fn on_request(
+        &mut self,
+        token: u64,
+        request: Request,
+        fds: Vec<OwnedFd>,
+        now: u64,
+    ) -> Answer {
+        let Some(connection) = self.connections.get(&token) else {
+            return refuse(Refusal::Unknown, "the connection is gone");
+        };
+        if !connection.is_trusted {
+            return refuse(
+                Refusal::NotPermitted,
+                "only root may ask this keeper; run the command as root",
+            );
+        }
+        match (request, connection.client) {
+            (Request::Status, _) => Ok((self.status(), Vec::new())),
+            (Request::Why { pid }, _) => self.why(pid),
+            (Request::Stop { is_forced }, _) => self.on_stop(is_forced),
+            (Request::Resolve { address }, _) => Ok((
+                Reply::Neighbour {
+                    mac: self.resolve(address),
+                },
+                Vec::new(),
+            )),
+            (request, Some(client)) => self.on_client_request(client, request, fds, now),
+            (_, None) => refuse(
+                Refusal::BadRequest,
+                "this connection has not been introduced",
+            ),
+        }
+    }
+
+    fn on_client_request(
+        &mut self,
+        client: ClientId,
+        request: Request,
+        fds: Vec<OwnedFd>,
+        now: u64,
+    ) -> Answer {
+        match request {
+            Request::LeaseSlot => self.on_lease_slot(client),
+            Request::LeasePorts => self.on_lease_ports(client),
+            Request::ListenOn {
+                protocol,
+                address,
+                port,
+                is_reuse_port,
+            } => self.on_listen(client, plain(protocol), address, port, is_reuse_port),
+            Request::ListenOff {
+                protocol,
+                address,
+                port,
+            } => {
+                self.world
+                    .state
+                    .leases
+                    .listeners
+                    .release(client, plain(protocol), address, port);
+                self.steer_ports(&[(plain(protocol), port, port)]);
+                self.done()
+            }
+            Request::RegisterRegion { id } => self.on_region(client, id, fds),
+            Request::ForgetRegion { id } => {
+                self.world.regions.remove(&(client, id));
+                if let Some(standby) = &self.standby {
+                    standby.note_forget((client, id));
+                }
+                self.done()
+            }
+            Request::RegisterReport => match fds
+                .into_iter()
+                .next()
+                .map(|fd| Region::open(fd, REPORT_LEN_MAX))
+            {
+                Some(Ok(region)) => {
+                    self.reports.insert(client, region);
+                    self.done()
+                }
+                _ => refuse(Refusal::BadRequest, "the report is not a sealed region"),
+            },
+            Request::Handover { id, images } => self.on_handover(client, id, images, now),
+            Request::Goodbye => {
+                self.on_departure(client, now);
+                self.done()
+            }
+            _ => refuse(Refusal::BadRequest, "a keeper does not take this request"),
+        }
+    }
+
+    /// Every change is written down before it is answered.
+    fn done(&mut self) -> Answer {
+        self.world.state.groups = self.steer.groups();
+        self.world.save();
+        Ok((Reply::Done, Vec::new()))
+    }
+
+    fn on_lease_slot(&mut self, client: ClientId) -> Answer {
+        let slot = self
+            .world
+            .state
+            .leases
+            .lease_slot(client)
+            .map_err(|error| self.explain(&error))?;
+        let ports = self.lease_block(client)?;
+        let claimed: Vec<(Protocol, u16, u16)> = self
+            .world
+            .state
+            .leases
+            .listeners
+            .of(client)
+            .map(|listener| (listener.protocol, listener.port, listener.port))
+            .collect();
+        self.steer_ports(&claimed);
+        let _ = self.world.slots.steering().set_alive(slot, true);
+        self.done()?;
+        let (descriptors, fds) = self.lease_descriptors(slot).map_err(|error| {
+            (
+                Refusal::Failed,
+                format!("the descriptors of slot {slot} could not be passed: {error}"),
+            )
+        })?;
+        let network = &self.world.network;
+        let lease = SlotLease {
+            slot,
+            slots: self.world.slots.count(),
+            device: network.kind,
+            mac: network.mac,
+            mtu: network.mtu,
+            params: self.world.slots.params().to_words(),
+            ports,
+            descriptors,
+        };
+        Ok((Reply::Slot(Box::new(lease)), fds))
+    }
+
+    fn lease_descriptors(&self, slot: u16) -> std::io::Result<(Vec<Descriptor>, Vec<OwnedFd>)> {
+        let world = &self.world;
+        let mut roles = Vec::new();
+        let mut fds = Vec::new();
+        let mut add = |role, fd: OwnedFd| {
+            roles.push(role);
+            fds.push(fd);
+        };
+        let device = world
+            .slots
+            .slot_fd(slot)
+            .ok_or(std::io::ErrorKind::NotFound)?;
+        add(Descriptor::Device, device.try_clone_to_owned()?);
+        for map in world
+            .slots
+            .steering()
+            .read_only_fds()
+            .map_err(std::io::Error::other)?
+        {
+            add(Descriptor::SteeringMap, map);
+        }
+        add(Descriptor::Slots, world.words.region().try_clone_fd()?);
+        add(Descriptor::Inbox, world.inboxes.region().try_clone_fd()?);
+        for bell in world.inboxes.bells() {
+            add(
+                Descriptor::InboxDoorbell,
+                bell.as_fd().try_clone_to_owned()?,
+            );
+        }
+        add(
+            Descriptor::Neighbours,
+            world.neighbours.fd().try_clone_to_owned()?,
+        );
+        Ok((roles, fds))
+    }
+
+    fn on_lease_ports(&mut self, client: ClientId) -> Answer {
+        let (first, last) = self.lease_block(client)?;
+        self.done()?;
+        Ok((Reply::Ports { first, last }, Vec::new()))
+    }
+
+    fn lease_block(&mut self, client: ClientId) -> Result<(u16, u16), (Refusal, String)> {
+        let leased = self.world.state.leases.lease_ports(client, random_u64());
+        let (first, last) = leased.map_err(|error| self.explain(&error))?;
+        self.steer_ports(&[(Protocol::Tcp, first, last), (Protocol::Udp, first, last)]);
+        Ok((first, last))
+    }
+
+    fn on_listen(
+        &mut self,
+        client: ClientId,
+        protocol: Protocol,
+        address: Ipv4Addr,
+        port: u16,
+        is_reuse_port: bool,
+    ) -> Answer {
+        if port == 0 {
+            return refuse(Refusal::BadRequest, "port 0 cannot be listened on");
+        }
+        let claimed =
+            self.world
+                .state
+                .leases
+                .listen(client, protocol, address, port, is_reuse_port);
+        claimed.map_err(|error| self.explain(&error))?;
+        self.steer_ports(&[(protocol, port, port)]);
+        self.done()
+    }
+
+    fn on_region(&mut self, client: ClientId, id: u64, fds: Vec<OwnedFd>) -> Answer {
+        let held = self
+            .world
+            .regions
+            .keys()
+            .filter(|(owner, _)| *owner == client)
+            .count();
+        if held >= REGIONS_PER_CLIENT_MAX && !self.world.regions.contains_key(&(client, id)) {
+            return refuse(
+                Refusal::Exhausted,
+                "this client has registered as many regions as it may",
+            );
+        }
+        match fds
+            .into_iter()
+            .next()
+            .map(|fd| Region::open(fd, REGION_LEN_MAX))
+        {
+            Some(Ok(region)) => {
+                if let Some(standby) = &self.standby {
+                    standby.note_region((client, id), &region);
+                }
+                self.world.regions.insert((client, id), region);
+                self.done()
+            }
+            _ => refuse(
+                Refusal::BadRequest,
+                "the channel is not a sealed region of the right length",
+            ),
+        }
+    }
+
+    fn on_handover(&mut self, client: ClientId, id: u64, images: u32, now: u64) -> Answer {
+        let Some(region) = self.world.regions.get(&(client, id)).cloned() else {
+            return refuse(
+                Refusal::Unknown,
+                "connections can be handed over only in a registered region",
+            );
+        };
+        let mut adopted: Vec<OwnedFlow> = Vec::new();
+        for image in slipstack_channel::handover_images(&region, images) {
+            if let Some(flow) = self.net.adopt(image, &region, now) {
+                adopted.push((flow, 0));
+            }
+        }
+        self.tally.handovers += adopted.len() as u64;
+        // Their frames come to this slot from now on; the ports behind them may go to others.
+        if let Err(error) = self.steer.except(self.world.slots.steering(), &adopted) {
+            eprintln!("frames of handed over connections cannot be steered here: {error}");
+        }
+        Ok((Reply::Done, Vec::new()))
+    }
+
+    fn on_stop(&mut self, is_forced: bool) -> Answer {
+        let programs: Vec<String> = self
+            .world
+            .state
+            .leases
+            .clients
+            .iter()
+            .map(|(_, client)| format!("{} (pid {})", client.program, client.process.pid))
+            .collect();
+        if !programs.is_empty() && !is_forced {
+            let shown = programs
+                .iter()
+                .take(5)
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(", ");
+            let message = format!(
+                "{} is in use by {shown}; end them first",
+                self.world.dir.interface()
+            );
+            return refuse(Refusal::Busy, message);
+        }
+        self.is_stopping = true;
+        Ok((Reply::Done, Vec::new()))
+    }
+
+    /// Brings the steering tables in line with the leases for inclusive ranges of ports.
+    pub(super) fn steer_ports(&mut self, ranges: &[(Protocol, u16, u16)]) {
+        let flows = self.living_flows();
+        let steering = self.world.slots.steering();
+        for (protocol, first, last) in ranges {
+            for port in *first..=*last {
+                let applied =
+                    self.steer
+                        .apply(steering, &self.world.state.leases, *protocol, port, &flows);
+                if let Err(error) = applied {
+                    eprintln!("port {port} cannot be steered: {error}");
+                }
+            }
+        }
+    }
+
+    /// The flows of all engines that live, and of what is carried out here.
+    pub(super) fn living_flows(&self) -> Vec<OwnedFlow> {
+        let clients = &self.world.state.leases.clients;
+        self.world
+            .regions
+            .iter()
+            .filter_map(|((client, _), region)| Some((clients.find(*client)?.slot?, region)))
+            .flat_map(|(slot, region)| {
+                directory::flows(region)
+                    .into_iter()
+                    .map(move |flow| (flow, slot))
+            })
+            .collect()
+    }
+
+    /// A refusal in words.
+    fn explain(&self, error: &LeaseError) -> (Refusal, String) {
+        let leases = &self.world.state.leases;
+        let name = |id: ClientId| {
+            leases.clients.find(id).map_or_else(
+                || "another program".to_owned(),
+                |client| format!("{} (pid {})", client.program, client.process.pid),
+            )
+        };
+        let interface = self.world.dir.interface();
+        match error {
+            LeaseError::UnknownClient | LeaseError::NoSlotLeased => (
+                Refusal::Unknown,
+                "the client has no engine on this device".to_owned(),
+            ),
+            LeaseError::ClientsFull => (
+                Refusal::Exhausted,
+                format!("{interface} has as many clients as it can take"),
+            ),
+            LeaseError::NoSlot { slots } => (
+                Refusal::Exhausted,
+                format!(
+                    "all {slots} slots of {interface} are taken; end a program, or end all and start with more --slots"
+                ),
+            ),
+            LeaseError::HasSlot(slot) => (
+                Refusal::Busy,
+                format!("this client has slot {slot} already"),
+            ),
+            LeaseError::NoPorts => (
+                Refusal::Exhausted,
+                format!("no block of outgoing ports is left on {interface}"),
+            ),
+            LeaseError::Listen(ListenRefused::InUse(id)) => (
+                Refusal::AddressInUse,
+                format!("the port is in use by {}", name(*id)),
+            ),
+            LeaseError::Listen(ListenRefused::TableFull) => (
+                Refusal::Exhausted,
+                format!("{interface} has as many listening ports as it can take"),
+            ),
+            LeaseError::PortOfOthers { slot } => {
+                let owner = leases.clients.find_by_slot(*slot).map(|(id, _)| id);
+                let owner = owner.map_or_else(|| "another program".to_owned(), name);
+                (
+                    Refusal::AddressInUse,
+                    format!("the port belongs to the outgoing ports of {owner}"),
+                )
+            }
+        }
+    }
+}
+
+fn plain(protocol: control::Protocol) -> Protocol {
+    match protocol {
+        control::Protocol::Tcp => Protocol::Tcp,
+        control::Protocol::Udp => Protocol::Udp,
+    }
+}

@@ -1,0 +1,199 @@
+//! What `status` and `why` answer.
+
+use std::os::fd::OwnedFd;
+
+use slipstack_channel::control::{
+    self, DeviceReport, EngineReport, PortReport, ProgramReport, Refusal, Reply, SocketReport,
+    StatusReport, WhyReport,
+};
+
+use crate::directory;
+use crate::leases::{Client, ClientId, Protocol};
+
+use super::Server;
+use super::clients::{Answer, refuse};
+
+/// Sockets of one program and ports that are listed.
+const SOCKETS_MAX: usize = 64;
+const PORTS_MAX: usize = 256;
+const PROGRAMS_MAX: usize = 128;
+const SOCKETS_OF_ONE_MAX: usize = 512;
+
+impl Server {
+    pub(super) fn status(&self) -> Reply {
+        let leases = &self.world.state.leases;
+        let programs: Vec<ProgramReport> = leases
+            .clients
+            .iter()
+            .take(PROGRAMS_MAX)
+            .map(|(id, client)| self.program(id, client, SOCKETS_MAX))
+            .collect();
+        let engines: Vec<EngineReport> = leases
+            .clients
+            .iter()
+            .filter_map(|(id, client)| Some(self.engine(id, client, client.slot?)))
+            .collect();
+        let report = StatusReport {
+            keeper_pid: std::process::id(),
+            standby_pid: self.standby.as_ref().map(crate::standby::Standby::pid),
+            device: self.device(engines.len() as u16),
+            is_truncated: leases.clients.len() > PROGRAMS_MAX,
+            engines,
+            programs,
+            instances: Vec::new(),
+            ports: self.ports(),
+            orphans: self.net.orphans() as u32,
+            counters: self.counters(),
+        };
+        Reply::Status(Box::new(report))
+    }
+
+    fn device(&self, slots_leased: u16) -> DeviceReport {
+        let network = &self.world.network;
+        DeviceReport {
+            interface: self.world.dir.interface().to_owned(),
+            kind: Some(network.kind),
+            mac: network.mac,
+            mtu: network.mtu,
+            addresses: vec![network.address],
+            host: network.host,
+            gateway: network.gateway,
+            slots: self.world.state.leases.slot_count() as u16,
+            slots_leased,
+        }
+    }
+
+    fn engine(&self, id: ClientId, client: &Client, slot: u16) -> EngineReport {
+        let flows: usize = self
+            .regions_of(id)
+            .map(|region| directory::flows(region).len())
+            .sum();
+        EngineReport {
+            slot,
+            pid: client.process.pid,
+            program: client.program.clone(),
+            instance: client.instance.clone(),
+            ports: self.world.state.leases.port_blocks(slot),
+            flows: flows as u32,
+        }
+    }
+
+    fn program(&self, id: ClientId, client: &Client, sockets_max: usize) -> ProgramReport {
+        ProgramReport {
+            pid: client.process.pid,
+            uid: client.uid,
+            program: client.program.clone(),
+            slot: client.slot,
+            instance: client.instance.clone(),
+            sockets: self.sockets(id, sockets_max),
+        }
+    }
+
+    /// What the program says of its sockets; without a report, what its flow directory shows.
+    fn sockets(&self, id: ClientId, max: usize) -> Vec<SocketReport> {
+        let listening = self
+            .world
+            .state
+            .leases
+            .listeners
+            .of(id)
+            .map(|listener| SocketReport {
+                fd: None,
+                place: "stack".to_owned(),
+                kind: match listener.protocol {
+                    Protocol::Tcp => "tcp".to_owned(),
+                    Protocol::Udp => "udp".to_owned(),
+                },
+                local: Some((listener.address, listener.port).into()),
+                remote: None,
+                why: "listens".to_owned(),
+            });
+        let connected = self
+            .regions_of(id)
+            .flat_map(directory::flows)
+            .map(|flow| SocketReport {
+                fd: None,
+                place: "stack".to_owned(),
+                kind: "tcp".to_owned(),
+                local: Some(flow.local.into()),
+                remote: Some(flow.remote.into()),
+                why: "connected".to_owned(),
+            });
+        listening.chain(connected).take(max).collect()
+    }
+
+    fn regions_of(&self, id: ClientId) -> impl Iterator<Item = &slipstack_mem::Region> + '_ {
+        self.world
+            .regions
+            .iter()
+            .filter(move |((client, _), _)| *client == id)
+            .map(|(_, region)| region)
+    }
+
+    fn ports(&self) -> Vec<PortReport> {
+        let leases = &self.world.state.leases;
+        let mut ports: Vec<PortReport> = Vec::new();
+        for listener in leases.listeners.iter() {
+            let protocol = match listener.protocol {
+                Protocol::Tcp => control::Protocol::Tcp,
+                Protocol::Udp => control::Protocol::Udp,
+            };
+            let pid = leases
+                .clients
+                .find(listener.client)
+                .map_or(0, |client| client.process.pid);
+            let same = |p: &&mut PortReport| {
+                p.protocol == protocol && p.port == listener.port && p.address == listener.address
+            };
+            match ports.iter_mut().find(same) {
+                Some(port) => port.pids.push(pid),
+                None => ports.push(PortReport {
+                    protocol,
+                    port: listener.port,
+                    address: listener.address,
+                    pids: vec![pid],
+                }),
+            }
+        }
+        ports.truncate(PORTS_MAX);
+        ports
+    }
+
+    fn counters(&self) -> Vec<(String, u64)> {
+        let tally = &self.tally;
+        let own = [
+            ("control_refused", tally.refused),
+            ("control_malformed", tally.malformed),
+            ("programs_died", tally.crashes),
+            ("flows_reset", tally.resets),
+            ("connections_taken_over", tally.handovers),
+            ("keepers_succeeded", tally.successions),
+        ];
+        let own = own
+            .into_iter()
+            .filter(|(_, value)| *value > 0)
+            .map(|(name, value)| (name.to_owned(), value));
+        own.chain(self.net.counters()).collect()
+    }
+
+    pub(super) fn why(&self, pid: u32) -> Answer {
+        let clients = &self.world.state.leases.clients;
+        let Some((id, client)) = clients
+            .iter()
+            .filter(|(_, client)| client.process.pid == pid)
+            .last()
+        else {
+            let message = format!(
+                "process {pid} does not use {}: it was not started with slipstack run, or has not used the network yet",
+                self.world.dir.interface()
+            );
+            return refuse(Refusal::Unknown, message);
+        };
+        let report = WhyReport {
+            program: self.program(id, client, SOCKETS_OF_ONE_MAX),
+            interface: self.world.dir.interface().to_owned(),
+            addresses: vec![self.world.network.address],
+        };
+        Ok((Reply::Why(Box::new(report)), Vec::<OwnedFd>::new()))
+    }
+}

@@ -1,0 +1,117 @@
+//! What the keeper sleeps on.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use slipstack_mem::{Descriptor, now_ns};
+
+use crate::leases::ClientId;
+
+use super::{RETURN_NS, SWEEP_NS, Server};
+
+/// Longest sleep while the kernel's ingress drop wants a heartbeat.
+const BEAT_NS: u64 = 250_000_000;
+
+/// Who wants something.
+#[derive(Default)]
+pub(super) struct Ready {
+    pub(super) listener: bool,
+    pub(super) standby_died: bool,
+    pub(super) connections: Vec<u64>,
+    pub(super) died: Vec<ClientId>,
+}
+
+#[derive(Clone, Copy)]
+enum Source {
+    Listener,
+    Standby,
+    Net,
+    Connection(u64),
+    Process(ClientId),
+}
+
+impl Server {
+    /// Sleeps until something happens or is due.
+    pub(super) fn wait(&mut self) -> Ready {
+        let is_asleep = self.net.prepare_sleep();
+        let timeout_ns = if is_asleep {
+            self.timeout_ns(now_ns())
+        } else {
+            Some(0)
+        };
+        let ready = self.poll_all(timeout_ns);
+        if is_asleep {
+            self.net.finish_sleep();
+        }
+        if let Some(bell) = self.world.inboxes.bells().first() {
+            bell.clear();
+        }
+        ready
+    }
+
+    fn poll_all(&self, timeout_ns: Option<u64>) -> Ready {
+        let mut sources = vec![Source::Listener];
+        let mut fds = vec![PollFd::new(&self.world.listener, PollFlags::IN)];
+        if let Some(standby) = &self.standby {
+            sources.push(Source::Standby);
+            fds.push(PollFd::new(standby.pidfd(), PollFlags::IN));
+        }
+        let device = Descriptor::new(self.net.poll_fd());
+        if let Some(device) = &device {
+            sources.push(Source::Net);
+            fds.push(PollFd::from_borrowed_fd(device.as_fd(), PollFlags::IN));
+        }
+        if let Some(bell) = self.world.inboxes.bells().first() {
+            sources.push(Source::Net);
+            fds.push(PollFd::new(bell, PollFlags::IN));
+        }
+        for (token, connection) in &self.connections {
+            sources.push(Source::Connection(*token));
+            fds.push(PollFd::new(
+                &connection.socket,
+                PollFlags::IN | PollFlags::RDHUP,
+            ));
+        }
+        for (client, pidfd) in &self.watches {
+            sources.push(Source::Process(*client));
+            fds.push(PollFd::new(pidfd, PollFlags::IN));
+        }
+        let timeout = timeout_ns.map(|ns| Timespec {
+            tv_sec: (ns / 1_000_000_000) as _,
+            tv_nsec: (ns % 1_000_000_000) as _,
+        });
+        if poll(&mut fds, timeout.as_ref()).is_err() {
+            return Ready::default();
+        }
+        let mut ready = Ready::default();
+        for (source, fd) in sources.iter().zip(&fds) {
+            if fd.revents().is_empty() {
+                continue;
+            }
+            match source {
+                Source::Listener => ready.listener = true,
+                Source::Standby => ready.standby_died = true,
+                Source::Net => {}
+                Source::Connection(token) => ready.connections.push(*token),
+                Source::Process(client) => ready.died.push(*client),
+            }
+        }
+        ready
+    }
+
+    fn timeout_ns(&self, now: u64) -> Option<u64> {
+        let mut due = self.net.next_deadline();
+        let mut add = |at: u64| due = Some(due.map_or(at, |due| due.min(at)));
+        for lost in self.lost.values().filter(|lost| !lost.is_inherited) {
+            add(lost.since + RETURN_NS);
+        }
+        if self.steer.has_exceptions() {
+            add(self.swept_at + SWEEP_NS);
+        }
+        if let Some(since) = self.idle_since {
+            add(since + self.linger_ns());
+        }
+        if self.world.slots.needs_beat() {
+            add(now + BEAT_NS);
+        }
+        due.map(|at| at.saturating_sub(now))
+    }
+}

@@ -1,0 +1,134 @@
+//! The process that takes over when the keeper is killed.
+//!
+//! It is a fork of the keeper and so holds every descriptor; it sleeps on a socket whose other end
+//! only the keeper has, and wakes when that end is gone. What the keeper learns later and must not be
+//! lost with it, the regions of its clients, it passes over that socket.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
+use serde::{Deserialize, Serialize};
+use slipstack_channel::control::{ControlError, ControlSocket, pair};
+use slipstack_mem::Region;
+use slipstack_mem::process::{Forked, fork};
+
+use crate::leases::ClientId;
+
+/// A channel region, by its client and the client's number for it.
+pub type RegionKey = (ClientId, u64);
+
+/// What the keeper tells its standby.
+#[derive(Serialize, Deserialize)]
+enum Note {
+    /// Carries the region.
+    Region(RegionKey),
+    Forget(RegionKey),
+}
+
+/// The keeper's handle of its standby.
+#[derive(Debug)]
+pub struct Standby {
+    pid: Pid,
+    pidfd: OwnedFd,
+    notes: ControlSocket,
+}
+
+/// The standby's handle of its keeper.
+#[derive(Debug)]
+pub struct Keeper {
+    notes: ControlSocket,
+}
+
+/// Which of the two this process is after the fork.
+#[derive(Debug)]
+pub enum Side {
+    Keeper(Standby),
+    Standby(Keeper),
+}
+
+/// Forks a standby.
+pub fn split() -> io::Result<Side> {
+    let (ours, theirs) = pair().map_err(io::Error::other)?;
+    match fork()? {
+        Forked::Child => {
+            drop(ours);
+            Ok(Side::Standby(Keeper { notes: theirs }))
+        }
+        Forked::Parent(pid) => {
+            let pid =
+                Pid::from_raw(pid as i32).ok_or_else(|| io::Error::other("no process number"))?;
+            let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+            Ok(Side::Keeper(Standby {
+                pid,
+                pidfd,
+                notes: ours,
+            }))
+        }
+    }
+}
+
+impl Standby {
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get() as u32
+    }
+
+    /// Readable when the standby has died.
+    pub fn pidfd(&self) -> &OwnedFd {
+        &self.pidfd
+    }
+
+    /// Takes the dead standby off the process table.
+    pub fn reap(&self) {
+        let _ = waitpid(Some(self.pid), WaitOptions::NOHANG);
+    }
+
+    /// Waits until the standby has gone, after the state was marked as finished and the socket closed.
+    pub fn dismiss(self) {
+        let Standby {
+            pid,
+            pidfd: _,
+            notes,
+        } = self;
+        drop(notes);
+        let _ = waitpid(Some(pid), WaitOptions::empty());
+    }
+
+    /// Losing a note costs a reset that is not sent if both the keeper and the client die.
+    pub fn note_region(&self, key: RegionKey, region: &Region) {
+        let _ = self.notes.send(&Note::Region(key), &[region.fd()]);
+    }
+
+    pub fn note_forget(&self, key: RegionKey) {
+        let _ = self.notes.send(&Note::Forget(key), &[]);
+    }
+}
+
+impl Keeper {
+    /// Sleeps until the keeper is gone, and keeps the table of regions up to date meanwhile.
+    pub fn outlive(self, regions: &mut HashMap<RegionKey, Region>, region_len_max: usize) {
+        loop {
+            let _ = poll(&mut [PollFd::new(&self.notes.as_fd(), PollFlags::IN)], None);
+            match self.notes.try_receive::<Note>() {
+                Ok(None)
+                | Err(ControlError::Malformed | ControlError::TooLong | ControlError::TimedOut) => {
+                }
+                Ok(Some((Note::Region(key), fds))) => {
+                    let opened = fds
+                        .into_iter()
+                        .next()
+                        .and_then(|fd| Region::open(fd, region_len_max).ok());
+                    if let Some(region) = opened {
+                        regions.insert(key, region);
+                    }
+                }
+                Ok(Some((Note::Forget(key), _))) => {
+                    regions.remove(&key);
+                }
+                Err(ControlError::Closed | ControlError::Io(_)) => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Keeps the steering tables in step with the leases.
+//!
+//! Frames follow three look-ups: exceptions by flow, the listener group or slot of the local port,
+//! the keeper. When a port changes hands, flows that stay with their engine get an exception before
+//! the table is changed.
+
+use std::collections::HashMap;
+use std::net::SocketAddrV4;
+
+use slipstack_device::{DeviceError, Flow, Port, Proto, Steering};
+
+use crate::leases::{Leases, Protocol, Route};
+
+/// A flow and the slot of its engine.
+pub type OwnedFlow = (Flow, u16);
+
+/// Listener groups and exceptions that are in force.
+#[derive(Debug, Default)]
+pub struct Steer {
+    groups: HashMap<(Protocol, u16), u8>,
+    exceptions: HashMap<(Proto, SocketAddrV4, SocketAddrV4), u16>,
+}
+
+/// The number of listener groups in the steering tables.
+const GROUPS: u16 = 256;
+
+impl Steer {
+    /// Goes on with the groups of a former keeper.
+    pub fn with_groups(groups: &[(Protocol, u16, u8)]) -> Steer {
+        Steer {
+            groups: groups
+                .iter()
+                .map(|(protocol, port, group)| ((*protocol, *port), *group))
+                .collect(),
+            exceptions: HashMap::new(),
+        }
+    }
+
+    pub fn groups(&self) -> Vec<(Protocol, u16, u8)> {
+        let mut groups: Vec<_> = self
+            .groups
+            .iter()
+            .map(|((protocol, port), group)| (*protocol, *port, *group))
+            .collect();
+        groups.sort_unstable();
+        groups
+    }
+
+    /// Brings the entry of one port in line with the leases. `flows` are those of living engines.
+    pub fn apply(
+        &mut self,
+        steering: &Steering,
+        leases: &Leases,
+        protocol: Protocol,
+        port: u16,
+        flows: &[OwnedFlow],
+    ) -> Result<(), DeviceError> {
+        let proto = proto(protocol);
+        let concerned: Vec<OwnedFlow> = flows
+            .iter()
+            .filter(|(flow, _)| flow.proto == proto && flow.local.port() == port)
+            .copied()
+            .collect();
+        match leases.route(protocol, port) {
+            Route::Keeper => self.set_port(steering, protocol, port, Port::Keeper, 0, &concerned),
+            Route::Slot(slot) => {
+                self.set_port(steering, protocol, port, Port::Slot(slot), slot, &concerned)
+            }
+            Route::Shared(slots) => self.share_port(steering, protocol, port, &slots, &concerned),
+        }
+    }
+
+    fn set_port(
+        &mut self,
+        steering: &Steering,
+        protocol: Protocol,
+        port: u16,
+        to: Port,
+        slot: u16,
+        flows: &[OwnedFlow],
+    ) -> Result<(), DeviceError> {
+        let others: Vec<OwnedFlow> = flows
+            .iter()
+            .filter(|(_, owner)| *owner != slot)
+            .copied()
+            .collect();
+        self.except(steering, &others)?;
+        steering.set_port(proto(protocol), port, to)?;
+        if let Some(group) = self.groups.remove(&(protocol, port)) {
+            steering.set_group(group, &[])?;
+        }
+        Ok(())
+    }
+
+    fn share_port(
+        &mut self,
+        steering: &Steering,
+        protocol: Protocol,
+        port: u16,
+        slots: &[u16],
+        flows: &[OwnedFlow],
+    ) -> Result<(), DeviceError> {
+        let group = match self.groups.get(&(protocol, port)) {
+            Some(group) => *group,
+            None => {
+                let Some(group) = self.free_group() else {
+                    // No group is left: the first engine serves the port alone.
+                    let slot = slots.first().copied().unwrap_or(0);
+                    return self.set_port(steering, protocol, port, Port::Slot(slot), slot, flows);
+                };
+                // Nothing points to the group yet: its buckets can be laid out in peace.
+                steering.set_group(group, slots)?;
+                self.groups.insert((protocol, port), group);
+                let all: Vec<OwnedFlow> = flows.to_vec();
+                self.except(steering, &all)?;
+                return steering.set_port(proto(protocol), port, Port::Group(group));
+            }
+        };
+        let moves = steering.group_moves(group, slots)?;
+        let moved: Vec<OwnedFlow> = flows
+            .iter()
+            .filter(|(flow, owner)| {
+                let bucket = steering.bucket(flow.local, flow.remote);
+                moves.iter().any(|m| m.bucket == bucket && m.from == *owner)
+            })
+            .copied()
+            .collect();
+        self.except(steering, &moved)?;
+        steering.set_group(group, slots)?;
+        steering.set_port(proto(protocol), port, Port::Group(group))
+    }
+
+    fn free_group(&self) -> Option<u8> {
+        (0..GROUPS)
+            .map(|group| group as u8)
+            .find(|group| !self.groups.values().any(|used| used == group))
+    }
+
+    /// Sends flows to slots whatever the tables say.
+    pub fn except(&mut self, steering: &Steering, flows: &[OwnedFlow]) -> Result<(), DeviceError> {
+        if flows.is_empty() {
+            return Ok(());
+        }
+        steering.add_exceptions(flows)?;
+        for (flow, slot) in flows {
+            self.exceptions
+                .insert((flow.proto, flow.local, flow.remote), *slot);
+        }
+        Ok(())
+    }
+
+    /// Removes the exceptions of flows that are no more. `is_alive` says who still has which.
+    pub fn forget_ended(&mut self, steering: &Steering, is_alive: impl Fn(&Flow, u16) -> bool) {
+        self.exceptions.retain(|(proto, local, remote), slot| {
+            let flow = Flow {
+                proto: *proto,
+                local: *local,
+                remote: *remote,
+            };
+            if is_alive(&flow, *slot) {
+                return true;
+            }
+            // One that is gone already is as good.
+            let _ = steering.remove_exception(&flow);
+            false
+        });
+    }
+
+    pub fn has_exceptions(&self) -> bool {
+        !self.exceptions.is_empty()
+    }
+}
+
+pub fn proto(protocol: Protocol) -> Proto {
+    match protocol {
+        Protocol::Tcp => Proto::Tcp,
+        Protocol::Udp => Proto::Udp,
+    }
+}

@@ -1,0 +1,291 @@
+//! Everything a successor inherits: the device with all its slots, the shared regions, the lock, the
+//! control socket and the written state.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use slipstack_channel::control::{self, DeviceKind};
+use slipstack_device::{Slots, iface, open_slot};
+use slipstack_mem::Region;
+
+use crate::conflict;
+use crate::error::KeeperError;
+use crate::journal::Journal;
+use crate::leases::{KEEPER_SLOT, Leases, Protocol};
+use crate::neighbours::Neighbours;
+use crate::regions::{Inboxes, SLOTS_MAX, SlotWords};
+use crate::runtime::{RuntimeDir, RuntimeLock, base_directory, network_namespace};
+use crate::standby::RegionKey;
+
+/// Name of the TAP that is made when no interface is named.
+pub const DEFAULT_TAP: &str = "slip0";
+
+/// The device that a keeper is to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// A TAP that is made for this and vanishes with the keeper.
+    OwnTap(String),
+    /// An interface that exists.
+    Interface(String),
+}
+
+impl DeviceChoice {
+    pub fn interface(&self) -> &str {
+        match self {
+            DeviceChoice::OwnTap(name) | DeviceChoice::Interface(name) => name,
+        }
+    }
+}
+
+/// What a keeper is started with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Base of the runtime directories; `None`: the user's default.
+    pub base: Option<PathBuf>,
+    pub device: DeviceChoice,
+    /// The stack's address. A TAP of our own takes a free private pair without it.
+    pub address: Option<(Ipv4Addr, u8)>,
+    pub gateway: Option<Ipv4Addr>,
+    /// Engines that may run at a time.
+    pub slots: u16,
+    /// Stay when the last program has gone.
+    pub is_persistent: bool,
+}
+
+impl Options {
+    /// The runtime directory these options lead to.
+    pub fn directory(&self) -> Result<RuntimeDir, KeeperError> {
+        let base = match &self.base {
+            Some(base) => base.clone(),
+            None => base_directory()?,
+        };
+        Ok(RuntimeDir::below(
+            &base,
+            network_namespace()?,
+            self.device.interface(),
+        )?)
+    }
+}
+
+/// How the stack appears on its link.
+#[derive(Clone, Debug)]
+pub struct Network {
+    pub kind: DeviceKind,
+    pub mac: [u8; 6],
+    pub mtu: u16,
+    pub tso_max: u32,
+    pub address: (Ipv4Addr, u8),
+    pub host: Option<Ipv4Addr>,
+    pub gateway: Option<Ipv4Addr>,
+}
+
+/// What is written to the journal.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct State {
+    pub leases: Leases,
+    /// Listener groups in the steering tables.
+    pub groups: Vec<(Protocol, u16, u8)>,
+    /// Who knows it may use the device.
+    pub capability: u64,
+    pub had_clients: bool,
+}
+
+/// The inheritance.
+pub struct World {
+    pub options: Options,
+    pub dir: RuntimeDir,
+    pub lock: RuntimeLock,
+    pub listener: OwnedFd,
+    pub slots: Slots,
+    pub network: Network,
+    pub words: SlotWords,
+    pub inboxes: Inboxes,
+    pub neighbours: Neighbours,
+    pub journal: Journal,
+    pub state: State,
+    /// The channel regions of the clients.
+    pub regions: HashMap<RegionKey, Region>,
+}
+
+impl World {
+    /// Opens the device and everything else. On failure nothing is left behind.
+    pub fn open(options: Options) -> Result<World, KeeperError> {
+        if options.slots == 0 || options.slots >= SLOTS_MAX {
+            return Err(KeeperError::TooManySlots {
+                wanted: options.slots,
+                max: SLOTS_MAX - 1,
+            });
+        }
+        let dir = options.directory()?;
+        dir.create()?;
+        let Some(lock) = dir.try_lock()? else {
+            return Err(KeeperError::AlreadyRunning {
+                interface: dir.interface().to_owned(),
+            });
+        };
+        World::open_locked(options, dir.clone(), lock).inspect_err(|_| dir.remove())
+    }
+
+    fn open_locked(
+        options: Options,
+        dir: RuntimeDir,
+        lock: RuntimeLock,
+    ) -> Result<World, KeeperError> {
+        let count = options.slots + 1;
+        let words = SlotWords::create(count).map_err(KeeperError::io("create shared memory"))?;
+        let (mut slots, mut network) = open_device(&options, count)?;
+        identify(&slots, &words, &mut network)?;
+        if network.kind == DeviceKind::Packet {
+            conflict::probe(&slots, &words, &network, dir.interface())?;
+        }
+        slots.steering().set_own(&[network.address])?;
+        slots.install_ingress_drop()?;
+        let listener = control::listen(&dir.control_socket()).map_err(|error| KeeperError::Io {
+            doing: "create the control socket",
+            error: std::io::Error::other(error),
+        })?;
+        rustix::fs::chmod(dir.control_socket(), rustix::fs::Mode::from_raw_mode(0o666)).map_err(
+            |error| KeeperError::io("open the control socket to programs")(error.into()),
+        )?;
+        Ok(World {
+            inboxes: Inboxes::create(count).map_err(KeeperError::io("create shared memory"))?,
+            neighbours: Neighbours::create().map_err(KeeperError::io("create shared memory"))?,
+            journal: Journal::create().map_err(KeeperError::io("create shared memory"))?,
+            state: State {
+                leases: Leases::new(usize::from(count)),
+                groups: Vec::new(),
+                capability: random_u64(),
+                had_clients: false,
+            },
+            regions: HashMap::new(),
+            options,
+            dir,
+            lock,
+            listener,
+            slots,
+            network,
+            words,
+        })
+    }
+
+    /// Writes the state down for a successor. Called after every change, before it is answered.
+    pub fn save(&self) {
+        if !self.journal.write(&self.state) {
+            eprintln!(
+                "the state does not fit into its region; a successor would miss the last change"
+            );
+        }
+    }
+
+    /// Reads back what the former keeper wrote.
+    pub fn restore(&mut self) {
+        match self.journal.read::<State>() {
+            Some(state) if state.leases.is_sound(usize::from(self.slots.count())) => {
+                self.state = state
+            }
+            _ => eprintln!("the former keeper left no usable state"),
+        }
+    }
+
+    /// Leaves nothing behind. The lock is let go last, so that a new keeper finds the device gone.
+    pub fn remove(self) {
+        let World {
+            dir, lock, slots, ..
+        } = self;
+        drop(slots);
+        dir.remove();
+        drop(lock);
+    }
+}
+
+fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), KeeperError> {
+    let network = |kind, address, host| Network {
+        kind,
+        mac: [0; 6],
+        mtu: 0,
+        tso_max: 0,
+        address,
+        host,
+        gateway: options.gateway,
+    };
+    match &options.device {
+        DeviceChoice::OwnTap(name) => {
+            let (address, host) = private_pair(options.address)?;
+            let slots = Slots::open_tap(name, count)?;
+            iface::add_address(name, host, address.1)?;
+            iface::set_up(name)?;
+            Ok((slots, network(DeviceKind::Tap, address, Some(host))))
+        }
+        DeviceChoice::Interface(name) => {
+            let address = options.address.ok_or_else(|| KeeperError::NoAddress {
+                interface: name.clone(),
+            })?;
+            let slots = Slots::open_packet(name, count, 0)?;
+            Ok((slots, network(DeviceKind::Packet, address, None)))
+        }
+    }
+}
+
+/// The stack's and the host's address on a TAP of our own.
+fn private_pair(wanted: Option<(Ipv4Addr, u8)>) -> Result<((Ipv4Addr, u8), Ipv4Addr), KeeperError> {
+    if let Some((address, prefix)) = wanted {
+        let mask = u32::MAX
+            .checked_shl(32 - u32::from(prefix.min(32)))
+            .unwrap_or(0);
+        let first = Ipv4Addr::from((u32::from(address) & mask) + 1);
+        let second = Ipv4Addr::from((u32::from(address) & mask) + 2);
+        return Ok((
+            (address, prefix),
+            if first == address { second } else { first },
+        ));
+    }
+    let subnet = u32::from(iface::free_private_subnet()?);
+    Ok(((Ipv4Addr::from(subnet + 2), 24), Ipv4Addr::from(subnet + 1)))
+}
+
+/// Asks the device itself what it is.
+fn identify(slots: &Slots, words: &SlotWords, network: &mut Network) -> Result<(), KeeperError> {
+    let info = open_keeper_slot(slots, words)?.info();
+    network.mac = info.mac;
+    network.mtu = info.mtu;
+    network.tso_max = info.tso_max;
+    Ok(())
+}
+
+/// The keeper's own slot as a device. One at a time may read from it.
+pub fn open_keeper_slot(
+    slots: &Slots,
+    words: &SlotWords,
+) -> Result<Box<dyn slipstack_device::Device>, KeeperError> {
+    open_any_slot(slots, words, KEEPER_SLOT)
+}
+
+/// Any slot as a device, for its own engine or after that has died.
+pub fn open_any_slot(
+    slots: &Slots,
+    words: &SlotWords,
+    slot: u16,
+) -> Result<Box<dyn slipstack_device::Device>, KeeperError> {
+    let missing = || KeeperError::Io {
+        doing: "open a slot",
+        error: std::io::ErrorKind::NotFound.into(),
+    };
+    let fd = slots.slot_fd(slot).ok_or_else(missing)?;
+    let fd = fd
+        .try_clone_to_owned()
+        .map_err(KeeperError::io("open a slot"))?;
+    let position = words.position(slot).ok_or_else(missing)?;
+    Ok(open_slot(fd, &slots.params(), position)?)
+}
+
+/// From the kernel's generator; without it from the clock, which only weakens a capability.
+pub fn random_u64() -> u64 {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => u64::from_le_bytes(bytes),
+        _ => slipstack_mem::now_ns(),
+    }
+}
