@@ -205,11 +205,17 @@ pub unsafe fn posix_spawnp(
 fn with_own_environment<T>(start: impl FnOnce() -> T) -> T {
     let own = own_environment();
     let swap = |envp: Strings| {
+        if envp == own {
+            return start();
+        }
         // SAFETY: replaces one pointer of libc's; it is put back below.
         unsafe { environ = envp };
         let result = start();
-        // SAFETY: as above.
-        unsafe { environ = own };
+        // Another thread may have put its own there.
+        if own_environment() == envp {
+            // SAFETY: as above.
+            unsafe { environ = own };
+        }
         result
     };
     // SAFETY: the program's array.

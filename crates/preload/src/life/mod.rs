@@ -13,11 +13,14 @@ use slipstack_config as config;
 use slipstack_posix::{Exit, Process, Settings, SpinPolicy};
 
 use crate::kernel::Libc;
+use crate::lock::Lock;
 use crate::thread::InCall;
 use crate::{heap, raw, signals};
 
 /// The process's sockets, from its first socket or epoll set on.
 static PROCESS: OnceLock<Option<Process>> = OnceLock::new();
+/// Taken while [`PROCESS`] is made, so that no fork comes in between.
+static BEGINNING: Lock = Lock::new();
 /// What a new program needs to be started under us: `LD_PRELOAD` and every
 /// `SLIPSTACK_` variable, as they were when this program started. Empty: we stay out.
 static ENVIRONMENT: OnceLock<Vec<CString>> = OnceLock::new();
@@ -51,7 +54,7 @@ pub fn activate() -> Option<&'static Process> {
         None if environment().is_empty() => None,
         None => {
             let _in_call = InCall::enter();
-            PROCESS.get_or_init(begin).as_ref()
+            BEGINNING.with(|| PROCESS.get_or_init(begin).as_ref())
         }
     }
 }
@@ -121,32 +124,40 @@ fn start(variables: Vec<CString>) {
     }
 }
 
-/// Before a fork, whoever calls it: every lock of ours is held until it is over.
+/// Before a fork, whoever calls it: every lock of ours is held until it is over. A fork
+/// from inside our own call starts a helper, which leaves the program's sockets alone.
 extern "C" fn fork_prepare() {
-    InCall::begin_long();
-    if let Some(process) = process() {
-        process.fork_prepare();
+    let is_helper = InCall::begin_long();
+    if !is_helper {
+        BEGINNING.take();
+        if let Some(process) = process() {
+            process.fork_prepare();
+        }
+        signals::hold();
     }
-    signals::hold();
     heap::hold();
 }
 
 extern "C" fn fork_parent() {
-    heap::release();
-    signals::release();
-    if let Some(process) = process() {
-        process.fork_parent();
-    }
-    InCall::end_long();
+    fork_over(Process::fork_parent);
 }
 
 extern "C" fn fork_child() {
-    heap::release();
-    signals::release();
-    // A child ends on its own account.
-    IS_ENDED.store(false, Relaxed);
-    if let Some(process) = process() {
+    fork_over(|process| {
+        // A child ends on its own account.
+        IS_ENDED.store(false, Relaxed);
         process.fork_child();
+    });
+}
+
+fn fork_over(go_on: impl FnOnce(&Process)) {
+    heap::release();
+    if !InCall::is_nested() {
+        signals::release();
+        BEGINNING.release();
+        if let Some(process) = process() {
+            go_on(process);
+        }
     }
     InCall::end_long();
 }

@@ -2,11 +2,15 @@
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::Ordering::Release;
 
 use libc::{FILE, off64_t, size_t, ssize_t};
 
-use super::{add, find, remove};
+use slipstack_posix::Errno;
+
+use super::{find, remove, reserve};
 use crate::descriptors::abi::closes_inside;
+use crate::raw;
 use crate::symbols::{exported, next};
 
 /// libc's `cookie_io_functions_t`.
@@ -59,16 +63,19 @@ pub unsafe fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
         seek: None,
         close: Some(cookie_close),
     };
+    let Some(place) = reserve(fd) else {
+        raw::fail(Errno::EMFILE);
+        return core::ptr::null_mut();
+    };
     // SAFETY: the cookie is a number, not a pointer; the functions stay loaded.
     let stream = unsafe { fopencookie(fd as usize as *mut c_void, mode, functions) };
-    if !stream.is_null() {
-        add(stream as usize, fd);
-    }
+    // A failure leaves 0: the place is free again.
+    place.at.store(stream as usize, Release);
     stream
 }
 
 pub unsafe fn fclose(file: *mut FILE) -> c_int {
-    if remove(file as usize).is_none() {
+    if !remove(file as usize) {
         // SAFETY: the program's stream.
         closes_inside(unsafe { (next::fileno.get())(file) });
     }
@@ -85,7 +92,7 @@ pub unsafe fn fileno(file: *mut FILE) -> c_int {
 }
 
 pub unsafe fn freopen(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE {
-    if remove(file as usize).is_none() {
+    if !remove(file as usize) {
         // SAFETY: the program's stream.
         closes_inside(unsafe { (next::fileno.get())(file) });
     }
@@ -94,7 +101,7 @@ pub unsafe fn freopen(path: *const c_char, mode: *const c_char, file: *mut FILE)
 }
 
 pub unsafe fn freopen64(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE {
-    if remove(file as usize).is_none() {
+    if !remove(file as usize) {
         // SAFETY: the program's stream.
         closes_inside(unsafe { (next::fileno.get())(file) });
     }

@@ -6,40 +6,57 @@
 
 pub mod abi;
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicI32, AtomicUsize};
 
-use crate::thread::InCall;
+/// Streams on sockets at a time; `fdopen` fails beyond (EMFILE).
+const STREAMS_MAX: usize = 1024;
 
-/// Address of each stream that [`abi::fdopen`] made, and its descriptor.
-static STREAMS: Mutex<BTreeMap<usize, i32>> = Mutex::new(BTreeMap::new());
-/// How many there are: mostly none, and then nobody looks further.
+/// One stream that [`abi::fdopen`] made.
+struct Stream {
+    /// Its address; 0: the place is free, 1: it is being filled.
+    at: AtomicUsize,
+    fd: AtomicI32,
+}
+
+/// No lock: a fork or a signal handler may come at any time.
+static STREAMS: [Stream; STREAMS_MAX] = [const {
+    Stream {
+        at: AtomicUsize::new(0),
+        fd: AtomicI32::new(-1),
+    }
+}; STREAMS_MAX];
+/// How many places have ever been used: mostly none, and then nobody looks further.
 static STREAMS_LEN: AtomicUsize = AtomicUsize::new(0);
 
-fn add(stream: usize, fd: i32) {
-    let _in_call = InCall::enter();
-    let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
-    streams.insert(stream, fd);
-    STREAMS_LEN.store(streams.len(), Relaxed);
+fn used() -> &'static [Stream] {
+    &STREAMS[..STREAMS_LEN.load(Acquire).min(STREAMS_MAX)]
+}
+
+/// Takes a place; `None` when there is none.
+fn reserve(fd: i32) -> Option<&'static Stream> {
+    let free =
+        |(_, stream): &(usize, &Stream)| stream.at.compare_exchange(0, 1, Acquire, Relaxed).is_ok();
+    let (index, stream) = STREAMS.iter().enumerate().find(free)?;
+    stream.fd.store(fd, Relaxed);
+    STREAMS_LEN.fetch_max(index + 1, Release);
+    Some(stream)
 }
 
 fn find(stream: usize) -> Option<i32> {
-    if STREAMS_LEN.load(Relaxed) == 0 {
-        return None;
-    }
-    let _in_call = InCall::enter();
-    let streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
-    streams.get(&stream).copied()
+    let entry = used()
+        .iter()
+        .find(|entry| entry.at.load(Acquire) == stream)?;
+    Some(entry.fd.load(Relaxed))
 }
 
-fn remove(stream: usize) -> Option<i32> {
-    if STREAMS_LEN.load(Relaxed) == 0 {
-        return None;
-    }
-    let _in_call = InCall::enter();
-    let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
-    let fd = streams.remove(&stream);
-    STREAMS_LEN.store(streams.len(), Relaxed);
-    fd
+/// Whether it was one of ours.
+fn remove(stream: usize) -> bool {
+    let taken = |entry: &&Stream| {
+        entry
+            .at
+            .compare_exchange(stream, 0, Acquire, Relaxed)
+            .is_ok()
+    };
+    used().iter().any(|entry| taken(&entry))
 }

@@ -128,9 +128,16 @@ pub struct InCall {
 }
 
 impl InCall {
-    /// Opens a guard that [`InCall::end_long`] closes, in another function.
-    pub fn begin_long() {
+    /// Opens a guard that [`InCall::end_long`] closes, in another function. Whether it is
+    /// inside another one.
+    pub fn begin_long() -> bool {
         core::mem::forget(InCall::enter());
+        InCall::is_nested()
+    }
+
+    /// Whether there is a guard around the innermost one.
+    pub fn is_nested() -> bool {
+        current().depth.load(Relaxed) > 1
     }
 
     /// Closes the guard of [`InCall::begin_long`] on the same thread (or on its copy in
