@@ -1,1 +1,43 @@
-//! (module documentation follows)
+//! The program's side: what Linux's socket calls mean on the stack.
+//!
+//! [`Process`] is everything of one process. The preload layer asks [`Process::is_ours`] first (one
+//! atomic load) and calls the method of the same name as the libc function; the answer is an
+//! [`Outcome`]. No unsafe code, no statics; blocking goes through the [`Kernel`] that the preload
+//! layer gives.
+//!
+//! A socket begins *undecided*: its number is a copy of an anchor, and options, flags and epoll
+//! registrations are recorded. `bind` and `connect` decide (`place.rs`): a socket of the kernel's
+//! takes the number over, or the stack carries it, or both do. Waiting is in `wait.rs`, sets are in
+//! `epoll/`.
+
+#![forbid(unsafe_code)]
+
+pub mod addr;
+mod batch;
+mod calls;
+mod description;
+mod epoll;
+pub mod errno;
+mod fork;
+mod idhash;
+pub mod kernel;
+mod link;
+mod options;
+pub mod outcome;
+mod place;
+mod poll;
+mod private;
+pub mod process;
+mod report;
+mod select;
+mod socket;
+mod spin;
+mod table;
+mod wait;
+mod waiter;
+
+pub use addr::AddrBytes;
+pub use errno::Errno;
+pub use kernel::{Interruptions, Kernel};
+pub use outcome::{Divert, Outcome};
+pub use process::{Accepted, Exit, Process, Received, Selected, Settings, SpinPolicy};

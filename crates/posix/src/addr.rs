@@ -1,0 +1,172 @@
+//! Socket addresses: the bytes of `struct sockaddr` and [`SocketAddr`].
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+use crate::errno::Errno;
+
+/// `sizeof(struct sockaddr_in)`.
+const V4_LEN: usize = 16;
+/// `sizeof(struct sockaddr_in6)`.
+const V6_LEN: usize = 28;
+/// What `bind` and `connect` accept as the least length of a `sockaddr_in6`
+/// (without `sin6_scope_id`; SIN6_LEN_RFC2133).
+const V6_LEN_MIN: usize = 24;
+
+/// The address family of a socket the stack may carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    #[must_use]
+    pub fn number(self) -> i32 {
+        match self {
+            Family::V4 => libc::AF_INET,
+            Family::V6 => libc::AF_INET6,
+        }
+    }
+}
+
+/// The bytes of a socket address as the program gets them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddrBytes {
+    bytes: [u8; V6_LEN],
+    len: usize,
+}
+
+impl AddrBytes {
+    /// `addr` as a socket of `family` shows it: an IPv4 address on an AF_INET6
+    /// socket is shown v4-mapped.
+    #[must_use]
+    pub fn new(addr: SocketAddr, family: Family) -> Self {
+        let mut bytes = [0; V6_LEN];
+        let len = match (family, addr) {
+            (Family::V4, SocketAddr::V4(v4)) => {
+                bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+                bytes[2..4].copy_from_slice(&v4.port().to_be_bytes());
+                bytes[4..8].copy_from_slice(&v4.ip().octets());
+                V4_LEN
+            }
+            (_, addr) => {
+                let (ip, scope) = match addr {
+                    SocketAddr::V4(v4) if v4.ip().is_unspecified() => (Ipv6Addr::UNSPECIFIED, 0),
+                    SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped(), 0),
+                    SocketAddr::V6(v6) => (*v6.ip(), v6.scope_id()),
+                };
+                bytes[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+                bytes[2..4].copy_from_slice(&addr.port().to_be_bytes());
+                bytes[8..24].copy_from_slice(&ip.octets());
+                bytes[24..28].copy_from_slice(&scope.to_ne_bytes());
+                V6_LEN
+            }
+        };
+        AddrBytes { bytes, len }
+    }
+
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// An address that a program hands to `bind`, `connect` or `sendto`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// Of the socket's own family; v4-mapped addresses are told as IPv4.
+    Addr(SocketAddr),
+    /// AF_UNSPEC.
+    Unspecified,
+    /// Another family.
+    Other,
+}
+
+/// Reads the bytes a program gave for a socket of `family`.
+pub fn parse(bytes: &[u8], family: Family) -> Result<Given, Errno> {
+    let Some(&[a, b]) = bytes.get(..2) else {
+        return Err(Errno::EINVAL);
+    };
+    match i32::from(u16::from_ne_bytes([a, b])) {
+        libc::AF_UNSPEC => Ok(Given::Unspecified),
+        libc::AF_INET if family == Family::V4 || bytes.len() >= V4_LEN => match parse_v4(bytes) {
+            Some(addr) if family == Family::V4 => Ok(Given::Addr(addr)),
+            Some(_) => Ok(Given::Other),
+            None => Err(Errno::EINVAL),
+        },
+        libc::AF_INET6 if family == Family::V6 => {
+            parse_v6(bytes).map(Given::Addr).ok_or(Errno::EINVAL)
+        }
+        _ if family == Family::V4 && bytes.len() < V4_LEN => Err(Errno::EINVAL),
+        _ if family == Family::V6 && bytes.len() < V6_LEN_MIN => Err(Errno::EINVAL),
+        _ => Ok(Given::Other),
+    }
+}
+
+fn parse_v4(bytes: &[u8]) -> Option<SocketAddr> {
+    let bytes: &[u8; V4_LEN] = bytes.get(..V4_LEN)?.try_into().ok()?;
+    let port = u16::from_be_bytes([bytes[2], bytes[3]]);
+    let ip = Ipv4Addr::new(bytes[4], bytes[5], bytes[6], bytes[7]);
+    Some(SocketAddr::V4(SocketAddrV4::new(ip, port)))
+}
+
+fn parse_v6(bytes: &[u8]) -> Option<SocketAddr> {
+    let head = bytes.get(..V6_LEN_MIN)?;
+    let port = u16::from_be_bytes([head[2], head[3]]);
+    let octets: [u8; 16] = head[8..24].try_into().ok()?;
+    let ip = Ipv6Addr::from(octets);
+    if let Some(v4) = ip.to_ipv4_mapped() {
+        return Some(SocketAddr::V4(SocketAddrV4::new(v4, port)));
+    }
+    let flow = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+    let scope = match bytes.get(24..28) {
+        Some(s) => u32::from_ne_bytes([s[0], s[1], s[2], s[3]]),
+        None => 0,
+    };
+    Some(SocketAddr::V6(SocketAddrV6::new(ip, port, flow, scope)))
+}
+
+/// The IPv4 address inside `addr`, if it is one the stack can speak to.
+#[must_use]
+pub fn v4_of(addr: SocketAddr) -> Option<SocketAddrV4> {
+    match addr.ip() {
+        IpAddr::V4(ip) => Some(SocketAddrV4::new(ip, addr.port())),
+        IpAddr::V6(ip) => ip
+            .to_ipv4_mapped()
+            .map(|ip| SocketAddrV4::new(ip, addr.port())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(addr: &str, family: Family) -> Given {
+        let addr: SocketAddr = addr.parse().unwrap();
+        parse(AddrBytes::new(addr, family).as_bytes(), family).unwrap()
+    }
+
+    #[test]
+    fn addresses_come_back_as_they_were_given() {
+        for text in ["1.2.3.4:5", "0.0.0.0:0"] {
+            assert_eq!(shown(text, Family::V4), Given::Addr(text.parse().unwrap()));
+        }
+        let v6 = "[2001:db8::1]:443";
+        assert_eq!(shown(v6, Family::V6), Given::Addr(v6.parse().unwrap()));
+    }
+
+    #[test]
+    fn a_mapped_address_is_told_as_ipv4() {
+        assert_eq!(
+            shown("10.0.0.1:80", Family::V6),
+            Given::Addr("10.0.0.1:80".parse().unwrap())
+        );
+    }
+
+    #[test]
+    fn short_addresses_are_invalid() {
+        assert_eq!(parse(&[2], Family::V4), Err(Errno::EINVAL));
+        assert_eq!(parse(&[2, 0, 0, 80], Family::V4), Err(Errno::EINVAL));
+        assert_eq!(parse(&[10, 0, 0, 80], Family::V6), Err(Errno::EINVAL));
+    }
+}

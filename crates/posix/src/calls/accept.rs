@@ -1,0 +1,172 @@
+//! accept4: from the stack's queue and from the kernel's, fairly.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::net::SocketFlags;
+use slipstack_mem::{Descriptor, now_ns};
+
+use crate::addr::AddrBytes;
+use crate::description::{Decided, Description, New};
+use crate::errno::Errno;
+use crate::outcome::Outcome;
+use crate::place::push_options;
+use crate::process::{Accepted, Process};
+use crate::socket::{Listener, Stream};
+use crate::table::NUMBERS_MAX;
+use crate::wait::{Plan, Subject};
+
+impl Process {
+    /// accept, accept4.
+    pub fn accept4(&self, fd: i32, flags: i32) -> Outcome<Accepted> {
+        let socket = self.socket_of(fd)?;
+        let listener = match socket.decided() {
+            Some(Decided::Listener(listener)) => listener,
+            Some(Decided::Dgram(_)) => return Err(Errno::EOPNOTSUPP.into()),
+            Some(Decided::Stream(_) | Decided::Foreign) | None => {
+                return Err(Errno::EINVAL.into());
+            }
+        };
+        if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        self.realize(&socket);
+        if let Some(accepted) = self.accept_now(&socket, listener, flags, false)? {
+            return Ok(accepted);
+        }
+        if socket.is_nonblocking() {
+            if let Some(link) = self.link() {
+                self.turn_if_idle(&link);
+            }
+            return self
+                .accept_now(&socket, listener, flags, false)?
+                .ok_or(Errno::EAGAIN.into());
+        }
+        let kernel = socket.kernel_number().map(|number| libc::pollfd {
+            fd: number.number(),
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        let timeout = socket.recv_timeout_ns.load(Ordering::Relaxed);
+        let plan = Plan {
+            subject: Subject::Socket(&socket),
+            kernel: kernel.as_slice(),
+            deadline_ns: (timeout != 0).then(|| now_ns().saturating_add(timeout)),
+            mask: None,
+            may_restart: timeout == 0,
+        };
+        self.wait(&plan, |is_look_due| {
+            Ok(self.accept_now(&socket, listener, flags, is_look_due)?)
+        })?
+        .ok_or(Errno::EAGAIN.into())
+    }
+
+    fn accept_now(
+        &self,
+        socket: &Arc<Description>,
+        listener: &Listener,
+        flags: i32,
+        is_look_due: bool,
+    ) -> Result<Option<Accepted>, Errno> {
+        if listener.is_shut() {
+            return Err(Errno::EINVAL);
+        }
+        if listener.is_kernels_turn()
+            && let Some(accepted) = self.accept_from_kernel(socket, listener, flags)?
+        {
+            return Ok(Some(accepted));
+        }
+        if let Some(accepted) = self.accept_from_stack(socket, listener, flags)? {
+            return Ok(Some(accepted));
+        }
+        if is_look_due || listener.may_kernel_have(now_ns()) {
+            return self.accept_from_kernel(socket, listener, flags);
+        }
+        Ok(None)
+    }
+
+    fn accept_from_kernel(
+        &self,
+        socket: &Description,
+        listener: &Listener,
+        flags: i32,
+    ) -> Result<Option<Accepted>, Errno> {
+        let Some(number) = socket.kernel_number() else {
+            return Ok(None);
+        };
+        let flags = SocketFlags::from_bits_retain(flags as u32);
+        match rustix::net::acceptfrom_with(number.as_fd(), flags) {
+            Ok((fd, peer)) => {
+                let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                let peer = peer.unwrap_or(SocketAddr::V4(crate::place::ANY));
+                let number = Descriptor::give(fd);
+                self.invalidate(number.number());
+                Ok(Some(Accepted {
+                    fd: number.number(),
+                    peer: AddrBytes::new(peer, socket.family),
+                }))
+            }
+            Err(rustix::io::Errno::AGAIN) => {
+                listener.on_kernel_empty();
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn accept_from_stack(
+        &self,
+        socket: &Arc<Description>,
+        listener: &Listener,
+        flags: i32,
+    ) -> Result<Option<Accepted>, Errno> {
+        if listener.readiness() == 0 {
+            return Ok(None);
+        }
+        // The number comes first: without one the connection stays in the queue.
+        let number = self.new_number(flags & libc::SOCK_CLOEXEC != 0)?;
+        if number.number() as usize >= NUMBERS_MAX {
+            number.close();
+            return Err(Errno::EMFILE);
+        }
+        let Some((link, sock)) = listener.accept() else {
+            number.close();
+            return Ok(None);
+        };
+        let accepted = Arc::new(Description::new(New {
+            id: self.next_id(),
+            family: socket.family,
+            kind: socket.kind,
+            protocol: socket.protocol,
+            is_nonblocking: flags & libc::SOCK_NONBLOCK != 0,
+        }));
+        let options = socket.cold.lock().options.clone();
+        if !options.is_empty() {
+            push_options(&link, sock, &options);
+            accepted.cold.lock().options = options;
+        }
+        let inherit = |from: &Description, to: &Description| {
+            let recv = from.recv_timeout_ns.load(Ordering::Relaxed);
+            let send = from.send_timeout_ns.load(Ordering::Relaxed);
+            to.recv_timeout_ns.store(recv, Ordering::Relaxed);
+            to.send_timeout_ns.store(send, Ordering::Relaxed);
+        };
+        inherit(socket, &accepted);
+        link.name(sock, &accepted);
+        let peer = link
+            .remote(sock)
+            .unwrap_or(SocketAddr::V4(crate::place::ANY));
+        let stream = Stream::accepted(link, sock);
+        let _ = accepted.decided.set(Decided::Stream(stream));
+        if let Some(Decided::Stream(stream)) = accepted.decided() {
+            self.apply_stream_options(&accepted, stream);
+            self.install(number, &accepted);
+            self.report.on_stream(&accepted, stream, Some(peer));
+        }
+        Ok(Some(Accepted {
+            fd: number.number(),
+            peer: AddrBytes::new(peer, socket.family),
+        }))
+    }
+}

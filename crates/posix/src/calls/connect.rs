@@ -1,0 +1,265 @@
+//! connect, for both protocols.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use slipstack_channel::{CloseMode, Kind as ChannelKind, SockId};
+use slipstack_mem::now_ns;
+
+use crate::addr::{Given, parse, v4_of};
+use crate::calls::name::for_kernel;
+use crate::description::{Bound, Decided, Description, Kind};
+use crate::errno::Errno;
+use crate::link::Link;
+use crate::outcome::{Divert, Outcome};
+use crate::place::{push_options, stack_addr};
+use crate::process::Process;
+use crate::report::Reason;
+use crate::socket::{Dgram, Side, Stream};
+use crate::wait::{Plan, Subject};
+
+impl Process {
+    /// `connect`.
+    pub fn connect(&self, fd: i32, addr: &[u8]) -> Outcome<()> {
+        let socket = self.socket_of(fd)?;
+        let given = parse(addr, socket.family)?;
+        match socket.decided() {
+            Some(Decided::Stream(stream)) => self.connect_again(&socket, stream, given),
+            Some(Decided::Listener(_)) => Err(Errno::EISCONN.into()),
+            Some(Decided::Dgram(dgram)) => self.connect_dgram(&socket, dgram, given),
+            Some(Decided::Foreign) => Err(self.foreign(fd).into()),
+            None => match given {
+                // Nothing to dissolve.
+                Given::Unspecified => Ok(()),
+                Given::Other => Err(Errno::EAFNOSUPPORT.into()),
+                Given::Addr(remote) => self.connect_fresh(&socket, remote),
+            },
+        }
+    }
+
+    fn connect_fresh(&self, socket: &Arc<Description>, remote: SocketAddr) -> Outcome<()> {
+        if let Some(reason) = self.reason_to_connect_in_kernel(socket, remote) {
+            return self.become_kernel(socket, reason);
+        }
+        if socket.kind == Kind::Dgram {
+            let _ = socket.decided.set(Decided::Dgram(Dgram::new(Side::Stack)));
+            self.apply_dgram_options(socket);
+            let Some(Decided::Dgram(dgram)) = socket.decided() else {
+                return Err(Errno::EINVAL.into());
+            };
+            return self.connect_dgram(socket, dgram, Given::Addr(remote));
+        }
+        let link = match self.attached() {
+            Ok(link) => link,
+            Err(_) if self.settings.strict => return Err(Errno::ENETUNREACH.into()),
+            Err(_) => return self.become_kernel(socket, Reason::NoStack),
+        };
+        let sock = self.open_for_connect(socket, &link)?;
+        link.name(sock, socket);
+        let stream = Stream::connecting(Arc::clone(&link), sock);
+        if socket.decided.set(Decided::Stream(stream)).is_err() {
+            link.close(sock, CloseMode::Abort);
+            return Err(Errno::EALREADY.into());
+        }
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return Err(Errno::EINVAL.into());
+        };
+        self.apply_stream_options(socket, stream);
+        self.attempt(socket, stream, &link, sock, remote)
+    }
+
+    /// A channel socket with the program's options and, if it chose one, its local address.
+    fn open_for_connect(&self, socket: &Description, link: &Link) -> Result<SockId, Errno> {
+        let sock = link.open(ChannelKind::Tcp)?;
+        let (bound, options) = {
+            let cold = socket.cold.lock();
+            (cold.bound, cold.options.clone())
+        };
+        push_options(link, sock, &options);
+        if let Some(local) = bound.and_then(wanted_local)
+            && let Err(error) = link.bind(sock, local, false)
+        {
+            link.close(sock, CloseMode::Abort);
+            return Err(error);
+        }
+        Ok(sock)
+    }
+
+    /// Sends the SYN and, unless the socket is non-blocking, waits for what comes of it.
+    fn attempt(
+        &self,
+        socket: &Arc<Description>,
+        stream: &Stream,
+        link: &Link,
+        sock: SockId,
+        remote: SocketAddr,
+    ) -> Outcome<()> {
+        if let Err(error) = link.connect(sock, remote) {
+            stream.fail();
+            return Err(error.into());
+        }
+        self.report.on_stream(socket, stream, Some(remote));
+        link.commands();
+        link.pump();
+        if let Some(outcome) = stream.poll_connect() {
+            return outcome.map_err(Divert::from);
+        }
+        if socket.is_nonblocking() {
+            return Err(Errno::EINPROGRESS.into());
+        }
+        self.await_connection(socket, stream, Errno::EINPROGRESS)
+    }
+
+    fn await_connection(
+        &self,
+        socket: &Arc<Description>,
+        stream: &Stream,
+        late: Errno,
+    ) -> Outcome<()> {
+        let timeout = socket.send_timeout_ns.load(Ordering::Relaxed);
+        let plan = Plan {
+            subject: Subject::Socket(socket),
+            kernel: &[],
+            deadline_ns: (timeout != 0).then(|| now_ns().saturating_add(timeout)),
+            mask: None,
+            may_restart: false,
+        };
+        match self.wait(&plan, |_| Ok(stream.poll_connect()))? {
+            Some(outcome) => outcome.map_err(Divert::from),
+            None => Err(late.into()),
+        }
+    }
+
+    fn connect_again(
+        &self,
+        socket: &Arc<Description>,
+        stream: &Stream,
+        given: Given,
+    ) -> Outcome<()> {
+        let remote = match given {
+            Given::Addr(remote) => remote,
+            Given::Unspecified => return Err(Errno::EOPNOTSUPP.into()),
+            Given::Other => return Err(Errno::EAFNOSUPPORT.into()),
+        };
+        if stream.is_failed() {
+            let link = Arc::clone(&stream.link);
+            let sock = self.open_for_connect(socket, &link)?;
+            link.close(stream.sock(), CloseMode::Abort);
+            link.name(sock, socket);
+            stream.try_again(sock);
+            return self.attempt(socket, stream, &link, sock, remote);
+        }
+        match stream.connect_again() {
+            Err(Errno::EALREADY) if !socket.is_nonblocking() => {
+                self.await_connection(socket, stream, Errno::EALREADY)
+            }
+            outcome => outcome.map_err(Divert::from),
+        }
+    }
+
+    /// Why a connection to `remote` is the kernel's, if it is.
+    pub(crate) fn reason_to_connect_in_kernel(
+        &self,
+        socket: &Description,
+        remote: SocketAddr,
+    ) -> Option<Reason> {
+        if v4_of(remote).is_none() {
+            return Some(Reason::Family);
+        }
+        if remote.ip().is_loopback() || remote.ip().is_unspecified() {
+            return Some(Reason::Loopback);
+        }
+        if !self.is_reachable(remote) {
+            return Some(Reason::Route);
+        }
+        let cold = socket.cold.lock();
+        let device = cold.options.bytes(libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
+        device
+            .is_some_and(|name| name.iter().any(|byte| *byte != 0))
+            .then_some(Reason::Device)
+    }
+
+    fn connect_dgram(&self, socket: &Arc<Description>, dgram: &Dgram, given: Given) -> Outcome<()> {
+        let remote = match given {
+            Given::Addr(remote) => remote,
+            Given::Other => return Err(Errno::EAFNOSUPPORT.into()),
+            Given::Unspecified => return self.disconnect_dgram(socket, dgram),
+        };
+        let reason = self.reason_to_connect_in_kernel(socket, remote);
+        if reason.is_some() {
+            if dgram.side() == Side::Stack {
+                return Err(Errno::ENETUNREACH.into());
+            }
+            dgram.set_side(Side::Kernel);
+            *dgram.remote.lock() = None;
+            self.report.on_dgram(socket, dgram);
+            return Err(Divert::Kernel);
+        }
+        *dgram.remote.lock() = Some(remote);
+        if dgram.is_intent() {
+            if let Err(error) = self.realize_dgram(socket, dgram) {
+                *dgram.remote.lock() = None;
+                return Err(error.into());
+            }
+        } else {
+            dgram.set_side(Side::Stack);
+            let (link, sock) = dgram.part().ok_or(Errno::ENETUNREACH)?;
+            link.udp_connect(sock, Some(remote))?;
+        }
+        dgram.set_side(Side::Stack);
+        self.report.on_dgram(socket, dgram);
+        Ok(())
+    }
+
+    fn disconnect_dgram(&self, socket: &Description, dgram: &Dgram) -> Outcome<()> {
+        *dgram.remote.lock() = None;
+        let bound = socket.cold.lock().bound;
+        if dgram.side() == Side::Kernel {
+            dgram.set_side(Side::Both);
+            return Err(Divert::Kernel);
+        }
+        if let Some((link, sock)) = dgram.part() {
+            link.udp_connect(sock, None)?;
+        }
+        if bound.is_some_and(|bound| bound.is_wildcard) {
+            dgram.set_side(Side::Both);
+        }
+        Ok(())
+    }
+
+    /// A datagram socket that is used before it was bound: a port of the kernel's choice, on both
+    /// sides.
+    pub(crate) fn bind_dgram_anywhere(&self, socket: &Arc<Description>) -> Result<(), Errno> {
+        let number = self.materialize(socket)?;
+        let any = SocketAddr::from(([0, 0, 0, 0], 0));
+        let any = match socket.family {
+            crate::addr::Family::V4 => any,
+            crate::addr::Family::V6 => SocketAddr::from(([0u16; 8], 0)),
+        };
+        rustix::net::bind(number.as_fd(), &for_kernel(any, socket.family))?;
+        let addr = crate::calls::name::kernel_name(number).unwrap_or(any);
+        socket.cold.lock().bound = Some(Bound {
+            addr,
+            is_wildcard: true,
+            is_port_unseen: false,
+        });
+        let _ = socket.decided.set(Decided::Dgram(Dgram::new(Side::Both)));
+        self.apply_dgram_options(socket);
+        self.on_intent(socket);
+        Ok(())
+    }
+}
+
+/// The local address that a connection has to use; a port that nobody has seen yet is left to the
+/// stack, which has ports of its own for outgoing connections.
+fn wanted_local(bound: Bound) -> Option<SocketAddr> {
+    let mut local = stack_addr(bound.addr);
+    if bound.is_port_unseen {
+        local.set_port(0);
+    }
+    if local.port() == 0 && local.ip().is_unspecified() {
+        return None;
+    }
+    Some(SocketAddr::V4(local))
+}

@@ -1,0 +1,235 @@
+//! close, dup and their relatives.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::io::FdFlags;
+use slipstack_channel::CloseMode;
+use slipstack_mem::Descriptor;
+
+use crate::description::{Decided, Description, Watch};
+use crate::epoll::Set;
+use crate::errno::Errno;
+use crate::outcome::{Divert, Outcome};
+use crate::process::Process;
+use crate::table::Entry;
+
+const CLOSE_RANGE_UNSHARE: u32 = 2;
+const CLOSE_RANGE_CLOEXEC: u32 = 4;
+
+impl Process {
+    /// `close`.
+    pub fn close(&self, fd: i32) -> Outcome<()> {
+        let entry = self.table.take(fd).ok_or(Divert::Kernel)?;
+        self.let_go(fd, entry);
+        // After this another thread may be given the number.
+        if let Some(number) = Descriptor::new(fd) {
+            number.close();
+        }
+        Ok(())
+    }
+
+    /// A new kernel descriptor has come under this number: whatever we thought of it is over.
+    pub fn invalidate(&self, fd: i32) {
+        if self.table.is_ours(fd)
+            && let Some(entry) = self.table.take(fd)
+        {
+            self.let_go(fd, entry);
+        }
+    }
+
+    /// One number fewer; with the last one the thing itself ends.
+    pub(crate) fn let_go(&self, fd: i32, entry: Entry) {
+        self.report.on_close(fd);
+        match entry {
+            Entry::Socket(socket) => {
+                let is_last = {
+                    let mut cold = socket.cold.lock();
+                    cold.numbers.retain(|number| *number != fd);
+                    cold.numbers.is_empty()
+                };
+                if is_last && socket.may_end() {
+                    self.end(&socket);
+                }
+            }
+            Entry::Set(set) => {
+                let is_last = {
+                    let mut inner = set.inner.lock();
+                    inner.numbers.retain(|number| *number != fd);
+                    inner.numbers.is_empty()
+                };
+                if is_last {
+                    end_set(&set);
+                }
+            }
+        }
+    }
+
+    /// The last reference to an open socket is gone.
+    pub(crate) fn end(&self, socket: &Arc<Description>) {
+        if socket.has_ended.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        for watch in socket.take_watches() {
+            match watch {
+                Watch::Set { set, item } => {
+                    set.remove_item(item);
+                }
+                Watch::Thread(waiter) => {
+                    waiter.notify();
+                }
+            }
+        }
+        match socket.decided() {
+            Some(Decided::Stream(stream)) => {
+                let is_abort = *stream.linger.lock() == Some(0);
+                let mode = if is_abort {
+                    CloseMode::Abort
+                } else {
+                    CloseMode::Orderly
+                };
+                stream.link.close(stream.sock(), mode);
+                self.after_push(&stream.link, socket.id);
+            }
+            Some(Decided::Listener(listener)) => {
+                listener.shut();
+                if let Some((link, sock)) = listener.stack().take() {
+                    link.unlisten(sock);
+                    link.close(sock, CloseMode::Orderly);
+                    link.commands();
+                }
+            }
+            Some(Decided::Dgram(dgram)) => {
+                if let Some((link, sock)) = dgram.stack().take() {
+                    link.close(sock, CloseMode::Orderly);
+                    link.commands();
+                }
+            }
+            Some(Decided::Foreign) | None => {}
+        }
+    }
+
+    /// `dup`.
+    pub fn dup(&self, fd: i32) -> Outcome<i32> {
+        self.dup_from(fd, 0, false)
+    }
+
+    /// F_DUPFD and F_DUPFD_CLOEXEC.
+    pub(crate) fn dup_from(&self, fd: i32, least: i32, is_cloexec: bool) -> Outcome<i32> {
+        let entry = self.table.find(fd).ok_or(Divert::Kernel)?;
+        let number = Descriptor::new(fd).ok_or(Errno::EBADF)?;
+        let copy = rustix::io::fcntl_dupfd_cloexec(number.as_fd(), least)?;
+        if !is_cloexec {
+            rustix::io::fcntl_setfd(&copy, FdFlags::empty())?;
+        }
+        let copy = Descriptor::give(copy);
+        self.add_number(copy, entry);
+        self.report.on_dup(copy.number(), fd);
+        Ok(copy.number())
+    }
+
+    fn add_number(&self, number: Descriptor, entry: Entry) {
+        let number = number.number();
+        match &entry {
+            Entry::Socket(socket) => {
+                socket.cold.lock().numbers.push(number);
+            }
+            Entry::Set(set) => set.inner.lock().numbers.push(number),
+        }
+        if let Some(stale) = self.table.put(number, entry) {
+            self.let_go(number, stale);
+        }
+    }
+
+    /// `dup3` and, with `flags` 0, `dup2` (which the caller has checked for equal numbers). Either
+    /// number may be ours, or both.
+    pub fn dup3(&self, old: i32, new: i32, flags: i32) -> Outcome<i32> {
+        if self.is_private(new) {
+            return Err(Errno::EBADF.into());
+        }
+        if !self.table.is_ours(old) && !self.table.is_ours(new) {
+            return Err(Divert::Kernel);
+        }
+        if old == new || flags & !libc::O_CLOEXEC != 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        let (Some(from), Some(to)) = (Descriptor::new(old), Descriptor::new(new)) else {
+            return Err(Errno::EBADF.into());
+        };
+        let entry = self.table.find(old);
+        let before = self.table.take(new);
+        if let Err(error) = to.replace_with(from.as_fd(), flags & libc::O_CLOEXEC != 0) {
+            if let Some(before) = before {
+                self.table.put(new, before);
+            }
+            return Err(error.into());
+        }
+        if let Some(before) = before {
+            self.let_go(new, before);
+        }
+        if let Some(entry) = entry {
+            self.add_number(to, entry);
+            self.report.on_dup(new, old);
+        }
+        Ok(new)
+    }
+
+    /// `close_range` and `closefrom`, sparing our private descriptors.
+    pub fn close_range(&self, first: u32, last: u32, flags: u32) -> Outcome<()> {
+        if first > last || flags & !(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC) != 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        if flags & CLOSE_RANGE_CLOEXEC == 0 {
+            let is_inside = |fd: i32| u32::try_from(fd).is_ok_and(|fd| first <= fd && fd <= last);
+            for (fd, _) in self.table.all() {
+                if is_inside(fd) {
+                    let _ = self.close(fd);
+                }
+            }
+        }
+        let mut from = first;
+        for private in self.privates() {
+            let Ok(private) = u32::try_from(private) else {
+                continue;
+            };
+            if private < from || private > last {
+                continue;
+            }
+            if private > from {
+                self.kernel.close_range(from, private - 1, flags)?;
+            }
+            from = private + 1;
+        }
+        if from <= last {
+            self.kernel.close_range(from, last, flags)?;
+        }
+        Ok(())
+    }
+
+    /// A connection that belongs to the process this one was forked from was used here.
+    pub(crate) fn foreign(&self, fd: i32) -> Errno {
+        self.warn_once(&format!(
+            "descriptor {fd} is a connection of the process this one was forked from; it cannot be used here"
+        ));
+        Errno::ENOTCONN
+    }
+}
+
+fn end_set(set: &Arc<Set>) {
+    for (item, member) in set.clear() {
+        member.target.unwatch(|watch| match watch {
+            Watch::Set {
+                set: other,
+                item: it,
+            } => Arc::ptr_eq(other, set) && *it == item,
+            Watch::Thread(_) => false,
+        });
+    }
+}
+
+impl Description {
+    /// Whether nobody is inside a blocking call on it; otherwise the last to leave ends it.
+    fn may_end(&self) -> bool {
+        self.users.load(Ordering::Acquire) == 0
+    }
+}

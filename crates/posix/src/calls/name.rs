@@ -1,0 +1,245 @@
+//! bind, listen, shutdown, getsockname, getpeername.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use slipstack_mem::Descriptor;
+
+use crate::addr::{AddrBytes, Family, Given, parse};
+use crate::description::{Bound, Decided, Description, Kind, Watch};
+use crate::errno::Errno;
+use crate::outcome::{Divert, Outcome};
+use crate::place::{ANY, stack_addr};
+use crate::process::Process;
+use crate::report::Reason;
+use crate::socket::{Dgram, Listener, Side, bits};
+
+impl Process {
+    /// `bind`.
+    pub fn bind(&self, fd: i32, addr: &[u8]) -> Outcome<()> {
+        let socket = self.socket_of(fd)?;
+        if socket.decided().is_some() || socket.cold.lock().bound.is_some() {
+            return Err(Errno::EINVAL.into());
+        }
+        let addr = match parse(addr, socket.family)? {
+            Given::Addr(addr) => addr,
+            // bind(AF_UNSPEC) and foreign families: the kernel has its own rules.
+            Given::Unspecified | Given::Other => {
+                return self.become_kernel(&socket, Reason::Family);
+            }
+        };
+        let is_wildcard = addr.ip().is_unspecified();
+        match self.reason_for_kernel(&socket, addr) {
+            Some(reason) => self.become_kernel(&socket, reason),
+            None => self.bind_beside_kernel(&socket, addr, is_wildcard),
+        }
+    }
+
+    /// Why a socket bound to `addr` has no business on the stack, if so.
+    fn reason_for_kernel(&self, socket: &Description, addr: SocketAddr) -> Option<Reason> {
+        let options = socket.cold.lock().options.clone();
+        if options
+            .bytes(libc::SOL_SOCKET, libc::SO_BINDTODEVICE)
+            .is_some_and(|name| name.iter().any(|byte| *byte != 0))
+        {
+            return Some(Reason::Device);
+        }
+        let is_v6_only =
+            socket.family == Family::V6 && options.is_on(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
+        match addr.ip() {
+            IpAddr::V6(ip) if !ip.is_unspecified() || is_v6_only => Some(Reason::Family),
+            ip if ip.is_unspecified() => {
+                let has_own = self.policy().is_some_and(|policy| !policy.addrs.is_empty());
+                (!has_own).then_some(Reason::NoStack)
+            }
+            _ => (!self.is_own(addr)).then_some(Reason::LocalAddress),
+        }
+    }
+
+    /// Binds the kernel socket under the number, which settles conflicts with other programs, and
+    /// remembers the address for the stack.
+    fn bind_beside_kernel(
+        &self,
+        socket: &Arc<Description>,
+        addr: SocketAddr,
+        is_wildcard: bool,
+    ) -> Outcome<()> {
+        let number = self.materialize(socket)?;
+        if !is_wildcard {
+            let on = 1i32.to_ne_bytes();
+            self.kernel
+                .setsockopt(number.number(), libc::IPPROTO_IP, libc::IP_FREEBIND, &on)?;
+        }
+        rustix::net::bind(number.as_fd(), &for_kernel(addr, socket.family))?;
+        let local = kernel_name(number).unwrap_or(addr);
+        socket.cold.lock().bound = Some(Bound {
+            addr: SocketAddr::new(addr.ip(), local.port()),
+            is_wildcard,
+            is_port_unseen: addr.port() == 0,
+        });
+        if socket.kind == Kind::Dgram {
+            let side = if is_wildcard { Side::Both } else { Side::Stack };
+            let _ = socket.decided.set(Decided::Dgram(Dgram::new(side)));
+            self.apply_dgram_options(socket);
+            self.on_intent(socket);
+        }
+        Ok(())
+    }
+
+    /// Sets that watch the socket make the intent real when they are waited on.
+    pub(crate) fn on_intent(&self, socket: &Description) {
+        for watch in &socket.cold.lock().watches {
+            if let Watch::Set { set, .. } = watch {
+                set.has_intents.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// `listen`.
+    pub fn listen(&self, fd: i32, backlog: i32) -> Outcome<()> {
+        let socket = self.socket_of(fd)?;
+        if socket.kind == Kind::Dgram {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        match socket.decided() {
+            Some(Decided::Listener(listener)) => {
+                let number = socket.kernel_number().ok_or(Errno::EBADF)?;
+                rustix::net::listen(number.as_fd(), backlog)?;
+                listener.backlog.store(backlog, Ordering::Relaxed);
+                if let Some((link, sock)) = &*listener.stack() {
+                    link.listen(*sock, u32::try_from(backlog).unwrap_or(0))?;
+                }
+                return Ok(());
+            }
+            Some(_) => return Err(Errno::EINVAL.into()),
+            None => {}
+        }
+        let number = match self.policy() {
+            Some(policy) if !policy.addrs.is_empty() => self.materialize(&socket)?,
+            _ => return self.become_kernel(&socket, Reason::NoStack),
+        };
+        rustix::net::listen(number.as_fd(), backlog)?;
+        let bound = socket.cold.lock().bound;
+        let bound = bound.unwrap_or_else(|| {
+            // An unbound socket listens on a port of the kernel's choice.
+            let local = kernel_name(number).unwrap_or(SocketAddr::V4(ANY));
+            let bound = Bound {
+                addr: local,
+                is_wildcard: true,
+                is_port_unseen: false,
+            };
+            socket.cold.lock().bound = Some(bound);
+            bound
+        });
+        let listener = Listener::new(stack_addr(bound.addr), backlog);
+        self.report.on_listener(&socket, &listener, Reason::Intent);
+        if socket.decided.set(Decided::Listener(listener)).is_err() {
+            return Err(Errno::EINVAL.into());
+        }
+        self.on_intent(&socket);
+        Ok(())
+    }
+
+    /// `shutdown`.
+    pub fn shutdown(&self, fd: i32, how: i32) -> Outcome<()> {
+        let socket = self.socket_of(fd)?;
+        let (read, write) = match how {
+            libc::SHUT_RD => (true, false),
+            libc::SHUT_WR => (false, true),
+            libc::SHUT_RDWR => (true, true),
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        match socket.decided() {
+            Some(Decided::Stream(stream)) => {
+                stream.shutdown(read, write)?;
+                if write {
+                    self.after_push(&stream.link, socket.id);
+                }
+                socket.notify(stream.readiness());
+                Ok(())
+            }
+            Some(Decided::Listener(listener)) => {
+                if !read {
+                    return Err(Errno::ENOTCONN.into());
+                }
+                listener.shut();
+                socket.notify(listener.readiness());
+                if let Some((link, sock)) = &*listener.stack() {
+                    link.unlisten(*sock);
+                    link.commands();
+                }
+                Err(Divert::Kernel)
+            }
+            Some(Decided::Dgram(dgram)) => {
+                if dgram.remote.lock().is_none() && dgram.side() != Side::Kernel {
+                    return Err(Errno::ENOTCONN.into());
+                }
+                dgram.shutdown(read, write);
+                socket.notify(dgram.readiness() | bits::OUT);
+                if dgram.side() == Side::Kernel {
+                    return Err(Divert::Kernel);
+                }
+                Ok(())
+            }
+            Some(Decided::Foreign) => Err(self.foreign(fd).into()),
+            None => Err(Errno::ENOTCONN.into()),
+        }
+    }
+
+    /// `getsockname`.
+    pub fn getsockname(&self, fd: i32) -> Outcome<AddrBytes> {
+        let socket = self.socket_of(fd)?;
+        let unnamed = SocketAddr::V4(ANY);
+        let bound = {
+            let mut cold = socket.cold.lock();
+            if let Some(bound) = &mut cold.bound {
+                bound.is_port_unseen = false;
+            }
+            cold.bound.map(|bound| bound.addr)
+        };
+        let addr = match socket.decided() {
+            Some(Decided::Stream(stream)) => stream.local().or(bound),
+            Some(Decided::Dgram(dgram)) => match dgram.part() {
+                Some((link, sock)) if dgram.remote.lock().is_some() => link.local(sock).or(bound),
+                _ if dgram.side() == Side::Kernel => return Err(Divert::Kernel),
+                _ => bound,
+            },
+            Some(Decided::Listener(_) | Decided::Foreign) | None => bound,
+        };
+        Ok(AddrBytes::new(addr.unwrap_or(unnamed), socket.family))
+    }
+
+    /// `getpeername`.
+    pub fn getpeername(&self, fd: i32) -> Outcome<AddrBytes> {
+        let socket = self.socket_of(fd)?;
+        let remote = match socket.decided() {
+            Some(Decided::Stream(stream)) => stream.remote()?,
+            Some(Decided::Dgram(dgram)) if dgram.side() == Side::Kernel => {
+                return Err(Divert::Kernel);
+            }
+            Some(Decided::Dgram(dgram)) => (*dgram.remote.lock()).ok_or(Errno::ENOTCONN)?,
+            _ => return Err(Errno::ENOTCONN.into()),
+        };
+        Ok(AddrBytes::new(remote, socket.family))
+    }
+}
+
+/// The kernel's idea of a socket's local address.
+pub(crate) fn kernel_name(number: Descriptor) -> Option<SocketAddr> {
+    let any = rustix::net::getsockname(number.as_fd()).ok()?;
+    SocketAddr::try_from(any).ok()
+}
+
+/// An address as a kernel socket of `family` takes it.
+pub(crate) fn for_kernel(addr: SocketAddr, family: Family) -> SocketAddr {
+    match (family, addr) {
+        (Family::V6, SocketAddr::V4(v4)) => mapped(v4),
+        _ => addr,
+    }
+}
+
+fn mapped(v4: SocketAddrV4) -> SocketAddr {
+    let ip: Ipv6Addr = v4.ip().to_ipv6_mapped();
+    SocketAddr::V6(SocketAddrV6::new(ip, v4.port(), 0, 0))
+}

@@ -1,0 +1,307 @@
+//! read, readv, recv, recvfrom, recvmsg.
+
+use std::io::IoSliceMut;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use slipstack_mem::now_ns;
+
+use crate::addr::AddrBytes;
+use crate::description::{Decided, Description, Kind};
+use crate::errno::Errno;
+use crate::outcome::{Divert, Outcome};
+use crate::process::{Process, Received};
+use crate::socket::{Dgram, Side, Stream, StreamError};
+use crate::wait::{Plan, Subject};
+
+impl Process {
+    /// read, readv, recv, recvfrom, recvmsg, and each message of recvmmsg.
+    pub fn recv(&self, fd: i32, bufs: &mut [IoSliceMut<'_>], flags: i32) -> Outcome<Received> {
+        let socket = match self.table.socket(fd) {
+            Some(socket) => socket,
+            // An epoll descriptor (the kernel says EINVAL), or nothing of ours any more.
+            None => return Err(Divert::Kernel),
+        };
+        match socket.decided() {
+            Some(Decided::Stream(stream)) => self.recv_stream(&socket, stream, bufs, flags),
+            Some(Decided::Dgram(dgram)) => self.recv_dgram(&socket, dgram, bufs, flags),
+            Some(Decided::Listener(_)) => Err(Errno::ENOTCONN.into()),
+            Some(Decided::Foreign) => Err(self.foreign(fd).into()),
+            None => match socket.kind {
+                Kind::Stream => Err(Errno::ENOTCONN.into()),
+                // Nothing can arrive before it has a port; another thread may give it one.
+                Kind::Dgram => self.recv_unbound(&socket, bufs, flags),
+            },
+        }
+    }
+
+    fn recv_stream(
+        &self,
+        socket: &Arc<Description>,
+        stream: &Stream,
+        bufs: &mut [IoSliceMut<'_>],
+        flags: i32,
+    ) -> Outcome<Received> {
+        if flags & libc::MSG_OOB != 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        if flags & libc::MSG_ERRQUEUE != 0 {
+            return Err(Errno::EAGAIN.into());
+        }
+        let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
+        if asked == 0 {
+            return Ok(bytes(0));
+        }
+        let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
+        let is_peek = flags & libc::MSG_PEEK != 0;
+        let is_all = flags & libc::MSG_WAITALL != 0 && !is_nonblocking;
+        match stream.recv(bufs, is_peek.then_some(0)) {
+            Ok(count) if count == 0 || count == asked || !is_all => Ok(bytes(count)),
+            Ok(count) if is_peek => self.peek_all(socket, stream, bufs, asked, count),
+            Ok(count) => self.recv_all(socket, stream, bufs, asked, count),
+            Err(StreamError::Errno(error)) => Err(error.into()),
+            Err(StreamError::Pipe) => Ok(bytes(0)),
+            Err(StreamError::Wait) if is_nonblocking => {
+                self.turn_if_idle(&stream.link);
+                match stream.recv(bufs, is_peek.then_some(0)) {
+                    Ok(count) => Ok(bytes(count)),
+                    Err(StreamError::Errno(error)) => Err(error.into()),
+                    Err(StreamError::Wait | StreamError::Pipe) => Err(Errno::EAGAIN.into()),
+                }
+            }
+            Err(StreamError::Wait) if is_all && !is_peek => {
+                self.recv_all(socket, stream, bufs, asked, 0)
+            }
+            Err(StreamError::Wait) => {
+                let peek = is_peek.then_some(0);
+                let count = self.await_bytes(socket, || stream.recv(bufs, peek))?;
+                Ok(bytes(count))
+            }
+        }
+    }
+
+    /// Waits until a look at the stream gives bytes, the end, or an error.
+    fn await_bytes(
+        &self,
+        socket: &Arc<Description>,
+        mut look: impl FnMut() -> Result<usize, StreamError>,
+    ) -> Outcome<usize> {
+        let timeout = socket.recv_timeout_ns.load(Ordering::Relaxed);
+        let plan = Plan {
+            subject: Subject::Socket(socket),
+            kernel: &[],
+            deadline_ns: (timeout != 0).then(|| now_ns().saturating_add(timeout)),
+            mask: None,
+            // A receive with SO_RCVTIMEO is never restarted (signal(7)).
+            may_restart: timeout == 0,
+        };
+        let outcome = self.wait(&plan, |_| match look() {
+            Ok(count) => Ok(Some(count)),
+            Err(StreamError::Wait) => Ok(None),
+            Err(StreamError::Errno(error)) => Err(error.into()),
+            Err(StreamError::Pipe) => Ok(Some(0)),
+        })?;
+        outcome.ok_or(Errno::EAGAIN.into())
+    }
+
+    /// MSG_WAITALL: goes on until everything asked for is there, the end, an error or a signal.
+    fn recv_all(
+        &self,
+        socket: &Arc<Description>,
+        stream: &Stream,
+        bufs: &mut [IoSliceMut<'_>],
+        asked: usize,
+        had: usize,
+    ) -> Outcome<Received> {
+        let mut rest = bufs;
+        IoSliceMut::advance_slices(&mut rest, had);
+        let mut total = had;
+        while total < asked {
+            match self.await_bytes(socket, || stream.recv(rest, None)) {
+                Ok(0) => break,
+                Ok(count) => {
+                    total += count;
+                    IoSliceMut::advance_slices(&mut rest, count);
+                }
+                Err(_) if total > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(bytes(total))
+    }
+
+    fn peek_all(
+        &self,
+        socket: &Arc<Description>,
+        stream: &Stream,
+        bufs: &mut [IoSliceMut<'_>],
+        asked: usize,
+        had: usize,
+    ) -> Outcome<Received> {
+        let outcome = self.await_bytes(socket, || match stream.recv(bufs, Some(0)) {
+            Ok(count) if count < asked && stream.may_bring_more() => Err(StreamError::Wait),
+            other => other,
+        });
+        match outcome {
+            Ok(count) => Ok(bytes(count)),
+            Err(_) => Ok(bytes(had)),
+        }
+    }
+
+    fn recv_dgram(
+        &self,
+        socket: &Arc<Description>,
+        dgram: &Dgram,
+        bufs: &mut [IoSliceMut<'_>],
+        flags: i32,
+    ) -> Outcome<Received> {
+        if dgram.side() == Side::Kernel {
+            return self.recv_from_kernel(socket, flags);
+        }
+        if flags & libc::MSG_ERRQUEUE != 0 {
+            return Err(Errno::EAGAIN.into());
+        }
+        self.realize(socket);
+        let has_kernel = socket.has_kernel() && dgram.side() == Side::Both;
+        let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
+        let kernel = socket.kernel_number().filter(|_| has_kernel);
+        if has_kernel && dgram.is_kernels_turn() && is_readable(kernel) {
+            return Err(if is_nonblocking {
+                Divert::Kernel
+            } else {
+                Divert::KernelFirst
+            });
+        }
+        let is_peek = flags & libc::MSG_PEEK != 0;
+        let mut look = || -> Result<Option<Received>, Errno> {
+            if dgram.is_shut_for_reading() {
+                return Ok(Some(bytes(0)));
+            }
+            let received = dgram.recv(bufs, is_peek)?;
+            Ok(received.map(|it| answer(socket, dgram, it, flags)))
+        };
+        if let Some(received) = look()? {
+            return Ok(received);
+        }
+        if is_nonblocking {
+            if let Some(link) = self.link() {
+                self.turn_if_idle(&link);
+            }
+            return match look()? {
+                Some(received) => Ok(received),
+                None if has_kernel => Err(Divert::Kernel),
+                None => Err(Errno::EAGAIN.into()),
+            };
+        }
+        let fd = kernel.map(|number| libc::pollfd {
+            fd: number.number(),
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        let timeout = socket.recv_timeout_ns.load(Ordering::Relaxed);
+        let plan = Plan {
+            subject: Subject::Socket(socket),
+            kernel: fd.as_slice(),
+            deadline_ns: (timeout != 0).then(|| now_ns().saturating_add(timeout)),
+            mask: None,
+            may_restart: timeout == 0,
+        };
+        let outcome = self.wait(&plan, |is_look_due| {
+            if let Some(received) = look()? {
+                return Ok(Some(received));
+            }
+            if is_look_due && is_readable(kernel) {
+                return Err(Divert::KernelFirst);
+            }
+            Ok(None)
+        })?;
+        outcome.ok_or(Errno::EAGAIN.into())
+    }
+
+    /// The kernel's socket never blocks, so the waiting is ours.
+    fn recv_from_kernel(&self, socket: &Arc<Description>, flags: i32) -> Outcome<Received> {
+        if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
+            return Err(Divert::Kernel);
+        }
+        let number = socket.kernel_number();
+        let fd = number.map(|number| libc::pollfd {
+            fd: number.number(),
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        let timeout = socket.recv_timeout_ns.load(Ordering::Relaxed);
+        let plan = Plan {
+            subject: Subject::Socket(socket),
+            kernel: fd.as_slice(),
+            deadline_ns: (timeout != 0).then(|| now_ns().saturating_add(timeout)),
+            mask: None,
+            may_restart: timeout == 0,
+        };
+        let outcome = self.wait(&plan, |is_look_due| {
+            Ok((is_look_due && is_readable(number)).then_some(()))
+        })?;
+        match outcome {
+            Some(()) => Err(Divert::KernelFirst),
+            None => Err(Errno::EAGAIN.into()),
+        }
+    }
+
+    fn recv_unbound(
+        &self,
+        socket: &Arc<Description>,
+        bufs: &mut [IoSliceMut<'_>],
+        flags: i32,
+    ) -> Outcome<Received> {
+        if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
+            return Err(Errno::EAGAIN.into());
+        }
+        self.bind_dgram_anywhere(socket)?;
+        match socket.decided() {
+            Some(Decided::Dgram(dgram)) => self.recv_dgram(socket, dgram, bufs, flags),
+            _ => Err(Errno::EINVAL.into()),
+        }
+    }
+}
+
+fn bytes(count: usize) -> Received {
+    Received {
+        len: count,
+        flags: 0,
+        from: None,
+        to: None,
+    }
+}
+
+fn answer(socket: &Description, dgram: &Dgram, it: crate::link::Datagram, flags: i32) -> Received {
+    let is_cut = it.full_len > it.len;
+    let wants_destination = dgram.wants_destination.load(Ordering::Relaxed);
+    Received {
+        len: if flags & libc::MSG_TRUNC != 0 {
+            it.full_len
+        } else {
+            it.len
+        },
+        flags: if is_cut { libc::MSG_TRUNC } else { 0 },
+        from: Some(AddrBytes::new(it.from, socket.family)),
+        to: wants_destination.then(|| AddrBytes::new(it.to, socket.family)),
+    }
+}
+
+/// Whether the kernel has something to read under this number now.
+pub(crate) fn is_readable(number: Option<slipstack_mem::Descriptor>) -> bool {
+    is_ready(number, PollFlags::IN)
+}
+
+pub(crate) fn is_ready(number: Option<slipstack_mem::Descriptor>, what: PollFlags) -> bool {
+    let Some(number) = number else {
+        return false;
+    };
+    let fd = number.as_fd();
+    let mut fds = [PollFd::from_borrowed_fd(fd, what)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(1))
+}

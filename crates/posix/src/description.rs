@@ -1,0 +1,209 @@
+//! Open file descriptions: what dup'd numbers share.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use slipstack_mem::{Descriptor, Lock};
+
+use crate::addr::Family;
+use crate::epoll::Set;
+use crate::options::Options;
+use crate::socket::{Dgram, Listener, Stream};
+use crate::waiter::Waiter;
+
+/// What `socket` was asked for, as far as the stack carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Stream,
+    Dgram,
+}
+
+/// Whoever wants to hear when a socket or set becomes ready.
+#[derive(Clone, Debug)]
+pub(crate) enum Watch {
+    /// Item `item` of an epoll set.
+    Set { set: Arc<Set>, item: u64 },
+    /// A thread that sleeps in a call.
+    Thread(Arc<Waiter>),
+}
+
+/// What a socket has become, once it is known.
+#[derive(Debug)]
+pub(crate) enum Decided {
+    Stream(Stream),
+    Listener(Listener),
+    Dgram(Dgram),
+    /// A connection of the process this one was forked from: it lives there.
+    Foreign,
+}
+
+/// How a socket was bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bound {
+    /// The local address; the port is known.
+    pub(crate) addr: std::net::SocketAddr,
+    /// All of the machine's addresses.
+    pub(crate) is_wildcard: bool,
+    /// The program asked for port 0 and has not looked at the one it got.
+    pub(crate) is_port_unseen: bool,
+}
+
+/// What is rarely touched.
+#[derive(Debug, Default)]
+pub(crate) struct Cold {
+    /// The numbers that refer to this description in this process.
+    pub(crate) numbers: Vec<i32>,
+    pub(crate) watches: Vec<Watch>,
+    pub(crate) options: Options,
+    pub(crate) bound: Option<Bound>,
+}
+
+/// One open file description.
+#[derive(Debug)]
+pub(crate) struct Description {
+    /// Never used twice in a process.
+    pub(crate) id: u64,
+    pub(crate) family: Family,
+    pub(crate) kind: Kind,
+    pub(crate) protocol: i32,
+    pub(crate) is_nonblocking: AtomicBool,
+    /// The numbers carry a kernel socket (which never blocks), beside the stack's or
+    /// before it is decided.
+    pub(crate) has_kernel: AtomicBool,
+    /// SO_RCVTIMEO and SO_SNDTIMEO in nanoseconds, 0 = none.
+    pub(crate) recv_timeout_ns: AtomicU64,
+    pub(crate) send_timeout_ns: AtomicU64,
+    is_watched: AtomicBool,
+    /// Threads asleep in a call on it: the socket outlives its last number until they leave.
+    pub(crate) users: AtomicUsize,
+    pub(crate) has_ended: AtomicBool,
+    pub(crate) decided: OnceLock<Decided>,
+    pub(crate) cold: Lock<Cold>,
+}
+
+/// How a description begins.
+pub(crate) struct New {
+    pub(crate) id: u64,
+    pub(crate) family: Family,
+    pub(crate) kind: Kind,
+    pub(crate) protocol: i32,
+    pub(crate) is_nonblocking: bool,
+}
+
+impl Description {
+    pub(crate) fn new(new: New) -> Self {
+        Description {
+            id: new.id,
+            family: new.family,
+            kind: new.kind,
+            protocol: new.protocol,
+            is_nonblocking: AtomicBool::new(new.is_nonblocking),
+            has_kernel: AtomicBool::new(false),
+            recv_timeout_ns: AtomicU64::new(0),
+            send_timeout_ns: AtomicU64::new(0),
+            is_watched: AtomicBool::new(false),
+            users: AtomicUsize::new(0),
+            has_ended: AtomicBool::new(false),
+            decided: OnceLock::new(),
+            cold: Lock::new(Cold::default()),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn decided(&self) -> Option<&Decided> {
+        self.decided.get()
+    }
+
+    #[inline]
+    pub(crate) fn is_nonblocking(&self) -> bool {
+        self.is_nonblocking.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn has_kernel(&self) -> bool {
+        self.has_kernel.load(Ordering::Acquire)
+    }
+
+    /// A number that carries the kernel socket.
+    pub(crate) fn kernel_number(&self) -> Option<Descriptor> {
+        if !self.has_kernel() {
+            return None;
+        }
+        let number = *self.cold.lock().numbers.first()?;
+        Descriptor::new(number)
+    }
+
+    /// The epoll bits that hold now for the stack's part.
+    pub(crate) fn readiness(&self) -> u32 {
+        match self.decided() {
+            Some(Decided::Stream(stream)) => stream.readiness(),
+            Some(Decided::Listener(listener)) => listener.readiness(),
+            Some(Decided::Dgram(dgram)) => dgram.readiness(),
+            Some(Decided::Foreign) => (libc::EPOLLHUP | libc::EPOLLERR) as u32,
+            // With a kernel socket under the number the kernel speaks for it.
+            None if self.has_kernel() => 0,
+            // A fresh socket: tcp_poll and udp_poll of one that is in CLOSE.
+            None => match self.kind {
+                Kind::Stream => (libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLHUP) as u32,
+                Kind::Dgram => (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32,
+            },
+        }
+    }
+
+    /// The channel says that something about the socket changed.
+    pub(crate) fn on_change(&self) {
+        let edges = match self.decided() {
+            Some(Decided::Stream(stream)) => stream.edges(),
+            Some(Decided::Listener(listener)) => listener.readiness(),
+            Some(Decided::Dgram(dgram)) => dgram.edges(),
+            Some(Decided::Foreign) | None => 0,
+        };
+        if edges != 0 {
+            self.notify(edges);
+        }
+    }
+
+    /// Tells all watchers of these epoll bits.
+    pub(crate) fn notify(&self, edges: u32) {
+        if self.is_watched.load(Ordering::Acquire) {
+            notify_all(&self.cold.lock().watches, edges);
+        }
+    }
+
+    pub(crate) fn watch(&self, watch: Watch) {
+        let mut cold = self.cold.lock();
+        cold.watches.push(watch);
+        self.is_watched.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn unwatch(&self, is_it: impl Fn(&Watch) -> bool) {
+        let mut cold = self.cold.lock();
+        cold.watches.retain(|watch| !is_it(watch));
+        self.is_watched
+            .store(!cold.watches.is_empty(), Ordering::Release);
+    }
+
+    pub(crate) fn unwatch_thread(&self, waiter: &Arc<Waiter>) {
+        self.unwatch(|watch| matches!(watch, Watch::Thread(other) if Arc::ptr_eq(other, waiter)));
+    }
+
+    /// All epoll items, forgotten: the description is closed or leaves the stack.
+    pub(crate) fn take_watches(&self) -> Vec<Watch> {
+        let mut cold = self.cold.lock();
+        self.is_watched.store(false, Ordering::Release);
+        std::mem::take(&mut cold.watches)
+    }
+}
+
+/// Tells every watcher. Runs with the watch list locked; takes the sets' locks inside.
+pub(crate) fn notify_all(watches: &[Watch], edges: u32) {
+    for watch in watches {
+        match watch {
+            Watch::Set { set, item } => set.on_ready(*item, edges),
+            Watch::Thread(waiter) => {
+                waiter.notify();
+            }
+        }
+    }
+}

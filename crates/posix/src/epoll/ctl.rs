@@ -1,0 +1,164 @@
+//! epoll_create1 and epoll_ctl.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::event::epoll;
+use slipstack_mem::Descriptor;
+
+use crate::description::{Decided, Watch};
+use crate::epoll::{Set, Target};
+use crate::errno::Errno;
+use crate::outcome::{Divert, Outcome};
+use crate::place::add_kernel_part;
+use crate::process::Process;
+use crate::table::{Entry, NUMBERS_MAX};
+
+const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
+/// EPOLLEXCLUSIVE_OK_BITS.
+const EXCLUSIVE_ALLOWED: u32 = (libc::EPOLLIN
+    | libc::EPOLLOUT
+    | libc::EPOLLERR
+    | libc::EPOLLHUP
+    | libc::EPOLLWAKEUP
+    | libc::EPOLLET
+    | libc::EPOLLEXCLUSIVE) as u32;
+
+impl Process {
+    /// epoll_create, epoll_create1.
+    pub fn epoll_create1(&self, flags: i32) -> Outcome<i32> {
+        if flags & !libc::EPOLL_CLOEXEC != 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        let flags = epoll::CreateFlags::from_bits_retain(flags as u32);
+        let number = Descriptor::give(epoll::create(flags)?).number();
+        if (number as usize) < NUMBERS_MAX {
+            let set = Arc::new(Set::new(self.next_id(), number));
+            if let Some(stale) = self.table.put(number, Entry::Set(set)) {
+                self.let_go(number, stale);
+            }
+        }
+        Ok(number)
+    }
+
+    /// `epoll_ctl`.
+    pub fn epoll_ctl(
+        &self,
+        epfd: i32,
+        op: i32,
+        fd: i32,
+        event: Option<libc::epoll_event>,
+    ) -> Outcome<()> {
+        let set = self.table.set(epfd).ok_or(Divert::Kernel)?;
+        if event.is_none() && op != libc::EPOLL_CTL_DEL {
+            return Err(Errno::EFAULT.into());
+        }
+        let (events, data) = event.map_or((0, 0), |event| (event.events, event.u64));
+        if fd == epfd {
+            return Err(Errno::EINVAL.into());
+        }
+        let target = match self.table.find(fd) {
+            None => return kernel_ctl(&set, epfd, op, fd, events, data),
+            Some(Entry::Socket(socket)) => Target::Socket(socket),
+            Some(Entry::Set(inner)) => Target::Set(inner),
+        };
+        match op {
+            libc::EPOLL_CTL_ADD => add(&set, epfd, fd, target, events, data),
+            libc::EPOLL_CTL_MOD => modify(&set, epfd, fd, &target, events, data),
+            libc::EPOLL_CTL_DEL => delete(&set, epfd, fd, &target),
+            _ => Err(Errno::EINVAL.into()),
+        }
+    }
+}
+
+fn add(set: &Arc<Set>, epfd: i32, fd: i32, target: Target, events: u32, data: u64) -> Outcome<()> {
+    if events & EXCLUSIVE != 0
+        && (events & !EXCLUSIVE_ALLOWED != 0 || matches!(target, Target::Set(_)))
+    {
+        return Err(Errno::EINVAL.into());
+    }
+    let is_nested = matches!(target, Target::Set(_));
+    if is_nested {
+        // The kernel holds the chain of sets: it knows loops and depth.
+        kernel_ctl(set, epfd, libc::EPOLL_CTL_ADD, fd, events, data)?;
+    }
+    let item = set.add(fd, target.clone(), events, data)?;
+    target.watch(Watch::Set {
+        set: Arc::clone(set),
+        item,
+    });
+    match &target {
+        Target::Set(_) => set.set_kernel_part(item, true),
+        Target::Socket(socket) => {
+            if socket.has_kernel() {
+                add_kernel_part(set, item);
+            }
+            let is_intent = match socket.decided() {
+                Some(Decided::Listener(listener)) => listener.is_intent(),
+                Some(Decided::Dgram(dgram)) => dgram.is_intent(),
+                _ => false,
+            };
+            if is_intent {
+                set.has_intents.store(true, Ordering::Release);
+            }
+        }
+    }
+    set.look_at(item);
+    Ok(())
+}
+
+fn modify(
+    set: &Arc<Set>,
+    epfd: i32,
+    fd: i32,
+    target: &Target,
+    events: u32,
+    data: u64,
+) -> Outcome<()> {
+    let (item, has_kernel_part) = set.modify(fd, target, events, data)?;
+    if has_kernel_part {
+        kernel_ctl(set, epfd, libc::EPOLL_CTL_MOD, fd, events, data)?;
+    }
+    set.look_at(item);
+    Ok(())
+}
+
+fn delete(set: &Arc<Set>, epfd: i32, fd: i32, target: &Target) -> Outcome<()> {
+    let (item, member) = set.remove(fd, target).ok_or(Errno::ENOENT)?;
+    target.unwatch(|watch| match watch {
+        Watch::Set {
+            set: other,
+            item: it,
+        } => Arc::ptr_eq(other, set) && *it == item,
+        Watch::Thread(_) => false,
+    });
+    if member.has_kernel_part {
+        kernel_ctl(set, epfd, libc::EPOLL_CTL_DEL, fd, 0, 0)?;
+    }
+    Ok(())
+}
+
+/// A member of the kernel's: its own epoll, with the program's data.
+fn kernel_ctl(set: &Set, epfd: i32, op: i32, fd: i32, events: u32, data: u64) -> Outcome<()> {
+    let (Some(set_fd), Some(fd)) = (Descriptor::new(epfd), Descriptor::new(fd)) else {
+        return Err(Errno::EBADF.into());
+    };
+    let flags = epoll::EventFlags::from_bits_retain(events);
+    let data = epoll::EventData::new_u64(data);
+    match op {
+        libc::EPOLL_CTL_ADD => {
+            epoll::add(set_fd.as_fd(), fd.as_fd(), data, flags)?;
+            set.kernel_members.fetch_add(1, Ordering::Relaxed);
+        }
+        libc::EPOLL_CTL_MOD => epoll::modify(set_fd.as_fd(), fd.as_fd(), data, flags)?,
+        libc::EPOLL_CTL_DEL => {
+            epoll::delete(set_fd.as_fd(), fd.as_fd())?;
+            // Closed members left by themselves, so the count may already be too high, never too low.
+            let _ = set
+                .kernel_members
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        }
+        _ => return Err(Errno::EINVAL.into()),
+    }
+    Ok(())
+}

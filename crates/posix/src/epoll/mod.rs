@@ -1,0 +1,13 @@
+//! Epoll sets that mix sockets of the stack with any kernel descriptor.
+//!
+//! The set's number is a real epoll descriptor and holds the kernel's members with the program's
+//! own events and data. Members on the stack live in a ready list of ours that works like the
+//! kernel's: an item is queued when something happens to its socket, and looked at when the
+//! program asks; level-triggered items go back to the end while they stay ready.
+
+mod ctl;
+mod set;
+mod wait;
+
+pub(crate) use set::{Set, Target};
+pub(crate) use wait::deadline;

@@ -1,0 +1,413 @@
+//! The members of one set and its ready list.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use slipstack_mem::Lock;
+
+use crate::description::{Description, Watch, notify_all};
+use crate::errno::Errno;
+use crate::idhash::BuildIdHasher;
+use crate::socket::bits;
+use crate::waiter::Waiter;
+
+const EDGE: u32 = libc::EPOLLET as u32;
+const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
+const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
+/// EP_PRIVATE_BITS: what remains of the events of a ONESHOT item that has fired.
+const PRIVATE: u32 = EDGE | ONE_SHOT | EXCLUSIVE | libc::EPOLLWAKEUP as u32;
+
+/// What an item of the ready list stands for.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    Socket(Arc<Description>),
+    Set(Arc<Set>),
+}
+
+impl Target {
+    fn id(&self) -> u64 {
+        match self {
+            Target::Socket(socket) => socket.id,
+            Target::Set(set) => set.id,
+        }
+    }
+
+    pub(crate) fn readiness(&self) -> u32 {
+        match self {
+            Target::Socket(socket) => socket.readiness(),
+            Target::Set(set) if set.has_ready() => bits::IN,
+            Target::Set(_) => 0,
+        }
+    }
+
+    pub(crate) fn watch(&self, watch: Watch) {
+        match self {
+            Target::Socket(socket) => socket.watch(watch),
+            Target::Set(set) => set.watch(watch),
+        }
+    }
+
+    pub(crate) fn unwatch(&self, is_it: impl Fn(&Watch) -> bool) {
+        match self {
+            Target::Socket(socket) => socket.unwatch(is_it),
+            Target::Set(set) => set.unwatch(is_it),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Item {
+    pub(crate) fd: i32,
+    pub(crate) target: Target,
+    pub(crate) events: u32,
+    pub(crate) data: u64,
+    is_queued: bool,
+    /// The number carries a kernel socket that is a member of the kernel's set too.
+    pub(crate) has_kernel_part: bool,
+}
+
+/// An event for the program, with whether its item lives in both worlds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) events: u32,
+    pub(crate) data: u64,
+    pub(crate) socket: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Inner {
+    pub(crate) items: HashMap<u64, Item, BuildIdHasher>,
+    index: HashMap<(i32, u64), u64>,
+    next_item: u64,
+    ready: VecDeque<u64>,
+    waiters: Vec<Arc<Waiter>>,
+    watches: Vec<Watch>,
+    pub(crate) numbers: Vec<i32>,
+    pub(crate) kernel_looked_ns: u64,
+    /// Items with a kernel part; few.
+    both: Vec<u64>,
+    /// Whose turn it is when there is room for one event.
+    pub(crate) is_stacks_turn: bool,
+}
+
+impl Inner {
+    /// One thread takes an event; if it goes without, it wakes the next.
+    fn wake_one(&self) {
+        for waiter in &self.waiters {
+            if waiter.notify() {
+                break;
+            }
+        }
+    }
+
+    fn forget(&mut self, item: u64) -> Option<Item> {
+        let removed = self.items.remove(&item)?;
+        self.index.remove(&(removed.fd, removed.target.id()));
+        self.both.retain(|other| *other != item);
+        Some(removed)
+    }
+}
+
+/// One epoll instance.
+#[derive(Debug)]
+pub(crate) struct Set {
+    pub(crate) id: u64,
+    pub(crate) inner: Lock<Inner>,
+    /// Descriptors that were added to the kernel's set (an upper bound: closed ones leave by
+    /// themselves).
+    pub(crate) kernel_members: AtomicUsize,
+    /// A member's listening or binding still has to be made real.
+    pub(crate) has_intents: AtomicBool,
+}
+
+impl Set {
+    pub(crate) fn new(id: u64, number: i32) -> Self {
+        let inner = Inner {
+            numbers: vec![number],
+            ..Inner::default()
+        };
+        Set {
+            id,
+            inner: Lock::new(inner),
+            kernel_members: AtomicUsize::new(0),
+            has_intents: AtomicBool::new(false),
+        }
+    }
+
+    /// A number of the real epoll descriptor.
+    pub(crate) fn number(&self) -> Option<i32> {
+        self.inner.lock().numbers.first().copied()
+    }
+
+    pub(crate) fn is_kernel_only(&self) -> bool {
+        self.inner.lock().items.is_empty()
+    }
+
+    pub(crate) fn has_kernel_members(&self) -> bool {
+        self.kernel_members.load(Ordering::Relaxed) > 0
+    }
+
+    /// Adds a member on our side; its identity for [`Set::on_ready`].
+    pub(crate) fn add(
+        &self,
+        fd: i32,
+        target: Target,
+        events: u32,
+        data: u64,
+    ) -> Result<u64, Errno> {
+        let mut inner = self.inner.lock();
+        let key = (fd, target.id());
+        if inner.index.contains_key(&key) {
+            return Err(Errno::EEXIST);
+        }
+        let item = inner.next_item;
+        inner.next_item += 1;
+        inner.index.insert(key, item);
+        inner.items.insert(
+            item,
+            Item {
+                fd,
+                target,
+                events: events | bits::ERR | bits::HUP,
+                data,
+                is_queued: false,
+                has_kernel_part: false,
+            },
+        );
+        Ok(item)
+    }
+
+    /// Changes a member; its identity and whether the kernel has a part of it.
+    pub(crate) fn modify(
+        &self,
+        fd: i32,
+        target: &Target,
+        events: u32,
+        data: u64,
+    ) -> Result<(u64, bool), Errno> {
+        let mut inner = self.inner.lock();
+        let item = *inner.index.get(&(fd, target.id())).ok_or(Errno::ENOENT)?;
+        let found = inner.items.get_mut(&item).ok_or(Errno::ENOENT)?;
+        // ep_modify() never touches an EXCLUSIVE member.
+        if (found.events | events) & EXCLUSIVE != 0 {
+            return Err(Errno::EINVAL);
+        }
+        found.events = events | bits::ERR | bits::HUP;
+        found.data = data;
+        Ok((item, found.has_kernel_part))
+    }
+
+    pub(crate) fn remove(&self, fd: i32, target: &Target) -> Option<(u64, Item)> {
+        let mut inner = self.inner.lock();
+        let item = *inner.index.get(&(fd, target.id()))?;
+        Some((item, inner.forget(item)?))
+    }
+
+    pub(crate) fn remove_item(&self, item: u64) -> Option<Item> {
+        self.inner.lock().forget(item)
+    }
+
+    /// The events and data of an item, and the number it was added under.
+    pub(crate) fn item(&self, item: u64) -> Option<(i32, u32, u64)> {
+        let inner = self.inner.lock();
+        let item = inner.items.get(&item)?;
+        Some((item.fd, item.events, item.data))
+    }
+
+    pub(crate) fn set_kernel_part(&self, item: u64, has_it: bool) {
+        let mut inner = self.inner.lock();
+        let Some(found) = inner.items.get_mut(&item) else {
+            return;
+        };
+        if found.has_kernel_part != has_it {
+            found.has_kernel_part = has_it;
+            if has_it {
+                inner.both.push(item);
+            } else {
+                inner.both.retain(|other| *other != item);
+            }
+        }
+    }
+
+    /// Something happened to a member: ep_poll_callback().
+    pub(crate) fn on_ready(&self, item: u64, edges: u32) {
+        let mut inner = self.inner.lock();
+        let Some(found) = inner.items.get_mut(&item) else {
+            return;
+        };
+        if found.events & edges & !PRIVATE == 0 || found.is_queued {
+            return;
+        }
+        found.is_queued = true;
+        inner.ready.push_back(item);
+        inner.wake_one();
+        if inner.watches.is_empty() {
+            return;
+        }
+        // A set that contains this one is locked before this one when it looks.
+        let watches = inner.watches.clone();
+        drop(inner);
+        notify_all(&watches, bits::IN);
+    }
+
+    /// Looks at a member that was just added or changed.
+    pub(crate) fn look_at(&self, item: u64) {
+        let target = match self.inner.lock().items.get(&item) {
+            Some(found) => found.target.clone(),
+            None => return,
+        };
+        let ready = target.readiness();
+        if ready != 0 {
+            self.on_ready(item, ready);
+        }
+    }
+
+    pub(crate) fn watch(&self, watch: Watch) {
+        self.inner.lock().watches.push(watch);
+    }
+
+    pub(crate) fn unwatch(&self, is_it: impl Fn(&Watch) -> bool) {
+        self.inner.lock().watches.retain(|watch| !is_it(watch));
+    }
+
+    pub(crate) fn add_waiter(&self, waiter: &Arc<Waiter>) {
+        self.inner.lock().waiters.push(Arc::clone(waiter));
+    }
+
+    /// A thread stops waiting; what it leaves behind is another's.
+    pub(crate) fn remove_waiter(&self, waiter: &Arc<Waiter>) {
+        let mut inner = self.inner.lock();
+        inner.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
+        if !inner.ready.is_empty() {
+            inner.wake_one();
+        }
+    }
+
+    /// Whether a poll of the set's own number would find something on our side.
+    pub(crate) fn has_ready(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.ready.iter().any(|item| {
+            inner
+                .items
+                .get(item)
+                .is_some_and(|item| item.target.readiness() & item.events & !PRIVATE != 0)
+        })
+    }
+
+    /// Takes up to `max` events off the ready list: ep_send_events().
+    pub(crate) fn collect(&self, max: usize, mut found: impl FnMut(Found)) -> usize {
+        let mut inner = self.inner.lock();
+        let Inner { items, ready, .. } = &mut *inner;
+        let mut count = 0;
+        for _ in 0..ready.len() {
+            if count == max {
+                break;
+            }
+            let Some(id) = ready.pop_front() else {
+                break;
+            };
+            let Some(item) = items.get_mut(&id) else {
+                continue;
+            };
+            item.is_queued = false;
+            let events = item.target.readiness() & item.events & !PRIVATE;
+            if events == 0 {
+                continue;
+            }
+            found(Found {
+                events,
+                data: item.data,
+                socket: item.target.id(),
+            });
+            count += 1;
+            if item.events & ONE_SHOT != 0 {
+                item.events &= PRIVATE;
+            } else if item.events & EDGE == 0 {
+                item.is_queued = true;
+                ready.push_back(id);
+            }
+        }
+        count
+    }
+
+    /// The kernel reported a member with this data: its socket, if it is one that lives in both
+    /// worlds. A ONESHOT rests in both.
+    pub(crate) fn on_kernel_event(&self, data: u64) -> Option<Target> {
+        let mut inner = self.inner.lock();
+        let Inner { items, both, .. } = &mut *inner;
+        let id = both
+            .iter()
+            .find(|id| items.get(id).is_some_and(|item| item.data == data))?;
+        let item = items.get_mut(id)?;
+        if item.events & ONE_SHOT != 0 {
+            item.events &= PRIVATE;
+        }
+        Some(item.target.clone())
+    }
+
+    pub(crate) fn lives_in_both(&self) -> bool {
+        !self.inner.lock().both.is_empty()
+    }
+
+    /// ONESHOT members of both worlds that have fired: their numbers.
+    pub(crate) fn rested_kernel_parts(&self) -> Vec<i32> {
+        let inner = self.inner.lock();
+        inner
+            .both
+            .iter()
+            .filter_map(|id| inner.items.get(id))
+            .filter(|item| item.events & ONE_SHOT != 0 && item.events & !PRIVATE == 0)
+            .map(|item| item.fd)
+            .collect()
+    }
+
+    /// The sockets among the members.
+    pub(crate) fn sockets(&self) -> Vec<Arc<Description>> {
+        let inner = self.inner.lock();
+        inner
+            .items
+            .values()
+            .filter_map(|item| match &item.target {
+                Target::Socket(socket) => Some(Arc::clone(socket)),
+                Target::Set(_) => None,
+            })
+            .collect()
+    }
+
+    /// In a forked child: the waiting threads were the parent's.
+    pub(crate) fn forget_waiters(&self) {
+        let mut inner = self.inner.lock();
+        inner.waiters.clear();
+        inner
+            .watches
+            .retain(|watch| matches!(watch, Watch::Set { .. }));
+    }
+
+    pub(crate) fn members(&self) -> Vec<(u64, Target)> {
+        let inner = self.inner.lock();
+        let members = inner.items.iter();
+        members
+            .map(|(id, item)| (*id, item.target.clone()))
+            .collect()
+    }
+
+    /// Points an item at what has taken its target's place; gives the old target back.
+    pub(crate) fn retarget(&self, item: u64, target: Target) -> Option<Target> {
+        let mut inner = self.inner.lock();
+        let Inner { items, index, .. } = &mut *inner;
+        let found = items.get_mut(&item)?;
+        index.remove(&(found.fd, found.target.id()));
+        index.insert((found.fd, target.id()), item);
+        Some(std::mem::replace(&mut found.target, target))
+    }
+
+    /// Everything, forgotten: the set is closed.
+    pub(crate) fn clear(&self) -> Vec<(u64, Item)> {
+        let mut inner = self.inner.lock();
+        inner.index.clear();
+        inner.ready.clear();
+        inner.both.clear();
+        inner.items.drain().collect()
+    }
+}

@@ -1,0 +1,196 @@
+//! epoll_wait and its variants.
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{Timespec, epoll};
+use slipstack_mem::{Descriptor, now_ns};
+
+use crate::description::Decided;
+use crate::epoll::{Set, Target};
+use crate::outcome::{Divert, Outcome};
+use crate::process::Process;
+use crate::wait::{Plan, Subject};
+
+/// While our side has events, the kernel's members are looked at this often.
+const KERNEL_LOOK_NS: u64 = 50_000;
+/// Kernel events taken in one look.
+const KERNEL_EVENTS_MAX: usize = 256;
+
+impl Process {
+    /// All of epoll_wait, epoll_pwait, epoll_pwait2. `timeout` `None` waits for ever. `out` must not
+    /// be empty (the caller answers EINVAL).
+    pub fn epoll_wait(
+        &self,
+        epfd: i32,
+        out: &mut [libc::epoll_event],
+        timeout: Option<Duration>,
+        mask: Option<&libc::sigset_t>,
+    ) -> Outcome<usize> {
+        let set = self.table.set(epfd).ok_or(Divert::Kernel)?;
+        self.realize_set(&set);
+        let is_attached = self.link.lock().is_some();
+        if !is_attached && set.is_kernel_only() {
+            return Err(Divert::Kernel);
+        }
+        let deadline_ns = deadline(timeout);
+        let epfd = libc::pollfd {
+            fd: epfd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let plan = Plan {
+            subject: Subject::Set(&set),
+            kernel: std::slice::from_ref(&epfd),
+            deadline_ns,
+            mask,
+            // signal(7): epoll_wait is never restarted.
+            may_restart: false,
+        };
+        let count = self.wait(&plan, |is_look_due| {
+            let count = self.collect(&set, epfd.fd, out, is_look_due);
+            Ok((count > 0).then_some(count))
+        })?;
+        Ok(count.unwrap_or(0))
+    }
+
+    /// What is ready now, on both sides, without one starving the other.
+    fn collect(
+        &self,
+        set: &Arc<Set>,
+        epfd: i32,
+        out: &mut [libc::epoll_event],
+        is_look_due: bool,
+    ) -> usize {
+        let (is_kernel_late, is_stacks_turn) = {
+            let mut inner = set.inner.lock();
+            let now = now_ns();
+            let is_late = set.has_kernel_members()
+                && now.wrapping_sub(inner.kernel_looked_ns) >= KERNEL_LOOK_NS;
+            if is_late {
+                inner.kernel_looked_ns = now;
+                inner.is_stacks_turn = !inner.is_stacks_turn;
+            }
+            (is_late, inner.is_stacks_turn)
+        };
+        let mut count = 0;
+        if is_kernel_late && !(out.len() == 1 && is_stacks_turn) {
+            // Half of the room each, unless our side has nothing.
+            let room = if set.has_ready() {
+                out.len().div_ceil(2)
+            } else {
+                out.len()
+            };
+            count = self.collect_from_kernel(set, epfd, &mut out[..room]);
+        }
+        let (from_kernel, rest) = out.split_at_mut(count);
+        let found = self.collect_from_stack(set, from_kernel, rest);
+        count += found;
+        if count == 0 && is_look_due && !is_kernel_late && set.has_kernel_members() {
+            count = self.collect_from_kernel(set, epfd, out);
+        }
+        count
+    }
+
+    fn collect_from_stack(
+        &self,
+        set: &Arc<Set>,
+        from_kernel: &mut [libc::epoll_event],
+        out: &mut [libc::epoll_event],
+    ) -> usize {
+        let lives_in_both = set.lives_in_both();
+        let mut count = 0;
+        let mut last = 0;
+        let room = out.len();
+        set.collect(room, |found| {
+            last = found.socket;
+            if lives_in_both {
+                // One event for a socket that is ready on both sides.
+                let same = from_kernel.iter_mut().find(|event| event.u64 == found.data);
+                if let Some(event) = same {
+                    event.events |= found.events;
+                    return;
+                }
+            }
+            out[count] = libc::epoll_event {
+                events: found.events,
+                u64: found.data,
+            };
+            count += 1;
+        });
+        if lives_in_both {
+            rest_kernel_parts(set);
+        }
+        if count > 1 {
+            self.batch.begin(self.kernel.thread(), last);
+        }
+        count
+    }
+
+    fn collect_from_kernel(
+        &self,
+        set: &Arc<Set>,
+        epfd: i32,
+        out: &mut [libc::epoll_event],
+    ) -> usize {
+        let Some(epfd) = Descriptor::new(epfd) else {
+            return 0;
+        };
+        let mut events = [const { MaybeUninit::uninit() }; KERNEL_EVENTS_MAX];
+        let room = out.len().min(KERNEL_EVENTS_MAX);
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let Ok((events, _)) = epoll::wait(epfd.as_fd(), &mut events[..room], Some(&now)) else {
+            return 0;
+        };
+        let lives_in_both = set.lives_in_both();
+        let mut count = 0;
+        for event in events {
+            let data = event.data.u64();
+            if lives_in_both {
+                self.on_kernel_event(set, data);
+            }
+            out[count] = libc::epoll_event {
+                events: { event.flags }.bits(),
+                u64: data,
+            };
+            count += 1;
+        }
+        count
+    }
+
+    fn on_kernel_event(&self, set: &Set, data: u64) {
+        if let Some(Target::Socket(socket)) = set.on_kernel_event(data)
+            && let Some(Decided::Listener(listener)) = socket.decided()
+        {
+            listener.on_kernel_ready();
+        }
+    }
+}
+
+/// ONESHOT members that fired on our side must not fire in the kernel.
+fn rest_kernel_parts(set: &Set) {
+    let Some(epfd) = set.number().and_then(Descriptor::new) else {
+        return;
+    };
+    for fd in set.rested_kernel_parts() {
+        if let Some(fd) = Descriptor::new(fd) {
+            let nothing = epoll::EventFlags::ONESHOT;
+            let _ = epoll::modify(
+                epfd.as_fd(),
+                fd.as_fd(),
+                epoll::EventData::new_u64(0),
+                nothing,
+            );
+        }
+    }
+}
+
+/// When a call with this timeout gives up.
+pub(crate) fn deadline(timeout: Option<Duration>) -> Option<u64> {
+    let timeout = u64::try_from(timeout?.as_nanos()).unwrap_or(u64::MAX);
+    Some(now_ns().saturating_add(timeout))
+}

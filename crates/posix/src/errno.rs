@@ -1,0 +1,141 @@
+//! Linux error numbers, and what the stack's own reasons become in them.
+//!
+//! This is the one file of the program's side that knows error numbers.
+
+use std::fmt;
+use std::io;
+
+use slipstack_channel::{Reason, Refusal};
+
+/// A Linux error number (`errno`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(pub i32);
+
+macro_rules! numbers {
+    ($($name:ident),* $(,)?) => {
+        impl Errno {
+            $(pub const $name: Errno = Errno(libc::$name);)*
+
+            /// The symbolic name, for messages.
+            #[must_use]
+            pub fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $(libc::$name => Some(stringify!($name)),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+numbers!(
+    EPERM,
+    EINTR,
+    EIO,
+    EBADF,
+    EAGAIN,
+    ENOMEM,
+    EFAULT,
+    EEXIST,
+    ENOENT,
+    EINVAL,
+    EMFILE,
+    ENFILE,
+    ENOTTY,
+    ESPIPE,
+    EPIPE,
+    ENOSYS,
+    EDESTADDRREQ,
+    EMSGSIZE,
+    EPROTOTYPE,
+    ENOPROTOOPT,
+    EPROTONOSUPPORT,
+    EOPNOTSUPP,
+    EAFNOSUPPORT,
+    EADDRINUSE,
+    EADDRNOTAVAIL,
+    ENETDOWN,
+    ENETUNREACH,
+    ECONNABORTED,
+    ECONNRESET,
+    ENOBUFS,
+    EISCONN,
+    ENOTCONN,
+    ENOTSOCK,
+    ESHUTDOWN,
+    ETIMEDOUT,
+    ECONNREFUSED,
+    EHOSTUNREACH,
+    EALREADY,
+    EINPROGRESS,
+    EPROTO,
+    ELOOP,
+    EACCES,
+    EDOM,
+);
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "Errno({})", self.0),
+        }
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        io::Error::from_raw_os_error(self.0).fmt(f)
+    }
+}
+
+impl From<rustix::io::Errno> for Errno {
+    fn from(error: rustix::io::Errno) -> Self {
+        Errno(error.raw_os_error())
+    }
+}
+
+impl From<io::Error> for Errno {
+    fn from(error: io::Error) -> Self {
+        Errno(error.raw_os_error().unwrap_or(libc::EIO))
+    }
+}
+
+impl From<Reason> for Errno {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Refused => Errno::ECONNREFUSED,
+            Reason::Reset => Errno::ECONNRESET,
+            Reason::TimedOut => Errno::ETIMEDOUT,
+            Reason::HostUnreachable => Errno::EHOSTUNREACH,
+            Reason::NetUnreachable => Errno::ENETUNREACH,
+            Reason::Aborted => Errno::ECONNABORTED,
+            Reason::ProtocolError => Errno::EPROTO,
+            Reason::MessageTooLong => Errno::EMSGSIZE,
+            Reason::BrokenPipe => Errno::EPIPE,
+            Reason::NetDown => Errno::ENETDOWN,
+        }
+    }
+}
+
+impl From<Refusal> for Errno {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::UnknownSocket => Errno::EBADF,
+            Refusal::AddrInUse => Errno::EADDRINUSE,
+            Refusal::AddrNotAvailable => Errno::EADDRNOTAVAIL,
+            Refusal::FamilyNotSupported => Errno::EAFNOSUPPORT,
+            Refusal::InvalidArgument | Refusal::InvalidState => Errno::EINVAL,
+            Refusal::DestinationRequired => Errno::EDESTADDRREQ,
+            Refusal::AlreadyConnected => Errno::EISCONN,
+            Refusal::NotConnected => Errno::ENOTCONN,
+            Refusal::MessageTooLong => Errno::EMSGSIZE,
+            Refusal::NetUnreachable => Errno::ENETUNREACH,
+            Refusal::HostUnreachable => Errno::EHOSTUNREACH,
+            Refusal::LimitReached => Errno::ENOBUFS,
+            Refusal::NotPermitted => Errno::EACCES,
+            Refusal::NetDown => Errno::ENETDOWN,
+            Refusal::NotSupported => Errno::EOPNOTSUPP,
+        }
+    }
+}

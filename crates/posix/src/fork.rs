@@ -1,0 +1,300 @@
+//! fork, exec and exit.
+
+use std::mem;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use slipstack_channel as channel;
+use slipstack_mem::Descriptor;
+
+use crate::addr::Family;
+use crate::calls::name::kernel_name;
+use crate::description::{Bound, Decided, Description, Kind, New, Watch};
+use crate::epoll::{Set, Target};
+use crate::place::{set_nonblocking, stack_addr};
+use crate::process::{Exit, Process};
+use crate::socket::{Dgram, Listener, Side};
+use crate::table::Entry;
+
+impl Process {
+    /// Before `fork` (and what runs as fork: vfork, daemon, clone without CLONE_VM). Everything the
+    /// child needs is kept locked until one of the other two runs.
+    pub fn fork_prepare(&self) {
+        if let Some(link) = self.link() {
+            link.commands();
+        }
+        self.link.hold();
+        for entry in self.things() {
+            match entry {
+                Entry::Socket(socket) => socket.cold.hold(),
+                Entry::Set(set) => set.inner.hold(),
+            }
+        }
+        self.sleepers.hold();
+        self.report.hold();
+        self.table.hold();
+    }
+
+    /// In the parent, or when the fork failed.
+    pub fn fork_parent(&self) {
+        self.release_all();
+    }
+
+    /// What stands behind our numbers, each once, in an order that all threads keep: sockets
+    /// before sets.
+    fn things(&self) -> Vec<Entry> {
+        let mut all: Vec<Entry> = self.table.all().into_iter().map(|(_, it)| it).collect();
+        all.sort_by_key(Entry::order);
+        all.dedup_by_key(|entry| entry.order());
+        all
+    }
+
+    fn release_all(&self) {
+        self.table.release();
+        self.report.release();
+        self.sleepers.release();
+        for entry in self.things() {
+            match entry {
+                Entry::Socket(socket) => {
+                    socket.cold.release();
+                }
+                Entry::Set(set) => {
+                    set.inner.release();
+                }
+            }
+        }
+        self.link.release();
+    }
+
+    /// In the child: connections stay with the parent, listeners and bound datagram sockets become
+    /// intents again, and the engine is not ours. Nothing is closed or sent.
+    pub fn fork_child(&self) {
+        self.release_all();
+        self.sleepers.reset();
+        // The channel and the engine behind it are the parent's; not even their destructors run.
+        mem::forget(self.link.lock().take());
+        self.attach.after_fork_child();
+        self.report.after_fork_child();
+        let mut renewed: Vec<(u64, Arc<Description>)> = Vec::new();
+        for (number, entry) in self.table.all() {
+            match entry {
+                Entry::Socket(old) => {
+                    let known = renewed.iter().find(|(id, _)| *id == old.id);
+                    let new = match known {
+                        Some((_, new)) => Arc::clone(new),
+                        None => {
+                            let new = Arc::new(self.in_child(&old));
+                            renewed.push((old.id, Arc::clone(&new)));
+                            new
+                        }
+                    };
+                    new.cold.lock().numbers.push(number);
+                    mem::forget(self.table.put(number, Entry::Socket(new)));
+                    mem::forget(old);
+                }
+                Entry::Set(set) => renew_set(&set),
+            }
+        }
+        for (number, entry) in self.table.all() {
+            if let Entry::Set(set) = entry {
+                replace_members(number, &set, &renewed);
+            }
+        }
+    }
+
+    /// What a description of the parent's is in the child.
+    fn in_child(&self, old: &Arc<Description>) -> Description {
+        let new = Description::new(New {
+            id: self.next_id(),
+            family: old.family,
+            kind: old.kind,
+            protocol: old.protocol,
+            is_nonblocking: old.is_nonblocking(),
+        });
+        new.has_kernel.store(old.has_kernel(), Ordering::Release);
+        for (from, to) in [
+            (&old.recv_timeout_ns, &new.recv_timeout_ns),
+            (&old.send_timeout_ns, &new.send_timeout_ns),
+        ] {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        let readable = old
+            .cold
+            .try_lock()
+            .map(|cold| (cold.options.clone(), cold.bound));
+        let Some((options, bound)) = readable else {
+            // Another thread of the parent was inside: its state cannot be read any more.
+            let _ = new.decided.set(Decided::Foreign);
+            return new;
+        };
+        {
+            let mut cold = new.cold.lock();
+            cold.options = options;
+            cold.bound = bound;
+        }
+        let decided = match old.decided() {
+            None => return new,
+            Some(Decided::Listener(listener)) => Decided::Listener(Listener::new(
+                listener.addr,
+                listener.backlog.load(Ordering::Relaxed),
+            )),
+            Some(Decided::Dgram(dgram)) if old.has_kernel() => {
+                let wanted = dgram.wants_destination.load(Ordering::Relaxed);
+                let fresh = Dgram::new(dgram.side());
+                fresh.wants_destination.store(wanted, Ordering::Relaxed);
+                if let Some(remote) = dgram.remote.try_lock() {
+                    *fresh.remote.lock() = *remote;
+                }
+                Decided::Dgram(fresh)
+            }
+            Some(Decided::Stream(_) | Decided::Dgram(_) | Decided::Foreign) => Decided::Foreign,
+        };
+        let _ = new.decided.set(decided);
+        new
+    }
+
+    /// Before `exec` in this process. Hands the connections over and gives a text for
+    /// [`Process::inherit`] in the new program, about descriptors that survive; `None` if there are
+    /// none.
+    pub fn before_exec(&self) -> Option<String> {
+        let mut told = Vec::new();
+        for (number, entry) in self.table.all() {
+            let Entry::Socket(socket) = entry else {
+                continue;
+            };
+            let Some(fd) = Descriptor::new(number) else {
+                continue;
+            };
+            let flags = rustix::io::fcntl_getfd(fd.as_fd());
+            if flags.is_ok_and(|flags| flags.contains(rustix::io::FdFlags::CLOEXEC)) {
+                continue;
+            }
+            let letter = match socket.decided() {
+                Some(Decided::Listener(_)) => 'l',
+                Some(Decided::Dgram(dgram)) if dgram.side() != Side::Kernel => 'u',
+                // A real socket of the kernel's is what the new program can use best.
+                None if socket.materialize_for_exec(self) => continue,
+                _ => continue,
+            };
+            let nonblocking = if socket.is_nonblocking() { "n" } else { "" };
+            told.push(format!("{letter}{number}{nonblocking}"));
+        }
+        if let Some(link) = self.link() {
+            link.goodbye(channel::Exit::Exec);
+        }
+        (!told.is_empty()).then(|| told.join(","))
+    }
+
+    /// `exec` failed and the program goes on; its connections are gone.
+    pub fn exec_failed(&self) {
+        *self.link.lock() = None;
+        for (_, entry) in self.table.all() {
+            match entry {
+                Entry::Socket(socket) => {
+                    if let Some(Decided::Listener(listener)) = socket.decided() {
+                        listener.forget_stack();
+                        self.on_intent(&socket);
+                    }
+                }
+                Entry::Set(_) => {}
+            }
+        }
+    }
+
+    /// Takes over what [`Process::before_exec`] of the former program described.
+    pub fn inherit(&self, text: &str) {
+        for item in text.split(',') {
+            self.inherit_one(item);
+        }
+    }
+
+    fn inherit_one(&self, item: &str) -> Option<()> {
+        let is_nonblocking = item.ends_with('n');
+        let kind = match item.chars().next()? {
+            'l' => Kind::Stream,
+            'u' => Kind::Dgram,
+            _ => return None,
+        };
+        let number = Descriptor::new(item[1..].trim_end_matches('n').parse().ok()?)?;
+        let addr = kernel_name(number)?;
+        let family = match addr {
+            SocketAddr::V4(_) => Family::V4,
+            SocketAddr::V6(_) => Family::V6,
+        };
+        set_nonblocking(number, true).ok()?;
+        let socket = Arc::new(Description::new(New {
+            id: self.next_id(),
+            family,
+            kind,
+            protocol: 0,
+            is_nonblocking,
+        }));
+        socket.has_kernel.store(true, Ordering::Release);
+        let is_wildcard = addr.ip().is_unspecified();
+        socket.cold.lock().bound = Some(Bound {
+            addr,
+            is_wildcard,
+            is_port_unseen: false,
+        });
+        let decided = match kind {
+            Kind::Stream => Decided::Listener(Listener::new(stack_addr(addr), BACKLOG)),
+            Kind::Dgram if is_wildcard => Decided::Dgram(Dgram::new(Side::Both)),
+            Kind::Dgram => Decided::Dgram(Dgram::new(Side::Stack)),
+        };
+        let _ = socket.decided.set(decided);
+        self.install(number, &socket);
+        Some(())
+    }
+
+    /// Hands the connections over. Calls after this see a stack that is gone.
+    pub fn exit(&self, how: Exit) {
+        let _ = how;
+        // A thread that was interrupted inside a call may hold the place.
+        let Some(link) = self.link.try_lock().and_then(|place| place.clone()) else {
+            return;
+        };
+        link.commands();
+        link.goodbye(channel::Exit::Orderly);
+    }
+}
+
+/// The backlog of an inherited listener: the kernel keeps the real figure to itself.
+const BACKLOG: i32 = 511;
+
+/// The set's kernel part is shared with the parent; its threads are not.
+fn renew_set(set: &Set) {
+    set.forget_waiters();
+}
+
+/// Points the items of an inherited set at the child's descriptions.
+fn replace_members(number: i32, set: &Arc<Set>, renewed: &[(u64, Arc<Description>)]) {
+    let _ = number;
+    for (item, old) in set.members() {
+        let Target::Socket(old) = old else { continue };
+        match renewed.iter().find(|(id, _)| *id == old.id) {
+            Some((_, new)) => {
+                set.retarget(item, Target::Socket(Arc::clone(new)));
+                new.watch(Watch::Set {
+                    set: Arc::clone(set),
+                    item,
+                });
+                set.has_intents.store(true, Ordering::Release);
+            }
+            None => {
+                set.remove_item(item);
+            }
+        }
+        mem::forget(old);
+    }
+}
+
+impl Description {
+    /// Puts a kernel socket under an undecided number so that the next program finds one.
+    fn materialize_for_exec(self: &Arc<Self>, process: &Process) -> bool {
+        process
+            .materialize(self)
+            .and_then(|number| set_nonblocking(number, self.is_nonblocking()))
+            .is_ok()
+    }
+}

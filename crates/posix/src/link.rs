@@ -1,0 +1,388 @@
+//! The attachment to an engine: the channel's ends by the names this crate thinks in, and the
+//! way from the channel's events to the sockets they speak of.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use slipstack_channel::{
+    Attachment, ChannelEvent, CloseMode, Command, Driver, EventKind, Exit, Info, Kind, ProgramEnd,
+    Reply, SockId, SocketOption, State, WaitOn,
+};
+use slipstack_mem::{Lock, now_ns};
+
+use crate::description::{Decided, Description};
+use crate::errno::Errno;
+use crate::socket::bits;
+
+/// Sockets of a channel are numbered below this.
+const SOCKETS: usize = slipstack_channel::SOCKETS;
+const CHUNK: usize = 1024;
+
+/// How long an engine may take to answer a request before it counts as gone.
+const ANSWER_NS_MAX: u64 = 5_000_000_000;
+/// After this time without an answer the asking thread sleeps between looks.
+const ANSWER_SPIN_NS: u64 = 20_000;
+const ANSWER_SLEEP: Duration = Duration::from_micros(50);
+
+/// Events that one pump hands out at most, so that nobody is kept from its own call.
+const EVENTS_PER_PUMP: usize = 4096;
+
+/// What a socket's cell says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen(State);
+
+impl Seen {
+    pub(crate) fn is_connected(self) -> bool {
+        self.0.contains(State::CONNECTED)
+    }
+
+    /// The peer's FIN has come.
+    pub(crate) fn is_fin(self) -> bool {
+        self.0.contains(State::RDHUP)
+    }
+
+    /// Both directions are over.
+    pub(crate) fn is_hup(self) -> bool {
+        self.0.contains(State::HUP)
+    }
+
+    pub(crate) fn is_error(self) -> bool {
+        self.0.contains(State::ERR)
+    }
+
+    pub(crate) fn is_closed(self) -> bool {
+        self.0.contains(State::CLOSED)
+    }
+
+    /// The facts that watchers are told of, as a number to compare.
+    pub(crate) fn bits(self) -> u32 {
+        u32::from(self.is_connected())
+            | u32::from(self.is_fin()) << 1
+            | u32::from(self.is_hup()) << 2
+            | u32::from(self.is_error()) << 3
+            | u32::from(self.is_closed()) << 4
+    }
+}
+
+pub(crate) use slipstack_channel::Datagram;
+
+type Place = Lock<Option<(u32, Arc<Description>)>>;
+
+/// One engine, attached.
+pub(crate) struct Link {
+    program: ProgramEnd,
+    driver: Arc<dyn Driver>,
+    pub(crate) describe: String,
+    /// The descriptions of the channel's sockets, in chunks.
+    sockets: Box<[OnceLock<Box<[Place]>>]>,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link")
+            .field("describe", &self.describe)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    pub(crate) fn new(attachment: Attachment) -> Self {
+        let Attachment {
+            program,
+            driver,
+            describe,
+        } = attachment;
+        Link {
+            program,
+            driver,
+            describe,
+            sockets: (0..SOCKETS.div_ceil(CHUNK))
+                .map(|_| OnceLock::new())
+                .collect(),
+        }
+    }
+
+    // Driving.
+
+    /// Lets the engine work once, and hands out what came.
+    pub(crate) fn turn(&self) {
+        self.driver.turn();
+        self.pump();
+    }
+
+    /// Lets what was pushed leave now.
+    pub(crate) fn commands(&self) {
+        self.driver.commands();
+    }
+
+    pub(crate) fn prepare_wait(&self) -> Option<WaitOn> {
+        self.driver.prepare_wait()
+    }
+
+    pub(crate) fn finish_wait(&self) {
+        self.driver.finish_wait();
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.driver.is_dead()
+    }
+
+    pub(crate) fn goodbye(&self, why: Exit) {
+        self.driver.goodbye(why);
+    }
+
+    pub(crate) fn descriptors(&self) -> Vec<i32> {
+        self.driver.descriptors()
+    }
+
+    /// Hands out the engine's events.
+    pub(crate) fn pump(&self) {
+        for _ in 0..EVENTS_PER_PUMP {
+            let Some(event) = self.program.poll_event() else {
+                return;
+            };
+            self.dispatch(event);
+        }
+    }
+
+    fn dispatch(&self, event: ChannelEvent) {
+        match event.kind {
+            EventKind::Changed => {
+                if let Some(socket) = self.find(event.sock) {
+                    socket.on_change();
+                }
+            }
+            EventKind::Accepted { listener } => {
+                if let Some(socket) = self.find(listener)
+                    && let Some(Decided::Listener(it)) = socket.decided()
+                {
+                    it.on_arrival();
+                    socket.notify(bits::IN);
+                }
+            }
+            EventKind::Released => {}
+        }
+    }
+
+    fn place(&self, index: u32) -> Option<&Place> {
+        let index = index as usize;
+        let chunk = self.sockets.get(index / CHUNK)?;
+        let places = chunk.get_or_init(|| (0..CHUNK).map(|_| Lock::new(None)).collect());
+        places.get(index % CHUNK)
+    }
+
+    fn find(&self, sock: SockId) -> Option<Arc<Description>> {
+        match &*self.place(sock.index)?.lock() {
+            Some((generation, socket)) if *generation == sock.generation => {
+                Some(Arc::clone(socket))
+            }
+            _ => None,
+        }
+    }
+
+    /// From now on events of `sock` go to this description.
+    pub(crate) fn name(&self, sock: SockId, socket: &Arc<Description>) {
+        if let Some(place) = self.place(sock.index) {
+            *place.lock() = Some((sock.generation, Arc::clone(socket)));
+        }
+    }
+
+    pub(crate) fn forget(&self, sock: SockId) {
+        if let Some(place) = self.place(sock.index) {
+            let mut place = place.lock();
+            if place
+                .as_ref()
+                .is_some_and(|(generation, _)| *generation == sock.generation)
+            {
+                *place = None;
+            }
+        }
+    }
+
+    // Requests.
+
+    pub(crate) fn open(&self, kind: Kind) -> Result<SockId, Errno> {
+        self.program.open_socket(kind).map_err(|_| Errno::ENOBUFS)
+    }
+
+    /// Asks and waits for the answer; in-process it comes with the turn that this makes.
+    fn ask(&self, command: Command) -> Result<Reply, Errno> {
+        let ticket = self.program.request(command);
+        let begun = now_ns();
+        loop {
+            self.driver.commands();
+            if let Some(reply) = self.program.reply(ticket) {
+                return reply.map_err(Errno::from);
+            }
+            if self.driver.is_dead() {
+                return Err(Errno::ENETDOWN);
+            }
+            let waited = now_ns().wrapping_sub(begun);
+            if waited > ANSWER_NS_MAX {
+                return Err(Errno::ENETDOWN);
+            }
+            if waited > ANSWER_SPIN_NS {
+                std::thread::sleep(ANSWER_SLEEP);
+            }
+        }
+    }
+
+    pub(crate) fn bind(
+        &self,
+        sock: SockId,
+        addr: SocketAddr,
+        is_shared: bool,
+    ) -> Result<SocketAddr, Errno> {
+        let reply = self.ask(Command::Bind {
+            sock,
+            addr,
+            reuse_addr: true,
+            reuse_port: is_shared,
+        })?;
+        Ok(bound_of(reply).unwrap_or(addr))
+    }
+
+    pub(crate) fn listen(&self, sock: SockId, backlog: u32) -> Result<(), Errno> {
+        self.ask(Command::Listen { sock, backlog }).map(drop)
+    }
+
+    /// Starts a connection attempt.
+    pub(crate) fn connect(&self, sock: SockId, remote: SocketAddr) -> Result<(), Errno> {
+        self.ask(Command::Connect { sock, remote }).map(drop)
+    }
+
+    pub(crate) fn udp_connect(
+        &self,
+        sock: SockId,
+        remote: Option<SocketAddr>,
+    ) -> Result<(), Errno> {
+        self.ask(Command::UdpConnect { sock, remote }).map(drop)
+    }
+
+    pub(crate) fn info(&self, sock: SockId) -> Result<Info, Errno> {
+        match self.ask(Command::Info { sock })? {
+            Reply::Info(info) => Ok(info),
+            Reply::Done | Reply::Bound { .. } => Err(Errno::EINVAL),
+        }
+    }
+
+    // Commands without an answer.
+
+    pub(crate) fn set_option(&self, sock: SockId, option: SocketOption) {
+        self.program.push(Command::SetOption { sock, option });
+    }
+
+    pub(crate) fn shutdown(&self, sock: SockId) {
+        self.program.push(Command::Shutdown { sock });
+    }
+
+    pub(crate) fn unlisten(&self, sock: SockId) {
+        self.program.push(Command::Unlisten { sock });
+    }
+
+    pub(crate) fn close(&self, sock: SockId, mode: CloseMode) {
+        self.forget(sock);
+        self.program.close(sock, mode);
+    }
+
+    // What the cells say.
+
+    pub(crate) fn seen(&self, sock: SockId) -> Seen {
+        let state = self.program.state(sock);
+        if self.driver.is_dead() && !state.contains(State::CLOSED) {
+            return Seen(state | State::HUP | State::CLOSED);
+        }
+        Seen(state)
+    }
+
+    pub(crate) fn take_error(&self, sock: SockId) -> Option<Errno> {
+        self.program.take_error(sock).map(Errno::from)
+    }
+
+    pub(crate) fn available(&self, sock: SockId) -> usize {
+        self.program.rx_available(sock)
+    }
+
+    /// Room in the send ring.
+    pub(crate) fn space(&self, sock: SockId) -> usize {
+        self.program.tx_space(sock)
+    }
+
+    /// Whether a third of the send buffer is free; if not, an event comes when it is.
+    pub(crate) fn is_writable(&self, sock: SockId) -> bool {
+        self.program.is_writable(sock)
+    }
+
+    /// Bytes sent and not acknowledged.
+    pub(crate) fn unacked(&self, sock: SockId) -> usize {
+        self.program.tx_unacked(sock)
+    }
+
+    /// Length of the next datagram.
+    pub(crate) fn next_datagram(&self, sock: SockId) -> Option<usize> {
+        self.program.udp_next_len(sock)
+    }
+
+    /// Before a sleep: idle connections give their send rings back.
+    pub(crate) fn release_idle(&self) {
+        self.program.release_idle();
+    }
+
+    pub(crate) fn local(&self, sock: SockId) -> Option<SocketAddr> {
+        self.program.local(sock)
+    }
+
+    pub(crate) fn remote(&self, sock: SockId) -> Option<SocketAddr> {
+        self.program.remote(sock)
+    }
+
+    pub(crate) fn accept(&self, listener: SockId) -> Option<SockId> {
+        self.program.accept(listener)
+    }
+
+    // Bytes.
+
+    /// `peek_from`: look only, from this offset on.
+    pub(crate) fn recv(
+        &self,
+        sock: SockId,
+        bufs: &mut [IoSliceMut<'_>],
+        peek_from: Option<usize>,
+    ) -> usize {
+        match peek_from {
+            None => self.program.recv(sock, bufs),
+            Some(skip) => self.program.peek(sock, bufs, skip),
+        }
+    }
+
+    pub(crate) fn send(&self, sock: SockId, bufs: &[IoSlice<'_>], more: bool) -> usize {
+        self.program.send(sock, bufs, more)
+    }
+
+    pub(crate) fn udp_send(
+        &self,
+        sock: SockId,
+        to: Option<SocketAddr>,
+        bufs: &[IoSlice<'_>],
+    ) -> Option<usize> {
+        self.program.udp_send(sock, to, bufs).ok()
+    }
+
+    pub(crate) fn udp_recv(
+        &self,
+        sock: SockId,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Option<Datagram> {
+        self.program.udp_recv(sock, bufs, peek)
+    }
+}
+
+fn bound_of(reply: Reply) -> Option<SocketAddr> {
+    match reply {
+        Reply::Bound { local } => Some(local),
+        Reply::Done | Reply::Info(_) => None,
+    }
+}

@@ -1,0 +1,265 @@
+//! getsockopt and setsockopt.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::net::SocketFlags;
+
+use crate::description::{Decided, Description, Kind};
+use crate::errno::Errno;
+use crate::kernel::Kernel;
+use crate::options::record::int_of;
+use crate::options::{Options, tcp_info};
+use crate::outcome::{Divert, Outcome};
+use crate::process::Process;
+use crate::socket::{Dgram, Side, Stream};
+
+/// SO_RCVTIMEO_NEW and SO_SNDTIMEO_NEW (asm-generic/socket.h).
+const RCVTIMEO_NEW: i32 = 66;
+const SNDTIMEO_NEW: i32 = 67;
+const NS_PER_S: i64 = 1_000_000_000;
+
+/// Repeats on a kernel socket what the program set. What the kernel refuses now it refused then.
+pub(crate) fn replay(kernel: &dyn Kernel, to: &OwnedFd, options: &Options) {
+    for set in options.all() {
+        let _ = kernel.setsockopt(to.as_raw_fd(), set.level, set.name, &set.value);
+    }
+}
+
+impl Process {
+    /// `setsockopt`.
+    pub fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome<()> {
+        let socket = self.socket_of(fd)?;
+        if !is_plain(level, name, value) {
+            self.try_on_kernel(&socket, level, name, value)?;
+        } else if let Some(number) = socket.kernel_number() {
+            self.kernel
+                .setsockopt(number.number(), level, name, value)?;
+        }
+        let options = {
+            let mut cold = socket.cold.lock();
+            cold.options.set(level, name, value);
+            cold.options.clone()
+        };
+        match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_RCVTIMEO | RCVTIMEO_NEW) => {
+                set_timeout(&socket.recv_timeout_ns, value)?;
+            }
+            (libc::SOL_SOCKET, libc::SO_SNDTIMEO | SNDTIMEO_NEW) => {
+                set_timeout(&socket.send_timeout_ns, value)?;
+            }
+            _ => {}
+        }
+        match socket.decided() {
+            Some(Decided::Stream(stream)) => {
+                if let Some(option) = options.for_stack(level, name) {
+                    stream.link.set_option(stream.sock(), option);
+                    if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CORK) {
+                        self.after_push(&stream.link, socket.id);
+                    }
+                }
+                if (level, name) == (libc::SOL_SOCKET, libc::SO_LINGER) {
+                    apply_linger(stream, &options);
+                }
+            }
+            Some(Decided::Dgram(dgram)) => {
+                if let (Some((link, sock)), Some(option)) =
+                    (dgram.part(), options.for_stack(level, name))
+                {
+                    link.set_option(sock, option);
+                }
+                apply_destination(dgram, &options);
+            }
+            Some(Decided::Listener(_) | Decided::Foreign) | None => {}
+        }
+        Ok(())
+    }
+
+    /// Lets the kernel judge an option: on the socket's own kernel part, or on one made for the
+    /// moment.
+    fn try_on_kernel(
+        &self,
+        socket: &Description,
+        level: i32,
+        name: i32,
+        value: &[u8],
+    ) -> Result<(), Errno> {
+        match socket.kernel_number() {
+            Some(number) => self.kernel.setsockopt(number.number(), level, name, value),
+            None => {
+                let twin = self.kernel_twin(socket, SocketFlags::empty())?;
+                let set = self.kernel.setsockopt(twin.as_raw_fd(), level, name, value);
+                drop(twin);
+                set
+            }
+        }
+    }
+
+    /// `getsockopt`: the value goes to the front of `value`; its length is the answer.
+    pub fn getsockopt(&self, fd: i32, level: i32, name: i32, value: &mut [u8]) -> Outcome<usize> {
+        let socket = self.socket_of(fd)?;
+        let own = match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_ERROR) => match self.take_error(&socket)? {
+                Some(error) => Some(error.0),
+                None => Some(0),
+            },
+            (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => Some(i32::from(matches!(
+                socket.decided(),
+                Some(Decided::Listener(_))
+            ))),
+            (libc::SOL_SOCKET, libc::SO_TYPE) => Some(match socket.kind {
+                Kind::Stream => libc::SOCK_STREAM,
+                Kind::Dgram => libc::SOCK_DGRAM,
+            }),
+            (libc::SOL_SOCKET, libc::SO_DOMAIN) => Some(socket.family.number()),
+            (libc::SOL_SOCKET, libc::SO_PROTOCOL) => Some(match socket.kind {
+                Kind::Stream => libc::IPPROTO_TCP,
+                Kind::Dgram => libc::IPPROTO_UDP,
+            }),
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_CORK)
+                if socket.kind == Kind::Stream =>
+            {
+                Some(i32::from(socket.cold.lock().options.is_on(level, name)))
+            }
+            _ => None,
+        };
+        if let Some(own) = own {
+            return Ok(put(value, &own.to_ne_bytes()));
+        }
+        if let Some(Decided::Stream(stream)) = socket.decided() {
+            match (level, name) {
+                (libc::IPPROTO_TCP, libc::TCP_INFO) => {
+                    let info = stream.link.info(stream.sock())?;
+                    return Ok(tcp_info::write(&info, value));
+                }
+                (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
+                    let info = stream.link.info(stream.sock())?;
+                    let mss = i32::try_from(info.snd_mss).unwrap_or(i32::MAX);
+                    return Ok(put(value, &mss.to_ne_bytes()));
+                }
+                _ => {}
+            }
+        }
+        self.ask_kernel(&socket, level, name, value)
+    }
+
+    fn ask_kernel(
+        &self,
+        socket: &Description,
+        level: i32,
+        name: i32,
+        value: &mut [u8],
+    ) -> Outcome<usize> {
+        match socket.kernel_number() {
+            Some(number) => Ok(self
+                .kernel
+                .getsockopt(number.number(), level, name, value)?),
+            None => {
+                let twin = self.kernel_twin(socket, SocketFlags::empty())?;
+                let got = self.kernel.getsockopt(twin.as_raw_fd(), level, name, value);
+                drop(twin);
+                Ok(got?)
+            }
+        }
+    }
+
+    fn take_error(&self, socket: &Description) -> Outcome<Option<Errno>> {
+        match socket.decided() {
+            Some(Decided::Stream(stream)) => Ok(stream.take_error()),
+            Some(Decided::Dgram(dgram)) => {
+                if let Some((link, sock)) = dgram.part()
+                    && let Some(error) = link.take_error(sock)
+                {
+                    return Ok(Some(error));
+                }
+                if dgram.side() == Side::Stack {
+                    return Ok(None);
+                }
+                Err(Divert::Kernel)
+            }
+            Some(Decided::Listener(_) | Decided::Foreign) => Ok(None),
+            None if socket.has_kernel() => Err(Divert::Kernel),
+            None => Ok(None),
+        }
+    }
+
+    /// What a stream takes over from the options recorded before it was one.
+    pub(crate) fn apply_stream_options(&self, socket: &Arc<Description>, stream: &Stream) {
+        let options = socket.cold.lock().options.clone();
+        if !options.is_empty() {
+            apply_linger(stream, &options);
+        }
+    }
+
+    pub(crate) fn apply_dgram_options(&self, socket: &Arc<Description>) {
+        let options = socket.cold.lock().options.clone();
+        if let Some(Decided::Dgram(dgram)) = socket.decided() {
+            apply_destination(dgram, &options);
+        }
+    }
+}
+
+fn apply_linger(stream: &Stream, options: &Options) {
+    let Some(bytes) = options.bytes(libc::SOL_SOCKET, libc::SO_LINGER) else {
+        return;
+    };
+    let on = int_of(bytes).unwrap_or(0);
+    let seconds = bytes.get(4..).and_then(int_of).unwrap_or(0);
+    let linger = u32::try_from(seconds).unwrap_or(0);
+    *stream.linger.lock() = (on != 0).then_some(linger);
+}
+
+fn apply_destination(dgram: &Dgram, options: &Options) {
+    let wants = options.is_on(libc::IPPROTO_IP, libc::IP_PKTINFO)
+        || options.is_on(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO);
+    dgram.wants_destination.store(wants, Ordering::Relaxed);
+}
+
+/// Options that need no judge: an int of full length, any value of which the kernel takes.
+fn is_plain(level: i32, name: i32, value: &[u8]) -> bool {
+    value.len() >= 4
+        && match level {
+            libc::SOL_SOCKET => matches!(
+                name,
+                libc::SO_REUSEADDR
+                    | libc::SO_REUSEPORT
+                    | libc::SO_KEEPALIVE
+                    | libc::SO_RCVBUF
+                    | libc::SO_SNDBUF
+                    | libc::SO_BROADCAST
+                    | libc::SO_OOBINLINE
+            ),
+            libc::IPPROTO_TCP => matches!(
+                name,
+                libc::TCP_NODELAY | libc::TCP_CORK | libc::TCP_QUICKACK
+            ),
+            _ => false,
+        }
+}
+
+/// `struct timeval`; the kernel has checked it.
+fn set_timeout(place: &AtomicU64, value: &[u8]) -> Result<(), Errno> {
+    let word = |at: usize| {
+        let bytes: [u8; 8] = value.get(at..at + 8)?.try_into().ok()?;
+        Some(i64::from_ne_bytes(bytes))
+    };
+    let (Some(seconds), Some(micros)) = (word(0), word(8)) else {
+        return Err(Errno::EINVAL);
+    };
+    if !(0..1_000_000).contains(&micros) {
+        return Err(Errno::EDOM);
+    }
+    let ns = seconds
+        .max(0)
+        .saturating_mul(NS_PER_S)
+        .saturating_add(micros * 1_000);
+    place.store(u64::try_from(ns).unwrap_or(0), Ordering::Relaxed);
+    Ok(())
+}
+
+fn put(out: &mut [u8], value: &[u8]) -> usize {
+    let count = out.len().min(value.len());
+    out[..count].copy_from_slice(&value[..count]);
+    count
+}

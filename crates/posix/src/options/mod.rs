@@ -1,0 +1,12 @@
+//! Socket options: what was set, and what of it the stack is told.
+//!
+//! Values that Linux changes or checks (doubled buffers, ranges) are not modelled: a kernel socket
+//! made for the moment takes the recorded options and answers. What the stack knows better
+//! (SO_ERROR, TCP_INFO, …) is answered here.
+
+mod calls;
+mod record;
+mod tcp_info;
+
+pub(crate) use calls::replay;
+pub(crate) use record::Options;

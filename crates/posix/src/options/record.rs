@@ -1,0 +1,203 @@
+//! The options a program has set, in order, with their last values.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use slipstack_channel::{Congestion, SocketOption};
+
+/// One option as it was set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Set {
+    pub(crate) level: i32,
+    pub(crate) name: i32,
+    pub(crate) value: Box<[u8]>,
+}
+
+/// Options that are recorded; programs set a handful.
+const OPTIONS_MAX: usize = 128;
+
+/// All of one socket. Cheap to clone: accepted sockets inherit their listener's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    all: Option<Arc<Vec<Set>>>,
+}
+
+impl Options {
+    pub(crate) fn all(&self) -> &[Set] {
+        self.all.as_deref().map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_none()
+    }
+
+    pub(crate) fn set(&mut self, level: i32, name: i32, value: &[u8]) {
+        let all = Arc::make_mut(self.all.get_or_insert_default());
+        let same = |set: &&mut Set| set.level == level && set.name == name;
+        // Memberships add up; all others replace.
+        if !is_membership(level, name)
+            && let Some(set) = all.iter_mut().find(same)
+        {
+            set.value = value.into();
+        } else if all.len() < OPTIONS_MAX {
+            all.push(Set {
+                level,
+                name,
+                value: value.into(),
+            });
+        }
+    }
+
+    pub(crate) fn bytes(&self, level: i32, name: i32) -> Option<&[u8]> {
+        let found = |set: &&Set| set.level == level && set.name == name;
+        self.all().iter().find(found).map(|set| &*set.value)
+    }
+
+    pub(crate) fn int(&self, level: i32, name: i32) -> Option<i32> {
+        int_of(self.bytes(level, name)?)
+    }
+
+    pub(crate) fn is_on(&self, level: i32, name: i32) -> bool {
+        self.int(level, name).is_some_and(|value| value != 0)
+    }
+
+    /// What an option means to the stack; `None` for those it has no use for.
+    pub(crate) fn for_stack(&self, level: i32, name: i32) -> Option<SocketOption> {
+        let int = || self.int(level, name);
+        Some(match (level, name) {
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY) => SocketOption::NoDelay(int()? != 0),
+            (libc::IPPROTO_TCP, libc::TCP_CORK) => SocketOption::Cork(int()? != 0),
+            (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => SocketOption::QuickAck(int()? != 0),
+            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => {
+                let ms = u64::try_from(int()?).ok()?;
+                SocketOption::UserTimeout((ms != 0).then(|| Duration::from_millis(ms)))
+            }
+            (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
+                SocketOption::MaxSeg(u16::try_from(int()?).ok()?)
+            }
+            (libc::IPPROTO_TCP, libc::TCP_LINGER2) => {
+                let seconds = u64::try_from(int()?).ok();
+                SocketOption::Linger2(seconds.map(Duration::from_secs))
+            }
+            (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
+                SocketOption::Congestion(congestion(self.bytes(level, name)?)?)
+            }
+            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT)
+            | (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => self.keep_alive(),
+            (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => {
+                SocketOption::RcvBuf(buffer(int()?))
+            }
+            (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => {
+                SocketOption::SndBuf(buffer(int()?))
+            }
+            (libc::SOL_SOCKET, libc::SO_BROADCAST) => SocketOption::Broadcast(int()? != 0),
+            (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                SocketOption::Tos(self.byte(level, name)?)
+            }
+            (libc::IPPROTO_IP, libc::IP_TTL) => SocketOption::Ttl(self.byte(level, name)?),
+            _ => return None,
+        })
+    }
+
+    /// Options that a byte may carry as well as an int.
+    fn byte(&self, level: i32, name: i32) -> Option<u8> {
+        match self.bytes(level, name)? {
+            [byte] => Some(*byte),
+            bytes => u8::try_from(int_of(bytes)?).ok(),
+        }
+    }
+
+    fn keep_alive(&self) -> SocketOption {
+        let seconds = |name, default| {
+            let set = self.int(libc::IPPROTO_TCP, name);
+            set.and_then(|s| u64::try_from(s).ok()).unwrap_or(default)
+        };
+        SocketOption::KeepAlive {
+            enabled: self.is_on(libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+            idle: Duration::from_secs(seconds(libc::TCP_KEEPIDLE, 7200)),
+            interval: Duration::from_secs(seconds(libc::TCP_KEEPINTVL, 75)),
+            probes: seconds(libc::TCP_KEEPCNT, 9).min(127) as u8,
+        }
+    }
+}
+
+fn is_membership(level: i32, name: i32) -> bool {
+    match level {
+        libc::IPPROTO_IP => matches!(
+            name,
+            libc::IP_ADD_MEMBERSHIP | libc::IP_DROP_MEMBERSHIP | libc::IP_ADD_SOURCE_MEMBERSHIP
+        ),
+        libc::IPPROTO_IPV6 => {
+            matches!(name, libc::IPV6_ADD_MEMBERSHIP | libc::IPV6_DROP_MEMBERSHIP)
+        }
+        _ => false,
+    }
+}
+
+/// sock_setsockopt() doubles what is asked, for its own bookkeeping; the ring needs none.
+fn buffer(asked: i32) -> u32 {
+    const LEAST: u32 = 2304;
+    u32::try_from(asked).unwrap_or(0).max(LEAST)
+}
+
+fn congestion(name: &[u8]) -> Option<Congestion> {
+    let end = name
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(name.len());
+    match &name[..end] {
+        b"cubic" => Some(Congestion::Cubic),
+        b"reno" | b"newreno" => Some(Congestion::NewReno),
+        _ => None,
+    }
+}
+
+/// The int at the front of an option's value.
+pub(crate) fn int_of(bytes: &[u8]) -> Option<i32> {
+    let four: [u8; 4] = bytes.get(..4)?.try_into().ok()?;
+    Some(i32::from_ne_bytes(four))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_value_of_an_option_counts() {
+        let mut options = Options::default();
+        for value in [1i32, 0, 1] {
+            options.set(libc::IPPROTO_TCP, libc::TCP_NODELAY, &value.to_ne_bytes());
+        }
+        assert_eq!(options.all().len(), 1);
+        assert_eq!(
+            options.for_stack(libc::IPPROTO_TCP, libc::TCP_NODELAY),
+            Some(SocketOption::NoDelay(true))
+        );
+    }
+
+    #[test]
+    fn keep_alive_collects_its_four_options() {
+        let mut options = Options::default();
+        options.set(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, &10i32.to_ne_bytes());
+        options.set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, &1i32.to_ne_bytes());
+        assert_eq!(
+            options.for_stack(libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+            Some(SocketOption::KeepAlive {
+                enabled: true,
+                idle: Duration::from_secs(10),
+                interval: Duration::from_secs(75),
+                probes: 9
+            })
+        );
+    }
+
+    #[test]
+    fn an_inherited_record_is_changed_alone() {
+        let mut listener = Options::default();
+        listener.set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, &1i32.to_ne_bytes());
+        let mut accepted = listener.clone();
+        accepted.set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, &0i32.to_ne_bytes());
+        assert!(listener.is_on(libc::SOL_SOCKET, libc::SO_KEEPALIVE));
+        assert!(!accepted.is_on(libc::SOL_SOCKET, libc::SO_KEEPALIVE));
+    }
+}

@@ -1,0 +1,34 @@
+//! What a call comes to: an answer of ours, an error, or work for the kernel.
+
+use crate::errno::Errno;
+
+/// The answer of a call, or why it is not ours to give.
+pub type Outcome<T> = Result<T, Divert>;
+
+/// Why a call has no answer from this crate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Divert {
+    /// The call fails with this number.
+    Errno(Errno),
+    /// The call fails with `EPIPE` and `SIGPIPE` is raised for the calling thread
+    /// (`MSG_NOSIGNAL` has been looked at).
+    Pipe,
+    /// The descriptor is the kernel's (perhaps since just now): make the same call
+    /// in libc and give the program its answer.
+    Kernel,
+    /// Make the same call in libc; the descriptor does not block there. If it
+    /// answers `EAGAIN`, call us again; any other answer is the program's.
+    KernelFirst,
+}
+
+impl From<Errno> for Divert {
+    fn from(errno: Errno) -> Self {
+        Divert::Errno(errno)
+    }
+}
+
+impl From<rustix::io::Errno> for Divert {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Divert::Errno(errno.into())
+    }
+}

@@ -1,0 +1,268 @@
+//! Where a socket goes: a kernel socket under its numbers, the stack, or both.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::event::epoll;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use slipstack_channel::Kind as ChannelKind;
+use slipstack_mem::Descriptor;
+
+use crate::addr::{Family, v4_of};
+use crate::description::{Decided, Description, Kind, Watch};
+use crate::epoll::Set;
+use crate::errno::Errno;
+use crate::link::Link;
+use crate::options::{Options, replay};
+use crate::outcome::{Divert, Outcome};
+use crate::process::Process;
+use crate::report::Reason;
+use crate::socket::{Dgram, Listener};
+
+impl Process {
+    /// A kernel socket like `socket`, with its options.
+    pub(crate) fn kernel_twin(
+        &self,
+        socket: &Description,
+        flags: SocketFlags,
+    ) -> Result<OwnedFd, Errno> {
+        let family = match socket.family {
+            Family::V4 => AddressFamily::INET,
+            Family::V6 => AddressFamily::INET6,
+        };
+        let kind = match socket.kind {
+            Kind::Stream => SocketType::STREAM,
+            Kind::Dgram => SocketType::DGRAM,
+        };
+        let twin = rustix::net::socket_with(family, kind, flags | SocketFlags::CLOEXEC, None)?;
+        let options = socket.cold.lock().options.clone();
+        replay(&*self.kernel, &twin, &options);
+        Ok(twin)
+    }
+
+    /// Puts a kernel socket under all numbers of a socket that has none yet. What the stack
+    /// becomes of it is still open; the kernel socket never blocks.
+    pub(crate) fn materialize(&self, socket: &Arc<Description>) -> Result<Descriptor, Errno> {
+        if let Some(number) = socket.kernel_number() {
+            return Ok(number);
+        }
+        let twin = self.kernel_twin(socket, SocketFlags::NONBLOCK)?;
+        let numbers = socket.cold.lock().numbers.clone();
+        let mut first = None;
+        for number in numbers.into_iter().filter_map(Descriptor::new) {
+            replace(number, &twin)?;
+            first.get_or_insert(number);
+        }
+        socket.has_kernel.store(true, Ordering::Release);
+        for (set, item) in sets_of(socket) {
+            add_kernel_part(&set, item);
+        }
+        first.ok_or(Errno::EBADF)
+    }
+
+    /// The socket is the kernel's from now on; the program's call is made there.
+    pub(crate) fn become_kernel<T>(&self, socket: &Arc<Description>, why: Reason) -> Outcome<T> {
+        let number = self.materialize(socket)?;
+        if !socket.is_nonblocking() {
+            set_nonblocking(number, false)?;
+        }
+        for watch in socket.take_watches() {
+            if let Watch::Set { set, item } = watch {
+                set.remove_item(item);
+            }
+        }
+        let numbers = std::mem::take(&mut socket.cold.lock().numbers);
+        for number in numbers {
+            self.table.take(number);
+            self.report.on_kernel(number, socket, why);
+        }
+        Err(Divert::Kernel)
+    }
+
+    /// Before a call that only a kernel socket can answer (ioctls about interfaces, options the
+    /// stack does not know).
+    pub fn prepare_kernel(&self, fd: i32) -> Outcome<()> {
+        if let Ok(socket) = self.socket_of(fd)
+            && socket.decided().is_none()
+        {
+            self.materialize(&socket)?;
+        }
+        Err(Divert::Kernel)
+    }
+
+    /// Listens and binds on the stack what was only intended so far: the process waits now.
+    pub(crate) fn realize(&self, socket: &Arc<Description>) {
+        match socket.decided() {
+            Some(Decided::Listener(listener)) if listener.is_intent() => {
+                self.realize_listener(socket, listener);
+            }
+            Some(Decided::Dgram(dgram)) if dgram.is_intent() => {
+                if let Err(error) = self.realize_dgram(socket, dgram) {
+                    dgram.refuse();
+                    self.fell_back(socket, error, "receive datagrams");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn realize_set(&self, set: &Arc<Set>) {
+        if set.has_intents.swap(false, Ordering::AcqRel) {
+            for socket in set.sockets() {
+                self.realize(&socket);
+            }
+        }
+    }
+
+    fn realize_listener(&self, socket: &Arc<Description>, listener: &Listener) {
+        let mut stack = listener.stack();
+        if !listener.is_intent() {
+            return;
+        }
+        match self.listen_on_stack(socket, listener) {
+            Ok(realized) => {
+                *stack = Some(realized);
+                listener.set_realized();
+                drop(stack);
+                self.report.on_listener(socket, listener, Reason::Stack);
+            }
+            Err(error) => {
+                listener.refuse();
+                drop(stack);
+                self.fell_back(socket, error, "listen");
+            }
+        }
+    }
+
+    fn listen_on_stack(
+        &self,
+        socket: &Arc<Description>,
+        listener: &Listener,
+    ) -> Result<(Arc<Link>, slipstack_channel::SockId), Errno> {
+        let link = self.attached()?;
+        let sock = link.open(ChannelKind::Tcp)?;
+        link.name(sock, socket);
+        let backlog = u32::try_from(listener.backlog.load(Ordering::Relaxed)).unwrap_or(0);
+        // The kernel's listener has settled conflicts; workers of one server share the port.
+        let outcome = link
+            .bind(sock, SocketAddr::V4(listener.addr), true)
+            .and_then(|_| link.listen(sock, backlog));
+        match outcome {
+            Ok(()) => Ok((link, sock)),
+            Err(error) => {
+                link.close(sock, slipstack_channel::CloseMode::Abort);
+                Err(error)
+            }
+        }
+    }
+
+    /// Binds a UDP socket on the stack if it is not yet.
+    pub(crate) fn realize_dgram(
+        &self,
+        socket: &Arc<Description>,
+        dgram: &Dgram,
+    ) -> Result<(), Errno> {
+        let mut stack = dgram.stack();
+        if !dgram.is_intent() {
+            return Ok(());
+        }
+        let link = self.attached()?;
+        let sock = link.open(ChannelKind::Udp)?;
+        link.name(sock, socket);
+        let (bound, options) = {
+            let cold = socket.cold.lock();
+            (cold.bound, cold.options.clone())
+        };
+        let local = bound.map_or(ANY, |bound| stack_addr(bound.addr));
+        push_options(&link, sock, &options);
+        let remote = *dgram.remote.lock();
+        let outcome = link
+            .bind(sock, SocketAddr::V4(local), bound.is_some())
+            .and_then(|_| match remote {
+                Some(remote) => link.udp_connect(sock, Some(remote)),
+                None => Ok(()),
+            });
+        if let Err(error) = outcome {
+            link.close(sock, slipstack_channel::CloseMode::Abort);
+            return Err(error);
+        }
+        *stack = Some((link, sock));
+        dgram.set_realized();
+        drop(stack);
+        self.report.on_dgram(socket, dgram);
+        Ok(())
+    }
+
+    /// Something that belongs on the stack is not there.
+    fn fell_back(&self, socket: &Arc<Description>, error: Errno, what: &str) {
+        let bound = socket.cold.lock().bound;
+        let addr = bound.map_or(ANY.into(), |bound| bound.addr);
+        self.kernel.warn(&format!(
+            "cannot {what} on the stack at {addr}: {error}; only the kernel's side is served"
+        ));
+        let numbers = socket.cold.lock().numbers.clone();
+        for number in numbers {
+            self.report.on_kernel(number, socket, Reason::Refused);
+        }
+    }
+}
+
+/// 0.0.0.0:0.
+pub(crate) const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+
+/// The address on the stack that stands for a bound one: `[::]` covers 0.0.0.0.
+pub(crate) fn stack_addr(addr: SocketAddr) -> SocketAddrV4 {
+    v4_of(addr).unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, addr.port()))
+}
+
+/// Tells the stack the options that mean something to it.
+pub(crate) fn push_options(link: &Link, sock: slipstack_channel::SockId, options: &Options) {
+    for set in options.all() {
+        if let Some(option) = options.for_stack(set.level, set.name) {
+            link.set_option(sock, option);
+        }
+    }
+}
+
+/// The items of epoll sets that watch a socket.
+pub(crate) fn sets_of(socket: &Description) -> Vec<(Arc<Set>, u64)> {
+    let cold = socket.cold.lock();
+    let items = cold.watches.iter().filter_map(|watch| match watch {
+        Watch::Set { set, item } => Some((Arc::clone(set), *item)),
+        Watch::Thread(_) => None,
+    });
+    items.collect()
+}
+
+/// Makes the kernel socket under an item's number a member of the kernel's set, with the program's
+/// own events and data.
+pub(crate) fn add_kernel_part(set: &Set, item: u64) {
+    let Some((fd, events, data)) = set.item(item) else {
+        return;
+    };
+    let (Some(number), Some(epfd)) = (Descriptor::new(fd), set.number().and_then(Descriptor::new))
+    else {
+        return;
+    };
+    let flags = epoll::EventFlags::from_bits_retain(events);
+    let data = epoll::EventData::new_u64(data);
+    if epoll::add(epfd.as_fd(), number.as_fd(), data, flags).is_ok() {
+        set.kernel_members.fetch_add(1, Ordering::Relaxed);
+        set.set_kernel_part(item, true);
+    }
+}
+
+/// Puts `with` under `number`, whose close-on-exec flag stays.
+fn replace(number: Descriptor, with: &OwnedFd) -> Result<(), Errno> {
+    let flags = rustix::io::fcntl_getfd(number.as_fd())?;
+    let is_cloexec = flags.contains(rustix::io::FdFlags::CLOEXEC);
+    Ok(number.replace_with(with.as_fd(), is_cloexec)?)
+}
+
+pub(crate) fn set_nonblocking(number: Descriptor, is_on: bool) -> Result<(), Errno> {
+    let mut flags = rustix::fs::fcntl_getfl(number.as_fd())?;
+    flags.set(rustix::fs::OFlags::NONBLOCK, is_on);
+    Ok(rustix::fs::fcntl_setfl(number.as_fd(), flags)?)
+}

@@ -1,0 +1,135 @@
+//! poll, ppoll, and the look that select shares with them.
+
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use slipstack_mem::Descriptor;
+
+use crate::epoll::{Target, deadline};
+use crate::outcome::{Divert, Outcome};
+use crate::process::Process;
+use crate::table::Entry;
+use crate::wait::{Plan, Subject};
+
+const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+
+/// The descriptors of one call, sorted by who answers for them.
+struct Sorted {
+    /// Index in the program's array, and what stands behind the number.
+    ours: Vec<(usize, Target)>,
+    targets: Vec<Target>,
+    /// Index in the program's array, for each of `kernel`.
+    indices: Vec<usize>,
+    kernel: Vec<libc::pollfd>,
+}
+
+impl Process {
+    /// poll and ppoll. Writes `revents` and counts the entries that have any.
+    pub fn poll(
+        &self,
+        fds: &mut [libc::pollfd],
+        timeout: Option<Duration>,
+        mask: Option<&libc::sigset_t>,
+    ) -> Outcome<usize> {
+        let sorted = self.sort(fds);
+        if sorted.ours.is_empty() && self.link.lock().is_none() {
+            return Err(Divert::Kernel);
+        }
+        for target in &sorted.targets {
+            match target {
+                Target::Socket(socket) => self.realize(socket),
+                Target::Set(set) => self.realize_set(set),
+            }
+        }
+        let plan = Plan {
+            subject: Subject::Many(&sorted.targets),
+            kernel: &sorted.kernel,
+            deadline_ns: deadline(timeout),
+            mask,
+            // signal(7): poll and select are never restarted.
+            may_restart: false,
+        };
+        let count = self.wait(&plan, |is_look_due| {
+            for fd in fds.iter_mut() {
+                fd.revents = 0;
+            }
+            let mut count = look_at_ours(&sorted, fds);
+            if is_look_due || count > 0 {
+                count = look_at_kernel(&sorted, fds);
+            }
+            Ok((count > 0).then_some(count))
+        })?;
+        Ok(count.unwrap_or(0))
+    }
+
+    fn sort(&self, fds: &[libc::pollfd]) -> Sorted {
+        let mut sorted = Sorted {
+            ours: Vec::new(),
+            targets: Vec::new(),
+            indices: Vec::new(),
+            kernel: Vec::new(),
+        };
+        for (index, fd) in fds.iter().enumerate() {
+            if fd.fd < 0 {
+                continue;
+            }
+            let (target, has_kernel) = match self.table.find(fd.fd) {
+                None => (None, true),
+                Some(Entry::Socket(socket)) => {
+                    let has_kernel = socket.has_kernel();
+                    (Some(Target::Socket(socket)), has_kernel)
+                }
+                Some(Entry::Set(set)) => (Some(Target::Set(set)), true),
+            };
+            if let Some(target) = target {
+                sorted.targets.push(target.clone());
+                sorted.ours.push((index, target));
+            }
+            if has_kernel {
+                sorted.indices.push(index);
+                sorted.kernel.push(libc::pollfd { revents: 0, ..*fd });
+            }
+        }
+        sorted
+    }
+}
+
+fn look_at_ours(sorted: &Sorted, fds: &mut [libc::pollfd]) -> usize {
+    let mut count = 0;
+    for (index, target) in &sorted.ours {
+        let fd = &mut fds[*index];
+        // EPOLL's bits and POLL's are the same numbers.
+        let ready = target.readiness() as i16 & (fd.events | ALWAYS);
+        fd.revents = ready;
+        count += usize::from(ready != 0);
+    }
+    count
+}
+
+/// Adds what the kernel says of its descriptors; the number of entries with anything at all.
+fn look_at_kernel(sorted: &Sorted, fds: &mut [libc::pollfd]) -> usize {
+    let numbers: Vec<Option<Descriptor>> = sorted
+        .kernel
+        .iter()
+        .map(|fd| Descriptor::new(fd.fd))
+        .collect();
+    let mut polled: Vec<PollFd<'_>> = numbers
+        .iter()
+        .flatten()
+        .zip(&sorted.kernel)
+        .map(|(number, fd)| {
+            let events = PollFlags::from_bits_retain(fd.events as u16);
+            PollFd::from_borrowed_fd(number.as_fd(), events)
+        })
+        .collect();
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    if !polled.is_empty() && matches!(rustix::event::poll(&mut polled, Some(&now)), Ok(1..)) {
+        for (index, polled) in sorted.indices.iter().zip(&polled) {
+            fds[*index].revents |= polled.revents().bits() as i16;
+        }
+    }
+    fds.iter().filter(|fd| fd.revents != 0).count()
+}

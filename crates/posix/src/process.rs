@@ -1,0 +1,316 @@
+//! Everything of one process: its sockets, epoll sets and attachment.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use slipstack_channel::{Attach, Policy};
+use slipstack_mem::{Descriptor, Lock, now_ns};
+
+use crate::addr::{AddrBytes, Family};
+use crate::batch::Batch;
+use crate::description::{Description, Kind, New};
+use crate::errno::Errno;
+use crate::kernel::Kernel;
+use crate::link::Link;
+use crate::outcome::{Divert, Outcome};
+use crate::private;
+use crate::report::Report;
+use crate::spin::Spin;
+use crate::table::{Entry, NUMBERS_MAX, Table};
+use crate::wait::Sleepers;
+
+/// How long a wait spins before it sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpinPolicy {
+    /// As long as arrivals have lately come sooner than a sleep would cost.
+    Adaptive,
+    /// So many microseconds; 0 never spins.
+    FixedUs(u32),
+}
+
+/// How this process was started.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub spin: SpinPolicy,
+    /// A socket that policy gives to the stack fails where it cannot be had, instead of going to
+    /// the kernel.
+    pub strict: bool,
+    /// Say on standard error what was taken.
+    pub log: bool,
+    /// The program's name, for messages and reports.
+    pub program: String,
+}
+
+/// An accepted connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Accepted {
+    pub fd: i32,
+    pub peer: AddrBytes,
+}
+
+/// What `recvmsg` and its relatives brought.
+#[derive(Clone, Copy, Debug)]
+pub struct Received {
+    /// The call's result (with MSG_TRUNC asked for, a datagram's full length).
+    pub len: usize,
+    /// For `msg_flags` (MSG_TRUNC, …).
+    pub flags: i32,
+    /// The sender of a datagram; `None` for streams.
+    pub from: Option<AddrBytes>,
+    /// Where a datagram was sent to, if the socket asked with IP_PKTINFO or IPV6_RECVPKTINFO.
+    pub to: Option<AddrBytes>,
+}
+
+/// What `select` found.
+#[derive(Clone, Copy, Debug)]
+pub struct Selected {
+    pub count: usize,
+    /// What is left of the timeout (Linux writes it back).
+    pub left: Duration,
+}
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// `exit`, `_exit` or return from main.
+    Orderly,
+    /// A signal whose default action ends the process.
+    Signal(i32),
+}
+
+/// One process's sockets, epoll sets and attachment.
+pub struct Process {
+    pub(crate) kernel: Box<dyn Kernel>,
+    pub(crate) attach: Arc<dyn Attach>,
+    pub(crate) settings: Settings,
+    pub(crate) table: Table,
+    pub(crate) sleepers: Sleepers,
+    pub(crate) spin: Spin,
+    pub(crate) batch: Batch,
+    pub(crate) report: Report,
+    pub(crate) link: Lock<Option<Arc<Link>>>,
+    policy: OnceLock<Option<Policy>>,
+    /// What descriptors are dup'd from.
+    anchor: OnceLock<OwnedFd>,
+    ids: AtomicU64,
+    has_warned: AtomicBool,
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Process")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Process {
+    /// The bit of `socket`'s type that forces the kernel. The caller takes it off before it asks
+    /// libc.
+    pub const SOCK_KERNEL: i32 = 0x0200_0000;
+
+    /// Touches no device and speaks to nobody yet.
+    #[must_use]
+    pub fn new(kernel: Box<dyn Kernel>, attach: Arc<dyn Attach>, settings: Settings) -> Self {
+        Process {
+            kernel,
+            attach,
+            spin: Spin::new(settings.spin),
+            settings,
+            table: Table::new(),
+            sleepers: Sleepers::default(),
+            batch: Batch::default(),
+            report: Report::default(),
+            link: Lock::new(None),
+            policy: OnceLock::new(),
+            anchor: OnceLock::new(),
+            ids: AtomicU64::new(1),
+            has_warned: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether a call on `fd` must come here (a socket that is undecided or on the stack, or an
+    /// epoll descriptor): one look at a word of the table.
+    #[inline]
+    #[must_use]
+    pub fn is_ours(&self, fd: i32) -> bool {
+        self.table.is_ours(fd)
+    }
+
+    /// Whether `fd` is one of our own descriptors, which the program may not close or dup over.
+    #[must_use]
+    pub fn is_private(&self, fd: i32) -> bool {
+        self.privates().contains(&fd)
+    }
+
+    /// Whether this process has an engine whose connections want an orderly end.
+    #[must_use]
+    pub fn owns_sockets(&self) -> bool {
+        self.link().is_some_and(|link| !link.is_dead())
+    }
+
+    pub(crate) fn privates(&self) -> Vec<i32> {
+        let mut all = self.attach.descriptors();
+        all.extend(self.link().iter().flat_map(|link| link.descriptors()));
+        all.extend(self.sleepers.numbers());
+        all.extend(self.anchor.get().map(AsRawFd::as_raw_fd));
+        all.extend(self.report.number());
+        all.retain(|fd| *fd >= 0);
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// The attachment, if there is one.
+    #[inline]
+    pub(crate) fn link(&self) -> Option<Arc<Link>> {
+        self.link.lock().clone()
+    }
+
+    /// The attachment, made now if need be.
+    pub(crate) fn attached(&self) -> Result<Arc<Link>, Errno> {
+        let mut place = self.link.lock();
+        if let Some(link) = &*place
+            && !link.is_dead()
+        {
+            return Ok(Arc::clone(link));
+        }
+        match self.attach.attach() {
+            Ok(attachment) => {
+                let link = Arc::new(Link::new(attachment));
+                if self.settings.log {
+                    self.kernel.warn(&link.describe);
+                }
+                *place = Some(Arc::clone(&link));
+                drop(place);
+                if let Some(table) = self.report.table() {
+                    self.attach.report(table.fd());
+                }
+                Ok(link)
+            }
+            Err(error) => {
+                drop(place);
+                self.warn_once(&error.sentence);
+                Err(Errno::ENETDOWN)
+            }
+        }
+    }
+
+    /// A fallback is never silent, and never a flood.
+    pub(crate) fn warn_once(&self, sentence: &str) {
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            self.kernel.warn(sentence);
+        }
+    }
+
+    /// What belongs on the stack; `None` if there is none to be had.
+    pub(crate) fn policy(&self) -> Option<&Policy> {
+        let policy = self.policy.get_or_init(|| match self.attach.policy() {
+            Ok(policy) => Some(policy),
+            Err(error) => {
+                self.warn_once(&error.sentence);
+                None
+            }
+        });
+        policy.as_ref()
+    }
+
+    pub(crate) fn is_own(&self, addr: SocketAddr) -> bool {
+        self.policy().is_some_and(|policy| policy.is_own(addr.ip()))
+    }
+
+    pub(crate) fn is_reachable(&self, addr: SocketAddr) -> bool {
+        self.policy()
+            .is_some_and(|policy| policy.is_reachable(addr.ip()))
+    }
+
+    pub(crate) fn next_id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn anchor(&self) -> rustix::io::Result<&OwnedFd> {
+        if let Some(anchor) = self.anchor.get() {
+            return Ok(anchor);
+        }
+        let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+        let fresh = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+        Ok(self.anchor.get_or_init(|| private::raised(fresh)))
+    }
+
+    /// A number for a socket of ours: the lowest free one, as the kernel would take.
+    pub(crate) fn new_number(&self, is_cloexec: bool) -> Result<Descriptor, Errno> {
+        let anchor = self.anchor()?;
+        let fd = if is_cloexec {
+            rustix::io::fcntl_dupfd_cloexec(anchor, 0)?
+        } else {
+            rustix::io::dup(anchor)?
+        };
+        Ok(Descriptor::give(fd))
+    }
+
+    /// Puts a socket under a number that the kernel has just given us.
+    pub(crate) fn install(&self, number: Descriptor, socket: &Arc<Description>) {
+        let number = number.number();
+        socket.cold.lock().numbers.push(number);
+        if let Some(stale) = self.table.put(number, Entry::Socket(Arc::clone(socket))) {
+            self.let_go(number, stale);
+        }
+    }
+
+    /// `socket`. With [`Process::SOCK_KERNEL`] in `kind` the kernel is asked.
+    pub fn socket(&self, domain: i32, kind: i32, protocol: i32) -> Outcome<i32> {
+        const KIND: i32 = 0xf;
+        const FLAGS: i32 = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let family = match domain {
+            libc::AF_INET => Family::V4,
+            libc::AF_INET6 => Family::V6,
+            _ => return Err(Divert::Kernel),
+        };
+        let what = match (kind & KIND, protocol) {
+            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Kind::Stream,
+            (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Kind::Dgram,
+            _ => return Err(Divert::Kernel),
+        };
+        if kind & !(KIND | FLAGS) != 0 {
+            return Err(Divert::Kernel);
+        }
+        let number = self.new_number(kind & libc::SOCK_CLOEXEC != 0)?;
+        if number.number() as usize >= NUMBERS_MAX {
+            number.close();
+            return Err(Divert::Kernel);
+        }
+        let socket = Arc::new(Description::new(New {
+            id: self.next_id(),
+            family,
+            kind: what,
+            protocol,
+            is_nonblocking: kind & libc::SOCK_NONBLOCK != 0,
+        }));
+        self.install(number, &socket);
+        Ok(number.number())
+    }
+
+    /// The socket behind a number; `Kernel` if the number is not ours any more.
+    #[inline]
+    pub(crate) fn socket_of(&self, fd: i32) -> Outcome<Arc<Description>> {
+        self.table.socket(fd).ok_or(Divert::Kernel)
+    }
+
+    // Batches.
+
+    pub(crate) fn leave_batch(&self) {
+        self.batch.end(self.kernel.thread());
+    }
+
+    /// Something for the wire was pushed on this socket: it leaves now or with the batch.
+    pub(crate) fn after_push(&self, link: &Link, socket: u64) {
+        if self.batch.is_due(self.kernel.thread(), socket, now_ns) {
+            link.commands();
+            self.sleepers.nudge();
+        }
+    }
+}

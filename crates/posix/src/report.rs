@@ -1,0 +1,139 @@
+//! The table in which a process describes its sockets, for `slipstack why`.
+//!
+//! One row per descriptor, written when a socket is placed and cleared when it is closed. Nothing
+//! on the data path touches it.
+
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use slipstack_channel::report::{Place, ReportTable, Row, Why};
+use slipstack_mem::Lock;
+
+use crate::description::{Description, Kind};
+use crate::socket::{Dgram, Listener, Side, Stream};
+
+pub(crate) use slipstack_channel::report::Why as Reason;
+
+/// This process's rows; the region comes into being with the first.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    table: Lock<Option<Arc<ReportTable>>>,
+}
+
+impl Report {
+    /// The table. Without memory for one, nothing is described.
+    pub(crate) fn table(&self) -> Option<Arc<ReportTable>> {
+        let mut place = self.table.lock();
+        if place.is_none() {
+            *place = ReportTable::create().ok().map(Arc::new);
+        }
+        place.clone()
+    }
+
+    pub(crate) fn number(&self) -> Option<i32> {
+        let place = self.table.lock();
+        place.as_ref().map(|table| table.fd().as_raw_fd())
+    }
+
+    fn write(&self, fd: i32, row: Row) {
+        if let Some(table) = self.table() {
+            table.write(fd, row);
+        }
+    }
+
+    pub(crate) fn on_close(&self, fd: i32) {
+        if let Some(table) = &*self.table.lock() {
+            table.clear(fd);
+        }
+    }
+
+    /// A copy of a descriptor has a row of its own.
+    pub(crate) fn on_dup(&self, fd: i32, from: i32) {
+        if let Some(table) = &*self.table.lock()
+            && let Some(row) = table.read(from)
+        {
+            table.write(fd, row);
+        }
+    }
+
+    pub(crate) fn hold(&self) {
+        self.table.hold();
+    }
+
+    pub(crate) fn release(&self) {
+        self.table.release();
+    }
+
+    /// A forked child describes its sockets in a region of its own.
+    pub(crate) fn after_fork_child(&self) {
+        *self.table.lock() = None;
+    }
+
+    pub(crate) fn on_kernel(&self, fd: i32, socket: &Description, why: Reason) {
+        let bound = socket.cold.lock().bound;
+        self.write(
+            fd,
+            Row {
+                place: Place::Kernel,
+                why,
+                is_udp: socket.kind == Kind::Dgram,
+                local: bound.map(|bound| bound.addr),
+                remote: None,
+            },
+        );
+    }
+
+    pub(crate) fn on_stream(
+        &self,
+        socket: &Description,
+        stream: &Stream,
+        remote: Option<SocketAddr>,
+    ) {
+        let row = Row {
+            place: Place::Stack,
+            why: Why::Stack,
+            is_udp: false,
+            local: stream.local(),
+            remote,
+        };
+        self.write_all(socket, row);
+    }
+
+    pub(crate) fn on_listener(&self, socket: &Description, listener: &Listener, why: Reason) {
+        let row = Row {
+            place: Place::Both,
+            why,
+            is_udp: false,
+            local: Some(SocketAddr::V4(listener.addr)),
+            remote: None,
+        };
+        self.write_all(socket, row);
+    }
+
+    pub(crate) fn on_dgram(&self, socket: &Description, dgram: &Dgram) {
+        let bound = socket.cold.lock().bound;
+        let row = Row {
+            place: match dgram.side() {
+                Side::Both => Place::Both,
+                Side::Stack => Place::Stack,
+                Side::Kernel => Place::Kernel,
+            },
+            why: match dgram.side() {
+                Side::Kernel => Why::Route,
+                Side::Both | Side::Stack => Why::Stack,
+            },
+            is_udp: true,
+            local: bound.map(|bound| bound.addr),
+            remote: *dgram.remote.lock(),
+        };
+        self.write_all(socket, row);
+    }
+
+    fn write_all(&self, socket: &Description, row: Row) {
+        let numbers = socket.cold.lock();
+        for number in &numbers.numbers {
+            self.write(*number, row);
+        }
+    }
+}

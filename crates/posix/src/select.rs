@@ -1,0 +1,118 @@
+//! select and pselect, by way of poll.
+
+use std::time::Duration;
+
+use slipstack_mem::now_ns;
+
+use crate::errno::Errno;
+use crate::outcome::Outcome;
+use crate::process::{Process, Selected};
+
+/// POLLIN_SET, POLLOUT_SET and POLLEX_SET of fs/select.c.
+const READ: i16 =
+    libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLIN | libc::POLLHUP | libc::POLLERR;
+const WRITE: i16 = libc::POLLWRBAND | libc::POLLWRNORM | libc::POLLOUT | libc::POLLERR;
+const EXCEPT: i16 = libc::POLLPRI;
+
+const WORD: usize = u64::BITS as usize;
+
+impl Process {
+    /// select and pselect. The sets are the words of the program's `fd_set`s, at least `nfds` bits
+    /// each; only those are looked at and written.
+    pub fn select(
+        &self,
+        nfds: i32,
+        read: Option<&mut [u64]>,
+        write: Option<&mut [u64]>,
+        except: Option<&mut [u64]>,
+        timeout: Option<Duration>,
+        mask: Option<&libc::sigset_t>,
+    ) -> Outcome<Selected> {
+        let nfds = usize::try_from(nfds).map_err(|_| Errno::EINVAL)?;
+        let sets = [read, write, except];
+        let mut fds = wanted(nfds, &sets);
+        let begun = now_ns();
+        let outcome = self.poll(&mut fds, timeout, mask)?;
+        if outcome > 0 && fds.iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
+            return Err(Errno::EBADF.into());
+        }
+        let count = write_back(nfds, sets, &fds);
+        let passed = Duration::from_nanos(now_ns().wrapping_sub(begun));
+        Ok(Selected {
+            count,
+            left: timeout.unwrap_or_default().saturating_sub(passed),
+        })
+    }
+}
+
+fn is_set(set: Option<&[u64]>, fd: usize) -> bool {
+    set.and_then(|words| words.get(fd / WORD))
+        .is_some_and(|word| word >> (fd % WORD) & 1 == 1)
+}
+
+fn wanted(nfds: usize, sets: &[Option<&mut [u64]>; 3]) -> Vec<libc::pollfd> {
+    let mut fds = Vec::new();
+    for fd in 0..nfds {
+        let mut events = 0;
+        for (set, bits) in sets.iter().zip([READ, WRITE, EXCEPT]) {
+            if is_set(set.as_deref(), fd) {
+                events |= bits;
+            }
+        }
+        if events != 0 {
+            fds.push(libc::pollfd {
+                fd: fd as i32,
+                events,
+                revents: 0,
+            });
+        }
+    }
+    fds
+}
+
+/// Leaves in the sets what was asked for and holds; counts the bits.
+fn write_back(nfds: usize, sets: [Option<&mut [u64]>; 3], fds: &[libc::pollfd]) -> usize {
+    let mut count = 0;
+    for (set, bits) in sets.into_iter().zip([READ, WRITE, EXCEPT]) {
+        let Some(words) = set else { continue };
+        let asked: Vec<u64> = words.to_vec();
+        for fd in 0..nfds {
+            if let Some(word) = words.get_mut(fd / WORD) {
+                *word &= !(1 << (fd % WORD));
+            }
+        }
+        for fd in fds {
+            let number = fd.fd as usize;
+            if fd.revents & bits != 0 && is_set(Some(&asked), number) {
+                words[number / WORD] |= 1 << (number % WORD);
+                count += 1;
+            }
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_set_keeps_its_own_bits() {
+        let (mut read, mut write) = ([0b110u64], [0b100u64]);
+        let sets = [Some(&mut read[..]), Some(&mut write[..]), None];
+        let mut fds = wanted(3, &sets);
+        assert_eq!(fds.len(), 2);
+        fds[1].revents = libc::POLLOUT;
+        assert_eq!(write_back(3, sets, &fds), 1);
+        assert_eq!((read[0], write[0]), (0, 0b100));
+    }
+
+    #[test]
+    fn bits_beyond_nfds_stay_as_they_are() {
+        let mut read = [0b1_0001u64];
+        let sets = [Some(&mut read[..]), None, None];
+        let fds = wanted(2, &sets);
+        assert_eq!(write_back(2, sets, &fds), 0);
+        assert_eq!(read[0], 0b1_0000);
+    }
+}

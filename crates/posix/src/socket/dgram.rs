@@ -1,0 +1,186 @@
+//! A UDP socket with a part on the stack, on the kernel, or on both.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+
+use slipstack_channel::SockId;
+use slipstack_mem::Lock;
+
+use crate::errno::Errno;
+use crate::link::{Datagram, Link};
+use crate::socket::bits;
+
+/// Which parts of a socket are in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Bound to a wildcard, or to nothing yet.
+    Both,
+    /// Bound or connected to the stack's addresses.
+    Stack,
+    /// Connected to one of the kernel's.
+    Kernel,
+}
+
+const SHUT_READ: u8 = 1;
+const SHUT_WRITE: u8 = 2;
+
+#[derive(Debug)]
+pub(crate) struct Dgram {
+    side: AtomicU8,
+    stack: Lock<Option<(Arc<Link>, SockId)>>,
+    is_realized: AtomicBool,
+    is_refused: AtomicBool,
+    pub(crate) remote: Lock<Option<SocketAddr>>,
+    shut: AtomicU8,
+    wants_space: AtomicBool,
+    turn: AtomicU32,
+    /// IP_PKTINFO or IPV6_RECVPKTINFO.
+    pub(crate) wants_destination: AtomicBool,
+}
+
+impl Dgram {
+    pub(crate) fn new(side: Side) -> Self {
+        Dgram {
+            side: AtomicU8::new(side as u8),
+            stack: Lock::new(None),
+            is_realized: AtomicBool::new(false),
+            is_refused: AtomicBool::new(false),
+            remote: Lock::new(None),
+            shut: AtomicU8::new(0),
+            wants_space: AtomicBool::new(false),
+            turn: AtomicU32::new(0),
+            wants_destination: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn side(&self) -> Side {
+        match self.side.load(Ordering::Acquire) {
+            x if x == Side::Both as u8 => Side::Both,
+            x if x == Side::Stack as u8 => Side::Stack,
+            _ => Side::Kernel,
+        }
+    }
+
+    pub(crate) fn set_side(&self, side: Side) {
+        self.side.store(side as u8, Ordering::Release);
+    }
+
+    pub(crate) fn is_intent(&self) -> bool {
+        !self.is_realized.load(Ordering::Acquire) && !self.is_refused.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stack(&self) -> slipstack_mem::Guard<'_, Option<(Arc<Link>, SockId)>> {
+        self.stack.lock()
+    }
+
+    pub(crate) fn set_realized(&self) {
+        self.is_realized.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn refuse(&self) {
+        self.is_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// The stack's part, if it is used and there.
+    pub(crate) fn part(&self) -> Option<(Arc<Link>, SockId)> {
+        if self.side() == Side::Kernel || !self.is_realized.load(Ordering::Acquire) {
+            return None;
+        }
+        self.stack.lock().clone()
+    }
+
+    pub(crate) fn shutdown(&self, read: bool, write: bool) {
+        let what = if read { SHUT_READ } else { 0 } | if write { SHUT_WRITE } else { 0 };
+        self.shut.fetch_or(what, Ordering::AcqRel);
+    }
+
+    pub(crate) fn is_shut_for_reading(&self) -> bool {
+        self.shut.load(Ordering::Relaxed) & SHUT_READ != 0
+    }
+
+    pub(crate) fn is_shut_for_writing(&self) -> bool {
+        self.shut.load(Ordering::Relaxed) & SHUT_WRITE != 0
+    }
+
+    /// Whether the kernel's part is asked first this time.
+    pub(crate) fn is_kernels_turn(&self) -> bool {
+        self.turn.fetch_add(1, Ordering::Relaxed) % 2 == 1
+    }
+
+    /// The next datagram of the stack's, or an error that was reported for one sent.
+    pub(crate) fn recv(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Result<Option<Datagram>, Errno> {
+        let Some((link, sock)) = self.part() else {
+            return Ok(None);
+        };
+        if let Some(error) = link.take_error(sock) {
+            return Err(error);
+        }
+        Ok(link.udp_recv(sock, bufs, peek))
+    }
+
+    /// Length of the next datagram of the stack's.
+    pub(crate) fn next_len(&self) -> Option<usize> {
+        let (link, sock) = self.part()?;
+        link.next_datagram(sock)
+    }
+
+    /// Sends on the stack; `Ok(None)` if there is no room.
+    pub(crate) fn send(
+        &self,
+        to: Option<SocketAddr>,
+        bufs: &[IoSlice<'_>],
+    ) -> Result<Option<usize>, Errno> {
+        let (link, sock) = self.part().ok_or(Errno::ENETDOWN)?;
+        if let Some(error) = link.take_error(sock) {
+            return Err(error);
+        }
+        let sent = link.udp_send(sock, to, bufs);
+        if sent.is_none() {
+            self.wants_space.store(true, Ordering::SeqCst);
+        }
+        Ok(sent)
+    }
+
+    /// datagram_poll() for the stack's part.
+    pub(crate) fn readiness(&self) -> u32 {
+        let mut ready = 0;
+        let shut = self.shut.load(Ordering::Relaxed);
+        if shut & SHUT_READ != 0 {
+            ready |= bits::IN | bits::RDHUP;
+        }
+        if shut == SHUT_READ | SHUT_WRITE {
+            ready |= bits::HUP;
+        }
+        let Some((link, sock)) = self.part() else {
+            return if self.side() == Side::Stack {
+                ready | bits::OUT
+            } else {
+                ready
+            };
+        };
+        if link.seen(sock).is_error() {
+            ready |= bits::ERR;
+        }
+        if link.available(sock) > 0 {
+            ready |= bits::IN;
+        }
+        if self.side() == Side::Stack {
+            ready |= bits::OUT;
+        }
+        ready
+    }
+
+    pub(crate) fn edges(&self) -> u32 {
+        let ready = self.readiness();
+        if ready & bits::OUT != 0 && !self.wants_space.swap(false, Ordering::SeqCst) {
+            return ready & !bits::OUT;
+        }
+        ready
+    }
+}

@@ -1,0 +1,149 @@
+//! A listening TCP socket: the kernel's under the number and, from the first wait on, the
+//! stack's beside it.
+//!
+//! Listening on the stack is an intent until the process first waits on the socket or accepts: a
+//! server that forks workers listens once per worker, each on its own engine, and its master
+//! attaches no engine. The kernel's listener settles conflicts with other programs at once; one
+//! for an address of the stack is bound with IP_FREEBIND and hears nothing.
+
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use slipstack_channel::SockId;
+use slipstack_mem::Lock;
+
+use crate::link::Link;
+use crate::socket::bits;
+
+/// Without a hint from its readiness the kernel's queue is looked at this often.
+const KERNEL_LOOK_NS: u64 = 50_000;
+/// While the stack's queue never empties, every so manyth accept asks the kernel first.
+const KERNEL_TURN: u32 = 16;
+
+#[derive(Debug)]
+pub(crate) struct Listener {
+    /// What the stack listens on; the port is known.
+    pub(crate) addr: SocketAddrV4,
+    pub(crate) backlog: AtomicI32,
+    /// Accepted by the stack and not yet by the program.
+    pending: AtomicUsize,
+    is_shut: AtomicBool,
+    /// The stack does not want it (no attachment, port taken): only the kernel's remains.
+    is_refused: AtomicBool,
+    is_realized: AtomicBool,
+    stack: Lock<Option<(Arc<Link>, SockId)>>,
+    turn: AtomicU32,
+    is_kernel_ready: AtomicBool,
+    kernel_looked_ns: AtomicU64,
+}
+
+impl Listener {
+    pub(crate) fn new(addr: SocketAddrV4, backlog: i32) -> Self {
+        Listener {
+            addr,
+            backlog: AtomicI32::new(backlog),
+            pending: AtomicUsize::new(0),
+            is_shut: AtomicBool::new(false),
+            is_refused: AtomicBool::new(false),
+            is_realized: AtomicBool::new(false),
+            stack: Lock::new(None),
+            turn: AtomicU32::new(0),
+            is_kernel_ready: AtomicBool::new(true),
+            kernel_looked_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the stack still has to be told.
+    pub(crate) fn is_intent(&self) -> bool {
+        !self.is_realized.load(Ordering::Acquire) && !self.is_refused.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn refuse(&self) {
+        self.is_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// The right to make the intent real; only one thread does.
+    pub(crate) fn stack(&self) -> slipstack_mem::Guard<'_, Option<(Arc<Link>, SockId)>> {
+        self.stack.lock()
+    }
+
+    pub(crate) fn set_realized(&self) {
+        self.is_realized.store(true, Ordering::Release);
+    }
+
+    /// The stack it listened on is gone; the next wait finds another.
+    pub(crate) fn forget_stack(&self) {
+        *self.stack.lock() = None;
+        self.pending.store(0, Ordering::Release);
+        self.is_realized.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn shut(&self) {
+        self.is_shut.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_shut(&self) -> bool {
+        self.is_shut.load(Ordering::Acquire)
+    }
+
+    /// The channel says a connection waits.
+    pub(crate) fn on_arrival(&self) {
+        self.pending.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn readiness(&self) -> u32 {
+        if self.is_shut() {
+            return bits::IN | bits::RDHUP | bits::HUP;
+        }
+        if self.pending.load(Ordering::Acquire) > 0 {
+            bits::IN
+        } else {
+            0
+        }
+    }
+
+    /// The next connection of the stack's.
+    pub(crate) fn accept(&self) -> Option<(Arc<Link>, SockId)> {
+        if self.pending.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let stack = self.stack.lock();
+        let (link, listener) = stack.as_ref()?;
+        let Some(sock) = link.accept(*listener) else {
+            self.pending.store(0, Ordering::Release);
+            return None;
+        };
+        let _ = self
+            .pending
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
+        Some((Arc::clone(link), sock))
+    }
+
+    /// Whether the kernel goes first this time.
+    pub(crate) fn is_kernels_turn(&self) -> bool {
+        self.turn.fetch_add(1, Ordering::Relaxed) % KERNEL_TURN == KERNEL_TURN - 1
+    }
+
+    /// Readiness of the kernel's part was reported to the program.
+    pub(crate) fn on_kernel_ready(&self) {
+        self.is_kernel_ready.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether asking the kernel for a connection is worth a system call now.
+    pub(crate) fn may_kernel_have(&self, now_ns: u64) -> bool {
+        let looked = self.kernel_looked_ns.load(Ordering::Relaxed);
+        if self.is_kernel_ready.load(Ordering::Relaxed)
+            || now_ns.wrapping_sub(looked) >= KERNEL_LOOK_NS
+        {
+            self.kernel_looked_ns.store(now_ns, Ordering::Relaxed);
+            return true;
+        }
+        false
+    }
+
+    /// The kernel's queue was found empty.
+    pub(crate) fn on_kernel_empty(&self) {
+        self.is_kernel_ready.store(false, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,341 @@
+//! A TCP socket that is connecting or connected on the stack.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use slipstack_channel::SockId;
+use slipstack_mem::Lock;
+
+use crate::errno::Errno;
+use crate::link::{Link, Seen};
+use crate::socket::bits;
+
+/// The program has shut its receiving side down.
+const SHUT_READ: u8 = 1;
+/// … its sending side.
+const SHUT_WRITE: u8 = 2;
+
+/// Where the connection stands as the program has been told.
+const CONNECTING: u8 = 0;
+/// Non-blocking `connect` has been told that it is done, or accept made it.
+const OPEN: u8 = 1;
+/// The attempt failed and the program knows; it may try again.
+const FAILED: u8 = 2;
+
+/// Why no bytes moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamError {
+    /// Would have to wait.
+    Wait,
+    Errno(Errno),
+    /// EPIPE that comes with SIGPIPE.
+    Pipe,
+}
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) link: Arc<Link>,
+    sock: AtomicU64,
+    phase: AtomicU8,
+    shut: AtomicU8,
+    /// A send found too little room: the next room is news.
+    wants_space: AtomicBool,
+    /// What the watchers have been told: bytes in total and the channel's bits.
+    told_bytes: AtomicU64,
+    told_seen: AtomicU64,
+    /// Bytes the program has taken so far.
+    taken: AtomicU64,
+    /// SO_LINGER as (on, seconds).
+    pub(crate) linger: Lock<Option<u32>>,
+}
+
+impl Stream {
+    pub(crate) fn connecting(link: Arc<Link>, sock: SockId) -> Self {
+        Stream {
+            link,
+            sock: AtomicU64::new(pack(sock)),
+            phase: AtomicU8::new(CONNECTING),
+            shut: AtomicU8::new(0),
+            wants_space: AtomicBool::new(true),
+            told_bytes: AtomicU64::new(0),
+            told_seen: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            linger: Lock::new(None),
+        }
+    }
+
+    pub(crate) fn accepted(link: Arc<Link>, sock: SockId) -> Self {
+        let stream = Stream::connecting(link, sock);
+        stream.phase.store(OPEN, Ordering::Relaxed);
+        stream.wants_space.store(false, Ordering::Relaxed);
+        stream
+    }
+
+    #[inline]
+    pub(crate) fn sock(&self) -> SockId {
+        unpack(self.sock.load(Ordering::Acquire))
+    }
+
+    /// A new attempt after one that failed.
+    pub(crate) fn try_again(&self, sock: SockId) {
+        self.sock.store(pack(sock), Ordering::Release);
+        self.told_seen.store(0, Ordering::Relaxed);
+        self.wants_space.store(true, Ordering::Relaxed);
+        self.phase.store(CONNECTING, Ordering::Release);
+    }
+
+    #[inline]
+    fn seen(&self) -> Seen {
+        self.link.seen(self.sock())
+    }
+
+    /// The attempt was refused before it began.
+    pub(crate) fn fail(&self) {
+        self.phase.store(FAILED, Ordering::Release);
+    }
+
+    pub(crate) fn is_failed(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == FAILED
+    }
+
+    /// What `connect` would say of the attempt now: `None` while it goes on.
+    pub(crate) fn poll_connect(&self) -> Option<Result<(), Errno>> {
+        let seen = self.seen();
+        if seen.is_error() {
+            let error = self.take_error();
+            self.phase.store(FAILED, Ordering::Release);
+            return Some(Err(error.unwrap_or(Errno::ECONNABORTED)));
+        }
+        if seen.is_connected() {
+            self.phase.store(OPEN, Ordering::Release);
+            return Some(Ok(()));
+        }
+        if seen.is_closed() {
+            self.phase.store(FAILED, Ordering::Release);
+            return Some(Err(Errno::ECONNABORTED));
+        }
+        None
+    }
+
+    /// What a second `connect` on this socket says.
+    pub(crate) fn connect_again(&self) -> Result<(), Errno> {
+        if self.phase.load(Ordering::Acquire) == OPEN {
+            return Err(Errno::EISCONN);
+        }
+        match self.poll_connect() {
+            None => Err(Errno::EALREADY),
+            Some(outcome) => outcome,
+        }
+    }
+
+    pub(crate) fn remote(&self) -> Result<SocketAddr, Errno> {
+        let seen = self.seen();
+        if !seen.is_connected() || seen.is_closed() {
+            return Err(Errno::ENOTCONN);
+        }
+        self.link.remote(self.sock()).ok_or(Errno::ENOTCONN)
+    }
+
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        self.link.local(self.sock())
+    }
+
+    /// Reads SO_ERROR and clears it.
+    pub(crate) fn take_error(&self) -> Option<Errno> {
+        let sock = self.sock();
+        let had_fin = self.link.seen(sock).is_fin();
+        let error = self.link.take_error(sock)?;
+        if self.phase.load(Ordering::Acquire) == CONNECTING {
+            self.phase.store(FAILED, Ordering::Release);
+        }
+        // tcp_reset(): a reset after the peer's FIN is EPIPE.
+        if error == Errno::ECONNRESET && had_fin {
+            return Some(Errno::EPIPE);
+        }
+        Some(error)
+    }
+
+    /// Takes bytes that have arrived. `Ok(0)` is the end of the stream.
+    pub(crate) fn recv(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        peek_from: Option<usize>,
+    ) -> Result<usize, StreamError> {
+        let sock = self.sock();
+        let count = self.link.recv(sock, bufs, peek_from);
+        if count > 0 {
+            if peek_from.is_none() {
+                self.taken.fetch_add(count as u64, Ordering::Relaxed);
+            }
+            return Ok(count);
+        }
+        if self.shut.load(Ordering::Relaxed) & SHUT_READ != 0 {
+            return Ok(0);
+        }
+        let seen = self.link.seen(sock);
+        if seen.is_fin() && self.link.available(sock) == 0 && !seen.is_error() {
+            return Ok(0);
+        }
+        if self.link.available(sock) > 0 && peek_from.is_none() {
+            // Came between the two looks.
+            return self.recv(bufs, peek_from);
+        }
+        if seen.is_error() {
+            return match self.take_error() {
+                Some(error) => Err(StreamError::Errno(error)),
+                None => Ok(0),
+            };
+        }
+        if seen.is_fin() || seen.is_closed() || seen.is_hup() {
+            return Ok(0);
+        }
+        if self.is_failed() {
+            return Err(StreamError::Errno(Errno::ENOTCONN));
+        }
+        Err(StreamError::Wait)
+    }
+
+    /// Puts bytes into the send ring; at least one, or an error.
+    pub(crate) fn send(&self, bufs: &[IoSlice<'_>], more: bool) -> Result<usize, StreamError> {
+        if self.shut.load(Ordering::Relaxed) & SHUT_WRITE != 0 {
+            return Err(StreamError::Pipe);
+        }
+        let sock = self.sock();
+        let seen = self.link.seen(sock);
+        if seen.is_error() {
+            return match self.take_error() {
+                Some(Errno::EPIPE) | None => Err(StreamError::Pipe),
+                Some(error) => Err(StreamError::Errno(error)),
+            };
+        }
+        if seen.is_closed() || seen.is_hup() || self.is_failed() {
+            return Err(StreamError::Pipe);
+        }
+        if !seen.is_connected() {
+            return Err(StreamError::Wait);
+        }
+        let count = self.link.send(sock, bufs, more);
+        let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
+        if count < asked {
+            self.wants_space.store(true, Ordering::SeqCst);
+        }
+        if count == 0 && asked > 0 {
+            return Err(StreamError::Wait);
+        }
+        Ok(count)
+    }
+
+    /// `shutdown`; the caller has checked `how`.
+    pub(crate) fn shutdown(&self, read: bool, write: bool) -> Result<(), Errno> {
+        let seen = self.seen();
+        if !seen.is_connected() || seen.is_closed() || seen.is_hup() {
+            return Err(Errno::ENOTCONN);
+        }
+        if read {
+            self.shut.fetch_or(SHUT_READ, Ordering::Relaxed);
+        }
+        if write && self.shut.fetch_or(SHUT_WRITE, Ordering::Relaxed) & SHUT_WRITE == 0 {
+            self.link.shutdown(self.sock());
+        }
+        Ok(())
+    }
+
+    /// tcp_poll().
+    pub(crate) fn readiness(&self) -> u32 {
+        let sock = self.sock();
+        let seen = self.link.seen(sock);
+        let shut = self.shut.load(Ordering::Relaxed);
+        let mut ready = 0;
+        if seen.is_error() {
+            ready |= bits::ERR;
+        }
+        let is_over = seen.is_closed() || seen.is_hup() || self.is_failed();
+        if is_over {
+            return ready | bits::HUP | bits::OUT | bits::IN | bits::RDHUP;
+        }
+        if seen.is_error() {
+            return ready | bits::HUP | bits::OUT | bits::IN | bits::RDHUP;
+        }
+        if !seen.is_connected() {
+            return ready;
+        }
+        if seen.is_fin() || shut & SHUT_READ != 0 {
+            ready |= bits::IN | bits::RDHUP;
+        }
+        if (seen.is_fin() || shut & SHUT_READ != 0) && shut & SHUT_WRITE != 0 {
+            ready |= bits::HUP;
+        }
+        if ready & bits::IN == 0 && self.link.available(sock) > 0 {
+            ready |= bits::IN;
+        }
+        if shut & SHUT_WRITE != 0 || self.has_space(sock) {
+            ready |= bits::OUT;
+        }
+        ready
+    }
+
+    /// sk_stream_is_writeable(). If it is not, the next room is news.
+    fn has_space(&self, sock: SockId) -> bool {
+        if self.link.is_writable(sock) {
+            return true;
+        }
+        self.wants_space.store(true, Ordering::SeqCst);
+        self.link.is_writable(sock)
+    }
+
+    /// What is new since the last time, as epoll bits: what Linux would call its wake-ups.
+    pub(crate) fn edges(&self) -> u32 {
+        let sock = self.sock();
+        let seen = self.link.seen(sock);
+        let mut edges = 0;
+        let now = u64::from(seen.bits());
+        if self.told_seen.swap(now, Ordering::AcqRel) != now {
+            // Connected, FIN, reset: tcp's sk_state_change wakes for everything that holds.
+            return self.readiness() | bits::IN | bits::OUT;
+        }
+        let bytes = self.taken.load(Ordering::Relaxed) + self.link.available(sock) as u64;
+        if self.told_bytes.swap(bytes, Ordering::AcqRel) != bytes {
+            edges |= bits::IN;
+        }
+        if self.wants_space.load(Ordering::SeqCst) && self.link.is_writable(sock) {
+            self.wants_space.store(false, Ordering::SeqCst);
+            edges |= bits::OUT;
+        }
+        edges
+    }
+
+    /// Whether a reader that waits may still be given more.
+    pub(crate) fn may_bring_more(&self) -> bool {
+        let seen = self.seen();
+        !(seen.is_fin() || seen.is_error() || seen.is_hup() || seen.is_closed())
+            && self.shut.load(Ordering::Relaxed) & SHUT_READ == 0
+    }
+
+    /// Bytes the send ring has room for.
+    pub(crate) fn room(&self) -> usize {
+        self.link.space(self.sock())
+    }
+
+    /// Bytes that were sent and are not acknowledged.
+    pub(crate) fn queued(&self) -> usize {
+        self.link.unacked(self.sock())
+    }
+
+    /// Bytes that have arrived and are not read.
+    pub(crate) fn unread(&self) -> usize {
+        self.link.available(self.sock())
+    }
+}
+
+fn pack(sock: SockId) -> u64 {
+    u64::from(sock.generation) << 32 | u64::from(sock.index)
+}
+
+fn unpack(word: u64) -> SockId {
+    SockId {
+        index: word as u32,
+        generation: (word >> 32) as u32,
+    }
+}

@@ -1,0 +1,79 @@
+//! How long a wait spins before it sleeps.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::process::SpinPolicy;
+
+/// A sleep and its wake-up cost up to this on one machine (65 µs there and back between cores), so
+/// spinning longer cannot pay.
+const SPIN_NS_MAX: u64 = 50_000;
+/// What a wait spins at least, so that a change for the better is noticed.
+const SPIN_NS_MIN: u64 = 1_000;
+
+/// The bounded, adaptive spin.
+#[derive(Debug)]
+pub(crate) struct Spin {
+    policy: SpinPolicy,
+    budget_ns: AtomicU64,
+}
+
+impl Spin {
+    pub(crate) fn new(policy: SpinPolicy) -> Self {
+        Spin {
+            policy,
+            budget_ns: AtomicU64::new(SPIN_NS_MAX),
+        }
+    }
+
+    pub(crate) fn budget_ns(&self) -> u64 {
+        match self.policy {
+            SpinPolicy::Adaptive => self.budget_ns.load(Ordering::Relaxed),
+            SpinPolicy::FixedUs(us) => u64::from(us) * 1_000,
+        }
+    }
+
+    /// Something came while spinning: it pays.
+    pub(crate) fn on_hit(&self) {
+        let budget = self.budget_ns.load(Ordering::Relaxed);
+        self.budget_ns
+            .store((budget * 2).min(SPIN_NS_MAX), Ordering::Relaxed);
+    }
+
+    /// The thread slept `slept_ns` after it had spun in vain. A short sleep would have been a hit
+    /// with a larger budget.
+    pub(crate) fn on_sleep(&self, slept_ns: u64) {
+        let budget = self.budget_ns.load(Ordering::Relaxed);
+        let next = if slept_ns < SPIN_NS_MAX {
+            (budget * 2).min(SPIN_NS_MAX)
+        } else {
+            (budget / 2).max(SPIN_NS_MIN)
+        };
+        self.budget_ns.store(next, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_sleeps_end_the_spinning_and_short_ones_bring_it_back() {
+        let spin = Spin::new(SpinPolicy::Adaptive);
+        for _ in 0..20 {
+            spin.on_sleep(10_000_000);
+        }
+        assert_eq!(spin.budget_ns(), SPIN_NS_MIN);
+        for _ in 0..20 {
+            spin.on_sleep(5_000);
+        }
+        assert_eq!(spin.budget_ns(), SPIN_NS_MAX);
+    }
+
+    #[test]
+    fn a_fixed_policy_stays_fixed() {
+        let spin = Spin::new(SpinPolicy::FixedUs(7));
+        spin.on_sleep(1);
+        spin.on_hit();
+        assert_eq!(spin.budget_ns(), 7_000);
+    }
+}
