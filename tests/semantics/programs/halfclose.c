@@ -39,7 +39,7 @@ int main(void) {
     say_poll("reading shut", p.revents);
     SAY(close(fd));
 
-    fd = tcp(7001);
+    fd = tcp(7006);
     SAY(write(fd, "abc", 3));
     SAY(shutdown(fd, SHUT_RDWR));
     p = (struct pollfd){fd, POLLIN | POLLOUT | POLLRDHUP, 0};
