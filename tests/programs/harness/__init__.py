@@ -1,0 +1,6 @@
+"""What the tests are written with: `test`, `Skip`, `World`, and small network clients."""
+
+from .registry import Skip, test
+from .world import World
+
+__all__ = ["Skip", "World", "test"]

@@ -1,0 +1,166 @@
+"""Runs tests, each in a process of its own with a time limit, and counts."""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from . import net
+from .registry import MODES, Skip, load
+from .world import TARGET, World
+
+FOLDER = Path(__file__).resolve().parents[1]
+SKIPPED = 77
+
+
+def main():
+    options = arguments()
+    tests = load(FOLDER)
+    if options.one:
+        return run_one(tests, options.one, options.mode[0], options.keep)
+    wanted = [
+        (test, mode)
+        for test in tests
+        for mode in options.mode
+        if mode in test.modes and (not options.only or any(part in test.name for part in options.only))
+    ]
+    if options.list:
+        for test, mode in wanted:
+            print(f"{test.name}  {mode}")
+        return 0
+    problem = missing(options)
+    if problem:
+        print(f"programs: {problem}", file=sys.stderr)
+        return 1
+    return run_all(wanted, options)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description="Runs real programs on the kernel and on Slipstack.")
+    parser.add_argument("--mode", action="append", choices=MODES, help="default: inprocess and instance")
+    parser.add_argument("--only", action="append", metavar="PART", help="tests whose name contains PART")
+    parser.add_argument("--list", action="store_true", help="only name the tests")
+    parser.add_argument("--jobs", type=int, default=2, help="tests at a time; those that measure run alone")
+    parser.add_argument("--keep", action="store_true", help="keep the folder of a failed test")
+    parser.add_argument("--repeat", type=int, default=1, help="run everything this many times")
+    parser.add_argument("--json", metavar="FILE", help="write the outcomes there")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    options.mode = options.mode or ["inprocess", "instance"]
+    return options
+
+
+def missing(options):
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    if options.mode != ["kernel"] and not (TARGET / "release" / "slipstack").exists():
+        return f"{TARGET}/release/slipstack is missing: make build"
+    return None
+
+
+def run_all(wanted, options):
+    outcomes = []
+    started = time.monotonic()
+    wanted = wanted * options.repeat
+    together = [entry for entry in wanted if not entry[0].is_serial]
+    alone = [entry for entry in wanted if entry[0].is_serial]
+    for entries, jobs in ((together, options.jobs), (alone, 1)):
+        with ThreadPoolExecutor(max(1, jobs)) as pool:
+            for outcome in pool.map(lambda entry: run_apart(*entry, options), entries):
+                report(outcome)
+                outcomes.append(outcome)
+    counts = {name: sum(1 for outcome in outcomes if outcome["outcome"] == name) for name in ("passed", "failed", "skipped")}
+    failed = [outcome for outcome in outcomes if outcome["outcome"] == "failed"]
+    if failed:
+        print("\nfailed: " + ", ".join(f"{outcome['name']} ({outcome['mode']})" for outcome in failed))
+    if options.json:
+        Path(options.json).write_text(json.dumps(outcomes, indent=1))
+    print(f"programs, {time.monotonic() - started:.0f} s:")
+    print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped", flush=True)
+    return 1 if failed or not outcomes else 0
+
+
+def run_apart(test, mode, options):
+    words = [sys.executable, str(FOLDER / "run"), "--one", test.name, "--mode", mode]
+    words += ["--keep"] if options.keep else []
+    before = time.monotonic()
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    try:
+        text, _ = child.communicate(timeout=test.timeout_s)
+    except subprocess.TimeoutExpired:
+        # The test's own clean-up runs on SIGTERM; what it cannot end any more is ended here.
+        child.send_signal(signal.SIGTERM)
+        try:
+            text, _ = child.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            text, _ = child.communicate()
+        text += f"\nno end within {test.timeout_s} s"
+    remove_namespaces(child.pid)
+    outcome = {0: "passed", SKIPPED: "skipped"}.get(child.returncode, "failed")
+    return {"name": test.name, "mode": mode, "outcome": outcome, "text": text.strip(), "seconds": time.monotonic() - before}
+
+
+def remove_namespaces(pid):
+    """Whatever a test that died has left."""
+    for suffix in ("s", "c"):
+        if os.path.exists(f"/run/netns/ss-{pid}-{suffix}"):
+            namespace = net.Namespace.__new__(net.Namespace)
+            namespace.name, namespace.path = f"ss-{pid}-{suffix}", f"/run/netns/ss-{pid}-{suffix}"
+            namespace.remove()
+
+
+def report(outcome):
+    line = f"{outcome['outcome']:7} {outcome['seconds']:5.1f} s  {outcome['mode']:9} {outcome['name']}"
+    if outcome["outcome"] == "skipped":
+        line += f": {outcome['text'].splitlines()[-1] if outcome['text'] else ''}"
+    print(line)
+    if outcome["outcome"] == "failed":
+        print("    " + outcome["text"].replace("\n", "\n    "))
+    sys.stdout.flush()
+
+
+def run_one(tests, name, mode, keep):
+    test = next(test for test in tests if test.name == name)
+
+    def on_term(number, frame):
+        raise AssertionError("took too long")
+
+    signal.signal(signal.SIGTERM, on_term)
+    world = World(mode, test.device)
+    code = 1
+    try:
+        test.body(world)
+        left = world.finish()
+        assert not left, "left behind: " + "; ".join(left)
+        code = 0
+    except Skip as reason:
+        print(reason)
+        code = SKIPPED
+    except BaseException:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        traceback.print_exc(limit=-6)
+        show(world)
+        if keep:
+            print(f"kept: {world.folder}")
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if code == 1 and keep:
+            for namespace in world.namespaces:
+                namespace.remove()
+        else:
+            world.remove()
+    return code
+
+
+def show(world):
+    for process in world.processes:
+        errors = process.errors().strip()
+        if errors:
+            print(f"[{' '.join(process.words[2:])[-160:]}]\n{errors[-1200:]}")

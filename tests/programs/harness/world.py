@@ -1,0 +1,214 @@
+"""One test's surroundings: namespaces, device, placement, processes, and their end."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from pathlib import Path
+
+from . import net
+from .process import Process, until
+
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+PYTHON = "/usr/bin/python3"
+
+
+class World:
+    """`address` is served by what is under test (kernel or stack), `peer_address` by the kernel."""
+
+    STACK = "10.77.0.2"
+    PEER = "10.77.0.1"
+
+    def __init__(self, mode, device="veth"):
+        self.mode = mode
+        self.device = device
+        self.slipstack = Path(os.environ.get("SLIPSTACK_TEST_BIN", TARGET / "release" / "slipstack"))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"ss-{os.getpid()}-"))
+        self.folder.chmod(0o755)
+        self.run_dir = self.folder / "run"
+        self.run_dir.mkdir(mode=0o755)
+        self.address = self.STACK
+        self.peer_address = self.PEER
+        self.processes = []
+        # Functions that name a process which is no child of ours (a daemon), to end at the end.
+        self.strays = []
+        self.instance = None
+        self.namespaces = []
+        self.stack_ns = self._namespace("s")
+        self.peer_ns = self.stack_ns
+        if device == "veth":
+            self._pair()
+        elif device == "tap" and mode == "kernel":
+            self._kernel_pair()
+
+    def _namespace(self, suffix):
+        namespace = net.Namespace(f"ss-{os.getpid()}-{suffix}")
+        self.namespaces.append(namespace)
+        return namespace
+
+    def _pair(self):
+        self.peer_ns = self._namespace("c")
+        net.join(self.stack_ns, self.peer_ns)
+        self.peer_ns.ip("addr", "add", f"{self.PEER}/24", "dev", "eth1")
+        if self.mode == "kernel":
+            self.stack_ns.ip("addr", "add", f"{self.STACK}/24", "dev", "eth1")
+            self.stack_ns.ip("route", "add", "default", "via", self.PEER)
+
+    def _kernel_pair(self):
+        """Stands in for Slipstack's own TAP when the tests are proven on the kernel."""
+        self.stack_ns.ip("addr", "add", f"{self.STACK}/32", "dev", "lo")
+        self.peer_address = self.STACK
+
+    # Starting programs
+
+    def options(self, extra=()):
+        """Options of `slipstack run` for this placement."""
+        words = ["--run-dir", str(self.run_dir)]
+        if self.mode == "instance":
+            words += ["--instance", self.ready_instance()]
+        elif self.device == "veth":
+            words += self.device_options()
+        return words + list(extra)
+
+    def device_options(self):
+        if self.device != "veth":
+            return []
+        return ["--if", "eth1", "--ip", f"{self.STACK}/24", "--gw", self.PEER]
+
+    def ready_instance(self):
+        if self.instance is None:
+            self.instance = self.start_instance("t")
+        return "t"
+
+    def start_instance(self, name, *extra):
+        words = [str(self.slipstack), "instance", "--name", name, "--run-dir", str(self.run_dir)]
+        words += self.device_options() + list(extra)
+        started = self.process(self.stack_ns.prefix() + words)
+        until(lambda: started.errors() or started.output() or not started.is_running(), 10, "the instance is ready")
+        assert started.is_running(), f"the instance ended\n{started.tail()}"
+        return started
+
+    def stack(self, *words, options=(), **keywords):
+        """Starts a program on what is under test. Its process id is the program's."""
+        words = [str(word) for word in words]
+        if self.mode != "kernel":
+            words = [str(self.slipstack), "run", *self.options(options), "--", *words]
+        started = self.process(self.stack_ns.prefix() + words, **keywords)
+        if self.device == "tap" and self.mode != "kernel":
+            self._learn_address(started)
+        return started
+
+    def _learn_address(self, started):
+        """With a TAP of Slipstack's own, its one line says where the program is."""
+        until(lambda: "slipstack:" in started.errors() or not started.is_running(), 10, "the line with the address")
+        words = started.errors().replace(",", " ").replace("(", " ").replace(")", " ").split()
+        found = [word.rstrip(".:;").split("/")[0].split(":")[0] for word in words if word.startswith("10.254.")]
+        if found:
+            self.address = found[0]
+            self.peer_address = self.address.rsplit(".", 1)[0] + ".1"
+
+    def peer(self, *words, **keywords):
+        """Starts a program on the kernel at the other end."""
+        return self.process(self.peer_ns.prefix() + [str(word) for word in words], **keywords)
+
+    def beside(self, *words, **keywords):
+        """Starts a program on the kernel of the stack's namespace (its 127.0.0.1)."""
+        return self.process(self.stack_ns.prefix() + [str(word) for word in words], **keywords)
+
+    def process(self, words, **keywords):
+        env = dict(os.environ, **{key: str(value) for key, value in keywords.pop("env", {}).items()})
+        started = Process(words, self.folder, env=env, **keywords)
+        self.processes.append(started)
+        return started
+
+    def admin(self, *words, seconds=20):
+        """Runs `slipstack status`, `why` or `stop`; gives the finished process."""
+        words = [str(word) for word in words]
+        words = [str(self.slipstack), words[0], "--run-dir", str(self.run_dir), *words[1:]]
+        started = self.process(self.stack_ns.prefix() + words)
+        started.wait(seconds)
+        return started
+
+    def program(self, name):
+        return [PYTHON, "-u", str(PROGRAMS / name)]
+
+    # Clients inside this process
+
+    @contextlib.contextmanager
+    def at_peer(self):
+        with self.peer_ns.inside():
+            yield
+
+    def connect(self, port, seconds=10, address=None):
+        """A connected kernel socket at the peer."""
+        with self.peer_ns.inside():
+            return socket.create_connection((address or self.address, port), timeout=seconds)
+
+    def connect_beside(self, port, seconds=10):
+        """A connected kernel socket to 127.0.0.1 in the stack's namespace."""
+        with self.stack_ns.inside():
+            return socket.create_connection(("127.0.0.1", port), timeout=seconds)
+
+    def wait_port(self, port, seconds=10, process=None, address=None):
+        def is_open():
+            if process is not None:
+                assert process.is_running(), f"the server ended\n{process.tail()}"
+            try:
+                self.connect(port, 1, address).close()
+                return True
+            except OSError:
+                return False
+
+        until(is_open, seconds, f"port {port} accepts connections")
+
+    # The end
+
+    def finish(self):
+        """Ends what still runs, in order, and says what is left behind."""
+        for pid in filter(None, (find() for find in self.strays)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        for process in reversed(self.processes):
+            if process is not self.instance and process.is_running():
+                process.signal(signal.SIGTERM)
+        for process in self.processes:
+            if process is not self.instance:
+                with contextlib.suppress(AssertionError):
+                    process.wait(5)
+        if self.instance is not None and self.instance.is_running():
+            self.instance.signal(signal.SIGTERM)
+            with contextlib.suppress(AssertionError):
+                self.instance.wait(5)
+        return self.leftovers()
+
+    def leftovers(self, seconds=6):
+        found = []
+        end = time.monotonic() + seconds
+        while True:
+            found = self._leftovers()
+            if not found or time.monotonic() > end:
+                return found
+            time.sleep(0.05)
+
+    def _leftovers(self):
+        found = []
+        for namespace in self.namespaces:
+            for pid in namespace.pids():
+                with contextlib.suppress(OSError):
+                    words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    found.append(f"process {pid}: {words.strip()[:120]}")
+        if self.mode != "kernel":
+            found += [f"file {file}" for file in self.run_dir.rglob("*") if not file.is_dir()]
+            links = self.stack_ns.ip("-o", "link", "show", check=False)
+            found += [f"device {line.split(':')[1].strip()}" for line in links.splitlines() if "slip" in line]
+        return found
+
+    def remove(self):
+        for namespace in self.namespaces:
+            namespace.remove()
+        shutil.rmtree(self.folder, ignore_errors=True)

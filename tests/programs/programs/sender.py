@@ -1,0 +1,35 @@
+"""Accepts, queues data for the peer, and ends as told.
+Usage: sender.py PORT BYTES HOW    HOW: exit, _exit, sigterm, sigint, sleep"""
+
+import hashlib
+import os
+import signal
+import socket
+import sys
+import time
+
+port, size, how = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+listener = socket.create_server(("0.0.0.0", port))
+sock, _ = listener.accept()
+sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * 1024 * 1024)
+data = hashlib.shake_256(b"queued").digest(size)
+sock.setblocking(False)
+sent = 0
+deadline = time.monotonic() + 3
+while sent < size and time.monotonic() < deadline:
+    try:
+        sent += sock.send(data[sent:])
+    except BlockingIOError:
+        if how != "sleep":
+            break
+        time.sleep(0.01)
+print(sent, flush=True)
+if how == "exit":
+    sys.exit(0)
+if how == "_exit":
+    os._exit(0)
+if how in ("sigterm", "sigint"):
+    number = {"sigterm": signal.SIGTERM, "sigint": signal.SIGINT}[how]
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+time.sleep(60)

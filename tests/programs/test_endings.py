@@ -1,0 +1,270 @@
+"""How programs end, and what their peers see."""
+
+import hashlib
+import os
+import select
+import signal
+import threading
+import time
+
+from harness import test
+from harness.http import get, is_reset
+from harness.nginx import Nginx
+from harness.process import until
+
+SLIPSTACK = ("inprocess", "instance")
+SIZE = 2_000_000
+
+
+def everything(sock, seconds=20):
+    """All bytes until the end of the stream; a reset is an error."""
+    sock.settimeout(seconds)
+    data = bytearray()
+    while chunk := sock.recv(65536):
+        data += chunk
+    return bytes(data)
+
+
+def ends_in_order(world, how, code, slow=False):
+    server = world.stack(*world.program("sender.py"), 7800, SIZE, how)
+    sock = connected(world, 7800)
+    with sock:
+        queued = int(until(server.output, 10, "the sender has queued"))
+        server.wait(10)
+        assert server.child.returncode == code, server.tail()
+        if slow:
+            time.sleep(1)
+        data = everything(sock)
+    assert queued > 100_000 and len(data) == queued, f"{len(data)} of {queued} bytes came"
+    assert data == hashlib.shake_256(b"queued").digest(SIZE)[:queued]
+
+
+def connected(world, port):
+    end = time.monotonic() + 10
+    while True:
+        try:
+            return world.connect(port, 20)
+        except OSError:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+
+@test
+def exit_delivers_what_is_queued(world):
+    ends_in_order(world, "exit", 0)
+
+
+@test
+def exit_delivers_to_a_peer_that_reads_late(world):
+    ends_in_order(world, "exit", 0, slow=True)
+
+
+@test
+def _exit_delivers_what_is_queued(world):
+    ends_in_order(world, "_exit", 0)
+
+
+@test
+def sigterm_delivers_what_is_queued(world):
+    ends_in_order(world, "sigterm", -signal.SIGTERM)
+
+
+@test
+def ctrl_c_delivers_what_is_queued(world):
+    ends_in_order(world, "sigint", -signal.SIGINT)
+
+
+@test
+def sigterm_from_outside_delivers_what_is_queued(world):
+    server = world.stack(*world.program("sender.py"), 7800, SIZE, "sleep")
+    with connected(world, 7800) as sock:
+        # Reads nothing yet, so the rest waits in the buffers.
+        queued = int(until(server.output, 10, "the sender has queued"))
+        assert server.stop() == -signal.SIGTERM
+        data = everything(sock)
+    assert len(data) == queued, f"{len(data)} of {queued} bytes came"
+
+
+@test
+def a_new_program_takes_the_port_at_once_after_an_ordered_end(world):
+    for _ in range(3):
+        server = world.stack(*world.program("threaded.py"), "server", 7000)
+        world.wait_port(7000, process=server)
+        with world.connect(7000) as sock:
+            sock.sendall(b"x")
+            assert sock.recv(1) == b"x"
+            server.stop()
+
+
+def start_transfers(world, count):
+    server = world.stack(*world.program("transfers.py"), 7900)
+    world.wait_port(7900, process=server)
+    streams = [world.connect(7900) for _ in range(count)]
+    for sock in streams:
+        sock.sendall(b"stream")
+    silent = [world.connect(7900) for _ in range(20)]
+    for sock in silent:
+        sock.sendall(b"silent")
+        assert sock.recv(10) == b"quiet"
+    return server, streams, silent
+
+
+class Readers:
+    """Reads all streams; remembers when each one was reset."""
+
+    def __init__(self, socks):
+        self.socks = list(socks)
+        self.reset_at = {}
+        self.ended = set()
+        self.bytes = 0
+        self.thread = threading.Thread(target=self._loop, daemon=True)
+        self.is_over = False
+        self.thread.start()
+
+    def _loop(self):
+        poll = select.poll()
+        by_fd = {sock.fileno(): sock for sock in self.socks}
+        for sock in self.socks:
+            sock.setblocking(False)
+            poll.register(sock, select.POLLIN)
+        while by_fd and not self.is_over:
+            for fd, _ in poll.poll(100):
+                try:
+                    chunk = by_fd[fd].recv(65536)
+                    self.bytes += len(chunk)
+                    if chunk:
+                        continue
+                    self.ended.add(fd)
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    self.reset_at[fd] = time.monotonic()
+                poll.unregister(fd)
+                del by_fd[fd]
+
+    def wait(self, seconds):
+        self.thread.join(seconds)
+        self.is_over = True
+        self.thread.join(2)
+
+
+@test(serial=True)
+def kill_9_resets_transfers_and_silent_peers_within_a_second(world):
+    server, streams, silent = start_transfers(world, 100)
+    readers = Readers(streams + silent)
+    until(lambda: readers.bytes > 1_000_000, 10, "data flows")
+    killed = time.monotonic()
+    os.kill(server.pid, signal.SIGKILL)
+    server.wait()
+    readers.wait(5)
+    if world.mode == "kernel":
+        # The kernel sends FIN to peers it owes nothing.
+        assert len(readers.reset_at) + len(readers.ended) == 120
+        return
+    late = [at - killed for at in readers.reset_at.values() if at - killed > 1.0]
+    assert len(readers.reset_at) == 120, f"{len(readers.reset_at)} of 120 reset, {len(readers.ended)} ended"
+    assert not late, f"late: {late[:5]}"
+
+
+@test(serial=True)
+def after_kill_9_the_port_can_be_listened_on_at_once(world):
+    for _ in range(3):
+        server, streams, silent = start_transfers(world, 10)
+        os.kill(server.pid, signal.SIGKILL)
+        server.wait()
+        again = world.stack(*world.program("threaded.py"), "server", 7900)
+        until(lambda: is_echoed(world, 7900) or not again.is_running(), 3, "the new server answers")
+        assert again.is_running(), again.tail()
+        again.stop()
+        for sock in streams + silent:
+            sock.close()
+
+
+def is_echoed(world, port):
+    try:
+        with world.connect(port, 1) as sock:
+            sock.sendall(b"x")
+            return sock.recv(1) == b"x"
+    except OSError:
+        return False
+
+
+@test(modes=("instance",), serial=True)
+def kill_9_of_the_instance_is_told_to_its_programs(world):
+    server = world.stack(*world.program("told.py"), 7950, world.peer_address)
+    world.wait_port(7950, process=server)
+    sock = world.connect(7950)
+    sock.sendall(b"wait")
+    assert sock.recv(10) == b"waiting"
+    os.kill(world.instance.pid, signal.SIGKILL)
+    world.instance.wait()
+    text = until(lambda: server.output() if "connection:" in server.output() else None, 3, "the program is told")
+    assert "ECONNRESET" in text or "ENETDOWN" in text, text
+    assert server.wait(5) == 0, server.tail()
+    assert is_reset(sock, 1.0), "the peer is reset"
+    world.instance = None
+
+
+@test(modes=SLIPSTACK, serial=True)
+def kill_9_of_the_keeper_leaves_connections_running(world):
+    nginx = Nginx(world)
+    sock = world.connect(8080)
+    (keeper,) = keepers(world)
+    os.kill(keeper, signal.SIGKILL)
+    time.sleep(0.2)
+    from harness.http import Connection
+
+    with Connection(sock) as connection:
+        for _ in range(10):
+            assert connection.get() == (200, b"hello from nginx\n")
+    until(lambda: keepers(world) and keepers(world) != [keeper], 5, "a successor")
+    assert get(world, 8080) == (200, b"hello from nginx\n")
+    world.peer_ns.ip("neigh", "flush", "dev", "eth1")
+    assert get(world, 8080) == (200, b"hello from nginx\n"), "the successor answers ARP"
+    other = world.stack(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, process=other)
+    assert nginx.process.is_running()
+    os.kill(keepers(world)[0], signal.SIGKILL)
+    time.sleep(0.3)
+    assert get(world, 8080) == (200, b"hello from nginx\n"), "and so does the successor's successor"
+
+
+def keepers(world):
+    import json
+
+    status = world.admin("status", "--json")
+    if status.child.returncode != 0:
+        return []
+    return [report["keeper_pid"] for report in json.loads(status.output())]
+
+
+@test(modes=SLIPSTACK)
+def nothing_is_left_after_kill_9_of_everything(world):
+    nginx = Nginx(world, workers=2)
+    assert get(world, 8080)[0] == 200
+    for pid in world.stack_ns.pids():
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    nginx.process.wait(5)
+    # A new start clears away what could not be cleared by the dead.
+    world.instance = None
+    again = world.stack(*world.program("threaded.py"), "server", 8080)
+    world.wait_port(8080, process=again)
+
+
+@test(modes=("inprocess",))
+def a_second_program_keeps_running_when_the_first_is_killed(world):
+    first = world.stack(*world.program("threaded.py"), "server", 7000)
+    second = world.stack(*world.program("threaded.py"), "server", 7001)
+    world.wait_port(7000, process=first)
+    world.wait_port(7001, process=second)
+    with world.connect(7001) as sock:
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+        for _ in range(20):
+            sock.sendall(b"still")
+            assert sock.recv(10) == b"still"
+            time.sleep(0.02)
+    until(lambda: not is_echoed(world, 7000), 2, "the killed one's port is closed")

@@ -1,0 +1,139 @@
+"""status, why, --strict, pcap, and the way back."""
+
+import json
+import os
+import subprocess
+
+from harness import test
+from harness.http import get
+from harness.nginx import Nginx
+from harness.process import until
+
+SLIPSTACK = ("inprocess", "instance")
+
+
+@test(modes=SLIPSTACK)
+def status_lists_engines_programs_and_sockets(world):
+    nginx = Nginx(world)
+    with world.connect(8080):
+        table = world.admin("status")
+        assert table.child.returncode == 0, table.tail()
+        assert "nginx" in table.output() and world.address in table.output(), table.tail()
+        report = json.loads(world.admin("status", "--json").output())[0]
+    programs = [*report["programs"], *(program for instance in report["instances"] for program in instance["programs"])]
+    (worker,) = nginx.workers()
+    mine = [program for program in programs if program["pid"] == worker]
+    assert mine, (worker, programs)
+    sockets = mine[0]["sockets"]
+    assert any(socket["place"] in ("stack", "both") and (socket["local"] or "").endswith(":8080") for socket in sockets), sockets
+    assert report["engines"], report
+
+
+@test(modes=SLIPSTACK)
+def why_says_for_each_socket_where_it_is_and_why(world):
+    server = world.stack(*world.program("places.py"), world.peer_address, 7060)
+    until(lambda: "ready" in server.output() or not server.is_running(), 10, "the sockets are made")
+    report = json.loads(world.admin("why", server.pid, "--json").output())
+    sockets = {socket["local"] or socket["remote"]: socket for socket in report["program"]["sockets"]}
+    places = {name.rpartition(":")[2]: socket["place"] for name, socket in sockets.items()}
+    assert places.get("7060") in ("both", "stack"), report
+    assert places.get("7061") == "kernel", report
+    assert places.get("7062") == "stack", report
+    assert all(socket["why"] for socket in sockets.values()), report
+    text = world.admin("why", server.pid)
+    assert "7061" in text.output() and "kernel" in text.output(), text.tail()
+
+
+@test(modes=SLIPSTACK)
+def why_of_strangers_is_one_sentence(world):
+    stranger = world.beside("sleep", 30)
+    answer = world.admin("why", stranger.pid)
+    assert answer.child.returncode != 0 and len(answer.errors().strip().splitlines()) == 1, answer.tail()
+    nobody = world.admin("why", 4194303)
+    assert nobody.child.returncode != 0 and "4194303" in nobody.errors(), nobody.tail()
+
+
+@test(modes=("inprocess",))
+def status_without_programs_says_so(world):
+    answer = world.admin("status")
+    assert answer.child.returncode == 0 and "nothing" in answer.output(), answer.tail()
+
+
+@test(modes=SLIPSTACK)
+def without_the_preload_the_program_is_on_the_kernel(world):
+    """The same command without `slipstack run`: instant rollback."""
+    server = world.beside(*world.program("threaded.py"), "server", 7000)
+    until(lambda: is_local(world, 7000), 10, "the server is on loopback")
+    assert server.is_running()
+    with open(f"/proc/{server.pid}/maps") as maps:
+        assert "slipstack" not in maps.read()
+
+
+def is_local(world, port):
+    try:
+        with world.connect_beside(port, 1) as sock:
+            sock.sendall(b"x")
+            return sock.recv(1) == b"x"
+    except OSError:
+        return False
+
+
+@test(modes=("inprocess",))
+def ld_preload_and_variables_alone_do_the_same(world):
+    library = world.slipstack.parent / "libslipstack.so"
+    env = {
+        "LD_PRELOAD": library, "SLIPSTACK_IF": "eth1", "SLIPSTACK_IP": "10.77.0.2/24", "SLIPSTACK_GW": "10.77.0.1",
+        "SLIPSTACK_RUN_DIR": world.run_dir, "SLIPSTACK_BIN": world.slipstack,
+    }
+    words = ["env", *(f"{name}={value}" for name, value in env.items()), *world.program("threaded.py"), "server", 7000]
+    server = world.beside(*words)
+    world.wait_port(7000, process=server)
+
+
+@test(modes=("inprocess",))
+def a_configuration_file_names_the_device(world):
+    file = world.folder / "slipstack.toml"
+    file.write_text('if = "eth1"\nip = "10.77.0.2/24"\ngw = "10.77.0.1"\n')
+    words = ["run", "--run-dir", world.run_dir, "--config", file, "--", *world.program("threaded.py"), "server", 7000]
+    server = world.beside(world.slipstack, *words)
+    world.wait_port(7000, process=server)
+
+
+@test(modes=("inprocess",))
+def a_pcap_file_has_the_frames(world):
+    file = world.folder / "frames.pcap"
+    nginx = Nginx(world, options=["--pcap", file], user="user root;")
+    for _ in range(5):
+        assert get(world, 8080)[0] == 200
+    nginx.process.stop()
+    files = sorted(world.folder.glob("frames*"))
+    texts = [
+        subprocess.run(["tcpdump", "-n", "-A", "-r", file], capture_output=True, text=True, errors="replace").stdout for file in files
+    ]
+    assert any("hello from nginx" in text and "10.77.0.2.8080" in text for text in texts), (files, [text[:300] for text in texts])
+
+
+@test(modes=("instance",))
+def several_programs_share_one_instance(world):
+    nginx = Nginx(world)
+    redis = world.stack("redis-server", "--port", 6379, "--save", "", "--protected-mode", "no", cwd=world.folder)
+    world.wait_port(6379, process=redis)
+    assert get(world, 8080)[0] == 200
+    text = world.stack("redis-cli", "-h", world.address, "-p", 6379, "set", "a", "1").finish()
+    assert text.strip() == "OK"
+    text = world.stack("curl", "-sS", "--max-time", 5, nginx.url()).finish()
+    assert text == "hello from nginx\n"
+    os.kill(redis.pid, 9)
+    redis.wait()
+    assert get(world, 8080)[0] == 200, "the death of one program does not harm the others"
+
+
+@test(modes=("instance",))
+def stop_ends_the_instance(world):
+    instance = world.start_instance("t")
+    world.instance = instance
+    answer = world.admin("stop", "t")
+    assert answer.child.returncode == 0, answer.tail()
+    instance.wait(5)
+    again = world.admin("stop", "t")
+    assert again.child.returncode != 0 and "t" in again.errors(), again.tail()

@@ -1,0 +1,145 @@
+"""Python programs: http.server, asyncio, threads, makefile and subprocess."""
+
+import hashlib
+import threading
+
+from harness import test
+from harness.http import get
+from harness.process import until
+
+
+@test
+def http_server_serves_files(world):
+    data = hashlib.shake_256(b"file").digest(3_000_000)
+    (world.folder / "file.bin").write_bytes(data)
+    server = world.stack("/usr/bin/python3", "-m", "http.server", 8000, cwd=world.folder)
+    world.wait_port(8000, process=server)
+    for _ in range(10):
+        assert get(world, 8000, "/file.bin") == (200, data)
+    assert get(world, 8000, "/none")[0] == 404
+
+
+@test
+def asyncio_server_echoes_to_many_kernel_clients(world):
+    server = world.stack(*world.program("asyncio_echo.py"), "server", "0.0.0.0", 7000)
+    world.wait_port(7000, process=server)
+    client = world.peer(*world.program("asyncio_echo.py"), "client", world.address, 7000, 100, 100_000)
+    assert client.finish(60).strip() == "100 echoed"
+
+
+@test
+def asyncio_client_is_echoed_by_the_kernel(world):
+    world.peer(*world.program("asyncio_echo.py"), "server", world.peer_address, 7000)
+    world.wait_port(7000, address=world.peer_address)
+    client = world.stack(*world.program("asyncio_echo.py"), "client", world.peer_address, 7000, 100, 100_000)
+    assert client.finish(60).strip() == "100 echoed"
+
+
+@test
+def asyncio_talks_to_itself_over_the_stack_and_over_loopback(world):
+    both = world.stack(*world.program("asyncio_echo.py"), "both", "0.0.0.0", 7000, 20, 50_000, env={"TARGETS": f"{world.address},127.0.0.1"})
+    assert both.finish(60).strip() == "20 echoed\n20 echoed", both.tail()
+
+
+@test
+def two_programs_on_the_stack_talk(world):
+    server = world.stack(*world.program("asyncio_echo.py"), "server", "0.0.0.0", 7000)
+    world.wait_port(7000, process=server)
+    client = world.stack(*world.program("asyncio_echo.py"), "client", world.address, 7000, 20, 100_000)
+    assert client.finish(60).strip() == "20 echoed"
+
+
+@test
+def threads_of_a_client_use_their_own_connections(world):
+    world.peer(*world.program("asyncio_echo.py"), "server", world.peer_address, 7000)
+    world.wait_port(7000, address=world.peer_address)
+    client = world.stack(*world.program("threaded.py"), "client", world.peer_address, 7000, 16, 50)
+    assert client.finish(60).strip() == "16 threads done"
+
+
+@test
+def threads_of_a_server_serve_one_connection_each(world):
+    server = world.stack(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, process=server)
+    client = world.peer(*world.program("threaded.py"), "client", world.address, 7000, 16, 50)
+    assert client.finish(60).strip() == "16 threads done"
+
+
+@test
+def one_connection_is_read_and_written_by_two_threads(world):
+    server = world.stack(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, process=server)
+    world.peer(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, address=world.peer_address)
+    duplex = world.stack(*world.program("threaded.py"), "duplex", world.peer_address, 7000, 20_000_000)
+    assert duplex.finish(60).strip() == "20000000 bytes both ways"
+    data = hashlib.shake_256(b"duplex").digest(4_000_000)
+    with world.connect(7000) as sock:
+        sender = threading.Thread(target=sock.sendall, args=(data,))
+        sender.start()
+        got = b""
+        while len(got) < len(data):
+            chunk = sock.recv(65536)
+            assert chunk
+            got += chunk
+        sender.join()
+    assert got == data
+
+
+@test
+def makefile_and_subprocess_work_together(world):
+    server = world.stack(*world.program("makefile_subprocess.py"), 7100)
+    world.wait_port(7100, process=server)
+    for number in range(5):
+        with world.connect(7100) as sock:
+            lines = sock.makefile("rw", newline="\n")
+            lines.write(f"echo hello {number}; cat\n")
+            lines.write("first line\nsecond line\n\n")
+            lines.flush()
+            sock.shutdown(1)
+            assert lines.read() == f"hello {number}\nfirst line\nsecond line\n", "what the child printed"
+
+
+@test
+def a_forking_server_serves_from_its_children(world):
+    server = world.stack(*world.program("forking.py"), 7200)
+    world.wait_port(7200, process=server)
+    for number in range(20):
+        with world.connect(7200) as sock:
+            sock.sendall(f"number {number}\n".encode())
+            assert sock.makefile().readline() == f"child says number {number}\n"
+    until(lambda: not server.children(), 5, "the children have ended")
+
+
+@test
+def select_poll_and_timeouts_behave(world):
+    server = world.stack(*world.program("waiting.py"), 7300)
+    world.wait_port(7300, process=server)
+    for way in ("select", "poll", "epoll", "timeout"):
+        with world.connect(7300) as sock:
+            sock.sendall(way.encode() + b"\n")
+            text = sock.makefile().read()
+            assert text == f"{way}: idle ready closed\n", text
+            sock.close()
+
+
+@test
+def udp_is_answered(world):
+    server = world.stack(*world.program("udp_echo.py"), 7400)
+    import socket
+
+    def is_answered():
+        assert server.is_running(), server.tail()
+        with world.at_peer():
+            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with sock:
+            sock.settimeout(0.3)
+            sock.sendto(b"question", (world.address, 7400))
+            try:
+                return sock.recvfrom(2048) == (b"answer to question", (world.address, 7400))
+            except (socket.timeout, ConnectionRefusedError):
+                return False
+
+    until(is_answered, 10, "an answer")
+    for _ in range(50):
+        assert is_answered()

@@ -1,0 +1,165 @@
+"""What cannot work is refused before anything is changed: one sentence and a non-zero exit."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from harness import Skip, test
+
+ONLY = ("inprocess",)
+DEVICE = ["--if", "eth1", "--ip", "10.77.0.2/24", "--gw", "10.77.0.1"]
+
+
+def state(world):
+    """What must be the same before and after."""
+    with world.stack_ns.inside():
+        links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+        addresses = subprocess.run(["ip", "-o", "addr"], capture_output=True, text=True, check=True).stdout
+    files = sorted(str(file) for file in world.run_dir.rglob("*") if not file.is_dir())
+    return links, addresses, files, world.stack_ns.pids()
+
+
+def refused(world, *words, says, prefix=(), env=None):
+    """`slipstack WORDS` fails with one sentence that has all of `says`, and nothing has changed."""
+    before = state(world)
+    words = [str(world.slipstack), words[0], "--run-dir", str(world.run_dir), *map(str, words[1:])]
+    started = world.process([*world.stack_ns.prefix(), *prefix, *words], env=env or {})
+    code = started.wait(15)
+    text = started.errors().strip()
+    assert code != 0, f"{words} succeeded"
+    assert len(text.splitlines()) == 1 and text.startswith("slipstack: "), f"not one sentence: {text!r}"
+    for part in says:
+        assert part in text, f"{part!r} is not in {text!r}"
+    assert "panicked" not in text
+    world.leftovers(2)
+    assert state(world) == before, f"something has changed:\n{before}\n{state(world)}"
+
+
+@test(modes=ONLY)
+def programs_that_cannot_be_served(world):
+    refused(world, "run", *DEVICE, "--", "no-such-program", says=["no-such-program", "not found"])
+    refused(world, "run", *DEVICE, "--", "/no/such", says=["/no/such", "not found"])
+    refused(world, "run", *DEVICE, "--", "/etc/passwd", says=["/etc/passwd", "executable"])
+    static = build(world, "static", "-static")
+    refused(world, "run", *DEVICE, "--", static, says=["statically linked"])
+    owned = world.folder / "setuid"
+    shutil.copy("/usr/bin/env", owned)
+    shutil.chown(owned, "www-data", "www-data")
+    owned.chmod(0o4755)
+    refused(world, "run", *DEVICE, "--", owned, says=["set-user-id"])
+    text = world.folder / "text"
+    text.write_text("not a program")
+    text.chmod(0o755)
+    refused(world, "run", *DEVICE, "--", text, says=["neither"])
+
+
+@test(modes=ONLY)
+def thirty_two_bit_programs(world):
+    narrow = world.folder / "narrow"
+    image = bytearray(Path("/usr/bin/env").read_bytes())
+    image[4] = 1
+    narrow.write_bytes(image)
+    narrow.chmod(0o755)
+    refused(world, "run", *DEVICE, "--", narrow, says=["32-bit"])
+
+
+def build(world, name, *flags):
+    source = world.folder / f"{name}.c"
+    source.write_text("int main(void) { return 0; }\n")
+    target = world.folder / name
+    done = subprocess.run(["gcc", *flags, "-o", target, source], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Skip(f"gcc cannot build a {name} program: {done.stderr.strip()[:100]}")
+    return target
+
+
+@test(modes=ONLY)
+def wrong_values(world):
+    for words, says in [
+        (["--ip", "10.0.0.5"], ["--ip", "10.0.0.5/24"]),
+        (["--ip", "10.0.0.555/24"], ["--ip"]),
+        (["--ip", "10.0.0.0/24"], ["--ip"]),
+        (["--if", "eth1"], ["--ip"]),
+        (["--if", "eth1", "--ip", "10.77.0.2/24", "--gw", "10.78.0.1"], ["--gw", "10.77.0.2/24"]),
+        (["--slots", "1"], ["--slots"]),
+        (["--spin-us", "x"], ["--spin-us"]),
+        (["--cores", "500"], ["cores 500"]),
+        (["--config", "/no/such.toml"], ["/no/such.toml"]),
+    ]:
+        refused(world, "run", *words, "--", "true", says=says)
+    refused(world, "run", "--", "true", says=["SLIPSTACK_IP"], env={"SLIPSTACK_IP": "nonsense"})
+    wrong = world.folder / "wrong.toml"
+    wrong.write_text("colour = 1\n")
+    refused(world, "run", "--config", wrong, "--", "true", says=["colour"])
+    refused(world, "instance", says=["--name"])
+
+
+@test(modes=ONLY)
+def interfaces_that_cannot_be_used(world):
+    refused(world, "run", "--if", "eth9", "--ip", "10.77.0.2/24", "--", "true", says=["eth9"])
+    refused(world, "run", "--if", "lo", "--ip", "10.77.0.2/24", "--", "true", says=["lo"])
+    world.stack_ns.ip("link", "set", "eth1", "down")
+    refused(world, "run", *DEVICE, "--", "true", says=["eth1", "down"])
+    refused(world, "instance", "--name", "a", *DEVICE, says=["eth1", "down"])
+
+
+@test(modes=ONLY)
+def addresses_in_use(world):
+    world.stack_ns.ip("addr", "add", "10.77.0.2/24", "dev", "eth1")
+    refused(world, "run", *DEVICE, "--", "true", says=["10.77.0.2", "in use"])
+    world.stack_ns.ip("addr", "del", "10.77.0.2/24", "dev", "eth1")
+    # The peer has it.
+    world.peer_ns.ip("addr", "add", "10.77.0.2/24", "dev", "eth1")
+    refused(world, "run", *DEVICE, "--", "true", says=["10.77.0.2", "in use"])
+
+
+@test(modes=ONLY)
+def missing_capabilities(world):
+    drop = ["setpriv", "--bounding-set", "-net_admin,-net_raw", "--inh-caps", "-net_admin,-net_raw"]
+    refused(world, "run", *DEVICE, "--", "true", says=["CAP_NET_ADMIN"], prefix=drop)
+    refused(world, "run", "--", "true", says=["CAP_NET_ADMIN"], prefix=drop)
+    nobody = ["setpriv", "--reuid", "www-data", "--regid", "www-data", "--clear-groups"]
+    if os.access(world.slipstack, os.X_OK) and is_reachable(world):
+        refused(world, "run", *DEVICE, "--", "true", says=["CAP_NET_ADMIN"], prefix=nobody)
+
+
+def is_reachable(world):
+    done = subprocess.run(
+        ["setpriv", "--reuid", "www-data", "--regid", "www-data", "--clear-groups", str(world.slipstack), "--version"],
+        capture_output=True,
+    )
+    return done.returncode == 0
+
+
+@test(modes=ONLY)
+def an_instance_that_does_not_run(world):
+    refused(world, "run", "--instance", "nobody", "--", "true", says=["nobody"])
+    refused(world, "run", "--", "true", says=["7"], env={"FF_PROC_ID": 7})
+
+
+@test(modes=("instance",))
+def a_name_that_an_instance_has_already(world):
+    world.ready_instance()
+    words = [str(world.slipstack), "instance", "--name", "t", "--run-dir", str(world.run_dir), *DEVICE]
+    second = world.process(world.stack_ns.prefix() + words)
+    assert second.wait(10) != 0 and " t " in second.errors().replace("'", " ").replace("`", " "), second.errors()
+
+
+@test(modes=ONLY)
+def a_second_address_on_the_same_device(world):
+    server = world.stack(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, process=server)
+    words = ["run", "--run-dir", str(world.run_dir), "--if", "eth1", "--ip", "10.77.0.3/24", "--", "true"]
+    other = world.process(world.stack_ns.prefix() + [str(world.slipstack), *words])
+    assert other.wait(10) != 0 and "10.77.0.2" in other.errors(), other.tail()
+    assert server.is_running()
+
+
+@test(modes=ONLY)
+def two_programs_on_one_port(world):
+    first = world.stack(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, process=first)
+    second = world.stack(*world.program("threaded.py"), "server", 7000)
+    assert second.wait(10) != 0 and "Address already in use" in second.errors(), second.tail()
+    assert first.is_running()

@@ -1,0 +1,135 @@
+"""What idling, waking up and being away costs."""
+
+import socket
+import statistics
+import time
+
+from harness import test
+from harness.capture import Capture
+from harness.http import Connection, get
+from harness.nginx import Nginx
+from harness.process import cpu_seconds, descendants
+
+
+def used(world, process):
+    total = process.cpu_seconds()
+    if world.instance is not None:
+        total += world.instance.cpu_seconds()
+    pids = set(world.stack_ns.pids()) - {process.pid, *descendants(process.pid)}
+    if world.instance is not None:
+        pids -= {world.instance.pid, *descendants(world.instance.pid)}
+    return total + sum(cpu_seconds(pid) for pid in pids)
+
+
+@test(serial=True)
+def an_idle_nginx_uses_under_one_percent_of_a_core(world):
+    nginx = Nginx(world)
+    with Connection(world.connect(8080)) as connection:
+        assert connection.get()[0] == 200
+        time.sleep(0.5)
+        before = used(world, nginx.process)
+        time.sleep(5)
+        share = (used(world, nginx.process) - before) / 5
+        assert share < 0.01, f"{share:.1%} of a core"
+        assert connection.get()[0] == 200
+
+
+@test(serial=True)
+def an_idle_server_answers_within_a_millisecond(world):
+    Nginx(world)
+    with Connection(world.connect(8080)) as connection:
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.get()
+        times = []
+        for _ in range(20):
+            time.sleep(0.15)
+            before = time.perf_counter()
+            connection.get()
+            times.append((time.perf_counter() - before) * 1000)
+    # The machine may be busy for a moment with something else.
+    assert statistics.quantiles(times, n=10)[8] < 1.0, [f"{ms:.2f}" for ms in times]
+
+
+@test(serial=True, timeout=90)
+def acknowledgements_flow_while_the_program_is_away(world):
+    server = world.stack(*world.program("away.py"), 7600, 5)
+    world.wait_port(7600, process=server)
+    with Capture(world, "tcp", "port", "7600") as capture:
+        with world.connect(7600, 20) as sock:
+            sock.sendall(b"go")
+            assert sock.recv(5, socket.MSG_WAITALL) == b"ready"
+            time.sleep(0.2)
+            for _ in range(40):
+                sock.sendall(b"z" * 1000)
+                time.sleep(0.1)
+            sock.shutdown(socket.SHUT_WR)
+            assert sock.makefile().readline() == "40000\n"
+    waits = acknowledgement_times(capture.segments, world.address)
+    assert len(waits) >= 35, waits
+    # The kernel delays an ACK by up to 40 ms (200 at most); the stack's ticker comes every 4.
+    limit_ms = 8.0 if world.mode != "kernel" else 210.0
+    late = [wait for wait in waits if wait * 1000 > limit_ms + 40]
+    assert not late, f"{len(late)} of {len(waits)} late: {[f'{wait * 1000:.1f}' for wait in late]} ms"
+    if world.mode != "kernel":
+        assert statistics.median(waits) * 1000 < limit_ms + 40, waits
+
+
+@test(serial=True, timeout=90)
+def a_lost_answer_is_sent_again_while_the_program_is_away(world):
+    server = world.stack(*world.program("away.py"), 7600, 4)
+    world.wait_port(7600, process=server)
+    with world.connect(7600, 20) as sock:
+        # Everything from the stack is lost for a second: `ready` can only come by retransmission.
+        block(world, True)
+        sock.sendall(b"go")
+        time.sleep(1.0)
+        block(world, False)
+        before = time.monotonic()
+        assert sock.recv(5, socket.MSG_WAITALL) == b"ready"
+        assert time.monotonic() - before < 2.5, "the retransmission came only after the program woke"
+
+
+def block(world, is_on):
+    """With another link-layer address the peer ignores what is sent to its old one."""
+    if is_on:
+        text = world.peer_ns.ip("-o", "link", "show", "eth1")
+        world.old_mac = text.split("link/ether ")[1].split()[0]
+    world.peer_ns.ip("link", "set", "eth1", "address", "02:00:00:00:00:99" if is_on else world.old_mac)
+
+
+@test(serial=True)
+def a_send_outside_a_batch_leaves_at_once(world):
+    server = world.stack(*world.program("bursts.py"), 7700)
+    world.wait_port(7700, process=server)
+    with world.connect(7700) as sock:
+        lines = sock.makefile("rb")
+        # Each line holds the clock of the moment before it was sent; the clock is the machine's.
+        waits = []
+        sock.sendall(b"go\n")
+        for _ in range(50):
+            sent = float(lines.readline())
+            waits.append((time.clock_gettime(time.CLOCK_MONOTONIC) - sent) * 1000)
+    # A held send would wait for the end of the computation, 30 ms. Other programs may run meanwhile.
+    assert statistics.median(waits) < 1.0 and statistics.quantiles(waits, n=10)[8] < 8.0, [f"{ms:.2f}" for ms in waits]
+
+
+def acknowledgement_times(segments, address):
+    """From each data segment to the first ACK that covers it, seconds."""
+    waiting, waits = [], []
+    for segment in segments:
+        if not segment.is_from(address) and segment.length == 1000:
+            waiting.append(segment.time)
+        elif segment.is_from(address) and waiting:
+            waits += [segment.time - sent for sent in waiting]
+            waiting = []
+    return waits
+
+
+@test
+def get_after_a_minute_of_nothing_is_still_served(world):
+    """A short stand-in: the neighbour entry is aged away in between."""
+    Nginx(world)
+    assert get(world, 8080)[0] == 200
+    world.peer_ns.ip("neigh", "flush", "dev", "eth1")
+    time.sleep(1)
+    assert get(world, 8080)[0] == 200
