@@ -1,13 +1,14 @@
 //! `slipstack run`: check everything, prepare the device, become the program.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::IntoRawFd;
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::ArgMatches;
+use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::thread::CpuSet;
 use slipstack_config::{Layers, Log, Settings};
 
@@ -54,10 +55,24 @@ fn launch(settings: &Settings, command: &mut Command) -> Result<(), Failure> {
     if settings.log >= Log::Warn {
         eprintln!("slipstack: {}", launched.reach);
     }
-    // Kept open across exec: the program's way to the keeper after it has dropped its privileges.
-    let control = launched.control.into_raw_fd();
-    command.env("SLIPSTACK_CONTROL_FD", control.to_string());
+    let control = inheritable(launched.control).map_err(|error| {
+        Failure::new(format!(
+            "the way to the keeper cannot be handed on: {error}"
+        ))
+    })?;
+    command.env("SLIPSTACK_CONTROL_FD", control.into_raw_fd().to_string());
     Ok(())
+}
+
+/// Kept open across exec: the program's way to the keeper after it has dropped its privileges. High
+/// up, because programs count on getting the lowest number that is free.
+fn inheritable(control: OwnedFd) -> rustix::io::Result<OwnedFd> {
+    let raised = [16_384, 900, 200]
+        .iter()
+        .find_map(|lowest| fcntl_dupfd_cloexec(&control, *lowest).ok());
+    let control = raised.unwrap_or(control);
+    fcntl_setfd(&control, FdFlags::empty())?;
+    Ok(control)
 }
 
 fn set_environment(command: &mut Command, layers: &Layers, own: &Path) {
@@ -133,6 +148,12 @@ pub fn pin(settings: &Settings) -> Result<(), Failure> {
     }
     rustix::thread::sched_setaffinity(None, &set).map_err(|error| {
         let cores: Vec<String> = settings.cores.iter().map(usize::to_string).collect();
-        Failure::new(format!("cannot run on cores {}: {error}", cores.join(",")))
+        let cores = cores.join(",");
+        match error {
+            Errno::INVAL => Failure::new(format!(
+                "this machine has none of the cores {cores} that --cores names"
+            )),
+            _ => Failure::new(format!("cannot run on cores {cores}: {error}")),
+        }
     })
 }
