@@ -1,1 +1,20 @@
-//! (module documentation follows)
+//! Simulated worlds: several stacks on an emulated link, in virtual time.
+//!
+//! A world is a function of its seed: the same seed gives the same run, frame by frame. Checkers
+//! watch while it runs (every byte once and in order, nothing after close, acknowledged means
+//! received) and when it has come to rest (nothing left over). A seed that fails is run again with
+//! a recorder, which writes a pcap.
+
+pub mod checks;
+pub mod gso;
+pub mod host;
+pub mod network;
+pub mod pcap;
+pub mod program;
+pub mod scenario;
+pub mod streams;
+pub mod world;
+
+pub use network::Impairments;
+pub use scenario::{Options, Report, run_seed};
+pub use world::{Failure, World};

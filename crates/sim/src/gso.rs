@@ -1,0 +1,132 @@
+//! What a device does for a stack that leaves checksums and segmentation to it.
+
+use slipstack_stack::{Gso, TxOffload};
+use slipstack_wire::checksum;
+
+const IP_AT: usize = 14;
+const TCP_AT: usize = 34;
+const FIN: u8 = 0x01;
+const PSH: u8 = 0x08;
+const CWR: u8 = 0x80;
+
+/// Turns a frame of the stack into complete frames, in order.
+pub fn finish(header: &[u8], payload: &[u8], offload: TxOffload) -> Vec<Vec<u8>> {
+    match offload.gso {
+        Some(gso) if payload.len() > usize::from(gso.mss) => segment(header, payload, gso),
+        _ => vec![complete(header, payload, offload)],
+    }
+}
+
+fn complete(header: &[u8], payload: &[u8], offload: TxOffload) -> Vec<u8> {
+    let mut frame = header.to_vec();
+    if let Some(partial) = offload.checksum {
+        partial.complete(&mut frame, [payload]);
+    }
+    frame.extend_from_slice(payload);
+    frame
+}
+
+/// Cuts an IPv4 TCP super-frame into segments of the MSS.
+fn segment(header: &[u8], payload: &[u8], gso: Gso) -> Vec<Vec<u8>> {
+    let pieces = payload.chunks(usize::from(gso.mss).max(1));
+    let last = pieces.len() - 1;
+    let first_seq = read_u32(header, TCP_AT + 4);
+    let first_id = read_u16(header, IP_AT + 4);
+    pieces
+        .enumerate()
+        .map(|(i, piece)| {
+            let mut frame = header.to_vec();
+            let l4_len = header.len() - TCP_AT + piece.len();
+            write_u16(&mut frame, IP_AT + 2, (20 + l4_len) as u16);
+            write_u16(&mut frame, IP_AT + 4, first_id.wrapping_add(i as u16));
+            write_u16(&mut frame, IP_AT + 10, 0);
+            let sum = checksum::of(&frame[IP_AT..TCP_AT]);
+            write_u16(&mut frame, IP_AT + 10, sum);
+            let seq = first_seq.wrapping_add(i as u32 * u32::from(gso.mss));
+            frame[TCP_AT + 4..TCP_AT + 8].copy_from_slice(&seq.to_be_bytes());
+            if i != last {
+                frame[TCP_AT + 13] &= !(FIN | PSH);
+            }
+            if i != 0 {
+                frame[TCP_AT + 13] &= !CWR;
+            }
+            let (src, dst) = (read_u32(&frame, IP_AT + 12), read_u32(&frame, IP_AT + 16));
+            write_u16(&mut frame, TCP_AT + 16, 0);
+            let mut sum = checksum::pseudo_v4(src.into(), dst.into(), 6, l4_len as u32);
+            sum.add_bytes(&frame[TCP_AT..]);
+            sum.add_bytes(piece);
+            write_u16(&mut frame, TCP_AT + 16, sum.finish());
+            frame.extend_from_slice(piece);
+            frame
+        })
+        .collect()
+}
+
+fn read_u16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn read_u32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn write_u16(bytes: &mut [u8], at: usize, value: u16) {
+    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use slipstack_stack::PartialChecksum;
+    use slipstack_wire::ipv4::{Ipv4Header, Ipv4Packet};
+    use slipstack_wire::tcp::{TcpFlags, TcpHeader, TcpSegment};
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn a_super_frame_becomes_valid_segments() {
+        let (src, dst) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+        let payload: Vec<u8> = (0..2500).map(|i| i as u8).collect();
+        let mut header = vec![0; 54];
+        Ipv4Header {
+            tos: 0,
+            total_len: 40 + 2500,
+            identification: 0,
+            dont_fragment: true,
+            ttl: 64,
+            protocol: 6,
+            src,
+            dst,
+        }
+        .emit(&mut header[14..]);
+        let flags = TcpFlags::ACK | TcpFlags::PSH | TcpFlags::FIN;
+        TcpHeader {
+            seq: u32::MAX - 100,
+            flags,
+            ..TcpHeader::default()
+        }
+        .emit(0, &mut header[34..]);
+        let offload = TxOffload {
+            checksum: Some(PartialChecksum {
+                start: 34,
+                offset: 16,
+            }),
+            gso: Some(Gso {
+                mss: 1000,
+                header_len: 54,
+            }),
+        };
+        let frames = finish(&header, &payload, offload);
+        assert_eq!(frames.len(), 3);
+        let mut joined = Vec::new();
+        for (i, frame) in frames.iter().enumerate() {
+            let packet = Ipv4Packet::parse(&frame[14..]).unwrap();
+            assert!(checksum::is_valid_l4_v4(src, dst, 6, packet.payload));
+            let segment = TcpSegment::parse(packet.payload).unwrap();
+            let offset = segment.header.seq.wrapping_sub(u32::MAX - 100);
+            assert_eq!(offset as usize, joined.len());
+            assert_eq!(segment.header.flags.is_fin(), i == 2);
+            joined.extend_from_slice(segment.payload);
+        }
+        assert_eq!(joined, payload);
+    }
+}

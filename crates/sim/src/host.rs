@@ -1,0 +1,175 @@
+//! A host: a stack and its effects, kept in plain vectors.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::{Ipv4Addr, SocketAddr};
+
+use slipstack_stack::rng::Rng;
+use slipstack_stack::{
+    ConnId, Effects, Event, FrameOut, Instant, Payload, RxMeta, Stack, StackConfig, UdpId,
+};
+
+use crate::gso;
+use crate::streams::Streams;
+
+/// A frame leaves a host.
+#[derive(Debug)]
+pub struct Departure {
+    pub bytes: Vec<u8>,
+    pub is_local: bool,
+}
+
+/// The world around one stack.
+#[derive(Debug)]
+pub struct HostEffects {
+    pub departures: Vec<Departure>,
+    pub streams: HashMap<ConnId, Streams>,
+    pub events: VecDeque<Event>,
+    pub datagrams: VecDeque<(UdpId, SocketAddr, Vec<u8>)>,
+    /// What was wrong; the world stops at the first.
+    pub violations: Vec<String>,
+    released: HashSet<ConnId>,
+    rng: Rng,
+    /// Share of stores that find no room, in hundredths of a percent.
+    pub refusal: u32,
+}
+
+#[derive(Debug)]
+pub struct Host {
+    pub stack: Stack,
+    pub fx: HostEffects,
+    pub inbox: VecDeque<(Vec<u8>, RxMeta)>,
+    /// When the host works off its inbox.
+    pub turn_at: Option<Instant>,
+    pub ip: Ipv4Addr,
+    pub mac: [u8; 6],
+}
+
+impl Host {
+    pub fn new(config: StackConfig, now: Instant, rng: Rng) -> Self {
+        let (ip, mac) = (
+            config.addrs.first().map_or(Ipv4Addr::UNSPECIFIED, |a| a.0),
+            config.mac,
+        );
+        let fx = HostEffects {
+            departures: Vec::new(),
+            streams: HashMap::new(),
+            events: VecDeque::new(),
+            datagrams: VecDeque::new(),
+            violations: Vec::new(),
+            released: HashSet::new(),
+            rng,
+            refusal: 0,
+        };
+        let stack = Stack::new(config, now);
+        Self {
+            stack,
+            fx,
+            inbox: VecDeque::new(),
+            turn_at: None,
+            ip,
+            mac,
+        }
+    }
+
+    pub fn receive(&mut self, now: Instant) {
+        while let Some((bytes, meta)) = self.inbox.pop_front() {
+            self.stack.on_frame(now, &bytes, meta, &mut self.fx);
+        }
+        self.turn_at = None;
+    }
+}
+
+impl HostEffects {
+    fn streams_of(&mut self, conn: ConnId, what: &str) -> Option<&mut Streams> {
+        if self.released.contains(&conn) {
+            self.violations
+                .push(format!("{what} after the end of {conn:?}"));
+            return None;
+        }
+        Some(self.streams.entry(conn).or_default())
+    }
+
+    fn check(&mut self, conn: ConnId, outcome: Result<(), String>) {
+        if let Err(why) = outcome {
+            self.violations.push(format!("{conn:?}: {why}"));
+        }
+    }
+}
+
+impl Effects for HostEffects {
+    fn transmit(&mut self, frame: FrameOut<'_>) {
+        let payload = match frame.payload {
+            Payload::None => &[],
+            Payload::Inline(bytes) => bytes,
+            // A frame that waited for its neighbour may name a connection that is gone.
+            Payload::Stream { conn, .. } if self.released.contains(&conn) => return,
+            Payload::Stream { conn, offset, len } => {
+                let gathered = self.streams.entry(conn).or_default().gather(offset, len);
+                match gathered {
+                    Ok(bytes) => bytes,
+                    Err(why) => {
+                        let why = format!("{conn:?}: {why}");
+                        self.violations.push(why);
+                        return;
+                    }
+                }
+            }
+        };
+        let frames = gso::finish(frame.header, payload, frame.offload)
+            .into_iter()
+            .map(|bytes| Departure {
+                bytes,
+                is_local: frame.local,
+            });
+        self.departures.extend(frames);
+    }
+
+    fn store(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool {
+        if self.refusal != 0 && self.rng.below(10_000) < self.refusal {
+            return false;
+        }
+        let Some(streams) = self.streams_of(conn, "store") else {
+            return false;
+        };
+        let outcome = streams.store(offset, bytes);
+        self.check(conn, outcome);
+        true
+    }
+
+    fn datagram(&mut self, udp: UdpId, from: SocketAddr, _to: SocketAddr, bytes: &[u8]) {
+        self.datagrams.push_back((udp, from, bytes.to_vec()));
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Received { conn, upto } => {
+                if let Some(streams) = self.streams_of(conn, "received") {
+                    let outcome = streams.on_received(upto);
+                    self.check(conn, outcome);
+                }
+            }
+            Event::Acked { conn, upto } => {
+                if let Some(streams) = self.streams_of(conn, "acked") {
+                    let outcome = streams.on_acked(upto);
+                    self.check(conn, outcome);
+                }
+            }
+            Event::Accepted { conn, .. }
+            | Event::Connected { conn }
+            | Event::Failed { conn, .. }
+            | Event::Fin { conn } => {
+                self.streams_of(conn, "event");
+            }
+            Event::Released { conn } => {
+                self.streams_of(conn, "second release");
+                self.released.insert(conn);
+            }
+            Event::SendLimit { .. }
+            | Event::FlowOpened { .. }
+            | Event::FlowClosed { .. }
+            | Event::Neighbour { .. }
+            | Event::UdpFailed { .. } => {}
+        }
+        self.events.push_back(event);
+    }
+}

@@ -1,0 +1,181 @@
+//! The byte rings of one connection, as a program and the stack share them, with their checks.
+
+use std::collections::BTreeMap;
+
+/// The stream that a key names: any two positions a few bytes apart differ with high probability,
+/// so that a shifted, repeated or foreign byte is noticed.
+pub fn byte_at(key: u64, offset: u64) -> u8 {
+    let word = ((offset / 8) ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let word = (word ^ (word >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    ((word ^ (word >> 32)) >> (8 * (offset % 8))) as u8
+}
+
+pub fn bytes_at(key: u64, offset: u64, len: usize) -> Vec<u8> {
+    (offset..offset + len as u64)
+        .map(|at| byte_at(key, at))
+        .collect()
+}
+
+/// Both directions of a connection.
+#[derive(Debug, Default)]
+pub struct Streams {
+    /// Written by the program: [acked, written) is in the ring.
+    sent: Vec<u8>,
+    acked: u64,
+    /// Stored by the stack and not read yet, by offset; may overlap.
+    pieces: BTreeMap<u64, Vec<u8>>,
+    available: u64,
+    read: u64,
+}
+
+impl Streams {
+    pub fn written(&self) -> u64 {
+        self.acked + self.sent.len() as u64
+    }
+
+    pub fn acked(&self) -> u64 {
+        self.acked
+    }
+
+    /// Where the readable bytes end.
+    pub fn available(&self) -> u64 {
+        self.available
+    }
+
+    pub fn read_upto(&self) -> u64 {
+        self.read
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.sent.extend_from_slice(bytes);
+    }
+
+    /// Bytes for a segment; an error if they are not (any more) there.
+    pub fn gather(&self, offset: u64, len: u32) -> Result<&[u8], String> {
+        let end = offset + u64::from(len);
+        if offset < self.acked || end > self.written() {
+            return Err(format!(
+                "segment [{offset}, {end}) outside of the send ring [{}, {})",
+                self.acked,
+                self.written()
+            ));
+        }
+        let from = (offset - self.acked) as usize;
+        Ok(&self.sent[from..from + len as usize])
+    }
+
+    pub fn on_acked(&mut self, upto: u64) -> Result<(), String> {
+        if upto < self.acked || upto > self.written() {
+            return Err(format!(
+                "acked {upto}, after {} of {}",
+                self.acked,
+                self.written()
+            ));
+        }
+        self.sent.drain(..(upto - self.acked) as usize);
+        self.acked = upto;
+        Ok(())
+    }
+
+    /// The end of what is stored without a gap.
+    pub fn contiguous(&self) -> u64 {
+        let mut end = self.read;
+        for (&start, bytes) in &self.pieces {
+            if start > end {
+                break;
+            }
+            end = end.max(start + bytes.len() as u64);
+        }
+        end
+    }
+
+    pub fn store(&mut self, offset: u64, bytes: &[u8]) -> Result<(), String> {
+        if offset < self.available {
+            return Err(format!(
+                "stored at {offset}, but {} is handed out",
+                self.available
+            ));
+        }
+        let piece = self.pieces.entry(offset).or_default();
+        if piece.len() < bytes.len() {
+            *piece = bytes.to_vec();
+        }
+        Ok(())
+    }
+
+    pub fn on_received(&mut self, upto: u64) -> Result<(), String> {
+        let contiguous = self.contiguous();
+        if upto < self.available || upto > contiguous {
+            return Err(format!(
+                "received {upto}, after {}, stored without gap {contiguous}",
+                self.available
+            ));
+        }
+        self.available = upto;
+        Ok(())
+    }
+
+    /// Takes up to `len` bytes and compares each with the peer's stream.
+    pub fn read(&mut self, len: u64, key: u64) -> Result<u64, String> {
+        let end = self.available.min(self.read + len);
+        while self.read < end {
+            let Some((&start, bytes)) = self.pieces.range(..=self.read).next_back() else {
+                return Err(format!("no bytes at {}", self.read));
+            };
+            let stop = start + bytes.len() as u64;
+            if stop <= self.read {
+                self.pieces.remove(&start);
+                continue;
+            }
+            let upto = stop.min(end);
+            for at in self.read..upto {
+                let (is, should) = (bytes[(at - start) as usize], byte_at(key, at));
+                if is != should {
+                    return Err(format!("byte {at} is {is:#04x}, sent was {should:#04x}"));
+                }
+            }
+            self.read = upto;
+        }
+        self.forget_what_is_read();
+        Ok(self.read)
+    }
+
+    fn forget_what_is_read(&mut self) {
+        while let Some((&start, bytes)) = self.pieces.first_key_value() {
+            if start + bytes.len() as u64 > self.read {
+                break;
+            }
+            self.pieces.remove(&start);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_in_any_order_are_read_once_and_compared() {
+        let mut streams = Streams::default();
+        streams.store(10, &bytes_at(7, 10, 10)).unwrap();
+        assert!(streams.on_received(20).is_err(), "there is a gap");
+        streams.store(0, &bytes_at(7, 0, 12)).unwrap();
+        streams.on_received(20).unwrap();
+        assert_eq!(streams.read(100, 7), Ok(20));
+        assert!(streams.store(5, b"x").is_err(), "read already");
+        streams.store(20, b"wrong").unwrap();
+        streams.on_received(25).unwrap();
+        assert!(streams.read(100, 7).is_err());
+    }
+
+    #[test]
+    fn the_send_ring_gives_what_is_written_and_not_acknowledged() {
+        let mut streams = Streams::default();
+        streams.write(b"0123456789");
+        streams.on_acked(4).unwrap();
+        assert_eq!(streams.gather(4, 3), Ok(&b"456"[..]));
+        assert!(streams.gather(3, 3).is_err());
+        assert!(streams.gather(8, 3).is_err());
+        assert!(streams.on_acked(11).is_err());
+    }
+}
