@@ -25,7 +25,7 @@ mod raw;
 mod readiness;
 mod signals;
 mod sockets;
-mod stdio;
+pub mod stdio;
 pub mod symbols;
 mod syscall;
 mod thread;

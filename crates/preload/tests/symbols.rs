@@ -217,10 +217,6 @@ const LEFT: &[(&str, &[&str])] = &[
     ),
     ("closes streams only, at exit", &["fcloseall"]),
     (
-        "writes inside libc: listed in the book",
-        &["dprintf", "vdprintf", "__dprintf_chk", "__vdprintf_chk"],
-    ),
-    (
         "describes a spawn; what it starts gets our environment by posix_spawn",
         &[
             "posix_spawn_file_actions_init",

@@ -29,4 +29,11 @@ int main(void) {
     SAY(fclose(out));
     NOTE("%s", fgets(line, sizeof line, in) ? line : "nothing");
     SAY(fclose(in));
+
+    fd = tcp(7001);
+    SAY(dprintf(fd, "%d %s %.1f %d %d %d %c %.2f\n", 1, "two", 3.0, 4, 5, 6, '7', 8.25));
+    long n = read(fd, line, sizeof line);
+    NOTE("%.*s", (int)n, line);
+    SAY(close(fd));
+    SAY(dprintf(fd, "%d", 1));
 }

@@ -108,3 +108,49 @@ pub unsafe fn freopen64(path: *const c_char, mode: *const c_char, file: *mut FIL
     // SAFETY: the program's own call.
     unsafe { (next::freopen64.get())(path, mode, file) }
 }
+
+/// A `va_list` of the program's, as its C library passes it on.
+type List = *mut c_void;
+
+unsafe extern "C" {
+    fn vasprintf(text: *mut *mut c_char, format: *const c_char, list: List) -> c_int;
+}
+
+/// libc formats, the hooked write sends.
+pub unsafe fn vdprintf(fd: c_int, format: *const c_char, list: List) -> c_int {
+    let mut text = core::ptr::null_mut();
+    // SAFETY: the program's own format and list.
+    let len = unsafe { vasprintf(&raw mut text, format, list) };
+    let Ok(whole) = usize::try_from(len) else {
+        return -1;
+    };
+    // SAFETY: the cookie is a descriptor; libc has made a text of this length.
+    let written = unsafe { cookie_write(fd as usize as *mut c_void, text, whole) };
+    let errno = raw::errno();
+    // SAFETY: libc allocated it for us.
+    unsafe { libc::free(text.cast()) };
+    raw::set_errno(errno);
+    if written == whole as ssize_t { len } else { -1 }
+}
+
+pub unsafe fn vdprintf_chk(fd: c_int, _flag: c_int, format: *const c_char, list: List) -> c_int {
+    // SAFETY: the program's own call.
+    unsafe { vdprintf(fd, format, list) }
+}
+
+/// `dprintf`, from assembly.
+pub unsafe extern "C" fn print_list(fd: c_int, format: *const c_char, list: List) -> c_int {
+    // SAFETY: the program's own call.
+    unsafe { exported::vdprintf(fd, format, list) }
+}
+
+/// `__dprintf_chk`, from assembly.
+pub unsafe extern "C" fn print_list_checked(
+    fd: c_int,
+    flag: c_int,
+    format: *const c_char,
+    list: List,
+) -> c_int {
+    // SAFETY: the program's own call.
+    unsafe { exported::__vdprintf_chk(fd, flag, format, list) }
+}

@@ -5,6 +5,7 @@
 //! and close are the hooked ones. `fileno` has to know them, as libc says -1.
 
 pub mod abi;
+pub mod raw;
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI32, AtomicUsize};

@@ -92,6 +92,10 @@ symbols! {
     whole [fileno, fileno_unlocked] (file: *mut FILE) -> c_int => stdio::abi::fileno;
     whole [freopen] (path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE => stdio::abi::freopen;
     whole [freopen64] (path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE => stdio::abi::freopen64;
+    list [dprintf] (fd: c_int, format: *const c_char) -> c_int => stdio::abi::print_list;
+    list [__dprintf_chk] (fd: c_int, flag: c_int, format: *const c_char) -> c_int => stdio::abi::print_list_checked;
+    descriptor [vdprintf] (fd: c_int, format: *const c_char, list: *mut c_void) -> c_int => stdio::abi::vdprintf;
+    descriptor [__vdprintf_chk] (fd: c_int, flag: c_int, format: *const c_char, list: *mut c_void) -> c_int => stdio::abi::vdprintf_chk;
 
     // Programs.
     whole [execve] (path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int => exec::abi::execve;
