@@ -105,11 +105,17 @@ impl World {
         Ok(())
     }
 
-    /// Lets everything that is left run out, and looks whether anything remains.
-    pub fn rest(&mut self) -> Result<(), Failure> {
-        let end = self.now.plus_nanos(REST);
+    /// Lets time pass, whatever happens in it.
+    pub fn run_for(&mut self, ns: u64) -> Result<(), Failure> {
+        let end = self.now.plus_nanos(ns);
         while self.step(end)? {}
         self.now = end;
+        Ok(())
+    }
+
+    /// Lets everything that is left run out, and looks whether anything remains.
+    pub fn rest(&mut self) -> Result<(), Failure> {
+        self.run_for(REST)?;
         checks::at_rest(self).map_err(|why| self.failure(why))
     }
 

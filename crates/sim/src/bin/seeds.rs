@@ -10,7 +10,7 @@ use std::time::Instant;
 use slipstack_sim::{Failure, Options, Report, run_seed};
 
 const USAGE: &str =
-    "usage: seeds [--count N] [--start SEED] [--jobs N] | seeds --seed SEED [--pcap FILE]";
+    "usage: seeds [--seeds N] [--start SEED] [--jobs N] | seeds --seed SEED [--pcap FILE]";
 
 struct Arguments {
     start: u64,
@@ -126,7 +126,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Arguments> {
     while let Some(name) = arguments.next() {
         let value = arguments.next()?;
         match name.as_str() {
-            "--count" => parsed.count = value.parse().ok()?,
+            "--count" | "--seeds" => parsed.count = value.parse().ok()?,
             "--start" => parsed.start = value.parse().ok()?,
             "--jobs" => parsed.jobs = value.parse::<u64>().ok()?.max(1),
             "--seed" => (parsed.start, parsed.count) = (value.parse().ok()?, 1),
