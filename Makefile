@@ -32,7 +32,7 @@ bench: build ## kernel against in-process against instance: table, JSON, SVG in 
 	@scripts/bench $(BENCH_ARGS)
 
 seeds: setup ## SEEDS simulated connections over a bad wire
-	@cargo run -q --release -p slipstack-sim -- --seeds $(SEEDS)
+	@cargo run -q --release -p slipstack-sim --bin seeds -- --count $(SEEDS)
 
 soak: build ## SOAK_MINUTES of load, restarts and kills, watching for leaks
 	@scripts/soak --minutes $(SOAK_MINUTES)
