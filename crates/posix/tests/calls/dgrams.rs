@@ -1,0 +1,92 @@
+//! UDP: both sides on one descriptor, connected sockets, truncation.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use slipstack_posix::{Divert, Errno};
+
+use crate::world::{DGRAM, NONBLOCK, OWN, World, addr_of, bytes_of, fails, v4};
+
+impl World {
+    fn send_to(&self, fd: i32, bytes: &[u8], to: &[u8]) -> slipstack_posix::Outcome<usize> {
+        self.process.send(fd, &[IoSlice::new(bytes)], Some(to), 0)
+    }
+}
+
+#[test]
+fn datagrams_keep_their_borders_and_their_senders() {
+    let world = World::new();
+    let server = world.socket(DGRAM);
+    world.process.bind(server, &v4(OWN.octets(), 0)).unwrap();
+    let addr = world.process.getsockname(server).unwrap();
+    let client = world.socket(DGRAM | NONBLOCK);
+    world.poll_in(server, libc::POLLIN);
+    assert_eq!(world.send_to(client, b"one", addr.as_bytes()), Ok(3));
+    assert_eq!(world.send_to(client, b"", addr.as_bytes()), Ok(0));
+    let mut bytes = [0; 2];
+    let got = world
+        .process
+        .recv(server, &mut [IoSliceMut::new(&mut bytes)], libc::MSG_TRUNC)
+        .unwrap();
+    assert_eq!((got.len, got.flags, &bytes), (3, libc::MSG_TRUNC, b"on"));
+    let from = got.from.unwrap();
+    assert_eq!(world.recv(server, 10, 0).unwrap(), b"");
+    assert_eq!(world.send_to(server, b"back", from.as_bytes()), Ok(4));
+    assert_eq!(world.recv(client, 10, 0).unwrap(), b"back");
+}
+
+#[test]
+fn a_connected_socket_sends_without_a_destination() {
+    let world = World::new();
+    let server = world.socket(DGRAM | NONBLOCK);
+    world.process.bind(server, &v4(OWN.octets(), 0)).unwrap();
+    let addr = addr_of(world.process.getsockname(server).unwrap());
+    fails(world.recv(server, 10, 0), Errno::EAGAIN);
+    let client = world.socket(DGRAM);
+    fails(world.send(client, b"x"), Errno::EDESTADDRREQ);
+    world.process.connect(client, &bytes_of(addr)).unwrap();
+    assert_eq!(world.send(client, b"hello"), Ok(5));
+    assert_eq!(world.recv(server, 10, 0).unwrap(), b"hello");
+    let peer = addr_of(world.process.getpeername(client).unwrap());
+    assert_eq!(peer, addr);
+}
+
+#[test]
+fn a_wildcard_socket_hears_the_stack_and_the_kernel() {
+    let world = World::new();
+    let server = world.socket(DGRAM);
+    world.process.bind(server, &v4([0; 4], 0)).unwrap();
+    let port = addr_of(world.process.getsockname(server).unwrap()).port();
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            let stack = world.recv(server, 10, 0).unwrap();
+            // The preload layer asks the kernel when it is told to.
+            let kernel = world.recv(server, 10, 0);
+            (stack, kernel)
+        });
+        std::thread::sleep(Duration::from_millis(5));
+        let client = world.socket(DGRAM);
+        let to = v4(OWN.octets(), port);
+        assert_eq!(world.send_to(client, b"stack", &to), Ok(5));
+        std::thread::sleep(Duration::from_millis(5));
+        let outside = UdpSocket::bind("127.0.0.1:0").unwrap();
+        outside.send_to(b"kernel", ("127.0.0.1", port)).unwrap();
+        let (stack, kernel) = receiver.join().unwrap();
+        assert_eq!(stack, b"stack");
+        assert_eq!(kernel, Err(Divert::KernelFirst));
+    });
+    let to = v4([127, 0, 0, 1], 9);
+    assert_eq!(world.send_to(server, b"x", &to), Err(Divert::KernelFirst));
+}
+
+#[test]
+fn too_long_datagrams_are_refused() {
+    let world = World::new();
+    let client = world.socket(DGRAM);
+    let to = v4(OWN.octets(), 5);
+    fails(
+        world.send_to(client, &vec![0; 65_508], &to),
+        Errno::EMSGSIZE,
+    );
+}

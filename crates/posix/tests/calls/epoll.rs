@@ -1,0 +1,297 @@
+//! Sets: level, edge, ONESHOT, mixed members, fairness, sleeping threads.
+
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use rustix::pipe::pipe;
+use slipstack_posix::Errno;
+
+use crate::world::{NONBLOCK, STREAM, World, addr_of, bytes_of, fails};
+
+const IN: u32 = libc::EPOLLIN as u32;
+const OUT: u32 = libc::EPOLLOUT as u32;
+const EDGE: u32 = libc::EPOLLET as u32;
+const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
+const RDHUP: u32 = libc::EPOLLRDHUP as u32;
+
+impl World {
+    fn set(&self) -> i32 {
+        self.process.epoll_create1(libc::EPOLL_CLOEXEC).unwrap()
+    }
+
+    fn add(&self, set: i32, fd: i32, events: u32, data: u64) {
+        let event = Some(libc::epoll_event { events, u64: data });
+        self.process
+            .epoll_ctl(set, libc::EPOLL_CTL_ADD, fd, event)
+            .unwrap();
+    }
+
+    fn modify(&self, set: i32, fd: i32, events: u32, data: u64) {
+        let event = Some(libc::epoll_event { events, u64: data });
+        self.process
+            .epoll_ctl(set, libc::EPOLL_CTL_MOD, fd, event)
+            .unwrap();
+    }
+
+    fn wait(&self, set: i32, max: usize, ms: i64) -> Vec<(u32, u64)> {
+        let mut out = vec![libc::epoll_event { events: 0, u64: 0 }; max];
+        let timeout = u64::try_from(ms).ok().map(Duration::from_millis);
+        let count = match self.process.epoll_wait(set, &mut out, timeout, None) {
+            Ok(count) => count,
+            // A set of kernel members only, in a process without an engine.
+            Err(slipstack_posix::Divert::Kernel) => panic!("left to the kernel"),
+            Err(other) => panic!("{other:?}"),
+        };
+        out[..count].iter().map(|it| (it.events, it.u64)).collect()
+    }
+}
+
+#[test]
+fn level_triggered_members_are_reported_while_they_are_ready() {
+    let world = World::new();
+    let (client, server) = world.pair();
+    let set = world.set();
+    world.add(set, server, IN, 0);
+    assert_eq!(world.wait(set, 8, 0), []);
+    world.send(client, b"abc").unwrap();
+    for _ in 0..3 {
+        assert_eq!(world.wait(set, 8, 0), [(IN, 0)], "data 0 is data too");
+    }
+    world.recv(server, 10, 0).unwrap();
+    assert_eq!(world.wait(set, 8, 0), []);
+}
+
+#[test]
+fn an_edge_is_reported_once_per_arrival() {
+    let world = World::new();
+    let (client, server) = world.pair();
+    let set = world.set();
+    world.add(set, server, IN | EDGE, 7);
+    world.send(client, b"a").unwrap();
+    assert_eq!(world.wait(set, 8, 0), [(IN, 7)]);
+    assert_eq!(world.wait(set, 8, 0), []);
+    world.send(client, b"b").unwrap();
+    assert_eq!(world.wait(set, 8, 0), [(IN, 7)], "unread bytes or not");
+    world.modify(set, server, IN | EDGE, 8);
+    assert_eq!(world.wait(set, 8, 0), [(IN, 8)], "MOD looks again");
+}
+
+#[test]
+fn an_edge_triggered_writer_hears_of_room_after_it_was_refused() {
+    let world = World::new();
+    let (client, server) = world.pair();
+    world.nonblock(client);
+    let set = world.set();
+    world.add(set, client, IN | OUT | EDGE, 1);
+    assert_eq!(world.wait(set, 8, 0), [(OUT, 1)]);
+    world.send(server, b"x").unwrap();
+    assert_eq!(world.wait(set, 8, 0), [(IN | OUT, 1)]);
+    let mut sent = 0;
+    while let Ok(count) = world.send(client, &[0; 10_000]) {
+        sent += count;
+    }
+    assert_eq!(world.wait(set, 8, 0), []);
+    while sent > 0 {
+        sent -= world.recv(server, 1 << 16, 0).unwrap().len();
+    }
+    assert_eq!(world.wait(set, 8, 0), [(IN | OUT, 1)]);
+    assert_eq!(world.wait(set, 8, 0), []);
+}
+
+#[test]
+fn one_shot_members_rest_until_they_are_modified() {
+    let world = World::new();
+    let (client, server) = world.pair();
+    let set = world.set();
+    world.add(set, server, IN | ONE_SHOT, 3);
+    world.send(client, b"a").unwrap();
+    assert_eq!(world.wait(set, 8, 0), [(IN, 3)]);
+    world.send(client, b"b").unwrap();
+    assert_eq!(world.wait(set, 8, 0), []);
+    world.modify(set, server, IN | ONE_SHOT, 4);
+    assert_eq!(world.wait(set, 8, 0), [(IN, 4)]);
+}
+
+#[test]
+fn the_end_of_the_stream_and_the_hang_up_are_told() {
+    let world = World::new();
+    let (client, server) = world.pair();
+    let set = world.set();
+    world.add(set, server, IN | RDHUP | EDGE, 5);
+    world.process.close(client).unwrap();
+    assert_eq!(world.wait(set, 8, 0), [(IN | RDHUP, 5)]);
+    world.process.shutdown(server, libc::SHUT_WR).unwrap();
+    let hang_up = libc::EPOLLHUP as u32;
+    assert_eq!(world.wait(set, 8, 0), [(IN | RDHUP | hang_up, 5)]);
+}
+
+#[test]
+fn errors_of_ctl_are_linuxs() {
+    let world = World::new();
+    let (_client, server) = world.pair();
+    let set = world.set();
+    let event = Some(libc::epoll_event { events: IN, u64: 0 });
+    let ctl = |op, fd, event| world.process.epoll_ctl(set, op, fd, event);
+    fails(ctl(libc::EPOLL_CTL_MOD, server, event), Errno::ENOENT);
+    fails(ctl(libc::EPOLL_CTL_DEL, server, None), Errno::ENOENT);
+    ctl(libc::EPOLL_CTL_ADD, server, event).unwrap();
+    fails(ctl(libc::EPOLL_CTL_ADD, server, event), Errno::EEXIST);
+    fails(ctl(libc::EPOLL_CTL_ADD, set, event), Errno::EINVAL);
+    fails(ctl(libc::EPOLL_CTL_ADD, server, None), Errno::EFAULT);
+    fails(ctl(libc::EPOLL_CTL_ADD, 999_999, event), Errno::EBADF);
+    fails(ctl(99, server, event), Errno::EINVAL);
+}
+
+#[test]
+fn kernel_descriptors_share_a_set_and_nobody_starves() {
+    let world = World::new();
+    let (client, server) = world.pair();
+    let (reader, writer) = pipe().unwrap();
+    let set = world.set();
+    world.add(set, server, IN, 1);
+    world.add(set, reader.as_raw_fd(), IN, 2);
+    world.send(client, b"x").unwrap();
+    rustix::io::write(&writer, b"x").unwrap();
+    let mut seen = [false; 3];
+    let begun = Instant::now();
+    while !(seen[1] && seen[2]) {
+        assert!(begun.elapsed() < Duration::from_secs(1), "{seen:?}");
+        for (events, data) in world.wait(set, 1, 0) {
+            assert_eq!(events, IN);
+            seen[data as usize] = true;
+        }
+    }
+}
+
+#[test]
+fn a_closed_member_leaves_the_set() {
+    let world = World::new();
+    let (client, server) = world.pair();
+    let set = world.set();
+    world.add(set, server, IN, 1);
+    let copy = world.process.dup(server).unwrap();
+    world.process.close(server).unwrap();
+    world.send(client, b"x").unwrap();
+    assert_eq!(world.wait(set, 8, 0), [(IN, 1)], "the description lives");
+    world.process.close(copy).unwrap();
+    assert_eq!(world.wait(set, 8, 0), []);
+}
+
+#[test]
+fn an_undecided_member_is_carried_along_to_the_kernel() {
+    let world = World::new();
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = server.local_addr().unwrap();
+    let fd = world.socket(STREAM | NONBLOCK);
+    let set = world.set();
+    world.add(set, fd, IN | OUT, 42);
+    assert_eq!(
+        world.process.connect(fd, &bytes_of(addr)),
+        Err(slipstack_posix::Divert::Kernel)
+    );
+    // What the preload layer does with that answer.
+    let number = slipstack_mem::Descriptor::new(fd).unwrap();
+    let _ = rustix::net::connect(number.as_fd(), &addr);
+    let (_peer, _) = server.accept().unwrap();
+    let mut out = [libc::epoll_event { events: 0, u64: 0 }];
+    let outcome = world.process.epoll_wait(set, &mut out, None, None);
+    assert_eq!(outcome, Err(slipstack_posix::Divert::Kernel));
+    let mut events = [const { std::mem::MaybeUninit::uninit() }; 4];
+    let set = slipstack_mem::Descriptor::new(set).unwrap();
+    let (events, _) = rustix::event::epoll::wait(set.as_fd(), &mut events, None).unwrap();
+    assert_eq!(events.len(), 1);
+    assert_eq!({ events[0].data }.u64(), 42);
+    number.close();
+}
+
+#[test]
+fn timeouts_end_neither_early_nor_much_too_late() {
+    let world = World::new();
+    let (_client, server) = world.pair();
+    let set = world.set();
+    world.add(set, server, IN, 1);
+    let begun = Instant::now();
+    assert_eq!(world.wait(set, 8, 30), []);
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(30) && took < Duration::from_millis(500));
+}
+
+#[test]
+fn sleeping_threads_are_each_woken_for_their_own_set() {
+    let world = World::new();
+    let pairs: Vec<(i32, i32)> = (0..4).map(|_| world.pair()).collect();
+    std::thread::scope(|scope| {
+        let waiting: Vec<_> = pairs
+            .iter()
+            .map(|(_, server)| {
+                let world = &world;
+                scope.spawn(move || {
+                    let set = world.set();
+                    world.add(set, *server, IN, 1);
+                    for _ in 0..50 {
+                        assert_eq!(world.wait(set, 8, 5_000), [(IN, 1)]);
+                        let bytes = world.recv(*server, 100, 0).unwrap();
+                        world.send(*server, &bytes).unwrap();
+                    }
+                })
+            })
+            .collect();
+        for round in 0..50 {
+            for (client, _) in &pairs {
+                world.send(*client, &[round]).unwrap();
+            }
+            for (client, _) in &pairs {
+                assert_eq!(world.recv(*client, 1, 0).unwrap(), [round]);
+            }
+        }
+        for thread in waiting {
+            thread.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_set_inside_a_set_tells_of_stack_members_too() {
+    let world = World::new();
+    let (client, server) = world.pair();
+    let (inner, outer) = (world.set(), world.set());
+    world.add(inner, server, IN, 1);
+    world.add(outer, inner, IN, 2);
+    assert_eq!(world.wait(outer, 8, 0), []);
+    world.send(client, b"x").unwrap();
+    assert_eq!(world.wait(outer, 8, 0), [(IN, 2)]);
+    assert_eq!(world.poll_in(outer, libc::POLLIN), libc::POLLIN);
+    world.recv(server, 10, 0).unwrap();
+    assert_eq!(world.wait(outer, 8, 0), []);
+}
+
+#[test]
+fn a_listener_in_a_set_hears_both_sides_as_one_event() {
+    let world = World::new();
+    let listener = world.socket(STREAM | NONBLOCK);
+    world
+        .process
+        .bind(listener, &crate::world::v4([0; 4], 0))
+        .unwrap();
+    world.process.listen(listener, 8).unwrap();
+    let port = addr_of(world.process.getsockname(listener).unwrap()).port();
+    let set = world.set();
+    world.add(set, listener, IN, 9);
+    assert_eq!(world.wait(set, 8, 0), []);
+    let _kernel = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    assert_eq!(world.wait(set, 8, 1_000), [(IN, 9)]);
+    let client = world.socket(STREAM);
+    world
+        .process
+        .connect(client, &crate::world::v4(crate::world::OWN.octets(), port))
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(1));
+    assert_eq!(world.wait(set, 8, 1_000), [(IN, 9)]);
+    let mut accepted = Vec::new();
+    while let Ok(it) = world.process.accept4(listener, 0) {
+        accepted.push(world.process.is_ours(it.fd));
+    }
+    accepted.sort_unstable();
+    assert_eq!(accepted, [false, true]);
+    assert_eq!(world.wait(set, 8, 0), []);
+}

@@ -1,0 +1,51 @@
+//! What a forked child is left with. (The fork itself is the preload layer's; here the child's
+//! half runs in place of the parent's.)
+
+use slipstack_posix::Errno;
+
+use crate::world::{NONBLOCK, World, bytes_of, fails};
+
+#[test]
+fn connections_are_foreign_in_the_child_and_listeners_begin_anew() {
+    let world = World::new();
+    let (listener, addr) = world.listener(NONBLOCK);
+    world.poll_in(listener, libc::POLLIN);
+    let (client, _server) = world.pair();
+    world.process.fork_prepare();
+    world.process.fork_child();
+    fails(world.recv(client, 1, 0), Errno::ENOTCONN);
+    fails(world.send(client, b"x"), Errno::ENOTCONN);
+    assert_eq!(world.warnings.lock().unwrap().len(), 1);
+    world.process.close(client).unwrap();
+    // The listener listens on an engine of the child's own.
+    world.poll_in(listener, libc::POLLIN);
+    let again = world.socket(libc::SOCK_STREAM);
+    world.process.connect(again, &bytes_of(addr)).unwrap();
+    let accepted = world.process.accept4(listener, 0).unwrap();
+    assert!(world.process.is_ours(accepted.fd));
+}
+
+#[test]
+fn the_parent_goes_on_as_before() {
+    let world = World::new();
+    let (client, server) = world.pair();
+    world.process.fork_prepare();
+    world.process.fork_parent();
+    world.send(client, b"x").unwrap();
+    assert_eq!(world.recv(server, 1, 0).unwrap(), b"x");
+}
+
+#[test]
+fn a_listener_survives_exec_by_its_description() {
+    let world = World::new();
+    let (listener, addr) = world.listener(NONBLOCK);
+    let text = world.process.before_exec().unwrap();
+    assert_eq!(text, format!("l{listener}n"));
+    let next = World::new();
+    next.process.inherit(&text);
+    assert!(next.process.is_ours(listener));
+    next.poll_in(listener, libc::POLLIN);
+    let client = next.socket(libc::SOCK_STREAM);
+    next.process.connect(client, &bytes_of(addr)).unwrap();
+    assert!(next.process.accept4(listener, 0).is_ok());
+}

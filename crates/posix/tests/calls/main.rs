@@ -1,0 +1,8 @@
+//! The calls of a process whose engine leads back to itself, beside the real kernel.
+
+mod dgrams;
+mod epoll;
+mod forks;
+mod listeners;
+mod streams;
+mod world;

@@ -1,0 +1,336 @@
+//! An engine without a network: connections lead to listeners of the same engine, and bytes go
+//! from one ring to the other.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Mutex;
+
+use slipstack_channel::{
+    Command, Driver, EngineEnd, Exit, Info, Kind, Placement, Reason, ReceiveRing, Refusal, Reply,
+    SendSide, SockId, State, Ticket, TurnOutcome, WaitOn,
+};
+use slipstack_mem::Doorbell;
+
+pub const OWN: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+/// A port on which connection attempts get no answer.
+pub const SILENT_PORT: u16 = 9;
+const BUFFER: u64 = 64 * 1024;
+const STEP: u64 = 1024;
+
+struct Sock {
+    kind: Kind,
+    local: SocketAddr,
+    remote: Option<SocketAddr>,
+    state: State,
+    tx: SendSide,
+    rx: ReceiveRing,
+    peer: Option<SockId>,
+    is_shut: bool,
+    is_closed: bool,
+    is_fin_delivered: bool,
+}
+
+impl Sock {
+    fn new(kind: Kind) -> Self {
+        Sock {
+            kind,
+            local: SocketAddr::from((OWN, 0)),
+            remote: None,
+            state: State::NONE,
+            tx: SendSide::NEW,
+            rx: ReceiveRing::NEW,
+            peer: None,
+            is_shut: false,
+            is_closed: false,
+            is_fin_delivered: false,
+        }
+    }
+}
+
+struct Inner {
+    end: EngineEnd,
+    socks: HashMap<SockId, Sock>,
+    next_port: u16,
+}
+
+/// The driver of the engine without a network.
+pub struct FakeEngine {
+    inner: Mutex<Inner>,
+    bell: Doorbell,
+}
+
+impl FakeEngine {
+    pub fn new(end: EngineEnd) -> Self {
+        FakeEngine {
+            inner: Mutex::new(Inner {
+                end,
+                socks: HashMap::new(),
+                next_port: 40_000,
+            }),
+            bell: Doorbell::new().unwrap(),
+        }
+    }
+
+    /// The peer of the connection whose remote address is `remote` resets it.
+    pub fn reset(&self, remote: SocketAddr) {
+        let mut inner = self.inner.lock().unwrap();
+        let found = inner.socks.iter().find(|(_, s)| s.remote == Some(remote));
+        let sock = *found.unwrap().0;
+        let state = inner.socks[&sock].state | State::ERR | State::HUP | State::CLOSED;
+        inner.set(sock, state, Some(Reason::Reset));
+        drop(inner);
+        self.bell.ring();
+    }
+}
+
+impl Driver for FakeEngine {
+    fn turn(&self) -> TurnOutcome {
+        let Ok(mut inner) = self.inner.try_lock() else {
+            return TurnOutcome::Busy;
+        };
+        inner.turn();
+        TurnOutcome::Progress
+    }
+
+    fn commands(&self) {
+        self.inner.lock().unwrap().turn();
+        self.bell.ring();
+    }
+
+    fn prepare_wait(&self) -> Option<WaitOn> {
+        Some(WaitOn {
+            fds: [self.bell.raw_fd(), -1],
+            timeout_ns: None,
+        })
+    }
+
+    fn finish_wait(&self) {
+        self.bell.clear();
+    }
+
+    fn wake_waiters(&self) {
+        self.bell.ring();
+    }
+
+    fn placement(&self) -> Placement {
+        Placement::InProcess
+    }
+
+    fn is_dead(&self) -> bool {
+        false
+    }
+
+    fn goodbye(&self, _why: Exit) {}
+}
+
+impl Inner {
+    fn set(&mut self, sock: SockId, state: State, reason: Option<Reason>) {
+        if let Some(it) = self.socks.get_mut(&sock) {
+            it.state = state;
+        }
+        self.end
+            .set_state(sock, state, reason, u8::from(reason.is_some()));
+        self.end.changed(sock);
+    }
+
+    fn turn(&mut self) {
+        while let Some((command, ticket)) = self.end.next_command() {
+            self.on_command(command, ticket);
+        }
+        let all: Vec<SockId> = self.socks.keys().copied().collect();
+        for sock in all {
+            match self.socks[&sock].kind {
+                Kind::Tcp => self.move_bytes(sock),
+                Kind::Udp => self.move_datagrams(sock),
+            }
+        }
+    }
+
+    fn on_command(&mut self, command: Command, ticket: Ticket) {
+        match command {
+            Command::Open { sock, kind } => {
+                assert!(self.end.begin(sock, BUFFER as u32));
+                self.socks.insert(sock, Sock::new(kind));
+            }
+            Command::Bind { sock, addr, .. } => {
+                let local = self.named(addr);
+                self.socks.get_mut(&sock).unwrap().local = local;
+                self.end.set_addrs(sock, Some(local), None);
+                self.end.reply(ticket, Ok(Reply::Bound { local }));
+            }
+            Command::Listen { sock, .. } => {
+                let local = self.socks[&sock].local;
+                self.set(sock, State::LISTENING, None);
+                self.end.reply(ticket, Ok(Reply::Bound { local }));
+            }
+            Command::Connect { sock, remote } => self.connect(sock, remote, ticket),
+            Command::Shutdown { sock } => self.socks.get_mut(&sock).unwrap().is_shut = true,
+            Command::Close { sock, .. } => {
+                let it = self.socks.get_mut(&sock).unwrap();
+                it.is_shut = true;
+                it.is_closed = true;
+                if it.peer.is_none() {
+                    self.socks.remove(&sock);
+                    self.end.released(sock);
+                }
+            }
+            Command::UdpConnect { sock, remote } => {
+                let it = self.socks.get_mut(&sock).unwrap();
+                it.remote = remote;
+                let local = it.local;
+                self.end.set_addrs(sock, Some(local), remote);
+                self.end.reply(ticket, Ok(Reply::Bound { local }));
+            }
+            Command::Info { sock } => {
+                let result = match self.socks.contains_key(&sock) {
+                    true => Ok(Reply::Info(Info {
+                        state: 1,
+                        snd_mss: 1460,
+                        ..Info::default()
+                    })),
+                    false => Err(Refusal::UnknownSocket),
+                };
+                self.end.reply(ticket, result);
+            }
+            Command::SetOption { .. } => self.end.reply(ticket, Ok(Reply::Done)),
+            Command::Unlisten { .. }
+            | Command::Send { .. }
+            | Command::Consumed { .. }
+            | Command::Goodbye => {}
+        }
+    }
+
+    fn named(&mut self, addr: SocketAddr) -> SocketAddr {
+        let ip = if addr.ip().is_unspecified() {
+            OWN.into()
+        } else {
+            addr.ip()
+        };
+        let port = if addr.port() == 0 {
+            self.next_port += 1;
+            self.next_port
+        } else {
+            addr.port()
+        };
+        SocketAddr::new(ip, port)
+    }
+
+    fn connect(&mut self, sock: SockId, remote: SocketAddr, ticket: Ticket) {
+        let local = match self.socks[&sock].local {
+            local if local.port() == 0 => self.named(local),
+            local => local,
+        };
+        self.end.set_addrs(sock, Some(local), Some(remote));
+        self.end.reply(ticket, Ok(Reply::Bound { local }));
+        let it = self.socks.get_mut(&sock).unwrap();
+        it.local = local;
+        it.remote = Some(remote);
+        if remote.port() == SILENT_PORT {
+            return;
+        }
+        let listener = self
+            .socks
+            .iter()
+            .find(|(_, s)| s.state.contains(State::LISTENING) && s.local.port() == remote.port())
+            .map(|(id, _)| *id);
+        let Some(listener) = listener else {
+            let state = State::ERR | State::HUP | State::CLOSED;
+            self.set(sock, state, Some(Reason::Refused));
+            return;
+        };
+        let accepted = self
+            .end
+            .accepted(listener, Some(remote), Some(local), BUFFER as u32)
+            .unwrap();
+        let mut other = Sock::new(Kind::Tcp);
+        other.state = State::CONNECTED | State::BOUND;
+        other.local = remote;
+        other.remote = Some(local);
+        other.peer = Some(sock);
+        self.socks.insert(accepted, other);
+        self.socks.get_mut(&sock).unwrap().peer = Some(accepted);
+        self.set(sock, State::CONNECTED | State::BOUND, None);
+    }
+
+    fn move_bytes(&mut self, sock: SockId) {
+        let Some(it) = self.socks.get_mut(&sock) else {
+            return;
+        };
+        let Some(peer) = it.peer else { return };
+        let sent = it.tx.look(&mut self.end, sock);
+        let from = it.tx.acked();
+        let mut tx = it.tx;
+        let (is_shut, is_told) = (it.is_shut, it.is_fin_delivered);
+        let Some(other) = self.socks.get_mut(&peer) else {
+            return;
+        };
+        let consumed = other.rx.look(&mut self.end, peer);
+        let room = BUFFER - (from - consumed);
+        let len = (sent.upto - from).min(room) as usize;
+        if len > 0 {
+            let mut bytes = Vec::new();
+            for slice in tx.gather(&self.end, from, len) {
+                let at = bytes.len();
+                bytes.resize(at + slice.len(), 0);
+                slice.copy_to(&mut bytes[at..]);
+            }
+            assert!(other.rx.store(&mut self.end, peer, from, &bytes));
+            let upto = from + len as u64;
+            other.rx.publish(&mut self.end, peer, upto, STEP);
+            self.end.changed(peer);
+            tx.on_acked(&mut self.end, sock, upto);
+        }
+        self.socks.get_mut(&sock).unwrap().tx = tx;
+        if is_shut && !is_told && tx.acked() == sent.upto {
+            self.finish(sock, peer);
+        }
+    }
+
+    /// The FIN of `sock` arrives at `peer`.
+    fn finish(&mut self, sock: SockId, peer: SockId) {
+        self.socks.get_mut(&sock).unwrap().is_fin_delivered = true;
+        let mut state = self.socks[&peer].state | State::RDHUP;
+        let is_over = self.socks[&peer].is_fin_delivered;
+        if is_over {
+            state |= State::HUP;
+        }
+        self.set(peer, state, None);
+        if is_over {
+            let state = self.socks[&sock].state | State::HUP;
+            self.set(sock, state, None);
+            for sock in [sock, peer] {
+                if self.socks[&sock].is_closed {
+                    self.socks.remove(&sock);
+                    self.end.released(sock);
+                }
+            }
+        }
+    }
+
+    fn move_datagrams(&mut self, sock: SockId) {
+        let it = self.socks.get_mut(&sock).unwrap();
+        it.tx.look(&mut self.end, sock);
+        let (from, connected) = (it.local, it.remote);
+        let mut payload = Vec::new();
+        loop {
+            let it = self.socks.get_mut(&sock).unwrap();
+            let Some(to) = it.tx.next_datagram(&mut self.end, sock, &mut payload) else {
+                return;
+            };
+            let Some(to) = to.or(connected) else { continue };
+            let found = self
+                .socks
+                .iter_mut()
+                .find(|(_, s)| s.kind == Kind::Udp && s.local.port() == to.port());
+            if let Some((peer, other)) = found {
+                let peer = *peer;
+                if other
+                    .rx
+                    .push_datagram(&mut self.end, peer, (from, to), &payload, BUFFER)
+                {
+                    self.end.changed(peer);
+                }
+            }
+        }
+    }
+}

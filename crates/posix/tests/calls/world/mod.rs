@@ -1,0 +1,171 @@
+//! A process whose engine leads back to itself, for tests of the calls.
+
+mod engine;
+mod kernel;
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use slipstack_channel::{Attach, AttachError, Attachment, Driver, EngineEnd, Policy, ProgramEnd};
+use slipstack_posix::addr::Family;
+use slipstack_posix::{AddrBytes, Divert, Errno, Outcome, Process, Settings, SpinPolicy};
+
+pub use engine::{FakeEngine, OWN, SILENT_PORT};
+use kernel::TestKernel;
+
+/// Makes one engine.
+struct TestAttach {
+    engine: Mutex<Option<Arc<FakeEngine>>>,
+}
+
+impl Attach for TestAttach {
+    fn attach(&self) -> Result<Attachment, AttachError> {
+        let end = EngineEnd::create().unwrap();
+        let program = ProgramEnd::open(end.region().clone()).unwrap();
+        let engine = Arc::new(FakeEngine::new(end));
+        *self.engine.lock().unwrap() = Some(Arc::clone(&engine));
+        Ok(Attachment {
+            program,
+            driver: engine as Arc<dyn Driver>,
+            describe: "a test engine".to_owned(),
+        })
+    }
+
+    fn policy(&self) -> Result<Policy, AttachError> {
+        Ok(Policy {
+            addrs: vec![(OWN, 24)],
+            gateway: None,
+        })
+    }
+
+    fn after_fork_child(&self) {}
+}
+
+pub struct World {
+    pub process: Arc<Process>,
+    pub warnings: Arc<Mutex<Vec<String>>>,
+    attach: Arc<TestAttach>,
+}
+
+pub const STREAM: i32 = libc::SOCK_STREAM;
+pub const DGRAM: i32 = libc::SOCK_DGRAM;
+pub const NONBLOCK: i32 = libc::SOCK_NONBLOCK;
+
+impl World {
+    pub fn new() -> Self {
+        let attach = Arc::new(TestAttach {
+            engine: Mutex::new(None),
+        });
+        let warnings = Arc::new(Mutex::new(Vec::new()));
+        let kernel = TestKernel {
+            warnings: Arc::clone(&warnings),
+        };
+        let settings = Settings {
+            spin: SpinPolicy::FixedUs(5),
+            strict: false,
+            log: false,
+            program: "test".to_owned(),
+        };
+        let given: Arc<dyn Attach> = Arc::clone(&attach) as Arc<dyn Attach>;
+        World {
+            process: Arc::new(Process::new(Box::new(kernel), given, settings)),
+            warnings,
+            attach,
+        }
+    }
+
+    pub fn engine(&self) -> Arc<FakeEngine> {
+        self.attach.engine.lock().unwrap().clone().unwrap()
+    }
+
+    pub fn socket(&self, kind: i32) -> i32 {
+        self.process.socket(libc::AF_INET, kind, 0).unwrap()
+    }
+
+    /// A listener on a free port of the stack's address.
+    pub fn listener(&self, kind: i32) -> (i32, SocketAddr) {
+        let fd = self.socket(STREAM | kind);
+        self.process.bind(fd, &v4(OWN.octets(), 0)).unwrap();
+        self.process.listen(fd, 16).unwrap();
+        let name = self.process.getsockname(fd).unwrap();
+        (fd, addr_of(name))
+    }
+
+    /// A connected pair: the client's number and the server's.
+    pub fn pair(&self) -> (i32, i32) {
+        let (listener, addr) = self.listener(0);
+        let client = self.socket(STREAM);
+        // A listener is an intent until somebody waits on it.
+        self.poll_in(listener, 0);
+        self.process.connect(client, &bytes_of(addr)).unwrap();
+        let server = self.process.accept4(listener, 0).unwrap();
+        self.process.close(listener).unwrap();
+        (client, server.fd)
+    }
+
+    pub fn nonblock(&self, fd: i32) {
+        self.process
+            .fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK as usize)
+            .unwrap();
+    }
+
+    pub fn send(&self, fd: i32, bytes: &[u8]) -> Outcome<usize> {
+        self.process.send(fd, &[IoSlice::new(bytes)], None, 0)
+    }
+
+    pub fn recv(&self, fd: i32, len: usize, flags: i32) -> Outcome<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let got = self
+            .process
+            .recv(fd, &mut [IoSliceMut::new(&mut bytes)], flags)?;
+        bytes.truncate(got.len);
+        Ok(bytes)
+    }
+
+    /// What poll says about one descriptor at once.
+    pub fn poll_in(&self, fd: i32, events: i16) -> i16 {
+        let mut fds = [libc::pollfd {
+            fd,
+            events,
+            revents: 0,
+        }];
+        let now = Some(std::time::Duration::ZERO);
+        self.process.poll(&mut fds, now, None).unwrap();
+        fds[0].revents
+    }
+
+    pub fn int_option(&self, fd: i32, level: i32, name: i32) -> i32 {
+        let mut value = [0; 4];
+        assert_eq!(self.process.getsockopt(fd, level, name, &mut value), Ok(4));
+        i32::from_ne_bytes(value)
+    }
+}
+
+pub fn v4(ip: [u8; 4], port: u16) -> Vec<u8> {
+    bytes_of(SocketAddr::from((ip, port)))
+}
+
+pub fn bytes_of(addr: SocketAddr) -> Vec<u8> {
+    let family = match addr {
+        SocketAddr::V4(_) => Family::V4,
+        SocketAddr::V6(_) => Family::V6,
+    };
+    AddrBytes::new(addr, family).as_bytes().to_vec()
+}
+
+pub fn addr_of(bytes: AddrBytes) -> SocketAddr {
+    let bytes = bytes.as_bytes();
+    let family = match bytes.len() {
+        16 => Family::V4,
+        _ => Family::V6,
+    };
+    match slipstack_posix::addr::parse(bytes, family).unwrap() {
+        slipstack_posix::addr::Given::Addr(addr) => addr,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub fn fails<T: std::fmt::Debug + PartialEq>(outcome: Outcome<T>, errno: Errno) {
+    assert_eq!(outcome, Err(Divert::Errno(errno)));
+}
