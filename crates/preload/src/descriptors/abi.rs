@@ -17,11 +17,11 @@ const PRIVATE_FROM: c_int = 200;
 
 /// Whether `fd` is a descriptor that we need ourselves.
 fn is_private(fd: c_int) -> bool {
-    let Some(process) = life::process().filter(|_| fd >= PRIVATE_FROM) else {
+    if fd < PRIVATE_FROM {
         return false;
-    };
+    }
     let _in_call = InCall::enter();
-    process.is_private(fd)
+    fd == life::control_fd() || life::process().is_some_and(|process| process.is_private(fd))
 }
 
 pub unsafe fn close(fd: c_int) -> c_int {
@@ -43,6 +43,8 @@ pub unsafe fn closefrom(first: c_int) {
 }
 
 pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    // Also without sockets there may be a connection to the keeper to spare.
+    life::activate();
     answer(
         |process| {
             let flags = flags.cast_unsigned();

@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 use slipstack_config as config;
 use slipstack_posix::{Exit, Process, Settings, SpinPolicy};
@@ -24,11 +24,16 @@ static BEGINNING: Lock = Lock::new();
 /// What a new program needs to be started under us: `LD_PRELOAD` and every
 /// `SLIPSTACK_` variable, as they were when this program started. Empty: we stay out.
 static ENVIRONMENT: OnceLock<Vec<CString>> = OnceLock::new();
+/// The inherited connection to the keeper; -1: there is none.
+static CONTROL_FD: AtomicI32 = AtomicI32::new(-1);
 /// The process is ending; its connections are handed over already.
 static IS_ENDED: AtomicBool = AtomicBool::new(false);
 
 /// Describes sockets that survive an exec, to the program that comes after it.
 pub const INHERIT: &str = "SLIPSTACK_INHERIT";
+
+/// Names the inherited connection to the keeper.
+const CONTROL: &[u8] = b"SLIPSTACK_CONTROL_FD=";
 
 /// The process, if it has had a socket or an epoll set.
 #[inline]
@@ -40,6 +45,11 @@ pub fn process() -> Option<&'static Process> {
 #[inline]
 pub fn is_ours(fd: i32) -> bool {
     process().is_some_and(|process| process.is_ours(fd))
+}
+
+/// The inherited connection to the keeper, which programs do not know of; -1: none.
+pub fn control_fd() -> i32 {
+    CONTROL_FD.load(Relaxed)
 }
 
 /// The variables that a new program needs.
@@ -114,6 +124,11 @@ fn start(variables: Vec<CString>) {
             .iter()
             .any(|v| v.as_bytes().starts_with(INHERIT.as_bytes()));
         let kept = |v: &CString| !v.as_bytes().starts_with(INHERIT.as_bytes());
+        let control = variables
+            .iter()
+            .find_map(|v| v.as_bytes().strip_prefix(CONTROL));
+        let number = control.and_then(|text| str::from_utf8(text).ok()?.parse().ok());
+        CONTROL_FD.store(number.unwrap_or(-1), Relaxed);
         let kept = variables.into_iter().filter(kept).collect();
         if ENVIRONMENT.set(kept).is_ok() {
             sys::register();
