@@ -68,7 +68,7 @@ impl Side {
         };
         let fx = SideEffects {
             answer: says,
-            stored: [0; 256],
+            stored: vec![0; 256],
             ..SideEffects::default()
         };
         Self {
