@@ -3,7 +3,7 @@
 import hashlib
 import threading
 
-from harness import test
+from harness import Skip, test
 from harness.http import get
 from harness.process import until
 
@@ -102,6 +102,8 @@ def makefile_and_subprocess_work_together(world):
 
 @test
 def a_forking_server_serves_from_its_children(world):
+    if world.mode != "kernel":
+        raise Skip("a connected socket does not move to a forked child yet (docs/book, limits)")
     server = world.stack(*world.program("forking.py"), 7200)
     world.wait_port(7200, process=server)
     for number in range(20):
