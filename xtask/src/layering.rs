@@ -26,6 +26,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("config", &[]),
     ("cli", &["config", "attach", "keeper", "channel"]),
     ("sim", &["wire", "stack"]),
+    // The load generator of benches/ speaks to kernel sockets, preloaded or not.
+    ("load", &[]),
 ];
 
 /// Crates that must be able to live without an operating system.
