@@ -3,7 +3,7 @@
 use slipstack_posix::{Divert, Errno, Outcome, Process};
 
 use crate::thread::InCall;
-use crate::{life, raw, signals, thread};
+use crate::{cancel, life, raw, signals, thread};
 
 /// Whether a call on `fd` goes to the stack's side.
 #[inline(always)]
@@ -27,8 +27,11 @@ pub fn answer(
         return libc();
     };
     loop {
+        cancel::point();
         match inside(process, &mut ask) {
             Ok(value) => return value,
+            // The interruption may have been another thread's cancellation.
+            Err(Divert::Errno(Errno::EINTR)) if cancel::is_suspected() => {}
             Err(Divert::Errno(errno)) => return raw::fail(errno) as isize,
             Err(Divert::Pipe) => {
                 signals::raise_pipe();

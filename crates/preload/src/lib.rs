@@ -12,6 +12,7 @@
 
 mod abi;
 mod call;
+mod cancel;
 mod descriptors;
 pub mod exec;
 mod heap;

@@ -4,26 +4,25 @@ use std::time::Duration;
 
 use slipstack_posix::Errno;
 
-use crate::raw::{self, syscall6};
-use crate::symbols::next;
+use crate::raw::syscall6;
 
-/// libc's `ppoll`: a cancellation point.
+/// The system call `ppoll`; no cancellation point of libc's (see [`crate::cancel`]).
 pub fn ppoll(
     fds: &mut [libc::pollfd],
     timeout: Option<Duration>,
-    mask: &libc::sigset_t,
+    mask: u64,
 ) -> Result<usize, Errno> {
-    let timeout = timeout.map(|timeout| libc::timespec {
+    let mut timeout = timeout.map(|timeout| libc::timespec {
         tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
     });
     let timeout = timeout
-        .as_ref()
-        .map_or(core::ptr::null(), core::ptr::from_ref);
-    let ppoll = next::ppoll.get();
-    // SAFETY: pointers and length are those of live values.
-    let result = unsafe { ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout, mask) };
-    usize::try_from(result).map_err(|_| Errno(raw::errno()))
+        .as_mut()
+        .map_or(0, |timeout| &raw mut *timeout as usize);
+    let (at, len) = (fds.as_mut_ptr() as usize, fds.len());
+    let args = [at, len, timeout, &raw const mask as usize, 8, 0];
+    // SAFETY: pointers and length are those of live values; a kernel signal set has 8 bytes.
+    outcome(unsafe { syscall6(libc::SYS_ppoll, args) })
 }
 
 /// What a raw system call came to.

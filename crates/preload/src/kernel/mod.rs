@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use slipstack_posix::{Errno, Interruptions, Kernel};
 
+use crate::cancel;
 use crate::raw;
 use crate::signals;
 use crate::thread;
@@ -33,11 +34,18 @@ impl Kernel for Libc {
             thread.run_deferred(mask.map(signals::mask_of));
             return Err(Errno::EINTR);
         }
-        let sleep_mask = mask.copied().unwrap_or_else(|| signals::set_of(own));
+        if cancel::is_suspected() {
+            raw::swap_mask(own);
+            thread.count_handler(false);
+            return Err(Errno::EINTR);
+        }
         let depth = thread.open();
-        let result = abi::ppoll(fds, timeout, &sleep_mask);
+        let result = abi::ppoll(fds, timeout, mask.map_or(own, signals::mask_of));
         thread.reopen(depth);
         raw::swap_mask(own);
+        if cancel::is_suspected() {
+            thread.count_handler(false);
+        }
         result
     }
 

@@ -11,7 +11,7 @@
 pub mod abi;
 mod sys;
 
-pub use sys::{mask_of, raise_pipe, set_of};
+pub use sys::{mask_of, raise_pipe};
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -118,6 +118,7 @@ symbols! {
     whole [daemon] (keeps_directory: c_int, keeps_files: c_int) -> c_int => life::abi::daemon;
     whole [_exit, _Exit] (status: c_int) -> ! => life::abi::exit_now;
     whole [syscall] (number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long => syscall::abi::syscall;
+    whole [pthread_cancel] (thread: pthread_t) -> c_int => cancel::abi::cancel;
 
     // Signals.
     whole [sigaction, __sigaction] (signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int => signals::abi::sigaction;

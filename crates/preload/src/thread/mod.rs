@@ -25,6 +25,8 @@ pub struct Thread {
     saved_mask: AtomicU64,
     handlers: AtomicU64,
     without_restart: AtomicU64,
+    /// The program's cancellations that this thread has looked at.
+    cancellations: AtomicU32,
 }
 
 /// The calling thread's state.
@@ -42,6 +44,7 @@ impl Thread {
             saved_mask: AtomicU64::new(0),
             handlers: AtomicU64::new(0),
             without_restart: AtomicU64::new(0),
+            cancellations: AtomicU32::new(0),
         }
     }
 
@@ -64,6 +67,14 @@ impl Thread {
         if !restarts {
             self.without_restart.fetch_add(1, Relaxed);
         }
+    }
+
+    pub fn cancellations(&self) -> u32 {
+        self.cancellations.load(Relaxed)
+    }
+
+    pub fn note_cancellations(&self, asked: u32) {
+        self.cancellations.store(asked, Relaxed);
     }
 
     /// Notes that a signal was put off. `mask` is what the interrupted code had; the

@@ -8,7 +8,7 @@ use slipstack_posix::{Errno, Kernel};
 
 use crate::kernel::Libc;
 use crate::raw::{self, bit};
-use crate::signals::{Action, mask_of, set_of, start, sys};
+use crate::signals::{Action, mask_of, start, sys};
 use crate::symbols::exported;
 use crate::thread::{self, InCall};
 
@@ -80,12 +80,16 @@ fn handlers_wait_for_the_end_of_a_call_and_for_its_sleeps() {
     let guard = InCall::enter();
     raw::kill_self(libc::SIGUSR1);
     assert_eq!(Libc.ppoll(&mut [], Some(Duration::ZERO), None), Ok(0));
-    let slept = Libc.ppoll(&mut [], Some(Duration::from_secs(20)), Some(&set_of(own)));
+    let slept = Libc.ppoll(
+        &mut [],
+        Some(Duration::from_secs(20)),
+        Some(&sys::set_of(own)),
+    );
     assert_eq!((slept, RAN.load(SeqCst)), (Err(Errno::EINTR), 3));
     drop(guard);
     assert_eq!(current_mask(), own | bit(libc::SIGUSR1));
     raw::swap_mask(own);
-    assert_eq!(mask_of(&set_of(own)), own);
+    assert_eq!(mask_of(&sys::set_of(own)), own);
 
     // SA_RESETHAND and SA_NODEFER, which the kernel is not told about, hold all the same.
     handle(libc::SIGUSR1, libc::SA_RESETHAND | libc::SA_NODEFER);

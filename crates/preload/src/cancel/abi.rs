@@ -1,0 +1,55 @@
+//! The hooked `pthread_cancel`.
+#![allow(clippy::missing_safety_doc, reason = "each is as in C")]
+
+use core::ffi::c_int;
+
+use libc::pthread_t;
+
+use crate::raw::syscall6;
+use crate::symbols::next;
+
+unsafe extern "C" {
+    fn pthread_testcancel();
+}
+
+/// libc's own signal for cancellations.
+const SIGCANCEL: usize = 32;
+
+/// Ends the thread here if it has been cancelled.
+pub fn test() {
+    // SAFETY: nothing is held at the edge of a call.
+    unsafe { pthread_testcancel() };
+}
+
+pub unsafe fn cancel(thread: pthread_t) -> c_int {
+    // SAFETY: the program's own call.
+    let result = unsafe { (next::pthread_cancel.get())(thread) };
+    if result == 0 {
+        super::count();
+        // SAFETY: the program's thread, alive as the call has succeeded.
+        unsafe { interrupt(thread) };
+    }
+    result
+}
+
+/// Interrupts a system call of `thread`. libc's handler of this signal does nothing for a
+/// thread that is not inside a cancellation point of libc's.
+unsafe fn interrupt(thread: pthread_t) {
+    let mut clock = 0;
+    // SAFETY: the caller's thread is alive; `clock` is a live place.
+    if unsafe { libc::pthread_getcpuclockid(thread, &raw mut clock) } != 0 {
+        return;
+    }
+    // A thread's CPU clock carries its number, inverted, above three bits of kind.
+    let number = !(clock >> 3);
+    let args = [
+        std::process::id() as usize,
+        number as usize,
+        SIGCANCEL,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: sends a signal that libc has a handler for since its first cancellation.
+    unsafe { syscall6(libc::SYS_tgkill, args) };
+}
