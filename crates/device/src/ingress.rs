@@ -44,20 +44,6 @@ pub(crate) enum IngressDrop {
 }
 
 impl IngressDrop {
-    pub(crate) fn install(table: BorrowedFd<'_>, index: u32) -> Result<IngressDrop, DeviceError> {
-        match install_tcx(table, index) {
-            Ok(drop) => Ok(drop),
-            Err(_) => install_clsact(table, index),
-        }
-    }
-
-    pub(crate) fn kind(&self) -> DropKind {
-        match self {
-            Self::Tcx(_) => DropKind::Tcx,
-            Self::Clsact { .. } => DropKind::Clsact,
-        }
-    }
-
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Tcx(link) => Some(link.as_fd()),

@@ -6,7 +6,7 @@ use crate::bpf::{programs, sys};
 use crate::device::{Device, DeviceInfo};
 use crate::error::DeviceError;
 use crate::iface;
-use crate::ingress::{DropKind, IngressDrop, load_program};
+use crate::ingress::{self, DropKind, IngressDrop, load_program};
 use crate::packet::{self, PacketSlot, RingParams};
 use crate::position::RingPosition;
 use crate::steering::{SLOTS_MAX, Steering};
@@ -152,7 +152,8 @@ impl Slots {
         };
         let program = load_steering(&steering, L3_OF_FANOUT)?;
         packet::set_fanout_program(slots[0].as_fd(), program.as_fd()).map_err(failed)?;
-        let code = programs::keeper_filter(steering.fds()[0]);
+        let [table, ..] = writable(&steering)?;
+        let code = programs::keeper_filter(table);
         let filter = load_program("slip_filter", sys::PROG_SOCKET_FILTER, 0, &code)?;
         for (slot, fd) in slots.iter().enumerate() {
             let filter = (slot == 0).then_some(filter.as_fd());
@@ -180,12 +181,22 @@ impl Slots {
         if self.params.kind == SlotKind::Tap {
             return Ok(DropKind::None);
         }
-        let [table, _] = self.steering.fds();
+        let [table, ..] = writable(&self.steering)?;
+        match ingress::install_tcx(table, self.index) {
+            Ok(drop) => {
+                self.drop = Some(drop);
+                Ok(DropKind::Tcx)
+            }
+            Err(_) => self.install_ingress_drop_by_filter(),
+        }
+    }
+
+    /// The same in the way of kernels before 6.6.
+    pub fn install_ingress_drop_by_filter(&mut self) -> Result<DropKind, DeviceError> {
+        let [table, ..] = writable(&self.steering)?;
         self.steering.beat(slipstack_mem::now_ns());
-        let drop = IngressDrop::install(table, self.index)?;
-        let kind = drop.kind();
-        self.drop = Some(drop);
-        Ok(kind)
+        self.drop = Some(ingress::install_clsact(table, self.index)?);
+        Ok(DropKind::Clsact)
     }
 
     /// Name of the interface.
@@ -216,7 +227,7 @@ impl Slots {
         let slots = self.slots.iter().map(AsFd::as_fd);
         let drop = self.drop.as_ref().and_then(IngressDrop::fd);
         slots
-            .chain(self.steering.fds())
+            .chain(self.steering.fds().into_iter().flatten())
             .chain(drop)
             .map(|fd| fd.as_raw_fd())
             .collect()
@@ -275,8 +286,12 @@ fn check_count(count: u16) -> Result<u16, DeviceError> {
     })
 }
 
+fn writable(steering: &Steering) -> Result<[BorrowedFd<'_>; 3], DeviceError> {
+    steering.fds().ok_or(DeviceError::ReadOnly)
+}
+
 fn load_steering(steering: &Steering, l3: i32) -> Result<OwnedFd, DeviceError> {
-    let [table, exceptions] = steering.fds();
+    let [table, exceptions, _] = writable(steering)?;
     let code = programs::steering(table, exceptions, l3);
     load_program("slip_steer", sys::PROG_SOCKET_FILTER, 0, &code)
 }

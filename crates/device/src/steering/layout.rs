@@ -42,7 +42,7 @@ pub const BUCKETS: usize = 4096;
 pub const OWN_MAX: usize = 8;
 
 /// Buckets that are tried for one whose slot is alive, the flow's own included.
-pub(crate) const PROBES: usize = 5;
+pub(crate) const PROBES: usize = 16;
 /// Distance of the buckets that are tried one after the other; odd, so that the chain from any
 /// bucket visits all.
 pub(crate) const PROBE_STEP: u32 = 1361;

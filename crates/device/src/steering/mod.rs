@@ -5,7 +5,7 @@
 //! listener group, whose 4096 buckets name the slot for each flow hash. Single flows that must not
 //! follow their bucket are in the exceptions. Everything else goes to slot 0: ARP, ICMP, fragments.
 //!
-//! The table is an eBPF array mapped into memory, so that a change is one store. A slot that is
+//! The table is an eBPF array mapped into memory, so that a change is a store. A slot that is
 //! not alive is passed over in groups: the flow takes the next bucket of a fixed chain. This holds
 //! for every segment and not for SYNs only, because the rest of a handshake must reach the slot
 //! that its SYN reached. *Alive* is a word of the keeper's (leased, and not known to be dead) and
@@ -16,6 +16,7 @@
 pub(crate) mod hash;
 pub(crate) mod layout;
 mod raw;
+mod table;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::RangeInclusive;
@@ -25,7 +26,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::bpf::sys;
 use crate::error::DeviceError;
-use raw::Table;
+use table::{Tables, Writer};
 
 pub use layout::{BUCKETS, GROUPS_MAX, OWN_MAX, SLOTS_MAX};
 
@@ -88,8 +89,7 @@ pub struct Move {
 /// The steering tables of one device. The keeper writes them, engines hold a read-only view.
 #[derive(Debug)]
 pub struct Steering {
-    table: Table,
-    table_map: OwnedFd,
+    tables: Tables,
     exceptions: OwnedFd,
 }
 
@@ -98,15 +98,7 @@ impl Steering {
     pub fn create() -> Result<Steering, DeviceError> {
         let failed =
             |source| DeviceError::system("creating the steering tables", "CAP_BPF", source);
-        let table_map = sys::create_map(
-            "slip_steering",
-            sys::MAP_ARRAY,
-            4,
-            layout::LEN as u32,
-            1,
-            sys::MAP_MMAPABLE,
-        )
-        .map_err(failed)?;
+        let tables = Tables::create().map_err(failed)?;
         let exceptions = sys::create_map(
             "slip_flows",
             sys::MAP_HASH,
@@ -116,72 +108,61 @@ impl Steering {
             sys::MAP_NO_PREALLOC,
         )
         .map_err(failed)?;
-        let table = Table::map(table_map.as_fd(), true).map_err(failed)?;
         let mut key = [0u8; 8];
         getrandom(&mut key, GetRandomFlags::empty()).map_err(|errno| failed(errno.into()))?;
-        table.store_u64(layout::HASH_KEY, u64::from_ne_bytes(key));
-        table.store_u8(layout::ALIVE, 1);
-        Ok(Steering {
-            table,
-            table_map,
-            exceptions,
-        })
+        let steering = Steering { tables, exceptions };
+        let table = steering.writable()?;
+        table.u64(layout::HASH_KEY, u64::from_ne_bytes(key));
+        table.u8(layout::ALIVE, 1);
+        Ok(steering)
     }
 
     /// An engine's view, from what [`Steering::read_only_fds`] gave.
     pub fn from_fds(fds: [OwnedFd; 2]) -> Result<Steering, DeviceError> {
-        Steering::open(fds, false)
+        let [mirror, exceptions] = fds;
+        let tables = Tables::open_read_only(mirror)
+            .map_err(|_| DeviceError::BadParameters("this is no steering table"))?;
+        Steering::open(tables, exceptions)
     }
 
     /// The keeper's own view again, from [`Steering::fds`]: for its successor.
-    pub fn from_writable_fds(fds: [OwnedFd; 2]) -> Result<Steering, DeviceError> {
-        Steering::open(fds, true)
+    pub fn from_writable_fds(fds: [OwnedFd; 3]) -> Result<Steering, DeviceError> {
+        let [table, exceptions, mirror] = fds;
+        let tables = Tables::open_writable(table, mirror)
+            .map_err(|_| DeviceError::BadParameters("this is no writable steering table"))?;
+        Steering::open(tables, exceptions)
     }
 
-    fn open(fds: [OwnedFd; 2], is_writable: bool) -> Result<Steering, DeviceError> {
-        let [table_map, exceptions] = fds;
-        let failed = |source| DeviceError::system("opening the steering tables", "CAP_BPF", source);
-        // An old kernel does not tell the unprivileged; the mapping below fails then if it is not
-        // the table.
-        if let Ok(info) = sys::map_info(table_map.as_fd())
-            && (info.kind, info.value_len) != (sys::MAP_ARRAY, layout::LEN as u32)
-        {
-            return Err(DeviceError::BadParameters("this is no steering table"));
-        }
+    fn open(tables: Tables, exceptions: OwnedFd) -> Result<Steering, DeviceError> {
+        // A kernel that does not tell the unprivileged will refuse look-ups in what is no map.
         if let Ok(info) = sys::map_info(exceptions.as_fd())
             && (info.kind, info.key_len, info.value_len) != (sys::MAP_HASH, 16, 4)
         {
             return Err(DeviceError::BadParameters("this is no map of exceptions"));
         }
-        Ok(Steering {
-            table: Table::map(table_map.as_fd(), is_writable).map_err(failed)?,
-            table_map,
-            exceptions,
-        })
+        Ok(Steering { tables, exceptions })
     }
 
     /// Descriptors to pass to an engine: it can look, and cannot write through them.
     pub fn read_only_fds(&self) -> Result<[OwnedFd; 2], DeviceError> {
-        let reopen = |map: &OwnedFd| {
-            sys::read_only(map.as_fd()).map_err(|source| {
-                let doing = "making read-only handles of the steering tables";
-                DeviceError::system(doing, "CAP_SYS_ADMIN", source)
-            })
+        let failed = |source| {
+            let doing = "making read-only handles of the steering tables";
+            DeviceError::system(doing, "CAP_SYS_ADMIN", source)
         };
-        Ok([reopen(&self.table_map)?, reopen(&self.exceptions)?])
+        let mirror = self.tables.read_only_mirror().map_err(failed)?;
+        let exceptions = sys::read_only(self.exceptions.as_fd()).map_err(failed)?;
+        Ok([mirror, exceptions])
     }
 
-    /// The descriptors behind this view.
-    pub fn fds(&self) -> [BorrowedFd<'_>; 2] {
-        [self.table_map.as_fd(), self.exceptions.as_fd()]
+    /// The descriptors behind the keeper's view: table, exceptions, and the engines' copy of the
+    /// table. `None` for an engine's.
+    pub fn fds(&self) -> Option<[BorrowedFd<'_>; 3]> {
+        let map = self.tables.map()?;
+        Some([map, self.exceptions.as_fd(), self.tables.mirror_fd()])
     }
 
-    fn writable(&self) -> Result<&Table, DeviceError> {
-        if self.table.is_writable() {
-            Ok(&self.table)
-        } else {
-            Err(DeviceError::ReadOnly)
-        }
+    fn writable(&self) -> Result<Writer<'_>, DeviceError> {
+        self.tables.writer().ok_or(DeviceError::ReadOnly)
     }
 
     /// The stack's addresses with the lengths of their prefixes. Frames to others go to slot 0.
@@ -197,8 +178,8 @@ impl Steering {
             let (own, broadcast) = addresses.get(index).map_or((0, 0), |&(ip, prefix)| {
                 (word(ip), word(broadcast(ip, prefix)))
             });
-            table.store_u32(layout::OWN + 4 * index, own);
-            table.store_u32(layout::BROADCAST + 4 * index, broadcast);
+            table.u32(layout::OWN + 4 * index, own);
+            table.u32(layout::BROADCAST + 4 * index, broadcast);
         }
         Ok(())
     }
@@ -206,7 +187,7 @@ impl Steering {
     /// Whether the kernel has the same addresses: only ports with an entry are ours then.
     pub fn set_share(&self, is_shared: bool) -> Result<(), DeviceError> {
         let flags = if is_shared { layout::FLAG_SHARE } else { 0 };
-        self.writable()?.store_u32(layout::FLAGS, flags);
+        self.writable()?.u32(layout::FLAGS, flags);
         Ok(())
     }
 
@@ -228,14 +209,18 @@ impl Steering {
             Port::Group(group) => u16::from(group) | layout::GROUP_BIT,
         };
         for port in ports {
-            table.store_u16(proto.ports() + 2 * usize::from(port), entry);
+            table.u16(proto.ports() + 2 * usize::from(port), entry);
         }
         Ok(())
     }
 
     /// Who has a port now.
     pub fn port(&self, proto: Proto, port: u16) -> Port {
-        match self.table.load_u16(proto.ports() + 2 * usize::from(port)) {
+        match self
+            .tables
+            .read()
+            .load_u16(proto.ports() + 2 * usize::from(port))
+        {
             0 => Port::Keeper,
             entry if entry & layout::GROUP_BIT != 0 => Port::Group(entry as u8),
             entry => Port::Slot(entry & (SLOTS_MAX as u16 - 1)),
@@ -247,7 +232,7 @@ impl Steering {
         let table = self.writable()?;
         for moved in self.group_moves(group, slots)? {
             // Slots are below SLOTS_MAX.
-            table.store_u8(bucket_at(group, u32::from(moved.bucket)), moved.to as u8);
+            table.u8(bucket_at(group, u32::from(moved.bucket)), moved.to as u8);
         }
         Ok(())
     }
@@ -261,7 +246,9 @@ impl Steering {
             is_wanted[usize::from(check_slot(slot)?)] = true;
         }
         let old: Vec<u8> = (0..BUCKETS as u32)
-            .map(|bucket| self.table.load_u8(bucket_at(group, bucket)) & (SLOTS_MAX as u8 - 1))
+            .map(|bucket| {
+                self.tables.read().load_u8(bucket_at(group, bucket)) & (SLOTS_MAX as u8 - 1)
+            })
             .collect();
         let mut new = old.clone();
         for (bucket, slot) in new.iter_mut().enumerate() {
@@ -284,13 +271,13 @@ impl Steering {
     /// Whether the slot takes part in groups. One store.
     pub fn set_alive(&self, slot: u16, is_alive: bool) -> Result<(), DeviceError> {
         let at = layout::ALIVE + usize::from(check_slot(slot)?);
-        self.writable()?.store_u8(at, u8::from(is_alive));
+        self.writable()?.u8(at, u8::from(is_alive));
         Ok(())
     }
 
     pub fn is_alive(&self, slot: u16) -> bool {
         let slot = usize::from(slot) % SLOTS_MAX;
-        self.table.load_u8(layout::ALIVE + slot) != 0
+        self.tables.read().load_u8(layout::ALIVE + slot) != 0
     }
 
     /// Sends single flows to a slot whatever their port says. Costs a system call per flow.
@@ -304,8 +291,8 @@ impl Steering {
                 DeviceError::system("adding an exception to the steering", "CAP_BPF", source)
             })?;
             if is_new {
-                let count = table.load_u32(layout::EXCEPTIONS);
-                table.store_u32(layout::EXCEPTIONS, count + 1);
+                let count = self.tables.read().load_u32(layout::EXCEPTIONS);
+                table.u32(layout::EXCEPTIONS, count + 1);
             }
         }
         Ok(())
@@ -316,8 +303,8 @@ impl Steering {
         let table = self.writable()?;
         match sys::delete(self.exceptions.as_fd(), &key_of(flow)) {
             Ok(()) => {
-                let count = table.load_u32(layout::EXCEPTIONS);
-                table.store_u32(layout::EXCEPTIONS, count.saturating_sub(1));
+                let count = self.tables.read().load_u32(layout::EXCEPTIONS);
+                table.u32(layout::EXCEPTIONS, count.saturating_sub(1));
                 Ok(())
             }
             Err(source) if source.raw_os_error() == Some(libc::ENOENT) => Ok(()),
@@ -331,12 +318,12 @@ impl Steering {
 
     /// How many exceptions there are.
     pub fn exceptions(&self) -> u32 {
-        self.table.load_u32(layout::EXCEPTIONS)
+        self.tables.read().load_u32(layout::EXCEPTIONS)
     }
 
     /// The bucket of a flow in any group.
     pub fn bucket(&self, local: SocketAddrV4, remote: SocketAddrV4) -> u16 {
-        let key = self.table.load_u64(layout::HASH_KEY);
+        let key = self.tables.read().load_u64(layout::HASH_KEY);
         (hash::of_flow(key, local, remote) as usize % BUCKETS) as u16
     }
 
@@ -363,7 +350,7 @@ impl Steering {
     /// The slot of a bucket, passing over slots that are not alive.
     pub fn group_slot(&self, group: u8, bucket: u16) -> u16 {
         chain(u32::from(bucket))
-            .map(|bucket| u16::from(self.table.load_u8(bucket_at(group, bucket))))
+            .map(|bucket| u16::from(self.tables.read().load_u8(bucket_at(group, bucket))))
             .map(|slot| slot & (SLOTS_MAX as u16 - 1))
             .find(|&slot| self.is_alive(slot))
             .unwrap_or(0)
@@ -371,7 +358,9 @@ impl Steering {
 
     /// Tells programs that outlive their keeper that this one lives.
     pub(crate) fn beat(&self, now_ns: u64) {
-        self.table.store_u64(layout::HEARTBEAT, now_ns);
+        if let Some(table) = self.tables.writer() {
+            table.u64(layout::HEARTBEAT, now_ns);
+        }
     }
 }
 
@@ -434,24 +423,33 @@ fn level(buckets: &mut [u8], is_wanted: &[bool; SLOTS_MAX]) {
         .copied()
         .filter(|&slot| load[usize::from(slot)] < share)
         .collect();
-    for slot in buckets.iter_mut() {
+    for (bucket, slot) in buckets.iter_mut().enumerate() {
         let is_orphan = *slot == u8::MAX;
         if !is_orphan && (!is_skewed || load[usize::from(*slot)] <= share) {
             continue;
         }
-        let Some(&to) = poor
-            .last()
-            .or(if is_orphan { wanted.first() } else { None })
-        else {
+        // In no order, or neighbours on a chain would all have the same slot.
+        let takers = match (poor.is_empty(), is_orphan) {
+            (false, _) => &poor,
+            (true, true) => &wanted,
+            (true, false) => continue,
+        };
+        let Some(at) = scatter(bucket).checked_rem(takers.len()) else {
             continue;
         };
+        let to = takers[at];
         load[usize::from(*slot)] -= 1;
         load[usize::from(to)] += 1;
         *slot = to;
         if load[usize::from(to)] >= share {
-            poor.pop();
+            poor.retain(|&slot| slot != to);
         }
     }
+}
+
+/// A number that looks random, from a bucket.
+fn scatter(bucket: usize) -> usize {
+    (hash::MULTIPLIER_1.wrapping_mul(bucket as u64 + 1) >> 40) as usize
 }
 
 /// The key of the exceptions: the words of a received packet's headers.

@@ -1,5 +1,5 @@
-//! The steering table mapped into memory: an eBPF array whose one value the programs read while
-//! we store single words.
+//! One copy of the steering table mapped into memory: the value of an eBPF array that the programs
+//! read, or the memory file that engines read. Changes are stores of single words.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -8,8 +8,8 @@ use std::os::fd::BorrowedFd;
 
 use super::layout;
 
-/// Pages of the mapping: the kernel maps whole ones.
-const MAPPED: usize = layout::LEN.next_multiple_of(4096);
+/// Bytes of the mapping: the kernel maps whole pages.
+pub(crate) const MAPPED: usize = layout::LEN.next_multiple_of(4096);
 
 /// A mapping of the table. Words outside it read as zero and take no store.
 #[derive(Debug)]
@@ -24,8 +24,8 @@ unsafe impl Send for Table {}
 unsafe impl Sync for Table {}
 
 impl Table {
-    /// Maps the array behind `map`, for storing too if its descriptor allows that.
-    pub(crate) fn map(map: BorrowedFd<'_>, is_writable: bool) -> io::Result<Table> {
+    /// Maps the table behind a descriptor, for storing too if it allows that.
+    pub(crate) fn map(fd: BorrowedFd<'_>, is_writable: bool) -> io::Result<Table> {
         let mut prot = rustix::mm::ProtFlags::READ;
         if is_writable {
             prot |= rustix::mm::ProtFlags::WRITE;
@@ -33,15 +33,11 @@ impl Table {
         let flags = rustix::mm::MapFlags::SHARED;
         let null = core::ptr::null_mut();
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
-        let base = unsafe { rustix::mm::mmap(null, MAPPED, prot, flags, map, 0) }?;
+        let base = unsafe { rustix::mm::mmap(null, MAPPED, prot, flags, fd, 0) }?;
         Ok(Table {
             base: NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?,
             is_writable,
         })
-    }
-
-    pub(crate) fn is_writable(&self) -> bool {
-        self.is_writable
     }
 
     #[inline]

@@ -37,13 +37,13 @@ pub(crate) struct TapSlot {
 /// Creates the TAP with all its queues, in the order of their numbers.
 pub(crate) fn open_slots(name: &str, count: u16) -> Result<Vec<OwnedFd>, DeviceError> {
     let mut slots = Vec::with_capacity(usize::from(count));
-    for _ in 0..count {
-        slots.push(open_queue(name)?);
+    for slot in 0..count {
+        slots.push(open_queue(name, slot == 0)?);
     }
     Ok(slots)
 }
 
-fn open_queue(name: &str) -> Result<OwnedFd, DeviceError> {
+fn open_queue(name: &str, is_first: bool) -> Result<OwnedFd, DeviceError> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -54,9 +54,11 @@ fn open_queue(name: &str) -> Result<OwnedFd, DeviceError> {
             _ => DeviceError::system("opening /dev/net/tun", "CAP_NET_ADMIN", source),
         })?;
     let fd = OwnedFd::from(file);
-    sys::attach_queue(fd.as_fd(), name).map_err(|source| match source.raw_os_error() {
-        Some(libc::EBUSY | libc::EINVAL | libc::E2BIG) => DeviceError::TapBusy(name.to_owned()),
-        _ => DeviceError::system("creating a TAP", "CAP_NET_ADMIN", source),
+    sys::attach_queue(fd.as_fd(), name, is_first).map_err(|source| {
+        match source.raw_os_error() {
+            Some(libc::EBUSY | libc::EINVAL | libc::E2BIG) => DeviceError::TapBusy(name.to_owned()),
+            _ => DeviceError::system("creating a TAP", "CAP_NET_ADMIN", source),
+        }
     })?;
     let configured = sys::set_header_len(fd.as_fd(), vnet::TAP_LEN as i32)
         .and_then(|()| sys::set_offloads(fd.as_fd()));

@@ -15,6 +15,8 @@ const IFF_TAP: u16 = 0x0002;
 const IFF_MULTI_QUEUE: u16 = 0x0100;
 const IFF_NO_PI: u16 = 0x1000;
 const IFF_VNET_HDR: u16 = 0x4000;
+/// Fail when the interface exists.
+const IFF_TUN_EXCL: u16 = 0x8000;
 
 /// Checksums and TCP segmentation (v4, v6, with ECN) are left to us by the kernel.
 const OFFLOADS: c_ulong = 0x01 | 0x02 | 0x04 | 0x08;
@@ -34,11 +36,13 @@ fn check(rc: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a fresh descriptor of /dev/net/tun a queue of the TAP `name`.
-pub(crate) fn attach_queue(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+/// Makes a fresh descriptor of /dev/net/tun a queue of the TAP `name`, or its first one: then the
+/// TAP must not exist, or we would join somebody else's.
+pub(crate) fn attach_queue(fd: BorrowedFd<'_>, name: &str, is_first: bool) -> io::Result<()> {
+    let exclusive = if is_first { IFF_TUN_EXCL } else { 0 };
     let mut request = InterfaceRequest {
         name: [0; libc::IFNAMSIZ],
-        flags: IFF_TAP | IFF_MULTI_QUEUE | IFF_NO_PI | IFF_VNET_HDR,
+        flags: IFF_TAP | IFF_MULTI_QUEUE | IFF_NO_PI | IFF_VNET_HDR | exclusive,
         padding: [0; 22],
     };
     // One byte stays zero: names are at most 15 bytes long.

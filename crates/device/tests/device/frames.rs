@@ -1,0 +1,296 @@
+//! Frames between each back end and a kernel: small ones with and without offloads, 64 KiB ones
+//! both ways, and coalesced datagrams.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddrV4, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use crate::net::{self, L4, Namespace, PEER, Pair, STACK};
+use slipstack_device::{
+    Device, Gso, RingPosition, RxChecksum, RxMeta, Slots, TxOffload, iface, open_slot,
+};
+
+/// A device under test and the kernel that it talks to.
+struct Bench {
+    device: Box<dyn Device>,
+    peer: Namespace,
+    /// Kept for the time of the test, as the keeper would.
+    _slots: Slots,
+    _ours: Option<Namespace>,
+}
+
+fn first_slot(slots: &Slots) -> Box<dyn Device> {
+    slots.steering().set_own(&[(STACK, 24)]).unwrap();
+    let fd = slots.slot_fd(0).unwrap().try_clone_to_owned().unwrap();
+    open_slot(fd, &slots.params(), RingPosition::private()).unwrap()
+}
+
+fn packet(tag: &str) -> Bench {
+    let pair = Pair::new(tag);
+    let slots = Slots::open_packet("slip-v", 1, 256).unwrap();
+    pair.announce(slots.params().mac);
+    Bench {
+        device: first_slot(&slots),
+        peer: pair.peer,
+        _slots: slots,
+        _ours: Some(pair.ours),
+    }
+}
+
+fn tap(tag: &str) -> Bench {
+    let peer = Namespace::new(tag);
+    peer.enter();
+    let slots = Slots::open_tap("slip0", 1).unwrap();
+    iface::add_address("slip0", PEER, 24).unwrap();
+    iface::set_up("slip0").unwrap();
+    net::announce(&peer, "slip0", slots.params().mac);
+    Bench {
+        device: first_slot(&slots),
+        peer,
+        _slots: slots,
+        _ours: None,
+    }
+}
+
+fn for_each_back_end(test: &str, body: fn(&mut Bench)) {
+    if net::may_run(test) {
+        body(&mut packet(&format!("{test}-p")));
+        body(&mut tap(&format!("{test}-t")));
+    }
+}
+
+/// Answers a UDP frame with its own payload, leaving the checksum to the device or not.
+fn echo(device: &mut dyn Device, frame: &[u8], is_partial: bool) {
+    let payload = &frame[42..];
+    let l4_len = 8 + payload.len();
+    let mut header = net::answer_header(frame, l4_len);
+    header.extend_from_slice(&frame[L4 + 2..L4 + 4]);
+    header.extend_from_slice(&frame[L4..L4 + 2]);
+    header.extend_from_slice(&(l4_len as u16).to_be_bytes());
+    header.extend_from_slice(&[0, 0]);
+    let mut offload = TxOffload::NONE;
+    if is_partial {
+        offload.checksum = Some(net::partial(&mut header, 6, l4_len));
+    } else {
+        let pseudo = u32::from(net::pseudo_sum(&header, l4_len));
+        let whole = [&header[L4..], payload].concat();
+        let checksum = !net::sum(&whole, pseudo);
+        header[40..42].copy_from_slice(&checksum.to_be_bytes());
+    }
+    net::send(device, &header, payload, offload);
+    device.flush();
+}
+
+#[test]
+fn datagrams_come_and_go_with_whole_and_partial_checksums() {
+    for_each_back_end("echo", |bench| {
+        for (round, len) in [1usize, 18, 500, 1472, 1471, 40].into_iter().enumerate() {
+            let client = bench.peer.spawn(move || {
+                let socket = UdpSocket::bind((PEER, 0)).unwrap();
+                socket
+                    .set_read_timeout(Some(Duration::from_secs(4)))
+                    .unwrap();
+                let sent: Vec<u8> = (0..len).map(|i| i as u8).collect();
+                socket.send_to(&sent, (STACK, 7)).unwrap();
+                let mut back = vec![0; 2000];
+                let (len, _) = socket.recv_from(&mut back).unwrap();
+                assert_eq!(sent, back[..len]);
+            });
+            let mut request = Vec::new();
+            assert!(net::receive_until(&mut *bench.device, |frame, meta| {
+                if net::is_udp(frame) {
+                    assert_eq!(meta.checksum, RxChecksum::Partial);
+                    assert!(!meta.gso);
+                    request = frame.to_vec();
+                }
+                net::is_udp(frame)
+            }));
+            let len = 28 + 14 + len;
+            echo(&mut *bench.device, &request[..len], round % 2 == 0);
+            client.join().unwrap();
+        }
+        assert_eq!(bench.device.counters().tx_dropped, 0);
+        assert_eq!(bench.device.counters().rx_malformed, 0);
+    });
+}
+
+#[test]
+fn frames_keep_their_order_through_the_arena_and_around_large_ones() {
+    for_each_back_end("order", |bench| {
+        let (ready, wait) = std::sync::mpsc::channel();
+        let server = bench.peer.spawn(move || {
+            let socket = UdpSocket::bind((PEER, 9)).unwrap();
+            socket
+                .set_read_timeout(Some(Duration::from_secs(4)))
+                .unwrap();
+            ready.send(()).unwrap();
+            let mut buffer = [0; 2000];
+            (0..150)
+                .map(|_| {
+                    socket.recv(&mut buffer).unwrap();
+                    buffer[0]
+                })
+                .collect::<Vec<u8>>()
+        });
+        wait.recv().unwrap();
+        let mut request = vec![0u8; 42];
+        let link = bench
+            .peer
+            .exec("cat /sys/class/net/peer-v/address /sys/class/net/slip0/address");
+        let mac: Vec<u8> = link
+            .trim()
+            .split(':')
+            .map(|byte| u8::from_str_radix(byte, 16).unwrap())
+            .collect();
+        request[..6].copy_from_slice(&bench.device.info().mac);
+        request[6..12].copy_from_slice(&mac);
+        request[12] = 8;
+        request[23] = net::UDP;
+        request[26..30].copy_from_slice(&PEER.octets());
+        request[30..34].copy_from_slice(&STACK.octets());
+        request[L4..L4 + 2].copy_from_slice(&9u16.to_be_bytes());
+        for n in 0..150u8 {
+            let len = if n % 10 == 9 { 1400 } else { 20 };
+            let mut frame = request.clone();
+            frame.extend(std::iter::repeat_n(n, len));
+            let payload = frame[42..].to_vec();
+            let l4_len = 8 + payload.len();
+            let mut header = net::answer_header(&frame, l4_len);
+            header.extend_from_slice(&[0, 7, 0, 9]);
+            header.extend_from_slice(&(l4_len as u16).to_be_bytes());
+            header.extend_from_slice(&[0, 0]);
+            let checksum = Some(net::partial(&mut header, 6, l4_len));
+            net::send(
+                &mut *bench.device,
+                &header,
+                &payload,
+                TxOffload {
+                    checksum,
+                    gso: None,
+                },
+            );
+        }
+        bench.device.flush();
+        assert_eq!(server.join().unwrap(), (0..150).collect::<Vec<u8>>());
+    });
+}
+
+/// A one-connection TCP, just enough to receive a few segments and to send one super-frame.
+struct MiniTcp {
+    request: Vec<u8>,
+    next_in: u32,
+    next_out: u32,
+}
+
+impl MiniTcp {
+    fn segment(&self, flags: u8, options: &[u8], payload_len: usize) -> (Vec<u8>, TxOffload) {
+        let l4_len = 20 + options.len() + payload_len;
+        let mut header = net::answer_header(&self.request, l4_len);
+        header.extend_from_slice(&self.request[L4 + 2..L4 + 4]);
+        header.extend_from_slice(&self.request[L4..L4 + 2]);
+        header.extend_from_slice(&self.next_out.to_be_bytes());
+        header.extend_from_slice(&self.next_in.to_be_bytes());
+        header.push(((20 + options.len()) as u8 / 4) << 4);
+        header.push(flags);
+        header.extend_from_slice(&[0xff, 0xff, 0, 0, 0, 0]);
+        header.extend_from_slice(options);
+        let checksum = Some(net::partial(&mut header, 16, l4_len));
+        (
+            header,
+            TxOffload {
+                checksum,
+                gso: None,
+            },
+        )
+    }
+}
+
+#[test]
+fn super_frames_of_tcp_come_and_go() {
+    const IN: usize = 12_000;
+    const OUT: usize = 40_000;
+    for_each_back_end("gso", |bench| {
+        let client = bench.peer.spawn(|| {
+            let mut stream = TcpStream::connect((STACK, 80)).unwrap();
+            stream
+                .set_read_timeout(Some(Duration::from_secs(4)))
+                .unwrap();
+            stream.write_all(&[0x5a; IN]).unwrap();
+            let mut back = vec![0; OUT];
+            stream.read_exact(&mut back).unwrap();
+            assert!(back.iter().enumerate().all(|(i, &b)| b == (i % 251) as u8));
+        });
+        let device = &mut *bench.device;
+        let mut tcp = None;
+        assert!(net::receive_until(device, |frame, _| {
+            let is_syn = net::is_tcp(frame) && frame[L4 + 13] == 0x02;
+            if is_syn {
+                let seq = u32::from_be_bytes(frame[L4 + 4..L4 + 8].try_into().unwrap());
+                tcp = Some(MiniTcp {
+                    request: frame.to_vec(),
+                    next_in: seq.wrapping_add(1),
+                    next_out: 1000,
+                });
+            }
+            is_syn
+        }));
+        let mut tcp = tcp.unwrap();
+        let (header, offload) = tcp.segment(0x12, &[2, 4, 0x05, 0xb4], 0);
+        net::send(device, &header, &[], offload);
+        device.flush();
+        tcp.next_out += 1;
+
+        let (mut received, mut saw_gso) = (0, false);
+        assert!(net::receive_until(device, |frame, meta: RxMeta| {
+            if net::is_tcp(frame) {
+                let header_len = L4 + usize::from(frame[L4 + 12] >> 4) * 4;
+                let total = 14 + usize::from(u16::from_be_bytes([frame[16], frame[17]]));
+                let payload = &frame[header_len..total];
+                assert!(payload.iter().all(|&b| b == 0x5a));
+                received += payload.len();
+                saw_gso |= meta.gso && frame.len() > 1514;
+            }
+            received == IN
+        }));
+        assert!(saw_gso, "the kernel's segmentation was left to us");
+        tcp.next_in = tcp.next_in.wrapping_add(IN as u32);
+
+        let payload: Vec<u8> = (0..OUT).map(|i| (i % 251) as u8).collect();
+        let (header, mut offload) = tcp.segment(0x18, &[], OUT);
+        offload.gso = Some(Gso {
+            mss: 1460,
+            header_len: header.len() as u16,
+        });
+        net::send(device, &header, &payload, offload);
+        device.flush();
+        client.join().unwrap();
+    });
+}
+
+#[test]
+fn coalesced_datagrams_arrive_one_by_one() {
+    const UDP_SEGMENT: i32 = 103;
+    for_each_back_end("usplit", |bench| {
+        let client = bench.peer.spawn(|| {
+            let socket = UdpSocket::bind((PEER, 0)).unwrap();
+            net::sys::set_int(socket.as_fd(), libc::SOL_UDP, UDP_SEGMENT, 1000).unwrap();
+            let bytes: Vec<u8> = (0..5500).map(|i| (i / 1000) as u8).collect();
+            socket.send_to(&bytes, SocketAddrV4::new(STACK, 7)).unwrap();
+        });
+        let mut seen = Vec::new();
+        let is_whole = net::receive_until(&mut *bench.device, |frame, meta| {
+            if net::is_udp(frame) {
+                assert!(!meta.gso);
+                let payload = &frame[42..];
+                assert!(payload.iter().all(|&b| b == payload[0]));
+                assert_eq!(net::sum(&frame[14..34], 0), 0xffff);
+                seen.push((payload[0], payload.len()));
+            }
+            seen.len() == 6
+        });
+        assert!(is_whole, "{seen:?}");
+        client.join().unwrap();
+        assert_eq!(seen.last(), Some(&(5, 500)));
+    });
+}

@@ -1,0 +1,149 @@
+//! A slot changes hands while frames arrive at speed: its holder is killed, a successor adopts the
+//! ring, and every frame was seen exactly once.
+
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::net::{self, PEER, Pair, STACK};
+use slipstack_device::{Device, RingPosition, SlotParams, Slots, open_slot};
+use slipstack_mem::Region;
+
+const FRAMES_MAX: usize = 1 << 20;
+/// The region: the position of the ring, then a count for each frame.
+const COUNTS: usize = 4096;
+const REGION_LEN: usize = COUNTS + 4 * FRAMES_MAX;
+const RING: u32 = 4096;
+/// So far the sender runs ahead of the holder: the ring never overflows, however busy the machine.
+const AHEAD_MAX: u32 = RING / 2;
+const ENVIRONMENT: &str = "SLIPSTACK_TEST_HANDOVER";
+
+/// Not a test: the holder of the slot, run by the test below as a process of its own.
+#[test]
+fn holder_of_a_slot() {
+    let Ok(text) = std::env::var(ENVIRONMENT) else {
+        return;
+    };
+    let mut numbers = text.split(' ').map(|word| word.parse::<u32>().unwrap());
+    let mut next = || numbers.next().unwrap();
+    let (slot, region) = (net::sys::inherited(next()), net::sys::inherited(next()));
+    let words = std::array::from_fn(|_| next());
+    let params = SlotParams::from_words(&words).unwrap();
+    let region = Region::open(region, REGION_LEN).unwrap();
+    let counts = Region::open(region.try_clone_fd().unwrap(), REGION_LEN).unwrap();
+    let position = RingPosition::new(region, 0).unwrap();
+    let mut device = open_slot(slot, &params, position).unwrap();
+    loop {
+        device.rx(64, &mut |frame, _| count(&counts, frame));
+    }
+}
+
+fn count(region: &Region, frame: &[u8]) {
+    if !net::is_udp(frame) {
+        return;
+    }
+    let number = u32::from_be_bytes(frame[42..46].try_into().unwrap());
+    let word = region.u32(COUNTS + 4 * number as usize).unwrap();
+    word.fetch_add(1, Ordering::Relaxed);
+}
+
+fn spawn_holder(slot: &OwnedFd, region: &OwnedFd, params: &SlotParams) -> Child {
+    let mut text = format!("{} {}", slot.as_raw_fd(), region.as_raw_fd());
+    for word in params.to_words() {
+        text.push_str(&format!(" {word}"));
+    }
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "handover::holder_of_a_slot"])
+        .env(ENVIRONMENT, text)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// A copy that survives exec.
+fn inheritable(fd: impl AsFd) -> OwnedFd {
+    let fd = fd.as_fd().try_clone_to_owned().unwrap();
+    rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::empty()).unwrap();
+    fd
+}
+
+#[test]
+fn a_killed_holder_loses_nothing_and_its_successor_doubles_nothing() {
+    if !net::may_run("handover") {
+        return;
+    }
+    let pair = Pair::new("lease");
+    let slots = Slots::open_packet("slip-v", 2, RING).unwrap();
+    pair.announce(slots.params().mac);
+    slots.steering().set_own(&[(STACK, 24)]).unwrap();
+    let region = Region::create("handover", REGION_LEN).unwrap();
+    let (slot, shared) = (
+        inheritable(slots.slot_fd(0).unwrap()),
+        inheritable(region.fd()),
+    );
+
+    let is_over = Arc::new(AtomicBool::new(false));
+    let sent = Arc::new(AtomicU32::new(0));
+    let sender = pair.peer.spawn({
+        let (is_over, sent) = (Arc::clone(&is_over), Arc::clone(&sent));
+        let counts = Region::open(region.try_clone_fd().unwrap(), REGION_LEN).unwrap();
+        move || send_numbered(&is_over, &sent, &counts)
+    });
+    let started = Instant::now();
+    for round in 0..20u64 {
+        let mut holder = spawn_holder(&slot, &shared, &slots.params());
+        std::thread::sleep(Duration::from_millis(40 + round * 7 % 40));
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+    }
+    is_over.store(true, Ordering::Relaxed);
+    sender.join().unwrap();
+    let rate = f64::from(sent.load(Ordering::Relaxed)) / started.elapsed().as_secs_f64();
+
+    // The last successor empties the ring.
+    let counts = Region::open(region.try_clone_fd().unwrap(), REGION_LEN).unwrap();
+    let position = RingPosition::new(region, 0).unwrap();
+    let fd = slots.slot_fd(0).unwrap().try_clone_to_owned().unwrap();
+    let mut device = open_slot(fd, &slots.params(), position).unwrap();
+    while device.rx(64, &mut |frame, _| count(&counts, frame)) != 0 {}
+    assert_eq!(
+        device.counters().rx_overrun,
+        0,
+        "the test's ring was too small"
+    );
+
+    let sent = sent.load(Ordering::Relaxed);
+    let lost = (0..sent).filter(|&n| times(&counts, n) == 0).count();
+    let doubled = (0..sent).filter(|&n| times(&counts, n) > 1).count();
+    println!("{sent} frames at {rate:.0}/s: {lost} lost, {doubled} doubled");
+    assert_eq!((lost, doubled), (0, 0));
+}
+
+/// Sends 100,000 numbered frames a second, as far as the holders keep up.
+fn send_numbered(is_over: &AtomicBool, sent: &AtomicU32, counts: &Region) {
+    let socket = UdpSocket::bind((PEER, 0)).unwrap();
+    socket.connect((STACK, 7)).unwrap();
+    let mut number = 0u32;
+    let begin = Instant::now();
+    while !is_over.load(Ordering::Relaxed) && (number as usize) < FRAMES_MAX {
+        let is_early = f64::from(number) > begin.elapsed().as_secs_f64() * 100_000.0;
+        let is_ahead = number
+            .checked_sub(AHEAD_MAX)
+            .is_some_and(|n| times(counts, n) == 0);
+        if is_early || is_ahead {
+            std::thread::yield_now();
+            continue;
+        }
+        socket.send(&number.to_be_bytes()).unwrap();
+        number += 1;
+        sent.store(number, Ordering::Relaxed);
+    }
+}
+
+fn times(counts: &Region, number: u32) -> u32 {
+    let word = counts.u32(COUNTS + 4 * number as usize).unwrap();
+    word.load(Ordering::Relaxed)
+}

@@ -1,0 +1,111 @@
+//! The kernel beside the stack neither refuses nor forwards what is the stack's.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::Duration;
+
+use crate::net::{self, PEER, Pair, STACK};
+use slipstack_device::{DropKind, Port, Proto, Slots};
+
+/// IPv4 packets that the namespace of the calling thread has received.
+fn received_by_kernel() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
+    let values = text
+        .lines()
+        .filter(|line| line.starts_with("Ip:"))
+        .nth(1)
+        .unwrap();
+    values.split_whitespace().nth(3).unwrap().parse().unwrap()
+}
+
+fn send_to_stack(pair: &Pair, port: u16, count: usize) {
+    pair.peer.run(move || {
+        let socket = UdpSocket::bind((PEER, 0)).unwrap();
+        for _ in 0..count {
+            // A kernel that refuses makes the next send fail, which is not the point here.
+            let _ = socket.send_to(b"for the stack", (STACK, port));
+        }
+    });
+    std::thread::sleep(Duration::from_millis(20));
+}
+
+/// How many of ten packets to a port the kernel gets.
+fn leaks(pair: &Pair, port: u16) -> u64 {
+    let before = received_by_kernel();
+    send_to_stack(pair, port, 10);
+    received_by_kernel() - before
+}
+
+fn open(tag: &str) -> (Pair, Slots) {
+    let pair = Pair::new(tag);
+    pair.ours.sysctl("net.ipv4.ip_forward", "1");
+    let slots = Slots::open_packet("slip-v", 1, 64).unwrap();
+    pair.announce(slots.params().mac);
+    slots.steering().set_own(&[(STACK, 24)]).unwrap();
+    (pair, slots)
+}
+
+#[test]
+fn a_forwarding_kernel_sees_nothing_and_the_drop_goes_with_its_keeper() {
+    if !net::may_run("drop") {
+        return;
+    }
+    let (pair, mut slots) = open("drop");
+    assert_eq!(leaks(&pair, 7), 10);
+    let kind = slots.install_ingress_drop().unwrap();
+    assert_ne!(kind, DropKind::None);
+    assert_eq!(leaks(&pair, 7), 0);
+    // What is the kernel's stays the kernel's.
+    pair.ours.ip("addr add 10.99.0.3/24 dev slip-v");
+    let before = received_by_kernel();
+    pair.peer.run(|| {
+        let socket = UdpSocket::bind((PEER, 0)).unwrap();
+        socket
+            .send_to(b"x", (Ipv4Addr::new(10, 99, 0, 3), 9))
+            .unwrap();
+    });
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(received_by_kernel() - before, 1);
+    drop(slots);
+    assert_eq!(leaks(&pair, 7), 10);
+}
+
+#[test]
+fn on_a_shared_address_only_our_ports_are_dropped() {
+    if !net::may_run("share") {
+        return;
+    }
+    let (pair, mut slots) = open("share");
+    slots.steering().set_share(true).unwrap();
+    slots
+        .steering()
+        .set_port(Proto::Udp, 53, Port::Slot(0))
+        .unwrap();
+    slots.install_ingress_drop().unwrap();
+    assert_eq!(leaks(&pair, 53), 0);
+    assert_eq!(leaks(&pair, 54), 10);
+}
+
+#[test]
+fn an_old_kernels_drop_fails_open_when_its_keeper_is_gone() {
+    if !net::may_run("clsact") {
+        return;
+    }
+    let (pair, mut slots) = open("clsact");
+    slots.install_ingress_drop_by_filter().unwrap();
+    assert!(slots.needs_beat());
+    assert_eq!(leaks(&pair, 7), 0);
+    std::thread::sleep(Duration::from_millis(1100));
+    assert_eq!(leaks(&pair, 7), 10);
+    slots.beat(slipstack_mem::now_ns());
+    assert_eq!(leaks(&pair, 7), 0);
+
+    // A keeper that died left its filter behind; the next one takes its place.
+    slots.leave();
+    let mut slots = Slots::open_packet("slip-v", 1, 64).unwrap();
+    slots.steering().set_own(&[(STACK, 24)]).unwrap();
+    slots.install_ingress_drop_by_filter().unwrap();
+    assert_eq!(leaks(&pair, 7), 0);
+    drop(slots);
+    let filters = pair.ours.exec("tc filter show dev slip-v ingress");
+    assert!(filters.trim().is_empty(), "{filters}");
+}

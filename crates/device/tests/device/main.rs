@@ -1,0 +1,9 @@
+//! The back ends against a real kernel. Every test has network namespaces of its own and needs
+//! root; without it, it says so and passes.
+
+mod frames;
+mod handover;
+mod ingress;
+mod net;
+mod opening;
+mod steering;

@@ -1,0 +1,20 @@
+//! The one system call that no wrapper has.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// setsockopt with an int.
+pub fn set_int(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
+    let at = (&raw const value).cast();
+    // SAFETY: the value is a live int of the length given.
+    match unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, at, 4) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A descriptor that this process was started with.
+pub fn inherited(number: u32) -> OwnedFd {
+    // SAFETY: the test that started this process passed the descriptor on for us to own.
+    unsafe { OwnedFd::from_raw_fd(number as i32) }
+}
