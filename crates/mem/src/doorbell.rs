@@ -20,7 +20,9 @@ impl Doorbell {
 
     /// A bell that somebody else made and passed on.
     pub fn from_fd(fd: OwnedFd) -> Doorbell {
-        Doorbell { fd: Arc::new(fd) }
+        Doorbell {
+            fd: Arc::new(crate::descriptor::raised(fd)),
+        }
     }
 
     /// Makes the descriptor readable. Never blocks: a full counter is rung already.

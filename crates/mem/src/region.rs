@@ -56,6 +56,7 @@ impl Region {
     }
 
     fn map(file: OwnedFd, len: usize) -> io::Result<Region> {
+        let file = crate::descriptor::raised(file);
         let mapping = Mapping::shared(file.as_fd(), len)?;
         Ok(Region {
             view: mapping.view(),

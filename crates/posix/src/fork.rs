@@ -24,6 +24,9 @@ impl Process {
         if let Some(link) = self.link() {
             link.commands();
         }
+        if !self.is_attaching() {
+            self.attaching.hold();
+        }
         self.link.hold();
         for entry in self.things() {
             match entry {
@@ -65,6 +68,7 @@ impl Process {
             }
         }
         self.link.release();
+        self.attaching.release();
     }
 
     /// In the child: connections stay with the parent, listeners and bound datagram sockets become

@@ -56,6 +56,11 @@ impl Seen {
         self.0.contains(State::CLOSED)
     }
 
+    /// With an error that the channel has not told: the engine died.
+    pub(crate) fn with_error(self) -> Seen {
+        Seen(self.0 | State::ERR)
+    }
+
     /// The facts that watchers are told of, as a number to compare.
     pub(crate) fn bits(self) -> u32 {
         u32::from(self.is_connected())

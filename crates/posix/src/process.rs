@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_channel::{Attach, Policy};
-use slipstack_mem::{Descriptor, Lock, now_ns};
+use slipstack_mem::{Descriptor, Lock, now_ns, raised};
 
 use crate::addr::{AddrBytes, Family};
 use crate::batch::Batch;
@@ -17,7 +17,6 @@ use crate::errno::Errno;
 use crate::kernel::Kernel;
 use crate::link::Link;
 use crate::outcome::{Divert, Outcome};
-use crate::private;
 use crate::report::Report;
 use crate::spin::Spin;
 use crate::table::{Entry, NUMBERS_MAX, Table};
@@ -73,6 +72,9 @@ pub struct Selected {
     pub left: Duration,
 }
 
+/// Different messages that one process writes.
+const SENTENCES_MAX: usize = 32;
+
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -93,11 +95,14 @@ pub struct Process {
     pub(crate) batch: Batch,
     pub(crate) report: Report,
     pub(crate) link: Lock<Option<Arc<Link>>>,
+    pub(crate) attaching: Lock<()>,
+    attaching_thread: AtomicUsize,
     policy: OnceLock<Option<Policy>>,
     /// What descriptors are dup'd from.
     anchor: OnceLock<OwnedFd>,
     ids: AtomicU64,
-    has_warned: AtomicBool,
+    /// Sentences already said.
+    said: Lock<Vec<String>>,
 }
 
 impl std::fmt::Debug for Process {
@@ -126,10 +131,12 @@ impl Process {
             batch: Batch::default(),
             report: Report::default(),
             link: Lock::new(None),
+            attaching: Lock::new(()),
+            attaching_thread: AtomicUsize::new(0),
             policy: OnceLock::new(),
             anchor: OnceLock::new(),
             ids: AtomicU64::new(1),
-            has_warned: AtomicBool::new(false),
+            said: Lock::new(Vec::new()),
         }
     }
 
@@ -173,36 +180,52 @@ impl Process {
 
     /// The attachment, made now if need be.
     pub(crate) fn attached(&self) -> Result<Arc<Link>, Errno> {
-        let mut place = self.link.lock();
-        if let Some(link) = &*place
-            && !link.is_dead()
-        {
-            return Ok(Arc::clone(link));
+        let living = || self.link().filter(|link| !link.is_dead());
+        if let Some(link) = living() {
+            return Ok(link);
         }
-        match self.attach.attach() {
+        // Not under the lock of `link`: attaching may start a keeper, and a fork takes that one.
+        let _turn = self.attaching.lock();
+        if let Some(link) = living() {
+            return Ok(link);
+        }
+        self.attaching_thread
+            .store(self.kernel.thread(), Ordering::Relaxed);
+        let attached = self.attach.attach();
+        self.attaching_thread.store(0, Ordering::Relaxed);
+        match attached {
             Ok(attachment) => {
                 let link = Arc::new(Link::new(attachment));
                 if self.settings.log {
                     self.kernel.warn(&link.describe);
                 }
-                *place = Some(Arc::clone(&link));
-                drop(place);
+                *self.link.lock() = Some(Arc::clone(&link));
                 if let Some(table) = self.report.table() {
                     self.attach.report(table.fd());
                 }
+                // Threads that sleep without an engine may lead now.
+                self.sleepers.wake_all();
                 Ok(link)
             }
             Err(error) => {
-                drop(place);
                 self.warn_once(&error.sentence);
                 Err(Errno::ENETDOWN)
             }
         }
     }
 
+    /// Whether the calling thread is in the middle of attaching (which may fork).
+    pub(crate) fn is_attaching(&self) -> bool {
+        self.attaching_thread.load(Ordering::Relaxed) == self.kernel.thread()
+    }
+
     /// A fallback is never silent, and never a flood.
     pub(crate) fn warn_once(&self, sentence: &str) {
-        if !self.has_warned.swap(true, Ordering::Relaxed) {
+        let Some(mut said) = self.said.try_lock() else {
+            return;
+        };
+        if said.len() < SENTENCES_MAX && !said.iter().any(|other| other == sentence) {
+            said.push(sentence.to_owned());
             self.kernel.warn(sentence);
         }
     }
@@ -238,7 +261,7 @@ impl Process {
         }
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let fresh = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
-        Ok(self.anchor.get_or_init(|| private::raised(fresh)))
+        Ok(self.anchor.get_or_init(|| raised(fresh)))
     }
 
     /// A number for a socket of ours: the lowest free one, as the kernel would take.

@@ -90,6 +90,13 @@ impl Sleepers {
         self.is_led.store(false, Ordering::Release);
     }
 
+    /// Something changed that every sleeper has to look at.
+    pub(crate) fn wake_all(&self) {
+        for waiter in self.asleep.lock().iter() {
+            waiter.notify();
+        }
+    }
+
     /// A thread leaves: if nobody leads now, another sleeper may.
     fn pass_on(&self) {
         if self.count.load(Ordering::Acquire) == 0 || self.is_led.load(Ordering::Acquire) {
@@ -154,6 +161,16 @@ enum Slept {
 }
 
 impl Process {
+    /// The engine, unless it has died: then its sockets are told, once, and it is forgotten.
+    fn living_link(&self) -> Option<Arc<Link>> {
+        let link = self.link()?;
+        if !link.is_dead() {
+            return Some(link);
+        }
+        self.mourn(&link);
+        None
+    }
+
     /// A call finds nothing and will not wait: a program that only asks must be served too.
     pub(crate) fn turn_if_idle(&self, link: &Link) {
         let now = now_ns();
@@ -177,8 +194,7 @@ impl Process {
         plan: &Plan<'_>,
         mut check: impl FnMut(bool) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
-        // A dead engine has nothing to wait for; its sockets say so themselves.
-        let link = self.link().filter(|link| !link.is_dead());
+        let link = self.living_link();
         self.leave_batch();
         if let Some(link) = &link {
             self.turn(link);
@@ -200,7 +216,7 @@ impl Process {
             Spun::TimedOut => Ok(None),
             Spun::InVain => {
                 let asleep_since = now_ns();
-                let outcome = self.sleep(plan, link.as_deref(), before, &mut check);
+                let outcome = self.sleep(plan, before, &mut check);
                 self.spin.on_sleep(now_ns().wrapping_sub(asleep_since));
                 outcome
             }
@@ -259,7 +275,6 @@ impl Process {
     fn sleep<T>(
         &self,
         plan: &Plan<'_>,
-        link: Option<&Link>,
         before: Interruptions,
         check: &mut impl FnMut(bool) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
@@ -273,7 +288,7 @@ impl Process {
         }
         subscribe(&plan.subject, &waiter);
         self.sleepers.add(&waiter);
-        let outcome = self.sleep_as(&waiter, plan, link, before, check);
+        let outcome = self.sleep_as(&waiter, plan, before, check);
         self.sleepers.remove(&waiter);
         unsubscribe(&plan.subject, &waiter);
         self.sleepers.pass_on();
@@ -292,12 +307,13 @@ impl Process {
         &self,
         waiter: &Arc<Waiter>,
         plan: &Plan<'_>,
-        link: Option<&Link>,
         before: Interruptions,
         check: &mut impl FnMut(bool) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         loop {
-            if let Some(link) = link {
+            // Another thread may have attached, or the engine died, since the last look.
+            let link = self.living_link();
+            if let Some(link) = &link {
                 self.turn(link);
             }
             if let Some(value) = check(true)? {
@@ -313,10 +329,9 @@ impl Process {
                 continue;
             }
             let left = plan.deadline_ns.map(|deadline| deadline - now);
-            let living = link.filter(|link| !link.is_dead());
-            let slept = match living.filter(|_| self.sleepers.try_lead(waiter)) {
+            let slept = match link.filter(|_| self.sleepers.try_lead(waiter)) {
                 Some(link) => {
-                    let slept = self.sleep_leading(waiter, link, plan, now, left);
+                    let slept = self.sleep_leading(waiter, &link, plan, now, left);
                     self.sleepers.stop_leading();
                     slept
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::event::EventfdFlags;
-use slipstack_mem::Lock;
+use slipstack_mem::{Lock, raised};
 
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
@@ -24,7 +24,7 @@ impl Waiter {
         let low = rustix::event::eventfd(0, flags)?;
         Ok(Waiter {
             state: AtomicU32::new(AWAKE),
-            doorbell: crate::private::raised(low),
+            doorbell: raised(low),
         })
     }
 

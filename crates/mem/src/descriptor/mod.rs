@@ -6,7 +6,27 @@
 
 mod sys;
 
+use std::os::fd::{AsRawFd, OwnedFd};
+
 pub use sys::Descriptor;
+
+/// Our own descriptors live from the first of these on that the limit allows: programs assume that
+/// they are given the lowest free number, and FD_SETSIZE is 1024.
+const OURS_FROM: [i32; 3] = [1 << 14, 900, 200];
+
+/// Moves a descriptor of ours out of the program's way. Where the limit is too low it stays.
+#[must_use]
+pub fn raised(fd: OwnedFd) -> OwnedFd {
+    for from in OURS_FROM {
+        if fd.as_raw_fd() >= from {
+            break;
+        }
+        if let Ok(high) = rustix::io::fcntl_dupfd_cloexec(&fd, from) {
+            return high;
+        }
+    }
+    fd
+}
 
 #[cfg(test)]
 mod tests {
@@ -27,6 +47,12 @@ mod tests {
         assert_eq!(rustix::io::write(number.as_fd(), b"x").unwrap(), 1);
         assert_ne!(number.number(), writer.as_raw_fd());
         number.close();
+    }
+
+    #[test]
+    fn our_own_descriptors_are_out_of_the_way() {
+        let (reader, _writer) = rustix::pipe::pipe().unwrap();
+        assert!(raised(reader).as_raw_fd() >= OURS_FROM[2]);
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl Process {
             kernel: &[],
             deadline_ns: (timeout != 0).then(|| now_ns().saturating_add(timeout)),
             mask: None,
-            may_restart: false,
+            may_restart: timeout == 0,
         };
         match self.wait(&plan, |_| Ok(stream.poll_connect()))? {
             Some(outcome) => outcome.map_err(Divert::from),

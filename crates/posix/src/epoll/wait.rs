@@ -31,7 +31,9 @@ impl Process {
         let set = self.table.set(epfd).ok_or(Divert::Kernel)?;
         self.realize_set(&set);
         let is_attached = self.link.lock().is_some();
-        if !is_attached && set.is_kernel_only() {
+        // Only a look: whoever sleeps must hear of members that other threads add meanwhile.
+        let is_look = timeout.is_some_and(|timeout| timeout.is_zero());
+        if is_look && !is_attached && set.is_kernel_only() {
             return Err(Divert::Kernel);
         }
         let deadline_ns = deadline(timeout);

@@ -79,6 +79,12 @@ impl Dgram {
         self.is_realized.store(true, Ordering::Release);
     }
 
+    /// The engine is gone; the next use finds another.
+    pub(crate) fn forget_stack(&self) {
+        *self.stack.lock() = None;
+        self.is_realized.store(false, Ordering::Release);
+    }
+
     pub(crate) fn refuse(&self) {
         self.is_refused.store(true, Ordering::Relaxed);
     }

@@ -40,6 +40,8 @@ pub(crate) struct Stream {
     sock: AtomicU64,
     phase: AtomicU8,
     shut: AtomicU8,
+    /// The program has been told that the engine is gone.
+    is_death_told: AtomicBool,
     /// A send found too little room: the next room is news.
     wants_space: AtomicBool,
     /// What the watchers have been told: bytes in total and the channel's bits.
@@ -58,6 +60,7 @@ impl Stream {
             sock: AtomicU64::new(pack(sock)),
             phase: AtomicU8::new(CONNECTING),
             shut: AtomicU8::new(0),
+            is_death_told: AtomicBool::new(false),
             wants_space: AtomicBool::new(true),
             told_bytes: AtomicU64::new(0),
             told_seen: AtomicU64::new(0),
@@ -88,7 +91,11 @@ impl Stream {
 
     #[inline]
     fn seen(&self) -> Seen {
-        self.link.seen(self.sock())
+        let seen = self.link.seen(self.sock());
+        if self.link.is_dead() && !self.is_death_told.load(Ordering::Relaxed) {
+            return seen.with_error();
+        }
+        seen
     }
 
     /// The attempt was refused before it began.
@@ -145,14 +152,13 @@ impl Stream {
     /// Reads SO_ERROR and clears it.
     pub(crate) fn take_error(&self) -> Option<Errno> {
         let sock = self.sock();
-        let had_fin = self.link.seen(sock).is_fin();
-        let error = self.link.take_error(sock)?;
+        let mut error = self.link.take_error(sock);
+        if self.link.is_dead() && !self.is_death_told.swap(true, Ordering::Relaxed) {
+            error = error.or(Some(Errno::ECONNRESET));
+        }
+        let error = error?;
         if self.phase.load(Ordering::Acquire) == CONNECTING {
             self.phase.store(FAILED, Ordering::Release);
-        }
-        // tcp_reset(): a reset after the peer's FIN is EPIPE.
-        if error == Errno::ECONNRESET && had_fin {
-            return Some(Errno::EPIPE);
         }
         Some(error)
     }
@@ -174,7 +180,7 @@ impl Stream {
         if self.shut.load(Ordering::Relaxed) & SHUT_READ != 0 {
             return Ok(0);
         }
-        let seen = self.link.seen(sock);
+        let seen = self.seen();
         if seen.is_fin() && self.link.available(sock) == 0 && !seen.is_error() {
             return Ok(0);
         }
@@ -203,7 +209,7 @@ impl Stream {
             return Err(StreamError::Pipe);
         }
         let sock = self.sock();
-        let seen = self.link.seen(sock);
+        let seen = self.seen();
         if seen.is_error() {
             return match self.take_error() {
                 Some(Errno::EPIPE) | None => Err(StreamError::Pipe),
@@ -245,7 +251,7 @@ impl Stream {
     /// tcp_poll().
     pub(crate) fn readiness(&self) -> u32 {
         let sock = self.sock();
-        let seen = self.link.seen(sock);
+        let seen = self.seen();
         let shut = self.shut.load(Ordering::Relaxed);
         let mut ready = 0;
         if seen.is_error() {
@@ -288,7 +294,7 @@ impl Stream {
     /// What is new since the last time, as epoll bits: what Linux would call its wake-ups.
     pub(crate) fn edges(&self) -> u32 {
         let sock = self.sock();
-        let seen = self.link.seen(sock);
+        let seen = self.seen();
         let mut edges = 0;
         let now = u64::from(seen.bits());
         if self.told_seen.swap(now, Ordering::AcqRel) != now {

@@ -49,3 +49,27 @@ fn a_listener_survives_exec_by_its_description() {
     next.process.connect(client, &bytes_of(addr)).unwrap();
     assert!(next.process.accept4(listener, 0).is_ok());
 }
+
+#[test]
+fn a_dead_engine_ends_its_connections_and_not_its_listeners() {
+    let world = World::new();
+    let (listener, addr) = world.listener(NONBLOCK);
+    world.poll_in(listener, libc::POLLIN);
+    let (client, _server) = world.pair();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| world.recv(client, 1, 0));
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        world.engine().die();
+        fails(reader.join().unwrap(), Errno::ECONNRESET);
+    });
+    let hung_up = libc::POLLHUP | libc::POLLERR;
+    assert_eq!(
+        world.poll_in(client, 0) & libc::POLLHUP,
+        hung_up & libc::POLLHUP
+    );
+    // The next wait finds another engine.
+    world.poll_in(listener, libc::POLLIN);
+    let again = world.socket(libc::SOCK_STREAM);
+    world.process.connect(again, &bytes_of(addr)).unwrap();
+    assert!(world.process.accept4(listener, 0).is_ok());
+}

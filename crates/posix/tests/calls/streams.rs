@@ -254,7 +254,7 @@ fn sendfile_sends_from_the_offset_and_moves_it() {
     assert_eq!(world.poll_in(client, libc::POLLIN), libc::POLLIN);
     world
         .process
-        .ioctl(client, libc::FIONREAD as u64, &mut out)
+        .ioctl(client, libc::FIONREAD, &mut out)
         .unwrap();
     assert_eq!(out, 3);
 }

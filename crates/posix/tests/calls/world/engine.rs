@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use slipstack_channel::{
     Command, Driver, EngineEnd, Exit, Info, Kind, Placement, Reason, ReceiveRing, Refusal, Reply,
@@ -57,6 +58,7 @@ struct Inner {
 pub struct FakeEngine {
     inner: Mutex<Inner>,
     bell: Doorbell,
+    is_dead: AtomicBool,
 }
 
 impl FakeEngine {
@@ -68,7 +70,15 @@ impl FakeEngine {
                 next_port: 40_000,
             }),
             bell: Doorbell::new().unwrap(),
+            is_dead: AtomicBool::new(false),
         }
+    }
+
+    /// Ends without a word, like a killed instance.
+    pub fn die(&self) {
+        self.inner.lock().unwrap().end.set_gone();
+        self.is_dead.store(true, Ordering::Relaxed);
+        self.bell.ring();
     }
 
     /// The peer of the connection whose remote address is `remote` resets it.
@@ -98,6 +108,9 @@ impl Driver for FakeEngine {
     }
 
     fn prepare_wait(&self) -> Option<WaitOn> {
+        if self.is_dead() {
+            return None;
+        }
         Some(WaitOn {
             fds: [self.bell.raw_fd(), -1],
             timeout_ns: None,
@@ -117,7 +130,7 @@ impl Driver for FakeEngine {
     }
 
     fn is_dead(&self) -> bool {
-        false
+        self.is_dead.load(Ordering::Relaxed)
     }
 
     fn goodbye(&self, _why: Exit) {}
@@ -139,9 +152,10 @@ impl Inner {
         }
         let all: Vec<SockId> = self.socks.keys().copied().collect();
         for sock in all {
-            match self.socks[&sock].kind {
-                Kind::Tcp => self.move_bytes(sock),
-                Kind::Udp => self.move_datagrams(sock),
+            match self.socks.get(&sock).map(|sock| sock.kind) {
+                Some(Kind::Tcp) => self.move_bytes(sock),
+                Some(Kind::Udp) => self.move_datagrams(sock),
+                None => {}
             }
         }
     }

@@ -1,0 +1,41 @@
+//! An engine that ends under its program: an instance was killed or stopped.
+
+use std::sync::Arc;
+
+use crate::description::Decided;
+use crate::link::Link;
+use crate::process::Process;
+use crate::table::Entry;
+
+impl Process {
+    /// Forgets a dead engine. Its connections answer with their errors and hang-ups; listeners and
+    /// bound datagram sockets become intents again, for the next engine that can be had.
+    pub(crate) fn mourn(&self, dead: &Arc<Link>) {
+        {
+            let mut place = self.link.lock();
+            match &*place {
+                Some(link) if Arc::ptr_eq(link, dead) => *place = None,
+                _ => return,
+            }
+        }
+        self.warn_once("the engine of this program is gone; its connections are reset");
+        for (_, entry) in self.table.all() {
+            let Entry::Socket(socket) = entry else {
+                continue;
+            };
+            match socket.decided() {
+                Some(Decided::Stream(_)) => socket.on_change(),
+                Some(Decided::Listener(listener)) => {
+                    listener.forget_stack();
+                    self.on_intent(&socket);
+                }
+                Some(Decided::Dgram(dgram)) => {
+                    dgram.forget_stack();
+                    self.on_intent(&socket);
+                }
+                Some(Decided::Foreign) | None => {}
+            }
+        }
+        self.sleepers.wake_all();
+    }
+}
