@@ -22,7 +22,6 @@ pub mod ip;
 pub mod link;
 mod neighbour;
 pub mod options;
-mod probe;
 pub mod rate;
 pub mod rng;
 pub mod route;

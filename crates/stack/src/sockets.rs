@@ -25,9 +25,20 @@ impl Stack {
         self.tcp.set_backlog(id, backlog)
     }
 
-    /// Ends a listener; connections that nobody accepted are reset.
-    pub fn tcp_unlisten(&mut self, now: Instant, id: ListenerId, fx: &mut impl Effects) {
-        self.tcp.unlisten(now, id, &mut cx!(self), fx);
+    /// How many connections the program has accepted from this listener so far (wrapping): makes
+    /// room in the backlog.
+    pub fn tcp_accepted(&mut self, id: ListenerId, total: u32) {
+        self.tcp.accepted(id, total);
+    }
+
+    /// Where a listener listens.
+    pub fn tcp_listener_local(&self, id: ListenerId) -> Option<SocketAddr> {
+        self.tcp.listener_local(id)
+    }
+
+    /// Ends a listener. Connections that wait to be accepted are the caller's to close.
+    pub fn tcp_unlisten(&mut self, id: ListenerId) -> Result<(), SocketError> {
+        self.tcp.unlisten(id)
     }
 
     /// Opens a connection; the SYN leaves at once. `local` with port 0 picks a port.
@@ -55,19 +66,19 @@ impl Stack {
 
     /// The program has put stream bytes up to `upto` into its send ring. They leave with `flush`.
     #[inline]
-    pub fn tcp_written(&mut self, now: Instant, conn: ConnId, upto: u64, more: bool) {
-        self.tcp.written(now, conn, upto, more, &mut cx!(self));
+    pub fn tcp_written(&mut self, _now: Instant, conn: ConnId, upto: u64, more: bool) {
+        self.tcp.written(conn, upto, more);
     }
 
     /// The program has read up to `upto`.
     #[inline]
     pub fn tcp_consumed(&mut self, now: Instant, conn: ConnId, upto: u64) {
-        self.tcp.consumed(now, conn, upto, &mut cx!(self));
+        self.tcp.consumed(now, conn, upto, &cx!(self));
     }
 
     /// FIN after everything that was written.
-    pub fn tcp_shutdown(&mut self, now: Instant, conn: ConnId) {
-        self.tcp.shutdown(now, conn, &mut cx!(self));
+    pub fn tcp_shutdown(&mut self, now: Instant, conn: ConnId, fx: &mut impl Effects) {
+        self.tcp.shutdown(now, conn, &mut cx!(self), fx);
     }
 
     /// The program lets go. `unread`: bytes that it has not read are thrown away, which the peer
@@ -88,12 +99,13 @@ impl Stack {
         now: Instant,
         conn: ConnId,
         option: TcpOption,
+        fx: &mut impl Effects,
     ) -> Result<(), SocketError> {
-        self.tcp.set_option(now, conn, option, &mut cx!(self))
+        self.tcp.set_option(now, conn, option, &mut cx!(self), fx)
     }
 
-    pub fn tcp_info(&self, conn: ConnId) -> Option<TcpInfo> {
-        self.tcp.info(conn)
+    pub fn tcp_info(&self, now: Instant, conn: ConnId) -> Option<TcpInfo> {
+        self.tcp.info(conn, now, &self.config.tcp)
     }
 
     /// Own and peer's address.
@@ -106,9 +118,14 @@ impl Stack {
         self.tcp.sndbuf(conn)
     }
 
+    /// How many bytes the peer may be ahead of what the program has read.
+    pub fn tcp_rcvbuf(&self, conn: ConnId) -> u32 {
+        self.tcp.rcvbuf(conn)
+    }
+
     /// The connection leaves this stack without a word to the peer.
     pub fn tcp_detach(&mut self, conn: ConnId) -> Option<ConnectionImage> {
-        self.tcp.detach(conn, &mut cx!(self))
+        self.tcp.detach(conn)
     }
 
     /// Takes a connection over; everything in the image is checked.
@@ -118,5 +135,17 @@ impl Stack {
         image: &ConnectionImage,
     ) -> Result<ConnId, SocketError> {
         self.tcp.adopt(now, image, &mut cx!(self))
+    }
+
+    /// Asks a peer for the state of a flow whose own state is lost: the peer answers a segment
+    /// that it cannot take with its exact numbers.
+    pub fn tcp_probe(
+        &mut self,
+        now: Instant,
+        local: SocketAddr,
+        remote: SocketAddr,
+        fx: &mut impl Effects,
+    ) {
+        self.tcp.probe(now, local, remote, &mut cx!(self), fx);
     }
 }

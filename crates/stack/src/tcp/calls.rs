@@ -1,0 +1,461 @@
+//! What sockets ask for (RFC 9293 3.10.1 to 3.10.6).
+
+use core::net::{IpAddr, SocketAddr};
+
+use slipstack_wire::tcp::{CHECKSUM_AT, HEADER_LEN, TcpFlags, TcpHeader};
+
+use super::connect::{self, Seed};
+use super::connection::AckState;
+use super::flow::{FlowKey, Place};
+use super::info::TcpInfo;
+use super::input::{Verdict, owe_ack};
+use super::output::{ack_policy, control, window};
+use super::phase::Phase;
+use super::{Tcp, keepalive, seq};
+use crate::counters::Counter;
+use crate::effects::{Effects, Event, Payload};
+use crate::error::SocketError;
+use crate::ids::{ConnId, ListenerId};
+use crate::link::{Cx, OutPacket, OutSegment};
+use crate::options::{CloseMode, ListenOptions, SocketOptions, TcpOption};
+use crate::time::{Instant, nanos};
+
+/// A program may be ahead of the acknowledged stream by at most this much.
+const WRITTEN_MAX: u64 = 1 << 30;
+/// Smallest receive buffer (Linux: SOCK_MIN_RCVBUF).
+const RCVBUF_MIN: u32 = 2304;
+
+impl Tcp {
+    /// Port 0 picks one. Several listeners on one address need `reuse_port` on all of them.
+    pub fn listen(
+        &mut self,
+        local: SocketAddr,
+        options: ListenOptions,
+        cx: &mut Cx<'_>,
+    ) -> Result<ListenerId, SocketError> {
+        if self.listeners.len() >= cx.config.tcp.listeners_max as usize {
+            return Err(SocketError::LimitReached);
+        }
+        let port = self.reserve_port(local, options.reuse_port, cx)?;
+        let local = SocketAddr::new(local.ip(), port);
+        let Some(id) = self.listeners.add(local, options) else {
+            self.ports.release(local.ip(), port);
+            return Err(SocketError::LimitReached);
+        };
+        Ok(id)
+    }
+
+    pub fn listener_local(&self, id: ListenerId) -> Option<SocketAddr> {
+        self.listeners.find(id).map(|l| l.local)
+    }
+
+    pub fn set_backlog(&mut self, id: ListenerId, backlog: u32) -> Result<(), SocketError> {
+        let listener = self.listeners.find_mut(id).ok_or(SocketError::UnknownId)?;
+        listener.options.backlog = backlog;
+        Ok(())
+    }
+
+    /// How many connections the program has taken from this listener so far (wrapping): room in the backlog.
+    pub fn accepted(&mut self, id: ListenerId, total: u32) {
+        if let Some(listener) = self.listeners.find_mut(id) {
+            // What was never offered cannot have been taken.
+            if listener.offered.wrapping_sub(total) <= listener.offered.wrapping_sub(listener.taken)
+            {
+                listener.taken = total;
+            }
+        }
+    }
+
+    /// Half-open connections are dropped; those that wait for accept are the caller's to close.
+    pub fn unlisten(&mut self, id: ListenerId) -> Result<(), SocketError> {
+        let listener = self.listeners.remove(id).ok_or(SocketError::UnknownId)?;
+        self.ports
+            .release(listener.local.ip(), listener.local.port());
+        Ok(())
+    }
+
+    /// Holds a port without listening. Port 0 picks one of the ephemeral range.
+    pub fn reserve_port(
+        &mut self,
+        local: SocketAddr,
+        reuse_port: bool,
+        cx: &mut Cx<'_>,
+    ) -> Result<u16, SocketError> {
+        let ip = local.ip();
+        if !ip.is_unspecified() && !cx.link.is_own(ip) {
+            return Err(SocketError::AddrNotAvailable);
+        }
+        if local.port() != 0 {
+            let is_held = self.ports.hold(ip, local.port(), reuse_port);
+            return if is_held {
+                Ok(local.port())
+            } else {
+                Err(SocketError::AddrInUse)
+            };
+        }
+        let start = cx.rng.next_u64();
+        let port = self
+            .ports
+            .pick(start, |ports, port| !ports.is_held(port))
+            .ok_or(SocketError::AddrInUse)?;
+        self.ports.hold(ip, port, reuse_port);
+        Ok(port)
+    }
+
+    pub fn release_port(&mut self, local: SocketAddr) {
+        self.ports.release(local.ip(), local.port());
+    }
+
+    /// RFC 9293 3.10.1, active. `local` port 0 (or no local address) picks a port (RFC 6056).
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        options: &SocketOptions,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) -> Result<ConnId, SocketError> {
+        if remote.port() == 0 || remote.ip().is_unspecified() || remote.ip().is_multicast() {
+            return Err(SocketError::InvalidArgument);
+        }
+        if self.conns.is_full() {
+            return Err(SocketError::LimitReached);
+        }
+        let path = cx
+            .link
+            .find_path(remote.ip())
+            .ok_or(SocketError::NetUnreachable)?;
+        let source = source_of(local, remote.ip(), cx)?;
+        let port = local.map_or(0, |l| l.port());
+        let (key, iss) = self.choose_flow(now, (source, port), remote, cx)?;
+        let hash = self.hasher.table(&key);
+        let (fresh_iss, ts_offset) = connect::numbers(&self.hasher, &key, now);
+        let iss = iss.unwrap_or(fresh_iss);
+        let index = self
+            .add_block(hash, |id, timer| {
+                connect::build(
+                    &Seed {
+                        key,
+                        id,
+                        timer,
+                        iss,
+                        ts_offset,
+                        path,
+                        options,
+                    },
+                    now,
+                    cx,
+                )
+            })
+            .ok_or(SocketError::LimitReached)?;
+        let conn = self.conns.at_mut(index).ok_or(SocketError::LimitReached)?;
+        let id = conn.id;
+        cx.counters.bump(Counter::TcpConnects);
+        fx.event(Event::FlowOpened {
+            conn: id,
+            local: key.local(),
+            remote: key.remote(),
+        });
+        connect::start(conn, now, cx, fx);
+        self.settle(now, index, Verdict::Alive, cx, fx);
+        Ok(id)
+    }
+
+    /// The flow of an active open; with the initial number that a TIME-WAIT entry in its place asks for.
+    fn choose_flow(
+        &mut self,
+        now: Instant,
+        (source, port): (IpAddr, u16),
+        remote: SocketAddr,
+        cx: &Cx<'_>,
+    ) -> Result<(FlowKey, Option<u32>), SocketError> {
+        let key_of = |port| FlowKey::new(source, port, remote.ip(), remote.port());
+        let time_wait = nanos(cx.config.tcp.time_wait);
+        if port != 0 {
+            return match self.find_vacancy(now, &key_of(port), time_wait) {
+                Vacancy::Free => Ok((key_of(port), None)),
+                Vacancy::TimeWait(index) => Ok((key_of(port), self.evict_time_wait(index))),
+                Vacancy::Taken => Err(SocketError::FlowExists),
+            };
+        }
+        let start = self.hasher.port(&key_of(0));
+        let Tcp { ports, .. } = self;
+        let mut ports = core::mem::replace(ports, super::ports::Ports::placeholder());
+        let picked = ports.pick(start, |ports, port| {
+            !ports.is_held(port)
+                && !matches!(
+                    self.find_vacancy(now, &key_of(port), time_wait),
+                    Vacancy::Taken
+                )
+        });
+        self.ports = ports;
+        let key = key_of(picked.ok_or(SocketError::AddrNotAvailable)?);
+        let iss = match self.find_vacancy(now, &key, time_wait) {
+            Vacancy::TimeWait(index) => self.evict_time_wait(index),
+            Vacancy::Free | Vacancy::Taken => None,
+        };
+        Ok((key, iss))
+    }
+
+    fn find_vacancy(&self, now: Instant, key: &FlowKey, time_wait: u64) -> Vacancy {
+        match self.find_place(key, self.hasher.table(key)) {
+            None => Vacancy::Free,
+            Some(Place::TimeWait(index)) => {
+                let entry = self.time_waits.entries.at(index);
+                if entry.is_some_and(|e| e.may_reuse(now, time_wait)) {
+                    Vacancy::TimeWait(index)
+                } else {
+                    Vacancy::Taken
+                }
+            }
+            Some(_) => Vacancy::Taken,
+        }
+    }
+
+    fn evict_time_wait(&mut self, index: u32) -> Option<u32> {
+        let entry = self.time_waits.entries.remove(index)?;
+        let hash = self.hasher.table(&entry.key);
+        self.demux.remove(hash, Place::TimeWait(index));
+        Some(entry.next_initial())
+    }
+
+    /// The program has put stream bytes before `upto` into the send ring.
+    #[inline]
+    pub fn written(&mut self, id: ConnId, upto: u64, more: bool) {
+        let Some(conn) = self.conns.find_mut(id.index, id.generation) else {
+            return;
+        };
+        if conn.snd.is_fin_queued {
+            return;
+        }
+        let most = conn.snd.una.max(seq::FIRST) + WRITTEN_MAX;
+        conn.snd.written = seq::at(upto).clamp(conn.snd.written, most);
+        conn.snd.has_more = more;
+        conn.is_dirty = true;
+        if !conn.is_queued {
+            conn.is_queued = true;
+            self.dirty.push(id.index);
+        }
+    }
+
+    /// The program has read up to `upto`.
+    #[inline]
+    pub fn consumed(&mut self, now: Instant, id: ConnId, upto: u64, cx: &Cx<'_>) {
+        let Some(conn) = self.conns.find_mut(id.index, id.generation) else {
+            return;
+        };
+        conn.rcv.consumed =
+            seq::at(upto).clamp(conn.rcv.consumed, conn.rcv.nxt.max(conn.rcv.consumed));
+        window::on_consumed(conn, now, cx.config.tcp.rcvbuf_max);
+        if window::is_update_due(conn) {
+            conn.is_dirty = true;
+            if !conn.is_queued {
+                conn.is_queued = true;
+                self.dirty.push(id.index);
+            }
+        }
+    }
+
+    /// FIN after everything that was written (RFC 9293 3.10.4).
+    pub fn shutdown(&mut self, now: Instant, id: ConnId, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+        let Some(conn) = self.conns.find_mut(id.index, id.generation) else {
+            return;
+        };
+        queue_fin(conn);
+        self.settle(now, id.index, Verdict::Alive, cx, fx);
+    }
+
+    /// The program lets go. `unread`: bytes that it has not read are lost, which the peer is told by a reset
+    /// (RFC 1122 4.2.2.13).
+    pub fn close(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        mode: CloseMode,
+        unread: bool,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let Some(conn) = self.conns.find_mut(id.index, id.generation) else {
+            return;
+        };
+        if conn.is_orphan {
+            return;
+        }
+        conn.is_orphan = true;
+        self.orphans += 1;
+        let is_abort =
+            mode == CloseMode::Abort || unread || self.orphans > cx.config.tcp.orphans_max;
+        if conn.phase == Phase::SynSent || is_abort {
+            if conn.phase != Phase::SynSent {
+                control::send_reset(conn, now, cx, fx);
+            }
+            self.settle(now, id.index, Verdict::Closed, cx, fx);
+            return;
+        }
+        conn.rcv.is_shut = true;
+        conn.opts.cork = false;
+        queue_fin(conn);
+        keepalive::arm(conn, now, cx);
+        self.settle(now, id.index, Verdict::Alive, cx, fx);
+    }
+
+    pub fn set_option(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        option: TcpOption,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) -> Result<(), SocketError> {
+        let conn = self
+            .conns
+            .find_mut(id.index, id.generation)
+            .ok_or(SocketError::UnknownId)?;
+        let ms = |d: core::time::Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX - 1);
+        match option {
+            TcpOption::NoDelay(on) => conn.opts.no_delay = on,
+            TcpOption::Cork(on) => conn.opts.cork = on,
+            TcpOption::QuickAck(on) => {
+                conn.rcv.is_interactive = !on;
+                conn.rcv.quick = if on { ack_policy::QUICK_SEGMENTS } else { 0 };
+                if on && conn.rcv.ack == AckState::Delayed {
+                    owe_ack(conn);
+                }
+            }
+            TcpOption::KeepAlive(keep) => {
+                conn.opts.keep_alive = keep.enabled;
+                conn.opts.keep_probes = keep.probes;
+                conn.opts.keep_idle_ms = ms(keep.idle);
+                conn.opts.keep_interval_ms = ms(keep.interval);
+                keepalive::arm(conn, now, cx);
+            }
+            TcpOption::UserTimeout(timeout) => conn.opts.user_timeout_ms = timeout.map_or(0, ms),
+            TcpOption::RcvBuf(bytes) => {
+                conn.rcv.buffer = bytes.max(RCVBUF_MIN);
+                conn.rcv.is_buffer_fixed = true;
+            }
+            TcpOption::SndBuf(bytes) => {
+                conn.snd.limit = bytes;
+                conn.snd.is_limit_fixed = true;
+                fx.event(Event::SendLimit { conn: id, bytes });
+            }
+            TcpOption::Congestion(kind) => conn.cc.set_kind(kind),
+            TcpOption::MaxSeg(mss) => {
+                conn.opts.mss_max = conn.opts.mss_max.min(mss.max(super::connection::MSS_MIN));
+                connect::set_mss(conn);
+            }
+            TcpOption::Linger2(time) => conn.opts.linger2_ms = time.map_or(u32::MAX, ms),
+            TcpOption::Tos(tos) => conn.opts.tos = tos,
+            TcpOption::Ttl(ttl) => conn.opts.ttl = ttl,
+        }
+        conn.is_dirty = true;
+        self.settle(now, id.index, Verdict::Alive, cx, fx);
+        Ok(())
+    }
+
+    pub fn info(
+        &self,
+        id: ConnId,
+        now: Instant,
+        cx_config: &crate::config::TcpConfig,
+    ) -> Option<TcpInfo> {
+        self.conns
+            .find(id.index, id.generation)
+            .map(|conn| TcpInfo::of(conn, now, cx_config))
+    }
+
+    pub fn endpoints(&self, id: ConnId) -> Option<(SocketAddr, SocketAddr)> {
+        self.conns
+            .find(id.index, id.generation)
+            .map(|conn| (conn.key.local(), conn.key.remote()))
+    }
+
+    /// Bytes that the program may have written beyond what is acknowledged; 0 for a dead id.
+    pub fn sndbuf(&self, id: ConnId) -> u32 {
+        self.conns
+            .find(id.index, id.generation)
+            .map_or(0, |conn| conn.snd.limit)
+    }
+
+    /// Receive buffer as it is now, auto-tuned; 0 for a dead id.
+    pub fn rcvbuf(&self, id: ConnId) -> u32 {
+        self.conns
+            .find(id.index, id.generation)
+            .map_or(0, |conn| conn.rcv.buffer)
+    }
+
+    /// One stateless segment that no connection can take: the peer answers with an ACK that carries the exact numbers
+    /// (RFC 9293 3.10.7.4), and a reset for a closed port can follow.
+    pub fn probe(
+        &mut self,
+        now: Instant,
+        local: SocketAddr,
+        remote: SocketAddr,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let header = TcpHeader {
+            src_port: local.port(),
+            dst_port: remote.port(),
+            seq: cx.rng.next_u32(),
+            ack: cx.rng.next_u32(),
+            flags: TcpFlags::ACK,
+            window: 0,
+            urgent: 0,
+        };
+        let mut buffer = [0u8; HEADER_LEN];
+        header.emit(0, &mut buffer);
+        let packet = OutPacket {
+            src: local.ip(),
+            dst: remote.ip(),
+            protocol: slipstack_wire::protocol::TCP,
+            tos: 0,
+            ttl: crate::options::DEFAULT_TTL,
+            dont_fragment: true,
+        };
+        let segment = OutSegment {
+            header: &buffer,
+            payload: Payload::Inline(&[0]),
+            checksum_at: Some(CHECKSUM_AT),
+            gso_mss: None,
+        };
+        cx.counters.bump(Counter::TxTcp);
+        cx.output(now, &packet, &mut None, segment, fx);
+    }
+}
+
+enum Vacancy {
+    Free,
+    /// A TIME-WAIT entry that may give way.
+    TimeWait(u32),
+    Taken,
+}
+
+fn source_of(
+    local: Option<SocketAddr>,
+    remote: IpAddr,
+    cx: &Cx<'_>,
+) -> Result<IpAddr, SocketError> {
+    match local.map(|l| l.ip()).filter(|ip| !ip.is_unspecified()) {
+        Some(ip) if cx.link.is_own(ip) => Ok(ip),
+        Some(_) => Err(SocketError::AddrNotAvailable),
+        None => cx
+            .link
+            .find_source(remote)
+            .ok_or(SocketError::NetUnreachable),
+    }
+}
+
+/// RFC 9293 3.10.4: the states that a close moves on.
+fn queue_fin(conn: &mut super::connection::Connection) {
+    conn.snd.is_fin_queued = true;
+    conn.snd.has_more = false;
+    conn.is_dirty = true;
+    conn.phase = match conn.phase {
+        Phase::Established => Phase::FinWait1,
+        Phase::CloseWait => Phase::LastAck,
+        other => other,
+    };
+}

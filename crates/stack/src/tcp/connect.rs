@@ -1,0 +1,326 @@
+//! Active and simultaneous open: SYN-SENT and SYN-RECEIVED of a connection block.
+//!
+//! RFC 9293 3.5, 3.10.7.3; options of the SYN: RFC 7323 1.3 and 2.2, RFC 2018 2.
+
+use core::time::Duration;
+
+use slipstack_wire::tcp_options::TcpOptions;
+
+use super::cc::Control;
+use super::connection::{
+    Connection, MSS_DEFAULT, MSS_MIN, Options, Receive, Send, WINDOW_SHIFT_MAX,
+};
+use super::flow::FlowKey;
+use super::input::{Verdict, owe_ack};
+use super::output::{ack_policy, control};
+use super::phase::Phase;
+use super::segment::Segment;
+use super::timers::{Resend, Timers};
+use super::{isn, keepalive, resend, seq};
+use crate::effects::{Effects, Event};
+use crate::error::Reason;
+use crate::ids::ConnId;
+use crate::link::{Cx, Path};
+use crate::options::SocketOptions;
+use crate::time::{Instant, nanos};
+use crate::wheel::TimerKey;
+
+/// Headers that a full packet carries: IPv4 and TCP without options.
+const HEADERS: u16 = 40;
+/// Bytes of the timestamp option.
+const TIMESTAMPS: u16 = 12;
+
+/// What a connection block is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Seed<'a> {
+    pub key: FlowKey,
+    pub id: ConnId,
+    pub timer: TimerKey,
+    pub iss: u32,
+    pub ts_offset: u32,
+    pub path: Path,
+    pub options: &'a SocketOptions,
+}
+
+/// The shift that lets the window reach `buffer_max` (RFC 7323 2.2).
+pub fn shift_for(buffer_max: u32) -> u8 {
+    let mut shift = 0;
+    while shift < WINDOW_SHIFT_MAX && (0xffffu32 << shift) < buffer_max {
+        shift += 1;
+    }
+    shift
+}
+
+/// The MSS that we announce (RFC 9293 3.7.1; RFC 6691: options are not taken off).
+pub fn mss_to_announce(mtu: u16, limit: Option<u16>) -> u16 {
+    mtu.saturating_sub(HEADERS)
+        .min(limit.unwrap_or(u16::MAX))
+        .max(MSS_MIN)
+}
+
+pub fn options_of(options: &SocketOptions, seed: &Seed<'_>) -> Options {
+    let ms = |d: Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX - 1);
+    Options {
+        has_timestamps: false,
+        has_sack: false,
+        has_scaling: false,
+        ts_offset: seed.ts_offset,
+        no_delay: options.no_delay,
+        cork: options.cork,
+        keep_alive: options.keep_alive.enabled,
+        keep_probes: options.keep_alive.probes,
+        keep_idle_ms: ms(options.keep_alive.idle),
+        keep_interval_ms: ms(options.keep_alive.interval),
+        user_timeout_ms: options.user_timeout.map_or(0, ms),
+        linger2_ms: options.linger2.map_or(u32::MAX, ms),
+        mss_max: mss_to_announce(seed.path.mtu, options.mss),
+        tos: options.tos,
+        ttl: options.ttl,
+    }
+}
+
+/// A block in SYN-SENT; a passive open fills in the peer's side afterwards.
+pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
+    let tcp = &cx.config.tcp;
+    let options = seed.options;
+    let buffer = options.rcvbuf.unwrap_or(tcp.rcvbuf_initial);
+    let opts = options_of(options, seed);
+    let mss = opts.mss_max;
+    let congestion = options.congestion.unwrap_or(tcp.congestion);
+    let shift = if tcp.window_scaling {
+        shift_for(buffer.max(tcp.rcvbuf_max))
+    } else {
+        0
+    };
+    Connection {
+        key: seed.key,
+        id: seed.id,
+        timer: seed.timer,
+        phase: Phase::SynSent,
+        is_dirty: false,
+        is_queued: false,
+        is_orphan: false,
+        is_local: seed.path.local,
+        keep_sent: 0,
+        backoff: Default::default(),
+        soft_error: None,
+        snd: Send {
+            iss: seed.iss,
+            una: seq::SYN,
+            nxt: seq::FIRST,
+            wnd: 0,
+            edge: seq::FIRST,
+            wl1: 0,
+            wl2: 0,
+            wnd_max: 0,
+            written: seq::FIRST,
+            small_end: 0,
+            last_at: now,
+            mss,
+            peer_mss: MSS_DEFAULT,
+            shift: 0,
+            is_fin_queued: false,
+            is_fin_sent: false,
+            has_more: false,
+            limit: options.sndbuf.unwrap_or(tcp.sndbuf_initial),
+            is_limit_fixed: options.sndbuf.is_some(),
+        },
+        rcv: Receive {
+            irs: 0,
+            nxt: seq::SYN,
+            edge: seq::SYN,
+            consumed: seq::FIRST,
+            acked: seq::SYN,
+            buffer,
+            is_buffer_fixed: options.rcvbuf.is_some(),
+            tune_at: now,
+            tune_from: seq::FIRST,
+            ts_recent: 0,
+            ts_recent_at: now,
+            last_at: now,
+            mss: MSS_DEFAULT.min(mss),
+            shift,
+            ack: super::connection::AckState::None,
+            quick: ack_policy::QUICK_SEGMENTS,
+            is_interactive: false,
+            is_shut: false,
+            has_fin: false,
+            fin_at: 0,
+            assembler: None,
+        },
+        rtt: Default::default(),
+        cc: Control::new(congestion, u32::from(mss), tcp.initial_cwnd),
+        opts,
+        timers: Timers::default(),
+        flight: None,
+        hop: None,
+        tso_max: seed.path.tso_max,
+        mtu: seed.path.mtu,
+        challenge_after: Instant::ZERO,
+        stalled_at: Instant::ZERO,
+        retransmitted: 0,
+        parent: None,
+    }
+}
+
+/// Takes over what the peer's SYN offers.
+pub fn agree(conn: &mut Connection, now: Instant, irs: u32, theirs: &TcpOptions, cx: &Cx<'_>) {
+    let tcp = &cx.config.tcp;
+    conn.rcv.irs = irs;
+    conn.rcv.nxt = seq::FIRST;
+    conn.rcv.acked = seq::FIRST;
+    conn.rcv.edge = seq::FIRST + u64::from(conn.rcv.buffer.min(0xffff));
+    conn.opts.has_sack = tcp.sack && theirs.sack_permitted;
+    if let (true, Some(timestamps)) = (tcp.timestamps, theirs.timestamps) {
+        conn.opts.has_timestamps = true;
+        conn.rcv.ts_recent = timestamps.value;
+        conn.rcv.ts_recent_at = now;
+    }
+    match (tcp.window_scaling, theirs.window_scale) {
+        (true, Some(shift)) => {
+            conn.opts.has_scaling = true;
+            // RFC 7323 2.3: larger shifts MUST be taken as 14.
+            conn.snd.shift = shift.min(WINDOW_SHIFT_MAX);
+        }
+        // RFC 7323 2.2: both sides or none.
+        _ => conn.rcv.shift = 0,
+    }
+    conn.snd.peer_mss = theirs.mss.unwrap_or(MSS_DEFAULT).max(MSS_MIN);
+    set_mss(conn);
+    conn.cc = Control::new(conn.cc.kind(), u32::from(conn.snd.mss), tcp.initial_cwnd);
+}
+
+/// Effective send MSS (RFC 9293 3.7.1, MUST-16): the smaller of both sides, options taken off.
+pub fn set_mss(conn: &mut Connection) {
+    let ours = conn.mtu.saturating_sub(HEADERS).min(conn.opts.mss_max);
+    let options = if conn.opts.has_timestamps {
+        TIMESTAMPS
+    } else {
+        0
+    };
+    conn.snd.mss = conn.snd.peer_mss.min(ours).max(MSS_MIN) - options;
+    conn.cc.set_mss(u32::from(conn.snd.mss));
+}
+
+/// RFC 9293 3.10.7.3: a segment in SYN-SENT.
+#[cold]
+pub fn on_segment(
+    conn: &mut Connection,
+    now: Instant,
+    segment: &Segment<'_>,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Verdict {
+    let ack = seq::widen(conn.snd.iss, seq::SYN, segment.ack);
+    let has_ack = segment.flags.is_ack();
+    // First: SEG.ACK =< ISS or SEG.ACK > SND.NXT.
+    if has_ack && (ack <= seq::SYN || ack > conn.snd.nxt) {
+        let key = conn.key;
+        control::answer_with_reset(&key, now, segment, cx, fx);
+        return Verdict::Alive;
+    }
+    // Second: only a RST that acknowledges our SYN counts.
+    if segment.flags.is_rst() {
+        return if has_ack {
+            Verdict::Failed(Reason::Refused)
+        } else {
+            Verdict::Alive
+        };
+    }
+    // Fourth: SYN. Anything else is dropped (fifth).
+    if !segment.flags.is_syn() {
+        return Verdict::Alive;
+    }
+    agree(conn, now, segment.seq, &segment.options, cx);
+    if !has_ack {
+        // Simultaneous open: SYN-RECEIVED, our SYN again with the ACK.
+        conn.phase = Phase::SynReceived;
+        conn.snd.wl1 = seq::SYN;
+        control::send_syn(conn, now, cx, fx);
+        return Verdict::Alive;
+    }
+    conn.snd.una = seq::FIRST;
+    if conn.backoff.count() == 0 {
+        conn.rtt
+            .sample(now, Duration::from_nanos(now.nanos_since(conn.snd.last_at)));
+    }
+    establish(conn, now, segment, cx, fx);
+    // RFC 7323 2.2: the window of a SYN segment is not scaled.
+    conn.snd.wnd = u32::from(segment.window);
+    conn.snd.wnd_max = conn.snd.wnd;
+    conn.snd.edge = seq::FIRST + u64::from(conn.snd.wnd);
+    // The handshake's last ACK carries data if there is some.
+    owe_ack(conn);
+    Verdict::Alive
+}
+
+/// ESTABLISHED is reached by an active or simultaneous open.
+pub fn establish(
+    conn: &mut Connection,
+    now: Instant,
+    segment: &Segment<'_>,
+    cx: &Cx<'_>,
+    fx: &mut impl Effects,
+) {
+    conn.phase = if conn.snd.is_fin_queued {
+        Phase::FinWait1
+    } else {
+        Phase::Established
+    };
+    conn.snd.una = seq::FIRST;
+    conn.snd.wl1 = seq::widen(conn.rcv.irs, conn.rcv.nxt, segment.seq).saturating_sub(1);
+    conn.snd.wl2 = seq::FIRST;
+    // RFC 6298 5.7: after a SYN that timed out the timeout starts again at 3 s.
+    conn.backoff.reset();
+    conn.timers.clear_resend();
+    conn.stalled_at = Instant::ZERO;
+    conn.rcv.last_at = now;
+    conn.rcv.tune_at = now;
+    conn.is_dirty = true;
+    keepalive::arm(conn, now, cx);
+    fx.event(Event::Connected { conn: conn.id });
+}
+
+/// The SYN (or SYN-ACK) was not answered (RFC 9293 3.8.3: R2 for SYNs).
+pub fn on_timeout(
+    conn: &mut Connection,
+    now: Instant,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Verdict {
+    let tcp = &cx.config.tcp;
+    let limit = tcp.syn_retries;
+    if conn.stalled_at == Instant::ZERO {
+        conn.stalled_at = conn.snd.last_at;
+    }
+    let user_timeout = u64::from(conn.opts.user_timeout_ms) * 1_000_000;
+    let is_over = user_timeout != 0 && now.nanos_since(conn.stalled_at) >= user_timeout;
+    if conn.backoff.count() >= limit || is_over {
+        return Verdict::Failed(conn.soft_error.unwrap_or(Reason::TimedOut));
+    }
+    conn.backoff.double();
+    conn.retransmitted = conn.retransmitted.wrapping_add(1);
+    cx.counters.bump(crate::counters::Counter::TcpTimeouts);
+    control::send_syn(conn, now, cx, fx);
+    let wait = conn.backoff.apply(
+        nanos(cx.config.tcp.rto_initial),
+        nanos(cx.config.tcp.rto_max),
+    );
+    conn.timers
+        .set_resend(Resend::Timeout, now.plus_nanos(wait));
+    Verdict::Alive
+}
+
+/// First SYN of an active open.
+pub fn start(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+    control::send_syn(conn, now, cx, fx);
+    resend::arm_timeout(conn, now, cx);
+}
+
+/// Numbers of a new connection.
+pub fn numbers(hasher: &super::flow::FlowHasher, key: &FlowKey, now: Instant) -> (u32, u32) {
+    (
+        isn::initial_sequence(hasher, key, now),
+        isn::timestamp_offset(hasher, key),
+    )
+}

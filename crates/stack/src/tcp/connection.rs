@@ -1,0 +1,234 @@
+//! The connection block: data split by concern. Verbs live in the files of their concern.
+
+use alloc::boxed::Box;
+
+use super::assembler::Assembler;
+use super::cc::Control;
+use super::flow::FlowKey;
+use super::phase::Phase;
+use super::recovery::Recovery;
+use super::rto::Backoff;
+use super::rtt::Rtt;
+use super::scoreboard::Scoreboard;
+use super::seq;
+use super::timers::Timers;
+use crate::ids::{ConnId, ListenerId};
+use crate::link::NextHop;
+use crate::time::Instant;
+use crate::wheel::TimerKey;
+
+/// MSS that a peer which announces none is given (RFC 9293 3.7.1, MUST-15).
+pub const MSS_DEFAULT: u16 = 536;
+/// Smallest MSS that is believed (CVE-2019-11479).
+pub const MSS_MIN: u16 = 88;
+/// Largest shift (RFC 7323 2.3).
+pub const WINDOW_SHIFT_MAX: u8 = 14;
+
+/// What is sent: RFC 9293 3.3.1, sequence numbers widened (see [`seq`]).
+#[derive(Debug)]
+pub struct Send {
+    /// Initial sequence number on the wire.
+    pub iss: u32,
+    pub una: u64,
+    pub nxt: u64,
+    /// SND.WND of the last update, and the right edge that it set.
+    pub wnd: u32,
+    pub edge: u64,
+    pub wl1: u64,
+    pub wl2: u64,
+    /// Largest window ever offered (SWS avoidance, RFC 9293 3.8.6.2.1).
+    pub wnd_max: u32,
+    /// End of what the program has written.
+    pub written: u64,
+    /// End of the last segment that was smaller than the MSS (Minshall's form of Nagle).
+    pub small_end: u64,
+    /// When data or a FIN last left.
+    pub last_at: Instant,
+    /// Payload bytes of a full segment, options taken off.
+    pub mss: u16,
+    /// MSS that the peer announced.
+    pub peer_mss: u16,
+    /// Shift of windows that come in.
+    pub shift: u8,
+    /// The program has closed its side: a FIN follows the last byte.
+    pub is_fin_queued: bool,
+    pub is_fin_sent: bool,
+    /// The program says that more follows soon (MSG_MORE).
+    pub has_more: bool,
+    /// Auto-tuned limit of the send ring; `is_limit_fixed` = set by the program.
+    pub limit: u32,
+    pub is_limit_fixed: bool,
+}
+
+impl Send {
+    #[inline]
+    pub fn has_unsent(&self) -> bool {
+        self.nxt < self.written || (self.is_fin_queued && !self.is_fin_sent)
+    }
+}
+
+/// When the next ACK leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AckState {
+    /// Nothing to acknowledge.
+    None,
+    /// At the latest when the timer fires.
+    Delayed,
+    /// With the next flush.
+    Now,
+}
+
+/// What is received.
+#[derive(Debug)]
+pub struct Receive {
+    pub irs: u32,
+    pub nxt: u64,
+    /// Right edge that was announced: RCV.NXT + RCV.WND.
+    pub edge: u64,
+    /// How far the program has read.
+    pub consumed: u64,
+    /// RCV.NXT in the last ACK that left.
+    pub acked: u64,
+    /// Size of the receive buffer and whether the program fixed it.
+    pub buffer: u32,
+    pub is_buffer_fixed: bool,
+    /// Auto-tuning: bytes read since `tune_at`.
+    pub tune_at: Instant,
+    pub tune_from: u64,
+    /// TS.Recent and when it was taken.
+    pub ts_recent: u32,
+    pub ts_recent_at: Instant,
+    pub last_at: Instant,
+    /// Estimate of the peer's segment size, for the ACK policy.
+    pub mss: u16,
+    /// Shift of windows that go out.
+    pub shift: u8,
+    pub ack: AckState,
+    /// Full segments that are still acknowledged at once.
+    pub quick: u8,
+    /// Requests are answered with data: ACKs ride on the answers.
+    pub is_interactive: bool,
+    /// The program lets go: what still comes in is a reset (RFC 9293 3.10.7.1 note, Linux).
+    pub is_shut: bool,
+    pub has_fin: bool,
+    /// Where the peer's FIN is, once seen; 0 = not seen.
+    pub fin_at: u64,
+    pub assembler: Option<Box<Assembler>>,
+}
+
+impl Receive {
+    #[inline]
+    pub fn window(&self) -> u32 {
+        (self.edge - self.nxt) as u32
+    }
+}
+
+/// Data in flight. Allocated with the first segment that is sent, given back when the connection rests.
+#[derive(Debug, Default)]
+pub struct InFlight {
+    pub board: Scoreboard,
+    pub rack: super::rack::Rack,
+    pub recovery: Recovery,
+}
+
+/// What the handshake agreed on and what the program set.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub has_timestamps: bool,
+    pub has_sack: bool,
+    pub has_scaling: bool,
+    pub ts_offset: u32,
+    pub no_delay: bool,
+    pub cork: bool,
+    pub keep_alive: bool,
+    pub keep_probes: u8,
+    pub keep_idle_ms: u32,
+    pub keep_interval_ms: u32,
+    /// 0 = none.
+    pub user_timeout_ms: u32,
+    /// `u32::MAX` = the configuration's default.
+    pub linger2_ms: u32,
+    pub mss_max: u16,
+    pub tos: u8,
+    pub ttl: u8,
+}
+
+/// A connection from SYN-SENT (or a finished passive handshake) to TIME-WAIT.
+#[derive(Debug)]
+pub struct Connection {
+    pub key: FlowKey,
+    pub id: ConnId,
+    pub timer: TimerKey,
+    pub phase: Phase,
+    /// There is something for `flush` to look at.
+    pub is_dirty: bool,
+    /// It is in the list of dirty connections.
+    pub is_queued: bool,
+    /// The program has let go.
+    pub is_orphan: bool,
+    pub is_local: bool,
+    /// Keep-alive probes without an answer.
+    pub keep_sent: u8,
+    pub backoff: Backoff,
+    /// A soft error that came from the network (RFC 9293 3.9.2.2), reported when retransmission gives up.
+    pub soft_error: Option<crate::error::Reason>,
+    pub snd: Send,
+    pub rcv: Receive,
+    pub rtt: Rtt,
+    pub cc: Control,
+    pub opts: Options,
+    pub timers: Timers,
+    pub flight: Option<Box<InFlight>>,
+    pub hop: Option<NextHop>,
+    pub tso_max: u32,
+    pub mtu: u16,
+    /// Challenge ACKs of this connection: not before this time (RFC 5961 7).
+    pub challenge_after: Instant,
+    /// When the oldest unanswered transmission episode began (R2, user timeout); 0 = none.
+    pub stalled_at: Instant,
+    pub retransmitted: u32,
+    pub parent: Option<ListenerId>,
+}
+
+impl Connection {
+    #[inline]
+    pub fn flight_mut(&mut self) -> &mut InFlight {
+        self.flight.get_or_insert_with(Box::default)
+    }
+
+    /// Bytes in the network; without SACK every duplicate ACK stands for one segment that has left it.
+    #[inline]
+    pub fn in_flight(&self) -> u64 {
+        match &self.flight {
+            Some(flight) => {
+                let left = u64::from(flight.recovery.duplicates) * u64::from(self.snd.mss);
+                if self.opts.has_sack {
+                    flight.board.in_flight()
+                } else {
+                    flight.board.in_flight().saturating_sub(left)
+                }
+            }
+            None => 0,
+        }
+    }
+
+    #[inline]
+    pub fn has_outstanding(&self) -> bool {
+        self.snd.una < self.snd.nxt
+    }
+
+    /// Everything that was written, and the FIN, is acknowledged.
+    pub fn is_fin_acked(&self) -> bool {
+        self.snd.is_fin_sent && self.snd.una == self.snd.nxt
+    }
+
+    #[inline]
+    pub fn wire_seq(&self, seq: u64) -> u32 {
+        seq::to_wire(self.snd.iss, seq)
+    }
+
+    #[inline]
+    pub fn wire_ack(&self, seq: u64) -> u32 {
+        seq::to_wire(self.rcv.irs, seq)
+    }
+}

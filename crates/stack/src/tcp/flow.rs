@@ -1,0 +1,215 @@
+//! Flow keys, their keyed hash, and the demultiplexer over the three storages.
+//!
+//! Hash flooding is met by SipHash with a secret per stack; what leaves the machine (sequence numbers, ports) uses
+//! other keys than the tables.
+
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use hashbrown::HashTable;
+
+use crate::rng::{Rng, SipKey};
+
+/// Addresses and ports of a connection; IPv4 is kept in its v4-mapped form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowKey {
+    local: [u8; 16],
+    remote: [u8; 16],
+    pub local_port: u16,
+    pub remote_port: u16,
+}
+
+/// An address in the form in which it is stored.
+#[inline]
+pub fn pack(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(v4) => {
+            let [a, b, c, d] = v4.octets();
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d]
+        }
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+#[inline]
+fn unpack(bytes: [u8; 16]) -> IpAddr {
+    Ipv6Addr::from(bytes).to_canonical()
+}
+
+impl FlowKey {
+    #[inline]
+    pub fn new(local: IpAddr, local_port: u16, remote: IpAddr, remote_port: u16) -> FlowKey {
+        FlowKey {
+            local: pack(local),
+            remote: pack(remote),
+            local_port,
+            remote_port,
+        }
+    }
+
+    #[inline]
+    pub fn local_ip(&self) -> IpAddr {
+        unpack(self.local)
+    }
+
+    #[inline]
+    pub fn remote_ip(&self) -> IpAddr {
+        unpack(self.remote)
+    }
+
+    pub fn local(&self) -> SocketAddr {
+        SocketAddr::new(self.local_ip(), self.local_port)
+    }
+
+    pub fn remote(&self) -> SocketAddr {
+        SocketAddr::new(self.remote_ip(), self.remote_port)
+    }
+
+    #[inline]
+    fn words(&self) -> [u64; 5] {
+        let half = |b: &[u8; 16], at: usize| {
+            u64::from_le_bytes([
+                b[at],
+                b[at + 1],
+                b[at + 2],
+                b[at + 3],
+                b[at + 4],
+                b[at + 5],
+                b[at + 6],
+                b[at + 7],
+            ])
+        };
+        let ports = u64::from(self.local_port) << 16 | u64::from(self.remote_port);
+        [
+            half(&self.remote, 8),
+            half(&self.local, 8),
+            ports,
+            half(&self.remote, 0),
+            half(&self.local, 0),
+        ]
+    }
+}
+
+/// The keyed functions of a flow.
+#[derive(Clone, Debug)]
+pub struct FlowHasher {
+    table: SipKey,
+    sequence: SipKey,
+    port: SipKey,
+    spread: SipKey,
+}
+
+impl FlowHasher {
+    pub fn new(rng: &mut Rng) -> FlowHasher {
+        FlowHasher {
+            table: rng.sip_key(),
+            sequence: rng.sip_key(),
+            port: rng.sip_key(),
+            spread: rng.sip_key(),
+        }
+    }
+
+    /// For the demultiplexer.
+    #[inline]
+    pub fn table(&self, key: &FlowKey) -> u64 {
+        let [a, b, c, d, e] = key.words();
+        // The upper halves of v4-mapped addresses are zero: two words say everything.
+        if d | e == 0 {
+            self.table.hash_words([a & !0xffff_ffff | b >> 32, c])
+        } else {
+            self.table.hash_words([a, b, c, d, e])
+        }
+    }
+
+    /// For initial sequence numbers and timestamp offsets (RFC 6528 3).
+    pub fn sequence(&self, key: &FlowKey) -> u64 {
+        self.sequence.mac_words(key.words())
+    }
+
+    /// For the choice of a local port (RFC 6056 3.3.3: the local port does not go in).
+    pub fn port(&self, key: &FlowKey) -> u64 {
+        let [a, b, c, d, e] = key.words();
+        self.port.mac_words([a, b, c & 0xffff, d, e])
+    }
+
+    /// For the choice among the listeners of a group.
+    pub fn spread(&self, key: &FlowKey) -> u64 {
+        self.spread.hash_words(key.words())
+    }
+}
+
+/// Where the state of a flow is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Connection(u32),
+    Syn(u32),
+    TimeWait(u32),
+}
+
+/// A [`Place`] in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slot(u32);
+
+const KIND_SHIFT: u32 = 30;
+/// Indices need to stay below this in every storage.
+pub const INDEX_MAX: u32 = (1 << KIND_SHIFT) - 1;
+
+impl From<Place> for Slot {
+    fn from(place: Place) -> Slot {
+        match place {
+            Place::Connection(i) => Slot(i),
+            Place::Syn(i) => Slot(1 << KIND_SHIFT | i),
+            Place::TimeWait(i) => Slot(2 << KIND_SHIFT | i),
+        }
+    }
+}
+
+impl From<Slot> for Place {
+    #[inline]
+    fn from(slot: Slot) -> Place {
+        let index = slot.0 & INDEX_MAX;
+        match slot.0 >> KIND_SHIFT {
+            0 => Place::Connection(index),
+            1 => Place::Syn(index),
+            _ => Place::TimeWait(index),
+        }
+    }
+}
+
+/// Flow key → place, four bytes an entry; the keys are in the storages.
+#[derive(Debug, Default)]
+pub struct Demux {
+    table: HashTable<Slot>,
+}
+
+impl Demux {
+    #[inline]
+    pub fn find(&self, hash: u64, mut is_it: impl FnMut(Place) -> bool) -> Option<Place> {
+        self.table
+            .find(hash, |slot| is_it(Place::from(*slot)))
+            .map(|slot| Place::from(*slot))
+    }
+
+    pub fn insert(&mut self, hash: u64, place: Place, hash_of: impl Fn(Place) -> u64) {
+        self.table
+            .insert_unique(hash, Slot::from(place), |slot| hash_of(Place::from(*slot)));
+    }
+
+    pub fn remove(&mut self, hash: u64, place: Place) {
+        let wanted = Slot::from(place);
+        if let Ok(entry) = self.table.find_entry(hash, |slot| *slot == wanted) {
+            entry.remove();
+        }
+    }
+
+    /// The state of a flow moves to another storage: the entry stays where it is.
+    pub fn replace(&mut self, hash: u64, old: Place, new: Place) {
+        let wanted = Slot::from(old);
+        if let Some(slot) = self.table.find_mut(hash, |slot| *slot == wanted) {
+            *slot = Slot::from(new);
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+}

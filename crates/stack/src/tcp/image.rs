@@ -1,0 +1,524 @@
+//! A connection as plain bytes, to be moved to another engine.
+//!
+//! Sequence numbers and offsets only, no addresses of memory. What is derived or can be learned again (RTT history,
+//! SACK scoreboard, congestion epoch) is left behind: forgetting SACK blocks is allowed (RFC 2018 8), and so is
+//! reneging on out-of-order ranges beyond those that fit. Whoever adopts checks everything: the bytes may be hostile.
+
+use core::net::IpAddr;
+
+use super::Tcp;
+use super::assembler::Range;
+use super::connect::{self, Seed};
+use super::connection::{Connection, MSS_MIN, WINDOW_SHIFT_MAX};
+use super::flow::{FlowKey, pack};
+use super::input::owe_ack;
+use super::phase::Phase;
+use super::rtt::Rtt;
+use super::{keepalive, resend, seq};
+use crate::error::SocketError;
+use crate::ids::ConnId;
+use crate::link::Cx;
+use crate::options::{Congestion, KeepAlive, SocketOptions};
+use crate::time::Instant;
+use core::time::Duration;
+
+const VERSION: u32 = 1;
+const RANGES: usize = 8;
+/// Farthest distance between two numbers of one direction.
+const SPAN_MAX: u64 = 1 << 31;
+
+/// A detached connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionImage {
+    bytes: [u8; Self::LEN],
+}
+
+impl ConnectionImage {
+    /// Length of the plain form.
+    pub const LEN: usize = 448;
+
+    pub fn to_bytes(&self) -> [u8; Self::LEN] {
+        self.bytes
+    }
+
+    /// Takes bytes from anywhere; `tcp_adopt` validates them.
+    pub fn from_bytes(bytes: &[u8; Self::LEN]) -> ConnectionImage {
+        ConnectionImage { bytes: *bytes }
+    }
+
+    /// The two ends, if the bytes are an image at all: local, remote.
+    pub fn endpoints(&self) -> Option<(core::net::SocketAddr, core::net::SocketAddr)> {
+        let fields = Fields::read(&self.bytes)?;
+        Some((fields.key.local(), fields.key.remote()))
+    }
+
+    /// Offset after the last byte that the program has written, and the first one not acknowledged.
+    pub fn send_offsets(&self) -> Option<(u64, u64)> {
+        let fields = Fields::read(&self.bytes)?;
+        Some((
+            seq::offset(fields.una.max(seq::FIRST)),
+            seq::offset(fields.written),
+        ))
+    }
+}
+
+/// The fields in the order in which they are written.
+#[derive(Debug)]
+struct Fields {
+    key: FlowKey,
+    phase: Phase,
+    flags: u32,
+    iss: u32,
+    irs: u32,
+    una: u64,
+    nxt: u64,
+    written: u64,
+    snd_edge: u64,
+    wl1: u64,
+    wl2: u64,
+    snd_wnd: u32,
+    wnd_max: u32,
+    limit: u32,
+    rcv_nxt: u64,
+    rcv_edge: u64,
+    consumed: u64,
+    fin_at: u64,
+    buffer: u32,
+    ts_recent: u32,
+    ts_offset: u32,
+    srtt: u64,
+    rttvar: u64,
+    cwnd: u32,
+    ssthresh: u32,
+    keep_idle_ms: u32,
+    keep_interval_ms: u32,
+    user_timeout_ms: u32,
+    linger2_ms: u32,
+    peer_mss: u16,
+    mss_max: u16,
+    snd_shift: u8,
+    rcv_shift: u8,
+    keep_probes: u8,
+    tos: u8,
+    ttl: u8,
+    congestion: u8,
+    ranges: [Range; RANGES],
+}
+
+const TIMESTAMPS: u32 = 1;
+const SACK: u32 = 2;
+const SCALING: u32 = 4;
+const NO_DELAY: u32 = 8;
+const CORK: u32 = 16;
+const KEEP_ALIVE: u32 = 32;
+const FIN_QUEUED: u32 = 64;
+const FIN_SENT: u32 = 128;
+const FIN_RECEIVED: u32 = 256;
+const LIMIT_FIXED: u32 = 512;
+const BUFFER_FIXED: u32 = 1024;
+
+/// One list of fields for reading and writing.
+macro_rules! each_field {
+    ($action:ident, $f:expr, $io:expr) => {
+        $action!(
+            $f,
+            $io,
+            flags,
+            iss,
+            irs,
+            una,
+            nxt,
+            written,
+            snd_edge,
+            wl1,
+            wl2,
+            snd_wnd,
+            wnd_max,
+            limit,
+            rcv_nxt,
+            rcv_edge,
+            consumed,
+            fin_at,
+            buffer,
+            ts_recent,
+            ts_offset,
+            srtt,
+            rttvar,
+            cwnd,
+            ssthresh,
+            keep_idle_ms,
+            keep_interval_ms,
+            user_timeout_ms,
+            linger2_ms,
+            peer_mss,
+            mss_max,
+            snd_shift,
+            rcv_shift,
+            keep_probes,
+            tos,
+            ttl,
+            congestion
+        )
+    };
+}
+
+macro_rules! put_fields {
+    ($f:expr, $io:expr, $($name:ident),*) => { $( $io.put(&$f.$name.to_le_bytes()); )* };
+}
+
+macro_rules! take_fields {
+    ($f:expr, $io:expr, $($name:ident),*) => { $( $f.$name = $io.number()?; )* };
+}
+
+struct Writer<'a> {
+    bytes: &'a mut [u8],
+    at: usize,
+}
+
+impl Writer<'_> {
+    fn put(&mut self, field: &[u8]) {
+        self.bytes[self.at..self.at + field.len()].copy_from_slice(field);
+        self.at += field.len();
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+/// Numbers that can stand in an image.
+trait Number: Sized {
+    fn take(bytes: &[u8]) -> Option<(Self, &[u8])>;
+}
+
+macro_rules! number {
+    ($($t:ty),*) => { $(
+        impl Number for $t {
+            fn take(bytes: &[u8]) -> Option<($t, &[u8])> {
+                let (field, rest) = bytes.split_first_chunk()?;
+                Some((<$t>::from_le_bytes(*field), rest))
+            }
+        }
+    )* };
+}
+number!(u8, u16, u32, u64);
+
+impl Reader<'_> {
+    fn number<N: Number>(&mut self) -> Option<N> {
+        let (value, rest) = N::take(self.bytes)?;
+        self.bytes = rest;
+        Some(value)
+    }
+
+    fn address(&mut self) -> Option<IpAddr> {
+        let (octets, rest) = self.bytes.split_first_chunk::<16>()?;
+        self.bytes = rest;
+        Some(core::net::Ipv6Addr::from(*octets).to_canonical())
+    }
+}
+
+impl Fields {
+    fn write(&self, bytes: &mut [u8]) {
+        let mut out = Writer { bytes, at: 0 };
+        out.put(&VERSION.to_le_bytes());
+        out.put(&pack(self.key.local_ip()));
+        out.put(&pack(self.key.remote_ip()));
+        out.put(&self.key.local_port.to_le_bytes());
+        out.put(&self.key.remote_port.to_le_bytes());
+        out.put(&[self.phase as u8]);
+        each_field!(put_fields, self, out);
+        for range in &self.ranges {
+            out.put(&range.start.to_le_bytes());
+            out.put(&range.end.to_le_bytes());
+        }
+    }
+
+    fn read(bytes: &[u8]) -> Option<Fields> {
+        let mut input = Reader { bytes };
+        if input.number::<u32>()? != VERSION {
+            return None;
+        }
+        let (local, remote) = (input.address()?, input.address()?);
+        let (local_port, remote_port) = (input.number()?, input.number()?);
+        let phase = Phase::from_byte(input.number()?)?;
+        let mut fields = Fields::empty(FlowKey::new(local, local_port, remote, remote_port), phase);
+        each_field!(take_fields, fields, input);
+        for range in &mut fields.ranges {
+            *range = Range {
+                start: input.number()?,
+                end: input.number()?,
+            };
+        }
+        Some(fields)
+    }
+
+    fn empty(key: FlowKey, phase: Phase) -> Fields {
+        Fields {
+            key,
+            phase,
+            flags: 0,
+            iss: 0,
+            irs: 0,
+            una: 0,
+            nxt: 0,
+            written: 0,
+            snd_edge: 0,
+            wl1: 0,
+            wl2: 0,
+            snd_wnd: 0,
+            wnd_max: 0,
+            limit: 0,
+            rcv_nxt: 0,
+            rcv_edge: 0,
+            consumed: 0,
+            fin_at: 0,
+            buffer: 0,
+            ts_recent: 0,
+            ts_offset: 0,
+            srtt: 0,
+            rttvar: 0,
+            cwnd: 0,
+            ssthresh: 0,
+            keep_idle_ms: 0,
+            keep_interval_ms: 0,
+            user_timeout_ms: 0,
+            linger2_ms: 0,
+            peer_mss: 0,
+            mss_max: 0,
+            snd_shift: 0,
+            rcv_shift: 0,
+            keep_probes: 0,
+            tos: 0,
+            ttl: 0,
+            congestion: 0,
+            ranges: [Range { start: 0, end: 0 }; RANGES],
+        }
+    }
+
+    fn of(conn: &Connection) -> Fields {
+        let flag = |on: bool, bit: u32| if on { bit } else { 0 };
+        let mut fields = Fields::empty(conn.key, conn.phase);
+        fields.flags = flag(conn.opts.has_timestamps, TIMESTAMPS)
+            | flag(conn.opts.has_sack, SACK)
+            | flag(conn.opts.has_scaling, SCALING)
+            | flag(conn.opts.no_delay, NO_DELAY)
+            | flag(conn.opts.cork, CORK)
+            | flag(conn.opts.keep_alive, KEEP_ALIVE)
+            | flag(conn.snd.is_fin_queued, FIN_QUEUED)
+            | flag(conn.snd.is_fin_sent, FIN_SENT)
+            | flag(conn.rcv.has_fin, FIN_RECEIVED)
+            | flag(conn.snd.is_limit_fixed, LIMIT_FIXED)
+            | flag(conn.rcv.is_buffer_fixed, BUFFER_FIXED);
+        let (snd, rcv, opts) = (&conn.snd, &conn.rcv, &conn.opts);
+        (fields.iss, fields.irs) = (snd.iss, rcv.irs);
+        (fields.una, fields.nxt, fields.written) = (snd.una, snd.nxt, snd.written);
+        (fields.snd_edge, fields.wl1, fields.wl2) = (snd.edge, snd.wl1, snd.wl2);
+        (fields.snd_wnd, fields.wnd_max, fields.limit) = (snd.wnd, snd.wnd_max, snd.limit);
+        (fields.rcv_nxt, fields.rcv_edge, fields.consumed) = (rcv.nxt, rcv.edge, rcv.consumed);
+        (fields.fin_at, fields.buffer) = (rcv.fin_at, rcv.buffer);
+        (fields.ts_recent, fields.ts_offset) = (rcv.ts_recent, opts.ts_offset);
+        (fields.srtt, fields.rttvar) = (conn.rtt.smoothed_ns(), conn.rtt.variance_ns());
+        (fields.cwnd, fields.ssthresh) = (conn.cc.window.cwnd, conn.cc.window.ssthresh);
+        (fields.keep_idle_ms, fields.keep_interval_ms) = (opts.keep_idle_ms, opts.keep_interval_ms);
+        (fields.user_timeout_ms, fields.linger2_ms) = (opts.user_timeout_ms, opts.linger2_ms);
+        (fields.peer_mss, fields.mss_max) = (snd.peer_mss, opts.mss_max);
+        (fields.snd_shift, fields.rcv_shift) = (snd.shift, rcv.shift);
+        (fields.keep_probes, fields.tos, fields.ttl) = (opts.keep_probes, opts.tos, opts.ttl);
+        fields.congestion = match conn.cc.kind() {
+            Congestion::Cubic => 0,
+            Congestion::NewReno => 1,
+        };
+        if let Some(assembler) = &rcv.assembler {
+            for (slot, range) in fields.ranges.iter_mut().zip(assembler.ranges()) {
+                *slot = *range;
+            }
+        }
+        fields
+    }
+
+    fn has(&self, bit: u32) -> bool {
+        self.flags & bit != 0
+    }
+
+    /// Every relation that the rest of the stack relies on.
+    fn is_sound(&self) -> bool {
+        let is_near = |low: u64, high: u64| low <= high && high - low < SPAN_MAX;
+        let span = seq::FIRST..(1 << 62);
+        let sent_end = self.written + u64::from(self.has(FIN_SENT));
+        let addresses = self.key.local_ip().is_ipv4() == self.key.remote_ip().is_ipv4();
+        let numbers = span.contains(&self.una)
+            && span.contains(&self.rcv_nxt)
+            && is_near(self.una, self.nxt)
+            && is_near(self.una, self.written.max(self.una))
+            && self.nxt <= sent_end
+            && (!self.has(FIN_SENT) || (self.has(FIN_QUEUED) && self.nxt == sent_end))
+            && is_near(self.snd_edge.min(self.una), self.snd_edge.max(self.una))
+            && is_near(self.rcv_nxt, self.rcv_edge)
+            && is_near(self.consumed, self.rcv_nxt)
+            && self.consumed >= seq::FIRST
+            && self.wl1 < 1 << 62
+            && self.wl2 < 1 << 62;
+        let fin = if self.has(FIN_RECEIVED) {
+            self.fin_at + 1 == self.rcv_nxt
+        } else {
+            self.fin_at == 0 || (self.fin_at >= self.rcv_nxt && self.fin_at <= self.rcv_edge)
+        };
+        let phase = match self.phase {
+            Phase::SynSent | Phase::SynReceived => false,
+            Phase::Established => !self.has(FIN_QUEUED) && !self.has(FIN_RECEIVED),
+            Phase::CloseWait => !self.has(FIN_QUEUED) && self.has(FIN_RECEIVED),
+            Phase::FinWait1 => self.has(FIN_QUEUED) && !self.has(FIN_RECEIVED),
+            Phase::FinWait2 => {
+                self.has(FIN_SENT) && self.una == self.nxt && !self.has(FIN_RECEIVED)
+            }
+            Phase::Closing | Phase::LastAck => self.has(FIN_QUEUED) && self.has(FIN_RECEIVED),
+        };
+        addresses
+            && numbers
+            && fin
+            && phase
+            && self.key.local_port != 0
+            && self.key.remote_port != 0
+            && self.snd_shift <= WINDOW_SHIFT_MAX
+            && self.rcv_shift <= WINDOW_SHIFT_MAX
+            && self.peer_mss >= MSS_MIN
+            && self.congestion <= 1
+    }
+
+    fn socket_options(&self) -> SocketOptions {
+        SocketOptions {
+            no_delay: self.has(NO_DELAY),
+            cork: self.has(CORK),
+            keep_alive: KeepAlive {
+                enabled: self.has(KEEP_ALIVE),
+                idle: Duration::from_millis(self.keep_idle_ms.into()),
+                interval: Duration::from_millis(self.keep_interval_ms.into()),
+                probes: self.keep_probes,
+            },
+            congestion: Some(if self.congestion == 1 {
+                Congestion::NewReno
+            } else {
+                Congestion::Cubic
+            }),
+            mss: Some(self.mss_max),
+            tos: self.tos,
+            ttl: self.ttl.max(1),
+            ..SocketOptions::default()
+        }
+    }
+}
+
+impl Tcp {
+    /// Takes a connection out of this stack without a word to anybody. Only synchronized ones can move.
+    pub fn detach(&mut self, id: ConnId) -> Option<ConnectionImage> {
+        let conn = self.conns.find(id.index, id.generation)?;
+        if !conn.phase.is_synchronized() {
+            return None;
+        }
+        let mut image = ConnectionImage {
+            bytes: [0; ConnectionImage::LEN],
+        };
+        Fields::of(conn).write(&mut image.bytes);
+        let hash = self.hasher.table(&conn.key);
+        self.demux
+            .remove(hash, super::flow::Place::Connection(id.index));
+        self.drop_block(id.index);
+        Some(image)
+    }
+
+    /// Takes over a detached connection. What was in flight counts as just sent.
+    pub fn adopt(
+        &mut self,
+        now: Instant,
+        image: &ConnectionImage,
+        cx: &mut Cx<'_>,
+    ) -> Result<ConnId, SocketError> {
+        let fields = Fields::read(&image.bytes)
+            .filter(Fields::is_sound)
+            .ok_or(SocketError::BadImage)?;
+        let key = fields.key;
+        if !cx.link.is_own(key.local_ip()) {
+            return Err(SocketError::AddrNotAvailable);
+        }
+        let path = cx
+            .link
+            .find_path(key.remote_ip())
+            .ok_or(SocketError::NetUnreachable)?;
+        let hash = self.hasher.table(&key);
+        if self.find_place(&key, hash).is_some() {
+            return Err(SocketError::FlowExists);
+        }
+        let options = fields.socket_options();
+        let index = self
+            .add_block(hash, |id, timer| {
+                let seed = Seed {
+                    key,
+                    id,
+                    timer,
+                    iss: fields.iss,
+                    ts_offset: fields.ts_offset,
+                    path,
+                    options: &options,
+                };
+                restore(connect::build(&seed, now, cx), &fields, now, cx)
+            })
+            .ok_or(SocketError::LimitReached)?;
+        let conn = self.conns.at_mut(index).ok_or(SocketError::LimitReached)?;
+        let id = conn.id;
+        if conn.has_outstanding() {
+            resend::arm_timeout(conn, now, cx);
+        }
+        keepalive::arm(conn, now, cx);
+        owe_ack(conn);
+        self.enqueue(index);
+        Ok(id)
+    }
+}
+
+fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Connection {
+    conn.phase = f.phase;
+    conn.opts.has_timestamps = f.has(TIMESTAMPS);
+    conn.opts.has_sack = f.has(SACK);
+    conn.opts.has_scaling = f.has(SCALING);
+    conn.opts.user_timeout_ms = f.user_timeout_ms;
+    conn.opts.linger2_ms = f.linger2_ms;
+    let snd = &mut conn.snd;
+    (snd.una, snd.nxt, snd.written) = (f.una, f.nxt, f.written);
+    (snd.edge, snd.wl1, snd.wl2) = (f.snd_edge, f.wl1, f.wl2);
+    (snd.wnd, snd.wnd_max) = (f.snd_wnd, f.wnd_max);
+    (snd.peer_mss, snd.shift) = (f.peer_mss, f.snd_shift);
+    (snd.is_fin_queued, snd.is_fin_sent) = (f.has(FIN_QUEUED), f.has(FIN_SENT));
+    snd.limit = f
+        .limit
+        .min(cx.config.tcp.sndbuf_max.max(cx.config.tcp.sndbuf_initial));
+    snd.is_limit_fixed = f.has(LIMIT_FIXED);
+    let rcv = &mut conn.rcv;
+    (rcv.irs, rcv.nxt, rcv.edge, rcv.consumed) = (f.irs, f.rcv_nxt, f.rcv_edge, f.consumed);
+    (rcv.acked, rcv.tune_from) = (f.rcv_nxt, f.consumed);
+    (rcv.fin_at, rcv.has_fin) = (f.fin_at, f.has(FIN_RECEIVED));
+    rcv.buffer = f.buffer.clamp(
+        1,
+        cx.config.tcp.rcvbuf_max.max(cx.config.tcp.rcvbuf_initial),
+    );
+    rcv.is_buffer_fixed = f.has(BUFFER_FIXED);
+    rcv.shift = f.rcv_shift;
+    rcv.ts_recent = f.ts_recent;
+    rcv.ts_recent_at = now;
+    for range in f.ranges {
+        if range.start > f.rcv_nxt && range.start < range.end && range.end <= f.rcv_edge {
+            // Cannot be full with so few.
+            let _ = rcv.assembler.get_or_insert_default().insert(range);
+        }
+    }
+    conn.rtt = Rtt::restore(f.srtt, f.rttvar, now);
+    connect::set_mss(&mut conn);
+    let mss = u32::from(conn.snd.mss);
+    conn.cc = super::cc::Control::new(conn.cc.kind(), mss, cx.config.tcp.initial_cwnd);
+    conn.cc.window.cwnd = f.cwnd.clamp(mss, 1 << 30);
+    conn.cc.window.ssthresh = f.ssthresh.clamp(2 * mss, 1 << 30);
+    if conn.snd.una < conn.snd.nxt {
+        let (una, nxt) = (conn.snd.una, conn.snd.nxt);
+        conn.flight_mut().board.push(una, nxt, now.0);
+    }
+    conn
+}

@@ -1,0 +1,114 @@
+//! Step one: old duplicates by timestamp (RFC 7323 5), then the sequence number (RFC 9293 3.4 table 6).
+
+use super::owe_ack;
+use crate::counters::Counter;
+use crate::effects::Effects;
+use crate::link::Cx;
+use crate::rate::RateLimit;
+use crate::tcp::assembler::Range;
+use crate::tcp::connection::Connection;
+use crate::tcp::phase::Phase;
+use crate::tcp::segment::Segment;
+use crate::tcp::seq;
+use crate::time::Instant;
+
+/// RFC 7323 5.5: a timestamp older than this says nothing any more.
+const STALE_NS: u64 = 24 * 24 * 3600 * 1_000_000_000;
+
+/// `false`: the segment was answered and is dropped.
+#[inline]
+pub fn check(
+    conn: &mut Connection,
+    now: Instant,
+    segment: &Segment<'_>,
+    start: u64,
+    challenges: &mut RateLimit,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> bool {
+    if conn.opts.has_timestamps && !passes_timestamp(conn, now, segment) {
+        cx.counters.bump(Counter::DropTcpPaws);
+        // RFC 7323 5.3 R1: send an acknowledgment and drop.
+        owe_ack(conn);
+        return false;
+    }
+    let end = start + segment.len();
+    let rcv = &conn.rcv;
+    // RFC 9293 3.4; an empty segment exactly at the right edge is let through as everybody does: it is where the
+    // peer's SND.NXT stands when the window is full.
+    let is_acceptable = if end == start {
+        rcv.nxt <= start && start <= rcv.edge
+    } else {
+        start < rcv.edge && end > rcv.nxt
+    };
+    // A closed window takes no text, but the ACK is looked at (RFC 9293 3.10.7.4).
+    if is_acceptable || (start == rcv.nxt && rcv.nxt == rcv.edge) {
+        return true;
+    }
+    reject(conn, now, segment, (start, end), challenges, cx, fx);
+    false
+}
+
+/// RFC 9293 3.10.7.4 (first): an unacceptable segment is answered with an ACK, unless it is a RST.
+#[cold]
+fn reject(
+    conn: &mut Connection,
+    now: Instant,
+    segment: &Segment<'_>,
+    (start, end): (u64, u64),
+    challenges: &mut RateLimit,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) {
+    cx.counters.bump(Counter::DropTcpOutOfWindow);
+    if segment.flags.is_rst() {
+        return;
+    }
+    if segment.flags.is_syn() {
+        // RFC 9293 3.5: a duplicate SYN-ACK of a simultaneous open means that our ACK was lost.
+        if conn.phase == Phase::SynReceived {
+            owe_ack(conn);
+        } else {
+            super::rst_syn::challenge(conn, now, challenges, cx);
+        }
+        return;
+    }
+    // RFC 2883 4: report what came twice.
+    let upto = end.min(conn.rcv.nxt);
+    if conn.opts.has_sack && start < upto && !segment.payload.is_empty() {
+        conn.rcv
+            .assembler
+            .get_or_insert_default()
+            .note_duplicate(Range { start, end: upto });
+    }
+    let _ = fx;
+    owe_ack(conn);
+}
+
+#[inline]
+fn passes_timestamp(conn: &Connection, now: Instant, segment: &Segment<'_>) -> bool {
+    // RFC 7323 5.2: RSTs are not tested.
+    if segment.flags.is_rst() {
+        return true;
+    }
+    let Some(timestamps) = segment.timestamps() else {
+        // RFC 7323 3.2: SHOULD silently drop; an ACK of ours does no harm and helps a peer behind a bad middlebox.
+        return false;
+    };
+    !seq::is_older(timestamps.value, conn.rcv.ts_recent)
+        || now.nanos_since(conn.rcv.ts_recent_at) > STALE_NS
+}
+
+/// RFC 7323 4.3 (2): TS.Recent follows segments that reach Last.ACK.sent.
+#[inline]
+pub fn take_timestamp(conn: &mut Connection, now: Instant, segment: &Segment<'_>, start: u64) {
+    if !conn.opts.has_timestamps {
+        return;
+    }
+    if let Some(timestamps) = segment.timestamps() {
+        if start <= conn.rcv.acked && !seq::is_older(timestamps.value, conn.rcv.ts_recent) {
+            conn.rcv.ts_recent = timestamps.value;
+            conn.rcv.ts_recent_at = now;
+        }
+    }
+}

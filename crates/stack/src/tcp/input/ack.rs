@@ -1,0 +1,319 @@
+//! Step five: the ACK field, the window, SACK blocks (RFC 9293 3.10.7.4, RFC 5961 5, RFC 2018, RFC 2883).
+
+use core::time::Duration;
+
+use super::Verdict;
+use crate::counters::Counter;
+use crate::effects::{Effects, Event};
+use crate::link::Cx;
+use crate::rate::RateLimit;
+use crate::tcp::assembler::Range;
+use crate::tcp::connection::Connection;
+use crate::tcp::output::control;
+use crate::tcp::phase::Phase;
+use crate::tcp::recovery::{self, AckFacts, State};
+use crate::tcp::scoreboard::Delivered;
+use crate::tcp::segment::Segment;
+use crate::tcp::timers::Resend;
+use crate::tcp::{isn, keepalive, resend, seq};
+use crate::time::Instant;
+
+pub enum Outcome {
+    Go,
+    Drop,
+    End(Verdict),
+}
+
+#[inline]
+pub fn on_ack(
+    conn: &mut Connection,
+    now: Instant,
+    segment: &Segment<'_>,
+    start: u64,
+    challenges: &mut RateLimit,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Outcome {
+    let ack = seq::widen(conn.snd.iss, conn.snd.una, segment.ack);
+    if conn.phase == Phase::SynReceived {
+        if ack <= conn.snd.una || ack > conn.snd.nxt {
+            // RFC 9293 3.10.7.4 (fifth): an unacceptable ACK in SYN-RECEIVED is answered with a reset.
+            let key = conn.key;
+            control::answer_with_reset(&key, now, segment, cx, fx);
+            return Outcome::Drop;
+        }
+        super::super::connect::establish(conn, now, segment, cx, fx);
+    }
+    // RFC 5961 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT, else challenge and drop.
+    if ack > conn.snd.nxt || ack + u64::from(conn.snd.wnd_max) < conn.snd.una {
+        cx.counters.bump(Counter::DropTcpAck);
+        super::rst_syn::challenge(conn, now, challenges, cx);
+        return Outcome::Drop;
+    }
+    conn.rcv.last_at = now;
+    conn.keep_sent = 0;
+    let was_idle = !conn.has_outstanding();
+    let window_changed = update_window(conn, segment, start, ack);
+    if !was_idle {
+        let is_duplicate = ack == conn.snd.una
+            && segment.payload.is_empty()
+            && !segment.flags.is_fin()
+            && !window_changed;
+        on_outstanding(conn, now, segment, ack, is_duplicate, cx, fx);
+    } else if conn.timers.resend() == Some(Resend::Persist) {
+        conn.stalled_at = Instant::ZERO;
+    }
+    if window_changed {
+        conn.is_dirty = true;
+        if was_idle && conn.snd.edge > conn.snd.nxt && conn.timers.resend() == Some(Resend::Persist)
+        {
+            conn.timers.clear_resend();
+            conn.backoff.reset();
+        }
+    }
+    after_ack(conn, now, cx)
+}
+
+/// RFC 9293 3.10.7.4 (fifth): SND.WND follows newer segments only.
+#[inline]
+fn update_window(conn: &mut Connection, segment: &Segment<'_>, start: u64, ack: u64) -> bool {
+    let snd = &mut conn.snd;
+    if ack < snd.una || !(snd.wl1 < start || (snd.wl1 == start && snd.wl2 <= ack)) {
+        return false;
+    }
+    let wnd = u32::from(segment.window) << snd.shift;
+    let edge = ack + u64::from(wnd);
+    snd.wl1 = start;
+    snd.wl2 = ack;
+    let has_changed = wnd != snd.wnd;
+    snd.wnd = wnd;
+    snd.wnd_max = snd.wnd_max.max(wnd);
+    // A peer that shrinks its window (RFC 9293 3.8.6: must be handled) pulls the edge back.
+    snd.edge = edge;
+    has_changed
+}
+
+#[inline]
+fn on_outstanding(
+    conn: &mut Connection,
+    now: Instant,
+    segment: &Segment<'_>,
+    ack: u64,
+    is_duplicate: bool,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) {
+    let has_advanced = ack > conn.snd.una;
+    let mut delivered = Delivered::default();
+    if has_advanced {
+        conn.snd.una = ack;
+        conn.flight_mut().board.acknowledge(ack, &mut delivered);
+        conn.backoff.reset();
+        conn.stalled_at = Instant::ZERO;
+    }
+    let fack = conn.flight.as_ref().map_or(0, |f| f.board.highest_sacked());
+    let dsacked = if segment.options.sack.is_empty() {
+        0
+    } else {
+        take_sack(conn, segment, ack, &mut delivered)
+    };
+    sample_rtt(conn, now, segment, has_advanced, &delivered);
+    let newly_lost = detect(conn, now, &delivered, fack, dsacked, cx);
+    settle_probe(conn, now, dsacked);
+    let facts = AckFacts {
+        delivered,
+        has_advanced,
+        newly_lost,
+        is_duplicate,
+        echo: segment
+            .timestamps()
+            .map(|t| t.echo)
+            .filter(|_| conn.opts.has_timestamps),
+        dsacked,
+    };
+    recovery::on_ack(conn, now, &facts);
+    if has_advanced {
+        let is_reordering = conn.timers.resend() == Some(Resend::Reorder);
+        if !is_reordering || !conn.has_outstanding() {
+            resend::rearm_after_ack(conn, now, cx);
+        }
+        report(conn, cx, fx);
+    }
+    if has_advanced || delivered.bytes > 0 || is_duplicate {
+        conn.is_dirty = true;
+    }
+}
+
+/// Loss detection; without SACK the duplicates are counted in `recovery`.
+#[inline]
+fn detect(
+    conn: &mut Connection,
+    now: Instant,
+    delivered: &Delivered,
+    fack: u64,
+    dsacked: u64,
+    cx: &Cx<'_>,
+) -> u64 {
+    if !conn.opts.has_sack {
+        return 0;
+    }
+    let rtt = conn.rtt;
+    let Some(flight) = conn.flight.as_deref_mut() else {
+        return 0;
+    };
+    if dsacked > 0 {
+        flight.rack.on_spurious();
+    }
+    flight.rack.on_delivered(now, delivered, fack, &rtt);
+    // In order and nothing suspect: nothing can be lost.
+    if flight.board.sacked_bytes() == 0 && flight.recovery.state == State::Open {
+        return 0;
+    }
+    let in_recovery = flight.recovery.state != State::Open;
+    let detection = flight
+        .rack
+        .detect(now, &mut flight.board, &rtt, in_recovery);
+    match detection.recheck_at {
+        Some(at) => conn.timers.set_resend(Resend::Reorder, at),
+        None if conn.timers.resend() == Some(Resend::Reorder) => resend::arm_timeout(conn, now, cx),
+        None => {}
+    }
+    detection.newly_lost
+}
+
+/// RFC 8985 7.4: did the tail loss probe repair a loss?
+#[inline]
+fn settle_probe(conn: &mut Connection, now: Instant, dsacked: u64) {
+    let una = conn.snd.una;
+    let Some(flight) = conn.flight.as_deref_mut() else {
+        return;
+    };
+    let recovery = &mut flight.recovery;
+    if recovery.probe_end == 0 {
+        return;
+    }
+    if dsacked > 0 || (!recovery.probe_was_resend && una >= recovery.probe_end) {
+        recovery.probe_end = 0;
+    } else if una > recovery.probe_end {
+        recovery.probe_end = 0;
+        if recovery.state == State::Open {
+            recovery::on_probe_repaired(conn, now);
+        }
+    }
+}
+
+/// RFC 2018 5 and RFC 2883 4. Gives the bytes that a D-SACK reports.
+#[cold]
+fn take_sack(
+    conn: &mut Connection,
+    segment: &Segment<'_>,
+    ack: u64,
+    delivered: &mut Delivered,
+) -> u64 {
+    if !conn.opts.has_sack {
+        return 0;
+    }
+    let (iss, una, nxt) = (conn.snd.iss, conn.snd.una, conn.snd.nxt);
+    let mss = u64::from(conn.snd.mss);
+    let mut dsacked = 0;
+    let blocks = segment.options.sack.as_slice();
+    for (i, &(left, right)) in blocks.iter().enumerate() {
+        let block = Range {
+            start: seq::widen(iss, una, left),
+            end: seq::widen(iss, una, right),
+        };
+        if block.start >= block.end || block.end > nxt {
+            continue;
+        }
+        let is_within_second = i == 0
+            && blocks.get(1).is_some_and(|&(l, r)| {
+                seq::widen(iss, una, l) <= block.start && block.end <= seq::widen(iss, una, r)
+            });
+        if i == 0 && (block.end <= ack || is_within_second) {
+            dsacked = block.end - block.start;
+            continue;
+        }
+        if block.start >= una {
+            conn.flight_mut().board.sack(block, mss, delivered);
+        }
+    }
+    dsacked
+}
+
+/// RFC 6298 3 (Karn), RFC 7323 4.1: only an ACK for new data measures.
+#[inline]
+fn sample_rtt(
+    conn: &mut Connection,
+    now: Instant,
+    segment: &Segment<'_>,
+    has_advanced: bool,
+    delivered: &Delivered,
+) {
+    if let Some(sent_at) = delivered.clean_sent_at {
+        conn.rtt
+            .sample(now, Duration::from_nanos(now.0.saturating_sub(sent_at)));
+        return;
+    }
+    if !has_advanced || !conn.opts.has_timestamps {
+        return;
+    }
+    if let Some(timestamps) = segment.timestamps() {
+        let elapsed = isn::timestamp(now, conn.opts.ts_offset).wrapping_sub(timestamps.echo);
+        // Echoes of the future or of another age are lies.
+        if timestamps.echo != 0 && elapsed < 600_000 {
+            conn.rtt
+                .sample(now, Duration::from_millis(u64::from(elapsed.max(1))));
+        }
+    }
+}
+
+/// Tells the owner of the send ring, and lets the ring grow with the window.
+#[inline]
+fn report(conn: &mut Connection, cx: &Cx<'_>, fx: &mut impl Effects) {
+    let upto = conn.snd.una.min(conn.snd.written);
+    fx.event(Event::Acked {
+        conn: conn.id,
+        upto: seq::offset(upto),
+    });
+    if conn.snd.is_limit_fixed {
+        return;
+    }
+    // Twice the window keeps the sender busy while ACKs travel (Linux: tcp_sndbuf_expand).
+    let wanted = conn
+        .cc
+        .window
+        .cwnd
+        .saturating_mul(2)
+        .min(cx.config.tcp.sndbuf_max);
+    if wanted > conn.snd.limit {
+        let grown = conn
+            .snd
+            .limit
+            .saturating_mul(2)
+            .max(wanted)
+            .min(cx.config.tcp.sndbuf_max);
+        conn.snd.limit = grown;
+        fx.event(Event::SendLimit {
+            conn: conn.id,
+            bytes: grown,
+        });
+    }
+}
+
+/// States that end with the ACK of our FIN.
+#[inline]
+fn after_ack(conn: &mut Connection, now: Instant, cx: &Cx<'_>) -> Outcome {
+    if !conn.snd.is_fin_sent || !conn.is_fin_acked() {
+        return Outcome::Go;
+    }
+    match conn.phase {
+        Phase::FinWait1 => {
+            conn.phase = Phase::FinWait2;
+            keepalive::arm(conn, now, cx);
+            Outcome::Go
+        }
+        Phase::Closing => Outcome::End(Verdict::TimeWait),
+        Phase::LastAck => Outcome::End(Verdict::Closed),
+        _ => Outcome::Go,
+    }
+}

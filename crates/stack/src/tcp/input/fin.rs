@@ -1,0 +1,62 @@
+//! Step eight: the peer's FIN (RFC 9293 3.10.7.4 eighth).
+
+use super::{Verdict, owe_ack};
+use crate::effects::{Effects, Event};
+use crate::link::Cx;
+use crate::tcp::connection::Connection;
+use crate::tcp::keepalive;
+use crate::tcp::phase::Phase;
+use crate::tcp::segment::Segment;
+use crate::time::Instant;
+
+#[inline]
+pub fn on_fin(
+    conn: &mut Connection,
+    now: Instant,
+    segment: &Segment<'_>,
+    start: u64,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Verdict {
+    if segment.flags.is_fin() && conn.rcv.fin_at == 0 {
+        let at = start + segment.payload.len() as u64;
+        if at <= conn.rcv.edge {
+            conn.rcv.fin_at = at;
+        }
+    }
+    // Text before it is missing (or did not fit): remembered, and the gap is reported.
+    if conn.rcv.has_fin || conn.rcv.nxt != conn.rcv.fin_at {
+        if segment.flags.is_fin() {
+            owe_ack(conn);
+            conn.is_dirty = true;
+        }
+        return Verdict::Alive;
+    }
+    conn.rcv.has_fin = true;
+    conn.rcv.nxt += 1;
+    conn.rcv.edge = conn.rcv.edge.max(conn.rcv.nxt);
+    conn.rcv.assembler = None;
+    owe_ack(conn);
+    conn.is_dirty = true;
+    fx.event(Event::Fin { conn: conn.id });
+    match conn.phase {
+        Phase::Established => {
+            conn.phase = Phase::CloseWait;
+            Verdict::Alive
+        }
+        // Our FIN is not acknowledged yet, or step five would have moved on.
+        Phase::FinWait1 => {
+            conn.phase = Phase::Closing;
+            Verdict::Alive
+        }
+        Phase::FinWait2 => {
+            keepalive::arm(conn, now, cx);
+            Verdict::TimeWait
+        }
+        Phase::SynSent
+        | Phase::SynReceived
+        | Phase::CloseWait
+        | Phase::Closing
+        | Phase::LastAck => Verdict::Alive,
+    }
+}

@@ -1,0 +1,81 @@
+//! A segment for a connection block: the steps of RFC 9293 3.10.7.4, one call each.
+
+pub mod acceptable;
+pub mod ack;
+pub mod fin;
+pub mod rst_syn;
+pub mod text;
+
+use super::connection::{AckState, Connection};
+use super::phase::Phase;
+use super::segment::Segment;
+use super::seq;
+use crate::counters::Counter;
+use crate::effects::Effects;
+use crate::error::Reason;
+use crate::link::Cx;
+use crate::rate::RateLimit;
+use crate::time::Instant;
+
+/// What becomes of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Alive,
+    /// Both sides are done, or nobody is left who cares.
+    Closed,
+    /// RFC 9293 3.6.1: this side closed first.
+    TimeWait,
+    Failed(Reason),
+    /// Data for a program that has closed: the segment is answered with a reset.
+    Refused,
+}
+
+/// Takes a segment. Nothing is sent here but resets and challenges; ACKs leave with the next flush.
+#[inline]
+pub fn on_segment(
+    conn: &mut Connection,
+    now: Instant,
+    segment: &Segment<'_>,
+    challenges: &mut RateLimit,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Verdict {
+    if conn.phase == Phase::SynSent {
+        return super::connect::on_segment(conn, now, segment, cx, fx);
+    }
+    let start = seq::widen(conn.rcv.irs, conn.rcv.nxt, segment.seq);
+    // First: PAWS and the sequence number.
+    if !acceptable::check(conn, now, segment, start, challenges, cx, fx) {
+        return Verdict::Alive;
+    }
+    // Second to fourth: RST, security, SYN.
+    if segment.flags.is_rst() || segment.flags.is_syn() {
+        return rst_syn::on_rst_or_syn(conn, now, segment, start, challenges, cx, fx);
+    }
+    // Fifth: ACK.
+    if !segment.flags.is_ack() {
+        cx.counters.bump(Counter::DropTcpNoAck);
+        return Verdict::Alive;
+    }
+    acceptable::take_timestamp(conn, now, segment, start);
+    match ack::on_ack(conn, now, segment, start, challenges, cx, fx) {
+        ack::Outcome::Go => {}
+        ack::Outcome::Drop => return Verdict::Alive,
+        ack::Outcome::End(verdict) => return verdict,
+    }
+    // Sixth (urgent data is delivered in band, RFC 6093), seventh: text.
+    if !segment.payload.is_empty() && !text::on_text(conn, now, segment, start, cx, fx) {
+        return Verdict::Refused;
+    }
+    // Eighth: FIN.
+    if segment.flags.is_fin() || conn.rcv.fin_at != 0 {
+        return fin::on_fin(conn, now, segment, start, cx, fx);
+    }
+    Verdict::Alive
+}
+
+/// An ACK is owed at once.
+pub fn owe_ack(conn: &mut Connection) {
+    conn.rcv.ack = AckState::Now;
+    conn.is_dirty = true;
+}

@@ -1,0 +1,58 @@
+//! Steps two to four: RST and SYN in a synchronized state, with the defences of RFC 5961.
+
+use super::{Verdict, owe_ack};
+use crate::counters::Counter;
+use crate::effects::Effects;
+use crate::error::Reason;
+use crate::link::Cx;
+use crate::rate::RateLimit;
+use crate::tcp::connection::Connection;
+use crate::tcp::output::control;
+use crate::tcp::phase::Phase;
+use crate::tcp::segment::Segment;
+use crate::time::Instant;
+
+#[cold]
+pub fn on_rst_or_syn(
+    conn: &mut Connection,
+    now: Instant,
+    segment: &Segment<'_>,
+    start: u64,
+    challenges: &mut RateLimit,
+    cx: &mut Cx<'_>,
+    _fx: &mut impl Effects,
+) -> Verdict {
+    if segment.flags.is_rst() {
+        // RFC 5961 3.2: only the exact number resets; elsewhere in the window it is challenged.
+        if start != conn.rcv.nxt {
+            cx.counters.bump(Counter::DropTcpRst);
+            challenge(conn, now, challenges, cx);
+            return Verdict::Alive;
+        }
+        cx.counters.bump(Counter::RxTcpResets);
+        return match conn.phase {
+            // RFC 9293 3.10.7.4 (second): both sides had closed, nobody is told.
+            Phase::Closing | Phase::LastAck => Verdict::Failed(Reason::BrokenPipe),
+            Phase::SynReceived => Verdict::Failed(Reason::Refused),
+            Phase::CloseWait => Verdict::Failed(Reason::BrokenPipe),
+            _ => Verdict::Failed(Reason::Reset),
+        };
+    }
+    // RFC 9293 3.5: the peer's SYN-ACK of a simultaneous open, a second SYN: it acknowledges ours.
+    if conn.phase == Phase::SynReceived {
+        owe_ack(conn);
+        return Verdict::Alive;
+    }
+    // RFC 5961 4.2: a SYN in a synchronized state is challenged whatever its number.
+    cx.counters.bump(Counter::DropTcpSyn);
+    challenge(conn, now, challenges, cx);
+    Verdict::Alive
+}
+
+/// Owes a challenge ACK if the connection's and the stack's limits allow it.
+pub fn challenge(conn: &mut Connection, now: Instant, challenges: &mut RateLimit, cx: &mut Cx<'_>) {
+    if control::may_challenge(conn, now) && challenges.may_pass(now, cx.rng) {
+        cx.counters.bump(Counter::TxTcpChallenges);
+        owe_ack(conn);
+    }
+}

@@ -1,0 +1,114 @@
+//! Step seven: payload goes straight to its offset in the receive ring, in order or not.
+
+use super::owe_ack;
+use crate::counters::Counter;
+use crate::effects::{Effects, Event};
+use crate::link::Cx;
+use crate::tcp::assembler::Range;
+use crate::tcp::connection::Connection;
+use crate::tcp::output::ack_policy;
+use crate::tcp::segment::Segment;
+use crate::tcp::seq;
+use crate::time::Instant;
+
+/// `false`: the program has closed and new data came (RFC 9293 3.6.1: a reset tells the peer that it is lost).
+#[inline]
+pub fn on_text(
+    conn: &mut Connection,
+    now: Instant,
+    segment: &Segment<'_>,
+    start: u64,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> bool {
+    if !conn.phase.may_receive() {
+        // RFC 9293 3.10.7.4: after the peer's FIN there is no text; ignore it.
+        return true;
+    }
+    let end = start + segment.payload.len() as u64;
+    // RFC 9293 3.10.7.4 (first): only what is within the window is processed.
+    // Nothing follows a FIN.
+    let last = if conn.rcv.fin_at == 0 {
+        conn.rcv.edge
+    } else {
+        conn.rcv.edge.min(conn.rcv.fin_at)
+    };
+    let fresh = Range {
+        start: start.max(conn.rcv.nxt),
+        end: end.min(last),
+    };
+    if fresh.start >= fresh.end {
+        owe_ack(conn);
+        return true;
+    }
+    if conn.rcv.is_shut {
+        return false;
+    }
+    let skip = (fresh.start - start) as usize;
+    let len = (fresh.end - fresh.start) as usize;
+    let bytes = &segment.payload[skip..skip + len];
+    let is_in_order = fresh.start == conn.rcv.nxt;
+    if !is_in_order
+        && conn
+            .rcv
+            .assembler
+            .as_ref()
+            .is_some_and(|a| !a.has_room(fresh))
+    {
+        cx.counters.bump(Counter::DropTcpReassembly);
+        return true;
+    }
+    if !fx.store(conn.id, seq::offset(fresh.start), bytes) {
+        cx.counters.bump(Counter::DropTcpNoRoom);
+        return true;
+    }
+    conn.is_dirty = true;
+    conn.rcv.last_at = now;
+    if skip > 0 && conn.opts.has_sack {
+        // RFC 2883 4: the part that came twice.
+        conn.rcv
+            .assembler
+            .get_or_insert_default()
+            .note_duplicate(Range {
+                start,
+                end: fresh.start,
+            });
+    }
+    if is_in_order {
+        advance(conn, fresh, segment.is_gso, fx);
+    } else {
+        hold(conn, fresh, cx);
+    }
+    true
+}
+
+#[inline]
+fn advance(conn: &mut Connection, fresh: Range, is_gso: bool, fx: &mut impl Effects) {
+    let mut edge = fresh.end;
+    let mut filled_gap = false;
+    if let Some(assembler) = conn.rcv.assembler.as_deref_mut() {
+        filled_gap = !assembler.is_empty();
+        edge = assembler.advance(edge);
+        if assembler.is_idle() {
+            conn.rcv.assembler = None;
+        }
+    }
+    conn.rcv.nxt = edge;
+    fx.event(Event::Received {
+        conn: conn.id,
+        upto: seq::offset(edge),
+    });
+    let mss = conn.opts.mss_max;
+    ack_policy::on_in_order(conn, fresh.end - fresh.start, is_gso, mss);
+    if filled_gap {
+        ack_policy::on_gap(conn);
+    }
+}
+
+#[cold]
+fn hold(conn: &mut Connection, fresh: Range, cx: &mut Cx<'_>) {
+    cx.counters.bump(Counter::RxTcpOutOfOrder);
+    // Cannot be full: asked before the bytes were stored.
+    let _ = conn.rcv.assembler.get_or_insert_default().insert(fresh);
+    ack_policy::on_gap(conn);
+}

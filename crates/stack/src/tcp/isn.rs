@@ -1,0 +1,27 @@
+//! Initial sequence numbers and timestamp offsets that cannot be guessed.
+//!
+//! RFC 6528 3: ISN = M + F(localip, localport, remoteip, remoteport, secretkey), M counts 4 µs.
+//! RFC 7323 7.1 / 5.4: timestamps start at a per-flow random offset, the same for successive connections of one flow,
+//! so that TIME-WAIT and PAWS of the peer keep working.
+
+use super::flow::{FlowHasher, FlowKey};
+use crate::time::Instant;
+
+/// Length of one tick of RFC 6528's clock M.
+const TICK_NS: u64 = 4_000;
+
+/// The initial sequence number of a flow at this moment.
+pub fn initial_sequence(hasher: &FlowHasher, key: &FlowKey, now: Instant) -> u32 {
+    ((now.0 / TICK_NS) as u32).wrapping_add(hasher.sequence(key) as u32)
+}
+
+/// Offset of the flow's timestamp clock.
+pub fn timestamp_offset(hasher: &FlowHasher, key: &FlowKey) -> u32 {
+    (hasher.sequence(key) >> 32) as u32
+}
+
+/// The timestamp clock: milliseconds (RFC 7323 5.4 wants 1 ms to 1 s per tick).
+#[inline]
+pub fn timestamp(now: Instant, offset: u32) -> u32 {
+    ((now.0 / 1_000_000) as u32).wrapping_add(offset)
+}

@@ -1,0 +1,72 @@
+//! The idle slot: keep-alive (RFC 9293 3.8.4) and the end of an orphan's FIN-WAIT-2.
+
+use slipstack_wire::tcp::TcpFlags;
+
+use super::connection::Connection;
+use super::input::Verdict;
+use super::output::emit;
+use super::phase::Phase;
+use crate::counters::Counter;
+use crate::effects::Effects;
+use crate::error::Reason;
+use crate::link::Cx;
+use crate::time::{Instant, nanos};
+
+const MS: u64 = 1_000_000;
+
+/// Starts or stops the slot as the state wants.
+pub fn arm(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
+    if conn.is_orphan && conn.phase == Phase::FinWait2 {
+        let wait = match conn.opts.linger2_ms {
+            u32::MAX => nanos(cx.config.tcp.fin_wait2),
+            ms => u64::from(ms) * MS,
+        };
+        conn.timers.set_idle(now.plus_nanos(wait));
+    } else if conn.opts.keep_alive && conn.phase.is_synchronized() {
+        conn.keep_sent = 0;
+        conn.timers
+            .set_idle(now.plus_nanos(u64::from(conn.opts.keep_idle_ms) * MS));
+    } else {
+        conn.timers.clear_idle();
+    }
+}
+
+pub fn on_due(
+    conn: &mut Connection,
+    now: Instant,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Verdict {
+    if conn.is_orphan && conn.phase == Phase::FinWait2 {
+        return Verdict::Closed;
+    }
+    if !conn.opts.keep_alive {
+        return Verdict::Alive;
+    }
+    // Lazily: what came in or is in flight meanwhile moves the probe on.
+    let idle = u64::from(conn.opts.keep_idle_ms) * MS;
+    let silent = now.nanos_since(conn.rcv.last_at.max(conn.snd.last_at));
+    let is_busy = conn.has_outstanding() || conn.snd.has_unsent();
+    if is_busy || (conn.keep_sent == 0 && silent < idle) {
+        let wait = if is_busy { idle } else { idle - silent };
+        conn.timers.set_idle(now.plus_nanos(wait));
+        return Verdict::Alive;
+    }
+    let user_timeout = u64::from(conn.opts.user_timeout_ms) * MS;
+    let is_over = if user_timeout != 0 {
+        conn.keep_sent > 0 && now.nanos_since(conn.rcv.last_at) >= user_timeout
+    } else {
+        conn.keep_sent >= conn.opts.keep_probes
+    };
+    if is_over {
+        return Verdict::Failed(Reason::TimedOut);
+    }
+    // RFC 9293 3.8.4: SEG.SEQ = SND.NXT - 1, no data.
+    cx.counters.bump(Counter::TxTcpKeepAlives);
+    let old = conn.snd.nxt - 1;
+    emit::segment(conn, now, (old, 0), TcpFlags::NONE, cx, fx);
+    conn.keep_sent = conn.keep_sent.saturating_add(1);
+    conn.timers
+        .set_idle(now.plus_nanos(u64::from(conn.opts.keep_interval_ms) * MS));
+    Verdict::Alive
+}

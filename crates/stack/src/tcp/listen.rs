@@ -1,0 +1,168 @@
+//! Listeners and their groups.
+//!
+//! Several listeners on one address share its connections by a keyed hash of the flow, so that one flow's SYN and its
+//! retransmission reach the same listener.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+
+use hashbrown::HashTable;
+
+use super::flow::{FlowHasher, FlowKey, pack};
+use super::slab::Slab;
+use crate::ids::ListenerId;
+use crate::options::ListenOptions;
+use crate::rng::{Rng, SipKey};
+
+#[derive(Debug)]
+pub struct Listener {
+    pub local: SocketAddr,
+    pub options: ListenOptions,
+    /// Connections given to the program's queue, and those that it has taken (wrapping).
+    pub offered: u32,
+    pub taken: u32,
+    /// SYN entries that belong here.
+    pub half_open: u32,
+}
+
+impl Listener {
+    /// `listen(2)`: backlog + 1 connections may wait, as on Linux.
+    pub fn is_full(&self) -> bool {
+        self.offered.wrapping_sub(self.taken) > self.options.backlog
+    }
+
+    /// Half-open connections are bounded by the backlog too, with a floor (Linux: at least 8).
+    pub fn is_half_open_full(&self) -> bool {
+        self.half_open >= self.options.backlog.max(256)
+    }
+}
+
+/// Listeners with the same address and port.
+#[derive(Debug)]
+struct Group {
+    addr: Option<[u8; 16]>,
+    port: u16,
+    members: Vec<ListenerId>,
+}
+
+#[derive(Debug)]
+pub struct Listeners {
+    slab: Slab<Listener>,
+    groups: HashTable<Group>,
+    key: SipKey,
+}
+
+impl Listeners {
+    pub fn new(limit: u32, rng: &mut Rng) -> Listeners {
+        Listeners {
+            slab: Slab::new(limit),
+            groups: HashTable::new(),
+            key: rng.sip_key(),
+        }
+    }
+
+    /// `None`: too many.
+    pub fn add(&mut self, local: SocketAddr, options: ListenOptions) -> Option<ListenerId> {
+        let listener = Listener {
+            local,
+            options,
+            offered: 0,
+            taken: 0,
+            half_open: 0,
+        };
+        let (index, generation) = self.slab.insert(listener)?;
+        let id = ListenerId { index, generation };
+        let (addr, port) = place(local);
+        let key = self.key;
+        match self
+            .groups
+            .find_mut(hash(&key, addr, port), |g| g.addr == addr && g.port == port)
+        {
+            Some(group) => group.members.push(id),
+            None => {
+                let group = Group {
+                    addr,
+                    port,
+                    members: alloc::vec![id],
+                };
+                self.groups
+                    .insert_unique(hash(&key, addr, port), group, |g| {
+                        hash(&key, g.addr, g.port)
+                    });
+            }
+        }
+        Some(id)
+    }
+
+    pub fn remove(&mut self, id: ListenerId) -> Option<Listener> {
+        self.slab.find(id.index, id.generation)?;
+        let listener = self.slab.remove(id.index)?;
+        let (addr, port) = place(listener.local);
+        let hash = hash(&self.key, addr, port);
+        if let Ok(mut entry) = self
+            .groups
+            .find_entry(hash, |g| g.addr == addr && g.port == port)
+        {
+            entry.get_mut().members.retain(|m| *m != id);
+            if entry.get().members.is_empty() {
+                entry.remove();
+            }
+        }
+        Some(listener)
+    }
+
+    pub fn find(&self, id: ListenerId) -> Option<&Listener> {
+        self.slab.find(id.index, id.generation)
+    }
+
+    pub fn find_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
+        self.slab.find_mut(id.index, id.generation)
+    }
+
+    pub fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// The listener for a new flow: the exact address before the wildcard.
+    pub fn choose(&self, key: &FlowKey, hasher: &FlowHasher) -> Option<ListenerId> {
+        let port = key.local_port;
+        let exact = Some(pack(key.local_ip()));
+        let group = self
+            .find_group(exact, port)
+            .or_else(|| self.find_group(None, port))?;
+        match group.members[..] {
+            [] => None,
+            [one] => Some(one),
+            ref many => {
+                let at = (u128::from(hasher.spread(key)) * many.len() as u128) >> 64;
+                many.get(at as usize).copied()
+            }
+        }
+    }
+
+    fn find_group(&self, addr: Option<[u8; 16]>, port: u16) -> Option<&Group> {
+        self.groups.find(hash(&self.key, addr, port), |g| {
+            g.addr == addr && g.port == port
+        })
+    }
+}
+
+fn place(local: SocketAddr) -> (Option<[u8; 16]>, u16) {
+    let ip: IpAddr = local.ip();
+    (
+        if ip.is_unspecified() {
+            None
+        } else {
+            Some(pack(ip))
+        },
+        local.port(),
+    )
+}
+
+fn hash(key: &SipKey, addr: Option<[u8; 16]>, port: u16) -> u64 {
+    let [low, high] = addr.map_or([0, 0], |a| {
+        let word = u128::from_le_bytes(a);
+        [word as u64, (word >> 64) as u64]
+    });
+    key.hash_words([u64::from(port), low, high])
+}

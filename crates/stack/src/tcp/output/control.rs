@@ -1,0 +1,193 @@
+//! Segments without a place in the stream of data: SYN, RST, challenge ACKs.
+
+use slipstack_wire::tcp::{TcpFlags, TcpHeader};
+use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
+
+use super::emit::{self, Envelope};
+use crate::counters::Counter;
+use crate::effects::Effects;
+use crate::link::Cx;
+use crate::options::DEFAULT_TTL;
+use crate::tcp::connection::{AckState, Connection};
+use crate::tcp::flow::FlowKey;
+use crate::tcp::phase::Phase;
+use crate::tcp::segment::Segment;
+use crate::tcp::{isn, seq};
+use crate::time::Instant;
+
+/// RFC 5961 7: challenge ACKs of one connection are at least this far apart.
+const CHALLENGE_NS: u64 = 500_000_000;
+
+/// SYN of an active open, SYN-ACK once the peer's SYN has come in (RFC 9293 3.5, simultaneous open).
+pub fn send_syn(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+    let has_peer = conn.phase == Phase::SynReceived;
+    let config = &cx.config.tcp;
+    let header = TcpHeader {
+        src_port: conn.key.local_port,
+        dst_port: conn.key.remote_port,
+        seq: conn.snd.iss,
+        ack: if has_peer {
+            conn.wire_ack(conn.rcv.nxt)
+        } else {
+            0
+        },
+        flags: if has_peer {
+            TcpFlags::SYN | TcpFlags::ACK
+        } else {
+            TcpFlags::SYN
+        },
+        // RFC 7323 2.2: the window of a SYN is never scaled.
+        window: conn.rcv.buffer.min(0xffff) as u16,
+        urgent: 0,
+    };
+    let offers = |agreed: bool, configured: bool| if has_peer { agreed } else { configured };
+    let options = TcpOptions {
+        mss: Some(conn.opts.mss_max),
+        window_scale: offers(conn.opts.has_scaling, config.window_scaling)
+            .then_some(conn.rcv.shift),
+        sack_permitted: offers(conn.opts.has_sack, config.sack),
+        timestamps: offers(conn.opts.has_timestamps, config.timestamps).then(|| Timestamps {
+            value: isn::timestamp(now, conn.opts.ts_offset),
+            echo: if has_peer { conn.rcv.ts_recent } else { 0 },
+        }),
+        ..TcpOptions::default()
+    };
+    if has_peer {
+        conn.rcv.edge = conn.rcv.nxt + u64::from(conn.rcv.buffer.min(0xffff));
+    }
+    conn.rcv.ack = AckState::None;
+    conn.snd.last_at = now;
+    let envelope = Envelope {
+        key: &conn.key,
+        tos: conn.opts.tos,
+        ttl: conn.opts.ttl,
+    };
+    emit::bare(envelope, now, &header, &options, &mut conn.hop, cx, fx);
+}
+
+/// RST of a connection that ends (RFC 9293 3.10.5): with our next sequence number.
+pub fn send_reset(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+    // A RST beyond the peer's window would only be challenged.
+    let at = conn.snd.nxt.min(conn.snd.edge.max(conn.snd.una));
+    let header = TcpHeader {
+        src_port: conn.key.local_port,
+        dst_port: conn.key.remote_port,
+        seq: conn.wire_seq(at),
+        ack: conn.wire_ack(conn.rcv.nxt),
+        flags: TcpFlags::RST | TcpFlags::ACK,
+        window: 0,
+        urgent: 0,
+    };
+    cx.counters.bump(Counter::TxTcpResets);
+    let envelope = Envelope {
+        key: &conn.key,
+        tos: conn.opts.tos,
+        ttl: conn.opts.ttl,
+    };
+    emit::bare(
+        envelope,
+        now,
+        &header,
+        &TcpOptions::default(),
+        &mut conn.hop,
+        cx,
+        fx,
+    );
+}
+
+/// RFC 9293 3.10.7.1 and 3.5.2 group 1 and 2: the answer to a segment that nobody expects.
+pub fn answer_with_reset(
+    key: &FlowKey,
+    now: Instant,
+    segment: &Segment<'_>,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) {
+    if segment.flags.is_rst() {
+        return;
+    }
+    let (seq, ack, flags) = if segment.flags.is_ack() {
+        (segment.ack, 0, TcpFlags::RST)
+    } else {
+        (
+            0,
+            segment.seq.wrapping_add(segment.len() as u32),
+            TcpFlags::RST | TcpFlags::ACK,
+        )
+    };
+    let header = TcpHeader {
+        src_port: key.local_port,
+        dst_port: key.remote_port,
+        seq,
+        ack,
+        flags,
+        window: 0,
+        urgent: 0,
+    };
+    cx.counters.bump(Counter::TxTcpResets);
+    let envelope = Envelope {
+        key,
+        tos: 0,
+        ttl: DEFAULT_TTL,
+    };
+    emit::bare(
+        envelope,
+        now,
+        &header,
+        &TcpOptions::default(),
+        &mut None,
+        cx,
+        fx,
+    );
+}
+
+/// RFC 5961 3.2, 4.2, 5.2 and 7: may this connection challenge again? The stack's own limit is asked separately.
+pub fn may_challenge(conn: &mut Connection, now: Instant) -> bool {
+    if now < conn.challenge_after {
+        return false;
+    }
+    conn.challenge_after = now.plus_nanos(CHALLENGE_NS);
+    true
+}
+
+/// An ACK built from the parts that a SYN entry or a TIME-WAIT entry keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct BareAck {
+    pub seq: u32,
+    pub ack: u32,
+    pub window: u16,
+    pub timestamps: Option<Timestamps>,
+}
+
+pub fn send_bare_ack(
+    key: &FlowKey,
+    now: Instant,
+    ack: BareAck,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) {
+    let header = TcpHeader {
+        src_port: key.local_port,
+        dst_port: key.remote_port,
+        seq: ack.seq,
+        ack: ack.ack,
+        flags: TcpFlags::ACK,
+        window: ack.window,
+        urgent: 0,
+    };
+    let options = TcpOptions {
+        timestamps: ack.timestamps,
+        ..TcpOptions::default()
+    };
+    let envelope = Envelope {
+        key,
+        tos: 0,
+        ttl: DEFAULT_TTL,
+    };
+    emit::bare(envelope, now, &header, &options, &mut None, cx, fx);
+}
+
+/// The sequence number of our SYN as a wire number.
+pub fn after_syn(iss: u32) -> u32 {
+    seq::to_wire(iss, seq::FIRST)
+}

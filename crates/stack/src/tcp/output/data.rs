@@ -1,0 +1,284 @@
+//! Data and FIN: what was lost first, then what is new.
+//!
+//! RFC 9293 3.8.6 (window), RFC 5681 3.1 (cwnd), RFC 6675 5 (NextSeg), RFC 5681 4.1 (restart after idle).
+
+use slipstack_wire::tcp::TcpFlags;
+
+use super::{emit, nagle};
+use crate::counters::Counter;
+use crate::effects::Effects;
+use crate::link::Cx;
+use crate::tcp::connection::Connection;
+use crate::tcp::recovery::State;
+use crate::tcp::timers::Resend;
+use crate::tcp::{isn, resend};
+use crate::time::Instant;
+
+/// How long a corked tail is held (Linux: 200 ms).
+const CORK_NS: u64 = 200_000_000;
+
+/// One new segment.
+struct New {
+    len: u32,
+    has_fin: bool,
+}
+
+/// Why no more new data leaves.
+enum Stop {
+    Nothing,
+    Congestion,
+    Window,
+    Tail,
+}
+
+/// Sends what congestion window, peer's window and Nagle allow.
+#[inline]
+pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+    if !conn.phase.may_transmit() {
+        return;
+    }
+    let has_lost = conn
+        .flight
+        .as_ref()
+        .is_some_and(|f| f.board.lost_bytes() > 0);
+    if has_lost {
+        resend_lost(conn, now, cx, fx);
+    }
+    if !conn.snd.has_unsent() {
+        return;
+    }
+    if !conn.has_outstanding() {
+        restart_after_idle(conn, now, cx);
+    }
+    let mut has_sent = false;
+    let stop = loop {
+        match next_new(conn) {
+            Ok(new) => {
+                send_new(conn, now, &new, cx, fx);
+                has_sent = true;
+            }
+            Err(stop) => break stop,
+        }
+    };
+    after_new(conn, now, has_sent, &stop, cx);
+}
+
+/// RFC 5681 4.1, RFC 2861.
+fn restart_after_idle(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
+    let idle = now.nanos_since(conn.snd.last_at);
+    if conn.rtt.has_sample() && idle > resend::base_timeout_ns(conn, cx) {
+        conn.cc.on_idle(cx.config.tcp.initial_cwnd);
+    }
+}
+
+#[inline]
+fn next_new(conn: &Connection) -> Result<New, Stop> {
+    let snd = &conn.snd;
+    let mss = u64::from(snd.mss);
+    let unsent = snd.written - snd.nxt.min(snd.written);
+    let may_fin = snd.is_fin_queued && !snd.is_fin_sent;
+    if unsent == 0 {
+        // RFC 9293 3.10.4: a FIN occupies no window that matters.
+        return if may_fin {
+            Ok(New {
+                len: 0,
+                has_fin: true,
+            })
+        } else {
+            Err(Stop::Nothing)
+        };
+    }
+    let allowed = snd.edge.saturating_sub(snd.nxt);
+    if allowed == 0 {
+        return Err(Stop::Window);
+    }
+    let quota = u64::from(conn.cc.window.cwnd).saturating_sub(conn.in_flight());
+    if quota == 0 || conn.flight.as_ref().is_some_and(|f| f.board.is_full()) {
+        return Err(Stop::Congestion);
+    }
+    let most = u64::from(conn.tso_max).max(mss);
+    let len = unsent.min(allowed).min(quota).min(most);
+    let is_tail = len == unsent;
+    let full = len - len % mss;
+    if full == len {
+        return Ok(New {
+            len: len as u32,
+            has_fin: is_tail && may_fin,
+        });
+    }
+    if is_tail && nagle::may_send_tail(conn) {
+        return Ok(New {
+            len: len as u32,
+            has_fin: may_fin,
+        });
+    }
+    if full > 0 {
+        return Ok(New {
+            len: full as u32,
+            has_fin: false,
+        });
+    }
+    if is_tail {
+        return Err(Stop::Tail);
+    }
+    if len == quota {
+        // Less than a segment of congestion window: wait for more of it.
+        return Err(Stop::Congestion);
+    }
+    if nagle::may_send_cut(conn, len) {
+        Ok(New {
+            len: len as u32,
+            has_fin: false,
+        })
+    } else {
+        Err(Stop::Window)
+    }
+}
+
+fn send_new(
+    conn: &mut Connection,
+    now: Instant,
+    new: &New,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) {
+    let start = conn.snd.nxt;
+    let end = start + u64::from(new.len);
+    let mut flags = TcpFlags::NONE;
+    // RFC 9293 3.9.1.2 (MUST-60, MUST-61): PSH at the end of what was written.
+    if new.len > 0 && end == conn.snd.written {
+        flags |= TcpFlags::PSH;
+    }
+    if new.has_fin {
+        flags |= TcpFlags::FIN;
+        conn.snd.is_fin_sent = true;
+    }
+    if new.len % u32::from(conn.snd.mss) != 0 {
+        conn.snd.small_end = end;
+    }
+    let next = end + u64::from(new.has_fin);
+    conn.snd.nxt = next;
+    conn.snd.last_at = now;
+    note_interactive(conn, now);
+    let flight = conn.flight_mut();
+    flight.board.push(start, next, now.0);
+    flight.recovery.on_sent(next - start);
+    emit::segment(conn, now, (start, new.len), flags, cx, fx);
+}
+
+/// Data that answers data: the peer's next request needs no ACK of its own.
+#[inline]
+fn note_interactive(conn: &mut Connection, now: Instant) {
+    const ANSWER_NS: u64 = 40_000_000;
+    if now.nanos_since(conn.rcv.last_at) < ANSWER_NS {
+        conn.rcv.is_interactive = true;
+    }
+}
+
+fn after_new(conn: &mut Connection, now: Instant, has_sent: bool, stop: &Stop, cx: &Cx<'_>) {
+    if has_sent {
+        let cwnd = u64::from(conn.cc.window.cwnd);
+        // RFC 7661 4.1 (Linux: in slow start half of the window must be used).
+        let factor = if conn.cc.window.is_slow_start() { 2 } else { 1 };
+        conn.cc.is_limited = matches!(stop, Stop::Congestion) || conn.in_flight() * factor >= cwnd;
+        resend::arm_after_new(conn, now, cx);
+        return;
+    }
+    if matches!(stop, Stop::Congestion) {
+        conn.cc.is_limited = true;
+    }
+    // RFC 9293 3.8.6.1: nothing in flight will bring an ACK, so the window must be probed.
+    if !conn.has_outstanding() && conn.timers.resend().is_none() {
+        match stop {
+            Stop::Window => resend::arm_persist(conn, now, cx),
+            Stop::Tail => conn
+                .timers
+                .set_resend(Resend::Persist, now.plus_nanos(CORK_NS)),
+            Stop::Nothing | Stop::Congestion => {}
+        }
+    }
+}
+
+/// Sends a held tail or a cut segment regardless of Nagle and SWS avoidance (the override of RFC 9293 3.8.6.2.1).
+pub fn force_one(
+    conn: &mut Connection,
+    now: Instant,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> bool {
+    let unsent = conn.snd.written - conn.snd.nxt.min(conn.snd.written);
+    let allowed = conn.snd.edge.saturating_sub(conn.snd.nxt);
+    let len = unsent.min(allowed).min(u64::from(conn.snd.mss));
+    if len == 0 {
+        return false;
+    }
+    let has_fin = conn.snd.is_fin_queued && len == unsent && !conn.snd.is_fin_sent;
+    send_new(
+        conn,
+        now,
+        &New {
+            len: len as u32,
+            has_fin,
+        },
+        cx,
+        fx,
+    );
+    resend::arm_after_new(conn, now, cx);
+    true
+}
+
+/// Lost bytes leave again while cwnd has room.
+fn resend_lost(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+    let mss = u64::from(conn.snd.mss);
+    loop {
+        let quota = u64::from(conn.cc.window.cwnd).saturating_sub(conn.in_flight());
+        if quota < mss && conn.in_flight() > 0 {
+            break;
+        }
+        let most = quota.min(u64::from(conn.tso_max)).max(mss);
+        if !resend_once(conn, now, most - most % mss, cx, fx) {
+            break;
+        }
+    }
+    if conn.timers.resend().is_none() {
+        resend::arm_timeout(conn, now, cx);
+    }
+}
+
+/// Sends the first run of lost bytes again, at most `most` of them.
+pub fn resend_once(
+    conn: &mut Connection,
+    now: Instant,
+    most: u64,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> bool {
+    let stamp = isn::timestamp(now, conn.opts.ts_offset);
+    let written = conn.snd.written;
+    let flight = conn.flight_mut();
+    let Some(range) = flight.board.find_lost(most) else {
+        return false;
+    };
+    flight.board.mark_resent(range, now.0);
+    flight.recovery.on_sent(range.end - range.start);
+    flight.recovery.on_resent(range.end - range.start, stamp);
+    let is_loss = flight.recovery.state == State::Loss;
+    let data_end = range.end.min(written);
+    let mut flags = TcpFlags::NONE;
+    if data_end == written {
+        flags |= TcpFlags::PSH;
+    }
+    if range.end > written {
+        flags |= TcpFlags::FIN;
+    }
+    cx.counters.bump(if is_loss {
+        Counter::TxTcpResentTimeout
+    } else {
+        Counter::TxTcpResentFast
+    });
+    conn.retransmitted = conn.retransmitted.wrapping_add(1);
+    conn.snd.last_at = now;
+    let len = data_end.saturating_sub(range.start) as u32;
+    emit::segment(conn, now, (range.start, len), flags, cx, fx);
+    true
+}

@@ -1,0 +1,171 @@
+//! Building headers (RFC 9293 3.1, RFC 7323 3.2, RFC 2018 3).
+
+use slipstack_wire::protocol;
+use slipstack_wire::tcp::{CHECKSUM_AT, HEADER_LEN, OPTIONS_MAX, TcpFlags, TcpHeader};
+use slipstack_wire::tcp_options::{
+    SACK_BLOCKS_MAX, TIMESTAMPS_LEN, TcpOptions, Timestamps, emit_timestamps,
+};
+
+use super::window;
+use crate::counters::Counter;
+use crate::effects::{Effects, Payload};
+use crate::link::{Cx, NextHop, OutPacket, OutSegment, Output};
+use crate::tcp::assembler::Range;
+use crate::tcp::connection::{AckState, Connection};
+use crate::tcp::flow::FlowKey;
+use crate::tcp::{isn, seq};
+use crate::time::Instant;
+
+const BUFFER_LEN: usize = HEADER_LEN + OPTIONS_MAX;
+
+/// Sends a segment of an established connection. It carries the ACK, so that none is owed afterwards.
+#[inline]
+pub fn segment(
+    conn: &mut Connection,
+    now: Instant,
+    (start, len): (u64, u32),
+    flags: TcpFlags,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Output {
+    let window = window::announce(conn);
+    let header = TcpHeader {
+        src_port: conn.key.local_port,
+        dst_port: conn.key.remote_port,
+        seq: conn.wire_seq(start),
+        ack: conn.wire_ack(conn.rcv.nxt),
+        flags: flags | TcpFlags::ACK,
+        window,
+        urgent: 0,
+    };
+    let mut buffer = [0u8; BUFFER_LEN];
+    let options_len = put_options(conn, now, len == 0, &mut buffer);
+    header.emit(options_len, &mut buffer);
+    let payload = if len == 0 {
+        Payload::None
+    } else {
+        Payload::Stream {
+            conn: conn.id,
+            offset: seq::offset(start),
+            len,
+        }
+    };
+    conn.rcv.acked = conn.rcv.nxt;
+    conn.rcv.ack = AckState::None;
+    conn.timers.clear_ack();
+    let packet = packet_of(&conn.key, conn.opts.tos, conn.opts.ttl);
+    let mss = conn.snd.mss;
+    let out = OutSegment {
+        header: &buffer[..HEADER_LEN + options_len],
+        payload,
+        checksum_at: Some(CHECKSUM_AT),
+        gso_mss: (len > u32::from(mss)).then_some(mss),
+    };
+    cx.counters.bump(Counter::TxTcp);
+    cx.output(now, &packet, &mut conn.hop, out, fx)
+}
+
+/// Timestamps always; SACK blocks only on ACKs without data, so that full segments stay full.
+#[inline]
+fn put_options(
+    conn: &mut Connection,
+    now: Instant,
+    is_bare: bool,
+    buffer: &mut [u8; BUFFER_LEN],
+) -> usize {
+    let timestamps = conn.opts.has_timestamps.then(|| Timestamps {
+        value: isn::timestamp(now, conn.opts.ts_offset),
+        echo: conn.rcv.ts_recent,
+    });
+    if conn.rcv.assembler.is_none() || !is_bare || !conn.opts.has_sack {
+        let Some(timestamps) = timestamps else {
+            return 0;
+        };
+        if let Some(room) = buffer[HEADER_LEN..].first_chunk_mut::<TIMESTAMPS_LEN>() {
+            emit_timestamps(timestamps, room);
+        }
+        return TIMESTAMPS_LEN;
+    }
+    put_sack(conn, timestamps, buffer)
+}
+
+#[cold]
+fn put_sack(
+    conn: &mut Connection,
+    timestamps: Option<Timestamps>,
+    buffer: &mut [u8; BUFFER_LEN],
+) -> usize {
+    let mut options = TcpOptions {
+        timestamps,
+        ..TcpOptions::default()
+    };
+    let room = if timestamps.is_some() {
+        SACK_BLOCKS_MAX - 1
+    } else {
+        SACK_BLOCKS_MAX
+    };
+    let mut blocks = [Range { start: 0, end: 0 }; SACK_BLOCKS_MAX];
+    let irs = conn.rcv.irs;
+    if let Some(assembler) = conn.rcv.assembler.as_deref_mut() {
+        let n = assembler.sack_blocks(&mut blocks[..room]);
+        for block in &blocks[..n] {
+            options
+                .sack
+                .push(seq::to_wire(irs, block.start), seq::to_wire(irs, block.end));
+        }
+    }
+    buffer[HEADER_LEN..]
+        .first_chunk_mut::<OPTIONS_MAX>()
+        .map_or(0, |room| options.emit(room))
+}
+
+#[inline]
+fn packet_of(key: &FlowKey, tos: u8, ttl: u8) -> OutPacket {
+    OutPacket {
+        src: key.local_ip(),
+        dst: key.remote_ip(),
+        protocol: protocol::TCP,
+        tos,
+        ttl,
+        dont_fragment: true,
+    }
+}
+
+/// How a segment outside of a synchronized connection travels.
+#[derive(Clone, Copy, Debug)]
+pub struct Envelope<'a> {
+    pub key: &'a FlowKey,
+    pub tos: u8,
+    pub ttl: u8,
+}
+
+/// Sends a segment that is described completely by its parts: SYN, SYN-ACK, RST, ACK of TIME-WAIT.
+pub fn bare(
+    envelope: Envelope<'_>,
+    now: Instant,
+    header: &TcpHeader,
+    options: &TcpOptions,
+    hop: &mut Option<NextHop>,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Output {
+    let mut buffer = [0u8; BUFFER_LEN];
+    let options_len = buffer[HEADER_LEN..]
+        .first_chunk_mut::<OPTIONS_MAX>()
+        .map_or(0, |room| options.emit(room));
+    header.emit(options_len, &mut buffer);
+    let out = OutSegment {
+        header: &buffer[..HEADER_LEN + options_len],
+        payload: Payload::None,
+        checksum_at: Some(CHECKSUM_AT),
+        gso_mss: None,
+    };
+    cx.counters.bump(Counter::TxTcp);
+    cx.output(
+        now,
+        &packet_of(envelope.key, envelope.tos, envelope.ttl),
+        hop,
+        out,
+        fx,
+    )
+}

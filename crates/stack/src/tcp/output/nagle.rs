@@ -1,0 +1,22 @@
+//! May a segment that is smaller than the MSS leave? (RFC 9293 3.7.4, Minshall's variant; RFC 9293 3.8.6.2.1.)
+
+use crate::tcp::connection::Connection;
+
+/// The tail of what was written, smaller than a segment.
+#[inline]
+pub fn may_send_tail(conn: &Connection) -> bool {
+    // The last bytes before a FIN wait for nothing.
+    if conn.snd.is_fin_queued {
+        return true;
+    }
+    if conn.opts.cork || conn.snd.has_more {
+        return false;
+    }
+    // Minshall: one small segment in flight, not any segment.
+    conn.opts.no_delay || conn.snd.small_end <= conn.snd.una
+}
+
+/// The window cuts a segment short: RFC 9293 3.8.6.2.1 (3), at least half of the largest window.
+pub fn may_send_cut(conn: &Connection, len: u64) -> bool {
+    len >= u64::from(conn.snd.wnd_max / 2)
+}

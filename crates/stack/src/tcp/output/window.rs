@@ -1,0 +1,74 @@
+//! The receive window: what is announced, and when it grows.
+//!
+//! RFC 9293 3.8.6.2.2 (receiver's silly-window avoidance), 3.8.6 (never shrink), RFC 7323 2 (scaling and rounding).
+//! Buffer auto-tuning follows what the program reads per round trip (dynamic right-sizing).
+
+use crate::tcp::connection::Connection;
+use crate::time::Instant;
+
+/// A round trip is taken to be at least this long for auto-tuning: turns of the engine batch what is faster.
+const TUNE_MIN_NS: u64 = 2_000_000;
+
+/// The right edge that could be announced now.
+#[inline]
+fn fresh_edge(conn: &Connection) -> u64 {
+    let rcv = &conn.rcv;
+    let used = rcv.nxt.saturating_sub(rcv.consumed);
+    let free = u64::from(rcv.buffer)
+        .saturating_sub(used)
+        .min(0xffff << rcv.shift);
+    let edge = rcv.nxt + free;
+    // RFC 9293 3.8.6.2.2: open by at least min(half of the buffer, one segment).
+    let step = u64::from(rcv.buffer / 2).min(u64::from(rcv.mss));
+    if edge < rcv.edge + step {
+        return rcv.edge;
+    }
+    // RFC 7323 2.3: what the shift cannot express is not offered.
+    let rounded = rcv.nxt + (free >> rcv.shift << rcv.shift);
+    rounded.max(rcv.edge)
+}
+
+/// Moves the right edge and gives the field of the header.
+#[inline]
+pub fn announce(conn: &mut Connection) -> u16 {
+    let edge = fresh_edge(conn);
+    conn.rcv.edge = edge;
+    let window = (edge - conn.rcv.nxt) >> conn.rcv.shift;
+    window.min(0xffff) as u16
+}
+
+/// Is the window so much larger than what the peer knows that it must be told at once?
+#[inline]
+pub fn is_update_due(conn: &Connection) -> bool {
+    let rcv = &conn.rcv;
+    if rcv.has_fin {
+        return false;
+    }
+    let known = rcv.edge - rcv.nxt;
+    // Far from closing: the next ACK tells it.
+    if known > u64::from(rcv.buffer / 2) {
+        return false;
+    }
+    let now = fresh_edge(conn) - rcv.nxt;
+    now >= 2 * known && now > known
+}
+
+/// The program has read up to `rcv.consumed`.
+#[inline]
+pub fn on_consumed(conn: &mut Connection, now: Instant, buffer_max: u32) {
+    if conn.rcv.is_buffer_fixed || conn.rcv.buffer >= buffer_max {
+        return;
+    }
+    let period = conn.rtt.smoothed_ns().max(TUNE_MIN_NS);
+    if now.nanos_since(conn.rcv.tune_at) < period {
+        return;
+    }
+    let read = conn.rcv.consumed.saturating_sub(conn.rcv.tune_from);
+    conn.rcv.tune_at = now;
+    conn.rcv.tune_from = conn.rcv.consumed;
+    // Twice what one round trip brought leaves room for slow start, which doubles.
+    let wanted = 2 * read + 16 * u64::from(conn.rcv.mss);
+    if wanted > u64::from(conn.rcv.buffer) {
+        conn.rcv.buffer = wanted.min(u64::from(buffer_max)) as u32;
+    }
+}

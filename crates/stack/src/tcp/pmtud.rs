@@ -1,0 +1,93 @@
+//! What the network says about our packets: ICMP errors and dead neighbours.
+//!
+//! RFC 9293 3.9.2.2 (soft errors), RFC 5927 (only what quotes outstanding data is believed), RFC 1191 (path MTU).
+
+use super::Tcp;
+use super::connect;
+use super::connection::Connection;
+use super::flow::{FlowKey, Place};
+use super::input::Verdict;
+use super::phase::Phase;
+use super::seq;
+use crate::counters::Counter;
+use crate::effects::Effects;
+use crate::error::Reason;
+use crate::ip::{PathCause, PathError};
+use crate::link::Cx;
+use crate::time::Instant;
+
+/// Smaller path MTUs are not believed (FIELD: floor 552).
+const MTU_MIN: u16 = 552;
+
+impl Tcp {
+    /// A packet of ours did not get through.
+    pub fn on_path_error(
+        &mut self,
+        now: Instant,
+        error: &PathError,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let key = FlowKey::new(
+            error.local.ip(),
+            error.local.port(),
+            error.remote.ip(),
+            error.remote.port(),
+        );
+        let Some(Place::Connection(index)) = self.find_place(&key, self.hasher.table(&key)) else {
+            return;
+        };
+        let Some(conn) = self.conns.at_mut(index) else {
+            return;
+        };
+        if !error.trusted && !quotes_outstanding(conn, error.sequence) {
+            cx.counters.bump(Counter::DropTcpIcmp);
+            return;
+        }
+        let verdict = match error.cause {
+            PathCause::FragmentationNeeded { mtu } => {
+                lower_mtu(conn, mtu);
+                Verdict::Alive
+            }
+            cause => soften(conn, cause),
+        };
+        self.settle(now, index, verdict, cx, fx);
+    }
+}
+
+/// RFC 5927 4.1: SND.UNA =< SEQ < SND.NXT.
+fn quotes_outstanding(conn: &Connection, sequence: Option<u32>) -> bool {
+    sequence.is_some_and(|wire| {
+        let at = seq::widen(conn.snd.iss, conn.snd.una, wire);
+        conn.snd.una <= at && at < conn.snd.nxt
+    })
+}
+
+/// RFC 9293 3.9.2.2: an error of a connection attempt ends it (as on Linux); later ones are remembered.
+fn soften(conn: &mut Connection, cause: PathCause) -> Verdict {
+    let reason = match cause {
+        PathCause::NetUnreachable => Reason::NetUnreachable,
+        PathCause::PortUnreachable | PathCause::ProtocolUnreachable => Reason::Refused,
+        _ => Reason::HostUnreachable,
+    };
+    if conn.phase == Phase::SynSent {
+        return Verdict::Failed(reason);
+    }
+    conn.soft_error = Some(reason);
+    Verdict::Alive
+}
+
+/// RFC 1191 6.4: the MSS follows, and what was too large is sent again.
+fn lower_mtu(conn: &mut Connection, mtu: u16) {
+    let mtu = mtu.max(MTU_MIN);
+    if mtu >= conn.mtu || !conn.phase.is_synchronized() {
+        return;
+    }
+    conn.mtu = mtu;
+    connect::set_mss(conn);
+    let mss = u64::from(conn.snd.mss);
+    if let Some(flight) = conn.flight.as_deref_mut() {
+        flight.board.mark_lost(|r| Some(r.end - r.start > mss));
+    }
+    conn.is_dirty = true;
+}

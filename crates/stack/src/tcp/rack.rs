@@ -1,0 +1,175 @@
+//! Loss detection: the second of the two plug-in points of a connection.
+//!
+//! RACK (RFC 8985 6): a segment is lost when one that was sent sufficiently later has been delivered. The reordering
+//! window starts at zero while no reordering has been seen and three segments are SACKed (the classic threshold of
+//! RFC 6675), else at a quarter of the minimum round trip. Peers without SACK: duplicate ACKs (RFC 5681 3.2).
+
+use super::rtt::Rtt;
+use super::scoreboard::{Delivered, Record, Scoreboard};
+use crate::time::Instant;
+
+/// RFC 5681: duplicates that mean loss.
+pub const DUPLICATE_THRESHOLD: u32 = 3;
+/// RFC 8985 6.2 step 4: the reordering window never exceeds SRTT.
+const WINDOW_STEPS_MAX: u8 = 16;
+
+/// State of one connection while data is in flight.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rack {
+    /// Transmission time and end of the most recently sent delivered record.
+    sent_at: u64,
+    end: u64,
+    /// Round trip of that record.
+    rtt: u64,
+    is_reordering_seen: bool,
+    /// Steps of min_RTT / 4 in the reordering window; D-SACKs raise it.
+    steps: u8,
+}
+
+/// Result of a detection.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Detection {
+    pub newly_lost: u64,
+    /// When the oldest suspect becomes lost if nothing comes in.
+    pub recheck_at: Option<Instant>,
+}
+
+impl Rack {
+    /// RFC 8985 6.2 steps 2 and 3.
+    pub fn on_delivered(&mut self, now: Instant, delivered: &Delivered, fack: u64, rtt: &Rtt) {
+        if delivered.lowest_clean_end.is_some_and(|end| end < fack) {
+            self.is_reordering_seen = true;
+        }
+        let Some(newest) = delivered.newest else {
+            return;
+        };
+        let measured = now.0.saturating_sub(newest.sent_at);
+        // Step 2: the ACK of a retransmission that comes too early is for the original.
+        if newest.was_resent && measured < rtt.min_ns() {
+            return;
+        }
+        if (newest.sent_at, newest.end) > (self.sent_at, self.end) {
+            self.sent_at = newest.sent_at;
+            self.end = newest.end;
+            self.rtt = measured;
+        }
+    }
+
+    /// RFC 8985 6.2 step 4: a D-SACK says that the window was too small.
+    pub fn on_spurious(&mut self) {
+        self.is_reordering_seen = true;
+        self.steps = (self.steps + 1).min(WINDOW_STEPS_MAX);
+    }
+
+    fn window_ns(&self, board: &Scoreboard, rtt: &Rtt, in_recovery: bool) -> u64 {
+        if !self.is_reordering_seen
+            && (in_recovery || board.sacked_records() >= DUPLICATE_THRESHOLD)
+        {
+            return 0;
+        }
+        (rtt.min_ns() / 4 * u64::from(self.steps.max(1))).min(rtt.smoothed_ns())
+    }
+
+    /// RFC 8985 6.2 step 5.
+    pub fn detect(
+        &self,
+        now: Instant,
+        board: &mut Scoreboard,
+        rtt: &Rtt,
+        in_recovery: bool,
+    ) -> Detection {
+        if self.sent_at == 0 || board.is_empty() {
+            return Detection::default();
+        }
+        let window = self.window_ns(board, rtt, in_recovery);
+        let (newest_at, newest_end, newest_rtt) = (self.sent_at, self.end, self.rtt);
+        let mut recheck: Option<u64> = None;
+        let newly_lost = board.mark_lost(|record| {
+            if !is_sent_before(record, newest_at, newest_end) {
+                // Records sent once lie in order of time: all that follow are later still.
+                return if record.resent == 0 {
+                    None
+                } else {
+                    Some(false)
+                };
+            }
+            let lost_at = record
+                .sent_at
+                .saturating_add(newest_rtt)
+                .saturating_add(window);
+            if lost_at <= now.0 {
+                return Some(true);
+            }
+            recheck = Some(recheck.map_or(lost_at, |at| at.max(lost_at)));
+            Some(false)
+        });
+        Detection {
+            newly_lost,
+            recheck_at: recheck.map(Instant),
+        }
+    }
+}
+
+fn is_sent_before(record: &Record, at: u64, end: u64) -> bool {
+    (record.sent_at, record.end) < (at, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::assembler::Range;
+    use core::time::Duration;
+
+    fn world() -> (Rack, Scoreboard, Rtt) {
+        let mut rtt = Rtt::default();
+        rtt.sample(Instant(0), Duration::from_nanos(100_000));
+        let mut board = Scoreboard::default();
+        for i in 0..10u64 {
+            board.push(i * 10, i * 10 + 10, 1_000 + i);
+        }
+        (Rack::default(), board, rtt)
+    }
+
+    fn sack(
+        rack: &mut Rack,
+        board: &mut Scoreboard,
+        rtt: &Rtt,
+        now: u64,
+        start: u64,
+        end: u64,
+    ) -> Detection {
+        let mut delivered = Delivered::default();
+        let fack = board.highest_sacked();
+        board.sack(Range { start, end }, 10, &mut delivered);
+        rack.on_delivered(Instant(now), &delivered, fack, rtt);
+        rack.detect(Instant(now), board, rtt, false)
+    }
+
+    #[test]
+    fn three_sacked_segments_make_the_first_one_lost() {
+        let (mut rack, mut board, rtt) = world();
+        let early = sack(&mut rack, &mut board, &rtt, 101_002, 10, 30);
+        assert_eq!(early.newly_lost, 0);
+        assert!(early.recheck_at.is_some());
+        let third = sack(&mut rack, &mut board, &rtt, 101_003, 30, 40);
+        assert_eq!(third.newly_lost, 10);
+    }
+
+    #[test]
+    fn one_sacked_segment_is_enough_after_the_reordering_window() {
+        let (mut rack, mut board, rtt) = world();
+        let first = sack(&mut rack, &mut board, &rtt, 101_001, 10, 20);
+        let at = first.recheck_at.unwrap();
+        assert_eq!(at.0, 1_000 + 100_000 + 25_000);
+        assert_eq!(rack.detect(at, &mut board, &rtt, false).newly_lost, 10);
+    }
+
+    #[test]
+    fn what_was_sent_later_is_not_lost() {
+        let (mut rack, mut board, rtt) = world();
+        sack(&mut rack, &mut board, &rtt, 101_004, 30, 50);
+        let detection = rack.detect(Instant(10_000_000), &mut board, &rtt, true);
+        assert_eq!(detection.newly_lost, 30);
+        assert_eq!(board.lost_bytes(), 30);
+    }
+}

@@ -1,0 +1,264 @@
+//! The retransmission slot: timeout, tail loss probe, reordering window, zero-window probe.
+//!
+//! RFC 6298 5, RFC 8985 7 (TLP), RFC 9293 3.8.6.1 (persist), RFC 9293 3.8.3 (R2), RFC 5482 (user timeout).
+
+use slipstack_wire::tcp::TcpFlags;
+
+use super::connection::Connection;
+use super::input::Verdict;
+use super::output::{data, emit};
+use super::recovery::{self, AckFacts, State};
+use super::rto;
+use super::scoreboard::Delivered;
+use super::timers::Resend;
+use crate::counters::Counter;
+use crate::effects::Effects;
+use crate::error::Reason;
+use crate::link::Cx;
+use crate::time::{Instant, nanos};
+
+/// Shortest wait before a tail loss probe: peers on the same link delay ACKs for longer than two round trips.
+const PROBE_MIN_NS: u64 = 10_000_000;
+
+/// RTO without back-off.
+#[inline]
+pub fn base_timeout_ns(conn: &Connection, cx: &Cx<'_>) -> u64 {
+    let tcp = &cx.config.tcp;
+    conn.rtt.timeout_ns(
+        nanos(tcp.rto_initial),
+        nanos(tcp.rto_min),
+        nanos(tcp.rto_max),
+    )
+}
+
+fn timeout_ns(conn: &Connection, cx: &Cx<'_>) -> u64 {
+    conn.backoff
+        .apply(base_timeout_ns(conn, cx), nanos(cx.config.tcp.rto_max))
+}
+
+/// RFC 6298 5.1 and 5.3.
+pub fn arm_timeout(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
+    let at = now.plus_nanos(timeout_ns(conn, cx));
+    conn.timers.set_resend(Resend::Timeout, at);
+}
+
+/// New data left.
+#[inline]
+pub fn arm_after_new(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
+    if may_probe(conn) {
+        arm_probe(conn, now, cx);
+        return;
+    }
+    match conn.timers.resend() {
+        // RFC 6298 5.1: a running timer is left alone.
+        Some(Resend::Timeout | Resend::Reorder) => {}
+        Some(Resend::Probe | Resend::Persist) | None => arm_timeout(conn, now, cx),
+    }
+}
+
+/// The cumulative ACK advanced (RFC 6298 5.2 and 5.3).
+#[inline]
+pub fn rearm_after_ack(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
+    if !conn.has_outstanding() {
+        conn.timers.clear_resend();
+    } else if may_probe(conn) {
+        arm_probe(conn, now, cx);
+    } else {
+        arm_timeout(conn, now, cx);
+    }
+}
+
+/// RFC 8985 7.2: only while nothing is thought lost and no probe is out.
+#[inline]
+fn may_probe(conn: &Connection) -> bool {
+    conn.opts.has_sack
+        && conn.backoff.count() == 0
+        && conn.rtt.has_sample()
+        && conn.flight.as_ref().is_some_and(|f| {
+            f.recovery.state == State::Open
+                && f.recovery.probe_end == 0
+                && f.board.sacked_bytes() == 0
+        })
+}
+
+/// RFC 8985 7.2: PTO = 2 SRTT, plus the peer's delayed ACK for a single segment; never later than the timeout.
+#[inline]
+fn arm_probe(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
+    let mut wait = (2 * conn.rtt.smoothed_ns()).max(PROBE_MIN_NS);
+    if conn.snd.nxt - conn.snd.una <= u64::from(conn.snd.mss) {
+        wait += nanos(cx.config.tcp.rto_min);
+    }
+    let timeout = base_timeout_ns(conn, cx);
+    if wait < timeout {
+        conn.timers.set_resend(Resend::Probe, now.plus_nanos(wait));
+    } else {
+        conn.timers
+            .set_resend(Resend::Timeout, now.plus_nanos(timeout));
+    }
+}
+
+/// RFC 9293 3.8.6.1: the first probe after one timeout, then with back-off.
+pub fn arm_persist(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
+    conn.timers
+        .set_resend(Resend::Persist, now.plus_nanos(timeout_ns(conn, cx)));
+}
+
+/// The slot's deadline has come.
+pub fn on_due(
+    conn: &mut Connection,
+    now: Instant,
+    kind: Resend,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Verdict {
+    match kind {
+        Resend::Timeout => on_timeout(conn, now, cx, fx),
+        Resend::Probe => {
+            on_probe(conn, now, cx, fx);
+            Verdict::Alive
+        }
+        Resend::Reorder => {
+            on_reorder(conn, now, cx);
+            Verdict::Alive
+        }
+        Resend::Persist => on_persist(conn, now, cx, fx),
+    }
+}
+
+/// R2 of RFC 9293 3.8.3, or the user timeout: has nothing come back for too long?
+fn gives_up(conn: &mut Connection, now: Instant, cx: &Cx<'_>) -> bool {
+    if conn.stalled_at == Instant::ZERO {
+        let sent_at = conn.flight.as_ref().and_then(|f| f.board.first_sent_at());
+        conn.stalled_at = sent_at.map_or(now, Instant);
+    }
+    let stalled = now.nanos_since(conn.stalled_at);
+    if conn.opts.user_timeout_ms != 0 {
+        return stalled >= u64::from(conn.opts.user_timeout_ms) * 1_000_000;
+    }
+    let tcp = &cx.config.tcp;
+    let retries = if conn.is_orphan {
+        tcp.orphan_retries
+    } else {
+        tcp.retries
+    };
+    stalled >= rto::budget_ns(nanos(tcp.rto_min), nanos(tcp.rto_max), retries)
+}
+
+fn failure(conn: &Connection) -> Verdict {
+    Verdict::Failed(conn.soft_error.unwrap_or(Reason::TimedOut))
+}
+
+fn on_timeout(
+    conn: &mut Connection,
+    now: Instant,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Verdict {
+    if !conn.phase.is_synchronized() {
+        return super::connect::on_timeout(conn, now, cx, fx);
+    }
+    if !conn.has_outstanding() {
+        return Verdict::Alive;
+    }
+    if gives_up(conn, now, cx) {
+        return failure(conn);
+    }
+    cx.counters.bump(Counter::TcpTimeouts);
+    recovery::on_timeout(conn, now);
+    conn.backoff.double();
+    let mss = u64::from(conn.snd.mss);
+    data::resend_once(conn, now, mss, cx, fx);
+    arm_timeout(conn, now, cx);
+    Verdict::Alive
+}
+
+/// RFC 8985 7.3: new data if there is any, else the last segment again.
+fn on_probe(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+    if !conn.has_outstanding() {
+        return;
+    }
+    cx.counters.bump(Counter::TxTcpTailProbes);
+    let end = conn.snd.nxt;
+    if data::force_one(conn, now, cx, fx) {
+        conn.flight_mut().recovery.probe_was_resend = false;
+    } else {
+        resend_tail(conn, now, cx, fx);
+        conn.flight_mut().recovery.probe_was_resend = true;
+    }
+    conn.flight_mut().recovery.probe_end = end.max(conn.snd.nxt);
+    arm_timeout(conn, now, cx);
+}
+
+fn resend_tail(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+    let mss = u64::from(conn.snd.mss);
+    let written = conn.snd.written;
+    let Some(last) = conn.flight_mut().board.last().copied() else {
+        return;
+    };
+    let start = last.start.max(last.end.saturating_sub(mss));
+    let range = super::assembler::Range {
+        start,
+        end: last.end,
+    };
+    conn.flight_mut().board.mark_resent(range, now.0);
+    conn.retransmitted = conn.retransmitted.wrapping_add(1);
+    let flags = if range.end > written {
+        TcpFlags::FIN | TcpFlags::PSH
+    } else {
+        TcpFlags::PSH
+    };
+    let len = range.end.min(written).saturating_sub(start) as u32;
+    emit::segment(conn, now, (start, len), flags, cx, fx);
+}
+
+/// RFC 8985 6.3: the reordering timer fired.
+fn on_reorder(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
+    let rtt = conn.rtt;
+    let flight = conn.flight_mut();
+    let in_recovery = flight.recovery.state != State::Open;
+    let detection = flight
+        .rack
+        .detect(now, &mut flight.board, &rtt, in_recovery);
+    if detection.newly_lost > 0 {
+        let facts = AckFacts {
+            delivered: Delivered::default(),
+            has_advanced: false,
+            newly_lost: detection.newly_lost,
+            is_duplicate: false,
+            echo: None,
+            dsacked: 0,
+        };
+        recovery::on_ack(conn, now, &facts);
+    }
+    arm_timeout(conn, now, cx);
+}
+
+/// Zero-window probe, or the end of a cork.
+///
+/// DEVIATION(RFC 9293 3.8.6.1): the probe carries an old sequence number and no byte, as Linux's: it is answered with
+/// an ACK all the same, and nothing has to be taken back.
+fn on_persist(
+    conn: &mut Connection,
+    now: Instant,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Verdict {
+    if conn.has_outstanding() || !conn.snd.has_unsent() {
+        return Verdict::Alive;
+    }
+    if data::force_one(conn, now, cx, fx) {
+        return Verdict::Alive;
+    }
+    if gives_up(conn, now, cx) {
+        return failure(conn);
+    }
+    if conn.is_orphan && conn.backoff.count() >= cx.config.tcp.orphan_retries {
+        return Verdict::Failed(Reason::TimedOut);
+    }
+    cx.counters.bump(Counter::TxTcpWindowProbes);
+    let old = conn.snd.una - 1;
+    emit::segment(conn, now, (old, 0), TcpFlags::NONE, cx, fx);
+    conn.backoff.double();
+    arm_persist(conn, now, cx);
+    Verdict::Alive
+}

@@ -1,0 +1,137 @@
+//! Round-trip time: the smoothed estimate and the windowed minimum.
+//!
+//! RFC 6298 2 (srtt, rttvar), RFC 8985 6.2 (min_RTT). Only segments that were sent once are measured (Karn), or
+//! retransmitted ones through the timestamp option.
+
+use core::time::Duration;
+
+use crate::time::Instant;
+
+/// How long a minimum stays valid before a larger one may replace it.
+const MIN_WINDOW_NS: u64 = 300_000_000_000;
+/// Nothing is faster than this: keeps the estimates away from zero.
+const FLOOR_NS: u64 = 1_000;
+/// Longest believable sample.
+const CEILING_NS: u64 = 120_000_000_000;
+
+/// Estimates of one path. Nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rtt {
+    srtt: u64,
+    rttvar: u64,
+    min: u64,
+    min_at: u64,
+    latest: u64,
+}
+
+impl Rtt {
+    pub fn has_sample(&self) -> bool {
+        self.srtt != 0
+    }
+
+    pub fn smoothed_ns(&self) -> u64 {
+        self.srtt
+    }
+
+    pub fn variance_ns(&self) -> u64 {
+        self.rttvar
+    }
+
+    pub fn min_ns(&self) -> u64 {
+        self.min
+    }
+
+    pub fn latest_ns(&self) -> u64 {
+        self.latest
+    }
+
+    /// Restores estimates that came with a moved connection. Absurd values count as no estimate.
+    pub fn restore(srtt: u64, rttvar: u64, now: Instant) -> Rtt {
+        if srtt == 0 || srtt > CEILING_NS || rttvar > CEILING_NS {
+            return Rtt::default();
+        }
+        Rtt {
+            srtt,
+            rttvar,
+            min: srtt,
+            min_at: now.0,
+            latest: srtt,
+        }
+    }
+
+    #[inline]
+    pub fn sample(&mut self, now: Instant, measured: Duration) {
+        let r = (measured.as_nanos().min(u128::from(CEILING_NS)) as u64).max(FLOOR_NS);
+        self.latest = r;
+        if self.min == 0 || r <= self.min || now.0.saturating_sub(self.min_at) > MIN_WINDOW_NS {
+            self.min = r;
+            self.min_at = now.0;
+        }
+        if self.srtt == 0 {
+            // RFC 6298 2.2: SRTT <- R, RTTVAR <- R/2.
+            self.srtt = r;
+            self.rttvar = r / 2;
+        } else {
+            // RFC 6298 2.3: RTTVAR before SRTT, alpha 1/8, beta 1/4.
+            self.rttvar = self.rttvar - self.rttvar / 4 + self.srtt.abs_diff(r) / 4;
+            self.srtt = self.srtt - self.srtt / 8 + r / 8;
+        }
+    }
+
+    /// RTO without back-off.
+    ///
+    /// DEVIATION(RFC 6298 2.4): the minimum bounds the variance term, not the sum, as on Linux; the sum is then
+    /// never closer to the round trip than `rto_min`.
+    #[inline]
+    pub fn timeout_ns(&self, initial: u64, min: u64, max: u64) -> u64 {
+        if self.srtt == 0 {
+            return initial;
+        }
+        (self.srtt + (4 * self.rttvar).max(min)).min(max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn the_first_sample_sets_both_estimates() {
+        let mut rtt = Rtt::default();
+        assert_eq!(rtt.timeout_ns(1000 * MS, 200 * MS, 120_000 * MS), 1000 * MS);
+        rtt.sample(Instant(0), Duration::from_millis(100));
+        assert_eq!((rtt.smoothed_ns(), rtt.variance_ns()), (100 * MS, 50 * MS));
+        assert_eq!(rtt.timeout_ns(1000 * MS, 200 * MS, 120_000 * MS), 300 * MS);
+    }
+
+    #[test]
+    fn estimates_follow_a_naive_oracle() {
+        let mut rtt = Rtt::default();
+        let (mut srtt, mut var) = (0f64, 0f64);
+        for i in 0..1000u64 {
+            let sample = 20 + (i * 37) % 90;
+            rtt.sample(Instant(i * 100 * MS), Duration::from_millis(sample));
+            let r = sample as f64;
+            if i == 0 {
+                (srtt, var) = (r, r / 2.0);
+            } else {
+                var = 0.75 * var + 0.25 * (srtt - r).abs();
+                srtt = 0.875 * srtt + 0.125 * r;
+            }
+            assert!((rtt.smoothed_ns() as f64 / MS as f64 - srtt).abs() < 0.01);
+            assert!((rtt.variance_ns() as f64 / MS as f64 - var).abs() < 0.01);
+        }
+    }
+
+    #[test]
+    fn the_minimum_is_forgotten_after_its_window() {
+        let mut rtt = Rtt::default();
+        rtt.sample(Instant(0), Duration::from_millis(5));
+        rtt.sample(Instant(1), Duration::from_millis(50));
+        assert_eq!(rtt.min_ns(), 5 * MS);
+        rtt.sample(Instant(MIN_WINDOW_NS + 2), Duration::from_millis(50));
+        assert_eq!(rtt.min_ns(), 50 * MS);
+    }
+}

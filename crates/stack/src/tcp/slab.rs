@@ -1,0 +1,109 @@
+//! Tables of entries with stable indices and generations.
+
+use alloc::vec::Vec;
+
+use super::flow::INDEX_MAX;
+
+#[derive(Debug)]
+struct Slot<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+/// Entries are named by index; a generation tells successive tenants of one index apart.
+#[derive(Debug)]
+pub struct Slab<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+    limit: u32,
+}
+
+impl<T> Slab<T> {
+    /// At most `limit` entries.
+    pub fn new(limit: u32) -> Slab<T> {
+        Slab {
+            slots: Vec::new(),
+            free: Vec::new(),
+            limit: limit.min(INDEX_MAX),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.len() >= self.limit as usize
+    }
+
+    /// Index and generation that the next insertion gets.
+    pub fn next_id(&self) -> Option<(u32, u32)> {
+        if self.is_full() {
+            return None;
+        }
+        Some(match self.free.last() {
+            Some(&index) => (index, self.slots[index as usize].generation),
+            None => (self.slots.len() as u32, 1),
+        })
+    }
+
+    /// `None`: full.
+    pub fn insert(&mut self, value: T) -> Option<(u32, u32)> {
+        let (index, generation) = self.next_id()?;
+        if self.free.pop().is_some() {
+            self.slots[index as usize].value = Some(value);
+        } else {
+            self.slots.push(Slot {
+                generation,
+                value: Some(value),
+            });
+        }
+        Some((index, generation))
+    }
+
+    #[inline]
+    pub fn at(&self, index: u32) -> Option<&T> {
+        self.slots.get(index as usize)?.value.as_ref()
+    }
+
+    #[inline]
+    pub fn at_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.slots.get_mut(index as usize)?.value.as_mut()
+    }
+
+    #[inline]
+    pub fn find(&self, index: u32, generation: u32) -> Option<&T> {
+        let slot = self.slots.get(index as usize)?;
+        if slot.generation == generation {
+            slot.value.as_ref()
+        } else {
+            None
+        }
+    }
+
+    #[inline]
+    pub fn find_mut(&mut self, index: u32, generation: u32) -> Option<&mut T> {
+        let slot = self.slots.get_mut(index as usize)?;
+        if slot.generation == generation {
+            slot.value.as_mut()
+        } else {
+            None
+        }
+    }
+
+    pub fn remove(&mut self, index: u32) -> Option<T> {
+        let slot = self.slots.get_mut(index as usize)?;
+        let value = slot.value.take()?;
+        // Generation 0 names nothing.
+        slot.generation = slot.generation.wrapping_add(1).max(1);
+        self.free.push(index);
+        Some(value)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(i, slot)| Some((i as u32, slot.value.as_ref()?)))
+    }
+}

@@ -1,0 +1,178 @@
+//! Half-open connections of passive opens: SYN entries.
+//!
+//! RFC 9293 3.10.7.2 (LISTEN), 3.5; RFC 4987 3.4 (SYN cache). An entry is small, holds no rings and becomes a
+//! connection block only when the handshake is done.
+
+use alloc::collections::VecDeque;
+
+use slipstack_wire::tcp::{TcpFlags, TcpHeader};
+use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
+
+use super::connection::{MSS_DEFAULT, MSS_MIN};
+use super::flow::FlowKey;
+use super::output::emit::{self, Envelope};
+use super::slab::Slab;
+use super::{isn, seq};
+use crate::effects::Effects;
+use crate::ids::ListenerId;
+use crate::link::Cx;
+use crate::time::Instant;
+
+/// Each retransmission waits twice as long; longer series are cut off here.
+const LEVELS: usize = 8;
+
+/// One half-open connection.
+#[derive(Clone, Debug)]
+pub struct SynEntry {
+    pub key: FlowKey,
+    pub listener: ListenerId,
+    pub iss: u32,
+    pub irs: u32,
+    pub ts_recent: u32,
+    pub ts_offset: u32,
+    /// When the SYN-ACK last left.
+    pub sent_at: Instant,
+    pub mss: u16,
+    /// What we announce.
+    pub our_mss: u16,
+    pub window: u16,
+    /// `u8::MAX` = not offered.
+    pub peer_shift: u8,
+    pub our_shift: u8,
+    pub tries: u8,
+    pub has_sack: bool,
+    pub has_timestamps: bool,
+    pub tos: u8,
+    pub ttl: u8,
+}
+
+const _: () = assert!(core::mem::size_of::<SynEntry>() <= 128);
+
+impl SynEntry {
+    /// The options of the peer's SYN as far as they are kept.
+    pub fn peer_options(&self) -> TcpOptions {
+        TcpOptions {
+            mss: Some(self.mss),
+            window_scale: (self.peer_shift != u8::MAX).then_some(self.peer_shift),
+            sack_permitted: self.has_sack,
+            timestamps: self.has_timestamps.then_some(Timestamps {
+                value: self.ts_recent,
+                echo: 0,
+            }),
+            ..TcpOptions::default()
+        }
+    }
+
+    /// Takes what the peer's SYN offers; `None` of the configuration is left out.
+    pub fn take_offer(&mut self, theirs: &TcpOptions, cx: &Cx<'_>) {
+        let tcp = &cx.config.tcp;
+        self.mss = theirs.mss.unwrap_or(MSS_DEFAULT).max(MSS_MIN);
+        self.peer_shift = theirs
+            .window_scale
+            .filter(|_| tcp.window_scaling)
+            .unwrap_or(u8::MAX);
+        self.has_sack = tcp.sack && theirs.sack_permitted;
+        if let Some(timestamps) = theirs.timestamps.filter(|_| tcp.timestamps) {
+            self.has_timestamps = true;
+            self.ts_recent = timestamps.value;
+        }
+    }
+
+    /// Sends the SYN-ACK.
+    pub fn answer(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+        let header = TcpHeader {
+            src_port: self.key.local_port,
+            dst_port: self.key.remote_port,
+            seq: self.iss,
+            ack: seq::to_wire(self.irs, seq::FIRST),
+            flags: TcpFlags::SYN | TcpFlags::ACK,
+            window: self.window,
+            urgent: 0,
+        };
+        // RFC 7323 2.2 and 3.2, RFC 2018 2: only what the peer offered is answered.
+        let options = TcpOptions {
+            mss: Some(self.our_mss),
+            window_scale: (self.peer_shift != u8::MAX).then_some(self.our_shift),
+            sack_permitted: self.has_sack,
+            timestamps: self.has_timestamps.then(|| Timestamps {
+                value: isn::timestamp(now, self.ts_offset),
+                echo: self.ts_recent,
+            }),
+            ..TcpOptions::default()
+        };
+        self.sent_at = now;
+        let envelope = Envelope {
+            key: &self.key,
+            tos: self.tos,
+            ttl: self.ttl,
+        };
+        emit::bare(envelope, now, &header, &options, &mut None, cx, fx);
+    }
+}
+
+/// All entries, with one queue for each number of tries: entries of one queue wait equally long, so that each queue
+/// is in order of time and the wheel is not needed.
+#[derive(Debug)]
+pub struct SynTable {
+    pub entries: Slab<SynEntry>,
+    waiting: [VecDeque<Waiting>; LEVELS],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    index: u32,
+    generation: u32,
+    until: Instant,
+}
+
+impl SynTable {
+    pub fn new(limit: u32) -> SynTable {
+        SynTable {
+            entries: Slab::new(limit),
+            waiting: Default::default(),
+        }
+    }
+
+    pub fn insert(&mut self, entry: SynEntry, until: Instant) -> Option<u32> {
+        let (index, generation) = self.entries.insert(entry)?;
+        self.waiting[0].push_back(Waiting {
+            index,
+            generation,
+            until,
+        });
+        Some(index)
+    }
+
+    /// Puts an entry that was answered again into the queue of its tries.
+    pub fn wait(&mut self, index: u32, generation: u32, tries: u8, until: Instant) {
+        let level = usize::from(tries).min(LEVELS - 1);
+        self.waiting[level].push_back(Waiting {
+            index,
+            generation,
+            until,
+        });
+    }
+
+    /// The next entry that is due: index and generation. Dead ones are dropped on the way.
+    pub fn pop_due(&mut self, now: Instant) -> Option<(u32, u32)> {
+        for level in &mut self.waiting {
+            while let Some(front) = level.front().copied() {
+                if front.until > now {
+                    break;
+                }
+                level.pop_front();
+                if self.entries.find(front.index, front.generation).is_some() {
+                    return Some((front.index, front.generation));
+                }
+            }
+        }
+        None
+    }
+
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.waiting
+            .iter()
+            .filter_map(|level| level.front().map(|w| w.until))
+            .min()
+    }
+}

@@ -1,0 +1,114 @@
+//! The deadlines of one connection. The wheel has one entry for all of them and is looked at lazily.
+
+use crate::time::Instant;
+
+/// What the retransmission slot is for. One at a time: each replaces the others (RFC 8985 7.2 and 8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resend {
+    /// RFC 6298.
+    Timeout,
+    /// RFC 8985 7: tail loss probe.
+    Probe,
+    /// RFC 8985 6.2 step 5: the reordering window ends.
+    Reorder,
+    /// RFC 9293 3.8.6.1: zero window.
+    Persist,
+}
+
+/// Which deadline is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    Resend(Resend),
+    Ack,
+    /// Keep-alive, or the end of an orphan's FIN-WAIT-2.
+    Idle,
+}
+
+const NEVER: Instant = Instant::FAR_FUTURE;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Timers {
+    resend_at: Instant,
+    ack_at: Instant,
+    idle_at: Instant,
+    resend: Resend,
+}
+
+impl Default for Timers {
+    fn default() -> Timers {
+        Timers {
+            resend_at: NEVER,
+            ack_at: NEVER,
+            idle_at: NEVER,
+            resend: Resend::Timeout,
+        }
+    }
+}
+
+impl Timers {
+    #[inline]
+    pub fn set_resend(&mut self, kind: Resend, at: Instant) {
+        self.resend = kind;
+        self.resend_at = at;
+    }
+
+    #[inline]
+    pub fn clear_resend(&mut self) {
+        self.resend_at = NEVER;
+    }
+
+    /// The kind that is running.
+    pub fn resend(&self) -> Option<Resend> {
+        if self.resend_at == NEVER {
+            None
+        } else {
+            Some(self.resend)
+        }
+    }
+
+    pub fn resend_at(&self) -> Instant {
+        self.resend_at
+    }
+
+    #[inline]
+    pub fn set_ack(&mut self, at: Instant) {
+        self.ack_at = self.ack_at.min(at);
+    }
+
+    #[inline]
+    pub fn clear_ack(&mut self) {
+        self.ack_at = NEVER;
+    }
+
+    pub fn set_idle(&mut self, at: Instant) {
+        self.idle_at = at;
+    }
+
+    pub fn clear_idle(&mut self) {
+        self.idle_at = NEVER;
+    }
+
+    /// The earliest of all.
+    #[inline]
+    pub fn next(&self) -> Option<Instant> {
+        let at = self.resend_at.min(self.ack_at).min(self.idle_at);
+        if at == NEVER { None } else { Some(at) }
+    }
+
+    /// Takes one deadline that is due.
+    pub fn pop_due(&mut self, now: Instant) -> Option<Due> {
+        if self.ack_at <= now {
+            self.ack_at = NEVER;
+            return Some(Due::Ack);
+        }
+        if self.resend_at <= now {
+            self.resend_at = NEVER;
+            return Some(Due::Resend(self.resend));
+        }
+        if self.idle_at <= now {
+            self.idle_at = NEVER;
+            return Some(Due::Idle);
+        }
+        None
+    }
+}

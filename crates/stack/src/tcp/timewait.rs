@@ -1,0 +1,168 @@
+//! TIME-WAIT: what stays of a connection that this side closed first.
+//!
+//! RFC 9293 3.6.1 and 3.10.7.4, RFC 1337 (no assassination by RST), RFC 6191 (reuse by timestamps), RFC 7323 5.3.
+
+use alloc::collections::VecDeque;
+
+use super::connection::Connection;
+use super::flow::FlowKey;
+use super::output::control::BareAck;
+use super::segment::Segment;
+use super::slab::Slab;
+use super::{isn, seq};
+use crate::time::Instant;
+use slipstack_wire::tcp_options::Timestamps;
+
+/// Expiry is kept in units of 2²⁰ ns.
+const UNIT_SHIFT: u32 = 20;
+
+#[derive(Clone, Debug)]
+pub struct TimeWait {
+    pub key: FlowKey,
+    snd_nxt: u32,
+    rcv_nxt: u32,
+    ts_recent: u32,
+    ts_offset: u32,
+    expires: u32,
+    window: u16,
+    has_timestamps: bool,
+}
+
+const _: () = assert!(core::mem::size_of::<TimeWait>() <= 64);
+
+/// What a segment does to the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Ignore,
+    /// Answer with an ACK.
+    Acknowledge,
+    /// The same, and 2 MSL start again (a retransmitted FIN).
+    Restart,
+    /// A new SYN that cannot be an old one: the entry goes, a listener may have it.
+    Reopen,
+}
+
+impl TimeWait {
+    pub fn of(conn: &Connection, expires: Instant) -> TimeWait {
+        TimeWait {
+            key: conn.key,
+            snd_nxt: conn.wire_seq(conn.snd.nxt),
+            rcv_nxt: conn.wire_ack(conn.rcv.nxt),
+            ts_recent: conn.rcv.ts_recent,
+            ts_offset: conn.opts.ts_offset,
+            expires: unit(expires),
+            window: (conn.rcv.window() >> conn.rcv.shift).min(0xffff) as u16,
+            has_timestamps: conn.opts.has_timestamps,
+        }
+    }
+
+    pub fn on_segment(&self, segment: &Segment<'_>) -> Outcome {
+        // RFC 1337 3: RSTs are ignored in TIME-WAIT.
+        if segment.flags.is_rst() {
+            return Outcome::Ignore;
+        }
+        let stamp = segment.timestamps().filter(|_| self.has_timestamps);
+        let is_old = stamp.is_some_and(|t| seq::is_older(t.value, self.ts_recent));
+        if segment.flags.is_syn() && !segment.flags.is_ack() {
+            // RFC 6191 2, RFC 1122 4.2.2.13: a later timestamp, or a number beyond the old connection's.
+            let is_later = stamp.is_some_and(|t| seq::is_older(self.ts_recent, t.value));
+            let is_beyond = seq::is_older(self.rcv_nxt, segment.seq);
+            return if is_later || (is_beyond && !is_old) {
+                Outcome::Reopen
+            } else {
+                Outcome::Acknowledge
+            };
+        }
+        if is_old {
+            return Outcome::Acknowledge;
+        }
+        if segment.flags.is_fin() {
+            return Outcome::Restart;
+        }
+        // RFC 9293 3.10.7.4 (first): out of window or with text, an ACK; a plain ACK of our FIN nothing.
+        if segment.len() > 0 || segment.seq != self.rcv_nxt {
+            Outcome::Acknowledge
+        } else {
+            Outcome::Ignore
+        }
+    }
+
+    pub fn ack(&self, now: Instant) -> BareAck {
+        BareAck {
+            seq: self.snd_nxt,
+            ack: self.rcv_nxt,
+            window: self.window,
+            timestamps: self.has_timestamps.then(|| Timestamps {
+                value: isn::timestamp(now, self.ts_offset),
+                echo: self.ts_recent,
+            }),
+        }
+    }
+
+    /// RFC 6191 2 seen from the side that opens: after a second our timestamps are surely later.
+    pub fn may_reuse(&self, now: Instant, time_wait: u64) -> bool {
+        let created = self.expires.wrapping_sub((time_wait >> UNIT_SHIFT) as u32);
+        self.has_timestamps && unit(now).wrapping_sub(created) > 1024
+    }
+
+    /// An initial number beyond everything that the old connection sent (RFC 9293 3.4.3, RFC 6191).
+    pub fn next_initial(&self) -> u32 {
+        self.snd_nxt.wrapping_add(0x1_0000)
+    }
+}
+
+fn unit(at: Instant) -> u32 {
+    (at.0 >> UNIT_SHIFT) as u32
+}
+
+/// All entries in one queue: they wait equally long.
+#[derive(Debug)]
+pub struct TimeWaits {
+    pub entries: Slab<TimeWait>,
+    waiting: VecDeque<(u32, Instant)>,
+}
+
+impl TimeWaits {
+    pub fn new(limit: u32) -> TimeWaits {
+        TimeWaits {
+            entries: Slab::new(limit),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// `None`: full; the connection ends without TIME-WAIT (Linux does the same beyond tcp_max_tw_buckets).
+    pub fn insert(&mut self, entry: TimeWait, until: Instant) -> Option<u32> {
+        let (index, _) = self.entries.insert(entry)?;
+        self.waiting.push_back((index, until));
+        Some(index)
+    }
+
+    pub fn restart(&mut self, index: u32, until: Instant) {
+        if let Some(entry) = self.entries.at_mut(index) {
+            entry.expires = unit(until);
+        }
+    }
+
+    /// An entry whose time is over. One that was restarted goes back to the end.
+    pub fn pop_due(&mut self, now: Instant, time_wait: u64) -> Option<u32> {
+        while let Some(&(index, until)) = self.waiting.front() {
+            if until > now {
+                return None;
+            }
+            self.waiting.pop_front();
+            let Some(entry) = self.entries.at(index) else {
+                continue;
+            };
+            if (entry.expires.wrapping_sub(unit(now)) as i32) > 0 {
+                self.waiting.push_back((index, now.plus_nanos(time_wait)));
+                continue;
+            }
+            return Some(index);
+        }
+        None
+    }
+
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.waiting.front().map(|w| w.1)
+    }
+}
