@@ -100,6 +100,7 @@ impl Process {
                 Entry::Set(set) => renew_set(&set),
             }
         }
+        self.has_intents.store(true, Ordering::Relaxed);
         for (number, entry) in self.table.all() {
             if let Entry::Set(set) = entry {
                 replace_members(number, &set, &renewed);

@@ -20,6 +20,7 @@ use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::report::Reason;
 use crate::socket::{Dgram, Listener};
+use crate::table::Entry;
 
 impl Process {
     /// A kernel socket like `socket`, with its options.
@@ -111,6 +112,18 @@ impl Process {
     pub(crate) fn realize_set(&self, set: &Arc<Set>) {
         if set.has_intents.swap(false, Ordering::AcqRel) {
             for socket in set.sockets() {
+                self.realize(&socket);
+            }
+        }
+    }
+
+    /// Before a connection to an address of our own: its listener may be one of this process.
+    pub(crate) fn realize_all(&self) {
+        if !self.has_intents.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        for (_, entry) in self.table.all() {
+            if let Entry::Socket(socket) = entry {
                 self.realize(&socket);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -101,6 +101,8 @@ pub struct Process {
     /// What descriptors are dup'd from.
     anchor: OnceLock<OwnedFd>,
     ids: AtomicU64,
+    /// Some socket's listening or binding is not real yet.
+    pub(crate) has_intents: AtomicBool,
     /// Sentences already said.
     said: Lock<Vec<String>>,
 }
@@ -136,6 +138,7 @@ impl Process {
             policy: OnceLock::new(),
             anchor: OnceLock::new(),
             ids: AtomicU64::new(1),
+            has_intents: AtomicBool::new(false),
             said: Lock::new(Vec::new()),
         }
     }

@@ -50,6 +50,9 @@ impl Process {
             };
             return self.connect_dgram(socket, dgram, Given::Addr(remote));
         }
+        if self.is_own(remote) {
+            self.realize_all();
+        }
         let link = match self.attached() {
             Ok(link) => link,
             Err(_) if self.settings.strict => return Err(Errno::ENETUNREACH.into()),

@@ -87,8 +87,14 @@ impl Process {
         Ok(())
     }
 
-    /// Sets that watch the socket make the intent real when they are waited on.
-    pub(crate) fn on_intent(&self, socket: &Description) {
+    /// Sets that watch the socket make the intent real when they are waited on. A process that has
+    /// an engine already need not wait for that.
+    pub(crate) fn on_intent(&self, socket: &Arc<Description>) {
+        if self.link().is_some_and(|link| !link.is_dead()) {
+            self.realize(socket);
+            return;
+        }
+        self.has_intents.store(true, Ordering::Release);
         for watch in &socket.cold.lock().watches {
             if let Watch::Set { set, .. } = watch {
                 set.has_intents.store(true, Ordering::Release);

@@ -213,6 +213,9 @@ impl Process {
         if len > DATAGRAM_MAX {
             return Err(Errno::EMSGSIZE.into());
         }
+        if to.is_some_and(|to| self.is_own(to)) {
+            self.realize_all();
+        }
         if dgram.is_intent()
             && let Err(error) = self.realize_dgram(socket, dgram)
         {

@@ -58,6 +58,8 @@ fn a_wildcard_socket_hears_the_stack_and_the_kernel() {
     let server = world.socket(DGRAM);
     world.process.bind(server, &v4([0; 4], 0)).unwrap();
     let port = addr_of(world.process.getsockname(server).unwrap()).port();
+    // Bound on the stack with the first wait.
+    world.poll_in(server, libc::POLLIN);
     std::thread::scope(|scope| {
         let receiver = scope.spawn(|| {
             let stack = world.recv(server, 10, 0).unwrap();
