@@ -236,6 +236,11 @@ impl EngineEnd {
         true
     }
 
+    /// The program opened a socket whose cell is in use.
+    pub fn note_reopened(&mut self) {
+        self.caught(Lie::Socket);
+    }
+
     fn reset(&mut self, sock: SockId, sndbuf: u32, state: State) {
         let Some(cell) = self.cell(sock.index) else {
             return;
@@ -328,10 +333,11 @@ impl EngineEnd {
         }
     }
 
-    /// Connections of a listener that the program has taken; never more than `accepted`.
-    pub fn accept_taken(&self, listener: SockId, accepted: u64) -> u64 {
+    /// Connections of a listener that the program says it has taken.
+    #[inline]
+    pub fn accept_taken(&self, listener: SockId) -> u64 {
         self.cell(listener.index)
-            .map_or(0, |cell| cell.accept_taken().min(accepted))
+            .map_or(0, |cell| cell.accept_taken())
     }
 
     /// Bytes of the receive arena in use.
@@ -350,7 +356,7 @@ pub struct Sent {
 }
 
 /// The engine's view of a socket's send ring: its own checked copy of the program's words.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct SendSide {
     ring: Option<ByteRing>,
     generation: u32,
@@ -359,6 +365,14 @@ pub struct SendSide {
 }
 
 impl SendSide {
+    /// Before the program has sent anything.
+    pub const NEW: SendSide = SendSide {
+        ring: None,
+        generation: 0,
+        head: 0,
+        acked: 0,
+    };
+
     /// Looks how far the program has written and from which ring to read. On a lie nothing
     /// changes.
     #[inline]

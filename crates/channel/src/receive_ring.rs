@@ -14,7 +14,7 @@ use crate::engine_end::{EngineEnd, Lie};
 use crate::ids::SockId;
 
 /// What the engine knows about one receive ring.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct ReceiveRing {
     ring: Option<ByteRing>,
     generation: u32,
@@ -27,6 +27,15 @@ pub struct ReceiveRing {
 }
 
 impl ReceiveRing {
+    /// Before anything has been received.
+    pub const NEW: ReceiveRing = ReceiveRing {
+        ring: None,
+        generation: 0,
+        consumed: 0,
+        head: 0,
+        stored_end: 0,
+    };
+
     /// Puts bytes at their stream offset. `false` = no room.
     #[inline]
     pub fn store(&mut self, end: &mut EngineEnd, sock: SockId, offset: u64, bytes: &[u8]) -> bool {
@@ -155,6 +164,11 @@ impl ReceiveRing {
             self.publish_ring(end, sock);
             end.arena.free(ring);
         }
+    }
+
+    #[inline]
+    pub fn has_ring(&self) -> bool {
+        self.ring.is_some()
     }
 
     pub fn head(&self) -> u64 {

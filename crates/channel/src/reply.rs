@@ -70,7 +70,6 @@ info! {
     unacked,
     sacked,
     lost,
-    retrans,
     rtt_us,
     rttvar_us,
     snd_ssthresh,
@@ -81,10 +80,12 @@ info! {
     bytes_acked,
     bytes_received,
     pmtu,
-    segs_out,
-    segs_in,
     snd_wnd,
     rcv_wnd,
+    /// Linux's `tcpi_ca_state`.
+    ca_state,
+    min_rtt_us,
+    notsent_bytes,
 }
 
 /// The answer to a request that was granted.

@@ -1,1 +1,34 @@
-//! (module documentation follows)
+//! One core's loop: a stack, a device slot and the programs that use them.
+//!
+//! An [`Engine`] is single-threaded; who drives it is the placement's business: a waiting thread
+//! of the program itself ([`InProcess`]) or the loop of an instance ([`instance::run`]). Both use
+//! the same channel, so the program's side cannot tell the difference ([`Remote`]).
+
+mod authority;
+mod client;
+mod commands;
+pub mod custodian;
+mod datagrams;
+mod detach;
+mod effects;
+mod engine;
+mod frames;
+mod inprocess;
+pub mod instance;
+mod local;
+mod options;
+mod remote;
+mod stats;
+mod streams;
+mod translate;
+mod world;
+
+pub use authority::{NeighbourTable, PortAuthority, PortRefused, Transport};
+pub use client::ClientId;
+pub use detach::Ending;
+pub use engine::{Engine, Setup, Turn};
+pub use inprocess::InProcess;
+pub use local::Fabric;
+pub use remote::Remote;
+pub use slipstack_stack::{Instant, NeighbourConfig, Role, StackConfig, TcpConfig};
+pub use stats::{EngineCounters, SocketView};

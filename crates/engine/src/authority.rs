@@ -1,0 +1,45 @@
+//! What an engine asks of whoever steers frames and answers ARP for its device.
+
+use std::net::Ipv4Addr;
+
+/// Transport protocols with ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    Tcp,
+    Udp,
+}
+
+/// Why a port is not to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortRefused {
+    InUse,
+    NotPermitted,
+    /// Whoever decides is gone.
+    Unavailable,
+}
+
+/// Hands out ports and steers their frames to this engine's slot. Calls are rare and may block
+/// for a round trip to the keeper.
+pub trait PortAuthority: Send {
+    /// One more block of outgoing ports, inclusive.
+    fn lease_ports(&self) -> Option<(u16, u16)>;
+
+    /// Frames to this port come to this engine from now on.
+    ///
+    /// # Errors
+    /// Somebody else has the port, or there is nobody to ask.
+    fn listen_on(
+        &self,
+        address: Ipv4Addr,
+        port: u16,
+        transport: Transport,
+        is_reuse_port: bool,
+    ) -> Result<(), PortRefused>;
+
+    fn listen_off(&self, address: Ipv4Addr, port: u16, transport: Transport);
+}
+
+/// Link-layer addresses that somebody else learns for us.
+pub trait NeighbourTable: Send {
+    fn find(&self, address: Ipv4Addr) -> Option<[u8; 6]>;
+}

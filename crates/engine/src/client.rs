@@ -1,0 +1,275 @@
+//! A program attached to the engine, and its sockets as the engine sees them.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use slipstack_channel::{EngineEnd, Kind, Reason, ReceiveRing, SendSide, SockId, State};
+use slipstack_mem::Doorbell;
+use slipstack_stack::{ConnId, ListenerId, SocketOptions, UdpId};
+
+/// A client's place in the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientId(pub u32);
+
+/// Where the engine's half of the socket indices begins.
+const ENGINE_HALF: usize = slipstack_channel::SOCKETS / 2;
+/// Idle rings looked at per call of [`Client::release_idle`].
+const RELEASE_BUDGET: usize = 32;
+/// Datagram bytes that may wait for the program (Linux's `net.core.rmem_default`).
+pub(crate) const UDP_RCVBUF: u64 = 212_992;
+
+/// What a socket is in the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Nothing yet, or no longer.
+    None,
+    Listener(ListenerId),
+    Stream(ConnId),
+    Datagram(UdpId),
+}
+
+/// A local address that a socket holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bound {
+    pub(crate) addr: SocketAddr,
+    pub(crate) is_shared: bool,
+    /// The stack keeps the port reserved for this socket.
+    pub(crate) is_reserved: bool,
+    /// The port authority steers the port here.
+    pub(crate) is_announced: bool,
+}
+
+/// One socket.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    /// 0 = the cell is not in use.
+    pub(crate) generation: u32,
+    pub(crate) kind: Kind,
+    pub(crate) role: Role,
+    pub(crate) state: State,
+    pub(crate) reason: Option<Reason>,
+    pub(crate) errors: u8,
+    /// The program has closed it; it lives on until the stack lets go.
+    pub(crate) is_closing: bool,
+    /// Listed in `Client::ring_holders`.
+    pub(crate) is_listed: bool,
+    pub(crate) bound: Option<Bound>,
+    /// Options set before the connection exists.
+    pub(crate) options: Option<Box<SocketOptions>>,
+    /// Of a listener: connections offered that no program can take, and what the stack was last
+    /// told of those taken.
+    pub(crate) refused: u64,
+    pub(crate) taken_told: u64,
+    /// How far the program may read before it tells.
+    pub(crate) step: u64,
+    pub(crate) send: SendSide,
+    pub(crate) receive: ReceiveRing,
+}
+
+impl Socket {
+    pub(crate) const FREE: Socket = Socket {
+        generation: 0,
+        kind: Kind::Tcp,
+        role: Role::None,
+        state: State::NONE,
+        reason: None,
+        errors: 0,
+        is_closing: false,
+        is_listed: false,
+        bound: None,
+        options: None,
+        refused: 0,
+        taken_told: 0,
+        step: STEP,
+        send: SendSide::NEW,
+        receive: ReceiveRing::NEW,
+    };
+
+    /// The options to be, made when first touched.
+    pub(crate) fn options_mut(&mut self) -> &mut SocketOptions {
+        self.options.get_or_insert_default()
+    }
+}
+
+/// Largest distance of two notices of consumption.
+const STEP: u64 = 32 * 1024;
+
+/// The notice distance for a receive buffer of this size.
+pub(crate) fn step_for(rcvbuf: u32) -> u64 {
+    (u64::from(rcvbuf) / 4).clamp(1, STEP)
+}
+
+/// One attached program.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) end: EngineEnd,
+    /// Wakes the program; none when it drives the engine itself.
+    pub(crate) bell: Option<Doorbell>,
+    /// It has said goodbye: no commands are read any more, its sockets are carried out.
+    pub(crate) is_leaving: bool,
+    /// Sockets in use.
+    pub(crate) live: u32,
+    program_half: Vec<Socket>,
+    engine_half: Vec<Socket>,
+    /// Sockets that may own a receive ring.
+    pub(crate) ring_holders: VecDeque<SockId>,
+    /// Sockets that listen.
+    pub(crate) listeners: Vec<SockId>,
+}
+
+impl Client {
+    pub(crate) fn new(end: EngineEnd, bell: Option<Doorbell>) -> Client {
+        Client {
+            end,
+            bell,
+            is_leaving: false,
+            live: 0,
+            program_half: Vec::new(),
+            engine_half: Vec::new(),
+            ring_holders: VecDeque::new(),
+            listeners: Vec::new(),
+        }
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, index: u32) -> Option<&mut Socket> {
+        let index = index as usize;
+        if index < ENGINE_HALF {
+            self.program_half.get_mut(index)
+        } else {
+            self.engine_half.get_mut(index - ENGINE_HALF)
+        }
+    }
+
+    /// The socket and the channel's end, if the id is current.
+    #[inline]
+    pub(crate) fn find(&mut self, sock: SockId) -> Option<(&mut Socket, &mut EngineEnd)> {
+        let index = sock.index as usize;
+        let socket = if index < ENGINE_HALF {
+            self.program_half.get_mut(index)
+        } else {
+            self.engine_half.get_mut(index - ENGINE_HALF)
+        };
+        let socket = socket
+            .filter(|socket| socket.generation == sock.generation && socket.generation != 0)?;
+        Some((socket, &mut self.end))
+    }
+
+    /// The socket to look at, if the id is current.
+    #[inline]
+    pub(crate) fn socket(&self, sock: SockId) -> Option<&Socket> {
+        let index = sock.index as usize;
+        let socket = if index < ENGINE_HALF {
+            self.program_half.get(index)
+        } else {
+            self.engine_half.get(index - ENGINE_HALF)
+        };
+        socket.filter(|socket| socket.generation == sock.generation && socket.generation != 0)
+    }
+
+    /// Begins the use of a cell. `false` when it is in use.
+    pub(crate) fn begin(&mut self, sock: SockId, kind: Kind) -> bool {
+        let index = sock.index as usize;
+        let (half, at) = if index < ENGINE_HALF {
+            (&mut self.program_half, index)
+        } else {
+            (&mut self.engine_half, index - ENGINE_HALF)
+        };
+        while half.len() <= at {
+            half.push(Socket::FREE);
+        }
+        if half[at].generation != 0 {
+            return false;
+        }
+        half[at] = Socket {
+            generation: sock.generation,
+            kind,
+            ..Socket::FREE
+        };
+        self.live += 1;
+        true
+    }
+
+    /// Ends the use of a cell and tells the program.
+    pub(crate) fn release(&mut self, sock: SockId) {
+        let Some((socket, end)) = self.find(sock) else {
+            return;
+        };
+        socket.receive.release(end, sock);
+        *socket = Socket::FREE;
+        end.released(sock);
+        self.live -= 1;
+    }
+
+    /// Publishes what the socket's state is now, and tells the program.
+    pub(crate) fn publish(&mut self, sock: SockId) {
+        if let Some((socket, end)) = self.find(sock) {
+            end.set_state(sock, socket.state, socket.reason, socket.errors);
+            end.changed(sock);
+        }
+    }
+
+    /// Ids of all sockets in use.
+    pub(crate) fn sockets(&self) -> Vec<SockId> {
+        let ids = |half: &[Socket], base: usize| {
+            half.iter()
+                .enumerate()
+                .filter(|(_, socket)| socket.generation != 0)
+                .map(|(at, socket)| SockId {
+                    index: (base + at) as u32,
+                    generation: socket.generation,
+                })
+                .collect::<Vec<_>>()
+        };
+        let mut all = ids(&self.program_half, 0);
+        all.extend(ids(&self.engine_half, ENGINE_HALF));
+        all
+    }
+
+    /// Lists a socket whose receive ring may have come into being.
+    #[inline]
+    pub(crate) fn list_holder(&mut self, sock: SockId) {
+        if let Some(socket) = self.slot_mut(sock.index)
+            && !socket.is_listed
+        {
+            socket.is_listed = true;
+            self.ring_holders.push_back(sock);
+        }
+    }
+
+    /// Takes receive rings back that have been read empty; looks at a bounded number.
+    pub(crate) fn release_idle(&mut self) {
+        for _ in 0..RELEASE_BUDGET.min(self.ring_holders.len()) {
+            let Some(sock) = self.ring_holders.pop_front() else {
+                return;
+            };
+            let Some((socket, end)) = self.find(sock) else {
+                continue;
+            };
+            if socket.receive.release_if_empty(end, sock) {
+                socket.is_listed = false;
+            } else {
+                self.ring_holders.push_back(sock);
+            }
+        }
+    }
+
+    /// The next listener from `at` on of which the program has taken more connections than the
+    /// stack was told: its place in the list, and how many (wrapping).
+    pub(crate) fn next_taken(&mut self, at: usize) -> Option<(usize, ListenerId, u32)> {
+        for place in at..self.listeners.len() {
+            let sock = self.listeners[place];
+            let Some((socket, end)) = self.find(sock) else {
+                continue;
+            };
+            let total = end.accept_taken(sock).wrapping_add(socket.refused);
+            if let Role::Listener(id) = socket.role
+                && total != socket.taken_told
+            {
+                socket.taken_told = total;
+                return Some((place, id, total as u32));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,208 @@
+//! Commands of programs: who is asked what.
+
+use slipstack_channel::{Command, Kind, Refusal, Reply, SockId, State, Ticket};
+use slipstack_stack::Instant;
+
+use crate::client::{ClientId, Role};
+use crate::effects::Fx;
+use crate::engine::{COMMAND_BUDGET, Engine};
+use crate::world::Owner;
+
+/// The answer to a request.
+pub(crate) type Answer = Result<Reply, Refusal>;
+
+impl Engine {
+    /// Takes commands from every client, bounded each. Whether there were any.
+    pub(crate) fn run_commands(&mut self, now: Instant) -> bool {
+        let mut progress = false;
+        for id in self.world.client_ids() {
+            self.tell_taken(id);
+            for _ in 0..COMMAND_BUDGET {
+                let Some(client) = self.world.client(id) else {
+                    break;
+                };
+                if client.is_leaving || client.end.lie().is_some() {
+                    break;
+                }
+                let Some((command, ticket)) = client.end.next_command() else {
+                    break;
+                };
+                progress = true;
+                self.world.counters.commands += 1;
+                self.on_command(now, id, command, ticket);
+            }
+        }
+        progress
+    }
+
+    /// Tells the stack how many connections have been accepted: room in the backlogs.
+    fn tell_taken(&mut self, id: ClientId) {
+        let Some(client) = self.world.client(id) else {
+            return;
+        };
+        let mut at = 0;
+        while let Some((place, listener, total)) = client.next_taken(at) {
+            self.stack.tcp_accepted(listener, total);
+            at = place + 1;
+        }
+    }
+
+    #[inline]
+    fn on_command(&mut self, now: Instant, client: ClientId, command: Command, ticket: Ticket) {
+        let of = |sock: SockId| Owner { client, sock };
+        match command {
+            Command::Send { sock } => self.on_send(now, of(sock)),
+            Command::Consumed { sock } => self.on_consumed(now, of(sock)),
+            Command::Close { sock, mode, unread } => self.on_close(now, of(sock), mode, unread),
+            Command::Open { sock, kind } => self.on_open(of(sock), kind),
+            Command::Shutdown { sock } => self.on_shutdown(now, of(sock)),
+            Command::Goodbye => self.on_goodbye(now, client),
+            other => {
+                let answer = self.on_request(now, client, other);
+                if answer.is_err() {
+                    self.world.counters.commands_refused += 1;
+                }
+                if let Some(client) = self.world.client(client) {
+                    client.end.reply(ticket, answer);
+                }
+            }
+        }
+    }
+
+    fn on_request(&mut self, now: Instant, client: ClientId, command: Command) -> Answer {
+        let of = |sock: SockId| Owner { client, sock };
+        match command {
+            Command::Bind {
+                sock,
+                addr,
+                reuse_addr,
+                reuse_port,
+            } => match self.kind(of(sock))? {
+                Kind::Tcp => self.bind_stream(of(sock), addr, reuse_addr, reuse_port),
+                Kind::Udp => self.bind_datagram(of(sock), addr, reuse_addr || reuse_port),
+            },
+            Command::Listen { sock, backlog } => self.on_listen(of(sock), backlog),
+            Command::Unlisten { sock } => self.on_unlisten(now, of(sock)),
+            Command::Connect { sock, remote } => match self.kind(of(sock))? {
+                Kind::Tcp => self.on_connect(now, of(sock), remote),
+                Kind::Udp => self.connect_datagram(of(sock), Some(remote)),
+            },
+            Command::UdpConnect { sock, remote } => self.connect_datagram(of(sock), remote),
+            Command::SetOption { sock, option } => self.on_set_option(now, of(sock), option),
+            Command::Info { sock } => self.on_info(now, of(sock)),
+            Command::Open { .. }
+            | Command::Send { .. }
+            | Command::Consumed { .. }
+            | Command::Shutdown { .. }
+            | Command::Close { .. }
+            | Command::Goodbye => Err(Refusal::InvalidState),
+        }
+    }
+
+    fn kind(&mut self, owner: Owner) -> Result<Kind, Refusal> {
+        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        if socket.is_closing {
+            return Err(Refusal::UnknownSocket);
+        }
+        Ok(socket.kind)
+    }
+
+    fn on_open(&mut self, owner: Owner, kind: Kind) {
+        let sndbuf = match kind {
+            Kind::Tcp => self.world.sndbuf_initial,
+            Kind::Udp => crate::client::UDP_RCVBUF as u32,
+        };
+        let Some(client) = self.world.client(owner.client) else {
+            return;
+        };
+        // A cell that is still in use is not opened again by an honest program.
+        if !client.end.begin(owner.sock, sndbuf) {
+            return;
+        }
+        if !client.begin(owner.sock, kind) {
+            client.end.note_reopened();
+        }
+    }
+
+    #[inline]
+    fn on_send(&mut self, now: Instant, owner: Owner) {
+        let Some(client) = self.world.client(owner.client) else {
+            return;
+        };
+        let Some((socket, end)) = client.find(owner.sock) else {
+            return;
+        };
+        match socket.role {
+            Role::Stream(conn) => {
+                let sent = socket.send.look(end, owner.sock);
+                // What the program has read meanwhile goes with the same segment.
+                let before = socket.receive.consumed();
+                let consumed = socket.receive.look(end, owner.sock);
+                if consumed != before {
+                    self.stack.tcp_consumed(now, conn, consumed);
+                }
+                self.stack.tcp_written(now, conn, sent.upto, sent.more);
+            }
+            Role::None if socket.kind == Kind::Udp => {
+                socket.send.look(end, owner.sock);
+                self.send_unbound(now, owner);
+            }
+            Role::Datagram(id) => {
+                socket.send.look(end, owner.sock);
+                self.send_datagrams(now, owner, id);
+            }
+            // The connection has ended: nobody will read the bytes.
+            Role::None | Role::Listener(_) => {
+                socket.send.look(end, owner.sock);
+            }
+        }
+    }
+
+    fn on_consumed(&mut self, now: Instant, owner: Owner) {
+        let Some(client) = self.world.client(owner.client) else {
+            return;
+        };
+        let Some((socket, end)) = client.find(owner.sock) else {
+            return;
+        };
+        let step = socket.step;
+        let consumed = socket.receive.on_consumed(end, owner.sock, step);
+        if let Role::Stream(conn) = socket.role {
+            self.stack.tcp_consumed(now, conn, consumed);
+        }
+    }
+
+    fn on_shutdown(&mut self, now: Instant, owner: Owner) {
+        self.on_send(now, owner);
+        let Some(socket) = self.world.socket(owner) else {
+            return;
+        };
+        if let Role::Stream(conn) = socket.role
+            && !socket.state.contains(State::SHUT)
+        {
+            let both = socket.state.contains(State::RDHUP);
+            let mut fx = Fx {
+                world: &mut self.world,
+                device: Some(&mut *self.device),
+            };
+            self.stack.tcp_shutdown(now, conn, &mut fx);
+            let bits = if both {
+                State::SHUT | State::HUP
+            } else {
+                State::SHUT
+            };
+            self.world.set_bits(owner, bits, State::NONE);
+        }
+    }
+
+    /// As `on_send`, for a socket that is about to be closed; what cannot be sent is dropped.
+    pub(crate) fn on_send_before_close(&mut self, now: Instant, owner: Owner) {
+        let is_closing = self
+            .world
+            .socket(owner)
+            .is_none_or(|socket| socket.is_closing);
+        if !is_closing {
+            self.on_send(now, owner);
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! The keeper, as an engine inside a program sees it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Whoever watches over this process's engine and inherits its connections.
+pub trait Custodian: Send + Sync {
+    /// The control connection: it becomes readable (or hangs up) when something has to be done.
+    fn control(&self) -> Option<Arc<OwnedFd>>;
+
+    /// Something has happened on the control connection: read it, or connect anew if the keeper
+    /// has been replaced. Called from the ticker thread.
+    fn on_control(&self);
+
+    /// `images` connections lie in the handover area of this engine's region.
+    fn hand_over(&self, images: u32);
+
+    /// The process ends in order, after [`Custodian::hand_over`] if there was something to give.
+    fn goodbye(&self);
+}

@@ -1,0 +1,147 @@
+//! UDP sockets.
+
+use std::net::SocketAddr;
+
+use slipstack_channel::{Refusal, Reply, State};
+use slipstack_stack::{Instant, SocketError, UdpId, UdpOptions};
+
+use crate::authority::Transport;
+use crate::client::{Bound, Role};
+use crate::commands::Answer;
+use crate::effects::Fx;
+use crate::engine::Engine;
+use crate::streams::ANY;
+use crate::translate;
+use crate::world::Owner;
+
+/// Datagrams sent for one socket per command.
+const SEND_BUDGET: usize = 4096;
+
+impl Engine {
+    pub(crate) fn bind_datagram(
+        &mut self,
+        owner: Owner,
+        addr: SocketAddr,
+        is_shared: bool,
+    ) -> Answer {
+        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        if socket.role != Role::None {
+            return Err(Refusal::InvalidArgument);
+        }
+        let noted = socket.options.as_deref();
+        let options = UdpOptions {
+            reuse_port: is_shared,
+            // Whether a broadcast is allowed is decided by the program's side.
+            broadcast: true,
+            tos: noted.map_or(0, |options| options.tos),
+            ttl: noted.map_or(UdpOptions::default().ttl, |options| options.ttl),
+        };
+        let id = self.udp_bind(addr, &options)?;
+        let local = self.stack.udp_local(id).unwrap_or(addr);
+        let is_announced = match self.announce(Transport::Udp, local, is_shared, false) {
+            Ok(is_announced) => is_announced,
+            Err(refusal) => {
+                let _ = self.stack.udp_close(id);
+                return Err(refusal);
+            }
+        };
+        self.world.udps.set(id.index, id.generation, owner);
+        if let Some(socket) = self.world.socket(owner) {
+            socket.role = Role::Datagram(id);
+        }
+        let bound = Bound {
+            addr: local,
+            is_shared,
+            is_reserved: false,
+            is_announced,
+        };
+        self.note_bound(owner, bound);
+        Ok(Reply::Bound { local })
+    }
+
+    fn udp_bind(&mut self, addr: SocketAddr, options: &UdpOptions) -> Result<UdpId, Refusal> {
+        let mut result = self.stack.udp_bind(addr, options.clone());
+        if addr.port() == 0 {
+            for round in 0..=self.port_blocks.len() {
+                if result != Err(SocketError::AddrNotAvailable) || !self.next_ports(round) {
+                    break;
+                }
+                result = self.stack.udp_bind(addr, options.clone());
+            }
+        }
+        result.map_err(translate::refusal)
+    }
+
+    pub(crate) fn connect_datagram(&mut self, owner: Owner, remote: Option<SocketAddr>) -> Answer {
+        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        if socket.role == Role::None {
+            self.bind_datagram(owner, ANY, false)?;
+        }
+        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        let Role::Datagram(id) = socket.role else {
+            return Err(Refusal::InvalidState);
+        };
+        self.stack
+            .udp_connect(id, remote)
+            .map_err(translate::refusal)?;
+        let local = self.stack.udp_local(id).unwrap_or(ANY);
+        let source = remote.and_then(|remote| self.stack.find_source(remote.ip()));
+        let local = match source {
+            Some(ip) if local.ip().is_unspecified() => SocketAddr::new(ip, local.port()),
+            _ => local,
+        };
+        if let Some(client) = self.world.client(owner.client) {
+            client.end.set_addrs(owner.sock, Some(local), remote);
+        }
+        let (add, remove) = match remote {
+            Some(_) => (State::CONNECTED, State::NONE),
+            None => (State::NONE, State::CONNECTED),
+        };
+        self.world.set_bits(owner, add, remove);
+        Ok(Reply::Bound { local })
+    }
+
+    /// The first send of an unbound socket binds it, as on the kernel.
+    pub(crate) fn send_unbound(&mut self, now: Instant, owner: Owner) {
+        if self.bind_datagram(owner, ANY, false).is_err() {
+            self.world.counters.commands_refused += 1;
+            return;
+        }
+        if let Some(socket) = self.world.socket(owner)
+            && let Role::Datagram(id) = socket.role
+        {
+            self.send_datagrams(now, owner, id);
+        }
+    }
+
+    pub(crate) fn send_datagrams(&mut self, now: Instant, owner: Owner, id: UdpId) {
+        let mut payload = core::mem::take(&mut self.scratch);
+        for _ in 0..SEND_BUDGET {
+            let next = self.world.client(owner.client).and_then(|client| {
+                let (socket, end) = client.find(owner.sock)?;
+                socket.send.next_datagram(end, owner.sock, &mut payload)
+            });
+            let Some(dst) = next else { break };
+            let mut fx = Fx {
+                world: &mut self.world,
+                device: Some(&mut *self.device),
+            };
+            let sent = self.stack.udp_send(now, id, dst, &payload, &mut fx);
+            if let Err(error) = sent
+                && let Some(reason) = translate::send_error(error)
+            {
+                self.world.fail(owner, reason, State::NONE);
+            }
+        }
+        self.scratch = payload;
+    }
+
+    pub(crate) fn close_datagram(&mut self, owner: Owner, id: UdpId) {
+        self.world.udps.remove(id.index, id.generation);
+        let _ = self.stack.udp_close(id);
+        if let Some(socket) = self.world.socket(owner) {
+            socket.role = Role::None;
+        }
+        self.drop_binding(owner);
+    }
+}

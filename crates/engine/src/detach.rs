@@ -1,0 +1,178 @@
+//! How clients leave: in order, by crash, by lying, and with the engine itself.
+
+use slipstack_channel::{HandoverArea, Kind, SockId};
+use slipstack_stack::{CloseMode, Instant};
+
+use crate::client::{ClientId, Role};
+use crate::effects::Fx;
+use crate::engine::Engine;
+use crate::world::Owner;
+
+/// How a client ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// What it sent is still delivered; then its memory is let go of.
+    Orderly,
+    /// Everything it had is reset at once.
+    Crash,
+}
+
+impl Engine {
+    /// Ends a client. After [`Ending::Orderly`] it stays until its connections are carried out.
+    pub fn detach_client(&mut self, now: Instant, id: ClientId, ending: Ending) {
+        let Some(client) = self.world.client(id) else {
+            return;
+        };
+        if client.is_leaving && ending == Ending::Orderly {
+            return;
+        }
+        match ending {
+            Ending::Orderly => self.on_goodbye(now, id),
+            Ending::Crash => {
+                self.world.counters.clients_crashed += 1;
+                self.drop_client(now, id);
+            }
+        }
+        self.device.flush();
+    }
+
+    pub(crate) fn on_goodbye(&mut self, now: Instant, id: ClientId) {
+        self.world.counters.clients_left += 1;
+        self.close_all(now, id, CloseMode::Orderly);
+        if let Some(client) = self.world.client(id) {
+            client.is_leaving = true;
+        }
+    }
+
+    /// Closes every socket of a client.
+    fn close_all(&mut self, now: Instant, id: ClientId, mode: CloseMode) {
+        let Some(client) = self.world.client(id) else {
+            return;
+        };
+        for sock in client.sockets() {
+            let owner = Owner { client: id, sock };
+            let unread = self.has_unread(owner);
+            let mode = match mode {
+                CloseMode::Orderly => slipstack_channel::CloseMode::Orderly,
+                CloseMode::Abort => slipstack_channel::CloseMode::Abort,
+            };
+            self.on_close(now, owner, mode, unread);
+        }
+    }
+
+    fn has_unread(&mut self, owner: Owner) -> bool {
+        let Some(client) = self.world.client(owner.client) else {
+            return false;
+        };
+        client.find(owner.sock).is_some_and(|(socket, end)| {
+            let consumed = socket.receive.look(end, owner.sock);
+            socket.kind == Kind::Tcp && consumed < socket.receive.head()
+        })
+    }
+
+    /// Resets everything of a client and lets go of its memory.
+    fn drop_client(&mut self, now: Instant, id: ClientId) {
+        self.abort_orphans(now, id);
+        self.close_all(now, id, CloseMode::Abort);
+        if let Some(client) = self.world.client(id) {
+            client.end.set_gone();
+            if let Some(bell) = &client.bell {
+                bell.ring();
+            }
+        }
+        if let Some(slot) = self.world.clients.get_mut(id.0 as usize) {
+            *slot = None;
+        }
+    }
+
+    /// Connections that the program has closed but that still send.
+    fn abort_orphans(&mut self, now: Instant, id: ClientId) {
+        let Some(client) = self.world.client(id) else {
+            return;
+        };
+        for sock in client.sockets() {
+            let owner = Owner { client: id, sock };
+            let Some(socket) = self.world.socket(owner) else {
+                continue;
+            };
+            if let (true, Role::Stream(conn)) = (socket.is_closing, socket.role) {
+                let mut fx = Fx {
+                    world: &mut self.world,
+                    device: Some(&mut *self.device),
+                };
+                self.stack
+                    .tcp_close(now, conn, CloseMode::Abort, false, &mut fx);
+            }
+        }
+    }
+
+    /// End of a turn: rings programs that wait, detaches liars, forgets those who have left.
+    pub(crate) fn settle_clients(&mut self, now: Instant) {
+        for id in self.world.client_ids() {
+            let Some(client) = self.world.client(id) else {
+                continue;
+            };
+            if client.end.lie().is_some() {
+                self.world.counters.clients_lied += 1;
+                self.drop_client(now, id);
+                self.device.flush();
+                continue;
+            }
+            if client.is_leaving && client.live == 0 {
+                if let Some(slot) = self.world.clients.get_mut(id.0 as usize) {
+                    *slot = None;
+                }
+                continue;
+            }
+            if client.end.take_doorbell()
+                && let Some(bell) = &client.bell
+            {
+                bell.ring();
+                self.world.counters.doorbells += 1;
+            }
+        }
+    }
+
+    /// The process ends in order: closes everything, sends what can be sent now, and puts the
+    /// connections that are left into the handover areas of their regions. Returns how many.
+    pub fn hand_over(&mut self, now: Instant) -> u32 {
+        self.turn(now);
+        let mut images = 0;
+        for id in self.world.client_ids() {
+            self.close_all(now, id, CloseMode::Orderly);
+        }
+        let mut fx = Fx {
+            world: &mut self.world,
+            device: Some(&mut *self.device),
+        };
+        self.stack.flush(now, &mut fx);
+        self.run_deferred(now);
+        self.device.flush();
+        for id in self.world.client_ids() {
+            images += self.hand_over_client(id);
+        }
+        self.world.counters.handed_over += u64::from(images);
+        images
+    }
+
+    fn hand_over_client(&mut self, id: ClientId) -> u32 {
+        let Some(client) = self.world.client(id) else {
+            return 0;
+        };
+        let sockets: Vec<SockId> = client.sockets();
+        let area = HandoverArea::new(client.end.region());
+        client.end.set_gone();
+        let Some(mut area) = area else { return 0 };
+        for sock in sockets {
+            let Some(socket) = self.world.socket(Owner { client: id, sock }) else {
+                continue;
+            };
+            let (role, send) = (socket.role, socket.send);
+            let Role::Stream(conn) = role else { continue };
+            if let Some(image) = self.stack.tcp_detach(conn) {
+                area.push(&image.to_bytes(), send.ring(), send.acked(), send.head());
+            }
+        }
+        area.count()
+    }
+}

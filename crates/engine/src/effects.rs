@@ -1,0 +1,281 @@
+//! What the stack's effects do to the clients' rings and the device.
+
+use std::net::SocketAddr;
+
+use slipstack_channel::{Kind, State};
+use slipstack_device::Device;
+use slipstack_stack::{ConnId, Effects, Event, FrameOut, ListenerId, Reason, UdpId};
+
+use crate::client::{Role, UDP_RCVBUF};
+use crate::translate;
+use crate::world::{Deferred, Owner, World};
+
+/// The world, with the device when it can take frames.
+pub(crate) struct Fx<'a> {
+    pub(crate) world: &'a mut World,
+    pub(crate) device: Option<&'a mut dyn Device>,
+}
+
+impl Effects for Fx<'_> {
+    #[inline]
+    fn transmit(&mut self, frame: FrameOut<'_>) {
+        if frame.local {
+            self.world.send_local(&frame);
+            return;
+        }
+        match &mut self.device {
+            Some(device) => self.world.send(&mut **device, &frame),
+            None => {
+                if !self.world.queue.push(&frame) {
+                    self.world.counters.tx_full += 1;
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn store(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool {
+        let Some(owner) = self.world.conn_owner(conn) else {
+            return false;
+        };
+        let Some(client) = self.world.client(owner.client) else {
+            return false;
+        };
+        let Some((socket, end)) = client.find(owner.sock) else {
+            return false;
+        };
+        if socket.is_closing {
+            // Nobody will read it; the stack answers such data as the RFC says.
+            return true;
+        }
+        let stored = socket.receive.store(end, owner.sock, offset, bytes);
+        if !socket.is_listed && socket.receive.has_ring() {
+            client.list_holder(owner.sock);
+        }
+        if !stored {
+            self.world.counters.rx_no_room += 1;
+            return self.store_after_release(owner, offset, bytes);
+        }
+        true
+    }
+
+    fn datagram(&mut self, udp: UdpId, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        let Some(owner) = self.world.udp_owner(udp) else {
+            return;
+        };
+        let Some(client) = self.world.client(owner.client) else {
+            return;
+        };
+        let Some((socket, end)) = client.find(owner.sock) else {
+            return;
+        };
+        let addrs = (from, to);
+        let taken = socket
+            .receive
+            .push_datagram(end, owner.sock, addrs, bytes, UDP_RCVBUF);
+        client.list_holder(owner.sock);
+        if !taken {
+            self.world.counters.rx_datagrams_lost += 1;
+        }
+    }
+
+    #[inline]
+    fn event(&mut self, event: Event) {
+        let world = &mut *self.world;
+        match event {
+            Event::Received { conn, upto } => world.on_received(conn, upto),
+            Event::Acked { conn, upto } => world.on_acked(conn, upto),
+            Event::SendLimit { conn, bytes } => world.on_send_limit(conn, bytes),
+            Event::Accepted { listener, conn } => world.on_accepted(listener, conn),
+            Event::Connected { conn } => world.on_connected(conn),
+            Event::Failed { conn, reason } => world.on_failed(conn, reason),
+            Event::Fin { conn } => world.on_fin(conn),
+            Event::Released { conn } => world.on_released(conn),
+            Event::FlowOpened {
+                conn,
+                local,
+                remote,
+            } => world.flows.open(conn, local, remote),
+            Event::FlowClosed { local, remote } => world.flows.close(local, remote),
+            Event::UdpFailed { udp, reason } => {
+                if let Some(owner) = world.udp_owner(udp) {
+                    world.fail(owner, reason, State::NONE);
+                }
+            }
+            // The keeper answers for neighbours; what we learn by ourselves the stack keeps.
+            Event::Neighbour { .. } => {}
+        }
+    }
+}
+
+impl Fx<'_> {
+    /// The arena is full or the ring at its largest: takes idle rings back and tries once more.
+    #[cold]
+    fn store_after_release(&mut self, owner: Owner, offset: u64, bytes: &[u8]) -> bool {
+        let Some(client) = self.world.client(owner.client) else {
+            return false;
+        };
+        client.release_idle();
+        let Some((socket, end)) = client.find(owner.sock) else {
+            return false;
+        };
+        let stored = socket.receive.store(end, owner.sock, offset, bytes);
+        client.list_holder(owner.sock);
+        stored
+    }
+}
+
+impl World {
+    #[inline]
+    fn on_received(&mut self, conn: ConnId, upto: u64) {
+        let Some(owner) = self.conn_owner(conn) else {
+            return;
+        };
+        if let Some(client) = self.client(owner.client)
+            && let Some((socket, end)) = client.find(owner.sock)
+            && !socket.is_closing
+        {
+            socket.receive.publish(end, owner.sock, upto, socket.step);
+        }
+    }
+
+    #[inline]
+    fn on_acked(&mut self, conn: ConnId, upto: u64) {
+        let Some(owner) = self.conn_owner(conn) else {
+            return;
+        };
+        if let Some(client) = self.client(owner.client)
+            && let Some((socket, end)) = client.find(owner.sock)
+        {
+            socket.send.on_acked(end, owner.sock, upto);
+        }
+    }
+
+    fn on_send_limit(&mut self, conn: ConnId, bytes: u32) {
+        let Some(owner) = self.conn_owner(conn) else {
+            return;
+        };
+        if let Some(client) = self.client(owner.client)
+            && let Some((socket, end)) = client.find(owner.sock)
+        {
+            end.set_sndbuf(owner.sock, bytes);
+            socket.send.wake_writer(end, owner.sock);
+        }
+    }
+
+    fn on_accepted(&mut self, listener: ListenerId, conn: ConnId) {
+        let sndbuf = self.sndbuf_initial;
+        let (local, remote) = match self.flows.latest {
+            Some((of, local, remote)) if of == conn => (Some(local), Some(remote)),
+            _ => (None, None),
+        };
+        let accepted = self.listener_owner(listener).and_then(|owner| {
+            let client = self.client(owner.client)?;
+            let (socket, _) = client.find(owner.sock)?;
+            let step = socket.step;
+            let sock = client.end.accepted(owner.sock, local, remote, sndbuf)?;
+            if !client.begin(sock, Kind::Tcp) {
+                return None;
+            }
+            let (socket, _) = client.find(sock)?;
+            socket.role = Role::Stream(conn);
+            socket.state = State::CONNECTED | State::BOUND;
+            socket.step = step;
+            Some(Owner {
+                client: owner.client,
+                sock,
+            })
+        });
+        match accepted {
+            Some(owner) => {
+                self.conns.set(conn.index, conn.generation, owner);
+                self.counters.accepted += 1;
+                if local.is_none() {
+                    self.deferred.push(Deferred::Endpoints { conn, owner });
+                }
+            }
+            None => {
+                self.counters.accept_refused += 1;
+                if let Some(owner) = self.listener_owner(listener)
+                    && let Some(socket) = self.socket(owner)
+                {
+                    socket.refused += 1;
+                }
+                self.deferred.push(Deferred::Abort(conn));
+            }
+        }
+    }
+
+    fn on_connected(&mut self, conn: ConnId) {
+        let Some(owner) = self.conn_owner(conn) else {
+            return;
+        };
+        self.counters.connected += 1;
+        self.set_bits(owner, State::CONNECTED, State::CONNECTING);
+    }
+
+    fn on_fin(&mut self, conn: ConnId) {
+        let Some(owner) = self.conn_owner(conn) else {
+            return;
+        };
+        let is_shut = self
+            .socket(owner)
+            .is_some_and(|socket| socket.state.contains(State::SHUT));
+        let bits = if is_shut {
+            State::RDHUP | State::HUP
+        } else {
+            State::RDHUP
+        };
+        self.set_bits(owner, bits, State::NONE);
+    }
+
+    fn on_failed(&mut self, conn: ConnId, reason: Reason) {
+        if let Some(owner) = self.conn_owner(conn) {
+            let bits = State::HUP | State::RDHUP | State::CLOSED;
+            self.fail(owner, reason, bits);
+        }
+    }
+
+    /// Notes an error for the program to take.
+    pub(crate) fn fail(&mut self, owner: Owner, reason: Reason, bits: State) {
+        if let Some(socket) = self.socket(owner) {
+            socket.reason = Some(translate::reason(reason));
+            // 0 stands for "no error so far" on the program's side.
+            socket.errors = socket.errors.wrapping_add(1).max(1);
+        }
+        self.set_bits(owner, bits | State::ERR, State::CONNECTING);
+    }
+
+    pub(crate) fn set_bits(&mut self, owner: Owner, add: State, remove: State) {
+        let Some(client) = self.client(owner.client) else {
+            return;
+        };
+        if let Some((socket, _)) = client.find(owner.sock) {
+            socket.state = socket.state.without(remove) | add;
+            client.publish(owner.sock);
+        }
+    }
+
+    fn on_released(&mut self, conn: ConnId) {
+        let Some(owner) = self.conn_owner(conn) else {
+            return;
+        };
+        self.conns.remove(conn.index, conn.generation);
+        let Some(client) = self.client(owner.client) else {
+            return;
+        };
+        let Some((socket, _)) = client.find(owner.sock) else {
+            return;
+        };
+        socket.role = Role::None;
+        if socket.is_closing {
+            client.release(owner.sock);
+        } else {
+            self.set_bits(
+                owner,
+                State::CLOSED | State::HUP | State::RDHUP,
+                State::NONE,
+            );
+        }
+    }
+}

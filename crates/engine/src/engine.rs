@@ -1,0 +1,348 @@
+//! The engine and its turn: receive burst, commands, timers, flush, doorbells.
+
+use core::fmt;
+use std::net::Ipv4Addr;
+use std::os::fd::RawFd;
+
+use slipstack_channel::{EngineEnd, FlowDirectory};
+use slipstack_device::Device;
+use slipstack_mem::{Doorbell, MpscInbox, Region};
+use slipstack_stack::{CloseMode, Instant, RxMeta, Stack, StackConfig};
+
+use crate::authority::{NeighbourTable, PortAuthority};
+use crate::client::{Client, ClientId};
+use crate::effects::Fx;
+use crate::frames::FrameQueue;
+use crate::local::{Fabric, Local};
+use crate::stats::EngineCounters;
+use crate::world::{Deferred, Flows, Owners, World};
+
+/// Frames taken from the device per turn.
+const RX_BUDGET: usize = 256;
+/// Frames taken from the inbox per turn.
+const INBOX_BUDGET: usize = 256;
+/// Rounds in which frames to ourselves are delivered at once.
+const LOCAL_ROUNDS: usize = 8;
+/// Commands taken from one client per turn.
+pub(crate) const COMMAND_BUDGET: usize = 4096;
+/// Longest sleep while a neighbour is being resolved by somebody else.
+const NEIGHBOUR_POLL_NS: u64 = 1_000_000;
+/// Longest sleep while the kernel has no room for our frames.
+const TX_RETRY_NS: u64 = 200_000;
+
+/// What an engine is made of.
+pub struct Setup {
+    pub stack: StackConfig,
+    pub device: Box<dyn Device>,
+    /// Region whose flow directory names this engine's flows: the channel's own in-process, one
+    /// of its own in an instance.
+    pub directory: Option<Region>,
+    pub fabric: Option<Fabric>,
+    pub ports: Option<Box<dyn PortAuthority>>,
+    pub neighbours: Option<Box<dyn NeighbourTable>>,
+}
+
+/// What a turn brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Something was done.
+    pub progress: bool,
+    /// When the next turn is needed although nothing comes.
+    pub deadline: Option<Instant>,
+}
+
+/// One stack on one slot, with its clients.
+pub struct Engine {
+    pub(crate) stack: Stack,
+    pub(crate) device: Box<dyn Device>,
+    pub(crate) world: World,
+    pub(crate) ports: Option<Box<dyn PortAuthority>>,
+    /// Leased blocks of outgoing ports; the last is the one in use.
+    pub(crate) port_blocks: Vec<(u16, u16)>,
+    pub(crate) neighbours: Option<Box<dyn NeighbourTable>>,
+    /// Neighbours asked for at the last look.
+    pub(crate) unresolved: Vec<Ipv4Addr>,
+    /// Buffer for datagrams on their way out.
+    pub(crate) scratch: Vec<u8>,
+    is_sleeping: bool,
+    /// Time of the latest turn.
+    now: Instant,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("clients", &self.world.clients.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    pub fn new(setup: Setup, now: Instant) -> Engine {
+        let directory = setup.directory.as_ref().and_then(FlowDirectory::new);
+        let world = World {
+            clients: Vec::new(),
+            conns: Owners::default(),
+            listeners: Owners::default(),
+            udps: Owners::default(),
+            flows: Flows::new(directory),
+            queue: FrameQueue::default(),
+            local: Local::new(setup.fabric),
+            deferred: Vec::new(),
+            counters: EngineCounters::default(),
+            has_tx_checksum: setup.device.info().tx_checksum,
+            sndbuf_initial: setup.stack.tcp.sndbuf_initial,
+        };
+        Engine {
+            port_blocks: vec![setup.stack.ephemeral],
+            stack: Stack::new(setup.stack, now),
+            device: setup.device,
+            world,
+            ports: setup.ports,
+            neighbours: setup.neighbours,
+            unresolved: Vec::new(),
+            scratch: Vec::new(),
+            is_sleeping: false,
+            now,
+        }
+    }
+
+    /// Takes a program in. `bell` wakes it; none when it drives this engine itself.
+    pub fn attach_client(&mut self, end: EngineEnd, bell: Option<Doorbell>) -> ClientId {
+        self.world.counters.clients_attached += 1;
+        let client = Some(Client::new(end, bell));
+        let clients = &mut self.world.clients;
+        let at = clients.iter().position(Option::is_none).unwrap_or_else(|| {
+            clients.push(None);
+            clients.len() - 1
+        });
+        clients[at] = client;
+        ClientId(at as u32)
+    }
+
+    /// One pass over everything, bounded, never blocking (but for rare questions to the port
+    /// authority).
+    pub fn turn(&mut self, now: Instant) -> Turn {
+        self.now = now;
+        self.set_sleeping(false);
+        self.world.counters.turns += 1;
+        let mut progress = self.receive(now);
+        progress |= self.receive_inbox(now);
+        progress |= self.run_commands(now);
+        progress |= self.run_timers(now);
+        self.finish(now);
+        if !progress {
+            self.world.counters.turns_idle += 1;
+            for client in self.world.clients.iter_mut().flatten() {
+                client.release_idle();
+            }
+        }
+        Turn {
+            progress,
+            deadline: self.next_deadline(),
+        }
+    }
+
+    /// Only what programs have asked for, and what follows from it. Returns the next deadline.
+    pub fn commands(&mut self, now: Instant) -> Option<Instant> {
+        self.now = now;
+        if self.run_commands(now) {
+            if self.neighbours.is_some() {
+                self.resolve_neighbours(now);
+            }
+            self.finish(now);
+        }
+        self.next_deadline()
+    }
+
+    fn receive(&mut self, now: Instant) -> bool {
+        let Engine {
+            stack,
+            device,
+            world,
+            ..
+        } = self;
+        let frames = device.rx(RX_BUDGET, &mut |frame, meta| {
+            let mut fx = Fx {
+                world: &mut *world,
+                device: None,
+            };
+            stack.on_frame(now, frame, meta, &mut fx);
+        });
+        if frames > 0 {
+            self.world.drain_queue(&mut *self.device);
+            self.run_deferred(now);
+        }
+        frames > 0
+    }
+
+    fn receive_inbox(&mut self, now: Instant) -> bool {
+        let mut frame = [0; MpscInbox::FRAME_MAX];
+        let mut frames = 0;
+        while frames < INBOX_BUDGET {
+            let Some(fabric) = &mut self.world.local.fabric else {
+                break;
+            };
+            let Some(len) = fabric.reader().pop(now.0, &mut frame) else {
+                break;
+            };
+            frames += 1;
+            self.on_local(now, &frame[..len]);
+        }
+        self.world.counters.local_received += frames as u64;
+        frames > 0
+    }
+
+    fn on_local(&mut self, now: Instant, frame: &[u8]) {
+        let mut fx = Fx {
+            world: &mut self.world,
+            device: Some(&mut *self.device),
+        };
+        self.stack.on_frame(now, frame, RxMeta::LOCAL, &mut fx);
+        self.run_deferred(now);
+    }
+
+    fn run_timers(&mut self, now: Instant) -> bool {
+        let mut progress = false;
+        if self.stack.next_deadline().is_some_and(|at| at <= now) {
+            let mut fx = Fx {
+                world: &mut self.world,
+                device: Some(&mut *self.device),
+            };
+            self.stack.on_timers(now, &mut fx);
+            self.run_deferred(now);
+            progress = true;
+        }
+        if self.neighbours.is_some() {
+            self.resolve_neighbours(now);
+        }
+        progress
+    }
+
+    /// Looks up the neighbours that the stack waits for: their answers reach the keeper, not us.
+    fn resolve_neighbours(&mut self, now: Instant) {
+        self.unresolved.clear();
+        self.stack.pending_neighbours(&mut self.unresolved);
+        if self.unresolved.is_empty() {
+            return;
+        }
+        let Some(table) = &self.neighbours else {
+            return;
+        };
+        let mut fx = Fx {
+            world: &mut self.world,
+            device: Some(&mut *self.device),
+        };
+        self.unresolved.retain(|&addr| match table.find(addr) {
+            Some(mac) => {
+                self.stack.on_neighbour(now, addr, mac, &mut fx);
+                false
+            }
+            None => true,
+        });
+    }
+
+    /// Emits what connections have to say, delivers what we say to ourselves, and rings.
+    fn finish(&mut self, now: Instant) {
+        for _ in 0..LOCAL_ROUNDS {
+            if self.stack.has_dirty() {
+                let mut fx = Fx {
+                    world: &mut self.world,
+                    device: Some(&mut *self.device),
+                };
+                self.stack.flush(now, &mut fx);
+                self.run_deferred(now);
+            }
+            if self.world.local.is_empty() {
+                break;
+            }
+            while let Some(frame) = self.world.local.pop() {
+                self.on_local(now, &frame);
+                self.world.counters.local_received += 1;
+                self.world.local.recycle(frame);
+            }
+        }
+        self.device.flush();
+        self.settle_clients(now);
+    }
+
+    /// Carries out what effects could not do while the stack was at work.
+    pub(crate) fn run_deferred(&mut self, now: Instant) {
+        while let Some(deferred) = self.world.deferred.pop() {
+            match deferred {
+                Deferred::Abort(conn) => {
+                    let mut fx = Fx {
+                        world: &mut self.world,
+                        device: Some(&mut *self.device),
+                    };
+                    self.stack
+                        .tcp_close(now, conn, CloseMode::Abort, true, &mut fx);
+                }
+                Deferred::Endpoints { conn, owner } => {
+                    let Some((local, remote)) = self.stack.tcp_endpoints(conn) else {
+                        continue;
+                    };
+                    if let Some(client) = self.world.client(owner.client) {
+                        client.end.set_addrs(owner.sock, Some(local), Some(remote));
+                    }
+                }
+            }
+        }
+    }
+
+    /// When a turn is needed although nothing comes: the stack's next deadline, or sooner while
+    /// somebody else has to be asked again.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let soon = |ns: u64| Some(Instant(self.now.0 + ns));
+        let polled = if self.device.tx_pending() {
+            soon(TX_RETRY_NS)
+        } else if self.unresolved.is_empty() {
+            None
+        } else {
+            soon(NEIGHBOUR_POLL_NS)
+        };
+        match (self.stack.next_deadline(), polled) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Whether a turn would find something now: frames, commands, frames from other engines.
+    pub fn has_work(&self) -> bool {
+        self.device.has_rx()
+            || self.world.local.has_work()
+            || self.stack.has_dirty()
+            || self
+                .world
+                .clients
+                .iter()
+                .flatten()
+                .any(|client| !client.is_leaving && client.end.has_commands())
+    }
+
+    /// Announces to clients and other engines that their frames and commands need a doorbell.
+    pub fn set_sleeping(&mut self, sleeping: bool) {
+        if sleeping == self.is_sleeping {
+            return;
+        }
+        self.is_sleeping = sleeping;
+        self.world.local.set_sleeping(sleeping);
+        for client in self.world.clients.iter().flatten() {
+            client.end.set_sleeping(sleeping);
+        }
+    }
+
+    pub fn poll_fd(&self) -> RawFd {
+        self.device.poll_fd()
+    }
+
+    /// Number of attached clients, leaving ones included.
+    pub fn client_count(&self) -> usize {
+        self.world.clients.iter().flatten().count()
+    }
+
+    /// Whether a client is still attached (it may be leaving).
+    pub fn has_client(&self, id: ClientId) -> bool {
+        matches!(self.world.clients.get(id.0 as usize), Some(Some(_)))
+    }
+}

@@ -1,0 +1,175 @@
+//! Frames on their way to the device.
+//!
+//! While the device hands us received frames it cannot take any, so what the stack sends in
+//! answer waits in a [`FrameQueue`]: headers copied, stream bytes by name.
+
+use slipstack_device::Device;
+use slipstack_mem::RawSlice;
+use slipstack_stack::{ConnId, FrameOut, Payload, TxOffload};
+
+use crate::world::World;
+
+/// Frames that wait at most; more are lost, as on a wire.
+const QUEUE_LEN_MAX: usize = 4096;
+
+/// Payload of a waiting frame.
+#[derive(Clone, Copy, Debug)]
+enum Held {
+    None,
+    /// In the queue's bytes, behind the header.
+    Inline(usize),
+    Stream {
+        conn: ConnId,
+        offset: u64,
+        len: u32,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: usize,
+    header_len: usize,
+    payload: Held,
+    offload: TxOffload,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct FrameQueue {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+impl FrameQueue {
+    /// `false` when the queue is full.
+    pub(crate) fn push(&mut self, frame: &FrameOut<'_>) -> bool {
+        if self.entries.len() >= QUEUE_LEN_MAX {
+            return false;
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(frame.header);
+        let payload = match frame.payload {
+            Payload::None => Held::None,
+            Payload::Inline(bytes) => {
+                self.bytes.extend_from_slice(bytes);
+                Held::Inline(bytes.len())
+            }
+            Payload::Stream { conn, offset, len } => Held::Stream { conn, offset, len },
+        };
+        self.entries.push(Entry {
+            start,
+            header_len: frame.header.len(),
+            payload,
+            offload: frame.offload,
+        });
+        true
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl World {
+    /// Sends what waits in the queue.
+    pub(crate) fn drain_queue(&mut self, device: &mut dyn Device) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let mut queue = core::mem::take(&mut self.queue);
+        for entry in &queue.entries {
+            let header_end = entry.start + entry.header_len;
+            let payload = match entry.payload {
+                Held::None => Payload::None,
+                Held::Inline(len) => Payload::Inline(&queue.bytes[header_end..header_end + len]),
+                Held::Stream { conn, offset, len } => Payload::Stream { conn, offset, len },
+            };
+            let frame = FrameOut {
+                header: &queue.bytes[entry.start..header_end],
+                payload,
+                offload: entry.offload,
+                local: false,
+            };
+            self.send(device, &frame);
+        }
+        queue.entries.clear();
+        queue.bytes.clear();
+        self.queue = queue;
+    }
+
+    /// The payload's bytes; `None` when they are gone.
+    #[inline]
+    fn gather<'a>(&'a self, payload: Payload<'a>) -> Option<[RawSlice<'a>; 2]> {
+        match payload {
+            Payload::None => Some([RawSlice::EMPTY; 2]),
+            Payload::Inline(bytes) => Some([RawSlice::of(bytes), RawSlice::EMPTY]),
+            Payload::Stream { conn, offset, len } => {
+                let owner = self.conn_owner(conn)?;
+                let client = self.clients.get(owner.client.0 as usize)?.as_ref()?;
+                let socket = client.socket(owner.sock)?;
+                let slices = socket.send.gather(&client.end, offset, len as usize);
+                (slices[0].len() + slices[1].len() == len as usize).then_some(slices)
+            }
+        }
+    }
+
+    /// Hands a frame to the device.
+    #[inline]
+    pub(crate) fn send(&mut self, device: &mut dyn Device, frame: &FrameOut<'_>) {
+        let Some(payload) = self.gather(frame.payload) else {
+            self.counters.tx_stale += 1;
+            return;
+        };
+        if frame.offload.checksum.is_some() && !self.has_tx_checksum {
+            self.send_completed(device, frame);
+            return;
+        }
+        let mut taken = device.tx(frame.header, payload, frame.offload);
+        if taken.is_err() {
+            device.flush();
+            taken = device.tx(frame.header, payload, frame.offload);
+        }
+        match taken {
+            Ok(()) => self.counters.tx_frames += 1,
+            Err(_) => self.counters.tx_full += 1,
+        }
+    }
+
+    /// For a device that does not complete checksums.
+    #[cold]
+    fn send_completed(&mut self, device: &mut dyn Device, frame: &FrameOut<'_>) {
+        let mut bytes = Vec::new();
+        if !self.assemble(frame, &mut bytes) {
+            return;
+        }
+        let (header, payload) = bytes.split_at_mut(frame.header.len());
+        if let Some(partial) = frame.offload.checksum {
+            partial.complete(header, [&*payload]);
+        }
+        let offload = TxOffload {
+            checksum: None,
+            gso: None,
+        };
+        let payload = [RawSlice::of(payload), RawSlice::EMPTY];
+        match device.tx(header, payload, offload) {
+            Ok(()) => self.counters.tx_frames += 1,
+            Err(_) => self.counters.tx_full += 1,
+        }
+    }
+
+    /// Copies header and payload into one piece.
+    pub(crate) fn assemble(&self, frame: &FrameOut<'_>, out: &mut Vec<u8>) -> bool {
+        let Some(payload) = self.gather(frame.payload) else {
+            return false;
+        };
+        out.clear();
+        out.extend_from_slice(frame.header);
+        for piece in payload {
+            let start = out.len();
+            out.resize(start + piece.len(), 0);
+            piece.copy_to(&mut out[start..]);
+        }
+        true
+    }
+}

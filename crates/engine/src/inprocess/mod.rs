@@ -1,0 +1,182 @@
+//! The in-process placement: the program's waiting thread drives the engine.
+//!
+//! Ownership of the engine is one lock word; whoever takes it runs a turn. While the program waits,
+//! its thread does; while the program is away, the [`ticker`] stands in.
+
+mod ticker;
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use slipstack_channel::{Driver, Exit, Placement, TurnOutcome, WaitOn};
+use slipstack_mem::{Doorbell, Lock, now_ns};
+use slipstack_stack::Instant;
+
+use crate::custodian::Custodian;
+use crate::engine::Engine;
+use ticker::Ticker;
+
+/// An engine in this process.
+pub struct InProcess {
+    shared: Arc<Shared>,
+    ticker: Option<Ticker>,
+}
+
+/// What the driving threads and the ticker share.
+struct Shared {
+    engine: Lock<Engine>,
+    custodian: Arc<dyn Custodian>,
+    /// Wakes sleepers of this process; other engines ring it when they put a frame in our inbox.
+    bell: Doorbell,
+    device_fd: RawFd,
+    /// When the program last let the engine work.
+    driven_at: AtomicU64,
+    /// Threads between `prepare_wait` and `finish_wait`.
+    sleepers: AtomicU32,
+    /// The deadline for which the latest sleeper's timeout was computed.
+    armed_until: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl InProcess {
+    /// `bell` is the doorbell of the engine's inbox.
+    ///
+    /// # Errors
+    /// No thread or descriptor could be had for the ticker.
+    pub fn new(
+        engine: Engine,
+        bell: Doorbell,
+        custodian: Arc<dyn Custodian>,
+    ) -> std::io::Result<InProcess> {
+        let shared = Arc::new(Shared {
+            device_fd: engine.poll_fd(),
+            engine: Lock::new(engine),
+            custodian,
+            bell,
+            driven_at: AtomicU64::new(now_ns()),
+            sleepers: AtomicU32::new(0),
+            armed_until: AtomicU64::new(u64::MAX),
+            is_over: AtomicBool::new(false),
+        });
+        let ticker = Ticker::start(Arc::clone(&shared))?;
+        Ok(InProcess {
+            shared,
+            ticker: Some(ticker),
+        })
+    }
+
+    /// Looks at the engine between turns (statistics, tests).
+    pub fn with_engine<T>(&self, look: impl FnOnce(&mut Engine) -> T) -> T {
+        look(&mut self.shared.engine.lock())
+    }
+}
+
+impl Shared {
+    /// One whole turn by whoever asks; `None` if another thread owns the engine.
+    fn turn(&self, now_ns: u64) -> Option<bool> {
+        let mut engine = self.engine.try_lock()?;
+        let turn = engine.turn(Instant(now_ns));
+        drop(engine);
+        self.rearm(turn.deadline);
+        Some(turn.progress)
+    }
+
+    /// A sleeper's timeout may have been computed before this deadline existed.
+    fn rearm(&self, deadline: Option<Instant>) {
+        if self.sleepers.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let armed_until = self.armed_until.load(Ordering::Acquire);
+        if deadline.is_some_and(|deadline| deadline.0 < armed_until) {
+            self.bell.ring();
+        }
+    }
+}
+
+impl Driver for InProcess {
+    fn turn(&self) -> TurnOutcome {
+        let now = now_ns();
+        self.shared.driven_at.store(now, Ordering::Relaxed);
+        match self.shared.turn(now) {
+            None => TurnOutcome::Busy,
+            Some(true) => TurnOutcome::Progress,
+            Some(false) => TurnOutcome::Idle,
+        }
+    }
+
+    fn commands(&self) {
+        // A command must not be left behind because the ticker happened to own the engine.
+        let mut engine = self.shared.engine.lock();
+        let deadline = engine.commands(Instant(now_ns()));
+        drop(engine);
+        self.shared.rearm(deadline);
+    }
+
+    fn prepare_wait(&self) -> Option<WaitOn> {
+        let mut engine = self.shared.engine.try_lock()?;
+        engine.set_sleeping(true);
+        if engine.has_work() {
+            engine.set_sleeping(false);
+            return None;
+        }
+        let deadline = engine.next_deadline();
+        // Published before the lock is let go: a later turn by another thread sees it.
+        self.shared
+            .armed_until
+            .store(deadline.map_or(u64::MAX, |at| at.0), Ordering::Release);
+        self.shared.sleepers.fetch_add(1, Ordering::AcqRel);
+        drop(engine);
+        Some(WaitOn {
+            fds: [self.shared.device_fd, self.shared.bell.raw_fd()],
+            timeout_ns: deadline.map(|at| at.0.saturating_sub(now_ns())),
+        })
+    }
+
+    fn finish_wait(&self) {
+        if self.shared.sleepers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.shared.bell.clear();
+        }
+        if let Some(ticker) = &self.ticker {
+            ticker.unpark();
+        }
+    }
+
+    fn wake_waiters(&self) {
+        self.shared.bell.ring();
+    }
+
+    fn placement(&self) -> Placement {
+        Placement::InProcess
+    }
+
+    fn is_dead(&self) -> bool {
+        self.shared.is_over.load(Ordering::Relaxed)
+    }
+
+    fn goodbye(&self, _why: Exit) {
+        if self.shared.is_over.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let images = self.shared.engine.lock().hand_over(Instant(now_ns()));
+        if images > 0 {
+            self.shared.custodian.hand_over(images);
+        }
+        self.shared.custodian.goodbye();
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        let mut fds = vec![self.shared.device_fd, self.shared.bell.raw_fd()];
+        fds.extend(self.ticker.as_ref().map(Ticker::raw_fd));
+        fds
+    }
+}
+
+impl Drop for InProcess {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Release);
+        if let Some(ticker) = self.ticker.take() {
+            ticker.join();
+        }
+    }
+}

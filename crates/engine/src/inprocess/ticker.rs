@@ -1,0 +1,180 @@
+//! Stands in for a program that is away: ACKs leave within 8 ms, retransmissions and keep-alives
+//! go on while it computes or sleeps.
+//!
+//! The thread is in one of three modes and is never woken per request:
+//!
+//! - **timed**: looks every 4 ms whether the program still lets the engine work;
+//! - **away**: the program's last turn is too old: sleeps on the device and runs the turns itself,
+//!   until the program is seen driving again;
+//! - **parked**: the program has been found waiting in our calls (and so driving) for a second.
+//!
+//! It also watches the control connection, so that a lost keeper is noticed at no cost.
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use slipstack_mem::thread::spawn_quiet;
+use slipstack_mem::{Descriptor, Doorbell, now_ns};
+
+use super::Shared;
+
+/// Distance of two looks, and age from which a turn counts as too old.
+const TICK_NS: u64 = 4_000_000;
+/// Looks in a row that find the program waiting before the ticker parks.
+const PARK_AFTER: u32 = 250;
+
+pub(super) struct Ticker {
+    handle: JoinHandle<()>,
+    bell: Doorbell,
+    is_parked: Arc<AtomicBool>,
+}
+
+impl Ticker {
+    pub(super) fn start(shared: Arc<Shared>) -> std::io::Result<Ticker> {
+        let bell = Doorbell::new()?;
+        let is_parked = Arc::new(AtomicBool::new(false));
+        let watch = Watch {
+            shared,
+            bell: bell.clone(),
+            is_parked: Arc::clone(&is_parked),
+        };
+        let handle = spawn_quiet("slipstack-tick", move || watch.run())?;
+        Ok(Ticker {
+            handle,
+            bell,
+            is_parked,
+        })
+    }
+
+    /// The program has left a wait. Costs one load unless the ticker is parked.
+    pub(super) fn unpark(&self) {
+        if self.is_parked.load(Ordering::Acquire) && self.is_parked.swap(false, Ordering::AcqRel) {
+            self.bell.ring();
+        }
+    }
+
+    pub(super) fn raw_fd(&self) -> RawFd {
+        self.bell.raw_fd()
+    }
+
+    pub(super) fn join(self) {
+        self.bell.ring();
+        let _ = self.handle.join();
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Timed { waiting_seen: u32 },
+    Away,
+    Parked,
+}
+
+struct Watch {
+    shared: Arc<Shared>,
+    bell: Doorbell,
+    is_parked: Arc<AtomicBool>,
+}
+
+impl Watch {
+    fn run(&self) {
+        let mut mode = Mode::Timed { waiting_seen: 0 };
+        while !self.shared.is_over.load(Ordering::Acquire) {
+            mode = match mode {
+                Mode::Timed { waiting_seen } => {
+                    self.sleep(Some(TICK_NS), false);
+                    self.look(waiting_seen)
+                }
+                Mode::Away => self.stand_in(),
+                Mode::Parked => {
+                    self.sleep(None, false);
+                    if self.is_parked.load(Ordering::Acquire) {
+                        Mode::Parked
+                    } else {
+                        Mode::Timed { waiting_seen: 0 }
+                    }
+                }
+            };
+        }
+    }
+
+    fn look(&self, waiting_seen: u32) -> Mode {
+        if self.shared.sleepers.load(Ordering::Acquire) > 0 {
+            if waiting_seen < PARK_AFTER {
+                return Mode::Timed {
+                    waiting_seen: waiting_seen + 1,
+                };
+            }
+            self.is_parked.store(true, Ordering::Release);
+            return Mode::Parked;
+        }
+        if self.is_program_away() {
+            return Mode::Away;
+        }
+        Mode::Timed { waiting_seen: 0 }
+    }
+
+    fn is_program_away(&self) -> bool {
+        let driven_at = self.shared.driven_at.load(Ordering::Relaxed);
+        now_ns().saturating_sub(driven_at) >= TICK_NS
+    }
+
+    /// One turn in the program's place, then sleep until there is more to do.
+    fn stand_in(&self) -> Mode {
+        if !self.is_program_away() || self.shared.sleepers.load(Ordering::Acquire) > 0 {
+            return Mode::Timed { waiting_seen: 0 };
+        }
+        let Some(mut engine) = self.shared.engine.try_lock() else {
+            return Mode::Timed { waiting_seen: 0 };
+        };
+        let turn = engine.turn(slipstack_stack::Instant(now_ns()));
+        if turn.progress || engine.has_work() {
+            return Mode::Away;
+        }
+        let deadline = engine.next_deadline();
+        drop(engine);
+        let timeout_ns = deadline.map(|at| at.0.saturating_sub(now_ns()));
+        self.sleep(timeout_ns, true);
+        Mode::Away
+    }
+
+    /// Sleeps on the control connection and the ticker's bell, and while the program is away also
+    /// on the device and the engine's bell.
+    fn sleep(&self, timeout_ns: Option<u64>, with_device: bool) {
+        let control = self.shared.custodian.control();
+        let device = Descriptor::new(self.shared.device_fd);
+        let mut fds = vec![PollFd::new(&self.bell, PollFlags::IN)];
+        if let Some(control) = &control {
+            fds.push(PollFd::new(&**control, PollFlags::IN));
+        }
+        if with_device {
+            fds.push(PollFd::new(&self.shared.bell, PollFlags::IN));
+            if let Some(device) = &device {
+                fds.push(PollFd::from_borrowed_fd(device.as_fd(), PollFlags::IN));
+            }
+        }
+        let timeout = timeout_ns.map(|ns| Timespec {
+            tv_sec: (ns / 1_000_000_000).cast_signed(),
+            tv_nsec: (ns % 1_000_000_000).cast_signed(),
+        });
+        if !matches!(poll(&mut fds, timeout.as_ref()), Ok(ready) if ready > 0) {
+            return;
+        }
+        let is_rung = |at: usize| !fds[at].revents().is_empty();
+        let (own_bell, on_control) = (is_rung(0), control.is_some() && is_rung(1));
+        let engine_bell = with_device && is_rung(1 + usize::from(control.is_some()));
+        drop(fds);
+        if own_bell {
+            self.bell.clear();
+        }
+        if engine_bell {
+            self.shared.bell.clear();
+        }
+        if on_control {
+            self.shared.custodian.on_control();
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The instance placement: a loop of its own drives the engine for any number of programs.
+//!
+//! Busy, it turns; idle, it spins for a bounded time and then sleeps on the device, the doorbell
+//! that clients and other engines ring, and the reception (control connections).
+
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use slipstack_mem::{Descriptor, Doorbell, now_ns};
+use slipstack_stack::Instant;
+
+use crate::engine::Engine;
+
+/// How long an idle loop spins before it sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spin {
+    /// As long as a sleep and wake-up would cost, while work has lately come sooner than that.
+    Adaptive,
+    FixedNs(u64),
+}
+
+/// Longest adaptive spin: what a blocking wake-up across cores costs.
+const SPIN_MAX_NS: u64 = 65_000;
+/// How often a busy loop looks at the control connections.
+const RECEPTION_EVERY_NS: u64 = 1_000_000;
+
+const DEVICE: u64 = 0;
+const BELL: u64 = 1;
+const RECEPTION: u64 = 2;
+
+/// Whoever lets programs in and out.
+pub trait Reception {
+    /// Readable when [`Reception::serve`] has something to do.
+    fn as_fd(&self) -> BorrowedFd<'_>;
+
+    /// Attaches and detaches clients and answers questions. `Break` ends the loop.
+    fn serve(&mut self, engine: &mut Engine, now: Instant) -> ControlFlow<()>;
+}
+
+/// Runs until the reception says so.
+///
+/// # Errors
+/// The kernel refuses the descriptors or the wait.
+pub fn run(
+    engine: &mut Engine,
+    bell: &Doorbell,
+    spin: Spin,
+    reception: &mut dyn Reception,
+) -> io::Result<()> {
+    let waiter = Waiter::new(engine, bell, reception.as_fd())?;
+    let mut pace = Pace::new(spin, now_ns());
+    let mut looked_at = 0;
+    loop {
+        let now = now_ns();
+        if engine.turn(Instant(now)).progress {
+            pace.on_work(now);
+        }
+        if now.saturating_sub(looked_at) >= RECEPTION_EVERY_NS {
+            looked_at = now;
+            if waiter.is_reception_ready(reception.as_fd())
+                && reception.serve(engine, Instant(now)).is_break()
+            {
+                return Ok(());
+            }
+        }
+        if !pace.may_sleep(now) {
+            std::hint::spin_loop();
+            continue;
+        }
+        if waiter.sleep(engine, bell)? {
+            looked_at = 0;
+        }
+        pace.on_wake(now_ns());
+    }
+}
+
+struct Waiter {
+    epoll: std::os::fd::OwnedFd,
+}
+
+impl Waiter {
+    fn new(engine: &Engine, bell: &Doorbell, reception: BorrowedFd<'_>) -> io::Result<Waiter> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let add = |fd: BorrowedFd<'_>, data| {
+            epoll::add(&epoll, fd, EventData::new_u64(data), EventFlags::IN)
+        };
+        if let Some(device) = Descriptor::new(engine.poll_fd()) {
+            add(device.as_fd(), DEVICE)?;
+        }
+        add(bell.as_fd(), BELL)?;
+        add(reception, RECEPTION)?;
+        Ok(Waiter { epoll })
+    }
+
+    fn is_reception_ready(&self, reception: BorrowedFd<'_>) -> bool {
+        let now = rustix::event::Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut fds = [rustix::event::PollFd::from_borrowed_fd(
+            reception,
+            rustix::event::PollFlags::IN,
+        )];
+        matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(1))
+    }
+
+    /// Sleeps until something comes or the next deadline; true if the reception is ready.
+    fn sleep(&self, engine: &mut Engine, bell: &Doorbell) -> io::Result<bool> {
+        engine.set_sleeping(true);
+        if engine.has_work() {
+            engine.set_sleeping(false);
+            return Ok(false);
+        }
+        let timeout = engine.next_deadline().map(|at| {
+            let ns = at.0.saturating_sub(now_ns());
+            rustix::event::Timespec {
+                tv_sec: (ns / 1_000_000_000).cast_signed(),
+                tv_nsec: (ns % 1_000_000_000).cast_signed(),
+            }
+        });
+        let mut events = Vec::with_capacity(4);
+        let waited = epoll::wait(
+            &self.epoll,
+            rustix::buffer::spare_capacity(&mut events),
+            timeout.as_ref(),
+        );
+        engine.set_sleeping(false);
+        match waited {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if events.iter().any(|event| event.data.u64() == BELL) {
+            bell.clear();
+        }
+        Ok(events.iter().any(|event| event.data.u64() == RECEPTION))
+    }
+}
+
+/// When to stop spinning.
+struct Pace {
+    spin: Spin,
+    worked_at: u64,
+    /// Moving average of the pauses between pieces of work.
+    gap_ns: u64,
+}
+
+impl Pace {
+    fn new(spin: Spin, now: u64) -> Pace {
+        Pace {
+            spin,
+            worked_at: now,
+            gap_ns: SPIN_MAX_NS,
+        }
+    }
+
+    fn on_work(&mut self, now: u64) {
+        let gap = now.saturating_sub(self.worked_at).min(16 * SPIN_MAX_NS);
+        self.gap_ns = self.gap_ns - self.gap_ns / 8 + gap / 8;
+        self.worked_at = now;
+    }
+
+    fn on_wake(&mut self, now: u64) {
+        // A sleep ends a pause: what follows is judged anew.
+        let gap = now.saturating_sub(self.worked_at).min(16 * SPIN_MAX_NS);
+        self.gap_ns = self.gap_ns - self.gap_ns / 8 + gap / 8;
+        self.worked_at = now;
+    }
+
+    fn may_sleep(&self, now: u64) -> bool {
+        let idle = now.saturating_sub(self.worked_at);
+        match self.spin {
+            Spin::FixedNs(ns) => idle >= ns,
+            Spin::Adaptive if self.gap_ns > 2 * SPIN_MAX_NS => idle >= SPIN_MAX_NS / 16,
+            Spin::Adaptive => idle >= SPIN_MAX_NS,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_adaptive_loop_spins_long_only_while_work_comes_soon() {
+        let mut pace = Pace::new(Spin::Adaptive, 0);
+        assert!(!pace.may_sleep(SPIN_MAX_NS - 1));
+        let mut now = 0;
+        for _ in 0..64 {
+            now += 10 * SPIN_MAX_NS;
+            pace.on_work(now);
+        }
+        assert!(pace.may_sleep(now + SPIN_MAX_NS / 16));
+        for _ in 0..64 {
+            now += 1000;
+            pace.on_work(now);
+        }
+        assert!(!pace.may_sleep(now + SPIN_MAX_NS / 2));
+    }
+
+    #[test]
+    fn a_fixed_spin_of_zero_sleeps_at_once() {
+        assert!(Pace::new(Spin::FixedNs(0), 5).may_sleep(5));
+    }
+}

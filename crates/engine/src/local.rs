@@ -1,0 +1,178 @@
+//! Frames to our own address: back into this stack, or to the engine of another slot.
+
+use std::collections::VecDeque;
+
+use slipstack_channel::{INBOX_BYTES, INBOX_CELLS};
+use slipstack_device::{Flow, Proto, Steering};
+use slipstack_mem::{Doorbell, InboxReader, MpscInbox, Region};
+use slipstack_stack::FrameOut;
+
+use crate::world::World;
+
+/// Frames to ourselves that wait at most; more are lost, as on a wire.
+const LOCAL_LEN_MAX: usize = 1024;
+/// Spare buffers kept.
+const SPARE_MAX: usize = 64;
+
+/// What connects the engines of one device.
+#[derive(Debug)]
+pub struct Fabric {
+    own_slot: u16,
+    inboxes: Vec<MpscInbox>,
+    bells: Vec<Doorbell>,
+    steering: Steering,
+    reader: InboxReader,
+}
+
+impl Fabric {
+    /// `region` holds an inbox of [`INBOX_BYTES`] per slot; `bells` are the slots' doorbells in
+    /// order. `None` when the region is too short for the slots.
+    pub fn new(
+        own_slot: u16,
+        region: &Region,
+        bells: Vec<Doorbell>,
+        steering: Steering,
+    ) -> Option<Fabric> {
+        let inboxes = (0..bells.len())
+            .map(|slot| MpscInbox::new(region, slot * INBOX_BYTES, INBOX_CELLS))
+            .collect::<Option<Vec<_>>>()?;
+        let own = inboxes.get(usize::from(own_slot))?.clone();
+        Some(Fabric {
+            own_slot,
+            inboxes,
+            bells,
+            steering,
+            reader: InboxReader::new(own),
+        })
+    }
+
+    pub(crate) fn reader(&mut self) -> &mut InboxReader {
+        &mut self.reader
+    }
+
+    fn has_frames(&self) -> bool {
+        !self.reader.is_empty()
+    }
+
+    /// The slot that serves the flow of this frame, if it is another one's.
+    fn find_other_slot(&self, frame: &[u8]) -> Option<usize> {
+        let flow = parse_flow(frame)?;
+        let slot = self.steering.find_slot(flow.proto, flow.local, flow.remote);
+        (slot != self.own_slot).then_some(usize::from(slot))
+    }
+
+    /// `false` when the other engine has no room.
+    fn post(&self, slot: usize, frame: &[u8]) -> bool {
+        let (Some(inbox), Some(bell)) = (self.inboxes.get(slot), self.bells.get(slot)) else {
+            return false;
+        };
+        let taken = inbox.push(&[frame]);
+        if inbox.take_sleeping() {
+            bell.ring();
+        }
+        taken
+    }
+}
+
+/// The flow of an IPv4 frame from its receiver's point of view.
+fn parse_flow(frame: &[u8]) -> Option<Flow> {
+    use std::net::{Ipv4Addr, SocketAddrV4};
+    let ip = frame.get(14..)?;
+    let header_len = usize::from(ip.first()? & 15) * 4;
+    let proto = match ip.get(9)? {
+        6 => Proto::Tcp,
+        17 => Proto::Udp,
+        _ => return None,
+    };
+    let addr = |at: usize| {
+        let octets: [u8; 4] = ip.get(at..at + 4)?.try_into().ok()?;
+        Some(Ipv4Addr::from(octets))
+    };
+    let port = |at: usize| {
+        let bytes: [u8; 2] = ip
+            .get(header_len + at..header_len + at + 2)?
+            .try_into()
+            .ok()?;
+        Some(u16::from_be_bytes(bytes))
+    };
+    Some(Flow {
+        proto,
+        local: SocketAddrV4::new(addr(16)?, port(2)?),
+        remote: SocketAddrV4::new(addr(12)?, port(0)?),
+    })
+}
+
+/// Local frames of one engine.
+#[derive(Debug, Default)]
+pub(crate) struct Local {
+    pub(crate) fabric: Option<Fabric>,
+    waiting: VecDeque<Vec<u8>>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Local {
+    pub(crate) fn new(fabric: Option<Fabric>) -> Local {
+        Local {
+            fabric,
+            ..Local::default()
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The next frame to ourselves; give the buffer back with [`Local::recycle`].
+    pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
+        self.waiting.pop_front()
+    }
+
+    pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(buffer);
+        }
+    }
+
+    pub(crate) fn has_work(&self) -> bool {
+        !self.waiting.is_empty() || self.fabric.as_ref().is_some_and(Fabric::has_frames)
+    }
+
+    /// Announces sleep to other engines; `false` when a frame came meanwhile.
+    pub(crate) fn set_sleeping(&self, sleeping: bool) {
+        if let Some(fabric) = &self.fabric {
+            if sleeping {
+                fabric.reader.prepare_sleep();
+            } else {
+                fabric.reader.finish_sleep();
+            }
+        }
+    }
+}
+
+impl World {
+    /// Takes a frame whose destination is our own address.
+    pub(crate) fn send_local(&mut self, frame: &FrameOut<'_>) {
+        let mut bytes = self.local.spare.pop().unwrap_or_default();
+        if !self.assemble(frame, &mut bytes) {
+            self.counters.tx_stale += 1;
+            self.local.recycle(bytes);
+            return;
+        }
+        let fabric = self.local.fabric.as_ref();
+        let other = fabric.and_then(|fabric| Some((fabric, fabric.find_other_slot(&bytes)?)));
+        if let Some((fabric, slot)) = other {
+            let taken = fabric.post(slot, &bytes);
+            self.counters.local_posted += u64::from(taken);
+            self.counters.local_lost += u64::from(!taken);
+            self.local.recycle(bytes);
+            return;
+        }
+        if self.local.waiting.len() >= LOCAL_LEN_MAX {
+            self.counters.local_lost += 1;
+            self.local.recycle(bytes);
+            return;
+        }
+        self.local.waiting.push_back(bytes);
+    }
+}

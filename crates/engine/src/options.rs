@@ -1,0 +1,68 @@
+//! Socket options and figures.
+
+use slipstack_channel::{Info, Refusal, Reply, SocketOption};
+use slipstack_stack::Instant;
+
+use crate::client::{Role, step_for};
+use crate::commands::Answer;
+use crate::effects::Fx;
+use crate::engine::Engine;
+use crate::translate;
+use crate::world::Owner;
+
+impl Engine {
+    pub(crate) fn on_set_option(
+        &mut self,
+        now: Instant,
+        owner: Owner,
+        option: SocketOption,
+    ) -> Answer {
+        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        if let SocketOption::RcvBuf(bytes) = option {
+            socket.step = step_for(bytes);
+        }
+        match socket.role {
+            Role::Stream(conn) => {
+                let option = translate::tcp_option(option).ok_or(Refusal::NotSupported)?;
+                let mut fx = Fx {
+                    world: &mut self.world,
+                    device: Some(&mut *self.device),
+                };
+                self.stack
+                    .tcp_set_option(now, conn, option, &mut fx)
+                    .map_err(translate::refusal)?;
+            }
+            Role::None | Role::Listener(_) | Role::Datagram(_) => {
+                translate::note_option(socket.options_mut(), option);
+                if let SocketOption::SndBuf(bytes) = option
+                    && let Some(client) = self.world.client(owner.client)
+                {
+                    client.end.set_sndbuf(owner.sock, bytes);
+                }
+            }
+        }
+        Ok(Reply::Done)
+    }
+
+    pub(crate) fn on_info(&mut self, now: Instant, owner: Owner) -> Answer {
+        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        match socket.role {
+            Role::Stream(conn) => {
+                let info = self
+                    .stack
+                    .tcp_info(now, conn)
+                    .ok_or(Refusal::NotConnected)?;
+                Ok(Reply::Info(translate::info(&info)))
+            }
+            Role::Listener(_) => Ok(Reply::Info(Info {
+                state: 10,
+                ..Info::default()
+            })),
+            Role::None => Ok(Reply::Info(Info {
+                state: 7,
+                ..Info::default()
+            })),
+            Role::Datagram(_) => Err(Refusal::NotSupported),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The program's driver when the engine lives in an instance: look at the rings, ring the bell.
+
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use slipstack_channel::control::ControlSocket;
+use slipstack_channel::{Command, Driver, Exit, Placement, ProgramEnd, TurnOutcome, WaitOn};
+use slipstack_mem::Doorbell;
+
+/// An engine in another process.
+pub struct Remote {
+    end: ProgramEnd,
+    engine_bell: Doorbell,
+    /// Rung by the engine when events come while this side sleeps.
+    own_bell: Doorbell,
+    /// Hangs up when the instance dies.
+    control: ControlSocket,
+    is_dead: AtomicBool,
+    is_over: AtomicBool,
+}
+
+impl Remote {
+    pub fn new(
+        end: ProgramEnd,
+        engine_bell: Doorbell,
+        own_bell: Doorbell,
+        control: ControlSocket,
+    ) -> Remote {
+        Remote {
+            end,
+            engine_bell,
+            own_bell,
+            control,
+            is_dead: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    fn look_for_death(&self) {
+        if self.end.is_engine_gone() || self.control.is_closed() {
+            self.is_dead.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl Driver for Remote {
+    fn turn(&self) -> TurnOutcome {
+        self.commands();
+        if self.end.has_events() {
+            TurnOutcome::Progress
+        } else {
+            TurnOutcome::Idle
+        }
+    }
+
+    fn commands(&self) {
+        self.end.flush_overflow();
+        if self.end.needs_doorbell() {
+            self.engine_bell.ring();
+        }
+    }
+
+    fn prepare_wait(&self) -> Option<WaitOn> {
+        if self.is_dead() || !self.end.prepare_sleep() {
+            return None;
+        }
+        Some(WaitOn {
+            fds: [self.own_bell.raw_fd(), self.control.as_fd().as_raw_fd()],
+            timeout_ns: None,
+        })
+    }
+
+    fn finish_wait(&self) {
+        self.end.finish_sleep();
+        self.own_bell.clear();
+        self.look_for_death();
+    }
+
+    fn wake_waiters(&self) {
+        self.own_bell.ring();
+    }
+
+    fn placement(&self) -> Placement {
+        Placement::Instance
+    }
+
+    fn is_dead(&self) -> bool {
+        self.is_dead.load(Ordering::Acquire)
+    }
+
+    fn goodbye(&self, _why: Exit) {
+        if self.is_over.swap(true, Ordering::AcqRel) || self.is_dead() {
+            return;
+        }
+        self.end.push(Command::Goodbye);
+        self.commands();
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        vec![
+            self.engine_bell.raw_fd(),
+            self.own_bell.raw_fd(),
+            self.control.as_fd().as_raw_fd(),
+        ]
+    }
+}

@@ -1,0 +1,124 @@
+//! What an engine tells about itself.
+
+use std::net::SocketAddr;
+
+use slipstack_channel::State;
+
+use crate::client::ClientId;
+use crate::engine::Engine;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters of the engine itself; the stack has its own.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct EngineCounters { $($(#[$doc])* pub $name: u64,)* }
+
+        impl EngineCounters {
+            /// Names and values in a fixed order.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    turns,
+    /// Turns that found nothing to do.
+    turns_idle,
+    commands,
+    /// Commands for sockets that are gone or cannot do what is asked.
+    commands_refused,
+    accepted,
+    connected,
+    /// Connections refused because no socket could be given to them.
+    accept_refused,
+    tx_frames,
+    /// Frames lost because the device or the queue before it had no room.
+    tx_full,
+    /// Frames whose connection was gone before they could leave.
+    tx_stale,
+    /// Segments for which no receive ring could be had at first.
+    rx_no_room,
+    /// Datagrams lost because the program did not read.
+    rx_datagrams_lost,
+    /// Frames put into another engine's inbox.
+    local_posted,
+    local_received,
+    local_lost,
+    doorbells,
+    clients_attached,
+    clients_left,
+    clients_crashed,
+    /// Clients detached because their shared memory contradicted itself.
+    clients_lied,
+    /// Connections handed over at the end of their program.
+    handed_over,
+}
+
+/// One socket, for people to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketView {
+    pub client: ClientId,
+    pub is_udp: bool,
+    pub is_listening: bool,
+    pub state: State,
+    pub local: Option<SocketAddr>,
+    pub remote: Option<SocketAddr>,
+    /// Bytes received and not read, as far as the engine has looked.
+    pub rx_waiting: u64,
+    /// Bytes written and not acknowledged.
+    pub tx_waiting: u64,
+}
+
+impl Engine {
+    pub fn counters(&self) -> &EngineCounters {
+        &self.world.counters
+    }
+
+    /// All counters that are not zero, by name: engine, stack and device.
+    pub fn counter_rows(&self) -> Vec<(String, u64)> {
+        let stack = self.stack.counters().iter();
+        let device = self.device.counters();
+        self.world
+            .counters
+            .iter()
+            .map(|(name, value)| (format!("engine_{name}"), value))
+            .chain(stack.map(|(counter, value)| (counter.name().to_owned(), value)))
+            .chain(
+                device
+                    .rows()
+                    .map(|(name, value)| (format!("device_{name}"), value)),
+            )
+            .filter(|(_, value)| *value > 0)
+            .collect()
+    }
+
+    /// Open flows, as the directory counts them.
+    pub fn flow_count(&self) -> usize {
+        self.world.flows.len()
+    }
+
+    /// Bytes of ring memory in use by this engine.
+    pub fn rx_memory(&self) -> usize {
+        let clients = self.world.clients.iter().flatten();
+        clients.map(|client| client.end.rx_memory()).sum()
+    }
+
+    /// Up to `max` sockets of all clients.
+    pub fn sockets(&self, max: usize) -> Vec<SocketView> {
+        let mut views = Vec::new();
+        for (id, client) in self.world.clients.iter().enumerate() {
+            let Some(client) = client else { continue };
+            for sock in client.sockets() {
+                if views.len() >= max {
+                    return views;
+                }
+                if let Some(socket) = client.socket(sock) {
+                    views.push(self.view(ClientId(id as u32), socket));
+                }
+            }
+        }
+        views
+    }
+}

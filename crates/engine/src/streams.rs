@@ -1,0 +1,344 @@
+//! TCP sockets: binding, listening, connecting, closing.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use slipstack_channel::{CloseMode, Refusal, Reply, State};
+use slipstack_stack::{Instant, ListenOptions, SocketError};
+
+use crate::authority::Transport;
+use crate::client::{Bound, Role, Socket, step_for};
+use crate::commands::Answer;
+use crate::effects::Fx;
+use crate::engine::Engine;
+use crate::translate;
+use crate::world::Owner;
+
+pub(crate) const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+impl Engine {
+    pub(crate) fn bind_stream(
+        &mut self,
+        owner: Owner,
+        addr: SocketAddr,
+        reuse_addr: bool,
+        reuse_port: bool,
+    ) -> Answer {
+        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        if socket.bound.is_some() || socket.role != Role::None {
+            return Err(Refusal::InvalidArgument);
+        }
+        let port = self.reserve_port(addr, reuse_addr || reuse_port)?;
+        let addr = SocketAddr::new(addr.ip(), port);
+        let bound = Bound {
+            addr,
+            is_shared: reuse_port,
+            is_reserved: true,
+            is_announced: false,
+        };
+        self.note_bound(owner, bound);
+        Ok(Reply::Bound { local: addr })
+    }
+
+    /// Reserves a port, leasing more outgoing ones when those we have are used up.
+    fn reserve_port(&mut self, addr: SocketAddr, reuse: bool) -> Result<u16, Refusal> {
+        let mut result = self.stack.tcp_reserve_port(addr, reuse);
+        if addr.port() == 0 {
+            for round in 0..=self.port_blocks.len() {
+                if result != Err(SocketError::AddrNotAvailable) || !self.next_ports(round) {
+                    break;
+                }
+                result = self.stack.tcp_reserve_port(addr, reuse);
+            }
+        }
+        result.map_err(translate::refusal)
+    }
+
+    /// Switches to another block of outgoing ports: first those leased already, then a new one.
+    pub(crate) fn next_ports(&mut self, round: usize) -> bool {
+        if round + 1 < self.port_blocks.len() {
+            self.port_blocks.rotate_left(1);
+        } else {
+            let leased = self.ports.as_ref().and_then(|ports| ports.lease_ports());
+            let Some(block) = leased else { return false };
+            self.port_blocks.push(block);
+        }
+        if let Some(&(low, high)) = self.port_blocks.last() {
+            self.stack.set_ephemeral(low, high);
+        }
+        true
+    }
+
+    fn is_leased(&self, port: u16) -> bool {
+        let mut blocks = self.port_blocks.iter();
+        blocks.any(|&(low, high)| (low..=high).contains(&port))
+    }
+
+    pub(crate) fn note_bound(&mut self, owner: Owner, bound: Bound) {
+        let Some(client) = self.world.client(owner.client) else {
+            return;
+        };
+        if let Some((socket, end)) = client.find(owner.sock) {
+            end.set_addrs(owner.sock, Some(bound.addr), None);
+            socket.bound = Some(bound);
+            socket.state |= State::BOUND;
+            end.set_state(owner.sock, socket.state, socket.reason, socket.errors);
+        }
+    }
+
+    /// Asks that frames to this port come here, unless they do already.
+    pub(crate) fn announce(
+        &mut self,
+        transport: Transport,
+        addr: SocketAddr,
+        is_shared: bool,
+        is_listening: bool,
+    ) -> Result<bool, Refusal> {
+        let Some(ports) = &self.ports else {
+            return Ok(false);
+        };
+        if !is_listening && self.is_leased(addr.port()) {
+            return Ok(false);
+        }
+        let IpAddr::V4(ip) = addr.ip() else {
+            return Err(Refusal::FamilyNotSupported);
+        };
+        ports
+            .listen_on(ip, addr.port(), transport, is_shared)
+            .map_err(translate::port_refusal)?;
+        Ok(true)
+    }
+
+    pub(crate) fn on_listen(&mut self, owner: Owner, backlog: u32) -> Answer {
+        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        match socket.role {
+            Role::Listener(id) => {
+                let set = self.stack.tcp_set_backlog(id, backlog);
+                return set.map(|()| Reply::Done).map_err(translate::refusal);
+            }
+            Role::None if !socket.state.contains(State::CLOSED) => {}
+            _ => return Err(Refusal::InvalidArgument),
+        }
+        let options = ListenOptions {
+            backlog,
+            reuse_port: socket.bound.is_some_and(|bound| bound.is_shared),
+            socket: socket.options.as_deref().cloned().unwrap_or_default(),
+        };
+        let mut bound = match socket.bound {
+            Some(bound) => bound,
+            None => Bound {
+                addr: SocketAddr::new(ANY.ip(), self.reserve_port(ANY, false)?),
+                is_shared: false,
+                is_reserved: true,
+                is_announced: false,
+            },
+        };
+        // The listener holds the port from here on.
+        if bound.is_reserved {
+            self.stack.tcp_release_port(bound.addr);
+            bound.is_reserved = false;
+        }
+        let step = options.socket.rcvbuf.map_or(u64::MAX, step_for);
+        let shared = options.reuse_port;
+        let listened = self.stack.tcp_listen(bound.addr, options);
+        let id = match listened {
+            Ok(id) => id,
+            Err(error) => {
+                bound.is_reserved = self.stack.tcp_reserve_port(bound.addr, true).is_ok();
+                self.note_bound(owner, bound);
+                return Err(translate::refusal(error));
+            }
+        };
+        match self.announce(Transport::Tcp, bound.addr, shared, true) {
+            Ok(is_announced) => bound.is_announced = is_announced,
+            Err(refusal) => {
+                self.stack.tcp_unlisten(id).ok();
+                self.note_bound(owner, bound);
+                return Err(refusal);
+            }
+        }
+        self.note_bound(owner, bound);
+        self.world.listeners.set(id.index, id.generation, owner);
+        if let Some(socket) = self.world.socket(owner) {
+            socket.role = Role::Listener(id);
+            socket.step = socket.step.min(step);
+        }
+        if let Some(client) = self.world.client(owner.client) {
+            client.listeners.push(owner.sock);
+        }
+        self.world.set_bits(owner, State::LISTENING, State::NONE);
+        Ok(Reply::Bound { local: bound.addr })
+    }
+
+    pub(crate) fn on_unlisten(&mut self, now: Instant, owner: Owner) -> Answer {
+        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        let Role::Listener(id) = socket.role else {
+            return Err(Refusal::InvalidState);
+        };
+        socket.role = Role::None;
+        self.world.listeners.remove(id.index, id.generation);
+        self.stack.tcp_unlisten(id).ok();
+        if let Some(client) = self.world.client(owner.client) {
+            client.listeners.retain(|sock| *sock != owner.sock);
+        }
+        self.drop_binding(owner);
+        self.world.set_bits(owner, State::NONE, State::LISTENING);
+        Ok(Reply::Done)
+    }
+
+    /// Gives the socket's port back.
+    pub(crate) fn drop_binding(&mut self, owner: Owner) {
+        let Some(socket) = self.world.socket(owner) else {
+            return;
+        };
+        let kind = socket.kind;
+        let Some(bound) = socket.bound.take() else {
+            return;
+        };
+        if bound.is_reserved {
+            self.stack.tcp_release_port(bound.addr);
+        }
+        if bound.is_announced
+            && let Some(ports) = &self.ports
+            && let IpAddr::V4(ip) = bound.addr.ip()
+        {
+            ports.listen_off(ip, bound.addr.port(), translate::transport(kind));
+        }
+    }
+
+    pub(crate) fn on_connect(&mut self, now: Instant, owner: Owner, remote: SocketAddr) -> Answer {
+        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        match socket.role {
+            Role::None if !socket.state.intersects(State::CONNECTED | State::LISTENING) => {}
+            Role::None | Role::Listener(_) => return Err(Refusal::InvalidState),
+            Role::Stream(_) | Role::Datagram(_) => return Err(Refusal::AlreadyConnected),
+        }
+        let options = socket.options.as_deref().cloned().unwrap_or_default();
+        let mut bound = socket.bound;
+        if let Some(bound) = &mut bound {
+            if bound.is_reserved {
+                self.stack.tcp_release_port(bound.addr);
+                bound.is_reserved = false;
+            }
+            if !bound.is_announced {
+                bound.is_announced = self.announce(Transport::Tcp, bound.addr, true, false)?;
+            }
+        }
+        if let Some(socket) = self.world.socket(owner) {
+            socket.bound = bound;
+            // A new attempt after a failed one begins clean.
+            socket.state = socket
+                .state
+                .without(State::HUP | State::RDHUP | State::CLOSED);
+        }
+        let local = bound.map(|bound| bound.addr);
+        let mut rounds = 0;
+        let conn = loop {
+            let mut fx = Fx {
+                world: &mut self.world,
+                device: Some(&mut *self.device),
+            };
+            match self
+                .stack
+                .tcp_connect(now, local, remote, &options, &mut fx)
+            {
+                Ok(conn) => break conn,
+                Err(SocketError::AddrNotAvailable)
+                    if local.is_none_or(|addr| addr.port() == 0)
+                        && rounds <= self.port_blocks.len()
+                        && self.next_ports(rounds) =>
+                {
+                    rounds += 1;
+                }
+                Err(error) => return Err(translate::refusal(error)),
+            }
+        };
+        self.world.conns.set(conn.index, conn.generation, owner);
+        let (local, remote) = self.stack.tcp_endpoints(conn).unwrap_or((ANY, remote));
+        let sndbuf = self.stack.tcp_sndbuf(conn);
+        if let Some(client) = self.world.client(owner.client)
+            && let Some((socket, end)) = client.find(owner.sock)
+        {
+            socket.role = Role::Stream(conn);
+            end.set_addrs(owner.sock, Some(local), Some(remote));
+            if sndbuf > 0 {
+                end.set_sndbuf(owner.sock, sndbuf);
+            }
+        }
+        self.world
+            .set_bits(owner, State::CONNECTING | State::BOUND, State::NONE);
+        self.run_deferred(now);
+        Ok(Reply::Bound { local })
+    }
+
+    pub(crate) fn on_close(&mut self, now: Instant, owner: Owner, mode: CloseMode, unread: bool) {
+        // Bytes written just before the close are still to be sent.
+        self.on_send_before_close(now, owner);
+        let Some(socket) = self.world.socket(owner) else {
+            return;
+        };
+        if socket.is_closing {
+            return;
+        }
+        socket.is_closing = true;
+        match socket.role {
+            Role::Stream(conn) => {
+                self.free_receive_ring(owner);
+                let mut fx = Fx {
+                    world: &mut self.world,
+                    device: Some(&mut *self.device),
+                };
+                let mode = translate::close_mode(mode);
+                self.stack.tcp_close(now, conn, mode, unread, &mut fx);
+                self.run_deferred(now);
+            }
+            Role::Listener(_) => {
+                let _ = self.on_unlisten(now, owner);
+                self.release(owner);
+            }
+            Role::Datagram(id) => {
+                self.close_datagram(owner, id);
+                self.release(owner);
+            }
+            Role::None => {
+                self.drop_binding(owner);
+                self.release(owner);
+            }
+        }
+    }
+
+    fn free_receive_ring(&mut self, owner: Owner) {
+        if let Some(client) = self.world.client(owner.client)
+            && let Some((socket, end)) = client.find(owner.sock)
+        {
+            socket.receive.release(end, owner.sock);
+        }
+    }
+
+    pub(crate) fn release(&mut self, owner: Owner) {
+        if let Some(client) = self.world.client(owner.client) {
+            client.release(owner.sock);
+        }
+    }
+
+    pub(crate) fn view(
+        &self,
+        client: crate::client::ClientId,
+        socket: &Socket,
+    ) -> crate::stats::SocketView {
+        let endpoints = match socket.role {
+            Role::Stream(conn) => self.stack.tcp_endpoints(conn),
+            _ => None,
+        };
+        let bound = socket.bound.map(|bound| bound.addr);
+        crate::stats::SocketView {
+            client,
+            is_udp: socket.kind == slipstack_channel::Kind::Udp,
+            is_listening: matches!(socket.role, Role::Listener(_)),
+            state: socket.state,
+            local: endpoints.map(|(local, _)| local).or(bound),
+            remote: endpoints.map(|(_, remote)| remote),
+            rx_waiting: socket.receive.head() - socket.receive.consumed(),
+            tx_waiting: socket.send.head() - socket.send.acked(),
+        }
+    }
+}

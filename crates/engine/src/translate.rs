@@ -1,0 +1,177 @@
+//! The stack's words in the channel's words and back.
+
+use core::time::Duration;
+
+use slipstack_channel as channel;
+use slipstack_channel::{Refusal, SocketOption};
+use slipstack_stack as stack;
+use slipstack_stack::{KeepAlive, SocketError, SocketOptions, TcpOption};
+
+use crate::authority::PortRefused;
+
+pub(crate) fn reason(reason: stack::Reason) -> channel::Reason {
+    match reason {
+        stack::Reason::Refused => channel::Reason::Refused,
+        stack::Reason::Reset => channel::Reason::Reset,
+        stack::Reason::TimedOut => channel::Reason::TimedOut,
+        stack::Reason::HostUnreachable => channel::Reason::HostUnreachable,
+        stack::Reason::NetUnreachable => channel::Reason::NetUnreachable,
+        stack::Reason::Aborted => channel::Reason::Aborted,
+        stack::Reason::ProtocolError => channel::Reason::ProtocolError,
+        stack::Reason::MessageTooLong => channel::Reason::MessageTooLong,
+        stack::Reason::BrokenPipe => channel::Reason::BrokenPipe,
+    }
+}
+
+pub(crate) fn refusal(error: SocketError) -> Refusal {
+    match error {
+        SocketError::UnknownId => Refusal::UnknownSocket,
+        SocketError::AddrInUse | SocketError::FlowExists => Refusal::AddrInUse,
+        SocketError::AddrNotAvailable => Refusal::AddrNotAvailable,
+        SocketError::FamilyNotSupported => Refusal::FamilyNotSupported,
+        SocketError::InvalidArgument | SocketError::BadImage => Refusal::InvalidArgument,
+        SocketError::InvalidState => Refusal::InvalidState,
+        SocketError::DestinationRequired => Refusal::DestinationRequired,
+        SocketError::AlreadyConnected => Refusal::AlreadyConnected,
+        SocketError::NotConnected => Refusal::NotConnected,
+        SocketError::MessageTooLong => Refusal::MessageTooLong,
+        SocketError::NetUnreachable => Refusal::NetUnreachable,
+        SocketError::HostUnreachable => Refusal::HostUnreachable,
+        SocketError::LimitReached => Refusal::LimitReached,
+        SocketError::BroadcastDenied => Refusal::NotPermitted,
+    }
+}
+
+/// What a failed send of a datagram leaves as the socket's error, if anything.
+pub(crate) fn send_error(error: SocketError) -> Option<stack::Reason> {
+    match error {
+        SocketError::NetUnreachable | SocketError::AddrNotAvailable => {
+            Some(stack::Reason::NetUnreachable)
+        }
+        SocketError::HostUnreachable => Some(stack::Reason::HostUnreachable),
+        SocketError::MessageTooLong => Some(stack::Reason::MessageTooLong),
+        _ => None,
+    }
+}
+
+pub(crate) fn port_refusal(refused: PortRefused) -> Refusal {
+    match refused {
+        PortRefused::InUse => Refusal::AddrInUse,
+        PortRefused::NotPermitted => Refusal::NotPermitted,
+        PortRefused::Unavailable => Refusal::NetDown,
+    }
+}
+
+pub(crate) fn close_mode(mode: channel::CloseMode) -> stack::CloseMode {
+    match mode {
+        channel::CloseMode::Orderly => stack::CloseMode::Orderly,
+        channel::CloseMode::Abort => stack::CloseMode::Abort,
+    }
+}
+
+/// A change to a living connection; `None` for what only datagrams and listeners know.
+pub(crate) fn tcp_option(option: SocketOption) -> Option<TcpOption> {
+    Some(match option {
+        SocketOption::NoDelay(on) => TcpOption::NoDelay(on),
+        SocketOption::Cork(on) => TcpOption::Cork(on),
+        SocketOption::QuickAck(on) => TcpOption::QuickAck(on),
+        SocketOption::KeepAlive {
+            enabled,
+            idle,
+            interval,
+            probes,
+        } => TcpOption::KeepAlive(keep_alive(enabled, idle, interval, probes)),
+        SocketOption::UserTimeout(timeout) => TcpOption::UserTimeout(timeout),
+        SocketOption::RcvBuf(bytes) => TcpOption::RcvBuf(bytes),
+        SocketOption::SndBuf(bytes) => TcpOption::SndBuf(bytes),
+        SocketOption::Congestion(which) => TcpOption::Congestion(congestion(which)),
+        SocketOption::MaxSeg(bytes) => TcpOption::MaxSeg(bytes),
+        SocketOption::Linger2(time) => TcpOption::Linger2(time),
+        SocketOption::Tos(tos) => TcpOption::Tos(tos),
+        SocketOption::Ttl(ttl) => TcpOption::Ttl(ttl),
+        SocketOption::Broadcast(_) | SocketOption::ReusePort(_) => return None,
+    })
+}
+
+/// Notes an option for the connection that is to be.
+pub(crate) fn note_option(options: &mut SocketOptions, option: SocketOption) {
+    match option {
+        SocketOption::NoDelay(on) => options.no_delay = on,
+        SocketOption::Cork(on) => options.cork = on,
+        SocketOption::QuickAck(on) => options.quick_ack = on,
+        SocketOption::KeepAlive {
+            enabled,
+            idle,
+            interval,
+            probes,
+        } => options.keep_alive = keep_alive(enabled, idle, interval, probes),
+        SocketOption::UserTimeout(timeout) => options.user_timeout = timeout,
+        SocketOption::RcvBuf(bytes) => options.rcvbuf = Some(bytes),
+        SocketOption::SndBuf(bytes) => options.sndbuf = Some(bytes),
+        SocketOption::Congestion(which) => options.congestion = Some(congestion(which)),
+        SocketOption::MaxSeg(bytes) => options.mss = (bytes > 0).then_some(bytes),
+        SocketOption::Linger2(time) => options.linger2 = time,
+        SocketOption::Tos(tos) => options.tos = tos,
+        SocketOption::Ttl(ttl) => options.ttl = ttl,
+        SocketOption::Broadcast(_) | SocketOption::ReusePort(_) => {}
+    }
+}
+
+fn keep_alive(enabled: bool, idle: Duration, interval: Duration, probes: u8) -> KeepAlive {
+    KeepAlive {
+        enabled,
+        idle,
+        interval,
+        probes,
+    }
+}
+
+fn congestion(which: channel::Congestion) -> stack::Congestion {
+    match which {
+        channel::Congestion::Cubic => stack::Congestion::Cubic,
+        channel::Congestion::NewReno => stack::Congestion::NewReno,
+    }
+}
+
+pub(crate) fn transport(kind: channel::Kind) -> crate::authority::Transport {
+    match kind {
+        channel::Kind::Tcp => crate::authority::Transport::Tcp,
+        channel::Kind::Udp => crate::authority::Transport::Udp,
+    }
+}
+
+pub(crate) fn info(info: &stack::TcpInfo) -> channel::Info {
+    let flag = |on: bool, bit: u64| if on { bit } else { 0 };
+    channel::Info {
+        state: info.state as u64,
+        retransmits: info.retransmits.into(),
+        probes: info.probes.into(),
+        backoff: info.backoff.into(),
+        options: flag(info.has_timestamps, 1)
+            | flag(info.has_sack, 2)
+            | flag(info.has_window_scale, 4),
+        window_scales: u64::from(info.snd_wscale & 15) | u64::from(info.rcv_wscale & 15) << 4,
+        rto_us: info.rto_us.into(),
+        ato_us: info.ato_us.into(),
+        snd_mss: info.snd_mss.into(),
+        rcv_mss: info.rcv_mss.into(),
+        unacked: info.unacked.into(),
+        sacked: info.sacked.into(),
+        lost: info.lost.into(),
+        rtt_us: info.rtt_us.into(),
+        rttvar_us: info.rttvar_us.into(),
+        snd_ssthresh: info.snd_ssthresh.into(),
+        snd_cwnd: info.snd_cwnd.into(),
+        advmss: info.advmss.into(),
+        rcv_space: info.rcv_space.into(),
+        total_retrans: info.total_retrans.into(),
+        bytes_acked: info.bytes_acked,
+        bytes_received: info.bytes_received,
+        pmtu: info.pmtu.into(),
+        snd_wnd: info.snd_wnd.into(),
+        rcv_wnd: info.rcv_wnd.into(),
+        ca_state: info.ca_state.into(),
+        min_rtt_us: info.min_rtt_us.into(),
+        notsent_bytes: info.notsent_bytes.into(),
+    }
+}

@@ -1,0 +1,152 @@
+//! Everything around the stack that its effects touch: clients, who owns what, frames to send.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use slipstack_channel::{FlowDirectory, SockId};
+use slipstack_stack::{ConnId, ListenerId, UdpId};
+
+use crate::client::{Client, ClientId, Socket};
+use crate::frames::FrameQueue;
+use crate::local::Local;
+use crate::stats::EngineCounters;
+
+/// Whose a stack's object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) client: ClientId,
+    pub(crate) sock: SockId,
+}
+
+/// Owners by the index of the stack's id; the generation decides.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    entries: Vec<Option<(u32, Owner)>>,
+}
+
+impl Owners {
+    #[inline]
+    pub(crate) fn find(&self, index: u32, generation: u32) -> Option<Owner> {
+        match self.entries.get(index as usize) {
+            Some(Some((of, owner))) if *of == generation => Some(*owner),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn set(&mut self, index: u32, generation: u32, owner: Owner) {
+        let index = index as usize;
+        if self.entries.len() <= index {
+            self.entries.resize(index + 1, None);
+        }
+        self.entries[index] = Some((generation, owner));
+    }
+
+    pub(crate) fn remove(&mut self, index: u32, generation: u32) {
+        if let Some(entry) = self.entries.get_mut(index as usize)
+            && entry.is_some_and(|(of, _)| of == generation)
+        {
+            *entry = None;
+        }
+    }
+}
+
+/// Endpoints of connections that no program has yet, and places in the flow directory.
+#[derive(Debug, Default)]
+pub(crate) struct Flows {
+    directory: Option<FlowDirectory>,
+    places: HashMap<(SocketAddr, SocketAddr), u32>,
+    /// The flow that was opened last: acceptance follows at once.
+    pub(crate) latest: Option<(ConnId, SocketAddr, SocketAddr)>,
+}
+
+impl Flows {
+    pub(crate) fn new(directory: Option<FlowDirectory>) -> Flows {
+        Flows {
+            directory,
+            ..Flows::default()
+        }
+    }
+
+    pub(crate) fn open(&mut self, conn: ConnId, local: SocketAddr, remote: SocketAddr) {
+        self.latest = Some((conn, local, remote));
+        let Some(directory) = &mut self.directory else {
+            return;
+        };
+        if let Some(place) = directory.open(local, remote)
+            && let Some(old) = self.places.insert((local, remote), place)
+        {
+            directory.close(old);
+        }
+    }
+
+    pub(crate) fn close(&mut self, local: SocketAddr, remote: SocketAddr) {
+        if let Some(place) = self.places.remove(&(local, remote))
+            && let Some(directory) = &mut self.directory
+        {
+            directory.close(place);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+}
+
+/// What effects leave to be done when the stack can be called again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deferred {
+    /// A connection that no program can take.
+    Abort(ConnId),
+    /// A connection was accepted: its addresses are to be told.
+    Endpoints { conn: ConnId, owner: Owner },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) clients: Vec<Option<Client>>,
+    pub(crate) conns: Owners,
+    pub(crate) listeners: Owners,
+    pub(crate) udps: Owners,
+    pub(crate) flows: Flows,
+    pub(crate) queue: FrameQueue,
+    pub(crate) local: Local,
+    pub(crate) deferred: Vec<Deferred>,
+    pub(crate) counters: EngineCounters,
+    /// The device completes partial checksums.
+    pub(crate) has_tx_checksum: bool,
+    /// Send buffer of a new connection.
+    pub(crate) sndbuf_initial: u32,
+}
+
+impl World {
+    #[inline]
+    pub(crate) fn client(&mut self, id: ClientId) -> Option<&mut Client> {
+        self.clients.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    #[inline]
+    pub(crate) fn conn_owner(&self, conn: ConnId) -> Option<Owner> {
+        self.conns.find(conn.index, conn.generation)
+    }
+
+    #[inline]
+    pub(crate) fn listener_owner(&self, id: ListenerId) -> Option<Owner> {
+        self.listeners.find(id.index, id.generation)
+    }
+
+    #[inline]
+    pub(crate) fn udp_owner(&self, id: UdpId) -> Option<Owner> {
+        self.udps.find(id.index, id.generation)
+    }
+
+    /// Looks at or changes a socket in private memory.
+    pub(crate) fn socket(&mut self, owner: Owner) -> Option<&mut Socket> {
+        let (socket, _) = self.client(owner.client)?.find(owner.sock)?;
+        Some(socket)
+    }
+
+    pub(crate) fn client_ids(&self) -> impl Iterator<Item = ClientId> + use<> {
+        (0..self.clients.len() as u32).map(ClientId)
+    }
+}
