@@ -1,0 +1,228 @@
+//! One request and its answer, or one connect, request, answer, close, over and over, between two
+//! engines joined in memory. `scripts/instructions` runs it under callgrind and counts what
+//! [`server_turn`] costs: wire, stack and engine on the server's side, without the program.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+
+use slipstack_channel::{
+    CloseMode, Command, EngineEnd, EventKind, Kind, ProgramEnd, SockId, State,
+};
+use slipstack_device::loopback::{self, Loopback};
+use slipstack_engine::{Engine, Instant, Role, Setup, StackConfig};
+
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const PORT: u16 = 80;
+const REQUEST: [u8; 100] = [b'q'; 100];
+const ANSWER: [u8; 200] = [b'a'; 200];
+const TURN_NS: u64 = 10_000;
+/// Rounds after which a step that should have happened counts as failed.
+const PATIENCE: usize = 100;
+
+struct Side {
+    engine: Engine,
+    program: ProgramEnd,
+}
+
+impl Side {
+    fn new(device: Loopback, address: Ipv4Addr, mac: [u8; 6]) -> std::io::Result<Side> {
+        let end = EngineEnd::create()?;
+        let program = ProgramEnd::open(end.region().clone())?;
+        let stack = StackConfig {
+            mac,
+            addrs: vec![(address, 24)],
+            tso_max: 60_000,
+            role: Role::Standalone,
+            seed: [mac[5]; 32],
+            ..StackConfig::default()
+        };
+        let setup = Setup {
+            stack,
+            device: Box::new(device),
+            directory: Some(end.region().clone()),
+            fabric: None,
+            ports: None,
+            neighbours: None,
+        };
+        let mut engine = Engine::new(setup, Instant(1));
+        engine.attach_client(end, None);
+        Ok(Side { engine, program })
+    }
+
+    fn drain_events(&self) -> Option<SockId> {
+        let mut accepted = None;
+        while let Some(event) = self.program.poll_event() {
+            if let EventKind::Accepted { listener } = event.kind {
+                accepted = self.program.accept(listener);
+            }
+        }
+        accepted
+    }
+
+    fn read(&self, sock: SockId, wanted: usize) -> usize {
+        let mut buf = [0; 512];
+        let mut total = 0;
+        while total < wanted {
+            let got = self.program.recv(sock, &mut [IoSliceMut::new(&mut buf)]);
+            if got == 0 {
+                break;
+            }
+            total += got;
+        }
+        total
+    }
+}
+
+/// What is counted.
+#[inline(never)]
+fn server_turn(engine: &mut Engine, now: Instant) {
+    engine.turn(now);
+}
+
+struct World {
+    server: Side,
+    client: Side,
+    now: Instant,
+}
+
+impl World {
+    fn new() -> Result<World, Box<dyn std::error::Error>> {
+        let (a, b) = loopback::pair(1500)?;
+        let server = Side::new(a, SERVER, [2, 0, 0, 0, 0, 1])?;
+        let client = Side::new(b, CLIENT, [2, 0, 0, 0, 0, 2])?;
+        let mut world = World {
+            server,
+            client,
+            now: Instant(1_000_000),
+        };
+        world.listen()?;
+        Ok(world)
+    }
+
+    fn server_turn(&mut self) {
+        self.now.0 += TURN_NS;
+        server_turn(&mut self.server.engine, self.now);
+    }
+
+    fn client_turn(&mut self) {
+        self.now.0 += TURN_NS;
+        self.client.engine.turn(self.now);
+    }
+
+    fn listen(&mut self) -> Result<(), String> {
+        let program = self.server.program.clone();
+        let sock = program.open_socket(Kind::Tcp).map_err(|_| "no socket")?;
+        let addr = SocketAddr::from((SERVER, PORT));
+        let bind = program.request(Command::Bind {
+            sock,
+            addr,
+            reuse_addr: true,
+            reuse_port: false,
+        });
+        let listen = program.request(Command::Listen { sock, backlog: 128 });
+        self.server_turn();
+        for ticket in [bind, listen] {
+            program
+                .reply(ticket)
+                .ok_or("no reply")?
+                .map_err(|refusal| format!("refused: {refusal:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// → (server's socket, client's socket)
+    fn connect(&mut self) -> Result<(SockId, SockId), String> {
+        let program = self.client.program.clone();
+        let sock = program.open_socket(Kind::Tcp).map_err(|_| "no socket")?;
+        let ticket = program.request(Command::Connect {
+            sock,
+            remote: SocketAddr::from((SERVER, PORT)),
+        });
+        for _ in 0..PATIENCE {
+            self.client_turn();
+            self.server_turn();
+            self.client.drain_events();
+            if let Some(accepted) = self.server.drain_events()
+                && program.state(sock).contains(State::CONNECTED)
+            {
+                let _ = program.reply(ticket);
+                return Ok((accepted, sock));
+            }
+        }
+        Err("the handshake does not end".to_string())
+    }
+
+    fn exchange(&mut self, server: SockId, client: SockId) -> Result<(), String> {
+        self.client
+            .program
+            .send(client, &[IoSlice::new(&REQUEST)], false);
+        self.client_turn();
+        self.server_turn();
+        self.server.drain_events();
+        if self.server.read(server, REQUEST.len()) != REQUEST.len() {
+            return Err("the request did not arrive".to_string());
+        }
+        self.server
+            .program
+            .send(server, &[IoSlice::new(&ANSWER)], false);
+        self.server_turn();
+        self.client_turn();
+        self.client.drain_events();
+        if self.client.read(client, ANSWER.len()) != ANSWER.len() {
+            return Err("the answer did not arrive".to_string());
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, server: SockId, client: SockId) {
+        self.server.program.close(server, CloseMode::Orderly);
+        self.server_turn();
+        self.client_turn();
+        self.client.drain_events();
+        self.client.program.close(client, CloseMode::Orderly);
+        self.client_turn();
+        self.server_turn();
+        self.client_turn();
+        self.server.drain_events();
+        self.client.drain_events();
+    }
+}
+
+fn run(what: &str, count: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let mut world = World::new()?;
+    match what {
+        "request" => {
+            let (server, client) = world.connect()?;
+            for _ in 0..count {
+                world.exchange(server, client)?;
+            }
+        }
+        "connection" => {
+            for _ in 0..count {
+                let (server, client) = world.connect()?;
+                world.exchange(server, client)?;
+                world.close(server, client);
+            }
+        }
+        _ => return Err("say request or connection".into()),
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let what = args.next().unwrap_or_default();
+    let count = args
+        .next()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(1000);
+    match run(&what, count) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("slipstack-instructions {what}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
