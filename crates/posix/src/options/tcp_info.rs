@@ -7,15 +7,13 @@ pub(super) const LEN: usize = 240;
 
 /// Milliseconds of tcpi_last_*: not kept.
 const UNKNOWN_MS: u32 = 0;
-/// TCP_CA_Open.
-const CA_OPEN: u8 = 0;
 
 /// Writes the structure; its length. A shorter `out` takes its beginning.
 pub(super) fn write(info: &Info, out: &mut [u8]) -> usize {
     let mut bytes = [0u8; LEN];
     let byte = |value: u64| u8::try_from(value).unwrap_or(u8::MAX);
     bytes[0] = byte(info.state);
-    bytes[1] = CA_OPEN;
+    bytes[1] = byte(info.ca_state);
     bytes[2] = byte(info.retransmits);
     bytes[3] = byte(info.probes);
     bytes[4] = byte(info.backoff);
@@ -31,7 +29,7 @@ pub(super) fn write(info: &Info, out: &mut [u8]) -> usize {
         word(info.unacked),
         word(info.sacked),
         word(info.lost),
-        word(info.retrans),
+        0, // retrans
         0, // fackets
         UNKNOWN_MS,
         UNKNOWN_MS,
@@ -53,12 +51,12 @@ pub(super) fn write(info: &Info, out: &mut [u8]) -> usize {
         place.copy_from_slice(&value.to_ne_bytes());
     }
     // tcpi_pacing_rate 104, max_pacing_rate 112, bytes_acked 120, bytes_received 128,
-    // segs_out 136, segs_in 140, …, snd_wnd 228, rcv_wnd 232.
+    // segs_out 136, segs_in 140, notsent_bytes 144, min_rtt 148, …, snd_wnd 228, rcv_wnd 232.
     bytes[112..120].copy_from_slice(&u64::MAX.to_ne_bytes());
     bytes[120..128].copy_from_slice(&info.bytes_acked.to_ne_bytes());
     bytes[128..136].copy_from_slice(&info.bytes_received.to_ne_bytes());
-    bytes[136..140].copy_from_slice(&word(info.segs_out).to_ne_bytes());
-    bytes[140..144].copy_from_slice(&word(info.segs_in).to_ne_bytes());
+    bytes[144..148].copy_from_slice(&word(info.notsent_bytes).to_ne_bytes());
+    bytes[148..152].copy_from_slice(&word(info.min_rtt_us).to_ne_bytes());
     bytes[228..232].copy_from_slice(&word(info.snd_wnd).to_ne_bytes());
     bytes[232..236].copy_from_slice(&word(info.rcv_wnd).to_ne_bytes());
     let count = out.len().min(LEN);
