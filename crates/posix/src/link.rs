@@ -362,6 +362,11 @@ impl Link {
         }
     }
 
+    /// Drops waiting bytes unseen.
+    pub(crate) fn discard(&self, sock: SockId, len: usize) -> usize {
+        self.program.discard(sock, len)
+    }
+
     pub(crate) fn send(&self, sock: SockId, bufs: &[IoSlice<'_>], more: bool) -> usize {
         self.program.send(sock, bufs, more)
     }

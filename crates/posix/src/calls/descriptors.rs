@@ -5,17 +5,21 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::FdFlags;
 use slipstack_channel::CloseMode;
-use slipstack_mem::Descriptor;
+use slipstack_mem::{Descriptor, now_ns};
 
 use crate::description::{Decided, Description, Watch};
 use crate::epoll::Set;
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::socket::Stream;
 use crate::table::Entry;
+use crate::wait::{Plan, Subject};
 
 const CLOSE_RANGE_UNSHARE: u32 = 2;
 const CLOSE_RANGE_CLOEXEC: u32 = 4;
+
+const NS_PER_S: u64 = 1_000_000_000;
 
 impl Process {
     /// `close`.
@@ -82,6 +86,7 @@ impl Process {
         }
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
+                self.linger(socket, stream);
                 let is_abort = *stream.linger.lock() == Some(0);
                 let mode = if is_abort {
                     CloseMode::Abort
@@ -107,6 +112,25 @@ impl Process {
             }
             Some(Decided::Foreign) | None => {}
         }
+    }
+
+    /// SO_LINGER with a time: close waits until the peer has everything, or for so long.
+    fn linger(&self, socket: &Arc<Description>, stream: &Stream) {
+        let seconds = match *stream.linger.lock() {
+            Some(seconds) if seconds > 0 && stream.queued() > 0 => u64::from(seconds),
+            _ => return,
+        };
+        let _ = stream.shutdown(false, true);
+        stream.link.commands();
+        let plan = Plan {
+            subject: Subject::Socket(socket),
+            kernel: &[],
+            deadline_ns: Some(now_ns().saturating_add(seconds.saturating_mul(NS_PER_S))),
+            mask: None,
+            may_restart: false,
+        };
+        let is_done = || stream.queued() == 0 || stream.is_over();
+        let _ = self.wait(&plan, |_| Ok(is_done().then_some(())));
     }
 
     /// `dup`.

@@ -56,6 +56,12 @@ impl Process {
         let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
         let is_peek = flags & libc::MSG_PEEK != 0;
         let is_all = flags & libc::MSG_WAITALL != 0 && !is_nonblocking;
+        if flags & libc::MSG_TRUNC != 0 && !is_peek {
+            let dropped = stream.discard(asked);
+            if dropped > 0 {
+                return Ok(bytes(dropped));
+            }
+        }
         match stream.recv(bufs, is_peek.then_some(0)) {
             Ok(count) if count == 0 || count == asked || !is_all => Ok(bytes(count)),
             Ok(count) if is_peek => self.peek_all(socket, stream, bufs, asked, count),

@@ -177,6 +177,23 @@ impl Stream {
             }
             return Ok(count);
         }
+        self.why_nothing(sock, bufs, peek_from)
+    }
+
+    /// MSG_TRUNC on a stream drops bytes instead of copying them.
+    pub(crate) fn discard(&self, len: usize) -> usize {
+        let count = self.link.discard(self.sock(), len);
+        self.taken.fetch_add(count as u64, Ordering::Relaxed);
+        count
+    }
+
+    /// No bytes were there: the end, an error, or a reason to wait.
+    fn why_nothing(
+        &self,
+        sock: SockId,
+        bufs: &mut [IoSliceMut<'_>],
+        peek_from: Option<usize>,
+    ) -> Result<usize, StreamError> {
         if self.shut.load(Ordering::Relaxed) & SHUT_READ != 0 {
             return Ok(0);
         }
@@ -327,6 +344,11 @@ impl Stream {
     /// Bytes that were sent and are not acknowledged.
     pub(crate) fn queued(&self) -> usize {
         self.link.unacked(self.sock())
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        let seen = self.seen();
+        seen.is_error() || seen.is_hup() || seen.is_closed()
     }
 
     /// Bytes that have arrived and are not read.
