@@ -177,6 +177,9 @@ impl Engine {
     }
 
     fn receive_inbox(&mut self, now: Instant) -> bool {
+        if !self.world.local.has_work() {
+            return false;
+        }
         let mut frame = [0; MpscInbox::FRAME_MAX];
         let mut frames = 0;
         while frames < INBOX_BUDGET {

@@ -1,0 +1,146 @@
+//! Two engines joined by an in-memory device, each with one program, in one thread and virtual
+//! time.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use slipstack_channel::{
+    ChannelEvent, Command, EngineEnd, EventKind, Kind, ProgramEnd, Refusal, Reply, SockId, State,
+};
+use slipstack_device::{Device, loopback};
+use slipstack_engine::{Engine, Instant, Role, Setup, StackConfig};
+
+pub struct Host {
+    pub engine: Engine,
+    pub program: ProgramEnd,
+    pub addr: Ipv4Addr,
+    pub events: Vec<ChannelEvent>,
+}
+
+pub struct World {
+    pub hosts: [Host; 2],
+    pub now: u64,
+}
+
+fn host(number: u8, device: impl Device + 'static) -> Host {
+    let addr = Ipv4Addr::new(10, 9, 0, number);
+    let info = device.info();
+    let stack = StackConfig {
+        mac: info.mac,
+        mtu: info.mtu,
+        addrs: vec![(addr, 24)],
+        tso_max: info.tso_max,
+        role: Role::Standalone,
+        seed: [number; 32],
+        ..StackConfig::default()
+    };
+    let end = EngineEnd::create().unwrap();
+    let program = ProgramEnd::open(end.region().clone()).unwrap();
+    let setup = Setup {
+        stack,
+        device: Box::new(device),
+        directory: Some(end.region().clone()),
+        fabric: None,
+        ports: None,
+        neighbours: None,
+    };
+    let mut engine = Engine::new(setup, Instant(1));
+    engine.attach_client(end, None);
+    Host {
+        engine,
+        program,
+        addr,
+        events: Vec::new(),
+    }
+}
+
+impl World {
+    pub fn new() -> World {
+        let (left, right) = loopback::pair(1500).unwrap();
+        World {
+            hosts: [host(1, left), host(2, right)],
+            now: 1_000_000,
+        }
+    }
+
+    /// One turn of each host; time goes on by 10 µs.
+    pub fn step(&mut self) -> bool {
+        self.now += 10_000;
+        let mut progress = false;
+        for host in &mut self.hosts {
+            progress |= host.engine.turn(Instant(self.now)).progress;
+            while let Some(event) = host.program.poll_event() {
+                host.events.push(event);
+            }
+        }
+        progress
+    }
+
+    /// Turns until nothing happens any more; jumps over at most `jump_ns` of silence.
+    pub fn settle(&mut self, jump_ns: u64) {
+        let mut quiet_until = self.now + jump_ns;
+        for _ in 0..100_000 {
+            if self.step() {
+                continue;
+            }
+            let deadlines = self.hosts.iter().map(|host| host.engine.next_deadline());
+            match deadlines.flatten().min() {
+                Some(at) if at.0 <= quiet_until => self.now = self.now.max(at.0),
+                _ => return,
+            }
+            quiet_until = quiet_until.max(self.now);
+        }
+        panic!("the world does not come to rest");
+    }
+
+    pub fn request(&mut self, host: usize, command: Command) -> Result<Reply, Refusal> {
+        let ticket = self.hosts[host].program.request(command);
+        self.hosts[host].engine.commands(Instant(self.now));
+        self.hosts[host]
+            .program
+            .reply(ticket)
+            .expect("a request is answered by the next commands")
+    }
+
+    pub fn listen(&mut self, host: usize, port: u16) -> SockId {
+        let sock = self.hosts[host].program.open_socket(Kind::Tcp).unwrap();
+        let addr = SocketAddr::new(self.hosts[host].addr.into(), port);
+        let bind = Command::Bind {
+            sock,
+            addr,
+            reuse_addr: true,
+            reuse_port: false,
+        };
+        assert_eq!(self.request(host, bind), Ok(Reply::Bound { local: addr }));
+        let listen = Command::Listen { sock, backlog: 16 };
+        assert_eq!(self.request(host, listen), Ok(Reply::Bound { local: addr }));
+        sock
+    }
+
+    /// A connection from host 0 to a listener of host 1.
+    pub fn connect(&mut self, listener: SockId, port: u16) -> (SockId, SockId) {
+        let client = self.hosts[0].program.open_socket(Kind::Tcp).unwrap();
+        let remote = SocketAddr::new(self.hosts[1].addr.into(), port);
+        let connect = Command::Connect {
+            sock: client,
+            remote,
+        };
+        assert!(self.request(0, connect).is_ok());
+        for _ in 0..100 {
+            self.step();
+            if self.hosts[0]
+                .program
+                .state(client)
+                .contains(State::CONNECTED)
+                && let Some(server) = self.hosts[1].program.accept(listener)
+            {
+                return (client, server);
+            }
+        }
+        panic!("no connection: {:?}", self.hosts[0].program.state(client));
+    }
+
+    pub fn has_event(&self, host: usize, sock: SockId, kind: EventKind) -> bool {
+        let event = ChannelEvent { sock, kind };
+        self.hosts[host].events.contains(&event)
+    }
+}

@@ -1,0 +1,254 @@
+//! Connections between two engines, seen from the programs.
+
+mod pair;
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+
+use pair::World;
+use slipstack_channel::{CloseMode, Command, EventKind, Kind, Reason, SockId, State};
+
+fn pattern(seed: u64, offset: usize, out: &mut [u8]) {
+    for (at, byte) in out.iter_mut().enumerate() {
+        let word = (offset + at) as u64 / 8 + seed;
+        *byte = (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> ((offset + at) % 8 * 8)) as u8;
+    }
+}
+
+struct Flow {
+    from: (usize, SockId),
+    to: (usize, SockId),
+    seed: u64,
+    sent: usize,
+    received: usize,
+}
+
+impl Flow {
+    fn pump(&mut self, world: &World, total: usize, chunk: usize) {
+        let mut bytes = vec![0; chunk.min(total - self.sent)];
+        pattern(self.seed, self.sent, &mut bytes);
+        let (host, sock) = self.from;
+        self.sent += world.hosts[host]
+            .program
+            .send(sock, &[IoSlice::new(&bytes)], false);
+        let (host, sock) = self.to;
+        let mut out = vec![0; chunk];
+        let len = world.hosts[host]
+            .program
+            .recv(sock, &mut [IoSliceMut::new(&mut out)]);
+        let mut expected = vec![0; len];
+        pattern(self.seed, self.received, &mut expected);
+        assert!(out[..len] == expected[..], "at {}", self.received);
+        self.received += len;
+    }
+}
+
+#[test]
+fn a_hundred_megabytes_each_way_arrive_in_order() {
+    const TOTAL: usize = 100 << 20;
+    let mut world = World::new();
+    let listener = world.listen(1, 8080);
+    let (client, server) = world.connect(listener, 8080);
+    let flow = |from, to, seed| Flow {
+        from,
+        to,
+        seed,
+        sent: 0,
+        received: 0,
+    };
+    let mut flows = [
+        flow((0, client), (1, server), 1),
+        flow((1, server), (0, client), 2),
+    ];
+    let mut steps = 0u64;
+    while flows.iter().any(|flow| flow.received < TOTAL) {
+        for flow in &mut flows {
+            flow.pump(&world, TOTAL, 256 << 10);
+        }
+        world.step();
+        steps += 1;
+        assert!(steps < 200_000, "stuck at {:?}", flows.map(|f| f.received));
+    }
+    for (host, sock) in [(0, client), (1, server)] {
+        world.hosts[host].program.close(sock, CloseMode::Orderly);
+    }
+    world.settle(1_000_000_000);
+    assert!(world.has_event(0, client, EventKind::Released));
+    assert!(world.has_event(1, server, EventKind::Released));
+    for host in &world.hosts {
+        host.program.release_idle();
+        assert_eq!(host.program.tx_memory(), 0);
+        assert_eq!(host.engine.rx_memory(), 0);
+        assert_eq!(host.engine.counters().clients_lied, 0);
+        assert_eq!(host.engine.flow_count(), 0);
+    }
+}
+
+#[test]
+fn an_idle_connection_owns_no_ring() {
+    let mut world = World::new();
+    let listener = world.listen(1, 80);
+    let (client, server) = world.connect(listener, 80);
+    let program = world.hosts[0].program.clone();
+    assert_eq!(program.send(client, &[IoSlice::new(b"hello")], false), 5);
+    world.settle(100_000_000);
+    let mut out = [0; 16];
+    let server_end = world.hosts[1].program.clone();
+    let mut bufs = [IoSliceMut::new(&mut out)];
+    assert_eq!(server_end.peek(server, &mut bufs, 1), 4);
+    assert_eq!(server_end.recv(server, &mut bufs), 5);
+    assert_eq!(&out[..5], b"hello");
+    world.settle(100_000_000);
+    program.release_idle();
+    assert_eq!(program.tx_memory(), 0);
+    assert_eq!(world.hosts[1].engine.rx_memory(), 0);
+}
+
+#[test]
+fn end_of_stream_follows_the_last_byte_and_half_closed_directions_work() {
+    let mut world = World::new();
+    let listener = world.listen(1, 80);
+    let (client, server) = world.connect(listener, 80);
+    let [left, right] = [0, 1].map(|host| world.hosts[host].program.clone());
+    left.send(client, &[IoSlice::new(b"request")], false);
+    left.push(Command::Shutdown { sock: client });
+    world.settle(10_000_000);
+    let mut out = [0; 32];
+    assert_eq!(right.recv(server, &mut [IoSliceMut::new(&mut out)]), 7);
+    assert!(right.state(server).contains(State::RDHUP));
+    assert!(!right.state(server).contains(State::HUP));
+    right.send(server, &[IoSlice::new(b"answer")], false);
+    right.close(server, CloseMode::Orderly);
+    world.settle(10_000_000);
+    assert_eq!(left.recv(client, &mut [IoSliceMut::new(&mut out)]), 6);
+    assert!(left.state(client).contains(State::RDHUP | State::HUP));
+    assert_eq!(left.take_error(client), None);
+}
+
+#[test]
+fn a_closed_port_refuses_and_an_aborted_connection_resets() {
+    let mut world = World::new();
+    let program = world.hosts[0].program.clone();
+    let sock = program.open_socket(Kind::Tcp).unwrap();
+    let remote: SocketAddr = "10.9.0.2:9".parse().unwrap();
+    assert!(world.request(0, Command::Connect { sock, remote }).is_ok());
+    world.settle(10_000_000);
+    assert!(program.state(sock).contains(State::ERR | State::HUP));
+    assert_eq!(program.take_error(sock), Some(Reason::Refused));
+    assert_eq!(program.take_error(sock), None);
+
+    let listener = world.listen(1, 80);
+    let (client, server) = world.connect(listener, 80);
+    world.hosts[1].program.close(server, CloseMode::Abort);
+    world.settle(10_000_000);
+    assert_eq!(program.peek_error(client), Some(Reason::Reset));
+    assert!(world.has_event(1, server, EventKind::Released));
+    program.close(client, CloseMode::Orderly);
+    world.settle(10_000_000);
+    assert!(world.has_event(0, client, EventKind::Released));
+}
+
+#[test]
+fn a_listener_that_closes_resets_what_was_not_accepted() {
+    let mut world = World::new();
+    let listener = world.listen(1, 80);
+    let client = world.hosts[0].program.open_socket(Kind::Tcp).unwrap();
+    let remote: SocketAddr = "10.9.0.2:80".parse().unwrap();
+    let connect = Command::Connect {
+        sock: client,
+        remote,
+    };
+    assert!(world.request(0, connect).is_ok());
+    world.settle(10_000_000);
+    world.hosts[1].program.close(listener, CloseMode::Orderly);
+    world.settle(10_000_000);
+    assert_eq!(
+        world.hosts[0].program.peek_error(client),
+        Some(Reason::Reset)
+    );
+    let again = world.listen(1, 80);
+    assert_ne!(again, listener);
+}
+
+#[test]
+fn a_connection_to_our_own_address_works() {
+    let mut world = World::new();
+    let listener = world.listen(0, 80);
+    let program = world.hosts[0].program.clone();
+    let client = program.open_socket(Kind::Tcp).unwrap();
+    let remote: SocketAddr = "10.9.0.1:80".parse().unwrap();
+    let connect = Command::Connect {
+        sock: client,
+        remote,
+    };
+    assert!(world.request(0, connect).is_ok());
+    world.settle(10_000_000);
+    let server = program.accept(listener).unwrap();
+    let mut bytes = vec![0; 60_000];
+    pattern(3, 0, &mut bytes);
+    assert_eq!(program.send(client, &[IoSlice::new(&bytes)], false), 60_000);
+    let mut received = Vec::new();
+    for _ in 0..200 {
+        world.step();
+        let mut out = vec![0; 4096];
+        let len = program.recv(server, &mut [IoSliceMut::new(&mut out)]);
+        received.extend_from_slice(&out[..len]);
+    }
+    assert!(received == bytes, "{} bytes", received.len());
+}
+
+#[test]
+fn a_writer_that_waits_is_told_of_room() {
+    let mut world = World::new();
+    let listener = world.listen(1, 80);
+    let (client, server) = world.connect(listener, 80);
+    let [left, right] = [0, 1].map(|host| world.hosts[host].program.clone());
+    let bytes = vec![7; 1 << 20];
+    for _ in 0..1000 {
+        left.send(client, &[IoSlice::new(&bytes)], false);
+        world.step();
+    }
+    assert!(!left.is_writable(client));
+    world.hosts[0].events.clear();
+    let mut out = vec![0; 1 << 20];
+    for _ in 0..2000 {
+        right.recv(server, &mut [IoSliceMut::new(&mut out)]);
+        world.step();
+    }
+    assert!(left.is_writable(client));
+    assert!(world.has_event(0, client, EventKind::Changed));
+}
+
+#[test]
+fn thousands_of_short_connections_leave_nothing_behind() {
+    let mut world = World::new();
+    let listener = world.listen(1, 80);
+    for round in 0..3000 {
+        let (client, server) = world.connect(listener, 80);
+        let [left, right] = [0, 1].map(|host| world.hosts[host].program.clone());
+        left.send(client, &[IoSlice::new(b"GET")], false);
+        world.step();
+        world.step();
+        let mut out = [0; 8];
+        assert_eq!(
+            right.recv(server, &mut [IoSliceMut::new(&mut out)]),
+            3,
+            "round {round}"
+        );
+        right.send(server, &[IoSlice::new(b"OK")], false);
+        right.close(server, CloseMode::Orderly);
+        world.step();
+        world.step();
+        assert_eq!(left.recv(client, &mut [IoSliceMut::new(&mut out)]), 2);
+        left.close(client, CloseMode::Orderly);
+        world.step();
+        world.step();
+    }
+    world.settle(200_000_000);
+    for host in &world.hosts {
+        host.program.release_idle();
+        assert_eq!(host.engine.counters().clients_lied, 0);
+    }
+    assert_eq!(world.hosts[0].engine.sockets(100).len(), 0);
+    assert_eq!(world.hosts[1].engine.sockets(100).len(), 1);
+}
