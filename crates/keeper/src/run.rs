@@ -2,7 +2,7 @@
 
 use crate::error::KeeperError;
 use crate::server::{Ended, Server};
-use crate::standby::{Side, split};
+use crate::standby::{Keeper, Side, split};
 use crate::world::{Options, World};
 
 /// Opens the device, calls `announce` when programs can connect, and serves until nobody needs it.
@@ -14,44 +14,42 @@ use crate::world::{Options, World};
 /// Why it could not start; then nothing was changed.
 pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError> {
     let mut world = World::open(options)?;
-    let mut announce = Some(announce);
-    let mut side = match split().map_err(KeeperError::io("fork the standby")) {
-        Ok(side) => side,
-        Err(error) => {
-            world.remove();
-            return Err(error);
-        }
-    };
+    // Before the first fork, so that the standby too has let go of what the starter gave.
+    announce();
     let mut is_successor = false;
     loop {
-        match side {
-            Side::Keeper(standby) => {
-                let server = Server::new(world, standby, is_successor)?;
-                if let Some(announce) = announce.take() {
-                    announce();
-                }
-                match server.run() {
-                    (world, Ended::Finished) => {
-                        world.remove();
-                        return Ok(());
-                    }
-                    (kept, Ended::Standby(keeper)) => {
-                        world = kept;
-                        side = Side::Standby(keeper);
-                    }
-                }
-            }
-            Side::Standby(keeper) => {
-                announce = None;
-                keeper.outlive(&mut world.regions, slipstack_channel::REGION_LEN_MAX);
-                if world.journal.is_finished() {
-                    // Nothing of the inheritance is undone here: the keeper has done it.
-                    std::process::exit(0);
-                }
-                world.restore();
+        let standby = match split() {
+            Ok(Side::Keeper(standby)) => Some(standby),
+            Ok(Side::Standby(keeper)) => {
+                outlive(keeper, &mut world);
                 is_successor = true;
-                side = split().map_err(KeeperError::io("fork the standby"))?;
+                continue;
+            }
+            Err(error) => {
+                eprintln!("no standby could be forked: {error}");
+                None
+            }
+        };
+        match Server::new(world, standby, is_successor)?.run() {
+            (world, Ended::Finished) => {
+                world.remove();
+                return Ok(());
+            }
+            (kept, Ended::Standby(keeper)) => {
+                world = kept;
+                outlive(keeper, &mut world);
+                is_successor = true;
             }
         }
     }
+}
+
+/// Sleeps until the keeper is gone; then either nobody is needed any more, or this process is next.
+fn outlive(keeper: Keeper, world: &mut World) {
+    keeper.outlive(&mut world.regions, slipstack_channel::REGION_LEN_MAX);
+    if world.journal.is_finished() {
+        // Nothing of the inheritance is undone here: the keeper has done it.
+        std::process::exit(0);
+    }
+    world.restore();
 }

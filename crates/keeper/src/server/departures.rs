@@ -18,11 +18,20 @@ impl Server {
     /// held is free at once.
     pub(super) fn on_death(&mut self, client: ClientId, now: u64) {
         self.tally.crashes += 1;
+        self.connections
+            .retain(|_, connection| connection.client != Some(client));
         self.depart(client, now);
     }
 
     /// An orderly end. What was not handed over is reset all the same.
     pub(super) fn on_departure(&mut self, client: ClientId, now: u64) {
+        for connection in self
+            .connections
+            .values_mut()
+            .filter(|c| c.client == Some(client))
+        {
+            connection.client = None;
+        }
         self.depart(client, now);
     }
 
@@ -30,8 +39,6 @@ impl Server {
         self.watches.remove(&client);
         self.lost.remove(&client);
         self.reports.remove(&client);
-        self.connections
-            .retain(|_, connection| connection.client != Some(client) || connection.is_shared);
         let flows = self.take_flows(client);
         let doomed: Vec<Flow> = flows
             .into_iter()

@@ -91,7 +91,11 @@ pub struct Server {
 
 impl Server {
     /// Starts to serve a world that is new, or that a former keeper left.
-    pub fn new(world: World, standby: Standby, is_successor: bool) -> Result<Server, KeeperError> {
+    pub fn new(
+        world: World,
+        standby: Option<Standby>,
+        is_successor: bool,
+    ) -> Result<Server, KeeperError> {
         let device = open_keeper_slot(&world.slots, &world.words)?;
         let now = now_ns();
         let steering =
@@ -109,7 +113,7 @@ impl Server {
             steer: Steer::with_groups(&world.state.groups),
             world,
             net,
-            standby: Some(standby),
+            standby,
             connections: HashMap::new(),
             next_connection: 0,
             watches: HashMap::new(),

@@ -1,0 +1,184 @@
+//! From a lease to an engine.
+
+use std::os::fd::{OwnedFd, RawFd};
+use std::sync::Arc;
+
+use slipstack_channel::control::{Descriptor, Reply, Request, SlotLease, Welcome};
+use slipstack_channel::{Attachment, EngineEnd, ProgramEnd};
+use slipstack_config::Settings;
+use slipstack_device::tee::Tee;
+use slipstack_device::{Device, SlotParams, Steering, open_slot};
+use slipstack_engine::{Engine, Fabric, InProcess, Instant, Role, Setup, StackConfig};
+use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
+use slipstack_mem::{Doorbell, Region, now_ns, raised};
+
+use crate::custodian::{Keeper, NeighbourView};
+use crate::door::random_u64;
+use crate::error::Error;
+use crate::link::Link;
+
+/// A lease with its descriptors sorted.
+struct Parts {
+    lease: SlotLease,
+    device: OwnedFd,
+    steering: Steering,
+    words: SlotWords,
+    inboxes: Inboxes,
+    neighbours: Neighbours,
+}
+
+/// An engine on a slot of its own, and what wakes it.
+pub struct Assembled {
+    pub engine: Engine,
+    pub bell: Doorbell,
+    pub slot: u16,
+}
+
+/// Leases a slot and makes the engine of this process. Gives the device's descriptor too.
+pub fn in_process(settings: &Settings, link: Arc<Link>) -> Result<(Attachment, RawFd), Error> {
+    let end = EngineEnd::create().map_err(Error::io("create the channel"))?;
+    let region = end.region().clone();
+    let program = ProgramEnd::open(region.clone()).map_err(Error::io("open the channel"))?;
+    let assembled = assemble(settings, &link, region)?;
+    let Assembled {
+        mut engine,
+        bell,
+        slot,
+    } = assembled;
+    engine.attach_client(end, None);
+    let device = engine.poll_fd();
+    let welcome = link.welcome();
+    let describe = format!("slot {slot} of {}", welcome.interface);
+    let custodian = Arc::new(Keeper { link });
+    let driver =
+        InProcess::new(engine, bell, custodian).map_err(Error::io("start the engine's ticker"))?;
+    Ok((
+        Attachment {
+            program,
+            driver: Arc::new(driver),
+            describe,
+        },
+        device,
+    ))
+}
+
+/// Leases a slot and makes an engine whose flows are named in `directory`.
+pub fn assemble(
+    settings: &Settings,
+    link: &Arc<Link>,
+    directory: Region,
+) -> Result<Assembled, Error> {
+    let (lease, fds) = match link.ask(&Request::LeaseSlot, &[])? {
+        (Reply::Slot(lease), fds) => (*lease, fds),
+        _ => return Err(Error::Confused),
+    };
+    let parts = sort(lease, fds)?;
+    // Before the first frame: a crash from here on is cleaned up after.
+    let fd = directory
+        .try_clone_fd()
+        .map_err(Error::io("share the channel"))?;
+    link.register_region(raised(fd))?;
+    let slot = parts.lease.slot;
+    let bell = parts
+        .inboxes
+        .bells()
+        .get(usize::from(slot))
+        .cloned()
+        .ok_or(Error::Confused)?;
+    let stack = stack_config(&parts.lease, &link.welcome());
+    let params = SlotParams::from_words(&parts.lease.params).ok_or(Error::Confused)?;
+    let position = parts.words.position(slot).ok_or(Error::Confused)?;
+    let mut device = open_slot(parts.device, &params, position)?;
+    if let Some(path) = &settings.pcap {
+        device = capture(device, path, slot)?;
+    }
+    let fabric = Fabric::new(
+        slot,
+        parts.inboxes.region(),
+        parts.inboxes.bells().to_vec(),
+        parts.steering,
+    )
+    .ok_or(Error::Confused)?;
+    let setup = Setup {
+        stack,
+        device,
+        directory: Some(directory),
+        fabric: Some(fabric),
+        ports: Some(Box::new(Keeper {
+            link: Arc::clone(link),
+        })),
+        neighbours: Some(Box::new(NeighbourView(parts.neighbours))),
+    };
+    Ok(Assembled {
+        engine: Engine::new(setup, Instant(now_ns())),
+        bell,
+        slot,
+    })
+}
+
+fn stack_config(lease: &SlotLease, welcome: &Welcome) -> StackConfig {
+    let mut seed = [0; 32];
+    for chunk in seed.chunks_exact_mut(8) {
+        chunk.copy_from_slice(&random_u64().to_le_bytes());
+    }
+    let tso_max = SlotParams::from_words(&lease.params).map_or(0, |params| params.tso_max);
+    StackConfig {
+        mac: lease.mac,
+        mtu: lease.mtu,
+        addrs: welcome.addresses.clone(),
+        gateway: welcome.gateway,
+        tso_max,
+        role: Role::Engine,
+        ephemeral: lease.ports,
+        seed,
+        ..StackConfig::default()
+    }
+}
+
+/// Every engine writes a file of its own.
+fn capture(
+    device: Box<dyn Device>,
+    path: &std::path::Path,
+    slot: u16,
+) -> Result<Box<dyn Device>, Error> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.{slot}", std::process::id()));
+    let tee = Tee::create(device, std::path::Path::new(&name))
+        .map_err(Error::io("write the capture file"))?;
+    Ok(Box::new(tee))
+}
+
+fn sort(lease: SlotLease, fds: Vec<OwnedFd>) -> Result<Parts, Error> {
+    if lease.descriptors.len() != fds.len() {
+        return Err(Error::Confused);
+    }
+    let (mut device, mut words, mut inbox, mut neighbours) = (None, None, None, None);
+    let (mut maps, mut bells) = (Vec::new(), Vec::new());
+    for (role, fd) in lease.descriptors.iter().zip(fds) {
+        let fd = raised(fd);
+        match role {
+            Descriptor::Device => device = Some(fd),
+            Descriptor::SteeringMap => maps.push(fd),
+            Descriptor::Slots => words = Some(fd),
+            Descriptor::Inbox => inbox = Some(fd),
+            Descriptor::InboxDoorbell => bells.push(fd),
+            Descriptor::Neighbours => neighbours = Some(fd),
+            _ => return Err(Error::Confused),
+        }
+    }
+    let (Some(device), Some(words), Some(inbox), Some(neighbours)) =
+        (device, words, inbox, neighbours)
+    else {
+        return Err(Error::Confused);
+    };
+    let maps: [OwnedFd; 2] = maps.try_into().map_err(|_| Error::Confused)?;
+    let shared = "map what the keeper shares";
+    Ok(Parts {
+        lease,
+        device,
+        steering: Steering::from_fds(maps)?,
+        words: SlotWords::open(words).map_err(Error::io(shared))?,
+        inboxes: Inboxes::open(inbox, bells).map_err(Error::io(shared))?,
+        neighbours: Neighbours::open(neighbours).map_err(Error::io(shared))?,
+    })
+}

@@ -1,0 +1,236 @@
+//! [`Attach`] for programs: nothing happens until the first socket needs an engine.
+
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use slipstack_channel::control::{Attached, ControlSocket, Descriptor, Reply, Request, Welcome};
+use slipstack_channel::{Attach, AttachError, Attachment, Policy, ProgramEnd, REGION_LEN_MAX};
+use slipstack_config::Settings;
+use slipstack_engine::Remote;
+use slipstack_mem::{Doorbell, Lock, Region};
+
+use crate::assembly;
+use crate::door::{ANSWER_MS, Identity, by_path, greet, through_inherited};
+use crate::error::Error;
+use crate::link::Link;
+
+/// Forks in a row for which a lock that was held during the fork cannot be met again.
+const GENERATIONS: usize = 8;
+
+/// The way of this process (and of the children it forks) to an engine.
+pub fn client(settings: &Settings) -> Arc<dyn Attach> {
+    Arc::new(Client {
+        settings: settings.clone(),
+        identity: Identity::of_this_process(),
+        generation: AtomicUsize::new(0),
+        states: std::array::from_fn(|_| Lock::new(State::default())),
+    })
+}
+
+struct Client {
+    settings: Settings,
+    /// Inherited over fork: children of one image are one family.
+    identity: Identity,
+    /// Counts forks. Each child has a state of its own: that of its parent may have been locked.
+    generation: AtomicUsize,
+    states: [Lock<State>; GENERATIONS],
+}
+
+#[derive(Default)]
+struct State {
+    welcome: Option<Welcome>,
+    /// Asks for the policy before there is an engine.
+    scout: Option<Scout>,
+    links: Vec<Arc<Link>>,
+    devices: Vec<RawFd>,
+}
+
+enum Scout {
+    Keeper(Link),
+    Instance(ControlSocket),
+}
+
+impl Client {
+    fn state(&self) -> &Lock<State> {
+        &self.states[self.generation.load(Ordering::Acquire) % GENERATIONS]
+    }
+
+    /// Knows the stack's addresses, after asking once. Children know what their parent knew.
+    fn welcome(&self, state: &mut State) -> Result<Welcome, Error> {
+        if let Some(welcome) = &state.welcome {
+            return Ok(welcome.clone());
+        }
+        let (scout, welcome) = match self.settings.instance {
+            Some(_) => {
+                let (socket, welcome) = self.reach_instance()?;
+                (Scout::Instance(socket), welcome)
+            }
+            None => {
+                let link = Link::open(&self.settings, &self.identity, None)?;
+                let welcome = link.welcome();
+                (Scout::Keeper(link), welcome)
+            }
+        };
+        state.scout = Some(scout);
+        state.welcome = Some(welcome.clone());
+        Ok(welcome)
+    }
+
+    fn reach_instance(&self) -> Result<(ControlSocket, Welcome), Error> {
+        let hello = || self.identity.hello(None, None);
+        let inherited = self.settings.control_fd.and_then(through_inherited);
+        if let Some(socket) = inherited {
+            if let Ok(welcome) = greet(&socket, hello()) {
+                return Ok((socket, welcome));
+            }
+        }
+        let socket = by_path(&self.settings)?;
+        let welcome = greet(&socket, hello())?;
+        Ok((socket, welcome))
+    }
+
+    /// An engine of our own.
+    fn attach_in_process(&self, state: &mut State) -> Result<Attachment, Error> {
+        let link = match state.scout.take() {
+            Some(Scout::Keeper(link)) => link,
+            _ => {
+                let capability = state.welcome.as_ref().map(|welcome| welcome.capability);
+                Link::open(&self.settings, &self.identity, capability)?
+            }
+        };
+        let link = Arc::new(link);
+        state.welcome = Some(link.welcome());
+        let (attachment, device) = assembly::in_process(&self.settings, Arc::clone(&link))?;
+        state.links.push(link);
+        state.devices.push(device);
+        Ok(attachment)
+    }
+
+    /// A channel to an instance's engine.
+    fn attach_remote(&self, state: &mut State) -> Result<Attachment, Error> {
+        let (socket, welcome) = match state.scout.take() {
+            Some(Scout::Instance(socket)) => {
+                let welcome = self.welcome(state)?;
+                (socket, welcome)
+            }
+            _ => self.reach_instance()?,
+        };
+        state.welcome = Some(welcome);
+        socket.send(
+            &Request::Attach {
+                program: self.identity.program.clone(),
+            },
+            &[],
+        )?;
+        let (attached, fds) = match socket.receive::<Reply>(ANSWER_MS)? {
+            (Reply::Attached(attached), fds) => (attached, fds),
+            (Reply::Refused { refusal, message }, _) => {
+                return Err(Error::Refused { refusal, message });
+            }
+            _ => return Err(Error::Confused),
+        };
+        remote(attached, fds, socket)
+    }
+}
+
+fn remote(
+    attached: Attached,
+    fds: Vec<std::os::fd::OwnedFd>,
+    socket: ControlSocket,
+) -> Result<Attachment, Error> {
+    let (mut channel, mut engine_bell, mut own_bell) = (None, None, None);
+    for (role, fd) in attached.descriptors.iter().zip(fds) {
+        match role {
+            Descriptor::Channel => channel = Some(fd),
+            Descriptor::EngineDoorbell => engine_bell = Some(Doorbell::from_fd(fd)),
+            Descriptor::ProgramDoorbell => own_bell = Some(Doorbell::from_fd(fd)),
+            _ => return Err(Error::Confused),
+        }
+    }
+    let (Some(channel), Some(engine_bell), Some(own_bell)) = (channel, engine_bell, own_bell)
+    else {
+        return Err(Error::Confused);
+    };
+    let region = Region::open(channel, REGION_LEN_MAX).map_err(Error::io("map the channel"))?;
+    let program = ProgramEnd::open(region.clone()).map_err(Error::io("open the channel"))?;
+    let end = ProgramEnd::clone(&program);
+    Ok(Attachment {
+        driver: Arc::new(Remote::new(end, engine_bell, own_bell, socket)),
+        program,
+        describe: format!(
+            "instance {} (pid {})",
+            attached.instance, attached.instance_pid
+        ),
+    })
+}
+
+impl Attach for Client {
+    fn attach(&self) -> Result<Attachment, AttachError> {
+        let mut state = self.state().lock();
+        match self.settings.instance {
+            Some(_) => Ok(self.attach_remote(&mut state)?),
+            None => Ok(self.attach_in_process(&mut state)?),
+        }
+    }
+
+    fn policy(&self) -> Result<Policy, AttachError> {
+        let welcome = self.welcome(&mut self.state().lock())?;
+        Ok(Policy {
+            addrs: welcome.addresses,
+            gateway: welcome.gateway,
+        })
+    }
+
+    fn after_fork_child(&self) {
+        let parent = self.state();
+        // The parent's engines go on in the parent: here they are forgotten, not dropped, but for
+        // their devices: a queue that is open here would outlive its engine.
+        let (welcome, devices) = match parent.try_lock() {
+            Some(mut state) => {
+                let links = std::mem::take(&mut state.links);
+                links.into_iter().for_each(std::mem::forget);
+                state.scout = None;
+                (state.welcome.clone(), std::mem::take(&mut state.devices))
+            }
+            None => (None, Vec::new()),
+        };
+        for device in devices
+            .into_iter()
+            .filter_map(slipstack_mem::Descriptor::new)
+        {
+            device.close();
+        }
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        if let Some(mut state) = self.state().try_lock() {
+            *state = State {
+                welcome,
+                ..State::default()
+            };
+        }
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        use std::os::fd::AsRawFd;
+        let mut fds: Vec<RawFd> = self.settings.control_fd.into_iter().collect();
+        if let Some(state) = self.state().try_lock() {
+            fds.extend(state.links.iter().flat_map(|link| link.descriptors()));
+            match &state.scout {
+                Some(Scout::Keeper(link)) => fds.extend(link.descriptors()),
+                Some(Scout::Instance(socket)) => fds.push(socket.as_fd().as_raw_fd()),
+                None => {}
+            }
+        }
+        fds
+    }
+
+    fn report(&self, region: BorrowedFd<'_>) {
+        let Ok(copy) = region.try_clone_to_owned() else {
+            return;
+        };
+        if let Some(link) = self.state().lock().links.last() {
+            // Only `why` knows less without it.
+            let _ = link.register_report(slipstack_mem::raised(copy));
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The keeper, as an engine in this process sees it.
+
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use slipstack_channel::control::{Protocol, Refusal, Reply, Request};
+use slipstack_engine::custodian::Custodian;
+use slipstack_engine::{NeighbourTable, PortAuthority, PortRefused, Transport};
+use slipstack_keeper::Neighbours;
+
+use crate::error::Error;
+use crate::link::{Link, REGION};
+
+/// One engine's way to the keeper.
+pub struct Keeper {
+    pub link: Arc<Link>,
+}
+
+impl Custodian for Keeper {
+    fn control(&self) -> Option<Arc<OwnedFd>> {
+        self.link.on_time();
+        self.link.watched()
+    }
+
+    fn on_control(&self) {
+        self.link.on_readable();
+    }
+
+    fn hand_over(&self, images: u32) {
+        // What the keeper does not take is reset when this process is gone.
+        let _ = self
+            .link
+            .ask(&Request::Handover { id: REGION, images }, &[]);
+    }
+
+    fn goodbye(&self) {
+        let _ = self.link.ask(&Request::Goodbye, &[]);
+    }
+}
+
+impl PortAuthority for Keeper {
+    fn lease_ports(&self) -> Option<(u16, u16)> {
+        match self.link.ask(&Request::LeasePorts, &[]) {
+            Ok((Reply::Ports { first, last }, _)) => Some((first, last)),
+            _ => None,
+        }
+    }
+
+    fn listen_on(
+        &self,
+        address: Ipv4Addr,
+        port: u16,
+        transport: Transport,
+        is_reuse_port: bool,
+    ) -> Result<(), PortRefused> {
+        let request = Request::ListenOn {
+            protocol: protocol(transport),
+            address,
+            port,
+            is_reuse_port,
+        };
+        match self.link.ask(&request, &[]) {
+            Ok(_) => Ok(()),
+            Err(Error::Refused {
+                refusal: Refusal::AddressInUse,
+                ..
+            }) => Err(PortRefused::InUse),
+            Err(_) => Err(PortRefused::Unavailable),
+        }
+    }
+
+    fn listen_off(&self, address: Ipv4Addr, port: u16, transport: Transport) {
+        let _ = self.link.ask(
+            &Request::ListenOff {
+                protocol: protocol(transport),
+                address,
+                port,
+            },
+            &[],
+        );
+    }
+}
+
+fn protocol(transport: Transport) -> Protocol {
+    match transport {
+        Transport::Tcp => Protocol::Tcp,
+        Transport::Udp => Protocol::Udp,
+    }
+}
+
+/// The keeper's table of neighbours.
+pub struct NeighbourView(pub Neighbours);
+
+impl NeighbourTable for NeighbourView {
+    fn find(&self, address: Ipv4Addr) -> Option<[u8; 6]> {
+        self.0.find(address)
+    }
+}

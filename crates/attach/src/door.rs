@@ -1,0 +1,137 @@
+//! Where to knock: the control socket of a keeper or an instance, or an inherited connection.
+
+use std::os::fd::{AsFd, RawFd};
+
+use slipstack_channel::control::{
+    CONTROL_VERSION, ControlSocket, Hello, Reply, Request, Welcome, connect, pair,
+};
+use slipstack_config::Settings;
+use slipstack_keeper::runtime::{RuntimeDir, base_directory, network_namespace};
+use slipstack_keeper::{DEFAULT_TAP, DeviceChoice, Options};
+use slipstack_mem::{Descriptor, raised};
+
+use crate::error::Error;
+
+/// Longest wait for an answer.
+pub const ANSWER_MS: u64 = 10_000;
+
+/// Who this process is to a keeper or instance.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    pub program: String,
+    pub family: u64,
+    pub instance: Option<String>,
+}
+
+impl Identity {
+    /// This process, with a family of its own.
+    pub fn of_this_process() -> Identity {
+        let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+        Identity {
+            program: name.trim_end().to_owned(),
+            family: random_u64(),
+            instance: None,
+        }
+    }
+
+    pub fn hello(&self, capability: Option<u64>, resume: Option<u64>) -> Hello {
+        Hello {
+            version: CONTROL_VERSION,
+            program: self.program.clone(),
+            family: self.family,
+            instance: self.instance.clone(),
+            capability,
+            resume,
+            is_shared: false,
+        }
+    }
+}
+
+pub fn random_u64() -> u64 {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => u64::from_le_bytes(bytes),
+        _ => slipstack_mem::now_ns(),
+    }
+}
+
+/// What a keeper of these settings would be started with.
+pub fn options(settings: &Settings) -> Options {
+    Options {
+        base: settings.run_dir.clone(),
+        device: match &settings.interface {
+            Some(name) => DeviceChoice::Interface(name.clone()),
+            None => DeviceChoice::OwnTap(DEFAULT_TAP.to_owned()),
+        },
+        address: settings.ip.map(|ip| (ip.address, ip.prefix_len)),
+        gateway: settings.gateway,
+        slots: settings.slots,
+        is_persistent: settings.is_persistent,
+    }
+}
+
+/// The keepers' directories of this network namespace.
+pub fn directories(settings: &Settings) -> Result<Vec<RuntimeDir>, Error> {
+    let base = match &settings.run_dir {
+        Some(base) => base.clone(),
+        None => base_directory()?,
+    };
+    Ok(RuntimeDir::all_below(&base, network_namespace()?)?)
+}
+
+/// The directory of the instance that these settings name.
+pub fn instance_directory(settings: &Settings, name: &str) -> Result<RuntimeDir, Error> {
+    let is_meant = |dir: &RuntimeDir| {
+        settings
+            .interface
+            .as_deref()
+            .is_none_or(|wanted| wanted == dir.interface())
+    };
+    directories(settings)?
+        .into_iter()
+        .filter(is_meant)
+        .find(|dir| dir.instances().iter().any(|found| found == name))
+        .ok_or_else(|| Error::NoInstance {
+            name: name.to_owned(),
+            interface: settings.interface.clone(),
+        })
+}
+
+/// A new connection through one that was inherited. `None`: that one is no use (any more).
+pub fn through_inherited(number: RawFd) -> Option<ControlSocket> {
+    let inherited = Descriptor::new(number)?;
+    let copy = inherited.as_fd().try_clone_to_owned().ok()?;
+    let shared = ControlSocket::from_fd(copy).ok()?;
+    let (ours, theirs) = pair().ok()?;
+    shared.send(&Request::NewClient, &[theirs.as_fd()]).ok()?;
+    ControlSocket::from_fd(raised(ours.into_fd())).ok()
+}
+
+/// A new connection by path.
+pub fn by_path(settings: &Settings) -> Result<ControlSocket, Error> {
+    let path = match &settings.instance {
+        Some(name) => instance_directory(settings, name)?.instance_socket(name)?,
+        None => options(settings).directory()?.control_socket(),
+    };
+    // Out of the way of programs, which take the lowest free numbers for granted.
+    Ok(ControlSocket::from_fd(raised(connect(&path)?.into_fd()))?)
+}
+
+/// Introduces this process on a connection.
+pub fn greet(socket: &ControlSocket, hello: Hello) -> Result<Welcome, Error> {
+    socket.send(&Request::Hello(hello), &[])?;
+    match socket.receive::<Reply>(ANSWER_MS)? {
+        (Reply::Welcome(welcome), _) => Ok(welcome),
+        (Reply::Refused { refusal, message }, _) => Err(Error::Refused { refusal, message }),
+        _ => Err(Error::Confused),
+    }
+}
+
+/// Asks one question on a connection.
+pub fn ask(socket: &ControlSocket, request: &Request) -> Result<Reply, Error> {
+    socket.send(request, &[])?;
+    match socket.receive::<Reply>(ANSWER_MS)?.0 {
+        Reply::Refused { refusal, message } => Err(Error::Refused { refusal, message }),
+        reply => Ok(reply),
+    }
+}

@@ -1,0 +1,132 @@
+//! Why an engine could not be had, one sentence each.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use slipstack_channel::AttachError;
+use slipstack_channel::control::{ControlError, Refusal};
+use slipstack_device::DeviceError;
+use slipstack_keeper::KeeperError;
+use slipstack_keeper::runtime::RuntimeError;
+
+#[derive(Debug)]
+pub enum Error {
+    Runtime(RuntimeError),
+    Keeper(KeeperError),
+    Device(DeviceError),
+    /// The keeper or instance said no, with its reason.
+    Refused {
+        refusal: Refusal,
+        message: String,
+    },
+    Control(ControlError),
+    /// What a keeper said when it could not start.
+    Start(String),
+    /// The keeper could not be started at all.
+    Spawn {
+        bin: PathBuf,
+        error: io::Error,
+    },
+    /// Where is the `slipstack` command?
+    NoCommand,
+    NoInstance {
+        name: String,
+        interface: Option<String>,
+    },
+    /// The keeper of this device has another address.
+    OtherAddress {
+        interface: String,
+        has: String,
+        wanted: String,
+    },
+    /// An answer that does not belong to the question.
+    Confused,
+    Io {
+        doing: &'static str,
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Runtime(error) => error.fmt(f),
+            Error::Keeper(error) => error.fmt(f),
+            Error::Device(error) => error.fmt(f),
+            Error::Refused { message, .. } | Error::Start(message) => f.write_str(message),
+            Error::Control(error) => error.fmt(f),
+            Error::Spawn { bin, error } => write!(
+                f,
+                "the keeper cannot be started with {}: {error}",
+                bin.display()
+            ),
+            Error::NoCommand => {
+                write!(
+                    f,
+                    "no keeper runs and the slipstack command is not known; start the program with: slipstack run"
+                )
+            }
+            Error::NoInstance { name, interface } => {
+                write!(f, "no instance named {name} runs")?;
+                if let Some(interface) = interface {
+                    write!(f, " on {interface}")?;
+                }
+                write!(f, "; start it with: slipstack instance --name {name}")
+            }
+            Error::OtherAddress {
+                interface,
+                has,
+                wanted,
+            } => write!(
+                f,
+                "the stack on {interface} has the address {has}, not {wanted}; leave --ip away, or end the programs that use it"
+            ),
+            Error::Confused => write!(
+                f,
+                "the keeper gave an answer that does not fit; use one version of slipstack"
+            ),
+            Error::Io { doing, error } => write!(f, "cannot {doing}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<RuntimeError> for Error {
+    fn from(error: RuntimeError) -> Error {
+        Error::Runtime(error)
+    }
+}
+
+impl From<KeeperError> for Error {
+    fn from(error: KeeperError) -> Error {
+        Error::Keeper(error)
+    }
+}
+
+impl From<DeviceError> for Error {
+    fn from(error: DeviceError) -> Error {
+        Error::Device(error)
+    }
+}
+
+impl From<ControlError> for Error {
+    fn from(error: ControlError) -> Error {
+        Error::Control(error)
+    }
+}
+
+impl From<Error> for AttachError {
+    fn from(error: Error) -> AttachError {
+        AttachError {
+            sentence: error.to_string(),
+        }
+    }
+}
+
+impl Error {
+    pub(crate) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Error {
+        move |error| Error::Io { doing, error }
+    }
+}

@@ -1,0 +1,169 @@
+//! Starting a keeper: the starter's side and the body of `slipstack keeper`.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags, open};
+use slipstack_channel::control::ControlSocket;
+use slipstack_config::Settings;
+use slipstack_keeper::run;
+use slipstack_keeper::runtime::RuntimeDir;
+use slipstack_mem::process::Forked;
+
+use crate::door::{by_path, options};
+use crate::error::Error;
+
+/// What a keeper that has started writes to its starter; anything else is why it could not.
+const READY: &str = "ready";
+/// Longest sentence that is read from a keeper.
+const SENTENCE_MAX: u64 = 4096;
+/// Attempts to meet a keeper that is just starting or ending, and their distance.
+const ATTEMPTS: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A connection to the keeper of these settings, which is started if there is none. The flag says
+/// whether it was.
+pub fn connect_or_start(settings: &Settings) -> Result<ControlSocket, Error> {
+    let mut attempt = 0;
+    loop {
+        if let Ok(socket) = by_path(settings) {
+            return Ok(socket);
+        }
+        match start(settings) {
+            // Another starter was faster, or the former keeper is about to leave.
+            Err(Error::Start(sentence))
+                if sentence.starts_with(ELSEWHERE) && attempt < ATTEMPTS =>
+            {
+                std::thread::sleep(PAUSE);
+            }
+            Err(error) => return Err(error),
+            Ok(()) if attempt >= ATTEMPTS => return Err(Error::Confused),
+            Ok(()) => {}
+        }
+        attempt += 1;
+    }
+}
+
+/// How a keeper that found another one begins its sentence.
+const ELSEWHERE: &str = "another keeper holds";
+
+fn start(settings: &Settings) -> Result<(), Error> {
+    let bin = command(settings)?;
+    let mut command = Command::new(&bin);
+    command
+        .arg("keeper")
+        .env_clear()
+        .envs(environment(settings))
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|error| Error::Spawn {
+        bin: bin.clone(),
+        error,
+    })?;
+    let mut sentence = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        // The keeper closes its end when it is ready or gives up.
+        let read = stdout.take(SENTENCE_MAX).read_to_string(&mut sentence);
+        read.map_err(Error::io("hear from the keeper"))?;
+    }
+    // The process that was started is gone at once; the keeper is its child.
+    let _ = child.wait();
+    match sentence.trim() {
+        READY => Ok(()),
+        "" => Err(Error::Start("the keeper ended without a word".to_owned())),
+        sentence => Err(Error::Start(sentence.to_owned())),
+    }
+}
+
+fn command(settings: &Settings) -> Result<PathBuf, Error> {
+    match &settings.bin {
+        Some(bin) => Ok(bin.clone()),
+        None => Err(Error::NoCommand),
+    }
+}
+
+/// The settings that matter to a keeper, and nothing of the program's environment.
+fn environment(settings: &Settings) -> Vec<(&'static str, String)> {
+    let mut variables = vec![
+        ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin".to_owned()),
+        ("SLIPSTACK_SLOTS", settings.slots.to_string()),
+    ];
+    let mut add = |name, value: Option<String>| {
+        if let Some(value) = value {
+            variables.push((name, value));
+        }
+    };
+    add("SLIPSTACK_IF", settings.interface.clone());
+    add("SLIPSTACK_IP", settings.ip.map(|ip| ip.to_string()));
+    add(
+        "SLIPSTACK_GW",
+        settings.gateway.map(|gateway| gateway.to_string()),
+    );
+    add(
+        "SLIPSTACK_RUN_DIR",
+        settings
+            .run_dir
+            .as_ref()
+            .map(|dir| dir.to_string_lossy().into_owned()),
+    );
+    add(
+        "SLIPSTACK_PERSIST",
+        settings.is_persistent.then(|| "1".to_owned()),
+    );
+    add("XDG_RUNTIME_DIR", std::env::var("XDG_RUNTIME_DIR").ok());
+    variables
+}
+
+/// The body of `slipstack keeper`: leaves everything it inherited behind, opens the device, says on
+/// its standard output that it is ready, and serves until nobody needs it.
+///
+/// # Errors
+/// Why it could not start; the sentence has gone to the starter as well.
+pub fn keeper_main(settings: &Settings) -> Result<(), Error> {
+    slipstack_mem::process::close_inherited(3)
+        .map_err(Error::io("leave inherited descriptors behind"))?;
+    // The starter becomes the program: it must not have a child that it does not know.
+    match slipstack_mem::process::fork().map_err(Error::io("become a session of its own"))? {
+        Forked::Parent(_) => std::process::exit(0),
+        Forked::Child => {}
+    }
+    // A session of its own: no terminal's interrupt or hang-up reaches it. Fails only where it is
+    // one already.
+    let _ = rustix::process::setsid();
+    rustix::process::chdir("/").map_err(|error| Error::io("change to /")(error.into()))?;
+    let options = options(settings);
+    let directory = options.directory()?;
+    match run(options, || announce(&directory)) {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            println!("{error}");
+            Err(Error::Keeper(error))
+        }
+    }
+}
+
+/// Tells the starter, and lets go of what it gave.
+fn announce(directory: &RuntimeDir) {
+    println!("{READY}");
+    let _ = std::io::stdout().flush();
+    let null = open(
+        Path::new("/dev/null"),
+        OFlags::RDWR | OFlags::CLOEXEC,
+        Mode::empty(),
+    );
+    if let Ok(null) = &null {
+        let _ = rustix::stdio::dup2_stdin(null);
+        let _ = rustix::stdio::dup2_stdout(null);
+    }
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
+    match open(&directory.log_file(), flags, Mode::from_raw_mode(0o644)).or(null) {
+        Ok(log) => {
+            let _ = rustix::stdio::dup2_stderr(&log);
+        }
+        Err(_) => {}
+    }
+}

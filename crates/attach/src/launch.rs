@@ -1,0 +1,92 @@
+//! Before a program is started: the device is there, and the way to it is kept open for the program.
+
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use slipstack_channel::control::{DeviceKind, Welcome};
+use slipstack_config::Settings;
+
+use crate::door::{Identity, by_path, greet};
+use crate::error::Error;
+use crate::keeper::connect_or_start;
+
+/// What `slipstack run` hands to the program.
+#[derive(Debug)]
+pub struct Launched {
+    /// Where the program can be reached, one line.
+    pub reach: String,
+    /// Inherited by the program and its children: whoever holds it may use the device.
+    pub control: OwnedFd,
+}
+
+/// Finds or starts the keeper, or finds the instance, so that errors come before the program starts.
+///
+/// # Errors
+/// One sentence; nothing is left behind.
+pub fn launch(settings: &Settings) -> Result<Launched, Error> {
+    let mut hello = Identity::of_this_process().hello(None, None);
+    hello.is_shared = true;
+    // A keeper that is about to leave accepts nobody any more: then another one is started.
+    let mut attempts = 3;
+    let (socket, welcome) = loop {
+        let socket = match settings.instance {
+            Some(_) => by_path(settings)?,
+            None => connect_or_start(settings)?,
+        };
+        match greet(&socket, hello.clone()) {
+            Ok(welcome) => break (socket, welcome),
+            Err(Error::Control(_)) if attempts > 0 => attempts -= 1,
+            Err(error) => return Err(error),
+        }
+    };
+    check_address(settings, &welcome)?;
+    let control = socket.into_fd();
+    fcntl_setfd(&control, FdFlags::empty())
+        .map_err(|error| Error::io("keep the control connection for the program")(error.into()))?;
+    Ok(Launched {
+        reach: reach(settings, &welcome),
+        control,
+    })
+}
+
+fn check_address(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
+    let Some(wanted) = settings.ip else {
+        return Ok(());
+    };
+    let has = |(address, prefix): &(Ipv4Addr, u8)| {
+        *address == wanted.address && *prefix == wanted.prefix_len
+    };
+    if settings.instance.is_some() || welcome.addresses.iter().any(has) {
+        return Ok(());
+    }
+    Err(Error::OtherAddress {
+        interface: welcome.interface.clone(),
+        has: addresses(welcome),
+        wanted: wanted.to_string(),
+    })
+}
+
+fn addresses(welcome: &Welcome) -> String {
+    let texts: Vec<String> = welcome
+        .addresses
+        .iter()
+        .map(|(ip, len)| format!("{ip}/{len}"))
+        .collect();
+    texts.join(", ")
+}
+
+fn reach(settings: &Settings, welcome: &Welcome) -> String {
+    let place = match (&settings.instance, welcome.device) {
+        (Some(name), _) => format!("instance {name} on {}", welcome.interface),
+        (None, DeviceKind::Tap) => format!("TAP {}", welcome.interface),
+        (None, DeviceKind::Packet) => format!("interface {}", welcome.interface),
+    };
+    let addresses = addresses(welcome);
+    match welcome.host {
+        Some(host) => {
+            format!("the program is reached at {addresses} from this machine ({host}), {place}")
+        }
+        None => format!("the program is reached at {addresses}, {place}"),
+    }
+}

@@ -1,0 +1,211 @@
+//! The control connection of one engine: requests and answers, and coming back after a keeper was
+//! replaced.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use slipstack_channel::control::{ControlError, ControlSocket, Reply, Request, Welcome};
+use slipstack_config::Settings;
+use slipstack_mem::{Lock, now_ns, raised};
+
+use crate::door::{ANSWER_MS, Identity, by_path, greet, through_inherited};
+use crate::error::Error;
+use crate::keeper::connect_or_start;
+
+/// Distance of attempts to reach a keeper that cannot be reached.
+const RETRY_NS: u64 = 1_000_000_000;
+/// Attempts to reach the successor at once, and their distance.
+const ATTEMPTS: u32 = 40;
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(25);
+
+/// A client of the keeper.
+pub struct Link {
+    settings: Settings,
+    identity: Identity,
+    state: Lock<State>,
+}
+
+struct State {
+    socket: ControlSocket,
+    /// A copy of the socket's descriptor, for waiting.
+    watched: Option<Arc<OwnedFd>>,
+    welcome: Welcome,
+    /// What the keeper holds for this client and a successor has to be given again.
+    region: Option<OwnedFd>,
+    report: Option<OwnedFd>,
+    retry_at: u64,
+}
+
+/// The number of the one channel region of an in-process engine.
+pub const REGION: u64 = 1;
+
+impl Link {
+    /// Becomes a client: through the inherited connection, else by path with the `capability` of an
+    /// ancestor; starts a keeper if there is none.
+    pub fn open(
+        settings: &Settings,
+        identity: &Identity,
+        capability: Option<u64>,
+    ) -> Result<Link, Error> {
+        let hello = || identity.hello(capability, None);
+        let inherited = settings.control_fd.and_then(through_inherited);
+        let greeted = inherited.and_then(|socket| {
+            greet(&socket, hello())
+                .ok()
+                .map(|welcome| (socket, welcome))
+        });
+        let (socket, welcome) = match greeted {
+            Some(found) => found,
+            None => {
+                let socket = connect_or_start(settings)?;
+                let welcome = greet(&socket, hello())?;
+                (socket, welcome)
+            }
+        };
+        let state = State {
+            watched: copy(&socket),
+            socket,
+            welcome,
+            region: None,
+            report: None,
+            retry_at: 0,
+        };
+        Ok(Link {
+            settings: settings.clone(),
+            identity: identity.clone(),
+            state: Lock::new(state),
+        })
+    }
+
+    pub fn welcome(&self) -> Welcome {
+        self.state.lock().welcome.clone()
+    }
+
+    /// Asks the keeper; if it has been replaced, its successor.
+    pub fn ask(
+        &self,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(Reply, Vec<OwnedFd>), Error> {
+        let mut state = self.state.lock();
+        match exchange(&state.socket, request, fds) {
+            Err(Error::Control(ControlError::Closed)) => {
+                self.come_back(&mut state)?;
+                exchange(&state.socket, request, fds)
+            }
+            answer => answer,
+        }
+    }
+
+    /// Gives the keeper the channel region of this engine.
+    pub fn register_region(&self, region: OwnedFd) -> Result<(), Error> {
+        self.ask(&Request::RegisterRegion { id: REGION }, &[region.as_fd()])?;
+        self.state.lock().region = Some(region);
+        Ok(())
+    }
+
+    pub fn register_report(&self, report: OwnedFd) -> Result<(), Error> {
+        self.ask(&Request::RegisterReport, &[report.as_fd()])?;
+        self.state.lock().report = Some(report);
+        Ok(())
+    }
+
+    /// The descriptor to wait on; `None` while no keeper can be reached.
+    pub fn watched(&self) -> Option<Arc<OwnedFd>> {
+        self.state.lock().watched.clone()
+    }
+
+    /// Something is to be read: only a hang-up can be.
+    pub fn on_readable(&self) {
+        let mut state = self.state.lock();
+        if state.socket.is_closed() {
+            let _ = self.come_back(&mut state);
+        }
+    }
+
+    /// Tries again to reach a keeper that could not be reached, now and then.
+    pub fn on_time(&self) {
+        let Some(mut state) = self.state.try_lock() else {
+            return;
+        };
+        if state.watched.is_none() && now_ns() >= state.retry_at {
+            let _ = self.come_back(&mut state);
+        }
+    }
+
+    /// Presents this client to the successor of its keeper.
+    fn come_back(&self, state: &mut State) -> Result<(), Error> {
+        state.watched = None;
+        state.retry_at = now_ns() + RETRY_NS;
+        let hello = self
+            .identity
+            .hello(Some(state.welcome.capability), Some(state.welcome.client));
+        let mut attempt = 0;
+        let (socket, welcome) = loop {
+            let met = by_path(&self.settings).and_then(|socket| {
+                let welcome = greet(&socket, hello.clone())?;
+                Ok((socket, welcome))
+            });
+            match met {
+                Ok(met) => break met,
+                Err(Error::Refused { refusal, message }) => {
+                    return Err(Error::Refused { refusal, message });
+                }
+                Err(error) if attempt == ATTEMPTS => return Err(error),
+                Err(_) => {}
+            }
+            attempt += 1;
+            std::thread::sleep(PAUSE);
+        };
+        if let Some(region) = &state.region {
+            exchange(
+                &socket,
+                &Request::RegisterRegion { id: REGION },
+                &[region.as_fd()],
+            )?;
+        }
+        if let Some(report) = &state.report {
+            exchange(&socket, &Request::RegisterReport, &[report.as_fd()])?;
+        }
+        state.watched = copy(&socket);
+        state.socket = socket;
+        state.welcome = welcome;
+        Ok(())
+    }
+
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        use std::os::fd::AsRawFd;
+        let Some(state) = self.state.try_lock() else {
+            return Vec::new();
+        };
+        let mut fds = vec![state.socket.as_fd().as_raw_fd()];
+        fds.extend(state.watched.as_ref().map(|fd| fd.as_raw_fd()));
+        fds.extend(
+            [&state.region, &state.report]
+                .into_iter()
+                .flatten()
+                .map(AsRawFd::as_raw_fd),
+        );
+        fds
+    }
+}
+
+fn copy(socket: &ControlSocket) -> Option<Arc<OwnedFd>> {
+    socket
+        .as_fd()
+        .try_clone_to_owned()
+        .ok()
+        .map(|fd| Arc::new(raised(fd)))
+}
+
+fn exchange(
+    socket: &ControlSocket,
+    request: &Request,
+    fds: &[BorrowedFd<'_>],
+) -> Result<(Reply, Vec<OwnedFd>), Error> {
+    socket.send(request, fds)?;
+    match socket.receive::<Reply>(ANSWER_MS)? {
+        (Reply::Refused { refusal, message }, _) => Err(Error::Refused { refusal, message }),
+        answer => Ok(answer),
+    }
+}
