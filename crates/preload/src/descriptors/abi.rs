@@ -110,7 +110,8 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
         return interface_ioctl(request, argument);
     }
     if !Process::ioctl_takes_int(request) {
-        return libc();
+        let ask = |process: &Process| process.prepare_kernel(fd).map(|()| 0);
+        return answer(ask, || libc() as isize) as c_int;
     }
     // SAFETY: null or an int of the program's.
     let Some(value) = (unsafe { argument.cast::<c_int>().as_mut() }) else {
