@@ -1,16 +1,19 @@
 //! The way to an engine: finds or starts the keeper, leases a slot and puts an engine into this
 //! process, or attaches to an instance; and what the command line asks of keepers and instances.
 
+pub mod admin;
 mod assembly;
 mod client;
 mod custodian;
 mod door;
 mod error;
+mod instance;
 mod keeper;
 mod launch;
 mod link;
 
 pub use client::client;
 pub use error::Error;
+pub use instance::instance_main;
 pub use keeper::keeper_main;
 pub use launch::{Launched, launch};

@@ -12,7 +12,7 @@ mod journal;
 pub mod leases;
 mod neighbours;
 mod net;
-mod process;
+pub mod process;
 mod regions;
 mod run;
 pub mod runtime;

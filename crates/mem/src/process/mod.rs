@@ -4,6 +4,7 @@ mod sys;
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 
 /// Which side of a fork this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,9 @@ pub enum Forked {
 /// The kernel's refusal, or more than one thread: the child of such a process could not even allocate.
 pub fn fork() -> io::Result<Forked> {
     if fs::read_dir("/proc/self/task")?.count() != 1 {
-        return Err(io::Error::other("a process with several threads cannot fork here"));
+        return Err(io::Error::other(
+            "a process with several threads cannot fork here",
+        ));
     }
     sys::fork()
 }
@@ -32,4 +35,13 @@ pub fn fork() -> io::Result<Forked> {
 /// The kernel's refusal.
 pub fn close_inherited(first: u32) -> io::Result<()> {
     sys::close_from(first)
+}
+
+/// Blocks the two signals that ask a process to end, SIGTERM and SIGINT, and gives a descriptor that
+/// becomes readable when one arrives.
+///
+/// # Errors
+/// The kernel's refusal.
+pub fn end_signals() -> io::Result<OwnedFd> {
+    sys::end_signals()
 }

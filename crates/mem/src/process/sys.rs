@@ -1,6 +1,9 @@
 //! The system calls of this folder.
 
 use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr;
 
 use super::Forked;
 
@@ -16,5 +19,31 @@ pub(super) fn fork() -> io::Result<Forked> {
 pub(super) fn close_from(first: u32) -> io::Result<()> {
     // SAFETY: touches no memory; the caller promises that nothing in this process owns these descriptors.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+pub(super) fn end_signals() -> io::Result<OwnedFd> {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: initialises the set it is given.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    // SAFETY: the set has been initialised, the signal exists.
+    unsafe { libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM) };
+    // SAFETY: as above.
+    unsafe { libc::sigaddset(set.as_mut_ptr(), libc::SIGINT) };
+    // SAFETY: the set is valid; the former mask is not asked for.
+    let blocked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), ptr::null_mut()) };
+    if blocked != 0 {
+        return Err(io::Error::from_raw_os_error(blocked));
+    }
+    // SAFETY: the set is valid; −1 asks for a new descriptor.
+    let fd = unsafe { libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

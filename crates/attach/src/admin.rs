@@ -1,0 +1,131 @@
+//! What `slipstack status`, `why` and `stop` ask of keepers and instances.
+
+use slipstack_channel::control::{
+    ControlSocket, Refusal, Reply, Request, StatusReport, WhyReport, connect,
+};
+use slipstack_config::Settings;
+use slipstack_keeper::runtime::RuntimeDir;
+
+use crate::door::{ask, directories};
+use crate::error::Error;
+
+/// Every keeper of this network namespace with its instances. A keeper that is just ending is left
+/// out.
+///
+/// # Errors
+/// A keeper's refusal, or no runtime directory.
+pub fn status(settings: &Settings) -> Result<Vec<StatusReport>, Error> {
+    let mut reports = Vec::new();
+    for directory in chosen(settings)? {
+        let Ok(keeper) = connect(&directory.control_socket()) else {
+            continue;
+        };
+        let Reply::Status(mut report) = ask(&keeper, &Request::Status)? else {
+            return Err(Error::Confused);
+        };
+        for (_, socket) in instances(&directory) {
+            if let Ok(Reply::Status(of_instance)) = ask(&socket, &Request::Status) {
+                report.instances.extend(of_instance.instances);
+            }
+        }
+        reports.push(*report);
+    }
+    Ok(reports)
+}
+
+/// What is known of one process.
+///
+/// # Errors
+/// Nobody knows it.
+pub fn why(settings: &Settings, pid: u32) -> Result<WhyReport, Error> {
+    let mut refused = None;
+    for directory in chosen(settings)? {
+        for (_, socket) in instances(&directory) {
+            if let Ok(Reply::Why(report)) = ask(&socket, &Request::Why { pid }) {
+                return Ok(*report);
+            }
+        }
+        let Ok(keeper) = connect(&directory.control_socket()) else {
+            continue;
+        };
+        match ask(&keeper, &Request::Why { pid }) {
+            Ok(Reply::Why(report)) => return Ok(*report),
+            Ok(_) => return Err(Error::Confused),
+            Err(error) => refused = Some(error),
+        }
+    }
+    Err(refused.unwrap_or_else(|| Error::Refused {
+        refusal: Refusal::Unknown,
+        message: format!(
+            "process {pid} does not use Slipstack: nothing runs on it in this network namespace"
+        ),
+    }))
+}
+
+/// Ends the instance or the keeper of that name (interface), or all. Gives the names of what ended.
+///
+/// # Errors
+/// It is in use, or there is none of that name.
+pub fn stop(settings: &Settings, target: Option<&str>) -> Result<Vec<String>, Error> {
+    let mut stopped = Vec::new();
+    let is_meant = |name: &str| target.is_none_or(|target| target == name);
+    for directory in chosen(settings)? {
+        for (name, socket) in instances(&directory)
+            .into_iter()
+            .filter(|(name, _)| is_meant(name))
+        {
+            ask(&socket, &Request::Stop { is_forced: false })?;
+            wait_for_end(&socket);
+            stopped.push(name);
+        }
+        if !is_meant(directory.interface()) {
+            continue;
+        }
+        let Ok(keeper) = connect(&directory.control_socket()) else {
+            continue;
+        };
+        ask(&keeper, &Request::Stop { is_forced: false })?;
+        drop(keeper);
+        stopped.push(directory.interface().to_owned());
+    }
+    match target {
+        Some(name) if stopped.is_empty() => Err(Error::Refused {
+            refusal: Refusal::Unknown,
+            message: format!("no instance and no interface named {name} is in use"),
+        }),
+        _ => Ok(stopped),
+    }
+}
+
+/// How long an instance may take to end.
+const END_MS: u64 = 3000;
+
+fn wait_for_end(socket: &ControlSocket) {
+    // Only the hang-up is to be expected.
+    let _ = socket.receive::<Reply>(END_MS);
+}
+
+fn chosen(settings: &Settings) -> Result<Vec<RuntimeDir>, Error> {
+    let is_meant = |dir: &RuntimeDir| {
+        settings
+            .interface
+            .as_deref()
+            .is_none_or(|wanted| wanted == dir.interface())
+    };
+    Ok(directories(settings)?
+        .into_iter()
+        .filter(is_meant)
+        .collect())
+}
+
+fn instances(directory: &RuntimeDir) -> Vec<(String, ControlSocket)> {
+    let reach = |name: String| {
+        let socket = connect(&directory.instance_socket(&name).ok()?).ok()?;
+        Some((name, socket))
+    };
+    directory
+        .instances()
+        .into_iter()
+        .filter_map(reach)
+        .collect()
+}

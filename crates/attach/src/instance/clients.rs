@@ -1,0 +1,319 @@
+//! What programs ask of an instance.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use slipstack_channel::EngineEnd;
+use slipstack_channel::control::{
+    Attached, CONTROL_VERSION, ControlSocket, Descriptor, DeviceReport, EngineReport, Hello,
+    InstanceReport, ProgramReport, Refusal, Reply, Request, StatusReport, WhyReport,
+};
+use slipstack_channel::report::ReportTable;
+use slipstack_engine::{ClientId, Engine};
+use slipstack_keeper::process::{find_process, watch};
+use slipstack_mem::Doorbell;
+
+use super::reception::Desk;
+
+/// Channels of one connection.
+const CHANNELS_MAX: usize = 64;
+/// Sockets of one program in a list of all, and alone.
+const SOCKETS_MAX: usize = 64;
+const SOCKETS_OF_ONE_MAX: usize = 512;
+
+/// A connection to the instance.
+pub(super) struct Guest {
+    pub(super) socket: ControlSocket,
+    pub(super) is_trusted: bool,
+    pub(super) pidfd: Option<OwnedFd>,
+    pub(super) clients: Vec<ClientId>,
+    pub(super) bells: Vec<Doorbell>,
+    program: Option<Program>,
+    report: Option<ReportTable>,
+}
+
+struct Program {
+    pid: u32,
+    uid: u32,
+    name: String,
+}
+
+impl Guest {
+    pub(super) fn new(socket: ControlSocket, is_trusted: bool) -> Guest {
+        Guest {
+            socket,
+            is_trusted,
+            pidfd: None,
+            clients: Vec::new(),
+            bells: Vec::new(),
+            program: None,
+            report: None,
+        }
+    }
+
+    fn describe(&self, instance: &str, sockets_max: usize) -> Option<ProgramReport> {
+        let program = self.program.as_ref()?;
+        let mut sockets = self
+            .report
+            .as_ref()
+            .map(ReportTable::sockets)
+            .unwrap_or_default();
+        sockets.truncate(sockets_max);
+        Some(ProgramReport {
+            pid: program.pid,
+            uid: program.uid,
+            program: program.name.clone(),
+            slot: None,
+            instance: Some(instance.to_owned()),
+            sockets,
+        })
+    }
+}
+
+type Answer = Result<(Reply, Vec<OwnedFd>), (Refusal, String)>;
+
+fn refuse<T>(refusal: Refusal, message: impl Into<String>) -> Result<T, (Refusal, String)> {
+    Err((refusal, message.into()))
+}
+
+impl Desk {
+    pub(super) fn answer(
+        &mut self,
+        token: u64,
+        request: Request,
+        fds: Vec<OwnedFd>,
+        engine: &mut Engine,
+    ) {
+        let (reply, fds) = match self.find_answer(token, request, fds, engine) {
+            Ok(answer) => answer,
+            Err((refusal, message)) => {
+                self.refused += 1;
+                (Reply::Refused { refusal, message }, Vec::new())
+            }
+        };
+        self.reply(token, &reply, &fds);
+    }
+
+    pub(super) fn on_malformed(&mut self, token: u64) {
+        self.refused += 1;
+        let message =
+            "the message was not understood; both sides must be of one version of slipstack"
+                .to_owned();
+        self.reply(
+            token,
+            &Reply::Refused {
+                refusal: Refusal::BadRequest,
+                message,
+            },
+            &[],
+        );
+    }
+
+    /// A guest that does not take its answers misses them.
+    fn reply(&mut self, token: u64, reply: &Reply, fds: &[OwnedFd]) {
+        let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        if let Some(guest) = self.guests.get(&token) {
+            if guest.socket.send(reply, &borrowed).is_err() {
+                self.refused += 1;
+            }
+        }
+    }
+
+    fn find_answer(
+        &mut self,
+        token: u64,
+        request: Request,
+        fds: Vec<OwnedFd>,
+        engine: &mut Engine,
+    ) -> Answer {
+        let Some(guest) = self.guests.get_mut(&token) else {
+            return refuse(Refusal::Unknown, "the connection is gone");
+        };
+        if let Request::Hello(hello) = request {
+            return self.on_hello(token, hello);
+        }
+        if !guest.is_trusted {
+            return refuse(
+                Refusal::NotPermitted,
+                "only root may ask this instance; run the command as root",
+            );
+        }
+        match request {
+            Request::Attach { program } => self.on_attach(token, program, engine),
+            Request::RegisterReport => match fds.into_iter().next().map(ReportTable::open) {
+                Some(Ok(table)) => {
+                    guest.report = Some(table);
+                    Ok((Reply::Done, Vec::new()))
+                }
+                _ => refuse(Refusal::BadRequest, "the report is not a sealed region"),
+            },
+            Request::Status => Ok((Reply::Status(Box::new(self.status(engine))), Vec::new())),
+            Request::Why { pid } => self.why(pid),
+            Request::Stop { .. } => {
+                self.is_stopping = true;
+                Ok((Reply::Done, Vec::new()))
+            }
+            _ => refuse(
+                Refusal::BadRequest,
+                "an instance does not take this request",
+            ),
+        }
+    }
+
+    fn on_hello(&mut self, token: u64, hello: Hello) -> Answer {
+        if hello.version != CONTROL_VERSION {
+            return refuse(
+                Refusal::Version,
+                format!(
+                    "this instance speaks version {CONTROL_VERSION}, the program version {}",
+                    hello.version
+                ),
+            );
+        }
+        let capability = self.capability;
+        let Some(guest) = self.guests.get_mut(&token) else {
+            return refuse(Refusal::Unknown, "the connection is gone");
+        };
+        if !guest.is_trusted && hello.capability != Some(capability) {
+            return refuse(
+                Refusal::NotPermitted,
+                "this user may not use the instance; start the program with: slipstack run --instance",
+            );
+        }
+        guest.is_trusted = true;
+        if !hello.is_shared {
+            let Ok(peer) = guest.socket.peer() else {
+                return refuse(
+                    Refusal::NotPermitted,
+                    "the process on this connection cannot be told",
+                );
+            };
+            let name = hello
+                .program
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(64)
+                .collect();
+            guest.program = Some(Program {
+                pid: peer.pid,
+                uid: peer.uid,
+                name,
+            });
+        }
+        Ok((Reply::Welcome(self.welcome.clone()), Vec::new()))
+    }
+
+    fn on_attach(&mut self, token: u64, _program: String, engine: &mut Engine) -> Answer {
+        let Some(guest) = self.guests.get_mut(&token) else {
+            return refuse(Refusal::Unknown, "the connection is gone");
+        };
+        let Some(program) = &guest.program else {
+            return refuse(
+                Refusal::BadRequest,
+                "this connection has not been introduced",
+            );
+        };
+        if guest.clients.len() >= CHANNELS_MAX {
+            return refuse(
+                Refusal::Exhausted,
+                "this program has as many channels as it may",
+            );
+        }
+        let failed = |error: std::io::Error| {
+            (
+                Refusal::Failed,
+                format!("a channel cannot be made: {error}"),
+            )
+        };
+        if guest.pidfd.is_none() {
+            guest.pidfd = find_process(program.pid).and_then(watch);
+        }
+        let end = EngineEnd::create().map_err(failed)?;
+        let region = end.region().try_clone_fd().map_err(failed)?;
+        let program_bell = Doorbell::new().map_err(failed)?;
+        let fds = vec![
+            region,
+            self.bell.try_clone_fd().map_err(failed)?,
+            program_bell.try_clone_fd().map_err(failed)?,
+        ];
+        guest
+            .clients
+            .push(engine.attach_client(end, Some(program_bell.clone())));
+        guest.bells.push(program_bell);
+        let pidfd = guest.pidfd.as_ref().and_then(|fd| fd.try_clone().ok());
+        if let Some(pidfd) = pidfd {
+            self.watch_process(token, &pidfd);
+        }
+        let attached = Attached {
+            instance: self.name.clone(),
+            instance_pid: std::process::id(),
+            addresses: self.welcome.addresses.clone(),
+            gateway: self.welcome.gateway,
+            descriptors: vec![
+                Descriptor::Channel,
+                Descriptor::EngineDoorbell,
+                Descriptor::ProgramDoorbell,
+            ],
+        };
+        Ok((Reply::Attached(attached), fds))
+    }
+
+    fn status(&self, engine: &Engine) -> StatusReport {
+        let programs: Vec<ProgramReport> = self
+            .guests
+            .values()
+            .filter_map(|guest| guest.describe(&self.name, SOCKETS_MAX))
+            .collect();
+        let own = EngineReport {
+            slot: self.slot,
+            pid: std::process::id(),
+            program: "slipstack".to_owned(),
+            instance: Some(self.name.clone()),
+            ports: Vec::new(),
+            flows: engine.flow_count() as u32,
+        };
+        let instance = InstanceReport {
+            name: self.name.clone(),
+            pid: std::process::id(),
+            engines: 1,
+            programs,
+            counters: engine.counter_rows(),
+        };
+        StatusReport {
+            device: DeviceReport {
+                interface: self.welcome.interface.clone(),
+                ..DeviceReport::default()
+            },
+            engines: vec![own],
+            instances: vec![instance],
+            ..StatusReport::default()
+        }
+    }
+
+    fn why(&self, pid: u32) -> Answer {
+        let of_pid = |guest: &&super::clients::Guest| {
+            guest
+                .program
+                .as_ref()
+                .is_some_and(|program| program.pid == pid)
+        };
+        let report = self
+            .guests
+            .values()
+            .filter(of_pid)
+            .max_by_key(|guest| guest.clients.len());
+        match report.and_then(|guest| guest.describe(&self.name, SOCKETS_OF_ONE_MAX)) {
+            Some(program) => {
+                let report = WhyReport {
+                    program,
+                    interface: self.welcome.interface.clone(),
+                    addresses: self.welcome.addresses.clone(),
+                };
+                Ok((Reply::Why(Box::new(report)), Vec::new()))
+            }
+            None => refuse(
+                Refusal::Unknown,
+                format!("process {pid} does not use the instance {}", self.name),
+            ),
+        }
+    }
+}

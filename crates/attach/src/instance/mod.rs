@@ -1,0 +1,91 @@
+//! The body of `slipstack instance`: one engine for any number of programs.
+
+mod clients;
+mod reception;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use slipstack_channel::REGION_BYTES;
+use slipstack_channel::control::{Request, listen};
+use slipstack_config::Settings;
+use slipstack_engine::instance::{Spin, run};
+use slipstack_mem::{Region, process};
+
+use crate::assembly::{Assembled, assemble};
+use crate::door::{Identity, options};
+use crate::error::Error;
+use crate::link::Link;
+use reception::Desk;
+
+/// The socket's file goes with the instance.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Finds or starts the keeper, leases a slot, and serves programs until SIGTERM, SIGINT or
+/// `slipstack stop`. Says on its standard output when it is ready.
+///
+/// # Errors
+/// Why it could not start; nothing is left behind then.
+pub fn instance_main(settings: &Settings) -> Result<(), Error> {
+    let name = settings.name.clone().unwrap_or_default();
+    let directory = options(settings).directory()?;
+    let path = directory.instance_socket(&name)?;
+    // From here on the signals wait until the loop looks at them.
+    let signals = process::end_signals().map_err(Error::io("receive signals"))?;
+    let mut settings = settings.clone();
+    settings.control_fd = None;
+    settings.instance = None;
+    let identity = Identity {
+        instance: Some(name.clone()),
+        ..Identity::of_this_process()
+    };
+    // The keeper knows every instance by name and refuses a second one.
+    let link = Arc::new(Link::open(&settings, &identity, None)?);
+    let flows = Region::create("slipstack-flows", REGION_BYTES)
+        .map_err(Error::io("create shared memory"))?;
+    let Assembled {
+        mut engine,
+        bell,
+        slot,
+    } = assemble(&settings, &link, flows)?;
+    let listener = listen(&path)?;
+    let _file = SocketFile(path.clone());
+    rustix::fs::chmod(&path, rustix::fs::Mode::from_raw_mode(0o666))
+        .map_err(|error| Error::io("open the instance's socket to programs")(error.into()))?;
+    let welcome = link.welcome();
+    let mut desk = Desk::new(
+        name.clone(),
+        welcome.clone(),
+        slot,
+        listener,
+        signals,
+        Arc::clone(&link),
+        bell.clone(),
+    )
+    .map_err(Error::io("wait for programs"))?;
+    let addresses: Vec<String> = welcome
+        .addresses
+        .iter()
+        .map(|(ip, len)| format!("{ip}/{len}"))
+        .collect();
+    println!(
+        "instance {name} is ready on {} with {}",
+        welcome.interface,
+        addresses.join(", ")
+    );
+    let spin = match settings.spin {
+        slipstack_config::Spin::Adaptive => Spin::Adaptive,
+        slipstack_config::Spin::Fixed(us) => Spin::FixedNs(u64::from(us) * 1000),
+    };
+    run(&mut engine, &bell, spin, &mut desk).map_err(Error::io("wait for programs"))?;
+    // The programs' sockets fail with ENETDOWN; what was being sent is reset by the keeper.
+    desk.close(&mut engine);
+    let _ = link.ask(&Request::Goodbye, &[]);
+    Ok(())
+}

@@ -1,0 +1,235 @@
+//! The desk of an instance: its control socket, its signals, and the keeper's connection.
+
+use std::collections::HashMap;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::net::{SocketFlags, accept_with};
+use slipstack_channel::control::{ControlError, ControlSocket, Request, Welcome};
+use slipstack_engine::instance::Reception;
+use slipstack_engine::{Ending, Engine, Instant};
+use slipstack_mem::Doorbell;
+
+use super::clients::Guest;
+use crate::door::random_u64;
+use crate::link::Link;
+
+/// Most programs and questioners at a time.
+pub(super) const GUESTS_MAX: usize = 1024;
+const EVENTS: usize = 64;
+const MESSAGES_PER_TURN: usize = 16;
+
+const LISTENER: u64 = 0;
+const SIGNALS: u64 = 1;
+const KEEPER: u64 = 2;
+/// Guests have even numbers from here on; odd ones are their process descriptors.
+const GUESTS: u64 = 4;
+
+pub(super) struct Desk {
+    pub(super) name: String,
+    pub(super) welcome: Welcome,
+    pub(super) slot: u16,
+    pub(super) capability: u64,
+    pub(super) bell: Doorbell,
+    pub(super) guests: HashMap<u64, Guest>,
+    pub(super) refused: u64,
+    pub(super) is_stopping: bool,
+    epoll: OwnedFd,
+    listener: OwnedFd,
+    signals: OwnedFd,
+    link: Arc<Link>,
+    /// The keeper's connection as it is registered.
+    watched: Option<Arc<OwnedFd>>,
+    next: u64,
+}
+
+impl Desk {
+    pub(super) fn new(
+        name: String,
+        mut welcome: Welcome,
+        slot: u16,
+        listener: OwnedFd,
+        signals: OwnedFd,
+        link: Arc<Link>,
+        bell: Doorbell,
+    ) -> io::Result<Desk> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(
+            &epoll,
+            &listener,
+            EventData::new_u64(LISTENER),
+            EventFlags::IN,
+        )?;
+        epoll::add(
+            &epoll,
+            &signals,
+            EventData::new_u64(SIGNALS),
+            EventFlags::IN,
+        )?;
+        let capability = random_u64();
+        welcome.capability = capability;
+        let mut desk = Desk {
+            name,
+            welcome,
+            slot,
+            capability,
+            bell,
+            guests: HashMap::new(),
+            refused: 0,
+            is_stopping: false,
+            epoll,
+            listener,
+            signals,
+            link,
+            watched: None,
+            next: GUESTS,
+        };
+        desk.watch_keeper();
+        Ok(desk)
+    }
+
+    /// Follows the control connection, which changes with the keeper.
+    fn watch_keeper(&mut self) {
+        self.watched = self.link.watched();
+        if let Some(fd) = &self.watched {
+            let _ = epoll::add(&self.epoll, fd, EventData::new_u64(KEEPER), EventFlags::IN);
+        }
+    }
+
+    fn on_keeper(&mut self) {
+        if let Some(fd) = self.watched.take() {
+            let _ = epoll::delete(&self.epoll, &fd);
+        }
+        self.link.on_readable();
+        self.watch_keeper();
+    }
+
+    fn accept(&mut self) {
+        while let Ok(fd) = accept_with(&self.listener, SocketFlags::CLOEXEC) {
+            let is_own = |uid: u32| uid == 0 || uid == rustix::process::geteuid().as_raw();
+            if let Ok(socket) = ControlSocket::from_fd(fd) {
+                let is_trusted = socket.peer().is_ok_and(|peer| is_own(peer.uid));
+                self.add_guest(socket, is_trusted);
+            }
+        }
+    }
+
+    fn add_guest(&mut self, socket: ControlSocket, is_trusted: bool) {
+        if self.guests.len() >= GUESTS_MAX {
+            self.refused += 1;
+            return;
+        }
+        self.next += 2;
+        let token = self.next;
+        let added = epoll::add(
+            &self.epoll,
+            &socket,
+            EventData::new_u64(token),
+            EventFlags::IN | EventFlags::RDHUP,
+        );
+        if added.is_ok() {
+            self.guests.insert(token, Guest::new(socket, is_trusted));
+        }
+    }
+
+    /// Wakes up when the process of a guest has ended, whoever else holds its connection.
+    pub(super) fn watch_process(&mut self, token: u64, pidfd: &OwnedFd) {
+        let _ = epoll::add(
+            &self.epoll,
+            pidfd,
+            EventData::new_u64(token + 1),
+            EventFlags::IN,
+        );
+    }
+
+    fn serve_guest(&mut self, token: u64, engine: &mut Engine, now: Instant) {
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(guest) = self.guests.get(&token) else {
+                return;
+            };
+            match guest.socket.try_receive::<Request>() {
+                Ok(None) => return,
+                Ok(Some((Request::NewClient, fds))) => self.on_new_guest(token, fds),
+                Ok(Some((request, fds))) => self.answer(token, request, fds, engine),
+                Err(ControlError::Malformed | ControlError::TooLong) => self.on_malformed(token),
+                Err(_) => return self.on_leave(token, engine, now),
+            }
+        }
+    }
+
+    /// A child of a guest brings its own connection.
+    fn on_new_guest(&mut self, token: u64, fds: Vec<OwnedFd>) {
+        let is_trusted = self
+            .guests
+            .get(&token)
+            .is_some_and(|guest| guest.is_trusted);
+        match (
+            fds.into_iter().next().map(ControlSocket::from_fd),
+            is_trusted,
+        ) {
+            (Some(Ok(socket)), true) => self.add_guest(socket, true),
+            _ => self.refused += 1,
+        }
+    }
+
+    /// A guest has hung up or died. One that said goodbye has been detached by its own command.
+    pub(super) fn on_leave(&mut self, token: u64, engine: &mut Engine, now: Instant) {
+        let Some(guest) = self.guests.remove(&token) else {
+            return;
+        };
+        let _ = epoll::delete(&self.epoll, &guest.socket);
+        if let Some(pidfd) = &guest.pidfd {
+            let _ = epoll::delete(&self.epoll, pidfd);
+        }
+        for client in &guest.clients {
+            // A goodbye may still wait in the ring.
+            engine.commands(now);
+            engine.detach_client(now, *client, Ending::Crash);
+        }
+    }
+
+    /// Lets everybody go.
+    pub(super) fn close(&mut self, engine: &mut Engine) {
+        let _ = engine.hand_over(Instant(slipstack_mem::now_ns()));
+        for guest in self.guests.values() {
+            guest.bells.iter().for_each(Doorbell::ring);
+        }
+        self.guests.clear();
+    }
+}
+
+impl Reception for Desk {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    fn serve(&mut self, engine: &mut Engine, now: Instant) -> ControlFlow<()> {
+        let mut events = Vec::with_capacity(EVENTS);
+        let zero = rustix::event::Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let _ = epoll::wait(
+            &self.epoll,
+            rustix::buffer::spare_capacity(&mut events),
+            Some(&zero),
+        );
+        for event in events {
+            match event.data.u64() {
+                LISTENER => self.accept(),
+                SIGNALS => return ControlFlow::Break(()),
+                KEEPER => self.on_keeper(),
+                token if token % 2 == 0 => self.serve_guest(token, engine, now),
+                process => self.on_leave(process - 1, engine, now),
+            }
+        }
+        if self.is_stopping {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+}
