@@ -2,6 +2,8 @@
 //! engines joined in memory. `scripts/instructions` runs it under callgrind and counts what
 //! [`server_turn`] costs: wire, stack and engine on the server's side, without the program.
 
+mod wire;
+
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -9,8 +11,9 @@ use std::process::ExitCode;
 use slipstack_channel::{
     CloseMode, Command, EngineEnd, EventKind, Kind, ProgramEnd, SockId, State,
 };
-use slipstack_device::loopback::{self, Loopback};
 use slipstack_engine::{Engine, Instant, Role, Setup, StackConfig};
+
+use wire::Wire;
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -27,13 +30,13 @@ struct Side {
 }
 
 impl Side {
-    fn new(device: Loopback, address: Ipv4Addr, mac: [u8; 6]) -> std::io::Result<Side> {
+    fn new(device: Wire, address: Ipv4Addr, mac: [u8; 6]) -> std::io::Result<Side> {
         let end = EngineEnd::create()?;
         let program = ProgramEnd::open(end.region().clone())?;
         let stack = StackConfig {
             mac,
             addrs: vec![(address, 24)],
-            tso_max: 60_000,
+            tso_max: 0,
             role: Role::Standalone,
             seed: [mac[5]; 32],
             ..StackConfig::default()
@@ -89,7 +92,7 @@ struct World {
 
 impl World {
     fn new() -> Result<World, Box<dyn std::error::Error>> {
-        let (a, b) = loopback::pair(1500)?;
+        let (a, b) = wire::pair();
         let server = Side::new(a, SERVER, [2, 0, 0, 0, 0, 1])?;
         let client = Side::new(b, CLIENT, [2, 0, 0, 0, 0, 2])?;
         let mut world = World {
