@@ -258,12 +258,14 @@ impl Drop for Slots {
 }
 
 /// Adopts a slot, where its last holder stopped. Needs no privilege. A slot has one holder at a
-/// time who receives; `position` is the word that belongs to the slot (a TAP has none to keep).
+/// time who receives; `position` is the word that belongs to the slot (a TAP has none to keep). The
+/// descriptor moves out of the way of the program whose process this is.
 pub fn open_slot(
     fd: OwnedFd,
     params: &SlotParams,
     position: RingPosition,
 ) -> Result<Box<dyn Device>, DeviceError> {
+    let fd = slipstack_mem::raised(fd);
     let info = DeviceInfo {
         mac: params.mac,
         mtu: params.mtu,

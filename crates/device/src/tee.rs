@@ -60,7 +60,8 @@ pub struct Tee<D: Device> {
 
 impl<D: Device> Tee<D> {
     pub fn create(device: D, path: &Path) -> io::Result<Tee<D>> {
-        let capture = Capture::new(BufWriter::new(File::create(path)?))?;
+        let file = File::from(slipstack_mem::raised(File::create(path)?.into()));
+        let capture = Capture::new(BufWriter::new(file))?;
         Ok(Tee {
             device,
             capture: Some(capture),

@@ -119,7 +119,7 @@ impl Steering {
 
     /// An engine's view, from what [`Steering::read_only_fds`] gave.
     pub fn from_fds(fds: [OwnedFd; 2]) -> Result<Steering, DeviceError> {
-        let [mirror, exceptions] = fds;
+        let [mirror, exceptions] = fds.map(slipstack_mem::raised);
         let tables = Tables::open_read_only(mirror)
             .map_err(|_| DeviceError::BadParameters("this is no steering table"))?;
         Steering::open(tables, exceptions)
