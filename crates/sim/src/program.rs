@@ -100,8 +100,8 @@ impl Program {
     }
 
     /// When this program wants to run without being woken by an event.
-    pub fn next_wake(&self, host: &Host, now: Instant) -> Option<Instant> {
-        if !self.is_open || self.has_closed || self.next_read_at <= now {
+    pub fn next_wake(&self, host: &Host) -> Option<Instant> {
+        if !self.is_open || self.has_closed {
             return None;
         }
         let streams = host.fx.streams.get(&self.conn)?;
@@ -126,7 +126,7 @@ impl Program {
             self.close(now, host, CloseMode::Orderly);
         } else if has_written_all && !self.has_shut {
             self.has_shut = true;
-            host.stack.tcp_shutdown(now, self.conn);
+            host.stack.tcp_shutdown(now, self.conn, &mut host.fx);
         }
         if self.has_shut && has_read_all && !self.has_closed {
             self.close(now, host, CloseMode::Orderly);
@@ -164,7 +164,8 @@ impl Program {
             let len = (goal - written).min(1 + u64::from(rng.below(self.task.chunk_max)));
             streams.write(&bytes_at(self.task.key_out, written, len as usize));
             let upto = written + len;
-            let more = upto < self.task.bytes_out && rng.below(32) == 0;
+            // Never with the last bytes before the peer's turn: they would wait like corked ones.
+            let more = upto < goal && rng.below(32) == 0;
             host.stack.tcp_written(now, self.conn, upto, more);
         }
     }

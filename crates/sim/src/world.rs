@@ -163,7 +163,7 @@ impl World {
             .programs
             .iter()
             .filter(|((of, _), _)| *of == index)
-            .filter_map(|(_, program)| program.next_wake(host, self.now));
+            .filter_map(|(_, program)| program.next_wake(host));
         programs
             .chain(host.turn_at)
             .chain(host.stack.next_deadline())
