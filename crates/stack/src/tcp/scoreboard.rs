@@ -442,7 +442,7 @@ mod tests {
             (0u64..12).prop_map(Step::Ack),
             (0u64..40, 1u64..10).prop_map(|(a, b)| Step::Sack(a, b)),
             (0u64..300).prop_map(Step::Lose),
-            (1u64..60).prop_map(Step::Resend),
+            (1u64..6).prop_map(|n| Step::Resend(n * MSS)),
             Just(Step::FirstLost),
         ];
         prop::collection::vec(step, 1..120)
