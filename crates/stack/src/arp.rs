@@ -46,9 +46,10 @@ impl Cx<'_> {
             return Counter::DropArpOffLink;
         }
         // RFC 826: a known sender is always updated, an unknown one only if we are the target.
+        // Engines ask in our name, so a keeper has not asked for the answers that it publishes.
         let is_request = arp.operation == ArpOperation::Request;
         let is_known = self.link.neighbours.contains(arp.sender_ip);
-        let is_asked = is_for_us && is_request;
+        let is_asked = is_for_us && (is_request || self.config.role == Role::Keeper);
         if !is_known && !is_asked {
             return Counter::DropArpUnsolicited;
         }
