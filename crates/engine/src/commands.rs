@@ -82,7 +82,7 @@ impl Engine {
                 Kind::Udp => self.bind_datagram(of(sock), addr, reuse_addr || reuse_port),
             },
             Command::Listen { sock, backlog } => self.on_listen(of(sock), backlog),
-            Command::Unlisten { sock } => self.on_unlisten(now, of(sock)),
+            Command::Unlisten { sock } => self.on_unlisten(of(sock)),
             Command::Connect { sock, remote } => match self.kind(of(sock))? {
                 Kind::Tcp => self.on_connect(now, of(sock), remote),
                 Kind::Udp => self.connect_datagram(of(sock), Some(remote)),

@@ -10,6 +10,9 @@ use crate::engine::Engine;
 use crate::translate;
 use crate::world::Owner;
 
+/// Largest buffer a program may ask for: what the largest ring holds.
+const BUFFER_MAX: u32 = 1 << slipstack_mem::RING_LOG2_MAX;
+
 impl Engine {
     pub(crate) fn on_set_option(
         &mut self,
@@ -17,6 +20,11 @@ impl Engine {
         owner: Owner,
         option: SocketOption,
     ) -> Answer {
+        let option = match option {
+            SocketOption::RcvBuf(bytes) => SocketOption::RcvBuf(bytes.min(BUFFER_MAX)),
+            SocketOption::SndBuf(bytes) => SocketOption::SndBuf(bytes.min(BUFFER_MAX)),
+            other => other,
+        };
         let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
         if let SocketOption::RcvBuf(bytes) = option {
             socket.step = step_for(bytes);

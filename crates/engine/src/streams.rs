@@ -169,7 +169,7 @@ impl Engine {
         Ok(Reply::Bound { local: bound.addr })
     }
 
-    pub(crate) fn on_unlisten(&mut self, now: Instant, owner: Owner) -> Answer {
+    pub(crate) fn on_unlisten(&mut self, owner: Owner) -> Answer {
         let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
         let Role::Listener(id) = socket.role else {
             return Err(Refusal::InvalidState);
@@ -292,7 +292,7 @@ impl Engine {
                 self.run_deferred(now);
             }
             Role::Listener(_) => {
-                let _ = self.on_unlisten(now, owner);
+                let _ = self.on_unlisten(owner);
                 self.release(owner);
             }
             Role::Datagram(id) => {

@@ -214,6 +214,7 @@ impl ProgramEnd {
 
     /// The next event. `None` also while another thread takes one.
     pub fn poll_event(&self) -> Option<ChannelEvent> {
+        self.flush_overflow();
         loop {
             let word = self.inner.events.try_lock()?.pop()?;
             let event = RawEvent::decode(word)?;

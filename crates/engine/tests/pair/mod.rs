@@ -1,5 +1,6 @@
 //! Two engines joined by an in-memory device, each with one program, in one thread and virtual
 //! time.
+#![allow(dead_code, reason = "each test uses its part")]
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -1,0 +1,207 @@
+//! A program that writes anything anywhere in its shared memory harms nobody but itself.
+
+mod pair;
+
+use core::sync::atomic::Ordering;
+use std::io::{IoSlice, IoSliceMut};
+
+use pair::World;
+use slipstack_channel::{
+    CloseMode, Command, EngineEnd, EventKind, Kind, ProgramEnd, SockId, SocketOption,
+};
+use slipstack_engine::Ending;
+use slipstack_engine::Instant;
+use slipstack_mem::Region;
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        (self.next() >> 8) % n
+    }
+
+    /// Small numbers, page multiples, huge ones and noise.
+    fn word(&mut self) -> u64 {
+        match self.below(6) {
+            0 => self.below(4),
+            1 => self.below(1 << 16),
+            2 => self.below(1 << 31),
+            3 => u64::MAX - self.below(4),
+            4 => self.next() & 0xffff_ffff_ffff_f000,
+            _ => self.next(),
+        }
+    }
+}
+
+/// Bytes before the arenas that are used for few sockets.
+const HEADER: u64 = 4096;
+const EVENTS: u64 = 65_536 * 8;
+const COMMANDS: u64 = 4096 * 64;
+const REPLIES: u64 = 1024 * 256;
+const CELLS_AT: u64 = HEADER + EVENTS + COMMANDS + REPLIES;
+const ENGINE_HALF_AT: u64 = CELLS_AT + 16_384 * 256;
+
+/// Overwrites words where the engine reads.
+fn scribble(region: &Region, random: &mut Random, count: u64) {
+    for _ in 0..count {
+        let at = match random.below(5) {
+            0 => random.below(HEADER),
+            1 => HEADER + EVENTS + random.below(COMMANDS),
+            2 => ENGINE_HALF_AT + random.below(8 * 256),
+            _ => CELLS_AT + random.below(8 * 256),
+        };
+        let word = region.u64(at as usize & !7).unwrap();
+        word.store(random.word(), Ordering::Relaxed);
+    }
+}
+
+/// A command that decodes, with arguments that may be anything.
+fn command(random: &mut Random) -> Command {
+    let sock = SockId {
+        index: random.below(8) as u32,
+        generation: random.below(3) as u32,
+    };
+    let addr = format!("10.9.0.{}:{}", random.below(4), random.below(4) * 40)
+        .parse()
+        .unwrap();
+    let kind = if random.below(2) == 0 {
+        Kind::Tcp
+    } else {
+        Kind::Udp
+    };
+    match random.below(12) {
+        0 | 1 => Command::Open { sock, kind },
+        2 => Command::Bind {
+            sock,
+            addr,
+            reuse_addr: true,
+            reuse_port: random.below(2) == 0,
+        },
+        3 => Command::Listen { sock, backlog: 4 },
+        4 => Command::Connect { sock, remote: addr },
+        5 | 6 => Command::Send { sock },
+        7 => Command::Consumed { sock },
+        8 => Command::Shutdown { sock },
+        9 => Command::Close {
+            sock,
+            mode: CloseMode::Orderly,
+            unread: random.below(2) == 0,
+        },
+        10 => Command::SetOption {
+            sock,
+            option: SocketOption::RcvBuf(random.next() as u32),
+        },
+        _ => Command::Info { sock },
+    }
+}
+
+/// The honest program's connection still carries bytes.
+fn exchange(world: &mut World, client: SockId, server: SockId) {
+    let [left, right] = [0, 1].map(|host| world.hosts[host].program.clone());
+    assert_eq!(left.send(client, &[IoSlice::new(b"still here")], false), 10);
+    let mut out = [0; 16];
+    for _ in 0..200_000 {
+        world.step();
+        let len = right.recv(server, &mut [IoSliceMut::new(&mut out)]);
+        if len > 0 {
+            assert_eq!(&out[..len], b"still here");
+            return;
+        }
+    }
+    panic!("the honest program is starved");
+}
+
+#[test]
+fn random_words_cost_the_liar_its_attachment_and_nobody_else() {
+    for seed in 1..=60u64 {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut world = World::new();
+        let listener = world.listen(1, 80);
+        let (client, server) = world.connect(listener, 80);
+        let end = EngineEnd::create().unwrap();
+        let region = end.region().clone();
+        let liar = ProgramEnd::open(region.clone()).unwrap();
+        let id = world.hosts[0].engine.attach_client(end, None);
+        let sock = liar.open_socket(Kind::Tcp).unwrap();
+        let remote = "10.9.0.2:80".parse().unwrap();
+        liar.push(Command::Connect { sock, remote });
+        for _ in 0..20 {
+            world.step();
+        }
+        for round in 0..200 {
+            for _ in 0..random.below(8) {
+                liar.push(command(&mut random));
+            }
+            if round > 20 {
+                scribble(&region, &mut random, 40);
+            }
+            world.step();
+            if !world.hosts[0].engine.has_client(id) {
+                break;
+            }
+        }
+        exchange(&mut world, client, server);
+        assert_eq!(world.hosts[0].engine.counters().clients_lied, 1, "{seed}");
+        assert!(!world.hosts[0].engine.has_client(id), "{seed}");
+        assert!(liar.is_engine_gone());
+    }
+}
+
+#[test]
+fn a_lie_about_the_send_ring_resets_the_liars_connections() {
+    let mut world = World::new();
+    let listener = world.listen(1, 80);
+    let (client, server) = world.connect(listener, 80);
+    let program = world.hosts[0].program.clone();
+    program.send(client, &[IoSlice::new(b"x")], false);
+    world.step();
+    // Line 2 of the cell is the program's: its first word names the send ring.
+    let cell = CELLS_AT + u64::from(client.index) * 256 + 128;
+    let word = program.region().u64(cell as usize).unwrap();
+    word.store(u64::MAX, Ordering::Relaxed);
+    program.push(Command::Send { sock: client });
+    world.settle(10_000_000);
+    assert_eq!(world.hosts[0].engine.counters().clients_lied, 1);
+    assert_eq!(
+        world.hosts[1].program.peek_error(server),
+        Some(slipstack_channel::Reason::Reset)
+    );
+}
+
+#[test]
+fn a_crash_resets_at_once_and_an_orderly_end_delivers_first() {
+    for (ending, delivered) in [(Ending::Crash, false), (Ending::Orderly, true)] {
+        let mut world = World::new();
+        let listener = world.listen(1, 80);
+        let (client, server) = world.connect(listener, 80);
+        let [left, right] = [0, 1].map(|host| world.hosts[host].program.clone());
+        let bytes = vec![1; 80_000];
+        assert_eq!(left.send(client, &[IoSlice::new(&bytes)], false), 80_000);
+        let now = Instant(world.now);
+        let id = slipstack_engine::ClientId(0);
+        world.hosts[0].engine.commands(now);
+        world.hosts[0].engine.detach_client(now, id, ending);
+        let mut received = 0;
+        let mut out = vec![0; 100_000];
+        for _ in 0..2000 {
+            world.step();
+            received += right.recv(server, &mut [IoSliceMut::new(&mut out)]);
+        }
+        let error = right.peek_error(server);
+        assert_eq!(error.is_none(), delivered, "{ending:?}: {error:?}");
+        assert_eq!(received == bytes.len(), delivered, "{ending:?}: {received}");
+        if delivered {
+            right.close(server, CloseMode::Orderly);
+        }
+        world.settle(10_000_000_000);
+        assert!(!world.hosts[0].engine.has_client(id));
+        assert!(delivered == world.has_event(1, server, EventKind::Released));
+    }
+}
