@@ -9,6 +9,9 @@ use crate::steering::layout;
 
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
+/// `pkt_type` of `struct __sk_buff`, and its value for what the kernel beside us sends.
+const SKB_KIND: i16 = 4;
+const KIND_OUTGOING: i32 = 4;
 /// `protocol` of `struct __sk_buff`.
 const SKB_PROTOCOL: i16 = 16;
 /// EtherTypes as they lie in memory.
@@ -249,6 +252,8 @@ fn emit_bucket(emit: &mut Emitter<'_>) {
 pub(crate) fn keeper_filter(table: BorrowedFd<'_>) -> Vec<u64> {
     let mut emit = Emitter::new(table, 14);
     let (accept, own, reject) = (emit.code.label(), emit.code.label(), emit.code.label());
+    emit.code.load(Width::B4, R0, R6, SKB_KIND);
+    emit.code.jump_if(If::Eq, R0, KIND_OUTGOING, reject);
     emit.protocol();
     emit.code.jump_if(If::Eq, R0, ETHERTYPE_ARP, accept);
     emit.code.jump_if(If::Ne, R0, ETHERTYPE_IPV4, reject);

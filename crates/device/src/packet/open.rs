@@ -26,6 +26,8 @@ const COPY_THRESHOLD: u32 = 1;
 const TPACKET_V2: u32 = 1;
 const FANOUT_EBPF: u32 = 7;
 const FANOUT_UNIQUE_ID: u32 = 0x2000;
+/// Like PACKET_IGNORE_OUTGOING, which a group does not heed; since Linux 6.2.
+const FANOUT_IGNORE_OUTGOING: u32 = 0x4000;
 const SO_ATTACH_BPF: i32 = 50;
 const SO_LOCK_FILTER: i32 = 44;
 
@@ -94,22 +96,21 @@ fn open_one(index: u32, ring: RingParams) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Joins the fan-out group, or founds one whose number the kernel chooses. A member can neither
+/// Joins the fan-out group (its number and kind in one word), or founds one whose number the kernel
+/// chooses; returns the word for the next member. A member can neither
 /// be bound elsewhere nor leave, so that an unprivileged holder cannot listen to other interfaces.
 fn join_fanout(fd: BorrowedFd<'_>, group: Option<u32>) -> io::Result<u32> {
     let join = |word: u32| sys::set_option(fd, libc::SOL_PACKET, sys::PACKET_FANOUT, &[word]);
-    match group {
-        Some(id) => {
-            join(id | FANOUT_EBPF << 16)?;
-            Ok(id)
-        }
-        None => {
-            join((FANOUT_EBPF | FANOUT_UNIQUE_ID) << 16)?;
-            let mut word = [0];
-            sys::option(fd, libc::SOL_PACKET, sys::PACKET_FANOUT, &mut word)?;
-            Ok(word[0] & 0xffff)
-        }
+    if let Some(word) = group {
+        join(word)?;
+        return Ok(word);
     }
+    let kind = FANOUT_EBPF | FANOUT_UNIQUE_ID;
+    join((kind | FANOUT_IGNORE_OUTGOING) << 16).or_else(|_| join(kind << 16))?;
+    let mut word = [0];
+    sys::option(fd, libc::SOL_PACKET, sys::PACKET_FANOUT, &mut word)?;
+    // The others join by number, with the same flags.
+    Ok(word[0] & !(FANOUT_UNIQUE_ID << 16))
 }
 
 /// Gives the group the program that chooses a member for each frame.

@@ -64,7 +64,7 @@ fn spawn_holder(slot: &OwnedFd, region: &OwnedFd, params: &SlotParams) -> Child 
 }
 
 /// A copy that survives exec.
-fn inheritable(fd: impl AsFd) -> OwnedFd {
+pub fn inheritable(fd: impl AsFd) -> OwnedFd {
     let fd = fd.as_fd().try_clone_to_owned().unwrap();
     rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::empty()).unwrap();
     fd

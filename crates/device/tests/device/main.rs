@@ -7,3 +7,4 @@ mod ingress;
 mod net;
 mod opening;
 mod steering;
+mod unprivileged;

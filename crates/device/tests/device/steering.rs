@@ -353,6 +353,14 @@ fn the_keeper_does_not_wake_for_frames_that_are_the_kernels() {
             .unwrap();
         socket.send_to(b"stack", (STACK, 3)).unwrap();
     });
+    // What the kernel sends itself is nothing that we receive.
+    bench.ours.as_ref().unwrap().run(|| {
+        let socket = UdpSocket::bind(("10.99.0.3", 0)).unwrap();
+        socket.send_to(b"from our own kernel", (PEER, 4)).unwrap();
+        socket.set_broadcast(true).unwrap();
+        let all = Ipv4Addr::new(10, 99, 0, 255);
+        socket.send_to(b"from our own kernel", (all, 5)).unwrap();
+    });
     let frames = net::drain(&mut *bench.devices[0], Duration::from_millis(50));
     let mut seen: Vec<u16> = frames
         .iter()

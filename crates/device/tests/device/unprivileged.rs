@@ -1,0 +1,128 @@
+//! An engine without any privilege drives its slot and looks into the steering, and can do nothing
+//! else with what it was given.
+
+use std::net::SocketAddrV4;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::handover::inheritable;
+use crate::net::{self, Namespace, PEER, Pair, STACK};
+use slipstack_device::{
+    Device, Port, Proto, RingPosition, SlotParams, Slots, Steering, TxOffload, iface, open_slot,
+};
+
+const ENVIRONMENT: &str = "SLIPSTACK_TEST_UNPRIVILEGED";
+const NOBODY: u32 = 65_534;
+const SO_DETACH_FILTER: i32 = 27;
+const PACKET_FANOUT_DATA: i32 = 22;
+
+/// Not a test: the engine, run by the tests below as a process of its own.
+#[test]
+fn engine_without_privileges() {
+    let Ok(text) = std::env::var(ENVIRONMENT) else {
+        return;
+    };
+    let mut numbers = text.split(' ').map(|word| word.parse::<u32>().unwrap());
+    let mut next = || numbers.next().unwrap();
+    let [slot, mirror, exceptions] = std::array::from_fn(|_| net::sys::inherited(next()));
+    let params = SlotParams::from_words(&std::array::from_fn(|_| next())).unwrap();
+
+    assert!(!rustix::process::geteuid().is_root());
+    assert!(iface::set_up("lo").is_err());
+    check_that_nothing_else_works(&slot, &mirror);
+
+    let steering = Steering::from_fds([mirror, exceptions]).unwrap();
+    let (local, remote) = (SocketAddrV4::new(STACK, 7), SocketAddrV4::new(PEER, 7));
+    assert_eq!(steering.find_slot(Proto::Udp, local, remote), 1);
+    let other = SocketAddrV4::new(PEER, 8);
+    assert_eq!(steering.find_slot(Proto::Udp, local, other), 0);
+
+    let mut device = open_slot(slot, &params, RingPosition::private()).unwrap();
+    let mut frame = vec![0u8; 60];
+    frame[..6].copy_from_slice(&[0xff; 6]);
+    net::send(&mut *device, &frame, &[], TxOffload::NONE);
+    device.flush();
+    assert_eq!(device.counters().tx_dropped, 0);
+    assert!(net::receive_until(&mut *device, |frame, _| net::is_udp(
+        frame
+    )));
+    // The test that started us looks for this.
+    println!("the engine is content");
+}
+
+fn check_that_nothing_else_works(slot: &OwnedFd, mirror: &OwnedFd) {
+    let path = format!("/proc/self/fd/{}", mirror.as_raw_fd());
+    let writable = rustix::fs::open(path, OFlags::RDWR, Mode::empty());
+    assert!(
+        writable.is_err(),
+        "the steering could be opened for writing"
+    );
+    let set = |level, name| net::sys::set_int(slot.as_fd(), level, name, 0);
+    assert!(set(libc::SOL_SOCKET, SO_DETACH_FILTER).is_err());
+    assert!(set(libc::SOL_PACKET, PACKET_FANOUT_DATA).is_err());
+    assert!(net::sys::bind_packet(slot.as_fd(), 1).is_err());
+}
+
+fn check(slots: &Slots, peer: &Namespace) {
+    let steering = slots.steering();
+    steering.set_own(&[(STACK, 24)]).unwrap();
+    let local = SocketAddrV4::new(STACK, 7);
+    let flow = slipstack_device::Flow {
+        proto: Proto::Udp,
+        local,
+        remote: SocketAddrV4::new(PEER, 8),
+    };
+    steering.set_port(Proto::Udp, 7, Port::Slot(1)).unwrap();
+    steering.add_exceptions(&[(flow, 0)]).unwrap();
+    let [mirror, exceptions] = steering.read_only_fds().unwrap().map(inheritable);
+    let slot = inheritable(slots.slot_fd(1).unwrap());
+    let mut text = [&slot, &mirror, &exceptions]
+        .map(|fd| fd.as_raw_fd().to_string())
+        .join(" ");
+    for word in slots.params().to_words() {
+        text.push_str(&format!(" {word}"));
+    }
+    peer.run(|| {
+        let socket = std::net::UdpSocket::bind((PEER, 9)).unwrap();
+        socket.send_to(b"for the engine", (STACK, 7)).unwrap();
+    });
+    // Nobody may not read the directory of the test binary.
+    let program = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+    let program = inheritable(program);
+    let output = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
+        .args([
+            "--exact",
+            "--nocapture",
+            "unprivileged::engine_without_privileges",
+        ])
+        .env(ENVIRONMENT, text)
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("the engine is content"), "{said}{error}");
+}
+
+#[test]
+fn an_engine_without_privileges_has_its_slot_and_nothing_else() {
+    if !net::may_run("nobody") {
+        return;
+    }
+    let pair = Pair::new("nobody");
+    let slots = Slots::open_packet("slip-v", 2, 64).unwrap();
+    pair.announce(slots.params().mac);
+    check(&slots, &pair.peer);
+
+    let peer = Namespace::new("nobody-t");
+    peer.enter();
+    let slots = Slots::open_tap("slip0", 2).unwrap();
+    iface::add_address("slip0", PEER, 24).unwrap();
+    iface::set_up("slip0").unwrap();
+    net::announce(&peer, "slip0", slots.params().mac);
+    check(&slots, &peer);
+}
