@@ -137,17 +137,20 @@ impl Link {
     fn come_back(&self, state: &mut State) -> Result<(), Error> {
         state.watched = None;
         state.retry_at = now_ns() + RETRY_NS;
-        let hello = self
-            .identity
-            .hello(Some(state.welcome.capability), Some(state.welcome.client));
+        let capability = Some(state.welcome.capability);
+        let mut resume = Some(state.welcome.client);
         let mut attempt = 0;
         let (socket, welcome) = loop {
             let met = by_path(&self.settings).and_then(|socket| {
-                let welcome = greet(&socket, hello.clone())?;
+                let welcome = greet(&socket, self.identity.hello(capability, resume))?;
                 Ok((socket, welcome))
             });
             match met {
                 Ok(met) => break met,
+                // Without an engine one client is as good as another.
+                Err(Error::Refused { .. }) if resume.is_some() && state.region.is_none() => {
+                    resume = None
+                }
                 Err(Error::Refused { refusal, message }) => {
                     return Err(Error::Refused { refusal, message });
                 }

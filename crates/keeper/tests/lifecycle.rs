@@ -307,6 +307,7 @@ fn killed_client() {
     });
     assert!(began.elapsed() < Duration::from_millis(500));
     assert_eq!(status(&watcher).engines.len(), 1);
+    assert_eq!(ask(&watcher, &Request::Goodbye), Reply::Done);
     drop(watcher);
     running.ends_cleanly();
 }

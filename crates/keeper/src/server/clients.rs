@@ -279,23 +279,24 @@ impl Server {
     /// The clients of the former keeper: they stay while their processes live, and come back when
     /// they notice.
     pub(super) fn inherit_clients(&mut self, now: u64) {
-        let clients: Vec<(ClientId, crate::leases::ProcessKey)> = self
+        let clients: Vec<(ClientId, crate::leases::ProcessKey, bool)> = self
             .world
             .state
             .leases
             .clients
             .iter()
-            .map(|(id, client)| (id, client.process))
+            .map(|(id, client)| (id, client.process, client.slot.is_some()))
             .collect();
-        for (id, process) in clients {
+        for (id, process, has_engine) in clients {
             match watch(process) {
                 Some(pidfd) => {
                     self.watches.insert(id, pidfd);
+                    // Without an engine there is nothing to keep for long.
                     self.lost.insert(
                         id,
                         Lost {
                             since: now,
-                            is_inherited: true,
+                            is_inherited: has_engine,
                         },
                     );
                 }

@@ -14,6 +14,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 
 use slipstack_channel::control::ControlSocket;
+use slipstack_channel::report::ReportTable;
 use slipstack_mem::now_ns;
 
 use crate::error::KeeperError;
@@ -82,7 +83,7 @@ pub struct Server {
     /// Process descriptors of the clients.
     watches: HashMap<ClientId, OwnedFd>,
     lost: HashMap<ClientId, Lost>,
-    reports: HashMap<ClientId, slipstack_mem::Region>,
+    reports: HashMap<ClientId, ReportTable>,
     tally: Tally,
     idle_since: Option<u64>,
     swept_at: u64,

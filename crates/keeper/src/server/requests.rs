@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use slipstack_channel::REGION_LEN_MAX;
 use slipstack_channel::control::{self, Descriptor, Refusal, Reply, Request, SlotLease};
+use slipstack_channel::report::ReportTable;
 use slipstack_mem::Region;
 
 use crate::directory;
@@ -15,8 +16,6 @@ use crate::world::random_u64;
 use super::Server;
 use super::clients::{Answer, refuse};
 
-/// Longest report region.
-const REPORT_LEN_MAX: usize = 16 << 20;
 /// Channel regions of one client: one per engine for programs, one per attached program for instances.
 const REGIONS_PER_CLIENT_MAX: usize = 256;
 
@@ -93,13 +92,9 @@ impl Server {
                 }
                 self.done()
             }
-            Request::RegisterReport => match fds
-                .into_iter()
-                .next()
-                .map(|fd| Region::open(fd, REPORT_LEN_MAX))
-            {
-                Some(Ok(region)) => {
-                    self.reports.insert(client, region);
+            Request::RegisterReport => match fds.into_iter().next().map(ReportTable::open) {
+                Some(Ok(report)) => {
+                    self.reports.insert(client, report);
                     self.done()
                 }
                 _ => refuse(Refusal::BadRequest, "the report is not a sealed region"),

@@ -91,6 +91,11 @@ impl Server {
 
     /// What the program says of its sockets; without a report, what its flow directory shows.
     fn sockets(&self, id: ClientId, max: usize) -> Vec<SocketReport> {
+        if let Some(report) = self.reports.get(&id) {
+            let mut sockets = report.sockets();
+            sockets.truncate(max);
+            return sockets;
+        }
         let listening = self
             .world
             .state
