@@ -44,10 +44,8 @@ pub(crate) struct Cell<'a> {
 
 impl<'a> Cell<'a> {
     #[inline]
-    pub(crate) fn new(lines: &'a [Line]) -> Option<Cell<'a>> {
-        Some(Cell {
-            lines: lines.try_into().ok()?,
-        })
+    pub(crate) fn new(lines: &'a [Line; CELL_LINES]) -> Cell<'a> {
+        Cell { lines }
     }
 
     #[inline]

@@ -112,16 +112,10 @@ impl EngineEnd {
         self.lie.get_or_insert(lie);
     }
 
-    /// `index` was checked when the socket was opened.
     #[inline]
     pub(crate) fn cell(&self, index: u32) -> Option<Cell<'_>> {
-        if index as usize >= SOCKETS {
-            return None;
-        }
-        Cell::new(
-            self.cells
-                .group(index as usize * layout::CELL_LINES, layout::CELL_LINES),
-        )
+        let lines = self.cells.find(index as usize * layout::CELL_LINES)?;
+        Some(Cell::new(lines))
     }
 
     // Commands.
@@ -146,15 +140,12 @@ impl EngineEnd {
         if ticket == Ticket::NONE {
             return;
         }
-        let slot = usize::from(ticket.slot);
-        if slot >= layout::REPLIES {
+        let place = usize::from(ticket.slot) * layout::REPLY_LINES;
+        let Some(slot) = self.replies.find::<{ layout::REPLY_LINES }>(place) else {
             self.caught(Lie::Command);
             return;
-        }
-        let lines = self
-            .replies
-            .group(slot * layout::REPLY_LINES, layout::REPLY_LINES);
-        reply::write(lines, ticket, result);
+        };
+        reply::write(slot, ticket, result);
         self.has_news = true;
     }
 

@@ -115,6 +115,9 @@ pub(crate) struct Client {
     pub(crate) ring_holders: VecDeque<SockId>,
     /// Sockets that listen.
     pub(crate) listeners: Vec<SockId>,
+    /// Connections offered since the stack was last told of all that were taken; while there are
+    /// any, the listeners are looked at.
+    pub(crate) untold: u64,
 }
 
 impl Client {
@@ -128,6 +131,7 @@ impl Client {
             engine_half: Vec::new(),
             ring_holders: VecDeque::new(),
             listeners: Vec::new(),
+            untold: 0,
         }
     }
 
@@ -266,7 +270,9 @@ impl Client {
             if let Role::Listener(id) = socket.role
                 && total != socket.taken_told
             {
+                let taken = total.wrapping_sub(socket.taken_told);
                 socket.taken_told = total;
+                self.untold = self.untold.saturating_sub(taken);
                 return Some((place, id, total as u32));
             }
         }

@@ -16,7 +16,13 @@ impl Engine {
     pub(crate) fn run_commands(&mut self, now: Instant) -> bool {
         let mut progress = false;
         for id in self.world.client_ids() {
-            self.tell_taken(id);
+            if self
+                .world
+                .client(id)
+                .is_some_and(|client| client.untold > 0)
+            {
+                self.tell_taken(id);
+            }
             for _ in 0..COMMAND_BUDGET {
                 let Some(client) = self.world.client(id) else {
                     break;

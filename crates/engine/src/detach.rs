@@ -170,6 +170,7 @@ impl Engine {
             let (role, send) = (socket.role, socket.send);
             let Role::Stream(conn) = role else { continue };
             if let Some(image) = self.stack.tcp_detach(conn) {
+                self.world.flows.close(conn);
                 area.push(&image.to_bytes(), send.ring(), send.acked(), send.head());
             }
         }

@@ -96,7 +96,8 @@ impl Effects for Fx<'_> {
                 local,
                 remote,
             } => world.flows.open(conn, local, remote),
-            Event::FlowClosed { local, remote } => world.flows.close(local, remote),
+            // The directory goes by connection: `Released` has closed its flow.
+            Event::FlowClosed { .. } => {}
             Event::UdpFailed { udp, reason } => {
                 if let Some(owner) = world.udp_owner(udp) {
                     world.fail(owner, reason, State::NONE);
@@ -181,6 +182,7 @@ impl World {
             socket.role = Role::Stream(conn);
             socket.state = State::CONNECTED | State::BOUND;
             socket.step = step;
+            client.untold += 1;
             Some(Owner {
                 client: owner.client,
                 sock,
@@ -257,6 +259,7 @@ impl World {
     }
 
     fn on_released(&mut self, conn: ConnId) {
+        self.flows.close(conn);
         let Some(owner) = self.conn_owner(conn) else {
             return;
         };

@@ -177,6 +177,13 @@ impl Engine {
     }
 
     fn receive_inbox(&mut self, now: Instant) -> bool {
+        match &self.world.local.fabric {
+            Some(fabric) if fabric.has_frames() => self.take_inbox(now),
+            _ => false,
+        }
+    }
+
+    fn take_inbox(&mut self, now: Instant) -> bool {
         if !self.world.local.has_work() {
             return false;
         }
@@ -270,7 +277,15 @@ impl Engine {
     }
 
     /// Carries out what effects could not do while the stack was at work.
+    #[inline]
     pub(crate) fn run_deferred(&mut self, now: Instant) {
+        if !self.world.deferred.is_empty() {
+            self.run_all_deferred(now);
+        }
+    }
+
+    #[cold]
+    fn run_all_deferred(&mut self, now: Instant) {
         while let Some(deferred) = self.world.deferred.pop() {
             match deferred {
                 Deferred::Abort(conn) => {

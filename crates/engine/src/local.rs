@@ -50,8 +50,8 @@ impl Fabric {
         &mut self.reader
     }
 
-    fn has_frames(&self) -> bool {
-        !self.reader.is_empty()
+    pub(crate) fn has_frames(&self) -> bool {
+        self.reader.is_claimed()
     }
 
     /// The slot that serves the flow of this frame, if it is another one's.

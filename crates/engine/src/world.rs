@@ -1,6 +1,5 @@
 //! Everything around the stack that its effects touch: clients, who owns what, frames to send.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use slipstack_channel::{FlowDirectory, SockId};
@@ -50,13 +49,15 @@ impl Owners {
     }
 }
 
-/// Endpoints of connections that no program has yet, and places in the flow directory.
+/// The flow directory's places by connection, and the flow that was opened last.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     directory: Option<FlowDirectory>,
-    places: HashMap<(SocketAddr, SocketAddr), u32>,
-    /// The flow that was opened last: acceptance follows at once.
+    /// By the connection's index: its generation and its place.
+    places: Vec<Option<(u32, u32)>>,
+    /// Acceptance follows the opening of a flow at once.
     pub(crate) latest: Option<(ConnId, SocketAddr, SocketAddr)>,
+    open: usize,
 }
 
 impl Flows {
@@ -72,23 +73,35 @@ impl Flows {
         let Some(directory) = &mut self.directory else {
             return;
         };
-        if let Some(place) = directory.open(local, remote)
-            && let Some(old) = self.places.insert((local, remote), place)
-        {
+        let Some(place) = directory.open(local, remote) else {
+            return;
+        };
+        let index = conn.index as usize;
+        if self.places.len() <= index {
+            self.places.resize(index + 1, None);
+        }
+        self.open += 1;
+        if let Some((_, old)) = self.places[index].replace((conn.generation, place)) {
             directory.close(old);
+            self.open -= 1;
         }
     }
 
-    pub(crate) fn close(&mut self, local: SocketAddr, remote: SocketAddr) {
-        if let Some(place) = self.places.remove(&(local, remote))
+    /// The connection is gone, or is somebody else's now.
+    pub(crate) fn close(&mut self, conn: ConnId) {
+        let Some(entry) = self.places.get_mut(conn.index as usize) else {
+            return;
+        };
+        if let Some((_, place)) = entry.take_if(|(generation, _)| *generation == conn.generation)
             && let Some(directory) = &mut self.directory
         {
             directory.close(place);
+            self.open -= 1;
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.places.len()
+        self.open
     }
 }
 

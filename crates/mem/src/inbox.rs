@@ -184,6 +184,12 @@ impl InboxReader {
         line.words[0].load(Ordering::Acquire) != self.next.wrapping_sub(index).wrapping_add(1)
     }
 
+    /// Whether frames are there or on their way: somebody has claimed a cell.
+    #[inline]
+    pub fn is_claimed(&self) -> bool {
+        self.inbox.header.line(0).words[CLAIM].load(Ordering::Acquire) != self.next
+    }
+
     /// Announces that the owner is about to sleep; `false` when a frame came meanwhile.
     pub fn prepare_sleep(&self) -> bool {
         let word = &self.inbox.header.line(1).words[SLEEPING];

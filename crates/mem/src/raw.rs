@@ -137,12 +137,12 @@ impl View {
         Some(unsafe { AtomicU64::from_ptr(at.cast()) })
     }
 
-    #[inline]
-    pub(crate) fn lines(&self, offset: usize, count: usize) -> Option<&[Line]> {
+    /// A run of lines, checked here once.
+    pub(crate) fn lines(&self, offset: usize, count: usize) -> Option<RawLines> {
         let len = count.checked_mul(size_of::<Line>())?;
         let at = self.at(offset, len, align_of::<Line>())?;
-        // SAFETY: in bounds, aligned and initialised; `Line` is made of atomics only.
-        Some(unsafe { core::slice::from_raw_parts(at.cast::<Line>(), count) })
+        let base = NonNull::new(at.cast::<Line>())?;
+        Some(RawLines { base, count })
     }
 
     #[inline]
@@ -176,6 +176,37 @@ impl View {
         // SAFETY: both ranges are in bounds; `copy` allows overlap.
         unsafe { core::ptr::copy(source, target, len) };
         true
+    }
+}
+
+/// A checked run of lines. Valid while the mapping is; `Lines` keeps both together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawLines {
+    base: NonNull<Line>,
+    count: usize,
+}
+
+// SAFETY: as for `View`: lines are made of atomics.
+unsafe impl Send for RawLines {}
+// SAFETY: as above.
+unsafe impl Sync for RawLines {}
+
+impl RawLines {
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    pub(crate) fn array<const N: usize>(&self, index: usize) -> Option<&[Line; N]> {
+        if index > self.count || N > self.count - index {
+            return None;
+        }
+        // SAFETY: `index` is inside the run.
+        let at = unsafe { self.base.as_ptr().add(index) };
+        // SAFETY: `N` lines from there are inside the run, which `View::lines` found to be in
+        // bounds and aligned; lines are initialised memory made of atomics only.
+        Some(unsafe { &*at.cast::<[Line; N]>() })
     }
 }
 

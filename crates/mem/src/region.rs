@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::Advice;
 
-use crate::raw::{Line, Mapping, RawSlice, View};
+use crate::raw::{Line, Mapping, RawLines, RawSlice, View};
 
 /// The page size this code is laid out for.
 pub const PAGE: usize = 4096;
@@ -143,49 +143,43 @@ impl Region {
 /// A run of cache lines in a region, checked once when it is made.
 #[derive(Clone, Debug)]
 pub struct Lines {
-    view: View,
-    offset: usize,
-    count: usize,
+    lines: RawLines,
     region: Region,
 }
 
 impl Lines {
     /// `None` when the lines do not fit the region or are not aligned.
     pub fn new(region: &Region, offset: usize, count: usize) -> Option<Lines> {
-        region.view.lines(offset, count)?;
         Some(Lines {
-            view: region.view,
-            offset,
-            count,
+            lines: region.view.lines(offset, count)?,
             region: region.clone(),
         })
     }
 
     #[inline]
     pub fn count(&self) -> usize {
-        self.count
+        self.lines.count()
     }
 
     pub fn region(&self) -> &Region {
         &self.region
     }
 
-    /// `len` lines from `index`. Like indexing a slice, it panics out of bounds: callers check
-    /// what comes from outside before they ask.
+    /// `N` lines from `index` on, if they are all there.
     #[inline]
-    pub fn group(&self, index: usize, len: usize) -> &[Line] {
-        assert!(
-            index <= self.count && len <= self.count - index,
-            "line out of bounds"
-        );
-        self.view
-            .lines(self.offset + index * size_of::<Line>(), len)
-            .unwrap_or(&[])
+    pub fn find<const N: usize>(&self, index: usize) -> Option<&[Line; N]> {
+        self.lines.array(index)
     }
 
+    /// Like indexing a slice, it panics out of bounds: callers check what comes from outside
+    /// before they ask.
     #[inline]
+    #[track_caller]
     pub fn line(&self, index: usize) -> &Line {
-        &self.group(index, 1)[0]
+        match self.lines.array::<1>(index) {
+            Some([line]) => line,
+            None => panic!("line {index} out of bounds"),
+        }
     }
 }
 

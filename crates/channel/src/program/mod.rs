@@ -13,7 +13,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use slipstack_mem::{Arena, CommandRing, EventReader, Line, Lines, Lock, PAYLOAD_WORDS, Region};
+use slipstack_mem::{Arena, CommandRing, EventReader, Lines, Lock, PAYLOAD_WORDS, Region};
 
 use crate::cell::Cell;
 use crate::command::{CloseMode, Command, Ticket};
@@ -109,14 +109,8 @@ impl ProgramEnd {
 
     #[inline]
     fn cell(&self, index: u32) -> Option<Cell<'_>> {
-        if index as usize >= layout::SOCKETS {
-            return None;
-        }
-        let lines: &[Line] = self
-            .inner
-            .cells
-            .group(index as usize * layout::CELL_LINES, layout::CELL_LINES);
-        Cell::new(lines)
+        let place = index as usize * layout::CELL_LINES;
+        Some(Cell::new(self.inner.cells.find(place)?))
     }
 
     /// The engine's word on this socket; `None` while the engine has not seen its opening, or

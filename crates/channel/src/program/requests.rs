@@ -1,7 +1,5 @@
 //! Requests and their replies.
 
-use slipstack_mem::Line;
-
 use crate::command::{Command, Ticket};
 use crate::layout::{REPLIES, REPLY_LINES};
 use crate::reply::{self, Refusal, Reply};
@@ -52,10 +50,8 @@ impl ProgramEnd {
         if ticket == Ticket::NONE {
             return Some(Err(Refusal::LimitReached));
         }
-        let slot: &[Line] = self
-            .inner
-            .replies
-            .group(usize::from(ticket.slot) * REPLY_LINES, REPLY_LINES);
+        let place = usize::from(ticket.slot) * REPLY_LINES;
+        let slot = self.inner.replies.find::<REPLY_LINES>(place)?;
         match reply::read(slot, ticket) {
             Some(result) => {
                 self.inner.tickets.lock().free.push(ticket.slot);
