@@ -40,11 +40,20 @@ class Topology:
     def __exit__(self, *_):
         while self.started:
             self.stop(self.started[-1])
-        time.sleep(0.3)
         for ns in (self.server_ns, self.client_ns):
+            self.wait_empty(ns, 3.0)
             for pid in sh("ip", "netns", "pids", ns, check=False).stdout.split():
                 sh("kill", "-9", pid, check=False)
             sh("ip", "netns", "del", ns, check=False)
+
+    @staticmethod
+    def wait_empty(ns, seconds):
+        """Keepers leave by themselves when their last program has."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if not sh("ip", "netns", "pids", ns, check=False).stdout.split():
+                return
+            time.sleep(0.1)
 
     def command(self, ns, core, argv):
         return ["ip", "netns", "exec", ns, "taskset", "-c", core, *argv]
