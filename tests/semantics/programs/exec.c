@@ -52,11 +52,13 @@ int main(int argc, char **argv) {
     ended("vfork");
     pid_t pid;
     list[1] = "posix_spawn";
-    SAY(posix_spawn(&pid, self, NULL, NULL, list, none));
+    int spawned = posix_spawn(&pid, self, NULL, NULL, list, none);
     ended("posix_spawn");
+    SAY(spawned);
     list[1] = "posix_spawnp";
-    SAY(posix_spawnp(&pid, self, NULL, NULL, list, some));
+    spawned = posix_spawnp(&pid, self, NULL, NULL, list, some);
     ended("posix_spawnp");
+    SAY(spawned);
     SAY(posix_spawn(&pid, "/nonexistent", NULL, NULL, list, none));
     SAY(execl("/nonexistent", "x", TEN, NULL));
     char line[1024];

@@ -22,27 +22,21 @@ impl Kernel for Libc {
         mask: Option<&libc::sigset_t>,
     ) -> Result<usize, Errno> {
         let thread = thread::current();
-        if thread.is_deferred() {
-            thread.run_deferred(mask.map(signals::mask_of));
-            return Err(Errno::EINTR);
-        }
-        // Nothing can come between the last look and the sleep: all signals wait until
-        // the kernel has put the mask in force and the thread to sleep, in one.
-        let own = raw::swap_mask(raw::BLOCK_ALL);
-        if thread.is_deferred() {
-            raw::swap_mask(own);
-            thread.run_deferred(mask.map(signals::mask_of));
-            return Err(Errno::EINTR);
-        }
-        if cancel::is_suspected() {
-            raw::swap_mask(own);
-            thread.count_handler(false);
-            return Err(Errno::EINTR);
-        }
+        // Nothing can come between the last look and the sleep: all signals wait until the
+        // kernel has put the mask in force and the thread to sleep, in one. Those that were
+        // put off are pending, and interrupt the sleep at once if the mask lets them.
+        let current = raw::swap_mask(raw::BLOCK_ALL);
+        let own = thread.deferred_mask().unwrap_or(current);
         let depth = thread.open();
-        let result = abi::ppoll(fds, timeout, mask.map_or(own, signals::mask_of));
+        let result = if cancel::is_suspected() {
+            Err(Errno::EINTR)
+        } else {
+            abi::ppoll(fds, timeout, mask.map_or(own, signals::mask_of))
+        };
         thread.reopen(depth);
-        raw::swap_mask(own);
+        if !thread.is_deferred() {
+            raw::swap_mask(current);
+        }
         if cancel::is_suspected() {
             thread.count_handler(false);
         }

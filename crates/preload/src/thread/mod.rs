@@ -89,32 +89,27 @@ impl Thread {
         self.is_deferred.load(Relaxed)
     }
 
-    /// Lets the handlers run that were put off, inside an open guard whose holder is
-    /// ready for them (holds no lock). `mask`: what is to be in force meanwhile.
-    pub fn run_deferred(&self, mask: Option<u64>) {
-        if !self.is_deferred.swap(false, Relaxed) {
-            if let Some(mask) = mask {
-                self.run_pending(mask);
-            }
-            return;
-        }
-        let saved = self.saved_mask.load(Relaxed);
-        let depth = self.open();
-        match mask {
-            Some(mask) => {
-                raw::swap_mask(mask);
-                raw::swap_mask(saved);
-            }
-            None => _ = raw::swap_mask(saved),
-        }
-        self.reopen(depth);
+    /// The mask the program believes in force, if handlers were put off.
+    pub fn deferred_mask(&self) -> Option<u64> {
+        self.is_deferred().then(|| self.saved_mask.load(Relaxed))
     }
 
-    /// Lets handlers run that `mask` does not block but the thread's mask does.
-    fn run_pending(&self, mask: u64) {
+    /// Lets the handlers run that were put off and that `mask` lets through, inside an open
+    /// guard whose holder is ready for them (holds no lock). Without a mask the thread's
+    /// own is in force again.
+    pub fn run_deferred(&self, mask: Option<u64>) {
         let depth = self.open();
-        let old = raw::swap_mask(mask);
-        raw::swap_mask(old);
+        match mask {
+            // Those that it blocks stay put off.
+            Some(mask) => {
+                let before = raw::swap_mask(mask);
+                raw::swap_mask(before);
+            }
+            None if self.is_deferred.swap(false, Relaxed) => {
+                raw::swap_mask(self.saved_mask.load(Relaxed));
+            }
+            None => {}
+        }
         self.reopen(depth);
     }
 

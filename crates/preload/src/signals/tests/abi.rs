@@ -91,9 +91,22 @@ fn handlers_wait_for_the_end_of_a_call_and_for_its_sleeps() {
     raw::swap_mask(own);
     assert_eq!(mask_of(&sys::set_of(own)), own);
 
+    // A mask that blocks what the thread's own lets through holds to the end of the call.
+    let guard = InCall::enter();
+    let blocking = sys::set_of(own | bit(libc::SIGUSR1));
+    raw::kill_self(libc::SIGUSR1);
+    assert_eq!(
+        Libc.ppoll(&mut [], Some(Duration::ZERO), Some(&blocking)),
+        Ok(0)
+    );
+    Libc.signal_point(Some(&blocking));
+    assert_eq!(RAN.load(SeqCst), 3);
+    drop(guard);
+    assert_eq!((RAN.load(SeqCst), current_mask()), (4, own));
+
     // SA_RESETHAND and SA_NODEFER, which the kernel is not told about, hold all the same.
     handle(libc::SIGUSR1, libc::SA_RESETHAND | libc::SA_NODEFER);
     raw::kill_self(libc::SIGUSR1);
-    assert_eq!(RAN.load(SeqCst), 4);
+    assert_eq!(RAN.load(SeqCst), 5);
     assert_eq!(sys::query(libc::SIGUSR1).unwrap().handler, libc::SIG_DFL);
 }
