@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv4::{self, Ipv4Header};
-use slipstack_wire::{Gso, PartialChecksum, TxOffload, checksum};
+use slipstack_wire::{Gso, PartialChecksum, TxOffload, checksum, tcp, tcp_options};
 
 use crate::config::StackConfig;
 use crate::counters::{Counter, Counters};
@@ -20,6 +20,8 @@ pub const L4_HEADER_MAX: usize = 60;
 /// Longest header of a frame that we send.
 pub const HEADER_MAX: usize = L4_OFFSET + L4_HEADER_MAX;
 const L4_OFFSET: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
+/// The commonest transport header, worth a copy of known length.
+const TCP_WITH_TIMESTAMPS: usize = tcp::HEADER_LEN + tcp_options::TIMESTAMPS_LEN;
 
 /// What protocols above the link need of the stack, borrowed for one call.
 #[derive(Debug)]
@@ -198,47 +200,74 @@ impl Cx<'_> {
         segment: OutSegment<'_>,
         fx: &mut impl Effects,
     ) -> Output {
+        let total_len = ipv4::HEADER_LEN + segment.header.len() + segment.payload.len();
+        let len_max = if segment.gso_mss.is_some() {
+            u16::MAX
+        } else {
+            self.link.mtu
+        };
+        if total_len > usize::from(len_max) || segment.header.len() > L4_HEADER_MAX {
+            return self.refuse(Counter::DropTooBig, Reason::MessageTooLong);
+        }
         let (IpAddr::V4(src), IpAddr::V4(dst)) = (packet.src, packet.dst) else {
             return self.refuse(Counter::DropNoRoute, Reason::NetUnreachable);
         };
-        let total_len = ipv4::HEADER_LEN + segment.header.len() + segment.payload.len();
-        if total_len > usize::from(u16::MAX)
-            || (segment.gso_mss.is_none() && total_len > usize::from(self.link.mtu))
-            || segment.header.len() > L4_HEADER_MAX
+        if let Some(hop) = hint
+            && hop.epoch == self.link.neighbours.epoch()
+            && now < hop.valid_until
         {
-            return self.refuse(Counter::DropTooBig, Reason::MessageTooLong);
+            return self.send(packet, (src, dst), &segment, hop, fx);
         }
-        let epoch = self.link.neighbours.epoch();
-        let cached = hint.filter(|hop| hop.epoch == epoch && now < hop.valid_until);
-        let hop = match cached {
-            Some(hop) => Hop::Known(hop),
-            None => self.link.find_next_hop(now, (src, dst), self.counters, fx),
-        };
-        let mut buffer = [0u8; HEADER_MAX];
-        match hop {
-            Hop::Known(hop) => {
-                *hint = Some(hop);
-                let frame = self.frame(&mut buffer, packet, (src, dst), &segment, &hop);
-                if hop.local {
-                    self.counters.bump(Counter::TxLocal);
-                }
-                transmit(frame, self.counters, fx);
-                Output::Sent
-            }
+        self.find_and_send(now, packet, (src, dst), hint, &segment, fx)
+    }
+
+    /// The next hop is not at hand.
+    #[inline(never)]
+    fn find_and_send(
+        &mut self,
+        now: Instant,
+        packet: &OutPacket,
+        ends: (Ipv4Addr, Ipv4Addr),
+        hint: &mut Option<NextHop>,
+        segment: &OutSegment<'_>,
+        fx: &mut impl Effects,
+    ) -> Output {
+        match self.link.find_next_hop(now, ends, self.counters, fx) {
+            Hop::Known(hop) => self.send(packet, ends, segment, hint.insert(hop), fx),
             Hop::Asking(neighbour) => {
+                let epoch = self.link.neighbours.epoch();
                 let hop = NextHop {
                     mac: [0; 6],
                     local: false,
                     epoch,
                     valid_until: now,
                 };
-                let held = Held::new(&self.frame(&mut buffer, packet, (src, dst), &segment, &hop));
+                let mut buffer = [0; HEADER_MAX];
+                let held = Held::new(&self.frame(&mut buffer, packet, ends, segment, &hop));
                 self.link.neighbours.hold(neighbour, held, self.counters);
                 Output::Held
             }
             Hop::TableFull => self.refuse(Counter::DropNeighbourTable, Reason::HostUnreachable),
             Hop::NoRoute => self.refuse(Counter::DropNoRoute, Reason::NetUnreachable),
         }
+    }
+
+    #[inline]
+    fn send(
+        &mut self,
+        packet: &OutPacket,
+        ends: (Ipv4Addr, Ipv4Addr),
+        segment: &OutSegment<'_>,
+        hop: &NextHop,
+        fx: &mut impl Effects,
+    ) -> Output {
+        let mut buffer = [0; HEADER_MAX];
+        let frame = self.frame(&mut buffer, packet, ends, segment, hop);
+        if hop.local {
+            self.counters.bump(Counter::TxLocal);
+        }
+        transmit(frame, self.counters, fx);
+        Output::Sent
     }
 
     #[cold]
@@ -258,14 +287,14 @@ impl Cx<'_> {
         hop: &NextHop,
     ) -> FrameOut<'a> {
         let l4_len = segment.header.len() + segment.payload.len();
-        let header_len = L4_OFFSET + segment.header.len();
-        let header = &mut buffer[..header_len];
+        // Places that the compiler knows: no checks and no calls for them.
+        let (below, l4) = buffer.split_at_mut(L4_OFFSET);
         EthernetHeader {
             dst: hop.mac,
             src: self.link.mac,
             ethertype: EtherType::IPV4,
         }
-        .emit(header);
+        .emit(below);
         // RFC 6864 4.1: a packet that cannot be fragmented needs no identification.
         let identification = if packet.dont_fragment {
             0
@@ -282,13 +311,17 @@ impl Cx<'_> {
             src,
             dst,
         }
-        .emit(&mut header[ethernet::HEADER_LEN..]);
-        header[L4_OFFSET..].copy_from_slice(segment.header);
+        .emit(&mut below[ethernet::HEADER_LEN..]);
+        match segment.header.try_into() {
+            Ok::<&[u8; TCP_WITH_TIMESTAMPS], _>(header) => {
+                l4[..TCP_WITH_TIMESTAMPS].copy_from_slice(header);
+            }
+            Err(_) => l4[..segment.header.len()].copy_from_slice(segment.header),
+        }
         let mut offload = TxOffload::NONE;
         if let Some(at) = segment.checksum_at {
             let sum = checksum::pseudo_v4(src, dst, packet.protocol, l4_len as u32).fold();
-            let field = L4_OFFSET + usize::from(at);
-            if let Some(field) = header.get_mut(field..field + 2) {
+            if let Some(field) = l4.get_mut(usize::from(at)..usize::from(at) + 2) {
                 field.copy_from_slice(&sum.to_be_bytes());
             }
             offload.checksum = Some(PartialChecksum {
@@ -296,12 +329,14 @@ impl Cx<'_> {
                 offset: at,
             });
         }
+        let header_len = L4_OFFSET + segment.header.len();
         if !hop.local {
             offload.gso = segment.gso_mss.map(|mss| Gso {
                 mss,
                 header_len: header_len as u16,
             });
         }
+        let header = &buffer[..header_len];
         FrameOut {
             header,
             payload: segment.payload,

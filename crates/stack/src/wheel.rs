@@ -45,6 +45,8 @@ pub struct Wheel {
     occupied: [u64; LEVELS],
     /// The last tick that was worked off completely.
     now: u64,
+    /// No slot comes up before this tick; `u64::MAX` = all are empty.
+    earliest: u64,
 }
 
 impl Wheel {
@@ -55,6 +57,7 @@ impl Wheel {
             heads: [[NONE; SLOTS]; LEVELS],
             occupied: [0; LEVELS],
             now: now.0 >> TICK_SHIFT,
+            earliest: u64::MAX,
         }
     }
 
@@ -104,16 +107,25 @@ impl Wheel {
     }
 
     /// The next timer that is due, which is then no longer running. Call until `None`.
+    #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<(TimerKey, u64)> {
         let now = now.0 >> TICK_SHIFT;
+        if now < self.earliest {
+            self.now = self.now.max(now);
+            return None;
+        }
+        self.pop_slots(now)
+    }
+
+    fn pop_slots(&mut self, now: u64) -> Option<(TimerKey, u64)> {
         loop {
             // A slot is worked off at its own tick, so that what is filed meanwhile lands right.
-            let tick = self.next_tick().filter(|&tick| tick <= now);
-            let Some(tick) = tick else {
+            self.earliest = self.next_tick().unwrap_or(u64::MAX);
+            if self.earliest > now {
                 self.now = self.now.max(now);
                 return None;
-            };
-            self.now = self.now.max(tick);
+            }
+            self.now = self.now.max(self.earliest);
             let (level, slot) = self.first_slot()?;
             if level > 0 {
                 self.cascade(level, slot);
@@ -145,9 +157,10 @@ impl Wheel {
     }
 
     /// When `pop_due` must be called next; may be earlier than the earliest deadline.
+    #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.next_tick()
-            .map(|tick| Instant(tick.saturating_mul(1 << TICK_SHIFT)))
+        let is_empty = self.earliest == u64::MAX;
+        (!is_empty).then(|| Instant(self.earliest.saturating_mul(1 << TICK_SHIFT)))
     }
 
     /// Timers in slots, those stopped lazily included.
@@ -188,6 +201,7 @@ impl Wheel {
         let slot = (tick >> shift) as usize & (SLOTS - 1);
         let level = level as usize;
         timer.filed = (tick >> shift) << shift;
+        self.earliest = self.earliest.min(timer.filed.max(now));
         timer.list = (level * SLOTS + slot) as u16;
         timer.prev = NONE;
         timer.next = self.heads[level][slot];

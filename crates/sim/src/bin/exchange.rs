@@ -120,38 +120,32 @@ struct Pair {
     closes: bool,
     answered: u64,
     wanted: u64,
+    flying: Vec<Vec<u8>>,
 }
 
 impl Pair {
     /// The client's turn, then the server's; `false` when nothing moves any more.
     fn turn(&mut self) -> bool {
         self.now = self.now.plus_nanos(TURN_NS);
-        let Self {
-            client,
-            server,
-            now,
-            ..
-        } = self;
-        let to_client = std::mem::take(&mut server.fx.frames);
-        for frame in &to_client {
-            client.stack.on_frame(*now, frame, PARTIAL, &mut client.fx);
+        let now = self.now;
+        // Vectors change places and keep their room: what is counted does not allocate.
+        std::mem::swap(&mut self.flying, &mut self.server.fx.frames);
+        for frame in &self.flying {
+            self.client
+                .stack
+                .on_frame(now, frame, PARTIAL, &mut self.client.fx);
         }
-        server.fx.spare.extend(to_client);
-        for event in std::mem::take(&mut client.fx.events) {
+        self.server.fx.spare.append(&mut self.flying);
+        for event in std::mem::take(&mut self.client.fx.events) {
             self.on_client_event(event);
         }
-        let Self {
-            client,
-            server,
-            now,
-            ..
-        } = self;
-        client.stack.on_timers(*now, &mut client.fx);
-        client.stack.flush(*now, &mut client.fx);
-        let to_server = std::mem::take(&mut client.fx.frames);
-        let moves = !to_server.is_empty();
-        server_turn(server, *now, &to_server, self.closes);
-        self.client.fx.spare.extend(to_server);
+        let Side { stack, fx } = &mut self.client;
+        stack.on_timers(now, fx);
+        stack.flush(now, fx);
+        std::mem::swap(&mut self.flying, &mut self.client.fx.frames);
+        let moves = !self.flying.is_empty();
+        server_turn(&mut self.server, now, &self.flying, self.closes);
+        self.client.fx.spare.append(&mut self.flying);
         moves || !self.server.fx.frames.is_empty()
     }
 
@@ -201,6 +195,7 @@ fn run(closes: bool, count: u64) -> Result<u64, slipstack_stack::SocketError> {
         closes,
         answered: 0,
         wanted: count,
+        flying: Vec::new(),
     };
     let local = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 80);
     pair.server
