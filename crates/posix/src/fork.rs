@@ -12,7 +12,7 @@ use crate::addr::Family;
 use crate::calls::name::kernel_name;
 use crate::description::{Bound, Decided, Description, Kind, New, Watch};
 use crate::epoll::{Set, Target};
-use crate::place::{set_nonblocking, stack_addr};
+use crate::place::{set_nonblocking, sets_of, stack_addr};
 use crate::process::{Exit, Process};
 use crate::socket::{Dgram, Listener, Side};
 use crate::table::Entry;
@@ -42,6 +42,23 @@ impl Process {
     /// In the parent, or when the fork failed.
     pub fn fork_parent(&self) {
         self.release_all();
+        let Some(link) = self.link() else { return };
+        for (_, entry) in self.table.all() {
+            let Entry::Socket(socket) = entry else {
+                continue;
+            };
+            if let Some(Decided::Listener(listener)) = socket.decided()
+                && let Some((link, sock)) = listener.demote()
+            {
+                link.unlisten(sock);
+                link.close(sock, channel::CloseMode::Orderly);
+                self.has_intents.store(true, Ordering::Release);
+                for (set, _) in sets_of(&socket) {
+                    set.has_intents.store(true, Ordering::Release);
+                }
+            }
+        }
+        link.commands();
     }
 
     /// What stands behind our numbers, each once, in an order that all threads keep: sockets

@@ -65,6 +65,16 @@ impl Process {
 
     /// The socket is the kernel's from now on; the program's call is made there.
     pub(crate) fn become_kernel<T>(&self, socket: &Arc<Description>, why: Reason) -> Outcome<T> {
+        self.leave_to_kernel(socket, why)?;
+        Err(Divert::Kernel)
+    }
+
+    /// The socket is the kernel's from now on.
+    pub(crate) fn leave_to_kernel(
+        &self,
+        socket: &Arc<Description>,
+        why: Reason,
+    ) -> Result<(), Errno> {
         let number = self.materialize(socket)?;
         if !socket.is_nonblocking() {
             set_nonblocking(number, false)?;
@@ -79,7 +89,7 @@ impl Process {
             self.table.take(number);
             self.report.on_kernel(number, socket, why);
         }
-        Err(Divert::Kernel)
+        Ok(())
     }
 
     /// Before a call that only a kernel socket can answer (ioctls about interfaces, options the
@@ -112,9 +122,17 @@ impl Process {
     pub(crate) fn realize_set(&self, set: &Arc<Set>) {
         if set.has_intents.swap(false, Ordering::AcqRel) {
             for socket in set.sockets() {
-                self.realize(&socket);
+                self.realize_for_wait(&socket);
             }
         }
+    }
+
+    /// As [`Process::realize`], for a program that waits on the socket.
+    pub(crate) fn realize_for_wait(&self, socket: &Arc<Description>) {
+        if let Some(Decided::Listener(listener)) = socket.decided() {
+            listener.on_wait();
+        }
+        self.realize(socket);
     }
 
     /// Before a connection to an address of our own: its listener may be one of this process.

@@ -37,7 +37,7 @@ impl Process {
         }
         for target in &sorted.targets {
             match target {
-                Target::Socket(socket) => self.realize(socket),
+                Target::Socket(socket) => self.realize_for_wait(socket),
                 Target::Set(set) => self.realize_set(set),
             }
         }

@@ -31,7 +31,7 @@ impl Process {
         if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 {
             return Err(Errno::EINVAL.into());
         }
-        self.realize(&socket);
+        self.realize_for_wait(&socket);
         if let Some(accepted) = self.accept_now(&socket, listener, flags, false)? {
             return Ok(accepted);
         }

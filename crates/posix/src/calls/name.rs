@@ -31,7 +31,7 @@ impl Process {
         };
         let is_wildcard = addr.ip().is_unspecified();
         match self.reason_for_kernel(&socket, addr) {
-            Some(reason) => self.become_kernel(&socket, reason),
+            Some(reason) => self.bind_in_kernel(&socket, addr, reason),
             None => self.bind_beside_kernel(&socket, addr, is_wildcard),
         }
     }
@@ -57,6 +57,19 @@ impl Process {
         }
     }
 
+    /// The socket leaves for good only if the kernel takes the address: a program may try another.
+    fn bind_in_kernel(
+        &self,
+        socket: &Arc<Description>,
+        addr: SocketAddr,
+        why: Reason,
+    ) -> Outcome<()> {
+        let number = self.materialize(socket)?;
+        rustix::net::bind(number.as_fd(), &for_kernel(addr, socket.family))?;
+        self.leave_to_kernel(socket, why)?;
+        Ok(())
+    }
+
     /// Binds the kernel socket under the number, which settles conflicts with other programs, and
     /// remembers the address for the stack.
     fn bind_beside_kernel(
@@ -66,11 +79,11 @@ impl Process {
         is_wildcard: bool,
     ) -> Outcome<()> {
         let number = self.materialize(socket)?;
-        if !is_wildcard {
-            let on = 1i32.to_ne_bytes();
-            self.kernel
-                .setsockopt(number.number(), libc::IPPROTO_IP, libc::IP_FREEBIND, &on)?;
-        }
+        // Needed for the stack's own addresses; on wildcards it tells the keeper whose listener
+        // this is, before the stack listens too.
+        let on = 1i32.to_ne_bytes();
+        self.kernel
+            .setsockopt(number.number(), libc::IPPROTO_IP, libc::IP_FREEBIND, &on)?;
         rustix::net::bind(number.as_fd(), &for_kernel(addr, socket.family))?;
         let local = kernel_name(number).unwrap_or(addr);
         socket.cold.lock().bound = Some(Bound {
@@ -92,9 +105,9 @@ impl Process {
     pub(crate) fn on_intent(&self, socket: &Arc<Description>) {
         if self.link().is_some_and(|link| !link.is_dead()) {
             self.realize(socket);
-            return;
+        } else {
+            self.has_intents.store(true, Ordering::Release);
         }
-        self.has_intents.store(true, Ordering::Release);
         for watch in &socket.cold.lock().watches {
             if let Watch::Set { set, .. } = watch {
                 set.has_intents.store(true, Ordering::Release);

@@ -38,9 +38,12 @@ impl Process {
         let file = Descriptor::new(file).ok_or(Errno::EBADF)?;
         let begin = match &offset {
             Some(offset) => u64::try_from(**offset).map_err(|_| Errno::EINVAL)?,
-            None => {
-                rustix::fs::seek(file.as_fd(), SeekFrom::Current(0)).map_err(|_| Errno::EINVAL)?
-            }
+            None => match rustix::fs::seek(file.as_fd(), SeekFrom::Current(0)) {
+                Ok(at) => at,
+                // Pipes and sockets cannot be mapped, says Linux.
+                Err(rustix::io::Errno::SPIPE) => return Err(Errno::EINVAL.into()),
+                Err(error) => return Err(error.into()),
+            },
         };
         let count = count.min(COUNT_MAX);
         let mut buffer = vec![0u8; count.min(CHUNK)];

@@ -94,7 +94,8 @@ fn add(set: &Arc<Set>, epfd: i32, fd: i32, target: Target, events: u32, data: u6
                 add_kernel_part(set, item);
             }
             let is_intent = match socket.decided() {
-                Some(Decided::Listener(listener)) => listener.is_intent(),
+                // Even one that is real already: the first wait on it is to be noticed.
+                Some(Decided::Listener(_)) => true,
                 Some(Decided::Dgram(dgram)) => dgram.is_intent(),
                 _ => false,
             };

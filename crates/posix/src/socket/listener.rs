@@ -32,6 +32,8 @@ pub(crate) struct Listener {
     /// The stack does not want it (no attachment, port taken): only the kernel's remains.
     is_refused: AtomicBool,
     is_realized: AtomicBool,
+    /// This process has waited on it or accepted: it is no mere parent of workers.
+    is_waited: AtomicBool,
     stack: Lock<Option<(Arc<Link>, SockId)>>,
     turn: AtomicU32,
     is_kernel_ready: AtomicBool,
@@ -47,6 +49,7 @@ impl Listener {
             is_shut: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
             is_realized: AtomicBool::new(false),
+            is_waited: AtomicBool::new(false),
             stack: Lock::new(None),
             turn: AtomicU32::new(0),
             is_kernel_ready: AtomicBool::new(true),
@@ -57,6 +60,22 @@ impl Listener {
     /// Whether the stack still has to be told.
     pub(crate) fn is_intent(&self) -> bool {
         !self.is_realized.load(Ordering::Acquire) && !self.is_refused.load(Ordering::Relaxed)
+    }
+
+    /// The program waits on it.
+    pub(crate) fn on_wait(&self) {
+        self.is_waited.store(true, Ordering::Relaxed);
+    }
+
+    /// The process has forked: unless it has waited on the listener itself, its workers will.
+    /// Gives the stack's part back, to be let go of.
+    pub(crate) fn demote(&self) -> Option<(Arc<Link>, SockId)> {
+        if self.is_waited.load(Ordering::Relaxed) || self.pending.load(Ordering::Acquire) > 0 {
+            return None;
+        }
+        let part = self.stack.try_lock()?.take()?;
+        self.is_realized.store(false, Ordering::Release);
+        Some(part)
     }
 
     pub(crate) fn refuse(&self) {
