@@ -87,6 +87,8 @@ impl Wheel {
     pub fn remove(&mut self, key: TimerKey) {
         self.unlink(key.0);
         self.free.push(key.0);
+        // Nobody needs to wake for a slot that was emptied.
+        self.earliest = self.next_tick().unwrap_or(u64::MAX);
     }
 
     /// Sets the deadline. Later than before: one store.
