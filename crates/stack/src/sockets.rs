@@ -108,6 +108,11 @@ impl Stack {
         self.tcp.info(conn, now, &self.config.tcp)
     }
 
+    /// How many connections, half-open connections and TIME-WAIT entries there are.
+    pub fn tcp_sizes(&self) -> (usize, usize, usize) {
+        self.tcp.sizes()
+    }
+
     /// Own and peer's address.
     pub fn tcp_endpoints(&self, conn: ConnId) -> Option<(SocketAddr, SocketAddr)> {
         self.tcp.endpoints(conn)

@@ -105,11 +105,11 @@ impl Assembler {
     pub fn sack_blocks(&mut self, blocks: &mut [Range]) -> usize {
         let mut n = 0;
         // RFC 2883 4: the D-SACK block comes first, then the block that contains it, then the others.
-        if let Some(duplicate) = self.duplicate.take() {
-            if let Some(slot) = blocks.get_mut(n) {
-                *slot = duplicate;
-                n += 1;
-            }
+        if let Some(duplicate) = self.duplicate.take()
+            && let Some(slot) = blocks.get_mut(n)
+        {
+            *slot = duplicate;
+            n += 1;
         }
         let has_duplicate = n;
         // RFC 2018 4: the first block holds the segment that triggered this ACK; then the most recently reported ones.
@@ -136,10 +136,10 @@ impl Assembler {
     /// Indices of the ranges that overlap or adjoin `range`.
     fn touching(&self, range: Range) -> (usize, usize) {
         // In-order bulk after a hole extends the last range: look there first.
-        if let Some(last) = self.ranges.last() {
-            if range.start > last.end {
-                return (self.ranges.len(), self.ranges.len());
-            }
+        if let Some(last) = self.ranges.last()
+            && range.start > last.end
+        {
+            return (self.ranges.len(), self.ranges.len());
         }
         let first = self.ranges.partition_point(|r| r.end < range.start);
         let last = first + self.ranges[first..].partition_point(|r| r.start <= range.end);

@@ -100,7 +100,6 @@ pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
         is_dirty: false,
         is_queued: false,
         is_orphan: false,
-        is_local: seed.path.local,
         keep_sent: 0,
         backoff: Default::default(),
         soft_error: None,

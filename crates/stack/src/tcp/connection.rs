@@ -166,7 +166,6 @@ pub struct Connection {
     pub is_queued: bool,
     /// The program has let go.
     pub is_orphan: bool,
-    pub is_local: bool,
     /// Keep-alive probes without an answer.
     pub keep_sent: u8,
     pub backoff: Backoff,

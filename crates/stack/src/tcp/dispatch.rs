@@ -207,7 +207,7 @@ impl Tcp {
             None
         };
         match listener {
-            Some(listener) => self.open_half(now, (key, hash), listener, segment, iss, cx, fx),
+            Some(listener) => self.open_half(now, (key, hash), listener, (segment, iss), cx, fx),
             None => {
                 cx.counters.bump(Counter::DropTcpPort);
                 if self.resets.may_pass(now, cx.rng) {
@@ -223,8 +223,7 @@ impl Tcp {
         now: Instant,
         (key, hash): (&FlowKey, u64),
         id: ListenerId,
-        segment: &Segment<'_>,
-        iss: Option<u32>,
+        (segment, iss): (&Segment<'_>, Option<u32>),
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
@@ -435,7 +434,14 @@ impl Tcp {
     }
 
     /// Fires what is due.
+    #[inline]
     pub fn on_timers(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+        if self.next_deadline().is_some_and(|at| at <= now) {
+            self.fire(now, cx, fx);
+        }
+    }
+
+    fn fire(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
         while let Some((_, token)) = self.wheel.pop_due(now) {
             let ConnId { index, generation } = ConnId::from_bits(token);
             self.on_connection_timers(now, index, generation, cx, fx);
@@ -518,13 +524,17 @@ impl Tcp {
             .wait(index, generation, tries, now.plus_nanos(wait));
     }
 
+    #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let all = [
-            self.wheel.next_deadline(),
-            self.syns.next_deadline(),
-            self.time_waits.next_deadline(),
-        ];
-        all.into_iter().flatten().min()
+        let wheel = self.wheel.next_deadline().unwrap_or(Instant::FAR_FUTURE);
+        let at = wheel
+            .min(self.syns.next_deadline())
+            .min(self.time_waits.next_deadline());
+        if at == Instant::FAR_FUTURE {
+            None
+        } else {
+            Some(at)
+        }
     }
 
     #[inline]

@@ -208,8 +208,4 @@ impl Demux {
             *slot = Slot::from(new);
         }
     }
-
-    pub fn len(&self) -> usize {
-        self.table.len()
-    }
 }

@@ -44,15 +44,6 @@ impl Phase {
         matches!(self, Phase::Established | Phase::FinWait1 | Phase::FinWait2)
     }
 
-    /// Our FIN has been queued: nothing more will be written.
-    #[inline]
-    pub fn has_closed_sending(self) -> bool {
-        matches!(
-            self,
-            Phase::FinWait1 | Phase::FinWait2 | Phase::Closing | Phase::LastAck
-        )
-    }
-
     /// Data or a FIN may be outstanding or waiting.
     #[inline]
     pub fn may_transmit(self) -> bool {

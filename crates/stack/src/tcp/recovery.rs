@@ -103,6 +103,10 @@ pub fn on_ack(conn: &mut Connection, now: Instant, facts: &AckFacts) {
         }
         flight.recovery.state = State::Open;
         flight.recovery.duplicates = 0;
+        // The ACK that ends an episode does not grow the window.
+        if flight.board.lost_bytes() == 0 {
+            return;
+        }
     }
     let flight = conn.flight_mut();
     match flight.recovery.state {
@@ -128,7 +132,8 @@ pub fn on_ack(conn: &mut Connection, now: Instant, facts: &AckFacts) {
 }
 
 fn grow(conn: &mut Connection, now: Instant, facts: &AckFacts) {
-    if facts.delivered.bytes > 0 {
+    // RFC 5681 3.1: only an ACK that covers new data; SACKed data alone may be a loss.
+    if facts.has_advanced && facts.delivered.bytes > 0 {
         let srtt = core::time::Duration::from_nanos(conn.rtt.smoothed_ns());
         let bytes = u32::try_from(facts.delivered.bytes).unwrap_or(u32::MAX);
         conn.cc.on_ack(now, bytes, srtt);

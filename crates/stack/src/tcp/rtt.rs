@@ -21,7 +21,6 @@ pub struct Rtt {
     rttvar: u64,
     min: u64,
     min_at: u64,
-    latest: u64,
 }
 
 impl Rtt {
@@ -41,10 +40,6 @@ impl Rtt {
         self.min
     }
 
-    pub fn latest_ns(&self) -> u64 {
-        self.latest
-    }
-
     /// Restores estimates that came with a moved connection. Absurd values count as no estimate.
     pub fn restore(srtt: u64, rttvar: u64, now: Instant) -> Rtt {
         if srtt == 0 || srtt > CEILING_NS || rttvar > CEILING_NS {
@@ -55,14 +50,12 @@ impl Rtt {
             rttvar,
             min: srtt,
             min_at: now.0,
-            latest: srtt,
         }
     }
 
     #[inline]
     pub fn sample(&mut self, now: Instant, measured: Duration) {
         let r = (measured.as_nanos().min(u128::from(CEILING_NS)) as u64).max(FLOOR_NS);
-        self.latest = r;
         if self.min == 0 || r <= self.min || now.0.saturating_sub(self.min_at) > MIN_WINDOW_NS {
             self.min = r;
             self.min_at = now.0;

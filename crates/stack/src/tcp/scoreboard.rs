@@ -140,15 +140,6 @@ impl Scoreboard {
         self.records.back()
     }
 
-    pub fn clear(&mut self) {
-        self.records.clear();
-        self.sacked = 0;
-        self.lost = 0;
-        self.sacked_records = 0;
-        self.lost_from = 0;
-        self.highest_sacked = 0;
-    }
-
     /// New data left. Small segments of one burst share a record with their predecessor only if sent at once.
     #[inline]
     pub fn push(&mut self, start: u64, end: u64, now: u64) {

@@ -99,11 +99,4 @@ impl<T> Slab<T> {
         self.free.push(index);
         Some(value)
     }
-
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.slots
-            .iter()
-            .enumerate()
-            .filter_map(|(i, slot)| Some((i as u32, slot.value.as_ref()?)))
-    }
 }

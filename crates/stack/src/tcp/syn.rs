@@ -116,6 +116,8 @@ impl SynEntry {
 pub struct SynTable {
     pub entries: Slab<SynEntry>,
     waiting: [VecDeque<Waiting>; LEVELS],
+    /// The earliest deadline, for the look at every turn.
+    next: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -130,11 +132,13 @@ impl SynTable {
         SynTable {
             entries: Slab::new(limit),
             waiting: Default::default(),
+            next: Instant::FAR_FUTURE,
         }
     }
 
     pub fn insert(&mut self, entry: SynEntry, until: Instant) -> Option<u32> {
         let (index, generation) = self.entries.insert(entry)?;
+        self.next = self.next.min(until);
         self.waiting[0].push_back(Waiting {
             index,
             generation,
@@ -146,6 +150,7 @@ impl SynTable {
     /// Puts an entry that was answered again into the queue of its tries.
     pub fn wait(&mut self, index: u32, generation: u32, tries: u8, until: Instant) {
         let level = usize::from(tries).min(LEVELS - 1);
+        self.next = self.next.min(until);
         self.waiting[level].push_back(Waiting {
             index,
             generation,
@@ -154,7 +159,21 @@ impl SynTable {
     }
 
     /// The next entry that is due: index and generation. Dead ones are dropped on the way.
+    #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<(u32, u32)> {
+        if now < self.next {
+            return None;
+        }
+        let due = self.search_due(now);
+        if due.is_none() {
+            let fronts = self.waiting.iter().filter_map(|level| level.front());
+            self.next = fronts.map(|w| w.until).min().unwrap_or(Instant::FAR_FUTURE);
+        }
+        due
+    }
+
+    #[cold]
+    fn search_due(&mut self, now: Instant) -> Option<(u32, u32)> {
         for level in &mut self.waiting {
             while let Some(front) = level.front().copied() {
                 if front.until > now {
@@ -169,10 +188,9 @@ impl SynTable {
         None
     }
 
-    pub fn next_deadline(&self) -> Option<Instant> {
-        self.waiting
-            .iter()
-            .filter_map(|level| level.front().map(|w| w.until))
-            .min()
+    /// May be earlier than what is due; `FAR_FUTURE` = nothing waits.
+    #[inline]
+    pub fn next_deadline(&self) -> Instant {
+        self.next
     }
 }

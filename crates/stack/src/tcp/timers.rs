@@ -66,10 +66,6 @@ impl Timers {
         }
     }
 
-    pub fn resend_at(&self) -> Instant {
-        self.resend_at
-    }
-
     #[inline]
     pub fn set_ack(&mut self, at: Instant) {
         self.ack_at = self.ack_at.min(at);

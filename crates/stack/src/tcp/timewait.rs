@@ -162,7 +162,9 @@ impl TimeWaits {
         None
     }
 
-    pub fn next_deadline(&self) -> Option<Instant> {
-        self.waiting.front().map(|w| w.1)
+    /// `FAR_FUTURE` = nothing waits.
+    #[inline]
+    pub fn next_deadline(&self) -> Instant {
+        self.waiting.front().map_or(Instant::FAR_FUTURE, |w| w.1)
     }
 }

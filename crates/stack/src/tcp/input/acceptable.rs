@@ -105,10 +105,11 @@ pub fn take_timestamp(conn: &mut Connection, now: Instant, segment: &Segment<'_>
     if !conn.opts.has_timestamps {
         return;
     }
-    if let Some(timestamps) = segment.timestamps() {
-        if start <= conn.rcv.acked && !seq::is_older(timestamps.value, conn.rcv.ts_recent) {
-            conn.rcv.ts_recent = timestamps.value;
-            conn.rcv.ts_recent_at = now;
-        }
+    if let Some(timestamps) = segment.timestamps()
+        && start <= conn.rcv.acked
+        && !seq::is_older(timestamps.value, conn.rcv.ts_recent)
+    {
+        conn.rcv.ts_recent = timestamps.value;
+        conn.rcv.ts_recent_at = now;
     }
 }

@@ -153,7 +153,7 @@ fn send_new(
         flags |= TcpFlags::FIN;
         conn.snd.is_fin_sent = true;
     }
-    if new.len % u32::from(conn.snd.mss) != 0 {
+    if !new.len.is_multiple_of(u32::from(conn.snd.mss)) {
         conn.snd.small_end = end;
     }
     let next = end + u64::from(new.has_fin);

@@ -1,1 +1,13 @@
-//! (tests follow)
+//! One stack driven by hand-built segments; each file is a topic.
+
+mod backlog;
+mod close;
+mod handshake;
+mod harness;
+mod keepalive;
+mod moving;
+mod paws;
+mod reset;
+mod rto;
+mod sack;
+mod window;

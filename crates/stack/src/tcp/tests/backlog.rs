@@ -1,0 +1,145 @@
+//! Listeners: queues, limits, groups.
+
+use super::harness::*;
+use crate::{Counter, Event, ListenOptions, SocketError};
+use alloc::collections::BTreeSet;
+use core::net::SocketAddr;
+use slipstack_wire::tcp_options::TcpOptions;
+
+fn syn(world: &mut World, port: u16) {
+    world.inject((port, PORT), ISS, 0, SYN, &TcpOptions::default(), &[]);
+}
+
+fn complete(world: &mut World, port: u16) -> bool {
+    world.take_sent();
+    syn(world, port);
+    let Some(answer) = world.take_sent().pop().filter(|s| s.is(SYN)) else {
+        return false;
+    };
+    let ack = answer.header.seq.wrapping_add(1);
+    let before = world.fx.events.len();
+    world.inject((port, PORT), ISS + 1, ack, ACK, &TcpOptions::default(), &[]);
+    world.fx.events[before..]
+        .iter()
+        .any(|e| matches!(e, Event::Accepted { .. }))
+}
+
+#[test]
+fn a_full_queue_takes_no_more_until_the_program_accepts() {
+    let mut world = World::new(config());
+    let listener = world.listen_with(ListenOptions {
+        backlog: 2,
+        ..Default::default()
+    });
+    assert!((0..3).all(|i| complete(&mut world, 1000 + i)));
+    assert!(!complete(&mut world, 2000));
+    assert_eq!(world.stack.counters().value(Counter::DropTcpBacklog), 1);
+    world.stack.tcp_accepted(listener, 1);
+    assert!(complete(&mut world, 2001));
+    // A program that claims more than it was given gains nothing.
+    world.stack.tcp_accepted(listener, 1000);
+    assert!(!complete(&mut world, 2002));
+}
+
+#[test]
+fn half_open_connections_are_bounded() {
+    let mut world = World::new(config());
+    world.listen();
+    for port in 1000..2000 {
+        syn(&mut world, port);
+    }
+    assert_eq!(world.stack.tcp_sizes().1, 256);
+    assert_eq!(world.stack.counters().value(Counter::DropTcpSynTable), 744);
+}
+
+#[test]
+fn an_ended_listener_resets_what_was_half_open() {
+    let mut world = World::new(config());
+    let listener = world.listen();
+    syn(&mut world, 1000);
+    let answer = world.only();
+    world.stack.tcp_unlisten(listener).unwrap();
+    let ack = answer.header.seq.wrapping_add(1);
+    world.inject((1000, PORT), ISS + 1, ack, ACK, &TcpOptions::default(), &[]);
+    assert!(world.only().is(RST));
+    assert_eq!(world.stack.tcp_sizes(), (0, 0, 0));
+    assert!(
+        world
+            .stack
+            .tcp_listen(SocketAddr::from((OURS, PORT)), ListenOptions::default())
+            .is_ok()
+    );
+}
+
+#[test]
+fn an_address_is_taken_once_unless_shared() {
+    let mut world = World::new(config());
+    let local = SocketAddr::from((OURS, PORT));
+    let shared = ListenOptions {
+        reuse_port: true,
+        ..Default::default()
+    };
+    world
+        .stack
+        .tcp_listen(local, ListenOptions::default())
+        .unwrap();
+    assert_eq!(
+        world.stack.tcp_listen(local, shared.clone()),
+        Err(SocketError::AddrInUse)
+    );
+    let other = SocketAddr::from((OURS, 81));
+    world.stack.tcp_listen(other, shared.clone()).unwrap();
+    world.stack.tcp_listen(other, shared).unwrap();
+}
+
+#[test]
+fn a_group_shares_flows_and_keeps_each_with_its_listener() {
+    let mut world = World::new(config());
+    let shared = ListenOptions {
+        reuse_port: true,
+        backlog: 1000,
+        ..Default::default()
+    };
+    for _ in 0..4 {
+        world.listen_with(shared.clone());
+    }
+    assert!((0..200).all(|i| complete(&mut world, 1000 + i)));
+    let mut counts = alloc::collections::BTreeMap::new();
+    for event in &world.fx.events {
+        if let Event::Accepted { listener, .. } = event {
+            *counts.entry(listener.index).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(counts.len(), 4);
+    assert!(counts.values().all(|n| (20..90).contains(n)), "{counts:?}");
+}
+
+#[test]
+fn ephemeral_ports_stay_in_their_range_and_do_not_repeat() {
+    let mut world = World::new(config());
+    world.stack.set_ephemeral(5000, 5009);
+    let mut ports = BTreeSet::new();
+    for _ in 0..10 {
+        let conn = world
+            .stack
+            .tcp_connect(world.now, None, peer(), &Default::default(), &mut world.fx)
+            .unwrap();
+        ports.insert(world.stack.tcp_endpoints(conn).unwrap().0.port());
+    }
+    assert_eq!(
+        ports.iter().copied().collect::<alloc::vec::Vec<_>>(),
+        (5000..5010).collect::<alloc::vec::Vec<u16>>()
+    );
+    let full = world
+        .stack
+        .tcp_connect(world.now, None, peer(), &Default::default(), &mut world.fx);
+    assert_eq!(full, Err(SocketError::AddrNotAvailable));
+    // Another destination may use the same ports.
+    let other = SocketAddr::from((PEER, 9));
+    assert!(
+        world
+            .stack
+            .tcp_connect(world.now, None, other, &Default::default(), &mut world.fx)
+            .is_ok()
+    );
+}

@@ -1,0 +1,252 @@
+//! RFC 9293 3.5: passive, active and simultaneous open.
+
+use super::harness::*;
+use crate::options::SocketOptions;
+use crate::{Event, Reason};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
+
+fn offer() -> TcpOptions {
+    TcpOptions {
+        mss: Some(1460),
+        window_scale: Some(7),
+        sack_permitted: true,
+        timestamps: Some(Timestamps { value: 77, echo: 0 }),
+        ..TcpOptions::default()
+    }
+}
+
+fn connecting() -> World {
+    let mut world = World::new(config());
+    let local = SocketAddr::from((OURS, PORT));
+    let conn = world.stack.tcp_connect(
+        world.now,
+        Some(local),
+        peer(),
+        &SocketOptions::default(),
+        &mut world.fx,
+    );
+    world.conn = Some(conn.unwrap());
+    world
+}
+
+#[test]
+fn a_syn_ack_answers_exactly_what_was_offered() {
+    let mut world = World::new(config());
+    world.listen();
+    world.inject((PEER_PORT, PORT), ISS, 0, SYN, &offer(), &[]);
+    let answer = world.only();
+    assert!(answer.is(SYN | ACK));
+    assert_eq!(answer.header.ack, ISS + 1);
+    assert_eq!(answer.options.mss, Some(1460));
+    assert!(answer.options.sack_permitted && answer.options.window_scale.is_some());
+    assert_eq!(answer.options.timestamps.unwrap().echo, 77);
+
+    world.inject(
+        (PEER_PORT + 1, PORT),
+        ISS,
+        0,
+        SYN,
+        &TcpOptions::default(),
+        &[],
+    );
+    let plain = world.only().options;
+    assert!(!plain.sack_permitted && plain.window_scale.is_none() && plain.timestamps.is_none());
+}
+
+#[test]
+fn the_last_ack_may_carry_data() {
+    let mut world = World::new(config());
+    world.listen();
+    world.inject((PEER_PORT, PORT), ISS, 0, SYN, &TcpOptions::default(), &[]);
+    world.ack = world.only().header.seq.wrapping_add(1);
+    world.seq += 1;
+    world.peer(ACK, b"hello");
+    let conn = crate::ConnId {
+        index: 0,
+        generation: 2,
+    };
+    let names: Vec<_> = world
+        .fx
+        .events
+        .iter()
+        .filter(|e| !matches!(e, Event::FlowOpened { .. }))
+        .collect();
+    assert!(matches!(names[0], Event::Accepted { .. }));
+    assert_eq!(*names[1], Event::Received { conn, upto: 5 });
+    assert_eq!(world.fx.stored[&0], b"hello");
+}
+
+#[test]
+fn an_active_open_takes_the_peers_options() {
+    let mut world = connecting();
+    let syn = world.only();
+    assert!(syn.is(SYN) && !syn.is(ACK));
+    assert_eq!(syn.options.mss, Some(1460));
+    world.ack = syn.header.seq.wrapping_add(1);
+    world.now.0 += 20 * MS;
+    let mut options = offer();
+    options.timestamps = Some(Timestamps {
+        value: 5,
+        echo: syn.options.timestamps.unwrap().value,
+    });
+    world.inject((PEER_PORT, PORT), ISS, world.ack, SYN | ACK, &options, &[]);
+    assert!(world.has(Event::Connected {
+        conn: world.conn.unwrap()
+    }));
+    world.flush();
+    let ack = world.only();
+    assert_eq!((ack.header.seq, ack.header.ack), (world.ack, ISS + 1));
+    let info = world
+        .stack
+        .tcp_info(world.now, world.conn.unwrap())
+        .unwrap();
+    assert_eq!(
+        (info.snd_mss, info.rtt_us, info.snd_wscale),
+        (1448, 20_000, 7)
+    );
+}
+
+#[test]
+fn the_last_ack_of_an_active_open_carries_data_that_waits() {
+    let mut world = connecting();
+    let syn = world.only();
+    world.ack = syn.header.seq.wrapping_add(1);
+    world.write(10);
+    world.none();
+    world.inject(
+        (PEER_PORT, PORT),
+        ISS,
+        world.ack,
+        SYN | ACK,
+        &TcpOptions::default(),
+        &[],
+    );
+    world.flush();
+    assert_eq!(world.only().data, Some((0, 10)));
+}
+
+#[test]
+fn a_refused_open_fails() {
+    let mut world = connecting();
+    let syn = world.only();
+    // A RST that does not acknowledge our SYN is nobody's.
+    world.inject((PEER_PORT, PORT), 0, 0, RST, &TcpOptions::default(), &[]);
+    world.inject(
+        (PEER_PORT, PORT),
+        0,
+        syn.header.seq,
+        RST | ACK,
+        &TcpOptions::default(),
+        &[],
+    );
+    assert_eq!(world.failed(), None);
+    world.inject(
+        (PEER_PORT, PORT),
+        0,
+        syn.header.seq.wrapping_add(1),
+        RST | ACK,
+        &TcpOptions::default(),
+        &[],
+    );
+    assert_eq!(world.failed(), Some(Reason::Refused));
+    assert!(world.is_released());
+}
+
+#[test]
+fn a_silent_peer_gets_six_more_syns() {
+    let mut world = connecting();
+    world.take_sent();
+    world.sleep(126 * SECOND);
+    assert_eq!(world.take_sent().len(), 6);
+    world.sleep(10 * SECOND);
+    assert_eq!(world.failed(), Some(Reason::TimedOut));
+}
+
+#[test]
+fn a_wrong_ack_in_syn_sent_is_reset() {
+    let mut world = connecting();
+    let syn = world.only();
+    let wrong = syn.header.seq.wrapping_add(100);
+    world.inject(
+        (PEER_PORT, PORT),
+        ISS,
+        wrong,
+        SYN | ACK,
+        &TcpOptions::default(),
+        &[],
+    );
+    let reset = world.only();
+    assert!(reset.is(RST));
+    assert_eq!(reset.header.seq, wrong);
+    assert_eq!(world.failed(), None);
+}
+
+#[test]
+fn both_sides_may_open_at_once() {
+    let mut world = connecting();
+    let syn = world.only();
+    world.inject((PEER_PORT, PORT), ISS, 0, SYN, &offer(), &[]);
+    let answer = world.only();
+    assert!(answer.is(SYN | ACK));
+    assert_eq!(
+        (answer.header.seq, answer.header.ack),
+        (syn.header.seq, ISS + 1)
+    );
+    world.seq = ISS + 1;
+    world.ack = syn.header.seq.wrapping_add(1);
+    world.stamps = Some(Timestamps { value: 78, echo: 0 });
+    world.peer(ACK, &[]);
+    assert!(world.has(Event::Connected {
+        conn: world.conn.unwrap()
+    }));
+    world.write(3);
+    assert_eq!(world.only().data, Some((0, 3)));
+}
+
+#[test]
+fn a_lost_syn_ack_comes_again() {
+    let mut world = World::new(config());
+    world.listen();
+    world.inject((PEER_PORT, PORT), ISS, 0, SYN, &offer(), &[]);
+    let first = world.only();
+    world.sleep(1100 * MS);
+    let second = world.only();
+    assert_eq!(first.header.seq, second.header.seq);
+    world.sleep(70 * SECOND);
+    assert_eq!(world.take_sent().len(), 4);
+    assert_eq!(world.stack.tcp_sizes().1, 0);
+}
+
+#[test]
+fn a_port_without_listener_resets() {
+    let mut world = World::new(config());
+    world.inject((PEER_PORT, 81), ISS, 0, SYN, &offer(), &[]);
+    let reset = world.only();
+    assert!(reset.is(RST | ACK));
+    assert_eq!((reset.header.seq, reset.header.ack), (0, ISS + 1));
+    world.inject(
+        (PEER_PORT, 81),
+        ISS,
+        4711,
+        ACK,
+        &TcpOptions::default(),
+        b"x",
+    );
+    let reset = world.only();
+    assert_eq!((reset.header.seq, reset.is(ACK)), (4711, false));
+}
+
+#[test]
+fn initial_numbers_differ_between_flows_and_grow_with_time() {
+    let mut world = World::new(config());
+    world.listen();
+    let mut numbers = Vec::new();
+    for port in [1000, 1001, 1002] {
+        world.inject((port, PORT), ISS, 0, SYN, &offer(), &[]);
+        numbers.push(world.only().header.seq);
+    }
+    numbers.dedup();
+    assert_eq!(numbers.len(), 3);
+}

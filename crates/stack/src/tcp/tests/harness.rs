@@ -1,0 +1,347 @@
+//! A stack, and a peer whose segments the test writes by hand.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, SocketAddr};
+
+use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::ipv4::{self, Ipv4Header};
+use slipstack_wire::tcp::{OPTIONS_MAX, TcpFlags, TcpHeader, TcpSegment};
+use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
+use slipstack_wire::{RxMeta, TxOffload, protocol};
+
+use crate::{
+    ConnId, Effects, Event, FrameOut, Instant, ListenOptions, ListenerId, Payload, Reason,
+    SocketOptions, Stack, StackConfig,
+};
+
+pub const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+pub const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+pub const PORT: u16 = 80;
+pub const PEER_PORT: u16 = 40_000;
+/// The peer's initial sequence number.
+pub const ISS: u32 = 1_000;
+pub const MS: u64 = 1_000_000;
+pub const SECOND: u64 = 1_000 * MS;
+
+pub const ACK: TcpFlags = TcpFlags::ACK;
+pub const SYN: TcpFlags = TcpFlags::SYN;
+pub const FIN: TcpFlags = TcpFlags::FIN;
+pub const RST: TcpFlags = TcpFlags::RST;
+
+/// A segment that the stack sent.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub header: TcpHeader,
+    pub options: TcpOptions,
+    /// Offset and length of the payload in the stream.
+    pub data: Option<(u64, u32)>,
+    pub offload: TxOffload,
+}
+
+impl Sent {
+    pub fn is(&self, flags: TcpFlags) -> bool {
+        self.header.flags.contains(flags)
+    }
+
+    pub fn len(&self) -> u32 {
+        self.data.map_or(0, |d| d.1)
+    }
+}
+
+#[derive(Default)]
+pub struct Recorder {
+    pub sent: Vec<Sent>,
+    pub events: Vec<Event>,
+    pub stored: BTreeMap<u64, Vec<u8>>,
+    pub refuses: bool,
+}
+
+impl Effects for Recorder {
+    fn transmit(&mut self, frame: FrameOut<'_>) {
+        let at = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
+        if frame.header[12..14] != [8, 0] {
+            return;
+        }
+        let parsed = TcpSegment::parse(&frame.header[at..]).expect("a TCP header");
+        let data = match frame.payload {
+            Payload::Stream { offset, len, .. } => Some((offset, len)),
+            Payload::None | Payload::Inline(_) => None,
+        };
+        let options = TcpOptions::parse(parsed.options);
+        self.sent.push(Sent {
+            header: parsed.header,
+            options,
+            data,
+            offload: frame.offload,
+        });
+    }
+
+    fn store(&mut self, _conn: ConnId, offset: u64, bytes: &[u8]) -> bool {
+        if !self.refuses {
+            self.stored.insert(offset, bytes.to_vec());
+        }
+        !self.refuses
+    }
+
+    fn datagram(&mut self, _: crate::UdpId, _: SocketAddr, _: SocketAddr, _: &[u8]) {}
+
+    fn event(&mut self, event: Event) {
+        self.events.push(event);
+    }
+}
+
+pub struct World {
+    pub stack: Stack,
+    pub fx: Recorder,
+    pub now: Instant,
+    /// The peer's next sequence number and what it has acknowledged of ours.
+    pub seq: u32,
+    pub ack: u32,
+    pub window: u16,
+    pub stamps: Option<Timestamps>,
+    pub conn: Option<ConnId>,
+}
+
+pub fn config() -> StackConfig {
+    StackConfig {
+        addrs: alloc::vec![(OURS, 24)],
+        ..StackConfig::default()
+    }
+}
+
+impl World {
+    pub fn new(config: StackConfig) -> World {
+        let now = Instant(SECOND);
+        let mut world = World {
+            stack: Stack::new(config, now),
+            fx: Recorder::default(),
+            now,
+            seq: ISS,
+            ack: 0,
+            window: 65_535,
+            stamps: None,
+            conn: None,
+        };
+        // The peer's address is known before anything is sent.
+        let ask =
+            world
+                .stack
+                .tcp_connect(now, None, peer(), &SocketOptions::default(), &mut world.fx);
+        world
+            .stack
+            .on_neighbour(now, PEER, [2, 0, 0, 0, 0, 2], &mut world.fx);
+        if let Ok(conn) = ask {
+            world
+                .stack
+                .tcp_close(now, conn, crate::CloseMode::Abort, false, &mut world.fx);
+        }
+        world.clear();
+        world
+    }
+
+    pub fn clear(&mut self) {
+        self.fx.sent.clear();
+        self.fx.events.clear();
+    }
+
+    pub fn listen(&mut self) -> ListenerId {
+        self.listen_with(ListenOptions::default())
+    }
+
+    pub fn listen_with(&mut self, options: ListenOptions) -> ListenerId {
+        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
+        self.stack.tcp_listen(any, options).unwrap()
+    }
+
+    /// A segment of the peer with the given numbers.
+    pub fn inject(
+        &mut self,
+        ports: (u16, u16),
+        seq: u32,
+        ack: u32,
+        flags: TcpFlags,
+        options: &TcpOptions,
+        payload: &[u8],
+    ) {
+        let mut room = [0; OPTIONS_MAX];
+        let options_len = options.emit(&mut room);
+        let l4 = 20 + options_len + payload.len();
+        let mut frame = alloc::vec![0; 34 + l4];
+        EthernetHeader {
+            dst: self.stack.config().mac,
+            src: [2, 0, 0, 0, 0, 2],
+            ethertype: EtherType::IPV4,
+        }
+        .emit(&mut frame);
+        Ipv4Header {
+            tos: 0,
+            total_len: (20 + l4) as u16,
+            identification: 0,
+            dont_fragment: true,
+            ttl: 64,
+            protocol: protocol::TCP,
+            src: PEER,
+            dst: OURS,
+        }
+        .emit(&mut frame[14..]);
+        let header = TcpHeader {
+            src_port: ports.0,
+            dst_port: ports.1,
+            seq,
+            ack,
+            flags,
+            window: self.window,
+            urgent: 0,
+        };
+        header.emit(options_len, &mut frame[34..]);
+        frame[54..54 + options_len].copy_from_slice(&room[..options_len]);
+        frame[54 + options_len..].copy_from_slice(payload);
+        self.stack
+            .on_frame(self.now, &frame, RxMeta::VERIFIED, &mut self.fx);
+    }
+
+    /// A segment at the peer's position; the position moves on.
+    pub fn peer(&mut self, flags: TcpFlags, payload: &[u8]) {
+        self.peer_at(0, flags, payload);
+        let syn_fin = u32::from(flags.is_fin()) + u32::from(flags.is_syn());
+        self.seq = self.seq.wrapping_add(payload.len() as u32 + syn_fin);
+    }
+
+    /// The same, `ahead` bytes further; the position stays.
+    pub fn peer_at(&mut self, ahead: u32, flags: TcpFlags, payload: &[u8]) {
+        let options = TcpOptions {
+            timestamps: self.stamps,
+            ..TcpOptions::default()
+        };
+        self.peer_with(ahead, flags, payload, options);
+    }
+
+    pub fn peer_with(&mut self, ahead: u32, flags: TcpFlags, payload: &[u8], options: TcpOptions) {
+        let (seq, ack) = (self.seq.wrapping_add(ahead), self.ack);
+        self.inject((PEER_PORT, PORT), seq, ack, flags, &options, payload);
+    }
+
+    pub fn flush(&mut self) {
+        self.stack.flush(self.now, &mut self.fx);
+    }
+
+    /// Time passes; timers fire in their order.
+    pub fn sleep(&mut self, ns: u64) {
+        let end = self.now.plus_nanos(ns);
+        self.flush();
+        while let Some(at) = self.stack.next_deadline().filter(|at| *at <= end) {
+            self.now = at.max(self.now);
+            // The peer's link address stays known, whatever else it does not answer.
+            self.stack
+                .on_neighbour(self.now, PEER, [2, 0, 0, 0, 0, 2], &mut self.fx);
+            self.stack.on_timers(self.now, &mut self.fx);
+            self.flush();
+        }
+        self.now = end;
+        self.stack.on_timers(end, &mut self.fx);
+        self.flush();
+    }
+
+    pub fn take_sent(&mut self) -> Vec<Sent> {
+        core::mem::take(&mut self.fx.sent)
+    }
+
+    /// The only segment sent since the last look.
+    pub fn only(&mut self) -> Sent {
+        let sent = self.take_sent();
+        assert_eq!(sent.len(), 1, "{sent:?}");
+        sent[0].clone()
+    }
+
+    pub fn none(&mut self) {
+        let sent = self.take_sent();
+        assert!(sent.is_empty(), "{sent:?}");
+    }
+
+    /// A passive open with the given options of the peer's SYN.
+    pub fn accept(&mut self, options: TcpOptions) -> ConnId {
+        self.inject((PEER_PORT, PORT), self.seq, 0, SYN, &options, &[]);
+        self.seq = self.seq.wrapping_add(1);
+        let answer = self.only();
+        assert!(answer.is(SYN | ACK));
+        self.ack = answer.header.seq.wrapping_add(1);
+        self.now.0 += 10 * MS;
+        self.stamps = options.timestamps.map(|t| Timestamps {
+            value: t.value + 10,
+            echo: answer.options.timestamps.map_or(0, |t| t.value),
+        });
+        self.peer(ACK, &[]);
+        let conn = self.fx.events.iter().find_map(|event| match event {
+            Event::Accepted { conn, .. } => Some(*conn),
+            _ => None,
+        });
+        self.flush();
+        self.conn = conn;
+        conn.expect("accepted")
+    }
+
+    pub fn write(&mut self, upto: u64) {
+        let conn = self.conn.unwrap();
+        self.stack.tcp_written(self.now, conn, upto, false);
+        self.flush();
+    }
+
+    pub fn has(&self, wanted: Event) -> bool {
+        self.fx.events.contains(&wanted)
+    }
+
+    pub fn failed(&self) -> Option<Reason> {
+        self.fx.events.iter().find_map(|event| match event {
+            Event::Failed { reason, .. } => Some(*reason),
+            _ => None,
+        })
+    }
+
+    pub fn is_released(&self) -> bool {
+        self.has(Event::Released {
+            conn: self.conn.unwrap(),
+        })
+    }
+
+    /// The peer acknowledges `bytes` more.
+    pub fn acknowledge(&mut self, bytes: u32) {
+        self.ack = self.ack.wrapping_add(bytes);
+        self.peer(ACK, &[]);
+    }
+}
+
+pub fn peer() -> SocketAddr {
+    SocketAddr::from((PEER, PEER_PORT))
+}
+
+/// A world with one accepted connection; MSS 1000, SACK.
+pub fn established() -> World {
+    let mut world = World::new(config());
+    world.listen();
+    world.accept(TcpOptions {
+        mss: Some(1000),
+        sack_permitted: true,
+        ..TcpOptions::default()
+    });
+    world.clear();
+    world
+}
+
+/// The same with timestamps.
+pub fn established_with_stamps() -> World {
+    let mut world = World::new(config());
+    world.listen();
+    let stamps = Some(Timestamps {
+        value: 50_000,
+        echo: 0,
+    });
+    world.accept(TcpOptions {
+        mss: Some(1012),
+        sack_permitted: true,
+        timestamps: stamps,
+        ..TcpOptions::default()
+    });
+    world.clear();
+    world
+}

@@ -1,0 +1,109 @@
+//! RFC 5961: blind resets, SYNs and data.
+
+use super::harness::*;
+use crate::{Counter, Event, Reason};
+use slipstack_wire::tcp_options::TcpOptions;
+
+#[test]
+fn only_the_exact_number_resets() {
+    let mut world = established();
+    world.peer_at(100, RST, &[]);
+    world.flush();
+    let challenge = world.only();
+    assert_eq!(
+        (challenge.header.ack, challenge.is(RST)),
+        (world.seq, false)
+    );
+    assert_eq!(world.failed(), None);
+    world.peer_at(0, RST, &[]);
+    assert_eq!(world.failed(), Some(Reason::Reset));
+    assert!(world.is_released());
+}
+
+#[test]
+fn a_reset_outside_of_the_window_is_nothing() {
+    let mut world = established();
+    world.peer_at(1 << 20, RST, &[]);
+    world.flush();
+    world.none();
+    assert_eq!(world.stack.counters().value(Counter::DropTcpOutOfWindow), 1);
+}
+
+#[test]
+fn a_syn_on_an_open_connection_is_challenged() {
+    let mut world = established();
+    world.peer_at(0, SYN, &[]);
+    world.flush();
+    assert!(!world.only().is(RST));
+    assert_eq!(world.failed(), None);
+}
+
+#[test]
+fn challenges_are_rare() {
+    let mut world = established();
+    for i in 0..1000 {
+        world.peer_at(100 + i, RST, &[]);
+    }
+    world.flush();
+    assert_eq!(world.take_sent().len(), 1);
+    assert_eq!(world.stack.counters().value(Counter::TxTcpChallenges), 1);
+    world.now.0 += SECOND;
+    world.peer_at(100, RST, &[]);
+    world.flush();
+    assert_eq!(world.take_sent().len(), 1);
+}
+
+#[test]
+fn acks_of_the_future_and_of_long_ago_are_challenged() {
+    let mut world = established();
+    let ack = world.ack;
+    world.ack = ack.wrapping_add(1000);
+    world.peer_at(0, ACK, b"blind");
+    world.ack = ack.wrapping_sub(1 << 20);
+    world.peer_at(0, ACK, b"blind");
+    world.flush();
+    assert_eq!(world.stack.counters().value(Counter::DropTcpAck), 2);
+    assert!(world.fx.stored.is_empty());
+}
+
+#[test]
+fn a_segment_without_ack_is_dropped() {
+    let mut world = established();
+    world.inject(
+        (PEER_PORT, PORT),
+        world.seq,
+        0,
+        FIN,
+        &TcpOptions::default(),
+        b"x",
+    );
+    assert!(!world.has(Event::Fin {
+        conn: world.conn.unwrap()
+    }));
+    assert_eq!(world.stack.counters().value(Counter::DropTcpNoAck), 1);
+}
+
+#[test]
+fn a_reset_ends_a_half_open_connection_only_with_the_exact_number() {
+    let mut world = World::new(config());
+    world.listen();
+    world.inject((PEER_PORT, PORT), ISS, 0, SYN, &TcpOptions::default(), &[]);
+    world.inject(
+        (PEER_PORT, PORT),
+        ISS + 50,
+        0,
+        RST,
+        &TcpOptions::default(),
+        &[],
+    );
+    assert_eq!(world.stack.tcp_sizes().1, 1);
+    world.inject(
+        (PEER_PORT, PORT),
+        ISS + 1,
+        0,
+        RST,
+        &TcpOptions::default(),
+        &[],
+    );
+    assert_eq!(world.stack.tcp_sizes().1, 0);
+}

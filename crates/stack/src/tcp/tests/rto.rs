@@ -1,0 +1,98 @@
+//! RFC 6298 and giving up.
+
+use super::harness::*;
+use crate::{Counter, Reason, TcpOption};
+use core::time::Duration;
+use slipstack_wire::tcp_options::TcpOptions;
+
+#[test]
+fn a_lost_segment_comes_again_with_doubling_pauses() {
+    let mut world = established();
+    world.write(100);
+    world.take_sent();
+    // Handshake round trip 10 ms: RTO 210 ms, then 420, 840.
+    world.sleep(205 * MS);
+    world.none();
+    world.sleep(10 * MS);
+    assert_eq!(world.only().data, Some((0, 100)));
+    world.sleep(400 * MS);
+    world.none();
+    world.sleep(30 * MS);
+    assert_eq!(world.take_sent().len(), 1);
+    world.acknowledge(100);
+    world.sleep(10 * SECOND);
+    world.none();
+}
+
+#[test]
+fn after_a_timeout_everything_is_sent_again_in_slow_start() {
+    let mut world = World::new(config());
+    world.listen();
+    world.accept(TcpOptions {
+        mss: Some(1000),
+        ..TcpOptions::default()
+    });
+    world.take_sent();
+    world.write(5_000);
+    world.take_sent();
+    world.sleep(220 * MS);
+    assert_eq!(world.only().data, Some((0, 1000)));
+    world.acknowledge(1000);
+    world.flush();
+    let next: alloc::vec::Vec<_> = world
+        .take_sent()
+        .iter()
+        .map(|s| s.data.unwrap().0)
+        .collect();
+    assert_eq!(next, [1000, 2000]);
+    assert_eq!(world.stack.counters().value(Counter::TcpTimeouts), 1);
+}
+
+#[test]
+fn a_spurious_timeout_is_taken_back() {
+    let mut world = established_with_stamps();
+    world.write(10_000);
+    let first = world.take_sent();
+    let before = world
+        .stack
+        .tcp_info(world.now, world.conn.unwrap())
+        .unwrap();
+    world.sleep(2 * SECOND);
+    assert!(!world.take_sent().is_empty());
+    let stamps = world.stamps.as_mut().unwrap();
+    stamps.value += 2000;
+    stamps.echo = first[0].options.timestamps.unwrap().value;
+    world.acknowledge(1000);
+    let after = world
+        .stack
+        .tcp_info(world.now, world.conn.unwrap())
+        .unwrap();
+    assert!(after.snd_cwnd >= before.snd_cwnd);
+    assert_eq!((after.lost, after.ca_state), (0, 0));
+}
+
+#[test]
+fn a_dead_peer_is_given_up() {
+    let mut world = established();
+    world.write(100);
+    world.sleep(1000 * SECOND);
+    assert_eq!(world.failed(), Some(Reason::TimedOut));
+    let sent = world.take_sent();
+    assert!((12..=18).contains(&sent.len()), "{}", sent.len());
+    assert!(sent.last().unwrap().is(RST));
+}
+
+#[test]
+fn the_user_timeout_is_shorter() {
+    let mut world = established();
+    let option = TcpOption::UserTimeout(Some(Duration::from_secs(3)));
+    world
+        .stack
+        .tcp_set_option(world.now, world.conn.unwrap(), option, &mut world.fx)
+        .unwrap();
+    world.write(100);
+    world.sleep(2 * SECOND);
+    assert_eq!(world.failed(), None);
+    world.sleep(6 * SECOND);
+    assert_eq!(world.failed(), Some(Reason::TimedOut));
+}

@@ -1,0 +1,166 @@
+//! Out-of-order data, SACK both ways, fast recovery.
+
+use super::harness::*;
+use crate::{Counter, Event};
+use alloc::vec::Vec;
+use slipstack_wire::tcp_options::{SackBlocks, TcpOptions};
+
+fn sack(world: &mut World, blocks: &[(u32, u32)]) {
+    let mut list = SackBlocks::EMPTY;
+    for (left, right) in blocks {
+        list.push(
+            world.ack.wrapping_add(*left),
+            world.ack.wrapping_add(*right),
+        );
+    }
+    world.peer_with(
+        0,
+        ACK,
+        &[],
+        TcpOptions {
+            sack: list,
+            timestamps: world.stamps,
+            ..TcpOptions::default()
+        },
+    );
+}
+
+fn offsets(sent: &[Sent]) -> Vec<u64> {
+    sent.iter().filter_map(|s| s.data.map(|d| d.0)).collect()
+}
+
+#[test]
+fn out_of_order_data_goes_to_its_offset_and_is_reported() {
+    let mut world = established();
+    world.peer_at(100, ACK, b"second");
+    world.flush();
+    let ack = world.only();
+    assert_eq!(world.fx.stored[&100], b"second");
+    assert_eq!(ack.header.ack, world.seq);
+    assert_eq!(
+        ack.options.sack.as_slice(),
+        [(world.seq + 100, world.seq + 106)]
+    );
+    world.peer_at(0, ACK, &[0; 100]);
+    assert!(world.has(Event::Received {
+        conn: world.conn.unwrap(),
+        upto: 106
+    }));
+    world.flush();
+    let ack = world.only();
+    assert_eq!(ack.header.ack, world.seq + 106);
+    assert!(ack.options.sack.is_empty());
+}
+
+#[test]
+fn a_duplicate_is_reported_as_such() {
+    let mut world = established();
+    world.peer(ACK, b"hello");
+    world.flush();
+    world.sleep(SECOND);
+    world.take_sent();
+    world.seq -= 5;
+    world.peer(ACK, b"hello");
+    world.flush();
+    let ack = world.only();
+    assert_eq!(ack.options.sack.as_slice(), [(world.seq - 5, world.seq)]);
+}
+
+#[test]
+fn three_sacked_segments_resend_the_hole_at_once() {
+    let mut world = established();
+    world.write(10_000);
+    assert_eq!(world.take_sent().len(), 10);
+    world.now.0 += 10 * MS;
+    sack(&mut world, &[(1000, 2000)]);
+    sack(&mut world, &[(1000, 3000)]);
+    world.flush();
+    world.none();
+    sack(&mut world, &[(1000, 4000)]);
+    world.flush();
+    assert_eq!(offsets(&world.take_sent()), [0]);
+    assert_eq!(world.stack.counters().value(Counter::TxTcpResentFast), 1);
+    let cwnd = world
+        .stack
+        .tcp_info(world.now, world.conn.unwrap())
+        .unwrap()
+        .snd_cwnd;
+    assert!(cwnd <= 7, "{cwnd}");
+    world.acknowledge(10_000);
+    world.flush();
+    let info = world
+        .stack
+        .tcp_info(world.now, world.conn.unwrap())
+        .unwrap();
+    assert_eq!((info.ca_state, info.snd_cwnd, info.snd_ssthresh), (0, 7, 7));
+}
+
+#[test]
+fn two_holes_are_both_filled() {
+    let mut world = established();
+    world.write(10_000);
+    world.take_sent();
+    world.now.0 += 10 * MS;
+    sack(&mut world, &[(1000, 2000), (3000, 9000)]);
+    world.flush();
+    sack(&mut world, &[(1000, 2000), (3000, 10_000)]);
+    world.flush();
+    let resent = offsets(&world.take_sent());
+    assert!(resent.contains(&0) && resent.contains(&2000), "{resent:?}");
+}
+
+#[test]
+fn without_sack_three_duplicates_resend() {
+    let mut world = World::new(config());
+    world.listen();
+    world.accept(TcpOptions {
+        mss: Some(1000),
+        ..TcpOptions::default()
+    });
+    world.take_sent();
+    world.write(10_000);
+    world.take_sent();
+    world.now.0 += 10 * MS;
+    for _ in 0..3 {
+        world.peer(ACK, &[]);
+        world.flush();
+    }
+    assert!(offsets(&world.take_sent()).contains(&0));
+    // RFC 6582: a partial ACK resends the next hole.
+    world.acknowledge(2000);
+    world.flush();
+    assert!(offsets(&world.take_sent()).contains(&2000));
+}
+
+#[test]
+fn a_lie_about_what_was_never_sent_changes_nothing() {
+    let mut world = established();
+    world.write(3_000);
+    world.take_sent();
+    sack(&mut world, &[(1000, 50_000)]);
+    sack(&mut world, &[(2000, 1000)]);
+    sack(&mut world, &[(u32::MAX - 5000, 100)]);
+    world.flush();
+    let info = world
+        .stack
+        .tcp_info(world.now, world.conn.unwrap())
+        .unwrap();
+    assert_eq!((info.sacked, info.lost), (0, 0));
+}
+
+#[test]
+fn a_lost_tail_is_probed_before_the_timeout() {
+    let mut world = established();
+    world.write(5_000);
+    world.take_sent();
+    world.now.0 += 10 * MS;
+    world.acknowledge(2_000);
+    world.sleep(60 * MS);
+    assert_eq!(offsets(&world.take_sent()), [4000]);
+    assert_eq!(world.stack.counters().value(Counter::TxTcpTailProbes), 1);
+    // The SACK of the probe reveals the hole.
+    sack(&mut world, &[(2000, 3000)]);
+    world.sleep(30 * MS);
+    assert!(offsets(&world.take_sent()).contains(&2000));
+    assert_eq!(world.stack.counters().value(Counter::TcpTimeouts), 0);
+}

@@ -1,0 +1,223 @@
+//! Flow control both ways, Nagle, ACK policy, zero windows.
+
+use super::harness::*;
+use crate::{Counter, TcpOption};
+use alloc::vec;
+use alloc::vec::Vec;
+
+fn lens(world: &mut World) -> Vec<u32> {
+    world.take_sent().iter().map(Sent::len).collect()
+}
+
+#[test]
+fn a_small_answer_carries_the_ack_of_its_question() {
+    let mut world = established();
+    world.peer(ACK, b"question");
+    world.write(6);
+    let answer = world.only();
+    assert_eq!((answer.data, answer.header.ack), (Some((0, 6)), world.seq));
+}
+
+#[test]
+fn every_second_full_segment_is_acknowledged() {
+    let mut world = established();
+    world
+        .stack
+        .tcp_set_option(
+            world.now,
+            world.conn.unwrap(),
+            TcpOption::QuickAck(false),
+            &mut world.fx,
+        )
+        .unwrap();
+    world.flush();
+    world.take_sent();
+    // The receiver learns the size of a full segment first.
+    world.peer(ACK, &[0; 1000]);
+    world.flush();
+    for _ in 0..3 {
+        world.peer(ACK, &[0; 1000]);
+        world.flush();
+    }
+    assert_eq!(world.take_sent().len(), 2);
+}
+
+#[test]
+fn a_lone_segment_is_acknowledged_within_the_delay() {
+    let mut world = established();
+    world.peer(ACK, b"x");
+    world.flush();
+    world.none();
+    world.sleep(50 * MS);
+    assert_eq!(world.only().header.ack, world.seq);
+}
+
+#[test]
+fn nagle_holds_the_second_small_segment() {
+    let mut world = established();
+    world.write(10);
+    world.write(20);
+    assert_eq!(lens(&mut world), [10]);
+    world.acknowledge(10);
+    world.flush();
+    assert_eq!(lens(&mut world), [10]);
+    world
+        .stack
+        .tcp_set_option(
+            world.now,
+            world.conn.unwrap(),
+            TcpOption::NoDelay(true),
+            &mut world.fx,
+        )
+        .unwrap();
+    world.write(25);
+    world.write(30);
+    assert_eq!(lens(&mut world), [5, 5]);
+}
+
+#[test]
+fn minshall_lets_a_tail_follow_full_segments() {
+    let mut world = established();
+    world.write(2_010);
+    assert_eq!(lens(&mut world), [1000, 1000, 10]);
+}
+
+#[test]
+fn a_cork_holds_the_tail_for_a_fifth_of_a_second() {
+    let mut world = established();
+    let conn = world.conn.unwrap();
+    world
+        .stack
+        .tcp_set_option(world.now, conn, TcpOption::Cork(true), &mut world.fx)
+        .unwrap();
+    world.write(1_500);
+    assert_eq!(lens(&mut world), [1000]);
+    world.acknowledge(1000);
+    world.flush();
+    world.sleep(150 * MS);
+    world.none();
+    world.sleep(60 * MS);
+    assert_eq!(lens(&mut world), [500]);
+}
+
+#[test]
+fn the_peers_window_is_never_exceeded() {
+    let mut world = established();
+    world.window = 2_500;
+    world.peer(ACK, &[]);
+    world.write(10_000);
+    let total: u32 = lens(&mut world).iter().sum();
+    assert!(total <= 2_500 && total >= 2_000, "{total}");
+}
+
+#[test]
+fn a_zero_window_is_probed_with_back_off() {
+    let mut world = established();
+    world.window = 0;
+    world.peer(ACK, &[]);
+    world.write(100);
+    world.none();
+    world.sleep(20 * SECOND);
+    let probes = world.take_sent();
+    assert!((4..=7).contains(&probes.len()), "{}", probes.len());
+    assert!(
+        probes
+            .iter()
+            .all(|p| p.data.is_none() && p.header.seq == world.ack.wrapping_sub(1))
+    );
+    world.window = 5_000;
+    world.peer(ACK, &[]);
+    world.flush();
+    assert_eq!(lens(&mut world), [100]);
+    assert!(world.stack.counters().value(Counter::TxTcpWindowProbes) > 0);
+}
+
+#[test]
+fn our_window_closes_and_reopens() {
+    let mut world = World::new(config());
+    world.listen_with(crate::ListenOptions {
+        socket: crate::SocketOptions {
+            rcvbuf: Some(4_000),
+            ..Default::default()
+        },
+        ..Default::default()
+    });
+    let conn = world.accept(slipstack_wire::tcp_options::TcpOptions {
+        mss: Some(1000),
+        ..Default::default()
+    });
+    world.take_sent();
+    for _ in 0..4 {
+        world.peer(ACK, &[0; 1000]);
+        world.flush();
+    }
+    assert_eq!(world.take_sent().last().unwrap().header.window, 0);
+    // Data beyond the window is dropped; the answer says where we are.
+    world.peer_at(0, ACK, &[0; 100]);
+    world.flush();
+    assert_eq!(world.only().header.ack, world.seq);
+    // A little room is not worth an update, half of the buffer is.
+    world.stack.tcp_consumed(world.now, conn, 100);
+    world.flush();
+    world.none();
+    world.stack.tcp_consumed(world.now, conn, 3_000);
+    world.flush();
+    assert!(world.only().header.window >= 2_000);
+}
+
+#[test]
+fn data_without_room_is_not_acknowledged() {
+    let mut world = established();
+    world.fx.refuses = true;
+    world.peer_at(0, ACK, b"lost");
+    world.flush();
+    world.sleep(SECOND);
+    world.none();
+    world.fx.refuses = false;
+    world.peer(ACK, b"lost");
+    world.sleep(SECOND);
+    assert_eq!(world.only().header.ack, world.seq);
+}
+
+#[test]
+fn a_super_frame_is_one_frame_with_a_segment_size() {
+    let mut world = World::new(crate::StackConfig {
+        tso_max: 65_000,
+        ..config()
+    });
+    world.listen();
+    world.accept(slipstack_wire::tcp_options::TcpOptions {
+        mss: Some(1000),
+        ..Default::default()
+    });
+    world.take_sent();
+    world.write(50_000);
+    let sent = world.only();
+    assert_eq!(sent.len(), 10_000);
+    assert_eq!(sent.offload.gso.unwrap().mss, 1000);
+    assert!(sent.offload.checksum.is_some());
+}
+
+#[test]
+fn a_super_frame_that_comes_in_counts_as_many_segments() {
+    let mut world = established();
+    world.peer(ACK, &vec![7; 20_000]);
+    world.flush();
+    assert_eq!(world.only().header.ack, world.seq);
+}
+
+#[test]
+fn the_window_grows_with_a_fast_reader() {
+    let mut world = established();
+    let conn = world.conn.unwrap();
+    let before = world.stack.tcp_rcvbuf(conn);
+    let mut upto = 0;
+    for _ in 0..100 {
+        world.peer(ACK, &vec![7; 40_000]);
+        upto += 40_000;
+        world.stack.tcp_consumed(world.now, conn, upto);
+        world.flush();
+        world.now.0 += MS;
+    }
+    assert!(world.stack.tcp_rcvbuf(conn) > 2 * before);
+}
