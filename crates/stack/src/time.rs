@@ -53,12 +53,10 @@ impl Instant {
 /// `Duration` in nanoseconds, saturating (584 years are for ever).
 #[inline]
 pub const fn nanos(duration: Duration) -> u64 {
-    let ns = duration.as_nanos();
-    if ns > u64::MAX as u128 {
-        u64::MAX
-    } else {
-        ns as u64
-    }
+    duration
+        .as_secs()
+        .saturating_mul(1_000_000_000)
+        .saturating_add(duration.subsec_nanos() as u64)
 }
 
 impl Add<Duration> for Instant {

@@ -54,14 +54,19 @@ impl Sum {
     }
 }
 
-/// Folds a sum of native words to 16 bits. Sums stay far below 2⁶³, so two steps suffice for the
-/// upper half and two for the lower.
+/// Folds a sum of native words to 16 bits. Adding the halves of a word to each other crosswise
+/// leaves their sum with its carry brought around in the upper half.
 #[inline]
 fn fold(sum: u64) -> u16 {
-    let sum = (sum & 0xffff_ffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    ((sum & 0xffff) + (sum >> 16)) as u16
+    let sum = (sum.wrapping_add(sum.rotate_right(32)) >> 32) as u32;
+    (sum.wrapping_add(sum.rotate_right(16)) >> 16) as u16
+}
+
+/// Ones' complement addition of eight bytes at once.
+#[inline]
+fn add(sum: u64, word: u64) -> u64 {
+    let (sum, carry) = sum.overflowing_add(word);
+    sum + u64::from(carry)
 }
 
 /// Sum of native 16-bit words, folded; an odd last byte is padded with zero.
@@ -83,20 +88,19 @@ fn sum_words(bytes: &[u8]) -> u16 {
         rest = chunks.remainder();
     }
     while let Some((word, tail)) = rest.split_first_chunk::<8>() {
-        let word = u64::from_ne_bytes(*word);
-        sum += (word & 0xffff_ffff) + (word >> 32);
+        sum = add(sum, u64::from_ne_bytes(*word));
         rest = tail;
     }
     if let Some((word, tail)) = rest.split_first_chunk::<4>() {
-        sum += u64::from(u32::from_ne_bytes(*word));
+        sum = add(sum, u64::from(u32::from_ne_bytes(*word)));
         rest = tail;
     }
     if let Some((word, tail)) = rest.split_first_chunk::<2>() {
-        sum += u64::from(u16::from_ne_bytes(*word));
+        sum = add(sum, u64::from(u16::from_ne_bytes(*word)));
         rest = tail;
     }
     if let [last] = rest {
-        sum += u64::from(u16::from_ne_bytes([*last, 0]));
+        sum = add(sum, u64::from(u16::from_ne_bytes([*last, 0])));
     }
     fold(sum)
 }

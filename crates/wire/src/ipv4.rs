@@ -48,11 +48,16 @@ impl<'a> Ipv4Packet<'a> {
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Ipv4Error> {
         let packet = Self::parse_unverified(bytes)?;
-        let header_len = HEADER_LEN + packet.options.len();
-        if !checksum::is_valid(&bytes[..header_len]) {
-            return Err(Ipv4Error::Checksum);
+        let is_valid = match bytes.first_chunk::<HEADER_LEN>() {
+            // Of known length, nearly always.
+            Some(header) if packet.options.is_empty() => checksum::is_valid(header),
+            _ => checksum::is_valid(&bytes[..HEADER_LEN + packet.options.len()]),
+        };
+        if is_valid {
+            Ok(packet)
+        } else {
+            Err(Ipv4Error::Checksum)
         }
-        Ok(packet)
     }
 
     #[inline]
