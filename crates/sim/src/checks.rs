@@ -14,6 +14,12 @@ pub fn at_rest(world: &World) -> Result<(), String> {
         if host.stack.has_dirty() {
             return Err(format!("host {index}: something is still to be sent"));
         }
+        let sizes = host.stack.tcp_sizes();
+        if sizes != (0, 0, 0) {
+            return Err(format!(
+                "host {index}: left over (open, half-open, TIME-WAIT): {sizes:?}"
+            ));
+        }
         if let Some(at) = host.stack.next_deadline() {
             return Err(format!("host {index}: a timer still runs, until {at:?}"));
         }
