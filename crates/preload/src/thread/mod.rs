@@ -99,18 +99,17 @@ impl Thread {
     /// own is in force again.
     pub fn run_deferred(&self, mask: Option<u64>) {
         let depth = self.open();
-        match mask {
-            // Those that it blocks stay put off.
-            Some(mask) => {
-                let before = raw::swap_mask(mask);
-                raw::swap_mask(before);
-            }
-            None if self.is_deferred.swap(false, Relaxed) => {
+        let Some(mask) = mask else {
+            if self.is_deferred.swap(false, Relaxed) {
                 raw::swap_mask(self.saved_mask.load(Relaxed));
             }
-            None => {}
-        }
+            self.reopen(depth);
+            return;
+        };
+        let before = raw::swap_mask(mask);
+        // What `mask` has held back is put off, not run, when the old mask returns.
         self.reopen(depth);
+        raw::swap_mask(before);
     }
 
     /// Handlers run at once from here to [`Thread::reopen`].
