@@ -144,15 +144,21 @@ impl ReceiveRing {
         consumed
     }
 
-    /// Takes the ring back when everything in it has been read. `true` = no ring is attached
-    /// afterwards.
+    /// Takes the ring back when everything in it has been read; otherwise the program tells when
+    /// it has. `true` = no ring is attached afterwards.
     pub fn release_if_empty(&mut self, end: &mut EngineEnd, sock: SockId) -> bool {
         if self.ring.is_none() {
             return true;
         }
-        self.look(end, sock);
-        if self.consumed != self.stored_end {
-            return false;
+        if self.look(end, sock) != self.stored_end {
+            if let Some(cell) = end.cell(sock.index) {
+                cell.set_notify_at(self.stored_end);
+                fence(Ordering::SeqCst);
+            }
+            // The program may have read the rest before it could see the mark.
+            if self.look(end, sock) != self.stored_end {
+                return false;
+            }
         }
         self.release(end, sock);
         true

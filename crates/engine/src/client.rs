@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use slipstack_channel::{EngineEnd, Kind, Reason, ReceiveRing, SendSide, SockId, State};
 use slipstack_mem::Doorbell;
-use slipstack_stack::{ConnId, ListenerId, SocketOptions, UdpId};
+use slipstack_stack::{ConnId, Instant, ListenerId, SocketOptions, UdpId};
 
 /// A client's place in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,8 +13,13 @@ pub struct ClientId(pub u32);
 
 /// Where the engine's half of the socket indices begins.
 const ENGINE_HALF: usize = slipstack_channel::SOCKETS / 2;
-/// Idle rings looked at per call of [`Client::release_idle`].
-const RELEASE_BUDGET: usize = 32;
+/// Rings looked at per call of [`Client::release_idle`].
+const RELEASE_BUDGET: usize = 64;
+/// How long a socket keeps an empty ring: a stream whose reader keeps up would otherwise give it
+/// back and grow it anew with every burst.
+const RING_KEPT_NS: u64 = 50_000_000;
+/// Distance of two looks at them.
+const RELEASE_EVERY_NS: u64 = 10_000_000;
 /// Datagram bytes that may wait for the program (Linux's `net.core.rmem_default`).
 pub(crate) const UDP_RCVBUF: u64 = 212_992;
 
@@ -60,6 +65,8 @@ pub(crate) struct Socket {
     /// told of those taken.
     pub(crate) refused: u64,
     pub(crate) taken_told: u64,
+    /// When bytes were last received.
+    pub(crate) received_at: Instant,
     /// How far the program may read before it tells.
     pub(crate) step: u64,
     pub(crate) send: SendSide,
@@ -80,6 +87,7 @@ impl Socket {
         options: None,
         refused: 0,
         taken_told: 0,
+        received_at: Instant(0),
         step: STEP,
         send: SendSide::NEW,
         receive: ReceiveRing::NEW,
@@ -113,6 +121,8 @@ pub(crate) struct Client {
     engine_half: Vec<Socket>,
     /// Sockets that may own a receive ring.
     pub(crate) ring_holders: VecDeque<SockId>,
+    /// When they were last looked at.
+    looked_at: Instant,
     /// Sockets that listen.
     pub(crate) listeners: Vec<SockId>,
     /// Connections offered since the stack was last told of all that were taken; while there are
@@ -130,6 +140,7 @@ impl Client {
             program_half: Vec::new(),
             engine_half: Vec::new(),
             ring_holders: VecDeque::new(),
+            looked_at: Instant(0),
             listeners: Vec::new(),
             untold: 0,
         }
@@ -241,8 +252,13 @@ impl Client {
         }
     }
 
-    /// Takes receive rings back that have been read empty; looks at a bounded number.
-    pub(crate) fn release_idle(&mut self) {
+    /// Takes receive rings back that have been empty for a while; looks at a bounded number.
+    /// `is_urgent`: now, however short the while.
+    pub(crate) fn release_idle(&mut self, now: Instant, is_urgent: bool) {
+        if !is_urgent && now.0 < self.looked_at.0 + RELEASE_EVERY_NS {
+            return;
+        }
+        self.looked_at = now;
         for _ in 0..RELEASE_BUDGET.min(self.ring_holders.len()) {
             let Some(sock) = self.ring_holders.pop_front() else {
                 return;
@@ -250,12 +266,23 @@ impl Client {
             let Some((socket, end)) = self.find(sock) else {
                 continue;
             };
-            if socket.receive.release_if_empty(end, sock) {
+            let is_due = is_urgent || now.0.saturating_sub(socket.received_at.0) >= RING_KEPT_NS;
+            if is_due {
+                // One that is not empty is listed again when the program has read it so.
+                socket.receive.release_if_empty(end, sock);
                 socket.is_listed = false;
             } else {
                 self.ring_holders.push_back(sock);
             }
         }
+    }
+
+    /// When [`Client::release_idle`] may find something, if nothing is received meanwhile.
+    pub(crate) fn release_at(&self) -> Option<Instant> {
+        let sock = self.ring_holders.front()?;
+        let received_at = self.socket(*sock).map_or(Instant(0), |s| s.received_at);
+        let due = received_at.0 + RING_KEPT_NS;
+        Some(Instant(due.max(self.looked_at.0 + RELEASE_EVERY_NS)))
     }
 
     /// The next listener from `at` on of which the program has taken more connections than the

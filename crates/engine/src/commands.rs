@@ -173,7 +173,11 @@ impl Engine {
         };
         let step = socket.step;
         let consumed = socket.receive.on_consumed(end, owner.sock, step);
-        if let Role::Stream(conn) = socket.role {
+        let role = socket.role;
+        if socket.receive.has_ring() && !socket.is_listed {
+            client.list_holder(owner.sock);
+        }
+        if let Role::Stream(conn) = role {
             self.stack.tcp_consumed(now, conn, consumed);
         }
     }

@@ -35,6 +35,7 @@ impl Effects for Fx<'_> {
 
     #[inline]
     fn store(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool {
+        let now = self.world.now;
         let Some(owner) = self.world.conn_owner(conn) else {
             return false;
         };
@@ -44,6 +45,7 @@ impl Effects for Fx<'_> {
         let Some((socket, end)) = client.find(owner.sock) else {
             return false;
         };
+        socket.received_at = now;
         if socket.is_closing {
             // Nobody will read it; the stack answers such data as the RFC says.
             return true;
@@ -60,6 +62,7 @@ impl Effects for Fx<'_> {
     }
 
     fn datagram(&mut self, udp: UdpId, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        let now = self.world.now;
         let Some(owner) = self.world.udp_owner(udp) else {
             return;
         };
@@ -69,6 +72,7 @@ impl Effects for Fx<'_> {
         let Some((socket, end)) = client.find(owner.sock) else {
             return;
         };
+        socket.received_at = now;
         let addrs = (from, to);
         let taken = socket
             .receive
@@ -113,10 +117,11 @@ impl Fx<'_> {
     /// The arena is full or the ring at its largest: takes idle rings back and tries once more.
     #[cold]
     fn store_after_release(&mut self, owner: Owner, offset: u64, bytes: &[u8]) -> bool {
+        let now = self.world.now;
         let Some(client) = self.world.client(owner.client) else {
             return false;
         };
-        client.release_idle();
+        client.release_idle(now, true);
         let Some((socket, end)) = client.find(owner.sock) else {
             return false;
         };

@@ -65,8 +65,6 @@ pub struct Engine {
     /// Buffer for datagrams on their way out.
     pub(crate) scratch: Vec<u8>,
     is_sleeping: bool,
-    /// Time of the latest turn.
-    now: Instant,
 }
 
 impl fmt::Debug for Engine {
@@ -90,6 +88,7 @@ impl Engine {
             local: Local::new(setup.fabric),
             deferred: Vec::new(),
             counters: EngineCounters::default(),
+            now,
             has_tx_checksum: setup.device.info().tx_checksum,
             sndbuf_initial: setup.stack.tcp.sndbuf_initial,
         };
@@ -103,7 +102,6 @@ impl Engine {
             unresolved: Vec::new(),
             scratch: Vec::new(),
             is_sleeping: false,
-            now,
         }
     }
 
@@ -123,7 +121,7 @@ impl Engine {
     /// One pass over everything, bounded, never blocking (but for rare questions to the port
     /// authority).
     pub fn turn(&mut self, now: Instant) -> Turn {
-        self.now = now;
+        self.world.now = now;
         self.set_sleeping(false);
         self.world.counters.turns += 1;
         let mut progress = self.receive(now);
@@ -134,7 +132,7 @@ impl Engine {
         if !progress {
             self.world.counters.turns_idle += 1;
             for client in self.world.clients.iter_mut().flatten() {
-                client.release_idle();
+                client.release_idle(now, false);
             }
         }
         Turn {
@@ -145,7 +143,7 @@ impl Engine {
 
     /// Only what programs have asked for, and what follows from it. Returns the next deadline.
     pub fn commands(&mut self, now: Instant) -> Option<Instant> {
-        self.now = now;
+        self.world.now = now;
         if self.run_commands(now) {
             if self.neighbours.is_some() {
                 self.resolve_neighbours(now);
@@ -311,7 +309,7 @@ impl Engine {
     /// When a turn is needed although nothing comes: the stack's next deadline, or sooner while
     /// somebody else has to be asked again.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let soon = |ns: u64| Some(Instant(self.now.0 + ns));
+        let soon = |ns: u64| Some(Instant(self.world.now.0 + ns));
         let polled = if self.device.tx_pending() {
             soon(TX_RETRY_NS)
         } else if self.unresolved.is_empty() {
@@ -319,10 +317,12 @@ impl Engine {
         } else {
             soon(NEIGHBOUR_POLL_NS)
         };
-        match (self.stack.next_deadline(), polled) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let clients = self.world.clients.iter().flatten();
+        let released = clients.filter_map(Client::release_at).min();
+        [self.stack.next_deadline(), polled, released]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Whether a turn would find something now: frames, commands, frames from other engines.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use slipstack_channel::{FlowDirectory, SockId};
-use slipstack_stack::{ConnId, ListenerId, UdpId};
+use slipstack_stack::{ConnId, Instant, ListenerId, UdpId};
 
 use crate::client::{Client, ClientId, Socket};
 use crate::frames::FrameQueue;
@@ -126,6 +126,8 @@ pub(crate) struct World {
     pub(crate) local: Local,
     pub(crate) deferred: Vec<Deferred>,
     pub(crate) counters: EngineCounters,
+    /// Time of the turn.
+    pub(crate) now: Instant,
     /// The device completes partial checksums.
     pub(crate) has_tx_checksum: bool,
     /// Send buffer of a new connection.
