@@ -34,7 +34,7 @@ def why_says_for_each_socket_where_it_is_and_why(world):
     server = world.stack(*world.program("places.py"), world.peer_address, 7060)
     until(lambda: "ready" in server.output() or not server.is_running(), 10, "the sockets are made")
     report = json.loads(world.admin("why", server.pid, "--json").output())
-    sockets = {socket["local"] or socket["remote"]: socket for socket in report["program"]["sockets"]}
+    sockets = {socket["local"] or socket["remote"] or str(socket["fd"]): socket for socket in report["program"]["sockets"]}
     places = {name.rpartition(":")[2]: socket["place"] for name, socket in sockets.items()}
     assert places.get("7060") in ("both", "stack"), report
     assert places.get("7061") == "kernel", report

@@ -47,7 +47,7 @@ def an_idle_server_answers_within_a_millisecond(world):
             connection.get()
             times.append((time.perf_counter() - before) * 1000)
     # The machine may be busy for a moment with something else.
-    assert statistics.quantiles(times, n=10)[8] < 1.0, [f"{ms:.2f}" for ms in times]
+    assert sorted(times)[15] < 1.0, [f"{ms:.2f}" for ms in times]
 
 
 @test(serial=True, timeout=90)

@@ -203,7 +203,9 @@ class World:
                     words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                     found.append(f"process {pid}: {words.strip()[:120]}")
         if self.mode != "kernel":
-            found += [f"file {file}" for file in self.run_dir.rglob("*") if not file.is_dir()]
+            # The folder may vanish while it is read: the last keeper removes what it made.
+            with contextlib.suppress(FileNotFoundError):
+                found += [f"file {file}" for file in self.run_dir.rglob("*") if not file.is_dir()]
             links = self.stack_ns.ip("-o", "link", "show", check=False)
             found += [f"device {line.split(':')[1].strip()}" for line in links.splitlines() if "slip" in line]
         return found
