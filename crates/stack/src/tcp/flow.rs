@@ -3,7 +3,7 @@
 //! Hash flooding is met by SipHash with a secret per stack; what leaves the machine (sequence numbers, ports) uses
 //! other keys than the tables.
 
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use hashbrown::HashTable;
 
@@ -32,7 +32,12 @@ pub fn pack(ip: IpAddr) -> [u8; 16] {
 
 #[inline]
 fn unpack(bytes: [u8; 16]) -> IpAddr {
-    Ipv6Addr::from(bytes).to_canonical()
+    let bits = u128::from_be_bytes(bytes);
+    if bits >> 32 == 0xffff {
+        IpAddr::V4(Ipv4Addr::from_bits(bits as u32))
+    } else {
+        IpAddr::V6(Ipv6Addr::from_bits(bits))
+    }
 }
 
 impl FlowKey {
@@ -66,25 +71,17 @@ impl FlowKey {
 
     #[inline]
     fn words(&self) -> [u64; 5] {
-        let half = |b: &[u8; 16], at: usize| {
-            u64::from_le_bytes([
-                b[at],
-                b[at + 1],
-                b[at + 2],
-                b[at + 3],
-                b[at + 4],
-                b[at + 5],
-                b[at + 6],
-                b[at + 7],
-            ])
-        };
+        let (local, remote) = (
+            u128::from_le_bytes(self.local),
+            u128::from_le_bytes(self.remote),
+        );
         let ports = u64::from(self.local_port) << 16 | u64::from(self.remote_port);
         [
-            half(&self.remote, 8),
-            half(&self.local, 8),
+            (remote >> 64) as u64,
+            (local >> 64) as u64,
             ports,
-            half(&self.remote, 0),
-            half(&self.local, 0),
+            remote as u64,
+            local as u64,
         ]
     }
 }
@@ -122,7 +119,12 @@ impl FlowHasher {
 
     /// For initial sequence numbers and timestamp offsets (RFC 6528 3).
     pub fn sequence(&self, key: &FlowKey) -> u64 {
-        self.sequence.mac_words(key.words())
+        let [a, b, c, d, e] = key.words();
+        if d | e == 0 {
+            self.sequence.mac_words([a, b, c])
+        } else {
+            self.sequence.mac_words([a, b, c, d, e])
+        }
     }
 
     /// For the choice of a local port (RFC 6056 3.3.3: the local port does not go in).
