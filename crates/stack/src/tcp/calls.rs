@@ -230,7 +230,7 @@ impl Tcp {
             return;
         }
         let most = conn.snd.una.max(seq::FIRST) + WRITTEN_MAX;
-        conn.snd.written = seq::at(upto).clamp(conn.snd.written, most);
+        conn.snd.written = conn.snd.written.max(seq::at(upto).min(most));
         conn.snd.has_more = more;
         conn.is_dirty = true;
         if !conn.is_queued {
