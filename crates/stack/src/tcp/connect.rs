@@ -230,7 +230,7 @@ pub fn on_segment(
     if !segment.flags.is_syn() {
         return Verdict::Alive;
     }
-    agree(conn, now, segment.seq, &segment.options, cx);
+    agree(conn, now, segment.seq, &segment.options(), cx);
     if !has_ack {
         // Simultaneous open: SYN-RECEIVED, our SYN again with the ACK.
         conn.phase = Phase::SynReceived;
@@ -316,10 +316,11 @@ pub fn start(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl
     resend::arm_timeout(conn, now, cx);
 }
 
-/// Numbers of a new connection.
+/// Initial sequence number and timestamp offset of a new connection.
 pub fn numbers(hasher: &super::flow::FlowHasher, key: &FlowKey, now: Instant) -> (u32, u32) {
+    let secret = hasher.sequence(key);
     (
-        isn::initial_sequence(hasher, key, now),
-        isn::timestamp_offset(hasher, key),
+        isn::initial_sequence(secret, now),
+        isn::timestamp_offset(secret),
     )
 }

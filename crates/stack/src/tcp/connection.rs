@@ -131,6 +131,15 @@ pub struct InFlight {
     pub recovery: Recovery,
 }
 
+impl InFlight {
+    /// Ready for another connection; the room of the lists stays.
+    pub fn reset(&mut self) {
+        self.board.reset();
+        self.rack = super::rack::Rack::default();
+        self.recovery = Recovery::default();
+    }
+}
+
 /// What the handshake agreed on and what the program set.
 #[derive(Clone, Debug)]
 pub struct Options {

@@ -4,20 +4,19 @@
 //! RFC 7323 7.1 / 5.4: timestamps start at a per-flow random offset, the same for successive connections of one flow,
 //! so that TIME-WAIT and PAWS of the peer keep working.
 
-use super::flow::{FlowHasher, FlowKey};
 use crate::time::Instant;
 
 /// Length of one tick of RFC 6528's clock M.
 const TICK_NS: u64 = 4_000;
 
-/// The initial sequence number of a flow at this moment.
-pub fn initial_sequence(hasher: &FlowHasher, key: &FlowKey, now: Instant) -> u32 {
-    ((now.0 / TICK_NS) as u32).wrapping_add(hasher.sequence(key) as u32)
+/// The initial sequence number of a flow at this moment; `secret` is the keyed hash of the flow.
+pub fn initial_sequence(secret: u64, now: Instant) -> u32 {
+    ((now.0 / TICK_NS) as u32).wrapping_add(secret as u32)
 }
 
 /// Offset of the flow's timestamp clock.
-pub fn timestamp_offset(hasher: &FlowHasher, key: &FlowKey) -> u32 {
-    (hasher.sequence(key) >> 32) as u32
+pub fn timestamp_offset(secret: u64) -> u32 {
+    (secret >> 32) as u32
 }
 
 /// The timestamp clock: milliseconds (RFC 7323 5.4 wants 1 ms to 1 s per tick).

@@ -2,7 +2,7 @@
 //!
 //! | what | file | RFCs |
 //! |---|---|---|
-//! | segments in, timers, flush | `dispatch.rs` | 9293 3.10.7 |
+//! | segments in, timers, flush | `dispatch.rs`, `passive.rs` | 9293 3.10.7 |
 //! | calls of sockets | `calls.rs` | 9293 3.10.1–3.10.6 |
 //! | steps of a segment's arrival | `input/` | 9293 3.10.7.4, 5961, 7323, 2018, 2883 |
 //! | what is sent next | `output/` | 9293 3.7.4, 3.8.6, 5681, 7323 |
@@ -29,6 +29,7 @@ mod isn;
 mod keepalive;
 mod listen;
 mod output;
+mod passive;
 mod phase;
 mod pmtud;
 mod ports;
@@ -48,9 +49,10 @@ mod timewait;
 #[cfg(test)]
 mod tests;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use connection::Connection;
+use connection::{Connection, InFlight};
 use flow::{Demux, FlowHasher, Place};
 pub use image::ConnectionImage;
 pub use info::{TcpInfo, TcpState};
@@ -84,6 +86,9 @@ pub struct Tcp {
     challenges: RateLimit,
     resets: RateLimit,
     orphans: u32,
+    /// For connections that begin to send.
+    #[expect(clippy::vec_box, reason = "boxes go to connections and come back whole")]
+    flights: Vec<Box<InFlight>>,
 }
 
 impl Tcp {
@@ -103,6 +108,7 @@ impl Tcp {
             challenges: RateLimit::new(tcp.challenge_acks_per_second, now),
             resets: RateLimit::new(tcp.resets_per_second, now),
             orphans: 0,
+            flights: Vec::new(),
         }
     }
 

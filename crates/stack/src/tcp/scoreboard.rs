@@ -114,6 +114,36 @@ impl Scoreboard {
         self.lost
     }
 
+    /// Empty, as new, with the room that it has grown (up to a limit).
+    pub fn reset(&mut self) {
+        let mut records = core::mem::take(&mut self.records);
+        records.clear();
+        records.shrink_to(64);
+        *self = Scoreboard {
+            records,
+            ..Scoreboard::default()
+        };
+    }
+
+    /// Nothing is SACKed, lost.
+    #[inline]
+    pub fn is_clean(&self) -> bool {
+        self.sacked == 0 && self.lost == 0
+    }
+
+    /// Everything is acknowledged. Gives the time of the newest record if it was sent once (Karn).
+    #[inline]
+    pub fn take_all(&mut self) -> Option<u64> {
+        let newest = self
+            .records
+            .back()
+            .filter(|r| r.resent == 0)
+            .map(|r| r.sent_at);
+        self.records.clear();
+        self.lost_from = 0;
+        newest
+    }
+
     pub fn sacked_records(&self) -> u32 {
         self.sacked_records
     }

@@ -12,7 +12,11 @@ pub struct Segment<'a> {
     pub flags: TcpFlags,
     /// Not scaled.
     pub window: u16,
-    pub options: TcpOptions,
+    /// As on the wire; parsed when more than a timestamp is in them.
+    options: &'a [u8],
+    timestamps: Option<Timestamps>,
+    /// Nothing but timestamps.
+    pub is_plain: bool,
     pub payload: &'a [u8],
     /// Several segments in one frame.
     pub is_gso: bool,
@@ -21,14 +25,11 @@ pub struct Segment<'a> {
 impl<'a> Segment<'a> {
     #[inline]
     pub fn new(parsed: &TcpSegment<'a>, meta: RxMeta) -> Segment<'a> {
-        let options = match parsed.options {
-            [] => TcpOptions::default(),
+        let (timestamps, is_plain) = match parsed.options {
+            [] => (None, true),
             bytes => match parse_timestamps_only(bytes) {
-                Some(timestamps) => TcpOptions {
-                    timestamps: Some(timestamps),
-                    ..TcpOptions::default()
-                },
-                None => TcpOptions::parse(bytes),
+                Some(timestamps) => (Some(timestamps), true),
+                None => (TcpOptions::parse(bytes).timestamps, false),
             },
         };
         let header = &parsed.header;
@@ -37,7 +38,9 @@ impl<'a> Segment<'a> {
             ack: header.ack,
             flags: header.flags,
             window: header.window,
-            options,
+            options: parsed.options,
+            timestamps,
+            is_plain,
             payload: parsed.payload,
             is_gso: meta.gso,
         }
@@ -45,7 +48,12 @@ impl<'a> Segment<'a> {
 
     #[inline]
     pub fn timestamps(&self) -> Option<Timestamps> {
-        self.options.timestamps
+        self.timestamps
+    }
+
+    /// All options: for SYNs and ACKs with SACK blocks.
+    pub fn options(&self) -> TcpOptions {
+        TcpOptions::parse(self.options)
     }
 
     /// SEG.LEN: payload, SYN and FIN.

@@ -15,7 +15,7 @@ use super::slab::Slab;
 use super::{isn, seq};
 use crate::effects::Effects;
 use crate::ids::ListenerId;
-use crate::link::Cx;
+use crate::link::{Cx, NextHop};
 use crate::time::Instant;
 
 /// Each retransmission waits twice as long; longer series are cut off here.
@@ -42,6 +42,7 @@ pub struct SynEntry {
     pub tries: u8,
     pub has_sack: bool,
     pub has_timestamps: bool,
+    pub hop: Option<NextHop>,
     pub tos: u8,
     pub ttl: u8,
 }
@@ -106,7 +107,7 @@ impl SynEntry {
             tos: self.tos,
             ttl: self.ttl,
         };
-        emit::bare(envelope, now, &header, &options, &mut None, cx, fx);
+        emit::bare(envelope, now, &header, &options, &mut self.hop, cx, fx);
     }
 }
 

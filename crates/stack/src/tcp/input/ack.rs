@@ -112,7 +112,7 @@ fn on_outstanding(
         conn.stalled_at = Instant::ZERO;
     }
     let fack = conn.flight.as_ref().map_or(0, |f| f.board.highest_sacked());
-    let dsacked = if segment.options.sack.is_empty() {
+    let dsacked = if segment.is_plain {
         0
     } else {
         take_sack(conn, segment, ack, &mut delivered)
@@ -216,7 +216,8 @@ fn take_sack(
     let (iss, una, nxt) = (conn.snd.iss, conn.snd.una, conn.snd.nxt);
     let mss = u64::from(conn.snd.mss);
     let mut dsacked = 0;
-    let blocks = segment.options.sack.as_slice();
+    let options = segment.options();
+    let blocks = options.sack.as_slice();
     for (i, &(left, right)) in blocks.iter().enumerate() {
         let block = Range {
             start: seq::widen(iss, una, left),
@@ -269,7 +270,7 @@ fn sample_rtt(
 
 /// Tells the owner of the send ring, and lets the ring grow with the window.
 #[inline]
-fn report(conn: &mut Connection, cx: &Cx<'_>, fx: &mut impl Effects) {
+pub fn report(conn: &mut Connection, cx: &Cx<'_>, fx: &mut impl Effects) {
     let upto = conn.snd.una.min(conn.snd.written);
     fx.event(Event::Acked {
         conn: conn.id,

@@ -2,6 +2,7 @@
 
 pub mod acceptable;
 pub mod ack;
+pub mod fastpath;
 pub mod fin;
 pub mod rst_syn;
 pub mod text;
@@ -40,6 +41,9 @@ pub fn on_segment(
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Verdict {
+    if fastpath::try_take(conn, now, segment, cx, fx) {
+        return Verdict::Alive;
+    }
     if conn.phase == Phase::SynSent {
         return super::connect::on_segment(conn, now, segment, cx, fx);
     }

@@ -6,7 +6,7 @@ use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
 use super::emit::{self, Envelope};
 use crate::counters::Counter;
 use crate::effects::Effects;
-use crate::link::Cx;
+use crate::link::{Cx, NextHop};
 use crate::options::DEFAULT_TTL;
 use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::flow::FlowKey;
@@ -163,6 +163,7 @@ pub fn send_bare_ack(
     key: &FlowKey,
     now: Instant,
     ack: BareAck,
+    hop: &mut Option<NextHop>,
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) {
@@ -184,7 +185,7 @@ pub fn send_bare_ack(
         tos: 0,
         ttl: DEFAULT_TTL,
     };
-    emit::bare(envelope, now, &header, &options, &mut None, cx, fx);
+    emit::bare(envelope, now, &header, &options, hop, cx, fx);
 }
 
 /// The sequence number of our SYN as a wire number.

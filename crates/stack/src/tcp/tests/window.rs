@@ -107,7 +107,7 @@ fn the_peers_window_is_never_exceeded() {
     world.peer(ACK, &[]);
     world.write(10_000);
     let total: u32 = lens(&mut world).iter().sum();
-    assert!(total <= 2_500 && total >= 2_000, "{total}");
+    assert!((2_000..=2_500).contains(&total), "{total}");
 }
 
 #[test]

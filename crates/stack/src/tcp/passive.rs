@@ -1,0 +1,330 @@
+//! Passive opens and TIME-WAIT: segments that meet a listener, a SYN entry, a TIME-WAIT entry, or nothing.
+//!
+//! RFC 9293 3.10.7.1 (CLOSED), 3.10.7.2 (LISTEN), 3.10.7.4 (SYN-RECEIVED, TIME-WAIT).
+
+use core::time::Duration;
+
+use super::connect::{self, Seed};
+use super::connection::Connection;
+use super::flow::{FlowKey, Place};
+use super::output::control;
+use super::phase::Phase;
+use super::segment::Segment;
+use super::syn::SynEntry;
+use super::{Tcp, keepalive, seq, timewait};
+use crate::counters::Counter;
+use crate::effects::{Effects, Event};
+use crate::ids::ListenerId;
+use crate::link::Cx;
+use crate::time::{Instant, nanos};
+
+impl Tcp {
+    /// RFC 9293 3.10.7.1 (CLOSED) and 3.10.7.2 (LISTEN).
+    #[cold]
+    pub(super) fn on_stranger(
+        &mut self,
+        now: Instant,
+        (key, hash): (&FlowKey, u64),
+        segment: &Segment<'_>,
+        iss: Option<u32>,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        if segment.flags.is_rst() {
+            cx.counters.bump(Counter::DropTcpRst);
+            return;
+        }
+        let is_syn = segment.flags.is_syn() && !segment.flags.is_ack() && !segment.flags.is_fin();
+        let listener = if is_syn {
+            self.listeners.choose(key, &self.hasher)
+        } else {
+            None
+        };
+        match listener {
+            Some(listener) => self.open_half(now, (key, hash), listener, (segment, iss), cx, fx),
+            None => {
+                cx.counters.bump(Counter::DropTcpPort);
+                if self.resets.may_pass(now, cx.rng) {
+                    control::answer_with_reset(key, now, segment, cx, fx);
+                }
+            }
+        }
+    }
+
+    /// RFC 9293 3.10.7.2 (third): a SYN for a listener.
+    fn open_half(
+        &mut self,
+        now: Instant,
+        (key, hash): (&FlowKey, u64),
+        id: ListenerId,
+        (segment, iss): (&Segment<'_>, Option<u32>),
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let Some(listener) = self.listeners.find_mut(id) else {
+            return;
+        };
+        if listener.is_full() {
+            cx.counters.bump(Counter::DropTcpBacklog);
+            return;
+        }
+        if listener.is_half_open_full() || self.syns.entries.is_full() {
+            cx.counters.bump(Counter::DropTcpSynTable);
+            return;
+        }
+        let Some(path) = cx.link.find_path(key.remote_ip()) else {
+            cx.counters.bump(Counter::DropNoRoute);
+            return;
+        };
+        let options = &listener.options.socket;
+        let tcp = &cx.config.tcp;
+        let (fresh_iss, ts_offset) = connect::numbers(&self.hasher, key, now);
+        let buffer = options.rcvbuf.unwrap_or(tcp.rcvbuf_initial);
+        let mut entry = SynEntry {
+            key: *key,
+            listener: id,
+            iss: iss.unwrap_or(fresh_iss),
+            irs: segment.seq,
+            ts_recent: 0,
+            ts_offset,
+            sent_at: now,
+            mss: 0,
+            our_mss: connect::mss_to_announce(path.mtu, options.mss),
+            window: buffer.min(0xffff) as u16,
+            peer_shift: u8::MAX,
+            our_shift: connect::shift_for(buffer.max(tcp.rcvbuf_max)),
+            tries: 0,
+            has_sack: false,
+            has_timestamps: false,
+            hop: None,
+            tos: options.tos,
+            ttl: options.ttl,
+        };
+        entry.take_offer(&segment.options(), cx);
+        let until = now.plus_nanos(nanos(tcp.rto_initial));
+        listener.half_open += 1;
+        entry.answer(now, cx, fx);
+        if let Some(index) = self.syns.insert(entry, until) {
+            self.insert_place(hash, Place::Syn(index));
+        }
+    }
+
+    fn drop_syn(&mut self, index: u32, hash: u64) -> Option<SynEntry> {
+        self.demux.remove(hash, Place::Syn(index));
+        let entry = self.syns.entries.remove(index)?;
+        if let Some(listener) = self.listeners.find_mut(entry.listener) {
+            listener.half_open = listener.half_open.saturating_sub(1);
+        }
+        Some(entry)
+    }
+
+    /// SYN-RECEIVED of a passive open (RFC 9293 3.10.7.4).
+    #[cold]
+    pub(super) fn on_syn_entry_segment(
+        &mut self,
+        now: Instant,
+        index: u32,
+        (key, hash): (&FlowKey, u64),
+        segment: &Segment<'_>,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let Some(entry) = self.syns.entries.at_mut(index) else {
+            return;
+        };
+        let expected = seq::to_wire(entry.irs, seq::FIRST);
+        if segment.flags.is_rst() {
+            // RFC 5961 3.2: the exact number only.
+            if segment.seq == expected {
+                cx.counters.bump(Counter::RxTcpResets);
+                self.drop_syn(index, hash);
+            } else {
+                cx.counters.bump(Counter::DropTcpRst);
+            }
+            return;
+        }
+        if segment.flags.is_syn() {
+            // Again, or another one: the SYN-ACK says what we know; a peer that started anew resets it.
+            if self.challenges.may_pass(now, cx.rng) {
+                entry.answer(now, cx, fx);
+            }
+            return;
+        }
+        if !segment.flags.is_ack() {
+            cx.counters.bump(Counter::DropTcpNoAck);
+            return;
+        }
+        let start = seq::widen(entry.irs, seq::FIRST, segment.seq);
+        let is_in_window = start >= seq::FIRST && start <= seq::FIRST + u64::from(entry.window);
+        let is_old = entry.has_timestamps
+            && segment
+                .timestamps()
+                .is_some_and(|t| seq::is_older(t.value, entry.ts_recent));
+        if !is_in_window || is_old {
+            cx.counters.bump(Counter::DropTcpOutOfWindow);
+            return;
+        }
+        if segment.ack != control::after_syn(entry.iss) {
+            // RFC 9293 3.10.7.4 (fifth): an unacceptable ACK is answered with a reset.
+            cx.counters.bump(Counter::DropTcpAck);
+            control::answer_with_reset(key, now, segment, cx, fx);
+            return;
+        }
+        self.complete(now, index, (key, hash), segment, cx, fx);
+    }
+
+    /// The handshake is done: entry → block.
+    fn complete(
+        &mut self,
+        now: Instant,
+        syn_index: u32,
+        (key, hash): (&FlowKey, u64),
+        segment: &Segment<'_>,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let Some(entry) = self.syns.entries.at(syn_index).cloned() else {
+            return;
+        };
+        let Some(listener) = self.listeners.find_mut(entry.listener) else {
+            self.drop_syn(syn_index, hash);
+            control::answer_with_reset(key, now, segment, cx, fx);
+            return;
+        };
+        // As Linux: the last ACK is dropped while the queue is full; the SYN-ACK comes again.
+        if listener.is_full() || self.conns.is_full() {
+            cx.counters.bump(Counter::DropTcpBacklog);
+            return;
+        }
+        let Some(path) = cx.link.find_path(key.remote_ip()) else {
+            return;
+        };
+        listener.offered = listener.offered.wrapping_add(1);
+        listener.half_open = listener.half_open.saturating_sub(1);
+        let options = listener.options.socket.clone();
+        self.syns.entries.remove(syn_index);
+        let flight = self.flights.pop();
+        let index = self.make_block(|id, timer| {
+            let seed = Seed {
+                key: *key,
+                id,
+                timer,
+                iss: entry.iss,
+                ts_offset: entry.ts_offset,
+                path,
+                options: &options,
+            };
+            open_passive(&seed, &entry, flight, now, cx)
+        });
+        let Some(index) = index else {
+            self.demux.remove(hash, Place::Syn(syn_index));
+            return;
+        };
+        self.demux
+            .replace(hash, Place::Syn(syn_index), Place::Connection(index));
+        let Some(conn) = self.conns.at_mut(index) else {
+            return;
+        };
+        keepalive::arm(conn, now, cx);
+        let id = conn.id;
+        cx.counters.bump(Counter::TcpAccepted);
+        fx.event(Event::Accepted {
+            listener: entry.listener,
+            conn: id,
+        });
+        fx.event(Event::FlowOpened {
+            conn: id,
+            local: key.local(),
+            remote: key.remote(),
+        });
+        self.on_connection_segment(now, index, segment, cx, fx);
+    }
+
+    /// RFC 9293 3.10.7.4 for TIME-WAIT.
+    #[cold]
+    pub(super) fn on_time_wait_segment(
+        &mut self,
+        now: Instant,
+        index: u32,
+        (key, hash): (&FlowKey, u64),
+        segment: &Segment<'_>,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let Some(entry) = self.time_waits.entries.at(index) else {
+            return;
+        };
+        let outcome = entry.on_segment(segment);
+        match outcome {
+            timewait::Outcome::Ignore => {}
+            timewait::Outcome::Acknowledge | timewait::Outcome::Restart => {
+                if self.challenges.may_pass(now, cx.rng) {
+                    control::send_bare_ack(key, now, entry.ack(now), &mut None, cx, fx);
+                }
+                if outcome == timewait::Outcome::Restart {
+                    self.time_waits
+                        .restart(index, now.plus_nanos(nanos(cx.config.tcp.time_wait)));
+                }
+            }
+            timewait::Outcome::Reopen => {
+                let iss = entry.next_initial();
+                self.demux.remove(hash, Place::TimeWait(index));
+                self.time_waits.entries.remove(index);
+                self.on_stranger(now, (key, hash), segment, Some(iss), cx, fx);
+            }
+        }
+    }
+
+    pub(super) fn on_syn_timeout(
+        &mut self,
+        now: Instant,
+        index: u32,
+        generation: u32,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let Some(entry) = self.syns.entries.find_mut(index, generation) else {
+            return;
+        };
+        let tcp = &cx.config.tcp;
+        if entry.tries >= tcp.synack_retries {
+            let hash = self.hasher.table(&entry.key);
+            cx.counters.bump(Counter::TcpSynExpired);
+            self.drop_syn(index, hash);
+            return;
+        }
+        entry.tries += 1;
+        let tries = entry.tries;
+        let wait = nanos(tcp.rto_initial)
+            .saturating_mul(1 << tries.min(7))
+            .min(nanos(tcp.rto_max));
+        entry.answer(now, cx, fx);
+        self.syns
+            .wait(index, generation, tries, now.plus_nanos(wait));
+    }
+}
+
+/// A block for a finished passive handshake.
+fn open_passive(
+    seed: &Seed<'_>,
+    entry: &SynEntry,
+    flight: Option<alloc::boxed::Box<super::connection::InFlight>>,
+    now: Instant,
+    cx: &Cx<'_>,
+) -> Connection {
+    let mut conn = connect::build(seed, now, cx);
+    connect::agree(&mut conn, now, entry.irs, &entry.peer_options(), cx);
+    conn.phase = Phase::Established;
+    conn.snd.una = seq::FIRST;
+    conn.snd.wl1 = seq::SYN;
+    conn.snd.wl2 = seq::FIRST;
+    conn.rcv.edge = seq::FIRST + u64::from(entry.window);
+    conn.parent = Some(entry.listener);
+    conn.hop = entry.hop;
+    conn.flight = flight;
+    if entry.tries == 0 {
+        conn.rtt
+            .sample(now, Duration::from_nanos(now.nanos_since(entry.sent_at)));
+    }
+    conn
+}
