@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{
-    ConnId, Effects, Event, FrameOut, Instant, Payload, RxMeta, Stack, StackConfig, UdpId,
+    ConnId, Effects, Event, FrameOut, Instant, Payload, RxChecksum, RxMeta, Stack, StackConfig,
+    UdpId,
 };
 
 use crate::gso;
@@ -15,7 +16,7 @@ use crate::streams::Streams;
 #[derive(Debug)]
 pub struct Departure {
     pub bytes: Vec<u8>,
-    pub is_local: bool,
+    pub meta: RxMeta,
 }
 
 /// The world around one stack.
@@ -29,6 +30,8 @@ pub struct HostEffects {
     pub violations: Vec<String>,
     released: HashSet<ConnId>,
     rng: Rng,
+    /// Frames leave whole and with partial checksums, as over a TAP or veth with offloads.
+    pub leaves_offloads: bool,
     /// Share of stores that find no room, in hundredths of a percent.
     pub refusal: u32,
 }
@@ -58,6 +61,7 @@ impl Host {
             violations: Vec::new(),
             released: HashSet::new(),
             rng,
+            leaves_offloads: false,
             refusal: 0,
         };
         let stack = Stack::new(config, now);
@@ -115,11 +119,25 @@ impl Effects for HostEffects {
                 }
             }
         };
+        if frame.local || self.leaves_offloads {
+            let checksum = match frame.offload.checksum {
+                Some(_) => RxChecksum::Partial,
+                None => RxChecksum::Unknown,
+            };
+            let meta = RxMeta {
+                checksum,
+                gso: frame.offload.gso.is_some(),
+                local: frame.local,
+            };
+            let bytes = gso::leave(frame.header, payload);
+            self.departures.push(Departure { bytes, meta });
+            return;
+        }
         let frames = gso::finish(frame.header, payload, frame.offload)
             .into_iter()
             .map(|bytes| Departure {
                 bytes,
-                is_local: frame.local,
+                meta: RxMeta::UNKNOWN,
             });
         self.departures.extend(frames);
     }

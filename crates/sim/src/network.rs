@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use slipstack_stack::rng::Rng;
-use slipstack_stack::{Instant, RxMeta};
+use slipstack_stack::{Instant, RxChecksum, RxMeta};
 
 /// Shares are in hundredths of a percent: 500 = 5 %.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,6 +46,8 @@ struct Flying {
     number: u64,
     to: usize,
     bytes: Vec<u8>,
+    has_partial_checksum: bool,
+    is_super_frame: bool,
 }
 
 /// What arrived where.
@@ -102,15 +104,24 @@ impl Network {
             return None;
         }
         let Reverse(frame) = self.flying.pop()?;
+        let checksum = match frame.has_partial_checksum {
+            true => RxChecksum::Partial,
+            false => RxChecksum::Unknown,
+        };
+        let meta = RxMeta {
+            checksum,
+            gso: frame.is_super_frame,
+            local: false,
+        };
         Some(Arrival {
             to: frame.to,
             bytes: frame.bytes,
-            meta: RxMeta::UNKNOWN,
+            meta,
         })
     }
 
-    /// A complete frame (checksums filled in) leaves a host.
-    pub fn send(&mut self, now: Instant, from: usize, bytes: &[u8]) {
+    /// A frame leaves a host.
+    pub fn send(&mut self, now: Instant, from: usize, bytes: &[u8], meta: RxMeta) {
         let Some(left_at) = self.pass_queue(now, from, bytes.len() as u64) else {
             return;
         };
@@ -118,7 +129,7 @@ impl Network {
         let is_group = dst[0] & 1 == 1;
         for to in 0..self.macs.len() {
             if to != from && (is_group || self.macs[to][..] == dst[..]) {
-                self.fly(left_at, to, bytes);
+                self.fly(left_at, to, bytes, meta);
             }
         }
     }
@@ -143,7 +154,7 @@ impl Network {
         Some(self.busy_until[from])
     }
 
-    fn fly(&mut self, left_at: Instant, to: usize, bytes: &[u8]) {
+    fn fly(&mut self, left_at: Instant, to: usize, bytes: &[u8], meta: RxMeta) {
         if self.is_cut || self.chance(self.impairments.loss) {
             return;
         }
@@ -168,6 +179,8 @@ impl Network {
                 number: self.sent,
                 to,
                 bytes,
+                has_partial_checksum: meta.checksum == RxChecksum::Partial,
+                is_super_frame: meta.gso,
             }));
         }
     }
@@ -209,8 +222,8 @@ mod tests {
             delay_ns: 100,
             ..Impairments::default()
         });
-        network.send(Instant::ZERO, 0, &frame_to(MACS[2], 60));
-        network.send(Instant::ZERO, 0, &frame_to([0xff; 6], 60));
+        network.send(Instant::ZERO, 0, &frame_to(MACS[2], 60), RxMeta::UNKNOWN);
+        network.send(Instant::ZERO, 0, &frame_to([0xff; 6], 60), RxMeta::UNKNOWN);
         assert!(network.pop_arrival(Instant(99)).is_none());
         let to: Vec<_> = std::iter::from_fn(|| network.pop_arrival(Instant(100)))
             .map(|a| a.to)
@@ -227,7 +240,7 @@ mod tests {
         };
         let mut network = network(impairments);
         for _ in 0..10 {
-            network.send(Instant::ZERO, 0, &frame_to(MACS[1], 1000));
+            network.send(Instant::ZERO, 0, &frame_to(MACS[1], 1000), RxMeta::UNKNOWN);
         }
         assert_eq!(network.flying_len(), 5);
         assert_eq!(
@@ -245,7 +258,7 @@ mod tests {
         });
         let sent = 20_000;
         for _ in 0..sent {
-            network.send(Instant::ZERO, 0, &frame_to(MACS[1], 100));
+            network.send(Instant::ZERO, 0, &frame_to(MACS[1], 100), RxMeta::UNKNOWN);
         }
         let arrived: Vec<_> =
             std::iter::from_fn(|| network.pop_arrival(Instant::FAR_FUTURE)).collect();

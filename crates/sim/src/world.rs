@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
 use slipstack_stack::rng::Rng;
-use slipstack_stack::{ConnId, Event, Instant, ListenOptions, RxMeta, SocketOptions};
+use slipstack_stack::{ConnId, Event, Instant, ListenOptions, SocketOptions};
 
 use crate::checks;
 use crate::host::Host;
@@ -208,13 +208,14 @@ impl World {
             if let Some(recorder) = &mut self.recorder {
                 recorder.record(self.now, &departure.bytes);
             }
-            if departure.is_local {
+            if departure.meta.local {
                 had_local = true;
                 let host = &mut self.hosts[index];
                 host.stack
-                    .on_frame(self.now, &departure.bytes, RxMeta::LOCAL, &mut host.fx);
+                    .on_frame(self.now, &departure.bytes, departure.meta, &mut host.fx);
             } else {
-                self.network.send(self.now, index, &departure.bytes);
+                self.network
+                    .send(self.now, index, &departure.bytes, departure.meta);
             }
         }
         had_local

@@ -7,8 +7,20 @@ const SEEDS: u64 = 60;
 
 #[test]
 fn a_rough_link_delivers_every_byte_once_and_in_order() {
+    run_all(&Options::default());
+}
+
+#[test]
+fn so_does_a_lossy_link_that_carries_super_frames() {
+    run_all(&Options {
+        offloads: true,
+        ..Options::default()
+    });
+}
+
+fn run_all(options: &Options) {
     for seed in 0..SEEDS {
-        if let Err(failure) = run_seed(seed, &Options::default()) {
+        if let Err(failure) = run_seed(seed, options) {
             panic!("seed {seed} at {:?}: {}", failure.at, failure.message);
         }
     }

@@ -9,14 +9,13 @@ use std::time::Instant;
 
 use slipstack_sim::{Failure, Options, Report, run_seed};
 
-const USAGE: &str =
-    "usage: seeds [--seeds N] [--start SEED] [--jobs N] | seeds --seed SEED [--pcap FILE]";
+const USAGE: &str = "usage: seeds [--seeds N] [--start SEED] [--jobs N] [--link rough|offloads] | seeds --seed SEED [--pcap FILE]";
 
 struct Arguments {
     start: u64,
     count: u64,
     jobs: u64,
-    pcap: Option<PathBuf>,
+    options: Options,
 }
 
 fn main() -> ExitCode {
@@ -37,13 +36,13 @@ fn main() -> ExitCode {
                     if seed >= end {
                         return;
                     }
-                    match run_named(seed, arguments.pcap.clone()) {
+                    match run_named(seed, arguments.options.clone()) {
                         Ok(report) => add(
                             &mut total.lock().unwrap_or_else(PoisonError::into_inner),
                             report,
                         ),
                         Err(failure) => {
-                            explain(seed, &failure);
+                            explain(seed, &failure, &arguments.options);
                             failed
                                 .lock()
                                 .unwrap_or_else(PoisonError::into_inner)
@@ -74,8 +73,8 @@ fn main() -> ExitCode {
 }
 
 /// Each seed has a thread of its name, so that a panic says which it was.
-fn run_named(seed: u64, pcap: Option<PathBuf>) -> Result<Report, Failure> {
-    let run = move || run_seed(seed, &Options { pcap });
+fn run_named(seed: u64, options: Options) -> Result<Report, Failure> {
+    let run = move || run_seed(seed, &options);
     let thread = thread::Builder::new()
         .name(format!("seed {seed}"))
         .spawn(run);
@@ -89,9 +88,13 @@ fn run_named(seed: u64, pcap: Option<PathBuf>) -> Result<Report, Failure> {
     )
 }
 
-fn explain(seed: u64, failure: &Failure) {
+fn explain(seed: u64, failure: &Failure, options: &Options) {
     let path = PathBuf::from(format!("slipstack-seed-{seed}.pcap"));
-    let again = run_named(seed, Some(path.clone()));
+    let options = Options {
+        pcap: Some(path.clone()),
+        ..options.clone()
+    };
+    let again = run_named(seed, options);
     let note = if again.as_ref() == Err(failure) {
         ""
     } else {
@@ -121,7 +124,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Arguments> {
         start: 0,
         count: 100,
         jobs,
-        pcap: None,
+        options: Options::default(),
     };
     while let Some(name) = arguments.next() {
         let value = arguments.next()?;
@@ -130,7 +133,9 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Arguments> {
             "--start" => parsed.start = value.parse().ok()?,
             "--jobs" => parsed.jobs = value.parse::<u64>().ok()?.max(1),
             "--seed" => (parsed.start, parsed.count) = (value.parse().ok()?, 1),
-            "--pcap" => parsed.pcap = Some(value.into()),
+            "--pcap" => parsed.options.pcap = Some(value.into()),
+            "--link" if value == "rough" => parsed.options.offloads = false,
+            "--link" if value == "offloads" => parsed.options.offloads = true,
             _ => return None,
         }
     }
