@@ -80,8 +80,8 @@ impl Default for NeighbourConfig {
     fn default() -> Self {
         Self {
             entries_max: 1024,
-            queue_len_max: 16,
-            queue_total_max: 512,
+            queue_len_max: 256,
+            queue_total_max: 1024,
             reachable: Duration::from_secs(30),
             retry: Duration::from_secs(1),
             probes_max: 3,
