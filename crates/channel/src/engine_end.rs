@@ -183,6 +183,11 @@ impl EngineEnd {
 
     // Events.
 
+    /// Whether events wait for the program.
+    pub fn has_unread_events(&self) -> bool {
+        self.events.has_unread()
+    }
+
     fn push_event(&mut self, event: RawEvent) {
         self.has_news = true;
         if self.events.push(event.encode()).is_err() {

@@ -204,9 +204,11 @@ impl World {
             None => {
                 self.counters.accept_refused += 1;
                 if let Some(owner) = self.listener_owner(listener)
-                    && let Some(socket) = self.socket(owner)
+                    && let Some(client) = self.client(owner.client)
+                    && let Some((socket, _)) = client.find(owner.sock)
                 {
                     socket.refused += 1;
+                    client.untold += 1;
                 }
                 self.deferred.push(Deferred::Abort(conn));
             }

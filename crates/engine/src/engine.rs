@@ -338,6 +338,15 @@ impl Engine {
                 .any(|client| !client.is_leaving && client.end.has_commands())
     }
 
+    /// Whether a program has events that it has not taken: another thread ran the turn that
+    /// brought them.
+    pub fn has_unread_events(&self) -> bool {
+        let clients = self.world.clients.iter().flatten();
+        clients
+            .into_iter()
+            .any(|client| client.end.has_unread_events())
+    }
+
     /// Announces to clients and other engines that their frames and commands need a doorbell.
     pub fn set_sleeping(&mut self, sleeping: bool) {
         if sleeping == self.is_sleeping {

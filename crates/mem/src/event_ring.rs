@@ -77,6 +77,11 @@ impl EventWriter {
         Ok(self.head_seen >= position)
     }
 
+    /// Whether the reader has not taken every event yet, as far as its position can be believed.
+    pub fn has_unread(&self) -> bool {
+        self.positions.line(1).words[0].load(Ordering::Acquire) != self.tail
+    }
+
     fn refresh(&mut self) -> Result<(), Overrun> {
         let head = self.positions.line(1).words[0].load(Ordering::Acquire);
         if head < self.head_seen || head > self.tail {

@@ -109,14 +109,21 @@ impl Driver for InProcess {
         // A command must not be left behind because the ticker happened to own the engine.
         let mut engine = self.shared.engine.lock();
         let deadline = engine.commands(Instant(now_ns()));
+        let sleepers = self.shared.sleepers.load(Ordering::Acquire);
+        let has_news = sleepers > 0 && engine.has_unread_events();
         drop(engine);
+        if has_news {
+            // A command can have consequences for another thread's socket of this engine.
+            self.shared.bell.ring();
+        }
         self.shared.rearm(deadline);
     }
 
     fn prepare_wait(&self) -> Option<WaitOn> {
         let mut engine = self.shared.engine.try_lock()?;
         engine.set_sleeping(true);
-        if engine.has_work() {
+        // Events of a turn that the ticker ran a moment ago count: nothing else would wake us.
+        if engine.has_work() || engine.has_unread_events() {
             engine.set_sleeping(false);
             return None;
         }

@@ -131,11 +131,17 @@ impl Watch {
             return Mode::Timed { waiting_seen: 0 };
         };
         let turn = engine.turn(slipstack_stack::Instant(now_ns()));
-        if turn.progress || engine.has_work() {
+        let is_busy = turn.progress || engine.has_work();
+        let deadline = engine.next_deadline();
+        let has_news = engine.has_unread_events();
+        drop(engine);
+        if has_news && self.shared.sleepers.load(Ordering::Acquire) > 0 {
+            // The program came and fell asleep while we had the engine.
+            self.shared.bell.ring();
+        }
+        if is_busy {
             return Mode::Away;
         }
-        let deadline = engine.next_deadline();
-        drop(engine);
         let timeout_ns = deadline.map(|at| at.0.saturating_sub(now_ns()));
         self.sleep(timeout_ns, true);
         Mode::Away
