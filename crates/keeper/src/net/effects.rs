@@ -94,6 +94,16 @@ impl World {
         self.orphans.retain(|_, orphan| !orphan.is_released);
     }
 
+    /// An ICMP error about what an engine sent: into that engine's inbox. False: it is not one.
+    pub(super) fn pass_error_on(&mut self, frame: &[u8]) -> bool {
+        let (Some(steering), Some(flow)) = (&self.steering, super::errors::quoted_flow(frame))
+        else {
+            return false;
+        };
+        let slot = steering.find_slot(flow.proto, flow.local, flow.remote);
+        slot != 0 && self.inboxes.push(slot, &[frame])
+    }
+
     /// A frame for a socket on this machine: into the inbox of the engine that serves it.
     fn deliver(&mut self, frame: Vec<u8>) {
         let slot = match (&self.steering, find_flow(&frame)) {

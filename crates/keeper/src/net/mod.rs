@@ -3,6 +3,8 @@
 //! died.
 
 mod effects;
+mod errors;
+mod intents;
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -16,6 +18,7 @@ use crate::neighbours::Neighbours;
 use crate::regions::Inboxes;
 use crate::world::Network;
 use effects::{Orphan, World};
+use intents::Intents;
 
 /// Frames per turn.
 const BUDGET: usize = 256;
@@ -39,6 +42,9 @@ pub struct Net {
     inbox: Option<InboxReader>,
     resets: Vec<Reset>,
     frames: Vec<(Vec<u8>, RxMeta)>,
+    intents: Intents,
+    /// SYNs for listeners that are not there yet.
+    syns_held: u64,
 }
 
 impl Net {
@@ -71,6 +77,8 @@ impl Net {
             world: World::new(device, steering, inboxes, neighbours),
             resets: Vec::new(),
             frames: Vec::new(),
+            intents: Intents::default(),
+            syns_held: 0,
         }
     }
 
@@ -109,6 +117,13 @@ impl Net {
         }
         let received = std::mem::take(&mut self.frames);
         for (frame, meta) in &received {
+            if self.world.pass_error_on(frame) {
+                continue;
+            }
+            if self.intents.is_for_intended(frame, now) {
+                self.syns_held += 1;
+                continue;
+            }
             self.stack
                 .on_frame(Instant(now), frame, *meta, &mut self.world);
         }
@@ -255,8 +270,10 @@ impl Net {
             .iter()
             .map(|(counter, value)| (counter.name(), value));
         let device = self.world.device.counters();
+        let own = [("syns-held-for-listeners", self.syns_held)];
         stack
             .chain(device.rows())
+            .chain(own)
             .filter(|(_, value)| *value > 0)
             .map(|(name, value)| (name.to_owned(), value))
             .collect()

@@ -1,0 +1,104 @@
+//! ICMP errors about the segments and datagrams of engines.
+//!
+//! All ICMP comes to the keeper's slot. An error quotes the beginning of the packet it is about, and the
+//! engine that sent it is the one that serves the quoted flow.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use slipstack_device::{Flow, Proto};
+use slipstack_wire::ethernet;
+use slipstack_wire::ipv4::Ipv4Packet;
+use slipstack_wire::protocol;
+
+/// ICMP types that quote a packet: destination unreachable, time exceeded, parameter problem.
+const ERRORS: [u8; 3] = [3, 11, 12];
+const ICMP_HEADER: usize = 8;
+const IP_HEADER_MIN: usize = 20;
+
+/// The flow that an ICMP error quotes, as its owner sees it.
+pub(super) fn quoted_flow(frame: &[u8]) -> Option<Flow> {
+    let packet = Ipv4Packet::parse(frame.get(ethernet::HEADER_LEN..)?).ok()?;
+    if packet.header.protocol != protocol::ICMP || !ERRORS.contains(packet.payload.first()?) {
+        return None;
+    }
+    let quoted = packet.payload.get(ICMP_HEADER..)?;
+    let first = *quoted.first()?;
+    let header_len = usize::from(first & 15) * 4;
+    if first >> 4 != 4 || header_len < IP_HEADER_MIN {
+        return None;
+    }
+    let proto = match *quoted.get(9)? {
+        protocol::TCP => Proto::Tcp,
+        protocol::UDP => Proto::Udp,
+        _ => return None,
+    };
+    let ip = |at: usize| {
+        let octets: [u8; 4] = quoted.get(at..at + 4)?.try_into().ok()?;
+        Some(Ipv4Addr::from(octets))
+    };
+    let port = |at: usize| {
+        let bytes = quoted.get(header_len + at..header_len + at + 2)?;
+        Some(u16::from_be_bytes([bytes[0], bytes[1]]))
+    };
+    let (local, remote) = (ip(12)?, ip(16)?);
+    Some(Flow {
+        proto,
+        local: SocketAddrV4::new(local, port(0)?),
+        remote: SocketAddrV4::new(remote, port(2)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ethernet, IPv4, ICMP port unreachable, quoted UDP packet from 10.0.0.2:40000 to 10.0.0.1:53.
+    fn unreachable() -> Vec<u8> {
+        let ip = |proto: u8, len: u16, src: [u8; 4], dst: [u8; 4]| {
+            let mut header = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, proto, 0, 0];
+            header[2..4].copy_from_slice(&len.to_be_bytes());
+            header.extend(src);
+            header.extend(dst);
+            let sum = header
+                .chunks(2)
+                .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
+                .sum::<u32>();
+            let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            header
+        };
+        let mut frame = vec![0; 12];
+        frame.extend([8, 0]);
+        frame.extend(ip(
+            protocol::ICMP,
+            20 + 8 + 28,
+            [10, 0, 0, 1],
+            [10, 0, 0, 2],
+        ));
+        frame.extend([3, 3, 0, 0, 0, 0, 0, 0]);
+        frame.extend(ip(protocol::UDP, 29, [10, 0, 0, 2], [10, 0, 0, 1]));
+        frame.extend(40_000u16.to_be_bytes());
+        frame.extend(53u16.to_be_bytes());
+        frame.extend([0, 9, 0, 0]);
+        frame
+    }
+
+    #[test]
+    fn the_quoted_flow_is_the_senders() {
+        let flow = quoted_flow(&unreachable()).unwrap();
+        assert_eq!(flow.proto, Proto::Udp);
+        assert_eq!(flow.local, "10.0.0.2:40000".parse().unwrap());
+        assert_eq!(flow.remote, "10.0.0.1:53".parse().unwrap());
+    }
+
+    #[test]
+    fn cut_and_other_messages_quote_nothing() {
+        let whole = unreachable();
+        for len in 0..whole.len() - 4 {
+            assert_eq!(quoted_flow(&whole[..len]), None);
+        }
+        let mut echo = whole;
+        echo[34] = 8;
+        assert_eq!(quoted_flow(&echo), None);
+    }
+}
