@@ -8,7 +8,7 @@ use slipstack_channel::control::{Attached, ControlSocket, Descriptor, Reply, Req
 use slipstack_channel::{Attach, AttachError, Attachment, Policy, ProgramEnd, REGION_LEN_MAX};
 use slipstack_config::Settings;
 use slipstack_engine::Remote;
-use slipstack_mem::{Doorbell, Lock, Region};
+use slipstack_mem::{Doorbell, Lock, Region, raised};
 
 use crate::assembly;
 use crate::door::{ANSWER_MS, Identity, by_path, greet, through_inherited};
@@ -43,6 +43,8 @@ struct State {
     /// Asks for the policy before there is an engine.
     scout: Option<Scout>,
     links: Vec<Arc<Link>>,
+    /// Copies of the connections to an instance, for reports.
+    instances: Vec<ControlSocket>,
     devices: Vec<RawFd>,
 }
 
@@ -102,8 +104,9 @@ impl Client {
         let link = Arc::new(link);
         state.welcome = Some(link.welcome());
         let (attachment, device) = assembly::in_process(&self.settings, Arc::clone(&link))?;
-        state.links.push(link);
-        state.devices.push(device);
+        // A former engine of this process, if there was one, has been given up.
+        state.links = vec![link];
+        state.devices = vec![device];
         Ok(attachment)
     }
 
@@ -130,6 +133,10 @@ impl Client {
             }
             _ => return Err(Error::Confused),
         };
+        let copy = socket.as_fd().try_clone_to_owned().map(raised);
+        if let Some(copy) = copy.ok().and_then(|fd| ControlSocket::from_fd(fd).ok()) {
+            state.instances.push(copy);
+        }
         remote(attached, fds, socket)
     }
 }
@@ -191,6 +198,7 @@ impl Attach for Client {
                 let links = std::mem::take(&mut state.links);
                 links.into_iter().for_each(std::mem::forget);
                 state.scout = None;
+                state.instances.clear();
                 (state.welcome.clone(), std::mem::take(&mut state.devices))
             }
             None => (None, Vec::new()),
@@ -215,6 +223,12 @@ impl Attach for Client {
         let mut fds: Vec<RawFd> = self.settings.control_fd.into_iter().collect();
         if let Some(state) = self.state().try_lock() {
             fds.extend(state.links.iter().flat_map(|link| link.descriptors()));
+            fds.extend(
+                state
+                    .instances
+                    .iter()
+                    .map(|socket| socket.as_fd().as_raw_fd()),
+            );
             match &state.scout {
                 Some(Scout::Keeper(link)) => fds.extend(link.descriptors()),
                 Some(Scout::Instance(socket)) => fds.push(socket.as_fd().as_raw_fd()),
@@ -228,9 +242,14 @@ impl Attach for Client {
         let Ok(copy) = region.try_clone_to_owned() else {
             return;
         };
-        if let Some(link) = self.state().lock().links.last() {
-            // Only `why` knows less without it.
-            let _ = link.register_report(slipstack_mem::raised(copy));
+        let copy = raised(copy);
+        let state = self.state().lock();
+        // Only `why` knows less without it.
+        if let Some(link) = state.links.last() {
+            let _ = link.register_report(copy);
+        } else if let Some(instance) = state.instances.last() {
+            let _ = instance.send(&Request::RegisterReport, &[copy.as_fd()]);
+            let _ = instance.receive::<Reply>(ANSWER_MS);
         }
     }
 }

@@ -372,4 +372,13 @@ impl Engine {
     pub fn has_client(&self, id: ClientId) -> bool {
         matches!(self.world.clients.get(id.0 as usize), Some(Some(_)))
     }
+
+    /// Whether the client of this channel is attached and has not said goodbye. Ids are given again;
+    /// the channel's region tells whose it is.
+    pub fn is_staying(&self, id: ClientId, channel: &Region) -> bool {
+        let client = self.world.clients.get(id.0 as usize);
+        client
+            .and_then(Option::as_ref)
+            .is_some_and(|client| !client.is_leaving && client.end.region().is_same(channel))
+    }
 }

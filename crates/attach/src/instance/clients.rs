@@ -10,9 +10,9 @@ use slipstack_channel::control::{
 use slipstack_channel::report::ReportTable;
 use slipstack_engine::{ClientId, Engine};
 use slipstack_keeper::process::{find_process, watch};
-use slipstack_mem::Doorbell;
+use slipstack_mem::{Doorbell, Region};
 
-use super::reception::Desk;
+use super::reception::{Desk, watch_process};
 
 /// Channels of one connection.
 const CHANNELS_MAX: usize = 64;
@@ -25,7 +25,8 @@ pub(super) struct Guest {
     pub(super) socket: ControlSocket,
     pub(super) is_trusted: bool,
     pub(super) pidfd: Option<OwnedFd>,
-    pub(super) clients: Vec<ClientId>,
+    /// With their channels.
+    pub(super) clients: Vec<(ClientId, Region)>,
     pub(super) bells: Vec<Doorbell>,
     program: Option<Program>,
     report: Option<ReportTable>,
@@ -224,8 +225,11 @@ impl Desk {
                 format!("a channel cannot be made: {error}"),
             )
         };
-        if guest.pidfd.is_none() {
-            guest.pidfd = find_process(program.pid).and_then(watch);
+        if guest.pidfd.is_none()
+            && let Some(pidfd) = find_process(program.pid).and_then(watch)
+        {
+            watch_process(&self.epoll, token, &pidfd);
+            guest.pidfd = Some(pidfd);
         }
         let end = EngineEnd::create().map_err(failed)?;
         let region = end.region().try_clone_fd().map_err(failed)?;
@@ -235,14 +239,10 @@ impl Desk {
             self.bell.try_clone_fd().map_err(failed)?,
             program_bell.try_clone_fd().map_err(failed)?,
         ];
-        guest
-            .clients
-            .push(engine.attach_client(end, Some(program_bell.clone())));
+        let channel = end.region().clone();
+        let client = engine.attach_client(end, Some(program_bell.clone()));
+        guest.clients.push((client, channel));
         guest.bells.push(program_bell);
-        let pidfd = guest.pidfd.as_ref().and_then(|fd| fd.try_clone().ok());
-        if let Some(pidfd) = pidfd {
-            self.watch_process(token, &pidfd);
-        }
         let attached = Attached {
             instance: self.name.clone(),
             instance_pid: std::process::id(),

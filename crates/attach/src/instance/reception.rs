@@ -37,7 +37,7 @@ pub(super) struct Desk {
     pub(super) guests: HashMap<u64, Guest>,
     pub(super) refused: u64,
     pub(super) is_stopping: bool,
-    epoll: OwnedFd,
+    pub(super) epoll: OwnedFd,
     listener: OwnedFd,
     signals: OwnedFd,
     link: Arc<Link>,
@@ -135,16 +135,6 @@ impl Desk {
         }
     }
 
-    /// Wakes up when the process of a guest has ended, whoever else holds its connection.
-    pub(super) fn watch_process(&mut self, token: u64, pidfd: &OwnedFd) {
-        let _ = epoll::add(
-            &self.epoll,
-            pidfd,
-            EventData::new_u64(token + 1),
-            EventFlags::IN,
-        );
-    }
-
     fn serve_guest(&mut self, token: u64, engine: &mut Engine, now: Instant) {
         for _ in 0..MESSAGES_PER_TURN {
             let Some(guest) = self.guests.get(&token) else {
@@ -184,10 +174,12 @@ impl Desk {
         if let Some(pidfd) = &guest.pidfd {
             let _ = epoll::delete(&self.epoll, pidfd);
         }
-        for client in &guest.clients {
-            // A goodbye may still wait in the ring.
-            engine.commands(now);
-            engine.detach_client(now, *client, Ending::Crash);
+        // A goodbye may still wait in the ring.
+        engine.commands(now);
+        for (client, channel) in &guest.clients {
+            if engine.is_staying(*client, channel) {
+                engine.detach_client(now, *client, Ending::Crash);
+            }
         }
     }
 
@@ -199,6 +191,11 @@ impl Desk {
         }
         self.guests.clear();
     }
+}
+
+/// Wakes the desk when the process of a guest has ended, whoever else holds its connection.
+pub(super) fn watch_process(epoll: &OwnedFd, token: u64, pidfd: &OwnedFd) {
+    let _ = epoll::add(epoll, pidfd, EventData::new_u64(token + 1), EventFlags::IN);
 }
 
 impl Reception for Desk {
