@@ -3,6 +3,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -80,6 +81,10 @@ pub(crate) struct Link {
     program: ProgramEnd,
     driver: Arc<dyn Driver>,
     pub(crate) describe: String,
+    /// Taken by the thread that hands events out.
+    pumping: Lock<()>,
+    /// Somebody found `pumping` taken, or has not looked yet.
+    has_news: AtomicBool,
     /// The descriptions of the channel's sockets, in chunks.
     sockets: Box<[OnceLock<Box<[Place]>>]>,
 }
@@ -103,6 +108,8 @@ impl Link {
             program,
             driver,
             describe,
+            pumping: Lock::new(()),
+            has_news: AtomicBool::new(false),
             sockets: (0..SOCKETS.div_ceil(CHUNK))
                 .map(|_| OnceLock::new())
                 .collect(),
@@ -117,9 +124,10 @@ impl Link {
         self.pump();
     }
 
-    /// Lets what was pushed leave now.
+    /// Lets what was pushed leave now, and hands out what that brought.
     pub(crate) fn commands(&self) {
         self.driver.commands();
+        self.pump();
     }
 
     pub(crate) fn prepare_wait(&self) -> Option<WaitOn> {
@@ -142,13 +150,21 @@ impl Link {
         self.driver.descriptors()
     }
 
-    /// Hands out the engine's events.
+    /// Hands out the engine's events. Of several threads one does; what the others have brought
+    /// is handed out before it leaves, because they may go to sleep now.
     pub(crate) fn pump(&self) {
-        for _ in 0..EVENTS_PER_PUMP {
-            let Some(event) = self.program.poll_event() else {
+        self.has_news.store(true, Ordering::SeqCst);
+        while self.has_news.load(Ordering::SeqCst) {
+            let Some(_pumping) = self.pumping.try_lock() else {
                 return;
             };
-            self.dispatch(event);
+            self.has_news.store(false, Ordering::SeqCst);
+            for _ in 0..EVENTS_PER_PUMP {
+                let Some(event) = self.program.poll_event() else {
+                    break;
+                };
+                self.dispatch(event);
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use crate::link::Link;
 use crate::options::{Options, replay};
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
-use crate::report::Reason;
+use crate::report::{Given, Reason};
 use crate::socket::{Dgram, Listener};
 use crate::table::Entry;
 
@@ -64,8 +64,13 @@ impl Process {
     }
 
     /// The socket is the kernel's from now on; the program's call is made there.
-    pub(crate) fn become_kernel<T>(&self, socket: &Arc<Description>, why: Reason) -> Outcome<T> {
-        self.leave_to_kernel(socket, why)?;
+    pub(crate) fn become_kernel<T>(
+        &self,
+        socket: &Arc<Description>,
+        why: Reason,
+        given: Given,
+    ) -> Outcome<T> {
+        self.leave_to_kernel(socket, why, given)?;
         Err(Divert::Kernel)
     }
 
@@ -74,6 +79,7 @@ impl Process {
         &self,
         socket: &Arc<Description>,
         why: Reason,
+        given: Given,
     ) -> Result<(), Errno> {
         let number = self.materialize(socket)?;
         if !socket.is_nonblocking() {
@@ -87,7 +93,7 @@ impl Process {
         let numbers = std::mem::take(&mut socket.cold.lock().numbers);
         for number in numbers {
             self.table.take(number);
-            self.report.on_kernel(number, socket, why);
+            self.report.on_kernel(number, socket, why, given);
         }
         Ok(())
     }
@@ -235,7 +241,8 @@ impl Process {
         ));
         let numbers = socket.cold.lock().numbers.clone();
         for number in numbers {
-            self.report.on_kernel(number, socket, Reason::Refused);
+            self.report
+                .on_kernel(number, socket, Reason::Refused, Given::Nothing);
         }
     }
 }

@@ -15,6 +15,14 @@ use crate::socket::{Dgram, Listener, Side, Stream};
 
 pub(crate) use slipstack_channel::report::Why as Reason;
 
+/// The address that decided.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Given {
+    Local(SocketAddr),
+    Remote(SocketAddr),
+    Nothing,
+}
+
 /// This process's rows; the region comes into being with the first.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
@@ -70,18 +78,22 @@ impl Report {
         *self.table.lock() = None;
     }
 
-    pub(crate) fn on_kernel(&self, fd: i32, socket: &Description, why: Reason) {
-        let bound = socket.cold.lock().bound;
-        self.write(
-            fd,
-            Row {
-                place: Place::Kernel,
-                why,
-                is_udp: socket.kind == Kind::Dgram,
-                local: bound.map(|bound| bound.addr),
-                remote: None,
-            },
-        );
+    /// A socket that is the kernel's; `given` is what it was bound or connected to.
+    pub(crate) fn on_kernel(&self, fd: i32, socket: &Description, why: Reason, given: Given) {
+        let bound = socket.cold.lock().bound.map(|bound| bound.addr);
+        let (local, remote) = match given {
+            Given::Local(addr) => (Some(addr), None),
+            Given::Remote(addr) => (bound, Some(addr)),
+            Given::Nothing => (bound, None),
+        };
+        let row = Row {
+            place: Place::Kernel,
+            why,
+            is_udp: socket.kind == Kind::Dgram,
+            local,
+            remote,
+        };
+        self.write(fd, row);
     }
 
     pub(crate) fn on_stream(
@@ -102,7 +114,10 @@ impl Report {
 
     pub(crate) fn on_listener(&self, socket: &Description, listener: &Listener, why: Reason) {
         let row = Row {
-            place: Place::Both,
+            place: match listener.addr.ip().is_unspecified() {
+                true => Place::Both,
+                false => Place::Stack,
+            },
             why,
             is_udp: false,
             local: Some(SocketAddr::V4(listener.addr)),

@@ -15,7 +15,7 @@ use crate::link::Link;
 use crate::outcome::{Divert, Outcome};
 use crate::place::{push_options, stack_addr};
 use crate::process::Process;
-use crate::report::Reason;
+use crate::report::{Given as Placed, Reason};
 use crate::socket::{Dgram, Side, Stream};
 use crate::wait::{Plan, Subject};
 
@@ -40,7 +40,7 @@ impl Process {
 
     fn connect_fresh(&self, socket: &Arc<Description>, remote: SocketAddr) -> Outcome<()> {
         if let Some(reason) = self.reason_to_connect_in_kernel(socket, remote) {
-            return self.become_kernel(socket, reason);
+            return self.become_kernel(socket, reason, Placed::Remote(remote));
         }
         if socket.kind == Kind::Dgram {
             let _ = socket.decided.set(Decided::Dgram(Dgram::new(Side::Stack)));
@@ -56,7 +56,7 @@ impl Process {
         let link = match self.attached() {
             Ok(link) => link,
             Err(_) if self.settings.strict => return Err(Errno::ENETUNREACH.into()),
-            Err(_) => return self.become_kernel(socket, Reason::NoStack),
+            Err(_) => return self.become_kernel(socket, Reason::NoStack, Placed::Remote(remote)),
         };
         let sock = self.open_for_connect(socket, &link)?;
         link.name(sock, socket);
@@ -104,12 +104,12 @@ impl Process {
         }
         self.report.on_stream(socket, stream, Some(remote));
         link.commands();
-        link.pump();
-        if let Some(outcome) = stream.poll_connect() {
-            return outcome.map_err(Divert::from);
-        }
+        // Even if the answer is there already: that is what programs are used to.
         if socket.is_nonblocking() {
             return Err(Errno::EINPROGRESS.into());
+        }
+        if let Some(outcome) = stream.poll_connect() {
+            return outcome.map_err(Divert::from);
         }
         self.await_connection(socket, stream, Errno::EINPROGRESS)
     }

@@ -12,7 +12,7 @@ use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::place::{ANY, stack_addr};
 use crate::process::Process;
-use crate::report::Reason;
+use crate::report::{Given as Placed, Reason};
 use crate::socket::{Dgram, Listener, Side, bits};
 
 impl Process {
@@ -26,7 +26,7 @@ impl Process {
             Given::Addr(addr) => addr,
             // bind(AF_UNSPEC) and foreign families: the kernel has its own rules.
             Given::Unspecified | Given::Other => {
-                return self.become_kernel(&socket, Reason::Family);
+                return self.become_kernel(&socket, Reason::Family, Placed::Nothing);
             }
         };
         let is_wildcard = addr.ip().is_unspecified();
@@ -66,7 +66,11 @@ impl Process {
     ) -> Outcome<()> {
         let number = self.materialize(socket)?;
         rustix::net::bind(number.as_fd(), &for_kernel(addr, socket.family))?;
-        self.leave_to_kernel(socket, why)?;
+        self.leave_to_kernel(
+            socket,
+            why,
+            Placed::Local(kernel_name(number).unwrap_or(addr)),
+        )?;
         Ok(())
     }
 
@@ -136,7 +140,7 @@ impl Process {
         }
         let number = match self.policy() {
             Some(policy) if !policy.addrs.is_empty() => self.materialize(&socket)?,
-            _ => return self.become_kernel(&socket, Reason::NoStack),
+            _ => return self.become_kernel(&socket, Reason::NoStack, Placed::Nothing),
         };
         rustix::net::listen(number.as_fd(), backlog)?;
         let bound = socket.cold.lock().bound;

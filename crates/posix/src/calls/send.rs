@@ -14,6 +14,7 @@ use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::report::{Given as Placed, Reason};
 use crate::socket::{Dgram, Side, Stream, StreamError};
 use crate::wait::{Plan, Subject};
 
@@ -260,7 +261,7 @@ impl Process {
             Given::Unspecified => return Err(Errno::EDESTADDRREQ.into()),
             // IPv6 proper is the kernel's alone.
             Given::Addr(SocketAddr::V6(_)) => {
-                return self.become_kernel(socket, crate::report::Reason::Family);
+                return self.become_kernel(socket, Reason::Family, Placed::Nothing);
             }
             Given::Addr(SocketAddr::V4(_)) => self.bind_dgram_anywhere(socket)?,
         }

@@ -44,11 +44,8 @@ pub(crate) struct Stream {
     is_death_told: AtomicBool,
     /// A send found too little room: the next room is news.
     wants_space: AtomicBool,
-    /// What the watchers have been told: bytes in total and the channel's bits.
-    told_bytes: AtomicU64,
+    /// The channel's bits as the watchers have been told.
     told_seen: AtomicU64,
-    /// Bytes the program has taken so far.
-    taken: AtomicU64,
     /// SO_LINGER as (on, seconds).
     pub(crate) linger: Lock<Option<u32>>,
 }
@@ -62,9 +59,7 @@ impl Stream {
             shut: AtomicU8::new(0),
             is_death_told: AtomicBool::new(false),
             wants_space: AtomicBool::new(true),
-            told_bytes: AtomicU64::new(0),
             told_seen: AtomicU64::new(0),
-            taken: AtomicU64::new(0),
             linger: Lock::new(None),
         }
     }
@@ -172,9 +167,6 @@ impl Stream {
         let sock = self.sock();
         let count = self.link.recv(sock, bufs, peek_from);
         if count > 0 {
-            if peek_from.is_none() {
-                self.taken.fetch_add(count as u64, Ordering::Relaxed);
-            }
             return Ok(count);
         }
         self.why_nothing(sock, bufs, peek_from)
@@ -182,9 +174,7 @@ impl Stream {
 
     /// MSG_TRUNC on a stream drops bytes instead of copying them.
     pub(crate) fn discard(&self, len: usize) -> usize {
-        let count = self.link.discard(self.sock(), len);
-        self.taken.fetch_add(count as u64, Ordering::Relaxed);
-        count
+        self.link.discard(self.sock(), len)
     }
 
     /// No bytes were there: the end, an error, or a reason to wait.
@@ -318,8 +308,8 @@ impl Stream {
             // Connected, FIN, reset: tcp's sk_state_change wakes for everything that holds.
             return self.readiness() | bits::IN | bits::OUT;
         }
-        let bytes = self.taken.load(Ordering::Relaxed) + self.link.available(sock) as u64;
-        if self.told_bytes.swap(bytes, Ordering::AcqRel) != bytes {
+        // An event without a change of state is an arrival, or room that somebody waited for.
+        if self.link.available(sock) > 0 {
             edges |= bits::IN;
         }
         if self.wants_space.load(Ordering::SeqCst) && self.link.is_writable(sock) {
