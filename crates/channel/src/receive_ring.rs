@@ -20,6 +20,9 @@ pub struct ReceiveRing {
     generation: u32,
     /// The program has read up to here, as far as we looked.
     consumed: u64,
+    /// What the stack has been told of it. The mark for the next notice is counted from here: from
+    /// `consumed` it could run ahead of the reader for ever, and the window would never open again.
+    told: u64,
     /// In-order bytes published.
     head: u64,
     /// After the last byte stored, in order or not.
@@ -32,6 +35,7 @@ impl ReceiveRing {
         ring: None,
         generation: 0,
         consumed: 0,
+        told: 0,
         head: 0,
         stored_end: 0,
     };
@@ -48,7 +52,7 @@ impl ReceiveRing {
                 .is_some_and(|ring_| upto - ring.consumed <= ring_.size() as u64)
         };
         if !fits(self) {
-            self.look(end, sock);
+            self.observe(end, sock);
             if !fits(self) && !self.grow(end, sock, (upto - self.consumed) as usize) {
                 return false;
             }
@@ -98,22 +102,29 @@ impl ReceiveRing {
     }
 
     /// In-order bytes are there up to `upto`: publishes them and tells the program. `step`: the
-    /// program shall tell once it has read so many more bytes than we know of.
+    /// program shall tell once it has read so many more bytes than the stack knows of.
     #[inline]
     pub fn publish(&mut self, end: &mut EngineEnd, sock: SockId, upto: u64, step: u64) {
         self.head = upto.clamp(self.head, self.stored_end);
         if let Some(cell) = end.cell(sock.index) {
-            if cell.notify_at() < self.consumed + step {
-                cell.set_notify_at(self.consumed + step);
+            let mark = self.told.saturating_add(step);
+            if cell.notify_at() < mark {
+                cell.set_notify_at(mark);
             }
             cell.set_rx_head(self.head);
         }
         end.changed(sock);
     }
 
-    /// Looks how far the program has read.
+    /// Looks how far the program has read. The caller tells the stack.
     #[inline]
     pub fn look(&mut self, end: &mut EngineEnd, sock: SockId) -> u64 {
+        self.told = self.observe(end, sock);
+        self.told
+    }
+
+    #[inline]
+    fn observe(&mut self, end: &mut EngineEnd, sock: SockId) -> u64 {
         let Some(tail) = end.cell(sock.index).map(|cell| cell.rx_tail()) else {
             return self.consumed;
         };
@@ -150,13 +161,15 @@ impl ReceiveRing {
         if self.ring.is_none() {
             return true;
         }
-        if self.look(end, sock) != self.stored_end {
-            if let Some(cell) = end.cell(sock.index) {
+        if self.observe(end, sock) != self.stored_end {
+            if let Some(cell) = end.cell(sock.index)
+                && cell.notify_at() > self.stored_end
+            {
                 cell.set_notify_at(self.stored_end);
                 fence(Ordering::SeqCst);
             }
             // The program may have read the rest before it could see the mark.
-            if self.look(end, sock) != self.stored_end {
+            if self.observe(end, sock) != self.stored_end {
                 return false;
             }
         }
@@ -181,8 +194,9 @@ impl ReceiveRing {
         self.head
     }
 
-    pub fn consumed(&self) -> u64 {
-        self.consumed
+    /// What the stack has been told that the program has read.
+    pub fn told(&self) -> u64 {
+        self.told
     }
 
     /// Appends a datagram unless more than `limit` bytes would wait.
@@ -200,7 +214,7 @@ impl ReceiveRing {
             local: Some(to),
         };
         let record = header.record_len() as u64;
-        self.look(end, sock);
+        self.observe(end, sock);
         let at = self.head;
         if at + record - self.consumed > limit {
             return false;

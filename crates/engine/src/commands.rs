@@ -142,7 +142,7 @@ impl Engine {
             Role::Stream(conn) => {
                 let sent = socket.send.look(end, owner.sock);
                 // What the program has read meanwhile goes with the same segment.
-                let before = socket.receive.consumed();
+                let before = socket.receive.told();
                 let consumed = socket.receive.look(end, owner.sock);
                 if consumed != before {
                     self.stack.tcp_consumed(now, conn, consumed);

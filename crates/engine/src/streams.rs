@@ -337,7 +337,7 @@ impl Engine {
             state: socket.state,
             local: endpoints.map(|(local, _)| local).or(bound),
             remote: endpoints.map(|(_, remote)| remote),
-            rx_waiting: socket.receive.head() - socket.receive.consumed(),
+            rx_waiting: socket.receive.head() - socket.receive.told(),
             tx_waiting: socket.send.head() - socket.send.acked(),
         }
     }

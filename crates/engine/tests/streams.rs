@@ -252,3 +252,25 @@ fn thousands_of_short_connections_leave_nothing_behind() {
     assert_eq!(world.hosts[0].engine.sockets(100).len(), 0);
     assert_eq!(world.hosts[1].engine.sockets(100).len(), 1);
 }
+
+/// The ring goes back between the messages; that look at the reader must not move the mark from
+/// which the stack hears of him.
+#[test]
+fn a_trickle_that_is_read_at_once_never_closes_the_window() {
+    let mut world = World::new();
+    let listener = world.listen(1, 8080);
+    let (client, server) = world.connect(listener, 8080);
+    for round in 0..3000 {
+        let sent = world.hosts[0]
+            .program
+            .send(client, &[IoSlice::new(&[7; 700])], false);
+        assert_eq!(sent, 700, "round {round}");
+        world.settle(45_000_000);
+        let mut out = [0; 1000];
+        let len = world.hosts[1]
+            .program
+            .recv(server, &mut [IoSliceMut::new(&mut out)]);
+        assert_eq!(len, 700, "round {round}");
+        world.settle(200_000_000);
+    }
+}
