@@ -47,8 +47,6 @@ pub struct Setup {
 pub struct Turn {
     /// Something was done.
     pub progress: bool,
-    /// When the next turn is needed although nothing comes.
-    pub deadline: Option<Instant>,
 }
 
 /// One stack on one slot, with its clients.
@@ -135,14 +133,11 @@ impl Engine {
                 client.release_idle(now, false);
             }
         }
-        Turn {
-            progress,
-            deadline: self.next_deadline(),
-        }
+        Turn { progress }
     }
 
-    /// Only what programs have asked for, and what follows from it. Returns the next deadline.
-    pub fn commands(&mut self, now: Instant) -> Option<Instant> {
+    /// Only what programs have asked for, and what follows from it.
+    pub fn commands(&mut self, now: Instant) {
         self.world.now = now;
         if self.run_commands(now) {
             if self.neighbours.is_some() {
@@ -150,7 +145,6 @@ impl Engine {
             }
             self.finish(now);
         }
-        self.next_deadline()
     }
 
     fn receive(&mut self, now: Instant) -> bool {
@@ -345,6 +339,12 @@ impl Engine {
         clients
             .into_iter()
             .any(|client| client.end.has_unread_events())
+    }
+
+    /// As `set_sleeping(true)`; whether frames from other engines came meanwhile.
+    pub fn announce_sleep(&mut self) -> bool {
+        self.set_sleeping(true);
+        self.world.local.has_work()
     }
 
     /// Announces to clients and other engines that their frames and commands need a doorbell.

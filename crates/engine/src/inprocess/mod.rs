@@ -77,20 +77,25 @@ impl Shared {
     fn turn(&self, now_ns: u64) -> Option<bool> {
         let mut engine = self.engine.try_lock()?;
         let turn = engine.turn(Instant(now_ns));
+        let is_stale = self.is_stale(&mut engine);
         drop(engine);
-        self.rearm(turn.deadline);
+        if is_stale {
+            self.bell.ring();
+        }
         Some(turn.progress)
     }
 
-    /// A sleeper's timeout may have been computed before this deadline existed.
-    fn rearm(&self, deadline: Option<Instant>) {
+    /// Whether a sleeper has to be woken because of what was done in its absence: its timeout may
+    /// have been computed before a deadline existed, and a turn ends the announcement of sleep.
+    fn is_stale(&self, engine: &mut Engine) -> bool {
         if self.sleepers.load(Ordering::Acquire) == 0 {
-            return;
+            return false;
         }
         let armed_until = self.armed_until.load(Ordering::Acquire);
-        if deadline.is_some_and(|deadline| deadline.0 < armed_until) {
-            self.bell.ring();
-        }
+        engine.announce_sleep()
+            || engine
+                .next_deadline()
+                .is_some_and(|deadline| deadline.0 < armed_until)
     }
 }
 
@@ -108,15 +113,15 @@ impl Driver for InProcess {
     fn commands(&self) {
         // A command must not be left behind because the ticker happened to own the engine.
         let mut engine = self.shared.engine.lock();
-        let deadline = engine.commands(Instant(now_ns()));
-        let sleepers = self.shared.sleepers.load(Ordering::Acquire);
-        let has_news = sleepers > 0 && engine.has_unread_events();
+        engine.commands(Instant(now_ns()));
+        // A command can have consequences for another thread's socket of this engine.
+        let has_news =
+            self.shared.sleepers.load(Ordering::Acquire) > 0 && engine.has_unread_events();
+        let is_stale = self.shared.is_stale(&mut engine);
         drop(engine);
-        if has_news {
-            // A command can have consequences for another thread's socket of this engine.
+        if has_news || is_stale {
             self.shared.bell.ring();
         }
-        self.shared.rearm(deadline);
     }
 
     fn prepare_wait(&self) -> Option<WaitOn> {

@@ -131,7 +131,7 @@ impl Watch {
             return Mode::Timed { waiting_seen: 0 };
         };
         let turn = engine.turn(slipstack_stack::Instant(now_ns()));
-        let is_busy = turn.progress || engine.has_work();
+        let is_busy = turn.progress || engine.announce_sleep() || engine.has_work();
         let deadline = engine.next_deadline();
         let has_news = engine.has_unread_events();
         drop(engine);
