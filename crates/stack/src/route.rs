@@ -20,11 +20,24 @@ pub enum Route {
 pub struct Routes {
     addrs: Vec<(Ipv4Addr, u8)>,
     gateway: Option<Ipv4Addr>,
+    /// The limited broadcast, and of each network its directed one and its all-zero form (RFC 1122
+    /// 3.2.1.3): looked at for every packet.
+    broadcasts: Vec<Ipv4Addr>,
 }
 
 impl Routes {
     pub fn new(addrs: Vec<(Ipv4Addr, u8)>, gateway: Option<Ipv4Addr>) -> Self {
-        Self { addrs, gateway }
+        let networks = addrs.iter().filter(|&&(_, prefix)| prefix < 31);
+        let mut broadcasts = alloc::vec![Ipv4Addr::BROADCAST];
+        broadcasts.extend(networks.flat_map(|&(own, prefix)| {
+            let network = own.to_bits() & mask(prefix);
+            [network, network | !mask(prefix)].map(Ipv4Addr::from_bits)
+        }));
+        Self {
+            addrs,
+            gateway,
+            broadcasts,
+        }
     }
 
     pub fn addrs(&self) -> &[(Ipv4Addr, u8)] {
@@ -36,16 +49,10 @@ impl Routes {
         self.addrs.iter().any(|&(own, _)| own == ip)
     }
 
-    /// The limited broadcast or that of one of our networks (also its all-zero form, RFC 1122
-    /// 3.2.1.3).
+    /// The limited broadcast or that of one of our networks.
+    #[inline]
     pub fn is_broadcast(&self, ip: Ipv4Addr) -> bool {
-        ip == Ipv4Addr::BROADCAST
-            || self.addrs.iter().any(|&(own, prefix)| {
-                let host = !mask(prefix);
-                prefix < 31
-                    && is_within(ip, own, prefix)
-                    && (ip.to_bits() & host == host || ip.to_bits() & host == 0)
-            })
+        self.broadcasts.iter().any(|&broadcast| broadcast == ip)
     }
 
     pub fn is_on_link(&self, ip: Ipv4Addr) -> bool {
