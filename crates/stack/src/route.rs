@@ -52,7 +52,7 @@ impl Routes {
     /// The limited broadcast or that of one of our networks.
     #[inline]
     pub fn is_broadcast(&self, ip: Ipv4Addr) -> bool {
-        self.broadcasts.iter().any(|&broadcast| broadcast == ip)
+        self.broadcasts.contains(&ip)
     }
 
     pub fn is_on_link(&self, ip: Ipv4Addr) -> bool {
