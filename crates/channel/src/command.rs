@@ -15,6 +15,9 @@ pub enum CloseMode {
     Orderly,
     /// RST at once.
     Abort,
+    /// A connection that the program never took: another listener of the same address may have
+    /// it; without one it is reset.
+    Pass,
 }
 
 /// Which congestion control a connection runs.
@@ -207,7 +210,9 @@ impl Command {
             }
             Command::Shutdown { sock } => (SHUTDOWN, 0, Some(sock), ZERO),
             Command::Close { sock, mode, unread } => {
-                let flags = u8::from(mode == CloseMode::Abort) | u8::from(unread) << 1;
+                let flags = u8::from(mode == CloseMode::Abort)
+                    | u8::from(unread) << 1
+                    | u8::from(mode == CloseMode::Pass) << 2;
                 (CLOSE, flags, Some(sock), ZERO)
             }
             Command::SetOption { sock, option } => {
@@ -265,10 +270,10 @@ impl Command {
             SHUTDOWN => Command::Shutdown { sock },
             CLOSE => Command::Close {
                 sock,
-                mode: if flags & 1 == 1 {
-                    CloseMode::Abort
-                } else {
-                    CloseMode::Orderly
+                mode: match (flags & 1, flags & 4) {
+                    (1, _) => CloseMode::Abort,
+                    (_, 4) => CloseMode::Pass,
+                    _ => CloseMode::Orderly,
                 },
                 unread: flags & 2 == 2,
             },
@@ -418,6 +423,11 @@ mod tests {
                 sock,
                 mode: CloseMode::Abort,
                 unread: true,
+            },
+            Command::Close {
+                sock,
+                mode: CloseMode::Pass,
+                unread: false,
             },
             Command::Info { sock },
             Command::UdpConnect { sock, remote: None },

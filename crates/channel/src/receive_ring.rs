@@ -185,6 +185,20 @@ impl ReceiveRing {
         }
     }
 
+    /// Everything received, for a connection that nobody has read from; `None` when somebody has,
+    /// when bytes are out of order, or when they are more than `max`.
+    pub fn untouched(&self, end: &EngineEnd, max: usize) -> Option<Vec<u8>> {
+        let len = usize::try_from(self.head).ok()?;
+        if self.consumed != 0 || self.stored_end != self.head || len > max {
+            return None;
+        }
+        let mut bytes = vec![0; len];
+        if let Some(ring) = self.ring {
+            ring.read(end.region(), 0, &mut bytes);
+        }
+        Some(bytes)
+    }
+
     #[inline]
     pub fn has_ring(&self) -> bool {
         self.ring.is_some()

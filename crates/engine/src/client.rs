@@ -61,9 +61,12 @@ pub(crate) struct Socket {
     pub(crate) bound: Option<Bound>,
     /// Options set before the connection exists.
     pub(crate) options: Option<Box<SocketOptions>>,
-    /// Of a listener: connections offered that no program can take, and what the stack was last
-    /// told of those taken.
+    /// Of an accepted connection: its listener.
+    pub(crate) listener: Option<SockId>,
+    /// Of a listener: connections offered that no program can take, those that came from other
+    /// listeners, and what the stack was last told of those taken.
     pub(crate) refused: u64,
+    pub(crate) passed_in: u64,
     pub(crate) taken_told: u64,
     /// When bytes were last received.
     pub(crate) received_at: Instant,
@@ -85,7 +88,9 @@ impl Socket {
         is_listed: false,
         bound: None,
         options: None,
+        listener: None,
         refused: 0,
+        passed_in: 0,
         taken_told: 0,
         received_at: Instant(0),
         step: STEP,
@@ -121,6 +126,8 @@ pub(crate) struct Client {
     engine_half: Vec<Socket>,
     /// Sockets that may own a receive ring.
     pub(crate) ring_holders: VecDeque<SockId>,
+    /// Connections nobody took whose listener is about to close.
+    pub(crate) passing: Vec<SockId>,
     /// When they were last looked at.
     looked_at: Instant,
     /// Sockets that listen.
@@ -140,6 +147,7 @@ impl Client {
             program_half: Vec::new(),
             engine_half: Vec::new(),
             ring_holders: VecDeque::new(),
+            passing: Vec::new(),
             looked_at: Instant(0),
             listeners: Vec::new(),
             untold: 0,
@@ -293,7 +301,10 @@ impl Client {
             let Some((socket, end)) = self.find(sock) else {
                 continue;
             };
-            let total = end.accept_taken(sock).wrapping_add(socket.refused);
+            let total = end
+                .accept_taken(sock)
+                .wrapping_add(socket.refused)
+                .wrapping_sub(socket.passed_in);
             if let Role::Listener(id) = socket.role
                 && total != socket.taken_told
             {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use slipstack_channel::{Kind, State};
 use slipstack_device::Device;
-use slipstack_stack::{ConnId, Effects, Event, FrameOut, ListenerId, Reason, UdpId};
+use slipstack_stack::{ConnId, Effects, Event, FrameOut, IpMeta, ListenerId, Reason, UdpId};
 
 use crate::client::{Role, UDP_RCVBUF};
 use crate::translate;
@@ -111,6 +111,10 @@ impl Effects for Fx<'_> {
             Event::Neighbour { .. } => {}
         }
     }
+
+    fn stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {
+        self.world.send_stray(ip, segment)
+    }
 }
 
 impl Fx<'_> {
@@ -175,24 +179,9 @@ impl World {
             Some((of, local, remote)) if of == conn => (Some(local), Some(remote)),
             _ => (None, None),
         };
-        let accepted = self.listener_owner(listener).and_then(|owner| {
-            let client = self.client(owner.client)?;
-            let (socket, _) = client.find(owner.sock)?;
-            let step = socket.step;
-            let sock = client.end.accepted(owner.sock, local, remote, sndbuf)?;
-            if !client.begin(sock, Kind::Tcp) {
-                return None;
-            }
-            let (socket, _) = client.find(sock)?;
-            socket.role = Role::Stream(conn);
-            socket.state = State::CONNECTED | State::BOUND;
-            socket.step = step;
-            client.untold += 1;
-            Some(Owner {
-                client: owner.client,
-                sock,
-            })
-        });
+        let listener_owner = self.listener_owner(listener);
+        let accepted =
+            listener_owner.and_then(|owner| self.offer(owner, conn, (local, remote), sndbuf));
         match accepted {
             Some(owner) => {
                 self.conns.set(conn.index, conn.generation, owner);
@@ -213,6 +202,33 @@ impl World {
                 self.deferred.push(Deferred::Abort(conn));
             }
         }
+    }
+
+    /// Gives a connection to a listener's program as a new socket.
+    pub(crate) fn offer(
+        &mut self,
+        listener: Owner,
+        conn: ConnId,
+        (local, remote): (Option<SocketAddr>, Option<SocketAddr>),
+        sndbuf: u32,
+    ) -> Option<Owner> {
+        let client = self.client(listener.client)?;
+        let (socket, _) = client.find(listener.sock)?;
+        let step = socket.step;
+        let sock = client.end.accepted(listener.sock, local, remote, sndbuf)?;
+        if !client.begin(sock, Kind::Tcp) {
+            return None;
+        }
+        let (socket, _) = client.find(sock)?;
+        socket.role = Role::Stream(conn);
+        socket.state = State::CONNECTED | State::BOUND;
+        socket.step = step;
+        socket.listener = Some(listener.sock);
+        client.untold += 1;
+        Some(Owner {
+            client: listener.client,
+            sock,
+        })
     }
 
     fn on_connected(&mut self, conn: ConnId) {

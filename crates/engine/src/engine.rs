@@ -14,6 +14,7 @@ use crate::client::{Client, ClientId};
 use crate::effects::Fx;
 use crate::frames::FrameQueue;
 use crate::local::{Fabric, Local};
+use crate::passing::{self, Arriving};
 use crate::stats::EngineCounters;
 use crate::world::{Deferred, Flows, Owners, World};
 
@@ -62,6 +63,7 @@ pub struct Engine {
     pub(crate) unresolved: Vec<Ipv4Addr>,
     /// Buffer for datagrams on their way out.
     pub(crate) scratch: Vec<u8>,
+    pub(crate) arriving: Arriving,
     is_sleeping: bool,
 }
 
@@ -87,6 +89,7 @@ impl Engine {
             deferred: Vec::new(),
             counters: EngineCounters::default(),
             now,
+            mac: setup.stack.mac,
             has_tx_checksum: setup.device.info().tx_checksum,
             sndbuf_initial: setup.stack.tcp.sndbuf_initial,
         };
@@ -99,6 +102,7 @@ impl Engine {
             neighbours: setup.neighbours,
             unresolved: Vec::new(),
             scratch: Vec::new(),
+            arriving: Arriving::default(),
             is_sleeping: false,
         }
     }
@@ -189,7 +193,11 @@ impl Engine {
                 break;
             };
             frames += 1;
-            self.on_local(now, &frame[..len]);
+            if passing::is_message(&frame[..len]) {
+                self.on_passed(now, &frame[..len]);
+            } else {
+                self.on_local(now, &frame[..len]);
+            }
         }
         self.world.counters.local_received += frames as u64;
         frames > 0

@@ -46,6 +46,10 @@ impl Fabric {
         })
     }
 
+    pub(crate) fn own_slot(&self) -> u16 {
+        self.own_slot
+    }
+
     pub(crate) fn reader(&mut self) -> &mut InboxReader {
         &mut self.reader
     }
@@ -56,13 +60,17 @@ impl Fabric {
 
     /// The slot that serves the flow of this frame, if it is another one's.
     fn find_other_slot(&self, frame: &[u8]) -> Option<usize> {
-        let flow = parse_flow(frame)?;
+        self.find_slot_of(&parse_flow(frame)?)
+    }
+
+    /// The slot that serves a flow, if it is another one's.
+    pub(crate) fn find_slot_of(&self, flow: &Flow) -> Option<usize> {
         let slot = self.steering.find_slot(flow.proto, flow.local, flow.remote);
         (slot != self.own_slot).then_some(usize::from(slot))
     }
 
     /// `false` when the other engine has no room.
-    fn post(&self, slot: usize, frame: &[u8]) -> bool {
+    pub(crate) fn post(&self, slot: usize, frame: &[u8]) -> bool {
         let (Some(inbox), Some(bell)) = (self.inboxes.get(slot), self.bells.get(slot)) else {
             return false;
         };

@@ -52,6 +52,9 @@ counters! {
     clients_crashed,
     /// Clients detached because their shared memory contradicted itself.
     clients_lied,
+    /// Connections that went from a closed listener to another one, and that came that way.
+    passed_out,
+    passed_in,
     /// Connections handed over at the end of their program.
     handed_over,
 }

@@ -279,6 +279,10 @@ impl Engine {
         if socket.is_closing {
             return;
         }
+        if let (CloseMode::Pass, Role::Stream(conn)) = (mode, socket.role) {
+            self.pass_later(now, owner, conn);
+            return;
+        }
         socket.is_closing = true;
         match socket.role {
             Role::Stream(conn) => {
@@ -293,6 +297,7 @@ impl Engine {
             }
             Role::Listener(_) => {
                 let _ = self.on_unlisten(owner);
+                self.pass_waiting(now, owner);
                 self.release(owner);
             }
             Role::Datagram(id) => {

@@ -65,7 +65,7 @@ pub(crate) fn port_refusal(refused: PortRefused) -> Refusal {
 pub(crate) fn close_mode(mode: channel::CloseMode) -> stack::CloseMode {
     match mode {
         channel::CloseMode::Orderly => stack::CloseMode::Orderly,
-        channel::CloseMode::Abort => stack::CloseMode::Abort,
+        channel::CloseMode::Abort | channel::CloseMode::Pass => stack::CloseMode::Abort,
     }
 }
 

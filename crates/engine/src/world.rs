@@ -128,6 +128,8 @@ pub(crate) struct World {
     pub(crate) counters: EngineCounters,
     /// Time of the turn.
     pub(crate) now: Instant,
+    /// Our link-layer address.
+    pub(crate) mac: [u8; 6],
     /// The device completes partial checksums.
     pub(crate) has_tx_checksum: bool,
     /// Send buffer of a new connection.

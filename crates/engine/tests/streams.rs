@@ -274,3 +274,49 @@ fn a_trickle_that_is_read_at_once_never_closes_the_window() {
         world.settle(200_000_000);
     }
 }
+
+#[test]
+fn what_a_closing_listener_did_not_accept_goes_to_its_sibling() {
+    let mut world = World::new();
+    let listeners = [(); 2].map(|()| world.listen_shared(1, 80, true));
+    let program = world.hosts[0].program.clone();
+    let remote: SocketAddr = "10.9.0.2:80".parse().unwrap();
+    let clients: Vec<SockId> = (0..12)
+        .map(|_| {
+            let sock = program.open_socket(Kind::Tcp).unwrap();
+            assert!(world.request(0, Command::Connect { sock, remote }).is_ok());
+            sock
+        })
+        .collect();
+    world.settle(10_000_000);
+    for sock in &clients {
+        program.send(*sock, &[IoSlice::new(b"early")], false);
+    }
+    world.hosts[0]
+        .engine
+        .turn(slipstack_engine::Instant(world.now));
+    // The program of host 1 has not looked at its events yet, partly.
+    world.hosts[1]
+        .engine
+        .turn(slipstack_engine::Instant(world.now));
+    let server = world.hosts[1].program.clone();
+    let waiting = server.accept_waiting(listeners[0]);
+    assert!(waiting > 0 && waiting < 12, "{waiting}");
+    server.close(listeners[0], CloseMode::Orderly);
+    world.settle(10_000_000);
+    let mut accepted = 0;
+    while let Some(sock) = server.accept(listeners[1]) {
+        let mut out = [0; 16];
+        assert_eq!(server.recv(sock, &mut [IoSliceMut::new(&mut out)]), 5);
+        assert_eq!(&out[..5], b"early");
+        server.send(sock, &[IoSlice::new(b"answer")], false);
+        accepted += 1;
+    }
+    assert_eq!(accepted, 12);
+    world.settle(10_000_000);
+    for sock in clients {
+        assert_eq!(program.rx_available(sock), 6);
+        assert_eq!(program.peek_error(sock), None);
+    }
+    assert!(world.has_event(1, listeners[0], EventKind::Released));
+}

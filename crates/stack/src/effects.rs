@@ -6,6 +6,7 @@ pub use slipstack_wire::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
 use crate::error::Reason;
 use crate::ids::{ConnId, ListenerId, UdpId};
+use crate::ip::IpMeta;
 
 /// The engine's (or simulator's) side. Calls come in the order in which things happened.
 pub trait Effects {
@@ -21,6 +22,13 @@ pub trait Effects {
     fn datagram(&mut self, udp: UdpId, from: SocketAddr, to: SocketAddr, bytes: &[u8]);
 
     fn event(&mut self, event: Event);
+
+    /// A TCP segment for a flow and port that this stack does not know. Where several engines share
+    /// an address, another one may: `true` = it goes there, and is not answered here.
+    fn stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {
+        let _ = (ip, segment);
+        false
+    }
 }
 
 /// A frame to send.

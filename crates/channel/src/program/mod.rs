@@ -49,6 +49,9 @@ struct Inner {
     overflow: Lock<VecDeque<[u64; PAYLOAD_WORDS]>>,
     is_overflowing: AtomicBool,
     events: Lock<EventReader>,
+    /// Events taken from the ring before somebody asked for them, oldest first.
+    early: Lock<VecDeque<ChannelEvent>>,
+    has_early: AtomicBool,
     sockets: Sockets,
     arena: Lock<Arena>,
     tickets: Lock<Tickets>,
@@ -90,6 +93,8 @@ impl ProgramEnd {
                 layout::EVENTS,
                 header::EVENT_POSITIONS * 64,
             )?),
+            early: Lock::new(VecDeque::new()),
+            has_early: AtomicBool::new(false),
             sockets: Sockets::new(),
             arena: Lock::new(Arena::new(layout::SEND_ARENA)),
             tickets: Lock::new(Tickets::new()),
@@ -200,15 +205,32 @@ impl ProgramEnd {
 
     /// Whether an event waits. Another thread that takes events right now counts as none.
     pub fn has_events(&self) -> bool {
-        self.inner
-            .events
-            .try_lock()
-            .is_some_and(|mut events| !events.is_empty())
+        let in_ring = || {
+            self.inner
+                .events
+                .try_lock()
+                .is_some_and(|mut e| !e.is_empty())
+        };
+        self.inner.has_early.load(Ordering::Acquire) || in_ring()
     }
 
     /// The next event. `None` also while another thread takes one.
     pub fn poll_event(&self) -> Option<ChannelEvent> {
         self.flush_overflow();
+        if self.inner.has_early.load(Ordering::Acquire) {
+            let mut early = self.inner.early.lock();
+            let event = early.pop_front();
+            self.inner
+                .has_early
+                .store(!early.is_empty(), Ordering::Release);
+            if event.is_some() {
+                return event;
+            }
+        }
+        self.poll_ring()
+    }
+
+    fn poll_ring(&self) -> Option<ChannelEvent> {
         loop {
             let word = self.inner.events.try_lock()?.pop()?;
             let event = RawEvent::decode(word)?;
@@ -216,6 +238,18 @@ impl ProgramEnd {
                 return Some(event);
             }
         }
+    }
+
+    /// Takes what is in the ring now, so that connections on their way to a listener are known.
+    fn take_early(&self) {
+        let mut early = self.inner.early.lock();
+        for _ in 0..layout::EVENTS {
+            let Some(event) = self.poll_ring() else { break };
+            early.push_back(event);
+        }
+        self.inner
+            .has_early
+            .store(!early.is_empty(), Ordering::Release);
     }
 
     fn on_event(&self, event: RawEvent) -> Option<ChannelEvent> {
@@ -248,7 +282,7 @@ impl ProgramEnd {
         self.cell(sock.index)?.lower_event();
         let Some(listener) = self.inner.sockets.queue_accepted(listener, sock) else {
             // The listener was closed while the connection was on its way.
-            self.close_command(sock, CloseMode::Abort, true);
+            self.close_command(sock, CloseMode::Pass, true);
             return None;
         };
         Some(ChannelEvent {
@@ -268,16 +302,20 @@ impl ProgramEnd {
     }
 
     /// Lets go of a socket. Its id is of no use afterwards; the index returns with
-    /// [`EventKind::Released`]. Connections that wait to be accepted are reset with it.
+    /// [`EventKind::Released`]. Connections that wait to be accepted go to another listener of the
+    /// same address, or are reset.
     pub fn close(&self, sock: SockId, mode: CloseMode) {
         let Some(local) = self.inner.sockets.find(sock) else {
             return;
         };
+        if self.state(sock).contains(State::LISTENING) {
+            self.take_early();
+        }
         if local.is_closing.swap(true, Ordering::AcqRel) {
             return;
         }
         for waiting in self.inner.sockets.take_accepted(local) {
-            self.close_command(waiting, CloseMode::Abort, true);
+            self.close_command(waiting, CloseMode::Pass, true);
         }
         let unread = self.rx_available(sock) > 0;
         self.push(Command::Close { sock, mode, unread });

@@ -103,13 +103,17 @@ impl World {
     }
 
     pub fn listen(&mut self, host: usize, port: u16) -> SockId {
+        self.listen_shared(host, port, false)
+    }
+
+    pub fn listen_shared(&mut self, host: usize, port: u16, reuse_port: bool) -> SockId {
         let sock = self.hosts[host].program.open_socket(Kind::Tcp).unwrap();
         let addr = SocketAddr::new(self.hosts[host].addr.into(), port);
         let bind = Command::Bind {
             sock,
             addr,
             reuse_addr: true,
-            reuse_port: false,
+            reuse_port,
         };
         assert_eq!(self.request(host, bind), Ok(Reply::Bound { local: addr }));
         let listen = Command::Listen { sock, backlog: 16 };

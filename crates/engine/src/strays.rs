@@ -1,0 +1,60 @@
+//! Segments that steering brought here although another engine has their flow.
+//!
+//! While the keeper changes who serves a port, frames are on their way and half-open connections are
+//! in nobody's directory yet. A segment that meets nothing here goes to the keeper, which knows who
+//! else listens, instead of being answered with a reset.
+
+use std::net::IpAddr;
+
+use slipstack_mem::MpscInbox;
+use slipstack_stack::IpMeta;
+use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::ipv4::{self, Ipv4Header};
+use slipstack_wire::protocol;
+
+use crate::world::World;
+
+/// The keeper's slot.
+const KEEPER: usize = 0;
+const HEADERS: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
+/// Where a segment keeps its flags, and the one that a shortened segment must not have.
+const FLAGS_AT: usize = 13;
+const FIN: u8 = 1;
+
+impl World {
+    /// Hands a segment to the keeper. `false`: there is none, it is to be answered here.
+    #[cold]
+    pub(crate) fn send_stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {
+        let (IpAddr::V4(src), IpAddr::V4(dst)) = (ip.src, ip.dst) else {
+            return false;
+        };
+        let Some(fabric) = &self.local.fabric else {
+            return false;
+        };
+        // What does not fit is sent again by the peer, to the right engine by then.
+        let len = segment.len().min(MpscInbox::FRAME_MAX - HEADERS);
+        let mut frame = vec![0; HEADERS + len];
+        EthernetHeader {
+            dst: self.mac,
+            src: self.mac,
+            ethertype: EtherType::IPV4,
+        }
+        .emit(&mut frame);
+        Ipv4Header {
+            tos: ip.tos,
+            total_len: (ipv4::HEADER_LEN + len) as u16,
+            identification: 0,
+            dont_fragment: true,
+            ttl: ip.ttl,
+            protocol: protocol::TCP,
+            src,
+            dst,
+        }
+        .emit(&mut frame[ethernet::HEADER_LEN..]);
+        frame[HEADERS..].copy_from_slice(&segment[..len]);
+        if len < segment.len() {
+            frame[HEADERS + FLAGS_AT] &= !FIN;
+        }
+        fabric.post(KEEPER, &frame)
+    }
+}
