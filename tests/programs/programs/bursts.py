@@ -11,7 +11,7 @@ while True:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not sock.recv(10):
             continue
-        for _ in range(50):
+        for _ in range(200):
             sock.sendall(f"{time.clock_gettime(time.CLOCK_MONOTONIC):.9f}\n".encode())
             end = time.monotonic() + 0.03
             while time.monotonic() < end:
