@@ -184,10 +184,6 @@ impl Description {
             .store(!cold.watches.is_empty(), Ordering::Release);
     }
 
-    pub(crate) fn unwatch_thread(&self, waiter: &Arc<Waiter>) {
-        self.unwatch(|watch| matches!(watch, Watch::Thread(other) if Arc::ptr_eq(other, waiter)));
-    }
-
     /// All epoll items, forgotten: the description is closed or leaves the stack.
     pub(crate) fn take_watches(&self) -> Vec<Watch> {
         let mut cold = self.cold.lock();

@@ -4,26 +4,25 @@ use std::time::Duration;
 
 use crate::errno::Errno;
 
-/// How many signal handlers have run on the calling thread so far. A call takes one
-/// at its start and compares.
+/// How many times the calling thread's waits have been interrupted so far. A wait takes one at
+/// its start and compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interruptions {
-    /// All handlers.
+    /// All.
     pub handlers: u64,
-    /// Those that were installed without `SA_RESTART`.
+    /// Those that end a call even if it may be restarted.
     pub without_restart: u64,
 }
 
 /// The parts of libc and of signal handling that belong to the preload layer.
 ///
 /// The layer marks a thread as "inside a call" around every method of
-/// [`Process`](crate::Process): a handler that arrives then is put off. It runs at
-/// the next [`Kernel::signal_point`], inside [`Kernel::ppoll`], or when the call
-/// ends. This crate calls those two only while it holds no lock.
+/// [`Process`](crate::Process): a handler that arrives then is put off until the call has ended,
+/// and counted at once. A wait that sees the count change cleans up and answers `EINTR`; whether
+/// the call is made again (SA_RESTART) is then up to the layer.
 pub trait Kernel: Send + Sync {
-    /// libc's `ppoll`: a cancellation point. Put-off handlers run first, and then it
-    /// answers `EINTR` at once; a handler that arrives while it sleeps runs at once
-    /// and makes it answer `EINTR`. `mask` as in `ppoll`; `None` leaves the mask.
+    /// The system call `ppoll`, with `mask` in force where one is given. A handler that is put off
+    /// makes it answer `EINTR`, and so does one that was put off already.
     fn ppoll(
         &self,
         fds: &mut [libc::pollfd],
@@ -31,11 +30,10 @@ pub trait Kernel: Send + Sync {
         mask: Option<&libc::sigset_t>,
     ) -> Result<usize, Errno>;
 
-    /// Runs the handlers that were put off (with `mask` in force, where one is
-    /// given, as the p-variants want it) and tells how many have run on this thread.
+    /// Where a wait looks for signals; `mask` is that of the p-variants.
     fn signal_point(&self, mask: Option<&libc::sigset_t>) -> Interruptions;
 
-    /// As [`Kernel::signal_point`], but runs nothing.
+    /// As [`Kernel::signal_point`].
     fn interruptions(&self) -> Interruptions;
 
     /// A number that tells the calling thread from all others alive, not 0 (the address of a

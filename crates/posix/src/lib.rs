@@ -30,6 +30,7 @@ mod poll;
 pub mod process;
 mod report;
 mod select;
+mod sleepers;
 mod socket;
 mod spin;
 mod table;

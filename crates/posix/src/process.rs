@@ -18,9 +18,9 @@ use crate::kernel::Kernel;
 use crate::link::Link;
 use crate::outcome::{Divert, Outcome};
 use crate::report::Report;
+use crate::sleepers::Sleepers;
 use crate::spin::Spin;
 use crate::table::{Entry, NUMBERS_MAX, Table};
-use crate::wait::Sleepers;
 
 /// How long a wait spins before it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,10 +327,6 @@ impl Process {
     }
 
     // Batches.
-
-    pub(crate) fn leave_batch(&self) {
-        self.batch.end(self.kernel.thread());
-    }
 
     /// Something for the wire was pushed on this socket: it leaves now or with the batch.
     pub(crate) fn after_push(&self, link: &Link, socket: u64) {

@@ -5,31 +5,28 @@
 //! until a socket of theirs becomes ready or the leader leaves.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use slipstack_mem::{Lock, now_ns};
+use slipstack_mem::now_ns;
 
-use crate::description::{Description, Watch};
+use crate::description::Description;
 use crate::epoll::{Set, Target};
 use crate::errno::Errno;
 use crate::kernel::Interruptions;
 use crate::link::Link;
 use crate::outcome::Divert;
 use crate::process::Process;
-use crate::waiter::{Waiter, WaiterPool};
+use crate::sleepers::NUDGED_SLEEP_NS;
+use crate::waiter::Waiter;
 
 /// While a wait spins, kernel descriptors are looked at this often.
 const KERNEL_LOOK_NS: u64 = 50_000;
-/// The leader learns of new timers that other threads set within this time.
-const NUDGE_NS: u64 = 4_000_000;
-/// After a nudge the leader looks again by itself after this time.
-const NUDGED_SLEEP_NS: u64 = 8_000_000;
-
 /// A call that finds nothing and does not wait drives the engine if nobody has for this long.
 const POLLING_TURN_NS: u64 = 20_000;
 
 /// What a wait is for.
+#[derive(Clone, Copy)]
 pub(crate) enum Subject<'a> {
     Socket(&'a Arc<Description>),
     Set(&'a Arc<Set>),
@@ -46,112 +43,6 @@ pub(crate) struct Plan<'a> {
     pub(crate) mask: Option<&'a libc::sigset_t>,
     /// Handlers with SA_RESTART do not end it.
     pub(crate) may_restart: bool,
-}
-
-/// The threads that sleep.
-#[derive(Debug, Default)]
-pub(crate) struct Sleepers {
-    asleep: Lock<Vec<Arc<Waiter>>>,
-    count: AtomicUsize,
-    is_led: AtomicBool,
-    /// When the sleeping leader will look by itself; 0 = no leader sleeps.
-    leader_until_ns: AtomicU64,
-    nudged_ns: AtomicU64,
-    /// The last turn a call of the program's made.
-    turned_ns: AtomicU64,
-    leader: Lock<Option<Arc<Waiter>>>,
-    pool: WaiterPool,
-}
-
-impl Sleepers {
-    fn add(&self, waiter: &Arc<Waiter>) {
-        self.asleep.lock().push(Arc::clone(waiter));
-        self.count.fetch_add(1, Ordering::AcqRel);
-    }
-
-    fn remove(&self, waiter: &Arc<Waiter>) {
-        self.asleep
-            .lock()
-            .retain(|other| !Arc::ptr_eq(other, waiter));
-        self.count.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    fn try_lead(&self, waiter: &Arc<Waiter>) -> bool {
-        if self.is_led.swap(true, Ordering::AcqRel) {
-            return false;
-        }
-        *self.leader.lock() = Some(Arc::clone(waiter));
-        true
-    }
-
-    fn stop_leading(&self) {
-        self.leader_until_ns.store(0, Ordering::Release);
-        *self.leader.lock() = None;
-        self.is_led.store(false, Ordering::Release);
-    }
-
-    /// Something changed that every sleeper has to look at.
-    pub(crate) fn wake_all(&self) {
-        for waiter in self.asleep.lock().iter() {
-            waiter.notify();
-        }
-    }
-
-    /// A thread leaves: if nobody leads now, another sleeper may.
-    fn pass_on(&self) {
-        if self.count.load(Ordering::Acquire) == 0 || self.is_led.load(Ordering::Acquire) {
-            return;
-        }
-        if let Some(waiter) = self.asleep.lock().first() {
-            waiter.notify();
-        }
-    }
-
-    /// Another thread than the leader has made the engine work: its next deadline may be sooner
-    /// than the leader's sleep ends.
-    pub(crate) fn nudge(&self) {
-        let until = self.leader_until_ns.load(Ordering::Acquire);
-        if until == 0 {
-            return;
-        }
-        let now = now_ns();
-        let nudged = self.nudged_ns.load(Ordering::Relaxed);
-        if until > now + NUDGED_SLEEP_NS && now.wrapping_sub(nudged) > NUDGE_NS {
-            self.nudged_ns.store(now, Ordering::Relaxed);
-            if let Some(leader) = &*self.leader.lock() {
-                leader.notify();
-            }
-        }
-    }
-
-    /// Descriptors of ours.
-    pub(crate) fn numbers(&self) -> Vec<i32> {
-        let mut all = self.pool.numbers();
-        all.extend(self.asleep.lock().iter().map(|waiter| waiter.doorbell()));
-        all
-    }
-
-    pub(crate) fn hold(&self) {
-        self.pool.hold();
-        self.asleep.hold();
-        self.leader.hold();
-    }
-
-    pub(crate) fn release(&self) {
-        self.leader.release();
-        self.asleep.release();
-        self.pool.release();
-    }
-
-    /// In a forked child: the sleepers were other threads of the parent.
-    pub(crate) fn reset(&self) {
-        self.asleep.lock().clear();
-        self.count.store(0, Ordering::Relaxed);
-        self.is_led.store(false, Ordering::Relaxed);
-        self.leader_until_ns.store(0, Ordering::Relaxed);
-        *self.leader.lock() = None;
-        self.pool.clear();
-    }
 }
 
 /// The outcome of one sleep.
@@ -195,7 +86,9 @@ impl Process {
         mut check: impl FnMut(bool) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         let link = self.living_link();
-        self.leave_batch();
+        let thread = self.kernel.thread();
+        self.batch.end(thread);
+        self.undo_abandoned(thread);
         if let Some(link) = &link {
             self.turn(link);
         }
@@ -279,27 +172,12 @@ impl Process {
         check: &mut impl FnMut(bool) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         let waiter = self.sleepers.pool.take().map_err(Divert::from)?;
-        let used = match &plan.subject {
-            Subject::Socket(socket) => Some(*socket),
-            Subject::Set(_) | Subject::Many(_) => None,
-        };
-        if let Some(socket) = used {
-            socket.users.fetch_add(1, Ordering::AcqRel);
-        }
-        subscribe(&plan.subject, &waiter);
-        self.sleepers.add(&waiter);
         let outcome = self.sleep_as(&waiter, plan, before, check);
-        self.sleepers.remove(&waiter);
-        unsubscribe(&plan.subject, &waiter);
+        if let Some(sleeper) = self.sleepers.remove(&waiter) {
+            self.leave(sleeper);
+        }
         self.sleepers.pass_on();
         self.sleepers.pool.give(waiter);
-        if let Some(socket) = used
-            && socket.users.fetch_sub(1, Ordering::AcqRel) == 1
-            && socket.cold.lock().numbers.is_empty()
-            && socket.decided().is_some()
-        {
-            self.end(socket);
-        }
         outcome
     }
 
@@ -310,7 +188,10 @@ impl Process {
         before: Interruptions,
         check: &mut impl FnMut(bool) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
+        let thread = self.kernel.thread();
         loop {
+            // A handler that waited itself has undone the wait it interrupted.
+            self.sleepers.enter(thread, waiter, plan.subject);
             // Another thread may have attached, or the engine died, since the last look.
             let link = self.living_link();
             if let Some(link) = &link {
@@ -329,12 +210,8 @@ impl Process {
                 continue;
             }
             let left = plan.deadline_ns.map(|deadline| deadline - now);
-            let slept = match link.filter(|_| self.sleepers.try_lead(waiter)) {
-                Some(link) => {
-                    let slept = self.sleep_leading(waiter, &link, plan, now, left);
-                    self.sleepers.stop_leading();
-                    slept
-                }
+            let slept = match link.filter(|_| self.sleepers.try_lead(thread, waiter)) {
+                Some(link) => self.sleep_leading(waiter, &link, plan, now, left),
                 None => self.sleep_in_ppoll(waiter, plan, &[], left),
             };
             waiter.wake_up(matches!(slept, Slept::Rang));
@@ -351,19 +228,19 @@ impl Process {
     ) -> Slept {
         link.release_idle();
         let Some(wait_on) = link.prepare_wait() else {
+            self.sleepers.stop_leading(waiter);
             return Slept::Again;
         };
         let mut left = least(left, wait_on.timeout_ns);
-        let nudged = self.sleepers.nudged_ns.load(Ordering::Relaxed);
-        if nudged != 0 && now.wrapping_sub(nudged) < NUDGED_SLEEP_NS {
+        if self.sleepers.was_nudged(now) {
             left = least(left, Some(NUDGED_SLEEP_NS));
         }
         let until = left.map_or(u64::MAX, |left| now.saturating_add(left));
-        self.sleepers
-            .leader_until_ns
-            .store(until, Ordering::Release);
+        self.sleepers.set_leader_until(until);
         let slept = self.sleep_in_ppoll(waiter, plan, &wait_on.fds, left);
-        link.finish_wait();
+        if self.sleepers.stop_leading(waiter) {
+            link.finish_wait();
+        }
         slept
     }
 
@@ -414,31 +291,5 @@ fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
-    }
-}
-
-fn subscribe(subject: &Subject<'_>, waiter: &Arc<Waiter>) {
-    match subject {
-        Subject::Socket(socket) => socket.watch(Watch::Thread(Arc::clone(waiter))),
-        Subject::Set(set) => set.add_waiter(waiter),
-        Subject::Many(targets) => {
-            for target in *targets {
-                target.watch(Watch::Thread(Arc::clone(waiter)));
-            }
-        }
-    }
-}
-
-fn unsubscribe(subject: &Subject<'_>, waiter: &Arc<Waiter>) {
-    match subject {
-        Subject::Socket(socket) => socket.unwatch_thread(waiter),
-        Subject::Set(set) => set.remove_waiter(waiter),
-        Subject::Many(targets) => {
-            for target in *targets {
-                target.unwatch(
-                    |watch| matches!(watch, Watch::Thread(other) if Arc::ptr_eq(other, waiter)),
-                );
-            }
-        }
     }
 }

@@ -258,3 +258,26 @@ fn sendfile_sends_from_the_offset_and_moves_it() {
         .unwrap();
     assert_eq!(out, 3);
 }
+
+#[test]
+fn a_jump_out_of_a_blocked_call_leaves_nothing_behind() {
+    let world = World::new();
+    let (client, server) = world.pair();
+    world
+        .jumps
+        .store(true, std::sync::atomic::Ordering::Relaxed);
+    let jumped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _ = world.recv(server, 1, 0);
+    }));
+    assert!(jumped.is_err());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(10));
+            world.send(client, b"x").unwrap();
+        });
+        // The same thread leads again.
+        assert_eq!(world.recv(server, 1, 0).unwrap(), b"x");
+    });
+    world.process.close(server).unwrap();
+    assert_eq!(world.recv(client, 1, 0).unwrap(), b"", "FIN was sent");
+}

@@ -1,5 +1,6 @@
 //! The kernel as the tests need it, by rustix.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use slipstack_posix::{Errno, Interruptions, Kernel};
 #[derive(Debug, Default)]
 pub struct TestKernel {
     pub warnings: Arc<Mutex<Vec<String>>>,
+    /// The next sleep ends as by a jump out of a signal handler.
+    pub jumps: Arc<AtomicBool>,
 }
 
 impl Kernel for TestKernel {
@@ -21,6 +24,9 @@ impl Kernel for TestKernel {
         timeout: Option<Duration>,
         _mask: Option<&libc::sigset_t>,
     ) -> Result<usize, Errno> {
+        if self.jumps.swap(false, Ordering::Relaxed) {
+            std::panic::panic_any("jump");
+        }
         let numbers: Vec<Option<Descriptor>> =
             fds.iter().map(|fd| Descriptor::new(fd.fd)).collect();
         let mut polled: Vec<PollFd<'_>> = numbers

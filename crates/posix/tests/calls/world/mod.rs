@@ -5,6 +5,7 @@ mod kernel;
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use slipstack_channel::{Attach, AttachError, Attachment, Driver, EngineEnd, Policy, ProgramEnd};
@@ -45,6 +46,7 @@ impl Attach for TestAttach {
 pub struct World {
     pub process: Arc<Process>,
     pub warnings: Arc<Mutex<Vec<String>>>,
+    pub jumps: Arc<AtomicBool>,
     attach: Arc<TestAttach>,
 }
 
@@ -58,8 +60,10 @@ impl World {
             engine: Mutex::new(None),
         });
         let warnings = Arc::new(Mutex::new(Vec::new()));
+        let jumps = Arc::new(AtomicBool::new(false));
         let kernel = TestKernel {
             warnings: Arc::clone(&warnings),
+            jumps: Arc::clone(&jumps),
         };
         let settings = Settings {
             spin: SpinPolicy::FixedUs(5),
@@ -71,6 +75,7 @@ impl World {
         World {
             process: Arc::new(Process::new(Box::new(kernel), given, settings)),
             warnings,
+            jumps,
             attach,
         }
     }

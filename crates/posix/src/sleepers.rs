@@ -1,0 +1,256 @@
+//! The threads that sleep in a call: who they are, what they watch, which of them leads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use slipstack_mem::{Lock, now_ns};
+
+use crate::description::{Description, Watch};
+use crate::epoll::{Set, Target};
+use crate::process::Process;
+use crate::wait::Subject;
+use crate::waiter::{Waiter, WaiterPool};
+
+/// The leader learns of new timers that other threads set within this time.
+const NUDGE_NS: u64 = 4_000_000;
+/// After a nudge the leader looks again by itself after this time.
+pub(crate) const NUDGED_SLEEP_NS: u64 = 8_000_000;
+
+/// What a sleeping thread is subscribed to.
+#[derive(Debug)]
+enum Kept {
+    Socket(Arc<Description>),
+    Set(Arc<Set>),
+    Many(Vec<Target>),
+}
+
+/// One sleeping thread.
+#[derive(Debug)]
+pub(crate) struct Sleeper {
+    thread: usize,
+    waiter: Arc<Waiter>,
+    kept: Kept,
+}
+
+/// The sleeping thread that drives the engine.
+#[derive(Debug)]
+struct Leader {
+    thread: usize,
+    waiter: Arc<Waiter>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Sleepers {
+    asleep: Lock<Vec<Sleeper>>,
+    count: AtomicUsize,
+    is_led: AtomicBool,
+    /// When the sleeping leader will look by itself; 0 = no leader sleeps.
+    leader_until_ns: AtomicU64,
+    nudged_ns: AtomicU64,
+    /// The last turn a call of the program's made.
+    pub(crate) turned_ns: AtomicU64,
+    leader: Lock<Option<Leader>>,
+    pub(crate) pool: WaiterPool,
+}
+
+impl Sleepers {
+    /// Subscribes a thread that is about to sleep, unless it is.
+    pub(crate) fn enter(&self, thread: usize, waiter: &Arc<Waiter>, subject: Subject<'_>) {
+        let mut asleep = self.asleep.lock();
+        if asleep.iter().any(|it| Arc::ptr_eq(&it.waiter, waiter)) {
+            return;
+        }
+        let kept = match subject {
+            Subject::Socket(socket) => Kept::Socket(Arc::clone(socket)),
+            Subject::Set(set) => Kept::Set(Arc::clone(set)),
+            Subject::Many(targets) => Kept::Many(targets.to_vec()),
+        };
+        asleep.push(Sleeper {
+            thread,
+            waiter: Arc::clone(waiter),
+            kept,
+        });
+        drop(asleep);
+        self.count.fetch_add(1, Ordering::AcqRel);
+        subscribe(subject, waiter);
+    }
+
+    pub(crate) fn remove(&self, waiter: &Arc<Waiter>) -> Option<Sleeper> {
+        let mut asleep = self.asleep.lock();
+        let at = asleep
+            .iter()
+            .position(|it| Arc::ptr_eq(&it.waiter, waiter))?;
+        self.count.fetch_sub(1, Ordering::AcqRel);
+        Some(asleep.remove(at))
+    }
+
+    pub(crate) fn try_lead(&self, thread: usize, waiter: &Arc<Waiter>) -> bool {
+        if self.is_led.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        let waiter = Arc::clone(waiter);
+        *self.leader.lock() = Some(Leader { thread, waiter });
+        true
+    }
+
+    /// False if this waiter does not lead (any more).
+    pub(crate) fn stop_leading(&self, waiter: &Waiter) -> bool {
+        self.stop_leading_if(|leader| std::ptr::eq(&*leader.waiter, waiter))
+    }
+
+    fn stop_leading_if(&self, is_it: impl FnOnce(&Leader) -> bool) -> bool {
+        let mut leader = self.leader.lock();
+        if !leader.as_ref().is_some_and(is_it) {
+            return false;
+        }
+        *leader = None;
+        self.leader_until_ns.store(0, Ordering::Release);
+        self.is_led.store(false, Ordering::Release);
+        true
+    }
+
+    pub(crate) fn set_leader_until(&self, until_ns: u64) {
+        self.leader_until_ns.store(until_ns, Ordering::Release);
+    }
+
+    /// Something changed that every sleeper has to look at.
+    pub(crate) fn wake_all(&self) {
+        for sleeper in self.asleep.lock().iter() {
+            sleeper.waiter.notify();
+        }
+    }
+
+    /// A thread leaves: if nobody leads now, another sleeper may.
+    pub(crate) fn pass_on(&self) {
+        if self.count.load(Ordering::Acquire) == 0 || self.is_led.load(Ordering::Acquire) {
+            return;
+        }
+        if let Some(sleeper) = self.asleep.lock().first() {
+            sleeper.waiter.notify();
+        }
+    }
+
+    /// Another thread than the leader has made the engine work: its next deadline may be sooner
+    /// than the leader's sleep ends.
+    pub(crate) fn nudge(&self) {
+        let until = self.leader_until_ns.load(Ordering::Acquire);
+        if until == 0 {
+            return;
+        }
+        let now = now_ns();
+        let nudged = self.nudged_ns.load(Ordering::Relaxed);
+        if until > now + NUDGED_SLEEP_NS && now.wrapping_sub(nudged) > NUDGE_NS {
+            self.nudged_ns.store(now, Ordering::Relaxed);
+            if let Some(leader) = &*self.leader.lock() {
+                leader.waiter.notify();
+            }
+        }
+    }
+
+    /// Whether the engine's next deadline may still move without the leader's knowledge.
+    pub(crate) fn was_nudged(&self, now_ns: u64) -> bool {
+        let nudged = self.nudged_ns.load(Ordering::Relaxed);
+        nudged != 0 && now_ns.wrapping_sub(nudged) < NUDGED_SLEEP_NS
+    }
+
+    /// Descriptors of ours.
+    pub(crate) fn numbers(&self) -> Vec<i32> {
+        let mut all = self.pool.numbers();
+        let asleep = self.asleep.lock();
+        all.extend(asleep.iter().map(|sleeper| sleeper.waiter.doorbell()));
+        all
+    }
+
+    pub(crate) fn hold(&self) {
+        self.pool.hold();
+        self.asleep.hold();
+        self.leader.hold();
+    }
+
+    pub(crate) fn release(&self) {
+        self.leader.release();
+        self.asleep.release();
+        self.pool.release();
+    }
+
+    /// In a forked child: the sleepers were other threads of the parent. What they watched is the
+    /// parent's too, so it is forgotten without being touched.
+    pub(crate) fn reset(&self) {
+        std::mem::forget(std::mem::take(&mut *self.asleep.lock()));
+        self.count.store(0, Ordering::Relaxed);
+        self.is_led.store(false, Ordering::Relaxed);
+        self.leader_until_ns.store(0, Ordering::Relaxed);
+        *self.leader.lock() = None;
+        self.pool.clear();
+    }
+}
+
+impl Process {
+    /// A thread does not sleep any more.
+    pub(crate) fn leave(&self, sleeper: Sleeper) {
+        let Sleeper { waiter, kept, .. } = sleeper;
+        let is_it =
+            |watch: &Watch| matches!(watch, Watch::Thread(other) if Arc::ptr_eq(other, &waiter));
+        match kept {
+            Kept::Socket(socket) => {
+                socket.unwatch(is_it);
+                // Its last number may have been closed meanwhile.
+                if socket.users.fetch_sub(1, Ordering::AcqRel) == 1
+                    && socket.cold.lock().numbers.is_empty()
+                    && socket.decided().is_some()
+                {
+                    self.end(&socket);
+                }
+            }
+            Kept::Set(set) => set.remove_waiter(&waiter),
+            Kept::Many(targets) => {
+                for target in &targets {
+                    target.unwatch(is_it);
+                }
+            }
+        }
+    }
+
+    /// A thread that begins a wait sleeps in none: what it has left behind was abandoned by a jump
+    /// out of a signal handler. (A handler that waits looks the same; the wait it interrupted
+    /// subscribes again.)
+    pub(crate) fn undo_abandoned(&self, thread: usize) {
+        if self.sleepers.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let was_leading = self
+            .sleepers
+            .stop_leading_if(|leader| leader.thread == thread);
+        if was_leading && let Some(link) = self.link() {
+            link.finish_wait();
+        }
+        loop {
+            let found = {
+                let asleep = self.sleepers.asleep.lock();
+                let mine = asleep.iter().find(|sleeper| sleeper.thread == thread);
+                mine.map(|sleeper| Arc::clone(&sleeper.waiter))
+            };
+            let Some(waiter) = found else { return };
+            waiter.notify();
+            if let Some(sleeper) = self.sleepers.remove(&waiter) {
+                self.leave(sleeper);
+            }
+        }
+    }
+}
+
+fn subscribe(subject: Subject<'_>, waiter: &Arc<Waiter>) {
+    match subject {
+        Subject::Socket(socket) => {
+            socket.users.fetch_add(1, Ordering::AcqRel);
+            socket.watch(Watch::Thread(Arc::clone(waiter)));
+        }
+        Subject::Set(set) => set.add_waiter(waiter),
+        Subject::Many(targets) => {
+            for target in targets {
+                target.watch(Watch::Thread(Arc::clone(waiter)));
+            }
+        }
+    }
+}
