@@ -157,33 +157,39 @@ impl World {
         Err("the handshake does not end".to_string())
     }
 
-    fn exchange(&mut self, server: SockId, client: SockId) -> Result<(), String> {
+    /// The request goes out and is read on the server's side.
+    fn ask(&mut self, server: SockId, client: SockId) -> Result<(), String> {
         self.client
             .program
             .send(client, &[IoSlice::new(&REQUEST)], false);
         self.client_turn();
         self.server_turn();
         self.server.drain_events();
-        if self.server.read(server, REQUEST.len()) != REQUEST.len() {
-            return Err("the request did not arrive".to_string());
+        match self.server.read(server, REQUEST.len()) {
+            len if len == REQUEST.len() => Ok(()),
+            _ => Err("the request did not arrive".to_string()),
         }
-        self.server
-            .program
-            .send(server, &[IoSlice::new(&ANSWER)], false);
-        self.server_turn();
-        self.client_turn();
-        self.client.drain_events();
-        if self.client.read(client, ANSWER.len()) != ANSWER.len() {
-            return Err("the answer did not arrive".to_string());
-        }
-        Ok(())
     }
 
-    fn close(&mut self, server: SockId, client: SockId) {
-        self.server.program.close(server, CloseMode::Orderly);
+    /// The answer is written; with `last`, the connection closed in the same breath, as a server
+    /// of `Connection: close` does.
+    fn answer(&mut self, server: SockId, client: SockId, last: bool) -> Result<(), String> {
+        let program = &self.server.program;
+        program.send(server, &[IoSlice::new(&ANSWER)], false);
+        if last {
+            program.close(server, CloseMode::Orderly);
+        }
         self.server_turn();
         self.client_turn();
         self.client.drain_events();
+        match self.client.read(client, ANSWER.len()) {
+            len if len == ANSWER.len() => Ok(()),
+            _ => Err("the answer did not arrive".to_string()),
+        }
+    }
+
+    /// The client closes too; both sides settle.
+    fn finish(&mut self, client: SockId) {
         self.client.program.close(client, CloseMode::Orderly);
         self.client_turn();
         self.server_turn();
@@ -199,14 +205,16 @@ fn run(what: &str, count: usize) -> Result<(), Box<dyn std::error::Error>> {
         "request" => {
             let (server, client) = world.connect()?;
             for _ in 0..count {
-                world.exchange(server, client)?;
+                world.ask(server, client)?;
+                world.answer(server, client, false)?;
             }
         }
         "connection" => {
             for _ in 0..count {
                 let (server, client) = world.connect()?;
-                world.exchange(server, client)?;
-                world.close(server, client);
+                world.ask(server, client)?;
+                world.answer(server, client, true)?;
+                world.finish(client);
             }
         }
         _ => return Err("say request or connection".into()),
