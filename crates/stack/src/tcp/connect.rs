@@ -44,11 +44,10 @@ pub struct Seed<'a> {
 
 /// The shift that lets the window reach `buffer_max` (RFC 7323 2.2).
 pub fn shift_for(buffer_max: u32) -> u8 {
-    let mut shift = 0;
-    while shift < WINDOW_SHIFT_MAX && (0xffffu32 << shift) < buffer_max {
-        shift += 1;
-    }
-    shift
+    // Smallest shift with 0xffff << shift >= buffer_max.
+    let steps = buffer_max.div_ceil(0xffff).max(1);
+    let shift = steps.next_power_of_two().trailing_zeros() as u8;
+    shift.min(WINDOW_SHIFT_MAX)
 }
 
 /// The MSS that we announce (RFC 9293 3.7.1; RFC 6691: options are not taken off).
@@ -83,15 +82,9 @@ pub fn options_of(options: &SocketOptions, seed: &Seed<'_>) -> Options {
 pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
     let tcp = &cx.config.tcp;
     let options = seed.options;
-    let buffer = options.rcvbuf.unwrap_or(tcp.rcvbuf_initial);
     let opts = options_of(options, seed);
     let mss = opts.mss_max;
     let congestion = options.congestion.unwrap_or(tcp.congestion);
-    let shift = if tcp.window_scaling {
-        shift_for(buffer.max(tcp.rcvbuf_max))
-    } else {
-        0
-    };
     Connection {
         key: seed.key,
         id: seed.id,
@@ -103,50 +96,8 @@ pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
         keep_sent: 0,
         backoff: Default::default(),
         soft_error: None,
-        snd: Send {
-            iss: seed.iss,
-            una: seq::SYN,
-            nxt: seq::FIRST,
-            wnd: 0,
-            edge: seq::FIRST,
-            wl1: 0,
-            wl2: 0,
-            wnd_max: 0,
-            written: seq::FIRST,
-            small_end: 0,
-            last_at: now,
-            mss,
-            peer_mss: MSS_DEFAULT,
-            shift: 0,
-            is_fin_queued: false,
-            is_fin_sent: false,
-            has_more: false,
-            limit: options.sndbuf.unwrap_or(tcp.sndbuf_initial),
-            is_limit_fixed: options.sndbuf.is_some(),
-        },
-        rcv: Receive {
-            irs: 0,
-            nxt: seq::SYN,
-            edge: seq::SYN,
-            consumed: seq::FIRST,
-            acked: seq::SYN,
-            buffer,
-            is_buffer_fixed: options.rcvbuf.is_some(),
-            tune_at: now,
-            tune_from: seq::FIRST,
-            ts_recent: 0,
-            ts_recent_at: now,
-            last_at: now,
-            mss: MSS_DEFAULT.min(mss),
-            shift,
-            ack: super::connection::AckState::None,
-            quick: ack_policy::QUICK_SEGMENTS,
-            is_interactive: false,
-            is_shut: false,
-            has_fin: false,
-            fin_at: 0,
-            assembler: None,
-        },
+        snd: build_send(seed, mss, now, cx),
+        rcv: build_receive(seed, mss, now, cx),
         rtt: Default::default(),
         cc: Control::new(congestion, u32::from(mss), tcp.initial_cwnd),
         opts,
@@ -159,6 +110,68 @@ pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
         stalled_at: Instant::ZERO,
         retransmitted: 0,
         parent: None,
+    }
+}
+
+/// Nothing sent but the SYN.
+fn build_send(seed: &Seed<'_>, mss: u16, now: Instant, cx: &Cx<'_>) -> Send {
+    let tcp = &cx.config.tcp;
+    let options = seed.options;
+    Send {
+        iss: seed.iss,
+        una: seq::SYN,
+        nxt: seq::FIRST,
+        wnd: 0,
+        edge: seq::FIRST,
+        wl1: 0,
+        wl2: 0,
+        wnd_max: 0,
+        written: seq::FIRST,
+        small_end: 0,
+        last_at: now,
+        mss,
+        peer_mss: MSS_DEFAULT,
+        shift: 0,
+        is_fin_queued: false,
+        is_fin_sent: false,
+        has_more: false,
+        limit: options.sndbuf.unwrap_or(tcp.sndbuf_initial),
+        is_limit_fixed: options.sndbuf.is_some(),
+    }
+}
+
+/// Nothing received.
+fn build_receive(seed: &Seed<'_>, mss: u16, now: Instant, cx: &Cx<'_>) -> Receive {
+    let tcp = &cx.config.tcp;
+    let options = seed.options;
+    let buffer = options.rcvbuf.unwrap_or(tcp.rcvbuf_initial);
+    let shift = if tcp.window_scaling {
+        shift_for(buffer.max(tcp.rcvbuf_max))
+    } else {
+        0
+    };
+    Receive {
+        irs: 0,
+        nxt: seq::SYN,
+        edge: seq::SYN,
+        consumed: seq::FIRST,
+        acked: seq::SYN,
+        buffer,
+        is_buffer_fixed: options.rcvbuf.is_some(),
+        tune_at: now,
+        tune_from: seq::FIRST,
+        ts_recent: 0,
+        ts_recent_at: now,
+        last_at: now,
+        mss: MSS_DEFAULT.min(mss),
+        shift,
+        ack: super::connection::AckState::None,
+        quick: ack_policy::QUICK_SEGMENTS,
+        is_interactive: false,
+        is_shut: false,
+        has_fin: false,
+        fin_at: 0,
+        assembler: None,
     }
 }
 
@@ -323,4 +336,18 @@ pub fn numbers(hasher: &super::flow::FlowHasher, key: &FlowKey, now: Instant) ->
         isn::initial_sequence(secret, now),
         isn::timestamp_offset(secret),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shift_is_the_smallest_that_reaches_the_buffer() {
+        for buffer in [0, 1, 65_535, 65_536, 131_070, 131_071, 6 << 20, u32::MAX] {
+            let shift = shift_for(buffer);
+            assert!(u64::from(buffer) <= 0xffff << shift || shift == WINDOW_SHIFT_MAX);
+            assert!(shift == 0 || u64::from(buffer) > 0xffff << (shift - 1));
+        }
+    }
 }

@@ -11,6 +11,7 @@ use super::segment::Segment;
 use super::timers::Due;
 use super::timewait::TimeWait;
 use super::{Tcp, keepalive, resend};
+use crate::config::Role;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, RxMeta};
 use crate::error::Reason;
@@ -59,8 +60,23 @@ impl Tcp {
             Some(Place::TimeWait(index)) => {
                 self.on_time_wait_segment(now, index, (&key, hash), &segment, cx, fx)
             }
+            None if self.is_stray(&key, &segment, cx) && fx.stray(ip, bytes) => {
+                cx.counters.bump(Counter::TcpStrays);
+            }
             None => self.on_stranger(now, (&key, hash), &segment, None, cx, fx),
         }
+    }
+
+    /// Whether a segment that meets no flow here may belong to another engine: frames are on their
+    /// way while the keeper changes who serves a port.
+    #[cold]
+    fn is_stray(&self, key: &FlowKey, segment: &Segment<'_>, cx: &Cx<'_>) -> bool {
+        let is_open = || {
+            segment.flags.is_syn()
+                && !segment.flags.is_ack()
+                && self.listeners.choose(key, &self.hasher).is_some()
+        };
+        cx.config.role == Role::Engine && !segment.flags.is_rst() && !is_open()
     }
 
     #[inline]

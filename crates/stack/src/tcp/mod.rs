@@ -87,7 +87,10 @@ pub struct Tcp {
     resets: RateLimit,
     orphans: u32,
     /// For connections that begin to send.
-    #[expect(clippy::vec_box, reason = "boxes go to connections and come back whole")]
+    #[expect(
+        clippy::vec_box,
+        reason = "boxes go to connections and come back whole"
+    )]
     flights: Vec<Box<InFlight>>,
 }
 

@@ -183,9 +183,15 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
-        let Some(entry) = self.syns.entries.at(syn_index).cloned() else {
+        let Some(mut entry) = self.syns.entries.at(syn_index).cloned() else {
             return;
         };
+        // The listener may have ended meanwhile (a program reloads): another one of the group takes over.
+        if self.listeners.find(entry.listener).is_none()
+            && let Some(sibling) = self.listeners.choose(key, &self.hasher)
+        {
+            entry.listener = sibling;
+        }
         let Some(listener) = self.listeners.find_mut(entry.listener) else {
             self.drop_syn(syn_index, hash);
             control::answer_with_reset(key, now, segment, cx, fx);

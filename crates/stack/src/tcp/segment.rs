@@ -29,6 +29,8 @@ impl<'a> Segment<'a> {
             [] => (None, true),
             bytes => match parse_timestamps_only(bytes) {
                 Some(timestamps) => (Some(timestamps), true),
+                // A SYN's are wanted all at once, later.
+                None if parsed.header.flags.is_syn() => (None, false),
                 None => (TcpOptions::parse(bytes).timestamps, false),
             },
         };
@@ -48,7 +50,11 @@ impl<'a> Segment<'a> {
 
     #[inline]
     pub fn timestamps(&self) -> Option<Timestamps> {
-        self.timestamps
+        if self.is_plain || !self.flags.is_syn() {
+            self.timestamps
+        } else {
+            self.options().timestamps
+        }
     }
 
     /// All options: for SYNs and ACKs with SACK blocks.

@@ -3,7 +3,7 @@
 use super::{Verdict, owe_ack};
 use crate::effects::{Effects, Event};
 use crate::link::Cx;
-use crate::tcp::connection::Connection;
+use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::keepalive;
 use crate::tcp::phase::Phase;
 use crate::tcp::segment::Segment;
@@ -36,8 +36,13 @@ pub fn on_fin(
     conn.rcv.nxt += 1;
     conn.rcv.edge = conn.rcv.edge.max(conn.rcv.nxt);
     conn.rcv.assembler = None;
-    owe_ack(conn);
-    conn.is_dirty = true;
+    if conn.phase == Phase::Established && conn.rcv.ack != AckState::Now {
+        // The program will close soon: its FIN can carry the ACK (as on Linux).
+        conn.rcv.ack = AckState::Delayed;
+        conn.is_dirty = true;
+    } else {
+        owe_ack(conn);
+    }
     fx.event(Event::Fin { conn: conn.id });
     match conn.phase {
         Phase::Established => {

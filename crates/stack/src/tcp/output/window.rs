@@ -45,8 +45,8 @@ pub fn is_update_due(conn: &Connection) -> bool {
         return false;
     }
     let known = rcv.edge - rcv.nxt;
-    // Far from closing: the next ACK tells it.
-    if known > u64::from(rcv.buffer / 2) {
+    // Far from closing: the next ACK tells it. (Half of the buffer is what the unscaled window of a SYN leaves.)
+    if known > u64::from(rcv.buffer / 4) {
         return false;
     }
     let now = fresh_edge(conn) - rcv.nxt;

@@ -143,3 +143,25 @@ fn ephemeral_ports_stay_in_their_range_and_do_not_repeat() {
             .is_ok()
     );
 }
+
+#[test]
+fn a_half_open_connection_outlives_its_listener_if_a_sibling_is_there() {
+    let mut world = World::new(config());
+    let shared = ListenOptions {
+        reuse_port: true,
+        ..Default::default()
+    };
+    let first = world.listen_with(shared.clone());
+    syn(&mut world, 1000);
+    let answer = world.only();
+    let second = world.listen_with(shared);
+    world.stack.tcp_unlisten(first).unwrap();
+    let ack = answer.header.seq.wrapping_add(1);
+    world.inject((1000, PORT), ISS + 1, ack, ACK, &TcpOptions::default(), &[]);
+    let taken = world
+        .fx
+        .events
+        .iter()
+        .any(|e| matches!(e, Event::Accepted { listener, .. } if *listener == second));
+    assert!(taken);
+}

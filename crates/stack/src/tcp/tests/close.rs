@@ -48,7 +48,7 @@ fn the_side_that_closes_second_is_gone_with_the_last_ack() {
     assert!(world.has(Event::Fin {
         conn: world.conn.unwrap()
     }));
-    world.flush();
+    world.sleep(5 * MS);
     assert!(world.only().is(ACK));
     close(&mut world);
     fin_sent(&mut world);
@@ -172,4 +172,15 @@ fn a_fin_before_missing_data_waits_for_it() {
     world.peer_at(0, ACK, b"hello");
     assert!(world.has(Event::Received { conn, upto: 10 }));
     assert!(world.has(Event::Fin { conn }));
+}
+
+#[test]
+fn the_ack_of_a_fin_rides_on_our_own() {
+    let mut world = established();
+    world.peer(FIN | ACK, &[]);
+    world.flush();
+    world.none();
+    close(&mut world);
+    let fin = world.only();
+    assert_eq!((fin.is(FIN), fin.header.ack), (true, world.seq));
 }
