@@ -122,7 +122,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         default: "",
         scope: Scope::RunAndInstance,
         value: "FILE",
-        help: "Write the frames that the stack receives and sends to this file, for tcpdump -r and Wireshark",
+        help: "Write the frames that each engine receives and sends to FILE.PID.SLOT, for tcpdump -r and Wireshark",
     },
     OptionSpec {
         name: "log",
