@@ -4,6 +4,9 @@ import socket
 import time
 
 from harness import test
+from harness.capture import Capture
+from harness.http import get
+from harness.nginx import Nginx
 
 KINDS = ("timerfd", "signalfd", "eventfd", "pipe", "unix", "loopback", "nested")
 
@@ -110,3 +113,32 @@ def a_thousand_connections_at_once(world):
     with world.connect(7000) as sock:
         sock.sendall(b"after")
         assert sock.recv(10) == b"after"
+
+
+@test(modes=("inprocess", "instance"))
+def a_host_that_forwards_sends_nothing_back(world):
+    """The kernel beside us sees every frame too; it must neither forward nor answer one of ours."""
+    world.stack_ns.sysctl("net.ipv4.ip_forward", 1)
+    world.stack_ns.ip("addr", "add", "10.77.0.9/24", "dev", "eth1")
+    Nginx(world)
+    with Capture(world, "-Q", "in", "ip") as capture:
+        for _ in range(20):
+            assert get(world, 8080)[0] == 200
+    assert len(capture.segments) >= 40
+    strangers = [segment for segment in capture.segments if not segment.is_from(world.address)]
+    assert not strangers, [f"{segment.source} > {segment.target}" for segment in strangers[:5]]
+    assert "ICMP" not in capture.process.output(), capture.process.output()[-500:]
+
+
+@test(modes=("inprocess", "instance"))
+def the_kernels_own_address_on_the_interface_keeps_working(world):
+    """No takeover: ssh to the machine would go on."""
+    world.stack_ns.ip("addr", "add", "10.77.0.9/24", "dev", "eth1")
+    world.beside(*world.program("threaded.py"), "server", 7000)
+    Nginx(world)
+    world.wait_port(7000, address="10.77.0.9")
+    for _ in range(10):
+        with world.connect(7000, address="10.77.0.9") as sock:
+            sock.sendall(b"hello")
+            assert sock.recv(10) == b"hello"
+        assert get(world, 8080)[0] == 200

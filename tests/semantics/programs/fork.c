@@ -39,6 +39,7 @@ int main(void) {
     pid_t child = fork();
     if (!child) _exit(serve_one(server));
     SAY(close(server));
+    sleep_ms(200);
     int first = ask_peer(8371, "ask");
     waitpid(child, &status, 0);
     NOTE("exit %d", WEXITSTATUS(status));

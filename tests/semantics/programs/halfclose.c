@@ -4,11 +4,16 @@
 int main(void) {
     char buf[64];
     signal(SIGPIPE, SIG_IGN);
-    int fd = tcp(7004);
-    SAY(write(fd, "12345", 5));
+    int fd = tcp(7006);
+    SAY(write(fd, "x", 1));
     SAY(shutdown(fd, SHUT_WR));
     SAY(shutdown(fd, SHUT_WR));
     SAY(write(fd, "x", 1));
+    SAY(close(fd));
+
+    fd = tcp(7004);
+    SAY(write(fd, "12345", 5));
+    SAY(shutdown(fd, SHUT_WR));
     long n = read_all(fd, buf, sizeof buf);
     NOTE("%ld bytes: %.*s", n, (int)n, buf);
     struct pollfd p = {fd, POLLIN | POLLOUT | POLLRDHUP, 0};

@@ -1,5 +1,6 @@
 /* Signals and waits. Each wait is on a socket; a timer or a thread raises the signal. */
 #include "t.h"
+#include <setjmp.h>
 
 static volatile int ran;
 static void on_signal(int signal) { (void)signal, ran++; }
@@ -110,6 +111,32 @@ static void masks(void) {
     close(set), close(fd);
 }
 
+static sigjmp_buf back;
+static void on_jump(int signal) { siglongjmp(back, signal); }
+
+/* A timeout as of old: the handler leaves the waiting call for good. */
+static void jumps(void) {
+    char buf[8];
+    int fd = tcp(7001);
+    struct pollfd p = {fd, POLLIN, 0};
+    struct sigaction action = {.sa_handler = on_jump}, old;
+    sigaction(SIGALRM, &action, &old);
+    for (int i = 0; i < 3; i++) {
+        int got = sigsetjmp(back, 1);
+        if (!got) {
+            alarm_ms(30);
+            if (i == 0) SAY(read(fd, buf, 1));
+            else if (i == 1) SAY(poll(&p, 1, 1000));
+            else sleep_ms(1000);
+        }
+        NOTE("back by %s", got == SIGALRM ? "SIGALRM" : "the end of the call");
+        SAY(write(fd, "abc", 3));
+        SAY(recv(fd, buf, 3, MSG_WAITALL));
+    }
+    sigaction(SIGALRM, &old, 0);
+    close(fd);
+}
+
 static void settings(void) {
     struct sigaction old, action = {.sa_sigaction = on_info, .sa_flags = SA_SIGINFO};
     int fd = tcp(7001);
@@ -157,6 +184,7 @@ int main(void) {
     NOTE("with SA_RESTART");
     interrupted(SA_RESTART);
     masks();
+    jumps();
     settings();
     signal(SIGPIPE, SIG_DFL), signal(SIGALRM, SIG_DFL);
     ended_by(SIGTERM);
