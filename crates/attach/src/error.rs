@@ -23,6 +23,8 @@ pub enum Error {
     Control(ControlError),
     /// What a keeper said when it could not start.
     Start(String),
+    /// Another keeper holds the device, and is not to be reached (yet).
+    Elsewhere,
     /// The keeper could not be started at all.
     Spawn {
         bin: PathBuf,
@@ -56,6 +58,7 @@ impl fmt::Display for Error {
             Error::Device(error) => error.fmt(f),
             Error::Refused { message, .. } | Error::Start(message) => f.write_str(message),
             Error::Control(error) => error.fmt(f),
+            Error::Elsewhere => write!(f, "another keeper holds the device and does not answer"),
             Error::Spawn { bin, error } => write!(
                 f,
                 "the keeper cannot be started with {}: {error}",

@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, open};
-use slipstack_channel::control::ControlSocket;
+use slipstack_channel::control::{ControlSocket, Hello, Welcome};
 use slipstack_config::Settings;
 use slipstack_keeper::run;
 use slipstack_keeper::runtime::RuntimeDir;
 use slipstack_mem::process::Forked;
 
-use crate::door::{by_path, options};
+use crate::door::{by_path, greet, options};
 use crate::error::Error;
 
 /// What a keeper that has started writes to its starter; anything else is why it could not.
@@ -23,26 +23,36 @@ const SENTENCE_MAX: u64 = 4096;
 const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A connection to the keeper of these settings, which is started if there is none. The flag says
-/// whether it was.
-pub fn connect_or_start(settings: &Settings) -> Result<ControlSocket, Error> {
+/// Introduces this process to the keeper of these settings, which is started if there is none. One
+/// that is just leaving hangs up: then another one is started.
+pub fn meet(settings: &Settings, hello: &Hello) -> Result<(ControlSocket, Welcome), Error> {
     let mut attempt = 0;
     loop {
-        if let Ok(socket) = by_path(settings) {
-            return Ok(socket);
-        }
-        match start(settings) {
-            // Another starter was faster, or the former keeper is about to leave.
-            Err(Error::Start(sentence))
-                if sentence.starts_with(ELSEWHERE) && attempt < ATTEMPTS =>
-            {
-                std::thread::sleep(PAUSE);
+        let met = connect_or_start(settings, attempt < ATTEMPTS).and_then(|socket| {
+            let welcome = greet(&socket, hello.clone())?;
+            Ok((socket, welcome))
+        });
+        match met {
+            Err(Error::Control(_) | Error::Elsewhere) if attempt < ATTEMPTS => {
+                std::thread::sleep(PAUSE)
             }
-            Err(error) => return Err(error),
-            Ok(()) if attempt >= ATTEMPTS => return Err(Error::Confused),
-            Ok(()) => {}
+            met => return met,
         }
         attempt += 1;
+    }
+}
+
+fn connect_or_start(settings: &Settings, may_come_again: bool) -> Result<ControlSocket, Error> {
+    if let Ok(socket) = by_path(settings) {
+        return Ok(socket);
+    }
+    match start(settings) {
+        // Another starter was faster, or the former keeper is about to leave.
+        Err(Error::Start(sentence)) if may_come_again && sentence.starts_with(ELSEWHERE) => {
+            Err(Error::Elsewhere)
+        }
+        Err(error) => Err(error),
+        Ok(()) => by_path(settings),
     }
 }
 

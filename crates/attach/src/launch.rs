@@ -9,7 +9,7 @@ use slipstack_config::Settings;
 
 use crate::door::{Identity, by_path, greet};
 use crate::error::Error;
-use crate::keeper::connect_or_start;
+use crate::keeper::meet;
 
 /// What `slipstack run` hands to the program.
 #[derive(Debug)]
@@ -27,18 +27,13 @@ pub struct Launched {
 pub fn launch(settings: &Settings) -> Result<Launched, Error> {
     let mut hello = Identity::of_this_process().hello(None, None);
     hello.is_shared = true;
-    // A keeper that is about to leave accepts nobody any more: then another one is started.
-    let mut attempts = 3;
-    let (socket, welcome) = loop {
-        let socket = match settings.instance {
-            Some(_) => by_path(settings)?,
-            None => connect_or_start(settings)?,
-        };
-        match greet(&socket, hello.clone()) {
-            Ok(welcome) => break (socket, welcome),
-            Err(Error::Control(_)) if attempts > 0 => attempts -= 1,
-            Err(error) => return Err(error),
+    let (socket, welcome) = match settings.instance {
+        Some(_) => {
+            let socket = by_path(settings)?;
+            let welcome = greet(&socket, hello)?;
+            (socket, welcome)
         }
+        None => meet(settings, &hello)?,
     };
     check_address(settings, &welcome)?;
     let control = socket.into_fd();

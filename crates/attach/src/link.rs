@@ -10,7 +10,7 @@ use slipstack_mem::{Lock, now_ns, raised};
 
 use crate::door::{ANSWER_MS, Identity, by_path, greet, through_inherited};
 use crate::error::Error;
-use crate::keeper::connect_or_start;
+use crate::keeper::meet;
 
 /// Distance of attempts to reach a keeper that cannot be reached.
 const RETRY_NS: u64 = 1_000_000_000;
@@ -56,11 +56,7 @@ impl Link {
         });
         let (socket, welcome) = match greeted {
             Some(found) => found,
-            None => {
-                let socket = connect_or_start(settings)?;
-                let welcome = greet(&socket, hello())?;
-                (socket, welcome)
-            }
+            None => meet(settings, &hello())?,
         };
         let state = State {
             watched: copy(&socket),

@@ -39,7 +39,8 @@ pub(super) struct Desk {
     pub(super) is_stopping: bool,
     pub(super) epoll: OwnedFd,
     listener: OwnedFd,
-    signals: OwnedFd,
+    /// Held, so that the signals stay on the epoll set.
+    _signals: OwnedFd,
     link: Arc<Link>,
     /// The keeper's connection as it is registered.
     watched: Option<Arc<OwnedFd>>,
@@ -82,7 +83,7 @@ impl Desk {
             is_stopping: false,
             epoll,
             listener,
-            signals,
+            _signals: signals,
             link,
             watched: None,
             next: GUESTS,

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use slipstack_channel::HandoverImage;
-use slipstack_device::{Device, Flow, Proto, Steering};
+use slipstack_device::{Device, Flow, Proto, RxMeta, Steering};
 use slipstack_mem::{RawSlice, Region};
 use slipstack_stack::{ConnId, Effects, Event, FrameOut, Payload, UdpId};
 use slipstack_wire::ethernet;
 use slipstack_wire::ipv4::Ipv4Packet;
 use slipstack_wire::protocol;
 
+use super::strays::Strays;
 use crate::neighbours::Neighbours;
 use crate::regions::Inboxes;
 
@@ -102,6 +103,29 @@ impl World {
         };
         let slot = steering.find_slot(flow.proto, flow.local, flow.remote);
         slot != 0 && self.inboxes.push(slot, &[frame])
+    }
+
+    /// A segment that an engine got and does not know: to the next one that may. False: it is none,
+    /// or nobody knows it.
+    pub(super) fn pass_stray_on(
+        &mut self,
+        frame: &[u8],
+        meta: RxMeta,
+        strays: &mut Strays,
+        now: u64,
+    ) -> bool {
+        let (true, Some(steering), Some(flow)) = (meta.local, &self.steering, find_flow(frame))
+        else {
+            return false;
+        };
+        if flow.proto != Proto::Tcp {
+            return false;
+        }
+        let first = steering.find_slot(flow.proto, flow.local, flow.remote);
+        match strays.next_slot(flow, first, now) {
+            Some(slot) => self.inboxes.push(slot, &[frame]),
+            None => false,
+        }
     }
 
     /// A frame for a socket on this machine: into the inbox of the engine that serves it.

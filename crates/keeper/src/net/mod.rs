@@ -5,6 +5,7 @@
 mod effects;
 mod errors;
 mod intents;
+mod strays;
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -19,6 +20,7 @@ use crate::regions::Inboxes;
 use crate::world::Network;
 use effects::{Orphan, World};
 use intents::Intents;
+use strays::Strays;
 
 /// Frames per turn.
 const BUDGET: usize = 256;
@@ -43,6 +45,7 @@ pub struct Net {
     resets: Vec<Reset>,
     frames: Vec<(Vec<u8>, RxMeta)>,
     intents: Intents,
+    strays: Strays,
     /// SYNs for listeners that are not there yet.
     syns_held: u64,
 }
@@ -78,6 +81,7 @@ impl Net {
             resets: Vec::new(),
             frames: Vec::new(),
             intents: Intents::default(),
+            strays: Strays::default(),
             syns_held: 0,
         }
     }
@@ -118,6 +122,12 @@ impl Net {
         let received = std::mem::take(&mut self.frames);
         for (frame, meta) in &received {
             if self.world.pass_error_on(frame) {
+                continue;
+            }
+            if self
+                .world
+                .pass_stray_on(frame, *meta, &mut self.strays, now)
+            {
                 continue;
             }
             if self.intents.is_for_intended(frame, now) {
@@ -210,6 +220,20 @@ impl Net {
             self.stack
                 .on_frame(Instant(now), frame, meta, &mut self.world);
         }
+    }
+
+    /// The slots that engines lease now: who may have what another one got by mistake.
+    pub fn set_engines(&mut self, slots: Vec<u16>) {
+        self.strays.set_engines(slots);
+    }
+
+    /// Flows whose segments went to the wrong engine a moment ago.
+    pub fn stray_flows(&mut self, now: u64) -> Vec<Flow> {
+        self.strays.flows(now)
+    }
+
+    pub fn has_strays(&self) -> bool {
+        !self.strays.is_empty()
     }
 
     /// Connections of ended programs that still have something to deliver.

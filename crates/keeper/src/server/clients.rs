@@ -47,7 +47,6 @@ impl Server {
             client: None,
         };
         self.connections.insert(self.next_connection, connection);
-        self.idle_since = None;
     }
 
     /// Serves what a connection has sent.
@@ -140,6 +139,7 @@ impl Server {
                 "this user may not use the device; start the program with: slipstack run",
             );
         }
+        self.idle_since = None;
         connection.is_trusted = true;
         self.world.state.had_clients = true;
         if hello.is_shared {

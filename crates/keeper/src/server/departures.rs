@@ -59,6 +59,7 @@ impl Server {
             let _ = self.world.slots.steering().set_alive(slot, false);
             self.empty_slot(slot, now);
         }
+        self.publish_engines();
         self.world.state.groups = self.steer.groups();
         self.world.save();
     }
@@ -99,6 +100,37 @@ impl Server {
             Err(error) => eprintln!("slot {slot} cannot be emptied: {error}"),
         }
         self.world.state.leases.free_slot(slot);
+    }
+
+    /// An engine has taken a stray flow in: from now on its frames go there at once.
+    pub(super) fn follow_strays(&mut self, now: u64) {
+        let strays = self.net.stray_flows(now);
+        if strays.is_empty() {
+            return;
+        }
+        let steering = self.world.slots.steering();
+        let found: Vec<OwnedFlow> = self
+            .living_flows()
+            .into_iter()
+            .filter(|(flow, slot)| {
+                strays.contains(flow)
+                    && steering.find_slot(flow.proto, flow.local, flow.remote) != *slot
+            })
+            .collect();
+        if let Err(error) = self.steer.except(steering, &found) {
+            eprintln!("stray flows cannot be steered: {error}");
+        }
+    }
+
+    /// Tells the own stack who may be asked for strays.
+    pub(super) fn publish_engines(&mut self) {
+        let clients = &self.world.state.leases.clients;
+        self.net.set_engines(
+            clients
+                .iter()
+                .filter_map(|(_, client)| client.slot)
+                .collect(),
+        );
     }
 
     /// Removes exceptions of flows that have ended.

@@ -131,6 +131,7 @@ impl Server {
         if is_successor {
             server.inherit_clients(now);
         }
+        server.publish_engines();
         server.world.save();
         Ok(server)
     }
@@ -181,6 +182,7 @@ impl Server {
         for client in overdue {
             self.on_death(client, now);
         }
+        self.follow_strays(now);
         if now.saturating_sub(self.swept_at) >= SWEEP_NS {
             self.swept_at = now;
             self.sweep_exceptions();
@@ -193,7 +195,9 @@ impl Server {
     /// Nobody is there and nothing is to be carried out. TIME-WAIT alone does not count: with the
     /// device the addresses are gone too.
     fn may_finish(&mut self, now: u64) -> bool {
-        let is_idle = self.connections.is_empty()
+        // Who only asks for the status holds nothing.
+        let is_held = |connection: &Connection| connection.is_shared || connection.client.is_some();
+        let is_idle = !self.connections.values().any(is_held)
             && self.world.state.leases.clients.is_empty()
             && self.net.orphans() == 0
             && !self.net.has_resets();

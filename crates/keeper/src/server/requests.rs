@@ -122,6 +122,7 @@ impl Server {
             .leases
             .lease_slot(client)
             .map_err(|error| self.explain(&error))?;
+        self.publish_engines();
         let ports = self.lease_block(client)?;
         let claimed: Vec<(Protocol, u16, u16)> = self
             .world

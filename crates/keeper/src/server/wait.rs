@@ -10,6 +10,9 @@ use super::{RETURN_NS, SWEEP_NS, Server};
 /// Longest sleep while the kernel's ingress drop wants a heartbeat.
 const BEAT_NS: u64 = 250_000_000;
 
+/// How often flows that went astray are looked for in the engines' directories.
+const STRAY_NS: u64 = 5_000_000;
+
 /// Who wants something.
 #[derive(Default)]
 pub(super) struct Ready {
@@ -102,6 +105,9 @@ impl Server {
         let mut add = |at: u64| due = Some(due.map_or(at, |due| due.min(at)));
         for lost in self.lost.values().filter(|lost| !lost.is_inherited) {
             add(lost.since + RETURN_NS);
+        }
+        if self.net.has_strays() {
+            add(now + STRAY_NS);
         }
         if self.steer.has_exceptions() {
             add(self.swept_at + SWEEP_NS);
