@@ -1,6 +1,6 @@
 //! One call of the program on a descriptor of ours: guard, answer, errno.
 
-use slipstack_posix::{Divert, Errno, Outcome, Process};
+use slipstack_posix::{Divert, Errno, Interruptions, Outcome, Process};
 
 use crate::thread::InCall;
 use crate::{cancel, life, raw, signals, thread};
@@ -17,9 +17,19 @@ pub fn is_from_us() -> bool {
     thread::current().is_in_call()
 }
 
+/// Which calls a handler with SA_RESTART does not end: those that wait for one socket, as
+/// long as no timeout is set on it (signal(7)).
+#[derive(Clone, Copy)]
+pub enum Restart {
+    Never,
+    Receiving(i32),
+    Sending(i32),
+}
+
 /// Runs `ask` on the process and gives the program its answer; `libc` makes the same
 /// call in libc, which the answer may ask for.
 pub fn answer(
+    restart: Restart,
     mut ask: impl FnMut(&Process) -> Outcome<isize>,
     mut libc: impl FnMut() -> isize,
 ) -> isize {
@@ -28,10 +38,10 @@ pub fn answer(
     };
     loop {
         cancel::point();
+        let before = thread::current().handlers_run();
         match inside(process, &mut ask) {
             Ok(value) => return value,
-            // The interruption may have been another thread's cancellation.
-            Err(Divert::Errno(Errno::EINTR)) if cancel::is_suspected() => {}
+            Err(Divert::Errno(Errno::EINTR)) if goes_on(process, restart, before) => {}
             Err(Divert::Errno(errno)) => return raw::fail(errno) as isize,
             Err(Divert::Pipe) => {
                 signals::raise_pipe();
@@ -46,6 +56,28 @@ pub fn answer(
             }
         }
     }
+}
+
+/// Whether an interrupted call is made again: no handler has run (another thread was
+/// cancelled, or the signal is ignored by now), or only such as let it.
+#[cold]
+fn goes_on(process: &Process, restart: Restart, before: Interruptions) -> bool {
+    let now = thread::current().handlers_run();
+    if now == before {
+        return true;
+    }
+    if now.without_restart != before.without_restart {
+        return false;
+    }
+    let (fd, timeout) = match restart {
+        Restart::Never => return false,
+        Restart::Receiving(fd) => (fd, libc::SO_RCVTIMEO),
+        Restart::Sending(fd) => (fd, libc::SO_SNDTIMEO),
+    };
+    let _in_call = InCall::enter();
+    let mut value = [0; 16];
+    let result = process.getsockopt(fd, libc::SOL_SOCKET, timeout, &mut value);
+    result.is_ok() && value == [0; 16]
 }
 
 #[inline]

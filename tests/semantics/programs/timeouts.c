@@ -31,8 +31,9 @@ int main(void) {
     while ((n = write(fd, block, sizeof block)) > 0) {}
     NOTE("%s", name_of(errno));
     start = now_ms();
-    SAY(write(fd, block, sizeof block));
-    NOTE("%s", took(start, 100));
+    /* A window probe may have found room for a few bytes. */
+    n = write(fd, block, sizeof block);
+    NOTE("no room: %d, %s", n < 4096, took(start, 100));
     SAY(close(fd));
 
     int server = listener(8330);

@@ -6,7 +6,7 @@ use core::ffi::{c_int, c_uint, c_ulong, c_void};
 use slipstack_posix::{Errno, Process};
 
 use super::{created, forget};
-use crate::call::{answer, is_ours};
+use crate::call::{Restart, answer, is_ours};
 use crate::life;
 use crate::raw::{self, fail};
 use crate::symbols::next;
@@ -28,7 +28,11 @@ pub unsafe fn close(fd: c_int) -> c_int {
     // SAFETY: the program's own call.
     let libc = || unsafe { (next::close.get())(fd) };
     if is_ours(fd) {
-        return answer(|process| process.close(fd).map(|()| 0), || libc() as isize) as c_int;
+        return answer(
+            Restart::Never,
+            |process| process.close(fd).map(|()| 0),
+            || libc() as isize,
+        ) as c_int;
     }
     if is_private(fd) {
         return fail(Errno::EBADF);
@@ -46,6 +50,7 @@ pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     // Also without sockets there may be a connection to the keeper to spare.
     life::activate();
     answer(
+        Restart::Never,
         |process| {
             let flags = flags.cast_unsigned();
             process.close_range(first, last, flags).map(|()| 0)
@@ -57,6 +62,7 @@ pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
 
 pub unsafe fn dup(fd: c_int) -> c_int {
     answer(
+        Restart::Never,
         |process| process.dup(fd).map(|fd| fd as isize),
         // SAFETY: the program's own call.
         || unsafe { (next::dup.get())(fd) as isize },
@@ -70,6 +76,7 @@ pub unsafe fn dup2(old: c_int, new: c_int) -> c_int {
         return unsafe { (next::dup2.get())(old, new) };
     }
     answer(
+        Restart::Never,
         |process| process.dup3(old, new, 0).map(|fd| fd as isize),
         // SAFETY: the program's own call.
         || unsafe { (next::dup2.get())(old, new) as isize },
@@ -83,6 +90,7 @@ pub unsafe fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
         return unsafe { (next::dup3.get())(old, new, flags) };
     }
     answer(
+        Restart::Never,
         |process| process.dup3(old, new, flags).map(|fd| fd as isize),
         // SAFETY: the program's own call.
         || unsafe { (next::dup3.get())(old, new, flags) as isize },
@@ -91,6 +99,7 @@ pub unsafe fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 
 pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     answer(
+        Restart::Never,
         |process| process.fcntl(fd, command, argument).map(|r| r as isize),
         || {
             // SAFETY: the program's own call.
@@ -111,13 +120,14 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
     }
     if !Process::ioctl_takes_int(request) {
         let ask = |process: &Process| process.prepare_kernel(fd).map(|()| 0);
-        return answer(ask, || libc() as isize) as c_int;
+        return answer(Restart::Never, ask, || libc() as isize) as c_int;
     }
     // SAFETY: null or an int of the program's.
     let Some(value) = (unsafe { argument.cast::<c_int>().as_mut() }) else {
         return fail(Errno::EFAULT);
     };
     answer(
+        Restart::Never,
         |process| process.ioctl(fd, request, value).map(|r| r as isize),
         || libc() as isize,
     ) as c_int

@@ -8,7 +8,7 @@ use libc::{iovec, off64_t, size_t, sockaddr, socklen_t, ssize_t};
 use slipstack_posix::{AddrBytes, Errno};
 
 use crate::abi;
-use crate::call::{answer, is_ours, length};
+use crate::call::{Restart, answer, is_ours, length};
 use crate::raw::fail;
 use crate::symbols::next;
 
@@ -27,6 +27,7 @@ unsafe fn recv_one(
         Err(errno) => return fail(errno) as ssize_t,
     };
     answer(
+        Restart::Receiving(fd),
         |process| {
             let received = process.recv(fd, &mut [IoSliceMut::new(buf)], flags)?;
             *from = received.from;
@@ -50,6 +51,7 @@ unsafe fn send_one(
         Err(errno) => return fail(errno) as ssize_t,
     };
     answer(
+        Restart::Sending(fd),
         |process| {
             process
                 .send(fd, &[IoSlice::new(buf)], to, flags)
@@ -94,6 +96,7 @@ unsafe fn recv_vector(
     };
     let receive = |bufs: &mut [IoSliceMut<'_>]| {
         answer(
+            Restart::Receiving(fd),
             |process| process.recv(fd, bufs, flags).map(|r| length(r.len)),
             libc,
         )
@@ -115,6 +118,7 @@ unsafe fn send_vector(
     };
     let send = |bufs: &[IoSlice<'_>]| {
         answer(
+            Restart::Sending(fd),
             |process| process.send(fd, bufs, None, flags).map(length),
             libc,
         )
@@ -194,6 +198,7 @@ pub unsafe fn sendfile(out: c_int, file: c_int, offset: *mut off64_t, count: siz
     // SAFETY: null or a word of the program's.
     let mut place = unsafe { offset.as_mut() };
     answer(
+        Restart::Sending(out),
         |process| {
             process
                 .sendfile(out, file, place.as_deref_mut(), count)

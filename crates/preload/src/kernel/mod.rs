@@ -23,30 +23,33 @@ impl Kernel for Libc {
     ) -> Result<usize, Errno> {
         let thread = thread::current();
         // Nothing can come between the last look and the sleep: all signals wait until the
-        // kernel has put the mask in force and the thread to sleep, in one. Those that were
-        // put off are pending, and interrupt the sleep at once if the mask lets them.
+        // kernel has put the mask in force and the thread to sleep, in one. A handler that
+        // comes then is put off like any other; it ends the sleep.
         let current = raw::swap_mask(raw::BLOCK_ALL);
-        let own = thread.deferred_mask().unwrap_or(current);
-        let depth = thread.open();
+        let before = thread.interruptions();
+        let was_deferred = thread.is_deferred();
+        thread.defer(current);
         let result = if cancel::is_suspected() {
             Err(Errno::EINTR)
         } else {
-            abi::ppoll(fds, timeout, mask.map_or(own, signals::mask_of))
+            abi::ppoll(
+                fds,
+                timeout,
+                mask.map_or(thread.saved_mask(), signals::mask_of),
+            )
         };
-        thread.reopen(depth);
-        if !thread.is_deferred() {
+        if !was_deferred && thread.interruptions() == before {
+            thread.undefer();
             raw::swap_mask(current);
         }
         if cancel::is_suspected() {
-            thread.count_handler(false);
+            thread.interrupt();
         }
         result
     }
 
-    fn signal_point(&self, mask: Option<&libc::sigset_t>) -> Interruptions {
-        let thread = thread::current();
-        thread.run_deferred(mask.map(signals::mask_of));
-        thread.interruptions()
+    fn signal_point(&self, _mask: Option<&libc::sigset_t>) -> Interruptions {
+        thread::current().interruptions()
     }
 
     fn interruptions(&self) -> Interruptions {

@@ -10,7 +10,7 @@ use slipstack_posix::{Errno, Received};
 
 use super::Control;
 use crate::abi;
-use crate::call::{answer, length};
+use crate::call::{Restart, answer, length};
 use crate::raw::{errno, fail};
 use crate::symbols::next;
 
@@ -28,6 +28,7 @@ pub unsafe fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
     let mut received = None;
     let receive = |bufs: &mut [IoSliceMut<'_>]| {
         answer(
+            Restart::Receiving(fd),
             |process| {
                 let got = process.recv(fd, bufs, flags)?;
                 received = Some(got);
@@ -97,6 +98,7 @@ pub unsafe fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
     };
     let send = |bufs: &[IoSlice<'_>]| {
         answer(
+            Restart::Sending(fd),
             |process| process.send(fd, bufs, to, flags).map(length),
             // SAFETY: the program's own call.
             || unsafe { (next::sendmsg.get())(fd, msg, flags) },

@@ -8,10 +8,11 @@ use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, time
 use slipstack_posix::{Errno, Selected};
 
 use crate::abi;
-use crate::call::{answer, is_ours, length};
+use crate::call::{Restart, answer, is_ours, length};
 use crate::life;
 use crate::raw::fail;
 use crate::symbols::next;
+use crate::{signals, thread};
 
 /// Whether one of the program's `fds` is ours.
 unsafe fn concerns_us(fds: *const pollfd, count: nfds_t) -> bool {
@@ -21,6 +22,13 @@ unsafe fn concerns_us(fds: *const pollfd, count: nfds_t) -> bool {
     // SAFETY: the program's array.
     let fds = unsafe { core::slice::from_raw_parts(fds, count as usize) };
     fds.iter().any(|poll| is_ours(poll.fd))
+}
+
+/// Signals that arrive during the call are judged by the mask it was given.
+fn hold_mask(mask: Option<&sigset_t>) {
+    if let Some(mask) = mask {
+        thread::current().set_call_mask(signals::mask_of(mask));
+    }
 }
 
 unsafe fn poll_ours(
@@ -37,7 +45,9 @@ unsafe fn poll_ours(
     };
     // SAFETY: null or a signal set of the program's.
     let mask = unsafe { mask.as_ref() };
+    hold_mask(mask);
     answer(
+        Restart::Never,
         |process| process.poll(fds, timeout, mask).map(length),
         || libc() as isize,
     ) as c_int
@@ -158,8 +168,10 @@ unsafe fn select_ours(
     };
     // SAFETY: null or a signal set of the program's.
     let mask = unsafe { mask.as_ref() };
+    hold_mask(mask);
     let mut found = None;
     let result = answer(
+        Restart::Never,
         |process| {
             let (read, write) = (read.as_deref_mut(), write.as_deref_mut());
             let selected =
@@ -236,6 +248,7 @@ pub unsafe fn epoll_create1(flags: c_int) -> c_int {
         return libc();
     }
     answer(
+        Restart::Never,
         |process| process.epoll_create1(flags).map(|fd| fd as isize),
         || libc() as isize,
     ) as c_int
@@ -248,6 +261,7 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_eve
     // SAFETY: null or the program's structure.
     let wanted = unsafe { event.as_ref() }.copied();
     answer(
+        Restart::Never,
         |process| process.epoll_ctl(epfd, op, fd, wanted).map(|()| 0),
         // SAFETY: the program's own call.
         || unsafe { (next::epoll_ctl.get())(epfd, op, fd, event) as isize },
@@ -273,7 +287,9 @@ unsafe fn wait_ours(
     };
     // SAFETY: null or a signal set of the program's.
     let mask = unsafe { mask.as_ref() };
+    hold_mask(mask);
     answer(
+        Restart::Never,
         |process| process.epoll_wait(epfd, events, timeout, mask).map(length),
         || libc() as isize,
     ) as c_int

@@ -100,7 +100,11 @@ unsafe extern "C" fn trampoline(signal: c_int, info: *mut libc::siginfo_t, conte
 /// `signal` is blocked here, so it stays pending, and everything is blocked when the
 /// handler returns.
 fn put_off(signal: c_int, info: &[u64; 16], mask: &mut libc::sigset_t) {
-    thread::current().defer(mask_of(mask));
+    let thread = thread::current();
+    thread.defer(mask_of(mask));
+    if !thread.is_blocked_by_call(raw::bit(signal)) {
+        thread.interrupt();
+    }
     *mask = set_of(raw::BLOCK_ALL);
     if !raw::queue_to_self(signal, info) {
         raw::kill_self(signal);

@@ -7,7 +7,7 @@ use libc::{sockaddr, socklen_t};
 use slipstack_posix::{AddrBytes, Errno, Outcome, Process};
 
 use crate::abi;
-use crate::call::answer;
+use crate::call::{Restart, answer};
 use crate::descriptors::created;
 use crate::life;
 use crate::raw::fail;
@@ -23,6 +23,7 @@ pub unsafe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
         return fd;
     }
     answer(
+        Restart::Never,
         |process| process.socket(domain, kind, protocol).map(|fd| fd as isize),
         || {
             let fd = libc();
@@ -45,14 +46,23 @@ pub unsafe fn socketpair(domain: c_int, kind: c_int, protocol: c_int, pair: *mut
 }
 
 /// A call with nothing but a result.
-fn plain(mut ask: impl FnMut(&Process) -> Outcome<()>, mut libc: impl FnMut() -> c_int) -> c_int {
-    answer(|process| ask(process).map(|()| 0), || libc() as isize) as c_int
+fn plain(
+    restart: Restart,
+    mut ask: impl FnMut(&Process) -> Outcome<()>,
+    mut libc: impl FnMut() -> c_int,
+) -> c_int {
+    answer(
+        restart,
+        |process| ask(process).map(|()| 0),
+        || libc() as isize,
+    ) as c_int
 }
 
 pub unsafe fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
     // SAFETY: the program's address.
     match unsafe { abi::address(addr, len) } {
         Ok(address) => plain(
+            Restart::Never,
             |process| process.bind(fd, address),
             // SAFETY: the program's own call.
             || unsafe { (next::bind.get())(fd, addr, len) },
@@ -65,6 +75,7 @@ pub unsafe fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int
     // SAFETY: the program's address.
     match unsafe { abi::address(addr, len) } {
         Ok(address) => plain(
+            Restart::Sending(fd),
             |process| process.connect(fd, address),
             // SAFETY: the program's own call.
             || unsafe { (next::connect.get())(fd, addr, len) },
@@ -75,6 +86,7 @@ pub unsafe fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int
 
 pub unsafe fn listen(fd: c_int, backlog: c_int) -> c_int {
     plain(
+        Restart::Never,
         |process| process.listen(fd, backlog),
         // SAFETY: the program's own call.
         || unsafe { (next::listen.get())(fd, backlog) },
@@ -83,6 +95,7 @@ pub unsafe fn listen(fd: c_int, backlog: c_int) -> c_int {
 
 pub unsafe fn shutdown(fd: c_int, how: c_int) -> c_int {
     plain(
+        Restart::Never,
         |process| process.shutdown(fd, how),
         // SAFETY: the program's own call.
         || unsafe { (next::shutdown.get())(fd, how) },
@@ -97,6 +110,7 @@ pub unsafe fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_i
 pub unsafe fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
     let mut peer = None;
     let result = answer(
+        Restart::Receiving(fd),
         |process| {
             let accepted = process.accept4(fd, flags)?;
             peer = Some(accepted.peer);
@@ -136,6 +150,7 @@ pub unsafe fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -
     }
     let mut name = None;
     let result = answer(
+        Restart::Never,
         |process| {
             name = Some(process.getsockname(fd)?);
             Ok(0)
@@ -153,6 +168,7 @@ pub unsafe fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -
     }
     let mut name = None;
     let result = answer(
+        Restart::Never,
         |process| {
             name = Some(process.getpeername(fd)?);
             Ok(0)
@@ -185,6 +201,7 @@ pub unsafe fn getsockopt(
     };
     let mut written = None;
     let result = answer(
+        Restart::Never,
         |process| {
             written = Some(process.getsockopt(fd, level, name, place)?);
             Ok(0)
@@ -212,6 +229,7 @@ pub unsafe fn setsockopt(
     // SAFETY: the program's value.
     match unsafe { abi::bytes(value, len as usize) } {
         Ok(bytes) => plain(
+            Restart::Never,
             |process| process.setsockopt(fd, level, name, bytes),
             // SAFETY: the program's own call.
             || unsafe { (next::setsockopt.get())(fd, level, name, value, len) },

@@ -19,14 +19,20 @@ use crate::raw;
 pub struct Thread {
     /// How many guards are open.
     depth: AtomicU32,
-    /// A handler came while a guard was open: all signals are blocked.
-    is_deferred: AtomicBool,
-    /// The signal mask to go back to when `is_deferred`.
-    saved_mask: AtomicU64,
-    handlers: AtomicU64,
-    without_restart: AtomicU64,
     /// The program's cancellations that this thread has looked at.
     cancellations: AtomicU32,
+    /// A handler came while a guard was open: all signals are blocked.
+    is_deferred: AtomicBool,
+    /// The call has a signal mask of its own (`ppoll`, `pselect`, `epoll_pwait`).
+    has_call_mask: AtomicBool,
+    call_mask: AtomicU64,
+    /// The signal mask to go back to when `is_deferred`.
+    saved_mask: AtomicU64,
+    /// Handlers that were put off and that end a wait.
+    interruptions: AtomicU64,
+    /// Handlers that have run, and those of them without SA_RESTART.
+    handlers: AtomicU64,
+    without_restart: AtomicU64,
 }
 
 /// The calling thread's state.
@@ -40,11 +46,14 @@ impl Thread {
     const fn new() -> Thread {
         Thread {
             depth: AtomicU32::new(0),
+            cancellations: AtomicU32::new(0),
             is_deferred: AtomicBool::new(false),
+            has_call_mask: AtomicBool::new(false),
+            call_mask: AtomicU64::new(0),
             saved_mask: AtomicU64::new(0),
+            interruptions: AtomicU64::new(0),
             handlers: AtomicU64::new(0),
             without_restart: AtomicU64::new(0),
-            cancellations: AtomicU32::new(0),
         }
     }
 
@@ -55,7 +64,24 @@ impl Thread {
         self.depth.load(Relaxed) != 0
     }
 
+    /// What a wait compares to learn that it is over. SA_RESTART is looked at when the
+    /// handlers have run, outside of the call.
     pub fn interruptions(&self) -> Interruptions {
+        let count = self.interruptions.load(Relaxed);
+        Interruptions {
+            handlers: count,
+            without_restart: count,
+        }
+    }
+
+    /// Ends the wait that is going on.
+    pub fn interrupt(&self) {
+        self.interruptions.fetch_add(1, Relaxed);
+    }
+
+    /// Handlers that have run on this thread, outside of calls.
+    #[inline]
+    pub fn handlers_run(&self) -> Interruptions {
         Interruptions {
             handlers: self.handlers.load(Relaxed),
             without_restart: self.without_restart.load(Relaxed),
@@ -77,6 +103,17 @@ impl Thread {
         self.cancellations.store(asked, Relaxed);
     }
 
+    /// The signal mask of the call that is about to begin, until its guard closes.
+    pub fn set_call_mask(&self, mask: u64) {
+        self.call_mask.store(mask, Relaxed);
+        self.has_call_mask.store(true, Relaxed);
+    }
+
+    /// Whether the call's own mask keeps the signal from interrupting it.
+    pub fn is_blocked_by_call(&self, bit: u64) -> bool {
+        self.has_call_mask.load(Relaxed) && self.call_mask.load(Relaxed) & bit != 0
+    }
+
     /// Notes that a signal was put off. `mask` is what the interrupted code had; the
     /// caller sees to it that everything is blocked from now on.
     pub fn defer(&self, mask: u64) {
@@ -89,39 +126,28 @@ impl Thread {
         self.is_deferred.load(Relaxed)
     }
 
-    /// The mask the program believes in force, if handlers were put off.
-    pub fn deferred_mask(&self) -> Option<u64> {
-        self.is_deferred().then(|| self.saved_mask.load(Relaxed))
+    /// Nothing was put off after all. The caller puts the mask back.
+    pub fn undefer(&self) {
+        self.is_deferred.store(false, Relaxed);
     }
 
-    /// Lets the handlers run that were put off and that `mask` lets through, inside an open
-    /// guard whose holder is ready for them (holds no lock). Without a mask the thread's
-    /// own is in force again.
-    pub fn run_deferred(&self, mask: Option<u64>) {
-        let depth = self.open();
-        let Some(mask) = mask else {
-            if self.is_deferred.swap(false, Relaxed) {
-                raw::swap_mask(self.saved_mask.load(Relaxed));
-            }
-            self.reopen(depth);
-            return;
-        };
-        let before = raw::swap_mask(mask);
-        // What `mask` has held back is put off, not run, when the old mask returns.
-        self.reopen(depth);
-        raw::swap_mask(before);
+    /// The mask the program believes in force while handlers are put off.
+    pub fn saved_mask(&self) -> u64 {
+        self.saved_mask.load(Relaxed)
     }
 
-    /// Handlers run at once from here to [`Thread::reopen`].
-    pub fn open(&self) -> u32 {
-        let depth = self.depth.swap(0, Relaxed);
-        compiler_fence(SeqCst);
-        depth
-    }
-
-    pub fn reopen(&self, depth: u32) {
-        compiler_fence(SeqCst);
-        self.depth.store(depth, Relaxed);
+    /// Lets the handlers run that were put off. The last thing a call does: they may
+    /// leave by `siglongjmp`.
+    #[cold]
+    fn let_handlers_run(&self) {
+        let is_deferred = self.is_deferred.swap(false, Relaxed);
+        let saved = self.saved_mask.load(Relaxed);
+        if self.has_call_mask.swap(false, Relaxed) {
+            let before = raw::swap_mask(self.call_mask.load(Relaxed));
+            raw::swap_mask(if is_deferred { saved } else { before });
+        } else if is_deferred {
+            raw::swap_mask(saved);
+        }
     }
 }
 
@@ -173,8 +199,9 @@ impl Drop for InCall {
         compiler_fence(SeqCst);
         let depth = self.thread.depth.load(Relaxed).saturating_sub(1);
         self.thread.depth.store(depth, Relaxed);
-        if depth == 0 && self.thread.is_deferred() {
-            self.thread.run_deferred(None);
+        let thread = self.thread;
+        if depth == 0 && (thread.is_deferred() || thread.has_call_mask.load(Relaxed)) {
+            thread.let_handlers_run();
         }
     }
 }
