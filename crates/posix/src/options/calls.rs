@@ -31,6 +31,10 @@ impl Process {
     /// `setsockopt`.
     pub fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome<()> {
         let socket = self.socket_of(fd)?;
+        if (level, name) == (libc::SOL_SOCKET, libc::SO_ZEROCOPY) {
+            // Its completions on the error queue would be waited for, and never come.
+            return Err(Errno::EOPNOTSUPP.into());
+        }
         if !is_plain(level, name, value) {
             self.try_on_kernel(&socket, level, name, value)?;
         } else if let Some(number) = socket.kernel_number() {
