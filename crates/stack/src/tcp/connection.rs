@@ -240,3 +240,18 @@ impl Connection {
         seq::to_wire(self.rcv.irs, seq)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resting_connection_is_small() {
+        // Rings, records and ranges come and go; this is what stays.
+        assert!(
+            size_of::<Connection>() <= 480,
+            "{}",
+            size_of::<Connection>()
+        );
+    }
+}

@@ -20,12 +20,17 @@ pub fn on_fin(
 ) -> Verdict {
     if segment.flags.is_fin() && conn.rcv.fin_at == 0 {
         let at = start + segment.payload.len() as u64;
-        if at <= conn.rcv.edge {
+        // A FIN before what the same peer has sent already is a lie.
+        let assembler = conn.rcv.assembler.as_deref();
+        let last = assembler
+            .and_then(|a| a.ranges().last())
+            .map_or(0, |range| range.end);
+        if last.max(conn.rcv.nxt) <= at && at <= conn.rcv.edge {
             conn.rcv.fin_at = at;
         }
     }
     // Text before it is missing (or did not fit): remembered, and the gap is reported.
-    if conn.rcv.has_fin || conn.rcv.nxt != conn.rcv.fin_at {
+    if conn.rcv.has_fin || conn.rcv.fin_at == 0 || conn.rcv.nxt != conn.rcv.fin_at {
         if segment.flags.is_fin() {
             owe_ack(conn);
             conn.is_dirty = true;

@@ -4,6 +4,7 @@ mod backlog;
 mod close;
 mod handshake;
 mod harness;
+mod hostile;
 mod keepalive;
 mod moving;
 mod paws;
