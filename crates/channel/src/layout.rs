@@ -51,11 +51,12 @@ pub(crate) mod header {
 }
 
 pub(crate) const EVENTS_AT: usize = PAGE;
-pub(crate) const COMMANDS_AT: usize = EVENTS_AT + EVENTS * 8;
+/// Where the parts lie that a hostile program writes, for tests that do.
+pub const COMMANDS_AT: usize = EVENTS_AT + EVENTS * 8;
 pub(crate) const REPLIES_AT: usize = COMMANDS_AT + COMMANDS * LINE;
-pub(crate) const CELLS_AT: usize = REPLIES_AT + REPLIES * REPLY_LINES * LINE;
+pub const CELLS_AT: usize = REPLIES_AT + REPLIES * REPLY_LINES * LINE;
 pub(crate) const FLOWS_AT: usize = CELLS_AT + SOCKETS * CELL_LINES * LINE;
-pub(crate) const IMAGES_AT: usize = FLOWS_AT + PAGE + FLOWS * LINE;
+pub const IMAGES_AT: usize = FLOWS_AT + PAGE + FLOWS * LINE;
 const ARENAS_AT: usize = (IMAGES_AT + PAGE + IMAGES * IMAGE_BYTES).next_multiple_of(1 << 21);
 
 /// Length of a channel's region.

@@ -35,7 +35,8 @@ pub use flows::{FlowDirectory, FlowEntry, flows};
 pub use handover::{HandoverArea, HandoverImage, STACK_IMAGE_MAX, handover_images};
 pub use ids::{Kind, SockId};
 pub use layout::{
-    FLOWS, IMAGES, INBOX_BYTES, INBOX_CELLS, LAYOUT_VERSION, REGION_BYTES, REGION_LEN_MAX, SOCKETS,
+    CELLS_AT, COMMANDS_AT, FLOWS, IMAGES, IMAGES_AT, INBOX_BYTES, INBOX_CELLS, LAYOUT_VERSION,
+    REGION_BYTES, REGION_LEN_MAX, SOCKETS,
 };
 pub use program::{Datagram, Full, ProgramEnd};
 pub use receive_ring::ReceiveRing;

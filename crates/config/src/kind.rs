@@ -156,7 +156,7 @@ pub(crate) fn parse_spin(text: &str) -> Result<Spin, String> {
 pub fn parse_cores(text: &str) -> Result<CoreList, String> {
     const CORE_MAX: usize = 1023;
     let syntax = || format!("a list of cores such as 0 or 0,2-3, each at most {CORE_MAX}");
-    let mut cores = CoreList::new();
+    let mut is_listed = [false; CORE_MAX + 1];
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let first: usize = first.parse().map_err(|_| syntax())?;
@@ -164,11 +164,9 @@ pub fn parse_cores(text: &str) -> Result<CoreList, String> {
         if first > last || last > CORE_MAX {
             return Err(syntax());
         }
-        cores.extend(first..=last);
+        is_listed[first..=last].fill(true);
     }
-    cores.sort_unstable();
-    cores.dedup();
-    Ok(cores)
+    Ok((0..=CORE_MAX).filter(|core| is_listed[*core]).collect())
 }
 
 fn check_interface(text: &str) -> Result<(), String> {

@@ -155,7 +155,11 @@ impl Layers {
         self.read_toml(&text, file)
     }
 
-    pub(crate) fn read_toml(&mut self, text: &str, file: &Path) -> Result<(), ConfigError> {
+    /// As [`Layers::read_file`] with the text of `file` already read.
+    ///
+    /// # Errors
+    /// Why the text cannot be used.
+    pub fn read_toml(&mut self, text: &str, file: &Path) -> Result<(), ConfigError> {
         let table: toml::Table =
             text.parse()
                 .map_err(|error: toml::de::Error| ConfigError::Syntax {

@@ -1,0 +1,270 @@
+//! A program that writes what it likes into its shared memory, where it likes, while its engine
+//! works: the engine does not panic, the liar alone is detached, and the honest program beside it
+//! goes on.
+#![no_main]
+
+#[path = "../../crates/engine/tests/pair/mod.rs"]
+mod pair;
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+use libfuzzer_sys::fuzz_target;
+use pair::World;
+use slipstack_channel::{
+    CELLS_AT, COMMANDS_AT, CloseMode, Command, EngineEnd, IMAGES_AT, Kind, ProgramEnd,
+    REGION_BYTES, SOCKETS, SockId, SocketOption, State,
+};
+use slipstack_engine::{ClientId, Ending, Instant};
+use slipstack_fuzz::number;
+use slipstack_mem::Region;
+
+const HONEST: ClientId = ClientId(0);
+const CELL: usize = 256;
+const COMMAND: usize = 64;
+const COMMANDS: usize = 4096;
+/// Sockets per half that the liar plays with.
+const TOYS: usize = 6;
+const PORT: u16 = 80;
+const LIARS_PORT: u16 = 90;
+const TURNS_MAX: usize = 20_000;
+
+struct Liar {
+    end: ProgramEnd,
+    region: Region,
+    id: ClientId,
+    pushed: usize,
+    socks: Vec<SockId>,
+}
+
+fuzz_target!(|data: &[u8]| {
+    let mut world = World::new();
+    let listener = world.listen(1, PORT);
+    let (client, server) = world.connect(listener, PORT);
+    let mut liar = attach(&mut world, listener);
+    let mut rest = data;
+    while !rest.is_empty() {
+        let kind = number(&mut rest, 1) as u8;
+        match kind & 7 {
+            0 | 1 => drop(world.step()),
+            2 => push(&mut liar, kind >> 3, &mut rest),
+            3 => forge(&liar, &mut rest),
+            4 => feed(&mut world, listener, kind),
+            _ => scribble(&liar.region, kind >> 3, &mut rest),
+        }
+    }
+    for _ in 0..8 {
+        world.step();
+    }
+    exchange(&mut world, client, server);
+    let engine = &mut world.hosts[0].engine;
+    let lied = engine.counters().clients_lied;
+    assert!(lied <= 1 && engine.has_client(HONEST));
+    assert_eq!(world.hosts[1].engine.counters().clients_lied, 0);
+    end(&mut world, &liar, data.len());
+    exchange(&mut world, client, server);
+});
+
+/// A second program of host 0 that has begun honestly: a connection with data both ways, a
+/// listener, a UDP socket.
+fn attach(world: &mut World, listener: SockId) -> Liar {
+    let end = EngineEnd::create().expect("a channel");
+    let region = end.region().clone();
+    let program = ProgramEnd::open(region.clone()).expect("its other end");
+    let id = world.hosts[0].engine.attach_client(end, None);
+    let [stream, passive] = [(); 2].map(|()| program.open_socket(Kind::Tcp).expect("a socket"));
+    let datagrams = program.open_socket(Kind::Udp).expect("a socket");
+    let remote = SocketAddr::new(world.hosts[1].addr.into(), PORT);
+    let bind = |sock, port| Command::Bind {
+        sock,
+        addr: SocketAddr::new([10, 9, 0, 1].into(), port),
+        reuse_addr: true,
+        reuse_port: true,
+    };
+    program.push(Command::Connect {
+        sock: stream,
+        remote,
+    });
+    program.push(bind(passive, LIARS_PORT));
+    program.push(Command::Listen {
+        sock: passive,
+        backlog: 8,
+    });
+    program.push(bind(datagrams, LIARS_PORT));
+    for _ in 0..20 {
+        world.step();
+    }
+    let peer = world.hosts[1].program.clone();
+    let accepted = peer.accept(listener).expect("the liar's connection");
+    program.send(stream, &[IoSlice::new(&[1; 3000])], false);
+    peer.send(accepted, &[IoSlice::new(&[2; 3000])], false);
+    let _ = program.udp_send(datagrams, Some(remote), &[IoSlice::new(b"datagram")]);
+    let socks = vec![stream, passive, datagrams];
+    Liar {
+        end: program,
+        region,
+        id,
+        pushed: 5,
+        socks,
+    }
+}
+
+/// A well-formed command about sockets that may not exist.
+fn push(liar: &mut Liar, kind: u8, rest: &mut &[u8]) {
+    let which = number(rest, 1) as usize;
+    let argument = number(rest, 2) as u32;
+    let sock = match liar.socks.get(which & 3) {
+        Some(sock) => *sock,
+        None => SockId {
+            index: (which as u32 >> 2) % 8
+                + if which & 64 == 0 {
+                    0
+                } else {
+                    SOCKETS as u32 / 2
+                },
+            generation: 1 + (which as u32 >> 7),
+        },
+    };
+    let host = (argument & 3) as u8;
+    let port = [PORT, LIARS_PORT, 0, argument as u16][(argument >> 2 & 3) as usize];
+    let addr = SocketAddr::new([10, 9, 0, host].into(), port);
+    let is = |bit: u32| argument >> bit & 1 == 1;
+    let mode = [CloseMode::Orderly, CloseMode::Abort, CloseMode::Pass][argument as usize % 3];
+    let command = match kind % 14 {
+        0 => Command::Open {
+            sock,
+            kind: if is(0) { Kind::Tcp } else { Kind::Udp },
+        },
+        1 => Command::Bind {
+            sock,
+            addr,
+            reuse_addr: is(4),
+            reuse_port: is(5),
+        },
+        2 => Command::Listen {
+            sock,
+            backlog: argument,
+        },
+        3 | 4 => Command::Connect { sock, remote: addr },
+        5..=7 => Command::Send { sock },
+        8 => Command::Consumed { sock },
+        9 => Command::Shutdown { sock },
+        10 => Command::Close {
+            sock,
+            mode,
+            unread: is(3),
+        },
+        11 => Command::SetOption {
+            sock,
+            option: SocketOption::RcvBuf(argument << 8),
+        },
+        12 => Command::SetOption {
+            sock,
+            option: SocketOption::SndBuf(argument << 8),
+        },
+        _ => Command::Info { sock },
+    };
+    liar.end.push(command);
+    liar.pushed += 1;
+}
+
+/// Damages a command that is on its way.
+fn forge(liar: &Liar, rest: &mut &[u8]) {
+    let place = number(rest, 1) as usize;
+    let last = liar.pushed.wrapping_sub(1 + (place & 3)) % COMMANDS;
+    let at = COMMANDS_AT + last * COMMAND + (place >> 2 & 7) * 8;
+    let len = 1 + (place >> 5);
+    alter(&liar.region, at, number(rest, len), place & 0x80 != 0);
+}
+
+/// Changes a word of a cell, or any word at all.
+fn scribble(region: &Region, kind: u8, rest: &mut &[u8]) {
+    let place = number(rest, 1) as usize;
+    let cell =
+        |first: usize| CELLS_AT + (first + place % TOYS) * CELL + 128 + (place / TOYS % 12) * 8;
+    let at = match kind & 7 {
+        0..=3 => cell(0),
+        4 | 5 => cell(SOCKETS / 2),
+        6 => place % 512 * 8,
+        _ => match place & 3 {
+            0 => number(rest, 2) as usize * 8,
+            1 => CELLS_AT + number(rest, 1) as usize * 8,
+            2 => IMAGES_AT - 4096 + number(rest, 2) as usize * 8,
+            _ => number(rest, 4) as usize % (REGION_BYTES / 8) * 8,
+        },
+    };
+    let len = [1, 2, 4, 8][usize::from(kind >> 3 & 3)];
+    alter(region, at, number(rest, len), len < 4);
+}
+
+/// Adds to a word or replaces it.
+fn alter(region: &Region, at: usize, value: u64, is_relative: bool) {
+    let Some(word) = region.u64(at & !7) else {
+        return;
+    };
+    if is_relative {
+        word.fetch_add((value as i16) as i64 as u64, Ordering::Relaxed);
+    } else {
+        word.store(value, Ordering::Relaxed);
+    }
+}
+
+/// The honest peer answers on its connections, or comes to the liar's listener.
+fn feed(world: &mut World, listener: SockId, kind: u8) {
+    let peer = world.hosts[1].program.clone();
+    if kind & 8 == 0 {
+        if let Some(accepted) = peer.accept(listener) {
+            peer.send(accepted, &[IoSlice::new(&[3; 5000])], false);
+        }
+        return;
+    }
+    if let Ok(sock) = peer.open_socket(Kind::Tcp) {
+        let remote = SocketAddr::new(world.hosts[0].addr.into(), LIARS_PORT);
+        peer.push(Command::Connect { sock, remote });
+        if kind & 16 == 0 {
+            world.step();
+            peer.push(Command::Close {
+                sock,
+                mode: CloseMode::Abort,
+                unread: false,
+            });
+        }
+    }
+}
+
+/// The honest program's connection still carries bytes.
+fn exchange(world: &mut World, client: SockId, server: SockId) {
+    let [left, right] = [0, 1].map(|host| world.hosts[host].program.clone());
+    assert!(
+        left.state(client).contains(State::CONNECTED),
+        "the honest connection is gone"
+    );
+    assert_eq!(left.send(client, &[IoSlice::new(b"still here")], false), 10);
+    let mut out = [0; 16];
+    for _ in 0..TURNS_MAX {
+        world.step();
+        let len = right.recv(server, &mut [IoSliceMut::new(&mut out)]);
+        if len > 0 {
+            assert_eq!(&out[..len], b"still here");
+            return;
+        }
+    }
+    panic!("the honest program is starved");
+}
+
+/// The liar ends one way or another.
+fn end(world: &mut World, liar: &Liar, choice: usize) {
+    let ending = if choice & 1 == 0 {
+        Ending::Crash
+    } else {
+        Ending::Orderly
+    };
+    let now = Instant(world.now);
+    let engine = &mut world.hosts[0].engine;
+    if engine.is_staying(liar.id, &liar.region) {
+        engine.detach_client(now, liar.id, ending);
+    }
+    world.step();
+    assert!(ending == Ending::Orderly || !world.hosts[0].engine.has_client(liar.id));
+}
