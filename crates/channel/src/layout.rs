@@ -33,6 +33,10 @@ pub const IMAGES: usize = SOCKETS;
 /// Bytes of each arena.
 pub const ARENA_BYTES: usize = 1 << 30;
 
+/// Rings from this size on give their pages back to the system when they are let go of; smaller
+/// ones stay warm for the next user.
+pub(crate) const PUNCH_MIN: usize = 1 << 20;
+
 const PAGE: usize = 4096;
 const LINE: usize = 64;
 

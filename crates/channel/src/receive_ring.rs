@@ -12,6 +12,7 @@ use slipstack_mem::{ByteRing, RingWord};
 use crate::datagram::{HEADER, Header};
 use crate::engine_end::{EngineEnd, Lie};
 use crate::ids::SockId;
+use crate::layout::PUNCH_MIN;
 
 /// What the engine knows about one receive ring.
 #[derive(Clone, Copy, Debug)]
@@ -181,6 +182,9 @@ impl ReceiveRing {
     pub fn release(&mut self, end: &mut EngineEnd, sock: SockId) {
         if let Some(ring) = self.ring.take() {
             self.publish_ring(end, sock);
+            if ring.size() >= PUNCH_MIN {
+                let _ = end.region().punch(ring.offset(), ring.size());
+            }
             end.arena.free(ring);
         }
     }

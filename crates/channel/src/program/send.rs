@@ -13,12 +13,13 @@ use slipstack_mem::{ByteRing, RingWord};
 use crate::cell::Cell;
 use crate::command::Command;
 use crate::ids::SockId;
+use crate::layout::PUNCH_MIN;
 
 use super::ProgramEnd;
 use super::sockets::{SockLocal, TxSide};
 
-/// Sockets that one call of [`ProgramEnd::release_idle`] looks at.
-const RELEASE_BUDGET: usize = 64;
+/// Sockets that [`ProgramEnd::release_idle`] looks at in vain before it gives up.
+const RELEASE_PATIENCE: u32 = 32;
 /// Datagram bytes that may wait to be sent before the engine has set a limit.
 const SNDBUF_UNSEEN: u64 = 212_992;
 
@@ -209,34 +210,47 @@ impl ProgramEnd {
         });
     }
 
-    /// Takes send rings back whose bytes are all acknowledged, a bounded number per call. To be
-    /// called before a thread blocks: an idle connection then owns no ring.
+    /// Takes send rings back whose bytes are all acknowledged; ends after a bounded number that
+    /// are not. To be called before a thread blocks: an idle connection then owns no ring.
     pub fn release_idle(&self) {
-        for _ in 0..RELEASE_BUDGET {
+        let mut patience = RELEASE_PATIENCE;
+        let listed = self.inner.ring_holders.lock().len();
+        for _ in 0..listed {
             let Some(sock) = self.inner.ring_holders.lock().pop_front() else {
                 return;
             };
-            let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
-            else {
-                continue;
-            };
-            let Some(mut tx) = local.tx.try_lock() else {
+            if !self.release_ring(sock) {
                 self.inner.ring_holders.lock().push_back(sock);
-                return;
-            };
-            self.reap(sock, &cell, &mut tx);
-            let is_idle = self.acked(sock, &cell) == tx.head;
-            if is_idle && let Some(ring) = tx.ring.take() {
-                tx.generation = RingWord::detached(tx.generation).next_generation();
-                cell.set_tx_ring(RingWord::detached(tx.generation));
-                self.inner.arena.lock().free(ring);
-            }
-            if tx.ring.is_some() || !tx.retired.is_empty() {
-                self.inner.ring_holders.lock().push_back(sock);
-            } else {
-                tx.is_listed = false;
+                patience -= 1;
+                if patience == 0 {
+                    return;
+                }
             }
         }
+    }
+
+    /// `false` when the socket still owns a ring.
+    fn release_ring(&self, sock: SockId) -> bool {
+        let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
+        else {
+            return true;
+        };
+        let Some(mut tx) = local.tx.try_lock() else {
+            return false;
+        };
+        self.reap(sock, &cell, &mut tx);
+        let is_idle = self.acked(sock, &cell) == tx.head;
+        if is_idle && let Some(ring) = tx.ring.take() {
+            tx.generation = RingWord::detached(tx.generation).next_generation();
+            cell.set_tx_ring(RingWord::detached(tx.generation));
+            if ring.size() >= PUNCH_MIN {
+                let _ = self.inner.region.punch(ring.offset(), ring.size());
+            }
+            self.inner.arena.lock().free(ring);
+        }
+        let owns_one = tx.ring.is_some() || !tx.retired.is_empty();
+        tx.is_listed = owns_one;
+        !owns_one
     }
 
     /// Bytes of the send arena in use.
