@@ -13,8 +13,10 @@ use slipstack_wire::ethernet;
 use slipstack_wire::ipv4::Ipv4Packet;
 use slipstack_wire::protocol;
 
-/// How long an answer of the kernel's is believed.
+/// How long the kernel's yes is believed.
 const FRESH_NS: u64 = 100_000_000;
+/// How long its no: a program may be about to listen, and a peer that is refused does not try again.
+const NO_FRESH_NS: u64 = 2_000_000;
 /// Listeners read at most.
 const PORTS_MAX: usize = 4096;
 /// Messages of one answer read at most.
@@ -48,9 +50,14 @@ impl Intents {
         let Some(port) = port_of_syn(frame) else {
             return false;
         };
+        let fresh_ns = if self.ports.contains(&port) {
+            FRESH_NS
+        } else {
+            NO_FRESH_NS
+        };
         if self
             .asked_ns
-            .is_none_or(|asked| now.wrapping_sub(asked) >= FRESH_NS)
+            .is_none_or(|asked| now.wrapping_sub(asked) >= fresh_ns)
         {
             self.asked_ns = Some(now);
             self.ports.clear();
