@@ -203,7 +203,7 @@ impl Tcp {
         make: impl FnOnce(ConnId, crate::wheel::TimerKey) -> Connection,
     ) -> Option<u32> {
         let index = self.make_block(make)?;
-        self.insert_place(hash, Place::Connection(index));
+        self.demux.insert(hash, Place::Connection(index));
         Some(index)
     }
 

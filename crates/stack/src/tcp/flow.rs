@@ -147,29 +147,36 @@ pub enum Place {
     TimeWait(u32),
 }
 
-/// A [`Place`] in one word.
+/// A [`Place`] in one word, with the flow's hash: most strangers are told apart without a look at their keys, and a
+/// table that grows asks nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Slot(u32);
+struct Slot {
+    place: u32,
+    hash: u32,
+}
 
 const KIND_SHIFT: u32 = 30;
 /// Indices need to stay below this in every storage.
 pub const INDEX_MAX: u32 = (1 << KIND_SHIFT) - 1;
 
-impl From<Place> for Slot {
-    fn from(place: Place) -> Slot {
-        match place {
-            Place::Connection(i) => Slot(i),
-            Place::Syn(i) => Slot(1 << KIND_SHIFT | i),
-            Place::TimeWait(i) => Slot(2 << KIND_SHIFT | i),
+impl Slot {
+    #[inline]
+    fn new(hash: u64, place: Place) -> Slot {
+        let place = match place {
+            Place::Connection(i) => i,
+            Place::Syn(i) => 1 << KIND_SHIFT | i,
+            Place::TimeWait(i) => 2 << KIND_SHIFT | i,
+        };
+        Slot {
+            place,
+            hash: hash as u32,
         }
     }
-}
 
-impl From<Slot> for Place {
     #[inline]
-    fn from(slot: Slot) -> Place {
-        let index = slot.0 & INDEX_MAX;
-        match slot.0 >> KIND_SHIFT {
+    fn place(self) -> Place {
+        let index = self.place & INDEX_MAX;
+        match self.place >> KIND_SHIFT {
             0 => Place::Connection(index),
             1 => Place::Syn(index),
             _ => Place::TimeWait(index),
@@ -177,7 +184,13 @@ impl From<Slot> for Place {
     }
 }
 
-/// Flow key → place, four bytes an entry; the keys are in the storages.
+/// The table takes its bucket from the low bits and its tag from the high ones: the kept half is good for both.
+#[inline]
+fn spread(hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(hash)
+}
+
+/// Flow key → place, eight bytes an entry; the keys are in the storages.
 #[derive(Debug, Default)]
 pub struct Demux {
     table: HashTable<Slot>,
@@ -186,28 +199,36 @@ pub struct Demux {
 impl Demux {
     #[inline]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(Place) -> bool) -> Option<Place> {
+        let tag = hash as u32;
         self.table
-            .find(hash, |slot| is_it(Place::from(*slot)))
-            .map(|slot| Place::from(*slot))
+            .find(spread(tag), |slot| slot.hash == tag && is_it(slot.place()))
+            .map(|slot| slot.place())
     }
 
-    pub fn insert(&mut self, hash: u64, place: Place, hash_of: impl Fn(Place) -> u64) {
+    pub fn insert(&mut self, hash: u64, place: Place) {
+        let slot = Slot::new(hash, place);
         self.table
-            .insert_unique(hash, Slot::from(place), |slot| hash_of(Place::from(*slot)));
+            .insert_unique(spread(slot.hash), slot, |slot| spread(slot.hash));
     }
 
     pub fn remove(&mut self, hash: u64, place: Place) {
-        let wanted = Slot::from(place);
-        if let Ok(entry) = self.table.find_entry(hash, |slot| *slot == wanted) {
+        let wanted = Slot::new(hash, place);
+        if let Ok(entry) = self
+            .table
+            .find_entry(spread(wanted.hash), |slot| *slot == wanted)
+        {
             entry.remove();
         }
     }
 
     /// The state of a flow moves to another storage: the entry stays where it is.
     pub fn replace(&mut self, hash: u64, old: Place, new: Place) {
-        let wanted = Slot::from(old);
-        if let Some(slot) = self.table.find_mut(hash, |slot| *slot == wanted) {
-            *slot = Slot::from(new);
+        let wanted = Slot::new(hash, old);
+        if let Some(slot) = self
+            .table
+            .find_mut(spread(wanted.hash), |slot| *slot == wanted)
+        {
+            *slot = Slot::new(hash, new);
         }
     }
 }

@@ -135,23 +135,4 @@ impl Tcp {
             Place::TimeWait(i) => self.time_waits.entries.at(i).is_some_and(|t| t.key == *key),
         })
     }
-
-    fn insert_place(&mut self, hash: u64, place: Place) {
-        let Tcp {
-            demux,
-            conns,
-            syns,
-            time_waits,
-            hasher,
-            ..
-        } = self;
-        demux.insert(hash, place, |place| {
-            let key = match place {
-                Place::Connection(i) => conns.at(i).map(|c| &c.key),
-                Place::Syn(i) => syns.entries.at(i).map(|e| &e.key),
-                Place::TimeWait(i) => time_waits.entries.at(i).map(|t| &t.key),
-            };
-            key.map_or(0, |key| hasher.table(key))
-        });
-    }
 }

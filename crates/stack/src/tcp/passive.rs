@@ -105,7 +105,7 @@ impl Tcp {
         listener.half_open += 1;
         entry.answer(now, cx, fx);
         if let Some(index) = self.syns.insert(entry, until) {
-            self.insert_place(hash, Place::Syn(index));
+            self.demux.insert(hash, Place::Syn(index));
         }
     }
 
@@ -228,22 +228,31 @@ impl Tcp {
         };
         self.demux
             .replace(hash, Place::Syn(syn_index), Place::Connection(index));
+        self.announce(now, index, entry.listener, cx, fx);
+        self.on_connection_segment(now, index, segment, cx, fx);
+    }
+
+    /// Tells the owner of a new connection.
+    fn announce(
+        &mut self,
+        now: Instant,
+        index: u32,
+        listener: ListenerId,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
         let Some(conn) = self.conns.at_mut(index) else {
             return;
         };
         keepalive::arm(conn, now, cx);
-        let id = conn.id;
         cx.counters.bump(Counter::TcpAccepted);
-        fx.event(Event::Accepted {
-            listener: entry.listener,
-            conn: id,
-        });
+        let (id, key) = (conn.id, &conn.key);
+        fx.event(Event::Accepted { listener, conn: id });
         fx.event(Event::FlowOpened {
             conn: id,
             local: key.local(),
             remote: key.remote(),
         });
-        self.on_connection_segment(now, index, segment, cx, fx);
     }
 
     /// RFC 9293 3.10.7.4 for TIME-WAIT.
