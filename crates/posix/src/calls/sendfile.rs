@@ -1,17 +1,19 @@
 //! sendfile: from a file into the send ring.
 
 use std::io::IoSlice;
+use std::sync::Arc;
 
 use rustix::fs::SeekFrom;
 use slipstack_mem::Descriptor;
 
-use crate::description::Decided;
+use crate::description::{Decided, Description};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::socket::Stream;
 
-/// What is read from the file at a time.
-const CHUNK: usize = 128 * 1024;
+/// What is read from the file at a time: below malloc's threshold for mappings of their own.
+const CHUNK: usize = 64 * 1024;
 /// MAX_RW_COUNT.
 const COUNT_MAX: usize = 0x7fff_f000;
 
@@ -45,10 +47,28 @@ impl Process {
                 Err(error) => return Err(error.into()),
             },
         };
-        let count = count.min(COUNT_MAX);
+        let total = self.copy_file(&socket, stream, file, begin, count.min(COUNT_MAX))?;
+        let end = begin + total as u64;
+        match offset {
+            Some(offset) => *offset = i64::try_from(end).unwrap_or(i64::MAX),
+            None => {
+                rustix::fs::seek(file.as_fd(), SeekFrom::Start(end))?;
+            }
+        }
+        Ok(total)
+    }
+
+    /// Sends `count` bytes of a file from `begin` on; an error only if nothing was sent.
+    fn copy_file(
+        &self,
+        socket: &Arc<Description>,
+        stream: &Stream,
+        file: Descriptor,
+        begin: u64,
+        count: usize,
+    ) -> Outcome<usize> {
         let mut buffer = vec![0u8; count.min(CHUNK)];
         let mut total = 0;
-        let mut failure = None;
         while total < count {
             // A non-blocking socket takes what there is room for: no more is read.
             let room = if socket.is_nonblocking() {
@@ -57,38 +77,24 @@ impl Process {
                 CHUNK
             };
             let want = (count - total).min(buffer.len()).min(room);
-            let got =
-                match rustix::io::pread(file.as_fd(), &mut buffer[..want], begin + total as u64) {
-                    Ok(0) => break,
-                    Ok(got) => got,
-                    Err(error) => {
-                        failure = Some(Divert::from(error));
-                        break;
-                    }
-                };
-            match self.send_stream(&socket, stream, &[IoSlice::new(&buffer[..got])], 0) {
-                Ok(sent) => {
+            let at = begin + total as u64;
+            let sent = rustix::io::pread(file.as_fd(), &mut buffer[..want], at)
+                .map_err(Divert::from)
+                .and_then(|got| match got {
+                    0 => Ok((0, 0)),
+                    got => self
+                        .send_stream(socket, stream, &[IoSlice::new(&buffer[..got])], 0)
+                        .map(|sent| (got, sent)),
+                });
+            match sent {
+                Ok((got, sent)) => {
                     total += sent;
-                    if sent < got {
+                    if got == 0 || sent < got {
                         break;
                     }
                 }
-                Err(error) => {
-                    failure = Some(error);
-                    break;
-                }
-            }
-        }
-        if total == 0
-            && let Some(failure) = failure
-        {
-            return Err(failure);
-        }
-        let end = begin + total as u64;
-        match offset {
-            Some(offset) => *offset = i64::try_from(end).unwrap_or(i64::MAX),
-            None => {
-                rustix::fs::seek(file.as_fd(), SeekFrom::Start(end))?;
+                Err(error) if total == 0 => return Err(error),
+                Err(_) => break,
             }
         }
         Ok(total)
