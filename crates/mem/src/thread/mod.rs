@@ -10,10 +10,7 @@ use std::thread::{Builder, JoinHandle};
 ///
 /// # Errors
 /// The kernel's refusal to start a thread.
-pub fn spawn_quiet(
-    name: &str,
-    body: impl FnOnce() + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
+pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let before = sys::block_all();
     let started = Builder::new().name(name.to_string()).spawn(body);
     sys::restore(&before);
