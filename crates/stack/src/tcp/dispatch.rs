@@ -123,11 +123,13 @@ impl Tcp {
         let Some(conn) = self.conns.at_mut(index) else {
             return;
         };
-        if conn.is_dirty && !conn.is_queued {
-            conn.is_queued = true;
-            self.dirty.push(index);
-        }
-        if let Some(at) = conn.timers.next() {
+        if conn.is_dirty {
+            // The flush files the timer.
+            if !conn.is_queued {
+                conn.is_queued = true;
+                self.dirty.push(index);
+            }
+        } else if let Some(at) = conn.timers.next() {
             self.wheel.set(conn.timer, at);
         }
     }
@@ -304,27 +306,25 @@ impl Tcp {
 
     /// End of a turn: everything that dirty connections have to say.
     pub fn flush(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
-        if self.dirty.is_empty() {
-            return;
-        }
-        let mut list = core::mem::take(&mut self.dirty);
-        self.dirty = core::mem::take(&mut self.spare);
-        for &index in &list {
-            let Some(conn) = self.conns.at_mut(index) else {
+        let Tcp {
+            conns,
+            dirty,
+            wheel,
+            ..
+        } = self;
+        for &index in dirty.iter() {
+            // A block may have gone since, and another one taken its place.
+            let Some(conn) = conns.at_mut(index).filter(|conn| conn.is_queued) else {
                 continue;
             };
-            if !conn.is_queued {
-                continue;
-            }
             conn.is_queued = false;
             conn.is_dirty = false;
             output::flush(conn, now, cx, fx);
             if let Some(at) = conn.timers.next() {
-                self.wheel.set(conn.timer, at);
+                wheel.set(conn.timer, at);
             }
         }
-        list.clear();
-        self.spare = list;
+        dirty.clear();
     }
 }
 

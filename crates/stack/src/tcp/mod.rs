@@ -79,9 +79,8 @@ pub struct Tcp {
     demux: Demux,
     hasher: FlowHasher,
     wheel: Wheel,
-    /// Connections for the next flush, and the list of the last one for reuse.
+    /// Connections for the next flush.
     dirty: Vec<u32>,
-    spare: Vec<u32>,
     /// RFC 5961 10: challenge ACKs of the whole stack.
     challenges: RateLimit,
     resets: RateLimit,
@@ -107,7 +106,6 @@ impl Tcp {
             hasher: FlowHasher::new(rng),
             wheel: Wheel::new(now),
             dirty: Vec::new(),
-            spare: Vec::new(),
             challenges: RateLimit::new(tcp.challenge_acks_per_second, now),
             resets: RateLimit::new(tcp.resets_per_second, now),
             orphans: 0,

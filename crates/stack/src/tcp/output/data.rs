@@ -56,6 +56,9 @@ pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
             Ok(new) => {
                 send_new(conn, now, &new, cx, fx);
                 has_sent = true;
+                if !conn.snd.has_unsent() {
+                    break Stop::Nothing;
+                }
             }
             Err(stop) => break stop,
         }
