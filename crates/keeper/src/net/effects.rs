@@ -122,7 +122,7 @@ impl World {
             return false;
         }
         let first = steering.find_slot(flow.proto, flow.local, flow.remote);
-        match strays.next_slot(flow, first, now) {
+        match strays.next_slot(flow, frame, first, now) {
             Some(slot) => self.inboxes.push(slot, &[frame]),
             None => false,
         }

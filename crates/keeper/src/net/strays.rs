@@ -4,20 +4,27 @@
 //! no, the segment is for nobody and answered as for a closed port.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 
 use slipstack_device::Flow;
 
-/// How long the search for one flow's engine is remembered.
-const MEMORY_NS: u64 = 1_000_000_000;
-/// Flows that are searched for at a time; beyond it strays are answered at once.
-const FLOWS_MAX: usize = 4096;
+/// How long it is remembered where a segment was sent: less than a peer waits before it sends the
+/// same again.
+const SEGMENT_NS: u64 = 150_000_000;
+/// How long a flow is looked for in the directories of the engines.
+const FLOW_NS: u64 = 1_000_000_000;
+/// Segments and flows that are searched for at a time; beyond it strays are answered at once.
+const SEARCHES_MAX: usize = 4096;
 /// Slots that fit the set of those that were tried.
 const SLOTS: u16 = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Strays {
     engines: Vec<u16>,
-    searches: HashMap<Flow, Search>,
+    hasher: RandomState,
+    segments: HashMap<u64, Search>,
+    /// When each flow was first seen astray.
+    flows: HashMap<Flow, u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,24 +42,30 @@ impl Strays {
             .collect();
     }
 
-    /// The slot to try next; `first` is the one that the tables name.
-    pub(super) fn next_slot(&mut self, flow: Flow, first: u16, now: u64) -> Option<u16> {
-        if self.searches.len() >= FLOWS_MAX {
+    /// The slot to try next for a segment; `first` is the one that the tables name.
+    pub(super) fn next_slot(
+        &mut self,
+        flow: Flow,
+        segment: &[u8],
+        first: u16,
+        now: u64,
+    ) -> Option<u16> {
+        let key = self.hasher.hash_one(segment);
+        if self.segments.len() >= SEARCHES_MAX || self.flows.len() >= SEARCHES_MAX {
             self.forget_old(now);
         }
-        let is_known = self.searches.contains_key(&flow);
-        if self.engines.is_empty() || (!is_known && self.searches.len() >= FLOWS_MAX) {
+        let is_full = self.segments.len() >= SEARCHES_MAX || self.flows.len() >= SEARCHES_MAX;
+        if self.engines.is_empty() || (is_full && !self.segments.contains_key(&key)) {
             return None;
         }
-        let search = self.searches.entry(flow).or_insert(Search {
+        self.flows.entry(flow).or_insert(now);
+        let fresh = Search {
             began: now,
             tried: 0,
-        });
-        if now.saturating_sub(search.began) >= MEMORY_NS {
-            *search = Search {
-                began: now,
-                tried: 0,
-            };
+        };
+        let search = self.segments.entry(key).or_insert(fresh);
+        if now.saturating_sub(search.began) >= SEGMENT_NS {
+            *search = fresh;
         }
         let candidates = std::iter::once(first).chain(self.engines.iter().copied());
         let next = candidates
@@ -65,16 +78,18 @@ impl Strays {
     /// The flows that are searched for now.
     pub(super) fn flows(&mut self, now: u64) -> Vec<Flow> {
         self.forget_old(now);
-        self.searches.keys().copied().collect()
+        self.flows.keys().copied().collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.searches.is_empty()
+        self.flows.is_empty()
     }
 
     fn forget_old(&mut self, now: u64) {
-        self.searches
-            .retain(|_, search| now.saturating_sub(search.began) < MEMORY_NS);
+        self.segments
+            .retain(|_, search| now.saturating_sub(search.began) < SEGMENT_NS);
+        self.flows
+            .retain(|_, began| now.saturating_sub(*began) < FLOW_NS);
     }
 }
 
@@ -97,26 +112,32 @@ mod tests {
     fn the_slot_of_the_tables_is_tried_first_and_everyone_once() {
         let mut strays = Strays::default();
         strays.set_engines(vec![1, 2, 3]);
-        let tried: Vec<Option<u16>> = (0..4).map(|_| strays.next_slot(flow(1), 2, 0)).collect();
-        assert_eq!(tried, [Some(2), Some(1), Some(3), None]);
-        assert_eq!(strays.next_slot(flow(2), 3, 0), Some(3));
+        let mut next = |segment: &[u8]| strays.next_slot(flow(1), segment, 2, 0);
+        assert_eq!([next(b"a"), next(b"a")], [Some(2), Some(1)]);
+        assert_eq!(
+            next(b"b"),
+            Some(2),
+            "another segment of the flow is searched for by itself"
+        );
+        assert_eq!([next(b"a"), next(b"a")], [Some(3), None]);
     }
 
     #[test]
-    fn a_search_is_forgotten_after_a_while() {
+    fn a_search_is_forgotten_before_the_peer_sends_again() {
         let mut strays = Strays::default();
         strays.set_engines(vec![1]);
-        assert_eq!(strays.next_slot(flow(1), 1, 0), Some(1));
-        assert_eq!(strays.next_slot(flow(1), 1, MEMORY_NS - 1), None);
-        assert_eq!(strays.next_slot(flow(1), 1, MEMORY_NS), Some(1));
-        assert!(strays.flows(3 * MEMORY_NS).is_empty());
+        assert_eq!(strays.next_slot(flow(1), b"a", 1, 0), Some(1));
+        assert_eq!(strays.next_slot(flow(1), b"a", 1, SEGMENT_NS - 1), None);
+        assert_eq!(strays.next_slot(flow(1), b"a", 1, SEGMENT_NS), Some(1));
+        assert_eq!(strays.flows(0), [flow(1)]);
+        assert!(strays.flows(3 * FLOW_NS).is_empty());
     }
 
     #[test]
     fn the_keeper_itself_is_never_asked() {
         let mut strays = Strays::default();
         strays.set_engines(vec![0, 4]);
-        assert_eq!(strays.next_slot(flow(1), 0, 0), Some(4));
-        assert_eq!(strays.next_slot(flow(1), 0, 0), None);
+        assert_eq!(strays.next_slot(flow(1), b"a", 0, 0), Some(4));
+        assert_eq!(strays.next_slot(flow(1), b"a", 0, 0), None);
     }
 }

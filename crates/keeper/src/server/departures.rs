@@ -55,6 +55,12 @@ impl Server {
             return;
         };
         self.steer_ports(&left.ports);
+        // An instance that was killed has left its socket; no other has its name before it is gone here.
+        if let Some(name) = &left.client.instance
+            && let Ok(socket) = self.world.dir.instance_socket(name)
+        {
+            let _ = std::fs::remove_file(socket);
+        }
         if let Some(slot) = left.client.slot {
             let _ = self.world.slots.steering().set_alive(slot, false);
             self.empty_slot(slot, now);

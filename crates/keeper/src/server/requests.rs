@@ -81,6 +81,8 @@ impl Server {
                     .leases
                     .listeners
                     .release(client, plain(protocol), address, port);
+                // A flow that has left its engine goes where the new listeners are.
+                self.sweep_exceptions();
                 self.steer_ports(&[(plain(protocol), port, port)]);
                 self.done()
             }
