@@ -14,7 +14,7 @@ pub struct ClientId(pub u32);
 /// Where the engine's half of the socket indices begins.
 const ENGINE_HALF: usize = slipstack_channel::SOCKETS / 2;
 /// Rings looked at per call of [`Client::release_idle`].
-const RELEASE_BUDGET: usize = 64;
+const RELEASE_BUDGET: usize = 256;
 /// How long a socket keeps an empty ring: a stream whose reader keeps up would otherwise give it
 /// back and grow it anew with every burst.
 const RING_KEPT_NS: u64 = 50_000_000;
@@ -56,7 +56,8 @@ pub(crate) struct Socket {
     pub(crate) errors: u8,
     /// The program has closed it; it lives on until the stack lets go.
     pub(crate) is_closing: bool,
-    /// Listed in `Client::ring_holders`.
+    /// Listed in `Client::ring_holders`; belongs to the index, not to its present use, so that an
+    /// index is listed once however often it is used.
     pub(crate) is_listed: bool,
     pub(crate) bound: Option<Bound>,
     /// Options set before the connection exists.
@@ -124,8 +125,8 @@ pub(crate) struct Client {
     pub(crate) live: u32,
     program_half: Vec<Socket>,
     engine_half: Vec<Socket>,
-    /// Sockets that may own a receive ring.
-    pub(crate) ring_holders: VecDeque<SockId>,
+    /// Indices of sockets that may own a receive ring.
+    ring_holders: VecDeque<u32>,
     /// Connections nobody took whose listener is about to close.
     pub(crate) passing: Vec<SockId>,
     /// When they were last looked at.
@@ -207,6 +208,7 @@ impl Client {
         half[at] = Socket {
             generation: sock.generation,
             kind,
+            is_listed: half[at].is_listed,
             ..Socket::FREE
         };
         self.live += 1;
@@ -219,7 +221,10 @@ impl Client {
             return;
         };
         socket.receive.release(end, sock);
-        *socket = Socket::FREE;
+        *socket = Socket {
+            is_listed: socket.is_listed,
+            ..Socket::FREE
+        };
         end.released(sock);
         self.live -= 1;
     }
@@ -256,7 +261,7 @@ impl Client {
             && !socket.is_listed
         {
             socket.is_listed = true;
-            self.ring_holders.push_back(sock);
+            self.ring_holders.push_back(sock.index);
         }
     }
 
@@ -268,9 +273,18 @@ impl Client {
         }
         self.looked_at = now;
         for _ in 0..RELEASE_BUDGET.min(self.ring_holders.len()) {
-            let Some(sock) = self.ring_holders.pop_front() else {
+            let Some(index) = self.ring_holders.pop_front() else {
                 return;
             };
+            let generation = match self.slot_mut(index) {
+                Some(socket) if socket.generation == 0 => {
+                    socket.is_listed = false;
+                    continue;
+                }
+                Some(socket) => socket.generation,
+                None => continue,
+            };
+            let sock = SockId { index, generation };
             let Some((socket, end)) = self.find(sock) else {
                 continue;
             };
@@ -280,16 +294,19 @@ impl Client {
                 socket.receive.release_if_empty(end, sock);
                 socket.is_listed = false;
             } else {
-                self.ring_holders.push_back(sock);
+                self.ring_holders.push_back(index);
             }
         }
     }
 
     /// When [`Client::release_idle`] may find something, if nothing is received meanwhile.
     pub(crate) fn release_at(&self) -> Option<Instant> {
-        let sock = self.ring_holders.front()?;
-        let received_at = self.socket(*sock).map_or(Instant(0), |s| s.received_at);
-        let due = received_at.0 + RING_KEPT_NS;
+        let index = *self.ring_holders.front()? as usize;
+        let socket = match index.checked_sub(ENGINE_HALF) {
+            None => self.program_half.get(index),
+            Some(at) => self.engine_half.get(at),
+        };
+        let due = socket.map_or(0, |socket| socket.received_at.0) + RING_KEPT_NS;
         Some(Instant(due.max(self.looked_at.0 + RELEASE_EVERY_NS)))
     }
 

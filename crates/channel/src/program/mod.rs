@@ -55,8 +55,8 @@ struct Inner {
     sockets: Sockets,
     arena: Lock<Arena>,
     tickets: Lock<Tickets>,
-    /// Sockets that may own a send ring, for [`ProgramEnd::release_idle`].
-    ring_holders: Lock<VecDeque<SockId>>,
+    /// Indices of sockets that may own a send ring, for [`ProgramEnd::release_idle`].
+    ring_holders: Lock<VecDeque<u32>>,
 }
 
 impl ProgramEnd {

@@ -180,9 +180,10 @@ impl ProgramEnd {
             tx.retired.push((old, tx.generation));
         }
         cell.set_tx_ring(ring.word(tx.generation));
-        if !tx.is_listed {
-            tx.is_listed = true;
-            self.inner.ring_holders.lock().push_back(sock);
+        if let Some(local) = self.inner.sockets.find(sock)
+            && !local.is_listed.swap(true, Ordering::Relaxed)
+        {
+            self.inner.ring_holders.lock().push_back(sock.index);
         }
     }
 
@@ -216,11 +217,11 @@ impl ProgramEnd {
         let mut patience = RELEASE_PATIENCE;
         let listed = self.inner.ring_holders.lock().len();
         for _ in 0..listed {
-            let Some(sock) = self.inner.ring_holders.lock().pop_front() else {
+            let Some(index) = self.inner.ring_holders.lock().pop_front() else {
                 return;
             };
-            if !self.release_ring(sock) {
-                self.inner.ring_holders.lock().push_back(sock);
+            if !self.release_ring(index) {
+                self.inner.ring_holders.lock().push_back(index);
                 patience -= 1;
                 if patience == 0 {
                     return;
@@ -229,17 +230,22 @@ impl ProgramEnd {
         }
     }
 
-    /// `false` when the socket still owns a ring.
-    fn release_ring(&self, sock: SockId) -> bool {
-        let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
-        else {
+    /// `false` when the socket of this index still owns a ring.
+    fn release_ring(&self, index: u32) -> bool {
+        let (Some(local), Some(cell)) = (self.inner.sockets.slot(index), self.cell(index)) else {
             return true;
         };
         let Some(mut tx) = local.tx.try_lock() else {
             return false;
         };
-        self.reap(sock, &cell, &mut tx);
-        let is_idle = self.acked(sock, &cell) == tx.head;
+        let sock = SockId {
+            index,
+            generation: local.generation.load(Ordering::Acquire),
+        };
+        if sock.generation != 0 {
+            self.reap(sock, &cell, &mut tx);
+        }
+        let is_idle = sock.generation != 0 && self.acked(sock, &cell) == tx.head;
         if is_idle && let Some(ring) = tx.ring.take() {
             tx.generation = RingWord::detached(tx.generation).next_generation();
             cell.set_tx_ring(RingWord::detached(tx.generation));
@@ -249,7 +255,7 @@ impl ProgramEnd {
             self.inner.arena.lock().free(ring);
         }
         let owns_one = tx.ring.is_some() || !tx.retired.is_empty();
-        tx.is_listed = owns_one;
+        local.is_listed.store(owns_one, Ordering::Relaxed);
         !owns_one
     }
 

@@ -22,8 +22,6 @@ pub(super) struct TxSide {
     pub(super) head: u64,
     /// Replaced rings that the engine may still read, with the generation that replaced them.
     pub(super) retired: Vec<(ByteRing, u32)>,
-    /// Listed in `ring_holders`.
-    pub(super) is_listed: bool,
 }
 
 /// The receiving direction.
@@ -40,6 +38,9 @@ pub(super) struct SockLocal {
     pub(super) generation: AtomicU32,
     /// Generation of the last use of an index of the program's half.
     last_generation: AtomicU32,
+    /// Listed in `ring_holders`; belongs to the index, not to its present use, so that an index
+    /// is listed once however often it is used. Changes with `tx` locked.
+    pub(super) is_listed: AtomicBool,
     pub(super) is_udp: AtomicBool,
     pub(super) is_closing: AtomicBool,
     pub(super) errors_taken: AtomicU8,
@@ -89,7 +90,7 @@ impl Sockets {
         }
     }
 
-    fn slot(&self, index: u32) -> Option<&SockLocal> {
+    pub(super) fn slot(&self, index: u32) -> Option<&SockLocal> {
         let chunk = self.chunks.get(index as usize / CHUNK)?;
         let chunk =
             chunk.get_or_init(|| (0..CHUNK).map(|_| SockLocal::default()).collect::<Box<_>>());
