@@ -55,14 +55,13 @@ impl Tcp {
         Ok(())
     }
 
-    /// How many connections the program has taken from this listener so far (wrapping): room in the backlog.
+    /// How many connections the program has taken from this listener so far (wrapping): room in the
+    /// backlog. Those that came from another engine count here too, so the total can be ahead of what this
+    /// stack has offered: then its queue counts as empty.
     pub fn accepted(&mut self, id: ListenerId, total: u32) {
         if let Some(listener) = self.listeners.find_mut(id) {
-            // What was never offered cannot have been taken.
-            if listener.offered.wrapping_sub(total) <= listener.offered.wrapping_sub(listener.taken)
-            {
-                listener.taken = total;
-            }
+            let is_ahead = (listener.offered.wrapping_sub(total) as i32) < 0;
+            listener.taken = if is_ahead { listener.offered } else { total };
         }
     }
 

@@ -344,7 +344,9 @@ impl Fields {
     fn is_sound(&self) -> bool {
         let is_near = |low: u64, high: u64| low <= high && high - low < SPAN_MAX;
         let span = seq::FIRST..(1 << 62);
-        let sent_end = self.written + u64::from(self.has(FIN_SENT));
+        let sent_end = self
+            .written
+            .saturating_add(u64::from(self.has(FIN_SENT)));
         let addresses = self.key.local_ip().is_ipv4() == self.key.remote_ip().is_ipv4();
         let numbers = span.contains(&self.una)
             && span.contains(&self.rcv_nxt)
@@ -359,7 +361,7 @@ impl Fields {
             && self.wl1 < 1 << 62
             && self.wl2 < 1 << 62;
         let fin = if self.has(FIN_RECEIVED) {
-            self.fin_at + 1 == self.rcv_nxt
+            self.fin_at.checked_add(1) == Some(self.rcv_nxt)
         } else {
             self.fin_at == 0 || (self.fin_at >= self.rcv_nxt && self.fin_at <= self.rcv_edge)
         };
