@@ -33,6 +33,7 @@ mod select;
 mod sleepers;
 mod socket;
 mod spin;
+mod strict;
 mod table;
 mod wait;
 mod waiter;

@@ -40,6 +40,7 @@ impl Process {
 
     fn connect_fresh(&self, socket: &Arc<Description>, remote: SocketAddr) -> Outcome<()> {
         if let Some(reason) = self.reason_to_connect_in_kernel(socket, remote) {
+            self.permit_kernel(remote, reason, Errno::ENETUNREACH)?;
             return self.become_kernel(socket, reason, Placed::Remote(remote));
         }
         if socket.kind == Kind::Dgram {
@@ -55,8 +56,10 @@ impl Process {
         }
         let link = match self.attached() {
             Ok(link) => link,
-            Err(_) if self.settings.strict => return Err(Errno::ENETUNREACH.into()),
-            Err(_) => return self.become_kernel(socket, Reason::NoStack, Placed::Remote(remote)),
+            Err(_) => {
+                self.permit_kernel(remote, Reason::NoStack, Errno::ENETUNREACH)?;
+                return self.become_kernel(socket, Reason::NoStack, Placed::Remote(remote));
+            }
         };
         let sock = self.open_for_connect(socket, &link)?;
         link.name(sock, socket);
@@ -189,8 +192,8 @@ impl Process {
             Given::Other => return Err(Errno::EAFNOSUPPORT.into()),
             Given::Unspecified => return self.disconnect_dgram(socket, dgram),
         };
-        let reason = self.reason_to_connect_in_kernel(socket, remote);
-        if reason.is_some() {
+        if let Some(reason) = self.reason_to_connect_in_kernel(socket, remote) {
+            self.permit_kernel(remote, reason, Errno::ENETUNREACH)?;
             if dgram.side() == Side::Stack {
                 return Err(Errno::ENETUNREACH.into());
             }

@@ -31,7 +31,10 @@ impl Process {
         };
         let is_wildcard = addr.ip().is_unspecified();
         match self.reason_for_kernel(&socket, addr) {
-            Some(reason) => self.bind_in_kernel(&socket, addr, reason),
+            Some(reason) => {
+                self.permit_kernel(addr, reason, Errno::EADDRNOTAVAIL)?;
+                self.bind_in_kernel(&socket, addr, reason)
+            }
             None => self.bind_beside_kernel(&socket, addr, is_wildcard),
         }
     }

@@ -5,4 +5,5 @@ mod epoll;
 mod forks;
 mod listeners;
 mod streams;
+mod strict;
 mod world;

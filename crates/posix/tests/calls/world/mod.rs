@@ -56,6 +56,15 @@ pub const NONBLOCK: i32 = libc::SOCK_NONBLOCK;
 
 impl World {
     pub fn new() -> Self {
+        Self::with(false)
+    }
+
+    /// A process started with `--strict`.
+    pub fn strict() -> Self {
+        Self::with(true)
+    }
+
+    fn with(strict: bool) -> Self {
         let attach = Arc::new(TestAttach {
             engine: Mutex::new(None),
         });
@@ -67,7 +76,7 @@ impl World {
         };
         let settings = Settings {
             spin: SpinPolicy::FixedUs(5),
-            strict: false,
+            strict,
             log: false,
             program: "test".to_owned(),
         };
