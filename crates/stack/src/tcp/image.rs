@@ -344,9 +344,7 @@ impl Fields {
     fn is_sound(&self) -> bool {
         let is_near = |low: u64, high: u64| low <= high && high - low < SPAN_MAX;
         let span = seq::FIRST..(1 << 62);
-        let sent_end = self
-            .written
-            .saturating_add(u64::from(self.has(FIN_SENT)));
+        let sent_end = self.written.saturating_add(u64::from(self.has(FIN_SENT)));
         let addresses = self.key.local_ip().is_ipv4() == self.key.remote_ip().is_ipv4();
         let numbers = span.contains(&self.una)
             && span.contains(&self.rcv_nxt)

@@ -247,12 +247,12 @@ impl Tcp {
         keepalive::arm(conn, now, cx);
         cx.counters.bump(Counter::TcpAccepted);
         let (id, key) = (conn.id, &conn.key);
-        fx.event(Event::Accepted { listener, conn: id });
         fx.event(Event::FlowOpened {
             conn: id,
             local: key.local(),
             remote: key.remote(),
         });
+        fx.event(Event::Accepted { listener, conn: id });
     }
 
     /// RFC 9293 3.10.7.4 for TIME-WAIT.

@@ -85,6 +85,33 @@ fn an_image_is_adopted_once() {
     );
 }
 
+#[test]
+fn the_largest_numbers_in_an_image_are_refused_or_harmless() {
+    for is_half_closed in [false, true] {
+        let image = {
+            let mut world = established();
+            world.write(100);
+            if is_half_closed {
+                world.peer(FIN | ACK, &[]);
+            }
+            let image = world.stack.tcp_detach(world.conn.unwrap());
+            image.unwrap().to_bytes()
+        };
+        for at in 0..image.len() - 8 {
+            let mut bytes = image;
+            bytes[at..at + 8].fill(0xff);
+            let mut world = established();
+            let conn = world.conn.unwrap();
+            let _ = world.stack.tcp_detach(conn);
+            let image = ConnectionImage::from_bytes(&bytes);
+            if let Ok(conn) = world.stack.tcp_adopt(world.now, &image) {
+                world.conn = Some(conn);
+                world.sleep(SECOND);
+            }
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn a_damaged_image_is_refused_or_harmless(changes in prop::collection::vec((0usize..ConnectionImage::LEN, any::<u8>()), 1..12), seed: u8) {
