@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use slipstack_channel::{INBOX_BYTES, INBOX_CELLS};
-use slipstack_device::{Flow, Proto, Steering};
+use slipstack_device::{Flow, Port, Proto, Steering};
 use slipstack_mem::{Doorbell, InboxReader, MpscInbox, Region};
 use slipstack_stack::FrameOut;
 
@@ -63,10 +63,24 @@ impl Fabric {
         self.find_slot_of(&parse_flow(frame)?)
     }
 
-    /// The slot that serves a flow, if it is another one's.
-    pub(crate) fn find_slot_of(&self, flow: &Flow) -> Option<usize> {
+    fn find_slot_of(&self, flow: &Flow) -> Option<usize> {
         let slot = self.steering.find_slot(flow.proto, flow.local, flow.remote);
         (slot != self.own_slot).then_some(usize::from(slot))
+    }
+
+    /// The slot whose program would get a new connection of this flow, if it is another one's.
+    /// What the exceptions say does not matter: they may still name us.
+    pub(crate) fn find_taker(&self, flow: &Flow) -> Option<usize> {
+        let slot = match self.steering.port(flow.proto, flow.local.port()) {
+            Port::Keeper => 0,
+            Port::Slot(slot) => slot,
+            Port::Group(group) => {
+                let bucket = self.steering.bucket(flow.local, flow.remote);
+                self.steering.group_slot(group, bucket)
+            }
+        };
+        // Slot 0 is the keeper's, which serves no program.
+        (slot != self.own_slot && slot != 0).then_some(usize::from(slot))
     }
 
     /// `false` when the other engine has no room.

@@ -26,6 +26,8 @@ const BODY_AT: usize = TAG_AT + 8;
 /// Received bytes that travel with a connection at most.
 const BYTES_MAX: usize = 16 * 1024;
 const CHUNK: usize = 1800;
+/// Engines that a connection visits at most.
+const HOPS_MAX: u8 = 8;
 /// Connections whose messages are incomplete; beyond it those of dead senders go.
 const ARRIVING_MAX: usize = 256;
 
@@ -37,6 +39,8 @@ pub(crate) fn is_message(frame: &[u8]) -> bool {
 /// A connection of which messages are still to come.
 #[derive(Debug)]
 struct Partial {
+    /// Engines that had no listener for it.
+    hops: u8,
     image: ConnectionImage,
     state: State,
     bytes: Vec<u8>,
@@ -187,44 +191,60 @@ impl Engine {
         None
     }
 
-    /// The engine that the steering names now takes it.
+    /// The engine that the steering names for new connections takes it.
     fn give_away(
         &mut self,
         conn: ConnId,
-        (local, remote): (SocketAddr, SocketAddr),
+        ends: (SocketAddr, SocketAddr),
         state: State,
         bytes: &[u8],
     ) -> bool {
-        let (SocketAddr::V4(to), SocketAddr::V4(from)) = (local, remote) else {
+        if self.find_taker(ends).is_none() {
             return false;
-        };
-        let flow = Flow {
-            proto: Proto::Tcp,
-            local: to,
-            remote: from,
-        };
-        let Some(fabric) = &self.world.local.fabric else {
-            return false;
-        };
-        // Slot 0 is the keeper's, which serves no program.
-        let Some(slot) = fabric.find_slot_of(&flow).filter(|slot| *slot != 0) else {
-            return false;
-        };
+        }
         let Some(image) = self.stack.tcp_detach(conn) else {
             return false;
         };
         self.world.conns.remove(conn.index, conn.generation);
+        let partial = Partial {
+            hops: 0,
+            image,
+            state,
+            bytes: bytes.to_vec(),
+            len: bytes.len(),
+        };
+        self.send_on(ends, &partial)
+    }
+
+    fn find_taker(&self, (local, remote): (SocketAddr, SocketAddr)) -> Option<usize> {
+        let (SocketAddr::V4(local), SocketAddr::V4(remote)) = (local, remote) else {
+            return None;
+        };
+        let flow = Flow {
+            proto: Proto::Tcp,
+            local,
+            remote,
+        };
+        self.world.local.fabric.as_ref()?.find_taker(&flow)
+    }
+
+    /// Sends the messages of a connection. `false` when nobody is there to take it.
+    fn send_on(&mut self, ends: (SocketAddr, SocketAddr), partial: &Partial) -> bool {
+        let (Some(slot), Some(fabric)) = (self.find_taker(ends), &self.world.local.fabric) else {
+            return false;
+        };
         self.arriving.next_tag += 1;
         let tag = u64::from(fabric.own_slot()) << 48 | self.arriving.next_tag;
         let mut message = vec![0; BODY_AT];
         message[TYPE_AT..TAG_AT].copy_from_slice(&ETHERTYPE);
         message[TAG_AT..BODY_AT].copy_from_slice(&tag.to_le_bytes());
         let mut head = message.clone();
-        head.push(u8::from(state.contains(State::RDHUP)));
-        head.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-        head.extend_from_slice(&image.to_bytes());
+        head.push(u8::from(partial.state.contains(State::RDHUP)));
+        head.push(partial.hops);
+        head.extend_from_slice(&(partial.len as u32).to_le_bytes());
+        head.extend_from_slice(&partial.image.to_bytes());
         let mut posted = fabric.post(slot, &head);
-        for chunk in bytes.chunks(CHUNK) {
+        for chunk in partial.bytes.chunks(CHUNK) {
             message.truncate(BODY_AT);
             message.extend_from_slice(chunk);
             posted = posted && fabric.post(slot, &message);
@@ -253,11 +273,21 @@ impl Engine {
         if self.arriving.partial.get(&tag).is_some_and(is_whole)
             && let Some(partial) = self.arriving.partial.remove(&tag)
         {
-            self.take_in(now, &partial);
+            self.take_in(now, partial);
         }
     }
 
-    fn take_in(&mut self, now: Instant, partial: &Partial) {
+    fn take_in(&mut self, now: Instant, mut partial: Partial) {
+        // Our own listener may have closed meanwhile, and the next one too.
+        if let Some(ends) = partial.image.endpoints()
+            && partial.hops < HOPS_MAX
+            && self.find_listener(ends.0).is_none()
+        {
+            partial.hops += 1;
+            if self.send_on(ends, &partial) {
+                return;
+            }
+        }
         let Ok(conn) = self.stack.tcp_adopt(now, &partial.image) else {
             return;
         };
@@ -284,10 +314,12 @@ fn split(message: &[u8]) -> Option<(u64, &[u8])> {
 
 fn parse_head(body: &[u8]) -> Option<Partial> {
     let (&has_fin, rest) = body.split_first()?;
+    let (&hops, rest) = rest.split_first()?;
     let (len, rest) = rest.split_at_checked(4)?;
     let len = u32::from_le_bytes(len.try_into().ok()?) as usize;
     let image: &[u8; ConnectionImage::LEN] = rest.try_into().ok()?;
     (len <= BYTES_MAX).then(|| Partial {
+        hops,
         image: ConnectionImage::from_bytes(image),
         state: if has_fin == 1 {
             State::RDHUP
