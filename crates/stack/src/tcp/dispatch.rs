@@ -48,10 +48,19 @@ impl Tcp {
         }
         cx.counters.bump(Counter::RxTcp);
         let key = FlowKey::new(ip.dst, dst_port, ip.src, src_port);
-        let hash = self.hasher.table(&key);
         let segment = Segment::new(&parsed, meta);
+        // Segments come in trains: the flow of the last one is a good guess.
+        if self
+            .conns
+            .at(self.latest)
+            .is_some_and(|conn| conn.key == key)
+        {
+            return self.on_connection_segment(now, self.latest, &segment, cx, fx);
+        }
+        let hash = self.hasher.table(&key);
         match self.find_place(&key, hash) {
             Some(Place::Connection(index)) => {
+                self.latest = index;
                 self.on_connection_segment(now, index, &segment, cx, fx)
             }
             Some(Place::Syn(index)) => {

@@ -79,6 +79,8 @@ pub struct Tcp {
     demux: Demux,
     hasher: FlowHasher,
     wheel: Wheel,
+    /// The connection that the last segment was for.
+    latest: u32,
     /// Connections for the next flush.
     dirty: Vec<u32>,
     /// RFC 5961 10: challenge ACKs of the whole stack.
@@ -105,6 +107,7 @@ impl Tcp {
             demux: Demux::default(),
             hasher: FlowHasher::new(rng),
             wheel: Wheel::new(now),
+            latest: 0,
             dirty: Vec::new(),
             challenges: RateLimit::new(tcp.challenge_acks_per_second, now),
             resets: RateLimit::new(tcp.resets_per_second, now),
