@@ -179,6 +179,12 @@ impl World {
             Some((of, local, remote)) if of == conn => (Some(local), Some(remote)),
             _ => (None, None),
         };
+        if let Some((closing, drained)) = &mut self.drained
+            && *closing == listener
+        {
+            drained.push(conn);
+            return;
+        }
         let listener_owner = self.listener_owner(listener);
         let accepted =
             listener_owner.and_then(|owner| self.offer(owner, conn, (local, remote), sndbuf));

@@ -87,6 +87,7 @@ impl Engine {
             queue: FrameQueue::default(),
             local: Local::new(setup.fabric),
             deferred: Vec::new(),
+            drained: None,
             counters: EngineCounters::default(),
             now,
             mac: setup.stack.mac,

@@ -96,6 +96,17 @@ impl Fabric {
     }
 }
 
+/// Whether the frame asks for a connection to this port, and its flow.
+pub(crate) fn syn_to(frame: &[u8], port: u16) -> Option<Flow> {
+    const SYN: u8 = 2;
+    const ACK: u8 = 16;
+    let flow = parse_flow(frame)?;
+    let header_len = usize::from(frame.get(14)? & 15) * 4;
+    let flags = *frame.get(14 + header_len + 13)?;
+    let is_syn = flow.proto == Proto::Tcp && flags & (SYN | ACK) == SYN;
+    (is_syn && flow.local.port() == port).then_some(flow)
+}
+
 /// The flow of an IPv4 frame from its receiver's point of view.
 fn parse_flow(frame: &[u8]) -> Option<Flow> {
     use std::net::{Ipv4Addr, SocketAddrV4};

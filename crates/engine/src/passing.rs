@@ -10,12 +10,13 @@ use std::net::SocketAddr;
 
 use slipstack_channel::State;
 use slipstack_device::{Flow, Proto};
-use slipstack_stack::{CloseMode, ConnId, ConnectionImage, Instant};
+use slipstack_stack::{CloseMode, ConnId, ConnectionImage, Instant, ListenerId};
 
 use crate::client::Role;
 use crate::effects::Fx;
 use crate::engine::Engine;
-use crate::world::Owner;
+use crate::local::syn_to;
+use crate::world::{Deferred, Owner};
 
 /// IEEE's local experimental EtherType 1; only engines write to inboxes.
 const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
@@ -28,6 +29,8 @@ const BYTES_MAX: usize = 16 * 1024;
 const CHUNK: usize = 1800;
 /// Engines that a connection visits at most.
 const HOPS_MAX: u8 = 8;
+/// Frames taken from the device when a shared listener closes.
+const DRAIN_BUDGET: usize = 4096;
 /// Connections whose messages are incomplete; beyond it those of dead senders go.
 const ARRIVING_MAX: usize = 256;
 
@@ -86,6 +89,59 @@ impl Engine {
             };
             self.pass(now, owner);
         }
+    }
+
+    /// Takes what the device has while a shared listener of this port closes: handshakes are
+    /// completed, and who asks for a new connection is sent on to the listener that has the flow
+    /// now. Returns the connections that came about; their bytes are left to the peer to send
+    /// again, to whoever takes them.
+    pub(crate) fn drain(&mut self, listener: ListenerId, port: u16) -> Vec<ConnId> {
+        if self.world.local.fabric.is_none() {
+            return Vec::new();
+        }
+        self.world.drained = Some((listener, Vec::new()));
+        let now = self.world.now;
+        let Engine {
+            stack,
+            device,
+            world,
+            ..
+        } = self;
+        device.rx(DRAIN_BUDGET, &mut |frame, meta| {
+            let fabric = world.local.fabric.as_ref();
+            let taker = fabric.and_then(|fabric| {
+                let slot = fabric.find_taker(&syn_to(frame, port)?)?;
+                Some((fabric, slot))
+            });
+            if let Some((fabric, slot)) = taker {
+                fabric.post(slot, frame);
+                return;
+            }
+            let mut fx = Fx {
+                world: &mut *world,
+                device: None,
+            };
+            stack.on_frame(now, frame, meta, &mut fx);
+        });
+        self.world.drain_queue(&mut *self.device);
+        self.run_deferred(now);
+        let drained = self.world.drained.take();
+        drained.map_or_else(Vec::new, |(_, conns)| conns)
+    }
+
+    pub(crate) fn pass_drained(&mut self, conns: Vec<ConnId>) {
+        for conn in conns {
+            self.world.flows.close(conn);
+            let given = self.stack.tcp_endpoints(conn).is_some_and(|ends| {
+                self.give_here(conn, ends, State::NONE, &[])
+                    || self.give_away(conn, ends, State::NONE, &[])
+            });
+            self.world.counters.passed_out += u64::from(given);
+            if !given {
+                self.world.deferred.push(Deferred::Abort(conn));
+            }
+        }
+        self.run_deferred(self.world.now);
     }
 
     /// Gives the connection to another listener, or resets it.

@@ -174,13 +174,20 @@ impl Engine {
         let Role::Listener(id) = socket.role else {
             return Err(Refusal::InvalidState);
         };
+        let bound = socket.bound;
         socket.role = Role::None;
-        self.world.listeners.remove(id.index, id.generation);
-        self.stack.tcp_unlisten(id).ok();
         if let Some(client) = self.world.client(owner.client) {
             client.listeners.retain(|sock| *sock != owner.sock);
         }
+        // First the frames stop coming, then the listener ends: what has come until then is served.
         self.drop_binding(owner);
+        let drained = match bound {
+            Some(bound) if bound.is_shared => self.drain(id, bound.addr.port()),
+            _ => Vec::new(),
+        };
+        self.world.listeners.remove(id.index, id.generation);
+        self.stack.tcp_unlisten(id).ok();
+        self.pass_drained(drained);
         self.world.set_bits(owner, State::NONE, State::LISTENING);
         Ok(Reply::Done)
     }

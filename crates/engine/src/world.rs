@@ -125,6 +125,9 @@ pub(crate) struct World {
     pub(crate) queue: FrameQueue,
     pub(crate) local: Local,
     pub(crate) deferred: Vec<Deferred>,
+    /// While a listener is being closed: its connections that complete, which no program will
+    /// accept from it.
+    pub(crate) drained: Option<(ListenerId, Vec<ConnId>)>,
     pub(crate) counters: EngineCounters,
     /// Time of the turn.
     pub(crate) now: Instant,
