@@ -162,6 +162,14 @@ fn adapter_variables_select_an_instance_and_cores() {
 }
 
 #[test]
+fn a_core_that_is_named_often_is_listed_once() {
+    let text = "0-1023,".repeat(100_000) + "3";
+    let found = settings(&[("SLIPSTACK_CORES", text.as_str())]).unwrap();
+    assert_eq!(found.cores, (0..1024).collect::<Vec<_>>());
+    assert!(settings(&[("SLIPSTACK_CORES", "3-1024")]).is_err());
+}
+
+#[test]
 fn adapter_variables_are_checked() {
     assert!(settings(&[("FF_NB_FSTACK_INSTANCE", "2"), ("FF_PROC_ID", "2")]).is_err());
     assert!(settings(&[("FF_NB_FSTACK_INSTANCE", "0")]).is_err());
