@@ -75,6 +75,7 @@ def run_all(wanted, options):
             for outcome in pool.map(lambda entry: run_apart(*entry, options), entries):
                 report(outcome)
                 outcomes.append(outcome)
+    second_attempts(wanted, outcomes, options)
     counts = {name: sum(1 for outcome in outcomes if outcome["outcome"] == name) for name in ("passed", "failed", "skipped")}
     failed = [outcome for outcome in outcomes if outcome["outcome"] == "failed"]
     if failed:
@@ -84,6 +85,18 @@ def run_all(wanted, options):
     print(f"programs, {time.monotonic() - started:.0f} s:")
     print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped", flush=True)
     return 1 if failed or not outcomes else 0
+
+
+def second_attempts(wanted, outcomes, options):
+    """A busy machine fails tests that measure time; a test counts as failed if it fails twice. Both
+    attempts are shown."""
+    for at, outcome in enumerate(outcomes):
+        if outcome["outcome"] != "failed":
+            continue
+        entry = next(it for it in wanted if (it[0].name, it[1]) == (outcome["name"], outcome["mode"]))
+        print(f"second attempt: {outcome['mode']} {outcome['name']}")
+        outcomes[at] = run_apart(*entry, options)
+        report(outcomes[at])
 
 
 def run_apart(test, mode, options):
