@@ -3,9 +3,25 @@
 use std::fs;
 use std::os::fd::OwnedFd;
 
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
 
 use crate::leases::ProcessKey;
+
+/// Descriptors that a keeper or instance with all its clients may need.
+const DESCRIPTORS: u64 = 65_536;
+
+/// Lifts the limit of open descriptors as far as this process may: each client takes several.
+pub fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit
+        .maximum
+        .map_or(DESCRIPTORS, |hard| hard.min(DESCRIPTORS));
+    if limit.current.is_some_and(|soft| soft < wanted) {
+        let current = Some(wanted);
+        // Without it fewer clients find room, which they are told.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
+    }
+}
 
 /// A process that lives now.
 pub fn find_process(pid: u32) -> Option<ProcessKey> {

@@ -1,6 +1,7 @@
 //! A keeper process from start to end, and its succession.
 
 use crate::error::KeeperError;
+use crate::process::raise_descriptor_limit;
 use crate::server::{Ended, Server};
 use crate::standby::{Keeper, Side, split};
 use crate::world::{Options, World};
@@ -13,6 +14,7 @@ use crate::world::{Options, World};
 /// # Errors
 /// Why it could not start; then nothing was changed.
 pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError> {
+    raise_descriptor_limit();
     let mut world = World::open(options)?;
     // Before the first fork, so that the standby too has let go of what the starter gave.
     announce();

@@ -149,6 +149,26 @@ impl Steer {
         Ok(())
     }
 
+    /// Goes on with the exceptions of a former keeper: flows that the tables alone would send
+    /// elsewhere have one.
+    pub fn inherit(&mut self, steering: &Steering, flows: &[OwnedFlow]) -> Result<(), DeviceError> {
+        let excepted: Vec<OwnedFlow> = flows
+            .iter()
+            .filter(|(flow, owner)| {
+                let slot = match steering.port(flow.proto, flow.local.port()) {
+                    Port::Keeper => 0,
+                    Port::Slot(slot) => slot,
+                    Port::Group(group) => {
+                        steering.group_slot(group, steering.bucket(flow.local, flow.remote))
+                    }
+                };
+                slot != *owner
+            })
+            .copied()
+            .collect();
+        self.except(steering, &excepted)
+    }
+
     /// Removes the exceptions of flows that are no more. `is_alive` says who still has which.
     pub fn forget_ended(&mut self, steering: &Steering, is_alive: impl Fn(&Flow, u16) -> bool) {
         self.exceptions.retain(|(proto, local, remote), slot| {

@@ -18,7 +18,7 @@ use super::reception::{Desk, watch_process};
 const CHANNELS_MAX: usize = 64;
 /// Sockets of one program in a list of all, and alone.
 const SOCKETS_MAX: usize = 64;
-const SOCKETS_OF_ONE_MAX: usize = 512;
+const SOCKETS_OF_ONE_MAX: usize = 256;
 
 /// A connection to the instance.
 pub(super) struct Guest {
@@ -147,7 +147,10 @@ impl Desk {
                 }
                 _ => refuse(Refusal::BadRequest, "the report is not a sealed region"),
             },
-            Request::Status => Ok((Reply::Status(Box::new(self.status(engine))), Vec::new())),
+            Request::Status => Ok((
+                Reply::Status(Box::new(self.status(engine).fitted())),
+                Vec::new(),
+            )),
             Request::Why { pid } => self.why(pid),
             Request::Stop { .. } => {
                 self.is_stopping = true;

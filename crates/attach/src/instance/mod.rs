@@ -10,6 +10,7 @@ use slipstack_channel::REGION_BYTES;
 use slipstack_channel::control::{Request, listen};
 use slipstack_config::Settings;
 use slipstack_engine::instance::{Spin, run};
+use slipstack_keeper::process::raise_descriptor_limit;
 use slipstack_mem::{Region, process};
 
 use crate::assembly::{Assembled, assemble};
@@ -36,6 +37,7 @@ pub fn instance_main(settings: &Settings) -> Result<(), Error> {
     let name = settings.name.clone().unwrap_or_default();
     let directory = options(settings).directory()?;
     let path = directory.instance_socket(&name)?;
+    raise_descriptor_limit();
     // From here on the signals wait until the loop looks at them.
     let signals = process::end_signals().map_err(Error::io("receive signals"))?;
     let mut settings = settings.clone();

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use super::{DeviceKind, Protocol};
+use super::{DeviceKind, MESSAGE_MAX, Protocol};
 
 /// One keeper with everything attached to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,6 +22,45 @@ pub struct StatusReport {
     pub is_truncated: bool,
     /// Name and value of every counter that is not zero.
     pub counters: Vec<(String, u64)>,
+}
+
+/// What a message has left for a report.
+const REPORT_MAX: usize = MESSAGE_MAX - 1024;
+
+impl StatusReport {
+    /// Cuts the lists until the report fits into a message.
+    pub fn fitted(mut self) -> StatusReport {
+        while serde_json::to_vec(&self).is_ok_and(|bytes| bytes.len() > REPORT_MAX) {
+            self.is_truncated = true;
+            let longest = self.all_programs().map(|p| p.sockets.len()).max();
+            match longest {
+                Some(len @ 1..) => {
+                    for program in self.all_programs() {
+                        program.sockets.truncate(len / 2);
+                    }
+                }
+                _ => {
+                    self.ports.truncate(self.ports.len() / 2);
+                    self.programs.truncate(self.programs.len() / 2);
+                    for instance in &mut self.instances {
+                        instance.programs.truncate(instance.programs.len() / 2);
+                    }
+                    if self.all_programs().next().is_none() && self.ports.is_empty() {
+                        break;
+                    }
+                }
+            }
+        }
+        self
+    }
+
+    fn all_programs(&mut self) -> impl Iterator<Item = &mut ProgramReport> {
+        let of_instances = self
+            .instances
+            .iter_mut()
+            .flat_map(|instance| &mut instance.programs);
+        self.programs.iter_mut().chain(of_instances)
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -100,4 +139,41 @@ pub struct WhyReport {
     pub program: ProgramReport,
     pub interface: String,
     pub addresses: Vec<(Ipv4Addr, u8)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_report_is_cut_until_it_fits() {
+        let socket = SocketReport {
+            fd: Some(5),
+            place: "stack".to_owned(),
+            kind: "tcp".to_owned(),
+            local: "10.0.0.5:80".parse().ok(),
+            remote: "10.0.0.6:40000".parse().ok(),
+            why: "connected".to_owned(),
+        };
+        let program = ProgramReport {
+            pid: 1,
+            uid: 0,
+            program: "test".to_owned(),
+            slot: Some(1),
+            instance: None,
+            sockets: vec![socket; 64],
+        };
+        let short = StatusReport {
+            programs: vec![program.clone(); 2],
+            ..StatusReport::default()
+        };
+        assert_eq!(short.clone().fitted(), short);
+        let long = StatusReport {
+            programs: vec![program; 5000],
+            ..StatusReport::default()
+        };
+        let fitted = long.fitted();
+        assert!(fitted.is_truncated && !fitted.programs.is_empty());
+        assert!(serde_json::to_vec(&fitted).unwrap().len() < MESSAGE_MAX);
+    }
 }

@@ -130,6 +130,10 @@ impl Server {
         };
         if is_successor {
             server.inherit_clients(now);
+            let flows = server.living_flows();
+            server
+                .steer
+                .inherit(server.world.slots.steering(), &flows)?;
         }
         server.publish_engines();
         server.world.save();

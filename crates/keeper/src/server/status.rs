@@ -17,7 +17,7 @@ use super::clients::{Answer, refuse};
 const SOCKETS_MAX: usize = 64;
 const PORTS_MAX: usize = 256;
 const PROGRAMS_MAX: usize = 128;
-const SOCKETS_OF_ONE_MAX: usize = 512;
+const SOCKETS_OF_ONE_MAX: usize = 256;
 
 impl Server {
     pub(super) fn status(&self) -> Reply {
@@ -45,7 +45,7 @@ impl Server {
             orphans: self.net.orphans() as u32,
             counters: self.counters(),
         };
-        Reply::Status(Box::new(report))
+        Reply::Status(Box::new(report.fitted()))
     }
 
     fn device(&self, slots_leased: u16) -> DeviceReport {
