@@ -49,7 +49,7 @@ struct State {
 }
 
 enum Scout {
-    Keeper(Link),
+    Keeper(Box<Link>),
     Instance(ControlSocket),
 }
 
@@ -71,7 +71,7 @@ impl Client {
             None => {
                 let link = Link::open(&self.settings, &self.identity, None)?;
                 let welcome = link.welcome();
-                (Scout::Keeper(link), welcome)
+                (Scout::Keeper(Box::new(link)), welcome)
             }
         };
         state.scout = Some(scout);
@@ -82,10 +82,10 @@ impl Client {
     fn reach_instance(&self) -> Result<(ControlSocket, Welcome), Error> {
         let hello = || self.identity.hello(None, None);
         let inherited = self.settings.control_fd.and_then(through_inherited);
-        if let Some(socket) = inherited {
-            if let Ok(welcome) = greet(&socket, hello()) {
-                return Ok((socket, welcome));
-            }
+        if let Some(socket) = inherited
+            && let Ok(welcome) = greet(&socket, hello())
+        {
+            return Ok((socket, welcome));
         }
         let socket = by_path(&self.settings)?;
         let welcome = greet(&socket, hello())?;
@@ -95,7 +95,7 @@ impl Client {
     /// An engine of our own.
     fn attach_in_process(&self, state: &mut State) -> Result<Attachment, Error> {
         let link = match state.scout.take() {
-            Some(Scout::Keeper(link)) => link,
+            Some(Scout::Keeper(link)) => *link,
             _ => {
                 let capability = state.welcome.as_ref().map(|welcome| welcome.capability);
                 Link::open(&self.settings, &self.identity, capability)?

@@ -170,10 +170,7 @@ fn announce(directory: &RuntimeDir) {
         let _ = rustix::stdio::dup2_stdout(null);
     }
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
-    match open(&directory.log_file(), flags, Mode::from_raw_mode(0o644)).or(null) {
-        Ok(log) => {
-            let _ = rustix::stdio::dup2_stderr(&log);
-        }
-        Err(_) => {}
+    if let Ok(log) = open(directory.log_file(), flags, Mode::from_raw_mode(0o644)).or(null) {
+        let _ = rustix::stdio::dup2_stderr(&log);
     }
 }

@@ -112,10 +112,10 @@ impl Desk {
     /// A guest that does not take its answers misses them.
     fn reply(&mut self, token: u64, reply: &Reply, fds: &[OwnedFd]) {
         let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        if let Some(guest) = self.guests.get(&token) {
-            if guest.socket.send(reply, &borrowed).is_err() {
-                self.refused += 1;
-            }
+        if let Some(guest) = self.guests.get(&token)
+            && guest.socket.send(reply, &borrowed).is_err()
+        {
+            self.refused += 1;
         }
     }
 

@@ -186,10 +186,10 @@ impl Leases {
     }
 
     pub fn free_slot(&mut self, slot: u16) {
-        if let Some(state) = self.slots.get_mut(usize::from(slot)) {
-            if *state == SlotState::Draining {
-                *state = SlotState::Free;
-            }
+        if let Some(state) = self.slots.get_mut(usize::from(slot))
+            && *state == SlotState::Draining
+        {
+            *state = SlotState::Free;
         }
     }
 

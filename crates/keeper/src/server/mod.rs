@@ -145,10 +145,10 @@ impl Server {
         loop {
             let ready = self.wait();
             let now = now_ns();
-            if ready.standby_died {
-                if let Some(keeper) = self.renew_standby() {
-                    return (self.into_standby(), Ended::Standby(keeper));
-                }
+            if ready.standby_died
+                && let Some(keeper) = self.renew_standby()
+            {
+                return (self.into_standby(), Ended::Standby(keeper));
             }
             self.serve_ready(&ready, now);
             // Bounded, so that a flood on the own slot does not starve the control connections.
