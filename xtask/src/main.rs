@@ -1,9 +1,11 @@
 //! Checks of the repository that no compiler makes, and generated files.
 //!
 //! `cargo run -p xtask -- check` looks at the arrows between the crates, the size of files and
-//! functions, the places of `unsafe`, forbidden words, and whether generated files are current.
+//! functions, the places of `unsafe`, forbidden words, whether generated files are current, and
+//! whether the paths that documents name exist.
 //! `cargo run -p xtask -- reference` writes the generated files.
 
+mod documents;
 mod generated;
 mod layering;
 mod lexer;
@@ -34,6 +36,7 @@ fn check(root: &Path) -> Vec<String> {
     let mut findings = layering::check(root);
     findings.extend(sources::check(root));
     findings.extend(generated::check(root));
+    findings.extend(documents::check(root));
     if findings.is_empty() {
         println!("layering, limits, places of unsafe and generated files are in order");
     }

@@ -128,7 +128,7 @@ fn line_of(text: &str, at: usize) -> usize {
         + 1
 }
 
-fn tracked_files(root: &Path) -> Result<Vec<String>, String> {
+pub fn tracked_files(root: &Path) -> Result<Vec<String>, String> {
     let output = Command::new("git")
         .args([
             "-c",
