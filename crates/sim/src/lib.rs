@@ -8,6 +8,7 @@
 pub mod checks;
 pub mod gso;
 pub mod host;
+pub mod link;
 pub mod network;
 pub mod pcap;
 pub mod program;
@@ -15,6 +16,6 @@ pub mod scenario;
 pub mod streams;
 pub mod world;
 
-pub use network::Impairments;
+pub use link::LinkParams;
 pub use scenario::{Options, Report, run_seed};
 pub use world::{Failure, World};

@@ -1,54 +1,9 @@
-//! The emulated link: one broadcast domain that loses, duplicates, reorders, corrupts, delays and
-//! queues, all from one seed.
-
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+//! The network between the hosts: one broadcast domain, with a link out of each host.
 
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{Instant, RxChecksum, RxMeta};
 
-/// Shares are in hundredths of a percent: 500 = 5 %.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Impairments {
-    pub loss: u32,
-    pub duplication: u32,
-    pub reordering: u32,
-    pub corruption: u32,
-    /// One way, in nanoseconds.
-    pub delay_ns: u64,
-    /// A reordered frame is late by up to this.
-    pub reorder_ns: u64,
-    /// Bits per second of each sender; 0 = no limit.
-    pub rate: u64,
-    /// Bytes that wait for the rate; more are lost. 0 = no limit.
-    pub queue_len_max: u64,
-}
-
-impl Impairments {
-    /// 5 % lost, 5 % doubled, 10 % reordered, 1 % corrupted.
-    pub const ROUGH: Self = Self {
-        loss: 500,
-        duplication: 500,
-        reordering: 1000,
-        corruption: 100,
-        delay_ns: 5_000_000,
-        reorder_ns: 20_000_000,
-        rate: 0,
-        queue_len_max: 0,
-    };
-}
-
-/// A frame on its way.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Flying {
-    at: Instant,
-    /// Breaks ties in the order of sending.
-    number: u64,
-    to: usize,
-    bytes: Vec<u8>,
-    has_partial_checksum: bool,
-    is_super_frame: bool,
-}
+use crate::link::{Link, LinkCounters, LinkParams};
 
 /// What arrived where.
 #[derive(Debug)]
@@ -58,146 +13,183 @@ pub struct Arrival {
     pub meta: RxMeta,
 }
 
+/// What a link is to remember of a frame: by whom it was sent, and how.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    from: usize,
+    to: Recipients,
+    has_partial_checksum: bool,
+    is_super_frame: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Recipients {
+    One(usize),
+    AllOthers,
+}
+
 #[derive(Debug)]
 pub struct Network {
-    impairments: Impairments,
-    rng: Rng,
-    flying: BinaryHeap<Reverse<Flying>>,
-    sent: u64,
+    links: Vec<Link<Sent>>,
+    /// The link that each host's frames take.
+    link_of: Vec<usize>,
     macs: Vec<[u8; 6]>,
-    /// When each sender's port has sent everything it was given.
-    busy_until: Vec<Instant>,
-    /// Set while the link is cut.
-    pub is_cut: bool,
+    /// Arrived and not yet handed out.
+    arrived: Vec<Arrival>,
 }
 
 impl Network {
-    pub fn new(impairments: Impairments, rng: Rng, macs: Vec<[u8; 6]>) -> Self {
-        let busy_until = vec![Instant::ZERO; macs.len()];
+    /// A link of its own out of each host, all with the same parameters.
+    pub fn new(params: LinkParams, mut rng: Rng, macs: Vec<[u8; 6]>) -> Self {
+        let links = macs
+            .iter()
+            .map(|_| Link::new(params, fork(&mut rng)))
+            .collect();
         Self {
-            impairments,
-            rng,
-            flying: BinaryHeap::new(),
-            sent: 0,
+            links,
+            link_of: (0..macs.len()).collect(),
             macs,
-            busy_until,
-            is_cut: false,
+            arrived: Vec::new(),
         }
     }
 
-    pub fn set_impairments(&mut self, impairments: Impairments) {
-        self.impairments = impairments;
+    /// The link out of a host.
+    fn link(&mut self, host: usize) -> &mut Link<Sent> {
+        &mut self.links[self.link_of[host]]
+    }
+
+    /// `host` shares the link out of `owner`: a bottleneck for both.
+    pub fn share_link(&mut self, host: usize, owner: usize) {
+        self.link_of[host] = self.link_of[owner];
+    }
+
+    /// For all links, from now on.
+    pub fn set_params(&mut self, params: LinkParams) {
+        for link in &mut self.links {
+            link.change(params);
+        }
+    }
+
+    /// For the link out of one host, from now on.
+    pub fn set_params_of(&mut self, host: usize, params: LinkParams) {
+        self.link(host).change(params);
+    }
+
+    /// For all links, later.
+    pub fn change_at(&mut self, at: Instant, params: LinkParams) {
+        for link in &mut self.links {
+            link.change_at(at, params);
+        }
+    }
+
+    pub fn params_of(&self, host: usize) -> &LinkParams {
+        self.links[self.link_of[host]].params()
+    }
+
+    pub fn counters_of(&self, host: usize) -> &LinkCounters {
+        self.links[self.link_of[host]].counters()
+    }
+
+    /// Cuts or heals all links.
+    pub fn set_cut(&mut self, is_cut: bool) {
+        for link in &mut self.links {
+            link.change(LinkParams {
+                is_cut,
+                ..*link.params()
+            });
+        }
     }
 
     /// Frames on their way.
     pub fn flying_len(&self) -> usize {
-        self.flying.len()
+        self.arrived.len() + self.links.iter().map(Link::len).sum::<usize>()
     }
 
     pub fn next_arrival(&self) -> Option<Instant> {
-        self.flying.peek().map(|Reverse(frame)| frame.at)
+        self.links.iter().filter_map(Link::next_deadline).min()
     }
 
     /// Takes the next frame that has arrived by `now`.
     pub fn pop_arrival(&mut self, now: Instant) -> Option<Arrival> {
-        if self.next_arrival()? > now {
-            return None;
+        if self.arrived.is_empty() {
+            self.receive(now);
         }
-        let Reverse(frame) = self.flying.pop()?;
-        let checksum = match frame.has_partial_checksum {
+        self.arrived.pop()
+    }
+
+    /// Takes one frame off the link where it is due first, for all its recipients.
+    fn receive(&mut self, now: Instant) {
+        let due = |link: &Link<Sent>| link.next_deadline().unwrap_or(Instant::FAR_FUTURE);
+        let Some(first) = (0..self.links.len()).min_by_key(|i| due(&self.links[*i])) else {
+            return;
+        };
+        let Some(delivery) = self.links[first].poll(now) else {
+            return;
+        };
+        let Sent {
+            from,
+            to,
+            has_partial_checksum,
+            is_super_frame,
+        } = delivery.tag;
+        let checksum = match has_partial_checksum {
             true => RxChecksum::Partial,
             false => RxChecksum::Unknown,
         };
         let meta = RxMeta {
             checksum,
-            gso: frame.is_super_frame,
+            gso: is_super_frame,
             local: false,
         };
-        Some(Arrival {
-            to: frame.to,
-            bytes: frame.bytes,
-            meta,
-        })
-    }
-
-    /// A frame leaves a host.
-    pub fn send(&mut self, now: Instant, from: usize, bytes: &[u8], meta: RxMeta) {
-        let Some(left_at) = self.pass_queue(now, from, bytes.len() as u64) else {
-            return;
-        };
-        let dst = bytes.get(..6).unwrap_or(&[0; 6]).to_vec();
-        let is_group = dst[0] & 1 == 1;
-        for to in 0..self.macs.len() {
-            if to != from && (is_group || self.macs[to][..] == dst[..]) {
-                self.fly(left_at, to, bytes, meta);
-            }
-        }
-    }
-
-    /// The sender's queue and rate; `None` = the queue is full.
-    fn pass_queue(&mut self, now: Instant, from: usize, len: u64) -> Option<Instant> {
-        let Impairments {
-            rate,
-            queue_len_max,
-            ..
-        } = self.impairments;
-        if rate == 0 {
-            return Some(now);
-        }
-        let waiting_ns = self.busy_until[from].nanos_since(now);
-        let waiting = (u128::from(waiting_ns) * u128::from(rate) / 8_000_000_000) as u64;
-        if queue_len_max != 0 && waiting + len > queue_len_max {
-            return None;
-        }
-        let start = self.busy_until[from].max(now);
-        self.busy_until[from] = start.plus_nanos(len * 8_000_000_000 / rate);
-        Some(self.busy_until[from])
-    }
-
-    fn fly(&mut self, left_at: Instant, to: usize, bytes: &[u8], meta: RxMeta) {
-        if self.is_cut || self.chance(self.impairments.loss) {
-            return;
-        }
-        let copies = if self.chance(self.impairments.duplication) {
-            2
-        } else {
-            1
-        };
-        for _ in 0..copies {
-            let mut bytes = bytes.to_vec();
-            if self.chance(self.impairments.corruption) {
-                self.corrupt(&mut bytes);
-            }
-            let mut at = left_at.plus_nanos(self.impairments.delay_ns);
-            if self.chance(self.impairments.reordering) {
-                let late = self.rng.next_u64() % self.impairments.reorder_ns.max(1);
-                at = at.plus_nanos(late);
-            }
-            self.sent += 1;
-            self.flying.push(Reverse(Flying {
-                at,
-                number: self.sent,
+        match to {
+            Recipients::One(to) => self.arrived.push(Arrival {
                 to,
-                bytes,
-                has_partial_checksum: meta.checksum == RxChecksum::Partial,
-                is_super_frame: meta.gso,
-            }));
+                bytes: delivery.bytes,
+                meta,
+            }),
+            Recipients::AllOthers => {
+                let others = (0..self.macs.len()).rev().filter(|to| *to != from);
+                self.arrived.extend(others.map(|to| Arrival {
+                    to,
+                    bytes: delivery.bytes.clone(),
+                    meta,
+                }));
+            }
         }
     }
 
-    /// One bit, which every checksum notices, or a cut, which every length notices.
-    fn corrupt(&mut self, bytes: &mut Vec<u8>) {
-        if self.rng.below(10) == 0 {
-            bytes.truncate(self.rng.below(bytes.len() as u32) as usize);
+    /// A frame leaves a host. One to nobody's address goes nowhere.
+    pub fn send(&mut self, now: Instant, from: usize, bytes: &[u8], meta: RxMeta) {
+        let Some(to) = self.recipients(from, bytes) else {
             return;
-        }
-        let bit = self.rng.below(bytes.len() as u32 * 8);
-        bytes[bit as usize / 8] ^= 1 << (bit % 8);
+        };
+        let sent = Sent {
+            from,
+            to,
+            has_partial_checksum: meta.checksum == RxChecksum::Partial,
+            is_super_frame: meta.gso,
+        };
+        // What does not arrive is in the link's counters.
+        self.link(from).offer(now, bytes.to_vec(), sent).ok();
     }
 
-    fn chance(&mut self, share: u32) -> bool {
-        share != 0 && self.rng.below(10_000) < share
+    fn recipients(&self, from: usize, bytes: &[u8]) -> Option<Recipients> {
+        let dst = bytes.first_chunk::<6>()?;
+        if dst[0] & 1 == 1 {
+            return Some(Recipients::AllOthers);
+        }
+        let to = self.macs.iter().position(|mac| mac == dst)?;
+        (to != from).then_some(Recipients::One(to))
     }
+}
+
+/// A generator of its own for each link: what one draws does not disturb another.
+fn fork(rng: &mut Rng) -> Rng {
+    let mut seed = [0; 32];
+    for chunk in seed.chunks_exact_mut(4) {
+        chunk.copy_from_slice(&rng.next_u32().to_le_bytes());
+    }
+    Rng::new(&seed)
 }
 
 #[cfg(test)]
@@ -206,8 +198,8 @@ mod tests {
 
     const MACS: [[u8; 6]; 3] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3]];
 
-    fn network(impairments: Impairments) -> Network {
-        Network::new(impairments, Rng::new(&[3; 32]), MACS.to_vec())
+    fn network(params: LinkParams) -> Network {
+        Network::new(params, Rng::new(&[3; 32]), MACS.to_vec())
     }
 
     fn frame_to(dst: [u8; 6], len: usize) -> Vec<u8> {
@@ -216,60 +208,43 @@ mod tests {
         frame
     }
 
+    fn arrivals(network: &mut Network, now: Instant) -> Vec<usize> {
+        std::iter::from_fn(|| network.pop_arrival(now))
+            .map(|arrival| arrival.to)
+            .collect()
+    }
+
     #[test]
     fn unicast_reaches_one_and_broadcast_all_others() {
-        let mut network = network(Impairments {
+        let mut network = network(LinkParams {
             delay_ns: 100,
-            ..Impairments::default()
+            ..LinkParams::default()
         });
         network.send(Instant::ZERO, 0, &frame_to(MACS[2], 60), RxMeta::UNKNOWN);
         network.send(Instant::ZERO, 0, &frame_to([0xff; 6], 60), RxMeta::UNKNOWN);
-        assert!(network.pop_arrival(Instant(99)).is_none());
-        let to: Vec<_> = std::iter::from_fn(|| network.pop_arrival(Instant(100)))
-            .map(|a| a.to)
-            .collect();
-        assert_eq!(to, [2, 1, 2]);
-    }
-
-    #[test]
-    fn the_rate_spaces_frames_and_the_queue_is_bounded() {
-        let impairments = Impairments {
-            rate: 8_000_000,
-            queue_len_max: 5000,
-            ..Impairments::default()
-        };
-        let mut network = network(impairments);
-        for _ in 0..10 {
-            network.send(Instant::ZERO, 0, &frame_to(MACS[1], 1000), RxMeta::UNKNOWN);
-        }
-        assert_eq!(network.flying_len(), 5);
-        assert_eq!(
-            network.next_arrival(),
-            Some(Instant(1_000_000)),
-            "1000 bytes at 1 MB/s"
+        network.send(
+            Instant::ZERO,
+            0,
+            &frame_to([2, 9, 9, 9, 9, 9], 60),
+            RxMeta::UNKNOWN,
         );
+        assert_eq!(arrivals(&mut network, Instant(99)), []);
+        assert_eq!(arrivals(&mut network, Instant(100)), [2, 1, 2]);
+        assert_eq!(network.flying_len(), 0);
     }
 
     #[test]
-    fn impairments_have_their_shares() {
-        let mut network = network(Impairments {
-            delay_ns: 0,
-            ..Impairments::ROUGH
-        });
-        let sent = 20_000;
-        for _ in 0..sent {
-            network.send(Instant::ZERO, 0, &frame_to(MACS[1], 100), RxMeta::UNKNOWN);
-        }
-        let arrived: Vec<_> =
-            std::iter::from_fn(|| network.pop_arrival(Instant::FAR_FUTURE)).collect();
-        // 95 % arrive, 5 % of them twice.
-        let share = arrived.len() as f64 / f64::from(sent);
-        assert!((0.98..1.01).contains(&share), "{share}");
-        let damaged = arrived
-            .iter()
-            .filter(|a| a.bytes != frame_to(MACS[1], 100))
-            .count();
-        let share = damaged as f64 / f64::from(sent);
-        assert!((0.007..0.013).contains(&share), "{share}");
+    fn hosts_that_share_a_link_share_its_rate_and_others_do_not() {
+        let params = LinkParams {
+            rate: 8_000_000,
+            ..LinkParams::default()
+        };
+        let mut network = network(params);
+        network.share_link(1, 0);
+        network.send(Instant::ZERO, 0, &frame_to(MACS[2], 1000), RxMeta::UNKNOWN);
+        network.send(Instant::ZERO, 1, &frame_to(MACS[2], 1000), RxMeta::UNKNOWN);
+        network.send(Instant::ZERO, 2, &frame_to(MACS[0], 1000), RxMeta::UNKNOWN);
+        assert_eq!(arrivals(&mut network, Instant(1_000_000)), [2, 0]);
+        assert_eq!(arrivals(&mut network, Instant(2_000_000)), [2]);
     }
 }

@@ -8,7 +8,8 @@ use slipstack_stack::rng::Rng;
 use slipstack_stack::{Congestion, Instant, SocketOptions, StackConfig};
 
 use crate::host::Host;
-use crate::network::{Impairments, Network};
+use crate::link::{LinkParams, Share};
+use crate::network::Network;
 use crate::pcap::Recorder;
 use crate::program::{Rhythm, Task};
 use crate::world::{Failure, World};
@@ -41,15 +42,15 @@ pub struct Report {
 pub fn run_seed(seed: u64, options: &Options) -> Result<Report, Failure> {
     let mut rng = rng_of(seed);
     let start = Instant::from_millis(1 + u64::from(rng.below(100_000_000)));
-    let mut impairments = Impairments::ROUGH;
-    impairments.delay_ns = 10_000 + rng.next_u64() % 20_000_000;
-    impairments.reorder_ns = 1 + rng.next_u64() % (4 * impairments.delay_ns);
+    let mut params = LinkParams::ROUGH;
+    params.delay_ns = 10_000 + rng.next_u64() % 20_000_000;
+    params.reorder_ns = 1 + rng.next_u64() % (4 * params.delay_ns);
     if rng.below(2) == 0 {
-        impairments.rate = 1_000_000 + rng.next_u64() % 1_000_000_000;
-        impairments.queue_len_max = 20_000 + rng.next_u64() % 500_000;
+        params.rate = 1_000_000 + rng.next_u64() % 1_000_000_000;
+        params.queue.bytes_max = 20_000 + rng.next_u64() % 500_000;
     }
     if options.offloads {
-        impairments.corruption = 0;
+        params.corruption = Share::NEVER;
     }
     let hosts: Vec<Host> = (0..2u8)
         .map(|i| {
@@ -61,7 +62,7 @@ pub fn run_seed(seed: u64, options: &Options) -> Result<Report, Failure> {
         })
         .collect();
     let macs = hosts.iter().map(|host| host.mac).collect();
-    let network = Network::new(impairments, Rng::new(&seed_bytes(&mut rng)), macs);
+    let network = Network::new(params, Rng::new(&seed_bytes(&mut rng)), macs);
     let mut world = World::new(start, hosts, network, Rng::new(&seed_bytes(&mut rng)));
     world.turn_delay_ns = if rng.below(2) == 0 {
         rng.next_u64() % 200_000

@@ -3,16 +3,17 @@
 use std::net::Ipv4Addr;
 
 use slipstack_sim::host::Host;
+use slipstack_sim::link::QueueParams;
 use slipstack_sim::network::Network;
 use slipstack_sim::program::{Rhythm, Task};
-use slipstack_sim::{Failure, Impairments, World};
+use slipstack_sim::{Failure, LinkParams, World};
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{Instant, SocketOptions, StackConfig};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 
-fn world(impairments: Impairments, change: impl Fn(&mut StackConfig)) -> World {
+fn world(params: LinkParams, change: impl Fn(&mut StackConfig)) -> World {
     let now = Instant::from_millis(5000);
     let hosts: Vec<Host> = (1..=2u8)
         .map(|i| {
@@ -30,7 +31,7 @@ fn world(impairments: Impairments, change: impl Fn(&mut StackConfig)) -> World {
     World::new(
         now,
         hosts,
-        Network::new(impairments, Rng::new(&[9; 32]), macs),
+        Network::new(params, Rng::new(&[9; 32]), macs),
         Rng::new(&[8; 32]),
     )
 }
@@ -71,13 +72,13 @@ fn transfer(
 
 #[test]
 fn a_bulk_transfer_fills_a_clean_link() {
-    let impairments = Impairments {
+    let params = LinkParams {
         delay_ns: 5 * MS,
         rate: 100_000_000,
-        ..Impairments::default()
+        ..LinkParams::default()
     };
     for tso_max in [0, 65_000] {
-        let mut world = world(impairments, |config| config.tso_max = tso_max);
+        let mut world = world(params, |config| config.tso_max = tso_max);
         let bytes = 25_000_000;
         let taken = transfer(&mut world, 1, task(bytes, 0), task(0, bytes), 60 * SECOND).unwrap();
         let ideal = bytes * 8 * SECOND / 100_000_000;
@@ -92,13 +93,16 @@ fn a_bulk_transfer_fills_a_clean_link() {
 
 #[test]
 fn a_shallow_queue_does_not_starve_a_transfer() {
-    let impairments = Impairments {
+    let params = LinkParams {
         delay_ns: 5 * MS,
         rate: 100_000_000,
-        queue_len_max: 100_000,
-        ..Impairments::default()
+        queue: QueueParams {
+            bytes_max: 100_000,
+            ..QueueParams::default()
+        },
+        ..LinkParams::default()
     };
-    let mut world = world(impairments, |_| {});
+    let mut world = world(params, |_| {});
     let bytes = 25_000_000;
     let taken = transfer(&mut world, 1, task(bytes, 0), task(0, bytes), 60 * SECOND).unwrap();
     let ideal = bytes * 8 * SECOND / 100_000_000;
@@ -112,11 +116,11 @@ fn a_shallow_queue_does_not_starve_a_transfer() {
 
 #[test]
 fn questions_and_answers_never_wait_for_a_delayed_ack() {
-    let impairments = Impairments {
+    let params = LinkParams {
         delay_ns: MS,
-        ..Impairments::default()
+        ..LinkParams::default()
     };
-    let mut world = world(impairments, |_| {});
+    let mut world = world(params, |_| {});
     let turns = 200;
     let ask = Task {
         rhythm: Rhythm::Turns {
@@ -140,7 +144,7 @@ fn questions_and_answers_never_wait_for_a_delayed_ack() {
 
 #[test]
 fn a_connection_to_our_own_address_works() {
-    let mut world = world(Impairments::default(), |_| {});
+    let mut world = world(LinkParams::default(), |_| {});
     let bytes = 1_000_000;
     transfer(
         &mut world,
@@ -154,12 +158,12 @@ fn a_connection_to_our_own_address_works() {
 
 #[test]
 fn a_cut_of_ten_seconds_is_survived() {
-    let impairments = Impairments {
+    let params = LinkParams {
         delay_ns: 5 * MS,
         rate: 10_000_000,
-        ..Impairments::default()
+        ..LinkParams::default()
     };
-    let mut world = world(impairments, |_| {});
+    let mut world = world(params, |_| {});
     let bytes = 5_000_000;
     world.listen(1, 80).unwrap();
     let options = SocketOptions::default();
@@ -167,20 +171,20 @@ fn a_cut_of_ten_seconds_is_survived() {
         .connect((0, 2000, task(bytes, 0)), (1, 80, task(0, bytes)), &options)
         .unwrap();
     world.run_for(SECOND).unwrap();
-    world.network.is_cut = true;
+    world.network.set_cut(true);
     world.run_for(10 * SECOND).unwrap();
-    world.network.is_cut = false;
+    world.network.set_cut(false);
     world.run(60 * SECOND).unwrap();
     world.rest().unwrap();
 }
 
 #[test]
 fn a_reader_that_sleeps_stops_the_sender_and_wakes_it() {
-    let impairments = Impairments {
+    let params = LinkParams {
         delay_ns: MS,
-        ..Impairments::default()
+        ..LinkParams::default()
     };
-    let mut world = world(impairments, |config| config.tcp.rcvbuf_max = 100_000);
+    let mut world = world(params, |config| config.tcp.rcvbuf_max = 100_000);
     let bytes = 1_000_000;
     let sleepy = Task {
         pause_ns_max: 4 * SECOND,
