@@ -40,6 +40,11 @@ pub trait Kernel: Send + Sync {
     /// thread-local will do).
     fn thread(&self) -> usize;
 
+    /// Monotonic nanoseconds: what timeouts and spinning are measured with.
+    fn now_ns(&self) -> u64 {
+        slipstack_mem::now_ns()
+    }
+
     /// libc's `setsockopt`, on a kernel socket.
     fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Result<(), Errno>;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use slipstack_mem::Descriptor;
 
-use crate::epoll::{Target, deadline};
+use crate::epoll::Target;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::table::Entry;
@@ -44,7 +44,7 @@ impl Process {
         let plan = Plan {
             subject: Subject::Many(&sorted.targets),
             kernel: &sorted.kernel,
-            deadline_ns: deadline(timeout),
+            deadline_ns: self.deadline(timeout),
             mask,
             // signal(7): poll and select are never restarted.
             may_restart: false,

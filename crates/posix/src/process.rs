@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_channel::{Attach, Policy};
-use slipstack_mem::{Descriptor, Lock, now_ns, raised};
+use slipstack_mem::{Descriptor, Lock, raised};
 
 use crate::addr::{AddrBytes, Family};
 use crate::batch::Batch;
@@ -320,6 +320,10 @@ impl Process {
         Ok(number.number())
     }
 
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.kernel.now_ns()
+    }
+
     /// The socket behind a number; `Kernel` if the number is not ours any more.
     #[inline]
     pub(crate) fn socket_of(&self, fd: i32) -> Outcome<Arc<Description>> {
@@ -330,9 +334,12 @@ impl Process {
 
     /// Something for the wire was pushed on this socket: it leaves now or with the batch.
     pub(crate) fn after_push(&self, link: &Link, socket: u64) {
-        if self.batch.is_due(self.kernel.thread(), socket, now_ns) {
+        if self
+            .batch
+            .is_due(self.kernel.thread(), socket, || self.now_ns())
+        {
             link.commands();
-            self.sleepers.nudge();
+            self.sleepers.nudge(|| self.now_ns());
         }
     }
 }

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use slipstack_mem::now_ns;
-
 use crate::errno::Errno;
 use crate::outcome::Outcome;
 use crate::process::{Process, Selected};
@@ -31,13 +29,13 @@ impl Process {
         let nfds = usize::try_from(nfds).map_err(|_| Errno::EINVAL)?;
         let sets = [read, write, except];
         let mut fds = wanted(nfds, &sets);
-        let begun = now_ns();
+        let begun = self.now_ns();
         let outcome = self.poll(&mut fds, timeout, mask)?;
         if outcome > 0 && fds.iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
             return Err(Errno::EBADF.into());
         }
         let count = write_back(nfds, sets, &fds);
-        let passed = Duration::from_nanos(now_ns().wrapping_sub(begun));
+        let passed = Duration::from_nanos(self.now_ns().wrapping_sub(begun));
         Ok(Selected {
             count,
             left: timeout.unwrap_or_default().saturating_sub(passed),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use slipstack_mem::{Lock, now_ns};
+use slipstack_mem::Lock;
 
 use crate::description::{Description, Watch};
 use crate::epoll::{Set, Target};
@@ -133,7 +133,7 @@ impl Sleepers {
 
     /// Another thread than the leader has made the engine work: its next deadline may be sooner
     /// than the leader's sleep ends.
-    pub(crate) fn nudge(&self) {
+    pub(crate) fn nudge(&self, now_ns: impl FnOnce() -> u64) {
         let until = self.leader_until_ns.load(Ordering::Acquire);
         if until == 0 {
             return;

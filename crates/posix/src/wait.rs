@@ -8,8 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use slipstack_mem::now_ns;
-
 use crate::description::Description;
 use crate::epoll::{Set, Target};
 use crate::errno::Errno;
@@ -64,7 +62,7 @@ impl Process {
 
     /// A call finds nothing and will not wait: a program that only asks must be served too.
     pub(crate) fn turn_if_idle(&self, link: &Link) {
-        let now = now_ns();
+        let now = self.now_ns();
         let last = self.sleepers.turned_ns.load(Ordering::Relaxed);
         if now.wrapping_sub(last) >= POLLING_TURN_NS {
             self.turn(link);
@@ -73,9 +71,11 @@ impl Process {
 
     /// Lets the engine work once and hands out what came.
     pub(crate) fn turn(&self, link: &Link) {
-        self.sleepers.turned_ns.store(now_ns(), Ordering::Relaxed);
+        self.sleepers
+            .turned_ns
+            .store(self.now_ns(), Ordering::Relaxed);
         link.turn();
-        self.sleepers.nudge();
+        self.sleepers.nudge(|| self.now_ns());
     }
 
     /// Waits until `check` gives something; `None` when the deadline passes. `check` is told
@@ -95,7 +95,7 @@ impl Process {
         if let Some(value) = check(true)? {
             return Ok(Some(value));
         }
-        let begun = now_ns();
+        let begun = self.now_ns();
         if plan.deadline_ns.is_some_and(|deadline| deadline <= begun) {
             return Ok(None);
         }
@@ -108,9 +108,9 @@ impl Process {
             }
             Spun::TimedOut => Ok(None),
             Spun::InVain => {
-                let asleep_since = now_ns();
+                let asleep_since = self.now_ns();
                 let outcome = self.sleep(plan, before, &mut check);
-                self.spin.on_sleep(now_ns().wrapping_sub(asleep_since));
+                self.spin.on_sleep(self.now_ns().wrapping_sub(asleep_since));
                 outcome
             }
         }
@@ -131,7 +131,7 @@ impl Process {
         let until = begun + self.spin.budget_ns();
         let mut looked = begun;
         loop {
-            let now = now_ns();
+            let now = self.now_ns();
             if plan.deadline_ns.is_some_and(|deadline| deadline <= now) {
                 return Ok(Spun::TimedOut);
             }
@@ -201,7 +201,7 @@ impl Process {
                 return Ok(Some(value));
             }
             self.check_signals(plan, before)?;
-            let now = now_ns();
+            let now = self.now_ns();
             if plan.deadline_ns.is_some_and(|deadline| deadline <= now) {
                 return Ok(None);
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::net::SocketFlags;
-use slipstack_mem::{Descriptor, now_ns};
+use slipstack_mem::Descriptor;
 
 use crate::addr::AddrBytes;
 use crate::description::{Decided, Description, New};
@@ -52,7 +52,7 @@ impl Process {
         let plan = Plan {
             subject: Subject::Socket(&socket),
             kernel: kernel.as_slice(),
-            deadline_ns: (timeout != 0).then(|| now_ns().saturating_add(timeout)),
+            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
             mask: None,
             may_restart: timeout == 0,
         };
@@ -80,7 +80,7 @@ impl Process {
         if let Some(accepted) = self.accept_from_stack(socket, listener, flags)? {
             return Ok(Some(accepted));
         }
-        if is_look_due || listener.may_kernel_have(now_ns()) {
+        if is_look_due || listener.may_kernel_have(self.now_ns()) {
             return self.accept_from_kernel(socket, listener, flags);
         }
         Ok(None)

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use slipstack_channel::{CloseMode, Kind as ChannelKind, SockId};
-use slipstack_mem::now_ns;
 
 use crate::addr::{Given, parse, v4_of};
 use crate::calls::name::for_kernel;
@@ -127,7 +126,7 @@ impl Process {
         let plan = Plan {
             subject: Subject::Socket(socket),
             kernel: &[],
-            deadline_ns: (timeout != 0).then(|| now_ns().saturating_add(timeout)),
+            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
             mask: None,
             may_restart: timeout == 0,
         };

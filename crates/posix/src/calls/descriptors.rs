@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::FdFlags;
 use slipstack_channel::CloseMode;
-use slipstack_mem::{Descriptor, now_ns};
+use slipstack_mem::Descriptor;
 
 use crate::description::{Decided, Description, Watch};
 use crate::epoll::Set;
@@ -125,7 +125,10 @@ impl Process {
         let plan = Plan {
             subject: Subject::Socket(socket),
             kernel: &[],
-            deadline_ns: Some(now_ns().saturating_add(seconds.saturating_mul(NS_PER_S))),
+            deadline_ns: Some(
+                self.now_ns()
+                    .saturating_add(seconds.saturating_mul(NS_PER_S)),
+            ),
             mask: None,
             may_restart: false,
         };

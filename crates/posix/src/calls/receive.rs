@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use slipstack_mem::now_ns;
 
 use crate::addr::AddrBytes;
 use crate::description::{Decided, Description, Kind};
@@ -97,7 +96,7 @@ impl Process {
         let plan = Plan {
             subject: Subject::Socket(socket),
             kernel: &[],
-            deadline_ns: (timeout != 0).then(|| now_ns().saturating_add(timeout)),
+            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
             mask: None,
             // A receive with SO_RCVTIMEO is never restarted (signal(7)).
             may_restart: timeout == 0,
@@ -209,7 +208,7 @@ impl Process {
         let plan = Plan {
             subject: Subject::Socket(socket),
             kernel: fd.as_slice(),
-            deadline_ns: (timeout != 0).then(|| now_ns().saturating_add(timeout)),
+            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
             mask: None,
             may_restart: timeout == 0,
         };
@@ -240,7 +239,7 @@ impl Process {
         let plan = Plan {
             subject: Subject::Socket(socket),
             kernel: fd.as_slice(),
-            deadline_ns: (timeout != 0).then(|| now_ns().saturating_add(timeout)),
+            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
             mask: None,
             may_restart: timeout == 0,
         };

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::event::PollFlags;
-use slipstack_mem::now_ns;
 
 use crate::addr::{Given, parse};
 use crate::calls::receive::is_ready;
@@ -108,7 +107,7 @@ impl Process {
         let plan = Plan {
             subject: Subject::Socket(socket),
             kernel: &[],
-            deadline_ns: (timeout != 0).then(|| now_ns().saturating_add(timeout)),
+            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
             mask: None,
             may_restart: timeout == 0,
         };
@@ -238,7 +237,7 @@ impl Process {
         let plan = Plan {
             subject: Subject::Socket(socket),
             kernel: &[],
-            deadline_ns: (timeout != 0).then(|| now_ns().saturating_add(timeout)),
+            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
             mask: None,
             may_restart: timeout == 0,
         };

@@ -10,4 +10,3 @@ mod set;
 mod wait;
 
 pub(crate) use set::{Set, Target};
-pub(crate) use wait::deadline;

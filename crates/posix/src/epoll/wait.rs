@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{Timespec, epoll};
-use slipstack_mem::{Descriptor, now_ns};
+use slipstack_mem::Descriptor;
 
 use crate::description::Decided;
 use crate::epoll::{Set, Target};
@@ -36,7 +36,7 @@ impl Process {
         if is_look && !is_attached && set.is_kernel_only() {
             return Err(Divert::Kernel);
         }
-        let deadline_ns = deadline(timeout);
+        let deadline_ns = self.deadline(timeout);
         let epfd = libc::pollfd {
             fd: epfd,
             events: libc::POLLIN,
@@ -67,7 +67,7 @@ impl Process {
     ) -> usize {
         let (is_kernel_late, is_stacks_turn) = {
             let mut inner = set.inner.lock();
-            let now = now_ns();
+            let now = self.now_ns();
             let is_late = set.has_kernel_members()
                 && now.wrapping_sub(inner.kernel_looked_ns) >= KERNEL_LOOK_NS;
             if is_late {
@@ -191,8 +191,10 @@ fn rest_kernel_parts(set: &Set) {
     }
 }
 
-/// When a call with this timeout gives up.
-pub(crate) fn deadline(timeout: Option<Duration>) -> Option<u64> {
-    let timeout = u64::try_from(timeout?.as_nanos()).unwrap_or(u64::MAX);
-    Some(now_ns().saturating_add(timeout))
+impl Process {
+    /// When a call with this timeout gives up.
+    pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Option<u64> {
+        let timeout = u64::try_from(timeout?.as_nanos()).unwrap_or(u64::MAX);
+        Some(self.now_ns().saturating_add(timeout))
+    }
 }
