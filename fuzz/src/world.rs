@@ -171,7 +171,7 @@ impl Effects for World {
 pub fn stack(now: Instant, world: &mut World) -> Stack {
     let config = StackConfig {
         mac: OWN_MAC,
-        addrs: vec![(OWN, 24)],
+        addrs: vec![(OWN.into(), 24)],
         seed: [7; 32],
         ..StackConfig::default()
     };
@@ -182,6 +182,6 @@ pub fn stack(now: Instant, world: &mut World) -> Stack {
     }
     let udp = stack.udp_bind(SocketAddr::from((OWN, 53)), UdpOptions::default());
     assert!(udp.is_ok());
-    stack.on_neighbour(now, PEER, PEER_MAC, world);
+    stack.on_neighbour(now, PEER.into(), PEER_MAC, world);
     stack
 }

@@ -139,7 +139,7 @@ fn step(rest: &mut &[u8], now: &mut Instant, stack: &mut Stack, world: &mut Worl
         return;
     }
     let Some(flow) = world.sent.iter().rev().nth(usize::from(kind >> 6)).copied() else {
-        stack.on_neighbour(*now, slipstack_fuzz::PEER, PEER_MAC, world);
+        stack.on_neighbour(*now, slipstack_fuzz::PEER.into(), PEER_MAC, world);
         return;
     };
     let delta = |rest: &mut &[u8]| number(rest, 1) as i8 as i32 as u32;

@@ -35,7 +35,7 @@ impl Side {
         let program = ProgramEnd::open(end.region().clone())?;
         let stack = StackConfig {
             mac,
-            addrs: vec![(address, 24)],
+            addrs: vec![(address.into(), 24)],
             tso_max: 0,
             role: Role::Standalone,
             seed: [mac[5]; 32],

@@ -126,7 +126,7 @@ fn stack_config(lease: &SlotLease, welcome: &Welcome) -> StackConfig {
         mac: lease.mac,
         mtu: lease.mtu,
         addrs: welcome.addresses.clone(),
-        gateway: welcome.gateway,
+        gateways: welcome.gateways.clone(),
         tso_max,
         role: Role::Engine,
         ephemeral: lease.ports,

@@ -185,7 +185,7 @@ impl Attach for Client {
         let welcome = self.welcome(&mut self.state().lock())?;
         Ok(Policy {
             addrs: welcome.addresses,
-            gateway: welcome.gateway,
+            gateways: welcome.gateways,
         })
     }
 

@@ -1,6 +1,6 @@
 //! The keeper, as an engine in this process sees it.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl PortAuthority for Keeper {
 
     fn listen_on(
         &self,
-        address: Ipv4Addr,
+        address: IpAddr,
         port: u16,
         transport: Transport,
         is_reuse_port: bool,
@@ -70,7 +70,7 @@ impl PortAuthority for Keeper {
         }
     }
 
-    fn listen_off(&self, address: Ipv4Addr, port: u16, transport: Transport) {
+    fn listen_off(&self, address: IpAddr, port: u16, transport: Transport) {
         let _ = self.link.ask(
             &Request::ListenOff {
                 protocol: protocol(transport),
@@ -93,7 +93,7 @@ fn protocol(transport: Transport) -> Protocol {
 pub struct NeighbourView(pub Neighbours);
 
 impl NeighbourTable for NeighbourView {
-    fn find(&self, address: Ipv4Addr) -> Option<[u8; 6]> {
+    fn find(&self, address: IpAddr) -> Option<[u8; 6]> {
         self.0.find(address)
     }
 }

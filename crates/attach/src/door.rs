@@ -63,8 +63,12 @@ pub fn options(settings: &Settings) -> Options {
             Some(name) => DeviceChoice::Interface(name.clone()),
             None => DeviceChoice::OwnTap(DEFAULT_TAP.to_owned()),
         },
-        address: settings.ip.map(|ip| (ip.address, ip.prefix_len)),
-        gateway: settings.gateway,
+        addresses: settings
+            .ip
+            .map(|ip| (ip.address.into(), ip.prefix_len))
+            .into_iter()
+            .collect(),
+        gateways: settings.gateway.map(Into::into).into_iter().collect(),
         slots: settings.slots,
         is_persistent: settings.is_persistent,
     }

@@ -1,6 +1,6 @@
 //! Before a program is started: the device is there, and the way to it is kept open for the program.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -49,7 +49,7 @@ fn check_address(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
     let Some(wanted) = settings.ip else {
         return Ok(());
     };
-    let has = |(address, prefix): &(Ipv4Addr, u8)| {
+    let has = |(address, prefix): &(IpAddr, u8)| {
         *address == wanted.address && *prefix == wanted.prefix_len
     };
     if settings.instance.is_some() || welcome.addresses.iter().any(has) {
@@ -78,10 +78,10 @@ fn reach(settings: &Settings, welcome: &Welcome) -> String {
         (None, DeviceKind::Packet) => format!("interface {}", welcome.interface),
     };
     let addresses = addresses(welcome);
-    match welcome.host {
-        Some(host) => {
-            format!("the program is reached at {addresses} from this machine ({host}), {place}")
-        }
-        None => format!("the program is reached at {addresses}, {place}"),
+    let hosts: Vec<String> = welcome.hosts.iter().map(ToString::to_string).collect();
+    if hosts.is_empty() {
+        return format!("the program is reached at {addresses}, {place}");
     }
+    let hosts = hosts.join(", ");
+    format!("the program is reached at {addresses} from this machine ({hosts}), {place}")
 }

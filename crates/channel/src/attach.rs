@@ -1,7 +1,7 @@
 //! How the program's side gets an engine, whatever the placement.
 
 use core::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 
@@ -42,17 +42,15 @@ impl std::error::Error for AttachError {}
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// Own addresses with their prefix lengths.
-    pub addrs: Vec<(Ipv4Addr, u8)>,
-    pub gateway: Option<Ipv4Addr>,
+    pub addrs: Vec<(IpAddr, u8)>,
+    pub gateways: Vec<IpAddr>,
 }
 
 impl Policy {
     /// Whether the address is one of the stack's.
     pub fn is_own(&self, ip: IpAddr) -> bool {
-        match ip.to_canonical() {
-            IpAddr::V4(v4) => self.addrs.iter().any(|(own, _)| *own == v4),
-            IpAddr::V6(_) => false,
-        }
+        let ip = ip.to_canonical();
+        self.addrs.iter().any(|(own, _)| *own == ip)
     }
 
     /// Whether the stack reaches the address: on a link of its own, or through the gateway
@@ -64,11 +62,11 @@ impl Policy {
         if v4.is_loopback() || v4.is_unspecified() || v4.is_multicast() || v4.is_broadcast() {
             return false;
         }
-        self.gateway.is_some()
-            || self
-                .addrs
-                .iter()
-                .any(|(own, prefix)| (own.to_bits() ^ v4.to_bits()) & mask(*prefix) == 0)
+        self.gateways.iter().any(IpAddr::is_ipv4)
+            || self.addrs.iter().any(|&(own, prefix)| match own {
+                IpAddr::V4(own) => (own.to_bits() ^ v4.to_bits()) & mask(prefix) == 0,
+                IpAddr::V6(_) => false,
+            })
     }
 }
 
@@ -109,14 +107,14 @@ mod tests {
     #[test]
     fn policy_tells_own_and_reachable_addresses() {
         let mut policy = Policy {
-            addrs: vec![(Ipv4Addr::new(10, 0, 0, 5), 24)],
-            gateway: None,
+            addrs: vec![("10.0.0.5".parse().unwrap(), 24)],
+            gateways: Vec::new(),
         };
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         assert!(policy.is_own(ip("10.0.0.5")) && policy.is_own(ip("::ffff:10.0.0.5")));
         assert!(policy.is_reachable(ip("10.0.0.77")));
         assert!(!policy.is_reachable(ip("10.0.1.77")));
-        policy.gateway = Some(Ipv4Addr::new(10, 0, 0, 1));
+        policy.gateways.push(ip("10.0.0.1"));
         assert!(policy.is_reachable(ip("1.1.1.1")));
         assert!(!policy.is_reachable(ip("127.0.0.1")) && !policy.is_reachable(ip("::1")));
     }

@@ -9,7 +9,7 @@
 mod report;
 mod socket;
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -66,13 +66,13 @@ pub enum Request {
     LeasePorts,
     ListenOn {
         protocol: Protocol,
-        address: Ipv4Addr,
+        address: IpAddr,
         port: u16,
         is_reuse_port: bool,
     },
     ListenOff {
         protocol: Protocol,
-        address: Ipv4Addr,
+        address: IpAddr,
         port: u16,
     },
     /// Carries one channel region of this process: its flow directory says what to reset after a
@@ -95,7 +95,7 @@ pub enum Request {
     Goodbye,
     /// An engine waits for the link-layer address.
     Resolve {
-        address: Ipv4Addr,
+        address: IpAddr,
     },
     /// To an instance: a channel for this program.
     Attach {
@@ -162,10 +162,10 @@ pub struct Welcome {
     pub interface: String,
     pub device: DeviceKind,
     /// Addresses of the stack with their prefix lengths.
-    pub addresses: Vec<(Ipv4Addr, u8)>,
-    /// Address of the host on a device of our own.
-    pub host: Option<Ipv4Addr>,
-    pub gateway: Option<Ipv4Addr>,
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Addresses of the host on a device of our own.
+    pub hosts: Vec<IpAddr>,
+    pub gateways: Vec<IpAddr>,
     pub mtu: u16,
 }
 
@@ -218,7 +218,7 @@ pub struct SlotLease {
 pub struct Attached {
     pub instance: String,
     pub instance_pid: u32,
-    pub addresses: Vec<(Ipv4Addr, u8)>,
-    pub gateway: Option<Ipv4Addr>,
+    pub addresses: Vec<(IpAddr, u8)>,
+    pub gateways: Vec<IpAddr>,
     pub descriptors: Vec<Descriptor>,
 }

@@ -4,7 +4,7 @@
 //! reader trusts nothing but the bounds.
 
 use core::sync::atomic::Ordering;
-use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 
 use slipstack_mem::{Lines, Region};
 
@@ -73,11 +73,11 @@ impl FlowDirectory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowEntry {
     pub is_udp: bool,
-    pub local: SocketAddrV4,
-    pub remote: SocketAddrV4,
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
 }
 
-/// The IPv4 flows that the directory in a channel's region names now. Bounded, and whatever the
+/// The flows that the directory in a channel's region names now. Bounded, and whatever the
 /// region holds is possible.
 pub fn flows(region: &Region) -> Vec<FlowEntry> {
     let Some(lines) = Lines::new(region, FLOWS_AT, HEADER_LINES + FLOWS) else {
@@ -97,10 +97,7 @@ pub fn flows(region: &Region) -> Vec<FlowEntry> {
                 line.words[at + 1].load(Ordering::Relaxed),
             ];
             let port = (head >> shift) as u16;
-            match (AddrWords { ip, port }.decode().ip(), port) {
-                (IpAddr::V4(ip), 1..) => Some(SocketAddrV4::new(ip, port)),
-                _ => None,
-            }
+            (port != 0).then(|| AddrWords { ip, port }.decode())
         };
         Some(FlowEntry {
             is_udp: head & UDP != 0,
@@ -129,7 +126,7 @@ mod tests {
         directory.close(second);
         let seen = flows(&region);
         assert_eq!(seen.len(), 1);
-        assert_eq!(SocketAddr::V4(seen[0].remote), addr(3));
+        assert_eq!(seen[0].remote, addr(3));
     }
 
     #[test]

@@ -69,10 +69,10 @@ fn status_text(report: &StatusReport) -> String {
         .map(|(ip, len)| format!("{ip}/{len}"))
         .collect();
     let mut text = format!("{}  {}", device.interface, addresses.join(" "));
-    if let Some(gateway) = device.gateway {
+    for gateway in &device.gateways {
         let _ = write!(text, "  gateway {gateway}");
     }
-    if let Some(host) = device.host {
+    for host in &device.hosts {
         let _ = write!(text, "  host {host}");
     }
     let _ = writeln!(

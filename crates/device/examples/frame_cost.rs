@@ -96,7 +96,7 @@ fn main() {
 fn measure(name: &str, slots: &Slots, peer: &Namespace, interface: &str) {
     slots
         .steering()
-        .set_own(&[(STACK, 24)])
+        .set_own(&[(STACK.into(), 24)])
         .expect("own address");
     let params = slots.params();
     let mac = |mac: [u8; 6]| mac.map(|byte| format!("{byte:02x}")).join(":");

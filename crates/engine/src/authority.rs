@@ -1,6 +1,6 @@
 //! What an engine asks of whoever steers frames and answers ARP for its device.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 /// Transport protocols with ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,16 +30,16 @@ pub trait PortAuthority: Send {
     /// Somebody else has the port, or there is nobody to ask.
     fn listen_on(
         &self,
-        address: Ipv4Addr,
+        address: IpAddr,
         port: u16,
         transport: Transport,
         is_reuse_port: bool,
     ) -> Result<(), PortRefused>;
 
-    fn listen_off(&self, address: Ipv4Addr, port: u16, transport: Transport);
+    fn listen_off(&self, address: IpAddr, port: u16, transport: Transport);
 }
 
 /// Link-layer addresses that somebody else learns for us.
 pub trait NeighbourTable: Send {
-    fn find(&self, address: Ipv4Addr) -> Option<[u8; 6]>;
+    fn find(&self, address: IpAddr) -> Option<[u8; 6]>;
 }

@@ -1,7 +1,7 @@
 //! The engine and its turn: receive burst, commands, timers, flush, doorbells.
 
 use core::fmt;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::RawFd;
 
 use slipstack_channel::{EngineEnd, FlowDirectory};
@@ -60,7 +60,7 @@ pub struct Engine {
     pub(crate) port_blocks: Vec<(u16, u16)>,
     pub(crate) neighbours: Option<Box<dyn NeighbourTable>>,
     /// Neighbours asked for at the last look.
-    pub(crate) unresolved: Vec<Ipv4Addr>,
+    pub(crate) unresolved: Vec<IpAddr>,
     /// Buffer for datagrams on their way out.
     pub(crate) scratch: Vec<u8>,
     pub(crate) arriving: Arriving,

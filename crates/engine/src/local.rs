@@ -109,7 +109,7 @@ pub(crate) fn syn_to(frame: &[u8], port: u16) -> Option<Flow> {
 
 /// The flow of an IPv4 frame from its receiver's point of view.
 fn parse_flow(frame: &[u8]) -> Option<Flow> {
-    use std::net::{Ipv4Addr, SocketAddrV4};
+    use std::net::{IpAddr, Ipv4Addr, SocketAddr};
     let ip = frame.get(14..)?;
     let header_len = usize::from(ip.first()? & 15) * 4;
     let proto = match ip.get(9)? {
@@ -119,7 +119,7 @@ fn parse_flow(frame: &[u8]) -> Option<Flow> {
     };
     let addr = |at: usize| {
         let octets: [u8; 4] = ip.get(at..at + 4)?.try_into().ok()?;
-        Some(Ipv4Addr::from(octets))
+        Some(IpAddr::V4(Ipv4Addr::from(octets)))
     };
     let port = |at: usize| {
         let bytes: [u8; 2] = ip
@@ -130,8 +130,8 @@ fn parse_flow(frame: &[u8]) -> Option<Flow> {
     };
     Some(Flow {
         proto,
-        local: SocketAddrV4::new(addr(16)?, port(2)?),
-        remote: SocketAddrV4::new(addr(12)?, port(0)?),
+        local: SocketAddr::new(addr(16)?, port(2)?),
+        remote: SocketAddr::new(addr(12)?, port(0)?),
     })
 }
 

@@ -273,9 +273,6 @@ impl Engine {
     }
 
     fn find_taker(&self, (local, remote): (SocketAddr, SocketAddr)) -> Option<usize> {
-        let (SocketAddr::V4(local), SocketAddr::V4(remote)) = (local, remote) else {
-            return None;
-        };
         let flow = Flow {
             proto: Proto::Tcp,
             local,

@@ -99,11 +99,8 @@ impl Engine {
         if !is_listening && self.is_leased(addr.port()) {
             return Ok(false);
         }
-        let IpAddr::V4(ip) = addr.ip() else {
-            return Err(Refusal::FamilyNotSupported);
-        };
         ports
-            .listen_on(ip, addr.port(), transport, is_shared)
+            .listen_on(addr.ip(), addr.port(), transport, is_shared)
             .map_err(translate::port_refusal)?;
         Ok(true)
     }
@@ -206,9 +203,9 @@ impl Engine {
         }
         if bound.is_announced
             && let Some(ports) = &self.ports
-            && let IpAddr::V4(ip) = bound.addr.ip()
         {
-            ports.listen_off(ip, bound.addr.port(), translate::transport(kind));
+            let addr = bound.addr;
+            ports.listen_off(addr.ip(), addr.port(), translate::transport(kind));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Does somebody on the link have our address already? (RFC 5227 2.1.1, with shorter waits.)
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -27,56 +28,66 @@ pub fn probe(
     interface: &str,
 ) -> Result<(), KeeperError> {
     let mut device = open_keeper_slot(slots, words)?;
+    let wanted = network.addresses.iter().filter_map(|&(ip, _)| match ip {
+        IpAddr::V4(ip) => Some(ip),
+        IpAddr::V6(_) => None,
+    });
+    for address in wanted {
+        if let Some(mac) = find_owner(&mut *device, network.mac, address) {
+            return Err(KeeperError::AddressTaken {
+                address: address.into(),
+                mac,
+                interface: interface.to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The station that answers for an address.
+fn find_owner(device: &mut dyn Device, mac: [u8; 6], address: Ipv4Addr) -> Option<[u8; 6]> {
     let mut owner = None;
     for _ in 0..PROBES {
-        let frame = probe_frame(network);
+        let frame = probe_frame(mac, address);
         let _ = device.tx(&frame, [RawSlice::EMPTY; 2], TxOffload::default());
         device.flush();
         let end = now_ns() + WAIT.as_nanos() as u64;
         while owner.is_none() && now_ns() < end {
-            wait_readable(&*device, end.saturating_sub(now_ns()));
+            wait_readable(device, end.saturating_sub(now_ns()));
             device.rx(FRAMES_MAX, &mut |frame: &[u8], _: RxMeta| {
-                owner = owner.or_else(|| find_owner(frame, network));
+                owner = owner.or_else(|| claimant(frame, mac, address));
             });
         }
     }
-    match owner {
-        Some(mac) => Err(KeeperError::AddressTaken {
-            address: network.address.0,
-            mac,
-            interface: interface.to_owned(),
-        }),
-        None => Ok(()),
-    }
+    owner
 }
 
-fn probe_frame(network: &Network) -> [u8; ethernet::HEADER_LEN + PACKET_LEN] {
+fn probe_frame(mac: [u8; 6], address: Ipv4Addr) -> [u8; ethernet::HEADER_LEN + PACKET_LEN] {
     let mut frame = [0; ethernet::HEADER_LEN + PACKET_LEN];
     EthernetHeader {
         dst: ethernet::BROADCAST,
-        src: network.mac,
+        src: mac,
         ethertype: EtherType::ARP,
     }
     .emit(&mut frame);
     ArpPacket {
         operation: ArpOperation::Request,
-        sender_mac: network.mac,
-        sender_ip: std::net::Ipv4Addr::UNSPECIFIED,
+        sender_mac: mac,
+        sender_ip: Ipv4Addr::UNSPECIFIED,
         target_mac: [0; 6],
-        target_ip: network.address.0,
+        target_ip: address,
     }
     .emit(&mut frame[ethernet::HEADER_LEN..]);
     frame
 }
 
-fn find_owner(frame: &[u8], network: &Network) -> Option<[u8; 6]> {
+fn claimant(frame: &[u8], mac: [u8; 6], address: Ipv4Addr) -> Option<[u8; 6]> {
     let (header, payload) = EthernetHeader::parse(frame)?;
     if header.ethertype != EtherType::ARP {
         return None;
     }
     let packet = ArpPacket::parse(payload)?;
-    (packet.sender_ip == network.address.0 && packet.sender_mac != network.mac)
-        .then_some(packet.sender_mac)
+    (packet.sender_ip == address && packet.sender_mac != mac).then_some(packet.sender_mac)
 }
 
 fn wait_readable(device: &dyn Device, wait_ns: u64) {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use slipstack_device::DeviceError;
 
@@ -18,7 +18,7 @@ pub enum KeeperError {
     Device(DeviceError),
     /// Somebody on the link answers for the address already.
     AddressTaken {
-        address: Ipv4Addr,
+        address: IpAddr,
         mac: [u8; 6],
         interface: String,
     },

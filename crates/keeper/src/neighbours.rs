@@ -1,10 +1,10 @@
-//! The table of neighbours that all engines read: link-layer addresses by IPv4 address.
+//! The table of neighbours that all engines read: link-layer addresses by IP address (IPv4 mapped).
 //!
 //! One writer, the keeper; entries are guarded by a sequence word each. An engine that finds nothing
 //! asks the wire itself; the answer reaches the keeper, which enters it here.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -18,6 +18,14 @@ const ENTRY_LEN: usize = 32;
 const LEN: usize = PAGE + ENTRIES * ENTRY_LEN;
 /// How often a reader tries again when it meets the writer.
 const TRIES: usize = 8;
+
+/// The words of one entry.
+struct Entry<'a> {
+    sequence: &'a AtomicU64,
+    high: &'a AtomicU64,
+    low: &'a AtomicU64,
+    mac: &'a AtomicU64,
+}
 
 /// A view of the shared table.
 #[derive(Clone, Debug)]
@@ -47,7 +55,7 @@ impl Neighbours {
         self.region.fd()
     }
 
-    pub fn find(&self, address: Ipv4Addr) -> Option<[u8; 6]> {
+    pub fn find(&self, address: IpAddr) -> Option<[u8; 6]> {
         places(address).find_map(|place| {
             let (found, mac) = self.read(place)?;
             (found == address).then_some(mac)
@@ -56,77 +64,95 @@ impl Neighbours {
 
     /// Enters or changes an address. Only the keeper writes. When all its places are taken, one of
     /// them is given up.
-    pub fn publish(&self, address: Ipv4Addr, mac: [u8; 6]) {
-        let entry = |place| self.read(place).map(|(found, _)| found);
+    pub fn publish(&self, address: IpAddr, mac: [u8; 6]) {
+        let found = |place| self.read(place).map(|(found, _)| found);
         let place = places(address)
-            .find(|place| entry(*place) == Some(address))
-            .or_else(|| places(address).find(|place| entry(*place).is_none()))
+            .find(|place| found(*place) == Some(address))
+            .or_else(|| places(address).find(|place| found(*place).is_none()))
             .or_else(|| places(address).next());
         if let Some(place) = place {
             self.write(place, address, mac);
         }
     }
 
-    fn words(&self, place: usize) -> Option<(&AtomicU64, &AtomicU64, &AtomicU64)> {
+    fn entry(&self, place: usize) -> Option<Entry<'_>> {
         let offset = PAGE + place * ENTRY_LEN;
-        Some((
-            self.region.u64(offset)?,
-            self.region.u64(offset + 8)?,
-            self.region.u64(offset + 16)?,
-        ))
+        Some(Entry {
+            sequence: self.region.u64(offset)?,
+            high: self.region.u64(offset + 8)?,
+            low: self.region.u64(offset + 16)?,
+            mac: self.region.u64(offset + 24)?,
+        })
     }
 
-    fn read(&self, place: usize) -> Option<(Ipv4Addr, [u8; 6])> {
-        let (sequence, address, mac) = self.words(place)?;
+    fn read(&self, place: usize) -> Option<(IpAddr, [u8; 6])> {
+        let entry = self.entry(place)?;
         for _ in 0..TRIES {
-            let before = sequence.load(Ordering::Acquire);
+            let before = entry.sequence.load(Ordering::Acquire);
             if before == 0 {
                 return None;
             }
-            let (ip, bytes) = (
-                address.load(Ordering::Relaxed),
-                mac.load(Ordering::Relaxed).to_le_bytes(),
-            );
+            let high = entry.high.load(Ordering::Relaxed);
+            let low = entry.low.load(Ordering::Relaxed);
+            let bytes = entry.mac.load(Ordering::Relaxed).to_le_bytes();
             fence(Ordering::Acquire);
-            if before & 1 == 0 && sequence.load(Ordering::Relaxed) == before {
+            if before & 1 == 0 && entry.sequence.load(Ordering::Relaxed) == before {
                 let [a, b, c, d, e, f, ..] = bytes;
-                return Some((Ipv4Addr::from(ip as u32), [a, b, c, d, e, f]));
+                let bits = u128::from(high) << 64 | u128::from(low);
+                let ip = Ipv6Addr::from_bits(bits).to_canonical();
+                return Some((ip, [a, b, c, d, e, f]));
             }
         }
         None
     }
 
-    fn write(&self, place: usize, ip: Ipv4Addr, bytes: [u8; 6]) {
-        let Some((sequence, address, mac)) = self.words(place) else {
+    fn write(&self, place: usize, ip: IpAddr, bytes: [u8; 6]) {
+        let Some(entry) = self.entry(place) else {
             return;
         };
-        let before = sequence.load(Ordering::Relaxed) & !1;
-        sequence.store(before.wrapping_add(1), Ordering::Relaxed);
+        let bits = bits(ip);
+        let before = entry.sequence.load(Ordering::Relaxed) & !1;
+        entry
+            .sequence
+            .store(before.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
-        address.store(u64::from(u32::from(ip)), Ordering::Relaxed);
+        entry.high.store((bits >> 64) as u64, Ordering::Relaxed);
+        entry.low.store(bits as u64, Ordering::Relaxed);
         let [a, b, c, d, e, f] = bytes;
-        mac.store(
+        entry.mac.store(
             u64::from_le_bytes([a, b, c, d, e, f, 0, 0]),
             Ordering::Relaxed,
         );
-        sequence.store(before.wrapping_add(2), Ordering::Release);
+        entry
+            .sequence
+            .store(before.wrapping_add(2), Ordering::Release);
     }
 }
 
-fn places(address: Ipv4Addr) -> impl Iterator<Item = usize> {
-    let hash = u32::from(address).wrapping_mul(0x9e37_79b1) >> 16;
+fn bits(ip: IpAddr) -> u128 {
+    match ip {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+fn places(address: IpAddr) -> impl Iterator<Item = usize> {
+    let bits = bits(address);
+    let word = (bits >> 96 ^ bits >> 64 ^ bits >> 32 ^ bits) as u32;
+    let hash = word.wrapping_mul(0x9e37_79b1) >> 16;
     (0..PROBES).map(move |i| (hash as usize + i) % ENTRIES)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     #[test]
     fn what_the_keeper_publishes_is_found_by_the_others() {
         let ours = Neighbours::create().expect("table");
         let theirs = Neighbours::open(ours.fd().try_clone_to_owned().expect("fd")).expect("open");
-        let address = Ipv4Addr::new(10, 254, 0, 1);
+        let address = IpAddr::from([10, 254, 0, 1]);
         assert_eq!(theirs.find(address), None);
         ours.publish(address, [2, 0, 0, 0, 0, 1]);
         assert_eq!(theirs.find(address), Some([2, 0, 0, 0, 0, 1]));
@@ -142,16 +168,16 @@ mod tests {
             [2, 0, a, b, c, d]
         };
         for i in 0..5000 {
-            table.publish(Ipv4Addr::from(0x0a00_0000 + i), mac(i));
+            table.publish(Ipv4Addr::from(0x0a00_0000 + i).into(), mac(i));
         }
         assert_eq!(
-            table.find(Ipv4Addr::from(0x0a00_0000 + 4999)),
+            table.find(Ipv4Addr::from(0x0a00_0000 + 4999).into()),
             Some(mac(4999))
         );
         for i in 0..5000 {
             assert!(
                 table
-                    .find(Ipv4Addr::from(0x0a00_0000 + i))
+                    .find(Ipv4Addr::from(0x0a00_0000 + i).into())
                     .is_none_or(|found| found == mac(i))
             );
         }

@@ -5,7 +5,7 @@
 //! the table is changed.
 
 use std::collections::HashMap;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use slipstack_device::{DeviceError, Flow, Port, Proto, Steering};
 
@@ -18,7 +18,7 @@ pub type OwnedFlow = (Flow, u16);
 #[derive(Debug, Default)]
 pub struct Steer {
     groups: HashMap<(Protocol, u16), u8>,
-    exceptions: HashMap<(Proto, SocketAddrV4, SocketAddrV4), u16>,
+    exceptions: HashMap<(Proto, SocketAddr, SocketAddr), u16>,
 }
 
 /// The number of listener groups in the steering tables.

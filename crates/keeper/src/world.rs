@@ -2,7 +2,7 @@
 //! control socket and the written state.
 
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -46,9 +46,9 @@ pub struct Options {
     /// Base of the runtime directories; `None`: the user's default.
     pub base: Option<PathBuf>,
     pub device: DeviceChoice,
-    /// The stack's address. A TAP of our own takes a free private pair without it.
-    pub address: Option<(Ipv4Addr, u8)>,
-    pub gateway: Option<Ipv4Addr>,
+    /// The stack's addresses. A TAP of our own takes a free private pair without them.
+    pub addresses: Vec<(IpAddr, u8)>,
+    pub gateways: Vec<IpAddr>,
     /// Engines that may run at a time.
     pub slots: u16,
     /// Stay when the last program has gone.
@@ -77,9 +77,10 @@ pub struct Network {
     pub mac: [u8; 6],
     pub mtu: u16,
     pub tso_max: u32,
-    pub address: (Ipv4Addr, u8),
-    pub host: Option<Ipv4Addr>,
-    pub gateway: Option<Ipv4Addr>,
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Addresses of the host on a TAP of our own.
+    pub hosts: Vec<IpAddr>,
+    pub gateways: Vec<IpAddr>,
 }
 
 /// What is written to the journal.
@@ -141,7 +142,7 @@ impl World {
         if network.kind == DeviceKind::Packet {
             conflict::probe(&slots, &words, &network, dir.interface())?;
         }
-        slots.steering().set_own(&[network.address])?;
+        slots.steering().set_own(&network.addresses)?;
         slots.install_ingress_drop()?;
         let listener = control::listen(&dir.control_socket()).map_err(|error| KeeperError::Io {
             doing: "create the control socket",
@@ -202,29 +203,40 @@ impl World {
 }
 
 fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), KeeperError> {
-    let network = |kind, address, host| Network {
+    let network = |kind, addresses, hosts| Network {
         kind,
         mac: [0; 6],
         mtu: 0,
         tso_max: 0,
-        address,
-        host,
-        gateway: options.gateway,
+        addresses,
+        hosts,
+        gateways: options.gateways.clone(),
     };
     match &options.device {
         DeviceChoice::OwnTap(name) => {
-            let (address, host) = private_pair(options.address)?;
+            let wanted = options.addresses.iter().find_map(|&(ip, prefix)| match ip {
+                IpAddr::V4(ip) => Some((ip, prefix)),
+                IpAddr::V6(_) => None,
+            });
+            let ((address, prefix), host) = private_pair(wanted)?;
             let slots = Slots::open_tap(name, count)?;
-            iface::add_address(name, host, address.1)?;
+            iface::add_address(name, host, prefix)?;
             iface::set_up(name)?;
-            Ok((slots, network(DeviceKind::Tap, address, Some(host))))
+            let addresses = vec![(address.into(), prefix)];
+            Ok((
+                slots,
+                network(DeviceKind::Tap, addresses, vec![host.into()]),
+            ))
         }
         DeviceChoice::Interface(name) => {
-            let address = options.address.ok_or_else(|| KeeperError::NoAddress {
-                interface: name.clone(),
-            })?;
+            if options.addresses.is_empty() {
+                return Err(KeeperError::NoAddress {
+                    interface: name.clone(),
+                });
+            }
             let slots = Slots::open_packet(name, count, 0)?;
-            Ok((slots, network(DeviceKind::Packet, address, None)))
+            let addresses = options.addresses.clone();
+            Ok((slots, network(DeviceKind::Packet, addresses, Vec::new())))
         }
     }
 }

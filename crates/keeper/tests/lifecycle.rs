@@ -78,8 +78,8 @@ fn keeper(base: &Path) -> ExitCode {
     let options = Options {
         base: Some(base.to_owned()),
         device: DeviceChoice::OwnTap("slip0".to_owned()),
-        address: None,
-        gateway: None,
+        addresses: Vec::new(),
+        gateways: Vec::new(),
         slots: 4,
         is_persistent: false,
     };
@@ -217,7 +217,7 @@ fn lease(socket: &ControlSocket) -> (SlotLease, Vec<OwnedFd>) {
 fn listen_on(port: u16) -> Request {
     Request::ListenOn {
         protocol: Protocol::Tcp,
-        address: Ipv4Addr::UNSPECIFIED,
+        address: Ipv4Addr::UNSPECIFIED.into(),
         port,
         is_reuse_port: false,
     }

@@ -1,7 +1,7 @@
 //! A host: a stack and its effects, kept in plain vectors.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{
@@ -43,14 +43,17 @@ pub struct Host {
     pub inbox: VecDeque<(Vec<u8>, RxMeta)>,
     /// When the host works off its inbox.
     pub turn_at: Option<Instant>,
-    pub ip: Ipv4Addr,
+    pub ip: IpAddr,
     pub mac: [u8; 6],
 }
 
 impl Host {
     pub fn new(config: StackConfig, now: Instant, rng: Rng) -> Self {
         let (ip, mac) = (
-            config.addrs.first().map_or(Ipv4Addr::UNSPECIFIED, |a| a.0),
+            config
+                .addrs
+                .first()
+                .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |a| a.0),
             config.mac,
         );
         let fx = HostEffects {

@@ -113,7 +113,7 @@ fn seed_bytes(rng: &mut Rng) -> [u8; 32] {
 fn config(index: u8, rng: &mut Rng) -> StackConfig {
     let mut config = StackConfig {
         mac: [2, 0, 0, 0, 0, index + 1],
-        addrs: vec![(Ipv4Addr::new(10, 0, 0, index + 1), 24)],
+        addrs: vec![(Ipv4Addr::new(10, 0, 0, index + 1).into(), 24)],
         mtu: if rng.below(4) == 0 {
             576 + rng.below(8000) as u16
         } else {

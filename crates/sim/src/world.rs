@@ -61,7 +61,7 @@ impl World {
     }
 
     pub fn listen(&mut self, host: usize, port: u16) -> Result<(), Failure> {
-        let local = SocketAddr::new(self.hosts[host].ip.into(), port);
+        let local = SocketAddr::new(self.hosts[host].ip, port);
         let outcome = self.hosts[host]
             .stack
             .tcp_listen(local, ListenOptions::default());
@@ -77,8 +77,8 @@ impl World {
         (server, server_port, server_task): (usize, u16, Task),
         options: &SocketOptions,
     ) -> Result<(), Failure> {
-        let local = SocketAddr::new(self.hosts[client].ip.into(), client_port);
-        let remote = SocketAddr::new(self.hosts[server].ip.into(), server_port);
+        let local = SocketAddr::new(self.hosts[client].ip, client_port);
+        let remote = SocketAddr::new(self.hosts[server].ip, server_port);
         self.expected.insert((server, local), server_task);
         let now = self.now;
         let Host { stack, fx, .. } = &mut self.hosts[client];

@@ -19,7 +19,7 @@ fn world(params: LinkParams, change: impl Fn(&mut StackConfig)) -> World {
         .map(|i| {
             let mut config = StackConfig {
                 mac: [2, 0, 0, 0, 0, i],
-                addrs: vec![(Ipv4Addr::new(10, 0, 0, i), 24)],
+                addrs: vec![(Ipv4Addr::new(10, 0, 0, i).into(), 24)],
                 seed: [i; 32],
                 ..StackConfig::default()
             };

@@ -1,6 +1,6 @@
 //! ARP input (RFC 826, RFC 1122 2.3.2, RFC 5227's conflicts).
 
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use slipstack_wire::arp::{ArpOperation, ArpPacket};
 use slipstack_wire::ethernet;
@@ -48,7 +48,7 @@ impl Cx<'_> {
         // RFC 826: a known sender is always updated, an unknown one only if we are the target.
         // Engines ask in our name, so a keeper has not asked for the answers that it publishes.
         let is_request = arp.operation == ArpOperation::Request;
-        let is_known = self.link.neighbours.contains(arp.sender_ip);
+        let is_known = self.link.neighbours.contains(IpAddr::V4(arp.sender_ip));
         let is_asked = is_for_us && (is_request || self.config.role == Role::Keeper);
         if !is_known && !is_asked {
             return Counter::DropArpUnsolicited;
@@ -79,6 +79,7 @@ impl Cx<'_> {
         source: Ipv4Addr,
         fx: &mut impl Effects,
     ) {
+        let (ip, source) = (IpAddr::V4(ip), IpAddr::V4(source));
         if self
             .link
             .neighbours

@@ -1,7 +1,7 @@
 //! What a stack is told when it is made.
 
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::IpAddr;
 use core::time::Duration;
 
 use crate::options::{Congestion, KeepAlive};
@@ -24,8 +24,9 @@ pub struct StackConfig {
     /// Largest IP packet in bytes.
     pub mtu: u16,
     /// Own addresses with their prefix lengths.
-    pub addrs: Vec<(Ipv4Addr, u8)>,
-    pub gateway: Option<Ipv4Addr>,
+    pub addrs: Vec<(IpAddr, u8)>,
+    /// Default routers, at most one of each family.
+    pub gateways: Vec<IpAddr>,
     /// Largest TCP payload of one super-frame in bytes, 0 = the device does not segment.
     pub tso_max: u32,
     pub role: Role,
@@ -46,7 +47,7 @@ impl Default for StackConfig {
             mac: [0x02, 0, 0, 0, 0, 1],
             mtu: 1500,
             addrs: Vec::new(),
-            gateway: None,
+            gateways: Vec::new(),
             tso_max: 0,
             role: Role::Standalone,
             ephemeral: (32768, 60999),

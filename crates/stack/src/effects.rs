@@ -1,6 +1,6 @@
 //! What the stack asks of the world around it. The stack itself performs no input or output.
 
-use core::net::{Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 
 pub use slipstack_wire::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
@@ -100,7 +100,7 @@ pub enum Event {
         remote: SocketAddr,
     },
     /// A neighbour's link address was learned or changed.
-    Neighbour { ip: Ipv4Addr, mac: [u8; 6] },
+    Neighbour { ip: IpAddr, mac: [u8; 6] },
     /// An ICMP error came back for a connected UDP socket.
     UdpFailed { udp: UdpId, reason: Reason },
 }

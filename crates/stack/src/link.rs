@@ -107,7 +107,7 @@ impl Link {
             mac: config.mac,
             mtu: config.mtu,
             tso_max: config.tso_max,
-            routes: Routes::new(config.addrs.clone(), config.gateway),
+            routes: Routes::of(&config.addrs, &config.gateways),
             neighbours: Neighbours::new(config.neighbour.clone(), rng.sip_key()),
         }
     }
@@ -157,10 +157,13 @@ impl Link {
             Some(Route::Broadcast) => (ethernet::BROADCAST, false),
             Some(Route::Multicast) => (ethernet::multicast_v4(dst), false),
             Some(Route::Neighbour(hop)) => {
-                return match self
-                    .neighbours
-                    .resolve(now, hop, (self.mac, src), counters, fx)
-                {
+                return match self.neighbours.resolve(
+                    now,
+                    hop.into(),
+                    (self.mac, src.into()),
+                    counters,
+                    fx,
+                ) {
                     Resolution::Known { mac, valid_until } => Hop::Known(NextHop {
                         mac,
                         local: false,
@@ -244,7 +247,9 @@ impl Cx<'_> {
                 };
                 let mut buffer = [0; HEADER_MAX];
                 let held = Held::new(&self.frame(&mut buffer, packet, ends, segment, &hop));
-                self.link.neighbours.hold(neighbour, held, self.counters);
+                self.link
+                    .neighbours
+                    .hold(neighbour.into(), held, self.counters);
                 Output::Held
             }
             Hop::TableFull => self.refuse(Counter::DropNeighbourTable, Reason::HostUnreachable),

@@ -7,7 +7,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::IpAddr;
 use core::time::Duration;
 
 use hashbrown::HashTable;
@@ -38,12 +38,12 @@ pub(crate) enum Resolution {
 
 #[derive(Debug)]
 struct Entry {
-    ip: Ipv4Addr,
+    ip: IpAddr,
     state: State,
     held: VecDeque<Held>,
     last_used: Instant,
     /// The source address of our requests.
-    source: Ipv4Addr,
+    source: IpAddr,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +162,7 @@ impl Neighbours {
     }
 
     /// Neighbours that are being asked for or verified.
-    pub fn pending(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
+    pub fn pending(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.entries
             .iter()
             .filter(|entry| entry.state.is_busy())
@@ -173,8 +173,8 @@ impl Neighbours {
     pub fn resolve(
         &mut self,
         now: Instant,
-        ip: Ipv4Addr,
-        station: ([u8; 6], Ipv4Addr),
+        ip: IpAddr,
+        station: ([u8; 6], IpAddr),
         counters: &mut Counters,
         fx: &mut impl Effects,
     ) -> Resolution {
@@ -223,7 +223,7 @@ impl Neighbours {
     }
 
     /// Keeps a frame until its neighbour answers; a full queue loses its oldest frame.
-    pub fn hold(&mut self, ip: Ipv4Addr, frame: Held, counters: &mut Counters) {
+    pub fn hold(&mut self, ip: IpAddr, frame: Held, counters: &mut Counters) {
         let hash = hash(&self.key, ip);
         let Some(entry) = self.entries.find_mut(hash, |entry| entry.ip == ip) else {
             counters.bump(Counter::DropNeighbourQueue);
@@ -243,7 +243,7 @@ impl Neighbours {
     }
 
     /// Whether the cache has an entry, in whatever state.
-    pub fn contains(&self, ip: Ipv4Addr) -> bool {
+    pub fn contains(&self, ip: IpAddr) -> bool {
         self.entries
             .find(hash(&self.key, ip), |entry| entry.ip == ip)
             .is_some()
@@ -253,9 +253,9 @@ impl Neighbours {
     pub fn learn(
         &mut self,
         now: Instant,
-        ip: Ipv4Addr,
+        ip: IpAddr,
         mac: [u8; 6],
-        source: Ipv4Addr,
+        source: IpAddr,
         counters: &mut Counters,
         fx: &mut impl Effects,
     ) -> bool {
@@ -371,8 +371,14 @@ impl Neighbours {
 }
 
 #[inline]
-fn hash(key: &SipKey, ip: Ipv4Addr) -> u64 {
-    key.hash_words([u64::from(ip.to_bits())])
+fn hash(key: &SipKey, ip: IpAddr) -> u64 {
+    match ip {
+        IpAddr::V4(ip) => key.hash_words([u64::from(ip.to_bits())]),
+        IpAddr::V6(ip) => {
+            let bits = ip.to_bits();
+            key.hash_words([(bits >> 64) as u64, bits as u64])
+        }
+    }
 }
 
 fn note_retry(next_retry: &mut Option<Instant>, at: Instant) {
@@ -380,12 +386,15 @@ fn note_retry(next_retry: &mut Option<Instant>, at: Instant) {
 }
 
 fn send_request(
-    target: Ipv4Addr,
+    target: IpAddr,
     to: [u8; 6],
-    (mac, ip): ([u8; 6], Ipv4Addr),
+    (mac, ip): ([u8; 6], IpAddr),
     counters: &mut Counters,
     fx: &mut impl Effects,
 ) {
+    let (IpAddr::V4(target), IpAddr::V4(ip)) = (target, ip) else {
+        return;
+    };
     counters.bump(Counter::TxArpRequests);
     let arp = ArpPacket {
         operation: ArpOperation::Request,

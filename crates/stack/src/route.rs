@@ -1,7 +1,7 @@
 //! Where a packet goes: to ourselves, over the link, or to the gateway.
 
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 
 /// The outcome of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,18 @@ pub struct Routes {
 }
 
 impl Routes {
+    /// The IPv4 part of a configuration.
+    pub fn of(addrs: &[(IpAddr, u8)], gateways: &[IpAddr]) -> Self {
+        let v4 = |ip: &IpAddr| match ip {
+            IpAddr::V4(ip) => Some(*ip),
+            IpAddr::V6(_) => None,
+        };
+        let addrs = addrs
+            .iter()
+            .filter_map(|(ip, prefix)| Some((v4(ip)?, *prefix)));
+        Self::new(addrs.collect(), gateways.iter().find_map(v4))
+    }
+
     pub fn new(addrs: Vec<(Ipv4Addr, u8)>, gateway: Option<Ipv4Addr>) -> Self {
         let networks = addrs.iter().filter(|&&(_, prefix)| prefix < 31);
         let mut broadcasts = alloc::vec![Ipv4Addr::BROADCAST];

@@ -1,7 +1,7 @@
 //! The stack: what comes in from the link and the clock. Calls of sockets are in `sockets.rs`.
 
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv4::Ipv4Packet;
@@ -218,22 +218,16 @@ impl Stack {
 
     /// Neighbours that this stack asks for, appended to `out`. An engine, whose answers reach the
     /// keeper, looks them up there and calls [`Stack::on_neighbour`].
-    pub fn pending_neighbours(&self, out: &mut Vec<Ipv4Addr>) {
+    pub fn pending_neighbours(&self, out: &mut Vec<IpAddr>) {
         out.extend(self.link.neighbours.pending());
     }
 
     /// A neighbour's address from a source that can be believed.
-    pub fn on_neighbour(
-        &mut self,
-        now: Instant,
-        ip: Ipv4Addr,
-        mac: [u8; 6],
-        fx: &mut impl Effects,
-    ) {
+    pub fn on_neighbour(&mut self, now: Instant, ip: IpAddr, mac: [u8; 6], fx: &mut impl Effects) {
         if ethernet::is_group(mac) || mac == [0; 6] {
             return;
         }
-        if let Some(source) = self.link.routes.find_source(ip) {
+        if let Some(source) = self.link.find_source(ip) {
             self.link
                 .neighbours
                 .learn(now, ip, mac, source, &mut self.counters, fx);

@@ -250,7 +250,7 @@ impl Desk {
             instance: self.name.clone(),
             instance_pid: std::process::id(),
             addresses: self.welcome.addresses.clone(),
-            gateway: self.welcome.gateway,
+            gateways: self.welcome.gateways.clone(),
             descriptors: vec![
                 Descriptor::Channel,
                 Descriptor::EngineDoorbell,

@@ -1,6 +1,6 @@
 //! What `slipstack status` and `slipstack why` show.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -69,9 +69,9 @@ pub struct DeviceReport {
     pub kind: Option<DeviceKind>,
     pub mac: [u8; 6],
     pub mtu: u16,
-    pub addresses: Vec<(Ipv4Addr, u8)>,
-    pub host: Option<Ipv4Addr>,
-    pub gateway: Option<Ipv4Addr>,
+    pub addresses: Vec<(IpAddr, u8)>,
+    pub hosts: Vec<IpAddr>,
+    pub gateways: Vec<IpAddr>,
     pub slots: u16,
     pub slots_leased: u16,
 }
@@ -114,7 +114,7 @@ pub struct InstanceReport {
 pub struct PortReport {
     pub protocol: Protocol,
     pub port: u16,
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     pub pids: Vec<u32>,
 }
 
@@ -138,7 +138,7 @@ pub struct SocketReport {
 pub struct WhyReport {
     pub program: ProgramReport,
     pub interface: String,
-    pub addresses: Vec<(Ipv4Addr, u8)>,
+    pub addresses: Vec<(IpAddr, u8)>,
 }
 
 #[cfg(test)]

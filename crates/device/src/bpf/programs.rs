@@ -30,7 +30,7 @@ const IP_PROTOCOL: i16 = IP + 9;
 const IP_SOURCE: i16 = IP + 12;
 const IP_DESTINATION: i16 = IP + 16;
 const PORTS: i16 = -8;
-const KEY: i16 = -56;
+const KEY: i16 = -80;
 
 /// Answers of a program at the ingress of an interface (tcx and direct-action alike).
 const INGRESS_DROP: i32 = 2;
@@ -175,10 +175,13 @@ pub(crate) fn steering(table: BorrowedFd<'_>, exceptions: BorrowedFd<'_>, l3: i3
     code.load(Width::B4, R1, R2, 0);
     code.jump_if(If::Eq, R1, 0, by_port);
     code.load(Width::B4, R1, R10, IP_SOURCE);
-    code.store(Width::B4, R10, KEY, R1);
-    code.store(Width::B4, R10, KEY + 4, R8);
-    code.store(Width::B4, R10, KEY + 8, R9);
-    code.store(Width::B4, R10, KEY + 12, R7);
+    code.store(Width::B8, R10, KEY, R1);
+    code.alu(Alu::Mov, R1, 0);
+    code.store(Width::B8, R10, KEY + 8, R1);
+    code.store(Width::B8, R10, KEY + 16, R8);
+    code.store(Width::B8, R10, KEY + 24, R1);
+    code.store(Width::B4, R10, KEY + 32, R9);
+    code.store(Width::B4, R10, KEY + 36, R7);
     code.load_map(R1, exceptions);
     code.alu_reg(Alu::Mov, R2, R10);
     code.alu(Alu::Add, R2, i32::from(KEY));

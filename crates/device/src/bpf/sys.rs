@@ -115,9 +115,11 @@ pub(crate) fn create_map(
 }
 
 /// A key of the only kind of hash that is used here, with its length.
-pub(crate) type Key = [u8; 16];
+pub(crate) type Key = [u8; KEY_LEN];
+/// Two addresses, two ports, the protocol, and padding to whole words.
+pub(crate) const KEY_LEN: usize = 40;
 
-/// Enters or replaces an element of a hash with 16-byte keys and 4-byte values.
+/// Enters or replaces an element of a hash with such keys and 4-byte values.
 pub(crate) fn update(map: BorrowedFd<'_>, key: &Key, value: u32) -> io::Result<()> {
     let value = value.to_ne_bytes();
     Attr::new()
@@ -128,7 +130,7 @@ pub(crate) fn update(map: BorrowedFd<'_>, key: &Key, value: u32) -> io::Result<(
         .map(drop)
 }
 
-/// The value of an element of a hash with 16-byte keys and 4-byte values.
+/// The value of an element of a hash with such keys and 4-byte values.
 pub(crate) fn lookup(map: BorrowedFd<'_>, key: &Key) -> io::Result<u32> {
     let mut value = [0u8; 4];
     Attr::new()

@@ -1,7 +1,7 @@
 //! The flow hash that buckets are chosen by: computed here for local frames and, instruction for
 //! instruction, by the eBPF program in `bpf/programs.rs`.
 
-use std::net::SocketAddrV4;
+use std::net::{IpAddr, SocketAddr};
 
 pub(crate) const MULTIPLIER_1: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(crate) const MULTIPLIER_2: u64 = 0xd6e8_feb8_6659_fd93;
@@ -20,15 +20,42 @@ pub(crate) fn of_words(key: u64, source: u32, destination: u32, ports: u32) -> u
 }
 
 /// The same from the stack's point of view.
-pub(crate) fn of_flow(key: u64, local: SocketAddrV4, remote: SocketAddrV4) -> u64 {
+pub(crate) fn of_flow(key: u64, local: SocketAddr, remote: SocketAddr) -> u64 {
     let [a, b] = remote.port().to_be_bytes();
     let [c, d] = local.port().to_be_bytes();
-    of_words(
-        key,
-        u32::from_ne_bytes(remote.ip().octets()),
-        u32::from_ne_bytes(local.ip().octets()),
-        u32::from_ne_bytes([a, b, c, d]),
-    )
+    let ports = u32::from_ne_bytes([a, b, c, d]);
+    match (local.ip(), remote.ip()) {
+        (IpAddr::V4(local), IpAddr::V4(remote)) => of_words(
+            key,
+            u32::from_ne_bytes(remote.octets()),
+            u32::from_ne_bytes(local.octets()),
+            ports,
+        ),
+        (local, remote) => of_words_v6(key, halves(remote), halves(local), ports),
+    }
+}
+
+/// The same for IPv6, from the halves of the addresses.
+pub(crate) fn of_words_v6(key: u64, source: [u64; 2], destination: [u64; 2], ports: u32) -> u64 {
+    let mut hash = key ^ u64::from(ports);
+    for word in [source[0], source[1], destination[0], destination[1]] {
+        hash ^= word;
+        hash = hash.wrapping_mul(MULTIPLIER_1);
+        hash ^= hash >> SHIFT;
+    }
+    hash = hash.wrapping_mul(MULTIPLIER_2);
+    hash ^= hash >> SHIFT;
+    hash
+}
+
+/// An address as two words in memory order.
+fn halves(ip: IpAddr) -> [u64; 2] {
+    let octets = match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    };
+    let bits = u128::from_le_bytes(octets);
+    [bits as u64, (bits >> 64) as u64]
 }
 
 #[cfg(test)]
@@ -38,10 +65,10 @@ mod tests {
 
     #[test]
     fn flows_that_differ_in_one_port_spread_over_the_buckets() {
-        let local = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 80);
+        let local = SocketAddr::new(Ipv4Addr::new(10, 0, 0, 2).into(), 80);
         let mut load = [0u32; 16];
         for port in 1024..=u16::MAX {
-            let remote = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), port);
+            let remote = SocketAddr::new(Ipv4Addr::new(10, 0, 0, 1).into(), port);
             load[of_flow(42, local, remote) as usize & 15] += 1;
         }
         let mean = 64_512 / 16;
@@ -52,10 +79,10 @@ mod tests {
 
     #[test]
     fn another_key_gives_another_order() {
-        let local = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 80);
+        let local = SocketAddr::new(Ipv4Addr::new(10, 0, 0, 2).into(), 80);
         let differ = (0..1000)
             .filter(|port| {
-                let remote = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), *port);
+                let remote = SocketAddr::new(Ipv4Addr::new(10, 0, 0, 1).into(), *port);
                 of_flow(1, local, remote) & 4095 != of_flow(2, local, remote) & 4095
             })
             .count();

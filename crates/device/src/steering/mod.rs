@@ -18,7 +18,7 @@ pub(crate) mod layout;
 mod raw;
 mod table;
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -74,8 +74,8 @@ pub enum Port {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
     pub proto: Proto,
-    pub local: SocketAddrV4,
-    pub remote: SocketAddrV4,
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
 }
 
 /// A bucket that a change of its group's slots hands to another slot.
@@ -102,7 +102,7 @@ impl Steering {
         let exceptions = sys::create_map(
             "slip_flows",
             sys::MAP_HASH,
-            16,
+            sys::KEY_LEN as u32,
             4,
             EXCEPTIONS_MAX,
             sys::MAP_NO_PREALLOC,
@@ -136,7 +136,7 @@ impl Steering {
     fn open(tables: Tables, exceptions: OwnedFd) -> Result<Steering, DeviceError> {
         // A kernel that does not tell the unprivileged will refuse look-ups in what is no map.
         if let Ok(info) = sys::map_info(exceptions.as_fd())
-            && (info.kind, info.key_len, info.value_len) != (sys::MAP_HASH, 16, 4)
+            && (info.kind, info.key_len, info.value_len) != (sys::MAP_HASH, sys::KEY_LEN as u32, 4)
         {
             return Err(DeviceError::BadParameters("this is no map of exceptions"));
         }
@@ -166,8 +166,15 @@ impl Steering {
     }
 
     /// The stack's addresses with the lengths of their prefixes. Frames to others go to slot 0.
-    pub fn set_own(&self, addresses: &[(Ipv4Addr, u8)]) -> Result<(), DeviceError> {
+    pub fn set_own(&self, addresses: &[(IpAddr, u8)]) -> Result<(), DeviceError> {
         let table = self.writable()?;
+        let addresses: Vec<(Ipv4Addr, u8)> = addresses
+            .iter()
+            .filter_map(|&(ip, prefix)| match ip {
+                IpAddr::V4(ip) => Some((ip, prefix)),
+                IpAddr::V6(_) => None,
+            })
+            .collect();
         if addresses.len() > OWN_MAX {
             return Err(DeviceError::OutOfRange {
                 what: "number of addresses",
@@ -322,14 +329,14 @@ impl Steering {
     }
 
     /// The bucket of a flow in any group.
-    pub fn bucket(&self, local: SocketAddrV4, remote: SocketAddrV4) -> u16 {
+    pub fn bucket(&self, local: SocketAddr, remote: SocketAddr) -> u16 {
         let key = self.tables.read().load_u64(layout::HASH_KEY);
         (hash::of_flow(key, local, remote) as usize % BUCKETS) as u16
     }
 
     /// The slot that receives what `remote` sends to `local`, by the same rules as for frames that
     /// arrive at the device.
-    pub fn find_slot(&self, proto: Proto, local: SocketAddrV4, remote: SocketAddrV4) -> u16 {
+    pub fn find_slot(&self, proto: Proto, local: SocketAddr, remote: SocketAddr) -> u16 {
         if self.exceptions() != 0 {
             let flow = Flow {
                 proto,
@@ -452,14 +459,19 @@ fn scatter(bucket: usize) -> usize {
     (hash::MULTIPLIER_1.wrapping_mul(bucket as u64 + 1) >> 40) as usize
 }
 
-/// The key of the exceptions: the words of a received packet's headers.
+/// The key of the exceptions: the words of a received packet's headers, IPv4 addresses in the first
+/// four bytes of their places.
 fn key_of(flow: &Flow) -> sys::Key {
-    let mut key = [0; 16];
-    key[..4].copy_from_slice(&flow.remote.ip().octets());
-    key[4..8].copy_from_slice(&flow.local.ip().octets());
-    key[8..10].copy_from_slice(&flow.remote.port().to_be_bytes());
-    key[10..12].copy_from_slice(&flow.local.port().to_be_bytes());
-    key[12] = flow.proto.number();
+    let mut key = [0; sys::KEY_LEN];
+    let mut put = |at: usize, ip: IpAddr| match ip {
+        IpAddr::V4(ip) => key[at..at + 4].copy_from_slice(&ip.octets()),
+        IpAddr::V6(ip) => key[at..at + 16].copy_from_slice(&ip.octets()),
+    };
+    put(0, flow.remote.ip());
+    put(16, flow.local.ip());
+    key[32..34].copy_from_slice(&flow.remote.port().to_be_bytes());
+    key[34..36].copy_from_slice(&flow.local.port().to_be_bytes());
+    key[36] = flow.proto.number();
     key
 }
 

@@ -2,7 +2,7 @@
 //! both ways, and coalesced datagrams.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddrV4, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ struct Bench {
 }
 
 fn first_slot(slots: &Slots) -> Box<dyn Device> {
-    slots.steering().set_own(&[(STACK, 24)]).unwrap();
+    slots.steering().set_own(&[(STACK.into(), 24)]).unwrap();
     let fd = slots.slot_fd(0).unwrap().try_clone_to_owned().unwrap();
     open_slot(fd, &slots.params(), RingPosition::private()).unwrap()
 }
@@ -276,7 +276,9 @@ fn coalesced_datagrams_arrive_one_by_one() {
             let socket = UdpSocket::bind((PEER, 0)).unwrap();
             net::sys::set_int(socket.as_fd(), libc::SOL_UDP, UDP_SEGMENT, 1000).unwrap();
             let bytes: Vec<u8> = (0..5500).map(|i| (i / 1000) as u8).collect();
-            socket.send_to(&bytes, SocketAddrV4::new(STACK, 7)).unwrap();
+            socket
+                .send_to(&bytes, SocketAddr::from((STACK, 7)))
+                .unwrap();
         });
         let mut seen = Vec::new();
         let is_whole = net::receive_until(&mut *bench.device, |frame, meta| {

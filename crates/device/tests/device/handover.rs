@@ -78,7 +78,7 @@ fn a_killed_holder_loses_nothing_and_its_successor_doubles_nothing() {
     let pair = Pair::new("lease");
     let slots = Slots::open_packet("slip-v", 2, RING).unwrap();
     pair.announce(slots.params().mac);
-    slots.steering().set_own(&[(STACK, 24)]).unwrap();
+    slots.steering().set_own(&[(STACK.into(), 24)]).unwrap();
     let region = Region::create("handover", REGION_LEN).unwrap();
     let (slot, shared) = (
         inheritable(slots.slot_fd(0).unwrap()),

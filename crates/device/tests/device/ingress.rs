@@ -40,7 +40,7 @@ fn open(tag: &str) -> (Pair, Slots) {
     pair.ours.sysctl("net.ipv4.ip_forward", "1");
     let slots = Slots::open_packet("slip-v", 1, 64).unwrap();
     pair.announce(slots.params().mac);
-    slots.steering().set_own(&[(STACK, 24)]).unwrap();
+    slots.steering().set_own(&[(STACK.into(), 24)]).unwrap();
     (pair, slots)
 }
 
@@ -102,7 +102,7 @@ fn an_old_kernels_drop_fails_open_when_its_keeper_is_gone() {
     // A keeper that died left its filter behind; the next one takes its place.
     slots.leave();
     let mut slots = Slots::open_packet("slip-v", 1, 64).unwrap();
-    slots.steering().set_own(&[(STACK, 24)]).unwrap();
+    slots.steering().set_own(&[(STACK.into(), 24)]).unwrap();
     slots.install_ingress_drop_by_filter().unwrap();
     assert_eq!(leaks(&pair, 7), 0);
     drop(slots);

@@ -2,7 +2,7 @@
 //! [`Steering::find_slot`] knows it beforehand.
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SendFlags, SocketType};
@@ -24,7 +24,7 @@ struct Bench {
 impl Bench {
     fn new(slots: Slots, peer: Namespace, ours: Option<Namespace>) -> Bench {
         let steering = slots.steering();
-        steering.set_own(&[(STACK, 24)]).unwrap();
+        steering.set_own(&[(STACK.into(), 24)]).unwrap();
         for slot in 0..SLOTS {
             steering.set_alive(slot, true).unwrap();
         }
@@ -75,7 +75,7 @@ impl Bench {
     }
 
     /// Which slot each UDP or TCP frame came to, by its source and destination.
-    fn arrivals(&mut self) -> HashMap<(SocketAddrV4, SocketAddrV4), u16> {
+    fn arrivals(&mut self) -> HashMap<(SocketAddr, SocketAddr), u16> {
         let mut seen = HashMap::new();
         for (device, slot) in self.devices.iter_mut().zip(0u16..) {
             for (frame, _) in net::drain(&mut **device, Duration::from_millis(30)) {
@@ -147,8 +147,8 @@ fn flows_stay_with_the_heirs_of_a_dead_slot_when_the_group_is_rebuilt() {
         let steering = bench.steering();
         steering.set_group(1, &[1, 2, 3]).unwrap();
         steering.set_port(Proto::Tcp, 80, Port::Group(1)).unwrap();
-        let local = SocketAddrV4::new(STACK, 80);
-        let slot_of = |port| steering.find_slot(Proto::Tcp, local, SocketAddrV4::new(PEER, port));
+        let local = SocketAddr::from((STACK, 80));
+        let slot_of = |port| steering.find_slot(Proto::Tcp, local, SocketAddr::from((PEER, port)));
         steering.set_alive(3, false).unwrap();
         let before: Vec<u16> = (1024..5000).map(slot_of).collect();
         steering.set_group(1, &[1, 2]).unwrap();
@@ -165,10 +165,8 @@ fn flows_stay_with_the_heirs_of_a_dead_slot_when_the_group_is_rebuilt() {
 fn exceptions_override_the_port_until_they_are_removed() {
     for_each_back_end("except", |bench| {
         let socket = bench.peer.run(|| UdpSocket::bind((PEER, 0)).unwrap());
-        let std::net::SocketAddr::V4(remote) = socket.local_addr().unwrap() else {
-            panic!("not IPv4");
-        };
-        let local = SocketAddrV4::new(STACK, 1000);
+        let remote = socket.local_addr().unwrap();
+        let local = SocketAddr::from((STACK, 1000));
         bench
             .steering()
             .set_port(Proto::Udp, 1000, Port::Slot(1))
@@ -206,7 +204,7 @@ fn ping(to: Ipv4Addr) {
     let (family, kind) = (AddressFamily::INET, SocketType::RAW);
     let socket = rustix::net::socket(family, kind, Some(rustix::net::ipproto::ICMP)).unwrap();
     let request = [8, 0, 0xf7, 0xfc, 0, 1, 0, 2];
-    let to = SocketAddrV4::new(to, 0);
+    let to = SocketAddr::from((to, 0));
     rustix::net::sendto(&socket, &request, SendFlags::empty(), &to).unwrap();
 }
 
@@ -251,7 +249,7 @@ fn a_syn_and_the_rest_of_its_connection_reach_the_same_slot() {
         bench.steering().set_alive(1, false).unwrap();
         let client = bench.peer.spawn(|| {
             for _ in 0..20 {
-                let address = SocketAddrV4::new(STACK, 80).into();
+                let address = SocketAddr::from((STACK, 80));
                 let _ = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(15));
             }
         });
@@ -272,8 +270,8 @@ fn an_engine_reads_the_tables_and_cannot_write_them() {
         let reader = Steering::from_fds(writer.read_only_fds().unwrap()).unwrap();
         writer.set_port(Proto::Tcp, 80, Port::Group(9)).unwrap();
         assert_eq!(reader.port(Proto::Tcp, 80), Port::Group(9));
-        let local = SocketAddrV4::new(STACK, 80);
-        let remote = SocketAddrV4::new(PEER, 5555);
+        let local = SocketAddr::from((STACK, 80));
+        let remote = SocketAddr::from((PEER, 5555));
         writer.set_group(9, &[1, 3]).unwrap();
         let slot = writer.find_slot(Proto::Tcp, local, remote);
         assert_eq!(reader.find_slot(Proto::Tcp, local, remote), slot);

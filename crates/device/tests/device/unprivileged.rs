@@ -1,7 +1,7 @@
 //! An engine without any privilege drives its slot and looks into the steering, and can do nothing
 //! else with what it was given.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -35,9 +35,9 @@ fn engine_without_privileges() {
     check_that_nothing_else_works(&slot, &mirror);
 
     let steering = Steering::from_fds([mirror, exceptions]).unwrap();
-    let (local, remote) = (SocketAddrV4::new(STACK, 7), SocketAddrV4::new(PEER, 7));
+    let (local, remote) = (SocketAddr::from((STACK, 7)), SocketAddr::from((PEER, 7)));
     assert_eq!(steering.find_slot(Proto::Udp, local, remote), 1);
-    let other = SocketAddrV4::new(PEER, 8);
+    let other = SocketAddr::from((PEER, 8));
     assert_eq!(steering.find_slot(Proto::Udp, local, other), 0);
 
     let mut device = open_slot(slot, &params, RingPosition::private()).unwrap();
@@ -68,12 +68,12 @@ fn check_that_nothing_else_works(slot: &OwnedFd, mirror: &OwnedFd) {
 
 fn check(slots: &Slots, peer: &Namespace) {
     let steering = slots.steering();
-    steering.set_own(&[(STACK, 24)]).unwrap();
-    let local = SocketAddrV4::new(STACK, 7);
+    steering.set_own(&[(STACK.into(), 24)]).unwrap();
+    let local = SocketAddr::from((STACK, 7));
     let flow = slipstack_device::Flow {
         proto: Proto::Udp,
         local,
-        remote: SocketAddrV4::new(PEER, 8),
+        remote: SocketAddr::from((PEER, 8)),
     };
     steering.set_port(Proto::Udp, 7, Port::Slot(1)).unwrap();
     steering.add_exceptions(&[(flow, 0)]).unwrap();

@@ -28,7 +28,7 @@ fn host(number: u8, device: impl Device + 'static) -> Host {
     let stack = StackConfig {
         mac: info.mac,
         mtu: info.mtu,
-        addrs: vec![(addr, 24)],
+        addrs: vec![(addr.into(), 24)],
         tso_max: info.tso_max,
         role: Role::Standalone,
         seed: [number; 32],

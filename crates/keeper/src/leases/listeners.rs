@@ -3,7 +3,7 @@
 //! Steering looks at the local port only, so everyone who listens on one port shares it, whatever the
 //! address; two programs may do that under the rules of the kernel.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub struct Listener {
     pub uid: u32,
     pub protocol: Protocol,
     /// Unspecified: every address.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     pub port: u16,
     pub reuse_port: bool,
     /// The engine that serves it; `None`: claimed by a process that has no engine yet.
@@ -80,7 +80,7 @@ impl Listeners {
     }
 
     /// Takes one claim back. Unknown claims are ignored.
-    pub fn release(&mut self, client: ClientId, protocol: Protocol, address: Ipv4Addr, port: u16) {
+    pub fn release(&mut self, client: ClientId, protocol: Protocol, address: IpAddr, port: u16) {
         let position = self.table.iter().position(|l| {
             l.client == client && l.protocol == protocol && l.address == address && l.port == port
         });
@@ -150,6 +150,7 @@ fn may_share(held: &Listener, wanted: &Listener) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     fn listener(client: u64, family: u64, port: u16) -> Listener {
         Listener {
@@ -157,7 +158,7 @@ mod tests {
             family: Family(family),
             uid: 0,
             protocol: Protocol::Tcp,
-            address: Ipv4Addr::UNSPECIFIED,
+            address: Ipv4Addr::UNSPECIFIED.into(),
             port,
             reuse_port: false,
             slot: Some(client as u16),
@@ -174,7 +175,7 @@ mod tests {
             Err(ListenRefused::InUse(ClientId(1)))
         );
         let specific = Listener {
-            address: Ipv4Addr::new(10, 0, 0, 1),
+            address: Ipv4Addr::new(10, 0, 0, 1).into(),
             ..listener(2, 2, 80)
         };
         assert_eq!(
@@ -231,7 +232,7 @@ mod tests {
             assert_eq!(listeners.claim(listener(1, 1, 80)), Ok(()));
         }
         let release = |listeners: &mut Listeners| {
-            listeners.release(ClientId(1), Protocol::Tcp, Ipv4Addr::UNSPECIFIED, 80);
+            listeners.release(ClientId(1), Protocol::Tcp, Ipv4Addr::UNSPECIFIED.into(), 80);
         };
         release(&mut listeners);
         assert_eq!(listeners.slots(Protocol::Tcp, 80), [1]);

@@ -8,7 +8,7 @@ mod clients;
 mod listeners;
 mod ports;
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -132,7 +132,7 @@ impl Leases {
         &mut self,
         id: ClientId,
         protocol: Protocol,
-        address: Ipv4Addr,
+        address: IpAddr,
         port: u16,
         reuse_port: bool,
     ) -> Result<(), LeaseError> {

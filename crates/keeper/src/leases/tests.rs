@@ -1,4 +1,5 @@
 use super::*;
+use std::net::Ipv4Addr;
 
 fn program(pid: u32, family: u64) -> Client {
     Client {
@@ -46,7 +47,7 @@ fn a_client_that_leaves_frees_all_its_ports() {
     let mut leases = Leases::new(4);
     let a = engine(&mut leases, 1, 1);
     leases
-        .listen(a, Protocol::Tcp, Ipv4Addr::UNSPECIFIED, 80, false)
+        .listen(a, Protocol::Tcp, Ipv4Addr::UNSPECIFIED.into(), 80, false)
         .expect("listen");
     let (first, last) = leases.lease_ports(a, 17).expect("ports");
     assert_eq!(leases.route(Protocol::Tcp, 80), Route::Slot(1));
@@ -64,19 +65,37 @@ fn workers_share_and_strangers_are_refused() {
     let mut leases = Leases::new(8);
     let master = leases.enter(program(1, 9)).expect("room");
     leases
-        .listen(master, Protocol::Tcp, Ipv4Addr::UNSPECIFIED, 80, false)
+        .listen(
+            master,
+            Protocol::Tcp,
+            Ipv4Addr::UNSPECIFIED.into(),
+            80,
+            false,
+        )
         .expect("claim");
     assert_eq!(leases.route(Protocol::Tcp, 80), Route::Keeper);
     for pid in [2, 3] {
         let worker = engine(&mut leases, pid, 9);
         leases
-            .listen(worker, Protocol::Tcp, Ipv4Addr::UNSPECIFIED, 80, false)
+            .listen(
+                worker,
+                Protocol::Tcp,
+                Ipv4Addr::UNSPECIFIED.into(),
+                80,
+                false,
+            )
             .expect("worker");
     }
     assert_eq!(leases.route(Protocol::Tcp, 80), Route::Shared(vec![1, 2]));
     let stranger = engine(&mut leases, 4, 4);
     assert_eq!(
-        leases.listen(stranger, Protocol::Tcp, Ipv4Addr::UNSPECIFIED, 80, false),
+        leases.listen(
+            stranger,
+            Protocol::Tcp,
+            Ipv4Addr::UNSPECIFIED.into(),
+            80,
+            false
+        ),
         Err(LeaseError::Listen(ListenRefused::InUse(master)))
     );
 }
@@ -86,7 +105,7 @@ fn claims_made_before_the_engine_are_served_by_it() {
     let mut leases = Leases::new(2);
     let a = leases.enter(program(1, 1)).expect("room");
     leases
-        .listen(a, Protocol::Udp, Ipv4Addr::UNSPECIFIED, 53, false)
+        .listen(a, Protocol::Udp, Ipv4Addr::UNSPECIFIED.into(), 53, false)
         .expect("claim");
     assert_eq!(leases.route(Protocol::Udp, 53), Route::Keeper);
     leases.lease_slot(a).expect("slot");
@@ -100,16 +119,22 @@ fn the_outgoing_ports_of_one_program_are_not_listened_on_by_another() {
     let (first, _) = leases.lease_ports(a, 0).expect("ports");
     let b = engine(&mut leases, 2, 2);
     assert_eq!(
-        leases.listen(b, Protocol::Tcp, Ipv4Addr::UNSPECIFIED, first, false),
+        leases.listen(b, Protocol::Tcp, Ipv4Addr::UNSPECIFIED.into(), first, false),
         Err(LeaseError::PortOfOthers { slot: 1 })
     );
     assert_eq!(
-        leases.listen(a, Protocol::Tcp, Ipv4Addr::UNSPECIFIED, first, false),
+        leases.listen(a, Protocol::Tcp, Ipv4Addr::UNSPECIFIED.into(), first, false),
         Ok(())
     );
     let child = engine(&mut leases, 3, 1);
     assert_eq!(
-        leases.listen(child, Protocol::Tcp, Ipv4Addr::UNSPECIFIED, first, false),
+        leases.listen(
+            child,
+            Protocol::Tcp,
+            Ipv4Addr::UNSPECIFIED.into(),
+            first,
+            false
+        ),
         Ok(())
     );
 }
@@ -120,7 +145,7 @@ fn leases_survive_being_written_and_read() {
     let a = engine(&mut leases, 1, 1);
     leases.lease_ports(a, 3).expect("ports");
     leases
-        .listen(a, Protocol::Tcp, Ipv4Addr::UNSPECIFIED, 80, true)
+        .listen(a, Protocol::Tcp, Ipv4Addr::UNSPECIFIED.into(), 80, true)
         .expect("listen");
     let text = serde_json::to_vec(&leases).expect("write");
     let mut again: Leases = serde_json::from_slice(&text).expect("read");

@@ -1,7 +1,7 @@
 //! What the keeper's stack does to the world.
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use slipstack_channel::HandoverImage;
 use slipstack_device::{Device, Flow, Proto, RxMeta, Steering};
@@ -44,9 +44,7 @@ impl Orphan {
     }
 
     pub(super) fn is(&self, flow: &Flow) -> bool {
-        flow.proto == Proto::Tcp
-            && self.local == SocketAddr::V4(flow.local)
-            && self.remote == SocketAddr::V4(flow.remote)
+        flow.proto == Proto::Tcp && self.local == flow.local && self.remote == flow.remote
     }
 
     /// Bytes of the stream, if the ring has them.
@@ -158,8 +156,8 @@ pub(super) fn find_flow(frame: &[u8]) -> Option<Flow> {
     };
     Some(Flow {
         proto,
-        local: SocketAddrV4::new(packet.header.dst, port(2)?),
-        remote: SocketAddrV4::new(packet.header.src, port(0)?),
+        local: SocketAddr::new(packet.header.dst.into(), port(2)?),
+        remote: SocketAddr::new(packet.header.src.into(), port(0)?),
     })
 }
 
@@ -218,7 +216,7 @@ impl Effects for World {
 }
 
 impl World {
-    fn publish(&mut self, ip: Ipv4Addr, mac: [u8; 6]) {
+    fn publish(&mut self, ip: IpAddr, mac: [u8; 6]) {
         self.neighbours.publish(ip, mac);
     }
 }

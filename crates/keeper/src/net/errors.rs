@@ -3,7 +3,7 @@
 //! All ICMP comes to the keeper's slot. An error quotes the beginning of the packet it is about, and the
 //! engine that sent it is the one that serves the quoted flow.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_device::{Flow, Proto};
 use slipstack_wire::ethernet;
@@ -34,7 +34,7 @@ pub(super) fn quoted_flow(frame: &[u8]) -> Option<Flow> {
     };
     let ip = |at: usize| {
         let octets: [u8; 4] = quoted.get(at..at + 4)?.try_into().ok()?;
-        Some(Ipv4Addr::from(octets))
+        Some(IpAddr::V4(Ipv4Addr::from(octets)))
     };
     let port = |at: usize| {
         let bytes = quoted.get(header_len + at..header_len + at + 2)?;
@@ -43,8 +43,8 @@ pub(super) fn quoted_flow(frame: &[u8]) -> Option<Flow> {
     let (local, remote) = (ip(12)?, ip(16)?);
     Some(Flow {
         proto,
-        local: SocketAddrV4::new(local, port(0)?),
-        remote: SocketAddrV4::new(remote, port(2)?),
+        local: SocketAddr::new(local, port(0)?),
+        remote: SocketAddr::new(remote, port(2)?),
     })
 }
 

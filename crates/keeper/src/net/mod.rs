@@ -7,7 +7,7 @@ mod errors;
 mod intents;
 mod strays;
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::os::fd::RawFd;
 
 use slipstack_channel::HandoverImage;
@@ -63,8 +63,8 @@ impl Net {
         let config = StackConfig {
             mac: network.mac,
             mtu: network.mtu,
-            addrs: vec![network.address],
-            gateway: network.gateway,
+            addrs: network.addresses.clone(),
+            gateways: network.gateways.clone(),
             tso_max: network.tso_max,
             role: Role::Keeper,
             tcp: TcpConfig {
@@ -169,7 +169,7 @@ impl Net {
             if budget > 0 && due(reset) {
                 budget -= 1;
                 reset.probes_sent += 1;
-                let (local, remote) = (reset.flow.local.into(), reset.flow.remote.into());
+                let (local, remote) = (reset.flow.local, reset.flow.remote);
                 self.stack
                     .tcp_probe(Instant(now), local, remote, &mut self.world);
             }
@@ -204,14 +204,11 @@ impl Net {
             false,
             &mut self.world,
         );
-        match (local, remote) {
-            (SocketAddr::V4(local), SocketAddr::V4(remote)) => Some(Flow {
-                proto: Proto::Tcp,
-                local,
-                remote,
-            }),
-            _ => None,
-        }
+        Some(Flow {
+            proto: Proto::Tcp,
+            local,
+            remote,
+        })
     }
 
     /// A frame from the queue of an engine that is gone, if its flow is carried out or reset here.
@@ -282,7 +279,7 @@ impl Net {
     }
 
     /// Asks the wire for a neighbour that an engine waits for.
-    pub fn resolve(&mut self, address: std::net::Ipv4Addr) -> Option<[u8; 6]> {
+    pub fn resolve(&mut self, address: IpAddr) -> Option<[u8; 6]> {
         self.world.neighbours.find(address)
     }
 

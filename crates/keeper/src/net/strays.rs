@@ -100,7 +100,7 @@ mod tests {
 
     fn flow(port: u16) -> Flow {
         let address =
-            |port| std::net::SocketAddrV4::new(std::net::Ipv4Addr::new(10, 0, 0, 5), port);
+            |port| std::net::SocketAddr::new(std::net::Ipv4Addr::new(10, 0, 0, 5).into(), port);
         Flow {
             proto: Proto::Tcp,
             local: address(80),

@@ -240,9 +240,9 @@ impl Server {
             keeper_pid: std::process::id(),
             interface: self.world.dir.interface().to_owned(),
             device: network.kind,
-            addresses: vec![network.address],
-            host: network.host,
-            gateway: network.gateway,
+            addresses: network.addresses.clone(),
+            hosts: network.hosts.clone(),
+            gateways: network.gateways.clone(),
             mtu: network.mtu,
         })
     }

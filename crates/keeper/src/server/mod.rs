@@ -10,7 +10,7 @@ mod status;
 mod wait;
 
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use slipstack_channel::control::ControlSocket;
@@ -257,7 +257,7 @@ impl Server {
         world
     }
 
-    fn resolve(&mut self, address: Ipv4Addr) -> Option<[u8; 6]> {
+    fn resolve(&mut self, address: IpAddr) -> Option<[u8; 6]> {
         self.net.resolve(address)
     }
 }

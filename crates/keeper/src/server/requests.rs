@@ -1,6 +1,6 @@
 //! What clients ask for.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use slipstack_channel::REGION_LEN_MAX;
@@ -210,7 +210,7 @@ impl Server {
         &mut self,
         client: ClientId,
         protocol: Protocol,
-        address: Ipv4Addr,
+        address: IpAddr,
         port: u16,
         is_reuse_port: bool,
     ) -> Answer {

@@ -55,9 +55,9 @@ impl Server {
             kind: Some(network.kind),
             mac: network.mac,
             mtu: network.mtu,
-            addresses: vec![network.address],
-            host: network.host,
-            gateway: network.gateway,
+            addresses: network.addresses.clone(),
+            hosts: network.hosts.clone(),
+            gateways: network.gateways.clone(),
             slots: self.world.state.leases.slot_count() as u16,
             slots_leased,
         }
@@ -120,8 +120,8 @@ impl Server {
                 fd: None,
                 place: "stack".to_owned(),
                 kind: "tcp".to_owned(),
-                local: Some(flow.local.into()),
-                remote: Some(flow.remote.into()),
+                local: Some(flow.local),
+                remote: Some(flow.remote),
                 why: "connected".to_owned(),
             });
         listening.chain(connected).take(max).collect()
@@ -197,7 +197,7 @@ impl Server {
         let report = WhyReport {
             program: self.program(id, client, SOCKETS_OF_ONE_MAX),
             interface: self.world.dir.interface().to_owned(),
-            addresses: vec![self.world.network.address],
+            addresses: self.world.network.addresses.clone(),
         };
         Ok((Reply::Why(Box::new(report)), Vec::<OwnedFd>::new()))
     }

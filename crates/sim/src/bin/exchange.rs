@@ -62,7 +62,7 @@ impl Side {
     fn new(index: u8, says: &'static [u8], now: Instant) -> Self {
         let config = StackConfig {
             mac: [2, 0, 0, 0, 0, index],
-            addrs: vec![(Ipv4Addr::new(10, 0, 0, index), 24)],
+            addrs: vec![(Ipv4Addr::new(10, 0, 0, index).into(), 24)],
             seed: [index; 32],
             ..StackConfig::default()
         };

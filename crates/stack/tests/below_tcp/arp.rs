@@ -17,7 +17,7 @@ fn a_request_for_us_is_answered_and_its_sender_learned() {
     assert_eq!(
         table.fx.events,
         [Event::Neighbour {
-            ip: PEER,
+            ip: PEER.into(),
             mac: PEER_MAC
         }]
     );
@@ -218,7 +218,7 @@ fn an_engine_is_told_by_its_keeper() {
     table.take_frames();
     table
         .stack
-        .on_neighbour(table.now, PEER, PEER_MAC, &mut table.fx);
+        .on_neighbour(table.now, PEER.into(), PEER_MAC, &mut table.fx);
     assert_eq!(&table.take_frames()[0][..6], &PEER_MAC);
     pending.clear();
     table.stack.pending_neighbours(&mut pending);

@@ -67,8 +67,8 @@ impl Table {
     pub fn with(change: impl FnOnce(&mut StackConfig)) -> Self {
         let mut config = StackConfig {
             mac: MAC,
-            addrs: vec![(IP, 24)],
-            gateway: Some(GATEWAY),
+            addrs: vec![(IP.into(), 24)],
+            gateways: vec![GATEWAY.into()],
             seed: [42; 32],
             ..StackConfig::default()
         };

@@ -221,7 +221,7 @@ fn a_stale_id_finds_nothing() {
 
 #[test]
 fn sending_refuses_what_cannot_be_sent() {
-    let mut table = Table::with(|config| config.gateway = None);
+    let mut table = Table::with(|config| config.gateways.clear());
     let udp = table.bind("0.0.0.0:1000");
     let mut send = |dst, payload: &[u8]| {
         table

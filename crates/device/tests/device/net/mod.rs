@@ -3,7 +3,7 @@
 pub mod sys;
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -207,12 +207,12 @@ pub fn ports(frame: &[u8]) -> (u16, u16) {
 }
 
 /// Source and destination of a TCP or UDP frame.
-pub fn endpoints(frame: &[u8]) -> (SocketAddrV4, SocketAddrV4) {
+pub fn endpoints(frame: &[u8]) -> (SocketAddr, SocketAddr) {
     let ip = |i: usize| Ipv4Addr::new(frame[i], frame[i + 1], frame[i + 2], frame[i + 3]);
     let (source, destination) = ports(frame);
     (
-        SocketAddrV4::new(ip(26), source),
-        SocketAddrV4::new(ip(30), destination),
+        SocketAddr::from((ip(26), source)),
+        SocketAddr::from((ip(30), destination)),
     )
 }
 

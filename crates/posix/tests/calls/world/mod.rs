@@ -35,8 +35,8 @@ impl Attach for TestAttach {
 
     fn policy(&self) -> Result<Policy, AttachError> {
         Ok(Policy {
-            addrs: vec![(OWN, 24)],
-            gateway: None,
+            addrs: vec![(OWN.into(), 24)],
+            gateways: Vec::new(),
         })
     }
 

@@ -105,7 +105,7 @@ pub struct World {
 
 pub fn config() -> StackConfig {
     StackConfig {
-        addrs: alloc::vec![(OURS, 24)],
+        addrs: alloc::vec![(OURS.into(), 24)],
         ..StackConfig::default()
     }
 }
@@ -130,7 +130,7 @@ impl World {
                 .tcp_connect(now, None, peer(), &SocketOptions::default(), &mut world.fx);
         world
             .stack
-            .on_neighbour(now, PEER, [2, 0, 0, 0, 0, 2], &mut world.fx);
+            .on_neighbour(now, PEER.into(), [2, 0, 0, 0, 0, 2], &mut world.fx);
         if let Ok(conn) = ask {
             world
                 .stack
@@ -234,7 +234,7 @@ impl World {
             self.now = at.max(self.now);
             // The peer's link address stays known, whatever else it does not answer.
             self.stack
-                .on_neighbour(self.now, PEER, [2, 0, 0, 0, 0, 2], &mut self.fx);
+                .on_neighbour(self.now, PEER.into(), [2, 0, 0, 0, 0, 2], &mut self.fx);
             self.stack.on_timers(self.now, &mut self.fx);
             self.flush();
         }
