@@ -10,6 +10,8 @@
 //! identities: closing one renumbers the others. An engine, unprivileged, receives the descriptor
 //! of one slot with its [`SlotParams`] and adopts it with [`open_slot`]; a successor adopts it
 //! again where the last one stopped. [`Steering`] decides which slot a frame goes to.
+//!
+//! A [`port`] is a whole interface without any of that, for programs that pass frames on.
 
 mod bpf;
 mod device;
@@ -19,6 +21,7 @@ mod ingress;
 pub mod loopback;
 mod netlink;
 mod packet;
+pub mod port;
 mod position;
 mod slots;
 mod steering;

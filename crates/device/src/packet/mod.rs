@@ -19,7 +19,10 @@ use crate::position::RingPosition;
 use receive::Receive;
 use transmit::Transmit;
 
-pub(crate) use open::{attach_filter, open_slots, set_fanout_program};
+pub(crate) use open::{
+    attach_filter, open_port, open_slots, set_fanout_program, switch_offloads_off,
+};
+pub(crate) use sys::{BATCH, receive, send_batch};
 
 /// Shape of a receive ring, the same for all slots of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

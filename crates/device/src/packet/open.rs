@@ -20,6 +20,8 @@ const SLOT_SIZE_MAX: u32 = 4096;
 const LARGE_QUEUE: u32 = 16 << 20;
 /// Frames on their way to the device, in bytes of kernel memory.
 const SEND_QUEUE: u32 = 8 << 20;
+/// Queue of a port, which has no ring.
+const PORT_QUEUE: u32 = 32 << 20;
 /// Frames up to this length always fit their slot.
 const COPY_THRESHOLD: u32 = 1;
 
@@ -86,14 +88,41 @@ fn open_one(index: u32, ring: RingParams) -> io::Result<OwnedFd> {
             ring.frame_count,
         ],
     )?;
-    let buffer = |force, plain, bytes: u32| {
-        sys::set_option(fd, libc::SOL_SOCKET, force, &[bytes])
-            .or_else(|_| sys::set_option(fd, libc::SOL_SOCKET, plain, &[bytes]))
-    };
-    buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, LARGE_QUEUE)?;
-    buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_QUEUE)?;
+    set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, LARGE_QUEUE)?;
+    set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_QUEUE)?;
     sys::bind(fd, index)?;
     Ok(socket)
+}
+
+/// A socket for all frames of an interface but those sent on it by this machine's kernel and by
+/// ourselves.
+pub(crate) fn open_port(index: u32) -> io::Result<OwnedFd> {
+    let socket = sys::socket()?;
+    let fd = socket.as_fd();
+    sys::set_option(fd, libc::SOL_PACKET, sys::PACKET_IGNORE_OUTGOING, &[1])?;
+    sys::set_option(fd, libc::SOL_PACKET, sys::PACKET_QDISC_BYPASS, &[1])?;
+    set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, PORT_QUEUE)?;
+    set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_QUEUE)?;
+    sys::bind(fd, index)?;
+    Ok(socket)
+}
+
+/// Segmentation, coalescing and checksums are done by whoever sends. What an interface does not
+/// have or will not switch off is left as it is.
+pub(crate) fn switch_offloads_off(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    for feature in sys::ETHTOOL_OFFLOADS {
+        match sys::switch_feature(socket, name, feature, false) {
+            Err(error) if error.raw_os_error() != Some(libc::EOPNOTSUPP) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Beyond the system's limit where we may, else up to it.
+fn set_buffer(fd: BorrowedFd<'_>, force: i32, plain: i32, bytes: u32) -> io::Result<()> {
+    sys::set_option(fd, libc::SOL_SOCKET, force, &[bytes])
+        .or_else(|_| sys::set_option(fd, libc::SOL_SOCKET, plain, &[bytes]))
 }
 
 /// Joins the fan-out group (its number and kind in one word), or founds one whose number the kernel

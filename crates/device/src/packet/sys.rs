@@ -17,8 +17,20 @@ pub(crate) const PACKET_VERSION: i32 = 10;
 pub(crate) const PACKET_RESERVE: i32 = 12;
 pub(crate) const PACKET_VNET_HDR: i32 = 15;
 pub(crate) const PACKET_FANOUT: i32 = 18;
+pub(crate) const PACKET_QDISC_BYPASS: i32 = 20;
 pub(crate) const PACKET_FANOUT_DATA: i32 = 22;
 pub(crate) const PACKET_IGNORE_OUTGOING: i32 = 23;
+
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
+/// ETHTOOL_SRXCSUM, STXCSUM, SSG, STSO, SGSO and SGRO of linux/ethtool.h.
+pub(crate) const ETHTOOL_OFFLOADS: [u32; 6] = [0x15, 0x17, 0x19, 0x1f, 0x24, 0x2c];
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct FeatureValue {
+    command: u32,
+    data: u32,
+}
 
 fn check(rc: isize) -> io::Result<usize> {
     usize::try_from(rc).map_err(|_| io::Error::last_os_error())
@@ -48,6 +60,29 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
     let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the address is a live sockaddr_ll of the length given.
     let rc = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) };
+    check(rc as isize).map(drop)
+}
+
+/// Switches an offload of an interface on or off.
+pub(crate) fn switch_feature(
+    socket: BorrowedFd<'_>,
+    name: &str,
+    command: u32,
+    is_on: bool,
+) -> io::Result<()> {
+    let mut value = FeatureValue {
+        command,
+        data: u32::from(is_on),
+    };
+    // SAFETY: an ifreq is plain data for which zero means absent.
+    let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
+    // One byte stays zero: names are at most 15 bytes long.
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(15)) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // SAFETY: the request is a live ifreq that points to a live ethtool_value.
+    let rc = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
     check(rc as isize).map(drop)
 }
 

@@ -43,7 +43,21 @@ pub(crate) fn open_slots(name: &str, count: u16) -> Result<Vec<OwnedFd>, DeviceE
     Ok(slots)
 }
 
-fn open_queue(name: &str, is_first: bool) -> Result<OwnedFd, DeviceError> {
+/// Creates a TAP with one queue and no virtio header: the kernel hands over complete frames.
+pub(crate) fn open_port(name: &str) -> Result<OwnedFd, DeviceError> {
+    let fd = open_tun()?;
+    sys::attach_plain(fd.as_fd(), name).map_err(|source| refused(name, source))?;
+    Ok(fd)
+}
+
+fn refused(name: &str, source: io::Error) -> DeviceError {
+    match source.raw_os_error() {
+        Some(libc::EBUSY | libc::EINVAL | libc::E2BIG) => DeviceError::TapBusy(name.to_owned()),
+        _ => DeviceError::system("creating a TAP", "CAP_NET_ADMIN", source),
+    }
+}
+
+fn open_tun() -> Result<OwnedFd, DeviceError> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -53,13 +67,12 @@ fn open_queue(name: &str, is_first: bool) -> Result<OwnedFd, DeviceError> {
             Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => DeviceError::NoTunDevice,
             _ => DeviceError::system("opening /dev/net/tun", "CAP_NET_ADMIN", source),
         })?;
-    let fd = OwnedFd::from(file);
-    sys::attach_queue(fd.as_fd(), name, is_first).map_err(|source| {
-        match source.raw_os_error() {
-            Some(libc::EBUSY | libc::EINVAL | libc::E2BIG) => DeviceError::TapBusy(name.to_owned()),
-            _ => DeviceError::system("creating a TAP", "CAP_NET_ADMIN", source),
-        }
-    })?;
+    Ok(OwnedFd::from(file))
+}
+
+fn open_queue(name: &str, is_first: bool) -> Result<OwnedFd, DeviceError> {
+    let fd = open_tun()?;
+    sys::attach_queue(fd.as_fd(), name, is_first).map_err(|source| refused(name, source))?;
     let configured = sys::set_header_len(fd.as_fd(), vnet::TAP_LEN as i32)
         .and_then(|()| sys::set_offloads(fd.as_fd()));
     configured.map_err(|source| {

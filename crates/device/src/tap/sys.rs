@@ -40,9 +40,18 @@ fn check(rc: i32) -> io::Result<()> {
 /// TAP must not exist, or we would join somebody else's.
 pub(crate) fn attach_queue(fd: BorrowedFd<'_>, name: &str, is_first: bool) -> io::Result<()> {
     let exclusive = if is_first { IFF_TUN_EXCL } else { 0 };
+    attach(fd, name, IFF_MULTI_QUEUE | IFF_VNET_HDR | exclusive)
+}
+
+/// Makes a fresh descriptor the only queue of a new TAP, without virtio headers.
+pub(crate) fn attach_plain(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    attach(fd, name, IFF_TUN_EXCL)
+}
+
+fn attach(fd: BorrowedFd<'_>, name: &str, flags: u16) -> io::Result<()> {
     let mut request = InterfaceRequest {
         name: [0; libc::IFNAMSIZ],
-        flags: IFF_TAP | IFF_MULTI_QUEUE | IFF_NO_PI | IFF_VNET_HDR | exclusive,
+        flags: IFF_TAP | IFF_NO_PI | flags,
         padding: [0; 22],
     };
     // One byte stays zero: names are at most 15 bytes long.

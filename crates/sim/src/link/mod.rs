@@ -12,6 +12,7 @@ mod loss;
 mod params;
 mod policer;
 mod queue;
+pub mod spec;
 pub mod too_big;
 mod wire;
 
@@ -164,7 +165,8 @@ impl<T: Copy> Link<T> {
         Ok(passage.left_at)
     }
 
-    fn is_too_big(&self, bytes: &[u8]) -> bool {
+    /// Whether this frame is longer than the MTU lets pass.
+    pub fn is_too_big(&self, bytes: &[u8]) -> bool {
         let mtu = self.params.mtu as usize;
         mtu != 0 && bytes.len() > mtu + ethernet::HEADER_LEN
     }

@@ -1,0 +1,31 @@
+//! The clock and how to wait for it.
+
+use std::time::SystemTime;
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use slipstack_stack::Instant;
+
+pub fn now() -> Instant {
+    let time = clock_gettime(ClockId::Monotonic);
+    Instant(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// What to add to the clock's nanoseconds for the time of day.
+pub fn wall_offset_ns() -> u64 {
+    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    (wall.unwrap_or_default().as_nanos() as u64).saturating_sub(now().0)
+}
+
+pub fn timespec(ns: u64) -> Timespec {
+    Timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    }
+}
+
+/// Waits end when they should, not up to 50 µs later; other programs step back where we may ask
+/// for that. Without the right to it the link is only a little less exact.
+pub fn sharpen() {
+    rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)).ok();
+    rustix::process::setpriority_process(None, -15).ok();
+}
