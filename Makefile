@@ -6,10 +6,10 @@ SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
-.PHONY: help setup build demo test check bench seeds soak fuzz reference book install clean
+.PHONY: help setup build demo test check bench interop interop-full seeds soak fuzz reference book install clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install the Debian packages that are missing (root)
 	@scripts/setup
@@ -30,6 +30,12 @@ check: setup ## formatting, clippy, layering and size limits only
 
 bench: build ## kernel against in-process against instance: table, JSON, SVG in bench-results/
 	@scripts/bench $(BENCH_ARGS)
+
+interop: build ## kernel and Slipstack over twelve bad wires: table, JSON, SVG in bench-results/
+	@scripts/interop $(INTEROP_ARGS)
+
+interop-full: build ## the whole matrix, 10 runs a cell; INTEROP_ARGS="--out DIR" goes on where it stopped
+	@scripts/interop --full $(INTEROP_ARGS)
 
 seeds: setup ## SEEDS simulated connections over a bad wire
 	@cargo run -q --release -p slipstack-sim --bin seeds -- --count $(SEEDS)

@@ -26,7 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("config", &[]),
     ("cli", &["config", "attach", "keeper", "channel"]),
     ("sim", &["wire", "stack"]),
-    ("emulator", &["sim", "stack", "device"]),
+    ("emulator", &["sim", "stack", "device", "wire"]),
     // The load generator of benches/ speaks to kernel sockets, preloaded or not.
     ("load", &[]),
     ("instructions", &["mem", "device", "channel", "engine"]),

@@ -12,6 +12,7 @@ use slipstack_stack::rng::Rng;
 
 use crate::arguments::{Arguments, Plan};
 use crate::clock;
+use crate::observer::Observer;
 use crate::report::{Direction, Report};
 use crate::side::Side;
 
@@ -25,6 +26,8 @@ pub struct Bridge {
     sides: [Side; 2],
     /// To the left, to the right: `links[i]` ends at `sides[i]`.
     links: [Link<()>; 2],
+    /// `observers[i]` sees what comes in for `links[i]`.
+    observers: [Observer; 2],
     /// How late frames left, in nanoseconds.
     lateness: [Histogram<u64>; 2],
     names: [String; 2],
@@ -62,6 +65,7 @@ impl Bridge {
         Ok(Self {
             sides,
             links,
+            observers: Default::default(),
             lateness: [histogram()?, histogram()?],
             names: [arguments.left.clone(), arguments.right.clone()],
             router: arguments.router,
@@ -105,6 +109,7 @@ impl Bridge {
 
     fn offer(&mut self, now: Instant, side: usize, frame: Vec<u8>) {
         let other = 1 - side;
+        self.observers[other].on_frame(&frame);
         let mtu = u16::try_from(self.links[other].params().mtu).unwrap_or(u16::MAX);
         let answer = match self.router {
             Some(router) if self.links[other].is_too_big(&frame) => {
@@ -182,6 +187,7 @@ impl Bridge {
         let directions = [0, 1].map(|i| Direction {
             to: self.names[i].clone(),
             link: *self.links[i].counters(),
+            tcp: self.observers[i].counters,
             // Frames for this direction come in at the other side.
             super_frames: self.sides[1 - i].counters.super_frames,
             send_refused: self.sides[i].counters.send_refused,

@@ -5,6 +5,7 @@
 mod arguments;
 mod bridge;
 mod clock;
+mod observer;
 mod report;
 mod side;
 

@@ -5,9 +5,12 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 use slipstack_sim::link::LinkCounters;
 
+use crate::observer::TcpCounters;
+
 pub struct Direction {
     pub to: String,
     pub link: LinkCounters,
+    pub tcp: TcpCounters,
     pub super_frames: u64,
     pub send_refused: u64,
     pub late_p50_ns: u64,
@@ -26,6 +29,14 @@ impl Direction {
     /// Everything that was counted, with its name.
     fn rows(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.link.rows().chain([
+            ("tcp_segments", self.tcp.segments),
+            ("tcp_bytes", self.tcp.bytes),
+            (
+                "tcp_retransmitted_segments",
+                self.tcp.retransmitted_segments,
+            ),
+            ("tcp_retransmitted_bytes", self.tcp.retransmitted_bytes),
+            ("tcp_duplicate_sacks", self.tcp.duplicate_sacks),
             ("dropped_super_frame", self.super_frames),
             ("dropped_send_refused", self.send_refused),
             ("late_p50_ns", self.late_p50_ns),

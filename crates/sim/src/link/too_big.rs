@@ -10,6 +10,11 @@ use slipstack_wire::ipv4::{self, Ipv4Header, Ipv4Packet};
 const QUOTE_MAX: usize = 576 - ipv4::HEADER_LEN - icmpv4::HEADER_LEN;
 const PROTOCOL_ICMP: u8 = 1;
 
+/// RFC 1122 3.2.2: no ICMP error about an ICMP error; echo is the only query left in use.
+fn is_echo(message: &[u8]) -> bool {
+    matches!(message.first(), Some(0 | 8))
+}
+
 /// The answer to the sender of this frame; `None` when there is none to give (not IPv4, an ICMP
 /// error itself, damaged).
 pub fn answer(frame: &[u8], mtu: u16, router: Ipv4Addr) -> Option<Vec<u8>> {
@@ -18,7 +23,7 @@ pub fn answer(frame: &[u8], mtu: u16, router: Ipv4Addr) -> Option<Vec<u8>> {
         return None;
     }
     let packet = Ipv4Packet::parse(bytes).ok()?;
-    if packet.header.protocol == PROTOCOL_ICMP {
+    if packet.header.protocol == PROTOCOL_ICMP && !is_echo(packet.payload) {
         return None;
     }
     let quote = &bytes[..bytes.len().min(QUOTE_MAX)];

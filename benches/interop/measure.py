@@ -1,0 +1,104 @@
+"""One run of one cell: a bulk transfer, then many short ones, over the same wire."""
+
+import json
+import pathlib
+import sys
+
+import cells
+from topology import ADDRESSES, until
+
+PORT = 5210
+CONGESTION = "cubic"
+SHORT_BYTES = 65_536
+SHORT_COUNT = 120
+SHORT_WORKERS = 6
+SHORT_SECONDS_MAX = 12
+PROGRAM = str(pathlib.Path(__file__).with_name("transfer.py"))
+PYTHON = "/usr/bin/python3"
+
+
+def run_cell(topology, path, condition, pair, pcap=None):
+    """→ figures of the run; raises RuntimeError or AssertionError when there are none."""
+    sender, receiver = pair.split("-")
+    address = ADDRESSES["sender"][sender]
+    words, data_words = cells.link_words(path, condition)
+    server = start_server(topology, sender, address)
+    try:
+        bulk, wire = over_link(topology, words, data_words, receiver, pcap,
+                               ["bulk", address, PORT, cells.seconds_of(path)], cells.seconds_of(path) + 45)
+        short, _ = over_link(topology, words, data_words, receiver, None,
+                             ["short", address, PORT, SHORT_COUNT, SHORT_BYTES, SHORT_WORKERS, SHORT_SECONDS_MAX],
+                             SHORT_SECONDS_MAX + 60)
+    finally:
+        topology.stop(server)
+    data = wire["directions"][1]
+    times = short["times"]
+    return {
+        "goodput_mbit": bulk["bytes"] * 8e-6 / bulk["seconds"],
+        "series_mbit": [count * 8e-6 for count in bulk["series"]],
+        "retransmitted_share": data["tcp_retransmitted_bytes"] / max(data["tcp_bytes"], 1),
+        "segments": data["tcp_segments"],
+        "retransmitted": data["tcp_retransmitted_segments"],
+        "spurious": wire["directions"][0]["tcp_duplicate_sacks"],
+        "dropped": sum(value for name, value in data.items() if name.startswith("dropped_")),
+        "late_p99_us": data["late_p99_ns"] / 1e3,
+        "short_p50_ms": quantile(times, 0.5),
+        "short_p99_ms": quantile(times, 0.99),
+        "short_count": len(times),
+        "short_failures": short["failures"],
+    }
+
+
+def quantile(times, share):
+    if not times:
+        return None
+    return times[min(int(len(times) * share), len(times) - 1)] * 1e3
+
+
+def start_server(topology, stack, address):
+    server = topology.start_program("sender", stack, [PYTHON, PROGRAM, "serve", address, str(PORT), CONGESTION])
+    until(lambda: "ready" in server.output() or not server.is_running(), 15, "the server listens")
+    if not server.is_running():
+        raise RuntimeError(f"the server ended: {server.tail()}")
+    return server
+
+
+def over_link(topology, words, data_words, stack, pcap, client_words, seconds):
+    """Runs a client over a fresh link; → (what it printed, the link's report)"""
+    report = topology.folder / "link.json"
+    report.unlink(missing_ok=True)
+    link = topology.start_link(words, data_words, report, pcap)
+    client = topology.start_program("receiver", stack, [PYTHON, PROGRAM, *map(str, client_words)])
+    try:
+        output = client.finish(seconds)
+    finally:
+        topology.stop(client)
+        topology.stop(link)
+    return json.loads(output), json.loads(report.read_text())
+
+
+def run_fair(topology, first, seconds, path="100M-40ms", condition="loss-0"):
+    """Two flows over one bottleneck to the kernel: from `first` and from the kernel. → Mbit/s of both"""
+    words, data_words = cells.link_words(path, condition)
+    report = topology.folder / "link.json"
+    servers, clients = [], []
+    link = topology.start_link(words, data_words, report)
+    try:
+        for number, stack in enumerate((first, "kernel")):
+            address = ADDRESSES["sender"][stack]
+            arguments = [PYTHON, PROGRAM, "serve", address, str(PORT + number), CONGESTION]
+            server = topology.start_program("sender", stack, arguments)
+            servers.append(server)
+            until(lambda server=server: "ready" in server.output(), 15, "the server listens")
+        for number, stack in enumerate((first, "kernel")):
+            arguments = ["bulk", ADDRESSES["sender"][stack], str(PORT + number), str(seconds)]
+            clients.append(topology.start_program("receiver", "kernel", [PYTHON, PROGRAM, *arguments]))
+        outputs = [json.loads(client.finish(seconds + 45)) for client in clients]
+    finally:
+        for process in (*clients, *servers, link):
+            topology.stop(process)
+    return [output["bytes"] * 8e-6 / output["seconds"] for output in outputs]
+
+
+if __name__ == "__main__":
+    sys.exit("run benches/interop, not this file")
