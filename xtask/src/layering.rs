@@ -27,6 +27,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cli", &["config", "attach", "keeper", "channel"]),
     ("sim", &["wire", "stack"]),
     ("emulator", &["sim", "stack", "device", "wire"]),
+    (
+        "drill",
+        &[
+            "wire", "stack", "mem", "device", "channel", "engine", "posix",
+        ],
+    ),
+    ("packetdrill", &["drill", "posix"]),
     // The load generator of benches/ speaks to kernel sockets, preloaded or not.
     ("load", &[]),
     ("instructions", &["mem", "device", "channel", "engine"]),

@@ -143,7 +143,7 @@ impl Device for Loopback {
 }
 
 /// The whole frame in one piece.
-pub(crate) fn gather(header: &[u8], payload: [RawSlice<'_>; 2]) -> Vec<u8> {
+pub fn gather(header: &[u8], payload: [RawSlice<'_>; 2]) -> Vec<u8> {
     let split = header.len() + payload[0].len();
     let mut bytes = vec![0; split + payload[1].len()];
     bytes[..header.len()].copy_from_slice(header);

@@ -1,0 +1,108 @@
+//! Packets as a script means them, and as they are on the wire.
+//!
+//! A script counts sequence numbers from 0 on both sides and knows no ports. A [`Flow`] holds what
+//! turns the one into the other.
+
+mod bytes;
+mod compare;
+mod options;
+mod text;
+
+use std::net::Ipv4Addr;
+
+use slipstack_wire::tcp::TcpFlags;
+
+pub use bytes::{LiveBody, LivePacket, build, read};
+pub use compare::compare;
+
+/// One packet of a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketSpec {
+    /// `None`: nothing is said about it.
+    pub ecn: Option<Ecn>,
+    pub body: PacketBody,
+}
+
+/// The ECN field of the IP header (RFC 3168 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ecn {
+    NotCapable,
+    Capable0,
+    Capable1,
+    Congested,
+    /// Either of the capable ones.
+    Any,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PacketBody {
+    Tcp(TcpSpec),
+    Udp(u16),
+    Icmp(IcmpSpec),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcpSpec {
+    pub flags: TcpFlags,
+    pub seq: u32,
+    pub len: u16,
+    pub ack: Option<u32>,
+    pub window: Option<u16>,
+    pub urgent: Option<u16>,
+    /// `None`: any.
+    pub options: Option<Vec<TcpOption>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TcpOption {
+    End,
+    Nop,
+    Mss(u16),
+    WindowScale(u8),
+    SackPermitted,
+    Sack(Vec<(u32, u32)>),
+    Timestamps {
+        value: u32,
+        echo: u32,
+    },
+    /// The cookie; empty asks for one.
+    FastOpen(Vec<u8>),
+    Unknown(u8, Vec<u8>),
+}
+
+/// A destination unreachable message that quotes a segment of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IcmpSpec {
+    pub code: u8,
+    pub mtu: u16,
+    pub seq: u32,
+    pub len: u16,
+}
+
+/// The connection that a script's packets belong to.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    pub local: (Ipv4Addr, u16),
+    pub remote: (Ipv4Addr, u16),
+    /// Our sequence numbers on the wire, less those of the script.
+    pub local_offset: u32,
+    /// The same of our time stamps, once one has been seen.
+    pub timestamp_offset: Option<u32>,
+    /// Our first sequence number is known.
+    pub is_synchronised: bool,
+}
+
+/// The peer's sequence numbers on the wire, less those of the script: they wrap early.
+pub const REMOTE_OFFSET: u32 = 0xffff_f000;
+
+impl Flow {
+    pub fn new(local: (Ipv4Addr, u16), remote: (Ipv4Addr, u16)) -> Self {
+        Self {
+            local,
+            remote,
+            local_offset: 0,
+            timestamp_offset: None,
+            is_synchronised: false,
+        }
+    }
+}

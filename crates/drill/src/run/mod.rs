@@ -1,0 +1,259 @@
+//! Executes a script.
+
+mod calls;
+mod code;
+mod constants;
+mod info;
+mod settings;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use crate::packet::{self, Flow, LiveBody, LivePacket, PacketBody, PacketSpec};
+use crate::script::{Action, Event, Script, Stamp, Time};
+use crate::world::World;
+
+use calls::Calls;
+pub use calls::listen;
+pub use settings::RunSettings;
+
+/// The address at the other end (packetdrill's default).
+const REMOTE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+/// The port that scripts bind and connect to.
+pub const PORT: u16 = 8080;
+const REMOTE_PORT_FIRST: u16 = 40_001;
+
+/// An address of 192.168.0.0/16 for one of the scripts of this process.
+pub fn address(number: usize) -> Ipv4Addr {
+    let number = (number as u16).wrapping_mul(257) ^ std::process::id() as u16;
+    let [high, low] = number.to_be_bytes();
+    Ipv4Addr::new(192, 168, high, low.clamp(3, 254))
+}
+
+/// What did not go as the script says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub line: usize,
+    pub reason: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "line {}: {}", self.line, self.reason)
+    }
+}
+
+/// Runs a script from its beginning to its end. Binding `local` reaches the kernel too, for which two sockets
+/// on one port are one too many: scripts that run at the same time need an address each.
+///
+/// # Errors
+/// The first event that did not happen as written.
+pub fn run(script: &Script, local: Ipv4Addr) -> Result<(), Failure> {
+    let mut settings = RunSettings::of(script)?;
+    settings.world.local = local;
+    let mut runner = Runner::new(settings);
+    for event in &script.events {
+        runner.event(event).map_err(|reason| Failure {
+            line: event.line,
+            reason: format!("{} ({:.6} s)", reason, runner.elapsed_us() as f64 / 1e6),
+        })?;
+    }
+    runner.finish()
+}
+
+struct Runner {
+    settings: RunSettings,
+    calls: Calls,
+    /// Packets that left and were not asked for yet, with the time.
+    sent: VecDeque<(u64, LivePacket)>,
+    flow: Option<Flow>,
+    remote_port: u16,
+    /// Zero of the script's clock, on the world's.
+    begin_ns: u64,
+    /// Time of the event before, of the script's clock.
+    last_us: u64,
+}
+
+impl Runner {
+    fn new(settings: RunSettings) -> Self {
+        let world = World::new(settings.world.clone());
+        Self {
+            begin_ns: world.now_ns(),
+            calls: Calls::new(world, settings.world.local),
+            settings,
+            sent: VecDeque::new(),
+            flow: None,
+            remote_port: REMOTE_PORT_FIRST,
+            last_us: 0,
+        }
+    }
+
+    fn world(&self) -> &World {
+        self.calls.world()
+    }
+
+    fn elapsed_us(&self) -> u64 {
+        (self.world().now_ns() - self.begin_ns) / 1000
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), String> {
+        match &event.action {
+            Action::Leaves(spec) => return self.leaves(event.time, spec),
+            Action::Call(_) => self.calls.join()?,
+            _ => {}
+        }
+        let at = match event.time {
+            Time::At(stamp) | Time::Between(stamp, _) => self.at(stamp),
+            Time::Any => self.elapsed_us(),
+        };
+        self.advance_to(at)?;
+        self.last_us = at;
+        match &event.action {
+            Action::Arrives(spec) => self.arrives(spec)?,
+            Action::Call(call) => {
+                let end = event.end.map(|end| self.at(end));
+                let begin_ns = self.begin_ns;
+                let tolerance_us = self.settings.tolerance_us;
+                self.calls.begin(call, end, begin_ns, tolerance_us)?;
+            }
+            Action::Code(text) => self.calls.check_code(text)?,
+            Action::Command(text) => self.settings.command(text)?,
+            Action::Leaves(_) => {}
+        }
+        self.collect()
+    }
+
+    /// Waits for calls that still run, and looks once more at what was sent.
+    fn finish(&mut self) -> Result<(), Failure> {
+        let fail = |reason| Failure { line: 0, reason };
+        self.calls.join().map_err(fail)?;
+        self.collect().map_err(fail)
+    }
+
+    fn at(&self, stamp: Stamp) -> u64 {
+        match stamp {
+            Stamp::Absolute(us) => us,
+            Stamp::Relative(us) => self.last_us + us,
+        }
+    }
+
+    fn advance_to(&mut self, at_us: u64) -> Result<(), String> {
+        let until = self.begin_ns + at_us * 1000;
+        loop {
+            let is_there = self.world().step(until);
+            self.world().settle();
+            self.collect()?;
+            if is_there {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes what left since the last look.
+    fn collect(&mut self) -> Result<(), String> {
+        while let Some((at_ns, bytes)) = self.world().sent() {
+            let now_us = (at_ns - self.begin_ns) / 1000;
+            let live = packet::read(&bytes)
+                .map_err(|what| format!("the stack sent a packet that is wrong: {what}"))?;
+            self.sent.push_back((now_us, live));
+        }
+        Ok(())
+    }
+
+    fn arrives(&mut self, spec: &PacketSpec) -> Result<(), String> {
+        let is_new = match (&self.flow, &spec.body) {
+            (None, _) => true,
+            // An opening of a connection while another has been closed by the script.
+            (Some(_), PacketBody::Tcp(tcp)) => {
+                tcp.flags.is_syn() && !tcp.flags.is_ack() && self.calls.take_closed()
+            }
+            _ => false,
+        };
+        if is_new {
+            let local = (self.settings.world.local, PORT);
+            self.flow = Some(Flow::new(local, (REMOTE, self.remote_port)));
+            self.remote_port += 1;
+        }
+        if let Some(flow) = &self.flow {
+            self.world().deliver(&packet::build(spec, flow));
+            self.world().settle();
+        }
+        Ok(())
+    }
+
+    fn leaves(&mut self, time: Time, spec: &PacketSpec) -> Result<(), String> {
+        let tolerance = self.settings.tolerance_us;
+        let (earliest, latest) = match time {
+            Time::At(stamp) => (self.at(stamp), self.at(stamp)),
+            Time::Between(from, until) => (self.at(from), self.at(until)),
+            Time::Any => (0, u64::MAX - tolerance),
+        };
+        let (at, live) = self.next_sent(latest + tolerance).ok_or_else(|| {
+            format!(
+                "no packet left until {:.6} s",
+                (latest + tolerance) as f64 / 1e6
+            )
+        })?;
+        let flow = flow_of(&mut self.flow, &live);
+        packet::compare(spec, &live, flow, self.settings.timestamp_tolerance)?;
+        if at + tolerance < earliest || at > latest + tolerance {
+            return Err(format!(
+                "the packet left at {:.6} s, expected between {:.6} s and {:.6} s",
+                at as f64 / 1e6,
+                earliest as f64 / 1e6,
+                latest as f64 / 1e6
+            ));
+        }
+        self.last_us = match time {
+            Time::At(_) => earliest,
+            Time::Between(..) | Time::Any => at,
+        };
+        Ok(())
+    }
+
+    /// The next packet that leaves, waiting for it until a time of the script's clock.
+    fn next_sent(&mut self, until_us: u64) -> Option<(u64, LivePacket)> {
+        loop {
+            if let Some(found) = self.sent.pop_front() {
+                return Some(found);
+            }
+            let until_ns = self.begin_ns.saturating_add(until_us.saturating_mul(1000));
+            if self.elapsed_us() > until_us
+                || (until_us > FOREVER_US && !self.world().has_deadline())
+            {
+                return None;
+            }
+            let is_there = self.world().step(until_ns);
+            self.world().settle();
+            self.collect().ok()?;
+            if is_there && self.sent.is_empty() {
+                return None;
+            }
+        }
+    }
+}
+
+/// Beyond this a script waits for ever.
+const FOREVER_US: u64 = 1 << 50;
+
+/// The flow of a packet that left: an active open begins one.
+fn flow_of<'a>(flow: &'a mut Option<Flow>, live: &LivePacket) -> &'a mut Flow {
+    let ports = match &live.body {
+        LiveBody::Tcp { header, .. } => Some((header.src_port, header.dst_port)),
+        LiveBody::Udp {
+            src_port, dst_port, ..
+        } => Some((*src_port, *dst_port)),
+        LiveBody::Icmp(_) => None,
+    };
+    let begins = matches!(&live.body, LiveBody::Tcp { header, .. }
+        if header.flags.is_syn() && !header.flags.is_ack());
+    if let Some((local, remote)) = ports
+        && (flow.is_none() || begins)
+        && flow.as_ref().is_none_or(|flow| flow.local.1 != local)
+    {
+        *flow = None;
+        return flow.insert(Flow::new((live.src, local), (live.dst, remote)));
+    }
+    flow.get_or_insert_with(|| Flow::new((live.src, PORT), (live.dst, PORT)))
+}

@@ -1,0 +1,146 @@
+//! What a script sets before its sockets exist.
+
+use std::time::Duration;
+
+use slipstack_stack::{Congestion, TcpConfig};
+
+use super::Failure;
+use crate::script::Script;
+use crate::world::WorldConfig;
+
+/// packetdrill's own tolerance; the world's clock is exact, but scripts count on Linux's ticks.
+const TOLERANCE_US: u64 = 4_000;
+
+#[derive(Clone, Debug)]
+pub struct RunSettings {
+    pub world: WorldConfig,
+    pub tolerance_us: u64,
+    /// Of time stamps, in their own ticks.
+    pub timestamp_tolerance: u32,
+}
+
+impl Default for RunSettings {
+    fn default() -> Self {
+        Self {
+            world: WorldConfig::default(),
+            tolerance_us: TOLERANCE_US,
+            timestamp_tolerance: (TOLERANCE_US / 1000) as u32,
+        }
+    }
+}
+
+impl RunSettings {
+    /// Reads the options at the head of the script, and the commands before its first call.
+    pub fn of(script: &Script) -> Result<Self, Failure> {
+        let mut settings = Self::default();
+        for (name, value) in &script.options {
+            settings
+                .option(name, value)
+                .map_err(|reason| Failure { line: 1, reason })?;
+        }
+        settings.timestamp_tolerance = (settings.tolerance_us / 1000) as u32;
+        for event in &script.events {
+            if let crate::script::Action::Command(text) = &event.action {
+                settings.command(text).map_err(|reason| Failure {
+                    line: event.line,
+                    reason,
+                })?;
+            }
+        }
+        Ok(settings)
+    }
+
+    fn option(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "tolerance_usecs" => self.tolerance_us = number(value)?,
+            "mtu" => self.world.stack.mtu = number(value)?,
+            "local_ip" => {
+                self.world.local = value
+                    .parse()
+                    .map_err(|_| format!("{value} is no IPv4 address"))?;
+            }
+            "so_flags" => {
+                for flag in value.split(',').filter(|flag| !flag.is_empty()) {
+                    self.flag(flag)?;
+                }
+            }
+            // Of packetdrill's runner, without a meaning here.
+            "ip_version" if value == "ipv4" => {}
+            "send_omit_free" | "non_fatal" | "verbose" | "dry_run" => {}
+            _ => return Err(format!("--{name}={value} is not known here")),
+        }
+        Ok(())
+    }
+
+    /// `NAME=VALUE`: `tso=off`, or a sysctl without `net.ipv4.`.
+    pub fn flag(&mut self, flag: &str) -> Result<(), String> {
+        match flag.split_once('=') {
+            Some(("tso", "off")) => self.world.stack.tso_max = 0,
+            Some(("tso", "on")) => {}
+            Some((name, value)) => self.sysctl(name, value)?,
+            None => return Err(format!("{flag}: expected NAME=VALUE")),
+        }
+        Ok(())
+    }
+
+    /// Commands were obeyed when the script was read; this is their turn.
+    pub fn command(&mut self, text: &str) -> Result<(), String> {
+        for line in text.lines().flat_map(|line| line.split(';')).map(str::trim) {
+            let Some(rest) = line.strip_prefix("sysctl ") else {
+                // Linux's scripts begin with a shell file of defaults; ours are the same.
+                if line.is_empty() || line.ends_with("defaults.sh") {
+                    continue;
+                }
+                return Err(format!("`{line}`: only sysctl is known here"));
+            };
+            for word in rest
+                .split_whitespace()
+                .filter(|word| !word.starts_with('-'))
+            {
+                match word.split_once('=') {
+                    Some((name, value)) => self.sysctl(name, value.trim_matches('"'))?,
+                    None => return Err(format!("`{line}`: expected NAME=VALUE")),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn sysctl(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let name = name.strip_prefix("net.ipv4.").unwrap_or(name);
+        let tcp = &mut self.world.stack.tcp;
+        match name {
+            "tcp_timestamps" => tcp.timestamps = number::<u8>(value)? != 0,
+            "tcp_sack" => tcp.sack = number::<u8>(value)? != 0,
+            "tcp_window_scaling" => tcp.window_scaling = number::<u8>(value)? != 0,
+            "tcp_fin_timeout" => tcp.fin_wait2 = Duration::from_secs(number(value)?),
+            "tcp_syn_retries" => tcp.syn_retries = number(value)?,
+            "tcp_synack_retries" => tcp.synack_retries = number(value)?,
+            "tcp_retries2" => tcp.retries = number(value)?,
+            "tcp_orphan_retries" => tcp.orphan_retries = number(value)?,
+            "tcp_keepalive_time" => tcp.keep_alive.idle = Duration::from_secs(number(value)?),
+            "tcp_keepalive_intvl" => tcp.keep_alive.interval = Duration::from_secs(number(value)?),
+            "tcp_keepalive_probes" => tcp.keep_alive.probes = number(value)?,
+            "tcp_challenge_ack_limit" => tcp.challenge_acks_per_second = number(value)?,
+            "initcwnd" => tcp.initial_cwnd = number(value)?,
+            "tcp_congestion_control" => congestion(tcp, value)?,
+            _ => return Err(format!("{name} is no setting of this stack")),
+        }
+        Ok(())
+    }
+}
+
+fn congestion(tcp: &mut TcpConfig, name: &str) -> Result<(), String> {
+    tcp.congestion = match name {
+        "cubic" => Congestion::Cubic,
+        "reno" => Congestion::NewReno,
+        _ => return Err(format!("{name} is no congestion control of this stack")),
+    };
+    Ok(())
+}
+
+fn number<T: std::str::FromStr>(value: &str) -> Result<T, String> {
+    value
+        .parse()
+        .map_err(|_| format!("{value} is not a number that fits here"))
+}

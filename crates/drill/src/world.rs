@@ -1,0 +1,334 @@
+//! A process on an engine, on a wire, in virtual time.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use slipstack_channel::{
+    Attach, AttachError, Attachment, Driver, EngineEnd, Exit, Placement, Policy, ProgramEnd,
+    TurnOutcome, WaitOn,
+};
+use slipstack_engine::{Engine, Instant, NeighbourTable, Role, Setup, StackConfig};
+use slipstack_mem::Descriptor;
+use slipstack_posix::{Errno, Interruptions, Kernel, Process, Settings, SpinPolicy};
+
+use crate::sleep::Sleep;
+use crate::wire::{OWN_MAC, PEER_MAC, Wire, WireDevice};
+
+/// Turns that follow each other without the time moving.
+const TURNS_MAX: usize = 10_000;
+/// The clock at the beginning: a time-stamp clock at zero would hide mistakes.
+const BEGIN_NS: u64 = 1_000_000_000_000;
+
+/// How a world is made.
+#[derive(Clone, Debug)]
+pub struct WorldConfig {
+    pub local: Ipv4Addr,
+    pub prefix: u8,
+    pub gateway: Ipv4Addr,
+    /// MTU, segmentation, TCP's defaults.
+    pub stack: StackConfig,
+}
+
+impl Default for WorldConfig {
+    /// The addresses are packetdrill's own defaults.
+    fn default() -> Self {
+        Self {
+            local: Ipv4Addr::new(192, 168, 0, 1),
+            prefix: 16,
+            gateway: Ipv4Addr::new(192, 168, 0, 2),
+            stack: StackConfig {
+                tso_max: 65_535 - 120,
+                ..StackConfig::default()
+            },
+        }
+    }
+}
+
+/// The engine, the wire and the clock, as process and script share them.
+struct Shared {
+    engine: Mutex<Option<Engine>>,
+    wire: Wire,
+    sleep: Sleep,
+    config: WorldConfig,
+}
+
+pub struct World {
+    process: Arc<Process>,
+    shared: Arc<Shared>,
+}
+
+impl World {
+    pub fn new(config: WorldConfig) -> Self {
+        let shared = Arc::new(Shared {
+            engine: Mutex::new(None),
+            wire: Wire::default(),
+            sleep: Sleep::default(),
+            config,
+        });
+        shared.sleep.set_now(BEGIN_NS);
+        let settings = Settings {
+            spin: SpinPolicy::FixedUs(0),
+            strict: true,
+            log: false,
+            program: "packetdrill".to_owned(),
+        };
+        let kernel = Box::new(VirtualKernel(Arc::clone(&shared)));
+        let attach = Arc::new(VirtualAttach(Arc::clone(&shared)));
+        Self {
+            process: Arc::new(Process::new(kernel, attach, settings)),
+            shared,
+        }
+    }
+
+    pub fn process(&self) -> &Arc<Process> {
+        &self.process
+    }
+
+    pub fn now_ns(&self) -> u64 {
+        self.shared.sleep.now_ns()
+    }
+
+    /// A packet arrives.
+    pub fn deliver(&self, packet: &[u8]) {
+        self.shared.wire.push(packet);
+        self.shared.turn();
+    }
+
+    /// The next packet that has left, and when.
+    pub fn sent(&self) -> Option<(u64, Vec<u8>)> {
+        self.shared.wire.pop()
+    }
+
+    pub fn has_sent(&self) -> bool {
+        self.shared.wire.has_sent()
+    }
+
+    /// The time goes on to the engine's next deadline, or a waiting call's, but not beyond
+    /// `until_ns`; whether it got there.
+    pub fn step(&self, until_ns: u64) -> bool {
+        let next = [self.shared.deadline_ns(), self.shared.sleep.deadline_ns()];
+        let next = next.into_iter().flatten().min().unwrap_or(u64::MAX);
+        self.shared.sleep.set_now(next.min(until_ns));
+        self.shared.turn();
+        next >= until_ns
+    }
+
+    /// The time goes on to `until_ns`, whatever leaves meanwhile.
+    pub fn advance(&self, until_ns: u64) {
+        while !self.step(until_ns) {
+            self.settle();
+        }
+        self.settle();
+    }
+
+    /// Whether there is anything to wait for.
+    pub fn has_deadline(&self) -> bool {
+        self.shared.deadline_ns().is_some()
+    }
+
+    /// Marks the calling thread's blocking call.
+    pub fn calling<T>(&self, call: impl FnOnce() -> T) -> T {
+        let result = call();
+        self.shared.sleep.end_call();
+        result
+    }
+
+    /// A blocking call is about to begin on another thread.
+    pub fn begin_call(&self) {
+        self.shared.sleep.begin_call();
+    }
+
+    /// Lets the other thread's call run as far as it can; whether it goes on.
+    pub fn settle(&self) -> bool {
+        self.shared.sleep.settle()
+    }
+}
+
+impl Shared {
+    fn engine(&self) -> MutexGuard<'_, Option<Engine>> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        self.engine().as_ref()?.next_deadline().map(|at| at.0)
+    }
+
+    /// Turns until nothing is left to do at this time.
+    fn turn(&self) -> bool {
+        let now = Instant(self.sleep.now_ns());
+        self.wire.set_now(now.0);
+        let mut progress = false;
+        if let Some(engine) = &mut *self.engine() {
+            for _ in 0..TURNS_MAX {
+                if !engine.turn(now).progress {
+                    break;
+                }
+                progress = true;
+            }
+        }
+        if progress {
+            self.sleep.notify();
+        }
+        progress
+    }
+}
+
+/// Makes the one engine.
+struct VirtualAttach(Arc<Shared>);
+
+impl Attach for VirtualAttach {
+    fn attach(&self) -> Result<Attachment, AttachError> {
+        let failed = |what: &dyn std::fmt::Display| AttachError {
+            sentence: format!("no shared memory for the script's engine: {what}"),
+        };
+        let end = EngineEnd::create().map_err(|error| failed(&error))?;
+        let program = ProgramEnd::open(end.region().clone()).map_err(|error| failed(&error))?;
+        let config = &self.0.config;
+        let device = WireDevice::new(self.0.wire.clone(), config.stack.mtu, config.stack.tso_max);
+        let setup = Setup {
+            stack: StackConfig {
+                mac: OWN_MAC,
+                addrs: vec![(config.local.into(), config.prefix)],
+                gateways: vec![config.gateway.into()],
+                role: Role::Standalone,
+                ..config.stack.clone()
+            },
+            device: Box::new(device),
+            directory: None,
+            fabric: None,
+            ports: None,
+            neighbours: Some(Box::new(OnePeer)),
+        };
+        let mut engine = Engine::new(setup, Instant(self.0.sleep.now_ns()));
+        engine.attach_client(end, None);
+        *self.0.engine() = Some(engine);
+        Ok(Attachment {
+            program,
+            driver: Arc::new(VirtualDriver(Arc::clone(&self.0))),
+            describe: "a stack in virtual time".to_owned(),
+        })
+    }
+
+    fn policy(&self) -> Result<Policy, AttachError> {
+        Ok(Policy {
+            addrs: vec![(self.0.config.local.into(), self.0.config.prefix)],
+            gateways: vec![self.0.config.gateway.into()],
+        })
+    }
+
+    fn after_fork_child(&self) {}
+}
+
+/// Everybody is at the other end of the wire.
+struct OnePeer;
+
+impl NeighbourTable for OnePeer {
+    fn find(&self, _address: IpAddr) -> Option<[u8; 6]> {
+        Some(PEER_MAC)
+    }
+}
+
+struct VirtualDriver(Arc<Shared>);
+
+impl Driver for VirtualDriver {
+    fn turn(&self) -> TurnOutcome {
+        match self.0.turn() {
+            true => TurnOutcome::Progress,
+            false => TurnOutcome::Idle,
+        }
+    }
+
+    fn commands(&self) {
+        self.0.turn();
+    }
+
+    fn prepare_wait(&self) -> Option<WaitOn> {
+        self.0.sleep.arm();
+        Some(WaitOn {
+            fds: [-1, -1],
+            timeout_ns: None,
+        })
+    }
+
+    fn finish_wait(&self) {}
+
+    fn wake_waiters(&self) {
+        self.0.sleep.notify();
+    }
+
+    fn placement(&self) -> Placement {
+        Placement::InProcess
+    }
+
+    fn is_dead(&self) -> bool {
+        false
+    }
+
+    fn goodbye(&self, _why: Exit) {}
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        Vec::new()
+    }
+}
+
+/// No kernel socket of a script is ever used.
+struct VirtualKernel(Arc<Shared>);
+
+impl Kernel for VirtualKernel {
+    fn ppoll(
+        &self,
+        fds: &mut [libc::pollfd],
+        timeout: Option<Duration>,
+        _mask: Option<&libc::sigset_t>,
+    ) -> Result<usize, Errno> {
+        for fd in fds.iter_mut() {
+            fd.revents = 0;
+        }
+        let now = self.0.sleep.now_ns();
+        let deadline = timeout.map(|timeout| now.saturating_add(timeout.as_nanos() as u64));
+        if deadline != Some(now) {
+            self.0.sleep.wait(deadline);
+        }
+        Ok(0)
+    }
+
+    fn signal_point(&self, _mask: Option<&libc::sigset_t>) -> Interruptions {
+        Interruptions::default()
+    }
+
+    fn interruptions(&self) -> Interruptions {
+        Interruptions::default()
+    }
+
+    fn thread(&self) -> usize {
+        rustix::thread::gettid().as_raw_nonzero().get() as usize
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.0.sleep.now_ns()
+    }
+
+    /// A socket's address is bound in the kernel too, which has to let it: the address is nobody's.
+    fn setsockopt(&self, fd: i32, level: i32, name: i32, _value: &[u8]) -> Result<(), Errno> {
+        if let (libc::IPPROTO_IP, libc::IP_FREEBIND, Some(number)) =
+            (level, name, Descriptor::new(fd))
+        {
+            rustix::net::sockopt::set_ip_freebind(number.as_fd(), true)?;
+        }
+        Ok(())
+    }
+
+    fn getsockopt(&self, _: i32, _: i32, _: i32, _: &mut [u8]) -> Result<usize, Errno> {
+        Err(Errno::ENOPROTOOPT)
+    }
+
+    fn close_range(&self, _: u32, _: u32, _: u32) -> Result<(), Errno> {
+        Err(Errno::ENOSYS)
+    }
+
+    fn warn(&self, line: &str) {
+        eprintln!("{line}");
+    }
+}

@@ -1,0 +1,5 @@
+//! What packetdrill loads to run its scripts on this stack.
+
+mod abi;
+mod device;
+mod raw;

@@ -1,0 +1,75 @@
+//! The caller's memory, as C hands it over.
+
+use std::ffi::{c_int, c_void};
+
+use slipstack_drill::world::World;
+use slipstack_posix::AddrBytes;
+
+/// Sets errno and gives the −1 that goes with it.
+pub fn fail(errno: c_int) -> isize {
+    // SAFETY: glibc gives the address of the calling thread's errno.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: it is valid for the thread's lifetime.
+    unsafe { place.write(errno) };
+    -1
+}
+
+/// # Safety
+/// `at` is null or valid for reading `len` bytes during the call.
+pub unsafe fn bytes<'a>(at: *const u8, len: usize) -> &'a [u8] {
+    if at.is_null() {
+        return &[];
+    }
+    // SAFETY: valid for `len` bytes by the contract.
+    unsafe { std::slice::from_raw_parts(at, len) }
+}
+
+/// # Safety
+/// `at` is null or valid for writing `len` bytes during the call.
+pub unsafe fn bytes_mut<'a>(at: *mut u8, len: usize) -> &'a mut [u8] {
+    if at.is_null() {
+        return &mut [];
+    }
+    // SAFETY: valid for `len` bytes by the contract.
+    unsafe { std::slice::from_raw_parts_mut(at, len) }
+}
+
+/// # Safety
+/// `at` points to `count` elements, each of which names valid memory.
+pub unsafe fn buffers(at: *const libc::iovec, count: usize) -> Vec<(*mut u8, usize)> {
+    if at.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: `count` elements by the contract.
+    let all: &[libc::iovec] = unsafe { std::slice::from_raw_parts(at, count) };
+    all.iter()
+        .map(|one| (one.iov_base.cast(), one.iov_len))
+        .collect()
+}
+
+/// Writes an address as accept and recvfrom do: cut off at the room, with its full length.
+///
+/// # Safety
+/// `at` and `len` are null, or `len` holds the room at `at`.
+pub unsafe fn put_addr(addr: &AddrBytes, at: *mut u8, len: *mut u32) {
+    if at.is_null() || len.is_null() {
+        return;
+    }
+    let addr = addr.as_bytes();
+    // SAFETY: not null, so it points to the room's length by the contract.
+    let room = unsafe { len.read() } as usize;
+    // SAFETY: `at` has that room.
+    let out = unsafe { bytes_mut(at, room.min(addr.len())) };
+    out.copy_from_slice(&addr[..out.len()]);
+    // SAFETY: as when it was read.
+    unsafe { len.write(addr.len() as u32) };
+}
+
+/// The world behind the first argument of each function.
+///
+/// # Safety
+/// `userdata` is what `packetdrill_interface_init` put into the structure, and not freed yet.
+pub unsafe fn world<'a>(userdata: *mut c_void) -> &'a World {
+    // SAFETY: it is the box that init leaked, alive by the contract; World is Sync.
+    unsafe { &*userdata.cast::<World>() }
+}

@@ -1,0 +1,169 @@
+// Loads the library as packetdrill does and takes a connection through it, in virtual time.
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/ip.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/time.h>
+#include <poll.h>
+#include <unistd.h>
+
+// The structure's shape is the contract: each member in its place.
+struct packetdrill_interface {
+    void *userdata;
+    void (*free)(void *);
+    int (*socket)(void *, int, int, int);
+    int (*bind)(void *, int, const struct sockaddr *, socklen_t);
+    int (*listen)(void *, int, int);
+    int (*accept)(void *, int, struct sockaddr *, socklen_t *);
+    int (*connect)(void *, int, const struct sockaddr *, socklen_t);
+    ssize_t (*read)(void *, int, void *, size_t);
+    ssize_t (*readv)(void *, int, const struct iovec *, int);
+    ssize_t (*recv)(void *, int, void *, size_t, int);
+    ssize_t (*recvfrom)(void *, int, void *, size_t, int, struct sockaddr *, socklen_t *);
+    ssize_t (*recvmsg)(void *, int, struct msghdr *, int);
+    ssize_t (*write)(void *, int, const void *, size_t);
+    ssize_t (*writev)(void *, int, const struct iovec *, int);
+    ssize_t (*send)(void *, int, const void *, size_t, int);
+    ssize_t (*sendto)(void *, int, const void *, size_t, int, const struct sockaddr *, socklen_t);
+    ssize_t (*sendmsg)(void *, int, const struct msghdr *, int);
+    int (*fcntl)(void *, int, int, ...);
+    int (*ioctl)(void *, int, unsigned long, ...);
+    int (*close)(void *, int);
+    int (*shutdown)(void *, int, int);
+    int (*getsockopt)(void *, int, int, int, void *, socklen_t *);
+    int (*setsockopt)(void *, int, int, int, const void *, socklen_t);
+    int (*poll)(void *, struct pollfd *, nfds_t, int);
+    int (*netdev_send)(void *, const void *, size_t);
+    int (*netdev_receive)(void *, void *, size_t *, long long *);
+    int (*usleep)(void *, useconds_t);
+    int (*gettimeofday)(void *, struct timeval *, struct timezone *);
+    int (*epoll_create)(void *, int);
+    int (*epoll_ctl)(void *, int, int, int, struct epoll_event *);
+    int (*epoll_wait)(void *, int, struct epoll_event *, int, int);
+    int (*pipe)(void *, int[2]);
+    int (*splice)(void *, int, loff_t *, int, loff_t *, size_t, unsigned int);
+};
+
+#define CHECK(what)                                                                    \
+    do {                                                                               \
+        if (!(what)) {                                                                 \
+            fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #what, errno); \
+            exit(1);                                                                   \
+        }                                                                              \
+    } while (0)
+
+static struct packetdrill_interface ifc;
+static int listener;
+
+static uint16_t sum(const void *bytes, size_t len, uint32_t start) {
+    const uint8_t *at = bytes;
+    for (size_t i = 0; i + 1 < len; i += 2) start += at[i] << 8 | at[i + 1];
+    if (len & 1) start += at[len - 1] << 8;
+    while (start >> 16) start = (start & 0xffff) + (start >> 16);
+    return ~start;
+}
+
+struct packet {
+    struct iphdr ip;
+    struct tcphdr tcp;
+    char data[1400];
+} __attribute__((packed));
+
+static size_t segment(struct packet *packet, uint32_t seq, uint32_t ack, const char *flags, size_t len) {
+    memset(packet, 0, sizeof *packet);
+    packet->ip = (struct iphdr){.version = 4, .ihl = 5, .ttl = 64, .protocol = IPPROTO_TCP};
+    packet->ip.tot_len = htons(40 + len);
+    packet->ip.saddr = inet_addr("192.0.2.1");
+    packet->ip.daddr = inet_addr("192.168.0.1");
+    packet->ip.check = htons(sum(&packet->ip, 20, 0));
+    packet->tcp.source = htons(4000);
+    packet->tcp.dest = htons(8080);
+    packet->tcp.seq = htonl(seq);
+    packet->tcp.ack_seq = htonl(ack);
+    packet->tcp.doff = 5;
+    packet->tcp.syn = strchr(flags, 'S') != NULL;
+    packet->tcp.ack = strchr(flags, '.') != NULL;
+    packet->tcp.window = htons(60000);
+    uint32_t pseudo = 0xc000 + 0x0201 + 0xc0a8 + 0x0001 + IPPROTO_TCP + 20 + len;
+    packet->tcp.check = htons(sum(&packet->tcp, 20 + len, pseudo));
+    return 40 + len;
+}
+
+static struct packet receive(long long *at_us) {
+    struct packet packet;
+    size_t len = sizeof packet;
+    CHECK(ifc.netdev_receive(ifc.userdata, &packet, &len, at_us) == 0);
+    CHECK(len >= 40);
+    return packet;
+}
+
+// A blocking accept and a blocking read, as packetdrill makes them on its second thread.
+static void *serve(void *unused) {
+    (void)unused;
+    struct sockaddr_in peer;
+    socklen_t len = sizeof peer;
+    int fd = ifc.accept(ifc.userdata, listener, (struct sockaddr *)&peer, &len);
+    CHECK(fd >= 0 && len == sizeof peer && peer.sin_port == htons(4000));
+    char bytes[100];
+    CHECK(ifc.read(ifc.userdata, fd, bytes, sizeof bytes) == 10);
+    struct tcp_info info;
+    socklen_t info_len = sizeof info;
+    CHECK(ifc.getsockopt(ifc.userdata, fd, IPPROTO_TCP, TCP_INFO, &info, &info_len) == 0);
+    CHECK(info.tcpi_state == TCP_ESTABLISHED && info.tcpi_snd_cwnd == 10);
+    CHECK(ifc.write(ifc.userdata, fd, bytes, 5) == 5);
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 2);
+    void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+    if (!library) fprintf(stderr, "%s\n", dlerror());
+    CHECK(library);
+    void (*init)(const char *, struct packetdrill_interface *) = dlsym(library, "packetdrill_interface_init");
+    CHECK(init);
+    init("no_such_setting=1", &ifc);
+    CHECK(ifc.userdata == NULL);
+    init("tcp_timestamps=0", &ifc);
+    CHECK(ifc.userdata);
+
+    int reuse = 1;
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(8080)};
+    own.sin_addr.s_addr = inet_addr("192.168.0.1");
+    listener = ifc.socket(ifc.userdata, AF_INET, SOCK_STREAM, IPPROTO_TCP);
+    CHECK(listener >= 0);
+    CHECK(ifc.setsockopt(ifc.userdata, listener, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse) == 0);
+    CHECK(ifc.bind(ifc.userdata, listener, (struct sockaddr *)&own, sizeof own) == 0);
+    CHECK(ifc.listen(ifc.userdata, listener, 1) == 0);
+    CHECK(ifc.bind(ifc.userdata, 999, (struct sockaddr *)&own, sizeof own) == -1 && errno == EBADF);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, serve, NULL) == 0);
+
+    struct packet packet;
+    long long syn_us, ack_us;
+    size_t len = segment(&packet, 1000, 0, "S", 0);
+    CHECK(ifc.netdev_send(ifc.userdata, &packet, len) == 0);
+    struct packet answer = receive(&syn_us);
+    CHECK(answer.tcp.syn && answer.tcp.ack && ntohl(answer.tcp.ack_seq) == 1001);
+    uint32_t theirs = ntohl(answer.tcp.seq) + 1;
+    CHECK(ifc.usleep(ifc.userdata, 250000) == 0);
+    struct timeval now;
+    CHECK(ifc.gettimeofday(ifc.userdata, &now, NULL) == 0);
+    CHECK(now.tv_sec * 1000000LL + now.tv_usec == syn_us + 250000);
+    len = segment(&packet, 1001, theirs, ".", 10);
+    CHECK(ifc.netdev_send(ifc.userdata, &packet, len) == 0);
+    answer = receive(&ack_us);
+    CHECK(ntohl(answer.tcp.ack_seq) == 1011);
+    CHECK(ack_us - syn_us >= 250000 && ack_us - syn_us < 300000);
+    CHECK(ntohs(answer.ip.tot_len) == 45 || ntohs(answer.ip.tot_len) == 40);
+    CHECK(pthread_join(thread, NULL) == 0);
+    ifc.free(ifc.userdata);
+    puts("the library takes packetdrill's calls");
+    return 0;
+}
