@@ -213,6 +213,15 @@ impl<'a> Cell<'a> {
         self.word(2, ACCEPT_TAKEN).fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Of an accepted connection: the program has it.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.word(2, ACCEPT_TAKEN).load(Ordering::Acquire) != 0
+    }
+
+    pub(crate) fn set_taken(&self) {
+        self.word(2, ACCEPT_TAKEN).store(1, Ordering::Release);
+    }
+
     // Flags: set by one side, taken by the other, with full ordering against the words they
     // speak of.
 

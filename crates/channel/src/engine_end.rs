@@ -329,6 +329,11 @@ impl EngineEnd {
         }
     }
 
+    /// Whether the program says that it has taken this accepted connection.
+    pub fn is_taken(&self, sock: SockId) -> bool {
+        self.cell(sock.index).is_some_and(|cell| cell.is_taken())
+    }
+
     /// Connections of a listener that the program says it has taken.
     #[inline]
     pub fn accept_taken(&self, listener: SockId) -> u64 {

@@ -20,6 +20,7 @@ mod flows;
 mod handover;
 mod ids;
 mod layout;
+mod passing;
 mod program;
 mod receive_ring;
 mod reply;
@@ -37,6 +38,10 @@ pub use ids::{Kind, SockId};
 pub use layout::{
     CELLS_AT, COMMANDS_AT, FLOWS, IMAGES, IMAGES_AT, INBOX_BYTES, INBOX_CELLS, LAYOUT_VERSION,
     REGION_BYTES, REGION_LEN_MAX, SOCKETS,
+};
+pub use passing::{
+    HOPS_MAX, PASSED_CHUNK, Passed, PassingHead, is_passing, read_passing, stray_origin,
+    stray_source, write_passing,
 };
 pub use program::{Datagram, Full, ProgramEnd};
 pub use receive_ring::ReceiveRing;

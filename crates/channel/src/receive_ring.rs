@@ -189,11 +189,11 @@ impl ReceiveRing {
         }
     }
 
-    /// Everything received, for a connection that nobody has read from; `None` when somebody has,
-    /// when bytes are out of order, or when they are more than `max`.
+    /// Everything received in order, for a connection that nobody has read from; `None` when somebody
+    /// has, or when it is more than `max`.
     pub fn untouched(&self, end: &EngineEnd, max: usize) -> Option<Vec<u8>> {
         let len = usize::try_from(self.head).ok()?;
-        if self.consumed != 0 || self.stored_end != self.head || len > max {
+        if self.consumed != 0 || len > max {
             return None;
         }
         let mut bytes = vec![0; len];

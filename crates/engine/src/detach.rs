@@ -1,6 +1,6 @@
 //! How clients leave: in order, by crash, by lying, and with the engine itself.
 
-use slipstack_channel::{HandoverArea, Kind, SockId};
+use slipstack_channel::{self as channel, HandoverArea, Kind, SockId};
 use slipstack_stack::{CloseMode, Instant};
 
 use crate::client::{ClientId, Role};
@@ -44,20 +44,36 @@ impl Engine {
         }
     }
 
-    /// Closes every socket of a client.
+    /// Closes every socket of a client. Connections that it has not accepted come before their
+    /// listeners: they go with those to others.
     fn close_all(&mut self, now: Instant, id: ClientId, mode: CloseMode) {
         let Some(client) = self.world.client(id) else {
             return;
         };
-        for sock in client.sockets() {
+        let (accepted, opened): (Vec<SockId>, Vec<SockId>) = client
+            .sockets()
+            .into_iter()
+            .partition(|sock| client.socket(*sock).is_some_and(|it| it.listener.is_some()));
+        for sock in accepted.into_iter().chain(opened) {
             let owner = Owner { client: id, sock };
             let unread = self.has_unread(owner);
             let mode = match mode {
-                CloseMode::Orderly => slipstack_channel::CloseMode::Orderly,
-                CloseMode::Abort => slipstack_channel::CloseMode::Abort,
+                _ if self.is_unaccepted(owner) => channel::CloseMode::Pass,
+                CloseMode::Orderly => channel::CloseMode::Orderly,
+                CloseMode::Abort => channel::CloseMode::Abort,
             };
             self.on_close(now, owner, mode, unread);
         }
+    }
+
+    /// Whether a connection came by a listener and the program has not taken it.
+    fn is_unaccepted(&mut self, owner: Owner) -> bool {
+        let Some(client) = self.world.client(owner.client) else {
+            return false;
+        };
+        client
+            .find(owner.sock)
+            .is_some_and(|(socket, end)| socket.listener.is_some() && !end.is_taken(owner.sock))
     }
 
     fn has_unread(&mut self, owner: Owner) -> bool {

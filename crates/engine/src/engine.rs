@@ -4,17 +4,17 @@ use core::fmt;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
-use slipstack_channel::{EngineEnd, FlowDirectory};
+use slipstack_channel::{EngineEnd, FlowDirectory, is_passing};
 use slipstack_device::Device;
 use slipstack_mem::{Doorbell, MpscInbox, Region};
 use slipstack_stack::{CloseMode, Instant, RxMeta, Stack, StackConfig};
 
+use crate::arriving::Arriving;
 use crate::authority::{NeighbourTable, PortAuthority};
 use crate::client::{Client, ClientId};
 use crate::effects::Fx;
 use crate::frames::FrameQueue;
 use crate::local::{Fabric, Local};
-use crate::passing::{self, Arriving};
 use crate::stats::EngineCounters;
 use crate::world::{Deferred, Flows, Owners, World};
 
@@ -194,7 +194,7 @@ impl Engine {
                 break;
             };
             frames += 1;
-            if passing::is_message(&frame[..len]) {
+            if is_passing(&frame[..len]) {
                 self.on_passed(now, &frame[..len]);
             } else {
                 self.on_local(now, &frame[..len]);

@@ -4,6 +4,7 @@
 //! of the program itself ([`InProcess`]) or the loop of an instance ([`instance::run`]). Both use
 //! the same channel, so the program's side cannot tell the difference ([`Remote`]).
 
+mod arriving;
 mod authority;
 mod client;
 mod commands;
@@ -34,3 +35,4 @@ pub use local::Fabric;
 pub use remote::Remote;
 pub use slipstack_stack::{Instant, NeighbourConfig, Role, StackConfig, TcpConfig};
 pub use stats::{EngineCounters, SocketView};
+pub use strays::stray_frame;

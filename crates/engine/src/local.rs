@@ -1,6 +1,7 @@
 //! Frames to our own address: back into this stack, or to the engine of another slot.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use slipstack_channel::{INBOX_BYTES, INBOX_CELLS};
 use slipstack_device::{Flow, Port, Proto, Steering};
@@ -13,6 +14,10 @@ use crate::world::World;
 const LOCAL_LEN_MAX: usize = 1024;
 /// Spare buffers kept.
 const SPARE_MAX: usize = 64;
+
+/// How often, and how far apart, a full inbox is tried again.
+const PATIENCE: u32 = 200;
+const PAUSE: Duration = Duration::from_micros(100);
 
 /// What connects the engines of one device.
 #[derive(Debug)]
@@ -68,17 +73,22 @@ impl Fabric {
         (slot != self.own_slot).then_some(usize::from(slot))
     }
 
-    /// The slot whose program would get a new connection of this flow, if it is another one's.
-    /// What the exceptions say does not matter: they may still name us.
-    pub(crate) fn find_taker(&self, flow: &Flow) -> Option<usize> {
-        let slot = match self.steering.port(flow.proto, flow.local.port()) {
+    /// The slot whose program would get a new connection of this flow; 0 if there is none. What the
+    /// exceptions say does not matter: they may still name us.
+    pub(crate) fn find_route(&self, flow: &Flow) -> u16 {
+        match self.steering.port(flow.proto, flow.local.port()) {
             Port::Keeper => 0,
             Port::Slot(slot) => slot,
             Port::Group(group) => {
                 let bucket = self.steering.bucket(flow.local, flow.remote);
                 self.steering.group_slot(group, bucket)
             }
-        };
+        }
+    }
+
+    /// The same if it is another program's.
+    pub(crate) fn find_taker(&self, flow: &Flow) -> Option<usize> {
+        let slot = self.find_route(flow);
         // Slot 0 is the keeper's, which serves no program.
         (slot != self.own_slot && slot != 0).then_some(usize::from(slot))
     }
@@ -93,6 +103,17 @@ impl Fabric {
             bell.ring();
         }
         taken
+    }
+
+    /// As [`Fabric::post`], for what must not be lost: an owner without room is given a moment.
+    pub(crate) fn post_patiently(&self, slot: usize, frame: &[u8]) -> bool {
+        for _ in 0..PATIENCE {
+            if self.post(slot, frame) {
+                return true;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        false
     }
 }
 

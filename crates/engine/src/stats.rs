@@ -55,6 +55,9 @@ counters! {
     /// Connections that went from a closed listener to another one, and that came that way.
     passed_out,
     passed_in,
+    /// Handshakes under way that did.
+    half_open_out,
+    half_open_in,
     /// Connections handed over at the end of their program.
     handed_over,
 }

@@ -2,10 +2,11 @@
 //!
 //! While the keeper changes who serves a port, frames are on their way and half-open connections are
 //! in nobody's directory yet. A segment that meets nothing here goes to the keeper, which knows who
-//! else listens, instead of being answered with a reset.
+//! else listens, instead of being answered with a reset. It says which engine that was.
 
 use std::net::IpAddr;
 
+use slipstack_channel::stray_source;
 use slipstack_mem::MpscInbox;
 use slipstack_stack::IpMeta;
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
@@ -25,36 +26,49 @@ impl World {
     /// Hands a segment to the keeper. `false`: there is none, it is to be answered here.
     #[cold]
     pub(crate) fn send_stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {
-        let (IpAddr::V4(src), IpAddr::V4(dst)) = (ip.src, ip.dst) else {
-            return false;
-        };
         let Some(fabric) = &self.local.fabric else {
             return false;
         };
-        // What does not fit is sent again by the peer, to the right engine by then.
-        let len = segment.len().min(MpscInbox::FRAME_MAX - HEADERS);
-        let mut frame = vec![0; HEADERS + len];
-        EthernetHeader {
-            dst: self.mac,
-            src: self.mac,
-            ethertype: EtherType::IPV4,
+        let source = stray_source(fabric.own_slot());
+        let Some(frame) = stray_frame(ip, segment, source, self.mac) else {
+            return false;
+        };
+        // A keeper without room loses it as a wire would; the owner was not asked.
+        if !fabric.post(KEEPER, &frame) {
+            self.counters.local_lost += 1;
         }
-        .emit(&mut frame);
-        Ipv4Header {
-            tos: ip.tos,
-            total_len: (ipv4::HEADER_LEN + len) as u16,
-            identification: 0,
-            dont_fragment: true,
-            ttl: ip.ttl,
-            protocol: protocol::TCP,
-            src,
-            dst,
-        }
-        .emit(&mut frame[ethernet::HEADER_LEN..]);
-        frame[HEADERS..].copy_from_slice(&segment[..len]);
-        if len < segment.len() {
-            frame[HEADERS + FLAGS_AT] &= !FIN;
-        }
-        fabric.post(KEEPER, &frame)
+        true
     }
+}
+
+/// A frame that carries a segment on, shortened to what an inbox takes: the peer sends the rest again,
+/// to the right engine by then. `None`: not IPv4.
+pub fn stray_frame(ip: &IpMeta, segment: &[u8], src: [u8; 6], dst: [u8; 6]) -> Option<Vec<u8>> {
+    let (IpAddr::V4(from), IpAddr::V4(to)) = (ip.src, ip.dst) else {
+        return None;
+    };
+    let len = segment.len().min(MpscInbox::FRAME_MAX - HEADERS);
+    let mut frame = vec![0; HEADERS + len];
+    EthernetHeader {
+        dst,
+        src,
+        ethertype: EtherType::IPV4,
+    }
+    .emit(&mut frame);
+    Ipv4Header {
+        tos: ip.tos,
+        total_len: (ipv4::HEADER_LEN + len) as u16,
+        identification: 0,
+        dont_fragment: true,
+        ttl: ip.ttl,
+        protocol: protocol::TCP,
+        src: from,
+        dst: to,
+    }
+    .emit(&mut frame[ethernet::HEADER_LEN..]);
+    frame[HEADERS..].copy_from_slice(&segment[..len]);
+    if len < segment.len() {
+        frame[HEADERS + FLAGS_AT] &= !FIN;
+    }
+    Some(frame)
 }

@@ -182,8 +182,10 @@ impl Engine {
             Some(bound) if bound.is_shared => self.drain(id, bound.addr.port()),
             _ => Vec::new(),
         };
+        let half_open = self.stack.tcp_detach_half_open(id);
         self.world.listeners.remove(id.index, id.generation);
         self.stack.tcp_unlisten(id).ok();
+        self.pass_half_open(self.world.now, half_open);
         self.pass_drained(drained);
         self.world.set_bits(owner, State::NONE, State::LISTENING);
         Ok(Reply::Done)

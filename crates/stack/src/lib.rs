@@ -45,5 +45,5 @@ pub use options::{
     CloseMode, Congestion, KeepAlive, ListenOptions, SocketOptions, TcpOption, UdpOptions,
 };
 pub use stack::Stack;
-pub use tcp::{ConnectionImage, TcpInfo};
+pub use tcp::{ConnectionImage, HalfOpenImage, TcpInfo};
 pub use time::Instant;

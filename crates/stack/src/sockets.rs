@@ -1,5 +1,6 @@
 //! The stack as sockets see it: TCP's calls, handed to [`crate::tcp`] with what it needs.
 
+use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use crate::effects::Effects;
@@ -7,7 +8,7 @@ use crate::error::SocketError;
 use crate::ids::{ConnId, ListenerId};
 use crate::options::{CloseMode, ListenOptions, SocketOptions, TcpOption};
 use crate::stack::{Stack, cx};
-use crate::tcp::{ConnectionImage, TcpInfo};
+use crate::tcp::{ConnectionImage, HalfOpenImage, TcpInfo};
 use crate::time::Instant;
 
 impl Stack {
@@ -140,6 +141,21 @@ impl Stack {
         image: &ConnectionImage,
     ) -> Result<ConnId, SocketError> {
         self.tcp.adopt(now, image, &mut cx!(self))
+    }
+
+    /// The half-open connections of a listener leave this stack without a word to their peers.
+    pub fn tcp_detach_half_open(&mut self, listener: ListenerId) -> Vec<HalfOpenImage> {
+        self.tcp.detach_half_open(listener)
+    }
+
+    /// Takes a half-open connection over, for the listener of its address; everything in the image is
+    /// checked.
+    pub fn tcp_adopt_half_open(
+        &mut self,
+        now: Instant,
+        image: &HalfOpenImage,
+    ) -> Result<(), SocketError> {
+        self.tcp.adopt_half_open(now, image, &mut cx!(self))
     }
 
     /// Asks a peer for the state of a flow whose own state is lost: the peer answers a segment

@@ -86,6 +86,9 @@ class Nginx:
 
 
 def pid_file(folder, name):
-    file = Path(folder) / name
-    text = file.read_text().strip() if file.exists() else ""
+    try:
+        text = (Path(folder) / name).read_text().strip()
+    except FileNotFoundError:
+        # nginx renames it at a binary upgrade.
+        text = ""
     return int(text) if text else 0

@@ -373,6 +373,7 @@ impl ProgramEnd {
         let local = self.inner.sockets.find(listener)?;
         let sock = local.accepted.lock().pop_front()?;
         self.cell(listener.index)?.add_accept_taken();
+        self.cell(sock.index)?.set_taken();
         Some(sock)
     }
 

@@ -1,16 +1,19 @@
 //! What the keeper's stack does to the world.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
 use slipstack_channel::HandoverImage;
-use slipstack_device::{Device, Flow, Proto, RxMeta, Steering};
+use slipstack_device::{Device, Flow, Proto, Steering};
 use slipstack_mem::{RawSlice, Region};
-use slipstack_stack::{ConnId, Effects, Event, FrameOut, Payload, UdpId};
+use slipstack_stack::{ConnId, Effects, Event, FrameOut, IpMeta, Payload, UdpId};
 use slipstack_wire::ethernet;
 use slipstack_wire::ipv4::Ipv4Packet;
 use slipstack_wire::protocol;
 
+use super::astray::Coming;
+use super::intents::Intents;
+use super::parked::Parked;
 use super::strays::Strays;
 use crate::neighbours::Neighbours;
 use crate::regions::Inboxes;
@@ -57,26 +60,42 @@ impl Orphan {
 /// Device, inboxes of the engines, table of neighbours, orphans.
 pub(super) struct World {
     pub(super) device: Box<dyn Device>,
+    /// Our link-layer address.
+    pub(super) mac: [u8; 6],
     pub(super) orphans: HashMap<ConnId, Orphan>,
     pub(super) neighbours: Neighbours,
-    steering: Option<Steering>,
-    inboxes: Inboxes,
+    pub(super) steering: Option<Steering>,
+    pub(super) inboxes: Inboxes,
+    pub(super) strays: Strays,
+    pub(super) parked: Parked,
+    pub(super) intents: Intents,
+    /// Flows of dead programs that are being reset here.
+    pub(super) doomed: HashSet<Flow>,
+    /// What the stack is looking at now.
+    pub(super) coming: Option<Coming>,
     local: Vec<Vec<u8>>,
 }
 
 impl World {
     pub(super) fn new(
         device: Box<dyn Device>,
+        mac: [u8; 6],
         steering: Option<Steering>,
         inboxes: Inboxes,
         neighbours: Neighbours,
     ) -> World {
         World {
             device,
+            mac,
             orphans: HashMap::new(),
             neighbours,
             steering,
             inboxes,
+            strays: Strays::default(),
+            parked: Parked::default(),
+            intents: Intents::default(),
+            doomed: HashSet::new(),
+            coming: None,
             local: Vec::new(),
         }
     }
@@ -101,29 +120,6 @@ impl World {
         };
         let slot = steering.find_slot(flow.proto, flow.local, flow.remote);
         slot != 0 && self.inboxes.push(slot, &[frame])
-    }
-
-    /// A segment that an engine got and does not know: to the next one that may. False: it is none,
-    /// or nobody knows it.
-    pub(super) fn pass_stray_on(
-        &mut self,
-        frame: &[u8],
-        meta: RxMeta,
-        strays: &mut Strays,
-        now: u64,
-    ) -> bool {
-        let (true, Some(steering), Some(flow)) = (meta.local, &self.steering, find_flow(frame))
-        else {
-            return false;
-        };
-        if flow.proto != Proto::Tcp {
-            return false;
-        }
-        let first = steering.find_slot(flow.proto, flow.local, flow.remote);
-        match strays.next_slot(flow, frame, first, now) {
-            Some(slot) => self.inboxes.push(slot, &[frame]),
-            None => false,
-        }
     }
 
     /// A frame for a socket on this machine: into the inbox of the engine that serves it.
@@ -212,6 +208,10 @@ impl Effects for World {
             }
             _ => {}
         }
+    }
+
+    fn stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {
+        self.send_stray(ip, segment)
     }
 }
 

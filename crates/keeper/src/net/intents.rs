@@ -2,16 +2,13 @@
 //!
 //! A program listens on the stack when it first waits on the socket, so that workers listen and their
 //! master does not. Until then its kernel socket holds the port, with IP_FREEBIND set. A SYN for such a
-//! port is dropped instead of reset: the peer sends it again, and finds the listener.
+//! port waits, and what it waits for is not refused.
 
 use std::collections::HashSet;
 use std::io;
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::net::{netlink, recv, send, socket_with};
-use slipstack_wire::ethernet;
-use slipstack_wire::ipv4::Ipv4Packet;
-use slipstack_wire::protocol;
 
 /// How long the kernel's yes is believed.
 const FRESH_NS: u64 = 100_000_000;
@@ -45,11 +42,8 @@ pub(super) struct Intents {
 }
 
 impl Intents {
-    /// Whether this frame is a SYN for a port that somebody means to listen on.
-    pub(super) fn is_for_intended(&mut self, frame: &[u8], now: u64) -> bool {
-        let Some(port) = port_of_syn(frame) else {
-            return false;
-        };
+    /// Whether somebody means to listen on this port.
+    pub(super) fn has(&mut self, port: u16, now: u64) -> bool {
         let fresh_ns = if self.ports.contains(&port) {
             FRESH_NS
         } else {
@@ -68,19 +62,6 @@ impl Intents {
         }
         self.ports.contains(&port)
     }
-}
-
-fn port_of_syn(frame: &[u8]) -> Option<u16> {
-    const FLAGS: usize = 13;
-    const SYN: u8 = 0x02;
-    const SYN_ACK_RST_FIN: u8 = 0x17;
-    let packet = Ipv4Packet::parse(frame.get(ethernet::HEADER_LEN..)?).ok()?;
-    if packet.header.protocol != protocol::TCP {
-        return None;
-    }
-    let flags = packet.payload.get(FLAGS)? & SYN_ACK_RST_FIN;
-    let port = u16::from_be_bytes([*packet.payload.get(2)?, *packet.payload.get(3)?]);
-    (flags == SYN).then_some(port)
 }
 
 fn request(family: u8) -> [u8; HEADER + REQUEST] {

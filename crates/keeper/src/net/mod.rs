@@ -2,15 +2,17 @@
 //! ports, carries out the connections of programs that have ended, and resets those of programs that
 //! died.
 
+mod astray;
 mod effects;
 mod errors;
 mod intents;
+mod parked;
 mod strays;
 
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
-use slipstack_channel::HandoverImage;
+use slipstack_channel::{HandoverImage, INBOX_CELLS, is_passing, stray_origin};
 use slipstack_device::{Device, Flow, Proto, RxMeta, Steering};
 use slipstack_mem::{InboxReader, MpscInbox, Region};
 use slipstack_stack::{CloseMode, ConnectionImage, Instant, Role, Stack, StackConfig, TcpConfig};
@@ -18,9 +20,8 @@ use slipstack_stack::{CloseMode, ConnectionImage, Instant, Role, Stack, StackCon
 use crate::neighbours::Neighbours;
 use crate::regions::Inboxes;
 use crate::world::Network;
+use astray::Coming;
 use effects::{Orphan, World};
-use intents::Intents;
-use strays::Strays;
 
 /// Frames per turn.
 const BUDGET: usize = 256;
@@ -44,10 +45,8 @@ pub struct Net {
     inbox: Option<InboxReader>,
     resets: Vec<Reset>,
     frames: Vec<(Vec<u8>, RxMeta)>,
-    intents: Intents,
-    strays: Strays,
-    /// SYNs for listeners that are not there yet.
-    syns_held: u64,
+    /// Connections that waited here and were given up.
+    parked_reset: u64,
 }
 
 impl Net {
@@ -77,12 +76,10 @@ impl Net {
         Net {
             stack: Stack::new(config, Instant(now)),
             inbox: inboxes.inbox(0).map(InboxReader::new),
-            world: World::new(device, steering, inboxes, neighbours),
+            world: World::new(device, network.mac, steering, inboxes, neighbours),
             resets: Vec::new(),
             frames: Vec::new(),
-            intents: Intents::default(),
-            strays: Strays::default(),
-            syns_held: 0,
+            parked_reset: 0,
         }
     }
 
@@ -94,6 +91,7 @@ impl Net {
     pub fn turn(&mut self, now: u64) -> bool {
         let mut progress = self.receive(now);
         self.probe(now);
+        self.retry(now);
         self.stack.on_timers(Instant(now), &mut self.world);
         self.stack.flush(Instant(now), &mut self.world);
         progress |= self.loop_back(now);
@@ -121,26 +119,88 @@ impl Net {
         }
         let received = std::mem::take(&mut self.frames);
         for (frame, meta) in &received {
-            if self.world.pass_error_on(frame) {
-                continue;
-            }
-            if self
-                .world
-                .pass_stray_on(frame, *meta, &mut self.strays, now)
-            {
-                continue;
-            }
-            if self.intents.is_for_intended(frame, now) {
-                self.syns_held += 1;
-                continue;
-            }
-            self.stack
-                .on_frame(Instant(now), frame, *meta, &mut self.world);
+            let origin = stray_origin(frame).filter(|_| meta.local);
+            self.take(frame, *meta, origin, now);
         }
         self.frames = received;
         let progress = !self.frames.is_empty();
         self.frames.clear();
         progress
+    }
+
+    /// One frame of the own slot, or an engine's: `origin` does not know it.
+    fn take(&mut self, frame: &[u8], meta: RxMeta, origin: Option<u16>, now: u64) {
+        if meta.local && is_passing(frame) {
+            self.take_passing(frame, now);
+        } else if !self.world.pass_error_on(frame) {
+            let coming = Coming {
+                now,
+                origin,
+                is_astray: origin.is_some(),
+                waits: 0,
+            };
+            self.look_at(frame, meta, coming);
+        }
+    }
+
+    fn look_at(&mut self, frame: &[u8], meta: RxMeta, coming: Coming) {
+        self.world.coming = Some(coming);
+        self.stack
+            .on_frame(Instant(coming.now), frame, meta, &mut self.world);
+        self.world.coming = None;
+    }
+
+    fn take_passing(&mut self, message: &[u8], now: u64) {
+        if !self.world.on_passing(message)
+            && let Some(image) = parked::image_of(message)
+        {
+            self.refuse(&image, now);
+        }
+    }
+
+    /// Resets a connection that no program will take.
+    fn refuse(&mut self, image: &ConnectionImage, now: u64) {
+        self.parked_reset += 1;
+        if let Ok(conn) = self.stack.tcp_adopt(Instant(now), image) {
+            let (mode, world) = (CloseMode::Abort, &mut self.world);
+            self.stack.tcp_close(Instant(now), conn, mode, true, world);
+        }
+    }
+
+    /// Looks again at what has waited, and whether what waits for a listener still has reason to.
+    fn retry(&mut self, now: u64) {
+        for held in self.world.strays.take_due(now) {
+            let coming = Coming {
+                now,
+                origin: held.origin,
+                is_astray: true,
+                waits: held.waits,
+            };
+            self.look_at(&held.frame, held.meta, coming);
+        }
+        for port in self.world.parked.ports_to_ask(now) {
+            self.world.on_new_route(port);
+            if !self.world.intents.has(port, now) {
+                for image in self.world.parked.give_up(port) {
+                    self.refuse(&image, now);
+                }
+            }
+        }
+    }
+
+    /// A listener has left the port in order: its connections are on their way to others.
+    pub fn note_moving(&mut self, port: u16, now: u64) {
+        self.world.strays.note_moving(port, now);
+    }
+
+    /// The tables name other engines for the port.
+    pub fn on_new_route(&mut self, port: u16) {
+        self.world.on_new_route(port);
+    }
+
+    /// Connections that wait for a listener.
+    pub fn parked(&self) -> usize {
+        self.world.parked.len()
     }
 
     /// Frames from this stack to itself.
@@ -175,17 +235,26 @@ impl Net {
             }
         }
         let last = PROBE_AT_NS[PROBE_AT_NS.len() - 1];
-        self.resets
-            .retain(|reset| reset.probes_sent < PROBE_AT_NS.len() || now < reset.began + 2 * last);
+        let doomed = &mut self.world.doomed;
+        self.resets.retain(|reset| {
+            let is_due = reset.probes_sent < PROBE_AT_NS.len() || now < reset.began + 2 * last;
+            if !is_due {
+                doomed.remove(&reset.flow);
+            }
+            is_due
+        });
     }
 
     /// Begins to reset the flows of a program that has died.
     pub fn reset(&mut self, flows: impl IntoIterator<Item = Flow>, now: u64) {
-        self.resets.extend(flows.into_iter().map(|flow| Reset {
-            flow,
-            began: now,
-            probes_sent: 0,
-        }));
+        for flow in flows {
+            self.world.doomed.insert(flow);
+            self.resets.push(Reset {
+                flow,
+                began: now,
+                probes_sent: 0,
+            });
+        }
     }
 
     /// Takes over a connection whose program has ended in order. `None`: the image is not sound.
@@ -211,26 +280,40 @@ impl Net {
         })
     }
 
-    /// A frame from the queue of an engine that is gone, if its flow is carried out or reset here.
-    pub fn feed(&mut self, frame: &[u8], meta: RxMeta, now: u64) {
-        if effects::find_flow(frame).is_some_and(|flow| self.has_flow(&flow)) {
-            self.stack
-                .on_frame(Instant(now), frame, meta, &mut self.world);
+    /// A frame from the queue of an engine that is gone: its flow is carried out or reset here, or
+    /// another engine's by now.
+    pub fn feed(&mut self, slot: u16, frame: &[u8], meta: RxMeta, now: u64) {
+        if effects::find_flow(frame).is_some_and(|flow| flow.proto == Proto::Tcp) {
+            self.take(frame, meta, Some(slot), now);
+        }
+    }
+
+    /// What is left in the inbox of an engine that is gone.
+    pub fn feed_inbox(&mut self, slot: u16, now: u64) {
+        let Some(mut inbox) = self.world.inboxes.inbox(slot).map(InboxReader::new) else {
+            return;
+        };
+        let mut cell = [0; MpscInbox::FRAME_MAX];
+        for _ in 0..INBOX_CELLS {
+            let Some(len) = inbox.pop(now, &mut cell) else {
+                break;
+            };
+            self.take(&cell[..len], RxMeta::LOCAL, Some(slot), now);
         }
     }
 
     /// The slots that engines lease now: who may have what another one got by mistake.
     pub fn set_engines(&mut self, slots: Vec<u16>) {
-        self.strays.set_engines(slots);
+        self.world.strays.set_engines(slots);
     }
 
     /// Flows whose segments went to the wrong engine a moment ago.
     pub fn stray_flows(&mut self, now: u64) -> Vec<Flow> {
-        self.strays.flows(now)
+        self.world.strays.flows(now)
     }
 
     pub fn has_strays(&self) -> bool {
-        !self.strays.is_empty()
+        !self.world.strays.is_empty()
     }
 
     /// Connections of ended programs that still have something to deliver.
@@ -241,7 +324,7 @@ impl Net {
     /// Whether a flow is carried out or reset here.
     pub fn has_flow(&self, flow: &Flow) -> bool {
         self.world.orphans.values().any(|orphan| orphan.is(flow))
-            || self.resets.iter().any(|reset| reset.flow == *flow)
+            || self.world.doomed.contains(flow)
     }
 
     pub fn has_resets(&self) -> bool {
@@ -261,10 +344,11 @@ impl Net {
             })
             .min();
         let stack = self.stack.next_deadline().map(|at| at.0);
-        match (probe, stack) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let (held, parked) = (
+            self.world.strays.next_due(),
+            self.world.parked.next_deadline(),
+        );
+        [probe, stack, held, parked].into_iter().flatten().min()
     }
 
     /// Arms the inbox's doorbell; false: a frame has come meanwhile.
@@ -291,7 +375,14 @@ impl Net {
             .iter()
             .map(|(counter, value)| (counter.name(), value));
         let device = self.world.device.counters();
-        let own = [("syns-held-for-listeners", self.syns_held)];
+        let strays = &self.world.strays.counts;
+        let own = [
+            ("strays-passed-on", strays.passed),
+            ("strays-held", strays.held),
+            ("strays-given-up", strays.given_up),
+            ("strays-lost", strays.lost),
+            ("parked-reset", self.parked_reset),
+        ];
         stack
             .chain(device.rows())
             .chain(own)

@@ -1,12 +1,16 @@
 //! Segments that reached an engine which does not know their flow: who is tried next?
 //!
-//! The engine that the steering tables name comes first, then every other one. When all have said
-//! no, the segment is for nobody and answered as for a closed port.
+//! The engine that the steering tables name comes first, then every other one. When all have said no,
+//! the segment is for nobody and answered as for a closed port; unless the port is changing hands. Then
+//! its connection may be on its way from one engine to another, and the segment waits a moment before
+//! it is asked around once more. One that has waited in vain is dropped, which its peer answers by
+//! sending it again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
 use slipstack_device::Flow;
+use slipstack_stack::RxMeta;
 
 /// How long it is remembered where a segment was sent: less than a peer waits before it sends the
 /// same again.
@@ -17,6 +21,26 @@ const FLOW_NS: u64 = 1_000_000_000;
 const SEARCHES_MAX: usize = 4096;
 /// Slots that fit the set of those that were tried.
 const SLOTS: u16 = 64;
+/// How long a port counts as changing hands after a listener has left it.
+const MOVING_NS: u64 = 2_000_000_000;
+/// Segments that wait at most; a further one is dropped.
+const HELD_MAX: usize = 4096;
+/// The first wait of a segment; each further one is twice as long.
+const WAIT_NS: u64 = 500_000;
+/// Waits of a segment: a second in all.
+const WAITS: u8 = 11;
+
+/// A segment that waits for its connection, as it came.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) frame: Vec<u8>,
+    pub(super) meta: RxMeta,
+    /// The engine that sent it here.
+    pub(super) origin: Option<u16>,
+    pub(super) port: u16,
+    pub(super) waits: u8,
+    due: u64,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Strays {
@@ -25,6 +49,22 @@ pub(super) struct Strays {
     segments: HashMap<u64, Search>,
     /// When each flow was first seen astray.
     flows: HashMap<Flow, u64>,
+    /// Ports that change hands, and until when.
+    moving: HashMap<u16, u64>,
+    held: VecDeque<Held>,
+    pub(super) counts: Counts,
+}
+
+/// What became of them.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Sent on to an engine.
+    pub(super) passed: u64,
+    /// Times that one has waited, and those that did so in vain.
+    pub(super) held: u64,
+    pub(super) given_up: u64,
+    /// Lost for want of room.
+    pub(super) lost: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,12 +82,13 @@ impl Strays {
             .collect();
     }
 
-    /// The slot to try next for a segment; `first` is the one that the tables name.
+    /// The slot to try next for a segment; `first` is the one that the tables name, `origin` the one
+    /// that has just said no.
     pub(super) fn next_slot(
         &mut self,
         flow: Flow,
         segment: &[u8],
-        first: u16,
+        (first, origin): (u16, Option<u16>),
         now: u64,
     ) -> Option<u16> {
         let key = self.hasher.hash_one(segment);
@@ -67,12 +108,80 @@ impl Strays {
         if now.saturating_sub(search.began) >= SEGMENT_NS {
             *search = fresh;
         }
+        search.tried |= origin
+            .filter(|slot| *slot < SLOTS)
+            .map_or(0, |slot| 1 << slot);
         let candidates = std::iter::once(first).chain(self.engines.iter().copied());
         let next = candidates
             .filter(|slot| self.engines.contains(slot))
-            .find(|slot| search.tried & 1 << slot == 0)?;
-        search.tried |= 1 << next;
-        Some(next)
+            .find(|slot| search.tried & 1 << slot == 0);
+        match next {
+            Some(slot) => search.tried |= 1 << slot,
+            // Whoever comes back with it begins anew.
+            None => drop(self.segments.remove(&key)),
+        }
+        next
+    }
+
+    /// A listener has left this port: its connections may be on their way.
+    pub(super) fn note_moving(&mut self, port: u16, now: u64) {
+        self.moving.retain(|_, until| *until > now);
+        self.moving.insert(port, now + MOVING_NS);
+    }
+
+    pub(super) fn is_moving(&self, port: u16, now: u64) -> bool {
+        self.moving.get(&port).is_some_and(|until| now < *until)
+    }
+
+    /// Lets a segment wait; `waits` is how often it has.
+    pub(super) fn hold(
+        &mut self,
+        (frame, meta): (&[u8], RxMeta),
+        origin: Option<u16>,
+        port: u16,
+        waits: u8,
+        now: u64,
+    ) {
+        if waits >= WAITS {
+            self.counts.given_up += 1;
+            return;
+        }
+        if self.held.len() >= HELD_MAX {
+            self.counts.lost += 1;
+            return;
+        }
+        self.counts.held += 1;
+        self.held.push_back(Held {
+            frame: frame.to_vec(),
+            meta,
+            origin,
+            port,
+            waits: waits + 1,
+            due: now + (WAIT_NS << waits),
+        });
+    }
+
+    /// Those that have waited long enough, in the order in which they came.
+    pub(super) fn take_due(&mut self, now: u64) -> Vec<Held> {
+        if self.next_due().is_none_or(|due| due > now) {
+            return Vec::new();
+        }
+        let all = std::mem::take(&mut self.held);
+        let (due, waiting): (Vec<Held>, Vec<Held>) =
+            all.into_iter().partition(|held| held.due <= now);
+        self.held = waiting.into();
+        due
+    }
+
+    /// A listener has come to this port: what waits for one is due.
+    pub(super) fn hurry(&mut self, port: u16) {
+        for held in self.held.iter_mut().filter(|held| held.port == port) {
+            held.due = 0;
+        }
+    }
+
+    pub(super) fn next_due(&self) -> Option<u64> {
+        self.held.iter().map(|held| held.due).min()
     }
 
     /// The flows that are searched for now.
@@ -112,7 +221,7 @@ mod tests {
     fn the_slot_of_the_tables_is_tried_first_and_everyone_once() {
         let mut strays = Strays::default();
         strays.set_engines(vec![1, 2, 3]);
-        let mut next = |segment: &[u8]| strays.next_slot(flow(1), segment, 2, 0);
+        let mut next = |segment: &[u8]| strays.next_slot(flow(1), segment, (2, None), 0);
         assert_eq!([next(b"a"), next(b"a")], [Some(2), Some(1)]);
         assert_eq!(
             next(b"b"),
@@ -123,12 +232,21 @@ mod tests {
     }
 
     #[test]
+    fn who_has_said_no_is_not_asked() {
+        let mut strays = Strays::default();
+        strays.set_engines(vec![1, 2]);
+        let mut next = |origin| strays.next_slot(flow(1), b"a", (2, Some(origin)), 0);
+        assert_eq!([next(2), next(1)], [Some(1), None]);
+        assert_eq!(next(1), Some(2), "a search that has ended begins anew");
+    }
+
+    #[test]
     fn a_search_is_forgotten_before_the_peer_sends_again() {
         let mut strays = Strays::default();
-        strays.set_engines(vec![1]);
-        assert_eq!(strays.next_slot(flow(1), b"a", 1, 0), Some(1));
-        assert_eq!(strays.next_slot(flow(1), b"a", 1, SEGMENT_NS - 1), None);
-        assert_eq!(strays.next_slot(flow(1), b"a", 1, SEGMENT_NS), Some(1));
+        strays.set_engines(vec![1, 2]);
+        let mut next = |now| strays.next_slot(flow(1), b"a", (1, None), now);
+        assert_eq!(next(0), Some(1));
+        assert_eq!(next(SEGMENT_NS), Some(1));
         assert_eq!(strays.flows(0), [flow(1)]);
         assert!(strays.flows(3 * FLOW_NS).is_empty());
     }
@@ -137,7 +255,44 @@ mod tests {
     fn the_keeper_itself_is_never_asked() {
         let mut strays = Strays::default();
         strays.set_engines(vec![0, 4]);
-        assert_eq!(strays.next_slot(flow(1), b"a", 0, 0), Some(4));
-        assert_eq!(strays.next_slot(flow(1), b"a", 0, 0), None);
+        assert_eq!(strays.next_slot(flow(1), b"a", (0, None), 0), Some(4));
+        assert_eq!(strays.next_slot(flow(1), b"a", (0, None), 0), None);
+    }
+
+    #[test]
+    fn a_port_moves_for_a_while_after_a_listener_has_left() {
+        let mut strays = Strays::default();
+        assert!(!strays.is_moving(80, 5));
+        strays.note_moving(80, 5);
+        assert!(strays.is_moving(80, 5) && !strays.is_moving(81, 5));
+        assert!(!strays.is_moving(80, 5 + MOVING_NS));
+    }
+
+    #[test]
+    fn what_waits_is_due_later_and_later_and_given_up_after_a_second() {
+        let mut strays = Strays::default();
+        let mut now = 0;
+        strays.hold((b"frame", RxMeta::LOCAL), Some(3), 80, 0, now);
+        let mut rounds = 0;
+        while let Some(due) = strays.next_due() {
+            assert!(strays.take_due(due - 1).is_empty());
+            now = due;
+            let held = strays.take_due(now).pop().unwrap();
+            assert_eq!((held.origin, held.port), (Some(3), 80));
+            strays.hold((&held.frame, held.meta), held.origin, 80, held.waits, now);
+            rounds += 1;
+        }
+        assert_eq!((rounds, strays.counts.given_up), (u64::from(WAITS), 1));
+        assert!((900_000_000..1_100_000_000).contains(&now), "{now}");
+    }
+
+    #[test]
+    fn a_new_listener_ends_the_waiting() {
+        let mut strays = Strays::default();
+        strays.hold((b"a", RxMeta::LOCAL), None, 80, 9, 1);
+        strays.hold((b"b", RxMeta::LOCAL), None, 81, 9, 1);
+        strays.hurry(80);
+        let due: Vec<u16> = strays.take_due(1).iter().map(|held| held.port).collect();
+        assert_eq!(due, [80]);
     }
 }

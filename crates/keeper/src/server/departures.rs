@@ -3,7 +3,7 @@
 use slipstack_device::{Flow, RxMeta};
 
 use crate::directory;
-use crate::leases::ClientId;
+use crate::leases::{ClientId, SlotState};
 use crate::steer::OwnedFlow;
 use crate::world::open_any_slot;
 
@@ -12,6 +12,8 @@ use super::Server;
 /// Frames that are taken from a dead engine's queue at once, and how often.
 const DRAIN_BUDGET: usize = 1024;
 const DRAIN_ROUNDS: usize = 64;
+/// When the slot is looked at again: somebody may have looked its engine up just before it was gone.
+const AGAIN_NS: [u64; 2] = [20_000_000, 200_000_000];
 
 impl Server {
     /// A process has ended without a word, or lost its engine: its peers are told, and everything it
@@ -31,6 +33,11 @@ impl Server {
             .filter(|c| c.client == Some(client))
         {
             connection.client = None;
+        }
+        let left = self.world.state.leases.listeners.of(client);
+        let ports: Vec<u16> = left.map(|listener| listener.port).collect();
+        for port in ports {
+            self.net.note_moving(port, now);
         }
         self.depart(client, now);
     }
@@ -64,6 +71,8 @@ impl Server {
         if let Some(slot) = left.client.slot {
             let _ = self.world.slots.steering().set_alive(slot, false);
             self.empty_slot(slot, now);
+            self.vacated
+                .extend(AGAIN_NS.map(|later| (slot, now + later)));
         }
         self.publish_engines();
         self.world.state.groups = self.steer.groups();
@@ -96,7 +105,7 @@ impl Server {
                 let net = &mut self.net;
                 for _ in 0..DRAIN_ROUNDS {
                     if device.rx(DRAIN_BUDGET, &mut |frame: &[u8], meta: RxMeta| {
-                        net.feed(frame, meta, now)
+                        net.feed(slot, frame, meta, now)
                     }) == 0
                     {
                         break;
@@ -105,7 +114,21 @@ impl Server {
             }
             Err(error) => eprintln!("slot {slot} cannot be emptied: {error}"),
         }
+        self.net.feed_inbox(slot, now);
         self.world.state.leases.free_slot(slot);
+    }
+
+    /// Frames and messages that were on their way to an engine while it ended.
+    pub(super) fn empty_vacated(&mut self, now: u64) {
+        let is_due = |(_, at): &(u16, u64)| *at <= now;
+        let all = std::mem::take(&mut self.vacated);
+        let (due, later): (Vec<_>, Vec<_>) = all.into_iter().partition(is_due);
+        self.vacated = later;
+        for (slot, _) in due {
+            if self.world.state.leases.slot_state(slot) == Some(SlotState::Free) {
+                self.empty_slot(slot, now);
+            }
+        }
     }
 
     /// An engine has taken a stray flow in: from now on its frames go there at once.

@@ -87,6 +87,8 @@ pub struct Server {
     tally: Tally,
     idle_since: Option<u64>,
     swept_at: u64,
+    /// Slots of engines that are gone, which are emptied once more then.
+    vacated: Vec<(u16, u64)>,
     is_stopping: bool,
 }
 
@@ -126,6 +128,7 @@ impl Server {
             },
             idle_since: None,
             swept_at: now,
+            vacated: Vec::new(),
             is_stopping: false,
         };
         if is_successor {
@@ -187,6 +190,7 @@ impl Server {
             self.on_death(client, now);
         }
         self.follow_strays(now);
+        self.empty_vacated(now);
         if now.saturating_sub(self.swept_at) >= SWEEP_NS {
             self.swept_at = now;
             self.sweep_exceptions();
@@ -204,6 +208,7 @@ impl Server {
         let is_idle = !self.connections.values().any(is_held)
             && self.world.state.leases.clients.is_empty()
             && self.net.orphans() == 0
+            && self.net.parked() == 0
             && !self.net.has_resets();
         if !is_idle || (self.world.options.is_persistent && !self.is_stopping) {
             self.idle_since = None;

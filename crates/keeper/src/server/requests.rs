@@ -81,6 +81,9 @@ impl Server {
                     .leases
                     .listeners
                     .release(client, plain(protocol), address, port);
+                if plain(protocol) == Protocol::Tcp {
+                    self.net.note_moving(port, now);
+                }
                 // A flow that has left its engine goes where the new listeners are.
                 self.sweep_exceptions();
                 self.steer_ports(&[(plain(protocol), port, port)]);
@@ -317,6 +320,9 @@ impl Server {
                         .apply(steering, &self.world.state.leases, *protocol, port, &flows);
                 if let Err(error) = applied {
                     eprintln!("port {port} cannot be steered: {error}");
+                }
+                if *protocol == Protocol::Tcp {
+                    self.net.on_new_route(port);
                 }
             }
         }

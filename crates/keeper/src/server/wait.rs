@@ -112,6 +112,9 @@ impl Server {
         if self.steer.has_exceptions() {
             add(self.swept_at + SWEEP_NS);
         }
+        for (_, at) in &self.vacated {
+            add(*at);
+        }
         if let Some(since) = self.idle_since {
             add(since + self.linger_ns());
         }

@@ -99,7 +99,6 @@ impl Process {
             Some(Decided::Listener(listener)) => {
                 listener.shut();
                 if let Some((link, sock)) = listener.stack().take() {
-                    link.unlisten(sock);
                     link.close(sock, CloseMode::Orderly);
                     link.commands();
                 }

@@ -11,7 +11,6 @@ use super::segment::Segment;
 use super::timers::Due;
 use super::timewait::TimeWait;
 use super::{Tcp, keepalive, resend};
-use crate::config::Role;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, RxMeta};
 use crate::error::Reason;
@@ -67,25 +66,48 @@ impl Tcp {
                 self.on_syn_entry_segment(now, index, (&key, hash), &segment, cx, fx)
             }
             Some(Place::TimeWait(index)) => {
-                self.on_time_wait_segment(now, index, (&key, hash), &segment, cx, fx)
+                let reopened =
+                    self.on_time_wait_segment(now, index, (&key, hash), &segment, cx, fx);
+                if let Some(iss) = reopened {
+                    self.on_unknown(now, (&key, hash), (ip, bytes), &segment, Some(iss), cx, fx);
+                }
             }
-            None if self.is_stray(&key, &segment, cx) && fx.stray(ip, bytes) => {
-                cx.counters.bump(Counter::TcpStrays);
-            }
-            None => self.on_stranger(now, (&key, hash), &segment, None, cx, fx),
+            None => self.on_unknown(now, (&key, hash), (ip, bytes), &segment, None, cx, fx),
+        }
+    }
+
+    /// A segment that meets no flow: another engine's, a new connection, or nobody's.
+    #[cold]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what every step of a segment takes"
+    )]
+    fn on_unknown(
+        &mut self,
+        now: Instant,
+        (key, hash): (&FlowKey, u64),
+        (ip, bytes): (&IpMeta, &[u8]),
+        segment: &Segment<'_>,
+        iss: Option<u32>,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        if self.is_stray(key, segment) && fx.stray(ip, bytes) {
+            cx.counters.bump(Counter::TcpStrays);
+        } else {
+            self.on_stranger(now, (key, hash), segment, iss, cx, fx);
         }
     }
 
     /// Whether a segment that meets no flow here may belong to another engine: frames are on their
     /// way while the keeper changes who serves a port.
-    #[cold]
-    fn is_stray(&self, key: &FlowKey, segment: &Segment<'_>, cx: &Cx<'_>) -> bool {
+    fn is_stray(&self, key: &FlowKey, segment: &Segment<'_>) -> bool {
         let is_open = || {
             segment.flags.is_syn()
                 && !segment.flags.is_ack()
                 && self.listeners.choose(key, &self.hasher).is_some()
         };
-        cx.config.role == Role::Engine && !segment.flags.is_rst() && !is_open()
+        !segment.flags.is_rst() && !is_open()
     }
 
     #[inline]

@@ -52,6 +52,20 @@ impl ConnectionImage {
         Some((fields.key.local(), fields.key.remote()))
     }
 
+    /// The same without what came out of order, for who cannot pass those bytes on: the peer sends
+    /// them again (RFC 2018 8).
+    pub fn without_ranges(&self) -> ConnectionImage {
+        let mut image = self.clone();
+        if let Some(mut fields) = Fields::read(&self.bytes) {
+            fields.ranges = [Range { start: 0, end: 0 }; RANGES];
+            if !fields.has(FIN_RECEIVED) {
+                fields.fin_at = 0;
+            }
+            fields.write(&mut image.bytes);
+        }
+        image
+    }
+
     /// Offset after the last byte that the program has written, and the first one not acknowledged.
     pub fn send_offsets(&self) -> Option<(u64, u64)> {
         let fields = Fields::read(&self.bytes)?;
@@ -170,24 +184,38 @@ macro_rules! take_fields {
     ($f:expr, $io:expr, $($name:ident),*) => { $( $f.$name = $io.number()?; )* };
 }
 
-struct Writer<'a> {
+/// Puts numbers one after the other.
+pub(super) struct Writer<'a> {
     bytes: &'a mut [u8],
     at: usize,
 }
 
+impl<'a> Writer<'a> {
+    pub(super) fn new(bytes: &'a mut [u8]) -> Writer<'a> {
+        Writer { bytes, at: 0 }
+    }
+}
+
 impl Writer<'_> {
-    fn put(&mut self, field: &[u8]) {
+    pub(super) fn put(&mut self, field: &[u8]) {
         self.bytes[self.at..self.at + field.len()].copy_from_slice(field);
         self.at += field.len();
     }
 }
 
-struct Reader<'a> {
+/// Takes them out again.
+pub(super) struct Reader<'a> {
     bytes: &'a [u8],
 }
 
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { bytes }
+    }
+}
+
 /// Numbers that can stand in an image.
-trait Number: Sized {
+pub(super) trait Number: Sized {
     fn take(bytes: &[u8]) -> Option<(Self, &[u8])>;
 }
 
@@ -204,13 +232,13 @@ macro_rules! number {
 number!(u8, u16, u32, u64);
 
 impl Reader<'_> {
-    fn number<N: Number>(&mut self) -> Option<N> {
+    pub(super) fn number<N: Number>(&mut self) -> Option<N> {
         let (value, rest) = N::take(self.bytes)?;
         self.bytes = rest;
         Some(value)
     }
 
-    fn address(&mut self) -> Option<IpAddr> {
+    pub(super) fn address(&mut self) -> Option<IpAddr> {
         let (octets, rest) = self.bytes.split_first_chunk::<16>()?;
         self.bytes = rest;
         Some(core::net::Ipv6Addr::from(*octets).to_canonical())
@@ -219,7 +247,7 @@ impl Reader<'_> {
 
 impl Fields {
     fn write(&self, bytes: &mut [u8]) {
-        let mut out = Writer { bytes, at: 0 };
+        let mut out = Writer::new(bytes);
         out.put(&VERSION.to_le_bytes());
         out.put(&pack(self.key.local_ip()));
         out.put(&pack(self.key.remote_ip()));
@@ -234,7 +262,7 @@ impl Fields {
     }
 
     fn read(bytes: &[u8]) -> Option<Fields> {
-        let mut input = Reader { bytes };
+        let mut input = Reader::new(bytes);
         if input.number::<u32>()? != VERSION {
             return None;
         }

@@ -11,7 +11,7 @@
 //! | congestion control | `cc/` | 5681, 9438, 6928, 7661 |
 //! | closing | `input/fin.rs`, `timewait.rs`, `keepalive.rs` | 9293 3.6, 1337, 6191 |
 //! | path | `pmtud.rs` | 1191, 5927 |
-//! | moving a connection | `image.rs` | |
+//! | moving a connection | `image.rs`, `half_open.rs` | |
 //!
 //! Three storages: SYN entries, connection blocks, TIME-WAIT entries. `flow.rs` finds the one that a segment is for.
 
@@ -22,6 +22,7 @@ mod connect;
 mod connection;
 mod dispatch;
 mod flow;
+mod half_open;
 mod image;
 mod info;
 mod input;
@@ -54,6 +55,7 @@ use alloc::vec::Vec;
 
 use connection::{Connection, InFlight};
 use flow::{Demux, FlowHasher, Place};
+pub use half_open::HalfOpenImage;
 pub use image::ConnectionImage;
 pub use info::{TcpInfo, TcpState};
 use listen::Listeners;

@@ -109,7 +109,7 @@ impl Tcp {
         }
     }
 
-    fn drop_syn(&mut self, index: u32, hash: u64) -> Option<SynEntry> {
+    pub(super) fn drop_syn(&mut self, index: u32, hash: u64) -> Option<SynEntry> {
         self.demux.remove(hash, Place::Syn(index));
         let entry = self.syns.entries.remove(index)?;
         if let Some(listener) = self.listeners.find_mut(entry.listener) {
@@ -255,7 +255,8 @@ impl Tcp {
         fx.event(Event::Accepted { listener, conn: id });
     }
 
-    /// RFC 9293 3.10.7.4 for TIME-WAIT.
+    /// RFC 9293 3.10.7.4 for TIME-WAIT. `Some`: the segment opens the connection anew, and this is to
+    /// be the initial number.
     #[cold]
     pub(super) fn on_time_wait_segment(
         &mut self,
@@ -265,10 +266,8 @@ impl Tcp {
         segment: &Segment<'_>,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
-    ) {
-        let Some(entry) = self.time_waits.entries.at(index) else {
-            return;
-        };
+    ) -> Option<u32> {
+        let entry = self.time_waits.entries.at(index)?;
         let outcome = entry.on_segment(segment);
         match outcome {
             timewait::Outcome::Ignore => {}
@@ -285,9 +284,10 @@ impl Tcp {
                 let iss = entry.next_initial();
                 self.demux.remove(hash, Place::TimeWait(index));
                 self.time_waits.entries.remove(index);
-                self.on_stranger(now, (key, hash), segment, Some(iss), cx, fx);
+                return Some(iss);
             }
         }
+        None
     }
 
     pub(super) fn on_syn_timeout(

@@ -91,6 +91,15 @@ impl<T> Slab<T> {
         }
     }
 
+    /// The indices of the entries that are meant, by looking at all.
+    pub fn indices(&self, is_meant: impl Fn(&T) -> bool) -> Vec<u32> {
+        let slots = self.slots.iter().zip(0u32..);
+        slots
+            .filter(|(slot, _)| slot.value.as_ref().is_some_and(&is_meant))
+            .map(|(_, index)| index)
+            .collect()
+    }
+
     pub fn remove(&mut self, index: u32) -> Option<T> {
         let slot = self.slots.get_mut(index as usize)?;
         let value = slot.value.take()?;

@@ -137,14 +137,11 @@ impl SynTable {
         }
     }
 
+    /// A new entry, or one that has been answered several times elsewhere.
     pub fn insert(&mut self, entry: SynEntry, until: Instant) -> Option<u32> {
+        let tries = entry.tries;
         let (index, generation) = self.entries.insert(entry)?;
-        self.next = self.next.min(until);
-        self.waiting[0].push_back(Waiting {
-            index,
-            generation,
-            until,
-        });
+        self.wait(index, generation, tries, until);
         Some(index)
     }
 

@@ -1,9 +1,11 @@
 //! Detach and adopt: a connection changes its stack, and images that nobody wrote.
 
 use super::harness::*;
-use crate::tcp::ConnectionImage;
+use crate::tcp::{ConnectionImage, HalfOpenImage};
 use crate::{Event, SocketError};
+use alloc::vec::Vec;
 use proptest::prelude::*;
+use slipstack_wire::tcp_options::TcpOptions;
 
 /// Carries the connection over to a new stack of the same address.
 fn moved(mut world: World) -> World {
@@ -131,5 +133,97 @@ proptest! {
             world.stack.tcp_written(world.now, conn, 20_000, false);
             world.sleep(5 * SECOND);
         }
+    }
+}
+
+/// A stack of the same address that listens, at the same time.
+fn other_with_listener(world: &World) -> World {
+    let mut other = World::new(crate::StackConfig {
+        seed: [9; 32],
+        ..config()
+    });
+    other.now = world.now;
+    other.listen();
+    other
+}
+
+fn half_open(world: &mut World) -> (Vec<HalfOpenImage>, u32) {
+    let listener = world.listen();
+    world.inject((1000, PORT), ISS, 0, SYN, &TcpOptions::default(), &[]);
+    let ack = world.only().header.seq.wrapping_add(1);
+    (world.stack.tcp_detach_half_open(listener), ack)
+}
+
+#[test]
+fn a_handshake_is_completed_by_the_stack_that_it_moved_to() {
+    let mut world = World::new(config());
+    let (images, ack) = half_open(&mut world);
+    assert_eq!(world.stack.tcp_sizes(), (0, 0, 0));
+    let mut other = other_with_listener(&world);
+    for image in &images {
+        let image = HalfOpenImage::from_bytes(&image.to_bytes());
+        other.stack.tcp_adopt_half_open(other.now, &image).unwrap();
+        let again = other.stack.tcp_adopt_half_open(other.now, &image);
+        assert_eq!(again, Err(SocketError::FlowExists));
+    }
+    assert_eq!(other.stack.tcp_sizes(), (0, 1, 0));
+    other.inject(
+        (1000, PORT),
+        ISS + 1,
+        ack,
+        ACK,
+        &TcpOptions::default(),
+        b"hello",
+    );
+    let accepted = |e: &Event| matches!(e, Event::Accepted { .. });
+    assert!(other.fx.events.iter().any(accepted));
+    assert!(
+        other
+            .fx
+            .events
+            .iter()
+            .any(|e| matches!(e, Event::Received { upto: 5, .. }))
+    );
+}
+
+#[test]
+fn a_moved_handshake_is_answered_again_when_the_last_ack_is_lost() {
+    let mut world = World::new(config());
+    let (images, ack) = half_open(&mut world);
+    let mut other = other_with_listener(&world);
+    other
+        .stack
+        .tcp_adopt_half_open(other.now, &images[0])
+        .unwrap();
+    other.sleep(1_100 * MS);
+    let answer = other.only();
+    assert!(answer.is(SYN | ACK) && answer.header.seq.wrapping_add(1) == ack);
+}
+
+#[test]
+fn a_handshake_finds_no_stack_without_a_listener() {
+    let mut world = World::new(config());
+    let (images, _) = half_open(&mut world);
+    let mut other = World::new(config());
+    let outcome = other.stack.tcp_adopt_half_open(other.now, &images[0]);
+    assert_eq!(outcome, Err(SocketError::UnknownId));
+}
+
+proptest! {
+    #[test]
+    fn a_half_open_image_of_any_bytes_is_refused_or_harmless(
+        at in 0..HalfOpenImage::LEN,
+        with in proptest::collection::vec(any::<u8>(), 1..20),
+    ) {
+        let mut world = World::new(config());
+        let (images, ack) = half_open(&mut world);
+        let mut bytes = images[0].to_bytes();
+        for (byte, new) in bytes[at..].iter_mut().zip(&with) {
+            *byte = *new;
+        }
+        let mut other = other_with_listener(&world);
+        let _ = other.stack.tcp_adopt_half_open(other.now, &HalfOpenImage::from_bytes(&bytes));
+        other.inject((1000, PORT), ISS + 1, ack, ACK, &TcpOptions::default(), b"hello");
+        other.sleep(5_000 * MS);
     }
 }

@@ -1,0 +1,222 @@
+//! Connections on their way between engines, in messages through the inboxes.
+//!
+//! One that finds no listener any more goes on to whoever the steering names by then, and to the
+//! keeper if that is nobody: it keeps connections while a program still means to listen.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use slipstack_channel::{
+    HOPS_MAX, PASSED_CHUNK, Passed, PassingHead, State, read_passing, write_passing,
+};
+use slipstack_device::{Flow, Proto};
+use slipstack_stack::{CloseMode, ConnId, ConnectionImage, HalfOpenImage, Instant, SocketError};
+
+use crate::effects::Fx;
+use crate::engine::Engine;
+use crate::passing::BYTES_MAX;
+
+/// Connections whose messages are incomplete; beyond it those of dead senders go.
+const ARRIVING_MAX: usize = 256;
+
+/// A connection of which messages are still to come.
+#[derive(Debug)]
+struct Partial {
+    /// Engines that had no listener for it.
+    hops: u8,
+    image: ConnectionImage,
+    state: State,
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+/// Connections on their way in.
+#[derive(Debug, Default)]
+pub(crate) struct Arriving {
+    partial: HashMap<u64, Partial>,
+    /// Of connections sent: numbers their messages.
+    next_tag: u64,
+}
+
+impl Engine {
+    /// The engine that the steering names for new connections takes it, or the keeper.
+    pub(crate) fn give_away(
+        &mut self,
+        conn: ConnId,
+        ends: (SocketAddr, SocketAddr),
+        state: State,
+        bytes: &[u8],
+    ) -> bool {
+        if self.find_taker(ends).is_none() {
+            return false;
+        }
+        let Some(image) = self.stack.tcp_detach(conn) else {
+            return false;
+        };
+        self.world.conns.remove(conn.index, conn.generation);
+        let partial = Partial {
+            hops: 0,
+            image: image.without_ranges(),
+            state,
+            bytes: bytes.to_vec(),
+            len: bytes.len(),
+        };
+        self.send_on(ends, &partial)
+    }
+
+    /// Whose inbox it goes to; `None`: there is nobody but us.
+    fn find_taker(&self, (local, remote): (SocketAddr, SocketAddr)) -> Option<usize> {
+        let flow = Flow {
+            proto: Proto::Tcp,
+            local,
+            remote,
+        };
+        let fabric = self.world.local.fabric.as_ref()?;
+        let slot = fabric.find_route(&flow);
+        (slot != fabric.own_slot()).then_some(usize::from(slot))
+    }
+
+    fn next_head(&mut self, ends: (SocketAddr, SocketAddr), hops: u8) -> Option<PassingHead> {
+        let fabric = self.world.local.fabric.as_ref()?;
+        self.arriving.next_tag += 1;
+        Some(PassingHead {
+            hops,
+            tag: u64::from(fabric.own_slot()) << 48 | self.arriving.next_tag,
+            local: ends.0,
+            remote: ends.1,
+        })
+    }
+
+    /// Sends the messages of a connection. `false` when nobody is there to take it.
+    fn send_on(&mut self, ends: (SocketAddr, SocketAddr), partial: &Partial) -> bool {
+        let Some(slot) = self.find_taker(ends) else {
+            return false;
+        };
+        let Some(head) = self.next_head(ends, partial.hops) else {
+            return false;
+        };
+        let open = Passed::Open {
+            len: partial.len as u32,
+            has_fin: partial.state.contains(State::RDHUP),
+            image: &partial.image.to_bytes(),
+        };
+        let chunks = partial.bytes.chunks(PASSED_CHUNK).map(Passed::Bytes);
+        let messages = std::iter::once(open).chain(chunks);
+        self.post_all(slot, messages.map(|passed| write_passing(&head, passed)));
+        true
+    }
+
+    /// Sends a handshake that is under way to whoever may complete it.
+    pub(crate) fn send_half_open(&mut self, image: &HalfOpenImage, hops: u8) {
+        if let Some(ends) = image.endpoints()
+            && let Some(slot) = self.find_taker(ends)
+            && let Some(head) = self.next_head(ends, hops)
+        {
+            let message = write_passing(&head, Passed::HalfOpen(&image.to_bytes()));
+            self.post_all(slot, std::iter::once(message));
+            self.world.counters.half_open_out += 1;
+        }
+    }
+
+    fn post_all(&mut self, slot: usize, messages: impl Iterator<Item = Vec<u8>>) {
+        let Some(fabric) = &self.world.local.fabric else {
+            return;
+        };
+        let mut lost = 0;
+        for message in messages {
+            lost += u64::from(!fabric.post_patiently(slot, &message));
+        }
+        self.world.counters.local_lost += lost;
+    }
+
+    /// A message of another engine.
+    pub(crate) fn on_passed(&mut self, now: Instant, message: &[u8]) {
+        let Some((head, passed)) = read_passing(message) else {
+            return;
+        };
+        match passed {
+            Passed::HalfOpen(image) => {
+                if let Ok(image) = image.try_into() {
+                    self.take_half_open(now, &HalfOpenImage::from_bytes(image), head.hops);
+                }
+                return;
+            }
+            Passed::Open {
+                len,
+                has_fin,
+                image,
+            } => self.expect(&head, len, has_fin, image),
+            Passed::Bytes(bytes) => {
+                if let Some(partial) = self.arriving.partial.get_mut(&head.tag) {
+                    let room = partial.len - partial.bytes.len();
+                    let taken = bytes.len().min(room);
+                    partial.bytes.extend_from_slice(&bytes[..taken]);
+                }
+            }
+        }
+        let is_whole = |partial: &Partial| partial.bytes.len() == partial.len;
+        if self.arriving.partial.get(&head.tag).is_some_and(is_whole)
+            && let Some(partial) = self.arriving.partial.remove(&head.tag)
+        {
+            self.take_in(now, partial);
+        }
+    }
+
+    fn expect(&mut self, head: &PassingHead, len: u32, has_fin: bool, image: &[u8]) {
+        let Ok(image) = image.try_into() else {
+            return;
+        };
+        let len = len as usize;
+        if len > BYTES_MAX {
+            return;
+        }
+        if self.arriving.partial.len() >= ARRIVING_MAX {
+            self.arriving.partial.clear();
+        }
+        let partial = Partial {
+            hops: head.hops,
+            image: ConnectionImage::from_bytes(image),
+            state: if has_fin { State::RDHUP } else { State::NONE },
+            bytes: Vec::new(),
+            len,
+        };
+        self.arriving.partial.insert(head.tag, partial);
+    }
+
+    fn take_half_open(&mut self, now: Instant, image: &HalfOpenImage, hops: u8) {
+        match self.stack.tcp_adopt_half_open(now, image) {
+            Ok(()) => self.world.counters.half_open_in += 1,
+            Err(SocketError::UnknownId) if hops < HOPS_MAX => self.send_half_open(image, hops + 1),
+            Err(_) => {}
+        }
+    }
+
+    fn take_in(&mut self, now: Instant, mut partial: Partial) {
+        // Our own listener may have closed meanwhile, and the next one too.
+        if let Some(ends) = partial.image.endpoints()
+            && partial.hops < HOPS_MAX
+            && self.find_listener(ends.0).is_none()
+        {
+            partial.hops += 1;
+            if self.send_on(ends, &partial) {
+                return;
+            }
+        }
+        let Ok(conn) = self.stack.tcp_adopt(now, &partial.image) else {
+            return;
+        };
+        let taken = self
+            .stack
+            .tcp_endpoints(conn)
+            .is_some_and(|ends| self.give_here(conn, ends, partial.state, &partial.bytes));
+        if !taken {
+            let mut fx = Fx {
+                world: &mut self.world,
+                device: Some(&mut *self.device),
+            };
+            self.stack
+                .tcp_close(now, conn, CloseMode::Abort, true, &mut fx);
+            self.run_deferred(now);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What the keeper does with segments and connections that look for their engine.
+
+use std::net::SocketAddr;
+
+use slipstack_device::{Flow, Port, Proto};
+use slipstack_engine::stray_frame;
+use slipstack_stack::{IpMeta, RxMeta};
+
+use super::effects::World;
+
+/// Where a segment keeps its flags.
+const FLAGS_AT: usize = 13;
+const SYN: u8 = 0x02;
+const SYN_ACK_RST_FIN: u8 = 0x17;
+
+/// How the frame came that the stack is looking at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Coming {
+    pub(super) now: u64,
+    /// The engine that does not know it.
+    pub(super) origin: Option<u16>,
+    /// It was steered to an engine, and may be another's.
+    pub(super) is_astray: bool,
+    /// How often it has waited.
+    pub(super) waits: u8,
+}
+
+/// What becomes of a segment that the own stack does not know.
+enum Fate {
+    Pass(u16),
+    Hold,
+    /// It is for nobody: a reset.
+    Answer,
+}
+
+impl World {
+    /// The slot that gets new connections of a flow; 0: none.
+    pub(super) fn find_route(&self, flow: &Flow) -> u16 {
+        let Some(steering) = &self.steering else {
+            return 0;
+        };
+        match steering.port(flow.proto, flow.local.port()) {
+            Port::Keeper => 0,
+            Port::Slot(slot) => slot,
+            Port::Group(group) => {
+                steering.group_slot(group, steering.bucket(flow.local, flow.remote))
+            }
+        }
+    }
+
+    /// A segment for nobody here. `false`: it is to be answered with a reset.
+    pub(super) fn send_stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {
+        let (Some(coming), Some(flow)) = (self.coming, find_flow(ip, segment)) else {
+            return false;
+        };
+        let fate = self.judge(&flow, segment, coming);
+        let slot = match fate {
+            Fate::Answer => return false,
+            Fate::Pass(slot) => Some(slot),
+            Fate::Hold => None,
+        };
+        let Some(frame) = stray_frame(ip, segment, [0; 6], self.mac) else {
+            return false;
+        };
+        if let Some(slot) = slot
+            && self.inboxes.push(slot, &[&frame])
+        {
+            self.strays.counts.passed += 1;
+            return true;
+        }
+        let port = flow.local.port();
+        let held = (&frame[..], RxMeta::LOCAL);
+        self.strays
+            .hold(held, coming.origin, port, coming.waits, coming.now);
+        true
+    }
+
+    fn judge(&mut self, flow: &Flow, segment: &[u8], coming: Coming) -> Fate {
+        let Coming { now, origin, .. } = coming;
+        let port = flow.local.port();
+        if self.doomed.contains(flow) {
+            return Fate::Answer;
+        }
+        let is_moving = self.strays.is_moving(port, now) || self.parked.has(flow);
+        let is_syn = segment
+            .get(FLAGS_AT)
+            .is_some_and(|flags| flags & SYN_ACK_RST_FIN == SYN);
+        if is_syn {
+            let route = self.find_route(flow);
+            if route != 0 && Some(route) != origin {
+                return Fate::Pass(route);
+            }
+            // On the kernel it would wait in the backlog of a socket that some process still holds.
+            let is_meant = is_moving || self.intents.has(port, now);
+            return if is_meant { Fate::Hold } else { Fate::Answer };
+        }
+        if !coming.is_astray && !is_moving {
+            return Fate::Answer;
+        }
+        let first = match &self.steering {
+            Some(steering) => steering.find_slot(flow.proto, flow.local, flow.remote),
+            None => 0,
+        };
+        match self.strays.next_slot(*flow, segment, (first, origin), now) {
+            Some(slot) => Fate::Pass(slot),
+            None if is_moving => Fate::Hold,
+            None => Fate::Answer,
+        }
+    }
+
+    /// A connection on its way: to whoever listens now, or it waits here.
+    pub(super) fn on_passing(&mut self, message: &[u8]) -> bool {
+        let Some(flow) = self.parked.add(message) else {
+            return false;
+        };
+        self.send_parked(&flow);
+        true
+    }
+
+    fn send_parked(&mut self, flow: &Flow) {
+        let slot = self.find_route(flow);
+        if slot != 0 {
+            let World {
+                parked, inboxes, ..
+            } = self;
+            parked.send(flow, |message| inboxes.push(slot, &[message]));
+        }
+    }
+
+    /// The tables name other engines for a port: what waits for one may go on.
+    pub(super) fn on_new_route(&mut self, port: u16) {
+        for flow in self.parked.on_port(port) {
+            self.send_parked(&flow);
+        }
+        self.strays.hurry(port);
+    }
+}
+
+fn find_flow(ip: &IpMeta, segment: &[u8]) -> Option<Flow> {
+    let port = |at: usize| {
+        let bytes = segment.get(at..at + 2)?;
+        Some(u16::from_be_bytes(bytes.try_into().ok()?))
+    };
+    Some(Flow {
+        proto: Proto::Tcp,
+        local: SocketAddr::new(ip.dst, port(2)?),
+        remote: SocketAddr::new(ip.src, port(0)?),
+    })
+}

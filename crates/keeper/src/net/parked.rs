@@ -1,0 +1,171 @@
+//! Connections without a listener: their engine has let go of them, and nobody serves their port.
+//!
+//! While a program means to listen on it they wait here, as in the backlog of the socket that it still
+//! holds. They are messages of engines (`slipstack_channel::read_passing`), kept as they came.
+
+use std::collections::{HashMap, VecDeque};
+
+use slipstack_channel::{Passed, read_passing};
+use slipstack_device::{Flow, Proto};
+use slipstack_stack::ConnectionImage;
+
+/// Connections that wait at most, and their messages; a further one is refused.
+const FLOWS_MAX: usize = 1024;
+const MESSAGES_MAX: usize = 16_384;
+/// How often it is asked whether somebody still means to listen.
+const ASK_NS: u64 = 100_000_000;
+
+#[derive(Debug, Default)]
+pub(super) struct Parked {
+    flows: HashMap<Flow, VecDeque<Vec<u8>>>,
+    messages: usize,
+    asked_ns: u64,
+}
+
+impl Parked {
+    /// Takes a message in. `None`: it is none, or there is no room for its connection.
+    pub(super) fn add(&mut self, message: &[u8]) -> Option<Flow> {
+        let (head, _) = read_passing(message)?;
+        let flow = Flow {
+            proto: Proto::Tcp,
+            local: head.local,
+            remote: head.remote,
+        };
+        let is_new = !self.flows.contains_key(&flow);
+        if self.messages >= MESSAGES_MAX || (is_new && self.flows.len() >= FLOWS_MAX) {
+            return None;
+        }
+        self.messages += 1;
+        self.flows
+            .entry(flow)
+            .or_default()
+            .push_back(message.to_vec());
+        Some(flow)
+    }
+
+    pub(super) fn has(&self, flow: &Flow) -> bool {
+        self.flows.contains_key(flow)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.flows.len()
+    }
+
+    pub(super) fn on_port(&self, port: u16) -> Vec<Flow> {
+        let flows = self.flows.keys();
+        flows
+            .filter(|flow| flow.local.port() == port)
+            .copied()
+            .collect()
+    }
+
+    /// Sends the messages of a flow off, until one is not taken.
+    pub(super) fn send(&mut self, flow: &Flow, mut take: impl FnMut(&[u8]) -> bool) {
+        let Some(messages) = self.flows.get_mut(flow) else {
+            return;
+        };
+        while messages.front().is_some_and(|message| take(message)) {
+            messages.pop_front();
+            self.messages -= 1;
+        }
+        if messages.is_empty() {
+            self.flows.remove(flow);
+        }
+    }
+
+    /// Ports to ask about now, if that is due.
+    pub(super) fn ports_to_ask(&mut self, now: u64) -> Vec<u16> {
+        if self.flows.is_empty() || now < self.asked_ns + ASK_NS {
+            return Vec::new();
+        }
+        self.asked_ns = now;
+        let mut ports: Vec<u16> = self.flows.keys().map(|flow| flow.local.port()).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        (!self.flows.is_empty()).then_some(self.asked_ns + ASK_NS)
+    }
+
+    /// Gives the open connections of a port up, to be reset. Half-open ones are simply forgotten.
+    pub(super) fn give_up(&mut self, port: u16) -> Vec<ConnectionImage> {
+        let mut images = Vec::new();
+        for flow in self.on_port(port) {
+            let messages = self.flows.remove(&flow).unwrap_or_default();
+            self.messages -= messages.len();
+            images.extend(messages.iter().filter_map(|message| image_of(message)));
+        }
+        images
+    }
+}
+
+/// The connection whose first message this is.
+pub(super) fn image_of(message: &[u8]) -> Option<ConnectionImage> {
+    match read_passing(message)?.1 {
+        Passed::Open { image, .. } => Some(ConnectionImage::from_bytes(image.try_into().ok()?)),
+        Passed::HalfOpen(_) | Passed::Bytes(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use slipstack_channel::{PassingHead, write_passing};
+
+    fn message(port: u16, passed: Passed<'_>) -> Vec<u8> {
+        let head = PassingHead {
+            hops: 0,
+            tag: 1,
+            local: "10.0.0.1:80".parse().unwrap(),
+            remote: std::net::SocketAddr::from(([10, 0, 0, 2], port)),
+        };
+        write_passing(&head, passed)
+    }
+
+    #[test]
+    fn messages_leave_in_their_order_and_stay_when_there_is_no_room() {
+        let mut parked = Parked::default();
+        let flow = parked.add(&message(1, Passed::Bytes(b"a"))).unwrap();
+        assert_eq!(parked.add(&message(1, Passed::Bytes(b"b"))), Some(flow));
+        let mut sent = Vec::new();
+        parked.send(&flow, |message| {
+            sent.push(message.last().copied());
+            sent.len() < 2
+        });
+        assert!(parked.has(&flow));
+        parked.send(&flow, |message| {
+            sent.push(message.last().copied());
+            true
+        });
+        assert_eq!(sent, [Some(b'a'), Some(b'b'), Some(b'b')]);
+        assert_eq!((parked.len(), parked.messages), (0, 0));
+    }
+
+    #[test]
+    fn open_connections_are_reset_when_nobody_means_to_listen_any_more() {
+        let mut parked = Parked::default();
+        let open = Passed::Open {
+            len: 0,
+            has_fin: false,
+            image: &[0; ConnectionImage::LEN],
+        };
+        parked.add(&message(1, open)).unwrap();
+        parked.add(&message(2, Passed::HalfOpen(&[0; 80]))).unwrap();
+        assert_eq!(parked.ports_to_ask(ASK_NS), [80]);
+        assert!(parked.ports_to_ask(ASK_NS + 1).is_empty());
+        assert_eq!(parked.give_up(80).len(), 1);
+        assert_eq!((parked.len(), parked.messages), (0, 0));
+    }
+
+    #[test]
+    fn there_is_an_end_to_what_is_kept() {
+        let mut parked = Parked::default();
+        for port in 1..=FLOWS_MAX as u16 {
+            assert!(parked.add(&message(port, Passed::Bytes(b""))).is_some());
+        }
+        assert_eq!(parked.add(&message(60_000, Passed::Bytes(b""))), None);
+        assert!(parked.add(&message(1, Passed::Bytes(b""))).is_some());
+    }
+}

@@ -1,0 +1,178 @@
+//! A half-open connection as plain bytes, to be moved to another engine whose listener takes it.
+//!
+//! The peer has our SYN-ACK, so that whoever goes on must know the numbers in it. Whoever adopts checks
+//! everything: the bytes may be hostile.
+
+use alloc::vec::Vec;
+
+use super::Tcp;
+use super::connection::{MSS_MIN, WINDOW_SHIFT_MAX};
+use super::flow::{FlowKey, Place, pack};
+use super::image::{Reader, Writer};
+use super::syn::SynEntry;
+use crate::error::SocketError;
+use crate::ids::ListenerId;
+use crate::link::Cx;
+use crate::time::{Instant, nanos};
+
+const VERSION: u32 = 1;
+const SACK: u8 = 1;
+const TIMESTAMPS: u8 = 2;
+
+/// A detached SYN entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HalfOpenImage {
+    bytes: [u8; Self::LEN],
+}
+
+impl HalfOpenImage {
+    /// Length of the plain form.
+    pub const LEN: usize = 80;
+
+    pub fn to_bytes(&self) -> [u8; Self::LEN] {
+        self.bytes
+    }
+
+    /// Takes bytes from anywhere; `tcp_adopt_half_open` validates them.
+    pub fn from_bytes(bytes: &[u8; Self::LEN]) -> HalfOpenImage {
+        HalfOpenImage { bytes: *bytes }
+    }
+
+    /// The two ends, if the bytes are an image at all: local, remote.
+    pub fn endpoints(&self) -> Option<(core::net::SocketAddr, core::net::SocketAddr)> {
+        let entry = read(&self.bytes)?;
+        Some((entry.key.local(), entry.key.remote()))
+    }
+}
+
+fn write(entry: &SynEntry) -> HalfOpenImage {
+    let mut bytes = [0; HalfOpenImage::LEN];
+    let mut out = Writer::new(&mut bytes);
+    out.put(&VERSION.to_le_bytes());
+    out.put(&pack(entry.key.local_ip()));
+    out.put(&pack(entry.key.remote_ip()));
+    for number in [entry.key.local_port, entry.key.remote_port] {
+        out.put(&number.to_le_bytes());
+    }
+    for number in [entry.iss, entry.irs, entry.ts_recent, entry.ts_offset] {
+        out.put(&number.to_le_bytes());
+    }
+    out.put(&entry.sent_at.0.to_le_bytes());
+    for number in [entry.mss, entry.our_mss, entry.window] {
+        out.put(&number.to_le_bytes());
+    }
+    let sack = if entry.has_sack { SACK } else { 0 };
+    let timestamps = if entry.has_timestamps { TIMESTAMPS } else { 0 };
+    out.put(&[
+        entry.peer_shift,
+        entry.our_shift,
+        entry.tries,
+        sack | timestamps,
+        entry.tos,
+        entry.ttl,
+    ]);
+    HalfOpenImage { bytes }
+}
+
+fn read(bytes: &[u8]) -> Option<SynEntry> {
+    let mut input = Reader::new(bytes);
+    if input.number::<u32>()? != VERSION {
+        return None;
+    }
+    let (local, remote) = (input.address()?, input.address()?);
+    let (local_port, remote_port) = (input.number()?, input.number()?);
+    let mut entry = SynEntry {
+        key: FlowKey::new(local, local_port, remote, remote_port),
+        listener: ListenerId {
+            index: 0,
+            generation: 0,
+        },
+        iss: input.number()?,
+        irs: input.number()?,
+        ts_recent: input.number()?,
+        ts_offset: input.number()?,
+        sent_at: Instant(input.number()?),
+        mss: input.number()?,
+        our_mss: input.number()?,
+        window: input.number()?,
+        peer_shift: input.number()?,
+        our_shift: input.number()?,
+        tries: input.number()?,
+        has_sack: false,
+        has_timestamps: false,
+        hop: None,
+        tos: 0,
+        ttl: 0,
+    };
+    let flags: u8 = input.number()?;
+    (entry.has_sack, entry.has_timestamps) = (flags & SACK != 0, flags & TIMESTAMPS != 0);
+    (entry.tos, entry.ttl) = (input.number()?, input.number()?);
+    Some(entry)
+}
+
+/// What the rest of the stack relies on.
+fn is_sound(entry: &SynEntry) -> bool {
+    entry.key.local_ip().is_ipv4() == entry.key.remote_ip().is_ipv4()
+        && entry.key.local_port != 0
+        && entry.key.remote_port != 0
+        && entry.mss >= MSS_MIN
+        && entry.our_mss >= MSS_MIN
+        && entry.our_shift <= WINDOW_SHIFT_MAX
+        && (entry.peer_shift == u8::MAX || entry.peer_shift <= WINDOW_SHIFT_MAX)
+        && entry.ttl > 0
+}
+
+impl Tcp {
+    /// Takes the half-open connections of a listener out of this stack without a word to anybody.
+    pub fn detach_half_open(&mut self, listener: ListenerId) -> Vec<HalfOpenImage> {
+        let indices: Vec<u32> = self.syns.entries.indices(|e| e.listener == listener);
+        indices
+            .into_iter()
+            .filter_map(|index| {
+                let key = self.syns.entries.at(index)?.key;
+                let hash = self.hasher.table(&key);
+                Some(write(&self.drop_syn(index, hash)?))
+            })
+            .collect()
+    }
+
+    /// Goes on with a handshake that another engine began, for the listener of its address here.
+    pub fn adopt_half_open(
+        &mut self,
+        now: Instant,
+        image: &HalfOpenImage,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), SocketError> {
+        let mut entry = read(&image.bytes)
+            .filter(is_sound)
+            .ok_or(SocketError::BadImage)?;
+        if !cx.link.is_own(entry.key.local_ip()) {
+            return Err(SocketError::AddrNotAvailable);
+        }
+        let id = self
+            .listeners
+            .choose(&entry.key, &self.hasher)
+            .ok_or(SocketError::UnknownId)?;
+        let hash = self.hasher.table(&entry.key);
+        match self.find_place(&entry.key, hash) {
+            None => {}
+            // The peer has begun anew with whoever sent this.
+            Some(Place::TimeWait(index)) => {
+                self.demux.remove(hash, Place::TimeWait(index));
+                self.time_waits.entries.remove(index);
+            }
+            Some(_) => return Err(SocketError::FlowExists),
+        }
+        entry.listener = id;
+        entry.sent_at = entry.sent_at.min(now);
+        let wait = nanos(cx.config.tcp.rto_initial).saturating_mul(1 << entry.tries.min(7));
+        let until = now.plus_nanos(wait.min(nanos(cx.config.tcp.rto_max)));
+        let index = self.syns.insert(entry, until);
+        let index = index.ok_or(SocketError::LimitReached)?;
+        self.demux.insert(hash, Place::Syn(index));
+        if let Some(listener) = self.listeners.find_mut(id) {
+            listener.half_open += 1;
+        }
+        Ok(())
+    }
+}
