@@ -128,9 +128,11 @@ impl World {
         self.shared.deadline_ns().is_some()
     }
 
-    /// Marks the calling thread's blocking call.
+    /// Makes a call that was begun. What it left in the command ring is taken at once: there is no
+    /// ticker that would see to it.
     pub fn calling<T>(&self, call: impl FnOnce() -> T) -> T {
         let result = call();
+        self.shared.turn();
         self.shared.sleep.end_call();
         result
     }

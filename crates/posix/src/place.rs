@@ -181,6 +181,9 @@ impl Process {
         let link = self.attached()?;
         let sock = link.open(ChannelKind::Tcp)?;
         link.name(sock, socket);
+        // What the SYN-ACK says depends on them: MSS, window, TTL.
+        let options = socket.cold.lock().options.clone();
+        push_options(&link, sock, &options);
         let backlog = u32::try_from(listener.backlog.load(Ordering::Relaxed)).unwrap_or(0);
         // The kernel's listener has settled conflicts; workers of one server share the port.
         let outcome = link

@@ -153,7 +153,7 @@ impl Runner {
     /// Takes what left since the last look.
     fn collect(&mut self) -> Result<(), String> {
         while let Some((at_ns, bytes)) = self.world().sent() {
-            let now_us = (at_ns - self.begin_ns) / 1000;
+            let now_us = (at_ns - self.begin_ns).div_ceil(1000);
             let live = packet::read(&bytes)
                 .map_err(|what| format!("the stack sent a packet that is wrong: {what}"))?;
             self.sent.push_back((now_us, live));
