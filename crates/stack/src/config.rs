@@ -90,6 +90,16 @@ impl Default for NeighbourConfig {
     }
 }
 
+/// When half-open connections are kept in a cookie instead of an entry (`tcp_syncookies`, RFC 4987 3.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SynCookies {
+    Never,
+    /// When the table of half-open connections, or a listener's share of it, is full.
+    #[default]
+    WhenFull,
+    Always,
+}
+
 /// Limits, times and defaults of TCP; the values are Linux's unless said otherwise.
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
@@ -124,6 +134,7 @@ pub struct TcpConfig {
     pub conns_max: u32,
     pub listeners_max: u32,
     pub syn_entries_max: u32,
+    pub syn_cookies: SynCookies,
     pub time_waits_max: u32,
     /// Connections that no program holds; beyond it the oldest is reset.
     pub orphans_max: u32,
@@ -159,6 +170,7 @@ impl Default for TcpConfig {
             conns_max: 1 << 20,
             listeners_max: 65_536,
             syn_entries_max: 16_384,
+            syn_cookies: SynCookies::default(),
             time_waits_max: 262_144,
             orphans_max: 65_536,
             challenge_acks_per_second: 1000,

@@ -76,7 +76,8 @@ impl Tcp {
         }
     }
 
-    /// A segment that meets no flow: another engine's, a new connection, or nobody's.
+    /// A segment that meets no flow: the end of a handshake by cookie, another engine's, a new connection, or
+    /// nobody's.
     #[cold]
     #[expect(
         clippy::too_many_arguments,
@@ -92,6 +93,9 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
+        if self.take_cookie(now, (key, hash), segment, cx, fx) {
+            return;
+        }
         if self.is_stray(key, segment) && fx.stray(ip, bytes) {
             cx.counters.bump(Counter::TcpStrays);
         } else {

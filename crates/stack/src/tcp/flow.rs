@@ -61,6 +61,12 @@ impl FlowKey {
         unpack(self.remote)
     }
 
+    /// A MAC over the flow and one more word, for what leaves the machine.
+    pub fn mac(&self, secret: &SipKey, word: u64) -> u64 {
+        let [a, b, c, d, e] = self.words();
+        secret.mac_words([a, b, c, d, e, word])
+    }
+
     pub fn local(&self) -> SocketAddr {
         SocketAddr::new(self.local_ip(), self.local_port)
     }

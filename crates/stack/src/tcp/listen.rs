@@ -13,6 +13,11 @@ use super::slab::Slab;
 use crate::ids::ListenerId;
 use crate::options::ListenOptions;
 use crate::rng::{Rng, SipKey};
+use crate::time::Instant;
+
+/// SYNs that wait for their ACK, whatever the backlog: `listen(fd, 1)` would let one SYN of a stranger shut out the
+/// rest.
+pub const HALF_OPEN_MIN: u32 = 256;
 
 #[derive(Debug)]
 pub struct Listener {
@@ -31,9 +36,9 @@ impl Listener {
         self.offered.wrapping_sub(self.taken) > self.options.backlog
     }
 
-    /// Half-open connections are bounded by the backlog too, with a floor (Linux: at least 8).
+    /// Half-open connections are bounded by the backlog too, with a floor.
     pub fn is_half_open_full(&self) -> bool {
-        self.half_open >= self.options.backlog.max(256)
+        self.half_open >= self.options.backlog.max(HALF_OPEN_MIN)
     }
 }
 
@@ -43,6 +48,8 @@ struct Group {
     addr: Option<[u8; 16]>,
     port: u16,
     members: Vec<ListenerId>,
+    /// ACKs that answer a SYN cookie may come until then.
+    cookies_until: Instant,
 }
 
 #[derive(Debug)]
@@ -84,6 +91,7 @@ impl Listeners {
                     addr,
                     port,
                     members: alloc::vec![id],
+                    cookies_until: Instant::ZERO,
                 };
                 self.groups
                     .insert_unique(hash(&key, addr, port), group, |g| {
@@ -125,11 +133,7 @@ impl Listeners {
 
     /// The listener for a new flow: the exact address before the wildcard.
     pub fn choose(&self, key: &FlowKey, hasher: &FlowHasher) -> Option<ListenerId> {
-        let port = key.local_port;
-        let exact = Some(pack(key.local_ip()));
-        let group = self
-            .find_group(exact, port)
-            .or_else(|| self.find_group(None, port))?;
+        let group = self.group_of(key)?;
         match group.members[..] {
             [] => None,
             [one] => Some(one),
@@ -138,6 +142,32 @@ impl Listeners {
                 many.get(at as usize).copied()
             }
         }
+    }
+
+    /// A SYN cookie was sent to this flow, good until then.
+    pub fn expect_cookies(&mut self, key: &FlowKey, until: Instant) {
+        let Some((addr, port)) = self.group_of(key).map(|group| (group.addr, group.port)) else {
+            return;
+        };
+        let hash = hash(&self.key, addr, port);
+        if let Some(group) = self
+            .groups
+            .find_mut(hash, |g| g.addr == addr && g.port == port)
+        {
+            group.cookies_until = until;
+        }
+    }
+
+    /// Whether this flow's listener has sent SYN cookies that may still be answered.
+    pub fn expects_cookies(&self, key: &FlowKey, now: Instant) -> bool {
+        self.group_of(key)
+            .is_some_and(|group| now < group.cookies_until)
+    }
+
+    fn group_of(&self, key: &FlowKey) -> Option<&Group> {
+        let port = key.local_port;
+        self.find_group(Some(pack(key.local_ip())), port)
+            .or_else(|| self.find_group(None, port))
     }
 
     fn find_group(&self, addr: Option<[u8; 16]>, port: u16) -> Option<&Group> {

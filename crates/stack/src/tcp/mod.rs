@@ -6,7 +6,7 @@
 //! | calls of sockets | `calls.rs` | 9293 3.10.1–3.10.6 |
 //! | steps of a segment's arrival | `input/` | 9293 3.10.7.4, 5961, 7323, 2018, 2883 |
 //! | what is sent next | `output/` | 9293 3.7.4, 3.8.6, 5681, 7323 |
-//! | opening | `connect.rs`, `syn.rs`, `listen.rs` | 9293 3.5, 4987, 6528, 7323 |
+//! | opening | `connect.rs`, `syn.rs`, `cookie.rs`, `cookie_open.rs`, `listen.rs` | 9293 3.5, 4987, 6528, 7323 |
 //! | loss and retransmission | `scoreboard.rs`, `rack.rs`, `recovery.rs`, `resend.rs`, `rto.rs`, `rtt.rs` | 8985, 6937, 6675, 6582, 6298, 4015 |
 //! | congestion control | `cc/` | 5681, 9438, 6928, 7661 |
 //! | closing | `input/fin.rs`, `timewait.rs`, `keepalive.rs` | 9293 3.6, 1337, 6191 |
@@ -20,6 +20,8 @@ mod calls;
 mod cc;
 mod connect;
 mod connection;
+mod cookie;
+mod cookie_open;
 mod dispatch;
 mod flow;
 mod half_open;
@@ -54,6 +56,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use connection::{Connection, InFlight};
+use cookie::CookieJar;
 use flow::{Demux, FlowHasher, Place};
 pub use half_open::HalfOpenImage;
 pub use image::ConnectionImage;
@@ -77,6 +80,7 @@ pub struct Tcp {
     syns: SynTable,
     time_waits: TimeWaits,
     listeners: Listeners,
+    cookies: CookieJar,
     ports: Ports,
     demux: Demux,
     hasher: FlowHasher,
@@ -105,6 +109,7 @@ impl Tcp {
             syns: SynTable::new(tcp.syn_entries_max),
             time_waits: TimeWaits::new(tcp.time_waits_max),
             listeners: Listeners::new(tcp.listeners_max, rng),
+            cookies: CookieJar::new(rng, now),
             ports: Ports::new(config.ephemeral, rng),
             demux: Demux::default(),
             hasher: FlowHasher::new(rng),

@@ -6,11 +6,12 @@ use core::time::Duration;
 
 use super::connect::{self, Seed};
 use super::connection::Connection;
+use super::cookie_open::{self, Room};
 use super::flow::{FlowKey, Place};
 use super::output::control;
 use super::phase::Phase;
 use super::segment::Segment;
-use super::syn::SynEntry;
+use super::syn::{self, SynEntry};
 use super::{Tcp, keepalive, seq, timewait};
 use crate::counters::Counter;
 use crate::effects::{Effects, Event};
@@ -68,40 +69,30 @@ impl Tcp {
             cx.counters.bump(Counter::DropTcpBacklog);
             return;
         }
-        if listener.is_half_open_full() || self.syns.entries.is_full() {
-            cx.counters.bump(Counter::DropTcpSynTable);
-            return;
-        }
         let Some(path) = cx.link.find_path(key.remote_ip()) else {
             cx.counters.bump(Counter::DropNoRoute);
             return;
         };
-        let options = &listener.options.socket;
-        let tcp = &cx.config.tcp;
+        let room = cookie_open::room_for(
+            cx.config.tcp.syn_cookies,
+            listener.is_half_open_full(),
+            self.syns.entries.is_full(),
+            iss.is_some(),
+        );
         let (fresh_iss, ts_offset) = connect::numbers(&self.hasher, key, now);
-        let buffer = options.rcvbuf.unwrap_or(tcp.rcvbuf_initial);
-        let mut entry = SynEntry {
-            key: *key,
-            listener: id,
-            iss: iss.unwrap_or(fresh_iss),
-            irs: segment.seq,
-            ts_recent: 0,
-            ts_offset,
-            sent_at: now,
-            mss: 0,
-            our_mss: connect::mss_to_announce(path.mtu, options.mss),
-            window: buffer.min(0xffff) as u16,
-            peer_shift: u8::MAX,
-            our_shift: connect::shift_for(buffer.max(tcp.rcvbuf_max)),
-            tries: 0,
-            has_sack: false,
-            has_timestamps: false,
-            hop: None,
-            tos: options.tos,
-            ttl: options.ttl,
-        };
+        let numbers = (iss.unwrap_or(fresh_iss), ts_offset);
+        let socket = &listener.options.socket;
+        let mut entry = syn::entry_for((*key, id), segment.seq, numbers, (now, path), socket, cx);
         entry.take_offer(&segment.options(), cx);
-        let until = now.plus_nanos(nanos(tcp.rto_initial));
+        match room {
+            Room::Entry => {}
+            Room::Cookie => return self.answer_with_cookie(now, entry, cx, fx),
+            Room::None => {
+                cx.counters.bump(Counter::DropTcpSynTable);
+                return;
+            }
+        }
+        let until = now.plus_nanos(nanos(cx.config.tcp.rto_initial));
         listener.half_open += 1;
         entry.answer(now, cx, fx);
         if let Some(index) = self.syns.insert(entry, until) {
@@ -183,9 +174,28 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
-        let Some(mut entry) = self.syns.entries.at(syn_index).cloned() else {
+        let Some(entry) = self.syns.entries.at(syn_index).cloned() else {
             return;
         };
+        self.admit(now, (key, hash), entry, Some(syn_index), segment, cx, fx);
+    }
+
+    /// Makes the block of a finished handshake; `syn_index` is the stored entry's place, if there is one. `false`: it
+    /// could not be made now.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "an entry with its place, and what every step gets"
+    )]
+    pub(super) fn admit(
+        &mut self,
+        now: Instant,
+        (key, hash): (&FlowKey, u64),
+        mut entry: SynEntry,
+        syn_index: Option<u32>,
+        segment: &Segment<'_>,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) -> bool {
         // The listener may have ended meanwhile (a program reloads): another one of the group takes over.
         if self.listeners.find(entry.listener).is_none()
             && let Some(sibling) = self.listeners.choose(key, &self.hasher)
@@ -193,22 +203,27 @@ impl Tcp {
             entry.listener = sibling;
         }
         let Some(listener) = self.listeners.find_mut(entry.listener) else {
-            self.drop_syn(syn_index, hash);
+            if let Some(syn_index) = syn_index {
+                self.drop_syn(syn_index, hash);
+            }
             control::answer_with_reset(key, now, segment, cx, fx);
-            return;
+            return false;
         };
         // As Linux: the last ACK is dropped while the queue is full; the SYN-ACK comes again.
         if listener.is_full() || self.conns.is_full() {
             cx.counters.bump(Counter::DropTcpBacklog);
-            return;
+            return false;
         }
         let Some(path) = cx.link.find_path(key.remote_ip()) else {
-            return;
+            cx.counters.bump(Counter::DropNoRoute);
+            return false;
         };
         listener.offered = listener.offered.wrapping_add(1);
-        listener.half_open = listener.half_open.saturating_sub(1);
         let options = listener.options.socket.clone();
-        self.syns.entries.remove(syn_index);
+        if let Some(syn_index) = syn_index {
+            listener.half_open = listener.half_open.saturating_sub(1);
+            self.syns.entries.remove(syn_index);
+        }
         let flight = self.flights.pop();
         let index = self.make_block(|id, timer| {
             let seed = Seed {
@@ -222,14 +237,18 @@ impl Tcp {
             };
             open_passive(&seed, &entry, flight, now, cx)
         });
+        match (syn_index.map(Place::Syn), index.map(Place::Connection)) {
+            (Some(old), Some(new)) => self.demux.replace(hash, old, new),
+            (Some(old), None) => self.demux.remove(hash, old),
+            (None, Some(new)) => self.demux.insert(hash, new),
+            (None, None) => {}
+        }
         let Some(index) = index else {
-            self.demux.remove(hash, Place::Syn(syn_index));
-            return;
+            return false;
         };
-        self.demux
-            .replace(hash, Place::Syn(syn_index), Place::Connection(index));
         self.announce(now, index, entry.listener, cx, fx);
         self.on_connection_segment(now, index, segment, cx, fx);
+        true
     }
 
     /// Tells the owner of a new connection.

@@ -12,10 +12,11 @@ use super::connection::{MSS_DEFAULT, MSS_MIN};
 use super::flow::FlowKey;
 use super::output::emit::{self, Envelope};
 use super::slab::Slab;
-use super::{isn, seq};
+use super::{connect, isn, seq};
 use crate::effects::Effects;
 use crate::ids::ListenerId;
-use crate::link::{Cx, NextHop};
+use crate::link::{Cx, NextHop, Path};
+use crate::options::SocketOptions;
 use crate::time::Instant;
 
 /// Each retransmission waits twice as long; longer series are cut off here.
@@ -81,6 +82,18 @@ impl SynEntry {
 
     /// Sends the SYN-ACK.
     pub fn answer(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+        let stamp = isn::timestamp(now, self.ts_offset);
+        self.answer_stamped(now, stamp, cx, fx);
+    }
+
+    /// The same with another timestamp than the clock's.
+    pub fn answer_stamped(
+        &mut self,
+        now: Instant,
+        stamp: u32,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
         let header = TcpHeader {
             src_port: self.key.local_port,
             dst_port: self.key.remote_port,
@@ -95,8 +108,8 @@ impl SynEntry {
             mss: Some(self.our_mss),
             window_scale: (self.peer_shift != u8::MAX).then_some(self.our_shift),
             sack_permitted: self.has_sack,
-            timestamps: self.has_timestamps.then(|| Timestamps {
-                value: isn::timestamp(now, self.ts_offset),
+            timestamps: self.has_timestamps.then_some(Timestamps {
+                value: stamp,
                 echo: self.ts_recent,
             }),
             ..TcpOptions::default()
@@ -108,6 +121,39 @@ impl SynEntry {
             ttl: self.ttl,
         };
         emit::bare(envelope, now, &header, &options, &mut self.hop, cx, fx);
+    }
+}
+
+/// An entry that knows our side only.
+pub fn entry_for(
+    (key, listener): (FlowKey, ListenerId),
+    irs: u32,
+    (iss, ts_offset): (u32, u32),
+    (now, path): (Instant, Path),
+    options: &SocketOptions,
+    cx: &Cx<'_>,
+) -> SynEntry {
+    let tcp = &cx.config.tcp;
+    let buffer = options.rcvbuf.unwrap_or(tcp.rcvbuf_initial);
+    SynEntry {
+        key,
+        listener,
+        iss,
+        irs,
+        ts_recent: 0,
+        ts_offset,
+        sent_at: now,
+        mss: MSS_DEFAULT,
+        our_mss: connect::mss_to_announce(path.mtu, options.mss),
+        window: buffer.min(0xffff) as u16,
+        peer_shift: u8::MAX,
+        our_shift: connect::shift_for(buffer.max(tcp.rcvbuf_max)),
+        tries: 0,
+        has_sack: false,
+        has_timestamps: false,
+        hop: None,
+        tos: options.tos,
+        ttl: options.ttl,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod backlog;
 mod close;
+mod cookies;
 mod handshake;
 mod harness;
 mod hostile;

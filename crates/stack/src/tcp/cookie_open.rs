@@ -1,0 +1,140 @@
+//! Passive opens without a SYN entry: the SYN-ACK carries everything, the ACK brings it back (RFC 4987 3.6).
+
+use slipstack_wire::tcp::TcpFlags;
+
+use super::cookie::{EPOCH_NS, StampedOptions, Subject};
+use super::flow::FlowKey;
+use super::segment::Segment;
+use super::syn::{self, SynEntry};
+use super::{Tcp, isn};
+use crate::config::SynCookies;
+use crate::counters::Counter;
+use crate::effects::Effects;
+use crate::link::Cx;
+use crate::time::Instant;
+
+/// What a SYN gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    Entry,
+    Cookie,
+    None,
+}
+
+/// Entry, cookie or nothing, by the option and by how full the tables are.
+///
+/// `is_reopened`: the flow comes out of TIME-WAIT with an initial number beyond the old connection's, which a cookie
+/// cannot have: such a SYN takes an entry as long as there are any (as on Linux).
+pub fn room_for(
+    policy: SynCookies,
+    is_share_full: bool,
+    is_table_full: bool,
+    is_reopened: bool,
+) -> Room {
+    match policy {
+        SynCookies::Never if is_share_full || is_table_full => Room::None,
+        SynCookies::Never => Room::Entry,
+        _ if is_table_full => Room::Cookie,
+        _ if is_reopened => Room::Entry,
+        SynCookies::WhenFull if !is_share_full => Room::Entry,
+        SynCookies::WhenFull | SynCookies::Always => Room::Cookie,
+    }
+}
+
+impl Tcp {
+    /// Answers a SYN and keeps nothing of it.
+    pub(super) fn answer_with_cookie(
+        &mut self,
+        now: Instant,
+        mut entry: SynEntry,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let stamped = entry.has_timestamps.then_some(StampedOptions {
+            shift: entry.peer_shift,
+            has_sack: entry.has_sack,
+        });
+        if stamped.is_none() {
+            // Nowhere to keep them.
+            entry.peer_shift = u8::MAX;
+            entry.has_sack = false;
+        }
+        let subject = Subject {
+            key: &entry.key,
+            mask: self.hasher.sequence(&entry.key) as u32,
+            irs: entry.irs,
+            stamped,
+        };
+        // DEVIATION(RFC 9293 3.4.1): the initial number does not follow the clock while cookies are sent.
+        (entry.iss, entry.mss) = self.cookies.seal(now, &subject, entry.mss, cx.rng);
+        self.listeners
+            .expect_cookies(&entry.key, now.plus_nanos(2 * EPOCH_NS));
+        let clock = isn::timestamp(now, 0);
+        let stamp = stamped.map_or(clock, |options| options.stamp(clock));
+        cx.counters.bump(Counter::TxTcpCookies);
+        entry.answer_stamped(now, stamp.wrapping_add(entry.ts_offset), cx, fx);
+    }
+
+    /// An ACK for no flow: `true` = it brings a cookie of ours back and has been taken.
+    ///
+    /// A flood of ACKs costs one MAC each, and that only while cookies are out; what is no cookie is answered like any
+    /// other stranger, within the limit of resets.
+    pub(super) fn take_cookie(
+        &mut self,
+        now: Instant,
+        (key, hash): (&FlowKey, u64),
+        segment: &Segment<'_>,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) -> bool {
+        let control = segment.flags.0 & (TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK).0;
+        if control != TcpFlags::ACK.0 || !self.listeners.expects_cookies(key, now) {
+            return false;
+        }
+        let Some(entry) = self.restore(now, key, segment, cx) else {
+            cx.counters.bump(Counter::RxTcpBadCookies);
+            return false;
+        };
+        if self.admit(now, (key, hash), entry, None, segment, cx, fx) {
+            cx.counters.bump(Counter::RxTcpCookies);
+        }
+        true
+    }
+
+    /// The SYN entry that was never stored.
+    fn restore(
+        &mut self,
+        now: Instant,
+        key: &FlowKey,
+        segment: &Segment<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Option<SynEntry> {
+        let id = self.listeners.choose(key, &self.hasher)?;
+        let listener = self.listeners.find(id)?;
+        let path = cx.link.find_path(key.remote_ip())?;
+        let secret = self.hasher.sequence(key);
+        let ts_offset = isn::timestamp_offset(secret);
+        let (irs, iss) = (segment.seq.wrapping_sub(1), segment.ack.wrapping_sub(1));
+        let timestamps = segment.timestamps().filter(|_| cx.config.tcp.timestamps);
+        let stamped = timestamps.map(|t| StampedOptions::of_stamp(t.echo.wrapping_sub(ts_offset)));
+        let subject = Subject {
+            key,
+            mask: secret as u32,
+            irs,
+            stamped,
+        };
+        let mss = self.cookies.open(now, &subject, iss, cx.rng)?;
+        let socket = &listener.options.socket;
+        let mut entry = syn::entry_for((*key, id), irs, (iss, ts_offset), (now, path), socket, cx);
+        entry.mss = mss;
+        // No round trip is measured: nobody knows when the SYN-ACK left.
+        entry.tries = 1;
+        if let (Some(timestamps), Some(options)) = (timestamps, stamped) {
+            entry.has_timestamps = true;
+            entry.ts_recent = timestamps.value;
+            entry.peer_shift = options.shift;
+            entry.has_sack = options.has_sack;
+        }
+        Some(entry)
+    }
+}
