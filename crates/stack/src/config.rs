@@ -100,6 +100,34 @@ pub enum SynCookies {
     Always,
 }
 
+/// Data in SYNs (RFC 7413); the bits of `tcp_fastopen`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FastOpenConfig {
+    pub client: bool,
+    pub server: bool,
+    /// Data leaves without a cookie, and is taken without one: only where addresses cannot be forged.
+    pub client_without_cookie: bool,
+    pub server_without_cookie: bool,
+}
+
+impl FastOpenConfig {
+    /// Linux's bits: 1, 2, 4 and 0x200.
+    pub const fn from_bits(bits: u32) -> FastOpenConfig {
+        FastOpenConfig {
+            client: bits & 1 != 0,
+            server: bits & 2 != 0,
+            client_without_cookie: bits & 4 != 0,
+            server_without_cookie: bits & 0x200 != 0,
+        }
+    }
+}
+
+impl Default for FastOpenConfig {
+    fn default() -> Self {
+        Self::from_bits(1)
+    }
+}
+
 /// Limits, times and defaults of TCP; the values are Linux's unless said otherwise.
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
@@ -135,6 +163,7 @@ pub struct TcpConfig {
     pub listeners_max: u32,
     pub syn_entries_max: u32,
     pub syn_cookies: SynCookies,
+    pub fast_open: FastOpenConfig,
     pub time_waits_max: u32,
     /// Connections that no program holds; beyond it the oldest is reset.
     pub orphans_max: u32,
@@ -171,6 +200,7 @@ impl Default for TcpConfig {
             listeners_max: 65_536,
             syn_entries_max: 16_384,
             syn_cookies: SynCookies::default(),
+            fast_open: FastOpenConfig::default(),
             time_waits_max: 262_144,
             orphans_max: 65_536,
             challenge_acks_per_second: 1000,

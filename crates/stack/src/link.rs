@@ -13,6 +13,7 @@ use crate::error::Reason;
 use crate::neighbour::{Held, Neighbours, Resolution};
 use crate::rng::Rng;
 use crate::route::{Route, Routes};
+use crate::tcp::FastOpenCache;
 use crate::time::Instant;
 
 /// Longest transport header (TCP with 40 bytes of options).
@@ -99,6 +100,8 @@ pub struct Link {
     tso_max: u32,
     pub(crate) routes: Routes,
     pub(crate) neighbours: Neighbours,
+    /// What is known of servers besides their neighbours' addresses.
+    pub fast_open: FastOpenCache,
 }
 
 impl Link {
@@ -109,6 +112,7 @@ impl Link {
             tso_max: config.tso_max,
             routes: Routes::of(&config.addrs, &config.gateways),
             neighbours: Neighbours::new(config.neighbour.clone(), rng.sip_key()),
+            fast_open: FastOpenCache::new(rng),
         }
     }
 

@@ -11,6 +11,7 @@ extern crate std;
 pub mod arp;
 pub mod checksum;
 pub mod ethernet;
+pub mod fast_open;
 pub mod icmpv4;
 pub mod ipv4;
 mod offload;

@@ -6,6 +6,7 @@ use slipstack_wire::tcp::{CHECKSUM_AT, HEADER_LEN, TcpFlags, TcpHeader};
 
 use super::connect::{self, Seed};
 use super::connection::AckState;
+use super::fast_open::{self, Attempt};
 use super::flow::{FlowKey, Place};
 use super::info::TcpInfo;
 use super::input::{Verdict, owe_ack};
@@ -156,7 +157,11 @@ impl Tcp {
             local: key.local(),
             remote: key.remote(),
         });
-        connect::start(conn, now, cx, fx);
+        if options.fast_open {
+            let attempt = Attempt::new(now, conn, cx);
+            conn.flight_mut().attempt = attempt;
+        }
+        fast_open::client::start(conn, now, cx, fx);
         self.settle(now, index, Verdict::Alive, cx, fx);
         Ok(id)
     }

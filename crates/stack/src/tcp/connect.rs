@@ -10,6 +10,7 @@ use super::cc::Control;
 use super::connection::{
     Connection, MSS_DEFAULT, MSS_MIN, Options, Receive, Send, WINDOW_SHIFT_MAX,
 };
+use super::fast_open::client;
 use super::flow::FlowKey;
 use super::input::{Verdict, owe_ack};
 use super::output::{ack_policy, control};
@@ -226,7 +227,9 @@ pub fn on_segment(
     let ack = seq::widen(conn.snd.iss, seq::SYN, segment.ack);
     let has_ack = segment.flags.is_ack();
     // First: SEG.ACK =< ISS or SEG.ACK > SND.NXT.
-    if has_ack && (ack <= seq::SYN || ack > conn.snd.nxt) {
+    // RFC 7413 4.2.1: the data of the SYN may be acknowledged with it.
+    let carried = conn.attempt().map_or(0, |a| u64::from(a.sent()));
+    if has_ack && (ack <= seq::SYN || ack > conn.snd.nxt + carried) {
         let key = conn.key;
         control::answer_with_reset(&key, now, segment, cx, fx);
         return Verdict::Alive;
@@ -260,7 +263,10 @@ pub fn on_segment(
     // RFC 7323 2.2: the window of a SYN segment is not scaled.
     conn.snd.wnd = u32::from(segment.window);
     conn.snd.wnd_max = conn.snd.wnd;
-    conn.snd.edge = seq::FIRST + u64::from(conn.snd.wnd);
+    conn.snd.edge = ack + u64::from(conn.snd.wnd);
+    if let Some(attempt) = conn.flight.as_mut().and_then(|f| f.attempt.take()) {
+        client::on_answer(conn, now, &attempt, (segment, ack), cx, fx);
+    }
     // The handshake's last ACK carries data if there is some.
     owe_ack(conn);
     Verdict::Alive
@@ -290,7 +296,14 @@ pub fn establish(
     conn.rcv.tune_at = now;
     conn.is_dirty = true;
     keepalive::arm(conn, now, cx);
-    fx.event(Event::Connected { conn: conn.id });
+    if conn.parent.is_some() {
+        // A passive open that took data with the SYN may have answered it already.
+        if conn.snd.nxt > seq::FIRST {
+            resend::arm_timeout(conn, now, cx);
+        }
+    } else if conn.attempt().is_none_or(|a| !a.is_told) {
+        fx.event(Event::Connected { conn: conn.id });
+    }
 }
 
 /// The SYN (or SYN-ACK) was not answered (RFC 9293 3.8.3: R2 for SYNs).
@@ -301,7 +314,11 @@ pub fn on_timeout(
     fx: &mut impl Effects,
 ) -> Verdict {
     let tcp = &cx.config.tcp;
-    let limit = tcp.syn_retries;
+    let limit = if conn.parent.is_some() {
+        tcp.synack_retries
+    } else {
+        tcp.syn_retries
+    };
     if conn.stalled_at == Instant::ZERO {
         conn.stalled_at = conn.snd.last_at;
     }
@@ -313,6 +330,7 @@ pub fn on_timeout(
     conn.backoff.double();
     conn.retransmitted = conn.retransmitted.wrapping_add(1);
     cx.counters.bump(crate::counters::Counter::TcpTimeouts);
+    client::on_timeout(conn);
     control::send_syn(conn, now, cx, fx);
     let wait = conn.backoff.apply(
         nanos(cx.config.tcp.rto_initial),

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use super::assembler::Assembler;
 use super::cc::Control;
+use super::fast_open::Attempt;
 use super::flow::FlowKey;
 use super::phase::Phase;
 use super::recovery::Recovery;
@@ -129,6 +130,8 @@ pub struct InFlight {
     pub board: Scoreboard,
     pub rack: super::rack::Rack,
     pub recovery: Recovery,
+    /// An active open with Fast Open that is not answered yet.
+    pub attempt: Option<Box<Attempt>>,
 }
 
 impl InFlight {
@@ -137,6 +140,7 @@ impl InFlight {
         self.board.reset();
         self.rack = super::rack::Rack::default();
         self.recovery = Recovery::default();
+        self.attempt = None;
     }
 }
 
@@ -218,6 +222,15 @@ impl Connection {
             }
             None => 0,
         }
+    }
+
+    /// The attempt of a Fast Open.
+    pub fn attempt(&self) -> Option<&Attempt> {
+        self.flight.as_ref()?.attempt.as_deref()
+    }
+
+    pub fn attempt_mut(&mut self) -> Option<&mut Attempt> {
+        self.flight.as_mut()?.attempt.as_deref_mut()
     }
 
     #[inline]

@@ -61,6 +61,12 @@ impl FlowKey {
         unpack(self.remote)
     }
 
+    /// A MAC over the two addresses.
+    pub fn address_mac(&self, secret: &SipKey) -> u64 {
+        let [a, b, _, d, e] = self.words();
+        secret.mac_words([a, b, d, e])
+    }
+
     /// A MAC over the flow and one more word, for what leaves the machine.
     pub fn mac(&self, secret: &SipKey, word: u64) -> u64 {
         let [a, b, c, d, e] = self.words();

@@ -100,6 +100,7 @@ fn read(bytes: &[u8]) -> Option<SynEntry> {
         tries: input.number()?,
         has_sack: false,
         has_timestamps: false,
+        fast_open: None,
         hop: None,
         tos: 0,
         ttl: 0,

@@ -3,6 +3,7 @@
 //! Several listeners on one address share its connections by a keyed hash of the flow, so that one flow's SYN and its
 //! retransmission reach the same listener.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
@@ -10,7 +11,7 @@ use hashbrown::HashTable;
 
 use super::flow::{FlowHasher, FlowKey, pack};
 use super::slab::Slab;
-use crate::ids::ListenerId;
+use crate::ids::{ConnId, ListenerId};
 use crate::options::ListenOptions;
 use crate::rng::{Rng, SipKey};
 use crate::time::Instant;
@@ -28,6 +29,8 @@ pub struct Listener {
     pub taken: u32,
     /// SYN entries that belong here.
     pub half_open: u32,
+    /// Connections whose data was taken with the SYN (RFC 7413) and whose handshake may not be done.
+    pub fast_open_pending: VecDeque<ConnId>,
 }
 
 impl Listener {
@@ -76,6 +79,7 @@ impl Listeners {
             offered: 0,
             taken: 0,
             half_open: 0,
+            fast_open_pending: VecDeque::new(),
         };
         let (index, generation) = self.slab.insert(listener)?;
         let id = ListenerId { index, generation };

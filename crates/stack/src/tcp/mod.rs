@@ -7,6 +7,7 @@
 //! | steps of a segment's arrival | `input/` | 9293 3.10.7.4, 5961, 7323, 2018, 2883 |
 //! | what is sent next | `output/` | 9293 3.7.4, 3.8.6, 5681, 7323 |
 //! | opening | `connect.rs`, `syn.rs`, `cookie.rs`, `cookie_open.rs`, `listen.rs` | 9293 3.5, 4987, 6528, 7323 |
+//! | opening with data | `fast_open/` | 7413 |
 //! | loss and retransmission | `scoreboard.rs`, `rack.rs`, `recovery.rs`, `resend.rs`, `rto.rs`, `rtt.rs` | 8985, 6937, 6675, 6582, 6298, 4015 |
 //! | congestion control | `cc/` | 5681, 9438, 6928, 7661 |
 //! | closing | `input/fin.rs`, `timewait.rs`, `keepalive.rs` | 9293 3.6, 1337, 6191 |
@@ -23,6 +24,7 @@ mod connection;
 mod cookie;
 mod cookie_open;
 mod dispatch;
+mod fast_open;
 mod flow;
 mod half_open;
 mod image;
@@ -57,6 +59,8 @@ use alloc::vec::Vec;
 
 use connection::{Connection, InFlight};
 use cookie::CookieJar;
+use fast_open::CookieKeys;
+pub(crate) use fast_open::FastOpenCache;
 use flow::{Demux, FlowHasher, Place};
 pub use half_open::HalfOpenImage;
 pub use image::ConnectionImage;
@@ -81,6 +85,7 @@ pub struct Tcp {
     time_waits: TimeWaits,
     listeners: Listeners,
     cookies: CookieJar,
+    fast_open: CookieKeys,
     ports: Ports,
     demux: Demux,
     hasher: FlowHasher,
@@ -110,6 +115,7 @@ impl Tcp {
             time_waits: TimeWaits::new(tcp.time_waits_max),
             listeners: Listeners::new(tcp.listeners_max, rng),
             cookies: CookieJar::new(rng, now),
+            fast_open: CookieKeys::new(rng, now),
             ports: Ports::new(config.ephemeral, rng),
             demux: Demux::default(),
             hasher: FlowHasher::new(rng),

@@ -7,6 +7,7 @@ use core::time::Duration;
 use super::connect::{self, Seed};
 use super::connection::Connection;
 use super::cookie_open::{self, Room};
+use super::fast_open::Offer;
 use super::flow::{FlowKey, Place};
 use super::output::control;
 use super::phase::Phase;
@@ -92,8 +93,31 @@ impl Tcp {
                 return;
             }
         }
+        if listener.options.fast_open > 0 {
+            let place = (key, hash);
+            match self.offer_of(now, key, segment, cx) {
+                Offer::Plain => {}
+                Offer::Answer => entry.fast_open = self.fast_open.cookie(now, key, cx.rng),
+                Offer::Accept if self.open_fast(now, place, &entry, segment, cx, fx) => return,
+                Offer::Accept => {}
+            }
+        }
+        self.enter(now, hash, entry, cx, fx);
+    }
+
+    /// Stores an entry and sends its SYN-ACK.
+    fn enter(
+        &mut self,
+        now: Instant,
+        hash: u64,
+        mut entry: SynEntry,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
         let until = now.plus_nanos(nanos(cx.config.tcp.rto_initial));
-        listener.half_open += 1;
+        if let Some(listener) = self.listeners.find_mut(entry.listener) {
+            listener.half_open += 1;
+        }
         entry.answer(now, cx, fx);
         if let Some(index) = self.syns.insert(entry, until) {
             self.demux.insert(hash, Place::Syn(index));
@@ -214,18 +238,40 @@ impl Tcp {
             cx.counters.bump(Counter::DropTcpBacklog);
             return false;
         }
-        let Some(path) = cx.link.find_path(key.remote_ip()) else {
+        let Some(index) = self.make_passive(now, key, &entry, cx) else {
             cx.counters.bump(Counter::DropNoRoute);
             return false;
         };
+        let place = Place::Connection(index);
+        match syn_index {
+            Some(syn_index) => {
+                self.demux.replace(hash, Place::Syn(syn_index), place);
+                self.syns.entries.remove(syn_index);
+                if let Some(listener) = self.listeners.find_mut(entry.listener) {
+                    listener.half_open = listener.half_open.saturating_sub(1);
+                }
+            }
+            None => self.demux.insert(hash, place),
+        }
+        self.announce(now, index, entry.listener, cx, fx);
+        self.on_connection_segment(now, index, segment, cx, fx);
+        true
+    }
+
+    /// A block for an entry, in its listener's queue; the demultiplexer does not know it yet.
+    pub(super) fn make_passive(
+        &mut self,
+        now: Instant,
+        key: &FlowKey,
+        entry: &SynEntry,
+        cx: &mut Cx<'_>,
+    ) -> Option<u32> {
+        let path = cx.link.find_path(key.remote_ip())?;
+        let listener = self.listeners.find_mut(entry.listener)?;
         listener.offered = listener.offered.wrapping_add(1);
         let options = listener.options.socket.clone();
-        if let Some(syn_index) = syn_index {
-            listener.half_open = listener.half_open.saturating_sub(1);
-            self.syns.entries.remove(syn_index);
-        }
         let flight = self.flights.pop();
-        let index = self.make_block(|id, timer| {
+        self.make_block(|id, timer| {
             let seed = Seed {
                 key: *key,
                 id,
@@ -235,24 +281,12 @@ impl Tcp {
                 path,
                 options: &options,
             };
-            open_passive(&seed, &entry, flight, now, cx)
-        });
-        match (syn_index.map(Place::Syn), index.map(Place::Connection)) {
-            (Some(old), Some(new)) => self.demux.replace(hash, old, new),
-            (Some(old), None) => self.demux.remove(hash, old),
-            (None, Some(new)) => self.demux.insert(hash, new),
-            (None, None) => {}
-        }
-        let Some(index) = index else {
-            return false;
-        };
-        self.announce(now, index, entry.listener, cx, fx);
-        self.on_connection_segment(now, index, segment, cx, fx);
-        true
+            open_passive(&seed, entry, flight, now, cx)
+        })
     }
 
     /// Tells the owner of a new connection.
-    fn announce(
+    pub(super) fn announce(
         &mut self,
         now: Instant,
         index: u32,

@@ -38,18 +38,22 @@ impl Phase {
         self as u8 >= Phase::Established as u8
     }
 
-    /// The peer may still send data.
+    /// The peer may still send data. In SYN-RECEIVED only a SYN that Fast Open takes gets that far.
     #[inline]
     pub fn may_receive(self) -> bool {
-        matches!(self, Phase::Established | Phase::FinWait1 | Phase::FinWait2)
+        matches!(
+            self,
+            Phase::SynReceived | Phase::Established | Phase::FinWait1 | Phase::FinWait2
+        )
     }
 
-    /// Data or a FIN may be outstanding or waiting.
+    /// Data or a FIN may be outstanding or waiting. In SYN-RECEIVED only Fast Open sends.
     #[inline]
     pub fn may_transmit(self) -> bool {
         matches!(
             self,
-            Phase::Established
+            Phase::SynReceived
+                | Phase::Established
                 | Phase::CloseWait
                 | Phase::FinWait1
                 | Phase::Closing

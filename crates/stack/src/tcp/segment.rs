@@ -1,5 +1,6 @@
 //! A segment that came in, with its options.
 
+use slipstack_wire::fast_open::FastOpen;
 use slipstack_wire::tcp::{TcpFlags, TcpSegment};
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps, parse_timestamps_only};
 
@@ -60,6 +61,11 @@ impl<'a> Segment<'a> {
     /// All options: for SYNs and ACKs with SACK blocks.
     pub fn options(&self) -> TcpOptions {
         TcpOptions::parse(self.options)
+    }
+
+    /// The Fast Open option, which only SYNs carry (RFC 7413 4.1.1).
+    pub fn fast_open(&self) -> Option<FastOpen> {
+        FastOpen::find(self.options)
     }
 
     /// SEG.LEN: payload, SYN and FIN.

@@ -5,15 +5,16 @@
 
 use alloc::collections::VecDeque;
 
+use slipstack_wire::fast_open::{Cookie, FastOpen};
 use slipstack_wire::tcp::{TcpFlags, TcpHeader};
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
 
 use super::connection::{MSS_DEFAULT, MSS_MIN};
 use super::flow::FlowKey;
-use super::output::emit::{self, Envelope};
+use super::output::emit::{self, Envelope, Opening};
 use super::slab::Slab;
 use super::{connect, isn, seq};
-use crate::effects::Effects;
+use crate::effects::{Effects, Payload};
 use crate::ids::ListenerId;
 use crate::link::{Cx, NextHop, Path};
 use crate::options::SocketOptions;
@@ -43,6 +44,8 @@ pub struct SynEntry {
     pub tries: u8,
     pub has_sack: bool,
     pub has_timestamps: bool,
+    /// A Fast Open cookie for the peer.
+    pub fast_open: Option<Cookie>,
     pub hop: Option<NextHop>,
     pub tos: u8,
     pub ttl: u8,
@@ -120,7 +123,13 @@ impl SynEntry {
             tos: self.tos,
             ttl: self.ttl,
         };
-        emit::bare(envelope, now, &header, &options, &mut self.hop, cx, fx);
+        let syn = Opening {
+            header: &header,
+            options: &options,
+            fast_open: self.fast_open.map(FastOpen::Cookie),
+            payload: Payload::None,
+        };
+        emit::opening(envelope, now, &syn, &mut self.hop, cx, fx);
     }
 }
 
@@ -151,6 +160,7 @@ pub fn entry_for(
         tries: 0,
         has_sack: false,
         has_timestamps: false,
+        fast_open: None,
         hop: None,
         tos: options.tos,
         ttl: options.ttl,

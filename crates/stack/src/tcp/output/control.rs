@@ -3,7 +3,7 @@
 use slipstack_wire::tcp::{TcpFlags, TcpHeader};
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
 
-use super::emit::{self, Envelope};
+use super::emit::{self, Envelope, Opening};
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::link::{Cx, NextHop};
@@ -12,7 +12,7 @@ use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::flow::FlowKey;
 use crate::tcp::phase::Phase;
 use crate::tcp::segment::Segment;
-use crate::tcp::{isn, seq};
+use crate::tcp::{fast_open, isn, seq};
 use crate::time::Instant;
 
 /// RFC 5961 7: challenge ACKs of one connection are at least this far apart.
@@ -57,12 +57,19 @@ pub fn send_syn(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
     }
     conn.rcv.ack = AckState::None;
     conn.snd.last_at = now;
+    let (fast_open, payload) = fast_open::client::on_board(conn);
     let envelope = Envelope {
         key: &conn.key,
         tos: conn.opts.tos,
         ttl: conn.opts.ttl,
     };
-    emit::bare(envelope, now, &header, &options, &mut conn.hop, cx, fx);
+    let syn = Opening {
+        header: &header,
+        options: &options,
+        fast_open,
+        payload,
+    };
+    emit::opening(envelope, now, &syn, &mut conn.hop, cx, fx);
 }
 
 /// RST of a connection that ends (RFC 9293 3.10.5): with our next sequence number.

@@ -1,5 +1,6 @@
 //! Building headers (RFC 9293 3.1, RFC 7323 3.2, RFC 2018 3).
 
+use slipstack_wire::fast_open::FastOpen;
 use slipstack_wire::protocol;
 use slipstack_wire::tcp::{CHECKSUM_AT, HEADER_LEN, OPTIONS_MAX, TcpFlags, TcpHeader};
 use slipstack_wire::tcp_options::{
@@ -149,14 +150,43 @@ pub fn bare(
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Output {
+    let syn = Opening {
+        header,
+        options,
+        fast_open: None,
+        payload: Payload::None,
+    };
+    opening(envelope, now, &syn, hop, cx, fx)
+}
+
+/// A segment before the handshake is done, with what Fast Open puts into it.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening<'a> {
+    pub header: &'a TcpHeader,
+    pub options: &'a TcpOptions,
+    pub fast_open: Option<FastOpen>,
+    pub payload: Payload<'a>,
+}
+
+pub fn opening(
+    envelope: Envelope<'_>,
+    now: Instant,
+    syn: &Opening<'_>,
+    hop: &mut Option<NextHop>,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Output {
     let mut buffer = [0u8; BUFFER_LEN];
     let options_len = buffer[HEADER_LEN..]
         .first_chunk_mut::<OPTIONS_MAX>()
-        .map_or(0, |room| options.emit(room));
-    header.emit(options_len, &mut buffer);
+        .map_or(0, |room| {
+            let len = syn.options.emit(room);
+            syn.fast_open.map_or(len, |option| option.append(room, len))
+        });
+    syn.header.emit(options_len, &mut buffer);
     let out = OutSegment {
         header: &buffer[..HEADER_LEN + options_len],
-        payload: Payload::None,
+        payload: syn.payload,
         checksum_at: Some(CHECKSUM_AT),
         gso_mss: None,
     };

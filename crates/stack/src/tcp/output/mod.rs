@@ -10,7 +10,8 @@ pub mod emit;
 pub mod nagle;
 pub mod window;
 
-use super::connection::Connection;
+use super::connection::{AckState, Connection};
+use super::fast_open::client;
 use super::phase::Phase;
 use crate::effects::Effects;
 use crate::link::Cx;
@@ -20,11 +21,23 @@ use crate::time::Instant;
 #[inline]
 pub fn flush(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     if !conn.phase.is_synchronized() {
-        if conn.phase == Phase::SynReceived && conn.rcv.ack == super::connection::AckState::Now {
-            control::send_syn(conn, now, cx, fx);
-        }
-        return;
+        return flush_opening(conn, now, cx, fx);
     }
     data::transmit(conn, now, cx, fx);
     ack_policy::finish(conn, now, cx, fx);
+}
+
+/// Before the handshake is done only Fast Open has something to say, and a SYN-ACK that is asked for again.
+#[cold]
+fn flush_opening(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+    if conn.phase != Phase::SynReceived {
+        return client::flush(conn, now, cx, fx);
+    }
+    if conn.rcv.ack == AckState::Now {
+        control::send_syn(conn, now, cx, fx);
+    }
+    // RFC 7413 4.2.2: the answer to a SYN's data need not wait for the handshake's ACK.
+    if conn.parent.is_some() {
+        data::transmit(conn, now, cx, fx);
+    }
 }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
 
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::fast_open::FastOpen;
 use slipstack_wire::ipv4::{self, Ipv4Header};
 use slipstack_wire::tcp::{OPTIONS_MAX, TcpFlags, TcpHeader, TcpSegment};
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
@@ -34,6 +35,7 @@ pub const RST: TcpFlags = TcpFlags::RST;
 pub struct Sent {
     pub header: TcpHeader,
     pub options: TcpOptions,
+    pub fast_open: Option<FastOpen>,
     /// Offset and length of the payload in the stream.
     pub data: Option<(u64, u32)>,
     pub offload: TxOffload,
@@ -72,6 +74,7 @@ impl Effects for Recorder {
         self.sent.push(Sent {
             header: parsed.header,
             options,
+            fast_open: FastOpen::find(parsed.options),
             data,
             offload: frame.offload,
         });
@@ -165,7 +168,20 @@ impl World {
         payload: &[u8],
     ) {
         let mut room = [0; OPTIONS_MAX];
-        let options_len = options.emit(&mut room);
+        let len = options.emit(&mut room);
+        self.inject_raw(ports, (seq, ack), flags, &room[..len], payload);
+    }
+
+    /// The same with options as they are on the wire.
+    pub fn inject_raw(
+        &mut self,
+        ports: (u16, u16),
+        (seq, ack): (u32, u32),
+        flags: TcpFlags,
+        options: &[u8],
+        payload: &[u8],
+    ) {
+        let options_len = options.len();
         let l4 = 20 + options_len + payload.len();
         let mut frame = alloc::vec![0; 34 + l4];
         EthernetHeader {
@@ -195,7 +211,7 @@ impl World {
             urgent: 0,
         };
         header.emit(options_len, &mut frame[34..]);
-        frame[54..54 + options_len].copy_from_slice(&room[..options_len]);
+        frame[54..54 + options_len].copy_from_slice(options);
         frame[54 + options_len..].copy_from_slice(payload);
         self.stack
             .on_frame(self.now, &frame, RxMeta::VERIFIED, &mut self.fx);

@@ -3,6 +3,7 @@
 mod backlog;
 mod close;
 mod cookies;
+mod fast_open;
 mod handshake;
 mod harness;
 mod hostile;

@@ -1,0 +1,89 @@
+//! A server's cookies (RFC 7413 4.1.2): a MAC of the two addresses, under a key that changes.
+
+use slipstack_wire::fast_open::Cookie;
+
+use crate::rng::{Rng, SipKey};
+use crate::tcp::flow::FlowKey;
+use crate::time::Instant;
+
+/// How long one key makes cookies; they are taken for as long again.
+const EPOCH_NS: u64 = 12 * 3_600_000_000_000;
+
+/// What a cookie is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    Good,
+    /// Good, but of the last key: the client gets a new one.
+    Ageing,
+    Bad,
+}
+
+/// The key in use and the one before.
+#[derive(Debug)]
+pub struct CookieKeys {
+    current: SipKey,
+    last: SipKey,
+    epoch: u64,
+}
+
+impl CookieKeys {
+    pub fn new(rng: &mut Rng, now: Instant) -> CookieKeys {
+        CookieKeys {
+            current: rng.sip_key(),
+            last: rng.sip_key(),
+            epoch: now.0 / EPOCH_NS,
+        }
+    }
+
+    fn turn(&mut self, now: Instant, rng: &mut Rng) {
+        let epoch = now.0 / EPOCH_NS;
+        if epoch <= self.epoch {
+            return;
+        }
+        let is_next = epoch == self.epoch + 1;
+        self.last = if is_next { self.current } else { rng.sip_key() };
+        self.current = rng.sip_key();
+        self.epoch = epoch;
+    }
+
+    /// The cookie of a client.
+    pub fn cookie(&mut self, now: Instant, flow: &FlowKey, rng: &mut Rng) -> Option<Cookie> {
+        self.turn(now, rng);
+        Cookie::new(&flow.address_mac(&self.current).to_be_bytes())
+    }
+
+    pub fn check(&mut self, now: Instant, flow: &FlowKey, cookie: &Cookie, rng: &mut Rng) -> Check {
+        self.turn(now, rng);
+        let is_by = |key| *cookie.as_slice() == flow.address_mac(key).to_be_bytes();
+        if is_by(&self.current) {
+            Check::Good
+        } else if is_by(&self.last) {
+            Check::Ageing
+        } else {
+            Check::Bad
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::{IpAddr, Ipv4Addr};
+
+    fn flow(last: u8, port: u16) -> FlowKey {
+        let ip = |last| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last));
+        FlowKey::new(ip(1), 80, ip(last), port)
+    }
+
+    #[test]
+    fn a_cookie_is_one_addresss_and_lives_for_two_epochs() {
+        let mut rng = Rng::new(&[2; 32]);
+        let mut keys = CookieKeys::new(&mut rng, Instant::ZERO);
+        let cookie = keys.cookie(Instant::ZERO, &flow(2, 5), &mut rng).unwrap();
+        let mut check = |at, flow: &FlowKey| keys.check(Instant(at), flow, &cookie, &mut rng);
+        assert_eq!(check(0, &flow(2, 6)), Check::Good);
+        assert_eq!(check(0, &flow(3, 5)), Check::Bad);
+        assert_eq!(check(EPOCH_NS, &flow(2, 5)), Check::Ageing);
+        assert_eq!(check(2 * EPOCH_NS, &flow(2, 5)), Check::Bad);
+    }
+}

@@ -1,0 +1,131 @@
+//! The server's side (RFC 7413 4.2.2, 5.1).
+
+use slipstack_wire::fast_open::FastOpen;
+
+use super::keys::Check;
+use crate::config::FastOpenConfig;
+use crate::counters::Counter;
+use crate::effects::Effects;
+use crate::link::Cx;
+use crate::tcp::Tcp;
+use crate::tcp::flow::{FlowKey, Place};
+use crate::tcp::input::{Verdict, text};
+use crate::tcp::listen::Listener;
+use crate::tcp::output::control;
+use crate::tcp::phase::Phase;
+use crate::tcp::segment::Segment;
+use crate::tcp::syn::SynEntry;
+use crate::tcp::{connection::Connection, resend, seq, slab::Slab};
+use crate::time::Instant;
+
+/// Pending connections that are looked at again for each SYN with data.
+const LOOKS: usize = 8;
+
+/// What to do with a SYN as far as Fast Open is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// Nothing of it.
+    Plain,
+    /// The SYN-ACK brings a cookie.
+    Answer,
+    /// Its data is taken at once.
+    Accept,
+}
+
+impl Listener {
+    /// RFC 7413 5.1: connections whose data was taken before the handshake was done are bounded by what the program
+    /// said with TCP_FASTOPEN. Those that are done leave the list when somebody asks.
+    fn may_fast_open(&mut self, conns: &Slab<Connection>) -> bool {
+        for _ in 0..LOOKS.min(self.fast_open_pending.len()) {
+            let Some(id) = self.fast_open_pending.pop_front() else {
+                break;
+            };
+            let conn = conns.find(id.index, id.generation);
+            if conn.is_some_and(|conn| conn.phase == Phase::SynReceived) {
+                self.fast_open_pending.push_back(id);
+            }
+        }
+        self.fast_open_pending.len() < self.options.fast_open as usize
+    }
+}
+
+impl Tcp {
+    /// RFC 7413 4.2.2: data only with a valid cookie; whoever asks, or has a wrong or ageing one, gets one.
+    pub(in crate::tcp) fn offer_of(
+        &mut self,
+        now: Instant,
+        key: &FlowKey,
+        segment: &Segment<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Offer {
+        let FastOpenConfig {
+            server,
+            server_without_cookie,
+            ..
+        } = cx.config.tcp.fast_open;
+        if !server {
+            return Offer::Plain;
+        }
+        let has_data = !segment.payload.is_empty();
+        match segment.fast_open() {
+            _ if server_without_cookie && has_data => Offer::Accept,
+            None => Offer::Plain,
+            Some(FastOpen::Request) => Offer::Answer,
+            Some(FastOpen::Cookie(cookie)) => {
+                match self.fast_open.check(now, key, &cookie, cx.rng) {
+                    Check::Good | Check::Ageing if has_data => Offer::Accept,
+                    Check::Good => Offer::Plain,
+                    Check::Ageing => Offer::Answer,
+                    Check::Bad => {
+                        cx.counters.bump(Counter::RxTcpBadFastOpen);
+                        Offer::Answer
+                    }
+                }
+            }
+        }
+    }
+
+    /// A block in SYN-RECEIVED whose data the program has; the SYN-ACK acknowledges it. `false`: too many are pending,
+    /// the ordinary handshake does.
+    pub(in crate::tcp) fn open_fast(
+        &mut self,
+        now: Instant,
+        (key, hash): (&FlowKey, u64),
+        entry: &SynEntry,
+        segment: &Segment<'_>,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) -> bool {
+        let Some(listener) = self.listeners.find_mut(entry.listener) else {
+            return false;
+        };
+        if self.conns.is_full() || !listener.may_fast_open(&self.conns) {
+            cx.counters.bump(Counter::RxTcpFastOpenFull);
+            return false;
+        }
+        let Some(index) = self.make_passive(now, key, entry, cx) else {
+            return false;
+        };
+        self.demux.insert(hash, Place::Connection(index));
+        self.announce(now, index, entry.listener, cx, fx);
+        let Some(conn) = self.conns.at_mut(index) else {
+            return false;
+        };
+        conn.phase = Phase::SynReceived;
+        conn.snd.una = seq::SYN;
+        // RFC 7323 2.2: the window of a SYN is not scaled.
+        conn.snd.wnd = u32::from(segment.window);
+        conn.snd.wnd_max = conn.snd.wnd;
+        conn.snd.edge = seq::FIRST + u64::from(conn.snd.wnd);
+        cx.counters.bump(Counter::TcpFastOpenAccepted);
+        text::on_text(conn, now, segment, seq::FIRST, cx, fx);
+        control::send_syn(conn, now, cx, fx);
+        resend::arm_timeout(conn, now, cx);
+        let id = conn.id;
+        if let Some(listener) = self.listeners.find_mut(entry.listener) {
+            listener.fast_open_pending.push_back(id);
+        }
+        self.settle(now, index, Verdict::Alive, cx, fx);
+        true
+    }
+}
