@@ -8,7 +8,10 @@ use slipstack_channel::{Attachment, EngineEnd, ProgramEnd};
 use slipstack_config::Settings;
 use slipstack_device::tee::Tee;
 use slipstack_device::{Device, SlotParams, Steering, open_slot};
-use slipstack_engine::{Engine, Fabric, InProcess, Instant, Role, Setup, StackConfig};
+use slipstack_engine::{
+    Engine, Fabric, FastOpenConfig, InProcess, Instant, Role, Setup, StackConfig, SynCookies,
+    TcpConfig,
+};
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
 use slipstack_mem::{Doorbell, Region, now_ns, raised};
 
@@ -85,7 +88,7 @@ pub fn assemble(
         .get(usize::from(slot))
         .cloned()
         .ok_or(Error::Confused)?;
-    let stack = stack_config(&parts.lease, &link.welcome());
+    let stack = stack_config(settings, &parts.lease, &link.welcome());
     let params = SlotParams::from_words(&parts.lease.params).ok_or(Error::Confused)?;
     let position = parts.words.position(slot).ok_or(Error::Confused)?;
     let mut device = open_slot(parts.device, &params, position)?;
@@ -116,7 +119,7 @@ pub fn assemble(
     })
 }
 
-fn stack_config(lease: &SlotLease, welcome: &Welcome) -> StackConfig {
+fn stack_config(settings: &Settings, lease: &SlotLease, welcome: &Welcome) -> StackConfig {
     let mut seed = [0; 32];
     for chunk in seed.chunks_exact_mut(8) {
         chunk.copy_from_slice(&random_u64().to_le_bytes());
@@ -130,8 +133,21 @@ fn stack_config(lease: &SlotLease, welcome: &Welcome) -> StackConfig {
         tso_max,
         role: Role::Engine,
         ephemeral: lease.ports,
+        tcp: tcp_config(settings),
         seed,
         ..StackConfig::default()
+    }
+}
+
+fn tcp_config(settings: &Settings) -> TcpConfig {
+    TcpConfig {
+        fast_open: FastOpenConfig::from_bits(settings.tcp_fastopen),
+        syn_cookies: match settings.tcp_syncookies {
+            0 => SynCookies::Never,
+            1 => SynCookies::WhenFull,
+            _ => SynCookies::Always,
+        },
+        ..TcpConfig::default()
     }
 }
 

@@ -51,6 +51,10 @@ pub enum SocketOption {
     Ttl(u8),
     Broadcast(bool),
     ReusePort(bool),
+    /// Of a listener: connections whose data was taken with the SYN while their handshake is not done.
+    FastOpen(u32),
+    /// An active open may put data into its SYN.
+    FastOpenConnect(bool),
 }
 
 /// What a program asks of its engine.
@@ -342,6 +346,8 @@ impl SocketOption {
             SocketOption::Ttl(ttl) => one(12, u64::from(ttl)),
             SocketOption::Broadcast(on) => one(13, u64::from(on)),
             SocketOption::ReusePort(on) => one(14, u64::from(on)),
+            SocketOption::FastOpen(queue) => one(15, u64::from(queue)),
+            SocketOption::FastOpenConnect(on) => one(16, u64::from(on)),
         }
     }
 
@@ -370,6 +376,8 @@ impl SocketOption {
             12 => SocketOption::Ttl(first as u8),
             13 => SocketOption::Broadcast(first != 0),
             14 => SocketOption::ReusePort(first != 0),
+            15 => SocketOption::FastOpen(first as u32),
+            16 => SocketOption::FastOpenConnect(first != 0),
             _ => return None,
         })
     }

@@ -35,6 +35,10 @@ pub struct Settings {
     /// Empty: wherever the scheduler puts us.
     pub cores: CoreList,
     pub pcap: Option<PathBuf>,
+    /// Bits of `net.ipv4.tcp_fastopen`.
+    pub tcp_fastopen: u32,
+    /// 0 never, 1 when the table is full, 2 always.
+    pub tcp_syncookies: u8,
     pub log: Log,
     pub is_persistent: bool,
     /// None: `/run/slipstack` for root, `$XDG_RUNTIME_DIR/slipstack` for others.
@@ -70,6 +74,8 @@ impl Settings {
             slots: count(text("slots"))?.unwrap_or(16),
             cores: parsed(text("cores"), kind::parse_cores)?.unwrap_or_default(),
             pcap: path("pcap"),
+            tcp_fastopen: count(text("tcp-fastopen"))?.unwrap_or(1),
+            tcp_syncookies: count(text("tcp-syncookies"))?.unwrap_or(1),
             log: text("log").map_or(Log::Warn, log_level),
             is_persistent: parsed(text("persist"), kind::parse_flag)?.unwrap_or(false),
             run_dir: path("run-dir"),

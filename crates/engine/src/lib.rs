@@ -33,6 +33,8 @@ pub use engine::{Engine, Setup, Turn};
 pub use inprocess::InProcess;
 pub use local::Fabric;
 pub use remote::Remote;
-pub use slipstack_stack::{Instant, NeighbourConfig, Role, StackConfig, TcpConfig};
+pub use slipstack_stack::{
+    FastOpenConfig, Instant, NeighbourConfig, Role, StackConfig, SynCookies, TcpConfig,
+};
 pub use stats::{EngineCounters, SocketView};
 pub use strays::stray_frame;

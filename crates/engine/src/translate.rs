@@ -89,7 +89,10 @@ pub(crate) fn tcp_option(option: SocketOption) -> Option<TcpOption> {
         SocketOption::Linger2(time) => TcpOption::Linger2(time),
         SocketOption::Tos(tos) => TcpOption::Tos(tos),
         SocketOption::Ttl(ttl) => TcpOption::Ttl(ttl),
-        SocketOption::Broadcast(_) | SocketOption::ReusePort(_) => return None,
+        SocketOption::Broadcast(_)
+        | SocketOption::ReusePort(_)
+        | SocketOption::FastOpen(_)
+        | SocketOption::FastOpenConnect(_) => return None,
     })
 }
 
@@ -113,6 +116,8 @@ pub(crate) fn note_option(options: &mut SocketOptions, option: SocketOption) {
         SocketOption::Linger2(time) => options.linger2 = time,
         SocketOption::Tos(tos) => options.tos = tos,
         SocketOption::Ttl(ttl) => options.ttl = ttl,
+        SocketOption::FastOpen(queue) => options.fast_open_queue = queue,
+        SocketOption::FastOpenConnect(on) => options.fast_open = on,
         SocketOption::Broadcast(_) | SocketOption::ReusePort(_) => {}
     }
 }

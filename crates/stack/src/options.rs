@@ -40,6 +40,8 @@ pub struct SocketOptions {
     pub quick_ack: bool,
     /// An active open may put data into its SYN (RFC 7413).
     pub fast_open: bool,
+    /// Of a listener: connections whose data was taken with the SYN while their handshake is not done (RFC 7413 5.1).
+    pub fast_open_queue: u32,
     pub keep_alive: KeepAlive,
     pub user_timeout: Option<Duration>,
     /// Fixed receive buffer (switches auto-tuning off).
@@ -62,6 +64,7 @@ impl Default for SocketOptions {
             cork: false,
             quick_ack: false,
             fast_open: false,
+            fast_open_queue: 0,
             keep_alive: KeepAlive::default(),
             user_timeout: None,
             rcvbuf: None,
@@ -101,8 +104,6 @@ pub struct ListenOptions {
     pub backlog: u32,
     /// May share the address with other listeners that say so too.
     pub reuse_port: bool,
-    /// Connections whose data was taken with the SYN while their handshake is not done (RFC 7413 5.1); 0 = none.
-    pub fast_open: u32,
     /// What accepted connections inherit.
     pub socket: SocketOptions,
 }
@@ -112,7 +113,6 @@ impl Default for ListenOptions {
         Self {
             backlog: 128,
             reuse_port: false,
-            fast_open: 0,
             socket: SocketOptions::default(),
         }
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use slipstack_channel::{CloseMode, Kind as ChannelKind, SockId};
+use slipstack_channel::{CloseMode, Kind as ChannelKind, SockId, SocketOption};
 
 use crate::addr::{Given, parse, v4_of};
 use crate::calls::name::for_kernel;
@@ -17,6 +17,27 @@ use crate::process::Process;
 use crate::report::{Given as Placed, Reason};
 use crate::socket::{Dgram, Side, Stream};
 use crate::wait::{Plan, Subject};
+
+/// How a connection is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    pub(crate) is_nonblocking: bool,
+    /// With data in the SYN if the server is known to take it (RFC 7413).
+    pub(crate) is_fast: bool,
+}
+
+impl Manner {
+    fn of(socket: &Description) -> Manner {
+        let cold = socket.cold.lock();
+        let is_fast = cold
+            .options
+            .is_on(libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT);
+        Manner {
+            is_nonblocking: socket.is_nonblocking(),
+            is_fast,
+        }
+    }
+}
 
 impl Process {
     /// `connect`.
@@ -32,12 +53,18 @@ impl Process {
                 // Nothing to dissolve.
                 Given::Unspecified => Ok(()),
                 Given::Other => Err(Errno::EAFNOSUPPORT.into()),
-                Given::Addr(remote) => self.connect_fresh(&socket, remote),
+                Given::Addr(remote) => self.connect_fresh(&socket, remote, Manner::of(&socket)),
             },
         }
     }
 
-    fn connect_fresh(&self, socket: &Arc<Description>, remote: SocketAddr) -> Outcome<()> {
+    /// A stream or datagram socket that has had no use yet.
+    pub(crate) fn connect_fresh(
+        &self,
+        socket: &Arc<Description>,
+        remote: SocketAddr,
+        manner: Manner,
+    ) -> Outcome<()> {
         if let Some(reason) = self.reason_to_connect_in_kernel(socket, remote) {
             self.permit_kernel(remote, reason, Errno::ENETUNREACH)?;
             return self.become_kernel(socket, reason, Placed::Remote(remote));
@@ -61,6 +88,9 @@ impl Process {
             }
         };
         let sock = self.open_for_connect(socket, &link)?;
+        if manner.is_fast {
+            link.set_option(sock, SocketOption::FastOpenConnect(true));
+        }
         link.name(sock, socket);
         let stream = Stream::connecting(Arc::clone(&link), sock);
         if socket.decided.set(Decided::Stream(stream)).is_err() {
@@ -71,7 +101,7 @@ impl Process {
             return Err(Errno::EINVAL.into());
         };
         self.apply_stream_options(socket, stream);
-        self.attempt(socket, stream, &link, sock, remote)
+        self.attempt(socket, stream, (&link, sock), remote, manner)
     }
 
     /// A channel socket with the program's options and, if it chose one, its local address.
@@ -96,9 +126,9 @@ impl Process {
         &self,
         socket: &Arc<Description>,
         stream: &Stream,
-        link: &Link,
-        sock: SockId,
+        (link, sock): (&Link, SockId),
         remote: SocketAddr,
+        manner: Manner,
     ) -> Outcome<()> {
         if let Err(error) = link.connect(sock, remote) {
             stream.fail();
@@ -106,12 +136,16 @@ impl Process {
         }
         self.report.on_stream(socket, stream, Some(remote));
         link.commands();
-        // Even if the answer is there already: that is what programs are used to.
-        if socket.is_nonblocking() {
+        // Even if the answer is there already: that is what programs are used to. (A Fast Open that waits for its
+        // data says so at once.)
+        if manner.is_nonblocking && !manner.is_fast {
             return Err(Errno::EINPROGRESS.into());
         }
         if let Some(outcome) = stream.poll_connect() {
             return outcome.map_err(Divert::from);
+        }
+        if manner.is_nonblocking {
+            return Err(Errno::EINPROGRESS.into());
         }
         self.await_connection(socket, stream, Errno::EINPROGRESS)
     }
@@ -153,7 +187,7 @@ impl Process {
             link.close(stream.sock(), CloseMode::Abort);
             link.name(sock, socket);
             stream.try_again(sock);
-            return self.attempt(socket, stream, &link, sock, remote);
+            return self.attempt(socket, stream, (&link, sock), remote, Manner::of(socket));
         }
         match stream.connect_again() {
             Err(Errno::EALREADY) if !socket.is_nonblocking() => {

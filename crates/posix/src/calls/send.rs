@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use rustix::event::PollFlags;
 
 use crate::addr::{Given, parse};
+use crate::calls::connect::Manner;
 use crate::calls::receive::is_ready;
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
@@ -39,8 +40,8 @@ impl Process {
             Some(Decided::Listener(_)) => Err(pipe(flags)),
             Some(Decided::Foreign) => Err(self.foreign(fd).into()),
             None => match (socket.kind, to) {
-                (Kind::Stream, _) if flags & libc::MSG_FASTOPEN != 0 => {
-                    Err(Errno::EOPNOTSUPP.into())
+                (Kind::Stream, to) if flags & libc::MSG_FASTOPEN != 0 => {
+                    self.send_opening(&socket, bufs, to, flags)
                 }
                 (Kind::Stream, _) => Err(pipe(flags)),
                 (Kind::Dgram, None) => Err(Errno::EDESTADDRREQ.into()),
@@ -56,8 +57,8 @@ impl Process {
         bufs: &[IoSlice<'_>],
         flags: i32,
     ) -> Outcome<usize> {
-        if flags & libc::MSG_OOB != 0 {
-            return Err(Errno::EOPNOTSUPP.into());
+        if flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
+            return Err(refusal_of(stream, flags).into());
         }
         let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
         let is_more = flags & libc::MSG_MORE != 0;
@@ -90,6 +91,36 @@ impl Process {
             return Ok(sent);
         }
         self.send_rest(socket, stream, bufs, flags, asked, sent)
+    }
+
+    /// MSG_FASTOPEN: connect and send in one.
+    ///
+    /// DEVIATION(Linux): with a cookie a blocking call does not wait for the SYN-ACK; a refusal is told by the next
+    /// call.
+    fn send_opening(
+        &self,
+        socket: &Arc<Description>,
+        bufs: &[IoSlice<'_>],
+        to: Option<&[u8]>,
+        flags: i32,
+    ) -> Outcome<usize> {
+        let remote = match to.map(|to| parse(to, socket.family)).transpose()? {
+            None => return Err(Errno::EINVAL.into()),
+            Some(Given::Unspecified) => return Err(Errno::EOPNOTSUPP.into()),
+            Some(Given::Other) => return Err(Errno::EAFNOSUPPORT.into()),
+            Some(Given::Addr(remote)) => remote,
+        };
+        let manner = Manner {
+            is_nonblocking: socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0,
+            is_fast: true,
+        };
+        self.connect_fresh(socket, remote, manner)?;
+        match socket.decided() {
+            Some(Decided::Stream(stream)) => {
+                self.send_stream(socket, stream, bufs, flags & !libc::MSG_FASTOPEN)
+            }
+            _ => Err(Errno::EINVAL.into()),
+        }
     }
 
     /// A blocking send goes on until everything is in the ring.
@@ -269,6 +300,14 @@ impl Process {
             _ => Err(Errno::EINVAL.into()),
         }
     }
+}
+
+/// Why a stream that has been connected does not take these flags.
+fn refusal_of(stream: &Stream, flags: i32) -> Errno {
+    if flags & libc::MSG_FASTOPEN == 0 {
+        return Errno::EOPNOTSUPP;
+    }
+    stream.connect_again().err().unwrap_or(Errno::EISCONN)
 }
 
 /// EPIPE, with its signal unless the caller declined it.

@@ -79,6 +79,12 @@ impl Options {
                 let seconds = u64::try_from(int()?).ok();
                 SocketOption::Linger2(seconds.map(Duration::from_secs))
             }
+            (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => {
+                SocketOption::FastOpen(u32::try_from(int()?).ok()?)
+            }
+            (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) => {
+                SocketOption::FastOpenConnect(int()? != 0)
+            }
             (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
                 SocketOption::Congestion(congestion(self.bytes(level, name)?)?)
             }

@@ -93,7 +93,7 @@ impl Tcp {
                 return;
             }
         }
-        if listener.options.fast_open > 0 {
+        if listener.options.socket.fast_open_queue > 0 {
             let place = (key, hash);
             match self.offer_of(now, key, segment, cx) {
                 Offer::Plain => {}

@@ -45,7 +45,7 @@ impl Listener {
                 self.fast_open_pending.push_back(id);
             }
         }
-        self.fast_open_pending.len() < self.options.fast_open as usize
+        self.fast_open_pending.len() < self.options.socket.fast_open_queue as usize
     }
 }
 

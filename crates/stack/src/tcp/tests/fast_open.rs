@@ -23,12 +23,15 @@ fn world(bits: u32) -> World {
     World::new(config)
 }
 
+fn taking(queue: u32) -> ListenOptions {
+    let mut options = ListenOptions::default();
+    options.socket.fast_open_queue = queue;
+    options
+}
+
 fn server(queue: u32) -> (World, ListenerId) {
     let mut world = world(3);
-    let listener = world.listen_with(ListenOptions {
-        fast_open: queue,
-        ..Default::default()
-    });
+    let listener = world.listen_with(taking(queue));
     (world, listener)
 }
 
@@ -116,10 +119,7 @@ fn data_with_a_wrong_cookie_or_none_waits_for_the_handshake() {
 fn without_the_option_there_is_no_fast_open() {
     for (bits, queue) in [(1, 5), (3, 0)] {
         let mut world = world(bits);
-        world.listen_with(ListenOptions {
-            fast_open: queue,
-            ..Default::default()
-        });
+        world.listen_with(taking(queue));
         let answer = syn(&mut world, PEER_PORT, Some(FastOpen::Request), b"hello");
         assert_eq!((answer.fast_open, answer.header.ack), (None, ISS + 1));
     }
