@@ -104,6 +104,7 @@ counters! {
     TxTcpKeepAlives "tx_tcp_keep_alives" "keep-alive probes"
     TxTcpResets "tx_tcp_resets" "resets sent"
     TxTcpChallenges "tx_tcp_challenges" "challenge ACKs (RFC 5961)"
+    TcpAcksHeld "tcp_acks_held" "empty segments outside of the window that were not answered, so soon after the last one"
     RxTcpResets "rx_tcp_resets" "resets that ended a connection"
     RxTcpOutOfOrder "rx_tcp_out_of_order" "segments that arrived before their predecessors"
     TcpStrays "tcp_strays" "TCP segments that were left to another engine"

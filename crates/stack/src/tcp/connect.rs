@@ -306,6 +306,22 @@ pub fn establish(
     }
 }
 
+/// The peer's SYN-ACK of a simultaneous open (RFC 9293 3.5): our SYN is acknowledged.
+#[cold]
+pub fn on_second_syn_ack(
+    conn: &mut Connection,
+    now: Instant,
+    segment: &Segment<'_>,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) {
+    establish(conn, now, segment, cx, fx);
+    conn.snd.wnd = u32::from(segment.window);
+    conn.snd.wnd_max = conn.snd.wnd;
+    conn.snd.edge = seq::FIRST + u64::from(conn.snd.wnd);
+    owe_ack(conn);
+}
+
 /// The SYN (or SYN-ACK) was not answered (RFC 9293 3.8.3: R2 for SYNs).
 pub fn on_timeout(
     conn: &mut Connection,

@@ -147,14 +147,19 @@ impl Tcp {
         let Some(entry) = self.syns.entries.at_mut(index) else {
             return;
         };
-        let expected = seq::to_wire(entry.irs, seq::FIRST);
+        let start = seq::widen(entry.irs, seq::FIRST, segment.seq);
+        let is_in_window = start >= seq::FIRST && start <= seq::FIRST + u64::from(entry.window);
         if segment.flags.is_rst() {
-            // RFC 5961 3.2: the exact number only.
-            if segment.seq == expected {
+            // RFC 5961 3.2: the exact number only; the SYN-ACK is the challenge to others.
+            if start == seq::FIRST {
                 cx.counters.bump(Counter::RxTcpResets);
                 self.drop_syn(index, hash);
-            } else {
-                cx.counters.bump(Counter::DropTcpRst);
+                return;
+            }
+            cx.counters.bump(Counter::DropTcpRst);
+            if is_in_window && self.challenges.may_pass(now, cx.rng) {
+                cx.counters.bump(Counter::TxTcpChallenges);
+                entry.answer(now, cx, fx);
             }
             return;
         }
@@ -169,14 +174,16 @@ impl Tcp {
             cx.counters.bump(Counter::DropTcpNoAck);
             return;
         }
-        let start = seq::widen(entry.irs, seq::FIRST, segment.seq);
-        let is_in_window = start >= seq::FIRST && start <= seq::FIRST + u64::from(entry.window);
         let is_old = entry.has_timestamps
             && segment
                 .timestamps()
                 .is_some_and(|t| seq::is_older(t.value, entry.ts_recent));
         if !is_in_window || is_old {
             cx.counters.bump(Counter::DropTcpOutOfWindow);
+            // RFC 9293 3.10.7.4 (first): with an ACK, within the limit of challenges.
+            if self.challenges.may_pass(now, cx.rng) {
+                entry.answer(now, cx, fx);
+            }
             return;
         }
         if segment.ack != control::after_syn(entry.iss) {

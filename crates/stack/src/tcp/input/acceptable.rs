@@ -6,7 +6,9 @@ use crate::effects::Effects;
 use crate::link::Cx;
 use crate::rate::RateLimit;
 use crate::tcp::assembler::Range;
+use crate::tcp::connect;
 use crate::tcp::connection::Connection;
+use crate::tcp::output::control;
 use crate::tcp::phase::Phase;
 use crate::tcp::segment::Segment;
 use crate::tcp::seq;
@@ -29,7 +31,7 @@ pub fn check(
     if conn.opts.has_timestamps && !passes_timestamp(conn, now, segment) {
         cx.counters.bump(Counter::DropTcpPaws);
         // RFC 7323 5.3 R1: send an acknowledgment and drop.
-        owe_ack(conn);
+        acknowledge(conn, now, segment, cx);
         return false;
     }
     let end = start + segment.len();
@@ -65,11 +67,13 @@ fn reject(
         return;
     }
     if segment.flags.is_syn() {
-        // RFC 9293 3.5: a duplicate SYN-ACK of a simultaneous open means that our ACK was lost.
-        if conn.phase == Phase::SynReceived {
-            owe_ack(conn);
-        } else {
-            super::rst_syn::challenge(conn, now, challenges, cx);
+        match conn.phase {
+            Phase::SynReceived if ends_simultaneous_open(conn, segment, end) => {
+                connect::on_second_syn_ack(conn, now, segment, cx, fx);
+            }
+            // The peer's SYN again: our SYN-ACK was lost.
+            Phase::SynReceived => owe_ack(conn),
+            _ => super::rst_syn::challenge(conn, now, challenges, cx),
         }
         return;
     }
@@ -81,7 +85,26 @@ fn reject(
             .get_or_insert_default()
             .note_duplicate(Range { start, end: upto });
     }
-    let _ = fx;
+    acknowledge(conn, now, segment, cx);
+}
+
+/// RFC 9293 3.5 figure 8: the SYN of the SYN-ACK is known already, its ACK is what counts.
+fn ends_simultaneous_open(conn: &Connection, segment: &Segment<'_>, end: u64) -> bool {
+    conn.parent.is_none()
+        && segment.flags.is_ack()
+        && end == conn.rcv.nxt
+        && segment.ack == conn.wire_seq(conn.snd.nxt)
+}
+
+/// The ACK for a segment that cannot be taken. Two sides that find each other's ACKs unacceptable would go on for
+/// ever: what is empty is answered as rarely as it is challenged (Linux: tcp_invalid_ratelimit).
+#[cold]
+fn acknowledge(conn: &mut Connection, now: Instant, segment: &Segment<'_>, cx: &mut Cx<'_>) {
+    let is_empty = segment.payload.is_empty() && !segment.flags.is_fin();
+    if is_empty && !control::may_challenge(conn, now) {
+        cx.counters.bump(Counter::TcpAcksHeld);
+        return;
+    }
     owe_ack(conn);
 }
 

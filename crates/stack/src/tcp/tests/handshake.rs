@@ -250,3 +250,28 @@ fn initial_numbers_differ_between_flows_and_grow_with_time() {
     numbers.dedup();
     assert_eq!(numbers.len(), 3);
 }
+
+#[test]
+fn two_syn_acks_end_a_simultaneous_open() {
+    let mut world = connecting();
+    let syn = world.only();
+    world.inject((PEER_PORT, PORT), ISS, 0, SYN, &TcpOptions::default(), &[]);
+    world.take_sent();
+    // RFC 9293 figure 8: the peer has sent its SYN-ACK before it saw ours.
+    let ack = syn.header.seq.wrapping_add(1);
+    world.inject(
+        (PEER_PORT, PORT),
+        ISS,
+        ack,
+        SYN | ACK,
+        &TcpOptions::default(),
+        &[],
+    );
+    assert!(world.has(Event::Connected {
+        conn: world.conn.unwrap()
+    }));
+    world.flush();
+    let last = world.only();
+    assert!(!last.is(SYN));
+    assert_eq!((last.header.seq, last.header.ack), (ack, ISS + 1));
+}

@@ -13,4 +13,5 @@ mod paws;
 mod reset;
 mod rto;
 mod sack;
+mod states;
 mod window;

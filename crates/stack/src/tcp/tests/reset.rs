@@ -107,3 +107,25 @@ fn a_reset_ends_a_half_open_connection_only_with_the_exact_number() {
     );
     assert_eq!(world.stack.tcp_sizes().1, 0);
 }
+
+#[test]
+fn two_sides_that_disagree_do_not_acknowledge_each_other_for_ever() {
+    let mut world = established();
+    for _ in 0..1000 {
+        // An ACK of long ago, without data.
+        world.peer_at(0u32.wrapping_sub(500_000), ACK, &[]);
+        world.sleep(MS);
+    }
+    // At most one each half second.
+    assert!(world.take_sent().len() <= 3);
+    assert!(world.stack.counters().value(Counter::TcpAcksHeld) >= 997);
+    // Data that comes twice is acknowledged each time: the peer waits for it.
+    world.peer(ACK, b"hello");
+    world.sleep(50 * MS);
+    world.take_sent();
+    for _ in 0..3 {
+        world.peer_at(0u32.wrapping_sub(5), ACK, b"hello");
+        world.flush();
+        assert_eq!(world.take_sent().len(), 1);
+    }
+}
