@@ -141,6 +141,7 @@ fn stack_config(settings: &Settings, lease: &SlotLease, welcome: &Welcome) -> St
 
 fn tcp_config(settings: &Settings) -> TcpConfig {
     TcpConfig {
+        mtu_probing: settings.tcp_mtu_probing,
         fast_open: FastOpenConfig::from_bits(settings.tcp_fastopen),
         syn_cookies: match settings.tcp_syncookies {
             0 => SynCookies::Never,

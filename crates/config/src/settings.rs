@@ -39,6 +39,8 @@ pub struct Settings {
     pub tcp_fastopen: u32,
     /// 0 never, 1 when the table is full, 2 always.
     pub tcp_syncookies: u8,
+    /// Smaller packets are tried after repeated timeouts.
+    pub tcp_mtu_probing: bool,
     pub log: Log,
     pub is_persistent: bool,
     /// None: `/run/slipstack` for root, `$XDG_RUNTIME_DIR/slipstack` for others.
@@ -76,6 +78,7 @@ impl Settings {
             pcap: path("pcap"),
             tcp_fastopen: count(text("tcp-fastopen"))?.unwrap_or(1),
             tcp_syncookies: count(text("tcp-syncookies"))?.unwrap_or(1),
+            tcp_mtu_probing: count(text("tcp-mtu-probing"))? == Some(1u8),
             log: text("log").map_or(Log::Warn, log_level),
             is_persistent: parsed(text("persist"), kind::parse_flag)?.unwrap_or(false),
             run_dir: path("run-dir"),

@@ -143,6 +143,15 @@ pub const OPTIONS: &[OptionSpec] = &[
         help: "SYN cookies as in net.ipv4.tcp_syncookies: 0 never, 1 when the half-open table is full, 2 always",
     },
     OptionSpec {
+        name: "tcp-mtu-probing",
+        env: "SLIPSTACK_TCP_MTU_PROBING",
+        kind: Kind::Count { min: 0, max: 1 },
+        default: "0",
+        scope: Scope::RunAndInstance,
+        value: "WHEN",
+        help: "As net.ipv4.tcp_mtu_probing: 1 tries smaller packets when large ones vanish without an ICMP error",
+    },
+    OptionSpec {
         name: "log",
         env: "SLIPSTACK_LOG",
         kind: Kind::Choice(&["off", "error", "warn", "info", "debug"]),

@@ -163,6 +163,8 @@ pub struct TcpConfig {
     pub listeners_max: u32,
     pub syn_entries_max: u32,
     pub syn_cookies: SynCookies,
+    /// Smaller packets are tried after repeated timeouts (`tcp_mtu_probing` 1).
+    pub mtu_probing: bool,
     pub fast_open: FastOpenConfig,
     pub time_waits_max: u32,
     /// Connections that no program holds; beyond it the oldest is reset.
@@ -200,6 +202,7 @@ impl Default for TcpConfig {
             listeners_max: 65_536,
             syn_entries_max: 16_384,
             syn_cookies: SynCookies::default(),
+            mtu_probing: false,
             fast_open: FastOpenConfig::default(),
             time_waits_max: 262_144,
             orphans_max: 65_536,

@@ -96,6 +96,7 @@ counters! {
     RxTcpFastOpenFull "rx_tcp_fast_open_full" "SYNs whose data was not taken since too many such connections were pending"
     TcpConnects "tcp_connects" "active opens that were begun"
     TcpTimeouts "tcp_timeouts" "retransmission timeouts"
+    TcpBlackHoles "tcp_black_holes" "packets made smaller since large ones vanish without a word"
     TcpSynExpired "tcp_syn_expired" "half-open connections given up"
     TxTcpResentFast "tx_tcp_resent_fast" "retransmissions of fast recovery"
     TxTcpResentTimeout "tx_tcp_resent_timeout" "retransmissions after a timeout"

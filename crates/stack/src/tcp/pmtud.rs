@@ -77,6 +77,27 @@ fn soften(conn: &mut Connection, cause: PathCause) -> Verdict {
     Verdict::Alive
 }
 
+/// Timeouts of the same data before a smaller packet is tried (Linux: tcp_retries1).
+const SILENT_TIMEOUTS: u8 = 3;
+/// RFC 4821 7.2: where the search for a size that gets through begins when nothing is known.
+const MTU_BASE: u16 = 1024 + 40;
+
+/// RFC 4821 7.7, RFC 8899 5.1: large packets vanish and no ICMP says so. Half of what was tried, down to the floor.
+///
+/// The size does not grow again during the life of the connection: the search upwards needs probes of its own.
+pub fn on_silence(conn: &mut Connection, cx: &mut Cx<'_>) {
+    if !cx.config.tcp.mtu_probing || conn.backoff.count() < SILENT_TIMEOUTS || conn.mtu <= MTU_MIN {
+        return;
+    }
+    let mtu = if conn.mtu > MTU_BASE {
+        MTU_BASE
+    } else {
+        conn.mtu / 2
+    };
+    cx.counters.bump(Counter::TcpBlackHoles);
+    lower_mtu(conn, mtu);
+}
+
 /// RFC 1191 6.4: the MSS follows, and what was too large is sent again.
 fn lower_mtu(conn: &mut Connection, mtu: u16) {
     let mtu = mtu.max(MTU_MIN);

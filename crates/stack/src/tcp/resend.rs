@@ -8,9 +8,9 @@ use super::connection::Connection;
 use super::input::Verdict;
 use super::output::{data, emit};
 use super::recovery::{self, AckFacts, State};
-use super::rto;
 use super::scoreboard::Delivered;
 use super::timers::Resend;
+use super::{pmtud, rto};
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::error::Reason;
@@ -166,6 +166,7 @@ fn on_timeout(
     cx.counters.bump(Counter::TcpTimeouts);
     recovery::on_timeout(conn, now);
     conn.backoff.double();
+    pmtud::on_silence(conn, cx);
     let mss = u64::from(conn.snd.mss);
     data::resend_once(conn, now, mss, cx, fx);
     arm_timeout(conn, now, cx);

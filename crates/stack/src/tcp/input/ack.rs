@@ -60,7 +60,9 @@ pub fn on_ack(
             && !segment.flags.is_fin()
             && !window_changed;
         on_outstanding(conn, now, segment, ack, is_duplicate, cx, fx);
-    } else if conn.timers.resend() == Some(Resend::Persist) {
+    } else if conn.timers.resend() == Some(Resend::Persist) && conn.opts.user_timeout_ms == 0 {
+        // A peer that answers probes is alive, but with a user timeout that is not enough: something must get through
+        // (RFC 5482 2, as on Linux).
         conn.stalled_at = Instant::ZERO;
     }
     if window_changed {
@@ -69,6 +71,7 @@ pub fn on_ack(
         {
             conn.timers.clear_resend();
             conn.backoff.reset();
+            conn.stalled_at = Instant::ZERO;
         }
     }
     after_ack(conn, now, cx)

@@ -96,3 +96,37 @@ fn the_user_timeout_is_shorter() {
     world.sleep(6 * SECOND);
     assert_eq!(world.failed(), Some(Reason::TimedOut));
 }
+
+/// Segments of 1000 bytes vanish silently; the sizes that were tried.
+fn sizes_into_a_black_hole(mtu_probing: bool) -> alloc::vec::Vec<u32> {
+    let mut config = config();
+    config.tcp.mtu_probing = mtu_probing;
+    let mut world = World::new(config);
+    world.listen();
+    world.accept(TcpOptions {
+        mss: Some(1460),
+        sack_permitted: true,
+        ..TcpOptions::default()
+    });
+    world.write(3 * 1460);
+    world.take_sent();
+    world.sleep(60 * SECOND);
+    world.take_sent().iter().map(Sent::len).collect()
+}
+
+#[test]
+fn a_black_hole_is_tried_with_smaller_packets() {
+    assert!(
+        sizes_into_a_black_hole(false)
+            .iter()
+            .all(|&len| len == 1460)
+    );
+    let sizes = sizes_into_a_black_hole(true);
+    let smaller = |limit| sizes.iter().position(|&len| len <= limit);
+    // Three timeouts at full size, one at the base, then the floor.
+    assert!(
+        smaller(1024) >= Some(3) && smaller(1024) < smaller(512),
+        "{sizes:?}"
+    );
+    assert!(sizes.iter().all(|&len| len >= 512), "{sizes:?}");
+}

@@ -221,3 +221,35 @@ fn the_window_grows_with_a_fast_reader() {
     }
     assert!(world.stack.tcp_rcvbuf(conn) > 2 * before);
 }
+
+/// Data for a peer whose window is closed and who answers every probe; how long until the connection fails.
+fn answered_probes(user_timeout: Option<u64>) -> Option<u64> {
+    let mut world = established();
+    let conn = world.conn.unwrap();
+    let timeout = user_timeout.map(core::time::Duration::from_secs);
+    let option = crate::TcpOption::UserTimeout(timeout);
+    let set = world
+        .stack
+        .tcp_set_option(world.now, conn, option, &mut world.fx);
+    assert!(set.is_ok());
+    world.window = 0;
+    world.peer(ACK, &[]);
+    world.write(10);
+    for second in 0..1000 {
+        world.sleep(SECOND);
+        for _ in world.take_sent() {
+            world.peer(ACK, &[]);
+        }
+        if world.failed().is_some() {
+            return Some(second);
+        }
+    }
+    None
+}
+
+#[test]
+fn a_closed_window_lasts_for_ever_but_with_a_user_timeout() {
+    assert_eq!(answered_probes(None), None);
+    let seconds = answered_probes(Some(20)).expect("an end");
+    assert!((20..45).contains(&seconds), "{seconds}");
+}
