@@ -58,7 +58,7 @@ impl Process {
         flags: i32,
     ) -> Outcome<usize> {
         if flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
-            return Err(refusal_of(stream, flags).into());
+            may_take(stream, flags)?;
         }
         let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
         let is_more = flags & libc::MSG_MORE != 0;
@@ -302,12 +302,13 @@ impl Process {
     }
 }
 
-/// Why a stream that has been connected does not take these flags.
-fn refusal_of(stream: &Stream, flags: i32) -> Errno {
-    if flags & libc::MSG_FASTOPEN == 0 {
-        return Errno::EOPNOTSUPP;
+/// Whether a stream that has been connected takes these flags. MSG_FASTOPEN is a second `connect`: the one that finds
+/// the connection made goes on to send.
+fn may_take(stream: &Stream, flags: i32) -> Result<(), Errno> {
+    if flags & libc::MSG_OOB != 0 {
+        return Err(Errno::EOPNOTSUPP);
     }
-    stream.connect_again().err().unwrap_or(Errno::EISCONN)
+    stream.connect_again()
 }
 
 /// EPIPE, with its signal unless the caller declined it.
