@@ -145,3 +145,16 @@ def udp_is_answered(world):
     until(is_answered, 10, "an answer")
     for _ in range(50):
         assert is_answered()
+
+
+@test
+def a_busy_process_leaves_new_connections_to_its_idle_sibling(world):
+    server = world.stack(*world.program("prefork.py"))
+    world.wait_port(9000, process=server)
+    for _ in range(5):
+        with world.connect(9000):  # occupies one of the two
+            for _ in range(10):
+                with world.connect(9000, 5) as client:
+                    client.sendall(b"hello")
+                    assert client.recv(100).endswith(b" hello")
+

@@ -70,6 +70,15 @@ impl PortAuthority for Keeper {
         }
     }
 
+    fn listen_yield(&self, port: u16, transport: Transport, is_on: bool) -> bool {
+        let request = Request::ListenYield {
+            protocol: protocol(transport),
+            port,
+            is_on,
+        };
+        self.link.ask(&request, &[]).is_ok()
+    }
+
     fn listen_off(&self, address: IpAddr, port: u16, transport: Transport) {
         let _ = self.link.ask(
             &Request::ListenOff {

@@ -79,6 +79,12 @@ pub enum Command {
     Unlisten {
         sock: SockId,
     },
+    /// Nobody watches a listener (any more, or again): new connections, and those on their way, go to
+    /// others of its address. Refused with [`crate::Refusal::InvalidState`] when there are none.
+    Yield {
+        sock: SockId,
+        is_on: bool,
+    },
     /// Reply: [`crate::Reply::Bound`] with the local address once the attempt is under way; how
     /// it ends is told by a change of state.
     Connect {
@@ -149,6 +155,7 @@ const SET_OPTION: u8 = 10;
 const INFO: u8 = 11;
 const UDP_CONNECT: u8 = 12;
 const GOODBYE: u8 = 13;
+const YIELD: u8 = 14;
 
 type Payload = [u64; PAYLOAD_WORDS];
 
@@ -208,6 +215,7 @@ impl Command {
                 (LISTEN, 0, Some(sock), [u64::from(backlog), 0, 0, 0])
             }
             Command::Unlisten { sock } => (UNLISTEN, 0, Some(sock), ZERO),
+            Command::Yield { sock, is_on } => (YIELD, u8::from(is_on), Some(sock), ZERO),
             Command::Connect { sock, remote } => {
                 let [a, b, c] = with_addr(remote);
                 (CONNECT, 0, Some(sock), [a, b, c, 0])
@@ -267,6 +275,10 @@ impl Command {
                 backlog: payload[2] as u32,
             },
             UNLISTEN => Command::Unlisten { sock },
+            YIELD => Command::Yield {
+                sock,
+                is_on: flags & 1 != 0,
+            },
             CONNECT => Command::Connect {
                 sock,
                 remote: addr_of(payload),
@@ -420,6 +432,7 @@ mod tests {
             },
             Command::Listen { sock, backlog: 511 },
             Command::Unlisten { sock },
+            Command::Yield { sock, is_on: true },
             Command::Connect {
                 sock,
                 remote: "[2001:db8::1]:443".parse().unwrap(),

@@ -20,7 +20,7 @@ pub use report::{
 pub use socket::{ControlError, ControlSocket, Peer, connect, listen, pair};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 1;
+pub const CONTROL_VERSION: u32 = 2;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
@@ -74,6 +74,13 @@ pub enum Request {
         protocol: Protocol,
         address: IpAddr,
         port: u16,
+    },
+    /// Connections to a port that this client listens on go to other clients first, or no longer so.
+    /// Refused as [`Refusal::Unknown`] when there are none.
+    ListenYield {
+        protocol: Protocol,
+        port: u16,
+        is_on: bool,
     },
     /// Carries one channel region of this process: its flow directory says what to reset after a
     /// crash, its handover area what to carry out after an orderly end.

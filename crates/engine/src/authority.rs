@@ -36,6 +36,13 @@ pub trait PortAuthority: Send {
         is_reuse_port: bool,
     ) -> Result<(), PortRefused>;
 
+    /// Frames to this port go to other engines that serve it (or no longer so). `false`: there are
+    /// none, everything stays as it is.
+    fn listen_yield(&self, port: u16, transport: Transport, is_on: bool) -> bool {
+        let _ = (port, transport, is_on);
+        false
+    }
+
     fn listen_off(&self, address: IpAddr, port: u16, transport: Transport);
 }
 

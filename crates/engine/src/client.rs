@@ -33,6 +33,16 @@ pub(crate) enum Role {
     Datagram(UdpId),
 }
 
+/// To whom a listener that nobody watches leaves new connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Yields {
+    No,
+    /// To another listener of this engine.
+    Here,
+    /// To other engines.
+    Away,
+}
+
 /// A local address that a socket holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
@@ -62,6 +72,8 @@ pub(crate) struct Socket {
     pub(crate) bound: Option<Bound>,
     /// Options set before the connection exists.
     pub(crate) options: Option<Box<SocketOptions>>,
+    /// Of a listener: to whom it leaves new connections.
+    pub(crate) yields: Yields,
     /// Of an accepted connection: its listener.
     pub(crate) listener: Option<SockId>,
     /// Of a listener: connections offered that no program can take, those that came from other
@@ -89,6 +101,7 @@ impl Socket {
         is_listed: false,
         bound: None,
         options: None,
+        yields: Yields::No,
         listener: None,
         refused: 0,
         passed_in: 0,

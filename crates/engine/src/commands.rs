@@ -89,6 +89,7 @@ impl Engine {
             },
             Command::Listen { sock, backlog } => self.on_listen(of(sock), backlog),
             Command::Unlisten { sock } => self.on_unlisten(of(sock)),
+            Command::Yield { sock, is_on } => self.on_yield(of(sock), is_on),
             Command::Connect { sock, remote } => match self.kind(of(sock))? {
                 Kind::Tcp => self.on_connect(now, of(sock), remote),
                 Kind::Udp => self.connect_datagram(of(sock), Some(remote)),

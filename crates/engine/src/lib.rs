@@ -25,6 +25,7 @@ mod strays;
 mod streams;
 mod translate;
 mod world;
+mod yielding;
 
 pub use authority::{NeighbourTable, PortAuthority, PortRefused, Transport};
 pub use client::ClientId;

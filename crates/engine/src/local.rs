@@ -93,6 +93,11 @@ impl Fabric {
         (slot != self.own_slot && slot != 0).then_some(usize::from(slot))
     }
 
+    /// Whether several engines serve a TCP port.
+    pub(crate) fn is_shared(&self, port: u16) -> bool {
+        matches!(self.steering.port(Proto::Tcp, port), Port::Group(_))
+    }
+
     /// `false` when the other engine has no room.
     pub(crate) fn post(&self, slot: usize, frame: &[u8]) -> bool {
         let (Some(inbox), Some(bell)) = (self.inboxes.get(slot), self.bells.get(slot)) else {

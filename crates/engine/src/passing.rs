@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use slipstack_channel::State;
 use slipstack_stack::{CloseMode, ConnId, HalfOpenImage, Instant, ListenerId};
 
-use crate::client::Role;
+use crate::client::{Role, Yields};
 use crate::effects::Fx;
 use crate::engine::Engine;
 use crate::local::syn_to;
@@ -30,7 +30,9 @@ impl Engine {
         let listener = client.find(owner.sock).and_then(|(s, _)| s.listener);
         let is_open = listener
             .and_then(|sock| client.find(sock))
-            .is_some_and(|(socket, _)| matches!(socket.role, Role::Listener(_)));
+            .is_some_and(|(socket, _)| {
+                matches!(socket.role, Role::Listener(_)) && socket.yields == Yields::No
+            });
         if is_open {
             client.passing.push(owner.sock);
         } else {
@@ -211,14 +213,17 @@ impl Engine {
         true
     }
 
-    /// A listening socket that serves this address.
+    /// A listening socket that serves this address and does not yield.
     pub(crate) fn find_listener(&mut self, local: SocketAddr) -> Option<Owner> {
         for id in self.world.client_ids() {
             let Some(client) = self.world.client(id) else {
                 continue;
             };
             for sock in client.listeners.clone() {
-                let bound = client.find(sock).and_then(|(socket, _)| socket.bound);
+                let found = client.find(sock);
+                let bound = found
+                    .filter(|(socket, _)| socket.yields == Yields::No)
+                    .and_then(|(socket, _)| socket.bound);
                 let serves = bound.is_some_and(|bound| {
                     bound.addr.port() == local.port()
                         && (bound.addr.ip().is_unspecified() || bound.addr.ip() == local.ip())

@@ -164,6 +164,11 @@ impl Description {
         }
     }
 
+    /// Whether a set or a sleeping thread wants to hear of it.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_watched.load(Ordering::Acquire)
+    }
+
     /// Tells all watchers of these epoll bits.
     pub(crate) fn notify(&self, edges: u32) {
         if self.is_watched.load(Ordering::Acquire) {

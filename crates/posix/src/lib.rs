@@ -23,6 +23,7 @@ mod idhash;
 pub mod kernel;
 mod link;
 mod mourn;
+mod neglect;
 mod options;
 pub mod outcome;
 mod place;

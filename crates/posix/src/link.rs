@@ -15,6 +15,7 @@ use slipstack_mem::{Lock, now_ns};
 
 use crate::description::{Decided, Description};
 use crate::errno::Errno;
+use crate::neglect::Neglected;
 use crate::socket::bits;
 
 /// Sockets of a channel are numbered below this.
@@ -85,6 +86,8 @@ pub(crate) struct Link {
     pumping: Lock<()>,
     /// Somebody found `pumping` taken, or has not looked yet.
     has_news: AtomicBool,
+    /// Listeners with connections and without watchers.
+    pub(crate) neglected: Neglected,
     /// The descriptions of the channel's sockets, in chunks.
     sockets: Box<[OnceLock<Box<[Place]>>]>,
 }
@@ -110,6 +113,7 @@ impl Link {
             describe,
             pumping: Lock::new(()),
             has_news: AtomicBool::new(false),
+            neglected: Neglected::default(),
             sockets: (0..SOCKETS.div_ceil(CHUNK))
                 .map(|_| OnceLock::new())
                 .collect(),
@@ -180,7 +184,11 @@ impl Link {
                     && let Some(Decided::Listener(it)) = socket.decided()
                 {
                     it.on_arrival();
-                    socket.notify(bits::IN);
+                    if socket.is_watched() {
+                        socket.notify(bits::IN);
+                    } else {
+                        self.neglected.note(&socket);
+                    }
                 }
             }
             EventKind::Released => {}
@@ -301,6 +309,21 @@ impl Link {
 
     pub(crate) fn unlisten(&self, sock: SockId) {
         self.program.push(Command::Unlisten { sock });
+    }
+
+    /// Leaves the connections of a listener to others on its address. `false`: there are none.
+    pub(crate) fn yield_listener(&self, sock: SockId) -> bool {
+        self.ask(Command::Yield { sock, is_on: true }).is_ok()
+    }
+
+    /// Takes connections again.
+    pub(crate) fn resume_listener(&self, sock: SockId) {
+        let _ = self.ask(Command::Yield { sock, is_on: false });
+    }
+
+    /// What waits at a listener that yields goes to others; how many that were.
+    pub(crate) fn pass_waiting(&self, sock: SockId) -> usize {
+        self.program.pass_waiting(sock)
     }
 
     pub(crate) fn close(&self, sock: SockId, mode: CloseMode) {

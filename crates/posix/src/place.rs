@@ -137,6 +137,7 @@ impl Process {
     pub(crate) fn realize_for_wait(&self, socket: &Arc<Description>) {
         if let Some(Decided::Listener(listener)) = socket.decided() {
             listener.on_wait();
+            listener.come_back();
         }
         self.realize(socket);
     }

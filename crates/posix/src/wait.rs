@@ -205,11 +205,13 @@ impl Process {
             if plan.deadline_ns.is_some_and(|deadline| deadline <= now) {
                 return Ok(None);
             }
+            let neglected = link.as_deref().and_then(|link| self.tend_neglected(link));
             if !waiter.fall_asleep() {
                 waiter.wake_up(false);
                 continue;
             }
             let left = plan.deadline_ns.map(|deadline| deadline - now);
+            let left = least(left, neglected);
             let slept = match link.filter(|_| self.sleepers.try_lead(thread, waiter)) {
                 Some(link) => self.sleep_leading(waiter, &link, plan, now, left),
                 None => self.sleep_in_ppoll(waiter, plan, &[], left),

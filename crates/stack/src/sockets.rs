@@ -143,6 +143,11 @@ impl Stack {
         self.tcp.adopt(now, image, &mut cx!(self))
     }
 
+    /// New connections go to other listeners of the same address first, or no longer so.
+    pub fn tcp_set_yielding(&mut self, id: ListenerId, is_yielding: bool) {
+        self.tcp.set_yielding(id, is_yielding);
+    }
+
     /// The half-open connections of a listener leave this stack without a word to their peers.
     pub fn tcp_detach_half_open(&mut self, listener: ListenerId) -> Vec<HalfOpenImage> {
         self.tcp.detach_half_open(listener)

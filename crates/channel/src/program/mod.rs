@@ -377,6 +377,21 @@ impl ProgramEnd {
         Some(sock)
     }
 
+    /// Connections that wait at a listener which yields go to another one; gives their number.
+    pub fn pass_waiting(&self, listener: SockId) -> usize {
+        let Some(local) = self.inner.sockets.find(listener) else {
+            return 0;
+        };
+        let waiting = self.inner.sockets.take_accepted(local);
+        for sock in &waiting {
+            if let Some(cell) = self.cell(listener.index) {
+                cell.add_accept_taken();
+            }
+            self.close_command(*sock, CloseMode::Pass, true);
+        }
+        waiting.len()
+    }
+
     /// Connections that wait to be accepted.
     pub fn accept_waiting(&self, listener: SockId) -> usize {
         self.inner

@@ -161,7 +161,7 @@ impl Sockets {
         Some(id)
     }
 
-    /// Everything that waits at a listener which has been marked as closing.
+    /// Everything that waits at a listener.
     pub(super) fn take_accepted(&self, listener: &SockLocal) -> VecDeque<SockId> {
         core::mem::take(&mut *listener.accepted.lock())
     }

@@ -31,6 +31,8 @@ pub struct Listener {
     pub reuse_port: bool,
     /// The engine that serves it; `None`: claimed by a process that has no engine yet.
     pub slot: Option<u16>,
+    /// It leaves new connections to others, if there are any.
+    pub is_yielding: bool,
     /// How often the client asked for exactly this.
     pub count: u32,
 }
@@ -70,6 +72,7 @@ impl Listeners {
         if let Some(held) = self.table.iter_mut().find(same) {
             held.count = held.count.saturating_add(1);
             held.slot = wanted.slot;
+            held.is_yielding = false;
             return Ok(());
         }
         if self.table.len() >= LISTENERS_MAX {
@@ -109,10 +112,35 @@ impl Listeners {
 
     /// The slots that serve a port, ascending, each once.
     pub fn slots(&self, protocol: Protocol, port: u16) -> Vec<u16> {
-        let mut slots: Vec<u16> = self.on(protocol, port).filter_map(|l| l.slot).collect();
+        let serving = || self.on(protocol, port).filter(|l| l.slot.is_some());
+        let has_keen = serving().any(|l| !l.is_yielding);
+        let mut slots: Vec<u16> = serving()
+            .filter(|l| !(has_keen && l.is_yielding))
+            .filter_map(|l| l.slot)
+            .collect();
         slots.sort_unstable();
         slots.dedup();
         slots
+    }
+
+    /// Leaves a port to the others on it, or no longer so. False: there are no others.
+    pub fn set_yielding(
+        &mut self,
+        client: ClientId,
+        protocol: Protocol,
+        port: u16,
+        is_on: bool,
+    ) -> bool {
+        let is_keen = |l: &Listener| l.client != client && l.slot.is_some() && !l.is_yielding;
+        if is_on && !self.on(protocol, port).any(is_keen) {
+            return false;
+        }
+        for listener in &mut self.table {
+            if (listener.client, listener.protocol, listener.port) == (client, protocol, port) {
+                listener.is_yielding = is_on;
+            }
+        }
+        true
     }
 
     /// Everyone on a port.
@@ -162,6 +190,7 @@ mod tests {
             port,
             reuse_port: false,
             slot: Some(client as u16),
+            is_yielding: false,
             count: 1,
         }
     }
@@ -223,6 +252,24 @@ mod tests {
             listeners.claim(listener(4, 4, 80)),
             Err(ListenRefused::InUse(ClientId(1)))
         );
+    }
+
+    #[test]
+    fn who_yields_serves_only_while_all_do() {
+        let mut listeners = Listeners::default();
+        for client in 1..=2 {
+            assert_eq!(listeners.claim(listener(client, 5, 80)), Ok(()));
+        }
+        let mut set = |client, is_on| {
+            let done = listeners.set_yielding(ClientId(client), Protocol::Tcp, 80, is_on);
+            (done, listeners.slots(Protocol::Tcp, 80))
+        };
+        assert_eq!(set(1, true), (true, vec![2]));
+        assert_eq!(set(2, true), (false, vec![2]), "the last one stays");
+        assert_eq!(set(1, false), (true, vec![1, 2]));
+        assert_eq!(set(2, true), (true, vec![1]));
+        listeners.release_all(ClientId(1));
+        assert_eq!(listeners.slots(Protocol::Tcp, 80), [2]);
     }
 
     #[test]

@@ -159,6 +159,7 @@ impl Leases {
             port,
             reuse_port,
             slot: client.slot,
+            is_yielding: false,
             count: 1,
         };
         self.listeners.claim(wanted).map_err(LeaseError::Listen)

@@ -89,6 +89,11 @@ impl Server {
                 self.steer_ports(&[(plain(protocol), port, port)]);
                 self.done()
             }
+            Request::ListenYield {
+                protocol,
+                port,
+                is_on,
+            } => self.on_listen_yield(client, plain(protocol), port, is_on, now),
             Request::RegisterRegion { id } => self.on_region(client, id, fds),
             Request::ForgetRegion { id } => {
                 self.world.regions.remove(&(client, id));
@@ -226,6 +231,26 @@ impl Server {
                 .leases
                 .listen(client, protocol, address, port, is_reuse_port);
         claimed.map_err(|error| self.explain(&error))?;
+        self.steer_ports(&[(protocol, port, port)]);
+        self.done()
+    }
+
+    /// A client leaves a port to the others on it for a while.
+    fn on_listen_yield(
+        &mut self,
+        client: ClientId,
+        protocol: Protocol,
+        port: u16,
+        is_on: bool,
+        now: u64,
+    ) -> Answer {
+        let listeners = &mut self.world.state.leases.listeners;
+        if !listeners.set_yielding(client, protocol, port, is_on) {
+            return refuse(Refusal::Unknown, "nobody else listens on the port");
+        }
+        if is_on && protocol == Protocol::Tcp {
+            self.net.note_moving(port, now);
+        }
         self.steer_ports(&[(protocol, port, port)]);
         self.done()
     }

@@ -65,7 +65,13 @@ impl Process {
         match op {
             libc::EPOLL_CTL_ADD => add(&set, epfd, fd, target, events, data),
             libc::EPOLL_CTL_MOD => modify(&set, epfd, fd, &target, events, data),
-            libc::EPOLL_CTL_DEL => delete(&set, epfd, fd, &target),
+            libc::EPOLL_CTL_DEL => {
+                delete(&set, epfd, fd, &target)?;
+                if let Target::Socket(socket) = &target {
+                    self.note_if_neglected(socket);
+                }
+                Ok(())
+            }
             _ => Err(Errno::EINVAL.into()),
         }
     }

@@ -34,6 +34,8 @@ pub(crate) struct Listener {
     is_realized: AtomicBool,
     /// This process has waited on it or accepted: it is no mere parent of workers.
     is_waited: AtomicBool,
+    /// The stack leaves its connections to other listeners of the address.
+    is_yielding: AtomicBool,
     stack: Lock<Option<(Arc<Link>, SockId)>>,
     turn: AtomicU32,
     is_kernel_ready: AtomicBool,
@@ -50,6 +52,7 @@ impl Listener {
             is_refused: AtomicBool::new(false),
             is_realized: AtomicBool::new(false),
             is_waited: AtomicBool::new(false),
+            is_yielding: AtomicBool::new(false),
             stack: Lock::new(None),
             turn: AtomicU32::new(0),
             is_kernel_ready: AtomicBool::new(true),
@@ -74,8 +77,50 @@ impl Listener {
             return None;
         }
         let part = self.stack.try_lock()?.take()?;
+        self.is_yielding.store(false, Ordering::Release);
         self.is_realized.store(false, Ordering::Release);
         Some(part)
+    }
+
+    /// Nobody watches it: what waits goes to another listener, and what comes too. `false`: there is
+    /// none, or somebody is at it.
+    pub(crate) fn leave_to_others(&self) -> bool {
+        let Some(stack) = self.stack.try_lock() else {
+            return false;
+        };
+        let Some((link, sock)) = &*stack else {
+            return true;
+        };
+        if !self.is_yielding.load(Ordering::Acquire) {
+            if !link.yield_listener(*sock) {
+                return false;
+            }
+            self.is_yielding.store(true, Ordering::Release);
+        }
+        let passed = link.pass_waiting(*sock);
+        let _ = self
+            .pending
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
+                Some(n.saturating_sub(passed))
+            });
+        link.commands();
+        true
+    }
+
+    /// Somebody watches it again.
+    pub(crate) fn come_back(&self) {
+        if !self.is_yielding.load(Ordering::Acquire) {
+            return;
+        }
+        if let Some((link, sock)) = &*self.stack.lock()
+            && self.is_yielding.swap(false, Ordering::AcqRel)
+        {
+            link.resume_listener(*sock);
+        }
+    }
+
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.pending.load(Ordering::Acquire) > 0
     }
 
     pub(crate) fn refuse(&self) {
@@ -95,6 +140,7 @@ impl Listener {
     pub(crate) fn forget_stack(&self) {
         *self.stack.lock() = None;
         self.pending.store(0, Ordering::Release);
+        self.is_yielding.store(false, Ordering::Release);
         self.is_realized.store(false, Ordering::Release);
     }
 

@@ -56,6 +56,10 @@ impl Tcp {
         Ok(())
     }
 
+    pub fn set_yielding(&mut self, id: ListenerId, is_yielding: bool) {
+        self.listeners.set_yielding(id, is_yielding);
+    }
+
     /// How many connections the program has taken from this listener so far (wrapping): room in the
     /// backlog. Those that came from another engine count here too, so the total can be ahead of what this
     /// stack has offered: then its queue counts as empty.

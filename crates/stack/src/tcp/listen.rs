@@ -31,6 +31,8 @@ pub struct Listener {
     pub half_open: u32,
     /// Connections whose data was taken with the SYN (RFC 7413) and whose handshake may not be done.
     pub fast_open_pending: VecDeque<ConnId>,
+    /// The program looks elsewhere: others on the address come first.
+    pub is_yielding: bool,
 }
 
 impl Listener {
@@ -53,6 +55,8 @@ struct Group {
     members: Vec<ListenerId>,
     /// ACKs that answer a SYN cookie may come until then.
     cookies_until: Instant,
+    /// How many of them yield.
+    yielding: u32,
 }
 
 #[derive(Debug)]
@@ -80,6 +84,7 @@ impl Listeners {
             taken: 0,
             half_open: 0,
             fast_open_pending: VecDeque::new(),
+            is_yielding: false,
         };
         let (index, generation) = self.slab.insert(listener)?;
         let id = ListenerId { index, generation };
@@ -96,6 +101,7 @@ impl Listeners {
                     port,
                     members: alloc::vec![id],
                     cookies_until: Instant::ZERO,
+                    yielding: 0,
                 };
                 self.groups
                     .insert_unique(hash(&key, addr, port), group, |g| {
@@ -108,6 +114,7 @@ impl Listeners {
 
     pub fn remove(&mut self, id: ListenerId) -> Option<Listener> {
         self.slab.find(id.index, id.generation)?;
+        self.set_yielding(id, false);
         let listener = self.slab.remove(id.index)?;
         let (addr, port) = place(listener.local);
         let hash = hash(&self.key, addr, port);
@@ -141,9 +148,46 @@ impl Listeners {
         match group.members[..] {
             [] => None,
             [one] => Some(one),
-            ref many => {
+            ref many if group.yielding == 0 => {
                 let at = (u128::from(hasher.spread(key)) * many.len() as u128) >> 64;
                 many.get(at as usize).copied()
+            }
+            ref many => self.choose_keen(many, hasher.spread(key)),
+        }
+    }
+
+    /// One of those that do not yield, if there is one.
+    #[cold]
+    fn choose_keen(&self, many: &[ListenerId], spread: u64) -> Option<ListenerId> {
+        let is_keen = |id: &&ListenerId| self.find(**id).is_some_and(|l| !l.is_yielding);
+        let keen = many.iter().filter(is_keen).count();
+        if keen == 0 {
+            let at = (u128::from(spread) * many.len() as u128) >> 64;
+            return many.get(at as usize).copied();
+        }
+        let at = (u128::from(spread) * keen as u128) >> 64;
+        many.iter().filter(is_keen).nth(at as usize).copied()
+    }
+
+    /// Puts a listener behind the others of its address, or among them again.
+    pub fn set_yielding(&mut self, id: ListenerId, is_yielding: bool) {
+        let Some(listener) = self.slab.find_mut(id.index, id.generation) else {
+            return;
+        };
+        if listener.is_yielding == is_yielding {
+            return;
+        }
+        listener.is_yielding = is_yielding;
+        let (addr, port) = place(listener.local);
+        let hash = hash(&self.key, addr, port);
+        let group = self
+            .groups
+            .find_mut(hash, |g| g.addr == addr && g.port == port);
+        if let Some(group) = group {
+            if is_yielding {
+                group.yielding += 1;
+            } else {
+                group.yielding -= 1;
             }
         }
     }

@@ -207,6 +207,7 @@ impl Inner {
                 self.end.reply(ticket, result);
             }
             Command::SetOption { .. } => self.end.reply(ticket, Ok(Reply::Done)),
+            Command::Yield { .. } => self.end.reply(ticket, Err(Refusal::InvalidState)),
             Command::Unlisten { .. }
             | Command::Send { .. }
             | Command::Consumed { .. }

@@ -167,3 +167,33 @@ fn a_half_open_connection_outlives_its_listener_if_a_sibling_is_there() {
         .any(|e| matches!(e, Event::Accepted { listener, .. } if *listener == second));
     assert!(taken);
 }
+
+#[test]
+fn a_listener_that_yields_serves_only_when_all_do() {
+    let mut world = World::new(config());
+    let shared = ListenOptions {
+        reuse_port: true,
+        backlog: 1000,
+        ..Default::default()
+    };
+    let first = world.listen_with(shared.clone());
+    let second = world.listen_with(shared);
+    let served = |world: &mut World, base: u16| {
+        let before = world.fx.events.len();
+        assert!((0..20).all(|i| complete(world, base + i)));
+        let events = world.fx.events[before..].iter();
+        let accepted = events.filter_map(|e| match e {
+            Event::Accepted { listener, .. } => Some(*listener),
+            _ => None,
+        });
+        accepted.collect::<BTreeSet<_>>()
+    };
+    world.stack.tcp_set_yielding(first, true);
+    assert_eq!(served(&mut world, 1000), BTreeSet::from([second]));
+    world.stack.tcp_set_yielding(second, true);
+    assert_eq!(served(&mut world, 2000), BTreeSet::from([first, second]));
+    world.stack.tcp_set_yielding(first, false);
+    assert_eq!(served(&mut world, 3000), BTreeSet::from([first]));
+    world.stack.tcp_unlisten(first).unwrap();
+    assert_eq!(served(&mut world, 4000), BTreeSet::from([second]));
+}

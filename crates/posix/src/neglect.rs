@@ -1,0 +1,92 @@
+//! Listeners that nobody watches although connections wait at them.
+//!
+//! On the kernel any process that holds the socket could take such a connection. Here it has landed on
+//! the engine of one: of a worker that waits for its turn to accept, or serves somebody else. When that
+//! worker sleeps without having looked at it for a moment, it goes to another listener of the address,
+//! and so do later ones until somebody watches again. Without another listener it waits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use slipstack_mem::{Lock, now_ns};
+
+use crate::description::{Decided, Description};
+use crate::link::Link;
+use crate::process::Process;
+
+/// How long a connection waits for its own worker: one that is only busy takes it within that time.
+const PATIENCE_NS: u64 = 2_000_000;
+/// While nobody else listens it is asked again this often.
+const AGAIN_NS: u64 = 10_000_000;
+
+/// The listeners, each with the time at which something is done about it.
+#[derive(Debug, Default)]
+pub(crate) struct Neglected {
+    is_any: AtomicBool,
+    list: Lock<Vec<(u64, Arc<Description>)>>,
+}
+
+impl Neglected {
+    /// A connection has come to a listener that nobody watches.
+    pub(crate) fn note(&self, socket: &Arc<Description>) {
+        let mut list = self.list.lock();
+        if !list.iter().any(|(_, other)| Arc::ptr_eq(other, socket)) {
+            list.push((now_ns() + PATIENCE_NS, Arc::clone(socket)));
+        }
+        self.is_any.store(true, Ordering::Release);
+    }
+
+    /// Takes out what is due at `now`.
+    fn take_due(&self, now: u64) -> Vec<Arc<Description>> {
+        let mut list = self.list.lock();
+        let (due, later) = std::mem::take(&mut *list)
+            .into_iter()
+            .partition(|(at, _)| *at <= now);
+        *list = later;
+        self.is_any.store(!list.is_empty(), Ordering::Release);
+        let due: Vec<(u64, Arc<Description>)> = due;
+        due.into_iter().map(|(_, socket)| socket).collect()
+    }
+
+    fn put_off(&self, socket: Arc<Description>, until: u64) {
+        self.list.lock().push((until, socket));
+        self.is_any.store(true, Ordering::Release);
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        self.list.lock().iter().map(|(at, _)| *at).min()
+    }
+}
+
+impl Process {
+    /// Before a thread sleeps: finds others for connections that this process does not look at. How
+    /// long it may sleep until it is to look again.
+    pub(crate) fn tend_neglected(&self, link: &Link) -> Option<u64> {
+        if !link.neglected.is_any.load(Ordering::Acquire) {
+            return None;
+        }
+        let now = now_ns();
+        for socket in link.neglected.take_due(now) {
+            let Some(Decided::Listener(listener)) = socket.decided() else {
+                continue;
+            };
+            let is_over = socket.is_watched() || listener.is_shut() || !listener.has_waiting();
+            if !is_over && !listener.leave_to_others() {
+                link.neglected.put_off(socket, now + AGAIN_NS);
+            }
+        }
+        let next = link.neglected.next_ns()?;
+        Some(next.saturating_sub(now))
+    }
+
+    /// A socket has lost a watcher.
+    pub(crate) fn note_if_neglected(&self, socket: &Arc<Description>) {
+        if let Some(Decided::Listener(listener)) = socket.decided()
+            && listener.has_waiting()
+            && !socket.is_watched()
+            && let Some(link) = self.link()
+        {
+            link.neglected.note(socket);
+        }
+    }
+}
