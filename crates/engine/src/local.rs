@@ -19,6 +19,9 @@ const SPARE_MAX: usize = 64;
 const PATIENCE: u32 = 200;
 const PAUSE: Duration = Duration::from_micros(100);
 
+/// How long after a change of ports a reset for nobody may be for another engine.
+const MOVING_NS: u64 = 2_000_000_000;
+
 /// What connects the engines of one device.
 #[derive(Debug)]
 pub struct Fabric {
@@ -96,6 +99,11 @@ impl Fabric {
     /// Whether several engines serve a TCP port.
     pub(crate) fn is_shared(&self, port: u16) -> bool {
         matches!(self.steering.port(Proto::Tcp, port), Port::Group(_))
+    }
+
+    /// Whether ports have changed hands a moment ago.
+    pub(crate) fn is_moving(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.steering.changed_ns()) < MOVING_NS
     }
 
     /// `false` when the other engine has no room.

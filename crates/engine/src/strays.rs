@@ -21,6 +21,7 @@ const HEADERS: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
 /// Where a segment keeps its flags, and the one that a shortened segment must not have.
 const FLAGS_AT: usize = 13;
 const FIN: u8 = 1;
+const RST: u8 = 4;
 
 impl World {
     /// Hands a segment to the keeper. `false`: there is none, it is to be answered here.
@@ -29,6 +30,11 @@ impl World {
         let Some(fabric) = &self.local.fabric else {
             return false;
         };
+        // A reset that comes late is common, and nothing is lost with it but while flows move.
+        let is_rst = segment.get(FLAGS_AT).is_some_and(|flags| flags & RST != 0);
+        if is_rst && !fabric.is_moving(self.now.0) {
+            return false;
+        }
         let source = stray_source(fabric.own_slot());
         let Some(frame) = stray_frame(ip, segment, source, self.mac) else {
             return false;

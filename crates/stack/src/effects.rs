@@ -24,7 +24,8 @@ pub trait Effects {
     fn event(&mut self, event: Event);
 
     /// A TCP segment for a flow and port that this stack does not know. Where several engines share
-    /// an address, another one may: `true` = it goes there, and is not answered here.
+    /// an address, another one may: `true` = it goes there, and is not answered here. Resets come here
+    /// too.
     fn stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {
         let _ = (ip, segment);
         false

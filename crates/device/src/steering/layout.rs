@@ -16,6 +16,8 @@ pub(crate) const FLAGS: usize = 4;
 pub(crate) const HASH_KEY: usize = 8;
 /// Last time the keeper was alive, CLOCK_MONOTONIC nanoseconds (u64).
 pub(crate) const HEARTBEAT: usize = 16;
+/// Last time somebody's ports changed, CLOCK_MONOTONIC nanoseconds (u64).
+pub(crate) const CHANGED: usize = 24;
 /// The stack's addresses in network order, 0 = none (u32 each).
 pub(crate) const OWN: usize = 32;
 /// The broadcast address of each.

@@ -215,10 +215,16 @@ impl Steering {
             Port::Slot(slot) => check_slot(slot)? | SLOT_BIT,
             Port::Group(group) => u16::from(group) | layout::GROUP_BIT,
         };
+        table.u64(layout::CHANGED, slipstack_mem::now_ns());
         for port in ports {
             table.u16(proto.ports() + 2 * usize::from(port), entry);
         }
         Ok(())
+    }
+
+    /// When ports or groups were last changed, CLOCK_MONOTONIC nanoseconds.
+    pub fn changed_ns(&self) -> u64 {
+        self.tables.read().load_u64(layout::CHANGED)
     }
 
     /// Who has a port now.
@@ -237,6 +243,7 @@ impl Steering {
     /// Spreads a group over these slots, moving as few buckets as that takes; none = slot 0.
     pub fn set_group(&self, group: u8, slots: &[u16]) -> Result<(), DeviceError> {
         let table = self.writable()?;
+        table.u64(layout::CHANGED, slipstack_mem::now_ns());
         for moved in self.group_moves(group, slots)? {
             // Slots are below SLOTS_MAX.
             table.u8(bucket_at(group, u32::from(moved.bucket)), moved.to as u8);

@@ -111,7 +111,7 @@ impl Tcp {
                 && !segment.flags.is_ack()
                 && self.listeners.choose(key, &self.hasher).is_some()
         };
-        !segment.flags.is_rst() && !is_open()
+        !is_open()
     }
 
     #[inline]
