@@ -8,7 +8,7 @@ use slipstack_channel::{
     ChannelEvent, Command, EngineEnd, EventKind, Kind, ProgramEnd, Refusal, Reply, SockId, State,
 };
 use slipstack_device::{Device, loopback};
-use slipstack_engine::{Engine, Instant, Role, Setup, StackConfig};
+use slipstack_engine::{Engine, FastOpenConfig, Instant, Role, Setup, StackConfig, TcpConfig};
 
 pub struct Host {
     pub engine: Engine,
@@ -31,6 +31,10 @@ fn host(number: u8, device: impl Device + 'static) -> Host {
         addrs: vec![(addr.into(), 24)],
         tso_max: info.tso_max,
         role: Role::Standalone,
+        tcp: TcpConfig {
+            fast_open: FastOpenConfig::from_bits(3),
+            ..TcpConfig::default()
+        },
         seed: [number; 32],
         ..StackConfig::default()
     };

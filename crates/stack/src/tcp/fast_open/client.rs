@@ -47,7 +47,7 @@ impl Attempt {
             cookie: known.map(|k| k.0),
             mss: known.map_or(MSS_DEFAULT, |k| k.1),
             is_deferred: may_defer,
-            is_told: may_defer,
+            is_told: false,
             is_plain: false,
             sent: 0,
         }))
@@ -64,10 +64,15 @@ impl Attempt {
 pub fn flush(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     let has_something = conn.snd.has_unsent();
     let (mss, written) = (conn.snd.mss, conn.snd.written - seq::FIRST);
-    let Some(attempt) = conn.attempt_mut() else {
+    let id = conn.id;
+    let Some(attempt) = conn.attempt_mut().filter(|a| a.is_deferred) else {
         return;
     };
-    if attempt.is_deferred && has_something {
+    if !attempt.is_told {
+        attempt.is_told = true;
+        fx.event(Event::Connected { conn: id });
+    }
+    if has_something {
         attempt.is_deferred = false;
         let room = u32::from(attempt.mss.min(mss)).saturating_sub(OPTIONS_LEN);
         attempt.sent = written.min(u64::from(room)) as u32;
@@ -134,10 +139,11 @@ pub fn on_answer(
     }
 }
 
-/// First SYN of an active open, unless it waits for data.
+/// First SYN of an active open, unless it waits for data. The caller knows the connection's id only afterwards: the
+/// flush tells it that it may write.
 pub fn start(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     if conn.attempt().is_some_and(|a| a.is_deferred) {
-        fx.event(Event::Connected { conn: conn.id });
+        conn.is_dirty = true;
     } else {
         connect::start(conn, now, cx, fx);
     }
