@@ -26,7 +26,7 @@ def options():
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--runs", type=int, default=3, help="alternating runs of each case")
     parser.add_argument("--seconds", type=float, default=2.0, help="measured seconds of one run")
-    parser.add_argument("--only", default="", help="only cases whose name contains this")
+    parser.add_argument("--only", default="", help="only cases whose name contains one of these, by commas")
     parser.add_argument("--setup", choices=["a", "b", "both"], default="both")
     parser.add_argument("--placement", action="append", choices=report.PLACEMENTS,
                         help="may be given several times; default all")
@@ -81,11 +81,13 @@ class Bench:
         if setup == "b":
             argv = [self.slipstack, "run", "--if", "vc", "--ip", f"{STACK_CLIENT}/24", *spin,
                     "--", *argv]
+        frames = self.topo.frames()
         with measure.Cpu() as cpu:
             done = self.topo.run(self.topo.client_ns, CLIENT_CORE, argv, self.opts.seconds + 30)
+        frames = self.topo.frames() - frames
         if done.returncode != 0:
             raise RuntimeError((done.stderr or done.stdout).strip()[-300:])
-        return cases.read_output(case, done.stdout), cpu
+        return cases.read_output(case, done.stdout), cpu, frames
 
     def prepare_redis(self, case, address):
         if case.server == "redis":
@@ -102,7 +104,7 @@ class Bench:
         try:
             self.wait_ready(case, address, setup)
             self.prepare_redis(case, address)
-            data, cpu = self.client(case, setup, address, rate, spin)
+            data, cpu, frames = self.client(case, setup, address, rate, spin)
             pids = [pid for p in processes for pid in measure.children_of(p.pid)]
             server_kib = measure.resident_kib(pids)
         finally:
@@ -110,10 +112,12 @@ class Bench:
                 self.topo.stop(process)
             time.sleep(0.3)
         # The warm-up's requests cost processor time too: scale by the measured share.
-        per_second = cpu.busy_s / (self.opts.seconds + (0 if case.server == "iperf3" else 0.5))
+        seconds = self.opts.seconds + (0 if case.server == "iperf3" else 0.5)
+        per_second = cpu.busy_s / seconds
         data |= {"setup": setup, "case": case.name, "placement": placement,
                  "asked_rate": rate, "server_kib": server_kib,
                  "cpu_us": per_second * 1e6 / data["rate"] if data["rate"] else None,
+                 "frames": frames / seconds / data["rate"] if data["rate"] else None,
                  "idle0": cpu.idle_share["cpu0"], "idle1": cpu.idle_share["cpu1"]}
         if placement == "kernel" and not case.rate_share:
             previous = self.kernel_rate.get((setup, case.name), 0)
@@ -124,14 +128,18 @@ class Bench:
         results = []
         placements = self.opts.placement or list(report.PLACEMENTS)
         setups = ["a", "b"] if self.opts.setup == "both" else [self.opts.setup]
-        chosen = [c for c in cases.all_cases() if self.opts.only in c.name]
+        words = self.opts.only.split(",")
+        chosen = [c for c in cases.all_cases() if any(word in c.name for word in words)]
         raw = open(self.directory / "raw.jsonl", "w")
         for setup in setups:
             for case in chosen:
+                if case.rate_share and (setup, case.base) not in self.kernel_rate:
+                    base = next(c for c in cases.all_cases() if c.name == case.base)
+                    self.one(base, setup, "kernel", 0, results, raw)
+                    if (setup, case.base) not in self.kernel_rate:
+                        continue
                 for run in range(self.opts.runs):
                     for placement in placements:
-                        if case.rate_share and (setup, case.base) not in self.kernel_rate:
-                            continue
                         self.one(case, setup, placement, run, results, raw)
         return results
 
@@ -144,7 +152,8 @@ class Bench:
             data = {"setup": setup, "case": case.name, "placement": placement, "failed": str(error)}
         else:
             unit = "Gbit/s" if case.server == "iperf3" else "/s"
-            print(f"{label}: {data['rate']:,.1f} {unit}, {data['cpu_us'] or 0:.2f} CPU-µs", flush=True)
+            print(f"{label}: {data['rate']:,.1f} {unit}, {data['cpu_us'] or 0:.2f} CPU-µs, "
+                  f"{data['frames'] or 0:.2f} frames, p50 {data.get('p50_us', 0)}", flush=True)
         results.append(data)
         raw.write(json.dumps(data) + "\n")
         raw.flush()

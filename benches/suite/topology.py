@@ -1,5 +1,6 @@
 """Two network namespaces joined by a veth pair: the server's on core 0, the client's on core 1."""
 
+import json
 import os
 import subprocess
 import time
@@ -57,6 +58,12 @@ class Topology:
 
     def command(self, ns, core, argv):
         return ["ip", "netns", "exec", ns, "taskset", "-c", core, *argv]
+
+    def frames(self):
+        """Frames that crossed the pair so far, both ways; a large one counts once."""
+        shown = sh("ip", "-n", self.server_ns, "-s", "-j", "link", "show", "vs").stdout
+        stats = json.loads(shown)[0]["stats64"]
+        return stats["rx"]["packets"] + stats["tx"]["packets"]
 
     def start(self, ns, core, argv, log):
         out = open(log, "a")
