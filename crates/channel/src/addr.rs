@@ -10,14 +10,18 @@ pub(crate) struct AddrWords {
 }
 
 impl AddrWords {
+    #[inline]
     pub(crate) fn encode(addr: SocketAddr) -> AddrWords {
         let ip = match addr.ip() {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-            IpAddr::V6(v6) => v6,
+            // As `to_ipv6_mapped` would have it.
+            IpAddr::V4(v4) => [0, 0xffff_0000_0000 | u64::from(v4.to_bits())],
+            IpAddr::V6(v6) => {
+                let bits = v6.to_bits();
+                [(bits >> 64) as u64, bits as u64]
+            }
         };
-        let bits = ip.to_bits();
         AddrWords {
-            ip: [(bits >> 64) as u64, bits as u64],
+            ip,
             port: addr.port(),
         }
     }

@@ -439,10 +439,14 @@ impl SendSide {
     #[inline]
     pub fn on_acked(&mut self, end: &mut EngineEnd, sock: SockId, upto: u64) {
         self.acked = upto.clamp(self.acked, self.head);
-        if let Some(cell) = end.cell(sock.index) {
-            cell.set_tx_tail(self.acked);
+        let Some(cell) = end.cell(sock.index) else {
+            return;
+        };
+        cell.set_tx_tail(self.acked);
+        fence(Ordering::SeqCst);
+        if cell.is_tx_wanted() {
+            self.wake_if_roomy(end, sock);
         }
-        self.wake_writer(end, sock);
     }
 
     /// Tells the program that there is room, if it waits and a third of the buffer is free.
@@ -452,9 +456,15 @@ impl SendSide {
             return;
         };
         fence(Ordering::SeqCst);
-        if !cell.is_tx_wanted() {
-            return;
+        if cell.is_tx_wanted() {
+            self.wake_if_roomy(end, sock);
         }
+    }
+
+    fn wake_if_roomy(&self, end: &mut EngineEnd, sock: SockId) {
+        let Some(cell) = end.cell(sock.index) else {
+            return;
+        };
         let used = cell.tx_head().saturating_sub(self.acked);
         let limit = cell.sndbuf();
         if limit.saturating_sub(used).saturating_mul(3) >= limit {

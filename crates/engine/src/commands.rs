@@ -47,7 +47,9 @@ impl Engine {
             return;
         };
         let mut at = 0;
-        while let Some((place, listener, total)) = client.next_taken(at) {
+        while client.untold > 0
+            && let Some((place, listener, total)) = client.next_taken(at)
+        {
             self.stack.tcp_accepted(listener, total);
             at = place + 1;
         }

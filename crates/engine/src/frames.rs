@@ -7,7 +7,9 @@ use slipstack_device::Device;
 use slipstack_mem::RawSlice;
 use slipstack_stack::{ConnId, FrameOut, Payload, TxOffload};
 
-use crate::world::World;
+use crate::client::Client;
+use crate::stats::EngineCounters;
+use crate::world::{Owners, World};
 
 /// Frames that wait at most; more are lost, as on a wire.
 const QUEUE_LEN_MAX: usize = 4096;
@@ -71,14 +73,36 @@ impl FrameQueue {
     }
 }
 
+/// What it takes to send a frame: whose its bytes are and where they lie.
+pub(crate) struct Outgoing<'a> {
+    clients: &'a [Option<Client>],
+    conns: &'a Owners,
+    counters: &'a mut EngineCounters,
+    has_tx_checksum: bool,
+}
+
 impl World {
+    fn outgoing(&mut self) -> (Outgoing<'_>, &mut FrameQueue) {
+        let out = Outgoing {
+            clients: &self.clients,
+            conns: &self.conns,
+            counters: &mut self.counters,
+            has_tx_checksum: self.has_tx_checksum,
+        };
+        (out, &mut self.queue)
+    }
+
     /// Sends what waits in the queue.
+    #[inline]
     pub(crate) fn drain_queue(&mut self, device: &mut dyn Device) {
-        if self.queue.is_empty() {
-            return;
+        if !self.queue.is_empty() {
+            self.drain_waiting(device);
         }
-        let mut queue = core::mem::take(&mut self.queue);
-        for entry in &queue.entries {
+    }
+
+    fn drain_waiting(&mut self, device: &mut dyn Device) {
+        let (mut out, queue) = self.outgoing();
+        for entry in queue.entries.drain(..) {
             let header_end = entry.start + entry.header_len;
             let payload = match entry.payload {
                 Held::None => Payload::None,
@@ -91,13 +115,24 @@ impl World {
                 offload: entry.offload,
                 local: false,
             };
-            self.send(device, &frame);
+            out.send(device, &frame);
         }
-        queue.entries.clear();
         queue.bytes.clear();
-        self.queue = queue;
     }
 
+    /// Hands a frame to the device.
+    #[inline]
+    pub(crate) fn send(&mut self, device: &mut dyn Device, frame: &FrameOut<'_>) {
+        self.outgoing().0.send(device, frame);
+    }
+
+    /// Copies header and payload into one piece.
+    pub(crate) fn assemble(&mut self, frame: &FrameOut<'_>, out: &mut Vec<u8>) -> bool {
+        self.outgoing().0.assemble(frame, out)
+    }
+}
+
+impl Outgoing<'_> {
     /// The payload's bytes; `None` when they are gone.
     #[inline]
     fn gather<'a>(&'a self, payload: Payload<'a>) -> Option<[RawSlice<'a>; 2]> {
@@ -105,7 +140,7 @@ impl World {
             Payload::None => Some([RawSlice::EMPTY; 2]),
             Payload::Inline(bytes) => Some([RawSlice::of(bytes), RawSlice::EMPTY]),
             Payload::Stream { conn, offset, len } => {
-                let owner = self.conn_owner(conn)?;
+                let owner = self.conns.find(conn.index, conn.generation)?;
                 let client = self.clients.get(owner.client.0 as usize)?.as_ref()?;
                 let socket = client.socket(owner.sock)?;
                 let slices = socket.send.gather(&client.end, offset, len as usize);
@@ -114,9 +149,8 @@ impl World {
         }
     }
 
-    /// Hands a frame to the device.
     #[inline]
-    pub(crate) fn send(&mut self, device: &mut dyn Device, frame: &FrameOut<'_>) {
+    fn send(&mut self, device: &mut dyn Device, frame: &FrameOut<'_>) {
         let Some(payload) = self.gather(frame.payload) else {
             self.counters.tx_stale += 1;
             return;
@@ -158,8 +192,7 @@ impl World {
         }
     }
 
-    /// Copies header and payload into one piece.
-    pub(crate) fn assemble(&self, frame: &FrameOut<'_>, out: &mut Vec<u8>) -> bool {
+    fn assemble(&self, frame: &FrameOut<'_>, out: &mut Vec<u8>) -> bool {
         let Some(payload) = self.gather(frame.payload) else {
             return false;
         };

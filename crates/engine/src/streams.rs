@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_channel::{CloseMode, Refusal, Reply, State};
-use slipstack_stack::{Instant, ListenOptions, SocketError};
+use slipstack_stack::{ConnId, Instant, ListenOptions, SocketError};
 
 use crate::authority::Transport;
 use crate::client::{Bound, Role, Socket, step_for};
@@ -277,6 +277,41 @@ impl Engine {
     }
 
     pub(crate) fn on_close(&mut self, now: Instant, owner: Owner, mode: CloseMode, unread: bool) {
+        let Some(client) = self.world.client(owner.client) else {
+            return;
+        };
+        if let Some((socket, end)) = client.find(owner.sock)
+            && let (Role::Stream(conn), false) = (socket.role, mode == CloseMode::Pass)
+        {
+            if socket.is_closing {
+                return;
+            }
+            socket.is_closing = true;
+            // Bytes written just before the close are still to be sent.
+            let before = socket.send.head();
+            let sent = socket.send.look(end, owner.sock);
+            socket.receive.release(end, owner.sock);
+            if sent.upto != before {
+                self.stack.tcp_written(now, conn, sent.upto, sent.more);
+            }
+            self.close_stream(now, conn, mode, unread);
+            return;
+        }
+        self.close_other(now, owner, mode);
+    }
+
+    fn close_stream(&mut self, now: Instant, conn: ConnId, mode: CloseMode, unread: bool) {
+        let mut fx = Fx {
+            world: &mut self.world,
+            device: Some(&mut *self.device),
+        };
+        let mode = translate::close_mode(mode);
+        self.stack.tcp_close(now, conn, mode, unread, &mut fx);
+        self.run_deferred(now);
+    }
+
+    /// What is not a connection, or one that goes to another listener.
+    fn close_other(&mut self, now: Instant, owner: Owner, mode: CloseMode) {
         // Bytes written just before the close are still to be sent.
         self.on_send_before_close(now, owner);
         let Some(socket) = self.world.socket(owner) else {
@@ -291,16 +326,7 @@ impl Engine {
         }
         socket.is_closing = true;
         match socket.role {
-            Role::Stream(conn) => {
-                self.free_receive_ring(owner);
-                let mut fx = Fx {
-                    world: &mut self.world,
-                    device: Some(&mut *self.device),
-                };
-                let mode = translate::close_mode(mode);
-                self.stack.tcp_close(now, conn, mode, unread, &mut fx);
-                self.run_deferred(now);
-            }
+            Role::Stream(conn) => self.close_stream(now, conn, mode, true),
             Role::Listener(_) => {
                 let _ = self.on_unlisten(owner);
                 self.pass_waiting(now, owner);
@@ -314,14 +340,6 @@ impl Engine {
                 self.drop_binding(owner);
                 self.release(owner);
             }
-        }
-    }
-
-    fn free_receive_ring(&mut self, owner: Owner) {
-        if let Some(client) = self.world.client(owner.client)
-            && let Some((socket, end)) = client.find(owner.sock)
-        {
-            socket.receive.release(end, owner.sock);
         }
     }
 

@@ -121,8 +121,12 @@ impl ByteRing {
     /// The span as up to two slices.
     #[inline]
     pub fn slices<'a>(&self, region: &'a Region, at: u64, len: usize) -> [RawSlice<'a>; 2] {
-        self.parts(at, len)
-            .map(|(offset, len)| region.slice(offset, len).unwrap_or(RawSlice::EMPTY))
+        let [first, second] = self.parts(at, len);
+        let slice = |(offset, len)| region.slice(offset, len).unwrap_or(RawSlice::EMPTY);
+        match second {
+            (_, 0) => [slice(first), RawSlice::EMPTY],
+            _ => [slice(first), slice(second)],
+        }
     }
 
     /// Puts bytes at stream offset `at`; bytes beyond the ring's size are not written.
