@@ -28,6 +28,9 @@ const ANSWER_NS_MAX: u64 = 5_000_000_000;
 const ANSWER_SPIN_NS: u64 = 20_000;
 const ANSWER_SLEEP: Duration = Duration::from_micros(50);
 
+/// Bytes of send rings that idle connections may keep together.
+const RINGS_KEPT: usize = 1 << 20;
+
 /// Events that one pump hands out at most, so that nobody is kept from its own call.
 const EVENTS_PER_PUMP: usize = 4096;
 
@@ -369,9 +372,12 @@ impl Link {
         self.program.udp_next_len(sock)
     }
 
-    /// Before a sleep: idle connections give their send rings back.
+    /// Before a sleep: idle connections give their send rings back, when all rings together are
+    /// worth it. A few stay: giving them back and taking them anew would cost every request.
     pub(crate) fn release_idle(&self) {
-        self.program.release_idle();
+        if self.program.tx_memory() > RINGS_KEPT {
+            self.program.release_idle();
+        }
     }
 
     pub(crate) fn local(&self, sock: SockId) -> Option<SocketAddr> {

@@ -49,12 +49,12 @@ impl Process {
             // signal(7): poll and select are never restarted.
             may_restart: false,
         };
-        let count = self.wait(&plan, |is_look_due| {
+        let count = self.wait(&plan, |kernel_look| {
             for fd in fds.iter_mut() {
                 fd.revents = 0;
             }
             let mut count = look_at_ours(&sorted, fds);
-            if is_look_due || count > 0 {
+            if kernel_look.is_due() || count > 0 {
                 count = look_at_kernel(&sorted, fds);
             }
             Ok((count > 0).then_some(count))

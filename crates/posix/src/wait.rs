@@ -43,10 +43,28 @@ pub(crate) struct Plan<'a> {
     pub(crate) may_restart: bool,
 }
 
+/// What a look at what a wait is for has to do about the kernel's descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Ask the kernel: a system call.
+    Due,
+    /// It was asked not long ago, or the sleep to come asks.
+    Later,
+    /// The sleep that just ended says that they have nothing.
+    Nothing,
+}
+
+impl Look {
+    pub(crate) fn is_due(self) -> bool {
+        self == Look::Due
+    }
+}
+
 /// The outcome of one sleep.
-enum Slept {
-    Again,
-    Rang,
+struct Slept {
+    /// The waiter's own doorbell ended it.
+    rang: bool,
+    kernel: Look,
 }
 
 impl Process {
@@ -79,11 +97,11 @@ impl Process {
     }
 
     /// Waits until `check` gives something; `None` when the deadline passes. `check` is told
-    /// whether kernel descriptors are due for a look.
+    /// what to do about kernel descriptors.
     pub(crate) fn wait<T>(
         &self,
         plan: &Plan<'_>,
-        mut check: impl FnMut(bool) -> Result<Option<T>, Divert>,
+        mut check: impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         let link = self.living_link();
         let thread = self.kernel.thread();
@@ -92,11 +110,19 @@ impl Process {
         if let Some(link) = &link {
             self.turn(link);
         }
-        if let Some(value) = check(true)? {
+        let begun = self.now_ns();
+        let is_only_look = plan.deadline_ns.is_some_and(|deadline| deadline <= begun);
+        // Who goes to sleep at once is told by the sleep.
+        let sleeps_at_once = !is_only_look && self.spin.budget_ns() == 0;
+        let look = if sleeps_at_once {
+            Look::Later
+        } else {
+            Look::Due
+        };
+        if let Some(value) = check(look)? {
             return Ok(Some(value));
         }
-        let begun = self.now_ns();
-        if plan.deadline_ns.is_some_and(|deadline| deadline <= begun) {
+        if is_only_look {
             return Ok(None);
         }
         let before = self.kernel.interruptions();
@@ -122,7 +148,7 @@ impl Process {
         link: Option<&Link>,
         begun: u64,
         before: Interruptions,
-        check: &mut impl FnMut(bool) -> Result<Option<T>, Divert>,
+        check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Spun<T>, Divert> {
         // Without an engine nothing changes while we spin.
         let Some(link) = link else {
@@ -140,11 +166,13 @@ impl Process {
             }
             self.check_signals(plan, before)?;
             self.turn(link);
-            let is_due = now - looked >= KERNEL_LOOK_NS;
-            if is_due {
+            let look = if now - looked >= KERNEL_LOOK_NS {
                 looked = now;
-            }
-            if let Some(value) = check(is_due)? {
+                Look::Due
+            } else {
+                Look::Later
+            };
+            if let Some(value) = check(look)? {
                 return Ok(Spun::Found(value));
             }
             std::hint::spin_loop();
@@ -169,7 +197,7 @@ impl Process {
         &self,
         plan: &Plan<'_>,
         before: Interruptions,
-        check: &mut impl FnMut(bool) -> Result<Option<T>, Divert>,
+        check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         let waiter = self.sleepers.pool.take().map_err(Divert::from)?;
         let outcome = self.sleep_as(&waiter, plan, before, check);
@@ -186,9 +214,10 @@ impl Process {
         waiter: &Arc<Waiter>,
         plan: &Plan<'_>,
         before: Interruptions,
-        check: &mut impl FnMut(bool) -> Result<Option<T>, Divert>,
+        check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         let thread = self.kernel.thread();
+        let mut look = Look::Later;
         loop {
             // A handler that waited itself has undone the wait it interrupted.
             self.sleepers.enter(thread, waiter, plan.subject);
@@ -197,17 +226,18 @@ impl Process {
             if let Some(link) = &link {
                 self.turn(link);
             }
-            if let Some(value) = check(true)? {
+            if let Some(value) = check(look)? {
                 return Ok(Some(value));
             }
             self.check_signals(plan, before)?;
             let now = self.now_ns();
             if plan.deadline_ns.is_some_and(|deadline| deadline <= now) {
-                return Ok(None);
+                return check(Look::Due);
             }
             let neglected = link.as_deref().and_then(|link| self.tend_neglected(link));
             if !waiter.fall_asleep() {
                 waiter.wake_up(false);
+                look = Look::Due;
                 continue;
             }
             let left = plan.deadline_ns.map(|deadline| deadline - now);
@@ -216,7 +246,8 @@ impl Process {
                 Some(link) => self.sleep_leading(waiter, &link, plan, now, left),
                 None => self.sleep_in_ppoll(waiter, plan, &[], left),
             };
-            waiter.wake_up(matches!(slept, Slept::Rang));
+            waiter.wake_up(slept.rang);
+            look = slept.kernel;
         }
     }
 
@@ -231,7 +262,11 @@ impl Process {
         link.release_idle();
         let Some(wait_on) = link.prepare_wait() else {
             self.sleepers.stop_leading(waiter);
-            return Slept::Again;
+            return Slept {
+                rang: false,
+                // Who never gets to sleep has to ask for himself.
+                kernel: Look::Due,
+            };
         };
         let mut left = least(left, wait_on.timeout_ns);
         if self.sleepers.was_nudged(now) {
@@ -274,11 +309,14 @@ impl Process {
             &mut many[..]
         };
         let timeout = left_ns.map(Duration::from_nanos);
-        let _ = self.kernel.ppoll(fds, timeout, plan.mask);
-        if fds[0].revents != 0 {
-            Slept::Rang
-        } else {
-            Slept::Again
+        let outcome = self.kernel.ppoll(fds, timeout, plan.mask);
+        let kernel = &fds[1 + driver.len()..];
+        Slept {
+            rang: fds[0].revents != 0,
+            kernel: match outcome {
+                Ok(_) if kernel.iter().all(|fd| fd.revents == 0) => Look::Nothing,
+                _ => Look::Due,
+            },
         }
     }
 }

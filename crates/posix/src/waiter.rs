@@ -77,7 +77,8 @@ impl WaiterPool {
 
     /// Gives a waiter back that no watch list names any more.
     pub(crate) fn give(&self, waiter: Arc<Waiter>) {
-        waiter.wake_up(true);
+        // What a notifier writes after this look rings the next user once too often, no more.
+        waiter.wake_up(false);
         let mut idle = self.idle.lock();
         if idle.len() < IDLE_MAX {
             idle.push(waiter);

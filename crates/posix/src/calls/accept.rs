@@ -56,8 +56,8 @@ impl Process {
             mask: None,
             may_restart: timeout == 0,
         };
-        self.wait(&plan, |is_look_due| {
-            Ok(self.accept_now(&socket, listener, flags, is_look_due)?)
+        self.wait(&plan, |kernel_look| {
+            Ok(self.accept_now(&socket, listener, flags, kernel_look.is_due())?)
         })?
         .ok_or(Errno::EAGAIN.into())
     }

@@ -212,11 +212,11 @@ impl Process {
             mask: None,
             may_restart: timeout == 0,
         };
-        let outcome = self.wait(&plan, |is_look_due| {
+        let outcome = self.wait(&plan, |kernel_look| {
             if let Some(received) = look()? {
                 return Ok(Some(received));
             }
-            if is_look_due && is_readable(kernel) {
+            if kernel_look.is_due() && is_readable(kernel) {
                 return Err(Divert::KernelFirst);
             }
             Ok(None)
@@ -243,8 +243,8 @@ impl Process {
             mask: None,
             may_restart: timeout == 0,
         };
-        let outcome = self.wait(&plan, |is_look_due| {
-            Ok((is_look_due && is_readable(number)).then_some(()))
+        let outcome = self.wait(&plan, |kernel_look| {
+            Ok((kernel_look.is_due() && is_readable(number)).then_some(()))
         })?;
         match outcome {
             Some(()) => Err(Divert::KernelFirst),

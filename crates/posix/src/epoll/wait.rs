@@ -11,7 +11,7 @@ use crate::description::Decided;
 use crate::epoll::{Set, Target};
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
-use crate::wait::{Plan, Subject};
+use crate::wait::{Look, Plan, Subject};
 
 /// While our side has events, the kernel's members are looked at this often.
 const KERNEL_LOOK_NS: u64 = 50_000;
@@ -50,8 +50,8 @@ impl Process {
             // signal(7): epoll_wait is never restarted.
             may_restart: false,
         };
-        let count = self.wait(&plan, |is_look_due| {
-            let count = self.collect(&set, epfd.fd, out, is_look_due);
+        let count = self.wait(&plan, |look| {
+            let count = self.collect(&set, epfd.fd, out, look);
             Ok((count > 0).then_some(count))
         })?;
         Ok(count.unwrap_or(0))
@@ -63,11 +63,14 @@ impl Process {
         set: &Arc<Set>,
         epfd: i32,
         out: &mut [libc::epoll_event],
-        is_look_due: bool,
+        look: Look,
     ) -> usize {
         let (is_kernel_late, is_stacks_turn) = {
             let mut inner = set.inner.lock();
             let now = self.now_ns();
+            if look == Look::Nothing {
+                inner.kernel_looked_ns = now;
+            }
             let is_late = set.has_kernel_members()
                 && now.wrapping_sub(inner.kernel_looked_ns) >= KERNEL_LOOK_NS;
             if is_late {
@@ -89,7 +92,7 @@ impl Process {
         let (from_kernel, rest) = out.split_at_mut(count);
         let found = self.collect_from_stack(set, from_kernel, rest);
         count += found;
-        if count == 0 && is_look_due && !is_kernel_late && set.has_kernel_members() {
+        if count == 0 && look.is_due() && !is_kernel_late && set.has_kernel_members() {
             count = self.collect_from_kernel(set, epfd, out);
         }
         count
