@@ -49,6 +49,11 @@ pub trait Driver: Send + Sync {
     /// rings the engine's doorbell if it sleeps. Cheap when there is nothing.
     fn commands(&self);
 
+    /// Whether spinning can bring anything: not when it keeps the engine from the processor.
+    fn may_spin(&self) -> bool {
+        true
+    }
+
     /// Before blocking: arms the wake-ups. `None` = something came meanwhile, do not sleep.
     /// Every `Some` is followed by one [`Driver::finish_wait`].
     fn prepare_wait(&self) -> Option<WaitOn>;

@@ -165,6 +165,17 @@ impl EngineEnd {
         self.header.line(header::ENGINE).words[header::ENGINE_GONE].store(1, Ordering::Release);
     }
 
+    /// Says on which processor the engine is; whether the program was last seen on the same one.
+    pub fn meet(&self, cpu: usize) -> bool {
+        let own = &self.header.line(header::ENGINE).words[header::ENGINE_CPU];
+        let mark = cpu as u64 + 1;
+        if own.load(Ordering::Relaxed) != mark {
+            own.store(mark, Ordering::Relaxed);
+        }
+        let other = &self.header.line(header::PROGRAM).words[header::PROGRAM_CPU];
+        other.load(Ordering::Relaxed) == mark
+    }
+
     /// Whether events or replies were written and the program sleeps: its doorbell has to be
     /// rung. To be asked once at the end of a turn.
     pub fn take_doorbell(&mut self) -> bool {

@@ -11,7 +11,7 @@ use core::ops::Range;
 use slipstack_mem::MpscInbox;
 
 /// Changes with every change of a layout or encoding in this crate.
-pub const LAYOUT_VERSION: u64 = 1;
+pub const LAYOUT_VERSION: u64 = 2;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"slipchan");
 
 /// Cells of the command ring; a writer that finds it full keeps the command in private memory.
@@ -50,8 +50,12 @@ pub(crate) mod header {
     /// Words of the engine's line.
     pub(crate) const ENGINE_SLEEPING: usize = 0;
     pub(crate) const ENGINE_GONE: usize = 1;
+    /// The processor that the engine was seen on, plus one; 0 = not known.
+    pub(crate) const ENGINE_CPU: usize = 2;
     /// Words of the program's line.
     pub(crate) const PROGRAM_SLEEPING: usize = 0;
+    /// The processor of the program's thread that spun or slept last, plus one.
+    pub(crate) const PROGRAM_CPU: usize = 1;
 }
 
 pub(crate) const EVENTS_AT: usize = PAGE;

@@ -368,6 +368,15 @@ impl Engine {
         }
     }
 
+    /// Says on which processor this engine is; whether a program was last seen on the same one.
+    pub fn meets_programs(&self, cpu: usize) -> bool {
+        let mut meets = false;
+        for client in self.world.clients.iter().flatten() {
+            meets |= client.end.meet(cpu);
+        }
+        meets
+    }
+
     pub fn poll_fd(&self) -> RawFd {
         self.device.poll_fd()
     }

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::thread::sched_getcpu;
 use slipstack_mem::{Descriptor, Doorbell, now_ns};
 use slipstack_stack::Instant;
 
@@ -65,7 +66,7 @@ pub fn run(
                 return Ok(());
             }
         }
-        if !pace.may_sleep(now) {
+        if !pace.may_sleep(now, || engine.meets_programs(sched_getcpu())) {
             std::hint::spin_loop();
             continue;
         }
@@ -144,6 +145,8 @@ struct Pace {
     worked_at: u64,
     /// Moving average of the pauses between pieces of work.
     gap_ns: u64,
+    /// Found in this pause: a program has to run on our processor, so spinning keeps it from it.
+    is_in_the_way: Option<bool>,
 }
 
 impl Pace {
@@ -152,10 +155,12 @@ impl Pace {
             spin,
             worked_at: now,
             gap_ns: SPIN_MAX_NS,
+            is_in_the_way: None,
         }
     }
 
     fn on_work(&mut self, now: u64) {
+        self.is_in_the_way = None;
         let gap = now.saturating_sub(self.worked_at).min(16 * SPIN_MAX_NS);
         self.gap_ns = self.gap_ns - self.gap_ns / 8 + gap / 8;
         self.worked_at = now;
@@ -163,15 +168,18 @@ impl Pace {
 
     fn on_wake(&mut self, now: u64) {
         // A sleep ends a pause: what follows is judged anew.
+        self.is_in_the_way = None;
         let gap = now.saturating_sub(self.worked_at).min(16 * SPIN_MAX_NS);
         self.gap_ns = self.gap_ns - self.gap_ns / 8 + gap / 8;
         self.worked_at = now;
     }
 
-    fn may_sleep(&self, now: u64) -> bool {
+    /// `look`: whether a program shares our processor; asked once in a pause.
+    fn may_sleep(&mut self, now: u64, look: impl FnOnce() -> bool) -> bool {
         let idle = now.saturating_sub(self.worked_at);
         match self.spin {
             Spin::FixedNs(ns) => idle >= ns,
+            Spin::Adaptive if *self.is_in_the_way.get_or_insert_with(look) => true,
             Spin::Adaptive if self.gap_ns > 2 * SPIN_MAX_NS => idle >= SPIN_MAX_NS / 16,
             Spin::Adaptive => idle >= SPIN_MAX_NS,
         }
@@ -185,22 +193,33 @@ mod tests {
     #[test]
     fn an_adaptive_loop_spins_long_only_while_work_comes_soon() {
         let mut pace = Pace::new(Spin::Adaptive, 0);
-        assert!(!pace.may_sleep(SPIN_MAX_NS - 1));
+        assert!(!pace.may_sleep(SPIN_MAX_NS - 1, || false));
         let mut now = 0;
         for _ in 0..64 {
             now += 10 * SPIN_MAX_NS;
             pace.on_work(now);
         }
-        assert!(pace.may_sleep(now + SPIN_MAX_NS / 16));
+        assert!(pace.may_sleep(now + SPIN_MAX_NS / 16, || false));
         for _ in 0..64 {
             now += 1000;
             pace.on_work(now);
         }
-        assert!(!pace.may_sleep(now + SPIN_MAX_NS / 2));
+        assert!(!pace.may_sleep(now + SPIN_MAX_NS / 2, || false));
     }
 
     #[test]
     fn a_fixed_spin_of_zero_sleeps_at_once() {
-        assert!(Pace::new(Spin::FixedNs(0), 5).may_sleep(5));
+        assert!(Pace::new(Spin::FixedNs(0), 5).may_sleep(5, || false));
+    }
+
+    #[test]
+    fn a_loop_in_the_way_of_a_program_does_not_spin_and_asks_once_a_pause() {
+        let mut pace = Pace::new(Spin::Adaptive, 0);
+        assert!(pace.may_sleep(1, || true));
+        assert!(pace.may_sleep(2, || false), "asked once");
+        pace.on_work(3);
+        assert!(!pace.may_sleep(4, || false));
+        let mut fixed = Pace::new(Spin::FixedNs(100), 0);
+        assert!(!fixed.may_sleep(1, || true), "what is asked for is done");
     }
 }

@@ -60,6 +60,10 @@ impl Driver for Remote {
         }
     }
 
+    fn may_spin(&self) -> bool {
+        !self.end.meet(rustix::thread::sched_getcpu())
+    }
+
     fn prepare_wait(&self) -> Option<WaitOn> {
         if self.is_dead() || !self.end.prepare_sleep() {
             return None;

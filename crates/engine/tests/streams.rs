@@ -320,3 +320,14 @@ fn what_a_closing_listener_did_not_accept_goes_to_its_sibling() {
     }
     assert!(world.has_event(1, listeners[0], EventKind::Released));
 }
+
+#[test]
+fn sides_that_share_a_processor_both_learn_of_it_and_of_its_end() {
+    let world = World::new();
+    let host = &world.hosts[0];
+    assert!(!host.program.meet(0), "the engine has not said where it is");
+    assert!(host.engine.meets_programs(0));
+    assert!(host.program.meet(0));
+    assert!(!host.program.meet(1));
+    assert!(!host.engine.meets_programs(0));
+}

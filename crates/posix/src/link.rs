@@ -137,6 +137,10 @@ impl Link {
         self.pump();
     }
 
+    pub(crate) fn may_spin(&self) -> bool {
+        self.driver.may_spin()
+    }
+
     pub(crate) fn prepare_wait(&self) -> Option<WaitOn> {
         self.driver.prepare_wait()
     }

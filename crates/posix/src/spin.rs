@@ -32,6 +32,11 @@ impl Spin {
         }
     }
 
+    /// Somebody has said how long, whether it pays or not.
+    pub(crate) fn is_fixed(&self) -> bool {
+        matches!(self.policy, SpinPolicy::FixedUs(_))
+    }
+
     /// Something came while spinning: it pays.
     pub(crate) fn on_hit(&self) {
         let budget = self.budget_ns.load(Ordering::Relaxed);

@@ -154,7 +154,11 @@ impl Process {
         let Some(link) = link else {
             return Ok(Spun::InVain);
         };
-        let until = begun + self.spin.budget_ns();
+        let until = match self.spin.budget_ns() {
+            0 => begun,
+            budget if self.spin.is_fixed() || link.may_spin() => begun + budget,
+            _ => return Ok(Spun::InVain),
+        };
         let mut looked = begun;
         loop {
             let now = self.now_ns();

@@ -195,6 +195,18 @@ impl ProgramEnd {
             .store(0, Ordering::Release);
     }
 
+    /// Says on which processor the calling thread is; whether the engine was last seen on the same
+    /// one.
+    pub fn meet(&self, cpu: usize) -> bool {
+        let own = &self.inner.header.line(header::PROGRAM).words[header::PROGRAM_CPU];
+        let mark = cpu as u64 + 1;
+        if own.load(Ordering::Relaxed) != mark {
+            own.store(mark, Ordering::Relaxed);
+        }
+        let other = &self.inner.header.line(header::ENGINE).words[header::ENGINE_CPU];
+        other.load(Ordering::Relaxed) == mark
+    }
+
     /// The engine has said that it ends.
     pub fn is_engine_gone(&self) -> bool {
         self.inner.header.line(header::ENGINE).words[header::ENGINE_GONE].load(Ordering::Acquire)
