@@ -253,3 +253,30 @@ fn a_closed_window_lasts_for_ever_but_with_a_user_timeout() {
     let seconds = answered_probes(Some(20)).expect("an end");
     assert!((20..45).contains(&seconds), "{seconds}");
 }
+
+#[test]
+fn an_ack_does_not_wait_for_the_answer_of_a_program_that_is_away() {
+    let mut world = established();
+    let conn = world.conn.unwrap();
+    // The connection is known to answer: what comes now waits for its answer.
+    world.peer(ACK, &[1; 100]);
+    world.stack.tcp_written(world.now, conn, 100, false);
+    world.flush();
+    world.take_sent();
+    world.ack = world.ack.wrapping_add(100);
+    world.peer(ACK, &[2; 100]);
+    world.sleep(5 * MS);
+    world.none();
+    world.stack.leave_unattended(world.now);
+    world.flush();
+    assert_eq!(world.only().header.ack, world.seq);
+    world.peer(ACK, &[3; 100]);
+    world.flush();
+    assert_eq!(world.only().header.ack, world.seq);
+    world.stack.attend();
+    world.peer(ACK, &[4; 100]);
+    world.sleep(5 * MS);
+    world.none();
+    world.sleep(40 * MS);
+    assert_eq!(world.only().header.ack, world.seq);
+}
