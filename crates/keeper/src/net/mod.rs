@@ -6,22 +6,25 @@ mod astray;
 mod effects;
 mod errors;
 mod intents;
+mod orphans;
 mod parked;
 mod strays;
 
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
-use slipstack_channel::{HandoverImage, INBOX_CELLS, is_passing, stray_origin};
+use slipstack_channel::{INBOX_CELLS, is_passing, stray_origin};
 use slipstack_device::{Device, Flow, Proto, RxMeta, Steering};
-use slipstack_mem::{InboxReader, MpscInbox, Region};
+use slipstack_mem::{InboxReader, MpscInbox};
 use slipstack_stack::{CloseMode, ConnectionImage, Instant, Role, Stack, StackConfig, TcpConfig};
 
 use crate::neighbours::Neighbours;
+use crate::orphans::Orphans;
 use crate::regions::Inboxes;
 use crate::world::Network;
 use astray::Coming;
-use effects::{Orphan, World};
+use effects::World;
+use orphans::Care;
 
 /// Frames per turn.
 const BUDGET: usize = 256;
@@ -36,6 +39,13 @@ struct Reset {
     flow: Flow,
     began: u64,
     probes_sent: usize,
+}
+
+/// Memory that the keeper shares with engines and with its successor.
+pub struct Shared {
+    pub inboxes: Inboxes,
+    pub neighbours: Neighbours,
+    pub records: Orphans,
 }
 
 /// The stack of slot 0 and its device.
@@ -54,11 +64,15 @@ impl Net {
         network: &Network,
         device: Box<dyn Device>,
         steering: Option<Steering>,
-        inboxes: Inboxes,
-        neighbours: Neighbours,
+        shared: Shared,
         seed: [u8; 32],
         now: u64,
     ) -> Net {
+        let Shared {
+            inboxes,
+            neighbours,
+            records,
+        } = shared;
         let config = StackConfig {
             mac: network.mac,
             mtu: network.mtu,
@@ -76,7 +90,14 @@ impl Net {
         Net {
             stack: Stack::new(config, Instant(now)),
             inbox: inboxes.inbox(0).map(InboxReader::new),
-            world: World::new(device, network.mac, steering, inboxes, neighbours),
+            world: World::new(
+                device,
+                network.mac,
+                steering,
+                inboxes,
+                neighbours,
+                Care::new(records),
+            ),
             resets: Vec::new(),
             frames: Vec::new(),
             parked_reset: 0,
@@ -92,11 +113,12 @@ impl Net {
         let mut progress = self.receive(now);
         self.probe(now);
         self.retry(now);
+        self.renew_records();
         self.stack.on_timers(Instant(now), &mut self.world);
         self.stack.flush(Instant(now), &mut self.world);
         progress |= self.loop_back(now);
         self.world.device.flush();
-        self.world.drop_released();
+        self.world.care.drop_released();
         progress
     }
 
@@ -148,6 +170,7 @@ impl Net {
         self.stack
             .on_frame(Instant(coming.now), frame, meta, &mut self.world);
         self.world.coming = None;
+        self.note_heard(frame);
     }
 
     fn take_passing(&mut self, message: &[u8], now: u64) {
@@ -209,8 +232,10 @@ impl Net {
         for frame in &frames {
             self.stack
                 .on_frame(Instant(now), frame, RxMeta::LOCAL, &mut self.world);
+            self.note_heard(frame);
         }
         if !frames.is_empty() {
+            self.renew_records();
             self.stack.flush(Instant(now), &mut self.world);
         }
         self.world.has_local()
@@ -257,29 +282,6 @@ impl Net {
         }
     }
 
-    /// Takes over a connection whose program has ended in order. `None`: the image is not sound.
-    pub fn adopt(&mut self, image: HandoverImage, region: &Region, now: u64) -> Option<Flow> {
-        let bytes = image.stack.as_slice().try_into().ok()?;
-        let connection = ConnectionImage::from_bytes(bytes);
-        let conn = self.stack.tcp_adopt(Instant(now), &connection).ok()?;
-        let (local, remote) = self.stack.tcp_endpoints(conn)?;
-        self.world
-            .orphans
-            .insert(conn, Orphan::new(region.clone(), image, local, remote));
-        self.stack.tcp_close(
-            Instant(now),
-            conn,
-            CloseMode::Orderly,
-            false,
-            &mut self.world,
-        );
-        Some(Flow {
-            proto: Proto::Tcp,
-            local,
-            remote,
-        })
-    }
-
     /// A frame from the queue of an engine that is gone: its flow is carried out or reset here, or
     /// another engine's by now.
     pub fn feed(&mut self, slot: u16, frame: &[u8], meta: RxMeta, now: u64) {
@@ -316,15 +318,9 @@ impl Net {
         !self.world.strays.is_empty()
     }
 
-    /// Connections of ended programs that still have something to deliver.
-    pub fn orphans(&self) -> usize {
-        self.world.orphans.len()
-    }
-
     /// Whether a flow is carried out or reset here.
     pub fn has_flow(&self, flow: &Flow) -> bool {
-        self.world.orphans.values().any(|orphan| orphan.is(flow))
-            || self.world.doomed.contains(flow)
+        self.world.care.has(flow) || self.world.doomed.contains(flow)
     }
 
     pub fn has_resets(&self) -> bool {
