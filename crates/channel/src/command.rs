@@ -25,6 +25,31 @@ pub enum CloseMode {
 pub enum Congestion {
     Cubic,
     NewReno,
+    Dctcp,
+    Bbr,
+}
+
+impl Congestion {
+    pub const ALL: [Self; 4] = [Self::Cubic, Self::NewReno, Self::Dctcp, Self::Bbr];
+
+    /// Linux's name (`TCP_CONGESTION`).
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::NewReno => "reno",
+            Self::Dctcp => "dctcp",
+            Self::Bbr => "bbr",
+        }
+    }
+
+    /// The word that travels.
+    pub const fn code(self) -> u64 {
+        self as u64
+    }
+
+    pub fn from_code(code: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.code() == code)
+    }
 }
 
 /// A socket option. `Duration`s travel in milliseconds.
@@ -350,8 +375,7 @@ impl SocketOption {
             SocketOption::UserTimeout(timeout) => one(5, optional_millis(timeout)),
             SocketOption::RcvBuf(bytes) => one(6, u64::from(bytes)),
             SocketOption::SndBuf(bytes) => one(7, u64::from(bytes)),
-            SocketOption::Congestion(Congestion::Cubic) => one(8, 0),
-            SocketOption::Congestion(Congestion::NewReno) => one(8, 1),
+            SocketOption::Congestion(kind) => one(8, kind.code()),
             SocketOption::MaxSeg(bytes) => one(9, u64::from(bytes)),
             SocketOption::Linger2(time) => one(10, optional_millis(time)),
             SocketOption::Tos(tos) => one(11, u64::from(tos)),
@@ -380,8 +404,7 @@ impl SocketOption {
             5 => SocketOption::UserTimeout(optional_duration(first)),
             6 => SocketOption::RcvBuf(first as u32),
             7 => SocketOption::SndBuf(first as u32),
-            8 if first == 0 => SocketOption::Congestion(Congestion::Cubic),
-            8 => SocketOption::Congestion(Congestion::NewReno),
+            8 => SocketOption::Congestion(Congestion::from_code(first)?),
             9 => SocketOption::MaxSeg(first as u16),
             10 => SocketOption::Linger2(optional_duration(first)),
             11 => SocketOption::Tos(first as u8),
@@ -417,6 +440,7 @@ mod tests {
             SocketOption::UserTimeout(None),
             SocketOption::Linger2(Some(ms(0))),
             SocketOption::Congestion(Congestion::NewReno),
+            SocketOption::Congestion(Congestion::Bbr),
             SocketOption::Ttl(255),
         ];
         let mut all = vec![

@@ -23,7 +23,7 @@ pub(crate) const PROGRAM_SOCKETS: usize = SOCKETS / 2;
 pub(crate) const EVENTS: usize = 2 * SOCKETS;
 /// Requests that wait for their reply at the same time.
 pub(crate) const REPLIES: usize = 1024;
-pub(crate) const REPLY_LINES: usize = 4;
+pub(crate) const REPLY_LINES: usize = 6;
 pub(crate) const CELL_LINES: usize = 4;
 /// Connections that a flow directory can name.
 pub const FLOWS: usize = 65_536;

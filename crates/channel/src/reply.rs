@@ -86,9 +86,31 @@ info! {
     ca_state,
     min_rtt_us,
     notsent_bytes,
+    /// [`Congestion::code`](crate::Congestion::code).
+    congestion,
+    /// Bytes per second.
+    pacing_rate,
+    delivery_rate,
+    /// 1 = the program's pace, not the path's.
+    is_delivery_app_limited,
+    busy_us,
+    rwnd_limited_us,
+    sndbuf_limited_us,
+    delivered,
+    delivered_ce,
+    bytes_sent,
+    bytes_retrans,
+    dsack_dups,
+    reord_seen,
+    last_data_sent_ms,
+    last_data_recv_ms,
 }
 
 /// The answer to a request that was granted.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lives on the stack for one call; a box would be an allocation in the engine"
+)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     Done,

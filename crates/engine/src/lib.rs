@@ -35,7 +35,8 @@ pub use inprocess::InProcess;
 pub use local::Fabric;
 pub use remote::Remote;
 pub use slipstack_stack::{
-    FastOpenConfig, Instant, NeighbourConfig, Role, StackConfig, SynCookies, TcpConfig,
+    Congestion, EcnMode, FastOpenConfig, Instant, NeighbourConfig, Role, StackConfig, SynCookies,
+    TcpConfig,
 };
 pub use stats::{EngineCounters, SocketView};
 pub use strays::stray_frame;

@@ -135,7 +135,19 @@ fn congestion(which: channel::Congestion) -> stack::Congestion {
     match which {
         channel::Congestion::Cubic => stack::Congestion::Cubic,
         channel::Congestion::NewReno => stack::Congestion::NewReno,
+        channel::Congestion::Dctcp => stack::Congestion::Dctcp,
+        channel::Congestion::Bbr => stack::Congestion::Bbr,
     }
+}
+
+fn congestion_code(which: stack::Congestion) -> u64 {
+    let which = match which {
+        stack::Congestion::Cubic => channel::Congestion::Cubic,
+        stack::Congestion::NewReno => channel::Congestion::NewReno,
+        stack::Congestion::Dctcp => channel::Congestion::Dctcp,
+        stack::Congestion::Bbr => channel::Congestion::Bbr,
+    };
+    which.code()
 }
 
 pub(crate) fn transport(kind: channel::Kind) -> crate::authority::Transport {
@@ -178,5 +190,20 @@ pub(crate) fn info(info: &stack::TcpInfo) -> channel::Info {
         ca_state: info.ca_state.into(),
         min_rtt_us: info.min_rtt_us.into(),
         notsent_bytes: info.notsent_bytes.into(),
+        congestion: congestion_code(info.congestion),
+        pacing_rate: info.traffic.pacing_rate,
+        delivery_rate: info.traffic.delivery_rate,
+        is_delivery_app_limited: info.traffic.is_delivery_app_limited.into(),
+        busy_us: info.traffic.busy_us,
+        rwnd_limited_us: info.traffic.rwnd_limited_us,
+        sndbuf_limited_us: info.traffic.sndbuf_limited_us,
+        delivered: info.traffic.delivered.into(),
+        delivered_ce: info.traffic.delivered_ce.into(),
+        bytes_sent: info.traffic.bytes_sent,
+        bytes_retrans: info.traffic.bytes_retrans,
+        dsack_dups: info.traffic.dsack_dups.into(),
+        reord_seen: info.traffic.reord_seen.into(),
+        last_data_sent_ms: info.last_data_sent_ms.into(),
+        last_data_recv_ms: info.last_data_recv_ms.into(),
     }
 }

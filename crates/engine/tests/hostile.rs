@@ -44,7 +44,7 @@ impl Random {
 const HEADER: u64 = 4096;
 const EVENTS: u64 = 65_536 * 8;
 const COMMANDS: u64 = 4096 * 64;
-const REPLIES: u64 = 1024 * 256;
+const REPLIES: u64 = 1024 * 384;
 const CELLS_AT: u64 = HEADER + EVENTS + COMMANDS + REPLIES;
 const ENGINE_HALF_AT: u64 = CELLS_AT + 16_384 * 256;
 

@@ -6,6 +6,7 @@
 //! a recorder, which writes a pcap.
 
 pub mod checks;
+pub mod flows;
 pub mod forge;
 pub mod gso;
 pub mod host;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use slipstack_stack::rng::Rng;
-use slipstack_stack::{Congestion, Instant, SocketOptions, StackConfig};
+use slipstack_stack::{Congestion, EcnMode, Instant, SocketOptions, StackConfig};
 
 use crate::host::Host;
 use crate::link::{LinkParams, Share};
@@ -135,9 +135,9 @@ fn config(index: u8, rng: &mut Rng) -> StackConfig {
     tcp.timestamps = rng.below(4) != 0;
     tcp.sack = rng.below(4) != 0;
     tcp.window_scaling = rng.below(4) != 0;
-    if rng.below(3) == 0 {
-        tcp.congestion = Congestion::NewReno;
-    }
+    tcp.congestion = Congestion::ALL[rng.below(4) as usize];
+    tcp.pacing = rng.below(4) == 0;
+    tcp.ecn = [EcnMode::Off, EcnMode::Passive, EcnMode::On][rng.below(3) as usize];
     config
 }
 

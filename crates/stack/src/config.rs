@@ -6,6 +6,17 @@ use core::time::Duration;
 
 use crate::options::{Congestion, KeepAlive};
 
+/// Explicit congestion notification (RFC 3168), by the values of Linux's `tcp_ecn`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum EcnMode {
+    Off,
+    /// Agreed to when a peer asks.
+    #[default]
+    Passive,
+    /// Asked for too.
+    On,
+}
+
 /// Which part of a machine's networking this stack is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Role {
@@ -155,6 +166,9 @@ pub struct TcpConfig {
     /// The same for a connection that no program holds (`tcp_orphan_retries`).
     pub orphan_retries: u8,
     pub congestion: Congestion,
+    pub ecn: EcnMode,
+    /// Segments are spread over the round trip; BBR does so anyway.
+    pub pacing: bool,
     pub keep_alive: KeepAlive,
     pub window_scaling: bool,
     pub timestamps: bool,
@@ -194,6 +208,8 @@ impl Default for TcpConfig {
             retries: 15,
             orphan_retries: 8,
             congestion: Congestion::Cubic,
+            ecn: EcnMode::Passive,
+            pacing: false,
             keep_alive: KeepAlive::default(),
             window_scaling: true,
             timestamps: true,

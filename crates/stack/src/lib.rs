@@ -32,7 +32,9 @@ pub mod time;
 mod udp;
 pub mod wheel;
 
-pub use config::{FastOpenConfig, NeighbourConfig, Role, StackConfig, SynCookies, TcpConfig};
+pub use config::{
+    EcnMode, FastOpenConfig, NeighbourConfig, Role, StackConfig, SynCookies, TcpConfig,
+};
 pub use counters::{Counter, Counters};
 pub use effects::{
     Effects, Event, FrameOut, Gso, PartialChecksum, Payload, RxChecksum, RxMeta, TxOffload,

@@ -8,6 +8,31 @@ pub enum Congestion {
     #[default]
     Cubic,
     NewReno,
+    Dctcp,
+    Bbr,
+}
+
+impl Congestion {
+    pub const ALL: [Self; 4] = [Self::Cubic, Self::NewReno, Self::Dctcp, Self::Bbr];
+
+    /// Linux's name (`TCP_CONGESTION`).
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::NewReno => "reno",
+            Self::Dctcp => "dctcp",
+            Self::Bbr => "bbr",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// It reads marks as a measure, so the handshake offers ECN whatever the configuration says (RFC 8257 3).
+    pub const fn needs_ecn(self) -> bool {
+        matches!(self, Self::Dctcp)
+    }
 }
 
 /// TCP keep-alive (RFC 9293 3.8.4).

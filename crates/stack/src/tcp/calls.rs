@@ -349,7 +349,7 @@ impl Tcp {
                 conn.snd.is_limit_fixed = true;
                 fx.event(Event::SendLimit { conn: id, bytes });
             }
-            TcpOption::Congestion(kind) => conn.cc.set_kind(kind),
+            TcpOption::Congestion(kind) => conn.cc.set_kind(kind, cx.config.tcp.pacing),
             TcpOption::MaxSeg(mss) => {
                 conn.opts.mss_max = conn.opts.mss_max.min(mss.max(super::connection::MSS_MIN));
                 connect::set_mss(conn);

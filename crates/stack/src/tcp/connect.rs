@@ -17,7 +17,7 @@ use super::output::{ack_policy, control};
 use super::phase::Phase;
 use super::segment::Segment;
 use super::timers::{Resend, Timers};
-use super::{isn, keepalive, resend, seq};
+use super::{ecn, isn, keepalive, resend, seq};
 use crate::effects::{Effects, Event};
 use crate::error::Reason;
 use crate::ids::ConnId;
@@ -100,16 +100,19 @@ pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
         snd: build_send(seed, mss, now, cx),
         rcv: build_receive(seed, mss, now, cx),
         rtt: Default::default(),
-        cc: Control::new(congestion, u32::from(mss), tcp.initial_cwnd),
+        cc: Control::new(congestion, u32::from(mss), tcp.initial_cwnd, tcp.pacing),
+        ecn: Default::default(),
         opts,
         timers: Timers::default(),
         flight: None,
         hop: None,
         tso_max: seed.path.tso_max,
         mtu: seed.path.mtu,
-        challenge_after: Instant::ZERO,
+        challenge_after_ms: now.as_millis() as u32,
         stalled_at: Instant::ZERO,
         retransmitted: 0,
+        past: Default::default(),
+        past_figures: None,
         parent: None,
     }
 }
@@ -200,7 +203,8 @@ pub fn agree(conn: &mut Connection, now: Instant, irs: u32, theirs: &TcpOptions,
     }
     conn.snd.peer_mss = theirs.mss.unwrap_or(MSS_DEFAULT).max(MSS_MIN);
     set_mss(conn);
-    conn.cc = Control::new(conn.cc.kind(), u32::from(conn.snd.mss), tcp.initial_cwnd);
+    let mss = u32::from(conn.snd.mss);
+    conn.cc = Control::new(conn.cc.kind(), mss, tcp.initial_cwnd, tcp.pacing);
 }
 
 /// Effective send MSS (RFC 9293 3.7.1, MUST-16): the smaller of both sides, options taken off.
@@ -247,6 +251,16 @@ pub fn on_segment(
         return Verdict::Alive;
     }
     agree(conn, now, segment.seq, &segment.options(), cx);
+    let has_ecn = if has_ack {
+        // Only an offer can be agreed to, and a repeated SYN makes none.
+        ecn::offers(cx.config.tcp.ecn, conn.cc.kind(), conn.backoff.count())
+            && ecn::is_agreed(segment)
+    } else {
+        ecn::accepts(cx.config.tcp.ecn, conn.cc.kind(), segment)
+    };
+    if has_ecn {
+        conn.ecn.agree();
+    }
     if !has_ack {
         // Simultaneous open: SYN-RECEIVED, our SYN again with the ACK.
         conn.phase = Phase::SynReceived;

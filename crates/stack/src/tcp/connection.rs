@@ -4,8 +4,12 @@ use alloc::boxed::Box;
 
 use super::assembler::Assembler;
 use super::cc::Control;
+use super::delivery::{Delivery, Stamp};
+use super::ecn::Ecn;
 use super::fast_open::Attempt;
+use super::figures::{Figures, Past};
 use super::flow::FlowKey;
+use super::pacing;
 use super::phase::Phase;
 use super::recovery::Recovery;
 use super::rto::Backoff;
@@ -132,15 +136,33 @@ pub struct InFlight {
     pub recovery: Recovery,
     /// An active open with Fast Open that is not answered yet.
     pub attempt: Option<Box<Attempt>>,
+    pub delivery: Delivery,
+    pub figures: Figures,
+    /// When the pacing rate lets the next segment go.
+    pub pace_next: Instant,
+    /// Something waits for that.
+    pub is_pace_awaited: bool,
 }
 
 impl InFlight {
+    /// What a record of `len` bytes that leaves now remembers.
+    #[inline]
+    pub fn stamp(&mut self, now: Instant, len: u64, una: u64) -> Stamp {
+        let delivered = una + self.board.sacked_bytes();
+        let in_flight = self.board.in_flight();
+        self.delivery.on_sent(now, len, in_flight, delivered)
+    }
+
     /// Ready for another connection; the room of the lists stays.
     pub fn reset(&mut self) {
         self.board.reset();
         self.rack = super::rack::Rack::default();
         self.recovery = Recovery::default();
         self.attempt = None;
+        self.delivery = Delivery::default();
+        self.figures = Figures::default();
+        self.pace_next = Instant::ZERO;
+        self.is_pace_awaited = false;
     }
 }
 
@@ -188,17 +210,21 @@ pub struct Connection {
     pub rcv: Receive,
     pub rtt: Rtt,
     pub cc: Control,
+    pub ecn: Ecn,
     pub opts: Options,
     pub timers: Timers,
     pub flight: Option<Box<InFlight>>,
     pub hop: Option<NextHop>,
     pub tso_max: u32,
     pub mtu: u16,
-    /// Challenge ACKs of this connection: not before this time (RFC 5961 7).
-    pub challenge_after: Instant,
+    /// Challenge ACKs of this connection: not before this time, low bits (RFC 5961 7).
+    pub challenge_after_ms: u32,
     /// When the oldest unanswered transmission episode began (R2, user timeout); 0 = none.
     pub stalled_at: Instant,
     pub retransmitted: u32,
+    /// Figures of before the last rest.
+    pub past: Past,
+    pub past_figures: Option<Box<Figures>>,
     pub parent: Option<ListenerId>,
 }
 
@@ -231,6 +257,15 @@ impl Connection {
 
     pub fn attempt_mut(&mut self) -> Option<&mut Attempt> {
         self.flight.as_mut()?.attempt.as_deref_mut()
+    }
+
+    /// When the connection wants to be looked at next.
+    #[inline]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        if self.cc.is_paced {
+            return pacing::next_deadline(self);
+        }
+        self.timers.next()
     }
 
     #[inline]

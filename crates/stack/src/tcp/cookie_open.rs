@@ -54,6 +54,8 @@ impl Tcp {
             shift: entry.peer_shift,
             has_sack: entry.has_sack,
         });
+        // A cookie has no room for it.
+        entry.has_ecn = false;
         if stamped.is_none() {
             // Nowhere to keep them.
             entry.peer_shift = u8::MAX;

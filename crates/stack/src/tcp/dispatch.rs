@@ -10,7 +10,7 @@ use super::recovery::State;
 use super::segment::Segment;
 use super::timers::Due;
 use super::timewait::TimeWait;
-use super::{Tcp, keepalive, resend};
+use super::{Tcp, keepalive, pacing, resend};
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, RxMeta};
 use crate::error::Reason;
@@ -47,7 +47,7 @@ impl Tcp {
         }
         cx.counters.bump(Counter::RxTcp);
         let key = FlowKey::new(ip.dst, dst_port, ip.src, src_port);
-        let segment = Segment::new(&parsed, meta);
+        let segment = Segment::new(&parsed, ip.tos, meta);
         // Segments come in trains: the flow of the last one is a good guess.
         if self
             .conns
@@ -164,7 +164,7 @@ impl Tcp {
                 conn.is_queued = true;
                 self.dirty.push(index);
             }
-        } else if let Some(at) = conn.timers.next() {
+        } else if let Some(at) = conn.next_deadline() {
             self.wheel.set(conn.timer, at);
         }
     }
@@ -294,6 +294,7 @@ impl Tcp {
             return;
         };
         let mut verdict = Verdict::Alive;
+        conn.is_dirty |= conn.cc.is_paced && pacing::take_due(conn, now);
         while let Some(due) = conn.timers.pop_due(now) {
             verdict = match due {
                 Due::Ack => {
@@ -355,7 +356,7 @@ impl Tcp {
             conn.is_queued = false;
             conn.is_dirty = false;
             output::flush(conn, now, cx, fx);
-            if let Some(at) = conn.timers.next() {
+            if let Some(at) = conn.next_deadline() {
                 wheel.set(conn.timer, at);
             }
         }
@@ -370,7 +371,11 @@ fn rest(conn: &mut Connection) -> Option<alloc::boxed::Box<InFlight>> {
         .as_ref()
         .is_some_and(|f| f.board.is_empty() && f.recovery.state == State::Open);
     if is_idle && !conn.has_outstanding() {
-        conn.flight.take()
+        let flight = conn.flight.take();
+        if let Some(flight) = &flight {
+            conn.past.keep(&flight.figures, &mut conn.past_figures);
+        }
+        flight
     } else {
         None
     }

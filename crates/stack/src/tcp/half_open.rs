@@ -18,6 +18,7 @@ use crate::time::{Instant, nanos};
 const VERSION: u32 = 1;
 const SACK: u8 = 1;
 const TIMESTAMPS: u8 = 2;
+const ECN: u8 = 4;
 
 /// A detached SYN entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,11 +64,12 @@ fn write(entry: &SynEntry) -> HalfOpenImage {
     }
     let sack = if entry.has_sack { SACK } else { 0 };
     let timestamps = if entry.has_timestamps { TIMESTAMPS } else { 0 };
+    let ecn = if entry.has_ecn { ECN } else { 0 };
     out.put(&[
         entry.peer_shift,
         entry.our_shift,
         entry.tries,
-        sack | timestamps,
+        sack | timestamps | ecn,
         entry.tos,
         entry.ttl,
     ]);
@@ -101,12 +103,14 @@ fn read(bytes: &[u8]) -> Option<SynEntry> {
         has_sack: false,
         has_timestamps: false,
         fast_open: None,
+        has_ecn: false,
         hop: None,
         tos: 0,
         ttl: 0,
     };
     let flags: u8 = input.number()?;
     (entry.has_sack, entry.has_timestamps) = (flags & SACK != 0, flags & TIMESTAMPS != 0);
+    entry.has_ecn = flags & ECN != 0;
     (entry.tos, entry.ttl) = (input.number()?, input.number()?);
     Some(entry)
 }

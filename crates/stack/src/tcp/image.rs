@@ -148,6 +148,7 @@ const FIN_SENT: u32 = 128;
 const FIN_RECEIVED: u32 = 256;
 const LIMIT_FIXED: u32 = 512;
 const BUFFER_FIXED: u32 = 1024;
+const ECN: u32 = 2048;
 
 /// One list of fields for reading and writing.
 macro_rules! each_field {
@@ -354,7 +355,8 @@ impl Fields {
             | flag(conn.snd.is_fin_sent, FIN_SENT)
             | flag(conn.rcv.has_fin, FIN_RECEIVED)
             | flag(conn.snd.is_limit_fixed, LIMIT_FIXED)
-            | flag(conn.rcv.is_buffer_fixed, BUFFER_FIXED);
+            | flag(conn.rcv.is_buffer_fixed, BUFFER_FIXED)
+            | flag(conn.ecn.is_on(), ECN);
         let (snd, rcv, opts) = (&conn.snd, &conn.rcv, &conn.opts);
         (fields.iss, fields.irs) = (snd.iss, rcv.irs);
         (fields.una, fields.nxt, fields.written) = (snd.una, snd.nxt, snd.written);
@@ -370,10 +372,7 @@ impl Fields {
         (fields.peer_mss, fields.mss_max) = (snd.peer_mss, opts.mss_max);
         (fields.snd_shift, fields.rcv_shift) = (snd.shift, rcv.shift);
         (fields.keep_probes, fields.tos, fields.ttl) = (opts.keep_probes, opts.tos, opts.ttl);
-        fields.congestion = match conn.cc.kind() {
-            Congestion::Cubic => 0,
-            Congestion::NewReno => 1,
-        };
+        fields.congestion = conn.cc.kind() as u8;
         if let Some(assembler) = &rcv.assembler {
             for (slot, range) in fields.ranges.iter_mut().zip(assembler.ranges()) {
                 *slot = *range;
@@ -428,7 +427,7 @@ impl Fields {
             && self.snd_shift <= WINDOW_SHIFT_MAX
             && self.rcv_shift <= WINDOW_SHIFT_MAX
             && self.peer_mss >= MSS_MIN
-            && self.congestion <= 1
+            && usize::from(self.congestion) < Congestion::ALL.len()
     }
 
     fn socket_options(&self) -> SocketOptions {
@@ -441,11 +440,7 @@ impl Fields {
                 interval: Duration::from_millis(self.keep_interval_ms.into()),
                 probes: self.keep_probes,
             },
-            congestion: Some(if self.congestion == 1 {
-                Congestion::NewReno
-            } else {
-                Congestion::Cubic
-            }),
+            congestion: Congestion::ALL.get(usize::from(self.congestion)).copied(),
             mss: Some(self.mss_max),
             tos: self.tos,
             ttl: self.ttl.max(1),
@@ -533,6 +528,9 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
     conn.opts.has_timestamps = f.has(TIMESTAMPS);
     conn.opts.has_sack = f.has(SACK);
     conn.opts.has_scaling = f.has(SCALING);
+    if f.has(ECN) {
+        conn.ecn.agree();
+    }
     conn.opts.user_timeout_ms = f.user_timeout_ms;
     conn.opts.linger2_ms = f.linger2_ms;
     let snd = &mut conn.snd;
@@ -566,12 +564,15 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
     conn.rtt = Rtt::restore(f.srtt, f.rttvar, now);
     connect::set_mss(&mut conn);
     let mss = u32::from(conn.snd.mss);
-    conn.cc = super::cc::Control::new(conn.cc.kind(), mss, cx.config.tcp.initial_cwnd);
+    let tcp = &cx.config.tcp;
+    conn.cc = super::cc::Control::new(conn.cc.kind(), mss, tcp.initial_cwnd, tcp.pacing);
     conn.cc.window.cwnd = f.cwnd.clamp(mss, 1 << 30);
     conn.cc.window.ssthresh = f.ssthresh.clamp(2 * mss, 1 << 30);
     if conn.snd.una < conn.snd.nxt {
         let (una, nxt) = (conn.snd.una, conn.snd.nxt);
-        conn.flight_mut().board.push(una, nxt, now.0);
+        let flight = conn.flight_mut();
+        let stamp = flight.stamp(now, nxt - una, una);
+        flight.board.push(una, nxt, now.0, stamp);
     }
     conn
 }

@@ -1,6 +1,7 @@
 //! What a connection can be asked about itself (the stack's side of TCP_INFO).
 
 use super::connection::Connection;
+use super::figures::Figures;
 use super::phase::Phase;
 use super::recovery::State;
 use crate::config::TcpConfig;
@@ -25,7 +26,7 @@ pub enum TcpState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpInfo {
     pub state: TcpState,
-    /// 0 = open, 3 = recovery, 4 = loss (Linux's tcp_ca_state).
+    /// 0 = open, 2 = marked, 3 = recovery, 4 = loss (Linux's tcp_ca_state).
     pub ca_state: u8,
     pub retransmits: u8,
     pub probes: u8,
@@ -60,6 +61,25 @@ pub struct TcpInfo {
     pub last_data_recv_ms: u32,
     pub congestion: Congestion,
     pub mss_announced: u32,
+    pub traffic: Traffic,
+}
+
+/// What has gone over the connection, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes per second.
+    pub pacing_rate: u64,
+    pub delivery_rate: u64,
+    pub is_delivery_app_limited: bool,
+    pub busy_us: u64,
+    pub rwnd_limited_us: u64,
+    pub sndbuf_limited_us: u64,
+    pub delivered: u32,
+    pub delivered_ce: u32,
+    pub bytes_sent: u64,
+    pub bytes_retrans: u64,
+    pub dsack_dups: u32,
+    pub reord_seen: u32,
 }
 
 impl TcpInfo {
@@ -79,6 +99,7 @@ impl TcpInfo {
             state: state_of(conn.phase),
             ca_state: match conn.flight.as_ref().map(|f| f.recovery.state) {
                 None | Some(State::Open) => 0,
+                Some(State::Marked) => 2,
                 Some(State::Recovery) => 3,
                 Some(State::Loss) => 4,
             },
@@ -119,6 +140,37 @@ impl TcpInfo {
             last_data_recv_ms: ms(conn.rcv.last_at),
             congestion: conn.cc.kind(),
             mss_announced: conn.snd.peer_mss.into(),
+            traffic: Traffic::of(conn, now),
+        }
+    }
+}
+
+impl Traffic {
+    fn of(conn: &Connection, now: Instant) -> Traffic {
+        let flight = conn.flight.as_deref();
+        let (delivery_rate, is_delivery_app_limited) =
+            flight.map_or((0, false), |f| f.delivery.rate());
+        let mut figures = flight.map_or_else(Figures::default, |f| f.figures.upto(now));
+        if let Some(past) = &conn.past_figures {
+            figures.add(past);
+        }
+        let delivered = super::seq::offset(conn.snd.una.max(super::seq::FIRST))
+            + flight.map_or(0, |f| f.board.sacked_bytes());
+        let mss = u64::from(conn.snd.mss).max(1);
+        Traffic {
+            pacing_rate: conn.cc.pacing_rate(conn.rtt.smoothed_ns()),
+            delivery_rate,
+            is_delivery_app_limited,
+            busy_us: figures.busy_ns() / 1_000 + conn.past.busy_ns() / 1_000,
+            rwnd_limited_us: figures.window_ns() / 1_000,
+            sndbuf_limited_us: figures.buffer_ns() / 1_000,
+            delivered: u32::try_from(delivered.div_ceil(mss)).unwrap_or(u32::MAX),
+            delivered_ce: figures.marked,
+            bytes_sent: super::seq::offset(conn.snd.nxt.max(super::seq::FIRST))
+                + figures.resent_bytes,
+            bytes_retrans: figures.resent_bytes,
+            dsack_dups: figures.dsacks,
+            reord_seen: figures.reorderings,
         }
     }
 }

@@ -8,8 +8,9 @@
 //! | what is sent next | `output/`, `attendance.rs` | 9293 3.7.4, 3.8.6, 5681, 7323 |
 //! | opening | `connect.rs`, `syn.rs`, `cookie.rs`, `cookie_open.rs`, `listen.rs` | 9293 3.5, 4987, 6528, 7323 |
 //! | opening with data | `fast_open/` | 7413 |
-//! | loss and retransmission | `scoreboard.rs`, `rack.rs`, `recovery.rs`, `resend.rs`, `rto.rs`, `rtt.rs` | 8985, 6937, 6675, 6582, 6298, 4015 |
-//! | congestion control | `cc/` | 5681, 9438, 6928, 7661 |
+//! | loss and retransmission | `scoreboard.rs`, `rack.rs`, `recovery.rs`, `resend.rs`, `rto.rs`, `rtt.rs` | 8985, 6937, 6675, 6582, 6298, 5682, 4015, 3042 |
+//! | congestion control | `cc/`, `delivery.rs`, `pacing.rs` | 5681, 3465, 9438, 9406, 6928, 7661, 8257, draft-ietf-ccwg-bbr |
+//! | marks of routers | `ecn.rs` | 3168, 8257 |
 //! | closing | `input/fin.rs`, `timewait.rs`, `keepalive.rs` | 9293 3.6, 1337, 6191 |
 //! | path | `pmtud.rs` | 1191, 5927 |
 //! | moving a connection | `image.rs`, `half_open.rs` | |
@@ -24,8 +25,11 @@ mod connect;
 mod connection;
 mod cookie;
 mod cookie_open;
+mod delivery;
 mod dispatch;
+mod ecn;
 mod fast_open;
+mod figures;
 mod flow;
 mod half_open;
 mod image;
@@ -35,6 +39,7 @@ mod isn;
 mod keepalive;
 mod listen;
 mod output;
+mod pacing;
 mod passive;
 mod phase;
 mod pmtud;

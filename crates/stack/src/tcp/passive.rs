@@ -13,7 +13,7 @@ use super::output::control;
 use super::phase::Phase;
 use super::segment::Segment;
 use super::syn::{self, SynEntry};
-use super::{Tcp, keepalive, seq, timewait};
+use super::{Tcp, ecn, keepalive, seq, timewait};
 use crate::counters::Counter;
 use crate::effects::{Effects, Event};
 use crate::ids::ListenerId;
@@ -84,6 +84,8 @@ impl Tcp {
         let numbers = (iss.unwrap_or(fresh_iss), ts_offset);
         let socket = &listener.options.socket;
         let mut entry = syn::entry_for((*key, id), segment.seq, numbers, (now, path), socket, cx);
+        let congestion = socket.congestion.unwrap_or(cx.config.tcp.congestion);
+        entry.has_ecn = ecn::accepts(cx.config.tcp.ecn, congestion, segment);
         entry.take_offer(&segment.options(), cx);
         match room {
             Room::Entry => {}
@@ -166,6 +168,8 @@ impl Tcp {
         if segment.flags.is_syn() {
             // Again, or another one: the SYN-ACK says what we know; a peer that started anew resets it.
             if self.challenges.may_pass(now, cx.rng) {
+                // RFC 3168 6.1.1.1: a peer that got no answer may ask without ECN.
+                entry.has_ecn &= segment.flags.contains(ecn::SETUP);
                 entry.answer(now, cx, fx);
             }
             return;
@@ -397,6 +401,9 @@ fn open_passive(
     conn.parent = Some(entry.listener);
     conn.hop = entry.hop;
     conn.flight = flight;
+    if entry.has_ecn {
+        conn.ecn.agree();
+    }
     if entry.tries == 0 {
         conn.rtt
             .sample(now, Duration::from_nanos(now.nanos_since(entry.sent_at)));

@@ -35,24 +35,30 @@ pub struct Detection {
 }
 
 impl Rack {
-    /// RFC 8985 6.2 steps 2 and 3.
-    pub fn on_delivered(&mut self, now: Instant, delivered: &Delivered, fack: u64, rtt: &Rtt) {
-        if delivered.lowest_clean_end.is_some_and(|end| end < fack) {
-            self.is_reordering_seen = true;
-        }
+    /// RFC 8985 6.2 steps 2 and 3. `true`: the network has reordered.
+    pub fn on_delivered(
+        &mut self,
+        now: Instant,
+        delivered: &Delivered,
+        fack: u64,
+        rtt: &Rtt,
+    ) -> bool {
+        let is_reordered = delivered.lowest_clean_end.is_some_and(|end| end < fack);
+        self.is_reordering_seen |= is_reordered;
         let Some(newest) = delivered.newest else {
-            return;
+            return is_reordered;
         };
         let measured = now.0.saturating_sub(newest.sent_at);
         // Step 2: the ACK of a retransmission that comes too early is for the original.
         if newest.was_resent && measured < rtt.min_ns() {
-            return;
+            return is_reordered;
         }
         if (newest.sent_at, newest.end) > (self.sent_at, self.end) {
             self.sent_at = newest.sent_at;
             self.end = newest.end;
             self.rtt = measured;
         }
+        is_reordered
     }
 
     /// RFC 8985 6.2 step 4: a D-SACK says that the window was too small.
@@ -125,7 +131,7 @@ mod tests {
         rtt.sample(Instant(0), Duration::from_nanos(100_000));
         let mut board = Scoreboard::default();
         for i in 0..10u64 {
-            board.push(i * 10, i * 10 + 10, 1_000 + i);
+            board.push(i * 10, i * 10 + 10, 1_000 + i, Default::default());
         }
         (Rack::default(), board, rtt)
     }

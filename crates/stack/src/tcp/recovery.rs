@@ -1,9 +1,15 @@
 //! What happens when something is lost: states, proportional rate reduction, undo.
 //!
-//! RFC 5681 3.2 and RFC 6675 5 (fast recovery), RFC 6937 (PRR), RFC 6582 (no SACK), RFC 4015 / RFC 3522 (undo when the
-//! timestamp says that the original arrived), RFC 2883 (undo when D-SACKs account for every retransmission).
+//! RFC 5681 3.2 and RFC 6675 5 (fast recovery), RFC 6937 (PRR), RFC 6582 (no SACK), RFC 3168 6.1.2 (marks), RFC 4015 /
+//! RFC 3522 (undo when the timestamp says that the original arrived), RFC 2883 (undo when D-SACKs account for every
+//! retransmission), RFC 5682 (F-RTO: undo when originals are delivered after a timeout).
+//!
+//! Limited Transmit (RFC 3042) needs no rule of its own: SACKed bytes leave the pipe (RFC 6675 4, RFC 8985 3.4), and a
+//! duplicate ACK without SACK stands for a segment that has left it, so the first two duplicates let new data go.
 
-use super::cc::Control;
+use slipstack_wire::tcp::TcpFlags;
+
+use super::cc::{Ack, Control, Saved};
 use super::connection::Connection;
 use super::rack::DUPLICATE_THRESHOLD;
 use super::scoreboard::Delivered;
@@ -14,13 +20,34 @@ use crate::time::Instant;
 pub enum State {
     #[default]
     Open,
+    /// A router marked: the window shrinks, nothing is lost (RFC 3168 6.1.2; Linux's CWR).
+    Marked,
     /// Fast recovery.
     Recovery,
     /// After a timeout.
     Loss,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+impl State {
+    /// Something is being sent again.
+    #[inline]
+    pub fn is_repair(self) -> bool {
+        matches!(self, State::Recovery | State::Loss)
+    }
+}
+
+/// F-RTO (RFC 5682 2.1 and 3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+enum Frto {
+    #[default]
+    Off,
+    /// Step 2: the first ACK after the timeout decides whether new data is tried.
+    First,
+    /// Step 3: new data has been sent; what its ACKs say decides.
+    Second,
+}
+
+#[derive(Clone, Debug, Default)]
 pub struct Recovery {
     pub state: State,
     /// SND.NXT when the episode began: it ends when this is acknowledged.
@@ -31,9 +58,11 @@ pub struct Recovery {
     prr_delivered: u64,
     prr_out: u64,
     flight_at_start: u64,
-    /// Windows to go back to.
-    prior_cwnd: u32,
-    prior_ssthresh: u32,
+    /// What to go back to.
+    prior: Option<Saved>,
+    frto: Frto,
+    /// SND.NXT at the timeout: what ends below it was sent before.
+    timeout_nxt: u64,
     /// Our timestamp when the first retransmission of the episode left.
     resent_stamp: Option<u32>,
     /// Retransmitted bytes of the episode that no D-SACK has called needless.
@@ -59,14 +88,19 @@ impl Recovery {
         }
     }
 
+    /// F-RTO sends new data instead of what counts as lost.
+    pub fn prefers_new(&self) -> bool {
+        self.frto == Frto::Second && self.state == State::Loss
+    }
+
     fn begin(&mut self, state: State, point: u64, in_flight: u64, cc: &Control) {
         self.state = state;
         self.point = point;
         self.prr_delivered = 0;
         self.prr_out = 0;
         self.flight_at_start = in_flight.max(1);
-        self.prior_cwnd = cc.window.cwnd;
-        self.prior_ssthresh = cc.window.ssthresh;
+        self.prior = Some(cc.save());
+        self.frto = Frto::Off;
         self.resent_stamp = None;
         self.undo_bytes = 0;
     }
@@ -83,6 +117,9 @@ pub struct AckFacts {
     pub echo: Option<u32>,
     /// Bytes that a D-SACK reported.
     pub dsacked: u64,
+    pub rtt_ns: u64,
+    /// The peer reports a mark (RFC 3168 6.1.2).
+    pub is_marked: bool,
 }
 
 /// Moves the state machine after the scoreboard took in an ACK, and sets cwnd.
@@ -97,9 +134,8 @@ pub fn on_ack(conn: &mut Connection, now: Instant, facts: &AckFacts) {
         return;
     };
     if flight.recovery.state != State::Open && una >= flight.recovery.point && facts.has_advanced {
-        if flight.recovery.state == State::Recovery {
-            // RFC 6937: at the end cwnd is ssthresh.
-            conn.cc.window.cwnd = conn.cc.window.ssthresh.max(conn.snd.mss.into());
+        if flight.recovery.state != State::Loss || conn.cc.has_model() {
+            conn.cc.on_recovered();
         }
         flight.recovery.state = State::Open;
         flight.recovery.duplicates = 0;
@@ -110,11 +146,16 @@ pub fn on_ack(conn: &mut Connection, now: Instant, facts: &AckFacts) {
     }
     let flight = conn.flight_mut();
     match flight.recovery.state {
-        State::Open if flight.board.lost_bytes() > 0 => {
-            enter(conn, now);
+        State::Open | State::Marked if flight.board.lost_bytes() > 0 => {
+            enter(conn);
             reduce(conn, facts, true);
         }
+        State::Open if facts.is_marked => {
+            enter_marked(conn);
+            reduce(conn, facts, false);
+        }
         State::Open => grow(conn, now, facts),
+        State::Marked => reduce(conn, facts, false),
         State::Recovery => {
             if facts.has_advanced && !conn.opts.has_sack {
                 // RFC 6582 3.2 step 4: a partial ACK means that the next segment is lost too.
@@ -126,6 +167,7 @@ pub fn on_ack(conn: &mut Connection, now: Instant, facts: &AckFacts) {
             if facts.has_advanced && !conn.opts.has_sack {
                 conn.flight_mut().recovery.duplicates = 0;
             }
+            step_frto(conn, facts);
             grow(conn, now, facts);
         }
     }
@@ -134,9 +176,20 @@ pub fn on_ack(conn: &mut Connection, now: Instant, facts: &AckFacts) {
 fn grow(conn: &mut Connection, now: Instant, facts: &AckFacts) {
     // RFC 5681 3.1: only an ACK that covers new data; SACKed data alone may be a loss.
     if facts.has_advanced && facts.delivered.bytes > 0 {
-        let srtt = core::time::Duration::from_nanos(conn.rtt.smoothed_ns());
-        let bytes = u32::try_from(facts.delivered.bytes).unwrap_or(u32::MAX);
-        conn.cc.on_ack(now, bytes, srtt);
+        let is_after_timeout = conn
+            .flight
+            .as_ref()
+            .is_some_and(|f| f.recovery.state == State::Loss);
+        conn.cc.on_ack(&Ack {
+            now,
+            bytes: u32::try_from(facts.delivered.bytes).unwrap_or(u32::MAX),
+            rtt_ns: facts.rtt_ns,
+            srtt_ns: conn.rtt.smoothed_ns(),
+            una: conn.snd.una,
+            nxt: conn.snd.nxt,
+            burst: conn.tso_max,
+            is_after_timeout,
+        });
     }
 }
 
@@ -152,7 +205,7 @@ fn count_duplicates(conn: &mut Connection, facts: &AckFacts) {
     if facts.has_advanced {
         let left = facts.delivered.bytes.div_ceil(mss.max(1)) as u32;
         flight.recovery.duplicates = match flight.recovery.state {
-            State::Open => 0,
+            State::Open | State::Marked => 0,
             // RFC 6582: deflate by what was acknowledged; the retransmission itself was no duplicate.
             _ => flight
                 .recovery
@@ -163,9 +216,11 @@ fn count_duplicates(conn: &mut Connection, facts: &AckFacts) {
         let limit = (flight.board.in_flight() / mss.max(1)) as u32;
         flight.recovery.duplicates = (flight.recovery.duplicates + 1).min(limit);
         // RFC 6582 3.2 step 1: not below the point of an earlier episode.
-        let is_new = conn.snd.una > flight.recovery.point || flight.recovery.point == 0;
+        let is_new = conn.snd.una > flight.recovery.point
+            || flight.recovery.point == 0
+            || flight.recovery.state == State::Marked;
         if flight.recovery.duplicates >= DUPLICATE_THRESHOLD
-            && flight.recovery.state == State::Open
+            && !flight.recovery.state.is_repair()
             && is_new
         {
             flight.board.mark_first_lost(mss);
@@ -174,19 +229,46 @@ fn count_duplicates(conn: &mut Connection, facts: &AckFacts) {
 }
 
 /// RFC 5681 3.2 step 2, RFC 6675 5 step 4.
-fn enter(conn: &mut Connection, now: Instant) {
+fn enter(conn: &mut Connection) {
     let point = conn.snd.nxt;
-    let cc = conn.cc;
-    let in_flight = conn.in_flight() + conn.flight.as_ref().map_or(0, |f| f.board.lost_bytes());
-    conn.flight_mut()
+    let in_flight = conn.in_flight();
+    let flight = conn.flight.get_or_insert_with(Default::default);
+    let in_flight = in_flight + flight.board.lost_bytes();
+    let was_open = flight.recovery.state == State::Open;
+    flight
         .recovery
-        .begin(State::Recovery, point, in_flight, &cc);
-    conn.cc
-        .on_loss(now, in_flight.min(u64::from(u32::MAX)) as u32);
+        .begin(State::Recovery, point, in_flight, &conn.cc);
+    if was_open {
+        conn.cc.on_loss(clamp(in_flight));
+    }
+    // RFC 3168 6.1.2: one reduction a window, whether by loss or by mark; and the peer is told of it.
+    if conn.ecn.is_on() {
+        conn.ecn.cwr = TcpFlags::CWR;
+    }
+}
+
+/// RFC 3168 6.1.2: as for a loss, without sending anything again.
+#[cold]
+fn enter_marked(conn: &mut Connection) {
+    let point = conn.snd.nxt;
+    let in_flight = conn.in_flight();
+    let flight = conn.flight.get_or_insert_with(Default::default);
+    flight
+        .recovery
+        .begin(State::Marked, point, in_flight, &conn.cc);
+    conn.cc.on_mark(clamp(in_flight));
+    conn.ecn.cwr = TcpFlags::CWR;
+}
+
+fn clamp(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 /// RFC 6937 3.1, with the slow-start bound only while the ACK shows progress without new loss.
 fn reduce(conn: &mut Connection, facts: &AckFacts, is_first: bool) {
+    if conn.cc.has_model() {
+        return;
+    }
     let mss = u64::from(conn.snd.mss);
     let pipe = conn.in_flight();
     let ssthresh = u64::from(conn.cc.window.ssthresh);
@@ -210,28 +292,40 @@ fn reduce(conn: &mut Connection, facts: &AckFacts, is_first: bool) {
         }
         limit.min(ssthresh - pipe)
     };
+    let is_repair = recovery.state.is_repair();
     // The fast retransmission itself always leaves.
     let out = if is_first { out.max(mss) } else { out };
-    conn.cc.window.cwnd = (pipe + out).max(mss).min(u64::from(u32::MAX)) as u32;
+    let cwnd = clamp((pipe + out).max(mss));
+    // A mark is no loss: what is in flight may fall below ssthresh only because the program has nothing to say.
+    conn.cc.window.cwnd = if is_repair {
+        cwnd
+    } else {
+        cwnd.max(conn.cc.window.ssthresh.min(conn.cc.window.cwnd))
+    };
 }
 
 /// RFC 6298 5.4 to 5.6: everything outstanding counts as lost.
-pub fn on_timeout(conn: &mut Connection, now: Instant) {
+pub fn on_timeout(conn: &mut Connection) {
     let point = conn.snd.nxt;
     let mss = u64::from(conn.snd.mss);
     let flight_size = conn.in_flight();
-    let cc = conn.cc;
     let is_first = conn.backoff.count() == 0;
     let has_sack = conn.opts.has_sack;
     let flight = conn.flight.get_or_insert_with(Default::default);
     // RFC 5681 3.1: ssthresh is set once for a segment; repeated timeouts leave it.
     if is_first && flight.recovery.state != State::Loss {
         let was_open = flight.recovery.state == State::Open;
-        flight.recovery.begin(State::Loss, point, flight_size, &cc);
+        flight
+            .recovery
+            .begin(State::Loss, point, flight_size, &conn.cc);
         if was_open {
-            conn.cc
-                .on_loss(now, flight_size.max(mss).min(u64::from(u32::MAX)) as u32);
+            conn.cc.on_loss(clamp(flight_size.max(mss)));
+            // RFC 5682 2.1 step 1: not when the timeout hits a recovery.
+            flight.recovery.frto = Frto::First;
+            flight.recovery.timeout_nxt = point;
         }
+    } else {
+        flight.recovery.frto = Frto::Off;
     }
     flight.recovery.state = State::Loss;
     flight.recovery.point = point;
@@ -240,8 +334,12 @@ pub fn on_timeout(conn: &mut Connection, now: Instant) {
     // RFC 2018 8: when the first record itself is SACKed the peer has reneged.
     if !has_sack || flight.board.records().next().is_some_and(|r| r.is_sacked) {
         flight.board.forget_sacks();
+        if has_sack {
+            flight.recovery.frto = Frto::Off;
+        }
     }
-    flight.board.mark_lost(|_| Some(true));
+    let lost = flight.board.mark_lost(|_| Some(true));
+    flight.delivery.on_lost(lost);
     conn.cc.on_timeout();
 }
 
@@ -263,23 +361,67 @@ fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
         recovery.undo_bytes -= facts.dsacked as i64;
         recovery.undo_bytes <= 0 && recovery.resent_stamp.is_some()
     };
-    if !by_stamp && !by_dsack {
+    let by_original = recovery.has_original(facts, conn.opts.has_sack);
+    if !by_stamp && !by_dsack && !by_original {
         return false;
     }
     recovery.state = State::Open;
+    recovery.frto = Frto::Off;
     recovery.duplicates = 0;
     recovery.resent_stamp = None;
-    let (cwnd, ssthresh) = (recovery.prior_cwnd, recovery.prior_ssthresh);
+    let prior = recovery.prior.take();
     flight.board.unmark_lost();
     flight.rack.on_spurious();
-    conn.cc.undo(cwnd, ssthresh);
+    if let Some(prior) = prior {
+        conn.cc.undo(prior);
+    }
     conn.backoff.reset();
     true
 }
 
+impl Recovery {
+    /// RFC 5682 3.1 step 3.b: something that was sent before the timeout and not since has been delivered.
+    fn has_original(&self, facts: &AckFacts, has_sack: bool) -> bool {
+        let delivered = &facts.delivered;
+        // Without SACK originals may have waited behind the hole that the retransmission filled (2.1 step 2).
+        let may_tell = has_sack || delivered.resent_bytes == 0;
+        self.frto != Frto::Off
+            && self.state == State::Loss
+            && may_tell
+            && delivered
+                .lowest_clean_end
+                .is_some_and(|end| end <= self.timeout_nxt)
+    }
+}
+
+/// RFC 5682 2.1 steps 2 and 3, when the ACK has not shown an original.
+fn step_frto(conn: &mut Connection, facts: &AckFacts) {
+    let may_send = conn.snd.has_unsent() && conn.snd.edge > conn.snd.nxt;
+    let (una, nxt) = (conn.snd.una, conn.snd.nxt);
+    let recovery = &mut conn.flight_mut().recovery;
+    recovery.frto = match recovery.frto {
+        Frto::Off => Frto::Off,
+        // 2.1 step 2.b: an ACK that advances, but not over everything: up to two new segments.
+        Frto::First if facts.has_advanced && una < recovery.timeout_nxt && may_send => {
+            recovery.point = nxt;
+            Frto::Second
+        }
+        // 3.a: the new data was SACKed or the ACK is a duplicate: the loss was real.
+        Frto::Second
+            if !facts.has_advanced && facts.delivered.sacked == 0 && !facts.is_duplicate =>
+        {
+            Frto::Second
+        }
+        Frto::First | Frto::Second => Frto::Off,
+    };
+}
+
 /// RFC 8985 7.4: the probe repaired a loss that nobody else saw.
-pub fn on_probe_repaired(conn: &mut Connection, now: Instant) {
-    let in_flight = conn.in_flight().min(u64::from(u32::MAX)) as u32;
-    conn.cc.on_loss(now, in_flight);
+pub fn on_probe_repaired(conn: &mut Connection) {
+    let in_flight = clamp(conn.in_flight());
+    conn.cc.on_loss(in_flight);
+    if conn.cc.has_model() {
+        return conn.cc.on_recovered();
+    }
     conn.cc.window.cwnd = conn.cc.window.cwnd.min(conn.cc.window.ssthresh);
 }

@@ -7,7 +7,7 @@ use slipstack_wire::tcp::TcpFlags;
 use super::connection::Connection;
 use super::input::Verdict;
 use super::output::{data, emit};
-use super::recovery::{self, AckFacts, State};
+use super::recovery::{self, AckFacts};
 use super::scoreboard::Delivered;
 use super::timers::Resend;
 use super::{pmtud, rto};
@@ -75,7 +75,7 @@ fn may_probe(conn: &Connection) -> bool {
         && conn.backoff.count() == 0
         && conn.rtt.has_sample()
         && conn.flight.as_ref().is_some_and(|f| {
-            f.recovery.state == State::Open
+            !f.recovery.state.is_repair()
                 && f.recovery.probe_end == 0
                 && f.board.sacked_bytes() == 0
         })
@@ -164,7 +164,7 @@ fn on_timeout(
         return failure(conn);
     }
     cx.counters.bump(Counter::TcpTimeouts);
-    recovery::on_timeout(conn, now);
+    recovery::on_timeout(conn);
     conn.backoff.double();
     pmtud::on_silence(conn, cx);
     let mss = u64::from(conn.snd.mss);
@@ -201,7 +201,11 @@ fn resend_tail(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut im
         start,
         end: last.end,
     };
-    conn.flight_mut().board.mark_resent(range, now.0);
+    let una = conn.snd.una;
+    let flight = conn.flight_mut();
+    let stamp = flight.stamp(now, range.end - range.start, una);
+    flight.board.mark_resent(range, now.0, stamp);
+    flight.figures.resent_bytes += range.end - range.start;
     conn.retransmitted = conn.retransmitted.wrapping_add(1);
     let flags = if range.end > written {
         TcpFlags::FIN | TcpFlags::PSH
@@ -216,11 +220,12 @@ fn resend_tail(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut im
 fn on_reorder(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     let rtt = conn.rtt;
     let flight = conn.flight_mut();
-    let in_recovery = flight.recovery.state != State::Open;
+    let in_recovery = flight.recovery.state.is_repair();
     let detection = flight
         .rack
         .detect(now, &mut flight.board, &rtt, in_recovery);
     if detection.newly_lost > 0 {
+        flight.delivery.on_lost(detection.newly_lost);
         let facts = AckFacts {
             delivered: Delivered::default(),
             has_advanced: false,
@@ -228,6 +233,8 @@ fn on_reorder(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
             is_duplicate: false,
             echo: None,
             dsacked: 0,
+            rtt_ns: 0,
+            is_marked: false,
         };
         recovery::on_ack(conn, now, &facts);
     }

@@ -8,7 +8,8 @@ use core::time::Duration;
 use crate::time::Instant;
 
 /// How long a minimum stays valid before a larger one may replace it.
-const MIN_WINDOW_NS: u64 = 300_000_000_000;
+const MIN_WINDOW_MS: u32 = 300_000;
+const MIN_SHIFT: u32 = 5;
 /// Nothing is faster than this: keeps the estimates away from zero.
 const FLOOR_NS: u64 = 1_000;
 /// Longest believable sample.
@@ -19,8 +20,10 @@ const CEILING_NS: u64 = 120_000_000_000;
 pub struct Rtt {
     srtt: u64,
     rttvar: u64,
-    min: u64,
-    min_at: u64,
+    /// In units of 32 ns, rounded down: [`CEILING_NS`] fits.
+    min: u32,
+    /// Low bits of milliseconds.
+    min_at_ms: u32,
 }
 
 impl Rtt {
@@ -37,7 +40,7 @@ impl Rtt {
     }
 
     pub fn min_ns(&self) -> u64 {
-        self.min
+        u64::from(self.min) << MIN_SHIFT
     }
 
     /// Restores estimates that came with a moved connection. Absurd values count as no estimate.
@@ -48,17 +51,20 @@ impl Rtt {
         Rtt {
             srtt,
             rttvar,
-            min: srtt,
-            min_at: now.0,
+            min: (srtt >> MIN_SHIFT) as u32,
+            min_at_ms: now.as_millis() as u32,
         }
     }
 
     #[inline]
     pub fn sample(&mut self, now: Instant, measured: Duration) {
         let r = (measured.as_nanos().min(u128::from(CEILING_NS)) as u64).max(FLOOR_NS);
-        if self.min == 0 || r <= self.min || now.0.saturating_sub(self.min_at) > MIN_WINDOW_NS {
-            self.min = r;
-            self.min_at = now.0;
+        let units = (r >> MIN_SHIFT) as u32;
+        let now_ms = now.as_millis() as u32;
+        let age_ms = now_ms.wrapping_sub(self.min_at_ms);
+        if self.min == 0 || units <= self.min || age_ms > MIN_WINDOW_MS {
+            self.min = units;
+            self.min_at_ms = now_ms;
         }
         if self.srtt == 0 {
             // RFC 6298 2.2: SRTT <- R, RTTVAR <- R/2.
@@ -124,7 +130,8 @@ mod tests {
         rtt.sample(Instant(0), Duration::from_millis(5));
         rtt.sample(Instant(1), Duration::from_millis(50));
         assert_eq!(rtt.min_ns(), 5 * MS);
-        rtt.sample(Instant(MIN_WINDOW_NS + 2), Duration::from_millis(50));
+        let later = Instant::from_millis(u64::from(MIN_WINDOW_MS) + 2);
+        rtt.sample(later, Duration::from_millis(50));
         assert_eq!(rtt.min_ns(), 50 * MS);
     }
 }

@@ -6,6 +6,7 @@
 use alloc::collections::VecDeque;
 
 use super::assembler::Range;
+use super::delivery::Stamp;
 
 /// Most records of one connection. Beyond it nothing new is sent until some are acknowledged, and SACK blocks that
 /// would need another cut are rounded inwards.
@@ -18,6 +19,7 @@ pub struct Record {
     pub end: u64,
     /// When it was last sent, in nanoseconds.
     pub sent_at: u64,
+    pub stamp: Stamp,
     pub is_sacked: bool,
     /// Thought lost and not yet sent again.
     pub is_lost: bool,
@@ -53,6 +55,7 @@ pub struct Newest {
     pub sent_at: u64,
     pub end: u64,
     pub was_resent: bool,
+    pub stamp: Stamp,
 }
 
 impl Delivered {
@@ -73,6 +76,7 @@ impl Delivered {
                 sent_at: record.sent_at,
                 end: record.end,
                 was_resent: record.resent > 0,
+                stamp: record.stamp,
             });
         }
     }
@@ -172,12 +176,13 @@ impl Scoreboard {
 
     /// New data left. Small segments of one burst share a record with their predecessor only if sent at once.
     #[inline]
-    pub fn push(&mut self, start: u64, end: u64, now: u64) {
+    pub fn push(&mut self, start: u64, end: u64, now: u64, stamp: Stamp) {
         debug_assert!(self.records.back().is_none_or(|r| r.end == start));
         self.records.push_back(Record {
             start,
             end,
             sent_at: now,
+            stamp,
             is_sacked: false,
             is_lost: false,
             resent: 0,
@@ -371,7 +376,7 @@ impl Scoreboard {
     }
 
     /// Bytes from `start` to `end` left again.
-    pub fn mark_resent(&mut self, range: Range, now: u64) {
+    pub fn mark_resent(&mut self, range: Range, now: u64, stamp: Stamp) {
         let mut index = self.records.partition_point(|r| r.end <= range.start);
         while let Some(&record) = self.records.get(index) {
             if record.start >= range.end {
@@ -387,6 +392,7 @@ impl Scoreboard {
             }
             record.resent = record.resent.saturating_add(1);
             record.sent_at = now;
+            record.stamp = stamp;
             index += 1;
         }
         self.lost_from = self.lost_from.max(range.end);
@@ -482,7 +488,7 @@ mod tests {
                 let mut delivered = Delivered::default();
                 match step {
                     Step::Push(segments) => {
-                        board.push(nxt, nxt + segments * MSS, clock as u64);
+                        board.push(nxt, nxt + segments * MSS, clock as u64, Stamp::default());
                         nxt += segments * MSS;
                         bytes.resize(nxt as usize, (false, false));
                     }
@@ -509,7 +515,7 @@ mod tests {
                         if let Some(range) = board.find_lost(max) {
                             let first = (una..nxt).find(|i| bytes[*i as usize].1).unwrap();
                             prop_assert_eq!(range.start, first);
-                            board.mark_resent(range, clock as u64);
+                            board.mark_resent(range, clock as u64, Stamp::default());
                             for b in &mut bytes[range.start as usize..range.end as usize] {
                                 prop_assert!(b.1);
                                 b.1 = false;
@@ -537,7 +543,7 @@ mod tests {
     fn a_sack_block_within_a_super_frame_is_rounded_inwards() {
         let mut board = Scoreboard::default();
         let mut delivered = Delivered::default();
-        board.push(0, 100, 1);
+        board.push(0, 100, 1, Stamp::default());
         board.sack(Range { start: 13, end: 47 }, MSS, &mut delivered);
         assert_eq!(delivered.sacked, 20);
         let cuts: Vec<_> = board

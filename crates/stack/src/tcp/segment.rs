@@ -4,6 +4,7 @@ use slipstack_wire::fast_open::FastOpen;
 use slipstack_wire::tcp::{TcpFlags, TcpSegment};
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps, parse_timestamps_only};
 
+use super::ecn;
 use crate::effects::RxMeta;
 
 #[derive(Clone, Copy, Debug)]
@@ -21,11 +22,13 @@ pub struct Segment<'a> {
     pub payload: &'a [u8],
     /// Several segments in one frame.
     pub is_gso: bool,
+    /// A router marked it (RFC 3168 5): ECE, what it is answered with; else nothing.
+    pub mark: TcpFlags,
 }
 
 impl<'a> Segment<'a> {
     #[inline]
-    pub fn new(parsed: &TcpSegment<'a>, meta: RxMeta) -> Segment<'a> {
+    pub fn new(parsed: &TcpSegment<'a>, tos: u8, meta: RxMeta) -> Segment<'a> {
         let (timestamps, is_plain) = match parsed.options {
             [] => (None, true),
             bytes => match parse_timestamps_only(bytes) {
@@ -46,6 +49,7 @@ impl<'a> Segment<'a> {
             is_plain,
             payload: parsed.payload,
             is_gso: meta.gso,
+            mark: ecn::mark_of(tos),
         }
     }
 

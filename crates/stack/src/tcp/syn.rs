@@ -46,6 +46,8 @@ pub struct SynEntry {
     pub has_timestamps: bool,
     /// A Fast Open cookie for the peer.
     pub fast_open: Option<Cookie>,
+    /// The peer asked for ECN and may have it.
+    pub has_ecn: bool,
     pub hop: Option<NextHop>,
     pub tos: u8,
     pub ttl: u8,
@@ -102,7 +104,11 @@ impl SynEntry {
             dst_port: self.key.remote_port,
             seq: self.iss,
             ack: seq::to_wire(self.irs, seq::FIRST),
-            flags: TcpFlags::SYN | TcpFlags::ACK,
+            flags: if self.has_ecn {
+                TcpFlags::SYN | TcpFlags::ACK | TcpFlags::ECE
+            } else {
+                TcpFlags::SYN | TcpFlags::ACK
+            },
             window: self.window,
             urgent: 0,
         };
@@ -161,6 +167,7 @@ pub fn entry_for(
         has_sack: false,
         has_timestamps: false,
         fast_open: None,
+        has_ecn: false,
         hop: None,
         tos: options.tos,
         ttl: options.ttl,

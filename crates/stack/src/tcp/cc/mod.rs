@@ -1,23 +1,41 @@
 //! Congestion control: the first of the two plug-in points of a connection.
 //!
 //! RFC 5681. An algorithm decides how the window grows and where it falls to; when that happens is decided by
-//! `recovery` and the timers. All values are bytes.
+//! `recovery` and the timers. Window-based algorithms (NewReno, CUBIC, DCTCP) hear of ACKs outside of recovery; one
+//! that builds a model (BBR) hears of every delivery and sets cwnd and the pacing rate by itself. All values are bytes.
 
+mod bbr;
 mod cubic;
+mod dctcp;
+mod hystart;
 mod newreno;
 
-use core::time::Duration;
+use alloc::boxed::Box;
 
-pub use cubic::Cubic;
 pub use newreno::NewReno;
 
+use bbr::Bbr;
+use cubic::Cubic;
+use dctcp::Dctcp;
+use hystart::{HyStart, Verdict};
+
+use super::delivery::Sample;
 use crate::options::Congestion;
 use crate::time::Instant;
 
 /// Smallest ssthresh in segments (RFC 5681 4).
 const SSTHRESH_MIN_SEGMENTS: u32 = 2;
 /// No window is larger: four bytes a value and never an overflow.
-const WINDOW_MAX: u32 = 1 << 30;
+pub const WINDOW_MAX: u32 = 1 << 30;
+/// Ten segments: what a model assumes before it has measured anything (RFC 6928).
+const INITIAL_BYTES: u32 = 14_600;
+/// RFC 3465 2.2 and 2.3: slow start grows by at most L segments an ACK, one after a timeout.
+const ABC_L: u32 = 2;
+/// RFC 9406 4.3: L of HyStart++ without pacing.
+const HYSTART_L: u32 = 8;
+/// Pacing rates over cwnd / srtt in percent, as Linux's `tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio`.
+const PACING_SLOW_START: u64 = 200;
+const PACING_AVOIDANCE: u64 = 120;
 
 /// What an algorithm works on.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +46,7 @@ pub struct Window {
 }
 
 impl Window {
+    #[inline]
     pub fn is_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
@@ -37,103 +56,276 @@ impl Window {
     }
 }
 
+/// An ACK that may grow the window.
 #[derive(Clone, Copy, Debug)]
+pub struct Ack {
+    pub now: Instant,
+    /// Newly delivered.
+    pub bytes: u32,
+    /// What this ACK measured; 0 = nothing.
+    pub rtt_ns: u64,
+    pub srtt_ns: u64,
+    pub una: u64,
+    pub nxt: u64,
+    /// Largest super-frame that leaves at once: an ACK for a whole one is no stretch ACK.
+    pub burst: u32,
+    pub is_after_timeout: bool,
+}
+
+#[derive(Clone, Debug)]
 enum Algorithm {
     NewReno(NewReno),
+    /// CUBIC before its first loss.
+    Starting(HyStart),
     Cubic(Cubic),
+    Dctcp(Dctcp),
+    Bbr(Box<Bbr>),
+}
+
+/// What a reduction can be taken back to.
+#[derive(Clone, Debug)]
+pub struct Saved {
+    pub cwnd: u32,
+    pub ssthresh: u32,
+    /// `None`: a model has its own way back.
+    algorithm: Option<Algorithm>,
 }
 
 /// Congestion state of one connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Control {
     pub window: Window,
-    algorithm: Algorithm,
     /// The window was the limit since the last ACK that could have grown it (RFC 7661 4.1).
     pub is_limited: bool,
+    /// The algorithm wants to hear of every delivery: no ACK takes the short way.
+    pub wants_samples: bool,
+    pub is_paced: bool,
+    algorithm: Algorithm,
 }
 
 impl Control {
-    pub fn new(kind: Congestion, mss: u32, initial_segments: u32) -> Control {
-        Control {
+    pub fn new(kind: Congestion, mss: u32, initial_segments: u32, is_paced: bool) -> Control {
+        let cwnd = initial_window(mss, initial_segments);
+        let mut control = Control {
             window: Window {
-                cwnd: initial_window(mss, initial_segments),
+                cwnd,
                 ssthresh: WINDOW_MAX,
                 mss,
             },
-            algorithm: Algorithm::of(kind),
             is_limited: false,
-        }
+            wants_samples: false,
+            is_paced: is_paced || kind == Congestion::Bbr,
+            algorithm: Algorithm::Starting(HyStart::default()),
+        };
+        control.install(kind);
+        control
+    }
+
+    fn install(&mut self, kind: Congestion) {
+        self.algorithm = match kind {
+            Congestion::NewReno => Algorithm::NewReno(NewReno::default()),
+            Congestion::Cubic if self.window.ssthresh == WINDOW_MAX => {
+                Algorithm::Starting(HyStart::default())
+            }
+            Congestion::Cubic => Algorithm::Cubic(Cubic::default()),
+            Congestion::Dctcp => Algorithm::Dctcp(Dctcp::default()),
+            Congestion::Bbr => Algorithm::Bbr(Box::new(Bbr::new(&self.window))),
+        };
+        self.wants_samples = matches!(kind, Congestion::Dctcp | Congestion::Bbr);
     }
 
     pub fn kind(&self) -> Congestion {
         match self.algorithm {
             Algorithm::NewReno(_) => Congestion::NewReno,
-            Algorithm::Cubic(_) => Congestion::Cubic,
+            Algorithm::Starting(_) | Algorithm::Cubic(_) => Congestion::Cubic,
+            Algorithm::Dctcp(_) => Congestion::Dctcp,
+            Algorithm::Bbr(_) => Congestion::Bbr,
         }
     }
 
-    pub fn set_kind(&mut self, kind: Congestion) {
+    /// `is_paced`: what the configuration says for algorithms that need no pacing.
+    pub fn set_kind(&mut self, kind: Congestion, is_paced: bool) {
         if self.kind() != kind {
-            self.algorithm = Algorithm::of(kind);
+            self.install(kind);
+        }
+        self.is_paced = is_paced || kind == Congestion::Bbr;
+    }
+
+    /// The algorithm sets cwnd by itself, in recovery too.
+    #[inline]
+    pub fn has_model(&self) -> bool {
+        matches!(self.algorithm, Algorithm::Bbr(_))
+    }
+
+    /// New data was delivered outside of fast recovery.
+    #[inline]
+    pub fn on_ack(&mut self, ack: &Ack) {
+        // RFC 7661 4.3: a window that was not used is not validated, so it does not grow.
+        if self.is_limited {
+            self.grow(ack);
         }
     }
 
-    /// New data was delivered outside of recovery.
-    #[inline]
-    pub fn on_ack(&mut self, now: Instant, bytes: u32, srtt: Duration) {
-        // RFC 7661 4.3: a window that was not used is not validated, so it does not grow.
-        if !self.is_limited {
-            return;
-        }
-        let mut bytes = bytes;
+    fn grow(&mut self, ack: &Ack) {
+        let mut bytes = ack.bytes;
         if self.window.is_slow_start() {
-            let room = self.window.ssthresh - self.window.cwnd;
-            let used = bytes.min(room);
-            self.window.grow(used);
-            bytes -= used;
+            bytes = self.slow_start(ack);
             if bytes == 0 {
                 return;
             }
         }
         match &mut self.algorithm {
             Algorithm::NewReno(a) => a.on_ack(&mut self.window, bytes),
-            Algorithm::Cubic(a) => a.on_ack(&mut self.window, now, bytes, srtt),
+            Algorithm::Dctcp(a) => a.reno.on_ack(&mut self.window, bytes),
+            Algorithm::Cubic(a) => a.on_ack(&mut self.window, ack, bytes),
+            // ssthresh is out of reach, or was set by HyStart++, which made this a Cubic.
+            Algorithm::Starting(_) | Algorithm::Bbr(_) => {}
+        }
+    }
+
+    /// RFC 5681 3.1, RFC 3465 2.2, RFC 9406 4.2. Gives the bytes that are left for avoidance.
+    fn slow_start(&mut self, ack: &Ack) -> u32 {
+        let l = match (&self.algorithm, ack.is_after_timeout) {
+            (_, true) => 1,
+            (Algorithm::Starting(_), _) => HYSTART_L,
+            _ => ABC_L,
+        };
+        // RFC 9406 4.3: with pacing there is no burst that L would have to prevent.
+        let limit = if self.is_paced && !ack.is_after_timeout {
+            u32::MAX
+        } else if ack.is_after_timeout {
+            self.window.mss
+        } else {
+            (l * self.window.mss).max(ack.burst)
+        };
+        let mut wanted = ack.bytes.min(limit);
+        if let Algorithm::Starting(hystart) = &mut self.algorithm {
+            match hystart.on_ack(ack, wanted) {
+                Verdict::Grow(bytes) => wanted = bytes,
+                Verdict::Leave => {
+                    self.leave_slow_start();
+                    return ack.bytes;
+                }
+            }
+        }
+        let room = self.window.ssthresh - self.window.cwnd;
+        let used = wanted.min(room);
+        self.window.grow(used);
+        if used < room { 0 } else { ack.bytes - used }
+    }
+
+    #[cold]
+    fn leave_slow_start(&mut self) {
+        self.window.ssthresh = self.window.cwnd;
+        let mut cubic = Cubic::default();
+        cubic.on_slow_start_left(&self.window);
+        self.algorithm = Algorithm::Cubic(cubic);
+    }
+
+    /// Something was delivered, in any state; only for those that want samples.
+    pub fn on_sample(&mut self, now: Instant, sample: &Sample, ends: (u64, u64), is_marked: bool) {
+        match &mut self.algorithm {
+            Algorithm::Dctcp(a) => {
+                let bytes = u32::try_from(sample.newly_delivered).unwrap_or(u32::MAX);
+                a.on_delivered(bytes, is_marked, ends.0, ends.1);
+            }
+            Algorithm::Bbr(a) => a.on_sample(now, &mut self.window, sample, is_marked),
+            _ => {}
         }
     }
 
     /// Loss was detected: sets ssthresh. The caller moves cwnd (PRR or timeout).
-    pub fn on_loss(&mut self, now: Instant, in_flight: u32) {
+    pub fn on_loss(&mut self, in_flight: u32) {
         let target = match &mut self.algorithm {
             Algorithm::NewReno(a) => a.on_loss(&self.window, in_flight),
-            Algorithm::Cubic(a) => a.on_loss(&self.window, now),
+            Algorithm::Dctcp(a) => a.reno.on_loss(&self.window, in_flight),
+            Algorithm::Starting(_) => {
+                let mut cubic = Cubic::default();
+                let target = cubic.on_loss(&self.window);
+                self.algorithm = Algorithm::Cubic(cubic);
+                target
+            }
+            Algorithm::Cubic(a) => a.on_loss(&self.window),
+            Algorithm::Bbr(a) => return a.on_recovery(&self.window),
         };
+        self.set_ssthresh(target);
+    }
+
+    /// The peer says that a router marked (RFC 3168 6.1.2): as for a loss, but for DCTCP.
+    pub fn on_mark(&mut self, in_flight: u32) {
+        match &mut self.algorithm {
+            Algorithm::Dctcp(a) => {
+                let target = a.on_mark(&self.window);
+                self.set_ssthresh(target);
+            }
+            // The model has taken the mark with the sample.
+            Algorithm::Bbr(_) => {}
+            _ => self.on_loss(in_flight),
+        }
+    }
+
+    fn set_ssthresh(&mut self, target: u32) {
         self.window.ssthresh = target.max(SSTHRESH_MIN_SEGMENTS * self.window.mss);
     }
 
     /// RFC 5681 3.1: the loss window is one segment.
     pub fn on_timeout(&mut self) {
+        match &mut self.algorithm {
+            Algorithm::Cubic(a) => a.on_timeout(),
+            Algorithm::Bbr(a) => a.on_timeout(&self.window),
+            _ => {}
+        }
         self.window.cwnd = self.window.mss;
     }
 
-    /// The reduction was spurious.
-    pub fn undo(&mut self, cwnd: u32, ssthresh: u32) {
-        self.window.cwnd = self.window.cwnd.max(cwnd);
-        self.window.ssthresh = ssthresh;
-        if let Algorithm::Cubic(a) = &mut self.algorithm {
-            a.on_undo();
+    /// An episode of recovery or loss is over: everything sent before it is acknowledged.
+    pub fn on_recovered(&mut self) {
+        match &mut self.algorithm {
+            Algorithm::Bbr(a) => a.on_recovered(&mut self.window),
+            // RFC 6937: at the end cwnd is ssthresh.
+            _ => self.window.cwnd = self.window.ssthresh.max(self.window.mss),
+        }
+    }
+
+    /// What a spurious reduction would be taken back to.
+    pub fn save(&self) -> Saved {
+        Saved {
+            cwnd: self.window.cwnd,
+            ssthresh: self.window.ssthresh,
+            algorithm: match &self.algorithm {
+                Algorithm::Bbr(_) => None,
+                small => Some(small.clone()),
+            },
+        }
+    }
+
+    /// The reduction was spurious (RFC 9438 4.9, RFC 4015).
+    pub fn undo(&mut self, saved: Saved) {
+        self.window.cwnd = self.window.cwnd.max(saved.cwnd);
+        match (&mut self.algorithm, saved.algorithm) {
+            (Algorithm::Bbr(a), _) => a.on_spurious(&mut self.window),
+            (_, Some(algorithm)) => {
+                self.window.ssthresh = saved.ssthresh;
+                self.algorithm = algorithm;
+            }
+            (_, None) => self.window.ssthresh = saved.ssthresh,
         }
     }
 
     /// RFC 5681 4.1: after an idle time of more than one timeout, restart from the initial window.
-    pub fn on_idle(&mut self, initial_segments: u32) {
+    pub fn on_idle(&mut self, now: Instant, initial_segments: u32) {
+        if let Algorithm::Bbr(a) = &mut self.algorithm {
+            // A paced sender makes no burst.
+            return a.on_restart(now);
+        }
         // RFC 2861: remember three quarters of what the path has carried.
-        self.window.ssthresh = self.window.ssthresh.max(self.window.cwnd / 4 * 3);
-        self.window.cwnd = self
-            .window
+        let window = &mut self.window;
+        window.ssthresh = window.ssthresh.max(window.cwnd / 4 * 3);
+        window.cwnd = window
             .cwnd
-            .min(initial_window(self.window.mss, initial_segments));
-        if let Algorithm::Cubic(a) = &mut self.algorithm {
-            a.on_idle();
+            .min(initial_window(window.mss, initial_segments));
+        if let Algorithm::Starting(hystart) = &mut self.algorithm {
+            *hystart = HyStart::default();
         }
     }
 
@@ -142,18 +334,32 @@ impl Control {
         self.window.mss = mss;
         self.window.cwnd = self.window.cwnd.max(mss);
     }
-}
 
-impl Algorithm {
-    fn of(kind: Congestion) -> Algorithm {
-        match kind {
-            Congestion::NewReno => Algorithm::NewReno(NewReno::default()),
-            Congestion::Cubic => Algorithm::Cubic(Cubic::default()),
+    /// Bytes per second; 0 = not known yet, send.
+    pub fn pacing_rate(&self, srtt_ns: u64) -> u64 {
+        if let Algorithm::Bbr(a) = &self.algorithm {
+            return a.pacing_rate();
         }
+        // Linux (tcp_update_pacing_rate): in the first half of slow start twice the window a round trip.
+        let ratio = if self.window.cwnd < self.window.ssthresh / 2 {
+            PACING_SLOW_START
+        } else {
+            PACING_AVOIDANCE
+        };
+        (u64::from(self.window.cwnd) * ratio * 10_000_000)
+            .checked_div(srtt_ns)
+            .unwrap_or(0)
     }
 }
 
 /// RFC 6928 2: ten segments, at most 14600 bytes of them unless two segments are larger.
 fn initial_window(mss: u32, segments: u32) -> u32 {
-    segments.max(1).saturating_mul(mss).min(WINDOW_MAX)
+    let segments = segments.max(1);
+    segments
+        .saturating_mul(mss)
+        .min(segments.saturating_mul(1_460).max(2 * mss))
+        .min(WINDOW_MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use slipstack_wire::tcp::TcpFlags;
+
 use super::Verdict;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event};
@@ -9,6 +11,8 @@ use crate::link::Cx;
 use crate::rate::RateLimit;
 use crate::tcp::assembler::Range;
 use crate::tcp::connection::Connection;
+use crate::tcp::delivery::Sample;
+use crate::tcp::figures::Pace;
 use crate::tcp::output::control;
 use crate::tcp::phase::Phase;
 use crate::tcp::recovery::{self, AckFacts, State};
@@ -120,9 +124,12 @@ fn on_outstanding(
     } else {
         take_sack(conn, segment, ack, &mut delivered)
     };
-    sample_rtt(conn, now, segment, has_advanced, &delivered);
+    let rtt_ns = sample_rtt(conn, now, segment, has_advanced, &delivered);
     let newly_lost = detect(conn, now, &delivered, fack, dsacked, cx);
-    settle_probe(conn, now, dsacked);
+    settle_probe(conn, dsacked);
+    // RFC 3168 6.1.2.
+    let is_marked = segment.flags.contains(TcpFlags::ECE) && conn.ecn.is_on();
+    sample_delivery(conn, now, (&delivered, newly_lost, rtt_ns), is_marked);
     let facts = AckFacts {
         delivered,
         has_advanced,
@@ -133,6 +140,8 @@ fn on_outstanding(
             .map(|t| t.echo)
             .filter(|_| conn.opts.has_timestamps),
         dsacked,
+        rtt_ns,
+        is_marked,
     };
     recovery::on_ack(conn, now, &facts);
     if has_advanced {
@@ -144,6 +153,42 @@ fn on_outstanding(
     }
     if has_advanced || delivered.bytes > 0 || is_duplicate {
         conn.is_dirty = true;
+    }
+}
+
+/// The delivery rate, and what an algorithm makes of it.
+#[inline]
+fn sample_delivery(
+    conn: &mut Connection,
+    now: Instant,
+    (delivered, newly_lost, rtt_ns): (&Delivered, u64, u64),
+    is_marked: bool,
+) {
+    let (Some(flight), Some(newest)) = (conn.flight.as_deref_mut(), delivered.newest) else {
+        return;
+    };
+    if is_marked {
+        let segments = delivered.bytes.div_ceil(u64::from(conn.snd.mss).max(1));
+        flight.figures.marked = flight.figures.marked.wrapping_add(segments as u32);
+    }
+    if flight.board.is_empty() {
+        flight.figures.set_pace(now, Pace::Idle);
+    }
+    flight.delivery.on_lost(newly_lost);
+    let total = conn.snd.una + flight.board.sacked_bytes();
+    let min_rtt = conn.rtt.min_ns();
+    let sample = flight.delivery.on_delivered(now, &newest, total, min_rtt);
+    if conn.cc.wants_samples {
+        let in_flight = conn.in_flight();
+        let sample = Sample {
+            newly_delivered: delivered.bytes,
+            newly_lost,
+            rtt_ns,
+            in_flight,
+            ..sample
+        };
+        conn.cc
+            .on_sample(now, &sample, (conn.snd.una, conn.snd.nxt), is_marked);
     }
 }
 
@@ -166,13 +211,16 @@ fn detect(
     };
     if dsacked > 0 {
         flight.rack.on_spurious();
+        flight.figures.dsacks = flight.figures.dsacks.wrapping_add(1);
     }
-    flight.rack.on_delivered(now, delivered, fack, &rtt);
+    if flight.rack.on_delivered(now, delivered, fack, &rtt) {
+        flight.figures.reorderings = flight.figures.reorderings.wrapping_add(1);
+    }
     // In order and nothing suspect: nothing can be lost.
-    if flight.board.sacked_bytes() == 0 && flight.recovery.state == State::Open {
+    let in_recovery = flight.recovery.state.is_repair();
+    if flight.board.sacked_bytes() == 0 && !in_recovery {
         return 0;
     }
-    let in_recovery = flight.recovery.state != State::Open;
     let detection = flight
         .rack
         .detect(now, &mut flight.board, &rtt, in_recovery);
@@ -186,7 +234,7 @@ fn detect(
 
 /// RFC 8985 7.4: did the tail loss probe repair a loss?
 #[inline]
-fn settle_probe(conn: &mut Connection, now: Instant, dsacked: u64) {
+fn settle_probe(conn: &mut Connection, dsacked: u64) {
     let una = conn.snd.una;
     let Some(flight) = conn.flight.as_deref_mut() else {
         return;
@@ -200,7 +248,7 @@ fn settle_probe(conn: &mut Connection, now: Instant, dsacked: u64) {
     } else if una > recovery.probe_end {
         recovery.probe_end = 0;
         if recovery.state == State::Open {
-            recovery::on_probe_repaired(conn, now);
+            recovery::on_probe_repaired(conn);
         }
     }
 }
@@ -244,7 +292,7 @@ fn take_sack(
     dsacked
 }
 
-/// RFC 6298 3 (Karn), RFC 7323 4.1: only an ACK for new data measures.
+/// RFC 6298 3 (Karn), RFC 7323 4.1: only an ACK for new data measures. Gives what was measured in nanoseconds, or 0.
 #[inline]
 fn sample_rtt(
     conn: &mut Connection,
@@ -252,14 +300,14 @@ fn sample_rtt(
     segment: &Segment<'_>,
     has_advanced: bool,
     delivered: &Delivered,
-) {
+) -> u64 {
     if let Some(sent_at) = delivered.clean_sent_at {
-        conn.rtt
-            .sample(now, Duration::from_nanos(now.0.saturating_sub(sent_at)));
-        return;
+        let measured = now.0.saturating_sub(sent_at);
+        conn.rtt.sample(now, Duration::from_nanos(measured));
+        return measured;
     }
     if !has_advanced || !conn.opts.has_timestamps {
-        return;
+        return 0;
     }
     if let Some(timestamps) = segment.timestamps() {
         let elapsed = isn::timestamp(now, conn.opts.ts_offset).wrapping_sub(timestamps.echo);
@@ -269,6 +317,8 @@ fn sample_rtt(
                 .sample(now, Duration::from_millis(u64::from(elapsed.max(1))));
         }
     }
+    // Milliseconds are too coarse for an algorithm.
+    0
 }
 
 /// Tells the owner of the send ring, and lets the ring grow with the window.

@@ -9,7 +9,9 @@ use slipstack_wire::tcp::TcpFlags;
 
 use crate::effects::{Effects, Event};
 use crate::link::Cx;
+use crate::tcp::cc::Ack;
 use crate::tcp::connection::Connection;
+use crate::tcp::figures::Pace;
 use crate::tcp::output::ack_policy;
 use crate::tcp::phase::Phase;
 use crate::tcp::recovery::State;
@@ -31,6 +33,7 @@ pub fn try_take(
     if conn.phase != Phase::Established
         || flags != TcpFlags::ACK.0
         || !segment.is_plain
+        || (segment.mark | conn.ecn.echo) != TcpFlags::NONE
         || segment.seq != seq::to_wire(rcv.irs, rcv.nxt)
         || rcv.assembler.is_some()
         || rcv.fin_at != 0
@@ -80,12 +83,13 @@ fn is_no_duplicate(conn: &Connection, segment: &Segment<'_>, outstanding: u32) -
 /// Nothing is lost, suspect or probed.
 #[inline]
 fn is_calm(conn: &Connection) -> bool {
-    conn.flight.as_ref().is_some_and(|flight| {
-        flight.recovery.state == State::Open
-            && flight.recovery.probe_end == 0
-            && flight.recovery.duplicates == 0
-            && flight.board.is_clean()
-    })
+    !conn.cc.wants_samples
+        && conn.flight.as_ref().is_some_and(|flight| {
+            flight.recovery.state == State::Open
+                && flight.recovery.probe_end == 0
+                && flight.recovery.duplicates == 0
+                && flight.board.is_clean()
+        })
 }
 
 #[inline]
@@ -120,19 +124,28 @@ fn take_header(conn: &mut Connection, now: Instant, segment: &Segment<'_>, acked
 fn take_ack(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     let acked = conn.snd.nxt - conn.snd.una;
     conn.snd.una = conn.snd.nxt;
-    if let Some(flight) = conn.flight.as_deref_mut()
-        && let Some(sent_at) = flight.board.take_all()
-    {
-        conn.rtt
-            .sample(now, Duration::from_nanos(now.0.saturating_sub(sent_at)));
+    let mut measured = 0;
+    if let Some(flight) = conn.flight.as_deref_mut() {
+        flight.figures.set_pace(now, Pace::Idle);
+        if let Some(sent_at) = flight.board.take_all() {
+            measured = now.0.saturating_sub(sent_at);
+            conn.rtt.sample(now, Duration::from_nanos(measured));
+        }
     }
     conn.backoff.reset();
     conn.stalled_at = Instant::ZERO;
     conn.timers.clear_resend();
     if conn.cc.is_limited {
-        let srtt = Duration::from_nanos(conn.rtt.smoothed_ns());
-        conn.cc
-            .on_ack(now, acked.min(u64::from(u32::MAX)) as u32, srtt);
+        conn.cc.on_ack(&Ack {
+            now,
+            bytes: acked.min(u64::from(u32::MAX)) as u32,
+            rtt_ns: measured,
+            srtt_ns: conn.rtt.smoothed_ns(),
+            una: conn.snd.una,
+            nxt: conn.snd.nxt,
+            burst: conn.tso_max,
+            is_after_timeout: false,
+        });
     }
     super::ack::report(conn, cx, fx);
     if conn.snd.has_unsent() {

@@ -8,6 +8,7 @@ pub mod rst_syn;
 pub mod text;
 
 use super::connection::{AckState, Connection};
+use super::ecn;
 use super::phase::Phase;
 use super::segment::Segment;
 use super::seq;
@@ -62,6 +63,9 @@ pub fn on_segment(
         return Verdict::Alive;
     }
     acceptable::take_timestamp(conn, now, segment, start);
+    if conn.ecn.is_on() {
+        ecn::on_segment(conn, now, segment, cx, fx);
+    }
     match ack::on_ack(conn, now, segment, start, challenges, cx, fx) {
         ack::Outcome::Go => {}
         ack::Outcome::Drop => return Verdict::Alive,

@@ -4,6 +4,7 @@ use slipstack_wire::tcp::{TcpFlags, TcpHeader};
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
 
 use super::emit::{self, Envelope, Opening};
+use crate::config::EcnMode;
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::link::{Cx, NextHop};
@@ -12,11 +13,11 @@ use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::flow::FlowKey;
 use crate::tcp::phase::Phase;
 use crate::tcp::segment::Segment;
-use crate::tcp::{fast_open, isn, seq};
+use crate::tcp::{ecn, fast_open, isn, seq};
 use crate::time::Instant;
 
 /// RFC 5961 7: challenge ACKs of one connection are at least this far apart.
-const CHALLENGE_NS: u64 = 500_000_000;
+const CHALLENGE_MS: u32 = 500;
 
 /// SYN of an active open, SYN-ACK once the peer's SYN has come in (RFC 9293 3.5, simultaneous open).
 pub fn send_syn(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
@@ -31,11 +32,7 @@ pub fn send_syn(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
         } else {
             0
         },
-        flags: if has_peer {
-            TcpFlags::SYN | TcpFlags::ACK
-        } else {
-            TcpFlags::SYN
-        },
+        flags: syn_flags(conn, has_peer, config.ecn),
         // RFC 7323 2.2: the window of a SYN is never scaled.
         window: conn.rcv.buffer.min(0xffff) as u16,
         urgent: 0,
@@ -70,6 +67,17 @@ pub fn send_syn(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
         payload,
     };
     emit::opening(envelope, now, &syn, &mut conn.hop, cx, fx);
+}
+
+/// RFC 3168 6.1.1: both bits ask, ECE alone agrees.
+fn syn_flags(conn: &Connection, has_peer: bool, mode: EcnMode) -> TcpFlags {
+    let tries = conn.backoff.count();
+    match (has_peer, conn.ecn.is_on()) {
+        (true, true) => TcpFlags::SYN | TcpFlags::ACK | TcpFlags::ECE,
+        (true, false) => TcpFlags::SYN | TcpFlags::ACK,
+        (false, _) if ecn::offers(mode, conn.cc.kind(), tries) => TcpFlags::SYN | ecn::SETUP,
+        (false, _) => TcpFlags::SYN,
+    }
 }
 
 /// RST of a connection that ends (RFC 9293 3.10.5): with our next sequence number.
@@ -150,10 +158,13 @@ pub fn answer_with_reset(
 
 /// RFC 5961 3.2, 4.2, 5.2 and 7: may this connection challenge again? The stack's own limit is asked separately.
 pub fn may_challenge(conn: &mut Connection, now: Instant) -> bool {
-    if now < conn.challenge_after {
+    let now_ms = now.as_millis() as u32;
+    // No wait is longer: what looks like one is long past.
+    let wait = conn.challenge_after_ms.wrapping_sub(now_ms);
+    if (1..=CHALLENGE_MS).contains(&wait) {
         return false;
     }
-    conn.challenge_after = now.plus_nanos(CHALLENGE_NS);
+    conn.challenge_after_ms = now_ms.wrapping_add(CHALLENGE_MS);
     true
 }
 

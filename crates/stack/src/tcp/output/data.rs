@@ -9,13 +9,17 @@ use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::link::Cx;
 use crate::tcp::connection::Connection;
+use crate::tcp::figures::Pace;
 use crate::tcp::recovery::State;
 use crate::tcp::timers::Resend;
-use crate::tcp::{isn, resend};
+use crate::tcp::{isn, pacing, resend};
 use crate::time::Instant;
 
 /// How long a corked tail is held (Linux: 200 ms).
 const CORK_NS: u64 = 200_000_000;
+
+/// Super-frames of up to an initial window are not measured against the pacing rate.
+const SMALL_SEGMENTS: u64 = 10;
 
 /// One new segment.
 struct New {
@@ -29,6 +33,7 @@ enum Stop {
     Congestion,
     Window,
     Tail,
+    Pacing,
 }
 
 /// Sends what congestion window, peer's window and Nagle allow.
@@ -40,7 +45,7 @@ pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
     let has_lost = conn
         .flight
         .as_ref()
-        .is_some_and(|f| f.board.lost_bytes() > 0);
+        .is_some_and(|f| f.board.lost_bytes() > 0 && !f.recovery.prefers_new());
     if has_lost {
         resend_lost(conn, now, cx, fx);
     }
@@ -52,6 +57,9 @@ pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
     }
     let mut has_sent = false;
     let stop = loop {
+        if conn.cc.is_paced && pacing::holds(conn, now) {
+            break Stop::Pacing;
+        }
         match next_new(conn) {
             Ok(new) => {
                 send_new(conn, now, &new, cx, fx);
@@ -70,7 +78,7 @@ pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
 fn restart_after_idle(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     let idle = now.nanos_since(conn.snd.last_at);
     if conn.rtt.has_sample() && idle > resend::base_timeout_ns(conn, cx) {
-        conn.cc.on_idle(cx.config.tcp.initial_cwnd);
+        conn.cc.on_idle(now, cx.config.tcp.initial_cwnd);
     }
 }
 
@@ -99,8 +107,12 @@ fn next_new(conn: &Connection) -> Result<New, Stop> {
     if quota == 0 || conn.flight.as_ref().is_some_and(|f| f.board.is_full()) {
         return Err(Stop::Congestion);
     }
-    let most = u64::from(conn.tso_max).max(mss);
-    let len = unsent.min(allowed).min(quota).min(most);
+    let room = unsent.min(allowed).min(quota);
+    let mut most = u64::from(conn.tso_max).max(mss);
+    if room > SMALL_SEGMENTS * mss || conn.cc.is_paced {
+        most = pacing::burst(conn, most);
+    }
+    let len = room.min(most);
     let is_tail = len == unsent;
     let full = len - len % mss;
     if full == len {
@@ -163,10 +175,15 @@ fn send_new(
     conn.snd.nxt = next;
     conn.snd.last_at = now;
     note_interactive(conn, now);
+    let una = conn.snd.una;
     let flight = conn.flight_mut();
-    flight.board.push(start, next, now.0);
+    let stamp = flight.stamp(now, next - start, una);
+    flight.board.push(start, next, now.0, stamp);
     flight.recovery.on_sent(next - start);
-    emit::segment(conn, now, (start, new.len), flags, cx, fx);
+    if conn.cc.is_paced {
+        pacing::on_sent(conn, now, next - start);
+    }
+    emit::new_data(conn, now, (start, new.len), flags, cx, fx);
 }
 
 /// Data that answers data: the peer's next request needs no ACK of its own.
@@ -179,11 +196,22 @@ fn note_interactive(conn: &mut Connection, now: Instant) {
 }
 
 fn after_new(conn: &mut Connection, now: Instant, has_sent: bool, stop: &Stop, cx: &Cx<'_>) {
+    note_pace(conn, now, stop);
     if has_sent {
         let cwnd = u64::from(conn.cc.window.cwnd);
         // RFC 7661 4.1 (Linux: in slow start half of the window must be used).
         let factor = if conn.cc.window.is_slow_start() { 2 } else { 1 };
-        conn.cc.is_limited = matches!(stop, Stop::Congestion) || conn.in_flight() * factor >= cwnd;
+        let in_flight = conn.in_flight();
+        let is_full = in_flight * factor >= cwnd;
+        conn.cc.is_limited = match stop {
+            Stop::Congestion => true,
+            // The window is used as fast as pacing lets it.
+            Stop::Pacing => conn.cc.is_limited || is_full,
+            _ => is_full,
+        };
+        if in_flight < cwnd && !matches!(stop, Stop::Congestion | Stop::Pacing) {
+            note_app_limited(conn, in_flight);
+        }
         resend::arm_after_new(conn, now, cx);
         return;
     }
@@ -197,8 +225,34 @@ fn after_new(conn: &mut Connection, now: Instant, has_sent: bool, stop: &Stop, c
             Stop::Tail => conn
                 .timers
                 .set_resend(Resend::Persist, now.plus_nanos(CORK_NS)),
-            Stop::Nothing | Stop::Congestion => {}
+            Stop::Nothing | Stop::Congestion | Stop::Pacing => {}
         }
+    }
+}
+
+/// What holds the sender back from here on.
+#[inline]
+fn note_pace(conn: &mut Connection, now: Instant, stop: &Stop) {
+    let unacknowledged = conn.snd.written.saturating_sub(conn.snd.una);
+    let pace = match stop {
+        Stop::Window => Pace::Window,
+        Stop::Nothing if unacknowledged >= u64::from(conn.snd.limit) => Pace::Buffer,
+        _ => Pace::Busy,
+    };
+    if let Some(flight) = conn.flight.as_deref_mut() {
+        flight.figures.set_pace(now, pace);
+    }
+}
+
+/// draft-ietf-ccwg-bbr 4.1.2.4: the path could carry more than there is.
+#[inline]
+fn note_app_limited(conn: &mut Connection, in_flight: u64) {
+    let una = conn.snd.una;
+    if let Some(flight) = conn.flight.as_deref_mut()
+        && flight.board.lost_bytes() == 0
+    {
+        let delivered = una + flight.board.sacked_bytes();
+        flight.delivery.on_app_limited(delivered, in_flight);
     }
 }
 
@@ -238,7 +292,13 @@ fn resend_lost(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut im
         if quota < mss && conn.in_flight() > 0 {
             break;
         }
-        let most = quota.min(u64::from(conn.tso_max)).max(mss);
+        if conn.cc.is_paced && pacing::holds(conn, now) {
+            break;
+        }
+        let mut most = quota.min(u64::from(conn.tso_max)).max(mss);
+        if conn.cc.is_paced {
+            most = pacing::burst(conn, most);
+        }
         if !resend_once(conn, now, most - most % mss, cx, fx) {
             break;
         }
@@ -256,15 +316,17 @@ pub fn resend_once(
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> bool {
-    let stamp = isn::timestamp(now, conn.opts.ts_offset);
-    let written = conn.snd.written;
+    let our_time = isn::timestamp(now, conn.opts.ts_offset);
+    let (una, written) = (conn.snd.una, conn.snd.written);
     let flight = conn.flight_mut();
     let Some(range) = flight.board.find_lost(most) else {
         return false;
     };
-    flight.board.mark_resent(range, now.0);
+    let stamp = flight.stamp(now, range.end - range.start, una);
+    flight.board.mark_resent(range, now.0, stamp);
     flight.recovery.on_sent(range.end - range.start);
-    flight.recovery.on_resent(range.end - range.start, stamp);
+    flight.recovery.on_resent(range.end - range.start, our_time);
+    flight.figures.resent_bytes += range.end - range.start;
     let is_loss = flight.recovery.state == State::Loss;
     let data_end = range.end.min(written);
     let mut flags = TcpFlags::NONE;
@@ -279,6 +341,9 @@ pub fn resend_once(
     } else {
         Counter::TxTcpResentFast
     });
+    if conn.cc.is_paced {
+        pacing::on_sent(conn, now, range.end - range.start);
+    }
     conn.retransmitted = conn.retransmitted.wrapping_add(1);
     conn.snd.last_at = now;
     let len = data_end.saturating_sub(range.start) as u32;

@@ -14,18 +14,49 @@ use crate::link::{Cx, NextHop, OutPacket, OutSegment, Output};
 use crate::tcp::assembler::Range;
 use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::flow::FlowKey;
-use crate::tcp::{isn, seq};
+use crate::tcp::{ecn, isn, seq};
 use crate::time::Instant;
 
 const BUFFER_LEN: usize = HEADER_LEN + OPTIONS_MAX;
 
-/// Sends a segment of an established connection. It carries the ACK, so that none is owed afterwards.
+/// Sends new data, which alone is ECN-capable (RFC 3168 6.1.4 and 6.1.5: no ACK, no retransmission, no probe).
+#[inline]
+pub fn new_data(
+    conn: &mut Connection,
+    now: Instant,
+    place: (u64, u32),
+    flags: TcpFlags,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Output {
+    let tos = conn.opts.tos & !ecn::MASK | conn.ecn.ect;
+    // RFC 3168 6.1.2: the first new data after a reduction says so.
+    let flags = flags | conn.ecn.cwr;
+    conn.ecn.cwr = TcpFlags::NONE;
+    build(conn, now, place, (flags, tos), cx, fx)
+}
+
+/// Sends a segment of an established connection that is not new data.
 #[inline]
 pub fn segment(
     conn: &mut Connection,
     now: Instant,
-    (start, len): (u64, u32),
+    place: (u64, u32),
     flags: TcpFlags,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Output {
+    let tos = conn.opts.tos;
+    build(conn, now, place, (flags, tos), cx, fx)
+}
+
+/// The segment carries the ACK, so that none is owed afterwards.
+#[inline]
+fn build(
+    conn: &mut Connection,
+    now: Instant,
+    (start, len): (u64, u32),
+    (flags, tos): (TcpFlags, u8),
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Output {
@@ -35,7 +66,7 @@ pub fn segment(
         dst_port: conn.key.remote_port,
         seq: conn.wire_seq(start),
         ack: conn.wire_ack(conn.rcv.nxt),
-        flags: flags | TcpFlags::ACK,
+        flags: flags | TcpFlags::ACK | conn.ecn.echo,
         window,
         urgent: 0,
     };
@@ -54,7 +85,7 @@ pub fn segment(
     conn.rcv.acked = conn.rcv.nxt;
     conn.rcv.ack = AckState::None;
     conn.timers.clear_ack();
-    let packet = packet_of(&conn.key, conn.opts.tos, conn.opts.ttl);
+    let packet = packet_of(&conn.key, tos, conn.opts.ttl);
     let mss = conn.snd.mss;
     let out = OutSegment {
         header: &buffer[..HEADER_LEN + options_len],

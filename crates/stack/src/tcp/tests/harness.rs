@@ -39,6 +39,8 @@ pub struct Sent {
     /// Offset and length of the payload in the stream.
     pub data: Option<(u64, u32)>,
     pub offload: TxOffload,
+    /// The TOS byte.
+    pub tos: u8,
 }
 
 impl Sent {
@@ -77,6 +79,7 @@ impl Effects for Recorder {
             fast_open: FastOpen::find(parsed.options),
             data,
             offload: frame.offload,
+            tos: frame.header[ethernet::HEADER_LEN + 1],
         });
     }
 
@@ -104,6 +107,8 @@ pub struct World {
     pub window: u16,
     pub stamps: Option<Timestamps>,
     pub conn: Option<ConnId>,
+    /// TOS byte of the peer's packets.
+    pub tos: u8,
 }
 
 pub fn config() -> StackConfig {
@@ -125,6 +130,7 @@ impl World {
             window: 65_535,
             stamps: None,
             conn: None,
+            tos: 0,
         };
         // The peer's address is known before anything is sent.
         let ask =
@@ -191,7 +197,7 @@ impl World {
         }
         .emit(&mut frame);
         Ipv4Header {
-            tos: 0,
+            tos: self.tos,
             total_len: (20 + l4) as u16,
             identification: 0,
             dont_fragment: true,

@@ -3,7 +3,9 @@
 mod backlog;
 mod close;
 mod cookies;
+mod ecn;
 mod fast_open;
+mod frto;
 mod handshake;
 mod harness;
 mod hostile;

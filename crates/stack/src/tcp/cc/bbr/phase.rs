@@ -1,0 +1,294 @@
+//! What is being tried out (draft-ietf-ccwg-bbr 5.3): Startup, Drain, the four parts of ProbeBW, ProbeRTT.
+
+use super::model::is_inflight_too_high;
+use super::{Bbr, State, UNIT};
+use crate::tcp::cc::Window;
+use crate::tcp::delivery::Sample;
+use crate::time::Instant;
+
+/// 5.3.1, 5.3.2: 4 ln 2, and what empties the queue that it made. Hundredths.
+pub const STARTUP_GAIN: u64 = 277;
+const DRAIN_GAIN: u64 = 50;
+const CWND_GAIN: u64 = 200;
+/// 5.3.3.
+const DOWN_GAIN: u64 = 90;
+const UP_GAIN: u64 = 125;
+const UP_CWND_GAIN: u64 = 225;
+pub const PROBE_RTT_GAIN: u64 = 50;
+/// 5.3.3.6: what is left for others while cruising.
+pub const HEADROOM: u64 = 15;
+/// 5.3.1.2: the bandwidth is full when it does not grow by a quarter in three rounds.
+const FULL_GROWTH: u64 = 125;
+const FULL_ROUNDS: u8 = 3;
+/// 5.3.1.3: separate losses in one round that end Startup.
+const FULL_LOSSES: u32 = 6;
+/// 5.3.4.2.
+const PROBE_RTT_DURATION_NS: u64 = 200_000_000;
+/// 5.3.3.5.2: Reno would have grown by one segment a round; no longer than this many rounds between probes.
+const RENO_ROUNDS_MAX: u64 = 63;
+/// 5.3.3.5.2: 2 to 3 s between probes, spread so that flows do not probe in step.
+const PROBE_WAIT_NS: u64 = 2_000_000_000;
+const PROBE_SPREAD_NS: u64 = 1_000_000_000;
+/// 5.5.10.2: the long-term bound never falls below this share of what was aimed at.
+const BETA: u64 = 70;
+
+/// Where the cycle of ProbeBW and ProbeRTT stand.
+#[derive(Clone, Debug, Default)]
+pub struct Cycle {
+    since: u64,
+    rounds_since_probe: u64,
+    wait_ns: u64,
+    /// 5.3.3.4: how fast `inflight_hi` grows.
+    up_rounds: u32,
+    up_acks: u64,
+    up_price: u64,
+    /// Samples of the last probe are still on their way.
+    is_probing: bool,
+    /// ACKs of what was sent while probing have begun to come in.
+    has_feedback: bool,
+    probe_rtt_until: Option<u64>,
+    has_probe_rtt_round: bool,
+    /// For the spread; a counter-based mix is enough to keep flows apart.
+    mix: u64,
+}
+
+impl Bbr {
+    pub(super) fn enter_startup(&mut self) {
+        self.state = State::Startup;
+        self.pacing_gain = STARTUP_GAIN;
+        self.cwnd_gain = CWND_GAIN;
+    }
+
+    /// 5.3.1.2.
+    pub(super) fn check_full_bandwidth(&mut self, s: &Sample) {
+        let model = &mut self.model;
+        if model.has_full_bandwidth || !model.is_round_start || s.is_app_limited {
+            return;
+        }
+        if model.max_bandwidth() * UNIT >= model.full_bw * FULL_GROWTH {
+            model.full_bw = model.max_bandwidth();
+            model.full_bw_count = 0;
+            return;
+        }
+        model.full_bw_count += 1;
+        model.has_full_bandwidth = model.full_bw_count >= FULL_ROUNDS;
+    }
+
+    /// 5.3.1.1 and 5.3.1.3.
+    pub(super) fn check_startup(&mut self, s: &Sample) {
+        if self.state == State::Startup {
+            let is_lossy = self.is_in_recovery
+                && self.model.loss_events >= FULL_LOSSES
+                && is_inflight_too_high(s);
+            if is_lossy && self.model.is_round_start {
+                self.model.has_full_bandwidth = true;
+                self.model.inflight_hi = self.inflight(UNIT).max(s.delivered_since);
+            }
+            if self.model.has_full_bandwidth {
+                self.state = State::Drain;
+                self.pacing_gain = DRAIN_GAIN;
+                self.cwnd_gain = CWND_GAIN;
+            }
+        }
+        if self.model.is_round_start {
+            self.model.loss_events = 0;
+        }
+    }
+
+    /// 5.3.2.
+    pub(super) fn check_drain(&mut self, now: Instant, s: &Sample) {
+        if self.state == State::Drain && s.in_flight <= self.inflight(UNIT) {
+            self.enter_probe_bw(now);
+        }
+    }
+
+    fn enter_probe_bw(&mut self, now: Instant) {
+        self.cwnd_gain = CWND_GAIN;
+        self.start_down(now);
+    }
+
+    fn start_down(&mut self, now: Instant) {
+        self.state = State::ProbeDown;
+        self.pacing_gain = DOWN_GAIN;
+        self.cwnd_gain = CWND_GAIN;
+        let cycle = &mut self.cycle;
+        cycle.since = now.0;
+        cycle.rounds_since_probe = 0;
+        cycle.up_price = u64::MAX;
+        cycle.mix = (cycle.mix ^ now.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        cycle.wait_ns = PROBE_WAIT_NS + (cycle.mix >> 20) % PROBE_SPREAD_NS;
+        cycle.has_feedback = true;
+        self.model.begin_round();
+    }
+
+    fn start_cruise(&mut self) {
+        self.state = State::ProbeCruise;
+        self.pacing_gain = UNIT;
+        self.cwnd_gain = CWND_GAIN;
+    }
+
+    fn start_refill(&mut self) {
+        self.model.forget_short_term();
+        self.state = State::ProbeRefill;
+        self.pacing_gain = UNIT;
+        self.cwnd_gain = CWND_GAIN;
+        self.cycle.up_rounds = 0;
+        self.cycle.up_acks = 0;
+        self.cycle.is_probing = true;
+        self.cycle.has_feedback = false;
+        self.model.begin_round();
+    }
+
+    fn start_up(&mut self, now: Instant, s: &Sample) {
+        self.state = State::ProbeUp;
+        self.pacing_gain = UP_GAIN;
+        self.cwnd_gain = UP_CWND_GAIN;
+        self.cycle.since = now.0;
+        self.model.full_bw = s.rate;
+        self.model.full_bw_count = 0;
+        self.raise_slope(s.in_flight_then);
+        self.model.begin_round();
+    }
+
+    /// 5.3.3.5: the parts of ProbeBW, and what a probe has shown.
+    pub(super) fn update_probe(&mut self, now: Instant, s: &Sample) {
+        if !self.model.has_full_bandwidth {
+            return;
+        }
+        if self.adapt_long_term(now, s) || !self.is_probing_bandwidth() {
+            return;
+        }
+        self.cycle.rounds_since_probe += u64::from(self.model.is_round_start);
+        let is_due = self.is_time_to_probe(now);
+        match self.state {
+            State::ProbeDown | State::ProbeCruise if is_due => self.start_refill(),
+            State::ProbeDown if self.is_time_to_cruise(s) => self.start_cruise(),
+            State::ProbeRefill if self.model.is_round_start => self.start_up(now, s),
+            State::ProbeUp if self.is_time_to_go_down(now, s) => self.start_down(now),
+            _ => {}
+        }
+    }
+
+    /// 5.3.3.5.2: after two or three seconds, or when Reno would have filled the pipe again.
+    fn is_time_to_probe(&self, now: Instant) -> bool {
+        let reno = (self.inflight(UNIT) / self.mss.max(1)).clamp(1, RENO_ROUNDS_MAX);
+        now.0.saturating_sub(self.cycle.since) > self.cycle.wait_ns
+            || self.cycle.rounds_since_probe >= reno.max(4)
+    }
+
+    fn is_time_to_cruise(&self, s: &Sample) -> bool {
+        s.in_flight <= self.inflight_with_headroom().min(self.inflight(UNIT))
+    }
+
+    /// 5.3.3.4: the queue has grown by a quarter, or more than that does not bring more bandwidth.
+    fn is_time_to_go_down(&self, now: Instant, s: &Sample) -> bool {
+        let min_rtt = self.model.min_rtt_ns().unwrap_or(0);
+        let has_lasted = now.0.saturating_sub(self.cycle.since) > min_rtt;
+        has_lasted && s.in_flight > self.inflight(UP_GAIN) + 2 * self.mss
+    }
+
+    /// 5.5.10.1 and 5.5.10.2. `true`: the state has changed.
+    fn adapt_long_term(&mut self, now: Instant, s: &Sample) -> bool {
+        if self.model.is_round_start && self.cycle.is_probing && self.cycle.has_feedback {
+            // The round after the probe: what it measured is in the filter now.
+            self.cycle.is_probing = false;
+            self.model.advance_filter();
+        }
+        if self.model.is_round_start && matches!(self.state, State::ProbeUp) {
+            self.cycle.has_feedback = true;
+        }
+        if is_inflight_too_high(s) && s.lost_since > 0 {
+            if self.cycle.is_probing || self.state == State::ProbeUp {
+                self.on_inflight_too_high(s);
+                if self.state == State::ProbeUp {
+                    self.start_down(now);
+                    return true;
+                }
+            }
+            return false;
+        }
+        if self.model.inflight_hi == u64::MAX {
+            return false;
+        }
+        self.model.inflight_hi = self.model.inflight_hi.max(s.in_flight_then);
+        if self.state == State::ProbeUp {
+            self.probe_upward(s);
+        }
+        false
+    }
+
+    fn on_inflight_too_high(&mut self, s: &Sample) {
+        self.cycle.is_probing = false;
+        if !s.is_app_limited {
+            let aimed = self.inflight(UNIT) * BETA / 100;
+            self.model.inflight_hi = s.in_flight_then.max(aimed);
+        }
+    }
+
+    /// 5.5.10.1: one segment more for each `up_price` acknowledged bytes; the price halves every round.
+    fn probe_upward(&mut self, s: &Sample) {
+        let cycle = &mut self.cycle;
+        cycle.up_acks += s.newly_delivered;
+        if cycle.up_acks >= cycle.up_price {
+            let segments = cycle.up_acks / cycle.up_price;
+            cycle.up_acks -= segments * cycle.up_price;
+            self.model.inflight_hi += segments * self.mss;
+        }
+        if self.model.is_round_start {
+            self.raise_slope(s.in_flight_then);
+        }
+    }
+
+    fn raise_slope(&mut self, cwnd: u64) {
+        let growth = 1u64 << self.cycle.up_rounds;
+        self.cycle.up_rounds = (self.cycle.up_rounds + 1).min(30);
+        self.cycle.up_price = (cwnd / growth).max(self.mss);
+    }
+
+    /// 5.3.4.3.
+    pub(super) fn check_probe_rtt(&mut self, now: Instant, window: &mut Window, s: &Sample) {
+        let is_due = self.model.is_probe_rtt_expired && !self.has_idle_restart;
+        if self.state != State::ProbeRtt && is_due && self.model.has_full_bandwidth {
+            self.save_cwnd(window);
+            self.state = State::ProbeRtt;
+            self.pacing_gain = UNIT;
+            self.cwnd_gain = PROBE_RTT_GAIN;
+            self.cycle.probe_rtt_until = None;
+            self.cycle.has_probe_rtt_round = false;
+        }
+        if self.state == State::ProbeRtt {
+            self.handle_probe_rtt(now, window, s);
+        }
+        if s.newly_delivered > 0 {
+            self.has_idle_restart = false;
+        }
+    }
+
+    fn handle_probe_rtt(&mut self, now: Instant, window: &mut Window, s: &Sample) {
+        if self.cycle.probe_rtt_until.is_none() {
+            if s.in_flight <= self.probe_rtt_cwnd() {
+                self.cycle.probe_rtt_until = Some(now.0 + PROBE_RTT_DURATION_NS);
+                self.cycle.has_probe_rtt_round = false;
+                self.model.begin_round();
+            }
+            return;
+        }
+        self.cycle.has_probe_rtt_round |= self.model.is_round_start;
+        if self.cycle.has_probe_rtt_round {
+            self.check_probe_rtt_done(now, Some(window));
+        }
+    }
+
+    pub(super) fn check_probe_rtt_done(&mut self, now: Instant, window: Option<&mut Window>) {
+        if self.cycle.probe_rtt_until.is_none_or(|at| now.0 < at) {
+            return;
+        }
+        self.model.probe_rtt_min_at = now.0;
+        if let Some(window) = window {
+            self.restore_cwnd(window);
+        }
+        self.model.forget_short_term();
+        self.start_down(now);
+        self.start_cruise();
+    }
+}

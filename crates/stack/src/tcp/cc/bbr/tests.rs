@@ -1,0 +1,174 @@
+//! BBR on a pipe of one rate and one round trip: what it must find out.
+
+use super::*;
+use crate::tcp::cc::WINDOW_MAX;
+use crate::tcp::delivery::Delivery;
+use crate::tcp::scoreboard::Newest;
+use alloc::collections::VecDeque;
+
+const MSS: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+/// One flow through a queue: ten-microsecond steps, no loss unless the queue is full.
+struct Pipe {
+    bbr: Bbr,
+    window: Window,
+    delivery: Delivery,
+    rate: u64,
+    rtt_ns: u64,
+    queue_max: u64,
+    now: u64,
+    next_send: u64,
+    busy_until: u64,
+    /// Segments on their way: (arrival of the ACK, departure, stamp, lost).
+    flying: VecDeque<(u64, u64, crate::tcp::delivery::Stamp, bool)>,
+    in_flight: u64,
+    delivered: u64,
+    max_queue_ns: u64,
+}
+
+impl Pipe {
+    fn new(rate: u64, rtt_ns: u64, queue_max: u64) -> Pipe {
+        let window = Window {
+            cwnd: 10 * MSS as u32,
+            ssthresh: WINDOW_MAX,
+            mss: MSS as u32,
+        };
+        Pipe {
+            bbr: Bbr::new(&window),
+            window,
+            delivery: Delivery::default(),
+            rate,
+            rtt_ns,
+            queue_max,
+            now: MS,
+            next_send: 0,
+            busy_until: 0,
+            flying: VecDeque::new(),
+            in_flight: 0,
+            delivered: 0,
+            max_queue_ns: 0,
+        }
+    }
+
+    fn run(&mut self, ns: u64) {
+        let end = self.now + ns;
+        while self.now < end {
+            self.acks();
+            self.send();
+            self.now += 10_000;
+        }
+    }
+
+    fn send(&mut self) {
+        while self.in_flight + MSS <= self.window.cwnd.into() && self.next_send <= self.now {
+            let stamp =
+                self.delivery
+                    .on_sent(Instant(self.now), MSS, self.in_flight, self.delivered);
+            let start = self.busy_until.max(self.now);
+            let waits = start - self.now;
+            let is_lost = waits * self.rate / 1_000_000_000 > self.queue_max;
+            if !is_lost {
+                self.busy_until = start + MSS * 1_000_000_000 / self.rate;
+                self.max_queue_ns = self.max_queue_ns.max(waits);
+            }
+            let back = self.busy_until.max(self.now) + self.rtt_ns;
+            self.flying.push_back((back, self.now, stamp, is_lost));
+            self.in_flight += MSS;
+            if let Some(gap) = (MSS * 1_000_000_000).checked_div(self.bbr.pacing_rate()) {
+                self.next_send = self.next_send.max(self.now.saturating_sub(MS)) + gap;
+            }
+        }
+    }
+
+    fn acks(&mut self) {
+        while let Some(&(at, sent_at, stamp, is_lost)) = self.flying.front() {
+            if at > self.now {
+                return;
+            }
+            self.flying.pop_front();
+            self.in_flight -= MSS;
+            if is_lost {
+                self.delivery.on_lost(MSS);
+                continue;
+            }
+            self.delivered += MSS;
+            let newest = Newest {
+                sent_at,
+                end: 0,
+                was_resent: false,
+                stamp,
+            };
+            let sample =
+                self.delivery
+                    .on_delivered(Instant(self.now), &newest, self.delivered, self.rtt_ns);
+            let sample = Sample {
+                newly_delivered: MSS,
+                rtt_ns: self.now - sent_at,
+                in_flight: self.in_flight,
+                ..sample
+            };
+            self.bbr
+                .on_sample(Instant(self.now), &mut self.window, &sample, false);
+        }
+    }
+}
+
+#[test]
+fn it_finds_the_rate_and_the_round_trip() {
+    for (rate, rtt_ms) in [(1_250_000u64, 40u64), (12_500_000, 10), (125_000, 200)] {
+        let mut pipe = Pipe::new(rate, rtt_ms * MS, u64::MAX >> 32);
+        pipe.run(4_000 * MS);
+        let before = pipe.delivered;
+        pipe.run(4_000 * MS);
+        let goodput = (pipe.delivered - before) / 4;
+        assert!(goodput >= rate * 85 / 100, "{goodput} of {rate}");
+        let bw = pipe.bbr.model.max_bandwidth();
+        assert!(
+            (rate * 90 / 100..=rate * 115 / 100).contains(&bw),
+            "{bw} of {rate}"
+        );
+        let min_rtt = pipe.bbr.model.min_rtt_ns().unwrap() / MS;
+        assert!(
+            (rtt_ms..=rtt_ms + rtt_ms / 5 + 10).contains(&min_rtt),
+            "{min_rtt} of {rtt_ms}"
+        );
+        assert!(pipe.bbr.is_probing_bandwidth() || pipe.bbr.state == State::ProbeRtt);
+    }
+}
+
+#[test]
+fn the_queue_that_startup_makes_is_drained() {
+    let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
+    pipe.run(3_000 * MS);
+    pipe.max_queue_ns = 0;
+    pipe.run(6_000 * MS);
+    // A probe raises a quarter of a round trip; twice the product is the window's limit.
+    assert!(
+        pipe.max_queue_ns <= 40 * MS,
+        "{} ms",
+        pipe.max_queue_ns / MS
+    );
+}
+
+#[test]
+fn it_visits_probe_rtt_at_least_every_ten_seconds() {
+    let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
+    let mut seen = 0;
+    for _ in 0..2_000 {
+        pipe.run(10 * MS);
+        seen += u32::from(pipe.bbr.state == State::ProbeRtt);
+    }
+    assert!(seen >= 20, "{seen}");
+}
+
+#[test]
+fn a_shallow_queue_bounds_what_is_in_flight() {
+    let mut pipe = Pipe::new(1_250_000, 40 * MS, 10_000);
+    pipe.run(10_000 * MS);
+    assert_ne!(pipe.bbr.model.inflight_hi, u64::MAX);
+    let before = pipe.delivered;
+    pipe.run(5_000 * MS);
+    let goodput = (pipe.delivered - before) / 5;
+    assert!(goodput >= 1_250_000 * 80 / 100, "{goodput}");
+}

@@ -1,0 +1,197 @@
+//! How fast the path delivers: a sample for every ACK, from what each transmission remembers of its departure.
+//!
+//! draft-ietf-ccwg-bbr 4.1 (formerly draft-cheng-iccrg-delivery-rate-estimation). C.delivered is not counted: it is
+//! SND.UNA plus what is SACKed, so that an ACK that takes the short way pays nothing.
+
+use super::scoreboard::Newest;
+use crate::time::Instant;
+
+/// Times in a stamp are in units of 64 ns: four minutes fit.
+const UNIT_SHIFT: u32 = 6;
+/// Bit of `in_flight` that says that the sender had nothing more to send.
+const LIMITED: u32 = 1 << 31;
+
+/// What a record keeps of the moment in which it left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// Low bits of C.delivered and C.lost.
+    delivered: u32,
+    lost: u32,
+    /// Bytes in flight with this one, and [`LIMITED`].
+    in_flight: u32,
+    /// From C.delivered_time and C.first_sent_time to the departure.
+    since_delivered: u32,
+    since_first: u32,
+}
+
+/// One ACK's measurement. Bytes, nanoseconds, bytes per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// 0 = the interval was too short to say.
+    pub rate: u64,
+    pub is_app_limited: bool,
+    /// C.delivered now and when the newest delivered record left.
+    pub delivered: u64,
+    pub prior_delivered: u64,
+    /// Delivered and lost since that departure, and what was in flight at it.
+    pub delivered_since: u64,
+    pub lost_since: u64,
+    pub in_flight_then: u64,
+    /// By this ACK.
+    pub newly_delivered: u64,
+    pub newly_lost: u64,
+    pub rtt_ns: u64,
+    /// Now.
+    pub in_flight: u64,
+}
+
+/// State of one connection while data is in flight.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Delivery {
+    delivered_at: u64,
+    first_sent_at: u64,
+    /// Wraps.
+    lost: u32,
+    /// C.app_limited: the samples up to this C.delivered say less than the path can do.
+    limited_upto: u64,
+    /// The last sample that counts, bytes per second.
+    rate: u64,
+    is_rate_limited: bool,
+}
+
+impl Delivery {
+    /// Something leaves, with `in_flight` bytes before it.
+    #[inline]
+    pub fn on_sent(&mut self, now: Instant, len: u64, in_flight: u64, delivered: u64) -> Stamp {
+        if in_flight == 0 {
+            self.delivered_at = now.0;
+            self.first_sent_at = now.0;
+        }
+        let ago = |at: u64| (now.0.saturating_sub(at) >> UNIT_SHIFT) as u32;
+        let limited = if self.limited_upto == 0 { 0 } else { LIMITED };
+        Stamp {
+            delivered: delivered as u32,
+            lost: self.lost,
+            in_flight: (in_flight + len) as u32 & !LIMITED | limited,
+            since_delivered: ago(self.delivered_at),
+            since_first: ago(self.first_sent_at),
+        }
+    }
+
+    /// The program has nothing more to say while the window has room.
+    #[inline]
+    pub fn on_app_limited(&mut self, delivered: u64, in_flight: u64) {
+        self.limited_upto = (delivered + in_flight).max(1);
+    }
+
+    pub fn on_lost(&mut self, bytes: u64) {
+        self.lost = self.lost.wrapping_add(bytes as u32);
+    }
+
+    /// The last rate that counts, and whether the sender was what limited it.
+    pub fn rate(&self) -> (u64, bool) {
+        (self.rate, self.is_rate_limited)
+    }
+
+    /// An ACK delivered something; `newest` is the record among it that left last.
+    pub fn on_delivered(
+        &mut self,
+        now: Instant,
+        newest: &Newest,
+        delivered: u64,
+        min_rtt_ns: u64,
+    ) -> Sample {
+        let stamp = &newest.stamp;
+        let ns = |units: u32| u64::from(units) << UNIT_SHIFT;
+        let left_at = newest.sent_at;
+        let then_at = left_at.saturating_sub(ns(stamp.since_delivered));
+        let ack_elapsed = now.0.saturating_sub(then_at);
+        let interval = ns(stamp.since_first).max(ack_elapsed);
+        self.delivered_at = now.0;
+        self.first_sent_at = left_at;
+        if self.limited_upto != 0 && delivered > self.limited_upto {
+            self.limited_upto = 0;
+        }
+        let since = u64::from((delivered as u32).wrapping_sub(stamp.delivered));
+        let mut sample = Sample {
+            rate: 0,
+            is_app_limited: stamp.in_flight & LIMITED != 0,
+            delivered,
+            prior_delivered: delivered.saturating_sub(since),
+            delivered_since: since,
+            lost_since: u64::from(self.lost.wrapping_sub(stamp.lost)),
+            in_flight_then: u64::from(stamp.in_flight & !LIMITED),
+            ..Sample::default()
+        };
+        // Compressed ACKs of less than a round trip would promise too much.
+        if interval >= min_rtt_ns && interval > 0 {
+            sample.rate = (u128::from(since) * 1_000_000_000 / u128::from(interval)) as u64;
+            if !sample.is_app_limited || sample.rate >= self.rate {
+                self.rate = sample.rate;
+                self.is_rate_limited = sample.is_app_limited;
+            }
+        }
+        sample
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn newest(sent_at: u64, stamp: Stamp) -> Newest {
+        Newest {
+            sent_at,
+            end: 0,
+            was_resent: false,
+            stamp,
+        }
+    }
+
+    #[test]
+    fn a_steady_flow_measures_its_rate() {
+        // 1000 bytes each millisecond, acknowledged 10 ms later: 1 MB/s.
+        let mut delivery = Delivery::default();
+        let mut stamps = alloc::collections::VecDeque::new();
+        let (mut delivered, mut in_flight) = (0u64, 0u64);
+        let mut last = Sample::default();
+        for tick in 1..100u64 {
+            let now = Instant(tick * MS);
+            if tick > 10 {
+                let (at, stamp) = stamps.pop_front().unwrap();
+                delivered += 1000;
+                in_flight -= 1000;
+                last = delivery.on_delivered(now, &newest(at, stamp), delivered, 10 * MS);
+            }
+            stamps.push_back((now.0, delivery.on_sent(now, 1000, in_flight, delivered)));
+            in_flight += 1000;
+        }
+        assert!((990_000..=1_010_000).contains(&last.rate), "{last:?}");
+        assert!(!last.is_app_limited);
+        assert_eq!(last.in_flight_then, 10_000);
+    }
+
+    #[test]
+    fn a_limited_sample_never_lowers_what_is_known() {
+        let mut delivery = Delivery::default();
+        let fast = delivery.on_sent(Instant(MS), 10_000, 0, 0);
+        delivery.on_delivered(Instant(11 * MS), &newest(MS, fast), 10_000, MS);
+        assert_eq!(delivery.rate(), (1_000_000, false));
+        delivery.on_app_limited(10_000, 0);
+        let slow = delivery.on_sent(Instant(20 * MS), 100, 0, 10_000);
+        let sample = delivery.on_delivered(Instant(30 * MS), &newest(20 * MS, slow), 10_100, MS);
+        assert!(sample.is_app_limited && sample.rate == 10_000);
+        assert_eq!(delivery.rate(), (1_000_000, false));
+        assert_eq!(delivery.limited_upto, 0);
+    }
+
+    #[test]
+    fn acks_faster_than_the_round_trip_say_nothing() {
+        let mut delivery = Delivery::default();
+        let stamp = delivery.on_sent(Instant(MS), 10_000, 0, 0);
+        let sample = delivery.on_delivered(Instant(2 * MS), &newest(MS, stamp), 10_000, 5 * MS);
+        assert_eq!(sample.rate, 0);
+    }
+}

@@ -1,0 +1,242 @@
+//! RFC 3168: who asks, who agrees, what is marked, and what follows from a mark.
+
+use super::harness::*;
+use crate::config::EcnMode;
+use crate::{Congestion, ConnId, SocketOptions};
+use slipstack_wire::tcp::TcpFlags;
+use slipstack_wire::tcp_options::TcpOptions;
+
+const ECE: TcpFlags = TcpFlags::ECE;
+const CWR: TcpFlags = TcpFlags::CWR;
+const ECT0: u8 = 2;
+const CE: u8 = 3;
+
+fn offer() -> TcpOptions {
+    TcpOptions {
+        mss: Some(1000),
+        sack_permitted: true,
+        ..TcpOptions::default()
+    }
+}
+
+fn world_of(mode: EcnMode, congestion: Congestion) -> World {
+    let mut config = config();
+    config.tcp.ecn = mode;
+    config.tcp.congestion = congestion;
+    World::new(config)
+}
+
+/// A passive open by a peer whose SYN has `flags`; gives the SYN-ACK's flags.
+fn syn_ack(world: &mut World, flags: TcpFlags) -> TcpFlags {
+    world.listen();
+    let seq = world.seq;
+    world.inject((PEER_PORT, PORT), seq, 0, SYN | flags, &offer(), &[]);
+    let answer = world.only();
+    world.seq = seq.wrapping_add(1);
+    world.ack = answer.header.seq.wrapping_add(1);
+    answer.header.flags
+}
+
+fn established_with_ecn(congestion: Congestion) -> World {
+    let mut world = world_of(EcnMode::Passive, congestion);
+    let flags = syn_ack(&mut world, ECE | CWR);
+    assert!(flags.contains(ECE));
+    world.now.0 += 10 * MS;
+    world.peer(ACK, &[]);
+    let accepted = world.fx.events.iter().find_map(|event| match event {
+        crate::Event::Accepted { conn, .. } => Some(*conn),
+        _ => None,
+    });
+    world.conn = accepted;
+    world.flush();
+    world.clear();
+    world
+}
+
+fn connect(world: &mut World) -> ConnId {
+    let options = SocketOptions::default();
+    let Ok(conn) = world
+        .stack
+        .tcp_connect(world.now, None, peer(), &options, &mut world.fx)
+    else {
+        panic!("no connection");
+    };
+    conn
+}
+
+fn info(world: &World) -> crate::TcpInfo {
+    world
+        .stack
+        .tcp_info(world.now, world.conn.unwrap())
+        .unwrap()
+}
+
+#[test]
+fn a_listener_agrees_to_what_it_is_asked() {
+    use Congestion::{Cubic, Dctcp};
+    use EcnMode::{Off, On, Passive};
+    // (mode, algorithm, flags of the SYN, TOS of the SYN) → ECE in the SYN-ACK.
+    let table = [
+        (Passive, Cubic, ECE | CWR, 0, true),
+        (On, Cubic, ECE | CWR, 0, true),
+        (Off, Cubic, ECE | CWR, 0, false),
+        (Off, Dctcp, ECE | CWR, 0, true),
+        (Passive, Cubic, ECE, 0, false),
+        (Passive, Cubic, CWR, 0, false),
+        (Passive, Cubic, TcpFlags::NONE, 0, false),
+        (Passive, Cubic, ECE | CWR, CE, false),
+    ];
+    for (mode, congestion, flags, tos, agrees) in table {
+        let mut world = world_of(mode, congestion);
+        world.tos = tos;
+        let answer = syn_ack(&mut world, flags);
+        assert_eq!(
+            answer.contains(ECE),
+            agrees,
+            "{mode:?} {congestion:?} {flags:?}"
+        );
+        assert!(!answer.contains(CWR));
+    }
+}
+
+#[test]
+fn a_syn_that_is_repeated_without_ecn_is_answered_without() {
+    let mut world = world_of(EcnMode::Passive, Congestion::Cubic);
+    syn_ack(&mut world, ECE | CWR);
+    let seq = world.seq.wrapping_sub(1);
+    world.inject((PEER_PORT, PORT), seq, 0, SYN, &offer(), &[]);
+    assert!(!world.only().is(ECE));
+}
+
+#[test]
+fn an_active_open_asks_only_when_told_to() {
+    use Congestion::{Cubic, Dctcp};
+    let table = [
+        (EcnMode::Off, Cubic, false),
+        (EcnMode::Passive, Cubic, false),
+        (EcnMode::On, Cubic, true),
+        (EcnMode::Off, Dctcp, true),
+    ];
+    for (mode, congestion, asks) in table {
+        let mut world = world_of(mode, congestion);
+        connect(&mut world);
+        let syn = world.only();
+        assert_eq!(syn.is(ECE | CWR), asks, "{mode:?} {congestion:?}");
+        assert_eq!(syn.tos & 3, 0);
+    }
+}
+
+#[test]
+fn a_lost_syn_is_repeated_without_ecn() {
+    let mut world = world_of(EcnMode::On, Congestion::Cubic);
+    connect(&mut world);
+    assert!(world.only().is(ECE | CWR));
+    world.sleep(1_100 * MS);
+    let again = world.only();
+    assert!(again.is(SYN) && !again.header.flags.intersects(ECE | CWR));
+}
+
+#[test]
+fn only_new_data_is_ecn_capable() {
+    let mut world = established_with_ecn(Congestion::Cubic);
+    world.write(3_000);
+    assert!(world.take_sent().iter().all(|s| s.tos & 3 == ECT0));
+    world.peer(ACK, &[7; 2000]);
+    world.flush();
+    // The ACK alone, then the probe and the retransmission.
+    world.sleep(2 * SECOND);
+    let rest = world.take_sent();
+    assert!(rest.len() >= 2 && rest.iter().any(|s| s.len() > 0));
+    assert!(rest.iter().all(|s| s.tos & 3 == 0), "{rest:?}");
+}
+
+#[test]
+fn a_mark_is_echoed_until_the_window_is_reduced() {
+    let mut world = established_with_ecn(Congestion::Cubic);
+    world.tos = CE;
+    world.peer(ACK, &[1; 1000]);
+    world.flush();
+    assert!(world.only().is(ECE));
+    world.tos = ECT0;
+    for _ in 0..3 {
+        world.peer(ACK, &[1; 1000]);
+        world.flush();
+        world.sleep(50 * MS);
+        assert!(world.take_sent().iter().all(|s| s.is(ECE)));
+    }
+    world.peer(ACK | CWR, &[1; 1000]);
+    world.sleep(50 * MS);
+    let sent = world.take_sent();
+    assert!(!sent.is_empty() && sent.iter().all(|s| !s.is(ECE)));
+}
+
+#[test]
+fn an_echo_halves_the_window_once_a_round_trip_and_cwr_says_so() {
+    let mut world = established_with_ecn(Congestion::NewReno);
+    world.write(100_000);
+    let first = world.take_sent();
+    assert!(first.iter().all(|s| !s.is(CWR)));
+    world.now.0 += 10 * MS;
+    for _ in 0..4 {
+        world.ack = world.ack.wrapping_add(1_000);
+        world.peer(ACK | ECE, &[]);
+        world.flush();
+    }
+    assert_eq!((info(&world).ca_state, info(&world).snd_ssthresh), (2, 5));
+    world.ack = world.ack.wrapping_add(4_000);
+    world.peer(ACK | ECE, &[]);
+    world.flush();
+    let next = world.take_sent();
+    assert!(next[0].is(CWR), "{next:?}");
+    assert!(next[1..].iter().all(|s| !s.is(CWR)));
+    assert_eq!(info(&world).snd_ssthresh, 5);
+    assert_eq!(info(&world).total_retrans, 0);
+}
+
+#[test]
+fn an_echo_without_ecn_means_nothing() {
+    let mut world = established();
+    world.write(100_000);
+    world.take_sent();
+    world.now.0 += 10 * MS;
+    world.ack = world.ack.wrapping_add(1_000);
+    world.peer(ACK | ECE, &[]);
+    world.flush();
+    assert_eq!(info(&world).ca_state, 0);
+    assert!(world.take_sent().iter().all(|s| s.tos & 3 == 0));
+}
+
+#[test]
+fn a_dctcp_receiver_tells_each_change_of_marks_at_once() {
+    let mut world = established_with_ecn(Congestion::Dctcp);
+    // Quick ACKs are over: two segments an ACK.
+    for _ in 0..20 {
+        world.peer(ACK, &[1; 1000]);
+        world.flush();
+    }
+    world.sleep(100 * MS);
+    world.take_sent();
+    world.tos = ECT0;
+    world.peer(ACK, &[1; 1000]);
+    world.flush();
+    world.tos = CE;
+    world.peer(ACK, &[1; 1000]);
+    let at_change = world.take_sent();
+    world.flush();
+    world.sleep(100 * MS);
+    let later = world.take_sent();
+    // RFC 8257 3.2: what came before is acknowledged without ECE, what came marked with it.
+    assert_eq!(
+        at_change
+            .iter()
+            .map(|s| s.is(ECE))
+            .collect::<alloc::vec::Vec<_>>(),
+        [false]
+    );
+    assert!(!later.is_empty() && later.iter().all(|s| s.is(ECE)));
+    world.tos = ECT0;
+    world.peer(ACK, &[1; 1000]);
+    world.flush();
+    world.sleep(100 * MS);
+    assert!(!world.take_sent().last().unwrap().is(ECE));
+}
