@@ -10,8 +10,8 @@ use slipstack_config::Settings;
 use slipstack_device::tee::Tee;
 use slipstack_device::{Device, SlotParams, Steering, open_slot};
 use slipstack_engine::{
-    Engine, Fabric, FastOpenConfig, InProcess, Instant, Role, Setup, StackConfig, SynCookies,
-    TcpConfig,
+    Congestion, EcnMode, Engine, Fabric, FastOpenConfig, InProcess, Instant, Role, Setup,
+    StackConfig, SynCookies, TcpConfig,
 };
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
 use slipstack_mem::{Doorbell, Region, now_ns, raised};
@@ -143,8 +143,8 @@ fn stack_config(settings: &Settings, lease: &SlotLease, welcome: &Welcome) -> St
         tso_max,
         role: Role::Engine,
         ephemeral: lease.ports,
-        tcp: tcp_config(settings),
         seed,
+        tcp: tcp_config(settings),
         ..StackConfig::default()
     }
 }
@@ -158,6 +158,18 @@ fn tcp_config(settings: &Settings) -> TcpConfig {
             1 => SynCookies::WhenFull,
             _ => SynCookies::Always,
         },
+        congestion: match settings.congestion {
+            slipstack_config::Congestion::Cubic => Congestion::Cubic,
+            slipstack_config::Congestion::Reno => Congestion::NewReno,
+            slipstack_config::Congestion::Dctcp => Congestion::Dctcp,
+            slipstack_config::Congestion::Bbr => Congestion::Bbr,
+        },
+        ecn: match settings.ecn {
+            slipstack_config::Ecn::Off => EcnMode::Off,
+            slipstack_config::Ecn::Passive => EcnMode::Passive,
+            slipstack_config::Ecn::On => EcnMode::On,
+        },
+        pacing: settings.is_paced,
         ..TcpConfig::default()
     }
 }

@@ -18,5 +18,5 @@ mod tests;
 pub use kind::{Cidr, CoreList, Kind, Spin, parse_cores};
 pub use layers::{ConfigError, Layers, SYSTEM_FILE, Source};
 pub use reference::{options_reference, sample_file};
-pub use settings::{Log, Settings};
+pub use settings::{Congestion, Ecn, Log, Settings};
 pub use table::{OPTIONS, OptionSpec, Scope, find_option};

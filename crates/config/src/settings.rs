@@ -17,6 +17,25 @@ pub enum Log {
     Debug,
 }
 
+/// Congestion control of connections that do not choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Congestion {
+    #[default]
+    Cubic,
+    Reno,
+    Dctcp,
+    Bbr,
+}
+
+/// Explicit congestion notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Ecn {
+    Off,
+    #[default]
+    Passive,
+    On,
+}
+
 /// What `run`, `instance`, `keeper` and the preload library act on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -34,6 +53,9 @@ pub struct Settings {
     pub slots: u16,
     /// Empty: wherever the scheduler puts us.
     pub cores: CoreList,
+    pub congestion: Congestion,
+    pub ecn: Ecn,
+    pub is_paced: bool,
     pub pcap: Option<PathBuf>,
     /// Bits of `net.ipv4.tcp_fastopen`.
     pub tcp_fastopen: u32,
@@ -75,6 +97,9 @@ impl Settings {
             is_strict: parsed(text("strict"), kind::parse_flag)?.unwrap_or(false),
             slots: count(text("slots"))?.unwrap_or(16),
             cores: parsed(text("cores"), kind::parse_cores)?.unwrap_or_default(),
+            congestion: text("tcp-congestion").map_or(Congestion::Cubic, congestion),
+            ecn: text("tcp-ecn").map_or(Ecn::Passive, ecn),
+            is_paced: parsed(text("tcp-pacing"), kind::parse_flag)?.unwrap_or(false),
             pcap: path("pcap"),
             tcp_fastopen: count(text("tcp-fastopen"))?.unwrap_or(1),
             tcp_syncookies: count(text("tcp-syncookies"))?.unwrap_or(1),
@@ -130,6 +155,23 @@ fn count<T: TryFrom<u32>>(text: Option<&str>) -> Result<Option<T>, ConfigError> 
 /// Only reachable when a default of the table does not pass its own check (a test forbids that).
 fn combination(text: &str, must: &str) -> ConfigError {
     ConfigError::Combination(format!("'{text}' must be {must}"))
+}
+
+fn congestion(text: &str) -> Congestion {
+    match text {
+        "reno" => Congestion::Reno,
+        "dctcp" => Congestion::Dctcp,
+        "bbr" => Congestion::Bbr,
+        _ => Congestion::Cubic,
+    }
+}
+
+fn ecn(text: &str) -> Ecn {
+    match text {
+        "off" => Ecn::Off,
+        "on" => Ecn::On,
+        _ => Ecn::Passive,
+    }
 }
 
 fn log_level(text: &str) -> Log {

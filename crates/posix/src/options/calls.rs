@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::net::SocketFlags;
+use slipstack_channel::Congestion;
 
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::kernel::Kernel;
-use crate::options::record::int_of;
+use crate::options::record::{CONGESTION_NAME_MAX, congestion, int_of};
 use crate::options::{Options, tcp_info};
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
@@ -35,7 +36,10 @@ impl Process {
             // Its completions on the error queue would be waited for, and never come.
             return Err(Errno::EOPNOTSUPP.into());
         }
-        if !is_plain(level, name, value) {
+        if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) && socket.kind == Kind::Stream
+        {
+            self.set_congestion(&socket, value)?;
+        } else if !is_plain(level, name, value) {
             self.try_on_kernel(&socket, level, name, value)?;
         } else if let Some(number) = socket.kernel_number() {
             self.kernel
@@ -78,6 +82,23 @@ impl Process {
             Some(Decided::Listener(_) | Decided::Foreign) | None => {}
         }
         Ok(())
+    }
+
+    /// Is there such an algorithm, on the side that the socket is on or may come to?
+    fn set_congestion(&self, socket: &Description, value: &[u8]) -> Result<(), Errno> {
+        if value.is_empty() {
+            return Err(Errno::EINVAL);
+        }
+        let (level, name) = (libc::IPPROTO_TCP, libc::TCP_CONGESTION);
+        let is_ours = congestion(value).is_some();
+        let on_kernel = self.try_on_kernel(socket, level, name, value);
+        match socket.decided() {
+            Some(Decided::Stream(_)) if is_ours => Ok(()),
+            Some(Decided::Stream(_)) => Err(Errno::ENOENT),
+            // The kernel's part of a listener may lack an algorithm that the stack has.
+            _ if is_ours => Ok(()),
+            _ => on_kernel,
+        }
     }
 
     /// Lets the kernel judge an option: on the socket's own kernel part, or on one made for the
@@ -131,6 +152,13 @@ impl Process {
         if let Some(own) = own {
             return Ok(put(value, &own.to_ne_bytes()));
         }
+        if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION)
+            && let Some(kind) = self.congestion_of(&socket)?
+        {
+            let mut padded = [0; CONGESTION_NAME_MAX];
+            padded[..kind.name().len()].copy_from_slice(kind.name().as_bytes());
+            return Ok(put(value, &padded));
+        }
         if let Some(Decided::Stream(stream)) = socket.decided() {
             match (level, name) {
                 (libc::IPPROTO_TCP, libc::TCP_INFO) => {
@@ -146,6 +174,17 @@ impl Process {
             }
         }
         self.ask_kernel(&socket, level, name, value)
+    }
+
+    /// The algorithm of a connection, or what was set for the one to come.
+    fn congestion_of(&self, socket: &Description) -> Outcome<Option<Congestion>> {
+        if let Some(Decided::Stream(stream)) = socket.decided() {
+            let info = stream.link.info(stream.sock())?;
+            return Ok(Congestion::from_code(info.congestion));
+        }
+        let cold = socket.cold.lock();
+        let set = cold.options.bytes(libc::IPPROTO_TCP, libc::TCP_CONGESTION);
+        Ok(set.and_then(congestion))
     }
 
     fn ask_kernel(

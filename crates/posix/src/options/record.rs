@@ -146,16 +146,19 @@ fn buffer(asked: i32) -> u32 {
     u32::try_from(asked).unwrap_or(0).max(LEAST)
 }
 
-fn congestion(name: &[u8]) -> Option<Congestion> {
+/// TCP_CA_NAME_MAX (linux/tcp.h), the terminating zero included.
+pub(crate) const CONGESTION_NAME_MAX: usize = 16;
+
+/// The stack's algorithm of this name, which may lack its terminating zero.
+pub(crate) fn congestion(name: &[u8]) -> Option<Congestion> {
+    let name = &name[..name.len().min(CONGESTION_NAME_MAX - 1)];
     let end = name
         .iter()
         .position(|byte| *byte == 0)
         .unwrap_or(name.len());
-    match &name[..end] {
-        b"cubic" => Some(Congestion::Cubic),
-        b"reno" | b"newreno" => Some(Congestion::NewReno),
-        _ => None,
-    }
+    Congestion::ALL
+        .into_iter()
+        .find(|kind| kind.name().as_bytes() == &name[..end])
 }
 
 /// The int at the front of an option's value.
@@ -195,6 +198,21 @@ mod tests {
                 probes: 9
             })
         );
+    }
+
+    #[test]
+    fn algorithms_go_by_linux_s_names() {
+        for (name, kind) in [
+            (&b"cubic"[..], Some(Congestion::Cubic)),
+            (b"reno\0", Some(Congestion::NewReno)),
+            (b"bbr\0rest", Some(Congestion::Bbr)),
+            (b"dctcp", Some(Congestion::Dctcp)),
+            (b"vegas", None),
+            (b"cubi", None),
+            (b"", None),
+        ] {
+            assert_eq!(congestion(name), kind);
+        }
     }
 
     #[test]

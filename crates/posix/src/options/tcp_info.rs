@@ -5,9 +5,6 @@ use slipstack_channel::Info;
 /// Bytes up to and including tcpi_rcv_wnd.
 pub(super) const LEN: usize = 240;
 
-/// Milliseconds of tcpi_last_*: not kept.
-const UNKNOWN_MS: u32 = 0;
-
 /// Writes the structure; its length. A shorter `out` takes its beginning.
 pub(super) fn write(info: &Info, out: &mut [u8]) -> usize {
     let mut bytes = [0u8; LEN];
@@ -20,6 +17,7 @@ pub(super) fn write(info: &Info, out: &mut [u8]) -> usize {
     bytes[5] = byte(info.options);
     // snd_wscale is the low nibble, rcv_wscale the high one.
     bytes[6] = byte(info.window_scales);
+    bytes[7] = byte(info.is_delivery_app_limited & 1);
     let word = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
     let words = [
         word(info.rto_us),
@@ -31,10 +29,10 @@ pub(super) fn write(info: &Info, out: &mut [u8]) -> usize {
         word(info.lost),
         0, // retrans
         0, // fackets
-        UNKNOWN_MS,
-        UNKNOWN_MS,
-        UNKNOWN_MS,
-        UNKNOWN_MS,
+        word(info.last_data_sent_ms),
+        0, // last_ack_sent: never kept, by Linux neither
+        word(info.last_data_recv_ms),
+        word(info.last_data_recv_ms), // last_ack_recv
         word(info.pmtu),
         word(info.rcv_wnd), // rcv_ssthresh
         word(info.rtt_us),
@@ -50,18 +48,44 @@ pub(super) fn write(info: &Info, out: &mut [u8]) -> usize {
     for (place, value) in bytes[8..].chunks_exact_mut(4).zip(words) {
         place.copy_from_slice(&value.to_ne_bytes());
     }
-    // tcpi_pacing_rate 104, max_pacing_rate 112, bytes_acked 120, bytes_received 128,
-    // segs_out 136, segs_in 140, notsent_bytes 144, min_rtt 148, …, snd_wnd 228, rcv_wnd 232.
-    bytes[112..120].copy_from_slice(&u64::MAX.to_ne_bytes());
-    bytes[120..128].copy_from_slice(&info.bytes_acked.to_ne_bytes());
-    bytes[128..136].copy_from_slice(&info.bytes_received.to_ne_bytes());
-    bytes[144..148].copy_from_slice(&word(info.notsent_bytes).to_ne_bytes());
-    bytes[148..152].copy_from_slice(&word(info.min_rtt_us).to_ne_bytes());
-    bytes[228..232].copy_from_slice(&word(info.snd_wnd).to_ne_bytes());
-    bytes[232..236].copy_from_slice(&word(info.rcv_wnd).to_ne_bytes());
+    write_traffic(info, &mut bytes);
     let count = out.len().min(LEN);
     out[..count].copy_from_slice(&bytes[..count]);
     count
+}
+
+/// What follows tcpi_total_retrans.
+fn write_traffic(info: &Info, bytes: &mut [u8; LEN]) {
+    let word = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    // tcpi_max_pacing_rate: no limit.
+    let long = [
+        (104, info.pacing_rate),
+        (112, u64::MAX),
+        (120, info.bytes_acked),
+        (128, info.bytes_received),
+        (160, info.delivery_rate),
+        (168, info.busy_us),
+        (176, info.rwnd_limited_us),
+        (184, info.sndbuf_limited_us),
+        (200, info.bytes_sent),
+        (208, info.bytes_retrans),
+    ];
+    for (at, value) in long {
+        bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+    }
+    let short = [
+        (144, info.notsent_bytes),
+        (148, info.min_rtt_us),
+        (192, info.delivered),
+        (196, info.delivered_ce),
+        (216, info.dsack_dups),
+        (220, info.reord_seen),
+        (228, info.snd_wnd),
+        (232, info.rcv_wnd),
+    ];
+    for (at, value) in short {
+        bytes[at..at + 4].copy_from_slice(&word(value).to_ne_bytes());
+    }
 }
 
 #[cfg(test)]
@@ -76,6 +100,8 @@ mod tests {
             rtt_us: 1234,
             snd_cwnd: 10,
             bytes_acked: 77,
+            delivery_rate: 78,
+            reord_seen: 79,
             ..Info::default()
         };
         let mut out = [0u8; 512];
@@ -85,7 +111,7 @@ mod tests {
         assert_eq!(word(8), 200_000);
         assert_eq!(word(68), 1234);
         assert_eq!(word(80), 10);
-        assert_eq!(out[120], 77);
+        assert_eq!((out[120], out[160], out[220]), (77, 78, 79));
     }
 
     #[test]
