@@ -222,10 +222,10 @@ impl Tcp {
     }
 
     fn evict_time_wait(&mut self, index: u32) -> Option<u32> {
-        let entry = self.time_waits.entries.remove(index)?;
-        let hash = self.hasher.table(&entry.key);
-        self.demux.remove(hash, Place::TimeWait(index));
-        Some(entry.next_initial())
+        let entry = self.time_waits.entries.at(index)?;
+        let (hash, iss) = (self.hasher.table(&entry.key), entry.next_initial());
+        self.drop_time_wait(index, hash);
+        Some(iss)
     }
 
     /// The program has put stream bytes before `upto` into the send ring.

@@ -66,13 +66,37 @@ impl Tcp {
                 self.on_syn_entry_segment(now, index, (&key, hash), &segment, cx, fx)
             }
             Some(Place::TimeWait(index)) => {
-                let reopened =
-                    self.on_time_wait_segment(now, index, (&key, hash), &segment, cx, fx);
-                if let Some(iss) = reopened {
-                    self.on_unknown(now, (&key, hash), (ip, bytes), &segment, Some(iss), cx, fx);
-                }
+                self.on_former(now, index, (&key, hash), (ip, bytes), &segment, cx, fx)
             }
             None => self.on_unknown(now, (&key, hash), (ip, bytes), &segment, None, cx, fx),
+        }
+    }
+
+    /// A segment that meets the rest of a connection. Its peer may use the two ends anew, with another
+    /// engine: what belongs there must not end here.
+    #[cold]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what every step of a segment takes"
+    )]
+    fn on_former(
+        &mut self,
+        now: Instant,
+        index: u32,
+        (key, hash): (&FlowKey, u64),
+        (ip, bytes): (&IpMeta, &[u8]),
+        segment: &Segment<'_>,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let entry = self.time_waits.entries.at(index);
+        if entry.is_some_and(|entry| entry.is_outlived_by(segment)) && fx.stray(ip, bytes) {
+            cx.counters.bump(Counter::TcpStrays);
+            return;
+        }
+        let reopened = self.on_time_wait_segment(now, index, (key, hash), segment, cx, fx);
+        if let Some(iss) = reopened {
+            self.on_unknown(now, (key, hash), (ip, bytes), segment, Some(iss), cx, fx);
         }
     }
 
@@ -223,6 +247,12 @@ impl Tcp {
         Some(conn)
     }
 
+    /// Ends a TIME-WAIT: its time is over, or its two ends are used again.
+    pub(super) fn drop_time_wait(&mut self, index: u32, hash: u64) {
+        self.demux.remove(hash, Place::TimeWait(index));
+        self.time_waits.entries.remove(index);
+    }
+
     /// Keeps the lists of a connection that rests for the next one.
     fn recycle(&mut self, flight: Option<alloc::boxed::Box<InFlight>>) {
         if let Some(mut flight) = flight
@@ -275,9 +305,9 @@ impl Tcp {
         }
         let time_wait = nanos(cx.config.tcp.time_wait);
         while let Some(index) = self.time_waits.pop_due(now, time_wait) {
-            if let Some(entry) = self.time_waits.entries.remove(index) {
+            if let Some(entry) = self.time_waits.entries.at(index) {
                 let hash = self.hasher.table(&entry.key);
-                self.demux.remove(hash, Place::TimeWait(index));
+                self.drop_time_wait(index, hash);
             }
         }
     }

@@ -162,10 +162,7 @@ impl Tcp {
         match self.find_place(&entry.key, hash) {
             None => {}
             // The peer has begun anew with whoever sent this.
-            Some(Place::TimeWait(index)) => {
-                self.demux.remove(hash, Place::TimeWait(index));
-                self.time_waits.entries.remove(index);
-            }
+            Some(Place::TimeWait(index)) => self.drop_time_wait(index, hash),
             Some(_) => return Err(SocketError::FlowExists),
         }
         entry.listener = id;

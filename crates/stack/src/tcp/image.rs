@@ -10,7 +10,7 @@ use super::Tcp;
 use super::assembler::Range;
 use super::connect::{self, Seed};
 use super::connection::{Connection, MSS_MIN, WINDOW_SHIFT_MAX};
-use super::flow::{FlowKey, pack};
+use super::flow::{FlowKey, Place, pack};
 use super::input::owe_ack;
 use super::phase::Phase;
 use super::rtt::Rtt;
@@ -493,8 +493,11 @@ impl Tcp {
             .find_path(key.remote_ip())
             .ok_or(SocketError::NetUnreachable)?;
         let hash = self.hasher.table(&key);
-        if self.find_place(&key, hash).is_some() {
-            return Err(SocketError::FlowExists);
+        match self.find_place(&key, hash) {
+            None => {}
+            // An earlier connection of the same two ends: the peer has begun anew with whoever sent this.
+            Some(Place::TimeWait(index)) => self.drop_time_wait(index, hash),
+            Some(_) => return Err(SocketError::FlowExists),
         }
         let options = fields.socket_options();
         let index = self

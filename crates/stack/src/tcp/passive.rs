@@ -346,8 +346,7 @@ impl Tcp {
             }
             timewait::Outcome::Reopen => {
                 let iss = entry.next_initial();
-                self.demux.remove(hash, Place::TimeWait(index));
-                self.time_waits.entries.remove(index);
+                self.drop_time_wait(index, hash);
                 return Some(iss);
             }
         }

@@ -59,6 +59,8 @@ pub struct Recorder {
     pub events: Vec<Event>,
     pub stored: BTreeMap<u64, Vec<u8>>,
     pub refuses: bool,
+    /// Other engines share the address; how many segments have been left to them.
+    pub others: Option<u32>,
 }
 
 impl Effects for Recorder {
@@ -94,6 +96,10 @@ impl Effects for Recorder {
 
     fn event(&mut self, event: Event) {
         self.events.push(event);
+    }
+
+    fn stray(&mut self, _: &crate::IpMeta, _: &[u8]) -> bool {
+        self.others.as_mut().map(|count| *count += 1).is_some()
     }
 }
 

@@ -87,6 +87,68 @@ fn an_image_is_adopted_once() {
     );
 }
 
+/// A connection that we have closed first: it is in TIME-WAIT.
+fn in_time_wait(mut world: World) -> World {
+    let conn = world.conn.unwrap();
+    let (now, mode) = (world.now, crate::CloseMode::Orderly);
+    world.stack.tcp_close(now, conn, mode, false, &mut world.fx);
+    world.flush();
+    world.acknowledge(1);
+    world.peer(FIN | ACK, &[]);
+    assert_eq!(world.stack.tcp_sizes(), (0, 0, 1));
+    world.clear();
+    world
+}
+
+#[test]
+fn time_wait_leaves_segments_of_a_later_connection_to_its_engine() {
+    for mut world in [established(), established_with_stamps()].map(in_time_wait) {
+        world.fx.others = Some(0);
+        // The peer has opened anew elsewhere: request, end, reset.
+        let mut left = 0;
+        for flags in [ACK, FIN | ACK, RST] {
+            world.peer_at(50_000, flags, b"");
+            left += 1;
+            assert_eq!(world.fx.others, Some(left), "{flags:?}");
+        }
+        // Numbers of the peer that went around: what it acknowledges is beyond ours.
+        world.ack = world.ack.wrapping_add(70_000);
+        world.peer_at(0u32.wrapping_sub(90_000), ACK, b"GET /");
+        assert_eq!(world.fx.others, Some(left + 1));
+        world.none();
+        assert_eq!(world.stack.tcp_sizes(), (0, 0, 1));
+    }
+}
+
+#[test]
+fn time_wait_keeps_what_is_its_own() {
+    let mut world = in_time_wait(established());
+    world.fx.others = Some(0);
+    // The end once more, an old byte, a reset (RFC 1337).
+    world.peer_at(0u32.wrapping_sub(1), FIN | ACK, &[]);
+    assert!(world.only().is(ACK));
+    world.peer_at(0u32.wrapping_sub(2), ACK, b"x");
+    assert!(world.only().is(ACK));
+    world.peer_at(0, RST, &[]);
+    world.none();
+    assert_eq!(world.fx.others, Some(0));
+    // Where nobody else can have it, it is answered as ever.
+    world.fx.others = None;
+    world.peer_at(50_000, ACK, b"x");
+    assert!(world.only().is(ACK));
+}
+
+#[test]
+fn a_connection_takes_the_place_of_an_earlier_one_in_time_wait() {
+    let world = established();
+    let mut later = established();
+    let image = later.stack.tcp_detach(later.conn.unwrap()).unwrap();
+    let mut world = in_time_wait(world);
+    let adopted = world.stack.tcp_adopt(world.now, &image);
+    assert!(adopted.is_ok(), "{adopted:?}");
+    assert_eq!(world.stack.tcp_sizes(), (1, 0, 0));
+}
+
 #[test]
 fn the_largest_numbers_in_an_image_are_refused_or_harmless() {
     for is_half_closed in [false, true] {
