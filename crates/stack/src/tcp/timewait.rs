@@ -129,7 +129,8 @@ fn unit(at: Instant) -> u32 {
 #[derive(Debug)]
 pub struct TimeWaits {
     pub entries: Slab<TimeWait>,
-    waiting: VecDeque<(u32, Instant)>,
+    /// Index, generation, when to look. What gives way early stays here until its time.
+    waiting: VecDeque<(u32, u32, Instant)>,
 }
 
 impl TimeWaits {
@@ -142,8 +143,8 @@ impl TimeWaits {
 
     /// `None`: full; the connection ends without TIME-WAIT (Linux does the same beyond tcp_max_tw_buckets).
     pub fn insert(&mut self, entry: TimeWait, until: Instant) -> Option<u32> {
-        let (index, _) = self.entries.insert(entry)?;
-        self.waiting.push_back((index, until));
+        let (index, generation) = self.entries.insert(entry)?;
+        self.waiting.push_back((index, generation, until));
         Some(index)
     }
 
@@ -155,16 +156,17 @@ impl TimeWaits {
 
     /// An entry whose time is over. One that was restarted goes back to the end.
     pub fn pop_due(&mut self, now: Instant, time_wait: u64) -> Option<u32> {
-        while let Some(&(index, until)) = self.waiting.front() {
+        while let Some(&(index, generation, until)) = self.waiting.front() {
             if until > now {
                 return None;
             }
             self.waiting.pop_front();
-            let Some(entry) = self.entries.at(index) else {
+            let Some(entry) = self.entries.find(index, generation) else {
                 continue;
             };
             if (entry.expires.wrapping_sub(unit(now)) as i32) > 0 {
-                self.waiting.push_back((index, now.plus_nanos(time_wait)));
+                let later = now.plus_nanos(time_wait);
+                self.waiting.push_back((index, generation, later));
                 continue;
             }
             return Some(index);
@@ -175,6 +177,43 @@ impl TimeWaits {
     /// `FAR_FUTURE` = nothing waits.
     #[inline]
     pub fn next_deadline(&self) -> Instant {
-        self.waiting.front().map_or(Instant::FAR_FUTURE, |w| w.1)
+        self.waiting.front().map_or(Instant::FAR_FUTURE, |w| w.2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::{IpAddr, Ipv4Addr};
+
+    const MINUTE: u64 = 60_000_000_000;
+
+    fn entry(until: Instant) -> TimeWait {
+        let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        TimeWait {
+            key: FlowKey::new(ip, 80, ip, 40_000),
+            snd_nxt: 1,
+            rcv_nxt: 1,
+            ts_recent: 0,
+            ts_offset: 0,
+            expires: unit(until),
+            window: 0,
+            has_timestamps: false,
+        }
+    }
+
+    #[test]
+    fn two_ends_that_are_used_again_and_again_leave_nothing_behind() {
+        let mut waits = TimeWaits::new(8);
+        for second in 0..600 {
+            let now = Instant(second * 1_000_000_000);
+            assert_eq!(waits.pop_due(now, MINUTE), None);
+            if second > 0 {
+                waits.entries.remove(0);
+            }
+            let until = now.plus_nanos(MINUTE);
+            assert_eq!(waits.insert(entry(until), until), Some(0));
+            assert!(waits.waiting.len() <= 61, "{}", waits.waiting.len());
+        }
     }
 }
