@@ -455,8 +455,7 @@ impl Tcp {
         let image = self.image(id)?;
         let conn = self.conns.find(id.index, id.generation)?;
         let hash = self.hasher.table(&conn.key);
-        self.demux
-            .remove(hash, super::flow::Place::Connection(id.index));
+        self.demux.remove(hash, Place::Connection(id.index));
         self.drop_block(id.index);
         Some(image)
     }
