@@ -122,6 +122,12 @@ impl Stack {
         self.tcp.info(conn, now, &self.config.tcp)
     }
 
+    /// Looks whether everything holds that must hold between two calls; costs a walk over all
+    /// connections. The error names a connection's index.
+    pub fn tcp_audit(&self) -> Result<(), (u32, &'static str)> {
+        self.tcp.audit()
+    }
+
     /// How many connections, half-open connections and TIME-WAIT entries there are.
     pub fn tcp_sizes(&self) -> (usize, usize, usize) {
         self.tcp.sizes()

@@ -14,11 +14,13 @@
 //! | closing | `input/fin.rs`, `timewait.rs`, `keepalive.rs` | 9293 3.6, 1337, 6191 |
 //! | path | `pmtud.rs` | 1191, 5927 |
 //! | moving a connection | `image.rs`, `half_open.rs` | |
+//! | what must always hold | `audit.rs` | |
 //!
 //! Three storages: SYN entries, connection blocks, TIME-WAIT entries. `flow.rs` finds the one that a segment is for.
 
 mod assembler;
 mod attendance;
+mod audit;
 mod calls;
 mod cc;
 mod connect;

@@ -395,7 +395,16 @@ impl Scoreboard {
             record.stamp = stamp;
             index += 1;
         }
-        self.lost_from = self.lost_from.max(range.end);
+        // A tail that is sent again lies beyond what may be lost before it.
+        if range.start <= self.lost_from {
+            self.lost_from = self.lost_from.max(range.end);
+        }
+    }
+
+    /// Whether [`Scoreboard::find_lost`] finds every loss: the search begins no later than the first.
+    pub fn finds_all_lost(&self) -> bool {
+        let first = self.records.iter().find(|r| r.is_lost);
+        first.is_none_or(|r| self.lost_from <= r.start)
     }
 
     #[cfg(test)]
@@ -424,9 +433,7 @@ impl Scoreboard {
                 .zip(self.records.iter().skip(1))
                 .all(|(a, b)| a.end == b.start)
         );
-        if let Some(first) = self.records.iter().find(|r| r.is_lost) {
-            assert!(self.lost_from <= first.start);
-        }
+        assert!(self.finds_all_lost());
     }
 }
 
@@ -537,6 +544,23 @@ mod tests {
                 prop_assert_eq!(board.in_flight(), live.iter().filter(|b| !b.0 && !b.1).count() as u64);
             }
         }
+    }
+
+    #[test]
+    fn a_tail_that_is_sent_again_does_not_hide_losses_before_it() {
+        let mut board = Scoreboard::default();
+        for i in 0..5 {
+            board.push(i * MSS, (i + 1) * MSS, i, Stamp::default());
+        }
+        board.mark_lost(|record| Some(record.start == 0));
+        let tail = Range {
+            start: 4 * MSS,
+            end: 5 * MSS,
+        };
+        board.mark_resent(tail, 9, Stamp::default());
+        board.check();
+        let first = Range { start: 0, end: MSS };
+        assert_eq!(board.find_lost(MSS), Some(first));
     }
 
     #[test]

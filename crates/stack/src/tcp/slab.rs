@@ -61,6 +61,12 @@ impl<T> Slab<T> {
         Some((index, generation))
     }
 
+    /// All entries with their indices.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        let values = self.slots.iter().enumerate();
+        values.filter_map(|(index, slot)| Some((index as u32, slot.value.as_ref()?)))
+    }
+
     #[inline]
     pub fn at(&self, index: u32) -> Option<&T> {
         self.slots.get(index as usize)?.value.as_ref()

@@ -1,0 +1,81 @@
+//! What must hold of every connection between two calls: for simulations, which look often.
+
+use super::Tcp;
+use super::connection::{Connection, InFlight};
+
+impl Tcp {
+    /// The first thing that does not hold, with the connection's index.
+    pub fn audit(&self) -> Result<(), (u32, &'static str)> {
+        let mut orphans = 0;
+        for (index, conn) in self.conns.iter() {
+            orphans += u32::from(conn.is_orphan);
+            audit_send(conn).map_err(|what| (index, what))?;
+            audit_receive(conn).map_err(|what| (index, what))?;
+        }
+        if orphans != self.orphans {
+            return Err((u32::MAX, "orphans are miscounted"));
+        }
+        Ok(())
+    }
+}
+
+/// RFC 9293 3.3.1: SND.UNA =< SND.NXT, and nothing is sent that was not written.
+fn audit_send(conn: &Connection) -> Result<(), &'static str> {
+    let snd = &conn.snd;
+    if snd.una > snd.nxt {
+        return Err("SND.UNA is beyond SND.NXT");
+    }
+    if conn.phase.is_synchronized() && snd.nxt > snd.written + u64::from(snd.is_fin_sent) {
+        return Err("SND.NXT is beyond what was written");
+    }
+    conn.flight
+        .as_deref()
+        .map_or(Ok(()), |flight| audit_flight(conn, flight))
+}
+
+/// The records lie gapless from SND.UNA to SND.NXT, and their sums are right.
+fn audit_flight(conn: &Connection, flight: &InFlight) -> Result<(), &'static str> {
+    let board = &flight.board;
+    let (mut sacked, mut lost) = (0, 0);
+    let mut end = None;
+    for record in board.records() {
+        if record.start >= record.end || end.is_some_and(|end| end != record.start) {
+            return Err("the scoreboard has a gap");
+        }
+        end = Some(record.end);
+        sacked += if record.is_sacked {
+            record.end - record.start
+        } else {
+            0
+        };
+        lost += if record.is_lost {
+            record.end - record.start
+        } else {
+            0
+        };
+    }
+    if end.is_some_and(|end| end > conn.snd.nxt) {
+        return Err("the scoreboard ends beyond SND.NXT");
+    }
+    if !board.finds_all_lost() {
+        return Err("a loss will never be found");
+    }
+    if (sacked, lost) != (board.sacked_bytes(), board.lost_bytes()) {
+        return Err("the scoreboard's sums are wrong");
+    }
+    Ok(())
+}
+
+fn audit_receive(conn: &Connection) -> Result<(), &'static str> {
+    let rcv = &conn.rcv;
+    if rcv.nxt > rcv.edge {
+        return Err("RCV.NXT is beyond the window");
+    }
+    if rcv.acked > rcv.nxt {
+        return Err("more was acknowledged than came");
+    }
+    if conn.phase.is_synchronized() && rcv.consumed > rcv.nxt {
+        return Err("more was read than came");
+    }
+    Ok(())
+}
