@@ -6,7 +6,7 @@ SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
-.PHONY: help setup build demo test check bench interop interop-full seeds soak fuzz reference book install clean
+.PHONY: help setup build demo test check bench interop interop-full seeds worlds soak fuzz reference book install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,8 +40,12 @@ interop-full: build ## the whole matrix, 10 runs a cell; INTEROP_ARGS="--out DIR
 seeds: setup ## SEEDS simulated connections over a bad wire
 	@cargo run -q --release -p slipstack-sim --bin seeds -- --count $(SEEDS)
 
-soak: build ## SOAK_MINUTES of load, restarts and kills, watching for leaks
+worlds: setup ## SEEDS / 10 seeds of every family of simulated worlds
+	@cargo run -q --release -p slipstack-sim --bin worlds -- --count $$(( $(SEEDS) / 10 ))
+
+soak: build ## SOAK_MINUTES of load, restarts and kills, watching for leaks; then as long of simulated worlds
 	@scripts/soak --minutes $(SOAK_MINUTES)
+	@cargo run -q --release -p slipstack-sim --bin worlds -- --minutes $(SOAK_MINUTES) --start $$(date +%s)
 
 fuzz: setup ## every fuzz target for FUZZ_SECONDS
 	@scripts/fuzz $(FUZZ_SECONDS)

@@ -8,7 +8,7 @@ use slipstack_stack::{Congestion, ConnId, Counter, EcnMode, Instant, SocketOptio
 use crate::host::Host;
 use crate::link::{LinkCounters, LinkParams};
 use crate::network::Network;
-use crate::program::{Rhythm, Task};
+use crate::program::Task;
 use crate::world::{Failure, World};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -143,14 +143,6 @@ fn world(setup: &Setup) -> World {
 }
 
 fn task(bytes_out: u64, bytes_in: u64) -> Task {
-    Task {
-        key_out: u64::from(bytes_out == 0),
-        key_in: u64::from(bytes_out != 0),
-        bytes_out,
-        bytes_in,
-        rhythm: Rhythm::Free,
-        chunk_max: 1 << 16,
-        pause_ns_max: 0,
-        closes_early: false,
-    }
+    let (out, back) = (u64::from(bytes_out == 0), u64::from(bytes_out != 0));
+    Task::new((out, bytes_out), (back, bytes_in))
 }

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{
-    ConnId, Effects, Event, FrameOut, Instant, Payload, RxChecksum, RxMeta, Stack, StackConfig,
-    UdpId,
+    ConnId, Effects, Event, FrameOut, Instant, ListenerId, Payload, RxChecksum, RxMeta, Stack,
+    StackConfig, UdpId,
 };
 
 use crate::gso;
@@ -45,7 +45,22 @@ pub struct Host {
     pub turn_at: Option<Instant>,
     pub ip: IpAddr,
     pub mac: [u8; 6],
+    /// Nothing of it is heard any more.
+    pub is_gone: bool,
+    /// No turn before this time: the process is stopped or swapped out.
+    pub paused_until: Instant,
+    /// How far its clock is ahead of the world's.
+    pub skew_ns: u64,
+    /// Its program takes connections from the accept queue at once.
+    pub accepts: bool,
+    /// Of each listener: connections offered and taken.
+    accept_queues: HashMap<ListenerId, (u32, u32)>,
+    /// Frames that found the receive ring full while the host was paused.
+    pub overruns: u64,
 }
+
+/// Frames that a device's ring keeps for a host.
+const RING_FRAMES: usize = 2048;
 
 impl Host {
     pub fn new(config: StackConfig, now: Instant, rng: Rng) -> Self {
@@ -75,14 +90,71 @@ impl Host {
             turn_at: None,
             ip,
             mac,
+            is_gone: false,
+            paused_until: Instant::ZERO,
+            skew_ns: 0,
+            accepts: true,
+            accept_queues: HashMap::new(),
+            overruns: 0,
         }
     }
 
+    /// What the host's clock says at a time of the world.
+    pub fn clock(&self, now: Instant) -> Instant {
+        now.plus_nanos(self.skew_ns)
+    }
+
+    /// When the stack wants to run, in the world's time.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let at = self.stack.next_deadline()?;
+        Some(Instant(at.0.saturating_sub(self.skew_ns)))
+    }
+
+    /// A frame arrives at the device.
+    pub fn push(&mut self, bytes: Vec<u8>, meta: RxMeta) {
+        if self.inbox.len() == RING_FRAMES {
+            self.overruns += 1;
+            return;
+        }
+        self.inbox.push_back((bytes, meta));
+    }
+
+    /// The stack takes what the device has.
     pub fn receive(&mut self, now: Instant) {
+        let now = self.clock(now);
         while let Some((bytes, meta)) = self.inbox.pop_front() {
             self.stack.on_frame(now, &bytes, meta, &mut self.fx);
         }
         self.turn_at = None;
+    }
+
+    /// A connection came to an accept queue.
+    pub fn on_accepted(&mut self, listener: ListenerId) {
+        self.accept_queues.entry(listener).or_default().0 += 1;
+        if self.accepts {
+            self.accept_all();
+        }
+    }
+
+    /// The program empties its accept queues, from now on at once.
+    pub fn accept_all(&mut self) {
+        self.accepts = true;
+        for (listener, (offered, taken)) in &mut self.accept_queues {
+            if offered != taken {
+                *taken = *offered;
+                self.stack.tcp_accepted(*listener, *taken);
+            }
+        }
+    }
+
+    /// Where the bytes that can be read end.
+    pub fn available(&self, conn: ConnId) -> u64 {
+        self.fx.streams.get(&conn).map_or(0, Streams::available)
+    }
+
+    pub fn has_unread(&self, conn: ConnId) -> bool {
+        let streams = self.fx.streams.get(&conn);
+        streams.is_some_and(|streams| streams.available() > streams.read_upto())
     }
 }
 

@@ -11,12 +11,15 @@ pub mod forge;
 pub mod gso;
 pub mod host;
 pub mod link;
+mod nat;
 pub mod network;
 pub mod pcap;
 pub mod program;
 pub mod scenario;
+mod schedule;
 pub mod streams;
 pub mod world;
+pub mod worlds;
 
 pub use link::LinkParams;
 pub use scenario::{Options, Report, run_seed};

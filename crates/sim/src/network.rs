@@ -1,9 +1,12 @@
 //! The network between the hosts: one broadcast domain, with a link out of each host.
 
+use std::net::Ipv4Addr;
+
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{Instant, RxChecksum, RxMeta};
 
-use crate::link::{Link, LinkCounters, LinkParams};
+use crate::link::{DropReason, Link, LinkCounters, LinkParams, too_big};
+use crate::nat::Nat;
 
 /// What arrived where.
 #[derive(Debug)]
@@ -36,6 +39,10 @@ pub struct Network {
     macs: Vec<[u8; 6]>,
     /// Arrived and not yet handed out.
     arrived: Vec<Arrival>,
+    /// Says from this address what is too big for a link; else such frames are lost silently.
+    pub router: Option<Ipv4Addr>,
+    nat: Option<Nat>,
+    seeds: Rng,
 }
 
 impl Network {
@@ -50,6 +57,30 @@ impl Network {
             link_of: (0..macs.len()).collect(),
             macs,
             arrived: Vec::new(),
+            router: None,
+            nat: None,
+            seeds: rng,
+        }
+    }
+
+    /// Another host, with a link like that out of the first.
+    pub fn add_host(&mut self, mac: [u8; 6]) {
+        let params = self.links.first().map(|link| *link.params());
+        let link = Link::new(params.unwrap_or_default(), fork(&mut self.seeds));
+        self.link_of.push(self.links.len());
+        self.links.push(link);
+        self.macs.push(mac);
+    }
+
+    /// Puts a NAT between a host and the others.
+    pub fn put_nat_before(&mut self, host: usize) {
+        self.nat = Some(Nat::new(host));
+    }
+
+    /// The NAT forgets its mappings.
+    pub fn rebind_nat(&mut self) {
+        if let Some(nat) = &mut self.nat {
+            nat.rebind();
         }
     }
 
@@ -142,19 +173,19 @@ impl Network {
             local: false,
         };
         match to {
-            Recipients::One(to) => self.arrived.push(Arrival {
-                to,
-                bytes: delivery.bytes,
-                meta,
-            }),
+            Recipients::One(to) => self.arrive(to, delivery.bytes, meta),
             Recipients::AllOthers => {
-                let others = (0..self.macs.len()).rev().filter(|to| *to != from);
-                self.arrived.extend(others.map(|to| Arrival {
-                    to,
-                    bytes: delivery.bytes.clone(),
-                    meta,
-                }));
+                for to in (0..self.macs.len()).rev().filter(|to| *to != from) {
+                    self.arrive(to, delivery.bytes.clone(), meta);
+                }
             }
+        }
+    }
+
+    fn arrive(&mut self, to: usize, mut bytes: Vec<u8>, meta: RxMeta) {
+        let nat = self.nat.as_ref().filter(|nat| nat.host == to);
+        if nat.is_none_or(|nat| nat.inwards(&mut bytes)) {
+            self.arrived.push(Arrival { to, bytes, meta });
         }
     }
 
@@ -169,8 +200,33 @@ impl Network {
             has_partial_checksum: meta.checksum == RxChecksum::Partial,
             is_super_frame: meta.gso,
         };
+        let mut bytes = bytes.to_vec();
+        if let Some(nat) = self.nat.as_ref().filter(|nat| nat.host == from) {
+            nat.outwards(&mut bytes);
+        }
+        let answer = self.too_big_answer(from, &bytes);
         // What does not arrive is in the link's counters.
-        self.link(from).offer(now, bytes.to_vec(), sent).ok();
+        let outcome = self.link(from).offer(now, bytes, sent);
+        if let (Err(DropReason::TooBig), Some(answer), Recipients::One(next)) =
+            (outcome, answer, to)
+        {
+            let sent = Sent {
+                from: next,
+                to: Recipients::One(from),
+                has_partial_checksum: false,
+                is_super_frame: false,
+            };
+            self.link(next).offer(now, answer, sent).ok();
+        }
+    }
+
+    /// What the router says to a frame that does not fit the sender's link.
+    fn too_big_answer(&mut self, from: usize, bytes: &[u8]) -> Option<Vec<u8>> {
+        let router = self.router?;
+        let link = self.link(from);
+        let mtu = u16::try_from(link.params().mtu).unwrap_or(u16::MAX);
+        link.is_too_big(bytes)
+            .then(|| too_big::answer(bytes, mtu, router))?
     }
 
     fn recipients(&self, from: usize, bytes: &[u8]) -> Option<Recipients> {

@@ -21,21 +21,32 @@ pub struct Task {
     pub pause_ns_max: u64,
     /// Close after the last write instead of shutting down and waiting for the peer's end.
     pub closes_early: bool,
-}
-
-/// When a side may write.
-#[derive(Clone, Copy, Debug)]
-pub enum Rhythm {
-    Free,
-    /// After reading `every` bytes `burst` more; `first` = begins.
-    Turns {
-        every: u64,
-        burst: u64,
-        first: bool,
-    },
+    /// Nothing is read before this time.
+    pub reads_from: Instant,
+    /// The program closes at this time, whatever it has.
+    pub gives_up: Option<(Instant, CloseMode)>,
+    /// The connection may die before the task is done, and the stream may end early.
+    pub may_fail: bool,
 }
 
 impl Task {
+    /// To send and to receive so much, at once and as fast as it goes.
+    pub fn new((key_out, bytes_out): (u64, u64), (key_in, bytes_in): (u64, u64)) -> Self {
+        Self {
+            key_out,
+            key_in,
+            bytes_out,
+            bytes_in,
+            rhythm: Rhythm::Free,
+            chunk_max: 1 << 16,
+            pause_ns_max: 0,
+            closes_early: false,
+            reads_from: Instant::ZERO,
+            gives_up: None,
+            may_fail: false,
+        }
+    }
+
     /// How far the side may have written when it has read `read` bytes.
     fn may_write_upto(&self, read: u64) -> u64 {
         match self.rhythm {
@@ -52,6 +63,18 @@ impl Task {
     }
 }
 
+/// When a side may write.
+#[derive(Clone, Copy, Debug)]
+pub enum Rhythm {
+    Free,
+    /// After reading `every` bytes `burst` more; `first` = begins.
+    Turns {
+        every: u64,
+        burst: u64,
+        first: bool,
+    },
+}
+
 #[derive(Debug)]
 pub struct Program {
     pub conn: ConnId,
@@ -61,7 +84,7 @@ pub struct Program {
     has_shut: bool,
     pub has_closed: bool,
     pub is_released: bool,
-    pub failed: Option<Reason>,
+    failed: Option<Reason>,
     next_read_at: Instant,
 }
 
@@ -76,7 +99,7 @@ impl Program {
             has_closed: false,
             is_released: false,
             failed: None,
-            next_read_at: Instant::ZERO,
+            next_read_at: task.reads_from,
         }
     }
 
@@ -85,8 +108,8 @@ impl Program {
             return Err(format!("{:?}: a second end of stream", self.conn));
         }
         self.has_fin = true;
-        let available = host.fx.streams[&self.conn].available();
-        if available != self.task.bytes_in {
+        let available = host.available(self.conn);
+        if available != self.task.bytes_in && !self.task.may_fail {
             return Err(format!(
                 "{:?}: end of stream at {available} of {}",
                 self.conn, self.task.bytes_in
@@ -95,43 +118,78 @@ impl Program {
         Ok(())
     }
 
+    /// The connection is dead; the error is that it should not be.
+    pub fn on_failed(&mut self, reason: Reason) -> Result<(), String> {
+        if self.failed.replace(reason).is_some() {
+            return Err(format!("{:?} failed twice", self.conn));
+        }
+        match self.task.may_fail {
+            true => Ok(()),
+            false => Err(format!("{:?} failed: {reason:?}", self.conn)),
+        }
+    }
+
+    pub fn failed(&self) -> Option<Reason> {
+        self.failed
+    }
+
     pub fn is_done(&self) -> bool {
         self.is_released && self.has_closed
     }
 
     /// When this program wants to run without being woken by an event.
     pub fn next_wake(&self, host: &Host) -> Option<Instant> {
-        if !self.is_open || self.has_closed {
+        if self.has_closed {
             return None;
         }
-        let streams = host.fx.streams.get(&self.conn)?;
-        (streams.available() > streams.read_upto()).then_some(self.next_read_at)
+        let leaves = self.task.gives_up.map(|(at, _)| at);
+        let has_unread = self.is_open && host.has_unread(self.conn);
+        has_unread
+            .then_some(self.next_read_at)
+            .into_iter()
+            .chain(leaves)
+            .min()
     }
 
     /// Does what can be done now.
     pub fn run(&mut self, now: Instant, host: &mut Host, rng: &mut Rng) -> Result<(), String> {
-        if !self.is_open || self.has_closed {
+        if self.has_closed {
             return Ok(());
         }
         if self.failed.is_some() {
             self.close(now, host, CloseMode::Orderly);
             return Ok(());
         }
+        if let Some((_, mode)) = self.task.gives_up.filter(|(at, _)| *at <= now) {
+            self.close(now, host, mode);
+            return Ok(());
+        }
+        if !self.is_open {
+            return Ok(());
+        }
         self.read(now, host, rng)?;
         self.write(now, host, rng);
-        let streams = &host.fx.streams[&self.conn];
+        self.end(now, host);
+        Ok(())
+    }
+
+    /// Shuts down and closes when everything is done.
+    fn end(&mut self, now: Instant, host: &mut Host) {
+        let streams = host.fx.streams.entry(self.conn).or_default();
         let has_written_all = streams.written() == self.task.bytes_out;
-        let has_read_all = self.has_fin && streams.read_upto() == self.task.bytes_in;
+        let has_read_all = self.has_fin && streams.read_upto() == streams.available();
         if has_written_all && self.task.closes_early && self.task.bytes_in == 0 {
             self.close(now, host, CloseMode::Orderly);
         } else if has_written_all && !self.has_shut {
             self.has_shut = true;
-            host.stack.tcp_shutdown(now, self.conn, &mut host.fx);
+            let at = host.clock(now);
+            host.stack.tcp_shutdown(at, self.conn, &mut host.fx);
         }
-        if self.has_shut && has_read_all && !self.has_closed {
+        // A peer that ended early will not read what is left to write.
+        let peer_left = self.task.may_fail && self.has_fin;
+        if (self.has_shut || peer_left) && has_read_all && !self.has_closed {
             self.close(now, host, CloseMode::Orderly);
         }
-        Ok(())
     }
 
     fn read(&mut self, now: Instant, host: &mut Host, rng: &mut Rng) -> Result<(), String> {
@@ -142,7 +200,8 @@ impl Program {
             }
             let len = 1 + u64::from(rng.below(self.task.chunk_max));
             let upto = streams.read(len, self.task.key_in)?;
-            host.stack.tcp_consumed(now, self.conn, upto);
+            let at = host.clock(now);
+            host.stack.tcp_consumed(at, self.conn, upto);
             if self.task.pause_ns_max != 0 {
                 self.next_read_at = now.plus_nanos(rng.next_u64() % self.task.pause_ns_max);
             }
@@ -158,7 +217,7 @@ impl Program {
                 .task
                 .may_write_upto(streams.read_upto())
                 .min(streams.acked().saturating_add(limit));
-            if written >= goal {
+            if written >= goal || self.has_shut {
                 return;
             }
             let len = (goal - written).min(1 + u64::from(rng.below(self.task.chunk_max)));
@@ -166,15 +225,16 @@ impl Program {
             let upto = written + len;
             // Never with the last bytes before the peer's turn: they would wait like corked ones.
             let more = upto < goal && rng.below(32) == 0;
-            host.stack.tcp_written(now, self.conn, upto, more);
+            let at = host.clock(now);
+            host.stack.tcp_written(at, self.conn, upto, more);
         }
     }
 
     fn close(&mut self, now: Instant, host: &mut Host, mode: CloseMode) {
         self.has_closed = true;
-        let streams = &host.fx.streams[&self.conn];
-        let unread = streams.available() > streams.read_upto();
+        let unread = host.has_unread(self.conn);
+        let at = host.clock(now);
         host.stack
-            .tcp_close(now, self.conn, mode, unread, &mut host.fx);
+            .tcp_close(at, self.conn, mode, unread, &mut host.fx);
     }
 }

@@ -96,13 +96,13 @@ pub fn run_seed(seed: u64, options: &Options) -> Result<Report, Failure> {
     Ok(report)
 }
 
-fn rng_of(seed: u64) -> Rng {
+pub(crate) fn rng_of(seed: u64) -> Rng {
     let mut bytes = [0x5e; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     Rng::new(&bytes)
 }
 
-fn seed_bytes(rng: &mut Rng) -> [u8; 32] {
+pub(crate) fn seed_bytes(rng: &mut Rng) -> [u8; 32] {
     let mut bytes = [0; 32];
     for chunk in bytes.chunks_exact_mut(4) {
         chunk.copy_from_slice(&rng.next_u32().to_le_bytes());
@@ -170,14 +170,11 @@ fn tasks(rng: &mut Rng) -> (Task, Task) {
         // Long pauses with tiny reads would take a virtual day.
         let chunk_bits_min = if pause_ns_max > 20_000_000 { 7 } else { 0 };
         Task {
-            key_out,
-            key_in,
-            bytes_out,
-            bytes_in,
             rhythm,
             chunk_max: 1 << (chunk_bits_min + rng.below(17 - chunk_bits_min)),
             pause_ns_max,
             closes_early: rng.below(2) == 0,
+            ..Task::new((key_out, bytes_out), (key_in, bytes_in))
         }
     };
     let shape = key_a % 4;

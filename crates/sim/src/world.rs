@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
 use slipstack_stack::rng::Rng;
-use slipstack_stack::{ConnId, Event, Instant, ListenOptions, SocketOptions};
+use slipstack_stack::{
+    CloseMode, ConnId, Event, Instant, ListenOptions, ListenerId, SocketOptions,
+};
 
 use crate::checks;
 use crate::host::Host;
 use crate::network::Network;
 use crate::pcap::Recorder;
 use crate::program::{Program, Task};
+use crate::schedule::Schedule;
 
 /// What went wrong, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +26,9 @@ pub struct Failure {
 const STEPS_PER_INSTANT_MAX: u32 = 10_000;
 /// Long enough for TIME-WAIT, orphans and keep-alive-free silence to end.
 const REST: u64 = 400_000_000_000;
+/// Looking at every connection costs time: with many, only at one step in so many.
+const AUDIT_EVERY: u64 = 64;
+const AUDIT_ALWAYS_UPTO: usize = 4;
 
 #[derive(Debug)]
 pub struct World {
@@ -31,43 +37,67 @@ pub struct World {
     pub network: Network,
     rng: Rng,
     programs: BTreeMap<(usize, ConnId), Program>,
-    /// Tasks of connections to come, by host, listening port and the peer's port.
+    schedule: Schedule,
+    unfinished: usize,
+    /// Tasks of connections to come, by host and the peer's address.
     expected: HashMap<(usize, SocketAddr), Task>,
+    /// Tasks of connections that the peer may never see opened: no reason to wait for them.
+    pub waits_for_accepts: bool,
     recorder: Option<Recorder>,
     /// Hosts begin their turn up to this late.
     pub turn_delay_ns: u64,
     instant_steps: u32,
     pub steps: u64,
+    /// Connections that died.
+    pub failures: u32,
 }
 
 impl World {
     pub fn new(now: Instant, hosts: Vec<Host>, network: Network, rng: Rng) -> Self {
+        let schedule = Schedule::new(hosts.len());
         Self {
             now,
             hosts,
             network,
             rng,
             programs: BTreeMap::new(),
+            schedule,
+            unfinished: 0,
             expected: HashMap::new(),
+            waits_for_accepts: true,
             recorder: None,
             turn_delay_ns: 0,
             instant_steps: 0,
             steps: 0,
+            failures: 0,
         }
+    }
+
+    /// Another host on the link; its index.
+    pub fn add_host(&mut self, host: Host) -> usize {
+        self.network.add_host(host.mac);
+        self.schedule.add_host();
+        self.hosts.push(host);
+        self.hosts.len() - 1
     }
 
     pub fn record(&mut self, recorder: Recorder) {
         self.recorder = Some(recorder);
     }
 
-    pub fn listen(&mut self, host: usize, port: u16) -> Result<(), Failure> {
+    pub fn listen(&mut self, host: usize, port: u16) -> Result<ListenerId, Failure> {
+        self.listen_with(host, port, ListenOptions::default())
+    }
+
+    pub fn listen_with(
+        &mut self,
+        host: usize,
+        port: u16,
+        options: ListenOptions,
+    ) -> Result<ListenerId, Failure> {
         let local = SocketAddr::new(self.hosts[host].ip, port);
-        let outcome = self.hosts[host]
-            .stack
-            .tcp_listen(local, ListenOptions::default());
-        outcome
-            .map(|_| ())
-            .map_err(|error| self.failure(format!("listen: {error}")))
+        let outcome = self.hosts[host].stack.tcp_listen(local, options);
+        outcome.map_err(|error| self.failure(format!("listen: {error}")))
     }
 
     /// Connects two hosts and gives each side its task.
@@ -78,16 +108,37 @@ impl World {
         options: &SocketOptions,
     ) -> Result<(), Failure> {
         let local = SocketAddr::new(self.hosts[client].ip, client_port);
-        let remote = SocketAddr::new(self.hosts[server].ip, server_port);
         self.expected.insert((server, local), server_task);
-        let now = self.now;
+        self.open(
+            (client, client_port, client_task),
+            (server, server_port),
+            options,
+        )
+    }
+
+    /// An active open to whoever may be there.
+    pub fn open(
+        &mut self,
+        (client, client_port, task): (usize, u16, Task),
+        (server, server_port): (usize, u16),
+        options: &SocketOptions,
+    ) -> Result<(), Failure> {
+        let local = SocketAddr::new(self.hosts[client].ip, client_port);
+        let remote = SocketAddr::new(self.hosts[server].ip, server_port);
+        let at = self.hosts[client].clock(self.now);
         let Host { stack, fx, .. } = &mut self.hosts[client];
         let conn = stack
-            .tcp_connect(now, Some(local), remote, options, fx)
+            .tcp_connect(at, Some(local), remote, options, fx)
             .map_err(|error| self.failure(format!("connect: {error}")))?;
-        self.programs
-            .insert((client, conn), Program::new(conn, client_task));
+        self.adopt(client, Program::new(conn, task));
         self.settle(client)
+    }
+
+    fn adopt(&mut self, host: usize, program: Program) {
+        let conn = program.conn;
+        self.schedule.wake(host, conn);
+        self.programs.insert((host, conn), program);
+        self.unfinished += 1;
     }
 
     /// Runs until every program is done, or for `limit_ns` at most.
@@ -95,10 +146,16 @@ impl World {
         let end = self.now.plus_nanos(limit_ns);
         while !self.is_finished() {
             if !self.step(end)? {
-                let waiting: Vec<_> = self.programs.iter().filter(|(_, p)| !p.is_done()).collect();
+                let waiting: Vec<_> = self
+                    .programs
+                    .iter()
+                    .filter(|(_, p)| !p.is_done())
+                    .take(5)
+                    .collect();
                 return Err(self.failure(format!(
-                    "not finished: {} to come, waiting: {waiting:?}",
-                    self.expected.len()
+                    "not finished: {} to come, {} waiting: {waiting:?}",
+                    self.expected.len(),
+                    self.unfinished,
                 )));
             }
         }
@@ -115,12 +172,31 @@ impl World {
 
     /// Lets everything that is left run out, and looks whether anything remains.
     pub fn rest(&mut self) -> Result<(), Failure> {
+        let before = self.steps;
         self.run_for(REST)?;
+        checks::is_quiet(self, self.steps - before).map_err(|why| self.failure(why))?;
         checks::at_rest(self).map_err(|why| self.failure(why))
     }
 
+    /// A host is gone, with its programs: nothing of it is heard again.
+    pub fn vanish(&mut self, host: usize) {
+        self.hosts[host].is_gone = true;
+        let programs = &mut self.programs;
+        programs.retain(|(of, _), program| {
+            let stays = *of != host;
+            self.unfinished -= usize::from(!stays && !program.is_done());
+            stays
+        });
+        self.expected.retain(|(of, _), _| *of != host);
+    }
+
     fn is_finished(&self) -> bool {
-        self.expected.is_empty() && self.programs.values().all(Program::is_done)
+        (self.expected.is_empty() || !self.waits_for_accepts) && self.unfinished == 0
+    }
+
+    /// Programs that were given a connection.
+    pub fn programs_len(&self) -> usize {
+        self.programs.len()
     }
 
     /// The next thing that happens before `end`; `false` = nothing does.
@@ -146,8 +222,10 @@ impl World {
         while let Some(arrival) = self.network.pop_arrival(next) {
             let late = self.rng.next_u64() % self.turn_delay_ns.max(1);
             let host = &mut self.hosts[arrival.to];
-            host.inbox.push_back((arrival.bytes, arrival.meta));
-            host.turn_at.get_or_insert(next.plus_nanos(late));
+            if !host.is_gone {
+                host.push(arrival.bytes, arrival.meta);
+                host.turn_at.get_or_insert(next.plus_nanos(late));
+            }
         }
         for host in 0..self.hosts.len() {
             if self.next_wake(host).is_some_and(|at| at <= next) {
@@ -159,15 +237,13 @@ impl World {
 
     fn next_wake(&self, index: usize) -> Option<Instant> {
         let host = &self.hosts[index];
-        let programs = self
-            .programs
-            .iter()
-            .filter(|((of, _), _)| *of == index)
-            .filter_map(|(_, program)| program.next_wake(host));
-        programs
-            .chain(host.turn_at)
-            .chain(host.stack.next_deadline())
-            .min()
+        if host.is_gone {
+            return None;
+        }
+        let nap = self.schedule.next_nap(index);
+        let wakes = [nap, host.turn_at, host.next_deadline()];
+        let next = wakes.into_iter().flatten().min()?;
+        Some(next.max(host.paused_until))
     }
 
     /// One turn of a host: frames, timers, programs, flush, in the order of an engine.
@@ -177,8 +253,15 @@ impl World {
         if host.turn_at.is_some_and(|at| at <= now) {
             host.receive(now);
         }
-        host.stack.on_timers(now, &mut host.fx);
-        self.settle(index)
+        let at = host.clock(now);
+        host.stack.on_timers(at, &mut host.fx);
+        self.schedule.wake_sleepers(index, now);
+        self.settle(index)?;
+        let host = &self.hosts[index];
+        if host.stack.tcp_sizes().0 <= AUDIT_ALWAYS_UPTO || self.steps.is_multiple_of(AUDIT_EVERY) {
+            checks::invariants(host).map_err(|why| self.failure(format!("host {index}: {why}")))?;
+        }
+        Ok(())
     }
 
     /// Events to programs, programs, flush, frames out, until nothing more comes of it.
@@ -186,9 +269,9 @@ impl World {
         for _ in 0..STEPS_PER_INSTANT_MAX {
             self.dispatch(index)?;
             self.run_programs(index)?;
-            let now = self.now;
             let host = &mut self.hosts[index];
-            host.stack.flush(now, &mut host.fx);
+            let at = host.clock(self.now);
+            host.stack.flush(at, &mut host.fx);
             if let Some(why) = host.fx.violations.first().cloned() {
                 return Err(self.failure(format!("host {index}: {why}")));
             }
@@ -211,8 +294,9 @@ impl World {
             if departure.meta.local {
                 had_local = true;
                 let host = &mut self.hosts[index];
+                let at = host.clock(self.now);
                 host.stack
-                    .on_frame(self.now, &departure.bytes, departure.meta, &mut host.fx);
+                    .on_frame(at, &departure.bytes, departure.meta, &mut host.fx);
             } else {
                 self.network
                     .send(self.now, index, &departure.bytes, departure.meta);
@@ -224,50 +308,37 @@ impl World {
     fn dispatch(&mut self, index: usize) -> Result<(), Failure> {
         while let Some(event) = self.hosts[index].fx.events.pop_front() {
             self.on_event(index, event)
-                .map_err(|why| self.failure(why))?;
+                .map_err(|why| self.failure(format!("host {index}: {why}")))?;
         }
         Ok(())
     }
 
     fn on_event(&mut self, index: usize, event: Event) -> Result<(), String> {
-        let host = &self.hosts[index];
-        let programs = &mut self.programs;
         match event {
-            Event::Accepted { conn, .. } => {
-                let Some((_, remote)) = host.stack.tcp_endpoints(conn) else {
-                    return Err(format!("{conn:?} accepted without an address"));
-                };
-                let Some(task) = self.expected.remove(&(index, remote)) else {
-                    return Err(format!("{conn:?} accepted a second time from {remote}"));
-                };
-                let mut program = Program::new(conn, task);
-                program.is_open = true;
-                programs.insert((index, conn), program);
-            }
-            Event::Connected { conn } => {
-                let program = programs
-                    .get_mut(&(index, conn))
-                    .ok_or(format!("{conn:?} connected by nobody"))?;
-                program.is_open = true;
-            }
+            Event::Accepted { listener, conn } => self.on_accepted(index, listener, conn)?,
+            Event::Connected { conn } => self.program(index, conn)?.is_open = true,
             Event::Fin { conn } => {
-                let program = programs.get_mut(&(index, conn));
+                let host = &self.hosts[index];
+                let program = self.programs.get_mut(&(index, conn));
                 program
                     .ok_or(format!("{conn:?}: end for nobody"))?
                     .on_fin(host)?;
+                self.schedule.wake(index, conn);
             }
             Event::Failed { conn, reason } => {
-                return Err(format!("host {index}: {conn:?} failed: {reason:?}"));
+                self.program(index, conn)?.on_failed(reason)?;
+                self.failures += 1;
             }
             Event::Released { conn } => {
-                if let Some(program) = programs.get_mut(&(index, conn)) {
+                if let Some(program) = self.programs.get_mut(&(index, conn)) {
                     program.is_released = true;
+                    self.unfinished -= usize::from(program.is_done());
                 }
             }
-            Event::Received { .. }
-            | Event::Acked { .. }
-            | Event::SendLimit { .. }
-            | Event::FlowOpened { .. }
+            Event::Received { conn, .. }
+            | Event::Acked { conn, .. }
+            | Event::SendLimit { conn, .. } => self.schedule.wake(index, conn),
+            Event::FlowOpened { .. }
             | Event::FlowClosed { .. }
             | Event::Neighbour { .. }
             | Event::UdpFailed { .. } => {}
@@ -275,24 +346,60 @@ impl World {
         Ok(())
     }
 
-    fn run_programs(&mut self, index: usize) -> Result<(), Failure> {
-        let conns: Vec<ConnId> = self
-            .programs
-            .keys()
-            .filter(|(of, _)| *of == index)
-            .map(|(_, conn)| *conn)
-            .collect();
-        for conn in conns {
-            let (now, host) = (self.now, &mut self.hosts[index]);
-            if let Some(program) = self.programs.get_mut(&(index, conn)) {
-                let outcome = program.run(now, host, &mut self.rng);
-                outcome.map_err(|why| self.failure(format!("host {index}: {conn:?}: {why}")))?;
+    /// The program of a connection, which is to run.
+    fn program(&mut self, index: usize, conn: ConnId) -> Result<&mut Program, String> {
+        self.schedule.wake(index, conn);
+        let program = self.programs.get_mut(&(index, conn));
+        program.ok_or(format!("{conn:?} has no program"))
+    }
+
+    fn on_accepted(
+        &mut self,
+        index: usize,
+        listener: ListenerId,
+        conn: ConnId,
+    ) -> Result<(), String> {
+        let host = &mut self.hosts[index];
+        let Some((_, remote)) = host.stack.tcp_endpoints(conn) else {
+            return Err(format!("{conn:?} accepted without an address"));
+        };
+        host.on_accepted(listener);
+        let task = match self.expected.remove(&(index, remote)) {
+            Some(task) => task,
+            None if self.waits_for_accepts => {
+                return Err(format!("{conn:?} accepted a second time from {remote}"));
             }
+            // A handshake that a NAT has given another port: nobody is at the other end.
+            None => Task {
+                gives_up: Some((self.now, CloseMode::Abort)),
+                may_fail: true,
+                ..Task::new((0, 0), (0, 0))
+            },
+        };
+        let mut program = Program::new(conn, task);
+        program.is_open = true;
+        self.adopt(index, program);
+        Ok(())
+    }
+
+    fn run_programs(&mut self, index: usize) -> Result<(), Failure> {
+        while let Some(conn) = self.schedule.pop_awake(index) {
+            let (now, host) = (self.now, &mut self.hosts[index]);
+            let Some(program) = self.programs.get_mut(&(index, conn)) else {
+                continue;
+            };
+            let was_done = program.is_done();
+            let outcome = program.run(now, host, &mut self.rng);
+            self.unfinished -= usize::from(!was_done && program.is_done());
+            if let Some(at) = program.next_wake(host) {
+                self.schedule.sleep(index, conn, at.max(now.plus_nanos(1)));
+            }
+            outcome.map_err(|why| self.failure(format!("host {index}: {conn:?}: {why}")))?;
         }
         Ok(())
     }
 
-    fn failure(&self, message: String) -> Failure {
+    pub fn failure(&self, message: String) -> Failure {
         Failure {
             at: self.now,
             message,

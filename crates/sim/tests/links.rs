@@ -37,16 +37,8 @@ fn world(params: LinkParams, change: impl Fn(&mut StackConfig)) -> World {
 }
 
 fn task(bytes_out: u64, bytes_in: u64) -> Task {
-    Task {
-        key_out: if bytes_out > bytes_in { 1 } else { 2 },
-        key_in: if bytes_out > bytes_in { 2 } else { 1 },
-        bytes_out,
-        bytes_in,
-        rhythm: Rhythm::Free,
-        chunk_max: 1 << 16,
-        pause_ns_max: 0,
-        closes_early: false,
-    }
+    let (out, back) = if bytes_out > bytes_in { (1, 2) } else { (2, 1) };
+    Task::new((out, bytes_out), (back, bytes_in))
 }
 
 /// One connection, to `server`; returns how long it took in nanoseconds.

@@ -1,0 +1,184 @@
+//! What every family starts from: two or more hosts, a link, and a generator to vary them by.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use slipstack_stack::rng::Rng;
+use slipstack_stack::{Congestion, Instant, SocketOptions, StackConfig};
+
+use crate::host::Host;
+use crate::link::{LinkParams, Loss, QueueParams, Share};
+use crate::network::Network;
+use crate::pcap::Recorder;
+use crate::program::Task;
+use crate::scenario::{Report, rng_of, seed_bytes};
+use crate::world::{Failure, World};
+
+pub const MS: u64 = 1_000_000;
+pub const SECOND: u64 = 1_000 * MS;
+pub const PORT: u16 = 80;
+pub const CLIENT_PORT: u16 = 20_000;
+/// Virtual time that a world may take before it counts as stuck.
+pub const LIMIT_NS: u64 = 4 * 3600 * SECOND;
+
+/// A world in the making, then at play.
+pub struct Setting {
+    pub rng: Rng,
+    pub world: World,
+    start: Instant,
+    pub report: Report,
+}
+
+impl Setting {
+    pub fn new(seed: u64, pcap: Option<PathBuf>) -> Result<Self, Failure> {
+        let mut rng = rng_of(seed);
+        let start = Instant::from_millis(1 + u64::from(rng.below(100_000_000)));
+        let hosts: Vec<Host> = (1..=2).map(|i| host(i, &mut rng, start)).collect();
+        let params = any_link(&mut rng);
+        let mut setting = Self {
+            world: world(hosts, params, start, &mut rng),
+            rng,
+            start,
+            report: Report::default(),
+        };
+        if let Some(path) = pcap {
+            let recorder = Recorder::create(&path).map_err(|error| {
+                setting
+                    .world
+                    .failure(format!("{}: {error}", path.display()))
+            })?;
+            setting.world.record(recorder);
+        }
+        setting.world.turn_delay_ns = if setting.rng.below(2) == 0 {
+            setting.rng.next_u64() % 200_000
+        } else {
+            0
+        };
+        Ok(setting)
+    }
+
+    /// Another host on the link.
+    pub fn add_host(&mut self) -> usize {
+        let index = self.world.hosts.len() as u8 + 1;
+        let host = host(index, &mut self.rng, self.world.now);
+        self.world.add_host(host)
+    }
+
+    pub fn set_link(&mut self, params: LinkParams) {
+        self.world.network.set_params(params);
+    }
+
+    pub fn link(&self) -> LinkParams {
+        *self.world.network.params_of(0)
+    }
+
+    /// Between `low` and `high`, both included.
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.rng.next_u64() % (high - low + 1)
+    }
+
+    pub fn is_once_in(&mut self, times: u32) -> bool {
+        self.rng.below(times) == 0
+    }
+
+    /// Tasks of a client that sends `up` and receives `down`, and of its server.
+    pub fn tasks(&mut self, up: u64, down: u64) -> (Task, Task) {
+        let (a, b) = (self.rng.next_u64(), self.rng.next_u64());
+        self.report.bytes += up + down;
+        (Task::new((a, up), (b, down)), Task::new((b, down), (a, up)))
+    }
+
+    /// The client on host 0 and port `CLIENT_PORT + number`, the server on host 1.
+    pub fn connect(&mut self, number: u16, client: Task, server: Task) -> Result<(), Failure> {
+        let options = self.options();
+        self.connect_with(number, client, server, &options)
+    }
+
+    pub fn connect_with(
+        &mut self,
+        number: u16,
+        client: Task,
+        server: Task,
+        options: &SocketOptions,
+    ) -> Result<(), Failure> {
+        self.report.connections += 1;
+        let (client, server) = ((0, CLIENT_PORT + number, client), (1, PORT, server));
+        self.world.connect(client, server, options)
+    }
+
+    pub fn options(&mut self) -> SocketOptions {
+        SocketOptions {
+            no_delay: self.is_once_in(2),
+            ..SocketOptions::default()
+        }
+    }
+
+    pub fn run(&mut self) -> Result<(), Failure> {
+        self.world.run(LIMIT_NS)
+    }
+
+    pub fn finish(mut self) -> Result<Report, Failure> {
+        self.report.virtual_ns = self.world.now.nanos_since(self.start);
+        self.world.rest()?;
+        self.report.steps = self.world.steps;
+        Ok(self.report)
+    }
+}
+
+fn world(hosts: Vec<Host>, params: LinkParams, start: Instant, rng: &mut Rng) -> World {
+    let macs = hosts.iter().map(|host| host.mac).collect();
+    let network = Network::new(params, Rng::new(&seed_bytes(rng)), macs);
+    World::new(start, hosts, network, Rng::new(&seed_bytes(rng)))
+}
+
+fn host(index: u8, rng: &mut Rng, start: Instant) -> Host {
+    let mut config = StackConfig {
+        mac: [2, 0, 0, 0, 0, index],
+        addrs: vec![(Ipv4Addr::new(10, 0, 0, index).into(), 24)],
+        tso_max: if rng.below(2) == 0 { 65_000 } else { 0 },
+        seed: seed_bytes(rng),
+        ..StackConfig::default()
+    };
+    // Bursts of loss, cuts and pauses are longer here than what the defaults wait for.
+    config.neighbour.probes_max = 200;
+    let tcp = &mut config.tcp;
+    tcp.syn_retries = 20;
+    tcp.synack_retries = 20;
+    tcp.retries = 250;
+    tcp.orphan_retries = 250;
+    tcp.rto_max = Duration::from_secs(10);
+    tcp.timestamps = rng.below(4) != 0;
+    tcp.sack = rng.below(4) != 0;
+    tcp.window_scaling = rng.below(4) != 0;
+    if rng.below(3) == 0 {
+        tcp.congestion = Congestion::NewReno;
+    }
+    Host::new(config, start, Rng::new(&seed_bytes(rng)))
+}
+
+/// From a good link to a bad one: most worlds are about something else than loss.
+fn any_link(rng: &mut Rng) -> LinkParams {
+    let mut params = LinkParams {
+        delay_ns: 10_000 + rng.next_u64() % (40 * MS),
+        ..LinkParams::default()
+    };
+    if rng.below(2) == 0 {
+        params.rate = 2_000_000 + rng.next_u64() % 1_000_000_000;
+        let product = LinkParams::bandwidth_delay_product(params.rate, 2 * params.delay_ns);
+        params.queue = QueueParams {
+            bytes_max: (product / 4).max(30_000),
+            ..QueueParams::default()
+        };
+    }
+    let share = Share::ppm(rng.below(20_000));
+    match rng.below(4) {
+        0 => params.loss = Loss::Random(share),
+        1 => params.loss = Loss::bursts_of(1 + rng.below(10), share),
+        _ => {}
+    }
+    if rng.below(4) == 0 {
+        params.jitter_ns = rng.next_u64() % (params.delay_ns + 1);
+    }
+    params
+}
