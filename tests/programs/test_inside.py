@@ -111,6 +111,17 @@ def a_pcap_file_has_the_frames(world):
         subprocess.run(["tcpdump", "-n", "-A", "-r", file], capture_output=True, text=True, errors="replace").stdout for file in files
     ]
     assert any("hello from nginx" in text and "10.77.0.2.8080" in text for text in texts), (files, [text[:300] for text in texts])
+    # pcapng: a section header with its byte order, then the interface by its name.
+    for start in (file.read_bytes()[:4096] for file in files):
+        assert start[:4] == bytes.fromhex("0a0d0d0a") and start[8:12] == bytes.fromhex("4d3c2b1a"), start[:16]
+        assert b"eth1" in start, start[:200]
+    wrong = [
+        line
+        for file in files
+        for line in subprocess.run(["tcpdump", "-n", "-vv", "-r", file], capture_output=True, text=True, errors="replace").stdout.splitlines()
+        if "incorrect" in line
+    ]
+    assert not wrong, f"frames with wrong checksums: {wrong[:3]}"
 
 
 @test(modes=("instance",))

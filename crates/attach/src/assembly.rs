@@ -103,7 +103,7 @@ pub fn assemble(
     let position = parts.words.position(slot).ok_or(Error::Confused)?;
     let mut device = open_slot(parts.device, &params, position)?;
     if let Some(path) = &settings.pcap {
-        device = capture(device, path, slot)?;
+        device = capture(device, path, (&link.welcome().interface, slot))?;
     }
     let fabric = Fabric::new(
         slot,
@@ -178,11 +178,11 @@ fn tcp_config(settings: &Settings) -> TcpConfig {
 fn capture(
     device: Box<dyn Device>,
     path: &std::path::Path,
-    slot: u16,
+    (interface, slot): (&str, u16),
 ) -> Result<Box<dyn Device>, Error> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}.{slot}", std::process::id()));
-    let tee = Tee::create(device, std::path::Path::new(&name))
+    let tee = Tee::create(device, std::path::Path::new(&name), interface)
         .map_err(Error::io("write the capture file"))?;
     Ok(Box::new(tee))
 }

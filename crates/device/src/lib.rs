@@ -14,6 +14,7 @@
 //! A [`port`] is a whole interface without any of that, for programs that pass frames on.
 
 mod bpf;
+mod capture;
 mod device;
 mod error;
 pub mod iface;
