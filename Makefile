@@ -6,7 +6,7 @@ SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
-.PHONY: help setup build demo test check bench interop interop-full seeds soak fuzz reference book install clean
+.PHONY: help setup build demo test check bench interop interop-full seeds scale soak fuzz reference book install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ interop-full: build ## the whole matrix, 10 runs a cell; INTEROP_ARGS="--out DIR
 
 seeds: setup ## SEEDS simulated connections over a bad wire
 	@cargo run -q --release -p slipstack-sim --bin seeds -- --count $(SEEDS)
+
+scale: setup ## a million connections in one stack: memory of each, cost against a hundred
+	@cargo run -q --release -p slipstack-sim --bin scale
 
 soak: build ## SOAK_MINUTES of load, restarts and kills, watching for leaks
 	@scripts/soak --minutes $(SOAK_MINUTES)
