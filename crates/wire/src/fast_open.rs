@@ -131,7 +131,7 @@ mod tests {
             prop_assert_eq!(len % 4, 0);
             prop_assert_eq!(FastOpen::find(&out[..len]), Some(cookie));
             prop_assert_eq!(TcpOptions::parse(&out[..len]), others);
-            prop_assert_eq!(cookie.append(&mut out, 32), 32);
+            prop_assert_eq!(cookie.append(&mut out, 36), 36);
         }
     }
 }
