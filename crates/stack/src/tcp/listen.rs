@@ -5,12 +5,13 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use hashbrown::HashTable;
 
-use super::flow::{FlowHasher, FlowKey, pack};
+use super::flow::{FlowHasher, FlowKey};
 use super::slab::Slab;
+use crate::bound::Bound;
 use crate::ids::{ConnId, ListenerId};
 use crate::options::ListenOptions;
 use crate::rng::{Rng, SipKey};
@@ -36,6 +37,10 @@ pub struct Listener {
 }
 
 impl Listener {
+    pub fn bound(&self) -> Bound {
+        Bound::new(self.local.ip(), self.options.is_v6_only)
+    }
+
     /// `listen(2)`: backlog + 1 connections may wait, as on Linux.
     pub fn is_full(&self) -> bool {
         self.offered.wrapping_sub(self.taken) > self.options.backlog
@@ -50,7 +55,7 @@ impl Listener {
 /// Listeners with the same address and port.
 #[derive(Debug)]
 struct Group {
-    addr: Option<[u8; 16]>,
+    bound: Bound,
     port: u16,
     members: Vec<ListenerId>,
     /// ACKs that answer a SYN cookie may come until then.
@@ -77,6 +82,7 @@ impl Listeners {
 
     /// `None`: too many.
     pub fn add(&mut self, local: SocketAddr, options: ListenOptions) -> Option<ListenerId> {
+        let is_v6_only = options.is_v6_only;
         let listener = Listener {
             local,
             options,
@@ -88,24 +94,24 @@ impl Listeners {
         };
         let (index, generation) = self.slab.insert(listener)?;
         let id = ListenerId { index, generation };
-        let (addr, port) = place(local);
+        let bound = Bound::new(local.ip(), is_v6_only);
+        let port = local.port();
         let key = self.key;
-        match self
-            .groups
-            .find_mut(hash(&key, addr, port), |g| g.addr == addr && g.port == port)
-        {
+        match self.groups.find_mut(hash(&key, bound, port), |g| {
+            g.bound == bound && g.port == port
+        }) {
             Some(group) => group.members.push(id),
             None => {
                 let group = Group {
-                    addr,
+                    bound,
                     port,
                     members: alloc::vec![id],
                     cookies_until: Instant::ZERO,
                     yielding: 0,
                 };
                 self.groups
-                    .insert_unique(hash(&key, addr, port), group, |g| {
-                        hash(&key, g.addr, g.port)
+                    .insert_unique(hash(&key, bound, port), group, |g| {
+                        hash(&key, g.bound, g.port)
                     });
             }
         }
@@ -116,11 +122,11 @@ impl Listeners {
         self.slab.find(id.index, id.generation)?;
         self.set_yielding(id, false);
         let listener = self.slab.remove(id.index)?;
-        let (addr, port) = place(listener.local);
-        let hash = hash(&self.key, addr, port);
+        let (bound, port) = (listener.bound(), listener.local.port());
+        let hash = hash(&self.key, bound, port);
         if let Ok(mut entry) = self
             .groups
-            .find_entry(hash, |g| g.addr == addr && g.port == port)
+            .find_entry(hash, |g| g.bound == bound && g.port == port)
         {
             entry.get_mut().members.retain(|m| *m != id);
             if entry.get().members.is_empty() {
@@ -142,7 +148,8 @@ impl Listeners {
         self.slab.len()
     }
 
-    /// The listener for a new flow: the exact address before the wildcard.
+    /// The listener for a new flow: the exact address before the family's
+    /// wildcard, and that before the wildcard of both.
     pub fn choose(&self, key: &FlowKey, hasher: &FlowHasher) -> Option<ListenerId> {
         let group = self.group_of(key)?;
         match group.members[..] {
@@ -178,11 +185,11 @@ impl Listeners {
             return;
         }
         listener.is_yielding = is_yielding;
-        let (addr, port) = place(listener.local);
-        let hash = hash(&self.key, addr, port);
+        let (bound, port) = (listener.bound(), listener.local.port());
+        let hash = hash(&self.key, bound, port);
         let group = self
             .groups
-            .find_mut(hash, |g| g.addr == addr && g.port == port);
+            .find_mut(hash, |g| g.bound == bound && g.port == port);
         if let Some(group) = group {
             if is_yielding {
                 group.yielding += 1;
@@ -194,13 +201,13 @@ impl Listeners {
 
     /// A SYN cookie was sent to this flow, good until then.
     pub fn expect_cookies(&mut self, key: &FlowKey, until: Instant) {
-        let Some((addr, port)) = self.group_of(key).map(|group| (group.addr, group.port)) else {
+        let Some((bound, port)) = self.group_of(key).map(|group| (group.bound, group.port)) else {
             return;
         };
-        let hash = hash(&self.key, addr, port);
+        let hash = hash(&self.key, bound, port);
         if let Some(group) = self
             .groups
-            .find_mut(hash, |g| g.addr == addr && g.port == port)
+            .find_mut(hash, |g| g.bound == bound && g.port == port)
         {
             group.cookies_until = until;
         }
@@ -214,33 +221,20 @@ impl Listeners {
 
     fn group_of(&self, key: &FlowKey) -> Option<&Group> {
         let port = key.local_port;
-        self.find_group(Some(pack(key.local_ip())), port)
-            .or_else(|| self.find_group(None, port))
+        let ip = key.local_ip();
+        self.find_group(Bound::One(ip), port)
+            .or_else(|| self.find_group(Bound::all_like(ip), port))
+            .or_else(|| self.find_group(Bound::All, port))
     }
 
-    fn find_group(&self, addr: Option<[u8; 16]>, port: u16) -> Option<&Group> {
-        self.groups.find(hash(&self.key, addr, port), |g| {
-            g.addr == addr && g.port == port
+    fn find_group(&self, bound: Bound, port: u16) -> Option<&Group> {
+        self.groups.find(hash(&self.key, bound, port), |g| {
+            g.bound == bound && g.port == port
         })
     }
 }
 
-fn place(local: SocketAddr) -> (Option<[u8; 16]>, u16) {
-    let ip: IpAddr = local.ip();
-    (
-        if ip.is_unspecified() {
-            None
-        } else {
-            Some(pack(ip))
-        },
-        local.port(),
-    )
-}
-
-fn hash(key: &SipKey, addr: Option<[u8; 16]>, port: u16) -> u64 {
-    let [low, high] = addr.map_or([0, 0], |a| {
-        let word = u128::from_le_bytes(a);
-        [word as u64, (word >> 64) as u64]
-    });
+fn hash(key: &SipKey, bound: Bound, port: u16) -> u64 {
+    let [low, high] = bound.words();
     key.hash_words([u64::from(port), low, high])
 }

@@ -159,7 +159,7 @@ pub fn entry_for(
         ts_offset,
         sent_at: now,
         mss: MSS_DEFAULT,
-        our_mss: connect::mss_to_announce(path.mtu, options.mss),
+        our_mss: connect::mss_to_announce(&key, path.mtu, options.mss),
         window: buffer.min(0xffff) as u16,
         peer_shift: u8::MAX,
         our_shift: connect::shift_for(buffer.max(tcp.rcvbuf_max)),
