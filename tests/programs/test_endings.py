@@ -230,6 +230,91 @@ def kill_9_of_the_keeper_leaves_connections_running(world):
     assert get(world, 8080) == (200, b"hello from nginx\n"), "and so does the successor's successor"
 
 
+def keeper_ends_while_it_delivers(world, number):
+    """The program is long gone when its keeper ends, and that one's successor too."""
+    server = world.stack(*world.program("sender.py"), 7800, SIZE, "exit")
+    with connected(world, 7800) as sock:
+        queued = int(until(server.output, 10, "the sender has queued"))
+        assert server.wait(10) == 0, server.tail()
+        data = bytearray()
+        sock.settimeout(20)
+        for target in (100_000, 200_000, 300_000):
+            while len(data) < target and (chunk := sock.recv(10_000)):
+                data += chunk
+            (keeper,) = keepers(world)
+            os.kill(keeper, number)
+            until(lambda: keepers(world) not in ([], [keeper]), 5, "a successor")
+        data += everything(sock)
+    assert queued > 100_000 and len(data) == queued, f"{len(data)} of {queued} bytes came"
+    assert bytes(data) == hashlib.shake_256(b"queued").digest(SIZE)[:queued]
+
+
+@test(modes=("inprocess",), serial=True)
+def kill_9_of_the_keeper_does_not_stop_what_it_delivers(world):
+    keeper_ends_while_it_delivers(world, signal.SIGKILL)
+
+
+@test(modes=("inprocess",), serial=True)
+def sigterm_of_the_keeper_does_not_stop_what_it_delivers(world):
+    keeper_ends_while_it_delivers(world, signal.SIGTERM)
+
+
+@test(modes=SLIPSTACK, serial=True)
+def sigterm_of_the_keeper_hands_over_to_its_standby(world):
+    server = world.stack(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, process=server)
+    with world.connect(7000) as sock:
+        (keeper,) = keepers(world)
+        os.kill(keeper, signal.SIGTERM)
+        until(lambda: not os.path.exists(f"/proc/{keeper}/exe"), 5, "the keeper ends")
+        until(lambda: keepers(world) not in ([], [keeper]), 5, "a successor")
+        sock.sendall(b"still")
+        assert sock.recv(10) == b"still"
+    assert is_echoed(world, 7000)
+
+
+def instance_ends_while_its_programs_send(world, end):
+    server = world.stack(*world.program("sender.py"), 7800, SIZE, "sleep")
+    with connected(world, 7800) as sock:
+        queued = int(until(server.output, 10, "the sender has queued"))
+        end()
+        world.instance.wait(10)
+        data = everything(sock)
+    world.instance = None
+    assert queued > 100_000 and len(data) == queued, f"{len(data)} of {queued} bytes came"
+    assert data == hashlib.shake_256(b"queued").digest(SIZE)[:queued]
+
+
+@test(modes=("instance",))
+def sigterm_of_the_instance_delivers_what_is_queued(world):
+    instance_ends_while_its_programs_send(world, lambda: world.instance.signal(signal.SIGTERM))
+
+
+@test(modes=("instance",))
+def ctrl_c_of_the_instance_delivers_what_is_queued(world):
+    instance_ends_while_its_programs_send(world, lambda: world.instance.signal(signal.SIGINT))
+
+
+@test(modes=("instance",))
+def stop_of_the_instance_delivers_what_is_queued(world):
+    instance_ends_while_its_programs_send(world, lambda: world.admin("stop", "t"))
+
+
+@test(modes=("instance",), serial=True)
+def sigterm_of_the_instance_is_told_to_its_programs(world):
+    server = world.stack(*world.program("told.py"), 7950, world.peer_address)
+    world.wait_port(7950, process=server)
+    sock = world.connect(7950)
+    sock.sendall(b"wait")
+    assert sock.recv(10) == b"waiting"
+    world.instance.signal(signal.SIGTERM)
+    assert world.instance.wait(5) == 0
+    text = until(lambda: server.output() if "connection:" in server.output() else None, 3, "the program is told")
+    assert "ECONNRESET" in text or "ENETDOWN" in text, text
+    assert sock.recv(10) == b"", "the peer sees the end of the stream"
+    world.instance = None
+
+
 def keepers(world):
     import json
 

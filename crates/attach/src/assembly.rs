@@ -2,9 +2,10 @@
 
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use slipstack_channel::control::{Descriptor, Reply, Request, SlotLease, Welcome};
-use slipstack_channel::{Attachment, EngineEnd, ProgramEnd};
+use slipstack_channel::{Attachment, EngineEnd, Placement, ProgramEnd};
 use slipstack_config::Settings;
 use slipstack_device::tee::Tee;
 use slipstack_device::{Device, SlotParams, Steering, open_slot};
@@ -16,6 +17,11 @@ use crate::custodian::{Keeper, NeighbourView};
 use crate::door::random_u64;
 use crate::error::Error;
 use crate::link::Link;
+
+/// How long an instance lets an ACK wait for the program's answer. It cannot tell a program that is
+/// away from one that is about to answer, so it waits for no longer than the in-process ticker lets
+/// pass (4 ms and what it takes to wake up) where Linux waits for 40 ms.
+const INSTANCE_DELAYED_ACK: Duration = Duration::from_millis(4);
 
 /// A lease with its descriptors sorted.
 struct Parts {
@@ -39,7 +45,7 @@ pub fn in_process(settings: &Settings, link: Arc<Link>) -> Result<(Attachment, R
     let end = EngineEnd::create().map_err(Error::io("create the channel"))?;
     let region = end.region().clone();
     let program = ProgramEnd::open(region.clone()).map_err(Error::io("open the channel"))?;
-    let assembled = assemble(settings, &link, region)?;
+    let assembled = assemble(settings, &link, region, Placement::InProcess)?;
     let Assembled {
         mut engine,
         bell,
@@ -67,6 +73,7 @@ pub fn assemble(
     settings: &Settings,
     link: &Arc<Link>,
     directory: Region,
+    placement: Placement,
 ) -> Result<Assembled, Error> {
     let (lease, fds) = match link.ask(&Request::LeaseSlot, &[])? {
         (Reply::Slot(lease), fds) => (*lease, fds),
@@ -85,7 +92,10 @@ pub fn assemble(
         .get(usize::from(slot))
         .cloned()
         .ok_or(Error::Confused)?;
-    let stack = stack_config(&parts.lease, &link.welcome());
+    let mut stack = stack_config(&parts.lease, &link.welcome());
+    if placement == Placement::Instance {
+        stack.tcp.delayed_ack = INSTANCE_DELAYED_ACK;
+    }
     let params = SlotParams::from_words(&parts.lease.params).ok_or(Error::Confused)?;
     let position = parts.words.position(slot).ok_or(Error::Confused)?;
     let mut device = open_slot(parts.device, &params, position)?;

@@ -100,6 +100,14 @@ impl Link {
         Ok(())
     }
 
+    /// Gives the keeper connections in the channel of a program that an instance serves: `id` is any
+    /// number that this client has not used.
+    pub fn hand_over(&self, id: u64, channel: BorrowedFd<'_>, images: u32) -> Result<(), Error> {
+        self.ask(&Request::RegisterRegion { id }, &[channel])?;
+        self.ask(&Request::Handover { id, images }, &[])?;
+        Ok(())
+    }
+
     pub fn register_report(&self, report: OwnedFd) -> Result<(), Error> {
         self.ask(&Request::RegisterReport, &[report.as_fd()])?;
         self.state.lock().report = Some(report);

@@ -74,6 +74,25 @@ pub struct HandoverImage {
 }
 
 impl HandoverImage {
+    /// Where the bytes are, for whoever writes the connection down: ring, acknowledged up to,
+    /// written up to.
+    pub fn words(&self) -> [u64; 3] {
+        let ring = self.ring.map_or(RingWord::NONE, |ring| ring.word(0));
+        [ring.0, self.acked, self.head]
+    }
+
+    /// From what was written down. `None`: impossible.
+    pub fn from_words(stack: Vec<u8>, [ring, acked, head]: [u64; 3]) -> Option<HandoverImage> {
+        let ring = ByteRing::validate(RingWord(ring), &SEND_ARENA);
+        let held = head.checked_sub(acked)?;
+        (held <= ring.map_or(0, |ring| ring.size() as u64)).then_some(HandoverImage {
+            stack,
+            ring,
+            acked,
+            head,
+        })
+    }
+
     /// The bytes `[at, at + len)` of the stream to send. Empty where the image has none.
     pub fn gather<'a>(&self, region: &'a Region, at: u64, len: usize) -> [RawSlice<'a>; 2] {
         let end = at.saturating_add(len as u64);
@@ -96,24 +115,14 @@ pub fn handover_images(region: &Region, count: u32) -> Vec<HandoverImage> {
         let line = lines.line(HEADER_LINES + index * IMAGE_LINES);
         let word = |at: usize| line.words[at].load(Ordering::Relaxed);
         let len = usize::try_from(word(0)).ok()?;
-        let tx_ring = RingWord(word(1));
-        let (acked, head) = (word(2), word(3));
+        let words = [word(1), word(2), word(3)];
         if len > STACK_IMAGE_MAX {
-            return None;
-        }
-        let ring = ByteRing::validate(tx_ring, &SEND_ARENA);
-        let held = head.checked_sub(acked)?;
-        if held > ring.map_or(0, |ring| ring.size() as u64) {
             return None;
         }
         let mut stack = vec![0; len];
         let at = IMAGES_AT + HEADER_LINES * 64 + index * IMAGE_BYTES + STACK_AT;
-        region.read_into(at, &mut stack).then_some(HandoverImage {
-            stack,
-            ring,
-            acked,
-            head,
-        })
+        region.read_into(at, &mut stack).then_some(())?;
+        HandoverImage::from_words(stack, words)
     };
     (0..count).filter_map(image).collect()
 }
@@ -141,6 +150,8 @@ mod tests {
         let images = handover_images(&region, 100);
         assert_eq!(images.len(), 1);
         assert_eq!(images[0].stack, b"image");
+        let again = HandoverImage::from_words(b"image".to_vec(), images[0].words());
+        assert_eq!(again.as_ref(), Some(&images[0]));
         let mut out = [0; 11];
         let [first, second] = images[0].gather(&region, 4090, 11);
         let split = first.copy_to(&mut out);

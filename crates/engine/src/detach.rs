@@ -1,6 +1,7 @@
 //! How clients leave: in order, by crash, by lying, and with the engine itself.
 
 use slipstack_channel::{HandoverArea, Kind, SockId};
+use slipstack_mem::Region;
 use slipstack_stack::{CloseMode, Instant};
 
 use crate::client::{ClientId, Role};
@@ -134,10 +135,10 @@ impl Engine {
     }
 
     /// The process ends in order: closes everything, sends what can be sent now, and puts the
-    /// connections that are left into the handover areas of their regions. Returns how many.
-    pub fn hand_over(&mut self, now: Instant) -> u32 {
+    /// connections that are left into the handover areas of their regions. Returns these, and how
+    /// many are in each.
+    pub fn hand_over(&mut self, now: Instant) -> Vec<(Region, u32)> {
         self.turn(now);
-        let mut images = 0;
         for id in self.world.client_ids() {
             self.close_all(now, id, CloseMode::Orderly);
         }
@@ -148,21 +149,23 @@ impl Engine {
         self.stack.flush(now, &mut fx);
         self.run_deferred(now);
         self.device.flush();
+        let mut estates = Vec::new();
         for id in self.world.client_ids() {
-            images += self.hand_over_client(id);
+            if let Some((region, images)) = self.hand_over_client(id).filter(|(_, n)| *n > 0) {
+                self.world.counters.handed_over += u64::from(images);
+                estates.push((region, images));
+            }
         }
-        self.world.counters.handed_over += u64::from(images);
-        images
+        estates
     }
 
-    fn hand_over_client(&mut self, id: ClientId) -> u32 {
-        let Some(client) = self.world.client(id) else {
-            return 0;
-        };
+    fn hand_over_client(&mut self, id: ClientId) -> Option<(Region, u32)> {
+        let client = self.world.client(id)?;
         let sockets: Vec<SockId> = client.sockets();
-        let area = HandoverArea::new(client.end.region());
+        let region = client.end.region().clone();
+        let area = HandoverArea::new(&region);
         client.end.set_gone();
-        let Some(mut area) = area else { return 0 };
+        let mut area = area?;
         for sock in sockets {
             let Some(socket) = self.world.socket(Owner { client: id, sock }) else {
                 continue;
@@ -174,6 +177,6 @@ impl Engine {
                 area.push(&image.to_bytes(), send.ring(), send.acked(), send.head());
             }
         }
-        area.count()
+        Some((region, area.count()))
     }
 }

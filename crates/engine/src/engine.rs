@@ -141,6 +141,14 @@ impl Engine {
         Turn { progress }
     }
 
+    /// A turn in the place of a program that is away: what is received is acknowledged at once.
+    pub fn stand_in(&mut self, now: Instant) -> Turn {
+        self.stack.leave_unattended(now);
+        let turn = self.turn(now);
+        self.stack.attend();
+        turn
+    }
+
     /// Only what programs have asked for, and what follows from it.
     pub fn commands(&mut self, now: Instant) {
         self.world.now = now;

@@ -12,6 +12,7 @@ mod journal;
 pub mod leases;
 mod neighbours;
 mod net;
+mod orphans;
 pub mod process;
 mod regions;
 mod run;

@@ -37,6 +37,8 @@ pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError>
                 world.remove();
                 return Ok(());
             }
+            // Nothing of the world is undone: the standby has it.
+            (_, Ended::HandedOver) => std::process::exit(0),
             (kept, Ended::Standby(keeper)) => {
                 world = kept;
                 outlive(keeper, &mut world);
@@ -48,7 +50,7 @@ pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError>
 
 /// Sleeps until the keeper is gone; then either nobody is needed any more, or this process is next.
 fn outlive(keeper: Keeper, world: &mut World) {
-    keeper.outlive(&mut world.regions, slipstack_channel::REGION_LEN_MAX);
+    keeper.outlive(world, slipstack_channel::REGION_LEN_MAX);
     if world.journal.is_finished() {
         // Nothing of the inheritance is undone here: the keeper has done it.
         std::process::exit(0);

@@ -4,7 +4,6 @@
 //! only the keeper has, and wakes when that end is gone. What the keeper learns later and must not be
 //! lost with it, the regions of its clients, it passes over that socket.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -16,6 +15,7 @@ use slipstack_mem::Region;
 use slipstack_mem::process::{Forked, fork};
 
 use crate::leases::ClientId;
+use crate::world::World;
 
 /// A channel region, by its client and the client's number for it.
 pub type RegionKey = (ClientId, u64);
@@ -23,9 +23,13 @@ pub type RegionKey = (ClientId, u64);
 /// What the keeper tells its standby.
 #[derive(Serialize, Deserialize)]
 enum Note {
-    /// Carries the region.
+    /// Carries the region of a client.
     Region(RegionKey),
     Forget(RegionKey),
+    /// Connections of this client's region are carried out from now on.
+    Estate(RegionKey),
+    /// Those have all been carried out.
+    Settled(RegionKey),
 }
 
 /// The keeper's handle of its standby.
@@ -104,31 +108,53 @@ impl Standby {
     pub fn note_forget(&self, key: RegionKey) {
         let _ = self.notes.send(&Note::Forget(key), &[]);
     }
+
+    pub fn note_estate(&self, key: RegionKey) {
+        let _ = self.notes.send(&Note::Estate(key), &[]);
+    }
+
+    pub fn note_settled(&self, key: RegionKey) {
+        let _ = self.notes.send(&Note::Settled(key), &[]);
+    }
 }
 
 impl Keeper {
-    /// Sleeps until the keeper is gone, and keeps the table of regions up to date meanwhile.
-    pub fn outlive(self, regions: &mut HashMap<RegionKey, Region>, region_len_max: usize) {
+    /// Sleeps until the keeper is gone, and keeps the tables of regions up to date meanwhile.
+    pub fn outlive(self, world: &mut World, region_len_max: usize) {
         loop {
             let _ = poll(&mut [PollFd::new(&self.notes.as_fd(), PollFlags::IN)], None);
             match self.notes.try_receive::<Note>() {
                 Ok(None)
                 | Err(ControlError::Malformed | ControlError::TooLong | ControlError::TimedOut) => {
                 }
-                Ok(Some((Note::Region(key), fds))) => {
-                    let opened = fds
-                        .into_iter()
-                        .next()
-                        .and_then(|fd| Region::open(fd, region_len_max).ok());
-                    if let Some(region) = opened {
-                        regions.insert(key, region);
-                    }
-                }
-                Ok(Some((Note::Forget(key), _))) => {
-                    regions.remove(&key);
-                }
+                Ok(Some((note, fds))) => take_note(world, note, fds, region_len_max),
                 Err(ControlError::Closed | ControlError::Io(_)) => return,
             }
+        }
+    }
+}
+
+fn take_note(world: &mut World, note: Note, fds: Vec<OwnedFd>, region_len_max: usize) {
+    match note {
+        Note::Region(key) => {
+            let opened = fds
+                .into_iter()
+                .next()
+                .and_then(|fd| Region::open(fd, region_len_max).ok());
+            if let Some(region) = opened {
+                world.regions.insert(key, region);
+            }
+        }
+        Note::Forget(key) => {
+            world.regions.remove(&key);
+        }
+        Note::Estate(key) => {
+            if let Some(region) = world.regions.get(&key) {
+                world.estates.insert(key, region.clone());
+            }
+        }
+        Note::Settled(key) => {
+            world.estates.remove(&key);
         }
     }
 }

@@ -10,12 +10,14 @@ use serde::{Deserialize, Serialize};
 use slipstack_channel::control::{self, DeviceKind};
 use slipstack_device::{Slots, iface, open_slot};
 use slipstack_mem::Region;
+use slipstack_mem::process::end_signals;
 
 use crate::conflict;
 use crate::error::KeeperError;
 use crate::journal::Journal;
 use crate::leases::{KEEPER_SLOT, Leases, Protocol};
 use crate::neighbours::Neighbours;
+use crate::orphans;
 use crate::regions::{Inboxes, SLOTS_MAX, SlotWords};
 use crate::runtime::{RuntimeDir, RuntimeLock, base_directory, network_namespace};
 use crate::standby::RegionKey;
@@ -100,6 +102,8 @@ pub struct World {
     pub dir: RuntimeDir,
     pub lock: RuntimeLock,
     pub listener: OwnedFd,
+    /// Readable when this process is asked to end; the standby has its own view of it.
+    pub signals: OwnedFd,
     pub slots: Slots,
     pub network: Network,
     pub words: SlotWords,
@@ -109,6 +113,10 @@ pub struct World {
     pub state: State,
     /// The channel regions of the clients.
     pub regions: HashMap<RegionKey, Region>,
+    /// Regions with bytes of connections that are carried out here, their programs being gone.
+    pub estates: HashMap<RegionKey, Region>,
+    /// The record of those connections.
+    pub orphans: Region,
 }
 
 impl World {
@@ -162,10 +170,13 @@ impl World {
                 had_clients: false,
             },
             regions: HashMap::new(),
+            estates: HashMap::new(),
+            orphans: orphans::create().map_err(KeeperError::io("create shared memory"))?,
             options,
             dir,
             lock,
             listener,
+            signals: end_signals().map_err(KeeperError::io("receive signals"))?,
             slots,
             network,
             words,

@@ -1,6 +1,7 @@
 //! The stack as sockets see it: TCP's calls, handed to [`crate::tcp`] with what it needs.
 
 use core::net::SocketAddr;
+use core::time::Duration;
 
 use crate::effects::Effects;
 use crate::error::SocketError;
@@ -11,6 +12,18 @@ use crate::tcp::{ConnectionImage, TcpInfo};
 use crate::time::Instant;
 
 impl Stack {
+    /// Nobody is there who could answer: ACKs do not wait from now on, and those that wait are owed.
+    /// Ends with [`Stack::attend`].
+    pub fn leave_unattended(&mut self, now: Instant) {
+        self.tcp.hurry_acks(now, &cx!(self));
+        self.config.tcp.delayed_ack = Duration::ZERO;
+    }
+
+    /// The program is there again.
+    pub fn attend(&mut self) {
+        self.config.tcp.delayed_ack = self.delayed_ack;
+    }
+
     /// Listens on an address; 0.0.0.0 is any of ours. Several listeners on one address, which all
     /// say `reuse_port`, share its connections by the flow's hash.
     pub fn tcp_listen(
@@ -131,6 +144,11 @@ impl Stack {
     /// The connection leaves this stack without a word to the peer.
     pub fn tcp_detach(&mut self, conn: ConnId) -> Option<ConnectionImage> {
         self.tcp.detach(conn)
+    }
+
+    /// The image of a connection that stays.
+    pub fn tcp_image(&self, conn: ConnId) -> Option<ConnectionImage> {
+        self.tcp.image(conn)
     }
 
     /// Takes a connection over; everything in the image is checked.

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv4::Ipv4Packet;
@@ -25,6 +26,8 @@ use crate::udp::{Udp, UdpOutcome};
 #[derive(Debug)]
 pub struct Stack {
     pub(crate) config: StackConfig,
+    /// As configured, while [`StackConfig`] says what is in force.
+    pub(crate) delayed_ack: Duration,
     pub(crate) link: Link,
     pub(crate) rng: Rng,
     pub(crate) counters: Counters,
@@ -56,6 +59,7 @@ impl Stack {
             tcp: Tcp::new(&config, &mut rng, now),
             icmp_errors: RateLimit::new(config.icmp_errors_per_second, now),
             counters: Counters::default(),
+            delayed_ack: config.tcp.delayed_ack,
             rng,
             config,
         }

@@ -165,6 +165,28 @@ impl Wheel {
         (!is_empty).then(|| Instant(self.earliest.saturating_mul(1 << TICK_SHIFT)))
     }
 
+    /// Appends the tokens of the timers that the wheel looks at up to `until`, those stopped lazily
+    /// included. They stay where they are.
+    pub fn find_filed(&self, until: Instant, found: &mut Vec<u64>) {
+        let until = until.0 >> TICK_SHIFT;
+        for (level, heads) in self.heads.iter().enumerate() {
+            let mut occupied = self.occupied[level];
+            while occupied != 0 {
+                let mut index = heads[occupied.trailing_zeros() as usize];
+                occupied &= occupied - 1;
+                while index != NONE {
+                    let timer = &self.timers[index as usize];
+                    // All timers of a slot are filed at its beginning, or at their tick.
+                    if timer.filed > until {
+                        break;
+                    }
+                    found.push(timer.token);
+                    index = timer.next;
+                }
+            }
+        }
+    }
+
     /// Timers in slots, those stopped lazily included.
     pub fn filed_len(&self) -> usize {
         self.timers

@@ -1,10 +1,23 @@
-"""Accepts, says `ready`, sleeps without a call to the network, then reads and counts.
-Usage: away.py PORT SECONDS"""
+"""Accepts, says `ready`, is away without a call to the network, then reads and counts.
+Usage: away.py PORT SECONDS [sleep|compute [COMMAND…]]; the command runs beside it, in its session
+and so in its share of the processor."""
 
 import socket
+import subprocess
 import sys
 import time
 
+
+def be_away(seconds, how):
+    if how == "sleep":
+        return time.sleep(seconds)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(range(20000))
+
+
+if len(sys.argv) > 4:
+    subprocess.Popen(sys.argv[4:])
 listener = socket.create_server(("0.0.0.0", int(sys.argv[1])))
 while True:
     sock, _ = listener.accept()
@@ -12,7 +25,7 @@ while True:
         if sock.recv(2) != b"go":
             continue
         sock.sendall(b"ready")
-        time.sleep(float(sys.argv[2]))
+        be_away(float(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "sleep")
         total = 0
         while data := sock.recv(65536):
             total += len(data)

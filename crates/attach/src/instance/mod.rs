@@ -6,8 +6,8 @@ mod reception;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use slipstack_channel::REGION_BYTES;
 use slipstack_channel::control::{Request, listen};
+use slipstack_channel::{Placement, REGION_BYTES};
 use slipstack_config::Settings;
 use slipstack_engine::instance::{Spin, run};
 use slipstack_keeper::process::raise_descriptor_limit;
@@ -55,7 +55,7 @@ pub fn instance_main(settings: &Settings) -> Result<(), Error> {
         mut engine,
         bell,
         slot,
-    } = assemble(&settings, &link, flows)?;
+    } = assemble(&settings, &link, flows, Placement::Instance)?;
     let listener = listen(&path)?;
     let _file = SocketFile(path.clone());
     rustix::fs::chmod(&path, rustix::fs::Mode::from_raw_mode(0o666))
@@ -86,7 +86,7 @@ pub fn instance_main(settings: &Settings) -> Result<(), Error> {
         slipstack_config::Spin::Fixed(us) => Spin::FixedNs(u64::from(us) * 1000),
     };
     run(&mut engine, &bell, spin, &mut desk).map_err(Error::io("wait for programs"))?;
-    // The programs' sockets fail with ENETDOWN; what was being sent is reset by the keeper.
+    // The programs' sockets fail with ENETDOWN; what they have sent is carried out by the keeper.
     desk.close(&mut engine);
     let _ = link.ask(&Request::Goodbye, &[]);
     Ok(())

@@ -15,7 +15,7 @@ use slipstack_mem::Doorbell;
 
 use super::clients::Guest;
 use crate::door::random_u64;
-use crate::link::Link;
+use crate::link::{Link, REGION};
 
 /// Most programs and questioners at a time.
 pub(super) const GUESTS_MAX: usize = 1024;
@@ -184,9 +184,14 @@ impl Desk {
         }
     }
 
-    /// Lets everybody go.
+    /// Lets everybody go. What their programs have sent is carried out by the keeper.
     pub(super) fn close(&mut self, engine: &mut Engine) {
-        let _ = engine.hand_over(Instant(slipstack_mem::now_ns()));
+        let estates = engine.hand_over(Instant(slipstack_mem::now_ns()));
+        for (id, (channel, images)) in (REGION + 1..).zip(estates) {
+            if let Err(error) = self.link.hand_over(id, channel.fd(), images) {
+                eprintln!("{images} connections of a program are reset: {error}");
+            }
+        }
         for guest in self.guests.values() {
             guest.bells.iter().for_each(Doorbell::ring);
         }

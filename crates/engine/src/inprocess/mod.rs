@@ -170,8 +170,9 @@ impl Driver for InProcess {
         if self.shared.is_over.swap(true, Ordering::AcqRel) {
             return;
         }
-        let images = self.shared.engine.lock().hand_over(Instant(now_ns()));
-        if images > 0 {
+        let estates = self.shared.engine.lock().hand_over(Instant(now_ns()));
+        // One program, one channel.
+        for (_, images) in estates {
             self.shared.custodian.hand_over(images);
         }
         self.shared.custodian.goodbye();

@@ -3,7 +3,7 @@
 //!
 //! The thread is in one of three modes and is never woken per request:
 //!
-//! - **timed**: looks every 4 ms whether the program still lets the engine work;
+//! - **timed**: looks 4 ms after the program's last turn whether there was another one;
 //! - **away**: the program's last turn is too old: sleeps on the device and runs the turns itself,
 //!   until the program is seen driving again;
 //! - **parked**: the program has been found waiting in our calls (and so driving) for a second.
@@ -21,8 +21,10 @@ use slipstack_mem::{Descriptor, Doorbell, now_ns};
 
 use super::Shared;
 
-/// Distance of two looks, and age from which a turn counts as too old.
+/// Age from which a turn counts as too old.
 const TICK_NS: u64 = 4_000_000;
+/// When to look again after somebody else had the engine.
+const RETRY_NS: u64 = 200_000;
 /// Looks in a row that find the program waiting before the ticker parks.
 const PARK_AFTER: u32 = 250;
 
@@ -68,9 +70,17 @@ impl Ticker {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    Timed { waiting_seen: u32 },
+    Timed { waiting_seen: u32, pause_ns: u64 },
     Away,
     Parked,
+}
+
+impl Mode {
+    /// Looks a whole tick from now.
+    const TICKING: Mode = Mode::Timed {
+        waiting_seen: 0,
+        pause_ns: TICK_NS,
+    };
 }
 
 struct Watch {
@@ -81,11 +91,14 @@ struct Watch {
 
 impl Watch {
     fn run(&self) {
-        let mut mode = Mode::Timed { waiting_seen: 0 };
+        let mut mode = Mode::TICKING;
         while !self.shared.is_over.load(Ordering::Acquire) {
             mode = match mode {
-                Mode::Timed { waiting_seen } => {
-                    self.sleep(Some(TICK_NS), false);
+                Mode::Timed {
+                    waiting_seen,
+                    pause_ns,
+                } => {
+                    self.sleep(Some(pause_ns), false);
                     self.look(waiting_seen)
                 }
                 Mode::Away => self.stand_in(),
@@ -94,7 +107,7 @@ impl Watch {
                     if self.is_parked.load(Ordering::Acquire) {
                         Mode::Parked
                     } else {
-                        Mode::Timed { waiting_seen: 0 }
+                        Mode::TICKING
                     }
                 }
             };
@@ -106,31 +119,43 @@ impl Watch {
             if waiting_seen < PARK_AFTER {
                 return Mode::Timed {
                     waiting_seen: waiting_seen + 1,
+                    pause_ns: TICK_NS,
                 };
             }
             self.is_parked.store(true, Ordering::Release);
             return Mode::Parked;
         }
-        if self.is_program_away() {
-            return Mode::Away;
-        }
-        Mode::Timed { waiting_seen: 0 }
+        self.mode_of_age()
     }
 
-    fn is_program_away(&self) -> bool {
+    /// By the age of the program's last turn: what comes after it waits for one tick, not for the
+    /// rest of one and another.
+    fn mode_of_age(&self) -> Mode {
         let driven_at = self.shared.driven_at.load(Ordering::Relaxed);
-        now_ns().saturating_sub(driven_at) >= TICK_NS
+        match TICK_NS.checked_sub(now_ns().saturating_sub(driven_at)) {
+            None | Some(0) => Mode::Away,
+            Some(pause_ns) => Mode::Timed {
+                waiting_seen: 0,
+                pause_ns,
+            },
+        }
     }
 
     /// One turn in the program's place, then sleep until there is more to do.
     fn stand_in(&self) -> Mode {
-        if !self.is_program_away() || self.shared.sleepers.load(Ordering::Acquire) > 0 {
-            return Mode::Timed { waiting_seen: 0 };
+        if self.shared.sleepers.load(Ordering::Acquire) > 0 {
+            return Mode::TICKING;
+        }
+        if let timed @ Mode::Timed { .. } = self.mode_of_age() {
+            return timed;
         }
         let Some(mut engine) = self.shared.engine.try_lock() else {
-            return Mode::Timed { waiting_seen: 0 };
+            return Mode::Timed {
+                waiting_seen: 0,
+                pause_ns: RETRY_NS,
+            };
         };
-        let turn = engine.turn(slipstack_stack::Instant(now_ns()));
+        let turn = engine.stand_in(slipstack_stack::Instant(now_ns()));
         let is_busy = turn.progress || engine.announce_sleep() || engine.has_work();
         let deadline = engine.next_deadline();
         let has_news = engine.has_unread_events();

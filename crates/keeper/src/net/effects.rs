@@ -1,16 +1,15 @@
 //! What the keeper's stack does to the world.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-use slipstack_channel::HandoverImage;
 use slipstack_device::{Device, Flow, Proto, RxMeta, Steering};
-use slipstack_mem::{RawSlice, Region};
+use slipstack_mem::RawSlice;
 use slipstack_stack::{ConnId, Effects, Event, FrameOut, Payload, UdpId};
 use slipstack_wire::ethernet;
 use slipstack_wire::ipv4::Ipv4Packet;
 use slipstack_wire::protocol;
 
+use super::orphans::Care;
 use super::strays::Strays;
 use crate::neighbours::Neighbours;
 use crate::regions::Inboxes;
@@ -18,46 +17,10 @@ use crate::regions::Inboxes;
 /// Frames to ourselves that may wait.
 const LOCAL_MAX: usize = 1024;
 
-/// A connection whose program has ended. What it still has to send lies in the program's region.
-pub(super) struct Orphan {
-    region: Region,
-    image: HandoverImage,
-    local: SocketAddr,
-    remote: SocketAddr,
-    is_released: bool,
-}
-
-impl Orphan {
-    pub(super) fn new(
-        region: Region,
-        image: HandoverImage,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Orphan {
-        Orphan {
-            region,
-            image,
-            local,
-            remote,
-            is_released: false,
-        }
-    }
-
-    pub(super) fn is(&self, flow: &Flow) -> bool {
-        flow.proto == Proto::Tcp && self.local == flow.local && self.remote == flow.remote
-    }
-
-    /// Bytes of the stream, if the ring has them.
-    fn slices(&self, offset: u64, len: usize) -> Option<[RawSlice<'_>; 2]> {
-        let slices = self.image.gather(&self.region, offset, len);
-        (slices[0].len() + slices[1].len() == len).then_some(slices)
-    }
-}
-
 /// Device, inboxes of the engines, table of neighbours, orphans.
 pub(super) struct World {
     pub(super) device: Box<dyn Device>,
-    pub(super) orphans: HashMap<ConnId, Orphan>,
+    pub(super) care: Care,
     pub(super) neighbours: Neighbours,
     steering: Option<Steering>,
     inboxes: Inboxes,
@@ -70,10 +33,11 @@ impl World {
         steering: Option<Steering>,
         inboxes: Inboxes,
         neighbours: Neighbours,
+        care: Care,
     ) -> World {
         World {
             device,
-            orphans: HashMap::new(),
+            care,
             neighbours,
             steering,
             inboxes,
@@ -87,10 +51,6 @@ impl World {
 
     pub(super) fn has_local(&self) -> bool {
         !self.local.is_empty()
-    }
-
-    pub(super) fn drop_released(&mut self) {
-        self.orphans.retain(|_, orphan| !orphan.is_released);
     }
 
     /// An ICMP error about what an engine sent: into that engine's inbox. False: it is not one.
@@ -163,17 +123,12 @@ pub(super) fn find_flow(frame: &[u8]) -> Option<Flow> {
 
 impl Effects for World {
     fn transmit(&mut self, frame: FrameOut<'_>) {
-        let World {
-            orphans, device, ..
-        } = self;
+        let World { care, device, .. } = self;
         let payload = match frame.payload {
             Payload::None => [RawSlice::EMPTY; 2],
             Payload::Inline(bytes) => [RawSlice::of(bytes), RawSlice::EMPTY],
             Payload::Stream { conn, offset, len } => {
-                match orphans
-                    .get(&conn)
-                    .and_then(|orphan| orphan.slices(offset, len as usize))
-                {
+                match care.slices(conn, offset, len as usize) {
                     Some(slices) => slices,
                     None => return,
                 }
@@ -204,12 +159,8 @@ impl Effects for World {
     fn event(&mut self, event: Event) {
         match event {
             Event::Neighbour { ip, mac } => self.publish(ip, mac),
-            // TIME-WAIT goes on in the stack; the ring is no longer read.
-            Event::Released { conn } => {
-                if let Some(orphan) = self.orphans.get_mut(&conn) {
-                    orphan.is_released = true;
-                }
-            }
+            // TIME-WAIT goes on in the stack.
+            Event::Released { conn } => self.care.on_released(conn),
             _ => {}
         }
     }

@@ -5,21 +5,23 @@
 mod effects;
 mod errors;
 mod intents;
+mod orphans;
 mod strays;
 
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
-use slipstack_channel::HandoverImage;
-use slipstack_device::{Device, Flow, Proto, RxMeta, Steering};
-use slipstack_mem::{InboxReader, MpscInbox, Region};
-use slipstack_stack::{CloseMode, ConnectionImage, Instant, Role, Stack, StackConfig, TcpConfig};
+use slipstack_device::{Device, Flow, RxMeta, Steering};
+use slipstack_mem::{InboxReader, MpscInbox};
+use slipstack_stack::{Instant, Role, Stack, StackConfig, TcpConfig};
 
 use crate::neighbours::Neighbours;
+use crate::orphans::Orphans;
 use crate::regions::Inboxes;
 use crate::world::Network;
-use effects::{Orphan, World};
+use effects::World;
 use intents::Intents;
+use orphans::Care;
 use strays::Strays;
 
 /// Frames per turn.
@@ -57,6 +59,7 @@ impl Net {
         steering: Option<Steering>,
         inboxes: Inboxes,
         neighbours: Neighbours,
+        records: Orphans,
         seed: [u8; 32],
         now: u64,
     ) -> Net {
@@ -77,7 +80,7 @@ impl Net {
         Net {
             stack: Stack::new(config, Instant(now)),
             inbox: inboxes.inbox(0).map(InboxReader::new),
-            world: World::new(device, steering, inboxes, neighbours),
+            world: World::new(device, steering, inboxes, neighbours, Care::new(records)),
             resets: Vec::new(),
             frames: Vec::new(),
             intents: Intents::default(),
@@ -93,12 +96,13 @@ impl Net {
     /// One pass: frames in, timers, frames out. True: there may be more to do at once.
     pub fn turn(&mut self, now: u64) -> bool {
         let mut progress = self.receive(now);
+        self.renew_records();
         self.probe(now);
         self.stack.on_timers(Instant(now), &mut self.world);
         self.stack.flush(Instant(now), &mut self.world);
         progress |= self.loop_back(now);
         self.world.device.flush();
-        self.world.drop_released();
+        self.world.care.drop_released();
         progress
     }
 
@@ -134,8 +138,7 @@ impl Net {
                 self.syns_held += 1;
                 continue;
             }
-            self.stack
-                .on_frame(Instant(now), frame, *meta, &mut self.world);
+            self.take(frame, *meta, now);
         }
         self.frames = received;
         let progress = !self.frames.is_empty();
@@ -143,14 +146,24 @@ impl Net {
         progress
     }
 
+    fn take(&mut self, frame: &[u8], meta: RxMeta, now: u64) {
+        self.stack
+            .on_frame(Instant(now), frame, meta, &mut self.world);
+        if self.orphans() > 0
+            && let Some(flow) = effects::find_flow(frame)
+        {
+            self.world.care.on_heard(&flow);
+        }
+    }
+
     /// Frames from this stack to itself.
     fn loop_back(&mut self, now: u64) -> bool {
         let frames = self.world.take_local();
         for frame in &frames {
-            self.stack
-                .on_frame(Instant(now), frame, RxMeta::LOCAL, &mut self.world);
+            self.take(frame, RxMeta::LOCAL, now);
         }
         if !frames.is_empty() {
+            self.renew_records();
             self.stack.flush(Instant(now), &mut self.world);
         }
         self.world.has_local()
@@ -188,34 +201,10 @@ impl Net {
         }));
     }
 
-    /// Takes over a connection whose program has ended in order. `None`: the image is not sound.
-    pub fn adopt(&mut self, image: HandoverImage, region: &Region, now: u64) -> Option<Flow> {
-        let bytes = image.stack.as_slice().try_into().ok()?;
-        let connection = ConnectionImage::from_bytes(bytes);
-        let conn = self.stack.tcp_adopt(Instant(now), &connection).ok()?;
-        let (local, remote) = self.stack.tcp_endpoints(conn)?;
-        self.world
-            .orphans
-            .insert(conn, Orphan::new(region.clone(), image, local, remote));
-        self.stack.tcp_close(
-            Instant(now),
-            conn,
-            CloseMode::Orderly,
-            false,
-            &mut self.world,
-        );
-        Some(Flow {
-            proto: Proto::Tcp,
-            local,
-            remote,
-        })
-    }
-
     /// A frame from the queue of an engine that is gone, if its flow is carried out or reset here.
     pub fn feed(&mut self, frame: &[u8], meta: RxMeta, now: u64) {
         if effects::find_flow(frame).is_some_and(|flow| self.has_flow(&flow)) {
-            self.stack
-                .on_frame(Instant(now), frame, meta, &mut self.world);
+            self.take(frame, meta, now);
         }
     }
 
@@ -233,15 +222,9 @@ impl Net {
         !self.strays.is_empty()
     }
 
-    /// Connections of ended programs that still have something to deliver.
-    pub fn orphans(&self) -> usize {
-        self.world.orphans.len()
-    }
-
     /// Whether a flow is carried out or reset here.
     pub fn has_flow(&self, flow: &Flow) -> bool {
-        self.world.orphans.values().any(|orphan| orphan.is(flow))
-            || self.resets.iter().any(|reset| reset.flow == *flow)
+        self.world.care.has(flow) || self.resets.iter().any(|reset| reset.flow == *flow)
     }
 
     pub fn has_resets(&self) -> bool {

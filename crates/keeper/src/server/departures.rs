@@ -2,8 +2,11 @@
 
 use slipstack_device::{Flow, RxMeta};
 
+use slipstack_mem::Region;
+
 use crate::directory;
 use crate::leases::ClientId;
+use crate::standby::RegionKey;
 use crate::steer::OwnedFlow;
 use crate::world::open_any_slot;
 
@@ -83,6 +86,55 @@ impl Server {
                 standby.note_forget(*key);
             }
             false
+        });
+        flows
+    }
+
+    /// Keeps a region, here and in the standby, while connections are carried out whose bytes are
+    /// in it.
+    pub(super) fn keep_estate(&mut self, key: RegionKey, region: Region) {
+        if let Some(standby) = &self.standby {
+            standby.note_estate(key);
+        }
+        self.world.estates.insert(key, region);
+    }
+
+    /// Lets go of regions whose connections have all been carried out.
+    pub(super) fn settle_estates(&mut self) {
+        for key in self.net.take_settled() {
+            self.world.estates.remove(&key);
+            if let Some(standby) = &self.standby {
+                standby.note_settled(key);
+            }
+        }
+    }
+
+    /// Goes on with the connections that the former keeper carried out; gives their flows.
+    pub(super) fn inherit_orphans(&mut self, now: u64) -> Vec<OwnedFlow> {
+        let mut flows = Vec::new();
+        for heir in self.net.heirs() {
+            // The former keeper may have been killed before it could say that it keeps the region.
+            let regions = [&self.world.estates, &self.world.regions];
+            let region = regions
+                .iter()
+                .find_map(|table| table.get(&heir.key))
+                .cloned();
+            let key = heir.key;
+            if let Some(flow) = self.net.inherit(heir, region.as_ref(), now) {
+                self.world
+                    .estates
+                    .extend(region.map(|region| (key, region)));
+                flows.push((flow, 0));
+            }
+        }
+        self.tally.inherited = flows.len() as u64;
+        let (net, standby) = (&self.net, self.standby.as_ref());
+        self.world.estates.retain(|key, _| {
+            let is_needed = net.has_bytes_in(key);
+            if let (false, Some(standby)) = (is_needed, standby) {
+                standby.note_settled(*key);
+            }
+            is_needed
         });
         flows
     }

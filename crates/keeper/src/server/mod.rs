@@ -20,6 +20,7 @@ use slipstack_mem::now_ns;
 use crate::error::KeeperError;
 use crate::leases::{ClientId, Family};
 use crate::net::Net;
+use crate::orphans::Orphans;
 use crate::standby::{Keeper, Side, Standby, split};
 use crate::steer::Steer;
 use crate::world::{World, open_keeper_slot, random_u64};
@@ -42,6 +43,8 @@ pub enum Ended {
     Finished,
     /// This process is the new standby.
     Standby(Keeper),
+    /// This process was asked to end while it is needed: its standby goes on.
+    HandedOver,
 }
 
 /// One control connection.
@@ -69,6 +72,7 @@ struct Tally {
     crashes: u64,
     resets: u64,
     handovers: u64,
+    inherited: u64,
     successions: u64,
 }
 
@@ -107,6 +111,7 @@ impl Server {
             Some(steering),
             world.inboxes.clone(),
             world.neighbours.clone(),
+            Orphans::open(world.orphans.clone()),
             seed(),
             now,
         );
@@ -129,8 +134,9 @@ impl Server {
             is_stopping: false,
         };
         if is_successor {
+            let mut flows = server.inherit_orphans(now);
             server.inherit_clients(now);
-            let flows = server.living_flows();
+            flows.extend(server.living_flows());
             server
                 .steer
                 .inherit(server.world.slots.steering(), &flows)?;
@@ -158,6 +164,9 @@ impl Server {
                 }
             }
             self.on_time(now_ns());
+            if ready.asked_to_end && self.on_end_signal() {
+                return (self.into_standby(), Ended::HandedOver);
+            }
             if self.may_finish(now_ns()) {
                 return (self.finish(), Ended::Finished);
             }
@@ -187,6 +196,7 @@ impl Server {
             self.on_death(client, now);
         }
         self.follow_strays(now);
+        self.settle_estates();
         if now.saturating_sub(self.swept_at) >= SWEEP_NS {
             self.swept_at = now;
             self.sweep_exceptions();
@@ -211,6 +221,15 @@ impl Server {
         }
         let since = *self.idle_since.get_or_insert(now);
         now.saturating_sub(since) >= self.linger_ns()
+    }
+
+    /// SIGTERM or SIGINT. In use, the standby takes over; true: it can. Otherwise, and without one, this
+    /// keeper ends as soon as nobody needs it.
+    fn on_end_signal(&mut self) -> bool {
+        let mut signal = [0; 128];
+        while matches!(rustix::io::read(&self.world.signals, &mut signal), Ok(n) if n > 0) {}
+        self.is_stopping = true;
+        !self.may_finish(now_ns()) && self.standby.is_some()
     }
 
     fn linger_ns(&self) -> u64 {

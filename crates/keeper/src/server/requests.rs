@@ -17,7 +17,7 @@ use super::Server;
 use super::clients::{Answer, refuse};
 
 /// Channel regions of one client: one per engine for programs, one per attached program for instances.
-const REGIONS_PER_CLIENT_MAX: usize = 256;
+const REGIONS_PER_CLIENT_MAX: usize = 1024;
 
 impl Server {
     /// Everything but the greeting. Nothing is asked of strangers but their greeting.
@@ -268,9 +268,12 @@ impl Server {
         };
         let mut adopted: Vec<OwnedFlow> = Vec::new();
         for image in slipstack_channel::handover_images(&region, images) {
-            if let Some(flow) = self.net.adopt(image, &region, now) {
+            if let Some(flow) = self.net.adopt(image, &region, (client, id), now) {
                 adopted.push((flow, 0));
             }
+        }
+        if !adopted.is_empty() {
+            self.keep_estate((client, id), region);
         }
         self.tally.handovers += adopted.len() as u64;
         // Their frames come to this slot from now on; the ports behind them may go to others.

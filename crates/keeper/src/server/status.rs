@@ -172,6 +172,7 @@ impl Server {
             ("programs_died", tally.crashes),
             ("flows_reset", tally.resets),
             ("connections_taken_over", tally.handovers),
+            ("connections_inherited", tally.inherited),
             ("keepers_succeeded", tally.successions),
         ];
         let own = own

@@ -18,6 +18,7 @@ const STRAY_NS: u64 = 5_000_000;
 pub(super) struct Ready {
     pub(super) listener: bool,
     pub(super) standby_died: bool,
+    pub(super) asked_to_end: bool,
     pub(super) connections: Vec<u64>,
     pub(super) died: Vec<ClientId>,
 }
@@ -25,6 +26,7 @@ pub(super) struct Ready {
 #[derive(Clone, Copy)]
 enum Source {
     Listener,
+    Signals,
     Standby,
     Net,
     Connection(u64),
@@ -51,8 +53,11 @@ impl Server {
     }
 
     fn poll_all(&self, timeout_ns: Option<u64>) -> Ready {
-        let mut sources = vec![Source::Listener];
-        let mut fds = vec![PollFd::new(&self.world.listener, PollFlags::IN)];
+        let mut sources = vec![Source::Listener, Source::Signals];
+        let mut fds = vec![
+            PollFd::new(&self.world.listener, PollFlags::IN),
+            PollFd::new(&self.world.signals, PollFlags::IN),
+        ];
         if let Some(standby) = &self.standby {
             sources.push(Source::Standby);
             fds.push(PollFd::new(standby.pidfd(), PollFlags::IN));
@@ -91,6 +96,7 @@ impl Server {
             }
             match source {
                 Source::Listener => ready.listener = true,
+                Source::Signals => ready.asked_to_end = true,
                 Source::Standby => ready.standby_died = true,
                 Source::Net => {}
                 Source::Connection(token) => ready.connections.push(*token),

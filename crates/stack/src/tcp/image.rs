@@ -60,6 +60,24 @@ impl ConnectionImage {
             seq::offset(fields.written),
         ))
     }
+
+    /// For an image that is older than the last segment: whoever had the connection was killed and may
+    /// have sent all that the window allowed, and a probe beyond it. The peer's acknowledgement of that
+    /// must be taken; what it has not got is sent again.
+    #[must_use]
+    pub fn presume_sent(&self) -> ConnectionImage {
+        let mut image = self.clone();
+        if let Some(mut fields) = Fields::read(&self.bytes) {
+            let reach = fields.nxt.max(fields.snd_edge).saturating_add(1);
+            fields.nxt = fields.nxt.max(reach.min(fields.written));
+            if fields.has(FIN_QUEUED) && !fields.has(FIN_SENT) && reach > fields.written {
+                fields.flags |= FIN_SENT;
+                fields.nxt = fields.written.saturating_add(1);
+            }
+            fields.write(&mut image.bytes);
+        }
+        image
+    }
 }
 
 /// The fields in the order in which they are written.
@@ -411,6 +429,17 @@ impl Fields {
 impl Tcp {
     /// Takes a connection out of this stack without a word to anybody. Only synchronized ones can move.
     pub fn detach(&mut self, id: ConnId) -> Option<ConnectionImage> {
+        let image = self.image(id)?;
+        let conn = self.conns.find(id.index, id.generation)?;
+        let hash = self.hasher.table(&conn.key);
+        self.demux
+            .remove(hash, super::flow::Place::Connection(id.index));
+        self.drop_block(id.index);
+        Some(image)
+    }
+
+    /// What a connection looks like now; it stays.
+    pub fn image(&self, id: ConnId) -> Option<ConnectionImage> {
         let conn = self.conns.find(id.index, id.generation)?;
         if !conn.phase.is_synchronized() {
             return None;
@@ -419,10 +448,6 @@ impl Tcp {
             bytes: [0; ConnectionImage::LEN],
         };
         Fields::of(conn).write(&mut image.bytes);
-        let hash = self.hasher.table(&conn.key);
-        self.demux
-            .remove(hash, super::flow::Place::Connection(id.index));
-        self.drop_block(id.index);
         Some(image)
     }
 

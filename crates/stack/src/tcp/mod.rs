@@ -5,7 +5,7 @@
 //! | segments in, timers, flush | `dispatch.rs`, `passive.rs` | 9293 3.10.7 |
 //! | calls of sockets | `calls.rs` | 9293 3.10.1–3.10.6 |
 //! | steps of a segment's arrival | `input/` | 9293 3.10.7.4, 5961, 7323, 2018, 2883 |
-//! | what is sent next | `output/` | 9293 3.7.4, 3.8.6, 5681, 7323 |
+//! | what is sent next | `output/`, `attendance.rs` | 9293 3.7.4, 3.8.6, 5681, 7323 |
 //! | opening | `connect.rs`, `syn.rs`, `listen.rs` | 9293 3.5, 4987, 6528, 7323 |
 //! | loss and retransmission | `scoreboard.rs`, `rack.rs`, `recovery.rs`, `resend.rs`, `rto.rs`, `rtt.rs` | 8985, 6937, 6675, 6582, 6298, 4015 |
 //! | congestion control | `cc/` | 5681, 9438, 6928, 7661 |
@@ -16,6 +16,7 @@
 //! Three storages: SYN entries, connection blocks, TIME-WAIT entries. `flow.rs` finds the one that a segment is for.
 
 mod assembler;
+mod attendance;
 mod calls;
 mod cc;
 mod connect;

@@ -59,6 +59,9 @@ pub fn finish(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut imp
         AckState::None => {}
         AckState::Delayed => {
             let longest = nanos(cx.config.tcp.delayed_ack);
+            if longest == 0 {
+                return send_ack(conn, now, cx, fx);
+            }
             let is_quick = conn.rcv.quick > 0 && !conn.rcv.is_interactive;
             let delay = if is_quick {
                 ANSWER_NS.min(longest)

@@ -133,3 +133,70 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_image_older_than_the_last_segments_takes_their_acknowledgements() {
+    let mut world = established();
+    let conn = world.conn.unwrap();
+    world.write(2000);
+    world.take_sent();
+    world.stack.tcp_close(
+        world.now,
+        conn,
+        crate::CloseMode::Orderly,
+        false,
+        &mut world.fx,
+    );
+    let image = world.stack.tcp_image(conn).unwrap();
+    // FIN leaves after the image was taken; then the stack is killed.
+    world.flush();
+    assert!(world.only().is(FIN));
+    let mut other = World::new(crate::StackConfig {
+        seed: [9; 32],
+        ..config()
+    });
+    other.now = world.now;
+    (other.seq, other.ack, other.stamps) = (world.seq, world.ack, world.stamps);
+    let conn = other
+        .stack
+        .tcp_adopt(other.now, &image.presume_sent())
+        .unwrap();
+    other.conn = Some(conn);
+    other.flush();
+    other.take_sent();
+    other.acknowledge(2001);
+    other.peer(FIN | ACK, &[]);
+    assert!(other.is_released());
+}
+
+#[test]
+fn an_image_older_than_the_last_segments_sends_what_was_lost_again() {
+    let mut world = established();
+    let conn = world.conn.unwrap();
+    let image = {
+        world.stack.tcp_written(world.now, conn, 2000, false);
+        world.stack.tcp_image(conn).unwrap()
+    };
+    assert_eq!(image.presume_sent().send_offsets(), Some((0, 2000)));
+    let mut other = World::new(crate::StackConfig {
+        seed: [9; 32],
+        ..config()
+    });
+    other.now = world.now;
+    (other.seq, other.ack, other.stamps) = (world.seq, world.ack, world.stamps);
+    other.conn = Some(
+        other
+            .stack
+            .tcp_adopt(other.now, &image.presume_sent())
+            .unwrap(),
+    );
+    other.flush();
+    other.take_sent();
+    other.sleep(SECOND);
+    assert_eq!(other.take_sent()[0].data.unwrap().0, 0);
+    other.acknowledge(2000);
+    assert!(other.has(Event::Acked {
+        conn: other.conn.unwrap(),
+        upto: 2000
+    }));
+}

@@ -221,3 +221,30 @@ fn the_window_grows_with_a_fast_reader() {
     }
     assert!(world.stack.tcp_rcvbuf(conn) > 2 * before);
 }
+
+#[test]
+fn an_ack_does_not_wait_for_the_answer_of_a_program_that_is_away() {
+    let mut world = established();
+    let conn = world.conn.unwrap();
+    // The connection is known to answer: what comes now waits for its answer.
+    world.peer(ACK, &[1; 100]);
+    world.stack.tcp_written(world.now, conn, 100, false);
+    world.flush();
+    world.take_sent();
+    world.ack = world.ack.wrapping_add(100);
+    world.peer(ACK, &[2; 100]);
+    world.sleep(5 * MS);
+    world.none();
+    world.stack.leave_unattended(world.now);
+    world.flush();
+    assert_eq!(world.only().header.ack, world.seq);
+    world.peer(ACK, &[3; 100]);
+    world.flush();
+    assert_eq!(world.only().header.ack, world.seq);
+    world.stack.attend();
+    world.peer(ACK, &[4; 100]);
+    world.sleep(5 * MS);
+    world.none();
+    world.sleep(40 * MS);
+    assert_eq!(world.only().header.ack, world.seq);
+}

@@ -1,0 +1,206 @@
+//! Connections of programs that have ended, carried out here.
+//!
+//! Each is on record for a successor. Its image is renewed when segments of its peer have come in and
+//! before anything is sent because of them; `ConnectionImage::presume_sent` covers what was sent since.
+
+use std::collections::HashMap;
+
+use slipstack_channel::HandoverImage;
+use slipstack_device::{Flow, Proto};
+use slipstack_mem::{RawSlice, Region};
+use slipstack_stack::{CloseMode, ConnId, ConnectionImage, Instant};
+
+use super::Net;
+use crate::orphans::{Heir, Orphans, Record};
+use crate::standby::RegionKey;
+
+/// A connection whose program has ended. What it still has to send lies in the program's region.
+struct Orphan {
+    region: Region,
+    key: RegionKey,
+    image: HandoverImage,
+    flow: Flow,
+    record: Option<Record>,
+}
+
+/// All of them.
+pub(super) struct Care {
+    orphans: HashMap<ConnId, Orphan>,
+    by_flow: HashMap<Flow, ConnId>,
+    /// How many connections have their bytes in a region.
+    regions: HashMap<RegionKey, usize>,
+    /// Regions that are no longer needed.
+    settled: Vec<RegionKey>,
+    released: Vec<ConnId>,
+    /// Whose peers have said something in this turn.
+    heard: Vec<ConnId>,
+    records: Orphans,
+}
+
+impl Care {
+    pub(super) fn new(records: Orphans) -> Care {
+        Care {
+            orphans: HashMap::new(),
+            by_flow: HashMap::new(),
+            regions: HashMap::new(),
+            settled: Vec::new(),
+            released: Vec::new(),
+            heard: Vec::new(),
+            records,
+        }
+    }
+
+    /// Bytes of a connection's stream, if its ring has them.
+    pub(super) fn slices(
+        &self,
+        conn: ConnId,
+        offset: u64,
+        len: usize,
+    ) -> Option<[RawSlice<'_>; 2]> {
+        let orphan = self.orphans.get(&conn)?;
+        let slices = orphan.image.gather(&orphan.region, offset, len);
+        (slices[0].len() + slices[1].len() == len).then_some(slices)
+    }
+
+    pub(super) fn has(&self, flow: &Flow) -> bool {
+        self.by_flow.contains_key(flow)
+    }
+
+    /// A segment of a connection's peer has come.
+    pub(super) fn on_heard(&mut self, flow: &Flow) {
+        if let Some(conn) = self.by_flow.get(flow)
+            && self.heard.last() != Some(conn)
+        {
+            self.heard.push(*conn);
+        }
+    }
+
+    /// The stack has let a connection go: its ring is no longer read.
+    pub(super) fn on_released(&mut self, conn: ConnId) {
+        if self.orphans.contains_key(&conn) {
+            self.released.push(conn);
+        }
+    }
+
+    pub(super) fn drop_released(&mut self) {
+        while let Some(conn) = self.released.pop() {
+            let Some(orphan) = self.orphans.remove(&conn) else {
+                continue;
+            };
+            self.by_flow.remove(&orphan.flow);
+            if let Some(record) = orphan.record {
+                self.records.remove(record);
+            }
+            let Some(count) = self.regions.get_mut(&orphan.key) else {
+                continue;
+            };
+            *count -= 1;
+            if *count == 0 {
+                self.regions.remove(&orphan.key);
+                self.settled.push(orphan.key);
+            }
+        }
+    }
+
+    fn take_in(&mut self, conn: ConnId, orphan: Orphan) {
+        *self.regions.entry(orphan.key).or_default() += 1;
+        self.by_flow.insert(orphan.flow, conn);
+        self.orphans.insert(conn, orphan);
+    }
+}
+
+impl Net {
+    /// Takes over a connection whose program has ended in order. `None`: the image is not sound.
+    pub fn adopt(
+        &mut self,
+        image: HandoverImage,
+        region: &Region,
+        key: RegionKey,
+        now: u64,
+    ) -> Option<Flow> {
+        let connection = ConnectionImage::from_bytes(image.stack.as_slice().try_into().ok()?);
+        let record = |orphans: &mut Orphans, words| orphans.add(key, words, &connection);
+        self.carry(image.clone(), &connection, region, key, record, now)
+    }
+
+    /// Goes on with a connection that the former keeper carried out.
+    pub fn inherit(&mut self, heir: Heir, region: Option<&Region>, now: u64) -> Option<Flow> {
+        let bytes = HandoverImage::from_words(heir.image.to_bytes().to_vec(), heir.words);
+        let carried = region.zip(bytes).and_then(|(region, bytes)| {
+            let connection = heir.image.presume_sent();
+            let record = |_: &mut Orphans, _| Some(heir.record);
+            self.carry(bytes, &connection, region, heir.key, record, now)
+        });
+        if carried.is_none() {
+            self.world.care.records.remove(heir.record);
+        }
+        carried
+    }
+
+    fn carry(
+        &mut self,
+        image: HandoverImage,
+        connection: &ConnectionImage,
+        region: &Region,
+        key: RegionKey,
+        record: impl FnOnce(&mut Orphans, [u64; 3]) -> Option<Record>,
+        now: u64,
+    ) -> Option<Flow> {
+        let (local, remote) = connection.endpoints()?;
+        let conn = self.stack.tcp_adopt(Instant(now), connection).ok()?;
+        let flow = Flow {
+            proto: Proto::Tcp,
+            local,
+            remote,
+        };
+        let care = &mut self.world.care;
+        let orphan = Orphan {
+            region: region.clone(),
+            key,
+            record: record(&mut care.records, image.words()),
+            image,
+            flow,
+        };
+        care.take_in(conn, orphan);
+        self.stack.tcp_close(
+            Instant(now),
+            conn,
+            CloseMode::Orderly,
+            false,
+            &mut self.world,
+        );
+        Some(flow)
+    }
+
+    /// Writes down what the peers' segments have changed.
+    pub(super) fn renew_records(&mut self) {
+        let Net { stack, world, .. } = self;
+        let care = &mut world.care;
+        for conn in care.heard.drain(..) {
+            let record = care.orphans.get(&conn).and_then(|orphan| orphan.record);
+            if let (Some(record), Some(image)) = (record, stack.tcp_image(conn)) {
+                care.records.renew(record, &image);
+            }
+        }
+    }
+
+    /// What the former keeper carried out.
+    pub fn heirs(&self) -> Vec<Heir> {
+        self.world.care.records.heirs()
+    }
+
+    /// Connections of ended programs that still have something to deliver.
+    pub fn orphans(&self) -> usize {
+        self.world.care.orphans.len()
+    }
+
+    /// Whether bytes of a connection that is carried out are in this region.
+    pub fn has_bytes_in(&self, key: &RegionKey) -> bool {
+        self.world.care.regions.contains_key(key)
+    }
+
+    /// Regions whose last connection has been carried out since the last call.
+    pub fn take_settled(&mut self) -> Vec<RegionKey> {
+        std::mem::take(&mut self.world.care.settled)
+    }
+}

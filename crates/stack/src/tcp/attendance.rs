@@ -1,0 +1,32 @@
+//! A program that is away answers nothing: an ACK that waits for its answer waits in vain.
+//!
+//! RFC 9293 3.8.6.3 lets an ACK wait for data that could carry it. Whoever runs the stack in an absent
+//! program's place knows that none will come.
+
+use alloc::vec::Vec;
+
+use super::connection::AckState;
+use super::{Tcp, input};
+use crate::ids::ConnId;
+use crate::link::Cx;
+use crate::time::{Instant, nanos};
+
+impl Tcp {
+    /// Every ACK that waits is owed at once; the next flush sends it.
+    pub fn hurry_acks(&mut self, now: Instant, cx: &Cx<'_>) {
+        let mut waiting = Vec::new();
+        let longest = nanos(cx.config.tcp.delayed_ack);
+        self.wheel.find_filed(now.plus_nanos(longest), &mut waiting);
+        for token in waiting {
+            let ConnId { index, generation } = ConnId::from_bits(token);
+            let Some(conn) = self.conns.find_mut(index, generation) else {
+                continue;
+            };
+            if conn.rcv.ack == AckState::Delayed {
+                conn.timers.clear_ack();
+                input::owe_ack(conn);
+                self.enqueue(index);
+            }
+        }
+    }
+}
