@@ -64,7 +64,7 @@ impl Process {
         Ok(0)
     }
 
-    fn unread(&self, socket: &crate::description::Description) -> Outcome<i32> {
+    fn unread(&self, socket: &std::sync::Arc<crate::description::Description>) -> Outcome<i32> {
         match socket.decided() {
             Some(Decided::Stream(stream)) => Ok(int(stream.unread())),
             Some(Decided::Listener(_)) => Err(Errno::EINVAL.into()),
@@ -73,7 +73,7 @@ impl Process {
                 None if dgram.side() != Side::Stack => Err(Divert::Kernel),
                 None => Ok(0),
             },
-            Some(Decided::Foreign) => Ok(0),
+            Some(Decided::Foreign(it)) => Err(self.borrow(socket, it, true)),
             None if socket.kind == Kind::Dgram && socket.has_kernel() => Err(Divert::Kernel),
             None => Ok(0),
         }

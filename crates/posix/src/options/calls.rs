@@ -75,7 +75,7 @@ impl Process {
                 }
                 apply_destination(dgram, &options);
             }
-            Some(Decided::Listener(_) | Decided::Foreign) | None => {}
+            Some(Decided::Listener(_) | Decided::Foreign(_)) | None => {}
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ impl Process {
                 }
                 Err(Divert::Kernel)
             }
-            Some(Decided::Listener(_) | Decided::Foreign) => Ok(None),
+            Some(Decided::Listener(_) | Decided::Foreign(_)) => Ok(None),
             None if socket.has_kernel() => Err(Divert::Kernel),
             None => Ok(None),
         }
