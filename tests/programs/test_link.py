@@ -68,7 +68,8 @@ def losses_and_cuts_are_counted_by_their_reason(world):
     link = wire.run("--to-right", "loss=30%", "--seed", 7)
     wire.on_left("ping", "-q", "-c", 500, "-i", 0.002, "-W", 1, RIGHT).wait(30)
     _, right = wire.end(link)
-    assert right["offered"] >= 500, right
+    # While an ARP request of its own is lost, the kernel drops some of what ping sends.
+    assert right["offered"] >= 350, right
     share = right["dropped_lost"] / right["offered"]
     assert 0.22 < share < 0.38, right
     link = wire.run("--at", "1ms:cut=yes")
