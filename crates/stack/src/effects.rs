@@ -18,6 +18,17 @@ pub trait Effects {
     /// `false` = no room: the segment is dropped without an ACK.
     fn store(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool;
 
+    /// Stores bytes that are in order and lets the program read them: `store`, then [`Event::Received`].
+    #[inline]
+    fn deliver(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool {
+        let is_stored = self.store(conn, offset, bytes);
+        if is_stored {
+            let upto = offset + bytes.len() as u64;
+            self.event(Event::Received { conn, upto });
+        }
+        is_stored
+    }
+
     /// A datagram for a socket.
     fn datagram(&mut self, udp: UdpId, from: SocketAddr, to: SocketAddr, bytes: &[u8]);
 

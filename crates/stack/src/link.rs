@@ -69,6 +69,11 @@ impl NextHop {
     pub const fn is_local(&self) -> bool {
         self.local
     }
+
+    #[inline]
+    pub const fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
 }
 
 /// What became of a packet.
@@ -114,6 +119,12 @@ impl Link {
             neighbours: Neighbours::new(config.neighbour.clone(), rng.sip_key()),
             fast_open: FastOpenCache::new(rng),
         }
+    }
+
+    /// Whether a next hop may still be used.
+    #[inline]
+    pub fn is_current(&self, hop: &NextHop, now: Instant) -> bool {
+        hop.epoch == self.neighbours.epoch() && now < hop.valid_until
     }
 
     pub fn routes(&self) -> &Routes {
@@ -220,8 +231,7 @@ impl Cx<'_> {
             return self.refuse(Counter::DropNoRoute, Reason::NetUnreachable);
         };
         if let Some(hop) = hint
-            && hop.epoch == self.link.neighbours.epoch()
-            && now < hop.valid_until
+            && self.link.is_current(hop, now)
         {
             return self.send(packet, (src, dst), &segment, hop, fx);
         }
@@ -272,6 +282,43 @@ impl Cx<'_> {
     ) -> Output {
         let mut buffer = [0; HEADER_MAX];
         let frame = self.frame(&mut buffer, packet, ends, segment, hop);
+        if hop.local {
+            self.counters.bump(Counter::TxLocal);
+        }
+        transmit(frame, self.counters, fx);
+        Output::Sent
+    }
+
+    /// Sends a TCP segment over IPv4 whose headers are complete but for the transport checksum.
+    #[inline]
+    pub fn send_plain(
+        &mut self,
+        header: &[u8],
+        payload: Payload<'_>,
+        gso_mss: Option<u16>,
+        hop: NextHop,
+        fx: &mut impl Effects,
+    ) -> Output {
+        let total_len = header.len() + payload.len() - ethernet::HEADER_LEN;
+        let len_max = gso_mss.map_or(self.link.mtu, |_| u16::MAX);
+        if total_len > usize::from(len_max) {
+            return self.refuse(Counter::DropTooBig, Reason::MessageTooLong);
+        }
+        let header_len = header.len() as u16;
+        let frame = FrameOut {
+            header,
+            payload,
+            offload: TxOffload {
+                checksum: Some(PartialChecksum {
+                    start: L4_OFFSET as u16,
+                    offset: tcp::CHECKSUM_AT,
+                }),
+                gso: gso_mss
+                    .filter(|_| !hop.local)
+                    .map(|mss| Gso { mss, header_len }),
+            },
+            local: hop.local,
+        };
         if hop.local {
             self.counters.bump(Counter::TxLocal);
         }

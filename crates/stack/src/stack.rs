@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv4::Ipv4Packet;
+use slipstack_wire::plain::PlainTcp;
 use slipstack_wire::{checksum, protocol};
 
 use crate::config::StackConfig;
@@ -78,6 +79,9 @@ impl Stack {
     pub fn on_frame(&mut self, now: Instant, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) {
         self.counters.bump(Counter::RxFrames);
         self.counters.add(Counter::RxBytes, frame.len() as u64);
+        if !meta.local && self.take_plain(now, frame, meta, fx) {
+            return;
+        }
         let Some((header, payload)) = EthernetHeader::parse(frame) else {
             self.counters.bump(Counter::DropEthernetShort);
             return;
@@ -92,6 +96,27 @@ impl Stack {
             EtherType::ARP => cx!(self).on_arp(now, payload, fx),
             _ => self.counters.bump(Counter::DropEthernetType),
         }
+    }
+
+    /// The commonest frame, at once. `false`: nothing has been touched.
+    #[inline]
+    fn take_plain(
+        &mut self,
+        now: Instant,
+        frame: &[u8],
+        meta: RxMeta,
+        fx: &mut impl Effects,
+    ) -> bool {
+        let Some(plain) = PlainTcp::parse(frame) else {
+            return false;
+        };
+        let is_taken = plain.link_dst == self.link.mac
+            && self.tcp.take_plain(now, &plain, meta, &mut cx!(self), fx);
+        if is_taken {
+            self.counters.bump(Counter::RxIpv4);
+            self.counters.bump(Counter::RxTcp);
+        }
+        is_taken
     }
 
     #[inline]

@@ -15,6 +15,7 @@ pub mod fast_open;
 pub mod icmpv4;
 pub mod ipv4;
 mod offload;
+pub mod plain;
 pub mod tcp;
 pub mod tcp_options;
 pub mod udp;

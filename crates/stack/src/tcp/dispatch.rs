@@ -48,18 +48,9 @@ impl Tcp {
         cx.counters.bump(Counter::RxTcp);
         let key = FlowKey::new(ip.dst, dst_port, ip.src, src_port);
         let segment = Segment::new(&parsed, ip.tos, meta);
-        // Segments come in trains: the flow of the last one is a good guess.
-        if self
-            .conns
-            .at(self.latest)
-            .is_some_and(|conn| conn.key == key)
-        {
-            return self.on_connection_segment(now, self.latest, &segment, cx, fx);
-        }
         let hash = self.hasher.table(&key);
         match self.find_place(&key, hash) {
             Some(Place::Connection(index)) => {
-                self.latest = index;
                 self.on_connection_segment(now, index, &segment, cx, fx)
             }
             Some(Place::Syn(index)) => {
@@ -242,6 +233,7 @@ impl Tcp {
     pub(super) fn drop_block(&mut self, index: u32) -> Option<Connection> {
         let mut conn = self.conns.remove(index)?;
         self.wheel.remove(conn.timer);
+        self.latest.forget(index);
         self.recycle(conn.flight.take());
         self.orphans -= u32::from(conn.is_orphan);
         Some(conn)

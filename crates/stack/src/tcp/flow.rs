@@ -73,6 +73,15 @@ impl FlowKey {
         secret.mac_words([a, b, c, d, e, word])
     }
 
+    /// Own and peer's address of a flow over IPv4.
+    #[inline]
+    pub fn v4(&self) -> Option<(Ipv4Addr, Ipv4Addr)> {
+        let word = |a: &[u8; 16]| Ipv4Addr::new(a[12], a[13], a[14], a[15]);
+        // Both are of one family.
+        let is_mapped = self.local[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+        is_mapped.then(|| (word(&self.local), word(&self.remote)))
+    }
+
     pub fn local(&self) -> SocketAddr {
         SocketAddr::new(self.local_ip(), self.local_port)
     }

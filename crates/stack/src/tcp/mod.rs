@@ -2,7 +2,7 @@
 //!
 //! | what | file | RFCs |
 //! |---|---|---|
-//! | segments in, timers, flush | `dispatch.rs`, `passive.rs` | 9293 3.10.7 |
+//! | segments in, timers, flush | `predict.rs`, `dispatch.rs`, `passive.rs` | 9293 3.10.7 |
 //! | calls of sockets | `calls.rs` | 9293 3.10.1–3.10.6 |
 //! | steps of a segment's arrival | `input/` | 9293 3.10.7.4, 5961, 7323, 2018, 2883 |
 //! | what is sent next | `output/`, `attendance.rs` | 9293 3.7.4, 3.8.6, 5681, 7323 |
@@ -46,6 +46,7 @@ mod passive;
 mod phase;
 mod pmtud;
 mod ports;
+mod predict;
 mod rack;
 mod recovery;
 mod resend;
@@ -75,6 +76,7 @@ pub use image::ConnectionImage;
 pub use info::{TcpInfo, TcpState};
 use listen::Listeners;
 use ports::Ports;
+use predict::Latest;
 use slab::Slab;
 use syn::SynTable;
 use timewait::TimeWaits;
@@ -98,8 +100,7 @@ pub struct Tcp {
     demux: Demux,
     hasher: FlowHasher,
     wheel: Wheel,
-    /// The connection that the last segment was for.
-    latest: u32,
+    latest: Latest,
     /// Connections for the next flush.
     dirty: Vec<u32>,
     /// RFC 5961 10: challenge ACKs of the whole stack.
@@ -128,7 +129,7 @@ impl Tcp {
             demux: Demux::default(),
             hasher: FlowHasher::new(rng),
             wheel: Wheel::new(now),
-            latest: 0,
+            latest: Latest::default(),
             dirty: Vec::new(),
             challenges: RateLimit::new(tcp.challenge_acks_per_second, now),
             resets: RateLimit::new(tcp.resets_per_second, now),

@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use crate::time::Instant;
+use crate::time::{Instant, nanos};
 
 /// How long a minimum stays valid before a larger one may replace it.
 const MIN_WINDOW_MS: u32 = 300_000;
@@ -58,7 +58,12 @@ impl Rtt {
 
     #[inline]
     pub fn sample(&mut self, now: Instant, measured: Duration) {
-        let r = (measured.as_nanos().min(u128::from(CEILING_NS)) as u64).max(FLOOR_NS);
+        self.sample_ns(now, nanos(measured));
+    }
+
+    #[inline]
+    pub fn sample_ns(&mut self, now: Instant, measured: u64) {
+        let r = measured.clamp(FLOOR_NS, CEILING_NS);
         let units = (r >> MIN_SHIFT) as u32;
         let now_ms = now.as_millis() as u32;
         let age_ms = now_ms.wrapping_sub(self.min_at_ms);

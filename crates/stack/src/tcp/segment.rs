@@ -1,6 +1,7 @@
 //! A segment that came in, with its options.
 
 use slipstack_wire::fast_open::FastOpen;
+use slipstack_wire::plain::PlainTcp;
 use slipstack_wire::tcp::{TcpFlags, TcpSegment};
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps, parse_timestamps_only};
 
@@ -50,6 +51,23 @@ impl<'a> Segment<'a> {
             payload: parsed.payload,
             is_gso: meta.gso,
             mark: ecn::mark_of(tos),
+        }
+    }
+
+    /// The same for a frame that is known to be plain.
+    #[inline]
+    pub fn of_plain(plain: &PlainTcp<'a>, is_gso: bool) -> Segment<'a> {
+        Segment {
+            seq: plain.seq,
+            ack: plain.ack,
+            flags: TcpFlags::ACK,
+            window: plain.window,
+            options: &[],
+            timestamps: plain.timestamps,
+            is_plain: true,
+            payload: plain.payload,
+            is_gso,
+            mark: ecn::mark_of(plain.tos),
         }
     }
 

@@ -329,9 +329,13 @@ pub fn report(conn: &mut Connection, cx: &Cx<'_>, fx: &mut impl Effects) {
         conn: conn.id,
         upto: seq::offset(upto),
     });
-    if conn.snd.is_limit_fixed {
-        return;
+    if conn.cc.window.cwnd > conn.snd.limit / 2 && !conn.snd.is_limit_fixed {
+        grow_limit(conn, cx, fx);
     }
+}
+
+#[cold]
+fn grow_limit(conn: &mut Connection, cx: &Cx<'_>, fx: &mut impl Effects) {
     // Twice the window keeps the sender busy while ACKs travel (Linux: tcp_sndbuf_expand).
     let wanted = conn
         .cc

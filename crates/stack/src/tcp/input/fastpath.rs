@@ -3,16 +3,14 @@
 //! Everything here is what the steps of [`super`] would do, with their questions answered beforehand. RFC 9293
 //! 3.10.7.4 allows any order of the checks that gives the same result.
 
-use core::time::Duration;
-
 use slipstack_wire::tcp::TcpFlags;
 
-use crate::effects::{Effects, Event};
+use crate::effects::Effects;
 use crate::link::Cx;
 use crate::tcp::cc::Ack;
-use crate::tcp::connection::Connection;
+use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::figures::Pace;
-use crate::tcp::output::ack_policy;
+use crate::tcp::output::{ack_policy, window};
 use crate::tcp::phase::Phase;
 use crate::tcp::recovery::State;
 use crate::tcp::segment::Segment;
@@ -56,16 +54,16 @@ pub fn try_take(
     if !(acks_all && is_calm(conn) || acked == 0 && is_no_duplicate(conn, segment, outstanding)) {
         return false;
     }
-    if !segment.payload.is_empty() && !fx.store(conn.id, seq::offset(conn.rcv.nxt), segment.payload)
-    {
+    let has_text = !segment.payload.is_empty();
+    if has_text && !fx.deliver(conn.id, seq::offset(conn.rcv.nxt), segment.payload) {
         return false;
     }
     take_header(conn, now, segment, acked);
     if acks_all {
         take_ack(conn, now, cx, fx);
     }
-    if !segment.payload.is_empty() {
-        take_text(conn, segment, fx);
+    if has_text {
+        take_text(conn, now, segment, cx);
     }
     true
 }
@@ -129,7 +127,7 @@ fn take_ack(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl 
         flight.figures.set_pace(now, Pace::Idle);
         if let Some(sent_at) = flight.board.take_all() {
             measured = now.0.saturating_sub(sent_at);
-            conn.rtt.sample(now, Duration::from_nanos(measured));
+            conn.rtt.sample_ns(now, measured);
         }
     }
     conn.backoff.reset();
@@ -154,14 +152,15 @@ fn take_ack(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl 
 }
 
 #[inline]
-fn take_text(conn: &mut Connection, segment: &Segment<'_>, fx: &mut impl Effects) {
+fn take_text(conn: &mut Connection, now: Instant, segment: &Segment<'_>, cx: &Cx<'_>) {
     let len = segment.payload.len() as u64;
     conn.rcv.nxt += len;
-    conn.is_dirty = true;
-    fx.event(Event::Received {
-        conn: conn.id,
-        upto: seq::offset(conn.rcv.nxt),
-    });
     let mss = conn.opts.mss_max;
     ack_policy::on_in_order(conn, len, segment.is_gso, mss);
+    // Nothing to say at the end of this turn: the ACK rides on the answer or waits for its timer.
+    if conn.rcv.ack == AckState::Delayed && !window::is_low(conn) {
+        ack_policy::delay(conn, now, cx);
+    } else {
+        conn.is_dirty = true;
+    }
 }

@@ -57,20 +57,22 @@ pub fn finish(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut imp
             send_ack(conn, now, cx, fx)
         }
         AckState::None => {}
-        AckState::Delayed => {
-            let longest = nanos(cx.config.tcp.delayed_ack);
-            if longest == 0 {
-                return send_ack(conn, now, cx, fx);
-            }
-            let is_quick = conn.rcv.quick > 0 && !conn.rcv.is_interactive;
-            let delay = if is_quick {
-                ANSWER_NS.min(longest)
-            } else {
-                longest
-            };
-            conn.timers.set_ack(now.plus_nanos(delay));
-        }
+        AckState::Delayed if cx.config.tcp.delayed_ack.is_zero() => send_ack(conn, now, cx, fx),
+        AckState::Delayed => delay(conn, now, cx),
     }
+}
+
+/// The ACK waits for something that carries it, or for its timer.
+#[inline]
+pub fn delay(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
+    let longest = nanos(cx.config.tcp.delayed_ack);
+    let is_quick = conn.rcv.quick > 0 && !conn.rcv.is_interactive;
+    let delay = if is_quick {
+        ANSWER_NS.min(longest)
+    } else {
+        longest
+    };
+    conn.timers.set_ack(now.plus_nanos(delay));
 }
 
 /// An ACK without data.

@@ -13,7 +13,7 @@ use crate::tcp::figures::Pace;
 use crate::tcp::recovery::State;
 use crate::tcp::timers::Resend;
 use crate::tcp::{isn, pacing, resend};
-use crate::time::Instant;
+use crate::time::{Instant, nanos};
 
 /// How long a corked tail is held (Linux: 200 ms).
 const CORK_NS: u64 = 200_000_000;
@@ -75,8 +75,17 @@ pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
 }
 
 /// RFC 5681 4.1, RFC 2861.
-fn restart_after_idle(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
+#[inline]
+pub fn restart_after_idle(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     let idle = now.nanos_since(conn.snd.last_at);
+    // No timeout is shorter.
+    if idle > nanos(cx.config.tcp.rto_min) {
+        restart_after(conn, now, idle, cx);
+    }
+}
+
+#[inline(never)]
+fn restart_after(conn: &mut Connection, now: Instant, idle: u64, cx: &Cx<'_>) {
     if conn.rtt.has_sample() && idle > resend::base_timeout_ns(conn, cx) {
         conn.cc.on_idle(now, cx.config.tcp.initial_cwnd);
     }
@@ -188,28 +197,40 @@ fn send_new(
 
 /// Data that answers data: the peer's next request needs no ACK of its own.
 #[inline]
-fn note_interactive(conn: &mut Connection, now: Instant) {
+pub fn note_interactive(conn: &mut Connection, now: Instant) {
     const ANSWER_NS: u64 = 40_000_000;
     if now.nanos_since(conn.rcv.last_at) < ANSWER_NS {
         conn.rcv.is_interactive = true;
     }
 }
 
+/// RFC 7661 4.1 (Linux: in slow start half of the window must be used).
+#[inline]
+fn is_window_used(conn: &Connection, in_flight: u64) -> bool {
+    let factor = if conn.cc.window.is_slow_start() { 2 } else { 1 };
+    in_flight * factor >= u64::from(conn.cc.window.cwnd)
+}
+
+/// Everything that was written has left.
+#[inline]
+pub fn after_all(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
+    after_new(conn, now, true, &Stop::Nothing, cx);
+}
+
 fn after_new(conn: &mut Connection, now: Instant, has_sent: bool, stop: &Stop, cx: &Cx<'_>) {
     note_pace(conn, now, stop);
     if has_sent {
-        let cwnd = u64::from(conn.cc.window.cwnd);
-        // RFC 7661 4.1 (Linux: in slow start half of the window must be used).
-        let factor = if conn.cc.window.is_slow_start() { 2 } else { 1 };
         let in_flight = conn.in_flight();
-        let is_full = in_flight * factor >= cwnd;
+        let is_full = is_window_used(conn, in_flight);
         conn.cc.is_limited = match stop {
             Stop::Congestion => true,
             // The window is used as fast as pacing lets it.
             Stop::Pacing => conn.cc.is_limited || is_full,
             _ => is_full,
         };
-        if in_flight < cwnd && !matches!(stop, Stop::Congestion | Stop::Pacing) {
+        if in_flight < u64::from(conn.cc.window.cwnd)
+            && !matches!(stop, Stop::Congestion | Stop::Pacing)
+        {
             note_app_limited(conn, in_flight);
         }
         resend::arm_after_new(conn, now, cx);

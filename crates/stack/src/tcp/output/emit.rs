@@ -1,6 +1,9 @@
 //! Building headers (RFC 9293 3.1, RFC 7323 3.2, RFC 2018 3).
 
+use core::net::Ipv4Addr;
 use slipstack_wire::fast_open::FastOpen;
+
+use slipstack_wire::plain::{self, PlainHeader};
 use slipstack_wire::protocol;
 use slipstack_wire::tcp::{CHECKSUM_AT, HEADER_LEN, OPTIONS_MAX, TcpFlags, TcpHeader};
 use slipstack_wire::tcp_options::{
@@ -56,24 +59,69 @@ fn build(
     conn: &mut Connection,
     now: Instant,
     (start, len): (u64, u32),
-    (flags, tos): (TcpFlags, u8),
+    marks: (TcpFlags, u8),
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Output {
-    let window = window::announce(conn);
-    let header = TcpHeader {
+    let is_plain = conn.rcv.assembler.is_none() || len > 0 || !conn.opts.has_sack;
+    if is_plain
+        && let Some((src, dst)) = conn.key.v4()
+        && let Some(hop) = conn.hop
+        && cx.link.is_current(&hop, now)
+    {
+        return plain(conn, now, (start, len), marks, (src, dst, hop), cx, fx);
+    }
+    general(conn, now, (start, len), marks, cx, fx)
+}
+
+/// Over IPv4 to a known next hop, with timestamps or no options: the whole header in one go.
+#[inline]
+fn plain(
+    conn: &mut Connection,
+    now: Instant,
+    (start, len): (u64, u32),
+    (flags, tos): (TcpFlags, u8),
+    (src, dst, hop): (Ipv4Addr, Ipv4Addr, NextHop),
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Output {
+    let header = PlainHeader {
+        link_dst: hop.mac(),
+        link_src: cx.link.mac,
+        tos,
+        ttl: conn.opts.ttl,
+        src,
+        dst,
         src_port: conn.key.local_port,
         dst_port: conn.key.remote_port,
         seq: conn.wire_seq(start),
+        window: window::announce(conn),
         ack: conn.wire_ack(conn.rcv.nxt),
         flags: flags | TcpFlags::ACK | conn.ecn.echo,
-        window,
-        urgent: 0,
+        timestamps: conn.opts.has_timestamps.then(|| Timestamps {
+            value: isn::timestamp(now, conn.opts.ts_offset),
+            echo: conn.rcv.ts_recent,
+        }),
+        payload_len: len,
     };
-    let mut buffer = [0u8; BUFFER_LEN];
-    let options_len = put_options(conn, now, len == 0, &mut buffer);
-    header.emit(options_len, &mut buffer);
-    let payload = if len == 0 {
+    let mut buffer = [0u8; plain::HEADER_MAX];
+    let header_len = header.emit(&mut buffer);
+    let payload = payload_of(conn, start, len);
+    note_acked(conn);
+    let mss = conn.snd.mss;
+    cx.counters.bump(Counter::TxTcp);
+    cx.send_plain(
+        &buffer[..header_len],
+        payload,
+        (len > u32::from(mss)).then_some(mss),
+        hop,
+        fx,
+    )
+}
+
+#[inline]
+fn payload_of(conn: &Connection, start: u64, len: u32) -> Payload<'static> {
+    if len == 0 {
         Payload::None
     } else {
         Payload::Stream {
@@ -81,10 +129,41 @@ fn build(
             offset: seq::offset(start),
             len,
         }
-    };
+    }
+}
+
+/// Every segment carries the ACK: none is owed any more.
+#[inline]
+fn note_acked(conn: &mut Connection) {
     conn.rcv.acked = conn.rcv.nxt;
     conn.rcv.ack = AckState::None;
     conn.timers.clear_ack();
+}
+
+/// The next hop is to be found, or SACK blocks are to be reported.
+#[inline(never)]
+fn general(
+    conn: &mut Connection,
+    now: Instant,
+    (start, len): (u64, u32),
+    (flags, tos): (TcpFlags, u8),
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Output {
+    let header = TcpHeader {
+        window: window::announce(conn),
+        src_port: conn.key.local_port,
+        dst_port: conn.key.remote_port,
+        seq: conn.wire_seq(start),
+        ack: conn.wire_ack(conn.rcv.nxt),
+        flags: flags | TcpFlags::ACK | conn.ecn.echo,
+        urgent: 0,
+    };
+    let mut buffer = [0u8; BUFFER_LEN];
+    let options_len = put_options(conn, now, len == 0, &mut buffer);
+    header.emit(options_len, &mut buffer);
+    let payload = payload_of(conn, start, len);
+    note_acked(conn);
     let packet = packet_of(&conn.key, tos, conn.opts.ttl);
     let mss = conn.snd.mss;
     let out = OutSegment {

@@ -8,6 +8,7 @@ pub mod control;
 pub mod data;
 pub mod emit;
 pub mod nagle;
+pub mod single;
 pub mod window;
 
 use super::connection::{AckState, Connection};
@@ -20,6 +21,9 @@ use crate::time::Instant;
 /// Emits what is due now.
 #[inline]
 pub fn flush(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+    if single::try_send(conn, now, cx, fx) {
+        return;
+    }
     if !conn.phase.is_synchronized() {
         return flush_opening(conn, now, cx, fx);
     }

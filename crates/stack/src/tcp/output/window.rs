@@ -37,6 +37,12 @@ pub fn announce(conn: &mut Connection) -> u16 {
     window.min(0xffff) as u16
 }
 
+/// So little is left of what the peer may send that it may have to be told of more.
+#[inline]
+pub fn is_low(conn: &Connection) -> bool {
+    conn.rcv.edge - conn.rcv.nxt <= u64::from(conn.rcv.buffer / 4)
+}
+
 /// Is the window so much larger than what the peer knows that it must be told at once?
 #[inline]
 pub fn is_update_due(conn: &Connection) -> bool {
@@ -44,11 +50,11 @@ pub fn is_update_due(conn: &Connection) -> bool {
     if rcv.has_fin {
         return false;
     }
-    let known = rcv.edge - rcv.nxt;
     // Far from closing: the next ACK tells it. (Half of the buffer is what the unscaled window of a SYN leaves.)
-    if known > u64::from(rcv.buffer / 4) {
+    if !is_low(conn) {
         return false;
     }
+    let known = rcv.edge - rcv.nxt;
     let now = fresh_edge(conn) - rcv.nxt;
     now >= 2 * known && now > known
 }

@@ -1,0 +1,66 @@
+//! The commonest answer: all that was written fits one segment, and nothing else is outstanding.
+//!
+//! What [`super::data`] decides step by step (RFC 9293 3.8.6, RFC 5681 3.1, Nagle) is settled here by a few
+//! comparisons.
+
+use slipstack_wire::tcp::TcpFlags;
+
+use super::{data, emit};
+use crate::effects::Effects;
+use crate::link::Cx;
+use crate::tcp::connection::{Connection, InFlight};
+use crate::tcp::recovery::State;
+use crate::time::Instant;
+
+/// `false`: take the long way; nothing has been done.
+#[inline]
+pub fn try_send(
+    conn: &mut Connection,
+    now: Instant,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> bool {
+    let snd = &conn.snd;
+    // A FIN that has left stands beyond what was written: the difference is then no length.
+    let len = snd.written.wrapping_sub(snd.nxt);
+    let most = u64::from(snd.mss).min(u64::from(conn.cc.window.cwnd));
+    let is_single = snd.una == snd.nxt
+        && len.wrapping_sub(1) < most
+        && snd.nxt + len <= snd.edge
+        && !snd.is_fin_sent
+        && !snd.has_more
+        && !conn.opts.cork
+        && !conn.cc.is_paced
+        && conn.phase.may_transmit()
+        && conn.flight.as_deref().is_none_or(is_resting);
+    if !is_single {
+        return false;
+    }
+    data::restart_after_idle(conn, now, cx);
+    let start = conn.snd.nxt;
+    let mut flags = TcpFlags::PSH;
+    let mut next = start + len;
+    if len != u64::from(conn.snd.mss) {
+        conn.snd.small_end = next;
+    }
+    if conn.snd.is_fin_queued {
+        flags |= TcpFlags::FIN;
+        conn.snd.is_fin_sent = true;
+        next += 1;
+    }
+    conn.snd.nxt = next;
+    conn.snd.last_at = now;
+    data::note_interactive(conn, now);
+    let flight = conn.flight_mut();
+    let stamp = flight.stamp(now, next - start, start);
+    flight.board.push(start, next, now.0, stamp);
+    flight.recovery.on_sent(next - start);
+    emit::new_data(conn, now, (start, len as u32), flags, cx, fx);
+    data::after_all(conn, now, cx);
+    true
+}
+
+#[inline]
+fn is_resting(flight: &InFlight) -> bool {
+    flight.board.is_empty() && flight.board.is_clean() && flight.recovery.state == State::Open
+}

@@ -1,0 +1,110 @@
+//! Header prediction: a plain segment of an open IPv4 connection, from the frame to the receive ring in one go.
+//!
+//! The flow stands for the checks of addresses (RFC 1122 3.2.1.3): its own passed them when it was opened. A segment
+//! that is not what the connection expects next is left untouched for the long way.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use slipstack_wire::checksum;
+use slipstack_wire::plain::PlainTcp;
+use slipstack_wire::protocol;
+
+use super::Tcp;
+use super::flow::{FlowKey, Place};
+use super::input::fastpath;
+use super::segment::Segment;
+use crate::effects::{Effects, RxChecksum, RxMeta};
+use crate::link::Cx;
+use crate::time::Instant;
+
+/// A flow of IPv4 as it is compared: a few words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Flow {
+    local: Ipv4Addr,
+    remote: Ipv4Addr,
+    ports: u32,
+}
+
+/// The connection that the last plain segment was for: segments come in trains.
+#[derive(Clone, Copy, Debug)]
+pub struct Latest {
+    flow: Flow,
+    index: u32,
+}
+
+impl Default for Latest {
+    fn default() -> Latest {
+        Latest {
+            flow: Flow {
+                local: Ipv4Addr::UNSPECIFIED,
+                remote: Ipv4Addr::UNSPECIFIED,
+                ports: 0,
+            },
+            // No connection has this index.
+            index: u32::MAX,
+        }
+    }
+}
+
+impl Latest {
+    /// The block is gone; another connection may get its place.
+    #[inline]
+    pub fn forget(&mut self, index: u32) {
+        if self.index == index {
+            *self = Latest::default();
+        }
+    }
+}
+
+impl Tcp {
+    /// `false`: take the long way; nothing has been touched.
+    #[inline]
+    pub fn take_plain(
+        &mut self,
+        now: Instant,
+        plain: &PlainTcp<'_>,
+        meta: RxMeta,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) -> bool {
+        let flow = Flow {
+            local: plain.dst,
+            remote: plain.src,
+            ports: u32::from(plain.dst_port) << 16 | u32::from(plain.src_port),
+        };
+        if self.latest.flow != flow && !self.look_up(flow, cx) {
+            return false;
+        }
+        if meta.checksum == RxChecksum::Unknown
+            && !checksum::is_valid_l4_v4(plain.src, plain.dst, protocol::TCP, plain.segment)
+        {
+            return false;
+        }
+        let index = self.latest.index;
+        let Some(conn) = self.conns.at_mut(index) else {
+            return false;
+        };
+        let segment = Segment::of_plain(plain, meta.gso);
+        if !fastpath::try_take(conn, now, &segment, cx, fx) {
+            return false;
+        }
+        self.enqueue(index);
+        true
+    }
+
+    /// Makes the flow the latest one, if it has a connection.
+    #[inline(never)]
+    fn look_up(&mut self, flow: Flow, cx: &Cx<'_>) -> bool {
+        let (local, remote) = (IpAddr::V4(flow.local), IpAddr::V4(flow.remote));
+        let key = FlowKey::new(local, (flow.ports >> 16) as u16, remote, flow.ports as u16);
+        let Some(Place::Connection(index)) = self.find_place(&key, self.hasher.table(&key)) else {
+            return false;
+        };
+        // Our own address as a source is believed of looped frames only.
+        if cx.link.is_own(remote) {
+            return false;
+        }
+        self.latest = Latest { flow, index };
+        true
+    }
+}
