@@ -19,7 +19,7 @@ pub trait Effects {
     fn store(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool;
 
     /// Stores bytes that are in order and lets the program read them: `store`, then [`Event::Received`].
-    #[inline]
+    #[inline(always)]
     fn deliver(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool {
         let is_stored = self.store(conn, offset, bytes);
         if is_stored {

@@ -14,6 +14,7 @@ extern crate alloc;
 mod arp;
 pub mod config;
 pub mod counters;
+mod destination;
 pub mod effects;
 pub mod error;
 mod icmp;

@@ -8,6 +8,7 @@ use slipstack_wire::{Gso, PartialChecksum, TxOffload, checksum, tcp, tcp_options
 
 use crate::config::StackConfig;
 use crate::counters::{Counter, Counters};
+use crate::destination::Destinations;
 use crate::effects::{Effects, FrameOut, Payload};
 use crate::error::Reason;
 use crate::neighbour::{Held, Neighbours, Resolution};
@@ -107,6 +108,7 @@ pub struct Link {
     pub(crate) neighbours: Neighbours,
     /// What is known of servers besides their neighbours' addresses.
     pub fast_open: FastOpenCache,
+    destinations: Destinations,
 }
 
 impl Link {
@@ -118,6 +120,33 @@ impl Link {
             routes: Routes::of(&config.addrs, &config.gateways),
             neighbours: Neighbours::new(config.neighbour.clone(), rng.sip_key()),
             fast_open: FastOpenCache::new(rng),
+            destinations: Destinations::new(),
+        }
+    }
+
+    /// The next hop that was last found for a destination, if it may still be used.
+    #[inline]
+    pub fn recall(&self, dst: IpAddr, now: Instant) -> Option<NextHop> {
+        self.destinations
+            .find(dst)
+            .filter(|hop| self.is_current(hop, now))
+    }
+
+    /// What a destination behind this next hop allows.
+    #[inline]
+    pub fn path_over(&self, hop: &NextHop) -> Path {
+        Path {
+            mtu: self.mtu,
+            tso_max: if hop.local { 0 } else { self.tso_max },
+            local: hop.local,
+        }
+    }
+
+    /// The same for a destination whose next hop may be known; `None`: there is no route.
+    pub fn path_by(&self, hop: &Option<NextHop>, dst: IpAddr) -> Option<Path> {
+        match hop {
+            Some(hop) => Some(self.path_over(hop)),
+            None => self.find_path(dst),
         }
     }
 
@@ -250,7 +279,10 @@ impl Cx<'_> {
         fx: &mut impl Effects,
     ) -> Output {
         match self.link.find_next_hop(now, ends, self.counters, fx) {
-            Hop::Known(hop) => self.send(packet, ends, segment, hint.insert(hop), fx),
+            Hop::Known(hop) => {
+                self.link.destinations.keep(ends.1.into(), hop);
+                self.send(packet, ends, segment, hint.insert(hop), fx)
+            }
             Hop::Asking(neighbour) => {
                 let epoch = self.link.neighbours.epoch();
                 let hop = NextHop {

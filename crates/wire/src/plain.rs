@@ -4,7 +4,7 @@
 use core::net::Ipv4Addr;
 
 use crate::tcp::{self, TcpFlags};
-use crate::tcp_options::{TIMESTAMPS_LEN, Timestamps};
+use crate::tcp_options::{TIMESTAMPS_AHEAD, TIMESTAMPS_LEN, Timestamps};
 use crate::{ethernet, ipv4, protocol};
 
 const IP: usize = ethernet::HEADER_LEN;
@@ -14,10 +14,8 @@ const WITH_TIMESTAMPS: usize = OPTIONS + TIMESTAMPS_LEN;
 const DONT_FRAGMENT: u32 = 0x4000;
 /// More fragments, and the fragment offset.
 const FRAGMENT: u16 = 0x3fff;
-/// NOP, NOP, kind 8, length 10.
-const TIMESTAMPS_AHEAD: u32 = 0x0101_080a;
 
-/// A plain segment; neither SYN, FIN, RST nor URG is set, ACK is.
+/// A plain segment: ACK is set, FIN and PSH may be, SYN, RST and URG are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlainTcp<'a> {
     pub link_dst: [u8; 6],
@@ -28,6 +26,7 @@ pub struct PlainTcp<'a> {
     pub dst_port: u16,
     pub seq: u32,
     pub ack: u32,
+    pub flags: TcpFlags,
     /// Not scaled.
     pub window: u16,
     pub timestamps: Option<Timestamps>,
@@ -48,7 +47,7 @@ impl<'a> PlainTcp<'a> {
             && h[IP] == 0x45
             && half(IP + 6) & FRAGMENT == 0
             && h[IP + 9] == protocol::TCP
-            && h[TCP + 13] & !TcpFlags::PSH.0 == TcpFlags::ACK.0;
+            && h[TCP + 13] & !(TcpFlags::PSH.0 | TcpFlags::FIN.0) == TcpFlags::ACK.0;
         if !is_plain || !is_header_valid(h) {
             return None;
         }
@@ -79,6 +78,7 @@ impl<'a> PlainTcp<'a> {
             dst_port: half(TCP + 2),
             seq: word(TCP + 4),
             ack: word(TCP + 8),
+            flags: TcpFlags(h[TCP + 13]),
             window: half(TCP + 14),
             timestamps,
             payload,
@@ -103,24 +103,20 @@ pub struct PlainHeader {
     pub flags: TcpFlags,
     /// Not scaled.
     pub window: u16,
-    pub timestamps: Option<Timestamps>,
     pub payload_len: u32,
 }
 
-/// Bytes of the longest of these headers.
-pub const HEADER_MAX: usize = WITH_TIMESTAMPS;
+/// Bytes of the longest of these headers: that of a SYN with all options.
+pub const HEADER_MAX: usize = OPTIONS + 20;
 /// Where the transport header begins.
 pub const TRANSPORT_AT: usize = TCP;
 
 impl PlainHeader {
-    /// Writes all headers and gives their length. The packet may not be fragmented and so needs no identification
-    /// (RFC 6864 4.1); the transport checksum is left partial.
-    #[inline]
-    pub fn emit(&self, out: &mut [u8; HEADER_MAX]) -> usize {
-        let header_len = match self.timestamps {
-            Some(_) => WITH_TIMESTAMPS,
-            None => OPTIONS,
-        };
+    /// Writes all headers, with options that are given in words, and gives their length. The packet may not be
+    /// fragmented and so needs no identification (RFC 6864 4.1); the transport checksum is left partial.
+    #[inline(always)]
+    pub fn emit<const N: usize>(&self, options: [u32; N], out: &mut [u8; HEADER_MAX]) -> usize {
+        let header_len = OPTIONS + 4 * N;
         let segment_len = (header_len - TCP) as u32 + self.payload_len;
         let total_len = segment_len + ipv4::HEADER_LEN as u32;
         let addresses = halves(self.src.to_bits()) + halves(self.dst.to_bits());
@@ -149,12 +145,8 @@ impl PlainHeader {
         let partial = fold(addresses + u32::from(protocol::TCP) + segment_len);
         put(TCP + 16, u32::from(partial) << 16);
         out[IP + 10..IP + 12].copy_from_slice(&(!fold(sum)).to_be_bytes());
-        if let Some(timestamps) = self.timestamps {
-            let mut put =
-                |at: usize, word: u32| out[at..at + 4].copy_from_slice(&word.to_be_bytes());
-            put(OPTIONS, TIMESTAMPS_AHEAD);
-            put(OPTIONS + 4, timestamps.value);
-            put(OPTIONS + 8, timestamps.echo);
+        for (place, word) in out[OPTIONS..].chunks_exact_mut(4).zip(options) {
+            place.copy_from_slice(&word.to_be_bytes());
         }
         header_len
     }
@@ -174,7 +166,7 @@ fn fold(sum: u32) -> u16 {
 }
 
 /// Does the network header add up? Five words in 64 bits, so that no carry is lost.
-#[inline]
+#[inline(always)]
 fn is_header_valid(h: &[u8; OPTIONS]) -> bool {
     let word = |at: usize| {
         let at = IP + at;
@@ -239,6 +231,7 @@ mod tests {
         frame
     }
 
+    const UNEXPECTED: TcpFlags = TcpFlags(!(0x10 | 0x08 | 0x01));
     const STAMPS: Timestamps = Timestamps { value: 9, echo: 8 };
 
     /// Whatever is taken as plain is what the long way reads.
@@ -269,7 +262,8 @@ mod tests {
             (plain.src_port, plain.dst_port)
         );
         assert_eq!((header.seq, header.ack), (plain.seq, plain.ack));
-        assert_eq!(header.flags.0 & !TcpFlags::PSH.0, TcpFlags::ACK.0);
+        assert_eq!(header.flags, plain.flags);
+        assert!(plain.flags.contains(TcpFlags::ACK) && !plain.flags.intersects(UNEXPECTED));
         assert_eq!(
             (header.window, segment.payload),
             (plain.window, plain.payload)
@@ -288,7 +282,8 @@ mod tests {
                 assert!(agrees(&padded));
             }
         }
-        for flags in [TcpFlags::FIN, TcpFlags::SYN, TcpFlags::RST, TcpFlags::URG] {
+        assert!(agrees(&frame(None, TcpFlags::ACK | TcpFlags::FIN, &[7])));
+        for flags in [TcpFlags::SYN, TcpFlags::RST, TcpFlags::URG, TcpFlags::ECE] {
             assert!(!agrees(&frame(Some(STAMPS), flags | TcpFlags::ACK, &[])));
         }
     }
@@ -310,11 +305,13 @@ mod tests {
                     ack: 0xfefd_fcfb,
                     flags: TcpFlags::ACK | TcpFlags::PSH,
                     window: 0x1234,
-                    timestamps,
                     payload_len: 3,
                 };
                 let mut room = [0xee; HEADER_MAX];
-                let len = header.emit(&mut room);
+                let len = match timestamps {
+                    Some(timestamps) => header.emit(timestamps.words(), &mut room),
+                    None => header.emit([], &mut room),
+                };
                 let bytes = [&room[..len], &[1, 2, 3]].concat();
                 assert!(agrees(&bytes));
                 let plain = PlainTcp::parse(&bytes).unwrap();

@@ -23,6 +23,17 @@ pub struct Timestamps {
     pub echo: u32,
 }
 
+/// NOP, NOP, kind and length of timestamps, as one word.
+pub(crate) const TIMESTAMPS_AHEAD: u32 = 0x0101_080a;
+
+impl Timestamps {
+    /// The option with its two NOPs, in words of the header.
+    #[inline]
+    pub const fn words(self) -> [u32; 3] {
+        [TIMESTAMPS_AHEAD, self.value, self.echo]
+    }
+}
+
 /// SACK blocks in the order of the option; each is [left, right).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SackBlocks {
@@ -90,7 +101,46 @@ pub fn parse_timestamps_only(options: &[u8]) -> Option<Timestamps> {
 impl TcpOptions {
     /// Lenient like every receiver: an option with a wrong length is skipped, one that reaches
     /// beyond the header ends the walk (RFC 9293 3.1, MUST-6, MUST-7). At most 40 steps.
-    pub fn parse(mut bytes: &[u8]) -> Self {
+    pub fn parse(bytes: &[u8]) -> Self {
+        // A SYN as Linux and we ourselves send it.
+        if let [
+            MSS,
+            4,
+            m0,
+            m1,
+            SACK_PERMITTED,
+            2,
+            TIMESTAMPS,
+            10,
+            v0,
+            v1,
+            v2,
+            v3,
+            e0,
+            e1,
+            e2,
+            e3,
+            NOP,
+            WINDOW_SCALE,
+            3,
+            shift,
+        ] = *bytes
+        {
+            return Self {
+                mss: Some(u16::from_be_bytes([m0, m1])),
+                window_scale: Some(shift),
+                sack_permitted: true,
+                timestamps: Some(Timestamps {
+                    value: u32::from_be_bytes([v0, v1, v2, v3]),
+                    echo: u32::from_be_bytes([e0, e1, e2, e3]),
+                }),
+                sack: SackBlocks::EMPTY,
+            };
+        }
+        Self::walk(bytes)
+    }
+
+    fn walk(mut bytes: &[u8]) -> Self {
         let mut options = Self::default();
         loop {
             match *bytes {
@@ -131,6 +181,33 @@ impl TcpOptions {
             }
             _ => {}
         }
+    }
+
+    /// The words of a SYN that offers everything, as [`TcpOptions::emit`] writes them; `None`: it does not.
+    #[inline]
+    pub fn syn_words(&self) -> Option<[u32; 5]> {
+        let (Some(mss), Some(shift), Some(timestamps)) =
+            (self.mss, self.window_scale, self.timestamps)
+        else {
+            return None;
+        };
+        let tail = [NOP, WINDOW_SCALE, 3, shift];
+        (self.sack_permitted && self.sack.is_empty()).then_some([
+            u32::from_be_bytes([MSS, 4, 0, 0]) | u32::from(mss),
+            u32::from_be_bytes([SACK_PERMITTED, 2, TIMESTAMPS, 10]),
+            timestamps.value,
+            timestamps.echo,
+            u32::from_be_bytes(tail),
+        ])
+    }
+
+    /// Nothing but timestamps, or nothing at all.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.mss.is_none()
+            && self.window_scale.is_none()
+            && !self.sack_permitted
+            && self.sack.is_empty()
     }
 
     /// Writes the options, padded to a multiple of 4, and returns their length. SACK blocks that
@@ -285,6 +362,10 @@ mod tests {
             let len = options.emit(&mut bytes);
             prop_assert_eq!(len % 4, 0);
             prop_assert_eq!(TcpOptions::parse(&bytes[..len]), options);
+            if let Some(words) = options.syn_words() {
+                let flat: std::vec::Vec<u8> = words.iter().flat_map(|w| w.to_be_bytes()).collect();
+                prop_assert_eq!(&bytes[..len], &flat[..]);
+            }
         }
     }
 }

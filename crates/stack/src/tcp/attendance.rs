@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 
 use super::connection::AckState;
 use super::{Tcp, input};
-use crate::ids::ConnId;
 use crate::link::Cx;
 use crate::time::{Instant, nanos};
 
@@ -17,9 +16,8 @@ impl Tcp {
         let mut waiting = Vec::new();
         let longest = nanos(cx.config.tcp.delayed_ack);
         self.wheel.find_filed(now.plus_nanos(longest), &mut waiting);
-        for token in waiting {
-            let ConnId { index, generation } = ConnId::from_bits(token);
-            let Some(conn) = self.conns.find_mut(index, generation) else {
+        for index in waiting {
+            let Some(conn) = self.conns.at_mut(index) else {
                 continue;
             };
             if conn.rcv.ack == AckState::Delayed {

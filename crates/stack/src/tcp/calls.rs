@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use slipstack_wire::tcp::{CHECKSUM_AT, HEADER_LEN, TcpFlags, TcpHeader};
 
-use super::connect::{self, Seed};
+use super::connect::{self, Preset, Seed};
 use super::connection::AckState;
 use super::fast_open::{self, Attempt};
 use super::flow::{FlowKey, Place};
@@ -39,7 +39,8 @@ impl Tcp {
         }
         let port = self.reserve_port(local, options.reuse_port, cx)?;
         let local = SocketAddr::new(local.ip(), port);
-        let Some(id) = self.listeners.add(local, options) else {
+        let preset = Preset::of(&options.socket, &cx.config.tcp);
+        let Some(id) = self.listeners.add(local, options, preset) else {
             self.ports.release(local.ip(), port);
             return Err(SocketError::LimitReached);
         };
@@ -136,17 +137,18 @@ impl Tcp {
         let hash = self.hasher.table(&key);
         let (fresh_iss, ts_offset) = connect::numbers(&self.hasher, &key, now);
         let iss = iss.unwrap_or(fresh_iss);
+        let preset = Preset::of(options, &cx.config.tcp);
         let index = self
-            .add_block(hash, |id, timer| {
+            .add_block(hash, |id| {
                 connect::build(
                     &Seed {
                         key,
+                        hash,
                         id,
-                        timer,
                         iss,
                         ts_offset,
                         path,
-                        options,
+                        preset: &preset,
                     },
                     now,
                     cx,

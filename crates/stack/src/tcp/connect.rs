@@ -18,13 +18,13 @@ use super::phase::Phase;
 use super::segment::Segment;
 use super::timers::{Resend, Timers};
 use super::{ecn, isn, keepalive, resend, seq};
+use crate::config::TcpConfig;
 use crate::effects::{Effects, Event};
 use crate::error::Reason;
 use crate::ids::ConnId;
 use crate::link::{Cx, Path};
-use crate::options::SocketOptions;
+use crate::options::{Congestion, SocketOptions};
 use crate::time::{Instant, nanos};
-use crate::wheel::TimerKey;
 
 /// Headers that a full packet carries: IPv4 and TCP without options.
 const HEADERS: u16 = 40;
@@ -35,12 +35,61 @@ const TIMESTAMPS: u16 = 12;
 #[derive(Clone, Copy, Debug)]
 pub struct Seed<'a> {
     pub key: FlowKey,
+    pub hash: u64,
     pub id: ConnId,
-    pub timer: TimerKey,
     pub iss: u32,
     pub ts_offset: u32,
     pub path: Path,
-    pub options: &'a SocketOptions,
+    pub preset: &'a Preset,
+}
+
+/// What the connections of one socket begin with: its options in the form in which blocks keep them.
+#[derive(Clone, Debug)]
+pub struct Preset {
+    /// Without what the path and the peer decide.
+    pub opts: Options,
+    pub mss: Option<u16>,
+    pub sndbuf: u32,
+    pub rcvbuf: u32,
+    pub is_sndbuf_fixed: bool,
+    pub is_rcvbuf_fixed: bool,
+    /// Shift of windows that go out, if both sides scale.
+    pub shift: u8,
+    pub congestion: Congestion,
+}
+
+impl Preset {
+    pub fn of(options: &SocketOptions, tcp: &TcpConfig) -> Preset {
+        let ms = |d: Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX - 1);
+        let rcvbuf = options.rcvbuf.unwrap_or(tcp.rcvbuf_initial);
+        let opts = Options {
+            has_timestamps: false,
+            has_sack: false,
+            has_scaling: false,
+            ts_offset: 0,
+            no_delay: options.no_delay,
+            cork: options.cork,
+            keep_alive: options.keep_alive.enabled,
+            keep_probes: options.keep_alive.probes,
+            keep_idle_ms: ms(options.keep_alive.idle),
+            keep_interval_ms: ms(options.keep_alive.interval),
+            user_timeout_ms: options.user_timeout.map_or(0, ms),
+            linger2_ms: options.linger2.map_or(u32::MAX, ms),
+            mss_max: 0,
+            tos: options.tos,
+            ttl: options.ttl,
+        };
+        Preset {
+            opts,
+            mss: options.mss,
+            sndbuf: options.sndbuf.unwrap_or(tcp.sndbuf_initial),
+            rcvbuf,
+            is_sndbuf_fixed: options.sndbuf.is_some(),
+            is_rcvbuf_fixed: options.rcvbuf.is_some(),
+            shift: shift_for(rcvbuf.max(tcp.rcvbuf_max)),
+            congestion: options.congestion.unwrap_or(tcp.congestion),
+        }
+    }
 }
 
 /// The shift that lets the window reach `buffer_max` (RFC 7323 2.2).
@@ -58,51 +107,39 @@ pub fn mss_to_announce(mtu: u16, limit: Option<u16>) -> u16 {
         .max(MSS_MIN)
 }
 
-pub fn options_of(options: &SocketOptions, seed: &Seed<'_>) -> Options {
-    let ms = |d: Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX - 1);
-    Options {
-        has_timestamps: false,
-        has_sack: false,
-        has_scaling: false,
-        ts_offset: seed.ts_offset,
-        no_delay: options.no_delay,
-        cork: options.cork,
-        keep_alive: options.keep_alive.enabled,
-        keep_probes: options.keep_alive.probes,
-        keep_idle_ms: ms(options.keep_alive.idle),
-        keep_interval_ms: ms(options.keep_alive.interval),
-        user_timeout_ms: options.user_timeout.map_or(0, ms),
-        linger2_ms: options.linger2.map_or(u32::MAX, ms),
-        mss_max: mss_to_announce(seed.path.mtu, options.mss),
-        tos: options.tos,
-        ttl: options.ttl,
-    }
-}
-
 /// A block in SYN-SENT; a passive open fills in the peer's side afterwards.
+#[inline]
 pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
     let tcp = &cx.config.tcp;
-    let options = seed.options;
-    let opts = options_of(options, seed);
-    let mss = opts.mss_max;
-    let congestion = options.congestion.unwrap_or(tcp.congestion);
+    let preset = seed.preset;
+    let mss = mss_to_announce(seed.path.mtu, preset.mss);
     Connection {
         key: seed.key,
+        hash: seed.hash as u32,
         id: seed.id,
-        timer: seed.timer,
         phase: Phase::SynSent,
         is_dirty: false,
         is_queued: false,
         is_orphan: false,
+        is_passive: false,
         keep_sent: 0,
         backoff: Default::default(),
         soft_error: None,
-        snd: build_send(seed, mss, now, cx),
+        snd: build_send(seed, mss, now),
         rcv: build_receive(seed, mss, now, cx),
         rtt: Default::default(),
-        cc: Control::new(congestion, u32::from(mss), tcp.initial_cwnd, tcp.pacing),
+        cc: Control::new(
+            preset.congestion,
+            u32::from(mss),
+            tcp.initial_cwnd,
+            tcp.pacing,
+        ),
         ecn: Default::default(),
-        opts,
+        opts: Options {
+            ts_offset: seed.ts_offset,
+            mss_max: mss,
+            ..preset.opts.clone()
+        },
         timers: Timers::default(),
         flight: None,
         hop: None,
@@ -113,14 +150,12 @@ pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
         retransmitted: 0,
         past: Default::default(),
         past_figures: None,
-        parent: None,
     }
 }
 
 /// Nothing sent but the SYN.
-fn build_send(seed: &Seed<'_>, mss: u16, now: Instant, cx: &Cx<'_>) -> Send {
-    let tcp = &cx.config.tcp;
-    let options = seed.options;
+#[inline]
+fn build_send(seed: &Seed<'_>, mss: u16, now: Instant) -> Send {
     Send {
         iss: seed.iss,
         una: seq::SYN,
@@ -139,18 +174,17 @@ fn build_send(seed: &Seed<'_>, mss: u16, now: Instant, cx: &Cx<'_>) -> Send {
         is_fin_queued: false,
         is_fin_sent: false,
         has_more: false,
-        limit: options.sndbuf.unwrap_or(tcp.sndbuf_initial),
-        is_limit_fixed: options.sndbuf.is_some(),
+        limit: seed.preset.sndbuf,
+        is_limit_fixed: seed.preset.is_sndbuf_fixed,
     }
 }
 
 /// Nothing received.
+#[inline]
 fn build_receive(seed: &Seed<'_>, mss: u16, now: Instant, cx: &Cx<'_>) -> Receive {
-    let tcp = &cx.config.tcp;
-    let options = seed.options;
-    let buffer = options.rcvbuf.unwrap_or(tcp.rcvbuf_initial);
-    let shift = if tcp.window_scaling {
-        shift_for(buffer.max(tcp.rcvbuf_max))
+    let preset = seed.preset;
+    let shift = if cx.config.tcp.window_scaling {
+        preset.shift
     } else {
         0
     };
@@ -160,8 +194,8 @@ fn build_receive(seed: &Seed<'_>, mss: u16, now: Instant, cx: &Cx<'_>) -> Receiv
         edge: seq::SYN,
         consumed: seq::FIRST,
         acked: seq::SYN,
-        buffer,
-        is_buffer_fixed: options.rcvbuf.is_some(),
+        buffer: preset.rcvbuf,
+        is_buffer_fixed: preset.is_rcvbuf_fixed,
         tune_at: now,
         tune_from: seq::FIRST,
         ts_recent: 0,
@@ -310,7 +344,7 @@ pub fn establish(
     conn.rcv.tune_at = now;
     conn.is_dirty = true;
     keepalive::arm(conn, now, cx);
-    if conn.parent.is_some() {
+    if conn.is_passive {
         // A passive open that took data with the SYN may have answered it already.
         if conn.snd.nxt > seq::FIRST {
             resend::arm_timeout(conn, now, cx);
@@ -344,7 +378,7 @@ pub fn on_timeout(
     fx: &mut impl Effects,
 ) -> Verdict {
     let tcp = &cx.config.tcp;
-    let limit = if conn.parent.is_some() {
+    let limit = if conn.is_passive {
         tcp.synack_retries
     } else {
         tcp.syn_retries

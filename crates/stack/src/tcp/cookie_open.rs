@@ -97,7 +97,8 @@ impl Tcp {
             cx.counters.bump(Counter::RxTcpBadCookies);
             return false;
         };
-        if self.admit(now, (key, hash), entry, None, segment, cx, fx) {
+        let opened = self.admit(now, (key, hash), entry, None, segment, cx, fx);
+        if opened.is_some() {
             cx.counters.bump(Counter::RxTcpCookies);
         }
         true
@@ -126,8 +127,8 @@ impl Tcp {
             stamped,
         };
         let mss = self.cookies.open(now, &subject, iss, cx.rng)?;
-        let socket = &listener.options.socket;
-        let mut entry = syn::entry_for((*key, id), irs, (iss, ts_offset), (now, path), socket, cx);
+        let preset = &listener.preset;
+        let mut entry = syn::entry_for((*key, id), irs, (iss, ts_offset), (now, path), preset);
         entry.mss = mss;
         // No round trip is measured: nobody knows when the SYN-ACK left.
         entry.tries = 1;

@@ -54,7 +54,7 @@ impl Tcp {
                 self.on_connection_segment(now, index, &segment, cx, fx)
             }
             Some(Place::Syn(index)) => {
-                self.on_syn_entry_segment(now, index, (&key, hash), &segment, cx, fx)
+                self.on_syn_entry_segment(now, index, (&key, hash), &segment, cx, fx);
             }
             Some(Place::TimeWait(index)) => {
                 self.on_former(now, index, (&key, hash), (ip, bytes), &segment, cx, fx)
@@ -141,6 +141,25 @@ impl Tcp {
         let Some(conn) = self.conns.at_mut(index) else {
             return;
         };
+        if input::fastpath::try_take(conn, now, segment, cx, fx) {
+            return self.enqueue(index);
+        }
+        self.on_segment_in_steps(now, index, segment, cx, fx);
+    }
+
+    /// The same step by step.
+    #[inline(never)]
+    pub(super) fn on_segment_in_steps(
+        &mut self,
+        now: Instant,
+        index: u32,
+        segment: &Segment<'_>,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let Some(conn) = self.conns.at_mut(index) else {
+            return;
+        };
         let verdict = input::on_segment(conn, now, segment, &mut self.challenges, cx, fx);
         if verdict == Verdict::Refused {
             let key = conn.key;
@@ -180,7 +199,7 @@ impl Tcp {
                 self.dirty.push(index);
             }
         } else if let Some(at) = conn.next_deadline() {
-            self.wheel.set(conn.timer, at);
+            self.wheel.set(index, at);
         }
     }
 
@@ -197,7 +216,7 @@ impl Tcp {
             return;
         };
         let (key, id, mut hop) = (conn.key, conn.id, conn.hop);
-        let hash = self.hasher.table(&key);
+        let hash = u64::from(conn.hash);
         match verdict {
             Verdict::TimeWait => {
                 let until = now.plus_nanos(nanos(cx.config.tcp.time_wait));
@@ -229,14 +248,17 @@ impl Tcp {
         });
     }
 
-    /// Takes the block out of its storage; the demultiplexer does not name it any more.
-    pub(super) fn drop_block(&mut self, index: u32) -> Option<Connection> {
-        let mut conn = self.conns.remove(index)?;
-        self.wheel.remove(conn.timer);
-        self.latest.forget(index);
-        self.recycle(conn.flight.take());
+    /// Empties the block's place; the demultiplexer does not name it any more.
+    pub(super) fn drop_block(&mut self, index: u32) {
+        let Some(conn) = self.conns.at_mut(index) else {
+            return;
+        };
+        let flight = conn.flight.take();
         self.orphans -= u32::from(conn.is_orphan);
-        Some(conn)
+        self.wheel.remove(index);
+        self.latest.forget(index);
+        self.conns.clear(index);
+        self.recycle(flight);
     }
 
     /// Ends a TIME-WAIT: its time is over, or its two ends are used again.
@@ -259,7 +281,7 @@ impl Tcp {
     pub(super) fn add_block(
         &mut self,
         hash: u64,
-        make: impl FnOnce(ConnId, crate::wheel::TimerKey) -> Connection,
+        make: impl FnOnce(ConnId) -> Connection,
     ) -> Option<u32> {
         let index = self.make_block(make)?;
         self.demux.insert(hash, Place::Connection(index));
@@ -267,15 +289,11 @@ impl Tcp {
     }
 
     /// The same without telling the demultiplexer.
-    pub(super) fn make_block(
-        &mut self,
-        make: impl FnOnce(ConnId, crate::wheel::TimerKey) -> Connection,
-    ) -> Option<u32> {
-        let (index, generation) = self.conns.next_id()?;
-        let id = ConnId { index, generation };
-        let timer = self.wheel.add(id.to_bits());
-        let conn = make(id, timer);
-        self.conns.insert(conn)?;
+    pub(super) fn make_block(&mut self, make: impl FnOnce(ConnId) -> Connection) -> Option<u32> {
+        let (index, _) = self
+            .conns
+            .insert_with(|index, generation| make(ConnId { index, generation }))?;
+        self.wheel.cover(index);
         Some(index)
     }
 
@@ -288,9 +306,8 @@ impl Tcp {
     }
 
     fn fire(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
-        while let Some((_, token)) = self.wheel.pop_due(now) {
-            let ConnId { index, generation } = ConnId::from_bits(token);
-            self.on_connection_timers(now, index, generation, cx, fx);
+        while let Some(index) = self.wheel.pop(now) {
+            self.on_connection_timers(now, index, cx, fx);
         }
         while let Some((index, generation)) = self.syns.pop_due(now) {
             self.on_syn_timeout(now, index, generation, cx, fx);
@@ -308,11 +325,10 @@ impl Tcp {
         &mut self,
         now: Instant,
         index: u32,
-        generation: u32,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
-        let Some(conn) = self.conns.find_mut(index, generation) else {
+        let Some(conn) = self.conns.at_mut(index) else {
             return;
         };
         let mut verdict = Verdict::Alive;
@@ -379,7 +395,7 @@ impl Tcp {
             conn.is_dirty = false;
             output::flush(conn, now, cx, fx);
             if let Some(at) = conn.next_deadline() {
-                wheel.set(conn.timer, at);
+                wheel.set(index, at);
             }
         }
         dirty.clear();

@@ -142,7 +142,7 @@ impl FlowHasher {
     pub fn sequence(&self, key: &FlowKey) -> u64 {
         let [a, b, c, d, e] = key.words();
         if d | e == 0 {
-            self.sequence.mac_words([a, b, c])
+            self.sequence.mac_words([a & !0xffff_ffff | b >> 32, c])
         } else {
             self.sequence.mac_words([a, b, c, d, e])
         }

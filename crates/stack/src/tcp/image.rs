@@ -8,7 +8,7 @@ use core::net::IpAddr;
 
 use super::Tcp;
 use super::assembler::Range;
-use super::connect::{self, Seed};
+use super::connect::{self, Preset, Seed};
 use super::connection::{Connection, MSS_MIN, WINDOW_SHIFT_MAX};
 use super::flow::{FlowKey, Place, pack};
 use super::input::owe_ack;
@@ -454,7 +454,7 @@ impl Tcp {
     pub fn detach(&mut self, id: ConnId) -> Option<ConnectionImage> {
         let image = self.image(id)?;
         let conn = self.conns.find(id.index, id.generation)?;
-        let hash = self.hasher.table(&conn.key);
+        let hash = u64::from(conn.hash);
         self.demux.remove(hash, Place::Connection(id.index));
         self.drop_block(id.index);
         Some(image)
@@ -498,17 +498,17 @@ impl Tcp {
             Some(Place::TimeWait(index)) => self.drop_time_wait(index, hash),
             Some(_) => return Err(SocketError::FlowExists),
         }
-        let options = fields.socket_options();
+        let preset = Preset::of(&fields.socket_options(), &cx.config.tcp);
         let index = self
-            .add_block(hash, |id, timer| {
+            .add_block(hash, |id| {
                 let seed = Seed {
                     key,
+                    hash,
                     id,
-                    timer,
                     iss: fields.iss,
                     ts_offset: fields.ts_offset,
                     path,
-                    options: &options,
+                    preset: &preset,
                 };
                 restore(connect::build(&seed, now, cx), &fields, now, cx)
             })

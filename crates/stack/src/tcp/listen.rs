@@ -9,11 +9,11 @@ use core::net::{IpAddr, SocketAddr};
 
 use hashbrown::HashTable;
 
+use super::connect::Preset;
 use super::flow::{FlowHasher, FlowKey, pack};
 use super::slab::Slab;
 use crate::ids::{ConnId, ListenerId};
 use crate::options::ListenOptions;
-use crate::rng::{Rng, SipKey};
 use crate::time::Instant;
 
 /// SYNs that wait for their ACK, whatever the backlog: `listen(fd, 1)` would let one SYN of a stranger shut out the
@@ -24,6 +24,8 @@ pub const HALF_OPEN_MIN: u32 = 256;
 pub struct Listener {
     pub local: SocketAddr,
     pub options: ListenOptions,
+    /// What accepted connections begin with.
+    pub preset: Preset,
     /// Connections given to the program's queue, and those that it has taken (wrapping).
     pub offered: u32,
     pub taken: u32,
@@ -63,23 +65,27 @@ struct Group {
 pub struct Listeners {
     slab: Slab<Listener>,
     groups: HashTable<Group>,
-    key: SipKey,
 }
 
 impl Listeners {
-    pub fn new(limit: u32, rng: &mut Rng) -> Listeners {
+    pub fn new(limit: u32) -> Listeners {
         Listeners {
             slab: Slab::new(limit),
             groups: HashTable::new(),
-            key: rng.sip_key(),
         }
     }
 
     /// `None`: too many.
-    pub fn add(&mut self, local: SocketAddr, options: ListenOptions) -> Option<ListenerId> {
+    pub fn add(
+        &mut self,
+        local: SocketAddr,
+        options: ListenOptions,
+        preset: Preset,
+    ) -> Option<ListenerId> {
         let listener = Listener {
             local,
             options,
+            preset,
             offered: 0,
             taken: 0,
             half_open: 0,
@@ -89,10 +95,9 @@ impl Listeners {
         let (index, generation) = self.slab.insert(listener)?;
         let id = ListenerId { index, generation };
         let (addr, port) = place(local);
-        let key = self.key;
         match self
             .groups
-            .find_mut(hash(&key, addr, port), |g| g.addr == addr && g.port == port)
+            .find_mut(hash(addr, port), |g| g.addr == addr && g.port == port)
         {
             Some(group) => group.members.push(id),
             None => {
@@ -104,9 +109,7 @@ impl Listeners {
                     yielding: 0,
                 };
                 self.groups
-                    .insert_unique(hash(&key, addr, port), group, |g| {
-                        hash(&key, g.addr, g.port)
-                    });
+                    .insert_unique(hash(addr, port), group, |g| hash(g.addr, g.port));
             }
         }
         Some(id)
@@ -117,7 +120,7 @@ impl Listeners {
         self.set_yielding(id, false);
         let listener = self.slab.remove(id.index)?;
         let (addr, port) = place(listener.local);
-        let hash = hash(&self.key, addr, port);
+        let hash = hash(addr, port);
         if let Ok(mut entry) = self
             .groups
             .find_entry(hash, |g| g.addr == addr && g.port == port)
@@ -179,7 +182,7 @@ impl Listeners {
         }
         listener.is_yielding = is_yielding;
         let (addr, port) = place(listener.local);
-        let hash = hash(&self.key, addr, port);
+        let hash = hash(addr, port);
         let group = self
             .groups
             .find_mut(hash, |g| g.addr == addr && g.port == port);
@@ -197,7 +200,7 @@ impl Listeners {
         let Some((addr, port)) = self.group_of(key).map(|group| (group.addr, group.port)) else {
             return;
         };
-        let hash = hash(&self.key, addr, port);
+        let hash = hash(addr, port);
         if let Some(group) = self
             .groups
             .find_mut(hash, |g| g.addr == addr && g.port == port)
@@ -219,9 +222,8 @@ impl Listeners {
     }
 
     fn find_group(&self, addr: Option<[u8; 16]>, port: u16) -> Option<&Group> {
-        self.groups.find(hash(&self.key, addr, port), |g| {
-            g.addr == addr && g.port == port
-        })
+        self.groups
+            .find(hash(addr, port), |g| g.addr == addr && g.port == port)
     }
 }
 
@@ -237,10 +239,11 @@ fn place(local: SocketAddr) -> (Option<[u8; 16]>, u16) {
     )
 }
 
-fn hash(key: &SipKey, addr: Option<[u8; 16]>, port: u16) -> u64 {
-    let [low, high] = addr.map_or([0, 0], |a| {
-        let word = u128::from_le_bytes(a);
-        [word as u64, (word >> 64) as u64]
-    });
-    key.hash_words([u64::from(port), low, high])
+/// Only this machine's programs put something into the table, so that its hash needs no secret.
+fn hash(addr: Option<[u8; 16]>, port: u16) -> u64 {
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let word = addr.map_or(0, u128::from_le_bytes);
+    let sum = (word >> 64) as u64 ^ (word as u64).rotate_left(32) ^ u64::from(port);
+    let product = u128::from(sum) * u128::from(SPREAD);
+    (product >> 64) as u64 ^ product as u64
 }

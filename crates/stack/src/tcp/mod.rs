@@ -122,7 +122,7 @@ impl Tcp {
             conns: Slab::new(tcp.conns_max),
             syns: SynTable::new(tcp.syn_entries_max),
             time_waits: TimeWaits::new(tcp.time_waits_max),
-            listeners: Listeners::new(tcp.listeners_max, rng),
+            listeners: Listeners::new(tcp.listeners_max),
             cookies: CookieJar::new(rng, now),
             fast_open: CookieKeys::new(rng, now),
             ports: Ports::new(config.ephemeral, rng),

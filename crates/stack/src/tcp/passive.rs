@@ -2,8 +2,6 @@
 //!
 //! RFC 9293 3.10.7.1 (CLOSED), 3.10.7.2 (LISTEN), 3.10.7.4 (SYN-RECEIVED, TIME-WAIT).
 
-use core::time::Duration;
-
 use super::connect::{self, Seed};
 use super::connection::Connection;
 use super::cookie_open::{self, Room};
@@ -70,7 +68,8 @@ impl Tcp {
             cx.counters.bump(Counter::DropTcpBacklog);
             return;
         }
-        let Some(path) = cx.link.find_path(key.remote_ip()) else {
+        let hop = cx.link.recall(key.remote_ip(), now);
+        let Some(path) = cx.link.path_by(&hop, key.remote_ip()) else {
             cx.counters.bump(Counter::DropNoRoute);
             return;
         };
@@ -82,10 +81,10 @@ impl Tcp {
         );
         let (fresh_iss, ts_offset) = connect::numbers(&self.hasher, key, now);
         let numbers = (iss.unwrap_or(fresh_iss), ts_offset);
-        let socket = &listener.options.socket;
-        let mut entry = syn::entry_for((*key, id), segment.seq, numbers, (now, path), socket, cx);
-        let congestion = socket.congestion.unwrap_or(cx.config.tcp.congestion);
-        entry.has_ecn = ecn::accepts(cx.config.tcp.ecn, congestion, segment);
+        let preset = &listener.preset;
+        let mut entry = syn::entry_for((*key, id), segment.seq, numbers, (now, path), preset);
+        entry.hop = hop;
+        entry.has_ecn = ecn::accepts(cx.config.tcp.ecn, preset.congestion, segment);
         entry.take_offer(&segment.options(), cx);
         match room {
             Room::Entry => {}
@@ -135,7 +134,7 @@ impl Tcp {
         Some(entry)
     }
 
-    /// SYN-RECEIVED of a passive open (RFC 9293 3.10.7.4).
+    /// SYN-RECEIVED of a passive open (RFC 9293 3.10.7.4). Gives the connection that this opens.
     #[cold]
     pub(super) fn on_syn_entry_segment(
         &mut self,
@@ -145,10 +144,8 @@ impl Tcp {
         segment: &Segment<'_>,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
-    ) {
-        let Some(entry) = self.syns.entries.at_mut(index) else {
-            return;
-        };
+    ) -> Option<u32> {
+        let entry = self.syns.entries.at_mut(index)?;
         let start = seq::widen(entry.irs, seq::FIRST, segment.seq);
         let is_in_window = start >= seq::FIRST && start <= seq::FIRST + u64::from(entry.window);
         if segment.flags.is_rst() {
@@ -156,14 +153,14 @@ impl Tcp {
             if start == seq::FIRST {
                 cx.counters.bump(Counter::RxTcpResets);
                 self.drop_syn(index, hash);
-                return;
+                return None;
             }
             cx.counters.bump(Counter::DropTcpRst);
             if is_in_window && self.challenges.may_pass(now, cx.rng) {
                 cx.counters.bump(Counter::TxTcpChallenges);
                 entry.answer(now, cx, fx);
             }
-            return;
+            return None;
         }
         if segment.flags.is_syn() {
             // Again, or another one: the SYN-ACK says what we know; a peer that started anew resets it.
@@ -172,11 +169,11 @@ impl Tcp {
                 entry.has_ecn &= segment.flags.contains(ecn::SETUP);
                 entry.answer(now, cx, fx);
             }
-            return;
+            return None;
         }
         if !segment.flags.is_ack() {
             cx.counters.bump(Counter::DropTcpNoAck);
-            return;
+            return None;
         }
         let is_old = entry.has_timestamps
             && segment
@@ -188,15 +185,15 @@ impl Tcp {
             if self.challenges.may_pass(now, cx.rng) {
                 entry.answer(now, cx, fx);
             }
-            return;
+            return None;
         }
         if segment.ack != control::after_syn(entry.iss) {
             // RFC 9293 3.10.7.4 (fifth): an unacceptable ACK is answered with a reset.
             cx.counters.bump(Counter::DropTcpAck);
             control::answer_with_reset(key, now, segment, cx, fx);
-            return;
+            return None;
         }
-        self.complete(now, index, (key, hash), segment, cx, fx);
+        self.complete(now, index, (key, hash), segment, cx, fx)
     }
 
     /// The handshake is done: entry → block.
@@ -208,14 +205,12 @@ impl Tcp {
         segment: &Segment<'_>,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
-    ) {
-        let Some(entry) = self.syns.entries.at(syn_index).cloned() else {
-            return;
-        };
-        self.admit(now, (key, hash), entry, Some(syn_index), segment, cx, fx);
+    ) -> Option<u32> {
+        let entry = self.syns.entries.at(syn_index).cloned()?;
+        self.admit(now, (key, hash), entry, Some(syn_index), segment, cx, fx)
     }
 
-    /// Makes the block of a finished handshake; `syn_index` is the stored entry's place, if there is one. `false`: it
+    /// Makes the block of a finished handshake; `syn_index` is the stored entry's place, if there is one. `None`: it
     /// could not be made now.
     #[expect(
         clippy::too_many_arguments,
@@ -230,7 +225,7 @@ impl Tcp {
         segment: &Segment<'_>,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
-    ) -> bool {
+    ) -> Option<u32> {
         // The listener may have ended meanwhile (a program reloads): another one of the group takes over.
         if self.listeners.find(entry.listener).is_none()
             && let Some(sibling) = self.listeners.choose(key, &self.hasher)
@@ -242,22 +237,22 @@ impl Tcp {
                 self.drop_syn(syn_index, hash);
             }
             control::answer_with_reset(key, now, segment, cx, fx);
-            return false;
+            return None;
         };
         // As Linux: the last ACK is dropped while the queue is full; the SYN-ACK comes again.
         if listener.is_full() || self.conns.is_full() {
             cx.counters.bump(Counter::DropTcpBacklog);
-            return false;
+            return None;
         }
-        let Some(index) = self.make_passive(now, key, &entry, cx) else {
+        let Some(index) = self.make_passive(now, (key, hash), &entry, cx) else {
             cx.counters.bump(Counter::DropNoRoute);
-            return false;
+            return None;
         };
         let place = Place::Connection(index);
         match syn_index {
             Some(syn_index) => {
                 self.demux.replace(hash, Place::Syn(syn_index), place);
-                self.syns.entries.remove(syn_index);
+                self.syns.entries.clear(syn_index);
                 if let Some(listener) = self.listeners.find_mut(entry.listener) {
                     listener.half_open = listener.half_open.saturating_sub(1);
                 }
@@ -266,34 +261,37 @@ impl Tcp {
         }
         self.announce(now, index, entry.listener, cx, fx);
         self.on_connection_segment(now, index, segment, cx, fx);
-        true
+        Some(index)
     }
 
     /// A block for an entry, in its listener's queue; the demultiplexer does not know it yet.
     pub(super) fn make_passive(
         &mut self,
         now: Instant,
-        key: &FlowKey,
+        (key, hash): (&FlowKey, u64),
         entry: &SynEntry,
         cx: &mut Cx<'_>,
     ) -> Option<u32> {
-        let path = cx.link.find_path(key.remote_ip())?;
+        let path = cx.link.path_by(&entry.hop, key.remote_ip())?;
         let listener = self.listeners.find_mut(entry.listener)?;
         listener.offered = listener.offered.wrapping_add(1);
-        let options = listener.options.socket.clone();
-        let flight = self.flights.pop();
-        self.make_block(|id, timer| {
+        let preset = listener.preset.clone();
+        let index = self.make_block(|id| {
             let seed = Seed {
                 key: *key,
+                hash,
                 id,
-                timer,
                 iss: entry.iss,
                 ts_offset: entry.ts_offset,
                 path,
-                options: &options,
+                preset: &preset,
             };
-            open_passive(&seed, entry, flight, now, cx)
-        })
+            connect::build(&seed, now, cx)
+        })?;
+        let conn = self.conns.at_mut(index)?;
+        conn.flight = self.flights.pop();
+        open_passive(conn, entry, now, cx);
+        Some(index)
     }
 
     /// Tells the owner of a new connection.
@@ -382,30 +380,20 @@ impl Tcp {
     }
 }
 
-/// A block for a finished passive handshake.
-fn open_passive(
-    seed: &Seed<'_>,
-    entry: &SynEntry,
-    flight: Option<alloc::boxed::Box<super::connection::InFlight>>,
-    now: Instant,
-    cx: &Cx<'_>,
-) -> Connection {
-    let mut conn = connect::build(seed, now, cx);
-    connect::agree(&mut conn, now, entry.irs, &entry.peer_options(), cx);
+/// The handshake of a new block is finished.
+fn open_passive(conn: &mut Connection, entry: &SynEntry, now: Instant, cx: &Cx<'_>) {
+    connect::agree(conn, now, entry.irs, &entry.peer_options(), cx);
     conn.phase = Phase::Established;
+    conn.is_passive = true;
     conn.snd.una = seq::FIRST;
     conn.snd.wl1 = seq::SYN;
     conn.snd.wl2 = seq::FIRST;
     conn.rcv.edge = seq::FIRST + u64::from(entry.window);
-    conn.parent = Some(entry.listener);
     conn.hop = entry.hop;
-    conn.flight = flight;
     if entry.has_ecn {
         conn.ecn.agree();
     }
     if entry.tries == 0 {
-        conn.rtt
-            .sample(now, Duration::from_nanos(now.nanos_since(entry.sent_at)));
+        conn.rtt.sample_ns(now, now.nanos_since(entry.sent_at));
     }
-    conn
 }

@@ -67,44 +67,79 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> bool {
-        let flow = Flow {
-            local: plain.dst,
-            remote: plain.src,
-            ports: u32::from(plain.dst_port) << 16 | u32::from(plain.src_port),
-        };
-        if self.latest.flow != flow && !self.look_up(flow, cx) {
-            return false;
-        }
         if meta.checksum == RxChecksum::Unknown
             && !checksum::is_valid_l4_v4(plain.src, plain.dst, protocol::TCP, plain.segment)
         {
             return false;
         }
-        let index = self.latest.index;
+        let flow = Flow {
+            local: plain.dst,
+            remote: plain.src,
+            ports: u32::from(plain.dst_port) << 16 | u32::from(plain.src_port),
+        };
+        let segment = Segment::of_plain(plain, meta.gso);
+        if self.latest.flow == flow {
+            return self.take_known(now, self.latest.index, &segment, cx, fx);
+        }
+        self.take_other(now, flow, &segment, cx, fx)
+    }
+
+    #[inline]
+    fn take_known(
+        &mut self,
+        now: Instant,
+        index: u32,
+        segment: &Segment<'_>,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) -> bool {
         let Some(conn) = self.conns.at_mut(index) else {
             return false;
         };
-        let segment = Segment::of_plain(plain, meta.gso);
-        if !fastpath::try_take(conn, now, &segment, cx, fx) {
-            return false;
+        if fastpath::try_take(conn, now, segment, cx, fx) {
+            self.enqueue(index);
+        } else {
+            self.on_segment_in_steps(now, index, segment, cx, fx);
         }
-        self.enqueue(index);
         true
     }
 
-    /// Makes the flow the latest one, if it has a connection.
+    /// A flow that was not the last one: found by its hash, whatever keeps its state.
     #[inline(never)]
-    fn look_up(&mut self, flow: Flow, cx: &Cx<'_>) -> bool {
+    fn take_other(
+        &mut self,
+        now: Instant,
+        flow: Flow,
+        segment: &Segment<'_>,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) -> bool {
         let (local, remote) = (IpAddr::V4(flow.local), IpAddr::V4(flow.remote));
-        let key = FlowKey::new(local, (flow.ports >> 16) as u16, remote, flow.ports as u16);
-        let Some(Place::Connection(index)) = self.find_place(&key, self.hasher.table(&key)) else {
-            return false;
-        };
         // Our own address as a source is believed of looped frames only.
         if cx.link.is_own(remote) {
             return false;
         }
-        self.latest = Latest { flow, index };
-        true
+        let key = FlowKey::new(local, (flow.ports >> 16) as u16, remote, flow.ports as u16);
+        let hash = self.hasher.table(&key);
+        match self.find_place(&key, hash) {
+            Some(Place::Connection(index)) => {
+                self.latest = Latest { flow, index };
+                self.take_known(now, index, segment, cx, fx)
+            }
+            Some(Place::Syn(index)) => {
+                // The handshake may be done now; what follows it comes soon.
+                let opened = self.on_syn_entry_segment(now, index, (&key, hash), segment, cx, fx);
+                if let Some(index) = opened {
+                    self.latest = Latest { flow, index };
+                }
+                true
+            }
+            Some(Place::TimeWait(index)) => {
+                // Only a SYN opens it anew, and a plain segment is none.
+                let _ = self.on_time_wait_segment(now, index, (&key, hash), segment, cx, fx);
+                true
+            }
+            None => false,
+        }
     }
 }

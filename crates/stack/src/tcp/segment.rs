@@ -60,7 +60,7 @@ impl<'a> Segment<'a> {
         Segment {
             seq: plain.seq,
             ack: plain.ack,
-            flags: TcpFlags::ACK,
+            flags: plain.flags,
             window: plain.window,
             options: &[],
             timestamps: plain.timestamps,

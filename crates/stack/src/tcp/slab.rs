@@ -49,13 +49,20 @@ impl<T> Slab<T> {
 
     /// `None`: full.
     pub fn insert(&mut self, value: T) -> Option<(u32, u32)> {
+        self.insert_with(|_, _| value)
+    }
+
+    /// Makes a value in its place from its index and generation, which it gives; `None`: full.
+    #[inline]
+    pub fn insert_with(&mut self, make: impl FnOnce(u32, u32) -> T) -> Option<(u32, u32)> {
         let (index, generation) = self.next_id()?;
         if self.free.pop().is_some() {
-            self.slots[index as usize].value = Some(value);
+            // Vacant, so there is nothing to drop.
+            self.slots[index as usize].value = Some(make(index, generation));
         } else {
             self.slots.push(Slot {
                 generation,
-                value: Some(value),
+                value: Some(make(index, generation)),
             });
         }
         Some((index, generation))
@@ -65,6 +72,18 @@ impl<T> Slab<T> {
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let values = self.slots.iter().enumerate();
         values.filter_map(|(index, slot)| Some((index as u32, slot.value.as_ref()?)))
+    }
+
+    /// Drops an entry where it is.
+    #[inline]
+    pub fn clear(&mut self, index: u32) {
+        if let Some(slot) = self.slots.get_mut(index as usize)
+            && slot.value.is_some()
+        {
+            slot.value = None;
+            slot.generation = next_generation(slot.generation);
+            self.free.push(index);
+        }
     }
 
     #[inline]
@@ -109,9 +128,14 @@ impl<T> Slab<T> {
     pub fn remove(&mut self, index: u32) -> Option<T> {
         let slot = self.slots.get_mut(index as usize)?;
         let value = slot.value.take()?;
-        // Generation 0 names nothing.
-        slot.generation = slot.generation.wrapping_add(1).max(1);
+        slot.generation = next_generation(slot.generation);
         self.free.push(index);
         Some(value)
     }
+}
+
+/// Generation 0 names nothing.
+#[inline]
+fn next_generation(generation: u32) -> u32 {
+    generation.wrapping_add(1).max(1)
 }

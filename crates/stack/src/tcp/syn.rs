@@ -9,6 +9,7 @@ use slipstack_wire::fast_open::{Cookie, FastOpen};
 use slipstack_wire::tcp::{TcpFlags, TcpHeader};
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
 
+use super::connect::Preset;
 use super::connection::{MSS_DEFAULT, MSS_MIN};
 use super::flow::FlowKey;
 use super::output::emit::{self, Envelope, Opening};
@@ -17,7 +18,6 @@ use super::{connect, isn, seq};
 use crate::effects::{Effects, Payload};
 use crate::ids::ListenerId;
 use crate::link::{Cx, NextHop, Path};
-use crate::options::SocketOptions;
 use crate::time::Instant;
 
 /// Each retransmission waits twice as long; longer series are cut off here.
@@ -145,11 +145,8 @@ pub fn entry_for(
     irs: u32,
     (iss, ts_offset): (u32, u32),
     (now, path): (Instant, Path),
-    options: &SocketOptions,
-    cx: &Cx<'_>,
+    preset: &Preset,
 ) -> SynEntry {
-    let tcp = &cx.config.tcp;
-    let buffer = options.rcvbuf.unwrap_or(tcp.rcvbuf_initial);
     SynEntry {
         key,
         listener,
@@ -159,18 +156,18 @@ pub fn entry_for(
         ts_offset,
         sent_at: now,
         mss: MSS_DEFAULT,
-        our_mss: connect::mss_to_announce(path.mtu, options.mss),
-        window: buffer.min(0xffff) as u16,
+        our_mss: connect::mss_to_announce(path.mtu, preset.mss),
+        window: preset.rcvbuf.min(0xffff) as u16,
         peer_shift: u8::MAX,
-        our_shift: connect::shift_for(buffer.max(tcp.rcvbuf_max)),
+        our_shift: preset.shift,
         tries: 0,
         has_sack: false,
         has_timestamps: false,
         fast_open: None,
         has_ecn: false,
         hop: None,
-        tos: options.tos,
-        ttl: options.ttl,
+        tos: preset.opts.tos,
+        ttl: preset.opts.ttl,
     }
 }
 

@@ -90,7 +90,7 @@ fn reject(
 
 /// RFC 9293 3.5 figure 8: the SYN of the SYN-ACK is known already, its ACK is what counts.
 fn ends_simultaneous_open(conn: &Connection, segment: &Segment<'_>, end: u64) -> bool {
-    conn.parent.is_none()
+    !conn.is_passive
         && segment.flags.is_ack()
         && end == conn.rcv.nxt
         && segment.ack == conn.wire_seq(conn.snd.nxt)

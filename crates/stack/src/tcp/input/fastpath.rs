@@ -69,7 +69,7 @@ pub fn try_take(
 }
 
 /// Neither a duplicate ACK nor the end of a closed window.
-#[inline]
+#[inline(always)]
 fn is_no_duplicate(conn: &Connection, segment: &Segment<'_>, outstanding: u32) -> bool {
     if outstanding == 0 {
         conn.timers.resend().is_none()
@@ -79,7 +79,7 @@ fn is_no_duplicate(conn: &Connection, segment: &Segment<'_>, outstanding: u32) -
 }
 
 /// Nothing is lost, suspect or probed.
-#[inline]
+#[inline(always)]
 fn is_calm(conn: &Connection) -> bool {
     !conn.cc.wants_samples
         && conn.flight.as_ref().is_some_and(|flight| {
@@ -90,7 +90,7 @@ fn is_calm(conn: &Connection) -> bool {
         })
 }
 
-#[inline]
+#[inline(always)]
 fn take_header(conn: &mut Connection, now: Instant, segment: &Segment<'_>, acked: u32) {
     // RFC 7323 4.3 (2): the segment begins at RCV.NXT, which is at most Last.ACK.sent only when all is acknowledged.
     if let Some(timestamps) = segment.timestamps()
@@ -118,7 +118,7 @@ fn take_header(conn: &mut Connection, now: Instant, segment: &Segment<'_>, acked
 }
 
 /// Everything outstanding is acknowledged.
-#[inline]
+#[inline(always)]
 fn take_ack(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     let acked = conn.snd.nxt - conn.snd.una;
     conn.snd.una = conn.snd.nxt;
@@ -151,7 +151,7 @@ fn take_ack(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl 
     }
 }
 
-#[inline]
+#[inline(always)]
 fn take_text(conn: &mut Connection, now: Instant, segment: &Segment<'_>, cx: &Cx<'_>) {
     let len = segment.payload.len() as u64;
     conn.rcv.nxt += len;

@@ -42,9 +42,6 @@ pub fn on_segment(
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Verdict {
-    if fastpath::try_take(conn, now, segment, cx, fx) {
-        return Verdict::Alive;
-    }
     if conn.phase == Phase::SynSent {
         return super::connect::on_segment(conn, now, segment, cx, fx);
     }

@@ -33,7 +33,7 @@ pub fn on_rst_or_syn(
         return match conn.phase {
             // RFC 9293 3.10.7.4 (second): both sides had closed, nobody is told.
             Phase::Closing | Phase::LastAck => Verdict::Failed(Reason::BrokenPipe),
-            Phase::SynReceived if conn.parent.is_none() => Verdict::Failed(Reason::Refused),
+            Phase::SynReceived if !conn.is_passive => Verdict::Failed(Reason::Refused),
             Phase::CloseWait => Verdict::Failed(Reason::BrokenPipe),
             _ => Verdict::Failed(Reason::Reset),
         };

@@ -98,14 +98,18 @@ fn plain(
         window: window::announce(conn),
         ack: conn.wire_ack(conn.rcv.nxt),
         flags: flags | TcpFlags::ACK | conn.ecn.echo,
-        timestamps: conn.opts.has_timestamps.then(|| Timestamps {
-            value: isn::timestamp(now, conn.opts.ts_offset),
-            echo: conn.rcv.ts_recent,
-        }),
         payload_len: len,
     };
     let mut buffer = [0u8; plain::HEADER_MAX];
-    let header_len = header.emit(&mut buffer);
+    let header_len = if conn.opts.has_timestamps {
+        let timestamps = Timestamps {
+            value: isn::timestamp(now, conn.opts.ts_offset),
+            echo: conn.rcv.ts_recent,
+        };
+        header.emit(timestamps.words(), &mut buffer)
+    } else {
+        header.emit([], &mut buffer)
+    };
     let payload = payload_of(conn, start, len);
     note_acked(conn);
     let mss = conn.snd.mss;
@@ -286,6 +290,18 @@ pub fn opening(
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Output {
+    if let Some((src, dst)) = envelope.key.v4() {
+        if !hop.is_some_and(|hop| cx.link.is_current(&hop, now)) {
+            *hop = cx.link.recall(dst.into(), now);
+        }
+        if syn.fast_open.is_none()
+            && syn.payload.is_empty()
+            && let Some(hop) = *hop
+            && let Some(output) = bare_plain(envelope, (src, dst, hop), syn, cx, fx)
+        {
+            return output;
+        }
+    }
     let mut buffer = [0u8; BUFFER_LEN];
     let options_len = buffer[HEADER_LEN..]
         .first_chunk_mut::<OPTIONS_MAX>()
@@ -308,4 +324,44 @@ pub fn opening(
         out,
         fx,
     )
+}
+
+/// The same over IPv4 to a known next hop, with the options of a full SYN, timestamps or none; `None`: others.
+#[inline]
+fn bare_plain(
+    envelope: Envelope<'_>,
+    (src, dst, hop): (Ipv4Addr, Ipv4Addr, NextHop),
+    syn: &Opening<'_>,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Option<Output> {
+    let (tcp, options) = (syn.header, syn.options);
+    let header = PlainHeader {
+        link_dst: hop.mac(),
+        link_src: cx.link.mac,
+        tos: envelope.tos,
+        ttl: envelope.ttl,
+        src,
+        dst,
+        src_port: tcp.src_port,
+        dst_port: tcp.dst_port,
+        seq: tcp.seq,
+        ack: tcp.ack,
+        flags: tcp.flags,
+        window: tcp.window,
+        payload_len: 0,
+    };
+    let mut buffer = [0u8; plain::HEADER_MAX];
+    let header_len = if let Some(words) = options.syn_words() {
+        header.emit(words, &mut buffer)
+    } else if options.is_plain() {
+        match options.timestamps {
+            Some(timestamps) => header.emit(timestamps.words(), &mut buffer),
+            None => header.emit([], &mut buffer),
+        }
+    } else {
+        return None;
+    };
+    cx.counters.bump(Counter::TxTcp);
+    Some(cx.send_plain(&buffer[..header_len], Payload::None, None, hop, fx))
 }

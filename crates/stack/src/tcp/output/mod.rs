@@ -41,7 +41,7 @@ fn flush_opening(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut 
         control::send_syn(conn, now, cx, fx);
     }
     // RFC 7413 4.2.2: the answer to a SYN's data need not wait for the handshake's ACK.
-    if conn.parent.is_some() {
+    if conn.is_passive {
         data::transmit(conn, now, cx, fx);
     }
 }
