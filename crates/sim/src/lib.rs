@@ -6,6 +6,7 @@
 //! a recorder, which writes a pcap.
 
 pub mod checks;
+pub mod crowd;
 pub mod flows;
 pub mod forge;
 pub mod gso;
