@@ -158,7 +158,8 @@ fn take_text(conn: &mut Connection, now: Instant, segment: &Segment<'_>, cx: &Cx
     let mss = conn.opts.mss_max;
     ack_policy::on_in_order(conn, len, segment.is_gso, mss);
     // Nothing to say at the end of this turn: the ACK rides on the answer or waits for its timer.
-    if conn.rcv.ack == AckState::Delayed && !window::is_low(conn) {
+    let may_wait = !cx.config.tcp.delayed_ack.is_zero() && !window::is_low(conn);
+    if conn.rcv.ack == AckState::Delayed && may_wait {
         ack_policy::delay(conn, now, cx);
     } else {
         conn.is_dirty = true;
