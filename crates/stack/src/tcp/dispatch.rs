@@ -402,12 +402,11 @@ impl Tcp {
     }
 }
 
-/// A connection without data in flight owns no lists.
+/// A connection without data in flight owns no lists, unless pacing holds back what comes next.
 fn rest(conn: &mut Connection) -> Option<alloc::boxed::Box<InFlight>> {
-    let is_idle = conn
-        .flight
-        .as_ref()
-        .is_some_and(|f| f.board.is_empty() && f.recovery.state == State::Open);
+    let is_idle = conn.flight.as_ref().is_some_and(|f| {
+        f.board.is_empty() && f.recovery.state == State::Open && !f.is_pace_awaited
+    });
     if is_idle && !conn.has_outstanding() {
         let flight = conn.flight.take();
         if let Some(flight) = &flight {
