@@ -59,7 +59,7 @@ fn ask(crowd: &mut Crowd, connections: u32) -> Result<f64, Refused> {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        ((state >> 32) * u64::from(connections) >> 32) as u32
+        (((state >> 32) * u64::from(connections)) >> 32) as u32
     };
     let begin = Instant::now();
     for _ in 0..ROUNDS {

@@ -135,6 +135,11 @@ impl Tcp {
                 true
             }
             Some(Place::TimeWait(index)) => {
+                // What may belong to a later connection takes the long way, which knows where to send it.
+                let entry = self.time_waits.entries.at(index);
+                if entry.is_none_or(|entry| entry.is_outlived_by(segment)) {
+                    return false;
+                }
                 // Only a SYN opens it anew, and a plain segment is none.
                 let _ = self.on_time_wait_segment(now, index, (&key, hash), segment, cx, fx);
                 true
