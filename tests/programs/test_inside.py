@@ -10,6 +10,8 @@ from harness.nginx import Nginx
 from harness.process import until
 
 SLIPSTACK = ("inprocess", "instance")
+# epb_flags of pcapng.
+INBOUND, OUTBOUND = 1, 2
 
 
 @test(modes=SLIPSTACK)
@@ -122,6 +124,66 @@ def a_pcap_file_has_the_frames(world):
         if "incorrect" in line
     ]
     assert not wrong, f"frames with wrong checksums: {wrong[:3]}"
+
+
+@test(modes=SLIPSTACK)
+def a_capture_of_running_programs_has_both_directions(world):
+    Nginx(world)
+    assert get(world, 8080)[0] == 200
+    file = world.folder / "live.pcapng"
+    capture = start_capture(world, file, "--port", 8080)
+    for _ in range(5):
+        assert get(world, 8080)[0] == 200
+    capture.stop()
+    assert capture.child.returncode == 0 and "received" in capture.errors(), capture.tail()
+    check_capture(world, file)
+
+
+@test(modes=("inprocess",), device="tap")
+def a_capture_of_the_tap_has_the_stacks_directions(world):
+    server = world.stack(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, process=server)
+    file = world.folder / "live.pcapng"
+    capture = start_capture(world, file, "--count", 6)
+    with world.connect(7000) as sock:
+        sock.sendall(b"x")
+        assert sock.recv(1) == b"x"
+    capture.wait(10)
+    rows = frames(file, "frame.packet_flags_direction", "ip.src")
+    assert rows and all((int(way, 16) == OUTBOUND) == (source == world.address) for way, source in rows if source), rows
+
+
+@test(modes=("inprocess",))
+def a_capture_of_nothing_is_one_sentence(world):
+    file = world.folder / "none.pcapng"
+    answer = world.admin("capture", file)
+    assert answer.child.returncode != 0 and len(answer.errors().strip().splitlines()) == 1, answer.tail()
+    assert not file.exists(), "a refused command changes nothing"
+
+
+def start_capture(world, file, *words):
+    words = [world.slipstack, "capture", "--run-dir", world.run_dir, file, *words]
+    capture = world.beside(*words)
+    until(lambda: "capturing on" in capture.errors() or not capture.is_running(), 10, "the capture has begun")
+    assert capture.is_running(), capture.tail()
+    return capture
+
+
+def check_capture(world, file):
+    rows = frames(file, "frame.packet_flags_direction", "ip.src", "tcp.checksum.status", "frame.interface_name")
+    ways = {(int(way, 16), source) for way, source, _, _ in rows}
+    assert ways == {(INBOUND, world.peer_address), (OUTBOUND, world.address)}, ways
+    assert {status for _, _, status, _ in rows} == {"1"}, "every TCP checksum is good"
+    assert {name for _, _, _, name in rows} == {"eth1"}, rows[:3]
+
+
+def frames(file, *fields):
+    """Values of fields, frame by frame, as tshark reads them."""
+    words = ["tshark", "-n", "-r", file, "-T", "fields", "-o", "tcp.check_checksum:TRUE"]
+    for field in fields:
+        words += ["-e", field]
+    text = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=True).stdout
+    return [tuple(line.split("\t")) for line in text.splitlines()]
 
 
 @test(modes=("instance",))

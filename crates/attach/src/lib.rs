@@ -3,6 +3,7 @@
 
 pub mod admin;
 mod assembly;
+pub mod capture;
 mod client;
 mod custodian;
 mod door;

@@ -25,6 +25,7 @@ pub fn command() -> Command {
         .subcommand(status_command())
         .subcommand(why_command())
         .subcommand(stop_command())
+        .subcommand(capture_command())
 }
 
 fn run_command() -> Command {
@@ -127,6 +128,59 @@ fn stop_command() -> Command {
                 .conflicts_with("target")
                 .help("Every instance, then every keeper without programs"),
         );
+    with_options(command, &[Scope::All])
+}
+
+fn capture_command() -> Command {
+    let command = Command::new("capture")
+        .about("Write the frames that running stacks receive and send to a file (pcapng)")
+        .long_about(
+            "Writes the frames of a device that Slipstack uses to FILE, for Wireshark and tshark, until\n\
+             Ctrl-C, SIGTERM, --count or --seconds; `-` is standard output. Programs need not be\n\
+             started anew and are not slowed down. Super-frames appear whole and with full checksums.\n\
+             What two programs of one device say to each other does not cross it: use `run --pcap`.",
+        )
+        .after_help(
+            "Examples:\n  \
+             slipstack capture web.pcapng --port 80\n  \
+             slipstack capture - --if eth1 --host 10.0.0.1 | tshark -r -",
+        )
+        .arg(
+            Arg::new("file")
+                .value_name("FILE")
+                .required(true)
+                .value_parser(clap::value_parser!(std::path::PathBuf))
+                .help("File to write; an existing one is replaced"),
+        )
+        .arg(
+            Arg::new("host")
+                .long("host")
+                .value_name("ADDRESS")
+                .value_parser(clap::value_parser!(std::net::IpAddr))
+                .help("Only frames from or to this address"),
+        )
+        .arg(
+            Arg::new("port")
+                .long("port")
+                .value_name("PORT")
+                .value_parser(clap::value_parser!(u16).range(1..))
+                .help("Only frames from or to this TCP or UDP port"),
+        )
+        .arg(
+            Arg::new("count")
+                .long("count")
+                .value_name("N")
+                .value_parser(clap::value_parser!(u64).range(1..))
+                .help("End after so many frames"),
+        )
+        .arg(
+            Arg::new("seconds")
+                .long("seconds")
+                .value_name("S")
+                .value_parser(clap::value_parser!(u32).range(1..))
+                .help("End after so many seconds"),
+        )
+        .args(OPTIONS.iter().filter(|it| it.name == "if").map(argument));
     with_options(command, &[Scope::All])
 }
 

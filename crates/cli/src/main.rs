@@ -2,6 +2,7 @@
 
 mod admin;
 mod args;
+mod capture;
 mod host;
 mod instance;
 mod keeper;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         "status" => admin::status(matches),
         "why" => admin::why(matches),
         "stop" => admin::stop(matches),
+        "capture" => capture::run(matches),
         _ => return ExitCode::from(2),
     };
     match outcome {

@@ -11,7 +11,8 @@
 //! of one slot with its [`SlotParams`] and adopts it with [`open_slot`]; a successor adopts it
 //! again where the last one stopped. [`Steering`] decides which slot a frame goes to.
 //!
-//! A [`port`] is a whole interface without any of that, for programs that pass frames on.
+//! A [`port`] is a whole interface without any of that, for programs that pass frames on; a
+//! [`listener`] hears what all slots of a device receive and send.
 
 mod bpf;
 mod capture;
@@ -19,6 +20,7 @@ mod device;
 mod error;
 pub mod iface;
 mod ingress;
+pub mod listener;
 pub mod loopback;
 mod netlink;
 mod packet;
@@ -31,6 +33,7 @@ pub mod tee;
 mod udp_split;
 mod vnet;
 
+pub use capture::{Capture, Direction};
 pub use device::{Device, DeviceCounters, DeviceInfo, TxFull};
 pub use error::DeviceError;
 pub use ingress::DropKind;

@@ -5,7 +5,7 @@
 //! ```
 //! All fields are in host order; TAP's header is 12 bytes long, AF_PACKET's 10.
 
-use slipstack_wire::{RxChecksum, RxMeta, TxOffload};
+use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
 /// Length of the header before frames of AF_PACKET.
 pub(crate) const PACKET_LEN: usize = 10;
@@ -59,6 +59,15 @@ fn meta(checksum: RxChecksum, gso: bool) -> RxMeta {
         gso,
         ..RxMeta::UNKNOWN
     }
+}
+
+/// The checksum that a frame's sender left to the device.
+pub(crate) fn left_checksum(header: &[u8; PACKET_LEN]) -> Option<PartialChecksum> {
+    let [flags, _, _, _, _, _, start_0, start_1, offset_0, offset_1] = *header;
+    (flags & FLAG_NEEDS_CSUM != 0).then_some(PartialChecksum {
+        start: u16::from_ne_bytes([start_0, start_1]),
+        offset: u16::from_ne_bytes([offset_0, offset_1]),
+    })
 }
 
 /// The header for a frame that begins with `header` and leaves `offload` to the kernel. The last

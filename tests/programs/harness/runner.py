@@ -11,7 +11,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import net
+from . import expert, net
 from .registry import MODES, Skip, load
 from .world import TARGET, World
 
@@ -23,7 +23,7 @@ def main():
     options = arguments()
     tests = load(FOLDER)
     if options.one:
-        return run_one(tests, options.one, options.mode[0], options.keep)
+        return run_one(tests, options)
     wanted = [
         (test, mode)
         for test in tests
@@ -47,12 +47,13 @@ def arguments():
     parser.add_argument("--only", action="append", metavar="PART", help="tests whose name contains PART")
     parser.add_argument("--list", action="store_true", help="only name the tests")
     parser.add_argument("--jobs", type=int, default=2, help="tests at a time; those that measure run alone")
-    parser.add_argument("--keep", action="store_true", help="keep the folder of a failed test")
+    parser.add_argument("--keep", action="store_true", help="keep the folder of a failed test, and what --captures captured")
     parser.add_argument("--repeat", type=int, default=1, help="run everything this many times")
     parser.add_argument("--json", metavar="FILE", help="write the outcomes there")
+    parser.add_argument("--captures", metavar="DIR", help="capture each test and have tshark compare it with the kernel's; all modes by default")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    options.mode = options.mode or ["inprocess", "instance"]
+    options.mode = options.mode or (list(MODES) if options.captures else ["inprocess", "instance"])
     return options
 
 
@@ -80,11 +81,21 @@ def run_all(wanted, options):
     failed = [outcome for outcome in outcomes if outcome["outcome"] == "failed"]
     if failed:
         print("\nfailed: " + ", ".join(f"{outcome['name']} ({outcome['mode']})" for outcome in failed))
+    if options.captures:
+        failed += captures_differ(options.captures)
     if options.json:
         Path(options.json).write_text(json.dumps(outcomes, indent=1))
     print(f"programs, {time.monotonic() - started:.0f} s:")
     print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped", flush=True)
     return 1 if failed or not outcomes else 0
+
+
+def captures_differ(folder):
+    lines, explained, compared = expert.compare(folder, FOLDER / "captures.toml")
+    print(f"\ncaptures: {compared} compared with the kernel's of the same test, {len(lines)} findings, {explained} differences explained in captures.toml")
+    for line in lines:
+        print(f"    {line}")
+    return lines
 
 
 def second_attempts(wanted, outcomes, options):
@@ -102,6 +113,7 @@ def second_attempts(wanted, outcomes, options):
 def run_apart(test, mode, options):
     words = [sys.executable, str(FOLDER / "run"), "--one", test.name, "--mode", mode]
     words += ["--keep"] if options.keep else []
+    words += ["--captures", options.captures] if options.captures else []
     before = time.monotonic()
     child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
     try:
@@ -139,17 +151,24 @@ def report(outcome):
     sys.stdout.flush()
 
 
-def run_one(tests, name, mode, keep):
-    test = next(test for test in tests if test.name == name)
+def run_one(tests, options):
+    test = next(test for test in tests if test.name == options.one)
+    keep = options.keep
 
     def on_term(number, frame):
         raise AssertionError("took too long")
 
     signal.signal(signal.SIGTERM, on_term)
-    world = World(mode, test.device)
+    world = World(options.mode[0], test.device)
     code = 1
     try:
+        recording = expert.Recording(world) if options.captures and test.device == "veth" else None
         test.body(world)
+        if recording:
+            recording.end()
+            expert.write(options.captures, world.mode, test.name, recording.findings())
+            if keep:
+                recording.keep(options.captures, f"{test.name}.{world.mode}")
         left = world.finish()
         assert not left, "left behind: " + "; ".join(left)
         code = 0

@@ -20,9 +20,9 @@ use receive::Receive;
 use transmit::Transmit;
 
 pub(crate) use open::{
-    attach_filter, open_port, open_slots, set_fanout_program, switch_offloads_off,
+    attach_filter, open_listener, open_port, open_slots, set_fanout_program, switch_offloads_off,
 };
-pub(crate) use sys::{BATCH, receive, send_batch};
+pub(crate) use sys::{BATCH, Heard, drops, receive, receive_from, send_batch};
 
 /// Shape of a receive ring, the same for all slots of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,12 +106,8 @@ impl Device for PacketSlot {
     }
 
     fn counters(&self) -> DeviceCounters {
-        // Frames, and drops among them.
-        let mut statistics = [0, 0];
-        let name = sys::PACKET_STATISTICS;
-        if sys::option(self.fd.as_fd(), libc::SOL_PACKET, name, &mut statistics).is_ok() {
-            self.overrun
-                .set(self.overrun.get() + u64::from(statistics[1]));
+        if let Ok(drops) = drops(self.fd.as_fd()) {
+            self.overrun.set(self.overrun.get() + drops);
         }
         DeviceCounters {
             rx_overrun: self.overrun.get(),

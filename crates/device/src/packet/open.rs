@@ -22,6 +22,8 @@ const LARGE_QUEUE: u32 = 16 << 20;
 const SEND_QUEUE: u32 = 8 << 20;
 /// Queue of a port, which has no ring.
 const PORT_QUEUE: u32 = 32 << 20;
+/// Queue of a listener: what it does not take in time is missing in a capture.
+const LISTENER_QUEUE: u32 = 64 << 20;
 /// Frames up to this length always fit their slot.
 const COPY_THRESHOLD: u32 = 1;
 
@@ -103,6 +105,17 @@ pub(crate) fn open_port(index: u32) -> io::Result<OwnedFd> {
     sys::set_option(fd, libc::SOL_PACKET, sys::PACKET_QDISC_BYPASS, &[1])?;
     set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, PORT_QUEUE)?;
     set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_QUEUE)?;
+    sys::bind(fd, index)?;
+    Ok(socket)
+}
+
+/// A socket for a copy of all frames of an interface, those of packet sockets included.
+pub(crate) fn open_listener(index: u32) -> io::Result<OwnedFd> {
+    let socket = sys::socket()?;
+    let fd = socket.as_fd();
+    sys::set_option(fd, libc::SOL_PACKET, sys::PACKET_VNET_HDR, &[1])?;
+    sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &[1])?;
+    set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, LISTENER_QUEUE)?;
     sys::bind(fd, index)?;
     Ok(socket)
 }

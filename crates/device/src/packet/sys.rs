@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use slipstack_mem::RawSlice;
 
@@ -135,6 +136,65 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize
     let (at, len) = (buffer.as_mut_ptr().cast(), buffer.len());
     // SAFETY: `buffer` is live, exclusive and of that length.
     check(unsafe { libc::recv(fd.as_raw_fd(), at, len, flags) })
+}
+
+/// One message of a listener's socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard {
+    /// Whole length of the frame.
+    pub len: usize,
+    /// It left the interface, seen from the kernel.
+    pub is_outgoing: bool,
+    pub since_epoch: Option<Duration>,
+}
+
+/// Receives one message: its virtio header in `header`, its frame in `buffer`.
+pub(crate) fn receive_from(
+    fd: BorrowedFd<'_>,
+    header: &mut [u8],
+    buffer: &mut [u8],
+) -> io::Result<Heard> {
+    let mut iov = [iovec(header), iovec(buffer)];
+    // SAFETY: a sockaddr_ll is plain data.
+    let mut address: libc::sockaddr_ll = unsafe { core::mem::zeroed() };
+    let mut control = [0u64; 16];
+    let mut msg = message(&mut iov);
+    msg.msg_name = (&raw mut address).cast();
+    msg.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    msg.msg_control = control.as_mut_ptr().cast();
+    msg.msg_controllen = size_of_val(&control) as _;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    // SAFETY: all that the message names is live, exclusive and of the length given.
+    let len = check(unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut msg, flags) })?;
+    Ok(Heard {
+        len: len.saturating_sub(header.len()),
+        is_outgoing: address.sll_pkttype == libc::PACKET_OUTGOING,
+        since_epoch: timestamp(&msg),
+    })
+}
+
+/// The first control message, if it is a time.
+fn timestamp(msg: &libc::msghdr) -> Option<Duration> {
+    // SAFETY: the kernel filled in the control bytes and their length, and both are still there.
+    let first = unsafe { libc::CMSG_FIRSTHDR(msg) };
+    // SAFETY: null or a header within those bytes.
+    let header = unsafe { first.as_ref() }?;
+    if (header.cmsg_level, header.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
+        return None;
+    }
+    // SAFETY: the header is followed by its data.
+    let data = unsafe { libc::CMSG_DATA(first) }.cast::<libc::timespec>();
+    // SAFETY: data of SCM_TIMESTAMPNS is a timespec, perhaps unaligned.
+    let time = unsafe { core::ptr::read_unaligned(data) };
+    let sec = u64::try_from(time.tv_sec).ok()?;
+    Some(Duration::new(sec, u32::try_from(time.tv_nsec).ok()?))
+}
+
+/// Frames that found the socket's queue full since the last call.
+pub(crate) fn drops(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut words = [0; 2];
+    option(fd, libc::SOL_PACKET, PACKET_STATISTICS, &mut words)?;
+    Ok(words[1].into())
 }
 
 /// Sends one message.

@@ -1,0 +1,177 @@
+//! What `slipstack capture` does: writes the frames of a device while programs use it.
+
+use std::io::{self, BufWriter, Write};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use slipstack_channel::control::{DeviceKind, DeviceReport, Refusal};
+use slipstack_config::Settings;
+use slipstack_device::listener::{Listener, Selection};
+use slipstack_device::{Capture, Direction};
+use slipstack_mem::process;
+
+use crate::admin;
+use crate::error::Error;
+
+/// How often the file is flushed and the end is looked for.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// Which frames, and how long.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    pub host: Option<IpAddr>,
+    pub port: Option<u16>,
+    pub frames_max: Option<u64>,
+    pub time_max: Option<Duration>,
+}
+
+/// What a capture has written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    pub inbound: u64,
+    pub outbound: u64,
+    /// Frames that came faster than they could be written.
+    pub lost: u64,
+    /// The device went away, or down, before the end.
+    pub is_cut_short: bool,
+}
+
+impl Summary {
+    fn frames(&self) -> u64 {
+        self.inbound + self.outbound
+    }
+}
+
+/// A listener on a device in use; open before any file is made.
+#[derive(Debug)]
+pub struct Ready {
+    listener: Listener,
+    selection: Selection,
+    interface: String,
+}
+
+/// Finds the device and listens to it from now on.
+///
+/// # Errors
+/// No device is in use, several are and none is named, or no CAP_NET_RAW.
+pub fn listen(settings: &Settings, plan: &Plan) -> Result<Ready, Error> {
+    let device = device(settings)?;
+    let is_tap = device.kind == Some(DeviceKind::Tap);
+    let own = device.addresses.iter().map(|(address, _)| *address);
+    Ok(Ready {
+        listener: Listener::open(&device.interface, is_tap)?,
+        selection: Selection {
+            own: own.collect(),
+            host: plan.host,
+            port: plan.port,
+        },
+        interface: device.interface,
+    })
+}
+
+fn device(settings: &Settings) -> Result<DeviceReport, Error> {
+    let mut reports = admin::status(settings)?;
+    let refused = |message: String| {
+        Err(Error::Refused {
+            refusal: Refusal::Unknown,
+            message,
+        })
+    };
+    match (reports.len(), &settings.interface) {
+        (1, _) => Ok(reports.remove(0).device),
+        (0, Some(name)) => refused(format!("nothing uses {name} with Slipstack")),
+        (0, None) => refused("nothing runs on Slipstack, so there is nothing to capture".into()),
+        _ => {
+            let names: Vec<_> = reports.into_iter().map(|it| it.device.interface).collect();
+            refused(format!(
+                "Slipstack uses several devices; choose one with --if: {}",
+                names.join(", ")
+            ))
+        }
+    }
+}
+
+impl Ready {
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// Writes frames until the plan, SIGINT, SIGTERM or the reader's end of a pipe ends it.
+    ///
+    /// # Errors
+    /// The file cannot be written to.
+    pub fn write_to(mut self, out: impl Write, plan: &Plan) -> Result<Summary, Error> {
+        let failed = Error::io("write the capture");
+        match self.write(out, plan) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Summary {
+                lost: self.listener.lost(),
+                ..Summary::default()
+            }),
+            written => written.map_err(failed),
+        }
+    }
+
+    fn write(&mut self, out: impl Write, plan: &Plan) -> io::Result<Summary> {
+        let signals = process::end_signals()?;
+        let until = plan.time_max.map(|time| Instant::now() + time);
+        let mut capture = Capture::new(BufWriter::new(out), &self.interface)?;
+        capture.flush()?;
+        let mut summary = Summary::default();
+        let is_full =
+            |summary: &Summary| plan.frames_max.is_some_and(|max| summary.frames() >= max);
+        while !is_full(&summary) && !summary.is_cut_short {
+            let mut wait = PERIOD;
+            if let Some(until) = until {
+                wait = wait.min(until.saturating_duration_since(Instant::now()));
+                if wait.is_zero() {
+                    break;
+                }
+            }
+            let wait = Timespec {
+                tv_sec: 0,
+                tv_nsec: i64::from(wait.subsec_nanos()),
+            };
+            let listening = PollFd::from_borrowed_fd(self.listener.fd(), PollFlags::IN);
+            let mut ready = [listening, PollFd::new(&signals, PollFlags::IN)];
+            poll(&mut ready, Some(&wait))?;
+            let is_ended = ready[1].revents().contains(PollFlags::IN);
+            // What came before the signal belongs to the capture.
+            self.drain(&mut capture, &mut summary, &is_full)?;
+            capture.flush()?;
+            if is_ended {
+                break;
+            }
+        }
+        summary.lost = self.listener.lost();
+        Ok(summary)
+    }
+
+    fn drain(
+        &mut self,
+        capture: &mut Capture<impl Write>,
+        summary: &mut Summary,
+        is_full: &impl Fn(&Summary) -> bool,
+    ) -> io::Result<()> {
+        while !is_full(summary) {
+            let frame = match self.listener.next_frame() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return Ok(()),
+                Err(_) => {
+                    summary.is_cut_short = true;
+                    return Ok(());
+                }
+            };
+            if !self.selection.keeps(frame.bytes) {
+                continue;
+            }
+            capture.frame(frame.since_epoch, frame.way, frame.bytes)?;
+            match frame.way {
+                Direction::Inbound => summary.inbound += 1,
+                Direction::Outbound => summary.outbound += 1,
+            }
+        }
+        Ok(())
+    }
+}
