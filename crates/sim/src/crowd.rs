@@ -191,7 +191,8 @@ impl Crowd {
         Some(())
     }
 
-    /// A request of one peer and its answer, which acknowledges it.
+    /// A request of one peer, its answer, which acknowledges it, and the acknowledgement of that:
+    /// without it, the stack would send to peers that are not asked again soon once more.
     pub fn round(&mut self, index: u32) -> Result<(), Refused> {
         let peer = &self.peers[index as usize];
         let (conn, seq, ack, rounds) = (peer.conn, peer.seq, peer.ack, peer.rounds);
@@ -220,10 +221,14 @@ impl Crowd {
         peer.seq = seq.wrapping_add(REQUEST.len() as u32);
         peer.ack = ack.wrapping_add(ANSWER_LEN as u32);
         peer.rounds += 1;
-        if (answer.seq, answer.ack) == (ack, peer.seq) {
-            Ok(())
-        } else {
-            Err(Refused::Request(index))
+        let settled = (peer.seq, peer.ack);
+        if (answer.seq, answer.ack) != (ack, settled.0) {
+            return Err(Refused::Request(index));
+        }
+        self.peer_says(index, TcpFlags::ACK, settled, None, &[]);
+        match self.fx.sent.take() {
+            None => Ok(()),
+            Some(_) => Err(Refused::Request(index)),
         }
     }
 }
