@@ -267,8 +267,7 @@ impl EngineEnd {
     pub fn accepted(
         &mut self,
         listener: SockId,
-        local: Option<SocketAddr>,
-        remote: Option<SocketAddr>,
+        (local, remote): (SocketAddr, SocketAddr),
         sndbuf: u32,
     ) -> Option<SockId> {
         let index = self.take_index()?;
@@ -278,7 +277,7 @@ impl EngineEnd {
         let sock = SockId { index, generation };
         self.reset(sock, sndbuf, State::CONNECTED | State::BOUND);
         let cell = self.cell(index)?;
-        cell.set_addrs(local, remote);
+        cell.set_addrs(Some(local), Some(remote));
         cell.reset_program();
         cell.raise_event();
         self.push_event(RawEvent::Accepted {

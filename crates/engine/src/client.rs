@@ -204,8 +204,8 @@ impl Client {
         socket.filter(|socket| socket.generation == sock.generation && socket.generation != 0)
     }
 
-    /// Begins the use of a cell. `false` when it is in use.
-    pub(crate) fn begin(&mut self, sock: SockId, kind: Kind) -> bool {
+    /// Begins the use of a cell. `None` when it is in use.
+    pub(crate) fn begin(&mut self, sock: SockId, kind: Kind) -> Option<&mut Socket> {
         let index = sock.index as usize;
         let (half, at) = if index < ENGINE_HALF {
             (&mut self.program_half, index)
@@ -215,17 +215,18 @@ impl Client {
         while half.len() <= at {
             half.push(Socket::FREE);
         }
-        if half[at].generation != 0 {
-            return false;
+        let socket = &mut half[at];
+        if socket.generation != 0 {
+            return None;
         }
-        half[at] = Socket {
+        *socket = Socket {
             generation: sock.generation,
             kind,
-            is_listed: half[at].is_listed,
+            is_listed: socket.is_listed,
             ..Socket::FREE
         };
         self.live += 1;
-        true
+        Some(socket)
     }
 
     /// Ends the use of a cell and tells the program.
@@ -234,10 +235,9 @@ impl Client {
             return;
         };
         socket.receive.release(end, sock);
-        *socket = Socket {
-            is_listed: socket.is_listed,
-            ..Socket::FREE
-        };
+        // The rest is written anew when the next use begins.
+        socket.generation = 0;
+        socket.options = None;
         end.released(sock);
         self.live -= 1;
     }

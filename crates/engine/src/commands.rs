@@ -128,7 +128,7 @@ impl Engine {
         if !client.end.begin(owner.sock, sndbuf) {
             return;
         }
-        if !client.begin(owner.sock, kind) {
+        if client.begin(owner.sock, kind).is_none() {
             client.end.note_reopened();
         }
     }

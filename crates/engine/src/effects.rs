@@ -90,7 +90,12 @@ impl Effects for Fx<'_> {
             Event::Received { conn, upto } => world.on_received(conn, upto),
             Event::Acked { conn, upto } => world.on_acked(conn, upto),
             Event::SendLimit { conn, bytes } => world.on_send_limit(conn, bytes),
-            Event::Accepted { listener, conn } => world.on_accepted(listener, conn),
+            Event::Accepted {
+                listener,
+                conn,
+                local,
+                remote,
+            } => world.on_accepted(listener, conn, (local, remote)),
             Event::Connected { conn } => world.on_connected(conn),
             Event::Failed { conn, reason } => world.on_failed(conn, reason),
             Event::Fin { conn } => world.on_fin(conn),
@@ -100,8 +105,6 @@ impl Effects for Fx<'_> {
                 local,
                 remote,
             } => world.flows.open(conn, local, remote),
-            // The directory goes by connection: `Released` has closed its flow.
-            Event::FlowClosed { .. } => {}
             Event::UdpFailed { udp, reason } => {
                 if let Some(owner) = world.udp_owner(udp) {
                     world.fail(owner, reason, State::NONE);
@@ -173,12 +176,9 @@ impl World {
         }
     }
 
-    fn on_accepted(&mut self, listener: ListenerId, conn: ConnId) {
+    fn on_accepted(&mut self, listener: ListenerId, conn: ConnId, ends: (SocketAddr, SocketAddr)) {
         let sndbuf = self.sndbuf_initial;
-        let (local, remote) = match self.flows.latest {
-            Some((of, local, remote)) if of == conn => (Some(local), Some(remote)),
-            _ => (None, None),
-        };
+        self.flows.open(conn, ends.0, ends.1);
         if let Some((closing, drained)) = &mut self.drained
             && *closing == listener
         {
@@ -186,15 +186,11 @@ impl World {
             return;
         }
         let listener_owner = self.listener_owner(listener);
-        let accepted =
-            listener_owner.and_then(|owner| self.offer(owner, conn, (local, remote), sndbuf));
+        let accepted = listener_owner.and_then(|owner| self.offer(owner, conn, ends, sndbuf));
         match accepted {
             Some(owner) => {
                 self.conns.set(conn.index, conn.generation, owner);
                 self.counters.accepted += 1;
-                if local.is_none() {
-                    self.deferred.push(Deferred::Endpoints { conn, owner });
-                }
             }
             None => {
                 self.counters.accept_refused += 1;
@@ -215,17 +211,14 @@ impl World {
         &mut self,
         listener: Owner,
         conn: ConnId,
-        (local, remote): (Option<SocketAddr>, Option<SocketAddr>),
+        ends: (SocketAddr, SocketAddr),
         sndbuf: u32,
     ) -> Option<Owner> {
         let client = self.client(listener.client)?;
         let (socket, _) = client.find(listener.sock)?;
         let step = socket.step;
-        let sock = client.end.accepted(listener.sock, local, remote, sndbuf)?;
-        if !client.begin(sock, Kind::Tcp) {
-            return None;
-        }
-        let (socket, _) = client.find(sock)?;
+        let sock = client.end.accepted(listener.sock, ends, sndbuf)?;
+        let socket = client.begin(sock, Kind::Tcp)?;
         socket.role = Role::Stream(conn);
         socket.state = State::CONNECTED | State::BOUND;
         socket.step = step;

@@ -305,14 +305,6 @@ impl Engine {
                     self.stack
                         .tcp_close(now, conn, CloseMode::Abort, true, &mut fx);
                 }
-                Deferred::Endpoints { conn, owner } => {
-                    let Some((local, remote)) = self.stack.tcp_endpoints(conn) else {
-                        continue;
-                    };
-                    if let Some(client) = self.world.client(owner.client) {
-                        client.end.set_addrs(owner.sock, Some(local), Some(remote));
-                    }
-                }
             }
         }
     }

@@ -179,8 +179,7 @@ impl Engine {
             return false;
         };
         let sndbuf = self.stack.tcp_sndbuf(conn);
-        let ends = (Some(local), Some(remote));
-        let Some(owner) = self.world.offer(listener, conn, ends, sndbuf) else {
+        let Some(owner) = self.world.offer(listener, conn, (local, remote), sndbuf) else {
             return false;
         };
         if let Some(socket) = self.world.socket(listener) {

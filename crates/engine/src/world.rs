@@ -49,14 +49,12 @@ impl Owners {
     }
 }
 
-/// The flow directory's places by connection, and the flow that was opened last.
+/// The flow directory's places by connection.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     directory: Option<FlowDirectory>,
     /// By the connection's index: its generation and its place.
     places: Vec<Option<(u32, u32)>>,
-    /// Acceptance follows the opening of a flow at once.
-    pub(crate) latest: Option<(ConnId, SocketAddr, SocketAddr)>,
     open: usize,
 }
 
@@ -69,7 +67,6 @@ impl Flows {
     }
 
     pub(crate) fn open(&mut self, conn: ConnId, local: SocketAddr, remote: SocketAddr) {
-        self.latest = Some((conn, local, remote));
         let Some(directory) = &mut self.directory else {
             return;
         };
@@ -110,8 +107,6 @@ impl Flows {
 pub(crate) enum Deferred {
     /// A connection that no program can take.
     Abort(ConnId),
-    /// A connection was accepted: its addresses are to be told.
-    Endpoints { conn: ConnId, owner: Owner },
 }
 
 /// See the module.

@@ -259,7 +259,6 @@ impl Effects for HostEffects {
             }
             Event::SendLimit { .. }
             | Event::FlowOpened { .. }
-            | Event::FlowClosed { .. }
             | Event::Neighbour { .. }
             | Event::UdpFailed { .. } => {}
         }

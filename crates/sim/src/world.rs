@@ -315,7 +315,7 @@ impl World {
 
     fn on_event(&mut self, index: usize, event: Event) -> Result<(), String> {
         match event {
-            Event::Accepted { listener, conn } => self.on_accepted(index, listener, conn)?,
+            Event::Accepted { listener, conn, .. } => self.on_accepted(index, listener, conn)?,
             Event::Connected { conn } => self.program(index, conn)?.is_open = true,
             Event::Fin { conn } => {
                 let host = &self.hosts[index];
@@ -338,10 +338,7 @@ impl World {
             Event::Received { conn, .. }
             | Event::Acked { conn, .. }
             | Event::SendLimit { conn, .. } => self.schedule.wake(index, conn),
-            Event::FlowOpened { .. }
-            | Event::FlowClosed { .. }
-            | Event::Neighbour { .. }
-            | Event::UdpFailed { .. } => {}
+            Event::FlowOpened { .. } | Event::Neighbour { .. } | Event::UdpFailed { .. } => {}
         }
         Ok(())
     }

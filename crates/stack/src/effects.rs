@@ -86,14 +86,19 @@ impl Payload<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The three-way handshake is done; the program has not accepted it yet.
-    Accepted { listener: ListenerId, conn: ConnId },
+    Accepted {
+        listener: ListenerId,
+        conn: ConnId,
+        local: SocketAddr,
+        remote: SocketAddr,
+    },
     /// An active open succeeded.
     Connected { conn: ConnId },
     /// The connection (or the attempt) is dead. `Released` follows.
     Failed { conn: ConnId, reason: Reason },
     /// In-order bytes are available up to this offset.
     Received { conn: ConnId, upto: u64 },
-    /// The peer's FIN was reached in order.
+    /// The peer's FIN was reached in order. One that ends a connection which the program has let go is not told.
     Fin { conn: ConnId },
     /// The peer has everything before this offset: the send ring may free it.
     Acked { conn: ConnId, upto: u64 },
@@ -101,13 +106,9 @@ pub enum Event {
     SendLimit { conn: ConnId, bytes: u32 },
     /// The block is gone (or in TIME-WAIT): rings are no longer read, the id is dead.
     Released { conn: ConnId },
-    /// A flow exists, for the keeper's directory.
+    /// A flow that this side opened exists, for the keeper's directory. It ends with `Released`.
     FlowOpened {
         conn: ConnId,
-        local: SocketAddr,
-        remote: SocketAddr,
-    },
-    FlowClosed {
         local: SocketAddr,
         remote: SocketAddr,
     },

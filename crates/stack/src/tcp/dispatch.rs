@@ -5,7 +5,7 @@ use slipstack_wire::tcp::{TcpHeader, TcpSegment};
 use super::connection::{Connection, InFlight};
 use super::flow::{FlowKey, Place};
 use super::input::{self, Verdict};
-use super::output::{self, control};
+use super::output::{self, control, emit};
 use super::recovery::State;
 use super::segment::Segment;
 use super::timers::Due;
@@ -111,22 +111,17 @@ impl Tcp {
         if self.take_cookie(now, (key, hash), segment, cx, fx) {
             return;
         }
-        if self.is_stray(key, segment) && fx.stray(ip, bytes) {
+        let listener = if segment.flags.is_syn() && !segment.flags.is_ack() {
+            self.listeners.choose(key, &self.hasher)
+        } else {
+            None
+        };
+        // It may belong to another engine: frames are on their way while the keeper changes who serves a port.
+        if listener.is_none() && fx.stray(ip, bytes) {
             cx.counters.bump(Counter::TcpStrays);
         } else {
-            self.on_stranger(now, (key, hash), segment, iss, cx, fx);
+            self.on_stranger(now, (key, hash), segment, (listener, iss), cx, fx);
         }
-    }
-
-    /// Whether a segment that meets no flow here may belong to another engine: frames are on their
-    /// way while the keeper changes who serves a port.
-    fn is_stray(&self, key: &FlowKey, segment: &Segment<'_>) -> bool {
-        let is_open = || {
-            segment.flags.is_syn()
-                && !segment.flags.is_ack()
-                && self.listeners.choose(key, &self.hasher).is_some()
-        };
-        !is_open()
     }
 
     #[inline]
@@ -160,6 +155,9 @@ impl Tcp {
         let Some(conn) = self.conns.at_mut(index) else {
             return;
         };
+        if input::farewell::try_take(conn, now, segment) {
+            return self.end(now, index, Verdict::TimeWait, cx, fx);
+        }
         let verdict = input::on_segment(conn, now, segment, &mut self.challenges, cx, fx);
         if verdict == Verdict::Refused {
             let key = conn.key;
@@ -212,16 +210,16 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
-        let Some(conn) = self.conns.at(index) else {
+        let Some(conn) = self.conns.at_mut(index) else {
             return;
         };
-        let (key, id, mut hop) = (conn.key, conn.id, conn.hop);
+        let id = conn.id;
         let hash = u64::from(conn.hash);
         match verdict {
             Verdict::TimeWait => {
                 let until = now.plus_nanos(nanos(cx.config.tcp.time_wait));
                 let entry = TimeWait::of(conn, until);
-                control::send_bare_ack(&key, now, entry.ack(now), &mut hop, cx, fx);
+                emit::bare_ack(&conn.key, now, &entry.ack(now), &mut conn.hop, cx, fx);
                 match self.time_waits.insert(entry, until) {
                     Some(place) => {
                         self.demux
@@ -242,10 +240,6 @@ impl Tcp {
         }
         self.drop_block(index);
         fx.event(Event::Released { conn: id });
-        fx.event(Event::FlowClosed {
-            local: key.local(),
-            remote: key.remote(),
-        });
     }
 
     /// Empties the block's place; the demultiplexer does not name it any more.

@@ -7,7 +7,7 @@ use super::connection::Connection;
 use super::cookie_open::{self, Room};
 use super::fast_open::Offer;
 use super::flow::{FlowKey, Place};
-use super::output::control;
+use super::output::{control, emit};
 use super::phase::Phase;
 use super::segment::Segment;
 use super::syn::{self, SynEntry};
@@ -19,14 +19,14 @@ use crate::link::Cx;
 use crate::time::{Instant, nanos};
 
 impl Tcp {
-    /// RFC 9293 3.10.7.1 (CLOSED) and 3.10.7.2 (LISTEN).
+    /// RFC 9293 3.10.7.1 (CLOSED) and 3.10.7.2 (LISTEN): `listener` is whose the SYN is.
     #[cold]
     pub(super) fn on_stranger(
         &mut self,
         now: Instant,
         (key, hash): (&FlowKey, u64),
         segment: &Segment<'_>,
-        iss: Option<u32>,
+        (listener, iss): (Option<ListenerId>, Option<u32>),
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
@@ -34,13 +34,7 @@ impl Tcp {
             cx.counters.bump(Counter::DropTcpRst);
             return;
         }
-        let is_syn = segment.flags.is_syn() && !segment.flags.is_ack() && !segment.flags.is_fin();
-        let listener = if is_syn {
-            self.listeners.choose(key, &self.hasher)
-        } else {
-            None
-        };
-        match listener {
+        match listener.filter(|_| !segment.flags.is_fin()) {
             Some(listener) => self.open_half(now, (key, hash), listener, (segment, iss), cx, fx),
             None => {
                 cx.counters.bump(Counter::DropTcpPort);
@@ -308,13 +302,12 @@ impl Tcp {
         };
         keepalive::arm(conn, now, cx);
         cx.counters.bump(Counter::TcpAccepted);
-        let (id, key) = (conn.id, &conn.key);
-        fx.event(Event::FlowOpened {
-            conn: id,
-            local: key.local(),
-            remote: key.remote(),
+        fx.event(Event::Accepted {
+            listener,
+            conn: conn.id,
+            local: conn.key.local(),
+            remote: conn.key.remote(),
         });
-        fx.event(Event::Accepted { listener, conn: id });
     }
 
     /// RFC 9293 3.10.7.4 for TIME-WAIT. `Some`: the segment opens the connection anew, and this is to
@@ -335,7 +328,7 @@ impl Tcp {
             timewait::Outcome::Ignore => {}
             timewait::Outcome::Acknowledge | timewait::Outcome::Restart => {
                 if self.challenges.may_pass(now, cx.rng) {
-                    control::send_bare_ack(key, now, entry.ack(now), &mut None, cx, fx);
+                    emit::bare_ack(key, now, &entry.ack(now), &mut None, cx, fx);
                 }
                 if outcome == timewait::Outcome::Restart {
                     self.time_waits

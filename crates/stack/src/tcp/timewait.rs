@@ -6,7 +6,7 @@ use alloc::collections::VecDeque;
 
 use super::connection::Connection;
 use super::flow::FlowKey;
-use super::output::control::BareAck;
+use super::output::emit::BareAck;
 use super::segment::Segment;
 use super::slab::Slab;
 use super::{isn, seq};

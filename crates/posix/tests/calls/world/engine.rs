@@ -255,7 +255,7 @@ impl Inner {
         };
         let accepted = self
             .end
-            .accepted(listener, Some(remote), Some(local), BUFFER as u32)
+            .accepted(listener, (remote, local), BUFFER as u32)
             .unwrap();
         let mut other = Sock::new(Kind::Tcp);
         other.state = State::CONNECTED | State::BOUND;

@@ -2,6 +2,7 @@
 
 pub mod acceptable;
 pub mod ack;
+pub mod farewell;
 pub mod fastpath;
 pub mod fin;
 pub mod rst_syn;

@@ -7,7 +7,7 @@ use super::emit::{self, Envelope, Opening};
 use crate::config::EcnMode;
 use crate::counters::Counter;
 use crate::effects::Effects;
-use crate::link::{Cx, NextHop};
+use crate::link::Cx;
 use crate::options::DEFAULT_TTL;
 use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::flow::FlowKey;
@@ -166,44 +166,6 @@ pub fn may_challenge(conn: &mut Connection, now: Instant) -> bool {
     }
     conn.challenge_after_ms = now_ms.wrapping_add(CHALLENGE_MS);
     true
-}
-
-/// An ACK built from the parts that a SYN entry or a TIME-WAIT entry keeps.
-#[derive(Clone, Copy, Debug)]
-pub struct BareAck {
-    pub seq: u32,
-    pub ack: u32,
-    pub window: u16,
-    pub timestamps: Option<Timestamps>,
-}
-
-pub fn send_bare_ack(
-    key: &FlowKey,
-    now: Instant,
-    ack: BareAck,
-    hop: &mut Option<NextHop>,
-    cx: &mut Cx<'_>,
-    fx: &mut impl Effects,
-) {
-    let header = TcpHeader {
-        src_port: key.local_port,
-        dst_port: key.remote_port,
-        seq: ack.seq,
-        ack: ack.ack,
-        flags: TcpFlags::ACK,
-        window: ack.window,
-        urgent: 0,
-    };
-    let options = TcpOptions {
-        timestamps: ack.timestamps,
-        ..TcpOptions::default()
-    };
-    let envelope = Envelope {
-        key,
-        tos: 0,
-        ttl: DEFAULT_TTL,
-    };
-    emit::bare(envelope, now, &header, &options, hop, cx, fx);
 }
 
 /// The sequence number of our SYN as a wire number.

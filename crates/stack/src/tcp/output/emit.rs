@@ -14,6 +14,7 @@ use super::window;
 use crate::counters::Counter;
 use crate::effects::{Effects, Payload};
 use crate::link::{Cx, NextHop, OutPacket, OutSegment, Output};
+use crate::options::DEFAULT_TTL;
 use crate::tcp::assembler::Range;
 use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::flow::FlowKey;
@@ -273,6 +274,89 @@ pub fn bare(
     opening(envelope, now, &syn, hop, cx, fx)
 }
 
+/// An ACK of the parts that a TIME-WAIT entry keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct BareAck {
+    pub seq: u32,
+    pub ack: u32,
+    pub window: u16,
+    pub timestamps: Option<Timestamps>,
+}
+
+pub fn bare_ack(
+    key: &FlowKey,
+    now: Instant,
+    ack: &BareAck,
+    hop: &mut Option<NextHop>,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Output {
+    let header = TcpHeader {
+        src_port: key.local_port,
+        dst_port: key.remote_port,
+        seq: ack.seq,
+        ack: ack.ack,
+        flags: TcpFlags::ACK,
+        window: ack.window,
+        urgent: 0,
+    };
+    let envelope = Envelope {
+        key,
+        tos: 0,
+        ttl: DEFAULT_TTL,
+    };
+    if let Some((src, dst)) = key.v4()
+        && let Some(hop) = current(hop, dst, now, cx)
+    {
+        let header = plain_header(envelope, (src, dst, hop), &header, cx);
+        let mut buffer = [0u8; plain::HEADER_MAX];
+        let len = match ack.timestamps {
+            Some(timestamps) => header.emit(timestamps.words(), &mut buffer),
+            None => header.emit([], &mut buffer),
+        };
+        cx.counters.bump(Counter::TxTcp);
+        return cx.send_plain(&buffer[..len], Payload::None, None, hop, fx);
+    }
+    let options = TcpOptions {
+        timestamps: ack.timestamps,
+        ..TcpOptions::default()
+    };
+    bare(envelope, now, &header, &options, hop, cx, fx)
+}
+
+/// The next hop, looked up anew if the one at hand has ended.
+#[inline]
+fn current(hop: &mut Option<NextHop>, dst: Ipv4Addr, now: Instant, cx: &Cx<'_>) -> Option<NextHop> {
+    if !hop.is_some_and(|hop| cx.link.is_current(&hop, now)) {
+        *hop = cx.link.recall(dst.into(), now);
+    }
+    *hop
+}
+
+#[inline]
+fn plain_header(
+    envelope: Envelope<'_>,
+    (src, dst, hop): (Ipv4Addr, Ipv4Addr, NextHop),
+    tcp: &TcpHeader,
+    cx: &Cx<'_>,
+) -> PlainHeader {
+    PlainHeader {
+        link_dst: hop.mac(),
+        link_src: cx.link.mac,
+        tos: envelope.tos,
+        ttl: envelope.ttl,
+        src,
+        dst,
+        src_port: tcp.src_port,
+        dst_port: tcp.dst_port,
+        seq: tcp.seq,
+        ack: tcp.ack,
+        flags: tcp.flags,
+        window: tcp.window,
+        payload_len: 0,
+    }
+}
+
 /// A segment before the handshake is done, with what Fast Open puts into it.
 #[derive(Clone, Copy, Debug)]
 pub struct Opening<'a> {
@@ -290,17 +374,13 @@ pub fn opening(
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Output {
-    if let Some((src, dst)) = envelope.key.v4() {
-        if !hop.is_some_and(|hop| cx.link.is_current(&hop, now)) {
-            *hop = cx.link.recall(dst.into(), now);
-        }
-        if syn.fast_open.is_none()
-            && syn.payload.is_empty()
-            && let Some(hop) = *hop
-            && let Some(output) = bare_plain(envelope, (src, dst, hop), syn, cx, fx)
-        {
-            return output;
-        }
+    if let Some((src, dst)) = envelope.key.v4()
+        && let Some(hop) = current(hop, dst, now, cx)
+        && syn.fast_open.is_none()
+        && syn.payload.is_empty()
+        && let Some(output) = bare_plain(envelope, (src, dst, hop), syn, cx, fx)
+    {
+        return output;
     }
     let mut buffer = [0u8; BUFFER_LEN];
     let options_len = buffer[HEADER_LEN..]
@@ -335,22 +415,8 @@ fn bare_plain(
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Option<Output> {
-    let (tcp, options) = (syn.header, syn.options);
-    let header = PlainHeader {
-        link_dst: hop.mac(),
-        link_src: cx.link.mac,
-        tos: envelope.tos,
-        ttl: envelope.ttl,
-        src,
-        dst,
-        src_port: tcp.src_port,
-        dst_port: tcp.dst_port,
-        seq: tcp.seq,
-        ack: tcp.ack,
-        flags: tcp.flags,
-        window: tcp.window,
-        payload_len: 0,
-    };
+    let options = syn.options;
+    let header = plain_header(envelope, (src, dst, hop), syn.header, cx);
     let mut buffer = [0u8; plain::HEADER_MAX];
     let header_len = if let Some(words) = options.syn_words() {
         header.emit(words, &mut buffer)
