@@ -6,7 +6,7 @@ SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
-.PHONY: help setup build demo test check bench captures interop interop-full seeds worlds scale soak fuzz reference book install clean
+.PHONY: help setup build demo test check bench captures coverage interop interop-full seeds worlds scale soak fuzz reference book install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ interop: build ## kernel and Slipstack over twelve bad wires: table, JSON, SVG i
 
 captures: build ## every program test with its frames, compared by tshark with the kernel's
 	@tests/programs/run --captures target/captures
+
+coverage: setup ## share of the lines of wire and stack that tests run; fails below 90 %
+	@scripts/coverage
 
 interop-full: build ## the whole matrix, 10 runs a cell; INTEROP_ARGS="--out DIR" goes on where it stopped
 	@scripts/interop --full $(INTEROP_ARGS)
