@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 
-from harness import Skip, test
+from harness import test
 from harness.http import get, is_reset
 from harness.nginx import Nginx
 from harness.process import until
@@ -232,7 +232,6 @@ def kill_9_of_the_keeper_leaves_connections_running(world):
 
 def keeper_ends_while_it_delivers(world, number):
     """The program is long gone when its keeper ends, and that one's successor too."""
-    raise Skip("the successor takes the connections over but does not finish them: see the book's page of limits")
     server = world.stack(*world.program("sender.py"), 7800, SIZE, "exit")
     with connected(world, 7800) as sock:
         queued = int(until(server.output, 10, "the sender has queued"))
@@ -250,12 +249,12 @@ def keeper_ends_while_it_delivers(world, number):
     assert bytes(data) == hashlib.shake_256(b"queued").digest(SIZE)[:queued]
 
 
-@test(modes=("inprocess",), serial=True)
+@test(modes=SLIPSTACK, serial=True)
 def kill_9_of_the_keeper_does_not_stop_what_it_delivers(world):
     keeper_ends_while_it_delivers(world, signal.SIGKILL)
 
 
-@test(modes=("inprocess",), serial=True)
+@test(modes=SLIPSTACK, serial=True)
 def sigterm_of_the_keeper_does_not_stop_what_it_delivers(world):
     keeper_ends_while_it_delivers(world, signal.SIGTERM)
 

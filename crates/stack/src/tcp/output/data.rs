@@ -311,6 +311,8 @@ fn resend_lost(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut im
     loop {
         let quota = u64::from(conn.cc.window.cwnd).saturating_sub(conn.in_flight());
         if quota < mss && conn.in_flight() > 0 {
+            // What is lost waits for the window just as new data does, and there may be none.
+            conn.cc.is_limited = true;
             break;
         }
         if conn.cc.is_paced && pacing::holds(conn, now) {

@@ -24,8 +24,8 @@ fn a_lost_segment_comes_again_with_doubling_pauses() {
     world.none();
 }
 
-#[test]
-fn after_a_timeout_everything_is_sent_again_in_slow_start() {
+/// Sends `count` segments, loses them all; what follows the first retransmission's ACK.
+fn after_all_are_lost(count: u64) -> alloc::vec::Vec<u64> {
     let mut world = World::new(config());
     world.listen();
     world.accept(TcpOptions {
@@ -33,19 +33,25 @@ fn after_a_timeout_everything_is_sent_again_in_slow_start() {
         ..TcpOptions::default()
     });
     world.take_sent();
-    world.write(5_000);
+    world.write(1000 * count);
     world.take_sent();
     world.sleep(220 * MS);
     assert_eq!(world.only().data, Some((0, 1000)));
     world.acknowledge(1000);
     world.flush();
-    let next: alloc::vec::Vec<_> = world
-        .take_sent()
-        .iter()
-        .map(|s| s.data.unwrap().0)
-        .collect();
-    assert_eq!(next, [1000, 2000]);
     assert_eq!(world.stack.counters().value(Counter::TcpTimeouts), 1);
+    let sent = world.take_sent();
+    sent.iter().map(|s| s.data.unwrap().0).collect()
+}
+
+#[test]
+fn after_a_timeout_everything_is_sent_again_in_slow_start() {
+    assert_eq!(after_all_are_lost(5), [1000, 2000]);
+}
+
+#[test]
+fn slow_start_goes_on_though_the_lost_data_had_not_filled_the_window() {
+    assert_eq!(after_all_are_lost(4), [1000, 2000]);
 }
 
 #[test]
