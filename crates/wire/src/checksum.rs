@@ -1,6 +1,6 @@
 //! The Internet checksum (RFC 1071), eight bytes at a time.
 
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 /// A ones' complement sum being built. Pieces may have any length and alignment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,6 +126,25 @@ pub fn pseudo_v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, l4_len: u32) -> Sum
     sum.add_u16(u16::from(protocol));
     sum.add_u32(l4_len);
     sum
+}
+
+/// Sum of the pseudo header of every transport over IPv6 (RFC 8200 8.1).
+#[inline]
+pub fn pseudo_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, l4_len: u32) -> Sum {
+    let mut sum = Sum::ZERO;
+    sum.add_bytes(&src.octets());
+    sum.add_bytes(&dst.octets());
+    sum.add_u32(l4_len);
+    sum.add_u32(u32::from(protocol));
+    sum
+}
+
+/// Whether a transport segment with its IPv6 pseudo header adds up.
+#[inline]
+pub fn is_valid_l4_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, segment: &[u8]) -> bool {
+    let mut sum = pseudo_v6(src, dst, protocol, segment.len() as u32);
+    sum.add_bytes(segment);
+    sum.fold() == 0xffff
 }
 
 /// Whether a transport segment with its pseudo header adds up.

@@ -1,6 +1,6 @@
 //! Ethernet II frames.
 
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 pub const HEADER_LEN: usize = 14;
 pub const BROADCAST: [u8; 6] = [0xff; 6];
@@ -50,6 +50,12 @@ impl EthernetHeader {
 #[inline]
 pub const fn is_group(mac: [u8; 6]) -> bool {
     mac[0] & 1 == 1
+}
+
+/// RFC 2464 7: the station address of an IPv6 group.
+pub const fn multicast_v6(group: Ipv6Addr) -> [u8; 6] {
+    let [.., a, b, c, d] = group.octets();
+    [0x33, 0x33, a, b, c, d]
 }
 
 /// RFC 1112 6.4: the station address of an IPv4 group.

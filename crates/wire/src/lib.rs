@@ -1,4 +1,5 @@
-//! Frame formats: what is where in Ethernet, ARP, IPv4, ICMPv4, UDP and TCP, and their checksums.
+//! Frame formats: what is where in Ethernet, ARP, IPv4, IPv6, ICMP of both, neighbour discovery, MLD,
+//! UDP and TCP, and their checksums.
 //!
 //! Each format is a plain struct with `parse` (hostile bytes in, `None` or an error out) and
 //! `emit`. Nothing here knows state, time or policy.
@@ -12,8 +13,14 @@ pub mod arp;
 pub mod checksum;
 pub mod ethernet;
 pub mod fast_open;
+pub mod flow;
 pub mod icmpv4;
+pub mod icmpv6;
 pub mod ipv4;
+pub mod ipv6;
+pub mod ipv6_extensions;
+pub mod mld;
+pub mod ndp;
 mod offload;
 pub mod plain;
 pub mod tcp;
@@ -27,4 +34,5 @@ pub mod protocol {
     pub const ICMP: u8 = 1;
     pub const TCP: u8 = 6;
     pub const UDP: u8 = 17;
+    pub const ICMPV6: u8 = 58;
 }
