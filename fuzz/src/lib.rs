@@ -4,7 +4,7 @@
 mod frames;
 mod world;
 
-pub use frames::{OWN, OWN_MAC, PEER, PEER_MAC, framed};
+pub use frames::{OWN, OWN_MAC, OWN6, PEER, PEER_MAC, framed, framed6};
 pub use world::{Sent, World, stack};
 
 /// Splits the first `len` bytes off, or all there are.

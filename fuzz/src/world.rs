@@ -9,7 +9,7 @@ use slipstack_stack::{
 };
 use slipstack_wire::tcp::TcpSegment;
 
-use crate::frames::{OWN, OWN_MAC, PEER, PEER_MAC};
+use crate::frames::{OWN, OWN_MAC, OWN6, PEER, PEER_MAC};
 
 const TCP: u8 = 6;
 
@@ -171,7 +171,7 @@ impl Effects for World {
 pub fn stack(now: Instant, world: &mut World) -> Stack {
     let config = StackConfig {
         mac: OWN_MAC,
-        addrs: vec![(OWN.into(), 24)],
+        addrs: vec![(OWN.into(), 24), (OWN6.into(), 64)],
         seed: [7; 32],
         ..StackConfig::default()
     };
@@ -180,6 +180,10 @@ pub fn stack(now: Instant, world: &mut World) -> Stack {
         let listener = stack.tcp_listen(SocketAddr::from((OWN, port)), ListenOptions::default());
         assert!(listener.is_ok());
     }
+    let listener = stack.tcp_listen(SocketAddr::from((OWN6, 80)), ListenOptions::default());
+    assert!(listener.is_ok());
+    let udp = stack.udp_bind(SocketAddr::from((OWN6, 53)), UdpOptions::default());
+    assert!(udp.is_ok());
     let udp = stack.udp_bind(SocketAddr::from((OWN, 53)), UdpOptions::default());
     assert!(udp.is_ok());
     stack.on_neighbour(now, PEER.into(), PEER_MAC, world);

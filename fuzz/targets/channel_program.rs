@@ -81,6 +81,7 @@ fn attach(world: &mut World, listener: SockId) -> Liar {
         addr: SocketAddr::new([10, 9, 0, 1].into(), port),
         reuse_addr: true,
         reuse_port: true,
+        v6_only: false,
     };
     program.push(Command::Connect {
         sock: stream,
@@ -141,6 +142,7 @@ fn push(liar: &mut Liar, kind: u8, rest: &mut &[u8]) {
             addr,
             reuse_addr: is(4),
             reuse_port: is(5),
+            v6_only: is(6),
         },
         2 => Command::Listen {
             sock,

@@ -1,13 +1,13 @@
 //! The whole stack's input: frames, calls and time in any order.
 //!
-//! The input is a list of steps. Half of the frames get a valid Ethernet and IPv4 header, so that
+//! The input is a list of steps. Half of the frames get a valid Ethernet and IP header, so that
 //! the fuzzer spends its bytes on TCP and UDP.
 #![no_main]
 
 use std::net::SocketAddr;
 
 use libfuzzer_sys::fuzz_target;
-use slipstack_fuzz::{PEER, World, framed, stack, take};
+use slipstack_fuzz::{PEER, World, framed, framed6, stack, take};
 use slipstack_stack::{CloseMode, Instant, RxMeta, SocketOptions, Stack};
 
 /// More frames than this from one step is a storm.
@@ -39,6 +39,10 @@ fn step(kind: u8, body: &[u8], now: &mut Instant, stack: &mut Stack, world: &mut
     let conn = world.pick(kind >> 4);
     match (kind & 15, conn) {
         (0..=2, _) => stack.on_frame(*now, body, RxMeta::UNKNOWN, world),
+        (3..=8, _) if kind & 0x80 != 0 => {
+            let next_header = [6, 17, 58, 0, 43, 44, 60, 58][usize::from(kind >> 4 & 7)];
+            stack.on_frame(*now, &framed6(next_header, body), RxMeta::VERIFIED, world);
+        }
         (3..=8, _) => {
             let protocol = [6, 17, 1, 6][usize::from(kind >> 4 & 3)];
             stack.on_frame(*now, &framed(protocol, body), RxMeta::VERIFIED, world);

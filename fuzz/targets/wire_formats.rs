@@ -4,8 +4,14 @@
 use libfuzzer_sys::fuzz_target;
 use slipstack_wire::arp::ArpPacket;
 use slipstack_wire::ethernet::EthernetHeader;
+use slipstack_wire::flow::FrameFlow;
 use slipstack_wire::icmpv4::IcmpMessage;
+use slipstack_wire::icmpv6::Icmpv6Message;
 use slipstack_wire::ipv4::Ipv4Packet;
+use slipstack_wire::ipv6::Ipv6Packet;
+use slipstack_wire::ipv6_extensions::{find_quoted, walk};
+use slipstack_wire::mld::Query;
+use slipstack_wire::ndp::{Neighbour, Redirect, RouterAdvertisement, parse_router_solicitation};
 use slipstack_wire::tcp::TcpSegment;
 use slipstack_wire::tcp_options::TcpOptions;
 use slipstack_wire::udp::UdpDatagram;
@@ -19,4 +25,27 @@ fuzz_target!(|data: &[u8]| {
     let _ = UdpDatagram::parse(data);
     let _ = TcpSegment::parse(data);
     let _ = TcpOptions::parse(data);
+    ipv6(data);
 });
+
+fn ipv6(data: &[u8]) {
+    let _ = Ipv6Packet::parse(data);
+    let _ = Ipv6Packet::parse_quoted(data);
+    let _ = FrameFlow::parse(data);
+    let _ = FrameFlow::parse_quoted(data);
+    let any = core::net::Ipv6Addr::UNSPECIFIED;
+    let _ = Icmpv6Message::parse(any, any, data);
+    let Some((first, rest)) = data.split_first() else {
+        return;
+    };
+    let _ = walk(*first, rest);
+    let _ = find_quoted(*first, rest);
+    let _ = Neighbour::parse_solicitation(rest);
+    let _ = Neighbour::parse_advertisement(rest);
+    let _ = Redirect::parse(rest);
+    let _ = parse_router_solicitation(rest);
+    let _ = Query::parse([*first; 4], rest);
+    if let Some(advertisement) = RouterAdvertisement::parse([*first; 4], rest) {
+        assert!(advertisement.prefixes().count() <= slipstack_wire::ndp::PREFIXES_MAX);
+    }
+}

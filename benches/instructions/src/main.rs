@@ -123,6 +123,7 @@ impl World {
             addr,
             reuse_addr: true,
             reuse_port: false,
+            v6_only: false,
         });
         let listen = program.request(Command::Listen { sock, backlog: 128 });
         self.server_turn();

@@ -64,11 +64,11 @@ pub fn options(settings: &Settings) -> Options {
             None => DeviceChoice::OwnTap(DEFAULT_TAP.to_owned()),
         },
         addresses: settings
-            .ip
-            .map(|ip| (ip.address.into(), ip.prefix_len))
-            .into_iter()
+            .addresses
+            .iter()
+            .map(|ip| (ip.address, ip.prefix_len))
             .collect(),
-        gateways: settings.gateway.map(Into::into).into_iter().collect(),
+        gateways: settings.gateways.clone(),
         slots: settings.slots,
         is_persistent: settings.is_persistent,
     }

@@ -108,11 +108,8 @@ fn environment(settings: &Settings) -> Vec<(&'static str, String)> {
         }
     };
     add("SLIPSTACK_IF", settings.interface.clone());
-    add("SLIPSTACK_IP", settings.ip.map(|ip| ip.to_string()));
-    add(
-        "SLIPSTACK_GW",
-        settings.gateway.map(|gateway| gateway.to_string()),
-    );
+    add("SLIPSTACK_IP", list(&settings.addresses));
+    add("SLIPSTACK_GW", list(&settings.gateways));
     add(
         "SLIPSTACK_RUN_DIR",
         settings
@@ -126,6 +123,12 @@ fn environment(settings: &Settings) -> Vec<(&'static str, String)> {
     );
     add("XDG_RUNTIME_DIR", std::env::var("XDG_RUNTIME_DIR").ok());
     variables
+}
+
+/// Values as an option takes them; `None`: there are none.
+fn list<T: ToString>(values: &[T]) -> Option<String> {
+    let texts: Vec<String> = values.iter().map(ToString::to_string).collect();
+    (!texts.is_empty()).then(|| texts.join(","))
 }
 
 /// The body of `slipstack keeper`: leaves everything it inherited behind, opens the device, says on

@@ -1,6 +1,5 @@
 //! Before a program is started: the device is there, and the way to it is kept open for the program.
 
-use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -46,15 +45,13 @@ pub fn launch(settings: &Settings) -> Result<Launched, Error> {
 }
 
 fn check_address(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
-    let Some(wanted) = settings.ip else {
+    let missing = settings.addresses.iter().find(|wanted| {
+        let wanted = (wanted.address, wanted.prefix_len);
+        !welcome.addresses.contains(&wanted)
+    });
+    let Some(wanted) = missing.filter(|_| settings.instance.is_none()) else {
         return Ok(());
     };
-    let has = |(address, prefix): &(IpAddr, u8)| {
-        *address == wanted.address && *prefix == wanted.prefix_len
-    };
-    if settings.instance.is_some() || welcome.addresses.iter().any(has) {
-        return Ok(());
-    }
     Err(Error::OtherAddress {
         interface: welcome.interface.clone(),
         has: addresses(welcome),

@@ -56,25 +56,33 @@ impl Policy {
     /// Whether the stack reaches the address: on a link of its own, or through the gateway
     /// (never the loopback network, which is the kernel's).
     pub fn is_reachable(&self, ip: IpAddr) -> bool {
-        let IpAddr::V4(v4) = ip.to_canonical() else {
-            return false;
-        };
-        if v4.is_loopback() || v4.is_unspecified() || v4.is_multicast() || v4.is_broadcast() {
+        let ip = ip.to_canonical();
+        if ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || is_local(ip) {
             return false;
         }
-        self.gateways.iter().any(IpAddr::is_ipv4)
-            || self.addrs.iter().any(|&(own, prefix)| match own {
-                IpAddr::V4(own) => (own.to_bits() ^ v4.to_bits()) & mask(prefix) == 0,
-                IpAddr::V6(_) => false,
-            })
+        self.gateways
+            .iter()
+            .any(|gateway| gateway.is_ipv4() == ip.is_ipv4())
+            || self.addrs.iter().any(|&net| contains(net, ip))
     }
 }
 
-fn mask(prefix: u8) -> u32 {
-    match prefix {
-        0 => 0,
-        bits => u32::MAX << (32 - u32::from(bits.min(32))),
+/// Addresses that mean something on one link alone: broadcast, and link-local ones, which programs
+/// name with an interface of the kernel's.
+fn is_local(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(v4) => v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
     }
+}
+
+fn contains((net, prefix): (IpAddr, u8), ip: IpAddr) -> bool {
+    let common = match (net, ip) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        _ => return false,
+    };
+    common >= u32::from(prefix)
 }
 
 /// The way to an engine. Does nothing until it is asked to attach.
@@ -117,5 +125,19 @@ mod tests {
         policy.gateways.push(ip("10.0.0.1"));
         assert!(policy.is_reachable(ip("1.1.1.1")));
         assert!(!policy.is_reachable(ip("127.0.0.1")) && !policy.is_reachable(ip("::1")));
+    }
+
+    #[test]
+    fn a_family_is_reached_through_its_own_network_and_gateway() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let mut policy = Policy {
+            addrs: vec![(ip("10.0.0.5"), 24), (ip("fd00::5"), 64)],
+            gateways: vec![ip("10.0.0.1")],
+        };
+        assert!(policy.is_own(ip("fd00::5")) && policy.is_reachable(ip("fd00::77")));
+        assert!(!policy.is_reachable(ip("fd01::1")) && policy.is_reachable(ip("1.1.1.1")));
+        assert!(!policy.is_reachable(ip("fe80::1")) && !policy.is_reachable(ip("ff02::1")));
+        policy.gateways.push(ip("fe80::1"));
+        assert!(policy.is_reachable(ip("fd01::1")));
     }
 }

@@ -95,6 +95,8 @@ pub enum Command {
         addr: SocketAddr,
         reuse_addr: bool,
         reuse_port: bool,
+        /// [::] does not take IPv4 in.
+        v6_only: bool,
     },
     /// Reply: [`crate::Reply::Bound`]. On a listening socket it changes the backlog.
     Listen {
@@ -231,8 +233,10 @@ impl Command {
                 addr,
                 reuse_addr,
                 reuse_port,
+                v6_only,
             } => {
-                let flags = u8::from(reuse_addr) | u8::from(reuse_port) << 1;
+                let flags =
+                    u8::from(reuse_addr) | u8::from(reuse_port) << 1 | u8::from(v6_only) << 2;
                 let [a, b, c] = with_addr(addr);
                 (BIND, flags, Some(sock), [a, b, c, 0])
             }
@@ -294,6 +298,7 @@ impl Command {
                 addr: addr_of(payload),
                 reuse_addr: flags & 1 == 1,
                 reuse_port: flags & 2 == 2,
+                v6_only: flags & 4 == 4,
             },
             LISTEN => Command::Listen {
                 sock,
@@ -453,6 +458,7 @@ mod tests {
                 addr,
                 reuse_addr: true,
                 reuse_port: false,
+                v6_only: true,
             },
             Command::Listen { sock, backlog: 511 },
             Command::Unlisten { sock },

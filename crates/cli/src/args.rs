@@ -41,6 +41,7 @@ fn run_command() -> Command {
             "Examples:\n  \
              slipstack run -- nginx -g 'daemon off;'\n  \
              slipstack run --if eth1 --ip 10.0.0.5/24 --gw 10.0.0.1 -- redis-server\n  \
+             slipstack run --if eth1 --ip 10.0.0.5/24 --ip fd00::5/64 -- nginx\n  \
              slipstack run --instance a -- nginx\n  \
              SLIPSTACK_SPIN_US=0 slipstack run -- curl http://10.254.0.1/",
         )
@@ -211,6 +212,10 @@ fn argument(option: &'static OptionSpec) -> Arg {
     let argument = Arg::new(option.name).long(option.name).help(help);
     match option.kind {
         Kind::Flag => argument.action(ArgAction::SetTrue),
+        Kind::Addresses | Kind::Cidrs => argument
+            .value_name(option.value)
+            .action(ArgAction::Append)
+            .allow_hyphen_values(true),
         _ => argument
             .value_name(option.value)
             .action(ArgAction::Set)
@@ -243,6 +248,13 @@ fn given(matches: &ArgMatches, name: &str) -> Option<String> {
     }
     match slipstack_config::find_option(name)?.kind {
         Kind::Flag => Some(matches.get_flag(name).to_string()),
+        Kind::Addresses | Kind::Cidrs => {
+            let all: Vec<&str> = matches
+                .get_many::<String>(name)?
+                .map(String::as_str)
+                .collect();
+            Some(all.join(","))
+        }
         _ => matches.get_one::<String>(name).cloned(),
     }
 }

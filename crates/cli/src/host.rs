@@ -2,7 +2,7 @@
 
 mod netlink;
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::Path;
 
 use slipstack_config::Settings;
@@ -45,31 +45,17 @@ pub fn check(settings: &Settings) -> Result<(), Failure> {
             "/dev/net/tun is missing: load the tun module, or name an interface with --if",
         ));
     }
-    for wanted in settings
-        .ip
-        .map(|ip| ip.address)
-        .into_iter()
-        .chain(settings.gateway)
-    {
-        check_address(wanted, settings, &links)?;
+    for wanted in &settings.addresses {
+        check_address(wanted.address, &links)?;
     }
     Ok(())
 }
 
-fn check_address(
-    wanted: Ipv4Addr,
-    settings: &Settings,
-    links: &[netlink::Link],
-) -> Result<(), Failure> {
-    let is_gateway = settings.gateway == Some(wanted);
+fn check_address(wanted: IpAddr, links: &[netlink::Link]) -> Result<(), Failure> {
     let addresses = netlink::addresses().map_err(|error| unreadable(&error))?;
     let Some(taken) = addresses.iter().find(|found| found.address == wanted) else {
         return Ok(());
     };
-    // The host itself may be the gateway of a TAP or veth.
-    if is_gateway {
-        return Ok(());
-    }
     let link = links
         .iter()
         .find(|link| link.index == taken.link)

@@ -1,6 +1,6 @@
 //! The types an option can have, and how each is written.
 
-use core::net::Ipv4Addr;
+use core::net::IpAddr;
 
 /// The type of an option: how its text is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,10 +11,10 @@ pub enum Kind {
         min: u32,
         max: u32,
     },
-    /// IPv4 address.
-    Address,
-    /// IPv4 address and prefix length.
-    Cidr,
+    /// IP addresses, at most one of each family, separated by commas.
+    Addresses,
+    /// IP addresses with their prefix lengths, separated by commas.
+    Cidrs,
     /// Linux interface name: 1 to 15 bytes, no slash, no white space.
     Interface,
     /// Name of an instance: letters, digits, `-`, `_`, `.`; at most 32.
@@ -30,17 +30,19 @@ pub enum Kind {
 /// The stack's address with the length of its network's prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     pub prefix_len: u8,
 }
 
 impl Cidr {
     #[must_use]
-    pub fn contains(&self, other: Ipv4Addr) -> bool {
-        let mask = u32::MAX
-            .checked_shl(32 - u32::from(self.prefix_len))
-            .unwrap_or(0);
-        (self.address.to_bits() ^ other.to_bits()) & mask == 0
+    pub fn contains(&self, other: IpAddr) -> bool {
+        let common = match (self.address, other) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+            (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+            _ => return false,
+        };
+        common >= u32::from(self.prefix_len)
     }
 }
 
@@ -72,8 +74,8 @@ impl Kind {
         match self {
             Kind::Flag => parse_flag(text).map(drop),
             Kind::Count { min, max } => parse_count(text, min, max).map(drop),
-            Kind::Address => parse_address(text).map(drop),
-            Kind::Cidr => parse_cidr(text).map(drop),
+            Kind::Addresses => parse_addresses(text).map(drop),
+            Kind::Cidrs => parse_cidrs(text).map(drop),
             Kind::Interface => check_interface(text),
             Kind::Name => check_name(text),
             Kind::Path => check_path(text),
@@ -105,10 +107,34 @@ pub(crate) fn parse_count(text: &str, min: u32, max: u32) -> Result<u32, String>
     }
 }
 
-pub(crate) fn parse_address(text: &str) -> Result<Ipv4Addr, String> {
-    let address: Ipv4Addr = text
+/// Addresses of one option at most.
+const ADDRESSES_MAX: usize = 8;
+
+pub(crate) fn parse_addresses(text: &str) -> Result<Vec<IpAddr>, String> {
+    let addresses = list(text, parse_address)?;
+    let is_twice = |is_v4: bool| addresses.iter().filter(|ip| ip.is_ipv4() == is_v4).count() > 1;
+    if is_twice(true) || is_twice(false) {
+        return Err("at most one address of each family".into());
+    }
+    Ok(addresses)
+}
+
+pub(crate) fn parse_cidrs(text: &str) -> Result<Vec<Cidr>, String> {
+    list(text, parse_cidr)
+}
+
+fn list<T>(text: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    let values: Vec<T> = text.split(',').map(parse).collect::<Result<_, _>>()?;
+    if values.len() > ADDRESSES_MAX {
+        return Err(format!("at most {ADDRESSES_MAX} addresses"));
+    }
+    Ok(values)
+}
+
+fn parse_address(text: &str) -> Result<IpAddr, String> {
+    let address: IpAddr = text
         .parse()
-        .map_err(|_| "an IPv4 address such as 10.0.0.1".to_owned())?;
+        .map_err(|_| "an IP address such as 10.0.0.1 or fd00::1".to_owned())?;
     if is_host_address(address) {
         Ok(address)
     } else {
@@ -116,20 +142,26 @@ pub(crate) fn parse_address(text: &str) -> Result<Ipv4Addr, String> {
     }
 }
 
-pub(crate) fn parse_cidr(text: &str) -> Result<Cidr, String> {
-    let syntax = || "an IPv4 address with its prefix length, such as 10.0.0.5/24".to_owned();
+fn parse_cidr(text: &str) -> Result<Cidr, String> {
+    let syntax =
+        || "an IP address with its prefix length, such as 10.0.0.5/24 or fd00::5/64".to_owned();
     let (address, prefix) = text.split_once('/').ok_or_else(syntax)?;
-    address.parse::<Ipv4Addr>().map_err(|_| syntax())?;
+    address.parse::<IpAddr>().map_err(|_| syntax())?;
     let address = parse_address(address)?;
+    let (least, most) = if address.is_ipv4() {
+        (8, 32)
+    } else {
+        (16, 128)
+    };
     let prefix_len = match prefix.parse::<u8>() {
-        Ok(len @ 8..=32) if !prefix.starts_with('+') => len,
+        Ok(len) if (least..=most).contains(&len) && !prefix.starts_with('+') => len,
         _ => {
-            return Err("an address with a prefix length from 8 to 32, such as 10.0.0.5/24".into());
+            return Err(format!(
+                "an address with a prefix length from {least} to {most}"
+            ));
         }
     };
-    let host_bits = u32::MAX.checked_shr(u32::from(prefix_len)).unwrap_or(0);
-    let host = address.to_bits() & host_bits;
-    if prefix_len < 31 && (host == 0 || host == host_bits) {
+    if is_network_end(address, prefix_len) {
         return Err(format!(
             "the address of one host, not the first or last of its /{prefix_len} network"
         ));
@@ -138,6 +170,22 @@ pub(crate) fn parse_cidr(text: &str) -> Result<Cidr, String> {
         address,
         prefix_len,
     })
+}
+
+/// The network itself or its broadcast address; of IPv6 the routers' anycast address (RFC 4291
+/// 2.6.1).
+fn is_network_end(address: IpAddr, prefix_len: u8) -> bool {
+    match address {
+        IpAddr::V4(ip) => {
+            let host_bits = u32::MAX.checked_shr(u32::from(prefix_len)).unwrap_or(0);
+            let host = ip.to_bits() & host_bits;
+            prefix_len < 31 && (host == 0 || host == host_bits)
+        }
+        IpAddr::V6(ip) => {
+            let host_bits = u128::MAX.checked_shr(u32::from(prefix_len)).unwrap_or(0);
+            prefix_len < 127 && ip.to_bits() & host_bits == 0
+        }
+    }
 }
 
 pub(crate) fn parse_spin(text: &str) -> Result<Spin, String> {
@@ -198,7 +246,15 @@ fn check_path(text: &str) -> Result<(), String> {
     }
 }
 
-fn is_host_address(address: Ipv4Addr) -> bool {
-    let first = address.octets()[0];
-    first != 0 && first != 127 && first < 224
+fn is_host_address(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(ip) => {
+            let first = ip.octets()[0];
+            first != 0 && first != 127 && first < 224
+        }
+        IpAddr::V6(ip) => {
+            let is_special = ip.is_unspecified() || ip.is_loopback() || ip.is_multicast();
+            !is_special && ip.to_ipv4_mapped().is_none()
+        }
+    }
 }

@@ -77,8 +77,8 @@ impl OptionSpec {
     fn sample(&self) -> String {
         let text = match self.kind {
             Kind::Interface => "eth1",
-            Kind::Cidr => "10.0.0.5/24",
-            Kind::Address => "10.0.0.1",
+            Kind::Cidrs => "10.0.0.5/24,fd00::5/64",
+            Kind::Addresses => "10.0.0.1",
             Kind::Name => "a",
             Kind::Cores => "0",
             Kind::Path if self.default.is_empty() => "/tmp/slipstack",
@@ -96,8 +96,8 @@ impl Kind {
         match self {
             Kind::Flag => "true, false".into(),
             Kind::Count { min, max } => format!("{min} … {max}"),
-            Kind::Address => "IPv4 address".into(),
-            Kind::Cidr => "IPv4 address/length".into(),
+            Kind::Addresses => "IP addresses".into(),
+            Kind::Cidrs => "IP addresses/lengths".into(),
             Kind::Interface => "interface".into(),
             Kind::Name => "name".into(),
             Kind::Path => "path".into(),

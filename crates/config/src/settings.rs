@@ -1,6 +1,6 @@
 //! The typed view of the values in force.
 
-use core::net::Ipv4Addr;
+use core::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::kind::{self, Cidr, CoreList, Spin};
@@ -42,8 +42,10 @@ pub struct Settings {
     /// None: a TAP of our own.
     pub interface: Option<String>,
     /// None only without `interface`: a private pair is chosen.
-    pub ip: Option<Cidr>,
-    pub gateway: Option<Ipv4Addr>,
+    /// Own addresses; empty: a private pair on a TAP of our own.
+    pub addresses: Vec<Cidr>,
+    /// At most one of each family.
+    pub gateways: Vec<IpAddr>,
     /// Instance to attach to; None: in-process.
     pub instance: Option<String>,
     /// Name of the instance to be (command `instance` only).
@@ -89,8 +91,8 @@ impl Settings {
         let path = |name: &str| layers.text(name).map(PathBuf::from);
         let settings = Settings {
             interface: text("if").map(str::to_owned),
-            ip: parsed(text("ip"), kind::parse_cidr)?,
-            gateway: parsed(text("gw"), kind::parse_address)?,
+            addresses: parsed(text("ip"), kind::parse_cidrs)?.unwrap_or_default(),
+            gateways: parsed(text("gw"), kind::parse_addresses)?.unwrap_or_default(),
             instance: text("instance").map(str::to_owned),
             name: text("name").map(str::to_owned),
             spin: parsed(text("spin-us"), kind::parse_spin)?.unwrap_or_default(),
@@ -117,25 +119,41 @@ impl Settings {
 
     fn check_combinations(&self) -> Result<(), ConfigError> {
         let wrong = |sentence: String| Err(ConfigError::Combination(sentence));
-        if let (Some(interface), None, None) = (&self.interface, self.ip, &self.instance) {
+        if let (Some(interface), [], None) =
+            (&self.interface, self.addresses.as_slice(), &self.instance)
+        {
             return wrong(format!(
                 "--if {interface} needs --ip ADDRESS/LENGTH: the address that the stack has on it"
             ));
         }
-        let Some(gateway) = self.gateway else {
-            return Ok(());
-        };
-        match self.ip {
-            None => wrong(format!("--gw {gateway} needs --ip ADDRESS/LENGTH")),
-            Some(ip) if ip.address == gateway => {
-                wrong(format!("--gw {gateway} is the stack's own address"))
+        for gateway in &self.gateways {
+            let mut family = self
+                .addresses
+                .iter()
+                .filter(|ip| ip.address.is_ipv4() == gateway.is_ipv4())
+                .peekable();
+            let Some(first) = family.peek().copied() else {
+                return wrong(format!(
+                    "--gw {gateway} needs --ip ADDRESS/LENGTH of its family"
+                ));
+            };
+            let mut own = self.addresses.iter();
+            if own.any(|ip| ip.address == *gateway) {
+                return wrong(format!("--gw {gateway} is the stack's own address"));
             }
-            Some(ip) if !ip.contains(gateway) => {
-                wrong(format!("--gw {gateway} is not in the network of --ip {ip}"))
+            if !is_link_local(*gateway) && !family.any(|ip| ip.contains(*gateway)) {
+                return wrong(format!(
+                    "--gw {gateway} is not in the network of --ip {first}"
+                ));
             }
-            Some(_) => Ok(()),
         }
+        Ok(())
     }
+}
+
+/// Routers are named by their link-local addresses, which belong to every network (RFC 4861 6.1.2).
+fn is_link_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
 fn parsed<T>(

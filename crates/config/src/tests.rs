@@ -80,6 +80,30 @@ fn a_gateway_must_lie_in_the_network_of_the_address() {
 }
 
 #[test]
+fn both_families_are_configured_side_by_side() {
+    let ip = ("SLIPSTACK_IP", "10.0.0.5/24,fd00::5/64");
+    let with = |gateways| settings(&[ip, ("SLIPSTACK_GW", gateways)]);
+    let both = with("10.0.0.1,fe80::1").expect("a link-local router is of every network");
+    assert_eq!((both.addresses.len(), both.gateways.len()), (2, 2));
+    assert_eq!(both.addresses[1].to_string(), "fd00::5/64");
+    assert!(with("fd00::1").is_ok());
+    for wrong in ["fd01::1", "fd00::5", "10.0.0.1,10.0.0.2", "::1", "ff02::1"] {
+        assert!(with(wrong).is_err(), "{wrong}");
+    }
+    assert!(settings(&[("SLIPSTACK_IP", "10.0.0.5/24"), ("SLIPSTACK_GW", "fd00::1")]).is_err());
+    for wrong in [
+        "fd00::/64",
+        "fd00::5",
+        "fd00::5/129",
+        "::1/128",
+        "::ffff:10.0.0.5/120",
+        "10.0.0.5/24,",
+    ] {
+        assert!(settings(&[("SLIPSTACK_IP", wrong)]).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn bad_values_are_named_with_their_source() {
     for (variable, text) in [
         ("SLIPSTACK_IP", "10.0.0.5"),

@@ -88,7 +88,7 @@ fn main() {
     peer.ip("addr flush dev peer-v");
     peer.enter();
     let slots = Slots::open_tap("slip0", 1).expect("TAP");
-    iface::add_address("slip0", PEER, 24).expect("address");
+    iface::add_address("slip0", PEER.into(), 24).expect("address");
     iface::set_up("slip0").expect("up");
     measure("TAP", &slots, &peer, "slip0");
 }

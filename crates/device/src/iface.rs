@@ -2,12 +2,15 @@
 //! few changes that the keeper makes. All of it concerns the caller's network namespace.
 
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use crate::error::DeviceError;
 use crate::netlink::{self, Request};
 
 const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+/// No duplicate address detection: the other side of the link is ours.
+const IFA_F_NODAD: u8 = 2;
 const ARPHRD_ETHER: u16 = 1;
 const IFF_UP: u32 = 1;
 
@@ -178,16 +181,23 @@ fn change_link(
 }
 
 /// Gives the kernel an address on an interface. That it has it already is no error.
-pub fn add_address(name: &str, ip: Ipv4Addr, prefix: u8) -> Result<(), DeviceError> {
+pub fn add_address(name: &str, ip: IpAddr, prefix: u8) -> Result<(), DeviceError> {
     let index = link(name)?.index;
     let mut fixed = [0; ADDRESS_LEN];
-    fixed[0] = AF_INET;
+    let octets = match ip {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    };
+    (fixed[0], fixed[2]) = match ip {
+        IpAddr::V4(_) => (AF_INET, 0),
+        IpAddr::V6(_) => (AF_INET6, IFA_F_NODAD),
+    };
     fixed[1] = prefix;
     fixed[4..8].copy_from_slice(&index.to_ne_bytes());
     let flags = netlink::FLAG_CREATE | netlink::FLAG_EXCL;
     let request = Request::new(netlink::NEWADDR, flags, &fixed)
-        .attribute(IFA_LOCAL, &ip.octets())
-        .attribute(IFA_ADDRESS, &ip.octets());
+        .attribute(IFA_LOCAL, &octets)
+        .attribute(IFA_ADDRESS, &octets);
     match netlink::change(request) {
         Err(source) if source.raw_os_error() == Some(libc::EEXIST) => Ok(()),
         other => other.map_err(failed("adding an address to an interface")),

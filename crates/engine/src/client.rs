@@ -47,6 +47,8 @@ pub(crate) enum Yields {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub(crate) addr: SocketAddr,
+    /// [::] does not take IPv4 in.
+    pub(crate) is_v6_only: bool,
     pub(crate) is_shared: bool,
     /// The stack keeps the port reserved for this socket.
     pub(crate) is_reserved: bool,

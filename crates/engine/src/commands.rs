@@ -85,9 +85,10 @@ impl Engine {
                 addr,
                 reuse_addr,
                 reuse_port,
+                v6_only,
             } => match self.kind(of(sock))? {
-                Kind::Tcp => self.bind_stream(of(sock), addr, reuse_addr, reuse_port),
-                Kind::Udp => self.bind_datagram(of(sock), addr, reuse_addr || reuse_port),
+                Kind::Tcp => self.bind_stream(of(sock), addr, v6_only, reuse_addr, reuse_port),
+                Kind::Udp => self.bind_datagram(of(sock), addr, v6_only, reuse_addr || reuse_port),
             },
             Command::Listen { sock, backlog } => self.on_listen(of(sock), backlog),
             Command::Unlisten { sock } => self.on_unlisten(of(sock)),

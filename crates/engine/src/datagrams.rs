@@ -22,6 +22,7 @@ impl Engine {
         &mut self,
         owner: Owner,
         addr: SocketAddr,
+        is_v6_only: bool,
         is_shared: bool,
     ) -> Answer {
         let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
@@ -31,6 +32,7 @@ impl Engine {
         let noted = socket.options.as_deref();
         let options = UdpOptions {
             reuse_port: is_shared,
+            is_v6_only,
             // Whether a broadcast is allowed is decided by the program's side.
             broadcast: true,
             tos: noted.map_or(0, |options| options.tos),
@@ -51,6 +53,7 @@ impl Engine {
         }
         let bound = Bound {
             addr: local,
+            is_v6_only,
             is_shared,
             is_reserved: false,
             is_announced,
@@ -75,7 +78,11 @@ impl Engine {
     pub(crate) fn connect_datagram(&mut self, owner: Owner, remote: Option<SocketAddr>) -> Answer {
         let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
         if socket.role == Role::None {
-            self.bind_datagram(owner, ANY, false)?;
+            let any = match remote {
+                Some(SocketAddr::V6(_)) => SocketAddr::from(([0u16; 8], 0)),
+                _ => ANY,
+            };
+            self.bind_datagram(owner, any, false, false)?;
         }
         let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
         let Role::Datagram(id) = socket.role else {
@@ -103,7 +110,7 @@ impl Engine {
 
     /// The first send of an unbound socket binds it, as on the kernel.
     pub(crate) fn send_unbound(&mut self, now: Instant, owner: Owner) {
-        if self.bind_datagram(owner, ANY, false).is_err() {
+        if self.bind_datagram(owner, ANY, false, false).is_err() {
             self.world.counters.commands_refused += 1;
             return;
         }

@@ -7,6 +7,8 @@ use slipstack_channel::{INBOX_BYTES, INBOX_CELLS};
 use slipstack_device::{Flow, Port, Proto, Steering};
 use slipstack_mem::{Doorbell, InboxReader, MpscInbox, Region};
 use slipstack_stack::FrameOut;
+use slipstack_wire::flow::FrameFlow;
+use slipstack_wire::protocol;
 
 use crate::world::World;
 
@@ -134,39 +136,25 @@ impl Fabric {
 pub(crate) fn syn_to(frame: &[u8], port: u16) -> Option<Flow> {
     const SYN: u8 = 2;
     const ACK: u8 = 16;
-    let flow = parse_flow(frame)?;
-    let header_len = usize::from(frame.get(14)? & 15) * 4;
-    let flags = *frame.get(14 + header_len + 13)?;
-    let is_syn = flow.proto == Proto::Tcp && flags & (SYN | ACK) == SYN;
-    (is_syn && flow.local.port() == port).then_some(flow)
+    let parsed = FrameFlow::parse(frame)?;
+    let is_syn = parsed.tcp_flags()? & (SYN | ACK) == SYN;
+    (is_syn && parsed.dst.port() == port).then(|| flow_of(&parsed))
 }
 
-/// The flow of an IPv4 frame from its receiver's point of view.
+/// The flow of a frame from its receiver's point of view.
 fn parse_flow(frame: &[u8]) -> Option<Flow> {
-    use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-    let ip = frame.get(14..)?;
-    let header_len = usize::from(ip.first()? & 15) * 4;
-    let proto = match ip.get(9)? {
-        6 => Proto::Tcp,
-        17 => Proto::Udp,
-        _ => return None,
-    };
-    let addr = |at: usize| {
-        let octets: [u8; 4] = ip.get(at..at + 4)?.try_into().ok()?;
-        Some(IpAddr::V4(Ipv4Addr::from(octets)))
-    };
-    let port = |at: usize| {
-        let bytes: [u8; 2] = ip
-            .get(header_len + at..header_len + at + 2)?
-            .try_into()
-            .ok()?;
-        Some(u16::from_be_bytes(bytes))
-    };
-    Some(Flow {
-        proto,
-        local: SocketAddr::new(addr(16)?, port(2)?),
-        remote: SocketAddr::new(addr(12)?, port(0)?),
-    })
+    FrameFlow::parse(frame).as_ref().map(flow_of)
+}
+
+fn flow_of(parsed: &FrameFlow<'_>) -> Flow {
+    Flow {
+        proto: match parsed.protocol {
+            protocol::TCP => Proto::Tcp,
+            _ => Proto::Udp,
+        },
+        local: parsed.dst,
+        remote: parsed.src,
+    }
 }
 
 /// Local frames of one engine.

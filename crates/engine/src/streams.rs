@@ -20,6 +20,7 @@ impl Engine {
         &mut self,
         owner: Owner,
         addr: SocketAddr,
+        is_v6_only: bool,
         reuse_addr: bool,
         reuse_port: bool,
     ) -> Answer {
@@ -27,10 +28,11 @@ impl Engine {
         if socket.bound.is_some() || socket.role != Role::None {
             return Err(Refusal::InvalidArgument);
         }
-        let port = self.reserve_port(addr, reuse_addr || reuse_port)?;
+        let port = self.reserve_port(addr, is_v6_only, reuse_addr || reuse_port)?;
         let addr = SocketAddr::new(addr.ip(), port);
         let bound = Bound {
             addr,
+            is_v6_only,
             is_shared: reuse_port,
             is_reserved: true,
             is_announced: false,
@@ -40,14 +42,19 @@ impl Engine {
     }
 
     /// Reserves a port, leasing more outgoing ones when those we have are used up.
-    fn reserve_port(&mut self, addr: SocketAddr, reuse: bool) -> Result<u16, Refusal> {
-        let mut result = self.stack.tcp_reserve_port(addr, reuse);
+    fn reserve_port(
+        &mut self,
+        addr: SocketAddr,
+        is_v6_only: bool,
+        reuse: bool,
+    ) -> Result<u16, Refusal> {
+        let mut result = self.stack.tcp_reserve_port(addr, is_v6_only, reuse);
         if addr.port() == 0 {
             for round in 0..=self.port_blocks.len() {
                 if result != Err(SocketError::AddrNotAvailable) || !self.next_ports(round) {
                     break;
                 }
-                result = self.stack.tcp_reserve_port(addr, reuse);
+                result = self.stack.tcp_reserve_port(addr, is_v6_only, reuse);
             }
         }
         result.map_err(translate::refusal)
@@ -118,12 +125,14 @@ impl Engine {
         let options = ListenOptions {
             backlog,
             reuse_port: socket.bound.is_some_and(|bound| bound.is_shared),
+            is_v6_only: socket.bound.is_some_and(|bound| bound.is_v6_only),
             socket: socket.options.as_deref().cloned().unwrap_or_default(),
         };
         let mut bound = match socket.bound {
             Some(bound) => bound,
             None => Bound {
-                addr: SocketAddr::new(ANY.ip(), self.reserve_port(ANY, false)?),
+                addr: SocketAddr::new(ANY.ip(), self.reserve_port(ANY, false, false)?),
+                is_v6_only: false,
                 is_shared: false,
                 is_reserved: true,
                 is_announced: false,
@@ -131,7 +140,7 @@ impl Engine {
         };
         // The listener holds the port from here on.
         if bound.is_reserved {
-            self.stack.tcp_release_port(bound.addr);
+            self.stack.tcp_release_port(bound.addr, bound.is_v6_only);
             bound.is_reserved = false;
         }
         let step = options.socket.rcvbuf.map_or(u64::MAX, step_for);
@@ -140,7 +149,10 @@ impl Engine {
         let id = match listened {
             Ok(id) => id,
             Err(error) => {
-                bound.is_reserved = self.stack.tcp_reserve_port(bound.addr, true).is_ok();
+                let reserved = self
+                    .stack
+                    .tcp_reserve_port(bound.addr, bound.is_v6_only, true);
+                bound.is_reserved = reserved.is_ok();
                 self.note_bound(owner, bound);
                 return Err(translate::refusal(error));
             }
@@ -201,7 +213,7 @@ impl Engine {
             return;
         };
         if bound.is_reserved {
-            self.stack.tcp_release_port(bound.addr);
+            self.stack.tcp_release_port(bound.addr, bound.is_v6_only);
         }
         if bound.is_announced
             && let Some(ports) = &self.ports
@@ -222,7 +234,7 @@ impl Engine {
         let mut bound = socket.bound;
         if let Some(bound) = &mut bound {
             if bound.is_reserved {
-                self.stack.tcp_release_port(bound.addr);
+                self.stack.tcp_release_port(bound.addr, bound.is_v6_only);
                 bound.is_reserved = false;
             }
             if !bound.is_announced {

@@ -16,6 +16,7 @@ fn bind(world: &mut World, host: usize, port: u16) -> SockId {
         addr,
         reuse_addr: false,
         reuse_port: false,
+        v6_only: false,
     };
     assert_eq!(world.request(host, bind), Ok(Reply::Bound { local: addr }));
     sock

@@ -25,6 +25,7 @@ fn listen(world: &mut World) -> SockId {
         addr: SocketAddr::new(world.hosts[1].addr.into(), 80),
         reuse_addr: true,
         reuse_port: false,
+        v6_only: false,
     };
     assert!(world.request(1, bind).is_ok());
     let listen = Command::Listen { sock, backlog: 16 };

@@ -83,6 +83,7 @@ fn command(random: &mut Random) -> Command {
             addr,
             reuse_addr: true,
             reuse_port: random.below(2) == 0,
+            v6_only: random.below(2) == 0,
         },
         3 => Command::Listen { sock, backlog: 4 },
         4 => Command::Connect { sock, remote: addr },

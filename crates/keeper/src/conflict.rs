@@ -1,6 +1,7 @@
-//! Does somebody on the link have our address already? (RFC 5227 2.1.1, with shorter waits.)
+//! Does somebody on the link have our address already? (RFC 5227 2.1.1 and RFC 4862 5.4,
+//! with shorter waits.)
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -8,13 +9,17 @@ use slipstack_device::{Device, RxMeta, Slots, TxOffload};
 use slipstack_mem::{Descriptor, RawSlice, now_ns};
 use slipstack_wire::arp::{ArpOperation, ArpPacket, PACKET_LEN};
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::icmpv6::{self, Icmpv6Kind, Icmpv6Message};
+use slipstack_wire::ipv6::{self, Ipv6Header, Ipv6Packet};
+use slipstack_wire::ndp::{self, Neighbour};
+use slipstack_wire::protocol;
 
 use crate::error::KeeperError;
 use crate::regions::SlotWords;
 use crate::world::{Network, open_keeper_slot};
 
 /// Probes and how long each waits for an answer.
-// DEVIATION(RFC 5227 1.1): three probes 1 to 2 s apart would delay every start by seconds; on the
+// DEVIATION(RFC 5227 1.1, RFC 4862 5.1): three probes 1 to 2 s apart would delay every start by seconds; on the
 // links this runs on an owner answers within milliseconds.
 const PROBES: usize = 2;
 const WAIT: Duration = Duration::from_millis(100);
@@ -28,14 +33,10 @@ pub fn probe(
     interface: &str,
 ) -> Result<(), KeeperError> {
     let mut device = open_keeper_slot(slots, words)?;
-    let wanted = network.addresses.iter().filter_map(|&(ip, _)| match ip {
-        IpAddr::V4(ip) => Some(ip),
-        IpAddr::V6(_) => None,
-    });
-    for address in wanted {
+    for &(address, _) in &network.addresses {
         if let Some(mac) = find_owner(&mut *device, network.mac, address) {
             return Err(KeeperError::AddressTaken {
-                address: address.into(),
+                address,
                 mac,
                 interface: interface.to_owned(),
             });
@@ -45,10 +46,13 @@ pub fn probe(
 }
 
 /// The station that answers for an address.
-fn find_owner(device: &mut dyn Device, mac: [u8; 6], address: Ipv4Addr) -> Option<[u8; 6]> {
+fn find_owner(device: &mut dyn Device, mac: [u8; 6], address: IpAddr) -> Option<[u8; 6]> {
     let mut owner = None;
     for _ in 0..PROBES {
-        let frame = probe_frame(mac, address);
+        let frame = match address {
+            IpAddr::V4(ip) => arp_probe(mac, ip).to_vec(),
+            IpAddr::V6(ip) => solicitation(mac, ip),
+        };
         let _ = device.tx(&frame, [RawSlice::EMPTY; 2], TxOffload::default());
         device.flush();
         let end = now_ns() + WAIT.as_nanos() as u64;
@@ -62,7 +66,7 @@ fn find_owner(device: &mut dyn Device, mac: [u8; 6], address: Ipv4Addr) -> Optio
     owner
 }
 
-fn probe_frame(mac: [u8; 6], address: Ipv4Addr) -> [u8; ethernet::HEADER_LEN + PACKET_LEN] {
+fn arp_probe(mac: [u8; 6], address: Ipv4Addr) -> [u8; ethernet::HEADER_LEN + PACKET_LEN] {
     let mut frame = [0; ethernet::HEADER_LEN + PACKET_LEN];
     EthernetHeader {
         dst: ethernet::BROADCAST,
@@ -81,13 +85,74 @@ fn probe_frame(mac: [u8; 6], address: Ipv4Addr) -> [u8; ethernet::HEADER_LEN + P
     frame
 }
 
-fn claimant(frame: &[u8], mac: [u8; 6], address: Ipv4Addr) -> Option<[u8; 6]> {
-    let (header, payload) = EthernetHeader::parse(frame)?;
-    if header.ethertype != EtherType::ARP {
-        return None;
+/// RFC 4862 5.4.2: from nobody to those who would hear it if the address were theirs.
+fn solicitation(mac: [u8; 6], address: Ipv6Addr) -> Vec<u8> {
+    let (src, dst) = (Ipv6Addr::UNSPECIFIED, ipv6::solicited_node(address));
+    let mut body = [0; ndp::NEIGHBOUR_LEN];
+    let asked = Neighbour {
+        target: address,
+        link: None,
+        nonce: None,
+    };
+    let body_len = asked.emit_solicitation(&mut body);
+    let message = Icmpv6Message {
+        kind: Icmpv6Kind::NeighbourSolicitation,
+        body: &body[..body_len],
+    };
+    let mut frame = vec![0; ethernet::HEADER_LEN + ipv6::HEADER_LEN];
+    EthernetHeader {
+        dst: ethernet::multicast_v6(dst),
+        src: mac,
+        ethertype: EtherType::IPV6,
     }
-    let packet = ArpPacket::parse(payload)?;
-    (packet.sender_ip == address && packet.sender_mac != mac).then_some(packet.sender_mac)
+    .emit(&mut frame);
+    Ipv6Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_len: (icmpv6::HEADER_LEN + body_len) as u16,
+        next_header: protocol::ICMPV6,
+        hop_limit: ndp::HOP_LIMIT,
+        src,
+        dst,
+    }
+    .emit(&mut frame[ethernet::HEADER_LEN..]);
+    frame.extend_from_slice(&message.header(src, dst));
+    frame.extend_from_slice(message.body);
+    frame
+}
+
+/// Who says in this frame that the address is his.
+fn claimant(frame: &[u8], mac: [u8; 6], address: IpAddr) -> Option<[u8; 6]> {
+    let (header, payload) = EthernetHeader::parse(frame)?;
+    let claimant = match (header.ethertype, address) {
+        (EtherType::ARP, IpAddr::V4(address)) => {
+            let packet = ArpPacket::parse(payload)?;
+            (packet.sender_ip == address).then_some(packet.sender_mac)?
+        }
+        (EtherType::IPV6, IpAddr::V6(address)) => {
+            let packet = Ipv6Packet::parse(payload)?;
+            let (src, dst) = (packet.header.src, packet.header.dst);
+            if packet.header.next_header != protocol::ICMPV6
+                || packet.header.hop_limit != ndp::HOP_LIMIT
+            {
+                return None;
+            }
+            let message = Icmpv6Message::parse(src, dst, packet.payload).ok()?;
+            let told = match message.kind {
+                Icmpv6Kind::NeighbourAdvertisement(_) => {
+                    Neighbour::parse_advertisement(message.body)?
+                }
+                // RFC 4862 5.4.3: another that probes for the same address now.
+                Icmpv6Kind::NeighbourSolicitation if src.is_unspecified() => {
+                    Neighbour::parse_solicitation(message.body)?
+                }
+                _ => return None,
+            };
+            (told.target == address).then_some(header.src)?
+        }
+        _ => return None,
+    };
+    (claimant != mac).then_some(claimant)
 }
 
 fn wait_readable(device: &dyn Device, wait_ns: u64) {

@@ -13,6 +13,7 @@ pub mod leases;
 mod neighbours;
 mod net;
 mod orphans;
+mod pair;
 pub mod process;
 mod regions;
 mod run;

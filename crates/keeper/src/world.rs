@@ -2,7 +2,7 @@
 //! control socket and the written state.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -18,6 +18,7 @@ use crate::journal::Journal;
 use crate::leases::{KEEPER_SLOT, Leases, Protocol};
 use crate::neighbours::Neighbours;
 use crate::orphans;
+use crate::pair;
 use crate::regions::{Inboxes, SLOTS_MAX, SlotWords};
 use crate::runtime::{RuntimeDir, RuntimeLock, base_directory, network_namespace};
 use crate::standby::RegionKey;
@@ -225,19 +226,13 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
     };
     match &options.device {
         DeviceChoice::OwnTap(name) => {
-            let wanted = options.addresses.iter().find_map(|&(ip, prefix)| match ip {
-                IpAddr::V4(ip) => Some((ip, prefix)),
-                IpAddr::V6(_) => None,
-            });
-            let ((address, prefix), host) = private_pair(wanted)?;
+            let pairs = pair::of_tap(&options.addresses)?;
             let slots = Slots::open_tap(name, count)?;
-            iface::add_address(name, host, prefix)?;
+            let pairs = pair::settle(name, pairs)?;
             iface::set_up(name)?;
-            let addresses = vec![(address.into(), prefix)];
-            Ok((
-                slots,
-                network(DeviceKind::Tap, addresses, vec![host.into()]),
-            ))
+            let addresses = pairs.iter().map(|pair| (pair.stack, pair.prefix)).collect();
+            let hosts = pairs.iter().map(|pair| pair.host).collect();
+            Ok((slots, network(DeviceKind::Tap, addresses, hosts)))
         }
         DeviceChoice::Interface(name) => {
             if options.addresses.is_empty() {
@@ -250,23 +245,6 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
             Ok((slots, network(DeviceKind::Packet, addresses, Vec::new())))
         }
     }
-}
-
-/// The stack's and the host's address on a TAP of our own.
-fn private_pair(wanted: Option<(Ipv4Addr, u8)>) -> Result<((Ipv4Addr, u8), Ipv4Addr), KeeperError> {
-    if let Some((address, prefix)) = wanted {
-        let mask = u32::MAX
-            .checked_shl(32 - u32::from(prefix.min(32)))
-            .unwrap_or(0);
-        let first = Ipv4Addr::from((u32::from(address) & mask) + 1);
-        let second = Ipv4Addr::from((u32::from(address) & mask) + 2);
-        return Ok((
-            (address, prefix),
-            if first == address { second } else { first },
-        ));
-    }
-    let subnet = u32::from(iface::free_private_subnet()?);
-    Ok(((Ipv4Addr::from(subnet + 2), 24), Ipv4Addr::from(subnet + 1)))
 }
 
 /// Asks the device itself what it is.

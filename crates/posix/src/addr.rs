@@ -1,6 +1,6 @@
 //! Socket addresses: the bytes of `struct sockaddr` and [`SocketAddr`].
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use crate::errno::Errno;
 
@@ -124,17 +124,6 @@ fn parse_v6(bytes: &[u8]) -> Option<SocketAddr> {
         None => 0,
     };
     Some(SocketAddr::V6(SocketAddrV6::new(ip, port, flow, scope)))
-}
-
-/// The IPv4 address inside `addr`, if it is one the stack can speak to.
-#[must_use]
-pub fn v4_of(addr: SocketAddr) -> Option<SocketAddrV4> {
-    match addr.ip() {
-        IpAddr::V4(ip) => Some(SocketAddrV4::new(ip, addr.port())),
-        IpAddr::V6(ip) => ip
-            .to_ipv4_mapped()
-            .map(|ip| SocketAddrV4::new(ip, addr.port())),
-    }
 }
 
 #[cfg(test)]

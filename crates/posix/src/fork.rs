@@ -12,7 +12,7 @@ use crate::addr::Family;
 use crate::calls::name::kernel_name;
 use crate::description::{Bound, Decided, Description, Kind, New, Watch};
 use crate::epoll::{Set, Target};
-use crate::place::{set_nonblocking, sets_of, stack_addr};
+use crate::place::{note_v6_only, set_nonblocking, sets_of, stack_addr};
 use crate::process::{Exit, Process};
 use crate::socket::{Dgram, Listener, Side};
 use crate::table::Entry;
@@ -253,6 +253,7 @@ impl Process {
             is_nonblocking,
         }));
         socket.has_kernel.store(true, Ordering::Release);
+        note_v6_only(&socket, number);
         let is_wildcard = addr.ip().is_unspecified();
         socket.cold.lock().bound = Some(Bound {
             addr,

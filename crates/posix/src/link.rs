@@ -269,6 +269,7 @@ impl Link {
         &self,
         sock: SockId,
         addr: SocketAddr,
+        is_v6_only: bool,
         is_shared: bool,
     ) -> Result<SocketAddr, Errno> {
         let reply = self.ask(Command::Bind {
@@ -276,6 +277,7 @@ impl Link {
             addr,
             reuse_addr: true,
             reuse_port: is_shared,
+            v6_only: is_v6_only,
         })?;
         Ok(bound_of(reply).unwrap_or(addr))
     }

@@ -1,6 +1,6 @@
 //! Where a socket goes: a kernel socket under its numbers, the stack, or both.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_channel::Kind as ChannelKind;
 use slipstack_mem::Descriptor;
 
-use crate::addr::{Family, v4_of};
+use crate::addr::Family;
 use crate::description::{Decided, Description, Kind, Watch};
 use crate::epoll::Set;
 use crate::errno::Errno;
@@ -188,7 +188,7 @@ impl Process {
         let backlog = u32::try_from(listener.backlog.load(Ordering::Relaxed)).unwrap_or(0);
         // The kernel's listener has settled conflicts; workers of one server share the port.
         let outcome = link
-            .bind(sock, SocketAddr::V4(listener.addr), true)
+            .bind(sock, listener.addr, is_v6_only(socket), true)
             .and_then(|_| link.listen(sock, backlog));
         match outcome {
             Ok(()) => Ok((link, sock)),
@@ -216,11 +216,11 @@ impl Process {
             let cold = socket.cold.lock();
             (cold.bound, cold.options.clone())
         };
-        let local = bound.map_or(ANY, |bound| stack_addr(bound.addr));
+        let local = bound.map_or_else(|| any(socket.family), |bound| stack_addr(bound.addr));
         push_options(&link, sock, &options);
         let remote = *dgram.remote.lock();
         let outcome = link
-            .bind(sock, SocketAddr::V4(local), bound.is_some())
+            .bind(sock, local, is_v6_only(socket), bound.is_some())
             .and_then(|_| match remote {
                 Some(remote) => link.udp_connect(sock, Some(remote)),
                 None => Ok(()),
@@ -254,9 +254,35 @@ impl Process {
 /// 0.0.0.0:0.
 pub(crate) const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
-/// The address on the stack that stands for a bound one: `[::]` covers 0.0.0.0.
-pub(crate) fn stack_addr(addr: SocketAddr) -> SocketAddrV4 {
-    v4_of(addr).unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, addr.port()))
+/// The unspecified address as a socket of `family` has it.
+pub(crate) fn any(family: Family) -> SocketAddr {
+    match family {
+        Family::V4 => SocketAddr::V4(ANY),
+        Family::V6 => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    }
+}
+
+/// The address on the stack that stands for a bound one: v4-mapped addresses are IPv4 there.
+pub(crate) fn stack_addr(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+}
+
+/// Whether a socket declines IPv4 (IPV6_V6ONLY).
+pub(crate) fn is_v6_only(socket: &Description) -> bool {
+    let cold = socket.cold.lock();
+    socket.family == Family::V6 && cold.options.is_on(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY)
+}
+
+/// Takes over from the kernel's part whether it declines IPv4: by an option that is not recorded, or by
+/// the system's default.
+pub(crate) fn note_v6_only(socket: &Description, number: Descriptor) {
+    if socket.family == Family::V6
+        && rustix::net::sockopt::ipv6_v6only(number.as_fd()).unwrap_or(false)
+    {
+        let on = 1i32.to_ne_bytes();
+        let mut cold = socket.cold.lock();
+        cold.options.set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &on);
+    }
 }
 
 /// Tells the stack the options that mean something to it.

@@ -120,7 +120,7 @@ impl Report {
             },
             why,
             is_udp: false,
-            local: Some(SocketAddr::V4(listener.addr)),
+            local: Some(listener.addr),
             remote: None,
         };
         self.write_all(socket, row);

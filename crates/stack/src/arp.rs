@@ -9,7 +9,7 @@ use crate::config::Role;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event};
 use crate::link::Cx;
-use crate::neighbour::send_arp;
+use crate::neighbour::{Confidence, send_arp};
 use crate::time::Instant;
 
 impl Cx<'_> {
@@ -80,11 +80,14 @@ impl Cx<'_> {
         fx: &mut impl Effects,
     ) {
         let (ip, source) = (IpAddr::V4(ip), IpAddr::V4(source));
-        if self
-            .link
-            .neighbours
-            .learn(now, ip, mac, source, self.counters, fx)
-        {
+        if self.link.neighbours.learn(
+            now,
+            ip,
+            (mac, Confidence::Confirmed),
+            source,
+            self.counters,
+            fx,
+        ) {
             fx.event(Event::Neighbour { ip, mac });
         }
     }

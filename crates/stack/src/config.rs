@@ -82,6 +82,9 @@ pub struct NeighbourConfig {
     pub queue_total_max: usize,
     /// How long an answer is believed without a new one.
     pub reachable: Duration,
+    /// How long an address is used that a neighbour told by itself before it is verified (RFC 4861
+    /// 10: DELAY_FIRST_PROBE_TIME).
+    pub heard: Duration,
     /// Distance of requests.
     pub retry: Duration,
     /// Unanswered requests before the neighbour counts as unreachable.
@@ -95,6 +98,7 @@ impl Default for NeighbourConfig {
             queue_len_max: 256,
             queue_total_max: 1024,
             reachable: Duration::from_secs(30),
+            heard: Duration::from_secs(5),
             retry: Duration::from_secs(1),
             probes_max: 3,
         }

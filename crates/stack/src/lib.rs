@@ -1,4 +1,4 @@
-//! The protocol core: interfaces, neighbours, routes, IPv4, ICMP, UDP and TCP.
+//! The protocol core: interfaces, neighbours, routes, IPv4 and IPv6, ICMP, UDP and TCP.
 //!
 //! No clock, no threads, no input or output: frames, timers and calls come in as method calls of
 //! [`Stack`]; frames, bytes and events go out through [`Effects`]. Time and randomness are
@@ -12,20 +12,25 @@ extern crate std;
 extern crate alloc;
 
 mod arp;
+mod bound;
 pub mod config;
 pub mod counters;
 mod destination;
 pub mod effects;
 pub mod error;
 mod icmp;
+mod icmpv6;
 pub mod ids;
 pub mod ip;
+mod ipv6;
 pub mod link;
+mod ndp;
 mod neighbour;
 pub mod options;
 pub mod rate;
 pub mod rng;
 pub mod route;
+pub mod route6;
 mod sockets;
 mod stack;
 pub mod tcp;

@@ -1,10 +1,12 @@
 //! The way down: Ethernet and IP headers around a transport segment, next hop included.
 
+mod v6;
+
 use core::net::{IpAddr, Ipv4Addr};
 
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv4::{self, Ipv4Header};
-use slipstack_wire::{Gso, PartialChecksum, TxOffload, checksum, tcp, tcp_options};
+use slipstack_wire::{Gso, PartialChecksum, TxOffload, checksum, ipv6, tcp, tcp_options};
 
 use crate::config::StackConfig;
 use crate::counters::{Counter, Counters};
@@ -12,15 +14,18 @@ use crate::destination::Destinations;
 use crate::effects::{Effects, FrameOut, Payload};
 use crate::error::Reason;
 use crate::neighbour::{Held, Neighbours, Resolution};
-use crate::rng::Rng;
+use crate::rng::{Rng, SipKey};
 use crate::route::{Route, Routes};
+use crate::route6::Routes6;
 use crate::tcp::FastOpenCache;
 use crate::time::Instant;
 
 /// Longest transport header (TCP with 40 bytes of options).
 pub const L4_HEADER_MAX: usize = 60;
-/// Longest header of a frame that we send.
-pub const HEADER_MAX: usize = L4_OFFSET + L4_HEADER_MAX;
+/// Longest header of a frame that we send, over IPv6.
+pub const HEADER_MAX: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN + L4_HEADER_MAX;
+/// The same over IPv4.
+const HEADER_MAX_V4: usize = L4_OFFSET + L4_HEADER_MAX;
 const L4_OFFSET: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
 /// The commonest transport header, worth a copy of known length.
 const TCP_WITH_TIMESTAMPS: usize = tcp::HEADER_LEN + tcp_options::TIMESTAMPS_LEN;
@@ -105,6 +110,9 @@ pub struct Link {
     mtu: u16,
     tso_max: u32,
     pub(crate) routes: Routes,
+    pub(crate) routes6: Routes6,
+    /// Of flow labels.
+    label_key: SipKey,
     pub(crate) neighbours: Neighbours,
     /// What is known of servers besides their neighbours' addresses.
     pub fast_open: FastOpenCache,
@@ -118,9 +126,11 @@ impl Link {
             mtu: config.mtu,
             tso_max: config.tso_max,
             routes: Routes::of(&config.addrs, &config.gateways),
+            routes6: Routes6::of(&config.addrs, &config.gateways),
             neighbours: Neighbours::new(config.neighbour.clone(), rng.sip_key()),
             fast_open: FastOpenCache::new(rng),
             destinations: Destinations::new(),
+            label_key: rng.sip_key(),
         }
     }
 
@@ -162,29 +172,41 @@ impl Link {
 
     /// Whether an address is one of ours.
     pub fn is_own(&self, ip: IpAddr) -> bool {
-        matches!(ip, IpAddr::V4(ip) if self.routes.is_own(ip))
+        match ip {
+            IpAddr::V4(ip) => self.routes.is_own(ip),
+            IpAddr::V6(ip) => self.routes6.is_own(ip),
+        }
     }
 
     /// The address we use towards `dst`; `None` = no route.
     pub fn find_source(&self, dst: IpAddr) -> Option<IpAddr> {
         match dst {
             IpAddr::V4(dst) => self.routes.find_source(dst).map(IpAddr::V4),
-            IpAddr::V6(_) => None,
+            IpAddr::V6(dst) => self.routes6.find_source(dst).map(IpAddr::V6),
         }
     }
 
     /// `None`: there is no route.
     pub fn find_path(&self, dst: IpAddr) -> Option<Path> {
-        let IpAddr::V4(dst) = dst else { return None };
-        let local = match self.routes.find(dst)? {
-            Route::Local => true,
-            Route::Neighbour(_) | Route::Broadcast | Route::Multicast => false,
+        let local = match dst {
+            IpAddr::V4(dst) => matches!(self.routes.find(dst)?, Route::Local),
+            IpAddr::V6(dst) => matches!(self.routes6.find(dst)?, Route::Local),
         };
         Some(Path {
             mtu: self.mtu,
             tso_max: if local { 0 } else { self.tso_max },
             local,
         })
+    }
+
+    /// Stands in a frame that waits for its neighbour.
+    fn unresolved(&self, now: Instant) -> NextHop {
+        NextHop {
+            mac: [0; 6],
+            local: false,
+            epoch: self.neighbours.epoch(),
+            valid_until: now,
+        }
     }
 
     #[inline]
@@ -214,7 +236,7 @@ impl Link {
                         epoch: self.neighbours.epoch(),
                         valid_until,
                     }),
-                    Resolution::Asking => Hop::Asking(hop),
+                    Resolution::Asking => Hop::Asking(hop.into()),
                     Resolution::TableFull => Hop::TableFull,
                 };
             }
@@ -231,7 +253,7 @@ impl Link {
 
 enum Hop {
     Known(NextHop),
-    Asking(Ipv4Addr),
+    Asking(IpAddr),
     TableFull,
     NoRoute,
 }
@@ -247,6 +269,9 @@ impl Cx<'_> {
         segment: OutSegment<'_>,
         fx: &mut impl Effects,
     ) -> Output {
+        let (IpAddr::V4(src), IpAddr::V4(dst)) = (packet.src, packet.dst) else {
+            return self.output_v6(now, packet, hint, &segment, fx);
+        };
         let total_len = ipv4::HEADER_LEN + segment.header.len() + segment.payload.len();
         let len_max = if segment.gso_mss.is_some() {
             u16::MAX
@@ -256,9 +281,6 @@ impl Cx<'_> {
         if total_len > usize::from(len_max) || segment.header.len() > L4_HEADER_MAX {
             return self.refuse(Counter::DropTooBig, Reason::MessageTooLong);
         }
-        let (IpAddr::V4(src), IpAddr::V4(dst)) = (packet.src, packet.dst) else {
-            return self.refuse(Counter::DropNoRoute, Reason::NetUnreachable);
-        };
         if let Some(hop) = hint
             && self.link.is_current(hop, now)
         {
@@ -284,18 +306,10 @@ impl Cx<'_> {
                 self.send(packet, ends, segment, hint.insert(hop), fx)
             }
             Hop::Asking(neighbour) => {
-                let epoch = self.link.neighbours.epoch();
-                let hop = NextHop {
-                    mac: [0; 6],
-                    local: false,
-                    epoch,
-                    valid_until: now,
-                };
-                let mut buffer = [0; HEADER_MAX];
+                let hop = self.link.unresolved(now);
+                let mut buffer = [0; HEADER_MAX_V4];
                 let held = Held::new(&self.frame(&mut buffer, packet, ends, segment, &hop));
-                self.link
-                    .neighbours
-                    .hold(neighbour.into(), held, self.counters);
+                self.link.neighbours.hold(neighbour, held, self.counters);
                 Output::Held
             }
             Hop::TableFull => self.refuse(Counter::DropNeighbourTable, Reason::HostUnreachable),
@@ -312,7 +326,7 @@ impl Cx<'_> {
         hop: &NextHop,
         fx: &mut impl Effects,
     ) -> Output {
-        let mut buffer = [0; HEADER_MAX];
+        let mut buffer = [0; HEADER_MAX_V4];
         let frame = self.frame(&mut buffer, packet, ends, segment, hop);
         if hop.local {
             self.counters.bump(Counter::TxLocal);
@@ -368,7 +382,7 @@ impl Cx<'_> {
     #[inline]
     fn frame<'a>(
         &mut self,
-        buffer: &'a mut [u8; HEADER_MAX],
+        buffer: &'a mut [u8; HEADER_MAX_V4],
         packet: &OutPacket,
         (src, dst): (Ipv4Addr, Ipv4Addr),
         segment: &OutSegment<'a>,

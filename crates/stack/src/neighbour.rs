@@ -1,8 +1,9 @@
 //! The neighbour cache: link addresses, how long they are believed, and what waits for them.
 //!
-//! States of an entry: asking (no address yet; frames are held, requests go out as broadcasts),
-//! known, and verifying (known, but the time of belief is over: still used while requests go out
-//! to it). An entry whose requests stay unanswered is removed and its held frames come back as
+//! States of an entry: asking (no address yet; frames are held, requests go out to all that could be
+//! it; INCOMPLETE of RFC 4861), known (REACHABLE, or DELAY while it was only heard), and verifying
+//! (known, but the time of belief is over: still used while requests go out to it; PROBE). STALE is
+//! a known entry whose time is over and that nobody uses: it is verified with its next use. An entry whose requests stay unanswered is removed and its held frames come back as
 //! unreachable.
 
 use alloc::collections::VecDeque;
@@ -20,6 +21,7 @@ use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, FrameOut, Payload};
 use crate::ids::ConnId;
 use crate::link::{HEADER_MAX, transmit};
+use crate::ndp::send_solicitation;
 use crate::rng::SipKey;
 use crate::time::Instant;
 
@@ -34,6 +36,15 @@ pub(crate) enum Resolution {
     Asking,
     /// No entry, and no room for one.
     TableFull,
+}
+
+/// How an address was learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Confidence {
+    /// It answered us, or asked us by ARP: the way there works.
+    Confirmed,
+    /// It said so by itself: the way back is not proven (RFC 4861 7.3.1).
+    Heard,
 }
 
 #[derive(Debug)]
@@ -242,6 +253,17 @@ impl Neighbours {
         self.held_total += 1;
     }
 
+    /// The address that is used now.
+    pub fn find_mac(&self, ip: IpAddr) -> Option<[u8; 6]> {
+        let entry = self
+            .entries
+            .find(hash(&self.key, ip), |entry| entry.ip == ip)?;
+        match entry.state {
+            State::Asking { .. } => None,
+            State::Known { mac, .. } | State::Verifying { mac, .. } => Some(mac),
+        }
+    }
+
     /// Whether the cache has an entry, in whatever state.
     pub fn contains(&self, ip: IpAddr) -> bool {
         self.entries
@@ -254,15 +276,16 @@ impl Neighbours {
         &mut self,
         now: Instant,
         ip: IpAddr,
-        mac: [u8; 6],
+        (mac, confidence): ([u8; 6], Confidence),
         source: IpAddr,
         counters: &mut Counters,
         fx: &mut impl Effects,
     ) -> bool {
-        let state = State::Known {
-            mac,
-            until: now + self.config.reachable,
+        let until = match confidence {
+            Confidence::Confirmed => now + self.config.reachable,
+            Confidence::Heard => now + self.config.heard,
         };
+        let state = State::Known { mac, until };
         let hash = hash(&self.key, ip);
         let Some(entry) = self.entries.find_mut(hash, |entry| entry.ip == ip) else {
             if self.make_room() {
@@ -278,6 +301,12 @@ impl Neighbours {
         };
         let is_new = match entry.state {
             State::Asking { .. } => true,
+            // RFC 4861 7.2.3: what is heard again confirms nothing and takes nothing away.
+            State::Known { mac: old, .. } | State::Verifying { mac: old, .. }
+                if old == mac && confidence == Confidence::Heard =>
+            {
+                return false;
+            }
             State::Known { mac: old, .. } | State::Verifying { mac: old, .. } => {
                 if old != mac {
                     self.epoch = self.epoch.wrapping_add(1);
@@ -392,8 +421,13 @@ fn send_request(
     counters: &mut Counters,
     fx: &mut impl Effects,
 ) {
-    let (IpAddr::V4(target), IpAddr::V4(ip)) = (target, ip) else {
-        return;
+    let (target, ip) = match (target, ip) {
+        (IpAddr::V4(target), IpAddr::V4(ip)) => (target, ip),
+        (IpAddr::V6(target), IpAddr::V6(ip)) => {
+            let to = (to != ethernet::BROADCAST).then_some(to);
+            return send_solicitation(target, to, (mac, ip), counters, fx);
+        }
+        _ => return,
     };
     counters.bump(Counter::TxArpRequests);
     let arp = ArpPacket {

@@ -129,6 +129,8 @@ pub struct ListenOptions {
     pub backlog: u32,
     /// May share the address with other listeners that say so too.
     pub reuse_port: bool,
+    /// On [::]: IPv4 is not taken in.
+    pub is_v6_only: bool,
     /// What accepted connections inherit.
     pub socket: SocketOptions,
 }
@@ -138,6 +140,7 @@ impl Default for ListenOptions {
         Self {
             backlog: 128,
             reuse_port: false,
+            is_v6_only: false,
             socket: SocketOptions::default(),
         }
     }
@@ -146,6 +149,8 @@ impl Default for ListenOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpOptions {
     pub reuse_port: bool,
+    /// On [::]: IPv4 is not taken in.
+    pub is_v6_only: bool,
     pub broadcast: bool,
     pub tos: u8,
     pub ttl: u8,
@@ -155,6 +160,7 @@ impl Default for UdpOptions {
     fn default() -> Self {
         Self {
             reuse_port: false,
+            is_v6_only: false,
             broadcast: false,
             tos: 0,
             ttl: DEFAULT_TTL,

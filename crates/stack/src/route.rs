@@ -5,11 +5,11 @@ use core::net::{IpAddr, Ipv4Addr};
 
 /// The outcome of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
+pub enum Route<A = Ipv4Addr> {
     /// One of our own addresses.
     Local,
     /// Resolve this neighbour (the destination itself or the gateway).
-    Neighbour(Ipv4Addr),
+    Neighbour(A),
     /// The limited or a directed broadcast address of our link.
     Broadcast,
     Multicast,

@@ -70,12 +70,19 @@ impl Stack {
 
     /// Takes a port for a socket that neither listens nor connects yet. Port 0 picks one; returns
     /// the port taken.
-    pub fn tcp_reserve_port(&mut self, local: SocketAddr, reuse: bool) -> Result<u16, SocketError> {
-        self.tcp.reserve_port(local, reuse, &mut cx!(self))
+    pub fn tcp_reserve_port(
+        &mut self,
+        local: SocketAddr,
+        is_v6_only: bool,
+        reuse: bool,
+    ) -> Result<u16, SocketError> {
+        self.tcp
+            .reserve_port(local, is_v6_only, reuse, &mut cx!(self))
     }
 
-    pub fn tcp_release_port(&mut self, local: SocketAddr) {
-        self.tcp.release_port(local);
+    /// Gives back what [`Stack::tcp_reserve_port`] took.
+    pub fn tcp_release_port(&mut self, local: SocketAddr, is_v6_only: bool) {
+        self.tcp.release_port(local, is_v6_only);
     }
 
     /// The program has put stream bytes up to `upto` into its send ring. They leave with `flush`.

@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv4::Ipv4Packet;
+use slipstack_wire::mld::RecordKind;
 use slipstack_wire::plain::PlainTcp;
 use slipstack_wire::{checksum, protocol};
 
@@ -15,7 +16,9 @@ use crate::effects::{Effects, RxChecksum, RxMeta};
 use crate::error::SocketError;
 use crate::ids::UdpId;
 use crate::ip::{self, IpMeta, PathCause, PathError, parse_flow};
+use crate::ipv6;
 use crate::link::Link;
+use crate::neighbour::Confidence;
 use crate::options::UdpOptions;
 use crate::rate::RateLimit;
 use crate::rng::Rng;
@@ -34,7 +37,7 @@ pub struct Stack {
     pub(crate) counters: Counters,
     pub(crate) udp: Udp,
     pub(crate) tcp: Tcp,
-    icmp_errors: RateLimit,
+    pub(crate) icmp_errors: RateLimit,
 }
 
 /// Borrows the parts of a stack that its protocols share; a macro so that the borrow checker sees
@@ -93,6 +96,7 @@ impl Stack {
         }
         match header.ethertype {
             EtherType::IPV4 => self.on_ipv4(now, payload, link_group, meta, fx),
+            EtherType::IPV6 => self.on_ipv6(now, payload, link_group, meta, fx),
             EtherType::ARP => cx!(self).on_arp(now, payload, fx),
             _ => self.counters.bump(Counter::DropEthernetType),
         }
@@ -179,7 +183,7 @@ impl Stack {
             .on_segment(now, ip, packet.payload, meta, &mut cx!(self), fx);
     }
 
-    fn on_path_error(
+    pub(crate) fn on_path_error(
         &mut self,
         now: Instant,
         (protocol, error): (u8, PathError),
@@ -212,15 +216,24 @@ impl Stack {
         } = &mut self.link;
         neighbours.on_timers(now, *mac, &mut lost, &mut self.counters, fx);
         for frame in lost {
-            let error = frame
-                .header()
-                .get(ethernet::HEADER_LEN..)
-                .and_then(|bytes| Ipv4Packet::parse_quoted(bytes).ok())
-                .and_then(|packet| parse_flow(&packet, PathCause::HostUnreachable, true));
+            let cause = PathCause::HostUnreachable;
+            let error = EthernetHeader::parse(frame.header()).and_then(|(header, bytes)| {
+                if header.ethertype == EtherType::IPV6 {
+                    return ipv6::parse_flow(bytes, cause, true);
+                }
+                let packet = Ipv4Packet::parse_quoted(bytes).ok()?;
+                parse_flow(&packet, cause, true)
+            });
             if let Some(error) = error {
                 self.on_path_error(now, error, fx);
             }
         }
+    }
+
+    /// Tells the link which groups this stack hears (RFC 3810 6.1), so that switches let pass what asks
+    /// for its addresses. Once, when the interface comes up.
+    pub fn announce(&mut self, now: Instant, fx: &mut impl Effects) {
+        cx!(self).report_groups(now, RecordKind::ToExclude, None, fx);
     }
 
     /// When `on_timers` must be called next; may be earlier than anything that is due.
@@ -257,9 +270,14 @@ impl Stack {
             return;
         }
         if let Some(source) = self.link.find_source(ip) {
-            self.link
-                .neighbours
-                .learn(now, ip, mac, source, &mut self.counters, fx);
+            self.link.neighbours.learn(
+                now,
+                ip,
+                (mac, Confidence::Confirmed),
+                source,
+                &mut self.counters,
+                fx,
+            );
         }
     }
 

@@ -12,6 +12,7 @@ use hashbrown::hash_map::Entry;
 use slipstack_wire::udp::{self, UdpDatagram};
 use slipstack_wire::{checksum, protocol};
 
+use crate::bound::Bound;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, Payload, RxChecksum, RxMeta};
 use crate::error::{Reason, SocketError};
@@ -31,6 +32,12 @@ struct Socket {
     options: UdpOptions,
     /// The last destination's next hop.
     hop: (IpAddr, Option<NextHop>),
+}
+
+impl Socket {
+    fn takes(&self) -> Bound {
+        Bound::new(self.local.ip(), self.options.is_v6_only)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -102,10 +109,7 @@ impl Udp {
         options: UdpOptions,
         cx: &mut Cx<'_>,
     ) -> Result<UdpId, SocketError> {
-        let IpAddr::V4(ip) = local.ip() else {
-            return Err(SocketError::FamilyNotSupported);
-        };
-        if !ip.is_unspecified() && !cx.link.routes.is_own(ip) {
+        if !local.ip().is_unspecified() && !cx.link.is_own(local.ip()) {
             return Err(SocketError::AddrNotAvailable);
         }
         if self.slots.len() - self.free.len() >= cx.config.udp_sockets_max as usize {
@@ -194,13 +198,13 @@ impl Udp {
         let dst = dst
             .or(socket.remote)
             .ok_or(SocketError::DestinationRequired)?;
-        let IpAddr::V4(ip) = dst.ip() else {
-            return Err(SocketError::FamilyNotSupported);
-        };
-        if dst.port() == 0 || ip.is_unspecified() {
+        if dst.port() == 0 || dst.ip().is_unspecified() {
             return Err(SocketError::InvalidArgument);
         }
-        if cx.link.routes.is_broadcast(ip) && !socket.options.broadcast {
+        if let IpAddr::V4(ip) = dst.ip()
+            && cx.link.routes.is_broadcast(ip)
+            && !socket.options.broadcast
+        {
             return Err(SocketError::BroadcastDenied);
         }
         let src = if socket.local.ip().is_unspecified() {
@@ -315,8 +319,8 @@ impl Udp {
             let socket = slot.socket.as_ref()?;
             let is_wildcard = socket.local.ip().is_unspecified();
             let is_connected = socket.remote.is_some();
-            let matches = (is_wildcard || socket.local.ip() == to.ip())
-                && socket.remote.is_none_or(|remote| remote == from);
+            let matches =
+                socket.takes().takes(to.ip()) && socket.remote.is_none_or(|remote| remote == from);
             let quality = u8::from(!is_wildcard) + 2 * u8::from(is_connected);
             matches.then_some((UdpId::new(index, slot.generation), quality))
         })
@@ -341,14 +345,13 @@ impl Udp {
     }
 
     fn is_taken(&self, ip: IpAddr, port: u16, options: &UdpOptions) -> bool {
+        let bound = Bound::new(ip, options.is_v6_only);
         let indices = self.ports.get(&port).map_or(&[][..], Vec::as_slice);
         indices
             .iter()
             .filter_map(|&index| self.slots[index as usize].socket.as_ref())
             .any(|socket| {
-                let other = socket.local.ip();
-                let overlaps = other == ip || other.is_unspecified() || ip.is_unspecified();
-                overlaps && !(options.reuse_port && socket.options.reuse_port)
+                socket.takes().overlaps(bound) && !(options.reuse_port && socket.options.reuse_port)
             })
     }
 
@@ -388,15 +391,23 @@ impl Udp {
     }
 }
 
-/// RFC 1122 4.1.3.4: zero means that the sender computed none.
+/// RFC 1122 4.1.3.4: zero means that the sender computed none, which IPv6 does not allow
+/// (RFC 8200 8.1).
 fn is_checksum_right(ip: &IpMeta, datagram: &UdpDatagram<'_>, meta: RxMeta) -> bool {
-    if meta.checksum != RxChecksum::Unknown || datagram.checksum == 0 {
-        return true;
+    let is_missing = datagram.checksum == 0;
+    match (ip.src, ip.dst) {
+        _ if meta.checksum == RxChecksum::Partial => true,
+        (IpAddr::V4(_), _) if is_missing => true,
+        (IpAddr::V6(_), _) if is_missing => false,
+        _ if meta.checksum == RxChecksum::Verified => true,
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            checksum::is_valid_l4_v4(src, dst, protocol::UDP, datagram.covered)
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            checksum::is_valid_l4_v6(src, dst, protocol::UDP, datagram.covered)
+        }
+        _ => false,
     }
-    let (IpAddr::V4(src), IpAddr::V4(dst)) = (ip.src, ip.dst) else {
-        return false;
-    };
-    checksum::is_valid_l4_v4(src, dst, protocol::UDP, datagram.covered)
 }
 
 fn ip_bits(ip: IpAddr) -> u64 {

@@ -7,7 +7,7 @@ use crate::icmpv4::HEADER_LEN as ICMP_HEADER_LEN;
 use crate::ipv4::Ipv4Packet;
 use crate::ipv6::Ipv6Packet;
 use crate::ipv6_extensions::{self as extensions, Walked};
-use crate::protocol;
+use crate::{checksum, protocol};
 
 /// TCP and UDP begin with their ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,10 +96,95 @@ impl<'a> FrameFlow<'a> {
         })
     }
 
+    /// Whether the transport checksum is there and right; of a whole packet.
+    pub fn is_checksum_valid(&self) -> bool {
+        let (bytes, number) = (self.transport, self.protocol);
+        match (self.src.ip(), self.dst.ip()) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => checksum::is_valid_l4_v4(src, dst, number, bytes),
+            (IpAddr::V6(src), IpAddr::V6(dst)) => checksum::is_valid_l4_v6(src, dst, number, bytes),
+            _ => false,
+        }
+    }
+
     /// The flags of a TCP segment that is there as far as them.
     pub fn tcp_flags(&self) -> Option<u8> {
         (self.protocol == protocol::TCP)
             .then(|| self.transport.get(13).copied())
             .flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ipv6::Ipv6Header;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    /// A UDP datagram of one byte over IPv6, behind destination options.
+    fn extended() -> Vec<u8> {
+        let (src, dst) = ("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap());
+        let mut datagram = Vec::from(crate::udp::header(7, 9, 1));
+        datagram.push(b'x');
+        let mut sum = checksum::pseudo_v6(src, dst, protocol::UDP, 9);
+        sum.add_bytes(&datagram);
+        datagram[6..8].copy_from_slice(&sum.finish().to_be_bytes());
+        let mut frame = Vec::from([0; 54]);
+        frame[12..14].copy_from_slice(&[0x86, 0xdd]);
+        let header = Ipv6Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_len: 17,
+            next_header: extensions::DESTINATION_OPTIONS,
+            hop_limit: 64,
+            src,
+            dst,
+        };
+        header.emit(&mut frame[14..]);
+        frame.extend([protocol::UDP, 0, 1, 4, 0, 0, 0, 0]);
+        frame.extend(datagram);
+        frame
+    }
+
+    #[test]
+    fn a_flow_is_found_behind_extension_headers() {
+        let mut frame = extended();
+        let flow = FrameFlow::parse(&frame).unwrap();
+        assert_eq!((flow.protocol, flow.transport.len()), (protocol::UDP, 9));
+        assert_eq!((flow.src.port(), flow.dst.port()), (7, 9));
+        assert!(flow.is_checksum_valid() && flow.tcp_flags().is_none());
+        let last = frame.len() - 1;
+        frame[last] ^= 1;
+        assert!(!FrameFlow::parse(&frame).unwrap().is_checksum_valid());
+        assert_eq!(FrameFlow::parse(&frame[..last]), None);
+    }
+
+    #[test]
+    fn an_icmpv6_error_quotes_its_flow() {
+        let quoted = extended();
+        let mut frame = quoted[..54].to_vec();
+        frame[18..20].copy_from_slice(&(8 + quoted.len() as u16 - 14).to_be_bytes());
+        frame[20] = protocol::ICMPV6;
+        frame.extend([1, 4, 0, 0, 0, 0, 0, 0]);
+        frame.extend(&quoted[14..]);
+        let flow = FrameFlow::parse_quoted(&frame).unwrap();
+        assert_eq!(flow.src, "[fd00::1]:7".parse().unwrap());
+        frame[54] = 128;
+        assert_eq!(
+            FrameFlow::parse_quoted(&frame),
+            None,
+            "an echo quotes nothing"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_parse_without_panic(v6: bool, bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
+            let mut frame = Vec::from([0; 12]);
+            frame.extend(if v6 { [0x86, 0xdd] } else { [8, 0] });
+            frame.extend(bytes);
+            let _ = FrameFlow::parse(&frame);
+            let _ = FrameFlow::parse_quoted(&frame);
+        }
     }
 }

@@ -23,6 +23,8 @@ class World:
 
     STACK = "10.77.0.2"
     PEER = "10.77.0.1"
+    STACK6 = "fd00:77::2"
+    PEER6 = "fd00:77::1"
 
     def __init__(self, mode, device="veth"):
         self.mode = mode
@@ -34,6 +36,7 @@ class World:
         self.run_dir.mkdir(mode=0o755)
         self.address = self.STACK
         self.peer_address = self.PEER
+        self.has_ipv6 = False
         self.processes = []
         # Functions that name a process which is no child of ours (a daemon), to end at the end.
         self.strays = []
@@ -59,6 +62,15 @@ class World:
             self.stack_ns.ip("addr", "add", f"{self.STACK}/24", "dev", "eth1")
             self.stack_ns.ip("route", "add", "default", "via", self.PEER)
 
+    def use_ipv6(self):
+        """Gives the veth pair addresses of IPv6 too; before the first program is started."""
+        self.has_ipv6 = True
+        for side in (self.stack_ns, self.peer_ns):
+            side.sysctl("net.ipv6.conf.eth1.disable_ipv6", 0)
+        self.peer_ns.ip("addr", "add", f"{self.PEER6}/64", "dev", "eth1", "nodad")
+        if self.mode == "kernel":
+            self.stack_ns.ip("addr", "add", f"{self.STACK6}/64", "dev", "eth1", "nodad")
+
     def _kernel_pair(self):
         """Stands in for Slipstack's own TAP when the tests are proven on the kernel."""
         self.stack_ns.ip("addr", "add", f"{self.STACK}/32", "dev", "lo")
@@ -78,7 +90,8 @@ class World:
     def device_options(self):
         if self.device != "veth":
             return []
-        return ["--if", "eth1", "--ip", f"{self.STACK}/24", "--gw", self.PEER]
+        words = ["--if", "eth1", "--ip", f"{self.STACK}/24", "--gw", self.PEER]
+        return words + (["--ip", f"{self.STACK6}/64"] if self.has_ipv6 else [])
 
     def ready_instance(self):
         if self.instance is None:

@@ -1,7 +1,7 @@
-//! Interfaces and IPv4 addresses of this network namespace, by a route netlink dump.
+//! Interfaces and addresses of this network namespace, by a route netlink dump.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, sendto,
@@ -33,7 +33,7 @@ pub struct Link {
 pub struct Address {
     /// Index of the interface.
     pub link: u32,
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
 }
 
 pub fn links() -> io::Result<Vec<Link>> {
@@ -60,16 +60,18 @@ pub fn addresses() -> io::Result<Vec<Address>> {
     let mut addresses = Vec::new();
     // struct ifaddrmsg: family, prefix length, flags, scope, index u32
     dump(RTM_GETADDR, 8, &mut |kind, body| {
-        if kind != RTM_NEWADDR || body.len() < 8 || i32::from(body[0]) != libc::AF_INET {
+        if kind != RTM_NEWADDR || body.len() < 8 {
             return;
         }
         let attributes = &body[8..];
         let found = attribute(attributes, IFA_LOCAL).or_else(|| attribute(attributes, IFA_ADDRESS));
-        if let Some(&[a, b, c, d]) = found {
-            addresses.push(Address {
-                link: word(body, 4),
-                address: Ipv4Addr::new(a, b, c, d),
-            });
+        let address = found.and_then(|bytes| match bytes.len() {
+            4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+            _ => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+        });
+        if let Some(address) = address {
+            let link = word(body, 4);
+            addresses.push(Address { link, address });
         }
     })?;
     Ok(addresses)

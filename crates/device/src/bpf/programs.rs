@@ -17,6 +17,7 @@ const SKB_PROTOCOL: i16 = 16;
 /// EtherTypes as they lie in memory.
 const ETHERTYPE_IPV4: i32 = 0x0008;
 const ETHERTYPE_ARP: i32 = 0x0608;
+const ETHERTYPE_IPV6: i32 = 0xdd86;
 /// Any fragment: more to come, or not the first.
 const FRAGMENT_BITS: i32 = 0xff3f;
 
@@ -31,6 +32,12 @@ const IP_SOURCE: i16 = IP + 12;
 const IP_DESTINATION: i16 = IP + 16;
 const PORTS: i16 = -8;
 const KEY: i16 = -80;
+/// The same of an IPv6 header: its addresses are at multiples of eight.
+const IP6: i16 = -128;
+const IP6_NEXT_HEADER: i16 = IP6 + 6;
+const IP6_SOURCE: i16 = IP6 + 8;
+const IP6_DESTINATION: i16 = IP6 + 24;
+const IP6_LEN: i32 = 40;
 
 /// Answers of a program at the ingress of an interface (tcx and direct-action alike).
 const INGRESS_DROP: i32 = 2;
@@ -38,6 +45,13 @@ const INGRESS_NEXT: i32 = -1;
 
 /// The heartbeat may be this old, in nanoseconds.
 const HEARTBEAT_MAX: u64 = 1_000_000_000;
+
+/// Which header lies on the stack.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    V4,
+    V6,
+}
 
 /// Emits code at a network header that lies `l3` bytes into the packet.
 struct Emitter<'a> {
@@ -91,8 +105,38 @@ impl<'a> Emitter<'a> {
         }
     }
 
+    /// Copies the IPv6 header to the stack.
+    fn ip6_header(&mut self, failed: Label) {
+        self.copy(self.l3, IP6, IP6_LEN, failed);
+    }
+
+    /// Goes to `own` when the destination of the IPv6 header on the stack is one of ours.
+    fn match_own6(&mut self, own: Label) {
+        let none = self.code.label();
+        self.table(R2, layout::OWN6);
+        let code = &mut self.code;
+        code.load(Width::B8, R4, R10, IP6_DESTINATION);
+        code.load(Width::B8, R5, R10, IP6_DESTINATION + 8);
+        // Places without an address hold the unspecified one.
+        code.alu_reg(Alu::Mov, R1, R4);
+        code.alu_reg(Alu::Or, R1, R5);
+        code.jump_if(If::Eq, R1, 0, none);
+        for index in 0..layout::OWN_MAX {
+            let next = code.label();
+            code.load(Width::B8, R3, R2, 16 * index as i16);
+            code.jump_if_reg(If::Ne, R3, R4, next);
+            code.load(Width::B8, R3, R2, 16 * index as i16 + 8);
+            code.jump_if_reg(If::Eq, R3, R5, own);
+            code.bind(next);
+        }
+        code.bind(none);
+    }
+
     /// Leaves the protocol (TCP or UDP) in R7 and both ports in R9, or goes to `other`.
-    fn ports(&mut self, other: Label) {
+    fn ports(&mut self, family: Family, other: Label) {
+        if family == Family::V6 {
+            return self.ports6(other);
+        }
         let code = &mut self.code;
         let is_transport = code.label();
         code.load(Width::B1, R7, R10, IP_PROTOCOL);
@@ -110,6 +154,18 @@ impl<'a> Emitter<'a> {
         code.jump_if(If::Lt, R2, 20, other);
         code.alu(Alu::Add, R2, self.l3);
         self.copy_from_r2(PORTS, 4, other);
+        self.code.load(Width::B4, R9, R10, PORTS);
+    }
+
+    /// As [`Emitter::ports`] for IPv6: extension headers, fragments among them, go to `other`.
+    fn ports6(&mut self, other: Label) {
+        let code = &mut self.code;
+        let is_transport = code.label();
+        code.load(Width::B1, R7, R10, IP6_NEXT_HEADER);
+        code.jump_if(If::Eq, R7, TCP, is_transport);
+        code.jump_if(If::Ne, R7, UDP, other);
+        code.bind(is_transport);
+        self.copy(self.l3 + IP6_LEN, PORTS, 4, other);
         self.code.load(Width::B4, R9, R10, PORTS);
     }
 
@@ -132,7 +188,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// In share mode, goes to `theirs` unless the packet's port has an entry.
-    fn unless_shared(&mut self, other: Label, theirs: Label, ours: Label) {
+    fn unless_shared(&mut self, family: Family, other: Label, theirs: Label, ours: Label) {
         self.table(R2, layout::FLAGS);
         self.code.load(Width::B4, R1, R2, 0);
         let flag = layout::FLAG_SHARE.cast_signed();
@@ -140,7 +196,7 @@ impl<'a> Emitter<'a> {
         self.code.jump_if(If::AnySet, R1, flag, shared);
         self.code.jump(ours);
         self.code.bind(shared);
-        self.ports(other);
+        self.ports(family, other);
         self.port_entry();
         self.code.jump_if(If::Eq, R0, 0, theirs);
         self.code.jump(ours);
@@ -155,31 +211,57 @@ impl<'a> Emitter<'a> {
 /// a packet fan-out, 14 in a TAP.
 pub(crate) fn steering(table: BorrowedFd<'_>, exceptions: BorrowedFd<'_>, l3: i32) -> Vec<u64> {
     let mut emit = Emitter::new(table, l3);
-    let (keeper, own, by_port, group) = (
+    let (keeper, own, v6, own6) = (
         emit.code.label(),
         emit.code.label(),
         emit.code.label(),
         emit.code.label(),
     );
     emit.protocol();
+    emit.code.jump_if(If::Eq, R0, ETHERTYPE_IPV6, v6);
     emit.code.jump_if(If::Ne, R0, ETHERTYPE_IPV4, keeper);
     emit.ip_header(keeper);
     emit.match_address(layout::OWN, own);
     emit.code.bind(keeper);
     emit.code.exit_with(0);
     emit.code.bind(own);
-    emit.ports(keeper);
+    emit_slot(&mut emit, exceptions, Family::V4);
 
+    emit.code.bind(v6);
+    let keeper = emit.code.label();
+    emit.ip6_header(keeper);
+    emit.match_own6(own6);
+    emit.code.bind(keeper);
+    emit.code.exit_with(0);
+    emit.code.bind(own6);
+    emit_slot(&mut emit, exceptions, Family::V6);
+    emit.code.finish()
+}
+
+/// From a header on the stack whose destination is ours to the slot.
+fn emit_slot(emit: &mut Emitter<'_>, exceptions: BorrowedFd<'_>, family: Family) {
+    let (keeper, by_port, group) = (emit.code.label(), emit.code.label(), emit.code.label());
+    emit.ports(family, keeper);
     emit.table(R2, layout::EXCEPTIONS);
     let code = &mut emit.code;
     code.load(Width::B4, R1, R2, 0);
     code.jump_if(If::Eq, R1, 0, by_port);
-    code.load(Width::B4, R1, R10, IP_SOURCE);
-    code.store(Width::B8, R10, KEY, R1);
-    code.alu(Alu::Mov, R1, 0);
-    code.store(Width::B8, R10, KEY + 8, R1);
-    code.store(Width::B8, R10, KEY + 16, R8);
-    code.store(Width::B8, R10, KEY + 24, R1);
+    match family {
+        Family::V4 => {
+            code.load(Width::B4, R1, R10, IP_SOURCE);
+            code.store(Width::B8, R10, KEY, R1);
+            code.alu(Alu::Mov, R1, 0);
+            code.store(Width::B8, R10, KEY + 8, R1);
+            code.store(Width::B8, R10, KEY + 16, R8);
+            code.store(Width::B8, R10, KEY + 24, R1);
+        }
+        Family::V6 => {
+            for word in (0..32).step_by(8) {
+                code.load(Width::B8, R1, R10, IP6_SOURCE + word);
+                code.store(Width::B8, R10, KEY + word, R1);
+            }
+        }
+    }
     code.store(Width::B4, R10, KEY + 32, R9);
     code.store(Width::B4, R10, KEY + 36, R7);
     code.load_map(R1, exceptions);
@@ -196,36 +278,21 @@ pub(crate) fn steering(table: BorrowedFd<'_>, exceptions: BorrowedFd<'_>, l3: i3
     code.jump_if(If::AnySet, R0, i32::from(layout::GROUP_BIT), group);
     code.alu(Alu::And, R0, layout::SLOTS_MAX as i32 - 1);
     code.exit();
+    code.bind(keeper);
+    code.exit_with(0);
     code.bind(group);
-    emit_bucket(&mut emit);
-    emit.code.finish()
+    emit_bucket(emit, family);
 }
 
-/// From the group entry in R0, the source on the stack, the destination in R8 and the ports in R9
-/// to the slot of the first bucket on the flow's chain whose slot is alive.
-fn emit_bucket(emit: &mut Emitter<'_>) {
+/// From the group entry in R0, the addresses on the stack (of IPv4 the destination in R8) and the
+/// ports in R9 to the slot of the first bucket on the flow's chain whose slot is alive.
+fn emit_bucket(emit: &mut Emitter<'_>, family: Family) {
     let code = &mut emit.code;
     code.alu(Alu::And, R0, layout::GROUPS_MAX as i32 - 1);
     code.alu(Alu::Lsh, R0, layout::BUCKETS.trailing_zeros() as i32);
     code.alu_reg(Alu::Mov, R7, R0);
-    code.load(Width::B4, R1, R10, IP_SOURCE);
-    code.alu(Alu::Lsh, R1, 32);
-    code.alu_reg(Alu::Or, R1, R9);
-    emit.table(R2, layout::HASH_KEY);
-    let code = &mut emit.code;
-    code.load(Width::B8, R3, R2, 0);
-    code.alu_reg(Alu::Xor, R1, R3);
-    let mix = |code: &mut Program, multiplier| {
-        code.load_u64(R4, multiplier);
-        code.alu_reg(Alu::Mul, R1, R4);
-        code.alu_reg(Alu::Mov, R3, R1);
-        code.alu(Alu::Rsh, R3, hash::SHIFT.cast_signed());
-        code.alu_reg(Alu::Xor, R1, R3);
-    };
-    mix(code, hash::MULTIPLIER_1);
-    code.alu_reg(Alu::Add, R1, R8);
-    mix(code, hash::MULTIPLIER_2);
-    code.alu(Alu::And, R1, layout::BUCKETS as i32 - 1);
+    emit_hash(emit, family);
+    emit.code.alu(Alu::And, R1, layout::BUCKETS as i32 - 1);
 
     emit.table(R3, layout::GROUPS);
     emit.code.alu_reg(Alu::Add, R3, R7);
@@ -249,16 +316,52 @@ fn emit_bucket(emit: &mut Emitter<'_>) {
     code.exit();
 }
 
+/// Leaves the flow's hash in R1: the instructions of `steering/hash.rs`.
+fn emit_hash(emit: &mut Emitter<'_>, family: Family) {
+    let mix = |code: &mut Program, multiplier| {
+        code.load_u64(R4, multiplier);
+        code.alu_reg(Alu::Mul, R1, R4);
+        code.alu_reg(Alu::Mov, R3, R1);
+        code.alu(Alu::Rsh, R3, hash::SHIFT.cast_signed());
+        code.alu_reg(Alu::Xor, R1, R3);
+    };
+    emit.table(R2, layout::HASH_KEY);
+    let code = &mut emit.code;
+    code.load(Width::B8, R3, R2, 0);
+    match family {
+        Family::V4 => {
+            code.load(Width::B4, R1, R10, IP_SOURCE);
+            code.alu(Alu::Lsh, R1, 32);
+            code.alu_reg(Alu::Or, R1, R9);
+            code.alu_reg(Alu::Xor, R1, R3);
+            mix(code, hash::MULTIPLIER_1);
+            code.alu_reg(Alu::Add, R1, R8);
+        }
+        Family::V6 => {
+            code.alu_reg(Alu::Mov, R1, R9);
+            code.alu_reg(Alu::Xor, R1, R3);
+            for word in (0..32).step_by(8) {
+                code.load(Width::B8, R3, R10, IP6_SOURCE + word);
+                code.alu_reg(Alu::Xor, R1, R3);
+                mix(code, hash::MULTIPLIER_1);
+            }
+        }
+    }
+    mix(code, hash::MULTIPLIER_2);
+}
+
 /// Lets ARP and what is addressed to the stack, to everybody or to a group pass to the keeper's
 /// slot: it need not wake for what the kernel beside us receives. The hook sees the packet from
 /// its Ethernet header.
 pub(crate) fn keeper_filter(table: BorrowedFd<'_>) -> Vec<u64> {
     let mut emit = Emitter::new(table, 14);
     let (accept, own, reject) = (emit.code.label(), emit.code.label(), emit.code.label());
+    let (v6, own6) = (emit.code.label(), emit.code.label());
     emit.code.load(Width::B4, R0, R6, SKB_KIND);
     emit.code.jump_if(If::Eq, R0, KIND_OUTGOING, reject);
     emit.protocol();
     emit.code.jump_if(If::Eq, R0, ETHERTYPE_ARP, accept);
+    emit.code.jump_if(If::Eq, R0, ETHERTYPE_IPV6, v6);
     emit.code.jump_if(If::Ne, R0, ETHERTYPE_IPV4, reject);
     emit.ip_header(reject);
     emit.match_address(layout::OWN, own);
@@ -276,7 +379,16 @@ pub(crate) fn keeper_filter(table: BorrowedFd<'_>) -> Vec<u64> {
     code.load_u64(R0, 0x7fff_ffff);
     code.exit();
     code.bind(own);
-    emit.unless_shared(accept, reject, accept);
+    emit.unless_shared(Family::V4, accept, reject, accept);
+    emit.code.bind(v6);
+    emit.ip6_header(reject);
+    // ff00::/8: neighbour discovery asks a group.
+    emit.code.load(Width::B1, R1, R10, IP6_DESTINATION);
+    emit.code.jump_if(If::Eq, R1, 0xff, accept);
+    emit.match_own6(own6);
+    emit.code.jump(reject);
+    emit.code.bind(own6);
+    emit.unless_shared(Family::V6, accept, reject, accept);
     emit.code.finish()
 }
 
@@ -284,7 +396,9 @@ pub(crate) fn keeper_filter(table: BorrowedFd<'_>) -> Vec<u64> {
 /// With `needs_heartbeat` only while the keeper lives: for hooks that outlive it.
 pub(crate) fn ingress_drop(table: BorrowedFd<'_>, needs_heartbeat: bool) -> Vec<u64> {
     let mut emit = Emitter::new(table, 14);
-    let (next, own, arp, drop) = (
+    let (next, own, arp, drop, v6, own6) = (
+        emit.code.label(),
+        emit.code.label(),
         emit.code.label(),
         emit.code.label(),
         emit.code.label(),
@@ -301,6 +415,7 @@ pub(crate) fn ingress_drop(table: BorrowedFd<'_>, needs_heartbeat: bool) -> Vec<
     }
     emit.protocol();
     emit.code.jump_if(If::Eq, R0, ETHERTYPE_ARP, arp);
+    emit.code.jump_if(If::Eq, R0, ETHERTYPE_IPV6, v6);
     emit.code.jump_if(If::Ne, R0, ETHERTYPE_IPV4, next);
     emit.ip_header(next);
     emit.match_address(layout::OWN, own);
@@ -325,6 +440,12 @@ pub(crate) fn ingress_drop(table: BorrowedFd<'_>, needs_heartbeat: bool) -> Vec<
     code.exit_with(INGRESS_DROP);
 
     code.bind(own);
-    emit.unless_shared(next, next, drop);
+    emit.unless_shared(Family::V4, next, next, drop);
+    emit.code.bind(v6);
+    emit.ip6_header(next);
+    emit.match_own6(own6);
+    emit.code.jump(next);
+    emit.code.bind(own6);
+    emit.unless_shared(Family::V6, next, next, drop);
     emit.code.finish()
 }

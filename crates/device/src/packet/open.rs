@@ -48,10 +48,23 @@ pub(crate) fn open_slots(
     let mut group = None;
     for _ in 0..count {
         let fd = open_one(index, ring).map_err(failed)?;
+        if slots.is_empty() {
+            hear_groups(fd.as_fd(), index).map_err(failed)?;
+        }
         group = Some(join_fanout(fd.as_fd(), group).map_err(failed)?);
         slots.push(fd);
     }
     Ok((slots, ring))
+}
+
+/// Has the interface receive all multicast for as long as the socket lives: IPv6 neighbours ask the
+/// groups of our addresses (RFC 4861 7.2.2), and the kernel has not joined them.
+fn hear_groups(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
+    const PACKET_ADD_MEMBERSHIP: i32 = 1;
+    const PACKET_MR_ALLMULTI: u32 = 2;
+    // struct packet_mreq: interface, type and length of the address, which is not used.
+    let request = [index, PACKET_MR_ALLMULTI, 0, 0];
+    sys::set_option(fd, libc::SOL_PACKET, PACKET_ADD_MEMBERSHIP, &request)
 }
 
 fn ring_params(mtu: u16, ring_frames: u32) -> RingParams {

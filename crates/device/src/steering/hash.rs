@@ -49,7 +49,7 @@ pub(crate) fn of_words_v6(key: u64, source: [u64; 2], destination: [u64; 2], por
 }
 
 /// An address as two words in memory order.
-fn halves(ip: IpAddr) -> [u64; 2] {
+pub(crate) fn halves(ip: IpAddr) -> [u64; 2] {
     let octets = match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),

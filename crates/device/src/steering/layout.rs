@@ -3,6 +3,7 @@
 //! ```text
 //! 0        header: count of exceptions, flags, hash key, heartbeat, own addresses, broadcasts
 //! 128      one byte per slot: 1 = alive
+//! 256      own IPv6 addresses
 //! 4096     TCP ports   65,536 × u16: 0 = the keeper's slot, n = slot n, 0x8000 | g = group g
 //! 135168   UDP ports   the same
 //! 266240   groups      256 × 4096 × u8: the slot of each bucket
@@ -23,6 +24,8 @@ pub(crate) const OWN: usize = 32;
 /// The broadcast address of each.
 pub(crate) const BROADCAST: usize = 64;
 pub(crate) const ALIVE: usize = 128;
+/// The stack's IPv6 addresses as they lie in a header, all zero = none (16 bytes each).
+pub(crate) const OWN6: usize = 256;
 pub(crate) const TCP_PORTS: usize = 4096;
 pub(crate) const UDP_PORTS: usize = TCP_PORTS + 2 * 65_536;
 pub(crate) const GROUPS: usize = UDP_PORTS + 2 * 65_536;
@@ -40,7 +43,7 @@ pub const SLOTS_MAX: usize = 128;
 pub const GROUPS_MAX: usize = 256;
 /// Buckets of a group.
 pub const BUCKETS: usize = 4096;
-/// Addresses of a stack at most.
+/// Addresses of each family that a stack has at most.
 pub const OWN_MAX: usize = 8;
 
 /// Buckets that are tried for one whose slot is alive, the flow's own included.
@@ -49,5 +52,5 @@ pub(crate) const PROBES: usize = 16;
 /// bucket visits all.
 pub(crate) const PROBE_STEP: u32 = 1361;
 
-const _: () = assert!(ALIVE + SLOTS_MAX <= TCP_PORTS);
+const _: () = assert!(ALIVE + SLOTS_MAX <= OWN6 && OWN6 + 16 * OWN_MAX <= TCP_PORTS);
 const _: () = assert!(OWN + 4 * OWN_MAX <= BROADCAST && BROADCAST + 4 * OWN_MAX <= ALIVE);

@@ -3,7 +3,8 @@
 //! TCP and UDP to one of the stack's addresses are steered by the destination port: to the
 //! keeper's slot 0, to one slot (ports leased to an engine for its own connections), or to a
 //! listener group, whose 4096 buckets name the slot for each flow hash. Single flows that must not
-//! follow their bucket are in the exceptions. Everything else goes to slot 0: ARP, ICMP, fragments.
+//! follow their bucket are in the exceptions. Everything else goes to slot 0: ARP, ICMP, fragments,
+//! and IPv6 with extension headers, which the keeper passes on.
 //!
 //! The table is an eBPF array mapped into memory, so that a change is a store. A slot that is
 //! not alive is passed over in groups: the flow takes the next bucket of a fixed chain. This holds
@@ -168,25 +169,29 @@ impl Steering {
     /// The stack's addresses with the lengths of their prefixes. Frames to others go to slot 0.
     pub fn set_own(&self, addresses: &[(IpAddr, u8)]) -> Result<(), DeviceError> {
         let table = self.writable()?;
-        let addresses: Vec<(Ipv4Addr, u8)> = addresses
-            .iter()
-            .filter_map(|&(ip, prefix)| match ip {
-                IpAddr::V4(ip) => Some((ip, prefix)),
-                IpAddr::V6(_) => None,
-            })
-            .collect();
-        if addresses.len() > OWN_MAX {
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for &(ip, prefix) in addresses {
+            match ip {
+                IpAddr::V4(ip) => v4.push((ip, prefix)),
+                IpAddr::V6(ip) => v6.push(ip),
+            }
+        }
+        let most = v4.len().max(v6.len());
+        if most > OWN_MAX {
             return Err(DeviceError::OutOfRange {
                 what: "number of addresses",
-                value: addresses.len(),
+                value: most,
             });
         }
         for index in 0..OWN_MAX {
-            let (own, broadcast) = addresses.get(index).map_or((0, 0), |&(ip, prefix)| {
+            let (own, broadcast) = v4.get(index).map_or((0, 0), |&(ip, prefix)| {
                 (word(ip), word(broadcast(ip, prefix)))
             });
             table.u32(layout::OWN + 4 * index, own);
             table.u32(layout::BROADCAST + 4 * index, broadcast);
+            let own6 = v6.get(index).map_or([0; 2], |&ip| hash::halves(ip.into()));
+            table.u64(layout::OWN6 + 16 * index, own6[0]);
+            table.u64(layout::OWN6 + 16 * index + 8, own6[1]);
         }
         Ok(())
     }

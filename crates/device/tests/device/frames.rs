@@ -42,7 +42,7 @@ fn tap(tag: &str) -> Bench {
     let peer = Namespace::new(tag);
     peer.enter();
     let slots = Slots::open_tap("slip0", 1).unwrap();
-    iface::add_address("slip0", PEER, 24).unwrap();
+    iface::add_address("slip0", PEER.into(), 24).unwrap();
     iface::set_up("slip0").unwrap();
     net::announce(&peer, "slip0", slots.params().mac);
     Bench {

@@ -51,7 +51,7 @@ impl Bench {
         let peer = Namespace::new(tag);
         peer.enter();
         let slots = Slots::open_tap("slip0", SLOTS).unwrap();
-        iface::add_address("slip0", PEER, 24).unwrap();
+        iface::add_address("slip0", PEER.into(), 24).unwrap();
         iface::set_up("slip0").unwrap();
         net::announce(&peer, "slip0", slots.params().mac);
         Bench::new(slots, peer, None)

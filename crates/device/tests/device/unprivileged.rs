@@ -121,7 +121,7 @@ fn an_engine_without_privileges_has_its_slot_and_nothing_else() {
     let peer = Namespace::new("nobody-t");
     peer.enter();
     let slots = Slots::open_tap("slip0", 2).unwrap();
-    iface::add_address("slip0", PEER, 24).unwrap();
+    iface::add_address("slip0", PEER.into(), 24).unwrap();
     iface::set_up("slip0").unwrap();
     net::announce(&peer, "slip0", slots.params().mac);
     check(&slots, &peer);

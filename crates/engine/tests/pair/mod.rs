@@ -118,6 +118,7 @@ impl World {
             addr,
             reuse_addr: true,
             reuse_port,
+            v6_only: false,
         };
         assert_eq!(self.request(host, bind), Ok(Reply::Bound { local: addr }));
         let listen = Command::Listen { sock, backlog: 16 };

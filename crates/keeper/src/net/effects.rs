@@ -5,10 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use slipstack_device::{Device, Flow, Proto, Steering};
 use slipstack_mem::RawSlice;
-use slipstack_stack::{ConnId, Effects, Event, FrameOut, IpMeta, Payload, UdpId};
-use slipstack_wire::ethernet;
-use slipstack_wire::ipv4::Ipv4Packet;
-use slipstack_wire::protocol;
+use slipstack_stack::{
+    ConnId, Effects, Event, FrameOut, IpMeta, Payload, RxChecksum, RxMeta, UdpId,
+};
+use slipstack_wire::ethernet::{EtherType, EthernetHeader};
+use slipstack_wire::flow::FrameFlow;
+use slipstack_wire::{ipv6_extensions, protocol};
 
 use super::astray::Coming;
 use super::intents::Intents;
@@ -83,6 +85,29 @@ impl World {
         slot != 0 && self.inboxes.push(slot, &[frame])
     }
 
+    /// A packet with extension headers, which steering leaves to us: into the inbox of the engine that
+    /// serves its flow. False: it is none, or for nobody.
+    pub(super) fn pass_extended_on(&mut self, frame: &[u8], meta: RxMeta) -> bool {
+        const NEXT_HEADER_AT: usize = 14 + 6;
+        let is_extended = !meta.local
+            && EthernetHeader::parse(frame)
+                .is_some_and(|(header, _)| header.ethertype == EtherType::IPV6)
+            && frame
+                .get(NEXT_HEADER_AT)
+                .is_some_and(|next| ipv6_extensions::is_extension(*next));
+        let (true, Some(steering)) = (is_extended, &self.steering) else {
+            return false;
+        };
+        // What comes through an inbox is believed: its checksum is verified before.
+        let parsed = FrameFlow::parse(frame)
+            .filter(|flow| meta.checksum != RxChecksum::Unknown || flow.is_checksum_valid());
+        let Some(flow) = parsed.as_ref().map(flow_of) else {
+            return false;
+        };
+        let slot = steering.find_slot(flow.proto, flow.local, flow.remote);
+        slot != 0 && self.inboxes.push(slot, &[frame])
+    }
+
     /// A frame for a socket on this machine: into the inbox of the engine that serves it.
     fn deliver(&mut self, frame: Vec<u8>) {
         let slot = match (&self.steering, find_flow(&frame)) {
@@ -99,23 +124,22 @@ impl World {
 
 /// The flow of a frame as its receiver sees it.
 pub(super) fn find_flow(frame: &[u8]) -> Option<Flow> {
-    let packet = Ipv4Packet::parse(frame.get(ethernet::HEADER_LEN..)?).ok()?;
-    let proto = match packet.header.protocol {
+    FrameFlow::parse(frame).as_ref().map(flow_of)
+}
+
+fn flow_of(parsed: &FrameFlow<'_>) -> Flow {
+    Flow {
+        proto: proto_of(parsed.protocol),
+        local: parsed.dst,
+        remote: parsed.src,
+    }
+}
+
+pub(super) fn proto_of(number: u8) -> Proto {
+    match number {
         protocol::TCP => Proto::Tcp,
-        protocol::UDP => Proto::Udp,
-        _ => return None,
-    };
-    let port = |at: usize| {
-        Some(u16::from_be_bytes([
-            *packet.payload.get(at)?,
-            *packet.payload.get(at + 1)?,
-        ]))
-    };
-    Some(Flow {
-        proto,
-        local: SocketAddr::new(packet.header.dst.into(), port(2)?),
-        remote: SocketAddr::new(packet.header.src.into(), port(0)?),
-    })
+        _ => Proto::Udp,
+    }
 }
 
 impl Effects for World {

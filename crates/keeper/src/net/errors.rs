@@ -3,54 +3,26 @@
 //! All ICMP comes to the keeper's slot. An error quotes the beginning of the packet it is about, and the
 //! engine that sent it is the one that serves the quoted flow.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use slipstack_device::Flow;
+use slipstack_wire::flow::FrameFlow;
 
-use slipstack_device::{Flow, Proto};
-use slipstack_wire::ethernet;
-use slipstack_wire::ipv4::Ipv4Packet;
-use slipstack_wire::protocol;
-
-/// ICMP types that quote a packet: destination unreachable, time exceeded, parameter problem.
-const ERRORS: [u8; 3] = [3, 11, 12];
-const ICMP_HEADER: usize = 8;
-const IP_HEADER_MIN: usize = 20;
+use super::effects::proto_of;
 
 /// The flow that an ICMP error quotes, as its owner sees it.
 pub(super) fn quoted_flow(frame: &[u8]) -> Option<Flow> {
-    let packet = Ipv4Packet::parse(frame.get(ethernet::HEADER_LEN..)?).ok()?;
-    if packet.header.protocol != protocol::ICMP || !ERRORS.contains(packet.payload.first()?) {
-        return None;
-    }
-    let quoted = packet.payload.get(ICMP_HEADER..)?;
-    let first = *quoted.first()?;
-    let header_len = usize::from(first & 15) * 4;
-    if first >> 4 != 4 || header_len < IP_HEADER_MIN {
-        return None;
-    }
-    let proto = match *quoted.get(9)? {
-        protocol::TCP => Proto::Tcp,
-        protocol::UDP => Proto::Udp,
-        _ => return None,
-    };
-    let ip = |at: usize| {
-        let octets: [u8; 4] = quoted.get(at..at + 4)?.try_into().ok()?;
-        Some(IpAddr::V4(Ipv4Addr::from(octets)))
-    };
-    let port = |at: usize| {
-        let bytes = quoted.get(header_len + at..header_len + at + 2)?;
-        Some(u16::from_be_bytes([bytes[0], bytes[1]]))
-    };
-    let (local, remote) = (ip(12)?, ip(16)?);
+    let quoted = FrameFlow::parse_quoted(frame)?;
     Some(Flow {
-        proto,
-        local: SocketAddr::new(local, port(0)?),
-        remote: SocketAddr::new(remote, port(2)?),
+        proto: proto_of(quoted.protocol),
+        local: quoted.src,
+        remote: quoted.dst,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use slipstack_device::Proto;
+    use slipstack_wire::protocol;
 
     /// Ethernet, IPv4, ICMP port unreachable, quoted UDP packet from 10.0.0.2:40000 to 10.0.0.1:53.
     fn unreachable() -> Vec<u8> {

@@ -87,17 +87,22 @@ impl Net {
             seed,
             ..StackConfig::default()
         };
+        let inbox = inboxes.inbox(0).map(InboxReader::new);
+        let mut stack = Stack::new(config, Instant(now));
+        let mut world = World::new(
+            device,
+            network.mac,
+            steering,
+            inboxes,
+            neighbours,
+            Care::new(records),
+        );
+        stack.announce(Instant(now), &mut world);
+        world.device.flush();
         Net {
-            stack: Stack::new(config, Instant(now)),
-            inbox: inboxes.inbox(0).map(InboxReader::new),
-            world: World::new(
-                device,
-                network.mac,
-                steering,
-                inboxes,
-                neighbours,
-                Care::new(records),
-            ),
+            stack,
+            inbox,
+            world,
             resets: Vec::new(),
             frames: Vec::new(),
             parked_reset: 0,
@@ -154,7 +159,7 @@ impl Net {
     fn take(&mut self, frame: &[u8], meta: RxMeta, origin: Option<u16>, now: u64) {
         if meta.local && is_passing(frame) {
             self.take_passing(frame, now);
-        } else if !self.world.pass_error_on(frame) {
+        } else if !self.world.pass_error_on(frame) && !self.world.pass_extended_on(frame, meta) {
             let coming = Coming {
                 now,
                 origin,

@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 
 use slipstack_channel::{CloseMode, Kind as ChannelKind, SockId, SocketOption};
 
-use crate::addr::{Given, parse, v4_of};
+use crate::addr::{Given, parse};
 use crate::calls::name::for_kernel;
 use crate::description::{Bound, Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::link::Link;
 use crate::outcome::{Divert, Outcome};
-use crate::place::{push_options, stack_addr};
+use crate::place::{any, is_v6_only, push_options, stack_addr};
 use crate::process::Process;
 use crate::report::{Given as Placed, Reason};
 use crate::socket::{Dgram, Side, Stream};
@@ -113,7 +113,7 @@ impl Process {
         };
         push_options(link, sock, &options);
         if let Some(local) = bound.and_then(wanted_local)
-            && let Err(error) = link.bind(sock, local, false)
+            && let Err(error) = link.bind(sock, local, is_v6_only(socket), false)
         {
             link.close(sock, CloseMode::Abort);
             return Err(error);
@@ -203,9 +203,6 @@ impl Process {
         socket: &Description,
         remote: SocketAddr,
     ) -> Option<Reason> {
-        if v4_of(remote).is_none() {
-            return Some(Reason::Family);
-        }
         if remote.ip().is_loopback() || remote.ip().is_unspecified() {
             return Some(Reason::Loopback);
         }
@@ -271,11 +268,7 @@ impl Process {
     /// sides.
     pub(crate) fn bind_dgram_anywhere(&self, socket: &Arc<Description>) -> Result<(), Errno> {
         let number = self.materialize(socket)?;
-        let any = SocketAddr::from(([0, 0, 0, 0], 0));
-        let any = match socket.family {
-            crate::addr::Family::V4 => any,
-            crate::addr::Family::V6 => SocketAddr::from(([0u16; 8], 0)),
-        };
+        let any = any(socket.family);
         rustix::net::bind(number.as_fd(), &for_kernel(any, socket.family))?;
         let addr = crate::calls::name::kernel_name(number).unwrap_or(any);
         socket.cold.lock().bound = Some(Bound {
@@ -300,5 +293,5 @@ fn wanted_local(bound: Bound) -> Option<SocketAddr> {
     if local.port() == 0 && local.ip().is_unspecified() {
         return None;
     }
-    Some(SocketAddr::V4(local))
+    Some(local)
 }

@@ -10,7 +10,7 @@ use crate::addr::{AddrBytes, Family, Given, parse};
 use crate::description::{Bound, Decided, Description, Kind, Watch};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
-use crate::place::{ANY, stack_addr};
+use crate::place::{ANY, any, is_v6_only, note_v6_only, stack_addr};
 use crate::process::Process;
 use crate::report::{Given as Placed, Reason};
 use crate::socket::{Dgram, Listener, Side, bits};
@@ -48,12 +48,19 @@ impl Process {
         {
             return Some(Reason::Device);
         }
-        let is_v6_only =
-            socket.family == Family::V6 && options.is_on(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
+        let is_v6_only = is_v6_only(socket);
         match addr.ip() {
-            IpAddr::V6(ip) if !ip.is_unspecified() || is_v6_only => Some(Reason::Family),
             ip if ip.is_unspecified() => {
-                let has_own = self.policy().is_some_and(|policy| !policy.addrs.is_empty());
+                let is_taken = |own: IpAddr| {
+                    if ip.is_ipv4() {
+                        own.is_ipv4()
+                    } else {
+                        own.is_ipv6() || !is_v6_only
+                    }
+                };
+                let has_own = self
+                    .policy()
+                    .is_some_and(|policy| policy.addrs.iter().any(|(own, _)| is_taken(*own)));
                 (!has_own).then_some(Reason::NoStack)
             }
             _ => (!self.is_own(addr)).then_some(Reason::LocalAddress),
@@ -92,6 +99,7 @@ impl Process {
         self.kernel
             .setsockopt(number.number(), libc::IPPROTO_IP, libc::IP_FREEBIND, &on)?;
         rustix::net::bind(number.as_fd(), &for_kernel(addr, socket.family))?;
+        note_v6_only(socket, number);
         let local = kernel_name(number).unwrap_or(addr);
         socket.cold.lock().bound = Some(Bound {
             addr: SocketAddr::new(addr.ip(), local.port()),
@@ -149,7 +157,7 @@ impl Process {
         let bound = socket.cold.lock().bound;
         let bound = bound.unwrap_or_else(|| {
             // An unbound socket listens on a port of the kernel's choice.
-            let local = kernel_name(number).unwrap_or(SocketAddr::V4(ANY));
+            let local = kernel_name(number).unwrap_or(any(socket.family));
             let bound = Bound {
                 addr: local,
                 is_wildcard: true,

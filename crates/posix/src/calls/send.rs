@@ -14,7 +14,7 @@ use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
-use crate::report::{Given as Placed, Reason};
+
 use crate::socket::{Dgram, Side, Stream, StreamError};
 use crate::wait::{Plan, Subject};
 
@@ -289,11 +289,7 @@ impl Process {
         match parse(to, socket.family)? {
             Given::Other => return Err(Errno::EAFNOSUPPORT.into()),
             Given::Unspecified => return Err(Errno::EDESTADDRREQ.into()),
-            // IPv6 proper is the kernel's alone.
-            Given::Addr(SocketAddr::V6(_)) => {
-                return self.become_kernel(socket, Reason::Family, Placed::Nothing);
-            }
-            Given::Addr(SocketAddr::V4(_)) => self.bind_dgram_anywhere(socket)?,
+            Given::Addr(_) => self.bind_dgram_anywhere(socket)?,
         }
         match socket.decided() {
             Some(Decided::Dgram(dgram)) => self.send_dgram(socket, dgram, bufs, Some(to), flags),

@@ -100,7 +100,9 @@ impl Options {
             (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
                 SocketOption::Tos(self.byte(level, name)?)
             }
-            (libc::IPPROTO_IP, libc::IP_TTL) => SocketOption::Ttl(self.byte(level, name)?),
+            (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
+                SocketOption::Ttl(self.byte(level, name)?)
+            }
             _ => return None,
         })
     }

@@ -6,7 +6,7 @@
 //! attaches no engine. The kernel's listener settles conflicts with other programs at once; one
 //! for an address of the stack is bound with IP_FREEBIND and hears nothing.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -24,7 +24,7 @@ const KERNEL_TURN: u32 = 16;
 #[derive(Debug)]
 pub(crate) struct Listener {
     /// What the stack listens on; the port is known.
-    pub(crate) addr: SocketAddrV4,
+    pub(crate) addr: SocketAddr,
     pub(crate) backlog: AtomicI32,
     /// Accepted by the stack and not yet by the program.
     pending: AtomicUsize,
@@ -43,7 +43,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(addr: SocketAddrV4, backlog: i32) -> Self {
+    pub(crate) fn new(addr: SocketAddr, backlog: i32) -> Self {
         Listener {
             addr,
             backlog: AtomicI32::new(backlog),

@@ -13,6 +13,7 @@ use super::input::{Verdict, owe_ack};
 use super::output::{ack_policy, control, window};
 use super::phase::Phase;
 use super::{Tcp, keepalive, seq};
+use crate::bound::Bound;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, Payload};
 use crate::error::SocketError;
@@ -37,11 +38,12 @@ impl Tcp {
         if self.listeners.len() >= cx.config.tcp.listeners_max as usize {
             return Err(SocketError::LimitReached);
         }
-        let port = self.reserve_port(local, options.reuse_port, cx)?;
+        let is_v6_only = options.is_v6_only;
+        let port = self.reserve_port(local, is_v6_only, options.reuse_port, cx)?;
         let local = SocketAddr::new(local.ip(), port);
         let preset = Preset::of(&options.socket, &cx.config.tcp);
         let Some(id) = self.listeners.add(local, options, preset) else {
-            self.ports.release(local.ip(), port);
+            self.ports.release(Bound::new(local.ip(), is_v6_only), port);
             return Err(SocketError::LimitReached);
         };
         Ok(id)
@@ -74,8 +76,7 @@ impl Tcp {
     /// Half-open connections are dropped; those that wait for accept are the caller's to close.
     pub fn unlisten(&mut self, id: ListenerId) -> Result<(), SocketError> {
         let listener = self.listeners.remove(id).ok_or(SocketError::UnknownId)?;
-        self.ports
-            .release(listener.local.ip(), listener.local.port());
+        self.ports.release(listener.bound(), listener.local.port());
         Ok(())
     }
 
@@ -83,15 +84,17 @@ impl Tcp {
     pub fn reserve_port(
         &mut self,
         local: SocketAddr,
+        is_v6_only: bool,
         reuse_port: bool,
         cx: &mut Cx<'_>,
     ) -> Result<u16, SocketError> {
         let ip = local.ip();
+        let bound = Bound::new(ip, is_v6_only);
         if !ip.is_unspecified() && !cx.link.is_own(ip) {
             return Err(SocketError::AddrNotAvailable);
         }
         if local.port() != 0 {
-            let is_held = self.ports.hold(ip, local.port(), reuse_port);
+            let is_held = self.ports.hold(bound, local.port(), reuse_port);
             return if is_held {
                 Ok(local.port())
             } else {
@@ -103,12 +106,13 @@ impl Tcp {
             .ports
             .pick(start, |ports, port| !ports.is_held(port))
             .ok_or(SocketError::AddrInUse)?;
-        self.ports.hold(ip, port, reuse_port);
+        self.ports.hold(bound, port, reuse_port);
         Ok(port)
     }
 
-    pub fn release_port(&mut self, local: SocketAddr) {
-        self.ports.release(local.ip(), local.port());
+    pub fn release_port(&mut self, local: SocketAddr, is_v6_only: bool) {
+        self.ports
+            .release(Bound::new(local.ip(), is_v6_only), local.port());
     }
 
     /// RFC 9293 3.10.1, active. `local` port 0 (or no local address) picks a port (RFC 6056).

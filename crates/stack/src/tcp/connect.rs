@@ -26,8 +26,11 @@ use crate::link::{Cx, Path};
 use crate::options::{Congestion, SocketOptions};
 use crate::time::{Instant, nanos};
 
-/// Headers that a full packet carries: IPv4 and TCP without options.
-const HEADERS: u16 = 40;
+/// Headers that a full packet of this flow carries: IP and TCP without options.
+pub fn headers(key: &FlowKey) -> u16 {
+    if key.is_v4() { 40 } else { 60 }
+}
+
 /// Bytes of the timestamp option.
 const TIMESTAMPS: u16 = 12;
 
@@ -101,8 +104,8 @@ pub fn shift_for(buffer_max: u32) -> u8 {
 }
 
 /// The MSS that we announce (RFC 9293 3.7.1; RFC 6691: options are not taken off).
-pub fn mss_to_announce(mtu: u16, limit: Option<u16>) -> u16 {
-    mtu.saturating_sub(HEADERS)
+pub fn mss_to_announce(key: &FlowKey, mtu: u16, limit: Option<u16>) -> u16 {
+    mtu.saturating_sub(headers(key))
         .min(limit.unwrap_or(u16::MAX))
         .max(MSS_MIN)
 }
@@ -112,7 +115,7 @@ pub fn mss_to_announce(mtu: u16, limit: Option<u16>) -> u16 {
 pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
     let tcp = &cx.config.tcp;
     let preset = seed.preset;
-    let mss = mss_to_announce(seed.path.mtu, preset.mss);
+    let mss = mss_to_announce(&seed.key, seed.path.mtu, preset.mss);
     Connection {
         key: seed.key,
         hash: seed.hash as u32,
@@ -243,7 +246,8 @@ pub fn agree(conn: &mut Connection, now: Instant, irs: u32, theirs: &TcpOptions,
 
 /// Effective send MSS (RFC 9293 3.7.1, MUST-16): the smaller of both sides, options taken off.
 pub fn set_mss(conn: &mut Connection) {
-    let ours = conn.mtu.saturating_sub(HEADERS).min(conn.opts.mss_max);
+    let headers = headers(&conn.key);
+    let ours = conn.mtu.saturating_sub(headers).min(conn.opts.mss_max);
     let options = if conn.opts.has_timestamps {
         TIMESTAMPS
     } else {

@@ -91,6 +91,11 @@ impl FlowKey {
     }
 
     #[inline]
+    pub fn is_v4(&self) -> bool {
+        u128::from_be_bytes(self.remote) >> 32 == 0xffff
+    }
+
+    #[inline]
     fn words(&self) -> [u64; 5] {
         let (local, remote) = (
             u128::from_le_bytes(self.local),

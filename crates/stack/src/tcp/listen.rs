@@ -5,13 +5,14 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use hashbrown::HashTable;
 
 use super::connect::Preset;
-use super::flow::{FlowHasher, FlowKey, pack};
+use super::flow::{FlowHasher, FlowKey};
 use super::slab::Slab;
+use crate::bound::Bound;
 use crate::ids::{ConnId, ListenerId};
 use crate::options::ListenOptions;
 use crate::time::Instant;
@@ -38,6 +39,10 @@ pub struct Listener {
 }
 
 impl Listener {
+    pub fn bound(&self) -> Bound {
+        Bound::new(self.local.ip(), self.options.is_v6_only)
+    }
+
     /// `listen(2)`: backlog + 1 connections may wait, as on Linux.
     pub fn is_full(&self) -> bool {
         self.offered.wrapping_sub(self.taken) > self.options.backlog
@@ -52,7 +57,7 @@ impl Listener {
 /// Listeners with the same address and port.
 #[derive(Debug)]
 struct Group {
-    addr: Option<[u8; 16]>,
+    bound: Bound,
     port: u16,
     members: Vec<ListenerId>,
     /// ACKs that answer a SYN cookie may come until then.
@@ -82,6 +87,8 @@ impl Listeners {
         options: ListenOptions,
         preset: Preset,
     ) -> Option<ListenerId> {
+        let bound = Bound::new(local.ip(), options.is_v6_only);
+        let port = local.port();
         let listener = Listener {
             local,
             options,
@@ -94,22 +101,21 @@ impl Listeners {
         };
         let (index, generation) = self.slab.insert(listener)?;
         let id = ListenerId { index, generation };
-        let (addr, port) = place(local);
         match self
             .groups
-            .find_mut(hash(addr, port), |g| g.addr == addr && g.port == port)
+            .find_mut(hash(bound, port), |g| g.bound == bound && g.port == port)
         {
             Some(group) => group.members.push(id),
             None => {
                 let group = Group {
-                    addr,
+                    bound,
                     port,
                     members: alloc::vec![id],
                     cookies_until: Instant::ZERO,
                     yielding: 0,
                 };
                 self.groups
-                    .insert_unique(hash(addr, port), group, |g| hash(g.addr, g.port));
+                    .insert_unique(hash(bound, port), group, |g| hash(g.bound, g.port));
             }
         }
         Some(id)
@@ -119,11 +125,11 @@ impl Listeners {
         self.slab.find(id.index, id.generation)?;
         self.set_yielding(id, false);
         let listener = self.slab.remove(id.index)?;
-        let (addr, port) = place(listener.local);
-        let hash = hash(addr, port);
+        let (bound, port) = (listener.bound(), listener.local.port());
+        let hash = hash(bound, port);
         if let Ok(mut entry) = self
             .groups
-            .find_entry(hash, |g| g.addr == addr && g.port == port)
+            .find_entry(hash, |g| g.bound == bound && g.port == port)
         {
             entry.get_mut().members.retain(|m| *m != id);
             if entry.get().members.is_empty() {
@@ -145,7 +151,8 @@ impl Listeners {
         self.slab.len()
     }
 
-    /// The listener for a new flow: the exact address before the wildcard.
+    /// The listener for a new flow: the exact address before the family's
+    /// wildcard, and that before the wildcard of both.
     pub fn choose(&self, key: &FlowKey, hasher: &FlowHasher) -> Option<ListenerId> {
         let group = self.group_of(key)?;
         match group.members[..] {
@@ -181,11 +188,11 @@ impl Listeners {
             return;
         }
         listener.is_yielding = is_yielding;
-        let (addr, port) = place(listener.local);
-        let hash = hash(addr, port);
+        let (bound, port) = (listener.bound(), listener.local.port());
+        let hash = hash(bound, port);
         let group = self
             .groups
-            .find_mut(hash, |g| g.addr == addr && g.port == port);
+            .find_mut(hash, |g| g.bound == bound && g.port == port);
         if let Some(group) = group {
             if is_yielding {
                 group.yielding += 1;
@@ -197,13 +204,13 @@ impl Listeners {
 
     /// A SYN cookie was sent to this flow, good until then.
     pub fn expect_cookies(&mut self, key: &FlowKey, until: Instant) {
-        let Some((addr, port)) = self.group_of(key).map(|group| (group.addr, group.port)) else {
+        let Some((bound, port)) = self.group_of(key).map(|group| (group.bound, group.port)) else {
             return;
         };
-        let hash = hash(addr, port);
+        let hash = hash(bound, port);
         if let Some(group) = self
             .groups
-            .find_mut(hash, |g| g.addr == addr && g.port == port)
+            .find_mut(hash, |g| g.bound == bound && g.port == port)
         {
             group.cookies_until = until;
         }
@@ -217,33 +224,23 @@ impl Listeners {
 
     fn group_of(&self, key: &FlowKey) -> Option<&Group> {
         let port = key.local_port;
-        self.find_group(Some(pack(key.local_ip())), port)
-            .or_else(|| self.find_group(None, port))
+        let ip = key.local_ip();
+        self.find_group(Bound::One(ip), port)
+            .or_else(|| self.find_group(Bound::all_like(ip), port))
+            .or_else(|| self.find_group(Bound::All, port))
     }
 
-    fn find_group(&self, addr: Option<[u8; 16]>, port: u16) -> Option<&Group> {
+    fn find_group(&self, bound: Bound, port: u16) -> Option<&Group> {
         self.groups
-            .find(hash(addr, port), |g| g.addr == addr && g.port == port)
+            .find(hash(bound, port), |g| g.bound == bound && g.port == port)
     }
-}
-
-fn place(local: SocketAddr) -> (Option<[u8; 16]>, u16) {
-    let ip: IpAddr = local.ip();
-    (
-        if ip.is_unspecified() {
-            None
-        } else {
-            Some(pack(ip))
-        },
-        local.port(),
-    )
 }
 
 /// Only this machine's programs put something into the table, so that its hash needs no secret.
-fn hash(addr: Option<[u8; 16]>, port: u16) -> u64 {
+fn hash(bound: Bound, port: u16) -> u64 {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let word = addr.map_or(0, u128::from_le_bytes);
-    let sum = (word >> 64) as u64 ^ (word as u64).rotate_left(32) ^ u64::from(port);
+    let [low, high] = bound.words();
+    let sum = high ^ low.rotate_left(32) ^ u64::from(port);
     let product = u128::from(sum) * u128::from(SPREAD);
     (product >> 64) as u64 ^ product as u64
 }

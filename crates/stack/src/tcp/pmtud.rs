@@ -1,6 +1,6 @@
 //! What the network says about our packets: ICMP errors and dead neighbours.
 //!
-//! RFC 9293 3.9.2.2 (soft errors), RFC 5927 (only what quotes outstanding data is believed), RFC 1191 (path MTU).
+//! RFC 9293 3.9.2.2 (soft errors), RFC 5927 (only what quotes outstanding data is believed), RFC 1191 and 8201 (path MTU).
 
 use super::Tcp;
 use super::connect;
@@ -18,6 +18,8 @@ use crate::time::Instant;
 
 /// Smaller path MTUs are not believed (FIELD: floor 552).
 const MTU_MIN: u16 = 552;
+/// RFC 8201 4: nothing below the smallest link MTU of IPv6.
+const MTU_MIN_V6: u16 = slipstack_wire::ipv6::MTU_MIN;
 
 impl Tcp {
     /// A packet of ours did not get through.
@@ -55,6 +57,14 @@ impl Tcp {
     }
 }
 
+fn floor(conn: &Connection) -> u16 {
+    if conn.key.is_v4() {
+        MTU_MIN
+    } else {
+        MTU_MIN_V6
+    }
+}
+
 /// RFC 5927 4.1: SND.UNA =< SEQ < SND.NXT.
 fn quotes_outstanding(conn: &Connection, sequence: Option<u32>) -> bool {
     sequence.is_some_and(|wire| {
@@ -86,7 +96,10 @@ const MTU_BASE: u16 = 1024 + 40;
 ///
 /// The size does not grow again during the life of the connection: the search upwards needs probes of its own.
 pub fn on_silence(conn: &mut Connection, cx: &mut Cx<'_>) {
-    if !cx.config.tcp.mtu_probing || conn.backoff.count() < SILENT_TIMEOUTS || conn.mtu <= MTU_MIN {
+    if !cx.config.tcp.mtu_probing
+        || conn.backoff.count() < SILENT_TIMEOUTS
+        || conn.mtu <= floor(conn)
+    {
         return;
     }
     let mtu = if conn.mtu > MTU_BASE {
@@ -100,7 +113,7 @@ pub fn on_silence(conn: &mut Connection, cx: &mut Cx<'_>) {
 
 /// RFC 1191 6.4: the MSS follows, and what was too large is sent again.
 fn lower_mtu(conn: &mut Connection, mtu: u16) {
-    let mtu = mtu.max(MTU_MIN);
+    let mtu = mtu.max(floor(conn));
     if mtu >= conn.mtu || !conn.phase.is_synchronized() {
         return;
     }

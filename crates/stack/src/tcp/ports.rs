@@ -4,9 +4,8 @@ use alloc::vec::Vec;
 
 use hashbrown::HashTable;
 
-use super::flow::pack;
+use crate::bound::Bound;
 use crate::rng::{Rng, SipKey};
-use core::net::IpAddr;
 
 /// Most holders of one port (a reuse-port group and its binds).
 const HOLDERS_MAX: usize = 4096;
@@ -14,8 +13,7 @@ const HOLDERS_MAX: usize = 4096;
 /// One bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Holder {
-    /// `None` = all addresses.
-    addr: Option<[u8; 16]>,
+    bound: Bound,
     reuse_port: bool,
 }
 
@@ -63,16 +61,13 @@ impl Ports {
     }
 
     /// Holds a port. `false`: somebody else has it.
-    pub fn hold(&mut self, addr: IpAddr, port: u16, reuse_port: bool) -> bool {
-        let holder = Holder {
-            addr: address(addr),
-            reuse_port,
-        };
+    pub fn hold(&mut self, bound: Bound, port: u16, reuse_port: bool) -> bool {
+        let holder = Holder { bound, reuse_port };
         if let Some(entry) = self.find_mut(port) {
-            let clashes = entry.holders.iter().any(|h| {
-                let overlap = h.addr.is_none() || holder.addr.is_none() || h.addr == holder.addr;
-                overlap && !(h.reuse_port && reuse_port)
-            });
+            let clashes = entry
+                .holders
+                .iter()
+                .any(|h| h.bound.overlaps(bound) && !(h.reuse_port && reuse_port));
             if clashes || entry.holders.len() >= HOLDERS_MAX {
                 return false;
             }
@@ -89,8 +84,7 @@ impl Ports {
         true
     }
 
-    pub fn release(&mut self, addr: IpAddr, port: u16) {
-        let wanted = address(addr);
+    pub fn release(&mut self, bound: Bound, port: u16) {
         let Ok(mut entry) = self
             .table
             .find_entry(hash(&self.key, port), |p| p.number == port)
@@ -98,7 +92,7 @@ impl Ports {
             return;
         };
         let holders = &mut entry.get_mut().holders;
-        if let Some(at) = holders.iter().position(|h| h.addr == wanted) {
+        if let Some(at) = holders.iter().position(|h| h.bound == bound) {
             holders.swap_remove(at);
         }
         if holders.is_empty() {
@@ -135,14 +129,6 @@ impl Ports {
     }
 }
 
-fn address(addr: IpAddr) -> Option<[u8; 16]> {
-    if addr.is_unspecified() {
-        None
-    } else {
-        Some(pack(addr))
-    }
-}
-
 fn hash(key: &SipKey, port: u16) -> u64 {
     key.hash_words([u64::from(port)])
 }
@@ -150,9 +136,10 @@ fn hash(key: &SipKey, port: u16) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::net::IpAddr;
 
-    fn ip(last: u8) -> IpAddr {
-        IpAddr::from([10, 0, 0, last])
+    fn ip(last: u8) -> Bound {
+        Bound::One(IpAddr::from([10, 0, 0, last]))
     }
 
     #[test]
@@ -161,7 +148,7 @@ mod tests {
         assert!(ports.hold(ip(1), 80, false));
         assert!(ports.hold(ip(2), 80, false));
         assert!(!ports.hold(ip(1), 80, true));
-        assert!(!ports.hold(IpAddr::from([0, 0, 0, 0]), 80, false));
+        assert!(!ports.hold(Bound::AllV4, 80, false));
         ports.release(ip(1), 80);
         ports.release(ip(2), 80);
         assert!(!ports.is_held(80));

@@ -1,6 +1,7 @@
-//! The stack below TCP, frame by frame: ARP, IPv4, ICMP and UDP.
+//! The stack below TCP, frame by frame: ARP, IPv4 and IPv6, ICMP and UDP.
 
 mod arp;
 mod ipv4;
+mod ipv6;
 mod support;
 mod udp;

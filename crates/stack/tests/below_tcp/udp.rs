@@ -183,9 +183,12 @@ fn binding_refuses_what_is_taken_or_not_ours() {
     assert!(bind(IP, 1001, shared()).is_ok());
     assert!(bind(IP, 1001, shared()).is_ok());
     assert_eq!(bind(IP, 1001, UdpOptions::default()), taken);
-    let v6 = "[::]:1".parse().unwrap();
-    let refused = table.stack.udp_bind(v6, UdpOptions::default());
-    assert_eq!(refused, Err(SocketError::FamilyNotSupported));
+    let mut bind = |addr: &str| {
+        let options = UdpOptions::default();
+        table.stack.udp_bind(addr.parse().unwrap(), options)
+    };
+    assert_eq!(bind("[::]:1001"), Err(SocketError::AddrInUse));
+    assert_eq!(bind("[fd00::5]:1"), Err(SocketError::AddrNotAvailable));
 }
 
 #[test]

@@ -1,0 +1,96 @@
+//! What a bound address takes in.
+
+use core::net::{IpAddr, Ipv6Addr};
+
+/// One address, or all of one family or of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    One(IpAddr),
+    /// 0.0.0.0
+    AllV4,
+    /// [::] with IPV6_V6ONLY
+    AllV6,
+    /// [::]
+    All,
+}
+
+impl Bound {
+    /// `is_v6_only` matters to [::] alone.
+    pub fn new(ip: IpAddr, is_v6_only: bool) -> Bound {
+        match ip {
+            IpAddr::V4(v4) if v4.is_unspecified() => Bound::AllV4,
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED) if is_v6_only => Bound::AllV6,
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Bound::All,
+            one => Bound::One(one),
+        }
+    }
+
+    /// All addresses of the family of `ip`, and of no other.
+    pub fn all_like(ip: IpAddr) -> Bound {
+        match ip {
+            IpAddr::V4(_) => Bound::AllV4,
+            IpAddr::V6(_) => Bound::AllV6,
+        }
+    }
+
+    #[inline]
+    pub fn takes(self, ip: IpAddr) -> bool {
+        match self {
+            Bound::One(own) => own == ip,
+            Bound::AllV4 => ip.is_ipv4(),
+            Bound::AllV6 => ip.is_ipv6(),
+            Bound::All => true,
+        }
+    }
+
+    /// Whether some address belongs to both.
+    pub fn overlaps(self, other: Bound) -> bool {
+        match (self, other) {
+            (Bound::One(ip), any) | (any, Bound::One(ip)) => any.takes(ip),
+            (Bound::All, _) | (_, Bound::All) => true,
+            (a, b) => a == b,
+        }
+    }
+
+    /// Words for a hash.
+    pub fn words(self) -> [u64; 2] {
+        let ip = match self {
+            Bound::One(IpAddr::V4(v4)) => v4.to_ipv6_mapped(),
+            Bound::One(IpAddr::V6(v6)) => v6,
+            // No socket is bound to these: the loopback network is the kernel's.
+            Bound::AllV4 => Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0),
+            Bound::AllV6 => Ipv6Addr::UNSPECIFIED,
+            Bound::All => Ipv6Addr::LOCALHOST,
+        };
+        let bits = ip.to_bits();
+        [bits as u64, (bits >> 64) as u64]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn binds_overlap_as_on_the_kernel() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let all = [
+            Bound::new(ip("0.0.0.0"), false),
+            Bound::new(ip("::"), true),
+            Bound::new(ip("::"), false),
+            Bound::new(ip("10.0.0.5"), false),
+            Bound::new(ip("fd00::5"), false),
+        ];
+        // A row per bind above, a column per bind above.
+        let table = ["10110", "01101", "11111", "10110", "01101"];
+        for (row, a) in table.iter().zip(all) {
+            for (want, b) in row.bytes().zip(all) {
+                let want =
+                    want == b'1' && (a == b || !matches!((a, b), (Bound::One(_), Bound::One(_))));
+                assert_eq!(a.overlaps(b), want, "{a:?} {b:?}");
+            }
+        }
+        assert!(all[2].takes(ip("10.0.0.9")) && all[2].takes(ip("fd00::9")));
+        assert!(!all[1].takes(ip("10.0.0.9")) && !all[0].takes(ip("fd00::9")));
+    }
+}

@@ -1,0 +1,197 @@
+//! ICMPv6: echo, errors that come back, errors that we send (RFC 4443).
+
+use core::net::{IpAddr, Ipv6Addr};
+
+use slipstack_wire::icmpv6::{self, Icmpv6Error, Icmpv6Kind, Icmpv6Message, code};
+use slipstack_wire::{ipv6, protocol};
+
+use crate::config::Role;
+use crate::counters::Counter;
+use crate::effects::{Effects, Payload};
+use crate::ip::{IpMeta, PathCause, PathError};
+use crate::ipv6::parse_flow;
+use crate::link::{Cx, OutPacket, OutSegment};
+use crate::options::DEFAULT_TTL;
+use crate::rate::RateLimit;
+use crate::time::Instant;
+
+/// RFC 4443 2.4 (c): an error fits the smallest MTU.
+const QUOTE_MAX: usize = ipv6::MTU_MIN as usize - ipv6::HEADER_LEN - icmpv6::HEADER_LEN;
+
+impl Cx<'_> {
+    /// Answers echos and neighbours; an error about a packet of ours is returned with its protocol.
+    pub(crate) fn on_icmpv6(
+        &mut self,
+        now: Instant,
+        ip: &IpMeta,
+        bytes: &[u8],
+        fx: &mut impl Effects,
+    ) -> Option<(u8, PathError)> {
+        let (IpAddr::V6(src), IpAddr::V6(dst)) = (ip.src, ip.dst) else {
+            return None;
+        };
+        let message = match Icmpv6Message::parse(src, dst, bytes) {
+            Ok(message) => message,
+            Err(Icmpv6Error::Malformed) => return self.drop_icmpv6(Counter::DropIcmpMalformed),
+            Err(Icmpv6Error::Checksum) => return self.drop_icmpv6(Counter::DropIcmpChecksum),
+        };
+        let cause = match message.kind {
+            Icmpv6Kind::EchoRequest(id) => {
+                self.answer_echo_v6(now, ip, (src, dst), id, message.body, fx);
+                return None;
+            }
+            Icmpv6Kind::NeighbourSolicitation
+            | Icmpv6Kind::NeighbourAdvertisement(_)
+            | Icmpv6Kind::RouterSolicitation
+            | Icmpv6Kind::RouterAdvertisement(_)
+            | Icmpv6Kind::Redirect => {
+                let verdict = self.on_ndp(now, ip, (src, dst), &message, fx);
+                self.counters.bump(verdict);
+                return None;
+            }
+            Icmpv6Kind::MldQuery(rest) => {
+                self.on_mld_query(now, ip, rest, message.body, fx);
+                return None;
+            }
+            kind => cause_of(kind),
+        };
+        let Some(cause) = cause else {
+            return self.drop_icmpv6(Counter::DropIcmpType);
+        };
+        let error = parse_flow(message.body, cause, false)
+            .filter(|(_, error)| self.link.is_own(error.local.ip()));
+        let Some(error) = error else {
+            return self.drop_icmpv6(Counter::DropIcmpQuote);
+        };
+        self.counters.bump(Counter::RxIcmpErrors);
+        Some(error)
+    }
+
+    fn drop_icmpv6(&mut self, why: Counter) -> Option<(u8, PathError)> {
+        self.counters.bump(why);
+        None
+    }
+
+    fn answer_echo_v6(
+        &mut self,
+        now: Instant,
+        ip: &IpMeta,
+        (src, dst): (Ipv6Addr, Ipv6Addr),
+        id: [u8; 4],
+        body: &[u8],
+        fx: &mut impl Effects,
+    ) {
+        // RFC 4443 4.2: an echo to a group MAY be answered, and smurfs say that it should not.
+        if ip.group || src.is_unspecified() {
+            self.counters.bump(Counter::DropIcmpGroup);
+            return;
+        }
+        if self.config.role == Role::Engine {
+            self.counters.bump(Counter::DropIcmpRole);
+            return;
+        }
+        self.counters.bump(Counter::RxIcmpEchos);
+        self.counters.bump(Counter::TxIcmpEchos);
+        let reply = Icmpv6Message {
+            kind: Icmpv6Kind::EchoReply(id),
+            body,
+        };
+        self.send_icmpv6(now, (dst, src), DEFAULT_TTL, &reply, fx);
+    }
+
+    /// Tells the sender of `packet` what is wrong. `to_groups`: even if it went to a group
+    /// (RFC 4443 2.4 (e.3)).
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one error is told by all of them"
+    )]
+    pub(crate) fn send_icmpv6_error(
+        &mut self,
+        now: Instant,
+        limit: &mut RateLimit,
+        packet: &[u8],
+        ip: &IpMeta,
+        kind: Icmpv6Kind,
+        to_groups: bool,
+        fx: &mut impl Effects,
+    ) {
+        let (IpAddr::V6(src), IpAddr::V6(dst)) = (ip.src, ip.dst) else {
+            return;
+        };
+        // RFC 4443 2.4 (e): never about an error, a group, or a sender that is not one host.
+        let is_about_error = ipv6::Ipv6Packet::parse_quoted(packet).is_some_and(|quoted| {
+            let found = slipstack_wire::ipv6_extensions::find_quoted(
+                quoted.header.next_header,
+                quoted.payload,
+            );
+            matches!(found, Some((protocol::ICMPV6, [..=127, ..] | [137, ..])))
+        });
+        if src.is_unspecified() || is_about_error || (ip.group && !to_groups) {
+            return;
+        }
+        if !limit.may_pass(now, self.rng) {
+            self.counters.bump(Counter::DropIcmpRate);
+            return;
+        }
+        let from = if ip.group {
+            self.link.routes6.find_source(src)
+        } else {
+            Some(dst)
+        };
+        let Some(from) = from else { return };
+        self.counters.bump(Counter::TxIcmpErrors);
+        let body = &packet[..packet.len().min(QUOTE_MAX)];
+        self.send_icmpv6(
+            now,
+            (from, src),
+            DEFAULT_TTL,
+            &Icmpv6Message { kind, body },
+            fx,
+        );
+    }
+
+    pub(crate) fn send_icmpv6(
+        &mut self,
+        now: Instant,
+        (src, dst): (Ipv6Addr, Ipv6Addr),
+        hop_limit: u8,
+        message: &Icmpv6Message<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let packet = OutPacket {
+            src: src.into(),
+            dst: dst.into(),
+            protocol: protocol::ICMPV6,
+            tos: 0,
+            ttl: hop_limit,
+            dont_fragment: true,
+        };
+        let segment = OutSegment {
+            header: &message.header(src, dst),
+            payload: Payload::Inline(message.body),
+            checksum_at: None,
+            gso_mss: None,
+        };
+        self.output(now, &packet, &mut None, segment, fx);
+    }
+}
+
+/// RFC 4443 3, RFC 8201 4: what an error means for a sender.
+fn cause_of(kind: Icmpv6Kind) -> Option<PathCause> {
+    Some(match kind {
+        Icmpv6Kind::DestinationUnreachable { code } => match code {
+            code::NO_ROUTE => PathCause::NetUnreachable,
+            code::PORT_UNREACHABLE => PathCause::PortUnreachable,
+            code::BEYOND_SCOPE | code::ADDRESS_UNREACHABLE => PathCause::HostUnreachable,
+            code::PROHIBITED | code::POLICY | code::REJECT => PathCause::AdminProhibited,
+            _ => return None,
+        },
+        // A link with a smaller MTU than 1280 has to hide it (RFC 8200 5).
+        Icmpv6Kind::PacketTooBig { mtu } => PathCause::FragmentationNeeded {
+            mtu: u16::try_from(mtu).unwrap_or(u16::MAX).max(ipv6::MTU_MIN),
+        },
+        Icmpv6Kind::TimeExceeded { code: 0 } => PathCause::TimeExceeded,
+        Icmpv6Kind::ParameterProblem { .. } => PathCause::ParameterProblem,
+        _ => return None,
+    })
+}

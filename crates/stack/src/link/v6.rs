@@ -1,0 +1,201 @@
+//! The way down for IPv6.
+
+use core::net::{IpAddr, Ipv6Addr};
+
+use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::ipv6::{self, Ipv6Header};
+use slipstack_wire::{Gso, PartialChecksum, TxOffload, checksum};
+
+use super::{
+    Cx, HEADER_MAX, Hop, L4_HEADER_MAX, Link, NextHop, OutPacket, OutSegment, Output, transmit,
+};
+use crate::counters::{Counter, Counters};
+use crate::effects::{Effects, FrameOut};
+use crate::error::Reason;
+use crate::neighbour::{Held, Resolution};
+use crate::route::Route;
+use crate::time::Instant;
+
+const L4_OFFSET: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN;
+
+impl Link {
+    fn find_next_hop_v6(
+        &mut self,
+        now: Instant,
+        (src, dst): (Ipv6Addr, Ipv6Addr),
+        counters: &mut Counters,
+        fx: &mut impl Effects,
+    ) -> Hop {
+        let (mac, local) = match self.routes6.find(dst) {
+            None => return Hop::NoRoute,
+            Some(Route::Local) => (self.mac, true),
+            Some(Route::Multicast | Route::Broadcast) => (ethernet::multicast_v6(dst), false),
+            Some(Route::Neighbour(hop)) => {
+                let station = (self.mac, src.into());
+                let resolution = self
+                    .neighbours
+                    .resolve(now, hop.into(), station, counters, fx);
+                return match resolution {
+                    Resolution::Known { mac, valid_until } => Hop::Known(NextHop {
+                        mac,
+                        local: false,
+                        epoch: self.neighbours.epoch(),
+                        valid_until,
+                    }),
+                    Resolution::Asking => Hop::Asking(hop.into()),
+                    Resolution::TableFull => Hop::TableFull,
+                };
+            }
+        };
+        Hop::Known(NextHop {
+            mac,
+            local,
+            epoch: self.neighbours.epoch(),
+            valid_until: Instant::FAR_FUTURE,
+        })
+    }
+}
+
+impl Cx<'_> {
+    /// [`Cx::output`] between IPv6 addresses.
+    #[inline(never)]
+    pub(super) fn output_v6(
+        &mut self,
+        now: Instant,
+        packet: &OutPacket,
+        hint: &mut Option<NextHop>,
+        segment: &OutSegment<'_>,
+        fx: &mut impl Effects,
+    ) -> Output {
+        let (IpAddr::V6(src), IpAddr::V6(dst)) = (packet.src, packet.dst) else {
+            return self.refuse(Counter::DropNoRoute, Reason::NetUnreachable);
+        };
+        let l4_len = segment.header.len() + segment.payload.len();
+        // A payload length has 16 bits whatever the device takes.
+        let len_max = match segment.gso_mss {
+            Some(_) => usize::from(u16::MAX),
+            None => usize::from(self.link.mtu).saturating_sub(ipv6::HEADER_LEN),
+        };
+        if l4_len > len_max || segment.header.len() > L4_HEADER_MAX {
+            return self.refuse(Counter::DropTooBig, Reason::MessageTooLong);
+        }
+        let ends = (src, dst);
+        if let Some(hop) = hint
+            && self.link.is_current(hop, now)
+        {
+            return self.send_v6(packet, ends, segment, hop, fx);
+        }
+        let hop = self.link.find_next_hop_v6(now, ends, self.counters, fx);
+        match hop {
+            Hop::Known(hop) => self.send_v6(packet, ends, segment, hint.insert(hop), fx),
+            Hop::Asking(neighbour) => {
+                let hop = self.link.unresolved(now);
+                let mut buffer = [0; HEADER_MAX];
+                let held = Held::new(&self.frame_v6(&mut buffer, packet, ends, segment, &hop));
+                self.link.neighbours.hold(neighbour, held, self.counters);
+                Output::Held
+            }
+            Hop::TableFull => self.refuse(Counter::DropNeighbourTable, Reason::HostUnreachable),
+            Hop::NoRoute => self.refuse(Counter::DropNoRoute, Reason::NetUnreachable),
+        }
+    }
+
+    fn send_v6(
+        &mut self,
+        packet: &OutPacket,
+        ends: (Ipv6Addr, Ipv6Addr),
+        segment: &OutSegment<'_>,
+        hop: &NextHop,
+        fx: &mut impl Effects,
+    ) -> Output {
+        let mut buffer = [0; HEADER_MAX];
+        let frame = self.frame_v6(&mut buffer, packet, ends, segment, hop);
+        if hop.local {
+            self.counters.bump(Counter::TxLocal);
+        }
+        transmit(frame, self.counters, fx);
+        Output::Sent
+    }
+
+    /// Writes all headers into `buffer`; lengths have been checked.
+    fn frame_v6<'a>(
+        &mut self,
+        buffer: &'a mut [u8; HEADER_MAX],
+        packet: &OutPacket,
+        ends: (Ipv6Addr, Ipv6Addr),
+        segment: &OutSegment<'a>,
+        hop: &NextHop,
+    ) -> FrameOut<'a> {
+        let (src, dst) = ends;
+        let l4_len = segment.header.len() + segment.payload.len();
+        let (below, l4) = buffer.split_at_mut(L4_OFFSET);
+        EthernetHeader {
+            dst: hop.mac,
+            src: self.link.mac,
+            ethertype: EtherType::IPV6,
+        }
+        .emit(below);
+        Ipv6Header {
+            traffic_class: packet.tos,
+            flow_label: self.link.flow_label(packet, ends, segment.header),
+            payload_len: l4_len as u16,
+            next_header: packet.protocol,
+            hop_limit: packet.ttl,
+            src,
+            dst,
+        }
+        .emit(&mut below[ethernet::HEADER_LEN..]);
+        l4[..segment.header.len()].copy_from_slice(segment.header);
+        let mut offload = TxOffload::NONE;
+        if let Some(at) = segment.checksum_at {
+            let sum = checksum::pseudo_v6(src, dst, packet.protocol, l4_len as u32).fold();
+            if let Some(field) = l4.get_mut(usize::from(at)..usize::from(at) + 2) {
+                field.copy_from_slice(&sum.to_be_bytes());
+            }
+            offload.checksum = Some(PartialChecksum {
+                start: L4_OFFSET as u16,
+                offset: at,
+            });
+        }
+        let header_len = L4_OFFSET + segment.header.len();
+        if !hop.local {
+            offload.gso = segment.gso_mss.map(|mss| Gso {
+                mss,
+                header_len: header_len as u16,
+            });
+        }
+        FrameOut {
+            header: &buffer[..header_len],
+            payload: segment.payload,
+            offload,
+            local: hop.local,
+        }
+    }
+}
+
+impl Link {
+    /// RFC 6437 3: a keyed hash of the flow, the same for all its packets. Control messages have
+    /// none.
+    fn flow_label(
+        &self,
+        packet: &OutPacket,
+        (src, dst): (Ipv6Addr, Ipv6Addr),
+        l4_header: &[u8],
+    ) -> u32 {
+        if packet.protocol == slipstack_wire::protocol::ICMPV6 {
+            return 0;
+        }
+        let Some(ports) = l4_header.first_chunk::<4>() else {
+            return 0;
+        };
+        let (src, dst) = (src.to_bits(), dst.to_bits());
+        let words = [
+            src as u64,
+            (src >> 64) as u64,
+            dst as u64,
+            (dst >> 64) as u64,
+            u64::from(u32::from_be_bytes(*ports)) << 8 | u64::from(packet.protocol),
+        ];
+        self.label_key.hash_words(words) as u32 & ipv6::FLOW_LABEL_MASK
+    }
+}

@@ -1,0 +1,320 @@
+//! Neighbour discovery (RFC 4861) and the reports that keep its groups arriving (RFC 3810).
+//!
+//! What routers say of themselves is counted and not believed: the way out is configured, as it is
+//! for IPv4. Redirects are off for the same reason.
+
+use core::net::{IpAddr, Ipv6Addr};
+
+use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::icmpv6::{self, Icmpv6Kind, Icmpv6Message};
+use slipstack_wire::ipv6::{self, Ipv6Header, solicited_node};
+use slipstack_wire::mld::{self, Query, Record, RecordKind};
+use slipstack_wire::ndp::{HOP_LIMIT, NEIGHBOUR_LEN, Neighbour, flag};
+use slipstack_wire::{TxOffload, ipv6_extensions, protocol};
+
+use crate::config::Role;
+use crate::counters::{Counter, Counters};
+use crate::effects::{Effects, Event, FrameOut, Payload};
+use crate::ip::IpMeta;
+use crate::link::{Cx, OutPacket, OutSegment, transmit};
+use crate::neighbour::Confidence;
+use crate::route6::ALL_NODES;
+use crate::time::Instant;
+
+/// Groups of one report; more than a stack has addresses.
+const RECORDS_MAX: usize = 16;
+
+impl Cx<'_> {
+    /// Takes a message of neighbour discovery; the counter says what became of it.
+    pub(crate) fn on_ndp(
+        &mut self,
+        now: Instant,
+        ip: &IpMeta,
+        ends: (Ipv6Addr, Ipv6Addr),
+        message: &Icmpv6Message<'_>,
+        fx: &mut impl Effects,
+    ) -> Counter {
+        // RFC 4861 7.1: what a router has touched does not come from the link.
+        if ip.ttl != HOP_LIMIT {
+            return Counter::DropNdpHopLimit;
+        }
+        match message.kind {
+            Icmpv6Kind::NeighbourSolicitation => self.on_solicitation(now, ends, message.body, fx),
+            Icmpv6Kind::NeighbourAdvertisement([flags, ..]) => {
+                self.on_advertisement(now, ip, flags, message.body, fx)
+            }
+            _ => Counter::DropNdpRouter,
+        }
+    }
+
+    /// RFC 4861 7.1.1, 7.2.3.
+    fn on_solicitation(
+        &mut self,
+        now: Instant,
+        (src, dst): (Ipv6Addr, Ipv6Addr),
+        body: &[u8],
+        fx: &mut impl Effects,
+    ) -> Counter {
+        let Some(asked) = Neighbour::parse_solicitation(body) else {
+            return Counter::DropNdpMalformed;
+        };
+        let is_probe = src.is_unspecified();
+        if is_probe && (asked.link.is_some() || dst != solicited_node(asked.target)) {
+            return Counter::DropNdpMalformed;
+        }
+        if asked
+            .link
+            .is_some_and(|mac| !is_station(mac, self.link.mac))
+        {
+            return Counter::DropNdpMalformed;
+        }
+        if !self.link.routes6.is_own(asked.target) {
+            return Counter::DropNdpNotOurs;
+        }
+        if is_probe {
+            // RFC 4862 5.4.3: somebody is about to take our address. All are told that it is ours.
+            self.advertise(now, asked.target, ALL_NODES, flag::OVERRIDE, fx);
+            return Counter::RxNdpSolicitations;
+        }
+        if !self.link.routes6.is_on_link(src) {
+            return Counter::DropNdpOffLink;
+        }
+        if let Some(mac) = asked.link {
+            self.learn_v6(now, src, mac, asked.target, Confidence::Heard, fx);
+        }
+        self.advertise(now, asked.target, src, flag::SOLICITED | flag::OVERRIDE, fx);
+        Counter::RxNdpSolicitations
+    }
+
+    /// RFC 4861 7.1.2, 7.2.5.
+    fn on_advertisement(
+        &mut self,
+        now: Instant,
+        ip: &IpMeta,
+        flags: u8,
+        body: &[u8],
+        fx: &mut impl Effects,
+    ) -> Counter {
+        let Some(told) = Neighbour::parse_advertisement(body) else {
+            return Counter::DropNdpMalformed;
+        };
+        let is_solicited = flags & flag::SOLICITED != 0;
+        if is_solicited && ip.group {
+            return Counter::DropNdpMalformed;
+        }
+        if self.link.routes6.is_own(told.target) {
+            return Counter::DropNdpConflict;
+        }
+        if !self.link.routes6.is_on_link(told.target) {
+            return Counter::DropNdpOffLink;
+        }
+        let target = IpAddr::V6(told.target);
+        let known = self.link.neighbours.find_mac(target);
+        // An engine asks in our name: the keeper has no entry for the answers that it publishes.
+        let is_awaited = self.link.neighbours.contains(target)
+            || (is_solicited && self.config.role == Role::Keeper);
+        if !is_awaited {
+            return Counter::DropNdpUnsolicited;
+        }
+        // Without an address the answer confirms the one that is known.
+        let Some(mac) = told.link.or(known) else {
+            return Counter::DropNdpMalformed;
+        };
+        if !is_station(mac, self.link.mac) {
+            return Counter::DropNdpMalformed;
+        }
+        let is_change = known.is_some_and(|old| old != mac);
+        if is_change && flags & flag::OVERRIDE == 0 {
+            return Counter::DropNdpUnsolicited;
+        }
+        let Some(source) = self.link.routes6.find_source(told.target) else {
+            return Counter::DropNdpOffLink;
+        };
+        let confidence = if is_solicited {
+            Confidence::Confirmed
+        } else {
+            Confidence::Heard
+        };
+        self.learn_v6(now, told.target, mac, source, confidence, fx);
+        Counter::RxNdpAdvertisements
+    }
+
+    fn learn_v6(
+        &mut self,
+        now: Instant,
+        ip: Ipv6Addr,
+        mac: [u8; 6],
+        source: Ipv6Addr,
+        confidence: Confidence,
+        fx: &mut impl Effects,
+    ) {
+        let (ip, source) = (IpAddr::V6(ip), IpAddr::V6(source));
+        let neighbours = &mut self.link.neighbours;
+        if neighbours.learn(now, ip, (mac, confidence), source, self.counters, fx) {
+            fx.event(Event::Neighbour { ip, mac });
+        }
+    }
+
+    fn advertise(
+        &mut self,
+        now: Instant,
+        target: Ipv6Addr,
+        to: Ipv6Addr,
+        flags: u8,
+        fx: &mut impl Effects,
+    ) {
+        if self.config.role == Role::Engine {
+            return;
+        }
+        self.counters.bump(Counter::TxNdpAdvertisements);
+        let answer = Neighbour {
+            target,
+            link: Some(self.link.mac),
+            nonce: None,
+        };
+        let mut body = [0; NEIGHBOUR_LEN];
+        let len = answer.emit_advertisement(&mut body);
+        let message = Icmpv6Message {
+            kind: Icmpv6Kind::NeighbourAdvertisement([flags, 0, 0, 0]),
+            body: &body[..len],
+        };
+        self.send_icmpv6(now, (target, to), HOP_LIMIT, &message, fx);
+    }
+
+    /// RFC 3810 6.2.
+    // DEVIATION(RFC 3810 6.2): answers are not spread over the response time; there is one report
+    // for all groups of a keeper, and no other host with the same ones.
+    pub(crate) fn on_mld_query(
+        &mut self,
+        now: Instant,
+        ip: &IpMeta,
+        rest: [u8; 4],
+        body: &[u8],
+        fx: &mut impl Effects,
+    ) {
+        let is_local = matches!(ip.src, IpAddr::V6(src) if src.is_unicast_link_local());
+        match Query::parse(rest, body) {
+            Some(_) if self.config.role == Role::Engine => {}
+            // RFC 3810 5.1.14: from a link-local address and with a hop limit of one.
+            Some(query) if is_local && ip.ttl == 1 => {
+                self.counters.bump(Counter::RxMldQueries);
+                self.report_groups(now, RecordKind::IsExclude, Some(query.group), fx);
+            }
+            _ => self.counters.bump(Counter::DropMldMalformed),
+        }
+    }
+
+    /// Tells the link which groups we hear: all, or the one that was asked for.
+    pub(crate) fn report_groups(
+        &mut self,
+        now: Instant,
+        kind: RecordKind,
+        asked: Option<Ipv6Addr>,
+        fx: &mut impl Effects,
+    ) {
+        let mut body = [0; RECORDS_MAX * mld::RECORD_LEN];
+        let mut records = 0u16;
+        let is_asked =
+            |group: &Ipv6Addr| asked.is_none_or(|asked| asked.is_unspecified() || asked == *group);
+        let groups = self.link.routes6.reported_groups().filter(is_asked);
+        for (group, room) in groups.zip(body.as_chunks_mut::<{ mld::RECORD_LEN }>().0) {
+            Record { kind, group }.emit(room);
+            records += 1;
+        }
+        // RFC 3810 5.2.13: from a link-local address, or from none.
+        let src = self
+            .link
+            .routes6
+            .find_source(mld::ROUTERS)
+            .filter(Ipv6Addr::is_unicast_link_local)
+            .unwrap_or(Ipv6Addr::UNSPECIFIED);
+        if records == 0 {
+            return;
+        }
+        self.counters.bump(Counter::TxMldReports);
+        let body = &body[..usize::from(records) * mld::RECORD_LEN];
+        let [high, low] = records.to_be_bytes();
+        let message = Icmpv6Message {
+            kind: Icmpv6Kind::MldReport([0, 0, high, low]),
+            body,
+        };
+        let mut header = [0; 8 + icmpv6::HEADER_LEN];
+        header[..8].copy_from_slice(&mld::hop_by_hop(protocol::ICMPV6));
+        header[8..].copy_from_slice(&message.header(src, mld::ROUTERS));
+        let packet = OutPacket {
+            src: src.into(),
+            dst: mld::ROUTERS.into(),
+            protocol: ipv6_extensions::HOP_BY_HOP,
+            tos: 0,
+            ttl: 1,
+            dont_fragment: true,
+        };
+        let segment = OutSegment {
+            header: &header,
+            payload: Payload::Inline(body),
+            checksum_at: None,
+            gso_mss: None,
+        };
+        self.output(now, &packet, &mut None, segment, fx);
+    }
+}
+
+fn is_station(mac: [u8; 6], own: [u8; 6]) -> bool {
+    mac != [0; 6] && !ethernet::is_group(mac) && mac != own
+}
+
+/// Asks for a neighbour: all that could be it, or, when `to` is known, that station itself
+/// (RFC 4861 7.2.2).
+pub(crate) fn send_solicitation(
+    target: Ipv6Addr,
+    to: Option<[u8; 6]>,
+    (mac, src): ([u8; 6], Ipv6Addr),
+    counters: &mut Counters,
+    fx: &mut impl Effects,
+) {
+    counters.bump(Counter::TxNdpSolicitations);
+    let (dst, dst_mac) = match to {
+        Some(to) => (target, to),
+        None => {
+            let group = solicited_node(target);
+            (group, ethernet::multicast_v6(group))
+        }
+    };
+    let asked = Neighbour {
+        target,
+        link: Some(mac),
+        nonce: None,
+    };
+    let mut body = [0; NEIGHBOUR_LEN];
+    let len = asked.emit_solicitation(&mut body);
+    let message = Icmpv6Message {
+        kind: Icmpv6Kind::NeighbourSolicitation,
+        body: &body[..len],
+    };
+    const HEADERS: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN + icmpv6::HEADER_LEN;
+    let mut header = [0; HEADERS];
+    EthernetHeader {
+        dst: dst_mac,
+        src: mac,
+        ethertype: EtherType::IPV6,
+    }
+    .emit(&mut header);
+    Ipv6Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_len: (icmpv6::HEADER_LEN + len) as u16,
+        next_header: protocol::ICMPV6,
+        hop_limit: HOP_LIMIT,
+        src,
+        dst,
+    }
+    .emit(&mut header[ethernet::HEADER_LEN..]);
+    header[HEADERS - icmpv6::HEADER_LEN..].copy_from_slice(&message.header(src, dst));
+    let frame = FrameOut {
+        header: &header,
+        payload: Payload::Inline(message.body),
+        offload: TxOffload::NONE,
+        local: false,
+    };
+    transmit(frame, counters, fx);
+}

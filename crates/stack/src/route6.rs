@@ -1,0 +1,222 @@
+//! Where an IPv6 packet goes, and from which of our addresses (RFC 6724).
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr};
+
+use slipstack_wire::ipv6::solicited_node;
+
+use crate::route::Route;
+
+/// All nodes of the link, and of this host.
+pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+const ALL_NODES_HOST: Ipv6Addr = Ipv6Addr::new(0xff01, 0, 0, 0, 0, 0, 0, 1);
+
+/// Own IPv6 addresses and the way out. A handful of entries: searched linearly.
+#[derive(Clone, Debug, Default)]
+pub struct Routes6 {
+    addrs: Vec<(Ipv6Addr, u8)>,
+    gateway: Option<Ipv6Addr>,
+    /// RFC 4291 2.8: the groups that a host hears.
+    groups: Vec<Ipv6Addr>,
+}
+
+impl Routes6 {
+    pub fn of(addrs: &[(IpAddr, u8)], gateways: &[IpAddr]) -> Self {
+        let v6 = |ip: &IpAddr| match ip {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(ip) => Some(*ip),
+        };
+        let addrs: Vec<(Ipv6Addr, u8)> = addrs
+            .iter()
+            .filter_map(|(ip, prefix)| Some((v6(ip)?, *prefix)))
+            .collect();
+        let mut groups = Vec::new();
+        if !addrs.is_empty() {
+            groups.extend([ALL_NODES, ALL_NODES_HOST]);
+        }
+        for (ip, _) in &addrs {
+            let group = solicited_node(*ip);
+            if !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
+        Self {
+            addrs,
+            gateway: gateways.iter().find_map(v6),
+            groups,
+        }
+    }
+
+    #[inline]
+    pub fn is_own(&self, ip: Ipv6Addr) -> bool {
+        self.addrs.iter().any(|&(own, _)| own == ip)
+    }
+
+    /// Whether we hear this group.
+    pub fn is_joined(&self, group: Ipv6Addr) -> bool {
+        self.groups.contains(&group)
+    }
+
+    /// The groups that routers and switches are told of (RFC 3810 6: not the all-nodes group).
+    pub fn reported_groups(&self) -> impl Iterator<Item = Ipv6Addr> + '_ {
+        let is_reported = |group: &&Ipv6Addr| !matches!(**group, ALL_NODES | ALL_NODES_HOST);
+        self.groups.iter().filter(is_reported).copied()
+    }
+
+    pub fn is_on_link(&self, ip: Ipv6Addr) -> bool {
+        ip.is_unicast_link_local()
+            || self
+                .addrs
+                .iter()
+                .any(|&(own, prefix)| common_prefix_len(ip, own) >= prefix)
+            || self.gateway == Some(ip)
+    }
+
+    /// `None`: there is no route.
+    pub fn find(&self, dst: Ipv6Addr) -> Option<Route<Ipv6Addr>> {
+        if self.addrs.is_empty() {
+            return None;
+        }
+        if self.is_own(dst) {
+            return Some(Route::Local);
+        }
+        if dst.is_loopback() || dst.is_unspecified() || dst.to_ipv4_mapped().is_some() {
+            return None;
+        }
+        if dst.is_multicast() {
+            return Some(Route::Multicast);
+        }
+        if self.is_on_link(dst) {
+            return Some(Route::Neighbour(dst));
+        }
+        self.gateway.map(Route::Neighbour)
+    }
+
+    /// The address we use towards `dst`: RFC 6724 5, the rules that tell our addresses apart. None
+    /// of them is deprecated (3), mobile (4), of another interface (5) or temporary (7).
+    pub fn find_source(&self, dst: Ipv6Addr) -> Option<Ipv6Addr> {
+        self.find(dst)?;
+        let preference = |(own, prefix): &(Ipv6Addr, u8)| {
+            (
+                // Rule 1: the same address.
+                *own == dst,
+                // Rule 2: a scope that suffices, and of those the smallest.
+                match (scope(*own), scope(dst)) {
+                    (own, dst) if own >= dst => 16 + (15 - own),
+                    (own, _) => own,
+                },
+                // Rule 6: the same label.
+                label(*own) == label(dst),
+                // Rule 8: the longest common prefix, which ends with the network's.
+                common_prefix_len(*own, dst).min(*prefix),
+            )
+        };
+        let best = self.addrs.iter().map(preference).max()?;
+        let mut addrs = self.addrs.iter();
+        addrs
+            .find(|entry| preference(entry) == best)
+            .map(|&(own, _)| own)
+    }
+}
+
+/// RFC 6724 3.1: link-local 2, everything else that is unicast 14 (unique local addresses are global
+/// in scope); of a group its own.
+fn scope(ip: Ipv6Addr) -> u8 {
+    if ip.is_multicast() {
+        ip.octets()[1] & 0x0f
+    } else if ip.is_unicast_link_local() || ip.is_loopback() {
+        2
+    } else {
+        14
+    }
+}
+
+/// RFC 6724 2.1, the default policy table.
+fn label(ip: Ipv6Addr) -> u8 {
+    let [a, b, ..] = ip.segments();
+    match (a, b) {
+        _ if ip.is_loopback() => 0,
+        (0x2002, _) => 2,
+        (0x2001, 0) => 5,
+        (0xfc00..=0xfdff, _) => 13,
+        (0xfec0..=0xfeff, _) => 11,
+        (0x3ffe, _) => 12,
+        _ => 1,
+    }
+}
+
+fn common_prefix_len(a: Ipv6Addr, b: Ipv6Addr) -> u8 {
+    (a.to_bits() ^ b.to_bits()).leading_zeros() as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> Ipv6Addr {
+        text.parse().unwrap()
+    }
+
+    fn routes() -> Routes6 {
+        let addr = |text: &str, prefix| (IpAddr::V6(ip(text)), prefix);
+        Routes6::of(
+            &[
+                addr("fd00:1::5", 64),
+                addr("2001:db8:2::5", 64),
+                addr("fe80::5", 64),
+                (IpAddr::from([10, 0, 0, 5]), 24),
+            ],
+            &[IpAddr::from([10, 0, 0, 1]), IpAddr::V6(ip("fe80::1"))],
+        )
+    }
+
+    #[test]
+    fn destinations_find_their_next_hop() {
+        let table = [
+            ("fd00:1::5", Some(Route::Local)),
+            ("fd00:1::9", Some(Route::Neighbour(ip("fd00:1::9")))),
+            ("fd00:2::9", Some(Route::Neighbour(ip("fe80::1")))),
+            ("fe80::77", Some(Route::Neighbour(ip("fe80::77")))),
+            ("2001:db8:9::1", Some(Route::Neighbour(ip("fe80::1")))),
+            ("ff02::1", Some(Route::Multicast)),
+            ("::1", None),
+            ("::", None),
+            ("::ffff:10.0.0.9", None),
+        ];
+        for (dst, want) in table {
+            assert_eq!(routes().find(ip(dst)), want, "{dst}");
+        }
+    }
+
+    #[test]
+    fn a_stack_without_ipv6_addresses_has_no_route() {
+        let routes = Routes6::of(&[(IpAddr::from([10, 0, 0, 5]), 24)], &[]);
+        assert_eq!(routes.find(ip("fe80::1")), None);
+        assert!(!routes.is_joined(ALL_NODES));
+    }
+
+    #[test]
+    fn the_source_fits_the_destination() {
+        let table = [
+            ("fd00:1::9", "fd00:1::5"),
+            ("fd00:9::9", "fd00:1::5"),
+            ("2001:db8:2::9", "2001:db8:2::5"),
+            ("2a00::1", "2001:db8:2::5"),
+            ("fe80::9", "fe80::5"),
+            ("ff02::1", "fe80::5"),
+            ("ff0e::1", "2001:db8:2::5"),
+            ("fd00:1::5", "fd00:1::5"),
+        ];
+        for (dst, want) in table {
+            assert_eq!(routes().find_source(ip(dst)), Some(ip(want)), "{dst}");
+        }
+    }
+
+    #[test]
+    fn addresses_that_end_alike_share_a_group() {
+        let groups: Vec<Ipv6Addr> = routes().reported_groups().collect();
+        assert_eq!(groups, [ip("ff02::1:ff00:5")]);
+        assert!(routes().is_joined(ALL_NODES) && routes().is_joined(ip("ff02::1:ff00:5")));
+        assert!(!routes().is_joined(ip("ff02::1:ff00:6")));
+    }
+}

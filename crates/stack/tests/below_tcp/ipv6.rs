@@ -1,0 +1,533 @@
+//! IPv6 below TCP, frame by frame: addresses, extension headers, ICMPv6 and neighbours.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use crate::support::*;
+use slipstack_stack::{Counter, Event, Role, SocketError, StackConfig, UdpOptions};
+use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
+use slipstack_wire::ipv6::{Ipv6Header, Ipv6Packet, solicited_node};
+use slipstack_wire::ndp::{NEIGHBOUR_LEN, Neighbour, flag};
+use slipstack_wire::{checksum, protocol, udp};
+
+const OWN: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 5);
+const PEER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 9);
+const FAR: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+fn table() -> Table {
+    table_with(|_| {})
+}
+
+fn table_with(change: impl FnOnce(&mut StackConfig)) -> Table {
+    Table::with(|config| {
+        config.addrs.push((OWN.into(), 64));
+        change(config);
+    })
+}
+
+fn at6(ip: Ipv6Addr, port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V6(ip), port)
+}
+
+fn frame(dst_mac: [u8; 6], header: Ipv6Header, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 54];
+    EthernetHeader {
+        dst: dst_mac,
+        src: PEER_MAC,
+        ethertype: EtherType::IPV6,
+    }
+    .emit(&mut bytes);
+    header.emit(&mut bytes[14..]);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+fn packet(next_header: u8, src: Ipv6Addr, dst: Ipv6Addr, hops: u8, payload: &[u8]) -> Vec<u8> {
+    let mac = if dst.is_multicast() {
+        ethernet::multicast_v6(dst)
+    } else {
+        MAC
+    };
+    let header = Ipv6Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_len: payload.len() as u16,
+        next_header,
+        hop_limit: hops,
+        src,
+        dst,
+    };
+    frame(mac, header, payload)
+}
+
+fn icmp(src: Ipv6Addr, dst: Ipv6Addr, hops: u8, kind: Icmpv6Kind, body: &[u8]) -> Vec<u8> {
+    let message = Icmpv6Message { kind, body };
+    let bytes = [&message.header(src, dst)[..], body].concat();
+    packet(protocol::ICMPV6, src, dst, hops, &bytes)
+}
+
+fn neighbour_body(target: Ipv6Addr, link: Option<[u8; 6]>, is_answer: bool) -> Vec<u8> {
+    let mut body = [0; NEIGHBOUR_LEN];
+    let neighbour = Neighbour {
+        target,
+        link,
+        nonce: None,
+    };
+    let len = if is_answer {
+        neighbour.emit_advertisement(&mut body)
+    } else {
+        neighbour.emit_solicitation(&mut body)
+    };
+    body[..len].to_vec()
+}
+
+fn solicitation(src: Ipv6Addr, target: Ipv6Addr, link: Option<[u8; 6]>) -> Vec<u8> {
+    let body = neighbour_body(target, link, false);
+    icmp(
+        src,
+        solicited_node(target),
+        255,
+        Icmpv6Kind::NeighbourSolicitation,
+        &body,
+    )
+}
+
+fn advertisement(target: Ipv6Addr, mac: [u8; 6], flags: u8) -> Vec<u8> {
+    let body = neighbour_body(target, Some(mac), true);
+    icmp(
+        target,
+        OWN,
+        255,
+        Icmpv6Kind::NeighbourAdvertisement([flags, 0, 0, 0]),
+        &body,
+    )
+}
+
+fn datagram(src: (Ipv6Addr, u16), dst: (Ipv6Addr, u16), payload: &[u8]) -> Vec<u8> {
+    let mut bytes = [&udp::header(src.1, dst.1, payload.len())[..], payload].concat();
+    let mut sum = checksum::pseudo_v6(src.0, dst.0, protocol::UDP, bytes.len() as u32);
+    sum.add_bytes(&bytes);
+    bytes[6..8].copy_from_slice(&sum.finish().to_be_bytes());
+    packet(protocol::UDP, src.0, dst.0, 64, &bytes)
+}
+
+/// The one frame that was sent: its packet and ICMPv6 message, whose checksum is right.
+fn sent(table: &mut Table) -> (Ipv6Header, Icmpv6Kind, Vec<u8>) {
+    let frames = table.take_frames();
+    assert_eq!(frames.len(), 1, "{frames:x?}");
+    let packet = Ipv6Packet::parse(&frames[0][14..]).unwrap();
+    let (src, dst) = (packet.header.src, packet.header.dst);
+    let message = Icmpv6Message::parse(src, dst, packet.payload).unwrap();
+    (packet.header, message.kind, message.body.to_vec())
+}
+
+fn introduce(table: &mut Table) {
+    table.input(&solicitation(PEER6, OWN, Some(PEER_MAC)));
+    table.take_frames();
+}
+
+#[test]
+fn who_asks_for_our_address_is_told_and_learned() {
+    let mut table = table();
+    table.input(&solicitation(PEER6, OWN, Some(PEER_MAC)));
+    let (header, kind, body) = sent(&mut table);
+    assert_eq!(
+        (header.src, header.dst, header.hop_limit),
+        (OWN, PEER6, 255)
+    );
+    let flags = flag::SOLICITED | flag::OVERRIDE;
+    assert_eq!(kind, Icmpv6Kind::NeighbourAdvertisement([flags, 0, 0, 0]));
+    let told = Neighbour::parse_advertisement(&body).unwrap();
+    assert_eq!((told.target, told.link), (OWN, Some(MAC)));
+    let learned = Event::Neighbour {
+        ip: PEER6.into(),
+        mac: PEER_MAC,
+    };
+    assert_eq!(table.fx.events, [learned]);
+}
+
+#[test]
+fn who_probes_for_our_address_hears_that_it_is_taken() {
+    let mut table = table();
+    table.input(&solicitation(Ipv6Addr::UNSPECIFIED, OWN, None));
+    let (header, kind, _) = sent(&mut table);
+    assert_eq!((header.dst, header.hop_limit), (ALL_NODES, 255));
+    assert_eq!(
+        kind,
+        Icmpv6Kind::NeighbourAdvertisement([flag::OVERRIDE, 0, 0, 0])
+    );
+    assert!(table.fx.events.is_empty());
+}
+
+#[test]
+fn neighbour_discovery_against_the_rules_is_dropped_by_reason() {
+    let ns = Icmpv6Kind::NeighbourSolicitation;
+    let na = |flags| Icmpv6Kind::NeighbourAdvertisement([flags, 0, 0, 0]);
+    let asked = neighbour_body(OWN, Some(PEER_MAC), false);
+    let told = neighbour_body(PEER6, Some(PEER_MAC), true);
+    let cases = [
+        (icmp(PEER6, OWN, 254, ns, &asked), Counter::DropNdpHopLimit),
+        (
+            icmp(PEER6, OWN, 255, ns, &asked[..15]),
+            Counter::DropNdpMalformed,
+        ),
+        (
+            solicitation(Ipv6Addr::UNSPECIFIED, OWN, Some(PEER_MAC)),
+            Counter::DropNdpMalformed,
+        ),
+        (
+            solicitation(PEER6, OWN, Some([0xff; 6])),
+            Counter::DropNdpMalformed,
+        ),
+        (
+            icmp(PEER6, OWN, 255, ns, &neighbour_body(PEER6, None, false)),
+            Counter::DropNdpNotOurs,
+        ),
+        (
+            solicitation(FAR, OWN, Some(PEER_MAC)),
+            Counter::DropNdpOffLink,
+        ),
+        (
+            icmp(PEER6, ALL_NODES, 255, na(flag::SOLICITED), &told),
+            Counter::DropNdpMalformed,
+        ),
+        (
+            icmp(
+                PEER6,
+                OWN,
+                255,
+                na(0),
+                &neighbour_body(OWN, Some(PEER_MAC), true),
+            ),
+            Counter::DropNdpConflict,
+        ),
+        (
+            advertisement(PEER6, PEER_MAC, flag::SOLICITED),
+            Counter::DropNdpUnsolicited,
+        ),
+        (
+            icmp(
+                PEER6,
+                OWN,
+                255,
+                Icmpv6Kind::RouterAdvertisement([64, 0, 7, 8]),
+                &[0; 8],
+            ),
+            Counter::DropNdpRouter,
+        ),
+        (
+            icmp(PEER6, OWN, 255, Icmpv6Kind::Redirect, &[0; 32]),
+            Counter::DropNdpRouter,
+        ),
+    ];
+    for (frame, why) in cases {
+        let mut table = table();
+        table.input(&frame);
+        assert_eq!(table.count(why), 1, "{why:?}");
+        assert!(
+            table.take_frames().is_empty() && table.fx.events.is_empty(),
+            "{why:?}"
+        );
+    }
+}
+
+#[test]
+fn a_datagram_waits_for_its_neighbour_and_follows_the_answer() {
+    let mut table = table();
+    let udp = table.bind("[::]:1000");
+    let to = Some(at6(PEER6, 7));
+    table
+        .stack
+        .udp_send(table.now, udp, to, b"hello", &mut table.fx)
+        .unwrap();
+    let (header, kind, body) = sent(&mut table);
+    assert_eq!(kind, Icmpv6Kind::NeighbourSolicitation);
+    assert_eq!((header.src, header.dst), (OWN, solicited_node(PEER6)));
+    let asked = Neighbour::parse_solicitation(&body).unwrap();
+    assert_eq!((asked.target, asked.link), (PEER6, Some(MAC)));
+    table.input(&advertisement(
+        PEER6,
+        PEER_MAC,
+        flag::SOLICITED | flag::OVERRIDE,
+    ));
+    let frames = table.take_frames();
+    assert_eq!(frames[0][..6], PEER_MAC);
+    let packet = Ipv6Packet::parse(&frames[0][14..]).unwrap();
+    assert!(checksum::is_valid_l4_v6(
+        OWN,
+        PEER6,
+        protocol::UDP,
+        packet.payload
+    ));
+    assert_ne!(packet.header.flow_label, 0);
+    assert_eq!(&packet.payload[8..], b"hello");
+}
+
+#[test]
+fn a_neighbour_that_does_not_answer_is_an_error_of_the_socket() {
+    let mut table = table();
+    let udp = table.bind("[::]:1000");
+    table.stack.udp_connect(udp, Some(at6(PEER6, 7))).unwrap();
+    table
+        .stack
+        .udp_send(table.now, udp, None, b"x", &mut table.fx)
+        .unwrap();
+    table.pass(10_000);
+    assert_eq!(table.count(Counter::TxNdpSolicitations), 3);
+    assert!(matches!(table.fx.events[..], [Event::UdpFailed { .. }]));
+}
+
+#[test]
+fn an_answer_without_override_does_not_move_a_known_neighbour() {
+    let mut table = table();
+    introduce(&mut table);
+    let other = [2, 0, 0, 0, 0, 0x77];
+    table.input(&advertisement(PEER6, other, flag::SOLICITED));
+    assert_eq!(table.count(Counter::DropNdpUnsolicited), 1);
+    table.input(&advertisement(
+        PEER6,
+        other,
+        flag::SOLICITED | flag::OVERRIDE,
+    ));
+    let moved = Event::Neighbour {
+        ip: PEER6.into(),
+        mac: other,
+    };
+    assert_eq!(table.fx.events.last(), Some(&moved));
+}
+
+#[test]
+fn an_echo_is_answered_from_the_address_that_was_asked() {
+    let mut table = table();
+    introduce(&mut table);
+    table.input(&icmp(
+        PEER6,
+        OWN,
+        64,
+        Icmpv6Kind::EchoRequest([1, 2, 3, 4]),
+        b"ping",
+    ));
+    let (header, kind, body) = sent(&mut table);
+    assert_eq!((header.src, header.dst), (OWN, PEER6));
+    assert_eq!(
+        (kind, &body[..]),
+        (Icmpv6Kind::EchoReply([1, 2, 3, 4]), &b"ping"[..])
+    );
+    table.input(&icmp(
+        PEER6,
+        ALL_NODES,
+        64,
+        Icmpv6Kind::EchoRequest([0; 4]),
+        b"",
+    ));
+    assert_eq!(table.count(Counter::DropIcmpGroup), 1);
+}
+
+#[test]
+fn an_engine_leaves_answers_to_its_keeper() {
+    let mut table = table_with(|config| config.role = Role::Engine);
+    table.input(&solicitation(PEER6, OWN, Some(PEER_MAC)));
+    table.input(&icmp(PEER6, OWN, 64, Icmpv6Kind::EchoRequest([0; 4]), b""));
+    assert!(table.take_frames().is_empty());
+    assert_eq!(table.count(Counter::DropIcmpRole), 1);
+}
+
+#[test]
+fn packets_that_no_host_may_send_are_dropped_by_reason() {
+    let mapped = "::ffff:10.0.0.9".parse().unwrap();
+    let cases = [
+        (ALL_NODES, OWN, Counter::DropIpv6Martian),
+        (Ipv6Addr::LOCALHOST, OWN, Counter::DropIpv6Martian),
+        (mapped, OWN, Counter::DropIpv6Martian),
+        (PEER6, Ipv6Addr::UNSPECIFIED, Counter::DropIpv6Martian),
+        (Ipv6Addr::UNSPECIFIED, OWN, Counter::DropIpv6Martian),
+        (OWN, OWN, Counter::DropIpv6Spoofed),
+        (PEER6, PEER6, Counter::DropIpv6NotOurs),
+        (PEER6, solicited_node(PEER6), Counter::DropIpv6NotOurs),
+    ];
+    for (src, dst, why) in cases {
+        let mut table = table();
+        table.input(&packet(protocol::UDP, src, dst, 64, &[0; 8]));
+        assert_eq!(table.count(why), 1, "{src} to {dst}");
+        assert!(table.take_frames().is_empty());
+    }
+    let mut table = table();
+    let mut grouped = packet(protocol::UDP, PEER6, OWN, 64, &[0; 8]);
+    grouped[..6].copy_from_slice(&ethernet::multicast_v6(ALL_NODES));
+    table.input(&grouped);
+    table.input(&grouped[..53]);
+    assert_eq!(table.count(Counter::DropIpv6LinkGroup), 1);
+    assert_eq!(table.count(Counter::DropIpv6Malformed), 1);
+}
+
+#[test]
+fn a_stack_without_ipv6_hears_none_of_it() {
+    let mut table = Table::new();
+    table.input(&solicitation(PEER6, OWN, Some(PEER_MAC)));
+    assert_eq!(table.count(Counter::DropIpv6NotOurs), 1);
+    assert!(table.take_frames().is_empty());
+}
+
+#[test]
+fn extension_headers_lead_to_the_datagram_or_to_what_is_wrong() {
+    let plain = datagram((PEER6, 7), (OWN, 1000), b"8 bytes.");
+    let behind = |first: u8, extension: &[u8]| {
+        let payload = [extension, &plain[54..]].concat();
+        packet(first, PEER6, OWN, 64, &payload)
+    };
+    let mut table = table();
+    table.bind("[::]:1000");
+    introduce(&mut table);
+    table.input(&behind(60, &[17, 0, 1, 4, 0, 0, 0, 0]));
+    table.input(&behind(44, &[17, 0, 0, 0, 0, 0, 0, 1]));
+    assert_eq!(
+        table.fx.datagrams.len(),
+        2,
+        "options and an atomic fragment"
+    );
+    table.input(&behind(44, &[17, 0, 0, 1, 0, 0, 0, 1]));
+    table.input(&behind(60, &[17, 0, 0x5e, 4, 0, 0, 0, 0]));
+    assert!(table.take_frames().is_empty());
+    table.input(&behind(60, &[17, 0, 0xde, 4, 0, 0, 0, 0]));
+    let (_, kind, body) = sent(&mut table);
+    assert_eq!(
+        kind,
+        Icmpv6Kind::ParameterProblem {
+            code: 2,
+            pointer: 42
+        }
+    );
+    assert_eq!(body[..4], plain[14..18]);
+    table.input(&packet(200, PEER6, OWN, 64, &[0; 8]));
+    assert_eq!(
+        sent(&mut table).1,
+        Icmpv6Kind::ParameterProblem {
+            code: 1,
+            pointer: 6
+        }
+    );
+    assert_eq!(table.fx.datagrams.len(), 2);
+    assert_eq!(table.count(Counter::DropIpv6Extension), 2);
+    assert_eq!(table.count(Counter::DropIpv6Fragment), 1);
+}
+
+#[test]
+fn a_closed_port_is_told_and_errors_are_limited() {
+    let mut table = table_with(|config| config.icmp_errors_per_second = 10);
+    introduce(&mut table);
+    table.input(&datagram((PEER6, 7), (OWN, 9), &[7; 1400]));
+    let (header, kind, body) = sent(&mut table);
+    assert_eq!(kind, Icmpv6Kind::DestinationUnreachable { code: 4 });
+    assert_eq!(header.payload_len, 1240, "the error fits 1280 bytes");
+    assert_eq!(body.len(), 1232);
+    for _ in 0..20 {
+        table.input(&datagram((PEER6, 7), (OWN, 9), b""));
+    }
+    assert_eq!(table.count(Counter::DropIcmpRate), 20);
+}
+
+#[test]
+fn an_error_about_our_datagram_reaches_its_socket() {
+    let mut table = table();
+    introduce(&mut table);
+    let udp = table.bind("[fd00::5]:1000");
+    table.stack.udp_connect(udp, Some(at6(PEER6, 7))).unwrap();
+    let quoted = datagram((OWN, 1000), (PEER6, 7), b"x");
+    let kind = Icmpv6Kind::DestinationUnreachable { code: 4 };
+    table.input(&icmp(PEER6, OWN, 64, kind, &quoted[14..]));
+    assert!(matches!(
+        table.fx.events.last(),
+        Some(Event::UdpFailed { .. })
+    ));
+    let others = datagram((FAR, 1000), (PEER6, 7), b"x");
+    table.input(&icmp(PEER6, OWN, 64, kind, &others[14..]));
+    assert_eq!(table.count(Counter::DropIcmpQuote), 1);
+}
+
+#[test]
+fn a_datagram_without_or_with_a_wrong_checksum_is_refused() {
+    let mut table = table();
+    table.bind("[::]:1000");
+    let mut bare = datagram((PEER6, 7), (OWN, 1000), b"x");
+    bare[60..62].copy_from_slice(&[0, 0]);
+    table.input(&bare);
+    let mut wrong = datagram((PEER6, 7), (OWN, 1000), b"x");
+    wrong[62] ^= 1;
+    table.input(&wrong);
+    assert_eq!(table.count(Counter::DropUdpChecksum), 2);
+    assert!(table.fx.datagrams.is_empty());
+}
+
+#[test]
+fn a_socket_of_both_families_takes_both_and_one_of_ipv6_alone_its_own() {
+    let mut table = table();
+    let both = table.bind("[::]:1000");
+    table.input(&udp_frame((PEER, 7), (IP, 1000), b"four"));
+    table.input(&datagram((PEER6, 7), (OWN, 1000), b"six"));
+    assert_eq!(table.fx.datagrams.len(), 2);
+    assert!(table.fx.datagrams.iter().all(|taken| taken.0 == both));
+    let only = UdpOptions {
+        is_v6_only: true,
+        ..UdpOptions::default()
+    };
+    let any = "[::]:2000".parse().unwrap();
+    let six = table.stack.udp_bind(any, only).unwrap();
+    let four = table.bind("0.0.0.0:2000");
+    table.input(&udp_frame((PEER, 7), (IP, 2000), b"four"));
+    table.input(&datagram((PEER6, 7), (OWN, 2000), b"six"));
+    let takers: Vec<_> = table.fx.datagrams[2..]
+        .iter()
+        .map(|taken| taken.0)
+        .collect();
+    assert_eq!(takers, [four, six]);
+}
+
+#[test]
+fn sending_refuses_what_has_no_route() {
+    let mut table = table();
+    let udp = table.bind("[::]:1000");
+    let mut send = |to| {
+        table
+            .stack
+            .udp_send(table.now, udp, Some(to), b"x", &mut table.fx)
+    };
+    assert_eq!(send(at6(FAR, 1)), Err(SocketError::NetUnreachable));
+    assert_eq!(
+        send(at6(Ipv6Addr::LOCALHOST, 1)),
+        Err(SocketError::NetUnreachable)
+    );
+    assert_eq!(
+        send(at6(Ipv6Addr::UNSPECIFIED, 1)),
+        Err(SocketError::InvalidArgument)
+    );
+}
+
+#[test]
+fn the_groups_of_our_addresses_are_reported_and_told_when_asked() {
+    let mut table = table();
+    table.stack.announce(table.now, &mut table.fx);
+    let frames = table.take_frames();
+    let packet = Ipv6Packet::parse(&frames[0][14..]).unwrap();
+    let header = packet.header;
+    assert_eq!(
+        (header.dst.to_string().as_str(), header.hop_limit),
+        ("ff02::16", 1)
+    );
+    assert_eq!((header.next_header, header.src), (0, Ipv6Addr::UNSPECIFIED));
+    assert_eq!(
+        packet.payload[..8],
+        [58, 0, 5, 2, 0, 0, 1, 0],
+        "router alert"
+    );
+    let report = Icmpv6Message::parse(header.src, header.dst, &packet.payload[8..]).unwrap();
+    assert_eq!(report.kind, Icmpv6Kind::MldReport([0, 0, 0, 1]));
+    assert_eq!(report.body[0], 4);
+    assert_eq!(report.body[4..20], solicited_node(OWN).octets());
+    let router = "fe80::1".parse().unwrap();
+    let query = Icmpv6Kind::MldQuery([0x27, 0x10, 0, 0]);
+    table.input(&icmp(router, ALL_NODES, 1, query, &[0; 20]));
+    assert_eq!(table.take_frames().len(), 1);
+    table.input(&icmp(PEER6, ALL_NODES, 1, query, &[0; 20]));
+    assert_eq!(table.count(Counter::DropMldMalformed), 1);
+}
