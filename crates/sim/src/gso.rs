@@ -1,10 +1,10 @@
 //! What a device does for a stack that leaves checksums and segmentation to it.
 
 use slipstack_stack::{Gso, TxOffload};
-use slipstack_wire::checksum;
+use slipstack_wire::checksum::{self, Sum};
+use std::net::Ipv6Addr;
 
 const IP_AT: usize = 14;
-const TCP_AT: usize = 34;
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
@@ -31,40 +31,61 @@ fn complete(header: &[u8], payload: &[u8], offload: TxOffload) -> Vec<u8> {
     frame
 }
 
-/// Cuts an IPv4 TCP super-frame into segments of the MSS.
+/// Cuts a TCP super-frame into segments of the MSS.
 fn segment(header: &[u8], payload: &[u8], gso: Gso) -> Vec<Vec<u8>> {
+    let is_v6 = header[12..14] == [0x86, 0xdd];
+    let tcp_at = IP_AT + if is_v6 { 40 } else { 20 };
     let pieces = payload.chunks(usize::from(gso.mss).max(1));
     let last = pieces.len() - 1;
-    let first_seq = read_u32(header, TCP_AT + 4);
-    let first_id = read_u16(header, IP_AT + 4);
+    let first_seq = read_u32(header, tcp_at + 4);
     pieces
         .enumerate()
         .map(|(i, piece)| {
             let mut frame = header.to_vec();
-            let l4_len = header.len() - TCP_AT + piece.len();
-            write_u16(&mut frame, IP_AT + 2, (20 + l4_len) as u16);
-            write_u16(&mut frame, IP_AT + 4, first_id.wrapping_add(i as u16));
-            write_u16(&mut frame, IP_AT + 10, 0);
-            let sum = checksum::of(&frame[IP_AT..TCP_AT]);
-            write_u16(&mut frame, IP_AT + 10, sum);
+            let l4_len = header.len() - tcp_at + piece.len();
+            let mut sum = if is_v6 {
+                rewrite_v6(&mut frame, l4_len)
+            } else {
+                rewrite_v4(&mut frame, l4_len, i as u16)
+            };
             let seq = first_seq.wrapping_add(i as u32 * u32::from(gso.mss));
-            frame[TCP_AT + 4..TCP_AT + 8].copy_from_slice(&seq.to_be_bytes());
+            frame[tcp_at + 4..tcp_at + 8].copy_from_slice(&seq.to_be_bytes());
             if i != last {
-                frame[TCP_AT + 13] &= !(FIN | PSH);
+                frame[tcp_at + 13] &= !(FIN | PSH);
             }
             if i != 0 {
-                frame[TCP_AT + 13] &= !CWR;
+                frame[tcp_at + 13] &= !CWR;
             }
-            let (src, dst) = (read_u32(&frame, IP_AT + 12), read_u32(&frame, IP_AT + 16));
-            write_u16(&mut frame, TCP_AT + 16, 0);
-            let mut sum = checksum::pseudo_v4(src.into(), dst.into(), 6, l4_len as u32);
-            sum.add_bytes(&frame[TCP_AT..]);
+            write_u16(&mut frame, tcp_at + 16, 0);
+            sum.add_bytes(&frame[tcp_at..]);
             sum.add_bytes(piece);
-            write_u16(&mut frame, TCP_AT + 16, sum.finish());
+            write_u16(&mut frame, tcp_at + 16, sum.finish());
             frame.extend_from_slice(piece);
             frame
         })
         .collect()
+}
+
+/// Puts a segment's length into its IPv4 header; the sum of its pseudo header.
+fn rewrite_v4(frame: &mut [u8], l4_len: usize, index: u16) -> Sum {
+    let id = read_u16(frame, IP_AT + 4).wrapping_add(index);
+    write_u16(frame, IP_AT + 2, (20 + l4_len) as u16);
+    write_u16(frame, IP_AT + 4, id);
+    write_u16(frame, IP_AT + 10, 0);
+    let sum = checksum::of(&frame[IP_AT..IP_AT + 20]);
+    write_u16(frame, IP_AT + 10, sum);
+    let (src, dst) = (read_u32(frame, IP_AT + 12), read_u32(frame, IP_AT + 16));
+    checksum::pseudo_v4(src.into(), dst.into(), 6, l4_len as u32)
+}
+
+/// The same for IPv6.
+fn rewrite_v6(frame: &mut [u8], l4_len: usize) -> Sum {
+    write_u16(frame, IP_AT + 4, l4_len as u16);
+    let address = |at: usize| {
+        let octets: [u8; 16] = core::array::from_fn(|i| frame[IP_AT + at + i]);
+        Ipv6Addr::from(octets)
+    };
+    checksum::pseudo_v6(address(8), address(24), 6, l4_len as u32)
 }
 
 fn read_u16(bytes: &[u8], at: usize) -> u16 {

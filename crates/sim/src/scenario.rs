@@ -1,6 +1,6 @@
 //! Worlds from seeds.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub fn run_seed(seed: u64, options: &Options) -> Result<Report, Failure> {
     }
     let hosts: Vec<Host> = (0..2u8)
         .map(|i| {
-            let config = config(i, &mut rng);
+            let config = config(i, seed % 2 == 1, &mut rng);
             let mut host = Host::new(config, start, Rng::new(&seed_bytes(&mut rng)));
             host.fx.leaves_offloads = options.offloads;
             host.fx.refusal = if rng.below(8) == 0 { 100 } else { 0 };
@@ -110,10 +110,17 @@ pub(crate) fn seed_bytes(rng: &mut Rng) -> [u8; 32] {
     bytes
 }
 
-fn config(index: u8, rng: &mut Rng) -> StackConfig {
+/// Every second seed speaks IPv6.
+fn config(index: u8, is_v6: bool, rng: &mut Rng) -> StackConfig {
+    let addr = if is_v6 {
+        let ip = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, u16::from(index) + 1);
+        (IpAddr::V6(ip), 64)
+    } else {
+        (IpAddr::V4(Ipv4Addr::new(10, 0, 0, index + 1)), 24)
+    };
     let mut config = StackConfig {
         mac: [2, 0, 0, 0, 0, index + 1],
-        addrs: vec![(Ipv4Addr::new(10, 0, 0, index + 1).into(), 24)],
+        addrs: vec![addr],
         mtu: if rng.below(4) == 0 {
             576 + rng.below(8000) as u16
         } else {
