@@ -18,6 +18,8 @@ pub struct FrameFlow<'a> {
     pub dst: SocketAddr,
     /// From the ports on, as far as it is there.
     pub transport: &'a [u8],
+    /// Where that begins in the frame.
+    pub transport_at: usize,
 }
 
 impl<'a> FrameFlow<'a> {
@@ -31,13 +33,15 @@ impl<'a> FrameFlow<'a> {
                 if packet.is_fragment {
                     return None;
                 }
-                Self::new(packet.header.protocol, ends, packet.payload)
+                Self::new(frame, packet.header.protocol, ends, packet.payload)
             }
             EtherType::IPV6 => {
                 let packet = Ipv6Packet::parse(payload)?;
                 let ends = (packet.header.src.into(), packet.header.dst.into());
                 match extensions::walk(packet.header.next_header, packet.payload) {
-                    Ok(Walked::Whole(upper)) => Self::new(upper.protocol, ends, upper.payload),
+                    Ok(Walked::Whole(upper)) => {
+                        Self::new(frame, upper.protocol, ends, upper.payload)
+                    }
                     Ok(Walked::Fragment(_)) | Err(_) => None,
                 }
             }
@@ -59,7 +63,7 @@ impl<'a> FrameFlow<'a> {
                 let quoted = Ipv4Packet::parse_quoted(packet.payload.get(ICMP_HEADER_LEN..)?);
                 let quoted = quoted.ok().filter(|quoted| quoted.fragment_offset == 0)?;
                 let ends = (quoted.header.src.into(), quoted.header.dst.into());
-                Self::new(quoted.header.protocol, ends, quoted.payload)
+                Self::new(frame, quoted.header.protocol, ends, quoted.payload)
             }
             EtherType::IPV6 => {
                 let packet = Ipv6Packet::parse(payload)?;
@@ -77,13 +81,19 @@ impl<'a> FrameFlow<'a> {
                 let (src, dst) = (quoted.header.src, quoted.header.dst);
                 let (protocol, transport) =
                     extensions::find_quoted(quoted.header.next_header, quoted.payload)?;
-                Self::new(protocol, (src.into(), dst.into()), transport)
+                Self::new(frame, protocol, (src.into(), dst.into()), transport)
             }
             _ => None,
         }
     }
 
-    fn new(protocol: u8, (src, dst): (IpAddr, IpAddr), transport: &'a [u8]) -> Option<Self> {
+    /// `transport` is a part of `frame`.
+    fn new(
+        frame: &[u8],
+        protocol: u8,
+        (src, dst): (IpAddr, IpAddr),
+        transport: &'a [u8],
+    ) -> Option<Self> {
         if !matches!(protocol, protocol::TCP | protocol::UDP) {
             return None;
         }
@@ -93,6 +103,7 @@ impl<'a> FrameFlow<'a> {
             src: SocketAddr::new(src, u16::from_be_bytes([a, b])),
             dst: SocketAddr::new(dst, u16::from_be_bytes([c, d])),
             transport,
+            transport_at: transport.as_ptr().addr() - frame.as_ptr().addr(),
         })
     }
 
@@ -153,6 +164,7 @@ mod tests {
         assert_eq!((flow.protocol, flow.transport.len()), (protocol::UDP, 9));
         assert_eq!((flow.src.port(), flow.dst.port()), (7, 9));
         assert!(flow.is_checksum_valid() && flow.tcp_flags().is_none());
+        assert_eq!(flow.transport, &frame[flow.transport_at..]);
         let last = frame.len() - 1;
         frame[last] ^= 1;
         assert!(!FrameFlow::parse(&frame).unwrap().is_checksum_valid());

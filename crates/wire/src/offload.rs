@@ -3,13 +3,8 @@
 //! The shapes follow virtio-net's header (VIRTIO 1.2, 5.1.6), which AF_PACKET and TAP share.
 
 use crate::checksum::Sum;
-use crate::ethernet::{self, EtherType, EthernetHeader};
-use crate::ipv4::{self, Ipv4Packet};
+use crate::flow::FrameFlow;
 use crate::{protocol, tcp, udp};
-
-/// RFC 8200 3.
-const IPV6_HEADER_LEN: usize = 40;
-const IPV6_NEXT_HEADER_AT: usize = 6;
 
 /// State of the transport checksum of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -65,31 +60,15 @@ pub struct PartialChecksum {
 }
 
 impl PartialChecksum {
-    /// Where a TCP or UDP checksum lies in an Ethernet frame; `None` for other frames, fragments, and IPv6 packets
-    /// with extension headers.
+    /// Where a TCP or UDP checksum lies in an Ethernet frame; `None` for other frames and fragments.
     pub fn of_frame(frame: &[u8]) -> Option<Self> {
-        let (header, packet) = EthernetHeader::parse(frame)?;
-        let (header_len, protocol) = match header.ethertype {
-            EtherType::IPV4 => {
-                let packet = Ipv4Packet::parse_quoted(packet).ok()?;
-                if packet.is_fragment {
-                    return None;
-                }
-                (
-                    ipv4::HEADER_LEN + packet.options.len(),
-                    packet.header.protocol,
-                )
-            }
-            EtherType::IPV6 => (IPV6_HEADER_LEN, *packet.get(IPV6_NEXT_HEADER_AT)?),
-            _ => return None,
-        };
-        let offset = match protocol {
+        let flow = FrameFlow::parse(frame)?;
+        let offset = match flow.protocol {
             protocol::TCP => tcp::CHECKSUM_AT,
-            protocol::UDP => udp::CHECKSUM_AT,
-            _ => return None,
+            _ => udp::CHECKSUM_AT,
         };
         Some(Self {
-            start: (ethernet::HEADER_LEN + header_len) as u16,
+            start: u16::try_from(flow.transport_at).ok()?,
             offset,
         })
     }
