@@ -103,8 +103,7 @@ def a_reload_under_load_loses_no_request(world):
     assert not requests.failures, (requests.done, requests.failures[:3])
 
 
-# Not in-process: until the keeper has seen the death, the dead worker's port may answer with a reset (book: limits).
-@test(modes=("kernel", "instance"))
+@test
 def killed_workers_make_no_connection_refused(world):
     nginx = Nginx(world)
     with Requests(world) as requests:

@@ -17,12 +17,24 @@ const SYN_ACK_RST_FIN: u8 = 0x17;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Coming {
     pub(super) now: u64,
-    /// The engine that does not know it.
+    /// The engine that does not know it, and lives.
     pub(super) origin: Option<u16>,
     /// It was steered to an engine, and may be another's.
     pub(super) is_astray: bool,
     /// How often it has waited.
     pub(super) waits: u8,
+}
+
+impl Coming {
+    /// In the queue of an engine that is gone.
+    pub(super) fn to_the_gone(now: u64) -> Coming {
+        Coming {
+            now,
+            origin: None,
+            is_astray: true,
+            waits: 0,
+        }
+    }
 }
 
 /// What becomes of a segment that the own stack does not know.
@@ -78,15 +90,22 @@ impl World {
     fn judge(&mut self, flow: &Flow, segment: &[u8], coming: Coming) -> Fate {
         let Coming { now, origin, .. } = coming;
         let port = flow.local.port();
-        if self.doomed.contains(flow) {
-            return Fate::Answer;
-        }
-        let is_moving = self.strays.is_moving(port, now) || self.parked.has(flow);
         let is_syn = segment
             .get(FLAGS_AT)
             .is_some_and(|flags| flags & SYN_ACK_RST_FIN == SYN);
+        // A peer that begins anew has no use for the reset of its former connection.
+        let is_doomed = if is_syn {
+            self.doomed.remove(flow);
+            false
+        } else {
+            self.doomed.contains(flow)
+        };
+        if is_doomed {
+            return Fate::Answer;
+        }
+        let is_moving = self.strays.is_moving(port, now) || self.parked.has(flow);
+        let route = self.find_route(flow);
         if is_syn {
-            let route = self.find_route(flow);
             if route != 0 && Some(route) != origin {
                 return Fate::Pass(route);
             }
@@ -94,7 +113,9 @@ impl World {
             let is_meant = is_moving || self.intents.has(port, now);
             return if is_meant { Fate::Hold } else { Fate::Answer };
         }
-        if !coming.is_astray && !is_moving {
+        // An exception that outlives its flow sends the next one of the same two ends here.
+        let is_ours = !coming.is_astray && route == 0;
+        if is_ours && !is_moving {
             return Fate::Answer;
         }
         let first = match &self.steering {

@@ -147,7 +147,13 @@ impl Net {
         let received = std::mem::take(&mut self.frames);
         for (frame, meta) in &received {
             let origin = stray_origin(frame).filter(|_| meta.local);
-            self.take(frame, *meta, origin, now);
+            let coming = Coming {
+                now,
+                origin,
+                is_astray: origin.is_some(),
+                waits: 0,
+            };
+            self.take(frame, *meta, coming);
         }
         self.frames = received;
         let progress = !self.frames.is_empty();
@@ -155,17 +161,11 @@ impl Net {
         progress
     }
 
-    /// One frame of the own slot, or an engine's: `origin` does not know it.
-    fn take(&mut self, frame: &[u8], meta: RxMeta, origin: Option<u16>, now: u64) {
+    /// One frame of the own slot, or an engine's.
+    fn take(&mut self, frame: &[u8], meta: RxMeta, coming: Coming) {
         if meta.local && is_passing(frame) {
-            self.take_passing(frame, now);
+            self.take_passing(frame, coming.now);
         } else if !self.world.pass_error_on(frame) && !self.world.pass_extended_on(frame, meta) {
-            let coming = Coming {
-                now,
-                origin,
-                is_astray: origin.is_some(),
-                waits: 0,
-            };
             self.look_at(frame, meta, coming);
         }
     }
@@ -254,6 +254,9 @@ impl Net {
                 .get(reset.probes_sent)
                 .is_some_and(|after| now >= reset.began.saturating_add(*after))
         };
+        let doomed = &mut self.world.doomed;
+        // Not those whose peers have begun anew.
+        self.resets.retain(|reset| doomed.contains(&reset.flow));
         let mut budget = PROBE_BURST;
         for reset in &mut self.resets {
             if budget > 0 && due(reset) {
@@ -288,10 +291,10 @@ impl Net {
     }
 
     /// A frame from the queue of an engine that is gone: its flow is carried out or reset here, or
-    /// another engine's by now.
-    pub fn feed(&mut self, slot: u16, frame: &[u8], meta: RxMeta, now: u64) {
+    /// another engine's by now, which may have the same slot.
+    pub fn feed(&mut self, frame: &[u8], meta: RxMeta, now: u64) {
         if effects::find_flow(frame).is_some_and(|flow| flow.proto == Proto::Tcp) {
-            self.take(frame, meta, Some(slot), now);
+            self.take(frame, meta, Coming::to_the_gone(now));
         }
     }
 
@@ -305,7 +308,7 @@ impl Net {
             let Some(len) = inbox.pop(now, &mut cell) else {
                 break;
             };
-            self.take(&cell[..len], RxMeta::LOCAL, Some(slot), now);
+            self.take(&cell[..len], RxMeta::LOCAL, Coming::to_the_gone(now));
         }
     }
 

@@ -71,13 +71,13 @@ impl Server {
         {
             let _ = std::fs::remove_file(socket);
         }
+        self.publish_engines();
         if let Some(slot) = left.client.slot {
             let _ = self.world.slots.steering().set_alive(slot, false);
             self.empty_slot(slot, now);
             self.vacated
                 .extend(AGAIN_NS.map(|later| (slot, now + later)));
         }
-        self.publish_engines();
         self.world.state.groups = self.steer.groups();
         self.world.save();
     }
@@ -157,7 +157,7 @@ impl Server {
                 let net = &mut self.net;
                 for _ in 0..DRAIN_ROUNDS {
                     if device.rx(DRAIN_BUDGET, &mut |frame: &[u8], meta: RxMeta| {
-                        net.feed(slot, frame, meta, now)
+                        net.feed(frame, meta, now)
                     }) == 0
                     {
                         break;
