@@ -275,7 +275,6 @@ impl Command {
     }
 
     /// `None` for what no program of this version sends.
-    #[inline]
     pub(crate) fn decode(payload: &Payload) -> Option<(Command, Ticket)> {
         let sock = SockId {
             index: (payload[0] >> 32) as u32,
@@ -316,12 +315,8 @@ impl Command {
             SHUTDOWN => Command::Shutdown { sock },
             CLOSE => Command::Close {
                 sock,
-                mode: match (flags & 1, flags & 4) {
-                    (1, _) => CloseMode::Abort,
-                    (_, 4) => CloseMode::Pass,
-                    _ => CloseMode::Orderly,
-                },
-                unread: flags & 2 == 2,
+                mode: CloseMode::of_flags(flags),
+                unread: flags & UNREAD == UNREAD,
             },
             SET_OPTION => Command::SetOption {
                 sock,
@@ -336,6 +331,63 @@ impl Command {
             _ => return None,
         };
         Some((command, ticket))
+    }
+}
+
+/// A command as it lies in the ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Coded(pub(crate) Payload);
+
+/// The commands of a connection's everyday life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Everyday {
+    Send {
+        sock: SockId,
+    },
+    Consumed {
+        sock: SockId,
+    },
+    Close {
+        sock: SockId,
+        mode: CloseMode,
+        unread: bool,
+    },
+}
+
+impl Coded {
+    /// `None`: another one, or none at all.
+    #[inline]
+    pub fn everyday(&self) -> Option<Everyday> {
+        let [first, second, ..] = self.0;
+        let sock = SockId {
+            index: (first >> 32) as u32,
+            generation: second as u32,
+        };
+        let flags = (first >> 8) as u8;
+        match first as u8 {
+            SEND => Some(Everyday::Send { sock }),
+            CONSUMED => Some(Everyday::Consumed { sock }),
+            CLOSE => Some(Everyday::Close {
+                sock,
+                mode: CloseMode::of_flags(flags),
+                unread: flags & UNREAD == UNREAD,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// The program leaves bytes unread behind.
+const UNREAD: u8 = 2;
+
+impl CloseMode {
+    #[inline]
+    fn of_flags(flags: u8) -> CloseMode {
+        match (flags & 1, flags & 4) {
+            (1, _) => CloseMode::Abort,
+            (_, 4) => CloseMode::Pass,
+            _ => CloseMode::Orderly,
+        }
     }
 }
 

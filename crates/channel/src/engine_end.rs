@@ -14,7 +14,7 @@ use slipstack_mem::{
 };
 
 use crate::cell::Cell;
-use crate::command::{Command, Ticket};
+use crate::command::{Coded, Command, Ticket};
 use crate::datagram::{HEADER, Header};
 use crate::event::RawEvent;
 use crate::ids::{SockId, next_generation};
@@ -121,10 +121,20 @@ impl EngineEnd {
     // Commands.
 
     /// The next command, if it is well formed and names a possible socket.
-    #[inline]
     pub fn next_command(&mut self) -> Option<(Command, Ticket)> {
-        let payload = self.commands.pop()?;
-        let decoded = Command::decode(&payload);
+        let coded = self.next_coded()?;
+        self.decode(&coded)
+    }
+
+    /// The next command as it lies in the ring.
+    #[inline]
+    pub fn next_coded(&mut self) -> Option<Coded> {
+        self.commands.pop().map(Coded)
+    }
+
+    /// What it says, if it is well formed.
+    pub fn decode(&mut self, coded: &Coded) -> Option<(Command, Ticket)> {
+        let decoded = Command::decode(&coded.0);
         if decoded.is_none() {
             self.caught(Lie::Command);
         }

@@ -28,7 +28,7 @@ pub mod report;
 mod state;
 
 pub use attach::{Attach, AttachError, Attachment, Policy};
-pub use command::{CloseMode, Command, Congestion, SocketOption, Ticket};
+pub use command::{CloseMode, Coded, Command, Congestion, Everyday, SocketOption, Ticket};
 pub use driver::{Driver, Exit, Placement, TurnOutcome, WaitOn};
 pub use engine_end::{EngineEnd, Lie, SendSide, Sent};
 pub use event::{ChannelEvent, EventKind};

@@ -282,10 +282,15 @@ impl Client {
 
     /// Takes receive rings back that have been empty for a while; looks at a bounded number.
     /// `is_urgent`: now, however short the while.
+    #[inline]
     pub(crate) fn release_idle(&mut self, now: Instant, is_urgent: bool) {
-        if !is_urgent && now.0 < self.looked_at.0 + RELEASE_EVERY_NS {
-            return;
+        if is_urgent || now.0 >= self.looked_at.0 + RELEASE_EVERY_NS {
+            self.look_at_holders(now, is_urgent);
         }
+    }
+
+    #[cold]
+    fn look_at_holders(&mut self, now: Instant, is_urgent: bool) {
         self.looked_at = now;
         for _ in 0..RELEASE_BUDGET.min(self.ring_holders.len()) {
             let Some(index) = self.ring_holders.pop_front() else {

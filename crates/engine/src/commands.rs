@@ -1,6 +1,6 @@
 //! Commands of programs: who is asked what.
 
-use slipstack_channel::{Command, Kind, Refusal, Reply, SockId, State, Ticket};
+use slipstack_channel::{Coded, Command, Everyday, Kind, Refusal, Reply, SockId, State, Ticket};
 use slipstack_stack::Instant;
 
 use crate::client::{ClientId, Role};
@@ -15,33 +15,62 @@ impl Engine {
     /// Takes commands from every client, bounded each. Whether there were any.
     pub(crate) fn run_commands(&mut self, now: Instant) -> bool {
         let mut progress = false;
-        for id in self.world.client_ids() {
-            if self
-                .world
-                .client(id)
-                .is_some_and(|client| client.untold > 0)
-            {
-                self.tell_taken(id);
-            }
-            for _ in 0..COMMAND_BUDGET {
-                let Some(client) = self.world.client(id) else {
-                    break;
-                };
-                if client.is_leaving || client.end.lie().is_some() {
-                    break;
-                }
-                let Some((command, ticket)) = client.end.next_command() else {
-                    break;
-                };
-                progress = true;
-                self.world.counters.commands += 1;
-                self.on_command(now, id, command, ticket);
+        for at in 0..self.world.clients.len() {
+            let Some(Some(client)) = self.world.clients.get(at) else {
+                continue;
+            };
+            if client.end.has_commands() {
+                progress |= self.run_commands_of(now, ClientId(at as u32));
             }
         }
         progress
     }
 
-    /// Tells the stack how many connections have been accepted: room in the backlogs.
+    /// Apart from the look whether there are any: most turns bring a client none.
+    #[inline(never)]
+    fn run_commands_of(&mut self, now: Instant, id: ClientId) -> bool {
+        for done in 0..COMMAND_BUDGET {
+            let Some(client) = self.world.client(id) else {
+                return done > 0;
+            };
+            if client.is_leaving || client.end.lie().is_some() {
+                return done > 0;
+            }
+            let Some(coded) = client.end.next_coded() else {
+                return done > 0;
+            };
+            self.world.counters.commands += 1;
+            let of = |sock: SockId| Owner { client: id, sock };
+            match coded.everyday() {
+                Some(Everyday::Send { sock }) => self.on_send(now, of(sock)),
+                Some(Everyday::Consumed { sock }) => self.on_consumed(now, of(sock)),
+                Some(Everyday::Close { sock, mode, unread }) => {
+                    self.on_close(now, of(sock), mode, unread);
+                }
+                None => self.on_command(now, id, &coded),
+            }
+        }
+        true
+    }
+
+    /// Tells the stack how many connections have been accepted: room in the backlogs. Before new ones
+    /// come in, so that no turn looks for what no program can have done yet.
+    #[inline]
+    pub(crate) fn tell_all_taken(&mut self) {
+        if self.world.has_untold {
+            self.look_for_taken();
+        }
+    }
+
+    #[inline(never)]
+    fn look_for_taken(&mut self) {
+        for id in self.world.client_ids() {
+            self.tell_taken(id);
+        }
+        let mut clients = self.world.clients.iter().flatten();
+        self.world.has_untold = clients.any(|client| client.untold > 0);
+    }
+
     fn tell_taken(&mut self, id: ClientId) {
         let Some(client) = self.world.client(id) else {
             return;
@@ -55,25 +84,29 @@ impl Engine {
         }
     }
 
-    #[inline]
-    fn on_command(&mut self, now: Instant, client: ClientId, command: Command, ticket: Ticket) {
+    /// A command that comes more rarely.
+    #[inline(never)]
+    fn on_command(&mut self, now: Instant, client: ClientId, coded: &Coded) {
         let of = |sock: SockId| Owner { client, sock };
+        let end = self.world.client(client).map(|client| &mut client.end);
+        let Some((command, ticket)) = end.and_then(|end| end.decode(coded)) else {
+            return;
+        };
         match command {
-            Command::Send { sock } => self.on_send(now, of(sock)),
-            Command::Consumed { sock } => self.on_consumed(now, of(sock)),
-            Command::Close { sock, mode, unread } => self.on_close(now, of(sock), mode, unread),
             Command::Open { sock, kind } => self.on_open(of(sock), kind),
             Command::Shutdown { sock } => self.on_shutdown(now, of(sock)),
             Command::Goodbye => self.on_goodbye(now, client),
-            other => {
-                let answer = self.on_request(now, client, other);
-                if answer.is_err() {
-                    self.world.counters.commands_refused += 1;
-                }
-                if let Some(client) = self.world.client(client) {
-                    client.end.reply(ticket, answer);
-                }
-            }
+            other => self.answer_request(now, client, other, ticket),
+        }
+    }
+
+    fn answer_request(&mut self, now: Instant, id: ClientId, command: Command, ticket: Ticket) {
+        let answer = self.on_request(now, id, command);
+        if answer.is_err() {
+            self.world.counters.commands_refused += 1;
+        }
+        if let Some(client) = self.world.client(id) {
+            client.end.reply(ticket, answer);
         }
     }
 

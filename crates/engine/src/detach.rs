@@ -37,6 +37,7 @@ impl Engine {
         self.device.flush();
     }
 
+    #[cold]
     pub(crate) fn on_goodbye(&mut self, now: Instant, id: ClientId) {
         self.world.counters.clients_left += 1;
         self.close_all(now, id, CloseMode::Orderly);
@@ -88,6 +89,7 @@ impl Engine {
     }
 
     /// Resets everything of a client and lets go of its memory.
+    #[cold]
     fn drop_client(&mut self, now: Instant, id: ClientId) {
         self.abort_orphans(now, id);
         self.close_all(now, id, CloseMode::Abort);

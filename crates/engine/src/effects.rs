@@ -200,6 +200,7 @@ impl World {
                 {
                     socket.refused += 1;
                     client.untold += 1;
+                    self.has_untold = true;
                 }
                 self.deferred.push(Deferred::Abort(conn));
             }
@@ -224,6 +225,7 @@ impl World {
         socket.step = step;
         socket.listener = Some(listener.sock);
         client.untold += 1;
+        self.has_untold = true;
         Some(Owner {
             client: listener.client,
             sock,

@@ -88,6 +88,7 @@ impl Engine {
             local: Local::new(setup.fabric),
             deferred: Vec::new(),
             drained: None,
+            has_untold: false,
             counters: EngineCounters::default(),
             now,
             mac: setup.stack.mac,
@@ -127,6 +128,7 @@ impl Engine {
         self.world.now = now;
         self.set_sleeping(false);
         self.world.counters.turns += 1;
+        self.tell_all_taken();
         let mut progress = self.receive(now);
         progress |= self.receive_inbox(now);
         progress |= self.run_commands(now);
@@ -188,6 +190,7 @@ impl Engine {
         }
     }
 
+    #[inline(never)]
     fn take_inbox(&mut self, now: Instant) -> bool {
         if !self.world.local.has_work() {
             return false;
@@ -212,6 +215,7 @@ impl Engine {
         frames > 0
     }
 
+    #[inline(never)]
     fn on_local(&mut self, now: Instant, frame: &[u8]) {
         let mut fx = Fx {
             world: &mut self.world,
@@ -224,12 +228,7 @@ impl Engine {
     fn run_timers(&mut self, now: Instant) -> bool {
         let mut progress = false;
         if self.stack.next_deadline().is_some_and(|at| at <= now) {
-            let mut fx = Fx {
-                world: &mut self.world,
-                device: Some(&mut *self.device),
-            };
-            self.stack.on_timers(now, &mut fx);
-            self.run_deferred(now);
+            self.fire_timers(now);
             progress = true;
         }
         if self.neighbours.is_some() {
@@ -238,7 +237,18 @@ impl Engine {
         progress
     }
 
+    #[inline(never)]
+    fn fire_timers(&mut self, now: Instant) {
+        let mut fx = Fx {
+            world: &mut self.world,
+            device: Some(&mut *self.device),
+        };
+        self.stack.on_timers(now, &mut fx);
+        self.run_deferred(now);
+    }
+
     /// Looks up the neighbours that the stack waits for: their answers reach the keeper, not us.
+    #[inline(never)]
     fn resolve_neighbours(&mut self, now: Instant) {
         self.unresolved.clear();
         self.stack.pending_neighbours(&mut self.unresolved);

@@ -123,6 +123,8 @@ pub(crate) struct World {
     /// While a listener is being closed: its connections that complete, which no program will
     /// accept from it.
     pub(crate) drained: Option<(ListenerId, Vec<ConnId>)>,
+    /// Some client's listeners have connections whose taking the stack has not been told.
+    pub(crate) has_untold: bool,
     pub(crate) counters: EngineCounters,
     /// Time of the turn.
     pub(crate) now: Instant,

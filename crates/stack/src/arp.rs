@@ -13,6 +13,7 @@ use crate::neighbour::{Confidence, send_arp};
 use crate::time::Instant;
 
 impl Cx<'_> {
+    #[inline(never)]
     pub(crate) fn on_arp(&mut self, now: Instant, bytes: &[u8], fx: &mut impl Effects) {
         let verdict = self.handle_arp(now, bytes, fx);
         self.counters.bump(verdict);

@@ -21,6 +21,7 @@ const QUOTE_MAX: usize = ERROR_LEN_MAX - ipv4::HEADER_LEN - slipstack_wire::icmp
 
 impl Cx<'_> {
     /// Answers echos; an error about a packet of ours is returned with its protocol.
+    #[inline(never)]
     pub(crate) fn on_icmp(
         &mut self,
         now: Instant,

@@ -245,6 +245,7 @@ impl Udp {
         }
     }
 
+    #[inline(never)]
     pub fn on_datagram(
         &mut self,
         ip: &IpMeta,

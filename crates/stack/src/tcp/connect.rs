@@ -240,8 +240,8 @@ pub fn agree(conn: &mut Connection, now: Instant, irs: u32, theirs: &TcpOptions,
     }
     conn.snd.peer_mss = theirs.mss.unwrap_or(MSS_DEFAULT).max(MSS_MIN);
     set_mss(conn);
-    let mss = u32::from(conn.snd.mss);
-    conn.cc = Control::new(conn.cc.kind(), mss, tcp.initial_cwnd, tcp.pacing);
+    conn.cc
+        .begin(u32::from(conn.snd.mss), cx.config.tcp.initial_cwnd);
 }
 
 /// Effective send MSS (RFC 9293 3.7.1, MUST-16): the smaller of both sides, options taken off.

@@ -2,6 +2,8 @@
 //!
 //! RFC 9293 3.10.7.1 (CLOSED), 3.10.7.2 (LISTEN), 3.10.7.4 (SYN-RECEIVED, TIME-WAIT).
 
+use slipstack_wire::tcp::TcpFlags;
+
 use super::connect::{self, Seed};
 use super::connection::Connection;
 use super::cookie_open::{self, Room};
@@ -254,7 +256,12 @@ impl Tcp {
             None => self.demux.insert(hash, place),
         }
         self.announce(now, index, entry.listener, cx, fx);
-        self.on_connection_segment(now, index, segment, cx, fx);
+        let conn = self.conns.at_mut(index)?;
+        if take_last_ack(conn, segment) {
+            self.enqueue(index);
+        } else {
+            self.on_connection_segment(now, index, segment, cx, fx);
+        }
         Some(index)
     }
 
@@ -371,6 +378,30 @@ impl Tcp {
         self.syns
             .wait(index, generation, tries, now.plus_nanos(wait));
     }
+}
+
+/// The handshake's last ACK where it is nothing but that: its window and its timestamp. `false`: nothing has been
+/// touched.
+#[inline]
+fn take_last_ack(conn: &mut Connection, segment: &Segment<'_>) -> bool {
+    if segment.flags != TcpFlags::ACK
+        || !segment.is_plain
+        || !segment.payload.is_empty()
+        || segment.mark != TcpFlags::NONE
+        || segment.seq != seq::to_wire(conn.rcv.irs, seq::FIRST)
+        || segment.timestamps().is_some() != conn.opts.has_timestamps
+    {
+        return false;
+    }
+    if let Some(timestamps) = segment.timestamps() {
+        conn.rcv.ts_recent = timestamps.value;
+    }
+    let snd = &mut conn.snd;
+    snd.wnd = u32::from(segment.window) << snd.shift;
+    snd.wnd_max = snd.wnd;
+    snd.edge = seq::FIRST + u64::from(snd.wnd);
+    snd.wl1 = seq::FIRST;
+    true
 }
 
 /// The handshake of a new block is finished.

@@ -121,6 +121,15 @@ impl Control {
         control
     }
 
+    /// The segment size is known; nothing has been sent.
+    pub fn begin(&mut self, mss: u32, initial_segments: u32) {
+        self.window.mss = mss;
+        self.window.cwnd = initial_window(mss, initial_segments);
+        if let Algorithm::Bbr(bbr) = &mut self.algorithm {
+            **bbr = Bbr::new(&self.window);
+        }
+    }
+
     fn install(&mut self, kind: Congestion) {
         self.algorithm = match kind {
             Congestion::NewReno => Algorithm::NewReno(NewReno::default()),
