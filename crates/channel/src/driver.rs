@@ -58,8 +58,8 @@ pub trait Driver: Send + Sync {
     /// Every `Some` is followed by one [`Driver::finish_wait`].
     fn prepare_wait(&self) -> Option<WaitOn>;
 
-    /// After blocking.
-    fn finish_wait(&self);
+    /// After blocking: which descriptors of [`WaitOn`] were found readable.
+    fn finish_wait(&self, ready: [bool; 2]);
 
     /// Wakes the threads that block in what `prepare_wait` gave them.
     fn wake_waiters(&self);

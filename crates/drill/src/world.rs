@@ -254,7 +254,7 @@ impl Driver for VirtualDriver {
         })
     }
 
-    fn finish_wait(&self) {}
+    fn finish_wait(&self, _ready: [bool; 2]) {}
 
     fn wake_waiters(&self) {
         self.0.sleep.notify();

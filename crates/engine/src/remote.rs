@@ -74,10 +74,14 @@ impl Driver for Remote {
         })
     }
 
-    fn finish_wait(&self) {
+    fn finish_wait(&self, [has_rung, has_control]: [bool; 2]) {
         self.end.finish_sleep();
-        self.own_bell.clear();
-        self.look_for_death();
+        if has_rung {
+            self.own_bell.clear();
+        }
+        if has_control {
+            self.look_for_death();
+        }
     }
 
     fn wake_waiters(&self) {

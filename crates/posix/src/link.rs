@@ -145,8 +145,8 @@ impl Link {
         self.driver.prepare_wait()
     }
 
-    pub(crate) fn finish_wait(&self) {
-        self.driver.finish_wait();
+    pub(crate) fn finish_wait(&self, ready: [bool; 2]) {
+        self.driver.finish_wait(ready);
     }
 
     pub(crate) fn is_dead(&self) -> bool {

@@ -223,7 +223,8 @@ impl Process {
             .sleepers
             .stop_leading_if(|leader| leader.thread == thread);
         if was_leading && let Some(link) = self.link() {
-            link.finish_wait();
+            // Nobody knows what ended that sleep.
+            link.finish_wait([true; 2]);
         }
         loop {
             let found = {

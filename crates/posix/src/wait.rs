@@ -64,6 +64,8 @@ impl Look {
 struct Slept {
     /// The waiter's own doorbell ended it.
     rang: bool,
+    /// Which of the driver's descriptors had something.
+    driver: [bool; 2],
     kernel: Look,
 }
 
@@ -268,6 +270,7 @@ impl Process {
             self.sleepers.stop_leading(waiter);
             return Slept {
                 rang: false,
+                driver: [false; 2],
                 // Who never gets to sleep has to ask for himself.
                 kernel: Look::Due,
             };
@@ -280,7 +283,7 @@ impl Process {
         self.sleepers.set_leader_until(until);
         let slept = self.sleep_in_ppoll(waiter, plan, &wait_on.fds, left);
         if self.sleepers.stop_leading(waiter) {
-            link.finish_wait();
+            link.finish_wait(slept.driver);
         }
         slept
     }
@@ -317,6 +320,7 @@ impl Process {
         let kernel = &fds[1 + driver.len()..];
         Slept {
             rang: fds[0].revents != 0,
+            driver: [1, 2].map(|at| at <= driver.len() && fds[at].revents != 0),
             kernel: match outcome {
                 Ok(_) if kernel.iter().all(|fd| fd.revents == 0) => Look::Nothing,
                 _ => Look::Due,

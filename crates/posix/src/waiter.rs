@@ -8,6 +8,7 @@ use rustix::event::EventfdFlags;
 use slipstack_mem::{Lock, raised};
 
 const AWAKE: u32 = 0;
+/// Bits: it sleeps or is about to; somebody has told it to look again. Both: the doorbell was rung.
 const ASLEEP: u32 = 1;
 const NOTIFIED: u32 = 2;
 
@@ -34,7 +35,7 @@ impl Waiter {
 
     /// Tells the thread to look again. True if it was asleep and has been woken.
     pub(crate) fn notify(&self) -> bool {
-        let was_asleep = self.state.swap(NOTIFIED, Ordering::AcqRel) == ASLEEP;
+        let was_asleep = self.state.fetch_or(NOTIFIED, Ordering::AcqRel) == ASLEEP;
         if was_asleep {
             let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
         }
@@ -51,8 +52,8 @@ impl Waiter {
     /// Awake and looking: notifications before this count as seen.
     pub(crate) fn wake_up(&self, rang: bool) {
         let before = self.state.swap(AWAKE, Ordering::AcqRel);
-        // A notifier that saw us asleep writes or has written.
-        if rang || before == NOTIFIED {
+        // A notifier that saw us asleep writes or has written; one that did not has no need to.
+        if rang || before == ASLEEP | NOTIFIED {
             let _ = rustix::io::read(&self.doorbell, &mut [0u8; 8]);
         }
     }

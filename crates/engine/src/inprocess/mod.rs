@@ -145,8 +145,9 @@ impl Driver for InProcess {
         })
     }
 
-    fn finish_wait(&self) {
-        if self.shared.sleepers.fetch_sub(1, Ordering::AcqRel) == 1 {
+    fn finish_wait(&self, [_, has_rung]: [bool; 2]) {
+        // A bell that rings from here on ends the next sleep once too often, no more.
+        if self.shared.sleepers.fetch_sub(1, Ordering::AcqRel) == 1 && has_rung {
             self.shared.bell.clear();
         }
         if let Some(ticker) = &self.ticker {
