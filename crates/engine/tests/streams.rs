@@ -85,6 +85,64 @@ fn a_hundred_megabytes_each_way_arrive_in_order() {
 }
 
 #[test]
+fn a_ring_that_a_stalled_reader_made_large_is_replaced_when_he_reads_again() {
+    const TOTAL: usize = 200 << 20;
+    const WRITE: usize = 64 << 10;
+    let mut world = World::new();
+    let listener = world.listen(1, 8080);
+    let (client, server) = world.connect(listener, 8080);
+    let mut flow = Flow {
+        from: (0, client),
+        to: (1, server),
+        seed: 3,
+        sent: 0,
+        received: 0,
+    };
+    while flow.received < TOTAL / 2 {
+        flow.pump(&world, TOTAL, 1 << 20);
+        world.step();
+    }
+    // Nobody reads until the window and the ring are full.
+    let mut bytes = vec![0; WRITE];
+    loop {
+        pattern(flow.seed, flow.sent, &mut bytes);
+        let count = world.hosts[0]
+            .program
+            .send(client, &[IoSlice::new(&bytes)], false);
+        flow.sent += count;
+        world.settle(1_000_000);
+        if count == 0 {
+            break;
+        }
+    }
+    let stalled = world.hosts[0].program.tx_memory();
+    assert!(stalled > 1 << 20, "{stalled}");
+    while flow.received < TOTAL {
+        let unread = flow.sent - flow.received;
+        if unread >= WRITE || flow.sent == TOTAL {
+            read(&world, &mut flow);
+        } else {
+            flow.pump(&world, TOTAL, WRITE);
+        }
+        world.step();
+        if flow.sent < TOTAL {
+            let memory = world.hosts[0].program.tx_memory();
+            assert!(memory <= 2 * stalled, "{memory}");
+        }
+        if flow.received > TOTAL - (1 << 20) && flow.received < TOTAL - WRITE {
+            let memory = world.hosts[0].program.tx_memory();
+            assert!(memory <= 512 << 10, "{memory} of {stalled}");
+        }
+    }
+}
+
+/// Takes what has come, and compares it.
+fn read(world: &World, flow: &mut Flow) {
+    let sent = flow.sent;
+    flow.pump(world, sent, 1 << 20);
+}
+
+#[test]
 fn an_idle_connection_owns_no_ring() {
     let mut world = World::new();
     let listener = world.listen(1, 80);

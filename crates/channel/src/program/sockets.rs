@@ -22,6 +22,15 @@ pub(super) struct TxSide {
     pub(super) head: u64,
     /// Replaced rings that the engine may still read, with the generation that replaced them.
     pub(super) retired: Vec<(ByteRing, u32)>,
+    /// How much of a large ring is used.
+    pub(super) lap: Lap,
+}
+
+/// A stretch of the stream, some rings long, and the most of the ring that was in use in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lap {
+    pub(super) end: u64,
+    pub(super) peak: usize,
 }
 
 /// The receiving direction.
