@@ -75,6 +75,9 @@ pub struct Selected {
 /// Different messages that one process writes.
 const SENTENCES_MAX: usize = 32;
 
+/// Bytes of one write from which on it pays to look for acknowledgements: a largest frame.
+const BULK: usize = 64 << 10;
+
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -341,5 +344,15 @@ impl Process {
             link.commands();
             self.sleepers.nudge(|| self.now_ns());
         }
+    }
+
+    /// As [`Process::after_push`], of `count` bytes. A program that writes much without waiting
+    /// is brought its acknowledgements meanwhile: what they free is written again while it is
+    /// still in the processor's cache, and the send ring stays small.
+    pub(crate) fn after_push_of(&self, link: &Link, socket: u64, count: usize) {
+        if count >= BULK {
+            self.turn(link);
+        }
+        self.after_push(link, socket);
     }
 }

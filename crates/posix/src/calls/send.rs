@@ -66,7 +66,7 @@ impl Process {
         let sent = match stream.send(bufs, is_more) {
             Ok(count) => {
                 if !is_more || count < asked {
-                    self.after_push(&stream.link, socket.id);
+                    self.after_push_of(&stream.link, socket.id, count);
                 }
                 count
             }
