@@ -3,7 +3,7 @@
 import hashlib
 import threading
 
-from harness import Skip, test
+from harness import test
 from harness.http import get
 from harness.process import until
 
@@ -98,19 +98,6 @@ def makefile_and_subprocess_work_together(world):
             lines.flush()
             sock.shutdown(1)
             assert lines.read() == f"hello {number}\nfirst line\nsecond line\n", "what the child printed"
-
-
-@test
-def a_forking_server_serves_from_its_children(world):
-    if world.mode != "kernel":
-        raise Skip("a connected socket does not move to a forked child yet (docs/book, limits)")
-    server = world.stack(*world.program("forking.py"), 7200)
-    world.wait_port(7200, process=server)
-    for number in range(20):
-        with world.connect(7200) as sock:
-            sock.sendall(f"number {number}\n".encode())
-            assert sock.makefile().readline() == f"child says number {number}\n"
-    until(lambda: not server.children(), 5, "the children have ended")
 
 
 @test

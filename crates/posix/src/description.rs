@@ -8,6 +8,7 @@ use slipstack_mem::{Descriptor, Lock};
 
 use crate::addr::Family;
 use crate::epoll::Set;
+use crate::lending::{Borrowed, Lent};
 use crate::options::Options;
 use crate::socket::{Dgram, Listener, Stream};
 use crate::waiter::Waiter;
@@ -35,7 +36,7 @@ pub(crate) enum Decided {
     Listener(Listener),
     Dgram(Dgram),
     /// A connection of the process this one was forked from: it lives there.
-    Foreign,
+    Foreign(Borrowed),
 }
 
 /// How a socket was bound.
@@ -78,6 +79,8 @@ pub(crate) struct Description {
     /// Threads asleep in a call on it: the socket outlives its last number until they leave.
     pub(crate) users: AtomicUsize,
     pub(crate) has_ended: AtomicBool,
+    /// To forked children, which keep a connection open.
+    pub(crate) lent: Lent,
     pub(crate) decided: OnceLock<Decided>,
     pub(crate) cold: Lock<Cold>,
 }
@@ -105,6 +108,7 @@ impl Description {
             is_watched: AtomicBool::new(false),
             users: AtomicUsize::new(0),
             has_ended: AtomicBool::new(false),
+            lent: Lent::default(),
             decided: OnceLock::new(),
             cold: Lock::new(Cold::default()),
         }
@@ -140,7 +144,8 @@ impl Description {
             Some(Decided::Stream(stream)) => stream.readiness(),
             Some(Decided::Listener(listener)) => listener.readiness(),
             Some(Decided::Dgram(dgram)) => dgram.readiness(),
-            Some(Decided::Foreign) => (libc::EPOLLHUP | libc::EPOLLERR) as u32,
+            Some(Decided::Foreign(it)) if it.is_taken() => 0,
+            Some(Decided::Foreign(_)) => (libc::EPOLLHUP | libc::EPOLLERR) as u32,
             // With a kernel socket under the number the kernel speaks for it.
             None if self.has_kernel() => 0,
             // A fresh socket: tcp_poll and udp_poll of one that is in CLOSE.
@@ -157,7 +162,7 @@ impl Description {
             Some(Decided::Stream(stream)) => stream.edges(),
             Some(Decided::Listener(listener)) => listener.readiness(),
             Some(Decided::Dgram(dgram)) => dgram.edges(),
-            Some(Decided::Foreign) | None => 0,
+            Some(Decided::Foreign(_)) | None => 0,
         };
         if edges != 0 {
             self.notify(edges);

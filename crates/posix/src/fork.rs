@@ -12,6 +12,7 @@ use crate::addr::Family;
 use crate::calls::name::kernel_name;
 use crate::description::{Bound, Decided, Description, Kind, New, Watch};
 use crate::epoll::{Set, Target};
+use crate::lending::{Borrowed, Names};
 use crate::place::{note_v6_only, set_nonblocking, sets_of, stack_addr};
 use crate::process::{Exit, Process};
 use crate::socket::{Dgram, Listener, Side};
@@ -25,6 +26,7 @@ impl Process {
             link.commands();
         }
         if !self.is_attaching() {
+            self.prepare_lending();
             self.attaching.hold();
         }
         self.link.hold();
@@ -37,6 +39,7 @@ impl Process {
         self.sleepers.hold();
         self.report.hold();
         self.table.hold();
+        self.hold_lending();
     }
 
     /// In the parent, or when the fork failed.
@@ -71,6 +74,7 @@ impl Process {
     }
 
     fn release_all(&self) {
+        self.release_lending();
         self.table.release();
         self.report.release();
         self.sleepers.release();
@@ -97,6 +101,7 @@ impl Process {
         mem::forget(self.link.lock().take());
         self.attach.after_fork_child();
         self.report.after_fork_child();
+        let lent = self.begin_borrowing();
         let mut renewed: Vec<(u64, Arc<Description>)> = Vec::new();
         for (number, entry) in self.table.all() {
             match entry {
@@ -105,7 +110,7 @@ impl Process {
                     let new = match known {
                         Some((_, new)) => Arc::clone(new),
                         None => {
-                            let new = Arc::new(self.in_child(&old));
+                            let new = Arc::new(self.in_child(&old, &lent));
                             renewed.push((old.id, Arc::clone(&new)));
                             new
                         }
@@ -126,7 +131,7 @@ impl Process {
     }
 
     /// What a description of the parent's is in the child.
-    fn in_child(&self, old: &Arc<Description>) -> Description {
+    fn in_child(&self, old: &Arc<Description>, lent: &[Names]) -> Description {
         let new = Description::new(New {
             id: self.next_id(),
             family: old.family,
@@ -141,13 +146,17 @@ impl Process {
         ] {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
+        let foreign = || {
+            let names = lent.iter().find(|names| names.id == old.id);
+            Decided::Foreign(Borrowed::new(old.id, names, self.lending.parent()))
+        };
         let readable = old
             .cold
             .try_lock()
             .map(|cold| (cold.options.clone(), cold.bound));
         let Some((options, bound)) = readable else {
             // Another thread of the parent was inside: its state cannot be read any more.
-            let _ = new.decided.set(Decided::Foreign);
+            let _ = new.decided.set(foreign());
             return new;
         };
         {
@@ -170,7 +179,8 @@ impl Process {
                 }
                 Decided::Dgram(fresh)
             }
-            Some(Decided::Stream(_) | Decided::Dgram(_) | Decided::Foreign) => Decided::Foreign,
+            Some(Decided::Foreign(it)) => Decided::Foreign(it.for_child()),
+            Some(Decided::Stream(_) | Decided::Dgram(_)) => foreign(),
         };
         let _ = new.decided.set(decided);
         new
@@ -195,6 +205,10 @@ impl Process {
             let letter = match socket.decided() {
                 Some(Decided::Listener(_)) => 'l',
                 Some(Decided::Dgram(dgram)) if dgram.side() != Side::Kernel => 'u',
+                Some(Decided::Foreign(it)) => {
+                    it.take(self, &socket, number <= libc::STDERR_FILENO);
+                    continue;
+                }
                 // A real socket of the kernel's is what the new program can use best.
                 None if socket.materialize_for_exec(self) => continue,
                 _ => continue,

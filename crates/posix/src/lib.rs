@@ -21,6 +21,7 @@ pub mod errno;
 mod fork;
 mod idhash;
 pub mod kernel;
+mod lending;
 mod link;
 mod mourn;
 mod neglect;

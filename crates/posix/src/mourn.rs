@@ -33,7 +33,7 @@ impl Process {
                     dgram.forget_stack();
                     self.on_intent(&socket);
                 }
-                Some(Decided::Foreign) | None => {}
+                Some(Decided::Foreign(_)) | None => {}
             }
         }
         self.sleepers.wake_all();

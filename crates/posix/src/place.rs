@@ -323,7 +323,7 @@ pub(crate) fn add_kernel_part(set: &Set, item: u64) {
 }
 
 /// Puts `with` under `number`, whose close-on-exec flag stays.
-fn replace(number: Descriptor, with: &OwnedFd) -> Result<(), Errno> {
+pub(crate) fn replace(number: Descriptor, with: &OwnedFd) -> Result<(), Errno> {
     let flags = rustix::io::fcntl_getfd(number.as_fd())?;
     let is_cloexec = flags.contains(rustix::io::FdFlags::CLOEXEC);
     Ok(number.replace_with(with.as_fd(), is_cloexec)?)

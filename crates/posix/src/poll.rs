@@ -5,6 +5,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use slipstack_mem::Descriptor;
 
+use crate::description::Decided;
 use crate::epoll::Target;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
@@ -76,6 +77,9 @@ impl Process {
             let (target, has_kernel) = match self.table.find(fd.fd) {
                 None => (None, true),
                 Some(Entry::Socket(socket)) => {
+                    if let Some(Decided::Foreign(it)) = socket.decided() {
+                        it.take(self, &socket, fd.events & libc::POLLIN != 0);
+                    }
                     let has_kernel = socket.has_kernel();
                     (Some(Target::Socket(socket)), has_kernel)
                 }

@@ -15,6 +15,7 @@ use crate::batch::Batch;
 use crate::description::{Description, Kind, New};
 use crate::errno::Errno;
 use crate::kernel::Kernel;
+use crate::lending::Lending;
 use crate::link::Link;
 use crate::outcome::{Divert, Outcome};
 use crate::report::Report;
@@ -99,6 +100,7 @@ pub struct Process {
     pub(crate) report: Report,
     pub(crate) link: Lock<Option<Arc<Link>>>,
     pub(crate) attaching: Lock<()>,
+    pub(crate) lending: Lending,
     attaching_thread: AtomicUsize,
     policy: OnceLock<Option<Policy>>,
     /// What descriptors are dup'd from.
@@ -137,6 +139,7 @@ impl Process {
             report: Report::default(),
             link: Lock::new(None),
             attaching: Lock::new(()),
+            lending: Lending::default(),
             attaching_thread: AtomicUsize::new(0),
             policy: OnceLock::new(),
             anchor: OnceLock::new(),
@@ -172,6 +175,7 @@ impl Process {
         all.extend(self.sleepers.numbers());
         all.extend(self.anchor.get().map(AsRawFd::as_raw_fd));
         all.extend(self.report.number());
+        all.extend(self.lending.descriptors());
         all.retain(|fd| *fd >= 0);
         all.sort_unstable();
         all.dedup();
@@ -261,7 +265,7 @@ impl Process {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn anchor(&self) -> rustix::io::Result<&OwnedFd> {
+    pub(crate) fn anchor(&self) -> rustix::io::Result<&OwnedFd> {
         if let Some(anchor) = self.anchor.get() {
             return Ok(anchor);
         }

@@ -1,19 +1,103 @@
-"""A child process for every connection. Usage: forking.py PORT"""
+"""A child process for every connection; the parent keeps none. Usage: forking.py PORT HOW
 
+HOW: lines    answers each line, blocking
+     poll     the same, non-blocking and with poll
+     half     answers with the length of all that came, after the peer's end
+     bulk     sends 2 MB and ends
+     rude     reads nothing of what has come and ends
+     sleep    answers one line with its process id and sleeps
+     keep     the parent keeps its copy; the child ends after one line
+     exec     becomes cat, with the connection as input and output
+     run      a child of the child runs cat on the connection"""
+
+import hashlib
 import os
+import select
 import signal
 import socket
+import subprocess
 import sys
+import time
+
+SIZE = 2_000_000
+
+
+def lines(sock):
+    with sock, sock.makefile("rw") as stream:
+        for line in stream:
+            stream.write(f"child says {line}")
+            stream.flush()
+
+
+def poll(sock):
+    sock.setblocking(False)
+    poller = select.poll()
+    poller.register(sock, select.POLLIN)
+    while True:
+        assert poller.poll(10_000), "nothing came"
+        try:
+            data = sock.recv(4096)
+        except BlockingIOError:
+            continue
+        if not data:
+            return
+        sock.send(b"child says " + data)
+
+
+def half(sock):
+    count = 0
+    while chunk := sock.recv(65536):
+        count += len(chunk)
+    sock.sendall(f"{count} bytes\n".encode())
+
+
+def rude(sock):
+    poller = select.poll()
+    poller.register(sock, select.POLLIN)
+    poller.poll()
+    sock.recv(1)
+
+
+def sleep(sock):
+    if not sock.recv(100):
+        return
+    sock.sendall(f"{os.getpid()}\n".encode())
+    time.sleep(60)
+
+
+def keep(sock):
+    sock.sendall(b"child says " + sock.recv(100))
+
+
+def become_cat(sock):
+    for number in (0, 1):
+        os.dup2(sock.fileno(), number)
+    sock.close()
+    os.execv("/bin/cat", ["cat"])
+
+
+def run_cat(sock):
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    subprocess.run(["/bin/cat"], stdin=sock, stdout=sock, check=True)
+
+
+def bulk(sock):
+    sock.sendall(hashlib.shake_256(b"bulk").digest(SIZE))
+
+
+WAYS = {"exec": become_cat, "run": run_cat}
 
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 listener = socket.create_server(("0.0.0.0", int(sys.argv[1])))
+how = sys.argv[2]
+kept = []
 while True:
     sock, _ = listener.accept()
     if os.fork() == 0:
         listener.close()
-        with sock, sock.makefile("rw") as lines:
-            for line in lines:
-                lines.write(f"child says {line}")
-                lines.flush()
+        WAYS.get(how, globals().get(how))(sock)
         os._exit(0)
-    sock.close()
+    if how == "keep":
+        kept.append(sock)
+    else:
+        sock.close()

@@ -24,7 +24,7 @@ impl Process {
         let listener = match socket.decided() {
             Some(Decided::Listener(listener)) => listener,
             Some(Decided::Dgram(_)) => return Err(Errno::EOPNOTSUPP.into()),
-            Some(Decided::Stream(_) | Decided::Foreign) | None => {
+            Some(Decided::Stream(_) | Decided::Foreign(_)) | None => {
                 return Err(Errno::EINVAL.into());
             }
         };

@@ -48,7 +48,7 @@ impl Process {
             Some(Decided::Stream(stream)) => self.connect_again(&socket, stream, given),
             Some(Decided::Listener(_)) => Err(Errno::EISCONN.into()),
             Some(Decided::Dgram(dgram)) => self.connect_dgram(&socket, dgram, given),
-            Some(Decided::Foreign) => Err(self.foreign(fd).into()),
+            Some(Decided::Foreign(_)) => Err(Errno::EISCONN.into()),
             None => match given {
                 // Nothing to dissolve.
                 Given::Unspecified => Ok(()),

@@ -52,7 +52,7 @@ impl Process {
                     cold.numbers.retain(|number| *number != fd);
                     cold.numbers.is_empty()
                 };
-                if is_last && socket.may_end() {
+                if is_last && !socket.lent.is_lent() && socket.may_end() {
                     self.end(&socket);
                 }
             }
@@ -109,7 +109,8 @@ impl Process {
                     link.commands();
                 }
             }
-            Some(Decided::Foreign) | None => {}
+            Some(Decided::Foreign(it)) => it.give_back(),
+            None => {}
         }
     }
 
@@ -207,8 +208,9 @@ impl Process {
         }
         if flags & CLOSE_RANGE_CLOEXEC == 0 {
             let is_inside = |fd: i32| u32::try_from(fd).is_ok_and(|fd| first <= fd && fd <= last);
+            let privates = self.privates();
             for (fd, _) in self.table.all() {
-                if is_inside(fd) {
+                if is_inside(fd) && privates.binary_search(&fd).is_err() {
                     let _ = self.close(fd);
                 }
             }
@@ -230,14 +232,6 @@ impl Process {
             self.kernel.close_range(from, last, flags)?;
         }
         Ok(())
-    }
-
-    /// A connection that belongs to the process this one was forked from was used here.
-    pub(crate) fn foreign(&self, fd: i32) -> Errno {
-        self.warn_once(&format!(
-            "descriptor {fd} is a connection of the process this one was forked from; it cannot be used here"
-        ));
-        Errno::ENOTCONN
     }
 }
 

@@ -216,7 +216,7 @@ impl Process {
                 }
                 Ok(())
             }
-            Some(Decided::Foreign) => Err(self.foreign(fd).into()),
+            Some(Decided::Foreign(it)) => Err(self.borrow(&socket, it, read)),
             None => Err(Errno::ENOTCONN.into()),
         }
     }
@@ -239,7 +239,8 @@ impl Process {
                 _ if dgram.side() == Side::Kernel => return Err(Divert::Kernel),
                 _ => bound,
             },
-            Some(Decided::Listener(_) | Decided::Foreign) | None => bound,
+            Some(Decided::Foreign(it)) => it.local.or(bound),
+            Some(Decided::Listener(_)) | None => bound,
         };
         Ok(AddrBytes::new(addr.unwrap_or(unnamed), socket.family))
     }
@@ -253,6 +254,7 @@ impl Process {
                 return Err(Divert::Kernel);
             }
             Some(Decided::Dgram(dgram)) => (*dgram.remote.lock()).ok_or(Errno::ENOTCONN)?,
+            Some(Decided::Foreign(it)) => it.remote.ok_or(Errno::ENOTCONN)?,
             _ => return Err(Errno::ENOTCONN.into()),
         };
         Ok(AddrBytes::new(remote, socket.family))

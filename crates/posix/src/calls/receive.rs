@@ -26,7 +26,7 @@ impl Process {
             Some(Decided::Stream(stream)) => self.recv_stream(&socket, stream, bufs, flags),
             Some(Decided::Dgram(dgram)) => self.recv_dgram(&socket, dgram, bufs, flags),
             Some(Decided::Listener(_)) => Err(Errno::ENOTCONN.into()),
-            Some(Decided::Foreign) => Err(self.foreign(fd).into()),
+            Some(Decided::Foreign(it)) => Err(self.borrow(&socket, it, true)),
             None => match socket.kind {
                 Kind::Stream => Err(Errno::ENOTCONN.into()),
                 // Nothing can arrive before it has a port; another thread may give it one.

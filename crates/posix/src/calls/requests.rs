@@ -1,10 +1,12 @@
 //! fcntl and ioctl.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::description::{Decided, Kind};
+use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
+use crate::place::set_nonblocking;
 use crate::process::Process;
 use crate::socket::Side;
 
@@ -32,7 +34,7 @@ impl Process {
             libc::F_SETFL => {
                 let socket = self.socket_of(fd)?;
                 let is_on = arg & libc::O_NONBLOCK as usize != 0;
-                socket.is_nonblocking.store(is_on, Ordering::Relaxed);
+                set_mode(&socket, is_on)?;
                 Ok(0)
             }
             _ => Err(Divert::Kernel),
@@ -50,7 +52,7 @@ impl Process {
     pub fn ioctl(&self, fd: i32, request: u64, arg: &mut i32) -> Outcome<i32> {
         let socket = self.socket_of(fd)?;
         match request {
-            FIONBIO => socket.is_nonblocking.store(*arg != 0, Ordering::Relaxed),
+            FIONBIO => set_mode(&socket, *arg != 0)?,
             FIONREAD => *arg = self.unread(&socket)?,
             TIOCOUTQ => {
                 *arg = match socket.decided() {
@@ -64,7 +66,7 @@ impl Process {
         Ok(0)
     }
 
-    fn unread(&self, socket: &crate::description::Description) -> Outcome<i32> {
+    fn unread(&self, socket: &Arc<Description>) -> Outcome<i32> {
         match socket.decided() {
             Some(Decided::Stream(stream)) => Ok(int(stream.unread())),
             Some(Decided::Listener(_)) => Err(Errno::EINVAL.into()),
@@ -73,10 +75,21 @@ impl Process {
                 None if dgram.side() != Side::Stack => Err(Divert::Kernel),
                 None => Ok(0),
             },
-            Some(Decided::Foreign) => Ok(0),
+            Some(Decided::Foreign(it)) => Err(self.borrow(socket, it, true)),
             None if socket.kind == Kind::Dgram && socket.has_kernel() => Err(Divert::Kernel),
             None => Ok(0),
         }
+    }
+}
+
+fn set_mode(socket: &Description, is_nonblocking: bool) -> Result<(), Errno> {
+    socket
+        .is_nonblocking
+        .store(is_nonblocking, Ordering::Relaxed);
+    match (socket.decided(), socket.kernel_number()) {
+        // The kernel serves it.
+        (Some(Decided::Foreign(_)), Some(number)) => set_nonblocking(number, is_nonblocking),
+        _ => Ok(()),
     }
 }
 

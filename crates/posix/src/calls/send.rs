@@ -38,7 +38,7 @@ impl Process {
             Some(Decided::Stream(stream)) => self.send_stream(&socket, stream, bufs, flags),
             Some(Decided::Dgram(dgram)) => self.send_dgram(&socket, dgram, bufs, to, flags),
             Some(Decided::Listener(_)) => Err(pipe(flags)),
-            Some(Decided::Foreign) => Err(self.foreign(fd).into()),
+            Some(Decided::Foreign(it)) => Err(self.borrow(&socket, it, false)),
             None => match (socket.kind, to) {
                 (Kind::Stream, to) if flags & libc::MSG_FASTOPEN != 0 => {
                     self.send_opening(&socket, bufs, to, flags)

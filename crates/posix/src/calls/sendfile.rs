@@ -33,7 +33,7 @@ impl Process {
         let socket = self.socket_of(out)?;
         let stream = match socket.decided() {
             Some(Decided::Stream(stream)) => stream,
-            Some(Decided::Foreign) => return Err(self.foreign(out).into()),
+            Some(Decided::Foreign(it)) => return Err(self.borrow(&socket, it, false)),
             Some(Decided::Listener(_)) | None => return Err(Divert::Pipe),
             Some(Decided::Dgram(_)) => return Err(Errno::EINVAL.into()),
         };

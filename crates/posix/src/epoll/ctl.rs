@@ -59,7 +59,12 @@ impl Process {
         }
         let target = match self.table.find(fd) {
             None => return kernel_ctl(&set, epfd, op, fd, events, data),
-            Some(Entry::Socket(socket)) => Target::Socket(socket),
+            Some(Entry::Socket(socket)) => {
+                if let Some(Decided::Foreign(it)) = socket.decided() {
+                    it.take(self, &socket, events & libc::EPOLLIN as u32 != 0);
+                }
+                Target::Socket(socket)
+            }
             Some(Entry::Set(inner)) => Target::Set(inner),
         };
         match op {

@@ -42,8 +42,11 @@ impl Process {
         } else if !is_plain(level, name, value) {
             self.try_on_kernel(&socket, level, name, value)?;
         } else if let Some(number) = socket.kernel_number() {
-            self.kernel
-                .setsockopt(number.number(), level, name, value)?;
+            let set = self.kernel.setsockopt(number.number(), level, name, value);
+            // A borrowed connection's kernel socket has no TCP.
+            if !matches!(socket.decided(), Some(Decided::Foreign(_))) {
+                set?;
+            }
         }
         let options = {
             let mut cold = socket.cold.lock();
@@ -79,7 +82,7 @@ impl Process {
                 }
                 apply_destination(dgram, &options);
             }
-            Some(Decided::Listener(_) | Decided::Foreign) | None => {}
+            Some(Decided::Listener(_) | Decided::Foreign(_)) | None => {}
         }
         Ok(())
     }
@@ -221,7 +224,7 @@ impl Process {
                 }
                 Err(Divert::Kernel)
             }
-            Some(Decided::Listener(_) | Decided::Foreign) => Ok(None),
+            Some(Decided::Listener(_) | Decided::Foreign(_)) => Ok(None),
             None if socket.has_kernel() => Err(Divert::Kernel),
             None => Ok(None),
         }

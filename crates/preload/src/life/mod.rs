@@ -155,6 +155,9 @@ extern "C" fn fork_prepare() {
 
 extern "C" fn fork_parent() {
     fork_over(Process::fork_parent);
+    if let Some(process) = process().filter(|_| !InCall::is_nested()) {
+        process.lend();
+    }
 }
 
 extern "C" fn fork_child() {

@@ -1,0 +1,146 @@
+"""Connections that a child of their process uses: fork, exec, SCM_RIGHTS."""
+
+import hashlib
+import os
+import signal
+import socket
+import time
+
+from harness import test
+from harness.http import is_reset
+from harness.process import until
+
+SIZE = 2_000_000
+
+
+def server(world, how):
+    """Its port's readiness costs one connection, which ends at once."""
+    started = world.stack(*world.program("forking.py"), 7200, how)
+    world.wait_port(7200, process=started)
+    return started
+
+
+def childless(started):
+    until(lambda: not started.children(), 5, "the children have ended")
+
+
+def answers(world, count):
+    for number in range(count):
+        with world.connect(7200) as sock:
+            sock.sendall(f"number {number}\n".encode())
+            assert sock.makefile().readline() == f"child says number {number}\n"
+            sock.sendall(b"once more\n")
+            assert sock.makefile().readline() == "child says once more\n"
+            sock.shutdown(socket.SHUT_WR)
+            assert sock.recv(10) == b"", "the child's end is the connection's"
+
+
+@test
+def a_forking_server_serves_from_its_children(world):
+    started = server(world, "lines")
+    answers(world, 20)
+    childless(started)
+
+
+@test
+def its_children_may_poll(world):
+    started = server(world, "poll")
+    answers(world, 10)
+    childless(started)
+
+
+@test
+def many_children_serve_at_once(world):
+    started = server(world, "lines")
+    socks = [world.connect(7200) for _ in range(20)]
+    for number, sock in enumerate(socks):
+        sock.sendall(f"number {number}\n".encode())
+    for number, sock in enumerate(socks):
+        assert sock.makefile().readline() == f"child says number {number}\n"
+        sock.close()
+    childless(started)
+
+
+@test
+def a_child_answers_after_its_peers_end(world):
+    started = server(world, "half")
+    with world.connect(7200) as sock:
+        sock.sendall(bytes(SIZE))
+        sock.shutdown(socket.SHUT_WR)
+        assert sock.makefile().read() == f"{SIZE} bytes\n"
+    childless(started)
+
+
+@test
+def what_a_child_has_sent_arrives_after_its_end(world):
+    server(world, "bulk")
+    with world.connect(7200, 20) as sock:
+        time.sleep(0.2)
+        data = b""
+        while chunk := sock.recv(65536):
+            data += chunk
+    assert data == hashlib.shake_256(b"bulk").digest(SIZE)
+
+
+@test
+def a_child_that_leaves_bytes_unread_resets(world):
+    started = server(world, "rude")
+    with world.connect(7200) as sock:
+        sock.sendall(b"this is not read")
+        assert is_reset(sock, 5)
+    childless(started)
+
+
+@test
+def kill_9_of_a_child_ends_its_connection(world):
+    started = server(world, "sleep")
+    with world.connect(7200) as first, world.connect(7200) as second:
+        pids = []
+        for sock in (first, second):
+            sock.sendall(b"who?")
+            pids.append(int(sock.makefile().readline()))
+        os.kill(pids[0], signal.SIGKILL)
+        assert first.recv(1) == b"", "its connection ends"
+        second.settimeout(0.5)
+        try:
+            assert second.recv(1), "the other child lives"
+        except TimeoutError:
+            pass
+        os.kill(pids[1], signal.SIGKILL)
+        second.settimeout(10)
+        assert second.recv(1) == b""
+    childless(started)
+
+
+@test
+def a_copy_in_the_parent_keeps_the_connection_open(world):
+    started = server(world, "keep")
+    with world.connect(7200) as sock:
+        sock.sendall(b"line\n")
+        assert sock.makefile().readline() == "child says line\n"
+        childless(started)
+        sock.settimeout(0.5)
+        try:
+            assert sock.recv(1), "the parent has it"
+        except TimeoutError:
+            pass
+        started.stop()
+        sock.settimeout(10)
+        assert sock.recv(1) == b""
+
+
+@test
+def a_program_gets_the_connection_as_its_input_and_output(world):
+    for how in ("exec", "run"):
+        started = server(world, how)
+        data = hashlib.shake_256(b"cat").digest(300_000)
+        with world.connect(7200) as sock:
+            sock.sendall(data[:1000])
+            got = sock.recv(1000, socket.MSG_WAITALL)
+            sock.sendall(data[1000:200_000])
+            sock.shutdown(socket.SHUT_WR)
+            while chunk := sock.recv(65536):
+                got += chunk
+        assert got == data[:200_000], f"{how}: {len(got)} bytes"
+        childless(started)
+        started.stop()
