@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use slipstack_mem::Lock;
 
-use crate::description::{Description, Watch, notify_all};
+use crate::description::{Decided, Description, Watch, notify_all};
 use crate::errno::Errno;
 use crate::idhash::BuildIdHasher;
 use crate::socket::bits;
@@ -30,6 +30,13 @@ impl Target {
         match self {
             Target::Socket(socket) => socket.id,
             Target::Set(set) => set.id,
+        }
+    }
+
+    fn is_listener(&self) -> bool {
+        match self {
+            Target::Socket(socket) => matches!(socket.decided(), Some(Decided::Listener(_))),
+            Target::Set(_) => false,
         }
     }
 
@@ -73,6 +80,7 @@ pub(crate) struct Found {
     pub(crate) events: u32,
     pub(crate) data: u64,
     pub(crate) socket: u64,
+    pub(crate) is_listener: bool,
 }
 
 #[derive(Debug, Default)]
@@ -319,6 +327,7 @@ impl Set {
                 events,
                 data: item.data,
                 socket: item.target.id(),
+                is_listener: item.target.is_listener(),
             });
             count += 1;
             if item.events & ONE_SHOT != 0 {

@@ -107,9 +107,12 @@ impl Process {
         let lives_in_both = set.lives_in_both();
         let mut count = 0;
         let mut last = 0;
+        let mut listener = None;
         let room = out.len();
         set.collect(room, |found| {
-            last = found.socket;
+            if !found.is_listener {
+                last = found.socket;
+            }
             if lives_in_both {
                 // One event for a socket that is ready on both sides.
                 let same = from_kernel.iter_mut().find(|event| event.u64 == found.data);
@@ -122,8 +125,17 @@ impl Process {
                 events: found.events,
                 u64: found.data,
             };
+            if found.is_listener {
+                listener = Some((count, found.socket));
+            }
             count += 1;
         });
+        // Arrivals come last. Nothing is sent for them, so that every answer of this batch waits
+        // for the next call that waits, and the end of its connection goes with it.
+        if let Some((at, socket)) = listener {
+            out[at..count].rotate_left(1);
+            last = socket;
+        }
         if lives_in_both {
             rest_kernel_parts(set);
         }

@@ -259,6 +259,23 @@ fn a_set_inside_a_set_tells_of_stack_members_too() {
 }
 
 #[test]
+fn arrivals_are_the_last_events_of_a_batch() {
+    let world = World::new();
+    let (client, server) = world.pair();
+    let (listener, addr) = world.listener(STREAM | NONBLOCK);
+    let set = world.set();
+    world.add(set, listener, IN, 1);
+    world.add(set, server, IN, 2);
+    let other = world.socket(STREAM);
+    world.process.connect(other, &bytes_of(addr)).unwrap();
+    assert_eq!(world.wait(set, 8, 1_000), [(IN, 1)]);
+    world.send(client, b"later").unwrap();
+    assert_eq!(world.wait(set, 8, 1_000), [(IN, 2), (IN, 1)]);
+    assert_eq!(world.wait(set, 1, 0).len(), 1);
+    assert_eq!(world.wait(set, 8, 0), [(IN, 2), (IN, 1)]);
+}
+
+#[test]
 fn a_listener_in_a_set_hears_both_sides_as_one_event() {
     let world = World::new();
     let listener = world.socket(STREAM | NONBLOCK);
