@@ -30,6 +30,10 @@ class Topology:
         for ns in (self.server_ns, self.client_ns):
             sh("ip", "netns", "add", ns)
             sh("ip", "-n", ns, "link", "set", "lo", "up")
+        # A client that closes first keeps its port for a minute: tens of thousands of connections a
+        # second would soon measure nothing but its search for a free one.
+        for setting in ("ip_local_port_range=1024 65535", "tcp_max_tw_buckets=1024"):
+            sh("ip", "netns", "exec", self.client_ns, "sysctl", "-qw", f"net.ipv4.{setting}")
         sh("ip", "link", "add", "vs", "netns", self.server_ns, "type", "veth",
            "peer", "name", "vc", "netns", self.client_ns)
         for ns, dev, addr in ((self.server_ns, "vs", KERNEL_SERVER),
