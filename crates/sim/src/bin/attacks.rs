@@ -26,6 +26,7 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("blind-data", blind_data),
     ("out-of-order", out_of_order),
     ("sack-holes", sack_holes),
+    ("sack-four-holes", sack_four_holes),
     ("sack-everything", sack_everything),
     ("split-acks", split_acks),
     ("bad-options", bad_options),
@@ -186,27 +187,51 @@ fn sack(open: &Open, blocks: &[(u32, u32)], una: u32) -> Vec<u8> {
         .frame()
 }
 
-/// A sender with a large window in flight.
+/// A sender with a large window in flight, reached faster than slow start thinks the path full (RFC 9406).
 fn far_ahead(victim: &mut Victim) -> (Open, u32) {
     let open = sending(victim);
     let mut una = 0;
-    for _ in 0..4000 {
+    for _ in 0..2 * HOLES {
         una += 2 * MSS;
         let ack = open.ack.wrapping_add(una);
         victim.suffer(&Forged::new(open.from, ACK, open.seq, ack).frame());
-        victim.now.0 += 100_000;
+        victim.now.0 += 100;
         victim.fx.events.clear();
+    }
+    let info = victim.stack.tcp_info(victim.now, open.conn);
+    if info.is_none_or(|info| info.unacked < 2 * HOLES) {
+        eprintln!("the flight is too small: {info:?}");
+        std::process::exit(1)
     }
     (open, una)
 }
 
-/// Every second segment, one after the other: as many holes as there can be.
+/// Holes that a flight has room for.
+const HOLES: u32 = 8000;
+/// A prime that leads from one place to one far from it.
+const STRIDE: u32 = 4099;
+
+/// Every second segment, near and far in turns: as many holes as there can be, then the same again.
 fn sack_holes(count: u32) {
     let mut victim = victim();
     let (open, una) = far_ahead(&mut victim);
     for i in 0..count {
-        let at = una + MSS + 2 * MSS * (i % 400);
+        let at = una + MSS + 2 * MSS * (i * STRIDE % HOLES);
         victim.suffer(&sack(&open, &[(at, at + MSS)], una));
+        tick(&mut victim);
+    }
+}
+
+/// Four at once.
+fn sack_four_holes(count: u32) {
+    let mut victim = victim();
+    let (open, una) = far_ahead(&mut victim);
+    for i in 0..count {
+        let blocks = [0, 1, 2, 3].map(|k| {
+            let at = una + MSS + 2 * MSS * ((4 * i + k) * STRIDE % HOLES);
+            (at, at + MSS)
+        });
+        victim.suffer(&sack(&open, &blocks, una));
         tick(&mut victim);
     }
 }
@@ -215,13 +240,13 @@ fn sack_holes(count: u32) {
 fn sack_everything(count: u32) {
     let mut victim = victim();
     let (open, una) = far_ahead(&mut victim);
-    for i in 0..400 {
-        let at = una + MSS + 2 * MSS * i;
+    for i in 0..HOLES / 2 {
+        let at = una + MSS + 2 * MSS * (i * STRIDE % HOLES);
         victim.suffer(&sack(&open, &[(at, at + MSS)], una));
         tick(&mut victim);
     }
     for i in 0..count {
-        let right = una + 800 * MSS - i % 2;
+        let right = una + 2 * HOLES * MSS - i % 2;
         victim.suffer(&sack(&open, &[(una + MSS, right)], una));
         tick(&mut victim);
     }

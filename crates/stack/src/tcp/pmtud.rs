@@ -121,7 +121,7 @@ fn lower_mtu(conn: &mut Connection, mtu: u16) {
     connect::set_mss(conn);
     let mss = u64::from(conn.snd.mss);
     if let Some(flight) = conn.flight.as_deref_mut() {
-        flight.board.mark_lost(|r| Some(r.end - r.start > mss));
+        flight.board.mark_lost_above(mss);
     }
     conn.is_dirty = true;
 }

@@ -5,7 +5,7 @@
 //! RFC 6675), else at a quarter of the minimum round trip. Peers without SACK: duplicate ACKs (RFC 5681 3.2).
 
 use super::rtt::Rtt;
-use super::scoreboard::{Delivered, Record, Scoreboard};
+use super::scoreboard::{Delivered, Judgement, Scoreboard};
 use crate::time::Instant;
 
 /// RFC 5681: duplicates that mean loss.
@@ -69,7 +69,7 @@ impl Rack {
 
     fn window_ns(&self, board: &Scoreboard, rtt: &Rtt, in_recovery: bool) -> u64 {
         if !self.is_reordering_seen
-            && (in_recovery || board.sacked_records() >= DUPLICATE_THRESHOLD)
+            && (in_recovery || board.sacked_segments() >= DUPLICATE_THRESHOLD)
         {
             return 0;
         }
@@ -88,36 +88,26 @@ impl Rack {
             return Detection::default();
         }
         let window = self.window_ns(board, rtt, in_recovery);
-        let (newest_at, newest_end, newest_rtt) = (self.sent_at, self.end, self.rtt);
         let mut recheck: Option<u64> = None;
-        let newly_lost = board.mark_lost(|record| {
-            if !is_sent_before(record, newest_at, newest_end) {
-                // Records sent once lie in order of time: all that follow are later still.
-                return if record.resent == 0 {
-                    None
-                } else {
-                    Some(false)
-                };
+        let walk = board.walk(|sent_at, end| {
+            if (sent_at, end) >= (self.sent_at, self.end) {
+                return Judgement::Later;
             }
-            let lost_at = record
-                .sent_at
-                .saturating_add(newest_rtt)
-                .saturating_add(window);
+            let lost_at = sent_at.saturating_add(self.rtt).saturating_add(window);
             if lost_at <= now.0 {
-                return Some(true);
+                return Judgement::Lost;
             }
-            recheck = Some(recheck.map_or(lost_at, |at| at.max(lost_at)));
-            Some(false)
+            recheck = recheck.max(Some(lost_at));
+            Judgement::Suspect
         });
+        if walk.is_unfinished {
+            recheck = Some(now.0);
+        }
         Detection {
-            newly_lost,
+            newly_lost: walk.newly_lost,
             recheck_at: recheck.map(Instant),
         }
     }
-}
-
-fn is_sent_before(record: &Record, at: u64, end: u64) -> bool {
-    (record.sent_at, record.end) < (at, end)
 }
 
 #[cfg(test)]

@@ -338,7 +338,7 @@ pub fn on_timeout(conn: &mut Connection) {
             flight.recovery.frto = Frto::Off;
         }
     }
-    let lost = flight.board.mark_lost(|_| Some(true));
+    let lost = flight.board.mark_all_lost();
     flight.delivery.on_lost(lost);
     conn.cc.on_timeout();
 }

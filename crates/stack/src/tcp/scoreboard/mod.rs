@@ -1,0 +1,227 @@
+//! What has been sent and not yet acknowledged, one record per transmission.
+//!
+//! RFC 6675 3 asks for a scoreboard, RFC 8985 6.1 for the time of every transmission; both are the same table here.
+//! The records lie gapless from snd.una to snd.nxt. A record is a super-frame until a SACK block or a loss cuts it.
+//!
+//! Most flights see neither: their records wait in a queue. The first SACK block, loss or retransmission moves what
+//! lies before its end to [`Torn`], where no step looks at more than a few of many records, and where neighbours that
+//! are SACKed become one. What one segment makes the sender do is bounded by what the sender itself
+//! has sent, or by [`WALK_MAX`].
+
+mod record;
+mod table;
+mod torn;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use super::assembler::Range;
+use super::delivery::Stamp;
+
+pub use record::{Delivered, Newest, Record};
+use torn::Torn;
+pub use walk::Judgement;
+
+/// Most records of one connection (1.2 MB when the chunks are full). Beyond it SACK blocks that would need another cut
+/// are passed over: what they say is learnt when they have grown over whole records, or not at all, and then sent again
+/// in vain.
+pub const RECORDS_MAX: usize = 24_576;
+
+/// Nothing new is sent beyond so many records, until some are acknowledged or merge: room is left for cuts.
+const SENT_MAX: usize = 16_384;
+
+/// Most records that loss detection looks at for one segment or timer, and that one retransmission gathers. The rest
+/// of a walk follows at once, from the timer.
+pub const WALK_MAX: usize = 32;
+
+#[derive(Debug, Default)]
+pub struct Scoreboard {
+    /// As they left.
+    whole: VecDeque<Record>,
+    /// What lies before them.
+    torn: Option<Box<Torn>>,
+    /// Where the records begin and end.
+    start: u64,
+    end: u64,
+    sacked: u64,
+    lost: u64,
+}
+
+impl Scoreboard {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// There is room for no more new data.
+    pub fn is_full(&self) -> bool {
+        let torn = self.torn.as_ref().map_or(0, |t| t.records.len());
+        self.whole.len() + torn >= SENT_MAX
+    }
+
+    pub fn records(&self) -> impl DoubleEndedIterator<Item = &Record> {
+        let torn = self.torn.iter().flat_map(|torn| torn.records.iter());
+        torn.chain(&self.whole)
+    }
+
+    #[inline]
+    pub fn sacked_bytes(&self) -> u64 {
+        self.sacked
+    }
+
+    #[inline]
+    pub fn lost_bytes(&self) -> u64 {
+        self.lost
+    }
+
+    /// Empty, as new, with the room that it has grown (up to a limit).
+    pub fn reset(&mut self) {
+        let mut whole = core::mem::take(&mut self.whole);
+        whole.clear();
+        whole.shrink_to(64);
+        *self = Scoreboard {
+            whole,
+            ..Scoreboard::default()
+        };
+    }
+
+    /// Nothing is SACKed, lost.
+    #[inline]
+    pub fn is_clean(&self) -> bool {
+        self.sacked == 0 && self.lost == 0
+    }
+
+    /// Everything is acknowledged. Gives the time of the newest record if it was sent once (Karn).
+    #[inline]
+    pub fn take_all(&mut self) -> Option<u64> {
+        let newest = self
+            .last()
+            .filter(|r| r.resent == 0)
+            .map(|record| record.sent_at);
+        self.whole.clear();
+        if self.torn.is_some() {
+            self.torn = None;
+        }
+        self.start = self.end;
+        newest
+    }
+
+    /// Segments that are SACKed; exact as far as loss detection counts.
+    pub fn sacked_segments(&self) -> u32 {
+        self.torn.as_ref().map_or(0, |torn| torn.sacked_segments)
+    }
+
+    /// End of the highest SACKed record (RFC 8985 RACK.fack).
+    #[inline]
+    pub fn highest_sacked(&self) -> u64 {
+        self.torn.as_ref().map_or(0, |torn| torn.highest_sacked)
+    }
+
+    /// Bytes thought to be in the network: sent, neither delivered nor lost (RFC 6675 4, pipe).
+    #[inline]
+    pub fn in_flight(&self) -> u64 {
+        self.end - self.start - self.sacked - self.lost
+    }
+
+    /// When the oldest outstanding record was last sent.
+    pub fn first_sent_at(&self) -> Option<u64> {
+        self.records().next().map(|r| r.sent_at)
+    }
+
+    #[inline]
+    pub fn last(&self) -> Option<&Record> {
+        let torn = || self.torn.as_ref()?.records.iter().next_back();
+        self.whole.back().or_else(torn)
+    }
+
+    /// New data left. Small segments of one burst share a record with their predecessor only if sent at once.
+    #[inline]
+    pub fn push(&mut self, start: u64, end: u64, now: u64, stamp: Stamp) {
+        if self.is_empty() {
+            self.start = start;
+        } else {
+            debug_assert!(self.end == start);
+        }
+        self.end = end;
+        self.whole.push_back(Record::new(start, end, now, stamp));
+    }
+
+    /// The cumulative ACK moved to `una`.
+    #[inline]
+    pub fn acknowledge(&mut self, una: u64, delivered: &mut Delivered) {
+        if self.torn.is_some() {
+            self.acknowledge_torn(una, delivered);
+        }
+        while let Some(record) = self.whole.front_mut() {
+            if record.start >= una {
+                break;
+            }
+            let covered = Record {
+                end: record.end.min(una),
+                ..*record
+            };
+            record.start = covered.end;
+            delivered.note(&covered);
+            if record.start < record.end {
+                break;
+            }
+            self.whole.pop_front();
+        }
+        self.start = self.start.max(una.min(self.end));
+    }
+
+    /// Takes back all loss marks (the timeout or recovery was spurious).
+    pub fn unmark_lost(&mut self) {
+        self.lost = 0;
+        let flight = Range {
+            start: self.start,
+            end: self.end,
+        };
+        if let Some(torn) = &mut self.torn {
+            torn.unmark_lost(flight);
+        }
+    }
+
+    /// The peer may have thrown away what it had SACKed (RFC 2018 8): forget it.
+    pub fn forget_sacks(&mut self) {
+        self.sacked = 0;
+        if let Some(torn) = &mut self.torn {
+            torn.forget_sacks();
+        }
+    }
+
+    /// A timeout: what is not SACKed is lost. Gives the bytes of which this is news.
+    pub fn mark_all_lost(&mut self) -> u64 {
+        let (torn, _, lost) = self.tear(u64::MAX);
+        torn.resent.clear();
+        torn.mark_lost_where(lost, |_| true)
+    }
+
+    /// Segments larger than `mss` do not get through.
+    pub fn mark_lost_above(&mut self, mss: u64) {
+        let (torn, _, lost) = self.tear(u64::MAX);
+        torn.mark_lost_where(lost, |record| record.len() > mss);
+    }
+
+    /// Cuts the first record to one segment and marks it lost (RFC 6582: a partial ACK without SACK).
+    pub fn mark_first_lost(&mut self, mss: u64) {
+        let upto = self.start + 1;
+        let (torn, _, lost) = self.tear(upto);
+        torn.mark_first_lost(mss, lost);
+    }
+
+    /// The first run of lost bytes, at most `max` long: what to send again next.
+    pub fn find_lost(&self, max: u64) -> Option<Range> {
+        self.torn.as_ref()?.find_lost(max)
+    }
+
+    /// Whether [`Scoreboard::find_lost`] finds every loss.
+    pub fn finds_all_lost(&self) -> bool {
+        let is_sound = self.torn.as_ref().is_none_or(|t| t.records.is_sound());
+        is_sound && self.whole.iter().all(Record::is_pending)
+    }
+}

@@ -1,0 +1,93 @@
+//! One transmission, and what an ACK said of several.
+
+use crate::tcp::delivery::Stamp;
+
+/// One transmission, or neighbours that are all SACKed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub start: u64,
+    pub end: u64,
+    /// When it was last sent, in nanoseconds.
+    pub sent_at: u64,
+    pub stamp: Stamp,
+    pub is_sacked: bool,
+    /// Thought lost and not yet sent again.
+    pub is_lost: bool,
+    /// Times it was sent again.
+    pub resent: u8,
+    /// Segments, once it is SACKed; stays at the largest number that fits.
+    pub segments: u8,
+}
+
+impl Record {
+    pub fn new(start: u64, end: u64, sent_at: u64, stamp: Stamp) -> Record {
+        Record {
+            start,
+            end,
+            sent_at,
+            stamp,
+            is_sacked: false,
+            is_lost: false,
+            resent: 0,
+            segments: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Nothing has been heard of it since it was last sent.
+    pub(super) fn is_pending(&self) -> bool {
+        !self.is_sacked && !self.is_lost
+    }
+}
+
+/// What an ACK brought, for the estimators and for loss detection.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Delivered {
+    /// Bytes newly delivered, cumulatively or selectively.
+    pub bytes: u64,
+    /// Of these, by SACK.
+    pub sacked: u64,
+    /// Bytes that the cumulative ACK covered and that had been sent again.
+    pub resent_bytes: u64,
+    /// Transmission time of the newest delivered record that was sent once (Karn).
+    pub clean_sent_at: Option<u64>,
+    /// RFC 8985 6.2 step 2: the most recently sent record among the delivered ones, with its end.
+    pub newest: Option<Newest>,
+    /// RFC 8985 6.2 step 3: a record below the highest delivered one was delivered late, without retransmission.
+    pub lowest_clean_end: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Newest {
+    pub sent_at: u64,
+    pub end: u64,
+    pub was_resent: bool,
+    pub stamp: Stamp,
+}
+
+impl Delivered {
+    pub(super) fn note(&mut self, record: &Record) {
+        self.bytes += record.len();
+        if record.resent == 0 {
+            self.clean_sent_at = self.clean_sent_at.max(Some(record.sent_at));
+            self.lowest_clean_end = Some(
+                self.lowest_clean_end
+                    .map_or(record.end, |e| e.min(record.end)),
+            );
+        }
+        let newer = self
+            .newest
+            .is_none_or(|n| (record.sent_at, record.end) > (n.sent_at, n.end));
+        if newer {
+            self.newest = Some(Newest {
+                sent_at: record.sent_at,
+                end: record.end,
+                was_resent: record.resent > 0,
+                stamp: record.stamp,
+            });
+        }
+    }
+}

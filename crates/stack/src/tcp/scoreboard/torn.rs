@@ -1,0 +1,367 @@
+//! The part of a flight that SACK blocks, losses or retransmissions have touched.
+//!
+//! RFC 2018 (SACK), RFC 6675 3 and 4 (what the sender knows of each byte).
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use super::table::{Place, Table};
+use super::{Delivered, RECORDS_MAX, Record, Scoreboard, WALK_MAX};
+use crate::tcp::assembler::Range;
+use crate::tcp::delivery::Stamp;
+
+/// Exists from the first such event until all that it has touched is acknowledged.
+#[derive(Debug, Default)]
+pub struct Torn {
+    pub records: Table,
+    /// Retransmissions, oldest first; some have been overtaken by events.
+    pub resent: VecDeque<Resent>,
+    /// Nothing before this waits for news of its first transmission.
+    pub judged_upto: u64,
+    /// No second undo before this is acknowledged lets loss detection begin anew.
+    rewound_upto: u64,
+    pub sacked_segments: u32,
+    pub highest_sacked: u64,
+}
+
+/// Bytes that left again.
+#[derive(Clone, Copy, Debug)]
+pub struct Resent {
+    pub start: u64,
+    pub end: u64,
+    pub sent_at: u64,
+}
+
+impl Scoreboard {
+    /// Moves all that begins before `upto`; gives it with the counts of SACKed and lost bytes.
+    #[cold]
+    pub(super) fn tear(&mut self, upto: u64) -> (&mut Torn, &mut u64, &mut u64) {
+        let torn = self.torn.get_or_insert_with(Box::default);
+        while let Some(&record) = self.whole.front() {
+            if record.start >= upto {
+                break;
+            }
+            torn.records.push_back(record);
+            self.whole.pop_front();
+        }
+        (torn, &mut self.sacked, &mut self.lost)
+    }
+
+    #[cold]
+    pub(super) fn acknowledge_torn(&mut self, una: u64, delivered: &mut Delivered) {
+        let Some(torn) = &mut self.torn else {
+            return;
+        };
+        while let Some(place) = torn.records.first()
+            && let Some(&record) = torn.records.get(place)
+            && record.start < una
+        {
+            let covered = Record {
+                end: record.end.min(una),
+                ..record
+            };
+            let len = covered.len();
+            if covered.is_lost {
+                self.lost -= len;
+            }
+            if covered.is_sacked {
+                self.sacked -= len;
+            } else {
+                delivered.note(&covered);
+            }
+            if covered.resent > 0 {
+                delivered.resent_bytes += len;
+            }
+            if covered.end < record.end {
+                torn.records.change(place, |r| r.start = covered.end);
+                break;
+            }
+            torn.records.remove(place);
+            torn.sacked_segments -= u32::from(covered.segments);
+        }
+        while torn.resent.front().is_some_and(|r| r.end <= una) {
+            torn.resent.pop_front();
+        }
+        if torn.records.is_empty() {
+            self.torn = None;
+        }
+    }
+
+    /// Marks what one SACK block covers. Cuts fall on multiples of `mss` so that a peer cannot crumble the table
+    /// (CVE-2019-11478).
+    pub fn sack(&mut self, block: Range, mss: u64, delivered: &mut Delivered) {
+        let waiting = self.whole.len();
+        let (torn, sacked, lost) = self.tear(block.end);
+        let mut at = block.start;
+        while let Some(place) = torn.records.find(at)
+            && let Some(&record) = torn.records.get(place)
+            && record.start < block.end
+        {
+            at = record.end;
+            if record.is_sacked {
+                continue;
+            }
+            let (low, high) = inward(&record, block, mss);
+            if low >= high {
+                continue;
+            }
+            let is_cut = record.start < low || high < record.end;
+            if is_cut && torn.records.len() + waiting >= RECORDS_MAX {
+                continue;
+            }
+            let covered = Record {
+                start: low,
+                end: high,
+                ..record
+            };
+            delivered.note(&covered);
+            delivered.sacked += covered.len();
+            *sacked += covered.len();
+            if record.is_lost {
+                *lost -= covered.len();
+            }
+            torn.carve(place, &record, covered, mss);
+        }
+    }
+
+    /// Bytes from `start` to `end` left again.
+    pub fn mark_resent(&mut self, range: Range, now: u64, stamp: Stamp) {
+        let (torn, _, lost) = self.tear(range.end);
+        torn.split(range.start);
+        torn.split(range.end);
+        let mut next = torn.records.find(range.start);
+        while let Some(place) = next
+            && let Some(record) = torn.records.get(place)
+            && record.start < range.end
+        {
+            next = torn.records.next(place);
+            if record.is_sacked {
+                continue;
+            }
+            if record.is_lost {
+                *lost -= record.len();
+            }
+            torn.records.change(place, |record| {
+                record.is_lost = false;
+                record.resent = record.resent.saturating_add(1);
+                record.sent_at = now;
+                record.stamp = stamp;
+            });
+        }
+        torn.await_resent(range, now);
+    }
+}
+
+impl Torn {
+    /// `covered`, a part of `record`, is SACKed: it becomes one with neighbours that are, and the rest stays.
+    fn carve(&mut self, place: Place, record: &Record, covered: Record, mss: u64) {
+        let mut covered = covered;
+        covered.is_sacked = true;
+        covered.is_lost = false;
+        covered.segments = clamp(covered.len().div_ceil(mss));
+        self.sacked_segments += u32::from(covered.segments);
+        self.highest_sacked = self.highest_sacked.max(covered.end);
+        let has_head = record.start < covered.start;
+        let has_tail = covered.end < record.end;
+        let head = Record {
+            end: covered.start,
+            ..*record
+        };
+        let tail = Record {
+            start: covered.end,
+            ..*record
+        };
+        // From the end: what is behind a place may change without moving it.
+        if !has_tail {
+            self.join_next(place, &mut covered);
+        }
+        let before = self.records.before(place).filter(|_| !has_head);
+        let is_joined = before.is_some_and(|before| self.join_before(before, &covered));
+        match (is_joined, has_head, has_tail) {
+            (true, _, false) => self.records.remove(place),
+            (true, _, true) => {
+                self.records.change(place, |r| *r = tail);
+            }
+            (false, _, _) => {
+                self.records.change(place, |r| *r = covered);
+                if has_tail {
+                    match self.records.next(place) {
+                        Some(next) => self.records.insert(next, tail),
+                        None => self.records.push_back(tail),
+                    }
+                }
+                if has_head && let Some(place) = self.records.find(covered.start) {
+                    self.records.insert(place, head);
+                }
+            }
+        }
+    }
+
+    /// `covered` takes in what follows it.
+    fn join_next(&mut self, place: Place, covered: &mut Record) {
+        if let Some(next) = self.records.next(place)
+            && let Some(&after) = self.records.get(next)
+            && after.is_sacked
+        {
+            self.sacked_segments -= join(covered, &after);
+            self.records.remove(next);
+        }
+    }
+
+    fn join_before(&mut self, before: Place, covered: &Record) -> bool {
+        let joined = self
+            .records
+            .change(before, |r| r.is_sacked.then(|| join(r, covered)));
+        let Some(Some(overflow)) = joined else {
+            return false;
+        };
+        self.sacked_segments -= overflow;
+        true
+    }
+
+    /// A record ends at `at` afterwards. Where our own transmissions end the table may grow beyond its limit: they
+    /// are no shorter than a segment.
+    fn split(&mut self, at: u64) {
+        let Some(place) = self.records.find(at) else {
+            return;
+        };
+        let Some(&record) = self.records.get(place) else {
+            return;
+        };
+        if record.start >= at || record.is_sacked {
+            return;
+        }
+        self.records.change(place, |r| r.start = at);
+        self.records.insert(place, Record { end: at, ..record });
+    }
+
+    fn await_resent(&mut self, range: Range, now: u64) {
+        if self.resent.len() >= RECORDS_MAX {
+            // Its loss is then found by the timeout.
+            self.resent.pop_front();
+        }
+        self.resent.push_back(Resent {
+            start: range.start,
+            end: range.end,
+            sent_at: now,
+        });
+    }
+
+    /// Loss detection may judge anew what lies in `flight`, but once for each flight: a peer that provokes losses and
+    /// takes them back in turns shall not pay for many walks with a few ACKs. After that only a timeout finds them.
+    pub fn unmark_lost(&mut self, flight: Range) {
+        let is_first = flight.start >= self.rewound_upto;
+        if is_first {
+            self.judged_upto = 0;
+            self.rewound_upto = flight.end;
+        }
+        let mut again = VecDeque::new();
+        self.records.change_all(true, |record| {
+            if record.is_lost && record.resent > 0 && is_first {
+                again.push_back(*record);
+            }
+            record.is_lost = false;
+        });
+        for record in again {
+            let range = Range {
+                start: record.start,
+                end: record.end,
+            };
+            self.await_resent(range, record.sent_at);
+        }
+    }
+
+    pub fn forget_sacks(&mut self) {
+        self.records.change_all(false, |record| {
+            record.is_sacked = false;
+            record.segments = 0;
+        });
+        self.sacked_segments = 0;
+        self.highest_sacked = 0;
+        self.judged_upto = 0;
+    }
+
+    /// Gives the bytes of which this is news.
+    pub fn mark_lost_where(&mut self, lost: &mut u64, which: impl Fn(&Record) -> bool) -> u64 {
+        let before = *lost;
+        self.records.change_all(false, |record| {
+            if record.is_pending() && which(record) {
+                record.is_lost = true;
+                *lost += record.len();
+            }
+        });
+        *lost - before
+    }
+
+    pub fn mark_first_lost(&mut self, mss: u64, lost: &mut u64) {
+        let first = |torn: &Torn| torn.records.iter().next().copied();
+        let Some(whole) = first(self).filter(Record::is_pending) else {
+            return;
+        };
+        self.split(whole.start + mss);
+        if let Some(place) = self.records.first() {
+            self.condemn(place, lost);
+        }
+    }
+
+    pub fn condemn(&mut self, place: Place, lost: &mut u64) {
+        self.records.change(place, |record| {
+            record.is_lost = true;
+            *lost += record.len();
+        });
+    }
+
+    pub fn find_lost(&self, max: u64) -> Option<Range> {
+        let mut next = self.records.find_lost();
+        let start = self.records.get(next?)?.start;
+        let mut end = start;
+        for _ in 0..WALK_MAX {
+            let Some(place) = next else { break };
+            let Some(record) = self.records.get(place) else {
+                break;
+            };
+            if !record.is_lost || end - start >= max {
+                break;
+            }
+            end = record.end;
+            next = self.records.next(place);
+        }
+        Some(Range {
+            start,
+            end: end.min(start + max),
+        })
+    }
+}
+
+fn clamp(segments: u64) -> u8 {
+    u8::try_from(segments).unwrap_or(u8::MAX)
+}
+
+/// `run` takes in a neighbour; both are SACKed. Gives the segments that no longer count because the number is full.
+fn join(run: &mut Record, other: &Record) -> u32 {
+    let sum = u64::from(run.segments) + u64::from(other.segments);
+    run.start = run.start.min(other.start);
+    run.end = run.end.max(other.end);
+    run.resent = run.resent.max(other.resent);
+    // Should the peer renege, the run is as young as its youngest part.
+    if other.sent_at > run.sent_at {
+        (run.sent_at, run.stamp) = (other.sent_at, other.stamp);
+    }
+    run.segments = clamp(sum);
+    sum as u32 - u32::from(run.segments)
+}
+
+/// The part of `record` that `block` covers, rounded inwards to multiples of `mss` from the record's start.
+fn inward(record: &Record, block: Range, mss: u64) -> (u64, u64) {
+    let low = if block.start <= record.start {
+        record.start
+    } else {
+        record.start + (block.start - record.start).div_ceil(mss) * mss
+    };
+    let high = if block.end >= record.end {
+        record.end
+    } else {
+        record.start + (block.end - record.start) / mss * mss
+    };
+    (low, high)
+}
