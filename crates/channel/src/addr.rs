@@ -9,7 +9,30 @@ pub(crate) struct AddrWords {
     pub(crate) port: u16,
 }
 
+/// Both ends of a connection, encoded once for everybody who keeps them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    pub(crate) local: AddrWords,
+    pub(crate) remote: AddrWords,
+}
+
+impl Ends {
+    #[inline]
+    pub fn of(local: SocketAddr, remote: SocketAddr) -> Ends {
+        Ends {
+            local: AddrWords::encode(local),
+            remote: AddrWords::encode(remote),
+        }
+    }
+}
+
 impl AddrWords {
+    /// No address.
+    pub(crate) const ABSENT: AddrWords = AddrWords {
+        ip: [0, 0],
+        port: 0,
+    };
+
     #[inline]
     pub(crate) fn encode(addr: SocketAddr) -> AddrWords {
         let ip = match addr.ip() {

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use slipstack_mem::{Line, RingWord};
 
-use crate::addr::AddrWords;
+use crate::addr::{AddrWords, Ends};
 use crate::layout::CELL_LINES;
 use crate::state::StateWord;
 
@@ -148,12 +148,13 @@ impl<'a> Cell<'a> {
 
     /// Sets both addresses. Before the state word that tells of them.
     pub(crate) fn set_addrs(&self, local: Option<SocketAddr>, remote: Option<SocketAddr>) {
-        let absent = AddrWords {
-            ip: [0, 0],
-            port: 0,
-        };
-        let local = local.map_or(absent, AddrWords::encode);
-        let remote = remote.map_or(absent, AddrWords::encode);
+        let words = |addr: Option<SocketAddr>| addr.map_or(AddrWords::ABSENT, AddrWords::encode);
+        let (local, remote) = (words(local), words(remote));
+        self.put_ends(&Ends { local, remote });
+    }
+
+    #[inline]
+    fn put_ends(&self, &Ends { local, remote }: &Ends) {
         for (at, addr) in [(LOCAL, local), (REMOTE, remote)] {
             self.word(1, at).store(addr.ip[0], Ordering::Relaxed);
             self.word(1, at + 1).store(addr.ip[1], Ordering::Relaxed);
@@ -282,7 +283,20 @@ impl<'a> Cell<'a> {
         self.word(3, TX_WANTED).store(0, Ordering::Relaxed);
     }
 
+    /// Begins a use for a connection that the program is told of next.
+    #[inline]
+    pub(crate) fn begin_accepted(&self, state: StateWord, sndbuf: u32, ends: &Ends) {
+        self.reset_engine();
+        self.set_sndbuf(u64::from(sndbuf));
+        self.put_ends(ends);
+        self.reset_program();
+        // The event that tells of it.
+        self.word(3, EVENT_PENDING).store(1, Ordering::Relaxed);
+        self.set_state(state);
+    }
+
     /// Empties the program's line and the flags, before a new use.
+    #[inline]
     pub(crate) fn reset_program(&self) {
         for word in &self.lines[2].words {
             word.store(0, Ordering::Relaxed);

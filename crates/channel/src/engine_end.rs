@@ -13,6 +13,7 @@ use slipstack_mem::{
     Arena, ByteRing, CommandReader, EventWriter, Lines, RawSlice, Region, RingWord,
 };
 
+use crate::addr::Ends;
 use crate::cell::Cell;
 use crate::command::{Coded, Command, Ticket};
 use crate::datagram::{HEADER, Header};
@@ -249,7 +250,7 @@ impl EngineEnd {
             self.caught(Lie::Socket);
             return false;
         }
-        self.reset(sock, sndbuf, State::NONE);
+        self.reset(sock, sndbuf);
         true
     }
 
@@ -258,7 +259,7 @@ impl EngineEnd {
         self.caught(Lie::Socket);
     }
 
-    fn reset(&mut self, sock: SockId, sndbuf: u32, state: State) {
+    fn reset(&mut self, sock: SockId, sndbuf: u32) {
         let Some(cell) = self.cell(sock.index) else {
             return;
         };
@@ -266,7 +267,7 @@ impl EngineEnd {
         cell.set_sndbuf(u64::from(sndbuf));
         cell.set_state(StateWord {
             generation: sock.generation,
-            state,
+            state: State::NONE,
             reason: None,
             error_count: 0,
         });
@@ -274,22 +275,19 @@ impl EngineEnd {
 
     /// A socket for a connection that the stack accepted, and its event. `None` when no index is
     /// free.
-    pub fn accepted(
-        &mut self,
-        listener: SockId,
-        (local, remote): (SocketAddr, SocketAddr),
-        sndbuf: u32,
-    ) -> Option<SockId> {
+    pub fn accepted(&mut self, listener: SockId, ends: &Ends, sndbuf: u32) -> Option<SockId> {
         let index = self.take_index()?;
         let at = index as usize - PROGRAM_SOCKETS;
         let generation = next_generation(self.generations[at]);
         self.generations[at] = generation;
         let sock = SockId { index, generation };
-        self.reset(sock, sndbuf, State::CONNECTED | State::BOUND);
-        let cell = self.cell(index)?;
-        cell.set_addrs(Some(local), Some(remote));
-        cell.reset_program();
-        cell.raise_event();
+        let state = StateWord {
+            generation,
+            state: State::CONNECTED | State::BOUND,
+            reason: None,
+            error_count: 0,
+        };
+        self.cell(index)?.begin_accepted(state, sndbuf, ends);
         self.push_event(RawEvent::Accepted {
             sock,
             listener: listener.index as u16,

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use slipstack_mem::{Lines, Region};
 
-use crate::addr::AddrWords;
+use crate::addr::{AddrWords, Ends};
 use crate::layout::{FLOWS, FLOWS_AT};
 
 const USED: u64 = 1;
@@ -35,7 +35,7 @@ impl FlowDirectory {
     }
 
     /// Enters a TCP flow and gives its place; `None` when the directory is full.
-    pub fn open(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+    pub fn open(&mut self, &Ends { local, remote }: &Ends) -> Option<u32> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None if (self.untouched as usize) < FLOWS => {
@@ -46,7 +46,6 @@ impl FlowDirectory {
             }
             None => return None,
         };
-        let (local, remote) = (AddrWords::encode(local), AddrWords::encode(remote));
         let line = self.lines.line(HEADER_LINES + slot as usize);
         let ports = u64::from(local.port) << 32 | u64::from(remote.port) << 16;
         for (word, value) in
@@ -118,10 +117,10 @@ mod tests {
         let region = Region::create("test", REGION_BYTES).unwrap();
         let mut directory = FlowDirectory::new(&region).unwrap();
         let addr = |port| SocketAddr::from(([10, 0, 0, 5], port));
-        let first = directory.open(addr(80), addr(1)).unwrap();
-        let second = directory.open(addr(80), addr(2)).unwrap();
+        let first = directory.open(&Ends::of(addr(80), addr(1))).unwrap();
+        let second = directory.open(&Ends::of(addr(80), addr(2))).unwrap();
         directory.close(first);
-        let third = directory.open(addr(80), addr(3)).unwrap();
+        let third = directory.open(&Ends::of(addr(80), addr(3))).unwrap();
         assert_eq!(third, first);
         directory.close(second);
         let seen = flows(&region);

@@ -27,6 +27,7 @@ mod reply;
 pub mod report;
 mod state;
 
+pub use addr::Ends;
 pub use attach::{Attach, AttachError, Attachment, Policy};
 pub use command::{CloseMode, Coded, Command, Congestion, Everyday, SocketOption, Ticket};
 pub use driver::{Driver, Exit, Placement, TurnOutcome, WaitOn};

@@ -64,7 +64,7 @@ impl ReceiveRing {
         true
     }
 
-    #[cold]
+    #[inline(never)]
     fn grow(&mut self, end: &mut EngineEnd, sock: SockId, need: usize) -> bool {
         // A stream that outgrew a ring will outgrow the next size too: twice is enough room.
         let wish = match self.ring {

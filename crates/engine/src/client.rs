@@ -330,27 +330,31 @@ impl Client {
         Some(Instant(due.max(self.looked_at.0 + RELEASE_EVERY_NS)))
     }
 
-    /// The next listener from `at` on of which the program has taken more connections than the
-    /// stack was told: its place in the list, and how many (wrapping).
-    pub(crate) fn next_taken(&mut self, at: usize) -> Option<(usize, ListenerId, u32)> {
-        for place in at..self.listeners.len() {
-            let sock = self.listeners[place];
+    /// Names the listeners of which the program has taken more connections than was told, and how many
+    /// it has taken (wrapping).
+    #[inline]
+    pub(crate) fn tell_taken(&mut self, mut tell: impl FnMut(ListenerId, u32)) {
+        if self.untold == 0 {
+            return;
+        }
+        for at in 0..self.listeners.len() {
+            let sock = self.listeners[at];
             let Some((socket, end)) = self.find(sock) else {
+                continue;
+            };
+            let Role::Listener(id) = socket.role else {
                 continue;
             };
             let total = end
                 .accept_taken(sock)
                 .wrapping_add(socket.refused)
                 .wrapping_sub(socket.passed_in);
-            if let Role::Listener(id) = socket.role
-                && total != socket.taken_told
-            {
-                let taken = total.wrapping_sub(socket.taken_told);
+            let taken = total.wrapping_sub(socket.taken_told);
+            if taken != 0 {
                 socket.taken_told = total;
                 self.untold = self.untold.saturating_sub(taken);
-                return Some((place, id, total as u32));
+                tell(id, total as u32);
             }
         }
-        None
     }
 }

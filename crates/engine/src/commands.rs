@@ -64,23 +64,11 @@ impl Engine {
 
     #[inline(never)]
     fn look_for_taken(&mut self) {
-        for id in self.world.client_ids() {
-            self.tell_taken(id);
-        }
-        let mut clients = self.world.clients.iter().flatten();
-        self.world.has_untold = clients.any(|client| client.untold > 0);
-    }
-
-    fn tell_taken(&mut self, id: ClientId) {
-        let Some(client) = self.world.client(id) else {
-            return;
-        };
-        let mut at = 0;
-        while client.untold > 0
-            && let Some((place, listener, total)) = client.next_taken(at)
-        {
-            self.stack.tcp_accepted(listener, total);
-            at = place + 1;
+        let Engine { stack, world, .. } = self;
+        world.has_untold = false;
+        for client in world.clients.iter_mut().flatten() {
+            client.tell_taken(|listener, total| stack.tcp_accepted(listener, total));
+            world.has_untold |= client.untold > 0;
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::{Kind, State};
+use slipstack_channel::{Ends, Kind, State};
 use slipstack_device::Device;
 use slipstack_stack::{ConnId, Effects, Event, FrameOut, IpMeta, ListenerId, Reason, UdpId};
 
@@ -95,7 +95,7 @@ impl Effects for Fx<'_> {
                 conn,
                 local,
                 remote,
-            } => world.on_accepted(listener, conn, (local, remote)),
+            } => world.on_accepted(listener, conn, &Ends::of(local, remote)),
             Event::Connected { conn } => world.on_connected(conn),
             Event::Failed { conn, reason } => world.on_failed(conn, reason),
             Event::Fin { conn } => world.on_fin(conn),
@@ -104,7 +104,7 @@ impl Effects for Fx<'_> {
                 conn,
                 local,
                 remote,
-            } => world.flows.open(conn, local, remote),
+            } => world.flows.open(conn, &Ends::of(local, remote)),
             Event::UdpFailed { udp, reason } => {
                 if let Some(owner) = world.udp_owner(udp) {
                     world.fail(owner, reason, State::NONE);
@@ -176,9 +176,9 @@ impl World {
         }
     }
 
-    fn on_accepted(&mut self, listener: ListenerId, conn: ConnId, ends: (SocketAddr, SocketAddr)) {
+    fn on_accepted(&mut self, listener: ListenerId, conn: ConnId, ends: &Ends) {
         let sndbuf = self.sndbuf_initial;
-        self.flows.open(conn, ends.0, ends.1);
+        self.flows.open(conn, ends);
         if let Some((closing, drained)) = &mut self.drained
             && *closing == listener
         {
@@ -212,7 +212,7 @@ impl World {
         &mut self,
         listener: Owner,
         conn: ConnId,
-        ends: (SocketAddr, SocketAddr),
+        ends: &Ends,
         sndbuf: u32,
     ) -> Option<Owner> {
         let client = self.client(listener.client)?;

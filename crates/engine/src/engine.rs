@@ -227,7 +227,7 @@ impl Engine {
 
     fn run_timers(&mut self, now: Instant) -> bool {
         let mut progress = false;
-        if self.stack.next_deadline().is_some_and(|at| at <= now) {
+        if self.stack.has_due(now) {
             self.fire_timers(now);
             progress = true;
         }

@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 
+use slipstack_channel::Ends;
 use slipstack_channel::State;
 use slipstack_stack::{CloseMode, ConnId, HalfOpenImage, Instant, ListenerId};
 
@@ -179,14 +180,15 @@ impl Engine {
             return false;
         };
         let sndbuf = self.stack.tcp_sndbuf(conn);
-        let Some(owner) = self.world.offer(listener, conn, (local, remote), sndbuf) else {
+        let ends = Ends::of(local, remote);
+        let Some(owner) = self.world.offer(listener, conn, &ends, sndbuf) else {
             return false;
         };
         if let Some(socket) = self.world.socket(listener) {
             socket.passed_in += 1;
         }
         self.world.conns.set(conn.index, conn.generation, owner);
-        self.world.flows.open(conn, local, remote);
+        self.world.flows.open(conn, &ends);
         if let Some(client) = self.world.client(owner.client)
             && let Some((socket, end)) = client.find(owner.sock)
         {

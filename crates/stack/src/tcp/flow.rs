@@ -223,6 +223,10 @@ pub struct Demux {
 }
 
 impl Demux {
+    /// What an entry takes where the table is emptiest, just grown at 7/8 to twice its size: a slot and a control byte
+    /// for each 7/16 of an entry.
+    pub const ENTRY_BYTES_MAX: usize = ((size_of::<Slot>() + 1) * 16).div_ceil(7);
+
     #[inline]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(Place) -> bool) -> Option<Place> {
         let tag = hash as u32;

@@ -354,7 +354,7 @@ impl Fields {
             | flag(conn.snd.is_fin_queued, FIN_QUEUED)
             | flag(conn.snd.is_fin_sent, FIN_SENT)
             | flag(conn.rcv.has_fin, FIN_RECEIVED)
-            | flag(conn.snd.is_limit_fixed, LIMIT_FIXED)
+            | flag(conn.opts.is_limit_fixed, LIMIT_FIXED)
             | flag(conn.rcv.is_buffer_fixed, BUFFER_FIXED)
             | flag(conn.ecn.is_on(), ECN);
         let (snd, rcv, opts) = (&conn.snd, &conn.rcv, &conn.opts);
@@ -535,6 +535,7 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
     }
     conn.opts.user_timeout_ms = f.user_timeout_ms;
     conn.opts.linger2_ms = f.linger2_ms;
+    conn.opts.is_limit_fixed = f.has(LIMIT_FIXED);
     let snd = &mut conn.snd;
     (snd.una, snd.nxt, snd.written) = (f.una, f.nxt, f.written);
     (snd.edge, snd.wl1, snd.wl2) = (f.snd_edge, f.wl1, f.wl2);
@@ -544,7 +545,6 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
     snd.limit = f
         .limit
         .min(cx.config.tcp.sndbuf_max.max(cx.config.tcp.sndbuf_initial));
-    snd.is_limit_fixed = f.has(LIMIT_FIXED);
     let rcv = &mut conn.rcv;
     (rcv.irs, rcv.nxt, rcv.edge, rcv.consumed) = (f.irs, f.rcv_nxt, f.rcv_edge, f.consumed);
     (rcv.acked, rcv.tune_from) = (f.rcv_nxt, f.consumed);

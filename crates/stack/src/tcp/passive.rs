@@ -16,13 +16,13 @@ use super::syn::{self, SynEntry};
 use super::{Tcp, ecn, keepalive, seq, timewait};
 use crate::counters::Counter;
 use crate::effects::{Effects, Event};
-use crate::ids::ListenerId;
+use crate::ids::{ConnId, ListenerId};
 use crate::link::Cx;
 use crate::time::{Instant, nanos};
 
 impl Tcp {
     /// RFC 9293 3.10.7.1 (CLOSED) and 3.10.7.2 (LISTEN): `listener` is whose the SYN is.
-    #[cold]
+    #[inline(never)]
     pub(super) fn on_stranger(
         &mut self,
         now: Instant,
@@ -131,7 +131,7 @@ impl Tcp {
     }
 
     /// SYN-RECEIVED of a passive open (RFC 9293 3.10.7.4). Gives the connection that this opens.
-    #[cold]
+    #[inline(never)]
     pub(super) fn on_syn_entry_segment(
         &mut self,
         now: Instant,
@@ -193,6 +193,7 @@ impl Tcp {
     }
 
     /// The handshake is done: entry → block.
+    #[inline]
     fn complete(
         &mut self,
         now: Instant,
@@ -240,7 +241,8 @@ impl Tcp {
             cx.counters.bump(Counter::DropTcpBacklog);
             return None;
         }
-        let Some(index) = self.make_passive(now, (key, hash), &entry, cx) else {
+        let stored = (&entry, syn_index.is_some());
+        let Some(index) = self.make_passive(now, (key, hash), stored, cx) else {
             cx.counters.bump(Counter::DropNoRoute);
             return None;
         };
@@ -249,9 +251,6 @@ impl Tcp {
             Some(syn_index) => {
                 self.demux.replace(hash, Place::Syn(syn_index), place);
                 self.syns.entries.clear(syn_index);
-                if let Some(listener) = self.listeners.find_mut(entry.listener) {
-                    listener.half_open = listener.half_open.saturating_sub(1);
-                }
             }
             None => self.demux.insert(hash, place),
         }
@@ -265,33 +264,42 @@ impl Tcp {
         Some(index)
     }
 
-    /// A block for an entry, in its listener's queue; the demultiplexer does not know it yet.
+    /// A block for an entry, in its listener's queue; the demultiplexer does not know it yet. `is_stored`: the entry
+    /// was among the listener's half-open ones.
     pub(super) fn make_passive(
         &mut self,
         now: Instant,
         (key, hash): (&FlowKey, u64),
-        entry: &SynEntry,
+        (entry, is_stored): (&SynEntry, bool),
         cx: &mut Cx<'_>,
     ) -> Option<u32> {
         let path = cx.link.path_by(&entry.hop, key.remote_ip())?;
-        let listener = self.listeners.find_mut(entry.listener)?;
+        let Tcp {
+            listeners,
+            conns,
+            flights,
+            wheel,
+            ..
+        } = self;
+        let listener = listeners.find_mut(entry.listener)?;
         listener.offered = listener.offered.wrapping_add(1);
-        let preset = listener.preset.clone();
-        let index = self.make_block(|id| {
+        listener.half_open -= u32::from(is_stored).min(listener.half_open);
+        let (index, _) = conns.insert_with(|index, generation| {
             let seed = Seed {
                 key: *key,
                 hash,
-                id,
+                id: ConnId { index, generation },
                 iss: entry.iss,
                 ts_offset: entry.ts_offset,
                 path,
-                preset: &preset,
+                preset: &listener.preset,
             };
-            connect::build(&seed, now, cx)
+            let mut conn = connect::build(&seed, now, cx);
+            conn.flight = flights.pop();
+            open_passive(&mut conn, entry, now, cx);
+            conn
         })?;
-        let conn = self.conns.at_mut(index)?;
-        conn.flight = self.flights.pop();
-        open_passive(conn, entry, now, cx);
+        wheel.cover(index);
         Some(index)
     }
 
@@ -405,6 +413,7 @@ fn take_last_ack(conn: &mut Connection, segment: &Segment<'_>) -> bool {
 }
 
 /// The handshake of a new block is finished.
+#[inline]
 fn open_passive(conn: &mut Connection, entry: &SynEntry, now: Instant, cx: &Cx<'_>) {
     connect::agree(conn, now, entry.irs, &entry.peer_options(), cx);
     conn.phase = Phase::Established;

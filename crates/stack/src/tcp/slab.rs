@@ -19,6 +19,9 @@ pub struct Slab<T> {
 }
 
 impl<T> Slab<T> {
+    /// What an entry takes.
+    pub const ENTRY_BYTES: usize = size_of::<Slot<T>>();
+
     /// At most `limit` entries.
     pub fn new(limit: u32) -> Slab<T> {
         Slab {

@@ -131,6 +131,8 @@ pub struct TimeWaits {
     pub entries: Slab<TimeWait>,
     /// Index, generation, when to look. What gives way early stays here until its time.
     waiting: VecDeque<(u32, u32, Instant)>,
+    /// When the first of them is due, for the look at every turn.
+    next: Instant,
 }
 
 impl TimeWaits {
@@ -138,6 +140,7 @@ impl TimeWaits {
         TimeWaits {
             entries: Slab::new(limit),
             waiting: VecDeque::new(),
+            next: Instant::FAR_FUTURE,
         }
     }
 
@@ -145,6 +148,7 @@ impl TimeWaits {
     pub fn insert(&mut self, entry: TimeWait, until: Instant) -> Option<u32> {
         let (index, generation) = self.entries.insert(entry)?;
         self.waiting.push_back((index, generation, until));
+        self.next = self.next.min(until);
         Some(index)
     }
 
@@ -157,6 +161,7 @@ impl TimeWaits {
     /// An entry whose time is over. One that was restarted goes back to the end.
     pub fn pop_due(&mut self, now: Instant, time_wait: u64) -> Option<u32> {
         while let Some(&(index, generation, until)) = self.waiting.front() {
+            self.next = until;
             if until > now {
                 return None;
             }
@@ -171,13 +176,14 @@ impl TimeWaits {
             }
             return Some(index);
         }
+        self.next = Instant::FAR_FUTURE;
         None
     }
 
-    /// `FAR_FUTURE` = nothing waits.
+    /// May be earlier than what is due; `FAR_FUTURE` = nothing waits.
     #[inline]
     pub fn next_deadline(&self) -> Instant {
-        self.waiting.front().map_or(Instant::FAR_FUTURE, |w| w.2)
+        self.next
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use slipstack_channel::{
-    Command, Driver, EngineEnd, Exit, Info, Kind, Placement, Reason, ReceiveRing, Refusal, Reply,
-    SendSide, SockId, State, Ticket, TurnOutcome, WaitOn,
+    Command, Driver, Ends, EngineEnd, Exit, Info, Kind, Placement, Reason, ReceiveRing, Refusal,
+    Reply, SendSide, SockId, State, Ticket, TurnOutcome, WaitOn,
 };
 use slipstack_mem::Doorbell;
 
@@ -257,7 +257,7 @@ impl Inner {
         };
         let accepted = self
             .end
-            .accepted(listener, (remote, local), BUFFER as u32)
+            .accepted(listener, &Ends::of(remote, local), BUFFER as u32)
             .unwrap();
         let mut other = Sock::new(Kind::Tcp);
         other.state = State::CONNECTED | State::BOUND;

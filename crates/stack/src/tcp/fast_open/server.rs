@@ -103,7 +103,7 @@ impl Tcp {
             cx.counters.bump(Counter::RxTcpFastOpenFull);
             return false;
         }
-        let Some(index) = self.make_passive(now, (key, hash), entry, cx) else {
+        let Some(index) = self.make_passive(now, (key, hash), (entry, false), cx) else {
             return false;
         };
         self.demux.insert(hash, Place::Connection(index));

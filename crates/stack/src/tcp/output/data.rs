@@ -211,10 +211,15 @@ fn is_window_used(conn: &Connection, in_flight: u64) -> bool {
     in_flight * factor >= u64::from(conn.cc.window.cwnd)
 }
 
-/// Everything that was written has left.
+/// Everything that was written has left, and nothing else is in flight.
 #[inline]
-pub fn after_all(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
-    after_new(conn, now, true, &Stop::Nothing, cx);
+pub fn after_all(conn: &mut Connection, now: Instant, in_flight: u64, cx: &Cx<'_>) {
+    note_pace(conn, now, &Stop::Nothing);
+    conn.cc.is_limited = is_window_used(conn, in_flight);
+    if in_flight < u64::from(conn.cc.window.cwnd) {
+        note_app_limited(conn, in_flight);
+    }
+    resend::arm_after_new(conn, now, cx);
 }
 
 fn after_new(conn: &mut Connection, now: Instant, has_sent: bool, stop: &Stop, cx: &Cx<'_>) {

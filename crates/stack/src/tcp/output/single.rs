@@ -56,7 +56,7 @@ pub fn try_send(
     flight.board.push(start, next, now.0, stamp);
     flight.recovery.on_sent(next - start);
     emit::new_data(conn, now, (start, len as u32), flags, cx, fx);
-    data::after_all(conn, now, cx);
+    data::after_all(conn, now, next - start, cx);
     true
 }
 
