@@ -35,6 +35,19 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
+/// The identification and the offset's bits are the first bytes of the payload too.
+fn be_fragment(frame: &mut [u8]) {
+    let ip = slipstack_wire::ethernet::HEADER_LEN;
+    let [id, high, low] = frame
+        .get(ip + 20..ip + 23)
+        .map_or([0; 3], |b| [b[0], b[1], b[2]]);
+    frame[ip + 5] = id & 3;
+    frame[ip + 6..ip + 8].copy_from_slice(&[high & 0x3f, low]);
+    frame[ip + 10..ip + 12].fill(0);
+    let sum = slipstack_wire::checksum::of(&frame[ip..ip + 20]);
+    frame[ip + 10..ip + 12].copy_from_slice(&sum.to_be_bytes());
+}
+
 fn step(kind: u8, body: &[u8], now: &mut Instant, stack: &mut Stack, world: &mut World) {
     let conn = world.pick(kind >> 4);
     match (kind & 15, conn) {
@@ -44,8 +57,12 @@ fn step(kind: u8, body: &[u8], now: &mut Instant, stack: &mut Stack, world: &mut
             stack.on_frame(*now, &framed6(next_header, body), RxMeta::VERIFIED, world);
         }
         (3..=8, _) => {
-            let protocol = [6, 17, 1, 6][usize::from(kind >> 4 & 3)];
-            stack.on_frame(*now, &framed(protocol, body), RxMeta::VERIFIED, world);
+            let protocol = [6, 17, 1, 17][usize::from(kind >> 4 & 3)];
+            let mut frame = framed(protocol, body);
+            if kind >> 4 & 3 == 3 {
+                be_fragment(&mut frame);
+            }
+            stack.on_frame(*now, &frame, RxMeta::VERIFIED, world);
         }
         (9, Some(conn)) => {
             let known = world.known(conn);

@@ -5,6 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use slipstack_wire::arp::ArpPacket;
 use slipstack_wire::ethernet::EthernetHeader;
 use slipstack_wire::flow::FrameFlow;
+use slipstack_wire::frame_fragment::FrameFragment;
 use slipstack_wire::icmpv4::IcmpMessage;
 use slipstack_wire::icmpv6::Icmpv6Message;
 use slipstack_wire::ipv4::Ipv4Packet;
@@ -33,6 +34,7 @@ fn ipv6(data: &[u8]) {
     let _ = Ipv6Packet::parse_quoted(data);
     let _ = FrameFlow::parse(data);
     let _ = FrameFlow::parse_quoted(data);
+    let _ = FrameFragment::parse(data);
     let any = core::net::Ipv6Addr::UNSPECIFIED;
     let _ = Icmpv6Message::parse(any, any, data);
     let Some((first, rest)) = data.split_first() else {

@@ -65,6 +65,8 @@ pub struct Settings {
     pub tcp_syncookies: u8,
     /// Smaller packets are tried after repeated timeouts.
     pub tcp_mtu_probing: bool,
+    /// Bytes for fragments of each family.
+    pub ipfrag_high_thresh: u32,
     pub log: Log,
     pub is_persistent: bool,
     /// None: `/run/slipstack` for root, `$XDG_RUNTIME_DIR/slipstack` for others.
@@ -106,6 +108,7 @@ impl Settings {
             tcp_fastopen: count(text("tcp-fastopen"))?.unwrap_or(1),
             tcp_syncookies: count(text("tcp-syncookies"))?.unwrap_or(1),
             tcp_mtu_probing: count(text("tcp-mtu-probing"))? == Some(1u8),
+            ipfrag_high_thresh: count(text("ipfrag-high-thresh"))?.unwrap_or(4 << 20),
             log: text("log").map_or(Log::Warn, log_level),
             is_persistent: parsed(text("persist"), kind::parse_flag)?.unwrap_or(false),
             run_dir: path("run-dir"),

@@ -179,6 +179,18 @@ pub const OPTIONS: &[OptionSpec] = &[
         help: "As net.ipv4.tcp_mtu_probing: 1 tries smaller packets when large ones vanish without an ICMP error",
     },
     OptionSpec {
+        name: "ipfrag-high-thresh",
+        env: "SLIPSTACK_IPFRAG_HIGH_THRESH",
+        kind: Kind::Count {
+            min: 131_072,
+            max: 1 << 30,
+        },
+        default: "4194304",
+        scope: Scope::RunAndInstance,
+        value: "BYTES",
+        help: "Memory of an engine for fragments of each family that wait for the rest of their packets",
+    },
+    OptionSpec {
         name: "log",
         env: "SLIPSTACK_LOG",
         kind: Kind::Choice(&["off", "error", "warn", "info", "debug"]),

@@ -106,6 +106,31 @@ impl Forged {
     }
 }
 
+/// A part of a UDP datagram to the victim, as the router delivers it.
+pub fn fragment(from: Ipv4Addr, id: u16, offset: u16, has_more: bool, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0; HEADERS];
+    let ethernet = EthernetHeader {
+        dst: VICTIM_MAC,
+        src: ROUTER_MAC,
+        ethertype: EtherType::IPV4,
+    };
+    ethernet.emit(&mut frame);
+    let ip = &mut frame[ethernet::HEADER_LEN..];
+    let header = Ipv4Header {
+        tos: 0,
+        total_len: (ipv4::HEADER_LEN + payload.len()) as u16,
+        identification: id,
+        dont_fragment: false,
+        ttl: 64,
+        protocol: protocol::UDP,
+        src: from,
+        dst: VICTIM,
+    };
+    header.emit_fragment(offset, has_more, ip);
+    frame.extend_from_slice(payload);
+    frame
+}
+
 /// A segment that the victim sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Said {

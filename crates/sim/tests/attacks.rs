@@ -1,6 +1,9 @@
 //! Attacks on a stack whose engine needs time for every frame: what is too much is lost at the device, as in life.
 //! Each test prints its figure (`--nocapture`); the book's page on attacks gathers them.
 
+#[path = "attacks/fragments.rs"]
+mod fragments;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::net::SocketAddr;

@@ -45,6 +45,8 @@ pub struct StackConfig {
     pub ephemeral: (u16, u16),
     pub udp_sockets_max: u32,
     pub neighbour: NeighbourConfig,
+    /// Memory of the fragments of each family that wait for the rest of their packets; beyond it the oldest go.
+    pub fragments_bytes_max: u32,
     /// ICMP errors that may be sent per second (RFC 1812 4.3.2.8).
     pub icmp_errors_per_second: u32,
     pub tcp: TcpConfig,
@@ -64,6 +66,7 @@ impl Default for StackConfig {
             ephemeral: (32768, 60999),
             udp_sockets_max: 65_536,
             neighbour: NeighbourConfig::default(),
+            fragments_bytes_max: 4 << 20,
             icmp_errors_per_second: 1000,
             tcp: TcpConfig::default(),
             seed: [0; 32],

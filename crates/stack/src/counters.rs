@@ -57,7 +57,6 @@ counters! {
     DropIpv4LinkGroup "drop_ipv4_link_group" "unicast IPv4 in a link-layer broadcast or multicast"
     DropIpv4SourceRoute "drop_ipv4_source_route" "IPv4 with a source-route option"
     DropIpv4Options "drop_ipv4_options" "IPv4 with malformed options"
-    DropIpv4Fragment "drop_ipv4_fragment" "IPv4 fragments (not reassembled yet)"
     DropIpv4Protocol "drop_ipv4_protocol" "IPv4 protocol that the stack does not speak"
 
     RxIcmpEchos "rx_icmp_echos" "echo requests"
@@ -79,8 +78,17 @@ counters! {
     DropIpv6NotOurs "drop_ipv6_not_ours" "IPv6 destination is neither one of our addresses nor a group that we hear"
     DropIpv6LinkGroup "drop_ipv6_link_group" "unicast IPv6 in a link-layer multicast"
     DropIpv6Extension "drop_ipv6_extension" "IPv6 with extension headers that are malformed, too many, or ask for it"
-    DropIpv6Fragment "drop_ipv6_fragment" "IPv6 fragments (not reassembled yet)"
     DropIpv6Protocol "drop_ipv6_protocol" "IPv6 next header that the stack does not speak"
+
+    RxFragments "rx_fragments" "fragments of either family"
+    RxReassembled "rx_reassembled" "packets made of fragments"
+    DropFragmentMalformed "drop_fragment_malformed" "fragment that is empty, uneven, beyond the largest packet, or a first one without its headers"
+    DropFragmentOverlap "drop_fragment_overlap" "fragments of a packet that overlap or contradict each other, with all others of it (RFC 5722)"
+    DropFragmentDuplicate "drop_fragment_duplicate" "fragment that was there already"
+    DropFragmentPieces "drop_fragment_pieces" "fragments of a packet with too many of them"
+    DropFragmentMemory "drop_fragment_memory" "fragments given up because the memory for them is full, the oldest packet's first"
+    DropFragmentTimeout "drop_fragment_timeout" "fragments whose rest did not come in time"
+    DropFragmentEcn "drop_fragment_ecn" "fragments that met congestion although one was sent without ECN (RFC 3168 5.3)"
 
     RxNdpSolicitations "rx_ndp_solicitations" "neighbour solicitations for our addresses"
     RxNdpAdvertisements "rx_ndp_advertisements" "neighbour advertisements taken"

@@ -17,7 +17,8 @@ use crate::time::Instant;
 
 /// RFC 1812 4.3.2.3: an error is at most 576 bytes long.
 const ERROR_LEN_MAX: usize = 576;
-const QUOTE_MAX: usize = ERROR_LEN_MAX - ipv4::HEADER_LEN - slipstack_wire::icmpv4::HEADER_LEN;
+pub(crate) const QUOTE_MAX: usize =
+    ERROR_LEN_MAX - ipv4::HEADER_LEN - slipstack_wire::icmpv4::HEADER_LEN;
 
 impl Cx<'_> {
     /// Answers echos; an error about a packet of ours is returned with its protocol.
@@ -98,7 +99,43 @@ impl Cx<'_> {
         ip: &IpMeta,
         fx: &mut impl Effects,
     ) {
-        // RFC 1122 3.2.2: never about a broadcast; fragments and ICMP do not get here.
+        let kind = IcmpKind::DestinationUnreachable {
+            code: code::PORT_UNREACHABLE,
+            mtu: 0,
+        };
+        self.send_icmp_error(now, limit, packet, ip, kind, fx);
+    }
+
+    /// Tells the sender of a first fragment that the rest did not come.
+    pub(crate) fn send_reassembly_exceeded(
+        &mut self,
+        now: Instant,
+        limit: &mut RateLimit,
+        packet: &[u8],
+        ip: &IpMeta,
+        fx: &mut impl Effects,
+    ) {
+        const REASSEMBLY: u8 = 1;
+        // RFC 1122 3.2.2: never about an error.
+        let quoted = Ipv4Packet::parse_quoted(packet);
+        let is_icmp = quoted.is_ok_and(|quoted| quoted.header.protocol == protocol::ICMP);
+        let is_echo = quoted.is_ok_and(|quoted| matches!(quoted.payload.first(), Some(8)));
+        if !is_icmp || is_echo {
+            let kind = IcmpKind::TimeExceeded { code: REASSEMBLY };
+            self.send_icmp_error(now, limit, packet, ip, kind, fx);
+        }
+    }
+
+    fn send_icmp_error(
+        &mut self,
+        now: Instant,
+        limit: &mut RateLimit,
+        packet: &[u8],
+        ip: &IpMeta,
+        kind: IcmpKind,
+        fx: &mut impl Effects,
+    ) {
+        // RFC 1122 3.2.2: never about a broadcast; later fragments and ICMP errors do not get here.
         if ip.group {
             return;
         }
@@ -107,10 +144,6 @@ impl Cx<'_> {
             return;
         }
         self.counters.bump(Counter::TxIcmpErrors);
-        let kind = IcmpKind::DestinationUnreachable {
-            code: code::PORT_UNREACHABLE,
-            mtu: 0,
-        };
         let body = &packet[..packet.len().min(QUOTE_MAX)];
         // RFC 1812 4.3.2.5: precedence 6 for errors, as Linux does.
         self.send_icmp(now, (ip.dst, ip.src), 0xc0, &IcmpMessage { kind, body }, fx);

@@ -92,9 +92,6 @@ pub(crate) fn accept<'a>(
     } else {
         return Err(Counter::DropIpv4NotOurs);
     };
-    if packet.is_fragment {
-        return Err(Counter::DropIpv4Fragment);
-    }
     let meta = IpMeta {
         src: IpAddr::V4(src),
         dst: IpAddr::V4(dst),

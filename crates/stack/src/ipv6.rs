@@ -97,7 +97,7 @@ impl Stack {
             }
         };
         let upper = if extensions::is_extension(packet.header.next_header) {
-            match self.walk(now, bytes, &packet, &ip, fx) {
+            match self.walk(now, bytes, &packet, (&ip, link_group), fx) {
                 Some(upper) => upper,
                 None => return,
             }
@@ -118,12 +118,14 @@ impl Stack {
         now: Instant,
         bytes: &[u8],
         packet: &Ipv6Packet<'a>,
-        ip: &IpMeta,
+        (ip, link_group): (&IpMeta, bool),
         fx: &mut impl Effects,
     ) -> Option<Upper<'a>> {
         match extensions::walk(packet.header.next_header, packet.payload) {
             Ok(Walked::Whole(upper)) => return Some(upper),
-            Ok(Walked::Fragment(_)) => self.counters.bump(Counter::DropIpv6Fragment),
+            Ok(Walked::Fragment(found)) => {
+                self.on_fragment_v6(now, (bytes, packet), &found, (ip, link_group), fx);
+            }
             Err(Refused::Malformed | Refused::Silently) => {
                 self.counters.bump(Counter::DropIpv6Extension);
             }

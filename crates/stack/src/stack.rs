@@ -1,5 +1,6 @@
 //! The stack: what comes in from the link and the clock. Calls of sockets are in `sockets.rs`.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -21,6 +22,7 @@ use crate::link::Link;
 use crate::neighbour::Confidence;
 use crate::options::UdpOptions;
 use crate::rate::RateLimit;
+use crate::reassembly::Reassembly;
 use crate::rng::Rng;
 use crate::tcp::Tcp;
 use crate::time::Instant;
@@ -38,6 +40,8 @@ pub struct Stack {
     pub(crate) udp: Udp,
     pub(crate) tcp: Tcp,
     pub(crate) icmp_errors: RateLimit,
+    /// Made for the first fragment.
+    pub(crate) reassembly: Option<Box<Reassembly>>,
 }
 
 /// Borrows the parts of a stack that its protocols share; a macro so that the borrow checker sees
@@ -63,6 +67,7 @@ impl Stack {
             tcp: Tcp::new(&config, &mut rng, now),
             icmp_errors: RateLimit::new(config.icmp_errors_per_second, now),
             counters: Counters::default(),
+            reassembly: None,
             delayed_ack: config.tcp.delayed_ack,
             rng,
             config,
@@ -129,7 +134,7 @@ impl Stack {
     }
 
     #[inline]
-    fn on_ipv4(
+    pub(crate) fn on_ipv4(
         &mut self,
         now: Instant,
         bytes: &[u8],
@@ -144,6 +149,9 @@ impl Stack {
                 return;
             }
         };
+        if packet.is_fragment {
+            return self.on_fragment_v4(now, bytes, &packet, &ip, link_group, fx);
+        }
         self.counters.bump(Counter::RxIpv4);
         match packet.header.protocol {
             protocol::TCP => self.on_tcp(now, &ip, &packet, meta, fx),
@@ -210,6 +218,11 @@ impl Stack {
         {
             self.on_neighbour_timers(now, fx);
         }
+        if let Some(waiting) = &self.reassembly
+            && waiting.next_deadline().is_some_and(|at| at <= now)
+        {
+            self.on_fragment_timers(now, fx);
+        }
         self.tcp.on_timers(now, &mut cx!(self), fx);
     }
 
@@ -250,12 +263,17 @@ impl Stack {
 
     /// When `on_timers` must be called next; may be earlier than anything that is due.
     pub fn next_deadline(&self) -> Option<Instant> {
-        match (
-            self.tcp.next_deadline(),
-            self.link.neighbours.next_deadline(),
-        ) {
+        let sooner = |a: Option<Instant>, b: Option<Instant>| match (a, b) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
+        };
+        let next = sooner(
+            self.tcp.next_deadline(),
+            self.link.neighbours.next_deadline(),
+        );
+        match &self.reassembly {
+            None => next,
+            Some(waiting) => sooner(next, waiting.next_deadline()),
         }
     }
 

@@ -37,6 +37,7 @@ pub struct Ipv4Packet<'a> {
     pub header: Ipv4Header,
     /// Of the fragment offset field: this is not a whole datagram.
     pub is_fragment: bool,
+    pub has_more: bool,
     pub fragment_offset: u16,
     pub options: &'a [u8],
     pub payload: &'a [u8],
@@ -108,6 +109,7 @@ impl<'a> Ipv4Packet<'a> {
         let packet = Self {
             header,
             is_fragment: flags & (MORE_FRAGMENTS | OFFSET_MASK) != 0,
+            has_more: flags & MORE_FRAGMENTS != 0,
             fragment_offset: (flags & OFFSET_MASK) * 8,
             options,
             payload: &[],
@@ -120,12 +122,23 @@ impl Ipv4Header {
     /// Writes the first [`HEADER_LEN`] bytes of `out` with their checksum.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
+        let flags = if self.dont_fragment { DONT_FRAGMENT } else { 0 };
+        self.emit_with(flags, out);
+    }
+
+    /// The header of a part of a packet that begins at `offset`, a multiple of eight.
+    pub fn emit_fragment(&self, offset: u16, has_more: bool, out: &mut [u8]) {
+        let more = if has_more { MORE_FRAGMENTS } else { 0 };
+        self.emit_with((offset / 8) | more, out);
+    }
+
+    #[inline]
+    fn emit_with(&self, flags: u16, out: &mut [u8]) {
         let out = &mut out[..HEADER_LEN];
         out[0] = 0x45;
         out[1] = self.tos;
         out[2..4].copy_from_slice(&self.total_len.to_be_bytes());
         out[4..6].copy_from_slice(&self.identification.to_be_bytes());
-        let flags = if self.dont_fragment { DONT_FRAGMENT } else { 0 };
         out[6..8].copy_from_slice(&flags.to_be_bytes());
         out[8] = self.ttl;
         out[9] = self.protocol;

@@ -76,6 +76,8 @@ pub mod problem {
     pub const ERRONEOUS_FIELD: u8 = 0;
     pub const NEXT_HEADER: u8 = 1;
     pub const OPTION: u8 = 2;
+    /// RFC 7112 5: the first fragment ends before its headers do.
+    pub const FIRST_FRAGMENT: u8 = 3;
 }
 
 /// Whether a next-header value names an extension header that is walked over here.

@@ -14,6 +14,7 @@ pub mod checksum;
 pub mod ethernet;
 pub mod fast_open;
 pub mod flow;
+pub mod frame_fragment;
 pub mod icmpv4;
 pub mod icmpv6;
 pub mod ipv4;

@@ -10,15 +10,18 @@ use slipstack_stack::{
 };
 use slipstack_wire::ethernet::{EtherType, EthernetHeader};
 use slipstack_wire::flow::FrameFlow;
+use slipstack_wire::frame_fragment::FrameFragment;
 use slipstack_wire::{ipv6_extensions, protocol};
 
 use super::astray::Coming;
+use super::fragments::{Frame, Trails};
 use super::intents::Intents;
 use super::orphans::Care;
 use super::parked::Parked;
 use super::strays::Strays;
 use crate::neighbours::Neighbours;
 use crate::regions::Inboxes;
+use crate::world::Network;
 
 /// Frames to ourselves that may wait.
 const LOCAL_MAX: usize = 1024;
@@ -28,6 +31,7 @@ pub(super) struct World {
     pub(super) device: Box<dyn Device>,
     /// Our link-layer address.
     pub(super) mac: [u8; 6],
+    own: Vec<IpAddr>,
     pub(super) care: Care,
     pub(super) neighbours: Neighbours,
     pub(super) steering: Option<Steering>,
@@ -35,6 +39,7 @@ pub(super) struct World {
     pub(super) strays: Strays,
     pub(super) parked: Parked,
     pub(super) intents: Intents,
+    pub(super) trails: Trails,
     /// Flows of dead programs that are being reset here.
     pub(super) doomed: HashSet<Flow>,
     /// What the stack is looking at now.
@@ -45,7 +50,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(
         device: Box<dyn Device>,
-        mac: [u8; 6],
+        network: &Network,
         steering: Option<Steering>,
         inboxes: Inboxes,
         neighbours: Neighbours,
@@ -53,7 +58,8 @@ impl World {
     ) -> World {
         World {
             device,
-            mac,
+            mac: network.mac,
+            own: network.addresses.iter().map(|(ip, _)| *ip).collect(),
             care,
             neighbours,
             steering,
@@ -61,6 +67,7 @@ impl World {
             strays: Strays::default(),
             parked: Parked::default(),
             intents: Intents::default(),
+            trails: Trails::default(),
             doomed: HashSet::new(),
             coming: None,
             local: Vec::new(),
@@ -100,12 +107,51 @@ impl World {
         };
         // What comes through an inbox is believed: its checksum is verified before.
         let parsed = FrameFlow::parse(frame)
+            .filter(|flow| !self.own.contains(&flow.src.ip()))
             .filter(|flow| meta.checksum != RxChecksum::Unknown || flow.is_checksum_valid());
         let Some(flow) = parsed.as_ref().map(flow_of) else {
             return false;
         };
         let slot = steering.find_slot(flow.proto, flow.local, flow.remote);
         slot != 0 && self.inboxes.push(slot, &[frame])
+    }
+
+    /// A fragment goes where the first one of its packet goes, or waits for that. `None`: it is none; else what
+    /// is for our own stack.
+    pub(super) fn pass_fragment_on(
+        &mut self,
+        frame: &[u8],
+        meta: RxMeta,
+        now: u64,
+    ) -> Option<Vec<Frame>> {
+        let steering = self.steering.as_ref()?;
+        let fragment = FrameFragment::parse(frame)?;
+        let (slot, mut frames) = match fragment {
+            // What an inbox brings is believed to be from where it says.
+            FrameFragment::First(id, ..) | FrameFragment::Later(id)
+                if !meta.local && self.own.contains(&id.src) =>
+            {
+                (0, Vec::new())
+            }
+            FrameFragment::First(id, number, src, dst) => {
+                let slot = steering.find_slot(proto_of(number), dst, src);
+                (slot, self.trails.begin(id, slot, now))
+            }
+            FrameFragment::Later(id) => match self.trails.follow(id, frame, meta, now) {
+                Some(slot) => (slot, Vec::new()),
+                None => return Some(Vec::new()),
+            },
+        };
+        frames.insert(0, (frame.to_vec(), meta));
+        if slot == 0 {
+            return Some(frames);
+        }
+        for (frame, _) in frames {
+            if !self.inboxes.push(slot, &[&frame]) {
+                self.trails.lost += 1;
+            }
+        }
+        Some(Vec::new())
     }
 
     /// A frame for a socket on this machine: into the inbox of the engine that serves it.

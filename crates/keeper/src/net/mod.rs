@@ -5,6 +5,7 @@
 mod astray;
 mod effects;
 mod errors;
+mod fragments;
 mod intents;
 mod orphans;
 mod parked;
@@ -91,7 +92,7 @@ impl Net {
         let mut stack = Stack::new(config, Instant(now));
         let mut world = World::new(
             device,
-            network.mac,
+            network,
             steering,
             inboxes,
             neighbours,
@@ -165,6 +166,10 @@ impl Net {
     fn take(&mut self, frame: &[u8], meta: RxMeta, coming: Coming) {
         if meta.local && is_passing(frame) {
             self.take_passing(frame, coming.now);
+        } else if let Some(fragments) = self.world.pass_fragment_on(frame, meta, coming.now) {
+            for (frame, meta) in fragments {
+                self.look_at(&frame, meta, coming);
+            }
         } else if !self.world.pass_error_on(frame) && !self.world.pass_extended_on(frame, meta) {
             self.look_at(frame, meta, coming);
         }
@@ -385,6 +390,7 @@ impl Net {
             ("strays-held", strays.held),
             ("strays-given-up", strays.given_up),
             ("strays-lost", strays.lost),
+            ("fragments-lost", self.world.trails.lost),
             ("parked-reset", self.parked_reset),
         ];
         stack

@@ -1,10 +1,10 @@
 //! One kind of hostile segment, over and over, against a stack; `scripts/attacks` counts with callgrind what each
 //! costs the stack (`Victim::suffer`), beside the ordinary segments that it is to be compared with.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
-use slipstack_sim::forge::{Forged, Open, PORT, VICTIM, Victim};
+use slipstack_sim::forge::{Forged, Open, PORT, VICTIM, Victim, fragment};
 use slipstack_stack::SynCookies;
 use slipstack_stack::rng::Rng;
 use slipstack_wire::tcp::TcpFlags;
@@ -33,6 +33,8 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("urgent", urgent),
     ("land", land),
     ("closed-port", closed_port),
+    ("fragments", fragments),
+    ("crumbs", crumbs),
 ];
 
 fn peer(n: u32) -> SocketAddr {
@@ -302,6 +304,27 @@ fn closed_port(count: u32) {
     let mut victim = victim();
     for i in 0..count {
         victim.suffer(&Forged::new(peer(i), ACK, i, i).frame());
+        tick(&mut victim);
+    }
+}
+
+/// Each of another packet that never becomes whole, after the memory for them is full.
+fn fragments(count: u32) {
+    let mut victim = Victim::new(|config| config.fragments_bytes_max = 1 << 20);
+    for i in 0..count {
+        let from = Ipv4Addr::from_bits(0xc633_0000 + i);
+        victim.suffer(&fragment(from, i as u16, 8, true, &[1; 1000]));
+        tick(&mut victim);
+    }
+}
+
+/// The smallest pieces of packets, each before the one before it.
+fn crumbs(count: u32) {
+    let mut victim = victim();
+    for i in 0..count {
+        let (packet, piece) = ((i / 128) as u16, 128 - (i % 128) as u16);
+        let from = Ipv4Addr::new(198, 51, 100, 1);
+        victim.suffer(&fragment(from, packet, piece * 8, true, &[1; 8]));
         tick(&mut victim);
     }
 }

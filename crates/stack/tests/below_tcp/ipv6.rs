@@ -409,7 +409,7 @@ fn extension_headers_lead_to_the_datagram_or_to_what_is_wrong() {
     );
     assert_eq!(table.fx.datagrams.len(), 2);
     assert_eq!(table.count(Counter::DropIpv6Extension), 2);
-    assert_eq!(table.count(Counter::DropIpv6Fragment), 1);
+    assert_eq!(table.count(Counter::RxFragments), 1);
 }
 
 #[test]

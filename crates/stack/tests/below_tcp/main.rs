@@ -1,6 +1,7 @@
 //! The stack below TCP, frame by frame: ARP, IPv4 and IPv6, ICMP and UDP.
 
 mod arp;
+mod fragments;
 mod ipv4;
 mod ipv6;
 mod support;

@@ -1,0 +1,151 @@
+//! Whose fragments are whose: only the first of a packet has its ports, so the others follow its trail.
+//!
+//! Steering leaves every fragment to slot 0. The engine that serves the flow gets them as they are, and makes the
+//! packet of them itself.
+
+use std::collections::{HashMap, VecDeque};
+
+use slipstack_device::RxMeta;
+use slipstack_wire::frame_fragment::PacketId;
+
+/// Packets whose trail is known or awaited; the oldest goes first.
+const TRAILS_MAX: usize = 4096;
+/// Frames that wait for the first of their packet, in all; the oldest trail's go first.
+const HELD_MAX: usize = 1024;
+/// How long a trail is followed: as long as a packet may take (RFC 8200 4.5).
+const PATIENCE_NS: u64 = 60_000_000_000;
+
+pub(super) type Frame = (Vec<u8>, RxMeta);
+
+#[derive(Debug)]
+enum Way {
+    /// The slot of the first.
+    To(u16),
+    Unknown(Vec<Frame>),
+}
+
+#[derive(Debug)]
+struct Trail {
+    until: u64,
+    way: Way,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Trails {
+    trails: HashMap<PacketId, Trail>,
+    /// In the order in which they began; some are no more.
+    order: VecDeque<(u64, PacketId)>,
+    held: usize,
+    /// Frames that waited in vain.
+    pub lost: u64,
+}
+
+impl Trails {
+    /// The first fragment has come and goes to `slot`: what waited for it goes after it.
+    pub fn begin(&mut self, id: PacketId, slot: u16, now: u64) -> Vec<Frame> {
+        let held = self.forget(&id);
+        self.insert(id, Way::To(slot), now);
+        held
+    }
+
+    /// Where a later fragment goes. `None`: it waits here for the first.
+    pub fn follow(&mut self, id: PacketId, frame: &[u8], meta: RxMeta, now: u64) -> Option<u16> {
+        match self.trails.get_mut(&id).filter(|trail| now < trail.until) {
+            Some(Trail {
+                way: Way::To(slot), ..
+            }) => return Some(*slot),
+            Some(Trail {
+                way: Way::Unknown(frames),
+                ..
+            }) => frames.push((frame.to_vec(), meta)),
+            None => {
+                let expired = self.forget(&id);
+                self.lost += expired.len() as u64;
+                self.insert(id, Way::Unknown(vec![(frame.to_vec(), meta)]), now);
+            }
+        }
+        self.held += 1;
+        while self.held > HELD_MAX && self.drop_oldest() {}
+        None
+    }
+
+    fn insert(&mut self, id: PacketId, way: Way, now: u64) {
+        while self.order.len() >= TRAILS_MAX && self.drop_oldest() {}
+        let until = now + PATIENCE_NS;
+        self.order.push_back((until, id));
+        self.trails.insert(id, Trail { until, way });
+    }
+
+    fn forget(&mut self, id: &PacketId) -> Vec<Frame> {
+        match self.trails.remove(id).map(|trail| trail.way) {
+            Some(Way::Unknown(frames)) => {
+                self.held -= frames.len();
+                frames
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// False: there is none.
+    fn drop_oldest(&mut self) -> bool {
+        let Some((until, id)) = self.order.pop_front() else {
+            return false;
+        };
+        if self
+            .trails
+            .get(&id)
+            .is_some_and(|trail| trail.until == until)
+        {
+            self.lost += self.forget(&id).len() as u64;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(identification: u32) -> PacketId {
+        PacketId {
+            src: [10, 0, 0, 1].into(),
+            dst: [10, 0, 0, 2].into(),
+            protocol: 17,
+            identification,
+        }
+    }
+
+    #[test]
+    fn later_fragments_follow_the_first_and_wait_for_it() {
+        let mut trails = Trails::default();
+        let meta = RxMeta::VERIFIED;
+        assert_eq!(trails.follow(id(1), b"second", meta, 0), None);
+        assert_eq!(trails.follow(id(1), b"third", meta, 0), None);
+        assert_eq!(trails.follow(id(2), b"another's", meta, 0), None);
+        let held = trails.begin(id(1), 3, 5);
+        assert_eq!(
+            held,
+            [(b"second".to_vec(), meta), (b"third".to_vec(), meta)]
+        );
+        assert_eq!(trails.follow(id(1), b"fourth", meta, 6), Some(3));
+        assert_eq!(trails.held, 1);
+        // Identifications come round again: an old trail is nobody's.
+        let later = 5 + PATIENCE_NS;
+        assert_eq!(trails.follow(id(1), b"second", meta, later), None);
+    }
+
+    #[test]
+    fn what_waits_and_what_is_remembered_is_bounded() {
+        let mut trails = Trails::default();
+        for n in 0..3 * TRAILS_MAX as u32 {
+            trails.follow(id(n), b"later", RxMeta::UNKNOWN, 0);
+            assert!(trails.held <= HELD_MAX);
+        }
+        for n in 0..3 * TRAILS_MAX as u32 {
+            trails.begin(id(n), 1, 0);
+            assert!(trails.order.len() <= TRAILS_MAX && trails.trails.len() <= TRAILS_MAX);
+        }
+        assert_eq!(trails.held, 0);
+        assert!(trails.lost >= 2 * TRAILS_MAX as u64);
+    }
+}

@@ -1,0 +1,571 @@
+//! Fragments that wait for the rest of their packets (RFC 791 3.2, RFC 8200 4.5, RFC 5722).
+//!
+//! What waits is bounded: in bytes with everything that keeps them, in pieces of a packet, and in time. A packet
+//! whose pieces contradict each other is refused with all that still comes of it.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use hashbrown::HashTable;
+
+use crate::counters::Counter;
+use crate::rng::SipKey;
+use crate::time::Instant;
+
+/// Pieces of one packet: a packet of 64 KiB over a link with an MTU of 576 has 119.
+pub const PIECES_MAX: usize = 128;
+/// What a packet and each of its pieces are charged besides their bytes.
+const PACKET_COST: usize = 320;
+const PIECE_COST: usize = 64;
+/// Entries of the queue of deadlines that may belong to nothing any more, besides one for each packet that waits.
+const STALE_MAX: usize = 64;
+
+/// Which packet a fragment belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub src: IpAddr,
+    pub dst: IpAddr,
+    /// RFC 8200 4.5: of no meaning in IPv6, where it is 0.
+    pub protocol: u8,
+    pub identification: u32,
+}
+
+/// A fragment whose form and addresses have been checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fragment<'a> {
+    pub key: Key,
+    pub offset: u16,
+    pub has_more: bool,
+    pub tos: u8,
+    /// The whole packet that carried it, for an error about the first fragment.
+    pub packet: &'a [u8],
+    /// What the fragmentable part begins with, if this is the first.
+    pub next_header: u8,
+    pub payload: &'a [u8],
+}
+
+/// All of a packet.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Whole {
+    /// Of the first fragment.
+    pub next_header: u8,
+    pub tos: u8,
+    pub payload: Vec<u8>,
+}
+
+/// A packet that was given up although its first fragment had come: that one, as far as an error quotes it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Expired {
+    pub fragments: u64,
+    pub first: Vec<u8>,
+}
+
+/// Why a fragment goes no further, with the number of fragments that go with it.
+pub(crate) type Refusal = (Counter, u64);
+
+#[derive(Debug)]
+struct Piece {
+    offset: u16,
+    bytes: Vec<u8>,
+}
+
+impl Piece {
+    fn end(&self) -> usize {
+        usize::from(self.offset) + self.bytes.len()
+    }
+}
+
+#[derive(Debug)]
+struct Partial {
+    key: Key,
+    hash: u64,
+    deadline: Instant,
+    /// In order, without overlap.
+    pieces: Vec<Piece>,
+    /// Payload bytes that are here.
+    len: usize,
+    /// Known from the last fragment.
+    total: Option<usize>,
+    next_header: u8,
+    tos: u8,
+    /// The ECN codepoints of all fragments, one bit each.
+    ecn: u8,
+    /// As much of the first fragment's packet as an error quotes.
+    first: Vec<u8>,
+    /// RFC 5722 4: all that still comes of it is dropped.
+    is_refused: bool,
+}
+
+impl Partial {
+    fn cost(&self) -> usize {
+        PACKET_COST + self.first.len() + self.pieces.len() * PIECE_COST + self.len
+    }
+
+    /// Where a piece goes; the error says what is wrong with it.
+    fn place(&self, fragment: &Fragment<'_>) -> Result<usize, Counter> {
+        let (begin, end) = (
+            usize::from(fragment.offset),
+            usize::from(fragment.offset) + fragment.payload.len(),
+        );
+        let at = self
+            .pieces
+            .partition_point(|piece| piece.offset < fragment.offset);
+        let (before, after) = self.pieces.split_at(at);
+        // RFC 8200 4.5: what is the same again may be ignored.
+        if after.first().is_some_and(|next| {
+            next.offset == fragment.offset && next.bytes.len() == fragment.payload.len()
+        }) {
+            return Err(Counter::DropFragmentDuplicate);
+        }
+        let overlaps = before.last().is_some_and(|last| last.end() > begin)
+            || after
+                .first()
+                .is_some_and(|next| usize::from(next.offset) < end);
+        let highest = self.pieces.last().map_or(0, Piece::end);
+        let contradicts = match (fragment.has_more, self.total) {
+            (true, Some(total)) => end > total,
+            (true, None) => false,
+            (false, Some(total)) => end != total,
+            (false, None) => end < highest,
+        };
+        if overlaps || contradicts {
+            return Err(Counter::DropFragmentOverlap);
+        }
+        if self.pieces.len() == PIECES_MAX {
+            return Err(Counter::DropFragmentPieces);
+        }
+        Ok(at)
+    }
+
+    /// Drops what it holds, and remembers that it was refused.
+    fn refuse(&mut self) -> u64 {
+        let fragments = self.pieces.len() as u64;
+        self.is_refused = true;
+        self.pieces = Vec::new();
+        self.first = Vec::new();
+        self.len = 0;
+        fragments
+    }
+
+    fn join(mut self) -> Result<Whole, Refusal> {
+        // RFC 3168 5.3: congestion that one fragment met is the packet's; not with fragments of senders that know
+        // nothing of it.
+        let saw = |codepoint: u8| self.ecn & 1 << codepoint != 0;
+        if saw(3) && saw(0) {
+            return Err((Counter::DropFragmentEcn, self.refuse()));
+        }
+        let mut payload = Vec::with_capacity(self.len);
+        for piece in &self.pieces {
+            payload.extend_from_slice(&piece.bytes);
+        }
+        Ok(Whole {
+            next_header: self.next_header,
+            tos: self.tos | if saw(3) { 3 } else { 0 },
+            payload,
+        })
+    }
+}
+
+/// The packets of one family that are not whole yet.
+#[derive(Debug)]
+pub(crate) struct Fragments {
+    partials: HashTable<Partial>,
+    /// In the order in which they came; some belong to nothing any more.
+    deadlines: VecDeque<(Instant, Key)>,
+    hash_key: SipKey,
+    /// How long the rest is waited for, in ns.
+    patience_ns: u64,
+    /// Bytes of a packet that an error about it quotes.
+    quote_max: usize,
+    cost: usize,
+    cost_max: usize,
+}
+
+impl Fragments {
+    pub fn new(hash_key: SipKey, patience_ns: u64, quote_max: usize, cost_max: usize) -> Self {
+        Self {
+            partials: HashTable::new(),
+            deadlines: VecDeque::new(),
+            hash_key,
+            patience_ns,
+            quote_max,
+            cost: 0,
+            cost_max,
+        }
+    }
+
+    /// Bytes that are held, as they are charged.
+    #[cfg(test)]
+    pub fn cost(&self) -> usize {
+        self.cost
+    }
+
+    /// Takes a fragment; `Ok(Some)`: it was the one that was missing. Refusals are told to `on_refusal`, of
+    /// packets that had to make room too.
+    pub fn take(
+        &mut self,
+        now: Instant,
+        fragment: &Fragment<'_>,
+        mut on_refusal: impl FnMut(Refusal),
+    ) -> Option<Whole> {
+        let hash = hash_of(&self.hash_key, &fragment.key);
+        let charge = PIECE_COST + fragment.payload.len() + self.quote_len(fragment);
+        if !self.make_room(PACKET_COST + charge, &mut on_refusal) {
+            on_refusal((Counter::DropFragmentMemory, 1));
+            return None;
+        }
+        let is_new = self
+            .partials
+            .find(hash, |p| p.key == fragment.key)
+            .is_none();
+        if is_new {
+            self.begin(now, hash, fragment);
+        }
+        let quote = fragment.packet[..self.quote_len(fragment)].to_vec();
+        let partial = self.partials.find_mut(hash, |p| p.key == fragment.key)?;
+        if partial.is_refused {
+            on_refusal((Counter::DropFragmentOverlap, 1));
+            return None;
+        }
+        let at = match partial.place(fragment) {
+            Ok(at) => at,
+            Err(Counter::DropFragmentDuplicate) => {
+                on_refusal((Counter::DropFragmentDuplicate, 1));
+                return None;
+            }
+            Err(why) => {
+                let before = partial.cost();
+                let fragments = partial.refuse();
+                self.cost -= before - partial.cost();
+                on_refusal((why, fragments + 1));
+                return None;
+            }
+        };
+        let before = partial.cost();
+        let piece = Piece {
+            offset: fragment.offset,
+            bytes: fragment.payload.to_vec(),
+        };
+        partial.pieces.insert(at, piece);
+        partial.len += fragment.payload.len();
+        partial.ecn |= 1 << (fragment.tos & 3);
+        if !fragment.has_more {
+            partial.total = Some(usize::from(fragment.offset) + fragment.payload.len());
+        }
+        if fragment.offset == 0 {
+            partial.next_header = fragment.next_header;
+            partial.tos = fragment.tos;
+            partial.first = quote;
+        }
+        self.cost += partial.cost() - before;
+        // They do not overlap: as many bytes as there are in all are all of them.
+        if partial.total != Some(partial.len) {
+            return None;
+        }
+        let whole = self.remove(hash, &fragment.key)?;
+        self.drop_stale();
+        whole.join().map_err(on_refusal).ok()
+    }
+
+    fn quote_len(&self, fragment: &Fragment<'_>) -> usize {
+        match fragment.offset {
+            0 => fragment.packet.len().min(self.quote_max),
+            _ => 0,
+        }
+    }
+
+    fn begin(&mut self, now: Instant, hash: u64, fragment: &Fragment<'_>) {
+        let partial = Partial {
+            key: fragment.key,
+            hash,
+            deadline: now.plus_nanos(self.patience_ns),
+            pieces: Vec::new(),
+            len: 0,
+            total: None,
+            next_header: 0,
+            tos: 0,
+            ecn: 0,
+            first: Vec::new(),
+            is_refused: false,
+        };
+        self.cost += partial.cost();
+        self.deadlines.push_back((partial.deadline, partial.key));
+        self.partials
+            .insert_unique(hash, partial, |partial| partial.hash);
+    }
+
+    /// DEVIATION from Linux, which refuses what is new: the oldest packets go, since an honest one's fragments
+    /// come together and a flood's wait for nothing.
+    fn make_room(&mut self, cost: usize, on_refusal: &mut impl FnMut(Refusal)) -> bool {
+        while self.cost + cost > self.cost_max {
+            let Some((deadline, key)) = self.deadlines.pop_front() else {
+                return false;
+            };
+            if let Some(oldest) = self.remove_waiting(deadline, &key) {
+                on_refusal((Counter::DropFragmentMemory, oldest.pieces.len() as u64));
+            }
+        }
+        true
+    }
+
+    /// Those whose time is over, one at a time.
+    pub fn pop_expired(&mut self, now: Instant) -> Option<Expired> {
+        while let Some(&(deadline, key)) = self.deadlines.front().filter(|(at, _)| *at <= now) {
+            self.deadlines.pop_front();
+            if let Some(partial) = self.remove_waiting(deadline, &key) {
+                return Some(Expired {
+                    fragments: partial.pieces.len() as u64,
+                    first: partial.first,
+                });
+            }
+        }
+        None
+    }
+
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.front().map(|(at, _)| *at)
+    }
+
+    /// The packet that waits until exactly then.
+    fn remove_waiting(&mut self, deadline: Instant, key: &Key) -> Option<Partial> {
+        let hash = hash_of(&self.hash_key, key);
+        let is_it = self
+            .partials
+            .find(hash, |p| p.key == *key)
+            .is_some_and(|p| p.deadline == deadline);
+        if is_it { self.remove(hash, key) } else { None }
+    }
+
+    fn remove(&mut self, hash: u64, key: &Key) -> Option<Partial> {
+        let entry = self.partials.find_entry(hash, |p| p.key == *key).ok()?;
+        let (partial, _) = entry.remove();
+        self.cost -= partial.cost();
+        Some(partial)
+    }
+
+    /// Keeps the queue of deadlines as short as what waits, in constant time on average.
+    fn drop_stale(&mut self) {
+        if self.deadlines.len() <= 2 * self.partials.len() + STALE_MAX {
+            return;
+        }
+        let Self {
+            partials,
+            deadlines,
+            hash_key,
+            ..
+        } = self;
+        deadlines.retain(|(deadline, key)| {
+            partials
+                .find(hash_of(hash_key, key), |p| p.key == *key)
+                .is_some_and(|p| p.deadline == *deadline)
+        });
+    }
+}
+
+/// Keyed: who sends fragments chooses what is in them.
+fn hash_of(hash_key: &SipKey, key: &Key) -> u64 {
+    let words = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => [0, u64::from(ip.to_bits())],
+        IpAddr::V6(ip) => [(ip.to_bits() >> 64) as u64, ip.to_bits() as u64],
+    };
+    let ([a, b], [c, d]) = (words(key.src), words(key.dst));
+    let last = u64::from(key.identification) << 8 | u64::from(key.protocol);
+    hash_key.hash_words([a, b, c, d, last])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+    use proptest::prelude::*;
+    use std::vec;
+
+    const SECOND: u64 = 1_000_000_000;
+    const LIMIT: usize = 256 << 10;
+
+    fn fragments() -> Fragments {
+        let key = Rng::new(&[3; 32]).sip_key();
+        Fragments::new(key, 30 * SECOND, 576, LIMIT)
+    }
+
+    fn piece(identification: u32, offset: u16, has_more: bool, payload: &[u8]) -> Fragment<'_> {
+        Fragment {
+            key: Key {
+                src: IpAddr::from([10, 0, 0, 9]),
+                dst: IpAddr::from([10, 0, 0, 5]),
+                protocol: 17,
+                identification,
+            },
+            offset,
+            has_more,
+            tos: 0,
+            packet: payload,
+            next_header: 17,
+            payload,
+        }
+    }
+
+    fn take(all: &mut Fragments, fragment: Fragment<'_>) -> Result<Option<Vec<u8>>, Refusal> {
+        let mut refused = None;
+        let whole = all.take(Instant::ZERO, &fragment, |why| refused = Some(why));
+        match refused {
+            Some(why) => Err(why),
+            None => Ok(whole.map(|whole| whole.payload)),
+        }
+    }
+
+    #[test]
+    fn what_contradicts_takes_the_packet_with_it() {
+        use Counter::{DropFragmentDuplicate, DropFragmentOverlap};
+        // Offset, more to come, length: after 16..32 and 32..48, the latter not the last.
+        let table = [
+            (16, true, 16, DropFragmentDuplicate),
+            (24, true, 16, DropFragmentOverlap),
+            (8, true, 16, DropFragmentOverlap),
+            (8, true, 64, DropFragmentOverlap),
+            (16, true, 8, DropFragmentOverlap),
+            (40, false, 8, DropFragmentOverlap),
+            (0, false, 16, DropFragmentOverlap),
+        ];
+        for (offset, has_more, len, want) in table {
+            let mut all = fragments();
+            for offset in [16, 32] {
+                assert_eq!(take(&mut all, piece(1, offset, true, &[1; 16])), Ok(None));
+            }
+            let bytes = vec![2; len];
+            let got = take(&mut all, piece(1, offset, has_more, &bytes)).unwrap_err();
+            assert_eq!(got.0, want, "{offset} {has_more} {len}");
+            if want == DropFragmentOverlap {
+                assert_eq!(got.1, 3, "the two before go with it");
+                assert!(all.cost() < 400, "{}", all.cost());
+                let late = take(&mut all, piece(1, 64, true, &[1; 8]));
+                assert_eq!(late, Err((DropFragmentOverlap, 1)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_piece_beyond_the_end_contradicts() {
+        let mut all = fragments();
+        assert_eq!(take(&mut all, piece(1, 16, false, &[1; 8])), Ok(None));
+        let beyond = take(&mut all, piece(1, 24, true, &[1; 8]));
+        assert_eq!(beyond, Err((Counter::DropFragmentOverlap, 2)));
+        assert_eq!(take(&mut all, piece(2, 16, false, &[1; 8])), Ok(None));
+        let other = take(&mut all, piece(2, 32, false, &[1; 8]));
+        assert_eq!(other, Err((Counter::DropFragmentOverlap, 2)));
+    }
+
+    #[test]
+    fn pieces_of_a_packet_are_bounded() {
+        let mut all = fragments();
+        for at in 1..=PIECES_MAX as u16 {
+            assert_eq!(take(&mut all, piece(1, at * 8, true, &[1; 8])), Ok(None));
+        }
+        let one_more = take(&mut all, piece(1, 0, true, &[1; 8]));
+        let gone = PIECES_MAX as u64 + 1;
+        assert_eq!(one_more, Err((Counter::DropFragmentPieces, gone)));
+    }
+
+    #[test]
+    fn the_oldest_packets_make_room() {
+        let mut all = fragments();
+        let mut evicted = 0;
+        for identification in 0..10_000 {
+            let first = piece(identification, 8, true, &[7; 1000]);
+            all.take(Instant::ZERO, &first, |(why, fragments)| {
+                assert_eq!((why, fragments), (Counter::DropFragmentMemory, 1));
+                evicted += 1;
+            });
+            assert!(all.cost() <= LIMIT);
+        }
+        assert!(evicted > 9_000);
+        assert_eq!(all.partials.len() + evicted, 10_000);
+        // What came last can still be completed.
+        let rest = take(&mut all, piece(9_999, 1008, false, b"end"));
+        assert_eq!(rest, Ok(None));
+        let whole = take(&mut all, piece(9_999, 0, true, &[1; 8])).unwrap();
+        assert_eq!(whole.unwrap().len(), 1011);
+    }
+
+    #[test]
+    fn patience_ends_and_the_first_fragment_is_given_back() {
+        let mut all = fragments();
+        let first = [9; 800];
+        let _ = take(&mut all, piece(1, 0, true, &first));
+        let late = piece(2, 8, true, &[1; 8]);
+        all.take(Instant(SECOND), &late, |why| panic!("{why:?}"));
+        assert_eq!(all.next_deadline(), Some(Instant(30 * SECOND)));
+        assert_eq!(all.pop_expired(Instant(30 * SECOND - 1)), None);
+        let expired = all.pop_expired(Instant(30 * SECOND)).unwrap();
+        assert_eq!((expired.fragments, expired.first), (1, vec![9; 576]));
+        assert_eq!(all.pop_expired(Instant(30 * SECOND)), None);
+        let expired = all.pop_expired(Instant(31 * SECOND)).unwrap();
+        assert_eq!((expired.fragments, expired.first), (1, vec![]));
+        assert_eq!((all.cost(), all.next_deadline()), (0, None));
+    }
+
+    #[test]
+    fn congestion_that_one_fragment_met_is_the_packets() {
+        let both = |first: u8, second: u8| {
+            let mut all = fragments();
+            let one = Fragment {
+                tos: first,
+                ..piece(1, 0, true, &[1; 8])
+            };
+            let two = Fragment {
+                tos: second,
+                ..piece(1, 8, false, &[1; 8])
+            };
+            let mut refused = None;
+            all.take(Instant::ZERO, &one, |_| {});
+            let whole = all.take(Instant::ZERO, &two, |why| refused = Some(why));
+            whole.map(|whole| whole.tos).ok_or(refused)
+        };
+        assert_eq!(both(0x12, 0x12), Ok(0x12));
+        assert_eq!(both(0x12, 0x13), Ok(0x13));
+        let refused = Some((Counter::DropFragmentEcn, 2));
+        assert_eq!(both(0x10, 0x13), Err(refused));
+    }
+
+    #[test]
+    fn packets_that_are_whole_leave_nothing_behind() {
+        let mut all = fragments();
+        let _ = take(&mut all, piece(0, 0, true, &[1; 8]));
+        for identification in 1..5_000 {
+            assert_eq!(
+                take(&mut all, piece(identification, 0, true, &[1; 8])),
+                Ok(None)
+            );
+            let whole = take(&mut all, piece(identification, 8, false, &[2; 3])).unwrap();
+            assert_eq!(whole.unwrap().len(), 11);
+        }
+        assert!(all.deadlines.len() <= STALE_MAX + 3);
+        assert_eq!(all.partials.len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_gives_the_packet(len in 1usize..9000, size in 1u16..100, seed: u64) {
+            let packet: Vec<u8> = (0..len).map(|at| (at * 7) as u8).collect();
+            let size = usize::from(size).max(len.div_ceil(PIECES_MAX * 8)) * 8;
+            let mut parts: Vec<_> = packet.chunks(size).enumerate().collect();
+            let mut rng = Rng::new(&[seed as u8; 32]);
+            for at in (1..parts.len()).rev() {
+                parts.swap(at, rng.below(at as u32 + 1) as usize);
+            }
+            let mut all = fragments();
+            let mut got = None;
+            let last = parts.len() - 1;
+            for (count, (at, bytes)) in parts.into_iter().enumerate() {
+                let offset = (at * size) as u16;
+                let has_more = at * size + bytes.len() < len;
+                let taken = take(&mut all, piece(1, offset, has_more, bytes)).unwrap();
+                prop_assert_eq!(taken.is_some(), count == last);
+                got = taken;
+            }
+            prop_assert_eq!(got, Some(packet));
+            prop_assert_eq!(all.cost(), 0);
+        }
+    }
+}

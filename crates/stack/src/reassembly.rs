@@ -1,0 +1,263 @@
+//! Fragments on their way in: what they make a packet of, and whom that is told who sent them.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use slipstack_wire::icmpv6::{self, Icmpv6Kind};
+use slipstack_wire::ipv4::{self, Ipv4Header, Ipv4Packet};
+use slipstack_wire::ipv6::{self, Ipv6Header, Ipv6Packet};
+use slipstack_wire::ipv6_extensions as extensions;
+use slipstack_wire::{protocol, tcp};
+
+use crate::config::StackConfig;
+use crate::counters::{Counter, Counters};
+use crate::effects::{Effects, RxChecksum, RxMeta};
+use crate::fragments::{Fragment, Fragments, Key, Refusal};
+use crate::icmp;
+use crate::ip::IpMeta;
+use crate::rng::Rng;
+use crate::stack::{Stack, cx};
+use crate::time::Instant;
+
+/// How long the rest of a packet is waited for, in ns: RFC 8200 4.5, and for IPv4 as Linux (`ipfrag_time`).
+const PATIENCE_V4_NS: u64 = 30_000_000_000;
+const PATIENCE_V6_NS: u64 = 60_000_000_000;
+/// ICMP and ICMPv6 time exceeded: in reassembly.
+const REASSEMBLY: u8 = 1;
+
+/// Both families' packets that are not whole yet.
+#[derive(Debug)]
+pub(crate) struct Reassembly {
+    v4: Fragments,
+    v6: Fragments,
+}
+
+impl Reassembly {
+    pub fn new(config: &StackConfig, rng: &mut Rng) -> Self {
+        let limit = config.fragments_bytes_max as usize;
+        Self {
+            v4: Fragments::new(rng.sip_key(), PATIENCE_V4_NS, icmp::QUOTE_MAX, limit),
+            v6: Fragments::new(
+                rng.sip_key(),
+                PATIENCE_V6_NS,
+                usize::from(ipv6::MTU_MIN) - ipv6::HEADER_LEN - icmpv6::HEADER_LEN,
+                limit,
+            ),
+        }
+    }
+
+    pub fn next_deadline(&self) -> Option<Instant> {
+        match (self.v4.next_deadline(), self.v6.next_deadline()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+fn count(counters: &mut Counters, (why, fragments): Refusal) {
+    counters.add(why, fragments);
+}
+
+impl Stack {
+    /// A fragment that passed all checks of a packet; the last one that is missing makes a packet.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn on_fragment_v4(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        packet: &Ipv4Packet<'_>,
+        ip: &IpMeta,
+        link_group: bool,
+        fx: &mut impl Effects,
+    ) {
+        self.counters.bump(Counter::RxFragments);
+        let end = usize::from(packet.fragment_offset) + packet.payload.len();
+        let is_uneven = packet.has_more && !packet.payload.len().is_multiple_of(8);
+        // RFC 791 3.1: no packet is longer than its length field says ("ping of death").
+        if packet.payload.is_empty() || is_uneven || end > usize::from(u16::MAX) - ipv4::HEADER_LEN
+        {
+            self.counters.bump(Counter::DropFragmentMalformed);
+            return;
+        }
+        let fragment = Fragment {
+            key: Key {
+                src: ip.src,
+                dst: ip.dst,
+                protocol: packet.header.protocol,
+                identification: packet.header.identification.into(),
+            },
+            offset: packet.fragment_offset,
+            has_more: packet.has_more,
+            tos: packet.header.tos,
+            packet: bytes,
+            next_header: packet.header.protocol,
+            payload: packet.payload,
+        };
+        let Self {
+            reassembly,
+            config,
+            rng,
+            counters,
+            ..
+        } = self;
+        let waiting = reassembly.get_or_insert_with(|| Reassembly::new(config, rng).into());
+        let taken = waiting
+            .v4
+            .take(now, &fragment, |refusal| count(counters, refusal));
+        let Some(whole) = taken else { return };
+        let mut bytes = alloc::vec![0; ipv4::HEADER_LEN];
+        Ipv4Header {
+            tos: whole.tos,
+            total_len: (ipv4::HEADER_LEN + whole.payload.len()) as u16,
+            dont_fragment: false,
+            ..packet.header
+        }
+        .emit(&mut bytes);
+        bytes.extend_from_slice(&whole.payload);
+        self.counters.bump(Counter::RxReassembled);
+        self.on_ipv4(now, &bytes, link_group, judged_alone(ip), fx);
+    }
+
+    /// The same for IPv6; `ip` is the fragment's.
+    #[cold]
+    pub(crate) fn on_fragment_v6(
+        &mut self,
+        now: Instant,
+        (bytes, packet): (&[u8], &Ipv6Packet<'_>),
+        found: &extensions::Fragment<'_>,
+        (ip, link_group): (&IpMeta, bool),
+        fx: &mut impl Effects,
+    ) {
+        self.counters.bump(Counter::RxFragments);
+        if found.payload.is_empty() {
+            self.counters.bump(Counter::DropFragmentMalformed);
+            return;
+        }
+        if found.offset == 0 && !has_transport_header(found) {
+            self.counters.bump(Counter::DropFragmentMalformed);
+            let kind = Icmpv6Kind::ParameterProblem {
+                code: extensions::problem::FIRST_FRAGMENT,
+                pointer: 0,
+            };
+            let limit = &mut self.icmp_errors;
+            cx!(self).send_icmpv6_error(now, limit, bytes, ip, kind, false, fx);
+            return;
+        }
+        let fragment = Fragment {
+            key: Key {
+                src: ip.src,
+                dst: ip.dst,
+                protocol: 0,
+                identification: found.identification,
+            },
+            offset: found.offset,
+            has_more: found.has_more,
+            tos: packet.header.traffic_class,
+            packet: bytes,
+            next_header: found.next_header,
+            payload: found.payload,
+        };
+        let Self {
+            reassembly,
+            config,
+            rng,
+            counters,
+            ..
+        } = self;
+        let waiting = reassembly.get_or_insert_with(|| Reassembly::new(config, rng).into());
+        let taken = waiting
+            .v6
+            .take(now, &fragment, |refusal| count(counters, refusal));
+        let Some(whole) = taken else { return };
+        // A fragment within a fragment is no way to send anything, and could go on like that without end.
+        let inside = extensions::walk(whole.next_header, &whole.payload);
+        if matches!(inside, Ok(extensions::Walked::Fragment(_))) {
+            self.counters.bump(Counter::DropFragmentMalformed);
+            return;
+        }
+        let mut bytes = alloc::vec![0; ipv6::HEADER_LEN];
+        Ipv6Header {
+            traffic_class: whole.tos,
+            payload_len: whole.payload.len() as u16,
+            next_header: whole.next_header,
+            ..packet.header
+        }
+        .emit(&mut bytes);
+        bytes.extend_from_slice(&whole.payload);
+        self.counters.bump(Counter::RxReassembled);
+        self.on_ipv6(now, &bytes, link_group, judged_alone(ip), fx);
+    }
+
+    /// Gives up the packets whose rest did not come.
+    #[cold]
+    pub(crate) fn on_fragment_timers(&mut self, now: Instant, fx: &mut impl Effects) {
+        let mut told_v4: Vec<Vec<u8>> = Vec::new();
+        let mut told_v6: Vec<Vec<u8>> = Vec::new();
+        if let Some(waiting) = &mut self.reassembly {
+            for (fragments, told) in [
+                (&mut waiting.v4, &mut told_v4),
+                (&mut waiting.v6, &mut told_v6),
+            ] {
+                while let Some(expired) = fragments.pop_expired(now) {
+                    self.counters
+                        .add(Counter::DropFragmentTimeout, expired.fragments);
+                    if !expired.first.is_empty() {
+                        told.push(expired.first);
+                    }
+                }
+            }
+        }
+        // RFC 792, RFC 8200 4.5: only who sent a first fragment is told.
+        for first in told_v4 {
+            let Ok(packet) = Ipv4Packet::parse_quoted(&first) else {
+                continue;
+            };
+            let ends = (packet.header.src.into(), packet.header.dst.into());
+            let ip = self.meta_of(ends, packet.header.tos);
+            let limit = &mut self.icmp_errors;
+            cx!(self).send_reassembly_exceeded(now, limit, &first, &ip, fx);
+        }
+        for first in told_v6 {
+            let Some(packet) = Ipv6Packet::parse_quoted(&first) else {
+                continue;
+            };
+            let ends = (packet.header.src.into(), packet.header.dst.into());
+            let ip = self.meta_of(ends, packet.header.traffic_class);
+            let kind = Icmpv6Kind::TimeExceeded { code: REASSEMBLY };
+            let limit = &mut self.icmp_errors;
+            cx!(self).send_icmpv6_error(now, limit, &first, &ip, kind, false, fx);
+        }
+    }
+
+    fn meta_of(&self, (src, dst): (IpAddr, IpAddr), tos: u8) -> IpMeta {
+        IpMeta {
+            src,
+            dst,
+            tos,
+            ttl: 0,
+            group: !self.link.is_own(dst),
+            local: false,
+        }
+    }
+}
+
+/// What a device says of a fragment's transport checksum says nothing of the packet's.
+fn judged_alone(ip: &IpMeta) -> RxMeta {
+    RxMeta {
+        checksum: RxChecksum::Unknown,
+        gso: false,
+        local: ip.local,
+    }
+}
+
+/// RFC 7112 5: a first fragment holds all headers.
+fn has_transport_header(first: &extensions::Fragment<'_>) -> bool {
+    let needed = |number| match number {
+        protocol::TCP => tcp::HEADER_LEN,
+        protocol::UDP | protocol::ICMPV6 => 8,
+        _ => 0,
+    };
+    extensions::find_quoted(first.next_header, first.payload)
+        .is_some_and(|(number, rest)| rest.len() >= needed(number))
+}
