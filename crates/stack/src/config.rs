@@ -188,7 +188,8 @@ pub struct TcpConfig {
     pub mtu_probing: bool,
     pub fast_open: FastOpenConfig,
     pub time_waits_max: u32,
-    /// Connections that no program holds; beyond it the oldest is reset.
+    /// Connections that no program holds; beyond it the one that is let go is reset at once (Linux:
+    /// `tcp_max_orphans`).
     pub orphans_max: u32,
     /// Challenge ACKs per second, of the whole stack (RFC 5961 10).
     pub challenge_acks_per_second: u32,
