@@ -129,6 +129,13 @@ impl Description {
         self.has_kernel.load(Ordering::Acquire)
     }
 
+    /// Whether events of the kernel socket are the program's: that of a connection on the stack only keeps the
+    /// port that the program bound.
+    #[inline]
+    pub(crate) fn kernel_speaks(&self) -> bool {
+        self.has_kernel() && !matches!(self.decided(), Some(Decided::Stream(_)))
+    }
+
     /// A number that carries the kernel socket.
     pub(crate) fn kernel_number(&self) -> Option<Descriptor> {
         if !self.has_kernel() {

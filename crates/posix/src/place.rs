@@ -322,6 +322,21 @@ pub(crate) fn add_kernel_part(set: &Set, item: u64) {
     }
 }
 
+/// Takes it out again: from now on the stack alone speaks for the item.
+pub(crate) fn remove_kernel_part(set: &Set, item: u64) {
+    let Some((fd, ..)) = set.item(item) else {
+        return;
+    };
+    let (Some(number), Some(epfd)) = (Descriptor::new(fd), set.number().and_then(Descriptor::new))
+    else {
+        return;
+    };
+    if epoll::delete(epfd.as_fd(), number.as_fd()).is_ok() {
+        set.kernel_member_left();
+        set.set_kernel_part(item, false);
+    }
+}
+
 /// Puts `with` under `number`, whose close-on-exec flag stays.
 pub(crate) fn replace(number: Descriptor, with: &OwnedFd) -> Result<(), Errno> {
     let flags = rustix::io::fcntl_getfd(number.as_fd())?;

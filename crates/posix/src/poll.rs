@@ -80,7 +80,7 @@ impl Process {
                     if let Some(Decided::Foreign(it)) = socket.decided() {
                         it.take(self, &socket, fd.events & libc::POLLIN != 0);
                     }
-                    let has_kernel = socket.has_kernel();
+                    let has_kernel = socket.kernel_speaks();
                     (Some(Target::Socket(socket)), has_kernel)
                 }
                 Some(Entry::Set(set)) => (Some(Target::Set(set)), true),

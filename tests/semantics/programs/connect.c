@@ -58,7 +58,16 @@ int main(void) {
     /* Bound before it connects. */
     fd = socket(AF_INET, SOCK_STREAM, 0);
     SAY(bind_to(fd, own_ip(), 8200));
+    int set = epoll_create1(0);
+    struct epoll_event event = {EPOLLIN | EPOLLOUT | EPOLLRDHUP, {.fd = fd}};
+    SAY(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
     SAY(connect_to(fd, peer_ip(), 7001));
+    SAY(epoll_wait(set, &event, 1, 1000));
+    NOTE("events %x", event.events);
+    p = (struct pollfd){fd, POLLIN | POLLOUT | POLLRDHUP, 0};
+    SAY(poll(&p, 1, 1000));
+    say_poll("bound and connected", p.revents);
+    SAY(close(set));
     struct sockaddr_in addr;
     socklen_t len = sizeof addr;
     SAY(getsockname(fd, (void *)&addr, &len));

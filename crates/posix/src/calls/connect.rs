@@ -12,7 +12,7 @@ use crate::description::{Bound, Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::link::Link;
 use crate::outcome::{Divert, Outcome};
-use crate::place::{any, is_v6_only, push_options, stack_addr};
+use crate::place::{any, is_v6_only, push_options, remove_kernel_part, sets_of, stack_addr};
 use crate::process::Process;
 use crate::report::{Given as Placed, Reason};
 use crate::socket::{Dgram, Side, Stream};
@@ -101,6 +101,11 @@ impl Process {
             return Err(Errno::EINVAL.into());
         };
         self.apply_stream_options(socket, stream);
+        if socket.has_kernel() {
+            for (set, item) in sets_of(socket) {
+                remove_kernel_part(&set, item);
+            }
+        }
         self.attempt(socket, stream, (&link, sock), remote, manner)
     }
 

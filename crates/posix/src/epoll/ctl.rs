@@ -101,7 +101,7 @@ fn add(set: &Arc<Set>, epfd: i32, fd: i32, target: Target, events: u32, data: u6
     match &target {
         Target::Set(_) => set.set_kernel_part(item, true),
         Target::Socket(socket) => {
-            if socket.has_kernel() {
+            if socket.kernel_speaks() {
                 add_kernel_part(set, item);
             }
             let is_intent = match socket.decided() {
@@ -165,10 +165,7 @@ fn kernel_ctl(set: &Set, epfd: i32, op: i32, fd: i32, events: u32, data: u64) ->
         libc::EPOLL_CTL_MOD => epoll::modify(set_fd.as_fd(), fd.as_fd(), data, flags)?,
         libc::EPOLL_CTL_DEL => {
             epoll::delete(set_fd.as_fd(), fd.as_fd())?;
-            // Closed members left by themselves, so the count may already be too high, never too low.
-            let _ = set
-                .kernel_members
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+            set.kernel_member_left();
         }
         _ => return Err(Errno::EINVAL.into()),
     }

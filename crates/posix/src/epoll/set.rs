@@ -223,6 +223,13 @@ impl Set {
         Some((item.fd, item.events, item.data))
     }
 
+    pub(crate) fn kernel_member_left(&self) {
+        // Closed members left by themselves, so the count may already be too high, never too low.
+        let _ = self
+            .kernel_members
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+    }
+
     pub(crate) fn set_kernel_part(&self, item: u64, has_it: bool) {
         let mut inner = self.inner.lock();
         let Some(found) = inner.items.get_mut(&item) else {
