@@ -151,7 +151,10 @@ fn push(liar: &mut Liar, kind: u8, rest: &mut &[u8]) {
         3 | 4 => Command::Connect { sock, remote: addr },
         5..=7 => Command::Send { sock },
         8 => Command::Consumed { sock },
-        9 => Command::Shutdown { sock },
+        9 => Command::Shutdown {
+            sock,
+            is_full: is(0),
+        },
         10 => Command::Close {
             sock,
             mode,

@@ -126,9 +126,10 @@ pub enum Command {
     Consumed {
         sock: SockId,
     },
-    /// FIN after what was written.
+    /// FIN after what was written. `is_full`: the program has shut its reading side too.
     Shutdown {
         sock: SockId,
+        is_full: bool,
     },
     /// `unread`: received bytes were not read.
     Close {
@@ -249,7 +250,7 @@ impl Command {
                 let [a, b, c] = with_addr(remote);
                 (CONNECT, 0, Some(sock), [a, b, c, 0])
             }
-            Command::Shutdown { sock } => (SHUTDOWN, 0, Some(sock), ZERO),
+            Command::Shutdown { sock, is_full } => (SHUTDOWN, u8::from(is_full), Some(sock), ZERO),
             Command::Close { sock, mode, unread } => {
                 let flags = u8::from(mode == CloseMode::Abort)
                     | u8::from(unread) << 1
@@ -312,7 +313,10 @@ impl Command {
                 sock,
                 remote: addr_of(payload),
             },
-            SHUTDOWN => Command::Shutdown { sock },
+            SHUTDOWN => Command::Shutdown {
+                sock,
+                is_full: flags & 1 != 0,
+            },
             CLOSE => Command::Close {
                 sock,
                 mode: CloseMode::of_flags(flags),
@@ -521,7 +525,10 @@ mod tests {
             },
             Command::Send { sock },
             Command::Consumed { sock },
-            Command::Shutdown { sock },
+            Command::Shutdown {
+                sock,
+                is_full: true,
+            },
             Command::Close {
                 sock,
                 mode: CloseMode::Abort,

@@ -14,7 +14,7 @@ impl State {
     pub const CONNECTING: State = State(1 << 1);
     pub const LISTENING: State = State(1 << 2);
     pub const BOUND: State = State(1 << 3);
-    /// The peer has said FIN: after the bytes in the ring comes the end.
+    /// After the bytes in the ring comes the end.
     pub const RDHUP: State = State(1 << 4);
     /// Both directions are over.
     pub const HUP: State = State(1 << 5);
@@ -24,6 +24,8 @@ impl State {
     pub const CLOSED: State = State(1 << 7);
     /// The program has shut its direction down, and the engine has seen it.
     pub const SHUT: State = State(1 << 8);
+    /// The peer has said FIN, whatever came after it.
+    pub const FIN: State = State(1 << 9);
 
     #[inline]
     pub const fn contains(self, other: State) -> bool {

@@ -82,7 +82,7 @@ impl Engine {
         };
         match command {
             Command::Open { sock, kind } => self.on_open(of(sock), kind),
-            Command::Shutdown { sock } => self.on_shutdown(now, of(sock)),
+            Command::Shutdown { sock, is_full } => self.on_shutdown(now, of(sock), is_full),
             Command::Goodbye => self.on_goodbye(now, client),
             other => self.answer_request(now, client, other, ticket),
         }
@@ -207,14 +207,18 @@ impl Engine {
         }
     }
 
-    fn on_shutdown(&mut self, now: Instant, owner: Owner) {
+    fn on_shutdown(&mut self, now: Instant, owner: Owner, is_full: bool) {
         self.on_send(now, owner);
         let Some(socket) = self.world.socket(owner) else {
             return;
         };
-        if let Role::Stream(conn) = socket.role
-            && !socket.state.contains(State::SHUT)
-        {
+        let Role::Stream(conn) = socket.role else {
+            return;
+        };
+        if is_full {
+            self.stack.tcp_stop_reading(conn);
+        }
+        if !socket.state.contains(State::SHUT) {
             let both = socket.state.contains(State::RDHUP);
             let mut fx = Fx {
                 world: &mut self.world,

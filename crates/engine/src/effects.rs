@@ -248,9 +248,9 @@ impl World {
             .socket(owner)
             .is_some_and(|socket| socket.state.contains(State::SHUT));
         let bits = if is_shut {
-            State::RDHUP | State::HUP
+            State::FIN | State::RDHUP | State::HUP
         } else {
-            State::RDHUP
+            State::FIN | State::RDHUP
         };
         self.set_bits(owner, bits, State::NONE);
     }

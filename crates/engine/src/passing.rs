@@ -204,7 +204,13 @@ impl Engine {
                 self.world.deferred.push(Deferred::Abort(conn));
             }
         }
-        let kept = [State::RDHUP, State::HUP, State::ERR, State::CLOSED];
+        let kept = [
+            State::FIN,
+            State::RDHUP,
+            State::HUP,
+            State::ERR,
+            State::CLOSED,
+        ];
         let carried = kept.into_iter().filter(|bit| state.contains(*bit));
         let bits = carried.fold(State::NONE, |all, bit| all | bit);
         if bits != State::NONE {

@@ -89,7 +89,10 @@ fn command(random: &mut Random) -> Command {
         4 => Command::Connect { sock, remote: addr },
         5 | 6 => Command::Send { sock },
         7 => Command::Consumed { sock },
-        8 => Command::Shutdown { sock },
+        8 => Command::Shutdown {
+            sock,
+            is_full: random.below(2) == 0,
+        },
         9 => Command::Close {
             sock,
             mode: CloseMode::Orderly,

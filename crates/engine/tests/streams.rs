@@ -169,7 +169,10 @@ fn end_of_stream_follows_the_last_byte_and_half_closed_directions_work() {
     let (client, server) = world.connect(listener, 80);
     let [left, right] = [0, 1].map(|host| world.hosts[host].program.clone());
     left.send(client, &[IoSlice::new(b"request")], false);
-    left.push(Command::Shutdown { sock: client });
+    left.push(Command::Shutdown {
+        sock: client,
+        is_full: false,
+    });
     world.settle(10_000_000);
     let mut out = [0; 32];
     assert_eq!(right.recv(server, &mut [IoSliceMut::new(&mut out)]), 7);

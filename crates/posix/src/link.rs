@@ -43,7 +43,12 @@ impl Seen {
         self.0.contains(State::CONNECTED)
     }
 
-    /// The peer's FIN has come.
+    /// The peer's FIN has come, perhaps before an error: SOCK_DONE.
+    pub(crate) fn is_done(self) -> bool {
+        self.0.contains(State::FIN)
+    }
+
+    /// Nothing more will come.
     pub(crate) fn is_fin(self) -> bool {
         self.0.contains(State::RDHUP)
     }
@@ -312,8 +317,8 @@ impl Link {
         self.program.push(Command::SetOption { sock, option });
     }
 
-    pub(crate) fn shutdown(&self, sock: SockId) {
-        self.program.push(Command::Shutdown { sock });
+    pub(crate) fn shutdown(&self, sock: SockId, is_full: bool) {
+        self.program.push(Command::Shutdown { sock, is_full });
     }
 
     pub(crate) fn unlisten(&self, sock: SockId) {

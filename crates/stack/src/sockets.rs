@@ -97,6 +97,11 @@ impl Stack {
         self.tcp.consumed(now, conn, upto, &cx!(self));
     }
 
+    /// The program has shut its reading side too.
+    pub fn tcp_stop_reading(&mut self, conn: ConnId) {
+        self.tcp.stop_reading(conn);
+    }
+
     /// FIN after everything that was written.
     pub fn tcp_shutdown(&mut self, now: Instant, conn: ConnId, fx: &mut impl Effects) {
         self.tcp.shutdown(now, conn, &mut cx!(self), fx);

@@ -184,11 +184,15 @@ impl Stream {
         bufs: &mut [IoSliceMut<'_>],
         peek_from: Option<usize>,
     ) -> Result<usize, StreamError> {
-        if self.shut.load(Ordering::Relaxed) & SHUT_READ != 0 {
+        let seen = self.seen();
+        // tcp_recvmsg(): the peer's FIN comes before an error, an error before what the program has shut itself.
+        if self.shut.load(Ordering::Relaxed) & SHUT_READ != 0
+            && (seen.is_done() || !seen.is_error())
+        {
             return Ok(0);
         }
-        let seen = self.seen();
-        if seen.is_fin() && self.link.available(sock) == 0 && !seen.is_error() {
+        let is_end = seen.is_done() || (seen.is_fin() && !seen.is_error());
+        if is_end && self.link.available(sock) == 0 {
             return Ok(0);
         }
         if self.link.available(sock) > 0 && peek_from.is_none() {
@@ -212,18 +216,17 @@ impl Stream {
 
     /// Puts bytes into the send ring; at least one, or an error.
     pub(crate) fn send(&self, bufs: &[IoSlice<'_>], more: bool) -> Result<usize, StreamError> {
-        if self.shut.load(Ordering::Relaxed) & SHUT_WRITE != 0 {
-            return Err(StreamError::Pipe);
-        }
         let sock = self.sock();
         let seen = self.seen();
+        // sk_stream_error(): an error comes before what the program has shut itself.
         if seen.is_error() {
             return match self.take_error() {
                 Some(Errno::EPIPE) | None => Err(StreamError::Pipe),
                 Some(error) => Err(StreamError::Errno(error)),
             };
         }
-        if seen.is_closed() || seen.is_hup() || self.is_failed() {
+        let is_shut = self.shut.load(Ordering::Relaxed) & SHUT_WRITE != 0;
+        if is_shut || seen.is_closed() || seen.is_hup() || self.is_failed() {
             return Err(StreamError::Pipe);
         }
         if !seen.is_connected() {
@@ -246,11 +249,12 @@ impl Stream {
         if !seen.is_connected() || seen.is_closed() || seen.is_hup() {
             return Err(Errno::ENOTCONN);
         }
-        if read {
-            self.shut.fetch_or(SHUT_READ, Ordering::Relaxed);
-        }
-        if write && self.shut.fetch_or(SHUT_WRITE, Ordering::Relaxed) & SHUT_WRITE == 0 {
-            self.link.shutdown(self.sock());
+        let asked = if read { SHUT_READ } else { 0 } | if write { SHUT_WRITE } else { 0 };
+        let before = self.shut.fetch_or(asked, Ordering::Relaxed);
+        let after = before | asked;
+        // Reading alone is no concern of the stack's: data is still acknowledged.
+        if after != before && after & SHUT_WRITE != 0 {
+            self.link.shutdown(self.sock(), after & SHUT_READ != 0);
         }
         Ok(())
     }

@@ -280,6 +280,13 @@ impl Tcp {
         self.settle(now, id.index, Verdict::Alive, cx, fx);
     }
 
+    /// Nobody will read any more. RFC 9293 3.6.1: data that comes now is answered with a reset.
+    pub fn stop_reading(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.find_mut(id.index, id.generation) {
+            conn.rcv.is_shut = true;
+        }
+    }
+
     /// The program lets go. `unread`: bytes that it has not read are lost, which the peer is told by a reset
     /// (RFC 1122 4.2.2.13).
     pub fn close(

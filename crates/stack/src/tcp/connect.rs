@@ -31,6 +31,8 @@ pub fn headers(key: &FlowKey) -> u16 {
     if key.is_v4() { 40 } else { 60 }
 }
 
+/// How soon the SYN is sent again after a reset for whoever was there before (Linux: TCP_TIMEOUT_MIN).
+const AGAIN_NS: u64 = 2_000_000;
 /// Bytes of the timestamp option.
 const TIMESTAMPS: u16 = 12;
 
@@ -272,6 +274,11 @@ pub fn on_segment(
     if has_ack && (ack <= seq::SYN || ack > conn.snd.nxt + carried) {
         let key = conn.key;
         control::answer_with_reset(&key, now, segment, cx, fx);
+        // The peer has just been rid of a former connection: our SYN will be welcome now (as on Linux).
+        if conn.backoff.count() == 0 {
+            conn.timers
+                .set_resend(Resend::Timeout, now.plus_nanos(AGAIN_NS));
+        }
         return Verdict::Alive;
     }
     // Second: only a RST that acknowledges our SYN counts.

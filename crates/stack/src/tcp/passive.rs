@@ -145,7 +145,7 @@ impl Tcp {
         let start = seq::widen(entry.irs, seq::FIRST, segment.seq);
         let is_in_window = start >= seq::FIRST && start <= seq::FIRST + u64::from(entry.window);
         if segment.flags.is_rst() {
-            // RFC 5961 3.2: the exact number only; the SYN-ACK is the challenge to others.
+            // RFC 5961 3.2: the exact number only; others are challenged.
             if start == seq::FIRST {
                 cx.counters.bump(Counter::RxTcpResets);
                 self.drop_syn(index, hash);
@@ -154,12 +154,12 @@ impl Tcp {
             cx.counters.bump(Counter::DropTcpRst);
             if is_in_window && self.challenges.may_pass(now, cx.rng) {
                 cx.counters.bump(Counter::TxTcpChallenges);
-                entry.answer(now, cx, fx);
+                entry.acknowledge(now, cx, fx);
             }
             return None;
         }
-        if segment.flags.is_syn() {
-            // Again, or another one: the SYN-ACK says what we know; a peer that started anew resets it.
+        // RFC 9293 3.8.1: the same SYN again has not met our answer.
+        if segment.flags.is_syn() && segment.seq == entry.irs {
             if self.challenges.may_pass(now, cx.rng) {
                 // RFC 3168 6.1.1.1: a peer that got no answer may ask without ECN.
                 entry.has_ecn &= segment.flags.contains(ecn::SETUP);
@@ -167,20 +167,20 @@ impl Tcp {
             }
             return None;
         }
-        if !segment.flags.is_ack() {
-            cx.counters.bump(Counter::DropTcpNoAck);
-            return None;
-        }
         let is_old = entry.has_timestamps
             && segment
                 .timestamps()
                 .is_some_and(|t| seq::is_older(t.value, entry.ts_recent));
-        if !is_in_window || is_old {
+        // RFC 9293 3.10.7.4 (first), RFC 5961 4.2 (a SYN that is another one): an ACK, within the limit of challenges.
+        if !is_in_window || is_old || segment.flags.is_syn() {
             cx.counters.bump(Counter::DropTcpOutOfWindow);
-            // RFC 9293 3.10.7.4 (first): with an ACK, within the limit of challenges.
             if self.challenges.may_pass(now, cx.rng) {
-                entry.answer(now, cx, fx);
+                entry.acknowledge(now, cx, fx);
             }
+            return None;
+        }
+        if !segment.flags.is_ack() {
+            cx.counters.bump(Counter::DropTcpNoAck);
             return None;
         }
         if segment.ack != control::after_syn(entry.iss) {

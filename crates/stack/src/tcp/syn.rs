@@ -12,7 +12,7 @@ use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
 use super::connect::Preset;
 use super::connection::{MSS_DEFAULT, MSS_MIN};
 use super::flow::FlowKey;
-use super::output::emit::{self, Envelope, Opening};
+use super::output::emit::{self, BareAck, Envelope, Opening};
 use super::slab::Slab;
 use super::{connect, isn, seq};
 use crate::effects::{Effects, Payload};
@@ -136,6 +136,22 @@ impl SynEntry {
             payload: Payload::None,
         };
         emit::opening(envelope, now, &syn, &mut self.hop, cx, fx);
+    }
+
+    /// Says where the handshake stands, to whoever sent a segment that does not belong there (RFC 9293 3.10.7.4
+    /// first, RFC 5961 3.2).
+    #[cold]
+    pub fn acknowledge(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+        let ack = BareAck {
+            seq: seq::to_wire(self.iss, seq::FIRST),
+            ack: seq::to_wire(self.irs, seq::FIRST),
+            window: self.window >> self.our_shift,
+            timestamps: self.has_timestamps.then_some(Timestamps {
+                value: isn::timestamp(now, self.ts_offset),
+                echo: self.ts_recent,
+            }),
+        };
+        emit::bare_ack(&self.key, now, &ack, &mut self.hop, cx, fx);
     }
 }
 

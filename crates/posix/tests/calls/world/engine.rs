@@ -180,7 +180,7 @@ impl Inner {
                 self.end.reply(ticket, Ok(Reply::Bound { local }));
             }
             Command::Connect { sock, remote } => self.connect(sock, remote, ticket),
-            Command::Shutdown { sock } => self.socks.get_mut(&sock).unwrap().is_shut = true,
+            Command::Shutdown { sock, .. } => self.socks.get_mut(&sock).unwrap().is_shut = true,
             Command::Close { sock, .. } => {
                 let it = self.socks.get_mut(&sock).unwrap();
                 it.is_shut = true;

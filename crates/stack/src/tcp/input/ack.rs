@@ -48,8 +48,10 @@ pub fn on_ack(
         }
         super::super::connect::establish(conn, now, segment, cx, fx);
     }
-    // RFC 5961 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT, else challenge and drop.
-    if ack > conn.snd.nxt || ack + u64::from(conn.snd.wnd_max) < conn.snd.una {
+    // RFC 5961 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT, else challenge and drop. Nothing before our SYN can
+    // have been acknowledged (as on Linux).
+    let is_known = seq::FIRST.max(conn.snd.una.saturating_sub(conn.snd.wnd_max.into())) <= ack;
+    if ack > conn.snd.nxt || !is_known {
         cx.counters.bump(Counter::DropTcpAck);
         super::rst_syn::challenge(conn, now, challenges, cx);
         return Outcome::Drop;

@@ -103,7 +103,10 @@ fn take_header(conn: &mut Connection, now: Instant, segment: &Segment<'_>, acked
     conn.keep_sent = 0;
     let ack = conn.snd.una + u64::from(acked);
     let snd = &mut conn.snd;
-    // RFC 9293 3.10.7.4 (fifth); in order, so never older than the last update.
+    // RFC 9293 3.10.7.4 (fifth): an empty segment from further on may have told of a newer window.
+    if snd.wl1 > conn.rcv.nxt {
+        return;
+    }
     let wnd = u32::from(segment.window) << snd.shift;
     snd.wl1 = conn.rcv.nxt;
     snd.wl2 = ack;

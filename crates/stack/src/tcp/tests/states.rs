@@ -94,24 +94,24 @@ const TABLE: [(&str, [&str; 11]); 12] = [
             "- =",
         ],
     ),
-    // The SYN-ACK is the ACK that a challenge or an unacceptable segment is answered with.
     (
         "SYN-RECEIVED",
         [
             "- LISTEN",
-            "S =",
+            "A =",
             "- =",
-            "S =",
-            "S =",
+            "A =",
+            "A =",
             "R =",
             "R =",
-            "S =",
+            "A =",
             "- =",
             "A ESTABLISHED",
             "A CLOSE-WAIT",
         ],
     ),
-    // The same after a simultaneous open; there is no listener to go back to.
+    // The same after a simultaneous open; there is no listener to go back to, and the SYN-ACK is the ACK that a
+    // challenge or an unacceptable segment is answered with.
     (
         "SYN-RECEIVED'",
         [
