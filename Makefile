@@ -6,7 +6,7 @@ SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
-.PHONY: help setup build demo test check bench captures coverage interop interop-full seeds worlds scale soak fuzz reference book install clean
+.PHONY: help setup build demo test check bench captures coverage differential interop interop-full seeds worlds scale soak fuzz reference book install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ captures: build ## every program test with its frames, compared by tshark with t
 
 coverage: setup ## share of the lines of wire and stack that tests run; fails below 90 %
 	@scripts/coverage
+
+differential: build ## random sequences of segments and socket calls, on the kernel and on Slipstack
+	@tests/differential/run --count $$(( $(SEEDS) / 4 ))
 
 interop-full: build ## the whole matrix, 10 runs a cell; INTEROP_ARGS="--out DIR" goes on where it stopped
 	@scripts/interop --full $(INTEROP_ARGS)
