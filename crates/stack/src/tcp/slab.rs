@@ -59,15 +59,14 @@ impl<T> Slab<T> {
     #[inline]
     pub fn insert_with(&mut self, make: impl FnOnce(u32, u32) -> T) -> Option<(u32, u32)> {
         let (index, generation) = self.next_id()?;
-        if self.free.pop().is_some() {
-            // Vacant, so there is nothing to drop.
-            self.slots[index as usize].value = Some(make(index, generation));
-        } else {
+        if self.free.pop().is_none() {
             self.slots.push(Slot {
                 generation,
-                value: Some(make(index, generation)),
+                value: None,
             });
         }
+        // One place where a value is made, so that it is made where it stays. Nothing is dropped: it was vacant.
+        self.slots[index as usize].value = Some(make(index, generation));
         Some((index, generation))
     }
 
