@@ -218,12 +218,16 @@ impl Tcp {
         match verdict {
             Verdict::TimeWait => {
                 let until = now.plus_nanos(nanos(cx.config.tcp.time_wait));
-                let entry = TimeWait::of(conn, until);
-                emit::bare_ack(&conn.key, now, &entry.ack(now), &mut conn.hop, cx, fx);
+                let mut entry = TimeWait::of(conn, until);
+                entry.is_owed = !self.time_waits.entries.is_full();
+                if !entry.is_owed {
+                    emit::bare_ack(&conn.key, now, &entry.ack(now), &mut conn.hop, cx, fx);
+                }
                 match self.time_waits.insert(entry, until) {
                     Some(place) => {
-                        self.demux
-                            .replace(hash, Place::Connection(index), Place::TimeWait(place));
+                        let place = Place::TimeWait(place);
+                        self.demux.replace(hash, Place::Connection(index), place);
+                        self.dirty.push(place.pack());
                     }
                     None => self.demux.remove(hash, Place::Connection(index)),
                 }
@@ -379,15 +383,28 @@ impl Tcp {
         !self.dirty.is_empty()
     }
 
-    /// End of a turn: everything that dirty connections have to say.
+    /// End of a turn: everything that dirty connections have to say, and the answers that opening and closing owe.
     pub fn flush(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
         let Tcp {
             conns,
+            syns,
+            time_waits,
             dirty,
             wheel,
             ..
         } = self;
-        for &index in dirty.iter() {
+        for &place in dirty.iter() {
+            let index = match Place::unpack(place) {
+                Place::Connection(index) => index,
+                Place::Syn(index) => {
+                    syns.answer_owed(index, now, cx, fx);
+                    continue;
+                }
+                Place::TimeWait(index) => {
+                    time_waits.answer_owed(index, now, cx, fx);
+                    continue;
+                }
+            };
             // A block may have gone since, and another one taken its place.
             let Some(conn) = conns.at_mut(index).filter(|conn| conn.is_queued) else {
                 continue;

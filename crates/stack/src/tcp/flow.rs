@@ -173,7 +173,33 @@ pub enum Place {
     TimeWait(u32),
 }
 
-/// A [`Place`] in one word, with the flow's hash: most strangers are told apart without a look at their keys, and a
+const KIND_SHIFT: u32 = 30;
+/// Indices need to stay below this in every storage.
+pub const INDEX_MAX: u32 = (1 << KIND_SHIFT) - 1;
+
+impl Place {
+    /// In one word; a connection is its index.
+    #[inline]
+    pub fn pack(self) -> u32 {
+        match self {
+            Place::Connection(i) => i,
+            Place::Syn(i) => 1 << KIND_SHIFT | i,
+            Place::TimeWait(i) => 2 << KIND_SHIFT | i,
+        }
+    }
+
+    #[inline]
+    pub fn unpack(word: u32) -> Place {
+        let index = word & INDEX_MAX;
+        match word >> KIND_SHIFT {
+            0 => Place::Connection(index),
+            1 => Place::Syn(index),
+            _ => Place::TimeWait(index),
+        }
+    }
+}
+
+/// A packed [`Place`] with the flow's hash: most strangers are told apart without a look at their keys, and a
 /// table that grows asks nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
@@ -181,32 +207,18 @@ struct Slot {
     hash: u32,
 }
 
-const KIND_SHIFT: u32 = 30;
-/// Indices need to stay below this in every storage.
-pub const INDEX_MAX: u32 = (1 << KIND_SHIFT) - 1;
-
 impl Slot {
     #[inline]
     fn new(hash: u64, place: Place) -> Slot {
-        let place = match place {
-            Place::Connection(i) => i,
-            Place::Syn(i) => 1 << KIND_SHIFT | i,
-            Place::TimeWait(i) => 2 << KIND_SHIFT | i,
-        };
         Slot {
-            place,
+            place: place.pack(),
             hash: hash as u32,
         }
     }
 
     #[inline]
     fn place(self) -> Place {
-        let index = self.place & INDEX_MAX;
-        match self.place >> KIND_SHIFT {
-            0 => Place::Connection(index),
-            1 => Place::Syn(index),
-            _ => Place::TimeWait(index),
-        }
+        Place::unpack(self.place)
     }
 }
 

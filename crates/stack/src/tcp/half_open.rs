@@ -107,6 +107,7 @@ fn read(bytes: &[u8]) -> Option<SynEntry> {
         hop: None,
         tos: 0,
         ttl: 0,
+        is_owed: false,
     };
     let flags: u8 = input.number()?;
     (entry.has_sack, entry.has_timestamps) = (flags & SACK != 0, flags & TIMESTAMPS != 0);

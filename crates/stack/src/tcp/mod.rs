@@ -101,7 +101,7 @@ pub struct Tcp {
     hasher: FlowHasher,
     wheel: Wheel,
     latest: Latest,
-    /// Connections for the next flush.
+    /// Packed places of what the next flush sends for.
     dirty: Vec<u32>,
     /// RFC 5961 10: challenge ACKs of the whole stack.
     challenges: RateLimit,

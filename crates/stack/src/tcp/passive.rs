@@ -99,25 +99,21 @@ impl Tcp {
                 Offer::Accept => {}
             }
         }
-        self.enter(now, hash, entry, cx, fx);
+        self.enter(now, hash, entry, cx);
     }
 
-    /// Stores an entry and sends its SYN-ACK.
-    fn enter(
-        &mut self,
-        now: Instant,
-        hash: u64,
-        mut entry: SynEntry,
-        cx: &mut Cx<'_>,
-        fx: &mut impl Effects,
-    ) {
+    /// Stores an entry; its SYN-ACK leaves with the next flush, when the device takes frames.
+    fn enter(&mut self, now: Instant, hash: u64, mut entry: SynEntry, cx: &mut Cx<'_>) {
         let until = now.plus_nanos(nanos(cx.config.tcp.rto_initial));
         if let Some(listener) = self.listeners.find_mut(entry.listener) {
             listener.half_open += 1;
         }
-        entry.answer(now, cx, fx);
+        entry.sent_at = now;
+        entry.is_owed = true;
         if let Some(index) = self.syns.insert(entry, until) {
-            self.demux.insert(hash, Place::Syn(index));
+            let place = Place::Syn(index);
+            self.demux.insert(hash, place);
+            self.dirty.push(place.pack());
         }
     }
 

@@ -51,6 +51,8 @@ pub struct SynEntry {
     pub hop: Option<NextHop>,
     pub tos: u8,
     pub ttl: u8,
+    /// The next flush sends the SYN-ACK.
+    pub is_owed: bool,
 }
 
 const _: () = assert!(core::mem::size_of::<SynEntry>() <= 128);
@@ -124,6 +126,7 @@ impl SynEntry {
             ..TcpOptions::default()
         };
         self.sent_at = now;
+        self.is_owed = false;
         let envelope = Envelope {
             key: &self.key,
             tos: self.tos,
@@ -184,6 +187,7 @@ pub fn entry_for(
         hop: None,
         tos: preset.opts.tos,
         ttl: preset.opts.ttl,
+        is_owed: false,
     }
 }
 
@@ -219,6 +223,22 @@ impl SynTable {
         let (index, generation) = self.entries.insert(entry)?;
         self.wait(index, generation, tries, until);
         Some(index)
+    }
+
+    /// Sends the SYN-ACK that an entry owes; it may have gone since, and another one taken its place.
+    #[inline]
+    pub fn answer_owed(
+        &mut self,
+        index: u32,
+        now: Instant,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        if let Some(entry) = self.entries.at_mut(index)
+            && entry.is_owed
+        {
+            entry.answer(now, cx, fx);
+        }
     }
 
     /// Puts an entry that was answered again into the queue of its tries.

@@ -6,10 +6,12 @@ use alloc::collections::VecDeque;
 
 use super::connection::Connection;
 use super::flow::FlowKey;
-use super::output::emit::BareAck;
+use super::output::emit::{self, BareAck};
 use super::segment::Segment;
 use super::slab::Slab;
 use super::{isn, seq};
+use crate::effects::Effects;
+use crate::link::Cx;
 use crate::time::Instant;
 use slipstack_wire::tcp_options::Timestamps;
 
@@ -26,6 +28,8 @@ pub struct TimeWait {
     expires: u32,
     window: u16,
     has_timestamps: bool,
+    /// The next flush sends the ACK of the peer's FIN.
+    pub is_owed: bool,
 }
 
 const _: () = assert!(core::mem::size_of::<TimeWait>() <= 64);
@@ -53,6 +57,7 @@ impl TimeWait {
             expires: unit(expires),
             window: (conn.rcv.window() >> conn.rcv.shift).min(0xffff) as u16,
             has_timestamps: conn.opts.has_timestamps,
+            is_owed: false,
         }
     }
 
@@ -152,6 +157,23 @@ impl TimeWaits {
         Some(index)
     }
 
+    /// Sends the ACK that an entry owes; it may have gone since, and another one taken its place.
+    #[inline]
+    pub fn answer_owed(
+        &mut self,
+        index: u32,
+        now: Instant,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        if let Some(entry) = self.entries.at_mut(index)
+            && entry.is_owed
+        {
+            entry.is_owed = false;
+            emit::bare_ack(&entry.key, now, &entry.ack(now), &mut None, cx, fx);
+        }
+    }
+
     pub fn restart(&mut self, index: u32, until: Instant) {
         if let Some(entry) = self.entries.at_mut(index) {
             entry.expires = unit(until);
@@ -205,6 +227,7 @@ mod tests {
             expires: unit(until),
             window: 0,
             has_timestamps: false,
+            is_owed: false,
         }
     }
 

@@ -56,6 +56,26 @@ fn a_syn_ack_answers_exactly_what_was_offered() {
 }
 
 #[test]
+fn a_turn_answers_a_syn_once_and_a_withdrawn_one_not_at_all() {
+    let mut world = World::new(config());
+    world.listen();
+    let ports = |more: u16| (PEER_PORT + more, PORT);
+    world.deliver(ports(0), (ISS, 0), SYN, &[], &[]);
+    world.deliver(ports(1), (ISS, 0), SYN, &[], &[]);
+    world.deliver(ports(1), (ISS, 0), SYN, &[], &[]);
+    world.deliver(ports(2), (ISS, 0), SYN, &[], &[]);
+    world.deliver(ports(2), (ISS + 1, 0), RST, &[], &[]);
+    world.flush();
+    let sent = world.take_sent();
+    let mut to: Vec<u16> = sent.iter().map(|s| s.header.dst_port).collect();
+    to.sort_unstable();
+    assert_eq!(to, [PEER_PORT, PEER_PORT + 1]);
+    assert!(sent.iter().all(|s| s.is(SYN | ACK)));
+    world.flush();
+    world.none();
+}
+
+#[test]
 fn the_last_ack_may_carry_data() {
     let mut world = World::new(config());
     world.listen();

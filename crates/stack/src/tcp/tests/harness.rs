@@ -184,8 +184,23 @@ impl World {
         self.inject_raw(ports, (seq, ack), flags, &room[..len], payload);
     }
 
-    /// The same with options as they are on the wire.
+    /// The same with options as they are on the wire. The turn of a segment that opens or closes ends with it.
     pub fn inject_raw(
+        &mut self,
+        ports: (u16, u16),
+        numbers: (u32, u32),
+        flags: TcpFlags,
+        options: &[u8],
+        payload: &[u8],
+    ) {
+        self.deliver(ports, numbers, flags, options, payload);
+        if flags.is_syn() || flags.is_fin() {
+            self.flush();
+        }
+    }
+
+    /// The same while the turn goes on.
+    pub fn deliver(
         &mut self,
         ports: (u16, u16),
         (seq, ack): (u32, u32),
