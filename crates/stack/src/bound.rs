@@ -1,6 +1,6 @@
 //! What a bound address takes in.
 
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// One address, or all of one family or of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,19 +52,30 @@ impl Bound {
         }
     }
 
-    /// Words for a hash.
-    pub fn words(self) -> [u64; 2] {
-        let ip = match self {
-            Bound::One(IpAddr::V4(v4)) => v4.to_ipv6_mapped(),
-            Bound::One(IpAddr::V6(v6)) => v6,
+    /// In one word, which says everything.
+    #[inline]
+    pub fn bits(self) -> u128 {
+        match self {
+            Bound::One(ip) => bits(ip),
             // No socket is bound to these: the loopback network is the kernel's.
-            Bound::AllV4 => Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0),
-            Bound::AllV6 => Ipv6Addr::UNSPECIFIED,
-            Bound::All => Ipv6Addr::LOCALHOST,
-        };
-        let bits = ip.to_bits();
-        [bits as u64, (bits >> 64) as u64]
+            Bound::AllV4 => bits(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            Bound::AllV6 => bits(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+            Bound::All => bits(IpAddr::V6(Ipv6Addr::LOCALHOST)),
+        }
     }
+}
+
+/// An address in one word, for tables: the bytes of its v4-mapped form in the order in which they lie.
+#[inline(always)]
+pub fn bits(ip: IpAddr) -> u128 {
+    let octets = match ip {
+        IpAddr::V4(v4) => {
+            let [a, b, c, d] = v4.octets();
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d]
+        }
+        IpAddr::V6(v6) => v6.octets(),
+    };
+    u128::from_le_bytes(octets)
 }
 
 #[cfg(test)]

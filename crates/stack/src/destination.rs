@@ -1,7 +1,5 @@
 //! Next hops of destinations that were used lately: for segments that have no connection to keep theirs.
 
-use core::net::IpAddr;
-
 use crate::link::NextHop;
 
 const PLACES: usize = 64;
@@ -9,7 +7,8 @@ const PLACES: usize = 64;
 /// One place for each value of a few bits of the address; a later destination takes it over.
 #[derive(Debug)]
 pub(crate) struct Destinations {
-    places: [Option<(IpAddr, NextHop)>; PLACES],
+    /// By [`crate::bound::bits`] of the address.
+    places: [Option<(u128, NextHop)>; PLACES],
 }
 
 impl Destinations {
@@ -21,23 +20,20 @@ impl Destinations {
 
     /// May have ended: the caller looks.
     #[inline]
-    pub fn find(&self, dst: IpAddr) -> Option<NextHop> {
+    pub fn find(&self, dst: u128) -> Option<NextHop> {
         match self.places[place_of(dst)] {
             Some((of, hop)) if of == dst => Some(hop),
             _ => None,
         }
     }
 
-    pub fn keep(&mut self, dst: IpAddr, hop: NextHop) {
+    pub fn keep(&mut self, dst: u128, hop: NextHop) {
         self.places[place_of(dst)] = Some((dst, hop));
     }
 }
 
 #[inline]
-fn place_of(dst: IpAddr) -> usize {
-    let word = match dst {
-        IpAddr::V4(ip) => ip.to_bits(),
-        IpAddr::V6(ip) => ip.to_bits() as u32,
-    };
-    (word ^ word >> 8) as usize % PLACES
+fn place_of(dst: u128) -> usize {
+    // The last bytes of an address differ most; they are on top.
+    ((dst >> 120) ^ (dst >> 112)) as usize % PLACES
 }

@@ -8,6 +8,7 @@ use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv4::{self, Ipv4Header};
 use slipstack_wire::{Gso, PartialChecksum, TxOffload, checksum, ipv6, tcp, tcp_options};
 
+use crate::bound;
 use crate::config::StackConfig;
 use crate::counters::{Counter, Counters};
 use crate::destination::Destinations;
@@ -134,9 +135,9 @@ impl Link {
         }
     }
 
-    /// The next hop that was last found for a destination, if it may still be used.
+    /// The next hop that was last found for a destination ([`bound::bits`]), if it may still be used.
     #[inline]
-    pub fn recall(&self, dst: IpAddr, now: Instant) -> Option<NextHop> {
+    pub fn recall(&self, dst: u128, now: Instant) -> Option<NextHop> {
         self.destinations
             .find(dst)
             .filter(|hop| self.is_current(hop, now))
@@ -153,10 +154,11 @@ impl Link {
     }
 
     /// The same for a destination whose next hop may be known; `None`: there is no route.
-    pub fn path_by(&self, hop: &Option<NextHop>, dst: IpAddr) -> Option<Path> {
+    #[inline]
+    pub fn path_by(&self, hop: &Option<NextHop>, dst: impl FnOnce() -> IpAddr) -> Option<Path> {
         match hop {
             Some(hop) => Some(self.path_over(hop)),
-            None => self.find_path(dst),
+            None => self.find_path(dst()),
         }
     }
 
@@ -302,7 +304,7 @@ impl Cx<'_> {
     ) -> Output {
         match self.link.find_next_hop(now, ends, self.counters, fx) {
             Hop::Known(hop) => {
-                self.link.destinations.keep(ends.1.into(), hop);
+                self.link.destinations.keep(bound::bits(ends.1.into()), hop);
                 self.send(packet, ends, segment, hint.insert(hop), fx)
             }
             Hop::Asking(neighbour) => {

@@ -7,6 +7,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use hashbrown::HashTable;
 
+use crate::bound;
 use crate::rng::{Rng, SipKey};
 
 /// Addresses and ports of a connection; IPv4 is kept in its v4-mapped form.
@@ -19,15 +20,9 @@ pub struct FlowKey {
 }
 
 /// An address in the form in which it is stored.
-#[inline]
+#[inline(always)]
 pub fn pack(ip: IpAddr) -> [u8; 16] {
-    match ip {
-        IpAddr::V4(v4) => {
-            let [a, b, c, d] = v4.octets();
-            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d]
-        }
-        IpAddr::V6(v6) => v6.octets(),
-    }
+    bound::bits(ip).to_le_bytes()
 }
 
 #[inline]
@@ -41,7 +36,8 @@ fn unpack(bytes: [u8; 16]) -> IpAddr {
 }
 
 impl FlowKey {
-    #[inline]
+    // Where the family is known nothing is left of the choice.
+    #[inline(always)]
     pub fn new(local: IpAddr, local_port: u16, remote: IpAddr, remote_port: u16) -> FlowKey {
         FlowKey {
             local: pack(local),
@@ -59,6 +55,18 @@ impl FlowKey {
     #[inline]
     pub fn remote_ip(&self) -> IpAddr {
         unpack(self.remote)
+    }
+
+    /// The own address as [`bound::bits`] has it.
+    #[inline]
+    pub fn local_bits(&self) -> u128 {
+        u128::from_le_bytes(self.local)
+    }
+
+    /// The peer's address likewise.
+    #[inline]
+    pub fn remote_bits(&self) -> u128 {
+        u128::from_le_bytes(self.remote)
     }
 
     /// A MAC over the two addresses.
@@ -97,10 +105,7 @@ impl FlowKey {
 
     #[inline]
     fn words(&self) -> [u64; 5] {
-        let (local, remote) = (
-            u128::from_le_bytes(self.local),
-            u128::from_le_bytes(self.remote),
-        );
+        let (local, remote) = (self.local_bits(), self.remote_bits());
         let ports = u64::from(self.local_port) << 16 | u64::from(self.remote_port);
         [
             (remote >> 64) as u64,

@@ -57,7 +57,8 @@ impl Listener {
 /// Listeners with the same address and port.
 #[derive(Debug)]
 struct Group {
-    bound: Bound,
+    /// [`Bound::bits`].
+    bound: u128,
     port: u16,
     members: Vec<ListenerId>,
     /// ACKs that answer a SYN cookie may come until then.
@@ -87,7 +88,7 @@ impl Listeners {
         options: ListenOptions,
         preset: Preset,
     ) -> Option<ListenerId> {
-        let bound = Bound::new(local.ip(), options.is_v6_only);
+        let bound = Bound::new(local.ip(), options.is_v6_only).bits();
         let port = local.port();
         let listener = Listener {
             local,
@@ -125,7 +126,7 @@ impl Listeners {
         self.slab.find(id.index, id.generation)?;
         self.set_yielding(id, false);
         let listener = self.slab.remove(id.index)?;
-        let (bound, port) = (listener.bound(), listener.local.port());
+        let (bound, port) = (listener.bound().bits(), listener.local.port());
         let hash = hash(bound, port);
         if let Ok(mut entry) = self
             .groups
@@ -188,7 +189,7 @@ impl Listeners {
             return;
         }
         listener.is_yielding = is_yielding;
-        let (bound, port) = (listener.bound(), listener.local.port());
+        let (bound, port) = (listener.bound().bits(), listener.local.port());
         let hash = hash(bound, port);
         let group = self
             .groups
@@ -224,23 +225,22 @@ impl Listeners {
 
     fn group_of(&self, key: &FlowKey) -> Option<&Group> {
         let port = key.local_port;
-        let ip = key.local_ip();
-        self.find_group(Bound::One(ip), port)
-            .or_else(|| self.find_group(Bound::all_like(ip), port))
-            .or_else(|| self.find_group(Bound::All, port))
+        self.find_group(key.local_bits(), port)
+            .or_else(|| self.find_group(Bound::all_like(key.local_ip()).bits(), port))
+            .or_else(|| self.find_group(Bound::All.bits(), port))
     }
 
-    fn find_group(&self, bound: Bound, port: u16) -> Option<&Group> {
+    fn find_group(&self, bound: u128, port: u16) -> Option<&Group> {
         self.groups
             .find(hash(bound, port), |g| g.bound == bound && g.port == port)
     }
 }
 
 /// Only this machine's programs put something into the table, so that its hash needs no secret.
-fn hash(bound: Bound, port: u16) -> u64 {
+fn hash(bound: u128, port: u16) -> u64 {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let [low, high] = bound.words();
-    let sum = high ^ low.rotate_left(32) ^ u64::from(port);
+    let (low, high) = (bound as u64, (bound >> 64) as u64);
+    let sum = low ^ high.rotate_left(32) ^ u64::from(port);
     let product = u128::from(sum) * u128::from(SPREAD);
     (product >> 64) as u64 ^ product as u64
 }

@@ -64,8 +64,8 @@ impl Tcp {
             cx.counters.bump(Counter::DropTcpBacklog);
             return;
         }
-        let hop = cx.link.recall(key.remote_ip(), now);
-        let Some(path) = cx.link.path_by(&hop, key.remote_ip()) else {
+        let hop = cx.link.recall(key.remote_bits(), now);
+        let Some(path) = cx.link.path_by(&hop, || key.remote_ip()) else {
             cx.counters.bump(Counter::DropNoRoute);
             return;
         };
@@ -269,7 +269,7 @@ impl Tcp {
         (entry, is_stored): (&SynEntry, bool),
         cx: &mut Cx<'_>,
     ) -> Option<u32> {
-        let path = cx.link.path_by(&entry.hop, key.remote_ip())?;
+        let path = cx.link.path_by(&entry.hop, || key.remote_ip())?;
         let Tcp {
             listeners,
             conns,

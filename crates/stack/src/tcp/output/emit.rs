@@ -306,7 +306,7 @@ pub fn bare_ack(
         ttl: DEFAULT_TTL,
     };
     if let Some((src, dst)) = key.v4()
-        && let Some(hop) = current(hop, dst, now, cx)
+        && let Some(hop) = current(hop, key, now, cx)
     {
         let header = plain_header(envelope, (src, dst, hop), &header, cx);
         let mut buffer = [0u8; plain::HEADER_MAX];
@@ -326,9 +326,9 @@ pub fn bare_ack(
 
 /// The next hop, looked up anew if the one at hand has ended.
 #[inline]
-fn current(hop: &mut Option<NextHop>, dst: Ipv4Addr, now: Instant, cx: &Cx<'_>) -> Option<NextHop> {
+fn current(hop: &mut Option<NextHop>, key: &FlowKey, now: Instant, cx: &Cx<'_>) -> Option<NextHop> {
     if !hop.is_some_and(|hop| cx.link.is_current(&hop, now)) {
-        *hop = cx.link.recall(dst.into(), now);
+        *hop = cx.link.recall(key.remote_bits(), now);
     }
     *hop
 }
@@ -375,7 +375,7 @@ pub fn opening(
     fx: &mut impl Effects,
 ) -> Output {
     if let Some((src, dst)) = envelope.key.v4()
-        && let Some(hop) = current(hop, dst, now, cx)
+        && let Some(hop) = current(hop, envelope.key, now, cx)
         && syn.fast_open.is_none()
         && syn.payload.is_empty()
         && let Some(output) = bare_plain(envelope, (src, dst, hop), syn, cx, fx)
