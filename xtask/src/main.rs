@@ -9,6 +9,7 @@ mod documents;
 mod generated;
 mod layering;
 mod lexer;
+mod rfcs;
 mod sources;
 
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ fn main() -> ExitCode {
     let command = std::env::args().nth(1).unwrap_or_default();
     let findings = match command.as_str() {
         "check" => check(&root),
-        "reference" => generated::write(&root),
+        "reference" => reference(&root),
         _ => vec!["usage: cargo run -p xtask -- check | reference".to_owned()],
     };
     for finding in &findings {
@@ -36,10 +37,17 @@ fn check(root: &Path) -> Vec<String> {
     let mut findings = layering::check(root);
     findings.extend(sources::check(root));
     findings.extend(generated::check(root));
+    findings.extend(rfcs::check(root));
     findings.extend(documents::check(root));
     if findings.is_empty() {
         println!("layering, limits, places of unsafe and generated files are in order");
     }
+    findings
+}
+
+fn reference(root: &Path) -> Vec<String> {
+    let mut findings = generated::write(root);
+    findings.extend(rfcs::write(root));
     findings
 }
 
