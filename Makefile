@@ -62,7 +62,7 @@ soak: build ## SOAK_MINUTES of load, restarts and kills, watching for leaks; the
 fuzz: setup ## every fuzz target for FUZZ_SECONDS
 	@scripts/fuzz $(FUZZ_SECONDS)
 
-reference: ## write docs/reference/options.md from the options table
+reference: ## write docs/reference: options from their table, RFCs from the source's citations
 	@cargo run -q -p xtask -- reference
 
 book: ## the book as HTML in target/book (needs mdbook)

@@ -1,4 +1,6 @@
 //! What the stack asks of the world around it. The stack itself performs no input or output.
+//!
+//! Events are also the asynchronous reports of RFC 9293 3.9.1.8.
 
 use core::net::{IpAddr, SocketAddr};
 

@@ -2,6 +2,8 @@
 //!
 //! What waits is bounded: in bytes with everything that keeps them, in pieces of a packet, and in time. A packet
 //! whose pieces contradict each other is refused with all that still comes of it.
+//!
+//! Likewise RFC 1122 3.3.2.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

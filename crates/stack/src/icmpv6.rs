@@ -1,4 +1,6 @@
 //! ICMPv6: echo, errors that come back, errors that we send (RFC 4443).
+//!
+//! RFC 4443 2.2, 3.1, 3.2, 3.3 and 4.1.
 
 use core::net::{IpAddr, Ipv6Addr};
 

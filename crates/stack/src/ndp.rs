@@ -1,4 +1,4 @@
-//! Neighbour discovery (RFC 4861) and the reports that keep its groups arriving (RFC 3810).
+//! Neighbour discovery (RFC 4861; RFC 4861 7.2.4 for the answers) and the reports that keep its groups arriving (RFC 3810).
 //!
 //! What routers say of themselves is counted and not believed: the way out is configured, as it is
 //! for IPv4. Redirects are off for the same reason.

@@ -5,6 +5,8 @@
 //! (known, but the time of belief is over: still used while requests go out to it; PROBE). STALE is
 //! a known entry whose time is over and that nobody uses: it is verified with its next use. An entry whose requests stay unanswered is removed and its held frames come back as
 //! unreachable.
+//!
+//! RFC 4861 5.2, 7.3.2 and 7.3.3.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

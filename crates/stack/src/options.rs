@@ -1,4 +1,6 @@
 //! Socket options in the stack's own words, with Linux's defaults.
+//!
+//! `tos` is the differentiated services field of RFC 9293 3.9.1.9.
 
 use core::time::Duration;
 

@@ -1,4 +1,6 @@
 //! Where a packet goes: to ourselves, over the link, or to the gateway.
+//!
+//! RFC 1122 3.3.1, RFC 1812 5.2.4: the longest prefix, then the gateway.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};

@@ -3,6 +3,8 @@
 //! A port has a short list of sockets. A datagram goes to the best match: connected to its sender,
 //! else bound to its destination address, else wildcard; among equals (a reuse-port group) the
 //! flow's hash decides. Broadcasts go to every socket that matches.
+//!
+//! RFC 1122 4.1.3.1, 4.1.3.5 and 4.1.3.6: closed ports, several addresses, invalid ones.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};

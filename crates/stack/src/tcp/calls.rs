@@ -1,4 +1,7 @@
 //! What sockets ask for (RFC 9293 3.10.1 to 3.10.6).
+//!
+//! The calls of RFC 9293 3.9.1.1, 3.9.1.3, 3.9.1.4 and 3.9.1.6: open, receive (RFC 9293 3.10.3), close, abort; SEND (RFC 9293 3.10.2) only
+//! notes what was written.
 
 use core::net::{IpAddr, SocketAddr};
 

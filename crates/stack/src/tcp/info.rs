@@ -1,4 +1,6 @@
 //! What a connection can be asked about itself (the stack's side of TCP_INFO).
+//!
+//! STATUS: RFC 9293 3.9.1.5 and 3.10.6.
 
 use super::connection::Connection;
 use super::figures::Figures;

@@ -1,4 +1,6 @@
 //! The idle slot: keep-alive (RFC 9293 3.8.4) and the end of an orphan's FIN-WAIT-2.
+//!
+//! RFC 1122 4.2.3.6: off unless the program asks.
 
 use slipstack_wire::tcp::TcpFlags;
 

@@ -2,6 +2,8 @@
 //!
 //! RFC 6298 2 (srtt, rttvar), RFC 8985 6.2 (min_RTT). Only segments that were sent once are measured (Karn), or
 //! retransmitted ones through the timestamp option.
+//!
+//! The clock counts nanoseconds (RFC 6298 4).
 
 use core::time::Duration;
 

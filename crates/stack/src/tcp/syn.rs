@@ -2,6 +2,8 @@
 //!
 //! RFC 9293 3.10.7.2 (LISTEN), 3.5; RFC 4987 3.4 (SYN cache). An entry is small, holds no rings and becomes a
 //! connection block only when the handshake is done.
+//!
+//! The table is the SYN cache of RFC 4987 3.5.
 
 use alloc::collections::VecDeque;
 

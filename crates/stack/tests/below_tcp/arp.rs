@@ -1,4 +1,6 @@
 //! ARP: who is answered, who is believed, what waits and for how long.
+//!
+//! RFC 1122 2.3.2.
 
 use std::net::Ipv4Addr;
 

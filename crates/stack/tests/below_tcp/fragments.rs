@@ -1,4 +1,6 @@
 //! Fragments of both families, frame by frame.
+//!
+//! RFC 791 3.2, RFC 1122 3.3.2, RFC 5722 4, RFC 8200 4.5.
 
 use std::net::Ipv6Addr;
 

@@ -1,4 +1,6 @@
 //! IPv6 below TCP, frame by frame: addresses, extension headers, ICMPv6 and neighbours.
+//!
+//! RFC 8200 4.1, 4.2 and 4.4, RFC 4443 2.4, 4.1 and 4.2, RFC 4861 7.1.1, 7.2.3 and 7.2.5.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 

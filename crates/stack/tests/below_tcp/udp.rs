@@ -1,4 +1,6 @@
 //! UDP sockets: who gets what, and what senders are told.
+//!
+//! RFC 1122 4.1.3.1, 4.1.3.3 and 4.1.3.4.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;

@@ -3,6 +3,8 @@
 //! RFC 5681. An algorithm decides how the window grows and where it falls to; when that happens is decided by
 //! `recovery` and the timers. Window-based algorithms (NewReno, CUBIC, DCTCP) hear of ACKs outside of recovery; one
 //! that builds a model (BBR) hears of every delivery and sets cwnd and the pacing rate by itself. All values are bytes.
+//!
+//! What RFC 9293 3.8.2 asks of every sender.
 
 mod bbr;
 mod cubic;

@@ -1,4 +1,6 @@
 //! Steps two to four: RST and SYN in a synchronized state, with the defences of RFC 5961.
+//!
+//! RFC 9293 3.5.1 and 3.5.3: half-open connections, reset processing.
 
 use super::{Verdict, owe_ack};
 use crate::counters::Counter;

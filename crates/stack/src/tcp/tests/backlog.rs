@@ -1,4 +1,6 @@
 //! Listeners: queues, limits, groups.
+//!
+//! RFC 9293 3.10.7.2, RFC 4987 3.5.
 
 use super::harness::*;
 use crate::{Counter, Event, ListenOptions, SocketError};

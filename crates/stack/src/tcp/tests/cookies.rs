@@ -1,4 +1,6 @@
 //! SYN cookies (RFC 4987): nothing is stored, everything comes back.
+//!
+//! RFC 4987 3.6.
 
 use super::harness::*;
 use crate::{Counter, Event, ListenOptions, StackConfig, SynCookies};

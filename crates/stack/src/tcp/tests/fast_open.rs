@@ -1,4 +1,6 @@
 //! RFC 7413: data in SYNs, both sides.
+//!
+//! RFC 7413 4.1.2, 4.1.3, 4.2.1, 4.2.2 and 5.1.
 
 use super::harness::*;
 use crate::options::SocketOptions;

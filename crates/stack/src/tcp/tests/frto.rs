@@ -1,4 +1,6 @@
 //! RFC 5682: was the timeout spurious? Without timestamps, so that only the ACKs can tell.
+//!
+//! RFC 5682 3.1.
 
 use super::harness::*;
 use alloc::vec::Vec;

@@ -1,4 +1,6 @@
 //! RFC 9293 3.8.4.
+//!
+//! RFC 1122 4.2.3.6.
 
 use super::harness::*;
 use crate::{KeepAlive, Reason, TcpOption};

@@ -1,4 +1,6 @@
 //! RFC 7323: timestamps and protection against wrapped sequence numbers.
+//!
+//! RFC 7323 3.2, 4.3, 5.2 and 5.3.
 
 use super::harness::*;
 use crate::{Counter, Event};

@@ -1,4 +1,6 @@
 //! RFC 6298 and giving up.
+//!
+//! RFC 6298 2 and 5, RFC 9293 3.8.1 and 3.8.3.
 
 use super::harness::*;
 use crate::{Counter, Reason, TcpOption};

@@ -1,4 +1,6 @@
 //! Out-of-order data, SACK both ways, fast recovery.
+//!
+//! RFC 2018 3, 4 and 5, RFC 2883 4, RFC 6675 4 and 5, RFC 8985 6.2.
 
 use super::harness::*;
 use crate::{Counter, Event};

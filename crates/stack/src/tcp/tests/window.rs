@@ -1,4 +1,6 @@
 //! Flow control both ways, Nagle, ACK policy, zero windows.
+//!
+//! RFC 9293 3.7.4, 3.8.6, 3.8.6.1, 3.8.6.2.1 and 3.8.6.3.
 
 use super::harness::*;
 use crate::{Counter, TcpOption};
