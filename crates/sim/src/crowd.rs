@@ -177,6 +177,8 @@ impl Crowd {
         };
         let isn = index.wrapping_mul(77_777);
         self.peer_says(index, TcpFlags::SYN, (isn, 0), Some(offer), &[]);
+        // A SYN is answered at the end of the turn.
+        self.stack.flush(self.now, &mut self.fx);
         let answer = self.fx.sent.take()?;
         let (seq, ack) = (answer.ack, answer.seq.wrapping_add(1));
         self.peer_says(index, TcpFlags::ACK, (seq, ack), None, &[]);
