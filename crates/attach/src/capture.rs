@@ -104,24 +104,23 @@ impl Ready {
     /// The file cannot be written to.
     pub fn write_to(mut self, out: impl Write, plan: &Plan) -> Result<Summary, Error> {
         let failed = Error::io("write the capture");
-        match self.write(out, plan) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Summary {
-                lost: self.listener.lost(),
-                ..Summary::default()
-            }),
-            written => written.map_err(failed),
+        let mut summary = Summary::default();
+        match self.write(out, plan, &mut summary) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(failed(error)),
+            _ => {}
         }
+        summary.lost = self.listener.lost();
+        Ok(summary)
     }
 
-    fn write(&mut self, out: impl Write, plan: &Plan) -> io::Result<Summary> {
+    fn write(&mut self, out: impl Write, plan: &Plan, summary: &mut Summary) -> io::Result<()> {
         let signals = process::end_signals()?;
         let until = plan.time_max.map(|time| Instant::now() + time);
         let mut capture = Capture::new(BufWriter::new(out), &self.interface)?;
         capture.flush()?;
-        let mut summary = Summary::default();
         let is_full =
             |summary: &Summary| plan.frames_max.is_some_and(|max| summary.frames() >= max);
-        while !is_full(&summary) && !summary.is_cut_short {
+        while !is_full(summary) && !summary.is_cut_short {
             let mut wait = PERIOD;
             if let Some(until) = until {
                 wait = wait.min(until.saturating_duration_since(Instant::now()));
@@ -138,14 +137,13 @@ impl Ready {
             poll(&mut ready, Some(&wait))?;
             let is_ended = ready[1].revents().contains(PollFlags::IN);
             // What came before the signal belongs to the capture.
-            self.drain(&mut capture, &mut summary, &is_full)?;
+            self.drain(&mut capture, summary, &is_full)?;
             capture.flush()?;
             if is_ended {
                 break;
             }
         }
-        summary.lost = self.listener.lost();
-        Ok(summary)
+        Ok(())
     }
 
     fn drain(
