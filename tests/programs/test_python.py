@@ -3,7 +3,7 @@
 import hashlib
 import threading
 
-from harness import Skip, test
+from harness import test
 from harness.http import get
 from harness.process import until
 
@@ -136,8 +136,6 @@ def udp_is_answered(world):
 
 @test
 def a_busy_process_leaves_new_connections_to_its_idle_sibling(world):
-    if world.mode == "instance":
-        raise Skip("through an instance a connection now and then waits for the busy one of two processes (book: limits)")
     server = world.stack(*world.program("prefork.py"))
     world.wait_port(9000, process=server)
     for _ in range(5):

@@ -6,7 +6,7 @@
 //! and so do later ones until somebody watches again. Without another listener it waits.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use slipstack_mem::{Lock, now_ns};
 
@@ -79,10 +79,15 @@ impl Process {
         Some(next.saturating_sub(now))
     }
 
-    /// A socket has lost a watcher.
+    /// A socket has lost a watcher. While it was watched nothing was noted of what came: a thread that
+    /// takes one connection of two leaves the other.
     pub(crate) fn note_if_neglected(&self, socket: &Arc<Description>) {
-        if let Some(Decided::Listener(listener)) = socket.decided()
-            && listener.has_waiting()
+        let Some(Decided::Listener(listener)) = socket.decided() else {
+            return;
+        };
+        // Who brings a connection counts it first and looks for watchers then.
+        fence(Ordering::SeqCst);
+        if listener.has_waiting()
             && !socket.is_watched()
             && let Some(link) = self.link()
         {

@@ -195,6 +195,7 @@ impl Process {
         match kept {
             Kept::Socket(socket) => {
                 socket.unwatch(is_it);
+                self.note_if_neglected(&socket);
                 // Its last number may have been closed meanwhile.
                 if socket.users.fetch_sub(1, Ordering::AcqRel) == 1
                     && socket.cold.lock().numbers.is_empty()
@@ -207,6 +208,9 @@ impl Process {
             Kept::Many(targets) => {
                 for target in &targets {
                     target.unwatch(is_it);
+                    if let Target::Socket(socket) = target {
+                        self.note_if_neglected(socket);
+                    }
                 }
             }
         }

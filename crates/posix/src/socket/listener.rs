@@ -8,7 +8,9 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 
 use slipstack_channel::SockId;
 use slipstack_mem::Lock;
@@ -152,9 +154,10 @@ impl Listener {
         self.is_shut.load(Ordering::Acquire)
     }
 
-    /// The channel says a connection waits.
+    /// The channel says a connection waits. Whether somebody watches is asked after this.
     pub(crate) fn on_arrival(&self) {
         self.pending.fetch_add(1, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
     }
 
     pub(crate) fn readiness(&self) -> u32 {

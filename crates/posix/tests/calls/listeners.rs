@@ -90,6 +90,31 @@ fn shutting_a_listener_down_ends_a_blocked_accept() {
 }
 
 #[test]
+fn who_takes_one_of_two_connections_leaves_the_other_to_others() {
+    let world = World::new();
+    let (listener, addr) = world.listener(0);
+    world.poll_in(listener, 0);
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            let accepted = world.process.accept4(listener, 0).unwrap();
+            // Serves it, while nobody looks at the listener.
+            let mut fds = [libc::pollfd {
+                fd: accepted.fd,
+                events: libc::POLLIN,
+                revents: 0,
+            }];
+            let while_busy = Some(Duration::from_millis(50));
+            world.process.poll(&mut fds, while_busy, None)
+        });
+        // Both come while the accepting thread sleeps.
+        std::thread::sleep(Duration::from_millis(10));
+        world.engine().call(addr, 2);
+        assert_eq!(server.join().unwrap(), Ok(0));
+    });
+    assert!(world.engine().yields_asked() > 0);
+}
+
+#[test]
 fn an_address_of_nobody_is_not_available() {
     let world = World::new();
     let fd = world.socket(STREAM);

@@ -52,6 +52,7 @@ struct Inner {
     end: EngineEnd,
     socks: HashMap<SockId, Sock>,
     next_port: u16,
+    yields_asked: usize,
 }
 
 /// The driver of the engine without a network.
@@ -68,6 +69,7 @@ impl FakeEngine {
                 end,
                 socks: HashMap::new(),
                 next_port: 40_000,
+                yields_asked: 0,
             }),
             bell: Doorbell::new().unwrap(),
             is_dead: AtomicBool::new(false),
@@ -79,6 +81,23 @@ impl FakeEngine {
         self.inner.lock().unwrap().end.set_gone();
         self.is_dead.store(true, Ordering::Relaxed);
         self.bell.ring();
+    }
+
+    /// This many connections come to a listener at once, from a peer that says nothing.
+    pub fn call(&self, listener: SocketAddr, count: usize) {
+        let mut inner = self.inner.lock().unwrap();
+        let found = inner.find_listener(listener.port()).unwrap();
+        for _ in 0..count {
+            let remote = inner.named(SocketAddr::from((OWN, 0)));
+            inner.accept(found, listener, remote);
+        }
+        drop(inner);
+        self.bell.ring();
+    }
+
+    /// How often a listener was to leave its connections to others.
+    pub fn yields_asked(&self) -> usize {
+        self.inner.lock().unwrap().yields_asked
     }
 
     /// The peer of the connection whose remote address is `remote` resets it.
@@ -209,7 +228,10 @@ impl Inner {
                 self.end.reply(ticket, result);
             }
             Command::SetOption { .. } => self.end.reply(ticket, Ok(Reply::Done)),
-            Command::Yield { .. } => self.end.reply(ticket, Err(Refusal::InvalidState)),
+            Command::Yield { .. } => {
+                self.yields_asked += 1;
+                self.end.reply(ticket, Err(Refusal::InvalidState));
+            }
             Command::Unlisten { .. }
             | Command::Send { .. }
             | Command::Consumed { .. }
@@ -245,28 +267,34 @@ impl Inner {
         if remote.port() == SILENT_PORT {
             return;
         }
-        let listener = self
-            .socks
-            .iter()
-            .find(|(_, s)| s.state.contains(State::LISTENING) && s.local.port() == remote.port())
-            .map(|(id, _)| *id);
-        let Some(listener) = listener else {
+        let Some(listener) = self.find_listener(remote.port()) else {
             let state = State::ERR | State::HUP | State::CLOSED;
             self.set(sock, state, Some(Reason::Refused));
             return;
         };
-        let accepted = self
-            .end
-            .accepted(listener, &Ends::of(remote, local), BUFFER as u32)
-            .unwrap();
-        let mut other = Sock::new(Kind::Tcp);
-        other.state = State::CONNECTED | State::BOUND;
-        other.local = remote;
-        other.remote = Some(local);
-        other.peer = Some(sock);
-        self.socks.insert(accepted, other);
+        let accepted = self.accept(listener, remote, local);
+        self.socks.get_mut(&accepted).unwrap().peer = Some(sock);
         self.socks.get_mut(&sock).unwrap().peer = Some(accepted);
         self.set(sock, State::CONNECTED | State::BOUND, None);
+    }
+
+    fn find_listener(&self, port: u16) -> Option<SockId> {
+        let listens = |sock: &Sock| sock.state.contains(State::LISTENING);
+        let mut all = self.socks.iter();
+        let found = all.find(|(_, sock)| listens(sock) && sock.local.port() == port);
+        found.map(|(id, _)| *id)
+    }
+
+    /// A connection to a listener comes about.
+    fn accept(&mut self, listener: SockId, local: SocketAddr, remote: SocketAddr) -> SockId {
+        let ends = Ends::of(local, remote);
+        let accepted = self.end.accepted(listener, &ends, BUFFER as u32).unwrap();
+        let mut sock = Sock::new(Kind::Tcp);
+        sock.state = State::CONNECTED | State::BOUND;
+        sock.local = local;
+        sock.remote = Some(remote);
+        self.socks.insert(accepted, sock);
+        accepted
     }
 
     fn move_bytes(&mut self, sock: SockId) {
