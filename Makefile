@@ -6,7 +6,7 @@ SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
-.PHONY: help setup build demo test check bench captures coverage differential interop interop-full seeds worlds scale soak fuzz reference book install clean
+.PHONY: help setup build demo test check bench captures coverage differential interop interop-full seeds worlds scale held soak fuzz reference book install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ worlds: setup ## SEEDS / 10 seeds of every family of simulated worlds
 
 scale: setup ## a million connections in one stack: memory of each, cost against a hundred
 	@cargo run -q --release -p slipstack-sim --bin scale
+
+held: setup ## 200,000 real connections in a server inside one engine: memory of each
+	@scripts/held
 
 soak: build ## SOAK_MINUTES of load, restarts and kills, watching for leaks; then as long of simulated worlds
 	@scripts/soak --minutes $(SOAK_MINUTES)

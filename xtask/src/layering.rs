@@ -37,6 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     // The load generator of benches/ speaks to kernel sockets, preloaded or not.
     ("load", &[]),
     ("instructions", &["mem", "device", "channel", "engine"]),
+    ("held", &["mem", "device", "channel", "engine"]),
 ];
 
 /// Crates that must be able to live without an operating system.
