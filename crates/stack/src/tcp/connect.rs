@@ -8,7 +8,7 @@ use slipstack_wire::tcp_options::TcpOptions;
 
 use super::cc::Control;
 use super::connection::{
-    Connection, MSS_DEFAULT, MSS_MIN, Options, Receive, Send, WINDOW_SHIFT_MAX,
+    Connection, MSS_DEFAULT, MSS_DEFAULT_V6, MSS_MIN, Options, Receive, Send, WINDOW_SHIFT_MAX,
 };
 use super::fast_open::client;
 use super::flow::FlowKey;
@@ -238,10 +238,23 @@ pub fn agree(conn: &mut Connection, now: Instant, irs: u32, theirs: &TcpOptions,
         // RFC 7323 2.2: both sides or none.
         _ => conn.rcv.shift = 0,
     }
-    conn.snd.peer_mss = theirs.mss.unwrap_or(MSS_DEFAULT).max(MSS_MIN);
+    conn.snd.peer_mss = theirs
+        .mss
+        .unwrap_or_else(|| mss_default(&conn.key))
+        .max(MSS_MIN);
     set_mss(conn);
     conn.cc
         .begin(u32::from(conn.snd.mss), cx.config.tcp.initial_cwnd);
+}
+
+/// What a peer takes that does not say.
+#[cold]
+pub fn mss_default(key: &FlowKey) -> u16 {
+    if key.is_v4() {
+        MSS_DEFAULT
+    } else {
+        MSS_DEFAULT_V6
+    }
 }
 
 /// Effective send MSS (RFC 9293 3.7.1, MUST-16): the smaller of both sides, options taken off.
@@ -432,6 +445,30 @@ pub fn numbers(hasher: &super::flow::FlowHasher, key: &FlowKey, now: Instant) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::SocketOptions;
+    use crate::stack::{Stack, cx};
+    use crate::tcp::tests::harness::Recorder;
+
+    #[test]
+    fn a_peer_that_names_no_mss_gets_what_its_family_always_takes() {
+        for (own, peer, want) in [
+            ("10.0.0.5", "10.0.0.9:80", 536),
+            ("fd00::5", "[fd00::9]:80", 1220),
+        ] {
+            let config = crate::StackConfig {
+                addrs: alloc::vec![(own.parse().unwrap(), 24)],
+                ..crate::StackConfig::default()
+            };
+            let now = Instant::from_millis(1000);
+            let mut stack = Stack::new(config, now);
+            let (peer, options) = (peer.parse().unwrap(), SocketOptions::default());
+            let mut fx = Recorder::default();
+            let id = stack.tcp_connect(now, None, peer, &options, &mut fx);
+            let conn = stack.tcp.conns.at_mut(id.unwrap().index).unwrap();
+            agree(conn, now, 1, &TcpOptions::default(), &cx!(stack));
+            assert_eq!(conn.snd.mss, want);
+        }
+    }
 
     #[test]
     fn the_shift_is_the_smallest_that_reaches_the_buffer() {

@@ -21,8 +21,9 @@ use crate::ids::ConnId;
 use crate::link::NextHop;
 use crate::time::Instant;
 
-/// MSS that a peer which announces none is given (RFC 9293 3.7.1, MUST-15).
+/// MSS that a peer which announces none is given (RFC 9293 3.7.1, MUST-15), over IPv4 and over IPv6.
 pub const MSS_DEFAULT: u16 = 536;
+pub const MSS_DEFAULT_V6: u16 = 1220;
 /// Smallest MSS that is believed (CVE-2019-11479).
 pub const MSS_MIN: u16 = 88;
 /// Largest shift (RFC 7323 2.3).

@@ -77,7 +77,10 @@ impl SynEntry {
     /// Takes what the peer's SYN offers; `None` of the configuration is left out.
     pub fn take_offer(&mut self, theirs: &TcpOptions, cx: &Cx<'_>) {
         let tcp = &cx.config.tcp;
-        self.mss = theirs.mss.unwrap_or(MSS_DEFAULT).max(MSS_MIN);
+        self.mss = theirs
+            .mss
+            .unwrap_or_else(|| connect::mss_default(&self.key))
+            .max(MSS_MIN);
         self.peer_shift = theirs
             .window_scale
             .filter(|_| tcp.window_scaling)

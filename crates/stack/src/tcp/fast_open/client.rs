@@ -7,7 +7,8 @@ use slipstack_wire::fast_open::{Cookie, FastOpen};
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, Payload};
 use crate::link::Cx;
-use crate::tcp::connection::{Connection, MSS_DEFAULT};
+use crate::tcp::connect::mss_default;
+use crate::tcp::connection::Connection;
 use crate::tcp::input::ack;
 use crate::tcp::segment::Segment;
 use crate::tcp::{connect, resend, seq};
@@ -45,7 +46,7 @@ impl Attempt {
         let may_defer = known.is_some() || config.client_without_cookie;
         Some(Box::new(Attempt {
             cookie: known.map(|k| k.0),
-            mss: known.map_or(MSS_DEFAULT, |k| k.1),
+            mss: known.map_or_else(|| mss_default(&conn.key), |k| k.1),
             is_deferred: may_defer,
             is_told: false,
             is_plain: false,

@@ -7,7 +7,7 @@ mod ecn;
 mod fast_open;
 mod frto;
 mod handshake;
-mod harness;
+pub(super) mod harness;
 mod hostile;
 mod keepalive;
 mod moving;
