@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use crate::counters::Counter;
 use crate::rng::SipKey;
@@ -20,6 +21,8 @@ pub const PIECES_MAX: usize = 128;
 /// What a packet and each of its pieces are charged besides their bytes.
 const PACKET_COST: usize = 320;
 const PIECE_COST: usize = 64;
+/// Places that the first piece of a packet makes.
+const FEW_PIECES: usize = 4;
 /// Entries of the queue of deadlines that may belong to nothing any more, besides one for each packet that waits.
 const STALE_MAX: usize = 64;
 
@@ -99,7 +102,51 @@ struct Partial {
     is_refused: bool,
 }
 
+/// What the packet that made room leaves to the one that it was for.
+#[derive(Debug, Default)]
+struct Spare {
+    pieces: Option<Vec<Piece>>,
+    bytes: Option<Vec<u8>>,
+}
+
+impl Spare {
+    /// Room for a piece, unless it would keep much more than is charged for it.
+    fn room(&mut self, len: usize) -> Vec<u8> {
+        let room = self.bytes.take().unwrap_or_default();
+        if room.capacity() <= 2 * len {
+            room
+        } else {
+            Vec::with_capacity(len)
+        }
+    }
+
+    fn keep(&mut self, mut pieces: Vec<Piece>) {
+        self.bytes = pieces.pop().map(|piece| piece.bytes);
+        if let Some(bytes) = &mut self.bytes {
+            bytes.clear();
+        }
+        pieces.clear();
+        self.pieces = (pieces.capacity() <= FEW_PIECES).then_some(pieces);
+    }
+}
+
 impl Partial {
+    fn new(key: Key, hash: u64, deadline: Instant, spare: &mut Spare) -> Partial {
+        Partial {
+            key,
+            hash,
+            deadline,
+            pieces: spare.pieces.take().unwrap_or_default(),
+            len: 0,
+            total: None,
+            next_header: 0,
+            tos: 0,
+            ecn: 0,
+            first: Vec::new(),
+            is_refused: false,
+        }
+    }
+
     fn cost(&self) -> usize {
         PACKET_COST + self.first.len() + self.pieces.len() * PIECE_COST + self.len
     }
@@ -174,7 +221,8 @@ impl Partial {
 pub(crate) struct Fragments {
     partials: HashTable<Partial>,
     /// In the order in which they came; some belong to nothing any more.
-    deadlines: VecDeque<(Instant, Key)>,
+    deadlines: VecDeque<(Instant, u64, Key)>,
+    spare: Spare,
     hash_key: SipKey,
     /// How long the rest is waited for, in ns.
     patience_ns: u64,
@@ -189,6 +237,7 @@ impl Fragments {
         Self {
             partials: HashTable::new(),
             deadlines: VecDeque::new(),
+            spare: Spare::default(),
             hash_key,
             patience_ns,
             quote_max,
@@ -212,20 +261,29 @@ impl Fragments {
         mut on_refusal: impl FnMut(Refusal),
     ) -> Option<Whole> {
         let hash = hash_of(&self.hash_key, &fragment.key);
-        let charge = PIECE_COST + fragment.payload.len() + self.quote_len(fragment);
+        let quote_len = self.quote_len(fragment);
+        let charge = PIECE_COST + fragment.payload.len() + quote_len;
         if !self.make_room(PACKET_COST + charge, &mut on_refusal) {
             on_refusal((Counter::DropFragmentMemory, 1));
             return None;
         }
-        let is_new = self
-            .partials
-            .find(hash, |p| p.key == fragment.key)
-            .is_none();
-        if is_new {
-            self.begin(now, hash, fragment);
-        }
-        let quote = fragment.packet[..self.quote_len(fragment)].to_vec();
-        let partial = self.partials.find_mut(hash, |p| p.key == fragment.key)?;
+        let Self {
+            partials,
+            deadlines,
+            spare,
+            cost,
+            patience_ns,
+            ..
+        } = self;
+        let partial = match partials.entry(hash, |p| p.key == fragment.key, |p| p.hash) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let partial = Partial::new(fragment.key, hash, now.plus_nanos(*patience_ns), spare);
+                *cost += partial.cost();
+                deadlines.push_back((partial.deadline, hash, partial.key));
+                entry.insert(partial).into_mut()
+            }
+        };
         if partial.is_refused {
             on_refusal((Counter::DropFragmentOverlap, 1));
             return None;
@@ -239,15 +297,17 @@ impl Fragments {
             Err(why) => {
                 let before = partial.cost();
                 let fragments = partial.refuse();
-                self.cost -= before - partial.cost();
+                *cost -= before - partial.cost();
                 on_refusal((why, fragments + 1));
                 return None;
             }
         };
         let before = partial.cost();
+        let mut bytes = spare.room(fragment.payload.len());
+        bytes.extend_from_slice(fragment.payload);
         let piece = Piece {
             offset: fragment.offset,
-            bytes: fragment.payload.to_vec(),
+            bytes,
         };
         partial.pieces.insert(at, piece);
         partial.len += fragment.payload.len();
@@ -258,14 +318,14 @@ impl Fragments {
         if fragment.offset == 0 {
             partial.next_header = fragment.next_header;
             partial.tos = fragment.tos;
-            partial.first = quote;
+            partial.first = fragment.packet[..quote_len].to_vec();
         }
-        self.cost += partial.cost() - before;
+        *cost += partial.cost() - before;
         // They do not overlap: as many bytes as there are in all are all of them.
         if partial.total != Some(partial.len) {
             return None;
         }
-        let whole = self.remove(hash, &fragment.key)?;
+        let whole = self.remove(hash, |p| p.key == fragment.key)?;
         self.drop_stale();
         whole.join().map_err(on_refusal).ok()
     }
@@ -277,35 +337,16 @@ impl Fragments {
         }
     }
 
-    fn begin(&mut self, now: Instant, hash: u64, fragment: &Fragment<'_>) {
-        let partial = Partial {
-            key: fragment.key,
-            hash,
-            deadline: now.plus_nanos(self.patience_ns),
-            pieces: Vec::new(),
-            len: 0,
-            total: None,
-            next_header: 0,
-            tos: 0,
-            ecn: 0,
-            first: Vec::new(),
-            is_refused: false,
-        };
-        self.cost += partial.cost();
-        self.deadlines.push_back((partial.deadline, partial.key));
-        self.partials
-            .insert_unique(hash, partial, |partial| partial.hash);
-    }
-
     /// DEVIATION from Linux, which refuses what is new: the oldest packets go, since an honest one's fragments
     /// come together and a flood's wait for nothing.
     fn make_room(&mut self, cost: usize, on_refusal: &mut impl FnMut(Refusal)) -> bool {
         while self.cost + cost > self.cost_max {
-            let Some((deadline, key)) = self.deadlines.pop_front() else {
+            let Some((deadline, hash, key)) = self.deadlines.pop_front() else {
                 return false;
             };
-            if let Some(oldest) = self.remove_waiting(deadline, &key) {
+            if let Some(oldest) = self.remove_waiting(deadline, hash, &key) {
                 on_refusal((Counter::DropFragmentMemory, oldest.pieces.len() as u64));
+                self.spare.keep(oldest.pieces);
             }
         }
         true
@@ -313,9 +354,11 @@ impl Fragments {
 
     /// Those whose time is over, one at a time.
     pub fn pop_expired(&mut self, now: Instant) -> Option<Expired> {
-        while let Some(&(deadline, key)) = self.deadlines.front().filter(|(at, _)| *at <= now) {
+        while let Some(&(deadline, hash, key)) =
+            self.deadlines.front().filter(|(at, ..)| *at <= now)
+        {
             self.deadlines.pop_front();
-            if let Some(partial) = self.remove_waiting(deadline, &key) {
+            if let Some(partial) = self.remove_waiting(deadline, hash, &key) {
                 return Some(Expired {
                     fragments: partial.pieces.len() as u64,
                     first: partial.first,
@@ -326,21 +369,16 @@ impl Fragments {
     }
 
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.deadlines.front().map(|(at, _)| *at)
+        self.deadlines.front().map(|(at, ..)| *at)
     }
 
     /// The packet that waits until exactly then.
-    fn remove_waiting(&mut self, deadline: Instant, key: &Key) -> Option<Partial> {
-        let hash = hash_of(&self.hash_key, key);
-        let is_it = self
-            .partials
-            .find(hash, |p| p.key == *key)
-            .is_some_and(|p| p.deadline == deadline);
-        if is_it { self.remove(hash, key) } else { None }
+    fn remove_waiting(&mut self, deadline: Instant, hash: u64, key: &Key) -> Option<Partial> {
+        self.remove(hash, |p| p.deadline == deadline && p.key == *key)
     }
 
-    fn remove(&mut self, hash: u64, key: &Key) -> Option<Partial> {
-        let entry = self.partials.find_entry(hash, |p| p.key == *key).ok()?;
+    fn remove(&mut self, hash: u64, is_it: impl FnMut(&Partial) -> bool) -> Option<Partial> {
+        let entry = self.partials.find_entry(hash, is_it).ok()?;
         let (partial, _) = entry.remove();
         self.cost -= partial.cost();
         Some(partial)
@@ -354,13 +392,11 @@ impl Fragments {
         let Self {
             partials,
             deadlines,
-            hash_key,
             ..
         } = self;
-        deadlines.retain(|(deadline, key)| {
-            partials
-                .find(hash_of(hash_key, key), |p| p.key == *key)
-                .is_some_and(|p| p.deadline == *deadline)
+        deadlines.retain(|(deadline, hash, key)| {
+            let is_it = |p: &Partial| p.deadline == *deadline && p.key == *key;
+            partials.find(*hash, is_it).is_some()
         });
     }
 }
