@@ -186,6 +186,7 @@ impl Attach for Client {
         Ok(Policy {
             addrs: welcome.addresses,
             gateways: welcome.gateways,
+            mtu: welcome.mtu,
         })
     }
 

@@ -44,6 +44,8 @@ pub struct Policy {
     /// Own addresses with their prefix lengths.
     pub addrs: Vec<(IpAddr, u8)>,
     pub gateways: Vec<IpAddr>,
+    /// Largest IP packet of the stack's link in bytes.
+    pub mtu: u16,
 }
 
 impl Policy {
@@ -117,6 +119,7 @@ mod tests {
         let mut policy = Policy {
             addrs: vec![("10.0.0.5".parse().unwrap(), 24)],
             gateways: Vec::new(),
+            mtu: 1500,
         };
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         assert!(policy.is_own(ip("10.0.0.5")) && policy.is_own(ip("::ffff:10.0.0.5")));
@@ -133,6 +136,7 @@ mod tests {
         let mut policy = Policy {
             addrs: vec![(ip("10.0.0.5"), 24), (ip("fd00::5"), 64)],
             gateways: vec![ip("10.0.0.1")],
+            mtu: 1500,
         };
         assert!(policy.is_own(ip("fd00::5")) && policy.is_reachable(ip("fd00::77")));
         assert!(!policy.is_reachable(ip("fd01::1")) && policy.is_reachable(ip("1.1.1.1")));

@@ -80,6 +80,10 @@ pub enum SocketOption {
     FastOpen(u32),
     /// An active open may put data into its SYN.
     FastOpenConnect(bool),
+    /// What becomes of large datagrams: Linux's numbers of IP_MTU_DISCOVER.
+    MtuDiscovery(u8),
+    /// The same of those over IPv6.
+    MtuDiscoveryV6(u8),
 }
 
 /// What a program asks of its engine.
@@ -445,6 +449,8 @@ impl SocketOption {
             SocketOption::ReusePort(on) => one(14, u64::from(on)),
             SocketOption::FastOpen(queue) => one(15, u64::from(queue)),
             SocketOption::FastOpenConnect(on) => one(16, u64::from(on)),
+            SocketOption::MtuDiscovery(code) => one(18, u64::from(code)),
+            SocketOption::MtuDiscoveryV6(code) => one(19, u64::from(code)),
         }
     }
 
@@ -474,6 +480,8 @@ impl SocketOption {
             14 => SocketOption::ReusePort(first != 0),
             15 => SocketOption::FastOpen(first as u32),
             16 => SocketOption::FastOpenConnect(first != 0),
+            18 => SocketOption::MtuDiscovery(first as u8),
+            19 => SocketOption::MtuDiscoveryV6(first as u8),
             _ => return None,
         })
     }

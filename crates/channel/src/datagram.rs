@@ -6,8 +6,8 @@ use crate::addr::AddrWords;
 
 /// Length of a header in either direction.
 pub(crate) const HEADER: usize = 48;
-/// Longest payload of an IPv4 datagram.
-pub(crate) const PAYLOAD_MAX: usize = 65_507;
+/// Longest payload of a datagram, which IPv6 carries.
+pub(crate) const PAYLOAD_MAX: usize = 65_527;
 
 /// One datagram's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

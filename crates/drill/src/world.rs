@@ -217,6 +217,7 @@ impl Attach for VirtualAttach {
         Ok(Policy {
             addrs: vec![(self.0.config.local.into(), self.0.config.prefix)],
             gateways: vec![self.0.config.gateway.into()],
+            mtu: self.0.config.stack.mtu,
         })
     }
 

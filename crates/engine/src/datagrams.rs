@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use slipstack_channel::{Refusal, Reply, State};
-use slipstack_stack::{Instant, SocketError, UdpId, UdpOptions};
+use slipstack_stack::{Instant, MtuDiscovery, SocketError, UdpId, UdpOptions};
 
 use crate::authority::Transport;
 use crate::client::{Bound, Role};
@@ -37,6 +37,8 @@ impl Engine {
             broadcast: true,
             tos: noted.map_or(0, |options| options.tos),
             ttl: noted.map_or(UdpOptions::default().ttl, |options| options.ttl),
+            mtu_discovery: noted.map_or(MtuDiscovery::default(), |noted| noted.mtu_discovery),
+            mtu_discovery_v6: noted.map_or(MtuDiscovery::default(), |n| n.mtu_discovery_v6),
         };
         let id = self.udp_bind(addr, &options)?;
         let local = self.stack.udp_local(id).unwrap_or(addr);

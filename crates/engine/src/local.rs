@@ -8,6 +8,7 @@ use slipstack_device::{Flow, Port, Proto, Steering};
 use slipstack_mem::{Doorbell, InboxReader, MpscInbox, Region};
 use slipstack_stack::FrameOut;
 use slipstack_wire::flow::FrameFlow;
+use slipstack_wire::frame_fragment::{FrameFragment, PacketId};
 use slipstack_wire::protocol;
 
 use crate::world::World;
@@ -66,11 +67,6 @@ impl Fabric {
 
     pub(crate) fn has_frames(&self) -> bool {
         self.reader.is_claimed()
-    }
-
-    /// The slot that serves the flow of this frame, if it is another one's.
-    fn find_other_slot(&self, frame: &[u8]) -> Option<usize> {
-        self.find_slot_of(&parse_flow(frame)?)
     }
 
     fn find_slot_of(&self, flow: &Flow) -> Option<usize> {
@@ -148,12 +144,16 @@ fn parse_flow(frame: &[u8]) -> Option<Flow> {
 
 fn flow_of(parsed: &FrameFlow<'_>) -> Flow {
     Flow {
-        proto: match parsed.protocol {
-            protocol::TCP => Proto::Tcp,
-            _ => Proto::Udp,
-        },
+        proto: proto_of(parsed.protocol),
         local: parsed.dst,
         remote: parsed.src,
+    }
+}
+
+fn proto_of(number: u8) -> Proto {
+    match number {
+        protocol::TCP => Proto::Tcp,
+        _ => Proto::Udp,
     }
 }
 
@@ -163,9 +163,32 @@ pub(crate) struct Local {
     pub(crate) fabric: Option<Fabric>,
     waiting: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
+    /// The last packet in fragments, and the other slot that its first one went to. The others, which have no ports,
+    /// come right after it.
+    trail: Option<(PacketId, Option<usize>)>,
 }
 
 impl Local {
+    /// The slot that serves the flow of this frame, if it is another one's.
+    fn find_other_slot(&mut self, frame: &[u8]) -> Option<usize> {
+        let fabric = self.fabric.as_ref()?;
+        if let Some(flow) = parse_flow(frame) {
+            return fabric.find_slot_of(&flow);
+        }
+        match FrameFragment::parse(frame)? {
+            FrameFragment::First(id, number, src, dst) => {
+                let slot = fabric.find_slot_of(&Flow {
+                    proto: proto_of(number),
+                    local: dst,
+                    remote: src,
+                });
+                self.trail = Some((id, slot));
+                slot
+            }
+            FrameFragment::Later(id) => self.trail.filter(|(of, _)| *of == id)?.1,
+        }
+    }
+
     pub(crate) fn new(fabric: Option<Fabric>) -> Local {
         Local {
             fabric,
@@ -214,9 +237,8 @@ impl World {
             self.local.recycle(bytes);
             return;
         }
-        let fabric = self.local.fabric.as_ref();
-        let other = fabric.and_then(|fabric| Some((fabric, fabric.find_other_slot(&bytes)?)));
-        if let Some((fabric, slot)) = other {
+        let slot = self.local.find_other_slot(&bytes);
+        if let (Some(fabric), Some(slot)) = (&self.local.fabric, slot) {
             let taken = fabric.post(slot, &bytes);
             self.counters.local_posted += u64::from(taken);
             self.counters.local_lost += u64::from(!taken);

@@ -40,12 +40,16 @@ impl Engine {
                     .tcp_set_option(now, conn, option, &mut fx)
                     .map_err(translate::refusal)?;
             }
-            Role::None | Role::Listener(_) | Role::Datagram(_) => {
+            role @ (Role::None | Role::Listener(_) | Role::Datagram(_)) => {
                 translate::note_option(socket.options_mut(), option);
                 if let SocketOption::SndBuf(bytes) = option
                     && let Some(client) = self.world.client(owner.client)
                 {
                     client.end.set_sndbuf(owner.sock, bytes);
+                }
+                if let (Role::Datagram(id), Some(option)) = (role, translate::udp_option(option)) {
+                    let set = self.stack.udp_set_option(id, option);
+                    set.map_err(translate::refusal)?;
                 }
             }
         }
@@ -70,7 +74,14 @@ impl Engine {
                 state: 7,
                 ..Info::default()
             })),
-            Role::Datagram(_) => Err(Refusal::NotSupported),
+            Role::Datagram(id) => {
+                let pmtu = self.stack.udp_path_mtu(now, id);
+                Ok(Reply::Info(Info {
+                    state: 7,
+                    pmtu: pmtu.ok_or(Refusal::NotConnected)?.into(),
+                    ..Info::default()
+                }))
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use slipstack_channel as channel;
 use slipstack_channel::{Refusal, SocketOption};
 use slipstack_stack as stack;
-use slipstack_stack::{KeepAlive, SocketError, SocketOptions, TcpOption};
+use slipstack_stack::{KeepAlive, MtuDiscovery, SocketError, SocketOptions, TcpOption, UdpOption};
 
 use crate::authority::PortRefused;
 
@@ -92,7 +92,22 @@ pub(crate) fn tcp_option(option: SocketOption) -> Option<TcpOption> {
         SocketOption::Broadcast(_)
         | SocketOption::ReusePort(_)
         | SocketOption::FastOpen(_)
+        | SocketOption::MtuDiscovery(_)
+        | SocketOption::MtuDiscoveryV6(_)
         | SocketOption::FastOpenConnect(_) => return None,
+    })
+}
+
+/// A change to a bound UDP socket; `None` for what the stack has no use for.
+pub(crate) fn udp_option(option: SocketOption) -> Option<UdpOption> {
+    Some(match option {
+        SocketOption::Tos(tos) => UdpOption::Tos(tos),
+        SocketOption::Ttl(ttl) => UdpOption::Ttl(ttl),
+        SocketOption::MtuDiscovery(code) => UdpOption::MtuDiscovery(MtuDiscovery::from_code(code)?),
+        SocketOption::MtuDiscoveryV6(code) => {
+            UdpOption::MtuDiscoveryV6(MtuDiscovery::from_code(code)?)
+        }
+        _ => return None,
     })
 }
 
@@ -118,6 +133,12 @@ pub(crate) fn note_option(options: &mut SocketOptions, option: SocketOption) {
         SocketOption::Ttl(ttl) => options.ttl = ttl,
         SocketOption::FastOpen(queue) => options.fast_open_queue = queue,
         SocketOption::FastOpenConnect(on) => options.fast_open = on,
+        SocketOption::MtuDiscovery(code) => {
+            options.mtu_discovery = MtuDiscovery::from_code(code).unwrap_or_default();
+        }
+        SocketOption::MtuDiscoveryV6(code) => {
+            options.mtu_discovery_v6 = MtuDiscovery::from_code(code).unwrap_or_default();
+        }
         SocketOption::Broadcast(_) | SocketOption::ReusePort(_) => {}
     }
 }

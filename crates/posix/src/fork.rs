@@ -174,6 +174,9 @@ impl Process {
                 let wanted = dgram.wants_destination.load(Ordering::Relaxed);
                 let fresh = Dgram::new(dgram.side());
                 fresh.wants_destination.store(wanted, Ordering::Relaxed);
+                for (to, from) in fresh.mtu_discovery.iter().zip(&dgram.mtu_discovery) {
+                    to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+                }
                 if let Some(remote) = dgram.remote.try_lock() {
                     *fresh.remote.lock() = *remote;
                 }

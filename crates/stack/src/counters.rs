@@ -81,6 +81,9 @@ counters! {
     DropIpv6Protocol "drop_ipv6_protocol" "IPv6 next header that the stack does not speak"
 
     RxFragments "rx_fragments" "fragments of either family"
+    TxFragments "tx_fragments" "fragments sent"
+    TxFragmented "tx_fragmented" "packets sent in fragments"
+    PathMtusLearnt "path_mtus_learnt" "path MTUs that an ICMP error has lowered"
     RxReassembled "rx_reassembled" "packets made of fragments"
     DropFragmentMalformed "drop_fragment_malformed" "fragment that is empty, uneven, beyond the largest packet, or a first one without its headers"
     DropFragmentOverlap "drop_fragment_overlap" "fragments of a packet that overlap or contradict each other, with all others of it (RFC 5722)"

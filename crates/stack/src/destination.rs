@@ -30,6 +30,11 @@ impl Destinations {
     pub fn keep(&mut self, dst: u128, hop: NextHop) {
         self.places[place_of(dst)] = Some((dst, hop));
     }
+
+    /// What was found is no longer right.
+    pub fn forget(&mut self, dst: u128) {
+        self.places[place_of(dst)] = None;
+    }
 }
 
 #[inline]

@@ -11,7 +11,7 @@ use crate::counters::Counter;
 use crate::effects::{Effects, Payload};
 use crate::ip::{IpMeta, PathCause, PathError, parse_flow};
 use crate::link::{Cx, OutPacket, OutSegment};
-use crate::options::DEFAULT_TTL;
+use crate::options::{DEFAULT_TTL, MtuDiscovery};
 use crate::rate::RateLimit;
 use crate::time::Instant;
 
@@ -171,7 +171,8 @@ impl Cx<'_> {
             checksum_at: None,
             gso_mss: None,
         };
-        self.output(now, &packet, &mut None, segment, fx);
+        let way = (&packet, MtuDiscovery::Dont);
+        self.output_datagram(now, way, &mut None, &segment, fx);
     }
 }
 

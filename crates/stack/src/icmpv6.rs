@@ -5,7 +5,7 @@
 use core::net::{IpAddr, Ipv6Addr};
 
 use slipstack_wire::icmpv6::{self, Icmpv6Error, Icmpv6Kind, Icmpv6Message, code};
-use slipstack_wire::{ipv6, protocol};
+use slipstack_wire::{ipv6, ipv6_extensions as extensions, protocol};
 
 use crate::config::Role;
 use crate::counters::Counter;
@@ -13,7 +13,7 @@ use crate::effects::{Effects, Payload};
 use crate::ip::{IpMeta, PathCause, PathError};
 use crate::ipv6::parse_flow;
 use crate::link::{Cx, OutPacket, OutSegment};
-use crate::options::DEFAULT_TTL;
+use crate::options::{DEFAULT_TTL, MtuDiscovery};
 use crate::rate::RateLimit;
 use crate::time::Instant;
 
@@ -60,6 +60,13 @@ impl Cx<'_> {
         let Some(cause) = cause else {
             return self.drop_icmpv6(Counter::DropIcmpType);
         };
+        if let PathCause::FragmentationNeeded { mtu } = cause
+            && let Some(peer) = self.find_answered(message.body)
+        {
+            self.counters.bump(Counter::RxIcmpErrors);
+            self.learn_path_mtu(now, peer.into(), mtu);
+            return None;
+        }
         let error = parse_flow(message.body, cause, false)
             .filter(|(_, error)| self.link.is_own(error.local.ip()));
         let Some(error) = error else {
@@ -67,6 +74,16 @@ impl Cx<'_> {
         };
         self.counters.bump(Counter::RxIcmpErrors);
         Some(error)
+    }
+
+    /// Whom the quoted packet of ours answered an echo of.
+    fn find_answered(&self, quoted: &[u8]) -> Option<Ipv6Addr> {
+        const ECHO_REPLY: u8 = 129;
+        let packet = ipv6::Ipv6Packet::parse_quoted(quoted)?;
+        let found = extensions::find_quoted(packet.header.next_header, packet.payload);
+        let is_reply = matches!(found, Some((protocol::ICMPV6, [ECHO_REPLY, ..])));
+        let is_ours = self.link.routes6.is_own(packet.header.src);
+        (is_reply && is_ours).then_some(packet.header.dst)
     }
 
     fn drop_icmpv6(&mut self, why: Counter) -> Option<(u8, PathError)> {
@@ -122,10 +139,7 @@ impl Cx<'_> {
         };
         // RFC 4443 2.4 (e): never about an error, a group, or a sender that is not one host.
         let is_about_error = ipv6::Ipv6Packet::parse_quoted(packet).is_some_and(|quoted| {
-            let found = slipstack_wire::ipv6_extensions::find_quoted(
-                quoted.header.next_header,
-                quoted.payload,
-            );
+            let found = extensions::find_quoted(quoted.header.next_header, quoted.payload);
             matches!(found, Some((protocol::ICMPV6, [..=127, ..] | [137, ..])))
         });
         if src.is_unspecified() || is_about_error || (ip.group && !to_groups) {
@@ -174,7 +188,8 @@ impl Cx<'_> {
             checksum_at: None,
             gso_mss: None,
         };
-        self.output(now, &packet, &mut None, segment, fx);
+        let way = (&packet, MtuDiscovery::Want);
+        self.output_datagram(now, way, &mut None, &segment, fx);
     }
 }
 

@@ -21,6 +21,7 @@ pub mod error;
 mod fragments;
 mod icmp;
 mod icmpv6;
+mod identification;
 pub mod ids;
 pub mod ip;
 mod ipv6;
@@ -28,6 +29,7 @@ pub mod link;
 mod ndp;
 mod neighbour;
 pub mod options;
+mod path_mtu;
 pub mod rate;
 mod reassembly;
 pub mod rng;
@@ -52,7 +54,8 @@ pub use ids::{ConnId, ListenerId, UdpId};
 pub use ip::{IpMeta, PathCause, PathError};
 pub use link::{Cx, Link, NextHop, OutPacket, OutSegment, Output, Path};
 pub use options::{
-    CloseMode, Congestion, KeepAlive, ListenOptions, SocketOptions, TcpOption, UdpOptions,
+    CloseMode, Congestion, KeepAlive, ListenOptions, MtuDiscovery, SocketOptions, TcpOption,
+    UdpOption, UdpOptions,
 };
 pub use stack::Stack;
 pub use tcp::{ConnectionImage, HalfOpenImage, TcpInfo};

@@ -1,7 +1,9 @@
 //! The way down: Ethernet and IP headers around a transport segment, next hop included.
 
+mod datagram;
 mod v6;
 
+use alloc::boxed::Box;
 use core::net::{IpAddr, Ipv4Addr};
 
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
@@ -14,7 +16,9 @@ use crate::counters::{Counter, Counters};
 use crate::destination::Destinations;
 use crate::effects::{Effects, FrameOut, Payload};
 use crate::error::Reason;
+use crate::identification::Identifications;
 use crate::neighbour::{Held, Neighbours, Resolution};
+use crate::path_mtu::PathMtus;
 use crate::rng::{Rng, SipKey};
 use crate::route::{Route, Routes};
 use crate::route6::Routes6;
@@ -68,6 +72,8 @@ pub struct OutSegment<'a> {
 pub struct NextHop {
     mac: [u8; 6],
     local: bool,
+    /// Largest IP packet that the path takes, as far as is known.
+    mtu: u16,
     epoch: u32,
     valid_until: Instant,
 }
@@ -96,8 +102,10 @@ pub enum Output {
 /// What a destination allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// Largest IP packet in bytes.
+    /// Largest IP packet in bytes, as far as is known.
     pub mtu: u16,
+    /// The same of our own link, which is what comes in.
+    pub link_mtu: u16,
     /// Largest TCP payload of a super-frame, 0 = none.
     pub tso_max: u32,
     /// The destination is one of our own addresses.
@@ -118,6 +126,9 @@ pub struct Link {
     /// What is known of servers besides their neighbours' addresses.
     pub fast_open: FastOpenCache,
     destinations: Destinations,
+    identifications: Identifications,
+    /// Made for the first that is learnt.
+    path_mtus: Option<Box<PathMtus>>,
 }
 
 impl Link {
@@ -131,6 +142,8 @@ impl Link {
             neighbours: Neighbours::new(config.neighbour.clone(), rng.sip_key()),
             fast_open: FastOpenCache::new(rng),
             destinations: Destinations::new(),
+            identifications: Identifications::new(rng),
+            path_mtus: None,
             label_key: rng.sip_key(),
         }
     }
@@ -147,7 +160,8 @@ impl Link {
     #[inline]
     pub fn path_over(&self, hop: &NextHop) -> Path {
         Path {
-            mtu: self.mtu,
+            mtu: hop.mtu,
+            link_mtu: self.mtu,
             tso_max: if hop.local { 0 } else { self.tso_max },
             local: hop.local,
         }
@@ -155,10 +169,15 @@ impl Link {
 
     /// The same for a destination whose next hop may be known; `None`: there is no route.
     #[inline]
-    pub fn path_by(&self, hop: &Option<NextHop>, dst: impl FnOnce() -> IpAddr) -> Option<Path> {
+    pub fn path_by(
+        &self,
+        now: Instant,
+        hop: &Option<NextHop>,
+        dst: impl FnOnce() -> IpAddr,
+    ) -> Option<Path> {
         match hop {
             Some(hop) => Some(self.path_over(hop)),
-            None => self.find_path(dst()),
+            None => self.find_path(now, dst()),
         }
     }
 
@@ -189,79 +208,103 @@ impl Link {
     }
 
     /// `None`: there is no route.
-    pub fn find_path(&self, dst: IpAddr) -> Option<Path> {
-        let local = match dst {
-            IpAddr::V4(dst) => matches!(self.routes.find(dst)?, Route::Local),
-            IpAddr::V6(dst) => matches!(self.routes6.find(dst)?, Route::Local),
-        };
+    pub fn find_path(&self, now: Instant, dst: IpAddr) -> Option<Path> {
+        let local = matches!(self.find_route(dst)?, Route::Local);
         Some(Path {
-            mtu: self.mtu,
+            mtu: self.path_mtu(now, dst),
+            link_mtu: self.mtu,
             tso_max: if local { 0 } else { self.tso_max },
             local,
         })
     }
 
-    /// Stands in a frame that waits for its neighbour.
-    fn unresolved(&self, now: Instant) -> NextHop {
-        NextHop {
-            mac: [0; 6],
-            local: false,
-            epoch: self.neighbours.epoch(),
-            valid_until: now,
+    fn find_route(&self, dst: IpAddr) -> Option<Route<IpAddr>> {
+        match dst {
+            IpAddr::V4(dst) => self.routes.find(dst).map(Route::either),
+            IpAddr::V6(dst) => self.routes6.find(dst).map(Route::either),
         }
     }
 
-    #[inline]
+    fn path_mtu(&self, now: Instant, dst: IpAddr) -> u16 {
+        let learnt = self.path_mtus.as_ref().and_then(|all| all.find(now, dst));
+        learnt.map_or(self.mtu, |learnt| learnt.min(self.mtu))
+    }
+
     fn find_next_hop(
         &mut self,
         now: Instant,
-        (src, dst): (Ipv4Addr, Ipv4Addr),
+        (src, dst): (IpAddr, IpAddr),
         counters: &mut Counters,
         fx: &mut impl Effects,
     ) -> Hop {
-        let (mac, local) = match self.routes.find(dst) {
+        let mtu = self.path_mtu(now, dst);
+        let (mac, local, valid_until) = match self.find_route(dst) {
             None => return Hop::NoRoute,
-            Some(Route::Local) => (self.mac, true),
-            Some(Route::Broadcast) => (ethernet::BROADCAST, false),
-            Some(Route::Multicast) => (ethernet::multicast_v4(dst), false),
+            Some(Route::Local) => (self.mac, true, Instant::FAR_FUTURE),
+            Some(Route::Broadcast) => (ethernet::BROADCAST, false, Instant::FAR_FUTURE),
+            Some(Route::Multicast) => (group_mac(dst), false, Instant::FAR_FUTURE),
             Some(Route::Neighbour(hop)) => {
-                return match self.neighbours.resolve(
-                    now,
-                    hop.into(),
-                    (self.mac, src.into()),
-                    counters,
-                    fx,
-                ) {
-                    Resolution::Known { mac, valid_until } => Hop::Known(NextHop {
-                        mac,
-                        local: false,
-                        epoch: self.neighbours.epoch(),
-                        valid_until,
-                    }),
-                    Resolution::Asking => Hop::Asking(hop.into()),
-                    Resolution::TableFull => Hop::TableFull,
-                };
+                let station = (self.mac, src);
+                match self.neighbours.resolve(now, hop, station, counters, fx) {
+                    Resolution::Known { mac, valid_until } => (mac, false, valid_until),
+                    Resolution::Asking => {
+                        // Stands in frames until the neighbour has answered.
+                        let unresolved = NextHop {
+                            mac: [0; 6],
+                            local: false,
+                            mtu,
+                            epoch: self.neighbours.epoch(),
+                            valid_until: now,
+                        };
+                        return Hop::Asking(hop, unresolved);
+                    }
+                    Resolution::TableFull => return Hop::TableFull,
+                }
             }
         };
-        let epoch = self.neighbours.epoch();
         Hop::Known(NextHop {
             mac,
             local,
-            epoch,
-            valid_until: Instant::FAR_FUTURE,
+            mtu,
+            epoch: self.neighbours.epoch(),
+            valid_until,
         })
+    }
+}
+
+fn group_mac(group: IpAddr) -> [u8; 6] {
+    match group {
+        IpAddr::V4(group) => ethernet::multicast_v4(group),
+        IpAddr::V6(group) => ethernet::multicast_v6(group),
     }
 }
 
 enum Hop {
     Known(NextHop),
-    Asking(IpAddr),
+    Asking(IpAddr, NextHop),
     TableFull,
     NoRoute,
 }
 
+/// Where the frames of a packet go.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Out(NextHop),
+    /// They wait for this neighbour's address.
+    Wait(IpAddr, NextHop),
+}
+
+impl Way {
+    /// What stands in the frame.
+    fn hop(&self) -> &NextHop {
+        match self {
+            Way::Out(hop) | Way::Wait(_, hop) => hop,
+        }
+    }
+}
+
 impl Cx<'_> {
-    /// Sends a segment. `hint` is the caller's cached next hop.
+    /// Sends a segment that fits the link. `hint` is the caller's cached next hop.
     #[inline]
     pub fn output(
         &mut self,
@@ -271,14 +314,28 @@ impl Cx<'_> {
         segment: OutSegment<'_>,
         fx: &mut impl Effects,
     ) -> Output {
+        self.output_within(self.link.mtu, now, packet, hint, &segment, fx)
+    }
+
+    /// Sends a segment in a packet of at most `mtu` bytes.
+    #[inline]
+    fn output_within(
+        &mut self,
+        mtu: u16,
+        now: Instant,
+        packet: &OutPacket,
+        hint: &mut Option<NextHop>,
+        segment: &OutSegment<'_>,
+        fx: &mut impl Effects,
+    ) -> Output {
         let (IpAddr::V4(src), IpAddr::V4(dst)) = (packet.src, packet.dst) else {
-            return self.output_v6(now, packet, hint, &segment, fx);
+            return self.output_v6(mtu, now, packet, hint, segment, fx);
         };
         let total_len = ipv4::HEADER_LEN + segment.header.len() + segment.payload.len();
         let len_max = if segment.gso_mss.is_some() {
             u16::MAX
         } else {
-            self.link.mtu
+            mtu
         };
         if total_len > usize::from(len_max) || segment.header.len() > L4_HEADER_MAX {
             return self.refuse(Counter::DropTooBig, Reason::MessageTooLong);
@@ -286,9 +343,11 @@ impl Cx<'_> {
         if let Some(hop) = hint
             && self.link.is_current(hop, now)
         {
-            return self.send(packet, (src, dst), &segment, hop, fx);
+            let mut buffer = [0; HEADER_MAX_V4];
+            let frame = self.frame(&mut buffer, packet, (src, dst), segment, hop);
+            return self.send(frame, fx);
         }
-        self.find_and_send(now, packet, (src, dst), hint, &segment, fx)
+        self.find_and_send(now, packet, (src, dst), hint, segment, fx)
     }
 
     /// The next hop is not at hand.
@@ -302,35 +361,56 @@ impl Cx<'_> {
         segment: &OutSegment<'_>,
         fx: &mut impl Effects,
     ) -> Output {
+        let way = match self.find_way(now, packet, hint, fx) {
+            Ok(way) => way,
+            Err(refused) => return refused,
+        };
+        let mut buffer = [0; HEADER_MAX_V4];
+        let frame = self.frame(&mut buffer, packet, ends, segment, way.hop());
+        self.send_by(&way, frame, fx)
+    }
+
+    /// The way of a packet; `hint` is used, and renewed.
+    fn find_way(
+        &mut self,
+        now: Instant,
+        packet: &OutPacket,
+        hint: &mut Option<NextHop>,
+        fx: &mut impl Effects,
+    ) -> Result<Way, Output> {
+        if let Some(hop) = hint
+            && self.link.is_current(hop, now)
+        {
+            return Ok(Way::Out(*hop));
+        }
+        let ends = (packet.src, packet.dst);
         match self.link.find_next_hop(now, ends, self.counters, fx) {
             Hop::Known(hop) => {
-                self.link.destinations.keep(bound::bits(ends.1.into()), hop);
-                self.send(packet, ends, segment, hint.insert(hop), fx)
+                self.link.destinations.keep(bound::bits(packet.dst), hop);
+                Ok(Way::Out(*hint.insert(hop)))
             }
-            Hop::Asking(neighbour) => {
-                let hop = self.link.unresolved(now);
-                let mut buffer = [0; HEADER_MAX_V4];
-                let held = Held::new(&self.frame(&mut buffer, packet, ends, segment, &hop));
-                self.link.neighbours.hold(neighbour, held, self.counters);
+            Hop::Asking(neighbour, hop) => Ok(Way::Wait(neighbour, hop)),
+            Hop::TableFull => {
+                Err(self.refuse(Counter::DropNeighbourTable, Reason::HostUnreachable))
+            }
+            Hop::NoRoute => Err(self.refuse(Counter::DropNoRoute, Reason::NetUnreachable)),
+        }
+    }
+
+    fn send_by(&mut self, way: &Way, frame: FrameOut<'_>, fx: &mut impl Effects) -> Output {
+        match way {
+            Way::Out(_) => self.send(frame, fx),
+            Way::Wait(neighbour, _) => {
+                let held = Held::new(&frame);
+                self.link.neighbours.hold(*neighbour, held, self.counters);
                 Output::Held
             }
-            Hop::TableFull => self.refuse(Counter::DropNeighbourTable, Reason::HostUnreachable),
-            Hop::NoRoute => self.refuse(Counter::DropNoRoute, Reason::NetUnreachable),
         }
     }
 
     #[inline]
-    fn send(
-        &mut self,
-        packet: &OutPacket,
-        ends: (Ipv4Addr, Ipv4Addr),
-        segment: &OutSegment<'_>,
-        hop: &NextHop,
-        fx: &mut impl Effects,
-    ) -> Output {
-        let mut buffer = [0; HEADER_MAX_V4];
-        let frame = self.frame(&mut buffer, packet, ends, segment, hop);
-        if hop.local {
+    fn send(&mut self, frame: FrameOut<'_>, fx: &mut impl Effects) -> Output {
+        if frame.local {
             self.counters.bump(Counter::TxLocal);
         }
         transmit(frame, self.counters, fx);
@@ -367,11 +447,28 @@ impl Cx<'_> {
             },
             local: hop.local,
         };
-        if hop.local {
-            self.counters.bump(Counter::TxLocal);
+        self.send(frame, fx)
+    }
+
+    /// A packet to `dst` was too large for its path, which takes `mtu` bytes.
+    #[cold]
+    pub fn learn_path_mtu(&mut self, now: Instant, dst: IpAddr, mtu: u16) {
+        let Self {
+            link,
+            rng,
+            counters,
+            ..
+        } = self;
+        if mtu >= link.mtu {
+            return;
         }
-        transmit(frame, self.counters, fx);
-        Output::Sent
+        let all = link
+            .path_mtus
+            .get_or_insert_with(|| PathMtus::new(rng).into());
+        if all.learn(now, dst, mtu) {
+            counters.bump(Counter::PathMtusLearnt);
+            link.destinations.forget(bound::bits(dst));
+        }
     }
 
     #[cold]
@@ -403,7 +500,7 @@ impl Cx<'_> {
         let identification = if packet.dont_fragment {
             0
         } else {
-            self.rng.next_u32() as u16
+            self.link.identifications.next(packet)
         };
         Ipv4Header {
             tos: packet.tos,

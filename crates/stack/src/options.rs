@@ -82,6 +82,9 @@ pub struct SocketOptions {
     pub linger2: Option<Duration>,
     pub tos: u8,
     pub ttl: u8,
+    /// Of UDP sockets.
+    pub mtu_discovery: MtuDiscovery,
+    pub mtu_discovery_v6: MtuDiscovery,
 }
 
 impl Default for SocketOptions {
@@ -101,6 +104,8 @@ impl Default for SocketOptions {
             linger2: None,
             tos: 0,
             ttl: DEFAULT_TTL,
+            mtu_discovery: MtuDiscovery::default(),
+            mtu_discovery_v6: MtuDiscovery::default(),
         }
     }
 }
@@ -148,6 +153,57 @@ impl Default for ListenOptions {
     }
 }
 
+/// What becomes of a packet larger than its path takes (`IP_MTU_DISCOVER`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum MtuDiscovery {
+    /// It is cut here; a smaller one may be cut on its way.
+    Dont,
+    /// It is cut here; a smaller one may not be cut any more, so that the path tells what it takes.
+    #[default]
+    Want,
+    /// It is refused.
+    Do,
+    /// As `Do`, by the link's MTU, whatever the path has told.
+    Probe,
+    /// It is refused by the link's MTU; a smaller one may be cut on its way.
+    Interface,
+    /// It is cut here by the link's MTU, and may be again on its way.
+    Omit,
+}
+
+impl MtuDiscovery {
+    /// In the order of Linux's numbers.
+    pub const ALL: [Self; 6] = [
+        Self::Dont,
+        Self::Want,
+        Self::Do,
+        Self::Probe,
+        Self::Interface,
+        Self::Omit,
+    ];
+
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+
+    pub(crate) const fn heeds_path(self) -> bool {
+        matches!(self, Self::Dont | Self::Want | Self::Do)
+    }
+
+    pub(crate) const fn may_fragment(self) -> bool {
+        matches!(self, Self::Dont | Self::Want | Self::Omit)
+    }
+
+    pub(crate) const fn forbids_fragments(self) -> bool {
+        matches!(self, Self::Want | Self::Do | Self::Probe)
+    }
+
+    /// Whether ICMP errors may lower what the path is taken to take.
+    pub(crate) const fn learns(self) -> bool {
+        !matches!(self, Self::Interface | Self::Omit)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpOptions {
     pub reuse_port: bool,
@@ -156,6 +212,17 @@ pub struct UdpOptions {
     pub broadcast: bool,
     pub tos: u8,
     pub ttl: u8,
+    pub mtu_discovery: MtuDiscovery,
+    pub mtu_discovery_v6: MtuDiscovery,
+}
+
+/// One change to a bound UDP socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UdpOption {
+    Tos(u8),
+    Ttl(u8),
+    MtuDiscovery(MtuDiscovery),
+    MtuDiscoveryV6(MtuDiscovery),
 }
 
 impl Default for UdpOptions {
@@ -166,6 +233,8 @@ impl Default for UdpOptions {
             broadcast: false,
             tos: 0,
             ttl: DEFAULT_TTL,
+            mtu_discovery: MtuDiscovery::default(),
+            mtu_discovery_v6: MtuDiscovery::default(),
         }
     }
 }

@@ -17,6 +17,18 @@ pub enum Route<A = Ipv4Addr> {
     Multicast,
 }
 
+impl<A: Into<IpAddr>> Route<A> {
+    /// Of either family.
+    pub fn either(self) -> Route<IpAddr> {
+        match self {
+            Self::Local => Route::Local,
+            Self::Neighbour(hop) => Route::Neighbour(hop.into()),
+            Self::Broadcast => Route::Broadcast,
+            Self::Multicast => Route::Multicast,
+        }
+    }
+}
+
 /// Own addresses and the way out. A handful of entries: searched linearly.
 #[derive(Clone, Debug)]
 pub struct Routes {

@@ -20,7 +20,7 @@ use crate::ip::{self, IpMeta, PathCause, PathError, parse_flow};
 use crate::ipv6;
 use crate::link::Link;
 use crate::neighbour::Confidence;
-use crate::options::UdpOptions;
+use crate::options::{UdpOption, UdpOptions};
 use crate::rate::RateLimit;
 use crate::reassembly::Reassembly;
 use crate::rng::Rng;
@@ -204,7 +204,7 @@ impl Stack {
     ) {
         match protocol {
             protocol::TCP => self.tcp.on_path_error(now, &error, &mut cx!(self), fx),
-            _ => self.udp.on_path_error(&error, fx),
+            _ => self.udp.on_path_error(now, &error, &mut cx!(self), fx),
         }
     }
 
@@ -337,6 +337,17 @@ impl Stack {
         remote: Option<SocketAddr>,
     ) -> Result<(), SocketError> {
         self.udp.connect(id, remote, &cx!(self))
+    }
+
+    pub fn udp_set_option(&mut self, id: UdpId, option: UdpOption) -> Result<(), SocketError> {
+        self.udp.set_option(id, option)
+    }
+
+    /// The largest IP packet to the connected peer, as far as is known.
+    pub fn udp_path_mtu(&self, now: Instant, id: UdpId) -> Option<u16> {
+        let remote = self.udp.remote(id)?;
+        let path = self.link.find_path(now, remote.ip())?;
+        Some(path.mtu)
     }
 
     pub fn udp_local(&self, id: UdpId) -> Option<SocketAddr> {

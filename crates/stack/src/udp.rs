@@ -21,7 +21,7 @@ use crate::error::{Reason, SocketError};
 use crate::ids::UdpId;
 use crate::ip::{IpMeta, PathCause, PathError};
 use crate::link::{Cx, NextHop, OutPacket, OutSegment, Output};
-use crate::options::UdpOptions;
+use crate::options::{MtuDiscovery, UdpOption, UdpOptions};
 use crate::rng::{Rng, SipKey};
 use crate::time::Instant;
 
@@ -37,6 +37,13 @@ struct Socket {
 }
 
 impl Socket {
+    fn mtu_discovery(&self, remote: IpAddr) -> MtuDiscovery {
+        match remote {
+            IpAddr::V4(_) => self.options.mtu_discovery,
+            IpAddr::V6(_) => self.options.mtu_discovery_v6,
+        }
+    }
+
     fn takes(&self) -> Bound {
         Bound::new(self.local.ip(), self.options.is_v6_only)
     }
@@ -168,6 +175,22 @@ impl Udp {
         Ok(())
     }
 
+    pub fn set_option(&mut self, id: UdpId, option: UdpOption) -> Result<(), SocketError> {
+        let options = &mut self.find_mut(id)?.options;
+        match option {
+            UdpOption::Tos(tos) => options.tos = tos,
+            UdpOption::Ttl(ttl) => options.ttl = ttl,
+            UdpOption::MtuDiscovery(discovery) => options.mtu_discovery = discovery,
+            UdpOption::MtuDiscoveryV6(discovery) => options.mtu_discovery_v6 = discovery,
+        }
+        Ok(())
+    }
+
+    /// The peer that is fixed.
+    pub fn remote(&self, id: UdpId) -> Option<SocketAddr> {
+        self.find(id)?.remote
+    }
+
     pub fn local(&self, id: UdpId) -> Option<SocketAddr> {
         self.find(id).map(|socket| socket.local)
     }
@@ -230,13 +253,14 @@ impl Udp {
             ttl: socket.options.ttl,
             dont_fragment: true,
         };
+        let way = (&packet, socket.mtu_discovery(dst.ip()));
         let segment = OutSegment {
             header: &udp::header(socket.local.port(), dst.port(), payload.len()),
             payload: Payload::Inline(payload),
             checksum_at: Some(udp::CHECKSUM_AT),
             gso_mss: None,
         };
-        match cx.output(now, &packet, &mut socket.hop.1, segment, fx) {
+        match cx.output_datagram(now, way, &mut socket.hop.1, &segment, fx) {
             Output::Sent | Output::Held => {
                 cx.counters.bump(Counter::TxUdp);
                 Ok(())
@@ -292,7 +316,13 @@ impl Udp {
     }
 
     /// RFC 1122 4.1.3.3: errors go up, but only to a socket that is connected to that peer.
-    pub fn on_path_error(&mut self, error: &PathError, fx: &mut impl Effects) {
+    pub fn on_path_error(
+        &mut self,
+        now: Instant,
+        error: &PathError,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
         let reason = match error.cause {
             PathCause::PortUnreachable | PathCause::ProtocolUnreachable => Reason::Refused,
             PathCause::NetUnreachable => Reason::NetUnreachable,
@@ -306,10 +336,21 @@ impl Udp {
         let Some(udp) = self.find_taker(error.remote, error.local) else {
             return;
         };
-        if self
-            .find(udp)
-            .is_some_and(|socket| socket.remote == Some(error.remote))
-        {
+        let Ok(socket) = self.find_mut(udp) else {
+            return;
+        };
+        if let PathCause::FragmentationNeeded { mtu } = error.cause {
+            let discovery = socket.mtu_discovery(error.remote.ip());
+            if discovery.learns() {
+                cx.learn_path_mtu(now, error.remote.ip(), mtu);
+                socket.hop.1 = None;
+            }
+            // Who does not want to know of it is not told.
+            if !discovery.learns() || discovery == MtuDiscovery::Dont {
+                return;
+            }
+        }
+        if socket.remote == Some(error.remote) {
             fx.event(Event::UdpFailed { udp, reason });
         }
     }

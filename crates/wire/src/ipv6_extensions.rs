@@ -172,7 +172,20 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refused> {
     bytes.split_at_checked(len).ok_or(Refused::Malformed)
 }
 
-const FRAGMENT_LEN: usize = 8;
+/// Length of a fragment header.
+pub const FRAGMENT_LEN: usize = 8;
+
+/// The header of a part of a packet that begins at `offset`, a multiple of eight (RFC 8200 4.5).
+pub const fn fragment_header(
+    next_header: u8,
+    offset: u16,
+    has_more: bool,
+    identification: u32,
+) -> [u8; FRAGMENT_LEN] {
+    let [high, low] = (offset | has_more as u16).to_be_bytes();
+    let [a, b, c, d] = identification.to_be_bytes();
+    [next_header, 0, high, low, a, b, c, d]
+}
 
 fn parse_fragment<'a>(bytes: &'a [u8], at: &Place) -> Result<(Fragment<'a>, &'a [u8]), Refused> {
     let (header, after) = bytes

@@ -18,8 +18,8 @@ use crate::process::Process;
 use crate::socket::{Dgram, Side, Stream, StreamError};
 use crate::wait::{Plan, Subject};
 
-/// The largest UDP payload over IPv4.
-const DATAGRAM_MAX: usize = 65_507;
+/// A payload that fits any packet.
+const DATAGRAM_SURE: usize = 508;
 
 impl Process {
     /// write, writev, send, sendto, sendmsg, and each message of sendmmsg.
@@ -241,8 +241,8 @@ impl Process {
         flags: i32,
     ) -> Outcome<usize> {
         let len: usize = bufs.iter().map(|buf| buf.len()).sum();
-        if len > DATAGRAM_MAX {
-            return Err(Errno::EMSGSIZE.into());
+        if len > DATAGRAM_SURE {
+            self.check_length(dgram, to, len)?;
         }
         if to.is_some_and(|to| self.is_own(to)) {
             self.realize_all();
@@ -277,6 +277,17 @@ impl Process {
             link.commands();
         }
         sent.ok_or(Errno::EAGAIN.into())
+    }
+
+    /// What the path has told is the engine's to know: EMSGSIZE because of that comes with the next call.
+    #[cold]
+    fn check_length(&self, dgram: &Dgram, to: Option<SocketAddr>, len: usize) -> Result<(), Errno> {
+        let remote = to.or_else(|| *dgram.remote.lock());
+        let mtu = self.policy().map_or(u16::MAX, |policy| policy.mtu);
+        match remote {
+            Some(remote) if len > dgram.payload_max(remote, mtu) => Err(Errno::EMSGSIZE),
+            _ => Ok(()),
+        }
     }
 
     fn send_unbound(

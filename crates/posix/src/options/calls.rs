@@ -80,7 +80,7 @@ impl Process {
                 {
                     link.set_option(sock, option);
                 }
-                apply_destination(dgram, &options);
+                apply_to_dgram(dgram, &options);
             }
             Some(Decided::Listener(_) | Decided::Foreign(_)) | None => {}
         }
@@ -176,6 +176,12 @@ impl Process {
                 _ => {}
             }
         }
+        if let (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) =
+            (level, name)
+            && let Some(mtu) = path_mtu_of(&socket)?
+        {
+            return Ok(put(value, &mtu.to_ne_bytes()));
+        }
         self.ask_kernel(&socket, level, name, value)
     }
 
@@ -241,9 +247,22 @@ impl Process {
     pub(crate) fn apply_dgram_options(&self, socket: &Arc<Description>) {
         let options = socket.cold.lock().options.clone();
         if let Some(Decided::Dgram(dgram)) = socket.decided() {
-            apply_destination(dgram, &options);
+            apply_to_dgram(dgram, &options);
         }
     }
+}
+
+/// What the path to the peer takes, of a socket that has one on the stack.
+fn path_mtu_of(socket: &Description) -> Result<Option<i32>, Errno> {
+    let info = match socket.decided() {
+        Some(Decided::Stream(stream)) => stream.link.info(stream.sock())?,
+        Some(Decided::Dgram(dgram)) if dgram.side() == Side::Stack => match dgram.part() {
+            Some((link, sock)) => link.info(sock)?,
+            None => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    Ok(i32::try_from(info.pmtu).ok())
 }
 
 fn apply_linger(stream: &Stream, options: &Options) {
@@ -256,10 +275,13 @@ fn apply_linger(stream: &Stream, options: &Options) {
     *stream.linger.lock() = (on != 0).then_some(linger);
 }
 
-fn apply_destination(dgram: &Dgram, options: &Options) {
+fn apply_to_dgram(dgram: &Dgram, options: &Options) {
     let wants = options.is_on(libc::IPPROTO_IP, libc::IP_PKTINFO)
         || options.is_on(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO);
     dgram.wants_destination.store(wants, Ordering::Relaxed);
+    for (place, is_v6) in dgram.mtu_discovery.iter().zip([false, true]) {
+        place.store(options.mtu_discovery(is_v6), Ordering::Relaxed);
+    }
 }
 
 /// Options that need no judge: an int of full length, any value of which the kernel takes.

@@ -13,6 +13,10 @@ pub(crate) struct Set {
     pub(crate) value: Box<[u8]>,
 }
 
+/// IP_PMTUDISC_WANT, the default, and IP_PMTUDISC_DO (linux/in.h).
+const MTU_DISCOVER_WANT: u8 = 1;
+const MTU_DISCOVER_DO: u8 = 2;
+
 /// Options that are recorded; programs set a handful.
 const OPTIONS_MAX: usize = 128;
 
@@ -103,8 +107,28 @@ impl Options {
             (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
                 SocketOption::Ttl(self.byte(level, name)?)
             }
+            (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) => {
+                SocketOption::MtuDiscovery(self.mtu_discovery(false))
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER | libc::IPV6_DONTFRAG) => {
+                SocketOption::MtuDiscoveryV6(self.mtu_discovery(true))
+            }
             _ => return None,
         })
+    }
+
+    /// Linux's number of what becomes of large datagrams.
+    pub(crate) fn mtu_discovery(&self, is_v6: bool) -> u8 {
+        let set = if is_v6 {
+            if self.is_on(libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG) {
+                return MTU_DISCOVER_DO;
+            }
+            self.int(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER)
+        } else {
+            self.int(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER)
+        };
+        let set = set.and_then(|set| u8::try_from(set).ok());
+        set.unwrap_or(MTU_DISCOVER_WANT)
     }
 
     /// Options that a byte may carry as well as an int.

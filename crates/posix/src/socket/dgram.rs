@@ -23,6 +23,11 @@ pub(crate) enum Side {
     Kernel,
 }
 
+/// What is cut when it is too large (linux/in.h: IP_PMTUDISC_*).
+const MTU_DISCOVER_DONT: u8 = 0;
+const MTU_DISCOVER_WANT: u8 = 1;
+const MTU_DISCOVER_OMIT: u8 = 5;
+
 const SHUT_READ: u8 = 1;
 const SHUT_WRITE: u8 = 2;
 
@@ -38,6 +43,8 @@ pub(crate) struct Dgram {
     turn: AtomicU32,
     /// IP_PKTINFO or IPV6_RECVPKTINFO.
     pub(crate) wants_destination: AtomicBool,
+    /// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER.
+    pub(crate) mtu_discovery: [AtomicU8; 2],
 }
 
 impl Dgram {
@@ -52,7 +59,27 @@ impl Dgram {
             wants_space: AtomicBool::new(false),
             turn: AtomicU32::new(0),
             wants_destination: AtomicBool::new(false),
+            mtu_discovery: [
+                AtomicU8::new(MTU_DISCOVER_WANT),
+                AtomicU8::new(MTU_DISCOVER_WANT),
+            ],
         }
+    }
+
+    /// Longest payload that may go to `to`, by a link of `mtu` bytes.
+    pub(crate) fn payload_max(&self, to: SocketAddr, mtu: u16) -> usize {
+        let (headers, longest, is_v6) = match to {
+            SocketAddr::V4(_) => (28, 65_507, 0),
+            SocketAddr::V6(_) => (48, 65_527, 1),
+        };
+        let discovery = self.mtu_discovery[is_v6].load(Ordering::Relaxed);
+        if matches!(
+            discovery,
+            MTU_DISCOVER_WANT | MTU_DISCOVER_DONT | MTU_DISCOVER_OMIT
+        ) {
+            return longest;
+        }
+        usize::from(mtu).saturating_sub(headers)
     }
 
     pub(crate) fn side(&self) -> Side {

@@ -6,61 +6,20 @@ use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv6::{self, Ipv6Header};
 use slipstack_wire::{Gso, PartialChecksum, TxOffload, checksum};
 
-use super::{
-    Cx, HEADER_MAX, Hop, L4_HEADER_MAX, Link, NextHop, OutPacket, OutSegment, Output, transmit,
-};
-use crate::counters::{Counter, Counters};
+use super::{Cx, HEADER_MAX, L4_HEADER_MAX, Link, NextHop, OutPacket, OutSegment, Output};
+use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut};
 use crate::error::Reason;
-use crate::neighbour::{Held, Resolution};
-use crate::route::Route;
 use crate::time::Instant;
 
 const L4_OFFSET: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN;
-
-impl Link {
-    fn find_next_hop_v6(
-        &mut self,
-        now: Instant,
-        (src, dst): (Ipv6Addr, Ipv6Addr),
-        counters: &mut Counters,
-        fx: &mut impl Effects,
-    ) -> Hop {
-        let (mac, local) = match self.routes6.find(dst) {
-            None => return Hop::NoRoute,
-            Some(Route::Local) => (self.mac, true),
-            Some(Route::Multicast | Route::Broadcast) => (ethernet::multicast_v6(dst), false),
-            Some(Route::Neighbour(hop)) => {
-                let station = (self.mac, src.into());
-                let resolution = self
-                    .neighbours
-                    .resolve(now, hop.into(), station, counters, fx);
-                return match resolution {
-                    Resolution::Known { mac, valid_until } => Hop::Known(NextHop {
-                        mac,
-                        local: false,
-                        epoch: self.neighbours.epoch(),
-                        valid_until,
-                    }),
-                    Resolution::Asking => Hop::Asking(hop.into()),
-                    Resolution::TableFull => Hop::TableFull,
-                };
-            }
-        };
-        Hop::Known(NextHop {
-            mac,
-            local,
-            epoch: self.neighbours.epoch(),
-            valid_until: Instant::FAR_FUTURE,
-        })
-    }
-}
 
 impl Cx<'_> {
     /// [`Cx::output`] between IPv6 addresses.
     #[inline(never)]
     pub(super) fn output_v6(
         &mut self,
+        mtu: u16,
         now: Instant,
         packet: &OutPacket,
         hint: &mut Option<NextHop>,
@@ -74,47 +33,18 @@ impl Cx<'_> {
         // A payload length has 16 bits whatever the device takes.
         let len_max = match segment.gso_mss {
             Some(_) => usize::from(u16::MAX),
-            None => usize::from(self.link.mtu).saturating_sub(ipv6::HEADER_LEN),
+            None => usize::from(mtu).saturating_sub(ipv6::HEADER_LEN),
         };
         if l4_len > len_max || segment.header.len() > L4_HEADER_MAX {
             return self.refuse(Counter::DropTooBig, Reason::MessageTooLong);
         }
-        let ends = (src, dst);
-        if let Some(hop) = hint
-            && self.link.is_current(hop, now)
-        {
-            return self.send_v6(packet, ends, segment, hop, fx);
-        }
-        let hop = self.link.find_next_hop_v6(now, ends, self.counters, fx);
-        match hop {
-            Hop::Known(hop) => self.send_v6(packet, ends, segment, hint.insert(hop), fx),
-            Hop::Asking(neighbour) => {
-                let hop = self.link.unresolved(now);
-                let mut buffer = [0; HEADER_MAX];
-                let held = Held::new(&self.frame_v6(&mut buffer, packet, ends, segment, &hop));
-                self.link.neighbours.hold(neighbour, held, self.counters);
-                Output::Held
-            }
-            Hop::TableFull => self.refuse(Counter::DropNeighbourTable, Reason::HostUnreachable),
-            Hop::NoRoute => self.refuse(Counter::DropNoRoute, Reason::NetUnreachable),
-        }
-    }
-
-    fn send_v6(
-        &mut self,
-        packet: &OutPacket,
-        ends: (Ipv6Addr, Ipv6Addr),
-        segment: &OutSegment<'_>,
-        hop: &NextHop,
-        fx: &mut impl Effects,
-    ) -> Output {
+        let way = match self.find_way(now, packet, hint, fx) {
+            Ok(way) => way,
+            Err(refused) => return refused,
+        };
         let mut buffer = [0; HEADER_MAX];
-        let frame = self.frame_v6(&mut buffer, packet, ends, segment, hop);
-        if hop.local {
-            self.counters.bump(Counter::TxLocal);
-        }
-        transmit(frame, self.counters, fx);
-        Output::Sent
+        let frame = self.frame_v6(&mut buffer, packet, (src, dst), segment, way.hop());
+        self.send_by(&way, frame, fx)
     }
 
     /// Writes all headers into `buffer`; lengths have been checked.
@@ -176,7 +106,7 @@ impl Cx<'_> {
 impl Link {
     /// RFC 6437 3: a keyed hash of the flow, the same for all its packets. Control messages have
     /// none.
-    fn flow_label(
+    pub(super) fn flow_label(
         &self,
         packet: &OutPacket,
         (src, dst): (Ipv6Addr, Ipv6Addr),

@@ -136,7 +136,7 @@ impl Tcp {
         }
         let path = cx
             .link
-            .find_path(remote.ip())
+            .find_path(now, remote.ip())
             .ok_or(SocketError::NetUnreachable)?;
         let source = source_of(local, remote.ip(), cx)?;
         let port = local.map_or(0, |l| l.port());

@@ -116,7 +116,7 @@ pub fn mss_to_announce(key: &FlowKey, mtu: u16, limit: Option<u16>) -> u16 {
 pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
     let tcp = &cx.config.tcp;
     let preset = seed.preset;
-    let mss = mss_to_announce(&seed.key, seed.path.mtu, preset.mss);
+    let mss = mss_to_announce(&seed.key, seed.path.link_mtu, preset.mss);
     Connection {
         key: seed.key,
         hash: seed.hash as u32,

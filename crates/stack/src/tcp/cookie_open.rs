@@ -114,7 +114,7 @@ impl Tcp {
     ) -> Option<SynEntry> {
         let id = self.listeners.choose(key, &self.hasher)?;
         let listener = self.listeners.find(id)?;
-        let path = cx.link.find_path(key.remote_ip())?;
+        let path = cx.link.find_path(now, key.remote_ip())?;
         let secret = self.hasher.sequence(key);
         let ts_offset = isn::timestamp_offset(secret);
         let (irs, iss) = (segment.seq.wrapping_sub(1), segment.ack.wrapping_sub(1));

@@ -65,7 +65,7 @@ impl Tcp {
             return;
         }
         let hop = cx.link.recall(key.remote_bits(), now);
-        let Some(path) = cx.link.path_by(&hop, || key.remote_ip()) else {
+        let Some(path) = cx.link.path_by(now, &hop, || key.remote_ip()) else {
             cx.counters.bump(Counter::DropNoRoute);
             return;
         };
@@ -269,7 +269,7 @@ impl Tcp {
         (entry, is_stored): (&SynEntry, bool),
         cx: &mut Cx<'_>,
     ) -> Option<u32> {
-        let path = cx.link.path_by(&entry.hop, || key.remote_ip())?;
+        let path = cx.link.path_by(now, &entry.hop, || key.remote_ip())?;
         let Tcp {
             listeners,
             conns,

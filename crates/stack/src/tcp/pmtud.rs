@@ -17,12 +17,8 @@ use crate::effects::Effects;
 use crate::error::Reason;
 use crate::ip::{PathCause, PathError};
 use crate::link::Cx;
+use crate::path_mtu;
 use crate::time::Instant;
-
-/// Smaller path MTUs are not believed (FIELD: floor 552).
-const MTU_MIN: u16 = 552;
-/// RFC 8201 4: nothing below the smallest link MTU of IPv6.
-const MTU_MIN_V6: u16 = slipstack_wire::ipv6::MTU_MIN;
 
 impl Tcp {
     /// A packet of ours did not get through.
@@ -52,6 +48,7 @@ impl Tcp {
         let verdict = match error.cause {
             PathCause::FragmentationNeeded { mtu } => {
                 lower_mtu(conn, mtu);
+                cx.learn_path_mtu(now, error.remote.ip(), mtu);
                 Verdict::Alive
             }
             cause => soften(conn, cause),
@@ -61,11 +58,7 @@ impl Tcp {
 }
 
 fn floor(conn: &Connection) -> u16 {
-    if conn.key.is_v4() {
-        MTU_MIN
-    } else {
-        MTU_MIN_V6
-    }
+    path_mtu::floor(conn.key.is_v4())
 }
 
 /// RFC 5927 4.1: SND.UNA =< SEQ < SND.NXT.

@@ -180,7 +180,7 @@ pub fn entry_for(
         ts_offset,
         sent_at: now,
         mss: MSS_DEFAULT,
-        our_mss: connect::mss_to_announce(&key, path.mtu, preset.mss),
+        our_mss: connect::mss_to_announce(&key, path.link_mtu, preset.mss),
         window: preset.rcvbuf.min(0xffff) as u16,
         peer_shift: u8::MAX,
         our_shift: preset.shift,

@@ -2,6 +2,7 @@
 
 mod arp;
 mod fragments;
+mod fragments_out;
 mod ipv4;
 mod ipv6;
 mod support;

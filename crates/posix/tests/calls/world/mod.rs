@@ -37,6 +37,7 @@ impl Attach for TestAttach {
         Ok(Policy {
             addrs: vec![(OWN.into(), 24)],
             gateways: Vec::new(),
+            mtu: 1500,
         })
     }
 

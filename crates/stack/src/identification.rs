@@ -1,0 +1,85 @@
+//! Identifications of IPv4 packets that may be cut (RFC 6864): distinct for as long as fragments may wait, and not
+//! to be guessed by others than the two ends.
+//!
+//! RFC 7739 5.3: a keyed hash of source, destination and protocol, and a counter that several of them share, which
+//! another keyed hash chooses.
+
+use core::net::IpAddr;
+
+use crate::link::OutPacket;
+use crate::rng::{Rng, SipKey};
+
+const COUNTERS: usize = 256;
+
+#[derive(Debug)]
+pub(crate) struct Identifications {
+    base: SipKey,
+    choice: SipKey,
+    counters: [u16; COUNTERS],
+}
+
+impl Identifications {
+    pub fn new(rng: &mut Rng) -> Identifications {
+        Identifications {
+            base: rng.sip_key(),
+            choice: rng.sip_key(),
+            counters: core::array::from_fn(|_| rng.next_u32() as u16),
+        }
+    }
+
+    /// Every 65,536th of the same source, destination and protocol is the same.
+    pub fn next(&mut self, packet: &OutPacket) -> u16 {
+        let bits = |ip| match ip {
+            IpAddr::V4(ip) => u64::from(ip.to_bits()),
+            // These have identifications of their own.
+            IpAddr::V6(_) => 0,
+        };
+        let words = [
+            bits(packet.src) << 32 | bits(packet.dst),
+            u64::from(packet.protocol),
+        ];
+        let counter = &mut self.counters[self.choice.hash_words(words) as usize % COUNTERS];
+        *counter = counter.wrapping_add(1);
+        counter.wrapping_add(self.base.hash_words(words) as u16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn packet(dst: [u8; 4]) -> OutPacket {
+        OutPacket {
+            src: [10, 0, 0, 5].into(),
+            dst: dst.into(),
+            protocol: 17,
+            tos: 0,
+            ttl: 64,
+            dont_fragment: false,
+        }
+    }
+
+    #[test]
+    fn a_pair_of_ends_sees_each_number_once_until_all_are_used() {
+        let mut all = Identifications::new(&mut Rng::new(&[3; 32]));
+        let seen: BTreeSet<u16> = (0..65_536)
+            .map(|_| all.next(&packet([10, 0, 0, 9])))
+            .collect();
+        assert_eq!(seen.len(), 65_536);
+    }
+
+    #[test]
+    fn what_one_sees_tells_nothing_of_another() {
+        let mut all = Identifications::new(&mut Rng::new(&[3; 32]));
+        let mut distance = |last| {
+            let (a, b) = (
+                all.next(&packet([10, 0, 0, 9])),
+                all.next(&packet([10, 0, 0, last])),
+            );
+            a.wrapping_sub(b)
+        };
+        let distances: BTreeSet<u16> = (10..90).map(&mut distance).collect();
+        assert!(distances.len() > 70, "{}", distances.len());
+    }
+}

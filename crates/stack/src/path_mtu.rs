@@ -1,0 +1,96 @@
+//! Path MTUs that ICMP errors have told (RFC 1191 6.3, RFC 8201 5.2).
+//!
+//! One place for each value of a keyed hash of the destination; a later destination takes it over, so that who
+//! forges errors costs others no more than a second one of their own.
+
+use alloc::boxed::Box;
+use core::net::IpAddr;
+
+use crate::bound;
+use crate::rng::{Rng, SipKey};
+use crate::time::Instant;
+
+const PLACES: usize = 256;
+/// RFC 1191 6.3, RFC 8201 4: after this time the path may take more again (Linux: `route.mtu_expires`).
+const EXPIRES_NS: u64 = 600_000_000_000;
+/// Smaller ones are not believed (Linux: `route.min_pmtu`).
+const MTU_MIN_V4: u16 = 552;
+
+/// The smallest path MTU that is believed of an address of this family (RFC 8201 4 for IPv6).
+pub(crate) const fn floor(is_v4: bool) -> u16 {
+    if is_v4 {
+        MTU_MIN_V4
+    } else {
+        slipstack_wire::ipv6::MTU_MIN
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Learnt {
+    dst: u128,
+    mtu: u16,
+    expires: Instant,
+}
+
+#[derive(Debug)]
+pub(crate) struct PathMtus {
+    places: Box<[Option<Learnt>]>,
+    key: SipKey,
+}
+
+impl PathMtus {
+    pub fn new(rng: &mut Rng) -> PathMtus {
+        PathMtus {
+            places: alloc::vec![None; PLACES].into(),
+            key: rng.sip_key(),
+        }
+    }
+
+    fn place_of(&self, dst: u128) -> usize {
+        let hash = self.key.hash_words([dst as u64, (dst >> 64) as u64]);
+        hash as usize % PLACES
+    }
+
+    pub fn find(&self, now: Instant, dst: IpAddr) -> Option<u16> {
+        let dst = bound::bits(dst);
+        let learnt = self.places[self.place_of(dst)]?;
+        (learnt.dst == dst && now < learnt.expires).then_some(learnt.mtu)
+    }
+
+    /// `false`: what was known is as low already.
+    pub fn learn(&mut self, now: Instant, dst: IpAddr, mtu: u16) -> bool {
+        let mtu = mtu.max(floor(dst.is_ipv4()));
+        if self.find(now, dst).is_some_and(|known| known <= mtu) {
+            return false;
+        }
+        let dst = bound::bits(dst);
+        let place = self.place_of(dst);
+        self.places[place] = Some(Learnt {
+            dst,
+            mtu,
+            expires: now.plus_nanos(EXPIRES_NS),
+        });
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_mtu_is_lowered_not_below_the_floor_and_ends_with_time() {
+        let mut all = PathMtus::new(&mut Rng::new(&[1; 32]));
+        let now = Instant::from_millis(1000);
+        for (dst, floor) in [("10.0.0.9", 552), ("fd00::9", 1280)] {
+            let dst: IpAddr = dst.parse().unwrap();
+            assert_eq!(all.find(now, dst), None);
+            assert!(all.learn(now, dst, 1400));
+            assert!(!all.learn(now, dst, 1450), "an error cannot raise it");
+            assert_eq!(all.find(now, dst), Some(1400));
+            assert!(all.learn(now, dst, 0));
+            assert_eq!(all.find(now, dst), Some(floor));
+            assert_eq!(all.find(now.plus_nanos(EXPIRES_NS), dst), None);
+        }
+    }
+}
