@@ -185,6 +185,7 @@ impl Local {
                 self.trail = Some((id, slot));
                 slot
             }
+            FrameFragment::Portless(_) => None,
             FrameFragment::Later(id) => self.trail.filter(|(of, _)| *of == id)?.1,
         }
     }

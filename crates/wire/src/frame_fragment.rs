@@ -23,11 +23,13 @@ pub struct PacketId {
 pub enum FrameFragment {
     /// The one that begins with the ports: protocol, source and destination.
     First(PacketId, u8, SocketAddr, SocketAddr),
+    /// The first one of something without ports. In IPv6 the later ones do not say so.
+    Portless(PacketId),
     Later(PacketId),
 }
 
 impl FrameFragment {
-    /// `None`: no fragment, or one of something else than TCP and UDP.
+    /// `None`: no fragment, or in IPv4 one of something else than TCP and UDP.
     pub fn parse(frame: &[u8]) -> Option<Self> {
         let (header, payload) = EthernetHeader::parse(frame)?;
         match header.ethertype {
@@ -74,7 +76,7 @@ impl FrameFragment {
 
     fn first(id: PacketId, number: u8, transport: &[u8]) -> Option<Self> {
         if !matches!(number, protocol::TCP | protocol::UDP) {
-            return None;
+            return Some(Self::Portless(id));
         }
         let &[a, b, c, d] = transport.first_chunk::<4>()?;
         Some(Self::First(
@@ -152,6 +154,19 @@ mod tests {
         assert_eq!(FrameFragment::parse(&v4(0, 17)), None);
         assert_eq!(FrameFragment::parse(&v4(0x2000, 1)), None);
         assert_eq!(FrameFragment::parse(&v6(0)), None, "atomic");
+    }
+
+    #[test]
+    fn the_first_of_an_ipv6_packet_without_ports_says_so() {
+        let mut frame = v6(1);
+        frame[54] = protocol::ICMPV6;
+        let Some(FrameFragment::Later(id)) = FrameFragment::parse(&v6(24)) else {
+            panic!("a later one");
+        };
+        assert_eq!(
+            FrameFragment::parse(&frame),
+            Some(FrameFragment::Portless(id))
+        );
     }
 
     proptest! {

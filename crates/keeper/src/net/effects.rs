@@ -128,7 +128,9 @@ impl World {
         let fragment = FrameFragment::parse(frame)?;
         let (slot, mut frames) = match fragment {
             // What an inbox brings is believed to be from where it says.
-            FrameFragment::First(id, ..) | FrameFragment::Later(id)
+            FrameFragment::First(id, ..)
+            | FrameFragment::Portless(id)
+            | FrameFragment::Later(id)
                 if !meta.local && self.own.contains(&id.src) =>
             {
                 (0, Vec::new())
@@ -137,6 +139,7 @@ impl World {
                 let slot = steering.find_slot(proto_of(number), dst, src);
                 (slot, self.trails.begin(id, slot, now))
             }
+            FrameFragment::Portless(id) => (0, self.trails.begin(id, 0, now)),
             FrameFragment::Later(id) => match self.trails.follow(id, frame, meta, now) {
                 Some(slot) => (slot, Vec::new()),
                 None => return Some(Vec::new()),
