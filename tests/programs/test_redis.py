@@ -78,7 +78,7 @@ def blocking_and_subscribed_clients_are_woken(world):
 def threaded_io_works(world):
     server = start_server(world, world.stack, "--io-threads", 2, "--io-threads-do-reads", "yes")
     world.wait_port(PORT, process=server)
-    benchmark = ["redis-benchmark", "-h", world.address, "-p", PORT, "-q", "-t", "set,get", "-n", 20000, "-c", 50]
+    benchmark = ["redis-benchmark", "-h", world.address, "-p", PORT, "-q", "-t", "set,get", "-n", 5000, "-c", 50]
     assert world.peer(*benchmark).finish(40).count("requests per second") == 2
 
 

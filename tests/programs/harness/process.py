@@ -99,6 +99,18 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def kept_waiting_seconds(pid):
+    """How long its threads were ready to run while the machine was busy with something else."""
+    total = 0
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/schedstat") as file:
+                total += int(file.read().split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return total / 1e9
+
+
 def rss_kib(pid):
     with open(f"/proc/{pid}/status") as file:
         for line in file:

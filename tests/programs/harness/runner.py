@@ -76,7 +76,6 @@ def run_all(wanted, options):
             for outcome in pool.map(lambda entry: run_apart(*entry, options), entries):
                 report(outcome)
                 outcomes.append(outcome)
-    second_attempts(wanted, outcomes, options)
     counts = {name: sum(1 for outcome in outcomes if outcome["outcome"] == name) for name in ("passed", "failed", "skipped")}
     failed = [outcome for outcome in outcomes if outcome["outcome"] == "failed"]
     if failed:
@@ -96,18 +95,6 @@ def captures_differ(folder):
     for line in lines:
         print(f"    {line}")
     return lines
-
-
-def second_attempts(wanted, outcomes, options):
-    """A busy machine fails tests that measure time; a test counts as failed if it fails twice. Both
-    attempts are shown."""
-    for at, outcome in enumerate(outcomes):
-        if outcome["outcome"] != "failed":
-            continue
-        entry = next(it for it in wanted if (it[0].name, it[1]) == (outcome["name"], outcome["mode"]))
-        print(f"second attempt: {outcome['mode']} {outcome['name']}")
-        outcomes[at] = run_apart(*entry, options)
-        report(outcomes[at])
 
 
 def run_apart(test, mode, options):

@@ -12,7 +12,7 @@ while True:
         if not sock.recv(10):
             continue
         for _ in range(200):
-            sock.sendall(f"{time.clock_gettime(time.CLOCK_MONOTONIC):.9f}\n".encode())
+            sock.sendall(f"{time.clock_gettime(time.CLOCK_REALTIME):.9f}\n".encode())
             end = time.monotonic() + 0.03
             while time.monotonic() < end:
                 pass
