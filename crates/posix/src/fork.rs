@@ -210,6 +210,7 @@ impl Process {
                 Some(Decided::Dgram(dgram)) if dgram.side() != Side::Kernel => 'u',
                 Some(Decided::Foreign(it)) => {
                     it.take(self, &socket, number <= libc::STDERR_FILENO);
+                    told.push(format!("c{number}"));
                     continue;
                 }
                 // A real socket of the kernel's is what the new program can use best.
@@ -253,6 +254,10 @@ impl Process {
         let kind = match item.chars().next()? {
             'l' => Kind::Stream,
             'u' => Kind::Dgram,
+            'c' => {
+                self.receive(item[1..].parse().ok()?);
+                return Some(());
+            }
             _ => return None,
         };
         let number = Descriptor::new(item[1..].trim_end_matches('n').parse().ok()?)?;
@@ -331,7 +336,7 @@ fn replace_members(number: i32, set: &Arc<Set>, renewed: &[(u64, Arc<Description
 
 impl Description {
     /// Puts a kernel socket under an undecided number so that the next program finds one.
-    fn materialize_for_exec(self: &Arc<Self>, process: &Process) -> bool {
+    pub(crate) fn materialize_for_exec(self: &Arc<Self>, process: &Process) -> bool {
         process
             .materialize(self)
             .and_then(|number| set_nonblocking(number, self.is_nonblocking()))

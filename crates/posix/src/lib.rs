@@ -43,5 +43,6 @@ mod waiter;
 pub use addr::AddrBytes;
 pub use errno::Errno;
 pub use kernel::{Interruptions, Kernel};
+pub use lending::{Passing, is_passed};
 pub use outcome::{Divert, Outcome};
 pub use process::{Accepted, Exit, Process, Received, Selected, Settings, SpinPolicy};

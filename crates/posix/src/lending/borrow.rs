@@ -44,6 +44,18 @@ impl Borrowed {
         }
     }
 
+    /// One that another program has sent: the number is an end of a pair.
+    pub(crate) fn received(local: SocketAddr, remote: SocketAddr) -> Borrowed {
+        Borrowed {
+            id: 0,
+            local: Some(local),
+            remote: Some(remote),
+            parent: None,
+            is_taken: Lock::new(true),
+            is_read: AtomicBool::new(true),
+        }
+    }
+
     /// The same in a child of this process.
     pub(crate) fn for_child(&self) -> Borrowed {
         Borrowed {
@@ -61,7 +73,7 @@ impl Borrowed {
     pub(crate) fn take(&self, process: &Process, socket: &Arc<Description>, reads: bool) {
         let mut is_taken = self.is_taken.lock();
         if !*is_taken {
-            match self.make_pair(socket) {
+            match self.make_pair(process, socket) {
                 Ok(()) => *is_taken = true,
                 Err(_) => return process.warn_of_foreign(socket),
             }
@@ -82,13 +94,16 @@ impl Borrowed {
         }
     }
 
-    fn make_pair(&self, socket: &Description) -> Result<(), Errno> {
+    fn make_pair(&self, process: &Process, socket: &Description) -> Result<(), Errno> {
         let (ours, theirs) = rustix::net::socketpair(
             AddressFamily::UNIX,
             SocketType::STREAM,
             SocketFlags::CLOEXEC,
             None,
         )?;
+        if let (Some(local), Some(remote)) = (self.local, self.remote) {
+            process.lending.nameplates.put(&theirs, local, remote);
+        }
         self.say(Word::Take, Some(theirs.as_fd()))?;
         let numbers = socket.cold.lock().numbers.clone();
         for number in numbers.into_iter().filter_map(Descriptor::new) {

@@ -11,6 +11,8 @@
 //! closed its own numbers: bytes that it takes are the child's.
 
 mod borrow;
+mod nameplate;
+mod passing;
 mod pump;
 mod steward;
 
@@ -27,6 +29,7 @@ use crate::process::Process;
 use crate::table::Entry;
 
 pub(crate) use borrow::Borrowed;
+pub use passing::{Passing, is_passed};
 
 /// What the child says of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +71,7 @@ pub(crate) struct Lending {
     numbers: Lock<Vec<i32>>,
     /// The control socket to the parent's steward.
     parent: Lock<Option<Arc<OwnedFd>>>,
+    nameplates: nameplate::Nameplates,
 }
 
 impl Lending {

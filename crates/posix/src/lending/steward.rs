@@ -46,6 +46,38 @@ pub(super) fn start(process: &'static Process, control: OwnedFd, shared: Vec<Arc
     }
 }
 
+/// Lends a connection, which counts as lent already, to whoever has the other end of the pair.
+/// `reads`: that is to read from it.
+pub(super) fn start_for_one(
+    process: &'static Process,
+    socket: &Arc<Description>,
+    end: OwnedFd,
+    reads: bool,
+) {
+    let Some(number) = process.steward_number(socket) else {
+        return process.take_back(socket);
+    };
+    let end = raised(end);
+    let end_number = end.as_raw_fd();
+    process.lending.note(end_number);
+    let mut pump = Pump::new(Arc::clone(socket), number, end);
+    if reads {
+        pump.read();
+    }
+    let mut steward = Steward {
+        process,
+        control: None,
+        held: Vec::new(),
+        pumps: vec![pump],
+    };
+    let started = spawn_quiet("slipstack-lend", move || steward.run());
+    if started.is_err() {
+        process.lending.forget(end_number);
+        process.close_steward_number(number);
+        process.take_back(socket);
+    }
+}
+
 impl Steward {
     fn run(&mut self) {
         while self.control.is_some() || !self.pumps.is_empty() {

@@ -6,6 +6,8 @@ use core::ptr;
 
 use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 
+use super::spawn::Outfit;
+use super::sys::Actions;
 use super::{Additions, completed, inherit_variable};
 use crate::life;
 use crate::symbols::next;
@@ -43,18 +45,23 @@ unsafe fn entries<'a>(array: Strings) -> Vec<&'a CStr> {
     all
 }
 
+/// What becomes of this program.
+enum Start {
+    /// It is replaced by the new one.
+    Replace,
+    /// It goes on; the new one is told this about descriptors.
+    Beside(Option<String>),
+}
+
 /// Runs `start` with the environment a new program is to have.
-unsafe fn with_environment<T>(
-    theirs: Strings,
-    replaces_us: bool,
-    start: impl FnOnce(Strings) -> T,
-) -> T {
+unsafe fn with_environment<T>(theirs: Strings, how: Start, start: impl FnOnce(Strings) -> T) -> T {
     let ours = life::environment();
     if ours.is_empty() {
         return start(theirs);
     }
+    let replaces_us = matches!(how, Start::Replace);
     // SAFETY: the program's array.
-    let (additions, list) = unsafe { complete(theirs, replaces_us) };
+    let (additions, list) = unsafe { complete(theirs, how) };
     // The guard is closed here: the new program must not find signals blocked.
     let result = start(if additions.is_some() {
         list.as_ptr()
@@ -70,12 +77,11 @@ unsafe fn with_environment<T>(
     result
 }
 
-unsafe fn complete(theirs: Strings, replaces_us: bool) -> (Option<Additions>, Vec<*const c_char>) {
+unsafe fn complete(theirs: Strings, how: Start) -> (Option<Additions>, Vec<*const c_char>) {
     let _in_call = InCall::enter();
-    let inherit = if replaces_us {
-        life::process().and_then(|process| process.before_exec())
-    } else {
-        None
+    let inherit = match how {
+        Start::Replace => life::process().and_then(|process| process.before_exec()),
+        Start::Beside(told) => told,
     };
     // SAFETY: the program's array.
     let entries = unsafe { entries(theirs) };
@@ -98,7 +104,7 @@ pub unsafe fn execve(path: *const c_char, argv: Strings, envp: Strings) -> c_int
     // SAFETY: the program's own call.
     let start = |envp| unsafe { (next::execve.get())(path, argv, envp) };
     // SAFETY: the program's array.
-    unsafe { with_environment(envp, true, start) }
+    unsafe { with_environment(envp, Start::Replace, start) }
 }
 
 pub unsafe fn execv(path: *const c_char, argv: Strings) -> c_int {
@@ -115,14 +121,14 @@ pub unsafe fn execvpe(file: *const c_char, argv: Strings, envp: Strings) -> c_in
     // SAFETY: the program's own call.
     let start = |envp| unsafe { (next::execvpe.get())(file, argv, envp) };
     // SAFETY: the program's array.
-    unsafe { with_environment(envp, true, start) }
+    unsafe { with_environment(envp, Start::Replace, start) }
 }
 
 pub unsafe fn fexecve(fd: c_int, argv: Strings, envp: Strings) -> c_int {
     // SAFETY: the program's own call.
     let start = |envp| unsafe { (next::fexecve.get())(fd, argv, envp) };
     // SAFETY: the program's array.
-    unsafe { with_environment(envp, true, start) }
+    unsafe { with_environment(envp, Start::Replace, start) }
 }
 
 pub unsafe fn execveat(
@@ -135,7 +141,7 @@ pub unsafe fn execveat(
     // SAFETY: the program's own call.
     let start = |envp| unsafe { (next::execveat.get())(at, path, argv, envp, flags) };
     // SAFETY: the program's array.
-    unsafe { with_environment(envp, true, start) }
+    unsafe { with_environment(envp, Start::Replace, start) }
 }
 
 /// `argv`: the argument list, as an array. Called from assembly.
@@ -170,6 +176,37 @@ pub unsafe extern "C" fn execle(path: *const c_char, argv: Strings) -> c_int {
     unsafe { execve(path, argv, envp) }
 }
 
+/// Starts a program beside this one, with what `actions` say of our connections.
+unsafe fn spawned(
+    actions: *const posix_spawn_file_actions_t,
+    envp: Strings,
+    start: impl FnOnce(*const posix_spawn_file_actions_t, Strings) -> c_int,
+) -> c_int {
+    let outfitted = life::process().and_then(|process| {
+        let _in_call = InCall::enter();
+        // SAFETY: the program's actions.
+        let mut changed = unsafe { Actions::read(actions) };
+        let outfit = Outfit::prepare(process, &mut changed);
+        let told: Vec<String> = outfit.told.iter().map(|fd| format!("c{fd}")).collect();
+        (!told.is_empty()).then(|| (process, changed, outfit, told.join(",")))
+    });
+    let Some((process, mut changed, outfit, told)) = outfitted else {
+        // SAFETY: the program's array.
+        return unsafe { with_environment(envp, Start::Beside(None), |envp| start(actions, envp)) };
+    };
+    let changed = if outfit.is_empty() {
+        actions
+    } else {
+        changed.as_ptr()
+    };
+    let told = Start::Beside(Some(told));
+    // SAFETY: the program's array.
+    let result = unsafe { with_environment(envp, told, |envp| start(changed, envp)) };
+    let _in_call = InCall::enter();
+    outfit.end(process, result == 0);
+    result
+}
+
 pub unsafe fn posix_spawn(
     pid: *mut pid_t,
     path: *const c_char,
@@ -180,9 +217,9 @@ pub unsafe fn posix_spawn(
 ) -> c_int {
     let spawn = next::posix_spawn.get();
     // SAFETY: the program's own call.
-    let start = |envp| unsafe { spawn(pid, path, actions, attributes, argv, envp) };
-    // SAFETY: the program's array.
-    unsafe { with_environment(envp, false, start) }
+    let start = |actions, envp| unsafe { spawn(pid, path, actions, attributes, argv, envp) };
+    // SAFETY: the program's actions and its array.
+    unsafe { spawned(actions, envp, start) }
 }
 
 pub unsafe fn posix_spawnp(
@@ -195,9 +232,9 @@ pub unsafe fn posix_spawnp(
 ) -> c_int {
     let spawn = next::posix_spawnp.get();
     // SAFETY: the program's own call.
-    let start = |envp| unsafe { spawn(pid, file, actions, attributes, argv, envp) };
-    // SAFETY: the program's array.
-    unsafe { with_environment(envp, false, start) }
+    let start = |actions, envp| unsafe { spawn(pid, file, actions, attributes, argv, envp) };
+    // SAFETY: the program's actions and its array.
+    unsafe { spawned(actions, envp, start) }
 }
 
 /// Calls that take the program's own environment get the completed one put in its place
@@ -219,7 +256,7 @@ fn with_own_environment<T>(start: impl FnOnce() -> T) -> T {
         result
     };
     // SAFETY: the program's array.
-    unsafe { with_environment(own, false, swap) }
+    unsafe { with_environment(own, Start::Beside(None), swap) }
 }
 
 pub unsafe fn system(command: *const c_char) -> c_int {

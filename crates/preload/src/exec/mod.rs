@@ -3,6 +3,8 @@
 
 pub mod abi;
 pub mod raw;
+mod spawn;
+mod sys;
 
 use std::ffi::CString;
 

@@ -1,4 +1,5 @@
-//! The hooked message calls. Each is as in C; the descriptor is ours.
+//! The hooked message calls. Each is as in C; where the descriptor is not ours, descriptors of ours may be in
+//! the message.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_int, c_uint};
@@ -8,16 +9,69 @@ use std::time::{Duration, Instant};
 use libc::{mmsghdr, msghdr, ssize_t, timespec};
 use slipstack_posix::{Errno, Received};
 
-use super::Control;
-use crate::abi;
-use crate::call::{Restart, answer, length};
+use super::rights::{self, Departure};
+use super::{Control, HEADER_LEN};
+use crate::call::{Restart, answer, is_ours, length};
 use crate::raw::{errno, fail};
 use crate::symbols::next;
+use crate::{abi, life};
 
 /// Linux's cap on messages per call.
 const MESSAGES_MAX: c_uint = 1024;
 
+/// A message's control messages, if there can be one.
+///
+/// # Safety
+/// As C says of `msghdr`.
+unsafe fn control<'a>(header: &msghdr) -> &'a [u8] {
+    if header.msg_controllen < HEADER_LEN {
+        return &[];
+    }
+    // SAFETY: the program's bytes.
+    unsafe { abi::bytes(header.msg_control, header.msg_controllen) }.unwrap_or(&[])
+}
+
+/// A message from a socket of the kernel's.
+unsafe fn recvmsg_from_kernel(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the program's own call.
+    let result = unsafe { (next::recvmsg.get())(fd, msg, flags) };
+    // SAFETY: null or the program's message.
+    if let Some(header) = unsafe { msg.as_ref() }.filter(|_| result >= 0) {
+        // SAFETY: the kernel has filled it.
+        rights::on_arrival(unsafe { control(header) });
+    }
+    result
+}
+
+/// A message to a socket of the kernel's: connections of ours in it are lent.
+unsafe fn sendmsg_to_kernel(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: null or the program's message.
+    let header = unsafe { msg.as_ref() };
+    let departure = life::process().zip(header).and_then(|(process, header)| {
+        // SAFETY: the program's message.
+        Some((
+            process,
+            header,
+            Departure::prepare(process, unsafe { control(header) })?,
+        ))
+    });
+    let Some((process, header, mut departure)) = departure else {
+        // SAFETY: the program's own call.
+        return unsafe { (next::sendmsg.get())(fd, msg, flags) };
+    };
+    let mut changed = *header;
+    changed.msg_control = departure.control.as_mut_ptr().cast();
+    // SAFETY: the program's own call, with control messages of the same length.
+    let result = unsafe { (next::sendmsg.get())(fd, &raw const changed, flags) };
+    departure.end(process, result >= 0);
+    result
+}
+
 pub unsafe fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
+    if !is_ours(fd) {
+        // SAFETY: the program's own call.
+        return unsafe { recvmsg_from_kernel(fd, msg, flags) };
+    }
     // SAFETY: null or the program's message.
     let Some(header) = (unsafe { msg.as_mut() }) else {
         return fail(Errno::EFAULT) as ssize_t;
@@ -83,6 +137,10 @@ unsafe fn fill(msg: *mut msghdr, received: Received, flags: c_int) -> Result<(),
 }
 
 pub unsafe fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
+    if !is_ours(fd) {
+        // SAFETY: the program's own call.
+        return unsafe { sendmsg_to_kernel(fd, msg, flags) };
+    }
     // SAFETY: null or the program's message.
     let Some(header) = (unsafe { msg.as_ref() }) else {
         return fail(Errno::EFAULT) as ssize_t;
@@ -117,6 +175,19 @@ pub unsafe fn recvmmsg(
     flags: c_int,
     timeout: *mut timespec,
 ) -> c_int {
+    if !is_ours(fd) {
+        // SAFETY: the program's own call.
+        let result = unsafe { (next::recvmmsg.get())(fd, msgs, count, flags, timeout) };
+        for index in 0..result.max(0) as usize {
+            // SAFETY: inside the program's array.
+            let slot = unsafe { msgs.add(index) };
+            // SAFETY: a message that the kernel has filled.
+            let header = unsafe { &(*slot).msg_hdr };
+            // SAFETY: as above.
+            rights::on_arrival(unsafe { control(header) });
+        }
+        return result;
+    }
     // SAFETY: null or the program's structure.
     let limit = match unsafe { abi::timespec(timeout) } {
         Ok(limit) => limit,
@@ -154,6 +225,11 @@ pub unsafe fn recvmmsg(
 }
 
 pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+    // SAFETY: the program's array.
+    if !is_ours(fd) && !unsafe { any_has_control(msgs, count) } {
+        // SAFETY: the program's own call.
+        return unsafe { (next::sendmmsg.get())(fd, msgs, count, flags) };
+    }
     let mut done = 0;
     while done < count.min(MESSAGES_MAX) {
         // SAFETY: inside the program's array.
@@ -170,6 +246,15 @@ pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_in
         done += 1;
     }
     count_or_failure(done, count)
+}
+
+unsafe fn any_has_control(msgs: *const mmsghdr, count: c_uint) -> bool {
+    (0..count.min(MESSAGES_MAX) as usize).any(|index| {
+        // SAFETY: inside the program's array.
+        let slot = unsafe { msgs.add(index) };
+        // SAFETY: a message of the program's.
+        unsafe { (*slot).msg_hdr.msg_controllen >= HEADER_LEN }
+    })
 }
 
 /// As many as were done; the error counts only when it hit the first.

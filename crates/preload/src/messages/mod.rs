@@ -1,6 +1,7 @@
 //! `sendmsg` and `recvmsg`: buffers, addresses and control messages in one call.
 
 pub mod abi;
+mod rights;
 
 use slipstack_posix::AddrBytes;
 

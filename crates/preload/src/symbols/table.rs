@@ -22,10 +22,10 @@ symbols! {
     descriptor [__recvfrom_chk] (fd: c_int, buf: *mut c_void, len: size_t, room: size_t, flags: c_int, addr: *mut sockaddr, addr_len: *mut socklen_t) -> ssize_t => io::abi::recvfrom_chk;
     descriptor [send, __send] (fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t => io::abi::send;
     descriptor [sendto] (fd: c_int, buf: *const c_void, len: size_t, flags: c_int, addr: *const sockaddr, addr_len: socklen_t) -> ssize_t => io::abi::sendto;
-    descriptor [recvmsg] (fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t => messages::abi::recvmsg;
-    descriptor [sendmsg] (fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t => messages::abi::sendmsg;
-    descriptor [recvmmsg] (fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int => messages::abi::recvmmsg;
-    descriptor [sendmmsg] (fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int => messages::abi::sendmmsg;
+    whole [recvmsg] (fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t => messages::abi::recvmsg;
+    whole [sendmsg] (fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t => messages::abi::sendmsg;
+    whole [recvmmsg] (fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int => messages::abi::recvmmsg;
+    whole [sendmmsg] (fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int => messages::abi::sendmmsg;
 
     // Sockets.
     whole [socket] (domain: c_int, kind: c_int, protocol: c_int) -> c_int => sockets::abi::socket;

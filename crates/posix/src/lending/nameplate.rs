@@ -1,0 +1,99 @@
+//! What a lent connection is called: the steward's end of its pair is bound to an abstract name
+//! with both addresses, which whoever has the other end finds by `getpeername`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::net::SocketAddrUnix;
+use slipstack_mem::Descriptor;
+
+const PREFIX: &[u8] = b"slipstack-lent\0";
+/// Process id, time and count: no two names are the same.
+const UNIQUE: usize = 4 + 8 + 8;
+/// Family (4 or 6), address, port.
+const ADDRESS: usize = 1 + 16 + 2;
+const LEN: usize = PREFIX.len() + UNIQUE + 2 * ADDRESS;
+
+/// Makes names.
+#[derive(Debug, Default)]
+pub(crate) struct Nameplates(AtomicU64);
+
+impl Nameplates {
+    /// Names the end `ours`. Without a name the connection works all the same.
+    pub(super) fn put(&self, ours: &OwnedFd, local: SocketAddr, remote: SocketAddr) {
+        let mut name = Vec::with_capacity(LEN);
+        name.extend_from_slice(PREFIX);
+        name.extend_from_slice(&std::process::id().to_le_bytes());
+        name.extend_from_slice(&slipstack_mem::now_ns().to_le_bytes());
+        name.extend_from_slice(&self.0.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+        for addr in [local, remote] {
+            let (family, ip) = match addr.ip() {
+                IpAddr::V4(ip) => (4, ip.to_ipv6_mapped()),
+                IpAddr::V6(ip) => (6, ip),
+            };
+            name.push(family);
+            name.extend_from_slice(&ip.octets());
+            name.extend_from_slice(&addr.port().to_le_bytes());
+        }
+        if let Ok(name) = SocketAddrUnix::new_abstract_name(&name) {
+            let _ = rustix::net::bind(ours, &name);
+        }
+    }
+}
+
+/// The local and the remote address of the lent connection that `number` is an end of.
+pub(super) fn read(number: Descriptor) -> Option<(SocketAddr, SocketAddr)> {
+    let peer = rustix::net::getpeername(number.as_fd()).ok()??;
+    let peer = SocketAddrUnix::try_from(peer).ok()?;
+    parse(peer.abstract_name()?)
+}
+
+fn parse(name: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
+    let rest = name.strip_prefix(PREFIX).filter(|_| name.len() == LEN)?;
+    let (local, remote) = rest[UNIQUE..].split_at(ADDRESS);
+    Some((address(local)?, address(remote)?))
+}
+
+fn address(bytes: &[u8]) -> Option<SocketAddr> {
+    let ip: [u8; 16] = bytes.get(1..17)?.try_into().ok()?;
+    let ip = std::net::Ipv6Addr::from(ip);
+    let ip = match bytes[0] {
+        4 => IpAddr::V4(ip.to_ipv4_mapped()?),
+        6 => IpAddr::V6(ip),
+        _ => return None,
+    };
+    let port = u16::from_le_bytes(bytes.get(17..19)?.try_into().ok()?);
+    Some(SocketAddr::new(ip, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn the_other_end_reads_both_addresses() {
+        let plates = Nameplates::default();
+        for (local, remote) in [
+            ("10.0.0.5:80", "10.0.0.1:40000"),
+            ("[fd00::5]:443", "[fd00:77::ffff:1]:65535"),
+        ] {
+            let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            plates.put(&ours.into(), local, remote);
+            let theirs = Descriptor::give(theirs.into());
+            assert_eq!(read(theirs), Some((local, remote)));
+            theirs.close();
+        }
+    }
+
+    #[test]
+    fn other_names_say_nothing() {
+        assert_eq!(parse(b"slipstack-lent\0"), None);
+        assert_eq!(parse(&[0; LEN]), None);
+        let mut name = PREFIX.to_vec();
+        name.resize(LEN, 9);
+        assert_eq!(parse(&name), None);
+    }
+}

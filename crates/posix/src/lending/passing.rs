@@ -1,0 +1,172 @@
+//! Connections that go to another program: over a unix socket (SCM_RIGHTS), or by what
+//! `posix_spawn` is told to do with numbers.
+//!
+//! The other program gets one end of a pair, and a steward of ours moves the bytes, as for a
+//! forked child. It cannot be heard when it wants to read, so the steward reads from the beginning
+//! where the receiver is meant to. A listening socket is one of the kernel's that the other program
+//! makes its own listener from.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use slipstack_mem::{Descriptor, raised};
+
+use super::{Borrowed, nameplate, names_of, steward};
+use crate::addr::Family;
+use crate::description::{Decided, Description, Kind, New};
+use crate::errno::Errno;
+use crate::process::Process;
+use crate::table::Entry;
+
+/// A connection on its way to another program.
+#[derive(Debug)]
+struct Passage {
+    socket: Arc<Description>,
+    ours: OwnedFd,
+    theirs: OwnedFd,
+    reads: bool,
+}
+
+/// Connections on their way to another program, each once.
+#[derive(Debug, Default)]
+pub struct Passing(Vec<Passage>);
+
+impl Passing {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Process {
+    /// The number that another program is to get in place of `fd`; `None`: `fd` itself will do.
+    /// [`Process::end_passing`] must follow. `reads`: it is to read from it.
+    pub fn prepare_passing(&self, passing: &mut Passing, fd: i32, reads: bool) -> Option<i32> {
+        let socket = self.table.socket(fd)?;
+        match socket.decided() {
+            Some(Decided::Stream(_)) => {
+                let is_it = |passage: &&mut Passage| Arc::ptr_eq(&passage.socket, &socket);
+                if let Some(passage) = passing.0.iter_mut().find(is_it) {
+                    passage.reads |= reads;
+                    return Some(passage.theirs.as_raw_fd());
+                }
+                let passage = self.make_passage(socket, reads).ok()?;
+                let number = passage.theirs.as_raw_fd();
+                passing.0.push(passage);
+                Some(number)
+            }
+            Some(Decided::Foreign(it)) => {
+                it.take(self, &socket, reads);
+                None
+            }
+            None => {
+                socket.materialize_for_exec(self);
+                None
+            }
+            Some(Decided::Listener(_) | Decided::Dgram(_)) => None,
+        }
+    }
+
+    fn make_passage(&self, socket: Arc<Description>, reads: bool) -> Result<Passage, Errno> {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+        let pair = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
+        let (ours, theirs) = pair;
+        let names = names_of(&socket);
+        if let (Some(local), Some(remote)) = (names.local, names.remote) {
+            self.lending.nameplates.put(&ours, local, remote);
+        }
+        if socket.is_nonblocking() {
+            rustix::io::ioctl_fionbio(&theirs, true)?;
+        }
+        // Before the program can close it.
+        socket.lent.add();
+        Ok(Passage {
+            socket,
+            ours,
+            theirs: raised(theirs),
+            reads,
+        })
+    }
+
+    /// They have gone, and from now on their bytes are moved; or they have not.
+    pub fn end_passing(&'static self, passing: Passing, is_gone: bool) {
+        for passage in passing.0 {
+            let Passage {
+                socket,
+                ours,
+                theirs,
+                reads,
+            } = passage;
+            drop(theirs);
+            if is_gone {
+                steward::start_for_one(self, &socket, ours, reads);
+            } else {
+                self.take_back(&socket);
+            }
+        }
+    }
+
+    /// The numbers of connections that a new program inherits as they are.
+    pub fn inherited_connections(&self) -> Vec<i32> {
+        let is_inherited = |number: i32, entry: &Entry| {
+            let Entry::Socket(socket) = entry else {
+                return false;
+            };
+            let is_connection = matches!(
+                socket.decided(),
+                Some(Decided::Stream(_) | Decided::Foreign(_))
+            );
+            is_connection
+                && Descriptor::new(number)
+                    .and_then(|number| rustix::io::fcntl_getfd(number.as_fd()).ok())
+                    .is_some_and(|flags| !flags.contains(rustix::io::FdFlags::CLOEXEC))
+        };
+        let all = self.table.all().into_iter();
+        all.filter(|(number, entry)| is_inherited(*number, entry))
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    /// Another program has sent number `fd`: a connection that it lends, or its listening socket.
+    pub fn receive(&self, fd: i32) {
+        let Some(number) = Descriptor::new(fd) else {
+            return;
+        };
+        if let Some((local, remote)) = nameplate::read(number) {
+            let family = match local {
+                std::net::SocketAddr::V4(_) => Family::V4,
+                std::net::SocketAddr::V6(_) => Family::V6,
+            };
+            let flags = rustix::fs::fcntl_getfl(number.as_fd());
+            let socket = Arc::new(Description::new(New {
+                id: self.next_id(),
+                family,
+                kind: Kind::Stream,
+                protocol: 0,
+                is_nonblocking: flags
+                    .is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK)),
+            }));
+            socket.has_kernel.store(true, Ordering::Release);
+            let borrowed = Borrowed::received(local, remote);
+            let _ = socket.decided.set(Decided::Foreign(borrowed));
+            self.install(number, &socket);
+        } else if is_listener_of_ours(number) {
+            self.inherit(&format!("l{fd}"));
+        }
+    }
+}
+
+/// Whether a descriptor that has come from elsewhere means something to [`Process::receive`].
+#[must_use]
+pub fn is_passed(fd: i32) -> bool {
+    Descriptor::new(fd)
+        .is_some_and(|number| nameplate::read(number).is_some() || is_listener_of_ours(number))
+}
+
+/// Sockets that the stack has a part in are bound freely.
+fn is_listener_of_ours(number: Descriptor) -> bool {
+    sockopt::socket_acceptconn(number.as_fd()).unwrap_or(false)
+        && sockopt::ip_freebind(number.as_fd()).unwrap_or(false)
+}

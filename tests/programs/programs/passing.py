@@ -1,0 +1,130 @@
+"""Gives connections to other programs. Usage: passing.py PORT HOW
+
+HOW: rights     a worker program gets each connection over a unix socket
+     listener   the worker gets the listening socket and accepts itself
+     pickled    a process of multiprocessing gets each connection
+     spawn      posix_spawn starts cat, with the connection as input and output
+     inherit    as spawn, the connection being the parent's own input and output
+     names      posix_spawn starts a program that tells the connection's addresses
+     worker     (the worker of the first two)"""
+
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+
+def serve(sock):
+    """Says who the peer is, then answers lines."""
+    with sock, sock.makefile("rw") as stream:
+        for line in stream:
+            host, port = sock.getpeername()
+            own = sock.getsockname()[1]
+            stream.write(f"{host} {port} {own} {os.getpid()} {line}")
+            stream.flush()
+
+
+def work():
+    way = socket.socket(fileno=os.dup(0))
+    while True:
+        what, fds, _, _ = socket.recv_fds(way, 1, 16)
+        if not what:
+            return
+        for fd in fds:
+            sock = socket.socket(fileno=fd)
+            if what == b"c":
+                serve(sock)
+                continue
+            while True:
+                serve(sock.accept()[0])
+
+
+def start_worker():
+    ours, theirs = socket.socketpair()
+    # Until somebody waits for it.
+    start_worker.child = subprocess.Popen([sys.executable, "-u", __file__, "0", "worker"], stdin=theirs)
+    theirs.close()
+    return ours
+
+
+def rights(listener):
+    worker = start_worker()
+    while True:
+        sock, _ = listener.accept()
+        socket.send_fds(worker, [b"c"], [sock.fileno()])
+        sock.close()
+
+
+def pass_listener(listener):
+    worker = start_worker()
+    socket.send_fds(worker, [b"l"], [listener.fileno()])
+    listener.close()
+    signal.pause()
+
+
+def unpickle(queue):
+    while True:
+        serve(queue.get())
+
+
+def pickled(listener):
+    queue = multiprocessing.get_context("spawn").Queue()
+    multiprocessing.get_context("spawn").Process(target=unpickle, args=(queue,), daemon=True).start()
+    while True:
+        queue.put(listener.accept()[0])
+
+
+def spawn(listener):
+    while True:
+        sock, _ = listener.accept()
+        actions = [(os.POSIX_SPAWN_DUP2, sock.fileno(), number) for number in (0, 1)]
+        os.posix_spawn("/bin/cat", ["cat"], os.environ, file_actions=actions)
+        sock.close()
+
+
+def inherit(listener):
+    nothing = os.open("/dev/null", os.O_RDWR)
+    while True:
+        sock, _ = listener.accept()
+        for number in (0, 1):
+            os.dup2(sock.fileno(), number)
+        sock.close()
+        os.posix_spawn("/bin/cat", ["cat"], os.environ)
+        for number in (0, 1):
+            os.dup2(nothing, number)
+
+
+TELL = "import socket; s = socket.socket(fileno=0); print(*s.getpeername(), s.getsockname()[1], s.family.name)"
+
+
+def names(listener):
+    while True:
+        sock, _ = listener.accept()
+        actions = [(os.POSIX_SPAWN_DUP2, sock.fileno(), number) for number in (0, 1)]
+        os.posix_spawn(sys.executable, ["python3", "-c", TELL], os.environ, file_actions=actions)
+        sock.close()
+
+
+def end(*_):
+    """With all that this program has started."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)
+    sys.exit(0)
+
+
+def main():
+    how = sys.argv[2]
+    if how == "worker":
+        return work()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, end)
+    listener = socket.create_server(("0.0.0.0", int(sys.argv[1])))
+    ways = {"rights": rights, "listener": pass_listener, "pickled": pickled}
+    ways |= {"spawn": spawn, "inherit": inherit, "names": names}
+    ways[how](listener)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Connections that other programs use: SCM_RIGHTS, posix_spawn."""
+
+import hashlib
+import socket
+
+from harness import test
+
+PORT = 7210
+
+
+def server(world, how):
+    started = world.stack(*world.program("passing.py"), PORT, how)
+    world.wait_port(PORT, process=started)
+    return started
+
+
+def is_served(world, started, count=10):
+    for number in range(count):
+        with world.connect(PORT) as sock, sock.makefile() as stream:
+            for line in (f"number {number}\n", "once more\n"):
+                sock.sendall(line.encode())
+                host, port, own, pid, said = stream.readline().split(" ", 4)
+                assert (host, int(port), int(own), said) == (*sock.getsockname(), PORT, line)
+                assert int(pid) != started.pid, "another process serves it"
+            sock.shutdown(socket.SHUT_WR)
+            assert stream.read() == "", "the connection ends with the last process's number"
+
+
+@test
+def a_connection_sent_to_another_program_is_served_there(world):
+    started = server(world, "rights")
+    is_served(world, started)
+
+
+@test
+def a_listening_socket_sent_to_another_program_is_served_there(world):
+    started = server(world, "listener")
+    is_served(world, started)
+
+
+@test
+def a_connection_pickled_by_multiprocessing_is_served_there(world):
+    started = server(world, "pickled")
+    is_served(world, started)
+
+
+def is_echoed(world, how):
+    started = server(world, how)
+    data = hashlib.shake_256(b"cat").digest(200_000)
+    for _ in range(3):
+        with world.connect(PORT) as sock:
+            sock.sendall(data[:1000])
+            got = sock.recv(1000, socket.MSG_WAITALL)
+            sock.sendall(data[1000:])
+            sock.shutdown(socket.SHUT_WR)
+            while chunk := sock.recv(65536):
+                got += chunk
+        assert got == data, f"{len(got)} bytes"
+    started.stop()
+
+
+@test
+def posix_spawn_gives_a_connection_as_input_and_output(world):
+    is_echoed(world, "spawn")
+
+
+@test
+def posix_spawn_leaves_input_and_output_as_they_are(world):
+    is_echoed(world, "inherit")
+
+
+@test
+def a_spawned_program_knows_its_connections_addresses(world):
+    server(world, "names")
+    with world.connect(PORT) as sock, sock.makefile() as stream:
+        host, port = sock.getsockname()
+        assert stream.read().split() == [host, str(port), str(PORT), "AF_INET"]
