@@ -27,6 +27,8 @@ pub struct Setup {
     /// Largest super-frame; the device cuts it, so that it leaves in one burst.
     pub tso_max: u32,
     pub pacing: bool,
+    /// RFC 7323: without them an undo needs D-SACKs.
+    pub timestamps: bool,
     pub ecn: EcnMode,
     pub seed: u8,
 }
@@ -39,6 +41,7 @@ impl Setup {
             stagger_ns: 0,
             tso_max: 65_000,
             pacing: false,
+            timestamps: true,
             ecn: EcnMode::Passive,
             seed: 1,
         }
@@ -127,6 +130,7 @@ fn world(setup: &Setup) -> World {
             config.tcp.sndbuf_initial = config.tcp.sndbuf_max;
             config.tcp.ecn = setup.ecn;
             config.tcp.pacing = setup.pacing;
+            config.tcp.timestamps = setup.timestamps;
             Host::new(config, now, Rng::new(&[i; 32]))
         })
         .collect();

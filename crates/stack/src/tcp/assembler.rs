@@ -11,7 +11,7 @@ pub const RANGES_MAX: usize = 256;
 const RECENT_MAX: usize = 4;
 
 /// Half-open range of sequence numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Range {
     pub start: u64,
     pub end: u64,

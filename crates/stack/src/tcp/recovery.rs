@@ -12,6 +12,7 @@
 
 use slipstack_wire::tcp::TcpFlags;
 
+use super::assembler::Range;
 use super::cc::{Ack, Control, Saved};
 use super::connection::Connection;
 use super::rack::DUPLICATE_THRESHOLD;
@@ -61,8 +62,11 @@ pub struct Recovery {
     prr_delivered: u64,
     prr_out: u64,
     flight_at_start: u64,
-    /// What to go back to.
+    /// What to go back to. Kept after the episode: the D-SACK for a needless retransmission comes about when the episode
+    /// ends.
     prior: Option<Saved>,
+    /// Where the retransmissions of the episode lie: a D-SACK elsewhere does not speak of them.
+    undo_range: Range,
     frto: Frto,
     /// SND.NXT at the timeout: what ends below it was sent before.
     timeout_nxt: u64,
@@ -84,9 +88,18 @@ impl Recovery {
         }
     }
 
-    pub fn on_resent(&mut self, bytes: u64, stamp: u32) {
+    pub fn on_resent(&mut self, range: Range, stamp: u32) {
         if self.state != State::Open {
-            self.undo_bytes += bytes as i64;
+            let known = self.undo_range;
+            self.undo_range = if self.resent_stamp.is_none() {
+                range
+            } else {
+                Range {
+                    start: known.start.min(range.start),
+                    end: known.end.max(range.end),
+                }
+            };
+            self.undo_bytes += (range.end - range.start) as i64;
             self.resent_stamp.get_or_insert(stamp);
         }
     }
@@ -118,8 +131,8 @@ pub struct AckFacts {
     /// An ACK that RFC 5681 2 calls a duplicate.
     pub is_duplicate: bool,
     pub echo: Option<u32>,
-    /// Bytes that a D-SACK reported.
-    pub dsacked: u64,
+    /// What a D-SACK reported.
+    pub dsacked: Option<Range>,
     pub rtt_ns: u64,
     /// The peer reports a mark (RFC 3168 6.1.2).
     pub is_marked: bool,
@@ -353,16 +366,16 @@ fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
         return false;
     };
     let recovery = &mut flight.recovery;
+    let by_dsack = facts.dsacked.is_some_and(|range| recovery.on_dsack(range));
     if recovery.state == State::Open {
+        if by_dsack {
+            undo_late(conn);
+        }
         return false;
     }
     let by_stamp = match (recovery.resent_stamp, facts.echo) {
         (Some(stamp), Some(echo)) => facts.has_advanced && seq::is_older(echo, stamp),
         _ => false,
-    };
-    let by_dsack = facts.dsacked > 0 && {
-        recovery.undo_bytes -= facts.dsacked as i64;
-        recovery.undo_bytes <= 0 && recovery.resent_stamp.is_some()
     };
     let by_original = recovery.has_original(facts, conn.opts.has_sack);
     if !by_stamp && !by_dsack && !by_original {
@@ -382,7 +395,29 @@ fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
     true
 }
 
+/// The episode is over; only the window is left to go back to. What this ACK shows as lost stays lost (Linux:
+/// tcp_try_undo_dsack in TCP_CA_Open).
+#[cold]
+fn undo_late(conn: &mut Connection) {
+    let recovery = &mut conn.flight_mut().recovery;
+    recovery.resent_stamp = None;
+    if let Some(prior) = recovery.prior.take() {
+        conn.cc.undo(prior);
+    }
+}
+
 impl Recovery {
+    /// `true`: every retransmission of the episode has now been called needless.
+    #[cold]
+    fn on_dsack(&mut self, range: Range) -> bool {
+        let is_inside = self.undo_range.start <= range.start && range.end <= self.undo_range.end;
+        if self.resent_stamp.is_none() || !is_inside {
+            return false;
+        }
+        self.undo_bytes -= (range.end - range.start) as i64;
+        self.undo_bytes <= 0
+    }
+
     /// RFC 5682 3.1 step 3.b: something that was sent before the timeout and not since has been delivered.
     fn has_original(&self, facts: &AckFacts, has_sack: bool) -> bool {
         let delivered = &facts.delivered;

@@ -232,7 +232,7 @@ fn on_reorder(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
             newly_lost: detection.newly_lost,
             is_duplicate: false,
             echo: None,
-            dsacked: 0,
+            dsacked: None,
             rtt_ns: 0,
             is_marked: false,
         };

@@ -122,7 +122,7 @@ fn on_outstanding(
     }
     let fack = conn.flight.as_ref().map_or(0, |f| f.board.highest_sacked());
     let dsacked = if segment.is_plain {
-        0
+        None
     } else {
         take_sack(conn, segment, ack, &mut delivered)
     };
@@ -201,7 +201,7 @@ fn detect(
     now: Instant,
     delivered: &Delivered,
     fack: u64,
-    dsacked: u64,
+    dsacked: Option<Range>,
     cx: &Cx<'_>,
 ) -> u64 {
     if !conn.opts.has_sack {
@@ -211,7 +211,7 @@ fn detect(
     let Some(flight) = conn.flight.as_deref_mut() else {
         return 0;
     };
-    if dsacked > 0 {
+    if dsacked.is_some() {
         flight.rack.on_spurious();
         flight.figures.dsacks = flight.figures.dsacks.wrapping_add(1);
     }
@@ -236,7 +236,7 @@ fn detect(
 
 /// RFC 8985 7.4: did the tail loss probe repair a loss?
 #[inline]
-fn settle_probe(conn: &mut Connection, dsacked: u64) {
+fn settle_probe(conn: &mut Connection, dsacked: Option<Range>) {
     let una = conn.snd.una;
     let Some(flight) = conn.flight.as_deref_mut() else {
         return;
@@ -245,7 +245,7 @@ fn settle_probe(conn: &mut Connection, dsacked: u64) {
     if recovery.probe_end == 0 {
         return;
     }
-    if dsacked > 0 || (!recovery.probe_was_resend && una >= recovery.probe_end) {
+    if dsacked.is_some() || (!recovery.probe_was_resend && una >= recovery.probe_end) {
         recovery.probe_end = 0;
     } else if una > recovery.probe_end {
         recovery.probe_end = 0;
@@ -255,20 +255,20 @@ fn settle_probe(conn: &mut Connection, dsacked: u64) {
     }
 }
 
-/// RFC 2018 5 and RFC 2883 4. Gives the bytes that a D-SACK reports.
+/// RFC 2018 5 and RFC 2883 4. Gives what a D-SACK reports.
 #[cold]
 fn take_sack(
     conn: &mut Connection,
     segment: &Segment<'_>,
     ack: u64,
     delivered: &mut Delivered,
-) -> u64 {
+) -> Option<Range> {
     if !conn.opts.has_sack {
-        return 0;
+        return None;
     }
     let (iss, una, nxt) = (conn.snd.iss, conn.snd.una, conn.snd.nxt);
     let mss = u64::from(conn.snd.mss);
-    let mut dsacked = 0;
+    let mut dsacked = None;
     let options = segment.options();
     let blocks = options.sack.as_slice();
     for (i, &(left, right)) in blocks.iter().enumerate() {
@@ -284,7 +284,7 @@ fn take_sack(
                 seq::widen(iss, una, l) <= block.start && block.end <= seq::widen(iss, una, r)
             });
         if i == 0 && (block.end <= ack || is_within_second) {
-            dsacked = block.end - block.start;
+            dsacked = Some(block);
             continue;
         }
         if block.start >= una {

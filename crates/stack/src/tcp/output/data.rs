@@ -353,7 +353,7 @@ pub fn resend_once(
     let stamp = flight.stamp(now, range.end - range.start, una);
     flight.board.mark_resent(range, now.0, stamp);
     flight.recovery.on_sent(range.end - range.start);
-    flight.recovery.on_resent(range.end - range.start, our_time);
+    flight.recovery.on_resent(range, our_time);
     flight.figures.resent_bytes += range.end - range.start;
     let is_loss = flight.recovery.state == State::Loss;
     let data_end = range.end.min(written);
