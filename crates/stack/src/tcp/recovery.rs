@@ -70,7 +70,7 @@ pub struct Recovery {
     frto: Frto,
     /// SND.NXT at the timeout: what ends below it was sent before.
     timeout_nxt: u64,
-    /// Our timestamp when the first retransmission of the episode left.
+    /// Our timestamp when the first retransmission that may still be in flight left.
     resent_stamp: Option<u32>,
     /// Retransmitted bytes of the episode that no D-SACK has called needless.
     undo_bytes: i64,
@@ -109,7 +109,7 @@ impl Recovery {
         self.frto == Frto::Second && self.state == State::Loss
     }
 
-    fn begin(&mut self, state: State, point: u64, in_flight: u64, cc: &Control) {
+    fn begin(&mut self, state: State, (una, point): (u64, u64), in_flight: u64, cc: &Control) {
         self.state = state;
         self.point = point;
         self.prr_delivered = 0;
@@ -117,8 +117,12 @@ impl Recovery {
         self.flight_at_start = in_flight.max(1);
         self.prior = Some(cc.save());
         self.frto = Frto::Off;
-        self.resent_stamp = None;
-        self.undo_bytes = 0;
+        // What was sent again before and is still in flight is no original when it arrives.
+        if self.undo_range.end <= una {
+            self.resent_stamp = None;
+            self.undo_range = Range::default();
+            self.undo_bytes = 0;
+        }
     }
 }
 
@@ -246,14 +250,14 @@ fn count_duplicates(conn: &mut Connection, facts: &AckFacts) {
 
 /// RFC 5681 3.2 step 2, RFC 6675 5 step 4.
 fn enter(conn: &mut Connection) {
-    let point = conn.snd.nxt;
+    let ends = (conn.snd.una, conn.snd.nxt);
     let in_flight = conn.in_flight();
     let flight = conn.flight.get_or_insert_with(Default::default);
     let in_flight = in_flight + flight.board.lost_bytes();
     let was_open = flight.recovery.state == State::Open;
     flight
         .recovery
-        .begin(State::Recovery, point, in_flight, &conn.cc);
+        .begin(State::Recovery, ends, in_flight, &conn.cc);
     if was_open {
         conn.cc.on_loss(clamp(in_flight));
     }
@@ -266,12 +270,12 @@ fn enter(conn: &mut Connection) {
 /// RFC 3168 6.1.2: as for a loss, without sending anything again.
 #[cold]
 fn enter_marked(conn: &mut Connection) {
-    let point = conn.snd.nxt;
+    let ends = (conn.snd.una, conn.snd.nxt);
     let in_flight = conn.in_flight();
     let flight = conn.flight.get_or_insert_with(Default::default);
     flight
         .recovery
-        .begin(State::Marked, point, in_flight, &conn.cc);
+        .begin(State::Marked, ends, in_flight, &conn.cc);
     conn.cc.on_mark(clamp(in_flight));
     conn.ecn.cwr = TcpFlags::CWR;
 }
@@ -322,7 +326,7 @@ fn reduce(conn: &mut Connection, facts: &AckFacts, is_first: bool) {
 
 /// RFC 6298 5.4 to 5.6: everything outstanding counts as lost.
 pub fn on_timeout(conn: &mut Connection) {
-    let point = conn.snd.nxt;
+    let (una, point) = (conn.snd.una, conn.snd.nxt);
     let mss = u64::from(conn.snd.mss);
     let flight_size = conn.in_flight();
     let is_first = conn.backoff.count() == 0;
@@ -333,7 +337,7 @@ pub fn on_timeout(conn: &mut Connection) {
         let was_open = flight.recovery.state == State::Open;
         flight
             .recovery
-            .begin(State::Loss, point, flight_size, &conn.cc);
+            .begin(State::Loss, (una, point), flight_size, &conn.cc);
         if was_open {
             conn.cc.on_loss(clamp(flight_size.max(mss)));
             // RFC 5682 2.1 step 1: not when the timeout hits a recovery.
@@ -384,7 +388,6 @@ fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
     recovery.state = State::Open;
     recovery.frto = Frto::Off;
     recovery.duplicates = 0;
-    recovery.resent_stamp = None;
     let prior = recovery.prior.take();
     flight.board.unmark_lost();
     flight.rack.on_spurious();
@@ -399,9 +402,7 @@ fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
 /// tcp_try_undo_dsack in TCP_CA_Open).
 #[cold]
 fn undo_late(conn: &mut Connection) {
-    let recovery = &mut conn.flight_mut().recovery;
-    recovery.resent_stamp = None;
-    if let Some(prior) = recovery.prior.take() {
+    if let Some(prior) = conn.flight_mut().recovery.prior.take() {
         conn.cc.undo(prior);
     }
 }
@@ -411,7 +412,7 @@ impl Recovery {
     #[cold]
     fn on_dsack(&mut self, range: Range) -> bool {
         let is_inside = self.undo_range.start <= range.start && range.end <= self.undo_range.end;
-        if self.resent_stamp.is_none() || !is_inside {
+        if self.prior.is_none() || self.undo_bytes <= 0 || !is_inside {
             return false;
         }
         self.undo_bytes -= (range.end - range.start) as i64;
