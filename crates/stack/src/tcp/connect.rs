@@ -153,7 +153,7 @@ pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
         stalled_at: Instant::ZERO,
         retransmitted: 0,
         past: Default::default(),
-        past_figures: None,
+        kept: None,
     }
 }
 

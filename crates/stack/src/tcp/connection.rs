@@ -7,7 +7,7 @@ use super::cc::Control;
 use super::delivery::{Delivery, Stamp};
 use super::ecn::Ecn;
 use super::fast_open::Attempt;
-use super::figures::{Figures, Past};
+use super::figures::{Figures, Kept, Past};
 use super::flow::FlowKey;
 use super::pacing;
 use super::phase::Phase;
@@ -144,6 +144,16 @@ pub struct InFlight {
 }
 
 impl InFlight {
+    /// `kept`: from before the connection rested.
+    fn new(kept: &Option<Box<Kept>>) -> Box<InFlight> {
+        let mut flight: Box<InFlight> = Box::default();
+        if let Some(kept) = kept {
+            flight.rack = kept.rack;
+            flight.recovery.undo = kept.undo.clone();
+        }
+        flight
+    }
+
     /// What a record of `len` bytes that leaves now remembers.
     #[inline]
     pub fn stamp(&mut self, now: Instant, len: u64, una: u64) -> Stamp {
@@ -228,13 +238,14 @@ pub struct Connection {
     pub retransmitted: u32,
     /// Figures of before the last rest.
     pub past: Past,
-    pub past_figures: Option<Box<Figures>>,
+    pub kept: Option<Box<Kept>>,
 }
 
 impl Connection {
     #[inline]
     pub fn flight_mut(&mut self) -> &mut InFlight {
-        self.flight.get_or_insert_with(Box::default)
+        let kept = &self.kept;
+        self.flight.get_or_insert_with(|| InFlight::new(kept))
     }
 
     /// Bytes in the network; without SACK every duplicate ACK stands for one segment that has left it.

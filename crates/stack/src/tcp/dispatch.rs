@@ -428,7 +428,7 @@ fn rest(conn: &mut Connection) -> Option<alloc::boxed::Box<InFlight>> {
     if is_idle && !conn.has_outstanding() {
         let flight = conn.flight.take();
         if let Some(flight) = &flight {
-            conn.past.keep(&flight.figures, &mut conn.past_figures);
+            conn.past.keep(flight, &mut conn.kept);
         }
         flight
     } else {

@@ -2,9 +2,13 @@
 //!
 //! They are counted beside the data in flight. When the connection rests, the time it was busy is kept in it, and the
 //! rest in a box of its own, if there is any: most connections never meet loss, reordering, marks or closed windows.
+//! What loss detection has learnt of the path is kept with it.
 
 use alloc::boxed::Box;
 
+use super::connection::InFlight;
+use super::rack::Rack;
+use super::undo::Undo;
 use crate::time::Instant;
 
 /// What holds the sender back (Linux: tcp_chrono).
@@ -80,6 +84,14 @@ impl Figures {
     }
 }
 
+/// What stays, of one that has met more than plain transfers, while the connection rests.
+#[derive(Debug, Default)]
+pub struct Kept {
+    pub figures: Figures,
+    pub rack: Rack,
+    pub undo: Undo,
+}
+
 /// What stays while the connection rests.
 #[derive(Debug, Default)]
 pub struct Past {
@@ -88,16 +100,20 @@ pub struct Past {
 }
 
 impl Past {
-    /// The connection rests: its box of figures, made when there is something to keep.
-    pub fn keep(&mut self, figures: &Figures, rest: &mut Option<Box<Figures>>) {
-        if rest.is_none() && !figures.is_worth_a_box() {
+    /// The connection rests: its box, made when there is something to keep.
+    pub fn keep(&mut self, flight: &InFlight, kept: &mut Option<Box<Kept>>) {
+        let figures = &flight.figures;
+        if kept.is_none() && !figures.is_worth_a_box() {
             let ms = figures.busy_ns() / 1_000_000;
             self.busy_ms = self
                 .busy_ms
                 .saturating_add(u32::try_from(ms).unwrap_or(u32::MAX));
             return;
         }
-        rest.get_or_insert_default().add(figures);
+        let kept = kept.get_or_insert_default();
+        kept.figures.add(figures);
+        kept.rack = flight.rack.at_rest();
+        kept.undo = flight.recovery.undo.clone();
     }
 
     pub fn busy_ns(&self) -> u64 {
@@ -125,15 +141,19 @@ mod tests {
 
     #[test]
     fn a_rest_keeps_what_matters_and_makes_no_box_for_nothing() {
-        let (mut past, mut rest) = (Past::default(), None);
-        let mut figures = Figures::default();
-        figures.set_pace(Instant(0), Pace::Busy);
-        figures.set_pace(Instant(5_000_000), Pace::Idle);
-        past.keep(&figures, &mut rest);
-        assert!(rest.is_none() && past.busy_ns() == 5_000_000);
-        figures.dsacks = 2;
-        past.keep(&figures, &mut rest);
-        past.keep(&figures, &mut rest);
-        assert_eq!(rest.map(|f| (f.dsacks, f.busy_ns())), Some((4, 10_000_000)));
+        let (mut past, mut kept) = (Past::default(), None);
+        let mut flight = InFlight::default();
+        flight.figures.set_pace(Instant(0), Pace::Busy);
+        flight.figures.set_pace(Instant(5_000_000), Pace::Idle);
+        past.keep(&flight, &mut kept);
+        assert!(kept.is_none() && past.busy_ns() == 5_000_000);
+        flight.figures.dsacks = 2;
+        past.keep(&flight, &mut kept);
+        past.keep(&flight, &mut kept);
+        let figures = kept.map(|kept| kept.figures);
+        assert_eq!(
+            figures.map(|f| (f.dsacks, f.busy_ns())),
+            Some((4, 10_000_000))
+        );
     }
 }

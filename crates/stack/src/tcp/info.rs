@@ -153,8 +153,8 @@ impl Traffic {
         let (delivery_rate, is_delivery_app_limited) =
             flight.map_or((0, false), |f| f.delivery.rate());
         let mut figures = flight.map_or_else(Figures::default, |f| f.figures.upto(now));
-        if let Some(past) = &conn.past_figures {
-            figures.add(past);
+        if let Some(kept) = &conn.kept {
+            figures.add(&kept.figures);
         }
         let delivered = super::seq::offset(conn.snd.una.max(super::seq::FIRST))
             + flight.map_or(0, |f| f.board.sacked_bytes());

@@ -8,7 +8,7 @@
 //! | what is sent next | `output/`, `attendance.rs` | 9293 3.7.4, 3.8.6, 5681, 7323 |
 //! | opening | `connect.rs`, `syn.rs`, `cookie.rs`, `cookie_open.rs`, `listen.rs` | 9293 3.5, 4987, 6528, 7323 |
 //! | opening with data | `fast_open/` | 7413 |
-//! | loss and retransmission | `scoreboard/`, `rack.rs`, `recovery.rs`, `resend.rs`, `rto.rs`, `rtt.rs` | 8985, 6937, 6675, 6582, 6298, 5682, 4015, 3042 |
+//! | loss and retransmission | `scoreboard/`, `rack.rs`, `recovery.rs`, `undo.rs`, `resend.rs`, `rto.rs`, `rtt.rs` | 8985, 6937, 6675, 6582, 6298, 5682, 4015, 3042 |
 //! | congestion control | `cc/`, `delivery.rs`, `pacing.rs` | 5681, 3465, 9438, 9406, 6928, 7661, 8257, draft-ietf-ccwg-bbr |
 //! | marks of routers | `ecn.rs` | 3168, 8257 |
 //! | closing | `input/fin.rs`, `timewait.rs`, `keepalive.rs` | 9293 3.6, 1337, 6191 |
@@ -59,6 +59,7 @@ mod slab;
 mod syn;
 mod timers;
 mod timewait;
+mod undo;
 
 #[cfg(test)]
 mod tests;

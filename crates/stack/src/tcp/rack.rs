@@ -2,7 +2,8 @@
 //!
 //! RACK (RFC 8985 6): a segment is lost when one that was sent sufficiently later has been delivered. The reordering
 //! window starts at zero while no reordering has been seen and three segments are SACKed (the classic threshold of
-//! RFC 6675), else at a quarter of the minimum round trip. Peers without SACK: duplicate ACKs (RFC 5681 3.2).
+//! RFC 6675), else at a quarter of the minimum round trip; D-SACKs widen it for 16 recoveries. Peers without SACK:
+//! duplicate ACKs (RFC 5681 3.2).
 
 use super::rtt::Rtt;
 use super::scoreboard::{Delivered, Judgement, Scoreboard};
@@ -10,8 +11,10 @@ use crate::time::Instant;
 
 /// RFC 5681: duplicates that mean loss.
 pub const DUPLICATE_THRESHOLD: u32 = 3;
-/// RFC 8985 6.2 step 4: the reordering window never exceeds SRTT.
-const WINDOW_STEPS_MAX: u8 = 16;
+/// The window never exceeds SRTT (RFC 8985 6.2 step 4), whatever the minimum round trip was once.
+const STEPS_MAX: u8 = 64;
+/// RFC 8985 6.2 step 4: recoveries after which the window is as narrow as it began.
+const PERSISTENCE: u8 = 16;
 
 /// State of one connection while data is in flight.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,8 +25,12 @@ pub struct Rack {
     /// Round trip of that record.
     rtt: u64,
     is_reordering_seen: bool,
-    /// Steps of min_RTT / 4 in the reordering window; D-SACKs raise it.
+    /// RACK.reo_wnd_mult - 1.
     steps: u8,
+    /// RACK.reo_wnd_persist: recoveries that the steps outlast.
+    persistence: u8,
+    /// RACK.dsack_round: SND.NXT at the last step. One step a round trip.
+    stepped_at: u64,
 }
 
 /// Result of a detection.
@@ -62,9 +69,37 @@ impl Rack {
     }
 
     /// RFC 8985 6.2 step 4: a D-SACK says that the window was too small.
+    #[cold]
+    pub fn on_dsack(&mut self, una: u64, nxt: u64) {
+        if una >= self.stepped_at {
+            self.stepped_at = nxt;
+            self.steps = (self.steps + 1).min(STEPS_MAX);
+        }
+        self.persistence = PERSISTENCE;
+    }
+
+    /// A recovery has ended in which something was lost (RFC 8985 6.2 step 4).
+    #[cold]
+    pub fn on_recovered(&mut self) {
+        self.persistence = self.persistence.saturating_sub(1);
+        if self.persistence == 0 {
+            self.steps = 0;
+        }
+    }
+
+    /// What outlasts a rest: what was sent before is gone.
+    pub fn at_rest(&self) -> Rack {
+        Rack {
+            sent_at: 0,
+            end: 0,
+            rtt: 0,
+            ..*self
+        }
+    }
+
+    /// The original was there before its retransmission: it had only been overtaken.
     pub fn on_spurious(&mut self) {
         self.is_reordering_seen = true;
-        self.steps = (self.steps + 1).min(WINDOW_STEPS_MAX);
     }
 
     fn window_ns(&self, board: &Scoreboard, rtt: &Rtt, in_recovery: bool) -> u64 {
@@ -73,7 +108,7 @@ impl Rack {
         {
             return 0;
         }
-        (rtt.min_ns() / 4 * u64::from(self.steps.max(1))).min(rtt.smoothed_ns())
+        (rtt.min_ns() / 4 * (1 + u64::from(self.steps))).min(rtt.smoothed_ns())
     }
 
     /// RFC 8985 6.2 step 5.
@@ -167,5 +202,29 @@ mod tests {
         let detection = rack.detect(Instant(10_000_000), &mut board, &rtt, true);
         assert_eq!(detection.newly_lost, 30);
         assert_eq!(board.lost_bytes(), 30);
+    }
+
+    #[test]
+    fn dsacks_widen_the_window_once_a_round_trip_and_for_sixteen_recoveries() {
+        let (mut rack, mut board, rtt) = world();
+        let mut lost_at = |rack: &mut Rack| {
+            let first = sack(rack, &mut board, &rtt, 101_001, 10, 20);
+            let again = rack.detect(Instant(101_001), &mut board, &rtt, false);
+            first.recheck_at.or(again.recheck_at).unwrap().0
+        };
+        rack.on_dsack(0, 100);
+        assert_eq!(lost_at(&mut rack), 101_000 + 2 * 25_000);
+        // Within the same round trip, then in the next two.
+        rack.on_dsack(50, 150);
+        assert_eq!(lost_at(&mut rack), 101_000 + 2 * 25_000);
+        rack.on_dsack(100, 200);
+        rack.on_dsack(200, 300);
+        assert_eq!(lost_at(&mut rack), 101_000 + 4 * 25_000);
+        for _ in 0..15 {
+            rack.on_recovered();
+        }
+        assert_eq!(lost_at(&mut rack), 101_000 + 4 * 25_000);
+        rack.on_recovered();
+        assert_eq!(lost_at(&mut rack), 101_000 + 25_000);
     }
 }

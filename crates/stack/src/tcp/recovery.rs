@@ -13,11 +13,11 @@
 use slipstack_wire::tcp::TcpFlags;
 
 use super::assembler::Range;
-use super::cc::{Ack, Control, Saved};
+use super::cc::{Ack, Control};
 use super::connection::Connection;
 use super::rack::DUPLICATE_THRESHOLD;
 use super::scoreboard::Delivered;
-use super::seq;
+use super::undo::Undo;
 use crate::time::Instant;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -62,18 +62,10 @@ pub struct Recovery {
     prr_delivered: u64,
     prr_out: u64,
     flight_at_start: u64,
-    /// What to go back to. Kept after the episode: the D-SACK for a needless retransmission comes about when the episode
-    /// ends.
-    prior: Option<Saved>,
-    /// Where the retransmissions of the episode lie: a D-SACK elsewhere does not speak of them.
-    undo_range: Range,
+    pub undo: Undo,
     frto: Frto,
     /// SND.NXT at the timeout: what ends below it was sent before.
     timeout_nxt: u64,
-    /// Our timestamp when the first retransmission that may still be in flight left.
-    resent_stamp: Option<u32>,
-    /// Retransmitted bytes of the episode that no D-SACK has called needless.
-    undo_bytes: i64,
     /// RFC 8985 7.3: end of the tail loss probe in flight, and whether it was a retransmission.
     pub probe_end: u64,
     pub probe_was_resend: bool,
@@ -90,17 +82,7 @@ impl Recovery {
 
     pub fn on_resent(&mut self, range: Range, stamp: u32) {
         if self.state != State::Open {
-            let known = self.undo_range;
-            self.undo_range = if self.resent_stamp.is_none() {
-                range
-            } else {
-                Range {
-                    start: known.start.min(range.start),
-                    end: known.end.max(range.end),
-                }
-            };
-            self.undo_bytes += (range.end - range.start) as i64;
-            self.resent_stamp.get_or_insert(stamp);
+            self.undo.on_resent(range, stamp);
         }
     }
 
@@ -115,14 +97,8 @@ impl Recovery {
         self.prr_delivered = 0;
         self.prr_out = 0;
         self.flight_at_start = in_flight.max(1);
-        self.prior = Some(cc.save());
         self.frto = Frto::Off;
-        // What was sent again before and is still in flight is no original when it arrives.
-        if self.undo_range.end <= una {
-            self.resent_stamp = None;
-            self.undo_range = Range::default();
-            self.undo_bytes = 0;
-        }
+        self.undo.begin(cc.save(), una);
     }
 }
 
@@ -156,6 +132,9 @@ pub fn on_ack(conn: &mut Connection, now: Instant, facts: &AckFacts) {
     if flight.recovery.state != State::Open && una >= flight.recovery.point && facts.has_advanced {
         if flight.recovery.state != State::Loss || conn.cc.has_model() {
             conn.cc.on_recovered();
+        }
+        if flight.recovery.state.is_repair() {
+            flight.rack.on_recovered();
         }
         flight.recovery.state = State::Open;
         flight.recovery.duplicates = 0;
@@ -370,17 +349,16 @@ fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
         return false;
     };
     let recovery = &mut flight.recovery;
-    let by_dsack = facts.dsacked.is_some_and(|range| recovery.on_dsack(range));
+    let by_dsack = facts
+        .dsacked
+        .is_some_and(|range| recovery.undo.on_dsack(range));
     if recovery.state == State::Open {
         if by_dsack {
             undo_late(conn);
         }
         return false;
     }
-    let by_stamp = match (recovery.resent_stamp, facts.echo) {
-        (Some(stamp), Some(echo)) => facts.has_advanced && seq::is_older(echo, stamp),
-        _ => false,
-    };
+    let by_stamp = facts.has_advanced && recovery.undo.is_of_original(facts.echo);
     let by_original = recovery.has_original(facts, conn.opts.has_sack);
     if !by_stamp && !by_dsack && !by_original {
         return false;
@@ -388,7 +366,7 @@ fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
     recovery.state = State::Open;
     recovery.frto = Frto::Off;
     recovery.duplicates = 0;
-    let prior = recovery.prior.take();
+    let prior = recovery.undo.take();
     flight.board.unmark_lost();
     flight.rack.on_spurious();
     if let Some(prior) = prior {
@@ -401,24 +379,15 @@ fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
 /// The episode is over; only the window is left to go back to. What this ACK shows as lost stays lost (Linux:
 /// tcp_try_undo_dsack in TCP_CA_Open).
 #[cold]
-fn undo_late(conn: &mut Connection) {
-    if let Some(prior) = conn.flight_mut().recovery.prior.take() {
+pub fn undo_late(conn: &mut Connection) {
+    let flight = conn.flight_mut();
+    flight.rack.on_spurious();
+    if let Some(prior) = flight.recovery.undo.take() {
         conn.cc.undo(prior);
     }
 }
 
 impl Recovery {
-    /// `true`: every retransmission of the episode has now been called needless.
-    #[cold]
-    fn on_dsack(&mut self, range: Range) -> bool {
-        let is_inside = self.undo_range.start <= range.start && range.end <= self.undo_range.end;
-        if self.prior.is_none() || self.undo_bytes <= 0 || !is_inside {
-            return false;
-        }
-        self.undo_bytes -= (range.end - range.start) as i64;
-        self.undo_bytes <= 0
-    }
-
     /// RFC 5682 3.1 step 3.b: something that was sent before the timeout and not since has been delivered.
     fn has_original(&self, facts: &AckFacts, has_sack: bool) -> bool {
         let delivered = &facts.delivered;

@@ -10,7 +10,7 @@ use crate::effects::{Effects, Event};
 use crate::link::Cx;
 use crate::rate::RateLimit;
 use crate::tcp::assembler::Range;
-use crate::tcp::connection::Connection;
+use crate::tcp::connection::{Connection, InFlight};
 use crate::tcp::delivery::Sample;
 use crate::tcp::figures::Pace;
 use crate::tcp::output::control;
@@ -70,6 +70,9 @@ pub fn on_ack(
         // A peer that answers probes is alive, but with a user timeout that is not enough: something must get through
         // (RFC 5482 2, as on Linux).
         conn.stalled_at = Instant::ZERO;
+    }
+    if was_idle && !segment.is_plain {
+        on_late_dsack(conn, segment, ack);
     }
     if window_changed {
         conn.is_dirty = true;
@@ -211,9 +214,9 @@ fn detect(
     let Some(flight) = conn.flight.as_deref_mut() else {
         return 0;
     };
-    if dsacked.is_some() {
-        flight.rack.on_spurious();
-        flight.figures.dsacks = flight.figures.dsacks.wrapping_add(1);
+    if let Some(range) = dsacked {
+        let may_be_ours = conn.retransmitted != 0;
+        on_dsack(flight, range, (conn.snd.una, conn.snd.nxt), may_be_ours);
     }
     if flight.rack.on_delivered(now, delivered, fack, &rtt) {
         flight.figures.reorderings = flight.figures.reorderings.wrapping_add(1);
@@ -232,6 +235,38 @@ fn detect(
         None => {}
     }
     detection.newly_lost
+}
+
+#[cold]
+fn on_dsack(flight: &mut InFlight, range: Range, (una, nxt): (u64, u64), may_be_ours: bool) {
+    flight.figures.dsacks = flight.figures.dsacks.wrapping_add(1);
+    // A probe is sent by the timer, and what the network doubles was sent once: neither speaks of the window (Linux:
+    // tcp_dsack_seen).
+    let recovery = &flight.recovery;
+    let is_of_probe = recovery.probe_was_resend && recovery.probe_end == range.end;
+    if may_be_ours && !is_of_probe {
+        flight.rack.on_dsack(una, nxt);
+    }
+}
+
+/// A D-SACK when nothing is outstanding any more.
+#[cold]
+fn on_late_dsack(conn: &mut Connection, segment: &Segment<'_>, ack: u64) {
+    // Nothing of which it could speak has been kept.
+    if conn.flight.is_none() && conn.kept.is_none() {
+        return;
+    }
+    let Some(range) = take_sack(conn, segment, ack, &mut Delivered::default()) else {
+        return;
+    };
+    let ends = (conn.snd.una, conn.snd.nxt);
+    let may_be_ours = conn.retransmitted != 0;
+    let flight = conn.flight_mut();
+    on_dsack(flight, range, ends, may_be_ours);
+    if flight.recovery.undo.on_dsack(range) {
+        recovery::undo_late(conn);
+    }
+    conn.is_dirty = true;
 }
 
 /// RFC 8985 7.4: did the tail loss probe repair a loss?

@@ -98,6 +98,28 @@ fn three_sacked_segments_resend_the_hole_at_once() {
 }
 
 #[test]
+fn a_dsack_that_comes_when_all_is_acknowledged_undoes_the_reduction() {
+    let mut world = established();
+    world.write(10_000);
+    world.take_sent();
+    world.now.0 += 10 * MS;
+    sack(&mut world, &[(1000, 4000)]);
+    world.flush();
+    assert_eq!(offsets(&world.take_sent()), [0]);
+    world.acknowledge(10_000);
+    world.flush();
+    let info = |world: &World| world.stack.tcp_info(world.now, world.conn.unwrap());
+    assert_eq!(info(&world).unwrap().snd_cwnd, 7);
+    sack(
+        &mut world,
+        &[(10_000_u32.wrapping_neg(), 9_000_u32.wrapping_neg())],
+    );
+    world.flush();
+    let after = info(&world).unwrap();
+    assert_eq!((after.snd_cwnd, after.traffic.dsack_dups), (10, 1));
+}
+
+#[test]
 fn two_holes_are_both_filled() {
     let mut world = established();
     world.write(10_000);
