@@ -118,7 +118,9 @@ fn passes_timestamp(conn: &Connection, now: Instant, segment: &Segment<'_>) -> b
         // RFC 7323 3.2: SHOULD silently drop; an ACK of ours does no harm and helps a peer behind a bad middlebox.
         return false;
     };
-    !seq::is_older(timestamps.value, conn.rcv.ts_recent)
+    // DEVIATION(RFC 7323 5.3 R1): one tick older passes, as on Linux (TCP_PAWS_WINDOW): segments that left one after the
+    // other may overtake each other. No sequence number comes again within a tick.
+    !seq::is_older(timestamps.value.wrapping_add(1), conn.rcv.ts_recent)
         || now.nanos_since(conn.rcv.ts_recent_at) > STALE_NS
 }
 

@@ -22,6 +22,20 @@ fn an_older_timestamp_is_acknowledged_and_dropped() {
 }
 
 #[test]
+fn a_segment_overtaken_within_a_tick_is_taken() {
+    let mut world = established_with_stamps();
+    world.stamps.as_mut().unwrap().value += 1;
+    world.peer(ACK, b"a");
+    world.stamps.as_mut().unwrap().value -= 1;
+    world.peer(ACK, b"b");
+    assert!(world.has(Event::Received {
+        conn: world.conn.unwrap(),
+        upto: 2
+    }));
+    assert_eq!(world.stack.counters().value(Counter::DropTcpPaws), 0);
+}
+
+#[test]
 fn a_reset_needs_no_timestamp() {
     let mut world = established_with_stamps();
     world.peer_with(0, RST, &[], TcpOptions::default());
