@@ -41,7 +41,13 @@ impl Engine {
                     .map_err(translate::refusal)?;
             }
             role @ (Role::None | Role::Listener(_) | Role::Datagram(_)) => {
-                translate::note_option(socket.options_mut(), option);
+                let options = socket.options_mut();
+                translate::note_option(options, option);
+                if let Role::Listener(id) = role {
+                    self.stack
+                        .tcp_set_preset(id, options.clone())
+                        .map_err(translate::refusal)?;
+                }
                 if let SocketOption::SndBuf(bytes) = option
                     && let Some(client) = self.world.client(owner.client)
                 {

@@ -39,6 +39,15 @@ impl Stack {
         self.tcp.set_backlog(id, backlog)
     }
 
+    /// What connections that a listener opens from now on begin with.
+    pub fn tcp_set_preset(
+        &mut self,
+        id: ListenerId,
+        options: SocketOptions,
+    ) -> Result<(), SocketError> {
+        self.tcp.set_preset(id, options, &cx!(self))
+    }
+
     /// How many connections the program has accepted from this listener so far (wrapping): makes
     /// room in the backlog.
     pub fn tcp_accepted(&mut self, id: ListenerId, total: u32) {

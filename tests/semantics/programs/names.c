@@ -100,12 +100,18 @@ int main(void) {
     OPTION(SOL_SOCKET, SO_ACCEPTCONN);
     named(server, getsockname, "listener");
     named(server, getpeername, "listener's peer");
+    SAY(setsockopt(server, IPPROTO_TCP, TCP_CONGESTION, "reno", 4));
+    SET(IPPROTO_TCP, TCP_NODELAY, 1);
     int asked = ask_peer(8350, "hello");
     len = sizeof addr;
     fd = OPEN(accept(server, (void *)&addr, &len));
     NOTE("from %s, length %d", inet_ntoa(addr.sin_addr), (int)len);
     named(fd, getsockname, "accepted");
     OPTION(SOL_SOCKET, SO_ACCEPTCONN);
+    OPTION(IPPROTO_TCP, TCP_NODELAY);
+    len = sizeof name;
+    SAY(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &len));
+    NOTE("%s", name);
     close(asked), close(fd), close(server);
 
     fd = socket(AF_INET, SOCK_DGRAM, 0);

@@ -82,7 +82,14 @@ impl Process {
                 }
                 apply_to_dgram(dgram, &options);
             }
-            Some(Decided::Listener(_) | Decided::Foreign(_)) | None => {}
+            Some(Decided::Listener(listener)) => {
+                if let (Some((link, sock)), Some(option)) =
+                    (&*listener.stack(), options.for_stack(level, name))
+                {
+                    link.set_option(*sock, option);
+                }
+            }
+            Some(Decided::Foreign(_)) | None => {}
         }
         Ok(())
     }

@@ -62,6 +62,19 @@ impl Tcp {
         Ok(())
     }
 
+    /// For connections that open from now on (Linux: a child begins with its listener's options).
+    pub fn set_preset(
+        &mut self,
+        id: ListenerId,
+        options: SocketOptions,
+        cx: &Cx<'_>,
+    ) -> Result<(), SocketError> {
+        let listener = self.listeners.find_mut(id).ok_or(SocketError::UnknownId)?;
+        listener.preset = Preset::of(&options, &cx.config.tcp);
+        listener.options.socket = options;
+        Ok(())
+    }
+
     pub fn set_yielding(&mut self, id: ListenerId, is_yielding: bool) {
         self.listeners.set_yielding(id, is_yielding);
     }
