@@ -134,6 +134,8 @@ fn congestion(tcp: &mut TcpConfig, name: &str) -> Result<(), String> {
     tcp.congestion = match name {
         "cubic" => Congestion::Cubic,
         "reno" => Congestion::NewReno,
+        "bbr" => Congestion::Bbr,
+        "dctcp" => Congestion::Dctcp,
         _ => return Err(format!("{name} is no congestion control of this stack")),
     };
     Ok(())
