@@ -4,6 +4,7 @@ mod dgrams;
 mod epoll;
 mod forks;
 mod listeners;
+mod passing;
 mod streams;
 mod strict;
 mod world;
