@@ -18,6 +18,7 @@ pub mod counters;
 mod destination;
 pub mod effects;
 pub mod error;
+pub mod fib;
 mod fragments;
 mod icmp;
 mod icmpv6;

@@ -170,6 +170,11 @@ impl Neighbours {
         self.epoch
     }
 
+    /// Ends all next hops that are kept somewhere.
+    pub fn renew_epoch(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+    }
+
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.next_retry

@@ -1,39 +1,62 @@
-//! Where a packet goes: to ourselves, over the link, or to the gateway.
+//! Where a packet goes: to ourselves, over the link, or to a gateway. What decides is in [`crate::fib`].
 //!
 //! RFC 1122 3.3.1, RFC 1812 5.2.4: the longest prefix, then the gateway.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
+use crate::fib::{self, Entry, Fib, Prefix, Query, Target};
+
 /// The outcome of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route<A = Ipv4Addr> {
+pub enum Route {
     /// One of our own addresses.
     Local,
     /// Resolve this neighbour (the destination itself or the gateway).
-    Neighbour(A),
+    Neighbour(IpAddr),
     /// The limited or a directed broadcast address of our link.
     Broadcast,
     Multicast,
 }
 
-impl<A: Into<IpAddr>> Route<A> {
-    /// Of either family.
-    pub fn either(self) -> Route<IpAddr> {
-        match self {
-            Self::Local => Route::Local,
-            Self::Neighbour(hop) => Route::Neighbour(hop.into()),
-            Self::Broadcast => Route::Broadcast,
-            Self::Multicast => Route::Multicast,
-        }
+/// A route with what it says of its packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub route: Route,
+    pub source: Option<IpAddr>,
+    pub mtu: Option<u16>,
+}
+
+impl Found {
+    pub(crate) const MULTICAST: Found = Found {
+        route: Route::Multicast,
+        source: None,
+        mtu: None,
+    };
+
+    /// What the tables say.
+    pub(crate) fn by(fib: &Fib, query: &Query) -> Option<Found> {
+        let entry = fib.find(query)?;
+        let route = match entry.target {
+            Target::Local => Route::Local,
+            Target::Broadcast => Route::Broadcast,
+            Target::OnLink => Route::Neighbour(query.dst),
+            Target::Via(gateway) => Route::Neighbour(gateway),
+            Target::Unreachable | Target::Throw => return None,
+        };
+        Some(Found {
+            route,
+            source: entry.source,
+            mtu: entry.mtu,
+        })
     }
 }
 
-/// Own addresses and the way out. A handful of entries: searched linearly.
+/// Own addresses and the ways out.
 #[derive(Clone, Debug)]
 pub struct Routes {
     addrs: Vec<(Ipv4Addr, u8)>,
-    gateway: Option<Ipv4Addr>,
+    pub(crate) fib: Fib,
     /// The limited broadcast, and of each network its directed one and its all-zero form (RFC 1122
     /// 3.2.1.3): looked at for every packet.
     broadcasts: Vec<Ipv4Addr>,
@@ -59,9 +82,16 @@ impl Routes {
             let network = own.to_bits() & mask(prefix);
             [network, network | !mask(prefix)].map(Ipv4Addr::from_bits)
         }));
+        let own = addrs.iter().map(|&(own, prefix)| (own.into(), prefix));
+        let mut fib = connected(own, gateway.map(IpAddr::V4));
+        for &broadcast in &broadcasts {
+            let prefix = Prefix::host(broadcast.into());
+            // An own address of the same form is there already.
+            let _ = fib.add(fib::LOCAL, Entry::new(prefix, Target::Broadcast));
+        }
         Self {
             addrs,
-            gateway,
+            fib,
             broadcasts,
         }
     }
@@ -85,35 +115,35 @@ impl Routes {
         self.addrs
             .iter()
             .any(|&(own, prefix)| is_within(ip, own, prefix))
-            || self.gateway == Some(ip)
+            || self.fib.is_gateway(ip.into())
     }
 
     /// `None`: there is no route.
-    pub fn find(&self, dst: Ipv4Addr) -> Option<Route> {
-        if self.is_own(dst) {
-            return Some(Route::Local);
-        }
-        if dst.is_loopback() || dst.octets()[0] == 0 {
+    pub fn find(&self, query: &Query) -> Option<Found> {
+        let IpAddr::V4(dst) = query.dst else {
+            return None;
+        };
+        let is_nowhere = dst.is_loopback() || dst.octets()[0] == 0;
+        if is_nowhere && !self.is_own(dst) {
             return None;
         }
         if dst.is_multicast() {
-            return Some(Route::Multicast);
+            return Some(Found::MULTICAST);
         }
-        if self.is_broadcast(dst) {
-            return Some(Route::Broadcast);
-        }
-        if self.is_on_link(dst) {
-            return Some(Route::Neighbour(dst));
-        }
-        self.gateway.map(Route::Neighbour)
+        Found::by(&self.fib, query)
     }
 
-    /// The address we use towards `dst`: the one in the next hop's network (RFC 1122 3.3.4.3).
+    /// The address we use towards `dst`: what the route says, else the one in the next hop's network
+    /// (RFC 1122 3.3.4.3).
     pub fn find_source(&self, dst: Ipv4Addr) -> Option<Ipv4Addr> {
-        let near = match self.find(dst)? {
+        let found = self.find(&Query::to(dst.into()))?;
+        if let Some(IpAddr::V4(source)) = found.source {
+            return Some(source);
+        }
+        let near = match found.route {
             Route::Local => return Some(dst),
-            Route::Neighbour(hop) => hop,
-            Route::Broadcast | Route::Multicast => dst,
+            Route::Neighbour(IpAddr::V4(hop)) => hop,
+            Route::Neighbour(IpAddr::V6(_)) | Route::Broadcast | Route::Multicast => dst,
         };
         self.addrs
             .iter()
@@ -121,6 +151,25 @@ impl Routes {
             .or_else(|| self.addrs.first())
             .map(|&(own, _)| own)
     }
+}
+
+/// The tables of an interface with these addresses: as Linux fills them when it comes up.
+pub(crate) fn connected(addrs: impl Iterator<Item = (IpAddr, u8)>, gateway: Option<IpAddr>) -> Fib {
+    let mut fib = Fib::default();
+    // Of two addresses in one network the first one's route is enough.
+    for (own, prefix) in addrs {
+        let _ = fib.add(fib::LOCAL, Entry::new(Prefix::host(own), Target::Local));
+        let _ = fib.add(
+            fib::MAIN,
+            Entry::new(Prefix::new(own, prefix), Target::OnLink),
+        );
+    }
+    if let Some(gateway) = gateway {
+        // It is a neighbour even if no network of ours holds it.
+        let _ = fib.add(fib::MAIN, Entry::new(Prefix::host(gateway), Target::OnLink));
+        let _ = fib.add(fib::MAIN, Entry::new(Prefix::ALL, Target::Via(gateway)));
+    }
+    fib
 }
 
 fn mask(prefix: u8) -> u32 {
@@ -154,15 +203,15 @@ mod tests {
             ([192, 168, 7, 1], Some(Route::Local)),
             (
                 [10, 0, 0, 9],
-                Some(Route::Neighbour(Ipv4Addr::new(10, 0, 0, 9))),
+                Some(Route::Neighbour(IpAddr::from([10, 0, 0, 9]))),
             ),
             (
                 [192, 168, 7, 2],
-                Some(Route::Neighbour(Ipv4Addr::new(192, 168, 7, 2))),
+                Some(Route::Neighbour(IpAddr::from([192, 168, 7, 2]))),
             ),
             (
                 [8, 8, 8, 8],
-                Some(Route::Neighbour(Ipv4Addr::new(10, 0, 0, 1))),
+                Some(Route::Neighbour(IpAddr::from([10, 0, 0, 1]))),
             ),
             ([10, 0, 0, 255], Some(Route::Broadcast)),
             ([192, 168, 7, 3], Some(Route::Broadcast)),
@@ -172,14 +221,15 @@ mod tests {
             ([0, 0, 0, 0], None),
         ];
         for (dst, want) in table {
-            assert_eq!(routes().find(Ipv4Addr::from(dst)), want, "{dst:?}");
+            let found = routes().find(&Query::to(IpAddr::from(dst)));
+            assert_eq!(found.map(|found| found.route), want, "{dst:?}");
         }
     }
 
     #[test]
     fn without_gateway_a_foreign_network_has_no_route() {
         let routes = Routes::new(alloc::vec![(Ipv4Addr::new(10, 0, 0, 5), 24)], None);
-        assert_eq!(routes.find(Ipv4Addr::new(8, 8, 8, 8)), None);
+        assert_eq!(routes.find(&Query::to([8, 8, 8, 8].into())), None);
         assert_eq!(routes.find_source(Ipv4Addr::new(8, 8, 8, 8)), None);
     }
 

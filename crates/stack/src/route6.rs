@@ -5,17 +5,21 @@ use core::net::{IpAddr, Ipv6Addr};
 
 use slipstack_wire::ipv6::solicited_node;
 
-use crate::route::Route;
+use crate::fib::{self, Entry, Fib, Prefix, Query, Target};
+use crate::route::{Found, connected};
 
 /// All nodes of the link, and of this host.
 pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const ALL_NODES_HOST: Ipv6Addr = Ipv6Addr::new(0xff01, 0, 0, 0, 0, 0, 0, 1);
 
-/// Own IPv6 addresses and the way out. A handful of entries: searched linearly.
+/// RFC 4291 2.5.6.
+const LINK_LOCAL: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10);
+
+/// Own IPv6 addresses and the ways out.
 #[derive(Clone, Debug, Default)]
 pub struct Routes6 {
     addrs: Vec<(Ipv6Addr, u8)>,
-    gateway: Option<Ipv6Addr>,
+    pub(crate) fib: Fib,
     /// RFC 4291 2.8: the groups that a host hears.
     groups: Vec<Ipv6Addr>,
 }
@@ -30,6 +34,12 @@ impl Routes6 {
             .iter()
             .filter_map(|(ip, prefix)| Some((v6(ip)?, *prefix)))
             .collect();
+        let own = addrs.iter().map(|&(own, prefix)| (own.into(), prefix));
+        let gateway = gateways.iter().find_map(v6).map(IpAddr::V6);
+        let mut fib = connected(own, gateway);
+        let (net, len) = LINK_LOCAL;
+        let link_local = Prefix::new(net.into(), len);
+        let _ = fib.add(fib::MAIN, Entry::new(link_local, Target::OnLink));
         let mut groups = Vec::new();
         if !addrs.is_empty() {
             groups.extend([ALL_NODES, ALL_NODES_HOST]);
@@ -40,11 +50,7 @@ impl Routes6 {
                 groups.push(group);
             }
         }
-        Self {
-            addrs,
-            gateway: gateways.iter().find_map(v6),
-            groups,
-        }
+        Self { addrs, fib, groups }
     }
 
     #[inline]
@@ -69,33 +75,35 @@ impl Routes6 {
                 .addrs
                 .iter()
                 .any(|&(own, prefix)| common_prefix_len(ip, own) >= prefix)
-            || self.gateway == Some(ip)
+            || self.fib.is_gateway(ip.into())
     }
 
     /// `None`: there is no route.
-    pub fn find(&self, dst: Ipv6Addr) -> Option<Route<Ipv6Addr>> {
+    pub fn find(&self, query: &Query) -> Option<Found> {
+        let IpAddr::V6(dst) = query.dst else {
+            return None;
+        };
         if self.addrs.is_empty() {
             return None;
         }
-        if self.is_own(dst) {
-            return Some(Route::Local);
-        }
-        if dst.is_loopback() || dst.is_unspecified() || dst.to_ipv4_mapped().is_some() {
+        let is_nowhere =
+            dst.is_loopback() || dst.is_unspecified() || dst.to_ipv4_mapped().is_some();
+        if is_nowhere && !self.is_own(dst) {
             return None;
         }
         if dst.is_multicast() {
-            return Some(Route::Multicast);
+            return Some(Found::MULTICAST);
         }
-        if self.is_on_link(dst) {
-            return Some(Route::Neighbour(dst));
-        }
-        self.gateway.map(Route::Neighbour)
+        Found::by(&self.fib, query)
     }
 
     /// The address we use towards `dst`: RFC 6724 5, the rules that tell our addresses apart. None
     /// of them is deprecated (3), mobile (4), of another interface (5) or temporary (7).
     pub fn find_source(&self, dst: Ipv6Addr) -> Option<Ipv6Addr> {
-        self.find(dst)?;
+        let found = self.find(&Query::to(dst.into()))?;
+        if let Some(IpAddr::V6(source)) = found.source {
+            return Some(source);
+        }
         let preference = |(own, prefix): &(Ipv6Addr, u8)| {
             (
                 // Rule 1: the same address.
@@ -152,6 +160,7 @@ fn common_prefix_len(a: Ipv6Addr, b: Ipv6Addr) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::route::Route;
 
     fn ip(text: &str) -> Ipv6Addr {
         text.parse().unwrap()
@@ -174,24 +183,28 @@ mod tests {
     fn destinations_find_their_next_hop() {
         let table = [
             ("fd00:1::5", Some(Route::Local)),
-            ("fd00:1::9", Some(Route::Neighbour(ip("fd00:1::9")))),
-            ("fd00:2::9", Some(Route::Neighbour(ip("fe80::1")))),
-            ("fe80::77", Some(Route::Neighbour(ip("fe80::77")))),
-            ("2001:db8:9::1", Some(Route::Neighbour(ip("fe80::1")))),
+            ("fd00:1::9", Some(Route::Neighbour(ip("fd00:1::9").into()))),
+            ("fd00:2::9", Some(Route::Neighbour(ip("fe80::1").into()))),
+            ("fe80::77", Some(Route::Neighbour(ip("fe80::77").into()))),
+            (
+                "2001:db8:9::1",
+                Some(Route::Neighbour(ip("fe80::1").into())),
+            ),
             ("ff02::1", Some(Route::Multicast)),
             ("::1", None),
             ("::", None),
             ("::ffff:10.0.0.9", None),
         ];
         for (dst, want) in table {
-            assert_eq!(routes().find(ip(dst)), want, "{dst}");
+            let found = routes().find(&Query::to(ip(dst).into()));
+            assert_eq!(found.map(|found| found.route), want, "{dst}");
         }
     }
 
     #[test]
     fn a_stack_without_ipv6_addresses_has_no_route() {
         let routes = Routes6::of(&[(IpAddr::from([10, 0, 0, 5]), 24)], &[]);
-        assert_eq!(routes.find(ip("fe80::1")), None);
+        assert_eq!(routes.find(&Query::to(ip("fe80::1").into())), None);
         assert!(!routes.is_joined(ALL_NODES));
     }
 

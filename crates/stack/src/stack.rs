@@ -15,6 +15,7 @@ use crate::config::StackConfig;
 use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, RxChecksum, RxMeta};
 use crate::error::SocketError;
+use crate::fib::Fib;
 use crate::ids::UdpId;
 use crate::ip::{self, IpMeta, PathCause, PathError, parse_flow};
 use crate::ipv6;
@@ -368,6 +369,16 @@ impl Stack {
 
     pub fn udp_close(&mut self, id: UdpId) -> Result<(), SocketError> {
         self.udp.close(id)
+    }
+
+    /// The routing tables and rules of a family.
+    pub fn fib(&self, is_v6: bool) -> &Fib {
+        self.link.fib(is_v6)
+    }
+
+    /// Changes them. What is on its way keeps its next hop for no packet longer.
+    pub fn change_fib<R>(&mut self, is_v6: bool, change: impl FnOnce(&mut Fib) -> R) -> R {
+        self.link.change_fib(is_v6, change)
     }
 
     /// The address that packets to `dst` would come from; `None` = no route.

@@ -1,0 +1,369 @@
+//! Routing tables and the rules that choose among them, of one family (RFC 1812 5.2.4; Linux's `ip rule` and `ip route`).
+//!
+//! A look-up goes through the rules in the order of their priority. Each that applies names a table; in it the longest
+//! prefix wins, among equals the smallest metric. A table without a match passes the packet on to the next rule.
+//!
+//! Nothing here is on the path of a segment: connections keep their next hop.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+/// Table and priority as a fresh Linux has them.
+pub const LOCAL: u32 = 255;
+pub const MAIN: u32 = 254;
+pub const DEFAULT: u32 = 253;
+const PRIORITY_LOCAL: u32 = 0;
+const PRIORITY_MAIN: u32 = 32_766;
+const PRIORITY_DEFAULT: u32 = 32_767;
+
+/// Routes of all tables together, and rules; more are refused.
+pub const ROUTES_MAX: usize = 65_536;
+pub const RULES_MAX: usize = 4096;
+
+/// The addresses that begin like `addr`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// From the top bit; what is beyond `len` is zero.
+    bits: u128,
+    len: u8,
+}
+
+impl Prefix {
+    /// 0.0.0.0/0 or ::/0.
+    pub const ALL: Prefix = Prefix { bits: 0, len: 0 };
+
+    /// A length beyond the family's is taken as a host's.
+    pub fn new(ip: IpAddr, len: u8) -> Prefix {
+        let len = len.min(if ip.is_ipv4() { 32 } else { 128 });
+        Prefix {
+            bits: bits(ip) & mask(len),
+            len,
+        }
+    }
+
+    /// The one address.
+    pub fn host(ip: IpAddr) -> Prefix {
+        Prefix::new(ip, 128)
+    }
+
+    pub const fn len(&self) -> u8 {
+        self.len
+    }
+
+    pub const fn is_all(&self) -> bool {
+        self.len == 0
+    }
+
+    fn contains(&self, bits: u128) -> bool {
+        bits & mask(self.len) == self.bits
+    }
+}
+
+/// An address of either family, from the top bit.
+fn bits(ip: IpAddr) -> u128 {
+    match ip {
+        IpAddr::V4(ip) => u128::from(ip.to_bits()) << 96,
+        IpAddr::V6(ip) => ip.to_bits(),
+    }
+}
+
+fn mask(len: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)
+}
+
+/// What becomes of a packet that a route is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// One of our own addresses.
+    Local,
+    Broadcast,
+    /// The destination is a neighbour.
+    OnLink,
+    /// The gateway is.
+    Via(IpAddr),
+    /// It is refused: there is no route, whatever other rules say.
+    Unreachable,
+    /// The next rule decides.
+    Throw,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub prefix: Prefix,
+    pub target: Target,
+    /// The smaller one wins among routes of one prefix.
+    pub metric: u32,
+    /// The address that packets come from whose sender has not chosen.
+    pub source: Option<IpAddr>,
+    /// Largest packet, if it is smaller than the link's.
+    pub mtu: Option<u16>,
+}
+
+impl Entry {
+    pub const fn new(prefix: Prefix, target: Target) -> Entry {
+        Entry {
+            prefix,
+            target,
+            metric: 0,
+            source: None,
+            mtu: None,
+        }
+    }
+}
+
+/// Routes of one table: those of one prefix length together, the longest first.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    lengths: Vec<Length>,
+}
+
+#[derive(Clone, Debug)]
+struct Length {
+    len: u8,
+    /// In the order of prefix and metric.
+    entries: Vec<Entry>,
+}
+
+impl Table {
+    /// `false`: a route of this prefix and metric is there.
+    fn add(&mut self, entry: Entry) -> bool {
+        let len = entry.prefix.len;
+        let at = match self.lengths.binary_search_by(|l| len.cmp(&l.len)) {
+            Ok(at) => at,
+            Err(at) => {
+                let entries = Vec::new();
+                self.lengths.insert(at, Length { len, entries });
+                at
+            }
+        };
+        let entries = &mut self.lengths[at].entries;
+        let order = |e: &Entry| (e.prefix.bits, e.metric);
+        match entries.binary_search_by_key(&order(&entry), order) {
+            Ok(_) => false,
+            Err(at) => {
+                entries.insert(at, entry);
+                true
+            }
+        }
+    }
+
+    fn retain(&mut self, mut keep: impl FnMut(&Entry) -> bool) {
+        for length in &mut self.lengths {
+            length.entries.retain(&mut keep);
+        }
+        self.lengths.retain(|length| !length.entries.is_empty());
+    }
+
+    /// The longest prefix, of that the smallest metric.
+    pub fn find(&self, dst: IpAddr) -> Option<&Entry> {
+        let dst = bits(dst);
+        self.lengths.iter().find_map(|length| {
+            let wanted = dst & mask(length.len);
+            let at = length
+                .entries
+                .partition_point(|entry| entry.prefix.bits < wanted);
+            length.entries.get(at).filter(|e| e.prefix.bits == wanted)
+        })
+    }
+
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.lengths.iter().flat_map(|length| &length.entries)
+    }
+}
+
+/// Which packets a rule is for, and the table that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub priority: u32,
+    pub from: Prefix,
+    pub to: Prefix,
+    /// Value and mask.
+    pub mark: Option<(u32, u32)>,
+    pub tos: Option<u8>,
+    pub table: u32,
+}
+
+impl Rule {
+    /// For all packets.
+    pub const fn new(priority: u32, table: u32) -> Rule {
+        Rule {
+            priority,
+            from: Prefix::ALL,
+            to: Prefix::ALL,
+            mark: None,
+            tos: None,
+            table,
+        }
+    }
+
+    fn applies(&self, query: &Query) -> bool {
+        // A sender that has no address yet is in no network.
+        let src = query.src.map(bits);
+        (self.from.is_all() || src.is_some_and(|src| self.from.contains(src)))
+            && self.to.contains(bits(query.dst))
+            && self
+                .mark
+                .is_none_or(|(value, mask)| query.mark & mask == value & mask)
+            && self.tos.is_none_or(|tos| tos == query.tos)
+    }
+}
+
+/// What is known of a packet when its route is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Query {
+    pub src: Option<IpAddr>,
+    pub dst: IpAddr,
+    pub mark: u32,
+    /// Without the ECN bits.
+    pub tos: u8,
+}
+
+impl Query {
+    /// By the destination alone.
+    pub const fn to(dst: IpAddr) -> Query {
+        Query {
+            src: None,
+            dst,
+            mark: 0,
+            tos: 0,
+        }
+    }
+}
+
+/// Why a change was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FibError {
+    Exists,
+    /// [`ROUTES_MAX`] or [`RULES_MAX`].
+    Full,
+}
+
+/// All tables and rules.
+#[derive(Clone, Debug)]
+pub struct Fib {
+    tables: Vec<(u32, Table)>,
+    /// In the order of priority.
+    rules: Vec<Rule>,
+    /// Of all routes, each once.
+    gateways: Vec<IpAddr>,
+    count: usize,
+}
+
+impl Default for Fib {
+    fn default() -> Self {
+        Fib {
+            tables: Vec::new(),
+            rules: alloc::vec![
+                Rule::new(PRIORITY_LOCAL, LOCAL),
+                Rule::new(PRIORITY_MAIN, MAIN),
+                Rule::new(PRIORITY_DEFAULT, DEFAULT),
+            ],
+            gateways: Vec::new(),
+            count: 0,
+        }
+    }
+}
+
+impl Fib {
+    pub fn table(&self, id: u32) -> Option<&Table> {
+        let found = self.tables.iter().find(|(of, _)| *of == id);
+        found.map(|(_, table)| table)
+    }
+
+    pub fn add(&mut self, table: u32, entry: Entry) -> Result<(), FibError> {
+        if self.count == ROUTES_MAX {
+            return Err(FibError::Full);
+        }
+        let at = match self.tables.iter().position(|(of, _)| *of == table) {
+            Some(at) => at,
+            None => {
+                self.tables.push((table, Table::default()));
+                self.tables.len() - 1
+            }
+        };
+        if !self.tables[at].1.add(entry) {
+            return Err(FibError::Exists);
+        }
+        self.count += 1;
+        self.note_gateway(entry.target);
+        Ok(())
+    }
+
+    fn find_gateways(&mut self) {
+        self.gateways.clear();
+        let tables = core::mem::take(&mut self.tables);
+        for entry in tables.iter().flat_map(|(_, table)| table.entries()) {
+            self.note_gateway(entry.target);
+        }
+        self.tables = tables;
+    }
+
+    fn note_gateway(&mut self, target: Target) {
+        if let Target::Via(gateway) = target
+            && !self.is_gateway(gateway)
+        {
+            self.gateways.push(gateway);
+        }
+    }
+
+    /// Whether some route leads there: it is a neighbour, whatever its network.
+    pub fn is_gateway(&self, ip: IpAddr) -> bool {
+        self.gateways.contains(&ip)
+    }
+
+    /// Keeps the routes of a table for which `keep` says so; how many went.
+    pub fn retain(&mut self, table: u32, keep: impl FnMut(&Entry) -> bool) -> usize {
+        let Some((_, table)) = self.tables.iter_mut().find(|(of, _)| *of == table) else {
+            return 0;
+        };
+        let before = table.entries().count();
+        table.retain(keep);
+        let gone = before - table.entries().count();
+        self.count -= gone;
+        self.find_gateways();
+        gone
+    }
+
+    /// After those of the same priority.
+    pub fn add_rule(&mut self, rule: Rule) -> Result<(), FibError> {
+        if self.rules.contains(&rule) {
+            return Err(FibError::Exists);
+        }
+        if self.rules.len() == RULES_MAX {
+            return Err(FibError::Full);
+        }
+        let at = self.rules.partition_point(|r| r.priority <= rule.priority);
+        self.rules.insert(at, rule);
+        Ok(())
+    }
+
+    /// `false`: there is none.
+    pub fn remove_rule(&mut self, rule: &Rule) -> bool {
+        let before = self.rules.len();
+        self.rules.retain(|r| r != rule);
+        self.rules.len() < before
+    }
+
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Whether the destination alone decides.
+    pub fn is_by_destination(&self) -> bool {
+        let others = |rule: &Rule| !rule.from.is_all() || rule.mark.is_some() || rule.tos.is_some();
+        !self.rules.iter().any(others)
+    }
+
+    /// `None`: there is no route.
+    pub fn find(&self, query: &Query) -> Option<&Entry> {
+        let mut applying = self.rules.iter().filter(|rule| rule.applies(query));
+        let found = applying.find_map(|rule| {
+            let entry = self.table(rule.table)?.find(query.dst)?;
+            (entry.target != Target::Throw).then_some(entry)
+        })?;
+        (found.target != Target::Unreachable).then_some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+use super::*;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use proptest::prelude::*;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn prefix(text: &str) -> Prefix {
+    let (addr, len) = text.split_once('/').unwrap();
+    Prefix::new(ip(addr), len.parse().unwrap())
+}
+
+fn via(fib: &mut Fib, table: u32, net: &str, gateway: &str, metric: u32) -> Result<(), FibError> {
+    let entry = Entry {
+        metric,
+        ..Entry::new(prefix(net), Target::Via(ip(gateway)))
+    };
+    fib.add(table, entry)
+}
+
+fn found(fib: &Fib, query: &Query) -> Option<IpAddr> {
+    match fib.find(query)?.target {
+        Target::Via(gateway) => Some(gateway),
+        _ => None,
+    }
+}
+
+#[test]
+fn the_longest_prefix_wins_and_then_the_smallest_metric() {
+    let mut fib = Fib::default();
+    via(&mut fib, MAIN, "0.0.0.0/0", "10.0.0.1", 20).unwrap();
+    via(&mut fib, MAIN, "0.0.0.0/0", "10.0.0.2", 10).unwrap();
+    via(&mut fib, MAIN, "192.168.0.0/16", "10.0.0.3", 0).unwrap();
+    via(&mut fib, MAIN, "192.168.7.0/24", "10.0.0.4", 90).unwrap();
+    via(&mut fib, MAIN, "192.168.7.9/32", "10.0.0.5", 0).unwrap();
+    for (dst, want) in [
+        ("8.8.8.8", "10.0.0.2"),
+        ("192.168.8.1", "10.0.0.3"),
+        ("192.168.7.1", "10.0.0.4"),
+        ("192.168.7.9", "10.0.0.5"),
+    ] {
+        assert_eq!(found(&fib, &Query::to(ip(dst))), Some(ip(want)), "{dst}");
+    }
+    let again = via(&mut fib, MAIN, "0.0.0.0/0", "10.0.0.9", 10);
+    assert_eq!(again, Err(FibError::Exists));
+    assert_eq!(fib.retain(MAIN, |entry| entry.metric != 10), 1);
+    assert_eq!(found(&fib, &Query::to(ip("8.8.8.8"))), Some(ip("10.0.0.1")));
+}
+
+#[test]
+fn rules_are_asked_in_their_order() {
+    let mut fib = Fib::default();
+    via(&mut fib, LOCAL, "10.0.0.5/32", "10.9.9.0", 0).unwrap();
+    via(&mut fib, MAIN, "0.0.0.0/0", "10.9.9.1", 0).unwrap();
+    via(&mut fib, 100, "0.0.0.0/0", "10.9.9.2", 0).unwrap();
+    via(&mut fib, 101, "172.16.0.0/12", "10.9.9.3", 0).unwrap();
+    via(&mut fib, 102, "0.0.0.0/0", "10.9.9.4", 0).unwrap();
+    via(&mut fib, DEFAULT, "0.0.0.0/0", "10.9.9.5", 0).unwrap();
+    let from = Rule {
+        from: prefix("10.1.0.0/16"),
+        ..Rule::new(1000, 100)
+    };
+    // A table without a route for the destination passes it on.
+    let to = Rule {
+        to: prefix("172.0.0.0/8"),
+        ..Rule::new(900, 101)
+    };
+    let marked = Rule {
+        mark: Some((0x10, 0xf0)),
+        tos: Some(0x08),
+        ..Rule::new(800, 102)
+    };
+    for rule in [from, to, marked] {
+        fib.add_rule(rule).unwrap();
+    }
+    assert_eq!(fib.add_rule(from), Err(FibError::Exists));
+    let ask = |src: Option<&str>, dst: &str, mark, tos| Query {
+        src: src.map(ip),
+        dst: ip(dst),
+        mark,
+        tos,
+    };
+    for (query, want) in [
+        (ask(None, "8.8.8.8", 0, 0), "10.9.9.1"),
+        (ask(Some("10.1.2.3"), "8.8.8.8", 0, 0), "10.9.9.2"),
+        (ask(Some("10.2.2.3"), "8.8.8.8", 0, 0), "10.9.9.1"),
+        (ask(Some("10.1.2.3"), "172.16.1.1", 0, 0), "10.9.9.3"),
+        (ask(Some("10.1.2.3"), "172.99.1.1", 0, 0), "10.9.9.2"),
+        (ask(None, "172.99.1.1", 0, 0), "10.9.9.1"),
+        (ask(None, "8.8.8.8", 0x1f, 0x08), "10.9.9.4"),
+        (ask(None, "8.8.8.8", 0x1f, 0), "10.9.9.1"),
+        (ask(None, "8.8.8.8", 0x2f, 0x08), "10.9.9.1"),
+        (ask(None, "10.0.0.5", 0x1f, 0x08), "10.9.9.0"),
+    ] {
+        assert_eq!(found(&fib, &query), Some(ip(want)), "{query:?}");
+    }
+    assert!(!fib.is_by_destination());
+    assert!(fib.remove_rule(&from) && fib.remove_rule(&marked) && !fib.remove_rule(&from));
+    assert!(fib.is_by_destination());
+    // As on Linux, the last table is asked when main has nothing.
+    fib.retain(MAIN, |_| false);
+    let query = ask(None, "8.8.8.8", 0, 0);
+    assert_eq!(found(&fib, &query), Some(ip("10.9.9.5")));
+}
+
+#[test]
+fn a_route_may_refuse_or_pass_on() {
+    let mut fib = Fib::default();
+    via(&mut fib, MAIN, "::/0", "fe80::1", 0).unwrap();
+    fib.add_rule(Rule::new(10, 7)).unwrap();
+    let add = |fib: &mut Fib, net: &str, target| fib.add(7, Entry::new(prefix(net), target));
+    add(&mut fib, "2001:db8::/32", Target::Unreachable).unwrap();
+    add(&mut fib, "2001:db8:1::/48", Target::Throw).unwrap();
+    let ask = |dst: &str| found(&fib, &Query::to(ip(dst)));
+    assert_eq!(ask("2001:db8:9::1"), None);
+    assert_eq!(ask("2001:db8:1::1"), Some(ip("fe80::1")));
+    assert_eq!(ask("2001:4::1"), Some(ip("fe80::1")));
+}
+
+#[test]
+fn the_number_of_rules_is_bounded() {
+    let mut fib = Fib::default();
+    let added = (0..10_000).filter(|&n| fib.add_rule(Rule::new(n + 1, n)).is_ok());
+    assert_eq!(added.count(), RULES_MAX - 3);
+}
+
+fn entries() -> impl Strategy<Value = Vec<(u128, u8, u32)>> {
+    // Few bits, so that prefixes lie within each other.
+    let bits = prop_oneof![any::<u128>(), (0u128..16).prop_map(|n| n << 124)];
+    proptest::collection::vec((bits, 0u8..=128, 0u32..4), 0..60)
+}
+
+proptest! {
+    #[test]
+    fn a_table_finds_what_a_search_of_all_finds(
+        routes in entries(),
+        asked in proptest::collection::vec(any::<u128>(), 1..40),
+        v4: bool,
+    ) {
+        let address = |bits: u128| -> IpAddr {
+            if v4 { Ipv4Addr::from_bits((bits >> 96) as u32).into() } else { Ipv6Addr::from_bits(bits).into() }
+        };
+        let mut table = Table::default();
+        let mut all: Vec<Entry> = Vec::new();
+        for (bits, len, metric) in routes {
+            let prefix = Prefix::new(address(bits), len);
+            let entry = Entry { metric, ..Entry::new(prefix, Target::OnLink) };
+            let is_new = !all.iter().any(|e| e.prefix == prefix && e.metric == metric);
+            prop_assert_eq!(table.add(entry), is_new);
+            if is_new {
+                all.push(entry);
+            }
+        }
+        let own: Vec<u128> = all.iter().map(|entry| entry.prefix.bits | 1).collect();
+        for dst in asked.into_iter().chain(own) {
+            let fitting = all.iter().filter(|e| e.prefix.contains(bits(address(dst))));
+            let want = fitting.max_by_key(|e| (e.prefix.len, u32::MAX - e.metric));
+            prop_assert_eq!(table.find(address(dst)), want);
+        }
+        prop_assert_eq!(table.entries().count(), all.len());
+    }
+}

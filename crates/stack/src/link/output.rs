@@ -1,0 +1,281 @@
+//! The way down for IPv4 and for both families' next hops: headers around a segment, and the frame handed over.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::ipv4::{self, Ipv4Header};
+use slipstack_wire::{Gso, PartialChecksum, TxOffload, checksum, tcp};
+
+use super::{
+    Cx, HEADER_MAX_V4, Hop, L4_HEADER_MAX, L4_OFFSET, NextHop, OutPacket, OutSegment, Output,
+    TCP_WITH_TIMESTAMPS, Way,
+};
+use crate::bound;
+use crate::counters::{Counter, Counters};
+use crate::effects::{Effects, FrameOut, Payload};
+use crate::error::Reason;
+use crate::neighbour::Held;
+use crate::path_mtu::PathMtus;
+use crate::time::Instant;
+
+impl Cx<'_> {
+    /// Sends a segment that fits the link. `hint` is the caller's cached next hop.
+    #[inline]
+    pub fn output(
+        &mut self,
+        now: Instant,
+        packet: &OutPacket,
+        hint: &mut Option<NextHop>,
+        segment: OutSegment<'_>,
+        fx: &mut impl Effects,
+    ) -> Output {
+        self.output_within(self.link.mtu, now, packet, hint, &segment, fx)
+    }
+
+    /// Sends a segment in a packet of at most `mtu` bytes.
+    #[inline]
+    pub(super) fn output_within(
+        &mut self,
+        mtu: u16,
+        now: Instant,
+        packet: &OutPacket,
+        hint: &mut Option<NextHop>,
+        segment: &OutSegment<'_>,
+        fx: &mut impl Effects,
+    ) -> Output {
+        let (IpAddr::V4(src), IpAddr::V4(dst)) = (packet.src, packet.dst) else {
+            return self.output_v6(mtu, now, packet, hint, segment, fx);
+        };
+        let total_len = ipv4::HEADER_LEN + segment.header.len() + segment.payload.len();
+        let len_max = if segment.gso_mss.is_some() {
+            u16::MAX
+        } else {
+            mtu
+        };
+        if total_len > usize::from(len_max) || segment.header.len() > L4_HEADER_MAX {
+            return self.refuse(Counter::DropTooBig, Reason::MessageTooLong);
+        }
+        if let Some(hop) = hint
+            && self.link.is_current(hop, now)
+        {
+            let mut buffer = [0; HEADER_MAX_V4];
+            let frame = self.frame(&mut buffer, packet, (src, dst), segment, hop);
+            return self.send(frame, fx);
+        }
+        self.find_and_send(now, packet, (src, dst), hint, segment, fx)
+    }
+
+    /// The next hop is not at hand.
+    #[inline(never)]
+    fn find_and_send(
+        &mut self,
+        now: Instant,
+        packet: &OutPacket,
+        ends: (Ipv4Addr, Ipv4Addr),
+        hint: &mut Option<NextHop>,
+        segment: &OutSegment<'_>,
+        fx: &mut impl Effects,
+    ) -> Output {
+        let way = match self.find_way(now, packet, hint, fx) {
+            Ok(way) => way,
+            Err(refused) => return refused,
+        };
+        let mut buffer = [0; HEADER_MAX_V4];
+        let frame = self.frame(&mut buffer, packet, ends, segment, way.hop());
+        self.send_by(&way, frame, fx)
+    }
+
+    /// The way of a packet; `hint` is used, and renewed.
+    pub(crate) fn find_way(
+        &mut self,
+        now: Instant,
+        packet: &OutPacket,
+        hint: &mut Option<NextHop>,
+        fx: &mut impl Effects,
+    ) -> Result<Way, Output> {
+        if let Some(hop) = hint
+            && self.link.is_current(hop, now)
+        {
+            return Ok(Way::Out(*hop));
+        }
+        match self.link.find_next_hop(now, packet, self.counters, fx) {
+            Hop::Known(hop) => {
+                // Found again by the destination alone.
+                if self.link.fib(packet.dst.is_ipv6()).is_by_destination() {
+                    self.link.destinations.keep(bound::bits(packet.dst), hop);
+                }
+                Ok(Way::Out(*hint.insert(hop)))
+            }
+            Hop::Asking(neighbour, hop) => Ok(Way::Wait(neighbour, hop)),
+            Hop::TableFull => {
+                Err(self.refuse(Counter::DropNeighbourTable, Reason::HostUnreachable))
+            }
+            Hop::NoRoute => Err(self.refuse(Counter::DropNoRoute, Reason::NetUnreachable)),
+        }
+    }
+
+    pub(crate) fn send_by(
+        &mut self,
+        way: &Way,
+        frame: FrameOut<'_>,
+        fx: &mut impl Effects,
+    ) -> Output {
+        match way {
+            Way::Out(_) => self.send(frame, fx),
+            Way::Wait(neighbour, _) => {
+                let held = Held::new(&frame);
+                self.link.neighbours.hold(*neighbour, held, self.counters);
+                Output::Held
+            }
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, frame: FrameOut<'_>, fx: &mut impl Effects) -> Output {
+        if frame.local {
+            self.counters.bump(Counter::TxLocal);
+        }
+        transmit(frame, self.counters, fx);
+        Output::Sent
+    }
+
+    /// Sends a TCP segment over IPv4 whose headers are complete but for the transport checksum.
+    #[inline]
+    pub fn send_plain(
+        &mut self,
+        header: &[u8],
+        payload: Payload<'_>,
+        gso_mss: Option<u16>,
+        hop: NextHop,
+        fx: &mut impl Effects,
+    ) -> Output {
+        let total_len = header.len() + payload.len() - ethernet::HEADER_LEN;
+        let len_max = gso_mss.map_or(self.link.mtu, |_| u16::MAX);
+        if total_len > usize::from(len_max) {
+            return self.refuse(Counter::DropTooBig, Reason::MessageTooLong);
+        }
+        let header_len = header.len() as u16;
+        let frame = FrameOut {
+            header,
+            payload,
+            offload: TxOffload {
+                checksum: Some(PartialChecksum {
+                    start: L4_OFFSET as u16,
+                    offset: tcp::CHECKSUM_AT,
+                }),
+                gso: gso_mss
+                    .filter(|_| !hop.local)
+                    .map(|mss| Gso { mss, header_len }),
+            },
+            local: hop.local,
+        };
+        self.send(frame, fx)
+    }
+
+    /// A packet to `dst` was too large for its path, which takes `mtu` bytes.
+    #[cold]
+    pub fn learn_path_mtu(&mut self, now: Instant, dst: IpAddr, mtu: u16) {
+        let Self {
+            link,
+            rng,
+            counters,
+            ..
+        } = self;
+        if mtu >= link.mtu {
+            return;
+        }
+        let all = link
+            .path_mtus
+            .get_or_insert_with(|| PathMtus::new(rng).into());
+        if all.learn(now, dst, mtu) {
+            counters.bump(Counter::PathMtusLearnt);
+            link.destinations.forget(bound::bits(dst));
+        }
+    }
+
+    #[cold]
+    pub(super) fn refuse(&mut self, why: Counter, reason: Reason) -> Output {
+        self.counters.bump(why);
+        Output::Unreachable(reason)
+    }
+
+    /// Writes all headers into `buffer`; lengths have been checked.
+    #[inline]
+    fn frame<'a>(
+        &mut self,
+        buffer: &'a mut [u8; HEADER_MAX_V4],
+        packet: &OutPacket,
+        (src, dst): (Ipv4Addr, Ipv4Addr),
+        segment: &OutSegment<'a>,
+        hop: &NextHop,
+    ) -> FrameOut<'a> {
+        let l4_len = segment.header.len() + segment.payload.len();
+        // Places that the compiler knows: no checks and no calls for them.
+        let (below, l4) = buffer.split_at_mut(L4_OFFSET);
+        EthernetHeader {
+            dst: hop.mac,
+            src: self.link.mac,
+            ethertype: EtherType::IPV4,
+        }
+        .emit(below);
+        // RFC 6864 4.1: a packet that cannot be fragmented needs no identification.
+        let identification = if packet.dont_fragment {
+            0
+        } else {
+            self.link.identifications.next(packet)
+        };
+        Ipv4Header {
+            tos: packet.tos,
+            total_len: (ipv4::HEADER_LEN + l4_len) as u16,
+            identification,
+            dont_fragment: packet.dont_fragment,
+            ttl: packet.ttl,
+            protocol: packet.protocol,
+            src,
+            dst,
+        }
+        .emit(&mut below[ethernet::HEADER_LEN..]);
+        match segment.header.try_into() {
+            Ok::<&[u8; TCP_WITH_TIMESTAMPS], _>(header) => {
+                l4[..TCP_WITH_TIMESTAMPS].copy_from_slice(header);
+            }
+            Err(_) => l4[..segment.header.len()].copy_from_slice(segment.header),
+        }
+        let mut offload = TxOffload::NONE;
+        if let Some(at) = segment.checksum_at {
+            let sum = checksum::pseudo_v4(src, dst, packet.protocol, l4_len as u32).fold();
+            if let Some(field) = l4.get_mut(usize::from(at)..usize::from(at) + 2) {
+                field.copy_from_slice(&sum.to_be_bytes());
+            }
+            offload.checksum = Some(PartialChecksum {
+                start: L4_OFFSET as u16,
+                offset: at,
+            });
+        }
+        let header_len = L4_OFFSET + segment.header.len();
+        if !hop.local {
+            offload.gso = segment.gso_mss.map(|mss| Gso {
+                mss,
+                header_len: header_len as u16,
+            });
+        }
+        let header = &buffer[..header_len];
+        FrameOut {
+            header,
+            payload: segment.payload,
+            offload,
+            local: hop.local,
+        }
+    }
+}
+
+/// Counts a frame and hands it over.
+#[inline]
+pub(crate) fn transmit(frame: FrameOut<'_>, counters: &mut Counters, fx: &mut impl Effects) {
+    counters.bump(Counter::TxFrames);
+    counters.add(
+        Counter::TxBytes,
+        (frame.header.len() + frame.payload.len()) as u64,
+    );
+    fx.transmit(frame);
+}
