@@ -47,6 +47,8 @@ pub struct StackConfig {
     pub neighbour: NeighbourConfig,
     /// Memory of the fragments of each family that wait for the rest of their packets; beyond it the oldest go.
     pub fragments_bytes_max: u32,
+    /// Packets for others are passed on to their next hop.
+    pub forwarding: bool,
     /// ICMP errors that may be sent per second (RFC 1812 4.3.2.8).
     pub icmp_errors_per_second: u32,
     pub tcp: TcpConfig,
@@ -67,6 +69,7 @@ impl Default for StackConfig {
             udp_sockets_max: 65_536,
             neighbour: NeighbourConfig::default(),
             fragments_bytes_max: 4 << 20,
+            forwarding: false,
             icmp_errors_per_second: 1000,
             tcp: TcpConfig::default(),
             seed: [0; 32],

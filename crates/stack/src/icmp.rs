@@ -126,7 +126,7 @@ impl Cx<'_> {
         }
     }
 
-    fn send_icmp_error(
+    pub(crate) fn send_icmp_error(
         &mut self,
         now: Instant,
         limit: &mut RateLimit,
@@ -174,6 +174,11 @@ impl Cx<'_> {
         let way = (&packet, MtuDiscovery::Dont);
         self.output_datagram(now, way, &mut None, &segment, fx);
     }
+}
+
+/// Whether an ICMP message is about another packet.
+pub(crate) fn is_error(message: &[u8]) -> bool {
+    matches!(message.first(), Some(3 | 4 | 5 | 11 | 12))
 }
 
 /// RFC 1122 3.2.2.1, RFC 1812 5.2.7.1: what a code means for a sender.

@@ -91,6 +91,9 @@ impl Stack {
         };
         let ip = match accept(&packet, link_group, meta.local, &self.link.routes6) {
             Ok(ip) => ip,
+            Err(Counter::DropIpv6NotOurs) if self.config.forwarding => {
+                return self.forward_v6(now, bytes, link_group, meta, fx);
+            }
             Err(why) => {
                 self.counters.bump(why);
                 return;

@@ -19,6 +19,7 @@ mod destination;
 pub mod effects;
 pub mod error;
 pub mod fib;
+mod forward;
 mod fragments;
 mod icmp;
 mod icmpv6;

@@ -227,6 +227,12 @@ impl Link {
         }
     }
 
+    /// Where a packet of others goes, and how large it may be.
+    pub(crate) fn find_transit(&self, now: Instant, packet: &OutPacket) -> Option<(Route, u16)> {
+        let found = self.find_route(&query_of(packet))?;
+        Some((found.route, self.mtu_of(now, packet.dst, &found)))
+    }
+
     /// The tables and rules of a family.
     pub(crate) fn fib(&self, is_v6: bool) -> &Fib {
         if is_v6 {

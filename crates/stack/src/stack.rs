@@ -145,6 +145,9 @@ impl Stack {
     ) {
         let (ip, packet) = match ip::accept(bytes, link_group, meta.local, &self.link.routes) {
             Ok(accepted) => accepted,
+            Err(Counter::DropIpv4NotOurs) if self.config.forwarding => {
+                return self.forward_v4(now, bytes, link_group, meta, fx);
+            }
             Err(why) => {
                 self.counters.bump(why);
                 return;
@@ -236,6 +239,10 @@ impl Stack {
         neighbours.on_timers(now, *mac, &mut lost, &mut self.counters, fx);
         for frame in lost {
             let cause = PathCause::HostUnreachable;
+            let quoted = frame.header().get(ethernet::HEADER_LEN..);
+            if quoted.is_some_and(|bytes| self.tell_unreachable(now, bytes, fx)) {
+                continue;
+            }
             let error = EthernetHeader::parse(frame.header()).and_then(|(header, bytes)| {
                 if header.ethertype == EtherType::IPV6 {
                     return ipv6::parse_flow(bytes, cause, true);

@@ -150,6 +150,14 @@ impl Ipv4Header {
     }
 }
 
+/// Changes the time to live of a header, which is given with its options and no more.
+pub fn set_ttl(header: &mut [u8], ttl: u8) {
+    header[8] = ttl;
+    header[10..12].copy_from_slice(&[0, 0]);
+    let sum = checksum::of(header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
 /// What the options of a received packet ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionsVerdict {

@@ -1,0 +1,411 @@
+//! Packets for others (RFC 1812 5.2 and 5.3, RFC 8200, RFC 4291 2.5): off unless the configuration says otherwise.
+//!
+//! A stack has one interface, so what comes in leaves where it came from, to the next hop. Redirects are not sent.
+//! RFC 1812 5.3.1 and 4.3.3.4: time to live; RFC 1812 5.3.4: nothing that came in a link-layer group.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::icmpv4::{self, IcmpKind};
+use slipstack_wire::icmpv6::{self, Icmpv6Kind};
+use slipstack_wire::ipv4::{self, Ipv4Packet};
+use slipstack_wire::ipv6::{self, Ipv6Packet};
+use slipstack_wire::{PartialChecksum, TxOffload, protocol, tcp, udp};
+
+use crate::counters::Counter;
+use crate::effects::{Effects, FrameOut, Payload, RxChecksum, RxMeta};
+use crate::icmp;
+use crate::ip::IpMeta;
+use crate::link::{Cx, HEADER_MAX, NextHop, OutPacket};
+use crate::route::Route;
+use crate::stack::{Stack, cx};
+use crate::time::Instant;
+
+/// Bytes of a packet that travel as a frame's header: enough for an error to quote.
+const HEAD_MAX: usize = HEADER_MAX - ethernet::HEADER_LEN;
+/// RFC 792, RFC 4443 3.3: in transit.
+const IN_TRANSIT: u8 = 0;
+
+/// Why a packet goes no further.
+enum Refused {
+    Silently(Counter),
+    Told(Counter, Problem),
+}
+
+#[derive(Clone, Copy)]
+enum Problem {
+    Expired,
+    NoRoute,
+    TooBig(u16),
+}
+
+/// What both families' packets have.
+struct Transit<'a> {
+    packet: OutPacket,
+    /// From the network header on.
+    bytes: &'a [u8],
+    meta: RxMeta,
+}
+
+impl Transit<'_> {
+    /// Where a checksum is that the sender, on this machine, has left to the device.
+    fn partial_checksum(&self) -> Option<PartialChecksum> {
+        let header_len = match self.packet.dst {
+            IpAddr::V4(_) => {
+                let parsed = Ipv4Packet::parse_quoted(self.bytes).ok()?;
+                ipv4::HEADER_LEN + parsed.options.len()
+            }
+            IpAddr::V6(_) => ipv6::HEADER_LEN,
+        };
+        let offset = match self.packet.protocol {
+            protocol::TCP => tcp::CHECKSUM_AT,
+            protocol::UDP => udp::CHECKSUM_AT,
+            _ => return None,
+        };
+        let start = (ethernet::HEADER_LEN + header_len) as u16;
+        Some(PartialChecksum { start, offset })
+    }
+}
+
+impl Stack {
+    /// `bytes` have passed every check but that of the destination.
+    #[cold]
+    pub(crate) fn forward_v4(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        link_group: bool,
+        meta: RxMeta,
+        fx: &mut impl Effects,
+    ) {
+        let Ok(packet) = Ipv4Packet::parse(bytes) else {
+            return;
+        };
+        let transit = Transit {
+            packet: OutPacket {
+                src: packet.header.src.into(),
+                dst: packet.header.dst.into(),
+                protocol: packet.header.protocol,
+                tos: packet.header.tos,
+                ttl: packet.header.ttl,
+                dont_fragment: packet.header.dont_fragment,
+            },
+            bytes: &bytes[..usize::from(packet.header.total_len)],
+            meta,
+        };
+        let is_foreign =
+            link_group || !may_transit_v4(packet.header.src) || !may_transit_v4(packet.header.dst);
+        self.forward(now, &transit, is_foreign, fx);
+    }
+
+    #[cold]
+    pub(crate) fn forward_v6(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        link_group: bool,
+        meta: RxMeta,
+        fx: &mut impl Effects,
+    ) {
+        let Some(packet) = Ipv6Packet::parse(bytes) else {
+            return;
+        };
+        let header = &packet.header;
+        let transit = Transit {
+            packet: OutPacket {
+                src: header.src.into(),
+                dst: header.dst.into(),
+                protocol: header.next_header,
+                tos: header.traffic_class,
+                ttl: header.hop_limit,
+                dont_fragment: true,
+            },
+            bytes: &bytes[..ipv6::HEADER_LEN + usize::from(header.payload_len)],
+            meta,
+        };
+        let is_foreign = link_group || !may_transit_v6(header.src) || !may_transit_v6(header.dst);
+        self.forward(now, &transit, is_foreign, fx);
+    }
+
+    fn forward(
+        &mut self,
+        now: Instant,
+        transit: &Transit<'_>,
+        is_foreign: bool,
+        fx: &mut impl Effects,
+    ) {
+        let result = if is_foreign {
+            Err(Refused::Silently(Counter::DropForwardMartian))
+        } else {
+            cx!(self).pass_on(now, transit, fx)
+        };
+        match result {
+            Ok(()) => self.counters.bump(Counter::Forwarded),
+            Err(Refused::Silently(why)) => self.counters.bump(why),
+            Err(Refused::Told(why, problem)) => {
+                self.counters.bump(why);
+                self.tell(now, transit.bytes, problem, fx);
+            }
+        }
+    }
+
+    /// Tells the sender of a packet for somebody else what became of it.
+    fn tell(&mut self, now: Instant, bytes: &[u8], problem: Problem, fx: &mut impl Effects) {
+        let Ok(packet) = Ipv4Packet::parse_quoted(bytes) else {
+            return self.tell_v6(now, bytes, problem, fx);
+        };
+        let kind = match problem {
+            Problem::Expired => IcmpKind::TimeExceeded { code: IN_TRANSIT },
+            Problem::NoRoute => unreachable_v4(icmpv4::code::NET_UNREACHABLE, 0),
+            Problem::TooBig(mtu) => unreachable_v4(icmpv4::code::FRAGMENTATION_NEEDED, mtu),
+        };
+        self.tell_v4(now, bytes, &packet, kind, fx);
+    }
+
+    fn tell_v4(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        packet: &Ipv4Packet<'_>,
+        kind: IcmpKind,
+        fx: &mut impl Effects,
+    ) {
+        // RFC 1812 4.3.2.7: never about an error or a later fragment.
+        let is_error = packet.header.protocol == protocol::ICMP && icmp::is_error(packet.payload);
+        let source = self.link.routes.find_source(packet.header.src);
+        let Some(source) = source.filter(|_| packet.fragment_offset == 0 && !is_error) else {
+            return;
+        };
+        let ip = meta_of(source.into(), packet.header.src.into(), false);
+        let limit = &mut self.icmp_errors;
+        cx!(self).send_icmp_error(now, limit, bytes, &ip, kind, fx);
+    }
+
+    fn tell_v6(&mut self, now: Instant, bytes: &[u8], problem: Problem, fx: &mut impl Effects) {
+        let kind = match problem {
+            Problem::Expired => Icmpv6Kind::TimeExceeded { code: IN_TRANSIT },
+            Problem::NoRoute => Icmpv6Kind::DestinationUnreachable {
+                code: icmpv6::code::NO_ROUTE,
+            },
+            Problem::TooBig(mtu) => Icmpv6Kind::PacketTooBig { mtu: mtu.into() },
+        };
+        self.tell_kind_v6(now, bytes, kind, fx);
+    }
+
+    fn tell_kind_v6(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        kind: Icmpv6Kind,
+        fx: &mut impl Effects,
+    ) {
+        let Some(packet) = Ipv6Packet::parse_quoted(bytes) else {
+            return;
+        };
+        // From the address of ours that fits, as about a packet to a group.
+        let ip = meta_of(packet.header.dst.into(), packet.header.src.into(), true);
+        let limit = &mut self.icmp_errors;
+        cx!(self).send_icmpv6_error(now, limit, bytes, &ip, kind, true, fx);
+    }
+
+    /// A frame that waited for a neighbour in vain; `true`: it was somebody else's, who has been told.
+    pub(crate) fn tell_unreachable(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        fx: &mut impl Effects,
+    ) -> bool {
+        if !self.config.forwarding {
+            return false;
+        }
+        if let Ok(packet) = Ipv4Packet::parse_quoted(bytes) {
+            let is_others = !self.link.routes.is_own(packet.header.src);
+            if is_others {
+                let kind = unreachable_v4(icmpv4::code::HOST_UNREACHABLE, 0);
+                self.tell_v4(now, bytes, &packet, kind, fx);
+            }
+            return is_others;
+        }
+        let quoted = Ipv6Packet::parse_quoted(bytes);
+        let is_others = quoted.is_some_and(|packet| !self.link.routes6.is_own(packet.header.src));
+        if is_others {
+            let code = icmpv6::code::ADDRESS_UNREACHABLE;
+            let kind = Icmpv6Kind::DestinationUnreachable { code };
+            self.tell_kind_v6(now, bytes, kind, fx);
+        }
+        is_others
+    }
+}
+
+impl Cx<'_> {
+    fn pass_on(
+        &mut self,
+        now: Instant,
+        transit: &Transit<'_>,
+        fx: &mut impl Effects,
+    ) -> Result<(), Refused> {
+        let packet = OutPacket {
+            ttl: transit.packet.ttl.saturating_sub(1),
+            ..transit.packet
+        };
+        if packet.ttl == 0 {
+            return Err(Refused::Told(Counter::DropForwardTtl, Problem::Expired));
+        }
+        let Some((route, mtu)) = self.link.find_transit(now, &packet) else {
+            return Err(Refused::Told(Counter::DropForwardRoute, Problem::NoRoute));
+        };
+        // RFC 2644: directed broadcasts are not passed on.
+        if !matches!(route, Route::Neighbour(_)) {
+            return Err(Refused::Silently(Counter::DropForwardMartian));
+        }
+        // What others have joined cannot be told apart again.
+        if transit.meta.gso {
+            return Err(Refused::Silently(Counter::DropForwardJoined));
+        }
+        if transit.bytes.len() <= usize::from(mtu) {
+            return self.pass_whole(now, &packet, transit, fx);
+        }
+        if packet.dont_fragment {
+            return Err(Refused::Told(
+                Counter::DropForwardTooBig,
+                Problem::TooBig(mtu),
+            ));
+        }
+        self.pass_parts(now, &packet, transit, mtu, fx)
+    }
+
+    fn pass_whole(
+        &mut self,
+        now: Instant,
+        packet: &OutPacket,
+        transit: &Transit<'_>,
+        fx: &mut impl Effects,
+    ) -> Result<(), Refused> {
+        let way = self.find_way(now, packet, &mut None, fx);
+        let way = way.map_err(|_| Refused::Silently(Counter::DropForwardRoute))?;
+        let mut room = [0; HEADER_MAX];
+        let (head, rest) = transit.bytes.split_at(transit.bytes.len().min(HEAD_MAX));
+        let len = ethernet::HEADER_LEN + head.len();
+        let header = &mut room[..len];
+        self.put_ethernet(packet, way.hop(), header);
+        let ip = &mut header[ethernet::HEADER_LEN..];
+        ip.copy_from_slice(head);
+        set_ttl(ip, packet.ttl);
+        let mut offload = TxOffload::NONE;
+        if transit.meta.checksum == RxChecksum::Partial {
+            offload.checksum = transit.partial_checksum();
+        }
+        let frame = FrameOut {
+            header: &room[..len],
+            payload: Payload::Inline(rest),
+            offload,
+            local: false,
+        };
+        self.send_by(&way, frame, fx);
+        Ok(())
+    }
+
+    /// RFC 1812 5.2.6, RFC 791 3.2: of a packet that may be a fragment itself.
+    fn pass_parts(
+        &mut self,
+        now: Instant,
+        packet: &OutPacket,
+        transit: &Transit<'_>,
+        mtu: u16,
+        fx: &mut impl Effects,
+    ) -> Result<(), Refused> {
+        let too_big = Refused::Silently(Counter::DropForwardTooBig);
+        let Ok(parsed) = Ipv4Packet::parse(transit.bytes) else {
+            return Err(too_big);
+        };
+        // A checksum that is still to be completed cannot be in parts; options would have to be judged one by one.
+        if transit.meta.checksum == RxChecksum::Partial || !parsed.options.is_empty() {
+            return Err(too_big);
+        }
+        let way = self.find_way(now, packet, &mut None, fx);
+        let way = way.map_err(|_| Refused::Silently(Counter::DropForwardRoute))?;
+        let part_max = usize::from(mtu).saturating_sub(ipv4::HEADER_LEN) / 8 * 8;
+        if part_max == 0 {
+            return Err(too_big);
+        }
+        let count = parsed.payload.len().div_ceil(part_max);
+        for (at, part) in parsed.payload.chunks(part_max).enumerate() {
+            let mut room = [0; ethernet::HEADER_LEN + ipv4::HEADER_LEN];
+            self.put_ethernet(packet, way.hop(), &mut room);
+            let header = ipv4::Ipv4Header {
+                total_len: (ipv4::HEADER_LEN + part.len()) as u16,
+                ttl: packet.ttl,
+                ..parsed.header
+            };
+            let offset = usize::from(parsed.fragment_offset) + at * part_max;
+            let has_more = parsed.has_more || at + 1 < count;
+            header.emit_fragment(offset as u16, has_more, &mut room[ethernet::HEADER_LEN..]);
+            let frame = FrameOut {
+                header: &room,
+                payload: Payload::Inline(part),
+                offload: TxOffload::NONE,
+                local: false,
+            };
+            self.counters.bump(Counter::TxFragments);
+            self.send_by(&way, frame, fx);
+        }
+        self.counters.bump(Counter::TxFragmented);
+        Ok(())
+    }
+
+    fn put_ethernet(&self, packet: &OutPacket, hop: &NextHop, room: &mut [u8]) {
+        EthernetHeader {
+            dst: hop.mac(),
+            src: self.link.mac,
+            ethertype: match packet.dst {
+                IpAddr::V4(_) => EtherType::IPV4,
+                IpAddr::V6(_) => EtherType::IPV6,
+            },
+        }
+        .emit(room);
+    }
+}
+
+/// Whether an address may stand in a packet that leaves its link (RFC 1812 5.3.7, RFC 3927 2.7).
+fn may_transit_v4(ip: Ipv4Addr) -> bool {
+    let first = ip.octets()[0];
+    !(first == 0 || first == 127 || first >= 224 || ip.is_link_local())
+}
+
+/// RFC 4291 2.5.2, 2.5.3 and 2.5.6.
+fn may_transit_v6(ip: Ipv6Addr) -> bool {
+    let is_internal = ip.is_unspecified() || ip.is_loopback() || ip.to_ipv4_mapped().is_some();
+    !(is_internal || ip.is_multicast() || ip.is_unicast_link_local())
+}
+
+/// In the network header at the front of `bytes`.
+fn set_ttl(bytes: &mut [u8], ttl: u8) {
+    const HOP_LIMIT_AT: usize = 7;
+    match Ipv4Packet::parse_quoted(bytes) {
+        Ok(packet) => {
+            let len = ipv4::HEADER_LEN + packet.options.len();
+            ipv4::set_ttl(&mut bytes[..len], ttl);
+        }
+        Err(_) => {
+            if let Some(field) = bytes.get_mut(HOP_LIMIT_AT) {
+                *field = ttl;
+            }
+        }
+    }
+}
+
+fn unreachable_v4(code: u8, mtu: u16) -> IcmpKind {
+    IcmpKind::DestinationUnreachable { code, mtu }
+}
+
+/// As of a packet that came from `to`, to be answered from `from`.
+fn meta_of(from: IpAddr, to: IpAddr, group: bool) -> IpMeta {
+    IpMeta {
+        src: to,
+        dst: from,
+        tos: 0,
+        ttl: 0,
+        group,
+        local: false,
+    }
+}
