@@ -111,7 +111,7 @@ impl Effects for Fx<'_> {
                 }
             }
             // The keeper answers for neighbours; what we learn by ourselves the stack keeps.
-            Event::Neighbour { .. } => {}
+            Event::Neighbour { .. } | Event::Conflict { .. } => {}
         }
     }
 

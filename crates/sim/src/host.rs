@@ -260,6 +260,7 @@ impl Effects for HostEffects {
             Event::SendLimit { .. }
             | Event::FlowOpened { .. }
             | Event::Neighbour { .. }
+            | Event::Conflict { .. }
             | Event::UdpFailed { .. } => {}
         }
         self.events.push_back(event);

@@ -338,7 +338,10 @@ impl World {
             Event::Received { conn, .. }
             | Event::Acked { conn, .. }
             | Event::SendLimit { conn, .. } => self.schedule.wake(index, conn),
-            Event::FlowOpened { .. } | Event::Neighbour { .. } | Event::UdpFailed { .. } => {}
+            Event::FlowOpened { .. }
+            | Event::Neighbour { .. }
+            | Event::Conflict { .. }
+            | Event::UdpFailed { .. } => {}
         }
         Ok(())
     }

@@ -39,6 +39,7 @@ impl Cx<'_> {
             return Counter::DropArpUnsolicited;
         }
         if self.link.routes.is_own(arp.sender_ip) {
+            self.defend(now, &arp, fx);
             return Counter::DropArpConflict;
         }
         if !self.link.routes.is_on_link(arp.sender_ip)
@@ -70,6 +71,27 @@ impl Cx<'_> {
             self.answer_arp(&arp, fx);
         }
         Counter::RxArpRequests
+    }
+
+    /// RFC 5227 2.4 (c): the address stays ours, since connections hold on to it; all are told so, once in ten seconds.
+    #[cold]
+    fn defend(&mut self, now: Instant, claim: &ArpPacket, fx: &mut impl Effects) {
+        if self.config.role == Role::Engine || !self.link.may_defend(now, claim.sender_ip) {
+            return;
+        }
+        fx.event(Event::Conflict {
+            ip: claim.sender_ip.into(),
+            mac: claim.sender_mac,
+        });
+        self.counters.bump(Counter::TxArpDefences);
+        let announcement = ArpPacket {
+            operation: ArpOperation::Request,
+            sender_mac: self.link.mac,
+            sender_ip: claim.sender_ip,
+            target_mac: [0; 6],
+            target_ip: claim.sender_ip,
+        };
+        send_arp(&announcement, ethernet::BROADCAST, self.counters, fx);
     }
 
     fn learn_neighbour(

@@ -39,6 +39,7 @@ counters! {
     RxArpReplies "rx_arp_replies" "ARP replies taken"
     TxArpRequests "tx_arp_requests" "ARP requests sent"
     TxArpReplies "tx_arp_replies" "ARP replies sent"
+    TxArpDefences "tx_arp_defences" "ARP announcements against another station that claims our address (RFC 5227 2.4)"
     DropArpMalformed "drop_arp_malformed" "ARP that is too short or not Ethernet and IPv4"
     DropArpSender "drop_arp_sender" "ARP with a sender that is no station (zero, group or our own address)"
     DropArpConflict "drop_arp_conflict" "ARP from another station that claims our address"

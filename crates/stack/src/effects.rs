@@ -116,6 +116,8 @@ pub enum Event {
     },
     /// A neighbour's link address was learned or changed.
     Neighbour { ip: IpAddr, mac: [u8; 6] },
+    /// Another station claims our address; told as often as it is defended.
+    Conflict { ip: IpAddr, mac: [u8; 6] },
     /// An ICMP error came back for a connected UDP socket.
     UdpFailed { udp: UdpId, reason: Reason },
 }

@@ -5,7 +5,8 @@ mod output;
 mod v6;
 
 use alloc::boxed::Box;
-use core::net::IpAddr;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr};
 
 use slipstack_wire::{ethernet, ipv4, ipv6, tcp, tcp_options};
 
@@ -35,6 +36,9 @@ const HEADER_MAX_V4: usize = L4_OFFSET + L4_HEADER_MAX;
 const L4_OFFSET: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
 /// The commonest transport header, worth a copy of known length.
 const TCP_WITH_TIMESTAMPS: usize = tcp::HEADER_LEN + tcp_options::TIMESTAMPS_LEN;
+
+/// RFC 5227 1.1.
+const DEFEND_INTERVAL_NS: u64 = 10_000_000_000;
 
 /// What protocols above the link need of the stack, borrowed for one call.
 #[derive(Debug)]
@@ -128,6 +132,8 @@ pub struct Link {
     pub fast_open: FastOpenCache,
     destinations: Destinations,
     identifications: Identifications,
+    /// Our addresses that others have claimed, and when they were defended last.
+    defended: Vec<(Ipv4Addr, Instant)>,
     /// Made for the first that is learnt.
     path_mtus: Option<Box<PathMtus>>,
 }
@@ -144,6 +150,7 @@ impl Link {
             fast_open: FastOpenCache::new(rng),
             destinations: Destinations::new(),
             identifications: Identifications::new(rng),
+            defended: Vec::new(),
             path_mtus: None,
             label_key: rng.sip_key(),
         }
@@ -186,6 +193,17 @@ impl Link {
     #[inline]
     pub fn is_current(&self, hop: &NextHop, now: Instant) -> bool {
         hop.epoch == self.neighbours.epoch() && now < hop.valid_until
+    }
+
+    /// Whether one of our addresses, which somebody claims, is to be defended now; notes it.
+    pub(crate) fn may_defend(&mut self, now: Instant, ip: Ipv4Addr) -> bool {
+        let found = self.defended.iter_mut().find(|(own, _)| *own == ip);
+        match found {
+            Some((_, last)) if now < last.plus_nanos(DEFEND_INTERVAL_NS) => return false,
+            Some((_, last)) => *last = now,
+            None => self.defended.push((ip, now)),
+        }
+        true
     }
 
     pub fn routes(&self) -> &Routes {

@@ -229,6 +229,12 @@ impl Effects for World {
     fn event(&mut self, event: Event) {
         match event {
             Event::Neighbour { ip, mac } => self.publish(ip, mac),
+            Event::Conflict { ip, mac } => {
+                let [a, b, c, d, e, f] = mac;
+                eprintln!(
+                    "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x} claims {ip}, which is ours"
+                );
+            }
             // TIME-WAIT goes on in the stack.
             Event::Released { conn } => self.care.on_released(conn),
             _ => {}

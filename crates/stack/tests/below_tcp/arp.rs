@@ -7,6 +7,7 @@ use std::net::Ipv4Addr;
 use crate::support::*;
 use slipstack_stack::{Counter, Event, Role, SocketError, UdpOptions};
 use slipstack_wire::arp::ArpOperation;
+use slipstack_wire::ethernet::BROADCAST;
 
 #[test]
 fn a_request_for_us_is_answered_and_its_sender_learned() {
@@ -34,6 +35,42 @@ fn an_engine_leaves_answers_to_its_keeper_but_learns() {
 }
 
 #[test]
+fn an_address_that_another_claims_is_defended_once_in_ten_seconds() {
+    let claim = arp_frame(ArpOperation::Request, PEER_MAC, IP, IP);
+    let mut table = Table::new();
+    for (wait_ms, want) in [(0, 1), (0, 0), (9_900, 0), (200, 1)] {
+        table.pass(wait_ms);
+        table.input(&claim);
+        let frames = table.take_frames();
+        assert_eq!(frames.len(), want, "after {wait_ms} ms");
+        for frame in &frames {
+            assert_eq!(frame[..6], BROADCAST);
+            let arp = arp_of(frame);
+            assert_eq!(
+                (arp.operation, arp.sender_mac),
+                (ArpOperation::Request, MAC)
+            );
+            assert_eq!((arp.sender_ip, arp.target_ip), (IP, IP));
+        }
+    }
+    assert_eq!(table.count(Counter::DropArpConflict), 4);
+    assert_eq!(table.count(Counter::TxArpDefences), 2);
+    let conflict = Event::Conflict {
+        ip: IP.into(),
+        mac: PEER_MAC,
+    };
+    assert_eq!(table.fx.events, [conflict, conflict]);
+}
+
+#[test]
+fn an_engine_leaves_the_defence_to_its_keeper() {
+    let mut table = Table::with(|config| config.role = Role::Engine);
+    table.input(&arp_frame(ArpOperation::Request, PEER_MAC, IP, IP));
+    assert!(table.take_frames().is_empty() && table.fx.events.is_empty());
+    assert_eq!(table.count(Counter::DropArpConflict), 1);
+}
+
+#[test]
 fn requests_for_others_and_lying_senders_are_dropped_with_their_counter() {
     let other = Ipv4Addr::new(10, 0, 0, 77);
     let request = ArpOperation::Request;
@@ -52,10 +89,6 @@ fn requests_for_others_and_lying_senders_are_dropped_with_their_counter() {
             Counter::DropArpSender,
         ),
         (arp_frame(request, MAC, PEER, IP), Counter::DropArpSender),
-        (
-            arp_frame(request, PEER_MAC, IP, IP),
-            Counter::DropArpConflict,
-        ),
         (
             arp_frame(request, PEER_MAC, Ipv4Addr::new(8, 8, 8, 8), IP),
             Counter::DropArpOffLink,
