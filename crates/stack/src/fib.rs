@@ -46,7 +46,7 @@ impl Prefix {
         Prefix::new(ip, 128)
     }
 
-    pub const fn len(&self) -> u8 {
+    pub const fn prefix_len(&self) -> u8 {
         self.len
     }
 

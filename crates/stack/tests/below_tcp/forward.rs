@@ -146,7 +146,7 @@ fn the_last_hop_is_told() {
 fn what_has_no_route_is_told() {
     let mut table = router();
     table.stack.change_fib(false, |fib| {
-        fib.retain(fib::MAIN, |entry| entry.prefix.len() != 0)
+        fib.retain(fib::MAIN, |entry| !entry.prefix.is_all())
     });
     table.input(&datagram(FAR, 10));
     let unreachable = IcmpKind::DestinationUnreachable { code: 0, mtu: 0 };
