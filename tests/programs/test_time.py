@@ -84,6 +84,33 @@ def a_send_outside_a_batch_leaves_at_once(world):
         assert statistics.median(times) < 1.0, ", ".join(f"{ms:.2f}" for ms in times) + " ms"
 
 
+@test(serial=True)
+def who_computes_after_a_send_is_not_held_for_his_next_wait(world):
+    """What a program sends may wait for its next call that waits while it always makes that call at
+    once. The first answer after which it computes waits for the ticker, the next ones do not."""
+    server = world.stack(*world.program("habits.py"), 7701)
+    world.wait_port(7701, process=server)
+    with world.connect(7701) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        lines = sock.makefile("rb")
+
+        def ask(what):
+            sock.sendall(what)
+            sent = float(lines.readline())
+            return (time.clock_gettime(time.CLOCK_MONOTONIC) - sent) * 1000
+
+        def waits():
+            for _ in range(300):
+                ask(b"quick\n")
+            found = []
+            for _ in range(20):
+                found.append(ask(b"slow\n"))
+                time.sleep(0.05)
+            return found
+
+        in_quiet(waits, lambda found: statistics.median(found) < 1.0 and max(found) < 12.0)
+
+
 @test
 def get_after_a_minute_of_nothing_is_still_served(world):
     """A short stand-in: the neighbour entry is aged away in between."""

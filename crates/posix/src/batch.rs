@@ -1,13 +1,23 @@
 //! When what was sent leaves.
 //!
 //! While a thread works through the events that a wait gave it, its sends are held: they leave
-//! together with the last of them, with the next wait, or with the first send 20 µs on. A send
-//! outside a batch leaves at once.
+//! together with the last of them, with the next wait, or with the first send 20 µs on. The sends of
+//! a program whose habit it is to wait again at once leave with that wait, whichever event they are
+//! for: all answers share one call. The answer to a lone event leaves at once, what is sent after it
+//! with the wait. With spinning off it waits too if something was sent after the last such answer: an
+//! answer and the end of its connection then share a frame, which costs the former some microseconds.
+//! A send outside a batch leaves at once.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use crate::habit::Habit;
 
 /// A held send leaves with the first that comes so much later.
 const HOLD_NS: u64 = 20_000;
+
+/// Values of [`Batch::last`] that no description has: every send leaves, and none does.
+const NOBODY: u64 = 0;
+const THE_WAIT: u64 = u64::MAX;
 
 /// The batch of events that one thread works through. Another thread's batch takes its place: the
 /// first thread's sends then leave one by one.
@@ -19,20 +29,42 @@ pub(crate) struct Batch {
     last: AtomicU64,
     /// Since when a send is held; 0 = none is.
     held_ns: AtomicU64,
+    /// When the batch's latest send was made; 0 = there was none.
+    sent_ns: AtomicU64,
+    /// It is a lone event.
+    is_lone: AtomicBool,
+    /// More than one send followed the last lone event that any followed.
+    has_sequel: AtomicBool,
+    habit: Habit,
 }
 
 impl Batch {
-    /// `thread` has been given several events, the last one for description `last`.
-    pub(crate) fn begin(&self, thread: usize, last: u64) {
+    /// `thread` has been given `count` events, the last one for description `last`. `is_thrifty`:
+    /// frames count more than microseconds.
+    pub(crate) fn begin(&self, thread: usize, count: usize, last: u64, is_thrifty: bool) {
+        let is_lone = count == 1;
+        let is_worth = !is_lone || is_thrifty && self.has_sequel.load(Ordering::Relaxed);
+        let last = match is_worth {
+            true if self.habit.is_prompt() => THE_WAIT,
+            _ if is_lone => NOBODY,
+            _ => last,
+        };
+        self.is_lone.store(is_lone, Ordering::Relaxed);
         self.last.store(last, Ordering::Relaxed);
         self.held_ns.store(0, Ordering::Relaxed);
+        self.sent_ns.store(0, Ordering::Relaxed);
         self.owner.store(thread, Ordering::Relaxed);
     }
 
     /// The thread waits again, which lets everything leave.
-    pub(crate) fn end(&self, thread: usize) {
-        if self.owner.load(Ordering::Relaxed) == thread {
-            self.owner.store(0, Ordering::Relaxed);
+    pub(crate) fn end(&self, thread: usize, now_ns: impl FnOnce() -> u64) {
+        if self.owner.load(Ordering::Relaxed) != thread {
+            return;
+        }
+        self.owner.store(0, Ordering::Relaxed);
+        let sent = self.sent_ns.load(Ordering::Relaxed);
+        if sent != 0 {
+            self.habit.on_return(now_ns().saturating_sub(sent));
         }
     }
 
@@ -41,11 +73,20 @@ impl Batch {
         if self.owner.load(Ordering::Relaxed) != thread {
             return true;
         }
-        if self.last.load(Ordering::Relaxed) == id {
-            self.owner.store(0, Ordering::Relaxed);
+        let now = now_ns();
+        let is_sequel = self.sent_ns.swap(now, Ordering::Relaxed) != 0;
+        if self.is_lone.load(Ordering::Relaxed) {
+            self.has_sequel.store(is_sequel, Ordering::Relaxed);
+        }
+        let last = self.last.load(Ordering::Relaxed);
+        if last == NOBODY || last == id {
+            let sequels = match self.habit.is_prompt() {
+                true => THE_WAIT,
+                false => NOBODY,
+            };
+            self.last.store(sequels, Ordering::Relaxed);
             return true;
         }
-        let now = now_ns();
         let held = self.held_ns.load(Ordering::Relaxed);
         if held != 0 && now.wrapping_sub(held) < HOLD_NS {
             return false;
@@ -58,11 +99,28 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::habit::{LEARN_MIN, PROMPT_NS};
+
+    /// A batch of one event that is answered with so many sends; whether each of them left at once.
+    fn answer(batch: &Batch, sends: usize, is_thrifty: bool) -> Vec<bool> {
+        batch.begin(1, 1, 10, is_thrifty);
+        let due = (0..sends).map(|_| batch.is_due(1, 10, || 1_000)).collect();
+        batch.end(1, || 2_000);
+        due
+    }
+
+    fn prompt() -> Batch {
+        let batch = Batch::default();
+        for _ in 0..LEARN_MIN {
+            assert_eq!(answer(&batch, 2, true), [true; 2], "not learned yet");
+        }
+        batch
+    }
 
     #[test]
     fn sends_of_a_batch_leave_with_its_last_event() {
         let batch = Batch::default();
-        batch.begin(1, 30);
+        batch.begin(1, 3, 30, false);
         assert!(!batch.is_due(1, 10, || 1_000));
         assert!(!batch.is_due(1, 20, || 2_000));
         assert!(batch.is_due(1, 30, || 3_000));
@@ -72,7 +130,7 @@ mod tests {
     #[test]
     fn a_held_send_leaves_after_twenty_microseconds() {
         let batch = Batch::default();
-        batch.begin(1, 30);
+        batch.begin(1, 3, 30, false);
         assert!(!batch.is_due(1, 10, || 1_000));
         assert!(batch.is_due(1, 20, || 21_000));
         assert!(!batch.is_due(1, 20, || 22_000));
@@ -80,8 +138,58 @@ mod tests {
 
     #[test]
     fn other_threads_hold_nothing() {
-        let batch = Batch::default();
-        batch.begin(1, 30);
+        let batch = prompt();
+        batch.begin(1, 3, 30, false);
         assert!(batch.is_due(2, 10, || 0));
+    }
+
+    #[test]
+    fn a_lone_event_is_answered_at_once() {
+        let batch = Batch::default();
+        batch.begin(1, 1, 10, false);
+        assert!(batch.is_due(1, 10, || 1_000));
+        assert!(batch.is_due(1, 20, || 1_000));
+    }
+
+    #[test]
+    fn who_always_comes_back_at_once_sends_with_the_wait() {
+        let batch = prompt();
+        batch.begin(1, 3, 30, false);
+        assert!(!batch.is_due(1, 30, || 4_000), "in whatever order");
+        assert!(!batch.is_due(1, 10, || 5_000));
+        assert!(batch.is_due(1, 20, || 30_000), "but not for long");
+    }
+
+    #[test]
+    fn what_follows_a_lone_answer_waits() {
+        let batch = prompt();
+        assert_eq!(answer(&batch, 3, false), [true, false, false]);
+    }
+
+    #[test]
+    fn who_is_thrifty_lets_a_lone_answer_wait_for_what_followed_the_last_one() {
+        let batch = prompt();
+        assert_eq!(answer(&batch, 2, true), [false; 2]);
+        assert_eq!(answer(&batch, 1, true), [false]);
+        assert_eq!(answer(&batch, 1, true), [true]);
+        assert!(answer(&batch, 0, true).is_empty());
+        assert_eq!(answer(&batch, 2, true), [true, false]);
+        assert_eq!(answer(&batch, 2, true), [false; 2]);
+    }
+
+    #[test]
+    fn outside_of_a_batch_nothing_is_held() {
+        let batch = prompt();
+        assert!(batch.is_due(1, 10, || 1_000));
+    }
+
+    #[test]
+    fn one_late_return_ends_the_trust() {
+        let batch = prompt();
+        batch.begin(1, 3, 30, false);
+        assert!(!batch.is_due(1, 30, || 1_000));
+        batch.end(1, || 1_000 + PROMPT_NS + 1);
+        batch.begin(1, 3, 30, false);
+        assert!(batch.is_due(1, 30, || 1_000_000));
     }
 }

@@ -19,6 +19,7 @@ mod description;
 mod epoll;
 pub mod errno;
 mod fork;
+mod habit;
 mod idhash;
 pub mod kernel;
 mod lending;

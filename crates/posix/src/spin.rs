@@ -37,6 +37,11 @@ impl Spin {
         matches!(self.policy, SpinPolicy::FixedUs(_))
     }
 
+    /// Somebody would rather save processor time.
+    pub(crate) fn is_off(&self) -> bool {
+        self.policy == SpinPolicy::FixedUs(0)
+    }
+
     /// Something came while spinning: it pays.
     pub(crate) fn on_hit(&self) {
         let budget = self.budget_ns.load(Ordering::Relaxed);

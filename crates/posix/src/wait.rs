@@ -107,7 +107,7 @@ impl Process {
     ) -> Result<Option<T>, Divert> {
         let link = self.living_link();
         let thread = self.kernel.thread();
-        self.batch.end(thread);
+        self.batch.end(thread, || self.now_ns());
         self.undo_abandoned(thread);
         if let Some(link) = &link {
             self.turn(link);

@@ -139,8 +139,9 @@ impl Process {
         if lives_in_both {
             rest_kernel_parts(set);
         }
-        if count > 1 {
-            self.batch.begin(self.kernel.thread(), last);
+        if count > 0 {
+            self.batch
+                .begin(self.kernel.thread(), count, last, self.spin.is_off());
         }
         count
     }

@@ -1,0 +1,107 @@
+//! Whether a program waits again at once after it has sent.
+//!
+//! It is learned from what the program does, and forgotten with the first return that is late: what
+//! it sends is then not held for its next wait any more. Who is late again and again is trusted ever
+//! later.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The longest time from a batch's last send to the next wait of a program that comes back at once.
+pub(crate) const PROMPT_NS: u64 = 50_000;
+/// Returns in a row after which it is believed: at first, and at most.
+pub(crate) const LEARN_MIN: u32 = 16;
+const LEARN_MAX: u32 = 4096;
+/// What a late return makes of the number to learn from, and how many times that number of prompt
+/// ones halves it again.
+const DISTRUST: u32 = 4;
+const FORGIVE: u32 = 4;
+
+#[derive(Debug)]
+pub(crate) struct Habit {
+    /// Prompt returns in a row.
+    streak: AtomicU32,
+    /// How many it takes.
+    needed: AtomicU32,
+}
+
+impl Default for Habit {
+    fn default() -> Self {
+        Habit {
+            streak: AtomicU32::new(0),
+            needed: AtomicU32::new(LEARN_MIN),
+        }
+    }
+}
+
+impl Habit {
+    #[inline]
+    pub(crate) fn is_prompt(&self) -> bool {
+        self.streak.load(Ordering::Relaxed) >= self.needed.load(Ordering::Relaxed)
+    }
+
+    /// The program waits again, so long after its last send.
+    #[inline]
+    pub(crate) fn on_return(&self, after_ns: u64) {
+        if after_ns > PROMPT_NS {
+            self.on_late();
+            return;
+        }
+        let streak = self.streak.load(Ordering::Relaxed) + 1;
+        let needed = self.needed.load(Ordering::Relaxed);
+        if streak < needed * FORGIVE {
+            self.streak.store(streak, Ordering::Relaxed);
+        } else if needed > LEARN_MIN {
+            self.needed.store(needed / 2, Ordering::Relaxed);
+            self.streak.store(needed, Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    fn on_late(&self) {
+        let needed = self.needed.load(Ordering::Relaxed);
+        self.streak.store(0, Ordering::Relaxed);
+        let next = (needed * DISTRUST).min(LEARN_MAX);
+        self.needed.store(next, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn returns_until_prompt(habit: &Habit) -> u32 {
+        (0..)
+            .find(|_| {
+                let is_prompt = habit.is_prompt();
+                habit.on_return(1);
+                is_prompt
+            })
+            .unwrap()
+    }
+
+    #[test]
+    fn a_late_return_costs_more_each_time() {
+        let habit = Habit::default();
+        assert_eq!(returns_until_prompt(&habit), LEARN_MIN);
+        habit.on_return(PROMPT_NS + 1);
+        assert_eq!(returns_until_prompt(&habit), LEARN_MIN * DISTRUST);
+        for _ in 0..10 {
+            habit.on_return(PROMPT_NS + 1);
+        }
+        assert_eq!(returns_until_prompt(&habit), LEARN_MAX);
+    }
+
+    #[test]
+    fn long_good_conduct_is_rewarded() {
+        let habit = Habit::default();
+        for _ in 0..10 {
+            habit.on_return(PROMPT_NS + 1);
+        }
+        for _ in 0..LEARN_MAX * 10 {
+            habit.on_return(1);
+        }
+        assert!(habit.is_prompt());
+        habit.on_return(PROMPT_NS + 1);
+        assert_eq!(returns_until_prompt(&habit), LEARN_MIN * DISTRUST);
+    }
+}
