@@ -54,9 +54,16 @@ pub trait Driver: Send + Sync {
         true
     }
 
+    /// Whether a thread that would rather find several frames had better sleep a moment before it
+    /// looks.
+    fn would_nap(&self) -> bool {
+        false
+    }
+
     /// Before blocking: arms the wake-ups. `None` = something came meanwhile, do not sleep.
-    /// Every `Some` is followed by one [`Driver::finish_wait`].
-    fn prepare_wait(&self) -> Option<WaitOn>;
+    /// Every `Some` is followed by one [`Driver::finish_wait`]. `may_nap`: frames may wait a moment for
+    /// others.
+    fn prepare_wait(&self, may_nap: bool) -> Option<WaitOn>;
 
     /// After blocking: which descriptors of [`WaitOn`] were found readable.
     fn finish_wait(&self, ready: [bool; 2]);

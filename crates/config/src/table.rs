@@ -86,7 +86,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         default: "adaptive",
         scope: Scope::RunAndInstance,
         value: "MICROSECONDS",
-        help: "How long a waiting thread polls before it sleeps: `adaptive`, or 0 to 100000",
+        help: "How long a waiting thread polls before it sleeps: `adaptive`, or 0 to 100000; with 0 it lets frames gather for 25 µs under load",
     },
     OptionSpec {
         name: "strict",

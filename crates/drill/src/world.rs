@@ -247,7 +247,7 @@ impl Driver for VirtualDriver {
         self.0.turn();
     }
 
-    fn prepare_wait(&self) -> Option<WaitOn> {
+    fn prepare_wait(&self, _may_nap: bool) -> Option<WaitOn> {
         self.0.sleep.arm();
         Some(WaitOn {
             fds: [-1, -1],

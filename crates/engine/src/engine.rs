@@ -48,6 +48,8 @@ pub struct Setup {
 pub struct Turn {
     /// Something was done.
     pub progress: bool,
+    /// Frames that came from the device.
+    pub frames: usize,
 }
 
 /// One stack on one slot, with its clients.
@@ -129,7 +131,8 @@ impl Engine {
         self.set_sleeping(false);
         self.world.counters.turns += 1;
         self.tell_all_taken();
-        let mut progress = self.receive(now);
+        let frames = self.receive(now);
+        let mut progress = frames > 0;
         progress |= self.receive_inbox(now);
         progress |= self.run_commands(now);
         progress |= self.run_timers(now);
@@ -140,7 +143,7 @@ impl Engine {
                 client.release_idle(now, false);
             }
         }
-        Turn { progress }
+        Turn { progress, frames }
     }
 
     /// A turn in the place of a program that is away: what is received is acknowledged at once.
@@ -162,7 +165,7 @@ impl Engine {
         }
     }
 
-    fn receive(&mut self, now: Instant) -> bool {
+    fn receive(&mut self, now: Instant) -> usize {
         let Engine {
             stack,
             device,
@@ -180,7 +183,7 @@ impl Engine {
             self.world.drain_queue(&mut *self.device);
             self.run_deferred(now);
         }
-        frames > 0
+        frames
     }
 
     fn receive_inbox(&mut self, now: Instant) -> bool {

@@ -64,7 +64,7 @@ impl Driver for Remote {
         !self.end.meet(rustix::thread::sched_getcpu())
     }
 
-    fn prepare_wait(&self) -> Option<WaitOn> {
+    fn prepare_wait(&self, _may_nap: bool) -> Option<WaitOn> {
         if self.is_dead() || !self.end.prepare_sleep() {
             return None;
         }

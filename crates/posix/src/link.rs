@@ -146,8 +146,12 @@ impl Link {
         self.driver.may_spin()
     }
 
-    pub(crate) fn prepare_wait(&self) -> Option<WaitOn> {
-        self.driver.prepare_wait()
+    pub(crate) fn would_nap(&self) -> bool {
+        self.driver.would_nap()
+    }
+
+    pub(crate) fn prepare_wait(&self, may_nap: bool) -> Option<WaitOn> {
+        self.driver.prepare_wait(may_nap)
     }
 
     pub(crate) fn finish_wait(&self, ready: [bool; 2]) {

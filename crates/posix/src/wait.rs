@@ -109,11 +109,15 @@ impl Process {
         let thread = self.kernel.thread();
         self.batch.end(thread, || self.now_ns());
         self.undo_abandoned(thread);
-        if let Some(link) = &link {
-            self.turn(link);
-        }
         let begun = self.now_ns();
         let is_only_look = plan.deadline_ns.is_some_and(|deadline| deadline <= begun);
+        let would_nap = |link: &Arc<Link>| self.spin.is_off() && link.would_nap();
+        let naps = !is_only_look && link.as_ref().is_some_and(would_nap);
+        match &link {
+            Some(link) if naps => link.commands(),
+            Some(link) => self.turn(link),
+            None => {}
+        }
         // Who goes to sleep at once is told by the sleep.
         let sleeps_at_once = !is_only_look && self.spin.budget_ns() == 0;
         let look = if sleeps_at_once {
@@ -137,7 +141,7 @@ impl Process {
             Spun::TimedOut => Ok(None),
             Spun::InVain => {
                 let asleep_since = self.now_ns();
-                let outcome = self.sleep(plan, before, &mut check);
+                let outcome = self.sleep(plan, before, naps, &mut check);
                 self.spin.on_sleep(self.now_ns().wrapping_sub(asleep_since));
                 outcome
             }
@@ -203,10 +207,11 @@ impl Process {
         &self,
         plan: &Plan<'_>,
         before: Interruptions,
+        naps: bool,
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         let waiter = self.sleepers.pool.take().map_err(Divert::from)?;
-        let outcome = self.sleep_as(&waiter, plan, before, check);
+        let outcome = self.sleep_as(&waiter, plan, before, naps, check);
         if let Some(sleeper) = self.sleepers.remove(&waiter) {
             self.leave(sleeper);
         }
@@ -220,6 +225,7 @@ impl Process {
         waiter: &Arc<Waiter>,
         plan: &Plan<'_>,
         before: Interruptions,
+        mut naps: bool,
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         let thread = self.kernel.thread();
@@ -229,9 +235,12 @@ impl Process {
             self.sleepers.enter(thread, waiter, plan.subject);
             // Another thread may have attached, or the engine died, since the last look.
             let link = self.living_link();
-            if let Some(link) = &link {
+            if let Some(link) = &link
+                && !naps
+            {
                 self.turn(link);
             }
+            naps = false;
             if let Some(value) = check(look)? {
                 return Ok(Some(value));
             }
@@ -266,7 +275,7 @@ impl Process {
         left: Option<u64>,
     ) -> Slept {
         link.release_idle();
-        let Some(wait_on) = link.prepare_wait() else {
+        let Some(wait_on) = link.prepare_wait(self.spin.is_off()) else {
             self.sleepers.stop_leading(waiter);
             return Slept {
                 rang: false,

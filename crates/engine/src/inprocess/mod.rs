@@ -3,6 +3,7 @@
 //! Ownership of the engine is one lock word; whoever takes it runs a turn. While the program waits,
 //! its thread does; while the program is away, the [`ticker`] stands in.
 
+mod nap;
 mod ticker;
 
 use std::os::fd::RawFd;
@@ -14,13 +15,15 @@ use slipstack_mem::{Doorbell, Lock, now_ns};
 use slipstack_stack::Instant;
 
 use crate::custodian::Custodian;
-use crate::engine::Engine;
+use crate::engine::{Engine, Turn};
+use nap::Naps;
 use ticker::Ticker;
 
 /// An engine in this process.
 pub struct InProcess {
     shared: Arc<Shared>,
     ticker: Option<Ticker>,
+    naps: Naps,
 }
 
 /// What the driving threads and the ticker share.
@@ -63,6 +66,7 @@ impl InProcess {
         Ok(InProcess {
             shared,
             ticker: Some(ticker),
+            naps: Naps::new(),
         })
     }
 
@@ -74,7 +78,7 @@ impl InProcess {
 
 impl Shared {
     /// One whole turn by whoever asks; `None` if another thread owns the engine.
-    fn turn(&self, now_ns: u64) -> Option<bool> {
+    fn turn(&self, now_ns: u64) -> Option<Turn> {
         let mut engine = self.engine.try_lock()?;
         let turn = engine.turn(Instant(now_ns));
         let is_stale = self.is_stale(&mut engine);
@@ -82,7 +86,7 @@ impl Shared {
         if is_stale {
             self.bell.ring();
         }
-        Some(turn.progress)
+        Some(turn)
     }
 
     /// Whether a sleeper has to be woken because of what was done in its absence: its timeout may
@@ -103,10 +107,13 @@ impl Driver for InProcess {
     fn turn(&self) -> TurnOutcome {
         let now = now_ns();
         self.shared.driven_at.store(now, Ordering::Relaxed);
-        match self.shared.turn(now) {
-            None => TurnOutcome::Busy,
-            Some(true) => TurnOutcome::Progress,
-            Some(false) => TurnOutcome::Idle,
+        let Some(turn) = self.shared.turn(now) else {
+            return TurnOutcome::Busy;
+        };
+        self.naps.on_turn(turn.frames);
+        match turn.progress {
+            true => TurnOutcome::Progress,
+            false => TurnOutcome::Idle,
         }
     }
 
@@ -124,11 +131,21 @@ impl Driver for InProcess {
         }
     }
 
-    fn prepare_wait(&self) -> Option<WaitOn> {
+    fn would_nap(&self) -> bool {
+        self.naps.may_nap()
+    }
+
+    fn prepare_wait(&self, may_nap: bool) -> Option<WaitOn> {
         let mut engine = self.shared.engine.try_lock()?;
         engine.set_sleeping(true);
-        // Events of a turn that the ticker ran a moment ago count: nothing else would wake us.
-        if engine.has_work() || engine.has_unread_events() {
+        let now = now_ns();
+        let nap = match may_nap {
+            true => self.naps.begin(now),
+            false => None,
+        };
+        // Events of a turn that the ticker ran a moment ago count: nothing else would wake us. Frames
+        // are what a nap is for.
+        if (nap.is_none() && engine.has_work()) || engine.has_unread_events() {
             engine.set_sleeping(false);
             return None;
         }
@@ -140,12 +157,16 @@ impl Driver for InProcess {
         self.shared.sleepers.fetch_add(1, Ordering::AcqRel);
         drop(engine);
         Some(WaitOn {
-            fds: [self.shared.device_fd, self.shared.bell.raw_fd()],
-            timeout_ns: deadline.map(|at| at.0.saturating_sub(now_ns())),
+            fds: [
+                nap.unwrap_or(self.shared.device_fd),
+                self.shared.bell.raw_fd(),
+            ],
+            timeout_ns: deadline.map(|at| at.0.saturating_sub(now)),
         })
     }
 
-    fn finish_wait(&self, [_, has_rung]: [bool; 2]) {
+    fn finish_wait(&self, [has_come, has_rung]: [bool; 2]) {
+        self.naps.end(has_come, now_ns);
         // A bell that rings from here on ends the next sleep once too often, no more.
         if self.shared.sleepers.fetch_sub(1, Ordering::AcqRel) == 1 && has_rung {
             self.shared.bell.clear();
@@ -182,6 +203,7 @@ impl Driver for InProcess {
     fn descriptors(&self) -> Vec<RawFd> {
         let mut fds = vec![self.shared.device_fd, self.shared.bell.raw_fd()];
         fds.extend(self.ticker.as_ref().map(Ticker::raw_fd));
+        fds.extend(self.naps.raw_fd());
         fds
     }
 }

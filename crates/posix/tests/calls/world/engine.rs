@@ -126,7 +126,7 @@ impl Driver for FakeEngine {
         self.bell.ring();
     }
 
-    fn prepare_wait(&self) -> Option<WaitOn> {
+    fn prepare_wait(&self, _may_nap: bool) -> Option<WaitOn> {
         if self.is_dead() {
             return None;
         }

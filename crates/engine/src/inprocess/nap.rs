@@ -1,0 +1,306 @@
+//! Sleeps that let frames gather.
+//!
+//! Waking a thread costs both processors several times what a frame costs. Who does not spin is
+//! woken for the first frame of each burst, and works through the others one by one as they come. So
+//! once sleeps have been short again and again, the thread naps before it looks: for a moment it sleeps
+//! on a timer instead of the device, and takes what came meanwhile together. Naps end when they bring
+//! less than they cost: a connection that waits for each answer is served as if there were none. Nor
+//! is there one after a turn that has brought a good deal: who has much to do does it.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use slipstack_mem::{Lock, raised};
+
+/// How long a nap is.
+const NAP_NS: i64 = 25_000;
+/// A sleep that the device ends within this time was a short one.
+const SHORT_NS: u64 = 200_000;
+/// Short sleeps in a row before naps are tried: at first, and at most.
+const TRY_AFTER: u32 = 16;
+const TRY_AFTER_MAX: u32 = 8192;
+/// Naps that may fail, more than succeed.
+const CREDIT: u32 = 8;
+/// Frames that make a nap worth while.
+const WORTH: usize = 2;
+/// Frames of one turn after which there is no nap.
+const PLENTY: usize = 8;
+
+/// Whether naps pay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Short sleeps in a row.
+    Awake {
+        short: u32,
+    },
+    Napping {
+        credit: u32,
+    },
+}
+
+/// When to nap.
+#[derive(Debug)]
+struct Moderation {
+    mode: Mode,
+    /// Short sleeps that it takes now: more after each attempt that failed.
+    try_after: u32,
+    /// The last nap brought nothing: the next sleep waits for the first frame.
+    is_quiet: bool,
+    /// The last turn brought [`PLENTY`].
+    is_busy: bool,
+}
+
+impl Moderation {
+    const NEW: Moderation = Moderation {
+        mode: Mode::Awake { short: 0 },
+        try_after: TRY_AFTER,
+        is_quiet: false,
+        is_busy: false,
+    };
+
+    fn may_nap(&self) -> bool {
+        matches!(self.mode, Mode::Napping { .. }) && !self.is_quiet && !self.is_busy
+    }
+
+    /// A sleep on the device is over.
+    fn on_sleep(&mut self, slept_ns: u64) {
+        self.is_quiet = false;
+        let Mode::Awake { short } = self.mode else {
+            return;
+        };
+        self.mode = match short + 1 {
+            _ if slept_ns > SHORT_NS => Mode::Awake { short: 0 },
+            short if short < self.try_after => Mode::Awake { short },
+            _ => Mode::Napping { credit: CREDIT },
+        };
+    }
+
+    /// A nap is over and has brought so many frames.
+    fn on_nap(&mut self, frames: usize) {
+        self.is_quiet = frames == 0;
+        let Mode::Napping { credit } = self.mode else {
+            return;
+        };
+        if frames >= WORTH {
+            self.mode = Mode::Napping {
+                credit: CREDIT.min(credit + 1),
+            };
+            self.try_after = TRY_AFTER;
+            return;
+        }
+        self.mode = match credit {
+            0 => {
+                self.try_after = (self.try_after * 2).min(TRY_AFTER_MAX);
+                Mode::Awake { short: 0 }
+            }
+            credit => Mode::Napping { credit: credit - 1 },
+        };
+    }
+}
+
+/// What the sleep that is going on, or was last, is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sleep {
+    OnDevice {
+        since_ns: u64,
+    },
+    Nap,
+    /// A nap that is over; what it brought is still to be taken.
+    Napped,
+    Over,
+}
+
+/// The naps of one engine's driver.
+#[derive(Debug)]
+pub(super) struct Naps {
+    state: Lock<State>,
+    /// Made for the first nap; `None` if it could not be.
+    timer: OnceLock<Option<OwnedFd>>,
+}
+
+#[derive(Debug)]
+struct State {
+    moderation: Moderation,
+    sleep: Sleep,
+}
+
+impl Naps {
+    pub(super) fn new() -> Naps {
+        Naps {
+            state: Lock::new(State {
+                moderation: Moderation::NEW,
+                sleep: Sleep::Over,
+            }),
+            timer: OnceLock::new(),
+        }
+    }
+
+    /// Whether a sleep that begins now would be a nap.
+    pub(super) fn may_nap(&self) -> bool {
+        self.state.lock().moderation.may_nap()
+    }
+
+    /// A sleep begins: what it waits for in the device's place, if it is a nap.
+    pub(super) fn begin(&self, now_ns: u64) -> Option<RawFd> {
+        let mut state = self.state.lock();
+        state.sleep = Sleep::OnDevice { since_ns: now_ns };
+        if !state.moderation.may_nap() {
+            return None;
+        }
+        let timer = self.timer.get_or_init(make_timer).as_ref()?;
+        if !arm(timer) {
+            return None;
+        }
+        state.sleep = Sleep::Nap;
+        Some(timer.as_raw_fd())
+    }
+
+    /// The sleep is over; whether what it waited for had come.
+    pub(super) fn end(&self, has_come: bool, now_ns: impl FnOnce() -> u64) {
+        let mut state = self.state.lock();
+        state.sleep = match state.sleep {
+            Sleep::OnDevice { since_ns } => {
+                if has_come {
+                    let slept_ns = now_ns().saturating_sub(since_ns);
+                    state.moderation.on_sleep(slept_ns);
+                }
+                Sleep::Over
+            }
+            Sleep::Nap if has_come => Sleep::Napped,
+            _ => Sleep::Over,
+        };
+    }
+
+    /// A turn has taken so many frames.
+    #[inline]
+    pub(super) fn on_turn(&self, frames: usize) {
+        let mut state = self.state.lock();
+        state.moderation.is_busy = frames >= PLENTY;
+        if state.sleep == Sleep::Napped {
+            state.sleep = Sleep::Over;
+            state.moderation.on_nap(frames);
+        }
+    }
+
+    pub(super) fn raw_fd(&self) -> Option<RawFd> {
+        let timer = self.timer.get()?.as_ref()?;
+        Some(timer.as_raw_fd())
+    }
+}
+
+fn make_timer() -> Option<OwnedFd> {
+    let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+    timerfd_create(TimerfdClockId::Monotonic, flags)
+        .ok()
+        .map(raised)
+}
+
+/// Sets the timer anew, which makes it unreadable until then.
+fn arm(timer: &OwnedFd) -> bool {
+    let timing = Itimerspec {
+        it_interval: Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        },
+        it_value: Timespec {
+            tv_sec: 0,
+            tv_nsec: NAP_NS,
+        },
+    };
+    timerfd_settime(timer.as_fd(), TimerfdTimerFlags::empty(), &timing).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn napping() -> Moderation {
+        let mut it = Moderation::NEW;
+        for _ in 0..TRY_AFTER {
+            assert!(!it.may_nap());
+            it.on_sleep(SHORT_NS);
+        }
+        assert!(it.may_nap());
+        it
+    }
+
+    #[test]
+    fn short_sleeps_lead_to_naps_and_a_long_one_begins_anew() {
+        let mut it = Moderation::NEW;
+        for _ in 0..1000 {
+            for _ in 0..TRY_AFTER - 1 {
+                it.on_sleep(SHORT_NS);
+            }
+            it.on_sleep(SHORT_NS + 1);
+            assert!(!it.may_nap());
+        }
+        napping();
+    }
+
+    #[test]
+    fn naps_that_bring_bursts_go_on() {
+        let mut it = napping();
+        for _ in 0..1000 {
+            it.on_nap(WORTH);
+            it.on_nap(5);
+            it.on_nap(1);
+            assert!(it.may_nap());
+        }
+    }
+
+    #[test]
+    fn after_an_empty_nap_the_first_frame_is_waited_for() {
+        let mut it = napping();
+        it.on_nap(0);
+        assert!(!it.may_nap());
+        it.on_sleep(10 * SHORT_NS);
+        assert!(it.may_nap());
+    }
+
+    #[test]
+    fn naps_that_bring_single_frames_are_tried_ever_more_rarely() {
+        let mut it = Moderation::NEW;
+        let (mut naps, mut sleeps) = (0, 0);
+        for _ in 0..100_000 {
+            if it.may_nap() {
+                naps += 1;
+                it.on_nap(1);
+            } else {
+                sleeps += 1;
+                it.on_sleep(1);
+            }
+        }
+        assert!(naps < sleeps / 200, "{naps} naps, {sleeps} sleeps");
+    }
+
+    #[test]
+    fn who_has_much_to_do_does_not_nap() {
+        let naps = Naps::new();
+        naps.state.lock().moderation = napping();
+        naps.on_turn(PLENTY);
+        assert!(!naps.may_nap());
+        naps.on_turn(PLENTY - 1);
+        assert!(naps.may_nap());
+    }
+
+    #[test]
+    fn a_nap_ends_by_its_timer() {
+        let naps = Naps::new();
+        naps.state.lock().moderation = napping();
+        let fd = naps.begin(0).unwrap();
+        let timer = slipstack_mem::Descriptor::new(fd).unwrap();
+        let flags = rustix::event::PollFlags::IN;
+        let mut fds = [rustix::event::PollFd::from_borrowed_fd(
+            timer.as_fd(),
+            flags,
+        )];
+        assert_eq!(rustix::event::poll(&mut fds, None).unwrap(), 1);
+        naps.end(true, || 0);
+        naps.on_turn(3);
+        assert_eq!(naps.state.lock().sleep, Sleep::Over);
+    }
+}
