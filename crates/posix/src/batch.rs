@@ -35,17 +35,28 @@ pub(crate) struct Batch {
     is_lone: AtomicBool,
     /// More than one send followed the last lone event that any followed.
     has_sequel: AtomicBool,
+    /// Somebody lets a held send leave if the thread comes back late.
+    has_net: AtomicBool,
     habit: Habit,
 }
 
 impl Batch {
+    /// Whether a thread that comes back late is stood in for. Without that, no habit is relied on.
+    pub(crate) fn set_net(&self, has_net: bool) {
+        self.has_net.store(has_net, Ordering::Relaxed);
+    }
+
+    fn is_prompt(&self) -> bool {
+        self.has_net.load(Ordering::Relaxed) && self.habit.is_prompt()
+    }
+
     /// `thread` has been given `count` events, the last one for description `last`. `is_thrifty`:
     /// frames count more than microseconds.
     pub(crate) fn begin(&self, thread: usize, count: usize, last: u64, is_thrifty: bool) {
         let is_lone = count == 1;
         let is_worth = !is_lone || is_thrifty && self.has_sequel.load(Ordering::Relaxed);
         let last = match is_worth {
-            true if self.habit.is_prompt() => THE_WAIT,
+            true if self.is_prompt() => THE_WAIT,
             _ if is_lone => NOBODY,
             _ => last,
         };
@@ -80,7 +91,7 @@ impl Batch {
         }
         let last = self.last.load(Ordering::Relaxed);
         if last == NOBODY || last == id {
-            let sequels = match self.habit.is_prompt() {
+            let sequels = match self.is_prompt() {
                 true => THE_WAIT,
                 false => NOBODY,
             };
@@ -111,6 +122,7 @@ mod tests {
 
     fn prompt() -> Batch {
         let batch = Batch::default();
+        batch.set_net(true);
         for _ in 0..LEARN_MIN {
             assert_eq!(answer(&batch, 2, true), [true; 2], "not learned yet");
         }
@@ -181,6 +193,15 @@ mod tests {
     fn outside_of_a_batch_nothing_is_held() {
         let batch = prompt();
         assert!(batch.is_due(1, 10, || 1_000));
+    }
+
+    #[test]
+    fn where_nobody_stands_in_no_habit_is_relied_on() {
+        let batch = prompt();
+        batch.set_net(false);
+        batch.begin(1, 3, 30, false);
+        assert!(batch.is_due(1, 30, || 1_000));
+        assert!(batch.is_due(1, 30, || 2_000));
     }
 
     #[test]

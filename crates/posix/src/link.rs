@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use slipstack_channel::{
-    Attachment, ChannelEvent, CloseMode, Command, Driver, EventKind, Exit, Info, Kind, ProgramEnd,
-    Reply, SockId, SocketOption, State, WaitOn,
+    Attachment, ChannelEvent, CloseMode, Command, Driver, EventKind, Exit, Info, Kind, Placement,
+    ProgramEnd, Reply, SockId, SocketOption, State, WaitOn,
 };
 use slipstack_mem::{Lock, now_ns};
 
@@ -156,6 +156,11 @@ impl Link {
 
     pub(crate) fn finish_wait(&self, ready: [bool; 2]) {
         self.driver.finish_wait(ready);
+    }
+
+    /// Whether somebody drives the engine while the program is away.
+    pub(crate) fn has_ticker(&self) -> bool {
+        self.driver.placement() == Placement::InProcess
     }
 
     pub(crate) fn is_dead(&self) -> bool {

@@ -209,6 +209,7 @@ impl Process {
                 if self.settings.log {
                     self.kernel.warn(&link.describe);
                 }
+                self.batch.set_net(link.has_ticker());
                 *self.link.lock() = Some(Arc::clone(&link));
                 if let Some(table) = self.report.table() {
                     self.attach.report(table.fd());
