@@ -1,5 +1,5 @@
 """Answers what has been asked within 2 ms, and waits again at once; computes for 30 ms after its answers if
-one asked `slow`. Each answer holds the clock of the moment before it was sent. Usage: habits.py PORT"""
+one asked `slow`. Each answer holds the wall clock of the moment before it was sent. Usage: habits.py PORT"""
 
 import select
 import socket
@@ -17,7 +17,7 @@ def answer(fd):
     if not asked:
         clients.pop(fd).close()
         return False
-    clients[fd].send(f"{time.clock_gettime(time.CLOCK_MONOTONIC):.9f}\n".encode())
+    clients[fd].send(f"{time.time():.9f}\n".encode())
     return asked == b"slow\n"
 
 
