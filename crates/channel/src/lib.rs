@@ -25,6 +25,7 @@ mod program;
 mod receive_ring;
 mod reply;
 pub mod report;
+mod returned;
 mod state;
 
 pub use addr::Ends;
@@ -48,4 +49,5 @@ pub use passing::{
 pub use program::{Datagram, Full, ProgramEnd};
 pub use receive_ring::ReceiveRing;
 pub use reply::{Info, Refusal, Reply};
+pub use returned::{Returned, ReturnedRing};
 pub use state::{Reason, State};

@@ -67,6 +67,17 @@ impl Batch {
         self.owner.store(thread, Ordering::Relaxed);
     }
 
+    /// Several sends of `thread` follow at once: they are held, unless its batch holds them already.
+    /// `true`: [`Batch::end`] has to follow.
+    pub(crate) fn begin_burst(&self, thread: usize) -> bool {
+        const NOBODY: u64 = 0;
+        let begins = self.owner.load(Ordering::Relaxed) != thread;
+        if begins {
+            self.begin(thread, NOBODY);
+        }
+        begins
+    }
+
     /// The thread waits again, which lets everything leave.
     pub(crate) fn end(&self, thread: usize, now_ns: impl FnOnce() -> u64) {
         if self.owner.load(Ordering::Relaxed) != thread {
@@ -146,6 +157,17 @@ mod tests {
         assert!(!batch.is_due(1, 10, || 1_000));
         assert!(batch.is_due(1, 20, || 21_000));
         assert!(!batch.is_due(1, 20, || 22_000));
+    }
+
+    #[test]
+    fn a_burst_is_held_until_its_end_and_leaves_a_batch_alone() {
+        let batch = Batch::default();
+        assert!(batch.begin_burst(1));
+        assert!(!batch.is_due(1, 10, || 1_000));
+        batch.end(1);
+        assert!(batch.is_due(1, 10, || 2_000));
+        batch.begin(1, 30);
+        assert!(!batch.begin_burst(1));
     }
 
     #[test]

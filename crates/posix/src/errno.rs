@@ -66,6 +66,8 @@ numbers!(
     ETIMEDOUT,
     ECONNREFUSED,
     EHOSTUNREACH,
+    EHOSTDOWN,
+    ENONET,
     EALREADY,
     EINPROGRESS,
     EPROTO,
@@ -114,6 +116,11 @@ impl From<Reason> for Errno {
             Reason::MessageTooLong => Errno::EMSGSIZE,
             Reason::BrokenPipe => Errno::EPIPE,
             Reason::NetDown => Errno::ENETDOWN,
+            Reason::ProtocolUnreachable => Errno::ENOPROTOOPT,
+            Reason::HostDown => Errno::EHOSTDOWN,
+            Reason::NotOnNet => Errno::ENONET,
+            Reason::RouteFailed => Errno::EOPNOTSUPP,
+            Reason::Prohibited => Errno::EACCES,
         }
     }
 }

@@ -9,7 +9,7 @@ pub use slipstack_wire::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
 use crate::error::Reason;
 use crate::ids::{ConnId, ListenerId, UdpId};
-use crate::ip::IpMeta;
+use crate::ip::{IpMeta, Told};
 
 /// The engine's (or simulator's) side. Calls come in the order in which things happened.
 pub trait Effects {
@@ -36,6 +36,11 @@ pub trait Effects {
     fn datagram(&mut self, udp: UdpId, datagram: &DatagramIn<'_>);
 
     fn event(&mut self, event: Event);
+
+    /// A datagram of this socket, which has asked for it, came back.
+    fn returned(&mut self, udp: UdpId, to: SocketAddr, reason: Reason, told: &Told<'_>) {
+        let _ = (udp, to, reason, told);
+    }
 
     /// A TCP segment for a flow and port that this stack does not know. Where several engines share
     /// an address, another one may: `true` = it goes there, and is not answered here. Resets come here

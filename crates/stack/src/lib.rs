@@ -22,6 +22,7 @@ pub mod fib;
 mod forward;
 mod fragments;
 mod icmp;
+mod icmp_limit;
 mod icmpv6;
 mod identification;
 pub mod ids;
@@ -54,7 +55,7 @@ pub use effects::{
 };
 pub use error::{Reason, SocketError};
 pub use ids::{ConnId, ListenerId, UdpId};
-pub use ip::{IpMeta, PathCause, PathError};
+pub use ip::{IpMeta, PathCause, PathError, Told};
 pub use link::{Cx, Link, NextHop, OutPacket, OutSegment, Output, Path};
 pub use options::{
     CloseMode, Congestion, KeepAlive, ListenOptions, MtuDiscovery, SocketOptions, TcpOption,

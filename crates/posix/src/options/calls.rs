@@ -81,6 +81,9 @@ impl Process {
                     link.set_option(sock, option);
                 }
                 dgram.apply(&options);
+                if is_return(level, name) && !options.is_on(level, name) {
+                    dgram.forget_returned();
+                }
             }
             Some(Decided::Listener(listener)) => {
                 if let (Some((link, sock)), Some(option)) =
@@ -227,9 +230,7 @@ impl Process {
         match socket.decided() {
             Some(Decided::Stream(stream)) => Ok(stream.take_error()),
             Some(Decided::Dgram(dgram)) => {
-                if let Some((link, sock)) = dgram.part()
-                    && let Some(error) = link.take_error(sock)
-                {
+                if let Some(error) = dgram.take_error() {
                     return Ok(Some(error));
                 }
                 if dgram.side() == Side::Stack {
@@ -280,6 +281,14 @@ fn apply_linger(stream: &Stream, options: &Options) {
     let seconds = bytes.get(4..).and_then(int_of).unwrap_or(0);
     let linger = u32::try_from(seconds).unwrap_or(0);
     *stream.linger.lock() = (on != 0).then_some(linger);
+}
+
+/// Switched off, it empties the error queue.
+fn is_return(level: i32, name: i32) -> bool {
+    matches!(
+        (level, name),
+        (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+    )
 }
 
 /// Options that need no judge: an int of full length, any value of which the kernel takes.

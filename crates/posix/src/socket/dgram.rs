@@ -3,9 +3,9 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU16, AtomicU32, Ordering};
 
-use slipstack_channel::{Envelope, SockId};
+use slipstack_channel::{Envelope, Returned, SockId};
 use slipstack_mem::Lock;
 
 use crate::ancillary::Wishes;
@@ -49,6 +49,8 @@ pub(crate) struct Dgram {
     segment: AtomicU16,
     /// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER.
     mtu_discovery: [AtomicU8; 2],
+    /// The socket's error by what waits in its error queue; 0 = none.
+    next_error: AtomicI32,
 }
 
 impl Dgram {
@@ -68,6 +70,7 @@ impl Dgram {
                 AtomicU8::new(MTU_DISCOVER_WANT),
                 AtomicU8::new(MTU_DISCOVER_WANT),
             ],
+            next_error: AtomicI32::new(0),
         }
     }
 
@@ -177,10 +180,47 @@ impl Dgram {
         let Some((link, sock)) = self.part() else {
             return Ok(None);
         };
-        if let Some(error) = link.take_error(sock) {
+        if let Some(error) = self.take_error_of(&link, sock) {
             return Err(error);
         }
         Ok(link.udp_recv(sock, bufs, peek))
+    }
+
+    /// The socket's error, once.
+    pub(crate) fn take_error(&self) -> Option<Errno> {
+        let (link, sock) = self.part()?;
+        self.take_error_of(&link, sock)
+    }
+
+    fn take_error_of(&self, link: &Link, sock: SockId) -> Option<Errno> {
+        match self.next_error.swap(0, Ordering::AcqRel) {
+            0 => link.take_error(sock),
+            error => Some(Errno(error)),
+        }
+    }
+
+    fn has_next_error(&self) -> bool {
+        self.next_error.load(Ordering::Acquire) != 0
+    }
+
+    /// Takes what came back first. What comes next in the queue is the socket's error then, as in
+    /// sock_dequeue_err_skb().
+    pub(crate) fn take_returned(&self, bufs: &mut [IoSliceMut<'_>]) -> Option<(Returned, usize)> {
+        let (link, sock) = self.part()?;
+        let taken = link.take_returned(sock, bufs)?;
+        link.take_error(sock);
+        let next = link
+            .next_returned(sock)
+            .map_or(0, |next| Errno::from(next.reason).0);
+        self.next_error.store(next, Ordering::Release);
+        Some(taken)
+    }
+
+    /// Empties the error queue; the socket's error stays.
+    pub(crate) fn forget_returned(&self) {
+        if let Some((link, sock)) = self.part() {
+            while link.take_returned(sock, &mut []).is_some() {}
+        }
     }
 
     /// Length of the next datagram of the stack's.
@@ -196,7 +236,7 @@ impl Dgram {
         bufs: &[IoSlice<'_>],
     ) -> Result<Option<usize>, Errno> {
         let (link, sock) = self.part().ok_or(Errno::ENETDOWN)?;
-        if let Some(error) = link.take_error(sock) {
+        if let Some(error) = self.take_error_of(&link, sock) {
             return Err(error);
         }
         let sent = link.udp_send(sock, envelope, bufs);
@@ -223,7 +263,7 @@ impl Dgram {
                 ready
             };
         };
-        if link.seen(sock).is_error() {
+        if link.seen(sock).is_error() || link.has_returned(sock) || self.has_next_error() {
             ready |= bits::ERR;
         }
         if link.available(sock) > 0 {
