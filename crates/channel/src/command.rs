@@ -126,6 +126,11 @@ pub enum Command {
     Send {
         sock: SockId,
     },
+    /// The bytes before stream offset `upto` are urgent (MSG_OOB). Comes before they are in the ring.
+    Urgent {
+        sock: SockId,
+        upto: u64,
+    },
     /// The program has read past the point where the engine wants to know.
     Consumed {
         sock: SockId,
@@ -188,6 +193,7 @@ const INFO: u8 = 11;
 const UDP_CONNECT: u8 = 12;
 const GOODBYE: u8 = 13;
 const YIELD: u8 = 14;
+const URGENT: u8 = 15;
 
 type Payload = [u64; PAYLOAD_WORDS];
 
@@ -275,6 +281,7 @@ impl Command {
                     [a, b, c, 0],
                 )
             }
+            Command::Urgent { sock, upto } => (URGENT, 0, Some(sock), [upto, 0, 0, 0]),
             Command::Goodbye => (GOODBYE, 0, None, ZERO),
         }
     }
@@ -334,6 +341,10 @@ impl Command {
             UDP_CONNECT => Command::UdpConnect {
                 sock,
                 remote: (flags & 1 == 1).then(|| addr_of(payload)),
+            },
+            URGENT => Command::Urgent {
+                sock,
+                upto: payload[2],
             },
             GOODBYE => Command::Goodbye,
             _ => return None,
@@ -555,6 +566,8 @@ mod tests {
             },
             Command::Goodbye,
         ];
+        let upto = 1 << 40;
+        all.push(Command::Urgent { sock, upto });
         all.extend(options.map(|option| Command::SetOption { sock, option }));
         all
     }
