@@ -1,4 +1,9 @@
 //! HyStart++ (RFC 9406): leaves the first slow start when the round trip grows, before the queue overflows.
+//!
+//! DEVIATION(RFC 9406 1): the other sign of the original HyStart, which Linux's CUBIC knows too, counts as well. ACKs
+//! that come without a gap for half of a round trip are half of what the path carries: the window, which grows by as
+//! much, holds all of it. The round trip's minimum grows a round later, when the window is twice the path and a queue of
+//! the path's size overflows.
 
 use super::Ack;
 
@@ -9,6 +14,8 @@ const MIN_RTT_DIVISOR: u32 = 8;
 const N_RTT_SAMPLE: u8 = 8;
 const CSS_GROWTH_DIVISOR: u32 = 4;
 const CSS_ROUNDS: u8 = 5;
+/// ACKs further apart are no train (Linux: hystart_ack_delta_us).
+const TRAIN_GAP: u32 = 2_000;
 const INFINITY: u32 = u32::MAX;
 
 /// State of the first slow start. Times in microseconds.
@@ -20,6 +27,11 @@ pub struct HyStart {
     css_baseline: u32,
     /// Low bits of the sequence number that ends the round.
     window_end: u32,
+    /// Shortest round trip of this slow start.
+    base: u32,
+    /// When the round began, and the last ACK that followed without a gap.
+    round_at: u32,
+    train_at: u32,
     samples: u8,
     css_rounds: u8,
     has_round: bool,
@@ -32,6 +44,9 @@ impl Default for HyStart {
             round_min: INFINITY,
             css_baseline: INFINITY,
             window_end: 0,
+            base: INFINITY,
+            round_at: 0,
+            train_at: 0,
             samples: 0,
             css_rounds: 0,
             has_round: false,
@@ -50,7 +65,7 @@ pub enum Verdict {
 
 impl HyStart {
     /// RFC 9406 4.2; `bytes` is what slow start would grow by.
-    pub fn on_ack(&mut self, ack: &Ack, bytes: u32) -> Verdict {
+    pub fn on_ack(&mut self, ack: &Ack, bytes: u32, is_paced: bool) -> Verdict {
         if self.ends_round(ack) {
             if self.is_conservative() {
                 self.css_rounds += 1;
@@ -65,7 +80,11 @@ impl HyStart {
         if ack.rtt_ns != 0 {
             let rtt = u32::try_from(ack.rtt_ns / 1_000).unwrap_or(INFINITY - 1);
             self.round_min = self.round_min.min(rtt);
+            self.base = self.base.min(rtt);
             self.samples = self.samples.saturating_add(1);
+        }
+        if self.has_train(ack, is_paced) {
+            return Verdict::Leave;
         }
         if self.samples >= N_RTT_SAMPLE {
             self.judge();
@@ -99,14 +118,31 @@ impl HyStart {
         }
     }
 
+    /// What is paced is spread over the whole round trip (as on Linux).
+    fn has_train(&mut self, ack: &Ack, is_paced: bool) -> bool {
+        let now = micros(ack);
+        if now.wrapping_sub(self.train_at) > TRAIN_GAP || self.base == INFINITY {
+            return false;
+        }
+        self.train_at = now;
+        let enough = if is_paced { self.base } else { self.base / 2 };
+        now.wrapping_sub(self.round_at) >= enough.max(MIN_RTT_THRESH)
+    }
+
     /// A round ends when what was SND.NXT at its beginning is acknowledged.
     fn ends_round(&mut self, ack: &Ack) -> bool {
         let is_over = (ack.una as u32).wrapping_sub(self.window_end) as i32 >= 0;
         if !self.has_round || is_over {
             self.window_end = ack.nxt as u32;
+            self.round_at = micros(ack);
+            self.train_at = self.round_at;
         }
         core::mem::replace(&mut self.has_round, true) && is_over
     }
+}
+
+fn micros(ack: &Ack) -> u32 {
+    (ack.now.0 / 1_000) as u32
 }
 
 #[cfg(test)]
@@ -137,7 +173,7 @@ mod tests {
                     burst: 0,
                     is_after_timeout: false,
                 };
-                match hystart.on_ack(&ack, MSS) {
+                match hystart.on_ack(&ack, MSS, false) {
                     Verdict::Grow(bytes) => sum += bytes,
                     Verdict::Leave => return (grown, true),
                 }
@@ -190,5 +226,30 @@ mod tests {
     fn seven_samples_decide_nothing() {
         let (grown, _) = run(3, &[40, 40, 90, 90, 90, 90]);
         assert!(grown.iter().all(|g| *g == 3 * MSS));
+    }
+
+    /// One round with ACKs `gap_us` apart, round trip 40 ms. Gives how many came before slow start was left.
+    fn train(gap_us: u64, is_paced: bool) -> Option<u64> {
+        let mut hystart = HyStart::default();
+        (0..200).find(|i| {
+            let ack = Ack {
+                now: Instant(i * gap_us * 1_000),
+                bytes: MSS,
+                rtt_ns: 40_000_000,
+                srtt_ns: 0,
+                una: 1 + i * u64::from(MSS),
+                nxt: 1_000_000,
+                burst: 0,
+                is_after_timeout: false,
+            };
+            hystart.on_ack(&ack, MSS, is_paced) == Verdict::Leave
+        })
+    }
+
+    #[test]
+    fn acks_without_a_gap_for_half_of_a_round_trip_leave() {
+        assert_eq!(train(500, false), Some(40));
+        assert_eq!(train(500, true), Some(80));
+        assert_eq!(train(2_100, false), None);
     }
 }

@@ -211,7 +211,7 @@ impl Control {
         };
         let mut wanted = ack.bytes.min(limit);
         if let Algorithm::Starting(hystart) = &mut self.algorithm {
-            match hystart.on_ack(ack, wanted) {
+            match hystart.on_ack(ack, wanted, self.is_paced) {
                 Verdict::Grow(bytes) => wanted = bytes,
                 Verdict::Leave => {
                     self.leave_slow_start();
