@@ -8,10 +8,12 @@
  *          reset  sends "x", resets
  *          ask    sends "ask\n", reads a line, sends it back with "you said ", closes
  *          udp    sends the datagram "ping" there
- * UDP 7001 echo, 7002 answers each datagram with two
+ * UDP 7001 echo, 7002 answers each datagram with two, 7003 with ten joined ones (UDP_SEGMENT),
+ *     7004 with its type of service and time to live
  */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -131,6 +133,37 @@ static void *serve_tcp(void *argument) {
     }
 }
 
+/* Ten datagrams in one call, the last one shorter; they stay together on the way to a neighbour. */
+static void send_joined(int fd, struct sockaddr_in *to, socklen_t len) {
+    char data[5000];
+    int size = 520, none = 0;
+    for (int i = 0; i < (int)sizeof data; i++) data[i] = i / 100;
+    setsockopt(fd, SOL_UDP, UDP_SEGMENT, &size, sizeof size);
+    sendto(fd, data, sizeof data, 0, (void *)to, len);
+    setsockopt(fd, SOL_UDP, UDP_SEGMENT, &none, sizeof none);
+}
+
+/* Answers with what the header of a datagram says. */
+static void *serve_headers(void *argument) {
+    int fd = (intptr_t)argument, on = 1;
+    setsockopt(fd, IPPROTO_IP, IP_RECVTTL, &on, sizeof on);
+    setsockopt(fd, IPPROTO_IP, IP_RECVTOS, &on, sizeof on);
+    for (;;) {
+        char buf[64], place[128];
+        struct sockaddr_in from;
+        struct iovec in = {buf, sizeof buf};
+        struct msghdr message = {&from, sizeof from, &in, 1, place, sizeof place};
+        if (recvmsg(fd, &message, 0) < 0) continue;
+        int tos = -1, ttl = -1;
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+            if (c->cmsg_type == IP_TTL) ttl = *(int *)CMSG_DATA(c);
+            if (c->cmsg_type == IP_TOS) tos = *(unsigned char *)CMSG_DATA(c);
+        }
+        int len = sprintf(buf, "tos %d ttl %d", tos, ttl);
+        sendto(fd, buf, len, 0, (void *)&from, sizeof from);
+    }
+}
+
 static void *serve_udp(void *argument) {
     int fd = (intptr_t)argument;
     struct sockaddr_in own, from;
@@ -141,6 +174,10 @@ static void *serve_udp(void *argument) {
         len = sizeof from;
         ssize_t n = recvfrom(fd, buf, sizeof buf, 0, (void *)&from, &len);
         if (n < 0) continue;
+        if (ntohs(own.sin_port) == 7003) {
+            send_joined(fd, &from, len);
+            continue;
+        }
         sendto(fd, buf, n, 0, (void *)&from, len);
         if (ntohs(own.sin_port) == 7002) sendto(fd, "second", 6, 0, (void *)&from, len);
     }
@@ -152,8 +189,9 @@ int main(void) {
     int ports[] = {7001, 7002, 7003, 7004, 7005, 7006, 7007, 7008, 7010};
     for (size_t i = 0; i < sizeof ports / sizeof *ports; i++)
         pthread_create(&thread, 0, serve_tcp, (void *)(intptr_t)open_port(SOCK_STREAM, ports[i]));
-    for (int port = 7001; port <= 7002; port++)
+    for (int port = 7001; port <= 7003; port++)
         pthread_create(&thread, 0, serve_udp, (void *)(intptr_t)open_port(SOCK_DGRAM, port));
+    pthread_create(&thread, 0, serve_headers, (void *)(intptr_t)open_port(SOCK_DGRAM, 7004));
     puts("ready");
     fflush(stdout);
     pause();

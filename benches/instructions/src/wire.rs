@@ -58,6 +58,7 @@ impl Device for Wire {
             mtu: 1500,
             tx_checksum: true,
             tso_max: 0,
+            udp_segmentation: false,
         }
     }
 

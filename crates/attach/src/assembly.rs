@@ -134,13 +134,14 @@ fn stack_config(settings: &Settings, lease: &SlotLease, welcome: &Welcome) -> St
     for chunk in seed.chunks_exact_mut(8) {
         chunk.copy_from_slice(&random_u64().to_le_bytes());
     }
-    let tso_max = SlotParams::from_words(&lease.params).map_or(0, |params| params.tso_max);
+    let params = SlotParams::from_words(&lease.params);
     StackConfig {
         mac: lease.mac,
         mtu: lease.mtu,
         addrs: welcome.addresses.clone(),
         gateways: welcome.gateways.clone(),
-        tso_max,
+        tso_max: params.map_or(0, |params| params.tso_max),
+        has_udp_segmentation: params.is_some_and(|params| params.udp_segmentation),
         role: Role::Engine,
         ephemeral: lease.ports,
         seed,

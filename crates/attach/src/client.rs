@@ -187,6 +187,7 @@ impl Attach for Client {
             addrs: welcome.addresses,
             gateways: welcome.gateways,
             mtu: welcome.mtu,
+            interface: welcome.interface_index,
         })
     }
 

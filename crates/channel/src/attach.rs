@@ -46,6 +46,8 @@ pub struct Policy {
     pub gateways: Vec<IpAddr>,
     /// Largest IP packet of the stack's link in bytes.
     pub mtu: u16,
+    /// The stack's interface by its number in the kernel, 0 = it has none there.
+    pub interface: u32,
 }
 
 impl Policy {
@@ -118,8 +120,8 @@ mod tests {
     fn policy_tells_own_and_reachable_addresses() {
         let mut policy = Policy {
             addrs: vec![("10.0.0.5".parse().unwrap(), 24)],
-            gateways: Vec::new(),
             mtu: 1500,
+            ..Policy::default()
         };
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         assert!(policy.is_own(ip("10.0.0.5")) && policy.is_own(ip("::ffff:10.0.0.5")));
@@ -137,6 +139,7 @@ mod tests {
             addrs: vec![(ip("10.0.0.5"), 24), (ip("fd00::5"), 64)],
             gateways: vec![ip("10.0.0.1")],
             mtu: 1500,
+            ..Policy::default()
         };
         assert!(policy.is_own(ip("fd00::5")) && policy.is_reachable(ip("fd00::77")));
         assert!(!policy.is_reachable(ip("fd01::1")) && policy.is_reachable(ip("1.1.1.1")));

@@ -80,6 +80,8 @@ pub enum SocketOption {
     FastOpen(u32),
     /// An active open may put data into its SYN.
     FastOpenConnect(bool),
+    /// Datagrams that came joined are delivered so.
+    TakesJoined(bool),
     /// What becomes of large datagrams: Linux's numbers of IP_MTU_DISCOVER.
     MtuDiscovery(u8),
     /// The same of those over IPv6.
@@ -449,6 +451,7 @@ impl SocketOption {
             SocketOption::ReusePort(on) => one(14, u64::from(on)),
             SocketOption::FastOpen(queue) => one(15, u64::from(queue)),
             SocketOption::FastOpenConnect(on) => one(16, u64::from(on)),
+            SocketOption::TakesJoined(on) => one(17, u64::from(on)),
             SocketOption::MtuDiscovery(code) => one(18, u64::from(code)),
             SocketOption::MtuDiscoveryV6(code) => one(19, u64::from(code)),
         }
@@ -480,6 +483,7 @@ impl SocketOption {
             14 => SocketOption::ReusePort(first != 0),
             15 => SocketOption::FastOpen(first as u32),
             16 => SocketOption::FastOpenConnect(first != 0),
+            17 => SocketOption::TakesJoined(first != 0),
             18 => SocketOption::MtuDiscovery(first as u8),
             19 => SocketOption::MtuDiscoveryV6(first as u8),
             _ => return None,

@@ -167,6 +167,8 @@ pub struct Welcome {
     pub capability: u64,
     pub keeper_pid: u32,
     pub interface: String,
+    /// Its number in the kernel.
+    pub interface_index: u32,
     pub device: DeviceKind,
     /// Addresses of the stack with their prefix lengths.
     pub addresses: Vec<(IpAddr, u8)>,

@@ -1,23 +1,50 @@
 //! How datagrams lie in byte rings: a header of fixed length, the payload, padding to 8 bytes.
+//!
+//! ```text
+//! 0 payload length  4 peer's port  6 own port  8 peer's address  24 own address
+//! 40 what is there  41 tos  42 ttl  44 segment  48 time  56 lost  60 zero
+//! ```
 
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 
 use crate::addr::AddrWords;
 
 /// Length of a header in either direction.
-pub(crate) const HEADER: usize = 48;
-/// Longest payload of a datagram, which IPv6 carries.
+pub(crate) const HEADER: usize = 64;
+/// Longest payload of a datagram (over IPv6).
 pub(crate) const PAYLOAD_MAX: usize = 65_527;
+
+/// What goes with a datagram's bytes. Of one to send, what is absent is left to the engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Envelope {
+    /// Received: the sender. To send: the destination, if not the connected one.
+    pub peer: Option<SocketAddr>,
+    /// Received: where it was sent to. To send: the address that it comes from; the port means nothing.
+    pub local: Option<SocketAddr>,
+    /// Type of service, or traffic class.
+    pub tos: Option<u8>,
+    /// Time to live, or hop limit.
+    pub ttl: Option<u8>,
+    /// Several datagrams of this size, the last of which may be shorter, as one.
+    pub segment: Option<NonZeroU16>,
+    /// When it was received, CLOCK_MONOTONIC nanoseconds.
+    pub time_ns: u64,
+    /// Datagrams that the socket has lost so far for want of room.
+    pub lost: u32,
+}
 
 /// One datagram's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) len: usize,
-    /// Received: the sender. To send: the destination, if not the connected one.
-    pub(crate) peer: Option<SocketAddr>,
-    /// Received: where it was sent to.
-    pub(crate) local: Option<SocketAddr>,
+    pub(crate) envelope: Envelope,
 }
+
+const HAS_PEER: u8 = 1;
+const HAS_LOCAL: u8 = 2;
+const HAS_TOS: u8 = 4;
+const HAS_TTL: u8 = 8;
 
 impl Header {
     /// Bytes of the whole record.
@@ -26,21 +53,35 @@ impl Header {
     }
 
     pub(crate) fn encode(&self) -> [u8; HEADER] {
+        let Envelope {
+            peer,
+            local,
+            tos,
+            ttl,
+            segment,
+            time_ns,
+            lost,
+        } = self.envelope;
+        let flag = |is_there: bool, bit: u8| if is_there { bit } else { 0 };
         let mut out = [0; HEADER];
-        let absent = AddrWords {
-            ip: [0, 0],
-            port: 0,
-        };
-        let peer = self.peer.map_or(absent, AddrWords::encode);
-        let local = self.local.map_or(absent, AddrWords::encode);
+        let [near, far] =
+            [local, peer].map(|addr| addr.map_or(AddrWords::ABSENT, AddrWords::encode));
         out[..4].copy_from_slice(&(self.len as u32).to_le_bytes());
-        out[4..6].copy_from_slice(&peer.port.to_le_bytes());
-        out[6..8].copy_from_slice(&local.port.to_le_bytes());
-        let words = [peer.ip[0], peer.ip[1], local.ip[0], local.ip[1]];
+        out[4..6].copy_from_slice(&far.port.to_le_bytes());
+        out[6..8].copy_from_slice(&near.port.to_le_bytes());
+        let words = [far.ip[0], far.ip[1], near.ip[0], near.ip[1]];
         for (at, word) in out[8..40].chunks_exact_mut(8).zip(words) {
             at.copy_from_slice(&word.to_le_bytes());
         }
-        out[40] = u8::from(self.peer.is_some()) | u8::from(self.local.is_some()) << 1;
+        out[40] = flag(peer.is_some(), HAS_PEER)
+            | flag(local.is_some(), HAS_LOCAL)
+            | flag(tos.is_some(), HAS_TOS)
+            | flag(ttl.is_some(), HAS_TTL);
+        out[41] = tos.unwrap_or(0);
+        out[42] = ttl.unwrap_or(0);
+        out[44..46].copy_from_slice(&segment.map_or(0, NonZeroU16::get).to_le_bytes());
+        out[48..56].copy_from_slice(&time_ns.to_le_bytes());
+        out[56..60].copy_from_slice(&lost.to_le_bytes());
         out
     }
 
@@ -63,11 +104,17 @@ impl Header {
             }
             .decode()
         };
-        Some(Header {
-            len,
-            peer: (bytes[40] & 1 == 1).then(|| addr(8, 32)),
-            local: (bytes[40] & 2 == 2).then(|| addr(24, 48)),
-        })
+        let has = |flag: u8| bytes[40] & flag != 0;
+        let envelope = Envelope {
+            peer: has(HAS_PEER).then(|| addr(8, 32)),
+            local: has(HAS_LOCAL).then(|| addr(24, 48)),
+            tos: has(HAS_TOS).then_some(bytes[41]),
+            ttl: has(HAS_TTL).then_some(bytes[42]),
+            segment: NonZeroU16::new(u16::from_le_bytes([bytes[44], bytes[45]])),
+            time_ns: word(48),
+            lost: word(56) as u32,
+        };
+        Some(Header { len, envelope })
     }
 }
 
@@ -79,14 +126,20 @@ mod tests {
     fn headers_survive_their_encoding_and_lies_are_refused() {
         let header = Header {
             len: 1473,
-            peer: Some("10.0.0.9:53".parse().unwrap()),
-            local: Some("10.0.0.5:4000".parse().unwrap()),
+            envelope: Envelope {
+                peer: Some("10.0.0.9:53".parse().unwrap()),
+                local: Some("10.0.0.5:4000".parse().unwrap()),
+                tos: Some(0),
+                ttl: Some(255),
+                segment: NonZeroU16::new(1200),
+                time_ns: u64::MAX - 1,
+                lost: 7,
+            },
         };
         assert_eq!(Header::decode(&header.encode()), Some(header));
         let bare = Header {
             len: 0,
-            peer: None,
-            local: None,
+            envelope: Envelope::default(),
         };
         assert_eq!(Header::decode(&bare.encode()), Some(bare));
         assert_eq!(bare.record_len(), HEADER);

@@ -16,7 +16,7 @@ use slipstack_mem::{
 use crate::addr::Ends;
 use crate::cell::Cell;
 use crate::command::{Coded, Command, Ticket};
-use crate::datagram::{HEADER, Header};
+use crate::datagram::{Envelope, HEADER, Header};
 use crate::event::RawEvent;
 use crate::ids::{SockId, next_generation};
 use crate::layout::{self, PROGRAM_SOCKETS, RECEIVE_ARENA, SEND_ARENA, SOCKETS, header};
@@ -503,14 +503,14 @@ impl SendSide {
         self.ring
     }
 
-    /// Copies the next datagram's payload out and gives its destination (`None` = the connected
-    /// one); everything up to it counts as sent.
+    /// Copies the next datagram's payload out and gives what goes with it; everything up to it counts
+    /// as sent.
     pub fn next_datagram(
         &mut self,
         end: &mut EngineEnd,
         sock: SockId,
         payload: &mut Vec<u8>,
-    ) -> Option<Option<SocketAddr>> {
+    ) -> Option<Envelope> {
         let held = (self.head - self.acked) as usize;
         if held == 0 {
             return None;
@@ -527,6 +527,6 @@ impl SendSide {
         ring.read(&end.region, self.acked + HEADER as u64, payload);
         let upto = self.acked + header.record_len() as u64;
         self.on_acked(end, sock, upto);
-        Some(header.peer)
+        Some(header.envelope)
     }
 }

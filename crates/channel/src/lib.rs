@@ -30,6 +30,7 @@ mod state;
 pub use addr::Ends;
 pub use attach::{Attach, AttachError, Attachment, Policy};
 pub use command::{CloseMode, Coded, Command, Congestion, Everyday, SocketOption, Ticket};
+pub use datagram::Envelope;
 pub use driver::{Driver, Exit, Placement, TurnOutcome, WaitOn};
 pub use engine_end::{EngineEnd, Lie, SendSide, Sent};
 pub use event::{ChannelEvent, EventKind};

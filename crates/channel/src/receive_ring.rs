@@ -5,11 +5,10 @@
 //! not fit, and goes when everything has been read.
 
 use core::sync::atomic::{Ordering, fence};
-use std::net::SocketAddr;
 
 use slipstack_mem::{ByteRing, RingWord};
 
-use crate::datagram::{HEADER, Header};
+use crate::datagram::{Envelope, HEADER, Header};
 use crate::engine_end::{EngineEnd, Lie};
 use crate::ids::SockId;
 use crate::layout::PUNCH_MIN;
@@ -222,14 +221,13 @@ impl ReceiveRing {
         &mut self,
         end: &mut EngineEnd,
         sock: SockId,
-        (from, to): (SocketAddr, SocketAddr),
+        envelope: &Envelope,
         payload: &[u8],
         limit: u64,
     ) -> bool {
         let header = Header {
             len: payload.len(),
-            peer: Some(from),
-            local: Some(to),
+            envelope: *envelope,
         };
         let record = header.record_len() as u64;
         self.observe(end, sock);

@@ -16,6 +16,8 @@ pub struct DeviceInfo {
     pub tx_checksum: bool,
     /// Largest TCP payload of one frame that the device cuts into segments; 0 = it does not.
     pub tso_max: u32,
+    /// The device cuts joined datagrams apart.
+    pub udp_segmentation: bool,
 }
 
 /// There is no room: the frame was not taken. Counted; the sender tries again after a flush.
@@ -129,8 +131,6 @@ counters! {
     rx_vlan,
     /// Frames with a virtio header that makes no sense.
     rx_malformed,
-    /// Coalesced UDP datagrams that were split again.
-    rx_udp_split,
     /// Large frames whose ring slot had been consumed by a predecessor that died.
     rx_orphaned,
     tx_frames,

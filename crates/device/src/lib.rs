@@ -20,6 +20,7 @@ mod device;
 mod error;
 pub mod iface;
 mod ingress;
+mod kernel;
 pub mod listener;
 pub mod loopback;
 mod netlink;
@@ -30,7 +31,6 @@ mod slots;
 mod steering;
 mod tap;
 pub mod tee;
-mod udp_split;
 mod vnet;
 
 pub use capture::{Capture, Direction};

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 use slipstack_mem::RawSlice;
-use slipstack_wire::{RxChecksum, RxMeta, TxOffload};
+use slipstack_wire::flow::FrameFlow;
+use slipstack_wire::{Gso, RxChecksum, RxMeta, TxOffload, protocol};
 
 use crate::device::{Device, DeviceCounters, DeviceInfo, TxFull};
 use crate::error::DeviceError;
@@ -67,6 +68,7 @@ pub fn pair(mtu: u16) -> Result<(Loopback, Loopback), DeviceError> {
             mtu,
             tx_checksum: true,
             tso_max: TSO_MAX,
+            udp_segmentation: true,
         },
         incoming: Arc::clone(incoming),
         outgoing: Arc::clone(outgoing),
@@ -116,6 +118,7 @@ impl Device for Loopback {
                 None => RxChecksum::Unknown,
             },
             gso: offload.gso.is_some(),
+            segment: joined(&bytes, offload.gso),
             ..RxMeta::UNKNOWN
         };
         self.counters.tx_frames += 1;
@@ -140,6 +143,12 @@ impl Device for Loopback {
     fn counters(&self) -> DeviceCounters {
         self.counters
     }
+}
+
+/// The size of the datagrams that a frame joins.
+fn joined(frame: &[u8], gso: Option<Gso>) -> u16 {
+    let is_udp = || FrameFlow::parse(frame).is_some_and(|flow| flow.protocol == protocol::UDP);
+    gso.filter(|_| is_udp()).map_or(0, |gso| gso.mss)
 }
 
 /// The whole frame in one piece.

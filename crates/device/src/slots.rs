@@ -7,6 +7,7 @@ use crate::device::{Device, DeviceInfo};
 use crate::error::DeviceError;
 use crate::iface;
 use crate::ingress::{self, DropKind, IngressDrop, load_program};
+use crate::kernel;
 use crate::packet::{self, PacketSlot, RingParams};
 use crate::position::RingPosition;
 use crate::steering::{SLOTS_MAX, Steering};
@@ -18,6 +19,9 @@ const TSO_MAX: u32 = 65_535 - 20 - 60;
 const L3_OF_TAP: i32 = 14;
 /// Where a fan-out program finds it.
 const L3_OF_FANOUT: i32 = 0;
+
+/// In a slot's first word: the device cuts joined datagrams apart.
+const UDP_SEGMENTATION: u32 = 0x100;
 
 /// Which back end a slot belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +39,8 @@ pub struct SlotParams {
     /// Largest IP packet.
     pub mtu: u16,
     pub tso_max: u32,
+    /// The device cuts joined datagrams apart.
+    pub udp_segmentation: bool,
     /// Shape of the receive ring; all zero for a TAP.
     pub ring: RingParams,
 }
@@ -47,6 +53,10 @@ impl SlotParams {
             match self.kind {
                 SlotKind::Tap => 1,
                 SlotKind::Packet => 2,
+            } | if self.udp_segmentation {
+                UDP_SEGMENTATION
+            } else {
+                0
             },
             u32::from_be_bytes([a, b, c, d]),
             u32::from_be_bytes([0, 0, e, f]),
@@ -75,7 +85,7 @@ impl SlotParams {
             return None;
         };
         Some(SlotParams {
-            kind: match kind {
+            kind: match kind & !UDP_SEGMENTATION {
                 1 => SlotKind::Tap,
                 2 => SlotKind::Packet,
                 _ => return None,
@@ -83,6 +93,7 @@ impl SlotParams {
             mac: [a, b, c, d, e, f],
             mtu: u16::try_from(mtu).ok()?,
             tso_max,
+            udp_segmentation: kind & UDP_SEGMENTATION != 0,
             ring: RingParams {
                 frame_size,
                 frame_count,
@@ -123,6 +134,7 @@ impl Slots {
             mac: neighbour_of(link.mac),
             mtu: u16::try_from(link.mtu).unwrap_or(u16::MAX),
             tso_max: TSO_MAX,
+            udp_segmentation: kernel::cuts_datagrams(),
             ring: RingParams::default(),
         };
         Ok(Slots {
@@ -164,6 +176,7 @@ impl Slots {
             mac: link.mac,
             mtu,
             tso_max: TSO_MAX,
+            udp_segmentation: kernel::cuts_datagrams(),
             ring,
         };
         Ok(Slots {
@@ -202,6 +215,11 @@ impl Slots {
     /// Name of the interface.
     pub fn interface(&self) -> &str {
         &self.name
+    }
+
+    /// Its number in the kernel.
+    pub fn interface_index(&self) -> u32 {
+        self.index
     }
 
     pub fn params(&self) -> SlotParams {
@@ -271,6 +289,7 @@ pub fn open_slot(
         mtu: params.mtu,
         tx_checksum: true,
         tso_max: params.tso_max,
+        udp_segmentation: params.udp_segmentation,
     };
     Ok(match params.kind {
         SlotKind::Tap => Box::new(TapSlot::from_fd(fd, info)),
@@ -316,6 +335,7 @@ mod tests {
             mac: [2, 3, 4, 5, 6, 7],
             mtu: 1500,
             tso_max: TSO_MAX,
+            udp_segmentation: true,
             ring: RingParams {
                 frame_size: 2048,
                 frame_count: 2048,
@@ -324,7 +344,7 @@ mod tests {
         };
         let words = params.to_words();
         assert_eq!(SlotParams::from_words(&words), Some(params));
-        for (at, value) in [(0, 3), (2, 0x10000), (3, 65_536)] {
+        for (at, value) in [(0, 3), (0, 0x101 + 2), (2, 0x10000), (3, 65_536)] {
             let mut bad = words;
             bad[at] = value;
             assert_eq!(SlotParams::from_words(&bad), None);

@@ -5,7 +5,7 @@
 //! ```
 //! All fields are in host order; TAP's header is 12 bytes long, AF_PACKET's 10.
 
-use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, TxOffload};
+use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, TxOffload, protocol};
 
 /// Length of the header before frames of AF_PACKET.
 pub(crate) const PACKET_LEN: usize = 10;
@@ -26,10 +26,8 @@ const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 /// What the header of a received frame says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// One frame, or coalesced TCP segments, for the stack as it is.
+    /// One frame, or coalesced TCP segments or datagrams, for the stack as it is.
     Frame(RxMeta),
-    /// Coalesced UDP datagrams of this size, which must be split: their borders matter.
-    Datagrams { size: u16, checksum: RxChecksum },
     /// Some other offload that we did not ask for.
     Unknown,
 }
@@ -45,10 +43,10 @@ pub(crate) fn parse(header: &[u8]) -> Option<Received> {
     Some(match fixed[1] & !GSO_ECN {
         GSO_NONE => Received::Frame(meta(checksum, false)),
         GSO_TCPV4 | GSO_TCPV6 => Received::Frame(meta(checksum, true)),
-        GSO_UDP_L4 => Received::Datagrams {
-            size: u16::from_ne_bytes([fixed[4], fixed[5]]),
-            checksum,
-        },
+        GSO_UDP_L4 => Received::Frame(RxMeta {
+            segment: u16::from_ne_bytes([fixed[4], fixed[5]]),
+            ..meta(checksum, true)
+        }),
         _ => Received::Unknown,
     })
 }
@@ -81,12 +79,24 @@ pub(crate) fn build(header: &[u8], offload: &TxOffload) -> [u8; TAP_LEN] {
         out[8..10].copy_from_slice(&partial.offset.to_ne_bytes());
     }
     if let Some(gso) = offload.gso {
-        let is_ipv6 = header.get(12..14) == Some(&ETHERTYPE_IPV6[..]);
-        out[1] = if is_ipv6 { GSO_TCPV6 } else { GSO_TCPV4 };
+        out[1] = gso_type(header);
         out[2..4].copy_from_slice(&gso.header_len.to_ne_bytes());
         out[4..6].copy_from_slice(&gso.mss.to_ne_bytes());
     }
     out
+}
+
+/// What a frame that is to be cut apart carries: a super-frame has no extension headers.
+fn gso_type(header: &[u8]) -> u8 {
+    const PROTOCOL_AT: usize = 23;
+    const NEXT_HEADER_AT: usize = 20;
+    let is_ipv6 = header.get(12..14) == Some(&ETHERTYPE_IPV6[..]);
+    let at = if is_ipv6 { NEXT_HEADER_AT } else { PROTOCOL_AT };
+    match (header.get(at).copied(), is_ipv6) {
+        (Some(protocol::UDP), _) => GSO_UDP_L4,
+        (_, true) => GSO_TCPV6,
+        (_, false) => GSO_TCPV4,
+    }
 }
 
 #[cfg(test)]
@@ -116,6 +126,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_cut_apart_is_told_by_its_protocol() {
+        let mut header = [0; 42];
+        header[12..14].copy_from_slice(&[0x08, 0]);
+        header[23] = protocol::UDP;
+        assert_eq!(gso_type(&header), GSO_UDP_L4);
+        header[23] = protocol::TCP;
+        assert_eq!(gso_type(&header), GSO_TCPV4);
+        header[12..14].copy_from_slice(&ETHERTYPE_IPV6);
+        header[20] = protocol::UDP;
+        assert_eq!(gso_type(&header), GSO_UDP_L4);
+        header[20] = protocol::TCP;
+        assert_eq!(gso_type(&header), GSO_TCPV6);
+    }
+
+    #[test]
     fn a_frame_without_offloads_has_an_all_zero_header() {
         assert_eq!(build(&[0; 60], &TxOffload::NONE), [0; TAP_LEN]);
         assert_eq!(
@@ -131,11 +156,12 @@ mod tests {
         header[0] = FLAG_DATA_VALID;
         header[1] = GSO_UDP_L4;
         header[4..6].copy_from_slice(&700u16.to_ne_bytes());
-        let expected = Received::Datagrams {
-            size: 700,
-            checksum: RxChecksum::Verified,
+        let expected = RxMeta {
+            gso: true,
+            segment: 700,
+            ..RxMeta::VERIFIED
         };
-        assert_eq!(parse(&header), Some(expected));
+        assert_eq!(parse(&header), Some(Received::Frame(expected)));
         header[1] = 3;
         assert_eq!(parse(&header), Some(Received::Unknown));
     }

@@ -76,6 +76,7 @@ impl WireDevice {
             mtu,
             tx_checksum: true,
             tso_max,
+            udp_segmentation: false,
         };
         Self { wire, info }
     }

@@ -218,6 +218,7 @@ impl Attach for VirtualAttach {
             addrs: vec![(self.0.config.local.into(), self.0.config.prefix)],
             gateways: vec![self.0.config.gateway.into()],
             mtu: self.0.config.stack.mtu,
+            interface: 0,
         })
     }
 

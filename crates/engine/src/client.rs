@@ -83,6 +83,8 @@ pub(crate) struct Socket {
     pub(crate) refused: u64,
     pub(crate) passed_in: u64,
     pub(crate) taken_told: u64,
+    /// Datagrams that found no room.
+    pub(crate) lost: u32,
     /// When bytes were last received.
     pub(crate) received_at: Instant,
     /// How far the program may read before it tells.
@@ -108,11 +110,18 @@ impl Socket {
         refused: 0,
         passed_in: 0,
         taken_told: 0,
+        lost: 0,
         received_at: Instant(0),
         step: STEP,
         send: SendSide::NEW,
         receive: ReceiveRing::NEW,
     };
+
+    /// Bytes of datagrams that may wait; what a program asks for counts twice, as on the kernel.
+    pub(crate) fn datagrams_max(&self) -> u64 {
+        let asked = self.options.as_deref().and_then(|options| options.rcvbuf);
+        asked.map_or(UDP_RCVBUF, |bytes| 2 * u64::from(bytes))
+    }
 
     /// The options to be, made when first touched.
     pub(crate) fn options_mut(&mut self) -> &mut SocketOptions {

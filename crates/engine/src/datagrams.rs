@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use slipstack_channel::{Refusal, Reply, State};
-use slipstack_stack::{Instant, MtuDiscovery, SocketError, UdpId, UdpOptions};
+use slipstack_stack::{DatagramOut, Instant, MtuDiscovery, SocketError, UdpId, UdpOptions};
 
 use crate::authority::Transport;
 use crate::client::{Bound, Role};
@@ -35,6 +35,7 @@ impl Engine {
             is_v6_only,
             // Whether a broadcast is allowed is decided by the program's side.
             broadcast: true,
+            takes_joined: false,
             tos: noted.map_or(0, |options| options.tos),
             ttl: noted.map_or(UdpOptions::default().ttl, |options| options.ttl),
             mtu_discovery: noted.map_or(MtuDiscovery::default(), |noted| noted.mtu_discovery),
@@ -130,12 +131,20 @@ impl Engine {
                 let (socket, end) = client.find(owner.sock)?;
                 socket.send.next_datagram(end, owner.sock, &mut payload)
             });
-            let Some(dst) = next else { break };
+            let Some(envelope) = next else { break };
+            let datagram = DatagramOut {
+                payload: &payload,
+                dst: envelope.peer,
+                src: envelope.local.map(|local| local.ip()),
+                tos: envelope.tos,
+                ttl: envelope.ttl,
+                segment: envelope.segment,
+            };
             let mut fx = Fx {
                 world: &mut self.world,
                 device: Some(&mut *self.device),
             };
-            let sent = self.stack.udp_send(now, id, dst, &payload, &mut fx);
+            let sent = self.stack.udp_send(now, id, &datagram, &mut fx);
             if let Err(error) = sent
                 && let Some(reason) = translate::send_error(error)
             {

@@ -1,12 +1,12 @@
 //! What the stack's effects do to the clients' rings and the device.
 
-use std::net::SocketAddr;
-
-use slipstack_channel::{Ends, Kind, State};
+use slipstack_channel::{Ends, Envelope, Kind, State};
 use slipstack_device::Device;
-use slipstack_stack::{ConnId, Effects, Event, FrameOut, IpMeta, ListenerId, Reason, UdpId};
+use slipstack_stack::{
+    ConnId, DatagramIn, Effects, Event, FrameOut, IpMeta, ListenerId, Reason, UdpId,
+};
 
-use crate::client::{Role, UDP_RCVBUF};
+use crate::client::Role;
 use crate::translate;
 use crate::world::{Deferred, Owner, World};
 
@@ -61,7 +61,7 @@ impl Effects for Fx<'_> {
         true
     }
 
-    fn datagram(&mut self, udp: UdpId, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+    fn datagram(&mut self, udp: UdpId, datagram: &DatagramIn<'_>) {
         let now = self.world.now;
         let Some(owner) = self.world.udp_owner(udp) else {
             return;
@@ -73,10 +73,22 @@ impl Effects for Fx<'_> {
             return;
         };
         socket.received_at = now;
-        let addrs = (from, to);
+        let envelope = Envelope {
+            peer: Some(datagram.from),
+            local: Some(datagram.to),
+            tos: Some(datagram.tos),
+            ttl: Some(datagram.ttl),
+            segment: datagram.segment,
+            time_ns: now.0,
+            lost: socket.lost,
+        };
+        let (limit, payload) = (socket.datagrams_max(), datagram.payload);
         let taken = socket
             .receive
-            .push_datagram(end, owner.sock, addrs, bytes, UDP_RCVBUF);
+            .push_datagram(end, owner.sock, &envelope, payload, limit);
+        if !taken {
+            socket.lost = socket.lost.wrapping_add(1);
+        }
         client.list_holder(owner.sock);
         if !taken {
             self.world.counters.rx_datagrams_lost += 1;

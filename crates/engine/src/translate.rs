@@ -91,6 +91,7 @@ pub(crate) fn tcp_option(option: SocketOption) -> Option<TcpOption> {
         SocketOption::Ttl(ttl) => TcpOption::Ttl(ttl),
         SocketOption::Broadcast(_)
         | SocketOption::ReusePort(_)
+        | SocketOption::TakesJoined(_)
         | SocketOption::FastOpen(_)
         | SocketOption::MtuDiscovery(_)
         | SocketOption::MtuDiscoveryV6(_)
@@ -101,6 +102,7 @@ pub(crate) fn tcp_option(option: SocketOption) -> Option<TcpOption> {
 /// A change to a bound UDP socket; `None` for what the stack has no use for.
 pub(crate) fn udp_option(option: SocketOption) -> Option<UdpOption> {
     Some(match option {
+        SocketOption::TakesJoined(on) => UdpOption::TakesJoined(on),
         SocketOption::Tos(tos) => UdpOption::Tos(tos),
         SocketOption::Ttl(ttl) => UdpOption::Ttl(ttl),
         SocketOption::MtuDiscovery(code) => UdpOption::MtuDiscovery(MtuDiscovery::from_code(code)?),
@@ -139,7 +141,7 @@ pub(crate) fn note_option(options: &mut SocketOptions, option: SocketOption) {
         SocketOption::MtuDiscoveryV6(code) => {
             options.mtu_discovery_v6 = MtuDiscovery::from_code(code).unwrap_or_default();
         }
-        SocketOption::Broadcast(_) | SocketOption::ReusePort(_) => {}
+        SocketOption::Broadcast(_) | SocketOption::ReusePort(_) | SocketOption::TakesJoined(_) => {}
     }
 }
 

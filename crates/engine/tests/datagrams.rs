@@ -6,7 +6,14 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
 use pair::World;
-use slipstack_channel::{Command, Kind, Reply, SockId};
+use slipstack_channel::{Command, Envelope, Kind, Reply, SockId};
+
+fn sent_to(peer: SocketAddr) -> Envelope {
+    Envelope {
+        peer: Some(peer),
+        ..Envelope::default()
+    }
+}
 
 fn bind(world: &mut World, host: usize, port: u16) -> SockId {
     let sock = world.hosts[host].program.open_socket(Kind::Udp).unwrap();
@@ -32,7 +39,7 @@ fn datagrams_keep_their_bounds_and_addresses() {
     for len in [0, 1, 100, 1400] {
         let bytes = vec![len as u8; len];
         assert_eq!(
-            left.udp_send(client, Some(to), &[IoSlice::new(&bytes)]),
+            left.udp_send(client, &sent_to(to), &[IoSlice::new(&bytes)]),
             Ok(len)
         );
     }
@@ -48,7 +55,7 @@ fn datagrams_keep_their_bounds_and_addresses() {
         assert_eq!(got.from.ip().to_string(), "10.9.0.1");
         assert!(out[..got.len].iter().all(|byte| *byte == len as u8));
         let answer = [IoSlice::new(b"answer")];
-        assert_eq!(right.udp_send(server, Some(got.from), &answer), Ok(6));
+        assert_eq!(right.udp_send(server, &sent_to(got.from), &answer), Ok(6));
     }
     world.settle(10_000_000);
     for _ in 0..4 {
@@ -76,7 +83,8 @@ fn a_connected_socket_needs_no_destination() {
     };
     assert_eq!(local.ip().to_string(), "10.9.0.1");
     assert_eq!(left.remote(client), remote);
-    left.udp_send(client, None, &[IoSlice::new(b"q")]).unwrap();
+    left.udp_send(client, &Envelope::default(), &[IoSlice::new(b"q")])
+        .unwrap();
     world.settle(10_000_000);
     let got = right.udp_recv(server, &mut [], true).unwrap();
     assert_eq!((got.full_len, got.from), (1, local));
@@ -92,7 +100,7 @@ fn a_reader_that_does_not_read_loses_datagrams_but_nothing_else() {
     let bytes = [5; 1000];
     for _ in 0..500 {
         while left
-            .udp_send(client, Some(to), &[IoSlice::new(&bytes)])
+            .udp_send(client, &sent_to(to), &[IoSlice::new(&bytes)])
             .is_err()
         {
             world.step();

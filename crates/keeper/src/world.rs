@@ -80,6 +80,8 @@ pub struct Network {
     pub mac: [u8; 6],
     pub mtu: u16,
     pub tso_max: u32,
+    /// The interface's number in the kernel.
+    pub interface_index: u32,
     pub addresses: Vec<(IpAddr, u8)>,
     /// Addresses of the host on a TAP of our own.
     pub hosts: Vec<IpAddr>,
@@ -220,6 +222,7 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
         mac: [0; 6],
         mtu: 0,
         tso_max: 0,
+        interface_index: 0,
         addresses,
         hosts,
         gateways: options.gateways.clone(),
@@ -253,6 +256,7 @@ fn identify(slots: &Slots, words: &SlotWords, network: &mut Network) -> Result<(
     network.mac = info.mac;
     network.mtu = info.mtu;
     network.tso_max = info.tso_max;
+    network.interface_index = slots.interface_index();
     Ok(())
 }
 

@@ -171,12 +171,8 @@ impl Process {
                 listener.backlog.load(Ordering::Relaxed),
             )),
             Some(Decided::Dgram(dgram)) if old.has_kernel() => {
-                let wanted = dgram.wants_destination.load(Ordering::Relaxed);
                 let fresh = Dgram::new(dgram.side());
-                fresh.wants_destination.store(wanted, Ordering::Relaxed);
-                for (to, from) in fresh.mtu_discovery.iter().zip(&dgram.mtu_discovery) {
-                    to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-                }
+                fresh.apply(&new.cold.lock().options);
                 if let Some(remote) = dgram.remote.try_lock() {
                     *fresh.remote.lock() = *remote;
                 }

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+mod ancillary;
 mod batch;
 mod calls;
 mod description;

@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use slipstack_channel::{
-    Attachment, ChannelEvent, CloseMode, Command, Driver, EventKind, Exit, Info, Kind, Placement,
-    ProgramEnd, Reply, SockId, SocketOption, State, WaitOn,
+    Attachment, ChannelEvent, CloseMode, Command, Driver, Envelope, EventKind, Exit, Info, Kind,
+    Placement, ProgramEnd, Reply, SockId, SocketOption, State, WaitOn,
 };
 use slipstack_mem::{Lock, now_ns};
 
@@ -439,10 +439,10 @@ impl Link {
     pub(crate) fn udp_send(
         &self,
         sock: SockId,
-        to: Option<SocketAddr>,
+        envelope: &Envelope,
         bufs: &[IoSlice<'_>],
     ) -> Option<usize> {
-        self.program.udp_send(sock, to, bufs).ok()
+        self.program.udp_send(sock, envelope, bufs).ok()
     }
 
     pub(crate) fn udp_recv(

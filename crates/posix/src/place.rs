@@ -217,10 +217,10 @@ impl Process {
             (cold.bound, cold.options.clone())
         };
         let local = bound.map_or_else(|| any(socket.family), |bound| stack_addr(bound.addr));
-        push_options(&link, sock, &options);
         let remote = *dgram.remote.lock();
         let outcome = link
             .bind(sock, local, is_v6_only(socket), bound.is_some())
+            .inspect(|_| push_options(&link, sock, &options))
             .and_then(|_| match remote {
                 Some(remote) => link.udp_connect(sock, Some(remote)),
                 None => Ok(()),

@@ -61,8 +61,8 @@ pub struct Received {
     pub flags: i32,
     /// The sender of a datagram; `None` for streams.
     pub from: Option<AddrBytes>,
-    /// Where a datagram was sent to, if the socket asked with IP_PKTINFO or IPV6_RECVPKTINFO.
-    pub to: Option<AddrBytes>,
+    /// Bytes of control messages written.
+    pub control_len: usize,
 }
 
 /// What `select` found.

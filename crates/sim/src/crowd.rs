@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_stack::{
-    ConnId, Effects, Event, FrameOut, Instant, ListenOptions, RxMeta, SocketError, Stack,
-    StackConfig, UdpId,
+    ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, RxMeta, SocketError,
+    Stack, StackConfig, UdpId,
 };
 use slipstack_wire::plain::{HEADER_MAX, PlainHeader};
 use slipstack_wire::tcp::{TcpFlags, TcpSegment};
@@ -46,7 +46,7 @@ impl Effects for Listener {
         true
     }
 
-    fn datagram(&mut self, _: UdpId, _: SocketAddr, _: SocketAddr, _: &[u8]) {}
+    fn datagram(&mut self, _: UdpId, _: &DatagramIn<'_>) {}
 
     fn event(&mut self, event: Event) {
         if let Event::Accepted { conn, .. } = event {

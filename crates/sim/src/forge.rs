@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_stack::{
-    CloseMode, ConnId, Effects, Event, FrameOut, Instant, ListenOptions, ListenerId, Payload,
-    RxMeta, SocketOptions, Stack, StackConfig, UdpId,
+    CloseMode, ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, ListenerId,
+    Payload, RxMeta, SocketOptions, Stack, StackConfig, UdpId,
 };
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv4::{self, Ipv4Header};
@@ -177,7 +177,7 @@ impl Effects for Outcome {
         true
     }
 
-    fn datagram(&mut self, _: UdpId, _: SocketAddr, _: SocketAddr, _: &[u8]) {}
+    fn datagram(&mut self, _: UdpId, _: &DatagramIn<'_>) {}
 
     fn event(&mut self, event: Event) {
         self.events.push(event);

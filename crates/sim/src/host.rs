@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{
-    ConnId, Effects, Event, FrameOut, Instant, ListenerId, Payload, RxChecksum, RxMeta, Stack,
-    StackConfig, UdpId,
+    ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenerId, Payload, RxChecksum, RxMeta,
+    Stack, StackConfig, UdpId,
 };
 
 use crate::gso;
@@ -202,6 +202,7 @@ impl Effects for HostEffects {
             let meta = RxMeta {
                 checksum,
                 gso: frame.offload.gso.is_some(),
+                segment: 0,
                 local: frame.local,
             };
             let bytes = gso::leave(frame.header, payload);
@@ -229,8 +230,9 @@ impl Effects for HostEffects {
         true
     }
 
-    fn datagram(&mut self, udp: UdpId, from: SocketAddr, _to: SocketAddr, bytes: &[u8]) {
-        self.datagrams.push_back((udp, from, bytes.to_vec()));
+    fn datagram(&mut self, udp: UdpId, datagram: &DatagramIn<'_>) {
+        let bytes = datagram.payload.to_vec();
+        self.datagrams.push_back((udp, datagram.from, bytes));
     }
 
     fn event(&mut self, event: Event) {

@@ -170,7 +170,7 @@ impl Network {
         let meta = RxMeta {
             checksum,
             gso: is_super_frame,
-            local: false,
+            ..RxMeta::UNKNOWN
         };
         match to {
             Recipients::One(to) => self.arrive(to, delivery.bytes, meta),

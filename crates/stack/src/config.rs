@@ -40,6 +40,8 @@ pub struct StackConfig {
     pub gateways: Vec<IpAddr>,
     /// Largest TCP payload of one super-frame in bytes, 0 = the device does not segment.
     pub tso_max: u32,
+    /// The device cuts joined datagrams apart.
+    pub has_udp_segmentation: bool,
     pub role: Role,
     /// Ports of active opens and unbound UDP sockets, inclusive.
     pub ephemeral: (u16, u16),
@@ -64,6 +66,7 @@ impl Default for StackConfig {
             addrs: Vec::new(),
             gateways: Vec::new(),
             tso_max: 0,
+            has_udp_segmentation: false,
             role: Role::Standalone,
             ephemeral: (32768, 60999),
             udp_sockets_max: 65_536,

@@ -3,6 +3,7 @@
 //! Events are also the asynchronous reports of RFC 9293 3.9.1.8.
 
 use core::net::{IpAddr, SocketAddr};
+use core::num::NonZeroU16;
 
 pub use slipstack_wire::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
@@ -32,7 +33,7 @@ pub trait Effects {
     }
 
     /// A datagram for a socket.
-    fn datagram(&mut self, udp: UdpId, from: SocketAddr, to: SocketAddr, bytes: &[u8]);
+    fn datagram(&mut self, udp: UdpId, datagram: &DatagramIn<'_>);
 
     fn event(&mut self, event: Event);
 
@@ -42,6 +43,47 @@ pub trait Effects {
     fn stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {
         let _ = (ip, segment);
         false
+    }
+}
+
+/// A datagram that came in, with what its headers said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramIn<'a> {
+    pub from: SocketAddr,
+    pub to: SocketAddr,
+    pub payload: &'a [u8],
+    /// Type of service, or traffic class.
+    pub tos: u8,
+    /// Time to live, or hop limit.
+    pub ttl: u8,
+    /// The payload is that of several datagrams of this size, the last of which may be shorter.
+    pub segment: Option<NonZeroU16>,
+}
+
+/// A datagram to send. What it leaves open the socket's options and routes decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramOut<'a> {
+    pub payload: &'a [u8],
+    /// `None`: the connected peer.
+    pub dst: Option<SocketAddr>,
+    /// One of our addresses.
+    pub src: Option<IpAddr>,
+    pub tos: Option<u8>,
+    pub ttl: Option<u8>,
+    /// The payload leaves as several datagrams of this size, the last of which may be shorter.
+    pub segment: Option<NonZeroU16>,
+}
+
+impl<'a> DatagramOut<'a> {
+    pub const fn new(dst: Option<SocketAddr>, payload: &'a [u8]) -> Self {
+        Self {
+            payload,
+            dst,
+            src: None,
+            tos: None,
+            ttl: None,
+            segment: None,
+        }
     }
 }
 

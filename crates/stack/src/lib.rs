@@ -49,7 +49,8 @@ pub use config::{
 };
 pub use counters::{Counter, Counters};
 pub use effects::{
-    Effects, Event, FrameOut, Gso, PartialChecksum, Payload, RxChecksum, RxMeta, TxOffload,
+    DatagramIn, DatagramOut, Effects, Event, FrameOut, Gso, PartialChecksum, Payload, RxChecksum,
+    RxMeta, TxOffload,
 };
 pub use error::{Reason, SocketError};
 pub use ids::{ConnId, ListenerId, UdpId};

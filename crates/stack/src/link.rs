@@ -60,6 +60,16 @@ pub struct OutPacket {
     pub dont_fragment: bool,
 }
 
+impl OutPacket {
+    /// Bytes of the network header.
+    pub const fn header_len(&self) -> usize {
+        match self.dst {
+            IpAddr::V4(_) => ipv4::HEADER_LEN,
+            IpAddr::V6(_) => ipv6::HEADER_LEN,
+        }
+    }
+}
+
 /// A transport header and what follows it.
 #[derive(Clone, Copy, Debug)]
 pub struct OutSegment<'a> {

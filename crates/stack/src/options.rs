@@ -210,6 +210,8 @@ pub struct UdpOptions {
     /// On [::]: IPv4 is not taken in.
     pub is_v6_only: bool,
     pub broadcast: bool,
+    /// Joined datagrams are delivered as they come (UDP_GRO).
+    pub takes_joined: bool,
     pub tos: u8,
     pub ttl: u8,
     pub mtu_discovery: MtuDiscovery,
@@ -219,6 +221,8 @@ pub struct UdpOptions {
 /// One change to a bound UDP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UdpOption {
+    Broadcast(bool),
+    TakesJoined(bool),
     Tos(u8),
     Ttl(u8),
     MtuDiscovery(MtuDiscovery),
@@ -231,6 +235,7 @@ impl Default for UdpOptions {
             reuse_port: false,
             is_v6_only: false,
             broadcast: false,
+            takes_joined: false,
             tos: 0,
             ttl: DEFAULT_TTL,
             mtu_discovery: MtuDiscovery::default(),

@@ -247,6 +247,7 @@ fn judged_alone(ip: &IpMeta) -> RxMeta {
     RxMeta {
         checksum: RxChecksum::Unknown,
         gso: false,
+        segment: 0,
         local: ip.local,
     }
 }

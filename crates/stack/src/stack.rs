@@ -13,7 +13,7 @@ use slipstack_wire::{checksum, protocol};
 
 use crate::config::StackConfig;
 use crate::counters::{Counter, Counters};
-use crate::effects::{Effects, RxChecksum, RxMeta};
+use crate::effects::{DatagramOut, Effects, RxChecksum, RxMeta};
 use crate::error::SocketError;
 use crate::fib::Fib;
 use crate::ids::UdpId;
@@ -362,16 +362,15 @@ impl Stack {
         self.udp.local(id)
     }
 
-    /// `dst`: `None` sends to the connected peer. Leaves at once.
+    /// Leaves at once.
     pub fn udp_send(
         &mut self,
         now: Instant,
         id: UdpId,
-        dst: Option<SocketAddr>,
-        payload: &[u8],
+        datagram: &DatagramOut<'_>,
         fx: &mut impl Effects,
     ) -> Result<(), SocketError> {
-        self.udp.send(now, id, dst, payload, &mut cx!(self), fx)
+        self.udp.send(now, id, datagram, &mut cx!(self), fx)
     }
 
     pub fn udp_close(&mut self, id: UdpId) -> Result<(), SocketError> {

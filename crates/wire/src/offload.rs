@@ -25,6 +25,8 @@ pub struct RxMeta {
     pub checksum: RxChecksum,
     /// Several segments coalesced into one frame (GRO, TSO of a sender on this machine).
     pub gso: bool,
+    /// Size of the datagrams that came joined in one frame of UDP, 0 = it is one.
+    pub segment: u16,
     /// Sent by this machine's own stacks to their own address; a device never sets it.
     pub local: bool,
 }
@@ -33,17 +35,20 @@ impl RxMeta {
     pub const UNKNOWN: Self = Self {
         checksum: RxChecksum::Unknown,
         gso: false,
+        segment: 0,
         local: false,
     };
     pub const VERIFIED: Self = Self {
         checksum: RxChecksum::Verified,
         gso: false,
+        segment: 0,
         local: false,
     };
     /// A frame of our own that is looped back, with its checksum still partial.
     pub const LOCAL: Self = Self {
         checksum: RxChecksum::Partial,
         gso: false,
+        segment: 0,
         local: true,
     };
 }

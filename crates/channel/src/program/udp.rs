@@ -4,7 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
 use crate::command::Command;
-use crate::datagram::{HEADER, Header, PAYLOAD_MAX};
+use crate::datagram::{Envelope, HEADER, Header, PAYLOAD_MAX};
 use crate::ids::SockId;
 
 use super::{Full, ProgramEnd};
@@ -19,6 +19,7 @@ pub struct Datagram {
     pub from: SocketAddr,
     /// The address it was sent to.
     pub to: SocketAddr,
+    pub envelope: Envelope,
 }
 
 impl ProgramEnd {
@@ -27,7 +28,7 @@ impl ProgramEnd {
     pub fn udp_send(
         &self,
         sock: SockId,
-        dst: Option<SocketAddr>,
+        envelope: &Envelope,
         bufs: &[IoSlice<'_>],
     ) -> Result<usize, Full> {
         let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
@@ -40,8 +41,7 @@ impl ProgramEnd {
         }
         let header = Header {
             len,
-            peer: dst,
-            local: None,
+            envelope: *envelope,
         };
         let record = header.record_len();
         let mut tx = local.tx.lock();
@@ -102,8 +102,9 @@ impl ProgramEnd {
         Some(Datagram {
             len,
             full_len: header.len,
-            from: header.peer?,
-            to: header.local?,
+            from: header.envelope.peer?,
+            to: header.envelope.local?,
+            envelope: header.envelope,
         })
     }
 

@@ -12,7 +12,6 @@ use super::raw::{self, RxRing, SlotHeader};
 use super::{RingParams, sys};
 use crate::device::DeviceCounters;
 use crate::position::RingPosition;
-use crate::udp_split;
 use crate::vnet::{self, Received};
 
 /// The longest message of the socket's queue: a 64 KiB frame with its headers.
@@ -30,7 +29,6 @@ pub(crate) struct Receive {
     /// Index of the next slot to look at; equals the shared position.
     next: u32,
     large: Large,
-    scratch: Vec<u8>,
     empty_turns: u32,
 }
 
@@ -55,7 +53,6 @@ impl Receive {
             position,
             next,
             large: Large::default(),
-            scratch: Vec::new(),
             empty_turns: 0,
         };
         receive.release_leftover();
@@ -144,7 +141,10 @@ impl Receive {
                 on_frame(frame, refine(meta, status));
                 1
             }
-            other => deliver_rest(other, frame, &mut self.scratch, on_frame, counters),
+            _ => {
+                counters.rx_malformed += 1;
+                0
+            }
         }
     }
 
@@ -190,7 +190,10 @@ impl Receive {
                 on_frame(frame, refine(meta, status));
                 1
             }
-            other => deliver_rest(other, frame, &mut self.scratch, on_frame, counters),
+            _ => {
+                counters.rx_malformed += 1;
+                0
+            }
         }
     }
 
@@ -241,29 +244,4 @@ fn refine(mut meta: RxMeta, status: u32) -> RxMeta {
         }
     }
     meta
-}
-
-/// What is neither a plain frame nor coalesced TCP.
-#[cold]
-fn deliver_rest(
-    received: Option<Received>,
-    frame: &[u8],
-    scratch: &mut Vec<u8>,
-    on_frame: &mut dyn FnMut(&[u8], RxMeta),
-    counters: &mut DeviceCounters,
-) -> usize {
-    let count = match received {
-        Some(Received::Datagrams { size, checksum }) => {
-            udp_split::split(frame, size, checksum, scratch, on_frame)
-        }
-        _ => 0,
-    };
-    if count == 0 {
-        counters.rx_malformed += 1;
-    } else {
-        counters.rx_udp_split += 1;
-        counters.rx_frames += count as u64;
-        counters.rx_bytes += frame.len() as u64;
-    }
-    count
 }

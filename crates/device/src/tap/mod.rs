@@ -14,7 +14,6 @@ use slipstack_wire::{RxMeta, TxOffload};
 
 use crate::device::{Device, DeviceCounters, DeviceInfo, TxFull};
 use crate::error::DeviceError;
-use crate::udp_split;
 use crate::vnet::{self, Received};
 
 /// The longest frame with its virtio header.
@@ -29,7 +28,6 @@ pub(crate) struct TapSlot {
     fd: OwnedFd,
     info: DeviceInfo,
     buffer: Vec<u8>,
-    scratch: Vec<u8>,
     is_stalled: bool,
     counters: DeviceCounters,
 }
@@ -92,7 +90,6 @@ impl TapSlot {
             fd,
             info,
             buffer: vec![0; FRAME_MAX],
-            scratch: Vec::new(),
             is_stalled: false,
             counters: DeviceCounters::default(),
         }
@@ -130,22 +127,13 @@ impl TapSlot {
             counters.rx_malformed += 1;
             return;
         };
-        let count = match vnet::parse(virtio) {
-            Some(Received::Frame(meta)) => {
-                on_frame(frame, meta);
-                1
-            }
-            Some(Received::Datagrams { size, checksum }) => {
-                counters.rx_udp_split += 1;
-                udp_split::split(frame, size, checksum, &mut self.scratch, on_frame)
-            }
-            Some(Received::Unknown) | None => 0,
-        };
-        if count == 0 {
+        let Some(Received::Frame(meta)) = vnet::parse(virtio) else {
             counters.rx_malformed += 1;
-        }
-        counters.rx_frames += count as u64;
+            return;
+        };
+        counters.rx_frames += 1;
         counters.rx_bytes += frame.len() as u64;
+        on_frame(frame, meta);
     }
 }
 

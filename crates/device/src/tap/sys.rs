@@ -20,6 +20,8 @@ const IFF_TUN_EXCL: u16 = 0x8000;
 
 /// Checksums and TCP segmentation (v4, v6, with ECN) are left to us by the kernel.
 const OFFLOADS: c_ulong = 0x01 | 0x02 | 0x04 | 0x08;
+/// So are joined datagrams (v4, v6), by kernels from 6.2 on.
+const OFFLOADS_UDP: c_ulong = 0x20 | 0x40;
 
 /// `struct ifreq` with the flags filled in.
 #[repr(C)]
@@ -71,7 +73,9 @@ pub(crate) fn set_header_len(fd: BorrowedFd<'_>, len: i32) -> io::Result<()> {
 /// Takes on the offloads; they belong to the device and outlive whoever set them before.
 pub(crate) fn set_offloads(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the argument is a number.
-    check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETOFFLOAD, OFFLOADS) })
+    let set =
+        |offloads: c_ulong| check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETOFFLOAD, offloads) });
+    set(OFFLOADS | OFFLOADS_UDP).or_else(|_| set(OFFLOADS))
 }
 
 /// Sets the program that chooses the queue of each frame.

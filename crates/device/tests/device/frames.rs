@@ -269,9 +269,9 @@ fn super_frames_of_tcp_come_and_go() {
 }
 
 #[test]
-fn coalesced_datagrams_arrive_one_by_one() {
+fn coalesced_datagrams_arrive_joined_with_their_size() {
     const UDP_SEGMENT: i32 = 103;
-    for_each_back_end("usplit", |bench| {
+    for_each_back_end("ujoin", |bench| {
         let client = bench.peer.spawn(|| {
             let socket = UdpSocket::bind((PEER, 0)).unwrap();
             net::sys::set_int(socket.as_fd(), libc::SOL_UDP, UDP_SEGMENT, 1000).unwrap();
@@ -280,14 +280,14 @@ fn coalesced_datagrams_arrive_one_by_one() {
                 .send_to(&bytes, SocketAddr::from((STACK, 7)))
                 .unwrap();
         });
+        // A kernel before 6.2 cuts them apart for a TAP.
         let mut seen = Vec::new();
         let is_whole = net::receive_until(&mut *bench.device, |frame, meta| {
             if net::is_udp(frame) {
-                assert!(!meta.gso);
-                let payload = &frame[42..];
-                assert!(payload.iter().all(|&b| b == payload[0]));
+                assert_eq!(meta.gso, meta.segment != 0);
+                assert!(meta.segment == 1000 || frame.len() <= 1042);
                 assert_eq!(net::sum(&frame[14..34], 0), 0xffff);
-                seen.push((payload[0], payload.len()));
+                seen.extend(frame[42..].chunks(1000).map(|part| (part[0], part.len())));
             }
             seen.len() == 6
         });

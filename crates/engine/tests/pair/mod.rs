@@ -30,6 +30,7 @@ fn host(number: u8, device: impl Device + 'static) -> Host {
         mtu: info.mtu,
         addrs: vec![(addr.into(), 24)],
         tso_max: info.tso_max,
+        has_udp_segmentation: info.udp_segmentation,
         role: Role::Standalone,
         tcp: TcpConfig {
             fast_open: FastOpenConfig::from_bits(3),

@@ -1,12 +1,12 @@
 //! What the keeper's stack does to the world.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use slipstack_device::{Device, Flow, Proto, Steering};
 use slipstack_mem::RawSlice;
 use slipstack_stack::{
-    ConnId, Effects, Event, FrameOut, IpMeta, Payload, RxChecksum, RxMeta, UdpId,
+    ConnId, DatagramIn, Effects, Event, FrameOut, IpMeta, Payload, RxChecksum, RxMeta, UdpId,
 };
 use slipstack_wire::ethernet::{EtherType, EthernetHeader};
 use slipstack_wire::flow::FrameFlow;
@@ -224,7 +224,7 @@ impl Effects for World {
         false
     }
 
-    fn datagram(&mut self, _udp: UdpId, _from: SocketAddr, _to: SocketAddr, _bytes: &[u8]) {}
+    fn datagram(&mut self, _udp: UdpId, _datagram: &DatagramIn<'_>) {}
 
     fn event(&mut self, event: Event) {
         match event {

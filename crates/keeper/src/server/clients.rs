@@ -239,6 +239,7 @@ impl Server {
             capability: self.world.state.capability,
             keeper_pid: std::process::id(),
             interface: self.world.dir.interface().to_owned(),
+            interface_index: network.interface_index,
             device: network.kind,
             addresses: network.addresses.clone(),
             hosts: network.hosts.clone(),

@@ -5,6 +5,8 @@ mod connect;
 mod descriptors;
 pub(crate) mod name;
 mod receive;
+mod receive_datagram;
 mod requests;
 mod send;
+mod send_datagram;
 mod sendfile;

@@ -6,17 +6,27 @@ use std::sync::atomic::Ordering;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::addr::AddrBytes;
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::{Process, Received};
-use crate::socket::{Dgram, Side, Stream, StreamError};
+use crate::socket::{Stream, StreamError};
 use crate::wait::{Plan, Subject};
 
 impl Process {
-    /// read, readv, recv, recvfrom, recvmsg, and each message of recvmmsg.
+    /// read, readv, recv, recvfrom.
     pub fn recv(&self, fd: i32, bufs: &mut [IoSliceMut<'_>], flags: i32) -> Outcome<Received> {
+        self.recvmsg(fd, bufs, &mut [], flags)
+    }
+
+    /// recvmsg, and each message of recvmmsg. `control`: the place for control messages.
+    pub fn recvmsg(
+        &self,
+        fd: i32,
+        bufs: &mut [IoSliceMut<'_>],
+        control: &mut [u8],
+        flags: i32,
+    ) -> Outcome<Received> {
         let socket = match self.table.socket(fd) {
             Some(socket) => socket,
             // An epoll descriptor (the kernel says EINVAL), or nothing of ours any more.
@@ -24,13 +34,13 @@ impl Process {
         };
         match socket.decided() {
             Some(Decided::Stream(stream)) => self.recv_stream(&socket, stream, bufs, flags),
-            Some(Decided::Dgram(dgram)) => self.recv_dgram(&socket, dgram, bufs, flags),
+            Some(Decided::Dgram(dgram)) => self.recv_dgram(&socket, dgram, (bufs, control), flags),
             Some(Decided::Listener(_)) => Err(Errno::ENOTCONN.into()),
             Some(Decided::Foreign(it)) => Err(self.borrow(&socket, it, true)),
             None => match socket.kind {
                 Kind::Stream => Err(Errno::ENOTCONN.into()),
                 // Nothing can arrive before it has a port; another thread may give it one.
-                Kind::Dgram => self.recv_unbound(&socket, bufs, flags),
+                Kind::Dgram => self.recv_unbound(&socket, (bufs, control), flags),
             },
         }
     }
@@ -153,143 +163,14 @@ impl Process {
             Err(_) => Ok(bytes(had)),
         }
     }
-
-    fn recv_dgram(
-        &self,
-        socket: &Arc<Description>,
-        dgram: &Dgram,
-        bufs: &mut [IoSliceMut<'_>],
-        flags: i32,
-    ) -> Outcome<Received> {
-        if dgram.side() == Side::Kernel {
-            return self.recv_from_kernel(socket, flags);
-        }
-        if flags & libc::MSG_ERRQUEUE != 0 {
-            return Err(Errno::EAGAIN.into());
-        }
-        self.realize(socket);
-        let has_kernel = socket.has_kernel() && dgram.side() == Side::Both;
-        let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
-        let kernel = socket.kernel_number().filter(|_| has_kernel);
-        if has_kernel && dgram.is_kernels_turn() && is_readable(kernel) {
-            return Err(if is_nonblocking {
-                Divert::Kernel
-            } else {
-                Divert::KernelFirst
-            });
-        }
-        let is_peek = flags & libc::MSG_PEEK != 0;
-        let mut look = || -> Result<Option<Received>, Errno> {
-            if dgram.is_shut_for_reading() {
-                return Ok(Some(bytes(0)));
-            }
-            let received = dgram.recv(bufs, is_peek)?;
-            Ok(received.map(|it| answer(socket, dgram, it, flags)))
-        };
-        if let Some(received) = look()? {
-            return Ok(received);
-        }
-        if is_nonblocking {
-            if let Some(link) = self.link() {
-                self.turn_if_idle(&link);
-            }
-            return match look()? {
-                Some(received) => Ok(received),
-                None if has_kernel => Err(Divert::Kernel),
-                None => Err(Errno::EAGAIN.into()),
-            };
-        }
-        let fd = kernel.map(|number| libc::pollfd {
-            fd: number.number(),
-            events: libc::POLLIN,
-            revents: 0,
-        });
-        let timeout = socket.recv_timeout_ns.load(Ordering::Relaxed);
-        let plan = Plan {
-            subject: Subject::Socket(socket),
-            kernel: fd.as_slice(),
-            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
-            mask: None,
-            may_restart: timeout == 0,
-        };
-        let outcome = self.wait(&plan, |kernel_look| {
-            if let Some(received) = look()? {
-                return Ok(Some(received));
-            }
-            if kernel_look.is_due() && is_readable(kernel) {
-                return Err(Divert::KernelFirst);
-            }
-            Ok(None)
-        })?;
-        outcome.ok_or(Errno::EAGAIN.into())
-    }
-
-    /// The kernel's socket never blocks, so the waiting is ours.
-    fn recv_from_kernel(&self, socket: &Arc<Description>, flags: i32) -> Outcome<Received> {
-        if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
-            return Err(Divert::Kernel);
-        }
-        let number = socket.kernel_number();
-        let fd = number.map(|number| libc::pollfd {
-            fd: number.number(),
-            events: libc::POLLIN,
-            revents: 0,
-        });
-        let timeout = socket.recv_timeout_ns.load(Ordering::Relaxed);
-        let plan = Plan {
-            subject: Subject::Socket(socket),
-            kernel: fd.as_slice(),
-            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
-            mask: None,
-            may_restart: timeout == 0,
-        };
-        let outcome = self.wait(&plan, |kernel_look| {
-            Ok((kernel_look.is_due() && is_readable(number)).then_some(()))
-        })?;
-        match outcome {
-            Some(()) => Err(Divert::KernelFirst),
-            None => Err(Errno::EAGAIN.into()),
-        }
-    }
-
-    fn recv_unbound(
-        &self,
-        socket: &Arc<Description>,
-        bufs: &mut [IoSliceMut<'_>],
-        flags: i32,
-    ) -> Outcome<Received> {
-        if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
-            return Err(Errno::EAGAIN.into());
-        }
-        self.bind_dgram_anywhere(socket)?;
-        match socket.decided() {
-            Some(Decided::Dgram(dgram)) => self.recv_dgram(socket, dgram, bufs, flags),
-            _ => Err(Errno::EINVAL.into()),
-        }
-    }
 }
 
-fn bytes(count: usize) -> Received {
+pub(super) fn bytes(count: usize) -> Received {
     Received {
         len: count,
         flags: 0,
         from: None,
-        to: None,
-    }
-}
-
-fn answer(socket: &Description, dgram: &Dgram, it: crate::link::Datagram, flags: i32) -> Received {
-    let is_cut = it.full_len > it.len;
-    let wants_destination = dgram.wants_destination.load(Ordering::Relaxed);
-    Received {
-        len: if flags & libc::MSG_TRUNC != 0 {
-            it.full_len
-        } else {
-            it.len
-        },
-        flags: if is_cut { libc::MSG_TRUNC } else { 0 },
-        from: Some(AddrBytes::new(it.from, socket.family)),
-        to: wants_destination.then(|| AddrBytes::new(it.to, socket.family)),
+        control_len: 0,
     }
 }
 

@@ -1,33 +1,38 @@
 //! write, writev, send, sendto, sendmsg.
 
 use std::io::IoSlice;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rustix::event::PollFlags;
-
 use crate::addr::{Given, parse};
 use crate::calls::connect::Manner;
-use crate::calls::receive::is_ready;
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 
-use crate::socket::{Dgram, Side, Stream, StreamError};
+use crate::socket::{Stream, StreamError};
 use crate::wait::{Plan, Subject};
 
-/// A payload that fits any packet.
-const DATAGRAM_SURE: usize = 508;
-
 impl Process {
-    /// write, writev, send, sendto, sendmsg, and each message of sendmmsg.
+    /// write, writev, send, sendto.
     pub fn send(
         &self,
         fd: i32,
         bufs: &[IoSlice<'_>],
         to: Option<&[u8]>,
+        flags: i32,
+    ) -> Outcome<usize> {
+        self.sendmsg(fd, bufs, to, &[], flags)
+    }
+
+    /// sendmsg, and each message of sendmmsg. `control`: its control messages.
+    pub fn sendmsg(
+        &self,
+        fd: i32,
+        bufs: &[IoSlice<'_>],
+        to: Option<&[u8]>,
+        control: &[u8],
         flags: i32,
     ) -> Outcome<usize> {
         let socket = match self.table.socket(fd) {
@@ -36,7 +41,9 @@ impl Process {
         };
         match socket.decided() {
             Some(Decided::Stream(stream)) => self.send_stream(&socket, stream, bufs, flags),
-            Some(Decided::Dgram(dgram)) => self.send_dgram(&socket, dgram, bufs, to, flags),
+            Some(Decided::Dgram(dgram)) => {
+                self.send_dgram(&socket, dgram, bufs, (to, control), flags)
+            }
             Some(Decided::Listener(_)) => Err(pipe(flags)),
             Some(Decided::Foreign(it)) => Err(self.borrow(&socket, it, false)),
             None => match (socket.kind, to) {
@@ -45,7 +52,7 @@ impl Process {
                 }
                 (Kind::Stream, _) => Err(pipe(flags)),
                 (Kind::Dgram, None) => Err(Errno::EDESTADDRREQ.into()),
-                (Kind::Dgram, Some(to)) => self.send_unbound(&socket, bufs, to, flags),
+                (Kind::Dgram, Some(to)) => self.send_unbound(&socket, bufs, (to, control), flags),
             },
         }
     }
@@ -165,147 +172,6 @@ impl Process {
             }
         }
         Ok(total)
-    }
-
-    fn send_dgram(
-        &self,
-        socket: &Arc<Description>,
-        dgram: &Dgram,
-        bufs: &[IoSlice<'_>],
-        to: Option<&[u8]>,
-        flags: i32,
-    ) -> Outcome<usize> {
-        if dgram.is_shut_for_writing() {
-            return Err(Errno::EPIPE.into());
-        }
-        let to = match to.map(|to| parse(to, socket.family)).transpose()? {
-            Some(Given::Addr(addr)) => Some(addr),
-            Some(Given::Other) => return Err(Errno::EAFNOSUPPORT.into()),
-            Some(Given::Unspecified) | None => None,
-        };
-        let is_kernels = match (dgram.side(), to) {
-            (Side::Kernel, None) => true,
-            (_, Some(to)) => self.reason_to_connect_in_kernel(socket, to).is_some(),
-            (Side::Both | Side::Stack, None) => false,
-        };
-        if is_kernels {
-            return self.send_by_kernel(socket, dgram, flags);
-        }
-        if to.is_none() && dgram.remote.lock().is_none() {
-            return Err(Errno::EDESTADDRREQ.into());
-        }
-        self.send_by_stack(socket, dgram, bufs, to, flags)
-    }
-
-    fn send_by_kernel(
-        &self,
-        socket: &Arc<Description>,
-        dgram: &Dgram,
-        flags: i32,
-    ) -> Outcome<usize> {
-        let number = socket.kernel_number();
-        if dgram.side() == Side::Stack || number.is_none() {
-            return Err(Errno::ENETUNREACH.into());
-        }
-        if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
-            return Err(Divert::Kernel);
-        }
-        if is_ready(number, PollFlags::OUT) {
-            return Err(Divert::KernelFirst);
-        }
-        let fd = number.map(|number| libc::pollfd {
-            fd: number.number(),
-            events: libc::POLLOUT,
-            revents: 0,
-        });
-        let plan = Plan {
-            subject: Subject::Socket(socket),
-            kernel: fd.as_slice(),
-            deadline_ns: None,
-            mask: None,
-            may_restart: true,
-        };
-        self.wait(
-            &plan,
-            |_| Ok(is_ready(number, PollFlags::OUT).then_some(())),
-        )?;
-        Err(Divert::KernelFirst)
-    }
-
-    fn send_by_stack(
-        &self,
-        socket: &Arc<Description>,
-        dgram: &Dgram,
-        bufs: &[IoSlice<'_>],
-        to: Option<SocketAddr>,
-        flags: i32,
-    ) -> Outcome<usize> {
-        let len: usize = bufs.iter().map(|buf| buf.len()).sum();
-        if len > DATAGRAM_SURE {
-            self.check_length(dgram, to, len)?;
-        }
-        if to.is_some_and(|to| self.is_own(to)) {
-            self.realize_all();
-        }
-        if dgram.is_intent()
-            && let Err(error) = self.realize_dgram(socket, dgram)
-        {
-            return Err(error.into());
-        }
-        if let Some(sent) = dgram.send(to, bufs)? {
-            if let Some((link, _)) = dgram.part() {
-                self.after_push(&link, socket.id);
-            }
-            return Ok(sent);
-        }
-        if let Some((link, _)) = dgram.part() {
-            self.turn(&link);
-        }
-        if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
-            return dgram.send(to, bufs)?.ok_or(Errno::EAGAIN.into());
-        }
-        let timeout = socket.send_timeout_ns.load(Ordering::Relaxed);
-        let plan = Plan {
-            subject: Subject::Socket(socket),
-            kernel: &[],
-            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
-            mask: None,
-            may_restart: timeout == 0,
-        };
-        let sent = self.wait(&plan, |_| Ok(dgram.send(to, bufs)?))?;
-        if let Some((link, _)) = dgram.part() {
-            link.commands();
-        }
-        sent.ok_or(Errno::EAGAIN.into())
-    }
-
-    /// What the path has told is the engine's to know: EMSGSIZE because of that comes with the next call.
-    #[cold]
-    fn check_length(&self, dgram: &Dgram, to: Option<SocketAddr>, len: usize) -> Result<(), Errno> {
-        let remote = to.or_else(|| *dgram.remote.lock());
-        let mtu = self.policy().map_or(u16::MAX, |policy| policy.mtu);
-        match remote {
-            Some(remote) if len > dgram.payload_max(remote, mtu) => Err(Errno::EMSGSIZE),
-            _ => Ok(()),
-        }
-    }
-
-    fn send_unbound(
-        &self,
-        socket: &Arc<Description>,
-        bufs: &[IoSlice<'_>],
-        to: &[u8],
-        flags: i32,
-    ) -> Outcome<usize> {
-        match parse(to, socket.family)? {
-            Given::Other => return Err(Errno::EAFNOSUPPORT.into()),
-            Given::Unspecified => return Err(Errno::EDESTADDRREQ.into()),
-            Given::Addr(_) => self.bind_dgram_anywhere(socket)?,
-        }
-        match socket.decided() {
-            Some(Decided::Dgram(dgram)) => self.send_dgram(socket, dgram, bufs, Some(to), flags),
-            _ => Err(Errno::EINVAL.into()),
-        }
     }
 }
 

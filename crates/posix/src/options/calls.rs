@@ -14,7 +14,7 @@ use crate::options::record::{CONGESTION_NAME_MAX, congestion, int_of};
 use crate::options::{Options, tcp_info};
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
-use crate::socket::{Dgram, Side, Stream};
+use crate::socket::{Side, Stream};
 
 /// SO_RCVTIMEO_NEW and SO_SNDTIMEO_NEW (asm-generic/socket.h).
 const RCVTIMEO_NEW: i32 = 66;
@@ -80,7 +80,7 @@ impl Process {
                 {
                     link.set_option(sock, option);
                 }
-                apply_to_dgram(dgram, &options);
+                dgram.apply(&options);
             }
             Some(Decided::Listener(listener)) => {
                 if let (Some((link, sock)), Some(option)) =
@@ -254,7 +254,7 @@ impl Process {
     pub(crate) fn apply_dgram_options(&self, socket: &Arc<Description>) {
         let options = socket.cold.lock().options.clone();
         if let Some(Decided::Dgram(dgram)) = socket.decided() {
-            apply_to_dgram(dgram, &options);
+            dgram.apply(&options);
         }
     }
 }
@@ -280,15 +280,6 @@ fn apply_linger(stream: &Stream, options: &Options) {
     let seconds = bytes.get(4..).and_then(int_of).unwrap_or(0);
     let linger = u32::try_from(seconds).unwrap_or(0);
     *stream.linger.lock() = (on != 0).then_some(linger);
-}
-
-fn apply_to_dgram(dgram: &Dgram, options: &Options) {
-    let wants = options.is_on(libc::IPPROTO_IP, libc::IP_PKTINFO)
-        || options.is_on(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO);
-    dgram.wants_destination.store(wants, Ordering::Relaxed);
-    for (place, is_v6) in dgram.mtu_discovery.iter().zip([false, true]) {
-        place.store(options.mtu_discovery(is_v6), Ordering::Relaxed);
-    }
 }
 
 /// Options that need no judge: an int of full length, any value of which the kernel takes.

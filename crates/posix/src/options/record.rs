@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use slipstack_channel::{Congestion, SocketOption};
 
+use crate::ancillary::{TIMESTAMP_NEW, TIMESTAMPNS_NEW};
+
 /// One option as it was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Set {
@@ -37,6 +39,10 @@ impl Options {
 
     pub(crate) fn set(&mut self, level: i32, name: i32, value: &[u8]) {
         let all = Arc::make_mut(self.all.get_or_insert_default());
+        if is_timestamp(level, name) {
+            // The last of them counts, whether it switches on or off.
+            all.retain(|set| set.name == name || !is_timestamp(set.level, set.name));
+        }
         let same = |set: &&mut Set| set.level == level && set.name == name;
         // Memberships add up; all others replace.
         if !is_membership(level, name)
@@ -100,6 +106,7 @@ impl Options {
             (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => {
                 SocketOption::SndBuf(buffer(int()?))
             }
+            (libc::SOL_UDP, libc::UDP_GRO) => SocketOption::TakesJoined(int()? != 0),
             (libc::SOL_SOCKET, libc::SO_BROADCAST) => SocketOption::Broadcast(int()? != 0),
             (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
                 SocketOption::Tos(self.byte(level, name)?)
@@ -151,6 +158,14 @@ impl Options {
             probes: seconds(libc::TCP_KEEPCNT, 9).min(127) as u8,
         }
     }
+}
+
+fn is_timestamp(level: i32, name: i32) -> bool {
+    level == libc::SOL_SOCKET
+        && matches!(
+            name,
+            libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS | TIMESTAMP_NEW | TIMESTAMPNS_NEW
+        )
 }
 
 fn is_membership(level: i32, name: i32) -> bool {

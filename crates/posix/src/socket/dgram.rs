@@ -3,13 +3,15 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering};
 
-use slipstack_channel::SockId;
+use slipstack_channel::{Envelope, SockId};
 use slipstack_mem::Lock;
 
+use crate::ancillary::Wishes;
 use crate::errno::Errno;
 use crate::link::{Datagram, Link};
+use crate::options::Options;
 use crate::socket::bits;
 
 /// Which parts of a socket are in use.
@@ -41,10 +43,12 @@ pub(crate) struct Dgram {
     shut: AtomicU8,
     wants_space: AtomicBool,
     turn: AtomicU32,
-    /// IP_PKTINFO or IPV6_RECVPKTINFO.
-    pub(crate) wants_destination: AtomicBool,
+    /// Control messages that are wanted, as [`Wishes`].
+    wishes: AtomicU32,
+    /// UDP_SEGMENT; 0 = off.
+    segment: AtomicU16,
     /// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER.
-    pub(crate) mtu_discovery: [AtomicU8; 2],
+    mtu_discovery: [AtomicU8; 2],
 }
 
 impl Dgram {
@@ -58,7 +62,8 @@ impl Dgram {
             shut: AtomicU8::new(0),
             wants_space: AtomicBool::new(false),
             turn: AtomicU32::new(0),
-            wants_destination: AtomicBool::new(false),
+            wishes: AtomicU32::new(0),
+            segment: AtomicU16::new(0),
             mtu_discovery: [
                 AtomicU8::new(MTU_DISCOVER_WANT),
                 AtomicU8::new(MTU_DISCOVER_WANT),
@@ -66,18 +71,39 @@ impl Dgram {
         }
     }
 
+    /// Takes over what the recorded options say.
+    pub(crate) fn apply(&self, options: &Options) {
+        let wishes = Wishes::of(options).bits();
+        self.wishes.store(wishes, Ordering::Relaxed);
+        let segment = options.int(libc::SOL_UDP, libc::UDP_SEGMENT).unwrap_or(0);
+        let segment = u16::try_from(segment).unwrap_or(0);
+        self.segment.store(segment, Ordering::Relaxed);
+        for (place, is_v6) in self.mtu_discovery.iter().zip([false, true]) {
+            place.store(options.mtu_discovery(is_v6), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn wishes(&self) -> Wishes {
+        Wishes::from_bits(self.wishes.load(Ordering::Relaxed))
+    }
+
+    /// The size into which a datagram is cut, unless it says so itself.
+    pub(crate) fn segment(&self) -> u16 {
+        self.segment.load(Ordering::Relaxed)
+    }
+
     /// Longest payload that may go to `to`, by a link of `mtu` bytes.
     pub(crate) fn payload_max(&self, to: SocketAddr, mtu: u16) -> usize {
-        let (headers, longest, is_v6) = match to {
-            SocketAddr::V4(_) => (28, 65_507, 0),
-            SocketAddr::V6(_) => (48, 65_527, 1),
+        let (headers, is_v6) = match to {
+            SocketAddr::V4(_) => (28, 0),
+            SocketAddr::V6(_) => (48, 1),
         };
         let discovery = self.mtu_discovery[is_v6].load(Ordering::Relaxed);
         if matches!(
             discovery,
             MTU_DISCOVER_WANT | MTU_DISCOVER_DONT | MTU_DISCOVER_OMIT
         ) {
-            return longest;
+            return payload_longest(to);
         }
         usize::from(mtu).saturating_sub(headers)
     }
@@ -166,14 +192,14 @@ impl Dgram {
     /// Sends on the stack; `Ok(None)` if there is no room.
     pub(crate) fn send(
         &self,
-        to: Option<SocketAddr>,
+        envelope: &Envelope,
         bufs: &[IoSlice<'_>],
     ) -> Result<Option<usize>, Errno> {
         let (link, sock) = self.part().ok_or(Errno::ENETDOWN)?;
         if let Some(error) = link.take_error(sock) {
             return Err(error);
         }
-        let sent = link.udp_send(sock, to, bufs);
+        let sent = link.udp_send(sock, envelope, bufs);
         if sent.is_none() {
             self.wants_space.store(true, Ordering::SeqCst);
         }
@@ -215,5 +241,13 @@ impl Dgram {
             return ready & !bits::OUT;
         }
         ready
+    }
+}
+
+/// Longest payload that lengths in headers can tell.
+pub(crate) const fn payload_longest(to: SocketAddr) -> usize {
+    match to {
+        SocketAddr::V4(_) => 65_507,
+        SocketAddr::V6(_) => 65_527,
     }
 }

@@ -4,7 +4,7 @@ mod dgram;
 mod listener;
 mod stream;
 
-pub(crate) use dgram::{Dgram, Side};
+pub(crate) use dgram::{Dgram, Side, payload_longest};
 pub(crate) use listener::Listener;
 pub(crate) use stream::{Stream, StreamError};
 

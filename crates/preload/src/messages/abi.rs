@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use libc::{mmsghdr, msghdr, ssize_t, timespec};
 use slipstack_posix::{Errno, Received};
 
+use super::HEADER_LEN;
 use super::rights::{self, Departure};
-use super::{Control, HEADER_LEN};
 use crate::call::{Restart, answer, is_ours, length};
 use crate::raw::{errno, fail};
 use crate::symbols::next;
@@ -79,12 +79,17 @@ pub unsafe fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
     if header.msg_namelen.cast_signed() < 0 {
         return fail(Errno::EINVAL) as ssize_t;
     }
+    // SAFETY: the program's place for control messages.
+    let control = match unsafe { abi::bytes_mut(header.msg_control, control_room(header)) } {
+        Ok(control) => control,
+        Err(errno) => return fail(errno) as ssize_t,
+    };
     let mut received = None;
     let receive = |bufs: &mut [IoSliceMut<'_>]| {
         answer(
             Restart::Receiving(fd),
             |process| {
-                let got = process.recv(fd, bufs, flags)?;
+                let got = process.recvmsg(fd, bufs, control, flags)?;
                 received = Some(got);
                 Ok(length(got.len))
             },
@@ -118,22 +123,17 @@ unsafe fn fill(msg: *mut msghdr, received: Received, flags: c_int) -> Result<(),
         unsafe { abi::give_sender(received.from, name, &raw mut header.msg_namelen) }?;
     }
     header.msg_flags = received.flags | flags & libc::MSG_CMSG_CLOEXEC;
-    let room = if header.msg_control.is_null() {
+    header.msg_controllen = received.control_len;
+    Ok(())
+}
+
+/// Bytes that a message has for control messages.
+fn control_room(header: &msghdr) -> usize {
+    if header.msg_control.is_null() {
         0
     } else {
         header.msg_controllen
-    };
-    header.msg_controllen = 0;
-    if let Some(control) = received.to.and_then(Control::packet_info) {
-        // SAFETY: the program's place for control messages.
-        let place = unsafe { abi::bytes_mut(header.msg_control, room) }?;
-        let (used, is_cut) = control.give(place);
-        header.msg_controllen = used;
-        if is_cut {
-            header.msg_flags |= libc::MSG_CTRUNC;
-        }
     }
-    Ok(())
 }
 
 pub unsafe fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
@@ -154,10 +154,15 @@ pub unsafe fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
             Err(errno) => return fail(errno) as ssize_t,
         }
     };
+    // SAFETY: the program's control messages.
+    let control = match unsafe { abi::bytes(header.msg_control, control_room(header)) } {
+        Ok(control) => control,
+        Err(errno) => return fail(errno) as ssize_t,
+    };
     let send = |bufs: &[IoSlice<'_>]| {
         answer(
             Restart::Sending(fd),
-            |process| process.send(fd, bufs, to, flags).map(length),
+            |process| process.sendmsg(fd, bufs, to, control, flags).map(length),
             // SAFETY: the program's own call.
             || unsafe { (next::sendmsg.get())(fd, msg, flags) },
         )

@@ -9,8 +9,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
 use slipstack_stack::{
-    CloseMode, ConnId, Effects, Event, FrameOut, Instant, ListenOptions, Payload, RxMeta,
-    SocketOptions, Stack, StackConfig, UdpId,
+    CloseMode, ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, Payload,
+    RxMeta, SocketOptions, Stack, StackConfig, UdpId,
 };
 
 const REQUEST: &[u8] = &[b'q'; 40];
@@ -51,7 +51,7 @@ impl Effects for SideEffects {
         true
     }
 
-    fn datagram(&mut self, _: UdpId, _: SocketAddr, _: SocketAddr, _: &[u8]) {}
+    fn datagram(&mut self, _: UdpId, _: &DatagramIn<'_>) {}
 
     fn event(&mut self, event: Event) {
         self.events.push(event);
@@ -110,6 +110,7 @@ fn server_turn(side: &mut Side, now: Instant, frames: &[Vec<u8>], closes: bool) 
 const PARTIAL: RxMeta = RxMeta {
     checksum: slipstack_stack::RxChecksum::Partial,
     gso: false,
+    segment: 0,
     local: false,
 };
 

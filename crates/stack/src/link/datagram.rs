@@ -54,12 +54,10 @@ impl Cx<'_> {
             Some(hop) if self.link.is_current(hop, now) => hop.mtu,
             _ => self.link.path_mtu(now, packet.dst),
         };
-        let ip_header = match packet.dst {
-            IpAddr::V4(_) => ipv4::HEADER_LEN,
-            IpAddr::V6(_) => ipv6::HEADER_LEN,
-        };
-        let len = ip_header + segment.header.len() + segment.payload.len();
-        if len <= usize::from(mtu) || !discovery.may_fragment() {
+        let len = packet.header_len() + segment.header.len() + segment.payload.len();
+        // What the device cuts is datagrams, not fragments.
+        let is_whole = len <= usize::from(mtu) || segment.gso_mss.is_some();
+        if is_whole || !discovery.may_fragment() {
             let packet = OutPacket {
                 dont_fragment: discovery.forbids_fragments(),
                 ..*packet

@@ -5,7 +5,7 @@
 use std::net::Ipv4Addr;
 
 use crate::support::*;
-use slipstack_stack::{Counter, Event, Role, SocketError, UdpOptions};
+use slipstack_stack::{Counter, DatagramOut, Event, Role, SocketError, UdpOptions};
 use slipstack_wire::arp::ArpOperation;
 use slipstack_wire::ethernet::BROADCAST;
 
@@ -133,7 +133,12 @@ fn a_datagram_waits_for_the_answer_and_then_leaves() {
     let udp = table.bind("0.0.0.0:1000");
     table
         .stack
-        .udp_send(table.now, udp, Some(at(PEER, 7)), b"hello", &mut table.fx)
+        .udp_send(
+            table.now,
+            udp,
+            &DatagramOut::new(Some(at(PEER, 7)), b"hello"),
+            &mut table.fx,
+        )
         .unwrap();
     let asked = table.take_frames();
     assert_eq!(asked.len(), 1);
@@ -153,7 +158,12 @@ fn destinations_off_link_ask_for_the_gateway() {
     let far = at(Ipv4Addr::new(8, 8, 8, 8), 53);
     table
         .stack
-        .udp_send(table.now, udp, Some(far), b"?", &mut table.fx)
+        .udp_send(
+            table.now,
+            udp,
+            &DatagramOut::new(Some(far), b"?"),
+            &mut table.fx,
+        )
         .unwrap();
     assert_eq!(arp_of(&table.take_frames()[0]).target_ip, GATEWAY);
 }
@@ -165,7 +175,12 @@ fn a_silent_neighbour_is_asked_three_times_and_then_reported() {
     table.stack.udp_connect(udp, Some(at(PEER, 7))).unwrap();
     table
         .stack
-        .udp_send(table.now, udp, None, b"hello", &mut table.fx)
+        .udp_send(
+            table.now,
+            udp,
+            &DatagramOut::new(None, b"hello"),
+            &mut table.fx,
+        )
         .unwrap();
     table.pass(10_000);
     assert_eq!(table.take_frames().len(), 3);
@@ -175,7 +190,12 @@ fn a_silent_neighbour_is_asked_three_times_and_then_reported() {
     assert_eq!(table.stack.next_deadline(), None, "nothing is left running");
     table
         .stack
-        .udp_send(table.now, udp, None, b"again", &mut table.fx)
+        .udp_send(
+            table.now,
+            udp,
+            &DatagramOut::new(None, b"again"),
+            &mut table.fx,
+        )
         .unwrap();
     assert_eq!(table.take_frames().len(), 1, "the next packet asks anew");
 }
@@ -187,7 +207,12 @@ fn the_queue_of_a_neighbour_keeps_the_newest() {
     for text in [b"1", b"2", b"3"] {
         table
             .stack
-            .udp_send(table.now, udp, Some(at(PEER, 7)), text, &mut table.fx)
+            .udp_send(
+                table.now,
+                udp,
+                &DatagramOut::new(Some(at(PEER, 7)), text),
+                &mut table.fx,
+            )
             .unwrap();
     }
     assert_eq!(table.count(Counter::DropNeighbourQueue), 1);
@@ -209,7 +234,12 @@ fn an_old_answer_is_used_while_it_is_verified_by_unicast() {
     table.pass(31_000);
     table
         .stack
-        .udp_send(table.now, udp, Some(at(PEER, 7)), b"x", &mut table.fx)
+        .udp_send(
+            table.now,
+            udp,
+            &DatagramOut::new(Some(at(PEER, 7)), b"x"),
+            &mut table.fx,
+        )
         .unwrap();
     let frames = table.take_frames();
     assert_eq!(frames.len(), 2);
@@ -227,14 +257,24 @@ fn a_neighbour_that_moves_is_followed_at_once() {
     let udp = table.bind("0.0.0.0:1000");
     table
         .stack
-        .udp_send(table.now, udp, Some(at(PEER, 7)), b"x", &mut table.fx)
+        .udp_send(
+            table.now,
+            udp,
+            &DatagramOut::new(Some(at(PEER, 7)), b"x"),
+            &mut table.fx,
+        )
         .unwrap();
     let moved = [2, 0, 0, 0, 0, 0x99];
     table.input(&arp_frame(ArpOperation::Reply, moved, PEER, IP));
     table.take_frames();
     table
         .stack
-        .udp_send(table.now, udp, Some(at(PEER, 7)), b"y", &mut table.fx)
+        .udp_send(
+            table.now,
+            udp,
+            &DatagramOut::new(Some(at(PEER, 7)), b"y"),
+            &mut table.fx,
+        )
         .unwrap();
     assert_eq!(&table.take_frames()[0][..6], &moved);
 }
@@ -245,7 +285,12 @@ fn an_engine_is_told_by_its_keeper() {
     let udp = table.bind("0.0.0.0:1000");
     table
         .stack
-        .udp_send(table.now, udp, Some(at(PEER, 7)), b"x", &mut table.fx)
+        .udp_send(
+            table.now,
+            udp,
+            &DatagramOut::new(Some(at(PEER, 7)), b"x"),
+            &mut table.fx,
+        )
         .unwrap();
     let mut pending = Vec::new();
     table.stack.pending_neighbours(&mut pending);
@@ -281,7 +326,7 @@ fn a_full_table_forgets_the_longest_unused_and_never_grows() {
         let to = Some(at(Ipv4Addr::new(10, 0, 0, host), 7));
         table
             .stack
-            .udp_send(table.now, udp, to, b"", &mut table.fx)
+            .udp_send(table.now, udp, &DatagramOut::new(to, b""), &mut table.fx)
             .unwrap();
         ethertype(&std::mem::take(&mut table.fx.frames)[0])
     };
@@ -292,7 +337,9 @@ fn a_full_table_forgets_the_longest_unused_and_never_grows() {
         send(host);
     }
     let to = Some(at(Ipv4Addr::new(10, 0, 0, 110), 7));
-    let refused = table.stack.udp_send(table.now, udp, to, b"", &mut table.fx);
+    let refused = table
+        .stack
+        .udp_send(table.now, udp, &DatagramOut::new(to, b""), &mut table.fx);
     assert_eq!(refused, Err(SocketError::HostUnreachable));
     assert_eq!(table.count(Counter::DropNeighbourTable), 1);
 }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::support::*;
 use slipstack_stack::{
-    Counter, Event, MtuDiscovery, Reason, RxMeta, SocketError, UdpId, UdpOptions,
+    Counter, DatagramOut, Event, MtuDiscovery, Reason, RxMeta, SocketError, UdpId, UdpOptions,
 };
 use slipstack_wire::ethernet::{EtherType, EthernetHeader};
 use slipstack_wire::icmpv4::{IcmpKind, IcmpMessage};
@@ -53,10 +53,10 @@ fn bind(table: &mut Table, discovery: MtuDiscovery) -> UdpId {
 }
 
 fn send(table: &mut Table, udp: UdpId, is_v6: bool, bytes: &[u8]) -> Result<(), SocketError> {
-    let to = Some(peer_at(is_v6));
+    let datagram = DatagramOut::new(Some(peer_at(is_v6)), bytes);
     table
         .stack
-        .udp_send(table.now, udp, to, bytes, &mut table.fx)
+        .udp_send(table.now, udp, &datagram, &mut table.fx)
 }
 
 fn bytes(len: usize) -> Vec<u8> {

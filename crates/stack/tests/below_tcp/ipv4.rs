@@ -6,7 +6,9 @@ use std::net::Ipv4Addr;
 
 use crate::support::*;
 use proptest::prelude::*;
-use slipstack_stack::{Counter, Effects, Event, FrameOut, Instant, Reason, Role, RxMeta};
+use slipstack_stack::{
+    Counter, DatagramIn, DatagramOut, Effects, Event, FrameOut, Instant, Reason, Role, RxMeta,
+};
 use slipstack_wire::icmpv4::{IcmpKind, IcmpMessage, code};
 use slipstack_wire::protocol;
 
@@ -154,7 +156,12 @@ fn an_error_reaches_the_socket_that_is_connected_to_its_peer() {
     table.stack.udp_connect(udp, Some(at(PEER, 7))).unwrap();
     table
         .stack
-        .udp_send(table.now, udp, None, b"hello", &mut table.fx)
+        .udp_send(
+            table.now,
+            udp,
+            &DatagramOut::new(None, b"hello"),
+            &mut table.fx,
+        )
         .unwrap();
     let sent = table.take_frames().remove(0);
     table.fx.events.clear();
@@ -183,7 +190,12 @@ fn our_own_address_is_a_source_only_of_looped_frames() {
     let udp = table.bind("0.0.0.0:1000");
     table
         .stack
-        .udp_send(table.now, udp, Some(at(IP, 1000)), b"self", &mut table.fx)
+        .udp_send(
+            table.now,
+            udp,
+            &DatagramOut::new(Some(at(IP, 1000)), b"self"),
+            &mut table.fx,
+        )
         .unwrap();
     assert_eq!(table.fx.local, [true]);
     let frame = table.take_frames().remove(0);
@@ -208,14 +220,7 @@ impl Effects for Sink {
         true
     }
 
-    fn datagram(
-        &mut self,
-        _: slipstack_stack::UdpId,
-        _: std::net::SocketAddr,
-        _: std::net::SocketAddr,
-        _: &[u8],
-    ) {
-    }
+    fn datagram(&mut self, _: slipstack_stack::UdpId, _: &DatagramIn<'_>) {}
 
     fn event(&mut self, _: Event) {}
 }

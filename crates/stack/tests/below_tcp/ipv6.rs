@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::support::*;
-use slipstack_stack::{Counter, Event, Role, SocketError, StackConfig, UdpOptions};
+use slipstack_stack::{Counter, DatagramOut, Event, Role, SocketError, StackConfig, UdpOptions};
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ipv6::{Ipv6Header, Ipv6Packet, solicited_node};
@@ -241,7 +241,12 @@ fn a_datagram_waits_for_its_neighbour_and_follows_the_answer() {
     let to = Some(at6(PEER6, 7));
     table
         .stack
-        .udp_send(table.now, udp, to, b"hello", &mut table.fx)
+        .udp_send(
+            table.now,
+            udp,
+            &DatagramOut::new(to, b"hello"),
+            &mut table.fx,
+        )
         .unwrap();
     let (header, kind, body) = sent(&mut table);
     assert_eq!(kind, Icmpv6Kind::NeighbourSolicitation);
@@ -273,7 +278,7 @@ fn a_neighbour_that_does_not_answer_is_an_error_of_the_socket() {
     table.stack.udp_connect(udp, Some(at6(PEER6, 7))).unwrap();
     table
         .stack
-        .udp_send(table.now, udp, None, b"x", &mut table.fx)
+        .udp_send(table.now, udp, &DatagramOut::new(None, b"x"), &mut table.fx)
         .unwrap();
     table.pass(10_000);
     assert_eq!(table.count(Counter::TxNdpSolicitations), 3);
@@ -490,9 +495,12 @@ fn sending_refuses_what_has_no_route() {
     let mut table = table();
     let udp = table.bind("[::]:1000");
     let mut send = |to| {
-        table
-            .stack
-            .udp_send(table.now, udp, Some(to), b"x", &mut table.fx)
+        table.stack.udp_send(
+            table.now,
+            udp,
+            &DatagramOut::new(Some(to), b"x"),
+            &mut table.fx,
+        )
     };
     assert_eq!(send(at6(FAR, 1)), Err(SocketError::NetUnreachable));
     assert_eq!(

@@ -43,8 +43,10 @@ impl Effects for Recorder {
         false
     }
 
-    fn datagram(&mut self, udp: UdpId, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
-        self.datagrams.push((udp, from, to, bytes.to_vec()));
+    fn datagram(&mut self, udp: UdpId, datagram: &DatagramIn<'_>) {
+        let bytes = datagram.payload.to_vec();
+        self.datagrams
+            .push((udp, datagram.from, datagram.to, bytes));
     }
 
     fn event(&mut self, event: Event) {

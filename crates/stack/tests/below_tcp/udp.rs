@@ -3,10 +3,13 @@
 //! RFC 1122 4.1.3.1, 4.1.3.3 and 4.1.3.4.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU16;
 
 use crate::support::*;
-use slipstack_stack::{Counter, SocketError, UdpOptions};
+use slipstack_stack::{
+    Counter, DatagramOut, RxChecksum, RxMeta, SocketError, UdpId, UdpOption, UdpOptions,
+};
 use slipstack_wire::icmpv4::{IcmpKind, IcmpMessage};
 use slipstack_wire::udp::UdpDatagram;
 
@@ -152,7 +155,12 @@ fn what_is_sent_has_the_right_addresses_and_checksum() {
     let udp = table.bind("0.0.0.0:1000");
     table
         .stack
-        .udp_send(table.now, udp, Some(at(PEER, 7)), b"odd", &mut table.fx)
+        .udp_send(
+            table.now,
+            udp,
+            &DatagramOut::new(Some(at(PEER, 7)), b"odd"),
+            &mut table.fx,
+        )
         .unwrap();
     let frames = table.take_frames();
     let packet = ip_of(&frames[0]);
@@ -218,9 +226,12 @@ fn a_stale_id_finds_nothing() {
     assert_eq!(old.index, new.index);
     assert_eq!(table.stack.udp_local(old), None);
     assert_eq!(table.stack.udp_close(old), Err(SocketError::UnknownId));
-    let sent = table
-        .stack
-        .udp_send(table.now, old, Some(at(PEER, 7)), b"", &mut table.fx);
+    let sent = table.stack.udp_send(
+        table.now,
+        old,
+        &DatagramOut::new(Some(at(PEER, 7)), b""),
+        &mut table.fx,
+    );
     assert_eq!(sent, Err(SocketError::UnknownId));
 }
 
@@ -229,9 +240,12 @@ fn sending_refuses_what_cannot_be_sent() {
     let mut table = Table::with(|config| config.gateways.clear());
     let udp = table.bind("0.0.0.0:1000");
     let mut send = |dst, payload: &[u8]| {
-        table
-            .stack
-            .udp_send(table.now, udp, dst, payload, &mut table.fx)
+        table.stack.udp_send(
+            table.now,
+            udp,
+            &DatagramOut::new(dst, payload),
+            &mut table.fx,
+        )
     };
     let broadcast = Ipv4Addr::new(10, 0, 0, 255);
     assert_eq!(send(None, b""), Err(SocketError::DestinationRequired));
@@ -266,4 +280,111 @@ fn disconnecting_restores_the_bound_address() {
         table.stack.udp_local(udp),
         Some(at(Ipv4Addr::UNSPECIFIED, 1000))
     );
+}
+
+/// A frame that joins datagrams of `size`, its checksum left out.
+fn input_joined(table: &mut Table, frame: &[u8], size: u16) {
+    let meta = RxMeta {
+        checksum: RxChecksum::Partial,
+        segment: size,
+        ..RxMeta::UNKNOWN
+    };
+    table.stack.on_frame(table.now, frame, meta, &mut table.fx);
+}
+
+#[test]
+fn joined_datagrams_come_apart_unless_the_socket_takes_them_so() {
+    let mut table = Table::new();
+    let udp = table.bind("0.0.0.0:1000");
+    let payload: Vec<u8> = (0..25).collect();
+    let frame = udp_frame((PEER, 7), (IP, 1000), &payload);
+    input_joined(&mut table, &frame, 10);
+    let bytes = |table: &Table| -> Vec<Vec<u8>> {
+        let datagrams = table.fx.datagrams.iter();
+        datagrams.map(|(.., bytes)| bytes.clone()).collect()
+    };
+    let parts = [&payload[..10], &payload[10..20], &payload[20..]];
+    assert_eq!(bytes(&table), parts);
+    assert_eq!(table.count(Counter::RxUdp), 3);
+
+    table.fx.datagrams.clear();
+    let option = UdpOption::TakesJoined(true);
+    table.stack.udp_set_option(udp, option).unwrap();
+    input_joined(&mut table, &frame, 10);
+    assert_eq!(bytes(&table), [&payload[..]]);
+    input_joined(&mut table, &frame, 25);
+    assert_eq!(
+        bytes(&table).len(),
+        2,
+        "one datagram of the size is just that"
+    );
+}
+
+fn send_cut(
+    table: &mut Table,
+    udp: UdpId,
+    dst: SocketAddr,
+    len: usize,
+    size: u16,
+) -> Result<(), SocketError> {
+    let payload = vec![7; len];
+    let datagram = DatagramOut {
+        segment: NonZeroU16::new(size),
+        ..DatagramOut::new(Some(dst), &payload)
+    };
+    table
+        .stack
+        .udp_send(table.now, udp, &datagram, &mut table.fx)
+}
+
+#[test]
+fn one_send_of_several_datagrams_is_cut_by_the_stack_or_left_to_the_device() {
+    for has_udp_segmentation in [false, true] {
+        let mut table = Table::with(|config| config.has_udp_segmentation = has_udp_segmentation);
+        table.introduce_peer();
+        let udp = table.bind("0.0.0.0:1000");
+        send_cut(&mut table, udp, at(PEER, 7), 2500, 1000).unwrap();
+        let lens: Vec<usize> = table.take_frames().iter().map(Vec::len).collect();
+        let whole = if has_udp_segmentation {
+            vec![2542]
+        } else {
+            vec![1042, 1042, 542]
+        };
+        assert_eq!(lens, whole);
+        send_cut(&mut table, udp, at(IP, 1000), 2500, 1000).unwrap();
+        assert_eq!(table.take_frames().len(), 3, "nobody cuts what stays here");
+        let refused = send_cut(&mut table, udp, at(PEER, 7), 3000, 1473);
+        assert_eq!(refused, Err(SocketError::MessageTooLong));
+        let refused = send_cut(&mut table, udp, at(PEER, 7), 1290, 10);
+        assert_eq!(refused, Err(SocketError::InvalidArgument));
+    }
+}
+
+#[test]
+fn a_datagram_may_name_its_source_and_the_fields_of_its_header() {
+    let other = Ipv4Addr::new(10, 0, 0, 6);
+    let mut table = Table::with(|config| config.addrs.push((other.into(), 24)));
+    table.introduce_peer();
+    let udp = table.bind("0.0.0.0:1000");
+    let named = DatagramOut {
+        src: Some(other.into()),
+        tos: Some(0xb8),
+        ttl: Some(3),
+        ..DatagramOut::new(Some(at(PEER, 7)), b"x")
+    };
+    table
+        .stack
+        .udp_send(table.now, udp, &named, &mut table.fx)
+        .unwrap();
+    let frame = table.take_frames().remove(0);
+    let header = ip_of(&frame).header;
+    assert_eq!((header.src, header.tos, header.ttl), (other, 0xb8, 3));
+    let strange = DatagramOut {
+        src: Some(PEER.into()),
+        ..named
+    };
+    let refused = table
+        .stack
+        .udp_send(table.now, udp, &strange, &mut table.fx);
+    assert_eq!(refused, Err(SocketError::InvalidArgument));
 }

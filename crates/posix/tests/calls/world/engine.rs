@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use slipstack_channel::{
-    Command, Driver, Ends, EngineEnd, Exit, Info, Kind, Placement, Reason, ReceiveRing, Refusal,
-    Reply, SendSide, SockId, State, Ticket, TurnOutcome, WaitOn,
+    Command, Driver, Ends, EngineEnd, Envelope, Exit, Info, Kind, Placement, Reason, ReceiveRing,
+    Refusal, Reply, SendSide, SockId, State, Ticket, TurnOutcome, WaitOn,
 };
 use slipstack_mem::Doorbell;
 
@@ -359,19 +359,26 @@ impl Inner {
         let mut payload = Vec::new();
         loop {
             let it = self.socks.get_mut(&sock).unwrap();
-            let Some(to) = it.tx.next_datagram(&mut self.end, sock, &mut payload) else {
+            let Some(sent) = it.tx.next_datagram(&mut self.end, sock, &mut payload) else {
                 return;
             };
-            let Some(to) = to.or(connected) else { continue };
+            let Some(to) = sent.peer.or(connected) else {
+                continue;
+            };
             let found = self
                 .socks
                 .iter_mut()
                 .find(|(_, s)| s.kind == Kind::Udp && s.local.port() == to.port());
             if let Some((peer, other)) = found {
                 let peer = *peer;
+                let envelope = Envelope {
+                    peer: Some(from),
+                    local: Some(to),
+                    ..sent
+                };
                 if other
                     .rx
-                    .push_datagram(&mut self.end, peer, (from, to), &payload, BUFFER)
+                    .push_datagram(&mut self.end, peer, &envelope, &payload, BUFFER)
                 {
                     self.end.changed(peer);
                 }

@@ -36,8 +36,8 @@ impl Attach for TestAttach {
     fn policy(&self) -> Result<Policy, AttachError> {
         Ok(Policy {
             addrs: vec![(OWN.into(), 24)],
-            gateways: Vec::new(),
             mtu: 1500,
+            ..Policy::default()
         })
     }
 

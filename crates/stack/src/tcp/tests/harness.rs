@@ -92,7 +92,7 @@ impl Effects for Recorder {
         !self.refuses
     }
 
-    fn datagram(&mut self, _: crate::UdpId, _: SocketAddr, _: SocketAddr, _: &[u8]) {}
+    fn datagram(&mut self, _: crate::UdpId, _: &crate::DatagramIn<'_>) {}
 
     fn event(&mut self, event: Event) {
         self.events.push(event);

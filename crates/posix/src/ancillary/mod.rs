@@ -1,0 +1,21 @@
+//! What `sendmsg` and `recvmsg` carry beside bytes and addresses: control messages in Linux's layout
+//! (cmsg(3)).
+
+mod sending;
+mod wishes;
+mod writing;
+
+pub(crate) use sending::{Sending, parse};
+pub(crate) use wishes::Wishes;
+pub(crate) use writing::{Setting, Writer};
+
+/// `struct cmsghdr`: length with header, level, type.
+const HEADER_LEN: usize = size_of::<libc::cmsghdr>();
+
+/// SO_TIMESTAMP_NEW and SO_TIMESTAMPNS_NEW (asm-generic/socket.h).
+pub(crate) const TIMESTAMP_NEW: i32 = 63;
+pub(crate) const TIMESTAMPNS_NEW: i32 = 64;
+
+/// IP_RECVORIGDSTADDR and IPV6_RECVORIGDSTADDR, whose message has the same type.
+pub(crate) const IP_ORIGDSTADDR: i32 = 20;
+pub(crate) const IPV6_ORIGDSTADDR: i32 = 74;

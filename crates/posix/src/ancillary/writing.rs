@@ -1,0 +1,206 @@
+//! Control messages of a datagram that was received, in Linux's order.
+
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use slipstack_channel::Envelope;
+
+use super::{HEADER_LEN, IP_ORIGDSTADDR, IPV6_ORIGDSTADDR, TIMESTAMP_NEW, TIMESTAMPNS_NEW, Wishes};
+use crate::addr::{AddrBytes, Family};
+
+/// Writes into a program's place for control messages, as put_cmsg().
+#[derive(Debug)]
+pub(crate) struct Writer<'a> {
+    place: &'a mut [u8],
+    used: usize,
+    is_cut: bool,
+}
+
+/// What the socket and the machine add to what a datagram brought.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) family: Family,
+    /// The interface's number in the kernel, 0 = it has none.
+    pub(crate) interface: u32,
+    /// CLOCK_MONOTONIC.
+    pub(crate) now_ns: u64,
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(place: &'a mut [u8]) -> Writer<'a> {
+        Writer {
+            place,
+            used: 0,
+            is_cut: false,
+        }
+    }
+
+    /// Bytes written, padding included, and whether something had to be cut off.
+    pub(crate) fn finish(self) -> (usize, bool) {
+        (self.used, self.is_cut)
+    }
+
+    pub(crate) fn put(&mut self, level: i32, kind: i32, data: &[u8]) {
+        let place = &mut self.place[self.used..];
+        if place.len() < HEADER_LEN {
+            self.is_cut = true;
+            return;
+        }
+        let whole = HEADER_LEN + data.len();
+        let len = whole.min(place.len());
+        self.is_cut |= len < whole;
+        place[..8].copy_from_slice(&len.to_ne_bytes());
+        place[8..12].copy_from_slice(&level.to_ne_bytes());
+        place[12..16].copy_from_slice(&kind.to_ne_bytes());
+        place[HEADER_LEN..len].copy_from_slice(&data[..len - HEADER_LEN]);
+        self.used += len.next_multiple_of(8).min(place.len());
+    }
+
+    fn put_int(&mut self, level: i32, kind: i32, value: i32) {
+        self.put(level, kind, &value.to_ne_bytes());
+    }
+
+    /// Everything that the socket wishes to know of a datagram.
+    pub(crate) fn put_all(&mut self, wishes: Wishes, it: &Envelope, setting: Setting) {
+        self.put_socket(wishes, it, setting.now_ns);
+        if wishes.has(Wishes::SEGMENT)
+            && let Some(size) = it.segment
+        {
+            self.put_int(libc::SOL_UDP, libc::UDP_GRO, size.get().into());
+        }
+        let is_v4 = it
+            .local
+            .is_some_and(|local| local.ip().to_canonical().is_ipv4());
+        if wishes.has(Wishes::PACKET_INFO_V6) && setting.family == Family::V6 {
+            self.put_packet_info_v6(it, setting.interface);
+        }
+        if is_v4 {
+            self.put_v4(wishes, it, setting.interface);
+        } else {
+            self.put_v6(wishes, it);
+        }
+    }
+
+    fn put_socket(&mut self, wishes: Wishes, it: &Envelope, now_ns: u64) {
+        let is_coarse = wishes.has(Wishes::TIME) || wishes.has(Wishes::TIME_NEW);
+        if is_coarse || wishes.has(Wishes::TIME_NS) || wishes.has(Wishes::TIME_NS_NEW) {
+            let at = wall_time(it.time_ns, now_ns);
+            let kind = match wishes {
+                wishes if wishes.has(Wishes::TIME) => libc::SO_TIMESTAMP,
+                wishes if wishes.has(Wishes::TIME_NS) => libc::SO_TIMESTAMPNS,
+                wishes if wishes.has(Wishes::TIME_NEW) => TIMESTAMP_NEW,
+                _ => TIMESTAMPNS_NEW,
+            };
+            let part = if is_coarse {
+                u64::from(at.subsec_micros())
+            } else {
+                u64::from(at.subsec_nanos())
+            };
+            let mut data = [0; 16];
+            data[..8].copy_from_slice(&at.as_secs().to_ne_bytes());
+            data[8..].copy_from_slice(&part.to_ne_bytes());
+            self.put(libc::SOL_SOCKET, kind, &data);
+        }
+        // Linux is silent while nothing was lost.
+        if wishes.has(Wishes::LOST) && it.lost != 0 {
+            self.put(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &it.lost.to_ne_bytes());
+        }
+    }
+
+    fn put_v4(&mut self, wishes: Wishes, it: &Envelope, interface: u32) {
+        const LEVEL: i32 = libc::IPPROTO_IP;
+        let Some(local) = it.local else { return };
+        if wishes.has(Wishes::PACKET_INFO)
+            && let IpAddr::V4(ip) = local.ip().to_canonical()
+        {
+            let mut data = [0; 12];
+            data[..4].copy_from_slice(&interface.to_ne_bytes());
+            data[4..8].copy_from_slice(&ip.octets());
+            data[8..].copy_from_slice(&ip.octets());
+            self.put(LEVEL, libc::IP_PKTINFO, &data);
+        }
+        if wishes.has(Wishes::TTL) {
+            self.put_int(LEVEL, libc::IP_TTL, it.ttl.unwrap_or(0).into());
+        }
+        if wishes.has(Wishes::TOS) {
+            self.put(LEVEL, libc::IP_TOS, &[it.tos.unwrap_or(0)]);
+        }
+        if wishes.has(Wishes::DESTINATION) {
+            let address = AddrBytes::new(local, Family::V4);
+            self.put(LEVEL, IP_ORIGDSTADDR, address.as_bytes());
+        }
+    }
+
+    fn put_packet_info_v6(&mut self, it: &Envelope, interface: u32) {
+        let Some(local) = it.local else { return };
+        let ip = match local.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        let mut data = [0; 20];
+        data[..16].copy_from_slice(&ip.octets());
+        data[16..].copy_from_slice(&interface.to_ne_bytes());
+        self.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
+    }
+
+    fn put_v6(&mut self, wishes: Wishes, it: &Envelope) {
+        const LEVEL: i32 = libc::IPPROTO_IPV6;
+        if wishes.has(Wishes::HOP_LIMIT) {
+            self.put_int(LEVEL, libc::IPV6_HOPLIMIT, it.ttl.unwrap_or(0).into());
+        }
+        if wishes.has(Wishes::TRAFFIC_CLASS) {
+            self.put_int(LEVEL, libc::IPV6_TCLASS, it.tos.unwrap_or(0).into());
+        }
+        if wishes.has(Wishes::DESTINATION_V6)
+            && let Some(local) = it.local
+        {
+            let address = AddrBytes::new(local, Family::V6);
+            self.put(LEVEL, IPV6_ORIGDSTADDR, address.as_bytes());
+        }
+    }
+}
+
+/// The engine's clock has no date: how long ago it was is the same on both.
+fn wall_time(then_ns: u64, now_ns: u64) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let age = Duration::from_nanos(now_ns.saturating_sub(then_ns));
+    now.unwrap_or_default().saturating_sub(age)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTING: Setting = Setting {
+        family: Family::V4,
+        interface: 3,
+        now_ns: 0,
+    };
+
+    fn envelope() -> Envelope {
+        Envelope {
+            local: Some("10.0.0.5:53".parse().unwrap()),
+            ..Envelope::default()
+        }
+    }
+
+    #[test]
+    fn packet_info_has_linuxs_layout() {
+        let mut place = [0u8; 64];
+        let mut writer = Writer::new(&mut place);
+        writer.put_all(Wishes::PACKET_INFO, &envelope(), SETTING);
+        assert_eq!(writer.finish(), (32, false));
+        assert_eq!(place[..8], 28usize.to_ne_bytes());
+        assert_eq!(place[16..28], [3, 0, 0, 0, 10, 0, 0, 5, 10, 0, 0, 5]);
+    }
+
+    #[test]
+    fn a_short_place_gets_a_cut_message() {
+        for (len, expected) in [(8, (0, true)), (20, (20, true)), (28, (28, false))] {
+            let mut place = vec![0; len];
+            let mut writer = Writer::new(&mut place);
+            writer.put_all(Wishes::PACKET_INFO, &envelope(), SETTING);
+            assert_eq!(writer.finish(), expected);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Receiving datagrams: from the stack's part of a socket, the kernel's, or whichever has one.
+
+use std::io::IoSliceMut;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::addr::AddrBytes;
+use crate::ancillary::{Setting, Wishes, Writer};
+use crate::calls::receive::{bytes, is_readable};
+use crate::description::{Decided, Description};
+use crate::errno::Errno;
+use crate::link::Datagram;
+use crate::outcome::{Divert, Outcome};
+use crate::process::{Process, Received};
+use crate::socket::{Dgram, Side};
+use crate::wait::{Plan, Subject};
+
+impl Process {
+    pub(super) fn recv_dgram(
+        &self,
+        socket: &Arc<Description>,
+        dgram: &Dgram,
+        (bufs, control): (&mut [IoSliceMut<'_>], &mut [u8]),
+        flags: i32,
+    ) -> Outcome<Received> {
+        if dgram.side() == Side::Kernel {
+            return self.recv_from_kernel(socket, flags);
+        }
+        if flags & libc::MSG_ERRQUEUE != 0 {
+            return Err(Errno::EAGAIN.into());
+        }
+        self.realize(socket);
+        let has_kernel = socket.has_kernel() && dgram.side() == Side::Both;
+        let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
+        let kernel = socket.kernel_number().filter(|_| has_kernel);
+        if has_kernel && dgram.is_kernels_turn() && is_readable(kernel) {
+            return Err(if is_nonblocking {
+                Divert::Kernel
+            } else {
+                Divert::KernelFirst
+            });
+        }
+        let is_peek = flags & libc::MSG_PEEK != 0;
+        let mut look = || -> Result<Option<Received>, Errno> {
+            if dgram.is_shut_for_reading() {
+                return Ok(Some(bytes(0)));
+            }
+            let received = dgram.recv(bufs, is_peek)?;
+            Ok(received.map(|it| self.answer(socket, dgram, &it, &mut *control, flags)))
+        };
+        if let Some(received) = look()? {
+            return Ok(received);
+        }
+        if is_nonblocking {
+            if let Some(link) = self.link() {
+                self.turn_if_idle(&link);
+            }
+            return match look()? {
+                Some(received) => Ok(received),
+                None if has_kernel => Err(Divert::Kernel),
+                None => Err(Errno::EAGAIN.into()),
+            };
+        }
+        let fd = kernel.map(|number| libc::pollfd {
+            fd: number.number(),
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        let timeout = socket.recv_timeout_ns.load(Ordering::Relaxed);
+        let plan = Plan {
+            subject: Subject::Socket(socket),
+            kernel: fd.as_slice(),
+            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
+            mask: None,
+            may_restart: timeout == 0,
+        };
+        let outcome = self.wait(&plan, |kernel_look| {
+            if let Some(received) = look()? {
+                return Ok(Some(received));
+            }
+            if kernel_look.is_due() && is_readable(kernel) {
+                return Err(Divert::KernelFirst);
+            }
+            Ok(None)
+        })?;
+        outcome.ok_or(Errno::EAGAIN.into())
+    }
+
+    /// The kernel's socket never blocks, so the waiting is ours.
+    fn recv_from_kernel(&self, socket: &Arc<Description>, flags: i32) -> Outcome<Received> {
+        if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
+            return Err(Divert::Kernel);
+        }
+        let number = socket.kernel_number();
+        let fd = number.map(|number| libc::pollfd {
+            fd: number.number(),
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        let timeout = socket.recv_timeout_ns.load(Ordering::Relaxed);
+        let plan = Plan {
+            subject: Subject::Socket(socket),
+            kernel: fd.as_slice(),
+            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
+            mask: None,
+            may_restart: timeout == 0,
+        };
+        let outcome = self.wait(&plan, |kernel_look| {
+            Ok((kernel_look.is_due() && is_readable(number)).then_some(()))
+        })?;
+        match outcome {
+            Some(()) => Err(Divert::KernelFirst),
+            None => Err(Errno::EAGAIN.into()),
+        }
+    }
+
+    pub(super) fn recv_unbound(
+        &self,
+        socket: &Arc<Description>,
+        (bufs, control): (&mut [IoSliceMut<'_>], &mut [u8]),
+        flags: i32,
+    ) -> Outcome<Received> {
+        if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
+            return Err(Errno::EAGAIN.into());
+        }
+        self.bind_dgram_anywhere(socket)?;
+        match socket.decided() {
+            Some(Decided::Dgram(dgram)) => self.recv_dgram(socket, dgram, (bufs, control), flags),
+            _ => Err(Errno::EINVAL.into()),
+        }
+    }
+
+    fn answer(
+        &self,
+        socket: &Description,
+        dgram: &Dgram,
+        it: &Datagram,
+        control: &mut [u8],
+        flags: i32,
+    ) -> Received {
+        let wishes = dgram.wishes();
+        let mut writer = Writer::new(control);
+        if wishes != Wishes::default() {
+            let setting = Setting {
+                family: socket.family,
+                interface: self.policy().map_or(0, |policy| policy.interface),
+                now_ns: self.now_ns(),
+            };
+            writer.put_all(wishes, &it.envelope, setting);
+        }
+        let (control_len, is_control_cut) = writer.finish();
+        let flag = |is_on: bool, flag: i32| if is_on { flag } else { 0 };
+        Received {
+            len: if flags & libc::MSG_TRUNC != 0 {
+                it.full_len
+            } else {
+                it.len
+            },
+            flags: flag(it.full_len > it.len, libc::MSG_TRUNC)
+                | flag(is_control_cut, libc::MSG_CTRUNC),
+            from: Some(AddrBytes::new(it.from, socket.family)),
+            control_len,
+        }
+    }
+}

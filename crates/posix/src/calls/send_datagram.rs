@@ -1,0 +1,236 @@
+//! Sending datagrams: by the stack or by the kernel's part of the socket.
+
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::event::PollFlags;
+use slipstack_channel::Envelope;
+
+use crate::addr::{Given, parse};
+use crate::ancillary::{Sending, parse as parse_control};
+use crate::calls::receive::is_ready;
+use crate::description::{Decided, Description};
+use crate::errno::Errno;
+use crate::outcome::{Divert, Outcome};
+use crate::process::Process;
+use crate::socket::{Dgram, Side, payload_longest};
+use crate::wait::{Plan, Subject};
+
+const UDP_LEN: usize = 8;
+/// A payload that fits any packet.
+const DATAGRAM_SURE: usize = 508;
+/// Datagrams that one call sends at most (Linux's UDP_MAX_SEGMENTS).
+const SEGMENTS_MAX: usize = 128;
+
+impl Process {
+    pub(super) fn send_dgram(
+        &self,
+        socket: &Arc<Description>,
+        dgram: &Dgram,
+        bufs: &[IoSlice<'_>],
+        (to, control): (Option<&[u8]>, &[u8]),
+        flags: i32,
+    ) -> Outcome<usize> {
+        if dgram.is_shut_for_writing() {
+            return Err(Errno::EPIPE.into());
+        }
+        let to = match to.map(|to| parse(to, socket.family)).transpose()? {
+            Some(Given::Addr(addr)) => Some(addr),
+            Some(Given::Other) => return Err(Errno::EAFNOSUPPORT.into()),
+            Some(Given::Unspecified) | None => None,
+        };
+        let sending = parse_control(control, socket.family)?;
+        let is_foreign = |src| !self.is_own(SocketAddr::new(src, 0));
+        let is_kernels = match (dgram.side(), to) {
+            (Side::Kernel, None) => true,
+            (Side::Both, _) if sending.src.is_some_and(is_foreign) => true,
+            (_, Some(to)) => self.reason_to_connect_in_kernel(socket, to).is_some(),
+            (Side::Both | Side::Stack, None) => false,
+        };
+        if is_kernels {
+            return self.send_by_kernel(socket, dgram, flags);
+        }
+        let Some(remote) = to.or(*dgram.remote.lock()) else {
+            return Err(Errno::EDESTADDRREQ.into());
+        };
+        let envelope = self.envelope(dgram, to, &sending, remote, bufs)?;
+        self.send_by_stack(socket, dgram, bufs, &envelope, flags)
+    }
+
+    /// What goes with a datagram, once everything is found to be right.
+    fn envelope(
+        &self,
+        dgram: &Dgram,
+        to: Option<SocketAddr>,
+        sending: &Sending,
+        remote: SocketAddr,
+        bufs: &[IoSlice<'_>],
+    ) -> Result<Envelope, Errno> {
+        let len: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let segment = sending.segment.unwrap_or_else(|| dgram.segment());
+        if len > DATAGRAM_SURE || segment != 0 {
+            self.check_length(dgram, remote, len, usize::from(segment))?;
+        }
+        let is_strange = |src: IpAddr| {
+            src.is_ipv4() != remote.ip().to_canonical().is_ipv4()
+                || !self.is_own(SocketAddr::new(src, 0))
+        };
+        match sending.src {
+            Some(IpAddr::V4(src)) if is_strange(src.into()) => return Err(Errno::ENETUNREACH),
+            Some(src) if is_strange(src) => return Err(Errno::EINVAL),
+            _ => {}
+        }
+        Ok(Envelope {
+            peer: to,
+            local: sending.src.map(|src| SocketAddr::new(src, 0)),
+            tos: sending.tos,
+            ttl: sending.ttl,
+            segment: NonZeroU16::new(segment),
+            ..Envelope::default()
+        })
+    }
+
+    /// What the path has told is the engine's to know: EMSGSIZE because of that comes with the next call.
+    #[cold]
+    fn check_length(
+        &self,
+        dgram: &Dgram,
+        remote: SocketAddr,
+        len: usize,
+        segment: usize,
+    ) -> Result<(), Errno> {
+        let mtu = self.policy().map_or(u16::MAX, |policy| policy.mtu);
+        let len_max = match segment {
+            0 => dgram.payload_max(remote, mtu),
+            _ => payload_longest(remote),
+        };
+        if len > len_max {
+            return Err(Errno::EMSGSIZE);
+        }
+        if segment != 0 {
+            let room = usize::from(mtu).saturating_sub(overhead(remote));
+            check_segments(len, segment, room)?;
+        }
+        Ok(())
+    }
+
+    fn send_by_kernel(
+        &self,
+        socket: &Arc<Description>,
+        dgram: &Dgram,
+        flags: i32,
+    ) -> Outcome<usize> {
+        let number = socket.kernel_number();
+        if dgram.side() == Side::Stack || number.is_none() {
+            return Err(Errno::ENETUNREACH.into());
+        }
+        if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
+            return Err(Divert::Kernel);
+        }
+        if is_ready(number, PollFlags::OUT) {
+            return Err(Divert::KernelFirst);
+        }
+        let fd = number.map(|number| libc::pollfd {
+            fd: number.number(),
+            events: libc::POLLOUT,
+            revents: 0,
+        });
+        let plan = Plan {
+            subject: Subject::Socket(socket),
+            kernel: fd.as_slice(),
+            deadline_ns: None,
+            mask: None,
+            may_restart: true,
+        };
+        self.wait(
+            &plan,
+            |_| Ok(is_ready(number, PollFlags::OUT).then_some(())),
+        )?;
+        Err(Divert::KernelFirst)
+    }
+
+    fn send_by_stack(
+        &self,
+        socket: &Arc<Description>,
+        dgram: &Dgram,
+        bufs: &[IoSlice<'_>],
+        envelope: &Envelope,
+        flags: i32,
+    ) -> Outcome<usize> {
+        if envelope.peer.is_some_and(|to| self.is_own(to)) {
+            self.realize_all();
+        }
+        if dgram.is_intent()
+            && let Err(error) = self.realize_dgram(socket, dgram)
+        {
+            return Err(error.into());
+        }
+        if let Some(sent) = dgram.send(envelope, bufs)? {
+            if let Some((link, _)) = dgram.part() {
+                self.after_push(&link, socket.id);
+            }
+            return Ok(sent);
+        }
+        if let Some((link, _)) = dgram.part() {
+            self.turn(&link);
+        }
+        if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
+            return dgram.send(envelope, bufs)?.ok_or(Errno::EAGAIN.into());
+        }
+        let timeout = socket.send_timeout_ns.load(Ordering::Relaxed);
+        let plan = Plan {
+            subject: Subject::Socket(socket),
+            kernel: &[],
+            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
+            mask: None,
+            may_restart: timeout == 0,
+        };
+        let sent = self.wait(&plan, |_| Ok(dgram.send(envelope, bufs)?))?;
+        if let Some((link, _)) = dgram.part() {
+            link.commands();
+        }
+        sent.ok_or(Errno::EAGAIN.into())
+    }
+
+    pub(super) fn send_unbound(
+        &self,
+        socket: &Arc<Description>,
+        bufs: &[IoSlice<'_>],
+        (to, control): (&[u8], &[u8]),
+        flags: i32,
+    ) -> Outcome<usize> {
+        match parse(to, socket.family)? {
+            Given::Other => return Err(Errno::EAFNOSUPPORT.into()),
+            Given::Unspecified => return Err(Errno::EDESTADDRREQ.into()),
+            Given::Addr(_) => self.bind_dgram_anywhere(socket)?,
+        }
+        match socket.decided() {
+            Some(Decided::Dgram(dgram)) => {
+                self.send_dgram(socket, dgram, bufs, (Some(to), control), flags)
+            }
+            _ => Err(Errno::EINVAL.into()),
+        }
+    }
+}
+
+/// Bytes of headers around a payload.
+fn overhead(remote: SocketAddr) -> usize {
+    match remote.ip().to_canonical() {
+        IpAddr::V4(_) => 20 + UDP_LEN,
+        IpAddr::V6(_) => 40 + UDP_LEN,
+    }
+}
+
+/// udp_send_skb(): `room` is what one datagram's payload may have.
+fn check_segments(len: usize, segment: usize, room: usize) -> Result<(), Errno> {
+    if segment.min(len) > room {
+        return Err(Errno::EMSGSIZE);
+    }
+    if len > segment * SEGMENTS_MAX {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}

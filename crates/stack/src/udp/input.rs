@@ -1,0 +1,180 @@
+//! Datagrams that come in: who takes them.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use core::num::NonZeroU16;
+
+use slipstack_wire::udp::UdpDatagram;
+use slipstack_wire::{checksum, protocol};
+
+use super::Udp;
+use crate::counters::Counter;
+use crate::effects::{DatagramIn, Effects, RxChecksum, RxMeta};
+use crate::ids::UdpId;
+use crate::ip::IpMeta;
+use crate::link::Cx;
+
+/// What became of a datagram that came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UdpOutcome {
+    Done,
+    /// Nobody has the port: the sender may be told.
+    PortClosed,
+}
+
+impl Udp {
+    #[inline(never)]
+    pub fn on_datagram(
+        &mut self,
+        ip: &IpMeta,
+        bytes: &[u8],
+        meta: RxMeta,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) -> UdpOutcome {
+        let Some(datagram) = UdpDatagram::parse(bytes) else {
+            cx.counters.bump(Counter::DropUdpMalformed);
+            return UdpOutcome::Done;
+        };
+        if !is_checksum_right(ip, &datagram, meta) {
+            cx.counters.bump(Counter::DropUdpChecksum);
+            return UdpOutcome::Done;
+        }
+        if datagram.dst_port == 0 {
+            cx.counters.bump(Counter::DropUdpPortZero);
+            return UdpOutcome::Done;
+        }
+        let from = SocketAddr::new(ip.src, datagram.src_port);
+        let to = SocketAddr::new(ip.dst, datagram.dst_port);
+        let arrived = DatagramIn {
+            from,
+            to,
+            payload: datagram.payload,
+            tos: ip.tos,
+            ttl: ip.ttl,
+            segment: joined(&datagram, meta),
+        };
+        if ip.group {
+            let mut delivered = 0;
+            for (id, _) in self.takers(from, to) {
+                self.deliver(id, &arrived, cx, fx);
+                delivered += 1;
+            }
+            if delivered == 0 {
+                cx.counters.bump(Counter::DropUdpGroup);
+            }
+            return UdpOutcome::Done;
+        }
+        let Some(id) = self.find_taker(from, to) else {
+            cx.counters.bump(Counter::DropUdpPort);
+            return UdpOutcome::PortClosed;
+        };
+        self.deliver(id, &arrived, cx, fx);
+        UdpOutcome::Done
+    }
+
+    fn deliver(
+        &self,
+        id: UdpId,
+        datagram: &DatagramIn<'_>,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        if let Some(size) = datagram.segment
+            && self
+                .find(id)
+                .is_some_and(|socket| !socket.options.takes_joined)
+        {
+            return deliver_apart(id, datagram, size, cx, fx);
+        }
+        cx.counters.bump(Counter::RxUdp);
+        fx.datagram(id, datagram);
+    }
+
+    /// Sockets that take a datagram, with how well they match.
+    fn takers(&self, from: SocketAddr, to: SocketAddr) -> impl Iterator<Item = (UdpId, u8)> + '_ {
+        let indices = self.ports.get(&to.port()).map_or(&[][..], Vec::as_slice);
+        indices.iter().filter_map(move |&index| {
+            let slot = &self.slots[index as usize];
+            let socket = slot.socket.as_ref()?;
+            let is_wildcard = socket.local.ip().is_unspecified();
+            let is_connected = socket.remote.is_some();
+            let matches =
+                socket.takes().takes(to.ip()) && socket.remote.is_none_or(|remote| remote == from);
+            let quality = u8::from(!is_wildcard) + 2 * u8::from(is_connected);
+            matches.then_some((UdpId::new(index, slot.generation), quality))
+        })
+    }
+
+    pub(super) fn find_taker(&self, from: SocketAddr, to: SocketAddr) -> Option<UdpId> {
+        let (first, best) = self.takers(from, to).max_by_key(|&(_, quality)| quality)?;
+        let equals = || {
+            self.takers(from, to)
+                .filter(move |&(_, quality)| quality == best)
+        };
+        let count = equals().count();
+        if count == 1 {
+            return Some(first);
+        }
+        let hash = self
+            .key
+            .hash_words([ip_bits(from.ip()), u64::from(from.port())]);
+        equals()
+            .nth((hash % count as u64) as usize)
+            .map(|(id, _)| id)
+    }
+}
+
+/// The size of the datagrams that one frame brings joined.
+fn joined(datagram: &UdpDatagram<'_>, meta: RxMeta) -> Option<NonZeroU16> {
+    NonZeroU16::new(meta.segment).filter(|size| datagram.payload.len() > usize::from(size.get()))
+}
+
+/// The border of a datagram is part of its meaning: a socket that has not asked gets each alone.
+#[cold]
+fn deliver_apart(
+    id: UdpId,
+    datagram: &DatagramIn<'_>,
+    size: NonZeroU16,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) {
+    for payload in datagram.payload.chunks(usize::from(size.get())) {
+        cx.counters.bump(Counter::RxUdp);
+        let part = DatagramIn {
+            payload,
+            segment: None,
+            ..*datagram
+        };
+        fx.datagram(id, &part);
+    }
+}
+
+/// RFC 1122 4.1.3.4: zero means that the sender computed none, which IPv6 does not allow
+/// (RFC 8200 8.1).
+fn is_checksum_right(ip: &IpMeta, datagram: &UdpDatagram<'_>, meta: RxMeta) -> bool {
+    let is_missing = datagram.checksum == 0;
+    match (ip.src, ip.dst) {
+        _ if meta.checksum == RxChecksum::Partial => true,
+        (IpAddr::V4(_), _) if is_missing => true,
+        (IpAddr::V6(_), _) if is_missing => false,
+        _ if meta.checksum == RxChecksum::Verified => true,
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            checksum::is_valid_l4_v4(src, dst, protocol::UDP, datagram.covered)
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            checksum::is_valid_l4_v6(src, dst, protocol::UDP, datagram.covered)
+        }
+        _ => false,
+    }
+}
+
+fn ip_bits(ip: IpAddr) -> u64 {
+    match ip {
+        IpAddr::V4(ip) => u64::from(ip.to_bits()),
+        IpAddr::V6(ip) => {
+            let bits = ip.to_bits();
+            (bits >> 64) as u64 ^ bits as u64
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! UDP (RFC 768, RFC 1122 4.1): sockets, look-up, input and output.
+//!
+//! A port has a short list of sockets. A datagram goes to the best match: connected to its sender,
+//! else bound to its destination address, else wildcard; among equals (a reuse-port group) the
+//! flow's hash decides. Broadcasts go to every socket that matches.
+//!
+//! RFC 1122 4.1.3.1, 4.1.3.5 and 4.1.3.6: closed ports, several addresses, invalid ones.
+
+mod errors;
+mod input;
+mod output;
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+
+use crate::bound::Bound;
+use crate::error::SocketError;
+use crate::ids::UdpId;
+use crate::link::{Cx, NextHop};
+use crate::options::{MtuDiscovery, UdpOption, UdpOptions};
+use crate::rng::{Rng, SipKey};
+
+pub(crate) use input::UdpOutcome;
+
+#[derive(Debug)]
+struct Socket {
+    /// What the program bound; `local` is narrower while the socket is connected.
+    bound: SocketAddr,
+    local: SocketAddr,
+    remote: Option<SocketAddr>,
+    options: UdpOptions,
+    /// The last destination's next hop.
+    hop: (IpAddr, Option<NextHop>),
+}
+
+impl Socket {
+    fn mtu_discovery(&self, remote: IpAddr) -> MtuDiscovery {
+        match remote {
+            IpAddr::V4(_) => self.options.mtu_discovery,
+            IpAddr::V6(_) => self.options.mtu_discovery_v6,
+        }
+    }
+
+    fn takes(&self) -> Bound {
+        Bound::new(self.local.ip(), self.options.is_v6_only)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    socket: Option<Socket>,
+}
+
+/// Local ports are chosen by our own programs: a table over them needs no keyed hash.
+#[derive(Clone, Copy, Debug, Default)]
+struct PortHasher(u64);
+
+impl core::hash::Hasher for PortHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u16(u16::from(byte));
+        }
+    }
+
+    fn write_u16(&mut self, port: u16) {
+        self.0 = (self.0 ^ u64::from(port))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(32);
+    }
+}
+
+type BuildPortHasher = core::hash::BuildHasherDefault<PortHasher>;
+
+/// All UDP sockets of a stack.
+#[derive(Debug)]
+pub(crate) struct Udp {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    ports: HashMap<u16, Vec<u32>, BuildPortHasher>,
+    ephemeral: (u16, u16),
+    key: SipKey,
+}
+
+impl Udp {
+    pub fn new(ephemeral: (u16, u16), rng: &mut Rng) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            ports: HashMap::default(),
+            ephemeral,
+            key: rng.sip_key(),
+        }
+    }
+
+    pub fn set_ephemeral(&mut self, lo: u16, hi: u16) {
+        self.ephemeral = (lo, hi);
+    }
+
+    pub fn bind(
+        &mut self,
+        local: SocketAddr,
+        options: UdpOptions,
+        cx: &mut Cx<'_>,
+    ) -> Result<UdpId, SocketError> {
+        if !local.ip().is_unspecified() && !cx.link.is_own(local.ip()) {
+            return Err(SocketError::AddrNotAvailable);
+        }
+        if self.slots.len() - self.free.len() >= cx.config.udp_sockets_max as usize {
+            return Err(SocketError::LimitReached);
+        }
+        let port = match local.port() {
+            0 => self.pick_port(local.ip(), &options, cx.rng)?,
+            port if self.is_taken(local.ip(), port, &options) => {
+                return Err(SocketError::AddrInUse);
+            }
+            port => port,
+        };
+        let local = SocketAddr::new(local.ip(), port);
+        let hop = (local.ip(), None);
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.socket = Some(Socket {
+            bound: local,
+            local,
+            remote: None,
+            options,
+            hop,
+        });
+        self.ports.entry(port).or_default().push(index);
+        Ok(UdpId::new(index, slot.generation))
+    }
+
+    /// Fixes the peer, or with `None` releases it.
+    pub fn connect(
+        &mut self,
+        id: UdpId,
+        remote: Option<SocketAddr>,
+        cx: &Cx<'_>,
+    ) -> Result<(), SocketError> {
+        let socket = self.find_mut(id)?;
+        let mut local = socket.bound;
+        if let Some(remote) = remote {
+            if remote.port() == 0 {
+                return Err(SocketError::InvalidArgument);
+            }
+            let source = cx
+                .link
+                .find_source(remote.ip())
+                .ok_or(SocketError::NetUnreachable)?;
+            if local.ip().is_unspecified() {
+                local.set_ip(source);
+            }
+        }
+        socket.local = local;
+        socket.remote = remote;
+        Ok(())
+    }
+
+    pub fn set_option(&mut self, id: UdpId, option: UdpOption) -> Result<(), SocketError> {
+        let options = &mut self.find_mut(id)?.options;
+        match option {
+            UdpOption::Broadcast(on) => options.broadcast = on,
+            UdpOption::TakesJoined(on) => options.takes_joined = on,
+            UdpOption::Tos(tos) => options.tos = tos,
+            UdpOption::Ttl(ttl) => options.ttl = ttl,
+            UdpOption::MtuDiscovery(discovery) => options.mtu_discovery = discovery,
+            UdpOption::MtuDiscoveryV6(discovery) => options.mtu_discovery_v6 = discovery,
+        }
+        Ok(())
+    }
+
+    /// The peer that is fixed.
+    pub fn remote(&self, id: UdpId) -> Option<SocketAddr> {
+        self.find(id)?.remote
+    }
+
+    pub fn local(&self, id: UdpId) -> Option<SocketAddr> {
+        self.find(id).map(|socket| socket.local)
+    }
+
+    pub fn close(&mut self, id: UdpId) -> Result<(), SocketError> {
+        let port = self.find_mut(id)?.local.port();
+        let slot = &mut self.slots[id.index as usize];
+        slot.socket = None;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(id.index);
+        if let Entry::Occupied(mut entry) = self.ports.entry(port) {
+            entry.get_mut().retain(|&index| index != id.index);
+            if entry.get().is_empty() {
+                entry.remove();
+            }
+        }
+        Ok(())
+    }
+
+    fn is_taken(&self, ip: IpAddr, port: u16, options: &UdpOptions) -> bool {
+        let bound = Bound::new(ip, options.is_v6_only);
+        let indices = self.ports.get(&port).map_or(&[][..], Vec::as_slice);
+        indices
+            .iter()
+            .filter_map(|&index| self.slots[index as usize].socket.as_ref())
+            .any(|socket| {
+                socket.takes().overlaps(bound) && !(options.reuse_port && socket.options.reuse_port)
+            })
+    }
+
+    /// RFC 6056 algorithm 1: a random start, then the next that is free.
+    fn pick_port(
+        &self,
+        ip: IpAddr,
+        options: &UdpOptions,
+        rng: &mut Rng,
+    ) -> Result<u16, SocketError> {
+        let (lo, hi) = self.ephemeral;
+        let count = u32::from(hi.saturating_sub(lo)) + 1;
+        let start = rng.below(count);
+        (0..count)
+            .map(|step| lo + ((start + step) % count) as u16)
+            .find(|&port| port != 0 && !self.is_taken(ip, port, options))
+            .ok_or(SocketError::AddrNotAvailable)
+    }
+
+    fn find(&self, id: UdpId) -> Option<&Socket> {
+        let slot = self.slots.get(id.index as usize)?;
+        slot.socket
+            .as_ref()
+            .filter(|_| slot.generation == id.generation)
+    }
+
+    fn find_mut(&mut self, id: UdpId) -> Result<&mut Socket, SocketError> {
+        let slot = self
+            .slots
+            .get_mut(id.index as usize)
+            .ok_or(SocketError::UnknownId)?;
+        let is_alive = slot.generation == id.generation;
+        slot.socket
+            .as_mut()
+            .filter(|_| is_alive)
+            .ok_or(SocketError::UnknownId)
+    }
+}

@@ -1,0 +1,163 @@
+//! Datagrams that go out.
+
+use core::net::{IpAddr, SocketAddr};
+use core::num::NonZeroU16;
+
+use slipstack_wire::{protocol, udp};
+
+use super::{Socket, Udp};
+use crate::counters::Counter;
+use crate::effects::{DatagramOut, Effects, Payload};
+use crate::error::{Reason, SocketError};
+use crate::ids::UdpId;
+use crate::link::{Cx, OutPacket, OutSegment, Output};
+use crate::time::Instant;
+
+/// Datagrams that one call sends at most (Linux's UDP_MAX_SEGMENTS).
+pub const SEGMENTS_MAX: usize = 128;
+
+impl Udp {
+    pub fn send(
+        &mut self,
+        now: Instant,
+        id: UdpId,
+        datagram: &DatagramOut<'_>,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) -> Result<(), SocketError> {
+        let socket = self.find_mut(id)?;
+        let (packet, port) = address(socket, datagram, cx)?;
+        let payload = datagram.payload;
+        if payload.len() > usize::from(u16::MAX) - udp::HEADER_LEN {
+            return Err(SocketError::MessageTooLong);
+        }
+        if socket.hop.0 != packet.dst {
+            socket.hop = (packet.dst, None);
+        }
+        match datagram.segment {
+            Some(size) if payload.len() > usize::from(size.get()) => {
+                send_many(now, socket, &packet, port, (payload, size), cx, fx)
+            }
+            _ => send_one(now, socket, &packet, port, (payload, None), cx, fx),
+        }
+    }
+}
+
+/// The network header of a datagram, and the port that it goes to.
+fn address(
+    socket: &Socket,
+    datagram: &DatagramOut<'_>,
+    cx: &Cx<'_>,
+) -> Result<(OutPacket, u16), SocketError> {
+    let dst = datagram
+        .dst
+        .or(socket.remote)
+        .ok_or(SocketError::DestinationRequired)?;
+    if dst.port() == 0 || dst.ip().is_unspecified() {
+        return Err(SocketError::InvalidArgument);
+    }
+    if let IpAddr::V4(ip) = dst.ip()
+        && cx.link.routes.is_broadcast(ip)
+        && !socket.options.broadcast
+    {
+        return Err(SocketError::BroadcastDenied);
+    }
+    let packet = OutPacket {
+        src: find_source(socket, datagram, dst, cx)?,
+        dst: dst.ip(),
+        protocol: protocol::UDP,
+        tos: datagram.tos.unwrap_or(socket.options.tos),
+        ttl: datagram.ttl.unwrap_or(socket.options.ttl),
+        dont_fragment: true,
+    };
+    Ok((packet, dst.port()))
+}
+
+/// RFC 1122 4.1.3.5: the program may name the address that a datagram comes from.
+fn find_source(
+    socket: &Socket,
+    datagram: &DatagramOut<'_>,
+    dst: SocketAddr,
+    cx: &Cx<'_>,
+) -> Result<IpAddr, SocketError> {
+    match datagram.src {
+        Some(src) if src.is_ipv4() == dst.is_ipv4() && cx.link.is_own(src) => Ok(src),
+        Some(_) => Err(SocketError::InvalidArgument),
+        None if socket.local.ip().is_unspecified() => cx
+            .link
+            .find_source(dst.ip())
+            .ok_or(SocketError::NetUnreachable),
+        None => Ok(socket.local.ip()),
+    }
+}
+
+/// Cut by the device if it does that, else here.
+#[cold]
+fn send_many(
+    now: Instant,
+    socket: &mut Socket,
+    packet: &OutPacket,
+    port: u16,
+    (payload, size): (&[u8], NonZeroU16),
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Result<(), SocketError> {
+    let path = cx
+        .link
+        .find_path(now, packet.dst)
+        .ok_or(SocketError::NetUnreachable)?;
+    let mtu = if socket.mtu_discovery(packet.dst).heeds_path() {
+        path.mtu
+    } else {
+        path.link_mtu
+    };
+    let header_len = packet.header_len() + udp::HEADER_LEN;
+    if header_len + usize::from(size.get()) > usize::from(mtu) {
+        return Err(SocketError::MessageTooLong);
+    }
+    if payload.len().div_ceil(usize::from(size.get())) > SEGMENTS_MAX {
+        return Err(SocketError::InvalidArgument);
+    }
+    if cx.config.has_udp_segmentation && !path.local {
+        return send_one(
+            now,
+            socket,
+            packet,
+            port,
+            (payload, Some(size.get())),
+            cx,
+            fx,
+        );
+    }
+    for part in payload.chunks(usize::from(size.get())) {
+        send_one(now, socket, packet, port, (part, None), cx, fx)?;
+    }
+    Ok(())
+}
+
+fn send_one(
+    now: Instant,
+    socket: &mut Socket,
+    packet: &OutPacket,
+    port: u16,
+    (payload, gso_mss): (&[u8], Option<u16>),
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Result<(), SocketError> {
+    let segment = OutSegment {
+        header: &udp::header(socket.local.port(), port, payload.len()),
+        payload: Payload::Inline(payload),
+        checksum_at: Some(udp::CHECKSUM_AT),
+        gso_mss,
+    };
+    let way = (packet, socket.mtu_discovery(packet.dst));
+    match cx.output_datagram(now, way, &mut socket.hop.1, &segment, fx) {
+        Output::Sent | Output::Held => {
+            cx.counters.bump(Counter::TxUdp);
+            Ok(())
+        }
+        Output::Unreachable(Reason::MessageTooLong) => Err(SocketError::MessageTooLong),
+        Output::Unreachable(Reason::NetUnreachable) => Err(SocketError::NetUnreachable),
+        Output::Unreachable(_) => Err(SocketError::HostUnreachable),
+    }
+}
