@@ -217,6 +217,7 @@ fn build_receive(seed: &Seed<'_>, mss: u16, now: Instant, cx: &Cx<'_>) -> Receiv
 }
 
 /// Takes over what the peer's SYN offers.
+#[inline]
 pub fn agree(conn: &mut Connection, now: Instant, irs: u32, theirs: &TcpOptions, cx: &Cx<'_>) {
     let tcp = &cx.config.tcp;
     conn.rcv.irs = irs;
