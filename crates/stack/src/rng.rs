@@ -118,20 +118,31 @@ impl SipKey {
     /// SipHash-1-3 of whole words, for hash tables.
     #[inline]
     pub fn hash_words<const N: usize>(&self, words: [u64; N]) -> u64 {
-        self.sip::<1, 3, N>(words, false)
+        self.sip::<1, 3, N>(words, None)
     }
 
     /// SipHash-2-4 of whole words, for secrets that leave the machine (sequence numbers, ports).
     #[inline]
     pub fn mac_words<const N: usize>(&self, words: [u64; N]) -> u64 {
-        self.sip::<2, 4, N>(words, true)
+        self.mac_message(words, 0, N * 8)
+    }
+
+    /// The same with half a word more, which shares the last block with the length.
+    #[inline]
+    pub fn mac_words_and_half<const N: usize>(&self, words: [u64; N], half: u32) -> u64 {
+        self.mac_message(words, half, N * 8 + 4)
+    }
+
+    #[inline]
+    fn mac_message<const N: usize>(&self, words: [u64; N], rest: u32, len: usize) -> u64 {
+        self.sip::<2, 4, N>(words, Some((len as u64) << 56 | u64::from(rest)))
     }
 
     #[inline]
     fn sip<const C: usize, const D: usize, const N: usize>(
         &self,
         words: [u64; N],
-        has_length: bool,
+        last: Option<u64>,
     ) -> u64 {
         let mut v = [
             self.k0 ^ 0x736f_6d65_7073_6575,
@@ -142,8 +153,8 @@ impl SipKey {
         for word in words {
             absorb::<C>(&mut v, word);
         }
-        if has_length {
-            absorb::<C>(&mut v, ((N * 8) as u64) << 56);
+        if let Some(word) = last {
+            absorb::<C>(&mut v, word);
         }
         v[2] ^= 0xff;
         for _ in 0..D {
@@ -192,6 +203,15 @@ mod tests {
             0x93f5_f579_9a93_2462
         );
         assert_eq!(key.mac_words([]), 0x726f_db47_dd0e_0e31);
+        // The vectors for 4 and for 12 bytes.
+        assert_eq!(
+            key.mac_words_and_half([], 0x0302_0100),
+            0xcf27_94e0_2771_87b7
+        );
+        assert_eq!(
+            key.mac_words_and_half([0x0706_0504_0302_0100], 0x0b0a_0908),
+            0x751e_8fbc_860e_e5fb
+        );
     }
 
     #[test]

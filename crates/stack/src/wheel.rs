@@ -45,7 +45,7 @@ pub struct Wheel {
     occupied: [u64; LEVELS],
     /// The last tick that was worked off completely.
     now: u64,
-    /// No slot comes up before this tick; `u64::MAX` = all are empty.
+    /// No slot comes up before this tick; `u64::MAX` = all are empty. It may be that of a slot that was emptied since.
     earliest: u64,
 }
 
@@ -75,10 +75,7 @@ impl Wheel {
     /// Stops a timer.
     #[inline]
     pub fn remove(&mut self, index: u32) {
-        if self.unlink(index) {
-            // Nobody needs to wake for a slot that was emptied.
-            self.earliest = self.next_tick().unwrap_or(u64::MAX);
-        }
+        self.unlink(index);
     }
 
     /// Sees to it that the timer comes up at this time; it may come up before.
@@ -144,11 +141,11 @@ impl Wheel {
         self.earliest <= now.0 >> TICK_SHIFT
     }
 
-    /// When `pop` must be called next; may be earlier than the earliest deadline.
-    #[inline]
+    /// When `pop` must be called next; may be earlier than the earliest deadline. It is looked for here, where somebody
+    /// is about to sleep: nobody needs to wake for a slot that was emptied.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let is_empty = self.earliest == u64::MAX;
-        (!is_empty).then(|| Instant(self.earliest.saturating_mul(1 << TICK_SHIFT)))
+        let tick = self.next_tick()?;
+        Some(Instant(tick.saturating_mul(1 << TICK_SHIFT)))
     }
 
     /// Appends the timers that come up until then. They stay where they are.
@@ -225,12 +222,11 @@ impl Wheel {
         self.occupied[level] |= 1 << slot;
     }
 
-    /// Whether this emptied a slot.
-    fn unlink(&mut self, index: u32) -> bool {
+    fn unlink(&mut self, index: u32) {
         let timer = &mut self.timers[index as usize];
         let Timer { prev, next, list } = *timer;
         if list == UNFILED {
-            return false;
+            return;
         }
         timer.list = UNFILED;
         if next != NONE {
@@ -238,14 +234,13 @@ impl Wheel {
         }
         if prev != NONE {
             self.timers[prev as usize].next = next;
-            return false;
+            return;
         }
         let (level, slot) = (list as usize / SLOTS, list as usize % SLOTS);
         self.heads[level][slot] = next;
         if next == NONE {
             self.occupied[level] &= !(1 << slot);
         }
-        next == NONE
     }
 }
 

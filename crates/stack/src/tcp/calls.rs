@@ -177,6 +177,8 @@ impl Tcp {
             .ok_or(SocketError::LimitReached)?;
         let conn = self.conns.at_mut(index).ok_or(SocketError::LimitReached)?;
         let id = conn.id;
+        conn.cc
+            .begin(u32::from(conn.opts.mss_max), cx.config.tcp.initial_cwnd);
         cx.counters.bump(Counter::TcpConnects);
         fx.event(Event::FlowOpened {
             conn: id,

@@ -132,12 +132,7 @@ pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
         snd: build_send(seed, mss, now),
         rcv: build_receive(seed, mss, now, cx),
         rtt: Default::default(),
-        cc: Control::new(
-            preset.congestion,
-            u32::from(mss),
-            tcp.initial_cwnd,
-            tcp.pacing,
-        ),
+        cc: Control::new(preset.congestion, u32::from(mss), tcp.pacing),
         ecn: Default::default(),
         opts: Options {
             ts_offset: seed.ts_offset,
@@ -259,6 +254,7 @@ pub fn mss_default(key: &FlowKey) -> u16 {
 }
 
 /// Effective send MSS (RFC 9293 3.7.1, MUST-16): the smaller of both sides, options taken off.
+#[inline]
 pub fn set_mss(conn: &mut Connection) {
     let headers = headers(&conn.key);
     let ours = conn.mtu.saturating_sub(headers).min(conn.opts.mss_max);

@@ -4,6 +4,7 @@ use slipstack_wire::tcp::TcpFlags;
 
 use super::cookie::{EPOCH_NS, StampedOptions, Subject};
 use super::flow::FlowKey;
+use super::passive::HalfOpen;
 use super::segment::Segment;
 use super::syn::{self, SynEntry};
 use super::{Tcp, isn};
@@ -97,7 +98,8 @@ impl Tcp {
             cx.counters.bump(Counter::RxTcpBadCookies);
             return false;
         };
-        let opened = self.admit(now, (key, hash), entry, None, segment, cx, fx);
+        let half = (HalfOpen::Carried(&entry), entry.listener);
+        let opened = self.admit(now, (key, hash), half, segment, cx, fx);
         if opened.is_some() {
             cx.counters.bump(Counter::RxTcpCookies);
         }

@@ -136,8 +136,8 @@ impl FlowHasher {
         }
     }
 
-    /// For the demultiplexer.
-    #[inline]
+    /// For the demultiplexer. Where the family is known nothing is left of the choice.
+    #[inline(always)]
     pub fn table(&self, key: &FlowKey) -> u64 {
         let [a, b, c, d, e] = key.words();
         // The upper halves of v4-mapped addresses are zero: two words say everything.
@@ -151,10 +151,12 @@ impl FlowHasher {
     /// For initial sequence numbers and timestamp offsets (RFC 6528 3).
     pub fn sequence(&self, key: &FlowKey) -> u64 {
         let [a, b, c, d, e] = key.words();
+        let ports = c as u32;
         if d | e == 0 {
-            self.sequence.mac_words([a & !0xffff_ffff | b >> 32, c])
+            let addresses = a & !0xffff_ffff | b >> 32;
+            self.sequence.mac_words_and_half([addresses], ports)
         } else {
-            self.sequence.mac_words([a, b, c, d, e])
+            self.sequence.mac_words_and_half([a, b, d, e], ports)
         }
     }
 

@@ -567,7 +567,7 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
     connect::set_mss(&mut conn);
     let mss = u32::from(conn.snd.mss);
     let tcp = &cx.config.tcp;
-    conn.cc = super::cc::Control::new(conn.cc.kind(), mss, tcp.initial_cwnd, tcp.pacing);
+    conn.cc = super::cc::Control::new(conn.cc.kind(), mss, tcp.pacing);
     conn.cc.window.cwnd = f.cwnd.clamp(mss, 1 << 30);
     conn.cc.window.ssthresh = f.ssthresh.clamp(2 * mss, 1 << 30);
     if conn.snd.una < conn.snd.nxt {

@@ -12,13 +12,32 @@ use super::flow::{FlowKey, Place};
 use super::output::{control, emit};
 use super::phase::Phase;
 use super::segment::Segment;
-use super::syn::{self, SynEntry};
+use super::syn::{self, SynEntry, SynTable};
 use super::{Tcp, ecn, keepalive, seq, timewait};
 use crate::counters::Counter;
 use crate::effects::{Effects, Event};
 use crate::ids::{ConnId, ListenerId};
 use crate::link::Cx;
 use crate::time::{Instant, nanos};
+
+/// Where the state of a handshake is that ends now.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum HalfOpen<'a> {
+    /// Among the entries.
+    Stored(u32),
+    /// It came with the segment, or was made for it.
+    Carried(&'a SynEntry),
+}
+
+impl<'a> HalfOpen<'a> {
+    #[inline]
+    fn entry(self, stored: &'a SynTable) -> Option<&'a SynEntry> {
+        match self {
+            HalfOpen::Stored(index) => stored.entries.at(index),
+            HalfOpen::Carried(entry) => Some(entry),
+        }
+    }
+}
 
 impl Tcp {
     /// RFC 9293 3.10.7.1 (CLOSED) and 3.10.7.2 (LISTEN): `listener` is whose the SYN is.
@@ -103,6 +122,7 @@ impl Tcp {
     }
 
     /// Stores an entry; its SYN-ACK leaves with the next flush, when the device takes frames.
+    #[inline]
     fn enter(&mut self, now: Instant, hash: u64, mut entry: SynEntry, cx: &mut Cx<'_>) {
         let until = now.plus_nanos(nanos(cx.config.tcp.rto_initial));
         if let Some(listener) = self.listeners.find_mut(entry.listener) {
@@ -185,72 +205,49 @@ impl Tcp {
             control::answer_with_reset(key, now, segment, cx, fx);
             return None;
         }
-        self.complete(now, index, (key, hash), segment, cx, fx)
+        let listener = entry.listener;
+        let half = (HalfOpen::Stored(index), listener);
+        self.admit(now, (key, hash), half, segment, cx, fx)
     }
 
-    /// The handshake is done: entry → block.
-    #[inline]
-    fn complete(
-        &mut self,
-        now: Instant,
-        syn_index: u32,
-        (key, hash): (&FlowKey, u64),
-        segment: &Segment<'_>,
-        cx: &mut Cx<'_>,
-        fx: &mut impl Effects,
-    ) -> Option<u32> {
-        let entry = self.syns.entries.at(syn_index).cloned()?;
-        self.admit(now, (key, hash), entry, Some(syn_index), segment, cx, fx)
-    }
-
-    /// Makes the block of a finished handshake; `syn_index` is the stored entry's place, if there is one. `None`: it
-    /// could not be made now.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "an entry with its place, and what every step gets"
-    )]
+    /// Makes the block of a finished handshake. `None`: it could not be made now.
     pub(super) fn admit(
         &mut self,
         now: Instant,
         (key, hash): (&FlowKey, u64),
-        mut entry: SynEntry,
-        syn_index: Option<u32>,
+        (half, id): (HalfOpen<'_>, ListenerId),
         segment: &Segment<'_>,
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> Option<u32> {
+        let mut id = id;
         // The listener may have ended meanwhile (a program reloads): another one of the group takes over.
-        if self.listeners.find(entry.listener).is_none()
-            && let Some(sibling) = self.listeners.choose(key, &self.hasher)
-        {
-            entry.listener = sibling;
+        if self.listeners.find(id).is_none() {
+            let Some(sibling) = self.listeners.choose(key, &self.hasher) else {
+                if let HalfOpen::Stored(index) = half {
+                    self.drop_syn(index, hash);
+                }
+                control::answer_with_reset(key, now, segment, cx, fx);
+                return None;
+            };
+            id = sibling;
         }
-        let Some(listener) = self.listeners.find_mut(entry.listener) else {
-            if let Some(syn_index) = syn_index {
-                self.drop_syn(syn_index, hash);
+        let index = match self.make_passive(now, (key, hash), (half, id), cx) {
+            Ok(index) => index,
+            Err(why) => {
+                cx.counters.bump(why);
+                return None;
             }
-            control::answer_with_reset(key, now, segment, cx, fx);
-            return None;
-        };
-        // As Linux: the last ACK is dropped while the queue is full; the SYN-ACK comes again.
-        if listener.is_full() || self.conns.is_full() {
-            cx.counters.bump(Counter::DropTcpBacklog);
-            return None;
-        }
-        let stored = (&entry, syn_index.is_some());
-        let Some(index) = self.make_passive(now, (key, hash), stored, cx) else {
-            cx.counters.bump(Counter::DropNoRoute);
-            return None;
         };
         let place = Place::Connection(index);
-        match syn_index {
-            Some(syn_index) => {
-                self.demux.replace(hash, Place::Syn(syn_index), place);
-                self.syns.entries.clear(syn_index);
+        match half {
+            HalfOpen::Stored(syn) => {
+                self.demux.replace(hash, Place::Syn(syn), place);
+                self.syns.entries.clear(syn);
             }
-            None => self.demux.insert(hash, place),
+            HalfOpen::Carried(_) => self.demux.insert(hash, place),
         }
-        self.announce(now, index, entry.listener, cx, fx);
+        self.announce(now, index, id, cx, fx);
         let conn = self.conns.at_mut(index)?;
         if take_last_ack(conn, segment) {
             self.enqueue(index);
@@ -260,27 +257,33 @@ impl Tcp {
         Some(index)
     }
 
-    /// A block for an entry, in its listener's queue; the demultiplexer does not know it yet. `is_stored`: the entry
-    /// was among the listener's half-open ones.
+    /// A block for an entry, in its listener's queue; the demultiplexer does not know it yet.
     pub(super) fn make_passive(
         &mut self,
         now: Instant,
         (key, hash): (&FlowKey, u64),
-        (entry, is_stored): (&SynEntry, bool),
+        (half, id): (HalfOpen<'_>, ListenerId),
         cx: &mut Cx<'_>,
-    ) -> Option<u32> {
-        let path = cx.link.path_by(now, &entry.hop, || key.remote_ip())?;
+    ) -> Result<u32, Counter> {
         let Tcp {
             listeners,
             conns,
             flights,
+            syns,
             wheel,
             ..
         } = self;
-        let listener = listeners.find_mut(entry.listener)?;
-        listener.offered = listener.offered.wrapping_add(1);
-        listener.half_open -= u32::from(is_stored).min(listener.half_open);
-        let (index, _) = conns.insert_with(|index, generation| {
+        let (entry, listener) = match (half.entry(syns), listeners.find_mut(id)) {
+            (Some(entry), Some(listener)) => (entry, listener),
+            _ => return Err(Counter::DropTcpPort),
+        };
+        // As Linux: the last ACK is dropped while the queue is full; the SYN-ACK comes again.
+        if listener.is_full() {
+            return Err(Counter::DropTcpBacklog);
+        }
+        let path = cx.link.path_by(now, &entry.hop, || key.remote_ip());
+        let path = path.ok_or(Counter::DropNoRoute)?;
+        let made = conns.insert_with(|index, generation| {
             let seed = Seed {
                 key: *key,
                 hash,
@@ -294,9 +297,14 @@ impl Tcp {
             conn.flight = flights.pop();
             open_passive(&mut conn, entry, now, cx);
             conn
-        })?;
+        });
+        let (index, _) = made.ok_or(Counter::DropTcpBacklog)?;
+        listener.offered = listener.offered.wrapping_add(1);
+        if let HalfOpen::Stored(_) = half {
+            listener.half_open = listener.half_open.saturating_sub(1);
+        }
         wheel.cover(index);
-        Some(index)
+        Ok(index)
     }
 
     /// Tells the owner of a new connection.

@@ -51,6 +51,7 @@ impl<T> Slab<T> {
     }
 
     /// `None`: full.
+    #[inline]
     pub fn insert(&mut self, value: T) -> Option<(u32, u32)> {
         self.insert_with(|_, _| value)
     }
@@ -65,8 +66,9 @@ impl<T> Slab<T> {
                 value: None,
             });
         }
-        // One place where a value is made, so that it is made where it stays. Nothing is dropped: it was vacant.
-        self.slots[index as usize].value = Some(make(index, generation));
+        // One place where a value is made, so that it is made where it stays. It was vacant.
+        let value = &mut self.slots[index as usize].value;
+        value.get_or_insert_with(|| make(index, generation));
         Some((index, generation))
     }
 

@@ -223,6 +223,7 @@ impl SynTable {
     }
 
     /// A new entry, or one that has been answered several times elsewhere.
+    #[inline]
     pub fn insert(&mut self, entry: SynEntry, until: Instant) -> Option<u32> {
         let tries = entry.tries;
         let (index, generation) = self.entries.insert(entry)?;

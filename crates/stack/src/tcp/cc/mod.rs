@@ -106,11 +106,12 @@ pub struct Control {
 }
 
 impl Control {
-    pub fn new(kind: Congestion, mss: u32, initial_segments: u32, is_paced: bool) -> Control {
-        let cwnd = initial_window(mss, initial_segments);
+    /// Before the peer has said how large its segments may be: nothing but the SYN is sent until [`Control::begin`].
+    #[inline]
+    pub fn new(kind: Congestion, mss: u32, is_paced: bool) -> Control {
         let mut control = Control {
             window: Window {
-                cwnd,
+                cwnd: mss,
                 ssthresh: WINDOW_MAX,
                 mss,
             },
@@ -124,6 +125,7 @@ impl Control {
     }
 
     /// The segment size is known; nothing has been sent.
+    #[inline]
     pub fn begin(&mut self, mss: u32, initial_segments: u32) {
         self.window.mss = mss;
         self.window.cwnd = initial_window(mss, initial_segments);

@@ -18,7 +18,8 @@ fn ack(bytes: u32) -> Ack {
 }
 
 fn control(kind: Congestion) -> Control {
-    let mut control = Control::new(kind, MSS, 10, false);
+    let mut control = Control::new(kind, MSS, false);
+    control.begin(MSS, 10);
     control.is_limited = true;
     control
 }

@@ -12,6 +12,7 @@ use crate::tcp::flow::{FlowKey, Place};
 use crate::tcp::input::{Verdict, text};
 use crate::tcp::listen::Listener;
 use crate::tcp::output::control;
+use crate::tcp::passive::HalfOpen;
 use crate::tcp::phase::Phase;
 use crate::tcp::segment::Segment;
 use crate::tcp::syn::SynEntry;
@@ -103,7 +104,8 @@ impl Tcp {
             cx.counters.bump(Counter::RxTcpFastOpenFull);
             return false;
         }
-        let Some(index) = self.make_passive(now, (key, hash), (entry, false), cx) else {
+        let half = (HalfOpen::Carried(entry), entry.listener);
+        let Ok(index) = self.make_passive(now, (key, hash), half, cx) else {
             return false;
         };
         self.demux.insert(hash, Place::Connection(index));
