@@ -78,24 +78,21 @@ impl Stack {
         meta: RxMeta,
         fx: &mut impl Effects,
     ) {
-        let Ok(packet) = Ipv4Packet::parse(bytes) else {
+        let Ok(parsed) = Ipv4Packet::parse(bytes) else {
             return;
         };
-        let transit = Transit {
-            packet: OutPacket {
-                src: packet.header.src.into(),
-                dst: packet.header.dst.into(),
-                protocol: packet.header.protocol,
-                tos: packet.header.tos,
-                ttl: packet.header.ttl,
-                dont_fragment: packet.header.dont_fragment,
-            },
-            bytes: &bytes[..usize::from(packet.header.total_len)],
-            meta,
+        let header = &parsed.header;
+        let packet = OutPacket {
+            src: header.src.into(),
+            dst: header.dst.into(),
+            protocol: header.protocol,
+            tos: header.tos,
+            ttl: header.ttl,
+            dont_fragment: header.dont_fragment,
         };
-        let is_foreign =
-            link_group || !may_transit_v4(packet.header.src) || !may_transit_v4(packet.header.dst);
-        self.forward(now, &transit, is_foreign, fx);
+        let bytes = &bytes[..usize::from(header.total_len)];
+        let is_foreign = link_group || !may_transit_v4(header.src) || !may_transit_v4(header.dst);
+        self.forward(now, packet, (bytes, meta), is_foreign, fx);
     }
 
     #[cold]
@@ -107,44 +104,47 @@ impl Stack {
         meta: RxMeta,
         fx: &mut impl Effects,
     ) {
-        let Some(packet) = Ipv6Packet::parse(bytes) else {
+        let Some(parsed) = Ipv6Packet::parse(bytes) else {
             return;
         };
-        let header = &packet.header;
-        let transit = Transit {
-            packet: OutPacket {
-                src: header.src.into(),
-                dst: header.dst.into(),
-                protocol: header.next_header,
-                tos: header.traffic_class,
-                ttl: header.hop_limit,
-                dont_fragment: true,
-            },
-            bytes: &bytes[..ipv6::HEADER_LEN + usize::from(header.payload_len)],
-            meta,
+        let header = &parsed.header;
+        let packet = OutPacket {
+            src: header.src.into(),
+            dst: header.dst.into(),
+            protocol: header.next_header,
+            tos: header.traffic_class,
+            ttl: header.hop_limit,
+            dont_fragment: true,
         };
+        let bytes = &bytes[..ipv6::HEADER_LEN + usize::from(header.payload_len)];
         let is_foreign = link_group || !may_transit_v6(header.src) || !may_transit_v6(header.dst);
-        self.forward(now, &transit, is_foreign, fx);
+        self.forward(now, packet, (bytes, meta), is_foreign, fx);
     }
 
     fn forward(
         &mut self,
         now: Instant,
-        transit: &Transit<'_>,
+        packet: OutPacket,
+        (bytes, meta): (&[u8], RxMeta),
         is_foreign: bool,
         fx: &mut impl Effects,
     ) {
+        let transit = Transit {
+            packet,
+            bytes,
+            meta,
+        };
         let result = if is_foreign {
             Err(Refused::Silently(Counter::DropForwardMartian))
         } else {
-            cx!(self).pass_on(now, transit, fx)
+            cx!(self).pass_on(now, &transit, fx)
         };
         match result {
             Ok(()) => self.counters.bump(Counter::Forwarded),
             Err(Refused::Silently(why)) => self.counters.bump(why),
             Err(Refused::Told(why, problem)) => {
                 self.counters.bump(why);
-                self.tell(now, transit.bytes, problem, fx);
+                self.tell(now, bytes, problem, fx);
             }
         }
     }

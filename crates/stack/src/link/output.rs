@@ -241,31 +241,43 @@ impl Cx<'_> {
             }
             Err(_) => l4[..segment.header.len()].copy_from_slice(segment.header),
         }
-        let mut offload = TxOffload::NONE;
-        if let Some(at) = segment.checksum_at {
-            let sum = checksum::pseudo_v4(src, dst, packet.protocol, l4_len as u32).fold();
-            if let Some(field) = l4.get_mut(usize::from(at)..usize::from(at) + 2) {
-                field.copy_from_slice(&sum.to_be_bytes());
-            }
-            offload.checksum = Some(PartialChecksum {
-                start: L4_OFFSET as u16,
-                offset: at,
-            });
+        let pseudo = || checksum::pseudo_v4(src, dst, packet.protocol, l4_len as u32);
+        complete(buffer, L4_OFFSET, segment, pseudo, hop)
+    }
+}
+
+/// A frame whose headers are written but for the transport checksum, which is left to the device.
+#[inline]
+pub(super) fn complete<'a>(
+    buffer: &'a mut [u8],
+    l4_at: usize,
+    segment: &OutSegment<'a>,
+    pseudo: impl FnOnce() -> checksum::Sum,
+    hop: &NextHop,
+) -> FrameOut<'a> {
+    let mut offload = TxOffload::NONE;
+    if let Some(at) = segment.checksum_at {
+        let field = l4_at + usize::from(at);
+        if let Some(field) = buffer.get_mut(field..field + 2) {
+            field.copy_from_slice(&pseudo().fold().to_be_bytes());
         }
-        let header_len = L4_OFFSET + segment.header.len();
-        if !hop.local {
-            offload.gso = segment.gso_mss.map(|mss| Gso {
-                mss,
-                header_len: header_len as u16,
-            });
-        }
-        let header = &buffer[..header_len];
-        FrameOut {
-            header,
-            payload: segment.payload,
-            offload,
-            local: hop.local,
-        }
+        offload.checksum = Some(PartialChecksum {
+            start: l4_at as u16,
+            offset: at,
+        });
+    }
+    let header_len = l4_at + segment.header.len();
+    if !hop.local {
+        offload.gso = segment.gso_mss.map(|mss| Gso {
+            mss,
+            header_len: header_len as u16,
+        });
+    }
+    FrameOut {
+        header: &buffer[..header_len],
+        payload: segment.payload,
+        offload,
+        local: hop.local,
     }
 }
 

@@ -2,11 +2,11 @@
 
 use core::net::{IpAddr, Ipv6Addr};
 
+use slipstack_wire::checksum;
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv6::{self, Ipv6Header};
-use slipstack_wire::{Gso, PartialChecksum, TxOffload, checksum};
 
-use super::{Cx, HEADER_MAX, L4_HEADER_MAX, Link, NextHop, OutPacket, OutSegment, Output};
+use super::{Cx, HEADER_MAX, L4_HEADER_MAX, Link, NextHop, OutPacket, OutSegment, Output, output};
 use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut};
 use crate::error::Reason;
@@ -76,30 +76,8 @@ impl Cx<'_> {
         }
         .emit(&mut below[ethernet::HEADER_LEN..]);
         l4[..segment.header.len()].copy_from_slice(segment.header);
-        let mut offload = TxOffload::NONE;
-        if let Some(at) = segment.checksum_at {
-            let sum = checksum::pseudo_v6(src, dst, packet.protocol, l4_len as u32).fold();
-            if let Some(field) = l4.get_mut(usize::from(at)..usize::from(at) + 2) {
-                field.copy_from_slice(&sum.to_be_bytes());
-            }
-            offload.checksum = Some(PartialChecksum {
-                start: L4_OFFSET as u16,
-                offset: at,
-            });
-        }
-        let header_len = L4_OFFSET + segment.header.len();
-        if !hop.local {
-            offload.gso = segment.gso_mss.map(|mss| Gso {
-                mss,
-                header_len: header_len as u16,
-            });
-        }
-        FrameOut {
-            header: &buffer[..header_len],
-            payload: segment.payload,
-            offload,
-            local: hop.local,
-        }
+        let pseudo = || checksum::pseudo_v6(src, dst, packet.protocol, l4_len as u32);
+        output::complete(buffer, L4_OFFSET, segment, pseudo, hop)
     }
 }
 
