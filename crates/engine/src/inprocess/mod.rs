@@ -19,6 +19,10 @@ use crate::engine::{Engine, Turn};
 use nap::Naps;
 use ticker::Ticker;
 
+/// The age of the last turn from which a program that sends, and so is not away, takes in what came
+/// meanwhile. It has to be well below the ticker's.
+const LONG_BATCH_NS: u64 = 1_500_000;
+
 /// An engine in this process.
 pub struct InProcess {
     shared: Arc<Shared>,
@@ -120,7 +124,14 @@ impl Driver for InProcess {
     fn commands(&self) {
         // A command must not be left behind because the ticker happened to own the engine.
         let mut engine = self.shared.engine.lock();
-        engine.commands(Instant(now_ns()));
+        let now = now_ns();
+        let driven_at = self.shared.driven_at.load(Ordering::Relaxed);
+        if now.saturating_sub(driven_at) < LONG_BATCH_NS {
+            engine.commands(Instant(now));
+        } else {
+            self.shared.driven_at.store(now, Ordering::Relaxed);
+            engine.turn(Instant(now));
+        }
         // A command can have consequences for another thread's socket of this engine.
         let has_news =
             self.shared.sleepers.load(Ordering::Acquire) > 0 && engine.has_unread_events();

@@ -15,6 +15,10 @@ use crate::wait::{Look, Plan, Subject};
 
 /// While our side has events, the kernel's members are looked at this often.
 const KERNEL_LOOK_NS: u64 = 50_000;
+/// Events of our side that one call gives: what a program does for them should take less than a
+/// millisecond, because the next call is what takes frames in, and a listener gives one connection
+/// a call to programs that accept one at a time.
+const STACK_EVENTS_MAX: usize = 64;
 /// Kernel events taken in one look.
 const KERNEL_EVENTS_MAX: usize = 256;
 
@@ -108,7 +112,7 @@ impl Process {
         let mut count = 0;
         let mut last = 0;
         let mut listener = None;
-        let room = out.len();
+        let room = out.len().min(STACK_EVENTS_MAX);
         set.collect(room, |found| {
             if !found.is_listener {
                 last = found.socket;
