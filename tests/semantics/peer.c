@@ -3,8 +3,11 @@
  * TCP 7001 echo            7002 says "hello\n", closes       7003 resets at once
  *     7004 counts bytes until EOF, answers the count         7005 sends 1 MiB, closes
  *     7006 never reads     7007 reads a byte, resets         7008 waits 300 ms, says "late\n", echoes
+ *     7009 urgent data as it is told to, line by line: see `urgent`
+ *     7011 reads with MSG_OOB and marks, says what it found
  *     7010 "PORT what\n": connects back to the asker's PORT and does `what`:
  *          hello  sends "hello\n", waits for EOF
+ *          oob    sends "ab", an urgent "X", "cd", waits for EOF
  *          reset  sends "x", resets
  *          ask    sends "ask\n", reads a line, sends it back with "you said ", closes
  *          udp    sends the datagram "ping" there
@@ -14,6 +17,7 @@
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <netinet/udp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -58,6 +62,44 @@ static void big(int fd) {
     free(data);
 }
 
+/* Each byte of the line is an order: a small letter is sent, a capital is sent urgently, `.` waits 50 ms; `-` sends 100
+ * bytes, `+` 100 of which the last is urgent. */
+static void urgent(int fd) {
+    char c, block[100];
+    memset(block, '#', sizeof block);
+    while (read(fd, &c, 1) == 1) {
+        if (c == '.') usleep(50000);
+        else if (c == '-') send_all(fd, block, sizeof block);
+        else if (c == '+') send(fd, block, sizeof block, MSG_OOB | MSG_NOSIGNAL);
+        else if (c >= 'A' && c <= 'Z') send(fd, &c, 1, MSG_OOB | MSG_NOSIGNAL);
+        else if (c != '\n') send(fd, &c, 1, MSG_NOSIGNAL);
+    }
+}
+
+/* Says what comes until the end: bytes, `<` and `>` around an urgent one, `|` at a mark. */
+static void report(int fd) {
+    char said[4096], buf[256], byte;
+    size_t len = 0;
+    for (;;) {
+        struct pollfd p = {fd, POLLIN | POLLPRI, 0};
+        poll(&p, 1, 2000);
+        if (p.revents & POLLPRI && recv(fd, &byte, 1, MSG_OOB) == 1)
+            len += sprintf(said + len, "<%c>", byte);
+        if (!(p.revents & (POLLIN | POLLHUP))) {
+            if (p.revents) continue;
+            break;
+        }
+        if (sockatmark(fd) == 1) len += sprintf(said + len, "|");
+        ssize_t n = recv(fd, buf, sizeof buf, MSG_DONTWAIT);
+        if (n == 0) break;
+        if (n < 0) { usleep(1000); continue; }
+        if (len + n > sizeof said - 64) n = sizeof said - 64 - len;
+        memcpy(said + len, buf, n), len += n;
+    }
+    len += sprintf(said + len, "\n");
+    send_all(fd, said, len);
+}
+
 static void connect_back(int fd) {
     char line[64] = "", what[16] = "", buf[256];
     int port = 0;
@@ -73,6 +115,12 @@ static void connect_back(int fd) {
     } else if (!strcmp(what, "hello")) {
         send_all(out, "hello\n", 6);
         send_all(fd, "connected\n", 10);
+        while (read(out, buf, sizeof buf) > 0) {}
+    } else if (!strcmp(what, "oob")) {
+        send_all(out, "ab", 2);
+        usleep(20000);
+        send(out, "X", 1, MSG_OOB);
+        send_all(out, "cd", 2);
         while (read(out, buf, sizeof buf) > 0) {}
     } else if (!strcmp(what, "reset")) {
         send_all(out, "x", 1);
@@ -107,6 +155,8 @@ static void *serve_one(void *argument) {
     case 7006: pause(); break;
     case 7007: if (read(fd, &byte, 1)) {} reset(fd); return 0;
     case 7008: usleep(300000); send_all(fd, "late\n", 5); echo(fd); break;
+    case 7009: urgent(fd); break;
+    case 7011: report(fd); break;
     case 7010: connect_back(fd); break;
     }
     close(fd);
@@ -186,7 +236,7 @@ static void *serve_udp(void *argument) {
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     pthread_t thread;
-    int ports[] = {7001, 7002, 7003, 7004, 7005, 7006, 7007, 7008, 7010};
+    int ports[] = {7001, 7002, 7003, 7004, 7005, 7006, 7007, 7008, 7009, 7010, 7011};
     for (size_t i = 0; i < sizeof ports / sizeof *ports; i++)
         pthread_create(&thread, 0, serve_tcp, (void *)(intptr_t)open_port(SOCK_STREAM, ports[i]));
     for (int port = 7001; port <= 7003; port++)

@@ -11,6 +11,7 @@ use slipstack_mem::{Line, RingWord};
 use crate::addr::{AddrWords, Ends};
 use crate::layout::CELL_LINES;
 use crate::state::StateWord;
+use crate::urgent::UrgentWord;
 
 /// Engine, data path.
 const STATE: usize = 0;
@@ -20,10 +21,13 @@ const TX_TAIL: usize = 3;
 const TX_RING_SEEN: usize = 4;
 const SNDBUF: usize = 5;
 const NOTIFY_AT: usize = 6;
-/// Engine, rarely: local address in words 0–1, remote in 2–3, ports in 4.
+const URGENT: usize = 7;
+/// Engine, rarely: local address in words 0–1, remote in 2–3, ports in 4, a former
+/// urgent byte in 5.
 const LOCAL: usize = 0;
 const REMOTE: usize = 2;
 const PORTS: usize = 4;
+const URGENT_SKIPPED: usize = 5;
 /// Program.
 const TX_RING: usize = 0;
 const TX_HEAD: usize = 1;
@@ -127,6 +131,26 @@ impl<'a> Cell<'a> {
     #[inline]
     pub(crate) fn set_notify_at(&self, offset: u64) {
         self.word(0, NOTIFY_AT).store(offset, Ordering::Relaxed);
+    }
+
+    /// Before the head that lets the bytes be read.
+    #[inline]
+    pub(crate) fn urgent(&self) -> UrgentWord {
+        UrgentWord(self.word(0, URGENT).load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_urgent(&self, word: UrgentWord) {
+        self.word(0, URGENT).store(word.0, Ordering::Release);
+    }
+
+    /// The offset of an urgent byte at which the program stood when a later one was announced, plus one:
+    /// it is not read any more.
+    pub(crate) fn urgent_skipped(&self) -> u64 {
+        self.word(1, URGENT_SKIPPED).load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_urgent_skipped(&self, next: u64) {
+        self.word(1, URGENT_SKIPPED).store(next, Ordering::Release);
     }
 
     pub(crate) fn local(&self) -> Option<SocketAddr> {

@@ -128,6 +128,11 @@ pub enum Command {
     Send {
         sock: SockId,
     },
+    /// The bytes before stream offset `upto` are urgent (MSG_OOB). Comes before they are in the ring.
+    Urgent {
+        sock: SockId,
+        upto: u64,
+    },
     /// The program has read past the point where the engine wants to know.
     Consumed {
         sock: SockId,
@@ -190,6 +195,7 @@ const INFO: u8 = 11;
 const UDP_CONNECT: u8 = 12;
 const GOODBYE: u8 = 13;
 const YIELD: u8 = 14;
+const URGENT: u8 = 15;
 
 type Payload = [u64; PAYLOAD_WORDS];
 
@@ -277,6 +283,7 @@ impl Command {
                     [a, b, c, 0],
                 )
             }
+            Command::Urgent { sock, upto } => (URGENT, 0, Some(sock), [upto, 0, 0, 0]),
             Command::Goodbye => (GOODBYE, 0, None, ZERO),
         }
     }
@@ -336,6 +343,10 @@ impl Command {
             UDP_CONNECT => Command::UdpConnect {
                 sock,
                 remote: (flags & 1 == 1).then(|| addr_of(payload)),
+            },
+            URGENT => Command::Urgent {
+                sock,
+                upto: payload[2],
             },
             GOODBYE => Command::Goodbye,
             _ => return None,
@@ -492,98 +503,4 @@ impl SocketOption {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn commands() -> Vec<Command> {
-        let sock = SockId {
-            index: 31_000,
-            generation: 0x0fff_1234,
-        };
-        let addr: SocketAddr = "10.1.2.3:8080".parse().unwrap();
-        let ms = Duration::from_millis;
-        let options = [
-            SocketOption::NoDelay(true),
-            SocketOption::KeepAlive {
-                enabled: true,
-                idle: ms(7000),
-                interval: ms(3),
-                probes: 9,
-            },
-            SocketOption::UserTimeout(None),
-            SocketOption::Linger2(Some(ms(0))),
-            SocketOption::Congestion(Congestion::NewReno),
-            SocketOption::Congestion(Congestion::Bbr),
-            SocketOption::Ttl(255),
-        ];
-        let mut all = vec![
-            Command::Open {
-                sock,
-                kind: Kind::Udp,
-            },
-            Command::Bind {
-                sock,
-                addr,
-                reuse_addr: true,
-                reuse_port: false,
-                v6_only: true,
-            },
-            Command::Listen { sock, backlog: 511 },
-            Command::Unlisten { sock },
-            Command::Yield { sock, is_on: true },
-            Command::Connect {
-                sock,
-                remote: "[2001:db8::1]:443".parse().unwrap(),
-            },
-            Command::Send { sock },
-            Command::Consumed { sock },
-            Command::Shutdown {
-                sock,
-                is_full: true,
-            },
-            Command::Close {
-                sock,
-                mode: CloseMode::Abort,
-                unread: true,
-            },
-            Command::Close {
-                sock,
-                mode: CloseMode::Pass,
-                unread: false,
-            },
-            Command::Info { sock },
-            Command::UdpConnect { sock, remote: None },
-            Command::UdpConnect {
-                sock,
-                remote: Some(addr),
-            },
-            Command::Goodbye,
-        ];
-        all.extend(options.map(|option| Command::SetOption { sock, option }));
-        all
-    }
-
-    #[test]
-    fn every_command_survives_its_encoding() {
-        let ticket = Ticket {
-            slot: 77,
-            sequence: 12,
-        };
-        for command in commands() {
-            let decoded = Command::decode(&command.encode(ticket));
-            assert_eq!(decoded, Some((command, ticket)));
-        }
-    }
-
-    #[test]
-    fn random_words_are_refused_or_decoded_but_never_panic() {
-        let mut seed = 5u64;
-        for _ in 0..100_000 {
-            let payload = core::array::from_fn(|_| {
-                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(99);
-                seed >> 3
-            });
-            let _ = Command::decode(&payload);
-        }
-    }
-}
+mod tests;

@@ -26,6 +26,7 @@ mod receive_ring;
 mod reply;
 pub mod report;
 mod state;
+mod urgent;
 
 pub use addr::Ends;
 pub use attach::{Attach, AttachError, Attachment, Policy};
@@ -49,3 +50,4 @@ pub use program::{Datagram, Full, ProgramEnd};
 pub use receive_ring::ReceiveRing;
 pub use reply::{Info, Refusal, Reply};
 pub use state::{Reason, State};
+pub use urgent::{Urgent, UrgentWord};

@@ -12,6 +12,7 @@ use crate::datagram::{Envelope, HEADER, Header};
 use crate::engine_end::{EngineEnd, Lie};
 use crate::ids::SockId;
 use crate::layout::PUNCH_MIN;
+use crate::urgent::UrgentWord;
 
 /// What the engine knows about one receive ring.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +113,21 @@ impl ReceiveRing {
                 cell.set_notify_at(mark);
             }
             cell.set_rx_head(self.head);
+        }
+        end.changed(sock);
+    }
+
+    /// The peer's urgent mark is at `at`, with the byte there once it has come. A reader who stands at the former mark
+    /// does not read that byte any more (Linux: tcp_check_urg).
+    #[cold]
+    pub fn mark_urgent(&mut self, end: &mut EngineEnd, sock: SockId, at: u64, byte: Option<u8>) {
+        let tail = self.observe(end, sock);
+        if let Some(cell) = end.cell(sock.index) {
+            let former = cell.urgent().mark();
+            if former == Some(tail) && former != Some(at) && tail < self.head {
+                cell.set_urgent_skipped(tail + 1);
+            }
+            cell.set_urgent(UrgentWord::new(at, byte));
         }
         end.changed(sock);
     }

@@ -83,6 +83,7 @@ impl Engine {
         match command {
             Command::Open { sock, kind } => self.on_open(of(sock), kind),
             Command::Shutdown { sock, is_full } => self.on_shutdown(now, of(sock), is_full),
+            Command::Urgent { sock, upto } => self.on_urgent(of(sock), upto),
             Command::Goodbye => self.on_goodbye(now, client),
             other => self.answer_request(now, client, other, ticket),
         }
@@ -126,6 +127,7 @@ impl Engine {
             | Command::Consumed { .. }
             | Command::Shutdown { .. }
             | Command::Close { .. }
+            | Command::Urgent { .. }
             | Command::Goodbye => Err(Refusal::InvalidState),
         }
     }
@@ -186,6 +188,13 @@ impl Engine {
             Role::None | Role::Listener(_) => {
                 socket.send.look(end, owner.sock);
             }
+        }
+    }
+
+    fn on_urgent(&mut self, owner: Owner, upto: u64) {
+        let role = self.world.socket(owner).map(|socket| socket.role);
+        if let Some(Role::Stream(conn)) = role {
+            self.stack.tcp_mark_urgent(conn, upto);
         }
     }
 

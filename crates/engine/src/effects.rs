@@ -110,6 +110,7 @@ impl Effects for Fx<'_> {
             } => world.on_accepted(listener, conn, &Ends::of(local, remote)),
             Event::Connected { conn } => world.on_connected(conn),
             Event::Failed { conn, reason } => world.on_failed(conn, reason),
+            Event::Urgent { conn, at, byte } => world.on_urgent(conn, at, byte),
             Event::Fin { conn } => world.on_fin(conn),
             Event::Released { conn } => world.on_released(conn),
             Event::FlowOpened {
@@ -250,6 +251,19 @@ impl World {
         };
         self.counters.connected += 1;
         self.set_bits(owner, State::CONNECTED, State::CONNECTING);
+    }
+
+    #[cold]
+    fn on_urgent(&mut self, conn: ConnId, at: u64, byte: Option<u8>) {
+        let Some(owner) = self.conn_owner(conn) else {
+            return;
+        };
+        if let Some(client) = self.client(owner.client)
+            && let Some((socket, end)) = client.find(owner.sock)
+            && !socket.is_closing
+        {
+            socket.receive.mark_urgent(end, owner.sock, at, byte);
+        }
     }
 
     fn on_fin(&mut self, conn: ConnId) {

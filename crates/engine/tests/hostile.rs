@@ -88,6 +88,10 @@ fn command(random: &mut Random) -> Command {
         3 => Command::Listen { sock, backlog: 4 },
         4 => Command::Connect { sock, remote: addr },
         5 | 6 => Command::Send { sock },
+        7 if random.below(2) == 0 => Command::Urgent {
+            sock,
+            upto: random.word(),
+        },
         7 => Command::Consumed { sock },
         8 => Command::Shutdown {
             sock,

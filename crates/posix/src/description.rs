@@ -58,6 +58,8 @@ pub(crate) struct Cold {
     pub(crate) watches: Vec<Watch>,
     pub(crate) options: Options,
     pub(crate) bound: Option<Bound>,
+    /// F_SETOWN.
+    pub(crate) owner: i32,
 }
 
 /// One open file description.

@@ -30,6 +30,7 @@ macro_rules! numbers {
 
 numbers!(
     EPERM,
+    ESRCH,
     EINTR,
     EIO,
     EBADF,

@@ -97,6 +97,7 @@ impl Process {
     pub fn fork_child(&self) {
         self.release_all();
         self.sleepers.reset();
+        self.owners.reset();
         // The channel and the engine behind it are the parent's; not even their destructors run.
         mem::forget(self.link.lock().take());
         self.attach.after_fork_child();

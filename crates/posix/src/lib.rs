@@ -29,6 +29,7 @@ mod mourn;
 mod neglect;
 mod options;
 pub mod outcome;
+mod owner;
 mod place;
 mod poll;
 pub mod process;

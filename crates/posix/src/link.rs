@@ -16,7 +16,7 @@ use slipstack_mem::{Lock, now_ns};
 use crate::description::{Decided, Description};
 use crate::errno::Errno;
 use crate::neglect::Neglected;
-use crate::socket::bits;
+use crate::socket::{Push, bits};
 
 /// Sockets of a channel are numbered below this.
 const SOCKETS: usize = slipstack_channel::SOCKETS;
@@ -94,6 +94,8 @@ pub(crate) struct Link {
     pumping: Lock<()>,
     /// Somebody found `pumping` taken, or has not looked yet.
     has_news: AtomicBool,
+    /// This process has let go of it.
+    is_left: AtomicBool,
     /// Listeners with connections and without watchers.
     pub(crate) neglected: Neglected,
     /// The descriptions of the channel's sockets, in chunks.
@@ -121,6 +123,7 @@ impl Link {
             describe,
             pumping: Lock::new(()),
             has_news: AtomicBool::new(false),
+            is_left: AtomicBool::new(false),
             neglected: Neglected::default(),
             sockets: (0..SOCKETS.div_ceil(CHUNK))
                 .map(|_| OnceLock::new())
@@ -167,7 +170,12 @@ impl Link {
         self.driver.is_dead()
     }
 
+    pub(crate) fn is_left(&self) -> bool {
+        self.is_left.load(Ordering::Acquire)
+    }
+
     pub(crate) fn goodbye(&self, why: Exit) {
+        self.is_left.store(true, Ordering::Release);
         self.driver.goodbye(why);
     }
 
@@ -372,6 +380,16 @@ impl Link {
         self.program.rx_available(sock)
     }
 
+    /// Whether a read would give bytes.
+    pub(crate) fn is_readable(&self, sock: SockId) -> bool {
+        self.program.is_readable(sock)
+    }
+
+    /// Bytes up to the urgent mark or the end.
+    pub(crate) fn unread(&self, sock: SockId) -> usize {
+        self.program.rx_before_mark(sock)
+    }
+
     /// Room in the send ring.
     pub(crate) fn space(&self, sock: SockId) -> usize {
         self.program.tx_space(sock)
@@ -432,8 +450,17 @@ impl Link {
         self.program.discard(sock, len)
     }
 
-    pub(crate) fn send(&self, sock: SockId, bufs: &[IoSlice<'_>], more: bool) -> usize {
-        self.program.send(sock, bufs, more)
+    pub(crate) fn send(&self, sock: SockId, bufs: &[IoSlice<'_>], push: Push) -> usize {
+        match push {
+            Push::Now => self.program.send(sock, bufs, false),
+            Push::More => self.program.send(sock, bufs, true),
+            Push::Urgent => self.program.send_urgent(sock, bufs),
+        }
+    }
+
+    /// The channel's side of urgent data.
+    pub(crate) fn program(&self) -> &ProgramEnd {
+        &self.program
     }
 
     pub(crate) fn udp_send(

@@ -18,7 +18,10 @@ impl Process {
                 _ => return,
             }
         }
-        self.warn_once("the engine of this program is gone; its connections are reset");
+        // A thread that sleeps while the program ends sees it too.
+        if !dead.is_left() {
+            self.warn_once("the engine of this program is gone; its connections are reset");
+        }
         for (_, entry) in self.table.all() {
             let Entry::Socket(socket) = entry else {
                 continue;

@@ -18,6 +18,7 @@ use crate::kernel::Kernel;
 use crate::lending::Lending;
 use crate::link::Link;
 use crate::outcome::{Divert, Outcome};
+use crate::owner::Owners;
 use crate::report::Report;
 use crate::sleepers::Sleepers;
 use crate::spin::Spin;
@@ -101,6 +102,7 @@ pub struct Process {
     pub(crate) link: Lock<Option<Arc<Link>>>,
     pub(crate) attaching: Lock<()>,
     pub(crate) lending: Lending,
+    pub(crate) owners: Owners,
     attaching_thread: AtomicUsize,
     policy: OnceLock<Option<Policy>>,
     /// What descriptors are dup'd from.
@@ -140,6 +142,7 @@ impl Process {
             link: Lock::new(None),
             attaching: Lock::new(()),
             lending: Lending::default(),
+            owners: Owners::default(),
             attaching_thread: AtomicUsize::new(0),
             policy: OnceLock::new(),
             anchor: OnceLock::new(),

@@ -263,6 +263,7 @@ impl Effects for HostEffects {
             | Event::FlowOpened { .. }
             | Event::Neighbour { .. }
             | Event::Conflict { .. }
+            | Event::Urgent { .. }
             | Event::UdpFailed { .. } => {}
         }
         self.events.push_back(event);

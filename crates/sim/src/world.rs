@@ -338,7 +338,8 @@ impl World {
             Event::Received { conn, .. }
             | Event::Acked { conn, .. }
             | Event::SendLimit { conn, .. } => self.schedule.wake(index, conn),
-            Event::FlowOpened { .. }
+            Event::Urgent { .. }
+            | Event::FlowOpened { .. }
             | Event::Neighbour { .. }
             | Event::Conflict { .. }
             | Event::UdpFailed { .. } => {}

@@ -142,6 +142,13 @@ pub enum Event {
     Failed { conn: ConnId, reason: Reason },
     /// In-order bytes are available up to this offset.
     Received { conn: ConnId, upto: u64 },
+    /// The peer's urgent mark is at this offset (RFC 9293 3.9.1.8); with the byte there once it has come, in order or not.
+    /// Told before the byte can be read.
+    Urgent {
+        conn: ConnId,
+        at: u64,
+        byte: Option<u8>,
+    },
     /// The peer's FIN was reached in order. One that ends a connection which the program has let go is not told.
     Fin { conn: ConnId },
     /// The peer has everything before this offset: the send ring may free it.

@@ -6,6 +6,7 @@ mod requests;
 mod send;
 mod sockets;
 mod udp;
+mod urgent;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::VecDeque;

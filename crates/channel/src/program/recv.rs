@@ -45,6 +45,9 @@ impl ProgramEnd {
             return 0;
         };
         let mut rx = local.rx.lock();
+        if !cell.urgent().is_none() {
+            return self.take_near_mark(sock, local, &cell, &mut rx, None, (0, len, true));
+        }
         let len = len.min(self.waiting(sock, &cell, rx.tail));
         rx.tail += len as u64;
         self.consumed(sock, &cell, rx.tail);
@@ -67,6 +70,12 @@ impl ProgramEnd {
         let waiting = self.waiting(sock, &cell, rx.tail);
         if skip >= waiting {
             return 0;
+        }
+        // After the head: the mark comes before it.
+        if !cell.urgent().is_none() {
+            let all = bufs.iter().map(|buf| buf.len()).sum();
+            let asked = (skip, all, consume);
+            return self.take_near_mark(sock, local, &cell, &mut rx, Some(bufs), asked);
         }
         let from = rx.tail + skip as u64;
         let len = self.copy_out(&cell, from, waiting - skip, bufs);

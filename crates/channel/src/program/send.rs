@@ -105,6 +105,28 @@ impl ProgramEnd {
     /// program will send more at once (MSG_MORE). Returns the bytes taken; fewer than given also
     /// asks the engine to tell when there is room.
     pub fn send(&self, sock: SockId, bufs: &[IoSlice<'_>], more: bool) -> usize {
+        self.put(sock, bufs, more, |_| {})
+    }
+
+    /// `announce` is told the end of what is about to be in the ring.
+    #[cold]
+    pub(super) fn send_marked(
+        &self,
+        sock: SockId,
+        bufs: &[IoSlice<'_>],
+        announce: impl FnOnce(u64),
+    ) -> usize {
+        self.put(sock, bufs, false, announce)
+    }
+
+    #[inline]
+    fn put(
+        &self,
+        sock: SockId,
+        bufs: &[IoSlice<'_>],
+        more: bool,
+        announce: impl FnOnce(u64),
+    ) -> usize {
         let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
         else {
             return 0;
@@ -130,6 +152,7 @@ impl ProgramEnd {
             ring.write(&self.inner.region, tx.head, &buf[..len]);
             tx.head += len as u64;
         }
+        announce(tx.head);
         cell.set_tx_more(more);
         cell.set_tx_head(tx.head);
         if cell.raise_tx() {

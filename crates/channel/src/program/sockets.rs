@@ -1,6 +1,6 @@
 //! What the program's side keeps privately about each socket.
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
@@ -11,6 +11,9 @@ use crate::layout::{PROGRAM_SOCKETS, SOCKETS};
 use crate::state::StateWord;
 
 const CHUNK: usize = 256;
+
+/// Nobody gets a signal for urgent data.
+pub(super) const NO_OWNER: u64 = u64::MAX;
 
 /// The sending direction.
 #[derive(Debug, Default)]
@@ -38,6 +41,8 @@ pub(super) struct Lap {
 pub(super) struct RxSide {
     /// Stream offset after the last byte read.
     pub(super) tail: u64,
+    /// After the last urgent byte that was taken by itself.
+    pub(super) urgent_taken: u64,
 }
 
 /// One socket.
@@ -52,6 +57,10 @@ pub(super) struct SockLocal {
     pub(super) is_listed: AtomicBool,
     pub(super) is_udp: AtomicBool,
     pub(super) is_closing: AtomicBool,
+    /// The mark that the socket's owner has had a signal for, plus one; [`NO_OWNER`].
+    pub(super) signalled: AtomicU64,
+    /// SO_OOBINLINE.
+    pub(super) is_urgent_inline: AtomicBool,
     pub(super) errors_taken: AtomicU8,
     pub(super) tx: Lock<TxSide>,
     pub(super) rx: Lock<RxSide>,
@@ -71,6 +80,8 @@ impl SockLocal {
         self.accepted.lock().clear();
         self.errors_taken.store(0, Ordering::Relaxed);
         self.is_closing.store(false, Ordering::Relaxed);
+        self.is_urgent_inline.store(false, Ordering::Relaxed);
+        self.signalled.store(NO_OWNER, Ordering::Relaxed);
         self.is_udp.store(kind == Kind::Udp, Ordering::Relaxed);
         self.last_generation.store(generation, Ordering::Relaxed);
         self.generation.store(generation, Ordering::Release);

@@ -38,6 +38,7 @@ impl Process {
             Some(Decided::Listener(_)) => Err(Errno::ENOTCONN.into()),
             Some(Decided::Foreign(it)) => Err(self.borrow(&socket, it, true)),
             None => match socket.kind {
+                Kind::Stream if flags & libc::MSG_OOB != 0 => Err(Errno::EINVAL.into()),
                 Kind::Stream => Err(Errno::ENOTCONN.into()),
                 // Nothing can arrive before it has a port; another thread may give it one.
                 Kind::Dgram => self.recv_unbound(&socket, (bufs, control), flags),
@@ -53,7 +54,7 @@ impl Process {
         flags: i32,
     ) -> Outcome<Received> {
         if flags & libc::MSG_OOB != 0 {
-            return Err(Errno::EINVAL.into());
+            return self.recv_urgent(stream, bufs, flags);
         }
         if flags & libc::MSG_ERRQUEUE != 0 {
             return Err(Errno::EAGAIN.into());
@@ -73,6 +74,7 @@ impl Process {
         }
         match stream.recv(bufs, is_peek.then_some(0)) {
             Ok(count) if count == 0 || count == asked || !is_all => Ok(bytes(count)),
+            Ok(count) if stream.ends_at_mark(if is_peek { count } else { 0 }) => Ok(bytes(count)),
             Ok(count) if is_peek => self.peek_all(socket, stream, bufs, asked, count),
             Ok(count) => self.recv_all(socket, stream, bufs, asked, count),
             Err(StreamError::Errno(error)) => Err(error.into()),
@@ -90,18 +92,46 @@ impl Process {
             }
             Err(StreamError::Wait) => {
                 let peek = is_peek.then_some(0);
-                let count = self.await_bytes(socket, || stream.recv(bufs, peek))?;
+                let count = self.await_bytes(socket, stream, || stream.recv(bufs, peek))?;
                 Ok(bytes(count))
             }
         }
+    }
+
+    /// MSG_OOB: never waits.
+    fn recv_urgent(
+        &self,
+        stream: &Stream,
+        bufs: &mut [IoSliceMut<'_>],
+        flags: i32,
+    ) -> Outcome<Received> {
+        self.turn_if_idle(&stream.link);
+        let byte = match stream.recv_urgent(flags & libc::MSG_PEEK != 0) {
+            Ok(Some(byte)) => byte,
+            Ok(None) | Err(StreamError::Wait | StreamError::Pipe) => return Ok(bytes(0)),
+            Err(StreamError::Errno(error)) => return Err(error.into()),
+        };
+        let place = bufs.iter_mut().find_map(|buf| buf.first_mut());
+        let is_cut = place.is_none();
+        let len = usize::from(!is_cut);
+        if let Some(place) = place.filter(|_| flags & libc::MSG_TRUNC == 0) {
+            *place = byte;
+        }
+        let cut = if is_cut { libc::MSG_TRUNC } else { 0 };
+        Ok(Received {
+            flags: libc::MSG_OOB | cut,
+            ..bytes(len)
+        })
     }
 
     /// Waits until a look at the stream gives bytes, the end, or an error.
     fn await_bytes(
         &self,
         socket: &Arc<Description>,
+        stream: &Stream,
         mut look: impl FnMut() -> Result<usize, StreamError>,
     ) -> Outcome<usize> {
+        let before = self.kernel.interruptions();
         let timeout = socket.recv_timeout_ns.load(Ordering::Relaxed);
         let plan = Plan {
             subject: Subject::Socket(socket),
@@ -111,11 +141,17 @@ impl Process {
             // A receive with SO_RCVTIMEO is never restarted (signal(7)).
             may_restart: timeout == 0,
         };
-        let outcome = self.wait(&plan, |_| match look() {
-            Ok(count) => Ok(Some(count)),
-            Err(StreamError::Wait) => Ok(None),
-            Err(StreamError::Errno(error)) => Err(error.into()),
-            Err(StreamError::Pipe) => Ok(Some(0)),
+        let outcome = self.wait(&plan, |_| {
+            // tcp_recvmsg(): at the urgent mark a signal comes before what follows.
+            if stream.is_at_mark() && self.kernel.interruptions() != before {
+                return Err(Errno::EINTR.into());
+            }
+            match look() {
+                Ok(count) => Ok(Some(count)),
+                Err(StreamError::Wait) => Ok(None),
+                Err(StreamError::Errno(error)) => Err(error.into()),
+                Err(StreamError::Pipe) => Ok(Some(0)),
+            }
         })?;
         outcome.ok_or(Errno::EAGAIN.into())
     }
@@ -133,11 +169,14 @@ impl Process {
         IoSliceMut::advance_slices(&mut rest, had);
         let mut total = had;
         while total < asked {
-            match self.await_bytes(socket, || stream.recv(rest, None)) {
+            match self.await_bytes(socket, stream, || stream.recv(rest, None)) {
                 Ok(0) => break,
                 Ok(count) => {
                     total += count;
                     IoSliceMut::advance_slices(&mut rest, count);
+                    if stream.is_at_mark() {
+                        break;
+                    }
                 }
                 Err(_) if total > 0 => break,
                 Err(error) => return Err(error),
@@ -154,8 +193,12 @@ impl Process {
         asked: usize,
         had: usize,
     ) -> Outcome<Received> {
-        let outcome = self.await_bytes(socket, || match stream.recv(bufs, Some(0)) {
-            Ok(count) if count < asked && stream.may_bring_more() => Err(StreamError::Wait),
+        let outcome = self.await_bytes(socket, stream, || match stream.recv(bufs, Some(0)) {
+            Ok(count)
+                if count < asked && stream.may_bring_more() && !stream.ends_at_mark(count) =>
+            {
+                Err(StreamError::Wait)
+            }
             other => other,
         });
         match outcome {

@@ -13,6 +13,11 @@ use crate::socket::Side;
 const FIONREAD: u64 = libc::FIONREAD;
 const FIONBIO: u64 = libc::FIONBIO;
 const TIOCOUTQ: u64 = libc::TIOCOUTQ;
+const SIOCATMARK: u64 = 0x8905;
+const FIOSETOWN: u64 = 0x8901;
+const SIOCSPGRP: u64 = 0x8902;
+const FIOGETOWN: u64 = 0x8903;
+const SIOCGPGRP: u64 = 0x8904;
 
 impl Process {
     /// `fcntl` on a number of ours. What is about the number itself is the kernel's.
@@ -37,6 +42,15 @@ impl Process {
                 set_mode(&socket, is_on)?;
                 Ok(0)
             }
+            libc::F_SETOWN => {
+                let socket = self.socket_of(fd)?;
+                self.set_owner(&socket, arg as i32)?;
+                match socket.kernel_speaks() {
+                    true => Err(Divert::Kernel),
+                    false => Ok(0),
+                }
+            }
+            libc::F_GETOWN => Ok(Process::owner(&*self.socket_of(fd)?)),
             _ => Err(Divert::Kernel),
         }
     }
@@ -45,10 +59,26 @@ impl Process {
     /// [`Process::prepare_kernel`].
     #[must_use]
     pub fn ioctl_takes_int(request: u64) -> bool {
-        matches!(request, FIONREAD | FIONBIO | TIOCOUTQ)
+        matches!(
+            request,
+            FIONREAD
+                | FIONBIO
+                | TIOCOUTQ
+                | SIOCATMARK
+                | FIOSETOWN
+                | SIOCSPGRP
+                | FIOGETOWN
+                | SIOCGPGRP
+        )
     }
 
-    /// The requests that take a pointer to int: FIONBIO, FIONREAD (SIOCINQ), TIOCOUTQ (SIOCOUTQ).
+    /// Whether the request may give a socket an owner; then [`Process::serve_owners`] is due.
+    #[must_use]
+    pub fn ioctl_sets_owner(request: u64) -> bool {
+        matches!(request, FIOSETOWN | SIOCSPGRP)
+    }
+
+    /// The requests that take a pointer to int: FIONBIO, FIONREAD (SIOCINQ), TIOCOUTQ (SIOCOUTQ), SIOCATMARK, owners.
     pub fn ioctl(&self, fd: i32, request: u64, arg: &mut i32) -> Outcome<i32> {
         let socket = self.socket_of(fd)?;
         match request {
@@ -58,6 +88,16 @@ impl Process {
                 *arg = match socket.decided() {
                     Some(Decided::Stream(stream)) => int(stream.queued()),
                     Some(Decided::Listener(_)) => return Err(Errno::EINVAL.into()),
+                    _ => 0,
+                };
+            }
+            FIOSETOWN | SIOCSPGRP => self.set_owner(&socket, *arg)?,
+            FIOGETOWN | SIOCGPGRP => *arg = Process::owner(&socket),
+            SIOCATMARK => {
+                *arg = match socket.decided() {
+                    Some(Decided::Stream(stream)) => i32::from(stream.is_at_mark()),
+                    Some(Decided::Dgram(_)) => return Err(Errno::ENOTTY.into()),
+                    _ if socket.kind == Kind::Dgram => return Err(Errno::ENOTTY.into()),
                     _ => 0,
                 };
             }

@@ -11,7 +11,7 @@ use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 
-use crate::socket::{Stream, StreamError};
+use crate::socket::{Push, Stream, StreamError};
 use crate::wait::{Plan, Subject};
 
 impl Process {
@@ -64,13 +64,15 @@ impl Process {
         bufs: &[IoSlice<'_>],
         flags: i32,
     ) -> Outcome<usize> {
-        if flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
-            may_take(stream, flags)?;
+        if flags & libc::MSG_FASTOPEN != 0 {
+            // A second `connect`: the one that finds the connection made goes on to send.
+            stream.connect_again()?;
         }
         let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
-        let is_more = flags & libc::MSG_MORE != 0;
+        let push = push_of(flags);
+        let is_more = push == Push::More;
         let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
-        let sent = match stream.send(bufs, is_more) {
+        let sent = match stream.send(bufs, push) {
             Ok(count) => {
                 if !is_more || count < asked {
                     self.after_push_of(&stream.link, socket.id, count);
@@ -82,7 +84,7 @@ impl Process {
             Err(StreamError::Wait) if is_nonblocking => {
                 // Acknowledgements may have come that nobody has looked at.
                 self.turn_if_idle(&stream.link);
-                return match stream.send(bufs, is_more) {
+                return match stream.send(bufs, push) {
                     Ok(count) => {
                         self.after_push(&stream.link, socket.id);
                         Ok(count)
@@ -140,7 +142,7 @@ impl Process {
         asked: usize,
         had: usize,
     ) -> Outcome<usize> {
-        let is_more = flags & libc::MSG_MORE != 0;
+        let push = push_of(flags);
         let timeout = socket.send_timeout_ns.load(Ordering::Relaxed);
         let plan = Plan {
             subject: Subject::Socket(socket),
@@ -154,7 +156,7 @@ impl Process {
         IoSlice::advance_slices(&mut rest, had);
         let mut total = had;
         while total < asked {
-            let outcome = self.wait(&plan, |_| match stream.send(rest, is_more) {
+            let outcome = self.wait(&plan, |_| match stream.send(rest, push) {
                 Ok(count) => Ok(Some(count)),
                 Err(StreamError::Wait) => Ok(None),
                 Err(StreamError::Errno(error)) => Err(error.into()),
@@ -175,13 +177,15 @@ impl Process {
     }
 }
 
-/// Whether a stream that has been connected takes these flags. MSG_FASTOPEN is a second `connect`: the one that finds
-/// the connection made goes on to send.
-fn may_take(stream: &Stream, flags: i32) -> Result<(), Errno> {
+/// What is urgent waits for nothing that MSG_MORE announces.
+fn push_of(flags: i32) -> Push {
     if flags & libc::MSG_OOB != 0 {
-        return Err(Errno::EOPNOTSUPP);
+        Push::Urgent
+    } else if flags & libc::MSG_MORE != 0 {
+        Push::More
+    } else {
+        Push::Now
     }
-    stream.connect_again()
 }
 
 /// EPIPE, with its signal unless the caller declined it.

@@ -70,8 +70,10 @@ impl Process {
                         self.after_push(&stream.link, socket.id);
                     }
                 }
-                if (level, name) == (libc::SOL_SOCKET, libc::SO_LINGER) {
-                    apply_linger(stream, &options);
+                match (level, name) {
+                    (libc::SOL_SOCKET, libc::SO_LINGER) => apply_linger(stream, &options),
+                    (libc::SOL_SOCKET, libc::SO_OOBINLINE) => apply_inline(stream, &options),
+                    _ => {}
                 }
             }
             Some(Decided::Dgram(dgram)) => {
@@ -245,9 +247,16 @@ impl Process {
 
     /// What a stream takes over from the options recorded before it was one.
     pub(crate) fn apply_stream_options(&self, socket: &Arc<Description>, stream: &Stream) {
-        let options = socket.cold.lock().options.clone();
+        let (options, owner) = {
+            let cold = socket.cold.lock();
+            (cold.options.clone(), cold.owner)
+        };
+        if owner != 0 {
+            stream.set_owned(true);
+        }
         if !options.is_empty() {
             apply_linger(stream, &options);
+            apply_inline(stream, &options);
         }
     }
 
@@ -280,6 +289,10 @@ fn apply_linger(stream: &Stream, options: &Options) {
     let seconds = bytes.get(4..).and_then(int_of).unwrap_or(0);
     let linger = u32::try_from(seconds).unwrap_or(0);
     *stream.linger.lock() = (on != 0).then_some(linger);
+}
+
+fn apply_inline(stream: &Stream, options: &Options) {
+    stream.set_urgent_inline(options.is_on(libc::SOL_SOCKET, libc::SO_OOBINLINE));
 }
 
 /// Options that need no judge: an int of full length, any value of which the kernel takes.

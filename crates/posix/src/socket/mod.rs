@@ -3,15 +3,17 @@
 mod dgram;
 mod listener;
 mod stream;
+mod urgent;
 
 pub(crate) use dgram::{Dgram, Side, payload_longest};
 pub(crate) use listener::Listener;
-pub(crate) use stream::{Stream, StreamError};
+pub(crate) use stream::{Push, Stream, StreamError};
 
 /// Epoll's bits as Linux's poll functions give them.
 pub(crate) mod bits {
     pub(crate) const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
     pub(crate) const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
+    pub(crate) const PRI: u32 = libc::EPOLLPRI as u32;
     pub(crate) const RDHUP: u32 = libc::EPOLLRDHUP as u32;
     pub(crate) const HUP: u32 = libc::EPOLLHUP as u32;
     pub(crate) const ERR: u32 = libc::EPOLLERR as u32;

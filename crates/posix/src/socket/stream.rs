@@ -13,7 +13,7 @@ use crate::link::{Link, Seen};
 use crate::socket::bits;
 
 /// The program has shut its receiving side down.
-const SHUT_READ: u8 = 1;
+pub(super) const SHUT_READ: u8 = 1;
 /// … its sending side.
 const SHUT_WRITE: u8 = 2;
 
@@ -34,6 +34,16 @@ pub(crate) enum StreamError {
     Pipe,
 }
 
+/// What is to become of bytes that are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Push {
+    Now,
+    /// More follows soon (MSG_MORE).
+    More,
+    /// The last of them is urgent (MSG_OOB).
+    Urgent,
+}
+
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) link: Arc<Link>,
@@ -46,6 +56,8 @@ pub(crate) struct Stream {
     wants_space: AtomicBool,
     /// The channel's bits as the watchers have been told.
     told_seen: AtomicU64,
+    /// The engine's word about urgent data as the watchers have been told.
+    pub(super) told_urgent: AtomicU64,
     /// SO_LINGER as (on, seconds).
     pub(crate) linger: Lock<Option<u32>>,
 }
@@ -60,6 +72,7 @@ impl Stream {
             is_death_told: AtomicBool::new(false),
             wants_space: AtomicBool::new(true),
             told_seen: AtomicU64::new(0),
+            told_urgent: AtomicU64::new(0),
             linger: Lock::new(None),
         }
     }
@@ -84,8 +97,12 @@ impl Stream {
         self.phase.store(CONNECTING, Ordering::Release);
     }
 
+    pub(super) fn has_shut(&self, what: u8) -> bool {
+        self.shut.load(Ordering::Relaxed) & what != 0
+    }
+
     #[inline]
-    fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> Seen {
         let seen = self.link.seen(self.sock());
         if self.link.is_dead() && !self.is_death_told.load(Ordering::Relaxed) {
             return seen.with_error();
@@ -195,7 +212,8 @@ impl Stream {
         if is_end && self.link.available(sock) == 0 {
             return Ok(0);
         }
-        if self.link.available(sock) > 0 && peek_from.is_none() {
+        let is_held = self.is_at_mark() && self.unsignalled_mark().is_some();
+        if self.link.is_readable(sock) && peek_from.is_none() && !is_held {
             // Came between the two looks.
             return self.recv(bufs, peek_from);
         }
@@ -215,7 +233,7 @@ impl Stream {
     }
 
     /// Puts bytes into the send ring; at least one, or an error.
-    pub(crate) fn send(&self, bufs: &[IoSlice<'_>], more: bool) -> Result<usize, StreamError> {
+    pub(crate) fn send(&self, bufs: &[IoSlice<'_>], push: Push) -> Result<usize, StreamError> {
         let sock = self.sock();
         let seen = self.seen();
         // sk_stream_error(): an error comes before what the program has shut itself.
@@ -232,7 +250,7 @@ impl Stream {
         if !seen.is_connected() {
             return Err(StreamError::Wait);
         }
-        let count = self.link.send(sock, bufs, more);
+        let count = self.link.send(sock, bufs, push);
         let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
         if count < asked {
             self.wants_space.store(true, Ordering::SeqCst);
@@ -284,8 +302,11 @@ impl Stream {
         if (seen.is_fin() || shut & SHUT_READ != 0) && shut & SHUT_WRITE != 0 {
             ready |= bits::HUP;
         }
-        if ready & bits::IN == 0 && self.link.available(sock) > 0 {
+        if ready & bits::IN == 0 && self.link.is_readable(sock) {
             ready |= bits::IN;
+        }
+        if self.has_urgent() {
+            ready |= bits::PRI;
         }
         if shut & SHUT_WRITE != 0 || self.has_space(sock) {
             ready |= bits::OUT;
@@ -315,6 +336,9 @@ impl Stream {
         // An event without a change of state is an arrival, or room that somebody waited for.
         if self.link.available(sock) > 0 {
             edges |= bits::IN;
+        }
+        if self.is_urgent_news() {
+            edges |= bits::IN | bits::PRI;
         }
         if self.wants_space.load(Ordering::SeqCst) && self.link.is_writable(sock) {
             self.wants_space.store(false, Ordering::SeqCst);
@@ -347,7 +371,7 @@ impl Stream {
 
     /// Bytes that have arrived and are not read.
     pub(crate) fn unread(&self) -> usize {
-        self.link.available(self.sock())
+        self.link.unread(self.sock())
     }
 }
 

@@ -98,7 +98,14 @@ pub unsafe fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 }
 
 pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-    answer(
+    if matches!(command, F_SETOWN_EX | F_GETOWN_EX) && is_ours(fd) {
+        // SAFETY: null or a struct of the program's.
+        return match unsafe { (argument as *mut OwnerEx).as_mut() } {
+            Some(owner) => owner_ex(fd, command, owner),
+            None => fail(Errno::EFAULT),
+        };
+    }
+    let result = answer(
         Restart::Never,
         |process| process.fcntl(fd, command, argument).map(|r| r as isize),
         || {
@@ -109,7 +116,53 @@ pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
             }
             result as isize
         },
-    ) as c_int
+    );
+    if command == libc::F_SETOWN && result == 0 {
+        serve_owners(fd);
+    }
+    result as c_int
+}
+
+const F_SETOWN_EX: c_int = 15;
+const F_GETOWN_EX: c_int = 16;
+const OWNER_PROCESS: c_int = 1;
+const OWNER_GROUP: c_int = 2;
+
+/// struct f_owner_ex.
+#[repr(C)]
+struct OwnerEx {
+    kind: c_int,
+    id: c_int,
+}
+
+/// A thread as an owner (F_OWNER_TID) stands for its process.
+fn owner_ex(fd: c_int, command: c_int, owner: &mut OwnerEx) -> c_int {
+    if command == F_GETOWN_EX {
+        // SAFETY: takes no pointer.
+        let id = unsafe { fcntl(fd, libc::F_GETOWN, 0) };
+        *owner = OwnerEx {
+            kind: if id < 0 { OWNER_GROUP } else { OWNER_PROCESS },
+            id: id.wrapping_abs(),
+        };
+        return 0;
+    }
+    let id = match owner.kind {
+        0 | OWNER_PROCESS => owner.id,
+        OWNER_GROUP => owner.id.wrapping_neg(),
+        _ => return fail(Errno::EINVAL),
+    };
+    // SAFETY: takes no pointer.
+    unsafe { fcntl(fd, libc::F_SETOWN, id as usize) }
+}
+
+/// A socket has an owner now: somebody has to look for urgent marks.
+#[cold]
+fn serve_owners(fd: c_int) {
+    if is_ours(fd)
+        && let Some(process) = crate::life::process()
+    {
+        process.serve_owners();
+    }
 }
 
 pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
@@ -126,11 +179,15 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
     let Some(value) = (unsafe { argument.cast::<c_int>().as_mut() }) else {
         return fail(Errno::EFAULT);
     };
-    answer(
+    let result = answer(
         Restart::Never,
         |process| process.ioctl(fd, request, value).map(|r| r as isize),
         || libc() as isize,
-    ) as c_int
+    );
+    if Process::ioctl_sets_owner(request) && result == 0 {
+        serve_owners(fd);
+    }
+    result as c_int
 }
 
 /// Questions about the kernel's interfaces, routes and neighbours (SIOC…), which any

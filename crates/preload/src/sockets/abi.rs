@@ -13,6 +13,9 @@ use crate::life;
 use crate::raw::fail;
 use crate::symbols::next;
 
+/// Not in libc (linux/sockios.h).
+const SIOCATMARK: libc::c_ulong = 0x8905;
+
 pub unsafe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     let plain = kind & !Process::SOCK_KERNEL;
     // SAFETY: the program's own call.
@@ -238,7 +241,10 @@ pub unsafe fn setsockopt(
     }
 }
 
-/// The stack has no urgent mark.
-pub unsafe fn sockatmark(_fd: c_int) -> c_int {
-    0
+pub unsafe fn sockatmark(fd: c_int) -> c_int {
+    let mut answer: c_int = 0;
+    // SAFETY: an int of ours.
+    let result =
+        unsafe { crate::descriptors::abi::ioctl(fd, SIOCATMARK, (&raw mut answer).cast()) };
+    if result < 0 { result } else { answer }
 }

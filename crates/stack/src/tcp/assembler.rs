@@ -26,6 +26,15 @@ pub struct Assembler {
     recent_len: u8,
     /// RFC 2883 4: reported once, in the first block of the next ACK.
     duplicate: Option<Range>,
+    /// Where the peer's urgent byte is, while it is not in order.
+    pub urgent: Option<Urgent>,
+}
+
+/// RCV.UP, and whether the byte there has come and been told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Urgent {
+    pub at: u64,
+    pub has_byte: bool,
 }
 
 /// There is no room for another range.
@@ -39,7 +48,7 @@ impl Assembler {
 
     /// Nothing to remember and nothing to report: the storage may go.
     pub fn is_idle(&self) -> bool {
-        self.ranges.is_empty() && self.duplicate.is_none()
+        self.ranges.is_empty() && self.duplicate.is_none() && self.urgent.is_none()
     }
 
     pub fn ranges(&self) -> &[Range] {
@@ -92,6 +101,9 @@ impl Assembler {
         }
         if done > 0 {
             self.ranges.drain(..done);
+        }
+        if self.urgent.is_some_and(|urgent| urgent.at < edge) {
+            self.urgent = None;
         }
         edge
     }

@@ -15,7 +15,7 @@ use super::info::TcpInfo;
 use super::input::{Verdict, owe_ack};
 use super::output::{ack_policy, control, window};
 use super::phase::Phase;
-use super::{Tcp, keepalive, seq};
+use super::{Tcp, keepalive, seq, urgent};
 use crate::bound::Bound;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, Payload};
@@ -271,6 +271,18 @@ impl Tcp {
         }
     }
 
+    /// What the program puts before `upto` into the send ring is urgent (RFC 6093 3.2: in band, the mark after it). Comes before
+    /// the bytes do.
+    pub fn mark_urgent(&mut self, id: ConnId, upto: u64) {
+        let Some(conn) = self.conns.find_mut(id.index, id.generation) else {
+            return;
+        };
+        if !conn.snd.is_fin_queued {
+            let most = conn.snd.una.max(seq::FIRST) + WRITTEN_MAX;
+            urgent::mark(conn, seq::at(upto.min(most)).min(most));
+        }
+    }
+
     /// The program has read up to `upto`.
     #[inline]
     pub fn consumed(&mut self, now: Instant, id: ConnId, upto: u64, cx: &Cx<'_>) {
@@ -334,7 +346,7 @@ impl Tcp {
             return;
         }
         conn.rcv.is_shut = true;
-        conn.opts.cork = false;
+        conn.opts.manner.set_corked(false);
         queue_fin(conn);
         keepalive::arm(conn, now, cx);
         self.settle(now, id.index, Verdict::Alive, cx, fx);
@@ -355,7 +367,7 @@ impl Tcp {
         let ms = |d: core::time::Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX - 1);
         match option {
             TcpOption::NoDelay(on) => conn.opts.no_delay = on,
-            TcpOption::Cork(on) => conn.opts.cork = on,
+            TcpOption::Cork(on) => conn.opts.manner.set_corked(on),
             TcpOption::QuickAck(on) => {
                 conn.rcv.is_interactive = !on;
                 conn.rcv.quick = if on { ack_policy::QUICK_SEGMENTS } else { 0 };

@@ -8,7 +8,8 @@ use slipstack_wire::tcp_options::TcpOptions;
 
 use super::cc::Control;
 use super::connection::{
-    Connection, MSS_DEFAULT, MSS_DEFAULT_V6, MSS_MIN, Options, Receive, Send, WINDOW_SHIFT_MAX,
+    Connection, MSS_DEFAULT, MSS_DEFAULT_V6, MSS_MIN, Manner, Options, Receive, Send,
+    WINDOW_SHIFT_MAX,
 };
 use super::fast_open::client;
 use super::flow::FlowKey;
@@ -72,7 +73,7 @@ impl Preset {
             has_scaling: false,
             ts_offset: 0,
             no_delay: options.no_delay,
-            cork: options.cork,
+            manner: Manner::of(options.cork),
             is_limit_fixed: options.sndbuf.is_some(),
             keep_alive: options.keep_alive.enabled,
             keep_probes: options.keep_alive.probes,

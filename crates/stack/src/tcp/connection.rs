@@ -64,6 +64,50 @@ pub struct Send {
     pub limit: u32,
 }
 
+/// What keeps a connection from the commonest way of sending, all in one byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Manner(u8);
+
+impl Manner {
+    const CORKED: u8 = 1;
+    const URGENT: u8 = 2;
+
+    pub fn of(is_corked: bool) -> Manner {
+        let mut manner = Manner::default();
+        manner.set_corked(is_corked);
+        manner
+    }
+
+    #[inline]
+    pub fn is_plain(self) -> bool {
+        self.0 == 0
+    }
+
+    /// TCP_CORK.
+    #[inline]
+    pub fn is_corked(self) -> bool {
+        self.0 & Self::CORKED != 0
+    }
+
+    /// Urgent data may be under way (see [`super::urgent`]).
+    #[inline]
+    pub fn may_be_urgent(self) -> bool {
+        self.0 & Self::URGENT != 0
+    }
+
+    pub fn set_corked(&mut self, on: bool) {
+        self.set(Self::CORKED, on);
+    }
+
+    pub fn set_urgent(&mut self, on: bool) {
+        self.set(Self::URGENT, on);
+    }
+
+    fn set(&mut self, bit: u8, on: bool) {
+        self.0 = if on { self.0 | bit } else { self.0 & !bit };
+    }
+}
+
 impl Send {
     #[inline]
     pub fn has_unsent(&self) -> bool {
@@ -141,6 +185,8 @@ pub struct InFlight {
     pub pace_next: Instant,
     /// Something waits for that.
     pub is_pace_awaited: bool,
+    /// SND.UP: after the last urgent byte that was written.
+    pub urgent_end: u64,
 }
 
 impl InFlight {
@@ -172,6 +218,7 @@ impl InFlight {
         self.figures = Figures::default();
         self.pace_next = Instant::ZERO;
         self.is_pace_awaited = false;
+        self.urgent_end = 0;
     }
 }
 
@@ -183,7 +230,7 @@ pub struct Options {
     pub has_scaling: bool,
     pub ts_offset: u32,
     pub no_delay: bool,
-    pub cork: bool,
+    pub manner: Manner,
     /// The program has set the send ring's limit.
     pub is_limit_fixed: bool,
     pub keep_alive: bool,

@@ -10,7 +10,7 @@ use super::recovery::State;
 use super::segment::Segment;
 use super::timers::Due;
 use super::timewait::TimeWait;
-use super::{Tcp, keepalive, pacing, resend};
+use super::{Tcp, keepalive, pacing, resend, urgent};
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, RxMeta};
 use crate::error::Reason;
@@ -425,7 +425,7 @@ fn rest(conn: &mut Connection) -> Option<alloc::boxed::Box<InFlight>> {
     let is_idle = conn.flight.as_ref().is_some_and(|f| {
         f.board.is_empty() && f.recovery.state == State::Open && !f.is_pace_awaited
     });
-    if is_idle && !conn.has_outstanding() {
+    if is_idle && !conn.has_outstanding() && urgent::end(conn).is_none() {
         let flight = conn.flight.take();
         if let Some(flight) = &flight {
             conn.past.keep(flight, &mut conn.kept);

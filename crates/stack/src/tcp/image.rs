@@ -14,7 +14,7 @@ use super::flow::{FlowKey, Place, pack};
 use super::input::owe_ack;
 use super::phase::Phase;
 use super::rtt::Rtt;
-use super::{keepalive, resend, seq};
+use super::{keepalive, resend, seq, urgent};
 use crate::error::SocketError;
 use crate::ids::ConnId;
 use crate::link::Cx;
@@ -22,7 +22,7 @@ use crate::options::{Congestion, KeepAlive, SocketOptions};
 use crate::time::Instant;
 use core::time::Duration;
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const RANGES: usize = 8;
 /// Farthest distance between two numbers of one direction.
 const SPAN_MAX: u64 = 1 << 31;
@@ -134,6 +134,7 @@ struct Fields {
     tos: u8,
     ttl: u8,
     congestion: u8,
+    urgent_end: u64,
     ranges: [Range; RANGES],
 }
 
@@ -190,7 +191,8 @@ macro_rules! each_field {
             keep_probes,
             tos,
             ttl,
-            congestion
+            congestion,
+            urgent_end
         )
     };
 }
@@ -338,6 +340,7 @@ impl Fields {
             tos: 0,
             ttl: 0,
             congestion: 0,
+            urgent_end: 0,
             ranges: [Range { start: 0, end: 0 }; RANGES],
         }
     }
@@ -349,7 +352,7 @@ impl Fields {
             | flag(conn.opts.has_sack, SACK)
             | flag(conn.opts.has_scaling, SCALING)
             | flag(conn.opts.no_delay, NO_DELAY)
-            | flag(conn.opts.cork, CORK)
+            | flag(conn.opts.manner.is_corked(), CORK)
             | flag(conn.opts.keep_alive, KEEP_ALIVE)
             | flag(conn.snd.is_fin_queued, FIN_QUEUED)
             | flag(conn.snd.is_fin_sent, FIN_SENT)
@@ -373,6 +376,7 @@ impl Fields {
         (fields.snd_shift, fields.rcv_shift) = (snd.shift, rcv.shift);
         (fields.keep_probes, fields.tos, fields.ttl) = (opts.keep_probes, opts.tos, opts.ttl);
         fields.congestion = conn.cc.kind() as u8;
+        fields.urgent_end = urgent::end(conn).unwrap_or(0);
         if let Some(assembler) = &rcv.assembler {
             for (slot, range) in fields.ranges.iter_mut().zip(assembler.ranges()) {
                 *slot = *range;
@@ -576,5 +580,6 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
         let stamp = flight.stamp(now, nxt - una, una);
         flight.board.push(una, nxt, now.0, stamp);
     }
+    urgent::mark(&mut conn, f.urgent_end.min(f.written));
     conn
 }

@@ -11,6 +11,7 @@
 //! | loss and retransmission | `scoreboard/`, `rack.rs`, `recovery.rs`, `undo.rs`, `resend.rs`, `rto.rs`, `rtt.rs` | 8985, 6937, 6675, 6582, 6298, 5682, 4015, 3042 |
 //! | congestion control | `cc/`, `delivery.rs`, `pacing.rs` | 5681, 3465, 9438, 9406, 6928, 7661, 8257, draft-ietf-ccwg-bbr |
 //! | marks of routers | `ecn.rs` | 3168, 8257 |
+//! | urgent data | `urgent.rs` | 9293 3.8.5, 6093 |
 //! | closing | `input/fin.rs`, `timewait.rs`, `keepalive.rs` | 9293 3.6, 1337, 6191 |
 //! | path | `pmtud.rs` | 1191, 5927 |
 //! | moving a connection | `image.rs`, `half_open.rs` | |
@@ -60,6 +61,7 @@ mod syn;
 mod timers;
 mod timewait;
 mod undo;
+mod urgent;
 
 #[cfg(test)]
 mod tests;

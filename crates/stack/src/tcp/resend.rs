@@ -10,7 +10,7 @@ use super::output::{data, emit};
 use super::recovery::{self, AckFacts};
 use super::scoreboard::Delivered;
 use super::timers::Resend;
-use super::{pmtud, rto};
+use super::{pmtud, rto, urgent};
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::error::Reason;
@@ -264,6 +264,11 @@ fn on_persist(
         return Verdict::Failed(Reason::TimedOut);
     }
     cx.counters.bump(Counter::TxTcpWindowProbes);
+    // RFC 9293 3.8.5: the pointer is told although the window is closed.
+    if urgent::end(conn).is_some() {
+        let next = conn.snd.una;
+        emit::segment(conn, now, (next, 0), TcpFlags::NONE, cx, fx);
+    }
     let old = conn.snd.una - 1;
     emit::segment(conn, now, (old, 0), TcpFlags::NONE, cx, fx);
     conn.backoff.double();

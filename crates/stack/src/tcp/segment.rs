@@ -15,6 +15,8 @@ pub struct Segment<'a> {
     pub flags: TcpFlags,
     /// Not scaled.
     pub window: u16,
+    /// Of no meaning without URG.
+    pub urgent: u16,
     /// As on the wire; parsed when more than a timestamp is in them.
     options: &'a [u8],
     timestamps: Option<Timestamps>,
@@ -45,6 +47,7 @@ impl<'a> Segment<'a> {
             ack: header.ack,
             flags: header.flags,
             window: header.window,
+            urgent: header.urgent,
             options: parsed.options,
             timestamps,
             is_plain,
@@ -62,6 +65,7 @@ impl<'a> Segment<'a> {
             ack: plain.ack,
             flags: plain.flags,
             window: plain.window,
+            urgent: 0,
             options: &[],
             timestamps: plain.timestamps,
             is_plain: true,

@@ -235,6 +235,7 @@ impl Inner {
             Command::Unlisten { .. }
             | Command::Send { .. }
             | Command::Consumed { .. }
+            | Command::Urgent { .. }
             | Command::Goodbye => {}
         }
     }

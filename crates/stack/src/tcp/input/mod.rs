@@ -12,7 +12,7 @@ use super::connection::{AckState, Connection};
 use super::ecn;
 use super::phase::Phase;
 use super::segment::Segment;
-use super::seq;
+use super::{seq, urgent};
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::error::Reason;
@@ -69,7 +69,11 @@ pub fn on_segment(
         ack::Outcome::Drop => return Verdict::Alive,
         ack::Outcome::End(verdict) => return verdict,
     }
-    // Sixth (urgent data is delivered in band, RFC 6093), seventh: text.
+    // Sixth: URG; the byte it points to may come later.
+    if urgent::concerns(conn, segment) {
+        urgent::on_segment(conn, segment, start, fx);
+    }
+    // Seventh: text.
     if !segment.payload.is_empty() && !text::on_text(conn, now, segment, start, cx, fx) {
         return Verdict::Refused;
     }

@@ -12,7 +12,7 @@ use crate::tcp::connection::Connection;
 use crate::tcp::figures::Pace;
 use crate::tcp::recovery::State;
 use crate::tcp::timers::Resend;
-use crate::tcp::{isn, pacing, resend};
+use crate::tcp::{isn, pacing, resend, urgent};
 use crate::time::{Instant, nanos};
 
 /// How long a corked tail is held (Linux: 200 ms).
@@ -41,6 +41,9 @@ enum Stop {
 pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     if !conn.phase.may_transmit() {
         return;
+    }
+    if conn.opts.manner.may_be_urgent() {
+        urgent::settle(conn);
     }
     let has_lost = conn
         .flight
@@ -121,6 +124,10 @@ fn next_new(conn: &Connection) -> Result<New, Stop> {
     if room > SMALL_SEGMENTS * mss || conn.cc.is_paced {
         most = pacing::burst(conn, most);
     }
+    // Each segment has a pointer of its own.
+    if urgent::end(conn).is_some() {
+        most = mss;
+    }
     let len = room.min(most);
     let is_tail = len == unsent;
     let full = len - len % mss;
@@ -192,7 +199,11 @@ fn send_new(
     if conn.cc.is_paced {
         pacing::on_sent(conn, now, next - start);
     }
-    emit::new_data(conn, now, (start, new.len), flags, cx, fx);
+    if conn.opts.manner.may_be_urgent() {
+        emit::urgent_data(conn, now, (start, new.len), flags, cx, fx);
+    } else {
+        emit::new_data(conn, now, (start, new.len), flags, cx, fx);
+    }
 }
 
 /// Data that answers data: the peer's next request needs no ACK of its own.

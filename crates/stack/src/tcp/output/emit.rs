@@ -18,7 +18,7 @@ use crate::options::DEFAULT_TTL;
 use crate::tcp::assembler::Range;
 use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::flow::FlowKey;
-use crate::tcp::{ecn, isn, seq};
+use crate::tcp::{ecn, isn, seq, urgent};
 use crate::time::Instant;
 
 const BUFFER_LEN: usize = HEADER_LEN + OPTIONS_MAX;
@@ -51,7 +51,25 @@ pub fn segment(
     fx: &mut impl Effects,
 ) -> Output {
     let tos = conn.opts.tos;
+    if conn.opts.manner.may_be_urgent() {
+        return general(conn, now, place, (flags, tos), cx, fx);
+    }
     build(conn, now, place, (flags, tos), cx, fx)
+}
+
+/// Sends new data while some of it is urgent.
+#[cold]
+pub fn urgent_data(
+    conn: &mut Connection,
+    now: Instant,
+    place: (u64, u32),
+    flags: TcpFlags,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Output {
+    let tos = conn.opts.tos & !ecn::MASK | conn.ecn.ect;
+    let flags = flags | core::mem::take(&mut conn.ecn.cwr);
+    general(conn, now, place, (flags, tos), cx, fx)
 }
 
 /// The segment carries the ACK, so that none is owed afterwards.
@@ -155,14 +173,15 @@ fn general(
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Output {
+    let (urg, urgent) = urgent::pointer(conn, start);
     let header = TcpHeader {
         window: window::announce(conn),
         src_port: conn.key.local_port,
         dst_port: conn.key.remote_port,
         seq: conn.wire_seq(start),
         ack: conn.wire_ack(conn.rcv.nxt),
-        flags: flags | TcpFlags::ACK | conn.ecn.echo,
-        urgent: 0,
+        flags: flags | urg | TcpFlags::ACK | conn.ecn.echo,
+        urgent,
     };
     let mut buffer = [0u8; BUFFER_LEN];
     let options_len = put_options(conn, now, len == 0, &mut buffer);

@@ -1,6 +1,7 @@
 //! May a segment that is smaller than the MSS leave? (RFC 9293 3.7.4, Minshall's variant; RFC 9293 3.8.6.2.1.)
 
 use crate::tcp::connection::Connection;
+use crate::tcp::urgent;
 
 /// The tail of what was written, smaller than a segment.
 #[inline]
@@ -9,7 +10,11 @@ pub fn may_send_tail(conn: &Connection) -> bool {
     if conn.snd.is_fin_queued {
         return true;
     }
-    if conn.opts.cork || conn.snd.has_more {
+    // RFC 9293 3.8.5: what is urgent is pushed (as on Linux), whatever is corked.
+    if urgent::end(conn).is_some() {
+        return true;
+    }
+    if conn.opts.manner.is_corked() || conn.snd.has_more {
         return false;
     }
     // Minshall: one small segment in flight, not any segment.

@@ -29,7 +29,7 @@ pub fn try_send(
         && snd.nxt + len <= snd.edge
         && !snd.is_fin_sent
         && !snd.has_more
-        && !conn.opts.cork
+        && conn.opts.manner.is_plain()
         && !conn.cc.is_paced
         && conn.phase.may_transmit()
         && conn.flight.as_deref().is_none_or(is_resting);
