@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use slipstack_stack::{
-    ConnId, Effects, Event, FrameOut, Instant, ListenOptions, Payload, Stack, StackConfig, UdpId,
-    UdpOptions,
+    ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, Payload, Stack,
+    StackConfig, UdpId, UdpOptions,
 };
 use slipstack_wire::tcp::TcpSegment;
 
@@ -131,7 +131,7 @@ impl Effects for World {
         true
     }
 
-    fn datagram(&mut self, _udp: UdpId, _from: SocketAddr, _to: SocketAddr, _bytes: &[u8]) {}
+    fn datagram(&mut self, _udp: UdpId, _datagram: &DatagramIn<'_>) {}
 
     fn event(&mut self, event: Event) {
         match event {

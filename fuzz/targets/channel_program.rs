@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use libfuzzer_sys::fuzz_target;
 use pair::World;
 use slipstack_channel::{
-    CELLS_AT, COMMANDS_AT, CloseMode, Command, EngineEnd, IMAGES_AT, Kind, ProgramEnd,
+    CELLS_AT, COMMANDS_AT, CloseMode, Command, EngineEnd, Envelope, IMAGES_AT, Kind, ProgramEnd,
     REGION_BYTES, SOCKETS, SockId, SocketOption, State,
 };
 use slipstack_engine::{ClientId, Ending, Instant};
@@ -100,7 +100,11 @@ fn attach(world: &mut World, listener: SockId) -> Liar {
     let accepted = peer.accept(listener).expect("the liar's connection");
     program.send(stream, &[IoSlice::new(&[1; 3000])], false);
     peer.send(accepted, &[IoSlice::new(&[2; 3000])], false);
-    let _ = program.udp_send(datagrams, Some(remote), &[IoSlice::new(b"datagram")]);
+    let envelope = Envelope {
+        peer: Some(remote),
+        ..Envelope::default()
+    };
+    let _ = program.udp_send(datagrams, &envelope, &[IoSlice::new(b"datagram")]);
     let socks = vec![stream, passive, datagrams];
     Liar {
         end: program,
@@ -132,7 +136,7 @@ fn push(liar: &mut Liar, kind: u8, rest: &mut &[u8]) {
     let addr = SocketAddr::new([10, 9, 0, host].into(), port);
     let is = |bit: u32| argument >> bit & 1 == 1;
     let mode = [CloseMode::Orderly, CloseMode::Abort, CloseMode::Pass][argument as usize % 3];
-    let command = match kind % 14 {
+    let command = match kind % 15 {
         0 => Command::Open {
             sock,
             kind: if is(0) { Kind::Tcp } else { Kind::Udp },
@@ -167,6 +171,10 @@ fn push(liar: &mut Liar, kind: u8, rest: &mut &[u8]) {
         12 => Command::SetOption {
             sock,
             option: SocketOption::SndBuf(argument << 8),
+        },
+        13 => Command::Urgent {
+            sock,
+            upto: u64::from(argument),
         },
         _ => Command::Info { sock },
     };
