@@ -58,15 +58,18 @@ class Record:
             out.write(json.dumps(result) + "\n")
 
 
-def run_all(topology, opts, chosen, record, directory):
+def planned(opts, chosen):
     runs = opts.runs or (10 if opts.full else 1)
-    todo = [(cell, pair, run) for run in range(runs) for cell in chosen for pair in cells.PAIRS
+    return [(cell, pair, run) for run in range(runs) for cell in chosen for pair in cells.PAIRS
             if all(word in f"{cell[0]} {cell[1]} {pair}" for word in opts.only)]
+
+
+def run_all(topology, todo, has_pcap, record, directory):
     begin, done = time.monotonic(), 0
     missing = [item for item in todo if not record.has(*item)]
     for cell, pair, run in missing:
         result = {"path": cell[0], "condition": cell[1], "pair": pair, "run": run}
-        pcap = directory / f"{cell[0]}-{cell[1]}-{pair}-{run}" if opts.pcap else None
+        pcap = directory / f"{cell[0]}-{cell[1]}-{pair}-{run}" if has_pcap else None
         try:
             result |= measure.run_cell(topology, *cell, pair, pcap)
             said = (f"{result['goodput_mbit']:9.2f} Mbit/s  {100 * result['retransmitted_share']:5.2f} % again  "
@@ -93,6 +96,12 @@ def fairness(topology):
 def main():
     opts = options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    chosen = cells.all_cells() if opts.full else cells.REPRESENTATIVE
+    todo = planned(opts, chosen)
+    if not todo:
+        sys.exit(f"interop: no cell is called '{' '.join(opts.only)}'; a cell is one of\n  "
+                 + "\n  ".join(f"{path} {condition}" for path, condition in chosen)
+                 + f"\nwith one of {', '.join(cells.PAIRS)}")
     stamp = time.strftime("%Y%m%d-%H%M%S")
     directory = (opts.out or ROOT / "bench-results" / f"interop-{stamp}").resolve()
     directory.mkdir(parents=True, exist_ok=True)
@@ -100,9 +109,8 @@ def main():
     meta = {"commit": commit.stdout.strip(), "kernel": platform.release(), "when": stamp,
             "late": "the link's own lateness (99 %) is in results.json"}
     record = Record(directory)
-    chosen = cells.all_cells() if opts.full else cells.REPRESENTATIVE
     with Topology(opts.target) as topology:
-        results = run_all(topology, opts, chosen, record, directory)
+        results = run_all(topology, todo, opts.pcap, record, directory)
         fair = {} if opts.no_fairness or opts.only else fairness(topology)
     report.write(results, fair, meta, directory)
     return 1 if any("failed" in r for r in results) else 0

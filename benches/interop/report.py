@@ -105,14 +105,19 @@ def plot(rows, directory):
     for key, label, scale in (("ratio", "goodput, times kernel to kernel", 1),
                               ("retransmitted_share", "retransmitted, per cent", 100),
                               ("short_p99_ms", "99th percentile of short transfers, ms", 1)):
+        pairs = [pair for pair in cells.PAIRS
+                 if any(r["pair"] == pair and r[key] is not None for r in rows)]
+        if not pairs:
+            said.append(f"no plot of {key}: nothing was measured for it")
+            continue
         data = directory / f"{key}.dat"
         with open(data, "w") as out:
             for cell in dict.fromkeys((r["path"], r["condition"]) for r in rows):
                 found = {r["pair"]: r[key] for r in rows if (r["path"], r["condition"]) == cell}
-                columns = ["NaN" if found.get(pair) is None else f"{found[pair] * scale:g}" for pair in cells.PAIRS]
+                columns = ["NaN" if found.get(pair) is None else f"{found[pair] * scale:g}" for pair in pairs]
                 out.write(f'"{" ".join(cell)}" {" ".join(columns)}\n')
         plots = ", ".join(f"'{data}' using {column}:xtic(1) title '{pair}'"
-                          for column, pair in enumerate(cells.PAIRS, start=2))
+                          for column, pair in enumerate(pairs, start=2))
         script = f"""set terminal svg size 1400,600 font 'sans,12' background '#ffffff'
 set output '{directory}/{key}.svg'
 set style data histograms

@@ -61,14 +61,24 @@ def table(rows):
 
 def plot(rows, directory):
     """Rate and processor time relative to the kernel, as bars (gnuplot)."""
-    data = directory / "ratios.dat"
-    with open(data, "w") as out:
-        for row in rows:
-            values = [ratio(row, p, k).replace("–", "NaN")
-                      for k in ("rate", "cpu_us") for p in ("in-process", "instance")]
-            out.write(f'"{row["setup"]} {row["case"]}" ' + " ".join(values) + "\n")
     if shutil.which("gnuplot") is None:
         return "no plot: gnuplot is not installed"
+    data = directory / "ratios.dat"
+    kinds = [(kind, placement) for kind in ("rate", "cpu_us") for placement in ("in-process", "instance")
+             if any(ratio(row, placement, kind) != "–" for row in rows)]
+    if not kinds:
+        return "no plot: nothing was measured beside the kernel"
+    with open(data, "w") as out:
+        for row in rows:
+            values = [ratio(row, placement, kind).replace("–", "NaN") for kind, placement in kinds]
+            out.write(f'"{row["setup"]} {row["case"]}" ' + " ".join(values) + "\n")
+    charts = ""
+    for kind, title in (("rate", "Rate (higher is better)"),
+                        ("cpu_us", "Whole-machine CPU per request (lower is better)")):
+        bars = [f"'{data}' using {column}:xtic(1) title '{placement}'"
+                for column, (of, placement) in enumerate(kinds, start=2) if of == kind]
+        if bars:
+            charts += f"set title '{title}'\nplot {', '.join(bars)}\n"
     script = f"""
 set terminal svg size 1400,700 font 'sans,12' background '#ffffff'
 set output '{directory}/bench.svg'
@@ -79,11 +89,7 @@ set xtics rotate by -40 font ',10'
 set ylabel 'times the kernel'
 set arrow from graph 0, first 1 to graph 1, first 1 nohead dt 2
 set multiplot layout 2,1
-set title 'Rate (higher is better)'
-plot '{data}' using 2:xtic(1) title 'in-process', '' using 3 title 'instance'
-set title 'Whole-machine CPU per request (lower is better)'
-plot '{data}' using 4:xtic(1) title 'in-process', '' using 5 title 'instance'
-"""
+{charts}"""
     done = subprocess.run(["gnuplot"], input=script, text=True, capture_output=True)
     return done.stderr.strip() or f"plot: {directory}/bench.svg"
 
