@@ -188,6 +188,7 @@ impl Attach for Client {
             gateways: welcome.gateways,
             mtu: welcome.mtu,
             interface: welcome.interface_index,
+            has_groups: welcome.device == slipstack_channel::control::DeviceKind::Packet,
         })
     }
 

@@ -26,6 +26,24 @@ impl Ends {
     }
 }
 
+/// Of an address alone.
+#[inline]
+pub(crate) fn ip_words(ip: IpAddr) -> [u64; 2] {
+    match ip {
+        // As `to_ipv6_mapped` would have it.
+        IpAddr::V4(v4) => [0, 0xffff_0000_0000 | u64::from(v4.to_bits())],
+        IpAddr::V6(v6) => {
+            let bits = v6.to_bits();
+            [(bits >> 64) as u64, bits as u64]
+        }
+    }
+}
+
+pub(crate) fn ip_of([high, low]: [u64; 2]) -> IpAddr {
+    let bits = u128::from(high) << 64 | u128::from(low);
+    Ipv6Addr::from_bits(bits).to_canonical()
+}
+
 impl AddrWords {
     /// No address.
     pub(crate) const ABSENT: AddrWords = AddrWords {
@@ -35,16 +53,8 @@ impl AddrWords {
 
     #[inline]
     pub(crate) fn encode(addr: SocketAddr) -> AddrWords {
-        let ip = match addr.ip() {
-            // As `to_ipv6_mapped` would have it.
-            IpAddr::V4(v4) => [0, 0xffff_0000_0000 | u64::from(v4.to_bits())],
-            IpAddr::V6(v6) => {
-                let bits = v6.to_bits();
-                [(bits >> 64) as u64, bits as u64]
-            }
-        };
         AddrWords {
-            ip,
+            ip: ip_words(addr.ip()),
             port: addr.port(),
         }
     }

@@ -48,6 +48,9 @@ pub struct Policy {
     pub mtu: u16,
     /// The stack's interface by its number in the kernel, 0 = it has none there.
     pub interface: u32,
+    /// Groups and broadcasts that name no interface are the stack's: on an interface that was named for it, and
+    /// where it has the way to everywhere.
+    pub has_groups: bool,
 }
 
 impl Policy {
@@ -57,11 +60,37 @@ impl Policy {
         self.addrs.iter().any(|(own, _)| *own == ip)
     }
 
+    /// Whether it is sent to everybody on the stack's link: a broadcast of IPv4.
+    pub fn is_broadcast(&self, ip: IpAddr) -> bool {
+        let IpAddr::V4(ip) = ip.to_canonical() else {
+            return false;
+        };
+        let is_directed = |&(own, prefix): &(IpAddr, u8)| match own {
+            IpAddr::V4(own) if prefix < 31 => {
+                let host = u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
+                ip.to_bits() == own.to_bits() | host || ip.to_bits() == own.to_bits() & !host
+            }
+            _ => false,
+        };
+        ip.is_broadcast() || self.addrs.iter().any(is_directed)
+    }
+
+    /// Whether a group that is named without an interface is the stack's.
+    pub fn takes_group(&self, group: IpAddr) -> bool {
+        let is_v4 = group.to_canonical().is_ipv4();
+        let mut gateways = self.gateways.iter();
+        (self.has_groups || gateways.any(|gateway| gateway.is_ipv4() == is_v4))
+            && self.addrs.iter().any(|(own, _)| own.is_ipv4() == is_v4)
+    }
+
     /// Whether the stack reaches the address: on a link of its own, or through the gateway
     /// (never the loopback network, which is the kernel's).
     pub fn is_reachable(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
-        if ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || is_local(ip) {
+        if ip.is_multicast() || matches!(ip, IpAddr::V4(ip) if ip.is_broadcast()) {
+            return self.takes_group(ip);
+        }
+        if ip.is_loopback() || ip.is_unspecified() || is_local(ip) {
             return false;
         }
         self.gateways
@@ -71,13 +100,9 @@ impl Policy {
     }
 }
 
-/// Addresses that mean something on one link alone: broadcast, and link-local ones, which programs
-/// name with an interface of the kernel's.
+/// Link-local addresses, which programs name with an interface of the kernel's.
 fn is_local(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(v4) => v4.is_broadcast(),
-        IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    }
+    matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
 fn contains((net, prefix): (IpAddr, u8), ip: IpAddr) -> bool {
@@ -144,6 +169,10 @@ mod tests {
         assert!(policy.is_own(ip("fd00::5")) && policy.is_reachable(ip("fd00::77")));
         assert!(!policy.is_reachable(ip("fd01::1")) && policy.is_reachable(ip("1.1.1.1")));
         assert!(!policy.is_reachable(ip("fe80::1")) && !policy.is_reachable(ip("ff02::1")));
+        assert!(policy.is_broadcast(ip("10.0.0.255")) && !policy.is_broadcast(ip("10.0.0.254")));
+        assert!(policy.takes_group(ip("239.1.2.3")) && !policy.takes_group(ip("ff0e::7")));
+        policy.has_groups = true;
+        assert!(policy.is_reachable(ip("ff0e::7")));
         policy.gateways.push(ip("fe80::1"));
         assert!(policy.is_reachable(ip("fd01::1")));
     }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use slipstack_mem::PAYLOAD_WORDS;
 
 use crate::addr::AddrWords;
+use crate::groups::MulticastOption;
 use crate::ids::{Kind, SockId};
 
 /// How a program lets go of a socket.
@@ -86,6 +87,7 @@ pub enum SocketOption {
     MtuDiscovery(u8),
     /// The same of those over IPv6.
     MtuDiscoveryV6(u8),
+    Multicast(MulticastOption),
 }
 
 /// What a program asks of its engine.
@@ -465,6 +467,7 @@ impl SocketOption {
             SocketOption::TakesJoined(on) => one(17, u64::from(on)),
             SocketOption::MtuDiscovery(code) => one(18, u64::from(code)),
             SocketOption::MtuDiscoveryV6(code) => one(19, u64::from(code)),
+            SocketOption::Multicast(option) => option.encode(),
         }
     }
 
@@ -497,7 +500,7 @@ impl SocketOption {
             17 => SocketOption::TakesJoined(first != 0),
             18 => SocketOption::MtuDiscovery(first as u8),
             19 => SocketOption::MtuDiscoveryV6(first as u8),
-            _ => return None,
+            code => SocketOption::Multicast(MulticastOption::decode(code, args.try_into().ok()?)?),
         })
     }
 }

@@ -17,6 +17,7 @@ mod driver;
 mod engine_end;
 mod event;
 mod flows;
+mod groups;
 mod handover;
 mod ids;
 mod layout;
@@ -36,6 +37,9 @@ pub use driver::{Driver, Exit, Placement, TurnOutcome, WaitOn};
 pub use engine_end::{EngineEnd, Lie, SendSide, Sent};
 pub use event::{ChannelEvent, EventKind};
 pub use flows::{FlowDirectory, FlowEntry, flows};
+pub use groups::{
+    GroupChange, MulticastOption, SlotGroup, is_group_message, read_group, write_group,
+};
 pub use handover::{HandoverArea, HandoverImage, STACK_IMAGE_MAX, handover_images};
 pub use ids::{Kind, SockId};
 pub use layout::{

@@ -219,6 +219,7 @@ impl Attach for VirtualAttach {
             gateways: vec![self.0.config.gateway.into()],
             mtu: self.0.config.stack.mtu,
             interface: 0,
+            has_groups: true,
         })
     }
 

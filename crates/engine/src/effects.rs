@@ -1,9 +1,11 @@
 //! What the stack's effects do to the clients' rings and the device.
 
+use std::net::IpAddr;
+
 use slipstack_channel::{Ends, Envelope, Kind, State};
 use slipstack_device::Device;
 use slipstack_stack::{
-    ConnId, DatagramIn, Effects, Event, FrameOut, IpMeta, ListenerId, Reason, UdpId,
+    ConnId, DatagramIn, Effects, Event, FrameOut, GroupFilter, IpMeta, ListenerId, Reason, UdpId,
 };
 
 use crate::client::Role;
@@ -126,6 +128,10 @@ impl Effects for Fx<'_> {
             // The keeper answers for neighbours; what we learn by ourselves the stack keeps.
             Event::Neighbour { .. } | Event::Conflict { .. } => {}
         }
+    }
+
+    fn group(&mut self, group: IpAddr, filter: &GroupFilter) {
+        self.world.tell_group(group, filter);
     }
 
     fn stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {

@@ -14,6 +14,7 @@ mod detach;
 mod effects;
 mod engine;
 mod frames;
+mod groups;
 mod inprocess;
 pub mod instance;
 mod local;

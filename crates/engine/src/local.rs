@@ -7,7 +7,7 @@ use slipstack_channel::{INBOX_BYTES, INBOX_CELLS};
 use slipstack_device::{Flow, Port, Proto, Steering};
 use slipstack_mem::{Doorbell, InboxReader, MpscInbox, Region};
 use slipstack_stack::FrameOut;
-use slipstack_wire::flow::FrameFlow;
+use slipstack_wire::flow::{FrameFlow, is_group_frame};
 use slipstack_wire::frame_fragment::{FrameFragment, PacketId};
 use slipstack_wire::protocol;
 
@@ -69,9 +69,18 @@ impl Fabric {
         self.reader.is_claimed()
     }
 
-    fn find_slot_of(&self, flow: &Flow) -> Option<usize> {
-        let slot = self.steering.find_slot(flow.proto, flow.local, flow.remote);
-        (slot != self.own_slot).then_some(usize::from(slot))
+    /// Who gets frames of a flow, as bits: one slot, or of a group all that serve the port, and this one,
+    /// whose frames to a group are looped back.
+    fn find_slots_of(&self, flow: &Flow, is_to_group: bool) -> u64 {
+        if is_to_group {
+            let port = flow.local.port();
+            return self.steering.find_slots(flow.proto, port) | self.own_bit();
+        }
+        1 << self.steering.find_slot(flow.proto, flow.local, flow.remote)
+    }
+
+    fn own_bit(&self) -> u64 {
+        1 << self.own_slot
     }
 
     /// The slot whose program would get a new connection of this flow; 0 if there is none. What the
@@ -137,11 +146,7 @@ pub(crate) fn syn_to(frame: &[u8], port: u16) -> Option<Flow> {
     (is_syn && parsed.dst.port() == port).then(|| flow_of(&parsed))
 }
 
-/// The flow of a frame from its receiver's point of view.
-fn parse_flow(frame: &[u8]) -> Option<Flow> {
-    FrameFlow::parse(frame).as_ref().map(flow_of)
-}
-
+/// From its receiver's point of view.
 fn flow_of(parsed: &FrameFlow<'_>) -> Flow {
     Flow {
         proto: proto_of(parsed.protocol),
@@ -163,31 +168,59 @@ pub(crate) struct Local {
     pub(crate) fabric: Option<Fabric>,
     waiting: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
-    /// The last packet in fragments, and the other slot that its first one went to. The others, which have no ports,
+    /// The last packet in fragments, and the slots that its first one went to. The others, which have no ports,
     /// come right after it.
-    trail: Option<(PacketId, Option<usize>)>,
+    trail: Option<(PacketId, u64)>,
 }
 
 impl Local {
-    /// The slot that serves the flow of this frame, if it is another one's.
-    fn find_other_slot(&mut self, frame: &[u8]) -> Option<usize> {
-        let fabric = self.fabric.as_ref()?;
-        if let Some(flow) = parse_flow(frame) {
-            return fabric.find_slot_of(&flow);
+    /// The slots that get this frame, as bits; 0: it is ours alone.
+    fn find_slots(&mut self, frame: &[u8]) -> u64 {
+        let Some(fabric) = &self.fabric else {
+            return 0;
+        };
+        if let Some(parsed) = FrameFlow::parse(frame) {
+            return fabric.find_slots_of(&flow_of(&parsed), parsed.is_to_group(frame));
         }
-        match FrameFragment::parse(frame)? {
-            FrameFragment::First(id, number, src, dst) => {
-                let slot = fabric.find_slot_of(&Flow {
+        match FrameFragment::parse(frame) {
+            Some(FrameFragment::First(id, number, src, dst)) => {
+                let flow = Flow {
                     proto: proto_of(number),
                     local: dst,
                     remote: src,
-                });
-                self.trail = Some((id, slot));
-                slot
+                };
+                let slots = fabric.find_slots_of(&flow, is_group_frame(frame));
+                self.trail = Some((id, slots));
+                slots
             }
-            FrameFragment::Portless(_) => None,
-            FrameFragment::Later(id) => self.trail.filter(|(of, _)| *of == id)?.1,
+            Some(FrameFragment::Later(id)) => match self.trail {
+                Some((of, slots)) if of == id => slots,
+                _ => 0,
+            },
+            Some(FrameFragment::Portless(_)) | None => 0,
         }
+    }
+
+    /// Puts a frame into the inboxes of these slots but our own: how many took it and how many had no room.
+    fn post(&self, slots: u64, frame: &[u8]) -> (u64, u64) {
+        let Some(fabric) = &self.fabric else {
+            return (0, 0);
+        };
+        let mut left = slots & !fabric.own_bit();
+        let (mut taken, mut lost) = (0, 0);
+        while left != 0 {
+            let is_taken = fabric.post(left.trailing_zeros() as usize, frame);
+            left &= left - 1;
+            taken += u64::from(is_taken);
+            lost += u64::from(!is_taken);
+        }
+        (taken, lost)
+    }
+
+    /// Whether a frame for these slots is for this stack too.
+    fn is_ours(&self, slots: u64) -> bool {
+        let fabric = self.fabric.as_ref();
+        slots == 0 || fabric.is_none_or(|fabric| slots & fabric.own_bit() != 0)
     }
 
     pub(crate) fn new(fabric: Option<Fabric>) -> Local {
@@ -238,11 +271,11 @@ impl World {
             self.local.recycle(bytes);
             return;
         }
-        let slot = self.local.find_other_slot(&bytes);
-        if let (Some(fabric), Some(slot)) = (&self.local.fabric, slot) {
-            let taken = fabric.post(slot, &bytes);
-            self.counters.local_posted += u64::from(taken);
-            self.counters.local_lost += u64::from(!taken);
+        let slots = self.local.find_slots(&bytes);
+        let (taken, lost) = self.local.post(slots, &bytes);
+        self.counters.local_posted += taken;
+        self.counters.local_lost += lost;
+        if !self.local.is_ours(slots) {
             self.local.recycle(bytes);
             return;
         }

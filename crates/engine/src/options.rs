@@ -29,6 +29,10 @@ impl Engine {
         if let SocketOption::RcvBuf(bytes) = option {
             socket.step = step_for(bytes);
         }
+        if let (Role::Datagram(id), SocketOption::Multicast(option)) = (socket.role, option) {
+            let set = self.set_multicast(id, option);
+            return set.map(|()| Reply::Done).map_err(translate::refusal);
+        }
         match socket.role {
             Role::Stream(conn) => {
                 let option = translate::tcp_option(option).ok_or(Refusal::NotSupported)?;

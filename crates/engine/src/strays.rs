@@ -17,7 +17,7 @@ use slipstack_wire::protocol;
 use crate::world::World;
 
 /// The keeper's slot.
-const KEEPER: usize = 0;
+pub(crate) const KEEPER: usize = 0;
 /// Where a segment keeps its flags, and the one that a shortened segment must not have.
 const FLAGS_AT: usize = 13;
 const FIN: u8 = 1;

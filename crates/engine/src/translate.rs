@@ -95,6 +95,7 @@ pub(crate) fn tcp_option(option: SocketOption) -> Option<TcpOption> {
         | SocketOption::FastOpen(_)
         | SocketOption::MtuDiscovery(_)
         | SocketOption::MtuDiscoveryV6(_)
+        | SocketOption::Multicast(_)
         | SocketOption::FastOpenConnect(_) => return None,
     })
 }
@@ -141,7 +142,10 @@ pub(crate) fn note_option(options: &mut SocketOptions, option: SocketOption) {
         SocketOption::MtuDiscoveryV6(code) => {
             options.mtu_discovery_v6 = MtuDiscovery::from_code(code).unwrap_or_default();
         }
-        SocketOption::Broadcast(_) | SocketOption::ReusePort(_) | SocketOption::TakesJoined(_) => {}
+        SocketOption::Broadcast(_)
+        | SocketOption::ReusePort(_)
+        | SocketOption::Multicast(_)
+        | SocketOption::TakesJoined(_) => {}
     }
 }
 

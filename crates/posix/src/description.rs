@@ -9,7 +9,7 @@ use slipstack_mem::{Descriptor, Lock};
 use crate::addr::Family;
 use crate::epoll::Set;
 use crate::lending::{Borrowed, Lent};
-use crate::options::Options;
+use crate::options::{Membership, Options};
 use crate::socket::{Dgram, Listener, Stream};
 use crate::waiter::Waiter;
 
@@ -60,6 +60,8 @@ pub(crate) struct Cold {
     pub(crate) bound: Option<Bound>,
     /// F_SETOWN.
     pub(crate) owner: i32,
+    /// Groups on the stack's interface.
+    pub(crate) memberships: Vec<Membership>,
 }
 
 /// One open file description.

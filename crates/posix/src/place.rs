@@ -15,11 +15,11 @@ use crate::description::{Decided, Description, Kind, Watch};
 use crate::epoll::Set;
 use crate::errno::Errno;
 use crate::link::Link;
-use crate::options::{Options, replay};
+use crate::options::{Options, all_changes, replay};
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::report::{Given, Reason};
-use crate::socket::{Dgram, Listener};
+use crate::socket::{Dgram, Listener, Side};
 use crate::table::Entry;
 
 impl Process {
@@ -212,15 +212,23 @@ impl Process {
         let link = self.attached()?;
         let sock = link.open(ChannelKind::Udp)?;
         link.name(sock, socket);
-        let (bound, options) = {
+        let (bound, options, memberships) = {
             let cold = socket.cold.lock();
-            (cold.bound, cold.options.clone())
+            (cold.bound, cold.options.clone(), cold.memberships.clone())
         };
+        if dgram.side() == Side::Both {
+            self.spare_kernel_groups(socket);
+        }
         let local = bound.map_or_else(|| any(socket.family), |bound| stack_addr(bound.addr));
         let remote = *dgram.remote.lock();
         let outcome = link
             .bind(sock, local, is_v6_only(socket), bound.is_some())
-            .inspect(|_| push_options(&link, sock, &options))
+            .inspect(|_| {
+                push_options(&link, sock, &options);
+                for option in all_changes(&memberships) {
+                    link.set_option(sock, option);
+                }
+            })
             .and_then(|_| match remote {
                 Some(remote) => link.udp_connect(sock, Some(remote)),
                 None => Ok(()),
@@ -229,11 +237,43 @@ impl Process {
             link.close(sock, slipstack_channel::CloseMode::Abort);
             return Err(error);
         }
+        if !memberships.is_empty() {
+            // What comes from now on is heard.
+            link.commands();
+        }
         *stack = Some((link, sock));
         dgram.set_realized();
         drop(stack);
         self.report.on_dgram(socket, dgram);
         Ok(())
+    }
+
+    /// A bound socket that has joined a group on the stack: it hears it from now on, waited for or not.
+    pub(crate) fn realize_bound(&self, socket: &Arc<Description>) {
+        if !socket.cold.lock().memberships.is_empty() {
+            self.realize(socket);
+        }
+    }
+
+    /// What comes to groups on the stack's interface the stack's part gets; the kernel's part, which would get
+    /// the same again, leaves it.
+    fn spare_kernel_groups(&self, socket: &Description) {
+        let index = self.policy().map_or(0, |policy| policy.interface);
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
+        let has_own = socket.cold.lock().options.bytes(level, name).is_some();
+        if let Some(number) = socket.kernel_number()
+            && index != 0
+            && !has_own
+        {
+            let code = group_filter(index);
+            let mut program = [0; 16];
+            program[..2].copy_from_slice(&(code.len() as u16).to_ne_bytes());
+            let at = code.as_ptr().expose_provenance() as u64;
+            program[8..].copy_from_slice(&at.to_ne_bytes());
+            let _ = self
+                .kernel
+                .setsockopt(number.number(), level, name, &program);
+        }
     }
 
     /// Something that belongs on the stack is not there.
@@ -249,6 +289,28 @@ impl Process {
                 .on_kernel(number, socket, Reason::Refused, Given::Nothing);
         }
     }
+}
+
+/// Classic BPF (linux/filter.h), eight bytes an instruction: from this interface only what is to this host.
+fn group_filter(interface: u32) -> [[u8; 8]; 6] {
+    const LOAD: u16 = 0x20;
+    const JUMP_IF: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    const PACKET_KIND: u32 = (-0x1000i32 + 4).cast_unsigned();
+    const INTERFACE: u32 = (-0x1000i32 + 8).cast_unsigned();
+    let code = |op: u16, is: u8, is_not: u8, k: u32| {
+        let ([a, b], [c, d, e, f]) = (op.to_ne_bytes(), k.to_ne_bytes());
+        [a, b, is, is_not, c, d, e, f]
+    };
+    [
+        code(LOAD, 0, 0, INTERFACE),
+        code(JUMP_IF, 0, 3, interface),
+        code(LOAD, 0, 0, PACKET_KIND),
+        // PACKET_HOST
+        code(JUMP_IF, 1, 0, 0),
+        code(RETURN, 0, 0, 0),
+        code(RETURN, 0, 0, u32::MAX),
+    ]
 }
 
 /// 0.0.0.0:0.

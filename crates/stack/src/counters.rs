@@ -70,7 +70,12 @@ counters! {
     DropIcmpQuote "drop_icmp_quote" "ICMP error whose quoted packet is malformed or not ours"
     DropIcmpType "drop_icmp_type" "ICMP type or code without a meaning for us"
     DropIcmpRate "drop_icmp_rate" "ICMP error or reply not sent because of the rate limit"
-    DropIcmpRole "drop_icmp_role" "echo request that reached an engine instead of its keeper"
+    DropIcmpRole "drop_icmp_role" "echo request or IGMP that reached an engine instead of its keeper"
+
+    RxIgmpQueries "rx_igmp_queries" "IGMP queries taken"
+    TxIgmpReports "tx_igmp_reports" "IGMP reports and leaves sent"
+    DropIgmpMalformed "drop_igmp_malformed" "IGMP that is malformed or from beyond the link"
+    DropIgmpType "drop_igmp_type" "IGMP that is not for hosts"
 
     RxIpv6 "rx_ipv6" "IPv6 packets that passed every check"
     DropIpv6Malformed "drop_ipv6_malformed" "IPv6 header truncated, version or length wrong"
@@ -121,7 +126,7 @@ counters! {
     DropUdpMalformed "drop_udp_malformed" "UDP truncated or its length wrong"
     DropUdpChecksum "drop_udp_checksum" "UDP checksum wrong"
     DropUdpPort "drop_udp_port" "UDP to a port that nobody has bound"
-    DropUdpGroup "drop_udp_group" "UDP to a broadcast address that no socket takes"
+    DropUdpGroup "drop_udp_group" "UDP to a group or broadcast address that no socket takes"
     DropUdpPortZero "drop_udp_port_zero" "UDP to port 0"
 
     DropTcpChecksum "drop_tcp_checksum" "TCP checksum wrong"

@@ -8,6 +8,7 @@ use core::num::NonZeroU16;
 pub use slipstack_wire::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
 use crate::error::Reason;
+use crate::groups::GroupFilter;
 use crate::ids::{ConnId, ListenerId, UdpId};
 use crate::ip::IpMeta;
 
@@ -36,6 +37,11 @@ pub trait Effects {
     fn datagram(&mut self, udp: UdpId, datagram: &DatagramIn<'_>);
 
     fn event(&mut self, event: Event);
+
+    /// What an engine hears of a group now: its keeper says so to the link.
+    fn group(&mut self, group: IpAddr, filter: &GroupFilter) {
+        let _ = (group, filter);
+    }
 
     /// A TCP segment for a flow and port that this stack does not know. Where several engines share
     /// an address, another one may: `true` = it goes there, and is not answered here. Resets come here

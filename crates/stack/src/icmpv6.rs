@@ -5,7 +5,7 @@
 use core::net::{IpAddr, Ipv6Addr};
 
 use slipstack_wire::icmpv6::{self, Icmpv6Error, Icmpv6Kind, Icmpv6Message, code};
-use slipstack_wire::{ipv6, ipv6_extensions as extensions, protocol};
+use slipstack_wire::{ipv6, ipv6_extensions as extensions, mld, protocol};
 
 use crate::config::Role;
 use crate::counters::Counter;
@@ -52,7 +52,14 @@ impl Cx<'_> {
                 return None;
             }
             Icmpv6Kind::MldQuery(rest) => {
-                self.on_mld_query(now, ip, rest, message.body, fx);
+                self.on_mld_query(now, ip, rest, message.body);
+                return None;
+            }
+            Icmpv6Kind::Other {
+                kind: mld::V1_REPORT,
+                ..
+            } => {
+                self.on_mld_report(message.body);
                 return None;
             }
             kind => cause_of(kind),

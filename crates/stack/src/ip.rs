@@ -8,7 +8,7 @@ use slipstack_wire::ipv4::{self, Ipv4Error, Ipv4Packet, OptionsVerdict};
 use slipstack_wire::{protocol, tcp};
 
 use crate::counters::Counter;
-use crate::route::Routes;
+use crate::link::Link;
 
 /// The network header of a packet that came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +63,9 @@ pub(crate) fn accept<'a>(
     bytes: &'a [u8],
     link_group: bool,
     is_looped: bool,
-    routes: &Routes,
+    link: &Link,
 ) -> Result<Accepted<'a>, Counter> {
+    let routes = &link.routes;
     let packet = Ipv4Packet::parse(bytes).map_err(|error| match error {
         Ipv4Error::Malformed => Counter::DropIpv4Malformed,
         Ipv4Error::Checksum => Counter::DropIpv4Checksum,
@@ -89,7 +90,7 @@ pub(crate) fn accept<'a>(
             return Err(Counter::DropIpv4LinkGroup);
         }
         false
-    } else if routes.is_broadcast(dst) {
+    } else if routes.is_broadcast(dst) || (dst.is_multicast() && link.hears_v4(dst)) {
         true
     } else {
         return Err(Counter::DropIpv4NotOurs);

@@ -10,7 +10,7 @@ use slipstack_wire::{checksum, protocol, tcp};
 use crate::counters::Counter;
 use crate::effects::{Effects, RxChecksum, RxMeta};
 use crate::ip::{IpMeta, PathCause, PathError};
-use crate::route6::Routes6;
+use crate::link::Link;
 use crate::stack::{Stack, cx};
 use crate::time::Instant;
 use crate::udp::UdpOutcome;
@@ -21,8 +21,9 @@ fn accept(
     packet: &Ipv6Packet<'_>,
     link_group: bool,
     is_looped: bool,
-    routes: &Routes6,
+    link: &Link,
 ) -> Result<IpMeta, Counter> {
+    let routes = &link.routes6;
     let (src, dst) = (packet.header.src, packet.header.dst);
     // RFC 4291 2.5.3, 2.7: none of these is ever a source on a wire; RFC 4038 8.1: nor are mapped
     // addresses. The unspecified address is one while its sender has none (RFC 4862 5.4).
@@ -37,7 +38,7 @@ fn accept(
             return Err(Counter::DropIpv6LinkGroup);
         }
         false
-    } else if dst.is_multicast() && routes.is_joined(dst) {
+    } else if dst.is_multicast() && (routes.is_joined(dst) || link.hears(dst.into())) {
         true
     } else {
         return Err(Counter::DropIpv6NotOurs);
@@ -89,7 +90,7 @@ impl Stack {
             self.counters.bump(Counter::DropIpv6Malformed);
             return;
         };
-        let ip = match accept(&packet, link_group, meta.local, &self.link.routes6) {
+        let ip = match accept(&packet, link_group, meta.local, &self.link) {
             Ok(ip) => ip,
             Err(Counter::DropIpv6NotOurs) if self.config.forwarding => {
                 return self.forward_v6(now, bytes, link_group, meta, fx);

@@ -21,6 +21,7 @@ pub mod error;
 pub mod fib;
 mod forward;
 mod fragments;
+pub mod groups;
 mod icmp;
 mod icmpv6;
 mod identification;
@@ -53,6 +54,7 @@ pub use effects::{
     RxMeta, TxOffload,
 };
 pub use error::{Reason, SocketError};
+pub use groups::GroupFilter;
 pub use ids::{ConnId, ListenerId, UdpId};
 pub use ip::{IpMeta, PathCause, PathError};
 pub use link::{Cx, Link, NextHop, OutPacket, OutSegment, Output, Path};
@@ -63,3 +65,4 @@ pub use options::{
 pub use stack::Stack;
 pub use tcp::{ConnectionImage, HalfOpenImage, TcpInfo};
 pub use time::Instant;
+pub use udp::{GroupChange, MulticastOption};

@@ -8,14 +8,15 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
-use slipstack_wire::{ethernet, ipv4, ipv6, tcp, tcp_options};
+use slipstack_wire::{ethernet, igmp, ipv4, ipv6, tcp, tcp_options};
 
-use crate::config::StackConfig;
+use crate::config::{Role, StackConfig};
 use crate::counters::Counters;
 use crate::destination::Destinations;
 use crate::effects::{Effects, Payload};
 use crate::error::Reason;
 use crate::fib::{Fib, Query};
+use crate::groups::{Asker, GroupFilter, Groups};
 use crate::identification::Identifications;
 use crate::neighbour::{Neighbours, Resolution};
 use crate::path_mtu::PathMtus;
@@ -144,18 +145,22 @@ pub struct Link {
     identifications: Identifications,
     /// Our addresses that others have claimed, and when they were defended last.
     defended: Vec<(Ipv4Addr, Instant)>,
+    /// What we hear beside our own addresses. Made for the first.
+    pub(crate) groups: Option<Box<Groups>>,
     /// Made for the first that is learnt.
     path_mtus: Option<Box<PathMtus>>,
 }
 
 impl Link {
     pub fn new(config: &StackConfig, rng: &mut Rng) -> Self {
+        let routes6 = Routes6::of(&config.addrs, &config.gateways);
         Self {
             mac: config.mac,
             mtu: config.mtu,
             tso_max: config.tso_max,
             routes: Routes::of(&config.addrs, &config.gateways),
-            routes6: Routes6::of(&config.addrs, &config.gateways),
+            groups: own_groups(config, &routes6),
+            routes6,
             neighbours: Neighbours::new(config.neighbour.clone(), rng.sip_key()),
             fast_open: FastOpenCache::new(rng),
             destinations: Destinations::new(),
@@ -203,6 +208,32 @@ impl Link {
     #[inline]
     pub fn is_current(&self, hop: &NextHop, now: Instant) -> bool {
         hop.epoch == self.neighbours.epoch() && now < hop.valid_until
+    }
+
+    pub(crate) fn mtu(&self) -> u16 {
+        self.mtu
+    }
+
+    /// Whether datagrams to this IPv4 group are for us. Queries are, of whoever answers them.
+    pub(crate) fn hears_v4(&self, group: Ipv4Addr) -> bool {
+        group == igmp::ALL_SYSTEMS || self.hears(group.into())
+    }
+
+    pub(crate) fn is_broadcast(&self, ip: IpAddr) -> bool {
+        matches!(ip, IpAddr::V4(ip) if self.routes.is_broadcast(ip))
+    }
+
+    /// Whether somebody has joined the group.
+    pub(crate) fn hears(&self, group: IpAddr) -> bool {
+        let groups = self.groups.as_ref();
+        groups.is_some_and(|groups| groups.hears(group))
+    }
+
+    /// Timers are to be looked at no later than this.
+    pub(crate) fn look_at(&mut self, at: Option<Instant>) {
+        if let Some(at) = at {
+            self.neighbours.look_at(at);
+        }
     }
 
     /// Whether one of our addresses, which somebody claims, is to be defended now; notes it.
@@ -332,6 +363,22 @@ impl Link {
             valid_until,
         })
     }
+}
+
+/// The groups of our own addresses, which routers and switches are told of by whoever answers for them.
+fn own_groups(config: &StackConfig, routes: &Routes6) -> Option<Box<Groups>> {
+    if config.role == Role::Engine {
+        return None;
+    }
+    let mut groups: Option<Box<Groups>> = None;
+    for group in routes.reported_groups() {
+        let groups = groups.get_or_insert_default();
+        groups.want(Asker::Address, group.into(), GroupFilter::ALL);
+    }
+    if let Some(groups) = &mut groups {
+        groups.keep_quiet();
+    }
+    groups
 }
 
 fn query_of(packet: &OutPacket) -> Query {

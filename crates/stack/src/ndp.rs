@@ -1,4 +1,4 @@
-//! Neighbour discovery (RFC 4861; RFC 4861 7.2.4 for the answers) and the reports that keep its groups arriving (RFC 3810).
+//! Neighbour discovery (RFC 4861; RFC 4861 7.2.4 for the answers).
 //!
 //! What routers say of themselves is counted and not believed: the way out is configured, as it is
 //! for IPv4. Redirects are off for the same reason.
@@ -8,21 +8,17 @@ use core::net::{IpAddr, Ipv6Addr};
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::icmpv6::{self, Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ipv6::{self, Ipv6Header, solicited_node};
-use slipstack_wire::mld::{self, Query, Record, RecordKind};
 use slipstack_wire::ndp::{HOP_LIMIT, NEIGHBOUR_LEN, Neighbour, flag};
-use slipstack_wire::{TxOffload, ipv6_extensions, protocol};
+use slipstack_wire::{TxOffload, protocol};
 
 use crate::config::Role;
 use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, Event, FrameOut, Payload};
 use crate::ip::IpMeta;
-use crate::link::{Cx, OutPacket, OutSegment, transmit};
+use crate::link::{Cx, transmit};
 use crate::neighbour::Confidence;
 use crate::route6::ALL_NODES;
 use crate::time::Instant;
-
-/// Groups of one report; more than a stack has addresses.
-const RECORDS_MAX: usize = 16;
 
 impl Cx<'_> {
     /// Takes a message of neighbour discovery; the counter says what became of it.
@@ -179,83 +175,6 @@ impl Cx<'_> {
             body: &body[..len],
         };
         self.send_icmpv6(now, (target, to), HOP_LIMIT, &message, fx);
-    }
-
-    /// RFC 3810 6.2.
-    // DEVIATION(RFC 3810 6.2): answers are not spread over the response time; there is one report
-    // for all groups of a keeper, and no other host with the same ones.
-    pub(crate) fn on_mld_query(
-        &mut self,
-        now: Instant,
-        ip: &IpMeta,
-        rest: [u8; 4],
-        body: &[u8],
-        fx: &mut impl Effects,
-    ) {
-        let is_local = matches!(ip.src, IpAddr::V6(src) if src.is_unicast_link_local());
-        match Query::parse(rest, body) {
-            Some(_) if self.config.role == Role::Engine => {}
-            // RFC 3810 5.1.14: from a link-local address and with a hop limit of one.
-            Some(query) if is_local && ip.ttl == 1 => {
-                self.counters.bump(Counter::RxMldQueries);
-                self.report_groups(now, RecordKind::IsExclude, Some(query.group), fx);
-            }
-            _ => self.counters.bump(Counter::DropMldMalformed),
-        }
-    }
-
-    /// Tells the link which groups we hear: all, or the one that was asked for.
-    pub(crate) fn report_groups(
-        &mut self,
-        now: Instant,
-        kind: RecordKind,
-        asked: Option<Ipv6Addr>,
-        fx: &mut impl Effects,
-    ) {
-        let mut body = [0; RECORDS_MAX * mld::RECORD_LEN];
-        let mut records = 0u16;
-        let is_asked =
-            |group: &Ipv6Addr| asked.is_none_or(|asked| asked.is_unspecified() || asked == *group);
-        let groups = self.link.routes6.reported_groups().filter(is_asked);
-        for (group, room) in groups.zip(body.as_chunks_mut::<{ mld::RECORD_LEN }>().0) {
-            Record { kind, group }.emit(room);
-            records += 1;
-        }
-        // RFC 3810 5.2.13: from a link-local address, or from none.
-        let src = self
-            .link
-            .routes6
-            .find_source(mld::ROUTERS)
-            .filter(Ipv6Addr::is_unicast_link_local)
-            .unwrap_or(Ipv6Addr::UNSPECIFIED);
-        if records == 0 {
-            return;
-        }
-        self.counters.bump(Counter::TxMldReports);
-        let body = &body[..usize::from(records) * mld::RECORD_LEN];
-        let [high, low] = records.to_be_bytes();
-        let message = Icmpv6Message {
-            kind: Icmpv6Kind::MldReport([0, 0, high, low]),
-            body,
-        };
-        let mut header = [0; 8 + icmpv6::HEADER_LEN];
-        header[..8].copy_from_slice(&mld::hop_by_hop(protocol::ICMPV6));
-        header[8..].copy_from_slice(&message.header(src, mld::ROUTERS));
-        let packet = OutPacket {
-            src: src.into(),
-            dst: mld::ROUTERS.into(),
-            protocol: ipv6_extensions::HOP_BY_HOP,
-            tos: 0,
-            ttl: 1,
-            dont_fragment: true,
-        };
-        let segment = OutSegment {
-            header: &header,
-            payload: Payload::Inline(body),
-            checksum_at: None,
-            gso_mss: None,
-        };
-        self.output(now, &packet, &mut None, segment, fx);
     }
 }
 

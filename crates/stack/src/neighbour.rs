@@ -180,6 +180,11 @@ impl Neighbours {
         self.next_retry
     }
 
+    /// `on_timers` is to be called at this time on somebody else's behalf.
+    pub fn look_at(&mut self, at: Instant) {
+        note_retry(&mut self.next_retry, at);
+    }
+
     /// Neighbours that are being asked for or verified.
     pub fn pending(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.entries

@@ -105,6 +105,7 @@ impl Stack {
         let taken = waiting
             .v4
             .take(now, &fragment, |refusal| count(counters, refusal));
+        self.note_fragments();
         let Some(whole) = taken else { return };
         let mut bytes = alloc::vec![0; ipv4::HEADER_LEN];
         Ipv4Header {
@@ -169,6 +170,7 @@ impl Stack {
         let taken = waiting
             .v6
             .take(now, &fragment, |refusal| count(counters, refusal));
+        self.note_fragments();
         let Some(whole) = taken else { return };
         // A fragment within a fragment is no way to send anything, and could go on like that without end.
         let inside = extensions::walk(whole.next_header, &whole.payload);

@@ -7,7 +7,6 @@ use core::time::Duration;
 
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv4::Ipv4Packet;
-use slipstack_wire::mld::RecordKind;
 use slipstack_wire::plain::PlainTcp;
 use slipstack_wire::{checksum, protocol};
 
@@ -16,6 +15,7 @@ use crate::counters::{Counter, Counters};
 use crate::effects::{DatagramOut, Effects, RxChecksum, RxMeta};
 use crate::error::SocketError;
 use crate::fib::Fib;
+use crate::groups::{Asker, GroupFilter};
 use crate::ids::UdpId;
 use crate::ip::{self, IpMeta, PathCause, PathError, parse_flow};
 use crate::ipv6;
@@ -27,7 +27,7 @@ use crate::reassembly::Reassembly;
 use crate::rng::Rng;
 use crate::tcp::Tcp;
 use crate::time::Instant;
-use crate::udp::{Udp, UdpOutcome};
+use crate::udp::{GroupChange, MulticastOption, Udp, UdpOutcome};
 
 /// One protocol stack: one interface, its neighbours, routes and sockets.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ impl Stack {
         meta: RxMeta,
         fx: &mut impl Effects,
     ) {
-        let (ip, packet) = match ip::accept(bytes, link_group, meta.local, &self.link.routes) {
+        let (ip, packet) = match ip::accept(bytes, link_group, meta.local, &self.link) {
             Ok(accepted) => accepted,
             Err(Counter::DropIpv4NotOurs) if self.config.forwarding => {
                 return self.forward_v4(now, bytes, link_group, meta, fx);
@@ -171,6 +171,7 @@ impl Stack {
                     self.on_path_error(now, error, fx);
                 }
             }
+            protocol::IGMP => cx!(self).on_igmp(now, &ip, packet.payload),
             _ => self.counters.bump(Counter::DropIpv4Protocol),
         }
     }
@@ -220,7 +221,7 @@ impl Stack {
             .next_deadline()
             .is_some_and(|at| at <= now)
         {
-            self.on_neighbour_timers(now, fx);
+            self.on_link_timers(now, fx);
         }
         if let Some(waiting) = &self.reassembly
             && waiting.next_deadline().is_some_and(|at| at <= now)
@@ -228,6 +229,25 @@ impl Stack {
             self.on_fragment_timers(now, fx);
         }
         self.tcp.on_timers(now, &mut cx!(self), fx);
+    }
+
+    #[cold]
+    fn on_link_timers(&mut self, now: Instant, fx: &mut impl Effects) {
+        self.on_neighbour_timers(now, fx);
+        if self.link.groups.is_some() {
+            cx!(self).on_group_timers(now, fx);
+        }
+        let groups = self.link.groups.as_ref();
+        let groups = groups.and_then(|groups| groups.next_deadline());
+        self.link.look_at(groups);
+        self.note_fragments();
+    }
+
+    /// The timers of fragments are looked at with those of the link.
+    pub(crate) fn note_fragments(&mut self) {
+        let waiting = self.reassembly.as_ref();
+        self.link
+            .look_at(waiting.and_then(|waiting| waiting.next_deadline()));
     }
 
     #[cold]
@@ -259,7 +279,10 @@ impl Stack {
     /// Tells the link which groups this stack hears (RFC 3810 6.1), so that switches let pass what asks
     /// for its addresses. Once, when the interface comes up.
     pub fn announce(&mut self, now: Instant, fx: &mut impl Effects) {
-        cx!(self).report_groups(now, RecordKind::ToExclude, None, fx);
+        if let Some(groups) = &mut self.link.groups {
+            groups.announce();
+            self.on_link_timers(now, fx);
+        }
     }
 
     /// Whether `on_timers` has something to do.
@@ -374,7 +397,38 @@ impl Stack {
     }
 
     pub fn udp_close(&mut self, id: UdpId) -> Result<(), SocketError> {
-        self.udp.close(id)
+        self.udp.close(id, &mut cx!(self))
+    }
+
+    pub fn udp_set_multicast(
+        &mut self,
+        id: UdpId,
+        option: MulticastOption,
+    ) -> Result<(), SocketError> {
+        self.udp.set_multicast(id, option)
+    }
+
+    /// Joins and leaves groups. Routers are told when timers are looked at next, which is at once.
+    pub fn udp_change_group(
+        &mut self,
+        id: UdpId,
+        group: IpAddr,
+        change: GroupChange,
+    ) -> Result<(), SocketError> {
+        self.udp.change_group(id, group, change, &mut cx!(self))
+    }
+
+    /// What the engine on another slot of our device hears of a group.
+    pub fn set_slot_group(&mut self, slot: u16, group: IpAddr, filter: GroupFilter) {
+        cx!(self).want_group(Asker::Slot(slot), group, filter);
+    }
+
+    /// That engine is gone.
+    pub fn forget_slot_groups(&mut self, slot: u16) {
+        if let Some(groups) = &mut self.link.groups {
+            groups.forget(Asker::Slot(slot));
+            self.link.look_at(Some(Instant::ZERO));
+        }
     }
 
     /// The routing tables and rules of a family.

@@ -22,6 +22,11 @@ pub struct FrameFlow<'a> {
     pub transport_at: usize,
 }
 
+/// Whether a frame goes to a link-layer group, the broadcast one included.
+pub fn is_group_frame(frame: &[u8]) -> bool {
+    frame.first().is_some_and(|first| first & 1 != 0)
+}
+
 impl<'a> FrameFlow<'a> {
     /// `None`: no whole TCP or UDP packet.
     pub fn parse(frame: &'a [u8]) -> Option<Self> {
@@ -105,6 +110,11 @@ impl<'a> FrameFlow<'a> {
             transport,
             transport_at: transport.as_ptr().addr() - frame.as_ptr().addr(),
         })
+    }
+
+    /// Whether it is for everybody who has the port: a link-layer group, and no TCP.
+    pub fn is_to_group(&self, frame: &[u8]) -> bool {
+        self.protocol == protocol::UDP && is_group_frame(frame)
     }
 
     /// Whether the transport checksum is there and right; of a whole packet.

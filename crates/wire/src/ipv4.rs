@@ -6,6 +6,8 @@ use crate::checksum;
 
 /// Length of a header without options.
 pub const HEADER_LEN: usize = 20;
+/// With a router alert.
+pub const ALERT_HEADER_LEN: usize = 24;
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1fff;
@@ -130,6 +132,15 @@ impl Ipv4Header {
     pub fn emit_fragment(&self, offset: u16, has_more: bool, out: &mut [u8]) {
         let more = if has_more { MORE_FRAGMENTS } else { 0 };
         self.emit_with((offset / 8) | more, out);
+    }
+
+    /// A header with a router alert (RFC 2113): [`ALERT_HEADER_LEN`] bytes.
+    pub fn emit_with_alert(&self, out: &mut [u8]) {
+        let out = &mut out[..ALERT_HEADER_LEN];
+        self.emit(out);
+        out[0] = 0x46;
+        out[HEADER_LEN..].copy_from_slice(&[0x94, 4, 0, 0]);
+        set_ttl(out, self.ttl);
     }
 
     #[inline]

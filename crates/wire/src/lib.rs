@@ -1,4 +1,4 @@
-//! Frame formats: what is where in Ethernet, ARP, IPv4, IPv6, ICMP of both, neighbour discovery, MLD,
+//! Frame formats: what is where in Ethernet, ARP, IPv4, IPv6, ICMP of both, neighbour discovery, IGMP, MLD,
 //! UDP and TCP, and their checksums.
 //!
 //! Each format is a plain struct with `parse` (hostile bytes in, `None` or an error out) and
@@ -15,8 +15,10 @@ pub mod ethernet;
 pub mod fast_open;
 pub mod flow;
 pub mod frame_fragment;
+pub mod group_record;
 pub mod icmpv4;
 pub mod icmpv6;
+pub mod igmp;
 pub mod ipv4;
 pub mod ipv6;
 pub mod ipv6_extensions;
@@ -33,6 +35,7 @@ pub use offload::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};
 /// IP protocol numbers (IANA).
 pub mod protocol {
     pub const ICMP: u8 = 1;
+    pub const IGMP: u8 = 2;
     pub const TCP: u8 = 6;
     pub const UDP: u8 = 17;
     pub const ICMPV6: u8 = 58;

@@ -4,33 +4,11 @@ use core::net::Ipv6Addr;
 
 /// Where reports go: all MLDv2-capable routers.
 pub const ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
-/// A record without sources.
-pub const RECORD_LEN: usize = 20;
-
-/// Types of records (RFC 3810 5.2.12) that a listener to all sources needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordKind {
-    /// Answers a query: everything but no source.
-    IsExclude = 2,
-    /// Joins.
-    ToExclude = 4,
-    /// Leaves: from no source.
-    ToInclude = 3,
-}
-
-/// A group in a report, from all sources.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
-    pub kind: RecordKind,
-    pub group: Ipv6Addr,
-}
-
-impl Record {
-    pub fn emit(&self, out: &mut [u8; RECORD_LEN]) {
-        out[..4].copy_from_slice(&[self.kind as u8, 0, 0, 0]);
-        out[4..].copy_from_slice(&self.group.octets());
-    }
-}
+/// Where version 1 hosts take their leave.
+pub const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
+/// Types of the messages of version 1 (RFC 2710 3.1), whose bodies are the group.
+pub const V1_REPORT: u8 = 131;
+pub const V1_DONE: u8 = 132;
 
 /// RFC 3810 5.2.14, RFC 2711: reports carry a router alert in a hop-by-hop header, padded with a
 /// PadN of no bytes; `next_header` is ICMPv6.
@@ -40,17 +18,26 @@ pub const fn hop_by_hop(next_header: u8) -> [u8; 8] {
 
 /// A query of either version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Query {
+pub struct Query<'a> {
     /// Unspecified = all groups.
     pub group: Ipv6Addr,
     /// Within this time reports are spread.
     pub response_max_ms: u32,
     pub is_v1: bool,
+    /// How many losses in a row the querier expects to withstand; 0 = it does not say.
+    pub robustness: u8,
+    sources: &'a [u8],
 }
 
-impl Query {
+impl<'a> Query<'a> {
+    /// Only of these the querier wants to know; none = of all.
+    pub fn sources(&self) -> impl Iterator<Item = Ipv6Addr> + 'a {
+        let (sources, _) = self.sources.as_chunks::<16>();
+        sources.iter().map(|octets| Ipv6Addr::from(*octets))
+    }
+
     /// `rest`: the four bytes of the ICMPv6 header after the checksum. `None`: truncated.
-    pub fn parse(rest: [u8; 4], body: &[u8]) -> Option<Self> {
+    pub fn parse(rest: [u8; 4], body: &'a [u8]) -> Option<Self> {
         let (group, tail) = body.split_first_chunk::<16>()?;
         let group = Ipv6Addr::from(*group);
         let code = u16::from_be_bytes([rest[0], rest[1]]);
@@ -59,11 +46,14 @@ impl Query {
         }
         // RFC 3810 8.1: 24 bytes are version 1, 28 and more version 2.
         let is_v1 = tail.is_empty();
-        if !is_v1 {
-            let counts = tail.first_chunk::<4>()?;
-            let sources = usize::from(u16::from_be_bytes([counts[2], counts[3]]));
-            tail.get(4..4 + sources * 16)?;
-        }
+        let (robustness, sources) = match *tail {
+            [] => (0, &[][..]),
+            [flags, _, high, low, ref sources @ ..] => {
+                let count = usize::from(u16::from_be_bytes([high, low]));
+                (flags & 7, sources.get(..16 * count)?)
+            }
+            _ => return None,
+        };
         let response_max_ms = if is_v1 {
             u32::from(code)
         } else {
@@ -73,6 +63,8 @@ impl Query {
             group,
             response_max_ms,
             is_v1,
+            robustness,
+            sources,
         })
     }
 }
@@ -123,18 +115,6 @@ mod tests {
         );
         body[0] = 0xfd;
         assert_eq!(Query::parse([0; 4], &body[..16]), None, "no group");
-    }
-
-    #[test]
-    fn a_record_is_kind_and_group() {
-        let mut out = [9; RECORD_LEN];
-        Record {
-            kind: RecordKind::ToExclude,
-            group: ROUTERS,
-        }
-        .emit(&mut out);
-        assert_eq!(out[..5], [4, 0, 0, 0, 0xff]);
-        assert_eq!(out[19], 0x16);
     }
 
     proptest! {

@@ -366,6 +366,21 @@ impl Steering {
         }
     }
 
+    /// The slots of all engines that serve a port, as bits: each gets what is sent to a group.
+    pub fn find_slots(&self, proto: Proto, port: u16) -> u64 {
+        match self.port(proto, port) {
+            Port::Keeper | Port::Slot(0) => 0,
+            Port::Slot(slot) => 1 << slot,
+            Port::Group(group) => {
+                let table = self.tables.read();
+                (0..BUCKETS as u32)
+                    .map(|bucket| table.load_u8(bucket_at(group, bucket)))
+                    .fold(0, |all, slot| all | 1 << (slot & (SLOTS_MAX as u8 - 1)))
+                    & !1
+            }
+        }
+    }
+
     /// The slot of a bucket, passing over slots that are not alive.
     pub fn group_slot(&self, group: u8, bucket: u16) -> u16 {
         chain(u32::from(bucket))

@@ -9,7 +9,7 @@ use slipstack_stack::{
     ConnId, DatagramIn, Effects, Event, FrameOut, IpMeta, Payload, RxChecksum, RxMeta, UdpId,
 };
 use slipstack_wire::ethernet::{EtherType, EthernetHeader};
-use slipstack_wire::flow::FrameFlow;
+use slipstack_wire::flow::{FrameFlow, is_group_frame};
 use slipstack_wire::frame_fragment::FrameFragment;
 use slipstack_wire::{ipv6_extensions, protocol};
 
@@ -40,6 +40,8 @@ pub(super) struct World {
     pub(super) parked: Parked,
     pub(super) intents: Intents,
     pub(super) trails: Trails,
+    /// Copies of datagrams to groups that found no room in an inbox.
+    pub(super) lost_copies: u64,
     /// Flows of dead programs that are being reset here.
     pub(super) doomed: HashSet<Flow>,
     /// What the stack is looking at now.
@@ -68,6 +70,7 @@ impl World {
             parked: Parked::default(),
             intents: Intents::default(),
             trails: Trails::default(),
+            lost_copies: 0,
             doomed: HashSet::new(),
             coming: None,
             local: Vec::new(),
@@ -116,6 +119,27 @@ impl World {
         slot != 0 && self.inboxes.push(slot, &[frame])
     }
 
+    /// A datagram to a group: into the inboxes of all engines that have its port, each of which knows what
+    /// it has joined. False: it is none, or nobody has the port.
+    pub(super) fn pass_group_on(&mut self, frame: &[u8], meta: RxMeta) -> bool {
+        if !is_group_frame(frame) || meta.local {
+            return false;
+        }
+        let Some(steering) = &self.steering else {
+            return false;
+        };
+        // As in `pass_extended_on`.
+        let parsed = FrameFlow::parse(frame)
+            .filter(|flow| flow.is_to_group(frame) && !self.own.contains(&flow.src.ip()))
+            .filter(|flow| meta.checksum != RxChecksum::Unknown || flow.is_checksum_valid());
+        let Some(flow) = parsed else {
+            return false;
+        };
+        let slots = steering.find_slots(Proto::Udp, flow.dst.port());
+        self.lost_copies += push_all(&self.inboxes, slots, frame);
+        slots != 0
+    }
+
     /// A fragment goes where the first one of its packet goes, or waits for that. `None`: it is none; else what
     /// is for our own stack.
     pub(super) fn pass_fragment_on(
@@ -126,7 +150,7 @@ impl World {
     ) -> Option<Vec<Frame>> {
         let steering = self.steering.as_ref()?;
         let fragment = FrameFragment::parse(frame)?;
-        let (slot, mut frames) = match fragment {
+        let (slots, mut frames) = match fragment {
             // What an inbox brings is believed to be from where it says.
             FrameFragment::First(id, ..)
             | FrameFragment::Portless(id)
@@ -136,23 +160,26 @@ impl World {
                 (0, Vec::new())
             }
             FrameFragment::First(id, number, src, dst) => {
-                let slot = steering.find_slot(proto_of(number), dst, src);
-                (slot, self.trails.begin(id, slot, now))
+                let slots = match proto_of(number) {
+                    Proto::Udp if is_group_frame(frame) => {
+                        steering.find_slots(Proto::Udp, dst.port())
+                    }
+                    proto => 1 << steering.find_slot(proto, dst, src) & !1,
+                };
+                (slots, self.trails.begin(id, slots, now))
             }
             FrameFragment::Portless(id) => (0, self.trails.begin(id, 0, now)),
             FrameFragment::Later(id) => match self.trails.follow(id, frame, meta, now) {
-                Some(slot) => (slot, Vec::new()),
+                Some(slots) => (slots, Vec::new()),
                 None => return Some(Vec::new()),
             },
         };
         frames.insert(0, (frame.to_vec(), meta));
-        if slot == 0 {
+        if slots == 0 {
             return Some(frames);
         }
         for (frame, _) in frames {
-            if !self.inboxes.push(slot, &[&frame]) {
-                self.trails.lost += 1;
-            }
+            self.trails.lost += push_all(&self.inboxes, slots, &frame);
         }
         Some(Vec::new())
     }
@@ -169,6 +196,17 @@ impl World {
             self.local.push(frame);
         }
     }
+}
+
+/// Puts a frame into the inboxes of these slots, given as bits; how many had no room.
+fn push_all(inboxes: &Inboxes, slots: u64, frame: &[u8]) -> u64 {
+    let mut left = slots;
+    let mut lost = 0;
+    while left != 0 {
+        lost += u64::from(!inboxes.push(left.trailing_zeros() as u16, &[frame]));
+        left &= left - 1;
+    }
+    lost
 }
 
 /// The flow of a frame as its receiver sees it.

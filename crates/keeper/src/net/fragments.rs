@@ -19,8 +19,8 @@ pub(super) type Frame = (Vec<u8>, RxMeta);
 
 #[derive(Debug)]
 enum Way {
-    /// The slot of the first.
-    To(u16),
+    /// The slots of the first, as bits: several for a datagram to a group.
+    To(u64),
     Unknown(Vec<Frame>),
 }
 
@@ -41,19 +41,20 @@ pub(super) struct Trails {
 }
 
 impl Trails {
-    /// The first fragment has come and goes to `slot`: what waited for it goes after it.
-    pub fn begin(&mut self, id: PacketId, slot: u16, now: u64) -> Vec<Frame> {
+    /// The first fragment has come and goes to `slots`: what waited for it goes after it.
+    pub fn begin(&mut self, id: PacketId, slots: u64, now: u64) -> Vec<Frame> {
         let held = self.forget(&id);
-        self.insert(id, Way::To(slot), now);
+        self.insert(id, Way::To(slots), now);
         held
     }
 
     /// Where a later fragment goes. `None`: it waits here for the first.
-    pub fn follow(&mut self, id: PacketId, frame: &[u8], meta: RxMeta, now: u64) -> Option<u16> {
+    pub fn follow(&mut self, id: PacketId, frame: &[u8], meta: RxMeta, now: u64) -> Option<u64> {
         match self.trails.get_mut(&id).filter(|trail| now < trail.until) {
             Some(Trail {
-                way: Way::To(slot), ..
-            }) => return Some(*slot),
+                way: Way::To(slots),
+                ..
+            }) => return Some(*slots),
             Some(Trail {
                 way: Way::Unknown(frames),
                 ..

@@ -14,10 +14,12 @@ mod strays;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
-use slipstack_channel::{INBOX_CELLS, is_passing, stray_origin};
+use slipstack_channel::{INBOX_CELLS, is_group_message, is_passing, read_group, stray_origin};
 use slipstack_device::{Device, Flow, Proto, RxMeta, Steering};
 use slipstack_mem::{InboxReader, MpscInbox};
-use slipstack_stack::{CloseMode, ConnectionImage, Instant, Role, Stack, StackConfig, TcpConfig};
+use slipstack_stack::{
+    CloseMode, ConnectionImage, GroupFilter, Instant, Role, Stack, StackConfig, TcpConfig,
+};
 
 use crate::neighbours::Neighbours;
 use crate::orphans::Orphans;
@@ -164,13 +166,18 @@ impl Net {
 
     /// One frame of the own slot, or an engine's.
     fn take(&mut self, frame: &[u8], meta: RxMeta, coming: Coming) {
-        if meta.local && is_passing(frame) {
+        if meta.local && is_group_message(frame) {
+            self.take_group(frame);
+        } else if meta.local && is_passing(frame) {
             self.take_passing(frame, coming.now);
         } else if let Some(fragments) = self.world.pass_fragment_on(frame, meta, coming.now) {
             for (frame, meta) in fragments {
                 self.look_at(&frame, meta, coming);
             }
-        } else if !self.world.pass_error_on(frame) && !self.world.pass_extended_on(frame, meta) {
+        } else if !self.world.pass_group_on(frame, meta)
+            && !self.world.pass_error_on(frame)
+            && !self.world.pass_extended_on(frame, meta)
+        {
             self.look_at(frame, meta, coming);
         }
     }
@@ -181,6 +188,24 @@ impl Net {
             .on_frame(Instant(coming.now), frame, meta, &mut self.world);
         self.world.coming = None;
         self.note_heard(frame);
+    }
+
+    /// An engine says what it hears: with what others do it is told to routers here.
+    fn take_group(&mut self, message: &[u8]) {
+        if let Some(told) = read_group(message)
+            && self.world.strays.has_engine(told.slot)
+        {
+            let filter = GroupFilter {
+                is_exclude: told.is_exclude,
+                sources: told.sources,
+            };
+            self.stack.set_slot_group(told.slot, told.group, filter);
+        }
+    }
+
+    /// The engine of a slot is gone, and leaves its groups.
+    pub fn forget_groups(&mut self, slot: u16) {
+        self.stack.forget_slot_groups(slot);
     }
 
     fn take_passing(&mut self, message: &[u8], now: u64) {
@@ -391,6 +416,7 @@ impl Net {
             ("strays-given-up", strays.given_up),
             ("strays-lost", strays.lost),
             ("fragments-lost", self.world.trails.lost),
+            ("group-copies-lost", self.world.lost_copies),
             ("parked-reset", self.parked_reset),
         ];
         stack

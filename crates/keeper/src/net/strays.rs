@@ -82,6 +82,10 @@ impl Strays {
             .collect();
     }
 
+    pub(super) fn has_engine(&self, slot: u16) -> bool {
+        self.engines.contains(&slot)
+    }
+
     /// The slot to try next for a segment; `first` is the one that the tables name, `origin` the one
     /// that has just said no.
     pub(super) fn next_slot(

@@ -75,6 +75,7 @@ impl Server {
         if let Some(slot) = left.client.slot {
             let _ = self.world.slots.steering().set_alive(slot, false);
             self.empty_slot(slot, now);
+            self.net.forget_groups(slot);
             self.vacated
                 .extend(AGAIN_NS.map(|later| (slot, now + later)));
         }

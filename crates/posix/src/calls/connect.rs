@@ -211,10 +211,19 @@ impl Process {
         if remote.ip().is_loopback() || remote.ip().is_unspecified() {
             return Some(Reason::Loopback);
         }
-        if !self.is_reachable(remote) {
+        let cold = socket.cold.lock();
+        let is_ours = if remote.ip().is_multicast() {
+            let scope = match remote {
+                SocketAddr::V6(v6) => v6.scope_id(),
+                SocketAddr::V4(_) => 0,
+            };
+            socket.kind == Kind::Dgram && self.sends_to_group(&cold.options, remote.ip(), scope)
+        } else {
+            self.is_reachable(remote)
+        };
+        if !is_ours {
             return Some(Reason::Route);
         }
-        let cold = socket.cold.lock();
         let device = cold.options.bytes(libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
         device
             .is_some_and(|name| name.iter().any(|byte| *byte != 0))
@@ -237,6 +246,7 @@ impl Process {
             self.report.on_dgram(socket, dgram);
             return Err(Divert::Kernel);
         }
+        self.may_broadcast(dgram, remote)?;
         *dgram.remote.lock() = Some(remote);
         if dgram.is_intent() {
             if let Err(error) = self.realize_dgram(socket, dgram) {

@@ -29,7 +29,12 @@ impl Process {
                 return self.become_kernel(&socket, Reason::Family, Placed::Nothing);
             }
         };
-        let is_wildcard = addr.ip().is_unspecified();
+        // On a group or a broadcast address the kernel's part hears what comes by its interfaces.
+        let is_group = addr.ip().is_multicast()
+            || self
+                .policy()
+                .is_some_and(|policy| policy.is_broadcast(addr.ip()));
+        let is_wildcard = addr.ip().is_unspecified() || (is_group && socket.kind == Kind::Dgram);
         match self.reason_for_kernel(&socket, addr) {
             Some(reason) => {
                 self.permit_kernel(addr, reason, Errno::EADDRNOTAVAIL)?;
@@ -49,7 +54,16 @@ impl Process {
             return Some(Reason::Device);
         }
         let is_v6_only = is_v6_only(socket);
+        let is_group = |ip: IpAddr| {
+            let policy = self.policy();
+            policy.is_some_and(|policy| {
+                let has_family = |own: &(IpAddr, u8)| own.0.is_ipv4() == ip.is_ipv4();
+                (ip.is_multicast() && policy.addrs.iter().any(has_family))
+                    || policy.is_broadcast(ip)
+            })
+        };
         match addr.ip() {
+            ip if socket.kind == Kind::Dgram && is_group(ip) => None,
             ip if ip.is_unspecified() => {
                 let is_taken = |own: IpAddr| {
                     if ip.is_ipv4() {
@@ -111,6 +125,7 @@ impl Process {
             let _ = socket.decided.set(Decided::Dgram(Dgram::new(side)));
             self.apply_dgram_options(socket);
             self.on_intent(socket);
+            self.realize_bound(socket);
         }
         Ok(())
     }

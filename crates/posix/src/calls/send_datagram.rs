@@ -69,6 +69,7 @@ impl Process {
         remote: SocketAddr,
         bufs: &[IoSlice<'_>],
     ) -> Result<Envelope, Errno> {
+        self.may_broadcast(dgram, remote)?;
         let len: usize = bufs.iter().map(|buf| buf.len()).sum();
         let segment = sending.segment.unwrap_or_else(|| dgram.segment());
         if len > DATAGRAM_SURE || segment != 0 {
@@ -91,6 +92,17 @@ impl Process {
             segment: NonZeroU16::new(segment),
             ..Envelope::default()
         })
+    }
+
+    /// SO_BROADCAST is asked for before everybody is spoken to.
+    pub(super) fn may_broadcast(&self, dgram: &Dgram, remote: SocketAddr) -> Result<(), Errno> {
+        if dgram.may_broadcast() || remote.is_ipv6() {
+            return Ok(());
+        }
+        match self.policy() {
+            Some(policy) if policy.is_broadcast(remote.ip()) => Err(Errno::EACCES),
+            _ => Ok(()),
+        }
     }
 
     /// What the path has told is the engine's to know: EMSGSIZE because of that comes with the next call.

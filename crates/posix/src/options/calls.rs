@@ -36,18 +36,11 @@ impl Process {
             // Its completions on the error queue would be waited for, and never come.
             return Err(Errno::EOPNOTSUPP.into());
         }
-        if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) && socket.kind == Kind::Stream
-        {
-            self.set_congestion(&socket, value)?;
-        } else if !is_plain(level, name, value) {
-            self.try_on_kernel(&socket, level, name, value)?;
-        } else if let Some(number) = socket.kernel_number() {
-            let set = self.kernel.setsockopt(number.number(), level, name, value);
-            // A borrowed connection's kernel socket has no TCP.
-            if !matches!(socket.decided(), Some(Decided::Foreign(_))) {
-                set?;
-            }
+        if self.set_membership(&socket, level, name, value)? {
+            self.realize_bound(&socket);
+            return Ok(());
         }
+        self.put_to_kernel(&socket, level, name, value)?;
         let options = {
             let mut cold = socket.cold.lock();
             cold.options.set(level, name, value);
@@ -92,6 +85,35 @@ impl Process {
                 }
             }
             Some(Decided::Foreign(_)) | None => {}
+        }
+        Ok(())
+    }
+
+    /// The kernel's part has the option too, and judges it.
+    fn put_to_kernel(
+        &self,
+        socket: &Description,
+        level: i32,
+        name: i32,
+        value: &[u8],
+    ) -> Result<(), Errno> {
+        if self.is_stacks_interface(level, name, value) {
+            // The kernel may have no such interface.
+            return Ok(());
+        }
+        if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) && socket.kind == Kind::Stream
+        {
+            return self.set_congestion(socket, value);
+        }
+        if !is_plain(level, name, value) {
+            return self.try_on_kernel(socket, level, name, value);
+        }
+        if let Some(number) = socket.kernel_number() {
+            let set = self.kernel.setsockopt(number.number(), level, name, value);
+            // A borrowed connection's kernel socket has no TCP.
+            if !matches!(socket.decided(), Some(Decided::Foreign(_))) {
+                set?;
+            }
         }
         Ok(())
     }
@@ -190,6 +212,11 @@ impl Process {
             && let Some(mtu) = path_mtu_of(&socket)?
         {
             return Ok(put(value, &mtu.to_ne_bytes()));
+        }
+        if (level, name) == (libc::IPPROTO_IP, libc::IP_MULTICAST_IF)
+            && let Some(own) = self.stacks_interface(&socket)
+        {
+            return Ok(put(value, &own.octets()));
         }
         self.ask_kernel(&socket, level, name, value)
     }

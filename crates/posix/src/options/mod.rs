@@ -5,8 +5,10 @@
 //! (SO_ERROR, TCP_INFO, …) is answered here.
 
 mod calls;
+mod multicast;
 mod record;
 mod tcp_info;
 
 pub(crate) use calls::replay;
+pub(crate) use multicast::{Membership, all_changes};
 pub(crate) use record::Options;

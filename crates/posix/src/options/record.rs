@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use slipstack_channel::{Congestion, SocketOption};
 
+use crate::options::multicast;
+
 use crate::ancillary::{TIMESTAMP_NEW, TIMESTAMPNS_NEW};
 
 /// One option as it was set.
@@ -120,7 +122,7 @@ impl Options {
             (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER | libc::IPV6_DONTFRAG) => {
                 SocketOption::MtuDiscoveryV6(self.mtu_discovery(true))
             }
-            _ => return None,
+            _ => return multicast::for_stack(self, level, name),
         })
     }
 

@@ -45,6 +45,8 @@ pub(crate) struct Dgram {
     turn: AtomicU32,
     /// Control messages that are wanted, as [`Wishes`].
     wishes: AtomicU32,
+    /// SO_BROADCAST.
+    may_broadcast: AtomicBool,
     /// UDP_SEGMENT; 0 = off.
     segment: AtomicU16,
     /// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER.
@@ -63,6 +65,7 @@ impl Dgram {
             wants_space: AtomicBool::new(false),
             turn: AtomicU32::new(0),
             wishes: AtomicU32::new(0),
+            may_broadcast: AtomicBool::new(false),
             segment: AtomicU16::new(0),
             mtu_discovery: [
                 AtomicU8::new(MTU_DISCOVER_WANT),
@@ -75,12 +78,18 @@ impl Dgram {
     pub(crate) fn apply(&self, options: &Options) {
         let wishes = Wishes::of(options).bits();
         self.wishes.store(wishes, Ordering::Relaxed);
+        let may_broadcast = options.is_on(libc::SOL_SOCKET, libc::SO_BROADCAST);
+        self.may_broadcast.store(may_broadcast, Ordering::Relaxed);
         let segment = options.int(libc::SOL_UDP, libc::UDP_SEGMENT).unwrap_or(0);
         let segment = u16::try_from(segment).unwrap_or(0);
         self.segment.store(segment, Ordering::Relaxed);
         for (place, is_v6) in self.mtu_discovery.iter().zip([false, true]) {
             place.store(options.mtu_discovery(is_v6), Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn may_broadcast(&self) -> bool {
+        self.may_broadcast.load(Ordering::Relaxed)
     }
 
     pub(crate) fn wishes(&self) -> Wishes {

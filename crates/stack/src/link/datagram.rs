@@ -67,6 +67,30 @@ impl Cx<'_> {
         self.output_parts(now, packet, mtu, hint, segment, fx)
     }
 
+    /// The copy of a datagram to a group that this host's own sockets get.
+    #[cold]
+    pub fn loop_back(
+        &mut self,
+        now: Instant,
+        way: (&OutPacket, MtuDiscovery),
+        segment: &OutSegment<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let (packet, _) = way;
+        let mac = match packet.dst {
+            dst if dst.is_multicast() => super::group_mac(dst),
+            _ => ethernet::BROADCAST,
+        };
+        let hop = NextHop {
+            mac,
+            local: true,
+            mtu: self.link.mtu,
+            epoch: self.link.neighbours.epoch(),
+            valid_until: Instant::FAR_FUTURE,
+        };
+        self.output_datagram(now, way, &mut Some(hop), segment, fx);
+    }
+
     #[cold]
     fn output_parts(
         &mut self,

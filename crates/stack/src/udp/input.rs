@@ -57,6 +57,9 @@ impl Udp {
         if ip.group {
             let mut delivered = 0;
             for (id, _) in self.takers(from, to) {
+                if !self.hears(id, &arrived) {
+                    continue;
+                }
                 self.deliver(id, &arrived, cx, fx);
                 delivered += 1;
             }
@@ -71,6 +74,14 @@ impl Udp {
         };
         self.deliver(id, &arrived, cx, fx);
         UdpOutcome::Done
+    }
+
+    /// Whether a datagram to a group is for this socket.
+    fn hears(&self, id: UdpId, datagram: &DatagramIn<'_>) -> bool {
+        let (group, source) = (datagram.to.ip(), datagram.from.ip());
+        let socket = self.find(id);
+        let multicast = socket.and_then(|socket| socket.multicast.as_ref());
+        !group.is_multicast() || multicast.is_none_or(|multicast| multicast.hears(group, source))
     }
 
     fn deliver(

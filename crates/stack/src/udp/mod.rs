@@ -8,8 +8,10 @@
 
 mod errors;
 mod input;
+mod multicast;
 mod output;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
@@ -24,6 +26,8 @@ use crate::options::{MtuDiscovery, UdpOption, UdpOptions};
 use crate::rng::{Rng, SipKey};
 
 pub(crate) use input::UdpOutcome;
+use multicast::Multicast;
+pub use multicast::{GroupChange, MulticastOption};
 
 #[derive(Debug)]
 struct Socket {
@@ -34,6 +38,7 @@ struct Socket {
     options: UdpOptions,
     /// The last destination's next hop.
     hop: (IpAddr, Option<NextHop>),
+    multicast: Option<Box<Multicast>>,
 }
 
 impl Socket {
@@ -110,7 +115,8 @@ impl Udp {
         options: UdpOptions,
         cx: &mut Cx<'_>,
     ) -> Result<UdpId, SocketError> {
-        if !local.ip().is_unspecified() && !cx.link.is_own(local.ip()) {
+        if !local.ip().is_unspecified() && !cx.link.is_own(local.ip()) && !is_group(local.ip(), cx)
+        {
             return Err(SocketError::AddrNotAvailable);
         }
         if self.slots.len() - self.free.len() >= cx.config.udp_sockets_max as usize {
@@ -136,6 +142,7 @@ impl Udp {
             remote: None,
             options,
             hop,
+            multicast: None,
         });
         self.ports.entry(port).or_default().push(index);
         Ok(UdpId::new(index, slot.generation))
@@ -189,8 +196,12 @@ impl Udp {
         self.find(id).map(|socket| socket.local)
     }
 
-    pub fn close(&mut self, id: UdpId) -> Result<(), SocketError> {
-        let port = self.find_mut(id)?.local.port();
+    pub fn close(&mut self, id: UdpId, cx: &mut Cx<'_>) -> Result<(), SocketError> {
+        let socket = self.find_mut(id)?;
+        let port = socket.local.port();
+        if socket.multicast.is_some() {
+            Self::leave_all(id, cx);
+        }
         let slot = &mut self.slots[id.index as usize];
         slot.socket = None;
         slot.generation = slot.generation.wrapping_add(1);
@@ -248,5 +259,13 @@ impl Udp {
             .as_mut()
             .filter(|_| is_alive)
             .ok_or(SocketError::UnknownId)
+    }
+}
+
+/// Who is bound to a group hears that alone (RFC 3678 does not say so, and every system does it).
+fn is_group(ip: IpAddr, cx: &Cx<'_>) -> bool {
+    match ip {
+        IpAddr::V4(v4) => v4.is_multicast() || cx.link.routes.is_broadcast(v4),
+        IpAddr::V6(v6) => v6.is_multicast(),
     }
 }

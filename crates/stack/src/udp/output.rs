@@ -62,12 +62,19 @@ fn address(
     {
         return Err(SocketError::BroadcastDenied);
     }
+    let is_v6 = dst.is_ipv6();
+    let multicast = socket.multicast.as_ref();
+    let ttl = match multicast {
+        _ if !dst.ip().is_multicast() => socket.options.ttl,
+        Some(multicast) => multicast.ttl(is_v6),
+        None => 1,
+    };
     let packet = OutPacket {
         src: find_source(socket, datagram, dst, cx)?,
         dst: dst.ip(),
         protocol: protocol::UDP,
         tos: datagram.tos.unwrap_or(socket.options.tos),
-        ttl: datagram.ttl.unwrap_or(socket.options.ttl),
+        ttl: datagram.ttl.unwrap_or(ttl),
         dont_fragment: true,
     };
     Ok((packet, dst.port()))
@@ -83,11 +90,26 @@ fn find_source(
     match datagram.src {
         Some(src) if src.is_ipv4() == dst.is_ipv4() && cx.link.is_own(src) => Ok(src),
         Some(_) => Err(SocketError::InvalidArgument),
-        None if socket.local.ip().is_unspecified() => cx
+        None if dst.ip().is_multicast() && !is_station(socket.local.ip()) => {
+            let chosen = socket.multicast.as_ref();
+            let chosen = chosen.and_then(|multicast| multicast.source(dst.is_ipv6()));
+            chosen
+                .or_else(|| cx.link.find_source(dst.ip()))
+                .ok_or(SocketError::NetUnreachable)
+        }
+        None if !is_station(socket.local.ip()) => cx
             .link
             .find_source(dst.ip())
             .ok_or(SocketError::NetUnreachable),
         None => Ok(socket.local.ip()),
+    }
+}
+
+/// Whether something can come from this address: a socket may be bound to a group.
+fn is_station(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(v4) => !v4.is_unspecified() && !v4.is_multicast() && !v4.is_broadcast(),
+        IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_multicast(),
     }
 }
 
@@ -151,6 +173,15 @@ fn send_one(
         gso_mss,
     };
     let way = (packet, socket.mtu_discovery(packet.dst));
+    if packet.dst.is_multicast() || cx.link.is_broadcast(packet.dst) {
+        if loops(socket, packet.dst) {
+            cx.loop_back(now, way, &segment, fx);
+        }
+        // RFC 1112 6.1: it does not leave the host.
+        if packet.ttl == 0 && packet.dst.is_multicast() {
+            return Ok(());
+        }
+    }
     match cx.output_datagram(now, way, &mut socket.hop.1, &segment, fx) {
         Output::Sent | Output::Held => {
             cx.counters.bump(Counter::TxUdp);
@@ -160,4 +191,10 @@ fn send_one(
         Output::Unreachable(Reason::NetUnreachable) => Err(SocketError::NetUnreachable),
         Output::Unreachable(_) => Err(SocketError::HostUnreachable),
     }
+}
+
+/// Whether our own sockets hear what this one sends to a group; a broadcast they always hear, as on Linux.
+fn loops(socket: &Socket, group: IpAddr) -> bool {
+    let multicast = socket.multicast.as_ref();
+    !group.is_multicast() || multicast.is_none_or(|multicast| multicast.loops(group.is_ipv6()))
 }

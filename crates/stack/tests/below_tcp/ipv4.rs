@@ -110,7 +110,8 @@ fn each_wrong_address_has_its_counter() {
         (from(10, 0, 0, 5), Counter::DropIpv4Spoofed),
         (to(10, 0, 0, 6), Counter::DropIpv4NotOurs),
         (to(127, 0, 0, 1), Counter::DropIpv4NotOurs),
-        (to(224, 0, 0, 1), Counter::DropIpv4NotOurs),
+        (to(224, 0, 0, 9), Counter::DropIpv4NotOurs),
+        (to(224, 0, 0, 1), Counter::DropIcmpGroup),
         (link_group, Counter::DropIpv4LinkGroup),
         (to(10, 0, 0, 255), Counter::DropIcmpGroup),
     ]);

@@ -4,6 +4,7 @@ mod arp;
 mod forward;
 mod fragments;
 mod fragments_out;
+mod groups;
 mod ipv4;
 mod ipv6;
 mod support;

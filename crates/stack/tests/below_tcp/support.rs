@@ -21,6 +21,7 @@ pub struct Recorder {
     pub local: Vec<bool>,
     pub datagrams: Vec<(UdpId, SocketAddr, SocketAddr, Vec<u8>)>,
     pub events: Vec<Event>,
+    pub groups: Vec<(IpAddr, GroupFilter)>,
 }
 
 impl Effects for Recorder {
@@ -51,6 +52,10 @@ impl Effects for Recorder {
 
     fn event(&mut self, event: Event) {
         self.events.push(event);
+    }
+
+    fn group(&mut self, group: IpAddr, filter: &GroupFilter) {
+        self.groups.push((group, filter.clone()));
     }
 }
 

@@ -1,0 +1,232 @@
+//! What is said of groups, on its way out.
+//!
+//! RFC 3376 4.2, RFC 3810 5.2; RFC 2236 2 and 3, RFC 2710 3 and 4.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::group_record::GroupRecord;
+use slipstack_wire::icmpv6::{self, Icmpv6Kind, Icmpv6Message};
+use slipstack_wire::igmp;
+use slipstack_wire::ipv4::{ALERT_HEADER_LEN, Ipv4Header};
+use slipstack_wire::{TxOffload, ipv6, ipv6_extensions, mld, protocol};
+
+use super::{Groups, Saying};
+use crate::counters::Counter;
+use crate::effects::{Effects, FrameOut, Payload};
+use crate::link::{Cx, OutPacket, OutSegment, transmit};
+use crate::time::Instant;
+
+/// RFC 3376 4: internetwork control.
+const TOS: u8 = 0xc0;
+const IPV4_HEADERS: usize = ethernet::HEADER_LEN + ALERT_HEADER_LEN + igmp::HEADER_LEN;
+
+impl Cx<'_> {
+    pub(super) fn say_changes(
+        &mut self,
+        now: Instant,
+        is_v6: bool,
+        groups: &mut Groups,
+        said: &[Saying],
+        fx: &mut impl Effects,
+    ) {
+        let Some(version) = groups.querier(is_v6).version(now) else {
+            return self.report(now, is_v6, said, fx);
+        };
+        let mut last = None;
+        for saying in said {
+            let mut entries = groups.entries.iter_mut();
+            let Some(entry) = entries.find(|entry| entry.group == saying.group) else {
+                continue;
+            };
+            // They know no sources: what is said of those is said once.
+            if last.replace(saying.group) == Some(saying.group) {
+                continue;
+            }
+            let is_leave = entry.state.is_nothing();
+            let was_reporter = core::mem::replace(&mut entry.is_reporter, !is_leave);
+            // RFC 2236 3: who was not the last to report need not take his leave; version 1 knows none.
+            if !is_leave || (was_reporter && version == 2) {
+                self.say_old(now, version, saying.group, is_leave, fx);
+            }
+        }
+    }
+
+    pub(super) fn say_answers(
+        &mut self,
+        now: Instant,
+        is_v6: bool,
+        groups: &mut Groups,
+        said: &[Saying],
+        fx: &mut impl Effects,
+    ) {
+        let Some(version) = groups.querier(is_v6).version(now) else {
+            return self.report(now, is_v6, said, fx);
+        };
+        for saying in said {
+            let mut entries = groups.entries.iter_mut();
+            if let Some(entry) = entries.find(|entry| entry.group == saying.group) {
+                entry.is_reporter = true;
+            }
+            self.say_old(now, version, saying.group, false, fx);
+        }
+    }
+
+    /// Reports of IGMPv3 or MLDv2, as many as the records need.
+    fn report(&mut self, now: Instant, is_v6: bool, said: &[Saying], fx: &mut impl Effects) {
+        let headers = if is_v6 {
+            ipv6::HEADER_LEN + 8 + icmpv6::HEADER_LEN
+        } else {
+            ALERT_HEADER_LEN + igmp::HEADER_LEN
+        };
+        let room = usize::from(self.link.mtu()).saturating_sub(headers);
+        let mut body = Vec::new();
+        let mut count = 0;
+        for saying in said {
+            let mut record = GroupRecord {
+                kind: saying.kind,
+                group: saying.group,
+                sources: &saying.sources,
+            };
+            // RFC 3376 4.2.16: an exclusion that does not fit is cut.
+            let width = if is_v6 { 16 } else { 4 };
+            let sources_max = room.saturating_sub(4 + width) / width;
+            if record.sources.len() > sources_max {
+                record.sources = &record.sources[..sources_max];
+            }
+            if body.len() + record.wire_len() > room {
+                self.send_report(now, is_v6, count, &body, fx);
+                body.clear();
+                count = 0;
+            }
+            let at = body.len();
+            body.resize(at + record.wire_len(), 0);
+            record.emit(&mut body[at..]);
+            count += 1;
+        }
+        if count > 0 {
+            self.send_report(now, is_v6, count, &body, fx);
+        }
+    }
+
+    fn send_report(
+        &mut self,
+        now: Instant,
+        is_v6: bool,
+        count: u16,
+        records: &[u8],
+        fx: &mut impl Effects,
+    ) {
+        if !is_v6 {
+            let message = [&igmp::v3_report(count, records)[..], records].concat();
+            return self.send_igmp(igmp::V3_ROUTERS, &message, fx);
+        }
+        let [high, low] = count.to_be_bytes();
+        let message = Icmpv6Message {
+            kind: Icmpv6Kind::MldReport([0, 0, high, low]),
+            body: records,
+        };
+        self.send_mld(now, mld::ROUTERS, &message, fx);
+    }
+
+    /// A message of an older version: to the group itself, or to all routers.
+    fn say_old(
+        &mut self,
+        now: Instant,
+        version: u8,
+        group: IpAddr,
+        is_leave: bool,
+        fx: &mut impl Effects,
+    ) {
+        match group {
+            IpAddr::V4(group) => {
+                let (saying, dst) = match (is_leave, version) {
+                    (true, _) => (igmp::Saying::V2Leave, igmp::ALL_ROUTERS),
+                    (false, 1) => (igmp::Saying::V1Member, group),
+                    (false, _) => (igmp::Saying::V2Member, group),
+                };
+                self.send_igmp(dst, &saying.message(group), fx);
+            }
+            IpAddr::V6(group) => {
+                let (kind, dst) = if is_leave {
+                    (mld::V1_DONE, mld::ALL_ROUTERS)
+                } else {
+                    (mld::V1_REPORT, group)
+                };
+                let message = Icmpv6Message {
+                    kind: Icmpv6Kind::Other { kind, code: 0 },
+                    body: &group.octets(),
+                };
+                self.send_mld(now, dst, &message, fx);
+            }
+        }
+    }
+
+    fn send_igmp(&mut self, dst: Ipv4Addr, message: &[u8], fx: &mut impl Effects) {
+        let addrs = self.link.routes.addrs();
+        let src = addrs.first().map_or(Ipv4Addr::UNSPECIFIED, |(own, _)| *own);
+        let mut header = vec![0; IPV4_HEADERS - igmp::HEADER_LEN];
+        EthernetHeader {
+            dst: ethernet::multicast_v4(dst),
+            src: self.link.mac,
+            ethertype: EtherType::IPV4,
+        }
+        .emit(&mut header);
+        Ipv4Header {
+            tos: TOS,
+            total_len: (ALERT_HEADER_LEN + message.len()) as u16,
+            identification: 0,
+            dont_fragment: true,
+            ttl: 1,
+            protocol: protocol::IGMP,
+            src,
+            dst,
+        }
+        .emit_with_alert(&mut header[ethernet::HEADER_LEN..]);
+        self.counters.bump(Counter::TxIgmpReports);
+        let frame = FrameOut {
+            header: &header,
+            payload: Payload::Inline(message),
+            offload: TxOffload::NONE,
+            local: false,
+        };
+        transmit(frame, self.counters, fx);
+    }
+
+    fn send_mld(
+        &mut self,
+        now: Instant,
+        dst: Ipv6Addr,
+        message: &Icmpv6Message<'_>,
+        fx: &mut impl Effects,
+    ) {
+        // RFC 3810 5.2.13: from a link-local address, or from none.
+        let src = self
+            .link
+            .routes6
+            .find_source(mld::ROUTERS)
+            .filter(Ipv6Addr::is_unicast_link_local)
+            .unwrap_or(Ipv6Addr::UNSPECIFIED);
+        self.counters.bump(Counter::TxMldReports);
+        let mut header = [0; 8 + icmpv6::HEADER_LEN];
+        header[..8].copy_from_slice(&mld::hop_by_hop(protocol::ICMPV6));
+        header[8..].copy_from_slice(&message.header(src, dst));
+        let packet = OutPacket {
+            src: src.into(),
+            dst: dst.into(),
+            protocol: ipv6_extensions::HOP_BY_HOP,
+            tos: 0,
+            ttl: 1,
+            dont_fragment: true,
+        };
+        let segment = OutSegment {
+            header: &header,
+            payload: Payload::Inline(message.body),
+            checksum_at: None,
+            gso_mss: None,
+        };
+        self.output(now, &packet, &mut None, segment, fx);
+    }
+}

@@ -1,0 +1,169 @@
+//! Sockets and groups: what a socket has joined, and how it sends to groups.
+//!
+//! RFC 1112 6, 7.1 and 7.2, RFC 3493 5.2, RFC 3678; what is not set is as on Linux.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use super::Udp;
+use crate::error::SocketError;
+use crate::groups::{Asker, GroupFilter};
+use crate::ids::UdpId;
+use crate::link::Cx;
+
+/// Groups that one socket is in at most.
+pub const MEMBERSHIPS_MAX: usize = 1024;
+
+/// A change to what a socket hears of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupChange {
+    /// All sources.
+    Join,
+    Leave,
+    /// This source; the first one is a membership.
+    Include(IpAddr),
+    /// No more; the last one ends the membership.
+    Forgo(IpAddr),
+    /// Of a membership for all sources, not this one.
+    Block(IpAddr),
+    Unblock(IpAddr),
+}
+
+/// Options of what is sent to groups, by family: IPv4's first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MulticastOption {
+    Ttl {
+        is_v6: bool,
+        ttl: u8,
+    },
+    /// Our own sockets hear it too.
+    Loop {
+        is_v6: bool,
+        on: bool,
+    },
+    /// The socket hears groups that others have joined, if it has not joined them itself.
+    All {
+        is_v6: bool,
+        on: bool,
+    },
+    /// The address that it comes from; the unspecified one ends that.
+    Source(IpAddr),
+}
+
+/// What a socket has to do with groups. Made for the first thing that is not the default.
+#[derive(Debug)]
+pub(super) struct Multicast {
+    ttl: [u8; 2],
+    loops: [bool; 2],
+    hears_all: [bool; 2],
+    source: Option<IpAddr>,
+    memberships: Vec<(IpAddr, GroupFilter)>,
+}
+
+impl Multicast {
+    pub const DEFAULT: Self = Self {
+        ttl: [1; 2],
+        loops: [true; 2],
+        hears_all: [true; 2],
+        source: None,
+        memberships: Vec::new(),
+    };
+
+    pub fn ttl(&self, is_v6: bool) -> u8 {
+        self.ttl[usize::from(is_v6)]
+    }
+
+    pub fn loops(&self, is_v6: bool) -> bool {
+        self.loops[usize::from(is_v6)]
+    }
+
+    /// Of this family.
+    pub fn source(&self, is_v6: bool) -> Option<IpAddr> {
+        self.source.filter(|source| source.is_ipv6() == is_v6)
+    }
+
+    /// ip_mc_sf_allow(), inet6_mc_check().
+    pub fn hears(&self, group: IpAddr, source: IpAddr) -> bool {
+        let mut memberships = self.memberships.iter();
+        match memberships.find(|(of, _)| *of == group) {
+            Some((_, filter)) => filter.allows(source),
+            None => self.hears_all[usize::from(group.is_ipv6())],
+        }
+    }
+
+    fn set(&mut self, option: MulticastOption) {
+        match option {
+            MulticastOption::Ttl { is_v6, ttl } => self.ttl[usize::from(is_v6)] = ttl,
+            MulticastOption::Loop { is_v6, on } => self.loops[usize::from(is_v6)] = on,
+            MulticastOption::All { is_v6, on } => self.hears_all[usize::from(is_v6)] = on,
+            MulticastOption::Source(ip) => self.source = (!ip.is_unspecified()).then_some(ip),
+        }
+    }
+
+    /// What is wanted of the group from now on.
+    fn change(&mut self, group: IpAddr, change: GroupChange) -> Result<GroupFilter, SocketError> {
+        let at = self.memberships.iter().position(|(of, _)| *of == group);
+        let is_room = self.memberships.len() < MEMBERSHIPS_MAX;
+        let mut filter = match (at, change) {
+            (Some(at), _) => self.memberships[at].1.clone(),
+            (None, GroupChange::Join) if is_room => GroupFilter::ALL,
+            (None, GroupChange::Include(_)) if is_room => GroupFilter::NOTHING,
+            (None, GroupChange::Join | GroupChange::Include(_)) => {
+                return Err(SocketError::LimitReached);
+            }
+            (None, _) => return Err(SocketError::AddrNotAvailable),
+        };
+        match change {
+            GroupChange::Join => {}
+            GroupChange::Leave => filter = GroupFilter::NOTHING,
+            GroupChange::Include(ip) if !filter.is_exclude => filter.set(ip, true),
+            GroupChange::Forgo(ip) if !filter.is_exclude => filter.set(ip, false),
+            GroupChange::Block(ip) if filter.is_exclude => filter.set(ip, true),
+            GroupChange::Unblock(ip) if filter.is_exclude => filter.set(ip, false),
+            _ => return Err(SocketError::InvalidArgument),
+        }
+        self.memberships.retain(|(of, _)| *of != group);
+        if !filter.is_nothing() {
+            self.memberships.push((group, filter.clone()));
+        }
+        Ok(filter)
+    }
+}
+
+impl Udp {
+    pub fn set_multicast(&mut self, id: UdpId, option: MulticastOption) -> Result<(), SocketError> {
+        let socket = self.find_mut(id)?;
+        let multicast = socket.multicast.get_or_insert(Multicast::DEFAULT.into());
+        multicast.set(option);
+        Ok(())
+    }
+
+    pub fn change_group(
+        &mut self,
+        id: UdpId,
+        group: IpAddr,
+        change: GroupChange,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), SocketError> {
+        if !group.is_multicast() {
+            return Err(SocketError::InvalidArgument);
+        }
+        let socket = self.find_mut(id)?;
+        let multicast = socket.multicast.get_or_insert(Multicast::DEFAULT.into());
+        let filter = multicast.change(group, change)?;
+        if !cx.want_group(Asker::Socket(id), group, filter) {
+            multicast.memberships.retain(|(of, _)| *of != group);
+            return Err(SocketError::LimitReached);
+        }
+        Ok(())
+    }
+
+    /// A socket that had something to do with groups is closed.
+    #[cold]
+    pub(super) fn leave_all(id: UdpId, cx: &mut Cx<'_>) {
+        if let Some(groups) = &mut cx.link.groups {
+            groups.forget(Asker::Socket(id));
+            cx.link.look_at(Some(crate::time::Instant::ZERO));
+        }
+    }
+}
