@@ -99,6 +99,7 @@ fn protocol(transport: Transport) -> Protocol {
 }
 
 /// The keeper's table of neighbours.
+#[derive(Debug)]
 pub struct NeighbourView(pub Neighbours);
 
 impl NeighbourTable for NeighbourView {

@@ -227,6 +227,7 @@ impl Attach for VirtualAttach {
 }
 
 /// Everybody is at the other end of the wire.
+#[derive(Debug)]
 struct OnePeer;
 
 impl NeighbourTable for OnePeer {

@@ -1,5 +1,6 @@
 //! What an engine asks of whoever steers frames and answers ARP for its device.
 
+use std::fmt;
 use std::net::IpAddr;
 
 /// Transport protocols with ports.
@@ -47,6 +48,6 @@ pub trait PortAuthority: Send {
 }
 
 /// Link-layer addresses that somebody else learns for us.
-pub trait NeighbourTable: Send {
+pub trait NeighbourTable: Send + fmt::Debug {
     fn find(&self, address: IpAddr) -> Option<[u8; 6]>;
 }

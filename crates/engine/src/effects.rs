@@ -63,6 +63,10 @@ impl Effects for Fx<'_> {
         true
     }
 
+    fn find_neighbour(&self, ip: IpAddr) -> Option<[u8; 6]> {
+        self.world.find_neighbour(ip)
+    }
+
     fn datagram(&mut self, udp: UdpId, datagram: &DatagramIn<'_>) {
         let now = self.world.now;
         let Some(owner) = self.world.udp_owner(udp) else {

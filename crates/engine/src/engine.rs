@@ -60,7 +60,6 @@ pub struct Engine {
     pub(crate) ports: Option<Box<dyn PortAuthority>>,
     /// Leased blocks of outgoing ports; the last is the one in use.
     pub(crate) port_blocks: Vec<(u16, u16)>,
-    pub(crate) neighbours: Option<Box<dyn NeighbourTable>>,
     /// Neighbours asked for at the last look.
     pub(crate) unresolved: Vec<IpAddr>,
     /// Buffer for datagrams on their way out.
@@ -96,6 +95,7 @@ impl Engine {
             mac: setup.stack.mac,
             has_tx_checksum: setup.device.info().tx_checksum,
             sndbuf_initial: setup.stack.tcp.sndbuf_initial,
+            neighbours: setup.neighbours,
         };
         Engine {
             port_blocks: vec![setup.stack.ephemeral],
@@ -103,7 +103,6 @@ impl Engine {
             device: setup.device,
             world,
             ports: setup.ports,
-            neighbours: setup.neighbours,
             unresolved: Vec::new(),
             scratch: Vec::new(),
             arriving: Arriving::default(),
@@ -158,9 +157,6 @@ impl Engine {
     pub fn commands(&mut self, now: Instant) {
         self.world.now = now;
         if self.run_commands(now) {
-            if self.neighbours.is_some() {
-                self.resolve_neighbours(now);
-            }
             self.finish(now);
         }
     }
@@ -234,9 +230,6 @@ impl Engine {
             self.fire_timers(now);
             progress = true;
         }
-        if self.neighbours.is_some() {
-            self.resolve_neighbours(now);
-        }
         progress
     }
 
@@ -251,31 +244,42 @@ impl Engine {
     }
 
     /// Looks up the neighbours that the stack waits for: their answers reach the keeper, not us.
+    /// Whether there was one.
     #[inline(never)]
-    fn resolve_neighbours(&mut self, now: Instant) {
+    fn resolve_neighbours(&mut self, now: Instant) -> bool {
         self.unresolved.clear();
         self.stack.pending_neighbours(&mut self.unresolved);
         if self.unresolved.is_empty() {
-            return;
+            return false;
         }
-        let Some(table) = &self.neighbours else {
-            return;
-        };
         let mut fx = Fx {
             world: &mut self.world,
             device: Some(&mut *self.device),
         };
-        self.unresolved.retain(|&addr| match table.find(addr) {
-            Some(mac) => {
-                self.stack.on_neighbour(now, addr, mac, &mut fx);
-                false
-            }
-            None => true,
-        });
+        let before = self.unresolved.len();
+        self.unresolved
+            .retain(|&addr| match fx.world.find_neighbour(addr) {
+                Some(mac) => {
+                    self.stack.on_neighbour(now, addr, mac, &mut fx);
+                    false
+                }
+                None => true,
+            });
+        self.unresolved.len() < before
     }
 
-    /// Emits what connections have to say, delivers what we say to ourselves, and rings.
+    /// Emits what connections have to say, delivers what we say to ourselves, and rings. Neighbours
+    /// are looked up last, so that a sleep after this turn knows which of them are asked for.
     fn finish(&mut self, now: Instant) {
+        self.emit(now);
+        if self.world.neighbours.is_some() && self.resolve_neighbours(now) {
+            self.emit(now);
+        }
+        self.device.flush();
+        self.settle_clients(now);
+    }
+
+    fn emit(&mut self, now: Instant) {
         for _ in 0..LOCAL_ROUNDS {
             if self.stack.has_dirty() {
                 let mut fx = Fx {
@@ -294,8 +298,6 @@ impl Engine {
                 self.world.local.recycle(frame);
             }
         }
-        self.device.flush();
-        self.settle_clients(now);
     }
 
     /// Carries out what effects could not do while the stack was at work.

@@ -1,8 +1,11 @@
 //! Everything around the stack that its effects touch: clients, who owns what, frames to send.
 
+use std::net::IpAddr;
+
 use slipstack_channel::{Ends, FlowDirectory, SockId};
 use slipstack_stack::{ConnId, Instant, ListenerId, UdpId};
 
+use crate::authority::NeighbourTable;
 use crate::client::{Client, ClientId, Socket};
 use crate::frames::FrameQueue;
 use crate::local::Local;
@@ -132,9 +135,15 @@ pub(crate) struct World {
     pub(crate) has_tx_checksum: bool,
     /// Send buffer of a new connection.
     pub(crate) sndbuf_initial: u32,
+    /// What the keeper has learned.
+    pub(crate) neighbours: Option<Box<dyn NeighbourTable>>,
 }
 
 impl World {
+    pub(crate) fn find_neighbour(&self, ip: IpAddr) -> Option<[u8; 6]> {
+        self.neighbours.as_ref()?.find(ip)
+    }
+
     #[inline]
     pub(crate) fn client(&mut self, id: ClientId) -> Option<&mut Client> {
         self.clients.get_mut(id.0 as usize)?.as_mut()

@@ -43,6 +43,12 @@ pub trait Effects {
         let _ = (group, filter);
     }
 
+    /// What somebody else has learned about a neighbour that this stack would have to ask for.
+    fn find_neighbour(&self, ip: IpAddr) -> Option<[u8; 6]> {
+        let _ = ip;
+        None
+    }
+
     /// A TCP segment for a flow and port that this stack does not know. Where several engines share
     /// an address, another one may: `true` = it goes there, and is not answered here. Resets come here
     /// too.

@@ -234,13 +234,25 @@ impl Neighbours {
         if !self.make_room() {
             return Resolution::TableFull;
         }
+        let known = fx.find_neighbour(ip);
+        let until = now + self.config.reachable;
+        let state = match known {
+            Some(mac) => State::Known { mac, until },
+            None => State::Asking { sent: 1, retry_at },
+        };
         self.insert(Entry {
             ip,
-            state: State::Asking { sent: 1, retry_at },
+            state,
             held: VecDeque::new(),
             last_used: now,
             source: station.1,
         });
+        if let Some(mac) = known {
+            return Resolution::Known {
+                mac,
+                valid_until: until,
+            };
+        }
         note_retry(&mut self.next_retry, retry_at);
         send_request(ip, ethernet::BROADCAST, station, counters, fx);
         Resolution::Asking

@@ -8,7 +8,9 @@ use slipstack_channel::{
     ChannelEvent, Command, EngineEnd, EventKind, Kind, ProgramEnd, Refusal, Reply, SockId, State,
 };
 use slipstack_device::{Device, loopback};
-use slipstack_engine::{Engine, FastOpenConfig, Instant, Role, Setup, StackConfig, TcpConfig};
+use slipstack_engine::{
+    Engine, FastOpenConfig, Instant, NeighbourTable, Role, Setup, StackConfig, TcpConfig,
+};
 
 pub struct Host {
     pub engine: Engine,
@@ -23,6 +25,15 @@ pub struct World {
 }
 
 fn host(number: u8, device: impl Device + 'static) -> Host {
+    host_with(number, device, None)
+}
+
+/// With neighbours, somebody else hears their answers.
+pub fn host_with(
+    number: u8,
+    device: impl Device + 'static,
+    neighbours: Option<Box<dyn NeighbourTable>>,
+) -> Host {
     let addr = Ipv4Addr::new(10, 9, 0, number);
     let info = device.info();
     let stack = StackConfig {
@@ -31,7 +42,10 @@ fn host(number: u8, device: impl Device + 'static) -> Host {
         addrs: vec![(addr.into(), 24)],
         tso_max: info.tso_max,
         has_udp_segmentation: info.udp_segmentation,
-        role: Role::Standalone,
+        role: match neighbours {
+            Some(_) => Role::Engine,
+            None => Role::Standalone,
+        },
         tcp: TcpConfig {
             fast_open: FastOpenConfig::from_bits(3),
             ..TcpConfig::default()
@@ -47,7 +61,7 @@ fn host(number: u8, device: impl Device + 'static) -> Host {
         directory: Some(end.region().clone()),
         fabric: None,
         ports: None,
-        neighbours: None,
+        neighbours,
     };
     let mut engine = Engine::new(setup, Instant(1));
     engine.attach_client(end, None);
