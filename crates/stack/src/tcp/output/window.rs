@@ -65,16 +65,16 @@ pub fn on_consumed(conn: &mut Connection, now: Instant, buffer_max: u32) {
     if conn.rcv.is_buffer_fixed || conn.rcv.buffer >= buffer_max {
         return;
     }
-    let period = conn.rtt.smoothed_ns().max(TUNE_MIN_NS);
-    if now.nanos_since(conn.rcv.tune_at) < period {
-        return;
-    }
     let read = conn.rcv.consumed.saturating_sub(conn.rcv.tune_from);
-    conn.rcv.tune_at = now;
-    conn.rcv.tune_from = conn.rcv.consumed;
-    // Twice what one round trip brought leaves room for slow start, which doubles.
+    // Twice what one round trip brought leaves room for slow start, which doubles. What part of one has brought already
+    // it needs at least: to wait for its end would let the window close meanwhile.
     let wanted = 2 * read + 16 * u64::from(conn.rcv.mss);
     if wanted > u64::from(conn.rcv.buffer) {
         conn.rcv.buffer = wanted.min(u64::from(buffer_max)) as u32;
+    }
+    let period = conn.rtt.smoothed_ns().max(TUNE_MIN_NS);
+    if now.nanos_since(conn.rcv.tune_at) >= period {
+        conn.rcv.tune_at = now;
+        conn.rcv.tune_from = conn.rcv.consumed;
     }
 }

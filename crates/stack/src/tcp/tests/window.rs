@@ -224,6 +224,29 @@ fn the_window_grows_with_a_fast_reader() {
     assert!(world.stack.tcp_rcvbuf(conn) > 2 * before);
 }
 
+#[test]
+fn a_buffer_that_is_read_empty_within_a_round_trip_grows_before_its_end() {
+    let mut world = established();
+    let conn = world.conn.unwrap();
+    let before = world.stack.tcp_rcvbuf(conn);
+    for part in 1..=4 {
+        world.peer(ACK, &vec![7; 40_000]);
+        world.stack.tcp_consumed(world.now, conn, part * 40_000);
+        world.flush();
+    }
+    let grown = world.stack.tcp_rcvbuf(conn);
+    assert!(grown >= 2 * 160_000 && grown > before, "{before} {grown}");
+    // A slower one afterwards needs no more.
+    for part in 1..=100 {
+        world.now.0 += MS;
+        world.peer(ACK, &[7; 1_000]);
+        let upto = 160_000 + part * 1_000;
+        world.stack.tcp_consumed(world.now, conn, upto);
+        world.flush();
+    }
+    assert!(world.stack.tcp_rcvbuf(conn) < grown * 5 / 4);
+}
+
 /// Data for a peer whose window is closed and who answers every probe; how long until the connection fails.
 fn answered_probes(user_timeout: Option<u64>) -> Option<u64> {
     let mut world = established();
