@@ -11,7 +11,8 @@ use crate::link::Cx;
 use crate::tcp::connection::{AckState, Connection};
 use crate::time::{Instant, nanos};
 
-/// Full segments acknowledged one by one at the start and after a gap.
+/// Segments acknowledged one by one at the start and after a gap, or soon where they are small (Linux:
+/// TCP_MAX_QUICKACKS, which every ACK uses up).
 pub const QUICK_SEGMENTS: u8 = 16;
 /// How long a small segment waits for its answer while the connection is not known to be interactive.
 const ANSWER_NS: u64 = 1_000_000;
@@ -68,6 +69,7 @@ pub fn delay(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     let longest = nanos(cx.config.tcp.delayed_ack);
     let is_quick = conn.rcv.quick > 0 && !conn.rcv.is_interactive;
     let delay = if is_quick {
+        conn.rcv.quick -= 1;
         ANSWER_NS.min(longest)
     } else {
         longest

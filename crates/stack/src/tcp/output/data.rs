@@ -206,10 +206,11 @@ fn send_new(
     }
 }
 
-/// Data that answers data: the peer's next request needs no ACK of its own.
+/// Data that answers data: the peer's next request needs no ACK of its own. A server that is busy with others answers
+/// late (Linux: up to TCP_DELACK_MAX, once its estimate has grown).
 #[inline]
 pub fn note_interactive(conn: &mut Connection, now: Instant) {
-    const ANSWER_NS: u64 = 40_000_000;
+    const ANSWER_NS: u64 = 200_000_000;
     if now.nanos_since(conn.rcv.last_at) < ANSWER_NS {
         conn.rcv.is_interactive = true;
     }

@@ -55,6 +55,38 @@ fn a_lone_segment_is_acknowledged_within_the_delay() {
 }
 
 #[test]
+fn small_segments_without_answers_are_acknowledged_soon_sixteen_times() {
+    let mut world = established();
+    for _ in 0..16 {
+        world.peer(ACK, b"x");
+        world.sleep(3 * MS);
+        assert_eq!(world.only().header.ack, world.seq);
+    }
+    world.peer(ACK, b"x");
+    world.sleep(30 * MS);
+    world.none();
+    world.sleep(20 * MS);
+    assert_eq!(world.only().header.ack, world.seq);
+}
+
+#[test]
+fn a_server_that_answers_late_is_known_to_answer() {
+    let mut world = established();
+    world.peer(ACK, b"first");
+    world.sleep(3 * MS);
+    assert_eq!(world.only().header.ack, world.seq);
+    world.sleep(100 * MS);
+    world.write(6);
+    world.only();
+    world.acknowledge(6);
+    world.peer(ACK, b"second");
+    world.sleep(20 * MS);
+    world.none();
+    world.write(12);
+    assert_eq!(world.only().header.ack, world.seq);
+}
+
+#[test]
 fn nagle_holds_the_second_small_segment() {
     let mut world = established();
     world.write(10);
