@@ -70,6 +70,7 @@ pub fn options(settings: &Settings) -> Options {
             .collect(),
         gateways: settings.gateways.clone(),
         slots: settings.slots,
+        is_autoconfigured: settings.is_autoconfigured,
         is_persistent: settings.is_persistent,
     }
 }

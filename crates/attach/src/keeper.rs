@@ -118,6 +118,10 @@ fn environment(settings: &Settings) -> Vec<(&'static str, String)> {
             .map(|dir| dir.to_string_lossy().into_owned()),
     );
     add(
+        "SLIPSTACK_SLAAC",
+        settings.is_autoconfigured.then(|| "1".to_owned()),
+    );
+    add(
         "SLIPSTACK_PERSIST",
         settings.is_persistent.then(|| "1".to_owned()),
     );

@@ -68,6 +68,8 @@ pub struct Settings {
     /// Bytes for fragments of each family.
     pub ipfrag_high_thresh: u32,
     pub log: Log,
+    /// IPv6 addresses come from the link.
+    pub is_autoconfigured: bool,
     pub is_persistent: bool,
     /// None: `/run/slipstack` for root, `$XDG_RUNTIME_DIR/slipstack` for others.
     pub run_dir: Option<PathBuf>,
@@ -110,6 +112,7 @@ impl Settings {
             tcp_mtu_probing: count(text("tcp-mtu-probing"))? == Some(1u8),
             ipfrag_high_thresh: count(text("ipfrag-high-thresh"))?.unwrap_or(4 << 20),
             log: text("log").map_or(Log::Warn, log_level),
+            is_autoconfigured: parsed(text("slaac"), kind::parse_flag)?.unwrap_or(false),
             is_persistent: parsed(text("persist"), kind::parse_flag)?.unwrap_or(false),
             run_dir: path("run-dir"),
             lib: path("lib"),
@@ -122,7 +125,9 @@ impl Settings {
 
     fn check_combinations(&self) -> Result<(), ConfigError> {
         let wrong = |sentence: String| Err(ConfigError::Combination(sentence));
-        if let (Some(interface), [], None) =
+        if self.is_autoconfigured {
+            self.check_autoconfiguration()?;
+        } else if let (Some(interface), [], None) =
             (&self.interface, self.addresses.as_slice(), &self.instance)
         {
             return wrong(format!(
@@ -149,6 +154,18 @@ impl Settings {
                     "--gw {gateway} is not in the network of --ip {first}"
                 ));
             }
+        }
+        Ok(())
+    }
+    fn check_autoconfiguration(&self) -> Result<(), ConfigError> {
+        let wrong = |sentence: String| Err(ConfigError::Combination(sentence));
+        if self.interface.is_none() {
+            return wrong("--slaac needs --if INTERFACE: a link with routers".to_owned());
+        }
+        if let Some(ip) = self.addresses.iter().find(|ip| ip.address.is_ipv6()) {
+            return wrong(format!(
+                "--ip {ip} and --slaac: the stack has IPv6 addresses of the one kind or the other"
+            ));
         }
         Ok(())
     }

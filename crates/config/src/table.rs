@@ -200,6 +200,15 @@ pub const OPTIONS: &[OptionSpec] = &[
         help: "What is written to standard error: off, error, warn, info or debug",
     },
     OptionSpec {
+        name: "slaac",
+        env: "SLIPSTACK_SLAAC",
+        kind: Kind::Flag,
+        default: "false",
+        scope: Scope::RunAndInstance,
+        value: "",
+        help: "Take an IPv6 link-local address, and IPv6 addresses, router and MTU as the routers on the interface advertise them",
+    },
+    OptionSpec {
         name: "persist",
         env: "SLIPSTACK_PERSIST",
         kind: Kind::Flag,

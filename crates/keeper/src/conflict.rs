@@ -48,7 +48,7 @@ pub fn probe(
 }
 
 /// The station that answers for an address.
-fn find_owner(device: &mut dyn Device, mac: [u8; 6], address: IpAddr) -> Option<[u8; 6]> {
+pub(crate) fn find_owner(device: &mut dyn Device, mac: [u8; 6], address: IpAddr) -> Option<[u8; 6]> {
     let mut owner = None;
     for _ in 0..PROBES {
         let frame = match address {
@@ -101,6 +101,15 @@ fn solicitation(mac: [u8; 6], address: Ipv6Addr) -> Vec<u8> {
         kind: Icmpv6Kind::NeighbourSolicitation,
         body: &body[..body_len],
     };
+    neighbour_discovery(mac, (src, dst), &message)
+}
+
+/// A frame of neighbour discovery to a group.
+pub(crate) fn neighbour_discovery(
+    mac: [u8; 6],
+    (src, dst): (Ipv6Addr, Ipv6Addr),
+    message: &Icmpv6Message<'_>,
+) -> Vec<u8> {
     let mut frame = vec![0; ethernet::HEADER_LEN + ipv6::HEADER_LEN];
     EthernetHeader {
         dst: ethernet::multicast_v6(dst),
@@ -111,7 +120,7 @@ fn solicitation(mac: [u8; 6], address: Ipv6Addr) -> Vec<u8> {
     Ipv6Header {
         traffic_class: 0,
         flow_label: 0,
-        payload_len: (icmpv6::HEADER_LEN + body_len) as u16,
+        payload_len: (icmpv6::HEADER_LEN + message.body.len()) as u16,
         next_header: protocol::ICMPV6,
         hop_limit: ndp::HOP_LIMIT,
         src,
@@ -157,7 +166,7 @@ fn claimant(frame: &[u8], mac: [u8; 6], address: IpAddr) -> Option<[u8; 6]> {
     (claimant != mac).then_some(claimant)
 }
 
-fn wait_readable(device: &dyn Device, wait_ns: u64) {
+pub(crate) fn wait_readable(device: &dyn Device, wait_ns: u64) {
     if device.has_rx() {
         return;
     }

@@ -5,6 +5,7 @@
 //! the connections of programs that have ended, resets those of programs that died, and tells who is
 //! there. A standby holds everything too and goes on when it is killed ([`standby`], [`journal`]).
 
+mod autoconf;
 mod conflict;
 mod directory;
 mod error;

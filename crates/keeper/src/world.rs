@@ -12,7 +12,7 @@ use slipstack_device::{Slots, iface, open_slot};
 use slipstack_mem::Region;
 use slipstack_mem::process::end_signals;
 
-use crate::conflict;
+use crate::{autoconf, conflict};
 use crate::error::KeeperError;
 use crate::journal::Journal;
 use crate::leases::{KEEPER_SLOT, Leases, Protocol};
@@ -54,6 +54,8 @@ pub struct Options {
     pub gateways: Vec<IpAddr>,
     /// Engines that may run at a time.
     pub slots: u16,
+    /// IPv6 addresses, router and MTU are what the link tells.
+    pub is_autoconfigured: bool,
     /// Stay when the last program has gone.
     pub is_persistent: bool,
 }
@@ -152,6 +154,9 @@ impl World {
         identify(&slots, &words, &mut network)?;
         if network.kind == DeviceKind::Packet {
             conflict::probe(&slots, &words, &network, dir.interface())?;
+            if options.is_autoconfigured {
+                autoconf::configure(&slots, &words, &mut network, dir.interface())?;
+            }
         }
         slots.steering().set_own(&network.addresses)?;
         slots.install_ingress_drop()?;
@@ -238,7 +243,7 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
             Ok((slots, network(DeviceKind::Tap, addresses, hosts)))
         }
         DeviceChoice::Interface(name) => {
-            if options.addresses.is_empty() {
+            if options.addresses.is_empty() && !options.is_autoconfigured {
                 return Err(KeeperError::NoAddress {
                     interface: name.clone(),
                 });

@@ -81,6 +81,7 @@ fn keeper(base: &Path) -> ExitCode {
         addresses: Vec::new(),
         gateways: Vec::new(),
         slots: 4,
+        is_autoconfigured: false,
         is_persistent: false,
     };
     match run(options, || {
