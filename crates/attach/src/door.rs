@@ -71,6 +71,7 @@ pub fn options(settings: &Settings) -> Options {
         gateways: settings.gateways.clone(),
         slots: settings.slots,
         is_autoconfigured: settings.is_autoconfigured,
+        vlan: settings.vlan,
         is_persistent: settings.is_persistent,
     }
 }

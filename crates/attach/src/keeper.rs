@@ -122,6 +122,10 @@ fn environment(settings: &Settings) -> Vec<(&'static str, String)> {
         settings.is_autoconfigured.then(|| "1".to_owned()),
     );
     add(
+        "SLIPSTACK_VLAN",
+        (settings.vlan != 0).then(|| settings.vlan.to_string()),
+    );
+    add(
         "SLIPSTACK_PERSIST",
         settings.is_persistent.then(|| "1".to_owned()),
     );

@@ -79,6 +79,7 @@ impl OptionSpec {
             Kind::Interface => "eth1",
             Kind::Cidrs => "10.0.0.5/24,fd00::5/64",
             Kind::Addresses => "10.0.0.1",
+            Kind::Count { .. } if self.default.is_empty() => "100",
             Kind::Name => "a",
             Kind::Cores => "0",
             Kind::Path if self.default.is_empty() => "/tmp/slipstack",

@@ -70,6 +70,8 @@ pub struct Settings {
     pub log: Log,
     /// IPv6 addresses come from the link.
     pub is_autoconfigured: bool,
+    /// 802.1Q; 0 = none.
+    pub vlan: u16,
     pub is_persistent: bool,
     /// None: `/run/slipstack` for root, `$XDG_RUNTIME_DIR/slipstack` for others.
     pub run_dir: Option<PathBuf>,
@@ -113,6 +115,7 @@ impl Settings {
             ipfrag_high_thresh: count(text("ipfrag-high-thresh"))?.unwrap_or(4 << 20),
             log: text("log").map_or(Log::Warn, log_level),
             is_autoconfigured: parsed(text("slaac"), kind::parse_flag)?.unwrap_or(false),
+            vlan: count(text("vlan"))?.unwrap_or(0),
             is_persistent: parsed(text("persist"), kind::parse_flag)?.unwrap_or(false),
             run_dir: path("run-dir"),
             lib: path("lib"),
@@ -133,6 +136,9 @@ impl Settings {
             return wrong(format!(
                 "--if {interface} needs --ip ADDRESS/LENGTH: the address that the stack has on it"
             ));
+        }
+        if self.vlan != 0 && self.interface.is_none() {
+            return wrong("--vlan needs --if INTERFACE: the one that the VLAN is on".to_owned());
         }
         for gateway in &self.gateways {
             let mut family = self
@@ -157,6 +163,7 @@ impl Settings {
         }
         Ok(())
     }
+
     fn check_autoconfiguration(&self) -> Result<(), ConfigError> {
         let wrong = |sentence: String| Err(ConfigError::Combination(sentence));
         if self.interface.is_none() {

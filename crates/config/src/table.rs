@@ -209,6 +209,15 @@ pub const OPTIONS: &[OptionSpec] = &[
         help: "Take an IPv6 link-local address, and IPv6 addresses, router and MTU as the routers on the interface advertise them",
     },
     OptionSpec {
+        name: "vlan",
+        env: "SLIPSTACK_VLAN",
+        kind: Kind::Count { min: 1, max: 4094 },
+        default: "",
+        scope: Scope::RunAndInstance,
+        value: "ID",
+        help: "The 802.1Q VLAN of `--if` that the stack is in, instead of what has no tag; the kernel needs no interface for it",
+    },
+    OptionSpec {
         name: "persist",
         env: "SLIPSTACK_PERSIST",
         kind: Kind::Flag,

@@ -127,7 +127,7 @@ counters! {
     rx_truncated,
     /// Frames that the kernel dropped because the ring was full.
     rx_overrun,
-    /// Frames of a VLAN, which is not ours.
+    /// Frames of another VLAN than ours.
     rx_vlan,
     /// Frames with a virtio header that makes no sense.
     rx_malformed,

@@ -22,6 +22,8 @@ const L3_OF_FANOUT: i32 = 0;
 
 /// In a slot's first word: the device cuts joined datagrams apart.
 const UDP_SEGMENTATION: u32 = 0x100;
+/// IEEE 802.1Q 9.6: 4095 is reserved.
+const VLAN_MAX: u16 = 4094;
 
 /// Which back end a slot belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub struct SlotParams {
     pub tso_max: u32,
     /// The device cuts joined datagrams apart.
     pub udp_segmentation: bool,
+    /// Number of the VLAN that the stack is in; 0 = frames without a tag. Of AF_PACKET alone.
+    pub vlan: u16,
     /// Shape of the receive ring; all zero for a TAP.
     pub ring: RingParams,
 }
@@ -59,7 +63,7 @@ impl SlotParams {
                 0
             },
             u32::from_be_bytes([a, b, c, d]),
-            u32::from_be_bytes([0, 0, e, f]),
+            u32::from(self.vlan) << 16 | u32::from_be_bytes([0, 0, e, f]),
             u32::from(self.mtu),
             self.tso_max,
             self.ring.frame_size,
@@ -81,9 +85,11 @@ impl SlotParams {
             block_size,
         ] = *words;
         let [a, b, c, d] = high.to_be_bytes();
-        let [0, 0, e, f] = low.to_be_bytes() else {
+        let [vlan @ .., e, f] = low.to_be_bytes();
+        let vlan = u16::from_be_bytes(vlan);
+        if vlan > VLAN_MAX {
             return None;
-        };
+        }
         Some(SlotParams {
             kind: match kind & !UDP_SEGMENTATION {
                 1 => SlotKind::Tap,
@@ -94,6 +100,7 @@ impl SlotParams {
             mtu: u16::try_from(mtu).ok()?,
             tso_max,
             udp_segmentation: kind & UDP_SEGMENTATION != 0,
+            vlan,
             ring: RingParams {
                 frame_size,
                 frame_count,
@@ -135,6 +142,7 @@ impl Slots {
             mtu: u16::try_from(link.mtu).unwrap_or(u16::MAX),
             tso_max: TSO_MAX,
             udp_segmentation: kernel::cuts_datagrams(),
+            vlan: 0,
             ring: RingParams::default(),
         };
         Ok(Slots {
@@ -177,6 +185,7 @@ impl Slots {
             mtu,
             tso_max: TSO_MAX,
             udp_segmentation: kernel::cuts_datagrams(),
+            vlan: 0,
             ring,
         };
         Ok(Slots {
@@ -220,6 +229,11 @@ impl Slots {
     /// Its number in the kernel.
     pub fn interface_index(&self) -> u32 {
         self.index
+    }
+
+    /// Slots that are adopted from now on are in this VLAN (1 to 4094), or with 0 in none.
+    pub fn set_vlan(&mut self, vlan: u16) {
+        self.params.vlan = vlan.min(VLAN_MAX);
     }
 
     pub fn params(&self) -> SlotParams {
@@ -293,7 +307,7 @@ pub fn open_slot(
     };
     Ok(match params.kind {
         SlotKind::Tap => Box::new(TapSlot::from_fd(fd, info)),
-        SlotKind::Packet => Box::new(PacketSlot::from_fd(fd, info, params.ring, position)?),
+        SlotKind::Packet => Box::new(PacketSlot::from_fd(fd, info, params, position)?),
     })
 }
 
@@ -336,6 +350,7 @@ mod tests {
             mtu: 1500,
             tso_max: TSO_MAX,
             udp_segmentation: true,
+            vlan: 7,
             ring: RingParams {
                 frame_size: 2048,
                 frame_count: 2048,

@@ -22,6 +22,7 @@ const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
 const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
+const ETHERTYPE_TAG: [u8; 2] = [0x81, 0];
 
 /// What the header of a received frame says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +91,10 @@ pub(crate) fn build(header: &[u8], offload: &TxOffload) -> [u8; TAP_LEN] {
 fn gso_type(header: &[u8]) -> u8 {
     const PROTOCOL_AT: usize = 23;
     const NEXT_HEADER_AT: usize = 20;
-    let is_ipv6 = header.get(12..14) == Some(&ETHERTYPE_IPV6[..]);
-    let at = if is_ipv6 { NEXT_HEADER_AT } else { PROTOCOL_AT };
+    let is_tagged = header.get(12..14) == Some(&ETHERTYPE_TAG[..]);
+    let tag = if is_tagged { 4 } else { 0 };
+    let is_ipv6 = header.get(12 + tag..14 + tag) == Some(&ETHERTYPE_IPV6[..]);
+    let at = tag + if is_ipv6 { NEXT_HEADER_AT } else { PROTOCOL_AT };
     match (header.get(at).copied(), is_ipv6) {
         (Some(protocol::UDP), _) => GSO_UDP_L4,
         (_, true) => GSO_TCPV6,

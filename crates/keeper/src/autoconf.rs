@@ -50,14 +50,28 @@ pub fn configure(
 ) -> Result<(), KeeperError> {
     let mut device = open_keeper_slot(slots, words)?;
     let identifiers = Identifiers::new(interface);
-    let link_local = take_address(&mut *device, network.mac, &identifiers, LINK_LOCAL, interface)?;
+    let link_local = take_address(
+        &mut *device,
+        network.mac,
+        &identifiers,
+        LINK_LOCAL,
+        interface,
+    )?;
     network.addresses.push((link_local.into(), PREFIX_LEN));
     let Some(told) = ask_routers(&mut *device, network.mac, link_local) else {
-        eprintln!("no IPv6 router has answered on {interface}; the stack has its link-local address");
+        eprintln!(
+            "no IPv6 router has answered on {interface}; the stack has its link-local address"
+        );
         return Ok(());
     };
     for prefix in told.prefixes.iter().filter(|prefix| is_usable(prefix)) {
-        let taken = take_address(&mut *device, network.mac, &identifiers, prefix.prefix, interface)?;
+        let taken = take_address(
+            &mut *device,
+            network.mac,
+            &identifiers,
+            prefix.prefix,
+            interface,
+        )?;
         // RFC 5942 4: without the flag nobody else of the prefix is on the link.
         let len = if prefix.is_on_link { PREFIX_LEN } else { 128 };
         network.addresses.push((taken.into(), len));
@@ -89,9 +103,9 @@ impl Identifiers {
             k0: random_u64(),
             k1: random_u64(),
         });
-        let interface = interface.bytes().fold(0, |hash, byte| {
-            secret.hash_words([hash, u64::from(byte)])
-        });
+        let interface = interface
+            .bytes()
+            .fold(0, |hash, byte| secret.hash_words([hash, u64::from(byte)]));
         Identifiers { secret, interface }
     }
 
@@ -234,7 +248,9 @@ mod tests {
 
     #[test]
     fn prefixes_that_make_no_address_are_left_out() {
-        let good = advertised(&advertisement(ROUTER, 1800, 1400)).unwrap().prefixes[0];
+        let good = advertised(&advertisement(ROUTER, 1800, 1400))
+            .unwrap()
+            .prefixes[0];
         let with = |change: &dyn Fn(&mut Prefix)| {
             let mut prefix = good;
             change(&mut prefix);

@@ -48,7 +48,11 @@ pub fn probe(
 }
 
 /// The station that answers for an address.
-pub(crate) fn find_owner(device: &mut dyn Device, mac: [u8; 6], address: IpAddr) -> Option<[u8; 6]> {
+pub(crate) fn find_owner(
+    device: &mut dyn Device,
+    mac: [u8; 6],
+    address: IpAddr,
+) -> Option<[u8; 6]> {
     let mut owner = None;
     for _ in 0..PROBES {
         let frame = match address {

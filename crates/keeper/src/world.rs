@@ -12,7 +12,6 @@ use slipstack_device::{Slots, iface, open_slot};
 use slipstack_mem::Region;
 use slipstack_mem::process::end_signals;
 
-use crate::{autoconf, conflict};
 use crate::error::KeeperError;
 use crate::journal::Journal;
 use crate::leases::{KEEPER_SLOT, Leases, Protocol};
@@ -22,6 +21,7 @@ use crate::pair;
 use crate::regions::{Inboxes, SLOTS_MAX, SlotWords};
 use crate::runtime::{RuntimeDir, RuntimeLock, base_directory, network_namespace};
 use crate::standby::RegionKey;
+use crate::{autoconf, conflict};
 
 /// Name of the TAP that is made when no interface is named.
 pub const DEFAULT_TAP: &str = "slip0";
@@ -56,6 +56,8 @@ pub struct Options {
     pub slots: u16,
     /// IPv6 addresses, router and MTU are what the link tells.
     pub is_autoconfigured: bool,
+    /// 802.1Q VLAN of the interface; 0 = what has no tag.
+    pub vlan: u16,
     /// Stay when the last program has gone.
     pub is_persistent: bool,
 }
@@ -248,7 +250,8 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
                     interface: name.clone(),
                 });
             }
-            let slots = Slots::open_packet(name, count, 0)?;
+            let mut slots = Slots::open_packet(name, count, 0)?;
+            slots.set_vlan(options.vlan);
             let addresses = options.addresses.clone();
             Ok((slots, network(DeviceKind::Packet, addresses, Vec::new())))
         }

@@ -82,6 +82,7 @@ fn keeper(base: &Path) -> ExitCode {
         gateways: Vec::new(),
         slots: 4,
         is_autoconfigured: false,
+        vlan: 0,
         is_persistent: false,
     };
     match run(options, || {

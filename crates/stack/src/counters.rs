@@ -33,6 +33,7 @@ counters! {
 
     DropEthernetShort "drop_ethernet_short" "shorter than an Ethernet header"
     DropEthernetType "drop_ethernet_type" "an EtherType that the stack does not speak"
+    DropEthernetVlan "drop_ethernet_vlan" "frame of a VLAN (802.1Q), which the stack is not in"
     DropEthernetNotOurs "drop_ethernet_not_ours" "unicast to another station"
 
     RxArpRequests "rx_arp_requests" "ARP requests for our addresses"

@@ -105,7 +105,17 @@ impl Stack {
             self.counters.bump(Counter::DropEthernetNotOurs);
             return;
         }
-        match header.ethertype {
+        let (ethertype, payload) = match header.ethertype {
+            EtherType::TAGGED => match ethernet::parse_priority_tag(payload) {
+                Some(inner) => inner,
+                None => {
+                    self.counters.bump(Counter::DropEthernetVlan);
+                    return;
+                }
+            },
+            plain => (plain, payload),
+        };
+        match ethertype {
             EtherType::IPV4 => self.on_ipv4(now, payload, link_group, meta, fx),
             EtherType::IPV6 => self.on_ipv6(now, payload, link_group, meta, fx),
             EtherType::ARP => cx!(self).on_arp(now, payload, fx),

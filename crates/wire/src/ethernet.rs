@@ -13,6 +13,8 @@ impl EtherType {
     pub const IPV4: Self = Self(0x0800);
     pub const ARP: Self = Self(0x0806);
     pub const IPV6: Self = Self(0x86dd);
+    /// A tag of IEEE 802.1Q lies before the type.
+    pub const TAGGED: Self = Self(0x8100);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,14 @@ impl EthernetHeader {
     }
 }
 
+/// What a tag with a priority alone is before; `None` = cut short, or of a VLAN.
+pub fn parse_priority_tag(payload: &[u8]) -> Option<(EtherType, &[u8])> {
+    const VLAN: u16 = 0x0fff;
+    let ([t0, t1, e0, e1], rest) = payload.split_first_chunk::<4>()?;
+    let is_priority = u16::from_be_bytes([*t0, *t1]) & VLAN == 0;
+    is_priority.then_some((EtherType(u16::from_be_bytes([*e0, *e1])), rest))
+}
+
 /// Multicast or broadcast.
 #[inline]
 pub const fn is_group(mac: [u8; 6]) -> bool {
@@ -75,6 +85,17 @@ mod tests {
             assert!(EthernetHeader::parse(&[0; 64][..len]).is_none());
         }
         assert!(EthernetHeader::parse(&[0; HEADER_LEN]).is_some());
+    }
+
+    #[test]
+    fn a_tag_with_a_priority_alone_is_looked_behind() {
+        let tagged = [0xa0, 0, 0x08, 0, 0x45];
+        assert_eq!(
+            parse_priority_tag(&tagged),
+            Some((EtherType::IPV4, &tagged[4..]))
+        );
+        assert_eq!(parse_priority_tag(&[0xa0, 7, 0x08, 0, 0x45]), None);
+        assert_eq!(parse_priority_tag(&tagged[..3]), None);
     }
 
     proptest! {

@@ -16,6 +16,7 @@ use slipstack_wire::{RxMeta, TxOffload};
 use crate::device::{Device, DeviceCounters, DeviceInfo, TxFull};
 use crate::error::DeviceError;
 use crate::position::RingPosition;
+use crate::slots::SlotParams;
 use receive::Receive;
 use transmit::Transmit;
 
@@ -51,17 +52,17 @@ impl PacketSlot {
     pub(crate) fn from_fd(
         fd: OwnedFd,
         info: DeviceInfo,
-        ring: RingParams,
+        params: &SlotParams,
         position: RingPosition,
     ) -> Result<PacketSlot, DeviceError> {
-        let receive = Receive::adopt(fd.as_fd(), ring, position).map_err(|source| {
+        let receive = Receive::adopt(fd.as_fd(), params, position).map_err(|source| {
             DeviceError::system("mapping the receive ring of a slot", "CAP_NET_RAW", source)
         })?;
         Ok(PacketSlot {
             fd,
             info,
             receive,
-            transmit: Transmit::new(),
+            transmit: Transmit::new(params.vlan),
             counters: DeviceCounters::default(),
             overrun: Cell::new(0),
         })

@@ -15,7 +15,8 @@ pub(crate) const STATUS_USER: u32 = 1;
 /// The frame is longer than the slot and waits whole in the socket's queue.
 pub(crate) const STATUS_COPY: u32 = 1 << 1;
 pub(crate) const STATUS_CSUM_NOT_READY: u32 = 1 << 3;
-pub(crate) const STATUS_VLAN_VALID: u32 = 1 << 4;
+const STATUS_VLAN_VALID: u32 = 1 << 4;
+const STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 pub(crate) const STATUS_CSUM_VALID: u32 = 1 << 7;
 
 /// Bytes of `struct tpacket2_hdr`.
@@ -33,6 +34,25 @@ pub(crate) struct SlotHeader {
     /// Time of arrival.
     pub sec: u32,
     pub nsec: u32,
+    tag: u16,
+    tag_kind: u16,
+}
+
+/// IEEE 802.1Q 9.4: the EtherType of customers' tags.
+const CUSTOMER_TAG: u16 = 0x8100;
+/// The VLAN's number in a tag; the rest is priority.
+const TAG_VLAN: u16 = 0x0fff;
+
+impl SlotHeader {
+    /// The VLAN that a frame came in; 0 = none, or a tag with a priority alone. `None`: a provider's.
+    #[inline]
+    pub fn vlan(&self, status: u32) -> Option<u16> {
+        if status & STATUS_VLAN_VALID == 0 {
+            return Some(0);
+        }
+        let is_customers = status & STATUS_VLAN_TPID_VALID == 0 || self.tag_kind == CUSTOMER_TAG;
+        is_customers.then_some(self.tag & TAG_VLAN)
+    }
 }
 
 /// The mapping; unmapped when dropped, absent in forked children.
@@ -131,6 +151,8 @@ impl RxRing {
             mac: u16::from_ne_bytes([bytes[12], bytes[13]]),
             sec: word(16),
             nsec: word(20),
+            tag: u16::from_ne_bytes([bytes[24], bytes[25]]),
+            tag_kind: u16::from_ne_bytes([bytes[26], bytes[27]]),
         }
     }
 }

@@ -9,9 +9,10 @@ use std::os::fd::BorrowedFd;
 use slipstack_wire::{RxChecksum, RxMeta};
 
 use super::raw::{self, RxRing, SlotHeader};
-use super::{RingParams, sys};
+use super::sys;
 use crate::device::DeviceCounters;
 use crate::position::RingPosition;
+use crate::slots::SlotParams;
 use crate::vnet::{self, Received};
 
 /// The longest message of the socket's queue: a 64 KiB frame with its headers.
@@ -30,6 +31,7 @@ pub(crate) struct Receive {
     next: u32,
     large: Large,
     empty_turns: u32,
+    vlan: u16,
 }
 
 /// Room for frames that do not fit a slot, allocated with the first of them.
@@ -43,10 +45,10 @@ struct Large {
 impl Receive {
     pub(crate) fn adopt(
         fd: BorrowedFd<'_>,
-        params: RingParams,
+        params: &SlotParams,
         position: RingPosition,
     ) -> io::Result<Receive> {
-        let ring = RxRing::map(fd, params)?;
+        let ring = RxRing::map(fd, params.ring)?;
         let next = position.load() % ring.count();
         let receive = Receive {
             ring,
@@ -54,6 +56,7 @@ impl Receive {
             next,
             large: Large::default(),
             empty_turns: 0,
+            vlan: params.vlan,
         };
         receive.release_leftover();
         Ok(receive)
@@ -123,7 +126,8 @@ impl Receive {
         counters: &mut DeviceCounters,
     ) -> usize {
         let header = self.ring.header(self.next);
-        if status & raw::STATUS_VLAN_VALID != 0 {
+        // The kernel has taken the tag out of the frame.
+        if header.vlan(status) != Some(self.vlan) {
             counters.rx_vlan += 1;
             return 0;
         }

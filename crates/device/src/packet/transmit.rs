@@ -18,6 +18,9 @@ const SMALL_MAX: usize = 2048;
 const ARENA_LEN: usize = sys::BATCH * SMALL_MAX;
 /// Headers of a large frame at most: Ethernet, IP and TCP with all options.
 const HEADER_MAX: usize = 256;
+/// Of Ethernet, before the type.
+const ADDRESSES: usize = 12;
+const TAG_LEN: usize = 4;
 /// How often a frame that the device's queue refuses is tried again.
 const NOBUFS_RETRIES: u32 = 3;
 
@@ -30,6 +33,8 @@ pub(crate) struct Transmit {
     used: usize,
     nobufs_in_row: u32,
     is_stalled: bool,
+    /// 0 = frames have no tag.
+    vlan: u16,
 }
 
 /// What became of a send.
@@ -40,13 +45,14 @@ enum Sent {
 }
 
 impl Transmit {
-    pub(crate) fn new() -> Transmit {
+    pub(crate) fn new(vlan: u16) -> Transmit {
         Transmit {
             arena: vec![0; ARENA_LEN],
             frames: VecDeque::with_capacity(sys::BATCH),
             used: 0,
             nobufs_in_row: 0,
             is_stalled: false,
+            vlan,
         }
     }
 
@@ -63,12 +69,64 @@ impl Transmit {
         offload: TxOffload,
         counters: &mut DeviceCounters,
     ) -> Result<(), TxFull> {
+        if self.vlan != 0 {
+            return self.send_tagged(fd, header, payload, offload, counters);
+        }
+        self.send_frame(fd, header, payload, &offload, counters)
+    }
+
+    /// IEEE 802.1Q 9: the tag lies between the addresses and the type.
+    #[inline(never)]
+    fn send_tagged(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+        offload: TxOffload,
+        counters: &mut DeviceCounters,
+    ) -> Result<(), TxFull> {
+        let Some((addresses, rest)) = header
+            .split_at_checked(ADDRESSES)
+            .filter(|_| header.len() + TAG_LEN <= HEADER_MAX)
+        else {
+            counters.tx_dropped += 1;
+            return Ok(());
+        };
+        let mut tagged = [0; HEADER_MAX];
+        let len = header.len() + TAG_LEN;
+        let [high, low] = self.vlan.to_be_bytes();
+        tagged[..ADDRESSES].copy_from_slice(addresses);
+        tagged[ADDRESSES..ADDRESSES + TAG_LEN].copy_from_slice(&[0x81, 0, high, low]);
+        tagged[ADDRESSES + TAG_LEN..len].copy_from_slice(rest);
+        let tag = TAG_LEN as u16;
+        let offload = TxOffload {
+            checksum: offload.checksum.map(|mut partial| {
+                partial.start += tag;
+                partial
+            }),
+            gso: offload.gso.map(|mut gso| {
+                gso.header_len += tag;
+                gso
+            }),
+        };
+        self.send_frame(fd, &tagged[..len], payload, &offload, counters)
+    }
+
+    #[inline]
+    fn send_frame(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+        offload: &TxOffload,
+        counters: &mut DeviceCounters,
+    ) -> Result<(), TxFull> {
         let payload_len = payload[0].len() + payload[1].len();
         let len = vnet::PACKET_LEN + header.len() + payload_len;
         let taken = if len <= SMALL_MAX {
-            self.enqueue(fd, header, payload, &offload, len, counters)
+            self.enqueue(fd, header, payload, offload, len, counters)
         } else {
-            self.send_large(fd, header, payload, &offload, counters)
+            self.send_large(fd, header, payload, offload, counters)
         };
         match taken {
             true => {

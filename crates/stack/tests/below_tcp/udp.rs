@@ -32,6 +32,19 @@ fn a_datagram_reaches_the_socket_of_its_port() {
 }
 
 #[test]
+fn a_priority_tag_is_no_vlan() {
+    let mut table = Table::new();
+    table.bind("10.0.0.5:1000");
+    for (tag, want) in [([0xe0, 0], 1), ([0, 1], 1), ([0, 0], 2)] {
+        let mut frame = udp_frame((PEER, 7), (IP, 1000), b"hello");
+        frame.splice(12..12, [0x81, 0, tag[0], tag[1]]);
+        table.input(&frame);
+        assert_eq!(table.fx.datagrams.len(), want);
+    }
+    assert_eq!(table.count(Counter::DropEthernetVlan), 1);
+}
+
+#[test]
 fn the_best_match_wins_connected_before_bound_before_wildcard() {
     let mut table = Table::new();
     let bind = |table: &mut Table, ip| table.stack.udp_bind(at(ip, 1000), shared()).unwrap();
