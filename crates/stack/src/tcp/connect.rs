@@ -112,8 +112,8 @@ pub fn mss_to_announce(key: &FlowKey, mtu: u16, limit: Option<u16>) -> u16 {
         .max(MSS_MIN)
 }
 
-/// A block in SYN-SENT; a passive open fills in the peer's side afterwards.
-#[inline]
+/// A block in SYN-SENT; a passive open fills in the peer's side afterwards. Always inlined: a block is made where it stays.
+#[inline(always)]
 pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
     let tcp = &cx.config.tcp;
     let preset = seed.preset;
