@@ -12,7 +12,7 @@
  *          ask    sends "ask\n", reads a line, sends it back with "you said ", closes
  *          udp    sends the datagram "ping" there
  * UDP 7001 echo, 7002 answers each datagram with two, 7003 with ten joined ones (UDP_SEGMENT),
- *     7004 with its type of service and time to live
+ *     7011 echo over IPv6, 7004 with its type of service and time to live
  */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
@@ -173,6 +173,13 @@ static int open_port(int kind, int port) {
     return fd;
 }
 
+static int open_port6(int port) {
+    int fd = socket(AF_INET6, SOCK_DGRAM, 0);
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    if (bind(fd, (void *)&any, sizeof any)) perror("peer: bind"), exit(1);
+    return fd;
+}
+
 static void *serve_tcp(void *argument) {
     int listener = (intptr_t)argument;
     for (;;) {
@@ -184,12 +191,12 @@ static void *serve_tcp(void *argument) {
 }
 
 /* Ten datagrams in one call, the last one shorter; they stay together on the way to a neighbour. */
-static void send_joined(int fd, struct sockaddr_in *to, socklen_t len) {
+static void send_joined(int fd, void *to, socklen_t len) {
     char data[5000];
     int size = 520, none = 0;
     for (int i = 0; i < (int)sizeof data; i++) data[i] = i / 100;
     setsockopt(fd, SOL_UDP, UDP_SEGMENT, &size, sizeof size);
-    sendto(fd, data, sizeof data, 0, (void *)to, len);
+    sendto(fd, data, sizeof data, 0, to, len);
     setsockopt(fd, SOL_UDP, UDP_SEGMENT, &none, sizeof none);
 }
 
@@ -216,7 +223,8 @@ static void *serve_headers(void *argument) {
 
 static void *serve_udp(void *argument) {
     int fd = (intptr_t)argument;
-    struct sockaddr_in own, from;
+    struct sockaddr_in own;
+    struct sockaddr_in6 from;
     socklen_t len = sizeof own;
     getsockname(fd, (void *)&own, &len);
     static __thread char buf[65536];
@@ -242,6 +250,7 @@ int main(void) {
     for (int port = 7001; port <= 7003; port++)
         pthread_create(&thread, 0, serve_udp, (void *)(intptr_t)open_port(SOCK_DGRAM, port));
     pthread_create(&thread, 0, serve_headers, (void *)(intptr_t)open_port(SOCK_DGRAM, 7004));
+    pthread_create(&thread, 0, serve_udp, (void *)(intptr_t)open_port6(7011));
     puts("ready");
     fflush(stdout);
     pause();

@@ -23,17 +23,20 @@ const SNDBUF: usize = 5;
 const NOTIFY_AT: usize = 6;
 const URGENT: usize = 7;
 /// Engine, rarely: local address in words 0–1, remote in 2–3, ports in 4, a former
-/// urgent byte in 5.
+/// urgent byte in 5, the ring of what came back in 6–7.
 const LOCAL: usize = 0;
 const REMOTE: usize = 2;
 const PORTS: usize = 4;
 const URGENT_SKIPPED: usize = 5;
+const RETURNED_RING: usize = 6;
+const RETURNED_HEAD: usize = 7;
 /// Program.
 const TX_RING: usize = 0;
 const TX_HEAD: usize = 1;
 const RX_TAIL: usize = 2;
 const TX_MORE: usize = 3;
 const ACCEPT_TAKEN: usize = 4;
+const RETURNED_TAIL: usize = 5;
 /// Flags.
 const EVENT_PENDING: usize = 0;
 const TX_PENDING: usize = 1;
@@ -187,7 +190,31 @@ impl<'a> Cell<'a> {
         self.word(1, PORTS).store(ports, Ordering::Release);
     }
 
+    pub(crate) fn returned_ring(&self) -> RingWord {
+        RingWord(self.word(1, RETURNED_RING).load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_returned_ring(&self, ring: RingWord) {
+        self.word(1, RETURNED_RING).store(ring.0, Ordering::Release);
+    }
+
+    pub(crate) fn returned_head(&self) -> u64 {
+        self.word(1, RETURNED_HEAD).load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_returned_head(&self, head: u64) {
+        self.word(1, RETURNED_HEAD).store(head, Ordering::Release);
+    }
+
     // The program's words.
+
+    pub(crate) fn returned_tail(&self) -> u64 {
+        self.word(2, RETURNED_TAIL).load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_returned_tail(&self, tail: u64) {
+        self.word(2, RETURNED_TAIL).store(tail, Ordering::Release);
+    }
 
     #[inline]
     pub(crate) fn tx_ring(&self) -> RingWord {

@@ -88,6 +88,9 @@ pub enum SocketOption {
     /// The same of those over IPv6.
     MtuDiscoveryV6(u8),
     Multicast(MulticastOption),
+    /// What comes back of datagrams over IPv4 (IPv6) is told even to who is not connected.
+    ReturnsV4(bool),
+    ReturnsV6(bool),
 }
 
 /// What a program asks of its engine.
@@ -468,6 +471,8 @@ impl SocketOption {
             SocketOption::MtuDiscovery(code) => one(18, u64::from(code)),
             SocketOption::MtuDiscoveryV6(code) => one(19, u64::from(code)),
             SocketOption::Multicast(option) => option.encode(),
+            SocketOption::ReturnsV4(on) => one(20, u64::from(on)),
+            SocketOption::ReturnsV6(on) => one(21, u64::from(on)),
         }
     }
 
@@ -500,6 +505,8 @@ impl SocketOption {
             17 => SocketOption::TakesJoined(first != 0),
             18 => SocketOption::MtuDiscovery(first as u8),
             19 => SocketOption::MtuDiscoveryV6(first as u8),
+            20 => SocketOption::ReturnsV4(first != 0),
+            21 => SocketOption::ReturnsV6(first != 0),
             code => SocketOption::Multicast(MulticastOption::decode(code, args.try_into().ok()?)?),
         })
     }

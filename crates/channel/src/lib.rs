@@ -26,6 +26,7 @@ mod program;
 mod receive_ring;
 mod reply;
 pub mod report;
+mod returned;
 mod state;
 mod urgent;
 
@@ -53,5 +54,6 @@ pub use passing::{
 pub use program::{Datagram, Full, ProgramEnd};
 pub use receive_ring::ReceiveRing;
 pub use reply::{Info, Refusal, Reply};
+pub use returned::{Returned, ReturnedRing};
 pub use state::{Reason, State};
 pub use urgent::{Urgent, UrgentWord};

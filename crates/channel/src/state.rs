@@ -121,6 +121,13 @@ coded! {
         BrokenPipe = 9,
         /// The engine is gone.
         NetDown = 10,
+        ProtocolUnreachable = 11,
+        HostDown = 12,
+        NotOnNet = 13,
+        /// The way that the packet asks for does not exist.
+        RouteFailed = 14,
+        /// Somebody on the way forbids it.
+        Prohibited = 15,
     }
 }
 

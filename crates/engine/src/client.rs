@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use slipstack_channel::{EngineEnd, Kind, Reason, ReceiveRing, SendSide, SockId, State};
+use slipstack_channel::{
+    EngineEnd, Kind, Reason, ReceiveRing, ReturnedRing, SendSide, SockId, State,
+};
 use slipstack_mem::Doorbell;
 use slipstack_stack::{ConnId, Instant, ListenerId, SocketOptions, UdpId};
 
@@ -91,6 +93,8 @@ pub(crate) struct Socket {
     pub(crate) step: u64,
     pub(crate) send: SendSide,
     pub(crate) receive: ReceiveRing,
+    /// Datagrams that came back.
+    pub(crate) returned: Option<Box<ReturnedRing>>,
 }
 
 impl Socket {
@@ -115,6 +119,7 @@ impl Socket {
         step: STEP,
         send: SendSide::NEW,
         receive: ReceiveRing::NEW,
+        returned: None,
     };
 
     /// Bytes of datagrams that may wait; what a program asks for counts twice, as on the kernel.
@@ -246,6 +251,9 @@ impl Client {
             return;
         };
         socket.receive.release(end, sock);
+        if let Some(ring) = socket.returned.take() {
+            ring.release(end);
+        }
         // The rest is written anew when the next use begins.
         socket.generation = 0;
         socket.options = None;

@@ -35,11 +35,11 @@ impl Engine {
             is_v6_only,
             // Whether a broadcast is allowed is decided by the program's side.
             broadcast: true,
-            takes_joined: false,
             tos: noted.map_or(0, |options| options.tos),
             ttl: noted.map_or(UdpOptions::default().ttl, |options| options.ttl),
             mtu_discovery: noted.map_or(MtuDiscovery::default(), |noted| noted.mtu_discovery),
             mtu_discovery_v6: noted.map_or(MtuDiscovery::default(), |n| n.mtu_discovery_v6),
+            ..UdpOptions::default()
         };
         let id = self.udp_bind(addr, &options)?;
         let local = self.stack.udp_local(id).unwrap_or(addr);

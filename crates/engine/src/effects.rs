@@ -1,11 +1,12 @@
 //! What the stack's effects do to the clients' rings and the device.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use slipstack_channel::{Ends, Envelope, Kind, State};
+use slipstack_channel::{Ends, Envelope, Kind, Returned, ReturnedRing, State};
 use slipstack_device::Device;
 use slipstack_stack::{
-    ConnId, DatagramIn, Effects, Event, FrameOut, GroupFilter, IpMeta, ListenerId, Reason, UdpId,
+    ConnId, DatagramIn, Effects, Event, FrameOut, GroupFilter, IpMeta, ListenerId, Reason, Told,
+    UdpId,
 };
 
 use crate::client::Role;
@@ -136,6 +137,39 @@ impl Effects for Fx<'_> {
 
     fn group(&mut self, group: IpAddr, filter: &GroupFilter) {
         self.world.tell_group(group, filter);
+    }
+
+    fn returned(&mut self, udp: UdpId, to: SocketAddr, reason: Reason, told: &Told<'_>) {
+        let now = self.world.now;
+        let Some(owner) = self.world.udp_owner(udp) else {
+            return;
+        };
+        let Some(client) = self.world.client(owner.client) else {
+            return;
+        };
+        let Some((socket, end)) = client.find(owner.sock) else {
+            return;
+        };
+        if socket.returned.is_none() {
+            socket.returned = ReturnedRing::new(end, owner.sock).map(Box::new);
+        }
+        let it = Returned {
+            reason: translate::reason(reason),
+            to,
+            offender: told.offender,
+            kind: told.kind,
+            code: told.code,
+            info: told.info,
+            local: told.local,
+            time_ns: now.0,
+            tos: told.tos,
+            ttl: told.ttl,
+            len: told.payload.len(),
+        };
+        let ring = socket.returned.as_mut();
+        if !ring.is_some_and(|ring| ring.push(end, owner.sock, &it, told.payload)) {
+            self.world.counters.returned_lost += 1;
+        }
     }
 
     fn stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {

@@ -42,6 +42,8 @@ counters! {
     rx_no_room,
     /// Datagrams lost because the program did not read.
     rx_datagrams_lost,
+    /// Errors about datagrams that a full error queue had no room for.
+    returned_lost,
     /// Frames put into another engine's inbox.
     local_posted,
     local_received,

@@ -20,6 +20,11 @@ pub(crate) fn reason(reason: stack::Reason) -> channel::Reason {
         stack::Reason::ProtocolError => channel::Reason::ProtocolError,
         stack::Reason::MessageTooLong => channel::Reason::MessageTooLong,
         stack::Reason::BrokenPipe => channel::Reason::BrokenPipe,
+        stack::Reason::ProtocolUnreachable => channel::Reason::ProtocolUnreachable,
+        stack::Reason::HostDown => channel::Reason::HostDown,
+        stack::Reason::NotOnNet => channel::Reason::NotOnNet,
+        stack::Reason::RouteFailed => channel::Reason::RouteFailed,
+        stack::Reason::Prohibited => channel::Reason::Prohibited,
     }
 }
 
@@ -96,7 +101,9 @@ pub(crate) fn tcp_option(option: SocketOption) -> Option<TcpOption> {
         | SocketOption::MtuDiscovery(_)
         | SocketOption::MtuDiscoveryV6(_)
         | SocketOption::Multicast(_)
-        | SocketOption::FastOpenConnect(_) => return None,
+        | SocketOption::FastOpenConnect(_)
+        | SocketOption::ReturnsV4(_)
+        | SocketOption::ReturnsV6(_) => return None,
     })
 }
 
@@ -104,6 +111,8 @@ pub(crate) fn tcp_option(option: SocketOption) -> Option<TcpOption> {
 pub(crate) fn udp_option(option: SocketOption) -> Option<UdpOption> {
     Some(match option {
         SocketOption::TakesJoined(on) => UdpOption::TakesJoined(on),
+        SocketOption::ReturnsV4(on) => UdpOption::ReturnsV4(on),
+        SocketOption::ReturnsV6(on) => UdpOption::ReturnsV6(on),
         SocketOption::Tos(tos) => UdpOption::Tos(tos),
         SocketOption::Ttl(ttl) => UdpOption::Ttl(ttl),
         SocketOption::MtuDiscovery(code) => UdpOption::MtuDiscovery(MtuDiscovery::from_code(code)?),
@@ -145,7 +154,9 @@ pub(crate) fn note_option(options: &mut SocketOptions, option: SocketOption) {
         SocketOption::Broadcast(_)
         | SocketOption::ReusePort(_)
         | SocketOption::Multicast(_)
-        | SocketOption::TakesJoined(_) => {}
+        | SocketOption::TakesJoined(_)
+        | SocketOption::ReturnsV4(_)
+        | SocketOption::ReturnsV6(_) => {}
     }
 }
 

@@ -61,10 +61,30 @@ impl Batch {
             _ => last,
         };
         self.is_lone.store(is_lone, Ordering::Relaxed);
+        self.hold(thread, last);
+    }
+
+    fn hold(&self, thread: usize, last: u64) {
         self.last.store(last, Ordering::Relaxed);
         self.held_ns.store(0, Ordering::Relaxed);
         self.sent_ns.store(0, Ordering::Relaxed);
         self.owner.store(thread, Ordering::Relaxed);
+    }
+
+    /// Several sends of `thread` follow at once: they are held, unless it is in a batch already.
+    /// `true`: [`Batch::end_burst`] has to follow.
+    pub(crate) fn begin_burst(&self, thread: usize) -> bool {
+        let begins = self.owner.load(Ordering::Relaxed) != thread;
+        if begins {
+            self.is_lone.store(false, Ordering::Relaxed);
+            self.hold(thread, THE_WAIT);
+        }
+        begins
+    }
+
+    /// The last of them was made, and all are to leave. It says nothing of the thread's habit.
+    pub(crate) fn end_burst(&self) {
+        self.owner.store(0, Ordering::Relaxed);
     }
 
     /// The thread waits again, which lets everything leave.
@@ -146,6 +166,17 @@ mod tests {
         assert!(!batch.is_due(1, 10, || 1_000));
         assert!(batch.is_due(1, 20, || 21_000));
         assert!(!batch.is_due(1, 20, || 22_000));
+    }
+
+    #[test]
+    fn a_burst_is_held_until_its_end_and_leaves_a_batch_alone() {
+        let batch = Batch::default();
+        assert!(batch.begin_burst(1));
+        assert!(!batch.is_due(1, 10, || 1_000));
+        batch.end_burst();
+        assert!(batch.is_due(1, 10, || 2_000));
+        batch.begin(1, 2, 30, false);
+        assert!(!batch.begin_burst(1));
     }
 
     #[test]

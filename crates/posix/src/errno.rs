@@ -67,6 +67,8 @@ numbers!(
     ETIMEDOUT,
     ECONNREFUSED,
     EHOSTUNREACH,
+    EHOSTDOWN,
+    ENONET,
     EALREADY,
     EINPROGRESS,
     EPROTO,
@@ -115,6 +117,11 @@ impl From<Reason> for Errno {
             Reason::MessageTooLong => Errno::EMSGSIZE,
             Reason::BrokenPipe => Errno::EPIPE,
             Reason::NetDown => Errno::ENETDOWN,
+            Reason::ProtocolUnreachable => Errno::ENOPROTOOPT,
+            Reason::HostDown => Errno::EHOSTDOWN,
+            Reason::NotOnNet => Errno::ENONET,
+            Reason::RouteFailed => Errno::EOPNOTSUPP,
+            Reason::Prohibited => Errno::EACCES,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use slipstack_channel::{
     Attachment, ChannelEvent, CloseMode, Command, Driver, Envelope, EventKind, Exit, Info, Kind,
-    Placement, ProgramEnd, Reply, SockId, SocketOption, State, WaitOn,
+    Placement, ProgramEnd, Reply, Returned, SockId, SocketOption, State, WaitOn,
 };
 use slipstack_mem::{Lock, now_ns};
 
@@ -403,6 +403,24 @@ impl Link {
     /// Bytes sent and not acknowledged.
     pub(crate) fn unacked(&self, sock: SockId) -> usize {
         self.program.tx_unacked(sock)
+    }
+
+    /// Whether a datagram has come back that nobody has taken.
+    pub(crate) fn has_returned(&self, sock: SockId) -> bool {
+        self.program.has_returned(sock)
+    }
+
+    pub(crate) fn next_returned(&self, sock: SockId) -> Option<Returned> {
+        self.program.next_returned(sock)
+    }
+
+    /// The first that came back, and how many bytes of it the buffers took.
+    pub(crate) fn take_returned(
+        &self,
+        sock: SockId,
+        bufs: &mut [IoSliceMut<'_>],
+    ) -> Option<(Returned, usize)> {
+        self.program.take_returned(sock, bufs)
     }
 
     /// Length of the next datagram.

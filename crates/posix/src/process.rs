@@ -354,6 +354,20 @@ impl Process {
         }
     }
 
+    /// Before the messages of one sendmmsg, which leave together. `true`: [`Process::end_burst`] has to
+    /// follow.
+    pub fn begin_burst(&self) -> bool {
+        self.batch.begin_burst(self.kernel.thread())
+    }
+
+    pub fn end_burst(&self) {
+        self.batch.end_burst();
+        if let Some(link) = self.link() {
+            link.commands();
+            self.sleepers.nudge(|| self.now_ns());
+        }
+    }
+
     /// As [`Process::after_push`], of `count` bytes. A program that writes much without waiting
     /// is brought its acknowledgements meanwhile: what they free is written again while it is
     /// still in the processor's cache, and the send ring stays small.

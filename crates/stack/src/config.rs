@@ -53,6 +53,8 @@ pub struct StackConfig {
     pub forwarding: bool,
     /// ICMP errors that may be sent per second (RFC 1812 4.3.2.8).
     pub icmp_errors_per_second: u32,
+    /// Between two of them to one destination, in the long run (Linux's `icmp_ratelimit`).
+    pub icmp_error_interval: Duration,
     pub tcp: TcpConfig,
     /// Root of all randomness: ports, sequence numbers, hash keys.
     pub seed: [u8; 32],
@@ -74,6 +76,7 @@ impl Default for StackConfig {
             fragments_bytes_max: 4 << 20,
             forwarding: false,
             icmp_errors_per_second: 1000,
+            icmp_error_interval: Duration::from_secs(1),
             tcp: TcpConfig::default(),
             seed: [0; 32],
         }

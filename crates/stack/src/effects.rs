@@ -10,7 +10,7 @@ pub use slipstack_wire::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};
 use crate::error::Reason;
 use crate::groups::GroupFilter;
 use crate::ids::{ConnId, ListenerId, UdpId};
-use crate::ip::IpMeta;
+use crate::ip::{IpMeta, Told};
 
 /// The engine's (or simulator's) side. Calls come in the order in which things happened.
 pub trait Effects {
@@ -47,6 +47,11 @@ pub trait Effects {
     fn find_neighbour(&self, ip: IpAddr) -> Option<[u8; 6]> {
         let _ = ip;
         None
+    }
+
+    /// A datagram of this socket, which has asked for it, came back.
+    fn returned(&mut self, udp: UdpId, to: SocketAddr, reason: Reason, told: &Told<'_>) {
+        let _ = (udp, to, reason, told);
     }
 
     /// A TCP segment for a flow and port that this stack does not know. Where several engines share

@@ -81,6 +81,13 @@ pub enum Reason {
     MessageTooLong = 8,
     /// RST after both sides had said FIN or we had shut down (EPIPE rather than ECONNRESET).
     BrokenPipe = 9,
+    ProtocolUnreachable = 10,
+    HostDown = 11,
+    NotOnNet = 12,
+    /// The way that the packet asks for does not exist.
+    RouteFailed = 13,
+    /// Somebody on the way forbids it.
+    Prohibited = 14,
 }
 
 impl Reason {
@@ -95,6 +102,11 @@ impl Reason {
             7 => Self::ProtocolError,
             8 => Self::MessageTooLong,
             9 => Self::BrokenPipe,
+            10 => Self::ProtocolUnreachable,
+            11 => Self::HostDown,
+            12 => Self::NotOnNet,
+            13 => Self::RouteFailed,
+            14 => Self::Prohibited,
             _ => return None,
         })
     }

@@ -9,10 +9,10 @@ use slipstack_wire::protocol;
 use crate::config::Role;
 use crate::counters::Counter;
 use crate::effects::{Effects, Payload};
-use crate::ip::{IpMeta, PathCause, PathError, parse_flow};
+use crate::icmp_limit::IcmpLimit;
+use crate::ip::{IpMeta, PathCause, QUOTED_LEN, Report, Told, parse_flow};
 use crate::link::{Cx, OutPacket, OutSegment};
 use crate::options::{DEFAULT_TTL, MtuDiscovery};
-use crate::rate::RateLimit;
 use crate::time::Instant;
 
 /// RFC 1812 4.3.2.3: an error is at most 576 bytes long.
@@ -20,16 +20,19 @@ const ERROR_LEN_MAX: usize = 576;
 pub(crate) const QUOTE_MAX: usize =
     ERROR_LEN_MAX - ipv4::HEADER_LEN - slipstack_wire::icmpv4::HEADER_LEN;
 
+/// RFC 1812 4.3.2.5: precedence 6 for errors, as Linux does.
+pub(crate) const ERROR_TOS: u8 = 0xc0;
+
 impl Cx<'_> {
     /// Answers echos; an error about a packet of ours is returned with its protocol.
     #[inline(never)]
-    pub(crate) fn on_icmp(
+    pub(crate) fn on_icmp<'a>(
         &mut self,
         now: Instant,
         ip: &IpMeta,
-        bytes: &[u8],
+        bytes: &'a [u8],
         fx: &mut impl Effects,
-    ) -> Option<(u8, PathError)> {
+    ) -> Option<Report<'a>> {
         let message = match IcmpMessage::parse(bytes) {
             Ok(message) => message,
             Err(IcmpError::Malformed) => return self.drop_icmp(Counter::DropIcmpMalformed),
@@ -52,18 +55,27 @@ impl Cx<'_> {
         let Some(cause) = cause else {
             return self.drop_icmp(Counter::DropIcmpType);
         };
-        let error = Ipv4Packet::parse_quoted(message.body)
+        let report = Ipv4Packet::parse_quoted(message.body)
             .ok()
             .filter(|quoted| self.link.routes.is_own(quoted.header.src))
-            .and_then(|quoted| parse_flow(&quoted, cause, false));
-        let Some(error) = error else {
+            .and_then(|quoted| {
+                let (protocol, error) = parse_flow(&quoted, cause, false)?;
+                let payload = quoted.payload.get(QUOTED_LEN..).unwrap_or(&[]);
+                let told = told_by(ip, bytes, payload);
+                Some(Report {
+                    protocol,
+                    error,
+                    told,
+                })
+            });
+        let Some(report) = report else {
             return self.drop_icmp(Counter::DropIcmpQuote);
         };
         self.counters.bump(Counter::RxIcmpErrors);
-        Some(error)
+        Some(report)
     }
 
-    fn drop_icmp(&mut self, why: Counter) -> Option<(u8, PathError)> {
+    fn drop_icmp(&mut self, why: Counter) -> Option<Report<'static>> {
         self.counters.bump(why);
         None
     }
@@ -94,7 +106,7 @@ impl Cx<'_> {
     pub(crate) fn send_port_unreachable(
         &mut self,
         now: Instant,
-        limit: &mut RateLimit,
+        limit: &mut IcmpLimit,
         packet: &[u8],
         ip: &IpMeta,
         fx: &mut impl Effects,
@@ -110,7 +122,7 @@ impl Cx<'_> {
     pub(crate) fn send_reassembly_exceeded(
         &mut self,
         now: Instant,
-        limit: &mut RateLimit,
+        limit: &mut IcmpLimit,
         packet: &[u8],
         ip: &IpMeta,
         fx: &mut impl Effects,
@@ -129,7 +141,7 @@ impl Cx<'_> {
     pub(crate) fn send_icmp_error(
         &mut self,
         now: Instant,
-        limit: &mut RateLimit,
+        limit: &mut IcmpLimit,
         packet: &[u8],
         ip: &IpMeta,
         kind: IcmpKind,
@@ -139,14 +151,19 @@ impl Cx<'_> {
         if ip.group {
             return;
         }
-        if !limit.may_pass(now, self.rng) {
+        if !ip.local && !limit.may_pass(now, ip.src, self.rng) {
             self.counters.bump(Counter::DropIcmpRate);
             return;
         }
         self.counters.bump(Counter::TxIcmpErrors);
         let body = &packet[..packet.len().min(QUOTE_MAX)];
-        // RFC 1812 4.3.2.5: precedence 6 for errors, as Linux does.
-        self.send_icmp(now, (ip.dst, ip.src), 0xc0, &IcmpMessage { kind, body }, fx);
+        self.send_icmp(
+            now,
+            (ip.dst, ip.src),
+            ERROR_TOS,
+            &IcmpMessage { kind, body },
+            fx,
+        );
     }
 
     fn send_icmp(
@@ -179,6 +196,29 @@ impl Cx<'_> {
 /// Whether an ICMP message is about another packet.
 pub(crate) fn is_error(message: &[u8]) -> bool {
     matches!(message.first(), Some(3 | 4 | 5 | 11 | 12))
+}
+
+/// What the first bytes of an error say.
+fn told_by<'a>(ip: &IpMeta, message: &[u8], payload: &'a [u8]) -> Told<'a> {
+    let (kind, code, rest) = match *message {
+        [kind, code, _, _, a, b, c, d, ..] => (kind, code, [a, b, c, d]),
+        _ => (0, 0, [0; 4]),
+    };
+    let info = match (kind, code) {
+        (3, code::FRAGMENTATION_NEEDED) => u32::from(u16::from_be_bytes([rest[2], rest[3]])),
+        (12, _) => u32::from(rest[0]),
+        _ => 0,
+    };
+    Told {
+        offender: ip.src,
+        local: ip.dst,
+        tos: ip.tos,
+        ttl: ip.ttl,
+        kind,
+        code,
+        info,
+        payload,
+    }
 }
 
 /// RFC 1122 3.2.2.1, RFC 1812 5.2.7.1: what a code means for a sender.

@@ -10,25 +10,25 @@ use slipstack_wire::{ipv6, ipv6_extensions as extensions, mld, protocol};
 use crate::config::Role;
 use crate::counters::Counter;
 use crate::effects::{Effects, Payload};
-use crate::ip::{IpMeta, PathCause, PathError};
+use crate::icmp_limit::IcmpLimit;
+use crate::ip::{IpMeta, PathCause, Report, Told};
 use crate::ipv6::parse_flow;
 use crate::link::{Cx, OutPacket, OutSegment};
 use crate::options::{DEFAULT_TTL, MtuDiscovery};
-use crate::rate::RateLimit;
 use crate::time::Instant;
 
 /// RFC 4443 2.4 (c): an error fits the smallest MTU.
-const QUOTE_MAX: usize = ipv6::MTU_MIN as usize - ipv6::HEADER_LEN - icmpv6::HEADER_LEN;
+pub(crate) const QUOTE_MAX: usize = ipv6::MTU_MIN as usize - ipv6::HEADER_LEN - icmpv6::HEADER_LEN;
 
 impl Cx<'_> {
     /// Answers echos and neighbours; an error about a packet of ours is returned with its protocol.
-    pub(crate) fn on_icmpv6(
+    pub(crate) fn on_icmpv6<'a>(
         &mut self,
         now: Instant,
         ip: &IpMeta,
-        bytes: &[u8],
+        bytes: &'a [u8],
         fx: &mut impl Effects,
-    ) -> Option<(u8, PathError)> {
+    ) -> Option<Report<'a>> {
         let (IpAddr::V6(src), IpAddr::V6(dst)) = (ip.src, ip.dst) else {
             return None;
         };
@@ -74,13 +74,17 @@ impl Cx<'_> {
             self.learn_path_mtu(now, peer.into(), mtu);
             return None;
         }
-        let error = parse_flow(message.body, cause, false)
-            .filter(|(_, error)| self.link.is_own(error.local.ip()));
-        let Some(error) = error else {
+        let found = parse_flow(message.body, cause, false)
+            .filter(|(_, error, _)| self.link.is_own(error.local.ip()));
+        let Some((protocol, error, payload)) = found else {
             return self.drop_icmpv6(Counter::DropIcmpQuote);
         };
         self.counters.bump(Counter::RxIcmpErrors);
-        Some(error)
+        Some(Report {
+            protocol,
+            error,
+            told: told_by(ip, bytes, payload),
+        })
     }
 
     /// Whom the quoted packet of ours answered an echo of.
@@ -93,7 +97,7 @@ impl Cx<'_> {
         (is_reply && is_ours).then_some(packet.header.dst)
     }
 
-    fn drop_icmpv6(&mut self, why: Counter) -> Option<(u8, PathError)> {
+    fn drop_icmpv6(&mut self, why: Counter) -> Option<Report<'static>> {
         self.counters.bump(why);
         None
     }
@@ -134,7 +138,7 @@ impl Cx<'_> {
     pub(crate) fn send_icmpv6_error(
         &mut self,
         now: Instant,
-        limit: &mut RateLimit,
+        limit: &mut IcmpLimit,
         packet: &[u8],
         ip: &IpMeta,
         kind: Icmpv6Kind,
@@ -152,7 +156,7 @@ impl Cx<'_> {
         if src.is_unspecified() || is_about_error || (ip.group && !to_groups) {
             return;
         }
-        if !limit.may_pass(now, self.rng) {
+        if !ip.local && !limit.may_pass(now, ip.src, self.rng) {
             self.counters.bump(Counter::DropIcmpRate);
             return;
         }
@@ -197,6 +201,24 @@ impl Cx<'_> {
         };
         let way = (&packet, MtuDiscovery::Want);
         self.output_datagram(now, way, &mut None, &segment, fx);
+    }
+}
+
+/// What the first bytes of an error say.
+fn told_by<'a>(ip: &IpMeta, message: &[u8], payload: &'a [u8]) -> Told<'a> {
+    let (kind, code, rest) = match *message {
+        [kind, code, _, _, a, b, c, d, ..] => (kind, code, [a, b, c, d]),
+        _ => (0, 0, [0; 4]),
+    };
+    Told {
+        offender: ip.src,
+        local: ip.dst,
+        tos: ip.tos,
+        ttl: ip.ttl,
+        kind,
+        code,
+        info: u32::from_be_bytes(rest),
+        payload,
     }
 }
 

@@ -37,6 +37,35 @@ pub struct PathError {
     pub trusted: bool,
 }
 
+/// The message that told of a [`PathError`], or what it would have been.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told<'a> {
+    /// Who sent it: we ourselves, about a neighbour that does not answer.
+    pub offender: IpAddr,
+    /// To which address of ours, with which type of service and time to live.
+    pub local: IpAddr,
+    pub tos: u8,
+    pub ttl: u8,
+    /// Type and code of ICMP, of the version that its sender speaks.
+    pub kind: u8,
+    pub code: u8,
+    /// The MTU, or where the fault lies.
+    pub info: u32,
+    /// What it quotes behind the first eight bytes of the transport's header.
+    pub payload: &'a [u8],
+}
+
+/// What came back for TCP or UDP.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Report<'a> {
+    pub protocol: u8,
+    pub error: PathError,
+    pub told: Told<'a>,
+}
+
+/// Bytes of a transport's header that every error quotes (RFC 792).
+pub(crate) const QUOTED_LEN: usize = 8;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathCause {
     NetUnreachable,

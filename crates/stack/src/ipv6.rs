@@ -9,7 +9,7 @@ use slipstack_wire::{checksum, protocol, tcp};
 
 use crate::counters::Counter;
 use crate::effects::{Effects, RxChecksum, RxMeta};
-use crate::ip::{IpMeta, PathCause, PathError};
+use crate::ip::{IpMeta, PathCause, PathError, QUOTED_LEN};
 use crate::link::Link;
 use crate::stack::{Stack, cx};
 use crate::time::Instant;
@@ -58,8 +58,12 @@ fn is_internal(ip: Ipv6Addr) -> bool {
 }
 
 /// Reads the flow out of a packet of ours, possibly cut off after eight bytes of the transport
-/// header.
-pub(crate) fn parse_flow(bytes: &[u8], cause: PathCause, trusted: bool) -> Option<(u8, PathError)> {
+/// header; with what comes behind them.
+pub(crate) fn parse_flow(
+    bytes: &[u8],
+    cause: PathCause,
+    trusted: bool,
+) -> Option<(u8, PathError, &[u8])> {
     let packet = Ipv6Packet::parse_quoted(bytes)?;
     let (protocol, transport) = extensions::find_quoted(packet.header.next_header, packet.payload)?;
     if !matches!(protocol, protocol::TCP | protocol::UDP) {
@@ -73,7 +77,7 @@ pub(crate) fn parse_flow(bytes: &[u8], cause: PathCause, trusted: bool) -> Optio
         sequence: (protocol == protocol::TCP).then_some(sequence),
         trusted,
     };
-    Some((protocol, error))
+    Some((protocol, error, transport.get(QUOTED_LEN..).unwrap_or(&[])))
 }
 
 impl Stack {
@@ -176,8 +180,8 @@ impl Stack {
                 }
             }
             protocol::ICMPV6 => {
-                if let Some(error) = cx!(self).on_icmpv6(now, ip, upper.payload, fx) {
-                    self.on_path_error(now, error, fx);
+                if let Some(report) = cx!(self).on_icmpv6(now, ip, upper.payload, fx) {
+                    self.on_report(now, &report, fx);
                 }
             }
             extensions::NO_NEXT_HEADER => self.counters.bump(Counter::DropIpv6Protocol),

@@ -23,6 +23,7 @@ mod forward;
 mod fragments;
 pub mod groups;
 mod icmp;
+mod icmp_limit;
 mod icmpv6;
 mod identification;
 pub mod ids;
@@ -56,7 +57,7 @@ pub use effects::{
 pub use error::{Reason, SocketError};
 pub use groups::GroupFilter;
 pub use ids::{ConnId, ListenerId, UdpId};
-pub use ip::{IpMeta, PathCause, PathError};
+pub use ip::{IpMeta, PathCause, PathError, Told};
 pub use link::{Cx, Link, NextHop, OutPacket, OutSegment, Output, Path};
 pub use options::{
     CloseMode, Congestion, KeepAlive, ListenOptions, MtuDiscovery, SocketOptions, TcpOption,

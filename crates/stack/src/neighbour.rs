@@ -120,6 +120,14 @@ impl Held {
         &self.header[..usize::from(self.header_len)]
     }
 
+    /// What follows it, unless that lies with a connection.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.payload {
+            HeldPayload::Bytes(bytes) => bytes,
+            HeldPayload::None | HeldPayload::Stream { .. } => &[],
+        }
+    }
+
     fn send(&mut self, mac: [u8; 6], counters: &mut Counters, fx: &mut impl Effects) {
         self.header[..6].copy_from_slice(&mac);
         let payload = match &self.payload {

@@ -212,6 +212,9 @@ pub struct UdpOptions {
     pub broadcast: bool,
     /// Joined datagrams are delivered as they come (UDP_GRO).
     pub takes_joined: bool,
+    /// What comes back is told even while the socket is not connected (IP_RECVERR, IPV6_RECVERR).
+    pub returns_v4: bool,
+    pub returns_v6: bool,
     pub tos: u8,
     pub ttl: u8,
     pub mtu_discovery: MtuDiscovery,
@@ -223,6 +226,8 @@ pub struct UdpOptions {
 pub enum UdpOption {
     Broadcast(bool),
     TakesJoined(bool),
+    ReturnsV4(bool),
+    ReturnsV6(bool),
     Tos(u8),
     Ttl(u8),
     MtuDiscovery(MtuDiscovery),
@@ -236,6 +241,8 @@ impl Default for UdpOptions {
             is_v6_only: false,
             broadcast: false,
             takes_joined: false,
+            returns_v4: false,
+            returns_v6: false,
             tos: 0,
             ttl: DEFAULT_TTL,
             mtu_discovery: MtuDiscovery::default(),

@@ -6,7 +6,8 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
-use slipstack_wire::ipv4::Ipv4Packet;
+use slipstack_wire::ipv4::{self, Ipv4Packet};
+use slipstack_wire::ipv6 as ipv6_header;
 use slipstack_wire::plain::PlainTcp;
 use slipstack_wire::{checksum, protocol};
 
@@ -16,13 +17,15 @@ use crate::effects::{DatagramOut, Effects, RxChecksum, RxMeta};
 use crate::error::SocketError;
 use crate::fib::Fib;
 use crate::groups::{Asker, GroupFilter};
+use crate::icmp;
+use crate::icmp_limit::IcmpLimit;
+use crate::icmpv6;
 use crate::ids::UdpId;
-use crate::ip::{self, IpMeta, PathCause, PathError, parse_flow};
+use crate::ip::{self, IpMeta, PathCause, QUOTED_LEN, Report, Told, parse_flow};
 use crate::ipv6;
 use crate::link::Link;
-use crate::neighbour::Confidence;
-use crate::options::{UdpOption, UdpOptions};
-use crate::rate::RateLimit;
+use crate::neighbour::{Confidence, Held};
+use crate::options::{DEFAULT_TTL, UdpOption, UdpOptions};
 use crate::reassembly::Reassembly;
 use crate::rng::Rng;
 use crate::tcp::Tcp;
@@ -40,7 +43,7 @@ pub struct Stack {
     pub(crate) counters: Counters,
     pub(crate) udp: Udp,
     pub(crate) tcp: Tcp,
-    pub(crate) icmp_errors: RateLimit,
+    pub(crate) icmp_errors: IcmpLimit,
     /// Made for the first fragment.
     pub(crate) reassembly: Option<Box<Reassembly>>,
 }
@@ -66,7 +69,11 @@ impl Stack {
             link: Link::new(&config, &mut rng),
             udp: Udp::new(config.ephemeral, &mut rng),
             tcp: Tcp::new(&config, &mut rng, now),
-            icmp_errors: RateLimit::new(config.icmp_errors_per_second, now),
+            icmp_errors: IcmpLimit::new(
+                config.icmp_errors_per_second,
+                config.icmp_error_interval,
+                now,
+            ),
             counters: Counters::default(),
             reassembly: None,
             delayed_ack: config.tcp.delayed_ack,
@@ -177,8 +184,8 @@ impl Stack {
                 }
             }
             protocol::ICMP => {
-                if let Some(error) = cx!(self).on_icmp(now, &ip, packet.payload, fx) {
-                    self.on_path_error(now, error, fx);
+                if let Some(report) = cx!(self).on_icmp(now, &ip, packet.payload, fx) {
+                    self.on_report(now, &report, fx);
                 }
             }
             protocol::IGMP => cx!(self).on_igmp(now, &ip, packet.payload),
@@ -211,15 +218,12 @@ impl Stack {
             .on_segment(now, ip, packet.payload, meta, &mut cx!(self), fx);
     }
 
-    pub(crate) fn on_path_error(
-        &mut self,
-        now: Instant,
-        (protocol, error): (u8, PathError),
-        fx: &mut impl Effects,
-    ) {
-        match protocol {
-            protocol::TCP => self.tcp.on_path_error(now, &error, &mut cx!(self), fx),
-            _ => self.udp.on_path_error(now, &error, &mut cx!(self), fx),
+    pub(crate) fn on_report(&mut self, now: Instant, it: &Report<'_>, fx: &mut impl Effects) {
+        match it.protocol {
+            protocol::TCP => self.tcp.on_path_error(now, &it.error, &mut cx!(self), fx),
+            _ => self
+                .udp
+                .on_path_error(now, (&it.error, &it.told), &mut cx!(self), fx),
         }
     }
 
@@ -268,20 +272,12 @@ impl Stack {
         } = &mut self.link;
         neighbours.on_timers(now, *mac, &mut lost, &mut self.counters, fx);
         for frame in lost {
-            let cause = PathCause::HostUnreachable;
             let quoted = frame.header().get(ethernet::HEADER_LEN..);
             if quoted.is_some_and(|bytes| self.tell_unreachable(now, bytes, fx)) {
                 continue;
             }
-            let error = EthernetHeader::parse(frame.header()).and_then(|(header, bytes)| {
-                if header.ethertype == EtherType::IPV6 {
-                    return ipv6::parse_flow(bytes, cause, true);
-                }
-                let packet = Ipv4Packet::parse_quoted(bytes).ok()?;
-                parse_flow(&packet, cause, true)
-            });
-            if let Some(error) = error {
-                self.on_path_error(now, error, fx);
+            if let Some(report) = report_of(&frame) {
+                self.on_report(now, &report, fx);
             }
         }
     }
@@ -358,6 +354,40 @@ impl Stack {
         self.udp.set_ephemeral(lo, hi);
         self.tcp.set_ephemeral(lo, hi);
     }
+}
+
+/// What a router would say about a frame whose neighbour does not answer.
+fn report_of(frame: &Held) -> Option<Report<'_>> {
+    let (header, bytes) = EthernetHeader::parse(frame.header())?;
+    let is_v6 = header.ethertype == EtherType::IPV6;
+    let cause = PathCause::HostUnreachable;
+    let (protocol, error) = if is_v6 {
+        let (protocol, error, _) = ipv6::parse_flow(bytes, cause, true)?;
+        (protocol, error)
+    } else {
+        parse_flow(&Ipv4Packet::parse_quoted(bytes).ok()?, cause, true)?
+    };
+    let (kind, code, quoted) = if is_v6 {
+        (1, 3, icmpv6::QUOTE_MAX - ipv6_header::HEADER_LEN)
+    } else {
+        (3, 1, icmp::QUOTE_MAX - ipv4::HEADER_LEN)
+    };
+    let payload = frame.bytes();
+    let told = Told {
+        offender: error.local.ip(),
+        local: error.local.ip(),
+        tos: if is_v6 { 0 } else { icmp::ERROR_TOS },
+        ttl: DEFAULT_TTL,
+        kind,
+        code,
+        info: 0,
+        payload: &payload[..payload.len().min(quoted - QUOTED_LEN)],
+    };
+    Some(Report {
+        protocol,
+        error,
+        told,
+    })
 }
 
 /// UDP sockets.

@@ -3,6 +3,7 @@
 
 mod recv;
 mod requests;
+mod returned;
 mod send;
 mod sockets;
 mod udp;

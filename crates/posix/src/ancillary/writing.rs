@@ -1,12 +1,13 @@
 //! Control messages of a datagram that was received, in Linux's order.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use slipstack_channel::Envelope;
+use slipstack_channel::{Envelope, Returned};
 
 use super::{HEADER_LEN, IP_ORIGDSTADDR, IPV6_ORIGDSTADDR, TIMESTAMP_NEW, TIMESTAMPNS_NEW, Wishes};
 use crate::addr::{AddrBytes, Family};
+use crate::errno::Errno;
 
 /// Writes into a program's place for control messages, as put_cmsg().
 #[derive(Debug)]
@@ -78,6 +79,37 @@ impl<'a> Writer<'a> {
             self.put_v4(wishes, it, setting.interface);
         } else {
             self.put_v6(wishes, it);
+        }
+    }
+
+    /// IP_RECVERR or IPV6_RECVERR: `struct sock_extended_err` and the offender's address.
+    /// Before it comes what the socket wishes to know of any message.
+    pub(crate) fn put_returned(&mut self, wishes: Wishes, it: &Returned, setting: Setting) {
+        let envelope = Envelope {
+            local: Some(SocketAddr::new(it.local, 0)),
+            tos: Some(it.tos),
+            ttl: Some(it.ttl),
+            time_ns: it.time_ns,
+            ..Envelope::default()
+        };
+        self.put_all(wishes, &envelope, setting);
+        const ORIGIN_ICMP: u8 = 2;
+        const ORIGIN_ICMP6: u8 = 3;
+        let origin = if it.offender.is_ipv4() {
+            ORIGIN_ICMP
+        } else {
+            ORIGIN_ICMP6
+        };
+        let offender = AddrBytes::new(SocketAddr::new(it.offender, 0), setting.family);
+        let mut data = Vec::with_capacity(16 + offender.as_bytes().len());
+        data.extend(Errno::from(it.reason).0.to_ne_bytes());
+        data.extend([origin, it.kind, it.code, 0]);
+        data.extend(it.info.to_ne_bytes());
+        data.extend(0u32.to_ne_bytes());
+        data.extend(offender.as_bytes());
+        match setting.family {
+            Family::V4 => self.put(libc::IPPROTO_IP, libc::IP_RECVERR, &data),
+            Family::V6 => self.put(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, &data),
         }
     }
 

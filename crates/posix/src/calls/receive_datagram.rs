@@ -27,7 +27,7 @@ impl Process {
             return self.recv_from_kernel(socket, flags);
         }
         if flags & libc::MSG_ERRQUEUE != 0 {
-            return Err(Errno::EAGAIN.into());
+            return self.recv_returned(socket, dgram, (bufs, control));
         }
         self.realize(socket);
         let has_kernel = socket.has_kernel() && dgram.side() == Side::Both;
@@ -40,6 +40,7 @@ impl Process {
                 Divert::KernelFirst
             });
         }
+        self.bring_errors(dgram);
         let is_peek = flags & libc::MSG_PEEK != 0;
         let mut look = || -> Result<Option<Received>, Errno> {
             if dgram.is_shut_for_reading() {
@@ -86,6 +87,43 @@ impl Process {
         outcome.ok_or(Errno::EAGAIN.into())
     }
 
+    /// The kernel takes in what comes while a program does not call: an error that is there before a call is
+    /// that call's.
+    pub(crate) fn bring_errors(&self, dgram: &Dgram) {
+        if let Some(link) = dgram.hears_errors_of() {
+            self.turn_if_idle(&link);
+        }
+    }
+
+    /// MSG_ERRQUEUE: never waits.
+    fn recv_returned(
+        &self,
+        socket: &Description,
+        dgram: &Dgram,
+        (bufs, control): (&mut [IoSliceMut<'_>], &mut [u8]),
+    ) -> Outcome<Received> {
+        self.bring_errors(dgram);
+        let Some((it, len)) = dgram.take_returned(bufs) else {
+            return Err(if socket.has_kernel() && dgram.side() == Side::Both {
+                Divert::Kernel
+            } else {
+                Errno::EAGAIN.into()
+            });
+        };
+        let mut writer = Writer::new(control);
+        writer.put_returned(dgram.wishes(), &it, self.setting(socket));
+        let (control_len, is_control_cut) = writer.finish();
+        let flag = |is_on: bool, flag: i32| if is_on { flag } else { 0 };
+        Ok(Received {
+            len,
+            flags: libc::MSG_ERRQUEUE
+                | flag(it.len > len, libc::MSG_TRUNC)
+                | flag(is_control_cut, libc::MSG_CTRUNC),
+            from: Some(AddrBytes::new(it.to, socket.family)),
+            control_len,
+        })
+    }
+
     /// The kernel's socket never blocks, so the waiting is ours.
     fn recv_from_kernel(&self, socket: &Arc<Description>, flags: i32) -> Outcome<Received> {
         if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
@@ -130,6 +168,14 @@ impl Process {
         }
     }
 
+    fn setting(&self, socket: &Description) -> Setting {
+        Setting {
+            family: socket.family,
+            interface: self.policy().map_or(0, |policy| policy.interface),
+            now_ns: self.now_ns(),
+        }
+    }
+
     fn answer(
         &self,
         socket: &Description,
@@ -141,12 +187,7 @@ impl Process {
         let wishes = dgram.wishes();
         let mut writer = Writer::new(control);
         if wishes != Wishes::default() {
-            let setting = Setting {
-                family: socket.family,
-                interface: self.policy().map_or(0, |policy| policy.interface),
-                now_ns: self.now_ns(),
-            };
-            writer.put_all(wishes, &it.envelope, setting);
+            writer.put_all(wishes, &it.envelope, self.setting(socket));
         }
         let (control_len, is_control_cut) = writer.finish();
         let flag = |is_on: bool, flag: i32| if is_on { flag } else { 0 };

@@ -180,6 +180,7 @@ impl Process {
         {
             return Err(error.into());
         }
+        self.bring_errors(dgram);
         if let Some(sent) = dgram.send(envelope, bufs)? {
             if let Some((link, _)) = dgram.part() {
                 self.after_push(&link, socket.id);

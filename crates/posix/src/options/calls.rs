@@ -14,7 +14,7 @@ use crate::options::record::{CONGESTION_NAME_MAX, congestion, int_of};
 use crate::options::{Options, tcp_info};
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
-use crate::socket::{Side, Stream};
+use crate::socket::{Dgram, Side, Stream};
 
 /// SO_RCVTIMEO_NEW and SO_SNDTIMEO_NEW (asm-generic/socket.h).
 const RCVTIMEO_NEW: i32 = 66;
@@ -69,14 +69,7 @@ impl Process {
                     _ => {}
                 }
             }
-            Some(Decided::Dgram(dgram)) => {
-                if let (Some((link, sock)), Some(option)) =
-                    (dgram.part(), options.for_stack(level, name))
-                {
-                    link.set_option(sock, option);
-                }
-                dgram.apply(&options);
-            }
+            Some(Decided::Dgram(dgram)) => self.set_on_dgram(dgram, level, name, &options),
             Some(Decided::Listener(listener)) => {
                 if let (Some((link, sock)), Some(option)) =
                     (&*listener.stack(), options.for_stack(level, name))
@@ -116,6 +109,19 @@ impl Process {
             }
         }
         Ok(())
+    }
+
+    fn set_on_dgram(&self, dgram: &Dgram, level: i32, name: i32, options: &Options) {
+        if is_return(level, name) {
+            self.bring_errors(dgram);
+        }
+        if let (Some((link, sock)), Some(option)) = (dgram.part(), options.for_stack(level, name)) {
+            link.set_option(sock, option);
+        }
+        dgram.apply(options);
+        if is_return(level, name) && !options.is_on(level, name) {
+            dgram.forget_returned();
+        }
     }
 
     /// Is there such an algorithm, on the side that the socket is on or may come to?
@@ -256,9 +262,8 @@ impl Process {
         match socket.decided() {
             Some(Decided::Stream(stream)) => Ok(stream.take_error()),
             Some(Decided::Dgram(dgram)) => {
-                if let Some((link, sock)) = dgram.part()
-                    && let Some(error) = link.take_error(sock)
-                {
+                self.bring_errors(dgram);
+                if let Some(error) = dgram.take_error() {
                     return Ok(Some(error));
                 }
                 if dgram.side() == Side::Stack {
@@ -320,6 +325,14 @@ fn apply_linger(stream: &Stream, options: &Options) {
 
 fn apply_inline(stream: &Stream, options: &Options) {
     stream.set_urgent_inline(options.is_on(libc::SOL_SOCKET, libc::SO_OOBINLINE));
+}
+
+/// Switched off, it empties the error queue.
+fn is_return(level: i32, name: i32) -> bool {
+    matches!(
+        (level, name),
+        (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+    )
 }
 
 /// Options that need no judge: an int of full length, any value of which the kernel takes.

@@ -108,6 +108,8 @@ impl Options {
             (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => {
                 SocketOption::SndBuf(buffer(int()?))
             }
+            (libc::IPPROTO_IP, libc::IP_RECVERR) => SocketOption::ReturnsV4(int()? != 0),
+            (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => SocketOption::ReturnsV6(int()? != 0),
             (libc::SOL_UDP, libc::UDP_GRO) => SocketOption::TakesJoined(int()? != 0),
             (libc::SOL_SOCKET, libc::SO_BROADCAST) => SocketOption::Broadcast(int()? != 0),
             (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {

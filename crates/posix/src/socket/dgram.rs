@@ -3,9 +3,9 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU16, AtomicU32, Ordering};
 
-use slipstack_channel::{Envelope, SockId};
+use slipstack_channel::{Envelope, Returned, SockId};
 use slipstack_mem::Lock;
 
 use crate::ancillary::Wishes;
@@ -51,6 +51,10 @@ pub(crate) struct Dgram {
     segment: AtomicU16,
     /// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER.
     mtu_discovery: [AtomicU8; 2],
+    /// IP_RECVERR or IPV6_RECVERR is on.
+    wants_returned: AtomicBool,
+    /// The socket's error by what waits in its error queue; 0 = none.
+    next_error: AtomicI32,
 }
 
 impl Dgram {
@@ -71,6 +75,8 @@ impl Dgram {
                 AtomicU8::new(MTU_DISCOVER_WANT),
                 AtomicU8::new(MTU_DISCOVER_WANT),
             ],
+            wants_returned: AtomicBool::new(false),
+            next_error: AtomicI32::new(0),
         }
     }
 
@@ -83,6 +89,9 @@ impl Dgram {
         let segment = options.int(libc::SOL_UDP, libc::UDP_SEGMENT).unwrap_or(0);
         let segment = u16::try_from(segment).unwrap_or(0);
         self.segment.store(segment, Ordering::Relaxed);
+        let wants_returned = options.is_on(libc::IPPROTO_IP, libc::IP_RECVERR)
+            || options.is_on(libc::IPPROTO_IPV6, libc::IPV6_RECVERR);
+        self.wants_returned.store(wants_returned, Ordering::Relaxed);
         for (place, is_v6) in self.mtu_discovery.iter().zip([false, true]) {
             place.store(options.mtu_discovery(is_v6), Ordering::Relaxed);
         }
@@ -186,10 +195,55 @@ impl Dgram {
         let Some((link, sock)) = self.part() else {
             return Ok(None);
         };
-        if let Some(error) = link.take_error(sock) {
+        if let Some(error) = self.take_error_of(&link, sock) {
             return Err(error);
         }
         Ok(link.udp_recv(sock, bufs, peek))
+    }
+
+    /// The link, if errors that come by it can be this socket's.
+    pub(crate) fn hears_errors_of(&self) -> Option<Arc<Link>> {
+        if !self.wants_returned.load(Ordering::Relaxed) && self.remote.lock().is_none() {
+            return None;
+        }
+        self.part().map(|(link, _)| link)
+    }
+
+    /// The socket's error, once.
+    pub(crate) fn take_error(&self) -> Option<Errno> {
+        let (link, sock) = self.part()?;
+        self.take_error_of(&link, sock)
+    }
+
+    fn take_error_of(&self, link: &Link, sock: SockId) -> Option<Errno> {
+        match self.next_error.swap(0, Ordering::AcqRel) {
+            0 => link.take_error(sock),
+            error => Some(Errno(error)),
+        }
+    }
+
+    fn has_next_error(&self) -> bool {
+        self.next_error.load(Ordering::Acquire) != 0
+    }
+
+    /// Takes what came back first. What comes next in the queue is the socket's error then, as in
+    /// sock_dequeue_err_skb().
+    pub(crate) fn take_returned(&self, bufs: &mut [IoSliceMut<'_>]) -> Option<(Returned, usize)> {
+        let (link, sock) = self.part()?;
+        let taken = link.take_returned(sock, bufs)?;
+        link.take_error(sock);
+        let next = link
+            .next_returned(sock)
+            .map_or(0, |next| Errno::from(next.reason).0);
+        self.next_error.store(next, Ordering::Release);
+        Some(taken)
+    }
+
+    /// Empties the error queue; the socket's error stays.
+    pub(crate) fn forget_returned(&self) {
+        if let Some((link, sock)) = self.part() {
+            while link.take_returned(sock, &mut []).is_some() {}
+        }
     }
 
     /// Length of the next datagram of the stack's.
@@ -205,7 +259,7 @@ impl Dgram {
         bufs: &[IoSlice<'_>],
     ) -> Result<Option<usize>, Errno> {
         let (link, sock) = self.part().ok_or(Errno::ENETDOWN)?;
-        if let Some(error) = link.take_error(sock) {
+        if let Some(error) = self.take_error_of(&link, sock) {
             return Err(error);
         }
         let sent = link.udp_send(sock, envelope, bufs);
@@ -232,7 +286,7 @@ impl Dgram {
                 ready
             };
         };
-        if link.seen(sock).is_error() {
+        if link.seen(sock).is_error() || link.has_returned(sock) || self.has_next_error() {
             ready |= bits::ERR;
         }
         if link.available(sock) > 0 {

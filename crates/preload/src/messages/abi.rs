@@ -7,7 +7,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::time::{Duration, Instant};
 
 use libc::{mmsghdr, msghdr, ssize_t, timespec};
-use slipstack_posix::{Errno, Received};
+use slipstack_posix::{Errno, Process, Received};
 
 use super::HEADER_LEN;
 use super::rights::{self, Departure};
@@ -236,6 +236,8 @@ pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_in
         return unsafe { (next::sendmmsg.get())(fd, msgs, count, flags) };
     }
     let mut done = 0;
+    let begin = |process: &Process| Ok(isize::from(process.begin_burst()));
+    let is_burst = count > 1 && answer(Restart::Never, begin, || 0) == 1;
     while done < count.min(MESSAGES_MAX) {
         // SAFETY: inside the program's array.
         let slot = unsafe { msgs.add(done as usize) };
@@ -250,7 +252,18 @@ pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_in
         unsafe { (*slot).msg_len = len };
         done += 1;
     }
-    count_or_failure(done, count)
+    let reason = Errno(errno());
+    if is_burst {
+        let end = |process: &Process| {
+            process.end_burst();
+            Ok(0)
+        };
+        answer(Restart::Never, end, || 0);
+    }
+    if done == 0 && count != 0 {
+        return fail(reason);
+    }
+    done.cast_signed()
 }
 
 unsafe fn any_has_control(msgs: *const mmsghdr, count: c_uint) -> bool {

@@ -3,30 +3,21 @@
 use super::Udp;
 use crate::effects::{Effects, Event};
 use crate::error::Reason;
-use crate::ip::{PathCause, PathError};
+use crate::ip::{PathCause, PathError, Told};
 use crate::link::Cx;
 use crate::options::MtuDiscovery;
 use crate::time::Instant;
 
 impl Udp {
-    /// RFC 1122 4.1.3.3: errors go up, but only to a socket that is connected to that peer.
+    /// RFC 1122 4.1.3.3: errors go up. To a socket that has not asked for all of them only those that
+    /// will not pass by themselves, and only when it is connected to that peer.
     pub fn on_path_error(
         &mut self,
         now: Instant,
-        error: &PathError,
+        (error, told): (&PathError, &Told<'_>),
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
-        let reason = match error.cause {
-            PathCause::PortUnreachable | PathCause::ProtocolUnreachable => Reason::Refused,
-            PathCause::NetUnreachable => Reason::NetUnreachable,
-            PathCause::HostUnreachable
-            | PathCause::SourceRouteFailed
-            | PathCause::AdminProhibited
-            | PathCause::TimeExceeded => Reason::HostUnreachable,
-            PathCause::FragmentationNeeded { .. } => Reason::MessageTooLong,
-            PathCause::ParameterProblem => Reason::ProtocolError,
-        };
         let Some(udp) = self.find_taker(error.remote, error.local) else {
             return;
         };
@@ -44,8 +35,57 @@ impl Udp {
                 return;
             }
         }
-        if socket.remote == Some(error.remote) {
-            fx.event(Event::UdpFailed { udp, reason });
+        let is_v4 = error.local.is_ipv4();
+        let (reason, is_lasting) = if is_v4 {
+            judge(told.kind, told.code)
+        } else {
+            judge_v6(told.kind, told.code)
+        };
+        let is_asked_for = if is_v4 {
+            socket.options.returns_v4
+        } else {
+            socket.options.returns_v6
+        };
+        if is_asked_for {
+            fx.returned(udp, error.remote, reason, told);
+        } else if !is_lasting || socket.remote != Some(error.remote) {
+            return;
         }
+        fx.event(Event::UdpFailed { udp, reason });
+    }
+}
+
+/// What an ICMP message means for a socket, and whether that will last (icmp_err_convert of Linux).
+fn judge(kind: u8, code: u8) -> (Reason, bool) {
+    const UNREACHABLE: u8 = 3;
+    const PARAMETER_PROBLEM: u8 = 12;
+    match (kind, code) {
+        (UNREACHABLE, 0 | 11) => (Reason::NetUnreachable, false),
+        (UNREACHABLE, 1 | 12) => (Reason::HostUnreachable, false),
+        (UNREACHABLE, 2) => (Reason::ProtocolUnreachable, true),
+        (UNREACHABLE, 3) => (Reason::Refused, true),
+        (UNREACHABLE, 4) => (Reason::MessageTooLong, true),
+        (UNREACHABLE, 5) => (Reason::RouteFailed, false),
+        (UNREACHABLE, 6 | 9) => (Reason::NetUnreachable, true),
+        (UNREACHABLE, 7) => (Reason::HostDown, true),
+        (UNREACHABLE, 8) => (Reason::NotOnNet, true),
+        (UNREACHABLE, 10 | 13..=15) => (Reason::HostUnreachable, true),
+        (PARAMETER_PROBLEM, _) => (Reason::ProtocolError, true),
+        _ => (Reason::HostUnreachable, false),
+    }
+}
+
+/// The same of ICMPv6 (icmpv6_err_convert of Linux).
+fn judge_v6(kind: u8, code: u8) -> (Reason, bool) {
+    const UNREACHABLE: u8 = 1;
+    const TOO_BIG: u8 = 2;
+    const PARAMETER_PROBLEM: u8 = 4;
+    match (kind, code) {
+        (UNREACHABLE, 0) => (Reason::NetUnreachable, false),
+        (UNREACHABLE, 1 | 5 | 6) => (Reason::Prohibited, true),
+        (UNREACHABLE, 4) => (Reason::Refused, true),
+        (TOO_BIG, _) => (Reason::MessageTooLong, true),
+        (PARAMETER_PROBLEM, _) => (Reason::ProtocolError, true),
+        _ => (Reason::HostUnreachable, false),
     }
 }

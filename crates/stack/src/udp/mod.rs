@@ -179,6 +179,8 @@ impl Udp {
         match option {
             UdpOption::Broadcast(on) => options.broadcast = on,
             UdpOption::TakesJoined(on) => options.takes_joined = on,
+            UdpOption::ReturnsV4(on) => options.returns_v4 = on,
+            UdpOption::ReturnsV6(on) => options.returns_v6 = on,
             UdpOption::Tos(tos) => options.tos = tos,
             UdpOption::Ttl(ttl) => options.ttl = ttl,
             UdpOption::MtuDiscovery(discovery) => options.mtu_discovery = discovery,

@@ -5,7 +5,7 @@
 use std::net::Ipv4Addr;
 
 use crate::support::*;
-use slipstack_stack::{Counter, DatagramOut, Event, Role, SocketError, UdpOptions};
+use slipstack_stack::{Counter, DatagramOut, Event, Role, SocketError, UdpOption, UdpOptions};
 use slipstack_wire::arp::ArpOperation;
 use slipstack_wire::ethernet::BROADCAST;
 
@@ -185,8 +185,20 @@ fn a_silent_neighbour_is_asked_three_times_and_then_reported() {
     table.pass(10_000);
     assert_eq!(table.take_frames().len(), 3);
     assert_eq!(table.count(Counter::DropNeighbourFailed), 1);
+    assert_eq!(table.fx.events, [], "it may come back by itself");
+    let option = UdpOption::ReturnsV4(true);
+    table.stack.udp_set_option(udp, option).unwrap();
+    let again = DatagramOut::new(None, b"hello");
+    table
+        .stack
+        .udp_send(table.now, udp, &again, &mut table.fx)
+        .unwrap();
+    table.pass(10_000);
+    table.take_frames();
     let reason = slipstack_stack::Reason::HostUnreachable;
     assert_eq!(table.fx.events, [Event::UdpFailed { udp, reason }]);
+    let told = (at(PEER, 7), reason, IP.into(), [3, 1], b"hello".to_vec());
+    assert_eq!(table.fx.returned, [told]);
     assert_eq!(table.stack.next_deadline(), None, "nothing is left running");
     table
         .stack

@@ -5,7 +5,9 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::support::*;
-use slipstack_stack::{Counter, DatagramOut, Event, Role, SocketError, StackConfig, UdpOptions};
+use slipstack_stack::{
+    Counter, DatagramOut, Event, Role, SocketError, StackConfig, UdpOption, UdpOptions,
+};
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ipv6::{Ipv6Header, Ipv6Packet, solicited_node};
@@ -276,11 +278,14 @@ fn a_neighbour_that_does_not_answer_is_an_error_of_the_socket() {
     let mut table = table();
     let udp = table.bind("[::]:1000");
     table.stack.udp_connect(udp, Some(at6(PEER6, 7))).unwrap();
+    let option = UdpOption::ReturnsV6(true);
+    table.stack.udp_set_option(udp, option).unwrap();
     table
         .stack
         .udp_send(table.now, udp, &DatagramOut::new(None, b"x"), &mut table.fx)
         .unwrap();
     table.pass(10_000);
+    assert_eq!(table.fx.returned[0].3, [1, 3]);
     assert_eq!(table.count(Counter::TxNdpSolicitations), 3);
     assert!(matches!(table.fx.events[..], [Event::UdpFailed { .. }]));
 }

@@ -15,6 +15,9 @@ pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
 pub const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
+/// What came back: destination, reason, offender, type and code, quoted payload.
+pub type Returned = (SocketAddr, Reason, IpAddr, [u8; 2], Vec<u8>);
+
 #[derive(Debug, Default)]
 pub struct Recorder {
     pub frames: Vec<Vec<u8>>,
@@ -22,6 +25,7 @@ pub struct Recorder {
     pub datagrams: Vec<(UdpId, SocketAddr, SocketAddr, Vec<u8>)>,
     pub events: Vec<Event>,
     pub groups: Vec<(IpAddr, GroupFilter)>,
+    pub returned: Vec<Returned>,
 }
 
 impl Effects for Recorder {
@@ -56,6 +60,12 @@ impl Effects for Recorder {
 
     fn group(&mut self, group: IpAddr, filter: &GroupFilter) {
         self.groups.push((group, filter.clone()));
+    }
+
+    fn returned(&mut self, _: UdpId, to: SocketAddr, reason: Reason, told: &Told<'_>) {
+        let (which, payload) = ([told.kind, told.code], told.payload.to_vec());
+        self.returned
+            .push((to, reason, told.offender, which, payload));
     }
 }
 

@@ -8,7 +8,7 @@ use std::num::NonZeroU16;
 
 use crate::support::*;
 use slipstack_stack::{
-    Counter, DatagramOut, RxChecksum, RxMeta, SocketError, UdpId, UdpOption, UdpOptions,
+    Counter, DatagramOut, Reason, RxChecksum, RxMeta, SocketError, UdpId, UdpOption, UdpOptions,
 };
 use slipstack_wire::icmpv4::{IcmpKind, IcmpMessage};
 use slipstack_wire::udp::UdpDatagram;
@@ -124,8 +124,8 @@ fn a_closed_port_is_reported_quoting_the_packet_and_not_without_limit() {
     for _ in 0..1000 {
         table.input(&frame);
     }
-    assert!(table.take_frames().len() < 12);
-    assert!(table.count(Counter::DropIcmpRate) > 980);
+    assert_eq!(table.take_frames().len(), 5, "six to one destination");
+    assert_eq!(table.count(Counter::DropIcmpRate), 995);
 }
 
 #[test]
@@ -400,4 +400,52 @@ fn a_datagram_may_name_its_source_and_the_fields_of_its_header() {
         .stack
         .udp_send(table.now, udp, &strange, &mut table.fx);
     assert_eq!(refused, Err(SocketError::InvalidArgument));
+}
+
+#[test]
+fn what_comes_back_reaches_a_socket_that_has_asked_and_is_not_connected() {
+    let mut table = Table::new();
+    table.introduce_peer();
+    table.fx.events.clear();
+    let udp = table.bind("0.0.0.0:1000");
+    let sent = udp_frame((IP, 1000), (PEER, 7), b"payload");
+    let errors = [
+        (1, Reason::HostUnreachable),
+        (3, Reason::Refused),
+        (7, Reason::HostDown),
+    ];
+    let tell = |table: &mut Table| {
+        for (code, _) in errors {
+            let kind = IcmpKind::DestinationUnreachable { code, mtu: 0 };
+            table.input(&icmp_frame(GATEWAY, IP, kind, &sent[14..]));
+        }
+    };
+    tell(&mut table);
+    assert_eq!((table.fx.events.len(), table.fx.returned.len()), (0, 0));
+    let option = UdpOption::ReturnsV4(true);
+    table.stack.udp_set_option(udp, option).unwrap();
+    tell(&mut table);
+    let told = errors.map(|(code, reason)| {
+        let payload = b"payload".to_vec();
+        (at(PEER, 7), reason, GATEWAY.into(), [3, code], payload)
+    });
+    assert_eq!(table.fx.returned, told);
+    assert_eq!(table.fx.events.len(), 3);
+}
+
+#[test]
+fn a_connected_socket_hears_only_of_what_will_last() {
+    let mut table = Table::new();
+    table.introduce_peer();
+    table.fx.events.clear();
+    let udp = table.bind("0.0.0.0:1000");
+    table.stack.udp_connect(udp, Some(at(PEER, 7))).unwrap();
+    let sent = udp_frame((IP, 1000), (PEER, 7), b"x");
+    for code in 0..16 {
+        let kind = IcmpKind::DestinationUnreachable { code, mtu: 0 };
+        table.input(&icmp_frame(GATEWAY, IP, kind, &sent[14..]));
+    }
+    let passing = [0, 1, 5, 11, 12].len();
+    assert_eq!(table.fx.events.len(), 16 - passing);
+    assert!(table.fx.returned.is_empty());
 }

@@ -1,0 +1,114 @@
+//! How many ICMP errors leave: each destination's share, and all together (RFC 1812 4.3.2.8,
+//! RFC 4443 2.4 (f)).
+
+use alloc::boxed::Box;
+use core::net::IpAddr;
+use core::time::Duration;
+
+use crate::bound;
+use crate::rate::RateLimit;
+use crate::rng::{Rng, SipKey};
+use crate::time::Instant;
+
+/// Destinations that are remembered; one that hashes like another takes its place.
+const PLACES: usize = 256;
+/// Errors that a destination may get at once (XRLIM_BURST_FACTOR of Linux).
+const BURST: u64 = 6;
+
+/// The limits of one stack.
+#[derive(Debug)]
+pub(crate) struct IcmpLimit {
+    all: RateLimit,
+    /// Between two errors to one destination in the long run (`icmp_ratelimit`); 0 = no limit.
+    interval_ns: u64,
+    /// Made for the first error.
+    shares: Option<Box<Shares>>,
+}
+
+#[derive(Debug)]
+struct Shares {
+    key: SipKey,
+    places: [Place; PLACES],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    hash: u64,
+    /// The errors sent so far would be paid for at this time, one an interval.
+    paid_at: u64,
+}
+
+impl IcmpLimit {
+    pub fn new(per_second: u32, interval: Duration, now: Instant) -> Self {
+        Self {
+            all: RateLimit::new(per_second, now),
+            interval_ns: u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX),
+            shares: None,
+        }
+    }
+
+    /// Whether an error to `dst` may leave. The destination's share comes first, so that nobody can
+    /// count by the common limit what others used up (CVE-2020-25705).
+    pub fn may_pass(&mut self, now: Instant, dst: IpAddr, rng: &mut Rng) -> bool {
+        self.takes_share(now, dst, rng) && self.all.may_pass(now, rng)
+    }
+
+    fn takes_share(&mut self, now: Instant, dst: IpAddr, rng: &mut Rng) -> bool {
+        if self.interval_ns == 0 {
+            return true;
+        }
+        let shares = self.shares.get_or_insert_with(|| {
+            Box::new(Shares {
+                key: rng.sip_key(),
+                places: [Place::default(); PLACES],
+            })
+        });
+        let bits = bound::bits(dst);
+        let hash = shares.key.hash_words([bits as u64, (bits >> 64) as u64]);
+        let place = &mut shares.places[hash as usize % PLACES];
+        if place.hash != hash {
+            *place = Place { hash, paid_at: 0 };
+        }
+        let paid_at = place.paid_at.max(now.0) + self.interval_ns;
+        if paid_at - now.0 > BURST * self.interval_ns {
+            return false;
+        }
+        place.paid_at = paid_at;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_gets_six_at_once_and_then_one_a_second_whatever_others_get() {
+        let mut rng = Rng::new(&[7; 32]);
+        let second = Duration::from_secs(1);
+        let mut limit = IcmpLimit::new(1_000_000, second, Instant::ZERO);
+        let [one, other] = ["10.0.0.9", "fd00::9"].map(|ip| ip.parse::<IpAddr>().unwrap());
+        let passed = |limit: &mut IcmpLimit, ms: u64, dst: IpAddr, rng: &mut Rng| {
+            (0..20)
+                .filter(|_| limit.may_pass(Instant::from_millis(ms), dst, rng))
+                .count()
+        };
+        assert_eq!(passed(&mut limit, 1_000, one, &mut rng), 6);
+        assert_eq!(passed(&mut limit, 1_000, other, &mut rng), 6);
+        assert_eq!(passed(&mut limit, 1_900, one, &mut rng), 0);
+        assert_eq!(passed(&mut limit, 2_100, one, &mut rng), 1);
+        assert_eq!(passed(&mut limit, 60_000, one, &mut rng), 6);
+    }
+
+    #[test]
+    fn all_destinations_together_are_limited_too() {
+        let mut rng = Rng::new(&[7; 32]);
+        let second = Duration::from_secs(1);
+        let mut limit = IcmpLimit::new(100, second, Instant::ZERO);
+        let now = Instant::from_millis(5_000);
+        let passed = (0..1000u32)
+            .filter(|n| limit.may_pass(now, core::net::Ipv4Addr::from_bits(*n).into(), &mut rng))
+            .count();
+        assert!(passed <= 10, "{passed}");
+    }
+}
