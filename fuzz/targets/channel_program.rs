@@ -8,6 +8,7 @@ mod pair;
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::sync::atomic::Ordering;
 
 use libfuzzer_sys::fuzz_target;
@@ -100,18 +101,47 @@ fn attach(world: &mut World, listener: SockId) -> Liar {
     let accepted = peer.accept(listener).expect("the liar's connection");
     program.send(stream, &[IoSlice::new(&[1; 3000])], false);
     peer.send(accepted, &[IoSlice::new(&[2; 3000])], false);
-    let envelope = Envelope {
-        peer: Some(remote),
-        ..Envelope::default()
-    };
-    let _ = program.udp_send(datagrams, &envelope, &[IoSlice::new(b"datagram")]);
+    send_datagrams(&program, datagrams, remote);
     let socks = vec![stream, passive, datagrams];
     Liar {
         end: program,
         region,
         id,
-        pushed: 5,
+        pushed: 7,
         socks,
+    }
+}
+
+/// Some that leave together, with what can go with them; they come back, as nobody is at that port.
+fn send_datagrams(program: &ProgramEnd, sock: SockId, remote: SocketAddr) {
+    for option in [
+        SocketOption::ReturnsV4(true),
+        SocketOption::TakesJoined(true),
+    ] {
+        program.push(Command::SetOption { sock, option });
+    }
+    let envelope = Envelope {
+        peer: Some(remote),
+        tos: Some(0x20),
+        ttl: Some(9),
+        segment: NonZeroU16::new(3),
+        ..Envelope::default()
+    };
+    let _ = program.udp_send(sock, &envelope, &[IoSlice::new(b"datagram")]);
+}
+
+/// An option of a datagram socket, on any kind of socket.
+fn datagram_option(argument: u32) -> SocketOption {
+    let (is_on, code) = (argument & 8 != 0, (argument >> 4) as u8);
+    match argument % 8 {
+        0 => SocketOption::TakesJoined(is_on),
+        1 => SocketOption::ReturnsV4(is_on),
+        2 => SocketOption::ReturnsV6(is_on),
+        3 => SocketOption::MtuDiscovery(code),
+        4 => SocketOption::MtuDiscoveryV6(code),
+        5 => SocketOption::Tos(code),
+        6 => SocketOption::Ttl(code),
+        _ => SocketOption::Broadcast(is_on),
     }
 }
 
@@ -136,7 +166,7 @@ fn push(liar: &mut Liar, kind: u8, rest: &mut &[u8]) {
     let addr = SocketAddr::new([10, 9, 0, host].into(), port);
     let is = |bit: u32| argument >> bit & 1 == 1;
     let mode = [CloseMode::Orderly, CloseMode::Abort, CloseMode::Pass][argument as usize % 3];
-    let command = match kind % 15 {
+    let command = match kind % 16 {
         0 => Command::Open {
             sock,
             kind: if is(0) { Kind::Tcp } else { Kind::Udp },
@@ -175,6 +205,10 @@ fn push(liar: &mut Liar, kind: u8, rest: &mut &[u8]) {
         13 => Command::Urgent {
             sock,
             upto: u64::from(argument),
+        },
+        14 => Command::SetOption {
+            sock,
+            option: datagram_option(argument),
         },
         _ => Command::Info { sock },
     };
