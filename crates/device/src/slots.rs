@@ -359,7 +359,7 @@ mod tests {
         };
         let words = params.to_words();
         assert_eq!(SlotParams::from_words(&words), Some(params));
-        for (at, value) in [(0, 3), (0, 0x101 + 2), (2, 0x10000), (3, 65_536)] {
+        for (at, value) in [(0, 3), (0, 0x101 + 2), (2, 0xfff << 16), (3, 65_536)] {
             let mut bad = words;
             bad[at] = value;
             assert_eq!(SlotParams::from_words(&bad), None);
