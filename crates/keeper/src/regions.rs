@@ -9,6 +9,8 @@ use slipstack_mem::{Doorbell, MpscInbox, PAGE, Region};
 
 /// Most slots of a device, the keeper's own included.
 pub const SLOTS_MAX: u16 = 64;
+/// Several slots at once are the bits of a word, here and in engines.
+const _: () = assert!(SLOTS_MAX as u32 <= u64::BITS);
 
 const LINE: usize = 64;
 
