@@ -270,15 +270,23 @@ impl Engine {
 
     /// Emits what connections have to say, delivers what we say to ourselves, and rings. Neighbours
     /// are looked up last, so that a sleep after this turn knows which of them are asked for.
+    #[inline(always)]
     fn finish(&mut self, now: Instant) {
         self.emit(now);
         if self.world.neighbours.is_some() && self.resolve_neighbours(now) {
-            self.emit(now);
+            self.emit_resolved(now);
         }
         self.device.flush();
         self.settle_clients(now);
     }
 
+    /// What waited for a neighbour; a turn that brings one is rare.
+    #[cold]
+    fn emit_resolved(&mut self, now: Instant) {
+        self.emit(now);
+    }
+
+    #[inline(always)]
     fn emit(&mut self, now: Instant) {
         for _ in 0..LOCAL_ROUNDS {
             if self.stack.has_dirty() {
