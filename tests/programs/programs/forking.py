@@ -5,6 +5,7 @@ HOW: lines    answers each line, blocking
      half     answers with the length of all that came, after the peer's end
      bulk     sends 2 MB and ends
      rude     reads nothing of what has come and ends
+     late     the same, and the parent closes its copy after that
      sleep    answers one line with its process id and sleeps
      keep     the parent keeps its copy; the child ends after one line
      exec     becomes cat, with the connection as input and output
@@ -85,7 +86,7 @@ def bulk(sock):
     sock.sendall(hashlib.shake_256(b"bulk").digest(SIZE))
 
 
-WAYS = {"exec": become_cat, "run": run_cat}
+WAYS = {"exec": become_cat, "run": run_cat, "late": rude}
 
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 listener = socket.create_server(("0.0.0.0", int(sys.argv[1])))
@@ -99,5 +100,8 @@ while True:
         os._exit(0)
     if how == "keep":
         kept.append(sock)
+    elif how == "late":
+        time.sleep(0.2)
+        sock.close()
     else:
         sock.close()

@@ -87,7 +87,7 @@ impl Process {
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
                 self.linger(socket, stream);
-                let is_abort = *stream.linger.lock() == Some(0);
+                let is_abort = *stream.linger.lock() == Some(0) || socket.lent.is_left_unread();
                 let mode = if is_abort {
                     CloseMode::Abort
                 } else {

@@ -19,7 +19,7 @@ mod steward;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_mem::{Lock, raised};
@@ -196,21 +196,35 @@ fn names_of(socket: &Description) -> Names {
     }
 }
 
-/// How many children may use a connection.
+/// A connection's children.
 #[derive(Debug, Default)]
-pub(crate) struct Lent(AtomicUsize);
+pub(crate) struct Lent {
+    /// How many may use it.
+    shares: AtomicUsize,
+    is_left_unread: AtomicBool,
+}
 
 impl Lent {
     pub(crate) fn is_lent(&self) -> bool {
-        self.0.load(Ordering::Acquire) > 0
+        self.shares.load(Ordering::Acquire) > 0
+    }
+
+    /// A child has ended with bytes that it had been given: nobody can read them any more, so the last close
+    /// resets the connection whoever it comes from.
+    pub(crate) fn is_left_unread(&self) -> bool {
+        self.is_left_unread.load(Ordering::Acquire)
+    }
+
+    fn leave_unread(&self) {
+        self.is_left_unread.store(true, Ordering::Release);
     }
 
     fn add(&self) {
-        self.0.fetch_add(1, Ordering::AcqRel);
+        self.shares.fetch_add(1, Ordering::AcqRel);
     }
 
     /// True: nobody borrows it any more.
     fn remove(&self) -> bool {
-        self.0.fetch_sub(1, Ordering::AcqRel) == 1
+        self.shares.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }

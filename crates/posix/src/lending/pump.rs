@@ -218,7 +218,7 @@ impl Pump {
     pub(super) fn end(&self, process: &Process) {
         let _ = rustix::net::shutdown(&self.child, Shutdown::Both);
         if self.is_unread {
-            process.reset_when_closed(&self.socket);
+            self.socket.lent.leave_unread();
         }
         process.lending.forget(self.child.as_raw_fd());
         process.close_steward_number(self.number);

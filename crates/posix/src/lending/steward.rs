@@ -12,7 +12,7 @@ use slipstack_mem::{Descriptor, raised};
 
 use super::pump::Pump;
 use super::{MESSAGE, Word};
-use crate::description::{Decided, Description};
+use crate::description::Description;
 use crate::process::Process;
 
 /// How often to look whether the program has left a connection to a child.
@@ -209,15 +209,6 @@ impl Process {
     pub(super) fn take_back(&self, socket: &Arc<Description>) {
         if socket.lent.remove() && socket.cold.lock().numbers.is_empty() {
             self.end(socket);
-        }
-    }
-
-    /// A process that leaves bytes unread resets its connection with its last number.
-    pub(super) fn reset_when_closed(&self, socket: &Description) {
-        if let Some(Decided::Stream(stream)) = socket.decided()
-            && self.is_left_to_steward(socket)
-        {
-            *stream.linger.lock() = Some(0);
         }
     }
 
