@@ -28,8 +28,9 @@ def options():
     parser.add_argument("--seconds", type=float, default=2.0, help="measured seconds of one run")
     parser.add_argument("--only", default="", help="only cases whose name contains one of these, by commas")
     parser.add_argument("--setup", choices=["a", "b", "both"], default="both")
-    parser.add_argument("--placement", action="append", choices=report.PLACEMENTS,
-                        help="may be given several times; default all")
+    parser.add_argument("--placement", action="append", choices=[*report.PLACEMENTS, report.FLOOR],
+                        help="may be given several times; default kernel, in-process and instance. "
+                             "floor: canned answers of HTTP, without a TCP")
     parser.add_argument("--target", default=str(ROOT / "target" / "release"),
                         help="where the built binaries are")
     parser.add_argument("--out", default="", help="directory for results")
@@ -41,6 +42,7 @@ class Bench:
         self.opts, self.topo, self.directory = opts, topo, directory
         target = pathlib.Path(opts.target)
         self.slipstack = str(target / "slipstack")
+        self.floor = str(target / "slipstack-floor")
         self.paths = {"load": str(target / "slipstack-load"), "echo": str(target / "slipstack-echo"),
                       "nginx_conf": str(directory / "nginx.conf")}
         (directory / "nginx.conf").write_text(cases.nginx_conf(directory))
@@ -53,6 +55,9 @@ class Bench:
             argv = cases.server_command(case.server, KERNEL_SERVER, self.paths)
             return KERNEL_SERVER, [self.start(argv)]
         argv = cases.server_command(case.server, STACK_SERVER, self.paths)
+        if placement == report.FLOOR:
+            argv = [self.floor, "--if", "vs", "--ip", STACK_SERVER, *([] if spin else ["--spin"])]
+            return STACK_SERVER, [self.start(argv)]
         device = ["--if", "vs", "--ip", f"{STACK_SERVER}/24"]
         if placement == "in-process":
             run = [self.slipstack, "run", *device, *spin, "--", *argv]
@@ -140,6 +145,8 @@ class Bench:
                         continue
                 for run in range(self.opts.runs):
                     for placement in placements:
+                        if placement == report.FLOOR and case.server != "nginx":
+                            continue
                         self.one(case, setup, placement, run, results, raw)
         return results
 

@@ -6,6 +6,8 @@ import statistics
 import subprocess
 
 PLACEMENTS = ("kernel", "in-process", "instance")
+# Only when asked for: canned answers without a TCP, the least that a server on a packet socket costs.
+FLOOR = "floor"
 
 
 def median_of(results, setup, case, placement, key):
@@ -23,7 +25,7 @@ def summarise(results):
             seen.append((r["setup"], r["case"]))
     for setup, case in seen:
         row = {"setup": setup, "case": case}
-        for placement in PLACEMENTS:
+        for placement in (*PLACEMENTS, FLOOR):
             row[placement] = {key: median_of(results, setup, case, placement, key)
                               for key in ("rate", "p50_us", "p99_us", "cpu_us", "idle0", "idle1",
                                           "server_kib", "errors")}
@@ -45,7 +47,7 @@ def table(rows):
              "| idle core 0 | idle core 1 | server KiB |",
              "|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"]
     for row in rows:
-        for placement in PLACEMENTS:
+        for placement in (*PLACEMENTS, FLOOR):
             cell = row[placement]
             if cell["rate"] is None:
                 continue
@@ -64,7 +66,7 @@ def plot(rows, directory):
     if shutil.which("gnuplot") is None:
         return "no plot: gnuplot is not installed"
     data = directory / "ratios.dat"
-    kinds = [(kind, placement) for kind in ("rate", "cpu_us") for placement in ("in-process", "instance")
+    kinds = [(kind, placement) for kind in ("rate", "cpu_us") for placement in ("in-process", "instance", FLOOR)
              if any(ratio(row, placement, kind) != "–" for row in rows)]
     if not kinds:
         return "no plot: nothing was measured beside the kernel"

@@ -38,6 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("load", &[]),
     ("instructions", &["mem", "device", "channel", "engine"]),
     ("held", &["mem", "device", "channel", "engine"]),
+    ("floor", &["wire", "mem", "device"]),
 ];
 
 /// Crates that must be able to live without an operating system.
