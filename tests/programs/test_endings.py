@@ -324,6 +324,18 @@ def keepers(world):
     return [report["keeper_pid"] for report in json.loads(status.output())]
 
 
+@test
+def nothing_is_left_after_the_last_program(world):
+    server = world.stack(*world.program("forking.py"), 7200, "lines")
+    world.wait_port(7200, process=server)
+    server.stop()
+    if world.instance is not None:
+        world.instance.signal(signal.SIGTERM)
+        world.instance.wait(5)
+    left = world.leftovers()
+    assert not left, f"left by itself: {left}"
+
+
 @test(modes=SLIPSTACK)
 def nothing_is_left_after_kill_9_of_everything(world):
     nginx = Nginx(world, workers=2)

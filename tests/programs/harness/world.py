@@ -168,6 +168,10 @@ class World:
             return socket.create_connection(("127.0.0.1", port), timeout=seconds)
 
     def wait_port(self, port, seconds=10, process=None, address=None):
+        if process is not None and "run" in process.words:
+            # Before that nobody answers ARP, and the kernel asks again only after a second.
+            until(lambda: "is reached at" in process.errors() or not process.is_running(), seconds, "the stack is up")
+
         def is_open():
             if process is not None:
                 assert process.is_running(), f"the server ended\n{process.tail()}"
@@ -197,6 +201,9 @@ class World:
             self.instance.signal(signal.SIGTERM)
             with contextlib.suppress(AssertionError):
                 self.instance.wait(5)
+        if self.mode != "kernel":
+            # The last keeper would wait a second for another program.
+            self.admin("stop", "--all")
         return self.leftovers()
 
     def leftovers(self, seconds=6):
