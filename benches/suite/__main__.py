@@ -31,6 +31,7 @@ def options():
     parser.add_argument("--placement", action="append", choices=[*report.PLACEMENTS, report.FLOOR],
                         help="may be given several times; default kernel, in-process and instance. "
                              "floor: canned answers of HTTP, without a TCP")
+    parser.add_argument("--gather-us", default="25", help="of floor: how long frames gather after a wake-up")
     parser.add_argument("--target", default=str(ROOT / "target" / "release"),
                         help="where the built binaries are")
     parser.add_argument("--out", default="", help="directory for results")
@@ -56,7 +57,8 @@ class Bench:
             return KERNEL_SERVER, [self.start(argv)]
         argv = cases.server_command(case.server, STACK_SERVER, self.paths)
         if placement == report.FLOOR:
-            argv = [self.floor, "--if", "vs", "--ip", STACK_SERVER, *([] if spin else ["--spin"])]
+            argv = [self.floor, "--if", "vs", "--ip", STACK_SERVER,
+                    "--gather-us", self.opts.gather_us, *([] if spin else ["--spin"])]
             return STACK_SERVER, [self.start(argv)]
         device = ["--if", "vs", "--ip", f"{STACK_SERVER}/24"]
         if placement == "in-process":
