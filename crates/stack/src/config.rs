@@ -5,6 +5,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use crate::options::{Congestion, KeepAlive};
+use crate::slaac::Identifiers;
 
 /// Explicit congestion notification (RFC 3168), by the values of Linux's `tcp_ecn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -29,6 +30,16 @@ pub enum Role {
     Keeper,
 }
 
+/// How a stack asks its link for addresses (RFC 4862).
+#[derive(Clone, Debug)]
+pub struct SlaacConfig {
+    pub identifiers: Identifiers,
+    /// The link-local one among them.
+    pub addresses_max: usize,
+    /// What was known of this link before: [`crate::Stack::slaac_image`], or nothing.
+    pub image: Vec<u64>,
+}
+
 #[derive(Clone, Debug)]
 pub struct StackConfig {
     pub mac: [u8; 6],
@@ -51,6 +62,8 @@ pub struct StackConfig {
     pub fragments_bytes_max: u32,
     /// Packets for others are passed on to their next hop.
     pub forwarding: bool,
+    /// IPv6 addresses and ways out are what the link's routers tell; `None`: as configured.
+    pub slaac: Option<SlaacConfig>,
     /// ICMP errors that may be sent per second (RFC 1812 4.3.2.8).
     pub icmp_errors_per_second: u32,
     /// Between two of them to one destination, in the long run (Linux's `icmp_ratelimit`).
@@ -75,6 +88,7 @@ impl Default for StackConfig {
             neighbour: NeighbourConfig::default(),
             fragments_bytes_max: 4 << 20,
             forwarding: false,
+            slaac: None,
             icmp_errors_per_second: 1000,
             icmp_error_interval: Duration::from_secs(1),
             tcp: TcpConfig::default(),

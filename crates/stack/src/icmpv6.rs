@@ -14,7 +14,7 @@ use crate::icmp_limit::IcmpLimit;
 use crate::ip::{IpMeta, PathCause, Report, Told};
 use crate::ipv6::parse_flow;
 use crate::link::{Cx, OutPacket, OutSegment};
-use crate::options::{DEFAULT_TTL, MtuDiscovery};
+use crate::options::MtuDiscovery;
 use crate::time::Instant;
 
 /// RFC 4443 2.4 (c): an error fits the smallest MTU.
@@ -126,7 +126,8 @@ impl Cx<'_> {
             kind: Icmpv6Kind::EchoReply(id),
             body,
         };
-        self.send_icmpv6(now, (dst, src), DEFAULT_TTL, &reply, fx);
+        let hop_limit = self.link.ttl(true, 0);
+        self.send_icmpv6(now, (dst, src), hop_limit, &reply, fx);
     }
 
     /// Tells the sender of `packet` what is wrong. `to_groups`: even if it went to a group
@@ -168,13 +169,9 @@ impl Cx<'_> {
         let Some(from) = from else { return };
         self.counters.bump(Counter::TxIcmpErrors);
         let body = &packet[..packet.len().min(QUOTE_MAX)];
-        self.send_icmpv6(
-            now,
-            (from, src),
-            DEFAULT_TTL,
-            &Icmpv6Message { kind, body },
-            fx,
-        );
+        let hop_limit = self.link.ttl(true, 0);
+        let message = Icmpv6Message { kind, body };
+        self.send_icmpv6(now, (from, src), hop_limit, &message, fx);
     }
 
     pub(crate) fn send_icmpv6(

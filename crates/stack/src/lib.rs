@@ -29,6 +29,7 @@ mod identification;
 pub mod ids;
 pub mod ip;
 mod ipv6;
+mod learnt;
 pub mod link;
 mod ndp;
 mod neighbour;
@@ -39,6 +40,8 @@ mod reassembly;
 pub mod rng;
 pub mod route;
 pub mod route6;
+mod router;
+mod slaac;
 mod sockets;
 mod stack;
 pub mod tcp;
@@ -47,7 +50,7 @@ mod udp;
 pub mod wheel;
 
 pub use config::{
-    EcnMode, FastOpenConfig, NeighbourConfig, Role, StackConfig, SynCookies, TcpConfig,
+    EcnMode, FastOpenConfig, NeighbourConfig, Role, SlaacConfig, StackConfig, SynCookies, TcpConfig,
 };
 pub use counters::{Counter, Counters};
 pub use effects::{
@@ -58,11 +61,13 @@ pub use error::{Reason, SocketError};
 pub use groups::GroupFilter;
 pub use ids::{ConnId, ListenerId, UdpId};
 pub use ip::{IpMeta, PathCause, PathError, Told};
+pub use learnt::{Learnt, LearntAddress, Redirected};
 pub use link::{Cx, Link, NextHop, OutPacket, OutSegment, Output, Path};
 pub use options::{
     CloseMode, Congestion, KeepAlive, ListenOptions, MtuDiscovery, SocketOptions, TcpOption,
     UdpOption, UdpOptions,
 };
+pub use slaac::Identifiers;
 pub use stack::Stack;
 pub use tcp::{ConnectionImage, HalfOpenImage, TcpInfo};
 pub use time::Instant;

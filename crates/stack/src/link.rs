@@ -18,11 +18,14 @@ use crate::error::Reason;
 use crate::fib::{Fib, Query};
 use crate::groups::{Asker, GroupFilter, Groups};
 use crate::identification::Identifications;
+use crate::learnt::Learnt;
 use crate::neighbour::{Neighbours, Resolution};
+use crate::options::DEFAULT_TTL;
 use crate::path_mtu::PathMtus;
 use crate::rng::{Rng, SipKey};
 use crate::route::{Found, Route, Routes};
 use crate::route6::Routes6;
+use crate::slaac::Slaac;
 use crate::tcp::FastOpenCache;
 use crate::time::Instant;
 
@@ -120,8 +123,6 @@ pub enum Output {
 pub struct Path {
     /// Largest IP packet in bytes, as far as is known.
     pub mtu: u16,
-    /// The same of our own link, which is what comes in.
-    pub link_mtu: u16,
     /// Largest TCP payload of a super-frame, 0 = none.
     pub tso_max: u32,
     /// The destination is one of our own addresses.
@@ -149,6 +150,12 @@ pub struct Link {
     pub(crate) groups: Option<Box<Groups>>,
     /// Made for the first that is learnt.
     path_mtus: Option<Box<PathMtus>>,
+    /// Asks the link's routers, if we do.
+    pub(crate) slaac: Option<Box<Slaac>>,
+    /// What they say.
+    pub(crate) learnt: Box<Learnt>,
+    /// Counts its changes.
+    pub(crate) learnt_revision: u32,
 }
 
 impl Link {
@@ -167,6 +174,9 @@ impl Link {
             identifications: Identifications::new(rng),
             defended: Vec::new(),
             path_mtus: None,
+            slaac: None,
+            learnt: Box::default(),
+            learnt_revision: 0,
             label_key: rng.sip_key(),
         }
     }
@@ -184,7 +194,6 @@ impl Link {
     pub fn path_over(&self, hop: &NextHop) -> Path {
         Path {
             mtu: hop.mtu,
-            link_mtu: self.mtu,
             tso_max: if hop.local { 0 } else { self.tso_max },
             local: hop.local,
         }
@@ -273,7 +282,6 @@ impl Link {
         let local = found.route == Route::Local;
         Some(Path {
             mtu: self.mtu_of(now, dst, &found),
-            link_mtu: self.mtu,
             tso_max: if local { 0 } else { self.tso_max },
             local,
         })
@@ -318,7 +326,28 @@ impl Link {
 
     fn path_mtu(&self, now: Instant, dst: IpAddr) -> u16 {
         let learnt = self.path_mtus.as_ref().and_then(|all| all.find(now, dst));
-        learnt.map_or(self.mtu, |learnt| learnt.min(self.mtu))
+        let mtu = self.mtu_for(dst.is_ipv6());
+        learnt.map_or(mtu, |learnt| learnt.min(mtu))
+    }
+
+    /// The largest packet of a family that the link takes: routers may ask for less than the device does.
+    #[inline]
+    pub(crate) fn mtu_for(&self, is_v6: bool) -> u16 {
+        if is_v6 {
+            self.learnt.mtu.unwrap_or(self.mtu)
+        } else {
+            self.mtu
+        }
+    }
+
+    /// The hop limit of packets whose sender has chosen this one, or none (0).
+    #[inline]
+    pub(crate) fn ttl(&self, is_v6: bool, chosen: u8) -> u8 {
+        match (chosen, is_v6) {
+            (0, true) => self.learnt.hop_limit.unwrap_or(DEFAULT_TTL),
+            (0, false) => DEFAULT_TTL,
+            (chosen, _) => chosen,
+        }
     }
 
     fn find_next_hop(

@@ -1,7 +1,6 @@
 //! Neighbour discovery (RFC 4861; RFC 4861 7.2.4 for the answers).
 //!
-//! What routers say of themselves is counted and not believed: the way out is configured, as it is
-//! for IPv4. Redirects are off for the same reason.
+//! What routers say is in [`crate::router`].
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -39,6 +38,10 @@ impl Cx<'_> {
             Icmpv6Kind::NeighbourAdvertisement([flags, ..]) => {
                 self.on_advertisement(now, ip, flags, message.body, fx)
             }
+            Icmpv6Kind::RouterAdvertisement(rest) => {
+                self.on_router(now, ends, (rest, message.body), fx)
+            }
+            Icmpv6Kind::Redirect => self.on_redirect(now, ip, ends, message.body, fx),
             _ => Counter::DropNdpRouter,
         }
     }
@@ -63,6 +66,10 @@ impl Cx<'_> {
             .is_some_and(|mac| !is_station(mac, self.link.mac))
         {
             return Counter::DropNdpMalformed;
+        }
+        // RFC 4862 5.4.3: another that probes for the address that we probe for.
+        if is_probe && self.on_claim(now, asked.target) {
+            return Counter::DropNdpConflict;
         }
         if !self.link.routes6.is_own(asked.target) {
             return Counter::DropNdpNotOurs;
@@ -98,7 +105,7 @@ impl Cx<'_> {
         if is_solicited && ip.group {
             return Counter::DropNdpMalformed;
         }
-        if self.link.routes6.is_own(told.target) {
+        if self.link.routes6.is_own(told.target) || self.on_claim(now, told.target) {
             return Counter::DropNdpConflict;
         }
         if !self.link.routes6.is_on_link(told.target) {
@@ -135,7 +142,7 @@ impl Cx<'_> {
         Counter::RxNdpAdvertisements
     }
 
-    fn learn_v6(
+    pub(crate) fn learn_v6(
         &mut self,
         now: Instant,
         ip: Ipv6Addr,
@@ -178,12 +185,12 @@ impl Cx<'_> {
     }
 }
 
-fn is_station(mac: [u8; 6], own: [u8; 6]) -> bool {
+pub(crate) fn is_station(mac: [u8; 6], own: [u8; 6]) -> bool {
     mac != [0; 6] && !ethernet::is_group(mac) && mac != own
 }
 
 /// Asks for a neighbour: all that could be it, or, when `to` is known, that station itself
-/// (RFC 4861 7.2.2).
+/// (RFC 4861 7.2.2). From the unspecified address it is a probe (RFC 4862 5.4.2).
 pub(crate) fn send_solicitation(
     target: Ipv6Addr,
     to: Option<[u8; 6]>,
@@ -191,7 +198,10 @@ pub(crate) fn send_solicitation(
     counters: &mut Counters,
     fx: &mut impl Effects,
 ) {
-    counters.bump(Counter::TxNdpSolicitations);
+    counters.bump(match src.is_unspecified() {
+        true => Counter::TxNdpProbes,
+        false => Counter::TxNdpSolicitations,
+    });
     let (dst, dst_mac) = match to {
         Some(to) => (target, to),
         None => {
@@ -201,7 +211,7 @@ pub(crate) fn send_solicitation(
     };
     let asked = Neighbour {
         target,
-        link: Some(mac),
+        link: (!src.is_unspecified()).then_some(mac),
         nonce: None,
     };
     let mut body = [0; NEIGHBOUR_LEN];

@@ -149,11 +149,29 @@ impl Held {
     }
 }
 
+/// How long a neighbour's answer is believed, and how far apart requests are.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    reachable: Duration,
+    retry: Duration,
+}
+
+impl Times {
+    fn of(config: &NeighbourConfig) -> Times {
+        Times {
+            reachable: config.reachable,
+            retry: config.retry,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     entries: HashTable<Entry>,
     key: SipKey,
     config: NeighbourConfig,
+    /// What routers say of the times for IPv6 (RFC 4861 6.3.2).
+    times6: Times,
     /// Changes whenever an address that somebody may have cached is no longer right.
     epoch: u32,
     held_total: usize,
@@ -166,10 +184,27 @@ impl Neighbours {
         Self {
             entries: HashTable::new(),
             key,
+            times6: Times::of(&config),
             config,
             epoch: 0,
             held_total: 0,
             next_retry: None,
+        }
+    }
+
+    /// Follows a router; `None`: as configured.
+    pub fn set_times6(&mut self, reachable: Option<Duration>, retry: Option<Duration>) {
+        let own = Times::of(&self.config);
+        self.times6 = Times {
+            reachable: reachable.unwrap_or(own.reachable),
+            retry: retry.unwrap_or(own.retry),
+        };
+    }
+
+    fn times(&self, ip: IpAddr) -> Times {
+        match ip {
+            IpAddr::V4(_) => Times::of(&self.config),
+            IpAddr::V6(_) => self.times6,
         }
     }
 
@@ -211,7 +246,8 @@ impl Neighbours {
         fx: &mut impl Effects,
     ) -> Resolution {
         let hash = hash(&self.key, ip);
-        let retry_at = now + self.config.retry;
+        let times = self.times(ip);
+        let retry_at = now + times.retry;
         if let Some(entry) = self.entries.find_mut(hash, |entry| entry.ip == ip) {
             entry.last_used = now;
             let mac = match entry.state {
@@ -243,7 +279,7 @@ impl Neighbours {
             return Resolution::TableFull;
         }
         let known = fx.find_neighbour(ip);
-        let until = now + self.config.reachable;
+        let until = now + times.reachable;
         let state = match known {
             Some(mac) => State::Known { mac, until },
             None => State::Asking { sent: 1, retry_at },
@@ -315,7 +351,7 @@ impl Neighbours {
         fx: &mut impl Effects,
     ) -> bool {
         let until = match confidence {
-            Confidence::Confirmed => now + self.config.reachable,
+            Confidence::Confirmed => now + self.times(ip).reachable,
             Confidence::Heard => now + self.config.heard,
         };
         let state = State::Known { mac, until };
@@ -368,7 +404,8 @@ impl Neighbours {
             return;
         }
         self.next_retry = None;
-        let (retry, probes_max) = (self.config.retry, self.config.probes_max);
+        let probes_max = self.config.probes_max;
+        let (retry4, retry6) = (self.config.retry, self.times6.retry);
         let before = self.entries.len();
         let next_retry = &mut self.next_retry;
         let held_total = &mut self.held_total;
@@ -394,6 +431,7 @@ impl Neighbours {
                 return false;
             }
             *sent += 1;
+            let retry = if entry.ip.is_ipv4() { retry4 } else { retry6 };
             *retry_at = now + retry.max(Duration::from_millis(1));
             note_retry(next_retry, *retry_at);
             send_request(entry.ip, to, (mac, entry.source), counters, fx);

@@ -81,6 +81,7 @@ pub struct SocketOptions {
     /// How long an orphan stays in FIN-WAIT-2.
     pub linger2: Option<Duration>,
     pub tos: u8,
+    /// 0: what the link says.
     pub ttl: u8,
     /// Of UDP sockets.
     pub mtu_discovery: MtuDiscovery,
@@ -103,14 +104,14 @@ impl Default for SocketOptions {
             mss: None,
             linger2: None,
             tos: 0,
-            ttl: DEFAULT_TTL,
+            ttl: 0,
             mtu_discovery: MtuDiscovery::default(),
             mtu_discovery_v6: MtuDiscovery::default(),
         }
     }
 }
 
-/// IP time to live unless the program says otherwise (Linux, RFC 1700).
+/// IP time to live unless the program, or of IPv6 a router, says otherwise (Linux, RFC 1700).
 pub const DEFAULT_TTL: u8 = 64;
 
 /// One change to a living connection.
@@ -216,6 +217,7 @@ pub struct UdpOptions {
     pub returns_v4: bool,
     pub returns_v6: bool,
     pub tos: u8,
+    /// 0: what the link says.
     pub ttl: u8,
     pub mtu_discovery: MtuDiscovery,
     pub mtu_discovery_v6: MtuDiscovery,
@@ -244,7 +246,7 @@ impl Default for UdpOptions {
             returns_v4: false,
             returns_v6: false,
             tos: 0,
-            ttl: DEFAULT_TTL,
+            ttl: 0,
             mtu_discovery: MtuDiscovery::default(),
             mtu_discovery_v6: MtuDiscovery::default(),
         }

@@ -6,6 +6,7 @@ use core::net::{IpAddr, Ipv6Addr};
 use slipstack_wire::ipv6::solicited_node;
 
 use crate::fib::{self, Entry, Fib, Prefix, Query, Target};
+use crate::learnt::Learnt;
 use crate::route::{Found, connected};
 
 /// All nodes of the link, and of this host.
@@ -15,47 +16,117 @@ const ALL_NODES_HOST: Ipv6Addr = Ipv6Addr::new(0xff01, 0, 0, 0, 0, 0, 0, 1);
 /// RFC 4291 2.5.6.
 const LINK_LOCAL: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10);
 
+/// Where those of routers that have been heard stand: behind a configured one (Linux: the same number).
+const METRIC_LEARNT: u32 = 1024;
+
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    ip: Ipv6Addr,
+    prefix: u8,
+    is_deprecated: bool,
+}
+
 /// Own IPv6 addresses and the ways out.
 #[derive(Clone, Debug, Default)]
 pub struct Routes6 {
-    addrs: Vec<(Ipv6Addr, u8)>,
+    addrs: Vec<Own>,
+    /// Whose addresses are neighbours.
+    networks: Vec<(Ipv6Addr, u8)>,
     pub(crate) fib: Fib,
     /// RFC 4291 2.8: the groups that a host hears.
     groups: Vec<Ipv6Addr>,
 }
 
 impl Routes6 {
+    /// The IPv6 part of a configuration.
     pub fn of(addrs: &[(IpAddr, u8)], gateways: &[IpAddr]) -> Self {
         let v6 = |ip: &IpAddr| match ip {
             IpAddr::V4(_) => None,
             IpAddr::V6(ip) => Some(*ip),
         };
-        let addrs: Vec<(Ipv6Addr, u8)> = addrs
+        let networks: Vec<(Ipv6Addr, u8)> = addrs
             .iter()
             .filter_map(|(ip, prefix)| Some((v6(ip)?, *prefix)))
             .collect();
-        let own = addrs.iter().map(|&(own, prefix)| (own.into(), prefix));
+        let own = networks.iter().map(|&(own, prefix)| (own.into(), prefix));
         let gateway = gateways.iter().find_map(v6).map(IpAddr::V6);
         let mut fib = connected(own, gateway);
         let (net, len) = LINK_LOCAL;
         let link_local = Prefix::new(net.into(), len);
         let _ = fib.add(fib::MAIN, Entry::new(link_local, Target::OnLink));
-        let mut groups = Vec::new();
-        if !addrs.is_empty() {
-            groups.extend([ALL_NODES, ALL_NODES_HOST]);
+        let addrs = networks.iter().map(|&(ip, prefix)| Own {
+            ip,
+            prefix,
+            is_deprecated: false,
+        });
+        let mut routes = Self {
+            addrs: addrs.collect(),
+            networks,
+            fib,
+            groups: Vec::new(),
+        };
+        let configured: Vec<Ipv6Addr> = routes.addrs.iter().map(|own| own.ip).collect();
+        routes.hear(configured.into_iter());
+        routes
+    }
+
+    /// Adds what routers have told. What is configured goes before it.
+    pub(crate) fn add_learnt(&mut self, learnt: &Learnt) {
+        let new = learnt.addresses.iter().map(|known| Own {
+            ip: known.ip,
+            prefix: known.prefix_len,
+            is_deprecated: known.is_deprecated,
+        });
+        for own in new.filter(|own| !self.is_own(own.ip)).collect::<Vec<_>>() {
+            let host = Prefix::host(own.ip.into());
+            let _ = self.fib.add(fib::LOCAL, Entry::new(host, Target::Local));
+            self.addrs.push(own);
         }
-        for (ip, _) in &addrs {
-            let group = solicited_node(*ip);
-            if !groups.contains(&group) {
-                groups.push(group);
+        self.networks.extend(&learnt.networks);
+        for &(net, len) in &learnt.networks {
+            self.add_way(Prefix::new(net.into(), len), Target::OnLink, 0);
+        }
+        for (&router, metric) in learnt.routers.iter().zip(METRIC_LEARNT..) {
+            self.add_way(Prefix::ALL, Target::Via(router.into()), metric);
+        }
+        for told in &learnt.redirects {
+            let target = match told.hop == told.destination {
+                true => Target::OnLink,
+                false => Target::Via(told.hop.into()),
+            };
+            self.add_way(Prefix::host(told.destination.into()), target, 0);
+        }
+        self.hear(learnt.addresses.iter().map(|known| known.ip));
+    }
+
+    fn add_way(&mut self, prefix: Prefix, target: Target, metric: u32) {
+        let entry = Entry {
+            metric,
+            ..Entry::new(prefix, target)
+        };
+        // A configured one of the same prefix stays.
+        let _ = self.fib.add(fib::MAIN, entry);
+    }
+
+    /// The groups of addresses that are, or may become, ours.
+    pub(crate) fn hear(&mut self, addrs: impl Iterator<Item = Ipv6Addr>) {
+        for ip in addrs {
+            for group in [ALL_NODES, ALL_NODES_HOST, solicited_node(ip)] {
+                if !self.is_joined(group) {
+                    self.groups.push(group);
+                }
             }
         }
-        Self { addrs, fib, groups }
+    }
+
+    /// Hears what the other does.
+    pub(crate) fn hear_as(&mut self, other: Routes6) {
+        self.groups = other.groups;
     }
 
     #[inline]
     pub fn is_own(&self, ip: Ipv6Addr) -> bool {
-        self.addrs.iter().any(|&(own, _)| own == ip)
+        self.addrs.iter().any(|own| own.ip == ip)
     }
 
     /// Whether we hear this group.
@@ -72,9 +143,9 @@ impl Routes6 {
     pub fn is_on_link(&self, ip: Ipv6Addr) -> bool {
         ip.is_unicast_link_local()
             || self
-                .addrs
+                .networks
                 .iter()
-                .any(|&(own, prefix)| common_prefix_len(ip, own) >= prefix)
+                .any(|&(net, prefix)| common_prefix_len(ip, net) >= prefix)
             || self.fib.is_gateway(ip.into())
     }
 
@@ -83,7 +154,8 @@ impl Routes6 {
         let IpAddr::V6(dst) = query.dst else {
             return None;
         };
-        if self.addrs.is_empty() {
+        // A host hears groups before it has its first address (RFC 4862 5.4.2).
+        if self.groups.is_empty() {
             return None;
         }
         let is_nowhere =
@@ -98,32 +170,33 @@ impl Routes6 {
     }
 
     /// The address we use towards `dst`: RFC 6724 5, the rules that tell our addresses apart. None
-    /// of them is deprecated (3), mobile (4), of another interface (5) or temporary (7).
+    /// of them is mobile (4), of another interface (5) or temporary (7).
     pub fn find_source(&self, dst: Ipv6Addr) -> Option<Ipv6Addr> {
         let found = self.find(&Query::to(dst.into()))?;
         if let Some(IpAddr::V6(source)) = found.source {
             return Some(source);
         }
-        let preference = |(own, prefix): &(Ipv6Addr, u8)| {
+        let preference = |own: &Own| {
             (
                 // Rule 1: the same address.
-                *own == dst,
+                own.ip == dst,
                 // Rule 2: a scope that suffices, and of those the smallest.
-                match (scope(*own), scope(dst)) {
+                match (scope(own.ip), scope(dst)) {
                     (own, dst) if own >= dst => 16 + (15 - own),
                     (own, _) => own,
                 },
+                // Rule 3: one that is preferred.
+                !own.is_deprecated,
                 // Rule 6: the same label.
-                label(*own) == label(dst),
+                label(own.ip) == label(dst),
                 // Rule 8: the longest common prefix, which ends with the network's.
-                common_prefix_len(*own, dst).min(*prefix),
+                common_prefix_len(own.ip, dst).min(own.prefix),
             )
         };
         let best = self.addrs.iter().map(preference).max()?;
         let mut addrs = self.addrs.iter();
-        addrs
-            .find(|entry| preference(entry) == best)
-            .map(|&(own, _)| own)
+        let found = addrs.find(|own| preference(own) == best);
+        found.map(|own| own.ip)
     }
 }
 

@@ -23,6 +23,7 @@ use crate::icmpv6;
 use crate::ids::UdpId;
 use crate::ip::{self, IpMeta, PathCause, QUOTED_LEN, Report, Told, parse_flow};
 use crate::ipv6;
+use crate::learnt::Learnt;
 use crate::link::Link;
 use crate::neighbour::{Confidence, Held};
 use crate::options::{DEFAULT_TTL, UdpOption, UdpOptions};
@@ -80,6 +81,12 @@ impl Stack {
             rng,
             config,
         }
+        .asking(now)
+    }
+
+    fn asking(mut self, now: Instant) -> Self {
+        cx!(self).ask_routers(now);
+        self
     }
 
     pub fn config(&self) -> &StackConfig {
@@ -250,6 +257,9 @@ impl Stack {
         self.on_neighbour_timers(now, fx);
         if self.link.groups.is_some() {
             cx!(self).on_group_timers(now, fx);
+        }
+        if self.link.slaac.is_some() {
+            cx!(self).on_router_timers(now, fx);
         }
         let groups = self.link.groups.as_ref();
         let groups = groups.and_then(|groups| groups.next_deadline());
@@ -479,6 +489,28 @@ impl Stack {
     /// Changes them. What is on its way keeps its next hop for no packet longer.
     pub fn change_fib<R>(&mut self, is_v6: bool, change: impl FnOnce(&mut Fib) -> R) -> R {
         self.link.change_fib(is_v6, change)
+    }
+
+    /// What the link's routers say holds now; the number changes with it.
+    pub fn learnt(&self) -> (&Learnt, u32) {
+        (&self.link.learnt, self.link.learnt_revision)
+    }
+
+    /// With its ends: what a successor goes on with.
+    pub fn slaac_image(&self) -> Vec<u64> {
+        let slaac = self.link.slaac.as_ref();
+        slaac.map(|slaac| slaac.image()).unwrap_or_default()
+    }
+
+    /// Whether nothing is being asked of the link for the first time.
+    pub fn is_settled(&self) -> bool {
+        let slaac = self.link.slaac.as_ref();
+        slaac.is_none_or(|slaac| slaac.is_settled())
+    }
+
+    /// Follows what another stack on the same device has heard from routers.
+    pub fn learn(&mut self, learnt: Learnt) {
+        cx!(self).follow(learnt);
     }
 
     /// The address that packets to `dst` would come from; `None` = no route.

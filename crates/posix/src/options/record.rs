@@ -116,7 +116,8 @@ impl Options {
                 SocketOption::Tos(self.byte(level, name)?)
             }
             (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
-                SocketOption::Ttl(self.byte(level, name)?)
+                // -1: the default again.
+                SocketOption::Ttl(self.byte(level, name).unwrap_or(0))
             }
             (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) => {
                 SocketOption::MtuDiscovery(self.mtu_discovery(false))

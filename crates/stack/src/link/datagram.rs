@@ -50,7 +50,7 @@ impl Cx<'_> {
         fx: &mut impl Effects,
     ) -> Output {
         let mtu = match hint {
-            _ if !discovery.heeds_path() => self.link.mtu,
+            _ if !discovery.heeds_path() => self.link.mtu_for(packet.dst.is_ipv6()),
             Some(hop) if self.link.is_current(hop, now) => hop.mtu,
             _ => self.link.path_mtu(now, packet.dst),
         };

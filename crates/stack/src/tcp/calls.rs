@@ -157,7 +157,8 @@ impl Tcp {
         let hash = self.hasher.table(&key);
         let (fresh_iss, ts_offset) = connect::numbers(&self.hasher, &key, now);
         let iss = iss.unwrap_or(fresh_iss);
-        let preset = Preset::of(options, &cx.config.tcp);
+        let mut preset = Preset::of(options, &cx.config.tcp);
+        preset.opts.ttl = cx.link.ttl(!key.is_v4(), preset.opts.ttl);
         let index = self
             .add_block(hash, |id| {
                 connect::build(
@@ -168,6 +169,7 @@ impl Tcp {
                         iss,
                         ts_offset,
                         path,
+                        mss: connect::our_mss(&key, &preset, cx.link),
                         preset: &preset,
                     },
                     now,
@@ -399,7 +401,7 @@ impl Tcp {
             }
             TcpOption::Linger2(time) => conn.opts.linger2_ms = time.map_or(u32::MAX, ms),
             TcpOption::Tos(tos) => conn.opts.tos = tos,
-            TcpOption::Ttl(ttl) => conn.opts.ttl = ttl,
+            TcpOption::Ttl(ttl) => conn.opts.ttl = cx.link.ttl(!conn.key.is_v4(), ttl),
         }
         conn.is_dirty = true;
         self.settle(now, id.index, Verdict::Alive, cx, fx);

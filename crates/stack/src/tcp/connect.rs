@@ -23,7 +23,7 @@ use crate::config::TcpConfig;
 use crate::effects::{Effects, Event};
 use crate::error::Reason;
 use crate::ids::ConnId;
-use crate::link::{Cx, Path};
+use crate::link::{Cx, Link, Path};
 use crate::options::{Congestion, SocketOptions};
 use crate::time::{Instant, nanos};
 
@@ -46,6 +46,8 @@ pub struct Seed<'a> {
     pub iss: u32,
     pub ts_offset: u32,
     pub path: Path,
+    /// What we announce.
+    pub mss: u16,
     pub preset: &'a Preset,
 }
 
@@ -112,12 +114,17 @@ pub fn mss_to_announce(key: &FlowKey, mtu: u16, limit: Option<u16>) -> u16 {
         .max(MSS_MIN)
 }
 
+/// The same on our link.
+pub fn our_mss(key: &FlowKey, preset: &Preset, link: &Link) -> u16 {
+    mss_to_announce(key, link.mtu_for(!key.is_v4()), preset.mss)
+}
+
 /// A block in SYN-SENT; a passive open fills in the peer's side afterwards. Always inlined: a block is made where it stays.
 #[inline(always)]
 pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
     let tcp = &cx.config.tcp;
     let preset = seed.preset;
-    let mss = mss_to_announce(&seed.key, seed.path.link_mtu, preset.mss);
+    let mss = seed.mss;
     Connection {
         key: seed.key,
         hash: seed.hash as u32,

@@ -116,7 +116,7 @@ impl Tcp {
     ) -> Option<SynEntry> {
         let id = self.listeners.choose(key, &self.hasher)?;
         let listener = self.listeners.find(id)?;
-        let path = cx.link.find_path(now, key.remote_ip())?;
+        cx.link.find_path(now, key.remote_ip())?;
         let secret = self.hasher.sequence(key);
         let ts_offset = isn::timestamp_offset(secret);
         let (irs, iss) = (segment.seq.wrapping_sub(1), segment.ack.wrapping_sub(1));
@@ -130,7 +130,7 @@ impl Tcp {
         };
         let mss = self.cookies.open(now, &subject, iss, cx.rng)?;
         let preset = &listener.preset;
-        let mut entry = syn::entry_for((*key, id), irs, (iss, ts_offset), (now, path), preset);
+        let mut entry = syn::entry_for((*key, id), irs, (iss, ts_offset), (now, cx.link), preset);
         entry.mss = mss;
         // No round trip is measured: nobody knows when the SYN-ACK left.
         entry.tries = 1;

@@ -266,6 +266,7 @@ impl Tcp {
     }
 
     /// Keeps the lists of a connection that rests for the next one.
+    #[inline(always)]
     fn recycle(&mut self, flight: Option<alloc::boxed::Box<InFlight>>) {
         if let Some(mut flight) = flight
             && self.flights.len() < FLIGHTS_KEPT

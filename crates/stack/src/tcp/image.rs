@@ -512,6 +512,7 @@ impl Tcp {
                     iss: fields.iss,
                     ts_offset: fields.ts_offset,
                     path,
+                    mss: connect::our_mss(&key, &preset, cx.link),
                     preset: &preset,
                 };
                 restore(connect::build(&seed, now, cx), &fields, now, cx)

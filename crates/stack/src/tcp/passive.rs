@@ -84,10 +84,10 @@ impl Tcp {
             return;
         }
         let hop = cx.link.recall(key.remote_bits(), now);
-        let Some(path) = cx.link.path_by(now, &hop, || key.remote_ip()) else {
+        if hop.is_none() && cx.link.find_path(now, key.remote_ip()).is_none() {
             cx.counters.bump(Counter::DropNoRoute);
             return;
-        };
+        }
         let room = cookie_open::room_for(
             cx.config.tcp.syn_cookies,
             listener.is_half_open_full(),
@@ -97,7 +97,7 @@ impl Tcp {
         let (fresh_iss, ts_offset) = connect::numbers(&self.hasher, key, now);
         let numbers = (iss.unwrap_or(fresh_iss), ts_offset);
         let preset = &listener.preset;
-        let mut entry = syn::entry_for((*key, id), segment.seq, numbers, (now, path), preset);
+        let mut entry = syn::entry_for((*key, id), segment.seq, numbers, (now, cx.link), preset);
         entry.hop = hop;
         entry.has_ecn = ecn::accepts(cx.config.tcp.ecn, preset.congestion, segment);
         entry.take_offer(&segment.options(), cx);
@@ -291,6 +291,7 @@ impl Tcp {
                 iss: entry.iss,
                 ts_offset: entry.ts_offset,
                 path,
+                mss: entry.our_mss,
                 preset: &listener.preset,
             };
             let mut conn = connect::build(&seed, now, cx);
@@ -422,6 +423,7 @@ fn open_passive(conn: &mut Connection, entry: &SynEntry, now: Instant, cx: &Cx<'
     connect::agree(conn, now, entry.irs, &entry.peer_options(), cx);
     conn.phase = Phase::Established;
     conn.is_passive = true;
+    conn.opts.ttl = entry.ttl;
     conn.snd.una = seq::FIRST;
     conn.snd.wl1 = seq::SYN;
     conn.snd.wl2 = seq::FIRST;

@@ -19,7 +19,7 @@ use super::slab::Slab;
 use super::{connect, isn, seq};
 use crate::effects::{Effects, Payload};
 use crate::ids::ListenerId;
-use crate::link::{Cx, NextHop, Path};
+use crate::link::{Cx, Link, NextHop};
 use crate::time::Instant;
 
 /// Each retransmission waits twice as long; longer series are cut off here.
@@ -164,13 +164,15 @@ impl SynEntry {
 }
 
 /// An entry that knows our side only.
+#[inline(always)]
 pub fn entry_for(
     (key, listener): (FlowKey, ListenerId),
     irs: u32,
     (iss, ts_offset): (u32, u32),
-    (now, path): (Instant, Path),
+    (now, link): (Instant, &Link),
     preset: &Preset,
 ) -> SynEntry {
+    let is_v6 = !key.is_v4();
     SynEntry {
         key,
         listener,
@@ -180,7 +182,7 @@ pub fn entry_for(
         ts_offset,
         sent_at: now,
         mss: MSS_DEFAULT,
-        our_mss: connect::mss_to_announce(&key, path.link_mtu, preset.mss),
+        our_mss: connect::our_mss(&key, preset, link),
         window: preset.rcvbuf.min(0xffff) as u16,
         peer_shift: u8::MAX,
         our_shift: preset.shift,
@@ -191,7 +193,7 @@ pub fn entry_for(
         has_ecn: false,
         hop: None,
         tos: preset.opts.tos,
-        ttl: preset.opts.ttl,
+        ttl: link.ttl(is_v6, preset.opts.ttl),
         is_owed: false,
     }
 }

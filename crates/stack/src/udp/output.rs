@@ -65,7 +65,7 @@ fn address(
     let is_v6 = dst.is_ipv6();
     let multicast = socket.multicast.as_ref();
     let ttl = match multicast {
-        _ if !dst.ip().is_multicast() => socket.options.ttl,
+        _ if !dst.ip().is_multicast() => cx.link.ttl(is_v6, socket.options.ttl),
         Some(multicast) => multicast.ttl(is_v6),
         None => 1,
     };
@@ -131,7 +131,7 @@ fn send_many(
     let mtu = if socket.mtu_discovery(packet.dst).heeds_path() {
         path.mtu
     } else {
-        path.link_mtu
+        cx.link.mtu_for(packet.dst.is_ipv6())
     };
     let header_len = packet.header_len() + udp::HEADER_LEN;
     if header_len + usize::from(size.get()) > usize::from(mtu) {

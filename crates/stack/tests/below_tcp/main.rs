@@ -7,5 +7,6 @@ mod fragments_out;
 mod groups;
 mod ipv4;
 mod ipv6;
+mod routers;
 mod support;
 mod udp;

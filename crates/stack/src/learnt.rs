@@ -1,0 +1,40 @@
+//! What the link's routers say holds: of IPv6 alone. Made by [`crate::slaac`] in the stack that hears them, and told to
+//! the others on the same device.
+
+use alloc::vec::Vec;
+use core::net::Ipv6Addr;
+use core::time::Duration;
+
+/// Addresses and ways out beside the configured ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Learnt {
+    pub addresses: Vec<LearntAddress>,
+    /// Whose addresses are neighbours.
+    pub networks: Vec<(Ipv6Addr, u8)>,
+    /// Default routers, the one to use first.
+    pub routers: Vec<Ipv6Addr>,
+    pub redirects: Vec<Redirected>,
+    /// Largest packet of IPv6 in bytes, if it is smaller than the link's.
+    pub mtu: Option<u16>,
+    /// Of packets whose sender has not chosen one.
+    pub hop_limit: Option<u8>,
+    pub reachable: Option<Duration>,
+    pub retry: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LearntAddress {
+    pub ip: Ipv6Addr,
+    /// Of the prefix that it was made of; its neighbours are told apart by [`Learnt::networks`].
+    pub prefix_len: u8,
+    /// Not for new connections (RFC 4862 5.5.4).
+    pub is_deprecated: bool,
+}
+
+/// A better first hop for one destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Redirected {
+    pub destination: Ipv6Addr,
+    /// The destination itself if that is a neighbour.
+    pub hop: Ipv6Addr,
+}

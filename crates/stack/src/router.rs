@@ -1,0 +1,207 @@
+//! Routers of the link: what they advertise, their redirects, and what we ask them (RFC 4861 6 and 8, RFC 4862).
+//!
+//! What follows from it is decided in [`crate::slaac`].
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr};
+use core::time::Duration;
+
+use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
+use slipstack_wire::ndp::{self, HOP_LIMIT, Redirect, RouterAdvertisement};
+
+use crate::config::Role;
+use crate::counters::Counter;
+use crate::effects::Effects;
+use crate::fib::Query;
+use crate::groups::{Asker, GroupFilter};
+use crate::ip::IpMeta;
+use crate::learnt::{Learnt, Redirected};
+use crate::link::Cx;
+use crate::ndp::{is_station, send_solicitation};
+use crate::neighbour::Confidence;
+use crate::route::Route;
+use crate::route6::Routes6;
+use crate::slaac::{Action, Slaac};
+use crate::time::Instant;
+
+const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
+
+impl Cx<'_> {
+    /// Begins to ask, if the stack is one that does.
+    pub(crate) fn ask_routers(&mut self, now: Instant) {
+        if let Some(config) = &self.config.slaac {
+            let slaac = Slaac::new(config, now);
+            self.link.slaac = Some(Box::new(slaac));
+            self.renew(now);
+        }
+    }
+
+    /// RFC 4861 6.1.2, 6.3.4.
+    pub(crate) fn on_router(
+        &mut self,
+        now: Instant,
+        (src, _): (Ipv6Addr, Ipv6Addr),
+        (rest, body): ([u8; 4], &[u8]),
+        fx: &mut impl Effects,
+    ) -> Counter {
+        let link_mtu = self.link.mtu();
+        let Some(slaac) = &mut self.link.slaac else {
+            return Counter::DropNdpRouter;
+        };
+        let told = RouterAdvertisement::parse(rest, body);
+        let Some(told) = told.filter(|_| src.is_unicast_link_local()) else {
+            return Counter::DropNdpMalformed;
+        };
+        slaac.on_advertisement(now, src, &told, link_mtu);
+        if let Some(mac) = told.link.filter(|mac| is_station(*mac, self.link.mac)) {
+            self.hear_neighbour(now, src, mac, fx);
+        }
+        self.renew(now);
+        Counter::RxNdpRouters
+    }
+
+    /// RFC 4861 8.1, 8.3.
+    pub(crate) fn on_redirect(
+        &mut self,
+        now: Instant,
+        ip: &IpMeta,
+        (src, _): (Ipv6Addr, Ipv6Addr),
+        body: &[u8],
+        fx: &mut impl Effects,
+    ) -> Counter {
+        if self.link.slaac.is_none() {
+            return Counter::DropNdpRouter;
+        }
+        let Some(told) = Redirect::parse(body) else {
+            return Counter::DropNdpMalformed;
+        };
+        let (to, hop) = (told.destination, told.target);
+        let is_sound = src.is_unicast_link_local()
+            && !ip.group
+            && !to.is_multicast()
+            && (hop == to || hop.is_unicast_link_local());
+        if !is_sound {
+            return Counter::DropNdpMalformed;
+        }
+        let way = self.link.routes6.find(&Query::to(to.into()));
+        let is_first_hop = way.is_some_and(|way| way.route == Route::Neighbour(IpAddr::V6(src)));
+        if !is_first_hop || self.link.routes6.is_own(hop) {
+            return Counter::DropNdpRedirect;
+        }
+        if let Some(slaac) = &mut self.link.slaac {
+            let redirected = Redirected {
+                destination: to,
+                hop,
+            };
+            slaac.on_redirect(now, src, redirected);
+        }
+        if let Some(mac) = told.link.filter(|mac| is_station(*mac, self.link.mac)) {
+            self.hear_neighbour(now, hop, mac, fx);
+        }
+        self.renew(now);
+        Counter::RxNdpRedirects
+    }
+
+    fn hear_neighbour(&mut self, now: Instant, ip: Ipv6Addr, mac: [u8; 6], fx: &mut impl Effects) {
+        if let Some(source) = self.link.routes6.find_source(ip) {
+            self.learn_v6(now, ip, mac, source, Confidence::Heard, fx);
+        }
+    }
+
+    /// Somebody has an address that we probe for. `false`: we do not.
+    pub(crate) fn on_claim(&mut self, now: Instant, ip: Ipv6Addr) -> bool {
+        let slaac = self.link.slaac.as_mut();
+        let is_meant = slaac.is_some_and(|slaac| slaac.on_claim(now, ip));
+        if is_meant {
+            self.renew(now);
+        }
+        is_meant
+    }
+
+    /// Ends what has lasted long enough, and sends what is due.
+    #[cold]
+    pub(crate) fn on_router_timers(&mut self, now: Instant, fx: &mut impl Effects) {
+        let mut actions = Vec::new();
+        if let Some(slaac) = &mut self.link.slaac {
+            slaac.on_time(now, &mut actions);
+        }
+        self.renew(now);
+        for action in actions {
+            match action {
+                Action::Solicit => self.solicit(now, fx),
+                Action::Probe(ip) => {
+                    let from = (self.link.mac, Ipv6Addr::UNSPECIFIED);
+                    send_solicitation(ip, None, from, self.counters, fx);
+                }
+            }
+        }
+    }
+
+    fn solicit(&mut self, now: Instant, fx: &mut impl Effects) {
+        let Some(from) = self.link.routes6.find_source(ALL_ROUTERS) else {
+            return;
+        };
+        self.counters.bump(Counter::TxNdpRouterSolicitations);
+        let message = Icmpv6Message {
+            kind: Icmpv6Kind::RouterSolicitation,
+            body: &ndp::router_solicitation(self.link.mac),
+        };
+        self.send_icmpv6(now, (from, ALL_ROUTERS), HOP_LIMIT, &message, fx);
+    }
+
+    /// After something was heard or has ended.
+    fn renew(&mut self, now: Instant) {
+        let Some(slaac) = &self.link.slaac else {
+            return;
+        };
+        let (learnt, next) = (slaac.learnt(now), slaac.next_deadline());
+        self.follow(learnt);
+        self.link.look_at(next);
+    }
+
+    /// Does what routers say from now on.
+    #[cold]
+    pub(crate) fn follow(&mut self, mut learnt: Learnt) {
+        let link_mtu = self.link.mtu();
+        learnt.mtu = learnt.mtu.filter(|mtu| *mtu < link_mtu);
+        let mut routes = Routes6::of(&self.config.addrs, &self.config.gateways);
+        routes.add_learnt(&learnt);
+        if let Some(slaac) = &self.link.slaac {
+            routes.hear(slaac.heard());
+        }
+        self.change_groups(&routes);
+        if learnt == *self.link.learnt {
+            self.link.routes6.hear_as(routes);
+            return;
+        }
+        let reachable = learnt.reachable.map(|base| self.spread(base));
+        self.link.neighbours.set_times6(reachable, learnt.retry);
+        self.link.neighbours.renew_epoch();
+        self.link.routes6 = routes;
+        *self.link.learnt = learnt;
+        self.link.learnt_revision = self.link.learnt_revision.wrapping_add(1);
+    }
+
+    /// Routers and switches are told of the groups of new addresses by whoever answers for them.
+    fn change_groups(&mut self, new: &Routes6) {
+        if self.config.role == Role::Engine {
+            return;
+        }
+        let (old, new): (Vec<_>, Vec<_>) = (
+            self.link.routes6.reported_groups().collect(),
+            new.reported_groups().collect(),
+        );
+        for group in old.iter().filter(|group| !new.contains(group)) {
+            self.want_group(Asker::Address, (*group).into(), GroupFilter::NOTHING);
+        }
+        for group in new.iter().filter(|group| !old.contains(group)) {
+            self.want_group(Asker::Address, (*group).into(), GroupFilter::ALL);
+        }
+    }
+
+    /// RFC 4861 6.3.2: between half and one and a half times, so that hosts do not ask together.
+    fn spread(&mut self, base: Duration) -> Duration {
+        base / 2 + base * (self.rng.next_u32() >> 16) / 0xffff
+    }
+}

@@ -1,0 +1,46 @@
+//! Interface identifiers that stay the same on a link and say nothing elsewhere (RFC 7217 5).
+
+use core::net::Ipv6Addr;
+
+use crate::rng::SipKey;
+
+/// Of one interface of one machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Identifiers {
+    pub secret: SipKey,
+    /// Tells the machine's interfaces apart.
+    pub interface: u64,
+}
+
+impl Identifiers {
+    /// `attempt`: how many were found to be somebody else's.
+    pub fn address(&self, prefix: Ipv6Addr, attempt: u8) -> Ipv6Addr {
+        let network = (prefix.to_bits() >> 64) as u64;
+        let words = [network, self.interface, u64::from(attempt)];
+        let identifier = self.secret.hash_words(words);
+        Ipv6Addr::from_bits(u128::from(network) << 64 | u128::from(identifier))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_stay_the_same_and_differ_by_prefix_interface_and_try() {
+        let secret = SipKey { k0: 1, k1: 2 };
+        let of = |interface| Identifiers { secret, interface };
+        let net = |n| Ipv6Addr::new(0x2001, 0xdb8, n, 0, 0, 0, 0, 0);
+        let first = of(1).address(net(1), 0);
+        assert_eq!(first, of(1).address(net(1), 0));
+        let low = |ip: Ipv6Addr| ip.to_bits() as u64;
+        for other in [
+            of(1).address(net(2), 0),
+            of(2).address(net(1), 0),
+            of(1).address(net(1), 1),
+        ] {
+            assert_ne!(low(first), low(other));
+        }
+        assert_eq!(first.segments()[..4], net(1).segments()[..4]);
+    }
+}

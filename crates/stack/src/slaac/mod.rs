@@ -1,0 +1,422 @@
+//! What a host makes of its link's routers: addresses, networks, ways out, parameters, and how long each holds.
+//!
+//! RFC 4861 6.3 and 8.3, RFC 4862 5.3 to 5.5. Nothing here touches a frame: what is to be sent is told to
+//! [`crate::router`].
+
+mod identifier;
+mod image;
+mod lifetime;
+
+use alloc::vec::Vec;
+use core::net::Ipv6Addr;
+use core::time::Duration;
+
+use slipstack_wire::ipv6;
+use slipstack_wire::ndp::{Prefix, RouterAdvertisement};
+
+pub use identifier::Identifiers;
+use lifetime::{Lifetimes, after_s};
+
+use crate::config::SlaacConfig;
+use crate::learnt::{Learnt, LearntAddress, Redirected};
+use crate::time::Instant;
+
+/// Limits of what routers may make us remember; what comes later is left out.
+const NETWORKS_MAX: usize = 16;
+const ROUTERS_MAX: usize = 8;
+const REDIRECTS_MAX: usize = 64;
+
+/// Of prefix and identifier an address is made (RFC 4862 5.5.3 (d)).
+const PREFIX_LEN: u8 = 64;
+const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
+
+/// Probes for an address before it is ours, and how long each waits for its owner.
+// DEVIATION(RFC 4862 5.1): one probe and 1 s would delay every start; on the links that this runs on an owner
+// answers within milliseconds.
+const PROBES: u8 = 2;
+const PROBE_WAIT: Duration = Duration::from_millis(100);
+/// RFC 7217 6: how often another identifier is tried when one is taken.
+const ATTEMPTS: u8 = 3;
+
+/// The first solicitations, and how far apart they are.
+// DEVIATION(RFC 4861 10): 4 s apart a start without a router would take 12 s; a router answers within half a second
+// (6.2.6).
+const SOLICITATIONS: u32 = 3;
+const SOLICIT_EVERY: Duration = Duration::from_secs(1);
+/// RFC 7559 2: later ones, ever rarer.
+const SOLICIT_EVERY_MAX: Duration = Duration::from_secs(3600);
+
+/// A redirect whose router has not repeated it is forgotten, so that a hop that has died is left some time.
+const REDIRECT_S: u32 = 600;
+/// What is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// To all routers.
+    Solicit,
+    /// Is this somebody's address? (RFC 4862 5.4.2)
+    Probe(Ipv6Addr),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// RFC 4862 2: not ours until nobody has claimed it.
+    Tentative {
+        sent: u8,
+        next_at: Instant,
+    },
+    Assigned,
+    /// All identifiers were taken.
+    Failed,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Address {
+    ip: Ipv6Addr,
+    prefix: Ipv6Addr,
+    attempt: u8,
+    state: State,
+    lifetimes: Lifetimes,
+}
+
+/// A value with its end.
+#[derive(Clone, Copy, Debug)]
+struct Until<T> {
+    it: T,
+    until: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Told {
+    redirected: Redirected,
+    router: Ipv6Addr,
+}
+
+/// One interface that asks its link.
+#[derive(Debug)]
+pub struct Slaac {
+    identifiers: Identifiers,
+    addresses_max: usize,
+    addresses: Vec<Address>,
+    networks: Vec<Until<(Ipv6Addr, u8)>>,
+    routers: Vec<Until<Ipv6Addr>>,
+    redirects: Vec<Until<Told>>,
+    mtu: Option<u16>,
+    hop_limit: Option<u8>,
+    reachable_ms: Option<u32>,
+    retry_ms: Option<u32>,
+    /// `None`: a router has answered.
+    solicit_at: Option<Instant>,
+    solicited: u32,
+    /// When it was last looked at what has ended.
+    looked: Instant,
+}
+
+impl Slaac {
+    /// Begins with the link-local address, or goes on with [`Slaac::image`] of the same link.
+    pub fn new(config: &SlaacConfig, now: Instant) -> Slaac {
+        let SlaacConfig {
+            identifiers,
+            addresses_max,
+            ref image,
+        } = *config;
+        let mut slaac = Slaac {
+            addresses_max,
+            identifiers,
+            addresses: Vec::new(),
+            networks: Vec::new(),
+            routers: Vec::new(),
+            redirects: Vec::new(),
+            mtu: None,
+            hop_limit: None,
+            reachable_ms: None,
+            retry_ms: None,
+            solicit_at: None,
+            solicited: 0,
+            looked: now,
+        };
+        slaac.take_image(image);
+        if slaac.addresses.is_empty() {
+            slaac.add_address(LINK_LOCAL, Lifetimes::FOR_EVER, now);
+        } else {
+            slaac.solicit_at = Some(now);
+        }
+        slaac
+    }
+
+    fn add_address(&mut self, prefix: Ipv6Addr, lifetimes: Lifetimes, now: Instant) {
+        if self.addresses.len() < self.addresses_max {
+            self.addresses.push(Address {
+                ip: self.identifiers.address(prefix, 0),
+                prefix: network_of(prefix),
+                attempt: 0,
+                state: State::Tentative {
+                    sent: 0,
+                    next_at: now,
+                },
+                lifetimes,
+            });
+        }
+    }
+
+    /// RFC 4861 6.3.4; the caller has checked 6.1.2. `link_mtu`: what the device takes.
+    pub fn on_advertisement(
+        &mut self,
+        now: Instant,
+        router: Ipv6Addr,
+        told: &RouterAdvertisement<'_>,
+        link_mtu: u16,
+    ) {
+        if told.hop_limit != 0 {
+            self.hop_limit = Some(told.hop_limit);
+        }
+        self.reachable_ms = stated(told.reachable_ms).or(self.reachable_ms);
+        self.retry_ms = stated(told.retrans_ms).or(self.retry_ms);
+        if let Some(mtu) = told.mtu.and_then(|mtu| u16::try_from(mtu).ok())
+            && (ipv6::MTU_MIN..=link_mtu).contains(&mtu)
+        {
+            self.mtu = Some(mtu);
+        }
+        self.on_router(now, router, told.lifetime_s);
+        for prefix in told.prefixes() {
+            // RFC 4861 6.3.4, RFC 4862 5.5.3 (b): of the link-local prefix routers have nothing to say.
+            if prefix.prefix.is_unicast_link_local() || prefix.prefix.is_multicast() {
+                continue;
+            }
+            if prefix.is_on_link {
+                self.on_network(now, &prefix);
+            }
+            if prefix.is_autonomous {
+                self.on_prefix(now, &prefix);
+            }
+        }
+    }
+
+    fn on_router(&mut self, now: Instant, router: Ipv6Addr, lifetime_s: u16) {
+        let until = after_s(now, lifetime_s.into());
+        note(&mut self.routers, Until { it: router, until }, ROUTERS_MAX);
+        if lifetime_s != 0 {
+            // RFC 4861 6.3.7.
+            self.solicit_at = None;
+        }
+    }
+
+    fn on_network(&mut self, now: Instant, prefix: &Prefix) {
+        let until = after_s(now, prefix.valid_s);
+        let it = (masked(prefix.prefix, prefix.len), prefix.len);
+        note(&mut self.networks, Until { it, until }, NETWORKS_MAX);
+    }
+
+    /// RFC 4862 5.5.3 (c) to (e).
+    fn on_prefix(&mut self, now: Instant, prefix: &Prefix) {
+        if prefix.preferred_s > prefix.valid_s || prefix.len != PREFIX_LEN {
+            return;
+        }
+        let of = network_of(prefix.prefix);
+        let known = self.addresses.iter_mut().find(|known| known.prefix == of);
+        match known {
+            Some(known) => known
+                .lifetimes
+                .renew(now, prefix.preferred_s, prefix.valid_s),
+            None if prefix.valid_s != 0 => {
+                let (preferred, valid) = (prefix.preferred_s, prefix.valid_s);
+                let lifetimes = Lifetimes::new(after_s(now, preferred), after_s(now, valid));
+                self.add_address(of, lifetimes, now);
+            }
+            None => {}
+        }
+    }
+
+    /// RFC 4861 8.3; the caller has checked 8.1.
+    pub fn on_redirect(&mut self, now: Instant, router: Ipv6Addr, redirected: Redirected) {
+        let to = redirected.destination;
+        self.redirects
+            .retain(|known| known.it.redirected.destination != to);
+        if self.redirects.len() == REDIRECTS_MAX {
+            self.redirects.remove(0);
+        }
+        self.redirects.push(Until {
+            it: Told { redirected, router },
+            until: after_s(now, REDIRECT_S),
+        });
+    }
+
+    /// Somebody has, or wants, an address that is not ours yet (RFC 4862 5.4.3, 5.4.4). `false`: it is none of those.
+    pub fn on_claim(&mut self, now: Instant, ip: Ipv6Addr) -> bool {
+        let is_meant = |known: &&mut Address| known.ip == ip && known.is_tentative();
+        let Some(known) = self.addresses.iter_mut().find(is_meant) else {
+            return false;
+        };
+        known.attempt += 1;
+        known.state = if known.attempt < ATTEMPTS {
+            known.ip = self.identifiers.address(known.prefix, known.attempt);
+            State::Tentative {
+                sent: 0,
+                next_at: now,
+            }
+        } else {
+            State::Failed
+        };
+        true
+    }
+
+    /// Addresses whose groups are heard: ours, and those that may become so (RFC 4862 5.4.2).
+    pub fn heard(&self) -> impl Iterator<Item = Ipv6Addr> + '_ {
+        let is_heard = |known: &&Address| known.state != State::Failed;
+        self.addresses.iter().filter(is_heard).map(|known| known.ip)
+    }
+
+    /// Ends what has lasted long enough, and gives what is to be sent.
+    pub fn on_time(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        self.looked = now;
+        self.addresses
+            .retain(|known| known.lifetimes.valid_until > now);
+        self.networks.retain(|known| known.until > now);
+        self.routers.retain(|known| known.until > now);
+        let routers = &self.routers;
+        // RFC 4861 5.3: what went by a router that is none any more looks for another way.
+        self.redirects.retain(|known| {
+            known.until > now && routers.iter().any(|router| router.it == known.it.router)
+        });
+        let mut has_first = false;
+        for known in &mut self.addresses {
+            has_first |= known.probe(now, actions);
+        }
+        if has_first {
+            self.solicit_at = Some(now);
+        }
+        if let Some(at) = self.solicit_at
+            && at <= now
+        {
+            actions.push(Action::Solicit);
+            self.solicited += 1;
+            self.solicit_at = Some(now + solicit_after(self.solicited));
+        }
+    }
+
+    /// When [`Slaac::on_time`] has something to do.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let deprecated = self
+            .addresses
+            .iter()
+            .map(|known| known.lifetimes.preferred_until);
+        let addresses = self.addresses.iter().flat_map(|known| {
+            let probe_at = match known.state {
+                State::Tentative { next_at, .. } => next_at,
+                State::Assigned | State::Failed => Instant::FAR_FUTURE,
+            };
+            [known.lifetimes.valid_until, probe_at]
+        });
+        let networks = self.networks.iter().map(|known| known.until);
+        let routers = self.routers.iter().map(|known| known.until);
+        let redirects = self.redirects.iter().map(|known| known.until);
+        deprecated
+            .filter(|at| *at > self.looked)
+            .chain(addresses)
+            .chain(networks)
+            .chain(routers)
+            .chain(redirects)
+            .chain(self.solicit_at)
+            .filter(|at| *at != Instant::FAR_FUTURE)
+            .min()
+    }
+
+    /// Nothing is tentative, and a router has answered or there seems to be none.
+    pub fn is_settled(&self) -> bool {
+        let is_tentative = self.addresses.iter().any(Address::is_tentative);
+        !is_tentative && (self.solicit_at.is_none() || self.solicited > SOLICITATIONS)
+    }
+
+    /// What holds now.
+    pub fn learnt(&self, now: Instant) -> Learnt {
+        let assigned = |known: &&Address| known.state == State::Assigned;
+        let address = |known: &Address| LearntAddress {
+            ip: known.ip,
+            prefix_len: PREFIX_LEN,
+            is_deprecated: known.lifetimes.preferred_until <= now,
+        };
+        let current = |until: Instant| until > now;
+        Learnt {
+            addresses: self
+                .addresses
+                .iter()
+                .filter(assigned)
+                .map(address)
+                .collect(),
+            networks: in_force(&self.networks, current),
+            routers: in_force(&self.routers, current),
+            redirects: self
+                .redirects
+                .iter()
+                .map(|known| known.it.redirected)
+                .collect(),
+            mtu: self.mtu,
+            hop_limit: self.hop_limit,
+            reachable: self.reachable_ms.map(|ms| Duration::from_millis(ms.into())),
+            retry: self.retry_ms.map(|ms| Duration::from_millis(ms.into())),
+        }
+    }
+}
+
+impl Address {
+    fn is_tentative(&self) -> bool {
+        matches!(self.state, State::Tentative { .. })
+    }
+
+    /// The next probe, if it is due. `true`: the link-local address has become ours.
+    fn probe(&mut self, now: Instant, actions: &mut Vec<Action>) -> bool {
+        match self.state {
+            State::Tentative { sent, next_at } if next_at <= now => {
+                if sent == PROBES {
+                    self.state = State::Assigned;
+                    return self.prefix == LINK_LOCAL;
+                }
+                actions.push(Action::Probe(self.ip));
+                self.state = State::Tentative {
+                    sent: sent + 1,
+                    next_at: now + PROBE_WAIT,
+                };
+                false
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Takes in what is new, and how long what is known lasts from now on.
+fn note<T: PartialEq>(all: &mut Vec<Until<T>>, told: Until<T>, max: usize) {
+    let is_full = all.len() >= max;
+    match all.iter_mut().find(|known| known.it == told.it) {
+        Some(known) => known.until = told.until,
+        None if !is_full => all.push(told),
+        None => {}
+    }
+}
+
+fn in_force<T: Copy>(all: &[Until<T>], current: impl Fn(Instant) -> bool) -> Vec<T> {
+    let known = all.iter().filter(|known| current(known.until));
+    known.map(|known| known.it).collect()
+}
+
+/// RFC 4861 4.2: 0 is unspecified.
+fn stated(ms: u32) -> Option<u32> {
+    /// An hour: what is longer is a mistake (RFC 4861 6.2.1).
+    const MAX_MS: u32 = 3_600_000;
+    (ms != 0).then(|| ms.min(MAX_MS))
+}
+
+fn solicit_after(sent: u32) -> Duration {
+    let doublings = sent.saturating_sub(SOLICITATIONS).min(12);
+    (SOLICIT_EVERY * (1 << doublings)).min(SOLICIT_EVERY_MAX)
+}
+
+fn network_of(ip: Ipv6Addr) -> Ipv6Addr {
+    masked(ip, PREFIX_LEN)
+}
+
+fn masked(ip: Ipv6Addr, len: u8) -> Ipv6Addr {
+    let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
+    Ipv6Addr::from_bits(ip.to_bits() & mask)
+}
+
+#[cfg(test)]
+mod tests;

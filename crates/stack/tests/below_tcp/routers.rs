@@ -1,0 +1,305 @@
+//! A stack that follows its link's routers, frame by frame: probes, advertisements and redirects.
+//!
+//! RFC 4861 6.1.2, 6.3.4, 8.1 and 8.3, RFC 4862 5.4.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use crate::support::*;
+use slipstack_stack::rng::SipKey;
+use slipstack_stack::{Counter, DatagramOut, Identifiers, Role, SlaacConfig, UdpId, UdpOptions};
+use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
+use slipstack_wire::ipv6::{Ipv6Header, Ipv6Packet, solicited_node};
+use slipstack_wire::ndp::Neighbour;
+use slipstack_wire::protocol;
+
+const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+const OTHER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
+const FAR: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x99, 0, 0, 0, 0, 1);
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
+const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
+const OTHER_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
+
+fn config() -> SlaacConfig {
+    SlaacConfig {
+        identifiers: Identifiers {
+            secret: SipKey { k0: 1, k1: 2 },
+            interface: 3,
+        },
+        addresses_max: 8,
+        image: Vec::new(),
+    }
+}
+
+fn table() -> Table {
+    Table::with(|config| {
+        config.role = Role::Keeper;
+        config.slaac = Some(self::config());
+    })
+}
+
+fn frame(src: Ipv6Addr, dst: Ipv6Addr, hops: u8, kind: Icmpv6Kind, body: &[u8]) -> Vec<u8> {
+    let mac = if dst.is_multicast() {
+        ethernet::multicast_v6(dst)
+    } else {
+        MAC
+    };
+    let message = Icmpv6Message { kind, body };
+    let payload = [&message.header(src, dst)[..], body].concat();
+    let mut bytes = vec![0; 54];
+    EthernetHeader {
+        dst: mac,
+        src: ROUTER_MAC,
+        ethertype: EtherType::IPV6,
+    }
+    .emit(&mut bytes);
+    Ipv6Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_len: payload.len() as u16,
+        next_header: protocol::ICMPV6,
+        hop_limit: hops,
+        src,
+        dst,
+    }
+    .emit(&mut bytes[14..]);
+    bytes.extend(payload);
+    bytes
+}
+
+/// 2001:db8:n::/64 for an hour from a router with its link-layer address and an MTU.
+fn advertisement(n: u8, mtu: u32) -> Vec<u8> {
+    let mut body = vec![0; 8];
+    body.extend([1, 1]);
+    body.extend(ROUTER_MAC);
+    body.extend([5, 1, 0, 0]);
+    body.extend(mtu.to_be_bytes());
+    body.extend([3, 4, 64, 0xc0, 0, 0, 14, 16, 0, 0, 14, 16, 0, 0, 0, 0]);
+    body.extend([0x20, 1, 0xd, 0xb8, 0, n, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let kind = Icmpv6Kind::RouterAdvertisement([50, 0, 7, 8]);
+    frame(ROUTER, ALL_NODES, 255, kind, &body)
+}
+
+fn redirect(src: Ipv6Addr, own: Ipv6Addr, target: Ipv6Addr, to: Ipv6Addr) -> Vec<u8> {
+    let mut body = [target.octets(), to.octets()].concat();
+    body.extend([2, 1]);
+    body.extend(OTHER_MAC);
+    frame(src, own, 255, Icmpv6Kind::Redirect, &body)
+}
+
+fn own(table: &Table, n: u16) -> Option<Ipv6Addr> {
+    let (learnt, _) = table.stack.learnt();
+    let addresses = learnt.addresses.iter().map(|known| known.ip);
+    addresses.into_iter().find(|ip| ip.segments()[2] == n)
+}
+
+/// ICMPv6 messages that were sent.
+fn messages(table: &mut Table) -> Vec<(Ipv6Header, Icmpv6Kind, Vec<u8>)> {
+    let frames = table.take_frames();
+    let all = frames.iter().filter_map(|frame| {
+        let packet = Ipv6Packet::parse(&frame[14..])?;
+        let (src, dst) = (packet.header.src, packet.header.dst);
+        let message = Icmpv6Message::parse(src, dst, packet.payload).ok()?;
+        Some((packet.header, message.kind, message.body.to_vec()))
+    });
+    all.collect()
+}
+
+/// A stack with an address of 2001:db8:1::/64 and a socket.
+fn up() -> (Table, Ipv6Addr, UdpId) {
+    let mut table = table();
+    table.pass(1000);
+    table.input(&advertisement(1, 1400));
+    table.pass(1000);
+    let ip = own(&table, 1).unwrap();
+    let any = "[::]:7000".parse().unwrap();
+    let socket = table.stack.udp_bind(any, UdpOptions::default()).unwrap();
+    table.take_frames();
+    (table, ip, socket)
+}
+
+/// Sends a datagram; its frames.
+fn send(table: &mut Table, socket: UdpId, to: Ipv6Addr, payload: &[u8]) -> Vec<Vec<u8>> {
+    let to = SocketAddr::new(IpAddr::V6(to), 9);
+    let datagram = DatagramOut::new(Some(to), payload);
+    let Table { stack, now, fx } = table;
+    stack.udp_send(*now, socket, &datagram, fx).unwrap();
+    table.take_frames()
+}
+
+#[test]
+fn an_address_is_probed_for_from_nobody_and_then_a_router_is_asked() {
+    let mut table = table();
+    table.pass(1000);
+    let messages = messages(&mut table);
+    let probes: Vec<_> = messages
+        .iter()
+        .filter(|(header, ..)| header.src.is_unspecified())
+        .filter_map(|(header, kind, body)| {
+            let asked = Neighbour::parse_solicitation(body)?;
+            let is_probe = *kind == Icmpv6Kind::NeighbourSolicitation
+                && asked.link.is_none()
+                && header.dst == solicited_node(asked.target)
+                && header.hop_limit == 255;
+            is_probe.then_some(asked.target)
+        })
+        .collect();
+    assert_eq!(probes.len(), 2);
+    let own = probes[0];
+    let asked = messages
+        .iter()
+        .find(|(_, kind, _)| *kind == Icmpv6Kind::RouterSolicitation);
+    let (header, _, _) = asked.unwrap();
+    assert_eq!((header.src, header.dst), (own, ALL_ROUTERS));
+    assert_eq!(table.count(Counter::TxNdpProbes), 2);
+}
+
+#[test]
+fn who_claims_an_address_that_is_probed_for_has_it() {
+    for is_advertisement in [true, false] {
+        let mut table = table();
+        table.pass(50);
+        let (_, _, body) = messages(&mut table).pop().unwrap();
+        let target = Neighbour::parse_solicitation(&body).unwrap().target;
+        let body = target.octets();
+        table.input(&if is_advertisement {
+            let kind = Icmpv6Kind::NeighbourAdvertisement([0x20, 0, 0, 0]);
+            frame(target, ALL_NODES, 255, kind, &body)
+        } else {
+            let kind = Icmpv6Kind::NeighbourSolicitation;
+            frame(
+                Ipv6Addr::UNSPECIFIED,
+                solicited_node(target),
+                255,
+                kind,
+                &body,
+            )
+        });
+        assert_eq!(table.count(Counter::DropNdpConflict), 1);
+        table.pass(1000);
+        let (learnt, _) = table.stack.learnt();
+        assert_eq!(learnt.addresses.len(), 1);
+        assert_ne!(learnt.addresses[0].ip, target);
+    }
+}
+
+#[test]
+fn an_advertisement_is_followed_while_the_stack_runs() {
+    let (mut table, first, socket) = up();
+    // The router's own address was told: nothing is asked first.
+    let frames = send(&mut table, socket, FAR, &[0; 1500]);
+    assert_eq!(frames.len(), 2, "cut by the MTU that the router tells");
+    let packet = Ipv6Packet::parse(&frames[0][14..]).unwrap();
+    assert!(frames[0].len() <= 14 + 1400 && frames[0][..6] == ROUTER_MAC);
+    assert_eq!((packet.header.src, packet.header.hop_limit), (first, 50));
+    let (_, before) = table.stack.learnt();
+    table.input(&advertisement(1, 1400));
+    assert_eq!(table.stack.learnt().1, before, "nothing new");
+    table.input(&advertisement(2, 1400));
+    table.pass(1000);
+    assert!(own(&table, 1).is_some() && own(&table, 2).is_some());
+    assert_eq!(table.count(Counter::RxNdpRouters), 3);
+}
+
+#[test]
+fn what_does_not_come_from_a_router_of_the_link_is_not_believed() {
+    let kind = Icmpv6Kind::RouterAdvertisement([64, 0, 7, 8]);
+    let global = "2001:db8::1".parse().unwrap();
+    let cases = [
+        (
+            frame(ROUTER, ALL_NODES, 254, kind, &[0; 8]),
+            Counter::DropNdpHopLimit,
+        ),
+        (
+            frame(global, ALL_NODES, 255, kind, &[0; 8]),
+            Counter::DropNdpMalformed,
+        ),
+        (
+            frame(ROUTER, ALL_NODES, 255, kind, &[0; 7]),
+            Counter::DropNdpMalformed,
+        ),
+        (
+            frame(
+                ROUTER,
+                ALL_NODES,
+                255,
+                kind,
+                &[0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0],
+            ),
+            Counter::DropNdpMalformed,
+        ),
+    ];
+    for (frame, why) in cases {
+        let mut table = table();
+        table.pass(1000);
+        table.input(&frame);
+        assert_eq!(table.count(why), 1, "{why:?}");
+        assert!(table.stack.learnt().0.routers.is_empty());
+    }
+}
+
+#[test]
+fn a_redirect_of_the_first_hop_is_followed() {
+    let (mut table, ip, socket) = up();
+    table.input(&redirect(ROUTER, ip, OTHER, FAR));
+    assert_eq!(table.count(Counter::RxNdpRedirects), 1);
+    let frames = send(&mut table, socket, FAR, b"hello");
+    assert_eq!(frames[0][..6], OTHER_MAC);
+    // Another destination goes the old way.
+    let next = Ipv6Addr::from_bits(FAR.to_bits() + 1);
+    let frames = send(&mut table, socket, next, b"hello");
+    assert_eq!(frames[0][..6], ROUTER_MAC);
+    // One that is on the link itself.
+    table.input(&redirect(ROUTER, ip, next, next));
+    let frames = send(&mut table, socket, next, b"hello");
+    assert_eq!(frames[0][..6], OTHER_MAC);
+}
+
+#[test]
+fn a_redirect_against_the_rules_is_dropped_by_reason() {
+    let near = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 77);
+    let (table, ip, _) = up();
+    drop(table);
+    let group = ALL_NODES;
+    let cases = [
+        (redirect(OTHER, ip, OTHER, FAR), Counter::DropNdpRedirect),
+        (redirect(ROUTER, ip, OTHER, near), Counter::DropNdpRedirect),
+        (redirect(ROUTER, ip, ip, ip), Counter::DropNdpRedirect),
+        (redirect(near, ip, OTHER, FAR), Counter::DropNdpMalformed),
+        (redirect(ROUTER, ip, near, FAR), Counter::DropNdpMalformed),
+        (
+            redirect(ROUTER, ip, OTHER, group),
+            Counter::DropNdpMalformed,
+        ),
+        (
+            redirect(ROUTER, group, OTHER, FAR),
+            Counter::DropNdpMalformed,
+        ),
+    ];
+    for (at, (frame, why)) in cases.into_iter().enumerate() {
+        let (mut table, _, socket) = up();
+        table.input(&frame);
+        assert_eq!(table.count(why), 1, "{at} {why:?}");
+        assert_eq!(send(&mut table, socket, FAR, b"hello")[0][..6], ROUTER_MAC);
+    }
+}
+
+#[test]
+fn another_stack_on_the_device_follows_what_it_is_told() {
+    let (mut keeper, ip, _) = up();
+    let mut engine = Table::with(|config| config.role = Role::Engine);
+    engine.stack.learn(keeper.stack.learnt().0.clone());
+    assert_eq!(engine.stack.find_source(FAR.into()), Some(ip.into()));
+    // The address is deprecated, and another one is there.
+    keeper.input(&advertisement(2, 1400));
+    keeper.pass(3_590_000);
+    keeper.input(&advertisement(2, 1400));
+    keeper.pass(9_500);
+    let second = own(&keeper, 2).unwrap();
+    engine.stack.learn(keeper.stack.learnt().0.clone());
+    assert_eq!(engine.stack.find_source(FAR.into()), Some(second.into()));
+    keeper.pass(3_600_000);
+    engine.stack.learn(keeper.stack.learnt().0.clone());
+    assert_eq!(engine.stack.find_source(FAR.into()), None);
+}
