@@ -1,13 +1,17 @@
 """Addresses, router and MTU that the link tells (--slaac)."""
 
 import ipaddress
+import json
+import os
 import socket
 
 from harness import test
 from harness.process import until
 
 PREFIX = "2001:db8:77::"
+OTHER = "2001:db8:78::"
 FAR = "2001:db8:99::1"
+LONG = 3600
 
 
 def start(world, *words):
@@ -74,3 +78,119 @@ def without_a_router_the_stack_has_its_link_local_address(world):
     addresses = addresses_of(server)
     assert [ip.is_link_local for ip in addresses] == [True], addresses
     world.wait_port(7000)
+
+
+class Router:
+    """A router that says something else whenever it is told to."""
+
+    def __init__(self, world, **plan):
+        self.file = world.folder / "router.json"
+        self.say(**plan)
+        process = world.peer(*world.program("router.py"), self.file)
+        until(lambda: "ready" in process.output(), 10, "the router is ready")
+
+    def say(self, **plan):
+        new = self.file.with_suffix(".new")
+        new.write_text(json.dumps(plan))
+        os.replace(new, self.file)
+
+
+class Stack:
+    """A program on the stack that calls others when it is asked to over IPv4."""
+
+    def __init__(self, world):
+        self.world = world
+        self.process = start(world, *world.program("caller.py"), 7000)
+        world.wait_port(7000, process=self.process)
+        self.asker = world.connect(7000)
+        self.lines = self.asker.makefile("rw")
+
+    def call(self, host, port):
+        print(host, port, file=self.lines, flush=True)
+        return self.lines.readline().strip()
+
+    def device(self):
+        return json.loads(self.world.admin("status", "--json").output())[0]["device"]
+
+    def own(self, prefix):
+        """Its addresses of a prefix, as the status tells them."""
+        found = [ipaddress.ip_interface(f"{ip}/{length}") for ip, length in self.device()["addresses"]]
+        return [str(ip.ip) for ip in found if ip.version == 6 and ip.network == ipaddress.ip_network(f"{prefix}/64")]
+
+
+@test(modes=("inprocess", "instance"))
+def an_address_is_deprecated_and_removed_when_its_time_is_over(world):
+    prepare(world)
+    world.peer_ns.ip("addr", "add", f"{OTHER}1/64", "dev", "eth1", "nodad")
+    Router(world, prefixes=[[PREFIX, 16, 8], [OTHER, LONG, LONG]])
+    stack = Stack(world)
+    world.peer(*world.program("dual_echo.py"), 8000)
+    (short,), (long,) = stack.own(PREFIX), stack.own(OTHER)
+    # The longest common prefix decides while both are preferred.
+    until(lambda: stack.call(f"{PREFIX}1", 8000) == short, 5, "a call from the address of the prefix")
+    until(lambda: stack.call(f"{PREFIX}1", 8000) == long, 12, "the deprecated address is not chosen")
+    # What is deprecated is still reached.
+    world.connect(7000, address=short).close()
+    until(lambda: not stack.own(PREFIX), 14, "the address is removed")
+    assert stack.call(f"{OTHER}1", 8000) == long
+    try:
+        world.connect(7000, 2, address=short).close()
+        raise AssertionError("the removed address is reached")
+    except OSError:
+        pass
+    world.connect(7000, address=long).close()
+
+
+@test(modes=("inprocess", "instance"))
+def what_a_router_says_later_is_followed_by_programs_that_run(world):
+    prepare(world)
+    router = Router(world, prefixes=[[PREFIX, LONG, LONG]], mtu=1500)
+    stack = Stack(world)
+    world.peer(*world.program("dual_echo.py"), 8000)
+    world.wait_port(8000, address=f"{PREFIX}1")
+    (first,) = stack.own(PREFIX)
+    world.peer_ns.ip("addr", "add", f"{OTHER}1/64", "dev", "eth1", "nodad")
+    router.say(prefixes=[[PREFIX, LONG, LONG], [OTHER, LONG, LONG]], mtu=1400, hops=33)
+    until(lambda: stack.own(OTHER), 5, "an address of the second prefix")
+    (second,) = stack.own(OTHER)
+    assert stack.own(PREFIX) == [first]
+    with world.connect(7000, address=second) as client:
+        mss = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+        assert mss <= 1400 - 60, mss
+    until(lambda: stack.call(f"{OTHER}1", 8000) == second, 5, "a call from the second address")
+    assert stack.call(FAR, 8000) in (first, second)
+
+
+@test(modes=("inprocess", "instance"))
+def a_router_that_goes_away_leaves_no_way_out_until_it_is_back(world):
+    prepare(world)
+    router = Router(world, prefixes=[[PREFIX, LONG, LONG]])
+    stack = Stack(world)
+    world.peer(*world.program("dual_echo.py"), 8000)
+    world.wait_port(8000, address=FAR)
+    (own,) = stack.own(PREFIX)
+    assert stack.call(FAR, 8000) == own
+    router.say(prefixes=[[PREFIX, LONG, LONG]], lifetime=0)
+    until(lambda: stack.call(FAR, 8000) == "ENETUNREACH", 5, "no way out")
+    assert stack.call(f"{PREFIX}1", 8000) == own
+    router.say(prefixes=[[PREFIX, LONG, LONG]], lifetime=5)
+    until(lambda: stack.call(FAR, 8000) == own, 5, "the way out is back")
+    until(lambda: stack.call(FAR, 8000) == "ENETUNREACH", 10, "its time is over")
+
+
+@test(modes=("inprocess", "instance"))
+def a_redirect_is_followed_by_programs_that_run(world):
+    prepare(world)
+    other = "2001:db8:99::2"
+    world.peer_ns.ip("addr", "add", f"{other}/128", "dev", "lo", "nodad")
+    plan = {"prefixes": [[PREFIX, LONG, LONG]]}
+    router = Router(world, **plan)
+    stack = Stack(world)
+    world.peer(*world.program("dual_echo.py"), 8000)
+    world.wait_port(8000, address=FAR)
+    (own,) = stack.own(PREFIX)
+    assert stack.call(FAR, 8000) == own and stack.call(other, 8000) == own
+    # To a first hop that there is not: only what was redirected is lost.
+    router.say(redirects=[[own, other, "fe80::dead"]], **plan)
+    until(lambda: stack.call(other, 8000) != own, 5, "the redirect is followed")
+    assert stack.call(FAR, 8000) == own

@@ -122,11 +122,11 @@ pub fn assemble(
         })),
         neighbours: Some(Box::new(NeighbourView(parts.neighbours))),
     };
-    Ok(Assembled {
-        engine: Engine::new(setup, Instant(now_ns())),
-        bell,
-        slot,
-    })
+    let mut engine = Engine::new(setup, Instant(now_ns()));
+    if let (Reply::Network(told), _) = link.ask(&Request::Network, &[])? {
+        engine.learn(&told);
+    }
+    Ok(Assembled { engine, bell, slot })
 }
 
 fn stack_config(settings: &Settings, lease: &SlotLease, welcome: &Welcome) -> StackConfig {

@@ -4,7 +4,9 @@ use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use slipstack_channel::control::{Attached, ControlSocket, Descriptor, Reply, Request, Welcome};
+use slipstack_channel::control::{
+    Attached, ControlSocket, Descriptor, DeviceKind, LearntTold, Reply, Request, Welcome,
+};
 use slipstack_channel::{Attach, AttachError, Attachment, Policy, ProgramEnd, REGION_LEN_MAX};
 use slipstack_config::Settings;
 use slipstack_engine::Remote;
@@ -79,6 +81,28 @@ impl Client {
         Ok(welcome)
     }
 
+    fn ask_network(&self, state: &mut State) -> Result<LearntTold, Error> {
+        let ask = |socket: &ControlSocket| {
+            socket.send(&Request::Network, &[])?;
+            Ok::<_, Error>(socket.receive::<Reply>(ANSWER_MS)?.0)
+        };
+        let reply = match (&state.scout, state.links.last(), state.instances.last()) {
+            (Some(Scout::Keeper(link)), ..) => link.ask(&Request::Network, &[])?.0,
+            (_, Some(link), _) => link.ask(&Request::Network, &[])?.0,
+            (Some(Scout::Instance(socket)), ..) | (_, _, Some(socket)) => ask(socket)?,
+            // A child that has not needed the stack yet.
+            (None, None, None) => {
+                state.welcome = None;
+                self.welcome(state)?;
+                return self.ask_network(state);
+            }
+        };
+        match reply {
+            Reply::Network(told) => Ok(*told),
+            _ => Err(Error::Confused),
+        }
+    }
+
     fn reach_instance(&self) -> Result<(ControlSocket, Welcome), Error> {
         let hello = || self.identity.hello(None, None);
         let inherited = self.settings.control_fd.and_then(through_inherited);
@@ -141,6 +165,23 @@ impl Client {
     }
 }
 
+/// What belongs on the stack, as far as the keeper knows.
+fn policy(welcome: Welcome) -> Policy {
+    let learnt = welcome.learnt.clone().unwrap_or_default();
+    let networks = learnt.networks.iter();
+    let hosts = learnt.addresses.iter().map(|told| (told.ip.into(), 128));
+    Policy {
+        gateways: learnt.with_gateways(&welcome.gateways),
+        networks: networks.map(|&(net, len)| (net.into(), len)).collect(),
+        mtu_v6: learnt.mtu,
+        is_changing: welcome.learnt.is_some(),
+        addrs: welcome.addresses.into_iter().chain(hosts).collect(),
+        mtu: welcome.mtu,
+        interface: welcome.interface_index,
+        has_groups: welcome.device == DeviceKind::Packet,
+    }
+}
+
 fn remote(
     attached: Attached,
     fds: Vec<std::os::fd::OwnedFd>,
@@ -183,13 +224,16 @@ impl Attach for Client {
 
     fn policy(&self) -> Result<Policy, AttachError> {
         let welcome = self.welcome(&mut self.state().lock())?;
-        Ok(Policy {
-            addrs: welcome.addresses,
-            gateways: welcome.gateways,
-            mtu: welcome.mtu,
-            interface: welcome.interface_index,
-            has_groups: welcome.device == slipstack_channel::control::DeviceKind::Packet,
-        })
+        Ok(policy(welcome))
+    }
+
+    fn policy_by_now(&self) -> Result<Policy, AttachError> {
+        let mut state = self.state().lock();
+        let learnt = self.ask_network(&mut state)?;
+        let mut welcome = self.welcome(&mut state)?;
+        welcome.learnt = Some(learnt);
+        state.welcome = Some(welcome.clone());
+        Ok(policy(welcome))
     }
 
     fn after_fork_child(&self) {

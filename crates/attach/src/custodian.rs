@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use slipstack_channel::control::{Protocol, Refusal, Reply, Request};
+use slipstack_channel::control::{LearntTold, Protocol, Refusal, Reply, Request};
 use slipstack_engine::custodian::Custodian;
 use slipstack_engine::{NeighbourTable, PortAuthority, PortRefused, Transport};
 use slipstack_keeper::Neighbours;
@@ -77,6 +77,13 @@ impl PortAuthority for Keeper {
             is_on,
         };
         self.link.ask(&request, &[]).is_ok()
+    }
+
+    fn network(&self) -> Option<LearntTold> {
+        match self.link.ask(&Request::Network, &[]) {
+            Ok((Reply::Network(told), _)) => Some(*told),
+            _ => None,
+        }
     }
 
     fn listen_off(&self, address: IpAddr, port: u16, transport: Transport) {

@@ -61,7 +61,7 @@ fn check_address(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
 
 fn addresses(welcome: &Welcome) -> String {
     let texts: Vec<String> = welcome
-        .addresses
+        .all_addresses()
         .iter()
         .map(|(ip, len)| format!("{ip}/{len}"))
         .collect();

@@ -44,8 +44,14 @@ pub struct Policy {
     /// Own addresses with their prefix lengths.
     pub addrs: Vec<(IpAddr, u8)>,
     pub gateways: Vec<IpAddr>,
+    /// Networks that are reached beside those of the addresses.
+    pub networks: Vec<(IpAddr, u8)>,
+    /// Routers of the link may change all this: it is asked for again now and then.
+    pub is_changing: bool,
     /// Largest IP packet of the stack's link in bytes.
     pub mtu: u16,
+    /// The same of IPv6, if routers ask for less.
+    pub mtu_v6: Option<u16>,
     /// The stack's interface by its number in the kernel, 0 = it has none there.
     pub interface: u32,
     /// Groups and broadcasts that name no interface are the stack's: on an interface that was named for it, and
@@ -97,6 +103,15 @@ impl Policy {
             .iter()
             .any(|gateway| gateway.is_ipv4() == ip.is_ipv4())
             || self.addrs.iter().any(|&net| contains(net, ip))
+            || self.networks.iter().any(|&net| contains(net, ip))
+    }
+
+    /// The largest packet to an address that the link takes.
+    pub fn mtu_to(&self, ip: IpAddr) -> u16 {
+        match (ip.to_canonical(), self.mtu_v6) {
+            (IpAddr::V6(_), Some(mtu)) => mtu.min(self.mtu),
+            _ => self.mtu,
+        }
     }
 }
 
@@ -121,6 +136,14 @@ pub trait Attach: Send + Sync {
 
     /// What belongs on the stack. May have to speak to the keeper, once.
     fn policy(&self) -> Result<Policy, AttachError>;
+
+    /// The same as it has become, if it is one that changes.
+    ///
+    /// # Errors
+    /// Nobody can be asked now.
+    fn policy_by_now(&self) -> Result<Policy, AttachError> {
+        self.policy()
+    }
 
     /// In a forked child: the parent's attachments are not ours; forget them without touching
     /// them, so that `attach` starts anew.

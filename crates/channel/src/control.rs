@@ -6,6 +6,7 @@
 //! that several processes share. Whoever reads a message treats it as hostile: lengths, counts and
 //! roles are checked here, meaning where it is used.
 
+mod network;
 mod report;
 mod socket;
 
@@ -13,6 +14,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+pub use network::{AddressTold, LearntTold};
 pub use report::{
     DeviceReport, EngineReport, InstanceReport, PortReport, ProgramReport, SocketReport,
     StatusReport, WhyReport,
@@ -20,7 +22,7 @@ pub use report::{
 pub use socket::{ControlError, ControlSocket, Peer, connect, listen, pair};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 2;
+pub const CONTROL_VERSION: u32 = 3;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
@@ -104,6 +106,8 @@ pub enum Request {
     Resolve {
         address: IpAddr,
     },
+    /// What routers of the link say by now. Of an instance too.
+    Network,
     /// To an instance: a channel for this program.
     Attach {
         program: String,
@@ -132,6 +136,7 @@ pub enum Reply {
     Neighbour {
         mac: Option<[u8; 6]>,
     },
+    Network(Box<LearntTold>),
     Attached(Attached),
     Status(Box<StatusReport>),
     Why(Box<WhyReport>),
@@ -175,7 +180,19 @@ pub struct Welcome {
     /// Addresses of the host on a device of our own.
     pub hosts: Vec<IpAddr>,
     pub gateways: Vec<IpAddr>,
+    /// Beside them what routers say, if they are asked.
+    pub learnt: Option<LearntTold>,
     pub mtu: u16,
+}
+
+impl Welcome {
+    /// Configured and learnt ones.
+    pub fn all_addresses(&self) -> Vec<(IpAddr, u8)> {
+        match &self.learnt {
+            Some(learnt) => learnt.with_configured(&self.addresses),
+            None => self.addresses.clone(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

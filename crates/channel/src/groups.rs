@@ -14,8 +14,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use crate::addr::{ip_of, ip_words};
 
 /// IEEE's local experimental EtherType 2.
-const ETHERTYPE: [u8; 2] = [0x88, 0xb6];
-const TYPE_AT: usize = 12;
+pub(crate) const ETHERTYPE: [u8; 2] = [0x88, 0xb6];
+pub(crate) const TYPE_AT: usize = 12;
 const MODE_AT: usize = 14;
 const SLOT_AT: usize = 15;
 const GROUP_AT: usize = 16;

@@ -21,6 +21,7 @@ mod groups;
 mod handover;
 mod ids;
 mod layout;
+mod notice;
 mod passing;
 mod program;
 mod receive_ring;
@@ -47,6 +48,7 @@ pub use layout::{
     CELLS_AT, COMMANDS_AT, FLOWS, IMAGES, IMAGES_AT, INBOX_BYTES, INBOX_CELLS, LAYOUT_VERSION,
     REGION_BYTES, REGION_LEN_MAX, SOCKETS,
 };
+pub use notice::{NOTICE_LEN, is_notice, write_notice};
 pub use passing::{
     HOPS_MAX, PASSED_CHUNK, Passed, PassingHead, is_passing, read_passing, stray_origin,
     stray_source, write_passing,

@@ -217,6 +217,9 @@ impl Attach for VirtualAttach {
         Ok(Policy {
             addrs: vec![(self.0.config.local.into(), self.0.config.prefix)],
             gateways: vec![self.0.config.gateway.into()],
+            networks: Vec::new(),
+            is_changing: false,
+            mtu_v6: None,
             mtu: self.0.config.stack.mtu,
             interface: 0,
             has_groups: true,

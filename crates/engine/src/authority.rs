@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use slipstack_channel::control::LearntTold;
+
 /// Transport protocols with ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
@@ -42,6 +44,11 @@ pub trait PortAuthority: Send {
     fn listen_yield(&self, port: u16, transport: Transport, is_on: bool) -> bool {
         let _ = (port, transport, is_on);
         false
+    }
+
+    /// What the link's routers say. `None`: nobody knows.
+    fn network(&self) -> Option<LearntTold> {
+        None
     }
 
     fn listen_off(&self, address: IpAddr, port: u16, transport: Transport);

@@ -4,7 +4,7 @@ use core::fmt;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
-use slipstack_channel::{EngineEnd, FlowDirectory, is_passing};
+use slipstack_channel::{EngineEnd, FlowDirectory, is_notice, is_passing};
 use slipstack_device::Device;
 use slipstack_mem::{Doorbell, MpscInbox, Region};
 use slipstack_stack::{CloseMode, Instant, RxMeta, Stack, StackConfig};
@@ -206,6 +206,8 @@ impl Engine {
             frames += 1;
             if is_passing(&frame[..len]) {
                 self.on_passed(now, &frame[..len]);
+            } else if is_notice(&frame[..len]) {
+                self.on_notice();
             } else {
                 self.on_local(now, &frame[..len]);
             }

@@ -18,6 +18,7 @@ mod groups;
 mod inprocess;
 pub mod instance;
 mod local;
+mod network;
 mod options;
 mod passing;
 mod remote;
@@ -34,6 +35,7 @@ pub use detach::Ending;
 pub use engine::{Engine, Setup, Turn};
 pub use inprocess::InProcess;
 pub use local::Fabric;
+pub use network::told_of;
 pub use remote::Remote;
 pub use slipstack_stack::{
     Congestion, EcnMode, FastOpenConfig, Instant, NeighbourConfig, Role, StackConfig, SynCookies,

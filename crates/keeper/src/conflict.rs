@@ -48,11 +48,7 @@ pub fn probe(
 }
 
 /// The station that answers for an address.
-pub(crate) fn find_owner(
-    device: &mut dyn Device,
-    mac: [u8; 6],
-    address: IpAddr,
-) -> Option<[u8; 6]> {
+fn find_owner(device: &mut dyn Device, mac: [u8; 6], address: IpAddr) -> Option<[u8; 6]> {
     let mut owner = None;
     for _ in 0..PROBES {
         let frame = match address {
@@ -109,7 +105,7 @@ fn solicitation(mac: [u8; 6], address: Ipv6Addr) -> Vec<u8> {
 }
 
 /// A frame of neighbour discovery to a group.
-pub(crate) fn neighbour_discovery(
+fn neighbour_discovery(
     mac: [u8; 6],
     (src, dst): (Ipv6Addr, Ipv6Addr),
     message: &Icmpv6Message<'_>,

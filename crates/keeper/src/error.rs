@@ -22,6 +22,10 @@ pub enum KeeperError {
         mac: [u8; 6],
         interface: String,
     },
+    /// Whatever was tried for a link-local address, somebody has it.
+    NoLinkLocal {
+        interface: String,
+    },
     /// An existing interface needs an address for the stack.
     NoAddress {
         interface: String,
@@ -52,6 +56,10 @@ impl fmt::Display for KeeperError {
                 f,
                 "{address} is in use on {interface} by {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}; \
                  choose another address with --ip"
+            ),
+            KeeperError::NoLinkLocal { interface } => write!(
+                f,
+                "no link-local address is free on {interface}: somebody claims each; use --ip without --slaac"
             ),
             KeeperError::NoAddress { interface } => {
                 write!(

@@ -7,10 +7,11 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use slipstack_channel::control::{self, DeviceKind};
+use slipstack_channel::control::{self, DeviceKind, LearntTold};
 use slipstack_device::{Slots, iface, open_slot};
 use slipstack_mem::Region;
 use slipstack_mem::process::end_signals;
+use slipstack_stack::{Role, SlaacConfig, StackConfig};
 
 use crate::error::KeeperError;
 use crate::journal::Journal;
@@ -90,6 +91,31 @@ pub struct Network {
     /// Addresses of the host on a TAP of our own.
     pub hosts: Vec<IpAddr>,
     pub gateways: Vec<IpAddr>,
+    /// How routers are asked, if they are.
+    pub slaac: Option<SlaacConfig>,
+    /// What they say.
+    pub learnt: LearntTold,
+}
+
+impl Network {
+    /// Of the keeper's own stack.
+    pub fn stack_config(&self) -> StackConfig {
+        StackConfig {
+            mac: self.mac,
+            mtu: self.mtu,
+            addrs: self.addresses.clone(),
+            gateways: self.gateways.clone(),
+            tso_max: self.tso_max,
+            role: Role::Keeper,
+            slaac: self.slaac.clone(),
+            ..StackConfig::default()
+        }
+    }
+
+    /// Configured and learnt ones.
+    pub fn all_addresses(&self) -> Vec<(IpAddr, u8)> {
+        self.learnt.with_configured(&self.addresses)
+    }
 }
 
 /// What is written to the journal.
@@ -101,6 +127,8 @@ pub struct State {
     /// Who knows it may use the device.
     pub capability: u64,
     pub had_clients: bool,
+    /// `Stack::slaac_image`.
+    pub routers: Vec<u64>,
 }
 
 /// The inheritance.
@@ -154,13 +182,14 @@ impl World {
         let words = SlotWords::create(count).map_err(KeeperError::io("create shared memory"))?;
         let (mut slots, mut network) = open_device(&options, count)?;
         identify(&slots, &words, &mut network)?;
+        let mut routers = Vec::new();
         if network.kind == DeviceKind::Packet {
             conflict::probe(&slots, &words, &network, dir.interface())?;
             if options.is_autoconfigured {
-                autoconf::configure(&slots, &words, &mut network, dir.interface())?;
+                routers = autoconf::configure(&slots, &words, &mut network, dir.interface())?;
             }
         }
-        slots.steering().set_own(&network.addresses)?;
+        slots.steering().set_own(&network.all_addresses())?;
         slots.install_ingress_drop()?;
         let listener = control::listen(&dir.control_socket()).map_err(|error| KeeperError::Io {
             doing: "create the control socket",
@@ -178,6 +207,7 @@ impl World {
                 groups: Vec::new(),
                 capability: random_u64(),
                 had_clients: false,
+                routers,
             },
             regions: HashMap::new(),
             estates: HashMap::new(),
@@ -233,6 +263,8 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
         addresses,
         hosts,
         gateways: options.gateways.clone(),
+        slaac: None,
+        learnt: LearntTold::default(),
     };
     match &options.device {
         DeviceChoice::OwnTap(name) => {

@@ -31,6 +31,7 @@ mod options;
 pub mod outcome;
 mod owner;
 mod place;
+mod policy;
 mod poll;
 pub mod process;
 mod report;

@@ -258,7 +258,7 @@ impl Process {
     /// What comes to groups on the stack's interface the stack's part gets; the kernel's part, which would get
     /// the same again, leaves it.
     fn spare_kernel_groups(&self, socket: &Description) {
-        let index = self.policy().map_or(0, |policy| policy.interface);
+        let index = self.stack_interface();
         let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
         let has_own = socket.cold.lock().options.bytes(level, name).is_some();
         if let Some(number) = socket.kernel_number()

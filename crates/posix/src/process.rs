@@ -1,13 +1,12 @@
 //! Everything of one process: its sockets, epoll sets and attachment.
 
-use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use slipstack_channel::{Attach, Policy};
+use slipstack_channel::Attach;
 use slipstack_mem::{Descriptor, Lock, raised};
 
 use crate::addr::{AddrBytes, Family};
@@ -19,6 +18,7 @@ use crate::lending::Lending;
 use crate::link::Link;
 use crate::outcome::{Divert, Outcome};
 use crate::owner::Owners;
+use crate::policy::Known;
 use crate::report::Report;
 use crate::sleepers::Sleepers;
 use crate::spin::Spin;
@@ -104,7 +104,7 @@ pub struct Process {
     pub(crate) lending: Lending,
     pub(crate) owners: Owners,
     attaching_thread: AtomicUsize,
-    policy: OnceLock<Option<Policy>>,
+    pub(crate) policy: Known,
     /// What descriptors are dup'd from.
     anchor: OnceLock<OwnedFd>,
     ids: AtomicU64,
@@ -144,7 +144,7 @@ impl Process {
             lending: Lending::default(),
             owners: Owners::default(),
             attaching_thread: AtomicUsize::new(0),
-            policy: OnceLock::new(),
+            policy: Known::default(),
             anchor: OnceLock::new(),
             ids: AtomicU64::new(1),
             has_intents: AtomicBool::new(false),
@@ -242,27 +242,6 @@ impl Process {
             said.push(sentence.to_owned());
             self.kernel.warn(sentence);
         }
-    }
-
-    /// What belongs on the stack; `None` if there is none to be had.
-    pub(crate) fn policy(&self) -> Option<&Policy> {
-        let policy = self.policy.get_or_init(|| match self.attach.policy() {
-            Ok(policy) => Some(policy),
-            Err(error) => {
-                self.warn_once(&error.sentence);
-                None
-            }
-        });
-        policy.as_ref()
-    }
-
-    pub(crate) fn is_own(&self, addr: SocketAddr) -> bool {
-        self.policy().is_some_and(|policy| policy.is_own(addr.ip()))
-    }
-
-    pub(crate) fn is_reachable(&self, addr: SocketAddr) -> bool {
-        self.policy()
-            .is_some_and(|policy| policy.is_reachable(addr.ip()))
     }
 
     pub(crate) fn next_id(&self) -> u64 {

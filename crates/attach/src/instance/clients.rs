@@ -152,6 +152,7 @@ impl Desk {
                 Vec::new(),
             )),
             Request::Why { pid } => self.why(pid),
+            Request::Network => Ok((Reply::Network(Box::new(engine.learnt())), Vec::new())),
             Request::Stop { .. } => {
                 self.is_stopping = true;
                 Ok((Reply::Done, Vec::new()))

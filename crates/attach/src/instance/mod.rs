@@ -72,7 +72,7 @@ pub fn instance_main(settings: &Settings) -> Result<(), Error> {
     )
     .map_err(Error::io("wait for programs"))?;
     let addresses: Vec<String> = welcome
-        .addresses
+        .all_addresses()
         .iter()
         .map(|(ip, len)| format!("{ip}/{len}"))
         .collect();

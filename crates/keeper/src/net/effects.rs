@@ -61,7 +61,7 @@ impl World {
         World {
             device,
             mac: network.mac,
-            own: network.addresses.iter().map(|(ip, _)| *ip).collect(),
+            own: network.all_addresses().iter().map(|(ip, _)| *ip).collect(),
             care,
             neighbours,
             steering,
@@ -75,6 +75,10 @@ impl World {
             coming: None,
             local: Vec::new(),
         }
+    }
+
+    pub(super) fn set_own(&mut self, own: Vec<IpAddr>) {
+        self.own = own;
     }
 
     pub(super) fn take_local(&mut self) -> Vec<Vec<u8>> {

@@ -9,6 +9,7 @@ mod fragments;
 mod intents;
 mod orphans;
 mod parked;
+mod routers;
 mod strays;
 
 use std::net::IpAddr;
@@ -18,7 +19,7 @@ use slipstack_channel::{INBOX_CELLS, is_group_message, is_passing, read_group, s
 use slipstack_device::{Device, Flow, Proto, RxMeta, Steering};
 use slipstack_mem::{InboxReader, MpscInbox};
 use slipstack_stack::{
-    CloseMode, ConnectionImage, GroupFilter, Instant, Role, Stack, StackConfig, TcpConfig,
+    CloseMode, ConnectionImage, GroupFilter, Instant, Stack, StackConfig, TcpConfig,
 };
 
 use crate::neighbours::Neighbours;
@@ -28,6 +29,7 @@ use crate::world::Network;
 use astray::Coming;
 use effects::World;
 use orphans::Care;
+use routers::Told;
 
 /// Frames per turn.
 const BUDGET: usize = 256;
@@ -60,6 +62,7 @@ pub struct Net {
     frames: Vec<(Vec<u8>, RxMeta)>,
     /// Connections that waited here and were given up.
     parked_reset: u64,
+    told: Told,
 }
 
 impl Net {
@@ -77,18 +80,12 @@ impl Net {
             records,
         } = shared;
         let config = StackConfig {
-            mac: network.mac,
-            mtu: network.mtu,
-            addrs: network.addresses.clone(),
-            gateways: network.gateways.clone(),
-            tso_max: network.tso_max,
-            role: Role::Keeper,
             tcp: TcpConfig {
                 resets_per_second: 100_000,
                 ..TcpConfig::default()
             },
             seed,
-            ..StackConfig::default()
+            ..network.stack_config()
         };
         let inbox = inboxes.inbox(0).map(InboxReader::new);
         let mut stack = Stack::new(config, Instant(now));
@@ -109,6 +106,7 @@ impl Net {
             resets: Vec::new(),
             frames: Vec::new(),
             parked_reset: 0,
+            told: Told::default(),
         }
     }
 
@@ -122,6 +120,7 @@ impl Net {
         self.probe(now);
         self.retry(now);
         self.renew_records();
+        self.tell_engines(now);
         self.stack.on_timers(Instant(now), &mut self.world);
         self.stack.flush(Instant(now), &mut self.world);
         progress |= self.loop_back(now);
@@ -382,7 +381,10 @@ impl Net {
             self.world.strays.next_due(),
             self.world.parked.next_deadline(),
         );
-        [probe, stack, held, parked].into_iter().flatten().min()
+        [probe, stack, held, parked, self.tell_at()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Arms the inbox's doorbell; false: a frame has come meanwhile.

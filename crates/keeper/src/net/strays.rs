@@ -75,6 +75,10 @@ struct Search {
 }
 
 impl Strays {
+    pub(super) fn engines(&self) -> &[u16] {
+        &self.engines
+    }
+
     pub(super) fn set_engines(&mut self, slots: Vec<u16>) {
         self.engines = slots
             .into_iter()

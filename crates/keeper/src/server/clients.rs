@@ -244,6 +244,7 @@ impl Server {
             addresses: network.addresses.clone(),
             hosts: network.hosts.clone(),
             gateways: network.gateways.clone(),
+            learnt: network.slaac.is_some().then(|| network.learnt.clone()),
             mtu: network.mtu,
         })
     }

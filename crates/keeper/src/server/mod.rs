@@ -6,6 +6,7 @@
 mod clients;
 mod departures;
 mod requests;
+mod routers;
 mod status;
 mod wait;
 
@@ -107,6 +108,10 @@ impl Server {
         let now = now_ns();
         let steering =
             slipstack_device::Steering::from_fds(world.slots.steering().read_only_fds()?)?;
+        let mut world = world;
+        if let Some(slaac) = &mut world.network.slaac {
+            slaac.image.clone_from(&world.state.routers);
+        }
         let net = Net::new(
             &world.network,
             device,
@@ -147,6 +152,7 @@ impl Server {
                 .inherit(server.world.slots.steering(), &flows)?;
         }
         server.publish_engines();
+        server.follow_routers();
         server.world.save();
         Ok(server)
     }
@@ -200,6 +206,7 @@ impl Server {
         for client in overdue {
             self.on_death(client, now);
         }
+        self.follow_routers();
         self.follow_strays(now);
         self.empty_vacated(now);
         self.settle_estates();

@@ -40,6 +40,10 @@ impl Server {
         match (request, connection.client) {
             (Request::Status, _) => Ok((self.status(), Vec::new())),
             (Request::Why { pid }, _) => self.why(pid),
+            (Request::Network, _) => {
+                let learnt = self.world.network.learnt.clone();
+                Ok((Reply::Network(Box::new(learnt)), Vec::new()))
+            }
             (Request::Stop { is_forced }, _) => self.on_stop(is_forced),
             (Request::Resolve { address }, _) => Ok((
                 Reply::Neighbour {

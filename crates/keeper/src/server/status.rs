@@ -55,9 +55,9 @@ impl Server {
             kind: Some(network.kind),
             mac: network.mac,
             mtu: network.mtu,
-            addresses: network.addresses.clone(),
+            addresses: network.all_addresses(),
             hosts: network.hosts.clone(),
-            gateways: network.gateways.clone(),
+            gateways: network.learnt.with_gateways(&network.gateways),
             slots: self.world.state.leases.slot_count() as u16,
             slots_leased,
         }
@@ -198,7 +198,7 @@ impl Server {
         let report = WhyReport {
             program: self.program(id, client, SOCKETS_OF_ONE_MAX),
             interface: self.world.dir.interface().to_owned(),
-            addresses: self.world.network.addresses.clone(),
+            addresses: self.world.network.all_addresses(),
         };
         Ok((Reply::Why(Box::new(report)), Vec::<OwnedFd>::new()))
     }

@@ -171,7 +171,7 @@ impl Process {
     fn setting(&self, socket: &Description) -> Setting {
         Setting {
             family: socket.family,
-            interface: self.policy().map_or(0, |policy| policy.interface),
+            interface: self.stack_interface(),
             now_ns: self.now_ns(),
         }
     }

@@ -114,7 +114,8 @@ impl Process {
         len: usize,
         segment: usize,
     ) -> Result<(), Errno> {
-        let mtu = self.policy().map_or(u16::MAX, |policy| policy.mtu);
+        let mtu = self.policy();
+        let mtu = mtu.map_or(u16::MAX, |policy| policy.mtu_to(remote.ip()));
         let len_max = match segment {
             0 => dgram.payload_max(remote, mtu),
             _ => payload_longest(remote),

@@ -1,0 +1,44 @@
+//! What routers of the link have told, as the keeper passes it on.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use serde::{Deserialize, Serialize};
+
+/// Beside what is configured; of IPv6 alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearntTold {
+    pub addresses: Vec<AddressTold>,
+    /// Whose addresses are neighbours.
+    pub networks: Vec<(Ipv6Addr, u8)>,
+    /// Default routers, the one to use first.
+    pub routers: Vec<Ipv6Addr>,
+    /// Destinations with their first hops.
+    pub redirects: Vec<(Ipv6Addr, Ipv6Addr)>,
+    pub mtu: Option<u16>,
+    pub hop_limit: Option<u8>,
+    pub reachable_ms: Option<u32>,
+    pub retry_ms: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressTold {
+    pub ip: Ipv6Addr,
+    pub prefix_len: u8,
+    /// Not for new connections.
+    pub is_deprecated: bool,
+}
+
+impl LearntTold {
+    /// Its addresses with those that are configured.
+    pub fn with_configured(&self, configured: &[(IpAddr, u8)]) -> Vec<(IpAddr, u8)> {
+        let told = self.addresses.iter();
+        let told = told.map(|told| (IpAddr::V6(told.ip), told.prefix_len));
+        configured.iter().copied().chain(told).collect()
+    }
+
+    /// Its routers behind those that are configured.
+    pub fn with_gateways(&self, configured: &[IpAddr]) -> Vec<IpAddr> {
+        let told = self.routers.iter().copied().map(IpAddr::V6);
+        configured.iter().copied().chain(told).collect()
+    }
+}

@@ -1,0 +1,69 @@
+//! What routers of the link say, on its way from the keeper's stack to everybody whom it concerns.
+
+use slipstack_channel::control::LearntTold;
+use slipstack_channel::write_notice;
+use slipstack_engine::told_of;
+use slipstack_stack::Counter;
+
+use super::Net;
+
+/// When an engine whose inbox is full is told again.
+const AGAIN_NS: u64 = 5_000_000;
+
+/// What has been passed on.
+#[derive(Default)]
+pub(super) struct Told {
+    revision: u32,
+    heard: u64,
+    /// Slots of engines that have not been told yet.
+    left: Vec<u16>,
+    again_at: u64,
+}
+
+impl Net {
+    /// What holds by now, if that is new since the last call.
+    pub fn take_learnt(&mut self) -> Option<LearntTold> {
+        let (learnt, revision) = self.stack.learnt();
+        if revision == self.told.revision {
+            return None;
+        }
+        self.told.revision = revision;
+        self.world.set_own(self.own_of(learnt));
+        self.told.left = self.world.strays.engines().to_vec();
+        Some(told_of(self.stack.learnt().0))
+    }
+
+    fn own_of(&self, learnt: &slipstack_stack::Learnt) -> Vec<std::net::IpAddr> {
+        let configured = self.stack.config().addrs.iter().map(|(ip, _)| *ip);
+        let told = learnt.addresses.iter().map(|known| known.ip.into());
+        configured.chain(told).collect()
+    }
+
+    /// What a successor goes on with, if a router has spoken since the last call.
+    pub fn take_routers(&mut self) -> Option<Vec<u64>> {
+        let counters = self.stack.counters();
+        let heard = counters.value(Counter::RxNdpRouters) + counters.value(Counter::RxNdpRedirects);
+        if heard == self.told.heard {
+            return None;
+        }
+        self.told.heard = heard;
+        Some(self.stack.slaac_image())
+    }
+
+    /// Engines ask when they are told that there is something to ask for.
+    pub(super) fn tell_engines(&mut self, now: u64) {
+        if self.told.left.is_empty() || now < self.told.again_at {
+            return;
+        }
+        let inboxes = &self.world.inboxes;
+        let notice = write_notice();
+        self.told
+            .left
+            .retain(|slot| !inboxes.push(*slot, &[&notice]));
+        self.told.again_at = now + AGAIN_NS;
+    }
+
+    pub(super) fn tell_at(&self) -> Option<u64> {
+        (!self.told.left.is_empty()).then_some(self.told.again_at)
+    }
+}

@@ -1,0 +1,102 @@
+//! What belongs on the stack, as this process knows it: asked for once, and again now and then where routers of the link
+//! may change it.
+
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use slipstack_channel::Policy;
+use slipstack_mem::{Lock, now_ns};
+
+use crate::process::Process;
+
+/// How old what may change may be.
+const AGE_MAX_NS: u64 = 1_000_000_000;
+
+#[derive(Default)]
+pub(crate) struct Known {
+    /// What was answered first.
+    first: OnceLock<Option<Policy>>,
+    now: Lock<Option<Fresh>>,
+}
+
+struct Fresh {
+    policy: Arc<Policy>,
+    asked_ns: u64,
+}
+
+/// A policy at hand.
+pub(crate) enum Current<'a> {
+    Fixed(&'a Policy),
+    Fresh(Arc<Policy>),
+}
+
+impl Deref for Current<'_> {
+    type Target = Policy;
+
+    fn deref(&self) -> &Policy {
+        match self {
+            Current::Fixed(policy) => policy,
+            Current::Fresh(policy) => policy,
+        }
+    }
+}
+
+impl Process {
+    /// `None`: nobody can be asked.
+    pub(crate) fn policy(&self) -> Option<Current<'_>> {
+        let first = self.first_policy()?;
+        if !first.is_changing {
+            return Some(Current::Fixed(first));
+        }
+        let now = now_ns();
+        let mut fresh = self.policy.now.lock();
+        match &mut *fresh {
+            Some(fresh) if now.saturating_sub(fresh.asked_ns) < AGE_MAX_NS => {
+                Some(Current::Fresh(Arc::clone(&fresh.policy)))
+            }
+            known => {
+                let asked = self.attach.policy_by_now();
+                let policy = match (asked, known.as_ref()) {
+                    (Ok(policy), _) => Arc::new(policy),
+                    // Nobody answers just now: what was known goes on to hold.
+                    (Err(_), Some(known)) => Arc::clone(&known.policy),
+                    (Err(_), None) => Arc::new(first.clone()),
+                };
+                *known = Some(Fresh {
+                    policy: Arc::clone(&policy),
+                    asked_ns: now,
+                });
+                Some(Current::Fresh(policy))
+            }
+        }
+    }
+
+    /// The stack's interface by its number in the kernel, 0 = it has none there.
+    pub(crate) fn stack_interface(&self) -> u32 {
+        self.first_policy().map_or(0, |policy| policy.interface)
+    }
+
+    fn first_policy(&self) -> Option<&Policy> {
+        let policy = self
+            .policy
+            .first
+            .get_or_init(|| match self.attach.policy() {
+                Ok(policy) => Some(policy),
+                Err(error) => {
+                    self.warn_once(&error.sentence);
+                    None
+                }
+            });
+        policy.as_ref()
+    }
+
+    pub(crate) fn is_own(&self, addr: SocketAddr) -> bool {
+        self.policy().is_some_and(|policy| policy.is_own(addr.ip()))
+    }
+
+    pub(crate) fn is_reachable(&self, addr: SocketAddr) -> bool {
+        self.policy()
+            .is_some_and(|policy| policy.is_reachable(addr.ip()))
+    }
+}
