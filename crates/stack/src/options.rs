@@ -60,7 +60,7 @@ impl Default for KeepAlive {
 }
 
 /// Everything that can be set before a connection exists. `None` = the configuration's default.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SocketOptions {
     pub no_delay: bool,
     pub cork: bool,
@@ -86,29 +86,6 @@ pub struct SocketOptions {
     /// Of UDP sockets.
     pub mtu_discovery: MtuDiscovery,
     pub mtu_discovery_v6: MtuDiscovery,
-}
-
-impl Default for SocketOptions {
-    fn default() -> Self {
-        Self {
-            no_delay: false,
-            cork: false,
-            quick_ack: false,
-            fast_open: false,
-            fast_open_queue: 0,
-            keep_alive: KeepAlive::default(),
-            user_timeout: None,
-            rcvbuf: None,
-            sndbuf: None,
-            congestion: None,
-            mss: None,
-            linger2: None,
-            tos: 0,
-            ttl: 0,
-            mtu_discovery: MtuDiscovery::default(),
-            mtu_discovery_v6: MtuDiscovery::default(),
-        }
-    }
 }
 
 /// IP time to live unless the program, or of IPv6 a router, says otherwise (Linux, RFC 1700).
@@ -205,7 +182,7 @@ impl MtuDiscovery {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct UdpOptions {
     pub reuse_port: bool,
     /// On [::]: IPv4 is not taken in.
@@ -234,23 +211,6 @@ pub enum UdpOption {
     Ttl(u8),
     MtuDiscovery(MtuDiscovery),
     MtuDiscoveryV6(MtuDiscovery),
-}
-
-impl Default for UdpOptions {
-    fn default() -> Self {
-        Self {
-            reuse_port: false,
-            is_v6_only: false,
-            broadcast: false,
-            takes_joined: false,
-            returns_v4: false,
-            returns_v6: false,
-            tos: 0,
-            ttl: 0,
-            mtu_discovery: MtuDiscovery::default(),
-            mtu_discovery_v6: MtuDiscovery::default(),
-        }
-    }
 }
 
 /// How a program lets go of a connection.
