@@ -5,8 +5,10 @@
 //! until a socket of theirs becomes ready or the leader leaves.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use slipstack_mem::Descriptor;
 
 use crate::description::Description;
 use crate::epoll::{Set, Target};
@@ -69,7 +71,34 @@ struct Slept {
     kernel: Look,
 }
 
+/// A kernel socket under a number, as something that ends a sleep.
+pub(crate) fn polled(number: Option<Descriptor>, events: i16) -> Option<libc::pollfd> {
+    number.map(|number| libc::pollfd {
+        fd: number.number(),
+        events,
+        revents: 0,
+    })
+}
+
 impl Process {
+    /// How a blocking call on one socket waits: for SO_RCVTIMEO or SO_SNDTIMEO at most, and then it is never
+    /// restarted after a signal (signal(7)).
+    pub(crate) fn plan_of_call<'a>(
+        &self,
+        socket: &'a Arc<Description>,
+        timeout_ns: &AtomicU64,
+        kernel: &'a [libc::pollfd],
+    ) -> Plan<'a> {
+        let timeout = timeout_ns.load(Ordering::Relaxed);
+        Plan {
+            subject: Subject::Socket(socket),
+            kernel,
+            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
+            mask: None,
+            may_restart: timeout == 0,
+        }
+    }
+
     /// The engine, unless it has died: then its sockets are told, once, and it is forgotten.
     fn living_link(&self) -> Option<Arc<Link>> {
         let link = self.link()?;

@@ -15,7 +15,7 @@ use crate::place::push_options;
 use crate::process::{Accepted, Process};
 use crate::socket::{Listener, Stream};
 use crate::table::NUMBERS_MAX;
-use crate::wait::{Plan, Subject};
+use crate::wait::polled;
 
 impl Process {
     /// accept, accept4.
@@ -43,19 +43,8 @@ impl Process {
                 .accept_now(&socket, listener, flags, false)?
                 .ok_or(Errno::EAGAIN.into());
         }
-        let kernel = socket.kernel_number().map(|number| libc::pollfd {
-            fd: number.number(),
-            events: libc::POLLIN,
-            revents: 0,
-        });
-        let timeout = socket.recv_timeout_ns.load(Ordering::Relaxed);
-        let plan = Plan {
-            subject: Subject::Socket(&socket),
-            kernel: kernel.as_slice(),
-            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
-            mask: None,
-            may_restart: timeout == 0,
-        };
+        let kernel = polled(socket.kernel_number(), libc::POLLIN);
+        let plan = self.plan_of_call(&socket, &socket.recv_timeout_ns, kernel.as_slice());
         self.wait(&plan, |kernel_look| {
             Ok(self.accept_now(&socket, listener, flags, kernel_look.is_due())?)
         })?

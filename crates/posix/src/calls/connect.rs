@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use slipstack_channel::{CloseMode, Kind as ChannelKind, SockId, SocketOption};
 
@@ -16,7 +15,6 @@ use crate::place::{any, is_v6_only, push_options, remove_kernel_part, sets_of, s
 use crate::process::Process;
 use crate::report::{Given as Placed, Reason};
 use crate::socket::{Dgram, Side, Stream};
-use crate::wait::{Plan, Subject};
 
 /// How a connection is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -161,14 +159,7 @@ impl Process {
         stream: &Stream,
         late: Errno,
     ) -> Outcome<()> {
-        let timeout = socket.send_timeout_ns.load(Ordering::Relaxed);
-        let plan = Plan {
-            subject: Subject::Socket(socket),
-            kernel: &[],
-            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
-            mask: None,
-            may_restart: timeout == 0,
-        };
+        let plan = self.plan_of_call(socket, &socket.send_timeout_ns, &[]);
         match self.wait(&plan, |_| Ok(stream.poll_connect()))? {
             Some(outcome) => outcome.map_err(Divert::from),
             None => Err(late.into()),

@@ -2,7 +2,6 @@
 
 use std::io::IoSliceMut;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -11,7 +10,6 @@ use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::{Process, Received};
 use crate::socket::{Stream, StreamError};
-use crate::wait::{Plan, Subject};
 
 impl Process {
     /// read, readv, recv, recvfrom.
@@ -132,15 +130,7 @@ impl Process {
         mut look: impl FnMut() -> Result<usize, StreamError>,
     ) -> Outcome<usize> {
         let before = self.kernel.interruptions();
-        let timeout = socket.recv_timeout_ns.load(Ordering::Relaxed);
-        let plan = Plan {
-            subject: Subject::Socket(socket),
-            kernel: &[],
-            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
-            mask: None,
-            // A receive with SO_RCVTIMEO is never restarted (signal(7)).
-            may_restart: timeout == 0,
-        };
+        let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, &[]);
         let outcome = self.wait(&plan, |_| {
             // tcp_recvmsg(): at the urgent mark a signal comes before what follows.
             if stream.is_at_mark() && self.kernel.interruptions() != before {

@@ -2,7 +2,6 @@
 
 use std::io::IoSliceMut;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::addr::AddrBytes;
 use crate::ancillary::{Setting, Wishes, Writer};
@@ -13,7 +12,7 @@ use crate::link::Datagram;
 use crate::outcome::{Divert, Outcome};
 use crate::process::{Process, Received};
 use crate::socket::{Dgram, Side};
-use crate::wait::{Plan, Subject};
+use crate::wait::polled;
 
 impl Process {
     pub(super) fn recv_dgram(
@@ -62,19 +61,8 @@ impl Process {
                 None => Err(Errno::EAGAIN.into()),
             };
         }
-        let fd = kernel.map(|number| libc::pollfd {
-            fd: number.number(),
-            events: libc::POLLIN,
-            revents: 0,
-        });
-        let timeout = socket.recv_timeout_ns.load(Ordering::Relaxed);
-        let plan = Plan {
-            subject: Subject::Socket(socket),
-            kernel: fd.as_slice(),
-            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
-            mask: None,
-            may_restart: timeout == 0,
-        };
+        let fd = polled(kernel, libc::POLLIN);
+        let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, fd.as_slice());
         let outcome = self.wait(&plan, |kernel_look| {
             if let Some(received) = look()? {
                 return Ok(Some(received));
@@ -130,19 +118,8 @@ impl Process {
             return Err(Divert::Kernel);
         }
         let number = socket.kernel_number();
-        let fd = number.map(|number| libc::pollfd {
-            fd: number.number(),
-            events: libc::POLLIN,
-            revents: 0,
-        });
-        let timeout = socket.recv_timeout_ns.load(Ordering::Relaxed);
-        let plan = Plan {
-            subject: Subject::Socket(socket),
-            kernel: fd.as_slice(),
-            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
-            mask: None,
-            may_restart: timeout == 0,
-        };
+        let fd = polled(number, libc::POLLIN);
+        let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, fd.as_slice());
         let outcome = self.wait(&plan, |kernel_look| {
             Ok((kernel_look.is_due() && is_readable(number)).then_some(()))
         })?;

@@ -2,7 +2,6 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::addr::{Given, parse};
 use crate::calls::connect::Manner;
@@ -12,7 +11,6 @@ use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 
 use crate::socket::{Push, Stream, StreamError};
-use crate::wait::{Plan, Subject};
 
 impl Process {
     /// write, writev, send, sendto.
@@ -143,14 +141,7 @@ impl Process {
         had: usize,
     ) -> Outcome<usize> {
         let push = push_of(flags);
-        let timeout = socket.send_timeout_ns.load(Ordering::Relaxed);
-        let plan = Plan {
-            subject: Subject::Socket(socket),
-            kernel: &[],
-            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
-            mask: None,
-            may_restart: timeout == 0,
-        };
+        let plan = self.plan_of_call(socket, &socket.send_timeout_ns, &[]);
         let mut all: Vec<IoSlice<'_>> = bufs.iter().map(|buf| IoSlice::new(buf)).collect();
         let mut rest = &mut all[..];
         IoSlice::advance_slices(&mut rest, had);

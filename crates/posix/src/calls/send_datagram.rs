@@ -4,7 +4,6 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use rustix::event::PollFlags;
 use slipstack_channel::Envelope;
@@ -17,7 +16,7 @@ use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::socket::{Dgram, Side, payload_longest};
-use crate::wait::{Plan, Subject};
+use crate::wait::{Plan, Subject, polled};
 
 const UDP_LEN: usize = 8;
 /// A payload that fits any packet.
@@ -146,11 +145,7 @@ impl Process {
         if is_ready(number, PollFlags::OUT) {
             return Err(Divert::KernelFirst);
         }
-        let fd = number.map(|number| libc::pollfd {
-            fd: number.number(),
-            events: libc::POLLOUT,
-            revents: 0,
-        });
+        let fd = polled(number, libc::POLLOUT);
         let plan = Plan {
             subject: Subject::Socket(socket),
             kernel: fd.as_slice(),
@@ -194,14 +189,7 @@ impl Process {
         if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
             return dgram.send(envelope, bufs)?.ok_or(Errno::EAGAIN.into());
         }
-        let timeout = socket.send_timeout_ns.load(Ordering::Relaxed);
-        let plan = Plan {
-            subject: Subject::Socket(socket),
-            kernel: &[],
-            deadline_ns: (timeout != 0).then(|| self.now_ns().saturating_add(timeout)),
-            mask: None,
-            may_restart: timeout == 0,
-        };
+        let plan = self.plan_of_call(socket, &socket.send_timeout_ns, &[]);
         let sent = self.wait(&plan, |_| Ok(dgram.send(envelope, bufs)?))?;
         if let Some((link, _)) = dgram.part() {
             link.commands();
