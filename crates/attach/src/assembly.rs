@@ -11,7 +11,7 @@ use slipstack_device::tee::Tee;
 use slipstack_device::{Device, SlotParams, Steering, open_slot};
 use slipstack_engine::{
     Congestion, EcnMode, Engine, Fabric, FastOpenConfig, InProcess, Instant, Role, Setup,
-    StackConfig, SynCookies, TcpConfig,
+    StackConfig, SynCookies, TcpConfig, stack_routes, stack_rules,
 };
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
 use slipstack_mem::{Doorbell, Region, now_ns, raised};
@@ -140,6 +140,8 @@ fn stack_config(settings: &Settings, lease: &SlotLease, welcome: &Welcome) -> St
         mtu: lease.mtu,
         addrs: welcome.addresses.clone(),
         gateways: welcome.gateways.clone(),
+        routes: stack_routes(&welcome.routes),
+        rules: stack_rules(&welcome.rules),
         tso_max: params.map_or(0, |params| params.tso_max),
         has_udp_segmentation: params.is_some_and(|params| params.udp_segmentation),
         role: Role::Engine,

@@ -169,10 +169,13 @@ impl Client {
 fn policy(welcome: Welcome) -> Policy {
     let learnt = welcome.learnt.clone().unwrap_or_default();
     let networks = learnt.networks.iter();
+    let networks = networks.map(|&(net, len)| (net.into(), len));
+    // What is unreachable by a route is the stack's to refuse.
+    let routes = welcome.routes.iter().map(|route| route.to);
     let hosts = learnt.addresses.iter().map(|told| (told.ip.into(), 128));
     Policy {
         gateways: learnt.with_gateways(&welcome.gateways),
-        networks: networks.map(|&(net, len)| (net.into(), len)).collect(),
+        networks: networks.chain(routes).collect(),
         mtu_v6: learnt.mtu,
         is_changing: welcome.learnt.is_some(),
         addrs: welcome.addresses.into_iter().chain(hosts).collect(),

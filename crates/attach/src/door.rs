@@ -3,9 +3,10 @@
 use std::os::fd::{AsFd, RawFd};
 
 use slipstack_channel::control::{
-    CONTROL_VERSION, ControlSocket, Hello, Reply, Request, Welcome, connect, pair,
+    CONTROL_VERSION, ControlSocket, Hello, Reply, Request, RouteTold, RuleTold, Welcome, connect,
+    pair,
 };
-use slipstack_config::Settings;
+use slipstack_config::{RouteSpec, RuleSpec, Settings};
 use slipstack_keeper::runtime::{RuntimeDir, base_directory, network_namespace};
 use slipstack_keeper::{DEFAULT_TAP, DeviceChoice, Options};
 use slipstack_mem::{Descriptor, raised};
@@ -69,10 +70,34 @@ pub fn options(settings: &Settings) -> Options {
             .map(|ip| (ip.address, ip.prefix_len))
             .collect(),
         gateways: settings.gateways.clone(),
+        routes: settings.routes.iter().map(route).collect(),
+        rules: settings.rules.iter().map(rule).collect(),
+        is_forwarding: settings.is_forwarding,
         slots: settings.slots,
         is_autoconfigured: settings.is_autoconfigured,
         vlan: settings.vlan,
         is_persistent: settings.is_persistent,
+    }
+}
+
+fn route(spec: &RouteSpec) -> RouteTold {
+    RouteTold {
+        to: spec.to,
+        via: spec.via,
+        table: spec.table,
+        metric: spec.metric,
+        source: spec.source,
+        mtu: spec.mtu,
+        is_unreachable: spec.is_unreachable,
+    }
+}
+
+fn rule(spec: &RuleSpec) -> RuleTold {
+    RuleTold {
+        priority: spec.priority,
+        from: spec.from,
+        to: spec.to,
+        table: spec.table,
     }
 }
 

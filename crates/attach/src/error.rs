@@ -42,6 +42,10 @@ pub enum Error {
         has: String,
         wanted: String,
     },
+    /// A keeper runs that has other routes or rules.
+    OtherRoutes {
+        interface: String,
+    },
     /// An answer that does not belong to the question.
     Confused,
     Io {
@@ -84,6 +88,10 @@ impl fmt::Display for Error {
             } => write!(
                 f,
                 "the stack on {interface} has the address {has}, not {wanted}; leave --ip away, or end the programs that use it"
+            ),
+            Error::OtherRoutes { interface } => write!(
+                f,
+                "the stack on {interface} has other routes or rules; leave --route and --rule away, or end the programs that use it"
             ),
             Error::Confused => write!(
                 f,

@@ -110,6 +110,15 @@ fn environment(settings: &Settings) -> Vec<(&'static str, String)> {
     add("SLIPSTACK_IF", settings.interface.clone());
     add("SLIPSTACK_IP", list(&settings.addresses));
     add("SLIPSTACK_GW", list(&settings.gateways));
+    let joined = |list: Vec<String>| (!list.is_empty()).then(|| list.join(";"));
+    let routes = settings.routes.iter().map(ToString::to_string);
+    add("SLIPSTACK_ROUTE", joined(routes.collect()));
+    let rules = settings.rules.iter().map(ToString::to_string);
+    add("SLIPSTACK_RULE", joined(rules.collect()));
+    add(
+        "SLIPSTACK_FORWARD",
+        settings.is_forwarding.then(|| "1".to_owned()),
+    );
     add(
         "SLIPSTACK_RUN_DIR",
         settings

@@ -6,7 +6,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use slipstack_channel::control::{DeviceKind, Welcome};
 use slipstack_config::Settings;
 
-use crate::door::{Identity, by_path, greet};
+use crate::door::{Identity, by_path, greet, options};
 use crate::error::Error;
 use crate::keeper::meet;
 
@@ -35,6 +35,7 @@ pub fn launch(settings: &Settings) -> Result<Launched, Error> {
         None => meet(settings, &hello)?,
     };
     check_address(settings, &welcome)?;
+    check_routes(settings, &welcome)?;
     let control = socket.into_fd();
     fcntl_setfd(&control, FdFlags::empty())
         .map_err(|error| Error::io("keep the control connection for the program")(error.into()))?;
@@ -42,6 +43,19 @@ pub fn launch(settings: &Settings) -> Result<Launched, Error> {
         reach: reach(settings, &welcome),
         control,
     })
+}
+
+/// Who names no routes takes those that there are.
+fn check_routes(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
+    let wanted = options(settings);
+    let has_others = (!wanted.routes.is_empty() && wanted.routes != welcome.routes)
+        || (!wanted.rules.is_empty() && wanted.rules != welcome.rules);
+    if has_others && settings.instance.is_none() {
+        return Err(Error::OtherRoutes {
+            interface: welcome.interface.clone(),
+        });
+    }
+    Ok(())
 }
 
 fn check_address(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {

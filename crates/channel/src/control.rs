@@ -14,7 +14,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-pub use network::{AddressTold, LearntTold};
+pub use network::{AddressTold, LearntTold, RouteTold, RuleTold};
 pub use report::{
     DeviceReport, EngineReport, InstanceReport, PortReport, ProgramReport, SocketReport,
     StatusReport, WhyReport,
@@ -180,6 +180,8 @@ pub struct Welcome {
     /// Addresses of the host on a device of our own.
     pub hosts: Vec<IpAddr>,
     pub gateways: Vec<IpAddr>,
+    pub routes: Vec<RouteTold>,
+    pub rules: Vec<RuleTold>,
     /// Beside them what routers say, if they are asked.
     pub learnt: Option<LearntTold>,
     pub mtu: u16,

@@ -87,6 +87,12 @@ fn status_text(report: &StatusReport) -> String {
             report.orphans
         );
     }
+    for route in &device.routes {
+        let _ = writeln!(text, "route {route}");
+    }
+    for rule in &device.rules {
+        let _ = writeln!(text, "rule {rule}");
+    }
     section(&mut text, &engines(report));
     section(&mut text, &programs(report));
     section(&mut text, &sockets(report));

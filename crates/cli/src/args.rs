@@ -212,7 +212,7 @@ fn argument(option: &'static OptionSpec) -> Arg {
     let argument = Arg::new(option.name).long(option.name).help(help);
     match option.kind {
         Kind::Flag => argument.action(ArgAction::SetTrue),
-        Kind::Addresses | Kind::Cidrs => argument
+        Kind::Addresses | Kind::Cidrs | Kind::Routes | Kind::Rules => argument
             .value_name(option.value)
             .action(ArgAction::Append)
             .allow_hyphen_values(true),
@@ -248,12 +248,16 @@ fn given(matches: &ArgMatches, name: &str) -> Option<String> {
     }
     match slipstack_config::find_option(name)?.kind {
         Kind::Flag => Some(matches.get_flag(name).to_string()),
-        Kind::Addresses | Kind::Cidrs => {
+        kind @ (Kind::Addresses | Kind::Cidrs | Kind::Routes | Kind::Rules) => {
+            let separator = match kind {
+                Kind::Routes | Kind::Rules => ";",
+                _ => ",",
+            };
             let all: Vec<&str> = matches
                 .get_many::<String>(name)?
                 .map(String::as_str)
                 .collect();
-            Some(all.join(","))
+            Some(all.join(separator))
         }
         _ => matches.get_one::<String>(name).cloned(),
     }

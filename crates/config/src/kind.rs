@@ -2,6 +2,8 @@
 
 use core::net::IpAddr;
 
+use crate::routing;
+
 /// The type of an option: how its text is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -15,6 +17,10 @@ pub enum Kind {
     Addresses,
     /// IP addresses with their prefix lengths, separated by commas.
     Cidrs,
+    /// Routes, separated by semicolons.
+    Routes,
+    /// Rules that choose among their tables, likewise.
+    Rules,
     /// Linux interface name: 1 to 15 bytes, no slash, no white space.
     Interface,
     /// Name of an instance: letters, digits, `-`, `_`, `.`; at most 32.
@@ -76,6 +82,8 @@ impl Kind {
             Kind::Count { min, max } => parse_count(text, min, max).map(drop),
             Kind::Addresses => parse_addresses(text).map(drop),
             Kind::Cidrs => parse_cidrs(text).map(drop),
+            Kind::Routes => routing::parse_routes(text).map(drop),
+            Kind::Rules => routing::parse_rules(text).map(drop),
             Kind::Interface => check_interface(text),
             Kind::Name => check_name(text),
             Kind::Path => check_path(text),

@@ -9,6 +9,7 @@ mod fstack;
 mod kind;
 mod layers;
 mod reference;
+mod routing;
 mod settings;
 mod table;
 
@@ -18,5 +19,6 @@ mod tests;
 pub use kind::{Cidr, CoreList, Kind, Spin, parse_cores};
 pub use layers::{ConfigError, Layers, SYSTEM_FILE, Source};
 pub use reference::{options_reference, sample_file};
+pub use routing::{RouteSpec, RuleSpec};
 pub use settings::{Congestion, Ecn, Log, Settings};
 pub use table::{OPTIONS, OptionSpec, Scope, find_option};

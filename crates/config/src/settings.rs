@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::kind::{self, Cidr, CoreList, Spin};
 use crate::layers::{ConfigError, Layers};
+use crate::routing::{self, RouteSpec, RuleSpec};
 
 /// How much is written to standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -68,6 +69,9 @@ pub struct Settings {
     /// Bytes for fragments of each family.
     pub ipfrag_high_thresh: u32,
     pub log: Log,
+    pub routes: Vec<RouteSpec>,
+    pub rules: Vec<RuleSpec>,
+    pub is_forwarding: bool,
     /// IPv6 addresses come from the link.
     pub is_autoconfigured: bool,
     /// 802.1Q; 0 = none.
@@ -114,6 +118,9 @@ impl Settings {
             tcp_mtu_probing: count(text("tcp-mtu-probing"))? == Some(1u8),
             ipfrag_high_thresh: count(text("ipfrag-high-thresh"))?.unwrap_or(4 << 20),
             log: text("log").map_or(Log::Warn, log_level),
+            routes: parsed(text("route"), routing::parse_routes)?.unwrap_or_default(),
+            rules: parsed(text("rule"), routing::parse_rules)?.unwrap_or_default(),
+            is_forwarding: parsed(text("forward"), kind::parse_flag)?.unwrap_or(false),
             is_autoconfigured: parsed(text("slaac"), kind::parse_flag)?.unwrap_or(false),
             vlan: count(text("vlan"))?.unwrap_or(0),
             is_persistent: parsed(text("persist"), kind::parse_flag)?.unwrap_or(false),

@@ -22,6 +22,7 @@ mod network;
 mod options;
 mod passing;
 mod remote;
+mod routing;
 mod stats;
 mod strays;
 mod streams;
@@ -37,6 +38,7 @@ pub use inprocess::InProcess;
 pub use local::Fabric;
 pub use network::told_of;
 pub use remote::Remote;
+pub use routing::{stack_routes, stack_rules};
 pub use slipstack_stack::{
     Congestion, EcnMode, FastOpenConfig, Instant, NeighbourConfig, Role, StackConfig, SynCookies,
     TcpConfig,

@@ -26,6 +26,16 @@ pub enum KeeperError {
     NoLinkLocal {
         interface: String,
     },
+    /// A configured route cannot work.
+    Route {
+        route: String,
+        why: String,
+    },
+    /// Packets for others cannot be passed on.
+    Forwarding {
+        interface: String,
+        why: String,
+    },
     /// An existing interface needs an address for the stack.
     NoAddress {
         interface: String,
@@ -60,6 +70,11 @@ impl fmt::Display for KeeperError {
             KeeperError::NoLinkLocal { interface } => write!(
                 f,
                 "no link-local address is free on {interface}: somebody claims each; use --ip without --slaac"
+            ),
+            KeeperError::Route { route, why } => write!(f, "--route {route}: {why}"),
+            KeeperError::Forwarding { interface, why } => write!(
+                f,
+                "--forward needs {interface} for itself: {why}; give the stack an interface of its own"
             ),
             KeeperError::NoAddress { interface } => {
                 write!(

@@ -17,6 +17,7 @@ mod orphans;
 mod pair;
 pub mod process;
 mod regions;
+mod routes;
 mod run;
 pub mod runtime;
 mod server;

@@ -7,8 +7,9 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use slipstack_channel::control::{self, DeviceKind, LearntTold};
+use slipstack_channel::control::{self, DeviceKind, LearntTold, RouteTold, RuleTold};
 use slipstack_device::{Slots, iface, open_slot};
+use slipstack_engine::{stack_routes, stack_rules};
 use slipstack_mem::Region;
 use slipstack_mem::process::end_signals;
 use slipstack_stack::{Role, SlaacConfig, StackConfig};
@@ -22,7 +23,7 @@ use crate::pair;
 use crate::regions::{Inboxes, SLOTS_MAX, SlotWords};
 use crate::runtime::{RuntimeDir, RuntimeLock, base_directory, network_namespace};
 use crate::standby::RegionKey;
-use crate::{autoconf, conflict};
+use crate::{autoconf, conflict, routes};
 
 /// Name of the TAP that is made when no interface is named.
 pub const DEFAULT_TAP: &str = "slip0";
@@ -53,6 +54,10 @@ pub struct Options {
     /// The stack's addresses. A TAP of our own takes a free private pair without them.
     pub addresses: Vec<(IpAddr, u8)>,
     pub gateways: Vec<IpAddr>,
+    pub routes: Vec<RouteTold>,
+    pub rules: Vec<RuleTold>,
+    /// Packets for others are passed on.
+    pub is_forwarding: bool,
     /// Engines that may run at a time.
     pub slots: u16,
     /// IPv6 addresses, router and MTU are what the link tells.
@@ -91,6 +96,10 @@ pub struct Network {
     /// Addresses of the host on a TAP of our own.
     pub hosts: Vec<IpAddr>,
     pub gateways: Vec<IpAddr>,
+    pub routes: Vec<RouteTold>,
+    pub rules: Vec<RuleTold>,
+    /// Packets for others are passed on.
+    pub is_forwarding: bool,
     /// How routers are asked, if they are.
     pub slaac: Option<SlaacConfig>,
     /// What they say.
@@ -105,6 +114,9 @@ impl Network {
             mtu: self.mtu,
             addrs: self.addresses.clone(),
             gateways: self.gateways.clone(),
+            routes: stack_routes(&self.routes),
+            rules: stack_rules(&self.rules),
+            forwarding: self.is_forwarding,
             tso_max: self.tso_max,
             role: Role::Keeper,
             slaac: self.slaac.clone(),
@@ -182,6 +194,7 @@ impl World {
         let words = SlotWords::create(count).map_err(KeeperError::io("create shared memory"))?;
         let (mut slots, mut network) = open_device(&options, count)?;
         identify(&slots, &words, &mut network)?;
+        routes::check(&network, dir.interface())?;
         let mut routers = Vec::new();
         if network.kind == DeviceKind::Packet {
             conflict::probe(&slots, &words, &network, dir.interface())?;
@@ -190,6 +203,7 @@ impl World {
             }
         }
         slots.steering().set_own(&network.all_addresses())?;
+        slots.steering().set_forward(options.is_forwarding)?;
         slots.install_ingress_drop()?;
         let listener = control::listen(&dir.control_socket()).map_err(|error| KeeperError::Io {
             doing: "create the control socket",
@@ -263,6 +277,9 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
         addresses,
         hosts,
         gateways: options.gateways.clone(),
+        routes: options.routes.clone(),
+        rules: options.rules.clone(),
+        is_forwarding: options.is_forwarding,
         slaac: None,
         learnt: LearntTold::default(),
     };

@@ -82,6 +82,9 @@ fn keeper(base: &Path) -> ExitCode {
         gateways: Vec::new(),
         slots: 4,
         is_autoconfigured: false,
+        routes: Vec::new(),
+        rules: Vec::new(),
+        is_forwarding: false,
         vlan: 0,
         is_persistent: false,
     };

@@ -8,8 +8,10 @@ use slipstack_wire::ethernet;
 use crate::config::Role;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event};
+use crate::fib::Query;
 use crate::link::Cx;
 use crate::neighbour::{Confidence, send_arp};
+use crate::route::Route;
 use crate::time::Instant;
 
 impl Cx<'_> {
@@ -45,7 +47,7 @@ impl Cx<'_> {
         if !self.link.routes.is_on_link(arp.sender_ip)
             || self.link.routes.is_broadcast(arp.sender_ip)
         {
-            return Counter::DropArpOffLink;
+            return self.on_distant(&arp, is_for_us, fx);
         }
         // RFC 826: a known sender is always updated, an unknown one only if we are the target.
         // Engines ask in our name, so a keeper has not asked for the answers that it publishes.
@@ -71,6 +73,19 @@ impl Cx<'_> {
             self.answer_arp(&arp, fx);
         }
         Counter::RxArpRequests
+    }
+
+    /// A station on the link that asks from an address of another network, one of its loopback say: Linux answers where it
+    /// has a way back. Nothing is learnt of it.
+    #[cold]
+    fn on_distant(&mut self, arp: &ArpPacket, is_for_us: bool, fx: &mut impl Effects) -> Counter {
+        let back = self.link.routes.find(&Query::to(arp.sender_ip.into()));
+        let is_way = back.is_some_and(|back| matches!(back.route, Route::Neighbour(_)));
+        if is_for_us && is_way && arp.operation == ArpOperation::Request {
+            self.answer_arp(arp, fx);
+            return Counter::RxArpRequests;
+        }
+        Counter::DropArpOffLink
     }
 
     /// RFC 5227 2.4 (c): the address stays ours, since connections hold on to it; all are told so, once in ten seconds.

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 
+use crate::fib::{Entry, Fib, Rule};
 use crate::options::{Congestion, KeepAlive};
 use crate::slaac::Identifiers;
 
@@ -30,6 +31,20 @@ pub enum Role {
     Keeper,
 }
 
+/// A route that no address brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfiguredRoute {
+    pub is_v6: bool,
+    pub table: u32,
+    pub entry: Entry,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfiguredRule {
+    pub is_v6: bool,
+    pub rule: Rule,
+}
+
 /// How a stack asks its link for addresses (RFC 4862).
 #[derive(Clone, Debug)]
 pub struct SlaacConfig {
@@ -49,6 +64,9 @@ pub struct StackConfig {
     pub addrs: Vec<(IpAddr, u8)>,
     /// Default routers, at most one of each family.
     pub gateways: Vec<IpAddr>,
+    /// Routes beside those, and rules that choose among their tables.
+    pub routes: Vec<ConfiguredRoute>,
+    pub rules: Vec<ConfiguredRule>,
     /// Largest TCP payload of one super-frame in bytes, 0 = the device does not segment.
     pub tso_max: u32,
     /// The device cuts joined datagrams apart.
@@ -80,6 +98,8 @@ impl Default for StackConfig {
             mtu: 1500,
             addrs: Vec::new(),
             gateways: Vec::new(),
+            routes: Vec::new(),
+            rules: Vec::new(),
             tso_max: 0,
             has_udp_segmentation: false,
             role: Role::Standalone,
@@ -93,6 +113,18 @@ impl Default for StackConfig {
             icmp_error_interval: Duration::from_secs(1),
             tcp: TcpConfig::default(),
             seed: [0; 32],
+        }
+    }
+}
+
+impl StackConfig {
+    /// Puts what is configured for a family behind what its addresses bring. The first of two that are alike stays.
+    pub(crate) fn fill(&self, fib: &mut Fib, is_v6: bool) {
+        for added in self.routes.iter().filter(|added| added.is_v6 == is_v6) {
+            let _ = fib.add(added.table, added.entry);
+        }
+        for added in self.rules.iter().filter(|added| added.is_v6 == is_v6) {
+            let _ = fib.add_rule(added.rule);
         }
     }
 }

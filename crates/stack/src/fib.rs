@@ -6,7 +6,7 @@
 //! Nothing here is on the path of a segment: connections keep their next hop.
 
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Table and priority as a fresh Linux has them.
 pub const LOCAL: u32 = 255;
@@ -48,6 +48,15 @@ impl Prefix {
 
     pub const fn prefix_len(&self) -> u8 {
         self.len
+    }
+
+    /// Its first address, of the family that it is used in.
+    pub fn address(&self, is_v6: bool) -> IpAddr {
+        if is_v6 {
+            Ipv6Addr::from_bits(self.bits).into()
+        } else {
+            Ipv4Addr::from_bits((self.bits >> 96) as u32).into()
+        }
     }
 
     pub const fn is_all(&self) -> bool {
@@ -221,8 +230,13 @@ pub struct Query {
 impl Query {
     /// By the destination alone.
     pub const fn to(dst: IpAddr) -> Query {
+        Query::between(None, dst)
+    }
+
+    /// Of a sender that has chosen its address, or not yet.
+    pub const fn between(src: Option<IpAddr>, dst: IpAddr) -> Query {
         Query {
-            src: None,
+            src,
             dst,
             mark: 0,
             tos: 0,
@@ -268,6 +282,10 @@ impl Fib {
     pub fn table(&self, id: u32) -> Option<&Table> {
         let found = self.tables.iter().find(|(of, _)| *of == id);
         found.map(|(_, table)| table)
+    }
+
+    pub fn tables(&self) -> impl Iterator<Item = (u32, &Table)> {
+        self.tables.iter().map(|(id, table)| (*id, table))
     }
 
     pub fn add(&mut self, table: u32, entry: Entry) -> Result<(), FibError> {
@@ -356,12 +374,22 @@ impl Fib {
 
     /// `None`: there is no route.
     pub fn find(&self, query: &Query) -> Option<&Entry> {
+        let found = self.decide(query)?;
+        (found.target != Target::Unreachable).then_some(found)
+    }
+
+    /// Whether a route says that there is no way.
+    pub fn is_refused(&self, query: &Query) -> bool {
+        let found = self.decide(query);
+        found.is_some_and(|entry| entry.target == Target::Unreachable)
+    }
+
+    fn decide(&self, query: &Query) -> Option<&Entry> {
         let mut applying = self.rules.iter().filter(|rule| rule.applies(query));
-        let found = applying.find_map(|rule| {
+        applying.find_map(|rule| {
             let entry = self.table(rule.table)?.find(query.dst)?;
             (entry.target != Target::Throw).then_some(entry)
-        })?;
-        (found.target != Target::Unreachable).then_some(found)
+        })
     }
 }
 

@@ -50,7 +50,8 @@ mod udp;
 pub mod wheel;
 
 pub use config::{
-    EcnMode, FastOpenConfig, NeighbourConfig, Role, SlaacConfig, StackConfig, SynCookies, TcpConfig,
+    ConfiguredRoute, ConfiguredRule, EcnMode, FastOpenConfig, NeighbourConfig, Role, SlaacConfig,
+    StackConfig, SynCookies, TcpConfig,
 };
 pub use counters::{Counter, Counters};
 pub use effects::{

@@ -14,7 +14,7 @@ use crate::config::{Role, StackConfig};
 use crate::counters::Counters;
 use crate::destination::Destinations;
 use crate::effects::{Effects, Payload};
-use crate::error::Reason;
+use crate::error::{Reason, SocketError};
 use crate::fib::{Fib, Query};
 use crate::groups::{Asker, GroupFilter, Groups};
 use crate::identification::Identifications;
@@ -160,12 +160,15 @@ pub struct Link {
 
 impl Link {
     pub fn new(config: &StackConfig, rng: &mut Rng) -> Self {
-        let routes6 = Routes6::of(&config.addrs, &config.gateways);
+        let mut routes6 = Routes6::of(&config.addrs, &config.gateways);
+        let mut routes = Routes::of(&config.addrs, &config.gateways);
+        config.fill(&mut routes6.fib, true);
+        config.fill(&mut routes.fib, false);
         Self {
             mac: config.mac,
             mtu: config.mtu,
             tso_max: config.tso_max,
-            routes: Routes::of(&config.addrs, &config.gateways),
+            routes,
             groups: own_groups(config, &routes6),
             routes6,
             neighbours: Neighbours::new(config.neighbour.clone(), rng.sip_key()),
@@ -205,11 +208,14 @@ impl Link {
         &self,
         now: Instant,
         hop: &Option<NextHop>,
-        dst: impl FnOnce() -> IpAddr,
+        ends: impl FnOnce() -> (IpAddr, IpAddr),
     ) -> Option<Path> {
         match hop {
             Some(hop) => Some(self.path_over(hop)),
-            None => self.find_path(now, dst()),
+            None => {
+                let (src, dst) = ends();
+                self.find_path(now, Some(src), dst)
+            }
         }
     }
 
@@ -277,8 +283,8 @@ impl Link {
     }
 
     /// `None`: there is no route.
-    pub fn find_path(&self, now: Instant, dst: IpAddr) -> Option<Path> {
-        let found = self.find_route(&Query::to(dst))?;
+    pub fn find_path(&self, now: Instant, src: Option<IpAddr>, dst: IpAddr) -> Option<Path> {
+        let found = self.find_route(&Query::between(src, dst))?;
         let local = found.route == Route::Local;
         Some(Path {
             mtu: self.mtu_of(now, dst, &found),
@@ -291,6 +297,17 @@ impl Link {
         match query.dst {
             IpAddr::V4(_) => self.routes.find(query),
             IpAddr::V6(_) => self.routes6.find(query),
+        }
+    }
+
+    /// Why nothing goes there: Linux tells a route that says so from none.
+    #[cold]
+    pub(crate) fn refusal(&self, src: Option<IpAddr>, dst: IpAddr) -> SocketError {
+        let query = Query::between(src, dst);
+        if self.fib(dst.is_ipv6()).is_refused(&query) {
+            SocketError::HostUnreachable
+        } else {
+            SocketError::NetUnreachable
         }
     }
 

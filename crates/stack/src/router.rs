@@ -166,6 +166,7 @@ impl Cx<'_> {
         let link_mtu = self.link.mtu();
         learnt.mtu = learnt.mtu.filter(|mtu| *mtu < link_mtu);
         let mut routes = Routes6::of(&self.config.addrs, &self.config.gateways);
+        self.config.fill(&mut routes.fib, true);
         routes.add_learnt(&learnt);
         if let Some(slaac) = &self.link.slaac {
             routes.hear(slaac.heard());

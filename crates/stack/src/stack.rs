@@ -427,7 +427,9 @@ impl Stack {
     /// The largest IP packet to the connected peer, as far as is known.
     pub fn udp_path_mtu(&self, now: Instant, id: UdpId) -> Option<u16> {
         let remote = self.udp.remote(id)?;
-        let path = self.link.find_path(now, remote.ip())?;
+        let local = self.udp.local(id).map(|local| local.ip());
+        let local = local.filter(|ip| !ip.is_unspecified());
+        let path = self.link.find_path(now, local, remote.ip())?;
         Some(path.mtu)
     }
 

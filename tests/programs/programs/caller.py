@@ -1,4 +1,4 @@
-"""A server on [::] that calls others: each line HOST PORT is answered with the address that the call came from, or with
+"""A server on [::] that calls others: each line HOST PORT [SOURCE] is answered with the address that the call came from, or with
 the name of the error."""
 
 import errno
@@ -6,9 +6,9 @@ import socket
 import sys
 
 
-def call(host, port):
+def call(host, port, source=None):
     try:
-        with socket.create_connection((host, int(port)), timeout=2) as connected:
+        with socket.create_connection((host, int(port)), timeout=2, source_address=source and (source, 0)) as connected:
             return connected.getsockname()[0]
     except OSError as error:
         return errno.errorcode.get(error.errno, "timeout")

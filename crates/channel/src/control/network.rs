@@ -28,6 +28,28 @@ pub struct AddressTold {
     pub is_deprecated: bool,
 }
 
+/// A configured route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteTold {
+    pub to: (IpAddr, u8),
+    /// `None`: the destination is a neighbour.
+    pub via: Option<IpAddr>,
+    pub table: u32,
+    pub metric: u32,
+    pub source: Option<IpAddr>,
+    pub mtu: Option<u16>,
+    pub is_unreachable: bool,
+}
+
+/// A configured rule: which table has the routes of which packets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleTold {
+    pub priority: u32,
+    pub from: Option<(IpAddr, u8)>,
+    pub to: Option<(IpAddr, u8)>,
+    pub table: u32,
+}
+
 impl LearntTold {
     /// Its addresses with those that are configured.
     pub fn with_configured(&self, configured: &[(IpAddr, u8)]) -> Vec<(IpAddr, u8)> {

@@ -72,6 +72,9 @@ pub struct DeviceReport {
     pub addresses: Vec<(IpAddr, u8)>,
     pub hosts: Vec<IpAddr>,
     pub gateways: Vec<IpAddr>,
+    /// A line for each, as people read them.
+    pub routes: Vec<String>,
+    pub rules: Vec<String>,
     pub slots: u16,
     pub slots_leased: u16,
 }

@@ -12,6 +12,8 @@ use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 /// `pkt_type` of `struct __sk_buff`, and its value for what the kernel beside us sends.
 const SKB_KIND: i16 = 4;
 const KIND_OUTGOING: i32 = 4;
+/// Sent to this station.
+const KIND_HOST: i32 = 0;
 /// `protocol` of `struct __sk_buff`.
 const SKB_PROTOCOL: i16 = 16;
 /// EtherTypes as they lie in memory.
@@ -356,7 +358,7 @@ fn emit_hash(emit: &mut Emitter<'_>, family: Family) {
 pub(crate) fn keeper_filter(table: BorrowedFd<'_>) -> Vec<u64> {
     let mut emit = Emitter::new(table, 14);
     let (accept, own, reject) = (emit.code.label(), emit.code.label(), emit.code.label());
-    let (v6, own6) = (emit.code.label(), emit.code.label());
+    let (v6, own6, strange) = (emit.code.label(), emit.code.label(), emit.code.label());
     emit.code.load(Width::B4, R0, R6, SKB_KIND);
     emit.code.jump_if(If::Eq, R0, KIND_OUTGOING, reject);
     emit.protocol();
@@ -373,6 +375,7 @@ pub(crate) fn keeper_filter(table: BorrowedFd<'_>) -> Vec<u64> {
     code.jump_if(If::Eq, R1, 0xe0, accept);
     code.load_u64(R2, 0xffff_ffff);
     code.jump_if_reg(If::Eq, R8, R2, accept);
+    code.jump(strange);
     code.bind(reject);
     code.exit_with(0);
     code.bind(accept);
@@ -386,9 +389,27 @@ pub(crate) fn keeper_filter(table: BorrowedFd<'_>) -> Vec<u64> {
     emit.code.load(Width::B1, R1, R10, IP6_DESTINATION);
     emit.code.jump_if(If::Eq, R1, 0xff, accept);
     emit.match_own6(own6);
-    emit.code.jump(reject);
+    emit.code.jump(strange);
     emit.code.bind(own6);
     emit.unless_shared(Family::V6, accept, reject, accept);
+
+    // For another address: ours to pass on, if we do that and it is for this station.
+    emit.code.bind(strange);
+    emit.table(R2, layout::FLAGS);
+    let code = &mut emit.code;
+    let passed_on = code.label();
+    code.load(Width::B4, R1, R2, 0);
+    code.jump_if(
+        If::AnySet,
+        R1,
+        layout::FLAG_FORWARD.cast_signed(),
+        passed_on,
+    );
+    code.jump(reject);
+    code.bind(passed_on);
+    code.load(Width::B4, R0, R6, SKB_KIND);
+    code.jump_if(If::Eq, R0, KIND_HOST, accept);
+    code.jump(reject);
     emit.code.finish()
 }
 

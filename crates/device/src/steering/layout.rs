@@ -33,6 +33,8 @@ pub(crate) const LEN: usize = GROUPS + GROUPS_MAX * BUCKETS;
 
 /// The kernel uses the same addresses: only ports with an entry are ours.
 pub(crate) const FLAG_SHARE: u32 = 1;
+/// Packets for others are passed on.
+pub(crate) const FLAG_FORWARD: u32 = 2;
 
 /// Marks a port entry that names a group.
 pub(crate) const GROUP_BIT: u16 = 0x8000;

@@ -198,7 +198,17 @@ impl Steering {
 
     /// Whether the kernel has the same addresses: only ports with an entry are ours then.
     pub fn set_share(&self, is_shared: bool) -> Result<(), DeviceError> {
-        let flags = if is_shared { layout::FLAG_SHARE } else { 0 };
+        self.set_flag(layout::FLAG_SHARE, is_shared)
+    }
+
+    /// Whether slot 0 gets what is sent to this station for other addresses.
+    pub fn set_forward(&self, is_on: bool) -> Result<(), DeviceError> {
+        self.set_flag(layout::FLAG_FORWARD, is_on)
+    }
+
+    fn set_flag(&self, flag: u32, is_on: bool) -> Result<(), DeviceError> {
+        let others = self.tables.read().load_u32(layout::FLAGS) & !flag;
+        let flags = others | if is_on { flag } else { 0 };
         self.writable()?.u32(layout::FLAGS, flags);
         Ok(())
     }

@@ -6,6 +6,7 @@ use slipstack_engine::told_of;
 use slipstack_stack::Counter;
 
 use super::Net;
+use crate::routes;
 
 /// When an engine whose inbox is full is told again.
 const AGAIN_NS: u64 = 5_000_000;
@@ -37,6 +38,15 @@ impl Net {
         let configured = self.stack.config().addrs.iter().map(|(ip, _)| *ip);
         let told = learnt.addresses.iter().map(|known| known.ip.into());
         configured.chain(told).collect()
+    }
+
+    /// For a report.
+    pub fn routes(&self) -> Vec<String> {
+        routes::routes(&self.stack)
+    }
+
+    pub fn rules(&self) -> Vec<String> {
+        routes::rules(&self.stack)
     }
 
     /// What a successor goes on with, if a router has spoken since the last call.

@@ -244,6 +244,8 @@ impl Server {
             addresses: network.addresses.clone(),
             hosts: network.hosts.clone(),
             gateways: network.gateways.clone(),
+            routes: network.routes.clone(),
+            rules: network.rules.clone(),
             learnt: network.slaac.is_some().then(|| network.learnt.clone()),
             mtu: network.mtu,
         })

@@ -57,6 +57,8 @@ impl Server {
             mtu: network.mtu,
             addresses: network.all_addresses(),
             hosts: network.hosts.clone(),
+            routes: self.net.routes(),
+            rules: self.net.rules(),
             gateways: network.learnt.with_gateways(&network.gateways),
             slots: self.world.state.leases.slot_count() as u16,
             slots_leased,

@@ -52,7 +52,10 @@ impl Cx<'_> {
         let mtu = match hint {
             _ if !discovery.heeds_path() => self.link.mtu_for(packet.dst.is_ipv6()),
             Some(hop) if self.link.is_current(hop, now) => hop.mtu,
-            _ => self.link.path_mtu(now, packet.dst),
+            _ => {
+                let path = self.link.find_path(now, Some(packet.src), packet.dst);
+                path.map_or(self.link.mtu, |path| path.mtu)
+            }
         };
         let len = packet.header_len() + segment.header.len() + segment.payload.len();
         // What the device cuts is datagrams, not fragments.

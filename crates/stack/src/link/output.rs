@@ -13,7 +13,7 @@ use super::{
 use crate::bound;
 use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, FrameOut, Payload};
-use crate::error::Reason;
+use crate::error::{Reason, SocketError};
 use crate::neighbour::Held;
 use crate::path_mtu::PathMtus;
 use crate::time::Instant;
@@ -110,7 +110,13 @@ impl Cx<'_> {
             Hop::TableFull => {
                 Err(self.refuse(Counter::DropNeighbourTable, Reason::HostUnreachable))
             }
-            Hop::NoRoute => Err(self.refuse(Counter::DropNoRoute, Reason::NetUnreachable)),
+            Hop::NoRoute => {
+                let reason = match self.link.refusal(Some(packet.src), packet.dst) {
+                    SocketError::HostUnreachable => Reason::HostUnreachable,
+                    _ => Reason::NetUnreachable,
+                };
+                Err(self.refuse(Counter::DropNoRoute, reason))
+            }
         }
     }
 

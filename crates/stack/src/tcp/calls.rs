@@ -147,11 +147,11 @@ impl Tcp {
         if self.conns.is_full() {
             return Err(SocketError::LimitReached);
         }
+        let source = source_of(local, remote.ip(), cx)?;
         let path = cx
             .link
-            .find_path(now, remote.ip())
-            .ok_or(SocketError::NetUnreachable)?;
-        let source = source_of(local, remote.ip(), cx)?;
+            .find_path(now, Some(source), remote.ip())
+            .ok_or_else(|| cx.link.refusal(Some(source), remote.ip()))?;
         let port = local.map_or(0, |l| l.port());
         let (key, iss) = self.choose_flow(now, (source, port), remote, cx)?;
         let hash = self.hasher.table(&key);
@@ -497,7 +497,7 @@ fn source_of(
         None => cx
             .link
             .find_source(remote)
-            .ok_or(SocketError::NetUnreachable),
+            .ok_or_else(|| cx.link.refusal(None, remote)),
     }
 }
 

@@ -493,7 +493,7 @@ impl Tcp {
         }
         let path = cx
             .link
-            .find_path(now, key.remote_ip())
+            .find_path(now, Some(key.local_ip()), key.remote_ip())
             .ok_or(SocketError::NetUnreachable)?;
         let hash = self.hasher.table(&key);
         match self.find_place(&key, hash) {

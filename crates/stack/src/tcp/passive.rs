@@ -84,7 +84,8 @@ impl Tcp {
             return;
         }
         let hop = cx.link.recall(key.remote_bits(), now);
-        if hop.is_none() && cx.link.find_path(now, key.remote_ip()).is_none() {
+        let find = || (key.local_ip(), key.remote_ip());
+        if cx.link.path_by(now, &hop, find).is_none() {
             cx.counters.bump(Counter::DropNoRoute);
             return;
         }
@@ -281,7 +282,9 @@ impl Tcp {
         if listener.is_full() {
             return Err(Counter::DropTcpBacklog);
         }
-        let path = cx.link.path_by(now, &entry.hop, || key.remote_ip());
+        let path = cx
+            .link
+            .path_by(now, &entry.hop, || (key.local_ip(), key.remote_ip()));
         let path = path.ok_or(Counter::DropNoRoute)?;
         let made = conns.insert_with(|index, generation| {
             let seed = Seed {

@@ -24,6 +24,7 @@ use crate::ids::UdpId;
 use crate::link::{Cx, NextHop};
 use crate::options::{MtuDiscovery, UdpOption, UdpOptions};
 use crate::rng::{Rng, SipKey};
+use crate::time::Instant;
 
 pub(crate) use input::UdpOutcome;
 use multicast::Multicast;
@@ -36,8 +37,8 @@ struct Socket {
     local: SocketAddr,
     remote: Option<SocketAddr>,
     options: UdpOptions,
-    /// The last destination's next hop.
-    hop: (IpAddr, Option<NextHop>),
+    /// The next hop between the last pair of addresses: rules may go by the source.
+    hop: ((IpAddr, IpAddr), Option<NextHop>),
     multicast: Option<Box<Multicast>>,
 }
 
@@ -130,7 +131,7 @@ impl Udp {
             port => port,
         };
         let local = SocketAddr::new(local.ip(), port);
-        let hop = (local.ip(), None);
+        let hop = ((local.ip(), local.ip()), None);
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
@@ -161,12 +162,16 @@ impl Udp {
             if remote.port() == 0 {
                 return Err(SocketError::InvalidArgument);
             }
-            let source = cx
-                .link
-                .find_source(remote.ip())
-                .ok_or(SocketError::NetUnreachable)?;
+            let link = &cx.link;
+            let to = remote.ip();
             if local.ip().is_unspecified() {
-                local.set_ip(source);
+                let source = link.find_source(to);
+                local.set_ip(source.ok_or_else(|| link.refusal(None, to))?);
+            } else if link
+                .find_path(Instant::ZERO, Some(local.ip()), to)
+                .is_none()
+            {
+                return Err(link.refusal(Some(local.ip()), to));
             }
         }
         socket.local = local;

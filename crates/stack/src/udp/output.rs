@@ -31,8 +31,8 @@ impl Udp {
         if payload.len() > usize::from(u16::MAX) - udp::HEADER_LEN {
             return Err(SocketError::MessageTooLong);
         }
-        if socket.hop.0 != packet.dst {
-            socket.hop = (packet.dst, None);
+        if socket.hop.0 != (packet.src, packet.dst) {
+            socket.hop = ((packet.src, packet.dst), None);
         }
         match datagram.segment {
             Some(size) if payload.len() > usize::from(size.get()) => {
@@ -95,12 +95,12 @@ fn find_source(
             let chosen = chosen.and_then(|multicast| multicast.source(dst.is_ipv6()));
             chosen
                 .or_else(|| cx.link.find_source(dst.ip()))
-                .ok_or(SocketError::NetUnreachable)
+                .ok_or_else(|| cx.link.refusal(None, dst.ip()))
         }
         None if !is_station(socket.local.ip()) => cx
             .link
             .find_source(dst.ip())
-            .ok_or(SocketError::NetUnreachable),
+            .ok_or_else(|| cx.link.refusal(None, dst.ip())),
         None => Ok(socket.local.ip()),
     }
 }
@@ -126,8 +126,8 @@ fn send_many(
 ) -> Result<(), SocketError> {
     let path = cx
         .link
-        .find_path(now, packet.dst)
-        .ok_or(SocketError::NetUnreachable)?;
+        .find_path(now, Some(packet.src), packet.dst)
+        .ok_or_else(|| cx.link.refusal(Some(packet.src), packet.dst))?;
     let mtu = if socket.mtu_discovery(packet.dst).heeds_path() {
         path.mtu
     } else {

@@ -90,7 +90,11 @@ fn requests_for_others_and_lying_senders_are_dropped_with_their_counter() {
         ),
         (arp_frame(request, MAC, PEER, IP), Counter::DropArpSender),
         (
-            arp_frame(request, PEER_MAC, Ipv4Addr::new(8, 8, 8, 8), IP),
+            arp_frame(ArpOperation::Reply, PEER_MAC, Ipv4Addr::new(8, 8, 8, 8), IP),
+            Counter::DropArpOffLink,
+        ),
+        (
+            arp_frame(request, PEER_MAC, Ipv4Addr::new(127, 0, 0, 1), IP),
             Counter::DropArpOffLink,
         ),
         (
@@ -358,4 +362,22 @@ fn a_full_table_forgets_the_longest_unused_and_never_grows() {
 
 fn ethertype(frame: &[u8]) -> u16 {
     u16::from_be_bytes([frame[12], frame[13]])
+}
+
+#[test]
+fn who_asks_from_another_network_is_answered_where_there_is_a_way_back_and_not_learned() {
+    let far = Ipv4Addr::new(8, 8, 8, 8);
+    let mut table = Table::new();
+    table.input(&arp_frame(ArpOperation::Request, PEER_MAC, far, IP));
+    let sent = table.take_frames();
+    assert_eq!(sent.len(), 1);
+    assert_eq!(
+        (arp_of(&sent[0]).operation, &sent[0][..6]),
+        (ArpOperation::Reply, &PEER_MAC[..])
+    );
+    assert!(table.fx.events.is_empty());
+    let mut lonely = Table::with(|config| config.gateways.clear());
+    lonely.input(&arp_frame(ArpOperation::Request, PEER_MAC, far, IP));
+    assert!(lonely.take_frames().is_empty());
+    assert_eq!(lonely.count(Counter::DropArpOffLink), 1);
 }

@@ -8,5 +8,6 @@ mod groups;
 mod ipv4;
 mod ipv6;
 mod routers;
+mod routes;
 mod support;
 mod udp;

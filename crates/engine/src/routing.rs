@@ -1,0 +1,43 @@
+//! Configured routes and rules in the stack's words.
+
+use std::net::IpAddr;
+
+use slipstack_channel::control::{RouteTold, RuleTold};
+use slipstack_stack::config::{ConfiguredRoute, ConfiguredRule};
+use slipstack_stack::fib::{Entry, Prefix, Rule, Target};
+
+pub fn stack_routes(told: &[RouteTold]) -> Vec<ConfiguredRoute> {
+    let of = |route: &RouteTold| {
+        let (ip, len) = route.to;
+        let target = match route.via {
+            _ if route.is_unreachable => Target::Unreachable,
+            Some(via) => Target::Via(via),
+            None => Target::OnLink,
+        };
+        ConfiguredRoute {
+            is_v6: ip.is_ipv6(),
+            table: route.table,
+            entry: Entry {
+                metric: route.metric,
+                source: route.source,
+                mtu: route.mtu,
+                ..Entry::new(Prefix::new(ip, len), target)
+            },
+        }
+    };
+    told.iter().map(of).collect()
+}
+
+pub fn stack_rules(told: &[RuleTold]) -> Vec<ConfiguredRule> {
+    let prefix =
+        |net: Option<(IpAddr, u8)>| net.map_or(Prefix::ALL, |(ip, len)| Prefix::new(ip, len));
+    let of = |rule: &RuleTold| ConfiguredRule {
+        is_v6: rule.from.or(rule.to).is_some_and(|(ip, _)| ip.is_ipv6()),
+        rule: Rule {
+            from: prefix(rule.from),
+            to: prefix(rule.to),
+            ..Rule::new(rule.priority, rule.table)
+        },
+    };
+    told.iter().map(of).collect()
+}

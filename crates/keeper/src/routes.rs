@@ -1,0 +1,167 @@
+//! Configured routes: what is refused of them, and how the tables read.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv6Addr};
+
+use slipstack_channel::control::RouteTold;
+use slipstack_device::iface;
+use slipstack_stack::Stack;
+use slipstack_stack::fib::{Entry, LOCAL, Prefix, Rule, Target};
+
+use crate::error::KeeperError;
+use crate::world::Network;
+
+/// Routes and rules that a report lists.
+const LINES_MAX: usize = 256;
+
+/// Refuses what could never work, as the kernel does.
+pub fn check(network: &Network, interface: &str) -> Result<(), KeeperError> {
+    let mut seen = HashSet::new();
+    for route in &network.routes {
+        let refuse = |why: &str| KeeperError::Route {
+            route: text_of(route),
+            why: why.to_owned(),
+        };
+        if let Some(via) = route.via
+            && !is_neighbour(network, via)
+        {
+            return Err(refuse("its gateway is in no network of the stack"));
+        }
+        let is_own = |ip: IpAddr| network.addresses.iter().any(|(own, _)| *own == ip);
+        if route.source.is_some_and(|source| !is_own(source)) {
+            return Err(refuse("its source is not an address of the stack"));
+        }
+        let prefix = Prefix::new(route.to.0, route.to.1);
+        let family = route.to.0.is_ipv4();
+        if !seen.insert((family, format!("{prefix:?}"), route.table, route.metric)) {
+            return Err(refuse("there are two of this network, table and metric"));
+        }
+    }
+    if network.is_forwarding {
+        check_forwarding(interface)?;
+    }
+    Ok(())
+}
+
+/// The kernel beside us would take, or pass on, the same packets.
+fn check_forwarding(interface: &str) -> Result<(), KeeperError> {
+    let index = iface::link(interface)?.index;
+    let addresses = iface::addresses()?;
+    let v4 = addresses.iter().find(|found| found.index == index);
+    let taken = v4.map(|found| found.ip.to_string());
+    let why = match taken.or_else(|| kernel_v6(interface)) {
+        Some(ip) => format!("the kernel has the address {ip} there"),
+        None if iface::is_forwarding(interface) => "the kernel forwards there".to_owned(),
+        None => return Ok(()),
+    };
+    Err(KeeperError::Forwarding {
+        interface: interface.to_owned(),
+        why,
+    })
+}
+
+/// An address of the kernel's beyond the link (proc(5): address, index, length, scope, flags, name).
+fn kernel_v6(interface: &str) -> Option<String> {
+    const LINK: &str = "20";
+    let table = std::fs::read_to_string("/proc/net/if_inet6").ok()?;
+    table.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let &[address, _, _, scope, _, name] = words.as_slice() else {
+            return None;
+        };
+        let bits = u128::from_str_radix(address, 16).ok()?;
+        let is_taken = name == interface && scope != LINK;
+        is_taken.then(|| Ipv6Addr::from_bits(bits).to_string())
+    })
+}
+
+fn is_neighbour(network: &Network, ip: IpAddr) -> bool {
+    if matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local()) {
+        return true;
+    }
+    let direct = network.routes.iter().filter(|route| route.via.is_none());
+    let mut networks = network
+        .addresses
+        .iter()
+        .copied()
+        .chain(direct.map(|route| route.to));
+    networks.any(|(net, len)| {
+        net.is_ipv4() == ip.is_ipv4() && Prefix::new(net, len) == Prefix::new(ip, len)
+    })
+}
+
+fn text_of(route: &RouteTold) -> String {
+    let (net, len) = route.to;
+    match route.via {
+        Some(via) => format!("{net}/{len} via {via}"),
+        None => format!("{net}/{len}"),
+    }
+}
+
+/// The tables of a stack but for its own addresses, a line for each route.
+pub fn routes(stack: &Stack) -> Vec<String> {
+    let mut lines = Vec::new();
+    for is_v6 in [false, true] {
+        let tables = stack.fib(is_v6).tables();
+        for (table, entries) in tables.filter(|(table, _)| *table != LOCAL) {
+            lines.extend(
+                entries
+                    .entries()
+                    .map(|entry| route_line(is_v6, table, entry)),
+            );
+        }
+    }
+    lines.truncate(LINES_MAX);
+    lines
+}
+
+/// Its rules, but for those that every stack has.
+pub fn rules(stack: &Stack) -> Vec<String> {
+    let mut lines = Vec::new();
+    for is_v6 in [false, true] {
+        let rules = stack.fib(is_v6).rules().iter();
+        let others = rules.filter(|rule| !rule.from.is_all() || !rule.to.is_all());
+        lines.extend(others.map(|rule| rule_line(is_v6, rule)));
+    }
+    lines.truncate(LINES_MAX);
+    lines
+}
+
+fn route_line(is_v6: bool, table: u32, entry: &Entry) -> String {
+    let mut line = net(is_v6, &entry.prefix);
+    match entry.target {
+        Target::Via(gateway) => {
+            let _ = write!(line, " via {gateway}");
+        }
+        Target::Unreachable => line.push_str(" unreachable"),
+        Target::Throw => line.push_str(" throw"),
+        Target::OnLink | Target::Local | Target::Broadcast => {}
+    }
+    let _ = write!(line, " table {table}");
+    if entry.metric != 0 {
+        let _ = write!(line, " metric {}", entry.metric);
+    }
+    if let Some(source) = entry.source {
+        let _ = write!(line, " src {source}");
+    }
+    if let Some(mtu) = entry.mtu {
+        let _ = write!(line, " mtu {mtu}");
+    }
+    line
+}
+
+fn rule_line(is_v6: bool, rule: &Rule) -> String {
+    let mut line = rule.priority.to_string();
+    for (word, prefix) in [("from", &rule.from), ("to", &rule.to)] {
+        if !prefix.is_all() {
+            let _ = write!(line, " {word} {}", net(is_v6, prefix));
+        }
+    }
+    let _ = write!(line, " table {}", rule.table);
+    line
+}
+
+fn net(is_v6: bool, prefix: &Prefix) -> String {
+    format!("{}/{}", prefix.address(is_v6), prefix.prefix_len())
+}

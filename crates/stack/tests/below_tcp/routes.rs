@@ -1,0 +1,119 @@
+//! Configured routes and rules, as packets see them.
+
+use std::net::SocketAddr;
+
+use crate::support::*;
+use slipstack_stack::fib::{Entry, Prefix, Rule, Target};
+use slipstack_stack::{ConfiguredRoute, ConfiguredRule, DatagramOut, SocketError, UdpId};
+
+const SECOND: [u8; 4] = [10, 0, 0, 6];
+const THIRD: [u8; 4] = [10, 0, 0, 7];
+const OTHER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 8];
+
+fn route(
+    net: [u8; 4],
+    len: u8,
+    table: u32,
+    entry: impl FnOnce(Prefix) -> Entry,
+) -> ConfiguredRoute {
+    ConfiguredRoute {
+        is_v6: false,
+        table,
+        entry: entry(Prefix::new(net.into(), len)),
+    }
+}
+
+/// Through the peer: 10.80/16 with a source and an MTU; 10.81/16 is refused; all from the second address by table 100.
+fn table() -> Table {
+    let mut table = Table::with(|config| {
+        config.addrs.push((SECOND.into(), 24));
+        config.addrs.push((THIRD.into(), 24));
+        config.gateways.clear();
+        config.routes = vec![
+            route([10, 80, 0, 0], 16, 254, |prefix| Entry {
+                source: Some(THIRD.into()),
+                mtu: Some(600),
+                ..Entry::new(prefix, Target::Via(PEER.into()))
+            }),
+            route([10, 81, 0, 0], 16, 254, |prefix| {
+                Entry::new(prefix, Target::Unreachable)
+            }),
+            route([0; 4], 0, 100, |prefix| {
+                Entry::new(prefix, Target::Via([10, 0, 0, 8].into()))
+            }),
+        ];
+        config.rules = vec![ConfiguredRule {
+            is_v6: false,
+            rule: Rule {
+                from: Prefix::host(SECOND.into()),
+                ..Rule::new(1000, 100)
+            },
+        }];
+    });
+    table.introduce_peer();
+    table.input(&arp_frame(
+        slipstack_wire::arp::ArpOperation::Request,
+        OTHER_MAC,
+        [10, 0, 0, 8].into(),
+        IP,
+    ));
+    table.take_frames();
+    table
+}
+
+fn send(
+    table: &mut Table,
+    socket: UdpId,
+    to: [u8; 4],
+    len: usize,
+) -> Result<Vec<Vec<u8>>, SocketError> {
+    let payload = vec![7; len];
+    let to = SocketAddr::from((to, 9));
+    let Table { stack, now, fx } = table;
+    stack.udp_send(*now, socket, &DatagramOut::new(Some(to), &payload), fx)?;
+    Ok(table.take_frames())
+}
+
+#[test]
+fn a_route_gives_source_gateway_and_mtu() {
+    let mut table = table();
+    let socket = table.bind("0.0.0.0:7000");
+    let frames = send(&mut table, socket, [10, 80, 0, 1], 1000).unwrap();
+    assert_eq!(frames.len(), 2);
+    assert!(frames[0].len() <= 14 + 600);
+    assert_eq!(ip_of(&frames[0]).header.src.octets(), THIRD);
+    assert_eq!(frames[0][..6], PEER_MAC);
+}
+
+#[test]
+fn a_rule_by_the_source_leads_packets_of_bound_sockets() {
+    let mut table = table();
+    let first = table.bind("10.0.0.5:7000");
+    let second = table.bind("10.0.0.6:7000");
+    let frames = send(&mut table, first, [10, 80, 0, 1], 10).unwrap();
+    assert_eq!(frames[0][..6], PEER_MAC);
+    let frames = send(&mut table, second, [10, 80, 0, 1], 10).unwrap();
+    assert_eq!(frames[0][..6], OTHER_MAC);
+    let frames = send(&mut table, second, [8, 8, 8, 8], 10).unwrap();
+    assert_eq!(frames[0][..6], OTHER_MAC);
+    assert_eq!(
+        send(&mut table, first, [8, 8, 8, 8], 10),
+        Err(SocketError::NetUnreachable)
+    );
+}
+
+#[test]
+fn an_unreachable_route_is_told_from_none() {
+    let mut table = table();
+    let socket = table.bind("0.0.0.0:7000");
+    let told = send(&mut table, socket, [10, 81, 0, 1], 10);
+    assert_eq!(told, Err(SocketError::HostUnreachable));
+    let told = send(&mut table, socket, [8, 8, 8, 8], 10);
+    assert_eq!(told, Err(SocketError::NetUnreachable));
+    for (to, why) in [
+        ("10.81.0.1:9", SocketError::HostUnreachable),
+        ("8.8.8.8:9", SocketError::NetUnreachable),
+    ] {
+        assert_eq!(table.stack.udp_connect(socket, to.parse().ok()), Err(why));
+    }
+}

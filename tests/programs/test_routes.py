@@ -1,0 +1,133 @@
+"""Routes, policy rules and forwarding (--route, --rule, --forward)."""
+
+from harness import test
+
+NEAR, DEAD, REFUSED = "10.80.0.1", "10.80.1.1", "10.80.2.1"
+SECOND = "10.77.0.22"
+# Nobody has it.
+NOBODY = "10.77.0.9"
+LOST = ("timeout", "EHOSTUNREACH")
+
+
+def start(world, routes, rules=(), extra=(), second=True):
+    """A program that calls others, on a stack with these routes and rules: (kernel's words, option) each."""
+    if world.mode == "kernel":
+        if second:
+            world.stack_ns.ip("addr", "add", f"{SECOND}/24", "dev", "eth1")
+        for words, _ in routes:
+            world.stack_ns.ip("route", "add", *words.split())
+        for words, _ in rules:
+            world.stack_ns.ip("rule", "add", *words.split())
+        options = []
+    else:
+        options = ["--ip", f"{SECOND}/24"] if second else []
+        options += [word for _, text in routes for word in ("--route", text)]
+        options += [word for _, text in rules for word in ("--rule", text)]
+        options += list(extra)
+        if world.mode == "instance":
+            world.instance = world.start_instance("t", *options)
+            options = []
+    process = world.stack(*world.program("caller.py"), 7000, options=options)
+    world.wait_port(7000, process=process)
+    asker = world.connect(7000)
+    lines = asker.makefile("rw")
+
+    def call(*words):
+        print(*words, file=lines, flush=True)
+        return lines.readline().strip()
+
+    return call
+
+
+def serve(world):
+    for address in (NEAR, DEAD, REFUSED):
+        world.peer_ns.ip("addr", "add", f"{address}/32", "dev", "lo")
+    world.peer(*world.program("dual_echo.py"), 8000)
+    world.wait_port(8000, address=NEAR)
+
+
+@test(modes=("kernel", "inprocess", "instance"))
+def a_route_leads_by_its_gateway_and_with_its_source(world):
+    serve(world)
+    routes = [
+        (f"10.80.0.0/24 via {world.PEER} src {SECOND}", f"10.80.0.0/24,via={world.PEER},src={SECOND}"),
+        (f"10.80.1.0/24 via {NOBODY}", f"10.80.1.0/24,via={NOBODY}"),
+        ("unreachable 10.80.2.0/24", "10.80.2.0/24,unreachable"),
+        # The smaller metric wins.
+        (f"{REFUSED}/32 via {NOBODY} metric 7", f"{REFUSED}/32,via={NOBODY},metric=7"),
+        (f"unreachable {REFUSED}/32 metric 5", f"{REFUSED}/32,unreachable,metric=5"),
+    ]
+    call = start(world, routes)
+    assert call(NEAR, 8000) == SECOND
+    assert call(DEAD, 8000) in LOST
+    assert call(REFUSED, 8000) == "EHOSTUNREACH"
+    assert call("10.80.2.9", 8000) == "EHOSTUNREACH"
+    if world.mode != "kernel":
+        text = world.admin("status").output()
+        for line in (f"route 10.80.0.0/24 via {world.PEER} table 254 src {SECOND}", "route 10.80.2.0/24 unreachable table 254"):
+            assert line in text, text
+
+
+@test(modes=("kernel", "inprocess", "instance"))
+def a_rule_chooses_the_table_by_the_source(world):
+    serve(world)
+    routes = [
+        (f"default via {NOBODY} table 100", f"0.0.0.0/0,via={NOBODY},table=100"),
+        ("unreachable 10.80.2.0/24 table 101", "10.80.2.0/24,unreachable,table=101"),
+    ]
+    rules = [
+        (f"from {SECOND} to 10.80.1.0/24 lookup 100 priority 1000", f"from={SECOND}/32,to=10.80.1.0/24,table=100"),
+        ("to 10.80.2.0/24 lookup 101 priority 900", "to=10.80.2.0/24,table=101,priority=900"),
+    ]
+    call = start(world, routes, rules)
+    assert call(DEAD, 8000) == world.STACK
+    assert call(DEAD, 8000, SECOND) in LOST
+    assert call(NEAR, 8000, SECOND) == SECOND
+    assert call(REFUSED, 8000) == "EHOSTUNREACH"
+    if world.mode != "kernel":
+        text = world.admin("status").output()
+        assert f"rule 1000 from {SECOND}/32 to 10.80.1.0/24 table 100" in text, text
+
+
+@test(modes=("inprocess",))
+def routes_that_cannot_work_are_refused_with_one_sentence(world):
+    table = [
+        (["--route", "10.80.0.0/24,via=10.99.0.1"], "its gateway is in no network"),
+        (["--route", f"10.80.0.0/24,via={world.PEER},src=10.77.0.99"], "its source is not an address"),
+        (["--route", "10.80.0.0/33"], "10.80.0.0/33"),
+        (["--route", "10.80.0.0/24,via=fd00::1"], "a route such as"),
+        (["--route", "10.80.0.0/24,colour=red"], "a route such as"),
+        (["--rule", "from=10.77.0.2/32"], "a rule such as"),
+        (["--route", f"10.80.0.0/24,via={world.PEER};10.80.0.0/24,unreachable"], "there are two"),
+    ]
+    for options, why in table:
+        started = world.stack("/bin/true", options=options)
+        assert started.wait(10) != 0, options
+        assert why in started.errors() and len(started.errors().strip().splitlines()) <= 3, started.tail()
+
+
+@test(modes=("inprocess", "instance"))
+def packets_for_others_are_passed_on(world):
+    far = world._namespace("far")
+    # Another station on the peer's end of the wire, which the peer reaches through the stack alone.
+    world.peer_ns.ip("link", "add", "link", "eth1", "name", "mv0", "type", "macvlan", "mode", "bridge")
+    world.peer_ns.ip("link", "set", "mv0", "netns", far.name)
+    far.ip("addr", "add", "10.77.0.4/24", "dev", "mv0")
+    far.ip("addr", "add", "10.88.0.1/32", "dev", "lo")
+    far.ip("link", "set", "mv0", "up")
+    far.ip("route", "add", f"{world.PEER}/32", "via", world.STACK)
+    world.peer_ns.ip("route", "add", "10.88.0.0/24", "via", world.STACK)
+    start(world, [("", "10.88.0.0/24,via=10.77.0.4"), ("", "10.89.0.0/24,unreachable")], extra=["--forward"], second=False)
+    world.process(far.prefix() + world.program("dual_echo.py") + ["8000"])
+    world.wait_port(8000, address="10.88.0.1")
+    with world.connect(8000, address="10.88.0.1") as client:
+        client.sendall(b"who\n")
+        assert client.makefile().readline().strip().removeprefix("::ffff:") == world.PEER
+
+
+@test(modes=("inprocess",))
+def where_the_kernel_has_addresses_nothing_is_passed_on(world):
+    world.stack_ns.ip("addr", "add", "10.77.0.50/24", "dev", "eth1")
+    started = world.stack("/bin/true", options=["--forward"])
+    assert started.wait(10) != 0
+    assert "the kernel has the address 10.77.0.50 there" in started.errors(), started.tail()
