@@ -160,6 +160,13 @@ impl Process {
         self.table.is_ours(fd)
     }
 
+    /// Whether `fd` is a stream of ours: it discards bytes without a place for them (MSG_TRUNC, tcp(7)).
+    #[must_use]
+    pub fn is_stream(&self, fd: i32) -> bool {
+        self.socket_of(fd)
+            .is_ok_and(|socket| socket.kind == Kind::Stream)
+    }
+
     /// Whether `fd` is one of our own descriptors, which the program may not close or dup over.
     #[must_use]
     pub fn is_private(&self, fd: i32) -> bool {

@@ -37,5 +37,16 @@ int main(void) {
     SAY(recv(fd, c, 5, MSG_WAITALL));
     NOTE("%.5s", c);
     SAY(recvmmsg(fd, many, 2, MSG_DONTWAIT, NULL));
+    /* Bytes that nobody wants need no place. */
+    SAY(send(fd, "0123456789", 10, 0));
+    readable(fd);
+    struct iovec nowhere = {NULL, 4};
+    message = (struct msghdr){.msg_iov = &nowhere, .msg_iovlen = 1};
+    SAY(recvmsg(fd, &message, 0));
+    SAY(recvmsg(fd, &message, MSG_TRUNC));
+    SAY(recv(fd, NULL, 3, 0));
+    SAY(recv(fd, NULL, 3, MSG_TRUNC | MSG_WAITALL));
+    SAY(recv(fd, c, 3, MSG_WAITALL));
+    NOTE("%.3s", c);
     SAY(close(fd));
 }

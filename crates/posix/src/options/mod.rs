@@ -5,6 +5,7 @@
 //! (SO_ERROR, TCP_INFO, …) is answered here.
 
 mod calls;
+mod limit;
 mod multicast;
 mod record;
 mod tcp_info;

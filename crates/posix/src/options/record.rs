@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use slipstack_channel::{Congestion, SocketOption};
 
-use crate::options::multicast;
+use crate::options::{limit, multicast};
 
 use crate::ancillary::{TIMESTAMP_NEW, TIMESTAMPNS_NEW};
 
@@ -102,11 +102,17 @@ impl Options {
             }
             (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT)
             | (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => self.keep_alive(),
-            (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => {
-                SocketOption::RcvBuf(buffer(int()?))
+            (libc::SOL_SOCKET, libc::SO_RCVBUF) => {
+                SocketOption::RcvBuf(buffer(int()?, limit::of_receiving()))
             }
-            (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => {
-                SocketOption::SndBuf(buffer(int()?))
+            (libc::SOL_SOCKET, libc::SO_SNDBUF) => {
+                SocketOption::SndBuf(buffer(int()?, limit::of_sending()))
+            }
+            (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE) => {
+                SocketOption::RcvBuf(buffer(int()?.max(0), limit::NONE))
+            }
+            (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE) => {
+                SocketOption::SndBuf(buffer(int()?.max(0), limit::NONE))
             }
             (libc::IPPROTO_IP, libc::IP_RECVERR) => SocketOption::ReturnsV4(int()? != 0),
             (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => SocketOption::ReturnsV6(int()? != 0),
@@ -187,9 +193,10 @@ fn is_membership(level: i32, name: i32) -> bool {
 }
 
 /// sock_setsockopt() doubles what is asked, for its own bookkeeping; the ring needs none.
-fn buffer(asked: i32) -> u32 {
+fn buffer(asked: i32, limit: u32) -> u32 {
     const LEAST: u32 = 2304;
-    u32::try_from(asked).unwrap_or(0).max(LEAST)
+    // A negative one is a very large one.
+    asked.cast_unsigned().min(limit).max(LEAST)
 }
 
 /// TCP_CA_NAME_MAX (linux/tcp.h), the terminating zero included.
@@ -216,6 +223,21 @@ pub(crate) fn int_of(bytes: &[u8]) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_buffer_is_no_larger_than_the_system_allows_and_not_smaller_than_the_least() {
+        let table = [
+            (1000, 2304),
+            (300_000, 300_000),
+            (1 << 30, 4 << 20),
+            (-1, 4 << 20),
+            (0, 2304),
+        ];
+        for (asked, given) in table {
+            assert_eq!(buffer(asked, 4 << 20), given, "{asked}");
+        }
+        assert_eq!(buffer(i32::MAX, limit::NONE), limit::NONE);
+    }
 
     #[test]
     fn the_last_value_of_an_option_counts() {

@@ -21,10 +21,17 @@ unsafe fn recv_one(
     from: &mut Option<AddrBytes>,
     libc: impl FnMut() -> isize,
 ) -> ssize_t {
+    let mut discarded;
     // SAFETY: the program's buffer.
     let buf = match unsafe { abi::bytes_mut(buf, len) } {
         Ok(buf) => buf,
-        Err(errno) => return fail(errno) as ssize_t,
+        Err(errno) => match abi::place_to_discard(fd, len, flags) {
+            Some(place) => {
+                discarded = place;
+                &mut discarded[..]
+            }
+            None => return fail(errno) as ssize_t,
+        },
     };
     answer(
         Restart::Receiving(fd),

@@ -85,7 +85,7 @@ pub unsafe fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
         Err(errno) => return fail(errno) as ssize_t,
     };
     let mut received = None;
-    let receive = |bufs: &mut [IoSliceMut<'_>]| {
+    let mut receive = |bufs: &mut [IoSliceMut<'_>]| {
         answer(
             Restart::Receiving(fd),
             |process| {
@@ -99,7 +99,14 @@ pub unsafe fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
     };
     let (vecs, count) = (header.msg_iov, header.msg_iovlen);
     // SAFETY: the program's buffers.
-    let result = unsafe { abi::with_slices_mut(vecs, count, Errno::EMSGSIZE, receive) };
+    let mut result = unsafe { abi::with_slices_mut(vecs, count, Errno::EMSGSIZE, &mut receive) };
+    if result == Err(Errno::EFAULT) {
+        // SAFETY: the program's array.
+        let len = unsafe { abi::total_len(vecs, count) };
+        if let Some(mut place) = abi::place_to_discard(fd, len, flags) {
+            result = Ok(receive(&mut [IoSliceMut::new(&mut place)]));
+        }
+    }
     match (result, received) {
         (Err(errno), _) => fail(errno) as ssize_t,
         (Ok(result), None) => result,
