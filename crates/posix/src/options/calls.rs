@@ -224,6 +224,9 @@ impl Process {
         {
             return Ok(put(value, &own.octets()));
         }
+        if let Some(len) = self.filter_of(&socket, level, name, value)? {
+            return Ok(len);
+        }
         self.ask_kernel(&socket, level, name, value)
     }
 

@@ -5,6 +5,7 @@
 //! (SO_ERROR, TCP_INFO, …) is answered here.
 
 mod calls;
+mod filters;
 mod limit;
 mod multicast;
 mod record;

@@ -11,6 +11,7 @@ use crate::addr::Family;
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::options::Options;
+use crate::options::filters::{MCAST_MSFILTER, group_of, read_wide};
 use crate::options::record::int_of;
 use crate::process::Process;
 
@@ -22,7 +23,7 @@ const SOURCES_MAX_V6: usize = 64;
 const MEMBERSHIPS_MAX_V6: usize = 256;
 
 /// linux/in.h; IPPROTO_IPV6 has the same numbers from 42 on.
-const IP_MSFILTER: i32 = 41;
+pub(super) const IP_MSFILTER: i32 = 41;
 const MCAST_JOIN_GROUP: i32 = 42;
 const MCAST_BLOCK_SOURCE: i32 = 43;
 const MCAST_UNBLOCK_SOURCE: i32 = 44;
@@ -31,15 +32,15 @@ const MCAST_JOIN_SOURCE_GROUP: i32 = 46;
 const MCAST_LEAVE_SOURCE_GROUP: i32 = 47;
 
 /// `struct sockaddr_storage`, and where it lies in `struct group_req`.
-const STORAGE: usize = 128;
-const STORAGE_AT: usize = 8;
+pub(super) const STORAGE: usize = 128;
+pub(super) const STORAGE_AT: usize = 8;
 
 /// One group of one socket on the stack's interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Membership {
-    group: IpAddr,
-    is_exclude: bool,
-    sources: Vec<IpAddr>,
+    pub(super) group: IpAddr,
+    pub(super) is_exclude: bool,
+    pub(super) sources: Vec<IpAddr>,
 }
 
 /// What a call asks for.
@@ -128,6 +129,17 @@ impl Process {
             Interface::Address(own) if self.is_stacks(chosen, own.into()) => Some(own),
             _ => None,
         }
+    }
+
+    /// The group that a filter's structure names, if it is on the stack's interface.
+    pub(super) fn group_on_stack(&self, name: i32, value: &[u8]) -> Option<IpAddr> {
+        let group = group_of(name, value)?;
+        let interface = if name == IP_MSFILTER {
+            interface(0, v4_at(value, 4)?)
+        } else {
+            interface(word_at(value, 0)?, Ipv4Addr::UNSPECIFIED)
+        };
+        self.is_stacks(interface, group).then_some(group)
     }
 
     fn is_stacks(&self, interface: Interface, group: IpAddr) -> bool {
@@ -335,12 +347,12 @@ fn steps(before: &Membership, after: &Membership) -> Vec<GroupChange> {
     told
 }
 
-fn v4_at(value: &[u8], at: usize) -> Option<Ipv4Addr> {
+pub(super) fn v4_at(value: &[u8], at: usize) -> Option<Ipv4Addr> {
     let octets: [u8; 4] = value.get(at..at + 4)?.try_into().ok()?;
     Some(octets.into())
 }
 
-fn word_at(value: &[u8], at: usize) -> Option<u32> {
+pub(super) fn word_at(value: &[u8], at: usize) -> Option<u32> {
     let bytes: [u8; 4] = value.get(at..at + 4)?.try_into().ok()?;
     Some(u32::from_ne_bytes(bytes))
 }
@@ -373,9 +385,10 @@ fn interface_of(level: i32, name: i32, value: &[u8]) -> Option<Interface> {
 /// `None`: no request about groups, or one whose form the kernel is to judge.
 fn parse(level: i32, name: i32, value: &[u8]) -> Option<Request> {
     match (level, name) {
-        (libc::IPPROTO_IP | libc::IPPROTO_IPV6, MCAST_JOIN_GROUP..=MCAST_LEAVE_SOURCE_GROUP) => {
-            parse_any(name, value)
-        }
+        (
+            libc::IPPROTO_IP | libc::IPPROTO_IPV6,
+            MCAST_JOIN_GROUP..=MCAST_LEAVE_SOURCE_GROUP | MCAST_MSFILTER,
+        ) => parse_any(name, value),
         (libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP | libc::IP_DROP_MEMBERSHIP) => {
             let index = if value.len() >= 12 {
                 word_at(value, 8)?
@@ -459,6 +472,18 @@ fn parse_any(name: i32, value: &[u8]) -> Option<Request> {
         MCAST_LEAVE_SOURCE_GROUP => Wish::Forgo(source()?),
         MCAST_BLOCK_SOURCE => Wish::Block(source()?),
         MCAST_UNBLOCK_SOURCE => Wish::Unblock(source()?),
+        MCAST_MSFILTER => {
+            let sources_max = if group.is_ipv4() {
+                SOURCES_MAX_V4
+            } else {
+                SOURCES_MAX_V6
+            };
+            let (is_exclude, sources) = read_wide(value, sources_max)?;
+            Wish::Filter {
+                is_exclude,
+                sources,
+            }
+        }
         _ => return None,
     };
     Some(Request {
@@ -469,7 +494,7 @@ fn parse_any(name: i32, value: &[u8]) -> Option<Request> {
 }
 
 /// The address in a `struct sockaddr_storage`.
-fn storage(bytes: &[u8]) -> Option<IpAddr> {
+pub(super) fn storage(bytes: &[u8]) -> Option<IpAddr> {
     let family = u16::from_ne_bytes([*bytes.first()?, *bytes.get(1)?]);
     if i32::from(family) == Family::V4.number() {
         return Some(v4_at(bytes, 4)?.into());
