@@ -112,6 +112,10 @@ class Stack:
     def device(self):
         return json.loads(self.world.admin("status", "--json").output())[0]["device"]
 
+    def keeper(self):
+        reports = json.loads(self.world.admin("status", "--json").output() or "[]")
+        return reports[0]["keeper_pid"] if reports else None
+
     def own(self, prefix):
         """Its addresses of a prefix, as the status tells them."""
         found = [ipaddress.ip_interface(f"{ip}/{length}") for ip, length in self.device()["addresses"]]
@@ -194,3 +198,25 @@ def a_redirect_is_followed_by_programs_that_run(world):
     router.say(redirects=[[own, other, "fe80::dead"]], **plan)
     until(lambda: stack.call(other, 8000) != own, 5, "the redirect is followed")
     assert stack.call(FAR, 8000) == own
+
+
+@test(modes=("inprocess", "instance"))
+def a_successor_of_the_keeper_goes_on_with_what_routers_say(world):
+    prepare(world)
+    world.peer_ns.ip("addr", "add", f"{OTHER}1/64", "dev", "eth1", "nodad")
+    router = Router(world, prefixes=[[PREFIX, 25, 25]])
+    stack = Stack(world)
+    world.peer(*world.program("dual_echo.py"), 8000)
+    world.wait_port(8000, address=f"{OTHER}1")
+    (first,) = stack.own(PREFIX)
+    assert stack.call(f"{PREFIX}1", 8000) == first
+    former = stack.keeper()
+    os.kill(former, 9)
+    until(lambda: stack.keeper() not in (None, former), 5, "a successor")
+    assert stack.own(PREFIX) == [first]
+    router.say(prefixes=[[OTHER, LONG, LONG]])
+    until(lambda: stack.own(OTHER), 5, "an address of the second prefix")
+    (second,) = stack.own(OTHER)
+    until(lambda: stack.call(f"{OTHER}1", 8000) == second, 5, "a call from the second address")
+    until(lambda: not stack.own(PREFIX), 27, "the first address is removed")
+    world.connect(7000, address=second).close()
