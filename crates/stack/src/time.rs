@@ -50,6 +50,32 @@ impl Instant {
     }
 }
 
+/// A moment that is never far from now, in half the room: units of 2^20 ns (about a millisecond), 52 days of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tick(u32);
+
+impl Tick {
+    const SHIFT: u32 = 20;
+    /// No moment.
+    pub const NONE: Self = Self(0);
+
+    /// Never [`Tick::NONE`].
+    #[inline]
+    pub const fn of(now: Instant) -> Self {
+        match (now.0 >> Self::SHIFT) as u32 {
+            0 => Self(1),
+            units => Self(units),
+        }
+    }
+
+    /// Time passed since then, to a unit.
+    #[inline]
+    pub const fn nanos_until(self, now: Instant) -> u64 {
+        let units = Self::of(now).0.wrapping_sub(self.0);
+        (units as u64) << Self::SHIFT
+    }
+}
+
 /// `Duration` in nanoseconds, saturating (584 years are for ever).
 #[inline]
 pub const fn nanos(duration: Duration) -> u64 {

@@ -25,7 +25,7 @@ use crate::error::Reason;
 use crate::ids::ConnId;
 use crate::link::{Cx, Link, Path};
 use crate::options::{Congestion, SocketOptions};
-use crate::time::{Instant, nanos};
+use crate::time::{Instant, Tick, nanos};
 
 /// Headers that a full packet of this flow carries: IP and TCP without options.
 pub fn headers(key: &FlowKey) -> u16 {
@@ -153,7 +153,7 @@ pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
         tso_max: seed.path.tso_max,
         mtu: seed.path.mtu,
         challenge_after_ms: now.as_millis() as u32,
-        stalled_at: Instant::ZERO,
+        stalled_at: Tick::NONE,
         retransmitted: 0,
         past: Default::default(),
         kept: None,
@@ -202,10 +202,9 @@ fn build_receive(seed: &Seed<'_>, mss: u16, now: Instant, cx: &Cx<'_>) -> Receiv
         acked: seq::SYN,
         buffer: preset.rcvbuf,
         is_buffer_fixed: preset.is_rcvbuf_fixed,
-        tune_at: now,
+        tune_at: Tick::of(now),
         tune_from: seq::FIRST,
         ts_recent: 0,
-        ts_recent_at: now,
         last_at: now,
         mss: MSS_DEFAULT.min(mss),
         shift,
@@ -221,7 +220,7 @@ fn build_receive(seed: &Seed<'_>, mss: u16, now: Instant, cx: &Cx<'_>) -> Receiv
 
 /// Takes over what the peer's SYN offers.
 #[inline]
-pub fn agree(conn: &mut Connection, now: Instant, irs: u32, theirs: &TcpOptions, cx: &Cx<'_>) {
+pub fn agree(conn: &mut Connection, irs: u32, theirs: &TcpOptions, cx: &Cx<'_>) {
     let tcp = &cx.config.tcp;
     conn.rcv.irs = irs;
     conn.rcv.nxt = seq::FIRST;
@@ -231,7 +230,6 @@ pub fn agree(conn: &mut Connection, now: Instant, irs: u32, theirs: &TcpOptions,
     if let (true, Some(timestamps)) = (tcp.timestamps, theirs.timestamps) {
         conn.opts.has_timestamps = true;
         conn.rcv.ts_recent = timestamps.value;
-        conn.rcv.ts_recent_at = now;
     }
     match (tcp.window_scaling, theirs.window_scale) {
         (true, Some(shift)) => {
@@ -311,7 +309,7 @@ pub fn on_segment(
     if !segment.flags.is_syn() {
         return Verdict::Alive;
     }
-    agree(conn, now, segment.seq, &segment.options(), cx);
+    agree(conn, segment.seq, &segment.options(), cx);
     let has_ecn = if has_ack {
         // Only an offer can be agreed to, and a repeated SYN makes none.
         ecn::offers(cx.config.tcp.ecn, conn.cc.kind(), conn.backoff.count())
@@ -366,9 +364,9 @@ pub fn establish(
     // RFC 6298 5.7: after a SYN that timed out the timeout starts again at 3 s.
     conn.backoff.reset();
     conn.timers.clear_resend();
-    conn.stalled_at = Instant::ZERO;
+    conn.stalled_at = Tick::NONE;
     conn.rcv.last_at = now;
-    conn.rcv.tune_at = now;
+    conn.rcv.tune_at = Tick::of(now);
     conn.is_dirty = true;
     keepalive::arm(conn, now, cx);
     if conn.is_passive {
@@ -410,11 +408,11 @@ pub fn on_timeout(
     } else {
         tcp.syn_retries
     };
-    if conn.stalled_at == Instant::ZERO {
-        conn.stalled_at = conn.snd.last_at;
+    if conn.stalled_at == Tick::NONE {
+        conn.stalled_at = Tick::of(conn.snd.last_at);
     }
     let user_timeout = u64::from(conn.opts.user_timeout_ms) * 1_000_000;
-    let is_over = user_timeout != 0 && now.nanos_since(conn.stalled_at) >= user_timeout;
+    let is_over = user_timeout != 0 && conn.stalled_at.nanos_until(now) >= user_timeout;
     if conn.backoff.count() >= limit || is_over {
         return Verdict::Failed(conn.soft_error.unwrap_or(Reason::TimedOut));
     }
@@ -470,7 +468,7 @@ mod tests {
             let mut fx = Recorder::default();
             let id = stack.tcp_connect(now, None, peer, &options, &mut fx);
             let conn = stack.tcp.conns.at_mut(id.unwrap().index).unwrap();
-            agree(conn, now, 1, &TcpOptions::default(), &cx!(stack));
+            agree(conn, 1, &TcpOptions::default(), &cx!(stack));
             assert_eq!(conn.snd.mss, want);
         }
     }

@@ -19,7 +19,7 @@ use super::seq;
 use super::timers::Timers;
 use crate::ids::ConnId;
 use crate::link::NextHop;
-use crate::time::Instant;
+use crate::time::{Instant, Tick};
 
 /// MSS that a peer which announces none is given (RFC 9293 3.7.1, MUST-15), over IPv4 and over IPv6.
 pub const MSS_DEFAULT: u16 = 536;
@@ -141,11 +141,11 @@ pub struct Receive {
     pub buffer: u32,
     pub is_buffer_fixed: bool,
     /// Auto-tuning: bytes read since `tune_at`.
-    pub tune_at: Instant,
+    pub tune_at: Tick,
     pub tune_from: u64,
-    /// TS.Recent and when it was taken.
+    /// TS.Recent.
     pub ts_recent: u32,
-    pub ts_recent_at: Instant,
+    /// When anything acceptable last came.
     pub last_at: Instant,
     /// Estimate of the peer's segment size, for the ACK policy.
     pub mss: u16,
@@ -280,8 +280,8 @@ pub struct Connection {
     pub mtu: u16,
     /// Challenge ACKs of this connection: not before this time, low bits (RFC 5961 7).
     pub challenge_after_ms: u32,
-    /// When the oldest unanswered transmission episode began (R2, user timeout); 0 = none.
-    pub stalled_at: Instant,
+    /// When the oldest unanswered transmission episode began (R2, user timeout).
+    pub stalled_at: Tick,
     pub retransmitted: u32,
     /// Figures of before the last rest.
     pub past: Past,

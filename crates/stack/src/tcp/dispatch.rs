@@ -155,7 +155,7 @@ impl Tcp {
         let Some(conn) = self.conns.at_mut(index) else {
             return;
         };
-        if input::farewell::try_take(conn, now, segment) {
+        if input::farewell::try_take(conn, segment) {
             return self.end(now, index, Verdict::TimeWait, cx, fx);
         }
         let verdict = input::on_segment(conn, now, segment, &mut self.challenges, cx, fx);

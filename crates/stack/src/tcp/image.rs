@@ -561,7 +561,6 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
     rcv.is_buffer_fixed = f.has(BUFFER_FIXED);
     rcv.shift = f.rcv_shift;
     rcv.ts_recent = f.ts_recent;
-    rcv.ts_recent_at = now;
     for range in f.ranges {
         if range.start > f.rcv_nxt && range.start < range.end && range.end <= f.rcv_edge {
             // Cannot be full with so few.

@@ -423,7 +423,7 @@ fn take_last_ack(conn: &mut Connection, segment: &Segment<'_>) -> bool {
 /// The handshake of a new block is finished.
 #[inline]
 fn open_passive(conn: &mut Connection, entry: &SynEntry, now: Instant, cx: &Cx<'_>) {
-    connect::agree(conn, now, entry.irs, &entry.peer_options(), cx);
+    connect::agree(conn, entry.irs, &entry.peer_options(), cx);
     conn.phase = Phase::Established;
     conn.is_passive = true;
     conn.opts.ttl = entry.ttl;

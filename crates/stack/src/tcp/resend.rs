@@ -15,7 +15,7 @@ use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::error::Reason;
 use crate::link::Cx;
-use crate::time::{Instant, nanos};
+use crate::time::{Instant, Tick, nanos};
 
 /// Shortest wait before a tail loss probe: peers on the same link delay ACKs for longer than two round trips.
 const PROBE_MIN_NS: u64 = 10_000_000;
@@ -127,11 +127,11 @@ pub fn on_due(
 
 /// R2 of RFC 9293 3.8.3, or the user timeout: has nothing come back for too long?
 fn gives_up(conn: &mut Connection, now: Instant, cx: &Cx<'_>) -> bool {
-    if conn.stalled_at == Instant::ZERO {
+    if conn.stalled_at == Tick::NONE {
         let sent_at = conn.flight.as_ref().and_then(|f| f.board.first_sent_at());
-        conn.stalled_at = sent_at.map_or(now, Instant);
+        conn.stalled_at = Tick::of(sent_at.map_or(now, Instant));
     }
-    let stalled = now.nanos_since(conn.stalled_at);
+    let stalled = conn.stalled_at.nanos_until(now);
     if conn.opts.user_timeout_ms != 0 {
         return stalled >= u64::from(conn.opts.user_timeout_ms) * 1_000_000;
     }

@@ -4,6 +4,7 @@ use crate::time::Instant;
 
 /// What the retransmission slot is for. One at a time: each replaces the others (RFC 8985 7.2 and 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Resend {
     /// RFC 6298.
     Timeout,
@@ -13,6 +14,20 @@ pub enum Resend {
     Reorder,
     /// RFC 9293 3.8.6.1: zero window.
     Persist,
+}
+
+impl Resend {
+    /// Bits of a time that say what it is for: nanoseconds that no timer knows.
+    const MASK: u64 = 3;
+
+    fn of(at: Instant) -> Resend {
+        match at.0 & Self::MASK {
+            0 => Resend::Timeout,
+            1 => Resend::Probe,
+            2 => Resend::Reorder,
+            _ => Resend::Persist,
+        }
+    }
 }
 
 /// Which deadline is due.
@@ -28,10 +43,10 @@ const NEVER: Instant = Instant::FAR_FUTURE;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Timers {
+    /// Its lowest bits are a [`Resend`].
     resend_at: Instant,
     ack_at: Instant,
     idle_at: Instant,
-    resend: Resend,
 }
 
 impl Default for Timers {
@@ -40,7 +55,6 @@ impl Default for Timers {
             resend_at: NEVER,
             ack_at: NEVER,
             idle_at: NEVER,
-            resend: Resend::Timeout,
         }
     }
 }
@@ -48,8 +62,7 @@ impl Default for Timers {
 impl Timers {
     #[inline]
     pub fn set_resend(&mut self, kind: Resend, at: Instant) {
-        self.resend = kind;
-        self.resend_at = at;
+        self.resend_at = Instant(at.0 & !Resend::MASK | kind as u64);
     }
 
     #[inline]
@@ -58,11 +71,12 @@ impl Timers {
     }
 
     /// The kind that is running.
+    #[inline]
     pub fn resend(&self) -> Option<Resend> {
         if self.resend_at == NEVER {
             None
         } else {
-            Some(self.resend)
+            Some(Resend::of(self.resend_at))
         }
     }
 
@@ -97,9 +111,10 @@ impl Timers {
             self.ack_at = NEVER;
             return Some(Due::Ack);
         }
-        if self.resend_at <= now {
+        if self.resend_at.0 & !Resend::MASK <= now.0 {
+            let kind = Resend::of(self.resend_at);
             self.resend_at = NEVER;
-            return Some(Due::Resend(self.resend));
+            return Some(Due::Resend(kind));
         }
         if self.idle_at <= now {
             self.idle_at = NEVER;

@@ -14,7 +14,7 @@ use crate::tcp::segment::Segment;
 use crate::tcp::seq;
 use crate::time::Instant;
 
-/// RFC 7323 5.5: a timestamp older than this says nothing any more.
+/// RFC 7323 5.5: the timestamp of a peer that was silent for longer says nothing any more.
 const STALE_NS: u64 = 24 * 24 * 3600 * 1_000_000_000;
 
 /// `false`: the segment was answered and is dropped.
@@ -121,12 +121,12 @@ fn passes_timestamp(conn: &Connection, now: Instant, segment: &Segment<'_>) -> b
     // DEVIATION(RFC 7323 5.3 R1): one tick older passes, as on Linux (TCP_PAWS_WINDOW): segments that left one after the
     // other may overtake each other. No sequence number comes again within a tick.
     !seq::is_older(timestamps.value.wrapping_add(1), conn.rcv.ts_recent)
-        || now.nanos_since(conn.rcv.ts_recent_at) > STALE_NS
+        || now.nanos_since(conn.rcv.last_at) > STALE_NS
 }
 
 /// RFC 7323 4.3 (2): TS.Recent follows segments that reach Last.ACK.sent.
 #[inline]
-pub fn take_timestamp(conn: &mut Connection, now: Instant, segment: &Segment<'_>, start: u64) {
+pub fn take_timestamp(conn: &mut Connection, segment: &Segment<'_>, start: u64) {
     if !conn.opts.has_timestamps {
         return;
     }
@@ -135,6 +135,5 @@ pub fn take_timestamp(conn: &mut Connection, now: Instant, segment: &Segment<'_>
         && !seq::is_older(timestamps.value, conn.rcv.ts_recent)
     {
         conn.rcv.ts_recent = timestamps.value;
-        conn.rcv.ts_recent_at = now;
     }
 }

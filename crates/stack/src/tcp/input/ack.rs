@@ -20,7 +20,7 @@ use crate::tcp::scoreboard::Delivered;
 use crate::tcp::segment::Segment;
 use crate::tcp::timers::Resend;
 use crate::tcp::{isn, keepalive, resend, seq};
-use crate::time::Instant;
+use crate::time::{Instant, Tick};
 
 pub enum Outcome {
     Go,
@@ -69,7 +69,7 @@ pub fn on_ack(
     } else if conn.timers.resend() == Some(Resend::Persist) && conn.opts.user_timeout_ms == 0 {
         // A peer that answers probes is alive, but with a user timeout that is not enough: something must get through
         // (RFC 5482 2, as on Linux).
-        conn.stalled_at = Instant::ZERO;
+        conn.stalled_at = Tick::NONE;
     }
     if was_idle && !segment.is_plain {
         on_late_dsack(conn, segment, ack);
@@ -80,7 +80,7 @@ pub fn on_ack(
         {
             conn.timers.clear_resend();
             conn.backoff.reset();
-            conn.stalled_at = Instant::ZERO;
+            conn.stalled_at = Tick::NONE;
         }
     }
     after_ack(conn, now, cx)
@@ -121,7 +121,7 @@ fn on_outstanding(
         conn.snd.una = ack;
         conn.flight_mut().board.acknowledge(ack, &mut delivered);
         conn.backoff.reset();
-        conn.stalled_at = Instant::ZERO;
+        conn.stalled_at = Tick::NONE;
     }
     let fack = conn.flight.as_ref().map_or(0, |f| f.board.highest_sacked());
     let dsacked = if segment.is_plain {

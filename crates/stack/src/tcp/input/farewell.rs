@@ -10,11 +10,10 @@ use crate::tcp::connection::Connection;
 use crate::tcp::phase::Phase;
 use crate::tcp::segment::Segment;
 use crate::tcp::seq;
-use crate::time::Instant;
 
 /// `true`: both sides are done, and TIME-WAIT begins. `false`: take the long way; nothing has been touched.
 #[inline]
-pub fn try_take(conn: &mut Connection, now: Instant, segment: &Segment<'_>) -> bool {
+pub fn try_take(conn: &mut Connection, segment: &Segment<'_>) -> bool {
     const LAST: u8 = TcpFlags::ACK.0 | TcpFlags::FIN.0;
     let rcv = &conn.rcv;
     if !conn.is_orphan
@@ -38,7 +37,6 @@ pub fn try_take(conn: &mut Connection, now: Instant, segment: &Segment<'_>) -> b
         // RFC 7323 4.3 (2), as everywhere.
         if rcv.nxt <= rcv.acked {
             conn.rcv.ts_recent = timestamps.value;
-            conn.rcv.ts_recent_at = now;
         }
     }
     conn.snd.una = conn.snd.nxt;

@@ -15,7 +15,7 @@ use crate::tcp::phase::Phase;
 use crate::tcp::recovery::State;
 use crate::tcp::segment::Segment;
 use crate::tcp::seq;
-use crate::time::Instant;
+use crate::time::{Instant, Tick};
 
 /// `false`: take the long way; nothing has been touched.
 #[inline]
@@ -97,7 +97,6 @@ fn take_header(conn: &mut Connection, now: Instant, segment: &Segment<'_>, acked
         && conn.rcv.nxt <= conn.rcv.acked
     {
         conn.rcv.ts_recent = timestamps.value;
-        conn.rcv.ts_recent_at = now;
     }
     conn.rcv.last_at = now;
     conn.keep_sent = 0;
@@ -134,7 +133,7 @@ fn take_ack(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl 
         }
     }
     conn.backoff.reset();
-    conn.stalled_at = Instant::ZERO;
+    conn.stalled_at = Tick::NONE;
     conn.timers.clear_resend();
     if conn.cc.is_limited {
         conn.cc.on_ack(&Ack {

@@ -4,7 +4,7 @@
 //! Buffer auto-tuning follows what the program reads per round trip (dynamic right-sizing).
 
 use crate::tcp::connection::Connection;
-use crate::time::Instant;
+use crate::time::{Instant, Tick};
 
 /// A round trip is taken to be at least this long for auto-tuning: turns of the engine batch what is faster.
 const TUNE_MIN_NS: u64 = 2_000_000;
@@ -73,8 +73,8 @@ pub fn on_consumed(conn: &mut Connection, now: Instant, buffer_max: u32) {
         conn.rcv.buffer = wanted.min(u64::from(buffer_max)) as u32;
     }
     let period = conn.rtt.smoothed_ns().max(TUNE_MIN_NS);
-    if now.nanos_since(conn.rcv.tune_at) >= period {
-        conn.rcv.tune_at = now;
+    if conn.rcv.tune_at.nanos_until(now) >= period {
+        conn.rcv.tune_at = Tick::of(now);
         conn.rcv.tune_from = conn.rcv.consumed;
     }
 }
