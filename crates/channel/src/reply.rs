@@ -7,6 +7,7 @@ use slipstack_mem::Line;
 
 use crate::addr::AddrWords;
 use crate::command::Ticket;
+use crate::layout::REPLY_LINES;
 use crate::state::coded;
 
 coded! {
@@ -42,6 +43,8 @@ macro_rules! info {
         pub struct Info { $($(#[$doc])* pub $field: u64,)* }
 
         impl Info {
+            const WORDS: usize = [$(stringify!($field),)*].len();
+
             pub(crate) fn to_words(self) -> Vec<u64> {
                 vec![$(self.$field,)*]
             }
@@ -59,7 +62,7 @@ info! {
     retransmits,
     probes,
     backoff,
-    /// Bits: 1 timestamps, 2 SACK, 4 window scale.
+    /// Bits: 1 timestamps, 2 SACK, 4 window scale, 8 ECN.
     options,
     /// Receive scale in bits 4–7, send scale in bits 0–3.
     window_scales,
@@ -104,7 +107,20 @@ info! {
     reord_seen,
     last_data_sent_ms,
     last_data_recv_ms,
+    last_ack_recv_ms,
+    segs_in,
+    segs_out,
+    data_segs_in,
+    data_segs_out,
+    retrans,
+    out_of_order,
+    total_rto,
+    total_rto_recoveries,
+    total_rto_ms,
 }
+
+/// With sequence and kind, the figures are the longest answer.
+const _: () = assert!(2 + Info::WORDS <= REPLY_LINES * 8);
 
 /// The answer to a request that was granted.
 #[expect(

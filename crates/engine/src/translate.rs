@@ -204,7 +204,8 @@ pub(crate) fn info(info: &stack::TcpInfo) -> channel::Info {
         backoff: info.backoff.into(),
         options: flag(info.has_timestamps, 1)
             | flag(info.has_sack, 2)
-            | flag(info.has_window_scale, 4),
+            | flag(info.has_window_scale, 4)
+            | flag(info.has_ecn, 8),
         window_scales: u64::from(info.snd_wscale & 15) | u64::from(info.rcv_wscale & 15) << 4,
         rto_us: info.rto_us.into(),
         ato_us: info.ato_us.into(),
@@ -243,5 +244,15 @@ pub(crate) fn info(info: &stack::TcpInfo) -> channel::Info {
         reord_seen: info.traffic.reord_seen.into(),
         last_data_sent_ms: info.last_data_sent_ms.into(),
         last_data_recv_ms: info.last_data_recv_ms.into(),
+        last_ack_recv_ms: info.last_ack_recv_ms.into(),
+        segs_in: info.traffic.segs_in.into(),
+        segs_out: info.traffic.segs_out.into(),
+        data_segs_in: info.traffic.data_segs_in.into(),
+        data_segs_out: info.traffic.data_segs_out.into(),
+        retrans: info.retrans.into(),
+        out_of_order: info.traffic.out_of_order.into(),
+        total_rto: info.traffic.total_rto.into(),
+        total_rto_recoveries: info.traffic.total_rto_recoveries.into(),
+        total_rto_ms: info.traffic.total_rto_ms.into(),
     }
 }

@@ -42,10 +42,9 @@ impl Random {
 
 /// Bytes before the arenas that are used for few sockets.
 const HEADER: u64 = 4096;
-const EVENTS: u64 = 65_536 * 8;
+const COMMANDS_AT: u64 = slipstack_channel::COMMANDS_AT as u64;
 const COMMANDS: u64 = 4096 * 64;
-const REPLIES: u64 = 1024 * 384;
-const CELLS_AT: u64 = HEADER + EVENTS + COMMANDS + REPLIES;
+const CELLS_AT: u64 = slipstack_channel::CELLS_AT as u64;
 const ENGINE_HALF_AT: u64 = CELLS_AT + 16_384 * 256;
 
 /// Overwrites words where the engine reads.
@@ -53,7 +52,7 @@ fn scribble(region: &Region, random: &mut Random, count: u64) {
     for _ in 0..count {
         let at = match random.below(5) {
             0 => random.below(HEADER),
-            1 => HEADER + EVENTS + random.below(COMMANDS),
+            1 => COMMANDS_AT + random.below(COMMANDS),
             2 => ENGINE_HALF_AT + random.below(8 * 256),
             _ => CELLS_AT + random.below(8 * 256),
         };

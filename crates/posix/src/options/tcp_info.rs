@@ -2,8 +2,9 @@
 
 use slipstack_channel::Info;
 
-/// Bytes up to and including tcpi_rcv_wnd.
-pub(super) const LEN: usize = 240;
+/// Bytes of the structure as Linux 6.18 has it. What belongs to AccECN (RFC 9768) and tcpi_rehash (no path is chosen
+/// anew) stay 0.
+pub(super) const LEN: usize = 280;
 
 /// Writes the structure; its length. A shorter `out` takes its beginning.
 pub(super) fn write(info: &Info, out: &mut [u8]) -> usize {
@@ -27,12 +28,12 @@ pub(super) fn write(info: &Info, out: &mut [u8]) -> usize {
         word(info.unacked),
         word(info.sacked),
         word(info.lost),
-        0, // retrans
+        word(info.retrans),
         0, // fackets
         word(info.last_data_sent_ms),
         0, // last_ack_sent: never kept, by Linux neither
         word(info.last_data_recv_ms),
-        word(info.last_data_recv_ms), // last_ack_recv
+        word(info.last_ack_recv_ms),
         word(info.pmtu),
         word(info.rcv_wnd), // rcv_ssthresh
         word(info.rtt_us),
@@ -74,17 +75,27 @@ fn write_traffic(info: &Info, bytes: &mut [u8; LEN]) {
         bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
     }
     let short = [
+        (136, info.segs_out),
+        (140, info.segs_in),
         (144, info.notsent_bytes),
         (148, info.min_rtt_us),
+        (152, info.data_segs_in),
+        (156, info.data_segs_out),
         (192, info.delivered),
         (196, info.delivered_ce),
         (216, info.dsack_dups),
         (220, info.reord_seen),
+        (224, info.out_of_order),
         (228, info.snd_wnd),
         (232, info.rcv_wnd),
+        (244, info.total_rto_ms),
     ];
     for (at, value) in short {
         bytes[at..at + 4].copy_from_slice(&word(value).to_ne_bytes());
+    }
+    for (at, value) in [(240, info.total_rto), (242, info.total_rto_recoveries)] {
+        let value = u16::try_from(value).unwrap_or(u16::MAX);
+        bytes[at..at + 2].copy_from_slice(&value.to_ne_bytes());
     }
 }
 
@@ -102,6 +113,9 @@ mod tests {
             bytes_acked: 77,
             delivery_rate: 78,
             reord_seen: 79,
+            segs_out: 80,
+            data_segs_out: 81,
+            total_rto_recoveries: 82,
             ..Info::default()
         };
         let mut out = [0u8; 512];
@@ -112,6 +126,7 @@ mod tests {
         assert_eq!(word(68), 1234);
         assert_eq!(word(80), 10);
         assert_eq!((out[120], out[160], out[220]), (77, 78, 79));
+        assert_eq!((out[136], out[156], out[242]), (80, 81, 82));
     }
 
     #[test]

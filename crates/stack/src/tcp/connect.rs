@@ -155,6 +155,7 @@ pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
         challenge_after_ms: now.as_millis() as u32,
         stalled_at: Tick::NONE,
         retransmitted: 0,
+        segments: Default::default(),
         past: Default::default(),
         kept: None,
     }
@@ -206,6 +207,7 @@ fn build_receive(seed: &Seed<'_>, mss: u16, now: Instant, cx: &Cx<'_>) -> Receiv
         tune_from: seq::FIRST,
         ts_recent: 0,
         last_at: now,
+        data_at: Tick::of(now),
         mss: MSS_DEFAULT.min(mss),
         shift,
         ack: super::connection::AckState::None,
@@ -362,6 +364,9 @@ pub fn establish(
     conn.snd.wl1 = seq::widen(conn.rcv.irs, conn.rcv.nxt, segment.seq).saturating_sub(1);
     conn.snd.wl2 = seq::FIRST;
     // RFC 6298 5.7: after a SYN that timed out the timeout starts again at 3 s.
+    if conn.backoff.count() > 0 {
+        conn.figures_mut().on_timeouts_over(now);
+    }
     conn.backoff.reset();
     conn.timers.clear_resend();
     conn.stalled_at = Tick::NONE;
@@ -416,8 +421,11 @@ pub fn on_timeout(
     if conn.backoff.count() >= limit || is_over {
         return Verdict::Failed(conn.soft_error.unwrap_or(Reason::TimedOut));
     }
+    let is_first = conn.backoff.count() == 0;
+    let figures = conn.figures_mut();
+    figures.on_timeout(now, is_first);
+    figures.bare_resent += 1;
     conn.backoff.double();
-    conn.retransmitted = conn.retransmitted.wrapping_add(1);
     cx.counters.bump(crate::counters::Counter::TcpTimeouts);
     client::on_timeout(conn);
     control::send_syn(conn, now, cx, fx);

@@ -7,7 +7,7 @@ use super::cc::Control;
 use super::delivery::{Delivery, Stamp};
 use super::ecn::Ecn;
 use super::fast_open::Attempt;
-use super::figures::{Figures, Kept, Past};
+use super::figures::{Figures, Kept, Past, Segments};
 use super::flow::FlowKey;
 use super::pacing;
 use super::phase::Phase;
@@ -147,6 +147,8 @@ pub struct Receive {
     pub ts_recent: u32,
     /// When anything acceptable last came.
     pub last_at: Instant,
+    /// When data last came.
+    pub data_at: Tick,
     /// Estimate of the peer's segment size, for the ACK policy.
     pub mss: u16,
     /// Shift of windows that go out.
@@ -190,10 +192,12 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// `kept`: from before the connection rested.
-    fn new(kept: &Option<Box<Kept>>) -> Box<InFlight> {
+    /// `kept` and `past`: from before the connection rested.
+    pub(super) fn new(kept: &mut Option<Box<Kept>>, past: &Past) -> Box<InFlight> {
         let mut flight: Box<InFlight> = Box::default();
+        flight.delivery = Delivery::resume(past.rate.get());
         if let Some(kept) = kept {
+            flight.figures = core::mem::take(&mut kept.figures);
             flight.rack = kept.rack;
             flight.recovery.undo = kept.undo.clone();
         }
@@ -262,7 +266,7 @@ pub struct Connection {
     pub is_orphan: bool,
     /// A listener opened it.
     pub is_passive: bool,
-    /// Keep-alive probes without an answer.
+    /// Keep-alive and window probes without an answer (Linux: icsk_probes_out).
     pub keep_sent: u8,
     pub backoff: Backoff,
     /// A soft error that came from the network (RFC 9293 3.9.2.2), reported when retransmission gives up.
@@ -282,7 +286,9 @@ pub struct Connection {
     pub challenge_after_ms: u32,
     /// When the oldest unanswered transmission episode began (R2, user timeout).
     pub stalled_at: Tick,
+    /// Segments with data that were sent again.
     pub retransmitted: u32,
+    pub segments: Segments,
     /// Figures of before the last rest.
     pub past: Past,
     pub kept: Option<Box<Kept>>,
@@ -291,8 +297,17 @@ pub struct Connection {
 impl Connection {
     #[inline]
     pub fn flight_mut(&mut self) -> &mut InFlight {
-        let kept = &self.kept;
-        self.flight.get_or_insert_with(|| InFlight::new(kept))
+        let (kept, past) = (&mut self.kept, &self.past);
+        self.flight.get_or_insert_with(|| InFlight::new(kept, past))
+    }
+
+    /// Where events are counted now: beside the data in flight, or in the box that stays.
+    #[cold]
+    pub fn figures_mut(&mut self) -> &mut Figures {
+        match &mut self.flight {
+            Some(flight) => &mut flight.figures,
+            None => &mut self.kept.get_or_insert_default().figures,
+        }
     }
 
     /// Bytes in the network; without SACK every duplicate ACK stands for one segment that has left it.
@@ -308,6 +323,15 @@ impl Connection {
                 }
             }
             None => 0,
+        }
+    }
+
+    /// The same to look at; `None`: nothing has been counted.
+    pub fn figures(&self) -> Option<&Figures> {
+        match (&self.flight, &self.kept) {
+            (Some(flight), _) => Some(&flight.figures),
+            (None, Some(kept)) => Some(&kept.figures),
+            (None, None) => None,
         }
     }
 

@@ -8,6 +8,7 @@ use crate::time::Instant;
 
 /// Times in a stamp are in units of 64 ns: four minutes fit.
 const UNIT_SHIFT: u32 = 6;
+const SECOND_NS: u64 = 1_000_000_000;
 /// Bit of `in_flight` that says that the sender had nothing more to send.
 const LIMITED: u32 = 1 << 31;
 
@@ -46,7 +47,7 @@ pub struct Sample {
 }
 
 /// State of one connection while data is in flight.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Delivery {
     delivered_at: u64,
     first_sent_at: u64,
@@ -59,7 +60,26 @@ pub struct Delivery {
     is_rate_limited: bool,
 }
 
+impl Default for Delivery {
+    fn default() -> Delivery {
+        Delivery::resume((0, true))
+    }
+}
+
 impl Delivery {
+    /// A flight begins; before it this was the rate.
+    pub fn resume((rate, is_rate_limited): (u64, bool)) -> Delivery {
+        Delivery {
+            delivered_at: 0,
+            first_sent_at: 0,
+            lost: 0,
+            // What leaves after a rest says how fast the program is.
+            limited_upto: 1,
+            rate,
+            is_rate_limited,
+        }
+    }
+
     /// Something leaves, with `in_flight` bytes before it.
     #[inline]
     pub fn on_sent(&mut self, now: Instant, len: u64, in_flight: u64, delivered: u64) -> Stamp {
@@ -91,6 +111,30 @@ impl Delivery {
     /// The last rate that counts, and whether the sender was what limited it.
     pub fn rate(&self) -> (u64, bool) {
         (self.rate, self.is_rate_limited)
+    }
+
+    /// An ACK delivered all that was outstanding, and nothing needs a sample; `elapsed` since the newest record left.
+    #[inline]
+    pub fn on_all_delivered(&mut self, delivered: u64, stamp: &Stamp, elapsed: u64) {
+        if delivered > self.limited_upto {
+            self.limited_upto = 0;
+        }
+        let ns = |units: u32| u64::from(units) << UNIT_SHIFT;
+        let since = u64::from((delivered as u32).wrapping_sub(stamp.delivered));
+        let interval = ns(stamp.since_first).max(elapsed + ns(stamp.since_delivered));
+        // Most say less than what is known: no division.
+        let is_faster = since * SECOND_NS > self.rate.saturating_mul(interval);
+        if is_faster || stamp.in_flight & LIMITED == 0 {
+            self.set_rate(since, interval, stamp.in_flight & LIMITED != 0);
+        }
+    }
+
+    #[cold]
+    fn set_rate(&mut self, since: u64, interval: u64, is_limited: bool) {
+        if let Some(rate) = (since * SECOND_NS).checked_div(interval) {
+            self.rate = rate;
+            self.is_rate_limited = is_limited;
+        }
     }
 
     /// An ACK delivered something; `newest` is the record among it that left last.
@@ -175,7 +219,10 @@ mod tests {
 
     #[test]
     fn a_limited_sample_never_lowers_what_is_known() {
-        let mut delivery = Delivery::default();
+        let mut delivery = Delivery {
+            limited_upto: 0,
+            ..Delivery::default()
+        };
         let fast = delivery.on_sent(Instant(MS), 10_000, 0, 0);
         delivery.on_delivered(Instant(11 * MS), &newest(MS, fast), 10_000, MS);
         assert_eq!(delivery.rate(), (1_000_000, false));

@@ -155,6 +155,7 @@ impl Tcp {
         let Some(conn) = self.conns.at_mut(index) else {
             return;
         };
+        conn.segments.on_received(segment, conn.rcv.mss);
         if input::farewell::try_take(conn, segment) {
             return self.end(now, index, Verdict::TimeWait, cx, fx);
         }

@@ -8,6 +8,7 @@ use alloc::boxed::Box;
 
 use super::connection::InFlight;
 use super::rack::Rack;
+use super::segment::Segment;
 use super::undo::Undo;
 use crate::time::Instant;
 
@@ -25,6 +26,53 @@ pub enum Pace {
     Buffer,
 }
 
+/// Segments as TCP_INFO counts them; a frame of several counts for all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segments {
+    pub total_in: u32,
+    pub total_out: u32,
+    /// Of these, with payload.
+    pub data_in: u32,
+    pub data_out: u32,
+}
+
+impl Segments {
+    #[inline(always)]
+    pub fn on_sent(&mut self, len: u32, mss: u16) {
+        if len > u32::from(mss) {
+            return self.on_super_frame(len, mss);
+        }
+        self.total_out = self.total_out.wrapping_add(1);
+        self.data_out = self.data_out.wrapping_add(u32::from(len != 0));
+    }
+
+    #[cold]
+    fn on_super_frame(&mut self, len: u32, mss: u16) {
+        let count = len.div_ceil(u32::from(mss).max(1));
+        self.total_out = self.total_out.wrapping_add(count);
+        self.data_out = self.data_out.wrapping_add(count);
+    }
+
+    #[inline(always)]
+    pub fn on_received(&mut self, segment: &Segment<'_>, mss: u16) {
+        self.total_in = self.total_in.wrapping_add(1);
+        if !segment.payload.is_empty() {
+            self.data_in = self.data_in.wrapping_add(1);
+            if segment.is_gso {
+                self.on_merged(segment.payload.len() as u32, mss);
+            }
+        }
+    }
+
+    /// The device says that segments were joined, not how many: as many as full ones would have been.
+    #[cold]
+    fn on_merged(&mut self, len: u32, mss: u16) {
+        let others = len.div_ceil(u32::from(mss).max(1)).saturating_sub(1);
+        self.total_in = self.total_in.wrapping_add(others);
+        self.data_in = self.data_in.wrapping_add(others);
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Nanoseconds at each pace.
@@ -36,6 +84,16 @@ pub struct Figures {
     pub reorderings: u32,
     pub marked: u32,
     pub resent_bytes: u64,
+    /// Timeouts, the episodes they made, and the time in these but the one that runs.
+    pub timeouts: u16,
+    pub timeout_episodes: u16,
+    timeout_ns: u64,
+    /// When the running episode began; 0 = none.
+    timeout_since: u64,
+    /// Segments without data that were sent again: SYNs and FINs.
+    pub bare_resent: u32,
+    /// Segments that came out of order.
+    pub out_of_order: u32,
 }
 
 impl Figures {
@@ -51,7 +109,30 @@ impl Figures {
     pub fn upto(&self, now: Instant) -> Figures {
         let mut figures = *self;
         figures.set_pace(now, self.pace);
+        figures.on_timeouts_over(now);
         figures
+    }
+
+    /// A retransmission timeout; the first since something got through begins an episode (RFC 9293 3.8.3).
+    #[cold]
+    pub fn on_timeout(&mut self, now: Instant, is_first: bool) {
+        self.timeouts = self.timeouts.saturating_add(1);
+        if is_first {
+            self.timeout_episodes = self.timeout_episodes.saturating_add(1);
+            self.timeout_since = now.0;
+        }
+    }
+
+    /// Everything that was outstanding then has got through.
+    pub fn on_timeouts_over(&mut self, now: Instant) {
+        if self.timeout_since != 0 {
+            self.timeout_ns += now.0.saturating_sub(self.timeout_since);
+            self.timeout_since = 0;
+        }
+    }
+
+    pub fn timeout_ms(&self) -> u64 {
+        self.timeout_ns / 1_000_000
     }
 
     /// Time with something outstanding.
@@ -69,18 +150,10 @@ impl Figures {
 
     fn is_worth_a_box(&self) -> bool {
         let limited = self.window_ns() + self.buffer_ns();
-        limited != 0 || self.resent_bytes != 0 || self.dsacks | self.reorderings | self.marked != 0
-    }
-
-    /// Adds what was counted before a rest.
-    pub fn add(&mut self, past: &Figures) {
-        for (spent, before) in self.spent.iter_mut().zip(past.spent) {
-            *spent += before;
-        }
-        self.dsacks = self.dsacks.wrapping_add(past.dsacks);
-        self.reorderings = self.reorderings.wrapping_add(past.reorderings);
-        self.marked = self.marked.wrapping_add(past.marked);
-        self.resent_bytes += past.resent_bytes;
+        let events =
+            self.bare_resent | self.dsacks | self.reorderings | self.marked | self.out_of_order;
+        // A pace that runs on while nothing is outstanding is that of a closed window.
+        limited != 0 || self.resent_bytes != 0 || events != 0 || self.pace != Pace::Idle
     }
 }
 
@@ -97,12 +170,39 @@ pub struct Kept {
 pub struct Past {
     /// Linux counts in jiffies, no finer.
     busy_ms: u32,
+    pub rate: KeptRate,
+}
+
+/// The last delivery rate that counts, in units of 128 bytes a second; the highest bit says that the path was its
+/// limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KeptRate(u32);
+
+impl KeptRate {
+    const UNIT: u64 = 128;
+    const BY_PATH: u32 = 1 << 31;
+
+    pub fn of((rate, is_app_limited): (u64, bool)) -> KeptRate {
+        let units = (rate / Self::UNIT).min(u64::from(Self::BY_PATH - 1)) as u32;
+        KeptRate(if is_app_limited {
+            units
+        } else {
+            units | Self::BY_PATH
+        })
+    }
+
+    /// Bytes a second, and whether the program's pace was the limit.
+    pub fn get(self) -> (u64, bool) {
+        let units = self.0 & !Self::BY_PATH;
+        (u64::from(units) * Self::UNIT, self.0 & Self::BY_PATH == 0)
+    }
 }
 
 impl Past {
     /// The connection rests: its box, made when there is something to keep.
     pub fn keep(&mut self, flight: &InFlight, kept: &mut Option<Box<Kept>>) {
         let figures = &flight.figures;
+        self.rate = KeptRate::of(flight.delivery.rate());
         if kept.is_none() && !figures.is_worth_a_box() {
             let ms = figures.busy_ns() / 1_000_000;
             self.busy_ms = self
@@ -111,7 +211,8 @@ impl Past {
             return;
         }
         let kept = kept.get_or_insert_default();
-        kept.figures.add(figures);
+        // What was kept before was taken along when the flight began.
+        kept.figures = *figures;
         kept.rack = flight.rack.at_rest();
         kept.undo = flight.recovery.undo.clone();
     }
@@ -147,13 +248,47 @@ mod tests {
         flight.figures.set_pace(Instant(5_000_000), Pace::Idle);
         past.keep(&flight, &mut kept);
         assert!(kept.is_none() && past.busy_ns() == 5_000_000);
+        flight.figures = Figures::default();
+        flight.figures.set_pace(Instant(0), Pace::Busy);
+        flight.figures.set_pace(Instant(5_000_000), Pace::Idle);
         flight.figures.dsacks = 2;
         past.keep(&flight, &mut kept);
-        past.keep(&flight, &mut kept);
+        let mut again = InFlight::new(&mut kept, &past);
+        again.figures.dsacks += 1;
+        past.keep(&again, &mut kept);
         let figures = kept.map(|kept| kept.figures);
         assert_eq!(
             figures.map(|f| (f.dsacks, f.busy_ns())),
-            Some((4, 10_000_000))
+            Some((3, 5_000_000))
         );
+    }
+
+    #[test]
+    fn a_delivery_rate_survives_a_rest_with_what_limited_it() {
+        for rate in [(0, true), (128_000, false), (1 << 36, true)] {
+            assert_eq!(KeptRate::of(rate).get(), rate);
+        }
+        assert_eq!(KeptRate::default().get(), (0, true));
+    }
+
+    #[test]
+    fn timeouts_make_one_episode_until_something_gets_through() {
+        let mut figures = Figures::default();
+        figures.on_timeout(Instant(1_000_000), true);
+        figures.on_timeout(Instant(3_000_000), false);
+        assert_eq!(figures.upto(Instant(4_000_000)).timeout_ms(), 3);
+        figures.on_timeouts_over(Instant(8_000_000));
+        figures.on_timeouts_over(Instant(9_000_000));
+        let counts = (figures.timeouts, figures.timeout_episodes);
+        assert_eq!((counts, figures.timeout_ms()), ((2, 1), 7));
+    }
+
+    #[test]
+    fn a_frame_of_several_segments_counts_for_all() {
+        let mut segments = Segments::default();
+        segments.on_sent(0, 1448);
+        segments.on_sent(1448, 1448);
+        segments.on_sent(1449, 1448);
+        assert_eq!((segments.total_out, segments.data_out), (4, 3));
     }
 }

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::Tcp;
 use super::connection::{MSS_MIN, WINDOW_SHIFT_MAX};
 use super::flow::{FlowKey, Place, pack};
-use super::image::{Reader, Writer};
+use super::numbers::{Reader, Writer};
 use super::syn::SynEntry;
 use crate::error::SocketError;
 use crate::ids::ListenerId;

@@ -4,14 +4,14 @@
 //! SACK scoreboard, congestion epoch) is left behind: forgetting SACK blocks is allowed (RFC 2018 8), and so is
 //! reneging on out-of-order ranges beyond those that fit. Whoever adopts checks everything: the bytes may be hostile.
 
-use core::net::IpAddr;
-
 use super::Tcp;
 use super::assembler::Range;
 use super::connect::{self, Preset, Seed};
 use super::connection::{Connection, MSS_MIN, WINDOW_SHIFT_MAX};
+use super::figures::Segments;
 use super::flow::{FlowKey, Place, pack};
 use super::input::owe_ack;
+use super::numbers::{Reader, Writer};
 use super::phase::Phase;
 use super::rtt::Rtt;
 use super::{keepalive, resend, seq, urgent};
@@ -22,7 +22,7 @@ use crate::options::{Congestion, KeepAlive, SocketOptions};
 use crate::time::Instant;
 use core::time::Duration;
 
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const RANGES: usize = 8;
 /// Farthest distance between two numbers of one direction.
 const SPAN_MAX: u64 = 1 << 31;
@@ -135,6 +135,11 @@ struct Fields {
     ttl: u8,
     congestion: u8,
     urgent_end: u64,
+    segs_in: u32,
+    segs_out: u32,
+    data_segs_in: u32,
+    data_segs_out: u32,
+    retransmitted: u32,
     ranges: [Range; RANGES],
 }
 
@@ -150,6 +155,7 @@ const FIN_RECEIVED: u32 = 256;
 const LIMIT_FIXED: u32 = 512;
 const BUFFER_FIXED: u32 = 1024;
 const ECN: u32 = 2048;
+const PASSIVE: u32 = 4096;
 
 /// One list of fields for reading and writing.
 macro_rules! each_field {
@@ -192,7 +198,12 @@ macro_rules! each_field {
             tos,
             ttl,
             congestion,
-            urgent_end
+            urgent_end,
+            segs_in,
+            segs_out,
+            data_segs_in,
+            data_segs_out,
+            retransmitted
         )
     };
 }
@@ -203,67 +214,6 @@ macro_rules! put_fields {
 
 macro_rules! take_fields {
     ($f:expr, $io:expr, $($name:ident),*) => { $( $f.$name = $io.number()?; )* };
-}
-
-/// Puts numbers one after the other.
-pub(super) struct Writer<'a> {
-    bytes: &'a mut [u8],
-    at: usize,
-}
-
-impl<'a> Writer<'a> {
-    pub(super) fn new(bytes: &'a mut [u8]) -> Writer<'a> {
-        Writer { bytes, at: 0 }
-    }
-}
-
-impl Writer<'_> {
-    pub(super) fn put(&mut self, field: &[u8]) {
-        self.bytes[self.at..self.at + field.len()].copy_from_slice(field);
-        self.at += field.len();
-    }
-}
-
-/// Takes them out again.
-pub(super) struct Reader<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes }
-    }
-}
-
-/// Numbers that can stand in an image.
-pub(super) trait Number: Sized {
-    fn take(bytes: &[u8]) -> Option<(Self, &[u8])>;
-}
-
-macro_rules! number {
-    ($($t:ty),*) => { $(
-        impl Number for $t {
-            fn take(bytes: &[u8]) -> Option<($t, &[u8])> {
-                let (field, rest) = bytes.split_first_chunk()?;
-                Some((<$t>::from_le_bytes(*field), rest))
-            }
-        }
-    )* };
-}
-number!(u8, u16, u32, u64);
-
-impl Reader<'_> {
-    pub(super) fn number<N: Number>(&mut self) -> Option<N> {
-        let (value, rest) = N::take(self.bytes)?;
-        self.bytes = rest;
-        Some(value)
-    }
-
-    pub(super) fn address(&mut self) -> Option<IpAddr> {
-        let (octets, rest) = self.bytes.split_first_chunk::<16>()?;
-        self.bytes = rest;
-        Some(core::net::Ipv6Addr::from(*octets).to_canonical())
-    }
 }
 
 impl Fields {
@@ -341,6 +291,11 @@ impl Fields {
             ttl: 0,
             congestion: 0,
             urgent_end: 0,
+            segs_in: 0,
+            segs_out: 0,
+            data_segs_in: 0,
+            data_segs_out: 0,
+            retransmitted: 0,
             ranges: [Range { start: 0, end: 0 }; RANGES],
         }
     }
@@ -359,7 +314,8 @@ impl Fields {
             | flag(conn.rcv.has_fin, FIN_RECEIVED)
             | flag(conn.opts.is_limit_fixed, LIMIT_FIXED)
             | flag(conn.rcv.is_buffer_fixed, BUFFER_FIXED)
-            | flag(conn.ecn.is_on(), ECN);
+            | flag(conn.ecn.is_on(), ECN)
+            | flag(conn.is_passive, PASSIVE);
         let (snd, rcv, opts) = (&conn.snd, &conn.rcv, &conn.opts);
         (fields.iss, fields.irs) = (snd.iss, rcv.irs);
         (fields.una, fields.nxt, fields.written) = (snd.una, snd.nxt, snd.written);
@@ -377,6 +333,15 @@ impl Fields {
         (fields.keep_probes, fields.tos, fields.ttl) = (opts.keep_probes, opts.tos, opts.ttl);
         fields.congestion = conn.cc.kind() as u8;
         fields.urgent_end = urgent::end(conn).unwrap_or(0);
+        let Segments {
+            total_in,
+            total_out,
+            data_in,
+            data_out,
+        } = conn.segments;
+        (fields.segs_in, fields.segs_out) = (total_in, total_out);
+        (fields.data_segs_in, fields.data_segs_out) = (data_in, data_out);
+        fields.retransmitted = conn.retransmitted;
         if let Some(assembler) = &rcv.assembler {
             for (slot, range) in fields.ranges.iter_mut().zip(assembler.ranges()) {
                 *slot = *range;
@@ -581,5 +546,13 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
         flight.board.push(una, nxt, now.0, stamp);
     }
     urgent::mark(&mut conn, f.urgent_end.min(f.written));
+    conn.is_passive = f.has(PASSIVE);
+    conn.retransmitted = f.retransmitted;
+    conn.segments = Segments {
+        total_in: f.segs_in,
+        total_out: f.segs_out,
+        data_in: f.data_segs_in,
+        data_out: f.data_segs_out,
+    };
     conn
 }

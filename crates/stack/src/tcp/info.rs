@@ -2,13 +2,23 @@
 //!
 //! STATUS: RFC 9293 3.9.1.5 and 3.10.6.
 
+use slipstack_wire::tcp_options::TIMESTAMPS_LEN;
+
+use super::cc::WINDOW_MAX;
 use super::connection::Connection;
 use super::figures::Figures;
 use super::phase::Phase;
 use super::recovery::State;
+use super::seq;
+use super::timers::Resend;
 use crate::config::TcpConfig;
 use crate::options::Congestion;
 use crate::time::{Instant, nanos};
+
+/// tcpi_snd_ssthresh while there is none (Linux: TCP_INFINITE_SSTHRESH).
+const NO_SSTHRESH: u32 = 0x7fff_ffff;
+/// What Linux takes for a round trip's worth of data before one is measured (TCP_INIT_CWND).
+const INITIAL_SEGMENTS: u32 = 10;
 
 /// States by the names of RFC 9293 3.3.2, with Linux's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +46,7 @@ pub struct TcpInfo {
     pub has_timestamps: bool,
     pub has_sack: bool,
     pub has_window_scale: bool,
+    pub has_ecn: bool,
     pub snd_wscale: u8,
     pub rcv_wscale: u8,
     pub rto_us: u32,
@@ -47,6 +58,7 @@ pub struct TcpInfo {
     pub unacked: u32,
     pub sacked: u32,
     pub lost: u32,
+    pub retrans: u32,
     pub total_retrans: u32,
     pub rtt_us: u32,
     pub rttvar_us: u32,
@@ -61,6 +73,7 @@ pub struct TcpInfo {
     pub notsent_bytes: u32,
     pub last_data_sent_ms: u32,
     pub last_data_recv_ms: u32,
+    pub last_ack_recv_ms: u32,
     pub congestion: Congestion,
     pub mss_announced: u32,
     pub traffic: Traffic,
@@ -82,83 +95,167 @@ pub struct Traffic {
     pub bytes_retrans: u64,
     pub dsack_dups: u32,
     pub reord_seen: u32,
+    pub out_of_order: u32,
+    pub total_rto: u16,
+    pub total_rto_recoveries: u16,
+    pub total_rto_ms: u32,
+    pub segs_in: u32,
+    pub segs_out: u32,
+    pub data_segs_in: u32,
+    pub data_segs_out: u32,
 }
 
 impl TcpInfo {
     pub(super) fn of(conn: &Connection, now: Instant, tcp: &TcpConfig) -> TcpInfo {
         let us = |ns: u64| u32::try_from(ns / 1_000).unwrap_or(u32::MAX);
-        let ms =
-            |since: Instant| u32::try_from(now.nanos_since(since) / 1_000_000).unwrap_or(u32::MAX);
+        let ms = |ns: u64| u32::try_from(ns / 1_000_000).unwrap_or(u32::MAX);
         let mss = u64::from(conn.snd.mss).max(1);
         let segments = |bytes: u64| u32::try_from(bytes.div_ceil(mss)).unwrap_or(u32::MAX);
-        let board = conn.flight.as_ref().map(|f| &f.board);
         let rto = conn.rtt.timeout_ns(
             nanos(tcp.rto_initial),
             nanos(tcp.rto_min),
             nanos(tcp.rto_max),
         );
+        let is_persisting = conn.timers.resend() == Some(Resend::Persist);
+        let flight = Flight::of(conn);
         TcpInfo {
             state: state_of(conn.phase),
-            ca_state: match conn.flight.as_ref().map(|f| f.recovery.state) {
-                None | Some(State::Open) => 0,
-                Some(State::Marked) => 2,
-                Some(State::Recovery) => 3,
-                Some(State::Loss) => 4,
-            },
-            retransmits: conn.backoff.count(),
+            ca_state: ca_state(conn),
+            retransmits: conn.backoff.count() * u8::from(!is_persisting),
             probes: conn.keep_sent,
             backoff: conn.backoff.count(),
             has_timestamps: conn.opts.has_timestamps,
             has_sack: conn.opts.has_sack,
             has_window_scale: conn.opts.has_scaling,
+            has_ecn: conn.ecn.is_on(),
             snd_wscale: conn.snd.shift,
             rcv_wscale: conn.rcv.shift,
-            rto_us: us(conn.backoff.apply(rto, nanos(tcp.rto_max))),
-            ato_us: us(nanos(tcp.delayed_ack)),
+            rto_us: us(if is_persisting {
+                rto
+            } else {
+                conn.backoff.apply(rto, nanos(tcp.rto_max))
+            }),
+            ato_us: ato_us(conn, tcp),
             snd_mss: conn.snd.mss.into(),
-            rcv_mss: conn.rcv.mss.into(),
-            advmss: conn.opts.mss_max.into(),
+            rcv_mss: conn.rcv.mss.min(full_segment(conn)).into(),
+            advmss: full_segment(conn).into(),
             pmtu: conn.mtu.into(),
-            unacked: segments(conn.snd.nxt - conn.snd.una),
-            sacked: board.map_or(0, |b| segments(b.sacked_bytes())),
-            lost: board.map_or(0, |b| segments(b.lost_bytes())),
-            total_retrans: conn.retransmitted,
+            unacked: flight.unacked,
+            sacked: flight.sacked,
+            lost: flight.lost,
+            retrans: flight.resent,
+            total_retrans: conn.retransmitted + conn.figures().map_or(0, |f| f.bare_resent),
             rtt_us: us(conn.rtt.smoothed_ns()),
             rttvar_us: us(conn.rtt.variance_ns()),
-            min_rtt_us: us(conn.rtt.min_ns()),
-            snd_ssthresh: segments(conn.cc.window.ssthresh.into()),
+            min_rtt_us: match conn.rtt.min_ns() {
+                0 => u32::MAX,
+                ns => us(ns),
+            },
+            snd_ssthresh: match conn.cc.window.ssthresh {
+                WINDOW_MAX.. => NO_SSTHRESH,
+                bytes => segments(bytes.into()),
+            },
             snd_cwnd: segments(conn.cc.window.cwnd.into()),
-            rcv_space: conn.rcv.buffer,
+            rcv_space: rcv_space(conn),
             snd_wnd: conn.snd.wnd,
             rcv_wnd: conn.rcv.window(),
-            bytes_acked: super::seq::offset(conn.snd.una.max(super::seq::FIRST)),
-            bytes_received: super::seq::offset(conn.rcv.nxt.max(super::seq::FIRST)),
+            bytes_acked: acknowledged(conn),
+            bytes_received: seq::offset(conn.rcv.nxt.max(seq::FIRST)),
             notsent_bytes: conn
                 .snd
                 .written
                 .saturating_sub(conn.snd.nxt)
                 .min(u64::from(u32::MAX)) as u32,
-            last_data_sent_ms: ms(conn.snd.last_at),
-            last_data_recv_ms: ms(conn.rcv.last_at),
+            last_data_sent_ms: ms(now.nanos_since(conn.snd.last_at)),
+            last_data_recv_ms: ms(conn.rcv.data_at.nanos_until(now)),
+            last_ack_recv_ms: ms(now.nanos_since(conn.rcv.last_at)),
             congestion: conn.cc.kind(),
             mss_announced: conn.snd.peer_mss.into(),
-            traffic: Traffic::of(conn, now),
+            traffic: Traffic::of(conn, now, flight),
+        }
+    }
+}
+
+fn ca_state(conn: &Connection) -> u8 {
+    match conn.flight.as_ref().map(|f| f.recovery.state) {
+        None | Some(State::Open) => 0,
+        Some(State::Marked) => 2,
+        Some(State::Recovery) => 3,
+        Some(State::Loss) => 4,
+    }
+}
+
+/// The size of the peer's full segments: what was announced, without the timestamps.
+fn full_segment(conn: &Connection) -> u16 {
+    let options = if conn.opts.has_timestamps {
+        TIMESTAMPS_LEN as u16
+    } else {
+        0
+    };
+    conn.opts.mss_max.saturating_sub(options)
+}
+
+/// Nothing until the first data.
+fn ato_us(conn: &Connection, tcp: &TcpConfig) -> u32 {
+    if conn.rcv.nxt <= seq::FIRST {
+        return 0;
+    }
+    u32::try_from(nanos(tcp.delayed_ack) / 1_000).unwrap_or(u32::MAX)
+}
+
+/// What a round trip brought, as far as auto-tuning has seen one: what made the buffer what it is.
+fn rcv_space(conn: &Connection) -> u32 {
+    let first = INITIAL_SEGMENTS * u32::from(full_segment(conn));
+    let running = conn.rcv.consumed.saturating_sub(conn.rcv.tune_from);
+    u32::try_from(running).unwrap_or(u32::MAX).max(first)
+}
+
+/// What is acknowledged, with the SYN of who sent it first and the FIN.
+fn acknowledged(conn: &Connection) -> u64 {
+    let una = conn.snd.una;
+    let has_syn = !conn.is_passive && una >= seq::FIRST;
+    seq::offset(una.max(seq::FIRST)) + u64::from(has_syn)
+}
+
+/// What is outstanding, in segments.
+struct Flight {
+    unacked: u32,
+    sacked: u32,
+    lost: u32,
+    resent: u32,
+    /// Of `unacked`, with data.
+    data: u32,
+}
+
+impl Flight {
+    fn of(conn: &Connection) -> Flight {
+        let mss = u64::from(conn.snd.mss).max(1);
+        let census = conn
+            .flight
+            .as_ref()
+            .map_or_else(Default::default, |f| f.board.census(conn.snd.written, mss));
+        // A SYN, and a FIN of its own.
+        let is_bare = census.outstanding == 0 && conn.has_outstanding();
+        Flight {
+            unacked: census.outstanding + u32::from(is_bare),
+            sacked: census.sacked,
+            lost: census.lost,
+            resent: census.resent,
+            data: census.outstanding,
         }
     }
 }
 
 impl Traffic {
-    fn of(conn: &Connection, now: Instant) -> Traffic {
-        let flight = conn.flight.as_deref();
-        let (delivery_rate, is_delivery_app_limited) =
-            flight.map_or((0, false), |f| f.delivery.rate());
-        let mut figures = flight.map_or_else(Figures::default, |f| f.figures.upto(now));
-        if let Some(kept) = &conn.kept {
-            figures.add(&kept.figures);
-        }
-        let delivered = super::seq::offset(conn.snd.una.max(super::seq::FIRST))
-            + flight.map_or(0, |f| f.board.sacked_bytes());
-        let mss = u64::from(conn.snd.mss).max(1);
+    fn of(conn: &Connection, now: Instant, flight: Flight) -> Traffic {
+        let (delivery_rate, is_delivery_app_limited) = match &conn.flight {
+            Some(flight) => flight.delivery.rate(),
+            None => conn.past.rate.get(),
+        };
+        let figures = conn
+            .figures()
+            .map_or_else(Figures::default, |figures| figures.upto(now));
+        let sent = seq::offset(conn.snd.nxt.max(seq::FIRST)) - u64::from(conn.snd.is_fin_sent);
         Traffic {
             pacing_rate: conn.cc.pacing_rate(conn.rtt.smoothed_ns()),
             delivery_rate,
@@ -166,15 +263,34 @@ impl Traffic {
             busy_us: figures.busy_ns() / 1_000 + conn.past.busy_ns() / 1_000,
             rwnd_limited_us: figures.window_ns() / 1_000,
             sndbuf_limited_us: figures.buffer_ns() / 1_000,
-            delivered: u32::try_from(delivered.div_ceil(mss)).unwrap_or(u32::MAX),
+            delivered: delivered(conn, &flight, figures.dsacks),
             delivered_ce: figures.marked,
-            bytes_sent: super::seq::offset(conn.snd.nxt.max(super::seq::FIRST))
-                + figures.resent_bytes,
+            bytes_sent: sent + figures.resent_bytes,
             bytes_retrans: figures.resent_bytes,
             dsack_dups: figures.dsacks,
             reord_seen: figures.reorderings,
+            out_of_order: figures.out_of_order,
+            total_rto: figures.timeouts,
+            total_rto_recoveries: figures.timeout_episodes,
+            total_rto_ms: u32::try_from(figures.timeout_ms()).unwrap_or(u32::MAX),
+            segs_in: conn.segments.total_in,
+            segs_out: conn.segments.total_out,
+            data_segs_in: conn.segments.data_in,
+            data_segs_out: conn.segments.data_out,
         }
     }
+}
+
+/// What has arrived in segments, with SYN and FIN, and with what D-SACKs say has arrived twice (as on Linux).
+fn delivered(conn: &Connection, flight: &Flight, dsacks: u32) -> u32 {
+    if conn.snd.una < seq::FIRST {
+        return 0;
+    }
+    let originals = conn.segments.data_out.wrapping_sub(conn.retransmitted);
+    let waiting = flight.data - flight.sacked;
+    originals
+        .wrapping_sub(waiting)
+        .wrapping_add(1 + u32::from(conn.is_fin_acked()) + dsacks)
 }
 
 fn state_of(phase: Phase) -> TcpState {

@@ -41,6 +41,7 @@ mod input;
 mod isn;
 mod keepalive;
 mod listen;
+mod numbers;
 mod output;
 mod pacing;
 mod passive;

@@ -303,6 +303,11 @@ impl Tcp {
             conn
         });
         let (index, _) = made.ok_or(Counter::DropTcpBacklog)?;
+        if entry.tries > 0
+            && let Some(conn) = conns.at_mut(index)
+        {
+            conn.figures_mut().bare_resent = entry.tries.into();
+        }
         listener.offered = listener.offered.wrapping_add(1);
         if let HalfOpen::Stored(_) = half {
             listener.half_open = listener.half_open.saturating_sub(1);
@@ -417,6 +422,7 @@ fn take_last_ack(conn: &mut Connection, segment: &Segment<'_>) -> bool {
     snd.wnd_max = snd.wnd;
     snd.edge = seq::FIRST + u64::from(snd.wnd);
     snd.wl1 = seq::FIRST;
+    conn.segments.total_in += 1;
     true
 }
 
@@ -432,6 +438,8 @@ fn open_passive(conn: &mut Connection, entry: &SynEntry, now: Instant, cx: &Cx<'
     conn.snd.wl2 = seq::FIRST;
     conn.rcv.edge = seq::FIRST + u64::from(entry.window);
     conn.hop = entry.hop;
+    // As on Linux, the SYN counts and the SYN-ACK does not.
+    conn.segments.total_in = 1;
     if entry.has_ecn {
         conn.ecn.agree();
     }

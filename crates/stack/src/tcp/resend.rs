@@ -164,6 +164,8 @@ fn on_timeout(
         return failure(conn);
     }
     cx.counters.bump(Counter::TcpTimeouts);
+    let is_first = conn.backoff.count() == 0;
+    conn.figures_mut().on_timeout(now, is_first);
     recovery::on_timeout(conn);
     conn.backoff.double();
     pmtud::on_silence(conn, cx);
@@ -206,13 +208,13 @@ fn resend_tail(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut im
     let stamp = flight.stamp(now, range.end - range.start, una);
     flight.board.mark_resent(range, now.0, stamp);
     flight.figures.resent_bytes += range.end - range.start;
-    conn.retransmitted = conn.retransmitted.wrapping_add(1);
     let flags = if range.end > written {
         TcpFlags::FIN | TcpFlags::PSH
     } else {
         TcpFlags::PSH
     };
     let len = range.end.min(written).saturating_sub(start) as u32;
+    data::note_resent(conn, len);
     emit::segment(conn, now, (start, len), flags, cx, fx);
 }
 
@@ -264,6 +266,7 @@ fn on_persist(
         return Verdict::Failed(Reason::TimedOut);
     }
     cx.counters.bump(Counter::TxTcpWindowProbes);
+    conn.keep_sent = conn.keep_sent.saturating_add(1);
     // RFC 9293 3.8.5: the pointer is told although the window is closed.
     if urgent::end(conn).is_some() {
         let next = conn.snd.una;

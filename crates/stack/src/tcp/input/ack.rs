@@ -148,7 +148,11 @@ fn on_outstanding(
         rtt_ns,
         is_marked,
     };
+    let was_lost = is_after_timeout(conn);
     recovery::on_ack(conn, now, &facts);
+    if was_lost && !is_after_timeout(conn) {
+        conn.figures_mut().on_timeouts_over(now);
+    }
     if has_advanced {
         let is_reordering = conn.timers.resend() == Some(Resend::Reorder);
         if !is_reordering || !conn.has_outstanding() {
@@ -159,6 +163,12 @@ fn on_outstanding(
     if has_advanced || delivered.bytes > 0 || is_duplicate {
         conn.is_dirty = true;
     }
+}
+
+#[inline]
+fn is_after_timeout(conn: &Connection) -> bool {
+    let flight = conn.flight.as_deref();
+    flight.is_some_and(|f| f.recovery.state == State::Loss)
 }
 
 /// The delivery rate, and what an algorithm makes of it.

@@ -99,6 +99,7 @@ fn take_header(conn: &mut Connection, now: Instant, segment: &Segment<'_>, acked
         conn.rcv.ts_recent = timestamps.value;
     }
     conn.rcv.last_at = now;
+    conn.segments.on_received(segment, conn.rcv.mss);
     conn.keep_sent = 0;
     let ack = conn.snd.una + u64::from(acked);
     let snd = &mut conn.snd;
@@ -127,10 +128,13 @@ fn take_ack(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl 
     let mut measured = 0;
     if let Some(flight) = conn.flight.as_deref_mut() {
         flight.figures.set_pace(now, Pace::Idle);
-        if let Some(sent_at) = flight.board.take_all() {
-            measured = now.0.saturating_sub(sent_at);
+        if let Some(newest) = flight.board.newest_clean() {
+            measured = now.0.saturating_sub(newest.sent_at);
+            let (una, stamp) = (conn.snd.una, &newest.stamp);
+            flight.delivery.on_all_delivered(una, stamp, measured);
             conn.rtt.sample_ns(now, measured);
         }
+        flight.board.take_all();
     }
     conn.backoff.reset();
     conn.stalled_at = Tick::NONE;
@@ -157,6 +161,7 @@ fn take_ack(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl 
 fn take_text(conn: &mut Connection, now: Instant, segment: &Segment<'_>, cx: &Cx<'_>) {
     let len = segment.payload.len() as u64;
     conn.rcv.nxt += len;
+    conn.rcv.data_at = Tick::of(now);
     let mss = conn.opts.mss_max;
     ack_policy::on_in_order(conn, len, segment.is_gso, mss);
     // Nothing to say at the end of this turn: the ACK rides on the answer or waits for its timer.

@@ -9,7 +9,7 @@ use crate::tcp::connection::Connection;
 use crate::tcp::output::ack_policy;
 use crate::tcp::segment::Segment;
 use crate::tcp::seq;
-use crate::time::Instant;
+use crate::time::{Instant, Tick};
 
 /// `false`: the program has closed and new data came (RFC 9293 3.6.1: a reset tells the peer that it is lost).
 #[inline]
@@ -64,6 +64,7 @@ pub fn on_text(
     }
     conn.is_dirty = true;
     conn.rcv.last_at = now;
+    conn.rcv.data_at = Tick::of(now);
     if skip > 0 && conn.opts.has_sack {
         // RFC 2883 4: the part that came twice.
         conn.rcv
@@ -108,6 +109,8 @@ fn advance(conn: &mut Connection, fresh: Range, is_gso: bool, fx: &mut impl Effe
 #[cold]
 fn hold(conn: &mut Connection, fresh: Range, cx: &mut Cx<'_>) {
     cx.counters.bump(Counter::RxTcpOutOfOrder);
+    let figures = conn.figures_mut();
+    figures.out_of_order = figures.out_of_order.wrapping_add(1);
     // Cannot be full: asked before the bytes were stored.
     let _ = conn.rcv.assembler.get_or_insert_default().insert(fresh);
     ack_policy::on_gap(conn);

@@ -55,6 +55,9 @@ pub fn send_syn(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
     conn.rcv.ack = AckState::None;
     conn.snd.last_at = now;
     let (fast_open, payload) = fast_open::client::on_board(conn);
+    if !conn.is_passive {
+        conn.segments.on_sent(payload.len() as u32, u16::MAX);
+    }
     let envelope = Envelope {
         key: &conn.key,
         tos: conn.opts.tos,

@@ -189,7 +189,9 @@ fn send_new(
     }
     let next = end + u64::from(new.has_fin);
     conn.snd.nxt = next;
-    conn.snd.last_at = now;
+    if new.len > 0 {
+        conn.snd.last_at = now;
+    }
     note_interactive(conn, now);
     let una = conn.snd.una;
     let flight = conn.flight_mut();
@@ -348,6 +350,15 @@ fn resend_lost(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut im
     }
 }
 
+/// Counts segments that leave again.
+pub fn note_resent(conn: &mut Connection, len: u32) {
+    let count = len.div_ceil(u32::from(conn.snd.mss).max(1));
+    conn.retransmitted = conn.retransmitted.wrapping_add(count);
+    if count == 0 {
+        conn.figures_mut().bare_resent += 1;
+    }
+}
+
 /// Sends the first run of lost bytes again, at most `most` of them.
 pub fn resend_once(
     conn: &mut Connection,
@@ -384,9 +395,9 @@ pub fn resend_once(
     if conn.cc.is_paced {
         pacing::on_sent(conn, now, range.end - range.start);
     }
-    conn.retransmitted = conn.retransmitted.wrapping_add(1);
     conn.snd.last_at = now;
     let len = data_end.saturating_sub(range.start) as u32;
+    note_resent(conn, len);
     emit::segment(conn, now, (range.start, len), flags, cx, fx);
     true
 }

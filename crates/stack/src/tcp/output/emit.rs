@@ -132,6 +132,7 @@ fn plain(
     let payload = payload_of(conn, start, len);
     note_acked(conn);
     let mss = conn.snd.mss;
+    conn.segments.on_sent(len, mss);
     cx.counters.bump(Counter::TxTcp);
     cx.send_plain(
         &buffer[..header_len],
@@ -190,6 +191,7 @@ fn general(
     note_acked(conn);
     let packet = packet_of(&conn.key, tos, conn.opts.ttl);
     let mss = conn.snd.mss;
+    conn.segments.on_sent(len, mss);
     let out = OutSegment {
         header: &buffer[..HEADER_LEN + options_len],
         payload,

@@ -38,6 +38,16 @@ const SENT_MAX: usize = 16_384;
 /// of a walk follows at once, from the timer.
 pub const WALK_MAX: usize = 32;
 
+/// What is outstanding, in segments.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Census {
+    pub outstanding: u32,
+    pub sacked: u32,
+    pub lost: u32,
+    /// Sent again, and nothing heard of it since.
+    pub resent: u32,
+}
+
 #[derive(Debug, Default)]
 pub struct Scoreboard {
     /// As they left.
@@ -95,19 +105,20 @@ impl Scoreboard {
         self.sacked == 0 && self.lost == 0
     }
 
-    /// Everything is acknowledged. Gives the time of the newest record if it was sent once (Karn).
+    /// The newest record if it was sent once: the only one whose time is sure (Karn).
     #[inline]
-    pub fn take_all(&mut self) -> Option<u64> {
-        let newest = self
-            .last()
-            .filter(|r| r.resent == 0)
-            .map(|record| record.sent_at);
+    pub fn newest_clean(&self) -> Option<&Record> {
+        self.last().filter(|r| r.resent == 0)
+    }
+
+    /// Everything is acknowledged.
+    #[inline]
+    pub fn take_all(&mut self) {
         self.whole.clear();
         if self.torn.is_some() {
             self.torn = None;
         }
         self.start = self.end;
-        newest
     }
 
     /// Segments that are SACKed; exact as far as loss detection counts.
@@ -119,6 +130,24 @@ impl Scoreboard {
     #[inline]
     pub fn highest_sacked(&self) -> u64 {
         self.torn.as_ref().map_or(0, |torn| torn.highest_sacked)
+    }
+
+    /// Counts what is outstanding up to `end`, in segments of `mss` bytes.
+    pub fn census(&self, end: u64, mss: u64) -> Census {
+        let mut census = Census::default();
+        for record in self.records() {
+            let len = record.end.min(end).saturating_sub(record.start);
+            let count = u32::try_from(len.div_ceil(mss)).unwrap_or(u32::MAX);
+            census.outstanding += count;
+            if record.is_sacked {
+                census.sacked += count;
+            } else if record.is_lost {
+                census.lost += count;
+            } else if record.resent > 0 {
+                census.resent += count;
+            }
+        }
+        census
     }
 
     /// Bytes thought to be in the network: sent, neither delivered nor lost (RFC 6675 4, pipe).
