@@ -27,9 +27,11 @@ fuzz_target!(|data: &[u8]| {
         if kind & 1 == 0 {
             segment(kind >> 1, &mut rest, now, &mut stack, &mut world);
         } else {
+            stack.end_burst(now, &mut world);
             call(kind >> 1, &mut rest, &mut now, &mut stack, &mut world);
         }
         if kind & 0x40 == 0 {
+            stack.end_burst(now, &mut world);
             stack.flush(now, &mut world);
         }
         assert!(
@@ -85,7 +87,7 @@ fn segment(kind: u8, rest: &mut &[u8], now: Instant, stack: &mut Stack, world: &
     header.emit(options_len, &mut bytes);
     let taken = options.len().min(options_len);
     bytes[HEADER_LEN..HEADER_LEN + taken].copy_from_slice(&options[..taken]);
-    stack.on_frame(now, &framed(6, &bytes), RxMeta::VERIFIED, world);
+    stack.on_burst_frame(now, &framed(6, &bytes), RxMeta::VERIFIED, world);
 }
 
 fn call(kind: u8, rest: &mut &[u8], now: &mut Instant, stack: &mut Stack, world: &mut World) {

@@ -1,5 +1,5 @@
-//! One request and its answer, or one connect, request, answer, close, over and over, between two
-//! engines joined in memory. `scripts/instructions` runs it under callgrind and counts what
+//! One request and its answer, one connect, request, answer, close, or a burst of full segments, over and
+//! over, between two engines joined in memory. `scripts/instructions` runs it under callgrind and counts what
 //! [`server_turn`] costs: wire, stack and engine on the server's side, without the program.
 
 mod wire;
@@ -20,6 +20,9 @@ const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const PORT: u16 = 80;
 const REQUEST: [u8; 100] = [b'q'; 100];
 const ANSWER: [u8; 200] = [b'a'; 200];
+/// Full segments of one burst.
+const BURST: usize = 12;
+const MSS: usize = 1448;
 const TURN_NS: u64 = 10_000;
 /// Rounds after which a step that should have happened counts as failed.
 const PATIENCE: usize = 100;
@@ -65,7 +68,7 @@ impl Side {
     }
 
     fn read(&self, sock: SockId, wanted: usize) -> usize {
-        let mut buf = [0; 512];
+        let mut buf = [0; 4096];
         let mut total = 0;
         while total < wanted {
             let got = self.program.recv(sock, &mut [IoSliceMut::new(&mut buf)]);
@@ -189,6 +192,26 @@ impl World {
         }
     }
 
+    /// Full segments come in one burst; the program reads them all.
+    fn upload(&mut self, server: SockId, client: SockId) -> Result<(), String> {
+        let bytes = [b'u'; BURST * MSS];
+        self.client
+            .program
+            .send(client, &[IoSlice::new(&bytes)], false);
+        let mut read = 0;
+        for _ in 0..PATIENCE {
+            self.client_turn();
+            self.server_turn();
+            self.server.drain_events();
+            self.client.drain_events();
+            read += self.server.read(server, bytes.len() - read);
+            if read == bytes.len() {
+                return Ok(());
+            }
+        }
+        Err("the burst did not arrive".to_string())
+    }
+
     /// The client closes too; both sides settle.
     fn finish(&mut self, client: SockId) {
         self.client.program.close(client, CloseMode::Orderly);
@@ -210,6 +233,12 @@ fn run(what: &str, count: usize) -> Result<(), Box<dyn std::error::Error>> {
                 world.answer(server, client, false)?;
             }
         }
+        "burst" => {
+            let (server, client) = world.connect()?;
+            for _ in 0..count {
+                world.upload(server, client)?;
+            }
+        }
         "connection" => {
             for _ in 0..count {
                 let (server, client) = world.connect()?;
@@ -218,7 +247,7 @@ fn run(what: &str, count: usize) -> Result<(), Box<dyn std::error::Error>> {
                 world.finish(client);
             }
         }
-        _ => return Err("say request or connection".into()),
+        _ => return Err("say request, connection or burst".into()),
     }
     Ok(())
 }

@@ -173,9 +173,14 @@ impl Engine {
                 world: &mut *world,
                 device: None,
             };
-            stack.on_frame(now, frame, meta, &mut fx);
+            stack.on_burst_frame(now, frame, meta, &mut fx);
         });
         if frames > 0 {
+            let mut fx = Fx {
+                world: &mut *world,
+                device: None,
+            };
+            stack.end_burst(now, &mut fx);
             self.world.drain_queue(&mut *self.device);
             self.run_deferred(now);
         }

@@ -123,8 +123,9 @@ impl Host {
     pub fn receive(&mut self, now: Instant) {
         let now = self.clock(now);
         while let Some((bytes, meta)) = self.inbox.pop_front() {
-            self.stack.on_frame(now, &bytes, meta, &mut self.fx);
+            self.stack.on_burst_frame(now, &bytes, meta, &mut self.fx);
         }
+        self.stack.end_burst(now, &mut self.fx);
         self.turn_at = None;
     }
 

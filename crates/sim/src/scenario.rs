@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use slipstack_stack::rng::Rng;
-use slipstack_stack::{Congestion, EcnMode, Instant, SocketOptions, StackConfig};
+use slipstack_stack::{Congestion, Counter, EcnMode, Instant, SocketOptions, StackConfig};
 
 use crate::host::Host;
 use crate::link::{LinkParams, Share};
@@ -35,6 +35,8 @@ pub struct Report {
     pub bytes: u64,
     pub steps: u64,
     pub virtual_ns: u64,
+    /// Segments that were taken together with the one before.
+    pub merged: u64,
 }
 
 /// Two hosts, one to four connections, a link that loses 5 %, doubles 5 %, reorders 10 % and
@@ -93,6 +95,8 @@ pub fn run_seed(seed: u64, options: &Options) -> Result<Report, Failure> {
     report.virtual_ns = world.now.nanos_since(start);
     world.rest()?;
     report.steps = world.steps;
+    let merged = |host: &Host| host.stack.counters().value(Counter::RxTcpMerged);
+    report.merged = world.hosts.iter().map(merged).sum();
     Ok(report)
 }
 

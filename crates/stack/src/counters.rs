@@ -139,6 +139,7 @@ counters! {
     DropTcpMalformed "drop_tcp_malformed" "TCP header truncated or its lengths wrong"
     DropTcpGroup "drop_tcp_group" "TCP to or from a broadcast or multicast address"
     RxTcp "rx_tcp" "TCP segments that passed the checks of form"
+    RxTcpMerged "rx_tcp_merged" "of those, taken together with the one before"
     TxTcp "tx_tcp" "TCP segments sent, a super-segment counted once"
     TcpAccepted "tcp_accepted" "passive opens that were completed"
     TxTcpCookies "tx_tcp_cookies" "SYN-ACKs whose half-open connection is a cookie (RFC 4987)"

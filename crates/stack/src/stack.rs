@@ -29,7 +29,7 @@ use crate::neighbour::{Confidence, Held};
 use crate::options::{DEFAULT_TTL, UdpOption, UdpOptions};
 use crate::reassembly::Reassembly;
 use crate::rng::Rng;
-use crate::tcp::Tcp;
+use crate::tcp::{Tcp, TrainState};
 use crate::time::Instant;
 use crate::udp::{GroupChange, MulticastOption, Udp, UdpOutcome};
 
@@ -98,8 +98,50 @@ impl Stack {
     }
 
     /// Takes a frame: from the device, or one of our own that is looped back ([`RxMeta::LOCAL`]).
-    #[inline]
     pub fn on_frame(&mut self, now: Instant, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) {
+        self.end_burst(now, fx);
+        self.take_frame(now, frame, meta, fx);
+        self.tcp.train.state = TrainState::Idle;
+    }
+
+    /// The same for one of several frames that came together: segments that continue each other are taken as one.
+    /// [`Stack::end_burst`] follows the last, before anything else is asked of the stack.
+    #[inline]
+    pub fn on_burst_frame(
+        &mut self,
+        now: Instant,
+        frame: &[u8],
+        meta: RxMeta,
+        fx: &mut impl Effects,
+    ) {
+        if self.tcp.train.state == TrainState::Open {
+            return self.on_train_frame(now, frame, meta, fx);
+        }
+        self.take_frame(now, frame, meta, fx);
+        if self.tcp.train.state == TrainState::Promising {
+            self.tcp.open_train(frame);
+        }
+    }
+
+    /// Behind others that were taken as one: another of them, or their end.
+    #[inline(never)]
+    fn on_train_frame(&mut self, now: Instant, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) {
+        if !self.tcp.join_train(frame, meta, fx) {
+            self.tcp.end_train(now, &mut cx!(self), fx);
+            self.on_burst_frame(now, frame, meta, fx);
+        }
+    }
+
+    /// No more frames come with those of [`Stack::on_burst_frame`].
+    #[inline]
+    pub fn end_burst(&mut self, now: Instant, fx: &mut impl Effects) {
+        if self.tcp.train.state == TrainState::Open {
+            self.tcp.end_train(now, &mut cx!(self), fx);
+        }
+    }
+
+    #[inline]
+    fn take_frame(&mut self, now: Instant, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) {
         self.counters.bump(Counter::RxFrames);
         self.counters.add(Counter::RxBytes, frame.len() as u64);
         if meta.local || !self.take_plain(now, frame, meta, fx) {

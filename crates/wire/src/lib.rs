@@ -9,6 +9,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod alike;
 pub mod arp;
 pub mod checksum;
 pub mod ethernet;

@@ -167,7 +167,7 @@ fn fold(sum: u32) -> u16 {
 
 /// Does the network header add up? Five words in 64 bits, so that no carry is lost.
 #[inline(always)]
-fn is_header_valid(h: &[u8; OPTIONS]) -> bool {
+pub(crate) fn is_header_valid(h: &[u8; OPTIONS]) -> bool {
     let word = |at: usize| {
         let at = IP + at;
         u64::from(u32::from_ne_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]))

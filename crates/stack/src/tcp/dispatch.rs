@@ -137,6 +137,9 @@ impl Tcp {
             return;
         };
         if input::fastpath::try_take(conn, now, segment, cx, fx) {
+            if segment.is_full(conn.rcv.mss) {
+                self.train.note(index);
+            }
             return self.enqueue(index);
         }
         self.on_segment_in_steps(now, index, segment, cx, fx);

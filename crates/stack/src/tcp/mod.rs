@@ -61,6 +61,7 @@ mod slab;
 mod syn;
 mod timers;
 mod timewait;
+mod train;
 mod undo;
 mod urgent;
 
@@ -84,6 +85,8 @@ use predict::Latest;
 use slab::Slab;
 use syn::SynTable;
 use timewait::TimeWaits;
+pub(crate) use train::State as TrainState;
+use train::Train;
 
 use crate::config::StackConfig;
 use crate::rate::RateLimit;
@@ -105,6 +108,7 @@ pub struct Tcp {
     hasher: FlowHasher,
     wheel: Wheel,
     latest: Latest,
+    pub(crate) train: Train,
     /// Packed places of what the next flush sends for.
     dirty: Vec<u32>,
     /// RFC 5961 10: challenge ACKs of the whole stack.
@@ -140,6 +144,7 @@ impl Tcp {
             hasher: FlowHasher::new(rng),
             wheel: Wheel::new(now),
             latest: Latest::default(),
+            train: Train::default(),
             dirty: Vec::new(),
             challenges: RateLimit::new(tcp.challenge_acks_per_second, now),
             resets: RateLimit::new(tcp.resets_per_second, now),

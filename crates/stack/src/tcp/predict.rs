@@ -97,6 +97,9 @@ impl Tcp {
             return false;
         };
         if fastpath::try_take(conn, now, segment, cx, fx) {
+            if segment.is_full(conn.rcv.mss) {
+                self.train.note(index);
+            }
             self.enqueue(index);
         } else {
             self.on_segment_in_steps(now, index, segment, cx, fx);

@@ -94,6 +94,12 @@ impl<'a> Segment<'a> {
         FastOpen::find(self.options)
     }
 
+    /// Nothing but data, of the size that tells that more follows.
+    #[inline]
+    pub fn is_full(&self, mss: u16) -> bool {
+        self.flags == TcpFlags::ACK && self.payload.len() >= usize::from(mss.max(1)) && !self.is_gso
+    }
+
     /// SEG.LEN: payload, SYN and FIN.
     #[inline]
     pub fn len(&self) -> u64 {

@@ -164,6 +164,22 @@ fn take_text(conn: &mut Connection, now: Instant, segment: &Segment<'_>, cx: &Cx
     conn.rcv.data_at = Tick::of(now);
     let mss = conn.opts.mss_max;
     ack_policy::on_in_order(conn, len, segment.is_gso, mss);
+    settle_ack(conn, now, cx);
+}
+
+/// Segments of the same shape that followed the last one, all stored: RCV.NXT is `nxt` now, SEG.SEQ of the last was
+/// `last`.
+#[inline]
+pub fn take_followers(conn: &mut Connection, now: Instant, last: u64, nxt: u64, cx: &Cx<'_>) {
+    let len = nxt - conn.rcv.nxt;
+    conn.rcv.nxt = nxt;
+    conn.snd.wl1 = conn.snd.wl1.max(last);
+    ack_policy::owe(conn, len);
+    settle_ack(conn, now, cx);
+}
+
+#[inline(always)]
+fn settle_ack(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     // Nothing to say at the end of this turn: the ACK rides on the answer or waits for its timer.
     let may_wait = !cx.config.tcp.delayed_ack.is_zero() && !window::is_low(conn);
     if conn.rcv.ack == AckState::Delayed && may_wait {

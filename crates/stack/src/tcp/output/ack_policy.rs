@@ -28,6 +28,12 @@ pub fn on_in_order(conn: &mut Connection, len: u64, is_gso: bool, mss_max: u16) 
     if largest > u64::from(conn.rcv.mss) {
         conn.rcv.mss = largest as u16;
     }
+    owe(conn, len);
+}
+
+/// The same where the size of the peer's segments is known.
+#[inline]
+pub fn owe(conn: &mut Connection, len: u64) {
     if conn.rcv.ack == AckState::None {
         conn.rcv.ack = AckState::Delayed;
     }

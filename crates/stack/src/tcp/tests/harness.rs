@@ -115,6 +115,8 @@ pub struct World {
     pub conn: Option<ConnId>,
     /// TOS byte of the peer's packets.
     pub tos: u8,
+    /// The peer's frames come together; [`World::end_burst`] ends them.
+    pub is_burst: bool,
 }
 
 pub fn config() -> StackConfig {
@@ -137,6 +139,7 @@ impl World {
             stamps: None,
             conn: None,
             tos: 0,
+            is_burst: false,
         };
         // The peer's address is known before anything is sent.
         let ask =
@@ -240,8 +243,16 @@ impl World {
         header.emit(options_len, &mut frame[34..]);
         frame[54..54 + options_len].copy_from_slice(options);
         frame[54 + options_len..].copy_from_slice(payload);
-        self.stack
-            .on_frame(self.now, &frame, RxMeta::VERIFIED, &mut self.fx);
+        let World { stack, fx, now, .. } = self;
+        if self.is_burst {
+            stack.on_burst_frame(*now, &frame, RxMeta::VERIFIED, fx);
+        } else {
+            stack.on_frame(*now, &frame, RxMeta::VERIFIED, fx);
+        }
+    }
+
+    pub fn end_burst(&mut self) {
+        self.stack.end_burst(self.now, &mut self.fx);
     }
 
     /// A segment at the peer's position; the position moves on.

@@ -16,4 +16,5 @@ mod reset;
 mod rto;
 mod sack;
 mod states;
+mod train;
 mod window;

@@ -1,0 +1,167 @@
+//! Segments of one burst that continue each other are one segment to all steps but the first: generic receive
+//! offload for devices that hand over frame by frame.
+//!
+//! The first segment goes the usual way. Its successors' bytes go to their place in the receive ring at once, since a
+//! frame is the device's again when the next one comes; what they mean to the connection is done once, when something
+//! else comes or the burst ends. As on Linux a row ends with PSH, with a segment that is not full, and at 64 KiB.
+
+use slipstack_wire::alike::Alike;
+
+use super::Tcp;
+use super::input::fastpath;
+use super::seq;
+use crate::counters::Counter;
+use crate::effects::{Effects, Event, RxChecksum, RxMeta};
+use crate::ids::ConnId;
+use crate::link::Cx;
+use crate::time::Instant;
+
+/// Bytes after which a train ends, so that a program that runs beside us can begin to read.
+const LEN_MAX: u64 = 65_535;
+
+/// What the segment before tells about the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    #[default]
+    Idle,
+    /// It was full, in order, and not the first of its connection in a row: more may follow.
+    Promising,
+    Open,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Train {
+    pub state: State,
+    /// The connection of the last full segment; + 1, 0 = none.
+    latest: u32,
+    cars: Option<Cars>,
+}
+
+/// An open train.
+#[derive(Clone, Copy, Debug)]
+struct Cars {
+    alike: Alike,
+    conn: ConnId,
+    /// RCV.IRS, to widen sequence numbers.
+    irs: u32,
+    /// Sequence number of the last segment, and the next one's.
+    last: u64,
+    next: u64,
+    /// Beyond which nothing is taken: the window's edge, or where the train is long enough or at its end.
+    limit: u64,
+    mss: usize,
+    /// What has joined: frames, and their bytes.
+    frames: u64,
+    bytes: u64,
+}
+
+impl Train {
+    /// A full segment took the short way.
+    #[inline]
+    pub fn note(&mut self, index: u32) {
+        let latest = index + 1;
+        if self.latest == latest {
+            self.state = State::Promising;
+        }
+        self.latest = latest;
+    }
+}
+
+impl Tcp {
+    /// Opens a train behind this frame, whose segment has just been taken.
+    #[inline(never)]
+    pub fn open_train(&mut self, frame: &[u8]) {
+        let train = &mut self.train;
+        train.state = State::Idle;
+        let index = train.latest.wrapping_sub(1);
+        let Some(conn) = self.conns.at_mut(index) else {
+            return;
+        };
+        let Some(alike) = Alike::of(frame) else {
+            return;
+        };
+        let next = conn.rcv.nxt;
+        train.cars = Some(Cars {
+            alike,
+            conn: conn.id,
+            irs: conn.rcv.irs,
+            last: next,
+            next,
+            limit: conn.rcv.edge.min(next + LEN_MAX),
+            mss: usize::from(conn.rcv.mss),
+            frames: 0,
+            bytes: 0,
+        });
+        train.state = State::Open;
+    }
+
+    /// Whether this frame continues the train. `false`: nothing has been touched.
+    #[inline]
+    pub fn join_train(&mut self, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) -> bool {
+        let Some(cars) = &mut self.train.cars else {
+            return false;
+        };
+        let Some(follower) = cars.alike.follow(frame) else {
+            return false;
+        };
+        let len = follower.payload.len();
+        let end = cars.next + len as u64;
+        if end > cars.limit
+            || len == 0
+            || len > cars.mss
+            || meta.gso
+            || meta.local
+            || follower.seq != seq::to_wire(cars.irs, cars.next)
+            || (meta.checksum == RxChecksum::Unknown && !cars.alike.is_valid(&follower))
+            || !fx.store(cars.conn, seq::offset(cars.next), follower.payload)
+        {
+            return false;
+        }
+        cars.last = cars.next;
+        cars.next = end;
+        cars.frames += 1;
+        cars.bytes += frame.len() as u64;
+        if follower.is_pushed || len < cars.mss {
+            cars.limit = end;
+        }
+        true
+    }
+
+    /// Does for all that have joined what one segment asks for.
+    #[inline(never)]
+    pub fn end_train(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+        self.train.state = State::Idle;
+        let Some(cars) = self.train.cars.take() else {
+            return;
+        };
+        let index = cars.conn.index;
+        let Some(conn) = self.conns.at_mut(index) else {
+            return;
+        };
+        if conn.id != cars.conn || cars.frames == 0 {
+            return;
+        }
+        let is_v4 = cars.alike.is_v4();
+        let network = if is_v4 {
+            Counter::RxIpv4
+        } else {
+            Counter::RxIpv6
+        };
+        for what in [
+            Counter::RxFrames,
+            Counter::RxTcp,
+            Counter::RxTcpMerged,
+            network,
+        ] {
+            cx.counters.add(what, cars.frames);
+        }
+        cx.counters.add(Counter::RxBytes, cars.bytes);
+        fx.event(Event::Received {
+            conn: cars.conn,
+            upto: seq::offset(cars.next),
+        });
+        fastpath::take_followers(conn, now, cars.last, cars.next, cx);
+        self.enqueue(index);
+    }
+}
