@@ -101,10 +101,11 @@ def run_apart(test, mode, options):
     words = [sys.executable, str(FOLDER / "run"), "--one", test.name, "--mode", mode]
     words += ["--keep"] if options.keep else []
     words += ["--captures", options.captures] if options.captures else []
+    limit_s = test.timeout_s + (expert.READING_S if options.captures else 0)
     before = time.monotonic()
     child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
     try:
-        text, _ = child.communicate(timeout=test.timeout_s)
+        text, _ = child.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         # The test's own clean-up runs on SIGTERM; what it cannot end any more is ended here.
         child.send_signal(signal.SIGTERM)
@@ -113,7 +114,7 @@ def run_apart(test, mode, options):
         except subprocess.TimeoutExpired:
             child.kill()
             text, _ = child.communicate()
-        text += f"\nno end within {test.timeout_s} s"
+        text += f"\nno end within {limit_s} s"
     remove_namespaces(child.pid)
     outcome = {0: "passed", SKIPPED: "skipped"}.get(child.returncode, "failed")
     return {"name": test.name, "mode": mode, "outcome": outcome, "text": text.strip(), "seconds": time.monotonic() - before}
@@ -153,7 +154,7 @@ def run_one(tests, options):
         test.body(world)
         if recording:
             recording.end()
-            expert.write(options.captures, world.mode, test.name, recording.findings())
+            expert.write(options.captures, world.mode, test.name, recording)
             if keep:
                 recording.keep(options.captures, f"{test.name}.{world.mode}")
         left = world.finish()
