@@ -10,8 +10,8 @@ use slipstack_config::Settings;
 use slipstack_device::tee::Tee;
 use slipstack_device::{Device, SlotParams, Steering, open_slot};
 use slipstack_engine::{
-    Congestion, EcnMode, Engine, Fabric, FastOpenConfig, InProcess, Instant, Role, Setup,
-    StackConfig, SynCookies, TcpConfig, stack_routes, stack_rules,
+    Congestion, EcnMode, Engine, Fabric, FastOpenConfig, InProcess, Instant, MtuProbing, Role,
+    Setup, StackConfig, SynCookies, TcpConfig, stack_routes, stack_rules,
 };
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
 use slipstack_mem::{Doorbell, Region, now_ns, raised};
@@ -155,7 +155,13 @@ fn stack_config(settings: &Settings, lease: &SlotLease, welcome: &Welcome) -> St
 
 fn tcp_config(settings: &Settings) -> TcpConfig {
     TcpConfig {
-        mtu_probing: settings.tcp_mtu_probing,
+        mtu_probing: match settings.tcp_mtu_probing {
+            0 => MtuProbing::Off,
+            1 => MtuProbing::BlackHole,
+            _ => MtuProbing::Always,
+        },
+        mtu_base_mss: settings.tcp_base_mss,
+        mtu_probe_interval: Duration::from_secs(settings.tcp_probe_interval.into()),
         fast_open: FastOpenConfig::from_bits(settings.tcp_fastopen),
         syn_cookies: match settings.tcp_syncookies {
             0 => SynCookies::Never,

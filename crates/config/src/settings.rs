@@ -64,8 +64,11 @@ pub struct Settings {
     pub tcp_fastopen: u32,
     /// 0 never, 1 when the table is full, 2 always.
     pub tcp_syncookies: u8,
-    /// Smaller packets are tried after repeated timeouts.
-    pub tcp_mtu_probing: bool,
+    /// 0 never, 1 in a black hole, 2 always.
+    pub tcp_mtu_probing: u8,
+    pub tcp_base_mss: u16,
+    /// Seconds.
+    pub tcp_probe_interval: u32,
     /// Bytes for fragments of each family.
     pub ipfrag_high_thresh: u32,
     pub log: Log,
@@ -115,7 +118,9 @@ impl Settings {
             pcap: path("pcap"),
             tcp_fastopen: count(text("tcp-fastopen"))?.unwrap_or(1),
             tcp_syncookies: count(text("tcp-syncookies"))?.unwrap_or(1),
-            tcp_mtu_probing: count(text("tcp-mtu-probing"))? == Some(1u8),
+            tcp_mtu_probing: count(text("tcp-mtu-probing"))?.unwrap_or(0),
+            tcp_base_mss: count(text("tcp-base-mss"))?.unwrap_or(1024),
+            tcp_probe_interval: count(text("tcp-probe-interval"))?.unwrap_or(600),
             ipfrag_high_thresh: count(text("ipfrag-high-thresh"))?.unwrap_or(4 << 20),
             log: text("log").map_or(Log::Warn, log_level),
             routes: parsed(text("route"), routing::parse_routes)?.unwrap_or_default(),

@@ -199,11 +199,35 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "tcp-mtu-probing",
         env: "SLIPSTACK_TCP_MTU_PROBING",
-        kind: Kind::Count { min: 0, max: 1 },
+        kind: Kind::Count { min: 0, max: 2 },
         default: "0",
         scope: Scope::RunAndInstance,
         value: "WHEN",
-        help: "As net.ipv4.tcp_mtu_probing: 1 tries smaller packets when large ones vanish without an ICMP error",
+        help: "Search for the path's MTU as in net.ipv4.tcp_mtu_probing: 0 never, 1 when large packets vanish without an ICMP error, 2 from small packets on",
+    },
+    OptionSpec {
+        name: "tcp-base-mss",
+        env: "SLIPSTACK_TCP_BASE_MSS",
+        kind: Kind::Count {
+            min: 88,
+            max: 65_495,
+        },
+        default: "1024",
+        scope: Scope::RunAndInstance,
+        value: "BYTES",
+        help: "Segment size at which that search begins",
+    },
+    OptionSpec {
+        name: "tcp-probe-interval",
+        env: "SLIPSTACK_TCP_PROBE_INTERVAL",
+        kind: Kind::Count {
+            min: 1,
+            max: 86_400,
+        },
+        default: "600",
+        scope: Scope::RunAndInstance,
+        value: "SECONDS",
+        help: "How long after that search it begins again, in case the path takes larger packets by then",
     },
     OptionSpec {
         name: "ipfrag-high-thresh",

@@ -239,8 +239,11 @@ pub struct TcpConfig {
     pub listeners_max: u32,
     pub syn_entries_max: u32,
     pub syn_cookies: SynCookies,
-    /// Smaller packets are tried after repeated timeouts (`tcp_mtu_probing` 1).
-    pub mtu_probing: bool,
+    pub mtu_probing: MtuProbing,
+    /// Segment size at which a search for the path's MTU begins (Linux: `tcp_base_mss`).
+    pub mtu_base_mss: u16,
+    /// After this time the path may take larger packets than it did (Linux: `tcp_probe_interval`).
+    pub mtu_probe_interval: Duration,
     pub fast_open: FastOpenConfig,
     pub time_waits_max: u32,
     /// Connections that no program holds; beyond it the one that is let go is reset at once (Linux:
@@ -250,6 +253,18 @@ pub struct TcpConfig {
     pub challenge_acks_per_second: u32,
     /// Resets to closed ports per second.
     pub resets_per_second: u32,
+}
+
+/// Is the path's MTU searched for (RFC 4821; the numbers of Linux's `tcp_mtu_probing`)?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MtuProbing {
+    /// 0: ICMP errors tell it.
+    #[default]
+    Off,
+    /// 1: once large packets have vanished.
+    BlackHole,
+    /// 2: from the base size on, by every connection.
+    Always,
 }
 
 impl Default for TcpConfig {
@@ -281,7 +296,9 @@ impl Default for TcpConfig {
             listeners_max: 65_536,
             syn_entries_max: 16_384,
             syn_cookies: SynCookies::default(),
-            mtu_probing: false,
+            mtu_probing: MtuProbing::Off,
+            mtu_base_mss: 1024,
+            mtu_probe_interval: Duration::from_secs(600),
             fast_open: FastOpenConfig::default(),
             time_waits_max: 262_144,
             orphans_max: 65_536,

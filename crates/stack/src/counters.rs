@@ -152,6 +152,8 @@ counters! {
     RxTcpFastOpenFull "rx_tcp_fast_open_full" "SYNs whose data was not taken since too many such connections were pending"
     TcpConnects "tcp_connects" "active opens that were begun"
     TcpTimeouts "tcp_timeouts" "retransmission timeouts"
+    TxTcpMtuProbes "tx_tcp_mtu_probes" "packets larger than the path is known to take, sent to find out"
+    TcpMtuRaised "tcp_mtu_raised" "such packets that got through: the connection's are as large from then on"
     TcpBlackHoles "tcp_black_holes" "packets made smaller since large ones vanish without a word"
     TcpSynExpired "tcp_syn_expired" "half-open connections given up"
     TxTcpResentFast "tx_tcp_resent_fast" "retransmissions of fast recovery"

@@ -50,8 +50,8 @@ mod udp;
 pub mod wheel;
 
 pub use config::{
-    ConfiguredRoute, ConfiguredRule, EcnMode, FastOpenConfig, NeighbourConfig, Role, SlaacConfig,
-    StackConfig, SynCookies, TcpConfig,
+    ConfiguredRoute, ConfiguredRule, EcnMode, FastOpenConfig, MtuProbing, NeighbourConfig, Role,
+    SlaacConfig, StackConfig, SynCookies, TcpConfig,
 };
 pub use counters::{Counter, Counters};
 pub use effects::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use slipstack_stack::{Congestion, TcpConfig};
+use slipstack_stack::{Congestion, MtuProbing, TcpConfig};
 
 use super::Failure;
 use crate::script::Script;
@@ -123,6 +123,9 @@ impl RunSettings {
             "tcp_keepalive_probes" => tcp.keep_alive.probes = number(value)?,
             "tcp_challenge_ack_limit" => tcp.challenge_acks_per_second = number(value)?,
             "initcwnd" => tcp.initial_cwnd = number(value)?,
+            "tcp_mtu_probing" => tcp.mtu_probing = probing(value)?,
+            "tcp_base_mss" => tcp.mtu_base_mss = number(value)?,
+            "tcp_probe_interval" => tcp.mtu_probe_interval = Duration::from_secs(number(value)?),
             "tcp_congestion_control" => congestion(tcp, value)?,
             _ => return Err(format!("{name} is no setting of this stack")),
         }
@@ -139,6 +142,14 @@ fn congestion(tcp: &mut TcpConfig, name: &str) -> Result<(), String> {
         _ => return Err(format!("{name} is no congestion control of this stack")),
     };
     Ok(())
+}
+
+fn probing(value: &str) -> Result<MtuProbing, String> {
+    Ok(match number::<u8>(value)? {
+        0 => MtuProbing::Off,
+        1 => MtuProbing::BlackHole,
+        _ => MtuProbing::Always,
+    })
 }
 
 fn number<T: std::str::FromStr>(value: &str) -> Result<T, String> {

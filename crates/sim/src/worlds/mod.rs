@@ -45,6 +45,7 @@ families! {
     crowd::shared_bottleneck "several senders share one slow link with a short queue"
     path::partition "the link is cut, several times, and heals"
     path::mtu_drop "the path changes to one with a smaller MTU, and routers say so"
+    path::mtu_search "the path's MTU falls and grows, no router says so, and the hosts search for it"
     path::nat_rebinding "a NAT forgets a connection and gives it another port"
     peers::never_reads "a peer whose program does not read, and then leaves"
     peers::zero_window "a peer whose program sleeps for minutes and then reads on"

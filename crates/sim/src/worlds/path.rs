@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use slipstack_stack::{CloseMode, KeepAlive, SocketOptions};
+use slipstack_stack::{CloseMode, KeepAlive, MtuProbing, SocketOptions};
 
 use super::setting::{MS, PORT, SECOND, Setting};
 use crate::link::LinkParams;
@@ -47,6 +47,40 @@ pub fn mtu_drop(setting: &mut Setting) -> Result<(), Failure> {
         setting.world.run_for(before_ns)?;
         let params = LinkParams {
             mtu: setting.between(600, 1499) as u32,
+            ..setting.link()
+        };
+        setting.set_link(params);
+    }
+    setting.run()
+}
+
+/// Routers say nothing; the search finds what the path takes, which may be more later on.
+pub fn mtu_search(setting: &mut Setting) -> Result<(), Failure> {
+    let always = setting.between(0, 1) == 1;
+    let interval = Duration::from_secs(setting.between(1, 20));
+    setting.configure(|config| {
+        config.tcp.sack = true;
+        config.tcp.mtu_probe_interval = interval;
+        config.tcp.mtu_probing = if always {
+            MtuProbing::Always
+        } else {
+            MtuProbing::BlackHole
+        };
+    });
+    setting.world.listen(1, PORT)?;
+    for number in 0..setting.between(1, 3) as u16 {
+        let (up, down) = (
+            setting.between(50_000, 2_000_000),
+            setting.between(0, 400_000),
+        );
+        let (client, server) = setting.tasks(up, down);
+        setting.connect(number, client, server)?;
+    }
+    for _ in 0..setting.between(1, 4) {
+        let before_ns = setting.between(MS, SECOND);
+        setting.world.run_for(before_ns)?;
+        let params = LinkParams {
+            mtu: setting.between(600, 1500) as u32,
             ..setting.link()
         };
         setting.set_link(params);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use slipstack_stack::rng::Rng;
-use slipstack_stack::{Congestion, Instant, SocketOptions, StackConfig};
+use slipstack_stack::{Congestion, Instant, SocketOptions, Stack, StackConfig};
 
 use crate::host::Host;
 use crate::link::{LinkParams, Loss, QueueParams, Share};
@@ -63,6 +63,16 @@ impl Setting {
         let index = self.world.hosts.len() as u8 + 1;
         let host = host(index, &mut self.rng, self.world.now);
         self.world.add_host(host)
+    }
+
+    /// The two hosts anew, with other settings; before anything else.
+    pub fn configure(&mut self, change: impl Fn(&mut StackConfig)) {
+        let now = self.world.now;
+        for host in &mut self.world.hosts {
+            let mut config = host.stack.config().clone();
+            change(&mut config);
+            host.stack = Stack::new(config, now);
+        }
     }
 
     pub fn set_link(&mut self, params: LinkParams) {

@@ -18,8 +18,8 @@ use super::output::{ack_policy, control};
 use super::phase::Phase;
 use super::segment::Segment;
 use super::timers::{Resend, Timers};
-use super::{ecn, isn, keepalive, resend, seq};
-use crate::config::TcpConfig;
+use super::{ecn, isn, keepalive, mtu_search, resend, seq};
+use crate::config::{MtuProbing, TcpConfig};
 use crate::effects::{Effects, Event};
 use crate::error::Reason;
 use crate::ids::ConnId;
@@ -246,6 +246,9 @@ pub fn agree(conn: &mut Connection, irs: u32, theirs: &TcpOptions, cx: &Cx<'_>) 
         .mss
         .unwrap_or_else(|| mss_default(&conn.key))
         .max(MSS_MIN);
+    if cx.config.tcp.mtu_probing == MtuProbing::Always {
+        mtu_search::start_low(conn, cx);
+    }
     set_mss(conn);
     conn.cc
         .begin(u32::from(conn.snd.mss), cx.config.tcp.initial_cwnd);

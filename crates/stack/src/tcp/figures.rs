@@ -7,6 +7,7 @@
 use alloc::boxed::Box;
 
 use super::connection::InFlight;
+use super::mtu_search::Search;
 use super::rack::Rack;
 use super::segment::Segment;
 use super::undo::Undo;
@@ -163,6 +164,7 @@ pub struct Kept {
     pub figures: Figures,
     pub rack: Rack,
     pub undo: Undo,
+    pub search: Option<Search>,
 }
 
 /// What stays while the connection rests.

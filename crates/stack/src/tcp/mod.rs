@@ -13,7 +13,7 @@
 //! | marks of routers | `ecn.rs` | 3168, 8257 |
 //! | urgent data | `urgent.rs` | 9293 3.8.5, 6093 |
 //! | closing | `input/fin.rs`, `timewait.rs`, `keepalive.rs` | 9293 3.6, 1337, 6191 |
-//! | path | `pmtud.rs` | 1191, 5927 |
+//! | path | `pmtud.rs`, `mtu_search.rs` | 1191, 5927, 4821, 8899 |
 //! | moving a connection | `image.rs`, `half_open.rs` | |
 //! | what must always hold | `audit.rs` | |
 //!
@@ -41,6 +41,7 @@ mod input;
 mod isn;
 mod keepalive;
 mod listen;
+mod mtu_search;
 mod numbers;
 mod output;
 mod pacing;

@@ -10,8 +10,10 @@ use super::connect;
 use super::connection::Connection;
 use super::flow::{FlowKey, Place};
 use super::input::Verdict;
+use super::mtu_search;
 use super::phase::Phase;
 use super::seq;
+use crate::config::MtuProbing;
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::error::Reason;
@@ -47,6 +49,12 @@ impl Tcp {
         }
         let verdict = match error.cause {
             PathCause::FragmentationNeeded { mtu } => {
+                if let Some(range) = mtu_search::on_told(conn, mtu)
+                    && let Some(flight) = conn.flight.as_deref_mut()
+                {
+                    flight.board.mark_one_lost(range);
+                    conn.is_dirty = true;
+                }
                 lower_mtu(conn, mtu);
                 cx.learn_path_mtu(now, error.remote.ip(), mtu);
                 Verdict::Alive
@@ -85,24 +93,19 @@ fn soften(conn: &mut Connection, cause: PathCause) -> Verdict {
 
 /// Timeouts of the same data before a smaller packet is tried (Linux: tcp_retries1).
 const SILENT_TIMEOUTS: u8 = 3;
-/// RFC 4821 7.2: where the search for a size that gets through begins when nothing is known.
-const MTU_BASE: u16 = 1024 + 40;
 
-/// RFC 4821 7.7, RFC 8899 5.1: large packets vanish and no ICMP says so. Half of what was tried, down to the floor.
-///
-/// The size does not grow again during the life of the connection: the search upwards needs probes of its own.
-pub fn on_silence(conn: &mut Connection, cx: &mut Cx<'_>) {
-    if !cx.config.tcp.mtu_probing
+/// RFC 4821 7.7, RFC 8899 4.3: large packets vanish and no ICMP says so. The base size, then half of what was
+/// tried, down to the floor; from there [`mtu_search`] looks upwards.
+pub fn on_silence(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) {
+    if cx.config.tcp.mtu_probing == MtuProbing::Off
         || conn.backoff.count() < SILENT_TIMEOUTS
         || conn.mtu <= floor(conn)
     {
         return;
     }
-    let mtu = if conn.mtu > MTU_BASE {
-        MTU_BASE
-    } else {
-        conn.mtu / 2
-    };
+    let base = mtu_search::base_mtu(conn, cx);
+    let mtu = if conn.mtu > base { base } else { conn.mtu / 2 };
+    mtu_search::begin(conn, now, mtu_search::ceiling(conn, now, cx));
     cx.counters.bump(Counter::TcpBlackHoles);
     lower_mtu(conn, mtu);
 }

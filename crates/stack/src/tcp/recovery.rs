@@ -15,6 +15,7 @@ use slipstack_wire::tcp::TcpFlags;
 use super::assembler::Range;
 use super::cc::{Ack, Control};
 use super::connection::Connection;
+use super::mtu_search;
 use super::rack::DUPLICATE_THRESHOLD;
 use super::scoreboard::Delivered;
 use super::undo::Undo;
@@ -144,8 +145,12 @@ pub fn on_ack(conn: &mut Connection, now: Instant, facts: &AckFacts) {
         }
     }
     let flight = conn.flight_mut();
-    match flight.recovery.state {
-        State::Open | State::Marked if flight.board.lost_bytes() > 0 => {
+    let has_lost = flight.board.lost_bytes() > 0;
+    let state = flight.recovery.state;
+    match state {
+        // It leaves again as it is, in smaller pieces.
+        State::Open if has_lost && mtu_search::explains_loss(conn) => {}
+        State::Open | State::Marked if has_lost => {
             enter(conn);
             reduce(conn, facts, true);
         }

@@ -10,6 +10,7 @@ use crate::effects::Effects;
 use crate::link::Cx;
 use crate::tcp::connection::Connection;
 use crate::tcp::figures::Pace;
+use crate::tcp::mtu_search::{self, Step};
 use crate::tcp::recovery::State;
 use crate::tcp::timers::Resend;
 use crate::tcp::{isn, pacing, resend, urgent};
@@ -62,6 +63,19 @@ pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
     let stop = loop {
         if conn.cc.is_paced && pacing::holds(conn, now) {
             break Stop::Pacing;
+        }
+        // Whoever searches has a box.
+        if conn.kept.is_some() {
+            match mtu_search::next(conn, now, cx) {
+                Step::Nothing => {}
+                Step::AwaitCongestion => break Stop::Congestion,
+                Step::AwaitWindow => break Stop::Window,
+                Step::Probe(len) => {
+                    send_probe(conn, now, len, cx, fx);
+                    has_sent = true;
+                    continue;
+                }
+            }
         }
         match next_new(conn) {
             Ok(new) => {
@@ -206,6 +220,26 @@ fn send_new(
     } else {
         emit::new_data(conn, now, (start, new.len), flags, cx, fx);
     }
+}
+
+/// A packet larger than the path is known to take; the device must not cut it.
+#[cold]
+fn send_probe(
+    conn: &mut Connection,
+    now: Instant,
+    len: u16,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) {
+    let start = conn.snd.nxt;
+    let mss = core::mem::replace(&mut conn.snd.mss, len);
+    let new = New {
+        len: len.into(),
+        has_fin: false,
+    };
+    send_new(conn, now, &new, cx, fx);
+    conn.snd.mss = mss;
+    mtu_search::on_sent(conn, start, len, cx);
 }
 
 /// Data that answers data: the peer's next request needs no ACK of its own. A server that is busy with others answers

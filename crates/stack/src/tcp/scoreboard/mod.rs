@@ -236,6 +236,12 @@ impl Scoreboard {
         torn.mark_lost_where(lost, |record| record.len() > mss);
     }
 
+    /// One record does not get through.
+    pub fn mark_one_lost(&mut self, range: Range) {
+        let (torn, _, lost) = self.tear(range.end);
+        torn.mark_lost_where(lost, |r| range.start <= r.start && r.end <= range.end);
+    }
+
     /// Cuts the first record to one segment and marks it lost (RFC 6582: a partial ACK without SACK).
     pub fn mark_first_lost(&mut self, mss: u64) {
         let upto = self.start + 1;

@@ -108,7 +108,9 @@ fn the_user_timeout_is_shorter() {
 /// Segments of 1000 bytes vanish silently; the sizes that were tried.
 fn sizes_into_a_black_hole(mtu_probing: bool) -> alloc::vec::Vec<u32> {
     let mut config = config();
-    config.tcp.mtu_probing = mtu_probing;
+    if mtu_probing {
+        config.tcp.mtu_probing = crate::MtuProbing::BlackHole;
+    }
     let mut world = World::new(config);
     world.listen();
     world.accept(TcpOptions {

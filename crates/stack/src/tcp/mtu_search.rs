@@ -1,0 +1,244 @@
+//! The search for the largest packet that the path takes, without help of its routers (RFC 4821, RFC 8899).
+//!
+//! Probes are segments of queued data, larger than the MSS (RFC 4821 7.3, RFC 8899 4.1 and 5.3.2): half way between what
+//! gets through and what does not. Enough data follows that fast recovery finds a lost one (RFC 4821 7.4), and its loss
+//! alone says nothing of congestion (RFC 4821 7.6.2). What gets through becomes the MSS; what does not is the new upper
+//! bound. As on Linux (tcp_mtu_probe) the search ends when the bounds are close, and begins again after a while
+//! (RFC 8899 5.1.1).
+//!
+//! ICMP errors bound the search from above (RFC 8899 4.6.2; [`super::pmtud`]). Only with SACK, which tells a lost probe
+//! from other losses (RFC 4821 6.1).
+
+use super::assembler::Range;
+use super::connect;
+use super::connection::Connection;
+use super::recovery::State;
+use crate::counters::Counter;
+use crate::link::Cx;
+use crate::time::{Instant, nanos};
+
+/// Bounds closer than this are the same (Linux: `tcp_probe_threshold`).
+const CLOSE: u16 = 8;
+/// Smallest window in segments (Linux: tcp_mtu_probe): a lost probe must leave room for what shows the loss.
+const CWND_MIN: u32 = 11;
+/// Segments that follow a probe at once: as many as loss detection needs, and one.
+const FOLLOWERS: u64 = 4;
+
+/// The lower bound is the MTU in use.
+#[derive(Clone, Copy, Debug)]
+pub struct Search {
+    /// Larger packets do not get through, as far as is known.
+    high: u16,
+    /// When the bounds were last set anew.
+    since: Instant,
+    /// The probe that is on its way.
+    probe: Option<Probe>,
+    /// One that is lost and has not left again.
+    excused: Option<Range>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    range: Range,
+    mtu: u16,
+}
+
+/// What the sender does next.
+pub enum Step {
+    Nothing,
+    /// A probe is due as soon as the congestion window has room.
+    AwaitCongestion,
+    /// The same of the peer's window.
+    AwaitWindow,
+    /// The next new segment has this payload.
+    Probe(u16),
+}
+
+/// Begins at the base size, where every connection does so (RFC 4821 7.2; Linux: `tcp_mtu_probing` 2). The peer's MSS is
+/// known, and nothing has been sent.
+#[cold]
+pub fn start_low(conn: &mut Connection, cx: &Cx<'_>) {
+    let high = conn.mtu.min(agreed(conn));
+    begin(conn, conn.rcv.last_at, high);
+    conn.mtu = high.min(base_mtu(conn, cx));
+}
+
+/// The MTU of packets with the base MSS.
+pub fn base_mtu(conn: &Connection, cx: &Cx<'_>) -> u16 {
+    let base = cx.config.tcp.mtu_base_mss;
+    base.saturating_add(connect::headers(&conn.key))
+}
+
+/// From now on larger packets are looked for, up to `high`.
+pub fn begin(conn: &mut Connection, now: Instant, high: u16) {
+    conn.kept.get_or_insert_default().search = Some(Search {
+        high,
+        since: now,
+        probe: None,
+        excused: None,
+    });
+}
+
+fn search(conn: &mut Connection) -> Option<&mut Search> {
+    conn.kept.as_mut()?.search.as_mut()
+}
+
+/// An ICMP error told of a smaller MTU. `Some`: it was the probe that did not fit, and is to be sent again.
+#[cold]
+pub fn on_told(conn: &mut Connection, mtu: u16) -> Option<Range> {
+    let low = conn.mtu;
+    let search = search(conn)?;
+    search.high = search.high.min(mtu.max(low));
+    let probe = search.probe.take_if(|probe| probe.mtu > mtu)?;
+    Some(probe.range)
+}
+
+/// What to do before the next new segment.
+#[cold]
+pub fn next(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) -> Step {
+    settle(conn, cx);
+    let low = conn.mtu;
+    let Some(search) = search(conn) else {
+        return Step::Nothing;
+    };
+    search.excused = None;
+    if search.probe.is_some() {
+        return Step::Nothing;
+    }
+    let (high, since) = (search.high, search.since);
+    if !may_probe(conn) {
+        return Step::Nothing;
+    }
+    if high < low.saturating_add(CLOSE) {
+        if now.nanos_since(since) >= nanos(cx.config.tcp.mtu_probe_interval) {
+            // RFC 8899 5.1.1 (PMTU_RAISE_TIMER): the path may take more by now.
+            begin(conn, now, ceiling(conn, now, cx));
+        }
+        return Step::Nothing;
+    }
+    let overhead = low - conn.snd.mss;
+    let len = low + (high - low).div_ceil(2) - overhead;
+    let mss = u64::from(conn.snd.mss);
+    let needed = u64::from(len) + FOLLOWERS * mss;
+    let snd = &conn.snd;
+    if snd.written.saturating_sub(snd.nxt) < needed || u64::from(snd.wnd) < needed {
+        return Step::Nothing;
+    }
+    // What is in flight will make room.
+    let in_flight = conn.in_flight();
+    if snd.edge < snd.nxt + needed {
+        return if in_flight == 0 {
+            Step::Nothing
+        } else {
+            Step::AwaitWindow
+        };
+    }
+    let room = u64::from(conn.cc.window.cwnd).saturating_sub(in_flight);
+    if room < u64::from(len) + mss {
+        return if in_flight == 0 {
+            Step::Nothing
+        } else {
+            Step::AwaitCongestion
+        };
+    }
+    Step::Probe(len)
+}
+
+/// Nothing is lost or suspect, and the answer to a probe will be understood.
+fn may_probe(conn: &Connection) -> bool {
+    conn.opts.has_sack
+        && conn.opts.manner.is_plain()
+        && conn.rcv.assembler.is_none()
+        && conn.cc.window.cwnd >= CWND_MIN.saturating_mul(conn.snd.mss.into())
+        && conn
+            .flight
+            .as_deref()
+            .is_none_or(|flight| flight.recovery.state == State::Open && flight.board.is_clean())
+}
+
+/// The largest packet that link, peer and ICMP errors allow.
+pub fn ceiling(conn: &Connection, now: Instant, cx: &Cx<'_>) -> u16 {
+    let path = cx
+        .link
+        .find_path(now, Some(conn.key.local_ip()), conn.key.remote_ip());
+    let allowed = path.map_or(conn.mtu, |path| path.mtu);
+    allowed.min(agreed(conn))
+}
+
+/// The largest packet of the handshake's segment sizes.
+fn agreed(conn: &Connection) -> u16 {
+    let mss = conn.snd.peer_mss.min(conn.opts.mss_max);
+    mss.saturating_add(connect::headers(&conn.key))
+}
+
+/// RFC 4821 7.5: the probe has left as bytes from `start` on.
+pub fn on_sent(conn: &mut Connection, start: u64, len: u16, cx: &mut Cx<'_>) {
+    let mtu = conn.mtu - conn.snd.mss + len;
+    let range = Range {
+        start,
+        end: start + u64::from(len),
+    };
+    if let Some(search) = search(conn) {
+        search.probe = Some(Probe { range, mtu });
+        cx.counters.bump(Counter::TxTcpMtuProbes);
+    }
+}
+
+/// RFC 4821 7.6.1: an acknowledged probe got through, since a lost one has been forgotten by then.
+fn settle(conn: &mut Connection, cx: &mut Cx<'_>) {
+    let una = conn.snd.una;
+    let Some(search) = search(conn) else {
+        return;
+    };
+    if let Some(probe) = search.probe.take_if(|probe| probe.range.end <= una)
+        && probe.mtu > conn.mtu
+    {
+        cx.counters.bump(Counter::TcpMtuRaised);
+        conn.mtu = probe.mtu;
+        connect::set_mss(conn);
+    }
+}
+
+/// Something counts as lost. `true`: nothing but the probe, so that the window stays (RFC 4821 7.6.2).
+#[inline]
+pub fn explains_loss(conn: &mut Connection) -> bool {
+    conn.kept.is_some() && take_loss(conn)
+}
+
+#[cold]
+fn take_loss(conn: &mut Connection) -> bool {
+    let una = conn.snd.una;
+    let (first, lost) = match conn.flight.as_deref() {
+        Some(flight) => (flight.board.find_lost(1), flight.board.lost_bytes()),
+        None => return false,
+    };
+    let Some(search) = search(conn) else {
+        return false;
+    };
+    if let Some(range) = search.excused {
+        return first.is_some_and(|f| f.start == range.start) && lost == range.end - range.start;
+    }
+    // What is lost elsewhere says nothing of the probe; one that has got through is settled later.
+    let Some(probe) = search.probe.filter(|probe| probe.range.end > una) else {
+        return false;
+    };
+    if first.is_none_or(|range| range.start != probe.range.start) {
+        return false;
+    }
+    search.probe = None;
+    search.high = probe.mtu - 1;
+    search.excused = Some(probe.range);
+    lost == probe.range.end - probe.range.start
+}
+
+/// A timeout: the probe failed if it was the first to be missing (RFC 4821 7.6.3), else it tells nothing
+/// (RFC 4821 7.6.4).
+pub fn on_timeout(conn: &mut Connection) {
+    let una = conn.snd.una;
+    if let Some(search) = search(conn)
+        && let Some(probe) = search.probe.take_if(|probe| probe.range.end > una)
+        && probe.range.start == una
+    {
+        search.high = probe.mtu - 1;
+    }
+}
