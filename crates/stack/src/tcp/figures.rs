@@ -65,6 +65,12 @@ impl Segments {
         }
     }
 
+    /// So many with payload, each in a frame of its own.
+    pub fn on_followers(&mut self, count: u32) {
+        self.total_in = self.total_in.wrapping_add(count);
+        self.data_in = self.data_in.wrapping_add(count);
+    }
+
     /// The device says that segments were joined, not how many: as many as full ones would have been.
     #[cold]
     fn on_merged(&mut self, len: u32, mss: u16) {

@@ -161,6 +161,7 @@ impl Tcp {
             conn: cars.conn,
             upto: seq::offset(cars.next),
         });
+        conn.segments.on_followers(cars.frames as u32);
         fastpath::take_followers(conn, now, cars.last, cars.next, cx);
         self.enqueue(index);
     }
