@@ -114,21 +114,26 @@ impl Stack {
         meta: RxMeta,
         fx: &mut impl Effects,
     ) {
-        if self.tcp.train.state == TrainState::Open {
+        if self.tcp.train.state != TrainState::Idle {
             return self.on_train_frame(now, frame, meta, fx);
         }
         self.take_frame(now, frame, meta, fx);
-        if self.tcp.train.state == TrainState::Promising {
-            self.tcp.open_train(frame);
-        }
     }
 
-    /// Behind others that were taken as one: another of them, or their end.
+    /// Behind a full segment, or behind several that were taken as one.
     #[inline(never)]
     fn on_train_frame(&mut self, now: Instant, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) {
-        if !self.tcp.join_train(frame, meta, fx) {
+        if self.tcp.train.state == TrainState::Open {
+            if self.tcp.join_train(frame, meta, fx) {
+                return;
+            }
             self.tcp.end_train(now, &mut cx!(self), fx);
-            self.on_burst_frame(now, frame, meta, fx);
+        }
+        let before = self.tcp.train.latest;
+        self.tcp.train.state = TrainState::Idle;
+        self.take_frame(now, frame, meta, fx);
+        if self.tcp.train.state == TrainState::Promising && self.tcp.train.latest == before {
+            self.tcp.open_train(frame);
         }
     }
 

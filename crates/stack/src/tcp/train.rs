@@ -24,7 +24,7 @@ const LEN_MAX: u64 = 65_535;
 pub enum State {
     #[default]
     Idle,
-    /// It was full, in order, and not the first of its connection in a row: more may follow.
+    /// It was full and in order: more may follow.
     Promising,
     Open,
 }
@@ -33,8 +33,8 @@ pub enum State {
 #[derive(Debug, Default)]
 pub struct Train {
     pub state: State,
-    /// The connection of the last full segment; + 1, 0 = none.
-    latest: u32,
+    /// The connection of the last full segment. A second one in a row opens the train.
+    pub latest: u32,
     cars: Option<Cars>,
 }
 
@@ -60,11 +60,8 @@ impl Train {
     /// A full segment took the short way.
     #[inline]
     pub fn note(&mut self, index: u32) {
-        let latest = index + 1;
-        if self.latest == latest {
-            self.state = State::Promising;
-        }
-        self.latest = latest;
+        self.state = State::Promising;
+        self.latest = index;
     }
 }
 
@@ -74,8 +71,7 @@ impl Tcp {
     pub fn open_train(&mut self, frame: &[u8]) {
         let train = &mut self.train;
         train.state = State::Idle;
-        let index = train.latest.wrapping_sub(1);
-        let Some(conn) = self.conns.at_mut(index) else {
+        let Some(conn) = self.conns.at_mut(train.latest) else {
             return;
         };
         let Some(alike) = Alike::of(frame) else {

@@ -119,7 +119,7 @@ const BURSTS: &[(&str, Burst, u64)] = &[
             w.tos = 2;
             many(w, 4)
         },
-        2 + 3,
+        2 + 2,
     ),
     (
         "an empty segment",
@@ -128,7 +128,7 @@ const BURSTS: &[(&str, Burst, u64)] = &[
             data(w, 0);
             many(w, 4)
         },
-        2 + 3,
+        2 + 2,
     ),
     (
         "an urgent byte",
@@ -137,7 +137,7 @@ const BURSTS: &[(&str, Burst, u64)] = &[
             pushed(w, ACK | TcpFlags::URG, FULL);
             many(w, 4)
         },
-        2 + 3,
+        2 + 2,
     ),
     (
         "a reset",
