@@ -21,7 +21,7 @@ const CLOSE: u32 = 8;
 fn path(mtu: u32) -> LinkParams {
     LinkParams {
         delay_ns: 5 * MS,
-        rate: 50_000_000,
+        rate: 25_000_000,
         mtu,
         ..LinkParams::default()
     }
@@ -75,7 +75,7 @@ fn from_the_base_upwards_to_what_the_path_takes() {
             // Without HyStart++, which knows other reasons to leave slow start.
             tcp.congestion = Congestion::NewReno;
         });
-        talk(&mut world, 100_000_000);
+        talk(&mut world, 40_000_000);
         while world.hosts[0].fx.streams.is_empty() {
             world.run_for(MS).unwrap();
         }
@@ -96,7 +96,7 @@ fn from_the_base_upwards_to_what_the_path_takes() {
 #[test]
 fn out_of_a_black_hole_upwards_again() {
     let mut world = world(1300, 65_000, |tcp| tcp.mtu_probing = MtuProbing::BlackHole);
-    talk(&mut world, 100_000_000);
+    talk(&mut world, 40_000_000);
     world.run_for(10 * SECOND).unwrap();
     let pmtu = sender(&world).pmtu;
     assert!((1300 - CLOSE..=1300).contains(&pmtu), "{pmtu}");
@@ -111,7 +111,7 @@ fn a_path_that_grows_is_found_at_the_next_search() {
         tcp.mtu_probing = MtuProbing::BlackHole;
         tcp.mtu_probe_interval = Duration::from_secs(20);
     });
-    talk(&mut world, 400_000_000);
+    talk(&mut world, 130_000_000);
     world.run_for(10 * SECOND).unwrap();
     world.network.set_params(path(1500));
     world.run_for(5 * SECOND).unwrap();
