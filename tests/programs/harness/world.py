@@ -134,7 +134,8 @@ class World:
         return self.process(self.stack_ns.prefix() + [str(word) for word in words], **keywords)
 
     def process(self, words, **keywords):
-        env = dict(os.environ, **{key: str(value) for key, value in keywords.pop("env", {}).items()})
+        # Nobody answers DNS in there, and http.server asks for its own name.
+        env = dict(os.environ, RES_OPTIONS="timeout:1 attempts:1", **{key: str(value) for key, value in keywords.pop("env", {}).items()})
         started = Process(words, self.folder, env=env, **keywords)
         self.processes.append(started)
         return started
