@@ -6,7 +6,7 @@ import statistics
 import subprocess
 
 PLACEMENTS = ("kernel", "in-process", "instance")
-# Only when asked for: canned answers without a TCP, the least that a server on a packet socket costs.
+# Only when asked for: canned answers without a TCP, what a server on a packet socket costs beside itself.
 FLOOR = "floor"
 
 
