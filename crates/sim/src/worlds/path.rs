@@ -34,14 +34,7 @@ pub fn mtu_drop(setting: &mut Setting) -> Result<(), Failure> {
     let router = Ipv4Addr::new(10, 0, 0, 254);
     setting.world.network.router = Some(router);
     setting.world.listen(1, PORT)?;
-    for number in 0..setting.between(1, 4) as u16 {
-        let (up, down) = (
-            setting.between(50_000, 400_000),
-            setting.between(0, 400_000),
-        );
-        let (client, server) = setting.tasks(up, down);
-        setting.connect(number, client, server)?;
-    }
+    connect_some(setting, 4, 400_000)?;
     for _ in 0..setting.between(1, 3) {
         let before_ns = setting.between(MS, 200 * MS);
         setting.world.run_for(before_ns)?;
@@ -52,6 +45,16 @@ pub fn mtu_drop(setting: &mut Setting) -> Result<(), Failure> {
         setting.set_link(params);
     }
     setting.run()
+}
+
+/// Up to `most` connections that send at most so much.
+fn connect_some(setting: &mut Setting, most: u64, up_max: u64) -> Result<(), Failure> {
+    for number in 0..setting.between(1, most) as u16 {
+        let (up, down) = (setting.between(50_000, up_max), setting.between(0, 400_000));
+        let (client, server) = setting.tasks(up, down);
+        setting.connect(number, client, server)?;
+    }
+    Ok(())
 }
 
 /// Routers say nothing; the search finds what the path takes, which may be more later on.
@@ -68,14 +71,7 @@ pub fn mtu_search(setting: &mut Setting) -> Result<(), Failure> {
         };
     });
     setting.world.listen(1, PORT)?;
-    for number in 0..setting.between(1, 3) as u16 {
-        let (up, down) = (
-            setting.between(50_000, 2_000_000),
-            setting.between(0, 400_000),
-        );
-        let (client, server) = setting.tasks(up, down);
-        setting.connect(number, client, server)?;
-    }
+    connect_some(setting, 3, 2_000_000)?;
     for _ in 0..setting.between(1, 4) {
         let before_ns = setting.between(MS, SECOND);
         setting.world.run_for(before_ns)?;
