@@ -35,6 +35,7 @@ interop: build ## kernel and Slipstack over twelve bad wires: table, JSON, SVG i
 	@scripts/interop $(INTEROP_ARGS)
 
 captures: build ## every program test with its frames, compared by tshark with the kernel's
+	@cargo build -q -p slipstack-emulator
 	@tests/programs/run --captures target/captures
 
 coverage: setup ## share of the lines of wire and stack that tests run; fails below 90 %

@@ -31,7 +31,7 @@ class Wire:
         """Starts the link; → the process"""
         self.report = self.world.folder / "link.json"
         words = ["wire1", "wire2", *words, "--report", self.report]
-        link = self.world.beside(TARGET / "release" / "slipstack-link", *words)
+        link = self.world.beside(TARGET / "debug" / "slipstack-link", *words)
         until(lambda: "joined" in link.errors() or not link.is_running(), 5, "the link is up")
         assert link.is_running(), link.tail()
         return link
@@ -80,7 +80,7 @@ def losses_and_cuts_are_counted_by_their_reason(world):
 
 @test(modes=("kernel",), device="none")
 def what_makes_no_sense_is_refused_with_a_sentence(world):
-    program = TARGET / "release" / "slipstack-link"
+    program = TARGET / "debug" / "slipstack-link"
     for words, said in (
         (["a", "b", "speed=1"], "no parameter of a link"),
         (["a", "b", "queue=10k"], "needs a rate"),
