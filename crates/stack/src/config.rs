@@ -215,6 +215,7 @@ pub struct TcpConfig {
     pub rto_min: Duration,
     pub rto_initial: Duration,
     pub rto_max: Duration,
+    /// The longest that an ACK waits for data to carry it, whatever the estimate says; zero: none waits.
     pub delayed_ack: Duration,
     pub time_wait: Duration,
     /// How long an orphan stays in FIN-WAIT-2 (`tcp_fin_timeout`).
@@ -278,7 +279,8 @@ impl Default for TcpConfig {
             rto_min: Duration::from_millis(200),
             rto_initial: Duration::from_secs(1),
             rto_max: Duration::from_secs(120),
-            delayed_ack: Duration::from_millis(40),
+            // A sender's timeout is 200 ms and more (Linux: TCP_DELACK_MAX is that, to our 160).
+            delayed_ack: Duration::from_millis(160),
             time_wait: Duration::from_secs(60),
             fin_wait2: Duration::from_secs(60),
             syn_retries: 6,

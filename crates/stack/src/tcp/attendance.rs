@@ -5,7 +5,6 @@
 
 use alloc::vec::Vec;
 
-use super::connection::AckState;
 use super::{Tcp, input};
 use crate::link::Cx;
 use crate::time::{Instant, nanos};
@@ -20,7 +19,7 @@ impl Tcp {
             let Some(conn) = self.conns.at_mut(index) else {
                 continue;
             };
-            if conn.rcv.ack == AckState::Delayed {
+            if conn.rcv.ack.is_waiting() {
                 conn.timers.clear_ack();
                 input::owe_ack(conn);
                 self.enqueue(index);

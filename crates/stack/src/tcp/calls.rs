@@ -8,7 +8,6 @@ use core::net::{IpAddr, SocketAddr};
 use slipstack_wire::tcp::{CHECKSUM_AT, HEADER_LEN, TcpFlags, TcpHeader};
 
 use super::connect::{self, Preset, Seed};
-use super::connection::AckState;
 use super::fast_open::{self, Attempt};
 use super::flow::{FlowKey, Place};
 use super::info::TcpInfo;
@@ -373,7 +372,7 @@ impl Tcp {
             TcpOption::QuickAck(on) => {
                 conn.rcv.is_interactive = !on;
                 conn.rcv.quick = if on { ack_policy::QUICK_SEGMENTS } else { 0 };
-                if on && conn.rcv.ack == AckState::Delayed {
+                if on && conn.rcv.ack.is_waiting() {
                     owe_ack(conn);
                 }
             }

@@ -14,7 +14,7 @@ use super::connection::{
 use super::fast_open::client;
 use super::flow::FlowKey;
 use super::input::{Verdict, owe_ack};
-use super::output::{ack_policy, control};
+use super::output::control;
 use super::phase::Phase;
 use super::segment::Segment;
 use super::timers::{Resend, Timers};
@@ -211,7 +211,9 @@ fn build_receive(seed: &Seed<'_>, mss: u16, now: Instant, cx: &Cx<'_>) -> Receiv
         mss: MSS_DEFAULT.min(mss),
         shift,
         ack: super::connection::AckState::None,
-        quick: ack_policy::QUICK_SEGMENTS,
+        ato_ms: 0,
+        quick: 0,
+        is_unanswered: false,
         is_interactive: false,
         is_shut: false,
         has_fin: false,

@@ -115,15 +115,25 @@ impl Send {
     }
 }
 
-/// When the next ACK leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// When the next ACK leaves, the later ones first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AckState {
     /// Nothing to acknowledge.
     None,
-    /// At the latest when the timer fires.
+    /// After [`Receive::ato_ms`], unless something carries it before.
     Delayed,
+    /// After a moment, in which the program may answer.
+    Soon,
     /// With the next flush.
     Now,
+}
+
+impl AckState {
+    /// For something that carries it, or for its timer.
+    #[inline]
+    pub fn is_waiting(self) -> bool {
+        matches!(self, AckState::Delayed | AckState::Soon)
+    }
 }
 
 /// What is received.
@@ -147,15 +157,19 @@ pub struct Receive {
     pub ts_recent: u32,
     /// When anything acceptable last came.
     pub last_at: Instant,
-    /// When data last came.
+    /// When data last came in order.
     pub data_at: Tick,
     /// Estimate of the peer's segment size, for the ACK policy.
     pub mss: u16,
     /// Shift of windows that go out.
     pub shift: u8,
     pub ack: AckState,
+    /// Estimate of how long an ACK may wait (see [`super::output::ack_policy`]); 0 before the first data.
+    pub ato_ms: u16,
     /// Full segments that are still acknowledged at once.
     pub quick: u8,
+    /// An ACK has left without data, and no data since.
+    pub is_unanswered: bool,
     /// Requests are answered with data: ACKs ride on the answers.
     pub is_interactive: bool,
     /// The program lets go: what still comes in is a reset (RFC 9293 3.10.7.1 note, Linux).

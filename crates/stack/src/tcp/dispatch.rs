@@ -5,7 +5,7 @@ use slipstack_wire::tcp::{TcpHeader, TcpSegment};
 use super::connection::{Connection, InFlight};
 use super::flow::{FlowKey, Place};
 use super::input::{self, Verdict};
-use super::output::{self, control, emit};
+use super::output::{self, ack_policy, control, emit};
 use super::recovery::State;
 use super::segment::Segment;
 use super::timers::Due;
@@ -346,7 +346,7 @@ impl Tcp {
         while let Some(due) = conn.timers.pop_due(now) {
             verdict = match due {
                 Due::Ack => {
-                    input::owe_ack(conn);
+                    ack_policy::on_due(conn, cx);
                     Verdict::Alive
                 }
                 Due::Resend(kind) => {

@@ -135,7 +135,7 @@ impl TcpInfo {
             } else {
                 conn.backoff.apply(rto, nanos(tcp.rto_max))
             }),
-            ato_us: ato_us(conn, tcp),
+            ato_us: u32::from(conn.rcv.ato_ms) * 1_000,
             snd_mss: conn.snd.mss.into(),
             rcv_mss: conn.rcv.mss.min(full_segment(conn)).into(),
             advmss: full_segment(conn).into(),
@@ -193,14 +193,6 @@ fn full_segment(conn: &Connection) -> u16 {
         0
     };
     conn.opts.mss_max.saturating_sub(options)
-}
-
-/// Nothing until the first data.
-fn ato_us(conn: &Connection, tcp: &TcpConfig) -> u32 {
-    if conn.rcv.nxt <= seq::FIRST {
-        return 0;
-    }
-    u32::try_from(nanos(tcp.delayed_ack) / 1_000).unwrap_or(u32::MAX)
 }
 
 /// What a round trip brought, as far as auto-tuning has seen one: what made the buffer what it is.

@@ -8,7 +8,7 @@ use slipstack_wire::tcp::TcpFlags;
 use crate::effects::Effects;
 use crate::link::Cx;
 use crate::tcp::cc::Ack;
-use crate::tcp::connection::{AckState, Connection};
+use crate::tcp::connection::Connection;
 use crate::tcp::figures::Pace;
 use crate::tcp::output::{ack_policy, window};
 use crate::tcp::phase::Phase;
@@ -161,9 +161,7 @@ fn take_ack(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl 
 fn take_text(conn: &mut Connection, now: Instant, segment: &Segment<'_>, cx: &Cx<'_>) {
     let len = segment.payload.len() as u64;
     conn.rcv.nxt += len;
-    conn.rcv.data_at = Tick::of(now);
-    let mss = conn.opts.mss_max;
-    ack_policy::on_in_order(conn, len, segment.is_gso, mss);
+    ack_policy::on_in_order(conn, now, len, segment.is_gso, cx);
     settle_ack(conn, now, cx);
 }
 
@@ -182,7 +180,7 @@ pub fn take_followers(conn: &mut Connection, now: Instant, last: u64, nxt: u64, 
 fn settle_ack(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     // Nothing to say at the end of this turn: the ACK rides on the answer or waits for its timer.
     let may_wait = !cx.config.tcp.delayed_ack.is_zero() && !window::is_low(conn);
-    if conn.rcv.ack == AckState::Delayed && may_wait {
+    if conn.rcv.ack.is_waiting() && may_wait {
         ack_policy::delay(conn, now, cx);
     } else {
         conn.is_dirty = true;

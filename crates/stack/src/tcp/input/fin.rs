@@ -5,6 +5,7 @@ use crate::effects::{Effects, Event};
 use crate::link::Cx;
 use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::keepalive;
+use crate::tcp::output::ack_policy;
 use crate::tcp::phase::Phase;
 use crate::tcp::segment::Segment;
 use crate::time::Instant;
@@ -43,7 +44,7 @@ pub fn on_fin(
     conn.rcv.assembler = None;
     if conn.phase == Phase::Established && conn.rcv.ack != AckState::Now {
         // The program will close soon: its FIN can carry the ACK (as on Linux).
-        conn.rcv.ack = AckState::Delayed;
+        ack_policy::on_fin(conn, now);
         conn.is_dirty = true;
     } else {
         owe_ack(conn);

@@ -9,7 +9,7 @@ use crate::tcp::connection::Connection;
 use crate::tcp::output::ack_policy;
 use crate::tcp::segment::Segment;
 use crate::tcp::seq;
-use crate::time::{Instant, Tick};
+use crate::time::Instant;
 
 /// `false`: the program has closed and new data came (RFC 9293 3.6.1: a reset tells the peer that it is lost).
 #[inline]
@@ -64,7 +64,6 @@ pub fn on_text(
     }
     conn.is_dirty = true;
     conn.rcv.last_at = now;
-    conn.rcv.data_at = Tick::of(now);
     if skip > 0 && conn.opts.has_sack {
         // RFC 2883 4: the part that came twice.
         conn.rcv
@@ -76,7 +75,7 @@ pub fn on_text(
             });
     }
     if is_in_order {
-        advance(conn, fresh, segment.is_gso, fx);
+        advance(conn, now, fresh, segment.is_gso, cx, fx);
     } else {
         hold(conn, fresh, cx);
     }
@@ -84,7 +83,14 @@ pub fn on_text(
 }
 
 #[inline]
-fn advance(conn: &mut Connection, fresh: Range, is_gso: bool, fx: &mut impl Effects) {
+fn advance(
+    conn: &mut Connection,
+    now: Instant,
+    fresh: Range,
+    is_gso: bool,
+    cx: &Cx<'_>,
+    fx: &mut impl Effects,
+) {
     let mut edge = fresh.end;
     let mut filled_gap = false;
     if let Some(assembler) = conn.rcv.assembler.as_deref_mut() {
@@ -99,8 +105,7 @@ fn advance(conn: &mut Connection, fresh: Range, is_gso: bool, fx: &mut impl Effe
         conn: conn.id,
         upto: seq::offset(edge),
     });
-    let mss = conn.opts.mss_max;
-    ack_policy::on_in_order(conn, fresh.end - fresh.start, is_gso, mss);
+    ack_policy::on_in_order(conn, now, fresh.end - fresh.start, is_gso, cx);
     if filled_gap {
         ack_policy::on_gap(conn);
     }

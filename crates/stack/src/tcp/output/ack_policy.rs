@@ -2,6 +2,9 @@
 //!
 //! RFC 9293 3.8.6.3 (every second full segment, never later than 0.5 s), RFC 5681 4.2 (at once for gaps), quick ACKs
 //! while the peer's slow start needs them. A small request is given a moment: its answer carries the ACK.
+//!
+//! How long an ACK may wait follows what peer and program do, as Linux's `ato` does: the gaps between the peer's
+//! segments, the timer that fired in vain, and how long the program takes to answer.
 
 use slipstack_wire::tcp::TcpFlags;
 
@@ -9,44 +12,87 @@ use super::{emit, window};
 use crate::effects::Effects;
 use crate::link::Cx;
 use crate::tcp::connection::{AckState, Connection};
-use crate::time::{Instant, nanos};
+use crate::tcp::{input, resend};
+use crate::time::{Instant, Tick, nanos};
 
-/// Segments acknowledged one by one at the start and after a gap, or soon where they are small (Linux:
-/// TCP_MAX_QUICKACKS, which every ACK uses up).
+/// Segments acknowledged one by one at the start and after a gap (Linux: TCP_MAX_QUICKACKS).
 pub const QUICK_SEGMENTS: u8 = 16;
-/// How long a small segment waits for its answer while the connection is not known to be interactive.
+/// How long a small segment waits for its answer while the connection is not known to be interactive. Linux waits for
+/// the program to read it.
 const ANSWER_NS: u64 = 1_000_000;
+/// Where the estimate begins (Linux: TCP_ATO_MIN); a bulk transfer's ACK waits for no longer than this or a round trip.
+const ATO_MIN_MS: u16 = 40;
+const MS: u64 = 1_000_000;
+const ATO_MIN_NS: u64 = ATO_MIN_MS as u64 * MS;
+/// What comes after this is no answer.
+const LATE_MS: u16 = 160;
 
 /// In-order data of `len` bytes came in.
 #[inline]
-pub fn on_in_order(conn: &mut Connection, len: u64, is_gso: bool, mss_max: u16) {
-    let largest = if is_gso {
-        u64::from(mss_max)
-    } else {
-        len.min(u64::from(mss_max))
-    };
+pub fn on_in_order(conn: &mut Connection, now: Instant, len: u64, is_gso: bool, cx: &Cx<'_>) {
+    let mss_max = u64::from(conn.opts.mss_max);
+    let largest = if is_gso { mss_max } else { len.min(mss_max) };
     if largest > u64::from(conn.rcv.mss) {
         conn.rcv.mss = largest as u16;
+    }
+    let gap = conn.rcv.data_at.nanos_until(now);
+    conn.rcv.data_at = Tick::of(now);
+    // Linux: tcp_event_data_recv.
+    if gap <= ATO_MIN_NS / 2 && conn.rcv.ato_ms != 0 {
+        conn.rcv.ato_ms = conn.rcv.ato_ms / 2 + ATO_MIN_MS / 2;
+    } else {
+        on_long_gap(conn, gap, cx);
     }
     owe(conn, len);
 }
 
-/// The same where the size of the peer's segments is known.
+/// The first data, or the first for a while.
+#[cold]
+fn on_long_gap(conn: &mut Connection, gap: u64, cx: &Cx<'_>) {
+    if conn.rcv.ato_ms == 0 {
+        conn.rcv.ato_ms = ATO_MIN_MS;
+        return begin_quick(conn);
+    }
+    let timeout = resend::base_timeout_ns(conn, cx);
+    if gap < u64::from(conn.rcv.ato_ms) * MS {
+        let grown = u64::from(conn.rcv.ato_ms / 2) + gap / MS;
+        conn.rcv.ato_ms = as_ms(grown.min(timeout / MS));
+    } else if gap > timeout {
+        // The peer begins again with a small window (RFC 5681 4.1).
+        begin_quick(conn);
+    }
+}
+
+/// Linux: tcp_incr_quickack. No more than half of the window is acknowledged segment by segment.
+fn begin_quick(conn: &mut Connection) {
+    let half = conn.rcv.window() / (2 * u32::from(conn.rcv.mss).max(1));
+    let quick = half.clamp(2, QUICK_SEGMENTS.into()) as u8;
+    conn.rcv.quick = conn.rcv.quick.max(quick);
+}
+
+fn as_ms(ms: u64) -> u16 {
+    u16::try_from(ms).unwrap_or(u16::MAX)
+}
+
+/// What `len` bytes of data ask for, where the size of the peer's segments is known.
 #[inline]
 pub fn owe(conn: &mut Connection, len: u64) {
-    if conn.rcv.ack == AckState::None {
-        conn.rcv.ack = AckState::Delayed;
-    }
-    let mss = u64::from(conn.rcv.mss);
+    let rcv = &mut conn.rcv;
+    let mss = u64::from(rcv.mss);
     // RFC 9293 3.8.6.3: at least every second full-sized segment.
-    if conn.rcv.nxt - conn.rcv.acked >= 2 * mss {
-        conn.rcv.ack = AckState::Now;
-    } else if len >= mss && conn.rcv.quick > 0 {
-        conn.rcv.quick -= 1;
-        if !conn.rcv.is_interactive {
-            conn.rcv.ack = AckState::Now;
-        }
-    }
+    let owed = if rcv.nxt - rcv.acked >= 2 * mss {
+        AckState::Now
+    } else if rcv.is_interactive {
+        AckState::Delayed
+    } else if len < mss {
+        AckState::Soon
+    } else if rcv.quick > 0 {
+        rcv.quick -= 1;
+        AckState::Now
+    } else {
+        AckState::Delayed
+    };
+    rcv.ack = rcv.ack.max(owed);
 }
 
 /// RFC 5681 4.2: out-of-order segments, and those that fill a gap, are acknowledged at once.
@@ -55,36 +101,89 @@ pub fn on_gap(conn: &mut Connection) {
     conn.rcv.quick = QUICK_SEGMENTS;
 }
 
+/// The peer's FIN: the program's own, which it sends soon, carries the ACK.
+pub fn on_fin(conn: &mut Connection, now: Instant) {
+    let owed = if conn.rcv.is_interactive {
+        conn.timers.set_ack(now.plus_nanos(ATO_MIN_NS));
+        AckState::Delayed
+    } else {
+        AckState::Soon
+    };
+    conn.rcv.ack = conn.rcv.ack.max(owed);
+}
+
+/// Data leaves. If it answers data, the peer's next request needs no ACK of its own.
+#[inline]
+pub fn on_data_sent(conn: &mut Connection, now: Instant) {
+    let age = conn.rcv.data_at.nanos_until(now);
+    if age < u64::from(conn.rcv.ato_ms) * MS {
+        conn.rcv.is_interactive = true;
+        conn.rcv.is_unanswered = false;
+    } else if age < u64::from(LATE_MS) * MS {
+        on_late_answer(conn, age);
+    }
+}
+
+/// A program that answers later than the ACK waits makes it wait longer. Linux keeps to the gaps between requests and to
+/// round trips, and on short paths acknowledges each request of such a program on its own.
+#[cold]
+fn on_late_answer(conn: &mut Connection, age: u64) {
+    if !core::mem::take(&mut conn.rcv.is_unanswered) {
+        return;
+    }
+    while u64::from(conn.rcv.ato_ms) * MS <= age {
+        conn.rcv.ato_ms *= 2;
+    }
+    conn.rcv.is_interactive = true;
+}
+
+/// The timer has fired: nothing has carried the ACK (Linux: tcp_delack_timer_handler).
+#[cold]
+pub fn on_due(conn: &mut Connection, cx: &Cx<'_>) {
+    if conn.rcv.ack == AckState::Delayed {
+        if conn.rcv.is_interactive {
+            conn.rcv.is_interactive = false;
+            conn.rcv.ato_ms = ATO_MIN_MS;
+        } else {
+            let doubled = 2 * u64::from(conn.rcv.ato_ms);
+            conn.rcv.ato_ms = as_ms(doubled.min(resend::base_timeout_ns(conn, cx) / MS));
+        }
+    }
+    input::owe_ack(conn);
+}
+
 /// Last step of a flush: sends an ACK that nothing has carried, or sees that it leaves in time.
 #[inline]
 pub fn finish(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     match conn.rcv.ack {
         AckState::Now => send_ack(conn, now, cx, fx),
-        AckState::None | AckState::Delayed if window::is_update_due(conn) => {
-            send_ack(conn, now, cx, fx)
-        }
+        _ if window::is_update_due(conn) => send_ack(conn, now, cx, fx),
         AckState::None => {}
-        AckState::Delayed if cx.config.tcp.delayed_ack.is_zero() => send_ack(conn, now, cx, fx),
-        AckState::Delayed => delay(conn, now, cx),
+        _ if cx.config.tcp.delayed_ack.is_zero() => send_ack(conn, now, cx, fx),
+        AckState::Delayed | AckState::Soon => delay(conn, now, cx),
     }
 }
 
 /// The ACK waits for something that carries it, or for its timer.
 #[inline]
 pub fn delay(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
-    let longest = nanos(cx.config.tcp.delayed_ack);
-    let is_quick = conn.rcv.quick > 0 && !conn.rcv.is_interactive;
-    let delay = if is_quick {
-        conn.rcv.quick -= 1;
-        ANSWER_NS.min(longest)
+    let wait = if conn.rcv.ack == AckState::Soon {
+        ANSWER_NS
     } else {
-        longest
+        let most = if conn.rcv.is_interactive {
+            u64::MAX
+        } else {
+            conn.rtt.smoothed_ns().max(ATO_MIN_NS)
+        };
+        (u64::from(conn.rcv.ato_ms.max(ATO_MIN_MS)) * MS).min(most)
     };
-    conn.timers.set_ack(now.plus_nanos(delay));
+    let longest = nanos(cx.config.tcp.delayed_ack);
+    conn.timers.set_ack(now.plus_nanos(wait.min(longest)));
 }
 
 /// An ACK without data.
 pub fn send_ack(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+    conn.rcv.is_unanswered = conn.rcv.ato_ms != 0;
     let nxt = conn.snd.nxt;
     emit::segment(conn, now, (nxt, 0), TcpFlags::NONE, cx, fx);
 }

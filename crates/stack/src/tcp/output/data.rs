@@ -4,7 +4,7 @@
 
 use slipstack_wire::tcp::TcpFlags;
 
-use super::{emit, nagle};
+use super::{ack_policy, emit, nagle};
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::link::Cx;
@@ -204,9 +204,9 @@ fn send_new(
     let next = end + u64::from(new.has_fin);
     conn.snd.nxt = next;
     if new.len > 0 {
+        ack_policy::on_data_sent(conn, now);
         conn.snd.last_at = now;
     }
-    note_interactive(conn, now);
     let una = conn.snd.una;
     let flight = conn.flight_mut();
     let stamp = flight.stamp(now, next - start, una);
@@ -240,16 +240,6 @@ fn send_probe(
     send_new(conn, now, &new, cx, fx);
     conn.snd.mss = mss;
     mtu_search::on_sent(conn, start, len, cx);
-}
-
-/// Data that answers data: the peer's next request needs no ACK of its own. A server that is busy with others answers
-/// late (Linux: up to TCP_DELACK_MAX, once its estimate has grown).
-#[inline]
-pub fn note_interactive(conn: &mut Connection, now: Instant) {
-    const ANSWER_NS: u64 = 200_000_000;
-    if now.nanos_since(conn.rcv.last_at) < ANSWER_NS {
-        conn.rcv.is_interactive = true;
-    }
 }
 
 /// RFC 7661 4.1 (Linux: in slow start half of the window must be used).

@@ -5,7 +5,7 @@
 
 use slipstack_wire::tcp::TcpFlags;
 
-use super::{data, emit};
+use super::{ack_policy, data, emit};
 use crate::effects::Effects;
 use crate::link::Cx;
 use crate::tcp::connection::{Connection, InFlight};
@@ -49,8 +49,8 @@ pub fn try_send(
         next += 1;
     }
     conn.snd.nxt = next;
+    ack_policy::on_data_sent(conn, now);
     conn.snd.last_at = now;
-    data::note_interactive(conn, now);
     let flight = conn.flight_mut();
     let stamp = flight.stamp(now, next - start, start);
     flight.board.push(start, next, now.0, stamp);

@@ -1,5 +1,6 @@
 //! One stack driven by hand-built segments; each file is a topic.
 
+mod acks;
 mod backlog;
 mod close;
 mod cookies;

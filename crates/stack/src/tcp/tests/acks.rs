@@ -1,0 +1,210 @@
+//! When ACKs leave: delayed, soon, quick, and how the delay adapts.
+//!
+//! RFC 9293 3.8.6.3, RFC 5681 4.2. The series of estimates are what Linux's `tcpi_ato` shows for the same segments, but
+//! for its ticks.
+
+use super::harness::*;
+use crate::TcpOption;
+use alloc::vec::Vec;
+
+const FULL: [u8; 1000] = [0; 1000];
+
+fn ato_ms(world: &World) -> u32 {
+    world
+        .stack
+        .tcp_info(world.now, world.conn.unwrap())
+        .unwrap()
+        .ato_us
+        / 1_000
+}
+
+fn set_quick_ack(world: &mut World, on: bool) {
+    let (now, conn) = (world.now, world.conn.unwrap());
+    let option = TcpOption::QuickAck(on);
+    world
+        .stack
+        .tcp_set_option(now, conn, option, &mut world.fx)
+        .unwrap();
+    world.flush();
+}
+
+/// When the next ACK without data leaves, in milliseconds from now; what else leaves is an error.
+fn ack_after(world: &mut World) -> u64 {
+    let start = world.now;
+    for _ in 0..1_000 {
+        world.sleep(MS);
+        if !world.fx.sent.is_empty() {
+            let ack = world.only();
+            assert_eq!((ack.len(), ack.header.ack), (0, world.seq));
+            return world.now.nanos_since(start) / MS;
+        }
+    }
+    panic!("no ACK");
+}
+
+/// A question, its answer `after_ms` later, which the peer acknowledges; what was sent in between.
+fn exchange(world: &mut World, after_ms: u64, upto: &mut u64) -> Vec<Sent> {
+    world.peer(ACK, b"question");
+    world.sleep(after_ms * MS);
+    let between = world.take_sent();
+    *upto += 6;
+    world.write(*upto);
+    assert_eq!(world.only().header.ack, world.seq);
+    world.acknowledge(6);
+    between
+}
+
+#[test]
+fn every_second_full_segment_is_acknowledged() {
+    let mut world = established();
+    set_quick_ack(&mut world, false);
+    world.take_sent();
+    // The receiver learns the size of a full segment first.
+    world.peer(ACK, &[0; 1000]);
+    world.flush();
+    for _ in 0..3 {
+        world.peer(ACK, &[0; 1000]);
+        world.flush();
+    }
+    assert_eq!(world.take_sent().len(), 2);
+}
+
+#[test]
+fn a_lone_segment_is_acknowledged_within_the_delay() {
+    let mut world = established();
+    world.peer(ACK, b"x");
+    world.flush();
+    world.none();
+    world.sleep(50 * MS);
+    assert_eq!(world.only().header.ack, world.seq);
+}
+
+#[test]
+fn small_segments_that_nothing_answers_are_acknowledged_soon() {
+    let mut world = established();
+    for _ in 0..40 {
+        world.peer(ACK, b"x");
+        assert!(ack_after(&mut world) <= 2);
+        world.sleep(10 * MS);
+    }
+    assert_eq!(ato_ms(&world), 40);
+}
+
+#[test]
+fn no_estimate_is_told_before_the_first_data() {
+    let world = established();
+    assert_eq!(ato_ms(&world), 0);
+}
+
+#[test]
+fn the_estimate_follows_the_gaps_between_questions() {
+    // Gap, and the estimate after the question that it precedes.
+    let steps = [
+        (0, 40),
+        (30, 50),
+        (30, 55),
+        (30, 57),
+        (30, 58),
+        (10, 49),
+        (10, 44),
+        (45, 44),
+        (43, 65),
+        (150, 65),
+        (20, 52),
+    ];
+    let (mut world, mut upto) = (established(), 0);
+    for (gap, estimate) in steps {
+        world.sleep(gap * MS);
+        exchange(&mut world, 0, &mut upto);
+        let told = ato_ms(&world);
+        assert!(
+            told.abs_diff(estimate) <= 2,
+            "{told} after {gap} ms, not {estimate}"
+        );
+    }
+}
+
+#[test]
+fn a_program_that_answers_late_gets_its_acks_with_its_answers() {
+    let (mut world, mut upto) = (established(), 0);
+    assert_eq!(exchange(&mut world, 60, &mut upto).len(), 1);
+    assert_eq!(ato_ms(&world), 80);
+    for _ in 0..20 {
+        world.sleep(100 * MS);
+        assert!(exchange(&mut world, 60, &mut upto).is_empty());
+    }
+    // Later still: once the wait was in vain, then it is longer.
+    world.sleep(100 * MS);
+    assert_eq!(exchange(&mut world, 120, &mut upto).len(), 1);
+    world.sleep(100 * MS);
+    assert!(exchange(&mut world, 120, &mut upto).is_empty());
+    assert_eq!(ato_ms(&world), 160);
+}
+
+#[test]
+fn a_program_that_stops_answering_is_waited_for_once() {
+    let (mut world, mut upto) = (established(), 0);
+    exchange(&mut world, 60, &mut upto);
+    exchange(&mut world, 60, &mut upto);
+    world.peer(ACK, b"unanswered");
+    let wait = ack_after(&mut world);
+    assert!((79..=115).contains(&wait), "{wait}");
+    assert_eq!(ato_ms(&world), 40);
+    world.peer(ACK, b"unanswered");
+    assert!(ack_after(&mut world) <= 2);
+}
+
+#[test]
+fn what_comes_long_after_data_is_no_answer_to_it() {
+    let (mut world, mut upto) = (established(), 0);
+    for _ in 0..3 {
+        assert_eq!(exchange(&mut world, 200, &mut upto).len(), 1);
+        assert_eq!(ato_ms(&world), 40);
+    }
+    // Nor is the second thing that the program says.
+    exchange(&mut world, 0, &mut upto);
+    world.sleep(100 * MS);
+    world.write(upto + 6);
+    world.only();
+    assert_eq!(ato_ms(&world), 40);
+}
+
+#[test]
+fn a_lone_full_segment_of_a_bulk_transfer_waits_for_a_round_trip_at_most() {
+    let mut world = established();
+    world.peer(ACK, &FULL);
+    let mut estimates = Vec::new();
+    let mut waits = Vec::new();
+    for _ in 0..24 {
+        world.sleep(150 * MS);
+        world.take_sent();
+        world.peer(ACK, &FULL);
+        waits.push(ack_after(&mut world));
+        estimates.push(ato_ms(&world));
+    }
+    // Sixteen quick ones (RFC 5681 4.2 of a beginning), then the timer doubles the estimate and not the wait.
+    assert!(waits[..15].iter().all(|&ms| ms <= 2), "{waits:?}");
+    assert!(
+        waits[15..].iter().all(|&ms| (40..=42).contains(&ms)),
+        "{waits:?}"
+    );
+    assert_eq!(estimates[14..17], [40, 80, 160]);
+    assert!(estimates.iter().all(|&ms| ms <= 220), "{estimates:?}");
+}
+
+#[test]
+fn a_peer_that_was_silent_for_a_timeout_is_acknowledged_quickly_again() {
+    let mut world = established();
+    for _ in 0..20 {
+        world.peer(ACK, &FULL);
+        world.sleep(100 * MS);
+    }
+    world.take_sent();
+    world.peer(ACK, &FULL);
+    assert!(ack_after(&mut world) >= 40);
+    world.sleep(SECOND);
+    for _ in 0..16 {
+        world.peer(ACK, &FULL);
+        assert!(ack_after(&mut world) <= 2);
+    }
+}
