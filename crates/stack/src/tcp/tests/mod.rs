@@ -3,6 +3,7 @@
 mod acks;
 mod backlog;
 mod close;
+mod congestion;
 mod cookies;
 mod ecn;
 mod fast_open;
@@ -14,6 +15,7 @@ mod keepalive;
 mod moving;
 mod paws;
 mod reset;
+mod reuse;
 mod rto;
 mod sack;
 mod states;

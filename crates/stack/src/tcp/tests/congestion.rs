@@ -1,0 +1,235 @@
+//! How much leaves, and when: the first window, what keeps it honest, and what a loss makes of it.
+//!
+//! RFC 6928 2 and 3, RFC 2861 3, RFC 7661 4.3 and 4.4, RFC 3042 2, RFC 6937 3 and 3.1.
+
+use super::harness::*;
+use crate::TcpInfo;
+use alloc::vec::Vec;
+use slipstack_wire::tcp_options::{SackBlocks, TcpOptions};
+
+const FULL: u32 = 1_000;
+
+fn accepted(mss: u16, has_sack: bool) -> World {
+    let mut world = World::new(config());
+    world.listen();
+    world.accept(TcpOptions {
+        mss: Some(mss),
+        sack_permitted: has_sack,
+        ..TcpOptions::default()
+    });
+    world.clear();
+    world
+}
+
+fn info(world: &World) -> TcpInfo {
+    world
+        .stack
+        .tcp_info(world.now, world.conn.unwrap())
+        .unwrap()
+}
+
+/// The peer reports `segments` beyond the first hole, counted from what it has acknowledged.
+fn report(world: &mut World, segments: core::ops::Range<u32>) -> Vec<(u64, u32)> {
+    world.now.0 += MS;
+    let mut sack = SackBlocks::EMPTY;
+    let at = |n| world.ack.wrapping_add(n * FULL);
+    sack.push(at(segments.start), at(segments.end));
+    let options = TcpOptions {
+        sack,
+        ..TcpOptions::default()
+    };
+    world.peer_with(0, ACK, &[], options);
+    world.flush();
+    data(world)
+}
+
+fn data(world: &mut World) -> Vec<(u64, u32)> {
+    world.take_sent().iter().filter_map(|s| s.data).collect()
+}
+
+fn total(sent: &[(u64, u32)]) -> u32 {
+    sent.iter().map(|(_, len)| len).sum()
+}
+
+#[test]
+fn the_first_window_is_ten_segments_and_no_more_than_14600_bytes_but_for_two_segments() {
+    // RFC 6928 2: min(10 * MSS, max(2 * MSS, 14600)).
+    for (mss, most) in [(536, 5_360), (1_000, 10_000), (1_460, 14_600)] {
+        let mut world = accepted(mss, true);
+        world.write(100_000);
+        assert_eq!(total(&data(&mut world)), most, "{mss}");
+    }
+}
+
+#[test]
+fn a_lost_syn_ack_makes_the_first_window_no_smaller_than_one_segment() {
+    // RFC 6928 2: only the handshake's own retransmission may shrink it.
+    let mut world = World::new(config());
+    world.listen();
+    let offer = TcpOptions {
+        mss: Some(1_000),
+        ..TcpOptions::default()
+    };
+    world.inject((PEER_PORT, PORT), world.seq, 0, SYN, &offer, &[]);
+    world.seq += 1;
+    world.sleep(1_500 * MS);
+    let syn_acks = world.take_sent();
+    assert_eq!(syn_acks.len(), 2);
+    world.ack = syn_acks[0].header.seq.wrapping_add(1);
+    world.peer(ACK, &[]);
+    world.conn = world.fx.events.iter().find_map(|event| match event {
+        crate::Event::Accepted { conn, .. } => Some(*conn),
+        _ => None,
+    });
+    world.write(100_000);
+    assert!((FULL..=10 * FULL).contains(&total(&data(&mut world))));
+}
+
+#[test]
+fn a_window_that_is_not_used_does_not_grow() {
+    // RFC 2861 3, RFC 7661 4.3: what a single segment a round trip proves is a single segment.
+    let mut world = accepted(1_000, true);
+    for n in 1..=100 {
+        world.write(n * 1_000);
+        world.take_sent();
+        world.sleep(10 * MS);
+        world.acknowledge(FULL);
+    }
+    assert_eq!(info(&world).snd_cwnd, 10);
+    // One that is used does.
+    world.write(120_000);
+    assert_eq!(total(&data(&mut world)), 10 * FULL);
+    world.sleep(10 * MS);
+    world.acknowledge(10 * FULL);
+    // RFC 9406 4.3: by eight segments an ACK.
+    assert_eq!(info(&world).snd_cwnd, 18);
+}
+
+#[test]
+fn after_an_idle_time_the_first_window_leaves_and_slow_start_goes_on() {
+    let mut world = accepted(1_000, true);
+    world.write(10_000);
+    for upto in [28_000, 54_000] {
+        world.sleep(10 * MS);
+        let sent = total(&data(&mut world));
+        world.acknowledge(sent);
+        world.write(upto);
+    }
+    world.sleep(10 * MS);
+    let sent = total(&data(&mut world));
+    world.acknowledge(sent);
+    let before = info(&world).snd_cwnd;
+    assert!(before >= 30, "{before}");
+    // Less than a timeout: the window stands (RFC 5681 4.1).
+    world.sleep(100 * MS);
+    world.write(54_000 + 1_000);
+    assert_eq!(info(&world).snd_cwnd, before);
+    world.take_sent();
+    world.acknowledge(FULL);
+    world.sleep(2 * SECOND);
+    world.write(155_000);
+    assert_eq!(total(&data(&mut world)), 10 * FULL);
+    // RFC 2861 3: ssthresh falls no lower for it; without one yet, slow start goes on to where the window was.
+    let after = info(&world);
+    assert_eq!((after.snd_cwnd, after.snd_ssthresh), (10, 0x7fff_ffff));
+}
+
+#[test]
+fn the_first_two_duplicates_let_new_segments_go() {
+    // RFC 3042 2, with SACK and without.
+    let mut world = accepted(1_000, true);
+    world.write(20_000);
+    assert_eq!(total(&data(&mut world)), 10 * FULL);
+    world.now.0 += 10 * MS;
+    assert_eq!(report(&mut world, 1..2), [(10_000, FULL)]);
+    assert_eq!(report(&mut world, 1..3), [(11_000, FULL)]);
+    assert_eq!(report(&mut world, 1..4)[0], (0, FULL));
+
+    let mut world = accepted(1_000, false);
+    world.write(20_000);
+    world.take_sent();
+    world.now.0 += 10 * MS;
+    for expected in [10_000, 11_000, 0] {
+        world.peer(ACK, &[]);
+        world.flush();
+        assert_eq!(data(&mut world)[0], (expected, FULL));
+    }
+}
+
+#[test]
+fn what_duplicates_let_go_stays_within_the_peers_window() {
+    // RFC 3042 2: only if the receiver's advertised window allows.
+    let mut world = accepted(1_000, true);
+    world.window = 11_000;
+    world.peer(ACK, &[]);
+    world.write(20_000);
+    assert_eq!(total(&data(&mut world)), 10 * FULL);
+    world.now.0 += 10 * MS;
+    assert_eq!(report(&mut world, 1..2), [(10_000, FULL)]);
+    assert_eq!(report(&mut world, 1..3), []);
+}
+
+/// Ten segments are outstanding, and more than can be sent is written.
+fn full_flight() -> World {
+    let mut world = accepted(1_000, true);
+    world.write(60_000);
+    assert_eq!(total(&data(&mut world)), 10 * FULL);
+    world.now.0 += 10 * MS;
+    world
+}
+
+#[test]
+fn one_loss_takes_the_window_down_evenly() {
+    // RFC 6937 3: while more is in flight than ssthresh, sending goes in the proportion of ssthresh to the flight.
+    let mut world = full_flight();
+    report(&mut world, 1..2);
+    report(&mut world, 1..3);
+    let mut sent = report(&mut world, 1..4);
+    assert_eq!(sent[0], (0, FULL));
+    let ssthresh = info(&world).snd_ssthresh;
+    assert!((5..=9).contains(&ssthresh), "{ssthresh}");
+    let mut pauses = 0;
+    // Two more have left before the third duplicate: twelve were outstanding, one is lost.
+    for n in 5..=12 {
+        let now = report(&mut world, 1..n);
+        assert!(now.len() <= 1, "no burst: {now:?}");
+        pauses = if now.is_empty() { pauses + 1 } else { 0 };
+        // Rate halving of old is silent for half of a window.
+        assert!(pauses <= 2, "no silence");
+        sent.extend(now);
+    }
+    // RFC 6937 3: delivered * ssthresh / RecoverFS, rounded up.
+    let allowed = (9 * ssthresh).div_ceil(10) + 1;
+    assert!(sent.len() as u32 <= allowed, "{} of {allowed}", sent.len());
+    assert!(
+        sent.len() as u32 + 2 >= allowed,
+        "{} of {allowed}",
+        sent.len()
+    );
+    world.acknowledge(12 * FULL);
+    world.flush();
+    let after = info(&world);
+    assert_eq!((after.ca_state, after.snd_cwnd), (0, ssthresh));
+}
+
+#[test]
+fn after_heavy_loss_no_more_leaves_than_was_delivered_and_one_segment() {
+    // RFC 6937 3.1 (PRR-SSRB): the flight is below ssthresh at once, and grows as slow start does.
+    let mut world = full_flight();
+    let mut sent = report(&mut world, 7..10);
+    // Three were delivered by one ACK; it shows new loss, so nothing is added.
+    assert!(total(&sent) <= 3 * FULL, "{sent:?}");
+    for _ in 0..3 {
+        let progress = 1;
+        world.acknowledge(progress * FULL);
+        world.flush();
+        let now = data(&mut world);
+        assert!(total(&now) <= (progress + 1) * FULL, "{now:?}");
+        assert!(!now.is_empty());
+        sent.extend(now);
+    }
+    assert!(
+        sent[..7].iter().all(|&(at, _)| at < 7_000),
+        "what is lost goes first: {sent:?}"
+    );
+}
