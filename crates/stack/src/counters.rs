@@ -164,6 +164,7 @@ counters! {
     TxTcpResets "tx_tcp_resets" "resets sent"
     TxTcpChallenges "tx_tcp_challenges" "challenge ACKs (RFC 5961)"
     TcpAcksHeld "tcp_acks_held" "empty segments outside of the window that were not answered, so soon after the last one"
+    TcpOrphansReset "tcp_orphans_reset" "connections reset as their program closed them, since as many as may be end on their own already"
     RxTcpResets "rx_tcp_resets" "resets that ended a connection"
     RxTcpOutOfOrder "rx_tcp_out_of_order" "segments that arrived before their predecessors"
     TcpStrays "tcp_strays" "TCP segments that were left to another engine"

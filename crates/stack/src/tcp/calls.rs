@@ -337,8 +337,11 @@ impl Tcp {
         }
         conn.is_orphan = true;
         self.orphans += 1;
-        let is_abort =
-            mode == CloseMode::Abort || unread || self.orphans > cx.config.tcp.orphans_max;
+        let mut is_abort = mode == CloseMode::Abort || unread;
+        if !is_abort && self.orphans > cx.config.tcp.orphans_max {
+            cx.counters.bump(Counter::TcpOrphansReset);
+            is_abort = true;
+        }
         if conn.phase == Phase::SynSent || is_abort {
             if conn.phase != Phase::SynSent {
                 control::send_reset(conn, now, cx, fx);

@@ -1,7 +1,7 @@
 //! RFC 9293 3.6 and 3.10.4: every way to end.
 
 use super::harness::*;
-use crate::{CloseMode, Event};
+use crate::{CloseMode, Counter, Event};
 use alloc::vec::Vec;
 use slipstack_wire::tcp_options::TcpOptions;
 
@@ -122,6 +122,44 @@ fn an_orphan_leaves_fin_wait_2_after_its_time() {
     assert!(!world.is_released());
     world.sleep(2 * SECOND);
     assert!(world.is_released());
+}
+
+#[test]
+fn beyond_so_many_orphans_a_close_is_a_reset() {
+    // Linux: tcp_max_orphans.
+    let mut config = config();
+    config.tcp.orphans_max = 2;
+    let mut world = World::new(config);
+    world.listen();
+    let mut conns = Vec::new();
+    for n in 0..3 {
+        let ports = (PEER_PORT + n, PORT);
+        world.inject(ports, ISS, 0, SYN, &TcpOptions::default(), &[]);
+        let ack = world.only().header.seq.wrapping_add(1);
+        world.inject(ports, ISS + 1, ack, ACK, &TcpOptions::default(), &[]);
+        conns.extend(world.fx.events.iter().find_map(|event| match event {
+            Event::Accepted { conn, .. } => Some(*conn),
+            _ => None,
+        }));
+        world.clear();
+    }
+    let answers: Vec<_> = conns
+        .iter()
+        .map(|&conn| {
+            let now = world.now;
+            world
+                .stack
+                .tcp_close(now, conn, CloseMode::Orderly, false, &mut world.fx);
+            world.flush();
+            let answer = world.only();
+            (answer.is(FIN), answer.is(RST))
+        })
+        .collect();
+    assert_eq!(answers, [(true, false), (true, false), (false, true)]);
+    assert_eq!(world.stack.counters().value(Counter::TcpOrphansReset), 1);
+    // Those that have ended make room.
+    world.sleep(300 * SECOND);
+    assert_eq!(world.stack.tcp_sizes().0, 0);
 }
 
 #[test]
