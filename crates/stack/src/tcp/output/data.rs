@@ -16,9 +16,6 @@ use crate::tcp::timers::Resend;
 use crate::tcp::{isn, pacing, resend, urgent};
 use crate::time::{Instant, nanos};
 
-/// How long a corked tail is held (Linux: 200 ms).
-const CORK_NS: u64 = 200_000_000;
-
 /// Super-frames of up to an initial window are not measured against the pacing rate.
 const SMALL_SEGMENTS: u64 = 10;
 
@@ -286,9 +283,12 @@ fn after_new(conn: &mut Connection, now: Instant, has_sent: bool, stop: &Stop, c
     if !conn.has_outstanding() && conn.timers.resend().is_none() {
         match stop {
             Stop::Window => resend::arm_persist(conn, now, cx),
-            Stop::Tail => conn
-                .timers
-                .set_resend(Resend::Persist, now.plus_nanos(CORK_NS)),
+            // A corked tail is held for a timeout, as on Linux (tcp_probe0_base); tcp(7) says 200 ms, the shortest.
+            Stop::Tail => {
+                let timeout = resend::base_timeout_ns(conn, cx);
+                conn.timers
+                    .set_resend(Resend::Persist, now.plus_nanos(timeout));
+            }
             Stop::Nothing | Stop::Congestion | Stop::Pacing => {}
         }
     }

@@ -51,7 +51,7 @@ fn minshall_lets_a_tail_follow_full_segments() {
 }
 
 #[test]
-fn a_cork_holds_the_tail_for_a_fifth_of_a_second() {
+fn a_cork_holds_the_tail_for_a_timeout() {
     let mut world = established();
     let conn = world.conn.unwrap();
     world
@@ -236,6 +236,31 @@ fn answered_probes(user_timeout: Option<u64>) -> Option<u64> {
         }
     }
     None
+}
+
+#[test]
+fn a_peer_that_answers_no_probe_is_given_up() {
+    // RFC 9293 3.8.6.1 lets probes go on for as long as they are answered; R2 of 3.8.3 ends it when they are not.
+    for (is_orphan, least, most) in [(false, 900, 1_000), (true, 20, 120)] {
+        let mut world = established();
+        world.window = 0;
+        world.peer(ACK, &[]);
+        world.write(10);
+        if is_orphan {
+            let (now, conn) = (world.now, world.conn.unwrap());
+            let mode = crate::CloseMode::Orderly;
+            world.stack.tcp_close(now, conn, mode, false, &mut world.fx);
+        }
+        let start = world.now;
+        while !world.is_released() && world.now.nanos_since(start) < 2_000 * SECOND {
+            world.sleep(SECOND);
+        }
+        let seconds = world.now.nanos_since(start) / SECOND;
+        assert!((least..most).contains(&seconds), "{is_orphan} {seconds}");
+        // The pauses double up to two minutes: not many are sent.
+        let probes = world.stack.counters().value(Counter::TxTcpWindowProbes);
+        assert!((6..=16).contains(&probes), "{is_orphan} {probes}");
+    }
 }
 
 #[test]
