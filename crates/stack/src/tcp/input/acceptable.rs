@@ -1,6 +1,6 @@
 //! Step one: old duplicates by timestamp (RFC 7323 5), then the sequence number (RFC 9293 3.4 table 6).
 
-use super::owe_ack;
+use super::{owe_ack, rst_syn};
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::link::Cx;
@@ -47,6 +47,9 @@ pub fn check(
     if is_acceptable || (start == rcv.nxt && rcv.nxt == rcv.edge) {
         return true;
     }
+    if segment.flags.is_rst() && rst_syn::is_at_fin(conn, start) {
+        return true;
+    }
     reject(conn, now, segment, (start, end), challenges, cx, fx);
     false
 }
@@ -73,7 +76,7 @@ fn reject(
             }
             // The peer's SYN again: our SYN-ACK was lost.
             Phase::SynReceived => owe_ack(conn),
-            _ => super::rst_syn::challenge(conn, now, challenges, cx),
+            _ => rst_syn::challenge(conn, now, challenges, cx),
         }
         return;
     }

@@ -26,7 +26,7 @@ pub fn on_rst_or_syn(
 ) -> Verdict {
     if segment.flags.is_rst() {
         // RFC 5961 3.2: only the exact number resets; elsewhere in the window it is challenged.
-        if start != conn.rcv.nxt {
+        if start != conn.rcv.nxt && !is_at_fin(conn, start) {
             cx.counters.bump(Counter::DropTcpRst);
             challenge(conn, now, challenges, cx);
             return Verdict::Alive;
@@ -49,6 +49,17 @@ pub fn on_rst_or_syn(
     cx.counters.bump(Counter::DropTcpSyn);
     challenge(conn, now, challenges, cx);
     Verdict::Alive
+}
+
+/// DEVIATION(RFC 5961 3.2): some peers do not count their FIN when they reset after it; its number is as hard to guess
+/// (Linux: tcp_reset_check).
+pub fn is_at_fin(conn: &Connection, start: u64) -> bool {
+    conn.rcv.has_fin
+        && start + 1 == conn.rcv.nxt
+        && matches!(
+            conn.phase,
+            Phase::CloseWait | Phase::LastAck | Phase::Closing
+        )
 }
 
 /// Owes a challenge ACK if the connection's and the stack's limits allow it.
