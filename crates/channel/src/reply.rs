@@ -105,6 +105,7 @@ info! {
     bytes_retrans,
     dsack_dups,
     reord_seen,
+    reordering,
     last_data_sent_ms,
     last_data_recv_ms,
     last_ack_recv_ms,

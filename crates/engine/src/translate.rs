@@ -242,6 +242,7 @@ pub(crate) fn info(info: &stack::TcpInfo) -> channel::Info {
         bytes_retrans: info.traffic.bytes_retrans,
         dsack_dups: info.traffic.dsack_dups.into(),
         reord_seen: info.traffic.reord_seen.into(),
+        reordering: info.traffic.reordering.into(),
         last_data_sent_ms: info.last_data_sent_ms.into(),
         last_data_recv_ms: info.last_data_recv_ms.into(),
         last_ack_recv_ms: info.last_ack_recv_ms.into(),

@@ -41,7 +41,7 @@ pub(super) fn write(info: &Info, out: &mut [u8]) -> usize {
         word(info.snd_ssthresh),
         word(info.snd_cwnd),
         word(info.advmss),
-        3,                 // reordering
+        word(info.reordering),
         word(info.rtt_us), // rcv_rtt
         word(info.rcv_space),
         word(info.total_retrans),
@@ -113,6 +113,7 @@ mod tests {
             bytes_acked: 77,
             delivery_rate: 78,
             reord_seen: 79,
+            reordering: 5,
             segs_out: 80,
             data_segs_out: 81,
             total_rto_recoveries: 82,
@@ -125,7 +126,7 @@ mod tests {
         assert_eq!(word(8), 200_000);
         assert_eq!(word(68), 1234);
         assert_eq!(word(80), 10);
-        assert_eq!((out[120], out[160], out[220]), (77, 78, 79));
+        assert_eq!((out[88], out[120], out[160], out[220]), (5, 77, 78, 79));
         assert_eq!((out[136], out[156], out[242]), (80, 81, 82));
     }
 

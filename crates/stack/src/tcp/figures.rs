@@ -89,6 +89,8 @@ pub struct Figures {
     /// D-SACKs, reorderings, segments that the peer reported as marked.
     pub dsacks: u32,
     pub reorderings: u32,
+    /// How far the network has been seen to reorder beyond [`REORDERING`], in segments.
+    pub reordering_beyond: u16,
     pub marked: u32,
     pub resent_bytes: u64,
     /// Timeouts, the episodes they made, and the time in these but the one that runs.
@@ -103,7 +105,22 @@ pub struct Figures {
     pub out_of_order: u32,
 }
 
+/// Segments out of order that TCP has to reckon with before it has seen any (Linux: tcp_reordering).
+pub const REORDERING: u16 = 3;
+/// Linux: tcp_max_reordering.
+const REORDERING_MAX: u64 = 300;
+
 impl Figures {
+    /// What ended at `end` has arrived after what ended at `fack` (Linux: tcp_check_sack_reordering).
+    #[cold]
+    pub fn on_reordering(&mut self, (end, fack): (u64, u64), mss: u16) {
+        self.reorderings = self.reorderings.wrapping_add(1);
+        // The segment that ends there counts too.
+        let degree = 1 + (fack - end).div_ceil(u64::from(mss).max(1));
+        let beyond = degree.min(REORDERING_MAX).saturating_sub(REORDERING.into()) as u16;
+        self.reordering_beyond = self.reordering_beyond.max(beyond);
+    }
+
     /// From now on the sender is held back by this.
     #[inline]
     pub fn set_pace(&mut self, now: Instant, pace: Pace) {

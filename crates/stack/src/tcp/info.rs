@@ -6,7 +6,7 @@ use slipstack_wire::tcp_options::TIMESTAMPS_LEN;
 
 use super::cc::WINDOW_MAX;
 use super::connection::Connection;
-use super::figures::Figures;
+use super::figures::{Figures, REORDERING};
 use super::phase::Phase;
 use super::recovery::State;
 use super::seq;
@@ -95,6 +95,8 @@ pub struct Traffic {
     pub bytes_retrans: u64,
     pub dsack_dups: u32,
     pub reord_seen: u32,
+    /// In segments.
+    pub reordering: u16,
     pub out_of_order: u32,
     pub total_rto: u16,
     pub total_rto_recoveries: u16,
@@ -261,6 +263,7 @@ impl Traffic {
             bytes_retrans: figures.resent_bytes,
             dsack_dups: figures.dsacks,
             reord_seen: figures.reorderings,
+            reordering: REORDERING + figures.reordering_beyond,
             out_of_order: figures.out_of_order,
             total_rto: figures.timeouts,
             total_rto_recoveries: figures.timeout_episodes,

@@ -42,30 +42,30 @@ pub struct Detection {
 }
 
 impl Rack {
-    /// RFC 8985 6.2 steps 2 and 3. `true`: the network has reordered.
+    /// RFC 8985 6.2 steps 2 and 3. Gives the end of what the network has let others overtake, if it has.
     pub fn on_delivered(
         &mut self,
         now: Instant,
         delivered: &Delivered,
         fack: u64,
         rtt: &Rtt,
-    ) -> bool {
-        let is_reordered = delivered.lowest_clean_end.is_some_and(|end| end < fack);
-        self.is_reordering_seen |= is_reordered;
+    ) -> Option<u64> {
+        let overtaken = delivered.lowest_clean_end.filter(|end| *end < fack);
+        self.is_reordering_seen |= overtaken.is_some();
         let Some(newest) = delivered.newest else {
-            return is_reordered;
+            return overtaken;
         };
         let measured = now.0.saturating_sub(newest.sent_at);
         // Step 2: the ACK of a retransmission that comes too early is for the original.
         if newest.was_resent && measured < rtt.min_ns() {
-            return is_reordered;
+            return overtaken;
         }
         if (newest.sent_at, newest.end) > (self.sent_at, self.end) {
             self.sent_at = newest.sent_at;
             self.end = newest.end;
             self.rtt = measured;
         }
-        is_reordered
+        overtaken
     }
 
     /// RFC 8985 6.2 step 4: a D-SACK says that the window was too small.

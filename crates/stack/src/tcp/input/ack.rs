@@ -117,13 +117,14 @@ fn on_outstanding(
 ) {
     let has_advanced = ack > conn.snd.una;
     let mut delivered = Delivered::default();
+    // Of before: an ACK that fills the last hole leaves nothing SACKed.
+    let fack = conn.flight.as_ref().map_or(0, |f| f.board.highest_sacked());
     if has_advanced {
         conn.snd.una = ack;
         conn.flight_mut().board.acknowledge(ack, &mut delivered);
         conn.backoff.reset();
         conn.stalled_at = Tick::NONE;
     }
-    let fack = conn.flight.as_ref().map_or(0, |f| f.board.highest_sacked());
     let dsacked = if segment.is_plain {
         None
     } else {
@@ -228,8 +229,9 @@ fn detect(
         let may_be_ours = conn.retransmitted != 0;
         on_dsack(flight, range, (conn.snd.una, conn.snd.nxt), may_be_ours);
     }
-    if flight.rack.on_delivered(now, delivered, fack, &rtt) {
-        flight.figures.reorderings = flight.figures.reorderings.wrapping_add(1);
+    if let Some(end) = flight.rack.on_delivered(now, delivered, fack, &rtt) {
+        let mss = conn.snd.mss;
+        flight.figures.on_reordering((end, fack), mss);
     }
     // In order and nothing suspect: nothing can be lost.
     let in_recovery = flight.recovery.state.is_repair();

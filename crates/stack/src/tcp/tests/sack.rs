@@ -120,6 +120,30 @@ fn a_dsack_that_comes_when_all_is_acknowledged_undoes_the_reduction() {
 }
 
 #[test]
+fn how_far_the_network_reorders_is_remembered() {
+    let reordering = |world: &World| {
+        let (now, conn) = (world.now, world.conn.unwrap());
+        let info = world.stack.tcp_info(now, conn).unwrap();
+        (info.traffic.reordering, info.traffic.reord_seen)
+    };
+    let mut world = established();
+    world.write(10_000);
+    world.now.0 += 10 * MS;
+    sack(&mut world, &[(5000, 6000)]);
+    assert_eq!(reordering(&world), (3, 0));
+    // The second arrives after the sixth: five segments, as Linux counts them.
+    sack(&mut world, &[(1000, 2000), (5000, 6000)]);
+    assert_eq!(reordering(&world), (5, 1));
+    world.acknowledge(10_000);
+    world.flush();
+    // Nor is the first forgotten, whose ACK leaves nothing SACKed.
+    assert_eq!(reordering(&world), (6, 2));
+    // It outlasts the data in flight.
+    world.sleep(10 * SECOND);
+    assert_eq!(reordering(&world).0, 6);
+}
+
+#[test]
 fn two_holes_are_both_filled() {
     let mut world = established();
     world.write(10_000);
