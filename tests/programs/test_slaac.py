@@ -198,6 +198,9 @@ def a_redirect_is_followed_by_programs_that_run(world):
     router.say(redirects=[[own, other, "fe80::dead"]], **plan)
     until(lambda: stack.call(other, 8000) != own, 5, "the redirect is followed")
     assert stack.call(FAR, 8000) == own
+    # The hop comes into being: what waits for it, the end of a call maybe, is delivered.
+    world.peer_ns.ip("addr", "add", "fe80::dead/64", "dev", "eth1", "nodad")
+    until(lambda: stack.call(other, 8000) == own, 10, "a call by the new first hop")
 
 
 @test(modes=("inprocess", "instance"))
