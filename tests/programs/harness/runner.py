@@ -46,7 +46,7 @@ def arguments():
     parser.add_argument("--mode", action="append", choices=MODES, help="default: inprocess and instance")
     parser.add_argument("--only", action="append", metavar="PART", help="tests whose name contains PART")
     parser.add_argument("--list", action="store_true", help="only name the tests")
-    parser.add_argument("--jobs", type=int, default=2, help="tests at a time; those that measure run alone")
+    parser.add_argument("--jobs", type=int, default=3, help="tests at a time (they wait more than they work); those that measure run alone")
     parser.add_argument("--keep", action="store_true", help="keep the folder of a failed test, and what --captures captured")
     parser.add_argument("--repeat", type=int, default=1, help="run everything this many times")
     parser.add_argument("--json", metavar="FILE", help="write the outcomes there")
