@@ -46,6 +46,17 @@ def curl_on_the_stack_downloads_in_parallel(world):
 
 
 @test
+def curl_in_valgrind_downloads(world):
+    """Whoever looks for a fault in a program has to be able to take it apart on the stack too."""
+    digests = kernel_files(world, ["one.bin"], 20_000)
+    out = world.folder / "got.bin"
+    url = f"http://{world.peer_address}:8000/one.bin"
+    valgrind = ["valgrind", "--tool=none", "--quiet", "--error-exitcode=9"]
+    world.stack(*valgrind, "curl", "-sS", "--max-time", 60, "-o", out, url).finish(60)
+    assert hashlib.sha256(out.read_bytes()).hexdigest() == digests["one.bin"]
+
+
+@test
 def curl_on_the_stack_says_why_it_cannot_connect(world):
     refused = world.stack("curl", "-sS", "--max-time", 10, f"http://{world.peer_address}:9/")
     assert refused.wait(15) == 7, refused.tail()
