@@ -37,6 +37,8 @@ pub struct WaitOn {
     pub fds: [RawFd; 2],
     /// Longest sleep until the engine needs a turn.
     pub timeout_ns: Option<u64>,
+    /// The first descriptor is a timer that ends the sleep within some ten microseconds.
+    pub is_nap: bool,
 }
 
 /// An attached engine as the program's side sees it.

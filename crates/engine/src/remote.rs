@@ -71,6 +71,7 @@ impl Driver for Remote {
         Some(WaitOn {
             fds: [self.own_bell.raw_fd(), self.control.as_fd().as_raw_fd()],
             timeout_ns: None,
+            is_nap: false,
         })
     }
 

@@ -30,6 +30,12 @@ pub trait Kernel: Send + Sync {
         mask: Option<&libc::sigset_t>,
     ) -> Result<usize, Errno>;
 
+    /// As [`Kernel::ppoll`] without a mask, for a sleep that ends so soon that a handler which is put
+    /// off just before it may find it asleep.
+    fn nap(&self, fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Result<usize, Errno> {
+        self.ppoll(fds, timeout, None)
+    }
+
     /// Where a wait looks for signals; `mask` is that of the p-variants.
     fn signal_point(&self, mask: Option<&libc::sigset_t>) -> Interruptions;
 

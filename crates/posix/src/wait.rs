@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use slipstack_channel::WaitOn;
 use slipstack_mem::Descriptor;
 
 use crate::description::Description;
@@ -288,7 +289,7 @@ impl Process {
             let left = least(left, neglected);
             let slept = match link.filter(|_| self.sleepers.try_lead(thread, waiter)) {
                 Some(link) => self.sleep_leading(waiter, &link, plan, now, left),
-                None => self.sleep_in_ppoll(waiter, plan, &[], left),
+                None => self.sleep_in_ppoll(waiter, plan, None, left),
             };
             waiter.wake_up(slept.rang);
             look = slept.kernel;
@@ -319,7 +320,7 @@ impl Process {
         }
         let until = left.map_or(u64::MAX, |left| now.saturating_add(left));
         self.sleepers.set_leader_until(until);
-        let slept = self.sleep_in_ppoll(waiter, plan, &wait_on.fds, left);
+        let slept = self.sleep_in_ppoll(waiter, plan, Some(&wait_on), left);
         if self.sleepers.stop_leading(waiter) {
             link.finish_wait(slept.driver);
         }
@@ -330,7 +331,7 @@ impl Process {
         &self,
         waiter: &Waiter,
         plan: &Plan<'_>,
-        driver: &[i32],
+        wait_on: Option<&WaitOn>,
         left_ns: Option<u64>,
     ) -> Slept {
         const ON_STACK: usize = 16;
@@ -339,6 +340,7 @@ impl Process {
             events: libc::POLLIN,
             revents: 0,
         };
+        let driver = wait_on.map_or(&[][..], |wait_on| &wait_on.fds);
         let mine = std::iter::once(waiter.doorbell()).chain(driver.iter().copied());
         let all = mine.map(readable).chain(plan.kernel.iter().copied());
         let count = 1 + driver.len() + plan.kernel.len();
@@ -354,7 +356,11 @@ impl Process {
             &mut many[..]
         };
         let timeout = left_ns.map(Duration::from_nanos);
-        let outcome = self.kernel.ppoll(fds, timeout, plan.mask);
+        let is_nap = plan.mask.is_none() && wait_on.is_some_and(|wait_on| wait_on.is_nap);
+        let outcome = match is_nap {
+            true => self.kernel.nap(fds, timeout),
+            false => self.kernel.ppoll(fds, timeout, plan.mask),
+        };
         let kernel = &fds[1 + driver.len()..];
         Slept {
             rang: fds[0].revents != 0,

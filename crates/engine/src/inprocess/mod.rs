@@ -173,6 +173,7 @@ impl Driver for InProcess {
                 self.shared.bell.raw_fd(),
             ],
             timeout_ns: deadline.map(|at| at.0.saturating_sub(now)),
+            is_nap: nap.is_some(),
         })
     }
 

@@ -1,16 +1,17 @@
 //! libc's calls on the kernel's descriptors.
 
+use std::ptr;
 use std::time::Duration;
 
 use slipstack_posix::Errno;
 
 use crate::raw::syscall6;
 
-/// The system call `ppoll`; no cancellation point of libc's (see [`crate::cancel`]).
+/// The system call `ppoll`, with the thread's own mask where none is given; no cancellation point of libc's (see [`crate::cancel`]).
 pub fn ppoll(
     fds: &mut [libc::pollfd],
     timeout: Option<Duration>,
-    mask: u64,
+    mask: Option<u64>,
 ) -> Result<usize, Errno> {
     let mut timeout = timeout.map(|timeout| libc::timespec {
         tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
@@ -19,8 +20,9 @@ pub fn ppoll(
     let timeout = timeout
         .as_mut()
         .map_or(0, |timeout| &raw mut *timeout as usize);
+    let mask = mask.as_ref().map_or(0, |mask| ptr::from_ref(mask) as usize);
     let (at, len) = (fds.as_mut_ptr() as usize, fds.len());
-    let args = [at, len, timeout, &raw const mask as usize, 8, 0];
+    let args = [at, len, timeout, mask, 8, 0];
     // SAFETY: pointers and length are those of live values; a kernel signal set has 8 bytes.
     outcome(unsafe { syscall6(libc::SYS_ppoll, args) })
 }

@@ -32,16 +32,26 @@ impl Kernel for Libc {
         let result = if cancel::is_suspected() {
             Err(Errno::EINTR)
         } else {
-            abi::ppoll(
-                fds,
-                timeout,
-                mask.map_or(thread.saved_mask(), signals::mask_of),
-            )
+            let mask = mask.map_or(thread.saved_mask(), signals::mask_of);
+            abi::ppoll(fds, timeout, Some(mask))
         };
         if !was_deferred && thread.interruptions() == before {
             thread.undefer();
             raw::swap_mask(current);
         }
+        if cancel::is_suspected() {
+            thread.interrupt();
+        }
+        result
+    }
+
+    fn nap(&self, fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Result<usize, Errno> {
+        let thread = thread::current();
+        // Everything is blocked: only the mask of the program lets what was put off end the nap.
+        if thread.is_deferred() {
+            return self.ppoll(fds, timeout, None);
+        }
+        let result = abi::ppoll(fds, timeout, None);
         if cancel::is_suspected() {
             thread.interrupt();
         }

@@ -133,6 +133,7 @@ impl Driver for FakeEngine {
         Some(WaitOn {
             fds: [self.bell.raw_fd(), -1],
             timeout_ns: None,
+            is_nap: false,
         })
     }
 

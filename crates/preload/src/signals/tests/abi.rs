@@ -40,6 +40,18 @@ fn current_mask() -> u64 {
     mask
 }
 
+/// And it does not outsleep what was put off before it. Four handlers have run.
+fn a_nap_leaves_the_mask_alone(before: u64) {
+    let guard = InCall::enter();
+    assert_eq!(Libc.nap(&mut [], Some(Duration::from_millis(1))), Ok(0));
+    assert_eq!(current_mask(), before);
+    raw::kill_self(libc::SIGUSR1);
+    let slept = Libc.nap(&mut [], Some(Duration::from_secs(20)));
+    assert_eq!((slept, RAN.load(SeqCst)), (Err(Errno::EINTR), 4));
+    drop(guard);
+    assert_eq!((RAN.load(SeqCst), current_mask()), (5, before));
+}
+
 /// One test, as a signal's action belongs to the whole process.
 #[test]
 fn handlers_wait_for_the_end_of_a_call_and_for_its_sleeps() {
@@ -102,9 +114,11 @@ fn handlers_wait_for_the_end_of_a_call_and_for_its_sleeps() {
     assert_eq!((RAN.load(SeqCst), current_mask()), (4, before));
     assert_eq!(mask_of(&sys::set_of(own)), own);
 
+    a_nap_leaves_the_mask_alone(before);
+
     // SA_RESETHAND and SA_NODEFER, which the kernel is not told about, hold all the same.
     handle(libc::SIGUSR1, libc::SA_RESETHAND | libc::SA_NODEFER);
     raw::kill_self(libc::SIGUSR1);
-    assert_eq!(RAN.load(SeqCst), 5);
+    assert_eq!(RAN.load(SeqCst), 6);
     assert_eq!(sys::query(libc::SIGUSR1).unwrap().handler, libc::SIG_DFL);
 }
