@@ -100,6 +100,15 @@ pub(crate) struct New {
 
 impl Description {
     pub(crate) fn new(new: New) -> Self {
+        Self::beginning(new, OnceLock::new())
+    }
+
+    /// One whose place is known from the first.
+    pub(crate) fn decided_as(new: New, decided: Decided) -> Self {
+        Self::beginning(new, OnceLock::from(decided))
+    }
+
+    fn beginning(new: New, decided: OnceLock<Decided>) -> Self {
         Description {
             id: new.id,
             family: new.family,
@@ -113,7 +122,7 @@ impl Description {
             users: AtomicUsize::new(0),
             has_ended: AtomicBool::new(false),
             lent: Lent::default(),
-            decided: OnceLock::new(),
+            decided,
             cold: Lock::new(Cold::default()),
         }
     }

@@ -18,6 +18,10 @@ impl Hasher for IdHasher {
         }
     }
 
+    fn write_i32(&mut self, id: i32) {
+        self.write_u64(u64::from(id.cast_unsigned()));
+    }
+
     fn write_u64(&mut self, id: u64) {
         // Multiplication by the golden ratio: spreads into the high bits that the map uses.
         self.0 = (self.0 ^ id).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -123,13 +123,18 @@ impl Process {
             number.close();
             return Ok(None);
         };
-        let accepted = Arc::new(Description::new(New {
+        let peer = link
+            .remote(sock)
+            .unwrap_or(SocketAddr::V4(crate::place::ANY));
+        let stream = Stream::accepted(Arc::clone(&link), sock);
+        let new = New {
             id: self.next_id(),
             family: socket.family,
             kind: socket.kind,
             protocol: socket.protocol,
             is_nonblocking: flags & libc::SOCK_NONBLOCK != 0,
-        }));
+        };
+        let accepted = Arc::new(Description::decided_as(new, Decided::Stream(stream)));
         let options = socket.cold.lock().options.clone();
         if !options.is_empty() {
             push_options(&link, sock, &options);
@@ -143,11 +148,6 @@ impl Process {
         };
         inherit(socket, &accepted);
         link.name(sock, &accepted);
-        let peer = link
-            .remote(sock)
-            .unwrap_or(SocketAddr::V4(crate::place::ANY));
-        let stream = Stream::accepted(link, sock);
-        let _ = accepted.decided.set(Decided::Stream(stream));
         if let Some(Decided::Stream(stream)) = accepted.decided() {
             self.apply_stream_options(&accepted, stream);
             self.install(number, &accepted);

@@ -81,12 +81,14 @@ pub(crate) struct Found {
     pub(crate) data: u64,
     pub(crate) socket: u64,
     pub(crate) is_listener: bool,
+    /// EPOLLONESHOT: nothing more comes until it is set again.
+    pub(crate) rests: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
     pub(crate) items: HashMap<u64, Item, BuildIdHasher>,
-    index: HashMap<(i32, u64), u64>,
+    index: HashMap<(i32, u64), u64, BuildIdHasher>,
     next_item: u64,
     ready: VecDeque<u64>,
     waiters: Vec<Arc<Waiter>>,
@@ -335,6 +337,7 @@ impl Set {
                 data: item.data,
                 socket: item.target.id(),
                 is_listener: item.target.is_listener(),
+                rests: item.events & ONE_SHOT != 0,
             });
             count += 1;
             if item.events & ONE_SHOT != 0 {

@@ -112,11 +112,13 @@ impl Process {
         let mut count = 0;
         let mut last = 0;
         let mut listener = None;
+        let mut rests = false;
         let room = out.len().min(STACK_EVENTS_MAX);
         set.collect(room, |found| {
             if !found.is_listener {
                 last = found.socket;
             }
+            rests |= found.rests;
             if lives_in_both {
                 // One event for a socket that is ready on both sides.
                 let same = from_kernel.iter_mut().find(|event| event.u64 == found.data);
@@ -140,7 +142,7 @@ impl Process {
             out[at..count].rotate_left(1);
             last = socket;
         }
-        if lives_in_both {
+        if lives_in_both && rests {
             rest_kernel_parts(set);
         }
         if count > 0 {
