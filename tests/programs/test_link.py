@@ -3,12 +3,19 @@
 import json
 import re
 
-from harness import net, test
+from harness import Skip, net, test
 from harness.process import until
 from harness.world import TARGET
 
 LEFT, RIGHT = "10.78.0.1", "10.78.0.2"
 OFFLOADS = [word for name in ("tso", "gso", "gro", "tx", "rx") for word in (name, "off")]
+
+
+def program():
+    built = TARGET / "debug" / "slipstack-link"
+    if not built.exists():
+        raise Skip("slipstack-link is not built: cargo build -p slipstack-emulator")
+    return built
 
 
 class Wire:
@@ -31,7 +38,7 @@ class Wire:
         """Starts the link; → the process"""
         self.report = self.world.folder / "link.json"
         words = ["wire1", "wire2", *words, "--report", self.report]
-        link = self.world.beside(TARGET / "debug" / "slipstack-link", *words)
+        link = self.world.beside(program(), *words)
         until(lambda: "joined" in link.errors() or not link.is_running(), 5, "the link is up")
         assert link.is_running(), link.tail()
         return link
@@ -80,12 +87,11 @@ def losses_and_cuts_are_counted_by_their_reason(world):
 
 @test(modes=("kernel",), device="none")
 def what_makes_no_sense_is_refused_with_a_sentence(world):
-    program = TARGET / "debug" / "slipstack-link"
     for words, said in (
         (["a", "b", "speed=1"], "no parameter of a link"),
         (["a", "b", "queue=10k"], "needs a rate"),
         (["nowhere1", "nowhere2"], "no network interface named"),
     ):
-        refused = world.beside(program, *words)
+        refused = world.beside(program(), *words)
         assert refused.wait(5) != 0
         assert said in refused.errors(), refused.tail()

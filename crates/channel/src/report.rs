@@ -69,7 +69,9 @@ impl Why {
             Why::Loopback => "127.0.0.0/8 and ::1 stay with the kernel",
             Why::Route => "the stack has no route to the destination",
             Why::LocalAddress => "the local address is the kernel's",
-            Why::Family => "the stack speaks IPv4 only",
+            Why::Family => {
+                "it was bound to an address that is neither IPv4 nor IPv6 (the kernel has rules for these)"
+            }
             Why::Device => "SO_BINDTODEVICE names a device of the kernel's",
             Why::NoStack => "no engine could be had (see the program's standard error)",
             Why::Refused => "the stack refused it (see the program's standard error)",

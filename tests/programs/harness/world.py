@@ -169,7 +169,7 @@ class World:
             return socket.create_connection(("127.0.0.1", port), timeout=seconds)
 
     def wait_port(self, port, seconds=10, process=None, address=None):
-        if process is not None and "run" in process.words:
+        if process is not None and {str(self.slipstack), "run"} <= set(process.words):
             # Before that nobody answers ARP, and the kernel asks again only after a second.
             until(lambda: "is reached at" in process.errors() or not process.is_running(), seconds, "the stack is up")
 
