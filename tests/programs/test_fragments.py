@@ -98,3 +98,14 @@ def is_answered(client, family, body):
             got = got[(got[0] & 15) * 4 :]
         if got[0] == ECHO_REPLY[family] and got[8:] == body:
             return True
+
+
+@test
+def programs_of_one_device_talk_in_frames_as_long_as_the_link_takes(world):
+    for namespace in (world.stack_ns, world.peer_ns):
+        namespace.ip("link", "set", "eth1", "mtu", "9000")
+    server = world.stack(*world.program("udp_blob.py"), 7003)
+    until(lambda: "ready" in server.output(), 10, "the server is ready")
+    lengths = (1000, 1960, 5000, 8972, 8973, 60_000)
+    client = world.stack(*world.program("udp_asker.py"), world.address, 7003, *lengths).finish(30)
+    assert client.split() == [word for length in lengths for word in (str(length), "True")], client

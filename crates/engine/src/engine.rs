@@ -64,6 +64,8 @@ pub struct Engine {
     pub(crate) unresolved: Vec<IpAddr>,
     /// Buffer for datagrams on their way out.
     pub(crate) scratch: Vec<u8>,
+    /// Buffer for what other engines have sent, made with the first of it.
+    inbox_frame: Vec<u8>,
     pub(crate) arriving: Arriving,
     is_sleeping: bool,
 }
@@ -105,6 +107,7 @@ impl Engine {
             ports: setup.ports,
             unresolved: Vec::new(),
             scratch: Vec::new(),
+            inbox_frame: Vec::new(),
             arriving: Arriving::default(),
             is_sleeping: false,
         }
@@ -199,7 +202,8 @@ impl Engine {
         if !self.world.local.has_work() {
             return false;
         }
-        let mut frame = [0; MpscInbox::FRAME_MAX];
+        let mut frame = core::mem::take(&mut self.inbox_frame);
+        frame.resize(MpscInbox::FRAME_MAX, 0);
         let mut frames = 0;
         while frames < INBOX_BUDGET {
             let Some(fabric) = &mut self.world.local.fabric else {
@@ -217,6 +221,7 @@ impl Engine {
                 self.on_local(now, &frame[..len]);
             }
         }
+        self.inbox_frame = frame;
         self.world.counters.local_received += frames as u64;
         frames > 0
     }

@@ -47,14 +47,14 @@ impl World {
     }
 }
 
-/// A frame that carries a segment on, shortened to what an inbox takes: the peer sends the rest again,
+/// A frame that carries a segment on, shortened to what takes one place in an inbox: the peer sends the rest again,
 /// to the right engine by then. `None`: addresses of two families.
 pub fn stray_frame(ip: &IpMeta, segment: &[u8], src: [u8; 6], dst: [u8; 6]) -> Option<Vec<u8>> {
     let headers = match ip.src {
         IpAddr::V4(_) => ethernet::HEADER_LEN + ipv4::HEADER_LEN,
         IpAddr::V6(_) => ethernet::HEADER_LEN + ipv6::HEADER_LEN,
     };
-    let len = segment.len().min(MpscInbox::FRAME_MAX - headers);
+    let len = segment.len().min(MpscInbox::CELL_BYTES - headers);
     let mut frame = vec![0; headers + len];
     put_headers(ip, len, (src, dst), &mut frame)?;
     frame[headers..].copy_from_slice(&segment[..len]);

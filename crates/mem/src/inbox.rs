@@ -1,8 +1,9 @@
 //! A bounded inbox of frames: any engine of a device writes, the slot's owner reads.
 //!
-//! Cells are 2 KiB: a sequence word, a length word and the frame. Writers are several processes,
-//! so the claim counter is shared; a writer that dies between claim and publication would stop
-//! the inbox, hence the reader steps over a cell that stays claimed for [`STUCK_NS`].
+//! Cells are 2 KiB: a sequence word, a length word and the frame. A longer frame takes several cells in a
+//! row, of which the first is published, last. Writers are several processes, so the claim counter is
+//! shared; a writer that dies between claim and publication would stop the inbox, hence the reader steps
+//! over cells that stay claimed for [`STUCK_NS`].
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,8 +11,10 @@ use crate::region::{Lines, PAGE, Region};
 
 const CELL: usize = 2048;
 const LINES_PER_CELL: usize = CELL / 64;
-/// Largest frame that fits a cell.
-const FRAME_MAX: usize = CELL - 64;
+/// Bytes of a frame in one cell.
+const CELL_BYTES: usize = CELL - 64;
+/// The longest IP packet behind an Ethernet header with a tag.
+const FRAME_MAX: usize = 65_535 + 18;
 /// A claimed cell that is not published for so long belongs to a dead writer.
 const STUCK_NS: u64 = 100_000_000;
 
@@ -31,8 +34,10 @@ pub struct MpscInbox {
 }
 
 impl MpscInbox {
-    /// Largest frame an inbox takes.
+    /// Largest frame an inbox takes, if it has so many cells.
     pub const FRAME_MAX: usize = FRAME_MAX;
+    /// Largest frame that takes one cell.
+    pub const CELL_BYTES: usize = CELL_BYTES;
 
     /// Bytes that an inbox of `cells` cells takes in its region.
     pub const fn bytes(cells: usize) -> usize {
@@ -53,34 +58,69 @@ impl MpscInbox {
         })
     }
 
-    /// Puts a frame in, given in parts. `false` when it is too large or the inbox is full.
+    /// Puts a frame in, given in parts. `false` when it is too large or the inbox has no room.
     pub fn push(&self, parts: &[&[u8]]) -> bool {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         if len == 0 || len > FRAME_MAX {
             return false;
         }
-        let Some(position) = self.claim() else {
+        let Some(position) = self.claim(cells_of(len)) else {
             return false;
         };
-        let index = (position & self.mask) as usize;
-        let line = self.cells.line(index * LINES_PER_CELL);
-        let mut at = self.base + index * CELL + 64;
+        let mut done = 0;
         for part in parts {
-            self.cells.region().write_from(at, part);
-            at += part.len();
+            self.write(position, done, part);
+            done += part.len();
         }
+        let index = position & self.mask;
+        let line = self.cells.line(index as usize * LINES_PER_CELL);
         line.words[1].store(len as u64, Ordering::Relaxed);
-        line.words[0].store(position - index as u64 + 1, Ordering::Release);
+        line.words[0].store(position - index + 1, Ordering::Release);
         true
     }
 
-    fn claim(&self) -> Option<u64> {
+    /// Writes bytes of the frame whose first cell is at `position`, from its byte `from` on.
+    fn write(&self, position: u64, mut from: usize, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (at, room) = self.place(position, from);
+            let (now, rest) = bytes.split_at(room.min(bytes.len()));
+            self.cells.region().write_from(at, now);
+            from += now.len();
+            bytes = rest;
+        }
+    }
+
+    /// Reads the frame whose first cell is at `position`. `false`: it is not in the region.
+    fn read(&self, position: u64, out: &mut [u8]) -> bool {
+        let mut from = 0;
+        out.chunks_mut(CELL_BYTES).all(|chunk| {
+            let (at, _) = self.place(position, from);
+            from += chunk.len();
+            self.cells.region().read_into(at, chunk)
+        })
+    }
+
+    /// Where byte `from` of the frame at `position` is, and how many bytes its cell has from there on.
+    fn place(&self, position: u64, from: usize) -> (usize, usize) {
+        let index = (position + (from / CELL_BYTES) as u64) & self.mask;
+        let within = from % CELL_BYTES;
+        let at = self.base + index as usize * CELL + 64 + within;
+        (at, CELL_BYTES - within)
+    }
+
+    /// The position of the first of so many cells in a row; `None` when they are not free. The reader frees cells
+    /// in order: if the last one is free, so are those before it.
+    fn claim(&self, cells: u64) -> Option<u64> {
+        if cells > self.mask + 1 {
+            return None;
+        }
         let counter: &AtomicU64 = &self.header.line(0).words[CLAIM];
         let mut position = counter.load(Ordering::Relaxed);
         loop {
-            let index = position & self.mask;
+            let last = position.wrapping_add(cells - 1);
+            let index = last & self.mask;
             let line = self.cells.line(index as usize * LINES_PER_CELL);
-            if line.words[0].load(Ordering::Acquire) != position - index {
+            if line.words[0].load(Ordering::Acquire) != last.wrapping_sub(index) {
                 let now = counter.load(Ordering::Relaxed);
                 if now == position {
                     return None;
@@ -90,7 +130,7 @@ impl MpscInbox {
             }
             match counter.compare_exchange_weak(
                 position,
-                position.wrapping_add(1),
+                position.wrapping_add(cells),
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
@@ -143,14 +183,27 @@ impl InboxReader {
                 return None;
             }
             let len = line.words[1].load(Ordering::Relaxed) as usize;
-            let at = self.inbox.base + index as usize * CELL + 64;
             let fits = len > 0 && len <= FRAME_MAX && len <= out.len();
-            let taken = fits && self.inbox.cells.region().read_into(at, &mut out[..len]);
+            // Cells that nobody has claimed are no part of a frame, whatever its length says.
+            let cells = cells_of(len);
+            if !fits || cells > self.claimed().wrapping_sub(self.next) {
+                self.step(lap, true);
+                continue;
+            }
+            let taken = self.inbox.read(self.next, &mut out[..len]);
             self.step(lap, !taken);
+            for _ in 1..cells {
+                let index = self.next & self.inbox.mask;
+                self.step(self.next.wrapping_sub(index), false);
+            }
             if taken {
                 return Some(len);
             }
         }
+    }
+
+    fn claimed(&self) -> u64 {
+        self.inbox.header.line(0).words[CLAIM].load(Ordering::Acquire)
     }
 
     fn step(&mut self, lap: u64, lost: bool) {
@@ -169,8 +222,7 @@ impl InboxReader {
 
     /// Whether the next cell has been claimed but unpublished for too long.
     fn is_stuck(&mut self, now_ns: u64) -> bool {
-        let claimed = self.inbox.header.line(0).words[CLAIM].load(Ordering::Relaxed);
-        if claimed == self.next {
+        if self.claimed() == self.next {
             self.stuck_since = None;
             return false;
         }
@@ -187,7 +239,7 @@ impl InboxReader {
     /// Whether frames are there or on their way: somebody has claimed a cell.
     #[inline]
     pub fn is_claimed(&self) -> bool {
-        self.inbox.header.line(0).words[CLAIM].load(Ordering::Acquire) != self.next
+        self.claimed() != self.next
     }
 
     /// Announces that the owner is about to sleep; `false` when a frame came meanwhile.
@@ -212,6 +264,11 @@ impl InboxReader {
     }
 }
 
+/// Cells that a frame takes.
+fn cells_of(len: usize) -> u64 {
+    len.div_ceil(CELL_BYTES) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,7 +282,7 @@ mod tests {
     #[test]
     fn frames_pass_in_order_and_a_full_inbox_refuses() {
         let (_region, inbox, mut reader) = pair();
-        let mut out = [0; FRAME_MAX];
+        let mut out = [0; 8];
         for lap in 0..5u8 {
             for i in 0..4 {
                 assert!(inbox.push(&[&[lap], &[i, 7]]));
@@ -241,11 +298,66 @@ mod tests {
     }
 
     #[test]
+    fn a_long_frame_takes_cells_in_a_row_and_round_the_end() {
+        let (_region, inbox, mut reader) = pair();
+        let mut out = vec![0; FRAME_MAX];
+        let long: Vec<u8> = (0..CELL_BYTES * 2 + 1).map(|at| at as u8).collect();
+        let (head, tail) = long.split_at(100);
+        for lap in 0..7 {
+            assert!(inbox.push(&[head, tail]), "{lap}");
+            assert!(inbox.push(&[&[lap]]));
+            // Three cells of four, and one: nothing more, but a frame that needs what the reader has freed.
+            assert!(!inbox.push(&[b"no"]));
+            assert_eq!(reader.pop(0, &mut out), Some(long.len()));
+            assert_eq!(out[..long.len()], long);
+            assert!(inbox.push(&[b"yes"]));
+            assert!(!inbox.push(&[&long]));
+            assert_eq!(reader.pop(0, &mut out), Some(1));
+            assert_eq!(reader.pop(0, &mut out), Some(3));
+            assert_eq!(reader.pop(0, &mut out), None);
+            assert!(reader.is_empty() && !reader.is_claimed());
+        }
+        assert_eq!(reader.lost(), 0);
+        assert!(inbox.push(&[&vec![0; CELL_BYTES * 4]]));
+        assert_eq!(reader.pop(0, &mut out), Some(CELL_BYTES * 4));
+        // One cell more than there are is never free.
+        assert!(!inbox.push(&[&vec![0; CELL_BYTES * 4 + 1]]));
+    }
+
+    #[test]
+    fn a_dead_writers_cells_are_all_stepped_over() {
+        let (region, inbox, mut reader) = pair();
+        region.u64(0).unwrap().fetch_add(3, Ordering::Relaxed);
+        assert!(inbox.push(&[b"next"]));
+        let mut out = [0; 8];
+        let mut at = 0;
+        for _ in 0..3 {
+            assert_eq!(reader.pop(at, &mut out), None);
+            at += STUCK_NS + 1;
+        }
+        assert_eq!(reader.pop(at, &mut out), Some(4));
+        assert_eq!(reader.lost(), 3);
+    }
+
+    #[test]
+    fn a_length_beyond_what_is_claimed_costs_one_cell() {
+        let (_region, inbox, mut reader) = pair();
+        assert!(inbox.push(&[b"lie"]));
+        let line = inbox.cells.line(0);
+        line.words[1].store(CELL_BYTES as u64 * 3, Ordering::Relaxed);
+        let mut out = vec![0; FRAME_MAX];
+        assert_eq!(reader.pop(0, &mut out), None);
+        assert_eq!(reader.lost(), 1);
+        assert!(inbox.push(&[b"next"]));
+        assert_eq!(reader.pop(0, &mut out), Some(4));
+    }
+
+    #[test]
     fn a_dead_writers_cell_is_stepped_over() {
         let (region, inbox, mut reader) = pair();
         region.u64(0).unwrap().fetch_add(1, Ordering::Relaxed);
         assert!(inbox.push(&[b"next"]));
-        let mut out = [0; FRAME_MAX];
+        let mut out = [0; 8];
         assert_eq!(reader.pop(0, &mut out), None);
         assert_eq!(reader.pop(STUCK_NS + 1, &mut out), Some(4));
         assert_eq!(reader.lost(), 1);
@@ -258,7 +370,7 @@ mod tests {
         assert!(inbox.push(&[b"a"]));
         assert!(inbox.push(&[b"b"]));
         assert!(!reader.prepare_sleep());
-        let mut out = [0; FRAME_MAX];
+        let mut out = [0; 8];
         reader.pop(0, &mut out);
         let mut next = InboxReader::new(inbox.clone());
         assert_eq!(next.pop(0, &mut out), Some(1));

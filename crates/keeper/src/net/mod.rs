@@ -58,6 +58,8 @@ pub struct Net {
     stack: Stack,
     world: World,
     inbox: Option<InboxReader>,
+    /// Buffer for what comes through it.
+    inbox_frame: Vec<u8>,
     resets: Vec<Reset>,
     frames: Vec<(Vec<u8>, RxMeta)>,
     /// Connections that waited here and were given up.
@@ -102,6 +104,7 @@ impl Net {
         Net {
             stack,
             inbox,
+            inbox_frame: vec![0; MpscInbox::FRAME_MAX],
             world,
             resets: Vec::new(),
             frames: Vec::new(),
@@ -134,17 +137,17 @@ impl Net {
             world,
             frames,
             inbox,
+            inbox_frame,
             ..
         } = self;
         world.device.rx(BUDGET, &mut |frame: &[u8], meta: RxMeta| {
             frames.push((frame.to_vec(), meta))
         });
-        let mut cell = [0; MpscInbox::FRAME_MAX];
-        while frames.len() < 2 * BUDGET {
-            let Some(len) = inbox.as_mut().and_then(|inbox| inbox.pop(now, &mut cell)) else {
-                break;
-            };
-            frames.push((cell[..len].to_vec(), RxMeta::LOCAL));
+        while frames.len() < 2 * BUDGET
+            && let Some(inbox) = inbox
+            && let Some(len) = inbox.pop(now, inbox_frame)
+        {
+            frames.push((inbox_frame[..len].to_vec(), RxMeta::LOCAL));
         }
         let received = std::mem::take(&mut self.frames);
         for (frame, meta) in &received {
@@ -332,12 +335,12 @@ impl Net {
         let Some(mut inbox) = self.world.inboxes.inbox(slot).map(InboxReader::new) else {
             return;
         };
-        let mut cell = [0; MpscInbox::FRAME_MAX];
+        let mut frame = vec![0; MpscInbox::FRAME_MAX];
         for _ in 0..INBOX_CELLS {
-            let Some(len) = inbox.pop(now, &mut cell) else {
+            let Some(len) = inbox.pop(now, &mut frame) else {
                 break;
             };
-            self.take(&cell[..len], RxMeta::LOCAL, Coming::to_the_gone(now));
+            self.take(&frame[..len], RxMeta::LOCAL, Coming::to_the_gone(now));
         }
     }
 
