@@ -12,7 +12,7 @@ use super::fast_open::{self, Attempt};
 use super::flow::{FlowKey, Place};
 use super::info::TcpInfo;
 use super::input::{Verdict, owe_ack};
-use super::output::{ack_policy, control, window};
+use super::output::{ack_policy, control, data, window};
 use super::phase::Phase;
 use super::{Tcp, keepalive, seq, urgent};
 use crate::bound::Bound;
@@ -370,7 +370,12 @@ impl Tcp {
             .ok_or(SocketError::UnknownId)?;
         let ms = |d: core::time::Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX - 1);
         match option {
-            TcpOption::NoDelay(on) => conn.opts.no_delay = on,
+            TcpOption::NoDelay(on) => {
+                conn.opts.no_delay = on;
+                if on {
+                    data::push_held(conn, now, cx, fx);
+                }
+            }
             TcpOption::Cork(on) => conn.opts.manner.set_corked(on),
             TcpOption::QuickAck(on) => {
                 conn.rcv.is_interactive = !on;

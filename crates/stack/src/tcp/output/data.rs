@@ -320,6 +320,18 @@ fn note_app_limited(conn: &mut Connection, in_flight: u64) {
     }
 }
 
+/// A tail that is held leaves, past a cork too, which goes on to hold what is written next (Linux: TCP_NODELAY pushes what
+/// is queued).
+#[cold]
+pub fn push_held(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+    let unsent = conn.snd.written.saturating_sub(conn.snd.nxt);
+    let has_room = conn.in_flight() + unsent <= u64::from(conn.cc.window.cwnd);
+    let may_send = conn.phase.is_synchronized() && conn.phase.may_transmit();
+    if may_send && unsent < u64::from(conn.snd.mss) && has_room {
+        force_one(conn, now, cx, fx);
+    }
+}
+
 /// Sends a held tail or a cut segment regardless of Nagle and SWS avoidance (the override of RFC 9293 3.8.6.2.1).
 pub fn force_one(
     conn: &mut Connection,
