@@ -59,18 +59,35 @@ pub fn is_update_due(conn: &Connection) -> bool {
     now >= 2 * known && now > known
 }
 
+/// A buffer of this size stays in a core's cache: what is beyond it is copied in and out through memory.
+const WARM_LEN: u64 = 1 << 20;
+/// The fastest path whose bandwidth-delay product a buffer is to hold, in bytes per microsecond (25 Gbit/s).
+const FASTEST: u64 = 3_125;
+
+/// The largest buffer that auto-tuning gives this connection. On a short path more than its bandwidth-delay
+/// product brings nothing: the buffer only grows because the program is slower than its peer.
+fn largest(conn: &Connection, buffer_max: u32) -> u32 {
+    let product = conn.rtt.smoothed_ns() / 1_000 * FASTEST;
+    match product {
+        0 => buffer_max,
+        // Below `buffer_max`, which fits.
+        product => u64::from(buffer_max).min(product.max(WARM_LEN)) as u32,
+    }
+}
+
 /// The program has read up to `rcv.consumed`.
 #[inline]
 pub fn on_consumed(conn: &mut Connection, now: Instant, buffer_max: u32) {
     if conn.rcv.is_buffer_fixed || conn.rcv.buffer >= buffer_max {
         return;
     }
+    let buffer_max = largest(conn, buffer_max);
     let read = conn.rcv.consumed.saturating_sub(conn.rcv.tune_from);
     // Twice what one round trip brought leaves room for slow start, which doubles. What part of one has brought already
     // it needs at least: to wait for its end would let the window close meanwhile.
     let wanted = 2 * read + 16 * u64::from(conn.rcv.mss);
     if wanted > u64::from(conn.rcv.buffer) {
-        conn.rcv.buffer = wanted.min(u64::from(buffer_max)) as u32;
+        conn.rcv.buffer = (wanted.min(u64::from(buffer_max)) as u32).max(conn.rcv.buffer);
     }
     let period = conn.rtt.smoothed_ns().max(TUNE_MIN_NS);
     if conn.rcv.tune_at.nanos_until(now) >= period {
