@@ -122,10 +122,10 @@ impl Socket {
         returned: None,
     };
 
-    /// Bytes of datagrams that may wait; what a program asks for counts twice, as on the kernel.
+    /// Bytes of datagrams that may wait.
     pub(crate) fn datagrams_max(&self) -> u64 {
         let asked = self.options.as_deref().and_then(|options| options.rcvbuf);
-        asked.map_or(UDP_RCVBUF, |bytes| 2 * u64::from(bytes))
+        asked.map_or(UDP_RCVBUF, u64::from)
     }
 
     /// The options to be, made when first touched.

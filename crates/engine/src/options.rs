@@ -21,7 +21,10 @@ impl Engine {
         option: SocketOption,
     ) -> Answer {
         let option = match option {
-            SocketOption::RcvBuf(bytes) => SocketOption::RcvBuf(bytes.min(BUFFER_MAX)),
+            // What a program asks for counts twice, as on the kernel.
+            SocketOption::RcvBuf(bytes) => {
+                SocketOption::RcvBuf(bytes.saturating_mul(2).min(BUFFER_MAX))
+            }
             SocketOption::SndBuf(bytes) => SocketOption::SndBuf(bytes.min(BUFFER_MAX)),
             other => other,
         };

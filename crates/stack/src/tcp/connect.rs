@@ -14,7 +14,7 @@ use super::connection::{
 use super::fast_open::client;
 use super::flow::FlowKey;
 use super::input::{Verdict, owe_ack};
-use super::output::control;
+use super::output::{control, window};
 use super::phase::Phase;
 use super::segment::Segment;
 use super::timers::{Resend, Timers};
@@ -229,7 +229,7 @@ pub fn agree(conn: &mut Connection, irs: u32, theirs: &TcpOptions, cx: &Cx<'_>) 
     conn.rcv.irs = irs;
     conn.rcv.nxt = seq::FIRST;
     conn.rcv.acked = seq::FIRST;
-    conn.rcv.edge = seq::FIRST + u64::from(conn.rcv.buffer.min(0xffff));
+    conn.rcv.edge = seq::FIRST + u64::from(window::first(conn.rcv.buffer));
     conn.opts.has_sack = tcp.sack && theirs.sack_permitted;
     if let (true, Some(timestamps)) = (tcp.timestamps, theirs.timestamps) {
         conn.opts.has_timestamps = true;

@@ -15,6 +15,7 @@ use super::connect::Preset;
 use super::connection::{MSS_DEFAULT, MSS_MIN};
 use super::flow::FlowKey;
 use super::output::emit::{self, BareAck, Envelope, Opening};
+use super::output::window;
 use super::slab::Slab;
 use super::{connect, isn, seq};
 use crate::effects::{Effects, Payload};
@@ -183,7 +184,7 @@ pub fn entry_for(
         sent_at: now,
         mss: MSS_DEFAULT,
         our_mss: connect::our_mss(&key, preset, link),
-        window: preset.rcvbuf.min(0xffff) as u16,
+        window: window::first(preset.rcvbuf),
         peer_shift: u8::MAX,
         our_shift: preset.shift,
         tries: 0,

@@ -4,6 +4,7 @@ use slipstack_wire::tcp::{TcpFlags, TcpHeader};
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
 
 use super::emit::{self, Envelope, Opening};
+use super::window;
 use crate::config::EcnMode;
 use crate::counters::Counter;
 use crate::effects::Effects;
@@ -34,7 +35,7 @@ pub fn send_syn(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
         },
         flags: syn_flags(conn, has_peer, config.ecn),
         // RFC 7323 2.2: the window of a SYN is never scaled.
-        window: conn.rcv.buffer.min(0xffff) as u16,
+        window: window::first(conn.rcv.buffer),
         urgent: 0,
     };
     let offers = |agreed: bool, configured: bool| if has_peer { agreed } else { configured };
@@ -50,7 +51,7 @@ pub fn send_syn(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
         ..TcpOptions::default()
     };
     if has_peer {
-        conn.rcv.edge = conn.rcv.nxt + u64::from(conn.rcv.buffer.min(0xffff));
+        conn.rcv.edge = conn.rcv.nxt + u64::from(window::first(conn.rcv.buffer));
     }
     conn.rcv.ack = AckState::None;
     conn.snd.last_at = now;

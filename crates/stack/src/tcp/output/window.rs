@@ -28,6 +28,12 @@ fn fresh_edge(conn: &Connection) -> u64 {
     rounded.max(rcv.edge)
 }
 
+/// The window of a SYN, which is never scaled (RFC 7323 2.2). Half of the buffer, as on Linux, which does not know yet
+/// what segments take beside their bytes.
+pub fn first(buffer: u32) -> u16 {
+    (buffer / 2).min(0xffff) as u16
+}
+
 /// Moves the right edge and gives the field of the header.
 #[inline]
 pub fn announce(conn: &mut Connection) -> u16 {

@@ -195,7 +195,7 @@ fn a_full_accept_queue_drops_the_ack_and_a_later_one_is_taken() {
 fn data_beyond_the_window_of_the_syn_ack_is_cut() {
     let mut world = World::new(with(SynCookies::Always));
     let mut options = ListenOptions::default();
-    options.socket.rcvbuf = Some(2304);
+    options.socket.rcvbuf = Some(4608);
     world.listen_with(options);
     let answer = ask(&mut world, PEER_PORT, &offer());
     reply(&mut world, PEER_PORT, &answer, &[7; 3000]);
