@@ -131,9 +131,12 @@ fn on_late_answer(conn: &mut Connection, age: u64) {
     if !core::mem::take(&mut conn.rcv.is_unanswered) {
         return;
     }
-    while u64::from(conn.rcv.ato_ms) * MS <= age {
-        conn.rcv.ato_ms *= 2;
+    // A round trip of less than a millisecond may have left none.
+    let mut ato_ms = conn.rcv.ato_ms.max(ATO_MIN_MS);
+    while u64::from(ato_ms) * MS <= age {
+        ato_ms *= 2;
     }
+    conn.rcv.ato_ms = ato_ms;
     conn.rcv.is_interactive = true;
 }
 
