@@ -1,5 +1,6 @@
 //! A slot changes hands while frames arrive at speed: its holder is killed, a successor adopts the
-//! ring, and every frame was seen exactly once.
+//! ring, and every frame was seen. Only the one that a holder had in hand when it was killed may be
+//! seen again.
 
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -19,6 +20,7 @@ const REGION_LEN: usize = COUNTS + 4 * FRAMES_MAX;
 const RING: u32 = 4096;
 /// So far the sender runs ahead of the holder: the ring never overflows, however busy the machine.
 const AHEAD_MAX: u32 = RING / 2;
+const KILLS: u64 = 20;
 const ENVIRONMENT: &str = "SLIPSTACK_TEST_HANDOVER";
 
 /// Not a test: the holder of the slot, run by the test below as a process of its own.
@@ -71,7 +73,7 @@ pub fn inheritable(fd: impl AsFd) -> OwnedFd {
 }
 
 #[test]
-fn a_killed_holder_loses_nothing_and_its_successor_doubles_nothing() {
+fn a_killed_holder_loses_nothing_and_its_successor_doubles_only_what_it_had_in_hand() {
     if !net::may_run("handover") {
         return;
     }
@@ -93,7 +95,7 @@ fn a_killed_holder_loses_nothing_and_its_successor_doubles_nothing() {
         move || send_numbered(&is_over, &sent, &counts)
     });
     let started = Instant::now();
-    for round in 0..20u64 {
+    for round in 0..KILLS {
         let mut holder = spawn_holder(&slot, &shared, &slots.params());
         std::thread::sleep(Duration::from_millis(40 + round * 7 % 40));
         holder.kill().unwrap();
@@ -117,9 +119,12 @@ fn a_killed_holder_loses_nothing_and_its_successor_doubles_nothing() {
 
     let sent = sent.load(Ordering::Relaxed);
     let lost = (0..sent).filter(|&n| times(&counts, n) == 0).count();
-    let doubled = (0..sent).filter(|&n| times(&counts, n) > 1).count();
+    let extra = |n| u64::from(times(&counts, n).saturating_sub(1));
+    let doubled: u64 = (0..sent).map(extra).sum();
     println!("{sent} frames at {rate:.0}/s: {lost} lost, {doubled} doubled");
-    assert_eq!((lost, doubled), (0, 0));
+    assert_eq!(lost, 0);
+    // A holder that is killed between taking a frame and saying so leaves it to its successor.
+    assert!(doubled <= KILLS);
 }
 
 /// Sends 100,000 numbered frames a second, as far as the holders keep up.
