@@ -26,5 +26,8 @@ found = []
 while (now := time.clock_gettime(clock)) < end:
     time.sleep(PERIOD_S)
     found.append((now + PERIOD_S, time.clock_gettime(clock)))
-with open(sys.argv[2], "w") as file:
+# Whoever sees the file sees all of it.
+unfinished = sys.argv[2] + ".unfinished"
+with open(unfinished, "w") as file:
     file.writelines(f"{due:.6f} {woke:.6f}\n" for due, woke in found)
+os.rename(unfinished, sys.argv[2])
