@@ -353,17 +353,6 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_writers_cell_is_stepped_over() {
-        let (region, inbox, mut reader) = pair();
-        region.u64(0).unwrap().fetch_add(1, Ordering::Relaxed);
-        assert!(inbox.push(&[b"next"]));
-        let mut out = [0; 8];
-        assert_eq!(reader.pop(0, &mut out), None);
-        assert_eq!(reader.pop(STUCK_NS + 1, &mut out), Some(4));
-        assert_eq!(reader.lost(), 1);
-    }
-
-    #[test]
     fn a_new_owner_continues_and_a_sleeping_one_is_rung() {
         let (_region, inbox, mut reader) = pair();
         assert!(!inbox.take_sleeping());
