@@ -213,6 +213,30 @@ fn a_buffer_that_is_read_empty_within_a_round_trip_grows_before_its_end() {
     assert!(world.stack.tcp_rcvbuf(conn) < grown * 5 / 4);
 }
 
+/// The largest buffer of a reader who always keeps up, when answers have taken `trip` nanoseconds.
+fn largest_buffer(trip: u64) -> u32 {
+    let mut world = established();
+    let conn = world.conn.unwrap();
+    for upto in 1..=60 {
+        world.write(upto * 100);
+        world.flush();
+        world.now.0 += trip;
+        world.acknowledge(100);
+    }
+    for part in 1..=300 {
+        world.peer(ACK, &vec![7; 40_000]);
+        world.stack.tcp_consumed(world.now, conn, part * 40_000);
+        world.flush();
+    }
+    world.stack.tcp_rcvbuf(conn)
+}
+
+#[test]
+fn on_a_short_path_a_buffer_does_not_outgrow_the_cache() {
+    assert_eq!(largest_buffer(MS / 10), 1 << 20);
+    assert_eq!(largest_buffer(40 * MS), config().tcp.rcvbuf_max);
+}
+
 /// Data for a peer whose window is closed and who answers every probe; how long until the connection fails.
 fn answered_probes(user_timeout: Option<u64>) -> Option<u64> {
     let mut world = established();
