@@ -19,8 +19,10 @@ const PORT: u16 = 80;
 /// What is run.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The bottleneck; the way back has the same delay and is otherwise perfect.
+    /// The bottleneck.
     pub link: LinkParams,
+    /// The way back: as long, and otherwise perfect unless something else is said.
+    pub back: LinkParams,
     pub flows: Vec<Congestion>,
     /// Flows begin this far apart.
     pub stagger_ns: u64,
@@ -37,6 +39,10 @@ impl Setup {
     pub fn new(link: LinkParams, flows: &[Congestion]) -> Self {
         Self {
             link,
+            back: LinkParams {
+                delay_ns: link.delay_ns,
+                ..LinkParams::default()
+            },
             flows: flows.to_vec(),
             stagger_ns: 0,
             tso_max: 65_000,
@@ -136,13 +142,7 @@ fn world(setup: &Setup) -> World {
         .collect();
     let macs = hosts.iter().map(|host| host.mac).collect();
     let mut network = Network::new(setup.link, Rng::new(&[setup.seed; 32]), macs);
-    network.set_params_of(
-        1,
-        LinkParams {
-            delay_ns: setup.link.delay_ns,
-            ..LinkParams::default()
-        },
-    );
+    network.set_params_of(1, setup.back);
     World::new(now, hosts, network, Rng::new(&[8; 32]))
 }
 

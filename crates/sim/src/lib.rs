@@ -19,6 +19,7 @@ pub mod program;
 pub mod scenario;
 mod schedule;
 pub mod streams;
+pub mod vlan;
 pub mod world;
 pub mod worlds;
 

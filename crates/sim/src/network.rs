@@ -7,6 +7,7 @@ use slipstack_stack::{Instant, RxChecksum, RxMeta};
 
 use crate::link::{DropReason, Link, LinkCounters, LinkParams, too_big};
 use crate::nat::Nat;
+use crate::vlan::{Tagging, Tags};
 
 /// What arrived where.
 #[derive(Debug)]
@@ -42,6 +43,7 @@ pub struct Network {
     /// Says from this address what is too big for a link; else such frames are lost silently.
     pub router: Option<Ipv4Addr>,
     nat: Option<Nat>,
+    tagging: Option<Tagging>,
     seeds: Rng,
 }
 
@@ -59,6 +61,7 @@ impl Network {
             arrived: Vec::new(),
             router: None,
             nat: None,
+            tagging: None,
             seeds: rng,
         }
     }
@@ -70,6 +73,16 @@ impl Network {
         self.link_of.push(self.links.len());
         self.links.push(link);
         self.macs.push(mac);
+    }
+
+    /// From now on frames carry tags.
+    pub fn tag(&mut self, tags: Tags) {
+        self.tagging = Some(Tagging::new(tags, fork(&mut self.seeds)));
+    }
+
+    /// Frames that interfaces left because they were not of their VLAN.
+    pub fn foreign(&self) -> u64 {
+        self.tagging.as_ref().map_or(0, |tagging| tagging.foreign)
     }
 
     /// Puts a NAT between a host and the others.
@@ -182,7 +195,14 @@ impl Network {
         }
     }
 
-    fn arrive(&mut self, to: usize, mut bytes: Vec<u8>, meta: RxMeta) {
+    fn arrive(&mut self, to: usize, bytes: Vec<u8>, meta: RxMeta) {
+        let bytes = match &mut self.tagging {
+            Some(tagging) => tagging.take_off(bytes),
+            None => Some(bytes),
+        };
+        let Some(mut bytes) = bytes else {
+            return;
+        };
         let nat = self.nat.as_ref().filter(|nat| nat.host == to);
         if nat.is_none_or(|nat| nat.inwards(&mut bytes)) {
             self.arrived.push(Arrival { to, bytes, meta });
@@ -205,6 +225,13 @@ impl Network {
             nat.outwards(&mut bytes);
         }
         let answer = self.too_big_answer(from, &bytes);
+        if let Some(tagging) = &mut self.tagging {
+            let stray = tagging.stray(&bytes);
+            bytes = tagging.put_on(&bytes);
+            if let Some(stray) = stray {
+                self.link(from).offer(now, stray, sent).ok();
+            }
+        }
         // What does not arrive is in the link's counters.
         let outcome = self.link(from).offer(now, bytes, sent);
         if let (Err(DropReason::TooBig), Some(answer), Recipients::One(next)) =

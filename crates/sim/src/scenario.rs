@@ -12,6 +12,7 @@ use crate::link::{LinkParams, Share};
 use crate::network::Network;
 use crate::pcap::Recorder;
 use crate::program::{Rhythm, Task};
+use crate::vlan::Tags;
 use crate::world::{Failure, World};
 
 const SERVER_PORT: u16 = 80;
@@ -26,6 +27,8 @@ pub struct Options {
     /// Hosts send super-frames with partial checksums to each other, as over a TAP; nothing is
     /// corrupted then, because nobody could tell.
     pub offloads: bool,
+    /// Frames carry tags of 802.1Q.
+    pub tags: Option<Tags>,
 }
 
 /// What a seed did.
@@ -37,6 +40,8 @@ pub struct Report {
     pub virtual_ns: u64,
     /// Segments that were taken together with the one before.
     pub merged: u64,
+    /// Frames of other VLANs than the hosts'.
+    pub foreign: u64,
 }
 
 /// Two hosts, one to four connections, a link that loses 5 %, doubles 5 %, reorders 10 % and
@@ -64,7 +69,10 @@ pub fn run_seed(seed: u64, options: &Options) -> Result<Report, Failure> {
         })
         .collect();
     let macs = hosts.iter().map(|host| host.mac).collect();
-    let network = Network::new(params, Rng::new(&seed_bytes(&mut rng)), macs);
+    let mut network = Network::new(params, Rng::new(&seed_bytes(&mut rng)), macs);
+    if let Some(tags) = options.tags {
+        network.tag(tags);
+    }
     let mut world = World::new(start, hosts, network, Rng::new(&seed_bytes(&mut rng)));
     world.turn_delay_ns = if rng.below(2) == 0 {
         rng.next_u64() % 200_000
@@ -97,6 +105,8 @@ pub fn run_seed(seed: u64, options: &Options) -> Result<Report, Failure> {
     report.steps = world.steps;
     let merged = |host: &Host| host.stack.counters().value(Counter::RxTcpMerged);
     report.merged = world.hosts.iter().map(merged).sum();
+    let foreign = |host: &Host| host.stack.counters().value(Counter::DropEthernetVlan);
+    report.foreign = world.network.foreign() + world.hosts.iter().map(foreign).sum::<u64>();
     Ok(report)
 }
 

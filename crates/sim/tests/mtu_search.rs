@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use slipstack_sim::host::Host;
+use slipstack_sim::link::QueueParams;
 use slipstack_sim::network::Network;
 use slipstack_sim::program::Task;
 use slipstack_sim::{LinkParams, World};
@@ -131,4 +132,37 @@ fn without_the_search_a_black_hole_swallows_everything() {
     world.run_for(60 * SECOND).unwrap();
     let info = sender(&world);
     assert_eq!((info.pmtu, info.bytes_acked), (1500, 1));
+}
+
+#[test]
+fn what_a_router_has_told_is_forgotten_after_ten_minutes_without_a_search_too() {
+    // A queue of half a second: what asks for neighbours stands in it too.
+    let slow = |mtu| LinkParams {
+        rate: 200_000,
+        queue: QueueParams {
+            bytes_max: 12_000,
+            ..QueueParams::default()
+        },
+        ..path(mtu)
+    };
+    let mut world = world(1300, 0, |_| {});
+    world.network.set_params(slow(1300));
+    world.network.router = Some(Ipv4Addr::new(10, 0, 0, 254));
+    talk(&mut world, 40_000_000);
+    let seen = |world: &World| (sender(world).pmtu, count(world, Counter::TcpMtuRaised));
+    world.run_for(10 * SECOND).unwrap();
+    assert_eq!(seen(&world), (1300, 0));
+    world.run_for(585 * SECOND).unwrap();
+    // It still holds: what is larger would be refused again.
+    assert_eq!(seen(&world), (1300, 0));
+    world.run_for(20 * SECOND).unwrap();
+    assert_eq!(seen(&world), (1300, 1));
+    world.network.set_params(slow(1500));
+    world.run_for(580 * SECOND).unwrap();
+    assert_eq!(seen(&world), (1300, 1));
+    world.run_for(20 * SECOND).unwrap();
+    assert_eq!(seen(&world), (1500, 2));
+    let before = sender(&world).bytes_acked;
+    world.run_for(20 * SECOND).unwrap();
+    assert!(sender(&world).bytes_acked > before + 400_000);
 }

@@ -107,6 +107,7 @@ counters! {
     DropForwardTooBig "drop_forward_too_big" "packet for others larger than its path takes, and not to be cut"
     DropForwardJoined "drop_forward_joined" "segments for others that the device had joined"
 
+    RoutersLost "routers_lost" "default routers that no longer answered"
     RxNdpSolicitations "rx_ndp_solicitations" "neighbour solicitations for our addresses"
     RxNdpAdvertisements "rx_ndp_advertisements" "neighbour advertisements taken"
     TxNdpSolicitations "tx_ndp_solicitations" "neighbour solicitations sent"
@@ -133,7 +134,6 @@ counters! {
     DropUdpChecksum "drop_udp_checksum" "UDP checksum wrong"
     DropUdpPort "drop_udp_port" "UDP to a port that nobody has bound"
     DropUdpGroup "drop_udp_group" "UDP to a group or broadcast address that no socket takes"
-    DropUdpPortZero "drop_udp_port_zero" "UDP to port 0"
 
     DropTcpChecksum "drop_tcp_checksum" "TCP checksum wrong"
     DropTcpMalformed "drop_tcp_malformed" "TCP header truncated or its lengths wrong"

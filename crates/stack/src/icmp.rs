@@ -17,11 +17,13 @@ use crate::time::Instant;
 
 /// RFC 1812 4.3.2.3: an error is at most 576 bytes long.
 const ERROR_LEN_MAX: usize = 576;
-pub(crate) const QUOTE_MAX: usize =
-    ERROR_LEN_MAX - ipv4::HEADER_LEN - slipstack_wire::icmpv4::HEADER_LEN;
+const HEADERS_LEN: usize = ipv4::HEADER_LEN + slipstack_wire::icmpv4::HEADER_LEN;
+pub(crate) const QUOTE_MAX: usize = ERROR_LEN_MAX - HEADERS_LEN;
 
-/// RFC 1812 4.3.2.5: precedence 6 for errors, as Linux does.
-pub(crate) const ERROR_TOS: u8 = 0xc0;
+/// RFC 1812 4.3.2.5: an error has precedence 6 and the type of service of what it is about.
+pub(crate) const fn error_tos(about: u8) -> u8 {
+    0xc0 | about & 0x1e
+}
 
 impl Cx<'_> {
     /// Answers echos; an error about a packet of ours is returned with its protocol.
@@ -156,11 +158,15 @@ impl Cx<'_> {
             return;
         }
         self.counters.bump(Counter::TxIcmpErrors);
-        let body = &packet[..packet.len().min(QUOTE_MAX)];
+        let path = self.link.find_path(now, Some(ip.dst), ip.src);
+        let room = path.map_or(QUOTE_MAX, |path| {
+            usize::from(path.mtu).saturating_sub(HEADERS_LEN)
+        });
+        let body = &packet[..packet.len().min(QUOTE_MAX).min(room)];
         self.send_icmp(
             now,
             (ip.dst, ip.src),
-            ERROR_TOS,
+            error_tos(ip.tos),
             &IcmpMessage { kind, body },
             fx,
         );

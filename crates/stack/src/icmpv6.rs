@@ -226,12 +226,11 @@ fn cause_of(kind: Icmpv6Kind) -> Option<PathCause> {
             code::NO_ROUTE => PathCause::NetUnreachable,
             code::PORT_UNREACHABLE => PathCause::PortUnreachable,
             code::BEYOND_SCOPE | code::ADDRESS_UNREACHABLE => PathCause::HostUnreachable,
-            code::PROHIBITED | code::POLICY | code::REJECT => PathCause::AdminProhibited,
-            _ => return None,
+            // RFC 4443 2.4 (a): one that is not known is told to the upper layer all the same.
+            _ => PathCause::AdminProhibited,
         },
-        // A link with a smaller MTU than 1280 has to hide it (RFC 8200 5).
         Icmpv6Kind::PacketTooBig { mtu } => PathCause::FragmentationNeeded {
-            mtu: u16::try_from(mtu).unwrap_or(u16::MAX).max(ipv6::MTU_MIN),
+            mtu: u16::try_from(mtu).unwrap_or(u16::MAX),
         },
         Icmpv6Kind::TimeExceeded { code: 0 } => PathCause::TimeExceeded,
         Icmpv6Kind::ParameterProblem { .. } => PathCause::ParameterProblem,

@@ -15,6 +15,7 @@ mod arp;
 mod bound;
 pub mod config;
 pub mod counters;
+mod default_router;
 mod destination;
 pub mod effects;
 pub mod error;

@@ -12,6 +12,7 @@ use slipstack_wire::{ethernet, igmp, ipv4, ipv6, tcp, tcp_options};
 
 use crate::config::{Role, StackConfig};
 use crate::counters::Counters;
+use crate::default_router::LostRouters;
 use crate::destination::Destinations;
 use crate::effects::{Effects, Payload};
 use crate::error::{Reason, SocketError};
@@ -21,7 +22,7 @@ use crate::identification::Identifications;
 use crate::learnt::Learnt;
 use crate::neighbour::{Neighbours, Resolution};
 use crate::options::DEFAULT_TTL;
-use crate::path_mtu::PathMtus;
+use crate::path_mtu::{MTU_MIN_V4, PathMtus};
 use crate::rng::{Rng, SipKey};
 use crate::route::{Found, Route, Routes};
 use crate::route6::Routes6;
@@ -154,6 +155,8 @@ pub struct Link {
     pub(crate) slaac: Option<Box<Slaac>>,
     /// What they say.
     pub(crate) learnt: Box<Learnt>,
+    /// Which of their routers do not answer.
+    pub(crate) lost_routers: LostRouters,
     /// Counts its changes.
     pub(crate) learnt_revision: u32,
 }
@@ -179,6 +182,7 @@ impl Link {
             path_mtus: None,
             slaac: None,
             learnt: Box::default(),
+            lost_routers: LostRouters::default(),
             learnt_revision: 0,
             label_key: rng.sip_key(),
         }
@@ -345,6 +349,14 @@ impl Link {
         let learnt = self.path_mtus.as_ref().and_then(|all| all.find(now, dst));
         let mtu = self.mtu_for(dst.is_ipv6());
         learnt.map_or(mtu, |learnt| learnt.min(mtu))
+    }
+
+    /// Whether a packet that may not be cut on a path of `mtu` bytes would never arrive: the path takes less than
+    /// is believed of any (Linux's locked MTU).
+    #[inline]
+    pub(crate) fn is_beneath_belief(&self, now: Instant, dst: IpAddr, mtu: u16) -> bool {
+        let all = self.path_mtus.as_ref();
+        mtu == MTU_MIN_V4 && dst.is_ipv4() && all.is_some_and(|all| all.is_beneath(now, dst))
     }
 
     /// The largest packet of a family that the link takes: routers may ask for less than the device does.

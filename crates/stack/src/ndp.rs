@@ -153,8 +153,14 @@ impl Cx<'_> {
     ) {
         let (ip, source) = (IpAddr::V6(ip), IpAddr::V6(source));
         let neighbours = &mut self.link.neighbours;
-        if neighbours.learn(now, ip, (mac, confidence), source, self.counters, fx) {
+        let is_new = neighbours.learn(now, ip, (mac, confidence), source, self.counters, fx);
+        // Engines tell by the keeper's word whether a router still answers.
+        let is_answer = confidence == Confidence::Confirmed && self.config.role == Role::Keeper;
+        if is_new || is_answer {
             fx.event(Event::Neighbour { ip, mac });
+        }
+        if !self.link.lost_routers.is_empty() {
+            self.on_router_found(ip);
         }
     }
 

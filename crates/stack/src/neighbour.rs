@@ -128,7 +128,7 @@ impl Held {
         }
     }
 
-    fn send(&mut self, mac: [u8; 6], counters: &mut Counters, fx: &mut impl Effects) {
+    pub(crate) fn send(&mut self, mac: [u8; 6], counters: &mut Counters, fx: &mut impl Effects) {
         self.header[..6].copy_from_slice(&mac);
         let payload = match &self.payload {
             HeldPayload::None => Payload::None,
@@ -147,6 +147,13 @@ impl Held {
             fx,
         );
     }
+}
+
+/// Neighbours that do not answer, and frames with whom they were to go to.
+#[derive(Debug, Default)]
+pub(crate) struct GivenUp {
+    pub neighbours: Vec<IpAddr>,
+    pub frames: Vec<(IpAddr, Held)>,
 }
 
 /// How long a neighbour's answer is believed, and how far apart requests are.
@@ -391,12 +398,19 @@ impl Neighbours {
         is_new
     }
 
-    /// Repeats requests; frames of neighbours that are given up go to `unreachable`.
+    /// When somebody last looked for the way by this neighbour.
+    pub fn last_used(&self, ip: IpAddr) -> Option<Instant> {
+        let hash = hash(&self.key, ip);
+        let entry = self.entries.find(hash, |entry| entry.ip == ip)?;
+        Some(entry.last_used)
+    }
+
+    /// Repeats requests; neighbours that are given up are told, and the frames that waited for them.
     pub fn on_timers(
         &mut self,
         now: Instant,
         mac: [u8; 6],
-        unreachable: &mut Vec<Held>,
+        given_up: &mut GivenUp,
         counters: &mut Counters,
         fx: &mut impl Effects,
     ) {
@@ -427,7 +441,9 @@ impl Neighbours {
             if *sent >= probes_max {
                 *held_total -= entry.held.len();
                 counters.add(Counter::DropNeighbourFailed, entry.held.len() as u64);
-                unreachable.extend(entry.held.drain(..));
+                let held = entry.held.drain(..);
+                given_up.frames.extend(held.map(|frame| (entry.ip, frame)));
+                given_up.neighbours.push(entry.ip);
                 return false;
             }
             *sent += 1;

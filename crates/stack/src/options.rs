@@ -80,9 +80,13 @@ pub struct SocketOptions {
     pub mss: Option<u16>,
     /// How long an orphan stays in FIN-WAIT-2.
     pub linger2: Option<Duration>,
+    /// Of what goes over IPv4.
     pub tos: u8,
     /// 0: what the link says.
     pub ttl: u8,
+    /// The same over IPv6.
+    pub tos_v6: u8,
+    pub ttl_v6: u8,
     /// Of UDP sockets.
     pub mtu_discovery: MtuDiscovery,
     pub mtu_discovery_v6: MtuDiscovery,
@@ -104,8 +108,11 @@ pub enum TcpOption {
     Congestion(Congestion),
     MaxSeg(u16),
     Linger2(Option<Duration>),
+    /// Of what goes over IPv4; the next two of what goes over IPv6.
     Tos(u8),
     Ttl(u8),
+    TosV6(u8),
+    TtlV6(u8),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,6 +191,9 @@ impl MtuDiscovery {
 
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct UdpOptions {
+    /// May be bound beside others that say so too.
+    pub is_shared: bool,
+    /// Such sockets divide their senders by the flow's hash; otherwise the last one gets all.
     pub reuse_port: bool,
     /// On [::]: IPv4 is not taken in.
     pub is_v6_only: bool,
@@ -193,9 +203,13 @@ pub struct UdpOptions {
     /// What comes back is told even while the socket is not connected (IP_RECVERR, IPV6_RECVERR).
     pub returns_v4: bool,
     pub returns_v6: bool,
+    /// Of what goes over IPv4.
     pub tos: u8,
     /// 0: what the link says.
     pub ttl: u8,
+    /// The same over IPv6.
+    pub tos_v6: u8,
+    pub ttl_v6: u8,
     pub mtu_discovery: MtuDiscovery,
     pub mtu_discovery_v6: MtuDiscovery,
 }
@@ -207,8 +221,11 @@ pub enum UdpOption {
     TakesJoined(bool),
     ReturnsV4(bool),
     ReturnsV6(bool),
+    /// Of what goes over IPv4; the next two of what goes over IPv6.
     Tos(u8),
     Ttl(u8),
+    TosV6(u8),
+    TtlV6(u8),
     MtuDiscovery(MtuDiscovery),
     MtuDiscoveryV6(MtuDiscovery),
 }

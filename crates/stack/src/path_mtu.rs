@@ -12,9 +12,9 @@ use crate::time::Instant;
 
 const PLACES: usize = 256;
 /// RFC 1191 6.3, RFC 8201 4: after this time the path may take more again (Linux: `route.mtu_expires`).
-const EXPIRES_NS: u64 = 600_000_000_000;
+pub(crate) const EXPIRES_NS: u64 = 600_000_000_000;
 /// Smaller ones are not believed (Linux: `route.min_pmtu`).
-const MTU_MIN_V4: u16 = 552;
+pub(crate) const MTU_MIN_V4: u16 = 552;
 
 /// The smallest path MTU that is believed of an address of this family (RFC 8201 4 for IPv6).
 pub(crate) const fn floor(is_v4: bool) -> u16 {
@@ -25,10 +25,17 @@ pub(crate) const fn floor(is_v4: bool) -> u16 {
     }
 }
 
+/// RFC 8201 4: a link that takes less than 1280 bytes has to hide it; who says otherwise is not believed.
+pub(crate) const fn is_possible(is_v4: bool, mtu: u16) -> bool {
+    is_v4 || mtu >= slipstack_wire::ipv6::MTU_MIN
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Learnt {
     dst: u128,
     mtu: u16,
+    /// It takes even less: routers are left to cut what is sent.
+    is_beneath: bool,
     expires: Instant,
 }
 
@@ -51,23 +58,38 @@ impl PathMtus {
         hash as usize % PLACES
     }
 
-    pub fn find(&self, now: Instant, dst: IpAddr) -> Option<u16> {
+    fn known(&self, now: Instant, dst: IpAddr) -> Option<Learnt> {
         let dst = bound::bits(dst);
         let learnt = self.places[self.place_of(dst)]?;
-        (learnt.dst == dst && now < learnt.expires).then_some(learnt.mtu)
+        (learnt.dst == dst && now < learnt.expires).then_some(learnt)
+    }
+
+    pub fn find(&self, now: Instant, dst: IpAddr) -> Option<u16> {
+        self.known(now, dst).map(|known| known.mtu)
+    }
+
+    /// Whether the path is said to take less than is believed.
+    pub fn is_beneath(&self, now: Instant, dst: IpAddr) -> bool {
+        self.known(now, dst).is_some_and(|known| known.is_beneath)
     }
 
     /// `false`: what was known is as low already.
-    pub fn learn(&mut self, now: Instant, dst: IpAddr, mtu: u16) -> bool {
-        let mtu = mtu.max(floor(dst.is_ipv4()));
-        if self.find(now, dst).is_some_and(|known| known <= mtu) {
-            return false;
+    pub fn learn(&mut self, now: Instant, dst: IpAddr, told: u16) -> bool {
+        let mut mtu = told.max(floor(dst.is_ipv4()));
+        let mut is_beneath = told < mtu;
+        if let Some(known) = self.known(now, dst) {
+            if known.mtu <= mtu && known.is_beneath >= is_beneath {
+                return false;
+            }
+            mtu = mtu.min(known.mtu);
+            is_beneath |= known.is_beneath;
         }
         let dst = bound::bits(dst);
         let place = self.place_of(dst);
         self.places[place] = Some(Learnt {
             dst,
             mtu,
+            is_beneath,
             expires: now.plus_nanos(EXPIRES_NS),
         });
         true

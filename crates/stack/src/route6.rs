@@ -70,8 +70,9 @@ impl Routes6 {
         routes
     }
 
-    /// Adds what routers have told. What is configured goes before it.
-    pub(crate) fn add_learnt(&mut self, learnt: &Learnt) {
+    /// Adds what routers have told; `routers` are its routers, the one to use first in front. What is configured goes
+    /// before it.
+    pub(crate) fn add_learnt(&mut self, learnt: &Learnt, routers: &[Ipv6Addr]) {
         let new = learnt.addresses.iter().map(|known| Own {
             ip: known.ip,
             prefix: known.prefix_len,
@@ -86,7 +87,7 @@ impl Routes6 {
         for &(net, len) in &learnt.networks {
             self.add_way(Prefix::new(net.into(), len), Target::OnLink, 0);
         }
-        for (&router, metric) in learnt.routers.iter().zip(METRIC_LEARNT..) {
+        for (&router, metric) in routers.iter().zip(METRIC_LEARNT..) {
             self.add_way(Prefix::ALL, Target::Via(router.into()), metric);
         }
         for told in &learnt.redirects {

@@ -165,12 +165,8 @@ impl Cx<'_> {
     pub(crate) fn follow(&mut self, mut learnt: Learnt) {
         let link_mtu = self.link.mtu();
         learnt.mtu = learnt.mtu.filter(|mtu| *mtu < link_mtu);
-        let mut routes = Routes6::of(&self.config.addrs, &self.config.gateways);
-        self.config.fill(&mut routes.fib, true);
-        routes.add_learnt(&learnt);
-        if let Some(slaac) = &self.link.slaac {
-            routes.hear(slaac.heard());
-        }
+        self.link.lost_routers.retain(&learnt.routers);
+        let routes = self.routes_by(&learnt);
         self.change_groups(&routes);
         if learnt == *self.link.learnt {
             self.link.routes6.hear_as(routes);
@@ -182,6 +178,23 @@ impl Cx<'_> {
         self.link.routes6 = routes;
         *self.link.learnt = learnt;
         self.link.learnt_revision = self.link.learnt_revision.wrapping_add(1);
+    }
+
+    fn routes_by(&self, learnt: &Learnt) -> Routes6 {
+        let mut routes = Routes6::of(&self.config.addrs, &self.config.gateways);
+        self.config.fill(&mut routes.fib, true);
+        let routers = self.link.lost_routers.rank(&learnt.routers);
+        routes.add_learnt(learnt, &routers);
+        if let Some(slaac) = &self.link.slaac {
+            routes.hear(slaac.heard());
+        }
+        routes
+    }
+
+    /// Another router comes first: what has a way looks for it anew.
+    pub(crate) fn renew_ways(&mut self) {
+        self.link.neighbours.renew_epoch();
+        self.link.routes6 = self.routes_by(&self.link.learnt);
     }
 
     /// Routers and switches are told of the groups of new addresses by whoever answers for them.

@@ -25,7 +25,7 @@ use crate::ip::{self, IpMeta, PathCause, QUOTED_LEN, Report, Told, parse_flow};
 use crate::ipv6;
 use crate::learnt::Learnt;
 use crate::link::Link;
-use crate::neighbour::{Confidence, Held};
+use crate::neighbour::{Confidence, GivenUp, Held};
 use crate::options::{DEFAULT_TTL, UdpOption, UdpOptions};
 use crate::reassembly::Reassembly;
 use crate::rng::Rng;
@@ -308,6 +308,9 @@ impl Stack {
         if self.link.slaac.is_some() {
             cx!(self).on_router_timers(now, fx);
         }
+        if !self.link.lost_routers.is_empty() {
+            cx!(self).probe_lost_routers(now, fx);
+        }
         let groups = self.link.groups.as_ref();
         let groups = groups.and_then(|groups| groups.next_deadline());
         self.link.look_at(groups);
@@ -323,12 +326,18 @@ impl Stack {
 
     #[cold]
     fn on_neighbour_timers(&mut self, now: Instant, fx: &mut impl Effects) {
-        let mut lost = Vec::new();
+        let mut given_up = GivenUp::default();
         let Link {
             neighbours, mac, ..
         } = &mut self.link;
-        neighbours.on_timers(now, *mac, &mut lost, &mut self.counters, fx);
-        for frame in lost {
+        neighbours.on_timers(now, *mac, &mut given_up, &mut self.counters, fx);
+        if !given_up.neighbours.is_empty() {
+            cx!(self).on_neighbours_lost(now, &given_up.neighbours);
+        }
+        for (hop, frame) in given_up.frames {
+            let Some(frame) = cx!(self).divert(now, hop, frame, fx) else {
+                continue;
+            };
             let quoted = frame.header().get(ethernet::HEADER_LEN..);
             if quoted.is_some_and(|bytes| self.tell_unreachable(now, bytes, fx)) {
                 continue;
@@ -388,6 +397,12 @@ impl Stack {
         out.extend(self.link.neighbours.pending());
     }
 
+    /// Whether it is one of several default routers that were heard.
+    pub fn has_other_routers(&self, ip: IpAddr) -> bool {
+        let routers = &self.link.learnt.routers;
+        routers.len() > 1 && routers.iter().any(|router| IpAddr::V6(*router) == ip)
+    }
+
     /// A neighbour's address from a source that can be believed.
     pub fn on_neighbour(&mut self, now: Instant, ip: IpAddr, mac: [u8; 6], fx: &mut impl Effects) {
         if ethernet::is_group(mac) || mac == [0; 6] {
@@ -402,6 +417,9 @@ impl Stack {
                 &mut self.counters,
                 fx,
             );
+            if !self.link.lost_routers.is_empty() {
+                cx!(self).on_router_found(ip);
+            }
         }
     }
 
@@ -433,7 +451,7 @@ fn report_of(frame: &Held) -> Option<Report<'_>> {
     let told = Told {
         offender: error.local.ip(),
         local: error.local.ip(),
-        tos: if is_v6 { 0 } else { icmp::ERROR_TOS },
+        tos: if is_v6 { 0 } else { icmp::error_tos(0) },
         ttl: DEFAULT_TTL,
         kind,
         code,

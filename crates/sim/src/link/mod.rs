@@ -27,6 +27,8 @@ use slipstack_stack::Instant;
 use slipstack_stack::rng::Rng;
 use slipstack_wire::ethernet;
 
+use crate::vlan;
+
 use policer::Bucket;
 use queue::Queue;
 use wire::Wire;
@@ -168,7 +170,8 @@ impl<T: Copy> Link<T> {
     /// Whether this frame is longer than the MTU lets pass.
     pub fn is_too_big(&self, bytes: &[u8]) -> bool {
         let mtu = self.params.mtu as usize;
-        mtu != 0 && bytes.len() > mtu + ethernet::HEADER_LEN
+        let tag_len = vlan::tag_of(bytes).map_or(0, |_| vlan::TAG_LEN);
+        mtu != 0 && bytes.len() > mtu + ethernet::HEADER_LEN + tag_len
     }
 
     fn apply_changes(&mut self, now: Instant) {

@@ -61,8 +61,10 @@ impl Cx<'_> {
         // What the device cuts is datagrams, not fragments.
         let is_whole = len <= usize::from(mtu) || segment.gso_mss.is_some();
         if is_whole || !discovery.may_fragment() {
+            let is_left_to_routers = discovery == MtuDiscovery::Want
+                && self.link.is_beneath_belief(now, packet.dst, mtu);
             let packet = OutPacket {
-                dont_fragment: discovery.forbids_fragments(),
+                dont_fragment: discovery.forbids_fragments() && !is_left_to_routers,
                 ..*packet
             };
             return self.output_within(mtu, now, &packet, hint, segment, fx);

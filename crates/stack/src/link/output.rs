@@ -15,7 +15,7 @@ use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, FrameOut, Payload};
 use crate::error::{Reason, SocketError};
 use crate::neighbour::Held;
-use crate::path_mtu::PathMtus;
+use crate::path_mtu::{self, PathMtus};
 use crate::time::Instant;
 
 impl Cx<'_> {
@@ -187,7 +187,7 @@ impl Cx<'_> {
             counters,
             ..
         } = self;
-        if mtu >= link.mtu {
+        if mtu >= link.mtu || !path_mtu::is_possible(dst.is_ipv4(), mtu) {
             return;
         }
         let all = link

@@ -5,12 +5,13 @@
 
 use alloc::vec::Vec;
 
+use super::connection::AckState;
 use super::{Tcp, input};
 use crate::link::Cx;
 use crate::time::{Instant, nanos};
 
 impl Tcp {
-    /// Every ACK that waits is owed at once; the next flush sends it.
+    /// Every ACK that waits for an answer is owed at once; the next flush sends it.
     pub fn hurry_acks(&mut self, now: Instant, cx: &Cx<'_>) {
         let mut waiting = Vec::new();
         let longest = nanos(cx.config.tcp.delayed_ack);
@@ -19,7 +20,8 @@ impl Tcp {
             let Some(conn) = self.conns.at_mut(index) else {
                 continue;
             };
-            if conn.rcv.ack.is_waiting() {
+            // What only reading could move waits for its own moment.
+            if conn.rcv.ack.is_waiting() && conn.rcv.ack != AckState::Due {
                 conn.timers.clear_ack();
                 input::owe_ack(conn);
                 self.enqueue(index);

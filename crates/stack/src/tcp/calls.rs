@@ -8,6 +8,7 @@ use core::net::{IpAddr, SocketAddr};
 use slipstack_wire::tcp::{CHECKSUM_AT, HEADER_LEN, TcpFlags, TcpHeader};
 
 use super::connect::{self, Preset, Seed};
+use super::connection::AckState;
 use super::fast_open::{self, Attempt};
 use super::flow::{FlowKey, Place};
 use super::info::TcpInfo;
@@ -157,6 +158,7 @@ impl Tcp {
         let (fresh_iss, ts_offset) = connect::numbers(&self.hasher, &key, now);
         let iss = iss.unwrap_or(fresh_iss);
         let mut preset = Preset::of(options, &cx.config.tcp);
+        (preset.opts.tos, preset.opts.ttl) = preset.header(key.is_v4());
         preset.opts.ttl = cx.link.ttl(!key.is_v4(), preset.opts.ttl);
         let index = self
             .add_block(hash, |id| {
@@ -293,7 +295,8 @@ impl Tcp {
         conn.rcv.consumed =
             seq::at(upto).clamp(conn.rcv.consumed, conn.rcv.nxt.max(conn.rcv.consumed));
         window::on_consumed(conn, now, cx.config.tcp.rcvbuf_max);
-        if window::is_update_due(conn) {
+        // A burst's ACK waits for just that.
+        if conn.rcv.ack == AckState::Due || window::is_update_due(conn) {
             conn.is_dirty = true;
             if !conn.is_queued {
                 conn.is_queued = true;
@@ -407,8 +410,12 @@ impl Tcp {
                 connect::set_mss(conn);
             }
             TcpOption::Linger2(time) => conn.opts.linger2_ms = time.map_or(u32::MAX, ms),
-            TcpOption::Tos(tos) => conn.opts.tos = tos,
-            TcpOption::Ttl(ttl) => conn.opts.ttl = cx.link.ttl(!conn.key.is_v4(), ttl),
+            TcpOption::Tos(tos) if conn.key.is_v4() => conn.opts.tos = tos,
+            TcpOption::Ttl(ttl) if conn.key.is_v4() => conn.opts.ttl = cx.link.ttl(false, ttl),
+            TcpOption::TosV6(tos) if !conn.key.is_v4() => conn.opts.tos = tos,
+            TcpOption::TtlV6(ttl) if !conn.key.is_v4() => conn.opts.ttl = cx.link.ttl(true, ttl),
+            // Of the other family.
+            TcpOption::Tos(_) | TcpOption::Ttl(_) | TcpOption::TosV6(_) | TcpOption::TtlV6(_) => {}
         }
         conn.is_dirty = true;
         self.settle(now, id.index, Verdict::Alive, cx, fx);
@@ -462,7 +469,8 @@ impl Tcp {
             seq: cx.rng.next_u32(),
             ack: cx.rng.next_u32(),
             flags: TcpFlags::ACK,
-            window: 0,
+            // Nobody takes it from such a segment; a reader of captures would take a closed one for a fault.
+            window: u16::MAX,
             urgent: 0,
         };
         let mut buffer = [0u8; HEADER_LEN];

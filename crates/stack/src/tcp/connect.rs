@@ -63,6 +63,8 @@ pub struct Preset {
     /// Shift of windows that go out, if both sides scale.
     pub shift: u8,
     pub congestion: Congestion,
+    /// Traffic class and hop limit; those of IPv4 are among the options.
+    header_v6: (u8, u8),
 }
 
 impl Preset {
@@ -95,6 +97,17 @@ impl Preset {
             is_rcvbuf_fixed: options.rcvbuf.is_some(),
             shift: shift_for(rcvbuf.max(tcp.rcvbuf_max)),
             congestion: options.congestion.unwrap_or(tcp.congestion),
+            header_v6: (options.tos_v6, options.ttl_v6),
+        }
+    }
+
+    /// TOS and time to live, or traffic class and hop limit.
+    #[inline]
+    pub fn header(&self, is_v4: bool) -> (u8, u8) {
+        if is_v4 {
+            (self.opts.tos, self.opts.ttl)
+        } else {
+            self.header_v6
         }
     }
 }

@@ -124,15 +124,17 @@ pub enum AckState {
     Delayed,
     /// After a moment, in which the program may answer.
     Soon,
+    /// With the next flush, or after a moment if the program has to read before the window can move.
+    Due,
     /// With the next flush.
     Now,
 }
 
 impl AckState {
-    /// For something that carries it, or for its timer.
+    /// For something that carries it, for the program to read, or for its timer.
     #[inline]
     pub fn is_waiting(self) -> bool {
-        matches!(self, AckState::Delayed | AckState::Soon)
+        matches!(self, AckState::Delayed | AckState::Soon | AckState::Due)
     }
 }
 

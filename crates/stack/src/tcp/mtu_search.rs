@@ -13,8 +13,10 @@ use super::assembler::Range;
 use super::connect;
 use super::connection::Connection;
 use super::recovery::State;
+use crate::config::MtuProbing;
 use crate::counters::Counter;
 use crate::link::Cx;
+use crate::path_mtu;
 use crate::time::{Instant, nanos};
 
 /// Bounds closer than this are the same (Linux: `tcp_probe_threshold`).
@@ -79,6 +81,12 @@ pub fn begin(conn: &mut Connection, now: Instant, high: u16) {
     });
 }
 
+/// An ICMP error has said what gets through: for a while nothing larger does (RFC 1191 6.3, RFC 8201 4).
+#[cold]
+pub fn rest(conn: &mut Connection, now: Instant) {
+    begin(conn, now, conn.mtu);
+}
+
 fn search(conn: &mut Connection) -> Option<&mut Search> {
     conn.kept.as_mut()?.search.as_mut()
 }
@@ -106,6 +114,12 @@ pub fn next(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) -> Step {
         return Step::Nothing;
     }
     let (high, since) = (search.high, search.since);
+    if cx.config.tcp.mtu_probing == MtuProbing::Off {
+        if now.nanos_since(since) >= path_mtu::EXPIRES_NS {
+            raise(conn, now, cx);
+        }
+        return Step::Nothing;
+    }
     if !may_probe(conn) {
         return Step::Nothing;
     }
@@ -142,6 +156,24 @@ pub fn next(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) -> Step {
         };
     }
     Step::Probe(len)
+}
+
+/// RFC 1191 6.3, RFC 8201 4: what an ICMP error has told is forgotten after a while; who does not probe tries the
+/// link's MTU with all segments (as Linux does).
+#[cold]
+fn raise(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) {
+    let mtu = ceiling(conn, now, cx);
+    if mtu <= conn.mtu {
+        // Another connection was told meanwhile.
+        begin(conn, now, conn.mtu);
+        return;
+    }
+    if let Some(kept) = conn.kept.as_mut() {
+        kept.search = None;
+    }
+    cx.counters.bump(Counter::TcpMtuRaised);
+    conn.mtu = mtu;
+    connect::set_mss(conn);
 }
 
 /// Nothing is lost or suspect, and the answer to a probe will be understood.

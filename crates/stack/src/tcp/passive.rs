@@ -432,7 +432,7 @@ fn open_passive(conn: &mut Connection, entry: &SynEntry, now: Instant, cx: &Cx<'
     connect::agree(conn, entry.irs, &entry.peer_options(), cx);
     conn.phase = Phase::Established;
     conn.is_passive = true;
-    conn.opts.ttl = entry.ttl;
+    (conn.opts.tos, conn.opts.ttl) = (entry.tos, entry.ttl);
     conn.snd.una = seq::FIRST;
     conn.snd.wl1 = seq::SYN;
     conn.snd.wl2 = seq::FIRST;

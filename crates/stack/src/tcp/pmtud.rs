@@ -48,6 +48,12 @@ impl Tcp {
             return;
         }
         let verdict = match error.cause {
+            PathCause::FragmentationNeeded { mtu }
+                if !path_mtu::is_possible(conn.key.is_v4(), mtu) =>
+            {
+                cx.counters.bump(Counter::DropTcpIcmp);
+                return;
+            }
             PathCause::FragmentationNeeded { mtu } => {
                 if let Some(range) = mtu_search::on_told(conn, mtu)
                     && let Some(flight) = conn.flight.as_deref_mut()
@@ -55,7 +61,11 @@ impl Tcp {
                     flight.board.mark_one_lost(range);
                     conn.is_dirty = true;
                 }
+                let before = conn.mtu;
                 lower_mtu(conn, mtu);
+                if conn.mtu < before {
+                    mtu_search::rest(conn, now);
+                }
                 cx.learn_path_mtu(now, error.remote.ip(), mtu);
                 Verdict::Alive
             }

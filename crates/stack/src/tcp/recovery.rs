@@ -179,11 +179,11 @@ pub fn on_ack(conn: &mut Connection, now: Instant, facts: &AckFacts) {
 
 fn grow(conn: &mut Connection, now: Instant, facts: &AckFacts) {
     // RFC 5681 3.1: only an ACK that covers new data; SACKed data alone may be a loss.
-    if facts.has_advanced && facts.delivered.bytes > 0 {
-        let is_after_timeout = conn
-            .flight
-            .as_ref()
-            .is_some_and(|f| f.recovery.state == State::Loss);
+    if facts.delivered.bytes > 0 && (facts.has_advanced || is_reordered(conn)) {
+        let (sacked, is_after_timeout) = conn.flight.as_ref().map_or((0, false), |flight| {
+            let is_after_timeout = flight.recovery.state == State::Loss;
+            (flight.board.sacked_bytes(), is_after_timeout)
+        });
         conn.cc.on_ack(&Ack {
             now,
             bytes: u32::try_from(facts.delivered.bytes).unwrap_or(u32::MAX),
@@ -191,10 +191,18 @@ fn grow(conn: &mut Connection, now: Instant, facts: &AckFacts) {
             srtt_ns: conn.rtt.smoothed_ns(),
             una: conn.snd.una,
             nxt: conn.snd.nxt,
+            delivered: conn.snd.una + sacked,
             burst: conn.tso_max,
             is_after_timeout,
         });
     }
+}
+
+/// DEVIATION(RFC 5681 3.1): where segments overtake each other by more than the duplicate threshold, nearly every ACK
+/// leaves a hole, and what is SACKed has arrived all the same: it counts (Linux: tcp_may_raise_cwnd).
+fn is_reordered(conn: &Connection) -> bool {
+    let flight = conn.flight.as_deref();
+    flight.is_some_and(|flight| flight.figures.reordering_beyond > 0)
 }
 
 /// RFC 5681 3.2 for peers without SACK.

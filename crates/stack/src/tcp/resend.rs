@@ -68,6 +68,14 @@ pub fn rearm_after_ack(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     }
 }
 
+/// What the cumulative ACK waits for has left again: its answer has a whole timeout to come (RFC 6675 6). A hole whose
+/// repair is lost too is found by what is SACKed meanwhile; the timeout would send everything behind it again.
+pub fn on_head_resent(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
+    if conn.timers.resend() == Some(Resend::Timeout) {
+        arm_timeout(conn, now, cx);
+    }
+}
+
 /// RFC 8985 7.2: only while nothing is thought lost and no probe is out.
 #[inline]
 fn may_probe(conn: &Connection) -> bool {

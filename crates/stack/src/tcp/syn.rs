@@ -174,6 +174,7 @@ pub fn entry_for(
     preset: &Preset,
 ) -> SynEntry {
     let is_v6 = !key.is_v4();
+    let (tos, ttl) = preset.header(!is_v6);
     SynEntry {
         key,
         listener,
@@ -193,8 +194,8 @@ pub fn entry_for(
         fast_open: None,
         has_ecn: false,
         hop: None,
-        tos: preset.opts.tos,
-        ttl: link.ttl(is_v6, preset.opts.ttl),
+        tos,
+        ttl: link.ttl(is_v6, ttl),
         is_owed: false,
     }
 }

@@ -1,5 +1,7 @@
 //! Errors that come back about datagrams of ours.
 
+use alloc::vec::Vec;
+
 use super::Udp;
 use crate::effects::{Effects, Event};
 use crate::error::Reason;
@@ -28,13 +30,16 @@ impl Udp {
             let discovery = socket.mtu_discovery(error.remote.ip());
             if discovery.learns() {
                 cx.learn_path_mtu(now, error.remote.ip(), mtu);
-                socket.hop.1 = None;
+                self.forget_hops(error.local.port());
             }
             // Who does not want to know of it is not told.
             if !discovery.learns() || discovery == MtuDiscovery::Dont {
                 return;
             }
         }
+        let Ok(socket) = self.find_mut(udp) else {
+            return;
+        };
         let is_v4 = error.local.is_ipv4();
         let (reason, is_lasting) = if is_v4 {
             judge(told.kind, told.code)
@@ -52,6 +57,17 @@ impl Udp {
             return;
         }
         fx.event(Event::UdpFailed { udp, reason });
+    }
+}
+
+impl Udp {
+    /// Sockets of a port look for the way anew: any of them may have sent what did not get through.
+    fn forget_hops(&mut self, port: u16) {
+        for &index in self.ports.get(&port).map_or(&[][..], Vec::as_slice) {
+            if let Some(socket) = &mut self.slots[index as usize].socket {
+                socket.hop.1 = None;
+            }
+        }
     }
 }
 
@@ -85,7 +101,7 @@ fn judge_v6(kind: u8, code: u8) -> (Reason, bool) {
         (UNREACHABLE, 1 | 5 | 6) => (Reason::Prohibited, true),
         (UNREACHABLE, 4) => (Reason::Refused, true),
         (TOO_BIG, _) => (Reason::MessageTooLong, true),
-        (PARAMETER_PROBLEM, _) => (Reason::ProtocolError, true),
+        (UNREACHABLE, 7..) | (PARAMETER_PROBLEM, _) => (Reason::ProtocolError, true),
         _ => (Reason::HostUnreachable, false),
     }
 }

@@ -40,10 +40,6 @@ impl Udp {
             cx.counters.bump(Counter::DropUdpChecksum);
             return UdpOutcome::Done;
         }
-        if datagram.dst_port == 0 {
-            cx.counters.bump(Counter::DropUdpPortZero);
-            return UdpOutcome::Done;
-        }
         let from = SocketAddr::new(ip.src, datagram.src_port);
         let to = SocketAddr::new(ip.dst, datagram.dst_port);
         let arrived = DatagramIn {
@@ -112,27 +108,36 @@ impl Udp {
             let is_connected = socket.remote.is_some();
             let matches =
                 socket.takes().takes(to.ip()) && socket.remote.is_none_or(|remote| remote == from);
-            let quality = u8::from(!is_wildcard) + 2 * u8::from(is_connected);
+            // Among wildcards one of the datagram's own family.
+            let is_family = socket.local.is_ipv4() == to.is_ipv4();
+            let quality =
+                u8::from(is_family) + 2 * u8::from(!is_wildcard) + 4 * u8::from(is_connected);
             matches.then_some((UdpId::new(index, slot.generation), quality))
         })
     }
 
     pub(super) fn find_taker(&self, from: SocketAddr, to: SocketAddr) -> Option<UdpId> {
-        let (first, best) = self.takers(from, to).max_by_key(|&(_, quality)| quality)?;
+        // Of equals the last one: what is bound or connected later comes first, as on Linux.
+        let (last, best) = self.takers(from, to).max_by_key(|&(_, quality)| quality)?;
+        if !self.spreads(last) {
+            return Some(last);
+        }
         let equals = || {
             self.takers(from, to)
-                .filter(move |&(_, quality)| quality == best)
+                .filter(move |&(id, quality)| quality == best && self.spreads(id))
         };
         let count = equals().count();
-        if count == 1 {
-            return Some(first);
-        }
         let hash = self
             .key
             .hash_words([ip_bits(from.ip()), u64::from(from.port())]);
         equals()
             .nth((hash % count as u64) as usize)
             .map(|(id, _)| id)
+    }
+
+    fn spreads(&self, id: UdpId) -> bool {
+        self.find(id)
+            .is_some_and(|socket| socket.options.reuse_port)
     }
 }
 

@@ -1,8 +1,8 @@
 //! UDP (RFC 768, RFC 1122 4.1): sockets, look-up, input and output.
 //!
 //! A port has a short list of sockets. A datagram goes to the best match: connected to its sender,
-//! else bound to its destination address, else wildcard; among equals (a reuse-port group) the
-//! flow's hash decides. Broadcasts go to every socket that matches.
+//! else bound to its destination address, else wildcard; among equals the last one, or, in a
+//! reuse-port group, the one that the flow's hash names. Broadcasts go to every socket that matches.
 //!
 //! RFC 1122 4.1.3.1, 4.1.3.5 and 4.1.3.6: closed ports, several addresses, invalid ones.
 
@@ -124,7 +124,7 @@ impl Udp {
             return Err(SocketError::LimitReached);
         }
         let port = match local.port() {
-            0 => self.pick_port(local.ip(), &options, cx.rng)?,
+            0 => self.pick_port(Bound::new(local.ip(), options.is_v6_only), cx.rng)?,
             port if self.is_taken(local.ip(), port, &options) => {
                 return Err(SocketError::AddrInUse);
             }
@@ -174,8 +174,13 @@ impl Udp {
                 return Err(link.refusal(Some(local.ip()), to));
             }
         }
+        let is_moved = socket.local.ip() != local.ip();
         socket.local = local;
         socket.remote = remote;
+        if is_moved && let Some(indices) = self.ports.get_mut(&local.port()) {
+            indices.retain(|&index| index != id.index);
+            indices.push(id.index);
+        }
         Ok(())
     }
 
@@ -188,6 +193,8 @@ impl Udp {
             UdpOption::ReturnsV6(on) => options.returns_v6 = on,
             UdpOption::Tos(tos) => options.tos = tos,
             UdpOption::Ttl(ttl) => options.ttl = ttl,
+            UdpOption::TosV6(tos) => options.tos_v6 = tos,
+            UdpOption::TtlV6(ttl) => options.ttl_v6 = ttl,
             UdpOption::MtuDiscovery(discovery) => options.mtu_discovery = discovery,
             UdpOption::MtuDiscoveryV6(discovery) => options.mtu_discovery_v6 = discovery,
         }
@@ -224,28 +231,32 @@ impl Udp {
 
     fn is_taken(&self, ip: IpAddr, port: u16, options: &UdpOptions) -> bool {
         let bound = Bound::new(ip, options.is_v6_only);
+        self.holders(bound, port)
+            .any(|holder| !(options.is_shared && holder.options.is_shared))
+    }
+
+    fn is_held(&self, bound: Bound, port: u16) -> bool {
+        self.holders(bound, port).next().is_some()
+    }
+
+    /// The sockets that take some address of these at this port.
+    fn holders(&self, bound: Bound, port: u16) -> impl Iterator<Item = &Socket> {
         let indices = self.ports.get(&port).map_or(&[][..], Vec::as_slice);
         indices
             .iter()
             .filter_map(|&index| self.slots[index as usize].socket.as_ref())
-            .any(|socket| {
-                socket.takes().overlaps(bound) && !(options.reuse_port && socket.options.reuse_port)
-            })
+            .filter(move |socket| socket.takes().overlaps(bound))
     }
 
-    /// RFC 6056 algorithm 1: a random start, then the next that is free.
-    fn pick_port(
-        &self,
-        ip: IpAddr,
-        options: &UdpOptions,
-        rng: &mut Rng,
-    ) -> Result<u16, SocketError> {
+    /// RFC 6056 algorithm 1: a random start, then the next that is free. Who asks for no certain port shares none:
+    /// of two sockets with one port and one peer, one would get the other's answers.
+    fn pick_port(&self, bound: Bound, rng: &mut Rng) -> Result<u16, SocketError> {
         let (lo, hi) = self.ephemeral;
         let count = u32::from(hi.saturating_sub(lo)) + 1;
         let start = rng.below(count);
         (0..count)
             .map(|step| lo + ((start + step) % count) as u16)
-            .find(|&port| port != 0 && !self.is_taken(ip, port, options))
+            .find(|&port| port != 0 && !self.is_held(bound, port))
             .ok_or(SocketError::AddrNotAvailable)
     }
 

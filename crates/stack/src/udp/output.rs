@@ -64,8 +64,13 @@ fn address(
     }
     let is_v6 = dst.is_ipv6();
     let multicast = socket.multicast.as_ref();
+    let options = &socket.options;
+    let (tos, ttl) = match is_v6 {
+        true => (options.tos_v6, options.ttl_v6),
+        false => (options.tos, options.ttl),
+    };
     let ttl = match multicast {
-        _ if !dst.ip().is_multicast() => cx.link.ttl(is_v6, socket.options.ttl),
+        _ if !dst.ip().is_multicast() => cx.link.ttl(is_v6, ttl),
         Some(multicast) => multicast.ttl(is_v6),
         None => 1,
     };
@@ -73,7 +78,7 @@ fn address(
         src: find_source(socket, datagram, dst, cx)?,
         dst: dst.ip(),
         protocol: protocol::UDP,
-        tos: datagram.tos.unwrap_or(socket.options.tos),
+        tos: datagram.tos.unwrap_or(tos),
         ttl: datagram.ttl.unwrap_or(ttl),
         dont_fragment: true,
     };

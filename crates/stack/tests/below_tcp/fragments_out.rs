@@ -248,6 +248,32 @@ fn errors_about_what_nobody_sent_teach_nothing() {
 }
 
 #[test]
+fn a_path_that_takes_less_than_is_believed_is_left_to_cut_packets() {
+    let mut table = table();
+    let udp = bind(&mut table, MtuDiscovery::Want);
+    send(&mut table, udp, false, &bytes(1400)).unwrap();
+    let sent = table.take_frames().remove(0);
+    too_big(&mut table, &sent, 552);
+    send(&mut table, udp, false, &bytes(100)).unwrap();
+    assert_eq!(lengths(&table.take_frames()), [(128, true)]);
+    too_big(&mut table, &sent, 400);
+    send(&mut table, udp, false, &bytes(100)).unwrap();
+    assert_eq!(lengths(&table.take_frames()), [(128, false)]);
+}
+
+#[test]
+fn a_path_of_ipv6_that_is_told_to_take_less_than_any_may_is_not_believed() {
+    let mut table = table();
+    let udp = bind(&mut table, MtuDiscovery::Want);
+    send(&mut table, udp, true, &bytes(1400)).unwrap();
+    let sent = table.take_frames().remove(0);
+    too_big(&mut table, &sent, 1279);
+    assert_eq!(table.count(Counter::PathMtusLearnt), 0);
+    too_big(&mut table, &sent, 1280);
+    assert_eq!(table.count(Counter::PathMtusLearnt), 1);
+}
+
+#[test]
 fn identifications_differ_and_only_where_they_are_needed() {
     let mut table = table();
     let udp = bind(&mut table, MtuDiscovery::Want);

@@ -49,6 +49,7 @@ fn query(version: u8, group: Ipv4Addr) -> Vec<u8> {
 
 fn socket(table: &mut Table, port: u16) -> UdpId {
     let options = UdpOptions {
+        is_shared: true,
         reuse_port: true,
         ..UdpOptions::default()
     };

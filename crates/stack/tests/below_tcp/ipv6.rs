@@ -8,7 +8,7 @@ use crate::support::*;
 use slipstack_stack::{
     Counter, DatagramOut, Event, Role, SocketError, StackConfig, UdpOption, UdpOptions,
 };
-use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::ethernet;
 use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ipv6::{Ipv6Header, Ipv6Packet, solicited_node};
 use slipstack_wire::ndp::{NEIGHBOUR_LEN, Neighbour, flag};
@@ -34,41 +34,12 @@ fn at6(ip: Ipv6Addr, port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V6(ip), port)
 }
 
-fn frame(dst_mac: [u8; 6], header: Ipv6Header, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; 54];
-    EthernetHeader {
-        dst: dst_mac,
-        src: PEER_MAC,
-        ethertype: EtherType::IPV6,
-    }
-    .emit(&mut bytes);
-    header.emit(&mut bytes[14..]);
-    bytes.extend_from_slice(payload);
-    bytes
-}
-
 fn packet(next_header: u8, src: Ipv6Addr, dst: Ipv6Addr, hops: u8, payload: &[u8]) -> Vec<u8> {
-    let mac = if dst.is_multicast() {
-        ethernet::multicast_v6(dst)
-    } else {
-        MAC
-    };
-    let header = Ipv6Header {
-        traffic_class: 0,
-        flow_label: 0,
-        payload_len: payload.len() as u16,
-        next_header,
-        hop_limit: hops,
-        src,
-        dst,
-    };
-    frame(mac, header, payload)
+    packet6(PEER_MAC, next_header, (src, dst), hops, payload)
 }
 
 fn icmp(src: Ipv6Addr, dst: Ipv6Addr, hops: u8, kind: Icmpv6Kind, body: &[u8]) -> Vec<u8> {
-    let message = Icmpv6Message { kind, body };
-    let bytes = [&message.header(src, dst)[..], body].concat();
-    packet(protocol::ICMPV6, src, dst, hops, &bytes)
+    icmpv6(PEER_MAC, (src, dst), hops, kind, body)
 }
 
 fn neighbour_body(target: Ipv6Addr, link: Option<[u8; 6]>, is_answer: bool) -> Vec<u8> {

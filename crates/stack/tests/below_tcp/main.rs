@@ -1,6 +1,7 @@
 //! The stack below TCP, frame by frame: ARP, IPv4 and IPv6, ICMP and UDP.
 
 mod arp;
+mod default_routers;
 mod forward;
 mod fragments;
 mod fragments_out;

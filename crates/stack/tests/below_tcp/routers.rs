@@ -7,11 +7,9 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use crate::support::*;
 use slipstack_stack::rng::SipKey;
 use slipstack_stack::{Counter, DatagramOut, Identifiers, Role, SlaacConfig, UdpId, UdpOptions};
-use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ipv6::{Ipv6Header, Ipv6Packet, solicited_node};
 use slipstack_wire::ndp::Neighbour;
-use slipstack_wire::protocol;
 
 const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 const OTHER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
@@ -40,32 +38,7 @@ fn table() -> Table {
 }
 
 fn frame(src: Ipv6Addr, dst: Ipv6Addr, hops: u8, kind: Icmpv6Kind, body: &[u8]) -> Vec<u8> {
-    let mac = if dst.is_multicast() {
-        ethernet::multicast_v6(dst)
-    } else {
-        MAC
-    };
-    let message = Icmpv6Message { kind, body };
-    let payload = [&message.header(src, dst)[..], body].concat();
-    let mut bytes = vec![0; 54];
-    EthernetHeader {
-        dst: mac,
-        src: ROUTER_MAC,
-        ethertype: EtherType::IPV6,
-    }
-    .emit(&mut bytes);
-    Ipv6Header {
-        traffic_class: 0,
-        flow_label: 0,
-        payload_len: payload.len() as u16,
-        next_header: protocol::ICMPV6,
-        hop_limit: hops,
-        src,
-        dst,
-    }
-    .emit(&mut bytes[14..]);
-    bytes.extend(payload);
-    bytes
+    icmpv6(ROUTER_MAC, (src, dst), hops, kind, body)
 }
 
 /// 2001:db8:n::/64 for an hour from a router with its link-layer address and an MTU.

@@ -1,12 +1,14 @@
 //! A stack on a table: frames are built by hand, effects are written down.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use slipstack_stack::*;
 use slipstack_wire::arp::{ArpOperation, ArpPacket};
-use slipstack_wire::ethernet::{BROADCAST, EtherType, EthernetHeader};
+use slipstack_wire::ethernet::{self, BROADCAST, EtherType, EthernetHeader};
 use slipstack_wire::icmpv4::{IcmpKind, IcmpMessage};
+use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ipv4::{Ipv4Header, Ipv4Packet};
+use slipstack_wire::ipv6::Ipv6Header;
 use slipstack_wire::{checksum, protocol, udp};
 
 pub const MAC: [u8; 6] = [2, 0, 0, 0, 0, 5];
@@ -223,4 +225,50 @@ pub fn ip_of(frame: &[u8]) -> Ipv4Packet<'_> {
 
 pub fn at(ip: Ipv4Addr, port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(ip), port)
+}
+
+/// A packet of IPv6 to us, or to a group, from a station on our link.
+pub fn packet6(
+    station: [u8; 6],
+    next_header: u8,
+    (src, dst): (Ipv6Addr, Ipv6Addr),
+    hops: u8,
+    payload: &[u8],
+) -> Vec<u8> {
+    let mut bytes = vec![0; 54];
+    EthernetHeader {
+        dst: if dst.is_multicast() {
+            ethernet::multicast_v6(dst)
+        } else {
+            MAC
+        },
+        src: station,
+        ethertype: EtherType::IPV6,
+    }
+    .emit(&mut bytes);
+    Ipv6Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_len: payload.len() as u16,
+        next_header,
+        hop_limit: hops,
+        src,
+        dst,
+    }
+    .emit(&mut bytes[14..]);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// A message of ICMPv6 from a station on our link.
+pub fn icmpv6(
+    station: [u8; 6],
+    (src, dst): (Ipv6Addr, Ipv6Addr),
+    hops: u8,
+    kind: Icmpv6Kind,
+    body: &[u8],
+) -> Vec<u8> {
+    let message = Icmpv6Message { kind, body };
+    let bytes = [&message.header(src, dst)[..], body].concat();
+    packet6(station, protocol::ICMPV6, (src, dst), hops, &bytes)
 }

@@ -15,6 +15,7 @@ use slipstack_wire::udp::UdpDatagram;
 
 fn shared() -> UdpOptions {
     UdpOptions {
+        is_shared: true,
         reuse_port: true,
         ..UdpOptions::default()
     }
@@ -90,6 +91,50 @@ fn a_reuse_port_group_spreads_senders_and_keeps_each_at_its_socket() {
 }
 
 #[test]
+fn of_sockets_that_share_a_port_without_dividing_it_the_last_one_hears() {
+    let mut table = Table::new();
+    let only_shared = UdpOptions {
+        is_shared: true,
+        ..UdpOptions::default()
+    };
+    let bind = |table: &mut Table| {
+        let any = at(Ipv4Addr::UNSPECIFIED, 1000);
+        table.stack.udp_bind(any, only_shared.clone()).unwrap()
+    };
+    let (first, second) = (bind(&mut table), bind(&mut table));
+    let hear = |table: &mut Table| {
+        table.input(&udp_frame((PEER, 7), (IP, 1000), b""));
+        table.fx.datagrams.pop().unwrap().0
+    };
+    assert_eq!(hear(&mut table), second);
+    // As on Linux, who was connected meanwhile is as if it had been bound again.
+    table.stack.udp_connect(first, Some(at(PEER, 9))).unwrap();
+    assert_eq!(hear(&mut table), second);
+    table.stack.udp_connect(first, None).unwrap();
+    assert_eq!(hear(&mut table), first);
+}
+
+#[test]
+fn a_port_that_the_stack_chooses_is_nobody_elses() {
+    let mut table = Table::new();
+    table.stack.set_ephemeral(40_000, 40_099);
+    let any = at(Ipv4Addr::UNSPECIFIED, 0);
+    let ids: Vec<_> = (0..100)
+        .map(|_| table.stack.udp_bind(any, shared()).unwrap())
+        .collect();
+    let ports: BTreeSet<_> = ids
+        .iter()
+        .filter_map(|&id| table.stack.udp_local(id))
+        .map(|local| local.port())
+        .collect();
+    assert_eq!(ports.len(), 100);
+    assert_eq!(
+        table.stack.udp_bind(any, shared()),
+        Err(SocketError::AddrNotAvailable)
+    );
+}
+
+#[test]
 fn a_broadcast_reaches_wildcard_sockets_only() {
     let mut table = Table::new();
     let wildcard = table
@@ -144,7 +189,7 @@ fn checksums_lengths_and_port_zero_are_checked() {
         (lie, Some(Counter::DropUdpMalformed)),
         (
             udp_frame((PEER, 7), (IP, 0), b""),
-            Some(Counter::DropUdpPortZero),
+            Some(Counter::DropUdpPort),
         ),
     ];
     for (frame, counter) in cases {

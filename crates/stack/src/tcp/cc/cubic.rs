@@ -192,6 +192,7 @@ mod tests {
             rtt_ns: 0,
             srtt_ns: rtt_ms * 1_000_000,
             una: 0,
+            delivered: 0,
             nxt: 0,
             burst: 0,
             is_after_timeout: false,

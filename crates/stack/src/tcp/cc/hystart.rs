@@ -1,4 +1,10 @@
 //! HyStart++ (RFC 9406): leaves the first slow start when the round trip grows, before the queue overflows.
+//!
+//! DEVIATION(RFC 9406 4.2): it compares the smallest round trips of two rounds, but the first segment of a round finds an
+//! empty queue until the window is twice what the path holds, and what a round met is known in the next: a queue of less
+//! than three bandwidth-delay products overflows before. So trains of ACKs count too, as in Linux's HyStart: without a
+//! pause between them they come as fast as the bottleneck works, and that times the round trip is what the path holds.
+//! A sender or a receiver may be slow itself; a train counts once its segments have stood in a queue.
 
 use super::Ack;
 
@@ -10,6 +16,15 @@ const N_RTT_SAMPLE: u8 = 8;
 const CSS_GROWTH_DIVISOR: u32 = 4;
 const CSS_ROUNDS: u8 = 5;
 const INFINITY: u32 = u32::MAX;
+/// ACKs further apart are no train (Linux: hystart_ack_delta_us), or a share of the round trip where it is long.
+const TRAIN_PAUSE: u32 = 2_000;
+const TRAIN_PAUSE_DIVISOR: u32 = 16;
+/// A train is at least a quarter of a round trip long: what is late at its end must not tell its rate. Below a
+/// millisecond neither trains nor queues are looked at: they are turns of the sender or of the receiver.
+const TRAIN_DIVISOR: u32 = 4;
+const TRAIN_MIN: u32 = 1_000;
+/// The window may hold so many quarters of what the path does: a rate taken too low ends slow start too early.
+const FULL_QUARTERS: u64 = 5;
 
 /// State of the first slow start. Times in microseconds.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +35,16 @@ pub struct HyStart {
     css_baseline: u32,
     /// Low bits of the sequence number that ends the round.
     window_end: u32,
+    /// Of the whole slow start.
+    min: u32,
+    /// The last ACK and what was delivered with it, low bits; how long ACKs have come without a pause for segments that
+    /// had queued, and for how many bytes.
+    acked_at: u32,
+    delivered: u32,
+    train_len: u32,
+    train_bytes: u32,
+    /// Samples in a row that a queue has held up.
+    queued: u8,
     samples: u8,
     css_rounds: u8,
     has_round: bool,
@@ -32,6 +57,12 @@ impl Default for HyStart {
             round_min: INFINITY,
             css_baseline: INFINITY,
             window_end: 0,
+            min: INFINITY,
+            acked_at: 0,
+            delivered: 0,
+            train_len: 0,
+            train_bytes: 0,
+            queued: 0,
             samples: 0,
             css_rounds: 0,
             has_round: false,
@@ -50,7 +81,7 @@ pub enum Verdict {
 
 impl HyStart {
     /// RFC 9406 4.2; `bytes` is what slow start would grow by.
-    pub fn on_ack(&mut self, ack: &Ack, bytes: u32) -> Verdict {
+    pub fn on_ack(&mut self, ack: &Ack, cwnd: u32, bytes: u32) -> Verdict {
         if self.ends_round(ack) {
             if self.is_conservative() {
                 self.css_rounds += 1;
@@ -62,10 +93,15 @@ impl HyStart {
             self.round_min = INFINITY;
             self.samples = 0;
         }
+        self.note_train(ack);
         if ack.rtt_ns != 0 {
             let rtt = u32::try_from(ack.rtt_ns / 1_000).unwrap_or(INFINITY - 1);
             self.round_min = self.round_min.min(rtt);
             self.samples = self.samples.saturating_add(1);
+            self.note_queue(rtt);
+        }
+        if self.is_path_full(cwnd) {
+            return Verdict::Leave;
         }
         if self.samples >= N_RTT_SAMPLE {
             self.judge();
@@ -99,11 +135,45 @@ impl HyStart {
         }
     }
 
+    fn note_queue(&mut self, rtt: u32) {
+        self.min = self.min.min(rtt);
+        let thresh = (self.min / MIN_RTT_DIVISOR).clamp(TRAIN_MIN, MAX_RTT_THRESH);
+        self.queued = if rtt >= self.min.saturating_add(thresh) {
+            self.queued.saturating_add(1)
+        } else {
+            // The bottleneck may have been idle before this one.
+            (self.train_len, self.train_bytes) = (0, 0);
+            0
+        };
+    }
+
+    fn note_train(&mut self, ack: &Ack) {
+        let now_us = (ack.now.0 / 1_000) as u32;
+        let delivered = ack.delivered as u32;
+        let gap = now_us.wrapping_sub(core::mem::replace(&mut self.acked_at, now_us));
+        let bytes = delivered.wrapping_sub(core::mem::replace(&mut self.delivered, delivered));
+        if gap <= (self.min / TRAIN_PAUSE_DIVISOR).max(TRAIN_PAUSE) {
+            self.train_len = self.train_len.saturating_add(gap);
+            self.train_bytes = self.train_bytes.saturating_add(bytes);
+        }
+    }
+
+    /// cwnd >= rate * round trip * quarters / 4, and the segments of the train have queued.
+    fn is_path_full(&self, cwnd: u32) -> bool {
+        let long = (self.min / TRAIN_DIVISOR).max(TRAIN_MIN);
+        if self.queued < N_RTT_SAMPLE || self.train_len < long {
+            return false;
+        }
+        let held = u64::from(self.train_bytes) * u64::from(self.min);
+        u64::from(cwnd) * u64::from(self.train_len) >= held / 4 * FULL_QUARTERS
+    }
+
     /// A round ends when what was SND.NXT at its beginning is acknowledged.
     fn ends_round(&mut self, ack: &Ack) -> bool {
         let is_over = (ack.una as u32).wrapping_sub(self.window_end) as i32 >= 0;
         if !self.has_round || is_over {
             self.window_end = ack.nxt as u32;
+            (self.train_len, self.train_bytes, self.queued) = (0, 0, 0);
         }
         core::mem::replace(&mut self.has_round, true) && is_over
     }
@@ -133,11 +203,12 @@ mod tests {
                     rtt_ns: rtt * 1_000_000,
                     srtt_ns: 0,
                     una,
+                    delivered: una,
                     nxt: nxt.max(una),
                     burst: 0,
                     is_after_timeout: false,
                 };
-                match hystart.on_ack(&ack, MSS) {
+                match hystart.on_ack(&ack, 10 * MSS, MSS) {
                     Verdict::Grow(bytes) => sum += bytes,
                     Verdict::Leave => return (grown, true),
                 }
@@ -190,5 +261,54 @@ mod tests {
     fn seven_samples_decide_nothing() {
         let (grown, _) = run(3, &[40, 40, 90, 90, 90, 90]);
         assert!(grown.iter().all(|g| *g == 3 * MSS));
+    }
+
+    /// One round of `count` ACKs for two segments each, `gap_us` apart, after one that measured the empty path of 40 ms;
+    /// the round trip of each by its number. Does slow start end with this window?
+    fn ends_after(count: u64, gap_us: u64, cwnd: u32, rtt_us: impl Fn(u64) -> u64) -> bool {
+        let mut hystart = HyStart::default();
+        let ack = |at_us: u64, rtt_us: u64, una: u64| Ack {
+            now: Instant(at_us * 1_000),
+            bytes: 2 * MSS,
+            rtt_ns: rtt_us * 1_000,
+            srtt_ns: 0,
+            una,
+            delivered: una,
+            nxt: 1_000_000,
+            burst: 0,
+            is_after_timeout: false,
+        };
+        hystart.on_ack(&ack(1_000_000, 40_000, 2_000), cwnd, MSS);
+        (1..=count).any(|i| {
+            let ack = ack(1_000_000 + i * gap_us, rtt_us(i), 2_000 + i * 2_000);
+            hystart.on_ack(&ack, cwnd, MSS) == Verdict::Leave
+        })
+    }
+
+    #[test]
+    fn a_train_that_has_queued_ends_slow_start_once_the_window_is_what_the_path_holds() {
+        // 2000 bytes in 200 us are 10 MB/s: 400 kB in 40 ms, and a quarter more.
+        let queues = |i: u64| 40_000 + i * 100;
+        for (cwnd, count, ends) in [
+            (490_000, 100, false),
+            // Each waits longer than the last: number 50 for 5 ms. Those after it come for 10 ms.
+            (510_000, 98, false),
+            (510_000, 99, true),
+        ] {
+            assert_eq!(ends_after(count, 200, cwnd, queues), ends, "{cwnd} {count}");
+        }
+    }
+
+    #[test]
+    fn a_train_of_a_slow_sender_is_none_of_a_bottleneck() {
+        assert!(!ends_after(200, 200, 10_000_000, |_| 41_000));
+        // One in eight came at once: no queue stands there.
+        let jitter = |i: u64| if i.is_multiple_of(8) { 40_000 } else { 60_000 };
+        assert!(!ends_after(200, 200, 10_000_000, jitter));
+    }
+
+    #[test]
+    fn acks_with_pauses_between_them_say_nothing_of_a_rate() {
+        assert!(!ends_after(200, 2_600, 10_000_000, |_| 60_000));
     }
 }

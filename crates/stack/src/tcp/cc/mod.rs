@@ -69,6 +69,8 @@ pub struct Ack {
     pub srtt_ns: u64,
     pub una: u64,
     pub nxt: u64,
+    /// SND.UNA and what is SACKed beyond it.
+    pub delivered: u64,
     /// Largest super-frame that leaves at once: an ACK for a whole one is no stretch ACK.
     pub burst: u32,
     pub is_after_timeout: bool,
@@ -213,7 +215,7 @@ impl Control {
         };
         let mut wanted = ack.bytes.min(limit);
         if let Algorithm::Starting(hystart) = &mut self.algorithm {
-            match hystart.on_ack(ack, wanted) {
+            match hystart.on_ack(ack, self.window.cwnd, wanted) {
                 Verdict::Grow(bytes) => wanted = bytes,
                 Verdict::Leave => {
                     self.leave_slow_start();

@@ -11,6 +11,7 @@ fn ack(bytes: u32) -> Ack {
         rtt_ns: 0,
         srtt_ns: 10_000_000,
         una: 1,
+        delivered: 1,
         nxt: 1,
         burst: 0,
         is_after_timeout: false,

@@ -8,7 +8,7 @@ use slipstack_wire::tcp::TcpFlags;
 use crate::effects::Effects;
 use crate::link::Cx;
 use crate::tcp::cc::Ack;
-use crate::tcp::connection::Connection;
+use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::figures::Pace;
 use crate::tcp::output::{ack_policy, window};
 use crate::tcp::phase::Phase;
@@ -147,6 +147,7 @@ fn take_ack(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl 
             srtt_ns: conn.rtt.smoothed_ns(),
             una: conn.snd.una,
             nxt: conn.snd.nxt,
+            delivered: conn.snd.una,
             burst: conn.tso_max,
             is_after_timeout: false,
         });
@@ -180,7 +181,7 @@ pub fn take_followers(conn: &mut Connection, now: Instant, last: u64, nxt: u64, 
 fn settle_ack(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     // Nothing to say at the end of this turn: the ACK rides on the answer or waits for its timer.
     let may_wait = !cx.config.tcp.delayed_ack.is_zero() && !window::is_low(conn);
-    if conn.rcv.ack.is_waiting() && may_wait {
+    if conn.rcv.ack < AckState::Due && may_wait {
         ack_policy::delay(conn, now, cx);
     } else {
         conn.is_dirty = true;

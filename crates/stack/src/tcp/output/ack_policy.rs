@@ -20,6 +20,8 @@ pub const QUICK_SEGMENTS: u8 = 16;
 /// How long a small segment waits for its answer while the connection is not known to be interactive. Linux waits for
 /// the program to read it.
 const ANSWER_NS: u64 = 1_000_000;
+/// How long a burst waits for the program to read it. Linux waits for `ato`, in which the peer's tail loss probe comes.
+const READ_NS: u64 = 4_000_000;
 /// Where the estimate begins (Linux: TCP_ATO_MIN); a bulk transfer's ACK waits for no longer than this or a round trip.
 const ATO_MIN_MS: u16 = 40;
 const MS: u64 = 1_000_000;
@@ -81,14 +83,14 @@ pub fn owe(conn: &mut Connection, len: u64) {
     let mss = u64::from(rcv.mss);
     // RFC 9293 3.8.6.3: at least every second full-sized segment.
     let owed = if rcv.nxt - rcv.acked >= 2 * mss {
-        AckState::Now
+        AckState::Due
     } else if rcv.is_interactive {
         AckState::Delayed
     } else if len < mss {
         AckState::Soon
     } else if rcv.quick > 0 {
         rcv.quick -= 1;
-        AckState::Now
+        AckState::Due
     } else {
         AckState::Delayed
     };
@@ -160,10 +162,13 @@ pub fn on_due(conn: &mut Connection, cx: &Cx<'_>) {
 pub fn finish(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     match conn.rcv.ack {
         AckState::Now => send_ack(conn, now, cx, fx),
+        AckState::Due if !window::is_stuck(conn) => send_ack(conn, now, cx, fx),
         _ if window::is_update_due(conn) => send_ack(conn, now, cx, fx),
         AckState::None => {}
         _ if cx.config.tcp.delayed_ack.is_zero() => send_ack(conn, now, cx, fx),
-        AckState::Delayed | AckState::Soon => delay(conn, now, cx),
+        // DEVIATION(RFC 9293 3.8.6.3): more than two full segments wait a moment for their ACK where it could tell only
+        // of a closing window, as on Linux (__tcp_ack_snd_check): the program's reading opens it and sends the ACK.
+        AckState::Delayed | AckState::Soon | AckState::Due => delay(conn, now, cx),
     }
 }
 
@@ -172,6 +177,8 @@ pub fn finish(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut imp
 pub fn delay(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     let wait = if conn.rcv.ack == AckState::Soon {
         ANSWER_NS
+    } else if conn.rcv.ack == AckState::Due {
+        READ_NS
     } else {
         let most = if conn.rcv.is_interactive {
             u64::MAX

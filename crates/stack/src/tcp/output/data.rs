@@ -435,5 +435,8 @@ pub fn resend_once(
     let len = data_end.saturating_sub(range.start) as u32;
     note_resent(conn, len);
     emit::segment(conn, now, (range.start, len), flags, cx, fx);
+    if range.start == una {
+        resend::on_head_resent(conn, now, cx);
+    }
     true
 }

@@ -37,7 +37,7 @@ fn flush_opening(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut 
     if conn.phase != Phase::SynReceived {
         return client::flush(conn, now, cx, fx);
     }
-    if conn.rcv.ack == AckState::Now {
+    if conn.rcv.ack >= AckState::Due {
         control::send_syn(conn, now, cx, fx);
     }
     // RFC 7413 4.2.2: the answer to a SYN's data need not wait for the handshake's ACK.

@@ -49,6 +49,12 @@ pub fn is_low(conn: &Connection) -> bool {
     conn.rcv.edge - conn.rcv.nxt <= u64::from(conn.rcv.buffer / 4)
 }
 
+/// Little is left of the window, and it cannot move before the program reads.
+#[inline]
+pub fn is_stuck(conn: &Connection) -> bool {
+    is_low(conn) && fresh_edge(conn) == conn.rcv.edge
+}
+
 /// Is the window so much larger than what the peer knows that it must be told at once?
 #[inline]
 pub fn is_update_due(conn: &Connection) -> bool {

@@ -197,6 +197,30 @@ fn a_lie_about_what_was_never_sent_changes_nothing() {
 }
 
 #[test]
+fn a_repair_that_was_lost_too_has_a_whole_timeout_to_come() {
+    let mut world = established();
+    world.write(10_000);
+    world.take_sent();
+    world.sleep(100 * MS);
+    world.take_sent();
+    world.write(15_000);
+    sack(&mut world, &[(1000, 9000)]);
+    world.flush();
+    assert!(offsets(&world.take_sent()).contains(&0), "the first repair");
+    world.sleep(200 * MS);
+    sack(&mut world, &[(1000, 15_000)]);
+    world.sleep(60 * MS);
+    assert!(
+        offsets(&world.take_sent()).contains(&0),
+        "the second repair"
+    );
+    world.sleep(180 * MS);
+    assert_eq!(world.stack.counters().value(Counter::TcpTimeouts), 0);
+    world.sleep(SECOND);
+    assert_ne!(world.stack.counters().value(Counter::TcpTimeouts), 0);
+}
+
+#[test]
 fn a_lost_tail_is_probed_before_the_timeout() {
     let mut world = established();
     world.write(5_000);

@@ -119,6 +119,7 @@ fn our_window_closes_and_reopens() {
         world.peer(ACK, &[0; 1000]);
         world.flush();
     }
+    world.sleep(5 * MS);
     assert_eq!(world.take_sent().last().unwrap().header.window, 0);
     // Data beyond the window is dropped; the answer says where we are.
     world.peer_at(0, ACK, &[0; 100]);
@@ -235,6 +236,81 @@ fn largest_buffer(trip: u64) -> u32 {
 fn on_a_short_path_a_buffer_does_not_outgrow_the_cache() {
     assert_eq!(largest_buffer(MS / 10), 1 << 20);
     assert_eq!(largest_buffer(40 * MS), config().tcp.rcvbuf_max);
+}
+
+/// A connection with a buffer of 8,000 bytes, the first half of which is full and acknowledged.
+fn half_filled(config: crate::StackConfig) -> (World, crate::ConnId) {
+    let mut world = World::new(config);
+    world.listen_with(crate::ListenOptions {
+        socket: crate::SocketOptions {
+            rcvbuf: Some(8_000),
+            ..Default::default()
+        },
+        ..Default::default()
+    });
+    let conn = world.accept(slipstack_wire::tcp_options::TcpOptions {
+        mss: Some(1000),
+        ..Default::default()
+    });
+    for _ in 0..4 {
+        world.peer(ACK, &[0; 1000]);
+        world.flush();
+    }
+    assert!(world.take_sent().last().unwrap().header.window >= 3_000);
+    (world, conn)
+}
+
+#[test]
+fn a_burst_as_long_as_the_window_is_acknowledged_when_the_program_reads() {
+    let (mut world, conn) = half_filled(config());
+    for _ in 0..4 {
+        world.peer(ACK, &[0; 1000]);
+    }
+    world.flush();
+    world.none();
+    world.stack.tcp_consumed(world.now, conn, 5_000);
+    world.flush();
+    let sent = world.only();
+    assert_eq!((sent.header.ack, sent.header.window), (world.seq, 5_000));
+    world.sleep(50 * MS);
+    world.none();
+}
+
+#[test]
+fn a_closed_window_is_told_of_when_the_program_does_not_read() {
+    let (mut world, _) = half_filled(config());
+    for _ in 0..4 {
+        world.peer(ACK, &[0; 1000]);
+        world.flush();
+    }
+    world.take_sent();
+    world.sleep(5 * MS);
+    let sent = world.only();
+    assert_eq!((sent.header.ack, sent.header.window), (world.seq, 0));
+}
+
+#[test]
+fn a_gap_is_told_of_at_once_however_small_the_window() {
+    let (mut world, _) = half_filled(config());
+    for _ in 0..3 {
+        world.peer(ACK, &[0; 1000]);
+    }
+    let hole = world.seq;
+    world.peer_at(500, ACK, &[0; 500]);
+    world.flush();
+    assert_eq!(world.take_sent().last().unwrap().header.ack, hole);
+}
+
+#[test]
+fn the_ack_of_a_burst_waits_for_nobody_without_delayed_acks() {
+    let mut config = config();
+    config.tcp.delayed_ack = core::time::Duration::ZERO;
+    let (mut world, _) = half_filled(config);
+    for _ in 0..4 {
+        world.peer(ACK, &[0; 1000]);
+    }
+    world.flush();
+    assert_eq!(world.take_sent().last().unwrap().header.window, 0);
 }
 
 /// Data for a peer whose window is closed and who answers every probe; how long until the connection fails.

@@ -1,0 +1,176 @@
+//! Which of several default routers is used: one that answers (RFC 4861 6.3.6).
+//!
+//! A router whose neighbour entry has failed stands behind the others until it is heard again; when none is left, they
+//! take turns. What went by it looks for its way anew, what waited for it goes on to the next one.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr};
+use core::time::Duration;
+
+use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::ipv6::Ipv6Packet;
+
+use crate::counters::Counter;
+use crate::effects::Effects;
+use crate::link::Cx;
+use crate::neighbour::{Held, Resolution};
+use crate::time::Instant;
+
+/// RFC 4191 3.2: how often a router that would be preferred is asked whether it answers again.
+const PROBE_EVERY: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    router: Ipv6Addr,
+    probe_at: Instant,
+}
+
+/// Routers that do not answer, the one that has been silent longest first.
+#[derive(Debug, Default)]
+pub(crate) struct LostRouters(Vec<Lost>);
+
+impl LostRouters {
+    /// The routers, those to use first in front.
+    pub fn rank(&self, routers: &[Ipv6Addr]) -> Vec<Ipv6Addr> {
+        let answering = routers.iter().copied().filter(|ip| !self.contains(*ip));
+        let silent = self.0.iter().map(|lost| lost.router);
+        answering
+            .chain(silent.filter(|ip| routers.contains(ip)))
+            .collect()
+    }
+
+    /// Only those that are routers still.
+    pub fn retain(&mut self, routers: &[Ipv6Addr]) {
+        self.0.retain(|lost| routers.contains(&lost.router));
+    }
+
+    fn contains(&self, router: Ipv6Addr) -> bool {
+        self.0.iter().any(|lost| lost.router == router)
+    }
+
+    fn note(&mut self, now: Instant, router: Ipv6Addr) {
+        self.0.retain(|lost| lost.router != router);
+        let probe_at = now + PROBE_EVERY;
+        self.0.push(Lost { router, probe_at });
+    }
+
+    /// `true`: it was lost.
+    fn forget(&mut self, router: Ipv6Addr) -> bool {
+        let before = self.0.len();
+        self.0.retain(|lost| lost.router != router);
+        self.0.len() != before
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Cx<'_> {
+    /// Neighbours that were given up: routers among them are used no more while there are others.
+    #[cold]
+    pub(crate) fn on_neighbours_lost(&mut self, now: Instant, gone: &[IpAddr]) {
+        let before = self.link.lost_routers.rank(&self.link.learnt.routers);
+        for ip in gone {
+            if let IpAddr::V6(ip) = ip
+                && before.contains(ip)
+            {
+                self.counters.bump(Counter::RoutersLost);
+                self.link.lost_routers.note(now, *ip);
+                self.link.look_at(Some(now + PROBE_EVERY));
+            }
+        }
+        if self.link.lost_routers.rank(&self.link.learnt.routers) != before {
+            self.renew_ways();
+        }
+    }
+
+    /// A neighbour is there: if it is a router that was lost, it is used as before.
+    #[cold]
+    pub(crate) fn on_router_found(&mut self, ip: IpAddr) {
+        if let IpAddr::V6(ip) = ip
+            && self.link.lost_routers.forget(ip)
+        {
+            self.renew_ways();
+        }
+    }
+
+    /// Asks routers that would be preferred whether they answer again, while what they would carry goes by another.
+    // DEVIATION(RFC 4191 3.2): three solicitations a minute instead of one, as for every neighbour that is asked for.
+    #[cold]
+    pub(crate) fn probe_lost_routers(&mut self, now: Instant, fx: &mut impl Effects) {
+        let ranked = self.link.lost_routers.rank(&self.link.learnt.routers);
+        let Some(&current) = ranked.first() else {
+            return;
+        };
+        let used = self.link.neighbours.last_used(current.into());
+        let is_used = used.is_some_and(|at| at + PROBE_EVERY > now);
+        let mut asked = Vec::new();
+        for lost in &mut self.link.lost_routers.0 {
+            if lost.probe_at <= now {
+                lost.probe_at = now + PROBE_EVERY;
+                asked.push(lost.router);
+            }
+        }
+        for router in asked {
+            if is_used && router != current {
+                self.resolve_router(now, router, fx);
+            }
+        }
+        let next = self.link.lost_routers.0.iter().map(|lost| lost.probe_at);
+        let next = next.min();
+        self.link.look_at(next);
+    }
+
+    fn resolve_router(
+        &mut self,
+        now: Instant,
+        router: Ipv6Addr,
+        fx: &mut impl Effects,
+    ) -> Resolution {
+        let Some(source) = self.link.routes6.find_source(router) else {
+            return Resolution::TableFull;
+        };
+        let station = (self.link.mac, source.into());
+        let neighbours = &mut self.link.neighbours;
+        neighbours.resolve(now, router.into(), station, self.counters, fx)
+    }
+
+    /// Sends what waited for a router that was given up by the next one; gives it back if there is none that answers.
+    pub(crate) fn divert(
+        &mut self,
+        now: Instant,
+        hop: IpAddr,
+        mut frame: Held,
+        fx: &mut impl Effects,
+    ) -> Option<Held> {
+        let IpAddr::V6(hop) = hop else {
+            return Some(frame);
+        };
+        let ranked = self.link.lost_routers.rank(&self.link.learnt.routers);
+        let next = ranked.first().copied();
+        let next = next.filter(|next| *next != hop && !self.link.lost_routers.contains(*next));
+        let Some(next) = next.filter(|_| is_passed_on(&frame, hop)) else {
+            return Some(frame);
+        };
+        match self.resolve_router(now, next, fx) {
+            Resolution::Known { mac, .. } => frame.send(mac, self.counters, fx),
+            Resolution::Asking => {
+                let neighbours = &mut self.link.neighbours;
+                neighbours.hold(next.into(), frame, self.counters);
+            }
+            Resolution::TableFull => return Some(frame),
+        }
+        None
+    }
+}
+
+/// Whether a frame was to go beyond the router, not to it.
+fn is_passed_on(frame: &Held, hop: Ipv6Addr) -> bool {
+    let Some((header, _)) = EthernetHeader::parse(frame.header()) else {
+        return false;
+    };
+    let packet = Ipv6Packet::parse_quoted(&frame.header()[ethernet::HEADER_LEN..]);
+    header.ethertype == EtherType::IPV6 && packet.is_some_and(|packet| packet.header.dst != hop)
+}
