@@ -168,10 +168,10 @@ fn serve_owners(fd: c_int) {
 pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     // SAFETY: the program's own call.
     let libc = || unsafe { (next::ioctl.get())(fd, request, argument) };
-    if is_interface_request(request) {
-        return interface_ioctl(request, argument);
-    }
     if !Process::ioctl_takes_int(request) {
+        if is_interface_request(request) {
+            return interface_ioctl(request, argument);
+        }
         let ask = |process: &Process| process.prepare_kernel(fd).map(|()| 0);
         return answer(Restart::Never, ask, || libc() as isize) as c_int;
     }

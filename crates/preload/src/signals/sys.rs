@@ -101,9 +101,16 @@ unsafe extern "C" fn trampoline(signal: c_int, info: *mut libc::siginfo_t, conte
 /// handler returns.
 fn put_off(signal: c_int, info: &[u64; 16], mask: &mut libc::sigset_t) {
     let thread = thread::current();
+    let bit = raw::bit(signal);
+    let is_blocked = mask_of(mask) & bit != 0;
     thread.defer(mask_of(mask));
-    if !thread.is_blocked_by_call(raw::bit(signal)) {
+    if !thread.is_blocked_by_call(bit) {
         thread.interrupt();
+    }
+    // A sleep lets it through; else everything was blocked and it came all the same: valgrind goes
+    // back to the mask that it knows, not to the frame's. Queued, it would come again and again.
+    if !thread.note_queued(bit) && !is_blocked {
+        return thread.keep(bit);
     }
     *mask = set_of(raw::BLOCK_ALL);
     if !raw::queue_to_self(signal, info) {

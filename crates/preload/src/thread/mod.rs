@@ -28,11 +28,15 @@ pub struct Thread {
     call_mask: AtomicU64,
     /// The signal mask to go back to when `is_deferred`.
     saved_mask: AtomicU64,
+    /// Signals that were queued again while they are put off, and those that came all the same: one
+    /// bit each.
+    queued: AtomicU64,
+    kept: AtomicU64,
     /// Handlers that were put off and that end a wait.
     interruptions: AtomicU64,
     /// Handlers that have run, and those of them without SA_RESTART.
-    handlers: AtomicU64,
-    without_restart: AtomicU64,
+    handlers: AtomicU32,
+    without_restart: AtomicU32,
 }
 
 /// The calling thread's state.
@@ -51,9 +55,11 @@ impl Thread {
             has_call_mask: AtomicBool::new(false),
             call_mask: AtomicU64::new(0),
             saved_mask: AtomicU64::new(0),
+            queued: AtomicU64::new(0),
+            kept: AtomicU64::new(0),
             interruptions: AtomicU64::new(0),
-            handlers: AtomicU64::new(0),
-            without_restart: AtomicU64::new(0),
+            handlers: AtomicU32::new(0),
+            without_restart: AtomicU32::new(0),
         }
     }
 
@@ -83,8 +89,8 @@ impl Thread {
     #[inline]
     pub fn handlers_run(&self) -> Interruptions {
         Interruptions {
-            handlers: self.handlers.load(Relaxed),
-            without_restart: self.without_restart.load(Relaxed),
+            handlers: self.handlers.load(Relaxed).into(),
+            without_restart: self.without_restart.load(Relaxed).into(),
         }
     }
 
@@ -136,17 +142,38 @@ impl Thread {
         self.saved_mask.load(Relaxed)
     }
 
+    /// Notes a signal (its bit of a mask) that is queued again; false if it was, and has come out of
+    /// the queue while handlers are put off.
+    pub fn note_queued(&self, bit: u64) -> bool {
+        self.queued.fetch_or(bit, Relaxed) & bit == 0
+    }
+
+    /// Notes a signal that is raised again when the call is over.
+    pub fn keep(&self, bit: u64) {
+        self.kept.fetch_or(bit, Relaxed);
+    }
+
     /// Lets the handlers run that were put off. The last thing a call does: they may
     /// leave by `siglongjmp`.
     #[cold]
     fn let_handlers_run(&self) {
         let is_deferred = self.is_deferred.swap(false, Relaxed);
+        self.queued.store(0, Relaxed);
         let saved = self.saved_mask.load(Relaxed);
         if self.has_call_mask.swap(false, Relaxed) {
             let before = raw::swap_mask(self.call_mask.load(Relaxed));
             raw::swap_mask(if is_deferred { saved } else { before });
         } else if is_deferred {
             raw::swap_mask(saved);
+        }
+        loop {
+            let kept = self.kept.load(Relaxed);
+            if kept == 0 {
+                return;
+            }
+            let signal = kept.trailing_zeros() + 1;
+            self.kept.fetch_and(kept - 1, Relaxed);
+            raw::kill_self(signal.cast_signed());
         }
     }
 }
