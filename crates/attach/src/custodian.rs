@@ -113,4 +113,8 @@ impl NeighbourTable for NeighbourView {
     fn find(&self, address: IpAddr) -> Option<[u8; 6]> {
         self.0.find(address)
     }
+
+    fn answers(&self, address: IpAddr) -> Option<u64> {
+        self.0.answers(address)
+    }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags, open};
 use slipstack_channel::control::{ControlSocket, Hello, Welcome};
 use slipstack_config::Settings;
+use slipstack_keeper::process::leave_starters_bounds;
 use slipstack_keeper::run;
 use slipstack_keeper::runtime::RuntimeDir;
 use slipstack_mem::process::Forked;
@@ -156,6 +157,7 @@ fn list<T: ToString>(values: &[T]) -> Option<String> {
 pub fn keeper_main(settings: &Settings) -> Result<(), Error> {
     slipstack_mem::process::close_inherited(3)
         .map_err(Error::io("leave inherited descriptors behind"))?;
+    leave_starters_bounds();
     // The starter becomes the program: it must not have a child that it does not know.
     match slipstack_mem::process::fork().map_err(Error::io("become a session of its own"))? {
         Forked::Parent(_) => std::process::exit(0),

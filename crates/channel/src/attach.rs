@@ -96,8 +96,12 @@ impl Policy {
         if ip.is_multicast() || matches!(ip, IpAddr::V4(ip) if ip.is_broadcast()) {
             return self.takes_group(ip);
         }
-        if ip.is_loopback() || ip.is_unspecified() || is_local(ip) {
+        if ip.is_loopback() || ip.is_unspecified() {
             return false;
+        }
+        // From another of our addresses nobody could answer (RFC 4007 9).
+        if is_local(ip) {
+            return self.addrs.iter().any(|(own, _)| is_local(*own));
         }
         self.gateways
             .iter()
@@ -115,7 +119,7 @@ impl Policy {
     }
 }
 
-/// Link-local addresses, which programs name with an interface of the kernel's.
+/// Of the link alone.
 fn is_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }

@@ -73,8 +73,11 @@ pub enum SocketOption {
     MaxSeg(u16),
     /// `None` = the default.
     Linger2(Option<Duration>),
+    /// Of what goes over IPv4; the next two of what goes over IPv6.
     Tos(u8),
     Ttl(u8),
+    TosV6(u8),
+    TtlV6(u8),
     Broadcast(bool),
     ReusePort(bool),
     /// Of a listener: connections whose data was taken with the SYN while their handshake is not done.
@@ -473,6 +476,8 @@ impl SocketOption {
             SocketOption::Multicast(option) => option.encode(),
             SocketOption::ReturnsV4(on) => one(20, u64::from(on)),
             SocketOption::ReturnsV6(on) => one(21, u64::from(on)),
+            SocketOption::TosV6(tos) => one(22, u64::from(tos)),
+            SocketOption::TtlV6(ttl) => one(23, u64::from(ttl)),
         }
     }
 
@@ -507,6 +512,8 @@ impl SocketOption {
             19 => SocketOption::MtuDiscoveryV6(first as u8),
             20 => SocketOption::ReturnsV4(first != 0),
             21 => SocketOption::ReturnsV6(first != 0),
+            22 => SocketOption::TosV6(first as u8),
+            23 => SocketOption::TtlV6(first as u8),
             code => SocketOption::Multicast(MulticastOption::decode(code, args.try_into().ok()?)?),
         })
     }

@@ -80,6 +80,9 @@ fn status_text(report: &StatusReport) -> String {
         "  mtu {}  slots {} of {}  keeper {}",
         device.mtu, device.slots_leased, device.slots, report.keeper_pid
     );
+    if let Some(trouble) = &device.trouble {
+        let _ = writeln!(text, "{}: {trouble}", device.interface);
+    }
     if report.orphans > 0 {
         let _ = writeln!(
             text,

@@ -57,4 +57,10 @@ pub trait PortAuthority: Send {
 /// Link-layer addresses that somebody else learns for us.
 pub trait NeighbourTable: Send + fmt::Debug {
     fn find(&self, address: IpAddr) -> Option<[u8; 6]>;
+
+    /// A number that changes whenever the neighbour has answered; `None`: nobody counts.
+    fn answers(&self, address: IpAddr) -> Option<u64> {
+        let _ = address;
+        None
+    }
 }

@@ -1,7 +1,7 @@
 //! Commands of programs: who is asked what.
 
 use slipstack_channel::{Coded, Command, Everyday, Kind, Refusal, Reply, SockId, State, Ticket};
-use slipstack_stack::Instant;
+use slipstack_stack::{Instant, UdpOptions};
 
 use crate::client::{ClientId, Role};
 use crate::effects::Fx;
@@ -110,7 +110,15 @@ impl Engine {
                 v6_only,
             } => match self.kind(of(sock))? {
                 Kind::Tcp => self.bind_stream(of(sock), addr, v6_only, reuse_addr, reuse_port),
-                Kind::Udp => self.bind_datagram(of(sock), addr, v6_only, reuse_addr || reuse_port),
+                Kind::Udp => {
+                    let asked = UdpOptions {
+                        is_shared: reuse_addr || reuse_port,
+                        reuse_port,
+                        is_v6_only: v6_only,
+                        ..UdpOptions::default()
+                    };
+                    self.bind_datagram(of(sock), addr, asked)
+                }
             },
             Command::Listen { sock, backlog } => self.on_listen(of(sock), backlog),
             Command::Unlisten { sock } => self.on_unlisten(of(sock)),

@@ -18,12 +18,12 @@ use crate::world::Owner;
 const SEND_BUDGET: usize = 4096;
 
 impl Engine {
+    /// `asked` is what comes with the bind; the rest has been noted with the socket.
     pub(crate) fn bind_datagram(
         &mut self,
         owner: Owner,
         addr: SocketAddr,
-        is_v6_only: bool,
-        is_shared: bool,
+        asked: UdpOptions,
     ) -> Answer {
         let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
         if socket.role != Role::None {
@@ -31,19 +31,19 @@ impl Engine {
         }
         let noted = socket.options.as_deref();
         let options = UdpOptions {
-            reuse_port: is_shared,
-            is_v6_only,
             // Whether a broadcast is allowed is decided by the program's side.
             broadcast: true,
             tos: noted.map_or(0, |options| options.tos),
-            ttl: noted.map_or(UdpOptions::default().ttl, |options| options.ttl),
+            ttl: noted.map_or(0, |options| options.ttl),
+            tos_v6: noted.map_or(0, |options| options.tos_v6),
+            ttl_v6: noted.map_or(0, |options| options.ttl_v6),
             mtu_discovery: noted.map_or(MtuDiscovery::default(), |noted| noted.mtu_discovery),
             mtu_discovery_v6: noted.map_or(MtuDiscovery::default(), |n| n.mtu_discovery_v6),
-            ..UdpOptions::default()
+            ..asked
         };
         let id = self.udp_bind(addr, &options)?;
         let local = self.stack.udp_local(id).unwrap_or(addr);
-        let is_announced = match self.announce(Transport::Udp, local, is_shared, false) {
+        let is_announced = match self.announce(Transport::Udp, local, asked.is_shared, false) {
             Ok(is_announced) => is_announced,
             Err(refusal) => {
                 let _ = self.stack.udp_close(id);
@@ -56,8 +56,8 @@ impl Engine {
         }
         let bound = Bound {
             addr: local,
-            is_v6_only,
-            is_shared,
+            is_v6_only: asked.is_v6_only,
+            is_shared: asked.is_shared,
             is_reserved: false,
             is_announced,
         };
@@ -85,7 +85,7 @@ impl Engine {
                 Some(SocketAddr::V6(_)) => SocketAddr::from(([0u16; 8], 0)),
                 _ => ANY,
             };
-            self.bind_datagram(owner, any, false, false)?;
+            self.bind_datagram(owner, any, UdpOptions::default())?;
         }
         let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
         let Role::Datagram(id) = socket.role else {
@@ -113,7 +113,10 @@ impl Engine {
 
     /// The first send of an unbound socket binds it, as on the kernel.
     pub(crate) fn send_unbound(&mut self, now: Instant, owner: Owner) {
-        if self.bind_datagram(owner, ANY, false, false).is_err() {
+        if self
+            .bind_datagram(owner, ANY, UdpOptions::default())
+            .is_err()
+        {
             self.world.counters.commands_refused += 1;
             return;
         }

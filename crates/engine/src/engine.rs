@@ -98,6 +98,7 @@ impl Engine {
             has_tx_checksum: setup.device.info().tx_checksum,
             sndbuf_initial: setup.stack.tcp.sndbuf_initial,
             neighbours: setup.neighbours,
+            doubted: Vec::new(),
         };
         Engine {
             port_blocks: vec![setup.stack.ephemeral],
@@ -264,6 +265,12 @@ impl Engine {
         if self.unresolved.is_empty() {
             return false;
         }
+        // A router that has fallen silent is told from one that answers; of other neighbours nothing better is known.
+        for &ip in &self.unresolved {
+            if self.stack.has_other_routers(ip) {
+                self.world.doubt(ip);
+            }
+        }
         let mut fx = Fx {
             world: &mut self.world,
             device: Some(&mut *self.device),
@@ -273,6 +280,7 @@ impl Engine {
             .retain(|&addr| match fx.world.find_neighbour(addr) {
                 Some(mac) => {
                     self.stack.on_neighbour(now, addr, mac, &mut fx);
+                    fx.world.doubted.retain(|(doubted, _)| *doubted != addr);
                     false
                 }
                 None => true,

@@ -94,6 +94,8 @@ pub(crate) fn tcp_option(option: SocketOption) -> Option<TcpOption> {
         SocketOption::Linger2(time) => TcpOption::Linger2(time),
         SocketOption::Tos(tos) => TcpOption::Tos(tos),
         SocketOption::Ttl(ttl) => TcpOption::Ttl(ttl),
+        SocketOption::TosV6(tos) => TcpOption::TosV6(tos),
+        SocketOption::TtlV6(ttl) => TcpOption::TtlV6(ttl),
         SocketOption::Broadcast(_)
         | SocketOption::ReusePort(_)
         | SocketOption::TakesJoined(_)
@@ -115,6 +117,8 @@ pub(crate) fn udp_option(option: SocketOption) -> Option<UdpOption> {
         SocketOption::ReturnsV6(on) => UdpOption::ReturnsV6(on),
         SocketOption::Tos(tos) => UdpOption::Tos(tos),
         SocketOption::Ttl(ttl) => UdpOption::Ttl(ttl),
+        SocketOption::TosV6(tos) => UdpOption::TosV6(tos),
+        SocketOption::TtlV6(ttl) => UdpOption::TtlV6(ttl),
         SocketOption::MtuDiscovery(code) => UdpOption::MtuDiscovery(MtuDiscovery::from_code(code)?),
         SocketOption::MtuDiscoveryV6(code) => {
             UdpOption::MtuDiscoveryV6(MtuDiscovery::from_code(code)?)
@@ -143,6 +147,8 @@ pub(crate) fn note_option(options: &mut SocketOptions, option: SocketOption) {
         SocketOption::Linger2(time) => options.linger2 = time,
         SocketOption::Tos(tos) => options.tos = tos,
         SocketOption::Ttl(ttl) => options.ttl = ttl,
+        SocketOption::TosV6(tos) => options.tos_v6 = tos,
+        SocketOption::TtlV6(ttl) => options.ttl_v6 = ttl,
         SocketOption::FastOpen(queue) => options.fast_open_queue = queue,
         SocketOption::FastOpenConnect(on) => options.fast_open = on,
         SocketOption::MtuDiscovery(code) => {

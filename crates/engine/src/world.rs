@@ -137,11 +137,27 @@ pub(crate) struct World {
     pub(crate) sndbuf_initial: u32,
     /// What the keeper has learned.
     pub(crate) neighbours: Option<Box<dyn NeighbourTable>>,
+    /// Routers that are asked whether they are still there, with the answers that had come by then.
+    pub(crate) doubted: Vec<(IpAddr, Option<u64>)>,
 }
 
 impl World {
     pub(crate) fn find_neighbour(&self, ip: IpAddr) -> Option<[u8; 6]> {
-        self.neighbours.as_ref()?.find(ip)
+        let table = self.neighbours.as_ref()?;
+        let mac = table.find(ip)?;
+        let doubted = self.doubted.iter().find(|(doubted, _)| *doubted == ip);
+        let is_silent = doubted.is_some_and(|(_, before)| *before == table.answers(ip));
+        (!is_silent).then_some(mac)
+    }
+
+    /// What has been said of a neighbour so far proves nothing any more.
+    #[cold]
+    pub(crate) fn doubt(&mut self, ip: IpAddr) {
+        let table = self.neighbours.as_ref();
+        let before = table.and_then(|table| table.answers(ip));
+        if before.is_some() && self.doubted.iter().all(|(doubted, _)| *doubted != ip) {
+            self.doubted.push((ip, before));
+        }
     }
 
     #[inline]

@@ -7,6 +7,7 @@
 
 mod autoconf;
 mod conflict;
+mod device_state;
 mod directory;
 mod error;
 mod journal;

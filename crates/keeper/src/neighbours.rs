@@ -62,6 +62,16 @@ impl Neighbours {
         })
     }
 
+    /// Changes with every answer of this neighbour.
+    pub fn answers(&self, address: IpAddr) -> Option<u64> {
+        let place = places(address).find(|place| {
+            let found = self.read(*place);
+            found.is_some_and(|(found, _)| found == address)
+        })?;
+        let entry = self.entry(place)?;
+        Some(entry.sequence.load(Ordering::Acquire))
+    }
+
     /// Enters or changes an address. Only the keeper writes. When all its places are taken, one of
     /// them is given up.
     pub fn publish(&self, address: IpAddr, mac: [u8; 6]) {

@@ -1,9 +1,11 @@
-//! Other processes: are they the ones we know, and do they still live?
+//! Processes: what a keeper inherits from the program that starts it, and whether others still live.
 
 use std::fs;
 use std::os::fd::OwnedFd;
 
+use rustix::fs::Mode;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::leases::ProcessKey;
 
@@ -20,6 +22,54 @@ pub fn raise_descriptor_limit() {
         let current = Some(wanted);
         // Without it fewer clients find room, which they are told.
         let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
+    }
+}
+
+/// Limits that were meant for the program that starts a keeper, not for the keeper of every program.
+const LEFT_BEHIND: [Resource; 7] = [
+    Resource::As,
+    Resource::Cpu,
+    Resource::Data,
+    Resource::Fsize,
+    Resource::Nofile,
+    Resource::Nproc,
+    Resource::Stack,
+];
+
+/// Undoes what a starter may have set for itself: limits, processors, priority and the mask of new
+/// files. What this process may not undo stays.
+pub fn leave_starters_bounds() {
+    for resource in LEFT_BEHIND {
+        leave_limit(resource);
+    }
+    slipstack_mem::process::survive_file_limit();
+    let mut all = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
+    // Of these the kernel takes the processors that there are.
+    let _ = sched_setaffinity(None, &all);
+    let _ = slipstack_mem::process::take_ordinary_priority();
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+}
+
+fn leave_limit(resource: Resource) {
+    let limit = getrlimit(resource);
+    // Nobody may have more descriptors than fs.nr_open, whose default is more than is needed.
+    let most = matches!(resource, Resource::Nofile).then_some(DESCRIPTORS);
+    let enough =
+        |value: Option<u64>| value.is_none() || most.is_some_and(|most| value >= Some(most));
+    let maximum = if enough(limit.maximum) {
+        limit.maximum
+    } else {
+        most
+    };
+    let current = if enough(limit.current) {
+        limit.current
+    } else {
+        most
+    };
+    if setrlimit(resource, Rlimit { current, maximum }).is_err() {
+        let current = limit.maximum;
+        let _ = setrlimit(resource, Rlimit { current, ..limit });
     }
 }
 

@@ -14,6 +14,7 @@ use slipstack_mem::Region;
 use slipstack_mem::process::end_signals;
 use slipstack_stack::{Role, SlaacConfig, StackConfig};
 
+use crate::device_state::DeviceState;
 use crate::error::KeeperError;
 use crate::journal::Journal;
 use crate::leases::{KEEPER_SLOT, Leases, Protocol};
@@ -254,6 +255,11 @@ impl World {
             }
             _ => eprintln!("the former keeper left no usable state"),
         }
+    }
+
+    /// Looks whether the device is still what was opened.
+    pub fn device_state(&self) -> DeviceState {
+        DeviceState::of(iface::link(self.dir.interface()), &self.network)
     }
 
     /// Leaves nothing behind. The lock is let go last, so that a new keeper finds the device gone.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::Advice;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::raw::{Line, Mapping, RawLines, RawSlice, View};
 
@@ -30,7 +31,7 @@ impl Region {
     pub fn create(name: &str, len: usize) -> io::Result<Region> {
         let len = len.next_multiple_of(PAGE);
         let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        rustix::fs::ftruncate(&file, len as u64)?;
+        lengthen(&file, len as u64)?;
         rustix::fs::fcntl_add_seals(&file, SEALS)?;
         Region::map(file, len)
     }
@@ -209,6 +210,22 @@ impl WipedPage {
             .u64(0)
             .map_or(0, |word| word.load(Ordering::Acquire))
     }
+}
+
+/// Gives a memory file its length. RLIMIT_FSIZE, which is about a program's own files, would end the
+/// program with SIGXFSZ: it is lifted meanwhile, and where that may not be the length is refused.
+fn lengthen(file: &OwnedFd, len: u64) -> io::Result<()> {
+    let limit = getrlimit(Resource::Fsize);
+    let is_short = |bound: Option<u64>| bound.is_some_and(|bound| bound < len);
+    if !is_short(limit.current) {
+        return Ok(rustix::fs::ftruncate(file, len)?);
+    }
+    let maximum = limit.maximum.map(|bound| bound.max(len));
+    let current = Some(len);
+    setrlimit(Resource::Fsize, Rlimit { current, maximum }).map_err(|_| rustix::io::Errno::FBIG)?;
+    let lengthened = rustix::fs::ftruncate(file, len);
+    setrlimit(Resource::Fsize, limit)?;
+    Ok(lengthened?)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Socket addresses: the bytes of `struct sockaddr` and [`SocketAddr`].
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use crate::errno::Errno;
 
@@ -65,6 +65,11 @@ impl AddrBytes {
         AddrBytes { bytes, len }
     }
 
+    /// An address that the stack tells: link-local ones are those of its interface.
+    pub(crate) fn on_stack(addr: SocketAddr, family: Family, interface: u32) -> Self {
+        Self::new(with_scope(addr, interface), family)
+    }
+
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -100,6 +105,30 @@ pub fn parse(bytes: &[u8], family: Family) -> Result<Given, Errno> {
         _ if family == Family::V4 && bytes.len() < V4_LEN => Err(Errno::EINVAL),
         _ if family == Family::V6 && bytes.len() < V6_LEN_MIN => Err(Errno::EINVAL),
         _ => Ok(Given::Other),
+    }
+}
+
+/// Whether it says nothing without its interface (RFC 4007 6).
+pub(crate) fn is_link_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
+/// `sin6_scope_id`; 0 = none.
+pub(crate) fn scope_of(addr: SocketAddr) -> u32 {
+    match addr {
+        SocketAddr::V4(_) => 0,
+        SocketAddr::V6(v6) => v6.scope_id(),
+    }
+}
+
+/// A link-local address without an interface gets this one.
+pub(crate) fn with_scope(addr: SocketAddr, interface: u32) -> SocketAddr {
+    match addr {
+        SocketAddr::V6(mut v6) if is_link_local(addr.ip()) && v6.scope_id() == 0 => {
+            v6.set_scope_id(interface);
+            v6.into()
+        }
+        addr => addr,
     }
 }
 
@@ -150,6 +179,18 @@ mod tests {
             shown("10.0.0.1:80", Family::V6),
             Given::Addr("10.0.0.1:80".parse().unwrap())
         );
+    }
+
+    #[test]
+    fn link_local_addresses_of_the_stack_have_its_interface() {
+        let shown = |text: &str| {
+            let bytes = AddrBytes::on_stack(text.parse().unwrap(), Family::V6, 7);
+            u32::from_ne_bytes(bytes.as_bytes()[24..].try_into().unwrap())
+        };
+        assert_eq!(shown("[fe80::1]:5"), 7);
+        assert_eq!(shown("[fe80::1%3]:5"), 3);
+        assert_eq!(shown("[fd00::1]:5"), 0);
+        assert_eq!(shown("1.2.3.4:5"), 0);
     }
 
     #[test]

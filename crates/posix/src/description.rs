@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use slipstack_mem::{Descriptor, Lock};
 
@@ -10,7 +10,7 @@ use crate::addr::Family;
 use crate::epoll::Set;
 use crate::lending::{Borrowed, Lent};
 use crate::options::{Membership, Options};
-use crate::socket::{Dgram, Listener, Stream};
+use crate::socket::{Dgram, Listener, Stream, bits, shut_bits};
 use crate::waiter::Waiter;
 
 /// What `socket` was asked for, as far as the stack carries it.
@@ -80,6 +80,8 @@ pub(crate) struct Description {
     pub(crate) recv_timeout_ns: AtomicU64,
     pub(crate) send_timeout_ns: AtomicU64,
     is_watched: AtomicBool,
+    /// Of a datagram socket that was shut down before it was anything else.
+    pub(crate) early_shut: AtomicU8,
     /// Threads asleep in a call on it: the socket outlives its last number until they leave.
     pub(crate) users: AtomicUsize,
     pub(crate) has_ended: AtomicBool,
@@ -119,6 +121,7 @@ impl Description {
             recv_timeout_ns: AtomicU64::new(0),
             send_timeout_ns: AtomicU64::new(0),
             is_watched: AtomicBool::new(false),
+            early_shut: AtomicU8::new(0),
             users: AtomicUsize::new(0),
             has_ended: AtomicBool::new(false),
             lent: Lent::default(),
@@ -171,7 +174,7 @@ impl Description {
             // A fresh socket: tcp_poll and udp_poll of one that is in CLOSE.
             None => match self.kind {
                 Kind::Stream => (libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLHUP) as u32,
-                Kind::Dgram => (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32,
+                Kind::Dgram => bits::OUT | shut_bits(self.early_shut.load(Ordering::Relaxed)),
             },
         }
     }

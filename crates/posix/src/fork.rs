@@ -30,12 +30,14 @@ impl Process {
             self.attaching.hold();
         }
         self.link.hold();
-        for entry in self.things() {
+        let held = self.things();
+        for entry in &held {
             match entry {
                 Entry::Socket(socket) => socket.cold.hold(),
                 Entry::Set(set) => set.inner.hold(),
             }
         }
+        *self.held.lock() = held;
         self.sleepers.hold();
         self.report.hold();
         self.table.hold();
@@ -44,7 +46,7 @@ impl Process {
 
     /// In the parent, or when the fork failed.
     pub fn fork_parent(&self) {
-        self.release_all();
+        drop(self.release_all());
         let Some(link) = self.link() else { return };
         for (_, entry) in self.table.all() {
             let Entry::Socket(socket) = entry else {
@@ -73,29 +75,30 @@ impl Process {
         all
     }
 
-    fn release_all(&self) {
+    /// Gives what was locked and is no more.
+    fn release_all(&self) -> Vec<Entry> {
         self.release_lending();
         self.table.release();
         self.report.release();
         self.sleepers.release();
-        for entry in self.things() {
+        // Not what the table has now: another thread may have taken something out of it after that was locked.
+        let held = mem::take(&mut *self.held.lock());
+        for entry in &held {
             match entry {
-                Entry::Socket(socket) => {
-                    socket.cold.release();
-                }
-                Entry::Set(set) => {
-                    set.inner.release();
-                }
+                Entry::Socket(socket) => _ = socket.cold.release(),
+                Entry::Set(set) => _ = set.inner.release(),
             }
         }
         self.link.release();
         self.attaching.release();
+        held
     }
 
     /// In the child: connections stay with the parent, listeners and bound datagram sockets become
     /// intents again, and the engine is not ours. Nothing is closed or sent.
     pub fn fork_child(&self) {
-        self.release_all();
+        // Threads of the parent hold on to them as well; not even their destructors run.
+        mem::forget(self.release_all());
         self.sleepers.reset();
         self.owners.reset();
         // The channel and the engine behind it are the parent's; not even their destructors run.

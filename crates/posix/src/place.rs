@@ -221,8 +221,10 @@ impl Process {
         }
         let local = bound.map_or_else(|| any(socket.family), |bound| stack_addr(bound.addr));
         let remote = *dgram.remote.lock();
+        // The kernel's part has settled whether the port is free; this says who of several hears.
+        let reuse_port = options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT);
         let outcome = link
-            .bind(sock, local, is_v6_only(socket), bound.is_some())
+            .bind(sock, local, is_v6_only(socket), reuse_port)
             .inspect(|_| {
                 push_options(&link, sock, &options);
                 for option in all_changes(&memberships) {

@@ -33,7 +33,9 @@ impl Process {
         mask: Option<&libc::sigset_t>,
     ) -> Outcome<usize> {
         let sorted = self.sort(fds);
-        if sorted.ours.is_empty() && self.link.lock().is_none() {
+        // A wait of ours makes descriptors, which the sandbox of a child that serves a connection of its parent's
+        // (seccomp, as sshd's) need not allow.
+        if sorted.ours.iter().all(|(_, target)| is_lent(target)) && self.link.lock().is_none() {
             return Err(Divert::Kernel);
         }
         for target in &sorted.targets {
@@ -96,6 +98,14 @@ impl Process {
         }
         sorted
     }
+}
+
+/// Whether a connection's bytes come by a pair, of which the kernel knows everything.
+fn is_lent(target: &Target) -> bool {
+    let Target::Socket(socket) = target else {
+        return false;
+    };
+    matches!(socket.decided(), Some(Decided::Foreign(it)) if it.is_taken())
 }
 
 fn look_at_ours(sorted: &Sorted, fds: &mut [libc::pollfd]) -> usize {

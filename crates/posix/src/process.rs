@@ -102,6 +102,8 @@ pub struct Process {
     pub(crate) link: Lock<Option<Arc<Link>>>,
     pub(crate) attaching: Lock<()>,
     pub(crate) lending: Lending,
+    /// What a fork that is under way keeps locked.
+    pub(crate) held: Lock<Vec<Entry>>,
     pub(crate) owners: Owners,
     attaching_thread: AtomicUsize,
     pub(crate) policy: Known,
@@ -142,6 +144,7 @@ impl Process {
             link: Lock::new(None),
             attaching: Lock::new(()),
             lending: Lending::default(),
+            held: Lock::new(Vec::new()),
             owners: Owners::default(),
             attaching_thread: AtomicUsize::new(0),
             policy: Known::default(),

@@ -20,6 +20,7 @@ fn commands() -> Vec<Command> {
         SocketOption::Congestion(Congestion::NewReno),
         SocketOption::Congestion(Congestion::Bbr),
         SocketOption::Ttl(255),
+        SocketOption::TtlV6(9),
     ];
     let mut all = vec![
         Command::Open {

@@ -77,6 +77,9 @@ pub struct DeviceReport {
     pub rules: Vec<String>,
     pub slots: u16,
     pub slots_leased: u16,
+    /// Why frames do not pass, as people read it.
+    #[serde(default)]
+    pub trouble: Option<String>,
 }
 
 /// One engine: a leased slot.

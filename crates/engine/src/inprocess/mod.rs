@@ -93,6 +93,18 @@ impl Shared {
         Some(turn)
     }
 
+    /// For the ticker, which does not always turn for what rang. A sleeper that has not seen the ring yet is
+    /// rung again; one that falls asleep after us finds what was rung for, because it looks under the lock.
+    fn clear_bell(&self) {
+        self.bell.clear();
+        let engine = self.engine.lock();
+        let has_sleepers = self.sleepers.load(Ordering::Acquire) > 0;
+        drop(engine);
+        if has_sleepers {
+            self.bell.ring();
+        }
+    }
+
     /// Whether a sleeper has to be woken because of what was done in its absence: its timeout may
     /// have been computed before a deadline existed, and a turn ends the announcement of sleep.
     fn is_stale(&self, engine: &mut Engine) -> bool {

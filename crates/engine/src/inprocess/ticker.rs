@@ -202,7 +202,7 @@ impl Watch {
             self.bell.clear();
         }
         if engine_bell {
-            self.shared.bell.clear();
+            self.shared.clear_bell();
         }
         if on_control {
             self.shared.custodian.on_control();

@@ -7,6 +7,7 @@ use slipstack_channel::control::{
     CONTROL_VERSION, ControlError, ControlSocket, Hello, Refusal, Reply, Request, Welcome,
 };
 
+use crate::device_state::DeviceState;
 use crate::leases::{Client, ClientId, Family};
 use crate::process::{find_process, watch};
 
@@ -138,6 +139,14 @@ impl Server {
                 Refusal::NotPermitted,
                 "this user may not use the device; start the program with: slipstack run",
             );
+        }
+        if hello.resume.is_none() && self.world.device_state() == DeviceState::Deleted {
+            let message = format!(
+                "interface {} is not the one that the running programs use: that has been deleted; end them \
+                 (slipstack status names them) and start anew",
+                self.world.dir.interface()
+            );
+            return refuse(Refusal::Failed, message);
         }
         self.idle_since = None;
         connection.is_trusted = true;

@@ -62,6 +62,7 @@ impl Server {
             gateways: network.learnt.with_gateways(&network.gateways),
             slots: self.world.state.leases.slot_count() as u16,
             slots_leased,
+            trouble: self.world.device_state().trouble(),
         }
     }
 

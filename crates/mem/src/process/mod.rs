@@ -1,4 +1,4 @@
-//! Forking and leaving a program's descriptors behind, for processes that outlive their starter.
+//! Forking and leaving behind what a program gave, for processes that outlive their starter.
 
 mod sys;
 
@@ -35,6 +35,20 @@ pub fn fork() -> io::Result<Forked> {
 /// The kernel's refusal.
 pub fn close_inherited(first: u32) -> io::Result<()> {
     sys::close_from(first)
+}
+
+/// Leaves a real-time or idle scheduling class and a niceness behind.
+///
+/// # Errors
+/// The kernel's refusal: not everybody may become less nice.
+pub fn take_ordinary_priority() -> io::Result<()> {
+    sys::schedule_ordinarily()?;
+    Ok(rustix::process::setpriority_process(None, 0)?)
+}
+
+/// A file that may not grow (RLIMIT_FSIZE) is an error from now on, not the end of the process.
+pub fn survive_file_limit() {
+    sys::ignore_file_limit();
 }
 
 /// Blocks the two signals that ask a process to end, SIGTERM and SIGINT, and gives a descriptor that

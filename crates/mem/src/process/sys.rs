@@ -26,6 +26,22 @@ pub(super) fn close_from(first: u32) -> io::Result<()> {
     }
 }
 
+pub(super) fn schedule_ordinarily() -> io::Result<()> {
+    let priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameters are read during the call alone; 0 is this process.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const priority) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+pub(super) fn ignore_file_limit() {
+    // SAFETY: no handler is installed.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 pub(super) fn end_signals() -> io::Result<OwnedFd> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: initialises the set it is given.

@@ -63,6 +63,18 @@ impl<'a> Writer<'a> {
 
     /// Everything that the socket wishes to know of a datagram.
     pub(crate) fn put_all(&mut self, wishes: Wishes, it: &Envelope, setting: Setting) {
+        let local = it.local.map(|local| local.ip().to_canonical());
+        self.put_each(wishes, it, setting, local);
+    }
+
+    /// `source`: from where an answer would go, which IP_PKTINFO tells too.
+    fn put_each(
+        &mut self,
+        wishes: Wishes,
+        it: &Envelope,
+        setting: Setting,
+        source: Option<IpAddr>,
+    ) {
         self.put_socket(wishes, it, setting.now_ns);
         if wishes.has(Wishes::SEGMENT)
             && let Some(size) = it.segment
@@ -76,7 +88,7 @@ impl<'a> Writer<'a> {
             self.put_packet_info_v6(it, setting.interface);
         }
         if is_v4 {
-            self.put_v4(wishes, it, setting.interface);
+            self.put_v4(wishes, it, setting.interface, source);
         } else {
             self.put_v6(wishes, it);
         }
@@ -92,7 +104,8 @@ impl<'a> Writer<'a> {
             time_ns: it.time_ns,
             ..Envelope::default()
         };
-        self.put_all(wishes, &envelope, setting);
+        // Nothing is answered: Linux leaves the source address empty.
+        self.put_each(wishes, &envelope, setting, None);
         const ORIGIN_ICMP: u8 = 2;
         const ORIGIN_ICMP6: u8 = 3;
         let origin = if it.offender.is_ipv4() {
@@ -100,7 +113,8 @@ impl<'a> Writer<'a> {
         } else {
             ORIGIN_ICMP6
         };
-        let offender = AddrBytes::new(SocketAddr::new(it.offender, 0), setting.family);
+        let offender = SocketAddr::new(it.offender, 0);
+        let offender = AddrBytes::on_stack(offender, setting.family, setting.interface);
         let mut data = Vec::with_capacity(16 + offender.as_bytes().len());
         data.extend(Errno::from(it.reason).0.to_ne_bytes());
         data.extend([origin, it.kind, it.code, 0]);
@@ -139,7 +153,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn put_v4(&mut self, wishes: Wishes, it: &Envelope, interface: u32) {
+    fn put_v4(&mut self, wishes: Wishes, it: &Envelope, interface: u32, source: Option<IpAddr>) {
         const LEVEL: i32 = libc::IPPROTO_IP;
         let Some(local) = it.local else { return };
         if wishes.has(Wishes::PACKET_INFO)
@@ -147,7 +161,9 @@ impl<'a> Writer<'a> {
         {
             let mut data = [0; 12];
             data[..4].copy_from_slice(&interface.to_ne_bytes());
-            data[4..8].copy_from_slice(&ip.octets());
+            if let Some(IpAddr::V4(source)) = source {
+                data[4..8].copy_from_slice(&source.octets());
+            }
             data[8..].copy_from_slice(&ip.octets());
             self.put(LEVEL, libc::IP_PKTINFO, &data);
         }

@@ -155,7 +155,7 @@ impl Process {
         }
         Ok(Some(Accepted {
             fd: number.number(),
-            peer: AddrBytes::new(peer, socket.family),
+            peer: AddrBytes::on_stack(peer, socket.family, self.stack_interface()),
         }))
     }
 }

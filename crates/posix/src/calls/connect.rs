@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use slipstack_channel::{CloseMode, Kind as ChannelKind, SockId, SocketOption};
 
-use crate::addr::{Given, parse};
+use crate::addr::{Given, is_link_local, parse, scope_of};
 use crate::calls::name::for_kernel;
 use crate::description::{Bound, Decided, Description, Kind};
 use crate::errno::Errno;
@@ -63,6 +63,7 @@ impl Process {
         remote: SocketAddr,
         manner: Manner,
     ) -> Outcome<()> {
+        self.check_scope(socket, remote)?;
         if let Some(reason) = self.reason_to_connect_in_kernel(socket, remote) {
             self.permit_kernel(remote, reason, Errno::ENETUNREACH)?;
             return self.become_kernel(socket, reason, Placed::Remote(remote));
@@ -193,6 +194,23 @@ impl Process {
         }
     }
 
+    /// RFC 4007 6: a link-local address says nothing without an interface, whether with it or by what the socket is
+    /// bound to (__ip6_datagram_connect(), tcp_v6_connect()).
+    pub(crate) fn check_scope(
+        &self,
+        socket: &Description,
+        remote: SocketAddr,
+    ) -> Result<(), Errno> {
+        if !is_link_local(remote.ip()) || scope_of(remote) != 0 {
+            return Ok(());
+        }
+        let bound = socket.cold.lock().bound;
+        match bound.is_some_and(|bound| is_link_local(bound.addr.ip())) {
+            true => Ok(()),
+            false => Err(Errno::EINVAL),
+        }
+    }
+
     /// Why a connection to `remote` is the kernel's, if it is.
     pub(crate) fn reason_to_connect_in_kernel(
         &self,
@@ -203,12 +221,11 @@ impl Process {
             return Some(Reason::Loopback);
         }
         let cold = socket.cold.lock();
+        let scope = scope_of(remote);
         let is_ours = if remote.ip().is_multicast() {
-            let scope = match remote {
-                SocketAddr::V6(v6) => v6.scope_id(),
-                SocketAddr::V4(_) => 0,
-            };
             socket.kind == Kind::Dgram && self.sends_to_group(&cold.options, remote.ip(), scope)
+        } else if is_link_local(remote.ip()) && ![0, self.stack_interface()].contains(&scope) {
+            false
         } else {
             self.is_reachable(remote)
         };
@@ -227,6 +244,7 @@ impl Process {
             Given::Other => return Err(Errno::EAFNOSUPPORT.into()),
             Given::Unspecified => return self.disconnect_dgram(socket, dgram),
         };
+        self.check_scope(socket, remote)?;
         if let Some(reason) = self.reason_to_connect_in_kernel(socket, remote) {
             self.permit_kernel(remote, reason, Errno::ENETUNREACH)?;
             if dgram.side() == Side::Stack {

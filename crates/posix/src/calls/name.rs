@@ -4,25 +4,28 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_mem::Descriptor;
 
-use crate::addr::{AddrBytes, Family, Given, parse};
+use crate::addr::{AddrBytes, Family, Given, is_link_local, parse, scope_of};
 use crate::description::{Bound, Decided, Description, Kind, Watch};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::place::{ANY, any, is_v6_only, note_v6_only, stack_addr};
 use crate::process::Process;
 use crate::report::{Given as Placed, Reason};
-use crate::socket::{Dgram, Listener, Side, bits};
+use crate::socket::{Dgram, Listener, SHUT_READ, SHUT_WRITE, Side, bits, shut_bits};
 
 impl Process {
     /// `bind`.
     pub fn bind(&self, fd: i32, addr: &[u8]) -> Outcome<()> {
         let socket = self.socket_of(fd)?;
-        if socket.decided().is_some() || socket.cold.lock().bound.is_some() {
-            return Err(Errno::EINVAL.into());
-        }
+        let is_bound = socket.decided().is_some() || socket.cold.lock().bound.is_some();
         let addr = match parse(addr, socket.family)? {
+            Given::Addr(addr) if is_bound => {
+                return Err(self.refuse_to_rebind(&socket, addr).into());
+            }
+            _ if is_bound => return Err(Errno::EINVAL.into()),
             Given::Addr(addr) => addr,
             // bind(AF_UNSPEC) and foreign families: the kernel has its own rules.
             Given::Unspecified | Given::Other => {
@@ -76,6 +79,10 @@ impl Process {
                     .policy()
                     .is_some_and(|policy| policy.addrs.iter().any(|(own, _)| is_taken(*own)));
                 (!has_own).then_some(Reason::NoStack)
+            }
+            // Without its interface, or with another, the kernel says what is wrong.
+            ip if is_link_local(ip) && scope_of(addr) != self.stack_interface() => {
+                Some(Reason::LocalAddress)
             }
             _ => (!self.is_own(addr)).then_some(Reason::LocalAddress),
         }
@@ -190,6 +197,22 @@ impl Process {
         Ok(())
     }
 
+    /// inet_bind() looks whether the address is anybody's here before it looks whether the socket is bound already;
+    /// inet6_bind() does not.
+    #[cold]
+    fn refuse_to_rebind(&self, socket: &Description, addr: SocketAddr) -> Errno {
+        let addr = SocketAddr::new(addr.ip(), 0);
+        if socket.family == Family::V6 || self.is_own(addr) {
+            return Errno::EINVAL;
+        }
+        let (domain, kind) = (AddressFamily::INET, SocketType::DGRAM);
+        let probe = rustix::net::socket_with(domain, kind, SocketFlags::CLOEXEC, None);
+        match probe.and_then(|probe| rustix::net::bind(&probe, &addr)) {
+            Err(rustix::io::Errno::ADDRNOTAVAIL) => Errno::EADDRNOTAVAIL,
+            _ => Errno::EINVAL,
+        }
+    }
+
     /// `shutdown`.
     pub fn shutdown(&self, fd: i32, how: i32) -> Outcome<()> {
         let socket = self.socket_of(fd)?;
@@ -220,19 +243,19 @@ impl Process {
                 }
                 Err(Divert::Kernel)
             }
-            Some(Decided::Dgram(dgram)) => {
-                if dgram.remote.lock().is_none() && dgram.side() != Side::Kernel {
-                    return Err(Errno::ENOTCONN.into());
-                }
-                dgram.shutdown(read, write);
-                socket.notify(dgram.readiness() | bits::OUT);
-                if dgram.side() == Side::Kernel {
+            Some(Decided::Dgram(dgram)) => shutdown_dgram(&socket, dgram, (read, write)),
+            Some(Decided::Foreign(it)) => Err(self.borrow(&socket, it, read)),
+            None if socket.kind == Kind::Stream => Err(Errno::ENOTCONN.into()),
+            None => {
+                let what = what_is_shut((read, write));
+                let before = socket.early_shut.fetch_or(what, Ordering::Relaxed);
+                socket.notify(shut_bits(before | what));
+                // It says the same, and its part is shut too.
+                if socket.has_kernel() {
                     return Err(Divert::Kernel);
                 }
-                Ok(())
+                Err(Errno::ENOTCONN.into())
             }
-            Some(Decided::Foreign(it)) => Err(self.borrow(&socket, it, read)),
-            None => Err(Errno::ENOTCONN.into()),
         }
     }
 
@@ -257,7 +280,12 @@ impl Process {
             Some(Decided::Foreign(it)) => it.local.or(bound),
             Some(Decided::Listener(_)) | None => bound,
         };
-        Ok(AddrBytes::new(addr.unwrap_or(unnamed), socket.family))
+        let addr = addr.unwrap_or(unnamed);
+        Ok(AddrBytes::on_stack(
+            addr,
+            socket.family,
+            self.stack_interface(),
+        ))
     }
 
     /// `getpeername`.
@@ -272,8 +300,29 @@ impl Process {
             Some(Decided::Foreign(it)) => it.remote.ok_or(Errno::ENOTCONN)?,
             _ => return Err(Errno::ENOTCONN.into()),
         };
-        Ok(AddrBytes::new(remote, socket.family))
+        Ok(AddrBytes::on_stack(
+            remote,
+            socket.family,
+            self.stack_interface(),
+        ))
     }
+}
+
+/// inet_shutdown(): one that is not connected hears so, and is shut all the same.
+fn shutdown_dgram(socket: &Description, dgram: &Dgram, what: (bool, bool)) -> Outcome<()> {
+    dgram.shutdown(what_is_shut(what));
+    socket.notify(dgram.readiness() | bits::OUT);
+    if dgram.side() == Side::Kernel {
+        return Err(Divert::Kernel);
+    }
+    if dgram.remote.lock().is_some() {
+        return Ok(());
+    }
+    Err(Errno::ENOTCONN.into())
+}
+
+fn what_is_shut((read, write): (bool, bool)) -> u8 {
+    (u8::from(read) * SHUT_READ) | (u8::from(write) * SHUT_WRITE)
 }
 
 /// The kernel's idea of a socket's local address.

@@ -42,11 +42,12 @@ impl Process {
         self.bring_errors(dgram);
         let is_peek = flags & libc::MSG_PEEK != 0;
         let mut look = || -> Result<Option<Received>, Errno> {
-            if dgram.is_shut_for_reading() {
-                return Ok(Some(bytes(0)));
-            }
-            let received = dgram.recv(bufs, is_peek)?;
-            Ok(received.map(|it| self.answer(socket, dgram, &it, &mut *control, flags)))
+            Ok(match dgram.recv(bufs, is_peek)? {
+                Some(it) => Some(self.answer(socket, dgram, &it, &mut *control, flags)),
+                // __skb_wait_for_more_packets(): only who would wait is told.
+                None if dgram.is_shut_for_reading() && !is_nonblocking => Some(bytes(0)),
+                None => None,
+            })
         };
         if let Some(received) = look()? {
             return Ok(received);
@@ -107,7 +108,11 @@ impl Process {
             flags: libc::MSG_ERRQUEUE
                 | flag(it.len > len, libc::MSG_TRUNC)
                 | flag(is_control_cut, libc::MSG_CTRUNC),
-            from: Some(AddrBytes::new(it.to, socket.family)),
+            from: Some(AddrBytes::on_stack(
+                it.to,
+                socket.family,
+                self.stack_interface(),
+            )),
             control_len,
         })
     }
@@ -176,7 +181,11 @@ impl Process {
             },
             flags: flag(it.full_len > it.len, libc::MSG_TRUNC)
                 | flag(is_control_cut, libc::MSG_CTRUNC),
-            from: Some(AddrBytes::new(it.from, socket.family)),
+            from: Some(AddrBytes::on_stack(
+                it.from,
+                socket.family,
+                self.stack_interface(),
+            )),
             control_len,
         }
     }

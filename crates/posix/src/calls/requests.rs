@@ -13,6 +13,7 @@ use crate::socket::Side;
 const FIONREAD: u64 = libc::FIONREAD;
 const FIONBIO: u64 = libc::FIONBIO;
 const TIOCOUTQ: u64 = libc::TIOCOUTQ;
+const SIOCOUTQNSD: u64 = 0x894b;
 const SIOCATMARK: u64 = 0x8905;
 const FIOSETOWN: u64 = 0x8901;
 const SIOCSPGRP: u64 = 0x8902;
@@ -64,6 +65,7 @@ impl Process {
             FIONREAD
                 | FIONBIO
                 | TIOCOUTQ
+                | SIOCOUTQNSD
                 | SIOCATMARK
                 | FIOSETOWN
                 | SIOCSPGRP
@@ -78,7 +80,8 @@ impl Process {
         matches!(request, FIOSETOWN | SIOCSPGRP)
     }
 
-    /// The requests that take a pointer to int: FIONBIO, FIONREAD (SIOCINQ), TIOCOUTQ (SIOCOUTQ), SIOCATMARK, owners.
+    /// The requests that take a pointer to int: FIONBIO, FIONREAD (SIOCINQ), TIOCOUTQ (SIOCOUTQ), SIOCOUTQNSD, SIOCATMARK,
+    /// owners.
     pub fn ioctl(&self, fd: i32, request: u64, arg: &mut i32) -> Outcome<i32> {
         let socket = self.socket_of(fd)?;
         match request {
@@ -89,6 +92,14 @@ impl Process {
                     Some(Decided::Stream(stream)) => int(stream.queued()),
                     Some(Decided::Listener(_)) => return Err(Errno::EINVAL.into()),
                     _ => 0,
+                };
+            }
+            SIOCOUTQNSD => {
+                *arg = match socket.decided() {
+                    Some(Decided::Stream(stream)) => int(stream.unsent()?),
+                    Some(Decided::Listener(_)) => return Err(Errno::EINVAL.into()),
+                    None if socket.kind == Kind::Stream => 0,
+                    _ => return Err(Divert::Kernel),
                 };
             }
             FIOSETOWN | SIOCSPGRP => self.set_owner(&socket, *arg)?,

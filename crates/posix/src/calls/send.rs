@@ -49,7 +49,11 @@ impl Process {
                     self.send_opening(&socket, bufs, to, flags)
                 }
                 (Kind::Stream, _) => Err(pipe(flags)),
-                (Kind::Dgram, None) => Err(Errno::EDESTADDRREQ.into()),
+                (Kind::Dgram, None) => {
+                    // inet_send_prepare(): it has a port from now on.
+                    self.bind_dgram_anywhere(&socket)?;
+                    Err(Errno::EDESTADDRREQ.into())
+                }
                 (Kind::Dgram, Some(to)) => self.send_unbound(&socket, bufs, (to, control), flags),
             },
         }

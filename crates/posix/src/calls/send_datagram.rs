@@ -33,9 +33,6 @@ impl Process {
         (to, control): (Option<&[u8]>, &[u8]),
         flags: i32,
     ) -> Outcome<usize> {
-        if dgram.is_shut_for_writing() {
-            return Err(Errno::EPIPE.into());
-        }
         let to = match to.map(|to| parse(to, socket.family)).transpose()? {
             Some(Given::Addr(addr)) => Some(addr),
             Some(Given::Other) => return Err(Errno::EAFNOSUPPORT.into()),
@@ -50,6 +47,9 @@ impl Process {
             (Side::Both | Side::Stack, None) => false,
         };
         if is_kernels {
+            if dgram.is_shut_for_writing() {
+                return Err(Errno::EPIPE.into());
+            }
             return self.send_by_kernel(socket, dgram, flags);
         }
         let Some(remote) = to.or(*dgram.remote.lock()) else {

@@ -299,6 +299,7 @@ impl Process {
         let options = socket.cold.lock().options.clone();
         if let Some(Decided::Dgram(dgram)) = socket.decided() {
             dgram.apply(&options);
+            dgram.shutdown(socket.early_shut.load(Ordering::Relaxed));
         }
     }
 }

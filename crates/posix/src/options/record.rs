@@ -118,12 +118,16 @@ impl Options {
             (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => SocketOption::ReturnsV6(int()? != 0),
             (libc::SOL_UDP, libc::UDP_GRO) => SocketOption::TakesJoined(int()? != 0),
             (libc::SOL_SOCKET, libc::SO_BROADCAST) => SocketOption::Broadcast(int()? != 0),
-            (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                SocketOption::Tos(self.byte(level, name)?)
-            }
-            (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
-                // -1: the default again.
+            (libc::IPPROTO_IP, libc::IP_TOS) => SocketOption::Tos(self.byte(level, name)?),
+            // -1: the default again.
+            (libc::IPPROTO_IP, libc::IP_TTL) => {
                 SocketOption::Ttl(self.byte(level, name).unwrap_or(0))
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                SocketOption::TosV6(self.byte(level, name).unwrap_or(0))
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
+                SocketOption::TtlV6(self.byte(level, name).unwrap_or(0))
             }
             (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) => {
                 SocketOption::MtuDiscovery(self.mtu_discovery(false))

@@ -30,8 +30,8 @@ const MTU_DISCOVER_DONT: u8 = 0;
 const MTU_DISCOVER_WANT: u8 = 1;
 const MTU_DISCOVER_OMIT: u8 = 5;
 
-const SHUT_READ: u8 = 1;
-const SHUT_WRITE: u8 = 2;
+pub(crate) const SHUT_READ: u8 = 1;
+pub(crate) const SHUT_WRITE: u8 = 2;
 
 #[derive(Debug)]
 pub(crate) struct Dgram {
@@ -168,8 +168,8 @@ impl Dgram {
         self.stack.lock().clone()
     }
 
-    pub(crate) fn shutdown(&self, read: bool, write: bool) {
-        let what = if read { SHUT_READ } else { 0 } | if write { SHUT_WRITE } else { 0 };
+    /// `what`: [`SHUT_READ`] and [`SHUT_WRITE`].
+    pub(crate) fn shutdown(&self, what: u8) {
         self.shut.fetch_or(what, Ordering::AcqRel);
     }
 
@@ -262,6 +262,10 @@ impl Dgram {
         if let Some(error) = self.take_error_of(&link, sock) {
             return Err(error);
         }
+        // sock_alloc_send_pskb(): whatever else is wrong is said first.
+        if self.is_shut_for_writing() {
+            return Err(Errno::EPIPE);
+        }
         let sent = link.udp_send(sock, envelope, bufs);
         if sent.is_none() {
             self.wants_space.store(true, Ordering::SeqCst);
@@ -271,14 +275,7 @@ impl Dgram {
 
     /// datagram_poll() for the stack's part.
     pub(crate) fn readiness(&self) -> u32 {
-        let mut ready = 0;
-        let shut = self.shut.load(Ordering::Relaxed);
-        if shut & SHUT_READ != 0 {
-            ready |= bits::IN | bits::RDHUP;
-        }
-        if shut == SHUT_READ | SHUT_WRITE {
-            ready |= bits::HUP;
-        }
+        let mut ready = shut_bits(self.shut.load(Ordering::Relaxed));
         let Some((link, sock)) = self.part() else {
             return if self.side() == Side::Stack {
                 ready | bits::OUT
@@ -304,6 +301,15 @@ impl Dgram {
             return ready & !bits::OUT;
         }
         ready
+    }
+}
+
+/// What being shut down looks like, of [`SHUT_READ`] and [`SHUT_WRITE`].
+pub(crate) fn shut_bits(what: u8) -> u32 {
+    match what {
+        0 | SHUT_WRITE => 0,
+        SHUT_READ => bits::IN | bits::RDHUP,
+        _ => bits::IN | bits::RDHUP | bits::HUP,
     }
 }
 

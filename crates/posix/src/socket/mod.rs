@@ -5,7 +5,7 @@ mod listener;
 mod stream;
 mod urgent;
 
-pub(crate) use dgram::{Dgram, Side, payload_longest};
+pub(crate) use dgram::{Dgram, SHUT_READ, SHUT_WRITE, Side, payload_longest, shut_bits};
 pub(crate) use listener::Listener;
 pub(crate) use stream::{Push, Stream, StreamError};
 

@@ -364,6 +364,12 @@ impl Stream {
         self.link.unacked(self.sock())
     }
 
+    /// Those of them that have not left yet.
+    pub(crate) fn unsent(&self) -> Result<usize, Errno> {
+        let info = self.link.info(self.sock())?;
+        Ok(info.notsent_bytes.try_into().unwrap_or(usize::MAX))
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         let seen = self.seen();
         seen.is_error() || seen.is_hup() || seen.is_closed()

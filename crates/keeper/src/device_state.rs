@@ -1,0 +1,47 @@
+//! What has become of the device since it was opened: others may take it down, shrink or delete it.
+
+use slipstack_device::DeviceError;
+use slipstack_device::iface::Link;
+
+use crate::world::Network;
+
+/// The device as it is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceState {
+    Usable,
+    /// Its name is nobody's, or another interface's.
+    Deleted,
+    Down,
+    /// It takes less than what was told to the stacks.
+    Shrunk {
+        mtu: u32,
+    },
+}
+
+impl DeviceState {
+    pub(crate) fn of(link: Result<Link, DeviceError>, network: &Network) -> DeviceState {
+        match link {
+            Ok(link) if link.index != network.interface_index => DeviceState::Deleted,
+            Ok(link) if !link.is_up => DeviceState::Down,
+            Ok(link) if link.mtu < u32::from(network.mtu) => DeviceState::Shrunk { mtu: link.mtu },
+            Err(DeviceError::NoSuchInterface(_)) => DeviceState::Deleted,
+            // What cannot be looked at now is believed to be as it was.
+            Ok(_) | Err(_) => DeviceState::Usable,
+        }
+    }
+
+    /// Why frames do not pass; `None`: they do.
+    pub fn trouble(self) -> Option<String> {
+        match self {
+            DeviceState::Usable => None,
+            DeviceState::Deleted => Some(
+                "the interface that was opened has been deleted, nothing passes; end its programs and start them anew"
+                    .to_owned(),
+            ),
+            DeviceState::Down => Some("the interface is down, nothing passes".to_owned()),
+            DeviceState::Shrunk { mtu } => Some(format!(
+                "the interface's MTU is {mtu} now, longer packets do not pass; end its programs and start them anew"
+            )),
+        }
+    }
+}
