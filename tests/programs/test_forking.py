@@ -36,6 +36,15 @@ def answers(world, count):
 
 
 @test
+def a_forking_server_ends_every_one_of_many_connections(world):
+    """It forks while others of its connections end."""
+    started = server(world, "http")
+    text = world.peer("ab", "-q", "-s", 5, "-n", 1500, "-c", 10, f"http://{world.address}:7200/").finish(50)
+    assert "Complete requests:      1500" in text and "Failed requests:        0" in text, text
+    childless(started)
+
+
+@test
 def a_forking_server_serves_from_its_children(world):
     started = server(world, "lines")
     answers(world, 20)
@@ -46,6 +55,13 @@ def a_forking_server_serves_from_its_children(world):
 def its_children_may_poll(world):
     started = server(world, "poll")
     answers(world, 10)
+    childless(started)
+
+
+@test
+def its_children_may_poll_in_a_sandbox(world):
+    started = server(world, "caged")
+    answers(world, 3)
     childless(started)
 
 

@@ -86,3 +86,66 @@ def loopback_stays_with_the_kernel(world):
     with world.stack_ns.inside(), socket.create_connection(("::1", 7000), timeout=5) as client:
         client.sendall(b"who\n")
         assert client.makefile().readline().strip() == "::1"
+
+
+LINK_LOCAL_CALLS = """\
+tcp connect no scope: EINVAL
+tcp connect lo: ENETUNREACH
+tcp connect eth1: None
+  from: own on eth1
+  to: peer on eth1
+  exchange: hello
+tcp bind no scope: EINVAL
+tcp bind lo: EADDRNOTAVAIL
+tcp bind eth1: None
+  name: own on eth1
+  connect no scope: None
+  to: peer on eth1
+  exchange: hello
+udp connect no scope: EINVAL
+udp connect lo: ENETUNREACH
+udp connect eth1: None
+  from: own on eth1
+  to: peer on eth1
+  exchange: hello
+udp bind no scope: EINVAL
+udp bind lo: EADDRNOTAVAIL
+udp bind eth1: None
+  name: own on eth1
+  connect no scope: None
+  to: peer on eth1
+  exchange: hello
+udp sendto lo: ENETUNREACH
+udp sendto eth1: 5
+  from: peer on eth1
+udp sendto no scope: 5
+  from: peer on eth1
+listening
+accepted: peer on eth1
+  name: own on eth1
+"""
+
+
+@test
+def link_local_addresses_are_the_interfaces(world):
+    own, peer = "fe80::77:2", "fe80::77:1"
+    # No other link-local address that the kernel could choose.
+    world.stack_ns.sysctl("net.ipv6.conf.eth1.addr_gen_mode", 1)
+    dual(world)
+    world.peer_ns.ip("addr", "add", f"{peer}/64", "dev", "eth1", "nodad")
+    if world.mode == "kernel":
+        world.stack_ns.ip("addr", "add", f"{own}/64", "dev", "eth1", "nodad")
+    elif world.mode == "instance":
+        world.instance = world.start_instance("t", "--ip", f"{own}/64")
+    options = ["--ip", f"{own}/64"] if world.mode == "inprocess" else []
+    world.peer(*world.program("echo_both.py"), 7000, 7001)
+    world.wait_port(7000, address=world.PEER6)
+    program = world.stack(*world.program("link_local.py"), own, peer, 7000, 7001, 7002, options=options)
+    until(lambda: "listening" in program.output() or not program.is_running(), 20, "the program listens")
+    with world.peer_ns.inside():
+        client = socket.create_connection((f"{own}%eth1", 7002), timeout=10)
+    with client:
+        client.sendall(b"over")
+        assert client.recv(100) == b"over"
+    program.finish()
+    assert program.output() == LINK_LOCAL_CALLS, program.tail()

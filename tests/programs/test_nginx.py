@@ -165,6 +165,17 @@ def sigquit_finishes_the_answer_under_way(world):
 
 
 @test
+def ends_by_sigterm_in_valgrind_under_load(world):
+    """Valgrind goes back to the signal mask it knows, whatever a handler has put into the frame."""
+    valgrind = ("valgrind", "--tool=none", "--quiet")
+    nginx = Nginx(world, inside=valgrind, user="master_process off;")
+    load = world.peer("wrk", "-t", 1, "-c", 8, "-d", 4, f"http://{world.address}:8080/")
+    time.sleep(1)
+    assert nginx.process.stop() == 0, nginx.process.tail()
+    load.wait()
+
+
+@test
 def a_wildcard_listener_also_serves_loopback(world):
     Nginx(world)
     for _ in range(10):

@@ -1,6 +1,7 @@
 """Python programs: http.server, asyncio, threads, makefile and subprocess."""
 
 import hashlib
+import socket
 import threading
 
 from harness import test
@@ -110,6 +111,25 @@ def select_poll_and_timeouts_behave(world):
             text = sock.makefile().read()
             assert text == f"{way}: idle ready closed\n", text
             sock.close()
+
+
+def is_answered(probe, server):
+    try:
+        probe.sendto(b"x", server)
+        return probe.recv(100) == b"answer to x"
+    except OSError:
+        return False
+
+
+@test
+def of_many_udp_clients_each_hears_its_own_answer(world):
+    world.peer(*world.program("udp_echo.py"), 7401)
+    with world.at_peer():
+        probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    probe.settimeout(0.1)
+    until(lambda: is_answered(probe, (world.peer_address, 7401)), 10, "the peer answers")
+    client = world.stack(*world.program("udp_clients.py"), world.peer_address, 7401)
+    assert "its own answer" in client.finish()
 
 
 @test

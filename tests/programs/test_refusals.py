@@ -6,7 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from harness import Skip, test
+from harness import Skip, net, test
+from harness.process import until
 
 ONLY = ("inprocess",)
 DEVICE = ["--if", "eth1", "--ip", "10.77.0.2/24", "--gw", "10.77.0.1"]
@@ -157,6 +158,28 @@ def a_second_address_on_the_same_device(world):
     other = world.process(world.stack_ns.prefix() + [str(world.slipstack), *words])
     assert other.wait(10) != 0 and "10.77.0.2" in other.errors(), other.tail()
     assert server.is_running()
+
+
+@test(modes=ONLY)
+def an_interface_that_was_deleted_under_a_program(world):
+    server = world.stack(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, process=server)
+    assert "deleted" not in world.admin("status").output()
+    world.stack_ns.ip("link", "set", "eth1", "down")
+    told = world.admin("status")
+    assert "is down" in told.output(), told.tail()
+    world.stack_ns.ip("link", "del", "eth1")
+    told = world.admin("status")
+    assert "deleted" in told.output(), told.tail()
+    # A new one of its name is none that the running keeper has.
+    net.join(world.stack_ns, world.peer_ns)
+    words = ["run", "--run-dir", str(world.run_dir), *DEVICE, "--", "true"]
+    other = world.process([*world.stack_ns.prefix(), str(world.slipstack), *words])
+    assert other.wait(10) != 0 and "deleted" in other.errors(), other.tail()
+    assert server.is_running()
+    server.stop()
+    until(lambda: not world.run_dir.exists(), 10, "the keeper leaves")
+    world.process([*world.stack_ns.prefix(), str(world.slipstack), *words]).finish()
 
 
 @test(modes=ONLY)

@@ -223,3 +223,24 @@ def a_successor_of_the_keeper_goes_on_with_what_routers_say(world):
     until(lambda: stack.call(f"{OTHER}1", 8000) == second, 5, "a call from the second address")
     until(lambda: not stack.own(PREFIX), 27, "the first address is removed")
     world.connect(7000, address=second).close()
+
+
+@test(modes=("inprocess", "instance"))
+def a_router_that_falls_silent_is_left_for_another(world):
+    prepare(world)
+    alive = world.folder / "alive"
+    alive.touch()
+    silent = world.peer(*world.program("silent_router.py"), PREFIX, alive)
+    until(lambda: "ready" in silent.output(), 10, "the first router is ready")
+    stack = Stack(world)
+    world.peer(*world.program("echo_both.py"), 8000, 8001)
+    world.wait_port(8000, address=FAR)
+    assert stack.call(FAR, 8000) == "timeout", silent.tail()
+    assert f"to {FAR}" in silent.output(), silent.tail()
+    router = Router(world, prefixes=[[PREFIX, LONG, LONG]])
+    router.say(prefixes=[[PREFIX, LONG, LONG]], hops=63)
+    until(lambda: len(stack.device()["gateways"]) > 1, 10, "both routers are known")
+    # While it answers it is used, although it passes nothing on.
+    assert stack.call(FAR, 8000) == "timeout", silent.tail()
+    alive.unlink()
+    until(lambda: stack.call(FAR, 8000) in stack.own(PREFIX), 30, "the way goes by the other router")

@@ -1,7 +1,6 @@
 """Without any option: a TAP of Slipstack's own, shared, and gone at the end."""
 
 import json
-import time
 
 from harness import test
 from harness.http import get
@@ -36,9 +35,8 @@ def a_second_program_joins_and_the_two_talk(world):
 @test(modes=ONLY, device="tap")
 def a_client_reaches_the_host(world):
     (world.folder / "x.txt").write_text("content")
-    server = world.beside("/usr/bin/python3", "-m", "http.server", 8000, cwd=world.folder)
-    until(lambda: server.is_running(), 2, "the kernel's server runs")
-    time.sleep(0.5)
+    server = world.beside("/usr/bin/python3", "-u", "-m", "http.server", 8000, cwd=world.folder)
+    until(lambda: "Serving HTTP" in server.output(), 10, "the kernel's server listens")
     keep = world.stack("sleep", 20)
     host = world.peer_address
     text = world.stack("curl", "-sS", "--max-time", 5, f"http://{host}:8000/x.txt").finish()

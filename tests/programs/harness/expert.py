@@ -14,15 +14,20 @@ import tomllib
 from pathlib import Path
 
 from .process import until
+from .world import World
 
 # A bulk transfer's first part says what the rest would.
 FRAMES_MAX = 100_000
+# Room for all of them: where the machine is busy tcpdump comes late.
+BUFFER_KIB = 196_608
 OFFLOADS = ("tx", "tso", "gso", "gro")
 # Longest time tshark may take with one, on a machine that does other things too.
 READING_S = 300
 CHECKS = ("ip.check_checksum", "tcp.check_checksum", "udp.check_checksum")
 # What a program sends is not ours: these would take the bytes of a test for their own.
 NOT_ASKED = ("thrift", "gryphon")
+# The peer is the kernel: when its program reads too slowly for ours its window closes.
+ASKED = f"!(tcp.analysis.zero_window && (ip.src == {World.PEER} || ipv6.src == {World.PEER6}))"
 # What only the end of a connection brings; a capture that was full before does not have it.
 OF_THE_END = "Connection reset"
 LEVELS = {"Errors": "error", "Warns": "warning"}
@@ -39,34 +44,39 @@ class Recording:
         for namespace in (world.stack_ns, world.peer_ns):
             words = [word for name in OFFLOADS for word in (name, "off")]
             subprocess.run([*namespace.prefix(), "ethtool", "-K", "eth1", *words], capture_output=True, check=True)
-        words = ["-i", "eth1", "-n", "-U", "--immediate-mode", "-B", "65536", "-Z", "root", "-c", FRAMES_MAX, "-w", self.file]
-        self.process = world.peer("tcpdump", *words)
+        words = ["-i", "eth1", "-n", "-U", "--immediate-mode", "-B", BUFFER_KIB, "-Z", "root", "-c", FRAMES_MAX, "-w", self.file]
+        self.process = world.recorder = world.peer("tcpdump", *words)
         until(lambda: "listening on" in self.process.errors(), 5, "tcpdump listens")
 
     def end(self):
-        self.is_full = not self.process.is_running()
         if self.process.is_running():
             # What is on its way to tcpdump.
             time.sleep(0.3)
             self.process.signal(signal.SIGINT)
         self.process.wait(10)
-        dropped = re.search(r"(\d+) packets? dropped by kernel", self.process.errors())
-        self.is_whole = dropped is not None and dropped.group(1) == "0"
+        self.is_full = self._counted("captured") >= FRAMES_MAX
+        self.is_whole = self._counted("dropped by kernel") == 0
+
+    def _counted(self, what):
+        found = re.search(rf"(\d+) packets? {what}", self.process.errors())
+        return int(found.group(1)) if found else -1
 
     def keep(self, folder, stem):
         shutil.move(self.file, Path(folder) / f"{stem}.pcap")
 
     def findings(self):
         """Errors and warnings with their numbers; None: frames are missing from the capture."""
-        if not self.is_whole:
-            return None
-        words = ["tshark", "-n", "-r", self.file, "-q", "-z", "expert,warn"]
-        for name in CHECKS:
-            words += ["-o", f"{name}:TRUE"]
-        for name in NOT_ASKED:
-            words += ["--disable-protocol", name]
-        text = subprocess.run([str(word) for word in words], capture_output=True, text=True, errors="replace", timeout=READING_S, check=True).stdout
-        return parsed(text)
+        return findings(self.file) if self.is_whole else None
+
+
+def findings(file):
+    words = ["tshark", "-n", "-r", file, "-q", "-z", f"expert,warn,{ASKED}"]
+    for name in CHECKS:
+        words += ["-o", f"{name}:TRUE"]
+    for name in NOT_ASKED:
+        words += ["--disable-protocol", name]
+    text = subprocess.run([str(word) for word in words], capture_output=True, text=True, errors="replace", timeout=READING_S, check=True).stdout
+    return parsed(text)
 
 
 def parsed(text):
@@ -102,29 +112,47 @@ class Explained:
         )
 
 
-def compare(folder, explained_in):
-    """What Slipstack's captures have and the kernel's of the same test have not: lines without an
-    explanation, the number of explained ones, and the number of captures."""
-    explained = Explained(explained_in)
-    differences = []
-    compared = 0
-    for file in sorted(Path(folder).glob("*.kernel.json")):
-        kernel = json.loads(file.read_text())
-        for mode in ("inprocess", "instance"):
-            other = file.with_name(file.name.replace(".kernel.", f".{mode}."))
-            ours = json.loads(other.read_text()) if other.exists() else None
-            if ours is None or ours["findings"] is None or kernel["findings"] is None:
+class Comparison:
+    """What Slipstack's captures have and the kernel's of the same test have not."""
+
+    def __init__(self, folder, explained_in):
+        self.explained = Explained(explained_in)
+        # As lines; what captures.toml explains is only counted.
+        self.findings = []
+        self.explained_count = 0
+        self.compared = 0
+        self.compared_alone = 0
+        # Captures that lack frames, or whose counterpart does.
+        self.incomplete = []
+        said = {tuple(file.name.rsplit(".", 2)[:2]): json.loads(file.read_text()) for file in sorted(Path(folder).glob("*.json"))}
+        kernels = {name: one for (name, mode), one in said.items() if mode == "kernel"}
+        # A test that the kernel cannot run is measured by everything that the kernel shows anywhere.
+        anywhere = {"is_full": False, "findings": {what: 1 for one in kernels.values() for what in one["findings"] or ()}}
+        for (name, mode), ours in said.items():
+            if mode != "kernel":
+                self._judge(name, mode, ours, kernels.get(name, anywhere))
+                self.compared_alone += name not in kernels
+
+    def _judge(self, name, mode, ours, kernel):
+        if ours["findings"] is None or kernel["findings"] is None:
+            self.incomplete.append(f"{name} ({mode})")
+            return
+        self.compared += 1
+        for what, count in ours["findings"].items():
+            if what in kernel["findings"] or kernel["is_full"] and OF_THE_END in what:
                 continue
-            compared += 1
-            name = file.name.removesuffix(".kernel.json")
-            differences += [
-                (name, mode, what, count)
-                for what, count in ours["findings"].items()
-                if what not in kernel["findings"] and not (kernel["is_full"] and OF_THE_END in what)
-            ]
-    unexplained = [
-        f"{name} ({mode}): {count} × {what}"
-        for name, mode, what, count in differences
-        if not explained.covers(name, what, count)
-    ]
-    return unexplained, len(differences) - len(unexplained), compared
+            if self.explained.covers(name, what, count):
+                self.explained_count += 1
+            else:
+                self.findings.append(f"{name} ({mode}): {count} × {what}")
+
+    def summary(self):
+        lines = [
+            f"captures: {self.compared} compared with the kernel's of the same test"
+            f" ({self.compared_alone} of tests for Slipstack alone with all of the kernel's),"
+            f" {len(self.findings)} findings, {self.explained_count} differences explained in captures.toml"
+        ]
+        lines += [f"    {line}" for line in self.findings]
+        if self.incomplete:
+            lines.append(f"    not compared, as frames are missing: {', '.join(self.incomplete)}")
+        return "\n".join(lines)

@@ -40,7 +40,7 @@ http {{
 
 
 class Nginx:
-    def __init__(self, world, *, workers=1, listen="8080", events="", more="", user="user www-data;", options=(), daemon=False):
+    def __init__(self, world, *, workers=1, listen="8080", events="", more="", user="user www-data;", options=(), daemon=False, inside=()):
         self.world = world
         self.folder = world.folder / "nginx"
         (self.folder / "www").mkdir(parents=True)
@@ -55,7 +55,7 @@ class Nginx:
                 daemon="daemon on;" if daemon else "daemon off;",
             )
         )
-        self.process = world.stack(BINARY, "-c", self.conf, "-p", self.folder, options=options)
+        self.process = world.stack(*inside, BINARY, "-c", self.conf, "-p", self.folder, options=options)
         world.wait_port(self.port, process=None if daemon else self.process)
         if daemon:
             world.strays.append(lambda: pid_file(self.folder, "nginx.pid"))

@@ -79,7 +79,9 @@ def run_all(wanted, options):
     counts = {name: sum(1 for outcome in outcomes if outcome["outcome"] == name) for name in ("passed", "failed", "skipped")}
     failed = [outcome for outcome in outcomes if outcome["outcome"] == "failed"]
     if failed:
-        print("\nfailed: " + ", ".join(f"{outcome['name']} ({outcome['mode']})" for outcome in failed))
+        print("\nfailed, once more:")
+        for outcome in failed:
+            report(outcome)
     if options.captures:
         failed += captures_differ(options.captures)
     if options.json:
@@ -90,11 +92,9 @@ def run_all(wanted, options):
 
 
 def captures_differ(folder):
-    lines, explained, compared = expert.compare(folder, FOLDER / "captures.toml")
-    print(f"\ncaptures: {compared} compared with the kernel's of the same test, {len(lines)} findings, {explained} differences explained in captures.toml")
-    for line in lines:
-        print(f"    {line}")
-    return lines
+    comparison = expert.Comparison(folder, FOLDER / "captures.toml")
+    print(f"\n{comparison.summary()}")
+    return comparison.findings
 
 
 def run_apart(test, mode, options):

@@ -38,6 +38,8 @@ class World:
         self.peer_address = self.PEER
         self.has_ipv6 = False
         self.processes = []
+        # What records the test's frames: no part of it.
+        self.recorder = None
         # Functions that name a process which is no child of ours (a daemon), to end at the end.
         self.strays = []
         self.instance = None
@@ -106,12 +108,13 @@ class World:
         assert started.is_running(), f"the instance ended\n{started.tail()}"
         return started
 
-    def stack(self, *words, options=(), **keywords):
-        """Starts a program on what is under test. Its process id is the program's."""
+    def stack(self, *words, options=(), before=(), **keywords):
+        """Starts a program on what is under test. Its process id is the program's. `before`: words of commands
+        that set limits and the like and then become what follows them."""
         words = [str(word) for word in words]
         if self.mode != "kernel":
             words = [str(self.slipstack), "run", *self.options(options), "--", *words]
-        started = self.process(self.stack_ns.prefix() + words, **keywords)
+        started = self.process([*self.stack_ns.prefix(), *before, *words], **keywords)
         if self.device == "tap" and self.mode != "kernel":
             self._learn_address(started)
         return started
@@ -220,6 +223,8 @@ class World:
         found = []
         for namespace in self.namespaces:
             for pid in namespace.pids():
+                if self.recorder is not None and pid == self.recorder.pid:
+                    continue
                 with contextlib.suppress(OSError):
                     words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                     found.append(f"process {pid}: {words.strip()[:120]}")

@@ -2,7 +2,9 @@
 
 HOW: lines    answers each line, blocking
      poll     the same, non-blocking and with poll
+     caged    the same, in a sandbox that kills who makes a descriptor, as sshd's
      half     answers with the length of all that came, after the peer's end
+     http     answers one request of HTTP/1.0 with 5,000 bytes
      bulk     sends 2 MB and ends
      rude     reads nothing of what has come and ends
      late     the same, and the parent closes its copy after that
@@ -11,11 +13,13 @@ HOW: lines    answers each line, blocking
      exec     becomes cat, with the connection as input and output
      run      a child of the child runs cat on the connection"""
 
+import ctypes
 import hashlib
 import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -43,6 +47,35 @@ def poll(sock):
         if not data:
             return
         sock.send(b"child says " + data)
+
+
+def http(sock):
+    with sock, sock.makefile("rb") as stream:
+        while stream.readline().strip():
+            pass
+        sock.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: 5000\r\n\r\n" + bytes(5000))
+
+
+def caged(sock):
+    forbid(EVENTFD2, EPOLL_CREATE1, SOCKET)
+    poll(sock)
+
+
+EVENTFD2, EPOLL_CREATE1, SOCKET = 290, 291, 41
+
+
+def forbid(*calls):
+    """A filter (seccomp(2)) that ends the process at one of these system calls of x86-64."""
+    load, jump_if, end = 0x20, 0x15, 0x06
+    code = struct.pack("HBBI", load, 0, 0, 0)
+    for left, call in zip(range(len(calls), 0, -1), calls):
+        code += struct.pack("HBBI", jump_if, left, 0, call)
+    code += struct.pack("HBBI", end, 0, 0, 0x7FFF_0000) + struct.pack("HBBI", end, 0, 0, 0x8000_0000)
+    buffer = ctypes.create_string_buffer(code)
+    program = struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(38, 1, 0, 0, 0) == 0, "PR_SET_NO_NEW_PRIVS"
+    assert libc.prctl(22, 2, program, 0, 0) == 0, "PR_SET_SECCOMP"
 
 
 def half(sock):

@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 
 def serve(sock):
@@ -61,7 +62,8 @@ def pass_listener(listener):
     worker = start_worker()
     socket.send_fds(worker, [b"l"], [listener.fileno()])
     listener.close()
-    signal.pause()
+    while True:
+        signal.pause()
 
 
 def unpickle(queue):
@@ -107,11 +109,21 @@ def names(listener):
         sock.close()
 
 
-def end(*_):
-    """With all that this program has started."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def end_on_sigterm():
+    """With all that this program has started. A handler in Python would wait for the main
+    thread's next step, and that thread may just be about to accept; only the descriptor is
+    written at once."""
+    told, tell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    os.set_blocking(told, True)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.set_wakeup_fd(tell)
+    threading.Thread(target=end_when, args=(told,), daemon=True).start()
+
+
+def end_when(told):
+    os.read(told, 1)
     os.killpg(0, signal.SIGTERM)
-    sys.exit(0)
+    os._exit(0)
 
 
 def main():
@@ -119,7 +131,7 @@ def main():
     if how == "worker":
         return work()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, end)
+    end_on_sigterm()
     listener = socket.create_server(("0.0.0.0", int(sys.argv[1])))
     ways = {"rights": rights, "listener": pass_listener, "pickled": pickled}
     ways |= {"spawn": spawn, "inherit": inherit, "names": names}
