@@ -10,6 +10,8 @@ import socket
 import struct
 import sys
 
+import datagrams
+
 SOCKETS = {}
 
 
@@ -122,7 +124,7 @@ def state(name):
 CALLS = {
     function.__name__: function
     for function in (listen, accept, connect, send, receive, shutdown, close, linger, option, error, events, state)
-}
+} | datagrams.CALLS
 
 if __name__ == "__main__":
     main()

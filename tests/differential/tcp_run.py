@@ -1,0 +1,119 @@
+"""A sequence of TCP on one stack: its segments as packets, and what is seen of the target's."""
+
+import struct
+from dataclasses import dataclass
+
+from packets import TCP, build, checksum, pseudo_header
+from tcp_script import ACK, FIN, PEER_ISS, RST, SYN
+from wire import ADDRESS
+
+OPTIONS = {"mss": struct.pack("!BBH", 2, 4, 1460), "sack": b"\1\1\4\2", "wscale": b"\1\3\3\7"}
+
+
+class TcpRun:
+    """One script on one stack; `address` is the target's."""
+
+    PORTS = 1
+
+    def __init__(self, script, port, addresses):
+        self.script = script
+        self.port = port
+        self.peer_port = port + 30_000
+        self.address = addresses[0]
+        self.target_iss = 0
+        self.fresh = []
+        # Ends of what the target has sent: what it sends again says nothing new.
+        self.sent_to = -1
+        self.outcomes = []
+        # What packets of the target are this run's.
+        self.keys = (self.peer_port,)
+
+    def call(self, at):
+        step = self.script.steps[at]
+        words = step.words
+        if step.name == "listen":
+            words = (self.address, self.port, *words)
+        elif step.name == "connect":
+            words = (self.address, self.port, ADDRESS, self.peer_port)
+        return [self.port, step.name, *words]
+
+    def packet(self, at):
+        return self.built(self.script.steps[at])
+
+    def built(self, segment):
+        options = b"".join(OPTIONS[name] for name in segment.options)
+        ack = (self.target_iss + segment.ack) % 2**32 if segment.flags & ACK else 0
+        seq = (PEER_ISS + segment.seq) % 2**32
+        offset = (20 + len(options)) // 4
+        tcp = struct.pack("!HHIIBBHHH", self.peer_port, self.port, seq, ack, offset << 4, segment.flags, segment.window, 0, 0)
+        tcp += options + b"y" * segment.length
+        tcp = tcp[:16] + checksum(pseudo_header(ADDRESS, self.address, TCP, len(tcp)) + tcp) + tcp[18:]
+        return build(ADDRESS, self.address, TCP, tcp)
+
+    def take(self, packet):
+        segment = parsed(packet.body)
+        if segment.flags & SYN:
+            self.target_iss = segment.seq
+        self.fresh.append(segment)
+
+    def end_step(self, answer, is_answer):
+        """`is_answer`: the peer has sent something, so that even what was seen before may be the answer."""
+        seen = []
+        for segment in self.fresh:
+            text, end = relative(segment, self.target_iss)
+            is_handshake = is_answer and segment.flags & SYN
+            is_again = end is not None and end <= self.sent_to and not is_handshake
+            if end is not None:
+                self.sent_to = max(self.sent_to, end)
+            if not is_again and text not in seen:
+                seen.append(text)
+        self.fresh = []
+        self.outcomes.append((answer, tuple(seen)))
+
+    def last_calls(self):
+        return [[self.port, "close", which] for which in ("stream", "listener")]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A segment of the target, with absolute numbers."""
+
+    flags: int
+    seq: int
+    ack: int
+    length: int
+    options: tuple
+
+
+def parsed(tcp):
+    _, _, seq, ack, offset, flags = struct.unpack("!HHIIBB", tcp[:14])
+    offset = (offset >> 4) * 4
+    return Seen(flags & (FIN | SYN | RST | ACK), seq, ack, len(tcp) - offset, kinds(tcp[20:offset]))
+
+
+def kinds(options):
+    found, at = [], 0
+    while at < len(options) and options[at] != 0:
+        if options[at] == 1:
+            at += 1
+            continue
+        found.append(options[at])
+        at += max(options[at + 1], 2) if at + 1 < len(options) else 2
+    return tuple(sorted(found))
+
+
+def relative(segment, iss):
+    """The segment in relative numbers, and where its sequence space ends if it takes any."""
+    flags = [name for bit, name in ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST"), (ACK, "ACK")) if segment.flags & bit]
+    seq = signed(segment.seq - iss)
+    ack = signed(segment.ack - PEER_ISS) if segment.flags & ACK else 0
+    space = segment.length + bool(segment.flags & SYN) + bool(segment.flags & FIN)
+    text = f"> {'|'.join(flags)} seq {seq} ack {ack} len {segment.length}"
+    if segment.flags & SYN:
+        text += f" options {segment.options}"
+    return text, seq + space if space else None
+
+
+def signed(number):
+    number %= 2**32
+    return number - 2**32 if number >= 2**31 else number
