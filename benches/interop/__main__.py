@@ -49,13 +49,23 @@ class Record:
         return [json.loads(line) for line in path.read_text().splitlines()]
 
     def has(self, cell, pair, run):
-        return any((r["path"], r["condition"], r["pair"], r["run"]) == (*cell, pair, run) for r in self.results)
+        return any(identity(r) == (cell, pair, run) for r in self.results)
 
     def add(self, result):
         self.results.append(result)
         is_kept = result["pair"] == cells.BASELINE and "failed" not in result
         with open(self.cache if is_kept else self.raw, "a") as out:
             out.write(json.dumps(result) + "\n")
+
+
+def seed_of(run):
+    return run + 1
+
+
+def identity(result):
+    """Runs on a wire that is not theirs count for nothing."""
+    is_its = result.get("seed", seed_of(0)) == seed_of(result["run"])
+    return (result["path"], result["condition"]), result["pair"], result["run"] if is_its else None
 
 
 def planned(opts, chosen):
@@ -71,7 +81,7 @@ def run_all(topology, todo, has_pcap, record, directory):
         result = {"path": cell[0], "condition": cell[1], "pair": pair, "run": run}
         pcap = directory / f"{cell[0]}-{cell[1]}-{pair}-{run}" if has_pcap else None
         try:
-            result |= measure.run_cell(topology, *cell, pair, pcap)
+            result |= measure.run_cell(topology, *cell, pair, seed_of(run), pcap)
             said = (f"{result['goodput_mbit']:9.2f} Mbit/s  {100 * result['retransmitted_share']:5.2f} % again  "
                     f"{result['spurious']:4} spurious  short p99 {result['short_p99_ms'] or -1:6.0f} ms")
         except (RuntimeError, AssertionError, OSError, ValueError, subprocess.SubprocessError) as error:
@@ -82,7 +92,7 @@ def run_all(topology, todo, has_pcap, record, directory):
         left = (time.monotonic() - begin) / done * (len(missing) - done)
         print(f"{done:4}/{len(missing)}  {cell[0]:9} {cell[1]:9} {pair:13} {said}  ({left / 60:.0f} min left)", flush=True)
     wanted = set(todo)
-    return [r for r in record.results if ((r["path"], r["condition"]), r["pair"], r["run"]) in wanted]
+    return [r for r in record.results if identity(r) in wanted]
 
 
 def fairness(topology):

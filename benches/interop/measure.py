@@ -17,11 +17,13 @@ PROGRAM = str(pathlib.Path(__file__).with_name("transfer.py"))
 PYTHON = "/usr/bin/python3"
 
 
-def run_cell(topology, path, condition, pair, pcap=None):
-    """→ figures of the run; raises RuntimeError or AssertionError when there are none."""
+def run_cell(topology, path, condition, pair, seed, pcap=None):
+    """→ figures of the run; raises RuntimeError or AssertionError when there are none. What the link draws
+    follows from the seed: each pair of stacks meets the same wires."""
     sender, receiver = pair.split("-")
     address = ADDRESSES["sender"][sender]
     words, data_words = cells.link_words(path, condition)
+    words += ["--seed", str(seed)]
     server = start_server(topology, sender, address)
     try:
         bulk, wire = over_link(topology, words, data_words, receiver, pcap,
@@ -34,6 +36,7 @@ def run_cell(topology, path, condition, pair, pcap=None):
     data = wire["directions"][1]
     times = short["times"]
     return {
+        "seed": seed,
         "goodput_mbit": bulk["bytes"] * 8e-6 / bulk["seconds"],
         "series_mbit": [count * 8e-6 for count in bulk["series"]],
         "retransmitted_share": data["tcp_retransmitted_bytes"] / max(data["tcp_bytes"], 1),
