@@ -41,7 +41,7 @@ captures: build ## every program test with its frames, compared by tshark with t
 coverage: setup ## share of the lines of wire and stack that tests run; fails below 90 %
 	@scripts/coverage
 
-differential: build ## random sequences of segments and socket calls, on the kernel and on Slipstack
+differential: build ## random sequences of packets and socket calls of TCP and UDP, on the kernel and on Slipstack
 	@tests/differential/run --count $$(( $(SEEDS) / 4 ))
 
 interop-full: build ## the whole matrix, 10 runs a cell; INTEROP_ARGS="--out DIR" goes on where it stopped
