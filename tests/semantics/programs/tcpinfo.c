@@ -111,8 +111,8 @@ static void closed_window(void) {
     while (write(fd, buf, sizeof buf) > 0) {}
     sleep_ms(900);
     struct all i = info(fd);
-    NOTE("closed window: limited by it %s, busy %s, data waits %s", i.tcpi_rwnd_limited > 900000 ? "long" : "shortly",
-         i.tcpi_busy_time > 900000 ? "long" : "shortly", i.tcpi_notsent_bytes ? "yes" : "no");
+    NOTE("closed window: limited by it %s, busy %s, data waits %s", i.tcpi_rwnd_limited > 500000 ? "long" : "shortly",
+         i.tcpi_busy_time > 500000 ? "long" : "shortly", i.tcpi_notsent_bytes ? "yes" : "no");
     NOTE("  unacked %u, retransmits %u, backoff %s, rto %s", i.head.tcpi_unacked, i.head.tcpi_retransmits,
          i.head.tcpi_backoff ? "some" : "none", i.head.tcpi_rto < 400000 ? "plain" : "backed off");
     struct linger off = {1, 0};
