@@ -127,7 +127,16 @@ impl Client {
         };
         let link = Arc::new(link);
         state.welcome = Some(link.welcome());
-        let (attachment, device) = assembly::in_process(&self.settings, Arc::clone(&link))?;
+        let made = assembly::in_process(&self.settings, Arc::clone(&link));
+        let (attachment, device) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                // The keeper goes on to know this program.
+                let link = Arc::try_unwrap(link).ok();
+                state.scout = link.map(|link| Scout::Keeper(Box::new(link)));
+                return Err(error);
+            }
+        };
         // A former engine of this process, if there was one, has been given up.
         state.links = vec![link];
         state.devices = vec![device];
@@ -294,12 +303,17 @@ impl Attach for Client {
         };
         let copy = raised(copy);
         let state = self.state().lock();
+        let to_instance = |socket: &ControlSocket| {
+            let _ = socket.send(&Request::RegisterReport, &[copy.as_fd()]);
+            let _ = socket.receive::<Reply>(ANSWER_MS);
+        };
         // Only `why` knows less without it.
-        if let Some(link) = state.links.last() {
-            let _ = link.register_report(copy);
-        } else if let Some(instance) = state.instances.last() {
-            let _ = instance.send(&Request::RegisterReport, &[copy.as_fd()]);
-            let _ = instance.receive::<Reply>(ANSWER_MS);
+        match (state.links.last(), state.instances.last(), &state.scout) {
+            (Some(link), ..) => _ = link.register_report(copy),
+            (None, Some(instance), _) => to_instance(instance),
+            (None, None, Some(Scout::Instance(socket))) => to_instance(socket),
+            (None, None, Some(Scout::Keeper(link))) => _ = link.register_report(copy),
+            (None, None, None) => {}
         }
     }
 }

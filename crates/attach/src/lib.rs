@@ -8,6 +8,7 @@ mod client;
 mod custodian;
 mod door;
 mod error;
+mod inherited;
 mod instance;
 mod keeper;
 mod launch;
@@ -15,6 +16,7 @@ mod link;
 
 pub use client::client;
 pub use error::Error;
+pub use inherited::inherited_sockets;
 pub use instance::instance_main;
 pub use keeper::keeper_main;
 pub use launch::{Launched, launch};

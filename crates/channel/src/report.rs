@@ -57,6 +57,8 @@ coded! {
         Refused = 9,
         /// It belongs to the process this one was forked from.
         Foreign = 10,
+        /// `--strict`, and the kernel would have been next.
+        Strict = 11,
     }
 }
 
@@ -75,6 +77,9 @@ impl Why {
             Why::Device => "SO_BINDTODEVICE names a device of the kernel's",
             Why::NoStack => "no engine could be had (see the program's standard error)",
             Why::Refused => "the stack refused it (see the program's standard error)",
+            Why::Strict => {
+                "--strict: refused instead of left to the kernel (see the program's standard error)"
+            }
             Why::Foreign => "it belongs to the process this one was forked from",
         }
     }

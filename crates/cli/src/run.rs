@@ -32,6 +32,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let own = own_path()?;
     settings.bin = Some(own.clone());
     host::check(&settings)?;
+    look_at_inherited(&settings)?;
     pin(&settings)?;
     let mut command = Command::new(file);
     command
@@ -45,6 +46,28 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         "{} cannot be started: {error}",
         Path::new(name).display()
     )))
+}
+
+/// A socket that whoever started us made is the kernel's, and the program cannot tell.
+fn look_at_inherited(settings: &Settings) -> Result<(), Failure> {
+    // A program under us passes listeners on with a word about them.
+    if std::env::var_os("SLIPSTACK_INHERIT").is_some() {
+        return Ok(());
+    }
+    for (fd, addr) in slipstack_attach::inherited_sockets() {
+        let what = format!(
+            "descriptor {fd} is a socket of the kernel's for {addr} that was open before the program was started"
+        );
+        if settings.is_strict {
+            return Err(Failure::new(format!(
+                "{what}; --strict refuses it: let the program open it itself"
+            )));
+        }
+        if settings.log >= Log::Warn {
+            eprintln!("slipstack: {what}; it stays with the kernel");
+        }
+    }
+    Ok(())
 }
 
 /// Has the device ready and says where the program will be reached.

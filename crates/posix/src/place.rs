@@ -95,6 +95,7 @@ impl Process {
             self.table.take(number);
             self.report.on_kernel(number, socket, why, given);
         }
+        self.tell_report();
         Ok(())
     }
 
@@ -118,6 +119,9 @@ impl Process {
             Some(Decided::Dgram(dgram)) if dgram.is_intent() => {
                 if let Err(error) = self.realize_dgram(socket, dgram) {
                     dgram.refuse();
+                    if self.settings.strict {
+                        dgram.tell_refusal(error);
+                    }
                     self.fell_back(socket, error, "receive datagrams");
                 }
             }
@@ -169,6 +173,9 @@ impl Process {
             Err(error) => {
                 listener.refuse();
                 drop(stack);
+                if self.settings.strict {
+                    listener.tell_refusal(error);
+                }
                 self.fell_back(socket, error, "listen");
             }
         }
@@ -179,7 +186,7 @@ impl Process {
         socket: &Arc<Description>,
         listener: &Listener,
     ) -> Result<(Arc<Link>, slipstack_channel::SockId), Errno> {
-        let link = self.attached()?;
+        let link = self.attached_for(socket, Given::Nothing)?;
         let sock = link.open(ChannelKind::Tcp)?;
         link.name(sock, socket);
         // What the SYN-ACK says depends on them: MSS, window, TTL.
@@ -209,7 +216,8 @@ impl Process {
         if !dgram.is_intent() {
             return Ok(());
         }
-        let link = self.attached()?;
+        let remote = *dgram.remote.lock();
+        let link = self.attached_for(socket, remote.map_or(Given::Nothing, Given::Remote))?;
         let sock = link.open(ChannelKind::Udp)?;
         link.name(sock, socket);
         let (bound, options, memberships) = {
@@ -220,7 +228,6 @@ impl Process {
             self.spare_kernel_groups(socket);
         }
         let local = bound.map_or_else(|| any(socket.family), |bound| stack_addr(bound.addr));
-        let remote = *dgram.remote.lock();
         // The kernel's part has settled whether the port is free; this says who of several hears.
         let reuse_port = options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT);
         let outcome = link
@@ -282,6 +289,9 @@ impl Process {
     fn fell_back(&self, socket: &Arc<Description>, error: Errno, what: &str) {
         let bound = socket.cold.lock().bound;
         let addr = bound.map_or(ANY.into(), |bound| bound.addr);
+        if self.settings.strict {
+            return self.refuse_late(socket, error);
+        }
         self.kernel.warn(&format!(
             "cannot {what} on the stack at {addr}: {error}; only the kernel's side is served"
         ));

@@ -84,7 +84,7 @@ impl Process {
             .get_or_init(|| match self.attach.policy() {
                 Ok(policy) => Some(policy),
                 Err(error) => {
-                    self.warn_once(&error.sentence);
+                    self.on_trouble(&error);
                     None
                 }
             });

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use slipstack_channel::Attach;
+use slipstack_channel::{Attach, AttachError};
 use slipstack_mem::{Descriptor, Lock, raised};
 
 use crate::addr::{AddrBytes, Family};
@@ -112,6 +112,8 @@ pub struct Process {
     ids: AtomicU64,
     /// Some socket's listening or binding is not real yet.
     pub(crate) has_intents: AtomicBool,
+    /// Why there is no stack, as it was said last.
+    pub(crate) trouble: Lock<Option<String>>,
     /// Sentences already said.
     said: Lock<Vec<String>>,
 }
@@ -151,6 +153,7 @@ impl Process {
             anchor: OnceLock::new(),
             ids: AtomicU64::new(1),
             has_intents: AtomicBool::new(false),
+            trouble: Lock::new(None),
             said: Lock::new(Vec::new()),
         }
     }
@@ -232,7 +235,7 @@ impl Process {
                 Ok(link)
             }
             Err(error) => {
-                self.warn_once(&error.sentence);
+                self.on_trouble(&error);
                 Err(Errno::ENETDOWN)
             }
         }
@@ -241,6 +244,14 @@ impl Process {
     /// Whether the calling thread is in the middle of attaching (which may fork).
     pub(crate) fn is_attaching(&self) -> bool {
         self.attaching_thread.load(Ordering::Relaxed) == self.kernel.thread()
+    }
+
+    /// There is no stack. Under `--strict` the socket that wanted it says so.
+    pub(crate) fn on_trouble(&self, error: &AttachError) {
+        *self.trouble.lock() = Some(error.sentence.clone());
+        if !self.settings.strict {
+            self.warn_once(&error.sentence);
+        }
     }
 
     /// A fallback is never silent, and never a flood.
@@ -296,17 +307,22 @@ impl Process {
             libc::AF_INET6 => Family::V6,
             _ => return Err(Divert::Kernel),
         };
-        let what = match (kind & KIND, protocol) {
-            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Kind::Stream,
-            (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Kind::Dgram,
-            _ => return Err(Divert::Kernel),
-        };
         if kind & !(KIND | FLAGS) != 0 {
             return Err(Divert::Kernel);
         }
+        let what = match (kind & KIND, protocol) {
+            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Kind::Stream,
+            (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Kind::Dgram,
+            (kind, protocol) => {
+                let what = format!("of type {kind} and protocol {protocol}");
+                self.permit_odd(&what, Errno::EPROTONOSUPPORT)?;
+                return Err(Divert::Kernel);
+            }
+        };
         let number = self.new_number(kind & libc::SOCK_CLOEXEC != 0)?;
         if number.number() as usize >= NUMBERS_MAX {
             number.close();
+            self.permit_odd("with a number this high", Errno::EMFILE)?;
             return Err(Divert::Kernel);
         }
         let socket = Arc::new(Description::new(New {

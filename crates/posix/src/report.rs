@@ -6,11 +6,13 @@
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use slipstack_channel::report::{Place, ReportTable, Row, Why};
 use slipstack_mem::Lock;
 
 use crate::description::{Description, Kind};
+use crate::process::Process;
 use crate::socket::{Dgram, Listener, Side, Stream};
 
 pub(crate) use slipstack_channel::report::Why as Reason;
@@ -27,6 +29,8 @@ pub(crate) enum Given {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     table: Lock<Option<Arc<ReportTable>>>,
+    /// Whoever answers `why` has been told of it, or will be with the first engine.
+    is_told: AtomicBool,
 }
 
 impl Report {
@@ -76,24 +80,17 @@ impl Report {
     /// A forked child describes its sockets in a region of its own.
     pub(crate) fn after_fork_child(&self) {
         *self.table.lock() = None;
+        self.is_told.store(false, Ordering::Relaxed);
     }
 
     /// A socket that is the kernel's; `given` is what it was bound or connected to.
     pub(crate) fn on_kernel(&self, fd: i32, socket: &Description, why: Reason, given: Given) {
-        let bound = socket.cold.lock().bound.map(|bound| bound.addr);
-        let (local, remote) = match given {
-            Given::Local(addr) => (Some(addr), None),
-            Given::Remote(addr) => (bound, Some(addr)),
-            Given::Nothing => (bound, None),
-        };
-        let row = Row {
-            place: Place::Kernel,
-            why,
-            is_udp: socket.kind == Kind::Dgram,
-            local,
-            remote,
-        };
-        self.write(fd, row);
+        self.write(fd, row(Place::Kernel, why, socket, given));
+    }
+
+    /// A socket that `--strict` keeps from the kernel; `given` as in [`Report::on_kernel`].
+    pub(crate) fn on_refusal(&self, fd: i32, socket: &Description, given: Given) {
+        self.write(fd, row(Place::Undecided, Why::Strict, socket, given));
     }
 
     pub(crate) fn on_stream(
@@ -150,5 +147,33 @@ impl Report {
         for number in &numbers.numbers {
             self.write(*number, row);
         }
+    }
+}
+
+impl Process {
+    /// Sockets that never need an engine are described all the same.
+    pub(crate) fn tell_report(&self) {
+        if self.link().is_none()
+            && !self.report.is_told.swap(true, Ordering::Relaxed)
+            && let Some(table) = self.report.table()
+        {
+            self.attach.report(table.fd());
+        }
+    }
+}
+
+fn row(place: Place, why: Reason, socket: &Description, given: Given) -> Row {
+    let bound = socket.cold.lock().bound.map(|bound| bound.addr);
+    let (local, remote) = match given {
+        Given::Local(addr) => (Some(addr), None),
+        Given::Remote(addr) => (bound, Some(addr)),
+        Given::Nothing => (bound, None),
+    };
+    Row {
+        place,
+        why,
+        is_udp: socket.kind == Kind::Dgram,
+        local,
+        remote,
     }
 }

@@ -119,9 +119,12 @@ impl Process {
             number.close();
             return Err(Errno::EMFILE);
         }
-        let Some((link, sock)) = listener.accept() else {
-            number.close();
-            return Ok(None);
+        let (link, sock) = match listener.accept() {
+            Ok(Some(found)) => found,
+            other => {
+                number.close();
+                return other.map(|_| None);
+            }
         };
         let peer = link
             .remote(sock)

@@ -65,7 +65,7 @@ impl Process {
     ) -> Outcome<()> {
         self.check_scope(socket, remote)?;
         if let Some(reason) = self.reason_to_connect_in_kernel(socket, remote) {
-            self.permit_kernel(remote, reason, Errno::ENETUNREACH)?;
+            self.permit_kernel(socket, Placed::Remote(remote), reason, Errno::ENETUNREACH)?;
             return self.become_kernel(socket, reason, Placed::Remote(remote));
         }
         if socket.kind == Kind::Dgram {
@@ -82,8 +82,9 @@ impl Process {
         let link = match self.attached() {
             Ok(link) => link,
             Err(_) => {
-                self.permit_kernel(remote, Reason::NoStack, Errno::ENETUNREACH)?;
-                return self.become_kernel(socket, Reason::NoStack, Placed::Remote(remote));
+                let (why, given) = (Reason::NoStack, Placed::Remote(remote));
+                self.permit_kernel(socket, given, why, Errno::ENETUNREACH)?;
+                return self.become_kernel(socket, why, given);
             }
         };
         let sock = self.open_for_connect(socket, &link)?;
@@ -230,7 +231,10 @@ impl Process {
             self.is_reachable(remote)
         };
         if !is_ours {
-            return Some(Reason::Route);
+            return Some(match self.policy() {
+                Some(_) => Reason::Route,
+                None => Reason::NoStack,
+            });
         }
         let device = cold.options.bytes(libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
         device
@@ -246,7 +250,8 @@ impl Process {
         };
         self.check_scope(socket, remote)?;
         if let Some(reason) = self.reason_to_connect_in_kernel(socket, remote) {
-            self.permit_kernel(remote, reason, Errno::ENETUNREACH)?;
+            let given = Placed::Remote(remote);
+            self.permit_kernel(socket, given, reason, Errno::ENETUNREACH)?;
             if dgram.side() == Side::Stack {
                 return Err(Errno::ENETUNREACH.into());
             }

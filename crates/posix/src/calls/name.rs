@@ -29,6 +29,8 @@ impl Process {
             Given::Addr(addr) => addr,
             // bind(AF_UNSPEC) and foreign families: the kernel has its own rules.
             Given::Unspecified | Given::Other => {
+                let (nothing, refusal) = (Placed::Nothing, Errno::EAFNOSUPPORT);
+                self.permit_kernel(&socket, nothing, Reason::Family, refusal)?;
                 return self.become_kernel(&socket, Reason::Family, Placed::Nothing);
             }
         };
@@ -40,7 +42,8 @@ impl Process {
         let is_wildcard = addr.ip().is_unspecified() || (is_group && socket.kind == Kind::Dgram);
         match self.reason_for_kernel(&socket, addr) {
             Some(reason) => {
-                self.permit_kernel(addr, reason, Errno::EADDRNOTAVAIL)?;
+                let refusal = Errno::EADDRNOTAVAIL;
+                self.permit_kernel(&socket, Placed::Local(addr), reason, refusal)?;
                 self.bind_in_kernel(&socket, addr, reason)
             }
             None => self.bind_beside_kernel(&socket, addr, is_wildcard),
@@ -84,6 +87,7 @@ impl Process {
             ip if is_link_local(ip) && scope_of(addr) != self.stack_interface() => {
                 Some(Reason::LocalAddress)
             }
+            ip if !ip.is_loopback() && self.policy().is_none() => Some(Reason::NoStack),
             _ => (!self.is_own(addr)).then_some(Reason::LocalAddress),
         }
     }
@@ -113,6 +117,9 @@ impl Process {
         addr: SocketAddr,
         is_wildcard: bool,
     ) -> Outcome<()> {
+        if socket.kind == Kind::Dgram {
+            self.insist_on_engine(socket, Placed::Local(addr))?;
+        }
         let number = self.materialize(socket)?;
         // Needed for the stack's own addresses; on wildcards it tells the keeper whose listener
         // this is, before the stack listens too.
@@ -133,6 +140,7 @@ impl Process {
             self.apply_dgram_options(socket);
             self.on_intent(socket);
             self.realize_bound(socket);
+            self.insist(socket)?;
         }
         Ok(())
     }
@@ -166,15 +174,24 @@ impl Process {
                 if let Some((link, sock)) = &*listener.stack() {
                     link.listen(*sock, u32::try_from(backlog).unwrap_or(0))?;
                 }
-                return Ok(());
+                if listener.was_refused() && self.settings.strict {
+                    listener.forget_refusal();
+                    self.on_intent(&socket);
+                }
+                return self.insist_on_listening(&socket);
             }
             Some(_) => return Err(Errno::EINVAL.into()),
             None => {}
         }
         let number = match self.policy() {
             Some(policy) if !policy.addrs.is_empty() => self.materialize(&socket)?,
-            _ => return self.become_kernel(&socket, Reason::NoStack, Placed::Nothing),
+            _ => {
+                let (why, refusal) = (Reason::NoStack, Errno::ENETDOWN);
+                self.permit_kernel(&socket, Placed::Nothing, why, refusal)?;
+                return self.become_kernel(&socket, why, Placed::Nothing);
+            }
         };
+        self.insist_on_engine(&socket, Placed::Nothing)?;
         rustix::net::listen(number.as_fd(), backlog)?;
         let bound = socket.cold.lock().bound;
         let bound = bound.unwrap_or_else(|| {
@@ -194,6 +211,16 @@ impl Process {
             return Err(Errno::EINVAL.into());
         }
         self.on_intent(&socket);
+        self.insist_on_listening(&socket)
+    }
+
+    /// Under `--strict` who cannot listen on the stack does not listen.
+    fn insist_on_listening(&self, socket: &Arc<Description>) -> Outcome<()> {
+        self.insist(socket).inspect_err(|_| {
+            if let Some(number) = socket.kernel_number() {
+                let _ = rustix::net::shutdown(number.as_fd(), rustix::net::Shutdown::Read);
+            }
+        })?;
         Ok(())
     }
 

@@ -15,6 +15,7 @@ use crate::description::{Decided, Description};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::report::{Given as Placed, Reason};
 use crate::socket::{Dgram, Side, payload_longest};
 use crate::wait::{Plan, Subject, polled};
 
@@ -40,13 +41,16 @@ impl Process {
         };
         let sending = parse_control(control, socket.family)?;
         let is_foreign = |src| !self.is_own(SocketAddr::new(src, 0));
-        let is_kernels = match (dgram.side(), to) {
-            (Side::Kernel, None) => true,
-            (Side::Both, _) if sending.src.is_some_and(is_foreign) => true,
-            (_, Some(to)) => self.reason_to_connect_in_kernel(socket, to).is_some(),
-            (Side::Both | Side::Stack, None) => false,
+        let why_kernel = match (dgram.side(), to) {
+            // Permitted when it was connected.
+            (Side::Kernel, None) => Some(Reason::Loopback),
+            (Side::Both, _) if sending.src.is_some_and(is_foreign) => Some(Reason::LocalAddress),
+            (_, Some(to)) => self.reason_to_connect_in_kernel(socket, to),
+            (Side::Both | Side::Stack, None) => None,
         };
-        if is_kernels {
+        if let Some(why) = why_kernel {
+            let given = to.map_or(Placed::Nothing, Placed::Remote);
+            self.permit_kernel(socket, given, why, Errno::ENETUNREACH)?;
             if dgram.is_shut_for_writing() {
                 return Err(Errno::EPIPE.into());
             }

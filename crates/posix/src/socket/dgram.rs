@@ -39,6 +39,8 @@ pub(crate) struct Dgram {
     stack: Lock<Option<(Arc<Link>, SockId)>>,
     is_realized: AtomicBool,
     is_refused: AtomicBool,
+    /// The error of that which the program has still to hear (`--strict`); 0 = none.
+    refusal: AtomicI32,
     pub(crate) remote: Lock<Option<SocketAddr>>,
     shut: AtomicU8,
     wants_space: AtomicBool,
@@ -64,6 +66,7 @@ impl Dgram {
             stack: Lock::new(None),
             is_realized: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
+            refusal: AtomicI32::new(0),
             remote: Lock::new(None),
             shut: AtomicU8::new(0),
             wants_space: AtomicBool::new(false),
@@ -160,6 +163,15 @@ impl Dgram {
         self.is_refused.store(true, Ordering::Relaxed);
     }
 
+    /// The next receive tells of the refusal, and the socket is ready for it.
+    pub(crate) fn tell_refusal(&self, error: Errno) {
+        self.refusal.store(error.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take_refusal(&self) -> Option<Errno> {
+        Some(Errno(self.refusal.swap(0, Ordering::Relaxed))).filter(|error| error.0 != 0)
+    }
+
     /// The stack's part, if it is used and there.
     pub(crate) fn part(&self) -> Option<(Arc<Link>, SockId)> {
         if self.side() == Side::Kernel || !self.is_realized.load(Ordering::Acquire) {
@@ -193,7 +205,7 @@ impl Dgram {
         peek: bool,
     ) -> Result<Option<Datagram>, Errno> {
         let Some((link, sock)) = self.part() else {
-            return Ok(None);
+            return self.take_refusal().map_or(Ok(None), Err);
         };
         if let Some(error) = self.take_error_of(&link, sock) {
             return Err(error);
@@ -277,11 +289,13 @@ impl Dgram {
     pub(crate) fn readiness(&self) -> u32 {
         let mut ready = shut_bits(self.shut.load(Ordering::Relaxed));
         let Some((link, sock)) = self.part() else {
-            return if self.side() == Side::Stack {
-                ready | bits::OUT
-            } else {
-                ready
-            };
+            if self.side() == Side::Stack {
+                ready |= bits::OUT;
+            }
+            if self.refusal.load(Ordering::Relaxed) != 0 {
+                ready |= bits::IN | bits::ERR;
+            }
+            return ready;
         };
         if link.seen(sock).is_error() || link.has_returned(sock) || self.has_next_error() {
             ready |= bits::ERR;

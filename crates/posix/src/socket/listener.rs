@@ -15,6 +15,7 @@ use std::sync::atomic::{
 use slipstack_channel::SockId;
 use slipstack_mem::Lock;
 
+use crate::errno::Errno;
 use crate::link::Link;
 use crate::socket::bits;
 
@@ -33,6 +34,8 @@ pub(crate) struct Listener {
     is_shut: AtomicBool,
     /// The stack does not want it (no attachment, port taken): only the kernel's remains.
     is_refused: AtomicBool,
+    /// The error of that which the program has still to hear (`--strict`); 0 = none.
+    refusal: AtomicI32,
     is_realized: AtomicBool,
     /// This process has waited on it or accepted: it is no mere parent of workers.
     is_waited: AtomicBool,
@@ -52,6 +55,7 @@ impl Listener {
             pending: AtomicUsize::new(0),
             is_shut: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
+            refusal: AtomicI32::new(0),
             is_realized: AtomicBool::new(false),
             is_waited: AtomicBool::new(false),
             is_yielding: AtomicBool::new(false),
@@ -129,6 +133,31 @@ impl Listener {
         self.is_refused.store(true, Ordering::Relaxed);
     }
 
+    /// The next accept tells of the refusal, and the listener is ready for it.
+    pub(crate) fn tell_refusal(&self, error: Errno) {
+        self.refusal.store(error.0, Ordering::Relaxed);
+        self.pending.store(1, Ordering::Release);
+    }
+
+    pub(crate) fn take_refusal(&self) -> Option<Errno> {
+        match self.refusal.swap(0, Ordering::Relaxed) {
+            0 => None,
+            error => {
+                self.pending.store(0, Ordering::Release);
+                Some(Errno(error))
+            }
+        }
+    }
+
+    pub(crate) fn was_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
+    }
+
+    /// The program tries once more.
+    pub(crate) fn forget_refusal(&self) {
+        self.is_refused.store(false, Ordering::Relaxed);
+    }
+
     /// The right to make the intent real; only one thread does.
     pub(crate) fn stack(&self) -> slipstack_mem::Guard<'_, Option<(Arc<Link>, SockId)>> {
         self.stack.lock()
@@ -172,20 +201,22 @@ impl Listener {
     }
 
     /// The next connection of the stack's.
-    pub(crate) fn accept(&self) -> Option<(Arc<Link>, SockId)> {
+    pub(crate) fn accept(&self) -> Result<Option<(Arc<Link>, SockId)>, Errno> {
         if self.pending.load(Ordering::Acquire) == 0 {
-            return None;
+            return Ok(None);
         }
         let stack = self.stack.lock();
-        let (link, listener) = stack.as_ref()?;
+        let Some((link, listener)) = stack.as_ref() else {
+            return self.take_refusal().map_or(Ok(None), Err);
+        };
         let Some(sock) = link.accept(*listener) else {
             self.pending.store(0, Ordering::Release);
-            return None;
+            return Ok(None);
         };
         let _ = self
             .pending
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
-        Some((Arc::clone(link), sock))
+        Ok(Some((Arc::clone(link), sock)))
     }
 
     /// Whether the kernel goes first this time.

@@ -15,6 +15,8 @@ use slipstack_mem::Doorbell;
 pub const OWN: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// A port on which connection attempts get no answer.
 pub const SILENT_PORT: u16 = 9;
+/// A port that cannot be bound.
+pub const REFUSED_PORT: u16 = 40_999;
 const BUFFER: u64 = 64 * 1024;
 const STEP: u64 = 1024;
 
@@ -187,6 +189,9 @@ impl Inner {
             Command::Open { sock, kind } => {
                 assert!(self.end.begin(sock, BUFFER as u32));
                 self.socks.insert(sock, Sock::new(kind));
+            }
+            Command::Bind { addr, .. } if addr.port() == REFUSED_PORT => {
+                self.end.reply(ticket, Err(Refusal::AddrInUse));
             }
             Command::Bind { sock, addr, .. } => {
                 let local = self.named(addr);

@@ -5,23 +5,28 @@ mod kernel;
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use slipstack_channel::{Attach, AttachError, Attachment, Driver, EngineEnd, Policy, ProgramEnd};
 use slipstack_posix::addr::Family;
 use slipstack_posix::{AddrBytes, Divert, Errno, Outcome, Process, Settings, SpinPolicy};
 
-pub use engine::{FakeEngine, OWN, SILENT_PORT};
+pub use engine::{FakeEngine, OWN, REFUSED_PORT, SILENT_PORT};
 use kernel::TestKernel;
 
 /// Makes one engine.
 struct TestAttach {
     engine: Mutex<Option<Arc<FakeEngine>>>,
+    fails: AtomicBool,
 }
 
 impl Attach for TestAttach {
     fn attach(&self) -> Result<Attachment, AttachError> {
+        if self.fails.load(Ordering::Relaxed) {
+            let sentence = "there is no engine for the test".to_owned();
+            return Err(AttachError { sentence });
+        }
         let end = EngineEnd::create().unwrap();
         let program = ProgramEnd::open(end.region().clone()).unwrap();
         let engine = Arc::new(FakeEngine::new(end));
@@ -68,6 +73,7 @@ impl World {
     fn with(strict: bool) -> Self {
         let attach = Arc::new(TestAttach {
             engine: Mutex::new(None),
+            fails: AtomicBool::new(false),
         });
         let warnings = Arc::new(Mutex::new(Vec::new()));
         let jumps = Arc::new(AtomicBool::new(false));
@@ -88,6 +94,11 @@ impl World {
             jumps,
             attach,
         }
+    }
+
+    /// No engine is to be had, or one is again.
+    pub fn has_no_engine(&self, it_fails: bool) {
+        self.attach.fails.store(it_fails, Ordering::Relaxed);
     }
 
     pub fn engine(&self) -> Arc<FakeEngine> {
