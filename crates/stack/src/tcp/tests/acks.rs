@@ -208,3 +208,27 @@ fn a_peer_that_was_silent_for_a_timeout_is_acknowledged_quickly_again() {
         assert!(ack_after(&mut world) <= 2);
     }
 }
+
+#[test]
+fn what_makes_the_buffer_grow_is_acknowledged_segment_by_segment() {
+    let mut world = established();
+    let (now, conn) = (world.now, world.conn.unwrap());
+    let before = world.stack.tcp_rcvbuf(conn);
+    let mut read = 0;
+    let mut acks_of = |world: &mut World, segments: u64| {
+        for _ in 0..segments {
+            world.peer(ACK, &FULL);
+            read += FULL.len() as u64;
+            world.stack.tcp_consumed(now, conn, read);
+            world.flush();
+        }
+        world.take_sent().len() as u64
+    };
+    // But for those between the beginning's sixteen and the first growth.
+    let acks = acks_of(&mut world, 200);
+    assert!(acks >= 190, "{acks}");
+    // As large as it gets, and what growth had left is used up.
+    acks_of(&mut world, 8_000);
+    assert!(world.stack.tcp_rcvbuf(conn) > 4 * before);
+    assert_eq!(acks_of(&mut world, 200), 100);
+}
