@@ -4,7 +4,7 @@
  *     7004 counts bytes until EOF, answers the count         7005 sends 1 MiB, closes
  *     7006 never reads     7007 reads a byte, resets         7008 waits 300 ms, says "late\n", echoes
  *     7009 urgent data as it is told to, line by line: see `urgent`
- *     7011 reads with MSG_OOB and marks, says what it found
+ *     7011 reads with MSG_OOB and marks, says what it found   7012 sends 60 MiB, closes
  *     7010 "PORT what\n": connects back to the asker's PORT and does `what`:
  *          hello  sends "hello\n", waits for EOF
  *          oob    sends "ab", an urgent "X", "cd", waits for EOF
@@ -140,6 +140,11 @@ static void connect_back(int fd) {
     close(out);
 }
 
+static void stream(int fd) {
+    static const char data[1 << 16];
+    for (long left = 60L << 20; left > 0; left -= sizeof data) send_all(fd, data, sizeof data);
+}
+
 static void *serve_one(void *argument) {
     int fd = (intptr_t)argument;
     struct sockaddr_in own;
@@ -157,6 +162,7 @@ static void *serve_one(void *argument) {
     case 7008: usleep(300000); send_all(fd, "late\n", 5); echo(fd); break;
     case 7009: urgent(fd); break;
     case 7011: report(fd); break;
+    case 7012: stream(fd); break;
     case 7010: connect_back(fd); break;
     }
     close(fd);
@@ -244,7 +250,7 @@ static void *serve_udp(void *argument) {
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     pthread_t thread;
-    int ports[] = {7001, 7002, 7003, 7004, 7005, 7006, 7007, 7008, 7009, 7010, 7011};
+    int ports[] = {7001, 7002, 7003, 7004, 7005, 7006, 7007, 7008, 7009, 7010, 7011, 7012};
     for (size_t i = 0; i < sizeof ports / sizeof *ports; i++)
         pthread_create(&thread, 0, serve_tcp, (void *)(intptr_t)open_port(SOCK_STREAM, ports[i]));
     for (int port = 7001; port <= 7003; port++)

@@ -22,8 +22,8 @@ const TX_RING_SEEN: usize = 4;
 const SNDBUF: usize = 5;
 const NOTIFY_AT: usize = 6;
 const URGENT: usize = 7;
-/// Engine, rarely: local address in words 0–1, remote in 2–3, ports in 4, a former
-/// urgent byte in 5, the ring of what came back in 6–7.
+/// Engine, rarely: local address in words 0–1, remote in 2–3, ports and the receive buffer's size
+/// in 4, a former urgent byte in 5, the ring of what came back in 6–7.
 const LOCAL: usize = 0;
 const REMOTE: usize = 2;
 const PORTS: usize = 4;
@@ -42,6 +42,13 @@ const EVENT_PENDING: usize = 0;
 const TX_PENDING: usize = 1;
 const RX_PENDING: usize = 2;
 const TX_WANTED: usize = 3;
+
+/// The sizes of a socket's buffers, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub send: u32,
+    pub receive: u32,
+}
 
 /// A view of one cell. Both sides use it; each writes only its own words.
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +133,17 @@ impl<'a> Cell<'a> {
         self.word(0, SNDBUF).store(bytes, Ordering::Relaxed);
     }
 
+    /// Size of the receive buffer.
+    pub(crate) fn rcvbuf(&self) -> u32 {
+        (self.word(1, PORTS).load(Ordering::Relaxed) >> 32) as u32
+    }
+
+    pub(crate) fn set_rcvbuf(&self, bytes: u32) {
+        let word = self.word(1, PORTS);
+        let ports = word.load(Ordering::Relaxed) & 0xffff_ffff;
+        word.store(u64::from(bytes) << 32 | ports, Ordering::Release);
+    }
+
     #[inline]
     pub(crate) fn notify_at(&self) -> u64 {
         self.word(0, NOTIFY_AT).load(Ordering::Relaxed)
@@ -177,17 +195,18 @@ impl<'a> Cell<'a> {
     pub(crate) fn set_addrs(&self, local: Option<SocketAddr>, remote: Option<SocketAddr>) {
         let words = |addr: Option<SocketAddr>| addr.map_or(AddrWords::ABSENT, AddrWords::encode);
         let (local, remote) = (words(local), words(remote));
-        self.put_ends(&Ends { local, remote });
+        self.put_ends(&Ends { local, remote }, self.rcvbuf());
     }
 
     #[inline]
-    fn put_ends(&self, &Ends { local, remote }: &Ends) {
+    fn put_ends(&self, &Ends { local, remote }: &Ends, rcvbuf: u32) {
         for (at, addr) in [(LOCAL, local), (REMOTE, remote)] {
             self.word(1, at).store(addr.ip[0], Ordering::Relaxed);
             self.word(1, at + 1).store(addr.ip[1], Ordering::Relaxed);
         }
         let ports = u64::from(local.port) << 16 | u64::from(remote.port);
-        self.word(1, PORTS).store(ports, Ordering::Release);
+        self.word(1, PORTS)
+            .store(u64::from(rcvbuf) << 32 | ports, Ordering::Release);
     }
 
     pub(crate) fn returned_ring(&self) -> RingWord {
@@ -336,10 +355,10 @@ impl<'a> Cell<'a> {
 
     /// Begins a use for a connection that the program is told of next.
     #[inline]
-    pub(crate) fn begin_accepted(&self, state: StateWord, sndbuf: u32, ends: &Ends) {
+    pub(crate) fn begin_accepted(&self, state: StateWord, limits: Limits, ends: &Ends) {
         self.reset_engine();
-        self.set_sndbuf(u64::from(sndbuf));
-        self.put_ends(ends);
+        self.set_sndbuf(u64::from(limits.send));
+        self.put_ends(ends, limits.receive);
         self.reset_program();
         // The event that tells of it.
         self.word(3, EVENT_PENDING).store(1, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use slipstack_mem::{
 };
 
 use crate::addr::Ends;
-use crate::cell::Cell;
+use crate::cell::{Cell, Limits};
 use crate::command::{Coded, Command, Ticket};
 use crate::datagram::{Envelope, HEADER, Header};
 use crate::event::RawEvent;
@@ -245,12 +245,12 @@ impl EngineEnd {
     // Sockets.
 
     /// Begins a socket that the program opened; `false` when the id is impossible.
-    pub fn begin(&mut self, sock: SockId, sndbuf: u32) -> bool {
+    pub fn begin(&mut self, sock: SockId, limits: Limits) -> bool {
         if sock.index as usize >= PROGRAM_SOCKETS || sock.generation == 0 {
             self.caught(Lie::Socket);
             return false;
         }
-        self.reset(sock, sndbuf);
+        self.reset(sock, limits);
         true
     }
 
@@ -259,12 +259,13 @@ impl EngineEnd {
         self.caught(Lie::Socket);
     }
 
-    fn reset(&mut self, sock: SockId, sndbuf: u32) {
+    fn reset(&mut self, sock: SockId, limits: Limits) {
         let Some(cell) = self.cell(sock.index) else {
             return;
         };
         cell.reset_engine();
-        cell.set_sndbuf(u64::from(sndbuf));
+        cell.set_sndbuf(u64::from(limits.send));
+        cell.set_rcvbuf(limits.receive);
         cell.set_state(StateWord {
             generation: sock.generation,
             state: State::NONE,
@@ -275,7 +276,7 @@ impl EngineEnd {
 
     /// A socket for a connection that the stack accepted, and its event. `None` when no index is
     /// free.
-    pub fn accepted(&mut self, listener: SockId, ends: &Ends, sndbuf: u32) -> Option<SockId> {
+    pub fn accepted(&mut self, listener: SockId, ends: &Ends, limits: Limits) -> Option<SockId> {
         let index = self.take_index()?;
         let at = index as usize - PROGRAM_SOCKETS;
         let generation = next_generation(self.generations[at]);
@@ -287,7 +288,7 @@ impl EngineEnd {
             reason: None,
             error_count: 0,
         };
-        self.cell(index)?.begin_accepted(state, sndbuf, ends);
+        self.cell(index)?.begin_accepted(state, limits, ends);
         self.push_event(RawEvent::Accepted {
             sock,
             listener: listener.index as u16,
@@ -344,6 +345,13 @@ impl EngineEnd {
     pub fn set_sndbuf(&mut self, sock: SockId, bytes: u32) {
         if let Some(cell) = self.cell(sock.index) {
             cell.set_sndbuf(u64::from(bytes));
+        }
+    }
+
+    /// To be called when it changes, which is rare; only the program's getsockopt reads it.
+    pub fn set_rcvbuf(&mut self, sock: SockId, bytes: u32) {
+        if let Some(cell) = self.cell(sock.index) {
+            cell.set_rcvbuf(bytes);
         }
     }
 

@@ -33,6 +33,7 @@ mod urgent;
 
 pub use addr::Ends;
 pub use attach::{Attach, AttachError, Attachment, Policy};
+pub use cell::Limits;
 pub use command::{CloseMode, Coded, Command, Congestion, Everyday, SocketOption, Ticket};
 pub use datagram::Envelope;
 pub use driver::{Driver, Exit, Placement, TurnOutcome, WaitOn};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use slipstack_channel::{
-    EngineEnd, Kind, Reason, ReceiveRing, ReturnedRing, SendSide, SockId, State,
+    EngineEnd, Kind, Limits, Reason, ReceiveRing, ReturnedRing, SendSide, SockId, State,
 };
 use slipstack_mem::Doorbell;
 use slipstack_stack::{ConnId, Instant, ListenerId, SocketOptions, UdpId};
@@ -24,6 +24,11 @@ const RING_KEPT_NS: u64 = 50_000_000;
 const RELEASE_EVERY_NS: u64 = 10_000_000;
 /// Datagram bytes that may wait for the program (Linux's `net.core.rmem_default`).
 pub(crate) const UDP_RCVBUF: u64 = 212_992;
+/// Buffers of a datagram socket.
+pub(crate) const UDP_LIMITS: Limits = Limits {
+    send: UDP_RCVBUF as u32,
+    receive: UDP_RCVBUF as u32,
+};
 
 /// What a socket is in the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +131,14 @@ impl Socket {
     pub(crate) fn datagrams_max(&self) -> u64 {
         let asked = self.options.as_deref().and_then(|options| options.rcvbuf);
         asked.map_or(UDP_RCVBUF, u64::from)
+    }
+
+    /// The buffers that a connection of this socket's begins with.
+    pub(crate) fn limits(&self, initial: Limits) -> Limits {
+        self.options.as_deref().map_or(initial, |options| Limits {
+            send: options.sndbuf.unwrap_or(initial.send),
+            receive: options.rcvbuf.unwrap_or(initial.receive),
+        })
     }
 
     /// The options to be, made when first touched.

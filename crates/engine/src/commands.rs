@@ -3,7 +3,7 @@
 use slipstack_channel::{Coded, Command, Everyday, Kind, Refusal, Reply, SockId, State, Ticket};
 use slipstack_stack::{Instant, UdpOptions};
 
-use crate::client::{ClientId, Role};
+use crate::client::{ClientId, Role, UDP_LIMITS};
 use crate::effects::Fx;
 use crate::engine::{COMMAND_BUDGET, Engine};
 use crate::world::Owner;
@@ -149,15 +149,15 @@ impl Engine {
     }
 
     fn on_open(&mut self, owner: Owner, kind: Kind) {
-        let sndbuf = match kind {
-            Kind::Tcp => self.world.sndbuf_initial,
-            Kind::Udp => crate::client::UDP_RCVBUF as u32,
+        let limits = match kind {
+            Kind::Tcp => self.world.initial,
+            Kind::Udp => UDP_LIMITS,
         };
         let Some(client) = self.world.client(owner.client) else {
             return;
         };
         // A cell that is still in use is not opened again by an honest program.
-        if !client.end.begin(owner.sock, sndbuf) {
+        if !client.end.begin(owner.sock, limits) {
             return;
         }
         if client.begin(owner.sock, kind).is_none() {
@@ -179,8 +179,10 @@ impl Engine {
                 // What the program has read meanwhile goes with the same segment.
                 let before = socket.receive.told();
                 let consumed = socket.receive.look(end, owner.sock);
-                if consumed != before {
-                    self.stack.tcp_consumed(now, conn, consumed);
+                if consumed != before
+                    && let Some(rcvbuf) = self.stack.tcp_consumed(now, conn, consumed)
+                {
+                    self.note_rcvbuf(owner, rcvbuf);
                 }
                 self.stack.tcp_written(now, conn, sent.upto, sent.more);
             }
@@ -219,8 +221,18 @@ impl Engine {
         if socket.receive.has_ring() && !socket.is_listed {
             client.list_holder(owner.sock);
         }
-        if let Role::Stream(conn) = role {
-            self.stack.tcp_consumed(now, conn, consumed);
+        if let Role::Stream(conn) = role
+            && let Some(rcvbuf) = self.stack.tcp_consumed(now, conn, consumed)
+        {
+            self.note_rcvbuf(owner, rcvbuf);
+        }
+    }
+
+    /// A receive buffer has grown: getsockopt tells.
+    #[cold]
+    fn note_rcvbuf(&mut self, owner: Owner, bytes: u32) {
+        if let Some(client) = self.world.client(owner.client) {
+            client.end.set_rcvbuf(owner.sock, bytes);
         }
     }
 

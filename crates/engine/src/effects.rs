@@ -234,7 +234,6 @@ impl World {
     }
 
     fn on_accepted(&mut self, listener: ListenerId, conn: ConnId, ends: &Ends) {
-        let sndbuf = self.sndbuf_initial;
         self.flows.open(conn, ends);
         if let Some((closing, drained)) = &mut self.drained
             && *closing == listener
@@ -243,7 +242,7 @@ impl World {
             return;
         }
         let listener_owner = self.listener_owner(listener);
-        let accepted = listener_owner.and_then(|owner| self.offer(owner, conn, ends, sndbuf));
+        let accepted = listener_owner.and_then(|owner| self.offer(owner, conn, ends));
         match accepted {
             Some(owner) => {
                 self.conns.set(conn.index, conn.generation, owner);
@@ -265,17 +264,13 @@ impl World {
     }
 
     /// Gives a connection to a listener's program as a new socket.
-    pub(crate) fn offer(
-        &mut self,
-        listener: Owner,
-        conn: ConnId,
-        ends: &Ends,
-        sndbuf: u32,
-    ) -> Option<Owner> {
+    pub(crate) fn offer(&mut self, listener: Owner, conn: ConnId, ends: &Ends) -> Option<Owner> {
+        let initial = self.initial;
         let client = self.client(listener.client)?;
         let (socket, _) = client.find(listener.sock)?;
         let step = socket.step;
-        let sock = client.end.accepted(listener.sock, ends, sndbuf)?;
+        let limits = socket.limits(initial);
+        let sock = client.end.accepted(listener.sock, ends, limits)?;
         let socket = client.begin(sock, Kind::Tcp)?;
         socket.role = Role::Stream(conn);
         socket.state = State::CONNECTED | State::BOUND;

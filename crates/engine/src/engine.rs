@@ -4,7 +4,7 @@ use core::fmt;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
-use slipstack_channel::{EngineEnd, FlowDirectory, is_notice, is_passing};
+use slipstack_channel::{EngineEnd, FlowDirectory, Limits, is_notice, is_passing};
 use slipstack_device::Device;
 use slipstack_mem::{Doorbell, MpscInbox, Region};
 use slipstack_stack::{CloseMode, Instant, RxMeta, Stack, StackConfig};
@@ -96,7 +96,10 @@ impl Engine {
             now,
             mac: setup.stack.mac,
             has_tx_checksum: setup.device.info().tx_checksum,
-            sndbuf_initial: setup.stack.tcp.sndbuf_initial,
+            initial: Limits {
+                send: setup.stack.tcp.sndbuf_initial,
+                receive: setup.stack.tcp.rcvbuf_initial,
+            },
             neighbours: setup.neighbours,
             doubted: Vec::new(),
         };

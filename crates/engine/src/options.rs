@@ -36,9 +36,12 @@ impl Engine {
             SocketOption::SndBuf(bytes) => SocketOption::SndBuf(send_room(bytes).min(BUFFER_MAX)),
             other => other,
         };
-        let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        let client = self.world.client(owner.client);
+        let found = client.and_then(|client| client.find(owner.sock));
+        let (socket, end) = found.ok_or(Refusal::UnknownSocket)?;
         if let SocketOption::RcvBuf(bytes) = option {
             socket.step = step_for(bytes);
+            end.set_rcvbuf(owner.sock, bytes);
         }
         if let (Role::Datagram(id), SocketOption::Multicast(option)) = (socket.role, option) {
             let set = self.set_multicast(id, option);

@@ -4,8 +4,7 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::Ends;
-use slipstack_channel::State;
+use slipstack_channel::{Ends, State};
 use slipstack_stack::{CloseMode, ConnId, HalfOpenImage, Instant, ListenerId};
 
 use crate::client::{Role, Yields};
@@ -179,9 +178,8 @@ impl Engine {
         let Some(listener) = self.find_listener(local) else {
             return false;
         };
-        let sndbuf = self.stack.tcp_sndbuf(conn);
         let ends = Ends::of(local, remote);
-        let Some(owner) = self.world.offer(listener, conn, &ends, sndbuf) else {
+        let Some(owner) = self.world.offer(listener, conn, &ends) else {
             return false;
         };
         if let Some(socket) = self.world.socket(listener) {
@@ -189,9 +187,12 @@ impl Engine {
         }
         self.world.conns.set(conn.index, conn.generation, owner);
         self.world.flows.open(conn, &ends);
+        let (sndbuf, rcvbuf) = (self.stack.tcp_sndbuf(conn), self.stack.tcp_rcvbuf(conn));
         if let Some(client) = self.world.client(owner.client)
             && let Some((socket, end)) = client.find(owner.sock)
         {
+            end.set_sndbuf(owner.sock, sndbuf);
+            end.set_rcvbuf(owner.sock, rcvbuf);
             let step = socket.step;
             let is_stored = bytes.is_empty() || socket.receive.store(end, owner.sock, 0, bytes);
             if is_stored && !bytes.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use slipstack_channel::{CloseMode, Refusal, Reply, State};
+use slipstack_channel::{CloseMode, Limits, Refusal, Reply, State};
 use slipstack_stack::{ConnId, Instant, ListenOptions, SocketError};
 
 use crate::authority::Transport;
@@ -272,14 +272,18 @@ impl Engine {
         };
         self.world.conns.set(conn.index, conn.generation, owner);
         let (local, remote) = self.stack.tcp_endpoints(conn).unwrap_or((ANY, remote));
-        let sndbuf = self.stack.tcp_sndbuf(conn);
+        let limits = Limits {
+            send: self.stack.tcp_sndbuf(conn),
+            receive: self.stack.tcp_rcvbuf(conn),
+        };
         if let Some(client) = self.world.client(owner.client)
             && let Some((socket, end)) = client.find(owner.sock)
         {
             socket.role = Role::Stream(conn);
             end.set_addrs(owner.sock, Some(local), Some(remote));
-            if sndbuf > 0 {
-                end.set_sndbuf(owner.sock, sndbuf);
+            if limits.send > 0 {
+                end.set_sndbuf(owner.sock, limits.send);
+                end.set_rcvbuf(owner.sock, limits.receive);
             }
         }
         self.world

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use slipstack_channel::{Ends, FlowDirectory, SockId};
+use slipstack_channel::{Ends, FlowDirectory, Limits, SockId};
 use slipstack_stack::{ConnId, Instant, ListenerId, UdpId};
 
 use crate::authority::NeighbourTable;
@@ -133,8 +133,8 @@ pub(crate) struct World {
     pub(crate) mac: [u8; 6],
     /// The device completes partial checksums.
     pub(crate) has_tx_checksum: bool,
-    /// Send buffer of a new connection.
-    pub(crate) sndbuf_initial: u32,
+    /// Buffers of a new connection.
+    pub(crate) initial: Limits,
     /// What the keeper has learned.
     pub(crate) neighbours: Option<Box<dyn NeighbourTable>>,
     /// Routers that are asked whether they are still there, with the answers that had come by then.

@@ -400,6 +400,11 @@ impl Link {
         self.program.is_writable(sock)
     }
 
+    /// Sizes of the send and the receive buffer, as they are now.
+    pub(crate) fn buffers(&self, sock: SockId) -> [usize; 2] {
+        [self.program.tx_limit(sock), self.program.rx_limit(sock)]
+    }
+
     /// Bytes sent and not acknowledged.
     pub(crate) fn unacked(&self, sock: SockId) -> usize {
         self.program.tx_unacked(sock)

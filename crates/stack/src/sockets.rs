@@ -100,15 +100,14 @@ impl Stack {
         self.tcp.written(conn, upto, more);
     }
 
-    /// The program has read up to `upto`.
-    #[inline]
     /// What the program puts before `upto` into the send ring is urgent. To be told before the bytes are.
     pub fn tcp_mark_urgent(&mut self, conn: ConnId, upto: u64) {
         self.tcp.mark_urgent(conn, upto);
     }
 
-    pub fn tcp_consumed(&mut self, now: Instant, conn: ConnId, upto: u64) {
-        self.tcp.consumed(now, conn, upto, &cx!(self));
+    /// The program has read up to `upto`. The receive buffer's size, if it has grown.
+    pub fn tcp_consumed(&mut self, now: Instant, conn: ConnId, upto: u64) -> Option<u32> {
+        self.tcp.consumed(now, conn, upto, &cx!(self))
     }
 
     /// The program has shut its reading side too.

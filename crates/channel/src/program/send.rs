@@ -80,6 +80,13 @@ impl ProgramEnd {
             .map_or(0, |cell| self.limit(sock, &cell) as usize)
     }
 
+    /// The size of the receive buffer (SO_RCVBUF), as it is now.
+    pub fn rx_limit(&self, sock: SockId) -> usize {
+        self.cell(sock.index)
+            .filter(|cell| cell.state().generation == sock.generation)
+            .map_or(0, |cell| cell.rcvbuf() as usize)
+    }
+
     pub(super) fn limit(&self, sock: SockId, cell: &Cell<'_>) -> u64 {
         if cell.state().generation == sock.generation {
             cell.sndbuf()

@@ -212,6 +212,9 @@ impl Process {
                 }
                 _ => {}
             }
+            if let Some(size) = tuned_buffer(&socket, stream, level, name) {
+                return Ok(put(value, &size.to_ne_bytes()));
+            }
         }
         if let (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) =
             (level, name)
@@ -315,6 +318,26 @@ fn path_mtu_of(socket: &Description) -> Result<Option<i32>, Errno> {
         _ => return Ok(None),
     };
     Ok(i32::try_from(info.pmtu).ok())
+}
+
+/// The size of a buffer of a connection's that the program has not set: one that was set stays as it is, and the kernel's
+/// part knows it.
+fn tuned_buffer(socket: &Description, stream: &Stream, level: i32, name: i32) -> Option<i32> {
+    let (at, force) = match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) => (0, libc::SO_SNDBUFFORCE),
+        (libc::SOL_SOCKET, libc::SO_RCVBUF) => (1, libc::SO_RCVBUFFORCE),
+        _ => return None,
+    };
+    let sock = stream.sock();
+    if !stream.link.seen(sock).is_connected() {
+        return None;
+    }
+    let cold = socket.cold.lock();
+    let set = [name, force].map(|name| cold.options.bytes(level, name));
+    if set != [None, None] {
+        return None;
+    }
+    i32::try_from(stream.link.buffers(sock)[at]).ok()
 }
 
 fn apply_linger(stream: &Stream, options: &Options) {

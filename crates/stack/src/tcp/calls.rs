@@ -286,15 +286,12 @@ impl Tcp {
         }
     }
 
-    /// The program has read up to `upto`.
+    /// The program has read up to `upto`. The receive buffer's size, if it has grown.
     #[inline]
-    pub fn consumed(&mut self, now: Instant, id: ConnId, upto: u64, cx: &Cx<'_>) {
-        let Some(conn) = self.conns.find_mut(id.index, id.generation) else {
-            return;
-        };
-        conn.rcv.consumed =
-            seq::at(upto).clamp(conn.rcv.consumed, conn.rcv.nxt.max(conn.rcv.consumed));
-        window::on_consumed(conn, now, cx.config.tcp.rcvbuf_max);
+    pub fn consumed(&mut self, now: Instant, id: ConnId, upto: u64, cx: &Cx<'_>) -> Option<u32> {
+        let conn = self.conns.find_mut(id.index, id.generation)?;
+        conn.rcv.consumed = seq::at(upto).min(conn.rcv.nxt).max(conn.rcv.consumed);
+        let grown = window::on_consumed(conn, now, cx.config.tcp.rcvbuf_max);
         // A burst's ACK waits for just that.
         if conn.rcv.ack == AckState::Due || window::is_update_due(conn) {
             conn.is_dirty = true;
@@ -303,6 +300,7 @@ impl Tcp {
                 self.dirty.push(id.index);
             }
         }
+        grown
     }
 
     /// FIN after everything that was written (RFC 9293 3.10.4).

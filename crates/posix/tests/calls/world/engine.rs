@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use slipstack_channel::{
-    Command, Driver, Ends, EngineEnd, Envelope, Exit, Info, Kind, Placement, Reason, ReceiveRing,
-    Refusal, Reply, SendSide, SockId, State, Ticket, TurnOutcome, WaitOn,
+    Command, Driver, Ends, EngineEnd, Envelope, Exit, Info, Kind, Limits, Placement, Reason,
+    ReceiveRing, Refusal, Reply, SendSide, SockId, State, Ticket, TurnOutcome, WaitOn,
 };
 use slipstack_mem::Doorbell;
 
@@ -18,6 +18,10 @@ pub const SILENT_PORT: u16 = 9;
 /// A port that cannot be bound.
 pub const REFUSED_PORT: u16 = 40_999;
 const BUFFER: u64 = 64 * 1024;
+const LIMITS: Limits = Limits {
+    send: BUFFER as u32,
+    receive: 2 * BUFFER as u32,
+};
 const STEP: u64 = 1024;
 
 struct Sock {
@@ -187,7 +191,7 @@ impl Inner {
     fn on_command(&mut self, command: Command, ticket: Ticket) {
         match command {
             Command::Open { sock, kind } => {
-                assert!(self.end.begin(sock, BUFFER as u32));
+                assert!(self.end.begin(sock, LIMITS));
                 self.socks.insert(sock, Sock::new(kind));
             }
             Command::Bind { addr, .. } if addr.port() == REFUSED_PORT => {
@@ -295,7 +299,7 @@ impl Inner {
     /// A connection to a listener comes about.
     fn accept(&mut self, listener: SockId, local: SocketAddr, remote: SocketAddr) -> SockId {
         let ends = Ends::of(local, remote);
-        let accepted = self.end.accepted(listener, &ends, BUFFER as u32).unwrap();
+        let accepted = self.end.accepted(listener, &ends, LIMITS).unwrap();
         let mut sock = Sock::new(Kind::Tcp);
         sock.state = State::CONNECTED | State::BOUND;
         sock.local = local;

@@ -87,35 +87,38 @@ fn largest(conn: &Connection, buffer_max: u32) -> u32 {
     }
 }
 
+/// The program has read up to `rcv.consumed`. The buffer's size, if it has grown.
+#[inline]
+pub fn on_consumed(conn: &mut Connection, now: Instant, buffer_max: u32) -> Option<u32> {
+    let read = conn.rcv.consumed.saturating_sub(conn.rcv.tune_from);
+    let period = conn.rtt.smoothed_ns().max(TUNE_MIN_NS);
+    if conn.rcv.tune_at.nanos_until(now) >= period {
+        conn.rcv.tune_at = Tick::of(now);
+        conn.rcv.tune_from = conn.rcv.consumed;
+    }
+    // Four times what one round trip brought: slow start doubles it, and while a loss is repaired as much again comes
+    // behind the gap (Linux: tcp_rcvbuf_grow). What part of a round trip has brought already it needs at least: to wait
+    // for its end would let the window close meanwhile.
+    let wanted = 4 * read + 16 * u64::from(conn.rcv.mss);
+    if wanted > u64::from(conn.rcv.buffer) {
+        return grow(conn, wanted, buffer_max);
+    }
+    None
+}
+
 /// The peer is faster than it was: slow start, whose end it sees by ACKs of single segments that come as its bottleneck
 /// works (Linux: tcp_grow_window).
 #[cold]
-fn grow(conn: &mut Connection, wanted: u64, buffer_max: u32) {
+#[inline(never)]
+fn grow(conn: &mut Connection, wanted: u64, buffer_max: u32) -> Option<u32> {
+    if conn.rcv.is_buffer_fixed || conn.rcv.buffer >= buffer_max {
+        return None;
+    }
     let buffer = wanted.min(largest(conn, buffer_max).into()) as u32;
     let rcv = &mut conn.rcv;
     let grown = buffer.saturating_sub(rcv.buffer);
     let segments = grown / (2 * u32::from(rcv.mss).max(1));
     rcv.quick = u8::try_from(segments.saturating_add(rcv.quick.into())).unwrap_or(u8::MAX);
     rcv.buffer += grown;
-}
-
-/// The program has read up to `rcv.consumed`.
-#[inline]
-pub fn on_consumed(conn: &mut Connection, now: Instant, buffer_max: u32) {
-    if conn.rcv.is_buffer_fixed || conn.rcv.buffer >= buffer_max {
-        return;
-    }
-    let read = conn.rcv.consumed.saturating_sub(conn.rcv.tune_from);
-    // Four times what one round trip brought: slow start doubles it, and while a loss is repaired as much again comes
-    // behind the gap (Linux: tcp_rcvbuf_grow). What part of a round trip has brought already it needs at least: to wait
-    // for its end would let the window close meanwhile.
-    let wanted = 4 * read + 16 * u64::from(conn.rcv.mss);
-    if wanted > u64::from(conn.rcv.buffer) {
-        grow(conn, wanted, buffer_max);
-    }
-    let period = conn.rtt.smoothed_ns().max(TUNE_MIN_NS);
-    if conn.rcv.tune_at.nanos_until(now) >= period {
-        conn.rcv.tune_at = Tick::of(now);
-        conn.rcv.tune_from = conn.rcv.consumed;
-    }
+    (grown > 0).then_some(rcv.buffer)
 }
