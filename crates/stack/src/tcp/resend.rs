@@ -31,7 +31,8 @@ pub fn base_timeout_ns(conn: &Connection, cx: &Cx<'_>) -> u64 {
     )
 }
 
-fn timeout_ns(conn: &Connection, cx: &Cx<'_>) -> u64 {
+/// RTO with back-off.
+pub fn timeout_ns(conn: &Connection, cx: &Cx<'_>) -> u64 {
     conn.backoff
         .apply(base_timeout_ns(conn, cx), nanos(cx.config.tcp.rto_max))
 }

@@ -11,7 +11,7 @@ use crate::tcp::connection::Connection;
 use crate::tcp::output::control;
 use crate::tcp::phase::Phase;
 use crate::tcp::segment::Segment;
-use crate::tcp::seq;
+use crate::tcp::{resend, seq};
 use crate::time::Instant;
 
 /// RFC 7323 5.5: the timestamp of a peer that was silent for longer says nothing any more.
@@ -28,10 +28,10 @@ pub fn check(
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> bool {
-    if conn.opts.has_timestamps && !passes_timestamp(conn, now, segment) {
-        cx.counters.bump(Counter::DropTcpPaws);
-        // RFC 7323 5.3 R1: send an acknowledgment and drop.
-        acknowledge(conn, now, segment, cx);
+    if conn.opts.has_timestamps
+        && !passes_timestamp(conn, now, segment)
+        && !is_taken_late(conn, now, segment, start, cx)
+    {
         return false;
     }
     let end = start + segment.len();
@@ -125,6 +125,49 @@ fn passes_timestamp(conn: &Connection, now: Instant, segment: &Segment<'_>) -> b
     // other may overtake each other. No sequence number comes again within a tick.
     !seq::is_older(timestamps.value.wrapping_add(1), conn.rcv.ts_recent)
         || now.nanos_since(conn.rcv.last_at) > STALE_NS
+}
+
+/// Whether a segment of an older timestamp is taken all the same; one that is not is answered, if anything, and dropped.
+#[cold]
+fn is_taken_late(
+    conn: &mut Connection,
+    now: Instant,
+    segment: &Segment<'_>,
+    start: u64,
+    cx: &mut Cx<'_>,
+) -> bool {
+    let is_pure_ack = segment.flags.is_ack() && segment.len() == 0;
+    // DEVIATION(RFC 7323 5.3 R1): a duplicate ACK that others have overtaken still tells that something has arrived (Linux:
+    // tcp_disordered_ack).
+    if is_pure_ack && is_late_duplicate(conn, segment, start, cx) {
+        return true;
+    }
+    cx.counters.bump(Counter::DropTcpPaws);
+    // An ACK that text has overtaken as well is nothing that the peer has to hear of (as on Linux).
+    if !is_pure_ack || start >= conn.rcv.nxt {
+        // RFC 7323 5.3 R1: send an acknowledgment and drop.
+        acknowledge(conn, now, segment, cx);
+    }
+    false
+}
+
+/// A pure ACK that says nothing new but that it has come, and is at most 1.2 timeouts older than what came before it: an
+/// older one may be of another turn of the sequence numbers.
+fn is_late_duplicate(conn: &Connection, segment: &Segment<'_>, start: u64, cx: &Cx<'_>) -> bool {
+    let (snd, rcv) = (&conn.snd, &conn.rcv);
+    let Some(timestamps) = segment.timestamps() else {
+        return false;
+    };
+    if start != rcv.nxt || segment.ack != conn.wire_seq(snd.una) {
+        return false;
+    }
+    let wnd = u32::from(segment.window) << snd.shift;
+    if start > snd.wl1 || wnd > snd.wnd || wnd == 0 {
+        return false;
+    }
+    // Timestamps of peers tick in milliseconds or slower.
+    let age_ms = rcv.ts_recent.wrapping_sub(timestamps.value);
+    u64::from(age_ms) <= resend::timeout_ns(conn, cx) / 1_000_000 * 6 / 5
 }
 
 /// RFC 7323 4.3 (2): TS.Recent follows segments that reach Last.ACK.sent.
