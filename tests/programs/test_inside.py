@@ -42,6 +42,10 @@ def why_says_for_each_socket_where_it_is_and_why(world):
     assert places.get("7061") == "kernel", report
     assert places.get("7062") == "stack", report
     assert all(socket["why"] for socket in sockets.values()), report
+    (asker,) = [row for row in report["program"]["sockets"] if row["kind"] == "udp" and row["remote"]]
+    address, _, number = (asker["local"] or "").rpartition(":")
+    assert address == "10.77.0.2" and int(number) > 1023, asker
+    assert f"{asker['local']}  {asker['remote']}" in world.admin("status").output(), asker
     text = world.admin("why", server.pid)
     assert "7061" in text.output() and "kernel" in text.output(), text.tail()
 

@@ -1,6 +1,7 @@
 """Programs under limits: what bounds one of them must not bound the keeper that serves all."""
 
 from harness import test
+from harness.process import until
 
 # Soft limits: who may not lift hard ones keeps them.
 TIGHT = ["prlimit", "--nofile=64:", "--fsize=4096:", "--cpu=600:", "--as=40000000000:"]
@@ -24,3 +25,26 @@ def the_first_programs_limits_are_its_own(world):
     for port in range(7000, 7005):
         serves(world, port)
     assert "slipstack" not in "".join(server.errors() for server in servers).replace("slipstack: the program is reached", "")
+
+
+@test(modes=("inprocess", "instance"))
+def an_open_file_limit_that_is_too_low_is_named(world):
+    first = world.stack(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, process=first)
+    low = 24 if world.mode == "inprocess" else 8
+    second = world.stack(*world.program("threaded.py"), "server", 7001, before=["prlimit", f"--nofile={low}"])
+    until(lambda: "open files" in second.errors() or not second.is_running(), 10, "the limit is named")
+    assert f"the limit of open files is too low: it is {low}; raise it (ulimit -n" in second.errors(), second.tail()
+    assert "too long" not in second.errors(), second.tail()
+
+
+@test(modes=("inprocess",))
+def a_keeper_or_instance_under_such_a_limit_says_so_too(world):
+    """Nobody may lift a hard limit but who has the capability: the keeper keeps it here."""
+    bound = ["setpriv", "--bounding-set", "-sys_resource", "prlimit", "--nofile=24"]
+    for words in (["run", *world.device_options(), "--", "true"], ["instance", "--name", "a", *world.device_options()]):
+        words = [str(world.slipstack), words[0], "--run-dir", str(world.run_dir), *words[1:]]
+        started = world.process([*world.stack_ns.prefix(), *bound, *words])
+        assert started.wait(10) != 0
+        (said,) = started.errors().strip().splitlines()
+        assert "the limit of open files is too low: it is 24; raise it" in said, said

@@ -131,9 +131,13 @@ impl Client {
         let (attachment, device) = match made {
             Ok(made) => made,
             Err(error) => {
-                // The keeper goes on to know this program.
-                let link = Arc::try_unwrap(link).ok();
-                state.scout = link.map(|link| Scout::Keeper(Box::new(link)));
+                // What was leased goes with the link; the keeper goes on to know this program.
+                drop(link);
+                if matches!(error, Error::Refused { .. }) {
+                    let capability = state.welcome.as_ref().map(|welcome| welcome.capability);
+                    let link = Link::open(&self.settings, &self.identity, capability).ok();
+                    state.scout = link.map(|link| Scout::Keeper(Box::new(link)));
+                }
                 return Err(error);
             }
         };

@@ -9,6 +9,7 @@ use slipstack_channel::control::{ControlError, Refusal};
 use slipstack_device::DeviceError;
 use slipstack_keeper::KeeperError;
 use slipstack_keeper::runtime::RuntimeError;
+use slipstack_mem::process::explained;
 
 #[derive(Debug)]
 pub enum Error {
@@ -97,7 +98,7 @@ impl fmt::Display for Error {
                 f,
                 "the keeper gave an answer that does not fit; use one version of slipstack"
             ),
-            Error::Io { doing, error } => write!(f, "cannot {doing}: {error}"),
+            Error::Io { doing, error } => write!(f, "cannot {doing}: {}", explained(error)),
         }
     }
 }

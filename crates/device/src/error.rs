@@ -3,6 +3,8 @@
 use core::fmt;
 use std::io;
 
+use slipstack_mem::process::explained;
+
 /// What went wrong at the border to the kernel. [`fmt::Display`] is the sentence to print.
 #[derive(Debug)]
 pub enum DeviceError {
@@ -89,7 +91,7 @@ impl fmt::Display for DeviceError {
             Self::NoFreeSubnet => {
                 f.write_str("no private /24 in 10.254.0.0/16 is free; name one with --ip")
             }
-            Self::System { doing, source } => write!(f, "{doing}: {source}"),
+            Self::System { doing, source } => write!(f, "{doing}: {}", explained(source)),
         }
     }
 }

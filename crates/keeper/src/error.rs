@@ -6,6 +6,8 @@ use std::net::IpAddr;
 
 use slipstack_device::DeviceError;
 
+use slipstack_mem::process::explained;
+
 use crate::runtime::RuntimeError;
 
 #[derive(Debug)]
@@ -85,7 +87,7 @@ impl fmt::Display for KeeperError {
             KeeperError::TooManySlots { wanted, max } => {
                 write!(f, "{wanted} slots are too many; --slots takes 1 to {max}")
             }
-            KeeperError::Io { doing, error } => write!(f, "cannot {doing}: {error}"),
+            KeeperError::Io { doing, error } => write!(f, "cannot {doing}: {}", explained(error)),
         }
     }
 }

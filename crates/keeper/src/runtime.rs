@@ -11,6 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use slipstack_mem::process::explained;
 
 /// Longest interface name the kernel takes (`IFNAMSIZ` - 1).
 pub const INTERFACE_NAME_MAX: usize = 15;
@@ -43,7 +44,7 @@ impl std::fmt::Display for RuntimeError {
                  (instances up to {INSTANCE_NAME_MAX})"
             ),
             RuntimeError::Io { path, error } => {
-                write!(f, "cannot use {}: {error}", path.display())
+                write!(f, "cannot use {}: {}", path.display(), explained(error))
             }
         }
     }

@@ -125,8 +125,12 @@ impl Keeper {
             let _ = poll(&mut [PollFd::new(&self.notes.as_fd(), PollFlags::IN)], None);
             match self.notes.try_receive::<Note>() {
                 Ok(None)
-                | Err(ControlError::Malformed | ControlError::TooLong | ControlError::TimedOut) => {
-                }
+                | Err(
+                    ControlError::Malformed
+                    | ControlError::TooLong
+                    | ControlError::NoNumbers
+                    | ControlError::TimedOut,
+                ) => {}
                 Ok(Some((note, fds))) => take_note(world, note, fds, region_len_max),
                 Err(ControlError::Closed | ControlError::Io(_)) => return,
             }

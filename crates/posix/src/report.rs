@@ -124,6 +124,7 @@ impl Report {
     }
 
     pub(crate) fn on_dgram(&self, socket: &Description, dgram: &Dgram) {
+        let remote = *dgram.remote.lock();
         let bound = socket.cold.lock().bound;
         let row = Row {
             place: match dgram.side() {
@@ -136,8 +137,8 @@ impl Report {
                 Side::Both | Side::Stack => Why::Stack,
             },
             is_udp: true,
-            local: bound.map(|bound| bound.addr),
-            remote: *dgram.remote.lock(),
+            local: dgram.local().or(bound.map(|bound| bound.addr)),
+            remote,
         };
         self.write_all(socket, row);
     }

@@ -145,7 +145,9 @@ impl Desk {
                 Ok(None) => return,
                 Ok(Some((Request::NewClient, fds))) => self.on_new_guest(token, fds),
                 Ok(Some((request, fds))) => self.answer(token, request, fds, engine),
-                Err(ControlError::Malformed | ControlError::TooLong) => self.on_malformed(token),
+                Err(ControlError::Malformed | ControlError::TooLong | ControlError::NoNumbers) => {
+                    self.on_malformed(token)
+                }
                 Err(_) => return self.on_leave(token, engine, now),
             }
         }

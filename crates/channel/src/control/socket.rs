@@ -15,6 +15,7 @@ use rustix::net::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use slipstack_mem::process::{explained, open_file_limit};
 
 use super::{DESCRIPTORS_MAX, MESSAGE_MAX};
 
@@ -31,6 +32,8 @@ pub enum ControlError {
     /// Not a message of this version.
     Malformed,
     TooLong,
+    /// The descriptors of a message found no numbers here: too many files are open.
+    NoNumbers,
     Io(io::Error),
 }
 
@@ -46,7 +49,10 @@ impl fmt::Display for ControlError {
                 )
             }
             ControlError::TooLong => write!(f, "a control message is too long"),
-            ControlError::Io(error) => write!(f, "the control connection failed: {error}"),
+            ControlError::NoNumbers => f.write_str(&open_file_limit()),
+            ControlError::Io(error) => {
+                write!(f, "the control connection failed: {}", explained(error))
+            }
         }
     }
 }
@@ -197,10 +203,15 @@ impl ControlSocket {
         if received.bytes == 0 {
             return Err(ControlError::Closed);
         }
-        if received.flags.contains(ReturnFlags::TRUNC)
-            || received.flags.contains(ReturnFlags::CTRUNC)
-        {
+        if received.flags.contains(ReturnFlags::TRUNC) {
             return Err(ControlError::TooLong);
+        }
+        // scm_detach_fds(): what does not fit below the limit is cut off. There is room for as many as may be sent.
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(match descriptors.len() {
+                DESCRIPTORS_MAX.. => ControlError::TooLong,
+                _ => ControlError::NoNumbers,
+            });
         }
         let message = serde_json::from_slice(&bytes[..received.bytes])
             .map_err(|_| ControlError::Malformed)?;

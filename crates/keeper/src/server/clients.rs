@@ -69,6 +69,13 @@ impl Server {
                     };
                     self.reply(token, &reply, &[]);
                 }
+                Err(error @ ControlError::NoNumbers) => {
+                    let reply = Reply::Refused {
+                        refusal: Refusal::Failed,
+                        message: format!("the keeper cannot take a descriptor: {error}"),
+                    };
+                    self.reply(token, &reply, &[]);
+                }
                 Err(_) => return self.on_hang_up(token, now),
             }
         }

@@ -7,6 +7,7 @@ use slipstack_channel::REGION_LEN_MAX;
 use slipstack_channel::control::{self, Descriptor, Refusal, Reply, Request, SlotLease};
 use slipstack_channel::report::ReportTable;
 use slipstack_mem::Region;
+use slipstack_mem::process::explained;
 
 use crate::directory;
 use crate::leases::{ClientId, LeaseError, ListenRefused, Protocol};
@@ -152,7 +153,10 @@ impl Server {
         let (descriptors, fds) = self.lease_descriptors(slot).map_err(|error| {
             (
                 Refusal::Failed,
-                format!("the descriptors of slot {slot} could not be passed: {error}"),
+                format!(
+                    "the descriptors of slot {slot} could not be passed: {}",
+                    explained(&error)
+                ),
             )
         })?;
         let network = &self.world.network;

@@ -6,6 +6,8 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use rustix::process::{Resource, getrlimit};
+
 /// Which side of a fork this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forked {
@@ -49,6 +51,24 @@ pub fn take_ordinary_priority() -> io::Result<()> {
 /// A file that may not grow (RLIMIT_FSIZE) is an error from now on, not the end of the process.
 pub fn survive_file_limit() {
     sys::ignore_file_limit();
+}
+
+/// What an error means, for people: which limit to raise where there is one.
+#[must_use]
+pub fn explained(error: &io::Error) -> String {
+    if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) {
+        return open_file_limit();
+    }
+    error.to_string()
+}
+
+/// This process may have too few files open.
+#[must_use]
+pub fn open_file_limit() -> String {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    format!(
+        "the limit of open files is too low: it is {limit}; raise it (ulimit -n 1024, LimitNOFILE= of systemd)"
+    )
 }
 
 /// Blocks the two signals that ask a process to end, SIGTERM and SIGINT, and gives a descriptor that

@@ -290,6 +290,7 @@ impl Process {
         if bound.is_some_and(|bound| bound.is_wildcard) {
             dgram.set_side(Side::Both);
         }
+        self.report.on_dgram(socket, dgram);
         Ok(())
     }
 

@@ -299,11 +299,10 @@ impl Process {
         };
         let addr = match socket.decided() {
             Some(Decided::Stream(stream)) => stream.local().or(bound),
-            Some(Decided::Dgram(dgram)) => match dgram.part() {
-                Some((link, sock)) if dgram.remote.lock().is_some() => link.local(sock).or(bound),
-                _ if dgram.side() == Side::Kernel => return Err(Divert::Kernel),
-                _ => bound,
-            },
+            Some(Decided::Dgram(dgram)) if dgram.side() == Side::Kernel => {
+                return Err(Divert::Kernel);
+            }
+            Some(Decided::Dgram(dgram)) => dgram.local().or(bound),
             Some(Decided::Foreign(it)) => it.local.or(bound),
             Some(Decided::Listener(_)) | None => bound,
         };

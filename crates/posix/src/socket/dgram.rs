@@ -180,6 +180,13 @@ impl Dgram {
         self.stack.lock().clone()
     }
 
+    /// The address that the stack has chosen for a connected socket.
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        let (link, sock) = self.part()?;
+        let is_connected = self.remote.lock().is_some();
+        is_connected.then(|| link.local(sock)).flatten()
+    }
+
     /// `what`: [`SHUT_READ`] and [`SHUT_WRITE`].
     pub(crate) fn shutdown(&self, what: u8) {
         self.shut.fetch_or(what, Ordering::AcqRel);
