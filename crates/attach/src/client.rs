@@ -192,7 +192,7 @@ fn policy(welcome: Welcome) -> Policy {
         mtu_v6: learnt.mtu,
         is_changing: welcome.learnt.is_some(),
         addrs: welcome.addresses.into_iter().chain(hosts).collect(),
-        mtu: welcome.mtu,
+        mtu: learnt.link_mtu.unwrap_or(welcome.mtu),
         interface: welcome.interface_index,
         has_groups: welcome.device == DeviceKind::Packet,
     }

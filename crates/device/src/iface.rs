@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::error::DeviceError;
 use crate::netlink::{self, Request};
@@ -104,6 +105,30 @@ pub fn links() -> Result<Vec<Link>, DeviceError> {
     netlink::dump(request, &mut |body| links.extend(parse_link(body)))
         .map_err(failed("listing the interfaces"))?;
     Ok(links)
+}
+
+/// Readable after interfaces of this namespace have changed.
+#[derive(Debug)]
+pub struct LinkWatch {
+    socket: OwnedFd,
+}
+
+impl LinkWatch {
+    pub fn new() -> Result<LinkWatch, DeviceError> {
+        let socket = netlink::watch_links().map_err(failed("watching the interfaces"))?;
+        Ok(LinkWatch { socket })
+    }
+
+    /// What comes from now on makes it readable again.
+    pub fn clear(&self) {
+        netlink::clear(&self.socket);
+    }
+}
+
+impl AsFd for LinkWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }
 
 /// Whether there is an interface of this name.

@@ -7,6 +7,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
 };
@@ -79,6 +81,25 @@ fn open() -> io::Result<OwnedFd> {
         flags,
         None,
     )?)
+}
+
+/// A socket that hears of changes of interfaces (RTMGRP_LINK).
+pub(crate) fn watch_links() -> io::Result<OwnedFd> {
+    const RTMGRP_LINK: u32 = 1;
+    let socket = open()?;
+    rustix::net::bind(&socket, &SocketAddrNetlink::new(0, RTMGRP_LINK))?;
+    Ok(socket)
+}
+
+/// Takes what has come. That some was lost (ENOBUFS) is as good as a message.
+pub(crate) fn clear(socket: &OwnedFd) {
+    let mut buffer = [0; 256];
+    loop {
+        match recv(socket, &mut buffer, RecvFlags::DONTWAIT) {
+            Ok(_) | Err(Errno::INTR | Errno::NOBUFS) => {}
+            Err(_) => return,
+        }
+    }
 }
 
 /// Makes a change; the answer is the kernel's verdict.

@@ -220,7 +220,7 @@ impl Engine {
             if is_passing(&frame[..len]) {
                 self.on_passed(now, &frame[..len]);
             } else if is_notice(&frame[..len]) {
-                self.on_notice();
+                self.on_notice(now);
             } else {
                 self.on_local(now, &frame[..len]);
             }

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use slipstack_channel::control::{AddressTold, LearntTold};
-use slipstack_stack::{Learnt, LearntAddress, Redirected};
+use slipstack_stack::{Instant, Learnt, LearntAddress, Redirected};
 
 use crate::engine::Engine;
 
 impl Engine {
     /// The keeper says that the network has changed.
     #[cold]
-    pub(crate) fn on_notice(&mut self) {
+    pub(crate) fn on_notice(&mut self, now: Instant) {
         let told = self.ports.as_ref().and_then(|ports| ports.network());
         if let Some(told) = told {
-            self.stack.learn(learnt_of(&told));
+            self.stack.learn(now, learnt_of(&told));
         }
     }
 
@@ -24,7 +24,8 @@ impl Engine {
 
     /// Before the first frame.
     pub fn learn(&mut self, told: &LearntTold) {
-        self.stack.learn(learnt_of(told));
+        let now = self.world.now;
+        self.stack.learn(now, learnt_of(told));
     }
 }
 
@@ -42,6 +43,7 @@ pub fn told_of(learnt: &Learnt) -> LearntTold {
         routers: learnt.routers.clone(),
         redirects: redirects.map(|told| (told.destination, told.hop)).collect(),
         mtu: learnt.mtu,
+        link_mtu: learnt.link_mtu,
         hop_limit: learnt.hop_limit,
         reachable_ms: ms(learnt.reachable),
         retry_ms: ms(learnt.retry),
@@ -62,6 +64,7 @@ fn learnt_of(told: &LearntTold) -> Learnt {
         routers: told.routers.clone(),
         redirects: told.redirects.iter().map(redirected).collect(),
         mtu: told.mtu,
+        link_mtu: told.link_mtu,
         hop_limit: told.hop_limit,
         reachable: time(told.reachable_ms),
         retry: time(told.retry_ms),

@@ -1,4 +1,4 @@
-//! What has become of the device since it was opened: others may take it down, shrink or delete it.
+//! What has become of the device since it was opened: others may take it down or delete it.
 
 use slipstack_device::DeviceError;
 use slipstack_device::iface::Link;
@@ -12,10 +12,6 @@ pub enum DeviceState {
     /// Its name is nobody's, or another interface's.
     Deleted,
     Down,
-    /// It takes less than what was told to the stacks.
-    Shrunk {
-        mtu: u32,
-    },
 }
 
 impl DeviceState {
@@ -23,7 +19,6 @@ impl DeviceState {
         match link {
             Ok(link) if link.index != network.interface_index => DeviceState::Deleted,
             Ok(link) if !link.is_up => DeviceState::Down,
-            Ok(link) if link.mtu < u32::from(network.mtu) => DeviceState::Shrunk { mtu: link.mtu },
             Err(DeviceError::NoSuchInterface(_)) => DeviceState::Deleted,
             // What cannot be looked at now is believed to be as it was.
             Ok(_) | Err(_) => DeviceState::Usable,
@@ -39,9 +34,6 @@ impl DeviceState {
                     .to_owned(),
             ),
             DeviceState::Down => Some("the interface is down, nothing passes".to_owned()),
-            DeviceState::Shrunk { mtu } => Some(format!(
-                "the interface's MTU is {mtu} now, longer packets do not pass; end its programs and start them anew"
-            )),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! What belongs on the stack, as this process knows it: asked for once, and again now and then where routers of the link
 //! may change it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use slipstack_channel::Policy;
@@ -18,6 +19,9 @@ pub(crate) struct Known {
     /// What was answered first.
     first: OnceLock<Option<Policy>>,
     now: Lock<Option<Fresh>>,
+    /// The link's MTU, once that was asked for again; 0 = it was not.
+    mtu: AtomicU16,
+    mtu_asked_ns: AtomicU64,
 }
 
 struct Fresh {
@@ -70,6 +74,35 @@ impl Process {
                 Some(Current::Fresh(policy))
             }
         }
+    }
+
+    /// Largest packet to `ip`, as far as is known here.
+    pub(crate) fn mtu_to(&self, ip: IpAddr) -> u16 {
+        let Some(policy) = self.policy() else {
+            return u16::MAX;
+        };
+        match self.policy.mtu.load(Ordering::Relaxed) {
+            0 => policy.mtu_to(ip),
+            mtu => match (ip.to_canonical(), policy.mtu_v6) {
+                (IpAddr::V6(_), Some(told)) => told.min(mtu),
+                _ => mtu,
+            },
+        }
+    }
+
+    /// Before something is called too large: the link may take more by now. `true`: it does, or takes less.
+    #[cold]
+    pub(crate) fn has_other_mtu(&self) -> bool {
+        let (known, now) = (&self.policy, now_ns());
+        let asked = known.mtu_asked_ns.load(Ordering::Relaxed);
+        if now.saturating_sub(asked) < AGE_MAX_NS {
+            return false;
+        }
+        known.mtu_asked_ns.store(now, Ordering::Relaxed);
+        let Ok(policy) = self.attach.policy_by_now() else {
+            return false;
+        };
+        known.mtu.swap(policy.mtu, Ordering::Relaxed) != policy.mtu
     }
 
     /// The stack's interface by its number in the kernel, 0 = it has none there.

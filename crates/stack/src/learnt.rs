@@ -1,4 +1,4 @@
-//! What the link's routers say holds: of IPv6 alone. Made by [`crate::slaac`] in the stack that hears them, and told to
+//! What the link's routers say holds, of IPv6 alone, and what has become of the link. Made by [`crate::slaac`] in the stack that hears them, and told to
 //! the others on the same device.
 
 use alloc::vec::Vec;
@@ -16,6 +16,8 @@ pub struct Learnt {
     pub redirects: Vec<Redirected>,
     /// Largest packet of IPv6 in bytes, if it is smaller than the link's.
     pub mtu: Option<u16>,
+    /// Largest packet of the link itself, where it has changed since the stack began; `None`: as far as is known.
+    pub link_mtu: Option<u16>,
     /// Of packets whose sender has not chosen one.
     pub hop_limit: Option<u8>,
     pub reachable: Option<Duration>,

@@ -44,6 +44,8 @@ const TCP_WITH_TIMESTAMPS: usize = tcp::HEADER_LEN + tcp_options::TIMESTAMPS_LEN
 
 /// RFC 5227 1.1.
 const DEFEND_INTERVAL_NS: u64 = 10_000_000_000;
+/// RFC 791: every link takes packets of this size.
+const LINK_MTU_MIN: u16 = 68;
 
 /// What protocols above the link need of the stack, borrowed for one call.
 #[derive(Debug)]
@@ -231,6 +233,10 @@ impl Link {
 
     pub(crate) fn mtu(&self) -> u16 {
         self.mtu
+    }
+
+    pub(crate) fn set_mtu(&mut self, mtu: u16) {
+        self.mtu = mtu.max(LINK_MTU_MIN);
     }
 
     /// Whether datagrams to this IPv4 group are for us. Queries are, of whoever answers them.

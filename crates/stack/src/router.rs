@@ -163,6 +163,11 @@ impl Cx<'_> {
     /// Does what routers say from now on.
     #[cold]
     pub(crate) fn follow(&mut self, mut learnt: Learnt) {
+        // Who hears routers need not know of the link.
+        learnt.link_mtu = learnt.link_mtu.or(self.link.learnt.link_mtu);
+        if let Some(mtu) = learnt.link_mtu {
+            self.link.set_mtu(mtu);
+        }
         let link_mtu = self.link.mtu();
         learnt.mtu = learnt.mtu.filter(|mtu| *mtu < link_mtu);
         self.link.lost_routers.retain(&learnt.routers);

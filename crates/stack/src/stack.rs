@@ -575,9 +575,20 @@ impl Stack {
         slaac.is_none_or(|slaac| slaac.is_settled())
     }
 
-    /// Follows what another stack on the same device has heard from routers.
-    pub fn learn(&mut self, learnt: Learnt) {
+    /// Follows what another stack on the same device has heard from routers, and of the link.
+    pub fn learn(&mut self, now: Instant, learnt: Learnt) {
+        let before = self.link.mtu();
         cx!(self).follow(learnt);
+        if self.link.mtu() != before {
+            self.tcp.on_link_mtu(now, &mut cx!(self));
+        }
+    }
+
+    /// The link takes more or less than it did.
+    pub fn set_link_mtu(&mut self, now: Instant, mtu: u16) {
+        let mut learnt = (*self.link.learnt).clone();
+        learnt.link_mtu = Some(mtu);
+        self.learn(now, learnt);
     }
 
     /// The address that packets to `dst` would come from; `None` = no route.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-/// Beside what is configured; of IPv6 alone.
+/// Beside what is configured; of IPv6 alone, but for the link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearntTold {
     pub addresses: Vec<AddressTold>,
@@ -15,6 +15,9 @@ pub struct LearntTold {
     /// Destinations with their first hops.
     pub redirects: Vec<(Ipv6Addr, Ipv6Addr)>,
     pub mtu: Option<u16>,
+    /// The link's own, where it has changed.
+    #[serde(default)]
+    pub link_mtu: Option<u16>,
     pub hop_limit: Option<u8>,
     pub reachable_ms: Option<u32>,
     pub retry_ms: Option<u32>,

@@ -3,7 +3,7 @@
 use slipstack_channel::control::LearntTold;
 use slipstack_channel::write_notice;
 use slipstack_engine::told_of;
-use slipstack_stack::Counter;
+use slipstack_stack::{Counter, Instant};
 
 use super::Net;
 use crate::routes;
@@ -32,6 +32,11 @@ impl Net {
         self.world.set_own(self.own_of(learnt));
         self.told.left = self.world.strays.engines().to_vec();
         Some(told_of(self.stack.learnt().0))
+    }
+
+    /// The link takes more or less than it did.
+    pub fn set_link_mtu(&mut self, now: u64, mtu: u16) {
+        self.stack.set_link_mtu(Instant(now), mtu);
     }
 
     fn own_of(&self, learnt: &slipstack_stack::Learnt) -> Vec<std::net::IpAddr> {

@@ -16,6 +16,7 @@ use std::os::fd::OwnedFd;
 
 use slipstack_channel::control::ControlSocket;
 use slipstack_channel::report::ReportTable;
+use slipstack_device::iface::LinkWatch;
 use slipstack_mem::now_ns;
 
 use crate::error::KeeperError;
@@ -87,6 +88,8 @@ pub struct Server {
     next_connection: u64,
     /// Process descriptors of the clients.
     watches: HashMap<ClientId, OwnedFd>,
+    /// Tells of changes of interfaces; `None`: the kernel has no such socket for us.
+    links: Option<LinkWatch>,
     lost: HashMap<ClientId, Lost>,
     reports: HashMap<ClientId, ReportTable>,
     tally: Tally,
@@ -132,6 +135,7 @@ impl Server {
             connections: HashMap::new(),
             next_connection: 0,
             watches: HashMap::new(),
+            links: LinkWatch::new().ok(),
             lost: HashMap::new(),
             reports: HashMap::new(),
             tally: Tally {
@@ -152,6 +156,8 @@ impl Server {
                 .inherit(server.world.slots.steering(), &flows)?;
         }
         server.publish_engines();
+        // What changed while nobody listened.
+        server.follow_link(now);
         server.follow_routers();
         server.world.save();
         Ok(server)
@@ -190,6 +196,10 @@ impl Server {
         }
         if ready.listener {
             self.accept();
+        }
+        if ready.links {
+            self.links.as_ref().inspect(|links| links.clear());
+            self.follow_link(now);
         }
         for token in &ready.connections {
             self.serve_connection(*token, now);

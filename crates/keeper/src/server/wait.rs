@@ -17,6 +17,7 @@ const STRAY_NS: u64 = 5_000_000;
 #[derive(Default)]
 pub(super) struct Ready {
     pub(super) listener: bool,
+    pub(super) links: bool,
     pub(super) standby_died: bool,
     pub(super) asked_to_end: bool,
     pub(super) connections: Vec<u64>,
@@ -26,6 +27,7 @@ pub(super) struct Ready {
 #[derive(Clone, Copy)]
 enum Source {
     Listener,
+    Links,
     Signals,
     Standby,
     Net,
@@ -62,6 +64,10 @@ impl Server {
             sources.push(Source::Standby);
             fds.push(PollFd::new(standby.pidfd(), PollFlags::IN));
         }
+        if let Some(links) = &self.links {
+            sources.push(Source::Links);
+            fds.push(PollFd::new(links, PollFlags::IN));
+        }
         let device = Descriptor::new(self.net.poll_fd());
         if let Some(device) = &device {
             sources.push(Source::Net);
@@ -96,6 +102,7 @@ impl Server {
             }
             match source {
                 Source::Listener => ready.listener = true,
+                Source::Links => ready.links = true,
                 Source::Signals => ready.asked_to_end = true,
                 Source::Standby => ready.standby_died = true,
                 Source::Net => {}

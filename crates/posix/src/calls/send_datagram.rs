@@ -117,8 +117,22 @@ impl Process {
         len: usize,
         segment: usize,
     ) -> Result<(), Errno> {
-        let mtu = self.policy();
-        let mtu = mtu.map_or(u16::MAX, |policy| policy.mtu_to(remote.ip()));
+        match self.check_fit(dgram, remote, len, segment) {
+            Err(Errno::EMSGSIZE) if len <= payload_longest(remote) && self.has_other_mtu() => {
+                self.check_fit(dgram, remote, len, segment)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn check_fit(
+        &self,
+        dgram: &Dgram,
+        remote: SocketAddr,
+        len: usize,
+        segment: usize,
+    ) -> Result<(), Errno> {
+        let mtu = self.mtu_to(remote.ip());
         let len_max = match segment {
             0 => dgram.payload_max(remote, mtu),
             _ => payload_longest(remote),

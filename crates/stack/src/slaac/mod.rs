@@ -350,6 +350,7 @@ impl Slaac {
                 .map(|known| known.it.redirected)
                 .collect(),
             mtu: self.mtu,
+            link_mtu: None,
             hop_limit: self.hop_limit,
             reachable: self.reachable_ms.map(|ms| Duration::from_millis(ms.into())),
             retry: self.retry_ms.map(|ms| Duration::from_millis(ms.into())),

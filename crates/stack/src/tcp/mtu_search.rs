@@ -176,6 +176,16 @@ fn raise(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) {
     connect::set_mss(conn);
 }
 
+/// The link takes more than it did.
+#[cold]
+pub fn on_wider_link(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) {
+    if cx.config.tcp.mtu_probing == MtuProbing::Always {
+        begin(conn, now, ceiling(conn, now, cx));
+    } else {
+        raise(conn, now, cx);
+    }
+}
+
 /// Nothing is lost or suspect, and the answer to a probe will be understood.
 fn may_probe(conn: &Connection) -> bool {
     conn.opts.has_sack

@@ -5,6 +5,8 @@
 //! RFC 9293 3.7.2, RFC 1191 3, RFC 8201 5.4: the sender's side of path MTU discovery. RFC 5927 5.2, 6.2 and 7.2: hard errors
 //! end no synchronised connection, source quench is no error any more, and a lower MTU must be about what is in flight.
 
+use alloc::vec::Vec;
+
 use super::Tcp;
 use super::connect;
 use super::connection::Connection;
@@ -75,6 +77,45 @@ impl Tcp {
     }
 }
 
+impl Tcp {
+    /// The link takes more or less than it did: connections follow, up to what both ends have agreed on.
+    #[cold]
+    pub fn on_link_mtu(&mut self, now: Instant, cx: &mut Cx<'_>) {
+        let all: Vec<u32> = self.conns.iter().map(|(index, _)| index).collect();
+        for index in all {
+            if let Some(conn) = self.conns.at_mut(index) {
+                follow_link(conn, now, cx);
+                self.enqueue(index);
+            }
+        }
+    }
+}
+
+fn follow_link(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) {
+    if !conn.phase.is_synchronized() {
+        // The MSS is set when the peer has said its own.
+        let (local, remote) = (conn.key.local_ip(), conn.key.remote_ip());
+        let path = cx.link.find_path(now, Some(local), remote);
+        conn.mtu = path.map_or(conn.mtu, |path| path.mtu);
+        return;
+    }
+    let mtu = mtu_search::ceiling(conn, now, cx);
+    if mtu > conn.mtu {
+        mtu_search::on_wider_link(conn, now, cx);
+        return;
+    }
+    if let Some(range) = mtu_search::on_told(conn, mtu)
+        && let Some(flight) = conn.flight.as_deref_mut()
+    {
+        flight.board.mark_one_lost(range);
+        conn.is_dirty = true;
+    }
+    if mtu < conn.mtu {
+        shrink(conn, mtu);
+        mtu_search::rest(conn, now);
+    }
+}
+
 fn floor(conn: &Connection) -> u16 {
     path_mtu::floor(conn.key.is_v4())
 }
@@ -123,9 +164,12 @@ pub fn on_silence(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) {
 /// RFC 1191 6.4: the MSS follows, and what was too large is sent again.
 fn lower_mtu(conn: &mut Connection, mtu: u16) {
     let mtu = mtu.max(floor(conn));
-    if mtu >= conn.mtu || !conn.phase.is_synchronized() {
-        return;
+    if mtu < conn.mtu && conn.phase.is_synchronized() {
+        shrink(conn, mtu);
     }
+}
+
+fn shrink(conn: &mut Connection, mtu: u16) {
     conn.mtu = mtu;
     connect::set_mss(conn);
     let mss = u64::from(conn.snd.mss);

@@ -262,7 +262,8 @@ fn a_redirect_against_the_rules_is_dropped_by_reason() {
 fn another_stack_on_the_device_follows_what_it_is_told() {
     let (mut keeper, ip, _) = up();
     let mut engine = Table::with(|config| config.role = Role::Engine);
-    engine.stack.learn(keeper.stack.learnt().0.clone());
+    let now = engine.now;
+    engine.stack.learn(now, keeper.stack.learnt().0.clone());
     assert_eq!(engine.stack.find_source(FAR.into()), Some(ip.into()));
     // The address is deprecated, and another one is there.
     keeper.input(&advertisement(2, 1400));
@@ -270,9 +271,11 @@ fn another_stack_on_the_device_follows_what_it_is_told() {
     keeper.input(&advertisement(2, 1400));
     keeper.pass(9_500);
     let second = own(&keeper, 2).unwrap();
-    engine.stack.learn(keeper.stack.learnt().0.clone());
+    let now = engine.now;
+    engine.stack.learn(now, keeper.stack.learnt().0.clone());
     assert_eq!(engine.stack.find_source(FAR.into()), Some(second.into()));
     keeper.pass(3_600_000);
-    engine.stack.learn(keeper.stack.learnt().0.clone());
+    let now = engine.now;
+    engine.stack.learn(now, keeper.stack.learnt().0.clone());
     assert_eq!(engine.stack.find_source(FAR.into()), None);
 }
