@@ -12,6 +12,8 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 SOCKETS = {}
 EVENTS = {select.POLLIN: "in", select.POLLOUT: "out", select.POLLPRI: "pri", select.POLLRDHUP: "rdhup", select.POLLHUP: "hup", select.POLLERR: "err"}
 FLAGS = {socket.MSG_TRUNC: "TRUNC", socket.MSG_CTRUNC: "CTRUNC", 0x2000: "ERRQUEUE"}
+# The marks of a burst.
+ALL = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 FAMILIES = {"v4": socket.AF_INET, "v6": socket.AF_INET6, "mapped": socket.AF_INET6}
 INTEGERS = {(0, 2): "TTL", (41, 52): "HOPLIMIT", (41, 67): "TCLASS"}
 
@@ -69,6 +71,28 @@ def udp_receive_message(name, label, size, room, flags):
     flags = [text for bit, text in FLAGS.items() if told & bit]
     controls = [controlled(*it) for it in control]
     return " ".join([f"{len(data)} {content(data)} from {named(sender)}", *flags, *controls])
+
+
+def udp_drain(name, label):
+    """Reads all that waits. Of a burst, whose marks are capitals, it is told whether all came, or the first of them."""
+    burst, others = "", []
+    while True:
+        try:
+            data, sender = SOCKETS[name, label].recvfrom(2000)
+        except BlockingIOError:
+            break
+        except OSError as error:
+            others.append(errno.errorcode[error.errno])
+            continue
+        mark = content(data)
+        burst, others = (burst + mark, others) if mark.isupper() else (burst, [*others, f"{len(data)} {mark} from {named(sender)}"])
+    return " ".join([*others, came(burst)])
+
+
+def came(burst):
+    if len(burst) in (0, len(ALL)):
+        return {"": "none", ALL: "all"}.get(burst, burst)
+    return "the first" if ALL.startswith(burst) else burst
 
 
 def udp_shutdown(name, label, how):
@@ -132,6 +156,8 @@ def controlled(level, number, data):
         return f"PKTINFO {socket.inet_ntoa(data[4:8])} {socket.inet_ntoa(data[8:12])}"
     if (level, number) == (41, 50) and len(data) == 20:
         return f"PKTINFO {socket.inet_ntop(socket.AF_INET6, data[:16])}"
+    if (level, number) == (socket.SOL_SOCKET, 40):
+        return "LOST some"
     if (level, number) in ((0, 11), (41, 25)):
         return returned(data)
     return f"{level}/{number} {data.hex()}"
@@ -152,5 +178,5 @@ def returned(data):
 
 CALLS = {function.__name__: function for function in (
     udp_open, udp_reopen, udp_bind, udp_connect, udp_disconnect, udp_send, udp_send_to, udp_send_message, udp_receive,
-    udp_receive_message, udp_shutdown, udp_option, udp_error, udp_waiting, udp_names, udp_events, udp_close,
+    udp_receive_message, udp_drain, udp_shutdown, udp_option, udp_error, udp_waiting, udp_names, udp_events, udp_close,
 )}

@@ -58,6 +58,19 @@ def build(src, dst, protocol, body, tos=0, ttl=64, dont_fragment=True):
     return ip[:10] + checksum(ip) + ip[12:] + body
 
 
+def fragment(src, dst, protocol, identification, piece, tos=0, ttl=64):
+    """A piece of a packet: (offset, bytes, whether more of it follows)."""
+    offset, body, has_more = piece
+    ends = packed(src) + packed(dst)
+    word = offset | has_more
+    if ":" in src:
+        header = struct.pack("!BBHI", protocol, 0, word, identification)
+        return struct.pack("!IHBB", 6 << 28 | tos << 20, 8 + len(body), FRAGMENT_HEADER, ttl) + ends + header + body
+    word = offset >> 3 | has_more << 13
+    ip = struct.pack("!BBHHHBBH", 0x45, tos, 20 + len(body), identification & 0xFFFF, word, ttl, protocol, 0) + ends
+    return ip[:10] + checksum(ip) + ip[12:] + body
+
+
 def packed(address):
     return socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
 

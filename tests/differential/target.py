@@ -95,7 +95,8 @@ class Target:
             answers = self._call([run.call(at) for run in calls])
             for run in now:
                 if run not in calls:
-                    self.wire.send(run.packet(at))
+                    for packet in run.packets(at):
+                        self.wire.send(packet)
             for packet in self.wire.collect(pause):
                 run = by_key.get(packet.dst) or by_key.get(port_at_peer(packet))
                 if run:

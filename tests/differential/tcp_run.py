@@ -37,8 +37,8 @@ class TcpRun:
             words = (self.address, self.port, ADDRESS, self.peer_port)
         return [self.port, step.name, *words]
 
-    def packet(self, at):
-        return self.built(self.script.steps[at])
+    def packets(self, at):
+        return [self.built(self.script.steps[at])]
 
     def built(self, segment):
         options = b"".join(OPTIONS[name] for name in segment.options)

@@ -1,10 +1,11 @@
 """A sequence of UDP on one stack: its datagrams and errors as packets, and what is seen of the target's."""
 
+import random
 import re
 import struct
 
-from packets import ICMP, ICMPV6, UDP, build, checksum, pseudo_header
-from udp_script import PEERS, ROUTER, Datagram, kind_of
+from packets import ICMP, ICMPV6, UDP, build, checksum, fragment, pseudo_header
+from udp_script import PEERS, ROUTER, Burst, Datagram, Fragments, kind_of
 
 # Nobody listens there.
 CLOSED = 9
@@ -53,13 +54,29 @@ class UdpRun:
     def mapped(self, address):
         return f"::ffff:{address}" if self.kind == "mapped" else address
 
-    def packet(self, at):
+    def packets(self, at):
         step = self.script.steps[at]
-        return self.datagram(step) if isinstance(step, Datagram) else self.error(step)
+        if isinstance(step, Fragments):
+            return self.fragments(step)
+        if isinstance(step, Burst):
+            return self.burst(step)
+        return [self.datagram(step) if isinstance(step, Datagram) else self.error(step)]
+
+    def port_of(self, step):
+        return {"port": self.port, "closed": CLOSED, "chosen": self.chosen or self.port}[step.to]
+
+    def fragments(self, step):
+        address, port = self.peers[step.peer]
+        whole = self.udp(address, self.own, (port, self.port_of(step)), step)
+        return [fragment(address, self.own, UDP, step.number, piece) for piece in pieces(whole, step)]
+
+    def burst(self, step):
+        datagrams = (Datagram(step.peer, step.to, step.length, mark) for mark in step.MARKS)
+        return [self.datagram(datagram) for datagram in datagrams]
 
     def datagram(self, step):
         address, port = self.peers[step.peer]
-        to = {"port": self.port, "closed": CLOSED, "chosen": self.chosen or self.port}[step.to]
+        to = self.port_of(step)
         source = 0 if step.fault == "source port zero" else port
         to = 0 if step.fault == "port zero" else to
         return build(address, self.own, UDP, faulty(self.udp(address, self.own, (source, to), step), step.fault), step.tos, step.ttl)
@@ -123,6 +140,35 @@ class UdpRun:
 
 def peer_address(family, number):
     return f"10.99.{number >> 8}.{number & 255}" if family == "v4" else f"fd00:99::{number:x}"
+
+
+def pieces(whole, step):
+    """What comes of a datagram, as (offset, bytes, whether more follows)."""
+    cuts = range(0, len(whole), step.size)
+    right = [(at, whole[at : at + step.size], at + step.size < len(whole)) for at in cuts]
+    first, *rest = right
+    last_at, last, _ = right[-1]
+    middle = len(right) // 2
+    return {
+        "in order": lambda: right,
+        "reversed": lambda: right[::-1],
+        "shuffled": lambda: random.Random(step.number).sample(right, len(right)),
+        "twice": lambda: [first, first, *rest],
+        "last twice": lambda: [right[-1], *right],
+        # With what is in the next piece, so that whoever takes it cannot tell.
+        "overlapping": lambda: [(0, whole[: step.size + 8], first[2]), *rest],
+        "overlapping backwards": lambda: [*rest[::-1], (0, whole[: step.size + 8], first[2])],
+        "covered": lambda: [first, (0, whole[:8], True), *rest],
+        "longer": lambda: [right[-1], (last_at, last + b"?" * 8, False), *right[:-1]],
+        "ends early": lambda: [(first[0], first[1], False) if len(right) == 1 else (right[middle][0], right[middle][1], False), *right],
+        "missing": lambda: [*right[:middle], *right[middle + 1 :]],
+        "the missing one": lambda: [right[middle]],
+        "ragged": lambda: [(0, first[1][:-3], True), *rest],
+        "beyond": lambda: [(0, whole[: len(whole) & ~7], True), (65_528, b"?" * 16, False)],
+        "whole": lambda: [(0, whole, False)],
+        "empty piece": lambda: [(0, b"", True), *right],
+        "small first": lambda: [(0, whole[:8], True), (8, whole[8:], False)],
+    }[step.way]()
 
 
 def faulty(udp, fault):

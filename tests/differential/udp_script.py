@@ -2,7 +2,7 @@
 
 import random
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from steps import Call, Script
 
@@ -18,6 +18,8 @@ OPTIONS = {
     "v4": {"RECVERR": (IP, 11), "RECVTTL": (IP, 12), "RECVTOS": (IP, 13), "PKTINFO": (IP, 8), "MTU_DISCOVER": (IP, 10), "TTL": (IP, 2), "TOS": (IP, 1)},
     "v6": {"RECVERR": (IPV6, 25), "RECVTTL": (IPV6, 51), "RECVTOS": (IPV6, 66), "PKTINFO": (IPV6, 49), "MTU_DISCOVER": (IPV6, 23), "TTL": (IPV6, 16), "TOS": (IPV6, 67)},
 }
+
+RCVBUF, RXQ_OVFL = (socket.SOL_SOCKET, socket.SO_RCVBUF), (socket.SOL_SOCKET, 40)
 
 # With a datagram: its TTL or hop limit, its TOS or traffic class.
 CONTROLS = {"v4": ((IP, 2, 9), (IP, 1, 0x20)), "v6": ((IPV6, 52, 9), (IPV6, 67, 0x20))}
@@ -61,6 +63,47 @@ class Error:
         return f"< icmp {self.kind}/{self.code} from {self.source} about {self.peer} value {self.value}{fault}"
 
 
+@dataclass(frozen=True)
+class Fragments:
+    """A datagram in pieces of `size`; `number` tells it from others that come in pieces."""
+
+    peer: str
+    to: str
+    length: int
+    mark: str
+    number: int
+    size: int
+    way: str
+    tos: int = 0
+    ttl: int = 64
+
+    def text(self):
+        return f"< fragments {self.peer} to {self.to} len {self.length} {self.mark} number {self.number} of {self.size} {self.way}"
+
+
+WAYS = (
+    "in order", "reversed", "shuffled", "twice", "last twice", "overlapping", "overlapping backwards", "covered", "longer", "ends early",
+    "missing", "ragged", "beyond", "whole", "empty piece", "small first",
+)
+# With nearly all in one piece, which has to fit in a frame.
+TOGETHER = ("whole", "small first", "beyond")
+
+
+@dataclass(frozen=True)
+class Burst:
+    """More datagrams at once than a small receive buffer holds, each with a mark of its own."""
+
+    peer: str
+    to: str
+    length: int
+    tos: int = 0
+    ttl: int = 64
+    MARKS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+    def text(self):
+        return f"< burst {self.peer} to {self.to} {len(self.MARKS)} of len {self.length}"
+
+
 def kind_of(script):
     """The script's first call says it."""
     return script.steps[0].words[1]
@@ -76,6 +119,7 @@ class Writer:
         self.fixed = set()
         self.sockets = ["a"]
         self.marks = 0
+        self.numbers = 0
 
     def pick(self, *arguments):
         return self.random.choice(*arguments)
@@ -117,7 +161,7 @@ class Writer:
         return Call("udp_bind", (name, where, port))
 
     def step(self):
-        return self.weighted(((45, self.call), (38, self.arrival), (17, self.error)))()
+        return self.weighted(((45, self.call), (28, self.arrival), (9, self.pieces), (3, self.overflow), (15, self.error)))()
 
     def arrival(self):
         """A datagram, and mostly a look at what it has done."""
@@ -125,6 +169,29 @@ class Writer:
         tos, ttl = self.pick(((0, 64), (0, 64), (0x2E << 2, 7), (1, 1)))
         datagram = Datagram(self.pick(PEERS), self.target(), self.pick((0, 1, 5, 100, 1000, 1400)), self.mark(), fault, tos, ttl)
         return [datagram, *self.look()]
+
+    def pieces(self):
+        way, size = self.pick(WAYS), self.pick((8, 16, 256, 1280, 1400))
+        length = self.pick((9, 200, 1300, 3000)) if size >= 256 and way not in TOGETHER else self.pick((9, 40, 100))
+        self.numbers += 1
+        pieces = Fragments(self.pick(PEERS), self.target(), length, self.mark(), self.numbers, size, way)
+        if way != "missing" or self.happens(0.4):
+            return [pieces, *self.look()]
+        return [pieces, *self.look(), replace(pieces, way="the missing one"), *self.look()]
+
+    def overflow(self):
+        """On a fresh socket, whose memory nothing else has taken. The kernel counts what a datagram takes of it, and we its
+        bytes: what is the same is that some find no room, and which."""
+        name = self.pick(self.sockets)
+        self.is_bound = True
+        self.fixed.add(name)
+        fresh = [Call("udp_reopen", (name, self.kind)), Call("udp_bind", (name, "any", "port"))]
+        counted = [Call("udp_option", (name, *RXQ_OVFL, 1))] if self.happens(0.5) else []
+        buffer = [Call("udp_option", (name, *RCVBUF, self.pick((1, 2000, 8000))))] if self.happens(0.8) else []
+        again = [Datagram(self.pick(PEERS), "port", 5, self.mark()), Call("udp_receive_message", (name, 2000, 512, 0))]
+        drain = Call("udp_drain", (name,))
+        burst = Burst(self.pick(PEERS), "port", self.pick((700, 1400)))
+        return [*fresh, *counted, *buffer, burst, drain, Call("udp_option", (name, *RCVBUF, 106_496)), *again]
 
     def error(self):
         if self.happens(0.25):

@@ -131,10 +131,6 @@ impl Stack {
         fx: &mut impl Effects,
     ) {
         self.counters.bump(Counter::RxFragments);
-        if found.payload.is_empty() {
-            self.counters.bump(Counter::DropFragmentMalformed);
-            return;
-        }
         if found.offset == 0 && !has_transport_header(found) {
             self.counters.bump(Counter::DropFragmentMalformed);
             let kind = Icmpv6Kind::ParameterProblem {
@@ -143,6 +139,10 @@ impl Stack {
             };
             let limit = &mut self.icmp_errors;
             cx!(self).send_icmpv6_error(now, limit, bytes, ip, kind, false, fx);
+            return;
+        }
+        if found.payload.is_empty() {
+            self.counters.bump(Counter::DropFragmentMalformed);
             return;
         }
         let fragment = Fragment {

@@ -117,9 +117,24 @@ impl<'a> FrameFlow<'a> {
         self.protocol == protocol::UDP && is_group_frame(frame)
     }
 
-    /// Whether the transport checksum is there and right; of a whole packet.
+    /// Whether the transport checksum is right, or not needed; of a whole packet.
     pub fn is_checksum_valid(&self) -> bool {
-        let (bytes, number) = (self.transport, self.protocol);
+        let (mut bytes, number) = (self.transport, self.protocol);
+        if number == protocol::UDP {
+            let Some(&[.., high, low, a, b]) = bytes.first_chunk::<8>() else {
+                return false;
+            };
+            // A datagram may end before its packet does.
+            let len = usize::from(u16::from_be_bytes([high, low]));
+            let Some(datagram) = bytes.get(..len).filter(|_| len >= 8) else {
+                return false;
+            };
+            // RFC 768; RFC 8200 8.1: in IPv6 it is always there.
+            if [a, b] == [0, 0] {
+                return self.src.is_ipv4();
+            }
+            bytes = datagram;
+        }
         match (self.src.ip(), self.dst.ip()) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => checksum::is_valid_l4_v4(src, dst, number, bytes),
             (IpAddr::V6(src), IpAddr::V6(dst)) => checksum::is_valid_l4_v6(src, dst, number, bytes),
@@ -179,6 +194,45 @@ mod tests {
         frame[last] ^= 1;
         assert!(!FrameFlow::parse(&frame).unwrap().is_checksum_valid());
         assert_eq!(FrameFlow::parse(&frame[..last]), None);
+    }
+
+    #[test]
+    fn a_datagram_that_ends_before_its_packet_is_right_by_its_own_length() {
+        let mut frame = extended();
+        frame.extend(*b"rest");
+        frame[18..20].copy_from_slice(&21u16.to_be_bytes());
+        assert!(FrameFlow::parse(&frame).unwrap().is_checksum_valid());
+        for length in [7u16, 8, 10, 13, 14] {
+            frame[66..68].copy_from_slice(&length.to_be_bytes());
+            let flow = FrameFlow::parse(&frame).unwrap();
+            assert!(!flow.is_checksum_valid(), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_datagram_without_a_checksum_is_right_in_ipv4_alone() {
+        let mut six = extended();
+        six[68..70].fill(0);
+        assert!(!FrameFlow::parse(&six).unwrap().is_checksum_valid());
+        let mut four = Vec::from([0; 34]);
+        four[12..14].copy_from_slice(&[8, 0]);
+        let header = crate::ipv4::Ipv4Header {
+            tos: 0,
+            total_len: 29,
+            identification: 0,
+            dont_fragment: true,
+            ttl: 64,
+            protocol: protocol::UDP,
+            src: [10, 0, 0, 1].into(),
+            dst: [10, 0, 0, 2].into(),
+        };
+        header.emit(&mut four[14..]);
+        four.extend(crate::udp::header(7, 9, 1));
+        four.push(b'x');
+        four[40..42].fill(0);
+        assert!(FrameFlow::parse(&four).unwrap().is_checksum_valid());
+        four[40] = 1;
+        assert!(!FrameFlow::parse(&four).unwrap().is_checksum_valid());
     }
 
     #[test]

@@ -179,8 +179,9 @@ fn a_first_fragment_without_its_transport_header_is_told() {
     let mut table = table();
     table.input(&first(&options));
     table.input(&first(&[&options[..], &[0; 16]].concat()));
-    assert_eq!(table.count(Counter::DropFragmentMalformed), 2);
-    assert_eq!(table.count(Counter::TxIcmpErrors), 2);
+    table.input(&fragment_v6(2, 0, true, &[]));
+    assert_eq!(table.count(Counter::DropFragmentMalformed), 3);
+    assert_eq!(table.count(Counter::TxIcmpErrors), 3);
 }
 
 #[test]
