@@ -1,6 +1,7 @@
 """Connections that a child of their process uses: fork, exec, SCM_RIGHTS."""
 
 import hashlib
+import json
 import os
 import signal
 import socket
@@ -162,3 +163,40 @@ def a_program_gets_the_connection_as_its_input_and_output(world):
         assert got == data[:200_000], f"{how}: {len(got)} bytes"
         childless(started)
         started.stop()
+
+
+@test
+def a_datagram_that_was_looked_at_goes_to_the_child_and_so_do_its_senders_others(world):
+    world.stack(*world.program("peeking.py"), 7000)
+    with world.at_peer():
+        asked, *askers = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(7)]
+    asked.settimeout(0.5)
+    until(lambda: answer_to(asked, world.address, b"ready?"), 10, "the server answers")
+    children = {}
+    for turn in range(12):
+        for number, asker in enumerate(askers):
+            asker.settimeout(5)
+            data = b"turn %d of %d %s" % (turn, number, b"x" * 900)
+            answer = answer_to(asker, world.address, data)
+            child, _, rest = answer.partition(b" ")
+            assert rest == data, (turn, number, answer[:40])
+            assert children.setdefault(number, child) == child, (turn, number, child, children)
+    assert len(set(children.values())) == len(askers), children
+    if world.mode != "kernel":
+        rows = [row for program in programs(world) for row in program["sockets"] if row["remote"]]
+        assert {row["local"] for row in rows} == {f"{world.address}:7000"}, rows
+    for asker in [asked, *askers]:
+        asker.close()
+
+
+def answer_to(sock, address, data):
+    try:
+        sock.sendto(data, (address, 7000))
+        return sock.recv(65536)
+    except TimeoutError:
+        return None
+
+
+def programs(world):
+    report = json.loads(world.admin("status", "--json").output())[0]
+    return [*report["programs"], *(program for instance in report["instances"] for program in instance["programs"])]

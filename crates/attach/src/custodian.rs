@@ -1,6 +1,6 @@
 //! The keeper, as an engine in this process sees it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -77,6 +77,16 @@ impl PortAuthority for Keeper {
             is_on,
         };
         self.link.ask(&request, &[]).is_ok()
+    }
+
+    fn steer_flow(&self, local: SocketAddr, remote: SocketAddr, is_on: bool) {
+        let request = Request::SteerFlow {
+            local,
+            remote,
+            is_on,
+        };
+        // Without it the flow goes where the port goes.
+        let _ = self.link.ask(&request, &[]);
     }
 
     fn network(&self) -> Option<LearntTold> {

@@ -10,7 +10,7 @@ mod network;
 mod report;
 mod socket;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -82,6 +82,13 @@ pub enum Request {
     ListenYield {
         protocol: Protocol,
         port: u16,
+        is_on: bool,
+    },
+    /// A datagram socket of this client is connected: its flow, which the directory names, comes here, and what
+    /// others send to the port goes to others first. Or no longer so.
+    SteerFlow {
+        local: SocketAddr,
+        remote: SocketAddr,
         is_on: bool,
     },
     /// Carries one channel region of this process: its flow directory says what to reset after a

@@ -35,7 +35,18 @@ impl FlowDirectory {
     }
 
     /// Enters a TCP flow and gives its place; `None` when the directory is full.
-    pub fn open(&mut self, &Ends { local, remote }: &Ends) -> Option<u32> {
+    #[inline]
+    pub fn open(&mut self, ends: &Ends) -> Option<u32> {
+        self.enter(ends, USED)
+    }
+
+    /// The same of what a datagram socket is connected to.
+    pub fn open_datagrams(&mut self, ends: &Ends) -> Option<u32> {
+        self.enter(ends, USED | UDP)
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, &Ends { local, remote }: &Ends, kind: u64) -> Option<u32> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None if (self.untouched as usize) < FLOWS => {
@@ -55,7 +66,7 @@ impl FlowDirectory {
         {
             word.store(value, Ordering::Relaxed);
         }
-        line.words[0].store(ports | USED, Ordering::Release);
+        line.words[0].store(ports | kind, Ordering::Release);
         Some(slot)
     }
 
@@ -125,7 +136,11 @@ mod tests {
         directory.close(second);
         let seen = flows(&region);
         assert_eq!(seen.len(), 1);
-        assert_eq!(seen[0].remote, addr(3));
+        assert_eq!((seen[0].remote, seen[0].is_udp), (addr(3), false));
+        directory.close(third);
+        directory.open_datagrams(&Ends::of(addr(53), addr(4)));
+        let seen = flows(&region);
+        assert_eq!((seen[0].remote, seen[0].is_udp), (addr(4), true));
     }
 
     #[test]

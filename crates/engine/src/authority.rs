@@ -1,7 +1,7 @@
 //! What an engine asks of whoever steers frames and answers ARP for its device.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use slipstack_channel::control::LearntTold;
 
@@ -44,6 +44,12 @@ pub trait PortAuthority: Send {
     fn listen_yield(&self, port: u16, transport: Transport, is_on: bool) -> bool {
         let _ = (port, transport, is_on);
         false
+    }
+
+    /// A flow of datagrams from `remote` comes here, what others send to the port goes to other engines that
+    /// serve it; or no longer so.
+    fn steer_flow(&self, local: SocketAddr, remote: SocketAddr, is_on: bool) {
+        let _ = (local, remote, is_on);
     }
 
     /// What the link's routers say. `None`: nobody knows.

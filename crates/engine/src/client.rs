@@ -61,6 +61,8 @@ pub(crate) struct Bound {
     pub(crate) is_reserved: bool,
     /// The port authority steers the port here.
     pub(crate) is_announced: bool,
+    /// Where the directory names what a datagram socket is connected to.
+    pub(crate) flow: Option<u32>,
 }
 
 /// One socket.

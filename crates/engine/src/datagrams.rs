@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::{Refusal, Reply, State};
+use slipstack_channel::{Ends, Refusal, Reply, State};
 use slipstack_stack::{DatagramOut, Instant, MtuDiscovery, SocketError, UdpId, UdpOptions};
 
 use crate::authority::Transport;
@@ -60,6 +60,7 @@ impl Engine {
             is_shared: asked.is_shared,
             is_reserved: false,
             is_announced,
+            flow: None,
         };
         self.note_bound(owner, bound);
         Ok(Reply::Bound { local })
@@ -103,12 +104,35 @@ impl Engine {
         if let Some(client) = self.world.client(owner.client) {
             client.end.set_addrs(owner.sock, Some(local), remote);
         }
+        self.steer_datagrams(owner, local, remote);
         let (add, remove) = match remote {
             Some(_) => (State::CONNECTED, State::NONE),
             None => (State::NONE, State::CONNECTED),
         };
         self.world.set_bits(owner, add, remove);
         Ok(Reply::Bound { local })
+    }
+
+    /// Several processes may be bound to a port that one of them connects: its peer's datagrams are its own, and
+    /// everybody else's are the others'. A port of this engine's alone comes here anyway.
+    fn steer_datagrams(&mut self, owner: Owner, local: SocketAddr, remote: Option<SocketAddr>) {
+        let bound = self.world.socket(owner).and_then(|socket| socket.bound);
+        let Some(bound) = bound.filter(|bound| bound.is_announced) else {
+            return;
+        };
+        if let Some(old) = bound.flow {
+            self.world.flows.close_datagrams(old);
+        }
+        let ends = remote.map(|remote| Ends::of(local, remote));
+        let flow = ends.and_then(|ends| self.world.flows.open_datagrams(&ends));
+        if let Some(socket) = self.world.socket(owner) {
+            socket.bound = Some(Bound { flow, ..bound });
+        }
+        let has_changed = flow.is_some() || bound.flow.is_some();
+        if has_changed && let Some(ports) = &self.ports {
+            let remote = remote.unwrap_or(ANY);
+            ports.steer_flow(local, remote, flow.is_some());
+        }
     }
 
     /// The first send of an unbound socket binds it, as on the kernel.

@@ -36,6 +36,7 @@ impl Engine {
             is_shared: reuse_port,
             is_reserved: true,
             is_announced: false,
+            flow: None,
         };
         self.note_bound(owner, bound);
         Ok(Reply::Bound { local: addr })
@@ -136,6 +137,7 @@ impl Engine {
                 is_shared: false,
                 is_reserved: true,
                 is_announced: false,
+                flow: None,
             },
         };
         // The listener holds the port from here on.
@@ -214,6 +216,9 @@ impl Engine {
         };
         if bound.is_reserved {
             self.stack.tcp_release_port(bound.addr, bound.is_v6_only);
+        }
+        if let Some(flow) = bound.flow {
+            self.world.flows.close_datagrams(flow);
         }
         if bound.is_announced
             && let Some(ports) = &self.ports

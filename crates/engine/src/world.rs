@@ -85,6 +85,16 @@ impl Flows {
         }
     }
 
+    pub(crate) fn open_datagrams(&mut self, ends: &Ends) -> Option<u32> {
+        self.directory.as_mut()?.open_datagrams(ends)
+    }
+
+    pub(crate) fn close_datagrams(&mut self, place: u32) {
+        if let Some(directory) = &mut self.directory {
+            directory.close(place);
+        }
+    }
+
     /// The connection is gone, or is somebody else's now.
     pub(crate) fn close(&mut self, conn: ConnId) {
         let Some(entry) = self.places.get_mut(conn.index as usize) else {

@@ -6,13 +6,19 @@ use slipstack_mem::Region;
 /// The TCP flows that the engine of a channel region has now. Whatever the region holds, the answer
 /// is bounded.
 pub fn flows(region: &Region) -> Vec<Flow> {
+    let is_tcp = |flow: &Flow| flow.proto == Proto::Tcp;
+    all_flows(region).into_iter().filter(is_tcp).collect()
+}
+
+/// With those of connected datagram sockets.
+pub fn all_flows(region: &Region) -> Vec<Flow> {
+    let flow = |entry: slipstack_channel::FlowEntry| Flow {
+        proto: if entry.is_udp { Proto::Udp } else { Proto::Tcp },
+        local: entry.local,
+        remote: entry.remote,
+    };
     slipstack_channel::flows(region)
         .into_iter()
-        .filter(|entry| !entry.is_udp)
-        .map(|entry| Flow {
-            proto: Proto::Tcp,
-            local: entry.local,
-            remote: entry.remote,
-        })
+        .map(flow)
         .collect()
 }

@@ -24,6 +24,7 @@ impl Process {
     pub fn fork_prepare(&self) {
         if let Some(link) = self.link() {
             link.commands();
+            self.copy_peeked();
         }
         if !self.is_attaching() {
             self.prepare_lending();
@@ -44,6 +45,16 @@ impl Process {
         self.hold_lending();
     }
 
+    fn copy_peeked(&self) {
+        for (_, entry) in self.table.all() {
+            if let Entry::Socket(socket) = entry
+                && let Some(Decided::Dgram(dgram)) = socket.decided()
+            {
+                dgram.copy_peeked();
+            }
+        }
+    }
+
     /// In the parent, or when the fork failed.
     pub fn fork_parent(&self) {
         drop(self.release_all());
@@ -52,6 +63,9 @@ impl Process {
             let Entry::Socket(socket) = entry else {
                 continue;
             };
+            if let Some(Decided::Dgram(dgram)) = socket.decided() {
+                drop(dgram.take_handed());
+            }
             if let Some(Decided::Listener(listener)) = socket.decided()
                 && let Some((link, sock)) = listener.demote()
             {
@@ -177,6 +191,7 @@ impl Process {
             Some(Decided::Dgram(dgram)) if old.has_kernel() => {
                 let fresh = Dgram::new(dgram.side());
                 fresh.apply(&new.cold.lock().options);
+                fresh.give_left(dgram.take_handed());
                 if let Some(remote) = dgram.remote.try_lock() {
                     *fresh.remote.lock() = *remote;
                 }

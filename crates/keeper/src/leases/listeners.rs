@@ -143,6 +143,17 @@ impl Listeners {
         true
     }
 
+    /// The one datagram socket that a client has on a port is connected, or no longer so: what it is not
+    /// connected to goes to others on the port, if there are any.
+    pub fn set_connected(&mut self, client: ClientId, port: u16, is_on: bool) {
+        let is_it = |l: &Listener| {
+            (l.client, l.protocol, l.port) == (client, Protocol::Udp, port) && l.count == 1
+        };
+        for listener in self.table.iter_mut().filter(|l| is_it(l)) {
+            listener.is_yielding = is_on;
+        }
+    }
+
     /// Everyone on a port.
     pub fn on(&self, protocol: Protocol, port: u16) -> impl Iterator<Item = &Listener> + '_ {
         self.table
@@ -270,6 +281,26 @@ mod tests {
         assert_eq!(set(2, true), (true, vec![1]));
         listeners.release_all(ClientId(1));
         assert_eq!(listeners.slots(Protocol::Tcp, 80), [2]);
+    }
+
+    #[test]
+    fn a_connected_datagram_socket_serves_only_who_is_alone() {
+        let datagrams = |client| Listener {
+            protocol: Protocol::Udp,
+            ..listener(client, 5, 80)
+        };
+        let mut listeners = Listeners::default();
+        assert_eq!(listeners.claim(datagrams(1)), Ok(()));
+        listeners.set_connected(ClientId(1), 80, true);
+        assert_eq!(listeners.slots(Protocol::Udp, 80), [1]);
+        assert_eq!(listeners.claim(datagrams(2)), Ok(()));
+        assert_eq!(listeners.slots(Protocol::Udp, 80), [2]);
+        listeners.set_connected(ClientId(1), 80, false);
+        assert_eq!(listeners.slots(Protocol::Udp, 80), [1, 2]);
+        // Of two sockets one may be open to all.
+        assert_eq!(listeners.claim(datagrams(1)), Ok(()));
+        listeners.set_connected(ClientId(1), 80, true);
+        assert_eq!(listeners.slots(Protocol::Udp, 80), [1, 2]);
     }
 
     #[test]

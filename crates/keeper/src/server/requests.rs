@@ -1,16 +1,17 @@
 //! What clients ask for.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 use slipstack_channel::REGION_LEN_MAX;
 use slipstack_channel::control::{self, Descriptor, Refusal, Reply, Request, SlotLease};
 use slipstack_channel::report::ReportTable;
+use slipstack_device::{Flow, Proto};
 use slipstack_mem::Region;
 use slipstack_mem::process::explained;
 
 use crate::directory;
-use crate::leases::{ClientId, LeaseError, ListenRefused, Protocol};
+use crate::leases::{ClientId, LeaseError, ListenRefused, Protocol, Route};
 use crate::steer::OwnedFlow;
 use crate::world::random_u64;
 
@@ -99,6 +100,11 @@ impl Server {
                 port,
                 is_on,
             } => self.on_listen_yield(client, plain(protocol), port, is_on, now),
+            Request::SteerFlow {
+                local,
+                remote,
+                is_on,
+            } => self.on_steer_flow(client, (local, remote), is_on),
             Request::RegisterRegion { id } => self.on_region(client, id, fds),
             Request::ForgetRegion { id } => {
                 self.world.regions.remove(&(client, id));
@@ -263,6 +269,46 @@ impl Server {
         self.done()
     }
 
+    /// The directories say which flows have whose exceptions.
+    fn on_steer_flow(
+        &mut self,
+        client: ClientId,
+        (local, remote): (SocketAddr, SocketAddr),
+        is_on: bool,
+    ) -> Answer {
+        let port = local.port();
+        let slot = self.world.state.leases.clients.find(client);
+        let Some(slot) = slot.and_then(|client| client.slot) else {
+            return Err(self.explain(&LeaseError::NoSlotLeased));
+        };
+        let flow = Flow {
+            proto: Proto::Udp,
+            local,
+            remote,
+        };
+        let is_named = self
+            .regions_of(client)
+            .flat_map(directory::all_flows)
+            .any(|named| named == flow);
+        if is_on && !is_named {
+            return refuse(Refusal::BadRequest, "the directory does not name the flow");
+        }
+        let listeners = &mut self.world.state.leases.listeners;
+        let before = listeners.slots(Protocol::Udp, port);
+        listeners.set_connected(client, port, is_on);
+        let is_moved = before != listeners.slots(Protocol::Udp, port);
+        if is_on && self.world.state.leases.route(Protocol::Udp, port) != Route::Slot(slot) {
+            let steering = self.world.slots.steering();
+            if let Err(error) = self.steer.except(steering, &[(flow, slot)]) {
+                eprintln!("a flow of port {port} cannot be steered: {error}");
+            }
+        }
+        if is_moved {
+            self.steer_ports(&[(Protocol::Udp, port, port)]);
+        }
+        self.done()
+    }
+
     fn on_region(&mut self, client: ClientId, id: u64, fds: Vec<OwnedFd>) -> Answer {
         let held = self
             .world
@@ -372,7 +418,7 @@ impl Server {
             .iter()
             .filter_map(|((client, _), region)| Some((clients.find(*client)?.slot?, region)))
             .flat_map(|(slot, region)| {
-                directory::flows(region)
+                directory::all_flows(region)
                     .into_iter()
                     .map(move |flow| (flow, slot))
             })

@@ -130,7 +130,10 @@ impl Server {
         listening.chain(connected).take(max).collect()
     }
 
-    fn regions_of(&self, id: ClientId) -> impl Iterator<Item = &slipstack_mem::Region> + '_ {
+    pub(super) fn regions_of(
+        &self,
+        id: ClientId,
+    ) -> impl Iterator<Item = &slipstack_mem::Region> + '_ {
         self.world
             .regions
             .iter()

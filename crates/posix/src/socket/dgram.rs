@@ -55,8 +55,22 @@ pub(crate) struct Dgram {
     mtu_discovery: [AtomicU8; 2],
     /// IP_RECVERR or IPV6_RECVERR is on.
     wants_returned: AtomicBool,
+    /// The program has looked at the next datagram and left it.
+    is_peeked: AtomicBool,
+    /// What the process that this one was forked from left that way.
+    left: Lock<Option<Box<Left>>>,
+    has_left: AtomicBool,
+    /// The same for a child that is being forked.
+    handed: Lock<Option<Box<Left>>>,
     /// The socket's error by what waits in its error queue; 0 = none.
     next_error: AtomicI32,
+}
+
+/// A datagram on its way to a forked child.
+#[derive(Clone, Debug)]
+pub(crate) struct Left {
+    bytes: Vec<u8>,
+    datagram: Datagram,
 }
 
 impl Dgram {
@@ -79,6 +93,10 @@ impl Dgram {
                 AtomicU8::new(MTU_DISCOVER_WANT),
             ],
             wants_returned: AtomicBool::new(false),
+            is_peeked: AtomicBool::new(false),
+            left: Lock::new(None),
+            handed: Lock::new(None),
+            has_left: AtomicBool::new(false),
             next_error: AtomicI32::new(0),
         }
     }
@@ -205,19 +223,76 @@ impl Dgram {
         self.turn.fetch_add(1, Ordering::Relaxed) % 2 == 1
     }
 
+    /// Before a fork: a datagram that was looked at and left goes with the socket to the child, which may be the
+    /// one that it was looked at for. Who takes it is the programs' to agree on, as on the kernel.
+    pub(crate) fn copy_peeked(&self) {
+        if self.has_left.load(Ordering::Relaxed) {
+            *self.handed.lock() = self.left.lock().clone();
+            return;
+        }
+        let found = self
+            .part()
+            .filter(|_| self.is_peeked.load(Ordering::Relaxed));
+        let Some((link, sock)) = found else {
+            return;
+        };
+        let mut bytes = vec![0; link.next_datagram(sock).unwrap_or(0)];
+        let datagram = link.udp_recv(sock, &mut [IoSliceMut::new(&mut bytes)], true);
+        *self.handed.lock() = datagram.map(|datagram| Box::new(Left { bytes, datagram }));
+    }
+
+    pub(crate) fn take_handed(&self) -> Option<Box<Left>> {
+        self.handed.try_lock()?.take()
+    }
+
+    /// In the child.
+    pub(crate) fn give_left(&self, left: Option<Box<Left>>) {
+        self.has_left.store(left.is_some(), Ordering::Relaxed);
+        *self.left.lock() = left;
+    }
+
+    #[cold]
+    fn recv_left(&self, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Option<Datagram> {
+        let mut place = self.left.lock();
+        let Left { bytes, datagram } = place.as_deref()?;
+        let mut rest = &bytes[..];
+        for buf in bufs {
+            let count = buf.len().min(rest.len());
+            buf[..count].copy_from_slice(&rest[..count]);
+            rest = &rest[count..];
+        }
+        let found = Datagram {
+            len: bytes.len() - rest.len(),
+            ..*datagram
+        };
+        if !peek {
+            *place = None;
+            self.has_left.store(false, Ordering::Relaxed);
+        }
+        Some(found)
+    }
+
     /// The next datagram of the stack's, or an error that was reported for one sent.
     pub(crate) fn recv(
         &self,
         bufs: &mut [IoSliceMut<'_>],
         peek: bool,
     ) -> Result<Option<Datagram>, Errno> {
+        if self.has_left.load(Ordering::Relaxed)
+            && let Some(left) = self.recv_left(bufs, peek)
+        {
+            return Ok(Some(left));
+        }
         let Some((link, sock)) = self.part() else {
             return self.take_refusal().map_or(Ok(None), Err);
         };
         if let Some(error) = self.take_error_of(&link, sock) {
             return Err(error);
         }
-        Ok(link.udp_recv(sock, bufs, peek))
+        let found = link.udp_recv(sock, bufs, peek);
+        self.is_peeked
+            .store(peek && found.is_some(), Ordering::Relaxed);
+        Ok(found)
     }
 
     /// The link, if errors that come by it can be this socket's.
@@ -267,6 +342,9 @@ impl Dgram {
 
     /// Length of the next datagram of the stack's.
     pub(crate) fn next_len(&self) -> Option<usize> {
+        if let Some(left) = &*self.left.lock() {
+            return Some(left.bytes.len());
+        }
         let (link, sock) = self.part()?;
         link.next_datagram(sock)
     }
@@ -295,6 +373,9 @@ impl Dgram {
     /// datagram_poll() for the stack's part.
     pub(crate) fn readiness(&self) -> u32 {
         let mut ready = shut_bits(self.shut.load(Ordering::Relaxed));
+        if self.has_left.load(Ordering::Relaxed) {
+            ready |= bits::IN;
+        }
         let Some((link, sock)) = self.part() else {
             if self.side() == Side::Stack {
                 ready |= bits::OUT;
