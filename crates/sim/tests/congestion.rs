@@ -2,26 +2,10 @@
 
 use slipstack_sim::LinkParams;
 use slipstack_sim::flows::{Outcome, Setup, run};
-use slipstack_sim::link::{Loss, QueueParams, Share};
+use slipstack_sim::link::{Loss, Share};
 use slipstack_stack::{Congestion, EcnMode};
 
-const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
-
-/// A bottleneck with a queue of `queue_percent` of the bandwidth-delay product.
-fn link(mbits: u64, rtt_ms: u64, queue_percent: u64) -> LinkParams {
-    let rate = mbits * 1_000_000;
-    let product = LinkParams::bandwidth_delay_product(rate, rtt_ms * MS);
-    LinkParams {
-        rate,
-        delay_ns: rtt_ms * MS / 2,
-        queue: QueueParams {
-            bytes_max: product * queue_percent / 100,
-            ..QueueParams::default()
-        },
-        ..LinkParams::default()
-    }
-}
 
 fn outcome(setup: &Setup, warm_up_ns: u64, ns: u64) -> Outcome {
     run(setup, warm_up_ns, ns).unwrap_or_else(|failure| panic!("{failure:?}"))
@@ -35,7 +19,7 @@ fn share(setup: &Setup, outcome: &Outcome) -> f64 {
 #[test]
 fn every_algorithm_fills_a_pipe_with_a_queue_of_its_size() {
     for kind in Congestion::ALL {
-        let setup = Setup::new(link(20, 40, 100), &[kind]);
+        let setup = Setup::new(LinkParams::bottleneck(20, 40, 100), &[kind]);
         let outcome = outcome(&setup, 2 * SECOND, 10 * SECOND);
         let share = share(&setup, &outcome);
         assert!(share > 0.85, "{kind:?}: {share}");
@@ -49,7 +33,7 @@ fn a_shallow_queue_does_not_starve_anybody() {
         (Congestion::Cubic, true),
         (Congestion::Bbr, true),
     ] {
-        let mut setup = Setup::new(link(100, 40, 10), &[kind]);
+        let mut setup = Setup::new(LinkParams::bottleneck(100, 40, 10), &[kind]);
         setup.pacing = pacing;
         let outcome = outcome(&setup, SECOND, 4 * SECOND);
         let share = share(&setup, &outcome);
@@ -61,7 +45,7 @@ fn a_shallow_queue_does_not_starve_anybody() {
 #[test]
 fn bbr_outruns_cubic_where_one_in_a_hundred_is_lost() {
     let goodput = |kind| {
-        let mut link = link(20, 40, 100);
+        let mut link = LinkParams::bottleneck(20, 40, 100);
         link.loss = Loss::Random(Share::percent(1));
         outcome(&Setup::new(link, &[kind]), 2 * SECOND, 10 * SECOND).total()
     };
@@ -72,7 +56,7 @@ fn bbr_outruns_cubic_where_one_in_a_hundred_is_lost() {
 
 #[test]
 fn hystart_loses_far_less_than_a_plain_slow_start() {
-    let mut setup = Setup::new(link(100, 40, 200), &[Congestion::Cubic]);
+    let mut setup = Setup::new(LinkParams::bottleneck(100, 40, 200), &[Congestion::Cubic]);
     setup.tso_max = 0;
     let cubic = outcome(&setup, 0, 2 * SECOND);
     assert!(share(&setup, &cubic) > 0.6, "{cubic:?}");
@@ -85,7 +69,10 @@ fn hystart_loses_far_less_than_a_plain_slow_start() {
 
 #[test]
 fn dctcp_keeps_the_queue_at_the_marking_threshold() {
-    let mut setup = Setup::new(link(100, 4, 1_000), &[Congestion::Dctcp; 2]);
+    let mut setup = Setup::new(
+        LinkParams::bottleneck(100, 4, 1_000),
+        &[Congestion::Dctcp; 2],
+    );
     // RFC 8257 3.1: K above a seventh of the bandwidth-delay product.
     setup.link.queue.mark_bytes = 30_000;
     setup.tso_max = 0;
@@ -101,7 +88,7 @@ fn dctcp_keeps_the_queue_at_the_marking_threshold() {
 
 #[test]
 fn a_mark_spares_a_retransmission() {
-    let mut setup = Setup::new(link(20, 40, 200), &[Congestion::Cubic]);
+    let mut setup = Setup::new(LinkParams::bottleneck(20, 40, 200), &[Congestion::Cubic]);
     setup.link.queue.mark_bytes = 60_000;
     setup.ecn = EcnMode::On;
     let on = outcome(&setup, 0, 8 * SECOND);
@@ -112,7 +99,7 @@ fn a_mark_spares_a_retransmission() {
 #[test]
 fn two_flows_of_a_kind_share_evenly() {
     for kind in [Congestion::Cubic, Congestion::NewReno, Congestion::Bbr] {
-        let mut setup = Setup::new(link(10, 20, 100), &[kind; 2]);
+        let mut setup = Setup::new(LinkParams::bottleneck(10, 20, 100), &[kind; 2]);
         setup.stagger_ns = SECOND;
         let outcome = outcome(&setup, 5 * SECOND, 60 * SECOND);
         assert!(

@@ -2,7 +2,6 @@
 
 use slipstack_sim::LinkParams;
 use slipstack_sim::flows::{Setup, run};
-use slipstack_sim::link::QueueParams;
 use slipstack_stack::Congestion;
 
 const MS: u64 = 1_000_000;
@@ -11,16 +10,7 @@ const MS: u64 = 1_000_000;
 /// and the share of the link that it has in the second ten.
 fn begin((mbits, rtt_ms): (u64, u64), percent: u64, pacing: bool) -> (u64, f64) {
     let rate = mbits * 1_000_000;
-    let product = LinkParams::bandwidth_delay_product(rate, rtt_ms * MS);
-    let link = LinkParams {
-        rate,
-        delay_ns: rtt_ms * MS / 2,
-        queue: QueueParams {
-            bytes_max: product * percent / 100,
-            ..QueueParams::default()
-        },
-        ..LinkParams::default()
-    };
+    let link = LinkParams::bottleneck(mbits, rtt_ms, percent);
     let mut setup = Setup::new(link, &[Congestion::Cubic]);
     setup.pacing = pacing;
     let outcome = run(&setup, 10 * rtt_ms * MS, 10 * rtt_ms * MS)

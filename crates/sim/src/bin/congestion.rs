@@ -2,7 +2,7 @@
 //! `cargo run --release -p slipstack-sim --bin congestion`
 
 use slipstack_sim::flows::{Setup, run};
-use slipstack_sim::link::{Loss, QueueParams, Share};
+use slipstack_sim::link::{Loss, Share};
 use slipstack_sim::{Failure, LinkParams};
 use slipstack_stack::{Congestion, EcnMode};
 
@@ -41,17 +41,9 @@ fn main() -> Result<(), Failure> {
             (Congestion::Cubic, true),
             (Congestion::Bbr, true),
         ] {
-            let rate = mbits * 1_000_000;
-            let product = LinkParams::bandwidth_delay_product(rate, rtt_ms * MS);
             let link = LinkParams {
-                rate,
-                delay_ns: rtt_ms * MS / 2,
                 loss: Loss::Random(Share::ppm(loss)),
-                queue: QueueParams {
-                    bytes_max: product * queue_percent / 100,
-                    ..QueueParams::default()
-                },
-                ..LinkParams::default()
+                ..LinkParams::bottleneck(mbits, rtt_ms, queue_percent)
             };
             let mut setup = Setup::new(link, &[kind]);
             setup.pacing = pacing;
