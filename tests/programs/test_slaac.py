@@ -33,6 +33,8 @@ def addresses_of(started):
 def prepare(world):
     for side in (world.stack_ns, world.peer_ns):
         side.sysctl("net.ipv6.conf.eth1.disable_ipv6", 0)
+    # Its own advertisements come back to the router.
+    world.peer_ns.sysctl("net.ipv6.conf.eth1.accept_ra", 0)
     world.peer_ns.ip("addr", "add", f"{PREFIX}1/64", "dev", "eth1", "nodad")
     world.peer_ns.ip("addr", "add", f"{FAR}/128", "dev", "lo", "nodad")
 
