@@ -355,8 +355,8 @@ pub fn on_timeout(conn: &mut Connection) {
     conn.cc.on_timeout();
 }
 
-/// RFC 4015: the ACK echoes a timestamp from before the retransmission, so the original arrived. RFC 2883: every
-/// retransmission of the episode was reported as a duplicate.
+/// RFC 4015: the ACK echoes a timestamp from before the retransmission, so the original arrived, or there was no
+/// retransmission yet. RFC 2883: every retransmission of the episode was reported as a duplicate.
 fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
     let Some(flight) = conn.flight.as_deref_mut() else {
         return false;
@@ -372,8 +372,13 @@ fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
         return false;
     }
     let by_stamp = facts.has_advanced && recovery.undo.is_of_original(facts.echo);
+    // What was marked came before it was sent again: ACKs that arrive together are taken before anything leaves (Linux:
+    // tcp_packet_delayed).
+    let by_haste = recovery.state == State::Recovery
+        && recovery.undo.has_originals_only()
+        && flight.board.lost_bytes() == 0;
     let by_original = recovery.has_original(facts, conn.opts.has_sack);
-    if !by_stamp && !by_dsack && !by_original {
+    if !by_stamp && !by_dsack && !by_original && !by_haste {
         return false;
     }
     recovery.state = State::Open;

@@ -13,6 +13,8 @@ pub struct Undo {
     range: Range,
     /// Retransmitted bytes that no D-SACK has called needless.
     bytes: u64,
+    /// Something was sent again in this episode.
+    has_resent: bool,
     /// Our timestamp when the first retransmission that may still be in flight left.
     stamp: Option<u32>,
 }
@@ -21,6 +23,7 @@ impl Undo {
     /// An episode begins.
     pub fn begin(&mut self, prior: Saved, una: u64) {
         self.prior = Some(prior);
+        self.has_resent = false;
         // What was sent again before and is still in flight is no original when it arrives.
         if self.range.end <= una {
             self.range = Range::default();
@@ -40,7 +43,13 @@ impl Undo {
             }
         };
         self.bytes += range.end - range.start;
+        self.has_resent = true;
         self.stamp.get_or_insert(stamp);
+    }
+
+    /// Nothing has been sent again: what has arrived since are originals.
+    pub fn has_originals_only(&self) -> bool {
+        !self.has_resent
     }
 
     /// An ACK echoes this: did it leave before the first retransmission?

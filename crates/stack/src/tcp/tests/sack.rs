@@ -98,6 +98,31 @@ fn three_sacked_segments_resend_the_hole_at_once() {
 }
 
 #[test]
+fn what_arrives_before_it_is_sent_again_was_not_lost() {
+    let mut world = established();
+    world.write(10_000);
+    world.take_sent();
+    world.now.0 += 10 * MS;
+    // Taken in one turn: nothing leaves between them.
+    sack(&mut world, &[(1000, 4000)]);
+    world.acknowledge(4_000);
+    world.flush();
+    world.none();
+    let info = |world: &World| {
+        let (now, conn) = (world.now, world.conn.unwrap());
+        world.stack.tcp_info(now, conn).unwrap()
+    };
+    let after = info(&world);
+    assert!(after.ca_state == 0 && after.snd_cwnd >= 10, "{after:?}");
+    // A loss is still one when ACKs of later data come first.
+    sack(&mut world, &[(1000, 5000)]);
+    sack(&mut world, &[(1000, 6000)]);
+    world.sleep(20 * MS);
+    assert_eq!(offsets(&world.take_sent())[0], 4000);
+    assert!(info(&world).snd_cwnd < 10);
+}
+
+#[test]
 fn a_dsack_that_comes_when_all_is_acknowledged_undoes_the_reduction() {
     let mut world = established();
     world.write(10_000);
