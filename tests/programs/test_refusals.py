@@ -189,3 +189,15 @@ def two_programs_on_one_port(world):
     second = world.stack(*world.program("threaded.py"), "server", 7000)
     assert second.wait(10) != 0 and "Address already in use" in second.errors(), second.tail()
     assert first.is_running()
+
+
+@test(modes=ONLY)
+def a_run_directory_that_cannot_be_written(world):
+    """A container with a read-only /run."""
+    before = state(world)
+    command = f"mount -t tmpfs -o ro none {world.run_dir} && exec {world.slipstack} run --run-dir {world.run_dir} {' '.join(DEVICE)} -- true"
+    started = world.beside("unshare", "-m", "sh", "-c", command)
+    assert started.wait(15) != 0
+    (said,) = started.errors().strip().splitlines()
+    assert "Read-only file system" in said and "--run-dir" in said, said
+    assert state(world) == before

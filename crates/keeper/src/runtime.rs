@@ -44,7 +44,15 @@ impl std::fmt::Display for RuntimeError {
                  (instances up to {INSTANCE_NAME_MAX})"
             ),
             RuntimeError::Io { path, error } => {
-                write!(f, "cannot use {}: {}", path.display(), explained(error))
+                write!(f, "cannot use {}: {}", path.display(), explained(error))?;
+                let is_the_place = matches!(
+                    error.kind(),
+                    io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::StorageFull
+                );
+                if is_the_place {
+                    write!(f, "; name another directory with --run-dir")?;
+                }
+                Ok(())
             }
         }
     }
