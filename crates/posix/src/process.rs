@@ -235,6 +235,7 @@ impl Process {
                 Ok(link)
             }
             Err(error) => {
+                self.tell_report_again();
                 self.on_trouble(&error);
                 Err(Errno::ENETDOWN)
             }

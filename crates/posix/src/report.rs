@@ -152,6 +152,11 @@ impl Report {
 }
 
 impl Process {
+    /// Whoever was told may know this process no more: an engine that is not to be had ends the connection.
+    pub(crate) fn tell_report_again(&self) {
+        self.report.is_told.store(false, Ordering::Relaxed);
+    }
+
     /// Sockets that never need an engine are described all the same.
     pub(crate) fn tell_report(&self) {
         if self.link().is_none()
