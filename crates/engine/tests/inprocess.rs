@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use slipstack_channel::{Driver, Exit};
-use slipstack_device::loopback;
+use slipstack_channel::{Command, Driver, Exit, Kind};
+use slipstack_device::{Device, loopback};
 use slipstack_engine::InProcess;
 use slipstack_engine::custodian::Custodian;
 use slipstack_mem::Doorbell;
@@ -56,5 +56,30 @@ fn a_program_that_came_back_is_woken_though_the_ticker_hears_the_bell_too() {
         driver.finish_wait([false, true]);
         driver.turn();
     }
+    driver.goodbye(Exit::Orderly);
+}
+
+/// What the program does while the ticker sleeps in its place gives the ticker a deadline that it did not know.
+#[test]
+fn a_program_that_asks_for_something_and_goes_away_again_has_it_repeated() {
+    let (device, mut peer) = loopback::pair(1500).unwrap();
+    let bell = Doorbell::new().unwrap();
+    let host = pair::host_with(1, device, None);
+    let (program, engine) = (host.program, host.engine);
+    let driver = InProcess::new(engine, bell, Arc::new(Silent)).unwrap();
+    // Nothing is due, so that the ticker sleeps without end.
+    std::thread::sleep(Duration::from_millis(50));
+    let sock = program.open_socket(Kind::Tcp).unwrap();
+    let remote = "10.9.0.2:80".parse().unwrap();
+    program.request(Command::Connect { sock, remote });
+    driver.commands();
+    // The neighbour does not answer; it is asked for again after a second.
+    let end = std::time::Instant::now() + Duration::from_secs(5);
+    let mut frames = 0;
+    while frames < 2 && std::time::Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+        frames += peer.rx(16, &mut |_, _| {});
+    }
+    assert_eq!(frames, 2);
     driver.goodbye(Exit::Orderly);
 }

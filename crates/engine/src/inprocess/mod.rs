@@ -43,6 +43,8 @@ struct Shared {
     sleepers: AtomicU32,
     /// The deadline for which the latest sleeper's timeout was computed.
     armed_until: AtomicU64,
+    /// The deadline until which the ticker sleeps in the program's place; 0 = it does not.
+    ticker_until: AtomicU64,
     is_over: AtomicBool,
 }
 
@@ -64,6 +66,7 @@ impl InProcess {
             driven_at: AtomicU64::new(now_ns()),
             sleepers: AtomicU32::new(0),
             armed_until: AtomicU64::new(u64::MAX),
+            ticker_until: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
         });
         let ticker = Ticker::start(Arc::clone(&shared))?;
@@ -107,11 +110,15 @@ impl Shared {
 
     /// Whether a sleeper has to be woken because of what was done in its absence: its timeout may
     /// have been computed before a deadline existed, and a turn ends the announcement of sleep.
+    /// Without a thread of the program's it is the ticker that may sleep for too long.
     fn is_stale(&self, engine: &mut Engine) -> bool {
-        if self.sleepers.load(Ordering::Acquire) == 0 {
+        let armed_until = match self.sleepers.load(Ordering::Acquire) {
+            0 => self.ticker_until.load(Ordering::Acquire),
+            _ => self.armed_until.load(Ordering::Acquire),
+        };
+        if armed_until == 0 {
             return false;
         }
-        let armed_until = self.armed_until.load(Ordering::Acquire);
         engine.announce_sleep()
             || engine
                 .next_deadline()

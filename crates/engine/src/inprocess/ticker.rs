@@ -159,6 +159,11 @@ impl Watch {
         let is_busy = turn.progress || engine.announce_sleep() || engine.has_work();
         let deadline = engine.next_deadline();
         let has_news = engine.has_unread_events();
+        if !is_busy {
+            // Published before the lock is let go: a later turn of the program's sees it.
+            let until = deadline.map_or(u64::MAX, |at| at.0);
+            self.shared.ticker_until.store(until, Ordering::Release);
+        }
         drop(engine);
         if has_news && self.shared.sleepers.load(Ordering::Acquire) > 0 {
             // The program came and fell asleep while we had the engine.
@@ -169,6 +174,7 @@ impl Watch {
         }
         let timeout_ns = deadline.map(|at| at.0.saturating_sub(now_ns()));
         self.sleep(timeout_ns, true);
+        self.shared.ticker_until.store(0, Ordering::Release);
         Mode::Away
     }
 
