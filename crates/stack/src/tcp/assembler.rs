@@ -9,6 +9,8 @@ use alloc::vec::Vec;
 pub const RANGES_MAX: usize = 256;
 /// How many recently touched ranges are remembered for the order of SACK blocks.
 const RECENT_MAX: usize = 4;
+/// Blocks that fit beside timestamps.
+const NEWS_MAX: u8 = 3;
 
 /// Half-open range of sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -24,6 +26,8 @@ pub struct Assembler {
     /// Starts of segments that came in lately, newest first.
     recent: [u64; RECENT_MAX],
     recent_len: u8,
+    /// Ranges of `recent` that are new or have grown since the last ACK.
+    news: u8,
     /// RFC 2883 4: reported once, in the first block of the next ACK.
     duplicate: Option<Range>,
     /// Where the peer's urgent byte is, while it is not in order.
@@ -113,8 +117,15 @@ impl Assembler {
         self.duplicate = Some(range);
     }
 
+    /// What has come since the last ACK fills one: what comes next would push some of it out untold, and the peer would
+    /// send that again (Linux: tcp_sack_new_ofo_skb).
+    pub fn fills_an_ack(&self) -> bool {
+        self.duplicate.is_some() || self.news >= NEWS_MAX
+    }
+
     /// Writes the blocks of the next ACK, most interesting first, and says how many.
     pub fn sack_blocks(&mut self, blocks: &mut [Range]) -> usize {
+        self.news = 0;
         let mut n = 0;
         // RFC 2883 4: the D-SACK block comes first, then the block that contains it, then the others.
         if let Some(duplicate) = self.duplicate.take()
@@ -164,6 +175,7 @@ impl Assembler {
             let newest = self.recent[0];
             // Same range as last time: only the position within it changed.
             if self.find(newest) == self.find(start) {
+                self.news = self.news.max(1);
                 return;
             }
         }
@@ -171,6 +183,7 @@ impl Assembler {
         self.recent.copy_within(0..keep, 1);
         self.recent[0] = start;
         self.recent_len = (keep + 1) as u8;
+        self.news = self.news.saturating_add(1);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::rate::RateLimit;
 use crate::tcp::assembler::Range;
 use crate::tcp::connect;
 use crate::tcp::connection::Connection;
-use crate::tcp::output::control;
+use crate::tcp::output::{ack_policy, control};
 use crate::tcp::phase::Phase;
 use crate::tcp::segment::Segment;
 use crate::tcp::{resend, seq};
@@ -89,6 +89,7 @@ fn reject(
             .note_duplicate(Range { start, end: upto });
     }
     acknowledge(conn, now, segment, cx);
+    ack_policy::tell_of_gaps(conn, now, cx, fx);
 }
 
 /// RFC 9293 3.5 figure 8: the SYN of the SYN-ACK is known already, its ACK is what counts.

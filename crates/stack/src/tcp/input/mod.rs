@@ -10,6 +10,7 @@ pub mod text;
 
 use super::connection::{AckState, Connection};
 use super::ecn;
+use super::output::ack_policy;
 use super::phase::Phase;
 use super::segment::Segment;
 use super::{seq, urgent};
@@ -74,8 +75,11 @@ pub fn on_segment(
         urgent::on_segment(conn, segment, start, fx);
     }
     // Seventh: text.
-    if !segment.payload.is_empty() && !text::on_text(conn, now, segment, start, cx, fx) {
-        return Verdict::Refused;
+    if !segment.payload.is_empty() {
+        if !text::on_text(conn, now, segment, start, cx, fx) {
+            return Verdict::Refused;
+        }
+        ack_policy::tell_of_gaps(conn, now, cx, fx);
     }
     // Eighth: FIN.
     if segment.flags.is_fin() || conn.rcv.fin_at != 0 {

@@ -103,6 +103,18 @@ pub fn on_gap(conn: &mut Connection) {
     conn.rcv.quick = QUICK_SEGMENTS;
 }
 
+/// One turn takes many segments, and one ACK would tell of the last of them alone: of three SACK blocks, of one D-SACK,
+/// and without SACK it would be one duplicate ACK in place of many (RFC 5681 3.2).
+#[inline]
+pub fn tell_of_gaps(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+    if let Some(assembler) = conn.rcv.assembler.as_deref()
+        && conn.rcv.ack == AckState::Now
+        && (assembler.fills_an_ack() || !conn.opts.has_sack)
+    {
+        send_ack(conn, now, cx, fx);
+    }
+}
+
 /// The peer's FIN: the program's own, which it sends soon, carries the ACK.
 pub fn on_fin(conn: &mut Connection, now: Instant) {
     let owed = if conn.rcv.is_interactive {

@@ -261,3 +261,55 @@ fn a_lost_tail_is_probed_before_the_timeout() {
     assert!(offsets(&world.take_sent()).contains(&2000));
     assert_eq!(world.stack.counters().value(Counter::TcpTimeouts), 0);
 }
+
+/// Segments of 100 bytes that begin at these places behind the edge, all taken in one turn; the blocks of each ACK, as
+/// such places.
+fn told_of(world: &mut World, starts: &[i32]) -> Vec<Vec<(i32, i32)>> {
+    let edge = world.seq;
+    for &start in starts {
+        world.seq = edge.wrapping_add_signed(start);
+        world.peer(ACK, &[0; 100]);
+    }
+    world.seq = edge;
+    world.flush();
+    let place = |seq: u32| seq.wrapping_sub(edge) as i32;
+    let blocks = |frame: &Sent| -> Vec<_> {
+        let list = frame.options.sack.as_slice();
+        list.iter().map(|&(l, r)| (place(l), place(r))).collect()
+    };
+    world.take_sent().iter().map(blocks).collect()
+}
+
+#[test]
+fn every_gap_of_a_turn_is_told_of() {
+    let mut world = established();
+    let acks = told_of(&mut world, &[200, 400, 600, 800, 1000, 1200, 1400]);
+    for start in [200, 400, 600, 800, 1000, 1200, 1400] {
+        let block = (start, start + 100);
+        assert!(acks.iter().any(|told| told.contains(&block)), "{acks:?}");
+    }
+    assert_eq!(acks.len(), 3);
+    // What continues the newest range is told of once, and also when others follow.
+    assert_eq!(told_of(&mut world, &[1500, 1600, 1700, 1800]).len(), 1);
+    let acks = told_of(&mut world, &[1900, 2100, 2300, 2500]);
+    assert!(
+        acks.iter().flatten().any(|&block| block == (1400, 2000)),
+        "{acks:?}"
+    );
+}
+
+#[test]
+fn every_segment_of_a_turn_that_came_twice_is_told_of() {
+    let mut world = established();
+    world.peer(ACK, &[0; 400]);
+    world.flush();
+    world.take_sent();
+    let acks = told_of(&mut world, &[-400, -200, -100, 300]);
+    assert_eq!(acks[..3], [[(-400, -300)], [(-200, -100)], [(-100, 0)]]);
+    assert_eq!(acks[3], [(300, 400)]);
+    let acks = told_of(&mut world, &[300, 300]);
+    assert!(
+        acks.len() == 2 && acks.iter().all(|told| told[0] == (300, 400)),
+        "{acks:?}"
+    );
+}
