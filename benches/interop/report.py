@@ -76,6 +76,15 @@ def jain(rates):
     return sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates)) if any(rates) else 0.0
 
 
+def document(**parts):
+    """JSON with a line for each row and each run."""
+    def text(part):
+        if not isinstance(part, list):
+            return json.dumps(part)
+        return "[\n" + ",\n".join(json.dumps(row) for row in part) + "\n]"
+    return "{\n" + ",\n".join(f"{json.dumps(name)}: {text(part)}" for name, part in parts.items()) + "\n}\n"
+
+
 def number(value, digits):
     return "–" if value is None else f"{value:,.{digits}f}"
 
@@ -139,8 +148,7 @@ def write(results, fairness, meta, directory):
     for name, rates in fairness.items():
         figures[f"Jain's index of two flows, {name}"] = jain(rates)
         meta[f"Mbit/s of the two flows, {name}"] = [round(rate, 2) for rate in rates]
-    (directory / "results.json").write_text(
-        json.dumps({"meta": meta, "figures": figures, "summary": rows, "raw": results}, indent=1))
+    (directory / "results.json").write_text(document(meta=meta, figures=figures, summary=rows, raw=results))
     text = table(rows) + "\n" + "".join(figure_lines(figures))
     head = "".join(f"- {key}: {value}\n" for key, value in meta.items())
     (directory / "results.md").write_text(head + "\n" + text)
