@@ -8,6 +8,8 @@ use crate::errno::Errno;
 const V4_LEN: usize = 16;
 /// `sizeof(struct sockaddr_in6)`.
 const V6_LEN: usize = 28;
+/// `sizeof(struct sockaddr_nl)`.
+const NETLINK_LEN: usize = 12;
 /// What `bind` and `connect` accept as the least length of a `sockaddr_in6`
 /// (without `sin6_scope_id`; SIN6_LEN_RFC2133).
 const V6_LEN_MIN: usize = 24;
@@ -62,6 +64,14 @@ impl AddrBytes {
                 V6_LEN
             }
         };
+        AddrBytes { bytes, len }
+    }
+
+    /// The kernel itself, as sockets of netlink show it (struct sockaddr_nl).
+    pub(crate) fn of_kernel() -> Self {
+        let mut bytes = [0; V6_LEN];
+        bytes[..2].copy_from_slice(&(libc::AF_NETLINK as u16).to_ne_bytes());
+        let len = NETLINK_LEN;
         AddrBytes { bytes, len }
     }
 

@@ -36,6 +36,7 @@ impl Process {
             match entry {
                 Entry::Socket(socket) => socket.cold.hold(),
                 Entry::Set(set) => set.inner.hold(),
+                Entry::Routes(socket) => socket.asked.hold(),
             }
         }
         *self.held.lock() = held;
@@ -101,6 +102,7 @@ impl Process {
             match entry {
                 Entry::Socket(socket) => _ = socket.cold.release(),
                 Entry::Set(set) => _ = set.inner.release(),
+                Entry::Routes(socket) => _ = socket.asked.release(),
             }
         }
         self.link.release();
@@ -138,6 +140,7 @@ impl Process {
                     mem::forget(old);
                 }
                 Entry::Set(set) => renew_set(&set),
+                Entry::Routes(_) => {}
             }
         }
         self.has_intents.store(true, Ordering::Relaxed);
@@ -252,7 +255,7 @@ impl Process {
                         self.on_intent(&socket);
                     }
                 }
-                Entry::Set(_) => {}
+                Entry::Set(_) | Entry::Routes(_) => {}
             }
         }
     }

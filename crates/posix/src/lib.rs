@@ -22,6 +22,7 @@ pub mod errno;
 mod fork;
 mod habit;
 mod idhash;
+mod interfaces;
 pub mod kernel;
 mod lending;
 mod link;
@@ -46,6 +47,7 @@ mod waiter;
 
 pub use addr::AddrBytes;
 pub use errno::Errno;
+pub use interfaces::OwnAddress;
 pub use kernel::{Interruptions, Kernel};
 pub use lending::{Passing, is_passed};
 pub use outcome::{Divert, Outcome};

@@ -77,7 +77,7 @@ impl Process {
                 continue;
             }
             let (target, has_kernel) = match self.table.find(fd.fd) {
-                None => (None, true),
+                None | Some(Entry::Routes(_)) => (None, true),
                 Some(Entry::Socket(socket)) => {
                     if let Some(Decided::Foreign(it)) = socket.decided() {
                         it.take(self, &socket, fd.events & libc::POLLIN != 0);

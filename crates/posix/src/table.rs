@@ -7,6 +7,7 @@ use slipstack_mem::Lock;
 
 use crate::description::Description;
 use crate::epoll::Set;
+use crate::interfaces::RouteSocket;
 use std::sync::Arc;
 
 const CHUNK: usize = 1024;
@@ -23,14 +24,17 @@ const OURS: u8 = 1;
 pub(crate) enum Entry {
     Socket(Arc<Description>),
     Set(Arc<Set>),
+    /// A socket of the kernel's, which is asked for addresses.
+    Routes(Arc<RouteSocket>),
 }
 
 impl Entry {
     /// Sockets come before sets; the order in which several are locked.
-    pub(crate) fn order(&self) -> (bool, u64) {
+    pub(crate) fn order(&self) -> (u8, u64) {
         match self {
-            Entry::Socket(socket) => (false, socket.id),
-            Entry::Set(set) => (true, set.id),
+            Entry::Socket(socket) => (0, socket.id),
+            Entry::Set(set) => (1, set.id),
+            Entry::Routes(socket) => (2, socket.id),
         }
     }
 }
@@ -92,7 +96,7 @@ impl Table {
     pub(crate) fn set(&self, number: i32) -> Option<Arc<Set>> {
         match self.find(number)? {
             Entry::Set(set) => Some(set),
-            Entry::Socket(_) => None,
+            Entry::Socket(_) | Entry::Routes(_) => None,
         }
     }
 

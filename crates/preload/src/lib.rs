@@ -16,6 +16,7 @@ mod cancel;
 mod descriptors;
 pub mod exec;
 mod heap;
+mod interfaces;
 mod io;
 mod kernel;
 mod life;

@@ -56,6 +56,7 @@ impl Process {
                     self.end(&socket);
                 }
             }
+            Entry::Routes(_) => {}
             Entry::Set(set) => {
                 let is_last = {
                     let mut inner = set.inner.lock();
@@ -162,6 +163,7 @@ impl Process {
                 socket.cold.lock().numbers.push(number);
             }
             Entry::Set(set) => set.inner.lock().numbers.push(number),
+            Entry::Routes(_) => {}
         }
         if let Some(stale) = self.table.put(number, entry) {
             self.let_go(number, stale);

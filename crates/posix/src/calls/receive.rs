@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
-use crate::outcome::{Divert, Outcome};
+use crate::outcome::Outcome;
 use crate::process::{Process, Received};
 use crate::socket::{Stream, StreamError};
 
@@ -28,7 +28,7 @@ impl Process {
         let socket = match self.table.socket(fd) {
             Some(socket) => socket,
             // An epoll descriptor (the kernel says EINVAL), or nothing of ours any more.
-            None => return Err(Divert::Kernel),
+            None => return self.recv_list(fd, bufs, flags),
         };
         match socket.decided() {
             Some(Decided::Stream(stream)) => self.recv_stream(&socket, stream, bufs, flags),

@@ -35,7 +35,7 @@ impl Process {
     ) -> Outcome<usize> {
         let socket = match self.table.socket(fd) {
             Some(socket) => socket,
-            None => return Err(Divert::Kernel),
+            None => return Err(self.note_question(fd, bufs)),
         };
         match socket.decided() {
             Some(Decided::Stream(stream)) => self.send_stream(&socket, stream, bufs, flags),

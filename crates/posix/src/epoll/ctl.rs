@@ -58,7 +58,9 @@ impl Process {
             return Err(Errno::EINVAL.into());
         }
         let target = match self.table.find(fd) {
-            None => return kernel_ctl(&set, epfd, op, fd, events, data),
+            None | Some(Entry::Routes(_)) => {
+                return kernel_ctl(&set, epfd, op, fd, events, data);
+            }
             Some(Entry::Socket(socket)) => {
                 if let Some(Decided::Foreign(it)) = socket.decided() {
                     it.take(self, &socket, events & libc::EPOLLIN as u32 != 0);

@@ -7,8 +7,9 @@ use slipstack_posix::{Errno, Process};
 
 use super::{created, forget};
 use crate::call::{Restart, answer, is_ours};
+use crate::interfaces;
 use crate::life;
-use crate::raw::{self, fail};
+use crate::raw::fail;
 use crate::symbols::next;
 use crate::thread::InCall;
 
@@ -169,8 +170,9 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
     // SAFETY: the program's own call.
     let libc = || unsafe { (next::ioctl.get())(fd, request, argument) };
     if !Process::ioctl_takes_int(request) {
-        if is_interface_request(request) {
-            return interface_ioctl(request, argument);
+        if interfaces::is_request(request) {
+            // SAFETY: the program's own call.
+            return unsafe { interfaces::ask(request, argument) };
         }
         let ask = |process: &Process| process.prepare_kernel(fd).map(|()| 0);
         return answer(Restart::Never, ask, || libc() as isize) as c_int;
@@ -188,28 +190,6 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
         serve_owners(fd);
     }
     result as c_int
-}
-
-/// Questions about the kernel's interfaces, routes and neighbours (SIOC…), which any
-/// internet socket of the kernel's answers.
-fn is_interface_request(request: c_ulong) -> bool {
-    (0x890b..0x89ff).contains(&request)
-}
-
-fn interface_ioctl(request: c_ulong, argument: *mut c_void) -> c_int {
-    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
-    // SAFETY: makes a descriptor.
-    let fd = unsafe { (next::socket.get())(libc::AF_INET, kind, 0) };
-    if fd < 0 {
-        return -1;
-    }
-    // SAFETY: the program's own request on a descriptor of the kind it expects.
-    let result = unsafe { (next::ioctl.get())(fd, request, argument) };
-    let errno = raw::errno();
-    // SAFETY: our own descriptor.
-    unsafe { (next::close.get())(fd) };
-    raw::set_errno(errno);
-    result
 }
 
 pub unsafe fn pipe(pair: *mut c_int) -> c_int {

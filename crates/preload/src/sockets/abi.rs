@@ -12,6 +12,7 @@ use crate::descriptors::created;
 use crate::life;
 use crate::raw::fail;
 use crate::symbols::next;
+use crate::thread::InCall;
 
 /// Not in libc (linux/sockios.h).
 const SIOCATMARK: libc::c_ulong = 0x8905;
@@ -23,6 +24,9 @@ pub unsafe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     if !matches!(domain, libc::AF_INET | libc::AF_INET6) || life::activate().is_none() {
         let fd = libc();
         created(fd);
+        if domain == libc::AF_NETLINK && protocol == libc::NETLINK_ROUTE && fd >= 0 {
+            watch_routes(fd);
+        }
         return fd;
     }
     answer(
@@ -34,6 +38,15 @@ pub unsafe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
             fd as isize
         },
     ) as c_int
+}
+
+/// Who asks the kernel for its addresses is told the stack's as well.
+#[cold]
+fn watch_routes(fd: c_int) {
+    if let Some(process) = life::activate() {
+        let _in_call = InCall::enter();
+        process.watch_routes(fd);
+    }
 }
 
 pub unsafe fn socketpair(domain: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int {

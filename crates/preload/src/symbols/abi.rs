@@ -82,14 +82,15 @@ macro_rules! link {
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use libc::{
-    FILE, epoll_event, fd_set, iovec, mmsghdr, mode_t, msghdr, nfds_t, off64_t, pid_t, pollfd,
-    posix_spawn_file_actions_t, posix_spawnattr_t, pthread_t, sigset_t, size_t, sockaddr,
+    FILE, epoll_event, fd_set, ifaddrs, iovec, mmsghdr, mode_t, msghdr, nfds_t, off64_t, pid_t,
+    pollfd, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_t, sigset_t, size_t, sockaddr,
     socklen_t, ssize_t, timespec, timeval,
 };
 
 use crate::next::Next;
 use crate::{
-    cancel, descriptors, exec, io, life, messages, readiness, signals, sockets, stdio, syscall,
+    cancel, descriptors, exec, interfaces, io, life, messages, readiness, signals, sockets, stdio,
+    syscall,
 };
 
 include!("table.rs");

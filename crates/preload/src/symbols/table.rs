@@ -42,6 +42,10 @@ symbols! {
     descriptor [setsockopt] (fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int => sockets::abi::setsockopt;
     descriptor [sockatmark] (fd: c_int) -> c_int => sockets::abi::sockatmark;
 
+    // Interfaces.
+    whole [getifaddrs] (list: *mut *mut ifaddrs) -> c_int => interfaces::abi::getifaddrs;
+    whole [freeifaddrs] (list: *mut ifaddrs) -> () => interfaces::abi::freeifaddrs;
+
     // Readiness.
     whole [poll, __poll] (fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int => readiness::abi::poll;
     whole [__poll_chk] (fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int => readiness::abi::poll_chk;

@@ -1,0 +1,142 @@
+//! The hooked lists. Each is as in C.
+#![allow(clippy::missing_safety_doc, reason = "each is as in C")]
+
+use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::ptr;
+use std::ffi::CStr;
+use std::net::IpAddr;
+
+use libc::{ifaddrs, sockaddr};
+use slipstack_posix::OwnAddress;
+
+use super::{Address, own_addresses};
+use crate::symbols::next;
+use crate::thread::InCall;
+
+/// Where the first of our nodes has its data: by this it is found again. As large as what libc's nodes of links have
+/// there (struct rtnl_link_stats).
+static OURS: [u64; 16] = [0; 16];
+
+/// One address. All of one list stand in one piece of memory.
+#[repr(C)]
+struct Node {
+    it: ifaddrs,
+    address: Address,
+    netmask: Address,
+    broadcast: Address,
+    name: [u8; libc::IF_NAMESIZE],
+    /// How many are in the piece.
+    count: usize,
+}
+
+impl Node {
+    fn new(own: &OwnAddress, flags: c_uint, count: usize) -> Node {
+        let mut name = [0; libc::IF_NAMESIZE];
+        let len = own.name.len().min(name.len() - 1);
+        name[..len].copy_from_slice(&own.name.as_bytes()[..len]);
+        let last = own.broadcast().unwrap_or(std::net::Ipv4Addr::UNSPECIFIED);
+        Node {
+            it: ifaddrs {
+                ifa_next: ptr::null_mut(),
+                ifa_name: ptr::null_mut(),
+                ifa_flags: flags,
+                ifa_addr: ptr::null_mut(),
+                ifa_netmask: ptr::null_mut(),
+                ifa_ifu: ptr::null_mut(),
+                ifa_data: ptr::null_mut(),
+            },
+            address: Address::new(own.ip, own.interface),
+            netmask: Address::new(own.netmask(), 0),
+            broadcast: Address::new(IpAddr::V4(last), 0),
+            name,
+            count,
+        }
+    }
+
+    /// Where the node is to stay: its parts are pointed at.
+    fn settle(&mut self, next: *mut ifaddrs, has_broadcast: bool) {
+        self.it.ifa_next = next;
+        self.it.ifa_name = (&raw mut self.name).cast::<c_char>();
+        self.it.ifa_addr = (&raw mut self.address).cast::<sockaddr>();
+        self.it.ifa_netmask = (&raw mut self.netmask).cast::<sockaddr>();
+        if has_broadcast {
+            self.it.ifa_ifu = (&raw mut self.broadcast).cast::<sockaddr>();
+        }
+    }
+}
+
+pub unsafe fn getifaddrs(list: *mut *mut ifaddrs) -> c_int {
+    // SAFETY: the program's own call.
+    let result = unsafe { (next::getifaddrs.get())(list) };
+    if result == 0 {
+        let own = own_addresses();
+        if !own.is_empty() {
+            // SAFETY: libc has just made the list.
+            unsafe { append(list, &own) };
+        }
+    }
+    result
+}
+
+/// Adds nodes of ours at the end.
+unsafe fn append(list: *mut *mut ifaddrs, own: &[OwnAddress]) {
+    let (mut end, mut flags) = (list, 0);
+    loop {
+        // SAFETY: the list's head or a link of it.
+        let next = unsafe { end.read() };
+        // SAFETY: null or a node of the list.
+        let Some(node) = (unsafe { next.as_mut() }) else {
+            break;
+        };
+        // SAFETY: libc's nodes have names.
+        let name = unsafe { CStr::from_ptr(node.ifa_name) };
+        if own.iter().any(|own| own.name.as_bytes() == name.to_bytes()) {
+            flags = node.ifa_flags;
+        }
+        end = &raw mut node.ifa_next;
+    }
+    let _in_call = InCall::enter();
+    let nodes = own.iter().map(|it| Node::new(it, flags, own.len()));
+    let nodes: Box<[Node]> = nodes.collect();
+    let nodes = Box::leak(nodes);
+    nodes[0].it.ifa_data = (&raw const OURS).cast_mut().cast::<c_void>();
+    let mut following = ptr::null_mut();
+    for (node, own) in nodes.iter_mut().zip(own).rev() {
+        node.settle(following, own.broadcast().is_some());
+        following = ptr::from_mut(node).cast::<ifaddrs>();
+    }
+    // SAFETY: the last link of the list.
+    unsafe { *end = following };
+}
+
+pub unsafe fn freeifaddrs(list: *mut ifaddrs) {
+    // SAFETY: the program's list.
+    if let Some(nodes) = unsafe { detach(list) } {
+        let _in_call = InCall::enter();
+        drop(nodes);
+    }
+    // SAFETY: the program's own call.
+    unsafe { (next::freeifaddrs.get())(list) };
+}
+
+/// Takes our nodes out of the list.
+unsafe fn detach(mut list: *mut ifaddrs) -> Option<Box<[Node]>> {
+    // SAFETY: null or a node of the program's list.
+    while let Some(node) = unsafe { list.as_mut() } {
+        let next = node.ifa_next;
+        // SAFETY: null or the next node of the list.
+        let is_ours = unsafe { next.as_ref() }
+            .is_some_and(|next| ptr::eq(next.ifa_data, (&raw const OURS).cast()));
+        if is_ours {
+            node.ifa_next = ptr::null_mut();
+            let first = next.cast::<Node>();
+            // SAFETY: only nodes of ours have this data.
+            let count = unsafe { (*first).count };
+            let nodes = ptr::slice_from_raw_parts_mut(first, count);
+            // SAFETY: the piece that `append` has leaked, once.
+            return Some(unsafe { Box::from_raw(nodes) });
+        }
+        list = next;
+    }
+    None
+}

@@ -1,0 +1,50 @@
+//! Lists of interfaces: libc's and the kernel's, with the stack's addresses beside the kernel's.
+
+pub mod abi;
+mod requests;
+
+use std::net::IpAddr;
+
+use slipstack_posix::OwnAddress;
+
+use crate::life;
+use crate::thread::InCall;
+
+pub use requests::{ask, is_request};
+
+/// The stack's addresses, as lists tell them.
+#[cold]
+fn own_addresses() -> Vec<OwnAddress> {
+    let Some(process) = life::activate() else {
+        return Vec::new();
+    };
+    let _in_call = InCall::enter();
+    process.own_addresses()
+}
+
+/// A struct sockaddr_in or sockaddr_in6.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Address([u8; 32]);
+
+impl Address {
+    /// A link-local address has the scope of its interface.
+    fn new(ip: IpAddr, interface: u32) -> Address {
+        let mut bytes = [0; 32];
+        let family = match ip {
+            IpAddr::V4(v4) => {
+                bytes[4..8].copy_from_slice(&v4.octets());
+                libc::AF_INET
+            }
+            IpAddr::V6(v6) => {
+                bytes[8..24].copy_from_slice(&v6.octets());
+                if v6.is_unicast_link_local() {
+                    bytes[24..28].copy_from_slice(&interface.to_ne_bytes());
+                }
+                libc::AF_INET6
+            }
+        };
+        bytes[..2].copy_from_slice(&(family as u16).to_ne_bytes());
+        Address(bytes)
+    }
+}

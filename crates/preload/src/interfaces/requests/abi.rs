@@ -1,0 +1,100 @@
+//! The requests themselves, as the kernel takes them.
+
+use core::ffi::{c_int, c_ulong, c_void};
+
+use slipstack_posix::OwnAddress;
+
+use super::super::own_addresses;
+use super::{LIST, Request, is_about_address};
+use crate::raw;
+use crate::symbols::next;
+
+/// struct ifconf.
+#[repr(C)]
+struct List {
+    len: c_int,
+    at: *mut Request,
+}
+
+/// Answers a request about interfaces.
+///
+/// # Safety
+/// As `ioctl`.
+pub unsafe fn ask(request: c_ulong, argument: *mut c_void) -> c_int {
+    if request == LIST {
+        // SAFETY: the program's own request.
+        return unsafe { list(argument) };
+    }
+    if !is_about_address(request) {
+        // SAFETY: the program's own request.
+        return unsafe { ask_kernel(request, argument) };
+    }
+    let own = own_addresses();
+    // SAFETY: null or the program's structure.
+    let about = unsafe { argument.cast::<Request>().as_mut() };
+    let mut own = own.iter().filter(|own| own.ip.is_ipv4());
+    let Some(about) = about else {
+        // SAFETY: the program's own request.
+        return unsafe { ask_kernel(request, argument) };
+    };
+    let given = about.given();
+    let is_meant = |own: &&OwnAddress| about.is_about(own) && given == Some(own.ip);
+    if let Some(own) = own.clone().find(is_meant) {
+        about.answer(request, own);
+        return 0;
+    }
+    // SAFETY: the program's own request.
+    let result = unsafe { ask_kernel(request, argument) };
+    if result != 0
+        && raw::errno() == libc::EADDRNOTAVAIL
+        && let Some(own) = own.find(|own| about.is_about(own))
+    {
+        about.answer(request, own);
+        return 0;
+    }
+    result
+}
+
+/// SIOCGIFCONF: as many as there is room for, or without a place the bytes that all need.
+unsafe fn list(argument: *mut c_void) -> c_int {
+    // SAFETY: null or the program's structure.
+    let room = unsafe { argument.cast::<List>().as_ref() }.map_or(0, |list| list.len);
+    // SAFETY: the program's own request.
+    let result = unsafe { ask_kernel(LIST, argument) };
+    // SAFETY: as above.
+    let Some(list) = unsafe { argument.cast::<List>().as_mut() }.filter(|_| result == 0) else {
+        return result;
+    };
+    const ONE: usize = size_of::<Request>();
+    let own = own_addresses();
+    for own in own.iter().filter(|own| own.ip.is_ipv4()) {
+        let (filled, room) = (list.len.max(0) as usize, room.max(0) as usize);
+        if !list.at.is_null() {
+            if filled + ONE > room {
+                break;
+            }
+            // SAFETY: the program has room for one more behind those that are there.
+            let place = unsafe { list.at.byte_add(filled) };
+            // SAFETY: as above; it need not be aligned.
+            unsafe { place.write_unaligned(Request::new(own)) };
+        }
+        list.len += ONE as c_int;
+    }
+    0
+}
+
+unsafe fn ask_kernel(request: c_ulong, argument: *mut c_void) -> c_int {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: makes a descriptor.
+    let fd = unsafe { (next::socket.get())(libc::AF_INET, kind, 0) };
+    if fd < 0 {
+        return -1;
+    }
+    // SAFETY: the program's own request on a descriptor of the kind it expects.
+    let result = unsafe { (next::ioctl.get())(fd, request, argument) };
+    let errno = raw::errno();
+    // SAFETY: our own descriptor.
+    unsafe { (next::close.get())(fd) };
+    raw::set_errno(errno);
+    result
+}

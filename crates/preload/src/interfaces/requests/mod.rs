@@ -1,0 +1,75 @@
+//! Questions about interfaces by ioctl (netdevice(7)). Any internet socket of the kernel's answers them; what the
+//! stack's interface has of addresses is added.
+
+mod abi;
+
+pub use abi::ask;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use slipstack_posix::OwnAddress;
+
+use super::Address;
+
+/// Not in the libc crate (linux/sockios.h).
+const LIST: u64 = 0x8912;
+const ADDRESS: u64 = 0x8915;
+const DESTINATION: u64 = 0x8917;
+const BROADCAST: u64 = 0x8919;
+const NETMASK: u64 = 0x891b;
+
+/// Requests about interfaces, routes and neighbours (SIOC…).
+pub fn is_request(request: u64) -> bool {
+    (0x890b..0x89ff).contains(&request)
+}
+
+/// A struct ifreq: a name and an address.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Request {
+    name: [u8; libc::IF_NAMESIZE],
+    address: [u8; 24],
+}
+
+impl Request {
+    fn new(own: &OwnAddress) -> Request {
+        let mut name = [0; libc::IF_NAMESIZE];
+        let len = own.name.len().min(name.len() - 1);
+        name[..len].copy_from_slice(&own.name.as_bytes()[..len]);
+        let address = [0; 24];
+        let mut request = Request { name, address };
+        request.set(own.ip);
+        request
+    }
+
+    fn set(&mut self, ip: IpAddr) {
+        let Address(bytes) = Address::new(ip, 0);
+        self.address[..16].copy_from_slice(&bytes[..16]);
+    }
+
+    fn is_about(&self, own: &OwnAddress) -> bool {
+        let name = self.name.split(|byte| *byte == 0).next();
+        name == Some(own.name.as_bytes())
+    }
+
+    /// The address that the program asks about, where an interface has several (devinet_ioctl).
+    fn given(&self) -> Option<IpAddr> {
+        let family = u16::from_ne_bytes([self.address[0], self.address[1]]);
+        let octets: [u8; 4] = self.address[4..8].try_into().ok()?;
+        (i32::from(family) == libc::AF_INET).then(|| Ipv4Addr::from(octets).into())
+    }
+
+    /// Puts in what the request asks of this address.
+    fn answer(&mut self, request: u64, own: &OwnAddress) {
+        self.set(match request {
+            NETMASK => own.netmask(),
+            BROADCAST => own.broadcast().unwrap_or(Ipv4Addr::UNSPECIFIED).into(),
+            _ => own.ip,
+        });
+    }
+}
+
+/// Whether it asks for something of one address.
+fn is_about_address(request: u64) -> bool {
+    matches!(request, ADDRESS | DESTINATION | BROADCAST | NETMASK)
+}
