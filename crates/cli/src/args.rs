@@ -51,7 +51,6 @@ fn run_command() -> Command {
                 .num_args(1..)
                 .required(true)
                 .trailing_var_arg(true)
-                .allow_hyphen_values(true)
                 .value_parser(clap::value_parser!(std::ffi::OsString))
                 .help("Program to run, looked for in PATH, and its arguments"),
         );
@@ -307,5 +306,24 @@ mod tests {
             .unwrap()
             .collect();
         assert_eq!(program, ["prog", "--ip", "x"]);
+    }
+
+    #[test]
+    fn an_unknown_option_is_not_taken_for_the_program() {
+        let program_of = |words: &[&str]| {
+            let line = ["slipstack", "run"].iter().chain(words);
+            let matches = command().try_get_matches_from(line)?;
+            let run = matches.subcommand_matches("run").unwrap();
+            let program = run.get_many::<std::ffi::OsString>("program").unwrap();
+            Ok::<_, clap::Error>(program.cloned().collect::<Vec<_>>())
+        };
+        let refused = program_of(&["--spinus", "3", "prog"]).unwrap_err();
+        assert_eq!(refused.kind(), clap::error::ErrorKind::UnknownArgument);
+        assert!(refused.to_string().contains("--spin-us"), "{refused}");
+        assert_eq!(
+            program_of(&["prog", "-x", "--ip"]).unwrap(),
+            ["prog", "-x", "--ip"]
+        );
+        assert_eq!(program_of(&["--", "-x"]).unwrap(), ["-x"]);
     }
 }
