@@ -175,8 +175,8 @@ impl Tcp {
             }
             return None;
         }
-        // RFC 9293 3.8.1: the same SYN again has not met our answer.
-        if segment.flags.is_syn() && segment.seq == entry.irs {
+        // RFC 9293 3.8.1: the same SYN again has not met our answer. A SYN-ACK is no such one.
+        if segment.flags.is_syn() && !segment.flags.is_ack() && segment.seq == entry.irs {
             if self.challenges.may_pass(now, cx.rng) {
                 // RFC 3168 6.1.1.1: a peer that got no answer may ask without ECN.
                 entry.has_ecn &= segment.flags.contains(ecn::SETUP);
@@ -188,8 +188,11 @@ impl Tcp {
             && segment
                 .timestamps()
                 .is_some_and(|t| seq::is_older(t.value, entry.ts_recent));
-        // RFC 9293 3.10.7.4 (first), RFC 5961 4.2 (a SYN that is another one): an ACK, within the limit of challenges.
-        if !is_in_window || is_old || segment.flags.is_syn() {
+        // RFC 9293 3.10.7.4 (first): text that begins before the window may reach into it.
+        let is_acceptable =
+            is_in_window || (start < seq::FIRST && start + segment.len() > seq::FIRST);
+        // RFC 5961 4.2 (a SYN that is another one): an ACK, within the limit of challenges.
+        if !is_acceptable || is_old || segment.flags.is_syn() {
             cx.counters.bump(Counter::DropTcpOutOfWindow);
             if self.challenges.may_pass(now, cx.rng) {
                 entry.acknowledge(now, cx, fx);

@@ -51,7 +51,7 @@ pub fn on_ack(
     // RFC 5961 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT, else challenge and drop. Nothing before our SYN can
     // have been acknowledged (as on Linux).
     let is_known = seq::FIRST.max(conn.snd.una.saturating_sub(conn.snd.wnd_max.into())) <= ack;
-    if ack > conn.snd.nxt || !is_known {
+    if (ack > conn.snd.nxt || !is_known) && !is_of_own_syn(conn, ack) {
         cx.counters.bump(Counter::DropTcpAck);
         super::rst_syn::challenge(conn, now, challenges, cx);
         return Outcome::Drop;
@@ -84,6 +84,13 @@ pub fn on_ack(
         }
     }
     after_ack(conn, now, cx)
+}
+
+/// An ACK of the number of a SYN that opened the connection is as old as one can be, but not unknown (as on Linux).
+#[cold]
+fn is_of_own_syn(conn: &Connection, ack: u64) -> bool {
+    let snd = &conn.snd;
+    !conn.is_passive && ack == seq::SYN && snd.una <= ack + u64::from(snd.wnd_max)
 }
 
 /// RFC 9293 3.10.7.4 (fifth): SND.WND follows newer segments only.

@@ -27,11 +27,10 @@ pub fn on_text(
     }
     let end = start + segment.payload.len() as u64;
     // RFC 9293 3.10.7.4 (first): only what is within the window is processed.
-    // Nothing follows a FIN.
     let last = if conn.rcv.fin_at == 0 {
         conn.rcv.edge
     } else {
-        conn.rcv.edge.min(conn.rcv.fin_at)
+        last_before_fin(conn, start, end)
     };
     let fresh = Range {
         start: start.max(conn.rcv.nxt),
@@ -80,6 +79,17 @@ pub fn on_text(
         hold(conn, fresh, cx);
     }
     true
+}
+
+/// Nothing follows a FIN, unless text in order goes over a FIN that came early: then that was none (as on Linux).
+#[cold]
+fn last_before_fin(conn: &mut Connection, start: u64, end: u64) -> u64 {
+    let rcv = &mut conn.rcv;
+    if start <= rcv.nxt && end > rcv.fin_at {
+        rcv.fin_at = 0;
+        return rcv.edge;
+    }
+    rcv.edge.min(rcv.fin_at)
 }
 
 #[inline]
