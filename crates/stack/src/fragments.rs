@@ -162,9 +162,13 @@ impl Partial {
             .partition_point(|piece| piece.offset < fragment.offset);
         let (before, after) = self.pieces.split_at(at);
         // RFC 8200 4.5: what is the same again may be ignored.
-        if after.first().is_some_and(|next| {
+        let is_same = after.first().is_some_and(|next| {
             next.offset == fragment.offset && next.bytes.len() == fragment.payload.len()
-        }) {
+        });
+        // RFC 791 says nothing of it: in IPv4 it may have been cut otherwise (as on Linux).
+        let is_cut_anew =
+            fragment.has_more && fragment.key.src.is_ipv4() && self.covers(begin, end);
+        if is_same || is_cut_anew {
             return Err(Counter::DropFragmentDuplicate);
         }
         let overlaps = before.last().is_some_and(|last| last.end() > begin)
@@ -185,6 +189,17 @@ impl Partial {
             return Err(Counter::DropFragmentPieces);
         }
         Ok(at)
+    }
+
+    /// Whether all of these bytes are here.
+    fn covers(&self, begin: usize, end: usize) -> bool {
+        let mut reached = begin;
+        for piece in &self.pieces {
+            if usize::from(piece.offset) <= reached {
+                reached = reached.max(piece.end());
+            }
+        }
+        reached >= end
     }
 
     /// Puts a piece at its place; `bytes` is empty room.

@@ -72,11 +72,13 @@ impl Stack {
         fx: &mut impl Effects,
     ) {
         self.counters.bump(Counter::RxFragments);
-        let end = usize::from(packet.fragment_offset) + packet.payload.len();
-        let is_uneven = packet.has_more && !packet.payload.len().is_multiple_of(8);
+        // RFC 791 3.2 counts in eights: what is over is not there (as on Linux).
+        let len = packet.payload.len();
+        let len = if packet.has_more { len & !7 } else { len };
+        let payload = &packet.payload[..len];
+        let end = usize::from(packet.fragment_offset) + len;
         // RFC 791 3.1: no packet is longer than its length field says ("ping of death").
-        if packet.payload.is_empty() || is_uneven || end > usize::from(u16::MAX) - ipv4::HEADER_LEN
-        {
+        if payload.is_empty() || end > usize::from(u16::MAX) - ipv4::HEADER_LEN {
             self.counters.bump(Counter::DropFragmentMalformed);
             return;
         }
@@ -92,7 +94,7 @@ impl Stack {
             tos: packet.header.tos,
             packet: bytes,
             next_header: packet.header.protocol,
-            payload: packet.payload,
+            payload,
         };
         let Self {
             reassembly,

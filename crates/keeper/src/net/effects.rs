@@ -178,7 +178,7 @@ impl World {
                 None => return Some(Vec::new()),
             },
         };
-        frames.insert(0, (frame.to_vec(), meta));
+        frames.push((frame.to_vec(), meta));
         if slots == 0 {
             return Some(frames);
         }

@@ -41,7 +41,7 @@ pub(super) struct Trails {
 }
 
 impl Trails {
-    /// The first fragment has come and goes to `slots`: what waited for it goes after it.
+    /// The first fragment has come and goes to `slots`: what waited for it goes before it, in the order of its arrival.
     pub fn begin(&mut self, id: PacketId, slots: u64, now: u64) -> Vec<Frame> {
         let held = self.forget(&id);
         self.insert(id, Way::To(slots), now);

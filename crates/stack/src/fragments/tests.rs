@@ -43,10 +43,12 @@ fn what_contradicts_takes_the_packet_with_it() {
     // Offset, more to come, length: after 16..32 and 32..48, the latter not the last.
     let table = [
         (16, true, 16, DropFragmentDuplicate),
-        (24, true, 16, DropFragmentOverlap),
+        (24, true, 16, DropFragmentDuplicate),
+        (24, true, 32, DropFragmentOverlap),
         (8, true, 16, DropFragmentOverlap),
         (8, true, 64, DropFragmentOverlap),
-        (16, true, 8, DropFragmentOverlap),
+        (16, true, 8, DropFragmentDuplicate),
+        (16, false, 8, DropFragmentOverlap),
         (40, false, 8, DropFragmentOverlap),
         (0, false, 16, DropFragmentOverlap),
     ];

@@ -156,10 +156,39 @@ fn overlapping_fragments_lose_their_packet() {
     }
 }
 
+/// Linux: pskb_trim_rcsum() in ip_frag_queue().
+#[test]
+fn of_a_piece_of_ipv4_that_is_not_the_last_only_eights_count() {
+    let mut table = table();
+    table.bind("0.0.0.0:1000");
+    let whole = udp_frame((PEER, 7), (IP, 1000), &payload(9))[34..].to_vec();
+    table.input(&fragment_v4(1, 16, false, &whole[16..]));
+    table.input(&fragment_v4(1, 0, true, &whole));
+    assert_eq!(table.fx.datagrams.len(), 1);
+    assert_eq!(table.fx.datagrams[0].3, payload(9));
+}
+
+/// Linux: IPFRAG_DUP of inet_frag_queue_insert(). RFC 8200 4.5 lets nothing pass but the very same piece.
+#[test]
+fn a_piece_within_others_is_ignored_in_ipv4_and_loses_the_packet_in_ipv6() {
+    for (is_v6, arrived) in [(false, 1), (true, 0)] {
+        let mut table = table();
+        table.bind("[::]:1000");
+        let frames = parts(is_v6, 1, 3000);
+        let make = if is_v6 { fragment_v6 } else { fragment_v4 };
+        table.input(&frames[0]);
+        table.input(&frames[1]);
+        table.input(&make(1, PIECE - 8, true, &[b'?'; 16]));
+        table.input(&frames[2]);
+        assert_eq!(table.fx.datagrams.len(), arrived);
+        assert!(table.fx.datagrams.iter().all(|it| it.3 == payload(3000)));
+    }
+}
+
 #[test]
 fn malformed_fragments_are_refused() {
     let cases = [
-        fragment_v4(1, 8, true, &[0; 9]),
+        fragment_v4(1, 8, true, &[0; 7]),
         fragment_v4(1, 65_528, false, &[0; 8]),
         fragment_v4(1, 8, false, &[]),
         fragment_v6(1, 8, false, &[]),
