@@ -46,6 +46,8 @@ pub(crate) struct Bound {
     pub(crate) addr: std::net::SocketAddr,
     /// All of the machine's addresses.
     pub(crate) is_wildcard: bool,
+    /// The program did not ask for this port.
+    pub(crate) is_port_chosen: bool,
     /// The program asked for port 0 and has not looked at the one it got.
     pub(crate) is_port_unseen: bool,
 }

@@ -298,6 +298,7 @@ impl Process {
         socket.cold.lock().bound = Some(Bound {
             addr,
             is_wildcard,
+            is_port_chosen: false,
             is_port_unseen: false,
         });
         let decided = match kind {

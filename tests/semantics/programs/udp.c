@@ -5,6 +5,13 @@ static void from_is(struct sockaddr_in *from, socklen_t len) {
     NOTE("from %s:%d, length %d", inet_ntoa(from->sin_addr), ntohs(from->sin_port), (int)len);
 }
 
+static void name_is(int fd) {
+    struct sockaddr_in name;
+    socklen_t len = sizeof name;
+    SAY(getsockname(fd, (void *)&name, &len));
+    NOTE("name %s, %s port", inet_ntoa(name.sin_addr), name.sin_port ? "a" : "no");
+}
+
 int main(void) {
     char buf[2048];
     struct sockaddr_in from, to = at(peer_ip(), 7001);
@@ -45,10 +52,21 @@ int main(void) {
     struct sockaddr none = {.sa_family = AF_UNSPEC};
     SAY(connect(fd, &none, sizeof none));
     SAY(getpeername(fd, (void *)&from, &len));
+    name_is(fd);
     SAY(sendto(fd, "ghi", 3, 0, (void *)&to, sizeof to));
+    name_is(fd);
     SAY(recv(fd, buf, sizeof buf, 0));
     SAY(recv(fd, buf, sizeof buf, 0));
     NOTE("%.6s", buf);
+    SAY(close(fd));
+
+    NOTE("disconnected");
+    fd = socket(AF_INET, SOCK_DGRAM, 0);
+    SAY(connect_to(fd, peer_ip(), 7001));
+    SAY(connect(fd, &none, sizeof none));
+    name_is(fd);
+    SAY(sendto(fd, "jkl", 3, 0, (void *)&to, sizeof to));
+    name_is(fd);
     SAY(close(fd));
 
     NOTE("nobody there");

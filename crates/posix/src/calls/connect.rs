@@ -287,6 +287,7 @@ impl Process {
         if let Some((link, sock)) = dgram.part() {
             link.udp_connect(sock, None)?;
         }
+        dgram.give_port_back();
         if bound.is_some_and(|bound| bound.is_wildcard) {
             dgram.set_side(Side::Both);
         }
@@ -304,6 +305,7 @@ impl Process {
         socket.cold.lock().bound = Some(Bound {
             addr,
             is_wildcard: true,
+            is_port_chosen: true,
             is_port_unseen: false,
         });
         let _ = socket.decided.set(Decided::Dgram(Dgram::new(Side::Both)));

@@ -132,6 +132,7 @@ impl Process {
         socket.cold.lock().bound = Some(Bound {
             addr: SocketAddr::new(addr.ip(), local.port()),
             is_wildcard,
+            is_port_chosen: addr.port() == 0,
             is_port_unseen: addr.port() == 0,
         });
         if socket.kind == Kind::Dgram {
@@ -200,6 +201,7 @@ impl Process {
             let bound = Bound {
                 addr: local,
                 is_wildcard: true,
+                is_port_chosen: true,
                 is_port_unseen: false,
             };
             socket.cold.lock().bound = Some(bound);
@@ -295,16 +297,17 @@ impl Process {
             if let Some(bound) = &mut cold.bound {
                 bound.is_port_unseen = false;
             }
-            cold.bound.map(|bound| bound.addr)
+            cold.bound
         };
+        let bound_addr = bound.map(|bound| bound.addr);
         let addr = match socket.decided() {
-            Some(Decided::Stream(stream)) => stream.local().or(bound),
+            Some(Decided::Stream(stream)) => stream.local().or(bound_addr),
             Some(Decided::Dgram(dgram)) if dgram.side() == Side::Kernel => {
                 return Err(Divert::Kernel);
             }
-            Some(Decided::Dgram(dgram)) => dgram.local().or(bound),
-            Some(Decided::Foreign(it)) => it.local.or(bound),
-            Some(Decided::Listener(_)) | None => bound,
+            Some(Decided::Dgram(dgram)) => name_of_dgram(&socket, dgram, bound),
+            Some(Decided::Foreign(it)) => it.local.or(bound_addr),
+            Some(Decided::Listener(_)) | None => bound_addr,
         };
         let addr = addr.unwrap_or(unnamed);
         Ok(AddrBytes::on_stack(
@@ -332,6 +335,25 @@ impl Process {
             self.stack_interface(),
         ))
     }
+}
+
+/// A port that the program did not ask for is not told from a disconnect to the next datagram: __udp_disconnect() and
+/// inet_autobind().
+fn name_of_dgram(socket: &Description, dgram: &Dgram, bound: Option<Bound>) -> Option<SocketAddr> {
+    if let Some(local) = dgram.local() {
+        return Some(local);
+    }
+    let (mut addr, is_chosen) = match bound {
+        Some(bound) => (bound.addr, bound.is_port_chosen),
+        None => (
+            SocketAddr::new(any(socket.family).ip(), dgram.stack_port()?),
+            true,
+        ),
+    };
+    if is_chosen && dgram.has_no_port() {
+        addr.set_port(0);
+    }
+    Some(addr)
 }
 
 /// inet_shutdown(): one that is not connected hears so, and is shut all the same.

@@ -154,6 +154,7 @@ impl Process {
         flags: i32,
     ) -> Outcome<usize> {
         let number = socket.kernel_number();
+        dgram.take_port();
         if dgram.side() == Side::Stack || number.is_none() {
             return Err(Errno::ENETUNREACH.into());
         }
@@ -194,6 +195,7 @@ impl Process {
         {
             return Err(error.into());
         }
+        dgram.take_port();
         self.bring_errors(dgram);
         if let Some(sent) = dgram.send(envelope, bufs)? {
             if let Some((link, _)) = dgram.part() {

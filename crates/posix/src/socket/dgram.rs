@@ -64,6 +64,8 @@ pub(crate) struct Dgram {
     handed: Lock<Option<Box<Left>>>,
     /// The socket's error by what waits in its error queue; 0 = none.
     next_error: AtomicI32,
+    /// It was disconnected, and has sent nothing since.
+    has_no_port: AtomicBool,
 }
 
 /// A datagram on its way to a forked child.
@@ -98,6 +100,7 @@ impl Dgram {
             handed: Lock::new(None),
             has_left: AtomicBool::new(false),
             next_error: AtomicI32::new(0),
+            has_no_port: AtomicBool::new(false),
         }
     }
 
@@ -205,6 +208,26 @@ impl Dgram {
         is_connected.then(|| link.local(sock)).flatten()
     }
 
+    /// The port of the stack's part.
+    pub(crate) fn stack_port(&self) -> Option<u16> {
+        let (link, sock) = self.part()?;
+        link.local(sock).map(|local| local.port())
+    }
+
+    pub(crate) fn has_no_port(&self) -> bool {
+        self.has_no_port.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn give_port_back(&self) {
+        self.has_no_port.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take_port(&self) {
+        if self.has_no_port() {
+            self.has_no_port.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// `what`: [`SHUT_READ`] and [`SHUT_WRITE`].
     pub(crate) fn shutdown(&self, what: u8) {
         self.shut.fetch_or(what, Ordering::AcqRel);
@@ -310,10 +333,10 @@ impl Dgram {
     }
 
     fn take_error_of(&self, link: &Link, sock: SockId) -> Option<Errno> {
-        match self.next_error.swap(0, Ordering::AcqRel) {
-            0 => link.take_error(sock),
-            error => Some(Errno(error)),
-        }
+        let next = self.next_error.swap(0, Ordering::AcqRel);
+        // What has come since takes its place.
+        link.take_error(sock)
+            .or_else(|| Some(Errno(next)).filter(|error| error.0 != 0))
     }
 
     fn has_next_error(&self) -> bool {
