@@ -18,6 +18,9 @@ from wire import Wire
 FOLDER = Path(__file__).resolve().parent
 # A sequence has ports of its own for ever: no TIME-WAIT of one meets another.
 PORTS = range(2_000, 30_000)
+# The steps of a handshake are longer: timeouts, which are multiples of its round trip, then fall between the others.
+HANDSHAKE = 3
+LONGER = 7 / 6
 RUNS = {"tcp": TcpRun, "udp": UdpRun}
 
 
@@ -41,6 +44,8 @@ class Target:
         # The gateway has nothing to say of its own about what goes to peers behind it.
         world.peer_ns.ip("-6", "route", "add", "blackhole", "fd00:99::/64")
         if self.mode == "kernel":
+            # What one sequence has learnt of the peer is not to change the clocks of the next.
+            world.stack_ns.sysctl("net.ipv4.tcp_no_metrics_save", 1)
             world.stack_ns.ip("-6", "route", "add", "default", "via", world.PEER6)
         self.addresses = (world.address, world.STACK6)
         path = world.folder / "master"
@@ -97,7 +102,7 @@ class Target:
                 if run not in calls:
                     for packet in run.packets(at):
                         self.wire.send(packet)
-            for packet in self.wire.collect(pause):
+            for packet in self.wire.collect(pause * LONGER if at < HANDSHAKE else pause):
                 run = by_key.get(packet.dst) or by_key.get(port_at_peer(packet))
                 if run:
                     run.take(packet)

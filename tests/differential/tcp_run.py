@@ -22,8 +22,9 @@ class TcpRun:
         self.address = addresses[0]
         self.target_iss = 0
         self.fresh = []
-        # Ends of what the target has sent: what it sends again says nothing new.
+        # Ends of what the target has sent: what it sends again says nothing new, nor does a probe before what was acknowledged.
         self.sent_to = -1
+        self.acked = 0
         self.outcomes = []
         # What packets of the target are this run's.
         self.keys = (self.peer_port,)
@@ -43,6 +44,8 @@ class TcpRun:
     def built(self, segment):
         options = b"".join(OPTIONS[name] for name in segment.options)
         ack = (self.target_iss + segment.ack) % 2**32 if segment.flags & ACK else 0
+        if segment.flags & ACK and segment.ack <= self.sent_to:
+            self.acked = max(self.acked, segment.ack)
         seq = (PEER_ISS + segment.seq) % 2**32
         offset = (20 + len(options)) // 4
         tcp = struct.pack("!HHIIBBHHH", self.peer_port, self.port, seq, ack, offset << 4, segment.flags, segment.window, 0, 0)
@@ -65,7 +68,8 @@ class TcpRun:
             is_again = end is not None and end <= self.sent_to and not is_handshake
             if end is not None:
                 self.sent_to = max(self.sent_to, end)
-            if not is_again and text not in seen:
+            is_probe = end is None and segment.flags == ACK and signed(segment.seq - self.target_iss) == self.acked - 1
+            if not is_again and not is_probe and text not in seen:
                 seen.append(text)
         self.fresh = []
         self.outcomes.append((answer, tuple(seen)))
