@@ -10,6 +10,8 @@ const SOURCE_LINK: u8 = 1;
 const TARGET_LINK: u8 = 2;
 const PREFIX: u8 = 3;
 const MTU: u8 = 5;
+/// RFC 4191 2.3.
+const ROUTE: u8 = 24;
 /// RFC 3971 5.3.2, used by RFC 7527 to tell one's own probes that come back.
 const NONCE: u8 = 14;
 
@@ -115,12 +117,43 @@ pub struct Prefix {
     pub preferred_s: u32,
 }
 
+/// How much a router wants to be used (RFC 4191 2.1), the least first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Preference {
+    Low,
+    #[default]
+    Medium,
+    High,
+}
+
+impl Preference {
+    /// Of the flags beside it. `None`: the reserved value.
+    fn of(flags: u8) -> Option<Preference> {
+        match flags >> 3 & 3 {
+            0 => Some(Preference::Medium),
+            1 => Some(Preference::High),
+            3 => Some(Preference::Low),
+            _ => None,
+        }
+    }
+}
+
+/// A way out that an advertisement tells of beside the one in its header (RFC 4191 2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteInformation {
+    pub prefix_len: u8,
+    pub preference: Preference,
+    /// Seconds; all ones = for ever.
+    pub lifetime_s: u32,
+}
+
 /// A router's advertisement (RFC 4861 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouterAdvertisement<'a> {
     /// 0 = unspecified, as for all numbers here but the lifetime.
     pub hop_limit: u8,
     pub is_managed: bool,
+    pub preference: Preference,
     /// Seconds; 0 = not a default router.
     pub lifetime_s: u16,
     pub reachable_ms: u32,
@@ -139,6 +172,8 @@ impl<'a> RouterAdvertisement<'a> {
         let mut advertisement = Self {
             hop_limit: rest[0],
             is_managed: rest[1] & 0x80 != 0,
+            // RFC 4191 2.2: the reserved value counts as the one in the middle.
+            preference: Preference::of(rest[1]).unwrap_or_default(),
             lifetime_s: u16::from_be_bytes([rest[2], rest[3]]),
             reachable_ms: u32::from_be_bytes([a, b, c, d]),
             retrans_ms: u32::from_be_bytes([e, f, g, h]),
@@ -159,6 +194,11 @@ impl<'a> RouterAdvertisement<'a> {
     /// The first [`PREFIXES_MAX`] prefixes.
     pub fn prefixes(&self) -> impl Iterator<Item = Prefix> + 'a {
         self.options.filter_map(|o| o.prefix()).take(PREFIXES_MAX)
+    }
+
+    /// The first [`PREFIXES_MAX`] ways out.
+    pub fn routes(&self) -> impl Iterator<Item = RouteInformation> + 'a {
+        self.options.filter_map(|o| o.route()).take(PREFIXES_MAX)
     }
 }
 
@@ -232,6 +272,20 @@ impl NdpOption<'_> {
     fn u32_at(&self, at: usize) -> Option<u32> {
         let bytes = self.bytes.get(at + 2..at + 6)?.try_into().ok()?;
         Some(u32::from_be_bytes(bytes))
+    }
+
+    /// RFC 4191 2.3: one of a reserved preference is ignored.
+    fn route(&self) -> Option<RouteInformation> {
+        let (&prefix_len, flags) = (self.bytes.get(2)?, self.bytes.get(3)?);
+        let has_room = self.bytes.len() >= 8 + usize::from(prefix_len).div_ceil(64) * 8;
+        if self.kind != ROUTE || prefix_len > 128 || !has_room {
+            return None;
+        }
+        Some(RouteInformation {
+            prefix_len,
+            preference: Preference::of(*flags)?,
+            lifetime_s: self.u32_at(2)?,
+        })
     }
 
     fn prefix(&self) -> Option<Prefix> {
@@ -315,6 +369,30 @@ mod tests {
             Neighbour::parse_solicitation(&bytes).unwrap().link,
             Some(MAC)
         );
+    }
+
+    /// RFC 4191 2.1, 2.2 and 2.3.
+    #[test]
+    fn a_router_tells_how_much_it_is_preferred() {
+        use Preference::{High, Low, Medium};
+        let values = [(0x00, Medium), (0x08, High), (0x10, Medium), (0x18, Low)];
+        for (flags, want) in values {
+            let mut body = Vec::from([0; 8]);
+            body.extend([24, 1, 0, flags, 0, 0, 1, 0]);
+            body.extend([24, 1, 64, flags, 0, 0, 1, 0]);
+            body.extend([24, 2, 64, flags, 0, 0, 2, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
+            let ra = RouterAdvertisement::parse([64, flags, 7, 8], &body).unwrap();
+            assert_eq!(ra.preference, want);
+            let routes: Vec<_> = ra.routes().collect();
+            let route = |prefix_len, lifetime_s| RouteInformation {
+                prefix_len,
+                preference: want,
+                lifetime_s,
+            };
+            // The second has no room for its prefix; a reserved value is ignored here.
+            let known = [route(0, 0x100), route(64, 0x200)];
+            assert_eq!(routes, if flags == 0x10 { &known[..0] } else { &known });
+        }
     }
 
     #[test]

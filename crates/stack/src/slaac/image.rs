@@ -4,9 +4,11 @@
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
+use slipstack_wire::ndp::Preference;
+
 use super::{
-    Address, Lifetimes, NETWORKS_MAX, REDIRECTS_MAX, ROUTERS_MAX, Redirected, Slaac, State, Told,
-    Until, network_of,
+    Address, Lifetimes, NETWORKS_MAX, REDIRECTS_MAX, ROUTERS_MAX, Redirected, Router, Slaac, State,
+    Told, Until, network_of,
 };
 use crate::time::Instant;
 
@@ -31,7 +33,7 @@ impl Slaac {
             [high, low, known.it.1.into(), known.until.0]
         });
         rows(&mut out, self.routers.iter(), |known| {
-            let [high, low] = words(known.it);
+            let [high, low] = words(known.it.ip);
             [high, low, known.until.0]
         });
         rows(&mut out, self.redirects.iter(), |known| {
@@ -39,6 +41,10 @@ impl Slaac {
             let [c, d] = words(known.it.redirected.hop);
             let [e, f] = words(known.it.router);
             [a, b, c, d, e, f, known.until.0]
+        });
+        // Behind what older programs read.
+        rows(&mut out, self.routers.iter(), |known| {
+            [known.it.preference as u64]
         });
         out
     }
@@ -71,7 +77,10 @@ impl Slaac {
             until: Instant(until),
         });
         self.routers = take(&mut rest, ROUTERS_MAX, |[a, b, until]| Until {
-            it: ip_of([a, b]),
+            it: Router {
+                ip: ip_of([a, b]),
+                preference: Preference::Medium,
+            },
             until: Instant(until),
         });
         self.redirects = take(&mut rest, REDIRECTS_MAX, |[a, b, c, d, e, f, until]| {
@@ -86,6 +95,14 @@ impl Slaac {
                 until: Instant(until),
             }
         });
+        let preferences = take(&mut rest, ROUTERS_MAX, |[number]| match number {
+            0 => Preference::Low,
+            2 => Preference::High,
+            _ => Preference::Medium,
+        });
+        for (router, preference) in self.routers.iter_mut().zip(preferences) {
+            router.it.preference = preference;
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a host makes of its link's routers: addresses, networks, ways out, parameters, and how long each holds.
 //!
-//! RFC 4861 6.3 and 8.3, RFC 4862 5.3 to 5.5. Nothing here touches a frame: what is to be sent is told to
+//! RFC 4861 6.3 and 8.3, RFC 4862 5.3 to 5.5, RFC 4191 3.1. Nothing here touches a frame: what is to be sent is told to
 //! [`crate::router`].
 
 mod identifier;
@@ -8,11 +8,12 @@ mod image;
 mod lifetime;
 
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::net::Ipv6Addr;
 use core::time::Duration;
 
 use slipstack_wire::ipv6;
-use slipstack_wire::ndp::{Prefix, RouterAdvertisement};
+use slipstack_wire::ndp::{Preference, Prefix, RouterAdvertisement};
 
 pub use identifier::Identifiers;
 use lifetime::{Lifetimes, after_s};
@@ -86,6 +87,12 @@ struct Until<T> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Router {
+    ip: Ipv6Addr,
+    preference: Preference,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Told {
     redirected: Redirected,
     router: Ipv6Addr,
@@ -98,7 +105,7 @@ pub struct Slaac {
     addresses_max: usize,
     addresses: Vec<Address>,
     networks: Vec<Until<(Ipv6Addr, u8)>>,
-    routers: Vec<Until<Ipv6Addr>>,
+    routers: Vec<Until<Router>>,
     redirects: Vec<Until<Told>>,
     mtu: Option<u16>,
     hop_limit: Option<u8>,
@@ -176,7 +183,7 @@ impl Slaac {
         {
             self.mtu = Some(mtu);
         }
-        self.on_router(now, router, told.lifetime_s);
+        self.on_router(now, router, told);
         for prefix in told.prefixes() {
             // RFC 4861 6.3.4, RFC 4862 5.5.3 (b): of the link-local prefix routers have nothing to say.
             if prefix.prefix.is_unicast_link_local() || prefix.prefix.is_multicast() {
@@ -191,9 +198,23 @@ impl Slaac {
         }
     }
 
-    fn on_router(&mut self, now: Instant, router: Ipv6Addr, lifetime_s: u16) {
-        let until = after_s(now, lifetime_s.into());
-        note(&mut self.routers, Until { it: router, until }, ROUTERS_MAX);
+    /// RFC 4191 3.1: what the header says of the way to everywhere, and instead of that a route of this length.
+    // DEVIATION(RFC 4191 3.1): more-specific routes are not followed (as on Linux: accept_ra_rt_info_max_plen is 0).
+    fn on_router(&mut self, now: Instant, router: Ipv6Addr, told: &RouterAdvertisement<'_>) {
+        let mut way = (u32::from(told.lifetime_s), told.preference);
+        for route in told.routes().filter(|route| route.prefix_len == 0) {
+            way = (route.lifetime_s, route.preference);
+        }
+        let (lifetime_s, preference) = way;
+        let until = after_s(now, lifetime_s);
+        let it = Router {
+            ip: router,
+            preference,
+        };
+        match self.routers.iter_mut().find(|known| known.it.ip == router) {
+            Some(known) => *known = Until { it, until },
+            None => note(&mut self.routers, Until { it, until }, ROUTERS_MAX),
+        }
         if lifetime_s != 0 {
             // RFC 4861 6.3.7.
             self.solicit_at = None;
@@ -275,7 +296,7 @@ impl Slaac {
         let routers = &self.routers;
         // RFC 4861 5.3: what went by a router that is none any more looks for another way.
         self.redirects.retain(|known| {
-            known.until > now && routers.iter().any(|router| router.it == known.it.router)
+            known.until > now && routers.iter().any(|router| router.it.ip == known.it.router)
         });
         let mut has_first = false;
         for known in &mut self.addresses {
@@ -335,6 +356,9 @@ impl Slaac {
             is_deprecated: known.lifetimes.preferred_until <= now,
         };
         let current = |until: Instant| until > now;
+        let mut routers = in_force(&self.routers, current);
+        // Among equals the one that has been heard first.
+        routers.sort_by_key(|router| Reverse(router.preference));
         Learnt {
             addresses: self
                 .addresses
@@ -343,7 +367,7 @@ impl Slaac {
                 .map(address)
                 .collect(),
             networks: in_force(&self.networks, current),
-            routers: in_force(&self.routers, current),
+            routers: routers.iter().map(|router| router.ip).collect(),
             redirects: self
                 .redirects
                 .iter()

@@ -58,10 +58,14 @@ impl Host {
     }
 
     fn hear(&mut self, router: Ipv6Addr, lifetime_s: u16, options: &[u8]) {
+        self.hear_preferred(router, 0, lifetime_s, options);
+    }
+
+    fn hear_preferred(&mut self, router: Ipv6Addr, flags: u8, lifetime_s: u16, options: &[u8]) {
         let mut body = vec![0; 8];
         body.extend(options);
         let [a, b] = lifetime_s.to_be_bytes();
-        let told = RouterAdvertisement::parse([64, 0, a, b], &body).unwrap();
+        let told = RouterAdvertisement::parse([64, flags, a, b], &body).unwrap();
         self.slaac.on_advertisement(self.now, router, &told, 1500);
     }
 
@@ -242,6 +246,41 @@ fn a_router_leaves_when_it_says_so_and_when_its_time_is_over() {
     // One that was never there.
     host.hear(ROUTER, 0, &[]);
     assert!(host.learnt().routers.is_empty());
+}
+
+const HIGH: u8 = 0x08;
+const LOW: u8 = 0x18;
+
+/// RFC 4191 3.1 and 3.2.
+#[test]
+fn a_router_that_is_preferred_comes_first() {
+    let mut host = Host::up();
+    host.hear_preferred(ROUTER, LOW, 100, &[]);
+    host.hear(OTHER, 100, &[]);
+    assert_eq!(host.learnt().routers, [OTHER, ROUTER]);
+    host.hear(ROUTER, 100, &[]);
+    assert_eq!(host.learnt().routers, [ROUTER, OTHER]);
+    host.hear_preferred(OTHER, HIGH, 100, &[]);
+    assert_eq!(host.learnt().routers, [OTHER, ROUTER]);
+    let next = Host::resuming(&host.slaac.image(), host.now);
+    assert_eq!(next.learnt(), host.learnt());
+    host.hear_preferred(OTHER, HIGH, 0, &[]);
+    assert_eq!(host.learnt().routers, [ROUTER]);
+}
+
+/// RFC 4191 3.1: a route for everything counts instead of the header.
+#[test]
+fn a_route_for_everything_overrides_the_header() {
+    let mut host = Host::up();
+    host.hear(ROUTER, 100, &[]);
+    let everything = [24, 1, 0, HIGH, 0, 0, 0, 50];
+    host.hear_preferred(OTHER, LOW, 0, &everything);
+    assert_eq!(host.learnt().routers, [OTHER, ROUTER]);
+    host.pass_s(51);
+    assert_eq!(host.learnt().routers, [ROUTER]);
+    let longer = [24, 2, 64, HIGH, 0, 0, 0, 50, 0, 0, 0, 0, 0, 0, 0, 0];
+    host.hear_preferred(OTHER, LOW, 0, &longer);
+    assert_eq!(host.learnt().routers, [ROUTER]);
 }
 
 #[test]
