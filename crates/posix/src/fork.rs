@@ -302,7 +302,10 @@ impl Process {
             is_port_unseen: false,
         });
         let decided = match kind {
-            Kind::Stream => Decided::Listener(Listener::new(stack_addr(addr), BACKLOG)),
+            Kind::Stream => {
+                let backlog = self.kernel_backlog(number);
+                Decided::Listener(Listener::new(stack_addr(addr), backlog))
+            }
             Kind::Dgram if is_wildcard => Decided::Dgram(Dgram::new(Side::Both)),
             Kind::Dgram => Decided::Dgram(Dgram::new(Side::Stack)),
         };
@@ -322,9 +325,6 @@ impl Process {
         link.goodbye(channel::Exit::Orderly);
     }
 }
-
-/// The backlog of an inherited listener: the kernel keeps the real figure to itself.
-const BACKLOG: i32 = 511;
 
 /// The set's kernel part is shared with the parent; its threads are not.
 fn renew_set(set: &Set) {

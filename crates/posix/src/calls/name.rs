@@ -16,6 +16,9 @@ use crate::process::Process;
 use crate::report::{Given as Placed, Reason};
 use crate::socket::{Dgram, Listener, SHUT_READ, SHUT_WRITE, Side, bits, shut_bits};
 
+/// What a listener has if the kernel does not tell (net.core.somaxconn of Linux).
+const BACKLOG: i32 = 4096;
+
 impl Process {
     /// `bind`.
     pub fn bind(&self, fd: i32, addr: &[u8]) -> Outcome<()> {
@@ -171,6 +174,7 @@ impl Process {
             Some(Decided::Listener(listener)) => {
                 let number = socket.kernel_number().ok_or(Errno::EBADF)?;
                 rustix::net::listen(number.as_fd(), backlog)?;
+                let backlog = self.kernel_backlog(number);
                 listener.backlog.store(backlog, Ordering::Relaxed);
                 if let Some((link, sock)) = &*listener.stack() {
                     link.listen(*sock, u32::try_from(backlog).unwrap_or(0))?;
@@ -194,6 +198,7 @@ impl Process {
         };
         self.insist_on_engine(&socket, Placed::Nothing)?;
         rustix::net::listen(number.as_fd(), backlog)?;
+        let backlog = self.kernel_backlog(number);
         let bound = socket.cold.lock().bound;
         let bound = bound.unwrap_or_else(|| {
             // An unbound socket listens on a port of the kernel's choice.
@@ -214,6 +219,20 @@ impl Process {
         }
         self.on_intent(&socket);
         self.insist_on_listening(&socket)
+    }
+
+    /// How many connections may wait on a listener, as the kernel has understood it: -1 is as many as possible, and
+    /// net.core.somaxconn bounds all.
+    pub(crate) fn kernel_backlog(&self, listener: Descriptor) -> i32 {
+        // tcpi_sacked (tcp_get_info)
+        const AT: usize = 28;
+        let mut info = [0; AT + 4];
+        let (fd, level) = (listener.number(), libc::IPPROTO_TCP);
+        let told = self.kernel.getsockopt(fd, level, libc::TCP_INFO, &mut info);
+        match (told, info[AT..].try_into()) {
+            (Ok(len), Ok(word)) if len == info.len() => i32::from_ne_bytes(word),
+            _ => BACKLOG,
+        }
     }
 
     /// Under `--strict` who cannot listen on the stack does not listen.
