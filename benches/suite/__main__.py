@@ -8,6 +8,7 @@ import argparse
 import json
 import pathlib
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from topology import (CLIENT_CORE, KERNEL_CLIENT, KERNEL_SERVER, SERVER_CORE, ST
                       STACK_SERVER)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+AVAILABLE = pathlib.Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
 def options():
@@ -32,6 +34,8 @@ def options():
                         help="may be given several times; default kernel, in-process and instance. "
                              "floor: canned answers of HTTP, without a TCP")
     parser.add_argument("--gather-us", default="25", help="of floor: how long frames gather after a wake-up")
+    parser.add_argument("--congestion", choices=AVAILABLE.read_text().split(), default="cubic",
+                        help="the kernel's congestion control in both namespaces; default cubic, as Slipstack's own")
     parser.add_argument("--target", default=str(ROOT / "target" / "release"),
                         help="where the built binaries are")
     parser.add_argument("--out", default="", help="directory for results")
@@ -170,14 +174,15 @@ class Bench:
 
 def main():
     opts = options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     stamp = time.strftime("%Y%m%d-%H%M%S")
     directory = pathlib.Path(opts.out or ROOT / "bench-results" / stamp).resolve()
     directory.mkdir(parents=True, exist_ok=True)
     commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"],
                             capture_output=True, text=True).stdout.strip()
-    meta = {"commit": commit, "kernel": platform.release(), "runs": opts.runs,
+    meta = {"commit": commit, "kernel": platform.release(), "congestion": opts.congestion, "runs": opts.runs,
             "seconds": opts.seconds, "when": stamp}
-    with topology.Topology() as topo:
+    with topology.Topology(opts.congestion) as topo:
         results = Bench(opts, topo, directory).all()
     report.write(results, meta, directory)
     return 1 if any("failed" in r for r in results) else 0

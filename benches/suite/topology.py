@@ -11,6 +11,7 @@ KERNEL_SERVER = "10.99.0.1"
 STACK_SERVER = "10.99.0.2"
 KERNEL_CLIENT = "10.99.0.3"
 STACK_CLIENT = "10.99.0.4"
+NETWORK = "10.99.0.0/24"
 
 
 def sh(*argv, check=True):
@@ -20,13 +21,22 @@ def sh(*argv, check=True):
 class Topology:
     """Makes the namespaces, ends what was started in them, removes them."""
 
-    def __init__(self):
+    def __init__(self, congestion):
+        self.congestion = congestion
         tag = f"ss-bench-{os.getpid()}"
         self.server_ns = f"{tag}-s"
         self.client_ns = f"{tag}-c"
         self.started = []
 
     def __enter__(self):
+        try:
+            self.make()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def make(self):
         for ns in (self.server_ns, self.client_ns):
             sh("ip", "netns", "add", ns)
             sh("ip", "-n", ns, "link", "set", "lo", "up")
@@ -40,7 +50,10 @@ class Topology:
                               (self.client_ns, "vc", KERNEL_CLIENT)):
             sh("ip", "-n", ns, "addr", "add", f"{addr}/24", "dev", dev)
             sh("ip", "-n", ns, "link", "set", dev, "up")
-        return self
+            # A namespace has the machine's, which need not be what Slipstack uses, and may be kept from
+            # changing it; a route may not.
+            sh("ip", "-n", ns, "route", "replace", NETWORK, "dev", dev, "src", addr,
+               "congctl", self.congestion)
 
     def __exit__(self, *_):
         while self.started:
