@@ -20,6 +20,9 @@ use crate::time::{Instant, Tick, nanos};
 /// Shortest wait before a tail loss probe: peers on the same link delay ACKs for longer than two round trips.
 const PROBE_MIN_NS: u64 = 10_000_000;
 
+/// What a [`Tick`] may lack.
+const GRAIN_NS: u64 = 2_000_000;
+
 /// RTO without back-off.
 #[inline]
 pub fn base_timeout_ns(conn: &Connection, cx: &Cx<'_>) -> u64 {
@@ -90,20 +93,16 @@ fn may_probe(conn: &Connection) -> bool {
         })
 }
 
-/// RFC 8985 7.2: PTO = 2 SRTT, plus the peer's delayed ACK for a single segment; never later than the timeout.
+/// RFC 8985 7.2: PTO = 2 SRTT, plus the peer's delayed ACK for a single segment; in the timeout's place where that
+/// came first.
 #[inline]
 fn arm_probe(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     let mut wait = (2 * conn.rtt.smoothed_ns()).max(PROBE_MIN_NS);
     if conn.snd.nxt - conn.snd.una <= u64::from(conn.snd.mss) {
         wait += nanos(cx.config.tcp.rto_min);
     }
-    let timeout = base_timeout_ns(conn, cx);
-    if wait < timeout {
-        conn.timers.set_resend(Resend::Probe, now.plus_nanos(wait));
-    } else {
-        conn.timers
-            .set_resend(Resend::Timeout, now.plus_nanos(timeout));
-    }
+    let wait = wait.min(base_timeout_ns(conn, cx));
+    conn.timers.set_resend(Resend::Probe, now.plus_nanos(wait));
 }
 
 /// RFC 9293 3.8.6.1: the first probe after one timeout, then with back-off.
@@ -153,6 +152,14 @@ fn gives_up(conn: &mut Connection, now: Instant, cx: &Cx<'_>) -> bool {
     stalled >= rto::budget_ns(nanos(tcp.rto_min), nanos(tcp.rto_max), retries)
 }
 
+/// What is left of the user timeout, so that no back-off lasts beyond it.
+fn patience_ns(conn: &Connection, now: Instant) -> u64 {
+    match u64::from(conn.opts.user_timeout_ms) * 1_000_000 {
+        0 => u64::MAX,
+        limit => limit.saturating_sub(conn.stalled_at.nanos_until(now)) + GRAIN_NS,
+    }
+}
+
 fn failure(conn: &Connection) -> Verdict {
     Verdict::Failed(conn.soft_error.unwrap_or(Reason::TimedOut))
 }
@@ -181,7 +188,9 @@ fn on_timeout(
     pmtud::on_silence(conn, now, cx);
     let mss = u64::from(conn.snd.mss);
     data::resend_once(conn, now, mss, cx, fx);
-    arm_timeout(conn, now, cx);
+    let wait = timeout_ns(conn, cx).min(patience_ns(conn, now));
+    conn.timers
+        .set_resend(Resend::Timeout, now.plus_nanos(wait));
     Verdict::Alive
 }
 
