@@ -23,8 +23,12 @@ const TRAIN_PAUSE_DIVISOR: u32 = 16;
 /// millisecond neither trains nor queues are looked at: they are turns of the sender or of the receiver.
 const TRAIN_DIVISOR: u32 = 4;
 const TRAIN_MIN: u32 = 1_000;
-/// The window may hold so many quarters of what the path does: a rate taken too low ends slow start too early.
+/// Slow start turns conservative when the window holds so many quarters of what the path does (a rate taken too low
+/// must not end it), and is over at so many: what is lost at random later takes a window off that is more than enough.
 const FULL_QUARTERS: u64 = 5;
+const LAST_QUARTERS: u64 = 6;
+/// Rounds from the one to the other, at most.
+const FULL_ROUNDS: u8 = 2;
 
 /// State of the first slow start. Times in microseconds.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +51,16 @@ pub struct HyStart {
     queued: u8,
     samples: u8,
     css_rounds: u8,
-    has_round: bool,
+    progress: Progress,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// No round yet.
+    New,
+    Rounds,
+    /// The window has come to [`FULL_QUARTERS`].
+    Full,
 }
 
 impl Default for HyStart {
@@ -65,7 +78,7 @@ impl Default for HyStart {
             queued: 0,
             samples: 0,
             css_rounds: 0,
-            has_round: false,
+            progress: Progress::New,
         }
     }
 }
@@ -100,8 +113,13 @@ impl HyStart {
             self.samples = self.samples.saturating_add(1);
             self.note_queue(rtt);
         }
-        if self.is_path_full(cwnd) {
-            return Verdict::Leave;
+        match self.quarters_held(cwnd) {
+            LAST_QUARTERS.. => return Verdict::Leave,
+            FULL_QUARTERS if self.progress != Progress::Full => {
+                self.progress = Progress::Full;
+                self.css_rounds = CSS_ROUNDS - FULL_ROUNDS;
+            }
+            _ => {}
         }
         if self.samples >= N_RTT_SAMPLE {
             self.judge();
@@ -114,7 +132,7 @@ impl HyStart {
     }
 
     fn is_conservative(&self) -> bool {
-        self.css_baseline != INFINITY
+        self.css_baseline != INFINITY || self.progress == Progress::Full
     }
 
     fn judge(&mut self) {
@@ -158,24 +176,28 @@ impl HyStart {
         }
     }
 
-    /// cwnd >= rate * round trip * quarters / 4, and the segments of the train have queued.
-    fn is_path_full(&self, cwnd: u32) -> bool {
+    /// cwnd / (rate * round trip / 4), once the segments of the train have queued; 0 before.
+    fn quarters_held(&self, cwnd: u32) -> u64 {
         let long = (self.min / TRAIN_DIVISOR).max(TRAIN_MIN);
         if self.queued < N_RTT_SAMPLE || self.train_len < long {
-            return false;
+            return 0;
         }
         let held = u64::from(self.train_bytes) * u64::from(self.min);
-        u64::from(cwnd) * u64::from(self.train_len) >= held / 4 * FULL_QUARTERS
+        u64::from(cwnd) * u64::from(self.train_len) / (held / 4).max(1)
     }
 
     /// A round ends when what was SND.NXT at its beginning is acknowledged.
     fn ends_round(&mut self, ack: &Ack) -> bool {
         let is_over = (ack.una as u32).wrapping_sub(self.window_end) as i32 >= 0;
-        if !self.has_round || is_over {
+        let is_first = self.progress == Progress::New;
+        if is_first || is_over {
             self.window_end = ack.nxt as u32;
             (self.train_len, self.train_bytes, self.queued) = (0, 0, 0);
         }
-        core::mem::replace(&mut self.has_round, true) && is_over
+        if is_first {
+            self.progress = Progress::Rounds;
+        }
+        !is_first && is_over
     }
 }
 
@@ -287,16 +309,47 @@ mod tests {
 
     #[test]
     fn a_train_that_has_queued_ends_slow_start_once_the_window_is_what_the_path_holds() {
-        // 2000 bytes in 200 us are 10 MB/s: 400 kB in 40 ms, and a quarter more.
+        // 2000 bytes in 200 us are 10 MB/s: 400 kB in 40 ms, and a half more.
         let queues = |i: u64| 40_000 + i * 100;
         for (cwnd, count, ends) in [
-            (490_000, 100, false),
+            (590_000, 100, false),
             // Each waits longer than the last: number 50 for 5 ms. Those after it come for 10 ms.
-            (510_000, 98, false),
-            (510_000, 99, true),
+            (610_000, 98, false),
+            (610_000, 99, true),
         ] {
             assert_eq!(ends_after(count, 200, cwnd, queues), ends, "{cwnd} {count}");
         }
+    }
+
+    #[test]
+    fn a_window_that_is_a_quarter_too_large_grows_by_a_quarter_of_what_it_did() {
+        let mut hystart = HyStart::default();
+        let mut grows = |at_us: u64, rtt_us: u64, una: u64, cwnd| {
+            let ack = Ack {
+                now: Instant(at_us * 1_000),
+                bytes: 2 * MSS,
+                rtt_ns: rtt_us * 1_000,
+                srtt_ns: 0,
+                una,
+                delivered: una,
+                nxt: una + 100_000,
+                burst: 0,
+                is_after_timeout: false,
+            };
+            hystart.on_ack(&ack, cwnd, MSS)
+        };
+        grows(1_000_000, 40_000, 2_000, 510_000);
+        let mut until = |to: u64, from: u64| {
+            (from..to)
+                .map(|i| grows(1_000_000 + i * 200, 46_000, 2_000 + i * 2_000, 510_000))
+                .collect::<Vec<_>>()
+        };
+        // Rounds of 50 ACKs; a quarter of the round trip is a train.
+        let first = until(50, 1);
+        assert_eq!(first.first(), Some(&Verdict::Grow(MSS)));
+        let second = until(101, 50);
+        assert_eq!(second.last(), Some(&Verdict::Grow(MSS / 4)));
+        assert!(until(250, 101).contains(&Verdict::Leave));
     }
 
     #[test]
