@@ -103,7 +103,7 @@ fn put_off(signal: c_int, info: &[u64; 16], mask: &mut libc::sigset_t) {
     let thread = thread::current();
     let bit = raw::bit(signal);
     let is_blocked = mask_of(mask) & bit != 0;
-    thread.defer(mask_of(mask));
+    thread.defer_signal(bit, mask_of(mask));
     if !thread.is_blocked_by_call(bit) {
         thread.interrupt();
     }

@@ -23,6 +23,8 @@ pub struct Thread {
     cancellations: AtomicU32,
     /// A handler came while a guard was open: all signals are blocked.
     is_deferred: AtomicBool,
+    /// It was a handler that told `saved_mask`, not a sleep that lets some in.
+    is_mask_of_handler: AtomicBool,
     /// The call has a signal mask of its own (`ppoll`, `pselect`, `epoll_pwait`).
     has_call_mask: AtomicBool,
     call_mask: AtomicU64,
@@ -52,6 +54,7 @@ impl Thread {
             depth: AtomicU32::new(0),
             cancellations: AtomicU32::new(0),
             is_deferred: AtomicBool::new(false),
+            is_mask_of_handler: AtomicBool::new(false),
             has_call_mask: AtomicBool::new(false),
             call_mask: AtomicU64::new(0),
             saved_mask: AtomicU64::new(0),
@@ -120,10 +123,24 @@ impl Thread {
         self.has_call_mask.load(Relaxed) && self.call_mask.load(Relaxed) & bit != 0
     }
 
-    /// Notes that a signal was put off. `mask` is what the interrupted code had; the
-    /// caller sees to it that everything is blocked from now on.
+    /// All signals are blocked from now on, the caller sees to it; `mask` is what was in force.
     pub fn defer(&self, mask: u64) {
+        self.is_mask_of_handler.store(false, Relaxed);
         if !self.is_deferred.swap(true, Relaxed) {
+            self.saved_mask.store(mask, Relaxed);
+        }
+    }
+
+    /// Notes that a signal (its bit of a mask) was put off. `mask` is what the interrupted code had; the caller sees to it
+    /// that everything is blocked from now on.
+    pub fn defer_signal(&self, bit: u64, mask: u64) {
+        if !self.is_deferred() {
+            self.defer(mask);
+            return self.is_mask_of_handler.store(true, Relaxed);
+        }
+        // Of signals that come at once the last one is told of first, in the frame of the one before, which is blocked
+        // there as in its handler.
+        if self.is_mask_of_handler.load(Relaxed) && self.saved_mask() & bit & !mask != 0 {
             self.saved_mask.store(mask, Relaxed);
         }
     }
@@ -158,6 +175,7 @@ impl Thread {
     #[cold]
     fn let_handlers_run(&self) {
         let is_deferred = self.is_deferred.swap(false, Relaxed);
+        self.is_mask_of_handler.store(false, Relaxed);
         self.queued.store(0, Relaxed);
         let saved = self.saved_mask.load(Relaxed);
         if self.has_call_mask.swap(false, Relaxed) {
@@ -230,5 +248,31 @@ impl Drop for InCall {
         if depth == 0 && (thread.is_deferred() || thread.has_call_mask.load(Relaxed)) {
             thread.let_handlers_run();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_signals_that_come_at_once_none_stays_blocked() {
+        std::thread::spawn(|| {
+            let (term, child) = (raw::bit(libc::SIGTERM), raw::bit(libc::SIGCHLD));
+            let thread = current();
+            // The kernel lays a frame on the other: what the upper one goes back to is the lower one's handler.
+            thread.defer_signal(child, term);
+            thread.defer_signal(term, 0);
+            assert_eq!(thread.saved_mask(), 0);
+            thread.undefer();
+            // A sleep that lets in what is blocked: its own mask is the one to go back to.
+            thread.defer(term);
+            thread.defer_signal(child, raw::BLOCK_ALL);
+            thread.defer_signal(term, child);
+            assert_eq!(thread.saved_mask(), term);
+            thread.undefer();
+        })
+        .join()
+        .unwrap();
     }
 }
