@@ -65,6 +65,12 @@ pub(crate) struct Bound {
     pub(crate) flow: Option<u32>,
 }
 
+impl Bound {
+    pub(crate) fn span(&self) -> slipstack_stack::Bound {
+        slipstack_stack::Bound::new(self.addr.ip(), self.is_v6_only)
+    }
+}
+
 /// One socket.
 #[derive(Debug)]
 pub(crate) struct Socket {

@@ -12,6 +12,7 @@ use crate::effects::Fx;
 use crate::engine::Engine;
 use crate::local::syn_to;
 use crate::world::{Deferred, Owner};
+use crate::yielding::Listening;
 
 /// Received bytes that travel with a connection at most.
 pub(crate) const BYTES_MAX: usize = 1024 * 1024;
@@ -221,26 +222,17 @@ impl Engine {
         true
     }
 
-    /// A listening socket that serves this address and does not yield.
+    /// A listening socket that serves this address and does not yield: the narrowest, as for a SYN.
     pub(crate) fn find_listener(&mut self, local: SocketAddr) -> Option<Owner> {
-        for id in self.world.client_ids() {
-            let Some(client) = self.world.client(id) else {
-                continue;
-            };
-            for sock in client.listeners.clone() {
-                let found = client.find(sock);
-                let bound = found
-                    .filter(|(socket, _)| socket.yields == Yields::No)
-                    .and_then(|(socket, _)| socket.bound);
-                let serves = bound.is_some_and(|bound| {
-                    bound.addr.port() == local.port()
-                        && (bound.addr.ip().is_unspecified() || bound.addr.ip() == local.ip())
-                });
-                if serves {
-                    return Some(Owner { client: id, sock });
-                }
+        let serves = |it: &Listening| it.yields == Yields::No && it.bound.span().takes(local.ip());
+        let narrower = |known: Listening, other: Listening| {
+            if other.bound.span().is_narrower(known.bound.span()) {
+                other
+            } else {
+                known
             }
-        }
-        None
+        };
+        let found = self.listeners_on(local.port()).into_iter().filter(serves);
+        found.reduce(narrower).map(|it| it.owner)
     }
 }

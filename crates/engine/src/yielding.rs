@@ -11,6 +11,14 @@ use crate::commands::Answer;
 use crate::engine::Engine;
 use crate::world::Owner;
 
+/// A listening socket of a port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listening {
+    pub(crate) owner: Owner,
+    pub(crate) yields: Yields,
+    pub(crate) bound: Bound,
+}
+
 impl Engine {
     pub(crate) fn on_yield(&mut self, owner: Owner, is_on: bool) -> Answer {
         let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
@@ -47,9 +55,11 @@ impl Engine {
     /// Who may take the connections of a listener.
     fn find_heirs(&mut self, owner: Owner, bound: Bound) -> Option<Yields> {
         let port = bound.addr.port();
-        let others = self.listeners_on(port).into_iter();
-        let mut keen = others.filter(|(other, yields)| *other != owner && *yields == Yields::No);
-        if keen.next().is_some() {
+        // The stack chooses among those of the same address.
+        let is_keen = |it: &Listening| {
+            it.owner != owner && it.yields == Yields::No && it.bound.span() == bound.span()
+        };
+        if self.listeners_on(port).iter().any(is_keen) {
             return Some(Yields::Here);
         }
         let fabric = self.world.local.fabric.as_ref()?;
@@ -65,20 +75,20 @@ impl Engine {
     fn come_back(&mut self, bound: Bound) {
         let port = bound.addr.port();
         let on_port = self.listeners_on(port);
-        if on_port.iter().any(|(_, yields)| *yields == Yields::Away)
+        if on_port.iter().any(|it| it.yields == Yields::Away)
             && let Some(ports) = &self.ports
         {
             ports.listen_yield(port, Transport::Tcp, false);
         }
-        for (owner, _) in on_port.iter().filter(|(_, yields)| *yields == Yields::Away) {
-            if let Some(socket) = self.world.socket(*owner) {
+        for it in on_port.iter().filter(|it| it.yields == Yields::Away) {
+            if let Some(socket) = self.world.socket(it.owner) {
                 socket.yields = Yields::Here;
             }
         }
     }
 
     /// The listening sockets of a port.
-    fn listeners_on(&mut self, port: u16) -> Vec<(Owner, Yields)> {
+    pub(crate) fn listeners_on(&mut self, port: u16) -> Vec<Listening> {
         let mut found = Vec::new();
         for id in self.world.client_ids() {
             let Some(client) = self.world.client(id) else {
@@ -86,9 +96,15 @@ impl Engine {
             };
             for sock in client.listeners.clone() {
                 if let Some((socket, _)) = client.find(sock)
-                    && socket.bound.is_some_and(|it| it.addr.port() == port)
+                    && let Some(bound) = socket.bound.filter(|it| it.addr.port() == port)
                 {
-                    found.push((Owner { client: id, sock }, socket.yields));
+                    let owner = Owner { client: id, sock };
+                    let yields = socket.yields;
+                    found.push(Listening {
+                        owner,
+                        yields,
+                        bound,
+                    });
                 }
             }
         }

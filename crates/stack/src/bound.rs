@@ -52,6 +52,13 @@ impl Bound {
         }
     }
 
+    /// Whether it is asked before the other one: one address before all of a family, these before both.
+    pub fn is_narrower(self, other: Bound) -> bool {
+        self != other
+            && (other == Bound::All
+                || matches!((self, other), (Bound::One(_), Bound::AllV4 | Bound::AllV6)))
+    }
+
     /// In one word, which says everything.
     #[inline]
     pub fn bits(self) -> u128 {
@@ -81,6 +88,18 @@ pub fn bits(ip: IpAddr) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_address_is_narrower_than_a_family_and_that_than_both() {
+        let one = Bound::One(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let order = [one, Bound::AllV4, Bound::All];
+        for (at, wide) in order.iter().enumerate() {
+            for (narrow_at, narrow) in order.iter().enumerate() {
+                assert_eq!(narrow.is_narrower(*wide), narrow_at < at);
+            }
+        }
+        assert!(!Bound::AllV4.is_narrower(Bound::AllV6));
+    }
 
     #[test]
     fn binds_overlap_as_on_the_kernel() {

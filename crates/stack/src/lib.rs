@@ -50,6 +50,7 @@ pub mod time;
 mod udp;
 pub mod wheel;
 
+pub use bound::Bound;
 pub use config::{
     ConfiguredRoute, ConfiguredRule, EcnMode, FastOpenConfig, MtuProbing, NeighbourConfig, Role,
     SlaacConfig, StackConfig, SynCookies, TcpConfig,
