@@ -80,11 +80,11 @@ fn name_of(interface: u32) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn own(ip: &str, prefix: u8) -> OwnAddress {
+    pub(super) fn own(ip: &str, prefix: u8) -> OwnAddress {
         OwnAddress {
             ip: ip.parse().unwrap(),
             prefix,
-            interface: 3,
+            interface: 7,
             name: "eth1".to_owned(),
         }
     }

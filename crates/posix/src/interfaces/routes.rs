@@ -251,16 +251,8 @@ fn deliver(datagram: &[u8], bufs: &mut [IoSliceMut<'_>], flags: i32) -> Received
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::own;
     use super::*;
-
-    fn own(ip: &str, prefix: u8) -> OwnAddress {
-        OwnAddress {
-            ip: ip.parse().unwrap(),
-            prefix,
-            interface: 7,
-            name: "eth1".to_owned(),
-        }
-    }
 
     /// RTM_GETADDR with struct ifaddrmsg.
     fn asked(flags: u16, family: i32, index: u32) -> Vec<u8> {

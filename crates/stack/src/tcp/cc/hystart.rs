@@ -285,21 +285,26 @@ mod tests {
         assert!(grown.iter().all(|g| *g == 3 * MSS));
     }
 
-    /// One round of `count` ACKs for two segments each, `gap_us` apart, after one that measured the empty path of 40 ms;
-    /// the round trip of each by its number. Does slow start end with this window?
-    fn ends_after(count: u64, gap_us: u64, cwnd: u32, rtt_us: impl Fn(u64) -> u64) -> bool {
-        let mut hystart = HyStart::default();
-        let ack = |at_us: u64, rtt_us: u64, una: u64| Ack {
+    /// Of two segments.
+    fn ack(at_us: u64, rtt_us: u64, una: u64, nxt: u64) -> Ack {
+        Ack {
             now: Instant(at_us * 1_000),
             bytes: 2 * MSS,
             rtt_ns: rtt_us * 1_000,
             srtt_ns: 0,
             una,
             delivered: una,
-            nxt: 1_000_000,
+            nxt,
             burst: 0,
             is_after_timeout: false,
-        };
+        }
+    }
+
+    /// One round of `count` ACKs for two segments each, `gap_us` apart, after one that measured the empty path of 40 ms;
+    /// the round trip of each by its number. Does slow start end with this window?
+    fn ends_after(count: u64, gap_us: u64, cwnd: u32, rtt_us: impl Fn(u64) -> u64) -> bool {
+        let mut hystart = HyStart::default();
+        let ack = |at_us, rtt_us, una| ack(at_us, rtt_us, una, 1_000_000);
         hystart.on_ack(&ack(1_000_000, 40_000, 2_000), cwnd, MSS);
         (1..=count).any(|i| {
             let ack = ack(1_000_000 + i * gap_us, rtt_us(i), 2_000 + i * 2_000);
@@ -325,18 +330,7 @@ mod tests {
     fn a_window_that_is_a_quarter_too_large_grows_by_a_quarter_of_what_it_did() {
         let mut hystart = HyStart::default();
         let mut grows = |at_us: u64, rtt_us: u64, una: u64, cwnd| {
-            let ack = Ack {
-                now: Instant(at_us * 1_000),
-                bytes: 2 * MSS,
-                rtt_ns: rtt_us * 1_000,
-                srtt_ns: 0,
-                una,
-                delivered: una,
-                nxt: una + 100_000,
-                burst: 0,
-                is_after_timeout: false,
-            };
-            hystart.on_ack(&ack, cwnd, MSS)
+            hystart.on_ack(&ack(at_us, rtt_us, una, una + 100_000), cwnd, MSS)
         };
         grows(1_000_000, 40_000, 2_000, 510_000);
         let mut until = |to: u64, from: u64| {
