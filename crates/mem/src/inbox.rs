@@ -3,7 +3,8 @@
 //! Cells are 2 KiB: a sequence word, a length word and the frame. A longer frame takes several cells in a
 //! row, of which the first is published, last. Writers are several processes, so the claim counter is
 //! shared; a writer that dies between claim and publication would stop the inbox, hence the reader steps
-//! over cells that stay claimed for [`STUCK_NS`].
+//! over cells that stay claimed for [`STUCK_NS`]. A writer that was only held up finds its cell gone, and
+//! its frame is lost.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -72,11 +73,28 @@ impl MpscInbox {
             self.write(position, done, part);
             done += part.len();
         }
+        self.publish(position, len)
+    }
+
+    /// Gives the frame whose first cell is at `position` to the reader. `false`: it has waited for too long and
+    /// stepped over the cell, which is another lap's by now. A plain store would take it back to this one, and
+    /// nobody could claim it any more.
+    fn publish(&self, position: u64, len: usize) -> bool {
         let index = position & self.mask;
+        let lap = position.wrapping_sub(index);
         let line = self.cells.line(index as usize * LINES_PER_CELL);
+        if line.words[0].load(Ordering::Relaxed) != lap {
+            return false;
+        }
         line.words[1].store(len as u64, Ordering::Relaxed);
-        line.words[0].store(position - index + 1, Ordering::Release);
-        true
+        line.words[0]
+            .compare_exchange(
+                lap,
+                lap.wrapping_add(1),
+                Ordering::Release,
+                Ordering::Relaxed,
+            )
+            .is_ok()
     }
 
     /// Writes bytes of the frame whose first cell is at `position`, from its byte `from` on.
@@ -154,7 +172,15 @@ impl MpscInbox {
 pub struct InboxReader {
     inbox: MpscInbox,
     next: u64,
-    stuck_since: Option<u64>,
+    /// Of claimed cells that are not published yet: since when the first is waited for, and which were claimed
+    /// by then.
+    waiting: Option<Waiting>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    since_ns: u64,
+    upto: u64,
 }
 
 impl InboxReader {
@@ -164,7 +190,7 @@ impl InboxReader {
         InboxReader {
             inbox,
             next,
-            stuck_since: None,
+            waiting: None,
         }
     }
 
@@ -212,7 +238,6 @@ impl InboxReader {
         let free = lap.wrapping_add(self.inbox.mask + 1);
         line.words[0].store(free, Ordering::Release);
         self.next = self.next.wrapping_add(1);
-        self.stuck_since = None;
         let own = self.inbox.header.line(1);
         own.words[2].store(self.next, Ordering::Release);
         if lost {
@@ -220,14 +245,27 @@ impl InboxReader {
         }
     }
 
-    /// Whether the next cell has been claimed but unpublished for too long.
+    /// Whether the next cell has been claimed but unpublished for too long. The cells of a long frame have all been
+    /// claimed when the first was: one wait is enough for them.
     fn is_stuck(&mut self, now_ns: u64) -> bool {
-        if self.claimed() == self.next {
-            self.stuck_since = None;
+        let claimed = self.claimed();
+        if claimed == self.next {
+            self.waiting = None;
             return false;
         }
-        let since = *self.stuck_since.get_or_insert(now_ns);
-        now_ns.saturating_sub(since) > STUCK_NS
+        // No more cells than there are, whatever the counter says.
+        let ahead = |upto: u64| upto.wrapping_sub(self.next);
+        let fresh = Waiting {
+            since_ns: now_ns,
+            upto: self
+                .next
+                .wrapping_add(ahead(claimed).min(self.inbox.mask + 1)),
+        };
+        let is_covered =
+            |waiting: &Waiting| (1..=self.inbox.mask + 1).contains(&ahead(waiting.upto));
+        let waiting = self.waiting.filter(is_covered).unwrap_or(fresh);
+        self.waiting = Some(waiting);
+        now_ns.saturating_sub(waiting.since_ns) > STUCK_NS
     }
 
     pub fn is_empty(&self) -> bool {
@@ -325,18 +363,52 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_writers_cells_are_all_stepped_over() {
+    fn a_dead_writers_cells_are_stepped_over_together() {
         let (region, inbox, mut reader) = pair();
         region.u64(0).unwrap().fetch_add(3, Ordering::Relaxed);
         assert!(inbox.push(&[b"next"]));
         let mut out = [0; 8];
-        let mut at = 0;
-        for _ in 0..3 {
-            assert_eq!(reader.pop(at, &mut out), None);
-            at += STUCK_NS + 1;
-        }
-        assert_eq!(reader.pop(at, &mut out), Some(4));
+        assert_eq!(reader.pop(0, &mut out), None);
+        assert_eq!(reader.pop(STUCK_NS, &mut out), None);
+        assert_eq!(reader.pop(STUCK_NS + 1, &mut out), Some(4));
         assert_eq!(reader.lost(), 3);
+        // Who claims now has time of his own.
+        region.u64(0).unwrap().fetch_add(1, Ordering::Relaxed);
+        assert_eq!(reader.pop(2 * STUCK_NS, &mut out), None);
+        assert_eq!(reader.pop(3 * STUCK_NS, &mut out), None);
+        assert_eq!(reader.lost(), 3);
+        assert_eq!(reader.pop(3 * STUCK_NS + 1, &mut out), None);
+        assert_eq!(reader.lost(), 4);
+    }
+
+    #[test]
+    fn a_claim_beyond_all_cells_is_given_up_once_round() {
+        let (region, _inbox, mut reader) = pair();
+        region.u64(0).unwrap().store(1 << 40, Ordering::Relaxed);
+        let mut out = [0; 8];
+        assert_eq!(reader.pop(0, &mut out), None);
+        assert_eq!(reader.pop(STUCK_NS + 1, &mut out), None);
+        assert_eq!(reader.lost(), 4);
+    }
+
+    #[test]
+    fn a_writer_that_was_held_up_for_too_long_loses_its_frame_and_nothing_else() {
+        let (_region, inbox, mut reader) = pair();
+        let mut out = [0; 8];
+        let held_up = inbox.claim(1).unwrap();
+        assert_eq!(reader.pop(0, &mut out), None);
+        assert_eq!(reader.pop(STUCK_NS + 1, &mut out), None);
+        assert_eq!(reader.lost(), 1);
+        assert!(!inbox.publish(held_up, 3));
+        for lap in 0..3u8 {
+            for cell in 0..4 {
+                assert!(inbox.push(&[&[lap, cell]]), "{lap} {cell}");
+            }
+            for cell in 0..4 {
+                assert_eq!(reader.pop(0, &mut out), Some(2));
+                assert_eq!(out[..2], [lap, cell]);
+            }
+        }
     }
 
     #[test]
