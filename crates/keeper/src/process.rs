@@ -75,10 +75,12 @@ fn leave_limit(resource: Resource) {
 
 /// A process that lives now.
 pub fn find_process(pid: u32) -> Option<ProcessKey> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may contain anything; fields are counted behind the last one. Start
-    // time is field 22, the state behind the name is field 3.
-    let (_, fields) = text.rsplit_once(')')?;
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may contain anything, bytes that are no text too: the kernel cuts it where its
+    // room ends. Fields are counted behind the last one. Start time is field 22, the state behind the
+    // name is field 3.
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    let fields = std::str::from_utf8(&stat[end + 1..]).ok()?;
     let mut fields = fields.split_ascii_whitespace();
     if fields.next()? == "Z" {
         return None;
@@ -110,5 +112,14 @@ mod tests {
             .is_none()
         );
         assert!(find_process(u32::MAX / 2).is_none());
+    }
+
+    #[test]
+    fn a_process_is_found_whatever_bytes_its_name_has() {
+        let before = fs::read("/proc/self/comm").expect("name");
+        fs::write("/proc/self/comm", b"caf\xc3 ) R").expect("rename");
+        let found = find_process(std::process::id());
+        fs::write("/proc/self/comm", before).expect("rename back");
+        assert!(found.is_some());
     }
 }
