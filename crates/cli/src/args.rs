@@ -234,7 +234,28 @@ pub fn layers(matches: &ArgMatches) -> Result<Layers, ConfigError> {
             layers.set(option.name, text, Source::CommandLine)?;
         }
     }
+    name_wholly(&mut layers)?;
     Ok(layers)
+}
+
+/// The keeper works in another directory, and a program may go to one: what is named from here is named wholly.
+fn name_wholly(layers: &mut Layers) -> Result<(), ConfigError> {
+    for name in ["run-dir", "pcap"] {
+        let whole = layers
+            .text(name)
+            .filter(|text| Path::new(text).is_relative())
+            .and_then(|text| {
+                std::path::absolute(text)
+                    .ok()?
+                    .into_os_string()
+                    .into_string()
+                    .ok()
+            });
+        if let Some(whole) = whole {
+            layers.set(name, whole, layers.source(name))?;
+        }
+    }
+    Ok(())
 }
 
 /// The text of an option that this command has and the user gave.
@@ -306,6 +327,16 @@ mod tests {
             .unwrap()
             .collect();
         assert_eq!(program, ["prog", "--ip", "x"]);
+    }
+
+    #[test]
+    fn directories_named_from_here_are_named_wholly() {
+        let line = ["slipstack", "status", "--run-dir", "here"];
+        let matches = command().try_get_matches_from(line).unwrap();
+        let layers = layers(matches.subcommand_matches("status").unwrap()).unwrap();
+        let whole = std::env::current_dir().unwrap().join("here");
+        assert_eq!(layers.text("run-dir"), whole.to_str());
+        assert_eq!(layers.source("run-dir"), Source::CommandLine);
     }
 
     #[test]

@@ -183,16 +183,19 @@ impl RuntimeDir {
         names
     }
 
-    /// Creates the directory. Everyone may look a socket up in it; who may do what is decided on the
-    /// connection, by credentials.
+    /// Creates the directory, and the base directory if there is none. Everyone may look a socket up in what is
+    /// made here; who may do what is decided on the connection, by credentials. A base directory that is there
+    /// already stays as it is: it may be `/tmp`.
     pub fn create(&self) -> Result<(), RuntimeError> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o755);
-        builder.create(&self.path).map_err(io_error(&self.path))?;
         for dir in [self.path.parent(), Some(self.path.as_path())]
             .into_iter()
             .flatten()
+            .filter(|dir| !dir.is_dir())
         {
+            builder.create(dir).map_err(io_error(dir))?;
+            // Whatever the mask of new files is.
             fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).map_err(io_error(dir))?;
         }
         Ok(())
@@ -300,6 +303,18 @@ mod tests {
         drop(lock);
         dir.create().expect("create again");
         assert!(dir.try_lock().expect("lock").is_some());
+    }
+
+    #[test]
+    fn a_base_directory_that_was_there_keeps_its_mode() {
+        let scratch = Scratch::new("mode");
+        fs::create_dir(&scratch.0).expect("base");
+        fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o1777)).expect("mode");
+        let dir = RuntimeDir::below(&scratch.0, 7, "slip0").expect("name");
+        dir.create().expect("create");
+        let mode = |path: &Path| fs::metadata(path).expect("there").mode() & 0o7777;
+        assert_eq!(mode(&scratch.0), 0o1777);
+        assert_eq!(mode(dir.path()), 0o755);
     }
 
     #[test]
