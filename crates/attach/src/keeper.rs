@@ -172,16 +172,22 @@ pub fn keeper_main(settings: &Settings) -> Result<(), Error> {
     match run(options, || announce(&directory)) {
         Ok(()) => Ok(()),
         Err(error) => {
-            println!("{error}");
+            tell(&error.to_string());
             Err(Error::Keeper(error))
         }
     }
 }
 
+/// Says a line to the starter. It may be gone: that is no reason to end.
+fn tell(line: &str) {
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "{line}");
+    let _ = out.flush();
+}
+
 /// Tells the starter, and lets go of what it gave.
 fn announce(directory: &RuntimeDir) {
-    println!("{READY}");
-    let _ = std::io::stdout().flush();
+    tell(READY);
     let null = open(
         Path::new("/dev/null"),
         OFlags::RDWR | OFlags::CLOEXEC,

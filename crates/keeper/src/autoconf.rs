@@ -15,6 +15,7 @@ use slipstack_stack::{
 
 use crate::conflict::wait_readable;
 use crate::error::KeeperError;
+use crate::log::say;
 use crate::regions::SlotWords;
 use crate::world::{Network, open_keeper_slot, random_u64};
 
@@ -62,7 +63,9 @@ pub fn configure(
         });
     }
     if network.learnt.routers.is_empty() {
-        eprintln!("no IPv6 router has answered on {interface}; the stack waits for one");
+        say(format_args!(
+            "no IPv6 router has answered on {interface}; the stack waits for one"
+        ));
     }
     Ok(stack.slaac_image())
 }

@@ -12,6 +12,7 @@ mod directory;
 mod error;
 mod journal;
 pub mod leases;
+mod log;
 mod neighbours;
 mod net;
 mod orphans;

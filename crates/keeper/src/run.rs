@@ -1,6 +1,7 @@
 //! A keeper process from start to end, and its succession.
 
 use crate::error::KeeperError;
+use crate::log::say;
 use crate::process::raise_descriptor_limit;
 use crate::server::{Ended, Server};
 use crate::standby::{Keeper, Side, split};
@@ -28,7 +29,7 @@ pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError>
                 continue;
             }
             Err(error) => {
-                eprintln!("no standby could be forked: {error}");
+                say(format_args!("no standby could be forked: {error}"));
                 None
             }
         };

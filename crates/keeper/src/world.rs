@@ -18,6 +18,7 @@ use crate::device_state::DeviceState;
 use crate::error::KeeperError;
 use crate::journal::Journal;
 use crate::leases::{KEEPER_SLOT, Leases, Protocol};
+use crate::log::say;
 use crate::neighbours::Neighbours;
 use crate::orphans;
 use crate::pair;
@@ -241,9 +242,9 @@ impl World {
     /// Writes the state down for a successor. Called after every change, before it is answered.
     pub fn save(&self) {
         if !self.journal.write(&self.state) {
-            eprintln!(
+            say(format_args!(
                 "the state does not fit into its region; a successor would miss the last change"
-            );
+            ));
         }
     }
 
@@ -253,7 +254,7 @@ impl World {
             Some(state) if state.leases.is_sound(usize::from(self.slots.count())) => {
                 self.state = state
             }
-            _ => eprintln!("the former keeper left no usable state"),
+            _ => say(format_args!("the former keeper left no usable state")),
         }
     }
 

@@ -3,6 +3,7 @@
 mod clients;
 mod reception;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -76,7 +77,9 @@ pub fn instance_main(settings: &Settings) -> Result<(), Error> {
         .iter()
         .map(|(ip, len)| format!("{ip}/{len}"))
         .collect();
-    println!(
+    // Nobody may be left to hear it.
+    let _ = writeln!(
+        std::io::stdout(),
         "instance {name} is ready on {} with {}",
         welcome.interface,
         addresses.join(", ")

@@ -19,6 +19,7 @@ use super::intents::Intents;
 use super::orphans::Care;
 use super::parked::Parked;
 use super::strays::Strays;
+use crate::log::say;
 use crate::neighbours::Neighbours;
 use crate::regions::Inboxes;
 use crate::world::Network;
@@ -273,9 +274,9 @@ impl Effects for World {
             Event::Neighbour { ip, mac } => self.publish(ip, mac),
             Event::Conflict { ip, mac } => {
                 let [a, b, c, d, e, f] = mac;
-                eprintln!(
+                say(format_args!(
                     "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x} claims {ip}, which is ours"
-                );
+                ));
             }
             // TIME-WAIT goes on in the stack.
             Event::Released { conn } => self.care.on_released(conn),

@@ -6,6 +6,7 @@ use slipstack_mem::Region;
 
 use crate::directory;
 use crate::leases::{ClientId, SlotState};
+use crate::log::say;
 use crate::standby::RegionKey;
 use crate::steer::OwnedFlow;
 use crate::world::open_any_slot;
@@ -57,7 +58,9 @@ impl Server {
         // Answers of their peers come here, not to whoever gets the ports next.
         let excepted: Vec<OwnedFlow> = doomed.iter().map(|flow| (*flow, 0)).collect();
         if let Err(error) = self.steer.except(self.world.slots.steering(), &excepted) {
-            eprintln!("frames of a dead program cannot be steered here: {error}");
+            say(format_args!(
+                "frames of a dead program cannot be steered here: {error}"
+            ));
         }
         self.tally.resets += doomed.len() as u64;
         self.net.reset(doomed, now);
@@ -165,7 +168,7 @@ impl Server {
                     }
                 }
             }
-            Err(error) => eprintln!("slot {slot} cannot be emptied: {error}"),
+            Err(error) => say(format_args!("slot {slot} cannot be emptied: {error}")),
         }
         self.net.feed_inbox(slot, now);
         self.world.state.leases.free_slot(slot);
@@ -200,7 +203,7 @@ impl Server {
             })
             .collect();
         if let Err(error) = self.steer.except(steering, &found) {
-            eprintln!("stray flows cannot be steered: {error}");
+            say(format_args!("stray flows cannot be steered: {error}"));
         }
     }
 

@@ -21,6 +21,7 @@ use slipstack_mem::now_ns;
 
 use crate::error::KeeperError;
 use crate::leases::{ClientId, Family};
+use crate::log::say;
 use crate::net::{Net, Shared};
 use crate::orphans::Orphans;
 use crate::standby::{Keeper, Side, Standby, split};
@@ -286,7 +287,7 @@ impl Server {
             }
             Ok(Side::Standby(keeper)) => Some(keeper),
             Err(error) => {
-                eprintln!("no standby could be forked: {error}");
+                say(format_args!("no standby could be forked: {error}"));
                 None
             }
         }

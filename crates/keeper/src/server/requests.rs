@@ -12,6 +12,7 @@ use slipstack_mem::process::explained;
 
 use crate::directory;
 use crate::leases::{ClientId, LeaseError, ListenRefused, Protocol, Route};
+use crate::log::say;
 use crate::steer::OwnedFlow;
 use crate::world::random_u64;
 
@@ -300,7 +301,9 @@ impl Server {
         if is_on && self.world.state.leases.route(Protocol::Udp, port) != Route::Slot(slot) {
             let steering = self.world.slots.steering();
             if let Err(error) = self.steer.except(steering, &[(flow, slot)]) {
-                eprintln!("a flow of port {port} cannot be steered: {error}");
+                say(format_args!(
+                    "a flow of port {port} cannot be steered: {error}"
+                ));
             }
         }
         if is_moved {
@@ -360,7 +363,9 @@ impl Server {
         self.tally.handovers += adopted.len() as u64;
         // Their frames come to this slot from now on; the ports behind them may go to others.
         if let Err(error) = self.steer.except(self.world.slots.steering(), &adopted) {
-            eprintln!("frames of handed over connections cannot be steered here: {error}");
+            say(format_args!(
+                "frames of handed over connections cannot be steered here: {error}"
+            ));
         }
         Ok((Reply::Done, Vec::new()))
     }
@@ -401,7 +406,7 @@ impl Server {
                     self.steer
                         .apply(steering, &self.world.state.leases, *protocol, port, &flows);
                 if let Err(error) = applied {
-                    eprintln!("port {port} cannot be steered: {error}");
+                    say(format_args!("port {port} cannot be steered: {error}"));
                 }
                 if *protocol == Protocol::Tcp {
                     self.net.on_new_route(port);

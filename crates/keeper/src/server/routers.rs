@@ -2,6 +2,8 @@
 
 use slipstack_device::iface;
 
+use crate::log::say;
+
 use super::Server;
 
 impl Server {
@@ -32,7 +34,9 @@ impl Server {
             self.world.network.learnt = learnt;
             let own = self.world.network.all_addresses();
             if let Err(error) = self.world.slots.steering().set_own(&own) {
-                eprintln!("frames to addresses of routers' prefixes cannot be steered: {error}");
+                say(format_args!(
+                    "frames to addresses of routers' prefixes cannot be steered: {error}"
+                ));
             }
         }
         self.world.save();
