@@ -115,6 +115,22 @@ impl Leases {
         Ok(slot as u16)
     }
 
+    /// Takes back a slot whose engine has never begun.
+    pub fn unlease_slot(&mut self, id: ClientId) -> Vec<(u16, u16)> {
+        let Some(slot) = self
+            .clients
+            .find_mut(id)
+            .and_then(|client| client.slot.take())
+        else {
+            return Vec::new();
+        };
+        self.listeners.serve(id, None);
+        if let Some(state) = self.slots.get_mut(usize::from(slot)) {
+            *state = SlotState::Free;
+        }
+        self.blocks.release(slot)
+    }
+
     pub fn lease_ports(&mut self, id: ClientId, hint: u64) -> Result<(u16, u16), LeaseError> {
         let client = self.clients.find(id).ok_or(LeaseError::UnknownClient)?;
         let slot = client.slot.ok_or(LeaseError::NoSlotLeased)?;

@@ -144,17 +144,40 @@ impl Server {
             .leases
             .lease_slot(client)
             .map_err(|error| self.explain(&error))?;
+        let answer = self.furnish_slot(client, slot);
+        if answer.is_err() {
+            self.take_slot_back(client, slot);
+        }
+        answer
+    }
+
+    /// A lease that cannot be carried through is none.
+    fn take_slot_back(&mut self, client: ClientId, slot: u16) {
+        let mut ports = Vec::new();
+        for (first, last) in self.world.state.leases.unlease_slot(client) {
+            ports.push((Protocol::Tcp, first, last));
+            ports.push((Protocol::Udp, first, last));
+        }
+        ports.extend(self.claimed(client));
+        self.steer_ports(&ports);
+        let _ = self.world.slots.steering().set_alive(slot, false);
+        self.publish_engines();
+        self.world.state.groups = self.steer.groups();
+        self.world.save();
+    }
+
+    fn claimed(&self, client: ClientId) -> Vec<(Protocol, u16, u16)> {
+        let listeners = self.world.state.leases.listeners.of(client);
+        listeners
+            .map(|listener| (listener.protocol, listener.port, listener.port))
+            .collect()
+    }
+
+    /// Ports, steering and descriptors for a slot that was just leased.
+    fn furnish_slot(&mut self, client: ClientId, slot: u16) -> Answer {
         self.publish_engines();
         let ports = self.lease_block(client)?;
-        let claimed: Vec<(Protocol, u16, u16)> = self
-            .world
-            .state
-            .leases
-            .listeners
-            .of(client)
-            .map(|listener| (listener.protocol, listener.port, listener.port))
-            .collect();
-        self.steer_ports(&claimed);
+        self.steer_ports(&self.claimed(client));
         let _ = self.world.slots.steering().set_alive(slot, true);
         self.done()?;
         let (descriptors, fds) = self.lease_descriptors(slot).map_err(|error| {
