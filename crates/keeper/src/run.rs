@@ -1,11 +1,17 @@
 //! A keeper process from start to end, and its succession.
 
+use std::time::Duration;
+
 use crate::error::KeeperError;
 use crate::log::say;
 use crate::process::raise_descriptor_limit;
-use crate::server::{Ended, Server};
+use crate::server::{Ended, OwnSlot, Server};
 use crate::standby::{Keeper, Side, split};
 use crate::world::{Options, World};
+
+/// How often a successor tries to open its slot, and the distance of the attempts.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Opens the device, calls `announce` when programs can connect, and serves until nobody needs it.
 ///
@@ -17,15 +23,27 @@ use crate::world::{Options, World};
 pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError> {
     raise_descriptor_limit();
     let mut world = World::open(options)?;
-    // Before the first fork, so that the standby too has let go of what the starter gave.
-    announce();
-    let mut is_successor = false;
+    let mut announce = Some(announce);
     loop {
+        // Before the fork: a standby would fail as its keeper does, and leave it to the next one, without end.
+        let is_successor = announce.is_none();
+        let own = match own_slot(&world, is_successor) {
+            Ok(own) => own,
+            Err(error) => {
+                say(format_args!("the keeper cannot go on: {error}"));
+                world.remove();
+                return Err(error);
+            }
+        };
+        // Before the first fork, so that the standby too has let go of what the starter gave.
+        if let Some(announce) = announce.take() {
+            announce();
+        }
         let standby = match split() {
             Ok(Side::Keeper(standby)) => Some(standby),
             Ok(Side::Standby(keeper)) => {
+                own.leave();
                 outlive(keeper, &mut world);
-                is_successor = true;
                 continue;
             }
             Err(error) => {
@@ -33,7 +51,7 @@ pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError>
                 None
             }
         };
-        match Server::new(world, standby, is_successor)?.run() {
+        match Server::new(world, own, standby, is_successor).run() {
             (world, Ended::Finished) => {
                 world.remove();
                 return Ok(());
@@ -43,8 +61,19 @@ pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError>
             (kept, Ended::Standby(keeper)) => {
                 world = kept;
                 outlive(keeper, &mut world);
-                is_successor = true;
             }
+        }
+    }
+}
+
+/// A successor has others' connections to keep: what it is short of may be there a moment later.
+fn own_slot(world: &World, is_successor: bool) -> Result<OwnSlot, KeeperError> {
+    let mut attempts = if is_successor { ATTEMPTS } else { 1 };
+    loop {
+        attempts -= 1;
+        match OwnSlot::open(world) {
+            Err(_) if attempts > 0 => std::thread::sleep(PAUSE),
+            opened => return opened,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
 use serde::{Deserialize, Serialize};
 use slipstack_channel::control::{ControlError, ControlSocket, pair};
 use slipstack_mem::Region;
@@ -64,7 +64,7 @@ pub fn split() -> io::Result<Side> {
         Forked::Parent(pid) => {
             let pid =
                 Pid::from_raw(pid as i32).ok_or_else(|| io::Error::other("no process number"))?;
-            let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+            let pidfd = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| discard(pid))?;
             Ok(Side::Keeper(Standby {
                 pid,
                 pidfd,
@@ -72,6 +72,13 @@ pub fn split() -> io::Result<Side> {
             }))
         }
     }
+}
+
+/// Ends a standby that cannot be kept, before its socket is closed: it would take that for our end, and there would be
+/// two keepers.
+fn discard(pid: Pid) {
+    let _ = kill_process(pid, Signal::KILL);
+    let _ = waitpid(Some(pid), WaitOptions::empty());
 }
 
 impl Standby {

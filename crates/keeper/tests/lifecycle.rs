@@ -22,6 +22,7 @@ fn main() -> ExitCode {
     match role.first().map(String::as_str) {
         Some("keeper") => keeper(Path::new(&role[1])),
         Some("client") => client(Path::new(&role[1])),
+        Some("crowd") => crowd(Path::new(&role[1])),
         Some("inside") => inside(),
         _ => outside(),
     }
@@ -51,7 +52,7 @@ fn outside() -> ExitCode {
 
 fn inside() -> ExitCode {
     type Test = fn();
-    let tests: [(&str, Test); 6] = [
+    let tests: [(&str, Test); 12] = [
         ("a_keeper_leases_slots_and_refuses_taken_ports", leases),
         (
             "a_keeper_answers_arp_and_refuses_datagrams",
@@ -63,6 +64,27 @@ fn inside() -> ExitCode {
             "a_killed_keeper_has_a_successor_that_knows_the_clients",
             killed_keeper,
         ),
+        (
+            "a_slot_for_which_there_are_no_ports_is_not_leased",
+            slot_without_ports,
+        ),
+        (
+            "a_log_that_takes_nothing_ends_no_keeper",
+            log_that_takes_nothing,
+        ),
+        (
+            "a_keeper_without_descriptors_sleeps_while_somebody_knocks",
+            no_descriptors,
+        ),
+        (
+            "a_successor_without_descriptors_ends_and_leaves_nothing",
+            successor_without_descriptors,
+        ),
+        (
+            "a_standby_that_could_not_be_forked_is_tried_for_again",
+            standby_in_time,
+        ),
+        ("a_crowd_at_the_door_keeps_nobody_out", crowd_at_the_door),
         ("fifty_starts_leave_nothing_behind", fifty_starts),
     ];
     for (name, test) in tests {
@@ -114,6 +136,23 @@ fn client(control: &Path) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// Somebody who may not use the device, and knocks as often as he can.
+fn crowd(control: &Path) -> ExitCode {
+    let most = Some(4096);
+    let limit = rustix::process::Rlimit {
+        current: most,
+        maximum: most,
+    };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).expect("limit");
+    let nobody = rustix::process::Uid::from_raw(65534);
+    rustix::thread::set_thread_uid(nobody).expect("setuid");
+    let held: Vec<_> = (0..2200).map(|_| connect(control)).collect();
+    println!("in");
+    std::thread::sleep(Duration::from_secs(30));
+    drop(held);
+    ExitCode::FAILURE
+}
+
 /// A running keeper and where it lives.
 struct Running {
     base: PathBuf,
@@ -122,8 +161,12 @@ struct Running {
 
 impl Running {
     fn start(topic: &str) -> Running {
+        Running::logging(topic, Stdio::inherit())
+    }
+
+    fn logging(topic: &str, log: Stdio) -> Running {
         let base = std::env::temp_dir().join(format!("ss-keeper-{topic}-{}", std::process::id()));
-        let mut child = spawn("keeper", &base);
+        let mut child = command("keeper", &base).stderr(log).spawn().expect("spawn");
         let first = first_line(&mut child);
         assert_eq!(first, "ready");
         Running { base, child }
@@ -159,12 +202,18 @@ fn device_exists() -> bool {
 }
 
 fn spawn(role: &str, path: &Path) -> Child {
-    Command::new(std::env::current_exe().expect("own path"))
-        .arg(role)
-        .arg(path)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("spawn")
+    command(role, path).spawn().expect("spawn")
+}
+
+fn command(role: &str, path: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("own path"));
+    command.arg(role).arg(path).stdout(Stdio::piped());
+    command
+}
+
+fn ip(words: &[&str]) {
+    let status = Command::new("ip").args(words).status().expect("ip");
+    assert!(status.success(), "ip {words:?}");
 }
 
 fn first_line(child: &mut Child) -> String {
@@ -350,6 +399,138 @@ fn killed_keeper() {
     assert_eq!(ask(&back, &listen_on(81)), Reply::Done);
     assert_eq!(ask(&back, &Request::Goodbye), Reply::Done);
     drop((socket, back));
+    running.left_nothing();
+}
+
+fn slot_without_ports() {
+    let running = Running::start("ports");
+    let (rich, _) = greet(&running.control(), 1);
+    let (other, _) = greet(&running.control(), 2);
+    let (poor, _) = greet(&running.control(), 3);
+    for client in [&rich, &other] {
+        lease(client);
+        while matches!(ask(client, &Request::LeasePorts), Reply::Ports { .. }) {}
+    }
+    for _ in 0..2 {
+        assert!(is_refused(
+            &ask(&poor, &Request::LeaseSlot),
+            Refusal::Exhausted
+        ));
+    }
+    assert_eq!(status(&poor).engines.len(), 2);
+    assert_eq!(ask(&other, &Request::Goodbye), Reply::Done);
+    lease(&poor);
+    drop((rich, other, poor));
+    running.ends_cleanly();
+}
+
+/// The kernel beside us takes our address, and says so to everybody.
+fn log_that_takes_nothing() {
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .expect("full");
+    let running = Running::logging("log", full.into());
+    let (socket, welcome) = greet(&running.control(), 1);
+    let (own, len) = welcome.addresses[0];
+    std::fs::write("/proc/sys/net/ipv4/conf/slip0/arp_notify", "1").expect("sysctl");
+    let before = status(&socket);
+    ip(&["addr", "add", &format!("{own}/{len}"), "dev", "slip0"]);
+    ip(&["link", "set", "slip0", "down"]);
+    ip(&["link", "set", "slip0", "up"]);
+    let is_heard = |report: &StatusReport| {
+        let mut counters = report.counters.iter();
+        counters.any(|(name, _)| name == "drop_arp_conflict")
+    };
+    wait_until("the claim is heard", || is_heard(&status(&socket)));
+    assert_eq!(status(&socket).keeper_pid, before.keeper_pid);
+    assert_eq!(ask(&socket, &Request::Goodbye), Reply::Done);
+    drop(socket);
+    running.ends_cleanly();
+}
+
+fn keeper_process(pid: u32) -> rustix::process::Pid {
+    rustix::process::Pid::from_raw(pid as i32).expect("pid")
+}
+
+/// Lets a process have no descriptor more than it has.
+fn take_descriptors(pid: u32) {
+    let names = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("descriptors");
+    let used: std::collections::BTreeSet<u64> = names
+        .filter_map(|name| name.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    let lowest_free = (0..).find(|number| !used.contains(number));
+    limit_descriptors(pid, lowest_free);
+}
+
+fn limit_descriptors(pid: u32, most: Option<u64>) {
+    let (pid, what) = (keeper_process(pid), rustix::process::Resource::Nofile);
+    // The hard one stays: not everybody may raise it again.
+    let limit = rustix::process::Rlimit {
+        current: most,
+        ..rustix::process::getrlimit(what)
+    };
+    rustix::process::prlimit(Some(pid), what, limit).expect("prlimit");
+}
+
+/// Processor time of a process in ticks of 10 ms.
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("stat");
+    let (_, fields) = stat.rsplit_once(')').expect("fields");
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let at = |index: usize| fields[index].parse::<u64>().expect("number");
+    at(11) + at(12)
+}
+
+fn no_descriptors() {
+    let running = Running::start("deaf");
+    let (client, _) = greet(&running.control(), 1);
+    let keeper = running.child.id();
+    take_descriptors(keeper);
+    let stranger = connect(&running.control()).expect("connect");
+    let before = ticks(keeper);
+    std::thread::sleep(Duration::from_millis(500));
+    let used = ticks(keeper) - before;
+    assert!(used < 10, "{used} of 50 ticks");
+    drop((stranger, client));
+    running.ends_cleanly();
+}
+
+fn crowd_at_the_door() {
+    let running = Running::start("crowd");
+    let mut crowd = spawn("crowd", &running.control());
+    assert_eq!(first_line(&mut crowd), "in");
+    let (client, _) = greet(&running.control(), 1);
+    lease(&client);
+    crowd.kill().expect("kill");
+    crowd.wait().expect("wait");
+    assert_eq!(ask(&client, &Request::Goodbye), Reply::Done);
+    drop(client);
+    running.ends_cleanly();
+}
+
+fn standby_in_time() {
+    let running = Running::start("alone");
+    let (client, _) = greet(&running.control(), 1);
+    let standby = status(&client).standby_pid.expect("standby");
+    take_descriptors(running.child.id());
+    let pid = keeper_process(standby);
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kill");
+    wait_until("there is none", || status(&client).standby_pid.is_none());
+    limit_descriptors(running.child.id(), Some(1024));
+    wait_until("there is one", || status(&client).standby_pid.is_some());
+    drop(client);
+    running.ends_cleanly();
+}
+
+fn successor_without_descriptors() {
+    let mut running = Running::start("heir");
+    let (client, _) = greet(&running.control(), 1);
+    let report = status(&client);
+    take_descriptors(report.standby_pid.expect("standby"));
+    running.child.kill().expect("kill");
+    running.child.wait().expect("wait");
+    drop(client);
     running.left_nothing();
 }
 

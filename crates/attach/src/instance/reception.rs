@@ -1,7 +1,7 @@
 //! The desk of an instance: its control socket, its signals, and the keeper's connection.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Write as _};
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -19,6 +19,8 @@ use crate::link::{Link, REGION};
 
 /// Most programs and questioners at a time.
 pub(super) const GUESTS_MAX: usize = 1024;
+/// Of these, connections of users who have not shown that they may use the instance.
+const STRANGERS_MAX: usize = 256;
 const EVENTS: usize = 64;
 const MESSAGES_PER_TURN: usize = 16;
 
@@ -119,6 +121,9 @@ impl Desk {
     }
 
     fn add_guest(&mut self, socket: ControlSocket, is_trusted: bool) {
+        if !is_trusted {
+            self.make_room_for_a_stranger();
+        }
         if self.guests.len() >= GUESTS_MAX {
             self.refused += 1;
             return;
@@ -133,6 +138,20 @@ impl Desk {
         );
         if added.is_ok() {
             self.guests.insert(token, Guest::new(socket, is_trusted));
+        }
+    }
+
+    /// As the keeper does: of those who have not shown that they may come in, the oldest go.
+    fn make_room_for_a_stranger(&mut self) {
+        let strangers = self.guests.iter().filter(|(_, guest)| !guest.is_trusted);
+        let tokens: Vec<u64> = strangers.map(|(token, _)| *token).collect();
+        if tokens.len() < STRANGERS_MAX {
+            return;
+        }
+        if let Some(oldest) = tokens.into_iter().min() {
+            // The epoll set forgets it with its descriptor.
+            self.guests.remove(&oldest);
+            self.refused += 1;
         }
     }
 
@@ -191,7 +210,10 @@ impl Desk {
         let estates = engine.hand_over(Instant(slipstack_mem::now_ns()));
         for (id, (channel, images)) in (REGION + 1..).zip(estates) {
             if let Err(error) = self.link.hand_over(id, channel.fd(), images) {
-                eprintln!("{images} connections of a program are reset: {error}");
+                let _ = writeln!(
+                    io::stderr(),
+                    "{images} connections of a program are reset: {error}"
+                );
             }
         }
         for guest in self.guests.values() {

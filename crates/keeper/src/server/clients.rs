@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use slipstack_channel::control::{
     CONTROL_VERSION, ControlError, ControlSocket, Hello, Refusal, Reply, Request, Welcome,
@@ -11,7 +12,10 @@ use crate::device_state::DeviceState;
 use crate::leases::{Client, ClientId, Family};
 use crate::process::{find_process, watch};
 
-use super::{CONNECTIONS_MAX, Connection, Lost, MESSAGES_PER_TURN, Server, lone_family};
+use super::{
+    CONNECTIONS_MAX, Connection, DEAF_NS, Lost, MESSAGES_PER_TURN, STRANGERS_MAX, Server,
+    lone_family,
+};
 
 /// An answer with its descriptors, or a refusal.
 pub(super) type Answer = Result<(Reply, Vec<OwnedFd>), (Refusal, String)>;
@@ -24,9 +28,18 @@ pub(super) fn refuse<T>(
 }
 
 impl Server {
-    /// Takes new connections.
-    pub(super) fn accept(&mut self) {
-        while let Ok(fd) = accept_with(&self.world.listener, SocketFlags::CLOEXEC) {
+    /// Takes new connections. Who cannot be given a descriptor stays at the door, which would wake us again
+    /// at once.
+    pub(super) fn accept(&mut self, now: u64) {
+        loop {
+            let fd = match accept_with(&self.world.listener, SocketFlags::CLOEXEC) {
+                Ok(fd) => fd,
+                Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => return,
+                Err(_) => {
+                    self.deaf_until = Some(now + DEAF_NS);
+                    return;
+                }
+            };
             let is_own = |uid: u32| uid == 0 || uid == rustix::process::geteuid().as_raw();
             if let Ok(socket) = ControlSocket::from_fd(fd) {
                 let is_trusted = socket.peer().is_ok_and(|peer| is_own(peer.uid));
@@ -36,6 +49,9 @@ impl Server {
     }
 
     fn add_connection(&mut self, socket: ControlSocket, is_trusted: bool) {
+        if !is_trusted {
+            self.make_room_for_a_stranger();
+        }
         if self.connections.len() >= CONNECTIONS_MAX {
             self.tally.refused += 1;
             return;
@@ -48,6 +64,20 @@ impl Server {
             client: None,
         };
         self.connections.insert(self.next_connection, connection);
+    }
+
+    /// The door is open to every user. Who may come in says so at once; of those who have not, the oldest go, so that
+    /// they keep nobody out.
+    fn make_room_for_a_stranger(&mut self) {
+        let strangers = self.connections.iter().filter(|(_, it)| !it.is_trusted);
+        let tokens: Vec<u64> = strangers.map(|(token, _)| *token).collect();
+        if tokens.len() < STRANGERS_MAX {
+            return;
+        }
+        if let Some(oldest) = tokens.into_iter().min() {
+            self.connections.remove(&oldest);
+            self.tally.refused += 1;
+        }
     }
 
     /// Serves what a connection has sent.

@@ -12,12 +12,13 @@ mod wait;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 
 use slipstack_channel::control::ControlSocket;
 use slipstack_channel::report::ReportTable;
 use slipstack_device::iface::LinkWatch;
-use slipstack_mem::now_ns;
+use slipstack_device::{Device, Steering};
+use slipstack_mem::{Descriptor, now_ns};
 
 use crate::error::KeeperError;
 use crate::leases::{ClientId, Family};
@@ -30,6 +31,8 @@ use crate::world::{World, open_keeper_slot, random_u64};
 
 /// Most control connections at a time.
 const CONNECTIONS_MAX: usize = 2048;
+/// Of these, connections of users who have not shown that they may use the device.
+const STRANGERS_MAX: usize = 256;
 /// Messages of one connection that are served before the next one's.
 const MESSAGES_PER_TURN: usize = 16;
 /// How long a client whose connection is lost may take to come back.
@@ -37,6 +40,10 @@ const RETURN_NS: u64 = 3_000_000_000;
 /// How long the keeper stays after the last client, and for the first one.
 const LINGER_NS: u64 = 1_000_000_000;
 const FIRST_CLIENT_NS: u64 = 10_000_000_000;
+/// How long after an attempt that found no descriptor the next one to let somebody in is made.
+const DEAF_NS: u64 = 100_000_000;
+/// Distance of attempts to fork a standby.
+const STANDBY_NS: u64 = 1_000_000_000;
 /// How often exceptions are compared with the flows that exist.
 const SWEEP_NS: u64 = 500_000_000;
 
@@ -79,6 +86,28 @@ struct Tally {
     successions: u64,
 }
 
+/// What a keeper needs of the device for itself.
+pub struct OwnSlot {
+    device: Box<dyn Device>,
+    steering: Steering,
+}
+
+impl OwnSlot {
+    /// Opens it. One at a time may.
+    pub fn open(world: &World) -> Result<OwnSlot, KeeperError> {
+        Ok(OwnSlot {
+            device: open_keeper_slot(&world.slots, &world.words)?,
+            steering: Steering::from_fds(world.slots.steering().read_only_fds()?)?,
+        })
+    }
+
+    /// In a fork: the device's ring is not mapped there, so it is forgotten and not dropped.
+    pub fn leave(self) {
+        close_copy(self.device.poll_fd());
+        std::mem::forget(self.device);
+    }
+}
+
 /// A keeper at work.
 pub struct Server {
     world: World,
@@ -94,7 +123,11 @@ pub struct Server {
     lost: HashMap<ClientId, Lost>,
     reports: HashMap<ClientId, ReportTable>,
     tally: Tally,
+    /// When another standby is tried for, if there is none.
+    standby_due: Option<u64>,
     idle_since: Option<u64>,
+    /// Nobody is let in before: there was no descriptor for the last one who knocked.
+    deaf_until: Option<u64>,
     swept_at: u64,
     /// Slots of engines that are gone, which are emptied once more then.
     vacated: Vec<(u16, u64)>,
@@ -104,15 +137,13 @@ pub struct Server {
 impl Server {
     /// Starts to serve a world that is new, or that a former keeper left.
     pub fn new(
-        world: World,
+        mut world: World,
+        own: OwnSlot,
         standby: Option<Standby>,
         is_successor: bool,
-    ) -> Result<Server, KeeperError> {
-        let device = open_keeper_slot(&world.slots, &world.words)?;
+    ) -> Server {
+        let OwnSlot { device, steering } = own;
         let now = now_ns();
-        let steering =
-            slipstack_device::Steering::from_fds(world.slots.steering().read_only_fds()?)?;
-        let mut world = world;
         if let Some(slaac) = &mut world.network.slaac {
             slaac.image.clone_from(&world.state.routers);
         }
@@ -132,6 +163,7 @@ impl Server {
             steer: Steer::with_groups(&world.state.groups),
             world,
             net,
+            standby_due: standby.is_none().then_some(now + STANDBY_NS),
             standby,
             connections: HashMap::new(),
             next_connection: 0,
@@ -144,6 +176,7 @@ impl Server {
                 ..Tally::default()
             },
             idle_since: None,
+            deaf_until: None,
             swept_at: now,
             vacated: Vec::new(),
             is_stopping: false,
@@ -152,16 +185,19 @@ impl Server {
             let mut flows = server.inherit_orphans(now);
             server.inherit_clients(now);
             flows.extend(server.living_flows());
-            server
-                .steer
-                .inherit(server.world.slots.steering(), &flows)?;
+            let steering = server.world.slots.steering();
+            if let Err(error) = server.steer.inherit(steering, &flows) {
+                say(format_args!(
+                    "not every flow of the former keeper's can be steered: {error}"
+                ));
+            }
         }
         server.publish_engines();
         // What changed while nobody listened.
         server.follow_link(now);
         server.follow_routers();
         server.world.save();
-        Ok(server)
+        server
     }
 
     /// Serves until nobody needs a keeper, or until this process becomes the standby.
@@ -169,8 +205,8 @@ impl Server {
         loop {
             let ready = self.wait();
             let now = now_ns();
-            if ready.standby_died
-                && let Some(keeper) = self.renew_standby()
+            if (ready.standby_died || self.standby_due.is_some_and(|due| due <= now))
+                && let Some(keeper) = self.renew_standby(now)
             {
                 return (self.into_standby(), Ended::Standby(keeper));
             }
@@ -196,7 +232,7 @@ impl Server {
             self.on_death(*client, now);
         }
         if ready.listener {
-            self.accept();
+            self.accept(now);
         }
         if ready.links {
             self.links.as_ref().inspect(|links| links.clear());
@@ -217,6 +253,7 @@ impl Server {
         for client in overdue {
             self.on_death(client, now);
         }
+        self.deaf_until = self.deaf_until.filter(|until| now < *until);
         self.follow_routers();
         self.follow_strays(now);
         self.empty_vacated(now);
@@ -274,8 +311,8 @@ impl Server {
         self.world
     }
 
-    /// The standby has died: forks a new one. `Some`: this is it.
-    fn renew_standby(&mut self) -> Option<Keeper> {
+    /// There is no standby (any more): forks a new one, or tries again later. `Some`: this is it.
+    fn renew_standby(&mut self, now: u64) -> Option<Keeper> {
         if let Some(dead) = self.standby.take() {
             dead.reap();
         }
@@ -283,11 +320,14 @@ impl Server {
         match split() {
             Ok(Side::Keeper(standby)) => {
                 self.standby = Some(standby);
+                self.standby_due = None;
                 None
             }
             Ok(Side::Standby(keeper)) => Some(keeper),
             Err(error) => {
-                say(format_args!("no standby could be forked: {error}"));
+                if self.standby_due.replace(now + STANDBY_NS).is_none() {
+                    say(format_args!("no standby could be forked: {error}"));
+                }
                 None
             }
         }
@@ -297,12 +337,20 @@ impl Server {
     /// own copies; the stack's device is forgotten, its ring is not mapped in a fork.
     fn into_standby(self) -> World {
         let Server { world, net, .. } = self;
+        close_copy(net.poll_fd());
         std::mem::forget(net);
         world
     }
 
     fn resolve(&mut self, address: IpAddr) -> Option<[u8; 6]> {
         self.net.resolve(address)
+    }
+}
+
+/// Closes a fork's copy of the descriptor of a device that is forgotten: the device must not outlive its slots.
+fn close_copy(number: RawFd) {
+    if let Some(copy) = Descriptor::new(number) {
+        copy.close();
     }
 }
 

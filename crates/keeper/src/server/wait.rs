@@ -55,11 +55,12 @@ impl Server {
     }
 
     fn poll_all(&self, timeout_ns: Option<u64>) -> Ready {
-        let mut sources = vec![Source::Listener, Source::Signals];
-        let mut fds = vec![
-            PollFd::new(&self.world.listener, PollFlags::IN),
-            PollFd::new(&self.world.signals, PollFlags::IN),
-        ];
+        let mut sources = vec![Source::Signals];
+        let mut fds = vec![PollFd::new(&self.world.signals, PollFlags::IN)];
+        if self.deaf_until.is_none() {
+            sources.push(Source::Listener);
+            fds.push(PollFd::new(&self.world.listener, PollFlags::IN));
+        }
         if let Some(standby) = &self.standby {
             sources.push(Source::Standby);
             fds.push(PollFd::new(standby.pidfd(), PollFlags::IN));
@@ -130,6 +131,9 @@ impl Server {
         }
         if let Some(since) = self.idle_since {
             add(since + self.linger_ns());
+        }
+        for at in [self.deaf_until, self.standby_due].into_iter().flatten() {
+            add(at);
         }
         if self.world.slots.needs_beat() {
             add(now + BEAT_NS);
