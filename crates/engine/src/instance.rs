@@ -50,7 +50,7 @@ pub fn run(
     spin: Spin,
     reception: &mut dyn Reception,
 ) -> io::Result<()> {
-    let waiter = Waiter::new(engine, bell, reception.as_fd())?;
+    let mut waiter = Waiter::new(engine, bell, reception.as_fd())?;
     let mut pace = Pace::new(spin, now_ns());
     let mut looked_at = 0;
     loop {
@@ -79,6 +79,8 @@ pub fn run(
 
 struct Waiter {
     epoll: std::os::fd::OwnedFd,
+    /// The device, while it can wake us.
+    device: Option<Descriptor>,
 }
 
 impl Waiter {
@@ -87,12 +89,13 @@ impl Waiter {
         let add = |fd: BorrowedFd<'_>, data| {
             epoll::add(&epoll, fd, EventData::new_u64(data), EventFlags::IN)
         };
-        if let Some(device) = Descriptor::new(engine.poll_fd()) {
+        let device = Descriptor::new(engine.poll_fd());
+        if let Some(device) = &device {
             add(device.as_fd(), DEVICE)?;
         }
         add(bell.as_fd(), BELL)?;
         add(reception, RECEPTION)?;
-        Ok(Waiter { epoll })
+        Ok(Waiter { epoll, device })
     }
 
     fn is_reception_ready(&self, reception: BorrowedFd<'_>) -> bool {
@@ -108,7 +111,13 @@ impl Waiter {
     }
 
     /// Sleeps until something comes or the next deadline; true if the reception is ready.
-    fn sleep(&self, engine: &mut Engine, bell: &Doorbell) -> io::Result<bool> {
+    fn sleep(&mut self, engine: &mut Engine, bell: &Doorbell) -> io::Result<bool> {
+        if engine.poll_fd() < 0
+            && let Some(device) = self.device.take()
+        {
+            // It has been deleted.
+            epoll::delete(&self.epoll, device.as_fd())?;
+        }
         engine.set_sleeping(true);
         if engine.has_work() {
             engine.set_sleeping(false);

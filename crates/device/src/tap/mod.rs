@@ -29,6 +29,8 @@ pub(crate) struct TapSlot {
     info: DeviceInfo,
     buffer: Vec<u8>,
     is_stalled: bool,
+    /// Somebody has deleted the TAP. Its descriptor would end every sleep at once (EPOLLERR), for ever.
+    is_deleted: bool,
     counters: DeviceCounters,
 }
 
@@ -91,6 +93,7 @@ impl TapSlot {
             info,
             buffer: vec![0; FRAME_MAX],
             is_stalled: false,
+            is_deleted: false,
             counters: DeviceCounters::default(),
         }
     }
@@ -147,8 +150,9 @@ impl Device for TapSlot {
             match rustix::io::read(&self.fd, &mut self.buffer[..]) {
                 Ok(len) => self.deliver(len, on_frame),
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return done,
-                Err(_) => {
+                Err(error) => {
                     self.counters.link_errors += 1;
+                    self.is_deleted |= error == rustix::io::Errno::BADFD;
                     return done;
                 }
             }
@@ -193,6 +197,9 @@ impl Device for TapSlot {
     }
 
     fn poll_fd(&self) -> RawFd {
+        if self.is_deleted {
+            return -1;
+        }
         self.fd.as_raw_fd()
     }
 

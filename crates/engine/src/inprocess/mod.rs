@@ -36,6 +36,7 @@ struct Shared {
     custodian: Arc<dyn Custodian>,
     /// Wakes sleepers of this process; other engines ring it when they put a frame in our inbox.
     bell: Doorbell,
+    /// The device's descriptor, which the program must not close.
     device_fd: RawFd,
     /// When the program last let the engine work.
     driven_at: AtomicU64,
@@ -180,6 +181,7 @@ impl Driver for InProcess {
             return None;
         }
         let deadline = engine.next_deadline();
+        let device = nap.unwrap_or_else(|| engine.poll_fd());
         // Published before the lock is let go: a later turn by another thread sees it.
         self.shared
             .armed_until
@@ -187,10 +189,7 @@ impl Driver for InProcess {
         self.shared.sleepers.fetch_add(1, Ordering::AcqRel);
         drop(engine);
         Some(WaitOn {
-            fds: [
-                nap.unwrap_or(self.shared.device_fd),
-                self.shared.bell.raw_fd(),
-            ],
+            fds: [device, self.shared.bell.raw_fd()],
             timeout_ns: deadline.map(|at| at.0.saturating_sub(now)),
             is_nap: nap.is_some(),
         })

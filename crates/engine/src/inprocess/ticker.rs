@@ -98,12 +98,12 @@ impl Watch {
                     waiting_seen,
                     pause_ns,
                 } => {
-                    self.sleep(Some(pause_ns), false);
+                    self.sleep(Some(pause_ns), None);
                     self.look(waiting_seen)
                 }
                 Mode::Away => self.stand_in(),
                 Mode::Parked => {
-                    self.sleep(None, false);
+                    self.sleep(None, None);
                     if self.is_parked.load(Ordering::Acquire) {
                         Mode::Parked
                     } else {
@@ -159,6 +159,7 @@ impl Watch {
         let is_busy = turn.progress || engine.announce_sleep() || engine.has_work();
         let deadline = engine.next_deadline();
         let has_news = engine.has_unread_events();
+        let device = engine.poll_fd();
         if !is_busy {
             // Published before the lock is let go: a later turn of the program's sees it.
             let until = deadline.map_or(u64::MAX, |at| at.0);
@@ -173,16 +174,17 @@ impl Watch {
             return Mode::Away;
         }
         let timeout_ns = deadline.map(|at| at.0.saturating_sub(now_ns()));
-        self.sleep(timeout_ns, true);
+        self.sleep(timeout_ns, Some(device));
         self.shared.ticker_until.store(0, Ordering::Release);
         Mode::Away
     }
 
     /// Sleeps on the control connection and the ticker's bell, and while the program is away also
     /// on the device and the engine's bell.
-    fn sleep(&self, timeout_ns: Option<u64>, with_device: bool) {
+    fn sleep(&self, timeout_ns: Option<u64>, device: Option<RawFd>) {
         let control = self.shared.custodian.control();
-        let device = Descriptor::new(self.shared.device_fd);
+        let with_device = device.is_some();
+        let device = device.and_then(Descriptor::new);
         let mut fds = vec![PollFd::new(&self.bell, PollFlags::IN)];
         if let Some(control) = &control {
             fds.push(PollFd::new(&**control, PollFlags::IN));
