@@ -4,7 +4,9 @@ import contextlib
 import hashlib
 import os
 import select
+import shutil
 import signal
+import socket
 import threading
 import time
 
@@ -354,6 +356,55 @@ def nothing_is_left_after_kill_9_of_everything(world):
     world.instance = None
     again = world.stack(*world.program("threaded.py"), "server", 8080)
     world.wait_port(8080, process=again)
+
+
+@test(modes=("instance",), serial=True)
+def kill_9_of_the_instance_is_told_to_who_only_asks(world):
+    """A program that never waits has no wait that the end of its instance could end."""
+    with world.at_peer():
+        server = socket.create_server((world.peer_address, 7960))
+    with server:
+        client = world.stack(*world.program("asks.py"), world.peer_address, 7960)
+        sock, _ = server.accept()
+        until(lambda: "asks" in client.output(), 10, "the program asks")
+        os.kill(world.instance.pid, signal.SIGKILL)
+        world.instance.wait()
+        assert client.wait(5) == 0, client.tail()
+        assert "ECONNRESET" in client.output() or "ENETDOWN" in client.output(), client.tail()
+        sock.close()
+    world.instance = None
+
+
+@test(modes=("inprocess",), serial=True)
+def without_any_keeper_what_comes_is_acknowledged_in_time(world):
+    """Keeper and standby are killed: who is away is stood in for all the same."""
+    import json
+
+    server = world.stack(*world.program("away.py"), 7970, 6, "compute")
+    world.wait_port(7970, process=server)
+    with world.connect(7970) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        (report,) = json.loads(world.admin("status", "--json").output())
+        for pid in (report["standby_pid"], report["keeper_pid"]):
+            os.kill(pid, signal.SIGKILL)
+        # What is known of the neighbours outlives them.
+        sock.sendall(b"go")
+        assert sock.recv(5, socket.MSG_WAITALL) == b"ready"
+        time.sleep(1.5)
+        waits = []
+        for _ in range(40):
+            sock.sendall(b"x")
+            began = time.monotonic()
+            # tcpi_unacked
+            while int.from_bytes(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)[24:28], "little"):
+                time.sleep(0.001)
+            waits.append(time.monotonic() - began)
+            time.sleep(0.05)
+        late = [wait for wait in waits if wait > 0.15]
+        assert len(late) <= 2, f"late: {late}"
+    server.kill()
+    # There is nobody to remove it.
+    shutil.rmtree(world.run_dir)
 
 
 @test(modes=("inprocess",))

@@ -34,6 +34,32 @@ struct State {
     region: Option<OwnedFd>,
     report: Option<OwnedFd>,
     retry_at: u64,
+    /// Questions whose answers did not come in time: they come before that to the next one.
+    unanswered: u32,
+}
+
+impl State {
+    fn exchange(
+        &mut self,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(Reply, Vec<OwnedFd>), Error> {
+        while self.unanswered > 0 {
+            match self.socket.receive::<Reply>(ANSWER_MS) {
+                Err(error @ (ControlError::TimedOut | ControlError::Closed)) => {
+                    return Err(error.into());
+                }
+                // Whatever it says, nobody asks any more.
+                _ => self.unanswered -= 1,
+            }
+        }
+        self.socket.send(request, fds)?;
+        let answer = answer(&self.socket);
+        if let Err(Error::Control(ControlError::TimedOut)) = answer {
+            self.unanswered += 1;
+        }
+        answer
+    }
 }
 
 /// The number of the one channel region of an in-process engine.
@@ -65,6 +91,7 @@ impl Link {
             region: None,
             report: None,
             retry_at: 0,
+            unanswered: 0,
         };
         Ok(Link {
             settings: settings.clone(),
@@ -84,10 +111,10 @@ impl Link {
         fds: &[BorrowedFd<'_>],
     ) -> Result<(Reply, Vec<OwnedFd>), Error> {
         let mut state = self.state.lock();
-        match exchange(&state.socket, request, fds) {
+        match state.exchange(request, fds) {
             Err(Error::Control(ControlError::Closed)) => {
-                self.come_back(&mut state)?;
-                exchange(&state.socket, request, fds)
+                self.come_back(&mut state, ATTEMPTS)?;
+                state.exchange(request, fds)
             }
             answer => answer,
         }
@@ -123,22 +150,23 @@ impl Link {
     pub fn on_readable(&self) {
         let mut state = self.state.lock();
         if state.socket.is_closed() {
-            let _ = self.come_back(&mut state);
+            let _ = self.come_back(&mut state, ATTEMPTS);
         }
     }
 
-    /// Tries again to reach a keeper that could not be reached, now and then.
+    /// Tries again to reach a keeper that could not be reached, now and then, and once: whoever calls has an engine
+    /// to stand in for.
     pub fn on_time(&self) {
         let Some(mut state) = self.state.try_lock() else {
             return;
         };
         if state.watched.is_none() && now_ns() >= state.retry_at {
-            let _ = self.come_back(&mut state);
+            let _ = self.come_back(&mut state, 0);
         }
     }
 
     /// Presents this client to the successor of its keeper.
-    fn come_back(&self, state: &mut State) -> Result<(), Error> {
+    fn come_back(&self, state: &mut State, attempts: u32) -> Result<(), Error> {
         state.watched = None;
         state.retry_at = now_ns() + RETRY_NS;
         let capability = Some(state.welcome.capability);
@@ -158,7 +186,7 @@ impl Link {
                 Err(Error::Refused { refusal, message }) => {
                     return Err(Error::Refused { refusal, message });
                 }
-                Err(error) if attempt == ATTEMPTS => return Err(error),
+                Err(error) if attempt == attempts => return Err(error),
                 Err(_) => {}
             }
             attempt += 1;
@@ -176,6 +204,7 @@ impl Link {
         }
         state.watched = copy(&socket);
         state.socket = socket;
+        state.unanswered = 0;
         state.welcome = welcome;
         Ok(())
     }
@@ -211,8 +240,60 @@ fn exchange(
     fds: &[BorrowedFd<'_>],
 ) -> Result<(Reply, Vec<OwnedFd>), Error> {
     socket.send(request, fds)?;
+    answer(socket)
+}
+
+fn answer(socket: &ControlSocket) -> Result<(Reply, Vec<OwnedFd>), Error> {
     match socket.receive::<Reply>(ANSWER_MS)? {
         (Reply::Refused { refusal, message }, _) => Err(Error::Refused { refusal, message }),
         answer => Ok(answer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use slipstack_channel::control::{DeviceKind, LearntTold, pair};
+
+    use super::*;
+
+    fn welcome() -> Welcome {
+        Welcome {
+            client: 1,
+            capability: 2,
+            keeper_pid: 3,
+            interface: "slip0".to_owned(),
+            interface_index: 4,
+            device: DeviceKind::Tap,
+            addresses: Vec::new(),
+            hosts: Vec::new(),
+            gateways: Vec::new(),
+            routes: Vec::new(),
+            rules: Vec::new(),
+            learnt: None::<LearntTold>,
+            mtu: 1500,
+        }
+    }
+
+    #[test]
+    fn an_answer_that_came_too_late_is_not_taken_for_that_to_the_next_question() {
+        let (ours, keeper) = pair().unwrap();
+        let mut state = State {
+            watched: None,
+            socket: ours,
+            welcome: welcome(),
+            region: None,
+            report: None,
+            retry_at: 0,
+            unanswered: 1,
+        };
+        let late = Reply::Ports { first: 1, last: 2 };
+        for reply in [&late, &Reply::Done] {
+            keeper.send(reply, &[]).unwrap();
+        }
+        let (reply, _) = state.exchange(&Request::Goodbye, &[]).unwrap();
+        assert_eq!((reply, state.unanswered), (Reply::Done, 0));
+        drop(keeper);
+        assert!(state.exchange(&Request::Goodbye, &[]).is_err());
+        assert_eq!(state.unanswered, 0);
     }
 }

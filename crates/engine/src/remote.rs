@@ -1,7 +1,7 @@
 //! The program's driver when the engine lives in an instance: look at the rings, ring the bell.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use slipstack_channel::control::ControlSocket;
 use slipstack_channel::{Command, Driver, Exit, Placement, ProgramEnd, TurnOutcome, WaitOn};
@@ -17,7 +17,11 @@ pub struct Remote {
     control: ControlSocket,
     is_dead: AtomicBool,
     is_over: AtomicBool,
+    idle_turns: AtomicU32,
 }
+
+/// Idle turns from one look whether the instance lives to the next: a look is a system call.
+const LOOK_EVERY: u32 = 1024;
 
 impl Remote {
     pub fn new(
@@ -33,6 +37,7 @@ impl Remote {
             control,
             is_dead: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            idle_turns: AtomicU32::new(0),
         }
     }
 
@@ -47,10 +52,14 @@ impl Driver for Remote {
     fn turn(&self) -> TurnOutcome {
         self.commands();
         if self.end.has_events() {
-            TurnOutcome::Progress
-        } else {
-            TurnOutcome::Idle
+            return TurnOutcome::Progress;
         }
+        // Who never sleeps has no sleep that a hang-up could end.
+        let idle = self.idle_turns.fetch_add(1, Ordering::Relaxed);
+        if idle % LOOK_EVERY == LOOK_EVERY - 1 && !self.is_dead() {
+            self.look_for_death();
+        }
+        TurnOutcome::Idle
     }
 
     fn commands(&self) {
@@ -80,7 +89,7 @@ impl Driver for Remote {
         if has_rung {
             self.own_bell.clear();
         }
-        if has_control {
+        if has_control || self.end.is_engine_gone() {
             self.look_for_death();
         }
     }
