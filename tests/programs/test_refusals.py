@@ -1,13 +1,16 @@
 """What cannot work is refused before anything is changed: one sentence and a non-zero exit."""
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 from harness import Skip, net, test
-from harness.process import until
+from harness.process import TICKS, until
 
 ONLY = ("inprocess",)
 DEVICE = ["--if", "eth1", "--ip", "10.77.0.2/24", "--gw", "10.77.0.1"]
@@ -137,9 +140,84 @@ def is_reachable(world):
 
 
 @test(modes=ONLY)
+def who_is_not_root_is_told_that_something_runs(world):
+    if not is_reachable(world):
+        raise Skip("others may not run the command under test")
+    steps = [
+        "mount -t tmpfs -o mode=755 none /run || exit",
+        f"{world.slipstack} run {' '.join(DEVICE)} -- sleep 2 &",
+        "until ls /run/slipstack/*/control; do sleep 0.05; done",
+        f"setpriv --reuid nobody --regid nogroup --clear-groups env XDG_RUNTIME_DIR=/nowhere {world.slipstack} status",
+        "wait",
+    ]
+    started = world.beside("unshare", "-m", "sh", "-c", "\n".join(steps))
+    started.wait(15)
+    assert "only root may ask this keeper" in started.errors(), started.tail()
+    assert "nothing runs" not in started.output(), started.tail()
+
+
+@test(modes=ONLY)
 def an_instance_that_does_not_run(world):
     refused(world, "run", "--instance", "nobody", "--", "true", says=["nobody"])
     refused(world, "run", "--", "true", says=["7"], env={"FF_PROC_ID": 7})
+
+
+@test(modes=("instance",))
+def an_instance_that_was_killed_with_its_keeper(world):
+    """Nobody has removed its socket."""
+    world.ready_instance()
+    end = time.monotonic() + 5
+    while pids := world.stack_ns.pids():
+        assert time.monotonic() < end, pids
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        world.instance.child.poll()
+    refused(world, "run", "--instance", "t", "--", "true", says=["no instance named t runs"])
+    shutil.rmtree(world.run_dir)
+    world.instance = None
+
+
+@test(modes=ONLY)
+def answers_that_cannot_be_written(world):
+    server = world.stack(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, process=server)
+    slipstack = [*world.stack_ns.prefix(), str(world.slipstack)]
+    for words in (["status"], ["status", "--json"], ["why", str(server.pid)]):
+        with open("/dev/full", "w") as full:
+            words = [*slipstack, words[0], "--run-dir", str(world.run_dir), *words[1:]]
+            told = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=10)
+        assert told.returncode == 1, told
+        (said,) = told.stderr.splitlines()
+        assert said.startswith("slipstack: ") and "No space left" in said, said
+    # Who reads no more has read enough.
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = [*slipstack, "status", "--run-dir", str(world.run_dir)]
+    told = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=10)
+    assert (told.returncode, told.stderr) == (0, ""), told
+    # What is said beside a program's start keeps it from nothing.
+    words = [*slipstack, "run", "--run-dir", str(world.run_dir), *DEVICE, "--", "echo", "started"]
+    told = subprocess.run(words, stdout=subprocess.PIPE, stderr=writer, text=True, timeout=10)
+    os.close(writer)
+    assert (told.returncode, told.stdout) == (0, "started\n"), told
+
+
+@test(modes=ONLY)
+def stopping_all_of_which_one_is_in_use(world):
+    for name, address in (("ss2", "10.78.0.2/24"), ("ss3", "10.79.0.2/24")):
+        world.stack_ns.ip("link", "add", name, "type", "veth", "peer", "name", f"{name}p")
+        for end in (name, f"{name}p"):
+            world.stack_ns.ip("link", "set", end, "up")
+        words = ["run", "--run-dir", str(world.run_dir), "--if", name, "--ip", address, "--persist", "--", "true"]
+        world.process([*world.stack_ns.prefix(), str(world.slipstack), *words]).finish()
+    server = world.stack(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, process=server)
+    told = world.admin("stop", "--all")
+    assert told.child.returncode == 1 and "eth1 is in use by" in told.errors(), told.tail()
+    assert told.output().split() == ["stopped", "ss2", "stopped", "ss3"], told.tail()
+    until(lambda: [line.split()[0] for line in world.admin("status").output().splitlines() if "slots" in line] == ["eth1"], 5, "eth1 is left")
+    assert server.is_running()
 
 
 @test(modes=("instance",))
@@ -180,6 +258,26 @@ def an_interface_that_was_deleted_under_a_program(world):
     server.stop()
     until(lambda: not world.run_dir.exists(), 10, "the keeper leaves")
     world.process([*world.stack_ns.prefix(), str(world.slipstack), *words]).finish()
+
+
+@test(modes=("inprocess", "instance"), device="tap", serial=True)
+def a_tap_that_was_deleted_under_a_program_keeps_nobody_busy(world):
+    server = world.stack(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, process=server)
+    (link,) = [line.split(":")[1].strip() for line in world.stack_ns.ip("-o", "link").splitlines() if "slip" in line]
+    world.stack_ns.ip("link", "del", link)
+    told = world.admin("status")
+    assert "deleted" in told.output(), told.tail()
+    time.sleep(0.5)
+    before = {pid: ticks(pid) for pid in world.stack_ns.pids()}
+    time.sleep(1)
+    used = {pid: ticks(pid) - spent for pid, spent in before.items()}
+    assert len(used) >= 2 and max(used.values()) < 0.2 * TICKS, f"{used} of {TICKS} ticks"
+
+
+def ticks(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
 
 
 @test(modes=ONLY)

@@ -62,37 +62,57 @@ pub fn why(settings: &Settings, pid: u32) -> Result<WhyReport, Error> {
     }))
 }
 
-/// Ends the instance or the keeper of that name (interface), or all. Gives the names of what ended.
+/// What `stop` has ended, and why not more.
+#[derive(Debug, Default)]
+pub struct Stopped {
+    pub names: Vec<String>,
+    /// The first refusal: a keeper is in use.
+    pub refusal: Option<Error>,
+}
+
+impl Stopped {
+    fn add(&mut self, name: &str, answer: Result<Reply, Error>) -> Result<(), Error> {
+        match answer {
+            Ok(_) => self.names.push(name.to_owned()),
+            Err(error @ Error::Refused { .. }) => {
+                self.refusal.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+/// Ends the instance or the keeper of that name (interface), or all: every instance, then every keeper. One that
+/// is in use keeps none of the others.
 ///
 /// # Errors
-/// It is in use, or there is none of that name.
-pub fn stop(settings: &Settings, target: Option<&str>) -> Result<Vec<String>, Error> {
-    let mut stopped = Vec::new();
+/// There is none of that name, or none can be asked.
+pub fn stop(settings: &Settings, target: Option<&str>) -> Result<Stopped, Error> {
+    let mut stopped = Stopped::default();
     let is_meant = |name: &str| target.is_none_or(|target| target == name);
-    for directory in chosen(settings)? {
-        for (name, socket) in instances(&directory)
-            .into_iter()
-            .filter(|(name, _)| is_meant(name))
-        {
-            ask(&socket, &Request::Stop { is_forced: false })?;
-            wait_for_end(&socket);
-            stopped.push(name);
+    let directories = chosen(settings)?;
+    let request = Request::Stop { is_forced: false };
+    for directory in &directories {
+        for (name, socket) in instances(directory) {
+            if is_meant(&name) {
+                stopped.add(&name, ask(&socket, &request))?;
+                wait_for_end(&socket);
+            }
         }
-        if !is_meant(directory.interface()) {
-            continue;
+    }
+    for directory in directories.iter().filter(|it| is_meant(it.interface())) {
+        if let Ok(keeper) = connect(&directory.control_socket()) {
+            stopped.add(directory.interface(), ask(&keeper, &request))?;
         }
-        let Ok(keeper) = connect(&directory.control_socket()) else {
-            continue;
-        };
-        ask(&keeper, &Request::Stop { is_forced: false })?;
-        drop(keeper);
-        stopped.push(directory.interface().to_owned());
     }
     match target {
-        Some(name) if stopped.is_empty() => Err(Error::Refused {
-            refusal: Refusal::Unknown,
-            message: format!("no instance and no interface named {name} is in use"),
-        }),
+        Some(name) if stopped.names.is_empty() && stopped.refusal.is_none() => {
+            Err(Error::Refused {
+                refusal: Refusal::Unknown,
+                message: format!("no instance and no interface named {name} is in use"),
+            })
+        }
         _ => Ok(stopped),
     }
 }

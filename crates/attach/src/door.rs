@@ -1,13 +1,14 @@
 //! Where to knock: the control socket of a keeper or an instance, or an inherited connection.
 
 use std::os::fd::{AsFd, RawFd};
+use std::path::Path;
 
 use slipstack_channel::control::{
-    CONTROL_VERSION, ControlSocket, Hello, Reply, Request, RouteTold, RuleTold, Welcome, connect,
-    pair,
+    CONTROL_VERSION, ControlError, ControlSocket, Hello, Reply, Request, RouteTold, RuleTold,
+    Welcome, connect, pair,
 };
 use slipstack_config::{RouteSpec, RuleSpec, Settings};
-use slipstack_keeper::runtime::{RuntimeDir, base_directory, network_namespace};
+use slipstack_keeper::runtime::{ROOT_BASE, RuntimeDir, base_directory, network_namespace};
 use slipstack_keeper::{DEFAULT_TAP, DeviceChoice, Options};
 use slipstack_mem::{Descriptor, raised};
 
@@ -101,13 +102,21 @@ fn rule(spec: &RuleSpec) -> RuleTold {
     }
 }
 
-/// The keepers' directories of this network namespace.
+/// The keepers' directories of this network namespace. A user without any sees root's: what is there may not
+/// be his to ask, which he is told then.
 pub fn directories(settings: &Settings) -> Result<Vec<RuntimeDir>, Error> {
-    let base = match &settings.run_dir {
-        Some(base) => base.clone(),
-        None => base_directory()?,
-    };
-    Ok(RuntimeDir::all_below(&base, network_namespace()?)?)
+    let namespace = network_namespace()?;
+    if let Some(base) = &settings.run_dir {
+        return Ok(RuntimeDir::all_below(base, namespace)?);
+    }
+    let own = base_directory().and_then(|base| RuntimeDir::all_below(&base, namespace));
+    if own.as_ref().is_ok_and(|own| !own.is_empty()) {
+        return Ok(own?);
+    }
+    match RuntimeDir::all_below(Path::new(ROOT_BASE), namespace) {
+        Ok(roots) if !roots.is_empty() => Ok(roots),
+        _ => Ok(own?),
+    }
 }
 
 /// The directory of the instance that these settings name.
@@ -122,10 +131,14 @@ pub fn instance_directory(settings: &Settings, name: &str) -> Result<RuntimeDir,
         .into_iter()
         .filter(is_meant)
         .find(|dir| dir.instances().iter().any(|found| found == name))
-        .ok_or_else(|| Error::NoInstance {
-            name: name.to_owned(),
-            interface: settings.interface.clone(),
-        })
+        .ok_or_else(|| no_instance(settings, name))
+}
+
+fn no_instance(settings: &Settings, name: &str) -> Error {
+    Error::NoInstance {
+        name: name.to_owned(),
+        interface: settings.interface.clone(),
+    }
 }
 
 /// A new connection through one that was inherited. `None`: that one is no use (any more).
@@ -144,8 +157,15 @@ pub fn by_path(settings: &Settings) -> Result<ControlSocket, Error> {
         Some(name) => instance_directory(settings, name)?.instance_socket(name)?,
         None => options(settings).directory()?.control_socket(),
     };
+    let connected = connect(&path);
+    // What a killed instance leaves, with its keeper killed too.
+    if let (Some(name), Err(ControlError::Io(error))) = (&settings.instance, &connected)
+        && error.kind() == std::io::ErrorKind::ConnectionRefused
+    {
+        return Err(no_instance(settings, name));
+    }
     // Out of the way of programs, which take the lowest free numbers for granted.
-    Ok(ControlSocket::from_fd(raised(connect(&path)?.into_fd()))?)
+    Ok(ControlSocket::from_fd(raised(connected?.into_fd()))?)
 }
 
 /// Introduces this process on a connection.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use slipstack_attach::admin;
 use slipstack_channel::control::{ProgramReport, Protocol, SocketReport, StatusReport, WhyReport};
 
-use crate::output::table;
+use crate::output::{print, table};
 use crate::{Failure, settings};
 
 pub fn status(matches: &ArgMatches) -> Result<ExitCode, Failure> {
@@ -17,10 +17,10 @@ pub fn status(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     if matches.get_flag("json") {
         print_json(&reports)?;
     } else if reports.is_empty() {
-        println!("nothing runs on Slipstack");
+        print("nothing runs on Slipstack\n")?;
     } else {
         let texts: Vec<String> = reports.iter().map(status_text).collect();
-        print!("{}", texts.join("\n"));
+        print(&texts.join("\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -35,7 +35,7 @@ pub fn why(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     if matches.get_flag("json") {
         print_json(&report)?;
     } else {
-        print!("{}", why_text(&report));
+        print(&why_text(&report))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -45,11 +45,13 @@ pub fn stop(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let target = matches.get_one::<String>("target").map(String::as_str);
     let stopped =
         admin::stop(&settings, target).map_err(|error| Failure::new(error.to_string()))?;
-    for name in &stopped {
-        println!("stopped {name}");
+    for name in &stopped.names {
+        print(&format!("stopped {name}\n"))?;
     }
-    if stopped.is_empty() {
-        println!("nothing runs on Slipstack");
+    match stopped.refusal {
+        Some(refusal) => return Err(Failure::new(refusal.to_string())),
+        None if stopped.names.is_empty() => print("nothing runs on Slipstack\n")?,
+        None => {}
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -57,8 +59,7 @@ pub fn stop(matches: &ArgMatches) -> Result<ExitCode, Failure> {
 fn print_json<T: Serialize>(value: &T) -> Result<(), Failure> {
     let text =
         serde_json::to_string_pretty(value).map_err(|error| Failure::new(error.to_string()))?;
-    println!("{text}");
-    Ok(())
+    print(&format!("{text}\n"))
 }
 
 fn status_text(report: &StatusReport) -> String {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use slipstack_attach::capture::{self, Plan, Summary};
 
+use crate::output::say;
 use crate::{Failure, settings};
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
@@ -32,11 +33,11 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let ready =
         capture::listen(&settings, &plan).map_err(|error| Failure::new(error.to_string()))?;
     let out = open(path)?;
-    eprintln!("capturing on {}", ready.interface());
+    say(&format!("capturing on {}", ready.interface()));
     let summary = ready
         .write_to(out, &plan)
         .map_err(|error| Failure::new(error.to_string()))?;
-    eprintln!("{}", sentence(&summary));
+    say(&sentence(&summary));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("slipstack: {failure}");
+            output::say(&format!("slipstack: {failure}"));
             ExitCode::FAILURE
         }
     }

@@ -1,4 +1,24 @@
-//! Tables for people.
+//! Tables for people, and how they are printed.
+
+use std::io::{self, Write};
+
+use crate::Failure;
+
+/// Prints what a command was asked for. A reader who has seen enough (`| head`) is no failure.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(format!(
+            "the answer cannot be written: {error}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Says a line beside it; where standard error takes none, it is lost.
+pub fn say(line: &str) {
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
 
 /// Aligns columns by the widest cell; the last column is not padded.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {

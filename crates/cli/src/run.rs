@@ -12,6 +12,7 @@ use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::thread::CpuSet;
 use slipstack_config::{Layers, Log, Settings};
 
+use crate::output::say;
 use crate::{Failure, host, program, settings};
 
 pub const LIBRARY: &str = "libslipstack.so";
@@ -64,7 +65,7 @@ fn look_at_inherited(settings: &Settings) -> Result<(), Failure> {
             )));
         }
         if settings.log >= Log::Warn {
-            eprintln!("slipstack: {what}; it stays with the kernel");
+            say(&format!("slipstack: {what}; it stays with the kernel"));
         }
     }
     Ok(())
@@ -76,7 +77,7 @@ fn launch(settings: &Settings, command: &mut Command) -> Result<(), Failure> {
         host::missing_privilege(settings).unwrap_or_else(|| Failure::new(error.to_string()))
     })?;
     if settings.log >= Log::Warn {
-        eprintln!("slipstack: {}", launched.reach);
+        say(&format!("slipstack: {}", launched.reach));
     }
     let control = inheritable(launched.control).map_err(|error| {
         Failure::new(format!(

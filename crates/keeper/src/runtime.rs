@@ -79,10 +79,13 @@ fn check_name(name: &str, len_max: usize) -> Result<(), RuntimeError> {
     Ok(())
 }
 
+/// The base directory of root's keepers, which serve the programs of others too.
+pub const ROOT_BASE: &str = "/run/slipstack";
+
 /// The base directory of all keepers of this user.
 pub fn base_directory() -> Result<PathBuf, RuntimeError> {
     if rustix::process::geteuid().is_root() {
-        return Ok(PathBuf::from("/run/slipstack"));
+        return Ok(PathBuf::from(ROOT_BASE));
     }
     match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(dir) if !dir.is_empty() => Ok(PathBuf::from(dir).join("slipstack")),
