@@ -139,8 +139,19 @@ pub unsafe fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags
             fd as isize
         },
     ) as c_int;
+    let Some(peer) = peer else {
+        return result;
+    };
     // SAFETY: the program's place for the address.
-    unsafe { named(result, peer, addr, len) }
+    match unsafe { abi::give_address(peer.as_bytes(), addr, len) } {
+        Ok(()) => result,
+        Err(errno) => {
+            // do_accept(): a connection whose address cannot be told is closed.
+            // SAFETY: a number that the program has not been given.
+            unsafe { crate::descriptors::abi::close(result) };
+            fail(errno)
+        }
+    }
 }
 
 /// Gives the program an address that came with `result`.
