@@ -1,7 +1,61 @@
 /* Waits end when they should. */
 #include "t.h"
 
+static void on_alarm(int signal) { (void)signal; }
+
+/* A negative time is none at all. */
+static void negative(void) {
+    char buf[4];
+    struct timeval t = {-1, 0};
+    int fd = tcp(7001), udp = socket(AF_INET, SOCK_DGRAM, 0);
+    SAY(bind_to(udp, own_ip(), 8331));
+    SAY(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t));
+    SAY(setsockopt(udp, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t));
+    alarm(2);
+    SAY(recv(fd, buf, 1, 0));
+    SAY(recv(udp, buf, 1, 0));
+    alarm(0);
+    SAY(write(fd, "a", 1));
+    readable(fd);
+    SAY(recv(fd, buf, 1, 0));
+    SAY(close(fd));
+    SAY(close(udp));
+}
+
+/* The time is for all that is asked for, not for each piece; the peer waits at each dot. */
+static void whole(void) {
+    char buf[16];
+    struct timeval t = {0, 120000};
+    int fd = tcp(7009);
+    SAY(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t));
+    SAY(write(fd, "a.b.c.d.e.f.g.h.", 16));
+    long start = now_ms();
+    long count = recv(fd, buf, 8, MSG_WAITALL);
+    NOTE("all: %d, %s", count == 8, took(start, 120));
+    SAY(close(fd));
+}
+
+/* A negative time to linger is a long one. */
+static void linger(void) {
+    char buf[8];
+    struct linger long_one = {1, -1};
+    int server = listener(8332), fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct pollfd p = {server, POLLIN, 0};
+    poll(&p, 1, 0);
+    SAY(connect_to(fd, own_ip(), 8332));
+    int other = OPEN(accept(server, 0, 0));
+    SAY(setsockopt(fd, SOL_SOCKET, SO_LINGER, &long_one, sizeof long_one));
+    SAY(write(fd, "abc", 3));
+    SAY(close(fd));
+    SAY(read(other, buf, 8));
+    SAY(read(other, buf, 8));
+    SAY(close(other));
+    SAY(close(server));
+}
+
 int main(void) {
+    struct sigaction action = {.sa_handler = on_alarm};
+    sigaction(SIGALRM, &action, 0);
     char buf[64];
     int fd = tcp(7001);
     struct timeval t = {0, 100000};
@@ -60,4 +114,7 @@ int main(void) {
     t.tv_usec = 1000000;
     SAY(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t));
     SAY(close(fd));
+    negative();
+    whole();
+    linger();
 }

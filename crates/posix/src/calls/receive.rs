@@ -10,6 +10,7 @@ use crate::errno::Errno;
 use crate::outcome::Outcome;
 use crate::process::{Process, Received};
 use crate::socket::{Stream, StreamError};
+use crate::wait::Plan;
 
 impl Process {
     /// read, readv, recv, recvfrom.
@@ -127,11 +128,20 @@ impl Process {
         &self,
         socket: &Arc<Description>,
         stream: &Stream,
+        look: impl FnMut() -> Result<usize, StreamError>,
+    ) -> Outcome<usize> {
+        let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, &[]);
+        self.await_bytes_by(&plan, stream, look)
+    }
+
+    fn await_bytes_by(
+        &self,
+        plan: &Plan<'_>,
+        stream: &Stream,
         mut look: impl FnMut() -> Result<usize, StreamError>,
     ) -> Outcome<usize> {
         let before = self.kernel.interruptions();
-        let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, &[]);
-        let outcome = self.wait(&plan, |_| {
+        let outcome = self.wait(plan, |_| {
             // tcp_recvmsg(): at the urgent mark a signal comes before what follows.
             if stream.is_at_mark() && self.kernel.interruptions() != before {
                 return Err(Errno::EINTR.into());
@@ -158,8 +168,10 @@ impl Process {
         let mut rest = bufs;
         IoSliceMut::advance_slices(&mut rest, had);
         let mut total = had;
+        // SO_RCVTIMEO is for all of them together.
+        let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, &[]);
         while total < asked {
-            match self.await_bytes(socket, stream, || stream.recv(rest, None)) {
+            match self.await_bytes_by(&plan, stream, || stream.recv(rest, None)) {
                 Ok(0) => break,
                 Ok(count) => {
                     total += count;

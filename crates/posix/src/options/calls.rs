@@ -19,7 +19,9 @@ use crate::socket::{Dgram, Side, Stream};
 /// SO_RCVTIMEO_NEW and SO_SNDTIMEO_NEW (asm-generic/socket.h).
 const RCVTIMEO_NEW: i32 = 66;
 const SNDTIMEO_NEW: i32 = 67;
-const NS_PER_S: i64 = 1_000_000_000;
+const NS_PER_S: u64 = 1_000_000_000;
+/// Over before anything has been waited for.
+const TIMEOUT_LEAST_NS: u64 = 1;
 
 /// Repeats on a kernel socket what the program set. What the kernel refuses now it refused then.
 pub(crate) fn replay(kernel: &dyn Kernel, to: &OwnedFd, options: &Options) {
@@ -346,8 +348,8 @@ fn apply_linger(stream: &Stream, options: &Options) {
     };
     let on = int_of(bytes).unwrap_or(0);
     let seconds = bytes.get(4..).and_then(int_of).unwrap_or(0);
-    let linger = u32::try_from(seconds).unwrap_or(0);
-    *stream.linger.lock() = (on != 0).then_some(linger);
+    // sk_setsockopt(): a negative time is a very long one.
+    *stream.linger.lock() = (on != 0).then_some(seconds.cast_unsigned());
 }
 
 fn apply_inline(stream: &Stream, options: &Options) {
@@ -396,11 +398,14 @@ fn set_timeout(place: &AtomicU64, value: &[u8]) -> Result<(), Errno> {
     if !(0..1_000_000).contains(&micros) {
         return Err(Errno::EDOM);
     }
-    let ns = seconds
-        .max(0)
-        .saturating_mul(NS_PER_S)
-        .saturating_add(micros * 1_000);
-    place.store(u64::try_from(ns).unwrap_or(0), Ordering::Relaxed);
+    // sock_set_timeout(): a negative one is no time at all, where 0 is for ever.
+    let ns = match u64::try_from(seconds) {
+        Ok(seconds) => seconds
+            .saturating_mul(NS_PER_S)
+            .saturating_add(micros.cast_unsigned() * 1_000),
+        Err(_) => TIMEOUT_LEAST_NS,
+    };
+    place.store(ns, Ordering::Relaxed);
     Ok(())
 }
 
