@@ -166,6 +166,12 @@ impl Process {
         self.table.is_ours(fd)
     }
 
+    /// Whether `fd` is a socket of ours.
+    #[must_use]
+    pub fn is_socket(&self, fd: i32) -> bool {
+        self.socket_of(fd).is_ok()
+    }
+
     /// Whether `fd` is a stream of ours: it discards bytes without a place for them (MSG_TRUNC, tcp(7)).
     #[must_use]
     pub fn is_stream(&self, fd: i32) -> bool {

@@ -9,7 +9,7 @@ use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::outcome::Outcome;
 use crate::process::{Process, Received};
-use crate::socket::{Stream, StreamError};
+use crate::socket::{Stream, StreamError, bits};
 use crate::wait::Plan;
 
 impl Process {
@@ -59,10 +59,10 @@ impl Process {
             return Err(Errno::EAGAIN.into());
         }
         let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
-        if asked == 0 {
-            return Ok(bytes(0));
-        }
         let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
+        if asked == 0 {
+            return self.recv_nothing(socket, stream, is_nonblocking);
+        }
         let is_peek = flags & libc::MSG_PEEK != 0;
         let is_all = flags & libc::MSG_WAITALL != 0 && !is_nonblocking;
         if flags & libc::MSG_TRUNC != 0 && !is_peek {
@@ -95,6 +95,33 @@ impl Process {
                 Ok(bytes(count))
             }
         }
+    }
+
+    /// tcp_recvmsg() with no room: it waits once for something to read, whatever ends the wait.
+    #[cold]
+    fn recv_nothing(
+        &self,
+        socket: &Arc<Description>,
+        stream: &Stream,
+        is_nonblocking: bool,
+    ) -> Outcome<Received> {
+        let mut outcome = stream.recv_nothing();
+        if outcome == Err(StreamError::Wait) && is_nonblocking {
+            self.turn_if_idle(&stream.link);
+            outcome = stream.recv_nothing();
+        }
+        match outcome {
+            Ok(()) | Err(StreamError::Pipe) => {}
+            Err(StreamError::Errno(error)) => return Err(error.into()),
+            Err(StreamError::Wait) if is_nonblocking => return Err(Errno::EAGAIN.into()),
+            Err(StreamError::Wait) => {
+                let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, &[]);
+                let _ = self.wait(&plan, |_| {
+                    Ok((stream.readiness() & bits::IN != 0).then_some(()))
+                });
+            }
+        }
+        Ok(bytes(0))
     }
 
     /// MSG_OOB: never waits.

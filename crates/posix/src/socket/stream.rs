@@ -189,6 +189,15 @@ impl Stream {
         self.why_nothing(sock, bufs, peek_from)
     }
 
+    /// A look without room for a byte: whether there is something to read, the end or an error, which is taken.
+    pub(crate) fn recv_nothing(&self) -> Result<(), StreamError> {
+        let sock = self.sock();
+        if self.link.is_readable(sock) {
+            return Ok(());
+        }
+        self.why_nothing(sock, &mut [], Some(0)).map(|_| ())
+    }
+
     /// MSG_TRUNC on a stream drops bytes instead of copying them.
     pub(crate) fn discard(&self, len: usize) -> usize {
         self.link.discard(self.sock(), len)

@@ -9,6 +9,7 @@ use slipstack_posix::{AddrBytes, Errno};
 
 use crate::abi;
 use crate::call::{Restart, answer, is_ours, length};
+use crate::life;
 use crate::raw::fail;
 use crate::symbols::next;
 
@@ -68,7 +69,16 @@ unsafe fn send_one(
     )
 }
 
+/// sock_read_iter(), vfs_writev(): the socket does not hear of a `read` or a `writev` of nothing.
+#[cold]
+fn is_socket(fd: c_int) -> bool {
+    life::process().is_some_and(|process| process.is_socket(fd))
+}
+
 pub unsafe fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t {
+    if len == 0 && is_socket(fd) {
+        return 0;
+    }
     // SAFETY: the program's own call.
     let libc = || unsafe { (next::read.get())(fd, buf, len) };
     // SAFETY: the program's buffer.
@@ -102,6 +112,9 @@ unsafe fn recv_vector(
         return fail(Errno::EINVAL) as ssize_t;
     };
     let receive = |bufs: &mut [IoSliceMut<'_>]| {
+        if bufs.iter().all(|buf| buf.is_empty()) && is_socket(fd) {
+            return 0;
+        }
         answer(
             Restart::Receiving(fd),
             |process| process.recv(fd, bufs, flags).map(|r| length(r.len)),
@@ -124,6 +137,9 @@ unsafe fn send_vector(
         return fail(Errno::EINVAL) as ssize_t;
     };
     let send = |bufs: &[IoSlice<'_>]| {
+        if bufs.iter().all(|buf| buf.is_empty()) && is_socket(fd) {
+            return 0;
+        }
         answer(
             Restart::Sending(fd),
             |process| process.send(fd, bufs, None, flags).map(length),

@@ -1,0 +1,92 @@
+/* Calls for nothing, for all, and for at least so much. */
+#include "t.h"
+
+static void on_alarm(int signal) { (void)signal; }
+
+/* What waits is ended. */
+static void guard(void) {
+    struct itimerval in = {.it_value = {0, 150000}};
+    setitimer(ITIMER_REAL, &in, 0);
+}
+
+static void of_streams(void) {
+    char buf[16];
+    struct iovec none[2] = {{buf, 0}, {NULL, 0}};
+    NOTE("a stream, nothing there");
+    int fd = tcp(7001);
+    SAY(read(fd, buf, 0));
+    SAY(readv(fd, none, 2));
+    SAY(recv(fd, buf, 0, MSG_DONTWAIT));
+    SAY(recv(fd, buf, 0, MSG_PEEK | MSG_DONTWAIT));
+    guard();
+    long start = now_ms();
+    SAY(recv(fd, buf, 0, 0));
+    NOTE("%s", took(start, 150));
+    SAY(write(fd, "ab", 2));
+    readable(fd);
+    SAY(recv(fd, buf, 0, 0));
+    SAY(recv(fd, buf, 0, MSG_DONTWAIT));
+    SAY(recv(fd, buf, 16, 0));
+    SAY(shutdown(fd, SHUT_WR));
+    readable(fd);
+    SAY(recv(fd, buf, 0, MSG_DONTWAIT));
+    SAY(close(fd));
+
+    NOTE("fresh");
+    fd = socket(AF_INET, SOCK_STREAM, 0);
+    SAY(read(fd, buf, 0));
+    SAY(readv(fd, none, 2));
+    SAY(writev(fd, none, 2));
+    SAY(write(fd, buf, 0));
+    SAY(recv(fd, buf, 0, 0));
+    SAY(close(fd));
+
+    NOTE("refused");
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    connect_to(fd, peer_ip(), 7999);
+    sleep_ms(100);
+    SAY(recv(fd, buf, 0, 0));
+    SAY(so_error(fd));
+    SAY(close(fd));
+
+    NOTE("reset");
+    fd = tcp(7003);
+    sleep_ms(50);
+    SAY(recv(fd, buf, 0, 0));
+    SAY(recv(fd, buf, 1, 0));
+    SAY(close(fd));
+}
+
+static void of_datagrams(void) {
+    char buf[16];
+    struct iovec none[2] = {{buf, 0}, {NULL, 0}};
+    NOTE("datagrams");
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    SAY(connect_to(fd, peer_ip(), 7001));
+    SAY(read(fd, buf, 0));
+    SAY(readv(fd, none, 2));
+    SAY(send(fd, "abc", 3, 0));
+    readable(fd);
+    SAY(read(fd, buf, 0));
+    SAY(readv(fd, none, 1));
+    SAY(recv(fd, buf, 8, MSG_DONTWAIT));
+    struct pollfd p = {fd, POLLIN, 0};
+    SAY(writev(fd, none, 2));
+    SAY(poll(&p, 1, 150));
+    SAY(write(fd, buf, 0));
+    SAY(poll(&p, 1, 1000));
+    SAY(recv(fd, buf, 8, MSG_DONTWAIT));
+    SAY(close(fd));
+    fd = socket(AF_INET, SOCK_DGRAM, 0);
+    SAY(writev(fd, none, 2));
+    SAY(read(fd, buf, 0));
+    SAY(close(fd));
+}
+
+int main(void) {
+    struct sigaction action = {.sa_handler = on_alarm};
+    sigaction(SIGALRM, &action, 0);
+    signal(SIGPIPE, SIG_IGN);
+    of_streams();
+    of_datagrams();
+}
