@@ -83,10 +83,36 @@ static void of_datagrams(void) {
     SAY(close(fd));
 }
 
+/* The peer waits 50 ms at a dot. */
+static void unseen(void) {
+    char buf[8] = "xxxxxxx";
+    NOTE("bytes that nobody wants to see");
+    int fd = tcp(7009);
+    SAY(write(fd, "ab...cd", 7));
+    sleep_ms(50);
+    SAY(recv(fd, buf, 4, MSG_TRUNC | MSG_WAITALL));
+    NOTE("%.7s", buf);
+    SAY(close(fd));
+    fd = tcp(7001);
+    SAY(write(fd, "abcd", 4));
+    SAY(recv(fd, buf, 4, MSG_TRUNC));
+    NOTE("%.7s", buf);
+    SAY(write(fd, "efgh", 4));
+    readable(fd);
+    SAY(recv(fd, buf, 2, MSG_TRUNC | MSG_PEEK));
+    SAY(recv(fd, buf, 7, MSG_TRUNC | MSG_PEEK | MSG_DONTWAIT));
+    NOTE("%.7s", buf);
+    SAY(recv(fd, buf, 7, 0));
+    NOTE("%.7s", buf);
+    SAY(recv(fd, buf, 7, MSG_TRUNC | MSG_PEEK | MSG_DONTWAIT));
+    SAY(close(fd));
+}
+
 int main(void) {
     struct sigaction action = {.sa_handler = on_alarm};
     sigaction(SIGALRM, &action, 0);
     signal(SIGPIPE, SIG_IGN);
     of_streams();
     of_datagrams();
+    unseen();
 }

@@ -9,8 +9,11 @@ use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::outcome::Outcome;
 use crate::process::{Process, Received};
-use crate::socket::{Stream, StreamError, bits};
+use crate::socket::{How, Stream, StreamError, bits};
 use crate::wait::Plan;
+
+/// Bytes that are looked at without being seen: more than a receive buffer has.
+const UNSEEN_MAX: usize = 16 << 20;
 
 impl Process {
     /// read, readv, recv, recvfrom.
@@ -63,35 +66,42 @@ impl Process {
         if asked == 0 {
             return self.recv_nothing(socket, stream, is_nonblocking);
         }
-        let is_peek = flags & libc::MSG_PEEK != 0;
-        let is_all = flags & libc::MSG_WAITALL != 0 && !is_nonblocking;
-        if flags & libc::MSG_TRUNC != 0 && !is_peek {
-            let dropped = stream.discard(asked);
-            if dropped > 0 {
-                return Ok(bytes(dropped));
-            }
-        }
-        match stream.recv(bufs, is_peek.then_some(0)) {
-            Ok(count) if count == 0 || count == asked || !is_all => Ok(bytes(count)),
+        let how = match flags & (libc::MSG_PEEK | libc::MSG_TRUNC) {
+            0 => How::Take,
+            libc::MSG_PEEK => How::Peek,
+            libc::MSG_TRUNC => How::Drop,
+            _ => return self.peek_unseen(socket, stream, asked, flags),
+        };
+        let is_peek = how == How::Peek;
+        let is_all = flags & libc::MSG_WAITALL != 0;
+        let target = match is_nonblocking {
+            true => 1,
+            false if is_all => asked,
+            false => asked.min(stream.low_water()),
+        };
+        match stream.recv(bufs, how) {
+            Ok(count) if count == 0 || count >= target => Ok(bytes(count)),
             Ok(count) if stream.ends_at_mark(if is_peek { count } else { 0 }) => Ok(bytes(count)),
-            Ok(count) if is_peek => self.peek_all(socket, stream, bufs, asked, count),
-            Ok(count) => self.recv_all(socket, stream, bufs, asked, count),
+            Ok(count) if is_peek => self.peek_all(socket, stream, bufs, target, count),
+            Ok(count) => self.recv_all(socket, stream, (bufs, how), target, count),
             Err(StreamError::Errno(error)) => Err(error.into()),
             Err(StreamError::Pipe) => Ok(bytes(0)),
             Err(StreamError::Wait) if is_nonblocking => {
                 self.turn_if_idle(&stream.link);
-                match stream.recv(bufs, is_peek.then_some(0)) {
+                match stream.recv(bufs, how) {
                     Ok(count) => Ok(bytes(count)),
                     Err(StreamError::Errno(error)) => Err(error.into()),
                     Err(StreamError::Wait | StreamError::Pipe) => Err(Errno::EAGAIN.into()),
                 }
             }
-            Err(StreamError::Wait) if is_all && !is_peek => {
-                self.recv_all(socket, stream, bufs, asked, 0)
+            Err(StreamError::Wait) if target > 1 && is_peek => {
+                self.peek_all(socket, stream, bufs, target, 0)
+            }
+            Err(StreamError::Wait) if target > 1 => {
+                self.recv_all(socket, stream, (bufs, how), target, 0)
             }
             Err(StreamError::Wait) => {
-                let peek = is_peek.then_some(0);
-                let count = self.await_bytes(socket, stream, || stream.recv(bufs, peek))?;
+                let count = self.await_bytes(socket, stream, || stream.recv(bufs, how))?;
                 Ok(bytes(count))
             }
         }
@@ -183,13 +193,13 @@ impl Process {
         outcome.ok_or(Errno::EAGAIN.into())
     }
 
-    /// MSG_WAITALL: goes on until everything asked for is there, the end, an error or a signal.
+    /// MSG_WAITALL and SO_RCVLOWAT: goes on until `target` bytes are there, the end, an error or a signal.
     fn recv_all(
         &self,
         socket: &Arc<Description>,
         stream: &Stream,
-        bufs: &mut [IoSliceMut<'_>],
-        asked: usize,
+        (bufs, how): (&mut [IoSliceMut<'_>], How),
+        target: usize,
         had: usize,
     ) -> Outcome<Received> {
         let mut rest = bufs;
@@ -197,8 +207,8 @@ impl Process {
         let mut total = had;
         // SO_RCVTIMEO is for all of them together.
         let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, &[]);
-        while total < asked {
-            match self.await_bytes_by(&plan, stream, || stream.recv(rest, None)) {
+        while total < target {
+            match self.await_bytes_by(&plan, stream, || stream.recv(rest, how)) {
                 Ok(0) => break,
                 Ok(count) => {
                     total += count;
@@ -214,26 +224,43 @@ impl Process {
         Ok(bytes(total))
     }
 
+    /// The same for MSG_PEEK.
     fn peek_all(
         &self,
         socket: &Arc<Description>,
         stream: &Stream,
         bufs: &mut [IoSliceMut<'_>],
-        asked: usize,
-        had: usize,
+        target: usize,
+        mut had: usize,
     ) -> Outcome<Received> {
-        let outcome = self.await_bytes(socket, stream, || match stream.recv(bufs, Some(0)) {
+        let outcome = self.await_bytes(socket, stream, || match stream.recv(bufs, How::Peek) {
             Ok(count)
-                if count < asked && stream.may_bring_more() && !stream.ends_at_mark(count) =>
+                if count < target && stream.may_bring_more() && !stream.ends_at_mark(count) =>
             {
+                had = count;
                 Err(StreamError::Wait)
             }
             other => other,
         });
         match outcome {
             Ok(count) => Ok(bytes(count)),
-            Err(_) => Ok(bytes(had)),
+            Err(_) if had > 0 => Ok(bytes(had)),
+            Err(error) => Err(error),
         }
+    }
+
+    /// MSG_PEEK with MSG_TRUNC: how much there is; nothing is copied.
+    #[cold]
+    fn peek_unseen(
+        &self,
+        socket: &Arc<Description>,
+        stream: &Stream,
+        asked: usize,
+        flags: i32,
+    ) -> Outcome<Received> {
+        let mut place = vec![0; asked.min(UNSEEN_MAX)];
+        let bufs = &mut [IoSliceMut::new(&mut place)];
+        self.recv_stream(socket, stream, bufs, flags & !libc::MSG_TRUNC)
     }
 }
 

@@ -7,7 +7,7 @@ mod urgent;
 
 pub(crate) use dgram::{Dgram, SHUT_READ, SHUT_WRITE, Side, payload_longest, shut_bits};
 pub(crate) use listener::Listener;
-pub(crate) use stream::{Push, Stream, StreamError};
+pub(crate) use stream::{How, Push, Stream, StreamError};
 
 /// Epoll's bits as Linux's poll functions give them.
 pub(crate) mod bits {

@@ -34,6 +34,16 @@ pub(crate) enum StreamError {
     Pipe,
 }
 
+/// What is to become of bytes that are received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    Take,
+    /// MSG_PEEK.
+    Peek,
+    /// MSG_TRUNC: nothing is copied.
+    Drop,
+}
+
 /// What is to become of bytes that are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Push {
@@ -176,17 +186,20 @@ impl Stream {
     }
 
     /// Takes bytes that have arrived. `Ok(0)` is the end of the stream.
-    pub(crate) fn recv(
-        &self,
-        bufs: &mut [IoSliceMut<'_>],
-        peek_from: Option<usize>,
-    ) -> Result<usize, StreamError> {
+    pub(crate) fn recv(&self, bufs: &mut [IoSliceMut<'_>], how: How) -> Result<usize, StreamError> {
         let sock = self.sock();
-        let count = self.link.recv(sock, bufs, peek_from);
+        let count = match how {
+            How::Take => self.link.recv(sock, bufs, None),
+            How::Peek => self.link.recv(sock, bufs, Some(0)),
+            How::Drop => {
+                let len = bufs.iter().map(|buf| buf.len()).sum();
+                self.link.discard(sock, len)
+            }
+        };
         if count > 0 {
             return Ok(count);
         }
-        self.why_nothing(sock, bufs, peek_from)
+        self.why_nothing(sock, bufs, how)
     }
 
     /// A look without room for a byte: whether there is something to read, the end or an error, which is taken.
@@ -195,12 +208,7 @@ impl Stream {
         if self.link.is_readable(sock) {
             return Ok(());
         }
-        self.why_nothing(sock, &mut [], Some(0)).map(|_| ())
-    }
-
-    /// MSG_TRUNC on a stream drops bytes instead of copying them.
-    pub(crate) fn discard(&self, len: usize) -> usize {
-        self.link.discard(self.sock(), len)
+        self.why_nothing(sock, &mut [], How::Peek).map(|_| ())
     }
 
     /// No bytes were there: the end, an error, or a reason to wait.
@@ -208,7 +216,7 @@ impl Stream {
         &self,
         sock: SockId,
         bufs: &mut [IoSliceMut<'_>],
-        peek_from: Option<usize>,
+        how: How,
     ) -> Result<usize, StreamError> {
         let seen = self.seen();
         // tcp_recvmsg(): the peer's FIN comes before an error, an error before what the program has shut itself.
@@ -222,9 +230,9 @@ impl Stream {
             return Ok(0);
         }
         let is_held = self.is_at_mark() && self.unsignalled_mark().is_some();
-        if self.link.is_readable(sock) && peek_from.is_none() && !is_held {
+        if self.link.is_readable(sock) && how != How::Peek && !is_held {
             // Came between the two looks.
-            return self.recv(bufs, peek_from);
+            return self.recv(bufs, how);
         }
         if seen.is_error() {
             return match self.take_error() {
