@@ -108,6 +108,44 @@ static void unseen(void) {
     SAY(close(fd));
 }
 
+static void low_water(void) {
+    char buf[16];
+    NOTE("SO_RCVLOWAT");
+    int fd = tcp(7001), low = 5;
+    socklen_t len = sizeof low;
+    SAY(setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low));
+    low = 0;
+    SAY(getsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, &len));
+    NOTE("%d", low);
+    SAY(write(fd, "abc", 3));
+    sleep_ms(60);
+    struct pollfd p = {fd, POLLIN, 0};
+    SAY(poll(&p, 1, 50));
+    int set = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN};
+    SAY(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+    SAY(epoll_wait(set, &event, 1, 50));
+    SAY(recv(fd, buf, 1, 0));
+    SAY(recv(fd, buf, 16, MSG_PEEK | MSG_DONTWAIT));
+    struct timeval t = {0, 100000};
+    SAY(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t));
+    long start = now_ms();
+    SAY(recv(fd, buf, 16, 0));
+    NOTE("%s", took(start, 100));
+    SAY(write(fd, "defgh", 5));
+    SAY(epoll_wait(set, &event, 1, 1000));
+    SAY(poll(&p, 1, 50));
+    SAY(recv(fd, buf, 16, 0));
+    SAY(write(fd, "ijk", 3));
+    sleep_ms(60);
+    SAY(poll(&p, 1, 0));
+    low = 0;
+    SAY(setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low));
+    SAY(epoll_wait(set, &event, 1, 0));
+    SAY(close(set));
+    SAY(close(fd));
+}
+
 int main(void) {
     struct sigaction action = {.sa_handler = on_alarm};
     sigaction(SIGALRM, &action, 0);
@@ -115,4 +153,5 @@ int main(void) {
     of_streams();
     of_datagrams();
     unseen();
+    low_water();
 }

@@ -68,6 +68,10 @@ impl Process {
                 match (level, name) {
                     (libc::SOL_SOCKET, libc::SO_LINGER) => apply_linger(stream, &options),
                     (libc::SOL_SOCKET, libc::SO_OOBINLINE) => apply_inline(stream, &options),
+                    (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => {
+                        apply_low_water(stream, &options);
+                        socket.on_change();
+                    }
                     _ => {}
                 }
             }
@@ -297,6 +301,7 @@ impl Process {
         if !options.is_empty() {
             apply_linger(stream, &options);
             apply_inline(stream, &options);
+            apply_low_water(stream, &options);
         }
     }
 
@@ -354,6 +359,14 @@ fn apply_linger(stream: &Stream, options: &Options) {
 
 fn apply_inline(stream: &Stream, options: &Options) {
     stream.set_urgent_inline(options.is_on(libc::SOL_SOCKET, libc::SO_OOBINLINE));
+}
+
+/// sock_set_rcvlowat().
+fn apply_low_water(stream: &Stream, options: &Options) {
+    if let Some(bytes) = options.int(libc::SOL_SOCKET, libc::SO_RCVLOWAT) {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        stream.set_low_water(bytes.max(1));
+    }
 }
 
 /// Switched off, it empties the error queue.

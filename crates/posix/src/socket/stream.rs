@@ -3,7 +3,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use slipstack_channel::SockId;
 use slipstack_mem::Lock;
@@ -68,6 +68,8 @@ pub(crate) struct Stream {
     told_seen: AtomicU64,
     /// The engine's word about urgent data as the watchers have been told.
     pub(super) told_urgent: AtomicU64,
+    /// SO_RCVLOWAT.
+    low_water: AtomicUsize,
     /// SO_LINGER as (on, seconds).
     pub(crate) linger: Lock<Option<u32>>,
 }
@@ -83,6 +85,7 @@ impl Stream {
             wants_space: AtomicBool::new(true),
             told_seen: AtomicU64::new(0),
             told_urgent: AtomicU64::new(0),
+            low_water: AtomicUsize::new(1),
             linger: Lock::new(None),
         }
     }
@@ -319,7 +322,7 @@ impl Stream {
         if (seen.is_fin() || shut & SHUT_READ != 0) && shut & SHUT_WRITE != 0 {
             ready |= bits::HUP;
         }
-        if ready & bits::IN == 0 && self.link.is_readable(sock) {
+        if ready & bits::IN == 0 && self.link.is_readable(sock) && self.has_enough(sock) {
             ready |= bits::IN;
         }
         if self.has_urgent() {
@@ -329,6 +332,23 @@ impl Stream {
             ready |= bits::OUT;
         }
         ready
+    }
+
+    pub(crate) fn low_water(&self) -> usize {
+        self.low_water.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_low_water(&self, bytes: usize) {
+        self.low_water.store(bytes, Ordering::Relaxed);
+    }
+
+    /// tcp_epollin_ready().
+    ///
+    /// DEVIATION(Linux): the option does not make the receive buffer larger; half of it is always enough.
+    #[inline]
+    fn has_enough(&self, sock: SockId) -> bool {
+        let low_water = self.low_water();
+        low_water <= 1 || self.link.available(sock) >= low_water.min(self.link.buffers(sock)[1] / 2)
     }
 
     /// sk_stream_is_writeable(). If it is not, the next room is news.
