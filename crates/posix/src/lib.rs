@@ -51,4 +51,4 @@ pub use interfaces::OwnAddress;
 pub use kernel::{Interruptions, Kernel};
 pub use lending::{Passing, is_passed};
 pub use outcome::{Divert, Outcome};
-pub use process::{Accepted, Exit, Process, Received, Selected, Settings, SpinPolicy};
+pub use process::{Accepted, Exit, Process, Received, Settings, SpinPolicy};

@@ -3,7 +3,6 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_channel::{Attach, AttachError};
@@ -64,14 +63,6 @@ pub struct Received {
     pub from: Option<AddrBytes>,
     /// Bytes of control messages written.
     pub control_len: usize,
-}
-
-/// What `select` found.
-#[derive(Clone, Copy, Debug)]
-pub struct Selected {
-    pub count: usize,
-    /// What is left of the timeout (Linux writes it back).
-    pub left: Duration,
 }
 
 /// Different messages that one process writes.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::errno::Errno;
 use crate::outcome::Outcome;
-use crate::process::{Process, Selected};
+use crate::process::Process;
 
 /// POLLIN_SET, POLLOUT_SET and POLLEX_SET of fs/select.c.
 const READ: i16 =
@@ -16,30 +16,30 @@ const WORD: usize = u64::BITS as usize;
 
 impl Process {
     /// select and pselect. The sets are the words of the program's `fd_set`s, at least `nfds` bits
-    /// each; only those are looked at and written.
+    /// each; only those are looked at and written. `timeout` is what is left of it afterwards.
     pub fn select(
         &self,
         nfds: i32,
         read: Option<&mut [u64]>,
         write: Option<&mut [u64]>,
         except: Option<&mut [u64]>,
-        timeout: Option<Duration>,
+        timeout: &mut Option<Duration>,
         mask: Option<&libc::sigset_t>,
-    ) -> Outcome<Selected> {
+    ) -> Outcome<usize> {
         let nfds = usize::try_from(nfds).map_err(|_| Errno::EINVAL)?;
         let sets = [read, write, except];
         let mut fds = wanted(nfds, &sets);
         let begun = self.now_ns();
-        let outcome = self.poll(&mut fds, timeout, mask)?;
-        if outcome > 0 && fds.iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
+        let outcome = self.poll(&mut fds, *timeout, mask);
+        if let Some(left) = timeout {
+            // poll_select_finish(): whatever ended the call.
+            let passed = Duration::from_nanos(self.now_ns().wrapping_sub(begun));
+            *left = left.saturating_sub(passed);
+        }
+        if outcome? > 0 && fds.iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
             return Err(Errno::EBADF.into());
         }
-        let count = write_back(nfds, sets, &fds);
-        let passed = Duration::from_nanos(self.now_ns().wrapping_sub(begun));
-        Ok(Selected {
-            count,
-            left: timeout.unwrap_or_default().saturating_sub(passed),
-        })
+        Ok(write_back(nfds, sets, &fds))
     }
 }
 

@@ -53,6 +53,23 @@ static void linger(void) {
     SAY(close(server));
 }
 
+/* What is left of the time is told whatever ends the call. */
+static void selected(void) {
+    int fd = tcp(7001);
+    fd_set in;
+    FD_ZERO(&in);
+    FD_SET(fd, &in);
+    struct itimerval alarm_in = {.it_value = {0, 200000}};
+    struct timeval t = {1, 0};
+    setitimer(ITIMER_REAL, &alarm_in, 0);
+    SAY(select(fd + 1, &in, 0, 0, &t));
+    NOTE("some: %d, all: %d", t.tv_usec > 0, t.tv_sec == 1);
+    t = (struct timeval){0, 50000};
+    SAY(select(fd + 1, &in, 0, 0, &t));
+    NOTE("%ld %ld", (long)t.tv_sec, (long)t.tv_usec);
+    SAY(close(fd));
+}
+
 int main(void) {
     struct sigaction action = {.sa_handler = on_alarm};
     sigaction(SIGALRM, &action, 0);
@@ -117,4 +134,5 @@ int main(void) {
     negative();
     whole();
     linger();
+    selected();
 }

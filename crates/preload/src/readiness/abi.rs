@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use std::time::Duration;
 
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
-use slipstack_posix::{Errno, Selected};
+use slipstack_posix::Errno;
 
 use crate::abi;
 use crate::call::{Restart, answer, is_ours, length};
@@ -145,13 +145,13 @@ struct Sets {
     except: *mut fd_set,
 }
 
-/// Answers with what was found, if the call is ours; else what libc says.
+/// Answers with what was found and what is left of the time, if the call is ours; else what libc says.
 unsafe fn select_ours(
     sets: &Sets,
     timeout: Result<Option<Duration>, Errno>,
     mask: *const sigset_t,
     libc: impl Fn() -> c_int,
-) -> (c_int, Option<Selected>) {
+) -> (c_int, Option<Duration>) {
     let count = sets.count;
     // SAFETY: the program's sets.
     let mut read = unsafe { words(sets.read, count) };
@@ -162,26 +162,29 @@ unsafe fn select_ours(
     if !names_us(count, [&read, &write, &except]) {
         return (libc(), None);
     }
-    let timeout = match timeout {
+    let mut left = match timeout {
         Ok(timeout) => timeout,
         Err(errno) => return (fail(errno), None),
     };
     // SAFETY: null or a signal set of the program's.
     let mask = unsafe { mask.as_ref() };
     hold_mask(mask);
-    let mut found = None;
+    let mut is_ours = true;
     let result = answer(
         Restart::Never,
         |process| {
             let (read, write) = (read.as_deref_mut(), write.as_deref_mut());
-            let selected =
-                process.select(count, read, write, except.as_deref_mut(), timeout, mask)?;
-            found = Some(selected);
-            Ok(length(selected.count))
+            let except = except.as_deref_mut();
+            process
+                .select(count, read, write, except, &mut left, mask)
+                .map(length)
         },
-        || libc() as isize,
+        || {
+            is_ours = false;
+            libc() as isize
+        },
     );
-    (result as c_int, found)
+    (result as c_int, left.filter(|_| is_ours))
 }
 
 pub unsafe fn select(
@@ -202,11 +205,11 @@ pub unsafe fn select(
         except,
     };
     // SAFETY: the program's sets.
-    let (result, found) = unsafe { select_ours(&sets, wait, core::ptr::null(), libc) };
+    let (result, left) = unsafe { select_ours(&sets, wait, core::ptr::null(), libc) };
     // SAFETY: null or the program's structure.
-    if let (Some(found), Some(left)) = (found, unsafe { timeout.as_mut() }) {
-        left.tv_sec = found.left.as_secs().cast_signed();
-        left.tv_usec = found.left.subsec_micros().into();
+    if let (Some(left), Some(timeout)) = (left, unsafe { timeout.as_mut() }) {
+        timeout.tv_sec = left.as_secs().cast_signed();
+        timeout.tv_usec = left.subsec_micros().into();
     }
     result
 }
