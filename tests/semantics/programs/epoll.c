@@ -126,6 +126,18 @@ int main(void) {
     show(set, 1000);
     close(asked);
 
+    NOTE("members with the same data");
+    int many = OPEN(epoll_create1(0));
+    SAY(write(pair[1], "p", 1));
+    SAY(add(many, server, EPOLLIN, 11));
+    SAY(add(many, fd, EPOLLIN, 11));
+    SAY(add(many, pair[0], EPOLLIN, 11));
+    sleep_ms(1);
+    show(many, 0);
+    SAY(read(pair[0], buf, 64));
+    show(many, 0);
+    SAY(close(many));
+
     NOTE("nested");
     int outer = OPEN(epoll_create1(0));
     SAY(add(outer, set, EPOLLIN, 10));

@@ -4,7 +4,7 @@ mod accept;
 mod connect;
 mod descriptors;
 pub(crate) mod name;
-mod receive;
+pub(crate) mod receive;
 mod receive_datagram;
 mod requests;
 mod send;

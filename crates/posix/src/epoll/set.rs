@@ -81,6 +81,8 @@ pub(crate) struct Found {
     pub(crate) data: u64,
     pub(crate) socket: u64,
     pub(crate) is_listener: bool,
+    /// The number under which the kernel's set has it too.
+    pub(crate) kernel_part: Option<i32>,
     /// EPOLLONESHOT: nothing more comes until it is set again.
     pub(crate) rests: bool,
 }
@@ -337,6 +339,7 @@ impl Set {
                 data: item.data,
                 socket: item.target.id(),
                 is_listener: item.target.is_listener(),
+                kernel_part: item.has_kernel_part.then_some(item.fd),
                 rests: item.events & ONE_SHOT != 0,
             });
             count += 1;

@@ -4,9 +4,10 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFlags, Timespec, epoll};
 use slipstack_mem::Descriptor;
 
+use crate::calls::receive::is_ready;
 use crate::description::Decided;
 use crate::epoll::{Set, Target};
 use crate::outcome::{Divert, Outcome};
@@ -119,10 +120,11 @@ impl Process {
                 last = found.socket;
             }
             rests |= found.rests;
-            if lives_in_both {
-                // One event for a socket that is ready on both sides.
+            if let Some(fd) = found.kernel_part {
+                // One event for a socket that is ready on both sides; other members may have the same data.
                 let same = from_kernel.iter_mut().find(|event| event.u64 == found.data);
-                if let Some(event) = same {
+                let asked = PollFlags::from_bits_retain(found.events as u16);
+                if let Some(event) = same.filter(|_| is_ready(Descriptor::new(fd), asked)) {
                     event.events |= found.events;
                     return;
                 }
