@@ -123,8 +123,33 @@ pub unsafe fn give_address(
     Ok(())
 }
 
-/// As [`give_address`] for calls that may have no address to give (streams): then only
-/// the length becomes 0.
+/// As [`give_address`] for calls that are made for the address alone: null is a bad place for it.
+///
+/// # Safety
+/// As [`give_address`].
+pub unsafe fn give_name(
+    address: &[u8],
+    at: *mut libc::sockaddr,
+    len: *mut libc::socklen_t,
+) -> Result<(), Errno> {
+    // SAFETY: null or a length word of the program's.
+    match unsafe { len.as_mut() } {
+        None => Err(Errno::EFAULT),
+        // move_addr_to_user(): no place is needed for nothing.
+        Some(len) if at.is_null() => match (*len).cast_signed() {
+            0 => {
+                *len = address.len() as libc::socklen_t;
+                Ok(())
+            }
+            1.. => Err(Errno::EFAULT),
+            _ => Err(Errno::EINVAL),
+        },
+        // SAFETY: as the caller vouches.
+        Some(_) => unsafe { give_address(address, at, len) },
+    }
+}
+
+/// As [`give_address`] for calls that may have no address to give (streams): then the length becomes 0.
 ///
 /// # Safety
 /// As [`give_address`].
@@ -133,17 +158,9 @@ pub unsafe fn give_sender(
     at: *mut libc::sockaddr,
     len: *mut libc::socklen_t,
 ) -> Result<(), Errno> {
-    match address {
-        // SAFETY: as the caller vouches.
-        Some(address) => unsafe { give_address(address.as_bytes(), at, len) },
-        None => {
-            // SAFETY: null or a length word of the program's.
-            if let Some(len) = unsafe { len.as_mut() }.filter(|_| !at.is_null()) {
-                *len = 0;
-            }
-            Ok(())
-        }
-    }
+    let address = address.as_ref().map_or(&[][..], AddrBytes::as_bytes);
+    // SAFETY: as the caller vouches.
+    unsafe { give_address(address, at, len) }
 }
 
 /// Checks an array of buffers as the kernel does and tells whether each has a place.

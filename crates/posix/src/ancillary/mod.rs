@@ -5,7 +5,7 @@ mod sending;
 mod wishes;
 mod writing;
 
-pub(crate) use sending::{Sending, parse};
+pub(crate) use sending::{Sending, check_stream, parse};
 pub(crate) use wishes::Wishes;
 pub(crate) use writing::{Setting, Writer};
 

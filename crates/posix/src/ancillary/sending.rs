@@ -31,6 +31,23 @@ const IPV6_FLOWINFO: i32 = 11;
 /// Reads a program's control messages, of which those of other levels are passed over.
 pub(crate) fn parse(control: &[u8], family: Family) -> Result<Sending, Errno> {
     let mut sending = Sending::default();
+    each(control, |of, data| take(&mut sending, family, of, data))?;
+    Ok(sending)
+}
+
+/// sock_cmsg_send(): of control messages of a stream only those of sockets are looked at.
+pub(crate) fn check_stream(control: &[u8]) -> Result<(), Errno> {
+    each(control, |(level, kind), data| match level {
+        libc::SOL_SOCKET => take_socket(kind, data),
+        _ => Ok(()),
+    })
+}
+
+/// Walks the messages: their level and kind, and their data.
+fn each(
+    control: &[u8],
+    mut visit: impl FnMut((i32, i32), &[u8]) -> Result<(), Errno>,
+) -> Result<(), Errno> {
     let mut rest = control;
     while rest.len() >= HEADER_LEN {
         let word = |at: usize| int(&rest[at..]).unwrap_or(0);
@@ -41,10 +58,10 @@ pub(crate) fn parse(control: &[u8], family: Family) -> Result<Sending, Errno> {
             return Err(Errno::EINVAL);
         }
         let (level, kind, data) = (word(8), word(12), &rest[HEADER_LEN..len]);
-        take(&mut sending, family, (level, kind), data)?;
+        visit((level, kind), data)?;
         rest = rest.get(len.next_multiple_of(8)..).unwrap_or(&[]);
     }
-    Ok(sending)
+    Ok(())
 }
 
 fn take(

@@ -4,6 +4,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use crate::addr::{Given, parse};
+use crate::ancillary::check_stream;
 use crate::calls::connect::Manner;
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
@@ -38,7 +39,12 @@ impl Process {
             None => return Err(self.note_question(fd, bufs)),
         };
         match socket.decided() {
-            Some(Decided::Stream(stream)) => self.send_stream(&socket, stream, bufs, flags),
+            Some(Decided::Stream(stream)) => {
+                if !control.is_empty() {
+                    check_stream(control)?;
+                }
+                self.send_stream(&socket, stream, bufs, flags)
+            }
             Some(Decided::Dgram(dgram)) => {
                 self.send_dgram(&socket, dgram, bufs, (to, control), flags)
             }

@@ -38,6 +38,12 @@ impl Process {
             // Its completions on the error queue would be waited for, and never come.
             return Err(Errno::EOPNOTSUPP.into());
         }
+        if is_opening(level, name)
+            && let Some(Decided::Stream(stream)) = socket.decided()
+            && !(stream.is_failed() || stream.is_over())
+        {
+            return Err(Errno::EINVAL.into());
+        }
         if self.set_membership(&socket, level, name, value)? {
             self.realize_bound(&socket);
             return Ok(());
@@ -233,7 +239,7 @@ impl Process {
         {
             return Ok(put(value, &own.octets()));
         }
-        if let Some(len) = self.filter_of(&socket, level, name, value)? {
+        if let Some(len) = self.own_to_socket(fd, &socket, (level, name), value)? {
             return Ok(len);
         }
         self.ask_kernel(&socket, level, name, value)
@@ -248,6 +254,36 @@ impl Process {
         let cold = socket.cold.lock();
         let set = cold.options.bytes(libc::IPPROTO_TCP, libc::TCP_CONGESTION);
         Ok(set.and_then(congestion))
+    }
+
+    /// What the kernel's part does not know: who the socket is, whom it talks to, its filter.
+    fn own_to_socket(
+        &self,
+        fd: i32,
+        socket: &Description,
+        (level, name): (i32, i32),
+        value: &mut [u8],
+    ) -> Outcome<Option<usize>> {
+        let is_foreign = matches!(socket.decided(), Some(Decided::Foreign(_)));
+        match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_COOKIE) => {
+                // Beside those of the kernel's own sockets.
+                let cookie = (1u64 << 63 | socket.id).to_ne_bytes();
+                if value.len() < cookie.len() {
+                    return Err(Errno::EINVAL.into());
+                }
+                Ok(Some(put(value, &cookie)))
+            }
+            (libc::SOL_SOCKET, libc::SO_PEERNAME) if !is_foreign => {
+                let peer = self.getpeername(fd)?;
+                // Cut to the room that there is, which may not be larger.
+                if value.len() > peer.as_bytes().len() {
+                    return Err(Errno::EINVAL.into());
+                }
+                Ok(Some(put(value, peer.as_bytes())))
+            }
+            _ => Ok(self.filter_of(socket, level, name, value)?),
+        }
     }
 
     fn ask_kernel(
@@ -375,6 +411,11 @@ fn is_return(level: i32, name: i32) -> bool {
         (level, name),
         (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
     )
+}
+
+/// Of a socket that has no connection yet.
+fn is_opening(level: i32, name: i32) -> bool {
+    level == libc::IPPROTO_TCP && matches!(name, libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT)
 }
 
 /// Options that need no judge: an int of full length, any value of which the kernel takes.

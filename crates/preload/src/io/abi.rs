@@ -168,10 +168,12 @@ pub unsafe fn writev(fd: c_int, vecs: *const iovec, count: c_int) -> ssize_t {
 /// The `MSG_` flags of `preadv2`'s and `pwritev2`'s, which a socket takes at offset -1.
 fn vector_flags(offset: off64_t, flags: c_int) -> Result<c_int, Errno> {
     const RWF_NOWAIT: c_int = 8;
+    // RWF_HIPRI, RWF_DSYNC and RWF_SYNC mean nothing to a socket.
+    const IDLE: c_int = 1 | 2 | 4;
     if offset != -1 {
         return Err(Errno::ESPIPE);
     }
-    if flags & !RWF_NOWAIT != 0 {
+    if flags & !(RWF_NOWAIT | IDLE) != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
     Ok(if flags & RWF_NOWAIT != 0 {

@@ -6,7 +6,7 @@ use core::ffi::{c_int, c_uint};
 use std::io::{IoSlice, IoSliceMut};
 use std::time::{Duration, Instant};
 
-use libc::{mmsghdr, msghdr, ssize_t, timespec};
+use libc::{mmsghdr, msghdr, sockaddr_storage, socklen_t, ssize_t, timespec};
 use slipstack_posix::{Errno, Process, Received};
 
 use super::HEADER_LEN;
@@ -76,7 +76,7 @@ pub unsafe fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
     let Some(header) = (unsafe { msg.as_mut() }) else {
         return fail(Errno::EFAULT) as ssize_t;
     };
-    if header.msg_namelen.cast_signed() < 0 {
+    if !header.msg_name.is_null() && header.msg_namelen.cast_signed() < 0 {
         return fail(Errno::EINVAL) as ssize_t;
     }
     // SAFETY: the program's place for control messages.
@@ -123,9 +123,7 @@ unsafe fn fill(msg: *mut msghdr, received: Received, flags: c_int) -> Result<(),
     // SAFETY: the program's message, checked by the caller.
     let header = unsafe { &mut *msg };
     let name: *mut libc::sockaddr = header.msg_name.cast();
-    if name.is_null() {
-        header.msg_namelen = 0;
-    } else {
+    if !name.is_null() {
         // SAFETY: the program's place for the address.
         unsafe { abi::give_sender(received.from, name, &raw mut header.msg_namelen) }?;
     }
@@ -143,6 +141,20 @@ fn control_room(header: &msghdr) -> usize {
     }
 }
 
+/// __copy_msghdr(): an address is cut to the longest there is.
+unsafe fn destination<'a>(header: &msghdr) -> Result<Option<&'a [u8]>, Errno> {
+    const LONGEST: socklen_t = size_of::<sockaddr_storage>() as socklen_t;
+    if header.msg_name.is_null() || header.msg_namelen == 0 {
+        return Ok(None);
+    }
+    if header.msg_namelen.cast_signed() < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let len = header.msg_namelen.min(LONGEST);
+    // SAFETY: the program's address.
+    unsafe { abi::address(header.msg_name.cast(), len) }.map(Some)
+}
+
 pub unsafe fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
     if !is_ours(fd) {
         // SAFETY: the program's own call.
@@ -152,17 +164,13 @@ pub unsafe fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
     let Some(header) = (unsafe { msg.as_ref() }) else {
         return fail(Errno::EFAULT) as ssize_t;
     };
-    let to = if header.msg_name.is_null() || header.msg_namelen == 0 {
-        None
-    } else {
-        // SAFETY: the program's address.
-        match unsafe { abi::address(header.msg_name.cast(), header.msg_namelen) } {
-            Ok(to) => Some(to),
-            Err(errno) => return fail(errno) as ssize_t,
-        }
+    // SAFETY: the program's message.
+    let to = match unsafe { destination(header) } {
+        Ok(to) => to,
+        Err(errno) => return fail(errno) as ssize_t,
     };
     // SAFETY: the program's control messages.
-    let control = match unsafe { abi::bytes(header.msg_control, control_room(header)) } {
+    let control = match unsafe { abi::bytes(header.msg_control, header.msg_controllen) } {
         Ok(control) => control,
         Err(errno) => return fail(errno) as ssize_t,
     };

@@ -14,9 +14,25 @@ use crate::raw::fail;
 use crate::symbols::next;
 use crate::{signals, thread};
 
+/// do_sys_poll(): more than there can be descriptors are EINVAL, which libc says.
+fn is_too_many(count: nfds_t) -> bool {
+    /// A soft limit that programs are started with.
+    const FEW: nfds_t = 1024;
+    if count <= FEW {
+        return false;
+    }
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: a structure of ours.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    result < 0 || count > limit.rlim_cur
+}
+
 /// Whether one of the program's `fds` is ours.
 unsafe fn concerns_us(fds: *const pollfd, count: nfds_t) -> bool {
-    if fds.is_null() || life::process().is_none() {
+    if fds.is_null() || life::process().is_none() || is_too_many(count) {
         return false;
     }
     // SAFETY: the program's array.

@@ -165,16 +165,13 @@ unsafe fn named(
         return result;
     };
     // SAFETY: the program's place for the address.
-    match unsafe { abi::give_address(address.as_bytes(), at, len) } {
+    match unsafe { abi::give_name(address.as_bytes(), at, len) } {
         Ok(()) => result,
         Err(errno) => fail(errno),
     }
 }
 
 pub unsafe fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
-    if addr.is_null() || len.is_null() {
-        return fail(Errno::EFAULT);
-    }
     let mut name = None;
     let result = answer(
         Restart::Never,
@@ -190,9 +187,6 @@ pub unsafe fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -
 }
 
 pub unsafe fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
-    if addr.is_null() || len.is_null() {
-        return fail(Errno::EFAULT);
-    }
     let mut name = None;
     let result = answer(
         Restart::Never,
