@@ -5,6 +5,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use slipstack_mem::Descriptor;
 
+use crate::calls::receive::ready_in_kernel;
 use crate::description::Decided;
 use crate::epoll::Target;
 use crate::outcome::{Divert, Outcome};
@@ -52,7 +53,9 @@ impl Process {
             // signal(7): poll and select are never restarted.
             may_restart: false,
         };
+        let mut looks = 0;
         let count = self.wait(&plan, |kernel_look| {
+            looks += 1;
             for fd in fds.iter_mut() {
                 fd.revents = 0;
             }
@@ -62,7 +65,23 @@ impl Process {
             }
             Ok((count > 0).then_some(count))
         })?;
-        Ok(count.unwrap_or(0))
+        match count {
+            // Who has waited looks for his descriptors again: do_pollfd().
+            _ if looks > 1 => Ok(self.look_for_closed(&sorted, fds)),
+            count => Ok(count.unwrap_or(0)),
+        }
+    }
+
+    /// Numbers that another thread has closed meanwhile are POLLNVAL, or what is there now.
+    fn look_for_closed(&self, sorted: &Sorted, fds: &mut [libc::pollfd]) -> usize {
+        for (index, _) in &sorted.ours {
+            let fd = &mut fds[*index];
+            if self.table.find(fd.fd).is_none() {
+                let events = PollFlags::from_bits_retain(fd.events as u16);
+                fd.revents = ready_in_kernel(Descriptor::new(fd.fd), events).bits() as i16;
+            }
+        }
+        fds.iter().filter(|fd| fd.revents != 0).count()
     }
 
     fn sort(&self, fds: &[libc::pollfd]) -> Sorted {

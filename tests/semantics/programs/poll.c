@@ -1,6 +1,12 @@
 /* poll and select, with descriptors of both kinds. */
 #include "t.h"
 
+static void *close_soon(void *fd) {
+    sleep_ms(50);
+    close((intptr_t)fd);
+    return NULL;
+}
+
 int main(void) {
     char buf[64];
     int fd = tcp(7001), pair[2];
@@ -63,4 +69,13 @@ int main(void) {
     SAY(send(full, block, 1, MSG_DONTWAIT));
     close(full);
     close(fd);
+
+    NOTE("a number that another thread closes");
+    pthread_t thread;
+    int gone = tcp(7001);
+    pthread_create(&thread, NULL, close_soon, (void *)(intptr_t)gone);
+    p[0] = (struct pollfd){gone, POLLIN, 0};
+    SAY(poll(p, 1, 200));
+    say_poll("revents", p[0].revents);
+    pthread_join(thread, NULL);
 }

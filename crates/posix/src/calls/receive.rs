@@ -279,8 +279,16 @@ pub(crate) fn is_readable(number: Option<slipstack_mem::Descriptor>) -> bool {
 }
 
 pub(crate) fn is_ready(number: Option<slipstack_mem::Descriptor>, what: PollFlags) -> bool {
+    !ready_in_kernel(number, what).is_empty()
+}
+
+/// What the kernel says of what is under this number now.
+pub(crate) fn ready_in_kernel(
+    number: Option<slipstack_mem::Descriptor>,
+    what: PollFlags,
+) -> PollFlags {
     let Some(number) = number else {
-        return false;
+        return PollFlags::empty();
     };
     let fd = number.as_fd();
     let mut fds = [PollFd::from_borrowed_fd(fd, what)];
@@ -288,5 +296,8 @@ pub(crate) fn is_ready(number: Option<slipstack_mem::Descriptor>, what: PollFlag
         tv_sec: 0,
         tv_nsec: 0,
     };
-    matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(1))
+    match rustix::event::poll(&mut fds, Some(&now)) {
+        Ok(1) => fds[0].revents(),
+        _ => PollFlags::empty(),
+    }
 }
