@@ -193,13 +193,17 @@ impl Control {
             Algorithm::NewReno(a) => a.on_ack(&mut self.window, bytes),
             Algorithm::Dctcp(a) => a.reno.on_ack(&mut self.window, bytes),
             Algorithm::Cubic(a) => a.on_ack(&mut self.window, ack, bytes),
-            // ssthresh is out of reach, or was set by HyStart++, which made this a Cubic.
+            // ssthresh is out of reach, or was set by HyStart++, which made this a Cubic; a model takes samples.
             Algorithm::Starting(_) | Algorithm::Bbr(_) => {}
         }
     }
 
     /// RFC 5681 3.1, RFC 3465 2.2, RFC 9406 4.2. Gives the bytes that are left for avoidance.
     fn slow_start(&mut self, ack: &Ack) -> u32 {
+        // A model has set the window with the sample; it is always paced.
+        if self.is_paced && self.has_model() {
+            return 0;
+        }
         let l = match (&self.algorithm, ack.is_after_timeout) {
             (_, true) => 1,
             (Algorithm::Starting(_), _) => HYSTART_L,

@@ -77,6 +77,18 @@ fn an_unused_window_does_not_grow() {
 }
 
 #[test]
+fn an_ack_adds_nothing_to_the_window_of_a_model() {
+    for is_after_timeout in [false, true] {
+        let mut control = control(Congestion::Bbr);
+        control.on_ack(&Ack {
+            is_after_timeout,
+            ..ack(4_000)
+        });
+        assert_eq!(control.window.cwnd, 10_000);
+    }
+}
+
+#[test]
 fn a_reduction_that_was_needless_is_taken_back_whole() {
     for kind in [Congestion::Cubic, Congestion::NewReno, Congestion::Dctcp] {
         let mut control = control(kind);
