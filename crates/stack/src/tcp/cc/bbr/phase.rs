@@ -44,8 +44,8 @@ pub struct Cycle {
     up_price: u64,
     /// Samples of the last probe are still on their way.
     is_probing: bool,
-    /// ACKs of what was sent while probing have begun to come in.
-    has_feedback: bool,
+    /// The probe has ended; what was sent in it is acknowledged when this round is.
+    is_stopping: bool,
     probe_rtt_until: Option<u64>,
     has_probe_rtt_round: bool,
     /// For the spread; a counter-based mix is enough to keep flows apart.
@@ -117,7 +117,7 @@ impl Bbr {
         cycle.up_price = u64::MAX;
         cycle.mix = (cycle.mix ^ now.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         cycle.wait_ns = PROBE_WAIT_NS + (cycle.mix >> 20) % PROBE_SPREAD_NS;
-        cycle.has_feedback = true;
+        cycle.is_stopping = true;
         self.model.begin_round();
     }
 
@@ -134,8 +134,7 @@ impl Bbr {
         self.cwnd_gain = CWND_GAIN;
         self.cycle.up_rounds = 0;
         self.cycle.up_acks = 0;
-        self.cycle.is_probing = true;
-        self.cycle.has_feedback = false;
+        self.cycle.is_stopping = false;
         self.model.begin_round();
     }
 
@@ -144,6 +143,8 @@ impl Bbr {
         self.pacing_gain = UP_GAIN;
         self.cwnd_gain = UP_CWND_GAIN;
         self.cycle.since = now.0;
+        // From here on samples are of what the refill has put in flight.
+        self.cycle.is_probing = true;
         self.model.full_bw = s.rate;
         self.model.full_bw_count = 0;
         self.raise_slope(s.in_flight_then);
@@ -189,13 +190,13 @@ impl Bbr {
 
     /// 5.5.10.1 and 5.5.10.2. `true`: the state has changed.
     fn adapt_long_term(&mut self, now: Instant, s: &Sample) -> bool {
-        if self.model.is_round_start && self.cycle.is_probing && self.cycle.has_feedback {
-            // The round after the probe: what it measured is in the filter now.
+        if self.model.is_round_start && self.cycle.is_stopping {
+            // The round after the probe: what it measured is in the filter now, however it ended.
+            self.cycle.is_stopping = false;
             self.cycle.is_probing = false;
-            self.model.advance_filter();
-        }
-        if self.model.is_round_start && matches!(self.state, State::ProbeUp) {
-            self.cycle.has_feedback = true;
+            if self.is_probing_bandwidth() && !s.is_app_limited {
+                self.model.advance_filter();
+            }
         }
         if is_inflight_too_high(s) && s.lost_since > 0 {
             if self.cycle.is_probing || self.state == State::ProbeUp {

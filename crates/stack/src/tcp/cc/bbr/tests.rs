@@ -163,6 +163,38 @@ fn it_visits_probe_rtt_at_least_every_ten_seconds() {
 }
 
 #[test]
+fn a_rate_that_falls_is_forgotten_where_probes_end_with_loss() {
+    let mut pipe = Pipe::new(1_250_000, 40 * MS, 10_000);
+    pipe.run(10_000 * MS);
+    pipe.rate = 250_000;
+    pipe.run(20_000 * MS);
+    let bw = pipe.bbr.model.max_bandwidth();
+    assert!(bw <= 250_000 * 130 / 100, "{bw}");
+}
+
+#[test]
+fn losses_of_a_probe_count_until_all_of_it_is_acknowledged() {
+    let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
+    while pipe.bbr.state != State::ProbeUp {
+        pipe.run(MS);
+    }
+    while pipe.bbr.state == State::ProbeUp {
+        pipe.run(10_000);
+    }
+    // What left in its last round is on its way.
+    pipe.run(20 * MS);
+    assert_eq!(pipe.bbr.model.inflight_hi, u64::MAX);
+    let lossy = Sample {
+        lost_since: 10 * MSS,
+        in_flight_then: 60 * MSS,
+        ..Sample::default()
+    };
+    let now = Instant(pipe.now);
+    pipe.bbr.on_sample(now, &mut pipe.window, &lossy, false);
+    assert_eq!(pipe.bbr.model.inflight_hi, 60 * MSS);
+}
+
+#[test]
 fn a_shallow_queue_bounds_what_is_in_flight() {
     let mut pipe = Pipe::new(1_250_000, 40 * MS, 10_000);
     pipe.run(10_000 * MS);
