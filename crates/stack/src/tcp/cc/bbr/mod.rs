@@ -151,15 +151,17 @@ impl Bbr {
 
     /// 5.6.2.
     fn set_pacing_rate(&mut self, window: &Window) {
-        if self.model.bandwidth() == 0 {
-            // 5.6.2, BBRInitPacingRate: from the window and the first round trip.
-            if let Some(rtt) = self.model.min_rtt_ns() {
-                let nominal = u64::from(window.cwnd) * 1_000_000_000 / rtt.max(1);
-                self.pacing_rate = nominal * phase::STARTUP_GAIN / UNIT;
-            }
-            return;
+        // 5.6.2, BBRInitPacingRate: from the window and the first round trip. What that has delivered may be a small
+        // request's answer, which says nothing of the path.
+        if self.pacing_rate == 0
+            && let Some(rtt) = self.model.min_rtt_ns()
+        {
+            let nominal = u64::from(window.cwnd) * 1_000_000_000 / rtt.max(1);
+            self.pacing_rate = nominal * phase::STARTUP_GAIN / UNIT;
         }
-        self.set_rate(self.pacing_gain);
+        if self.model.bandwidth() != 0 {
+            self.set_rate(self.pacing_gain);
+        }
     }
 
     fn set_rate(&mut self, gain: u64) {

@@ -138,6 +138,25 @@ fn it_finds_the_rate_and_the_round_trip() {
 }
 
 #[test]
+fn a_small_first_flight_does_not_hold_back_the_next() {
+    let mut pipe = Pipe::new(1_250_000, 100 * MS, u64::MAX >> 32);
+    let first = Sample {
+        rate: 1_000,
+        is_app_limited: true,
+        delivered: 100,
+        delivered_since: 100,
+        in_flight_then: 100,
+        newly_delivered: 100,
+        rtt_ns: 100 * MS,
+        ..Sample::default()
+    };
+    pipe.bbr
+        .on_sample(Instant(pipe.now), &mut pipe.window, &first, false);
+    // Ten segments in a tenth of a second, times 2.77.
+    assert!(pipe.bbr.pacing_rate() >= 277_000);
+}
+
+#[test]
 fn the_queue_that_startup_makes_is_drained() {
     let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
     pipe.run(3_000 * MS);
