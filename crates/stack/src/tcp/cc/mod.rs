@@ -335,7 +335,7 @@ impl Control {
     pub fn on_idle(&mut self, now: Instant, initial_segments: u32) {
         if let Algorithm::Bbr(a) = &mut self.algorithm {
             // A paced sender makes no burst.
-            return a.on_restart(now);
+            return a.on_restart(now, &mut self.window);
         }
         // RFC 2861: remember three quarters of what the path has carried.
         let window = &mut self.window;

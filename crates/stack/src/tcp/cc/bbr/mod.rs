@@ -117,12 +117,12 @@ impl Bbr {
     }
 
     /// 5.4.1: after a silence the path is paced at what is known of it, without a gain.
-    pub fn on_restart(&mut self, now: Instant) {
+    pub fn on_restart(&mut self, now: Instant, window: &mut Window) {
         self.has_idle_restart = true;
         if self.is_probing_bandwidth() {
             self.set_rate(UNIT);
         } else if self.state == State::ProbeRtt {
-            self.check_probe_rtt_done(now, None);
+            self.check_probe_rtt_done(now, window);
         }
     }
 
@@ -143,6 +143,10 @@ impl Bbr {
 
     fn restore_cwnd(&mut self, window: &mut Window) {
         window.cwnd = window.cwnd.max(self.prior_cwnd);
+        // Once: a mark's episode ends in the same way and has saved nothing.
+        if !self.is_in_recovery && self.state != State::ProbeRtt {
+            self.prior_cwnd = 0;
+        }
     }
 
     fn min_pipe(&self) -> u64 {

@@ -276,20 +276,18 @@ impl Bbr {
         }
         self.cycle.has_probe_rtt_round |= self.model.is_round_start;
         if self.cycle.has_probe_rtt_round {
-            self.check_probe_rtt_done(now, Some(window));
+            self.check_probe_rtt_done(now, window);
         }
     }
 
-    pub(super) fn check_probe_rtt_done(&mut self, now: Instant, window: Option<&mut Window>) {
+    pub(super) fn check_probe_rtt_done(&mut self, now: Instant, window: &mut Window) {
         if self.cycle.probe_rtt_until.is_none_or(|at| now.0 < at) {
             return;
         }
         self.model.probe_rtt_min_at = now.0;
-        if let Some(window) = window {
-            self.restore_cwnd(window);
-        }
         self.model.forget_short_term();
         self.start_down(now);
         self.start_cruise();
+        self.restore_cwnd(window);
     }
 }

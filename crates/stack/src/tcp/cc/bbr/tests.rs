@@ -214,6 +214,30 @@ fn losses_of_a_probe_count_until_all_of_it_is_acknowledged() {
 }
 
 #[test]
+fn a_window_is_restored_once_and_after_a_silence_too() {
+    let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
+    pipe.run(3_000 * MS);
+    let Pipe { bbr, window, .. } = &mut pipe;
+    window.cwnd = 90_000;
+    bbr.on_recovery(window);
+    window.cwnd = 20_000;
+    bbr.on_recovered(window);
+    assert_eq!(window.cwnd, 90_000);
+    // A mark's episode saves nothing.
+    window.cwnd = 30_000;
+    bbr.on_recovered(window);
+    assert_eq!(window.cwnd, 30_000);
+    while pipe.bbr.state != State::ProbeRtt {
+        pipe.run(MS);
+    }
+    pipe.run(100 * MS);
+    let small = pipe.window.cwnd;
+    let later = Instant(pipe.now + 1_000 * MS);
+    pipe.bbr.on_restart(later, &mut pipe.window);
+    assert!(pipe.bbr.state == State::ProbeCruise && pipe.window.cwnd > small);
+}
+
+#[test]
 fn a_shallow_queue_bounds_what_is_in_flight() {
     let mut pipe = Pipe::new(1_250_000, 40 * MS, 10_000);
     pipe.run(10_000 * MS);
