@@ -537,8 +537,7 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
     let mss = u32::from(conn.snd.mss);
     let tcp = &cx.config.tcp;
     conn.cc = super::cc::Control::new(conn.cc.kind(), mss, tcp.pacing);
-    conn.cc.window.cwnd = f.cwnd.clamp(mss, 1 << 30);
-    conn.cc.window.ssthresh = f.ssthresh.clamp(2 * mss, 1 << 30);
+    conn.cc.resume(f.cwnd, f.ssthresh);
     if conn.snd.una < conn.snd.nxt {
         let (una, nxt) = (conn.snd.una, conn.snd.nxt);
         let flight = conn.flight_mut();

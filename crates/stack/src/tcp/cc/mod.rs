@@ -136,6 +136,15 @@ impl Control {
         }
     }
 
+    /// Goes on with the windows of a connection that has come from elsewhere.
+    pub fn resume(&mut self, cwnd: u32, ssthresh: u32) {
+        let mss = self.window.mss;
+        self.window.cwnd = cwnd.clamp(mss, WINDOW_MAX);
+        self.window.ssthresh = ssthresh.clamp(SSTHRESH_MIN_SEGMENTS * mss, WINDOW_MAX);
+        // The first slow start is over where there is a threshold.
+        self.install(self.kind());
+    }
+
     fn install(&mut self, kind: Congestion) {
         self.algorithm = match kind {
             Congestion::NewReno => Algorithm::NewReno(NewReno::default()),

@@ -89,6 +89,23 @@ fn an_ack_adds_nothing_to_the_window_of_a_model() {
 }
 
 #[test]
+fn a_window_that_comes_from_elsewhere_grows_on() {
+    for kind in [Congestion::Cubic, Congestion::NewReno, Congestion::Dctcp] {
+        let mut control = Control::new(kind, MSS, false);
+        control.resume(20_000, 20_000);
+        assert_eq!(control.kind(), kind);
+        control.is_limited = true;
+        for n in 1..=400 {
+            control.on_ack(&Ack {
+                now: Instant(n * 10_000_000),
+                ..ack(MSS)
+            });
+        }
+        assert!(control.window.cwnd > 21_000, "{kind:?}");
+    }
+}
+
+#[test]
 fn a_reduction_that_was_needless_is_taken_back_whole() {
     for kind in [Congestion::Cubic, Congestion::NewReno, Congestion::Dctcp] {
         let mut control = control(kind);
