@@ -151,11 +151,11 @@ pub fn on_ack(conn: &mut Connection, now: Instant, facts: &AckFacts) {
         // It leaves again as it is, in smaller pieces.
         State::Open if has_lost && mtu_search::explains_loss(conn) => {}
         State::Open | State::Marked if has_lost => {
-            enter(conn);
+            enter(conn, &facts.delivered);
             reduce(conn, facts, true);
         }
         State::Open if facts.is_marked => {
-            enter_marked(conn);
+            enter_marked(conn, &facts.delivered);
             reduce(conn, facts, false);
         }
         State::Open => grow(conn, now, facts),
@@ -240,8 +240,15 @@ fn count_duplicates(conn: &mut Connection, facts: &AckFacts) {
     }
 }
 
+/// FlightSize of RFC 5681 2 when this ACK came: what is SACKed is outstanding too.
+fn flight_size(conn: &Connection, delivered: &Delivered) -> u32 {
+    let acked = delivered.bytes.saturating_sub(delivered.sacked);
+    clamp(conn.snd.nxt - conn.snd.una + acked)
+}
+
 /// RFC 5681 3.2 step 2, RFC 6675 5 step 4.
-fn enter(conn: &mut Connection) {
+fn enter(conn: &mut Connection, delivered: &Delivered) {
+    let outstanding = flight_size(conn, delivered);
     let ends = (conn.snd.una, conn.snd.nxt);
     let in_flight = conn.in_flight();
     let flight = conn.flight.get_or_insert_with(Default::default);
@@ -251,7 +258,7 @@ fn enter(conn: &mut Connection) {
         .recovery
         .begin(State::Recovery, ends, in_flight, &conn.cc);
     if was_open {
-        conn.cc.on_loss(clamp(in_flight));
+        conn.cc.on_loss(outstanding);
     }
     // RFC 3168 6.1.2: one reduction a window, whether by loss or by mark; and the peer is told of it.
     if conn.ecn.is_on() {
@@ -261,14 +268,15 @@ fn enter(conn: &mut Connection) {
 
 /// RFC 3168 6.1.2: as for a loss, without sending anything again.
 #[cold]
-fn enter_marked(conn: &mut Connection) {
+fn enter_marked(conn: &mut Connection, delivered: &Delivered) {
+    let outstanding = flight_size(conn, delivered);
     let ends = (conn.snd.una, conn.snd.nxt);
     let in_flight = conn.in_flight();
     let flight = conn.flight.get_or_insert_with(Default::default);
     flight
         .recovery
         .begin(State::Marked, ends, in_flight, &conn.cc);
-    conn.cc.on_mark(clamp(in_flight));
+    conn.cc.on_mark(outstanding);
     conn.ecn.cwr = TcpFlags::CWR;
 }
 
@@ -319,8 +327,7 @@ fn reduce(conn: &mut Connection, facts: &AckFacts, is_first: bool) {
 /// RFC 6298 5.4 to 5.6: everything outstanding counts as lost.
 pub fn on_timeout(conn: &mut Connection) {
     let (una, point) = (conn.snd.una, conn.snd.nxt);
-    let mss = u64::from(conn.snd.mss);
-    let flight_size = conn.in_flight();
+    let outstanding = flight_size(conn, &Delivered::default());
     let is_first = conn.backoff.count() == 0;
     let has_sack = conn.opts.has_sack;
     let flight = conn.flight.get_or_insert_with(Default::default);
@@ -329,9 +336,9 @@ pub fn on_timeout(conn: &mut Connection) {
         let was_open = flight.recovery.state == State::Open;
         flight
             .recovery
-            .begin(State::Loss, (una, point), flight_size, &conn.cc);
+            .begin(State::Loss, (una, point), outstanding.into(), &conn.cc);
         if was_open {
-            conn.cc.on_loss(clamp(flight_size.max(mss)));
+            conn.cc.on_loss(outstanding);
             // RFC 5682 2.1 step 1: not when the timeout hits a recovery.
             flight.recovery.frto = Frto::First;
             flight.recovery.timeout_nxt = point;
@@ -443,9 +450,8 @@ fn step_frto(conn: &mut Connection, facts: &AckFacts) {
 }
 
 /// RFC 8985 7.4: the probe repaired a loss that nobody else saw.
-pub fn on_probe_repaired(conn: &mut Connection) {
-    let in_flight = clamp(conn.in_flight());
-    conn.cc.on_loss(in_flight);
+pub fn on_probe_repaired(conn: &mut Connection, delivered: &Delivered) {
+    conn.cc.on_loss(flight_size(conn, delivered));
     if conn.cc.has_model() {
         return conn.cc.on_recovered();
     }

@@ -139,7 +139,7 @@ fn on_outstanding(
     };
     let rtt_ns = sample_rtt(conn, now, segment, has_advanced, &delivered);
     let newly_lost = detect(conn, now, &delivered, fack, dsacked, cx);
-    settle_probe(conn, dsacked);
+    settle_probe(conn, &delivered, dsacked);
     // RFC 3168 6.1.2.
     let is_marked = segment.flags.contains(TcpFlags::ECE) && conn.ecn.is_on();
     sample_delivery(conn, now, (&delivered, newly_lost, rtt_ns), is_marked);
@@ -290,7 +290,7 @@ fn on_late_dsack(conn: &mut Connection, segment: &Segment<'_>, ack: u64) {
 
 /// RFC 8985 7.4: did the tail loss probe repair a loss?
 #[inline]
-fn settle_probe(conn: &mut Connection, dsacked: Option<Range>) {
+fn settle_probe(conn: &mut Connection, delivered: &Delivered, dsacked: Option<Range>) {
     let una = conn.snd.una;
     let Some(flight) = conn.flight.as_deref_mut() else {
         return;
@@ -304,7 +304,7 @@ fn settle_probe(conn: &mut Connection, dsacked: Option<Range>) {
     } else if una > recovery.probe_end {
         recovery.probe_end = 0;
         if recovery.state == State::Open {
-            recovery::on_probe_repaired(conn);
+            recovery::on_probe_repaired(conn, delivered);
         }
     }
 }

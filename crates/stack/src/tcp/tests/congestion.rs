@@ -213,6 +213,27 @@ fn one_loss_takes_the_window_down_evenly() {
 }
 
 #[test]
+fn what_is_sacked_belongs_to_the_flight_that_a_loss_halves() {
+    // RFC 5681 equation 4: half of what was outstanding when the loss was seen, however much of it one ACK reports.
+    let mut config = config();
+    config.tcp.congestion = crate::Congestion::NewReno;
+    let mut world = World::new(config);
+    world.listen();
+    world.accept(TcpOptions {
+        mss: Some(1_000),
+        sack_permitted: true,
+        ..TcpOptions::default()
+    });
+    world.clear();
+    world.write(60_000);
+    assert_eq!(total(&data(&mut world)), 10 * FULL);
+    world.now.0 += 10 * MS;
+    report(&mut world, 1..9);
+    let info = info(&world);
+    assert_eq!((info.ca_state, info.snd_ssthresh), (3, 5));
+}
+
+#[test]
 fn after_heavy_loss_no_more_leaves_than_was_delivered_and_one_segment() {
     // RFC 6937 3.1 (PRR-SSRB): the flight is below ssthresh at once, and grows as slow start does.
     let mut world = full_flight();

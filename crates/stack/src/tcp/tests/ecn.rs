@@ -196,6 +196,18 @@ fn an_echo_halves_the_window_once_a_round_trip_and_cwr_says_so() {
 }
 
 #[test]
+fn an_echo_halves_what_the_ack_acknowledges() {
+    let mut world = established_with_ecn(Congestion::NewReno);
+    world.write(10_000);
+    world.take_sent();
+    world.now.0 += 10 * MS;
+    world.ack = world.ack.wrapping_add(10_000);
+    world.peer(ACK | ECE, &[]);
+    world.flush();
+    assert_eq!((info(&world).ca_state, info(&world).snd_ssthresh), (2, 5));
+}
+
+#[test]
 fn an_echo_without_ecn_means_nothing() {
     let mut world = established();
     world.write(100_000);
