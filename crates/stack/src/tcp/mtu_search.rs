@@ -226,7 +226,7 @@ pub fn on_sent(conn: &mut Connection, start: u64, len: u16, cx: &mut Cx<'_>) {
     }
 }
 
-/// RFC 4821 7.6.1: an acknowledged probe got through, since a lost one has been forgotten by then.
+/// RFC 4821 7.6.1: an acknowledged probe got through, since one that was sent again has been forgotten by then.
 fn settle(conn: &mut Connection, cx: &mut Cx<'_>) {
     let una = conn.snd.una;
     let Some(search) = search(conn) else {
@@ -238,6 +238,23 @@ fn settle(conn: &mut Connection, cx: &mut Cx<'_>) {
         cx.counters.bump(Counter::TcpMtuRaised);
         conn.mtu = probe.mtu;
         connect::set_mss(conn);
+    }
+}
+
+/// These bytes leave again in smaller packets: what acknowledges them says nothing of the probe (RFC 4821 7.6.4; Linux:
+/// __tcp_retransmit_skb).
+#[inline]
+pub fn on_resent(conn: &mut Connection, range: Range) {
+    if conn.kept.is_some() {
+        forget_probe(conn, range);
+    }
+}
+
+#[cold]
+fn forget_probe(conn: &mut Connection, resent: Range) {
+    if let Some(search) = search(conn) {
+        let overlaps = |it: Range| it.start < resent.end && resent.start < it.end;
+        search.probe.take_if(|probe| overlaps(probe.range));
     }
 }
 

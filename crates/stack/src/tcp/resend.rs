@@ -232,6 +232,7 @@ fn resend_tail(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut im
     } else {
         TcpFlags::PSH
     };
+    mtu_search::on_resent(conn, range);
     let len = range.end.min(written).saturating_sub(start) as u32;
     data::note_resent(conn, len);
     emit::segment(conn, now, (start, len), flags, cx, fx);

@@ -432,6 +432,7 @@ pub fn resend_once(
         pacing::on_sent(conn, now, range.end - range.start);
     }
     conn.snd.last_at = now;
+    mtu_search::on_resent(conn, range);
     let len = data_end.saturating_sub(range.start) as u32;
     note_resent(conn, len);
     emit::segment(conn, now, (range.start, len), flags, cx, fx);

@@ -13,6 +13,7 @@ pub(super) mod harness;
 mod hostile;
 mod keepalive;
 mod moving;
+mod mtu_search;
 mod paws;
 mod reset;
 mod reuse;
