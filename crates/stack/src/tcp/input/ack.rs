@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use slipstack_wire::tcp::TcpFlags;
 
-use super::Verdict;
+use super::{Verdict, acceptable};
 use crate::counters::Counter;
 use crate::effects::{Effects, Event};
 use crate::link::Cx;
@@ -56,6 +56,8 @@ pub fn on_ack(
         super::rst_syn::challenge(conn, now, challenges, cx);
         return Outcome::Drop;
     }
+    // Only now: who guesses a sequence number but no acknowledgment must not move TS.Recent beyond the peer's clock.
+    acceptable::take_timestamp(conn, segment, start);
     conn.rcv.last_at = now;
     conn.keep_sent = 0;
     let was_idle = !conn.has_outstanding();

@@ -61,7 +61,6 @@ pub fn on_segment(
         cx.counters.bump(Counter::DropTcpNoAck);
         return Verdict::Alive;
     }
-    acceptable::take_timestamp(conn, segment, start);
     if conn.ecn.is_on() {
         ecn::on_segment(conn, now, segment, cx, fx);
     }

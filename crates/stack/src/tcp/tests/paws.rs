@@ -22,6 +22,23 @@ fn an_older_timestamp_is_acknowledged_and_dropped() {
 }
 
 #[test]
+fn a_segment_with_an_unknown_acknowledgment_leaves_no_timestamp() {
+    let mut world = established_with_stamps();
+    let (ack, stamps) = (world.ack, world.stamps);
+    world.ack = ack.wrapping_add(1 << 30);
+    world.stamps.as_mut().unwrap().value += 1 << 30;
+    world.peer_at(0, ACK, b"forged");
+    assert_eq!(world.stack.counters().value(Counter::DropTcpAck), 1);
+    (world.ack, world.stamps) = (ack, stamps);
+    world.peer(ACK, b"a");
+    assert_eq!(world.stack.counters().value(Counter::DropTcpPaws), 0);
+    assert!(world.has(Event::Received {
+        conn: world.conn.unwrap(),
+        upto: 1
+    }));
+}
+
+#[test]
 fn a_segment_overtaken_within_a_tick_is_taken() {
     let mut world = established_with_stamps();
     world.stamps.as_mut().unwrap().value += 1;
