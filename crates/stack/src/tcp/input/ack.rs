@@ -141,7 +141,8 @@ fn on_outstanding(
     };
     let rtt_ns = sample_rtt(conn, now, segment, has_advanced, &delivered);
     let newly_lost = detect(conn, now, &delivered, fack, dsacked, cx);
-    settle_probe(conn, &delivered, dsacked);
+    let is_bare = is_duplicate && delivered.bytes == 0;
+    settle_probe(conn, &delivered, (dsacked.is_some(), is_bare));
     // RFC 3168 6.1.2.
     let is_marked = segment.flags.contains(TcpFlags::ECE) && conn.ecn.is_on();
     sample_delivery(conn, now, (&delivered, newly_lost, rtt_ns), is_marked);
@@ -284,15 +285,22 @@ fn on_late_dsack(conn: &mut Connection, segment: &Segment<'_>, ack: u64) {
     let may_be_ours = conn.retransmitted != 0;
     let flight = conn.flight_mut();
     on_dsack(flight, range, ends, may_be_ours);
+    // RFC 8985 7.4.2: original and probe have both arrived.
+    flight.recovery.probe_end = 0;
     if flight.recovery.undo.on_dsack(range) {
         recovery::undo_late(conn);
     }
     conn.is_dirty = true;
 }
 
-/// RFC 8985 7.4: did the tail loss probe repair a loss?
+/// RFC 8985 7.4: did the tail loss probe repair a loss? A D-SACK, and a duplicate ACK that reports nothing, say that
+/// original and probe have both arrived.
 #[inline]
-fn settle_probe(conn: &mut Connection, delivered: &Delivered, dsacked: Option<Range>) {
+fn settle_probe(
+    conn: &mut Connection,
+    delivered: &Delivered,
+    (has_dsack, is_bare_duplicate): (bool, bool),
+) {
     let una = conn.snd.una;
     let Some(flight) = conn.flight.as_deref_mut() else {
         return;
@@ -301,7 +309,8 @@ fn settle_probe(conn: &mut Connection, delivered: &Delivered, dsacked: Option<Ra
     if recovery.probe_end == 0 {
         return;
     }
-    if dsacked.is_some() || (!recovery.probe_was_resend && una >= recovery.probe_end) {
+    let is_settled = is_bare_duplicate || !recovery.probe_was_resend;
+    if has_dsack || (is_settled && una >= recovery.probe_end) {
         recovery.probe_end = 0;
     } else if una > recovery.probe_end {
         recovery.probe_end = 0;

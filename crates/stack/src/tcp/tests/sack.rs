@@ -246,6 +246,24 @@ fn a_repair_that_was_lost_too_has_a_whole_timeout_to_come() {
 }
 
 #[test]
+fn a_tail_loss_probe_that_was_needless_is_settled_when_nothing_is_outstanding() {
+    // RFC 8985 7.4.2: the D-SACK may come after the last byte is acknowledged.
+    let mut world = established();
+    world.write(500);
+    world.take_sent();
+    world.sleep(215 * MS);
+    assert_eq!(world.only().data, Some((0, 500)));
+    world.acknowledge(500);
+    world.now.0 += MS;
+    sack(&mut world, &[(0u32.wrapping_sub(500), 0)]);
+    world.write(1_000);
+    world.now.0 += 10 * MS;
+    world.acknowledge(500);
+    let info = world.stack.tcp_info(world.now, world.conn.unwrap());
+    assert_eq!(info.unwrap().snd_ssthresh, 0x7fff_ffff);
+}
+
+#[test]
 fn a_lost_tail_is_probed_before_the_timeout() {
     let mut world = established();
     world.write(5_000);
