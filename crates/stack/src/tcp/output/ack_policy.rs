@@ -104,15 +104,22 @@ pub fn on_gap(conn: &mut Connection) {
 }
 
 /// One turn takes many segments, and one ACK would tell of the last of them alone: of three SACK blocks, of one D-SACK,
-/// and without SACK it would be one duplicate ACK in place of many (RFC 5681 3.2).
+/// and without SACK it would be one duplicate ACK in place of many (RFC 5681 3.2). Data would carry the ACK without any
+/// block, and is no duplicate ACK: a peer that is sent data all the time would learn of its losses from its timeout.
 #[inline]
 pub fn tell_of_gaps(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     if let Some(assembler) = conn.rcv.assembler.as_deref()
         && conn.rcv.ack == AckState::Now
-        && (assembler.fills_an_ack() || !conn.opts.has_sack)
+        && (assembler.fills_an_ack() || !conn.opts.has_sack || says_more(conn))
     {
         send_ack(conn, now, cx, fx);
     }
+}
+
+/// Data may leave before the ACK does.
+fn says_more(conn: &Connection) -> bool {
+    let flight = conn.flight.as_deref();
+    conn.snd.has_unsent() || flight.is_some_and(|flight| flight.board.lost_bytes() > 0)
 }
 
 /// The peer's FIN: the program's own, which it sends soon, carries the ACK.

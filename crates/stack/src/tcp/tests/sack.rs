@@ -55,6 +55,26 @@ fn out_of_order_data_goes_to_its_offset_and_is_reported() {
 }
 
 #[test]
+fn a_hole_is_reported_while_data_goes_the_other_way() {
+    // RFC 2018 4: every ACK that does not acknowledge all that has come says so.
+    let mut world = established();
+    world.write(100_000);
+    world.take_sent();
+    world.now.0 += 10 * MS;
+    for n in 1..4 {
+        world.ack = world.ack.wrapping_add(2_000);
+        world.peer_at(1_000 * n, ACK, &[0; 1_000]);
+        world.flush();
+        let sent = world.take_sent();
+        let reports = |s: &Sent| {
+            s.options.sack.as_slice() == [(world.seq + 1_000, world.seq + 1_000 * (n + 1))]
+        };
+        assert!(sent.iter().any(reports), "{sent:?}");
+        assert!(sent.iter().any(|s| s.len() > 0));
+    }
+}
+
+#[test]
 fn a_duplicate_is_reported_as_such() {
     let mut world = established();
     world.peer(ACK, b"hello");
