@@ -20,6 +20,9 @@ use crate::time::{Instant, Tick, nanos};
 /// Shortest wait before a tail loss probe: peers on the same link delay ACKs for longer than two round trips.
 const PROBE_MIN_NS: u64 = 10_000_000;
 
+/// The soonest that a timer comes again.
+const AGAIN_NS: u64 = 4;
+
 /// What a [`Tick`] may lack.
 const GRAIN_NS: u64 = 2_000_000;
 
@@ -260,7 +263,14 @@ fn on_reorder(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
         };
         recovery::on_ack(conn, now, &facts);
     }
-    arm_timeout(conn, now, cx);
+    match detection.recheck_at {
+        // There is more to judge. A timer's lowest bits are not time: never the same moment again.
+        Some(at) => {
+            let at = at.max(now.plus_nanos(AGAIN_NS));
+            conn.timers.set_resend(Resend::Reorder, at);
+        }
+        None => arm_timeout(conn, now, cx),
+    }
 }
 
 /// Zero-window probe, or the end of a cork.

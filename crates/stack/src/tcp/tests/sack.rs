@@ -266,6 +266,38 @@ fn a_repair_that_was_lost_too_has_a_whole_timeout_to_come() {
 }
 
 #[test]
+fn a_long_row_of_losses_is_found_without_another_ack() {
+    let mut world = World::new(config());
+    world.listen();
+    world.accept(TcpOptions {
+        mss: Some(1000),
+        sack_permitted: true,
+        window_scale: Some(4),
+        ..TcpOptions::default()
+    });
+    world.clear();
+    world.write(1_000_000);
+    let mut outstanding = world.take_sent().len() as u32;
+    while outstanding < 150 {
+        world.now.0 += 10 * MS;
+        for _ in 0..outstanding {
+            world.acknowledge(1_000);
+            world.flush();
+        }
+        outstanding = world.take_sent().len() as u32;
+    }
+    world.now.0 += 10 * MS;
+    sack(
+        &mut world,
+        &[((outstanding - 3) * 1_000, outstanding * 1_000)],
+    );
+    world.sleep(5 * MS);
+    let info = world.stack.tcp_info(world.now, world.conn.unwrap());
+    let info = info.unwrap();
+    assert_eq!(info.lost + info.retrans, outstanding - 3);
+}
+
+#[test]
 fn a_tail_loss_probe_that_was_needless_is_settled_when_nothing_is_outstanding() {
     // RFC 8985 7.4.2: the D-SACK may come after the last byte is acknowledged.
     let mut world = established();
