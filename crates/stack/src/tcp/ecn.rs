@@ -6,6 +6,7 @@
 use slipstack_wire::tcp::TcpFlags;
 
 use super::connection::Connection;
+use super::input;
 use super::output::ack_policy;
 use super::segment::Segment;
 use crate::config::EcnMode;
@@ -90,6 +91,8 @@ pub fn on_segment(
                 ack_policy::send_ack(conn, now, cx, fx);
             }
             conn.ecn.echo = segment.mark;
+            // The change itself is told at once, too (Linux: dctcp_ece_ack_update).
+            input::owe_ack(conn);
         }
         return;
     }
