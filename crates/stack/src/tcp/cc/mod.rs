@@ -86,6 +86,17 @@ enum Algorithm {
     Bbr(Box<Bbr>),
 }
 
+impl Algorithm {
+    fn kind(&self) -> Congestion {
+        match self {
+            Algorithm::NewReno(_) => Congestion::NewReno,
+            Algorithm::Starting(_) | Algorithm::Cubic(_) => Congestion::Cubic,
+            Algorithm::Dctcp(_) => Congestion::Dctcp,
+            Algorithm::Bbr(_) => Congestion::Bbr,
+        }
+    }
+}
+
 /// What a reduction can be taken back to.
 #[derive(Clone, Debug)]
 pub struct Saved {
@@ -159,12 +170,7 @@ impl Control {
     }
 
     pub fn kind(&self) -> Congestion {
-        match self.algorithm {
-            Algorithm::NewReno(_) => Congestion::NewReno,
-            Algorithm::Starting(_) | Algorithm::Cubic(_) => Congestion::Cubic,
-            Algorithm::Dctcp(_) => Congestion::Dctcp,
-            Algorithm::Bbr(_) => Congestion::Bbr,
-        }
+        self.algorithm.kind()
     }
 
     /// `is_paced`: what the configuration says for algorithms that need no pacing.
@@ -330,13 +336,15 @@ impl Control {
     /// The reduction was spurious (RFC 9438 4.9, RFC 4015).
     pub fn undo(&mut self, saved: Saved) {
         self.window.cwnd = self.window.cwnd.max(saved.cwnd);
+        let kind = self.kind();
         match (&mut self.algorithm, saved.algorithm) {
             (Algorithm::Bbr(a), _) => a.on_spurious(&mut self.window),
-            (_, Some(algorithm)) => {
+            (_, Some(algorithm)) if algorithm.kind() == kind => {
                 self.window.ssthresh = saved.ssthresh;
                 self.algorithm = algorithm;
             }
-            (_, None) => self.window.ssthresh = saved.ssthresh,
+            // The program has chosen another one since.
+            (_, _) => self.window.ssthresh = saved.ssthresh,
         }
     }
 

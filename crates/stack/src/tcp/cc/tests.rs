@@ -121,6 +121,17 @@ fn a_reduction_that_was_needless_is_taken_back_whole() {
 }
 
 #[test]
+fn what_is_taken_back_is_not_the_algorithm_that_the_program_has_left() {
+    let mut control = control(Congestion::Cubic);
+    let saved = control.save();
+    control.on_loss(10_000);
+    control.set_kind(Congestion::Dctcp, false);
+    control.undo(saved);
+    assert_eq!(control.kind(), Congestion::Dctcp);
+    assert!(control.wants_samples);
+}
+
+#[test]
 fn a_restart_after_idle_begins_with_the_initial_window() {
     let mut control = control(Congestion::Cubic);
     control.window.cwnd = 80_000;
