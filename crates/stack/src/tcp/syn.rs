@@ -12,7 +12,7 @@ use slipstack_wire::tcp::{TcpFlags, TcpHeader};
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
 
 use super::connect::Preset;
-use super::connection::{MSS_DEFAULT, MSS_MIN};
+use super::connection::{MSS_DEFAULT, MSS_MIN, WINDOW_SHIFT_MAX};
 use super::flow::FlowKey;
 use super::output::emit::{self, BareAck, Envelope, Opening};
 use super::output::window;
@@ -82,10 +82,11 @@ impl SynEntry {
             .mss
             .unwrap_or_else(|| connect::mss_default(&self.key))
             .max(MSS_MIN);
+        // RFC 7323 2.3: larger shifts MUST be taken as 14.
         self.peer_shift = theirs
             .window_scale
             .filter(|_| tcp.window_scaling)
-            .unwrap_or(u8::MAX);
+            .map_or(u8::MAX, |shift| shift.min(WINDOW_SHIFT_MAX));
         self.has_sack = tcp.sack && theirs.sack_permitted;
         if let Some(timestamps) = theirs.timestamps.filter(|_| tcp.timestamps) {
             self.has_timestamps = true;
@@ -151,10 +152,15 @@ impl SynEntry {
     /// first, RFC 5961 3.2).
     #[cold]
     pub fn acknowledge(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+        // RFC 7323 2.2: both sides scale or none.
+        let shift = match self.peer_shift {
+            u8::MAX => 0,
+            _ => self.our_shift,
+        };
         let ack = BareAck {
             seq: seq::to_wire(self.iss, seq::FIRST),
             ack: seq::to_wire(self.irs, seq::FIRST),
-            window: self.window >> self.our_shift,
+            window: self.window >> shift,
             timestamps: self.has_timestamps.then_some(Timestamps {
                 value: isn::timestamp(now, self.ts_offset),
                 echo: self.ts_recent,

@@ -76,6 +76,24 @@ fn a_turn_answers_a_syn_once_and_a_withdrawn_one_not_at_all() {
 }
 
 #[test]
+fn a_challenge_before_the_handshake_is_done_scales_its_window_only_where_both_sides_do() {
+    for (window_scale, is_scaled) in [(None, false), (Some(7), true)] {
+        let mut world = World::new(config());
+        world.listen();
+        let offer = TcpOptions {
+            window_scale,
+            ..TcpOptions::default()
+        };
+        world.inject((PEER_PORT, PORT), ISS, 0, SYN, &offer, &[]);
+        let first = world.only().header.window;
+        world.deliver((PEER_PORT, PORT), (ISS + 100, 0), RST, &[], &[]);
+        let challenge = world.only();
+        assert!(challenge.is(ACK) && !challenge.is(SYN));
+        assert_eq!(challenge.header.window < first, is_scaled);
+    }
+}
+
+#[test]
 fn the_last_ack_may_carry_data() {
     let mut world = World::new(config());
     world.listen();

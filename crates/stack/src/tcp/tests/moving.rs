@@ -249,6 +249,25 @@ fn a_handshake_is_completed_by_the_stack_that_it_moved_to() {
 }
 
 #[test]
+fn a_handshake_moves_whatever_window_scale_its_syn_offers() {
+    // RFC 7323 2.3: more than 14 is 14, and no reason to refuse anything.
+    for shift in [7, 14, 15, 254, 255] {
+        let mut world = World::new(config());
+        let listener = world.listen();
+        let offer = TcpOptions {
+            window_scale: Some(shift),
+            ..TcpOptions::default()
+        };
+        world.inject((1000, PORT), ISS, 0, SYN, &offer, &[]);
+        assert!(world.only().options.window_scale.is_some());
+        let images = world.stack.tcp_detach_half_open(listener);
+        let mut other = other_with_listener(&world);
+        let adopted = other.stack.tcp_adopt_half_open(other.now, &images[0]);
+        assert_eq!(adopted, Ok(()), "{shift}");
+    }
+}
+
+#[test]
 fn a_moved_handshake_is_answered_again_when_the_last_ack_is_lost() {
     let mut world = World::new(config());
     let (images, ack) = half_open(&mut world);
