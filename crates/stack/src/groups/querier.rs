@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv6Addr};
 use slipstack_wire::group_record::RecordKind;
 use slipstack_wire::{igmp, mld};
 
-use super::{Groups, Saying, after};
+use super::{Entry, Groups, Saying, after};
 use crate::config::Role;
 use crate::counters::Counter;
 use crate::ip::IpMeta;
@@ -222,14 +222,14 @@ impl Groups {
             querier.general_at = None;
         }
         let mut said = Vec::new();
-        for entry in &mut self.entries {
+        let of_family = |entry: &&mut Entry| entry.group.is_ipv6() == is_v6;
+        for entry in self.entries.iter_mut().filter(of_family) {
             let is_due = entry.answer_at.is_some_and(|at| at <= now);
             if is_due {
                 entry.answer_at = None;
             }
             let asked = core::mem::take(&mut entry.asked);
-            let is_meant = entry.group.is_ipv6() == is_v6 && entry.is_reported();
-            if !is_meant || entry.state.is_nothing() || !(is_due || is_general) {
+            if !entry.is_reported() || entry.state.is_nothing() || !(is_due || is_general) {
                 if !is_due {
                     entry.asked = asked;
                 }

@@ -490,6 +490,23 @@ fn sending_refuses_what_has_no_route() {
 }
 
 #[test]
+fn a_query_about_one_group_and_one_of_version_1_are_answered() {
+    let mut table = table();
+    table.stack.announce(table.now, &mut table.fx);
+    table.pass(1001);
+    table.take_frames();
+    let router = "fe80::1".parse().unwrap();
+    let query = Icmpv6Kind::MldQuery([0x27, 0x10, 0, 0]);
+    let group = solicited_node(OWN);
+    let about = [&group.octets()[..], &[0; 4]].concat();
+    for (dst, body) in [(group, &about[..]), (ALL_NODES, &[0; 16])] {
+        table.input(&icmp(router, dst, 1, query, body));
+        table.pass(10_001);
+        assert_eq!(table.take_frames().len(), 1, "{} bytes", body.len());
+    }
+}
+
+#[test]
 fn the_groups_of_our_addresses_are_reported_and_told_when_asked() {
     let mut table = table();
     table.stack.announce(table.now, &mut table.fx);
