@@ -59,7 +59,7 @@ impl Cx<'_> {
                 kind: mld::V1_REPORT,
                 ..
             } => {
-                self.on_mld_report(message.body);
+                self.on_mld_report(ip, message.body);
                 return None;
             }
             kind => cause_of(kind),

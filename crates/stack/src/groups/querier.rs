@@ -95,11 +95,11 @@ impl Cx<'_> {
     }
 
     pub(crate) fn on_mld_query(&mut self, now: Instant, ip: &IpMeta, rest: [u8; 4], body: &[u8]) {
-        let is_local = matches!(ip.src, IpAddr::V6(src) if src.is_unicast_link_local());
+        let is_local = is_of_link(ip);
         match mld::Query::parse(rest, body) {
             Some(_) if self.config.role == Role::Engine => {}
             // RFC 3810 5.1.14: from a link-local address and with a hop limit of one.
-            Some(query) if is_local && ip.ttl == 1 => {
+            Some(query) if is_local => {
                 self.counters.bump(Counter::RxMldQueries);
                 self.on_query(
                     now,
@@ -117,9 +117,13 @@ impl Cx<'_> {
         }
     }
 
-    pub(crate) fn on_mld_report(&mut self, body: &[u8]) {
-        if let Some(group) = body.first_chunk::<16>() {
-            self.on_other_member(Ipv6Addr::from(*group).into());
+    pub(crate) fn on_mld_report(&mut self, ip: &IpMeta, body: &[u8]) {
+        match body.first_chunk::<16>() {
+            // RFC 2710 3: nobody who is not of the link speaks for us.
+            Some(group) if is_of_link(ip) => {
+                self.on_other_member(Ipv6Addr::from(*group).into());
+            }
+            _ => self.counters.bump(Counter::DropMldMalformed),
         }
     }
 
@@ -146,6 +150,10 @@ impl Cx<'_> {
         let at = groups.next_deadline();
         self.link.look_at(at);
     }
+}
+
+fn is_of_link(ip: &IpMeta) -> bool {
+    ip.ttl == 1 && matches!(ip.src, IpAddr::V6(src) if src.is_unicast_link_local())
 }
 
 impl Groups {
@@ -203,7 +211,7 @@ impl Groups {
             Some(_) if entry.asked.is_empty() || asked.sources.is_empty() => entry.asked.clear(),
             Some(_) => {
                 for source in asked.sources {
-                    if !entry.asked.contains(&source) {
+                    if entry.asked.len() < super::SOURCES_MAX && !entry.asked.contains(&source) {
                         entry.asked.push(source);
                     }
                 }

@@ -537,3 +537,27 @@ fn the_groups_of_our_addresses_are_reported_and_told_when_asked() {
     table.input(&icmp(PEER6, ALL_NODES, 1, query, &[0; 20]));
     assert_eq!(table.count(Counter::DropMldMalformed), 1);
 }
+
+#[test]
+fn who_is_not_of_the_link_does_not_answer_for_us() {
+    let mut table = table();
+    table.stack.announce(table.now, &mut table.fx);
+    table.pass(1001);
+    table.take_frames();
+    let router = "fe80::1".parse().unwrap();
+    let query = Icmpv6Kind::MldQuery([0x27, 0x10, 0, 0]);
+    let report = Icmpv6Kind::Other { kind: 131, code: 0 };
+    let group = solicited_node(OWN);
+    let about = [&group.octets()[..], &[0; 4]].concat();
+    for (src, dst, ttl, answers) in [
+        (PEER6, OWN, 64, 1),
+        (PEER6, OWN, 1, 1),
+        (router, group, 1, 0),
+    ] {
+        table.input(&icmp(router, group, 1, query, &about));
+        table.input(&icmp(src, dst, ttl, report, &group.octets()));
+        table.pass(10_001);
+        assert_eq!(table.take_frames().len(), answers, "{src} {ttl}");
+    }
+    assert_eq!(table.count(Counter::DropMldMalformed), 2);
+}
