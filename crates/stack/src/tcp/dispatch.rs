@@ -266,7 +266,7 @@ impl Tcp {
     /// Ends a TIME-WAIT: its time is over, or its two ends are used again.
     pub(super) fn drop_time_wait(&mut self, index: u32, hash: u64) {
         self.demux.remove(hash, Place::TimeWait(index));
-        self.time_waits.entries.remove(index);
+        self.time_waits.remove(index);
     }
 
     /// Keeps the lists of a connection that rests for the next one.

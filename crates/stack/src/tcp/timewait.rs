@@ -15,6 +15,8 @@ use crate::link::Cx;
 use crate::time::Instant;
 use slipstack_wire::tcp_options::Timestamps;
 
+/// Places in the queue that may belong to nothing any more, besides one for each entry.
+const STALE_MAX: usize = 1024;
 /// Expiry is kept in units of 2²⁰ ns.
 const UNIT_SHIFT: u32 = 20;
 
@@ -134,7 +136,7 @@ fn unit(at: Instant) -> u32 {
 #[derive(Debug)]
 pub struct TimeWaits {
     pub entries: Slab<TimeWait>,
-    /// Index, generation, when to look. What gives way early stays here until its time.
+    /// Index, generation, when to look. What gives way early stays here until its time, or until there is too much of it.
     waiting: VecDeque<(u32, u32, Instant)>,
     /// When the first of them is due, for the look at every turn.
     next: Instant,
@@ -155,6 +157,16 @@ impl TimeWaits {
         self.waiting.push_back((index, generation, until));
         self.next = self.next.min(until);
         Some(index)
+    }
+
+    /// An entry goes, at its time or before.
+    pub fn remove(&mut self, index: u32) {
+        self.entries.remove(index);
+        if self.waiting.len() > 2 * self.entries.len() + STALE_MAX {
+            let entries = &self.entries;
+            self.waiting
+                .retain(|&(index, generation, _)| entries.find(index, generation).is_some());
+        }
     }
 
     /// Sends the ACK that an entry owes; it may have gone since, and another one taken its place.
@@ -232,13 +244,24 @@ mod tests {
     }
 
     #[test]
+    fn connections_that_reopen_at_any_rate_take_no_more_room() {
+        let mut waits = TimeWaits::new(8);
+        for n in 0..100_000 {
+            let until = Instant(n).plus_nanos(MINUTE);
+            assert_eq!(waits.insert(entry(until), until), Some(0));
+            assert!(waits.waiting.len() <= STALE_MAX + 4);
+            waits.remove(0);
+        }
+    }
+
+    #[test]
     fn two_ends_that_are_used_again_and_again_leave_nothing_behind() {
         let mut waits = TimeWaits::new(8);
         for second in 0..600 {
             let now = Instant(second * 1_000_000_000);
             assert_eq!(waits.pop_due(now, MINUTE), None);
             if second > 0 {
-                waits.entries.remove(0);
+                waits.remove(0);
             }
             let until = now.plus_nanos(MINUTE);
             assert_eq!(waits.insert(entry(until), until), Some(0));
