@@ -61,13 +61,14 @@ pub fn on_segment(
         cx.counters.bump(Counter::DropTcpNoAck);
         return Verdict::Alive;
     }
-    if conn.ecn.is_on() {
-        ecn::on_segment(conn, now, segment, cx, fx);
-    }
     match ack::on_ack(conn, now, segment, start, challenges, cx, fx) {
         ack::Outcome::Go => {}
         ack::Outcome::Drop => return Verdict::Alive,
         ack::Outcome::End(verdict) => return verdict,
+    }
+    // Behind the ACK: a mark that anybody forges would take half of the peer's window.
+    if conn.ecn.is_on() {
+        ecn::on_segment(conn, now, segment, cx, fx);
     }
     // Sixth: URG; the byte it points to may come later.
     if urgent::concerns(conn, segment) {

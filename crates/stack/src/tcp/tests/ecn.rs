@@ -208,6 +208,20 @@ fn an_echo_halves_what_the_ack_acknowledges() {
 }
 
 #[test]
+fn a_mark_of_a_segment_with_an_unknown_acknowledgment_is_not_echoed() {
+    let mut world = established_with_ecn(Congestion::Cubic);
+    let ack = world.ack;
+    world.ack = ack.wrapping_add(1 << 30);
+    world.tos = CE;
+    world.peer_at(0, ACK, &[1; 1000]);
+    world.flush();
+    (world.ack, world.tos) = (ack, ECT0);
+    world.peer(ACK, &[1; 1000]);
+    world.sleep(100 * MS);
+    assert!(world.take_sent().iter().all(|s| !s.is(ECE)));
+}
+
+#[test]
 fn an_echo_without_ecn_means_nothing() {
     let mut world = established();
     world.write(100_000);
