@@ -210,10 +210,7 @@ impl Engine {
             .tcp_endpoints(conn)
             .is_some_and(|ends| self.give_here(conn, ends, partial.state, &partial.bytes));
         if !taken {
-            let mut fx = Fx {
-                world: &mut self.world,
-                device: Some(&mut *self.device),
-            };
+            let mut fx = Fx::new(&mut self.world, &mut *self.device);
             self.stack
                 .tcp_close(now, conn, CloseMode::Abort, true, &mut fx);
             self.run_deferred(now);

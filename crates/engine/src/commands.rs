@@ -249,10 +249,7 @@ impl Engine {
         }
         if !socket.state.contains(State::SHUT) {
             let both = socket.state.contains(State::RDHUP);
-            let mut fx = Fx {
-                world: &mut self.world,
-                device: Some(&mut *self.device),
-            };
+            let mut fx = Fx::new(&mut self.world, &mut *self.device);
             self.stack.tcp_shutdown(now, conn, &mut fx);
             let bits = if both {
                 State::SHUT | State::HUP

@@ -167,10 +167,7 @@ impl Engine {
                 ttl: envelope.ttl,
                 segment: envelope.segment,
             };
-            let mut fx = Fx {
-                world: &mut self.world,
-                device: Some(&mut *self.device),
-            };
+            let mut fx = Fx::new(&mut self.world, &mut *self.device);
             let sent = self.stack.udp_send(now, id, &datagram, &mut fx);
             if let Err(error) = sent
                 && let Some(reason) = translate::send_error(error)

@@ -115,10 +115,7 @@ impl Engine {
                 continue;
             };
             if let (true, Role::Stream(conn)) = (socket.is_closing, socket.role) {
-                let mut fx = Fx {
-                    world: &mut self.world,
-                    device: Some(&mut *self.device),
-                };
+                let mut fx = Fx::new(&mut self.world, &mut *self.device);
                 self.stack
                     .tcp_close(now, conn, CloseMode::Abort, false, &mut fx);
             }
@@ -160,10 +157,7 @@ impl Engine {
         for id in self.world.client_ids() {
             self.close_all(now, id, CloseMode::Orderly);
         }
-        let mut fx = Fx {
-            world: &mut self.world,
-            device: Some(&mut *self.device),
-        };
+        let mut fx = Fx::new(&mut self.world, &mut *self.device);
         self.stack.flush(now, &mut fx);
         self.run_deferred(now);
         self.device.flush();

@@ -16,7 +16,24 @@ use crate::world::{Deferred, Owner, World};
 /// The world, with the device when it can take frames.
 pub(crate) struct Fx<'a> {
     pub(crate) world: &'a mut World,
-    pub(crate) device: Option<&'a mut dyn Device>,
+    device: Option<&'a mut dyn Device>,
+}
+
+impl<'a> Fx<'a> {
+    #[inline(always)]
+    pub(crate) fn new(world: &'a mut World, device: &'a mut dyn Device) -> Fx<'a> {
+        let device = Some(device);
+        Fx { world, device }
+    }
+
+    /// While the device hands over what it has received.
+    #[inline(always)]
+    pub(crate) fn receiving(world: &'a mut World) -> Fx<'a> {
+        Fx {
+            world,
+            device: None,
+        }
+    }
 }
 
 impl Effects for Fx<'_> {

@@ -176,17 +176,11 @@ impl Engine {
             ..
         } = self;
         let frames = device.rx(RX_BUDGET, &mut |frame, meta| {
-            let mut fx = Fx {
-                world: &mut *world,
-                device: None,
-            };
+            let mut fx = Fx::receiving(world);
             stack.on_burst_frame(now, frame, meta, &mut fx);
         });
         if frames > 0 {
-            let mut fx = Fx {
-                world: &mut *world,
-                device: None,
-            };
+            let mut fx = Fx::receiving(world);
             stack.end_burst(now, &mut fx);
             self.world.drain_queue(&mut *self.device);
             self.run_deferred(now);
@@ -232,10 +226,7 @@ impl Engine {
 
     #[inline(never)]
     fn on_local(&mut self, now: Instant, frame: &[u8]) {
-        let mut fx = Fx {
-            world: &mut self.world,
-            device: Some(&mut *self.device),
-        };
+        let mut fx = Fx::new(&mut self.world, &mut *self.device);
         self.stack.on_frame(now, frame, RxMeta::LOCAL, &mut fx);
         self.run_deferred(now);
     }
@@ -251,10 +242,7 @@ impl Engine {
 
     #[inline(never)]
     fn fire_timers(&mut self, now: Instant) {
-        let mut fx = Fx {
-            world: &mut self.world,
-            device: Some(&mut *self.device),
-        };
+        let mut fx = Fx::new(&mut self.world, &mut *self.device);
         self.stack.on_timers(now, &mut fx);
         self.run_deferred(now);
     }
@@ -274,10 +262,7 @@ impl Engine {
                 self.world.doubt(ip);
             }
         }
-        let mut fx = Fx {
-            world: &mut self.world,
-            device: Some(&mut *self.device),
-        };
+        let mut fx = Fx::new(&mut self.world, &mut *self.device);
         let before = self.unresolved.len();
         self.unresolved
             .retain(|&addr| match fx.world.find_neighbour(addr) {
@@ -313,10 +298,7 @@ impl Engine {
     fn emit(&mut self, now: Instant) {
         for _ in 0..LOCAL_ROUNDS {
             if self.stack.has_dirty() {
-                let mut fx = Fx {
-                    world: &mut self.world,
-                    device: Some(&mut *self.device),
-                };
+                let mut fx = Fx::new(&mut self.world, &mut *self.device);
                 self.stack.flush(now, &mut fx);
                 self.run_deferred(now);
             }
@@ -344,10 +326,7 @@ impl Engine {
         while let Some(deferred) = self.world.deferred.pop() {
             match deferred {
                 Deferred::Abort(conn) => {
-                    let mut fx = Fx {
-                        world: &mut self.world,
-                        device: Some(&mut *self.device),
-                    };
+                    let mut fx = Fx::new(&mut self.world, &mut *self.device);
                     self.stack
                         .tcp_close(now, conn, CloseMode::Abort, true, &mut fx);
                 }

@@ -50,10 +50,7 @@ impl Engine {
         match socket.role {
             Role::Stream(conn) => {
                 let option = translate::tcp_option(option).ok_or(Refusal::NotSupported)?;
-                let mut fx = Fx {
-                    world: &mut self.world,
-                    device: Some(&mut *self.device),
-                };
+                let mut fx = Fx::new(&mut self.world, &mut *self.device);
                 self.stack
                     .tcp_set_option(now, conn, option, &mut fx)
                     .map_err(translate::refusal)?;

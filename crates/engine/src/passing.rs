@@ -94,10 +94,7 @@ impl Engine {
                 fabric.post(slot, frame);
                 return;
             }
-            let mut fx = Fx {
-                world: &mut *world,
-                device: None,
-            };
+            let mut fx = Fx::receiving(world);
             stack.on_frame(now, frame, meta, &mut fx);
         })
     }
@@ -159,10 +156,7 @@ impl Engine {
         if let Some((socket, _)) = client.find(owner.sock) {
             socket.is_closing = true;
         }
-        let mut fx = Fx {
-            world: &mut self.world,
-            device: Some(&mut *self.device),
-        };
+        let mut fx = Fx::new(&mut self.world, &mut *self.device);
         self.stack
             .tcp_close(now, conn, CloseMode::Abort, true, &mut fx);
         self.run_deferred(now);

@@ -256,10 +256,7 @@ impl Engine {
         let local = bound.map(|bound| bound.addr);
         let mut rounds = 0;
         let conn = loop {
-            let mut fx = Fx {
-                world: &mut self.world,
-                device: Some(&mut *self.device),
-            };
+            let mut fx = Fx::new(&mut self.world, &mut *self.device);
             match self
                 .stack
                 .tcp_connect(now, local, remote, &options, &mut fx)
@@ -322,10 +319,7 @@ impl Engine {
     }
 
     fn close_stream(&mut self, now: Instant, conn: ConnId, mode: CloseMode, unread: bool) {
-        let mut fx = Fx {
-            world: &mut self.world,
-            device: Some(&mut *self.device),
-        };
+        let mut fx = Fx::new(&mut self.world, &mut *self.device);
         let mode = translate::close_mode(mode);
         self.stack.tcp_close(now, conn, mode, unread, &mut fx);
         self.run_deferred(now);
