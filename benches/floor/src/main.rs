@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
-use slipstack_device::{Device, DeviceError, RingPosition, Slots, open_slot};
+use slipstack_device::{Device, DeviceError, RingPosition, RxMeta, Slots, open_slot};
 use slipstack_mem::{Descriptor, RawSlice};
 use slipstack_wire::arp::{self, ArpOperation, ArpPacket};
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
@@ -199,7 +199,7 @@ fn serve(options: &Options) -> Result<(), Failure> {
     let mut answers = Vec::with_capacity(BUDGET);
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(options.seconds) {
-        let count = device.rx(BUDGET, &mut |frame, _| {
+        let count = device.rx(BUDGET, &mut |frame: &[u8], _: RxMeta| {
             answers.extend(responder.answer(frame))
         });
         for answer in answers.drain(..) {

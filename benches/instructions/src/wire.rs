@@ -4,7 +4,7 @@
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use slipstack_device::{Device, DeviceInfo, RxChecksum, RxMeta, TxFull, TxOffload};
+use slipstack_device::{Device, DeviceInfo, RxChecksum, RxMeta, Sink, TxFull, TxOffload};
 use slipstack_mem::RawSlice;
 
 const FRAMES: usize = 16;
@@ -62,7 +62,7 @@ impl Device for Wire {
         }
     }
 
-    fn rx(&mut self, budget: usize, on_frame: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+    fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let meta = RxMeta {
             checksum: RxChecksum::Partial,
             ..RxMeta::UNKNOWN
@@ -77,7 +77,7 @@ impl Device for Wire {
             self.buffer[..len].copy_from_slice(&lane.frames[at][..len]);
             lane.tail += 1;
             drop(lane);
-            on_frame(&self.buffer[..len], meta);
+            sink.frame(&self.buffer[..len], meta);
         }
         budget
     }

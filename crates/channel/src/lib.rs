@@ -9,6 +9,7 @@
 
 mod addr;
 mod attach;
+mod calm;
 mod cell;
 mod command;
 pub mod control;

@@ -6,8 +6,9 @@
 
 use core::sync::atomic::{Ordering, fence};
 
-use slipstack_mem::{ByteRing, RingWord};
+use slipstack_mem::{ByteRing, RawSpace, RingWord};
 
+use crate::calm::Lap;
 use crate::datagram::{Envelope, HEADER, Header};
 use crate::engine_end::{EngineEnd, Lie};
 use crate::ids::SockId;
@@ -28,6 +29,7 @@ pub struct ReceiveRing {
     head: u64,
     /// After the last byte stored, in order or not.
     stored_end: u64,
+    lap: Lap,
 }
 
 impl ReceiveRing {
@@ -39,14 +41,51 @@ impl ReceiveRing {
         told: 0,
         head: 0,
         stored_end: 0,
+        lap: Lap::NEW,
     };
 
     /// Puts bytes at their stream offset. `false` = no room.
     #[inline]
     pub fn store(&mut self, end: &mut EngineEnd, sock: SockId, offset: u64, bytes: &[u8]) -> bool {
         let upto = offset + bytes.len() as u64;
-        if offset < self.head {
+        let Some(ring) = self.make_room(end, sock, offset, upto) else {
             return false;
+        };
+        ring.write(end.region(), offset, bytes);
+        self.stored_end = self.stored_end.max(upto);
+        true
+    }
+
+    /// The same for `len` bytes that `fill` puts there itself. `false` = no room, or it could not.
+    pub fn store_with(
+        &mut self,
+        end: &mut EngineEnd,
+        sock: SockId,
+        (offset, len): (u64, usize),
+        fill: impl FnOnce([RawSpace<'_>; 2]) -> bool,
+    ) -> bool {
+        let upto = offset + len as u64;
+        let Some(ring) = self.make_room(end, sock, offset, upto) else {
+            return false;
+        };
+        let is_filled = fill(ring.spaces(end.region(), offset, len));
+        if is_filled {
+            self.stored_end = self.stored_end.max(upto);
+        }
+        is_filled
+    }
+
+    /// The ring, if bytes from `offset` to `upto` have room in it.
+    #[inline(always)]
+    fn make_room(
+        &mut self,
+        end: &mut EngineEnd,
+        sock: SockId,
+        offset: u64,
+        upto: u64,
+    ) -> Option<ByteRing> {
+        if offset < self.head {
+            return None;
         }
         let fits = |ring: &ReceiveRing| {
             ring.ring
@@ -55,13 +94,13 @@ impl ReceiveRing {
         if !fits(self) {
             self.observe(end, sock);
             if !fits(self) && !self.grow(end, sock, (upto - self.consumed) as usize) {
-                return false;
+                return None;
             }
         }
-        let Some(ring) = self.ring else { return false };
-        ring.write(end.region(), offset, bytes);
-        self.stored_end = self.stored_end.max(upto);
-        true
+        if self.ring.is_some_and(Lap::concerns) {
+            self.note_use(end, sock, upto);
+        }
+        self.ring
     }
 
     #[inline(never)]
@@ -78,16 +117,33 @@ impl ReceiveRing {
         else {
             return false;
         };
+        self.replace(end, sock, larger);
+        true
+    }
+
+    #[cold]
+    fn note_use(&mut self, end: &mut EngineEnd, sock: SockId, upto: u64) {
+        let Some(ring) = self.ring else { return };
+        self.observe(end, sock);
+        let live = self.stored_end.max(upto) - self.consumed;
+        if let Some(needed) = self.lap.note(ring, upto, live as usize)
+            && let Some(smaller) = end.arena.allocate(needed)
+        {
+            self.replace(end, sock, smaller);
+        }
+    }
+
+    fn replace(&mut self, end: &mut EngineEnd, sock: SockId, ring: ByteRing) {
         if let Some(old) = self.ring {
             let live = (self.stored_end - self.consumed) as usize;
-            old.copy_to(end.region(), &larger, self.consumed, live);
+            old.copy_to(end.region(), &ring, self.consumed, live);
         }
-        let old = self.ring.replace(larger);
+        let old = self.ring.replace(ring);
+        self.lap = Lap::NEW;
         self.publish_ring(end, sock);
         if let Some(old) = old {
             end.arena.free(old);
         }
-        true
     }
 
     fn publish_ring(&mut self, end: &mut EngineEnd, sock: SockId) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use rustix::time::{ClockId, clock_gettime};
 use slipstack_device::{
-    Device, Gso, PartialChecksum, RingPosition, Slots, TxOffload, iface, open_slot,
+    Device, Gso, PartialChecksum, RingPosition, RxMeta, Slots, TxOffload, iface, open_slot,
 };
 use slipstack_mem::RawSlice;
 
@@ -195,14 +195,14 @@ fn transmit_large(device: &mut dyn Device, to: [u8; 6]) -> f64 {
         let _ = device.tx(&header, pieces, offload);
         device.flush();
         // The peer's answers (there is no connection) must not pile up.
-        device.rx(64, &mut |_, _| {});
+        device.rx(64, &mut |_: &[u8], _: RxMeta| {});
     }
     begin.elapsed().as_nanos() as f64 / f64::from(COUNT)
 }
 
 /// Nanoseconds for a frame that waits, and for a look when none does.
 fn receive(device: &mut dyn Device, batch: usize) -> (f64, f64) {
-    while device.rx(64, &mut |_, _| {}) != 0 {}
+    while device.rx(64, &mut |_: &[u8], _: RxMeta| {}) != 0 {}
     let socket = UdpSocket::bind((PEER, 0)).expect("source");
     let (mut busy, mut frames) = (Duration::ZERO, 0);
     let (mut idle, mut looks) = (Duration::ZERO, 0u32);
@@ -212,10 +212,10 @@ fn receive(device: &mut dyn Device, batch: usize) -> (f64, f64) {
             let _ = socket.send_to(&[0; 18], (STACK, 7));
         }
         let begin = Instant::now();
-        frames += device.rx(batch, &mut |frame, _| bytes += frame.len());
+        frames += device.rx(batch, &mut |frame: &[u8], _: RxMeta| bytes += frame.len());
         busy += begin.elapsed();
         let begin = Instant::now();
-        device.rx(batch, &mut |_, _| {});
+        device.rx(batch, &mut |_: &[u8], _: RxMeta| {});
         idle += begin.elapsed();
         looks += 1;
     }

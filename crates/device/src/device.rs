@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use slipstack_mem::RawSlice;
+use slipstack_mem::{RawSlice, RawSpace};
 use slipstack_wire::{RxMeta, TxOffload};
 
 /// What an engine must know of its device to configure its stack.
@@ -24,13 +24,41 @@ pub struct DeviceInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxFull;
 
+/// Takes what a device has received: any closure of a frame, or more than that.
+pub trait Sink {
+    /// A frame, in order of arrival. Its bytes are the device's again when this returns.
+    fn frame(&mut self, frame: &[u8], meta: RxMeta);
+
+    /// A frame that the device has not fetched yet but for its beginning. Who takes it fetches the rest
+    /// at once; what is not fetched here comes as a whole.
+    fn large(&mut self, beginning: &[u8], meta: RxMeta, rest: &mut dyn Rest) {
+        let _ = (beginning, meta, rest);
+    }
+}
+
+impl<F: FnMut(&[u8], RxMeta)> Sink for F {
+    #[inline]
+    fn frame(&mut self, frame: &[u8], meta: RxMeta) {
+        self(frame, meta);
+    }
+}
+
+/// The rest of a large frame.
+pub trait Rest {
+    /// Length of the whole frame.
+    fn frame_len(&self) -> usize;
+
+    /// Puts the bytes from `from` on, which lies in the beginning that was shown, into memory of exactly
+    /// their length. `false`: they are gone, and what was written means nothing. May be called once.
+    fn fetch(&mut self, from: usize, into: [RawSpace<'_>; 2]) -> bool;
+}
+
 /// One slot of a network device. Nothing here blocks.
 pub trait Device: Send {
     fn info(&self) -> DeviceInfo;
 
-    /// Hands up to `budget` frames to `on_frame`, in order of arrival, and returns how many. The
-    /// bytes lie in the device's own memory and are its again when `on_frame` returns.
-    fn rx(&mut self, budget: usize, on_frame: &mut dyn FnMut(&[u8], RxMeta)) -> usize;
+    /// Hands up to `budget` frames to `sink` and returns how many. Of large ones it may hand over fewer.
+    fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize;
 
     /// Takes a frame, copying it before this returns. Small frames may wait for [`Device::flush`];
     /// large ones leave at once, after those that wait.
@@ -65,8 +93,8 @@ impl<T: Device + ?Sized> Device for Box<T> {
         (**self).info()
     }
 
-    fn rx(&mut self, budget: usize, on_frame: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
-        (**self).rx(budget, on_frame)
+    fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        (**self).rx(budget, sink)
     }
 
     fn tx(
@@ -123,6 +151,8 @@ counters! {
     rx_bytes,
     /// Frames larger than a ring slot, fetched one by one.
     rx_large,
+    /// Those of them that went straight to their reader's ring.
+    rx_direct,
     /// Frames cut off because the kernel had no memory to keep the whole.
     rx_truncated,
     /// Frames that the kernel dropped because the ring was full.

@@ -34,7 +34,7 @@ pub mod tee;
 mod vnet;
 
 pub use capture::{Capture, Direction};
-pub use device::{Device, DeviceCounters, DeviceInfo, TxFull};
+pub use device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull};
 pub use error::DeviceError;
 pub use ingress::DropKind;
 pub use packet::RingParams;

@@ -8,21 +8,61 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
-use slipstack_mem::RawSlice;
+use slipstack_mem::{RawSlice, RawSpace};
 use slipstack_wire::flow::FrameFlow;
 use slipstack_wire::{Gso, RxChecksum, RxMeta, TxOffload, protocol};
 
-use crate::device::{Device, DeviceCounters, DeviceInfo, TxFull};
+use crate::device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull};
 use crate::error::DeviceError;
 
 /// Frames that wait in one direction at most.
 const QUEUE_MAX: usize = 1024;
+/// Longer frames are shown by their beginning first, as a packet socket does.
+const WHOLE_MAX: usize = 2048;
 const TSO_MAX: u32 = 65_535 - 20 - 60;
 
 #[derive(Debug)]
 struct Frame {
     bytes: Vec<u8>,
     meta: RxMeta,
+}
+
+impl Frame {
+    fn is_fetched_by(&self, sink: &mut dyn Sink) -> bool {
+        if self.bytes.len() <= WHOLE_MAX {
+            return false;
+        }
+        let mut waiting = Waiting {
+            bytes: &self.bytes,
+            is_fetched: false,
+        };
+        sink.large(&self.bytes[..WHOLE_MAX], self.meta, &mut waiting);
+        waiting.is_fetched
+    }
+}
+
+/// A frame of which the beginning is known.
+struct Waiting<'a> {
+    bytes: &'a [u8],
+    is_fetched: bool,
+}
+
+impl Rest for Waiting<'_> {
+    fn frame_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn fetch(&mut self, from: usize, into: [RawSpace<'_>; 2]) -> bool {
+        let rest = self.bytes.get(from..).unwrap_or_default();
+        if self.is_fetched || rest.len() != into[0].len() + into[1].len() {
+            return false;
+        }
+        let (first, second) = rest.split_at(into[0].len());
+        into[0].copy_from(first);
+        into[1].copy_from(second);
+        self.is_fetched = true;
+        true
+    }
 }
 
 /// One direction: the frames, and an eventfd that is readable while there are any.
@@ -82,7 +122,7 @@ impl Device for Loopback {
         self.info
     }
 
-    fn rx(&mut self, budget: usize, on_frame: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+    fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         for done in 0..budget {
             // The lock is not held while the frame is handled: the handler may send.
             let mut frames = self.incoming.frames();
@@ -95,7 +135,11 @@ impl Device for Loopback {
             drop(frames);
             self.counters.rx_frames += 1;
             self.counters.rx_bytes += frame.bytes.len() as u64;
-            on_frame(&frame.bytes, frame.meta);
+            if frame.is_fetched_by(sink) {
+                self.counters.rx_direct += 1;
+            } else {
+                sink.frame(&frame.bytes, frame.meta);
+            }
         }
         budget
     }
@@ -178,8 +222,14 @@ mod tests {
         }
         assert!(b.has_rx());
         let mut seen = Vec::new();
-        assert_eq!(b.rx(2, &mut |frame, _| seen.push(frame[0])), 2);
-        assert_eq!(b.rx(9, &mut |frame, _| seen.push(frame[0])), 1);
+        assert_eq!(
+            b.rx(2, &mut |frame: &[u8], _: RxMeta| seen.push(frame[0])),
+            2
+        );
+        assert_eq!(
+            b.rx(9, &mut |frame: &[u8], _: RxMeta| seen.push(frame[0])),
+            1
+        );
         assert_eq!(seen, [0, 1, 2]);
         assert!(!b.has_rx());
         assert!(rustix::io::read(&b.incoming.bell, &mut [0; 8]).is_err());

@@ -10,7 +10,7 @@ use slipstack_mem::RawSlice;
 use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, TxOffload};
 
 use crate::capture::{Capture, Direction};
-use crate::device::{Device, DeviceCounters, DeviceInfo, TxFull};
+use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::loopback::gather;
 
 /// A device with a capture of what it receives and sends.
@@ -47,9 +47,9 @@ impl<D: Device> Device for Tee<D> {
         self.device.info()
     }
 
-    fn rx(&mut self, budget: usize, on_frame: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+    fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let capture = &mut self.capture;
-        self.device.rx(budget, &mut |frame, meta| {
+        self.device.rx(budget, &mut |frame: &[u8], meta: RxMeta| {
             match PartialChecksum::of_frame(frame) {
                 Some(partial) if meta.checksum == RxChecksum::Partial => {
                     let mut whole = frame.to_vec();
@@ -58,7 +58,7 @@ impl<D: Device> Device for Tee<D> {
                 }
                 _ => record(capture, Direction::Inbound, frame),
             }
-            on_frame(frame, meta);
+            sink.frame(frame, meta);
         })
     }
 

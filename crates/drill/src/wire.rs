@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use slipstack_device::{Device, DeviceInfo, TxFull, loopback};
+use slipstack_device::{Device, DeviceInfo, Sink, TxFull, loopback};
 use slipstack_mem::RawSlice;
+use slipstack_wire::TxOffload;
 use slipstack_wire::ethernet::{EtherType, EthernetHeader, HEADER_LEN};
-use slipstack_wire::{RxMeta, TxOffload};
 
 pub const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -87,12 +87,12 @@ impl Device for WireDevice {
         self.info
     }
 
-    fn rx(&mut self, budget: usize, on_frame: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+    fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         for done in 0..budget {
             let Some(frame) = self.wire.queues().inbound.pop_front() else {
                 return done;
             };
-            on_frame(&frame, RxMeta::UNKNOWN);
+            sink.frame(&frame, RxMeta::UNKNOWN);
         }
         budget
     }

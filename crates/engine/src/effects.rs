@@ -3,10 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use slipstack_channel::{Ends, Envelope, Kind, Returned, ReturnedRing, State};
-use slipstack_device::Device;
+use slipstack_device::{Device, Rest};
 use slipstack_stack::{
-    ConnId, DatagramIn, Effects, Event, FrameOut, GroupFilter, IpMeta, ListenerId, Reason, Told,
-    UdpId,
+    Absent, ConnId, DatagramIn, Effects, Event, FrameOut, GroupFilter, IpMeta, ListenerId, Reason,
+    Told, UdpId,
 };
 
 use crate::client::Role;
@@ -17,13 +17,18 @@ use crate::world::{Deferred, Owner, World};
 pub(crate) struct Fx<'a> {
     pub(crate) world: &'a mut World,
     device: Option<&'a mut dyn Device>,
+    /// What the device has not fetched of the frame that it hands over.
+    rest: Option<&'a mut dyn Rest>,
 }
 
 impl<'a> Fx<'a> {
     #[inline(always)]
     pub(crate) fn new(world: &'a mut World, device: &'a mut dyn Device) -> Fx<'a> {
-        let device = Some(device);
-        Fx { world, device }
+        Fx {
+            world,
+            device: Some(device),
+            rest: None,
+        }
     }
 
     /// While the device hands over what it has received.
@@ -32,6 +37,16 @@ impl<'a> Fx<'a> {
         Fx {
             world,
             device: None,
+            rest: None,
+        }
+    }
+
+    /// While the device hands over a frame that it has not fetched yet.
+    pub(crate) fn fetching(world: &'a mut World, rest: &'a mut dyn Rest) -> Fx<'a> {
+        Fx {
+            world,
+            device: None,
+            rest: Some(rest),
         }
     }
 }
@@ -79,6 +94,34 @@ impl Effects for Fx<'_> {
             return self.store_after_release(owner, offset, bytes);
         }
         true
+    }
+
+    fn fetch(&mut self, conn: ConnId, offset: u64, absent: Absent) -> bool {
+        let Some(rest) = self.rest.take() else {
+            return false;
+        };
+        let now = self.world.now;
+        let Some(owner) = self.world.conn_owner(conn) else {
+            return false;
+        };
+        let Some(client) = self.world.client(owner.client) else {
+            return false;
+        };
+        let Some((socket, end)) = client.find(owner.sock) else {
+            return false;
+        };
+        if socket.is_closing {
+            return false;
+        }
+        socket.received_at = now;
+        let at = (offset, absent.len);
+        let is_stored = socket
+            .receive
+            .store_with(end, owner.sock, at, |into| rest.fetch(absent.from, into));
+        if !socket.is_listed && socket.receive.has_ring() {
+            client.list_holder(owner.sock);
+        }
+        is_stored
     }
 
     fn find_neighbour(&self, ip: IpAddr) -> Option<[u8; 6]> {

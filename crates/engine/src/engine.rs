@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 
 use slipstack_channel::{EngineEnd, FlowDirectory, Limits, is_notice, is_passing};
-use slipstack_device::Device;
+use slipstack_device::{Device, Rest, Sink};
 use slipstack_mem::{Doorbell, MpscInbox, Region};
 use slipstack_stack::{CloseMode, Instant, RxMeta, Stack, StackConfig};
 
@@ -50,6 +50,28 @@ pub struct Turn {
     pub progress: bool,
     /// Frames that came from the device.
     pub frames: usize,
+}
+
+/// The frames of one turn.
+struct Burst<'a> {
+    stack: &'a mut Stack,
+    world: &'a mut World,
+    now: Instant,
+}
+
+impl Sink for Burst<'_> {
+    #[inline]
+    fn frame(&mut self, frame: &[u8], meta: RxMeta) {
+        let mut fx = Fx::receiving(self.world);
+        self.stack.on_burst_frame(self.now, frame, meta, &mut fx);
+    }
+
+    fn large(&mut self, beginning: &[u8], meta: RxMeta, rest: &mut dyn Rest) {
+        let len = rest.frame_len();
+        let mut fx = Fx::fetching(self.world, rest);
+        self.stack
+            .on_large_frame(self.now, beginning, len, meta, &mut fx);
+    }
 }
 
 /// One stack on one slot, with its clients.
@@ -175,10 +197,7 @@ impl Engine {
             world,
             ..
         } = self;
-        let frames = device.rx(RX_BUDGET, &mut |frame, meta| {
-            let mut fx = Fx::receiving(world);
-            stack.on_burst_frame(now, frame, meta, &mut fx);
-        });
+        let frames = device.rx(RX_BUDGET, &mut Burst { stack, world, now });
         if frames > 0 {
             let mut fx = Fx::receiving(world);
             stack.end_burst(now, &mut fx);

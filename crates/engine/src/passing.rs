@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 
 use slipstack_channel::{Ends, State};
-use slipstack_stack::{CloseMode, ConnId, HalfOpenImage, Instant, ListenerId};
+use slipstack_stack::{CloseMode, ConnId, HalfOpenImage, Instant, ListenerId, RxMeta};
 
 use crate::client::{Role, Yields};
 use crate::effects::Fx;
@@ -84,7 +84,7 @@ impl Engine {
             world,
             ..
         } = self;
-        device.rx(DRAIN_BUDGET, &mut |frame, meta| {
+        device.rx(DRAIN_BUDGET, &mut |frame: &[u8], meta: RxMeta| {
             let fabric = world.local.fabric.as_ref();
             let taker = fabric.and_then(|fabric| {
                 let slot = fabric.find_taker(&syn_to(frame, port)?)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slipstack_channel::{Command, Driver, Exit, Kind};
-use slipstack_device::{Device, loopback};
+use slipstack_device::{Device, RxMeta, loopback};
 use slipstack_engine::InProcess;
 use slipstack_engine::custodian::Custodian;
 use slipstack_mem::Doorbell;
@@ -78,7 +78,7 @@ fn a_program_that_asks_for_something_and_goes_away_again_has_it_repeated() {
     let mut frames = 0;
     while frames < 2 && std::time::Instant::now() < end {
         std::thread::sleep(Duration::from_millis(20));
-        frames += peer.rx(16, &mut |_, _| {});
+        frames += peer.rx(16, &mut |_: &[u8], _: RxMeta| {});
     }
     assert_eq!(frames, 2);
     driver.goodbye(Exit::Orderly);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use pair::{Host, host_with};
 use slipstack_channel::{Command, Kind};
-use slipstack_device::{Device, loopback};
+use slipstack_device::{Device, RxMeta, loopback};
 use slipstack_engine::{Instant, NeighbourTable};
 
 const NOW: Instant = Instant(1_000_000);
@@ -27,7 +27,9 @@ impl NeighbourTable for Published {
 /// Ethertypes of the frames that have come.
 fn ethertypes(device: &mut impl Device) -> Vec<[u8; 2]> {
     let mut found = Vec::new();
-    device.rx(64, &mut |frame, _| found.push([frame[12], frame[13]]));
+    device.rx(64, &mut |frame: &[u8], _: RxMeta| {
+        found.push([frame[12], frame[13]])
+    });
     found
 }
 

@@ -132,6 +132,8 @@ fn a_ring_that_a_stalled_reader_made_large_is_replaced_when_he_reads_again() {
         if flow.received > TOTAL - (1 << 20) && flow.received < TOTAL - WRITE {
             let memory = world.hosts[0].program.tx_memory();
             assert!(memory <= 512 << 10, "{memory} of {stalled}");
+            let memory = world.hosts[1].engine.rx_memory();
+            assert!(memory <= 512 << 10, "{memory}");
         }
     }
 }
@@ -380,6 +382,35 @@ fn what_a_closing_listener_did_not_accept_goes_to_its_sibling() {
         assert_eq!(program.peek_error(sock), None);
     }
     assert!(world.has_event(1, listeners[0], EventKind::Released));
+}
+
+/// nginx's pair of listeners: `listen 80` and `listen [::]:80 ipv6only=on`.
+#[test]
+fn what_a_closing_listener_did_not_accept_goes_only_to_one_that_takes_its_address() {
+    for (sibling, v6_only, is_heir) in [
+        ("[::]:80", true, false),
+        ("[::]:80", false, true),
+        ("0.0.0.0:80", false, true),
+        ("10.9.0.2:80", false, true),
+    ] {
+        let mut world = World::new();
+        let closing = world.listen_at(1, "0.0.0.0:80".parse().unwrap(), true, false);
+        let client = world.hosts[0].program.open_socket(Kind::Tcp).unwrap();
+        let connect = Command::Connect {
+            sock: client,
+            remote: "10.9.0.2:80".parse().unwrap(),
+        };
+        assert!(world.request(0, connect).is_ok());
+        world.settle(10_000_000);
+        let sibling = world.listen_at(1, sibling.parse().unwrap(), true, v6_only);
+        let server = world.hosts[1].program.clone();
+        assert_eq!(server.accept_waiting(closing), 1);
+        server.close(closing, CloseMode::Orderly);
+        world.settle(10_000_000);
+        assert_eq!(server.accept(sibling).is_some(), is_heir, "{sibling:?}");
+        let error = world.hosts[0].program.peek_error(client);
+        assert_eq!(error, (!is_heir).then_some(Reason::Reset));
+    }
 }
 
 #[test]

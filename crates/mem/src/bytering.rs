@@ -6,7 +6,7 @@
 
 use core::ops::Range;
 
-use crate::raw::RawSlice;
+use crate::raw::{RawSlice, RawSpace};
 use crate::region::{PAGE, Region};
 
 /// Smallest ring: one page.
@@ -127,6 +127,16 @@ impl ByteRing {
             (_, 0) => [slice(first), RawSlice::EMPTY],
             _ => [slice(first), slice(second)],
         }
+    }
+
+    /// The span as up to two pieces to write to.
+    #[inline]
+    pub fn spaces<'a>(&self, region: &'a Region, at: u64, len: usize) -> [RawSpace<'a>; 2] {
+        let space = |(offset, len)| region.space(offset, len).unwrap_or(RawSpace::EMPTY);
+        self.parts(at, len).map(|part| match part {
+            (_, 0) => RawSpace::EMPTY,
+            part => space(part),
+        })
     }
 
     /// Puts bytes at stream offset `at`; bytes beyond the ring's size are not written.

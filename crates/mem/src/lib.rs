@@ -33,5 +33,5 @@ pub use event_ring::{EventReader, EventWriter, Overrun};
 pub use futex::{WaitOutcome, futex_wait, futex_wake};
 pub use inbox::{InboxReader, MpscInbox};
 pub use lock::{Guard, Lock};
-pub use raw::{Line, RawSlice};
+pub use raw::{Line, RawSlice, RawSpace};
 pub use region::{Lines, PAGE, Region, WipedPage};

@@ -155,6 +155,16 @@ impl View {
         })
     }
 
+    #[inline]
+    pub(crate) fn space(&self, offset: usize, len: usize) -> Option<RawSpace<'_>> {
+        let at = self.at(offset, len, 1)?;
+        Some(RawSpace {
+            ptr: at,
+            len,
+            owner: PhantomData,
+        })
+    }
+
     /// Copies private bytes into shared memory.
     #[inline]
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> bool {
@@ -279,6 +289,48 @@ impl<'a> RawSlice<'a> {
     pub fn as_iovec(&self) -> libc::iovec {
         libc::iovec {
             iov_base: self.ptr.cast_mut().cast(),
+            iov_len: self.len,
+        }
+    }
+}
+
+/// Shared memory to be written, which others may read or write at the same time.
+#[derive(Debug)]
+pub struct RawSpace<'a> {
+    ptr: *mut u8,
+    len: usize,
+    owner: PhantomData<&'a [u8]>,
+}
+
+impl RawSpace<'_> {
+    pub const EMPTY: RawSpace<'static> = RawSpace {
+        ptr: NonNull::<u8>::dangling().as_ptr(),
+        len: 0,
+        owner: PhantomData,
+    };
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies as many bytes as both sides have.
+    pub fn copy_from(&self, bytes: &[u8]) {
+        let len = self.len.min(bytes.len());
+        // SAFETY: both ranges are valid for `len` bytes; `bytes` is private memory.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.ptr, len) };
+    }
+
+    /// For scattering system calls.
+    #[inline]
+    pub fn as_iovec(&self) -> libc::iovec {
+        libc::iovec {
+            iov_base: self.ptr.cast(),
             iov_len: self.len,
         }
     }

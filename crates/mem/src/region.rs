@@ -9,7 +9,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::Advice;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::raw::{Line, Mapping, RawLines, RawSlice, View};
+use crate::raw::{Line, Mapping, RawLines, RawSlice, RawSpace, View};
 
 /// The page size this code is laid out for.
 pub const PAGE: usize = 4096;
@@ -117,6 +117,11 @@ impl Region {
     #[inline]
     pub fn slice(&self, offset: usize, len: usize) -> Option<RawSlice<'_>> {
         self.view.slice(offset, len)
+    }
+
+    #[inline]
+    pub fn space(&self, offset: usize, len: usize) -> Option<RawSpace<'_>> {
+        self.view.space(offset, len)
     }
 
     /// Copies shared bytes out; `false` and nothing done when out of bounds.

@@ -22,6 +22,13 @@ pub trait Effects {
     /// `false` = no room: the segment is dropped without an ACK.
     fn store(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool;
 
+    /// Stores bytes that are still with the device. `false`: nothing has been stored, the segment comes again as a
+    /// whole or is lost.
+    fn fetch(&mut self, conn: ConnId, offset: u64, absent: Absent) -> bool {
+        let _ = (conn, offset, absent);
+        false
+    }
+
     /// Stores bytes that are in order and lets the program read them: `store`, then [`Event::Received`].
     #[inline(always)]
     fn deliver(&mut self, conn: ConnId, offset: u64, bytes: &[u8]) -> bool {
@@ -61,6 +68,15 @@ pub trait Effects {
         let _ = (ip, segment);
         false
     }
+}
+
+/// Payload of a frame of which the device has shown the beginning only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Absent {
+    /// Offset in the frame.
+    pub from: usize,
+    /// 0 = the payload is at hand.
+    pub len: usize,
 }
 
 /// A datagram that came in, with what its headers said.

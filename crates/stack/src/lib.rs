@@ -57,8 +57,8 @@ pub use config::{
 };
 pub use counters::{Counter, Counters};
 pub use effects::{
-    DatagramIn, DatagramOut, Effects, Event, FrameOut, Gso, PartialChecksum, Payload, RxChecksum,
-    RxMeta, TxOffload,
+    Absent, DatagramIn, DatagramOut, Effects, Event, FrameOut, Gso, PartialChecksum, Payload,
+    RxChecksum, RxMeta, TxOffload,
 };
 pub use error::{Reason, SocketError};
 pub use groups::GroupFilter;

@@ -13,7 +13,7 @@ use slipstack_wire::{checksum, protocol};
 
 use crate::config::StackConfig;
 use crate::counters::{Counter, Counters};
-use crate::effects::{DatagramOut, Effects, RxChecksum, RxMeta};
+use crate::effects::{Absent, DatagramOut, Effects, RxChecksum, RxMeta};
 use crate::error::SocketError;
 use crate::fib::Fib;
 use crate::groups::{Asker, GroupFilter};
@@ -134,6 +134,39 @@ impl Stack {
         self.take_frame(now, frame, meta, fx);
         if self.tcp.train.state == TrainState::Promising && self.tcp.train.latest == before {
             self.tcp.open_train(frame);
+        }
+    }
+
+    /// A frame of `len` bytes of which the device has shown the beginning only: taken if it is plain data that an open
+    /// connection waits for, whose place [`Effects::fetch`] then knows. Otherwise it has to come as a whole.
+    pub fn on_large_frame(
+        &mut self,
+        now: Instant,
+        beginning: &[u8],
+        len: usize,
+        meta: RxMeta,
+        fx: &mut impl Effects,
+    ) {
+        self.end_burst(now, fx);
+        self.tcp.train.state = TrainState::Idle;
+        let Some((plain, from)) = PlainTcp::parse_beginning(beginning, len) else {
+            return;
+        };
+        let absent = Absent {
+            from,
+            len: len - from,
+        };
+        if meta.checksum != RxChecksum::Unknown
+            && plain.link_dst == self.link.mac
+            && absent.len > 0
+            && self
+                .tcp
+                .take_absent(now, &plain, absent, meta, &mut cx!(self), fx)
+        {
+            self.counters.bump(Counter::RxFrames);
+            self.counters.add(Counter::RxBytes, len as u64);
+            self.counters.bump(Counter::RxIpv4);
+            self.counters.bump(Counter::RxTcp);
         }
     }
 

@@ -40,6 +40,21 @@ impl<'a> PlainTcp<'a> {
     /// not looked at.
     #[inline]
     pub fn parse(frame: &'a [u8]) -> Option<Self> {
+        // Bytes beyond the total length are Ethernet's padding.
+        Self::read(frame, |end| frame.get(TCP..end))
+    }
+
+    /// The same of the beginning of a frame of `len` bytes without padding: `segment` and `payload` have what is
+    /// there of them. Beside it, where in the frame the payload begins.
+    pub fn parse_beginning(beginning: &'a [u8], len: usize) -> Option<(Self, usize)> {
+        let at_hand = |end| (end == len).then(|| beginning.get(TCP..)).flatten();
+        let plain = Self::read(beginning, at_hand)?;
+        Some((plain, beginning.len() - plain.payload.len()))
+    }
+
+    /// `segment_upto` gives the segment's bytes, which end where the IP packet does.
+    #[inline(always)]
+    fn read(frame: &'a [u8], segment_upto: impl FnOnce(usize) -> Option<&'a [u8]>) -> Option<Self> {
         let h = frame.first_chunk::<OPTIONS>()?;
         let word = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
         let half = |at: usize| u16::from_be_bytes([h[at], h[at + 1]]);
@@ -51,8 +66,7 @@ impl<'a> PlainTcp<'a> {
         if !is_plain || !is_header_valid(h) {
             return None;
         }
-        // Bytes beyond the total length are Ethernet's padding.
-        let segment = frame.get(TCP..IP + usize::from(half(IP + 2)))?;
+        let segment = segment_upto(IP + usize::from(half(IP + 2)))?;
         let (timestamps, payload) = match h[TCP + 12] >> 4 {
             5 => (None, segment.get(tcp::HEADER_LEN..)?),
             8 => {
@@ -285,6 +299,34 @@ mod tests {
         assert!(agrees(&frame(None, TcpFlags::ACK | TcpFlags::FIN, &[7])));
         for flags in [TcpFlags::SYN, TcpFlags::RST, TcpFlags::URG, TcpFlags::ECE] {
             assert!(!agrees(&frame(Some(STAMPS), flags | TcpFlags::ACK, &[])));
+        }
+    }
+
+    #[test]
+    fn a_beginning_tells_what_the_whole_frame_does() {
+        let payload = [7; 300];
+        for timestamps in [None, Some(STAMPS)] {
+            let whole = frame(timestamps, TcpFlags::ACK, &payload);
+            let header_len = whole.len() - payload.len();
+            let parsed = PlainTcp::parse(&whole).unwrap();
+            for cut in 0..=whole.len() {
+                let beginning = PlainTcp::parse_beginning(&whole[..cut], whole.len());
+                let Some((plain, from)) = beginning else {
+                    assert!(cut < header_len);
+                    continue;
+                };
+                assert_eq!((cut >= header_len, from), (true, header_len));
+                assert_eq!(plain.payload, &whole[header_len..cut]);
+                let whole_again = PlainTcp {
+                    payload: parsed.payload,
+                    segment: parsed.segment,
+                    ..plain
+                };
+                assert_eq!(whole_again, parsed);
+            }
+            // Padding, or a length that lies.
+            assert_eq!(PlainTcp::parse_beginning(&whole, whole.len() + 1), None);
+            assert_eq!(PlainTcp::parse_beginning(&whole, whole.len() - 1), None);
         }
     }
 

@@ -10,25 +10,19 @@ use std::io::IoSlice;
 
 use slipstack_mem::{ByteRing, RingWord};
 
+use crate::calm::Lap;
 use crate::cell::Cell;
 use crate::command::Command;
 use crate::ids::SockId;
 use crate::layout::PUNCH_MIN;
 
 use super::ProgramEnd;
-use super::sockets::{Lap, SockLocal, TxSide};
+use super::sockets::{SockLocal, TxSide};
 
 /// Sockets that [`ProgramEnd::release_idle`] looks at in vain before it gives up.
 const RELEASE_PATIENCE: u32 = 32;
 /// Datagram bytes that may wait to be sent before the engine has set a limit.
 const SNDBUF_UNSEEN: u64 = 212_992;
-/// Rings up to this size stay in a processor's own cache however they are used (L2 of 1 MiB and
-/// more). A larger one is walked through from end to end, so that both its writer and its reader
-/// find every line cold.
-const CALM_SIZE: usize = 512 << 10;
-/// A ring gives way to a smaller one after so many passes in which most of it was not needed:
-/// replacing it costs a copy of what is in flight.
-const CALM_LAPS: u64 = 4;
 
 impl ProgramEnd {
     /// Bytes that [`ProgramEnd::send`] would take now. Zero also asks the engine to tell when
@@ -184,8 +178,11 @@ impl ProgramEnd {
         if let Some(ring) = tx.ring
             && ring.size() - used.min(ring.size()) >= wanted
         {
-            if ring.size() > CALM_SIZE {
-                self.note_use(sock, cell, tx, ring, (acked, used + wanted));
+            if Lap::concerns(ring)
+                && let Some(needed) = tx.lap.note(ring, tx.head, used + wanted)
+                && let Some(smaller) = self.inner.arena.lock().allocate(needed)
+            {
+                self.attach_ring(sock, cell, tx, smaller, acked);
             }
             return wanted;
         }
@@ -205,34 +202,6 @@ impl ProgramEnd {
         wanted.min(larger.size() - used.min(larger.size()))
     }
 
-    /// A stall of the receiver makes the ring grow; when it is over, a smaller one is enough.
-    #[cold]
-    fn note_use(
-        &self,
-        sock: SockId,
-        cell: &Cell<'_>,
-        tx: &mut TxSide,
-        ring: ByteRing,
-        (acked, used): (u64, usize),
-    ) {
-        tx.lap.peak = tx.lap.peak.max(used);
-        if tx.head < tx.lap.end {
-            return;
-        }
-        let has_begun = tx.lap.end != 0;
-        let needed = (2 * tx.lap.peak).max(CALM_SIZE);
-        tx.lap = Lap {
-            end: tx.head + CALM_LAPS * ring.size() as u64,
-            peak: used,
-        };
-        if has_begun
-            && needed <= ring.size() / 2
-            && let Some(smaller) = self.inner.arena.lock().allocate(needed)
-        {
-            self.attach_ring(sock, cell, tx, smaller, acked);
-        }
-    }
-
     fn attach_ring(
         &self,
         sock: SockId,
@@ -242,7 +211,7 @@ impl ProgramEnd {
         acked: u64,
     ) {
         tx.generation = RingWord::detached(tx.generation).next_generation();
-        tx.lap = Lap::default();
+        tx.lap = Lap::NEW;
         if let Some(old) = tx.ring.replace(ring) {
             let live = tx.head.saturating_sub(acked) as usize;
             old.copy_to(&self.inner.region, &ring, acked, live);

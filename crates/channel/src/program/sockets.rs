@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use slipstack_mem::{ByteRing, Lock};
 
+use crate::calm::Lap;
 use crate::ids::{Kind, SockId, next_generation};
 use crate::layout::{PROGRAM_SOCKETS, SOCKETS};
 use crate::state::StateWord;
@@ -27,13 +28,6 @@ pub(super) struct TxSide {
     pub(super) retired: Vec<(ByteRing, u32)>,
     /// How much of a large ring is used.
     pub(super) lap: Lap,
-}
-
-/// A stretch of the stream, some rings long, and the most of the ring that was in use in it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Lap {
-    pub(super) end: u64,
-    pub(super) peak: usize,
 }
 
 /// The receiving direction.

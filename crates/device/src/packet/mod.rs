@@ -1,6 +1,7 @@
 //! AF_PACKET: a TPACKET_V2 receive ring, large frames by recv, batched sends, and a virtio header
 //! with checksum and segmentation offloads in both directions.
 
+mod large;
 mod open;
 mod raw;
 mod receive;
@@ -11,9 +12,9 @@ use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use slipstack_mem::RawSlice;
-use slipstack_wire::{RxMeta, TxOffload};
+use slipstack_wire::TxOffload;
 
-use crate::device::{Device, DeviceCounters, DeviceInfo, TxFull};
+use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::error::DeviceError;
 use crate::position::RingPosition;
 use crate::slots::SlotParams;
@@ -74,9 +75,9 @@ impl Device for PacketSlot {
         self.info
     }
 
-    fn rx(&mut self, budget: usize, on_frame: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+    fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         self.receive
-            .run(self.fd.as_fd(), budget, on_frame, &mut self.counters)
+            .run(self.fd.as_fd(), budget, sink, &mut self.counters)
     }
 
     fn tx(

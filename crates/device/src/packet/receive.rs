@@ -8,17 +8,15 @@ use std::os::fd::BorrowedFd;
 
 use slipstack_wire::{RxChecksum, RxMeta};
 
+use super::large::{Announced, Large, Taken};
 use super::raw::{self, RxRing, SlotHeader};
-use super::sys;
-use crate::device::DeviceCounters;
+use crate::device::{DeviceCounters, Sink};
 use crate::position::RingPosition;
 use crate::slots::SlotParams;
 use crate::vnet::{self, Received};
 
-/// The longest message of the socket's queue: a 64 KiB frame with its headers.
-const LARGE_MAX: usize = 68 * 1024;
-/// Bytes by which a fetched frame is matched with the ring slot that announces it.
-const MATCH_LEN: usize = 96;
+/// Bytes of large frames after which a run ends: what the program reads next shall still be in the cache.
+const LARGE_BYTES_MAX: usize = 128 * 1024;
 /// After so many turns without a frame the descriptor is asked for an error, which would keep it
 /// readable for ever.
 const EMPTY_TURNS_MAX: u32 = 64;
@@ -30,16 +28,10 @@ pub(crate) struct Receive {
     /// Index of the next slot to look at; equals the shared position.
     next: u32,
     large: Large,
+    /// Handed over in this run.
+    large_bytes: usize,
     empty_turns: u32,
     vlan: u16,
-}
-
-/// Room for frames that do not fit a slot, allocated with the first of them.
-#[derive(Debug, Default)]
-struct Large {
-    buffer: Vec<u8>,
-    /// Length of a message that was fetched but belongs to a later slot.
-    held: Option<usize>,
 }
 
 impl Receive {
@@ -55,6 +47,7 @@ impl Receive {
             position,
             next,
             large: Large::default(),
+            large_bytes: 0,
             empty_turns: 0,
             vlan: params.vlan,
         };
@@ -88,17 +81,18 @@ impl Receive {
         &mut self,
         fd: BorrowedFd<'_>,
         budget: usize,
-        on_frame: &mut dyn FnMut(&[u8], RxMeta),
+        sink: &mut dyn Sink,
         counters: &mut DeviceCounters,
     ) -> usize {
         let mut handed = 0;
+        self.large_bytes = 0;
         // Slots, not frames, are counted: a slot may hold several datagrams or nothing for us.
         for _ in 0..budget {
             let status = self.ring.status(self.next);
-            if status & raw::STATUS_USER == 0 {
+            if status & raw::STATUS_USER == 0 || self.large_bytes >= LARGE_BYTES_MAX {
                 break;
             }
-            handed += self.take(fd, status, on_frame, counters);
+            handed += self.take(fd, status, sink, counters);
             let done = self.next;
             self.next = if done + 1 == self.ring.count() {
                 0
@@ -122,7 +116,7 @@ impl Receive {
         &mut self,
         fd: BorrowedFd<'_>,
         status: u32,
-        on_frame: &mut dyn FnMut(&[u8], RxMeta),
+        sink: &mut dyn Sink,
         counters: &mut DeviceCounters,
     ) -> usize {
         let header = self.ring.header(self.next);
@@ -132,7 +126,7 @@ impl Receive {
             return 0;
         }
         if header.captured < header.len {
-            return self.take_large(fd, status, header, on_frame, counters);
+            return self.take_large(fd, status, header, sink, counters);
         }
         let Some((virtio, frame)) = split_slot(self.ring.bytes(self.next), header) else {
             counters.rx_malformed += 1;
@@ -142,7 +136,7 @@ impl Receive {
             Some(Received::Frame(meta)) => {
                 counters.rx_frames += 1;
                 counters.rx_bytes += frame.len() as u64;
-                on_frame(frame, refine(meta, status));
+                sink.frame(frame, refine(meta, status));
                 1
             }
             _ => {
@@ -159,46 +153,37 @@ impl Receive {
         fd: BorrowedFd<'_>,
         status: u32,
         header: SlotHeader,
-        on_frame: &mut dyn FnMut(&[u8], RxMeta),
+        sink: &mut dyn Sink,
         counters: &mut DeviceCounters,
     ) -> usize {
         if status & raw::STATUS_COPY == 0 {
             counters.rx_truncated += 1;
             return 0;
         }
-        let Some(len) = self.large.fetch(fd) else {
-            counters.rx_orphaned += 1;
-            return 0;
-        };
-        let message = &self.large.buffer[..len];
-        let Some((virtio, frame)) = message.split_at_checked(vnet::PACKET_LEN) else {
+        let (virtio, beginning) =
+            split_slot(self.ring.bytes(self.next), header).unwrap_or_default();
+        let Some(Received::Frame(meta)) = vnet::parse(virtio) else {
             counters.rx_malformed += 1;
             return 0;
         };
-        // A predecessor may have died after fetching this slot's frame: then what we fetched
-        // belongs to a later one and waits for it.
-        let announced = split_slot(self.ring.bytes(self.next), header).map_or(&[][..], |s| s.1);
-        let compared = announced.len().min(MATCH_LEN);
-        let is_ours = frame.len() == header.len as usize
-            && frame.get(..compared) == announced.get(..compared);
-        if !is_ours {
-            self.large.held = Some(len);
-            counters.rx_orphaned += 1;
-            return 0;
+        let announced = Announced {
+            beginning,
+            len: header.len as usize,
+            meta: refine(meta, status),
+        };
+        match self.large.take(fd, &announced, sink) {
+            Taken::Lost => {
+                counters.rx_orphaned += 1;
+                return 0;
+            }
+            Taken::Direct => counters.rx_direct += 1,
+            Taken::Whole => {}
         }
         counters.rx_large += 1;
-        match vnet::parse(virtio) {
-            Some(Received::Frame(meta)) => {
-                counters.rx_frames += 1;
-                counters.rx_bytes += frame.len() as u64;
-                on_frame(frame, refine(meta, status));
-                1
-            }
-            _ => {
-                counters.rx_malformed += 1;
-                0
-            }
-        }
+        counters.rx_frames += 1;
+        counters.rx_bytes += announced.len as u64;
+        self.large_bytes += announced.len;
+        1
     }
 
     /// An interface that went down leaves an error on the socket, and poll reports it until it is
@@ -212,18 +197,6 @@ impl Receive {
         if let Ok(Err(_)) = rustix::net::sockopt::socket_error(fd) {
             counters.link_errors += 1;
         }
-    }
-}
-
-impl Large {
-    /// The next message of the queue, or the one that was held back; its length.
-    fn fetch(&mut self, fd: BorrowedFd<'_>) -> Option<usize> {
-        if let Some(len) = self.held.take() {
-            return Some(len);
-        }
-        self.buffer.resize(LARGE_MAX, 0);
-        let len = sys::receive(fd, &mut self.buffer).ok()?;
-        Some(len.min(LARGE_MAX))
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use slipstack_mem::RawSlice;
+use slipstack_mem::{RawSlice, RawSpace};
 
 /// Frames that one sendmmsg takes at most.
 pub(crate) const BATCH: usize = 64;
@@ -136,6 +136,25 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize
     let (at, len) = (buffer.as_mut_ptr().cast(), buffer.len());
     // SAFETY: `buffer` is live, exclusive and of that length.
     check(unsafe { libc::recv(fd.as_raw_fd(), at, len, flags) })
+}
+
+/// Receives one message from the socket's queue, its first bytes into `head`, the others into shared memory.
+/// Returns its whole length.
+pub(crate) fn receive_scattered(
+    fd: BorrowedFd<'_>,
+    head: &mut [u8],
+    rest: [RawSpace<'_>; 2],
+) -> io::Result<usize> {
+    let head = libc::iovec {
+        iov_base: head.as_mut_ptr().cast(),
+        iov_len: head.len(),
+    };
+    let mut iov = [head, rest[0].as_iovec(), rest[1].as_iovec()];
+    let mut msg = message(&mut iov);
+    let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    // SAFETY: the head is live and exclusive; the rest is mapped memory that no reference covers, for which others'
+    // writes at the same time are expected.
+    check(unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut msg, flags) })
 }
 
 /// One message of a listener's socket.

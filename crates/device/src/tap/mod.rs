@@ -10,9 +10,9 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slipstack_mem::RawSlice;
-use slipstack_wire::{RxMeta, TxOffload};
+use slipstack_wire::TxOffload;
 
-use crate::device::{Device, DeviceCounters, DeviceInfo, TxFull};
+use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::error::DeviceError;
 use crate::vnet::{self, Received};
 
@@ -124,7 +124,7 @@ impl TapSlot {
         )?)
     }
 
-    fn deliver(&mut self, len: usize, on_frame: &mut dyn FnMut(&[u8], RxMeta)) {
+    fn deliver(&mut self, len: usize, sink: &mut dyn Sink) {
         let counters = &mut self.counters;
         let Some((virtio, frame)) = self.buffer[..len].split_at_checked(vnet::TAP_LEN) else {
             counters.rx_malformed += 1;
@@ -136,7 +136,7 @@ impl TapSlot {
         };
         counters.rx_frames += 1;
         counters.rx_bytes += frame.len() as u64;
-        on_frame(frame, meta);
+        sink.frame(frame, meta);
     }
 }
 
@@ -145,10 +145,10 @@ impl Device for TapSlot {
         self.info
     }
 
-    fn rx(&mut self, budget: usize, on_frame: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+    fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         for done in 0..budget {
             match rustix::io::read(&self.fd, &mut self.buffer[..]) {
-                Ok(len) => self.deliver(len, on_frame),
+                Ok(len) => self.deliver(len, sink),
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return done,
                 Err(error) => {
                     self.counters.link_errors += 1;

@@ -4,12 +4,13 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::net::{self, L4, Namespace, PEER, Pair, STACK};
 use slipstack_device::{
-    Device, Gso, RingPosition, RxChecksum, RxMeta, Slots, TxOffload, iface, open_slot,
+    Device, Gso, Rest, RingPosition, RxChecksum, RxMeta, Sink, Slots, TxOffload, iface, open_slot,
 };
+use slipstack_mem::{RawSpace, Region};
 
 /// A device under test and the kernel that it talks to.
 struct Bench {
@@ -265,6 +266,90 @@ fn super_frames_of_tcp_come_and_go() {
         net::send(device, &header, &payload, offload);
         device.flush();
         client.join().unwrap();
+    });
+}
+
+/// Fetches every other large frame into a region, in two pieces.
+struct Fetcher {
+    region: Region,
+    /// UDP payloads, and how many of them came past the device's buffer.
+    payloads: Vec<Vec<u8>>,
+    fetched: usize,
+    shown: usize,
+}
+
+const UDP_PAYLOAD: usize = L4 + 8;
+
+impl Sink for Fetcher {
+    fn frame(&mut self, frame: &[u8], _: RxMeta) {
+        if net::is_udp(frame) {
+            self.payloads.push(frame[UDP_PAYLOAD..].to_vec());
+        }
+    }
+
+    fn large(&mut self, beginning: &[u8], meta: RxMeta, rest: &mut dyn Rest) {
+        if !net::is_udp(beginning) {
+            return;
+        }
+        self.shown += 1;
+        if self.shown % 2 == 0 {
+            return;
+        }
+        assert!(meta.gso && beginning.len() < rest.frame_len());
+        let len = rest.frame_len() - UDP_PAYLOAD;
+        let first = self.shown * 700 % len;
+        let space = |offset, len| self.region.space(offset, len).unwrap();
+        assert!(!rest.fetch(UDP_PAYLOAD, [space(0, len - 1), RawSpace::EMPTY]));
+        assert!(!rest.fetch(beginning.len() + 1, [space(0, len), RawSpace::EMPTY]));
+        assert!(rest.fetch(UDP_PAYLOAD, [space(9, first), space(70_000, len - first)]));
+        assert!(!rest.fetch(UDP_PAYLOAD, [space(0, len), RawSpace::EMPTY]));
+        let mut bytes = vec![0; len];
+        assert!(self.region.read_into(9, &mut bytes[..first]));
+        assert!(self.region.read_into(70_000, &mut bytes[first..]));
+        self.payloads.push(bytes);
+        self.fetched += 1;
+    }
+}
+
+#[test]
+fn large_frames_go_where_their_reader_wants_them() {
+    const UDP_SEGMENT: i32 = 103;
+    const COUNT: usize = 24;
+    for_each_back_end("fetch", |bench| {
+        let datagram = |n: usize| -> Vec<u8> {
+            let len = 3000 + n * 2000;
+            (0..len).map(|at| (at / 7 + n) as u8).collect()
+        };
+        let client = bench.peer.spawn(move || {
+            let socket = UdpSocket::bind((PEER, 0)).unwrap();
+            net::sys::set_int(socket.as_fd(), libc::SOL_UDP, UDP_SEGMENT, 1000).unwrap();
+            for n in 0..COUNT {
+                let to = SocketAddr::from((STACK, 7));
+                socket.send_to(&datagram(n), to).unwrap();
+            }
+        });
+        let mut sink = Fetcher {
+            region: Region::create("fetch", 256 * 1024).unwrap(),
+            payloads: Vec::new(),
+            fetched: 0,
+            shown: 0,
+        };
+        let end = Instant::now() + Duration::from_secs(5);
+        while sink.payloads.len() < COUNT && Instant::now() < end {
+            bench.device.rx(64, &mut sink);
+        }
+        client.join().unwrap();
+        assert_eq!(sink.payloads.len(), COUNT);
+        for (n, payload) in sink.payloads.iter().enumerate() {
+            assert!(*payload == datagram(n), "{n}");
+        }
+        let counters = bench.device.counters();
+        assert_eq!(counters.rx_direct as usize, sink.fetched);
+        // The first one shows that the queue keeps step with the ring.
+        if counters.rx_large > 0 {
+            assert_eq!(sink.shown, COUNT - 1);
+            assert_eq!(sink.fetched, COUNT / 2);
+        }
     });
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::net::{self, PEER, Pair, STACK};
-use slipstack_device::{Device, RingPosition, SlotParams, Slots, open_slot};
+use slipstack_device::{Device, RingPosition, RxMeta, SlotParams, Slots, open_slot};
 use slipstack_mem::Region;
 
 const FRAMES_MAX: usize = 1 << 20;
@@ -39,7 +39,7 @@ fn holder_of_a_slot() {
     let position = RingPosition::new(region, 0).unwrap();
     let mut device = open_slot(slot, &params, position).unwrap();
     loop {
-        device.rx(64, &mut |frame, _| count(&counts, frame));
+        device.rx(64, &mut |frame: &[u8], _: RxMeta| count(&counts, frame));
     }
 }
 
@@ -110,7 +110,7 @@ fn a_killed_holder_loses_nothing_and_its_successor_doubles_only_what_it_had_in_h
     let position = RingPosition::new(region, 0).unwrap();
     let fd = slots.slot_fd(0).unwrap().try_clone_to_owned().unwrap();
     let mut device = open_slot(fd, &slots.params(), position).unwrap();
-    while device.rx(64, &mut |frame, _| count(&counts, frame)) != 0 {}
+    while device.rx(64, &mut |frame: &[u8], _: RxMeta| count(&counts, frame)) != 0 {}
     assert_eq!(
         device.counters().rx_overrun,
         0,

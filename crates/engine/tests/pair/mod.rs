@@ -126,14 +126,24 @@ impl World {
     }
 
     pub fn listen_shared(&mut self, host: usize, port: u16, reuse_port: bool) -> SockId {
-        let sock = self.hosts[host].program.open_socket(Kind::Tcp).unwrap();
         let addr = SocketAddr::new(self.hosts[host].addr.into(), port);
+        self.listen_at(host, addr, reuse_port, false)
+    }
+
+    pub fn listen_at(
+        &mut self,
+        host: usize,
+        addr: SocketAddr,
+        reuse_port: bool,
+        v6_only: bool,
+    ) -> SockId {
+        let sock = self.hosts[host].program.open_socket(Kind::Tcp).unwrap();
         let bind = Command::Bind {
             sock,
             addr,
             reuse_addr: true,
             reuse_port,
-            v6_only: false,
+            v6_only,
         };
         assert_eq!(self.request(host, bind), Ok(Reply::Bound { local: addr }));
         let listen = Command::Listen { sock, backlog: 16 };

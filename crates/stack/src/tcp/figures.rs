@@ -57,10 +57,10 @@ impl Segments {
     #[inline(always)]
     pub fn on_received(&mut self, segment: &Segment<'_>, mss: u16) {
         self.total_in = self.total_in.wrapping_add(1);
-        if !segment.payload.is_empty() {
+        if segment.text_len() > 0 {
             self.data_in = self.data_in.wrapping_add(1);
             if segment.is_gso {
-                self.on_merged(segment.payload.len() as u32, mss);
+                self.on_merged(segment.text_len() as u32, mss);
             }
         }
     }

@@ -13,7 +13,7 @@ use super::Tcp;
 use super::flow::{FlowKey, Place};
 use super::input::fastpath;
 use super::segment::Segment;
-use crate::effects::{Effects, RxChecksum, RxMeta};
+use crate::effects::{Absent, Effects, RxChecksum, RxMeta};
 use crate::link::Cx;
 use crate::time::Instant;
 
@@ -23,6 +23,22 @@ struct Flow {
     local: Ipv4Addr,
     remote: Ipv4Addr,
     ports: u32,
+}
+
+impl Flow {
+    #[inline(always)]
+    fn of(plain: &PlainTcp<'_>) -> Flow {
+        Flow {
+            local: plain.dst,
+            remote: plain.src,
+            ports: u32::from(plain.dst_port) << 16 | u32::from(plain.src_port),
+        }
+    }
+
+    fn key(&self) -> FlowKey {
+        let (local, remote) = (IpAddr::V4(self.local), IpAddr::V4(self.remote));
+        FlowKey::new(local, (self.ports >> 16) as u16, remote, self.ports as u16)
+    }
 }
 
 /// The connection that the last plain segment was for: segments come in trains.
@@ -72,16 +88,45 @@ impl Tcp {
         {
             return false;
         }
-        let flow = Flow {
-            local: plain.dst,
-            remote: plain.src,
-            ports: u32::from(plain.dst_port) << 16 | u32::from(plain.src_port),
-        };
+        let flow = Flow::of(plain);
         let segment = Segment::of_plain(plain, meta.gso);
         if self.latest.flow == flow {
             return self.take_known(now, self.latest.index, &segment, cx, fx);
         }
         self.take_other(now, flow, &segment, cx, fx)
+    }
+
+    /// A segment whose payload is still with the device: taken if it is the next of an open connection.
+    /// `false`: nothing has been touched.
+    pub fn take_absent(
+        &mut self,
+        now: Instant,
+        plain: &PlainTcp<'_>,
+        absent: Absent,
+        meta: RxMeta,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) -> bool {
+        let flow = Flow::of(plain);
+        if self.latest.flow != flow {
+            let key = flow.key();
+            match self.find_place(&key, self.hasher.table(&key)) {
+                Some(Place::Connection(index)) if !cx.link.is_own(key.remote_ip()) => {
+                    self.latest = Latest { flow, index };
+                }
+                _ => return false,
+            }
+        }
+        let index = self.latest.index;
+        let segment = Segment::of_absent(plain, absent, meta.gso);
+        let is_taken = self
+            .conns
+            .at_mut(index)
+            .is_some_and(|conn| fastpath::try_take(conn, now, &segment, cx, fx));
+        if is_taken {
+            self.enqueue(index);
+        }
+        is_taken
     }
 
     #[inline]
@@ -117,12 +162,11 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> bool {
-        let (local, remote) = (IpAddr::V4(flow.local), IpAddr::V4(flow.remote));
         // Our own address as a source is believed of looped frames only.
-        if cx.link.is_own(remote) {
+        if cx.link.is_own(IpAddr::V4(flow.remote)) {
             return false;
         }
-        let key = FlowKey::new(local, (flow.ports >> 16) as u16, remote, flow.ports as u16);
+        let key = flow.key();
         let hash = self.hasher.table(&key);
         match self.find_place(&key, hash) {
             Some(Place::Connection(index)) => {

@@ -6,7 +6,7 @@ use slipstack_wire::tcp::{TcpFlags, TcpSegment};
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps, parse_timestamps_only};
 
 use super::ecn;
-use crate::effects::RxMeta;
+use crate::effects::{Absent, RxMeta};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
@@ -22,7 +22,9 @@ pub struct Segment<'a> {
     timestamps: Option<Timestamps>,
     /// Nothing but timestamps.
     pub is_plain: bool,
+    /// What of the payload is at hand: all of it, or nothing and the rest is `absent`.
     pub payload: &'a [u8],
+    pub absent: Absent,
     /// Several segments in one frame.
     pub is_gso: bool,
     /// A router marked it (RFC 3168 5): ECE, what it is answered with; else nothing.
@@ -52,6 +54,7 @@ impl<'a> Segment<'a> {
             timestamps,
             is_plain,
             payload: parsed.payload,
+            absent: Absent::default(),
             is_gso: meta.gso,
             mark: ecn::mark_of(tos),
         }
@@ -70,9 +73,25 @@ impl<'a> Segment<'a> {
             timestamps: plain.timestamps,
             is_plain: true,
             payload: plain.payload,
+            absent: Absent::default(),
             is_gso,
             mark: ecn::mark_of(plain.tos),
         }
+    }
+
+    /// The same while its payload is still with the device.
+    pub fn of_absent(plain: &PlainTcp<'a>, absent: Absent, is_gso: bool) -> Segment<'a> {
+        Segment {
+            payload: &[],
+            absent,
+            ..Segment::of_plain(plain, is_gso)
+        }
+    }
+
+    /// Length of the payload.
+    #[inline]
+    pub fn text_len(&self) -> usize {
+        self.payload.len() + self.absent.len
     }
 
     #[inline]

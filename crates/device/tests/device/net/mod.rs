@@ -224,7 +224,7 @@ pub fn receive_until(
     let end = Instant::now() + Duration::from_secs(5);
     let mut is_done = false;
     while !is_done && Instant::now() < end {
-        let count = device.rx(64, &mut |frame, meta| {
+        let count = device.rx(64, &mut |frame: &[u8], meta: RxMeta| {
             if !is_done {
                 is_done = on_frame(frame, meta);
             }
@@ -241,7 +241,9 @@ pub fn drain(device: &mut dyn Device, time: Duration) -> Vec<(Vec<u8>, RxMeta)> 
     let end = Instant::now() + time;
     let mut frames = Vec::new();
     while Instant::now() < end {
-        device.rx(64, &mut |frame, meta| frames.push((frame.to_vec(), meta)));
+        device.rx(64, &mut |frame: &[u8], meta: RxMeta| {
+            frames.push((frame.to_vec(), meta))
+        });
         std::thread::sleep(Duration::from_micros(200));
     }
     frames

@@ -5,7 +5,7 @@
 
 use slipstack_wire::tcp::TcpFlags;
 
-use crate::effects::Effects;
+use crate::effects::{Effects, Event};
 use crate::link::Cx;
 use crate::tcp::cc::Ack;
 use crate::tcp::connection::{AckState, Connection};
@@ -35,7 +35,7 @@ pub fn try_take(
         || segment.seq != seq::to_wire(rcv.irs, rcv.nxt)
         || rcv.assembler.is_some()
         || rcv.fin_at != 0
-        || segment.payload.len() as u64 > rcv.edge - rcv.nxt
+        || segment.text_len() as u64 > rcv.edge - rcv.nxt
         || segment.timestamps().is_some() != conn.opts.has_timestamps
     {
         return false;
@@ -54,8 +54,8 @@ pub fn try_take(
     if !(acks_all && is_calm(conn) || acked == 0 && is_no_duplicate(conn, segment, outstanding)) {
         return false;
     }
-    let has_text = !segment.payload.is_empty();
-    if has_text && !fx.deliver(conn.id, seq::offset(conn.rcv.nxt), segment.payload) {
+    let has_text = segment.text_len() > 0;
+    if has_text && !deliver(conn, segment, fx) {
         return false;
     }
     take_header(conn, now, segment, acked);
@@ -68,13 +68,28 @@ pub fn try_take(
     true
 }
 
+#[inline(always)]
+fn deliver(conn: &Connection, segment: &Segment<'_>, fx: &mut impl Effects) -> bool {
+    let offset = seq::offset(conn.rcv.nxt);
+    if segment.absent.len == 0 {
+        return fx.deliver(conn.id, offset, segment.payload);
+    }
+    let is_stored = fx.fetch(conn.id, offset, segment.absent);
+    if is_stored {
+        let upto = offset + segment.absent.len as u64;
+        let conn = conn.id;
+        fx.event(Event::Received { conn, upto });
+    }
+    is_stored
+}
+
 /// Neither a duplicate ACK nor the end of a closed window.
 #[inline(always)]
 fn is_no_duplicate(conn: &Connection, segment: &Segment<'_>, outstanding: u32) -> bool {
     if outstanding == 0 {
         conn.timers.resend().is_none()
     } else {
-        !segment.payload.is_empty()
+        segment.text_len() > 0
     }
 }
 
@@ -160,7 +175,7 @@ fn take_ack(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl 
 
 #[inline(always)]
 fn take_text(conn: &mut Connection, now: Instant, segment: &Segment<'_>, cx: &Cx<'_>) {
-    let len = segment.payload.len() as u64;
+    let len = segment.text_len() as u64;
     conn.rcv.nxt += len;
     ack_policy::on_in_order(conn, now, len, segment.is_gso, cx);
     settle_ack(conn, now, cx);

@@ -1,0 +1,136 @@
+//! Frames that do not fit a slot of the ring: the slot announces them with their beginning, and the whole waits
+//! in the socket's queue.
+//!
+//! Who knows from the beginning where the bytes belong has them copied there; else they come here first.
+
+use std::os::fd::BorrowedFd;
+
+use slipstack_mem::RawSpace;
+use slipstack_wire::RxMeta;
+
+use super::sys;
+use crate::device::{Rest, Sink};
+use crate::vnet;
+
+/// The longest message of the socket's queue: a 64 KiB frame with its headers.
+const LEN_MAX: usize = 68 * 1024;
+/// Bytes by which a fetched frame is matched with the ring slot that announces it.
+const MATCH_LEN: usize = 96;
+
+/// What a slot says of a frame that is too long for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Announced<'a> {
+    pub beginning: &'a [u8],
+    /// Of the whole frame.
+    pub len: usize,
+    pub meta: RxMeta,
+}
+
+/// How a large frame went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    Whole,
+    /// Past this buffer.
+    Direct,
+    /// The queue holds another one.
+    Lost,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Large {
+    /// Allocated with the first of them.
+    buffer: Vec<u8>,
+    /// Length of a message that was fetched but belongs to a later slot.
+    held: Option<usize>,
+    /// The last message was that of its slot. Ring and queue are out of step where a predecessor died
+    /// after fetching a message and before giving its slot back.
+    is_in_step: bool,
+}
+
+impl Large {
+    pub(super) fn take(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        announced: &Announced<'_>,
+        sink: &mut dyn Sink,
+    ) -> Taken {
+        if self.is_in_step {
+            let mut waiting = Waiting {
+                fd,
+                announced,
+                scratch: &mut self.buffer,
+                is_fetched: None,
+            };
+            sink.large(announced.beginning, announced.meta, &mut waiting);
+            if let Some(is_ours) = waiting.is_fetched {
+                self.is_in_step = is_ours;
+                return if is_ours { Taken::Direct } else { Taken::Lost };
+            }
+        }
+        self.take_whole(fd, announced, sink)
+    }
+
+    fn take_whole(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        announced: &Announced<'_>,
+        sink: &mut dyn Sink,
+    ) -> Taken {
+        let Some(len) = self.fetch(fd) else {
+            return Taken::Lost;
+        };
+        let frame = self.buffer.get(vnet::PACKET_LEN..len).unwrap_or_default();
+        let compared = announced.beginning.len().min(MATCH_LEN);
+        self.is_in_step = frame.len() == announced.len
+            && frame.get(..compared) == announced.beginning.get(..compared);
+        if !self.is_in_step {
+            self.held = Some(len);
+            return Taken::Lost;
+        }
+        sink.frame(frame, announced.meta);
+        Taken::Whole
+    }
+
+    /// The next message of the queue, or the one that was held back; its length.
+    fn fetch(&mut self, fd: BorrowedFd<'_>) -> Option<usize> {
+        if let Some(len) = self.held.take() {
+            return Some(len);
+        }
+        self.buffer.resize(LEN_MAX, 0);
+        let len = sys::receive(fd, &mut self.buffer).ok()?;
+        Some(len.min(LEN_MAX))
+    }
+}
+
+/// The message at the front of the queue.
+struct Waiting<'a> {
+    fd: BorrowedFd<'a>,
+    announced: &'a Announced<'a>,
+    /// For the part that the slot has shown.
+    scratch: &'a mut [u8],
+    /// Whether what was fetched was this frame.
+    is_fetched: Option<bool>,
+}
+
+impl Rest for Waiting<'_> {
+    fn frame_len(&self) -> usize {
+        self.announced.len
+    }
+
+    fn fetch(&mut self, from: usize, into: [RawSpace<'_>; 2]) -> bool {
+        let room = into[0].len() + into[1].len();
+        let beginning = self.announced.beginning.get(..from);
+        let head = self.scratch.get_mut(..vnet::PACKET_LEN + from);
+        let (Some(beginning), Some(head), None) = (beginning, head, self.is_fetched) else {
+            return false;
+        };
+        if from + room != self.announced.len {
+            return false;
+        }
+        let len = sys::receive_scattered(self.fd, head, into);
+        let is_ours = len.is_ok_and(|len| len == vnet::PACKET_LEN + self.announced.len)
+            && head[vnet::PACKET_LEN..] == *beginning;
+        self.is_fetched = Some(is_ours);
+        is_ours
+    }
+}
