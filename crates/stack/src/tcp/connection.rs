@@ -203,6 +203,8 @@ pub struct InFlight {
     pub pace_next: Instant,
     /// Something waits for that.
     pub is_pace_awaited: bool,
+    /// Something has waited longer than that.
+    pub is_pace_missed: bool,
     /// SND.UP: after the last urgent byte that was written.
     pub urgent_end: u64,
 }
@@ -238,6 +240,7 @@ impl InFlight {
         self.figures = Figures::default();
         self.pace_next = Instant::ZERO;
         self.is_pace_awaited = false;
+        self.is_pace_missed = false;
         self.urgent_end = 0;
     }
 }

@@ -1,7 +1,8 @@
 //! Pacing: segments are spread over the round trip instead of leaving in bursts.
 //!
-//! Each segment moves the time at which the next one may leave by its share of the pacing rate. Timers are coarse and
-//! turns of the engine late: up to [`CREDIT_NS`] of lateness is caught up.
+//! Each segment moves the time at which the next one may leave by its share of the pacing rate. Timers are coarse:
+//! up to [`CREDIT_NS`] of lateness is caught up. What was due at a time that the engine has let pass (the program
+//! is away, and its ticker slow) is caught up further; what ACKs let go that came late is not.
 
 use super::connection::Connection;
 use crate::time::Instant;
@@ -9,14 +10,25 @@ use crate::time::Instant;
 /// A super-frame holds about this much of the pacing rate (Linux: `sk_pacing_shift`, 1 ms), and as much may leave late.
 const QUANTUM_NS: u64 = 1_000_000;
 const CREDIT_NS: u64 = 1_000_000;
+/// What may be caught up of a deadline that was missed.
+const MISSED_NS: u64 = 10_000_000;
 
 /// Must new and lost data wait? Then the connection's deadline knows.
 pub fn holds(conn: &mut Connection, now: Instant) -> bool {
     let Some(flight) = conn.flight.as_deref_mut() else {
         return false;
     };
+    let was_awaited = flight.is_pace_awaited;
     flight.is_pace_awaited = flight.pace_next > now;
+    flight.is_pace_missed = !flight.is_pace_awaited && (flight.is_pace_missed || was_awaited);
     flight.is_pace_awaited
+}
+
+/// Nothing is left that pacing could hold back.
+pub fn settle(conn: &mut Connection) {
+    if let Some(flight) = conn.flight.as_deref_mut() {
+        flight.is_pace_missed = false;
+    }
 }
 
 /// What waited may go: said once.
@@ -26,6 +38,7 @@ pub fn take_due(conn: &mut Connection, now: Instant) -> bool {
     };
     let is_due = flight.is_pace_awaited && flight.pace_next <= now;
     flight.is_pace_awaited &= !is_due;
+    flight.is_pace_missed |= is_due;
     is_due
 }
 
@@ -48,8 +61,13 @@ pub fn on_sent(conn: &mut Connection, now: Instant, len: u64) {
     let Some(gap) = (len * 1_000_000_000).checked_div(rate) else {
         return;
     };
-    let earliest = Instant(now.0.saturating_sub(CREDIT_NS));
     let flight = conn.flight_mut();
+    let credit = if flight.is_pace_missed {
+        MISSED_NS
+    } else {
+        CREDIT_NS
+    };
+    let earliest = Instant(now.0.saturating_sub(credit));
     flight.pace_next = flight.pace_next.max(earliest).plus_nanos(gap);
 }
 

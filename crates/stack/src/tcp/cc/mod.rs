@@ -38,6 +38,10 @@ const HYSTART_L: u32 = 8;
 /// Pacing rates over cwnd / srtt in percent, as Linux's `tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio`.
 const PACING_SLOW_START: u64 = 200;
 const PACING_AVOIDANCE: u64 = 120;
+/// Paths from this round trip on have their windows spread.
+const SPREAD_RTT_NS: u64 = 2_000_000;
+/// Windows up to this many segments leave as they are opened: a router takes an initial window at once.
+const SPREAD_SEGMENTS: u32 = 10;
 
 /// What an algorithm works on.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +119,8 @@ pub struct Control {
     /// The algorithm wants to hear of every delivery: no ACK takes the short way.
     pub wants_samples: bool,
     pub is_paced: bool,
+    /// Whatever the window and the path are.
+    is_always_paced: bool,
     algorithm: Algorithm,
 }
 
@@ -130,7 +136,8 @@ impl Control {
             },
             is_limited: false,
             wants_samples: false,
-            is_paced: is_paced || kind == Congestion::Bbr,
+            is_paced: false,
+            is_always_paced: is_paced,
             algorithm: Algorithm::Starting(HyStart::default()),
         };
         control.install(kind);
@@ -167,6 +174,7 @@ impl Control {
             Congestion::Bbr => Algorithm::Bbr(Box::new(Bbr::new(&self.window))),
         };
         self.wants_samples = matches!(kind, Congestion::Dctcp | Congestion::Bbr);
+        self.is_paced = self.is_always_paced || kind == Congestion::Bbr;
     }
 
     pub fn kind(&self) -> Congestion {
@@ -175,10 +183,10 @@ impl Control {
 
     /// `is_paced`: what the configuration says for algorithms that need no pacing.
     pub fn set_kind(&mut self, kind: Congestion, is_paced: bool) {
+        self.is_always_paced = is_paced;
         if self.kind() != kind {
             self.install(kind);
         }
-        self.is_paced = is_paced || kind == Congestion::Bbr;
     }
 
     /// The algorithm sets cwnd by itself, in recovery too.
@@ -197,6 +205,8 @@ impl Control {
     }
 
     fn grow(&mut self, ack: &Ack) {
+        self.is_paced =
+            self.is_always_paced || self.has_model() || self.is_worth_spreading(ack.srtt_ns);
         let mut bytes = ack.bytes;
         if self.window.is_slow_start() {
             bytes = self.slow_start(ack);
@@ -213,6 +223,16 @@ impl Control {
         }
     }
 
+    /// After a pause of this machine, in which ACKs have gathered, a quarter of the window would leave in one
+    /// burst and overrun a short queue. In its first slow start a window is no measure of the path yet, and what it lets
+    /// go late a short transfer waits for.
+    #[inline]
+    fn is_worth_spreading(&self, srtt_ns: u64) -> bool {
+        srtt_ns >= SPREAD_RTT_NS
+            && self.window.ssthresh != WINDOW_MAX
+            && self.window.cwnd > SPREAD_SEGMENTS * self.window.mss
+    }
+
     /// RFC 5681 3.1, RFC 3465 2.2, RFC 9406 4.2. Gives the bytes that are left for avoidance.
     fn slow_start(&mut self, ack: &Ack) -> u32 {
         // A model has set the window with the sample; it is always paced.
@@ -225,7 +245,7 @@ impl Control {
             _ => ABC_L,
         };
         // RFC 9406 4.3: with pacing there is no burst that L would have to prevent.
-        let limit = if self.is_paced && !ack.is_after_timeout {
+        let limit = if self.is_always_paced && !ack.is_after_timeout {
             u32::MAX
         } else if ack.is_after_timeout {
             self.window.mss

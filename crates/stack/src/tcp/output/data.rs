@@ -85,6 +85,9 @@ pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
             Err(stop) => break stop,
         }
     };
+    if conn.cc.is_paced && !matches!(stop, Stop::Pacing) {
+        pacing::settle(conn);
+    }
     after_new(conn, now, has_sent, &stop, cx);
 }
 
