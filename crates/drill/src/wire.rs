@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use slipstack_device::{Device, DeviceInfo, Sink, TxFull, loopback};
 use slipstack_mem::RawSlice;
-use slipstack_wire::{RxMeta, TxOffload};
 use slipstack_wire::ethernet::{EtherType, EthernetHeader, HEADER_LEN};
+use slipstack_wire::{RxMeta, TxOffload};
 
 pub const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];

@@ -427,8 +427,10 @@ impl Tcp {
 
 /// A connection without data in flight owns no lists, unless pacing holds back what comes next.
 fn rest(conn: &mut Connection) -> Option<alloc::boxed::Box<InFlight>> {
+    let is_paced = conn.cc.is_paced;
     let is_idle = conn.flight.as_ref().is_some_and(|f| {
-        f.board.is_empty() && f.recovery.state == State::Open && !f.is_pace_awaited
+        let is_held_back = is_paced && f.is_pace_awaited;
+        f.board.is_empty() && f.recovery.state == State::Open && !is_held_back
     });
     if is_idle && !conn.has_outstanding() && urgent::end(conn).is_none() {
         let flight = conn.flight.take();

@@ -254,3 +254,58 @@ fn after_heavy_loss_no_more_leaves_than_was_delivered_and_one_segment() {
         "what is lost goes first: {sent:?}"
     );
 }
+
+/// Open for longer than its slow start, on a path of 10 ms, with a full window in flight.
+fn after_a_loss() -> (World, u32) {
+    let mut world = accepted(1_000, true);
+    world.window = 60_000;
+    world.peer(ACK, &[]);
+    world.write(10_000_000);
+    for _ in 0..6 {
+        world.sleep(10 * MS);
+        let sent = total(&data(&mut world));
+        world.acknowledge(sent);
+    }
+    world.sleep(10 * MS);
+    let outstanding = total(&data(&mut world));
+    report(&mut world, 1..4);
+    world.acknowledge(outstanding);
+    for _ in 0..2 {
+        world.sleep(10 * MS);
+        let sent = total(&data(&mut world));
+        world.acknowledge(sent);
+    }
+    let info = info(&world);
+    assert!(info.snd_cwnd >= 25 && info.snd_ssthresh < 60, "{info:?}");
+    world.sleep(20 * MS);
+    world.take_sent();
+    (world, info.snd_cwnd)
+}
+
+#[test]
+fn acks_that_come_late_all_at_once_do_not_let_a_burst_go() {
+    let (mut world, cwnd) = after_a_loss();
+    let half = cwnd / 2 * FULL;
+    world.acknowledge(half);
+    world.flush();
+    // A millisecond's worth at 1.2 windows a round trip of 10 ms, and a segment's rounding.
+    let at_once = total(&data(&mut world));
+    assert!(at_once <= half / 3, "{at_once} of {half}");
+    world.sleep(10 * MS);
+    let later = total(&data(&mut world));
+    assert!(at_once + later >= half, "{at_once} and {later} of {half}");
+}
+
+#[test]
+fn what_the_engine_was_too_late_for_is_caught_up() {
+    let (mut world, cwnd) = after_a_loss();
+    let half = cwnd / 2 * FULL;
+    world.acknowledge(half);
+    world.flush();
+    let at_once = total(&data(&mut world));
+    // The program was away when the rest was due.
+    world.now.0 += 8 * MS;
+    world.sleep(0);
+    let later = total(&data(&mut world));
+    assert!(at_once + later >= half, "{at_once} and {later} of {half}");
+}
