@@ -8,12 +8,11 @@ use core::time::Duration;
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv4::{self, Ipv4Packet};
 use slipstack_wire::ipv6 as ipv6_header;
-use slipstack_wire::plain::PlainTcp;
 use slipstack_wire::{checksum, protocol};
 
 use crate::config::StackConfig;
 use crate::counters::{Counter, Counters};
-use crate::effects::{Absent, DatagramOut, Effects, RxChecksum, RxMeta};
+use crate::effects::{DatagramOut, Effects, RxChecksum, RxMeta};
 use crate::error::SocketError;
 use crate::fib::Fib;
 use crate::groups::{Asker, GroupFilter};
@@ -29,7 +28,7 @@ use crate::neighbour::{Confidence, GivenUp, Held};
 use crate::options::{DEFAULT_TTL, UdpOption, UdpOptions};
 use crate::reassembly::Reassembly;
 use crate::rng::Rng;
-use crate::tcp::{Tcp, TrainState};
+use crate::tcp::Tcp;
 use crate::time::Instant;
 use crate::udp::{GroupChange, MulticastOption, Udp, UdpOutcome};
 
@@ -95,147 +94,6 @@ impl Stack {
 
     pub fn counters(&self) -> &Counters {
         &self.counters
-    }
-
-    /// Takes a frame: from the device, or one of our own that is looped back ([`RxMeta::LOCAL`]).
-    pub fn on_frame(&mut self, now: Instant, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) {
-        self.end_burst(now, fx);
-        self.take_frame(now, frame, meta, fx);
-        self.tcp.train.state = TrainState::Idle;
-    }
-
-    /// The same for one of several frames that came together: segments that continue each other are taken as one.
-    /// [`Stack::end_burst`] follows the last, before anything else is asked of the stack.
-    #[inline]
-    pub fn on_burst_frame(
-        &mut self,
-        now: Instant,
-        frame: &[u8],
-        meta: RxMeta,
-        fx: &mut impl Effects,
-    ) {
-        if self.tcp.train.state != TrainState::Idle {
-            return self.on_train_frame(now, frame, meta, fx);
-        }
-        self.take_frame(now, frame, meta, fx);
-    }
-
-    /// Behind a full segment, or behind several that were taken as one.
-    #[inline(never)]
-    fn on_train_frame(&mut self, now: Instant, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) {
-        if self.tcp.train.state == TrainState::Open {
-            if self.tcp.join_train(frame, meta, fx) {
-                return;
-            }
-            self.tcp.end_train(now, &mut cx!(self), fx);
-        }
-        let before = self.tcp.train.latest;
-        self.tcp.train.state = TrainState::Idle;
-        self.take_frame(now, frame, meta, fx);
-        if self.tcp.train.state == TrainState::Promising && self.tcp.train.latest == before {
-            self.tcp.open_train(frame);
-        }
-    }
-
-    /// A frame of `len` bytes of which the device has shown the beginning only: taken if it is plain data that an open
-    /// connection waits for, whose place [`Effects::fetch`] then knows. Otherwise it has to come as a whole.
-    pub fn on_large_frame(
-        &mut self,
-        now: Instant,
-        beginning: &[u8],
-        len: usize,
-        meta: RxMeta,
-        fx: &mut impl Effects,
-    ) {
-        self.end_burst(now, fx);
-        self.tcp.train.state = TrainState::Idle;
-        let Some((plain, from)) = PlainTcp::parse_beginning(beginning, len) else {
-            return;
-        };
-        let absent = Absent {
-            from,
-            len: len - from,
-        };
-        if meta.checksum != RxChecksum::Unknown
-            && plain.link_dst == self.link.mac
-            && absent.len > 0
-            && self
-                .tcp
-                .take_absent(now, &plain, absent, meta, &mut cx!(self), fx)
-        {
-            self.counters.bump(Counter::RxFrames);
-            self.counters.add(Counter::RxBytes, len as u64);
-            self.counters.bump(Counter::RxIpv4);
-            self.counters.bump(Counter::RxTcp);
-        }
-    }
-
-    /// No more frames come with those of [`Stack::on_burst_frame`].
-    #[inline]
-    pub fn end_burst(&mut self, now: Instant, fx: &mut impl Effects) {
-        if self.tcp.train.state == TrainState::Open {
-            self.tcp.end_train(now, &mut cx!(self), fx);
-        }
-    }
-
-    #[inline]
-    fn take_frame(&mut self, now: Instant, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) {
-        self.counters.bump(Counter::RxFrames);
-        self.counters.add(Counter::RxBytes, frame.len() as u64);
-        if meta.local || !self.take_plain(now, frame, meta, fx) {
-            self.on_other_frame(now, frame, meta, fx);
-        }
-    }
-
-    /// Apart, so that the plain frame pays nothing for what others need.
-    #[inline(never)]
-    fn on_other_frame(&mut self, now: Instant, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) {
-        let Some((header, payload)) = EthernetHeader::parse(frame) else {
-            self.counters.bump(Counter::DropEthernetShort);
-            return;
-        };
-        let link_group = ethernet::is_group(header.dst);
-        if header.dst != self.link.mac && !link_group {
-            self.counters.bump(Counter::DropEthernetNotOurs);
-            return;
-        }
-        let (ethertype, payload) = match header.ethertype {
-            EtherType::TAGGED => match ethernet::parse_priority_tag(payload) {
-                Some(inner) => inner,
-                None => {
-                    self.counters.bump(Counter::DropEthernetVlan);
-                    return;
-                }
-            },
-            plain => (plain, payload),
-        };
-        match ethertype {
-            EtherType::IPV4 => self.on_ipv4(now, payload, link_group, meta, fx),
-            EtherType::IPV6 => self.on_ipv6(now, payload, link_group, meta, fx),
-            EtherType::ARP => cx!(self).on_arp(now, payload, fx),
-            _ => self.counters.bump(Counter::DropEthernetType),
-        }
-    }
-
-    /// The commonest frame, at once. `false`: nothing has been touched.
-    #[inline]
-    fn take_plain(
-        &mut self,
-        now: Instant,
-        frame: &[u8],
-        meta: RxMeta,
-        fx: &mut impl Effects,
-    ) -> bool {
-        let Some(plain) = PlainTcp::parse(frame) else {
-            return false;
-        };
-        let is_taken = plain.link_dst == self.link.mac
-            && self.tcp.take_plain(now, &plain, meta, &mut cx!(self), fx);
-        if is_taken {
-            self.counters.bump(Counter::RxIpv4);
-            self.counters.bump(Counter::RxTcp);
-        }
-        is_taken
     }
 
     #[inline]

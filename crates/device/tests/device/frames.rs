@@ -292,7 +292,7 @@ impl Sink for Fetcher {
             return;
         }
         self.shown += 1;
-        if self.shown % 2 == 0 {
+        if self.shown.is_multiple_of(2) {
             return;
         }
         assert!(meta.gso && beginning.len() < rest.frame_len());
