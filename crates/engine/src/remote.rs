@@ -112,6 +112,7 @@ impl Driver for Remote {
         }
         self.end.push(Command::Goodbye);
         self.commands();
+        self.is_dead.store(true, Ordering::Release);
     }
 
     fn descriptors(&self) -> Vec<RawFd> {

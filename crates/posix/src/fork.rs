@@ -246,17 +246,8 @@ impl Process {
 
     /// `exec` failed and the program goes on; its connections are gone.
     pub fn exec_failed(&self) {
-        *self.link.lock() = None;
-        for (_, entry) in self.table.all() {
-            match entry {
-                Entry::Socket(socket) => {
-                    if let Some(Decided::Listener(listener)) = socket.decided() {
-                        listener.forget_stack();
-                        self.on_intent(&socket);
-                    }
-                }
-                Entry::Set(_) | Entry::Routes(_) => {}
-            }
+        if let Some(link) = self.link() {
+            self.mourn(&link);
         }
     }
 

@@ -8,7 +8,7 @@ use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 
 use super::spawn::Outfit;
 use super::sys::Actions;
-use super::{Additions, completed, inherit_variable};
+use super::{Additions, completed, inherit_variable, search};
 use crate::life;
 use crate::symbols::next;
 use crate::thread::{self, InCall};
@@ -100,9 +100,20 @@ unsafe fn complete(theirs: Strings, how: Start) -> (Option<Additions>, Vec<*cons
     (additions, list)
 }
 
+/// Whether `is_there` finds a program that `name` stands for. What is not there fails without us.
+unsafe fn finds(name: *const c_char, is_there: impl FnOnce(&CStr) -> bool) -> bool {
+    let _in_call = InCall::enter();
+    // SAFETY: a C string.
+    !name.is_null() && is_there(unsafe { CStr::from_ptr(name) })
+}
+
 pub unsafe fn execve(path: *const c_char, argv: Strings, envp: Strings) -> c_int {
     // SAFETY: the program's own call.
     let start = |envp| unsafe { (next::execve.get())(path, argv, envp) };
+    // SAFETY: the program's string.
+    if !unsafe { finds(path, search::may_start) } {
+        return start(envp);
+    }
     // SAFETY: the program's array.
     unsafe { with_environment(envp, Start::Replace, start) }
 }
@@ -120,6 +131,18 @@ pub unsafe fn execvp(file: *const c_char, argv: Strings) -> c_int {
 pub unsafe fn execvpe(file: *const c_char, argv: Strings, envp: Strings) -> c_int {
     // SAFETY: the program's own call.
     let start = |envp| unsafe { (next::execvpe.get())(file, argv, envp) };
+    let is_there = |file: &CStr| {
+        // SAFETY: the program's array.
+        let own = unsafe { entries(own_environment()) };
+        let mut values = own
+            .iter()
+            .filter_map(|it| it.to_bytes().strip_prefix(b"PATH="));
+        search::may_find(file, values.next())
+    };
+    // SAFETY: the program's string.
+    if !unsafe { finds(file, is_there) } {
+        return start(envp);
+    }
     // SAFETY: the program's array.
     unsafe { with_environment(envp, Start::Replace, start) }
 }

@@ -3,6 +3,7 @@
 
 pub mod abi;
 pub mod raw;
+mod search;
 mod spawn;
 mod sys;
 
