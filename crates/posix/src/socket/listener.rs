@@ -202,7 +202,8 @@ impl Listener {
 
     /// The next connection of the stack's.
     pub(crate) fn accept(&self) -> Result<Option<(Arc<Link>, SockId)>, Errno> {
-        if self.pending.load(Ordering::Acquire) == 0 {
+        let pending = self.pending.load(Ordering::Acquire);
+        if pending == 0 {
             return Ok(None);
         }
         let stack = self.stack.lock();
@@ -210,7 +211,10 @@ impl Listener {
             return self.take_refusal().map_or(Ok(None), Err);
         };
         let Some(sock) = link.accept(*listener) else {
-            self.pending.store(0, Ordering::Release);
+            // What has been told of since then is there.
+            let _ = self
+                .pending
+                .compare_exchange(pending, 0, Ordering::AcqRel, Ordering::Relaxed);
             return Ok(None);
         };
         let _ = self
