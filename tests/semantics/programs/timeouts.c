@@ -131,6 +131,28 @@ int main(void) {
     t.tv_usec = 1000000;
     SAY(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t));
     SAY(close(fd));
+
+    NOTE("of a child that serves what it was given");
+    for (int is_late = 0; is_late < 2; is_late++) {
+        int status;
+        fd = tcp(7001);
+        t = (struct timeval){0, 100000};
+        if (!is_late) SAY(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t));
+        if (!fork()) {
+            SAY(write(fd, "a", 1));
+            if (is_late) SAY(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t));
+            alarm(5);
+            SAY(recv(fd, buf, 1, 0));
+            start = now_ms();
+            SAY(recv(fd, buf, 1, 0));
+            NOTE("%s", took(start, 100));
+            back.tv_sec = back.tv_usec = 9, len = sizeof back;
+            SAY(getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &back, &len));
+            NOTE("%ld.%06ld", (long)back.tv_sec, (long)back.tv_usec);
+            _exit(0);
+        }
+        close(fd), wait(&status);
+    }
     negative();
     whole();
     linger();

@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
@@ -101,6 +103,7 @@ impl Borrowed {
             SocketFlags::CLOEXEC,
             None,
         )?;
+        limit_times(&ours, socket)?;
         if let (Some(local), Some(remote)) = (self.local, self.remote) {
             process.lending.nameplates.put(&theirs, local, remote);
         }
@@ -129,6 +132,21 @@ impl Borrowed {
         rustix::net::sendmsg(&**parent, &bytes, &mut ancillary, SendFlags::NOSIGNAL)?;
         Ok(())
     }
+}
+
+/// SO_RCVTIMEO and SO_SNDTIMEO as they are; from then on they are set where the connection is used.
+fn limit_times(end: &OwnedFd, socket: &Description) -> Result<(), Errno> {
+    let limits = [
+        (Timeout::Recv, &socket.recv_timeout_ns),
+        (Timeout::Send, &socket.send_timeout_ns),
+    ];
+    for (which, limit) in limits {
+        match limit.load(Ordering::Relaxed) {
+            0 => {}
+            ns => set_socket_timeout(end, which, Some(Duration::from_nanos(ns)))?,
+        }
+    }
+    Ok(())
 }
 
 impl Process {
