@@ -118,6 +118,41 @@ pub fn parse(bytes: &[u8], family: Family) -> Result<Given, Errno> {
     }
 }
 
+/// As [`parse`] for what `sendto` is given of datagrams: udp_sendmsg() takes AF_UNSPEC for AF_INET, and
+/// udpv6_sendmsg() leaves AF_INET to it.
+pub(crate) fn parse_destination(bytes: &[u8], family: Family) -> Result<Given, Errno> {
+    match parse(bytes, family)? {
+        Given::Unspecified if family == Family::V4 => {
+            parse_v4(bytes).map(Given::Addr).ok_or(Errno::EINVAL)
+        }
+        given => Ok(v4_of_v6(given, bytes, family)),
+    }
+}
+
+/// As [`parse`] for `connect` of datagrams: __ip6_datagram_connect().
+pub(crate) fn parse_peer(bytes: &[u8], family: Family) -> Result<Given, Errno> {
+    Ok(v4_of_v6(parse(bytes, family)?, bytes, family))
+}
+
+/// inet_bind(): AF_UNSPEC with INADDR_ANY is AF_INET, as old programs have it.
+pub(crate) fn parse_local(bytes: &[u8], family: Family) -> Result<Given, Errno> {
+    match (parse(bytes, family)?, parse_v4(bytes)) {
+        (Given::Unspecified, Some(any)) if family == Family::V4 && any.ip().is_unspecified() => {
+            Ok(Given::Addr(any))
+        }
+        (given, _) => Ok(given),
+    }
+}
+
+/// The AF_INET address of an AF_INET6 socket that takes one.
+fn v4_of_v6(given: Given, bytes: &[u8], family: Family) -> Given {
+    let is_v4 = bytes.starts_with(&(libc::AF_INET as u16).to_ne_bytes());
+    match parse_v4(bytes) {
+        Some(addr) if given == Given::Other && family == Family::V6 && is_v4 => Given::Addr(addr),
+        _ => given,
+    }
+}
+
 /// Whether it says nothing without its interface (RFC 4007 6).
 pub(crate) fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())

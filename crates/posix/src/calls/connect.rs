@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use slipstack_channel::{CloseMode, Kind as ChannelKind, SockId, SocketOption};
 
-use crate::addr::{Given, is_link_local, parse, scope_of};
+use crate::addr::{Given, is_link_local, parse, parse_peer, scope_of};
 use crate::calls::name::for_kernel;
 use crate::description::{Bound, Decided, Description, Kind};
 use crate::errno::Errno;
@@ -41,7 +41,10 @@ impl Process {
     /// `connect`.
     pub fn connect(&self, fd: i32, addr: &[u8]) -> Outcome<()> {
         let socket = self.socket_of(fd)?;
-        let given = parse(addr, socket.family)?;
+        let given = match socket.kind {
+            Kind::Stream => parse(addr, socket.family)?,
+            Kind::Dgram => parse_peer(addr, socket.family)?,
+        };
         match socket.decided() {
             Some(Decided::Stream(stream)) => self.connect_again(&socket, stream, given),
             Some(Decided::Listener(_)) => Err(Errno::EISCONN.into()),

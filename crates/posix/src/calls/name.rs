@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_mem::Descriptor;
 
-use crate::addr::{AddrBytes, Family, Given, is_link_local, parse, scope_of};
+use crate::addr::{AddrBytes, Family, Given, is_link_local, parse_local, scope_of};
 use crate::description::{Bound, Decided, Description, Kind, Watch};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
@@ -24,7 +24,7 @@ impl Process {
     pub fn bind(&self, fd: i32, addr: &[u8]) -> Outcome<()> {
         let socket = self.socket_of(fd)?;
         let is_bound = socket.decided().is_some() || socket.cold.lock().bound.is_some();
-        let addr = match parse(addr, socket.family)? {
+        let addr = match parse_local(addr, socket.family)? {
             Given::Addr(addr) if is_bound => {
                 return Err(self.refuse_to_rebind(&socket, addr).into());
             }

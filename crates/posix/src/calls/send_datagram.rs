@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::event::PollFlags;
 use slipstack_channel::Envelope;
 
-use crate::addr::{Given, parse};
+use crate::addr::{Given, parse_destination};
 use crate::ancillary::{Sending, parse as parse_control};
 use crate::calls::receive::is_ready;
 use crate::description::{Decided, Description};
@@ -34,7 +34,12 @@ impl Process {
         (to, control): (Option<&[u8]>, &[u8]),
         flags: i32,
     ) -> Outcome<usize> {
-        let to = match to.map(|to| parse(to, socket.family)).transpose()? {
+        if flags & libc::MSG_OOB != 0 {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        let given = to.map(|to| parse_destination(to, socket.family));
+        let to = match given.transpose()? {
+            Some(Given::Addr(addr)) if addr.port() == 0 => return Err(Errno::EINVAL.into()),
             Some(Given::Addr(addr)) => Some(addr),
             Some(Given::Other) => return Err(Errno::EAFNOSUPPORT.into()),
             Some(Given::Unspecified) | None => None,
@@ -224,7 +229,7 @@ impl Process {
         (to, control): (&[u8], &[u8]),
         flags: i32,
     ) -> Outcome<usize> {
-        match parse(to, socket.family)? {
+        match parse_destination(to, socket.family)? {
             Given::Other => return Err(Errno::EAFNOSUPPORT.into()),
             Given::Unspecified => return Err(Errno::EDESTADDRREQ.into()),
             Given::Addr(_) => self.bind_dgram_anywhere(socket)?,
