@@ -14,6 +14,7 @@
 
 pub mod addr;
 mod ancillary;
+mod anew;
 mod batch;
 mod calls;
 mod description;

@@ -1,6 +1,6 @@
 //! connect, for both protocols.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use slipstack_channel::{CloseMode, Kind as ChannelKind, SockId, SocketOption};
@@ -40,13 +40,20 @@ impl Manner {
 impl Process {
     /// `connect`.
     pub fn connect(&self, fd: i32, addr: &[u8]) -> Outcome<()> {
-        let socket = self.socket_of(fd)?;
+        let socket = self.usable_socket_of(fd)?;
         let given = match socket.kind {
             Kind::Stream => parse(addr, socket.family)?,
             Kind::Dgram => parse_peer(addr, socket.family)?,
         };
         match socket.decided() {
             Some(Decided::Stream(stream)) => self.connect_again(&socket, stream, given),
+            Some(Decided::Listener(_)) if given == Given::Unspecified => {
+                if let Some(number) = socket.kernel_number() {
+                    rustix::net::connect_unspec(number.as_fd())?;
+                }
+                self.stop_listening(&socket);
+                Ok(())
+            }
             Some(Decided::Listener(_)) => Err(Errno::EISCONN.into()),
             Some(Decided::Dgram(dgram)) => self.connect_dgram(&socket, dgram, given),
             Some(Decided::Foreign(_)) => Err(Errno::EISCONN.into()),
@@ -67,8 +74,18 @@ impl Process {
         manner: Manner,
     ) -> Outcome<()> {
         self.check_scope(socket, remote)?;
+        if socket.kind == Kind::Stream && self.is_for_many(remote) {
+            return Err(Errno::ENETUNREACH.into());
+        }
         if let Some(reason) = self.reason_to_connect_in_kernel(socket, remote) {
             self.permit_kernel(socket, Placed::Remote(remote), reason, Errno::ENETUNREACH)?;
+            if socket.kind == Kind::Stream
+                && reason == Reason::Loopback
+                && self.is_on_loopback(socket, remote)?
+            {
+                self.leave_to_kernel(socket, reason, Placed::Remote(remote))?;
+                return Ok(());
+            }
             return self.become_kernel(socket, reason, Placed::Remote(remote));
         }
         if socket.kind == Kind::Dgram {
@@ -78,6 +95,10 @@ impl Process {
                 return Err(Errno::EINVAL.into());
             };
             return self.connect_dgram(socket, dgram, Given::Addr(remote));
+        }
+        // DEVIATION(Linux): a RST would say so a round trip later.
+        if remote.port() == 0 {
+            return Err(Errno::ECONNREFUSED.into());
         }
         if self.is_own(remote) {
             self.realize_all();
@@ -110,6 +131,34 @@ impl Process {
             }
         }
         self.attempt(socket, stream, (&link, sock), remote, manner)
+    }
+
+    /// tcp_v4_connect() and tcp_v6_connect(): nobody alone has the address.
+    fn is_for_many(&self, remote: SocketAddr) -> bool {
+        let ip = remote.ip();
+        ip.is_multicast()
+            || ip == Ipv4Addr::BROADCAST
+            || self.policy().is_some_and(|policy| policy.is_broadcast(ip))
+    }
+
+    /// Connects a blocking socket on the loopback, where it is known at once who is refused: he may still go elsewhere,
+    /// so the socket is the kernel's only once he is not. `false`: it is not known yet.
+    fn is_on_loopback(&self, socket: &Arc<Description>, remote: SocketAddr) -> Result<bool, Errno> {
+        if socket.is_nonblocking() {
+            return Ok(false);
+        }
+        let number = self.materialize(socket)?;
+        let remote = for_kernel(remote, socket.family);
+        let begun = rustix::net::connect(number.as_fd(), &remote);
+        let told = match begun {
+            Err(rustix::io::Errno::INPROGRESS) => rustix::net::connect(number.as_fd(), &remote),
+            told => told,
+        };
+        match told {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::ALREADY) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// A channel socket with the program's options and, if it chose one, its local address.
@@ -179,7 +228,10 @@ impl Process {
     ) -> Outcome<()> {
         let remote = match given {
             Given::Addr(remote) => remote,
-            Given::Unspecified => return Err(Errno::EOPNOTSUPP.into()),
+            Given::Unspecified => {
+                self.disconnect_stream(socket, stream);
+                return Ok(());
+            }
             Given::Other => return Err(Errno::EAFNOSUPPORT.into()),
         };
         if stream.is_failed() {

@@ -22,7 +22,7 @@ const BACKLOG: i32 = 4096;
 impl Process {
     /// `bind`.
     pub fn bind(&self, fd: i32, addr: &[u8]) -> Outcome<()> {
-        let socket = self.socket_of(fd)?;
+        let socket = self.usable_socket_of(fd)?;
         let is_bound = socket.decided().is_some() || socket.cold.lock().bound.is_some();
         let addr = match parse_local(addr, socket.family)? {
             Given::Addr(addr) if is_bound => {
@@ -166,7 +166,7 @@ impl Process {
 
     /// `listen`.
     pub fn listen(&self, fd: i32, backlog: i32) -> Outcome<()> {
-        let socket = self.socket_of(fd)?;
+        let socket = self.usable_socket_of(fd)?;
         if socket.kind == Kind::Dgram {
             return Err(Errno::EOPNOTSUPP.into());
         }
@@ -279,20 +279,15 @@ impl Process {
                 socket.notify(stream.readiness());
                 Ok(())
             }
-            Some(Decided::Listener(listener)) => {
-                if !read {
-                    return Err(Errno::ENOTCONN.into());
-                }
-                listener.shut();
-                socket.notify(listener.readiness());
-                if let Some((link, sock)) = &*listener.stack() {
-                    link.unlisten(*sock);
-                    link.commands();
-                }
+            // inet_shutdown(): a listener sends nothing.
+            Some(Decided::Listener(_)) if !read => Ok(()),
+            Some(Decided::Listener(_)) => {
+                self.stop_listening(&socket);
                 Err(Divert::Kernel)
             }
             Some(Decided::Dgram(dgram)) => shutdown_dgram(&socket, dgram, (read, write)),
             Some(Decided::Foreign(it)) => Err(self.borrow(&socket, it, read)),
+            None if socket.kind == Kind::Stream && socket.has_kernel() => Err(Divert::Kernel),
             None if socket.kind == Kind::Stream => Err(Errno::ENOTCONN.into()),
             None => {
                 let what = what_is_shut((read, write));

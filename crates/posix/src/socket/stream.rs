@@ -3,9 +3,9 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use slipstack_channel::SockId;
+use slipstack_channel::{CloseMode, SockId};
 use slipstack_mem::Lock;
 
 use crate::errno::Errno;
@@ -23,6 +23,11 @@ const CONNECTING: u8 = 0;
 const OPEN: u8 = 1;
 /// The attempt failed and the program knows; it may try again.
 const FAILED: u8 = 2;
+/// The program has ended it, and may use the socket again: tcp_disconnect().
+const ENDED: u8 = 3;
+
+/// No socket of a channel is ever of this generation.
+const NO_GENERATION: u32 = 0;
 
 /// Why no bytes moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +65,8 @@ pub(crate) struct Stream {
     sock: AtomicU64,
     phase: AtomicU8,
     shut: AtomicU8,
+    /// The error that the end of an attempt has left; 0 = none.
+    untold: AtomicI32,
     /// The program has been told that the engine is gone.
     is_death_told: AtomicBool,
     /// A send found too little room: the next room is news.
@@ -81,6 +88,7 @@ impl Stream {
             sock: AtomicU64::new(pack(sock)),
             phase: AtomicU8::new(CONNECTING),
             shut: AtomicU8::new(0),
+            untold: AtomicI32::new(0),
             is_death_told: AtomicBool::new(false),
             wants_space: AtomicBool::new(true),
             told_seen: AtomicU64::new(0),
@@ -129,7 +137,44 @@ impl Stream {
     }
 
     pub(crate) fn is_failed(&self) -> bool {
-        self.phase.load(Ordering::Acquire) == FAILED
+        self.phase.load(Ordering::Acquire) >= FAILED
+    }
+
+    fn is_ended(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == ENDED
+    }
+
+    /// tcp_disconnect(): a connection is reset, an attempt given up with an error.
+    pub(crate) fn disconnect(&self) {
+        let sock = self.sock();
+        let seen = self.seen();
+        // tcp_need_reset(), and SYN-SENT.
+        if !(seen.is_error() || seen.is_hup() || seen.is_closed() || self.is_failed()) {
+            self.untold.store(Errno::ECONNRESET.0, Ordering::Relaxed);
+        }
+        self.shut.store(0, Ordering::Relaxed);
+        self.phase.store(ENDED, Ordering::Release);
+        let none = SockId {
+            generation: NO_GENERATION,
+            ..sock
+        };
+        self.sock.store(pack(none), Ordering::Release);
+        self.link.close(sock, CloseMode::Abort);
+        self.link.commands();
+    }
+
+    /// Whether it is under way to its peer: SYN-SENT.
+    fn is_attempt(&self) -> bool {
+        let seen = self.seen();
+        self.phase.load(Ordering::Acquire) == CONNECTING
+            && !(seen.is_connected() || seen.is_error() || seen.is_closed())
+    }
+
+    fn take_untold(&self) -> Option<Errno> {
+        match self.untold.swap(0, Ordering::AcqRel) {
+            0 => None,
+            error => Some(Errno(error)),
+        }
     }
 
     /// What `connect` would say of the attempt now: `None` while it goes on.
@@ -147,6 +192,9 @@ impl Stream {
         if seen.is_closed() {
             self.phase.store(FAILED, Ordering::Release);
             return Some(Err(Errno::ECONNABORTED));
+        }
+        if self.is_ended() {
+            return Some(Err(self.take_untold().unwrap_or(Errno::ECONNABORTED)));
         }
         None
     }
@@ -181,7 +229,9 @@ impl Stream {
         if self.link.is_dead() && !self.is_death_told.swap(true, Ordering::Relaxed) {
             error = error.or(Some(Errno::ECONNRESET));
         }
-        let error = error?;
+        let Some(error) = error else {
+            return self.take_untold();
+        };
         if self.phase.load(Ordering::Acquire) == CONNECTING {
             self.phase.store(FAILED, Ordering::Release);
         }
@@ -221,6 +271,10 @@ impl Stream {
         bufs: &mut [IoSliceMut<'_>],
         how: How,
     ) -> Result<usize, StreamError> {
+        if self.is_ended() {
+            let error = self.take_untold().unwrap_or(Errno::ENOTCONN);
+            return Err(StreamError::Errno(error));
+        }
         let seen = self.seen();
         // tcp_recvmsg(): the peer's FIN comes before an error, an error before what the program has shut itself.
         if self.shut.load(Ordering::Relaxed) & SHUT_READ != 0
@@ -265,7 +319,8 @@ impl Stream {
         }
         let is_shut = self.shut.load(Ordering::Relaxed) & SHUT_WRITE != 0;
         if is_shut || seen.is_closed() || seen.is_hup() || self.is_failed() {
-            return Err(StreamError::Pipe);
+            let error = self.take_untold().map(StreamError::Errno);
+            return Err(error.unwrap_or(StreamError::Pipe));
         }
         if !seen.is_connected() {
             return Err(StreamError::Wait);
@@ -285,6 +340,11 @@ impl Stream {
     pub(crate) fn shutdown(&self, read: bool, write: bool) -> Result<(), Errno> {
         let seen = self.seen();
         if !seen.is_connected() || seen.is_closed() || seen.is_hup() {
+            if self.is_attempt() {
+                // inet_shutdown(): there is nothing yet of which a side could be shut.
+                self.disconnect();
+                return Ok(());
+            }
             return Err(Errno::ENOTCONN);
         }
         let asked = if read { SHUT_READ } else { 0 } | if write { SHUT_WRITE } else { 0 };
@@ -308,6 +368,10 @@ impl Stream {
         }
         let is_over = seen.is_closed() || seen.is_hup() || self.is_failed();
         if is_over {
+            if self.is_ended() {
+                let has_error = self.untold.load(Ordering::Relaxed) != 0;
+                return bits::HUP | bits::OUT | if has_error { bits::ERR } else { 0 };
+            }
             return ready | bits::HUP | bits::OUT | bits::IN | bits::RDHUP;
         }
         if seen.is_error() {

@@ -239,6 +239,48 @@ fn loopback_and_foreign_addresses_go_to_the_kernel() {
 }
 
 #[test]
+fn who_is_refused_or_disconnects_uses_the_socket_otherwise() {
+    let world = World::new();
+    let (listener, addr) = world.listener(NONBLOCK);
+    world.poll_in(listener, libc::POLLIN);
+    let fd = world.socket(STREAM);
+    let nobody = v4(OWN.octets(), 99);
+    let here = v4(OWN.octets(), 0);
+    fails(world.process.connect(fd, &nobody), Errno::ECONNREFUSED);
+    world.process.bind(fd, &here).unwrap();
+    world.process.listen(fd, 1).unwrap();
+    let none = [0; 16];
+    world.process.connect(fd, &none).unwrap();
+    fails(world.process.accept4(fd, 0).map(|it| it.fd), Errno::EINVAL);
+    world.process.listen(fd, 1).unwrap();
+    world.process.shutdown(fd, libc::SHUT_WR).unwrap();
+
+    let client = world.socket(STREAM);
+    let copy = world.process.dup(client).unwrap();
+    for _ in 0..2 {
+        world.process.connect(client, &bytes_of(addr)).unwrap();
+        assert!(world.process.getpeername(copy).is_ok());
+        world.process.connect(copy, &none).unwrap();
+        fails(world.process.getpeername(client), Errno::ENOTCONN);
+        fails(world.recv(client, 1, 0), Errno::ECONNRESET);
+        fails(world.recv(client, 1, 0), Errno::ENOTCONN);
+        assert_eq!(world.send(client, b"x"), Err(Divert::Pipe));
+    }
+}
+
+#[test]
+fn an_attempt_ends_with_an_error_when_it_is_shut() {
+    let world = World::new();
+    let fd = world.socket(STREAM | NONBLOCK);
+    let silent = v4(OWN.octets(), SILENT_PORT);
+    fails(world.process.connect(fd, &silent), Errno::EINPROGRESS);
+    world.process.shutdown(fd, libc::SHUT_RD).unwrap();
+    let error = || world.int_option(fd, libc::SOL_SOCKET, libc::SO_ERROR);
+    assert_eq!([error(), error()], [libc::ECONNRESET, 0]);
+    fails(world.process.connect(fd, &silent), Errno::EINPROGRESS);
+}
+
+#[test]
 fn sendfile_sends_from_the_offset_and_moves_it() {
     let world = World::new();
     let (client, server) = world.pair();

@@ -1,0 +1,109 @@
+//! A socket that can be used as if it were fresh: after an attempt that failed, a disconnect, or a listener's end.
+
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use slipstack_channel::CloseMode;
+
+use crate::description::{Decided, Description, New, Watch};
+use crate::epoll::Target;
+use crate::outcome::Outcome;
+use crate::place::add_kernel_part;
+use crate::process::Process;
+use crate::socket::Stream;
+use crate::table::Entry;
+
+impl Process {
+    /// The socket behind a number, for a call that finds out what becomes of it: one whose attempt has failed may
+    /// become anything.
+    pub(crate) fn usable_socket_of(&self, fd: i32) -> Outcome<Arc<Description>> {
+        let socket = self.socket_of(fd)?;
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return Ok(socket);
+        };
+        if !stream.is_failed() || socket.lent.is_lent() {
+            return Ok(socket);
+        }
+        stream.link.close(stream.sock(), CloseMode::Abort);
+        Ok(self.begin_anew(&socket))
+    }
+
+    /// connect(AF_UNSPEC) of a connection or an attempt.
+    pub(crate) fn disconnect_stream(&self, socket: &Description, stream: &Stream) {
+        stream.disconnect();
+        socket.notify(stream.readiness());
+    }
+
+    /// A listener's end, without that of its socket. The kernel's part is the caller's.
+    pub(crate) fn stop_listening(&self, socket: &Arc<Description>) {
+        let Some(Decided::Listener(listener)) = socket.decided() else {
+            return;
+        };
+        listener.shut();
+        socket.notify(listener.readiness());
+        if let Some((link, sock)) = listener.stack().take() {
+            link.close(sock, CloseMode::Orderly);
+            link.commands();
+        }
+        self.begin_anew(socket);
+    }
+
+    /// Puts an undecided socket, with all that was set, in the place of one whose use has ended. Calls that are under
+    /// way stay with the old one.
+    fn begin_anew(&self, old: &Arc<Description>) -> Arc<Description> {
+        let new = Arc::new(Description::new(New {
+            id: self.next_id(),
+            family: old.family,
+            kind: old.kind,
+            protocol: old.protocol,
+            is_nonblocking: old.is_nonblocking(),
+        }));
+        new.has_kernel.store(old.has_kernel(), Ordering::Release);
+        for (from, to) in [
+            (&old.recv_timeout_ns, &new.recv_timeout_ns),
+            (&old.send_timeout_ns, &new.send_timeout_ns),
+        ] {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        old.has_ended.store(true, Ordering::Release);
+        let numbers = {
+            let (mut from, mut to) = (old.cold.lock(), new.cold.lock());
+            to.numbers = mem::take(&mut from.numbers);
+            to.options = from.options.clone();
+            to.bound = from.bound;
+            to.owner = from.owner;
+            to.numbers.clone()
+        };
+        for number in numbers {
+            let is_it = |socket: Arc<Description>| Arc::ptr_eq(&socket, old);
+            if self.table.socket(number).is_some_and(is_it) {
+                self.table.put(number, Entry::Socket(Arc::clone(&new)));
+            }
+        }
+        for watch in old.take_watches() {
+            self.move_watch(&new, watch);
+        }
+        new
+    }
+
+    fn move_watch(&self, to: &Arc<Description>, watch: Watch) {
+        match watch {
+            Watch::Set { set, item } => {
+                set.retarget(item, Target::Socket(Arc::clone(to)));
+                to.watch(Watch::Set {
+                    set: Arc::clone(&set),
+                    item,
+                });
+                if to.has_kernel() {
+                    // That of a connection had left.
+                    add_kernel_part(&set, item);
+                }
+                set.look_at(item);
+            }
+            Watch::Thread(waiter) => {
+                waiter.notify();
+            }
+        }
+    }
+}
