@@ -37,7 +37,8 @@ impl Process {
             Kind::Stream => SocketType::STREAM,
             Kind::Dgram => SocketType::DGRAM,
         };
-        let twin = rustix::net::socket_with(family, kind, flags | SocketFlags::CLOEXEC, None)?;
+        let make = || rustix::net::socket_with(family, kind, flags | SocketFlags::CLOEXEC, None);
+        let twin = self.with_spare(make)?;
         let options = socket.cold.lock().options.clone();
         replay(&*self.kernel, &twin, &options);
         Ok(twin)
@@ -56,6 +57,8 @@ impl Process {
             replace(number, &twin)?;
             first.get_or_insert(number);
         }
+        drop(twin);
+        self.keep_spare();
         socket.has_kernel.store(true, Ordering::Release);
         for (set, item) in sets_of(socket) {
             add_kernel_part(&set, item);

@@ -100,6 +100,8 @@ pub struct Process {
     pub(crate) policy: Known,
     /// What descriptors are dup'd from.
     anchor: OnceLock<OwnedFd>,
+    /// Makes room, for a moment, where the program may have no more descriptors.
+    spare: Lock<Option<OwnedFd>>,
     ids: AtomicU64,
     /// Some socket's listening or binding is not real yet.
     pub(crate) has_intents: AtomicBool,
@@ -142,6 +144,7 @@ impl Process {
             attaching_thread: AtomicUsize::new(0),
             policy: Known::default(),
             anchor: OnceLock::new(),
+            spare: Lock::new(None),
             ids: AtomicU64::new(1),
             has_intents: AtomicBool::new(false),
             trouble: Lock::new(None),
@@ -187,6 +190,8 @@ impl Process {
         all.extend(self.link().iter().flat_map(|link| link.descriptors()));
         all.extend(self.sleepers.numbers());
         all.extend(self.anchor.get().map(AsRawFd::as_raw_fd));
+        let spare = self.spare.try_lock();
+        all.extend(spare.and_then(|spare| spare.as_ref().map(AsRawFd::as_raw_fd)));
         all.extend(self.report.number());
         all.extend(self.lending.descriptors());
         all.retain(|fd| *fd >= 0);
@@ -273,7 +278,38 @@ impl Process {
         }
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let fresh = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
-        Ok(self.anchor.get_or_init(|| raised(fresh)))
+        let anchor = self.anchor.get_or_init(|| raised(fresh));
+        self.keep_spare();
+        Ok(anchor)
+    }
+
+    /// Has a spare descriptor again, if one can be had.
+    pub(crate) fn keep_spare(&self) {
+        if let Some(mut spare) = self.spare.try_lock()
+            && spare.is_none()
+            && let Some(anchor) = self.anchor.get()
+        {
+            *spare = rustix::io::fcntl_dupfd_cloexec(anchor, 0).ok().map(raised);
+        }
+    }
+
+    /// Gives `make`, which found no descriptor free, the spare's place. [`Process::keep_spare`] has to follow when what
+    /// it made is closed.
+    pub(crate) fn with_spare<T>(
+        &self,
+        make: impl Fn() -> rustix::io::Result<T>,
+    ) -> rustix::io::Result<T> {
+        match make() {
+            Err(rustix::io::Errno::MFILE) => {}
+            made => return made,
+        }
+        self.keep_spare();
+        // A fork may have left it locked for ever.
+        let Some(mut spare) = self.spare.try_lock() else {
+            return Err(rustix::io::Errno::MFILE);
+        };
+        drop(spare.take());
+        make()
     }
 
     /// A number for a socket of ours: the lowest free one, as the kernel would take.

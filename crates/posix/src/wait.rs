@@ -19,7 +19,7 @@ use crate::link::Link;
 use crate::outcome::Divert;
 use crate::process::Process;
 use crate::sleepers::NUDGED_SLEEP_NS;
-use crate::waiter::Waiter;
+use crate::waiter::{BLIND_SLEEP_NS, Waiter};
 
 /// While a wait spins, kernel descriptors are looked at this often.
 const KERNEL_LOOK_NS: u64 = 50_000;
@@ -240,7 +240,7 @@ impl Process {
         naps: bool,
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
-        let waiter = self.sleepers.pool.take().map_err(Divert::from)?;
+        let waiter = self.sleepers.pool.take();
         let outcome = self.sleep_as(&waiter, plan, before, naps, check);
         if let Some(sleeper) = self.sleepers.remove(&waiter) {
             self.leave(sleeper);
@@ -354,6 +354,10 @@ impl Process {
         } else {
             many.extend(all);
             &mut many[..]
+        };
+        let left_ns = match waiter.has_doorbell() {
+            true => left_ns,
+            false => least(left_ns, Some(BLIND_SLEEP_NS)),
         };
         let timeout = left_ns.map(Duration::from_nanos);
         let is_nap = plan.mask.is_none() && wait_on.is_some_and(|wait_on| wait_on.is_nap);

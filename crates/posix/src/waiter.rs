@@ -1,6 +1,6 @@
 //! A thread that sleeps in a call, and how it is woken.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -16,28 +16,37 @@ const NOTIFIED: u32 = 2;
 #[derive(Debug)]
 pub(crate) struct Waiter {
     state: AtomicU32,
-    doorbell: OwnedFd,
+    /// `None`: the process may have no more descriptors. Its sleeps are short then ([`BLIND_SLEEP_NS`]).
+    doorbell: Option<OwnedFd>,
 }
 
+/// Longest sleep of a thread without a doorbell.
+pub(crate) const BLIND_SLEEP_NS: u64 = 5_000_000;
+
 impl Waiter {
-    fn new() -> rustix::io::Result<Self> {
+    fn new() -> Self {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let low = rustix::event::eventfd(0, flags)?;
-        Ok(Waiter {
+        let low = rustix::event::eventfd(0, flags);
+        Waiter {
             state: AtomicU32::new(AWAKE),
-            doorbell: raised(low),
-        })
+            doorbell: low.ok().map(raised),
+        }
     }
 
+    /// -1 = none, which `ppoll` passes over.
     pub(crate) fn doorbell(&self) -> RawFd {
-        self.doorbell.as_fd().as_raw_fd()
+        self.doorbell.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    pub(crate) fn has_doorbell(&self) -> bool {
+        self.doorbell.is_some()
     }
 
     /// Tells the thread to look again. True if it was asleep and has been woken.
     pub(crate) fn notify(&self) -> bool {
         let was_asleep = self.state.fetch_or(NOTIFIED, Ordering::AcqRel) == ASLEEP;
-        if was_asleep {
-            let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
+        if was_asleep && let Some(doorbell) = &self.doorbell {
+            let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
         }
         was_asleep
     }
@@ -53,8 +62,10 @@ impl Waiter {
     pub(crate) fn wake_up(&self, rang: bool) {
         let before = self.state.swap(AWAKE, Ordering::AcqRel);
         // A notifier that saw us asleep writes or has written; one that did not has no need to.
-        if rang || before == ASLEEP | NOTIFIED {
-            let _ = rustix::io::read(&self.doorbell, &mut [0u8; 8]);
+        if (rang || before == ASLEEP | NOTIFIED)
+            && let Some(doorbell) = &self.doorbell
+        {
+            let _ = rustix::io::read(doorbell, &mut [0u8; 8]);
         }
     }
 }
@@ -69,10 +80,10 @@ pub(crate) struct WaiterPool {
 const IDLE_MAX: usize = 64;
 
 impl WaiterPool {
-    pub(crate) fn take(&self) -> rustix::io::Result<Arc<Waiter>> {
+    pub(crate) fn take(&self) -> Arc<Waiter> {
         match self.idle.lock().pop() {
-            Some(waiter) => Ok(waiter),
-            None => Waiter::new().map(Arc::new),
+            Some(waiter) => waiter,
+            None => Arc::new(Waiter::new()),
         }
     }
 
@@ -81,7 +92,7 @@ impl WaiterPool {
         // What a notifier writes after this look rings the next user once too often, no more.
         waiter.wake_up(false);
         let mut idle = self.idle.lock();
-        if idle.len() < IDLE_MAX {
+        if idle.len() < IDLE_MAX && waiter.has_doorbell() {
             idle.push(waiter);
         }
     }
@@ -114,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_notification_before_sleep_prevents_it() {
-        let waiter = Waiter::new().unwrap();
+        let waiter = Waiter::new();
         assert!(!waiter.notify());
         assert!(!waiter.fall_asleep());
         waiter.wake_up(false);

@@ -168,6 +168,7 @@ impl Process {
                 let twin = self.kernel_twin(socket, SocketFlags::empty())?;
                 let set = self.kernel.setsockopt(twin.as_raw_fd(), level, name, value);
                 drop(twin);
+                self.keep_spare();
                 set
             }
         }
@@ -301,6 +302,7 @@ impl Process {
                 let twin = self.kernel_twin(socket, SocketFlags::empty())?;
                 let got = self.kernel.getsockopt(twin.as_raw_fd(), level, name, value);
                 drop(twin);
+                self.keep_spare();
                 Ok(got?)
             }
         }
