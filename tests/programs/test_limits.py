@@ -1,5 +1,12 @@
 """Programs under limits: what bounds one of them must not bound the keeper that serves all."""
 
+import contextlib
+import os
+import signal
+import socket
+import struct
+import time
+
 from harness import test
 from harness.process import until
 
@@ -48,3 +55,41 @@ def a_keeper_or_instance_under_such_a_limit_says_so_too(world):
         assert started.wait(10) != 0
         (said,) = started.errors().strip().splitlines()
         assert "the limit of open files is too low: it is 24; raise it" in said, said
+
+
+def knock(world):
+    """A connection to the keeper's door; fails at once where nobody has a place any more."""
+    (door,) = world.run_dir.glob("*/control")
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.setblocking(False)
+    sock.connect(str(door))
+    return sock
+
+
+def is_told_of_silence(world, how):
+    began = time.monotonic()
+    second = world.stack("true")
+    assert second.wait(15) != 0
+    took = time.monotonic() - began
+    (said,) = second.errors().strip().splitlines()
+    assert f"({how}) does not answer; if it is stopped, let it go on with kill -CONT" in said, said
+    assert took < 12, f"{took:.1f} s"
+
+
+@test(modes=("inprocess",))
+def a_stopped_keeper_is_named_and_not_waited_for(world):
+    first = world.stack(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, process=first)
+    with knock(world) as sock:
+        pid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        is_told_of_silence(world, f"process {pid}")
+        with contextlib.ExitStack() as held:
+            with contextlib.suppress(BlockingIOError):
+                for _ in range(1000):
+                    held.enter_context(knock(world))
+            is_told_of_silence(world, "see ps -C slipstack")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert world.stack("true").wait(10) == 0

@@ -26,6 +26,12 @@ pub enum Error {
     Start(String),
     /// Another keeper holds the device, and is not to be reached (yet).
     Elsewhere,
+    /// A keeper is there and gives no answer.
+    Deaf {
+        interface: String,
+        /// Its process, where that is sure.
+        pid: Option<u32>,
+    },
     /// The keeper could not be started at all.
     Spawn {
         bin: PathBuf,
@@ -64,6 +70,17 @@ impl fmt::Display for Error {
             Error::Refused { message, .. } | Error::Start(message) => f.write_str(message),
             Error::Control(error) => error.fmt(f),
             Error::Elsewhere => write!(f, "another keeper holds the device and does not answer"),
+            Error::Deaf { interface, pid } => {
+                let (which, pid) = match pid {
+                    Some(pid) => (format!("process {pid}"), pid.to_string()),
+                    None => ("see ps -C slipstack".to_owned(), "PID".to_owned()),
+                };
+                write!(
+                    f,
+                    "the keeper of {interface} ({which}) does not answer; if it is stopped, let it go on with \
+                     kill -CONT {pid}, otherwise end it with kill -KILL {pid}: its standby takes over"
+                )
+            }
             Error::Spawn { bin, error } => write!(
                 f,
                 "the keeper cannot be started with {}: {error}",

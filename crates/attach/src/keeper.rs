@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, open};
-use slipstack_channel::control::{ControlSocket, Hello, Welcome};
+use slipstack_channel::control::{ControlError, ControlSocket, Hello, Welcome};
 use slipstack_config::Settings;
 use slipstack_keeper::process::leave_starters_bounds;
 use slipstack_keeper::run;
@@ -25,13 +25,15 @@ const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Introduces this process to the keeper of these settings, which is started if there is none. One
-/// that is just leaving hangs up: then another one is started.
+/// that is just leaving hangs up: then another one is started. One that is silent is not asked again.
 pub fn meet(settings: &Settings, hello: &Hello) -> Result<(ControlSocket, Welcome), Error> {
     let mut attempt = 0;
     loop {
         let met = connect_or_start(settings, attempt < ATTEMPTS).and_then(|socket| {
-            let welcome = greet(&socket, hello.clone())?;
-            Ok((socket, welcome))
+            match greet(&socket, hello.clone()) {
+                Ok(welcome) => Ok((socket, welcome)),
+                Err(error) => Err(or_deaf(error, settings, Some(&socket))),
+            }
         });
         match met {
             Err(Error::Control(_) | Error::Elsewhere) if attempt < ATTEMPTS => {
@@ -44,8 +46,13 @@ pub fn meet(settings: &Settings, hello: &Hello) -> Result<(ControlSocket, Welcom
 }
 
 fn connect_or_start(settings: &Settings, may_come_again: bool) -> Result<ControlSocket, Error> {
-    if let Ok(socket) = by_path(settings) {
-        return Ok(socket);
+    match by_path(settings) {
+        Ok(socket) => return Ok(socket),
+        // It is there: beside it none could be started.
+        Err(error @ Error::Control(ControlError::TimedOut)) => {
+            return Err(or_deaf(error, settings, None));
+        }
+        Err(_) => {}
     }
     match start(settings) {
         // Another starter was faster, or the former keeper is about to leave.
@@ -55,6 +62,25 @@ fn connect_or_start(settings: &Settings, may_come_again: bool) -> Result<Control
         Err(error) => Err(error),
         Ok(()) => by_path(settings),
     }
+}
+
+/// What silence means.
+pub fn or_deaf(error: Error, settings: &Settings, socket: Option<&ControlSocket>) -> Error {
+    match error {
+        Error::Control(ControlError::TimedOut) => Error::Deaf {
+            interface: options(settings).device.interface().to_owned(),
+            pid: socket.and_then(keeper_behind),
+        },
+        error => error,
+    }
+}
+
+/// The process that made the control socket, if it is the keeper still and no successor is.
+fn keeper_behind(socket: &ControlSocket) -> Option<u32> {
+    let pid = socket.peer().ok()?.pid;
+    let words = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let mut words = words.split(|byte| *byte == 0);
+    (words.nth(1) == Some(b"keeper")).then_some(pid)
 }
 
 /// How a keeper that found another one begins its sentence.

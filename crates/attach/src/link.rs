@@ -10,7 +10,7 @@ use slipstack_mem::{Lock, now_ns, raised};
 
 use crate::door::{ANSWER_MS, Identity, by_path, greet, through_inherited};
 use crate::error::Error;
-use crate::keeper::meet;
+use crate::keeper::{meet, or_deaf};
 
 /// Distance of attempts to reach a keeper that cannot be reached.
 const RETRY_NS: u64 = 1_000_000_000;
@@ -75,14 +75,14 @@ impl Link {
     ) -> Result<Link, Error> {
         let hello = || identity.hello(capability, None);
         let inherited = settings.control_fd.and_then(through_inherited);
-        let greeted = inherited.and_then(|socket| {
-            greet(&socket, hello())
-                .ok()
-                .map(|welcome| (socket, welcome))
-        });
+        let greeted = inherited.map(|socket| (greet(&socket, hello()), socket));
         let (socket, welcome) = match greeted {
-            Some(found) => found,
-            None => meet(settings, &hello())?,
+            Some((Ok(welcome), socket)) => (socket, welcome),
+            // By path it would be as silent.
+            Some((Err(error @ Error::Control(ControlError::TimedOut)), socket)) => {
+                return Err(or_deaf(error, settings, Some(&socket)));
+            }
+            _ => meet(settings, &hello())?,
         };
         let state = State {
             watched: copy(&socket),
@@ -186,6 +186,8 @@ impl Link {
                 Err(Error::Refused { refusal, message }) => {
                     return Err(Error::Refused { refusal, message });
                 }
+                // Silence has lasted long enough when it is an error.
+                Err(error @ Error::Control(ControlError::TimedOut)) => return Err(error),
                 Err(error) if attempt == attempts => return Err(error),
                 Err(_) => {}
             }

@@ -5,6 +5,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -21,6 +22,8 @@ use super::{DESCRIPTORS_MAX, MESSAGE_MAX};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
+/// Longest wait for a place among them.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// Why a message did not get through.
 #[derive(Debug)]
@@ -83,7 +86,7 @@ pub struct ControlSocket {
     fd: OwnedFd,
 }
 
-/// Connects to a listening control socket.
+/// Connects to a listening control socket. One that lets nobody in is [`ControlError::TimedOut`].
 pub fn connect(path: &Path) -> Result<ControlSocket, ControlError> {
     let fd = socket_with(
         AddressFamily::UNIX,
@@ -91,6 +94,8 @@ pub fn connect(path: &Path) -> Result<ControlSocket, ControlError> {
         SocketFlags::CLOEXEC,
         None,
     )?;
+    // Of connect() alone: messages are sent without waiting.
+    sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(CONNECT_MAX))?;
     rustix::net::connect(&fd, &SocketAddrUnix::new(path)?)?;
     Ok(ControlSocket { fd })
 }
