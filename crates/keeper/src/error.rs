@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use slipstack_device::DeviceError;
 
-use slipstack_mem::process::explained;
+use slipstack_mem::process::{explained, open_file_limit};
 
 use crate::runtime::RuntimeError;
 
@@ -45,6 +45,11 @@ pub enum KeeperError {
     TooManySlots {
         wanted: u16,
         max: u16,
+    },
+    /// None would be left for the programs.
+    FewDescriptors {
+        slots: u16,
+        needed: u64,
     },
     Io {
         doing: &'static str,
@@ -87,6 +92,11 @@ impl fmt::Display for KeeperError {
             KeeperError::TooManySlots { wanted, max } => {
                 write!(f, "{wanted} slots are too many; --slots takes 1 to {max}")
             }
+            KeeperError::FewDescriptors { slots, needed } => write!(
+                f,
+                "a keeper of {slots} slots needs {needed} descriptors, and {}",
+                open_file_limit()
+            ),
             KeeperError::Io { doing, error } => write!(f, "cannot {doing}: {}", explained(error)),
         }
     }

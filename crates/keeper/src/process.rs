@@ -1,6 +1,7 @@
 //! Processes: what a keeper inherits from the program that starts it, and whether others still live.
 
 use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::Mode;
@@ -23,6 +24,14 @@ pub fn raise_descriptor_limit() {
         // Without it fewer clients find room, which they are told.
         let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
     }
+}
+
+/// How many descriptors this process has, and how many it may have.
+pub fn descriptors() -> io::Result<(u64, u64)> {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    // One of them is the list's own.
+    let listed = fs::read_dir("/proc/self/fd")?.count() as u64;
+    Ok((listed.saturating_sub(1), limit))
 }
 
 /// Limits that were meant for the program that starts a keeper, not for the keeper of every program.

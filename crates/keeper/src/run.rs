@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::KeeperError;
 use crate::log::say;
-use crate::process::raise_descriptor_limit;
+use crate::process::{descriptors, raise_descriptor_limit};
 use crate::server::{Ended, OwnSlot, Server};
 use crate::standby::{Keeper, Side, split};
 use crate::world::{Options, World};
@@ -12,6 +12,8 @@ use crate::world::{Options, World};
 /// How often a successor tries to open its slot, and the distance of the attempts.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(100);
+/// Descriptors that are free when a keeper starts: one for each slot, and these.
+const SPARE_DESCRIPTORS: u64 = 16;
 
 /// Opens the device, calls `announce` when programs can connect, and serves until nobody needs it.
 ///
@@ -66,16 +68,30 @@ pub fn run(options: Options, announce: impl FnOnce()) -> Result<(), KeeperError>
     }
 }
 
+/// Without room for programs a keeper would start and be deaf.
+fn leave_room(slots: u16) -> Result<(), KeeperError> {
+    let (open, limit) = descriptors().map_err(KeeperError::io("count descriptors"))?;
+    let needed = open + u64::from(slots) + SPARE_DESCRIPTORS;
+    if needed > limit {
+        return Err(KeeperError::FewDescriptors { slots, needed });
+    }
+    Ok(())
+}
+
 /// A successor has others' connections to keep: what it is short of may be there a moment later.
 fn own_slot(world: &World, is_successor: bool) -> Result<OwnSlot, KeeperError> {
     let mut attempts = if is_successor { ATTEMPTS } else { 1 };
-    loop {
+    let own = loop {
         attempts -= 1;
         match OwnSlot::open(world) {
             Err(_) if attempts > 0 => std::thread::sleep(PAUSE),
-            opened => return opened,
+            opened => break opened?,
         }
+    };
+    if !is_successor {
+        leave_room(world.options.slots)?;
     }
+    Ok(own)
 }
 
 /// Sleeps until the keeper is gone; then either nobody is needed any more, or this process is next.

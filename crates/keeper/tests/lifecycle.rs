@@ -21,6 +21,7 @@ fn main() -> ExitCode {
     let role: Vec<String> = std::env::args().skip(1).collect();
     match role.first().map(String::as_str) {
         Some("keeper") => keeper(Path::new(&role[1])),
+        Some("bounded") => bounded(Path::new(&role[1]), &role[2]),
         Some("client") => client(Path::new(&role[1])),
         Some("crowd") => crowd(Path::new(&role[1])),
         Some("inside") => inside(),
@@ -52,7 +53,7 @@ fn outside() -> ExitCode {
 
 fn inside() -> ExitCode {
     type Test = fn();
-    let tests: [(&str, Test); 12] = [
+    let tests: [(&str, Test); 13] = [
         ("a_keeper_leases_slots_and_refuses_taken_ports", leases),
         (
             "a_keeper_answers_arp_and_refuses_datagrams",
@@ -75,6 +76,10 @@ fn inside() -> ExitCode {
         (
             "a_keeper_without_descriptors_sleeps_while_somebody_knocks",
             no_descriptors,
+        ),
+        (
+            "a_keeper_starts_where_it_can_let_programs_in_or_not_at_all",
+            few_descriptors,
         ),
         (
             "a_successor_without_descriptors_ends_and_leaves_nothing",
@@ -126,6 +131,20 @@ fn keeper(base: &Path) -> ExitCode {
     }
 }
 
+/// A keeper that may have so many descriptors.
+fn bounded(base: &Path, most: &str) -> ExitCode {
+    bound_descriptors(most.parse().expect("number"));
+    keeper(base)
+}
+
+fn bound_descriptors(most: u64) {
+    let limit = rustix::process::Rlimit {
+        current: Some(most),
+        maximum: Some(most),
+    };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).expect("limit");
+}
+
 /// A program that leases a slot, listens on port 80 and waits to be killed.
 fn client(control: &Path) -> ExitCode {
     let (socket, _) = greet(control, 77);
@@ -138,12 +157,7 @@ fn client(control: &Path) -> ExitCode {
 
 /// Somebody who may not use the device, and knocks as often as he can.
 fn crowd(control: &Path) -> ExitCode {
-    let most = Some(4096);
-    let limit = rustix::process::Rlimit {
-        current: most,
-        maximum: most,
-    };
-    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).expect("limit");
+    bound_descriptors(4096);
     let nobody = rustix::process::Uid::from_raw(65534);
     rustix::thread::set_thread_uid(nobody).expect("setuid");
     let held: Vec<_> = (0..2200).map(|_| connect(control)).collect();
@@ -494,6 +508,32 @@ fn no_descriptors() {
     assert!(used < 10, "{used} of 50 ticks");
     drop((stranger, client));
     running.ends_cleanly();
+}
+
+fn few_descriptors() {
+    let base = std::env::temp_dir().join(format!("ss-keeper-few-{}", std::process::id()));
+    let mut refused = 0;
+    for most in 16.. {
+        assert!(most < 100);
+        let mut bounded = command("bounded", &base);
+        bounded.arg(most.to_string()).stderr(Stdio::null());
+        let mut child = bounded.spawn().expect("spawn");
+        let said = first_line(&mut child);
+        if said != "ready" {
+            assert!(said.contains("limit of open files is too low"), "{said}");
+            refused += u32::from(said.starts_with("a keeper of 4 slots needs"));
+            assert!(!child.wait().expect("wait").success());
+            continue;
+        }
+        let running = Running { base, child };
+        let (first, _) = greet(&running.control(), 1);
+        lease(&first);
+        let others: Vec<_> = (2..5).map(|it| greet(&running.control(), it)).collect();
+        drop((first, others));
+        running.ends_cleanly();
+        break;
+    }
+    assert!(refused > 0, "the first that starts has no room to spare");
 }
 
 fn crowd_at_the_door() {
