@@ -2,13 +2,14 @@
 
 import contextlib
 import os
+import resource
 import signal
 import socket
 import struct
 import time
 
 from harness import test
-from harness.process import until
+from harness.process import cpu_seconds, until
 
 # Soft limits: who may not lift hard ones keeps them.
 TIGHT = ["prlimit", "--nofile=64:", "--fsize=4096:", "--cpu=600:", "--as=40000000000:"]
@@ -93,3 +94,23 @@ def a_stopped_keeper_is_named_and_not_waited_for(world):
     finally:
         os.kill(pid, signal.SIGCONT)
     assert world.stack("true").wait(10) == 0
+
+
+@test(modes=("instance",))
+def an_instance_without_descriptors_sleeps_while_somebody_knocks(world):
+    first = world.stack(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, process=first)
+    pid = world.instance.pid
+    used = {int(number) for number in os.listdir(f"/proc/{pid}/fd")}
+    lowest_free = next(number for number in range(len(used) + 1) if number not in used)
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest_free, before[1]))
+    second = world.stack(*world.program("threaded.py"), "server", 7001)
+    time.sleep(0.5)
+    began = cpu_seconds(pid)
+    time.sleep(1)
+    took = cpu_seconds(pid) - began
+    assert took < 0.2, f"{took} s of processor time in a second"
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    world.wait_port(7001, process=second)
+    serves(world, 7000)

@@ -38,6 +38,9 @@ pub trait Reception {
 
     /// Attaches and detaches clients and answers questions. `Break` ends the loop.
     fn serve(&mut self, engine: &mut Engine, now: Instant) -> ControlFlow<()>;
+
+    /// When it is to be called without being readable.
+    fn next_deadline(&self) -> Option<Instant>;
 }
 
 /// Runs until the reception says so.
@@ -60,7 +63,8 @@ pub fn run(
         }
         if now.saturating_sub(looked_at) >= RECEPTION_EVERY_NS {
             looked_at = now;
-            if waiter.is_reception_ready(reception.as_fd())
+            let is_due = reception.next_deadline().is_some_and(|at| at.0 <= now);
+            if (is_due || waiter.is_reception_ready(reception.as_fd()))
                 && reception.serve(engine, Instant(now)).is_break()
             {
                 return Ok(());
@@ -70,7 +74,7 @@ pub fn run(
             std::hint::spin_loop();
             continue;
         }
-        if waiter.sleep(engine, bell)? {
+        if waiter.sleep(engine, bell, reception.next_deadline())? {
             looked_at = 0;
         }
         pace.on_wake(now_ns());
@@ -110,8 +114,13 @@ impl Waiter {
         matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(1))
     }
 
-    /// Sleeps until something comes or the next deadline; true if the reception is ready.
-    fn sleep(&mut self, engine: &mut Engine, bell: &Doorbell) -> io::Result<bool> {
+    /// Sleeps until something comes or the next deadline, the reception's too; true if the reception is ready.
+    fn sleep(
+        &mut self,
+        engine: &mut Engine,
+        bell: &Doorbell,
+        reception: Option<Instant>,
+    ) -> io::Result<bool> {
         if engine.poll_fd() < 0
             && let Some(device) = self.device.take()
         {
@@ -123,7 +132,8 @@ impl Waiter {
             engine.set_sleeping(false);
             return Ok(false);
         }
-        let timeout = engine.next_deadline().map(|at| {
+        let deadlines = [engine.next_deadline(), reception];
+        let timeout = deadlines.into_iter().flatten().min().map(|at| {
             let ns = at.0.saturating_sub(now_ns());
             rustix::event::Timespec {
                 tv_sec: (ns / 1_000_000_000).cast_signed(),

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use slipstack_channel::control::{ControlError, ControlSocket, Request, Welcome};
 use slipstack_engine::instance::Reception;
@@ -21,6 +22,8 @@ use crate::link::{Link, REGION};
 pub(super) const GUESTS_MAX: usize = 1024;
 /// Of these, connections of users who have not shown that they may use the instance.
 const STRANGERS_MAX: usize = 256;
+/// How long after an attempt that found no descriptor the next one to let somebody in is made.
+const DEAF_NS: u64 = 100_000_000;
 const EVENTS: usize = 64;
 const MESSAGES_PER_TURN: usize = 16;
 
@@ -41,6 +44,8 @@ pub(super) struct Desk {
     pub(super) is_stopping: bool,
     pub(super) epoll: OwnedFd,
     listener: OwnedFd,
+    /// Nobody is let in before: there was no descriptor for the last one who knocked.
+    deaf_until: Option<Instant>,
     /// Held, so that the signals stay on the epoll set.
     _signals: OwnedFd,
     link: Arc<Link>,
@@ -85,6 +90,7 @@ impl Desk {
             is_stopping: false,
             epoll,
             listener,
+            deaf_until: None,
             _signals: signals,
             link,
             watched: None,
@@ -110,14 +116,32 @@ impl Desk {
         self.watch_keeper();
     }
 
-    fn accept(&mut self) {
-        while let Ok(fd) = accept_with(&self.listener, SocketFlags::CLOEXEC) {
+    /// As the keeper does: who cannot be given a descriptor stays at the door, which would wake us again at once.
+    fn accept(&mut self, now: Instant) {
+        loop {
+            let fd = match accept_with(&self.listener, SocketFlags::CLOEXEC) {
+                Ok(fd) => fd,
+                Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => return,
+                Err(_) => {
+                    self.deaf_until = Some(Instant(now.0 + DEAF_NS));
+                    return self.heed_door(EventFlags::empty());
+                }
+            };
             let is_own = |uid: u32| uid == 0 || uid == rustix::process::geteuid().as_raw();
             if let Ok(socket) = ControlSocket::from_fd(fd) {
                 let is_trusted = socket.peer().is_ok_and(|peer| is_own(peer.uid));
                 self.add_guest(socket, is_trusted);
             }
         }
+    }
+
+    fn heed_door(&self, what: EventFlags) {
+        let _ = epoll::modify(
+            &self.epoll,
+            &self.listener,
+            EventData::new_u64(LISTENER),
+            what,
+        );
     }
 
     fn add_guest(&mut self, socket: ControlSocket, is_trusted: bool) {
@@ -234,6 +258,9 @@ impl Reception for Desk {
     }
 
     fn serve(&mut self, engine: &mut Engine, now: Instant) -> ControlFlow<()> {
+        if self.deaf_until.take_if(|until| *until <= now).is_some() {
+            self.heed_door(EventFlags::IN);
+        }
         let mut events = Vec::with_capacity(EVENTS);
         let zero = rustix::event::Timespec {
             tv_sec: 0,
@@ -246,7 +273,7 @@ impl Reception for Desk {
         );
         for event in events {
             match event.data.u64() {
-                LISTENER => self.accept(),
+                LISTENER => self.accept(now),
                 SIGNALS => return ControlFlow::Break(()),
                 KEEPER => self.on_keeper(),
                 token if token % 2 == 0 => self.serve_guest(token, engine, now),
@@ -258,5 +285,9 @@ impl Reception for Desk {
         } else {
             ControlFlow::Continue(())
         }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.deaf_until
     }
 }
