@@ -520,7 +520,11 @@ fn few_descriptors() {
         let mut child = bounded.spawn().expect("spawn");
         let said = first_line(&mut child);
         if said != "ready" {
-            assert!(said.contains("limit of open files is too low"), "{said}");
+            // Who has inherited descriptors cannot even be loaded with the least of them.
+            assert!(
+                said.is_empty() || said.contains("limit of open files is too low"),
+                "{said}"
+            );
             refused += u32::from(said.starts_with("a keeper of 4 slots needs"));
             assert!(!child.wait().expect("wait").success());
             continue;
