@@ -79,7 +79,8 @@ impl fmt::Display for DeviceError {
                 source,
                 log,
             } => {
-                write!(f, "the kernel refused the eBPF program \"{program}\": {source}")?;
+                let reason = explained(source);
+                write!(f, "the kernel refused the eBPF program \"{program}\": {reason}")?;
                 match log.lines().rev().find(|line| !line.trim().is_empty()) {
                     Some(line) => write!(f, " ({line})"),
                     None => Ok(()),
