@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use slipstack_channel::CloseMode;
 
-use crate::description::{Decided, Description, New, Watch};
+use crate::description::{Decided, Description, Watch};
 use crate::epoll::Target;
 use crate::outcome::Outcome;
 use crate::place::add_kernel_part;
@@ -52,20 +52,7 @@ impl Process {
     /// Puts an undecided socket, with all that was set, in the place of one whose use has ended. Calls that are under
     /// way stay with the old one.
     fn begin_anew(&self, old: &Arc<Description>) -> Arc<Description> {
-        let new = Arc::new(Description::new(New {
-            id: self.next_id(),
-            family: old.family,
-            kind: old.kind,
-            protocol: old.protocol,
-            is_nonblocking: old.is_nonblocking(),
-        }));
-        new.has_kernel.store(old.has_kernel(), Ordering::Release);
-        for (from, to) in [
-            (&old.recv_timeout_ns, &new.recv_timeout_ns),
-            (&old.send_timeout_ns, &new.send_timeout_ns),
-        ] {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
+        let new = Arc::new(Description::like(old, self.next_id()));
         old.has_ended.store(true, Ordering::Release);
         let numbers = {
             let (mut from, mut to) = (old.cold.lock(), new.cold.lock());

@@ -107,6 +107,25 @@ impl Description {
         Self::beginning(new, OnceLock::new())
     }
 
+    /// An undecided one of the same kind, with the same time limits.
+    pub(crate) fn like(old: &Description, id: u64) -> Self {
+        let new = Self::new(New {
+            id,
+            family: old.family,
+            kind: old.kind,
+            protocol: old.protocol,
+            is_nonblocking: old.is_nonblocking(),
+        });
+        new.has_kernel.store(old.has_kernel(), Ordering::Release);
+        for (from, to) in [
+            (&old.recv_timeout_ns, &new.recv_timeout_ns),
+            (&old.send_timeout_ns, &new.send_timeout_ns),
+        ] {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        new
+    }
+
     /// One whose place is known from the first.
     pub(crate) fn decided_as(new: New, decided: Decided) -> Self {
         Self::beginning(new, OnceLock::from(decided))

@@ -153,20 +153,7 @@ impl Process {
 
     /// What a description of the parent's is in the child.
     fn in_child(&self, old: &Arc<Description>, lent: &[Names]) -> Description {
-        let new = Description::new(New {
-            id: self.next_id(),
-            family: old.family,
-            kind: old.kind,
-            protocol: old.protocol,
-            is_nonblocking: old.is_nonblocking(),
-        });
-        new.has_kernel.store(old.has_kernel(), Ordering::Release);
-        for (from, to) in [
-            (&old.recv_timeout_ns, &new.recv_timeout_ns),
-            (&old.send_timeout_ns, &new.send_timeout_ns),
-        ] {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
+        let new = Description::like(old, self.next_id());
         let foreign = || {
             let names = lent.iter().find(|names| names.id == old.id);
             Decided::Foreign(Borrowed::new(old.id, names, self.lending.parent()))
