@@ -79,7 +79,7 @@ impl Bbr {
         self.check_full_bandwidth(s);
         self.check_startup(s);
         self.check_drain(now, s);
-        self.update_probe(now, s);
+        self.update_probe(now, window, s);
         self.update_min_rtt(now, window, s);
         self.model.advance_latest(s);
         self.model.bound();

@@ -46,6 +46,8 @@ pub struct Cycle {
     is_probing: bool,
     /// The probe has ended; what was sent in it is acknowledged when this round is.
     is_stopping: bool,
+    /// C.delivered up to which the window counts as fully used: a round after it was.
+    full_window_upto: u64,
     probe_rtt_until: Option<u64>,
     has_probe_rtt_round: bool,
     /// For the spread; a counter-based mix is enough to keep flows apart.
@@ -138,7 +140,7 @@ impl Bbr {
         self.model.begin_round();
     }
 
-    fn start_up(&mut self, now: Instant, s: &Sample) {
+    fn start_up(&mut self, now: Instant, window: &Window, s: &Sample) {
         self.state = State::ProbeUp;
         self.pacing_gain = UP_GAIN;
         self.cwnd_gain = UP_CWND_GAIN;
@@ -147,16 +149,17 @@ impl Bbr {
         self.cycle.is_probing = true;
         self.model.full_bw = s.rate;
         self.model.full_bw_count = 0;
-        self.raise_slope(s.in_flight_then);
+        self.raise_slope(window);
         self.model.begin_round();
     }
 
     /// 5.3.3.5: the parts of ProbeBW, and what a probe has shown.
-    pub(super) fn update_probe(&mut self, now: Instant, s: &Sample) {
+    pub(super) fn update_probe(&mut self, now: Instant, window: &Window, s: &Sample) {
         if !self.model.has_full_bandwidth {
             return;
         }
-        if self.adapt_long_term(now, s) || !self.is_probing_bandwidth() {
+        self.note_window_use(window, s);
+        if self.adapt_long_term(now, window, s) || !self.is_probing_bandwidth() {
             return;
         }
         self.cycle.rounds_since_probe += u64::from(self.model.is_round_start);
@@ -164,7 +167,7 @@ impl Bbr {
         match self.state {
             State::ProbeDown | State::ProbeCruise if is_due => self.start_refill(),
             State::ProbeDown if self.is_time_to_cruise(s) => self.start_cruise(),
-            State::ProbeRefill if self.model.is_round_start => self.start_up(now, s),
+            State::ProbeRefill if self.model.is_round_start => self.start_up(now, window, s),
             State::ProbeUp if self.is_time_to_go_down(now, s) => self.start_down(now),
             _ => {}
         }
@@ -189,7 +192,7 @@ impl Bbr {
     }
 
     /// 5.5.10.1 and 5.5.10.2. `true`: the state has changed.
-    fn adapt_long_term(&mut self, now: Instant, s: &Sample) -> bool {
+    fn adapt_long_term(&mut self, now: Instant, window: &Window, s: &Sample) -> bool {
         if self.model.is_round_start && self.cycle.is_stopping {
             // The round after the probe: what it measured is in the filter now, however it ended.
             self.cycle.is_stopping = false;
@@ -213,7 +216,7 @@ impl Bbr {
         }
         self.model.inflight_hi = self.model.inflight_hi.max(s.in_flight_then);
         if self.state == State::ProbeUp {
-            self.probe_upward(s);
+            self.probe_upward(window, s);
         }
         false
     }
@@ -227,7 +230,10 @@ impl Bbr {
     }
 
     /// 5.5.10.1: one segment more for each `up_price` acknowledged bytes; the price halves every round.
-    fn probe_upward(&mut self, s: &Sample) {
+    fn probe_upward(&mut self, window: &Window, s: &Sample) {
+        if !self.is_held_by_long_term(window, s) {
+            return;
+        }
         let cycle = &mut self.cycle;
         cycle.up_acks += s.newly_delivered;
         if cycle.up_acks >= cycle.up_price {
@@ -236,11 +242,30 @@ impl Bbr {
             self.model.inflight_hi += segments * self.mss;
         }
         if self.model.is_round_start {
-            self.raise_slope(s.in_flight_then);
+            self.raise_slope(window);
         }
     }
 
-    fn raise_slope(&mut self, cwnd: u64) {
+    /// C.is_cwnd_limited: all of the window was used at some time in the last round.
+    fn note_window_use(&mut self, window: &Window, s: &Sample) {
+        if self.has_reached(window.cwnd.into(), s) {
+            self.cycle.full_window_upto = s.delivered + s.in_flight;
+        }
+    }
+
+    /// Before this ACK no more fitted under `limit`.
+    fn has_reached(&self, limit: u64, s: &Sample) -> bool {
+        s.in_flight + s.newly_delivered + s.newly_lost + self.mss > limit
+    }
+
+    /// The window is used, and only `inflight_hi` keeps it from being larger.
+    fn is_held_by_long_term(&self, window: &Window, s: &Sample) -> bool {
+        s.delivered <= self.cycle.full_window_upto
+            && u64::from(window.cwnd) >= self.model.inflight_hi
+    }
+
+    fn raise_slope(&mut self, window: &Window) {
+        let cwnd = u64::from(window.cwnd);
         let growth = 1u64 << self.cycle.up_rounds;
         self.cycle.up_rounds = (self.cycle.up_rounds + 1).min(30);
         self.cycle.up_price = (cwnd / growth).max(self.mss);

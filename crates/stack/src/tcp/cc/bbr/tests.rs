@@ -247,3 +247,37 @@ fn a_shallow_queue_bounds_what_is_in_flight() {
     let goodput = (pipe.delivered - before) / 5;
     assert!(goodput >= 1_250_000 * 80 / 100, "{goodput}");
 }
+
+/// Runs until `state`, a minute at most.
+fn run_to(pipe: &mut Pipe, state: State) {
+    let end = pipe.now + 60_000 * MS;
+    while pipe.bbr.state != state {
+        pipe.run(10_000);
+        assert!(pipe.now < end, "{:?}", pipe.bbr.state);
+    }
+}
+
+/// One more ACK, which ends no round.
+fn feed(pipe: &mut Pipe, sample: Sample) {
+    let sample = Sample {
+        delivered: pipe.delivered,
+        in_flight: pipe.in_flight,
+        ..sample
+    };
+    let now = Instant(pipe.now);
+    pipe.bbr.on_sample(now, &mut pipe.window, &sample, false);
+}
+
+#[test]
+fn the_long_term_bound_rises_only_where_the_window_reaches_it() {
+    let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
+    run_to(&mut pipe, State::ProbeUp);
+    pipe.bbr.model.inflight_hi = 1_000_000;
+    pipe.run(60 * MS);
+    assert_eq!(pipe.bbr.model.inflight_hi, 1_000_000);
+    run_to(&mut pipe, State::ProbeRefill);
+    run_to(&mut pipe, State::ProbeUp);
+    pipe.bbr.model.inflight_hi = 60_000;
+    pipe.run(300 * MS);
+    assert!(pipe.bbr.model.inflight_hi > 60_000);
+}
