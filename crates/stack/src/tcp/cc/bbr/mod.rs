@@ -76,7 +76,7 @@ impl Bbr {
         self.model.on_latest(s);
         self.update_congestion(window, s, is_marked);
         self.update_ack_aggregation(now, window, s);
-        self.check_full_bandwidth(s);
+        self.model.check_full_bandwidth(s);
         self.check_startup(s);
         self.check_drain(now, s);
         self.update_probe(now, window, s);

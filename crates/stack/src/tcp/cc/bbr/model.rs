@@ -9,6 +9,9 @@ use crate::time::Instant;
 const LOSS_THRESH: u64 = 2;
 /// 5.5.10.3: short-term bounds fall to this, in hundredths.
 const BETA: u64 = 70;
+/// 5.3.1.2: the bandwidth is full when it does not grow by a quarter in three rounds.
+const FULL_GROWTH: u64 = 125;
+const FULL_ROUNDS: u8 = 3;
 /// 5.5.9: rounds over which the largest aggregate is remembered.
 const EXTRA_ACKED_ROUNDS: u64 = 10;
 /// 5.5.7: how long a minimum round trip is believed, and how often ProbeRTT looks for a new one.
@@ -39,9 +42,11 @@ pub struct Model {
     has_mark_in_round: bool,
     /// Bytes that loss took in this round, and separate events of it (Startup leaves on many).
     pub loss_events: u32,
+    /// 5.3.1.2: the pipe has been full once, and is found to be full now.
     pub has_full_bandwidth: bool,
-    pub full_bw: u64,
-    pub full_bw_count: u8,
+    pub is_full_now: bool,
+    full_bw: u64,
+    full_bw_count: u8,
     /// 0 = none yet.
     min_rtt: u64,
     min_rtt_at: u64,
@@ -75,6 +80,7 @@ impl Default for Model {
             has_mark_in_round: false,
             loss_events: 0,
             has_full_bandwidth: false,
+            is_full_now: false,
             full_bw: 0,
             full_bw_count: 0,
             min_rtt: 0,
@@ -147,6 +153,27 @@ impl Model {
             self.bw_latest = s.rate;
             self.inflight_latest = s.delivered_since;
         }
+    }
+
+    /// Looking for a plateau begins, from this rate.
+    pub fn reset_full_bandwidth(&mut self, rate: u64) {
+        self.full_bw = rate;
+        self.full_bw_count = 0;
+        self.is_full_now = false;
+    }
+
+    /// 5.3.1.2, BBRCheckFullBWReached. An interval too short to say a rate counts neither way.
+    pub fn check_full_bandwidth(&mut self, s: &Sample) {
+        if self.is_full_now || !self.is_round_start || s.is_app_limited || s.rate == 0 {
+            return;
+        }
+        if s.rate * UNIT >= self.full_bw * FULL_GROWTH {
+            self.reset_full_bandwidth(s.rate);
+            return;
+        }
+        self.full_bw_count += 1;
+        self.is_full_now = self.full_bw_count >= FULL_ROUNDS;
+        self.has_full_bandwidth |= self.is_full_now;
     }
 
     /// What is delivered now ends the round that begins.

@@ -17,9 +17,6 @@ const UP_CWND_GAIN: u64 = 225;
 pub const PROBE_RTT_GAIN: u64 = 50;
 /// 5.3.3.6: what is left for others while cruising.
 pub const HEADROOM: u64 = 15;
-/// 5.3.1.2: the bandwidth is full when it does not grow by a quarter in three rounds.
-const FULL_GROWTH: u64 = 125;
-const FULL_ROUNDS: u8 = 3;
 /// 5.3.1.3: separate losses in one round that end Startup.
 const FULL_LOSSES: u32 = 6;
 /// 5.3.4.2.
@@ -48,6 +45,9 @@ pub struct Cycle {
     is_stopping: bool,
     /// C.delivered up to which the window counts as fully used: a round after it was.
     full_window_upto: u64,
+    /// 5.3.3.4: the last probe lost too much, so that the next one stops at the bound; and one has stopped there.
+    was_too_high: bool,
+    was_precautionary: bool,
     probe_rtt_until: Option<u64>,
     has_probe_rtt_round: bool,
     /// For the spread; a counter-based mix is enough to keep flows apart.
@@ -59,21 +59,6 @@ impl Bbr {
         self.state = State::Startup;
         self.pacing_gain = STARTUP_GAIN;
         self.cwnd_gain = CWND_GAIN;
-    }
-
-    /// 5.3.1.2.
-    pub(super) fn check_full_bandwidth(&mut self, s: &Sample) {
-        let model = &mut self.model;
-        if model.has_full_bandwidth || !model.is_round_start || s.is_app_limited {
-            return;
-        }
-        if model.max_bandwidth() * UNIT >= model.full_bw * FULL_GROWTH {
-            model.full_bw = model.max_bandwidth();
-            model.full_bw_count = 0;
-            return;
-        }
-        model.full_bw_count += 1;
-        model.has_full_bandwidth = model.full_bw_count >= FULL_ROUNDS;
     }
 
     /// 5.3.1.1 and 5.3.1.3.
@@ -115,9 +100,9 @@ impl Bbr {
         self.cwnd_gain = CWND_GAIN;
         let cycle = &mut self.cycle;
         cycle.since = now.0;
-        cycle.rounds_since_probe = 0;
         cycle.up_price = u64::MAX;
         cycle.mix = (cycle.mix ^ now.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        cycle.rounds_since_probe = cycle.mix >> 63;
         cycle.wait_ns = PROBE_WAIT_NS + (cycle.mix >> 20) % PROBE_SPREAD_NS;
         cycle.is_stopping = true;
         self.model.begin_round();
@@ -137,18 +122,17 @@ impl Bbr {
         self.cycle.up_rounds = 0;
         self.cycle.up_acks = 0;
         self.cycle.is_stopping = false;
+        self.cycle.was_precautionary = false;
         self.model.begin_round();
     }
 
-    fn start_up(&mut self, now: Instant, window: &Window, s: &Sample) {
+    fn start_up(&mut self, window: &Window, s: &Sample) {
         self.state = State::ProbeUp;
         self.pacing_gain = UP_GAIN;
         self.cwnd_gain = UP_CWND_GAIN;
-        self.cycle.since = now.0;
         // From here on samples are of what the refill has put in flight.
         self.cycle.is_probing = true;
-        self.model.full_bw = s.rate;
-        self.model.full_bw_count = 0;
+        self.model.reset_full_bandwidth(s.rate);
         self.raise_slope(window);
         self.model.begin_round();
     }
@@ -163,19 +147,28 @@ impl Bbr {
             return;
         }
         self.cycle.rounds_since_probe += u64::from(self.model.is_round_start);
-        let is_due = self.is_time_to_probe(now);
-        match self.state {
+        let is_due = self.is_time_to_probe(now, window);
+        let state = self.state;
+        match state {
             State::ProbeDown | State::ProbeCruise if is_due => self.start_refill(),
             State::ProbeDown if self.is_time_to_cruise(s) => self.start_cruise(),
-            State::ProbeRefill if self.model.is_round_start => self.start_up(now, window, s),
-            State::ProbeUp if self.is_time_to_go_down(now, s) => self.start_down(now),
+            State::ProbeRefill if self.model.is_round_start => self.start_up(window, s),
+            State::ProbeUp if self.is_time_to_go_down(window, s) => {
+                self.cycle.was_too_high = false;
+                self.start_down(now);
+            }
             _ => {}
         }
     }
 
+    /// The bandwidth-delay product, unless congestion has cut the window.
+    fn target_inflight(&self, window: &Window) -> u64 {
+        self.inflight(UNIT).min(window.cwnd.into())
+    }
+
     /// 5.3.3.5.2: after two or three seconds, or when Reno would have filled the pipe again.
-    fn is_time_to_probe(&self, now: Instant) -> bool {
-        let reno = (self.inflight(UNIT) / self.mss.max(1)).clamp(1, RENO_ROUNDS_MAX);
+    fn is_time_to_probe(&self, now: Instant, window: &Window) -> bool {
+        let reno = (self.target_inflight(window) / self.mss.max(1)).clamp(1, RENO_ROUNDS_MAX);
         now.0.saturating_sub(self.cycle.since) > self.cycle.wait_ns
             || self.cycle.rounds_since_probe >= reno.max(4)
     }
@@ -184,11 +177,17 @@ impl Bbr {
         s.in_flight <= self.inflight_with_headroom().min(self.inflight(UNIT))
     }
 
-    /// 5.3.3.4: the queue has grown by a quarter, or more than that does not bring more bandwidth.
-    fn is_time_to_go_down(&self, now: Instant, s: &Sample) -> bool {
-        let min_rtt = self.model.min_rtt_ns().unwrap_or(0);
-        let has_lasted = now.0.saturating_sub(self.cycle.since) > min_rtt;
-        has_lasted && s.in_flight > self.inflight(UP_GAIN) + 2 * self.mss
+    /// 5.3.3.4: sending more does not bring more, and it is not the bound that holds back.
+    fn is_time_to_go_down(&mut self, window: &Window, s: &Sample) -> bool {
+        if self.cycle.was_too_high && self.has_reached(self.model.inflight_hi, s) {
+            self.cycle.was_precautionary = true;
+            return true;
+        }
+        if self.is_held_by_long_term(window, s) {
+            self.model.reset_full_bandwidth(s.rate);
+            return false;
+        }
+        self.model.is_full_now
     }
 
     /// 5.5.10.1 and 5.5.10.2. `true`: the state has changed.
@@ -200,10 +199,16 @@ impl Bbr {
             if self.is_probing_bandwidth() && !s.is_app_limited {
                 self.model.advance_filter();
             }
+            // What the careful probe had put in flight was safe: now one that goes on.
+            let is_safe = self.cycle.was_precautionary && !self.cycle.was_too_high;
+            if self.is_probing_bandwidth() && is_safe {
+                self.start_refill();
+                return true;
+            }
         }
         if is_inflight_too_high(s) && s.lost_since > 0 {
             if self.cycle.is_probing || self.state == State::ProbeUp {
-                self.on_inflight_too_high(s);
+                self.on_inflight_too_high(window, s);
                 if self.state == State::ProbeUp {
                     self.start_down(now);
                     return true;
@@ -221,10 +226,11 @@ impl Bbr {
         false
     }
 
-    fn on_inflight_too_high(&mut self, s: &Sample) {
+    fn on_inflight_too_high(&mut self, window: &Window, s: &Sample) {
         self.cycle.is_probing = false;
+        self.cycle.was_too_high = true;
         if !s.is_app_limited {
-            let aimed = self.inflight(UNIT) * BETA / 100;
+            let aimed = self.target_inflight(window) * BETA / 100;
             self.model.inflight_hi = s.in_flight_then.max(aimed);
         }
     }

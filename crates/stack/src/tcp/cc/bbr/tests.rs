@@ -281,3 +281,49 @@ fn the_long_term_bound_rises_only_where_the_window_reaches_it() {
     pipe.run(300 * MS);
     assert!(pipe.bbr.model.inflight_hi > 60_000);
 }
+
+#[test]
+fn a_probe_lasts_until_three_rounds_bring_no_more() {
+    let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
+    run_to(&mut pipe, State::ProbeUp);
+    let from = pipe.now;
+    run_to(&mut pipe, State::ProbeDown);
+    let ms = (pipe.now - from) / MS;
+    assert!((120..400).contains(&ms), "{ms} ms");
+    // Where there is more it goes on, and finds it.
+    run_to(&mut pipe, State::ProbeUp);
+    pipe.rate = 5_000_000;
+    run_to(&mut pipe, State::ProbeDown);
+    let bw = pipe.bbr.model.max_bandwidth();
+    assert!(bw > 4_000_000, "{bw}");
+}
+
+#[test]
+fn after_a_probe_that_lost_the_next_stops_at_the_bound_and_goes_on_when_that_is_safe() {
+    let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
+    run_to(&mut pipe, State::ProbeUp);
+    pipe.run(50 * MS);
+    feed(
+        &mut pipe,
+        Sample {
+            lost_since: 10 * MSS,
+            in_flight_then: 50 * MSS,
+            ..Sample::default()
+        },
+    );
+    assert_eq!(pipe.bbr.state, State::ProbeDown);
+    run_to(&mut pipe, State::ProbeUp);
+    let from = pipe.now;
+    run_to(&mut pipe, State::ProbeDown);
+    let ms = (pipe.now - from) / MS;
+    assert!(ms < 80, "{ms} ms");
+    let from = pipe.now;
+    run_to(&mut pipe, State::ProbeRefill);
+    let ms = (pipe.now - from) / MS;
+    assert!(ms < 100, "{ms} ms");
+    run_to(&mut pipe, State::ProbeUp);
+    let from = pipe.now;
+    run_to(&mut pipe, State::ProbeDown);
+    let ms = (pipe.now - from) / MS;
+    assert!(ms >= 100, "{ms} ms");
+}
