@@ -73,6 +73,9 @@ impl Bbr {
     /// 5.2.3: for every ACK that delivers.
     pub fn on_sample(&mut self, now: Instant, window: &mut Window, s: &Sample, is_marked: bool) {
         self.mss = window.mss.into();
+        if s.newly_lost > 0 {
+            self.model.note_loss(s.delivered);
+        }
         self.model.on_latest(s);
         self.update_congestion(window, s, is_marked);
         self.update_ack_aggregation(now, window, s);
@@ -96,7 +99,7 @@ impl Bbr {
     pub fn on_recovery(&mut self, window: &Window) {
         self.save_cwnd(window);
         self.is_in_recovery = true;
-        self.model.begin_loss_round();
+        self.model.note_loss(self.model.delivered());
     }
 
     pub fn on_timeout(&mut self, window: &Window) {

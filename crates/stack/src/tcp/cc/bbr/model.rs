@@ -187,8 +187,24 @@ impl Model {
         self.max_bw[(self.cycle & 1) as usize] = 0;
     }
 
-    pub fn begin_loss_round(&mut self) {
+    /// 5.5.10.2, BBRNoteLoss: the first loss of a round begins the one in which it is judged.
+    pub fn note_loss(&mut self, delivered: u64) {
+        if !self.has_loss_in_round {
+            self.loss_round = delivered;
+        }
         self.has_loss_in_round = true;
+    }
+
+    pub fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// 5.5.10.3, BBRResetCongestionSignals: what a probe has met says nothing of the time after it.
+    pub fn forget_signals(&mut self) {
+        self.has_loss_in_round = false;
+        self.has_mark_in_round = false;
+        self.bw_latest = 0;
+        self.inflight_latest = 0;
     }
 
     pub fn forget_short_term(&mut self) {
@@ -224,7 +240,6 @@ impl Bbr {
     /// 5.5.10.3, BBRUpdateCongestionSignals.
     pub(super) fn update_congestion(&mut self, window: &Window, s: &Sample, is_marked: bool) {
         if s.newly_lost > 0 {
-            self.model.has_loss_in_round = true;
             self.model.loss_events = self.model.loss_events.saturating_add(1);
         }
         self.model.has_mark_in_round |= is_marked;

@@ -98,6 +98,7 @@ impl Bbr {
         self.state = State::ProbeDown;
         self.pacing_gain = DOWN_GAIN;
         self.cwnd_gain = CWND_GAIN;
+        self.model.forget_signals();
         let cycle = &mut self.cycle;
         cycle.since = now.0;
         cycle.up_price = u64::MAX;

@@ -327,3 +327,43 @@ fn after_a_probe_that_lost_the_next_stops_at_the_bound_and_goes_on_when_that_is_
     let ms = (pipe.now - from) / MS;
     assert!(ms >= 100, "{ms} ms");
 }
+
+#[test]
+fn a_probes_losses_lower_no_bound_of_the_time_after_it() {
+    let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
+    run_to(&mut pipe, State::ProbeUp);
+    pipe.run(20 * MS);
+    feed(
+        &mut pipe,
+        Sample {
+            newly_lost: 10 * MSS,
+            lost_since: 10 * MSS,
+            in_flight_then: 60 * MSS,
+            ..Sample::default()
+        },
+    );
+    assert_eq!(pipe.bbr.state, State::ProbeDown);
+    pipe.run(200 * MS);
+    assert_eq!(pipe.bbr.model.inflight_lo, u64::MAX);
+}
+
+#[test]
+fn a_loss_is_judged_by_the_round_that_follows_it() {
+    let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
+    run_to(&mut pipe, State::ProbeCruise);
+    while !pipe.bbr.model.is_loss_round_start {
+        pipe.run(10_000);
+    }
+    pipe.run(30 * MS);
+    let loss = Sample {
+        newly_lost: MSS,
+        lost_since: MSS,
+        in_flight_then: 50 * MSS,
+        ..Sample::default()
+    };
+    feed(&mut pipe, loss);
+    pipe.run(25 * MS);
+    assert_eq!(pipe.bbr.model.inflight_lo, u64::MAX);
+    pipe.run(50 * MS);
+    assert_ne!(pipe.bbr.model.inflight_lo, u64::MAX);
+}
