@@ -145,7 +145,8 @@ impl Bbr {
     }
 
     fn restore_cwnd(&mut self, window: &mut Window) {
-        window.cwnd = window.cwnd.max(self.prior_cwnd);
+        let cwnd = u64::from(window.cwnd.max(self.prior_cwnd)).min(self.model_limit());
+        window.cwnd = cwnd as u32;
         // Once: a mark's episode ends in the same way and has saved nothing.
         if !self.is_in_recovery && self.state != State::ProbeRtt {
             self.prior_cwnd = 0;
@@ -204,17 +205,10 @@ impl Bbr {
         (self.pacing_rate / 1_000).clamp(2 * self.mss, 65_536.max(2 * self.mss))
     }
 
-    /// 5.6.4.6.
+    /// 5.6.4.6; in recovery too, where the model has taken what the losses say (5.6.4.4).
     fn set_cwnd(&mut self, window: &mut Window, s: &Sample) {
         let most = self.max_inflight();
         let mut cwnd = u64::from(window.cwnd);
-        if s.newly_lost > 0 {
-            cwnd = cwnd.saturating_sub(s.newly_lost).max(self.mss);
-        }
-        if self.is_in_recovery {
-            // 5.6.4.4, packet conservation.
-            cwnd = cwnd.max(s.in_flight + s.newly_delivered);
-        }
         if self.model.has_full_bandwidth {
             cwnd = (cwnd + s.newly_delivered).min(most);
         } else if cwnd < most || s.delivered < u64::from(super::INITIAL_BYTES) {

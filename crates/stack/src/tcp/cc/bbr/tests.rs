@@ -367,3 +367,32 @@ fn a_loss_is_judged_by_the_round_that_follows_it() {
     pipe.run(50 * MS);
     assert_ne!(pipe.bbr.model.inflight_lo, u64::MAX);
 }
+
+#[test]
+fn a_loss_takes_nothing_from_the_window_by_itself() {
+    let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
+    run_to(&mut pipe, State::ProbeCruise);
+    pipe.run(200 * MS);
+    let before = pipe.window.cwnd;
+    pipe.bbr.on_recovery(&pipe.window);
+    feed(
+        &mut pipe,
+        Sample {
+            newly_lost: 20 * MSS,
+            newly_delivered: MSS,
+            ..Sample::default()
+        },
+    );
+    assert!(pipe.window.cwnd + MSS as u32 >= before);
+}
+
+#[test]
+fn a_window_restored_after_recovery_stays_within_the_model() {
+    let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
+    run_to(&mut pipe, State::ProbeCruise);
+    pipe.window.cwnd = 90_000;
+    pipe.bbr.on_recovery(&pipe.window);
+    pipe.bbr.model.inflight_hi = 30_000;
+    pipe.bbr.on_recovered(&mut pipe.window);
+    assert!(pipe.window.cwnd <= 30_000, "{}", pipe.window.cwnd);
+}
