@@ -32,7 +32,7 @@ pub struct Model {
     bw_lo: u64,
     bw: u64,
     bw_latest: u64,
-    inflight_latest: u64,
+    pub inflight_latest: u64,
     /// Bounds of the bytes in flight; `u64::MAX` = none.
     pub inflight_hi: u64,
     pub inflight_lo: u64,
@@ -111,10 +111,15 @@ impl Model {
 
     /// Bandwidth-delay product times `gain`; without a round trip yet, no limit.
     pub fn bdp(&self, gain: u64) -> u64 {
-        if self.min_rtt == 0 || self.bw == 0 {
+        self.bdp_at(self.bw, gain)
+    }
+
+    /// The same at another bandwidth.
+    pub fn bdp_at(&self, bw: u64, gain: u64) -> u64 {
+        if self.min_rtt == 0 || bw == 0 {
             return u64::from(crate::tcp::cc::INITIAL_BYTES);
         }
-        let bdp = u128::from(self.bw) * u128::from(self.min_rtt) / 1_000_000_000;
+        let bdp = u128::from(bw) * u128::from(self.min_rtt) / 1_000_000_000;
         (bdp * u128::from(gain) / u128::from(UNIT)) as u64
     }
 

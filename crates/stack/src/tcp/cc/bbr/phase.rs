@@ -9,6 +9,7 @@ use crate::time::Instant;
 /// 5.3.1, 5.3.2: 4 ln 2, and what empties the queue that it made. Hundredths.
 pub const STARTUP_GAIN: u64 = 277;
 const DRAIN_GAIN: u64 = 50;
+const DRAIN_ROUNDS: u64 = 3;
 const CWND_GAIN: u64 = 200;
 /// 5.3.3.
 const DOWN_GAIN: u64 = 90;
@@ -33,6 +34,8 @@ const BETA: u64 = 70;
 #[derive(Clone, Debug, Default)]
 pub struct Cycle {
     since: u64,
+    /// The round in which Drain began.
+    drain_round: u64,
     rounds_since_probe: u64,
     wait_ns: u64,
     /// 5.3.3.4: how fast `inflight_hi` grows.
@@ -69,10 +72,11 @@ impl Bbr {
                 && is_inflight_too_high(s);
             if is_lossy && self.model.is_round_start {
                 self.model.has_full_bandwidth = true;
-                self.model.inflight_hi = self.inflight(UNIT).max(s.delivered_since);
+                self.model.inflight_hi = self.inflight(UNIT).max(self.model.inflight_latest);
             }
             if self.model.has_full_bandwidth {
                 self.state = State::Drain;
+                self.cycle.drain_round = self.model.rounds;
                 self.pacing_gain = DRAIN_GAIN;
                 self.cwnd_gain = CWND_GAIN;
             }
@@ -84,7 +88,12 @@ impl Bbr {
 
     /// 5.3.2.
     pub(super) fn check_drain(&mut self, now: Instant, s: &Sample) {
-        if self.state == State::Drain && s.in_flight <= self.inflight(UNIT) {
+        if self.state != State::Drain {
+            return;
+        }
+        // Where Startup thought too much of the path, only the next probe's filter forgets it.
+        let has_lasted = self.model.rounds > self.cycle.drain_round + DRAIN_ROUNDS;
+        if has_lasted || s.in_flight <= self.quantized(self.inflight(UNIT)) {
             self.enter_probe_bw(now);
         }
     }
@@ -175,7 +184,8 @@ impl Bbr {
     }
 
     fn is_time_to_cruise(&self, s: &Sample) -> bool {
-        s.in_flight <= self.inflight_with_headroom().min(self.inflight(UNIT))
+        let product = self.model.bdp_at(self.model.max_bandwidth(), UNIT);
+        s.in_flight <= self.inflight_with_headroom().min(self.quantized(product))
     }
 
     /// 5.3.3.4: sending more does not bring more, and it is not the bound that holds back.

@@ -396,3 +396,30 @@ fn a_window_restored_after_recovery_stays_within_the_model() {
     pipe.bbr.on_recovered(&mut pipe.window);
     assert!(pipe.window.cwnd <= 30_000, "{}", pipe.window.cwnd);
 }
+
+#[test]
+fn drain_ends_after_some_rounds_even_where_startup_thought_too_much_of_the_path() {
+    let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
+    run_to(&mut pipe, State::Drain);
+    pipe.in_flight = 200 * MSS;
+    let a_round = Sample {
+        prior_delivered: pipe.delivered,
+        ..Sample::default()
+    };
+    for _ in 0..3 {
+        feed(&mut pipe, a_round);
+    }
+    assert_eq!(pipe.bbr.state, State::Drain);
+    feed(&mut pipe, a_round);
+    assert_eq!(pipe.bbr.state, State::ProbeDown);
+}
+
+#[test]
+fn a_short_path_is_drained_when_only_the_batches_of_its_hosts_are_left() {
+    let mut pipe = Pipe::new(1_250_000, MS, u64::MAX >> 32);
+    run_to(&mut pipe, State::ProbeCruise);
+    pipe.bbr.state = State::ProbeDown;
+    pipe.in_flight = 5 * MSS;
+    feed(&mut pipe, Sample::default());
+    assert_eq!(pipe.bbr.state, State::ProbeCruise);
+}
