@@ -16,7 +16,7 @@ mod phase;
 use super::Window;
 use crate::tcp::delivery::Sample;
 use crate::time::Instant;
-use model::Model;
+use model::{Bounds, Model};
 use phase::Cycle;
 
 /// Gains are in hundredths.
@@ -50,6 +50,17 @@ pub struct Bbr {
     mss: u64,
     is_in_recovery: bool,
     has_idle_restart: bool,
+    undo: Undo,
+}
+
+/// 5.5.11.1: what held before an episode of losses.
+#[derive(Clone, Copy, Debug)]
+struct Undo {
+    bounds: Bounds,
+    /// The probing that its losses have ended.
+    state: Option<State>,
+    /// The episode lasts: what is kept is of before it.
+    is_kept: bool,
 }
 
 impl Bbr {
@@ -65,6 +76,11 @@ impl Bbr {
             mss: window.mss.into(),
             is_in_recovery: false,
             has_idle_restart: false,
+            undo: Undo {
+                bounds: Bounds::NONE,
+                state: None,
+                is_kept: false,
+            },
         };
         bbr.enter_startup();
         bbr
@@ -74,7 +90,7 @@ impl Bbr {
     pub fn on_sample(&mut self, now: Instant, window: &mut Window, s: &Sample, is_marked: bool) {
         self.mss = window.mss.into();
         if s.newly_lost > 0 {
-            self.model.note_loss(s.delivered);
+            self.note_loss(s.delivered);
         }
         self.model.on_latest(s);
         self.update_congestion(window, s, is_marked);
@@ -98,24 +114,39 @@ impl Bbr {
     /// Loss was detected.
     pub fn on_recovery(&mut self, window: &Window) {
         self.save_cwnd(window);
+        self.note_loss(self.model.delivered());
         self.is_in_recovery = true;
-        self.model.note_loss(self.model.delivered());
     }
 
     pub fn on_timeout(&mut self, window: &Window) {
-        self.save_cwnd(window);
-        self.is_in_recovery = true;
+        self.on_recovery(window);
+    }
+
+    fn note_loss(&mut self, delivered: u64) {
+        if !self.undo.is_kept {
+            self.undo = Undo {
+                bounds: self.model.bounds(),
+                state: None,
+                is_kept: true,
+            };
+        }
+        self.model.note_loss(delivered);
     }
 
     pub fn on_recovered(&mut self, window: &mut Window) {
         self.is_in_recovery = false;
+        self.undo.is_kept = false;
         self.restore_cwnd(window);
     }
 
     /// 5.5.11: nothing had been lost.
     pub fn on_spurious(&mut self, window: &mut Window) {
         self.is_in_recovery = false;
-        self.model.forget_short_term();
+        self.model.raise_to(self.undo.bounds);
+        if let Some(state) = self.undo.state.take() {
+            self.return_to(state);
+        }
+        self.undo.is_kept = false;
         self.restore_cwnd(window);
     }
 

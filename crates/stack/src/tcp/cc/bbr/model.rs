@@ -59,6 +59,22 @@ pub struct Model {
     aggregate: u64,
 }
 
+/// What loss has bounded.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    bw_lo: u64,
+    inflight_lo: u64,
+    inflight_hi: u64,
+}
+
+impl Bounds {
+    pub const NONE: Bounds = Bounds {
+        bw_lo: u64::MAX,
+        inflight_lo: u64::MAX,
+        inflight_hi: u64::MAX,
+    };
+}
+
 impl Default for Model {
     fn default() -> Model {
         Model {
@@ -217,6 +233,23 @@ impl Model {
         self.inflight_lo = u64::MAX;
         self.has_loss_in_round = false;
         self.has_mark_in_round = false;
+    }
+
+    pub fn bounds(&self) -> Bounds {
+        Bounds {
+            bw_lo: self.bw_lo,
+            inflight_lo: self.inflight_lo,
+            inflight_hi: self.inflight_hi,
+        }
+    }
+
+    /// 5.5.11.2: nothing had been lost.
+    pub fn raise_to(&mut self, bounds: Bounds) {
+        self.has_loss_in_round = false;
+        self.reset_full_bandwidth(0);
+        self.bw_lo = self.bw_lo.max(bounds.bw_lo);
+        self.inflight_lo = self.inflight_lo.max(bounds.inflight_lo);
+        self.inflight_hi = self.inflight_hi.max(bounds.inflight_hi);
     }
 
     pub fn bound(&mut self) {

@@ -71,6 +71,7 @@ impl Bbr {
                 && self.model.loss_events >= FULL_LOSSES
                 && is_inflight_too_high(s);
             if is_lossy && self.model.is_round_start {
+                self.undo.state = Some(State::Startup);
                 self.model.has_full_bandwidth = true;
                 self.model.inflight_hi = self.inflight(UNIT).max(self.model.inflight_latest);
             }
@@ -147,6 +148,21 @@ impl Bbr {
         self.model.begin_round();
     }
 
+    /// 5.5.11.2: the probing that a loss has ended goes on, since nothing was lost.
+    pub(super) fn return_to(&mut self, then: State) {
+        if self.state == State::ProbeRtt || self.state == then {
+            return;
+        }
+        match then {
+            State::Startup => {
+                self.model.has_full_bandwidth = false;
+                self.enter_startup();
+            }
+            State::ProbeUp => self.start_refill(),
+            _ => {}
+        }
+    }
+
     /// 5.3.3.5: the parts of ProbeBW, and what a probe has shown.
     pub(super) fn update_probe(&mut self, now: Instant, window: &Window, s: &Sample) {
         if !self.model.has_full_bandwidth {
@@ -221,6 +237,7 @@ impl Bbr {
             if self.cycle.is_probing || self.state == State::ProbeUp {
                 self.on_inflight_too_high(window, s);
                 if self.state == State::ProbeUp {
+                    self.undo.state = Some(State::ProbeUp);
                     self.start_down(now);
                     return true;
                 }

@@ -423,3 +423,48 @@ fn a_short_path_is_drained_when_only_the_batches_of_its_hosts_are_left() {
     feed(&mut pipe, Sample::default());
     assert_eq!(pipe.bbr.state, State::ProbeCruise);
 }
+
+#[test]
+fn what_a_spurious_loss_has_lowered_is_raised_again_and_its_probe_repeated() {
+    let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
+    run_to(&mut pipe, State::ProbeUp);
+    pipe.bbr.model.inflight_hi = 100_000;
+    let loss = Sample {
+        newly_lost: 10 * MSS,
+        lost_since: 10 * MSS,
+        in_flight_then: 50 * MSS,
+        ..Sample::default()
+    };
+    feed(&mut pipe, loss);
+    pipe.bbr.on_recovery(&pipe.window);
+    assert_eq!(pipe.bbr.model.inflight_hi, 50_000);
+    pipe.bbr.on_spurious(&mut pipe.window);
+    assert_eq!(pipe.bbr.model.inflight_hi, 100_000);
+    assert_eq!(pipe.bbr.state, State::ProbeRefill);
+}
+
+#[test]
+fn a_spurious_loss_does_not_end_startup() {
+    let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
+    pipe.run(60 * MS);
+    assert_eq!(pipe.bbr.state, State::Startup);
+    pipe.bbr.on_recovery(&pipe.window);
+    let loss = Sample {
+        newly_lost: MSS,
+        lost_since: 10 * MSS,
+        in_flight_then: 20 * MSS,
+        ..Sample::default()
+    };
+    for _ in 0..6 {
+        feed(&mut pipe, loss);
+    }
+    let ends_round = Sample {
+        prior_delivered: pipe.delivered,
+        ..loss
+    };
+    feed(&mut pipe, ends_round);
+    assert_eq!(pipe.bbr.state, State::Drain);
+    pipe.bbr.on_spurious(&mut pipe.window);
+    assert_eq!(pipe.bbr.state, State::Startup);
+    assert!(!pipe.bbr.model.has_full_bandwidth);
+}
