@@ -17,9 +17,14 @@ pub unsafe fn vfork() -> pid_t {
 
 /// `_Fork` runs no registered functions.
 pub unsafe fn plain_fork() -> pid_t {
-    fork_prepare();
     // SAFETY: the program's own call.
-    let pid = unsafe { (next::_Fork.get())() };
+    forked(|| unsafe { (next::_Fork.get())() })
+}
+
+/// A fork of which libc tells nobody.
+pub fn forked(fork: impl FnOnce() -> pid_t) -> pid_t {
+    fork_prepare();
+    let pid = fork();
     if pid == 0 {
         fork_child();
     } else {

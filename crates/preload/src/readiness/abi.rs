@@ -31,7 +31,10 @@ fn is_too_many(count: nfds_t) -> bool {
 }
 
 /// Whether one of the program's `fds` is ours.
-unsafe fn concerns_us(fds: *const pollfd, count: nfds_t) -> bool {
+///
+/// # Safety
+/// As `poll`.
+pub unsafe fn concerns_us(fds: *const pollfd, count: nfds_t) -> bool {
     if fds.is_null() || life::process().is_none() || is_too_many(count) {
         return false;
     }
@@ -135,7 +138,16 @@ unsafe fn words<'a>(set: *mut fd_set, count: c_int) -> Option<&'a mut [u64]> {
     Some(unsafe { core::slice::from_raw_parts_mut(set.cast(), len) })
 }
 
-/// Whether a descriptor of ours is in one of the sets.
+/// Whether a descriptor of ours is in one of the program's sets.
+///
+/// # Safety
+/// As `select`.
+pub unsafe fn names_ours(count: c_int, sets: [*mut fd_set; 3]) -> bool {
+    // SAFETY: the program's sets.
+    let [read, write, except] = sets.map(|set| unsafe { words(set, count) });
+    names_us(count, [&read, &write, &except])
+}
+
 fn names_us(count: c_int, sets: [&Option<&mut [u64]>; 3]) -> bool {
     life::process().is_some()
         && sets.into_iter().flatten().any(|set| {

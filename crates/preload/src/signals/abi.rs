@@ -33,6 +33,49 @@ pub unsafe fn sigaction(
     0
 }
 
+/// struct kernel_sigaction.
+#[repr(C)]
+pub struct KernelAction {
+    handler: usize,
+    flags: usize,
+    restorer: usize,
+    mask: u64,
+}
+
+/// The system call `rt_sigaction`; `None` where the kernel is to answer. Handlers come back by libc's way, whatever the
+/// program's is.
+///
+/// # Safety
+/// As the system call.
+pub unsafe fn kernel_sigaction(
+    signal: c_int,
+    new: *const KernelAction,
+    old: *mut KernelAction,
+) -> Option<c_int> {
+    if !is_on() || !is_for_programs(signal) {
+        return None;
+    }
+    // SAFETY: null or a structure of the program's.
+    let action = unsafe { new.as_ref() }.map(|new| Action {
+        handler: new.handler,
+        flags: new.flags as c_int & !sys::SA_RESTORER,
+        mask: new.mask,
+    });
+    let Some(before) = change(signal, action) else {
+        return Some(raw::fail(Errno::EINVAL));
+    };
+    // SAFETY: null or a structure of the program's.
+    if let Some(old) = unsafe { old.as_mut() } {
+        *old = KernelAction {
+            handler: before.handler,
+            flags: before.flags as usize,
+            restorer: 0,
+            mask: before.mask,
+        };
+    }
+    Some(0)
+}
+
 fn change(signal: c_int, action: Option<Action>) -> Option<Action> {
     let _in_call = InCall::enter();
     set(signal, action)

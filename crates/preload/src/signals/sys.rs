@@ -47,7 +47,8 @@ pub fn from_c(c: &libc::sigaction) -> Action {
     }
 }
 
-const SA_RESTORER: c_int = 0x0400_0000;
+/// The structure names how handlers come back.
+pub const SA_RESTORER: c_int = 0x0400_0000;
 
 /// What the kernel has for `signal`.
 pub fn query(signal: c_int) -> Option<Action> {

@@ -4,10 +4,11 @@ use core::ffi::{c_int, c_long};
 
 use slipstack_posix::Errno;
 
+use super::{KERNEL_SET, waits};
 use crate::call::is_ours;
-use crate::life;
 use crate::raw::{self, fail};
 use crate::symbols::exported as hooked;
+use crate::{life, signals};
 
 /// # Safety
 /// As in C.
@@ -21,9 +22,17 @@ pub unsafe fn syscall(
     f: usize,
 ) -> c_long {
     let args = [a, b, c, d, e, f];
+    // SAFETY: the program's own call.
+    if let Some(result) = unsafe { beginning(number, args) } {
+        return result;
+    }
     if life::process().is_some() {
         // SAFETY: the program's own call.
         if let Some(result) = unsafe { special(number, args) } {
+            return result;
+        }
+        // SAFETY: the program's own call.
+        if let Some(result) = unsafe { waits::abi::route(number, args) } {
             return result;
         }
         if is_ours(a as c_int) {
@@ -32,22 +41,22 @@ pub unsafe fn syscall(
                 return result;
             }
         }
-    } else if number == libc::SYS_socket {
-        // SAFETY: the program's own call.
-        return unsafe { hooked::socket(a as c_int, b as c_int, c as c_int) }.into();
     }
     // SAFETY: the program's own call.
     raw::libc_result(unsafe { raw::syscall6(number, args) }) as c_long
 }
 
-/// Calls that concern us whatever their first argument is.
-unsafe fn special(number: c_long, args: [usize; 6]) -> Option<c_long> {
+/// Calls that concern us also before the process has sockets.
+unsafe fn beginning(number: c_long, args: [usize; 6]) -> Option<c_long> {
     let [a, b, c, d, e, _] = args;
     let result = match number {
-        // Its requests would reach our descriptors past us; programs do without it.
-        libc::SYS_io_uring_setup => fail(Errno::ENOSYS),
         // SAFETY: the program's own call.
         libc::SYS_socket => unsafe { hooked::socket(a as c_int, b as c_int, c as c_int) },
+        // SAFETY: the program's own call.
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_epoll_create => unsafe { hooked::epoll_create(a as c_int) },
+        // SAFETY: the program's own call.
+        libc::SYS_epoll_create1 => unsafe { hooked::epoll_create1(a as c_int) },
         // SAFETY: the program's own call.
         libc::SYS_close => unsafe { hooked::close(a as c_int) },
         libc::SYS_close_range => {
@@ -55,15 +64,89 @@ unsafe fn special(number: c_long, args: [usize; 6]) -> Option<c_long> {
             unsafe { hooked::close_range(a as u32, b as u32, c as c_int) }
         }
         // SAFETY: the program's own call.
+        libc::SYS_execve => unsafe { hooked::execve(a as *const _, b as *const _, c as *const _) },
+        libc::SYS_execveat => {
+            // SAFETY: the program's own call.
+            unsafe {
+                hooked::execveat(a as c_int, b as _, c as *const _, d as *const _, e as c_int)
+            }
+        }
+        // SAFETY: the program's own call.
+        _ if is_fork(number, args) => unsafe { fork(number, args) },
+        _ => return None,
+    };
+    Some(result.into())
+}
+
+/// Whether the call makes a child with a memory of its own that goes on where its parent does.
+fn is_fork(number: c_long, args: [usize; 6]) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if matches!(number, libc::SYS_fork | libc::SYS_vfork) {
+        return true;
+    }
+    let [flags, stack, ..] = args;
+    number == libc::SYS_clone && flags & libc::CLONE_VM as usize == 0 && stack == 0
+}
+
+/// As libc's `_Fork`, with the flags of the call.
+unsafe fn fork(number: c_long, args: [usize; 6]) -> c_int {
+    // SAFETY: the program's own call; the child goes on from here on a copy of this stack.
+    life::abi::forked(|| raw::libc_result(unsafe { raw::syscall6(as_fork(number), args) }) as c_int)
+}
+
+/// A child that shared our memory would change the parent's sockets.
+#[cfg(target_arch = "x86_64")]
+fn as_fork(number: c_long) -> c_long {
+    match number {
+        libc::SYS_vfork => libc::SYS_fork,
+        other => other,
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn as_fork(number: c_long) -> c_long {
+    number
+}
+
+/// Calls that concern us whatever their first argument is, once the process has sockets.
+unsafe fn special(number: c_long, args: [usize; 6]) -> Option<c_long> {
+    let [a, b, c, d, e, f] = args;
+    let result = match number {
+        // Its requests would reach our descriptors past us; programs do without it.
+        libc::SYS_io_uring_setup => fail(Errno::ENOSYS),
+        // SAFETY: the program's own call.
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_dup2 => unsafe { hooked::dup2(a as c_int, b as c_int) },
+        // SAFETY: the program's own call.
         libc::SYS_dup3 => unsafe { hooked::dup3(a as c_int, b as c_int, c as c_int) },
         // SAFETY: the program's own call.
         libc::SYS_exit_group => unsafe { hooked::_exit(a as c_int) },
-        libc::SYS_ppoll if e == 8 => {
-            // SAFETY: the program's own call; the kernel's set is the first word of libc's.
-            unsafe { hooked::ppoll(a as *mut _, b as _, c as *const _, d as *const _) }
+        // SAFETY: the program's own call.
+        libc::SYS_rt_sigaction if d == KERNEL_SET => unsafe {
+            signals::abi::kernel_sigaction(a as c_int, b as *const _, c as *mut _)?
+        },
+        // Descriptors of ours may be in a message of the kernel's.
+        // SAFETY: the program's own call.
+        libc::SYS_recvmsg => unsafe {
+            return Some(hooked::recvmsg(a as c_int, b as *mut _, c as c_int) as c_long);
+        },
+        // SAFETY: the program's own call.
+        libc::SYS_sendmsg => unsafe {
+            return Some(hooked::sendmsg(a as c_int, b as *const _, c as c_int) as c_long);
+        },
+        libc::SYS_recvmmsg => {
+            // SAFETY: the program's own call.
+            unsafe { hooked::recvmmsg(a as c_int, b as *mut _, c as u32, d as c_int, e as *mut _) }
+        }
+        libc::SYS_sendmmsg => {
+            // SAFETY: the program's own call.
+            unsafe { hooked::sendmmsg(a as c_int, b as *mut _, c as u32, d as c_int) }
         }
         // SAFETY: the program's own call.
-        libc::SYS_epoll_create1 => unsafe { hooked::epoll_create1(a as c_int) },
+        libc::SYS_splice => unsafe {
+            let moved = hooked::splice(a as c_int, b as _, c as c_int, d as _, e, f as u32);
+            return Some(moved as c_long);
+        },
         _ => return None,
     };
     Some(result.into())
@@ -90,10 +173,27 @@ unsafe fn on_ours(number: c_long, args: [usize; 6]) -> Option<c_long> {
             // SAFETY: the program's own call.
             unsafe { hooked::sendto(fd, b as *const _, c, d as c_int, e as *const _, f as u32) }
         }
+        // On a 64-bit kernel the offset is one word; the other half of it is passed over.
         // SAFETY: the program's own call.
-        libc::SYS_recvmsg => unsafe { hooked::recvmsg(fd, b as *mut _, c as c_int) },
+        libc::SYS_preadv2 => unsafe {
+            hooked::preadv2(
+                fd,
+                b as *const _,
+                c as c_int,
+                d.cast_signed() as _,
+                f as c_int,
+            )
+        },
         // SAFETY: the program's own call.
-        libc::SYS_sendmsg => unsafe { hooked::sendmsg(fd, b as *const _, c as c_int) },
+        libc::SYS_pwritev2 => unsafe {
+            hooked::pwritev2(
+                fd,
+                b as *const _,
+                c as c_int,
+                d.cast_signed() as _,
+                f as c_int,
+            )
+        },
         // SAFETY: the program's own call.
         libc::SYS_sendfile => unsafe { hooked::sendfile(fd, b as c_int, c as *mut _, d) },
         // SAFETY: the program's own call.
@@ -142,16 +242,6 @@ unsafe fn on_ours_plain(number: c_long, args: [usize; 6]) -> Option<c_long> {
         libc::SYS_epoll_ctl => {
             // SAFETY: the program's own call.
             unsafe { hooked::epoll_ctl(fd, b as c_int, c as c_int, d as *mut _) }
-        }
-        libc::SYS_epoll_pwait => {
-            // SAFETY: the program's own call; the kernel's set is the first word of libc's.
-            unsafe { hooked::epoll_pwait(fd, b as *mut _, c as c_int, d as c_int, e as *const _) }
-        }
-        libc::SYS_epoll_pwait2 => {
-            // SAFETY: the program's own call; the kernel's set is the first word of libc's.
-            unsafe {
-                hooked::epoll_pwait2(fd, b as *mut _, c as c_int, d as *const _, e as *const _)
-            }
         }
         _ => return None,
     };
