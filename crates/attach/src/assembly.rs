@@ -1,6 +1,6 @@
 //! From a lease to an engine.
 
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +34,7 @@ struct Parts {
     words: SlotWords,
     inboxes: Inboxes,
     neighbours: Neighbours,
+    claim: Option<OwnedFd>,
 }
 
 /// An engine on a slot of its own, and what wakes it.
@@ -41,10 +42,12 @@ pub struct Assembled {
     pub engine: Engine,
     pub bell: Doorbell,
     pub slot: u16,
+    /// The engine's descriptors that must not outlive it in a process that has no engine.
+    pub held: Vec<RawFd>,
 }
 
-/// Leases a slot and makes the engine of this process. Gives the device's descriptor too.
-pub fn in_process(settings: &Settings, link: Arc<Link>) -> Result<(Attachment, RawFd), Error> {
+/// Leases a slot and makes the engine of this process. Gives what [`Assembled::held`] is too.
+pub fn in_process(settings: &Settings, link: Arc<Link>) -> Result<(Attachment, Vec<RawFd>), Error> {
     let end = EngineEnd::create().map_err(Error::io("create the channel"))?;
     let region = end.region().clone();
     let program = ProgramEnd::open(region.clone()).map_err(Error::io("open the channel"))?;
@@ -53,12 +56,12 @@ pub fn in_process(settings: &Settings, link: Arc<Link>) -> Result<(Attachment, R
         mut engine,
         bell,
         slot,
+        held,
     } = assembled;
     engine.attach_client(end, None);
-    let device = engine.poll_fd();
     let welcome = link.welcome();
     let describe = format!("slot {slot} of {}", welcome.interface);
-    let custodian = Arc::new(Keeper { link });
+    let custodian = Arc::new(Keeper { link, _claim: None });
     let driver =
         InProcess::new(engine, bell, custodian).map_err(Error::io("start the engine's ticker"))?;
     Ok((
@@ -67,7 +70,7 @@ pub fn in_process(settings: &Settings, link: Arc<Link>) -> Result<(Attachment, R
             driver: Arc::new(driver),
             describe,
         },
-        device,
+        held,
     ))
 }
 
@@ -112,6 +115,7 @@ pub fn assemble(
         parts.steering,
     )
     .ok_or(Error::Confused)?;
+    let claim = parts.claim.as_ref().map(AsRawFd::as_raw_fd);
     let setup = Setup {
         stack,
         device,
@@ -119,6 +123,7 @@ pub fn assemble(
         fabric: Some(fabric),
         ports: Some(Box::new(Keeper {
             link: Arc::clone(link),
+            _claim: parts.claim,
         })),
         neighbours: Some(Box::new(NeighbourView(parts.neighbours))),
     };
@@ -126,7 +131,13 @@ pub fn assemble(
     if let (Reply::Network(told), _) = link.ask(&Request::Network, &[])? {
         engine.learn(&told);
     }
-    Ok(Assembled { engine, bell, slot })
+    let held = claim.into_iter().chain([engine.poll_fd()]).collect();
+    Ok(Assembled {
+        engine,
+        bell,
+        slot,
+        held,
+    })
 }
 
 fn stack_config(settings: &Settings, lease: &SlotLease, welcome: &Welcome) -> StackConfig {
@@ -202,6 +213,7 @@ fn sort(lease: SlotLease, fds: Vec<OwnedFd>) -> Result<Parts, Error> {
         return Err(Error::Confused);
     }
     let (mut device, mut words, mut inbox, mut neighbours) = (None, None, None, None);
+    let mut claim = None;
     let (mut maps, mut bells) = (Vec::new(), Vec::new());
     for (role, fd) in lease.descriptors.iter().zip(fds) {
         let fd = raised(fd);
@@ -212,6 +224,7 @@ fn sort(lease: SlotLease, fds: Vec<OwnedFd>) -> Result<Parts, Error> {
             Descriptor::Inbox => inbox = Some(fd),
             Descriptor::InboxDoorbell => bells.push(fd),
             Descriptor::Neighbours => neighbours = Some(fd),
+            Descriptor::Claim => claim = Some(fd),
             _ => return Err(Error::Confused),
         }
     }
@@ -229,5 +242,6 @@ fn sort(lease: SlotLease, fds: Vec<OwnedFd>) -> Result<Parts, Error> {
         words: SlotWords::open(words).map_err(Error::io(shared))?,
         inboxes: Inboxes::open(inbox, bells).map_err(Error::io(shared))?,
         neighbours: Neighbours::open(neighbours).map_err(Error::io(shared))?,
+        claim,
     })
 }

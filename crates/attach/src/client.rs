@@ -47,7 +47,8 @@ struct State {
     links: Vec<Arc<Link>>,
     /// Copies of the connections to an instance, for reports.
     instances: Vec<ControlSocket>,
-    devices: Vec<RawFd>,
+    /// What the engine has of the device: its queue, and what says that it is in use.
+    held: Vec<RawFd>,
 }
 
 enum Scout {
@@ -128,7 +129,7 @@ impl Client {
         let link = Arc::new(link);
         state.welcome = Some(link.welcome());
         let made = assembly::in_process(&self.settings, Arc::clone(&link));
-        let (attachment, device) = match made {
+        let (attachment, held) = match made {
             Ok(made) => made,
             Err(error) => {
                 // What was leased goes with the link; the keeper goes on to know this program.
@@ -143,7 +144,7 @@ impl Client {
         };
         // A former engine of this process, if there was one, has been given up.
         state.links = vec![link];
-        state.devices = vec![device];
+        state.held = held;
         Ok(attachment)
     }
 
@@ -255,22 +256,19 @@ impl Attach for Client {
     fn after_fork_child(&self) {
         let parent = self.state();
         // The parent's engines go on in the parent: here they are forgotten, not dropped, but for
-        // their devices: a queue that is open here would outlive its engine.
-        let (welcome, devices) = match parent.try_lock() {
+        // their devices: what is open of them here would outlive its engine.
+        let (welcome, held) = match parent.try_lock() {
             Some(mut state) => {
                 let links = std::mem::take(&mut state.links);
                 links.into_iter().for_each(std::mem::forget);
                 state.scout = None;
                 state.instances.clear();
-                (state.welcome.clone(), std::mem::take(&mut state.devices))
+                (state.welcome.clone(), std::mem::take(&mut state.held))
             }
             None => (None, Vec::new()),
         };
-        for device in devices
-            .into_iter()
-            .filter_map(slipstack_mem::Descriptor::new)
-        {
-            device.close();
+        for fd in held.into_iter().filter_map(slipstack_mem::Descriptor::new) {
+            fd.close();
         }
         self.generation.fetch_add(1, Ordering::AcqRel);
         if let Some(mut state) = self.state().try_lock() {
@@ -286,6 +284,7 @@ impl Attach for Client {
         let mut fds: Vec<RawFd> = self.settings.control_fd.into_iter().collect();
         if let Some(state) = self.state().try_lock() {
             fds.extend(state.links.iter().flat_map(|link| link.descriptors()));
+            fds.extend(&state.held);
             fds.extend(
                 state
                     .instances

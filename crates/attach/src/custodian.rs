@@ -15,6 +15,8 @@ use crate::link::{Link, REGION};
 /// One engine's way to the keeper.
 pub struct Keeper {
     pub link: Arc<Link>,
+    /// What the engine has leased it with, which goes when the engine does.
+    pub _claim: Option<OwnedFd>,
 }
 
 impl Custodian for Keeper {

@@ -22,7 +22,7 @@ pub use report::{
 pub use socket::{ControlError, ControlSocket, Peer, connect, listen, pair};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 3;
+pub const CONTROL_VERSION: u32 = 4;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
@@ -225,6 +225,8 @@ pub enum Descriptor {
     InboxDoorbell,
     /// Table of neighbours.
     Neighbours,
+    /// Tells a new keeper that an engine of a former one runs; to be kept as long as the engine.
+    Claim,
     /// Channel region of an attached program.
     Channel,
     /// Eventfd that wakes the engine.

@@ -8,6 +8,7 @@ use slipstack_device::DeviceError;
 
 use slipstack_mem::process::{explained, open_file_limit};
 
+use crate::claims::Remaining;
 use crate::runtime::RuntimeError;
 
 #[derive(Debug)]
@@ -15,6 +16,11 @@ pub enum KeeperError {
     /// Another keeper holds this device.
     AlreadyRunning {
         interface: String,
+    },
+    /// It and its standby were killed, and engines run on.
+    Orphaned {
+        interface: String,
+        programs: Vec<Remaining>,
     },
     Runtime(RuntimeError),
     Device(DeviceError),
@@ -63,6 +69,10 @@ impl fmt::Display for KeeperError {
             KeeperError::AlreadyRunning { interface } => {
                 write!(f, "another keeper holds {interface} already")
             }
+            KeeperError::Orphaned {
+                interface,
+                programs,
+            } => write_orphaned(f, interface, programs),
             KeeperError::Runtime(error) => error.fmt(f),
             KeeperError::Device(error) => error.fmt(f),
             KeeperError::AddressTaken {
@@ -100,6 +110,35 @@ impl fmt::Display for KeeperError {
             KeeperError::Io { doing, error } => write!(f, "cannot {doing}: {}", explained(error)),
         }
     }
+}
+
+/// Who runs on, and how to end it.
+fn write_orphaned(
+    f: &mut fmt::Formatter<'_>,
+    interface: &str,
+    programs: &[Remaining],
+) -> fmt::Result {
+    write!(
+        f,
+        "{interface} has no keeper: it and its standby were killed while "
+    )?;
+    if programs.is_empty() {
+        return write!(
+            f,
+            "programs ran that cannot be seen from here, and another would reset their connections; \
+             end them, then start again"
+        );
+    }
+    let names = programs
+        .iter()
+        .map(|it| format!("{} (pid {})", it.program, it.pid));
+    let pids = programs.iter().map(|it| it.pid.to_string());
+    write!(
+        f,
+        "{} ran on, and another would reset their connections; end them (kill {}), then start again",
+        names.collect::<Vec<_>>().join(", "),
+        pids.collect::<Vec<_>>().join(" ")
+    )
 }
 
 impl std::error::Error for KeeperError {}

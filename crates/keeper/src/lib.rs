@@ -6,6 +6,7 @@
 //! there. A standby holds everything too and goes on when it is killed ([`standby`], [`journal`]).
 
 mod autoconf;
+mod claims;
 mod conflict;
 mod device_state;
 mod directory;

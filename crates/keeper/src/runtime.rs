@@ -2,7 +2,8 @@
 //!
 //! One directory per device, keyed by network namespace and interface name, below a base directory
 //! of the user: `/run/slipstack` for root, `$XDG_RUNTIME_DIR/slipstack` otherwise. It holds the lock
-//! that makes the keeper unique, its control socket, its log, and the sockets of instances.
+//! that makes the keeper unique, its control socket, its log, the sockets of instances, and the locks
+//! of slots in use.
 
 use std::fs;
 use std::io;

@@ -25,7 +25,7 @@ use crate::pair;
 use crate::regions::{Inboxes, SLOTS_MAX, SlotWords};
 use crate::runtime::{RuntimeDir, RuntimeLock, base_directory, network_namespace};
 use crate::standby::RegionKey;
-use crate::{autoconf, conflict, routes};
+use crate::{autoconf, claims, conflict, routes};
 
 /// Name of the TAP that is made when no interface is named.
 pub const DEFAULT_TAP: &str = "slip0";
@@ -184,6 +184,13 @@ impl World {
                 interface: dir.interface().to_owned(),
             });
         };
+        // Before anything is changed, the directory too: its files are what holds new keepers off.
+        if claims::are_held(&dir) {
+            return Err(KeeperError::Orphaned {
+                interface: dir.interface().to_owned(),
+                programs: claims::find_remaining(&dir),
+            });
+        }
         World::open_locked(options, dir.clone(), lock).inspect_err(|_| dir.remove())
     }
 

@@ -56,6 +56,7 @@ pub fn instance_main(settings: &Settings) -> Result<(), Error> {
         mut engine,
         bell,
         slot,
+        held: _,
     } = assemble(&settings, &link, flows, Placement::Instance)?;
     let listener = listen(&path)?;
     let _file = SocketFile(path.clone());

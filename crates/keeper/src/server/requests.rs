@@ -10,6 +10,7 @@ use slipstack_device::{Flow, Proto};
 use slipstack_mem::Region;
 use slipstack_mem::process::explained;
 
+use crate::claims;
 use crate::directory;
 use crate::leases::{ClientId, LeaseError, ListenRefused, Protocol, Route};
 use crate::log::say;
@@ -236,6 +237,11 @@ impl Server {
             Descriptor::Neighbours,
             world.neighbours.fd().try_clone_to_owned()?,
         );
+        // Without it the engine runs all the same: what it is for takes two deaths.
+        match claims::claim(&world.dir, slot) {
+            Ok(claim) => add(Descriptor::Claim, claim),
+            Err(error) => say(format_args!("slot {slot} cannot be claimed: {error}")),
+        }
         Ok((roles, fds))
     }
 

@@ -1,0 +1,196 @@
+"""Keeper and standby are killed at one instant: what runs goes on, and nobody comes between."""
+
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+
+from harness import test
+from harness.process import until
+
+DEVICE = ["--if", "eth1", "--ip", "10.77.0.2/24", "--gw", "10.77.0.1"]
+
+
+def kill_both(world):
+    (report,) = json.loads(world.admin("status", "--json").output())
+    pids = report["keeper_pid"], report["standby_pid"]
+    # A keeper that stands still forks no other standby.
+    os.kill(pids[0], signal.SIGSTOP)
+    for pid in reversed(pids):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not any(is_running(pid) for pid in pids), 5, "keeper and standby are gone")
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Transfer(threading.Thread):
+    """Sends to an echo server and reads what comes back, until it is stopped."""
+
+    def __init__(self, sock):
+        super().__init__(daemon=True)
+        self.sock = sock
+        self.rounds = 0
+        self.is_over = False
+        self.error = None
+        sock.settimeout(10)
+        self.start()
+
+    def run(self):
+        try:
+            while not self.is_over:
+                data = os.urandom(20_000)
+                self.sock.sendall(data)
+                got = bytearray()
+                while len(got) < len(data):
+                    chunk = self.sock.recv(65536)
+                    assert chunk, "the connection has ended"
+                    got += chunk
+                assert got == data, "other bytes came back"
+                self.rounds += 1
+                time.sleep(0.01)
+        except Exception as error:
+            self.error = error
+
+    def goes_on(self, what):
+        before = self.rounds
+        until(lambda: self.error or self.rounds > before + 10, 10, f"the transfer goes on {what}")
+        assert self.error is None, f"{what}: {self.error!r}"
+
+    def stop(self):
+        self.is_over = True
+        self.join(10)
+
+
+def second(world, *words):
+    """Another `slipstack run` on the device."""
+    device = DEVICE if world.device == "veth" else []
+    run = [str(world.slipstack), "run", "--run-dir", str(world.run_dir), *device, "--", *map(str, words or ["true"])]
+    started = world.process([*world.stack_ns.prefix(), *run])
+    return started.wait(15), started.errors().strip()
+
+
+def assert_refused(world, *pids):
+    links = world.stack_ns.ip("-o", "addr")
+    files = sorted(str(file) for file in world.run_dir.rglob("*"))
+    code, text = second(world)
+    assert code == 1 and len(text.splitlines()) == 1, f"{code}: {text!r}"
+    for part in ["eth1" if world.device == "veth" else "slip0", "no keeper", *map(str, pids)]:
+        assert part in text, f"{part!r} is not in {text!r}"
+    assert world.stack_ns.ip("-o", "addr") == links
+    assert sorted(str(file) for file in world.run_dir.rglob("*")) == files
+
+
+def assert_accepted(world):
+    code, text = second(world)
+    assert code == 0 and "is reached at" in text, f"{code}: {text!r}"
+
+
+def lives_alone(world):
+    server = world.stack(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, process=server)
+    with world.connect(7000) as sock:
+        transfer = Transfer(sock)
+        transfer.goes_on("at first")
+        kill_both(world)
+        transfer.goes_on("without a keeper")
+        engine = world.instance.pid if world.mode == "instance" else server.pid
+        for _ in range(2):
+            assert_refused(world, engine)
+            transfer.goes_on("after another program was refused")
+        transfer.stop()
+        assert transfer.error is None, transfer.error
+    server.kill()
+    if world.instance is not None:
+        world.instance.kill()
+        world.instance = None
+    assert_accepted(world)
+
+
+@test(modes=("inprocess", "instance"), serial=True)
+def no_other_keeper_comes_between_programs_that_lost_theirs(world):
+    lives_alone(world)
+
+
+@test(modes=("inprocess", "instance"), serial=True, device="tap")
+def nor_on_a_tap_that_they_keep_alive(world):
+    lives_alone(world)
+
+
+@test(modes=("inprocess",), serial=True)
+def children_do_not_hold_what_their_parent_held(world):
+    """A forked child without an engine and one that became another program outlive the one with the engine."""
+    code = (
+        "import os, socket, subprocess, time\n"
+        "listener = socket.create_server(('0.0.0.0', 7000))\n"
+        "listener.setblocking(False)\n"
+        "try: listener.accept()\n"
+        "except BlockingIOError: pass\n"
+        "held = subprocess.Popen(['/usr/bin/env', '-i', '/bin/sleep', '30'], close_fds=False)\n"
+        "child = os.fork() or time.sleep(30)\n"
+        "if child: print(held.pid, child, flush=True); time.sleep(60)\n"
+    )
+    server = world.stack("/usr/bin/python3", "-c", code)
+    children = [int(word) for word in until(server.output, 10, "the children run").split()]
+    kill_both(world)
+    assert_refused(world, server.pid)
+    server.kill()
+    try:
+        assert all(is_running(pid) for pid in children)
+        assert_accepted(world)
+    finally:
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@test(modes=("inprocess",), serial=True)
+def each_worker_with_an_engine_counts(world):
+    first = world.stack(*world.program("threaded.py"), "server", 7000)
+    other = world.stack(*world.program("threaded.py"), "server", 7001)
+    world.wait_port(7000, process=first)
+    world.wait_port(7001, process=other)
+    with world.connect(7000) as one, world.connect(7001) as two:
+        transfers = [Transfer(one), Transfer(two)]
+        kill_both(world)
+        for transfer in transfers:
+            transfer.goes_on("without a keeper")
+        assert_refused(world, first.pid, other.pid)
+        transfers[0].stop()
+        first.kill()
+        assert_refused(world, other.pid)
+        transfers[1].goes_on("when the other program has ended")
+        transfers[1].stop()
+    other.kill()
+    assert_accepted(world)
+
+
+@test(modes=("inprocess",), serial=True)
+def a_program_that_closes_every_descriptor_is_counted_all_the_same(world):
+    code = (
+        "import os, socket, time\n"
+        "listener = socket.create_server(('0.0.0.0', 7000))\n"
+        "listener.setblocking(False)\n"
+        "try: listener.accept()\n"
+        "except BlockingIOError: pass\n"
+        "keep = listener.fileno()\n"
+        "for fd in map(int, os.listdir('/proc/self/fd')):\n"
+        "    if fd > 2 and fd != keep:\n"
+        "        try: os.close(fd)\n"
+        "        except OSError: pass\n"
+        "os.closerange(keep + 1, 70_000)\n"
+        "print('closed', flush=True); time.sleep(60)\n"
+    )
+    server = world.stack("/usr/bin/python3", "-c", code)
+    until(server.output, 10, "the program has closed what it could")
+    kill_both(world)
+    assert_refused(world, server.pid)
+    server.kill()
+    assert_accepted(world)
