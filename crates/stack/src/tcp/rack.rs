@@ -43,12 +43,15 @@ pub struct Detection {
 
 impl Rack {
     /// RFC 8985 6.2 steps 2 and 3. Gives the end of what the network has let others overtake, if it has.
+    /// `is_echo_older`: the peer's timestamp echo is of before this time.
+    #[inline]
     pub fn on_delivered(
         &mut self,
         now: Instant,
         delivered: &Delivered,
         fack: u64,
         rtt: &Rtt,
+        is_echo_older: impl FnOnce(Instant) -> bool,
     ) -> Option<u64> {
         let overtaken = delivered.lowest_clean_end.filter(|end| *end < fack);
         self.is_reordering_seen |= overtaken.is_some();
@@ -56,8 +59,10 @@ impl Rack {
             return overtaken;
         };
         let measured = now.0.saturating_sub(newest.sent_at);
-        // Step 2: the ACK of a retransmission that comes too early is for the original.
-        if newest.was_resent && measured < rtt.min_ns() {
+        // Step 2: the ACK of a retransmission that comes too early, or echoes an older timestamp, is for the original. The
+        // time alone deceives when we were held up between reading the clock and sending.
+        if newest.was_resent && (measured < rtt.min_ns() || is_echo_older(Instant(newest.sent_at)))
+        {
             return overtaken;
         }
         if (newest.sent_at, newest.end) > (self.sent_at, self.end) {
@@ -172,7 +177,7 @@ mod tests {
         let mut delivered = Delivered::default();
         let fack = board.highest_sacked();
         board.sack(Range { start, end }, 10, &mut delivered);
-        rack.on_delivered(Instant(now), &delivered, fack, rtt);
+        rack.on_delivered(Instant(now), &delivered, fack, rtt, |_| false);
         rack.detect(Instant(now), board, rtt, false)
     }
 
@@ -226,5 +231,27 @@ mod tests {
         assert_eq!(lost_at(&mut rack), 101_000 + 4 * 25_000);
         rack.on_recovered();
         assert_eq!(lost_at(&mut rack), 101_000 + 25_000);
+    }
+
+    #[test]
+    fn an_older_echo_tells_the_original_from_its_retransmission() {
+        let lost_after = |is_echo_older: bool| {
+            let (mut rack, mut board, rtt) = world();
+            let head = Range { start: 0, end: 10 };
+            board.mark_one_lost(head);
+            // Meant to leave now; it left after a pause, when the original's ACK was on its way.
+            board.mark_resent(head, 40_000, Default::default());
+            let now = Instant(200_000);
+            let mut delivered = Delivered::default();
+            board.acknowledge(10, &mut delivered);
+            rack.on_delivered(now, &delivered, 0, &rtt, |_| is_echo_older);
+            rack.detect(now, &mut board, &rtt, true).newly_lost
+        };
+        assert_eq!(
+            lost_after(false),
+            90,
+            "it proves that all before it are lost"
+        );
+        assert_eq!(lost_after(true), 0);
     }
 }

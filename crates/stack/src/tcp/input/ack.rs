@@ -140,7 +140,7 @@ fn on_outstanding(
         take_sack(conn, segment, ack, &mut delivered)
     };
     let rtt_ns = sample_rtt(conn, now, segment, has_advanced, &delivered);
-    let newly_lost = detect(conn, now, &delivered, fack, dsacked, cx);
+    let newly_lost = detect(conn, now, segment, &delivered, fack, dsacked, cx);
     let is_bare = is_duplicate && delivered.bytes == 0;
     settle_probe(conn, &delivered, (dsacked.is_some(), is_bare));
     // RFC 3168 6.1.2.
@@ -223,6 +223,7 @@ fn sample_delivery(
 fn detect(
     conn: &mut Connection,
     now: Instant,
+    segment: &Segment<'_>,
     delivered: &Delivered,
     fack: u64,
     dsacked: Option<Range>,
@@ -239,7 +240,15 @@ fn detect(
         let may_be_ours = conn.retransmitted != 0;
         on_dsack(flight, range, (conn.snd.una, conn.snd.nxt), may_be_ours);
     }
-    if let Some(end) = flight.rack.on_delivered(now, delivered, fack, &rtt) {
+    let offset = Some(conn.opts.ts_offset).filter(|_| conn.opts.has_timestamps);
+    let is_echo_older = |sent_at| {
+        let echo = segment.timestamps().map(|t| t.echo);
+        let sent = offset.map(|offset| isn::timestamp(sent_at, offset));
+        echo.zip(sent)
+            .is_some_and(|(echo, sent)| seq::is_older(echo, sent))
+    };
+    let rack = &mut flight.rack;
+    if let Some(end) = rack.on_delivered(now, delivered, fack, &rtt, is_echo_older) {
         let mss = conn.snd.mss;
         flight.figures.on_reordering((end, fack), mss);
     }
