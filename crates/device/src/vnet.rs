@@ -81,6 +81,10 @@ pub(crate) fn build(header: &[u8], offload: &TxOffload) -> [u8; TAP_LEN] {
     }
     if let Some(gso) = offload.gso {
         out[1] = gso_type(header);
+        // RFC 3168 6.1.2: CWR goes with the first piece alone, which not every device that cuts knows.
+        if out[1] != GSO_UDP_L4 && has_cwr(header, offload) {
+            out[1] |= GSO_ECN;
+        }
         out[2..4].copy_from_slice(&gso.header_len.to_ne_bytes());
         out[4..6].copy_from_slice(&gso.mss.to_ne_bytes());
     }
@@ -100,6 +104,16 @@ fn gso_type(header: &[u8]) -> u8 {
         (_, true) => GSO_TCPV6,
         (_, false) => GSO_TCPV4,
     }
+}
+
+/// Does a TCP header say that the window was reduced?
+fn has_cwr(header: &[u8], offload: &TxOffload) -> bool {
+    const FLAGS_AT: usize = 13;
+    const CWR: u8 = 0x80;
+    offload.checksum.is_some_and(|partial| {
+        let flags = header.get(usize::from(partial.start) + FLAGS_AT);
+        flags.is_some_and(|flags| flags & CWR != 0)
+    })
 }
 
 #[cfg(test)]
@@ -141,6 +155,29 @@ mod tests {
         assert_eq!(gso_type(&header), GSO_UDP_L4);
         header[20] = protocol::TCP;
         assert_eq!(gso_type(&header), GSO_TCPV6);
+    }
+
+    #[test]
+    fn only_the_first_piece_is_to_say_that_the_window_was_reduced() {
+        let offload = TxOffload {
+            checksum: Some(PartialChecksum {
+                start: 34,
+                offset: 16,
+            }),
+            gso: Some(Gso {
+                mss: 1448,
+                header_len: 66,
+            }),
+        };
+        let mut frame = [0; 66];
+        frame[12..14].copy_from_slice(&[8, 0]);
+        frame[23] = protocol::TCP;
+        assert_eq!(build(&frame, &offload)[1], GSO_TCPV4);
+        frame[34 + 13] = 0x90;
+        assert_eq!(build(&frame, &offload)[1], GSO_TCPV4 | GSO_ECN);
+        // A datagram has no flags.
+        frame[23] = protocol::UDP;
+        assert_eq!(build(&frame, &offload)[1], GSO_UDP_L4);
     }
 
     #[test]
