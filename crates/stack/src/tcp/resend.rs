@@ -206,24 +206,35 @@ fn on_probe(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl 
     let end = conn.snd.nxt;
     if data::force_one(conn, now, cx, fx) {
         conn.flight_mut().recovery.probe_was_resend = false;
-    } else {
-        resend_tail(conn, now, cx, fx);
+    } else if resend_tail(conn, now, cx, fx) {
         conn.flight_mut().recovery.probe_was_resend = true;
+    } else {
+        return arm_timeout(conn, now, cx);
     }
     conn.flight_mut().recovery.probe_end = end.max(conn.snd.nxt);
     arm_timeout(conn, now, cx);
 }
 
-fn resend_tail(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+#[cold]
+#[inline(never)]
+fn resend_tail(
+    conn: &mut Connection,
+    now: Instant,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> bool {
     let mss = u64::from(conn.snd.mss);
     let written = conn.snd.written;
     let Some(last) = conn.flight_mut().board.last().copied() else {
-        return;
+        return false;
     };
     let start = last.start.max(last.end.saturating_sub(mss));
-    let range = super::assembler::Range {
+    let tail = super::assembler::Range {
         start,
         end: last.end,
+    };
+    let Some(range) = data::within_window(conn, tail) else {
+        return false;
     };
     let una = conn.snd.una;
     let flight = conn.flight_mut();
@@ -239,6 +250,7 @@ fn resend_tail(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut im
     let len = range.end.min(written).saturating_sub(start) as u32;
     data::note_resent(conn, len);
     emit::segment(conn, now, (start, len), flags, cx, fx);
+    true
 }
 
 /// RFC 8985 6.3: the reordering timer fired.

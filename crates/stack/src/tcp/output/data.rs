@@ -8,6 +8,7 @@ use super::{ack_policy, emit, nagle};
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::link::Cx;
+use crate::tcp::assembler::Range;
 use crate::tcp::connection::Connection;
 use crate::tcp::figures::Pace;
 use crate::tcp::mtu_search::{self, Step};
@@ -398,6 +399,28 @@ pub fn note_resent(conn: &mut Connection, len: u32) {
     }
 }
 
+/// What of a range may be sent again: nothing goes beyond a window that has shrunk but the segment that the peer waits
+/// for, which then probes it (RFC 9293 3.8.6; Linux: tcp_retransmit_skb).
+#[cold]
+#[inline(never)]
+pub fn within_window(conn: &Connection, range: Range) -> Option<Range> {
+    let snd = &conn.snd;
+    if range.end.min(snd.written) <= snd.edge && range.start <= snd.edge {
+        return Some(range);
+    }
+    let mss = u64::from(snd.mss);
+    let len = match snd.edge.saturating_sub(range.start) {
+        0 if range.start == snd.una => mss,
+        0 => return None,
+        room if room < mss => room,
+        room => room - room % mss,
+    };
+    Some(Range {
+        end: range.end.min(range.start + len),
+        ..range
+    })
+}
+
 /// Sends the first run of lost bytes again, at most `most` of them.
 pub fn resend_once(
     conn: &mut Connection,
@@ -408,10 +431,13 @@ pub fn resend_once(
 ) -> bool {
     let our_time = isn::timestamp(now, conn.opts.ts_offset);
     let (una, written) = (conn.snd.una, conn.snd.written);
-    let flight = conn.flight_mut();
-    let Some(range) = flight.board.find_lost(most) else {
+    let Some(range) = conn.flight_mut().board.find_lost(most) else {
         return false;
     };
+    let Some(range) = within_window(conn, range) else {
+        return false;
+    };
+    let flight = conn.flight_mut();
     let stamp = flight.stamp(now, range.end - range.start, una);
     flight.board.mark_resent(range, now.0, stamp);
     flight.recovery.on_sent(range.end - range.start);

@@ -396,3 +396,63 @@ fn an_ack_does_not_wait_for_the_answer_of_a_program_that_is_away() {
     world.sleep(40 * MS);
     assert_eq!(world.only().header.ack, world.seq);
 }
+
+/// Without SACK, so that nothing probes for the tail.
+fn plain_world() -> World {
+    let mut world = World::new(config());
+    world.listen();
+    world.accept(slipstack_wire::tcp_options::TcpOptions {
+        mss: Some(1000),
+        ..Default::default()
+    });
+    world.clear();
+    world
+}
+
+fn places(world: &mut World) -> Vec<(u64, u32)> {
+    world.take_sent().iter().filter_map(|s| s.data).collect()
+}
+
+#[test]
+fn nothing_is_sent_again_beyond_a_window_that_has_shrunk() {
+    let mut world = plain_world();
+    world.write(10_000);
+    assert_eq!(places(&mut world).len(), 10);
+    world.sleep(220 * MS);
+    assert_eq!(places(&mut world), [(0, 1_000)]);
+    // Room for one and a half.
+    world.window = 1_500;
+    world.acknowledge(1_000);
+    world.flush();
+    assert_eq!(places(&mut world), [(1_000, 1_000), (2_000, 500)]);
+    world.window = 0;
+    world.acknowledge(1_000);
+    world.flush();
+    assert_eq!(places(&mut world), []);
+    // What the peer waits for probes the window.
+    world.sleep(SECOND);
+    let probes = places(&mut world);
+    assert!(
+        !probes.is_empty() && probes.iter().all(|place| place.0 == 2_000),
+        "{probes:?}"
+    );
+    world.window = 20_000;
+    world.acknowledge(1_000);
+    world.flush();
+    assert!(places(&mut world).contains(&(3_000, 1_000)));
+}
+
+#[test]
+fn the_tail_is_not_probed_for_beyond_a_window_that_has_shrunk() {
+    let mut world = established();
+    world.write(3_000);
+    world.take_sent();
+    world.window = 1_000;
+    world.peer(ACK, &[]);
+    world.sleep(2 * SECOND);
+    let sent = places(&mut world);
+    assert!(
+        !sent.is_empty() && sent.iter().all(|place| *place == (0, 1_000)),
+        "{sent:?}"
+    );
+}
