@@ -289,6 +289,8 @@ fn on_reorder(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
 ///
 /// DEVIATION(RFC 9293 3.8.6.1): the probe carries an old sequence number and no byte, as Linux's: it is answered with
 /// an ACK all the same, and nothing has to be taken back.
+#[cold]
+#[inline(never)]
 fn on_persist(
     conn: &mut Connection,
     now: Instant,
@@ -317,6 +319,8 @@ fn on_persist(
     let old = conn.snd.una - 1;
     emit::segment(conn, now, (old, 0), TcpFlags::NONE, cx, fx);
     conn.backoff.double();
-    arm_persist(conn, now, cx);
+    let wait = timeout_ns(conn, cx).min(patience_ns(conn, now));
+    conn.timers
+        .set_resend(Resend::Persist, now.plus_nanos(wait));
     Verdict::Alive
 }
