@@ -360,6 +360,10 @@ pub fn on_timeout(conn: &mut Connection) {
     let lost = flight.board.mark_all_lost();
     flight.delivery.on_lost(lost);
     conn.cc.on_timeout();
+    // RFC 3168 6.1.2: whatever the window was reduced for, the peer is told of it.
+    if conn.ecn.is_on() {
+        conn.ecn.cwr = TcpFlags::CWR;
+    }
 }
 
 /// RFC 4015: the ACK echoes a timestamp from before the retransmission, so the original arrived, or there was no

@@ -266,3 +266,18 @@ fn a_dctcp_receiver_tells_each_change_of_marks_at_once() {
     world.flush();
     assert!(!world.take_sent().last().unwrap().is(ECE));
 }
+
+#[test]
+fn new_data_after_a_timeout_says_that_the_window_was_reduced() {
+    let mut world = established_with_ecn(Congestion::NewReno);
+    world.write(5_000);
+    world.sleep(SECOND);
+    assert_eq!(info(&world).ca_state, 4);
+    assert!(world.take_sent().iter().all(|s| !s.is(CWR)));
+    world.ack = world.ack.wrapping_add(5_000);
+    world.peer(ACK, &[]);
+    world.write(10_000);
+    let next = world.take_sent();
+    assert!(next[0].is(CWR), "{next:?}");
+    assert!(next[1..].iter().all(|s| !s.is(CWR)));
+}
