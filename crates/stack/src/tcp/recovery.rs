@@ -325,27 +325,32 @@ fn reduce(conn: &mut Connection, facts: &AckFacts, is_first: bool) {
 }
 
 /// RFC 6298 5.4 to 5.6: everything outstanding counts as lost.
+#[cold]
+#[inline(never)]
 pub fn on_timeout(conn: &mut Connection) {
     let (una, point) = (conn.snd.una, conn.snd.nxt);
     let outstanding = flight_size(conn, &Delivered::default());
     let is_first = conn.backoff.count() == 0;
     let has_sack = conn.opts.has_sack;
     let flight = conn.flight.get_or_insert_with(Default::default);
+    let before = flight.recovery.state;
     // RFC 5681 3.1: ssthresh is set once for a segment; repeated timeouts leave it.
-    if is_first && flight.recovery.state != State::Loss {
-        let was_open = flight.recovery.state == State::Open;
+    if is_first {
         flight
             .recovery
             .begin(State::Loss, (una, point), outstanding.into(), &conn.cc);
-        if was_open {
+        // A mark and a recovery have lowered it for this window.
+        if matches!(before, State::Open | State::Loss) {
             conn.cc.on_loss(outstanding);
-            // RFC 5682 2.1 step 1: not when the timeout hits a recovery.
-            flight.recovery.frto = Frto::First;
-            flight.recovery.timeout_nxt = point;
         }
-    } else {
-        flight.recovery.frto = Frto::Off;
     }
+    // RFC 5682 2.1 step 1: not when the timeout hits a recovery.
+    flight.recovery.frto = if is_first && before == State::Open {
+        Frto::First
+    } else {
+        Frto::Off
+    };
+    flight.recovery.timeout_nxt = point;
     flight.recovery.state = State::Loss;
     flight.recovery.point = point;
     flight.recovery.duplicates = 0;

@@ -55,6 +55,31 @@ fn slow_start_goes_on_though_the_lost_data_had_not_filled_the_window() {
 }
 
 #[test]
+fn a_timeout_after_progress_lowers_the_threshold_again() {
+    let mut world = World::new(config());
+    world.listen();
+    world.accept(TcpOptions {
+        mss: Some(1000),
+        ..TcpOptions::default()
+    });
+    world.write(10_000);
+    let threshold = |world: &World| {
+        let info = world.stack.tcp_info(world.now, world.conn.unwrap());
+        info.unwrap().snd_ssthresh
+    };
+    world.sleep(220 * MS);
+    assert_eq!(threshold(&world), 7);
+    // RFC 5681 3.1: held constant for a segment that the timer has sent again before.
+    world.sleep(5 * SECOND);
+    assert_eq!(threshold(&world), 7);
+    // Another segment: two were in flight.
+    world.acknowledge(1000);
+    world.flush();
+    world.sleep(10 * SECOND);
+    assert_eq!(threshold(&world), 2);
+}
+
+#[test]
 fn a_spurious_timeout_is_taken_back() {
     let mut world = established_with_stamps();
     world.write(10_000);
