@@ -291,13 +291,19 @@ fn take_loss(conn: &mut Connection) -> bool {
 }
 
 /// A timeout: the probe failed if it was the first to be missing (RFC 4821 7.6.3), else it tells nothing
-/// (RFC 4821 7.6.4).
-pub fn on_timeout(conn: &mut Connection) {
+/// (RFC 4821 7.6.4). Was one in flight?
+#[cold]
+#[inline(never)]
+pub fn on_timeout(conn: &mut Connection) -> bool {
     let una = conn.snd.una;
-    if let Some(search) = search(conn)
-        && let Some(probe) = search.probe.take_if(|probe| probe.range.end > una)
-        && probe.range.start == una
-    {
+    let Some(search) = search(conn) else {
+        return false;
+    };
+    let Some(probe) = search.probe.take_if(|probe| probe.range.end > una) else {
+        return false;
+    };
+    if probe.range.start == una {
         search.high = probe.mtu - 1;
     }
+    true
 }

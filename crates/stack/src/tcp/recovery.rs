@@ -324,10 +324,10 @@ fn reduce(conn: &mut Connection, facts: &AckFacts, is_first: bool) {
     };
 }
 
-/// RFC 6298 5.4 to 5.6: everything outstanding counts as lost.
+/// RFC 6298 5.4 to 5.6: everything outstanding counts as lost. `has_probe`: so does a path MTU probe.
 #[cold]
 #[inline(never)]
-pub fn on_timeout(conn: &mut Connection) {
+pub fn on_timeout(conn: &mut Connection, has_probe: bool) {
     let (una, point) = (conn.snd.una, conn.snd.nxt);
     let outstanding = flight_size(conn, &Delivered::default());
     let is_first = conn.backoff.count() == 0;
@@ -344,8 +344,10 @@ pub fn on_timeout(conn: &mut Connection) {
             conn.cc.on_loss(outstanding);
         }
     }
-    // RFC 5682 2.1 step 1: not when the timeout hits a recovery.
-    flight.recovery.frto = if is_first && before == State::Open {
+    // RFC 5682 2.1 step 1: not when the timeout hits a recovery, nor (Linux: tcp_enter_loss) a path MTU probe.
+    // DEVIATION(RFC 5682 2.1): again for a segment that has timed out before, as on Linux: a pause may outlast two.
+    let may_be_spurious = !has_probe && (!before.is_repair() || !is_first);
+    flight.recovery.frto = if may_be_spurious {
         Frto::First
     } else {
         Frto::Off

@@ -167,6 +167,8 @@ fn failure(conn: &Connection) -> Verdict {
     Verdict::Failed(conn.soft_error.unwrap_or(Reason::TimedOut))
 }
 
+#[cold]
+#[inline(never)]
 fn on_timeout(
     conn: &mut Connection,
     now: Instant,
@@ -185,8 +187,8 @@ fn on_timeout(
     cx.counters.bump(Counter::TcpTimeouts);
     let is_first = conn.backoff.count() == 0;
     conn.figures_mut().on_timeout(now, is_first);
-    mtu_search::on_timeout(conn);
-    recovery::on_timeout(conn);
+    let has_probe = mtu_search::on_timeout(conn);
+    recovery::on_timeout(conn, has_probe);
     conn.backoff.double();
     pmtud::on_silence(conn, now, cx);
     let mss = u64::from(conn.snd.mss);

@@ -268,6 +268,27 @@ fn a_dctcp_receiver_tells_each_change_of_marks_at_once() {
 }
 
 #[test]
+fn a_spurious_timeout_after_a_mark_is_taken_back() {
+    let mut world = established_with_ecn(Congestion::NewReno);
+    world.write(10_000);
+    world.ack = world.ack.wrapping_add(1_000);
+    world.peer(ACK | ECE, &[]);
+    world.flush();
+    assert_eq!(info(&world).ca_state, 2);
+    while info(&world).ca_state != 4 {
+        world.sleep(20 * MS);
+    }
+    let mut options = TcpOptions::default();
+    let start = world.ack.wrapping_add(3_000);
+    options.sack.push(start, start.wrapping_add(1_000));
+    world.peer_with(0, ACK, &[], options);
+    let after = info(&world);
+    assert_eq!((after.ca_state, after.lost), (0, 0));
+    // What the mark took is not given back.
+    assert_eq!(after.snd_ssthresh, 5);
+}
+
+#[test]
 fn new_data_after_a_timeout_says_that_the_window_was_reduced() {
     let mut world = established_with_ecn(Congestion::NewReno);
     world.write(5_000);

@@ -107,12 +107,31 @@ fn a_sacked_original_undoes_the_timeout() {
 }
 
 #[test]
-fn a_second_timeout_is_believed() {
+fn a_second_timeout_after_progress_is_believed() {
     let mut world = timed_out(false);
-    world.sleep(3 * SECOND);
+    world.acknowledge(1_000);
+    world.flush();
+    while world.stack.counters().value(crate::Counter::TcpTimeouts) < 2 {
+        world.sleep(20 * MS);
+    }
     world.take_sent();
     world.acknowledge(1_000);
     world.flush();
-    assert!(offsets(&world.take_sent()).contains(&1_000));
+    assert!(offsets(&world.take_sent()).contains(&2_000));
     assert_eq!(info(&world).ca_state, 4);
+}
+
+#[test]
+fn repeated_timeouts_of_one_segment_may_be_spurious_all_together() {
+    let mut world = timed_out(false);
+    world.sleep(3 * SECOND);
+    assert!(offsets(&world.take_sent()).iter().all(|at| *at == 0));
+    world.acknowledge(1_000);
+    world.flush();
+    assert_eq!(offsets(&world.take_sent()), [10_000, 11_000]);
+    world.acknowledge(1_000);
+    world.flush();
+    let after = info(&world);
+    assert_eq!((after.ca_state, after.lost), (0, 0));
+    assert!(after.snd_cwnd >= 10, "{}", after.snd_cwnd);
 }
