@@ -83,18 +83,20 @@ impl Delivery {
     /// Something leaves, with `in_flight` bytes before it.
     #[inline]
     pub fn on_sent(&mut self, now: Instant, len: u64, in_flight: u64, delivered: u64) -> Stamp {
-        if in_flight == 0 {
+        let (since_delivered, since_first) = if in_flight == 0 {
             self.delivered_at = now.0;
             self.first_sent_at = now.0;
-        }
-        let ago = |at: u64| (now.0.saturating_sub(at) >> UNIT_SHIFT) as u32;
+            (0, 0)
+        } else {
+            (ago(now, self.delivered_at), ago(now, self.first_sent_at))
+        };
         let limited = if self.limited_upto == 0 { 0 } else { LIMITED };
         Stamp {
             delivered: delivered as u32,
             lost: self.lost,
             in_flight: (in_flight + len) as u32 & !LIMITED | limited,
-            since_delivered: ago(self.delivered_at),
-            since_first: ago(self.first_sent_at),
+            since_delivered,
+            since_first,
         }
     }
 
@@ -179,6 +181,13 @@ impl Delivery {
     }
 }
 
+/// Units from `at` to `now`; a longer pause counts as the longest that fits.
+#[inline]
+fn ago(now: Instant, at: u64) -> u32 {
+    let units = now.0.saturating_sub(at) >> UNIT_SHIFT;
+    u32::try_from(units).unwrap_or(u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,5 +249,16 @@ mod tests {
         let stamp = delivery.on_sent(Instant(MS), 10_000, 0, 0);
         let sample = delivery.on_delivered(Instant(2 * MS), &newest(MS, stamp), 10_000, 5 * MS);
         assert_eq!(sample.rate, 0);
+    }
+
+    #[test]
+    fn a_pause_longer_than_a_stamp_can_tell_is_not_taken_for_a_short_one() {
+        let mut delivery = Delivery::default();
+        delivery.on_sent(Instant(MS), 1_000, 0, 0);
+        // 2^32 units and a little later, before any timer.
+        let now = MS + (1 << 38) + 2 * MS;
+        let stamp = delivery.on_sent(Instant(now), 1_000, 1_000, 0);
+        let sample = delivery.on_delivered(Instant(now + MS), &newest(now, stamp), 2_000, MS);
+        assert!(sample.rate < 10, "{sample:?}");
     }
 }
