@@ -84,8 +84,9 @@ pub struct StackConfig {
     pub slaac: Option<SlaacConfig>,
     /// ICMP errors that may be sent per second (RFC 1812 4.3.2.8).
     pub icmp_errors_per_second: u32,
-    /// Between two of them to one destination, in the long run (Linux's `icmp_ratelimit`).
-    pub icmp_error_interval: Duration,
+    /// Between two of them to one destination, in the long run, of IPv4 and of IPv6 (Linux's `icmp_ratelimit` and
+    /// `icmp.ratelimit`).
+    pub icmp_error_intervals: [Duration; 2],
     pub tcp: TcpConfig,
     /// Root of all randomness: ports, sequence numbers, hash keys.
     pub seed: [u8; 32],
@@ -110,7 +111,7 @@ impl Default for StackConfig {
             forwarding: false,
             slaac: None,
             icmp_errors_per_second: 1000,
-            icmp_error_interval: Duration::from_secs(1),
+            icmp_error_intervals: [Duration::from_secs(1), Duration::from_millis(100)],
             tcp: TcpConfig::default(),
             seed: [0; 32],
         }

@@ -19,8 +19,8 @@ const BURST: u64 = 6;
 #[derive(Debug)]
 pub(crate) struct IcmpLimit {
     all: RateLimit,
-    /// Between two errors to one destination in the long run (`icmp_ratelimit`); 0 = no limit.
-    interval_ns: u64,
+    /// Between two errors to one destination in the long run, of IPv4 and of IPv6; 0 = no limit.
+    intervals_ns: [u64; 2],
     /// Made for the first error.
     shares: Option<Box<Shares>>,
 }
@@ -39,10 +39,10 @@ struct Place {
 }
 
 impl IcmpLimit {
-    pub fn new(per_second: u32, interval: Duration, now: Instant) -> Self {
+    pub fn new(per_second: u32, intervals: [Duration; 2], now: Instant) -> Self {
         Self {
             all: RateLimit::new(per_second, now),
-            interval_ns: u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX),
+            intervals_ns: intervals.map(|each| u64::try_from(each.as_nanos()).unwrap_or(u64::MAX)),
             shares: None,
         }
     }
@@ -54,7 +54,8 @@ impl IcmpLimit {
     }
 
     fn takes_share(&mut self, now: Instant, dst: IpAddr, rng: &mut Rng) -> bool {
-        if self.interval_ns == 0 {
+        let interval_ns = self.intervals_ns[usize::from(dst.is_ipv6())];
+        if interval_ns == 0 {
             return true;
         }
         let shares = self.shares.get_or_insert_with(|| {
@@ -69,8 +70,8 @@ impl IcmpLimit {
         if place.hash != hash {
             *place = Place { hash, paid_at: 0 };
         }
-        let paid_at = place.paid_at.max(now.0) + self.interval_ns;
-        if paid_at - now.0 > BURST * self.interval_ns {
+        let paid_at = place.paid_at.max(now.0) + interval_ns;
+        if paid_at - now.0 > BURST * interval_ns {
             return false;
         }
         place.paid_at = paid_at;
@@ -82,12 +83,14 @@ impl IcmpLimit {
 mod tests {
     use super::*;
 
+    const INTERVALS: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(100)];
+
     #[test]
-    fn a_destination_gets_six_at_once_and_then_one_a_second_whatever_others_get() {
+    fn a_destination_gets_six_at_once_and_then_one_an_interval_whatever_others_get() {
         let mut rng = Rng::new(&[7; 32]);
-        let second = Duration::from_secs(1);
-        let mut limit = IcmpLimit::new(1_000_000, second, Instant::ZERO);
-        let [one, other] = ["10.0.0.9", "fd00::9"].map(|ip| ip.parse::<IpAddr>().unwrap());
+        let mut limit = IcmpLimit::new(1_000_000, INTERVALS, Instant::ZERO);
+        let [one, other, v6] =
+            ["10.0.0.9", "10.0.0.8", "fd00::9"].map(|ip| ip.parse::<IpAddr>().unwrap());
         let passed = |limit: &mut IcmpLimit, ms: u64, dst: IpAddr, rng: &mut Rng| {
             (0..20)
                 .filter(|_| limit.may_pass(Instant::from_millis(ms), dst, rng))
@@ -98,13 +101,16 @@ mod tests {
         assert_eq!(passed(&mut limit, 1_900, one, &mut rng), 0);
         assert_eq!(passed(&mut limit, 2_100, one, &mut rng), 1);
         assert_eq!(passed(&mut limit, 60_000, one, &mut rng), 6);
+        assert_eq!(passed(&mut limit, 61_000, v6, &mut rng), 6);
+        assert_eq!(passed(&mut limit, 61_090, v6, &mut rng), 0);
+        assert_eq!(passed(&mut limit, 61_110, v6, &mut rng), 1);
+        assert_eq!(passed(&mut limit, 61_600, v6, &mut rng), 5);
     }
 
     #[test]
     fn all_destinations_together_are_limited_too() {
         let mut rng = Rng::new(&[7; 32]);
-        let second = Duration::from_secs(1);
-        let mut limit = IcmpLimit::new(100, second, Instant::ZERO);
+        let mut limit = IcmpLimit::new(100, INTERVALS, Instant::ZERO);
         let now = Instant::from_millis(5_000);
         let passed = (0..1000u32)
             .filter(|n| limit.may_pass(now, core::net::Ipv4Addr::from_bits(*n).into(), &mut rng))

@@ -71,7 +71,7 @@ impl Stack {
             tcp: Tcp::new(&config, &mut rng, now),
             icmp_errors: IcmpLimit::new(
                 config.icmp_errors_per_second,
-                config.icmp_error_interval,
+                config.icmp_error_intervals,
                 now,
             ),
             counters: Counters::default(),

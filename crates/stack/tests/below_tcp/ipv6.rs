@@ -411,6 +411,21 @@ fn a_closed_port_is_told_and_errors_are_limited() {
 }
 
 #[test]
+fn a_host_is_told_of_six_errors_at_once_and_ten_a_second() {
+    let mut table = table();
+    introduce(&mut table);
+    let ask = |table: &mut Table| {
+        for _ in 0..20 {
+            table.input(&datagram((PEER6, 7), (OWN, 9), b""));
+        }
+        table.take_frames().len()
+    };
+    assert_eq!(ask(&mut table), 6);
+    table.pass(101);
+    assert_eq!(ask(&mut table), 1);
+}
+
+#[test]
 fn an_error_about_our_datagram_reaches_its_socket() {
     let mut table = table();
     introduce(&mut table);
