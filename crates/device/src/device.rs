@@ -34,6 +34,12 @@ pub trait Sink {
     fn large(&mut self, beginning: &[u8], meta: RxMeta, rest: &mut dyn Rest) {
         let _ = (beginning, meta, rest);
     }
+
+    /// The monotonic time that the frames are handled with. A device that knows when they came keeps later ones for its
+    /// next run.
+    fn clock_ns(&self) -> Option<u64> {
+        None
+    }
 }
 
 impl<F: FnMut(&[u8], RxMeta)> Sink for F {

@@ -13,11 +13,13 @@ use crate::capture::{Capture, Direction};
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::loopback::gather;
 
+/// Gone after the first write that fails: a full disk must not stop the network.
+type Recorder = Option<Capture<BufWriter<File>>>;
+
 /// A device with a capture of what it receives and sends.
 pub struct Tee<D: Device> {
     device: D,
-    /// Gone after the first write that fails: a full disk must not stop the network.
-    capture: Option<Capture<BufWriter<File>>>,
+    capture: Recorder,
 }
 
 impl<D: Device> Tee<D> {
@@ -33,12 +35,36 @@ impl<D: Device> Tee<D> {
     }
 }
 
-fn record(capture: &mut Option<Capture<BufWriter<File>>>, way: Direction, bytes: &[u8]) {
+fn record(capture: &mut Recorder, way: Direction, bytes: &[u8]) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     if let Some(open) = capture
         && open.frame(now.unwrap_or_default(), way, bytes).is_err()
     {
         *capture = None;
+    }
+}
+
+/// Records on the way to the sink; large frames come as a whole.
+struct Recorded<'a> {
+    capture: &'a mut Recorder,
+    sink: &'a mut dyn Sink,
+}
+
+impl Sink for Recorded<'_> {
+    fn frame(&mut self, frame: &[u8], meta: RxMeta) {
+        match PartialChecksum::of_frame(frame) {
+            Some(partial) if meta.checksum == RxChecksum::Partial => {
+                let mut whole = frame.to_vec();
+                partial.complete(&mut whole, []);
+                record(self.capture, Direction::Inbound, &whole);
+            }
+            _ => record(self.capture, Direction::Inbound, frame),
+        }
+        self.sink.frame(frame, meta);
+    }
+
+    fn clock_ns(&self) -> Option<u64> {
+        self.sink.clock_ns()
     }
 }
 
@@ -49,17 +75,7 @@ impl<D: Device> Device for Tee<D> {
 
     fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let capture = &mut self.capture;
-        self.device.rx(budget, &mut |frame: &[u8], meta: RxMeta| {
-            match PartialChecksum::of_frame(frame) {
-                Some(partial) if meta.checksum == RxChecksum::Partial => {
-                    let mut whole = frame.to_vec();
-                    partial.complete(&mut whole, []);
-                    record(capture, Direction::Inbound, &whole);
-                }
-                _ => record(capture, Direction::Inbound, frame),
-            }
-            sink.frame(frame, meta);
-        })
+        self.device.rx(budget, &mut Recorded { capture, sink })
     }
 
     fn tx(

@@ -72,6 +72,10 @@ impl Sink for Burst<'_> {
         self.stack
             .on_large_frame(self.now, beginning, len, meta, &mut fx);
     }
+
+    fn clock_ns(&self) -> Option<u64> {
+        Some(self.now.0)
+    }
 }
 
 /// One stack on one slot, with its clients.

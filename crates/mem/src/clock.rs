@@ -1,10 +1,21 @@
-//! The one clock: CLOCK_MONOTONIC in nanoseconds.
+//! The one clock: CLOCK_MONOTONIC in nanoseconds. The wall clock only where the kernel uses it.
 
 use rustix::time::{ClockId, clock_gettime};
 
 /// Monotonic nanoseconds since boot (vDSO, about 18 ns).
 #[inline]
 pub fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+    nanoseconds(ClockId::Monotonic)
+}
+
+/// What the wall clock said at `then` of [`now_ns`], if it was not set since.
+pub fn wall_ns_at(then: u64) -> u64 {
+    let since = now_ns().saturating_sub(then);
+    nanoseconds(ClockId::Realtime).saturating_sub(since)
+}
+
+#[inline]
+fn nanoseconds(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -1,6 +1,7 @@
 //! AF_PACKET: a TPACKET_V2 receive ring, large frames by recv, batched sends, and a virtio header
 //! with checksum and segmentation offloads in both directions.
 
+mod arrivals;
 mod large;
 mod open;
 mod raw;

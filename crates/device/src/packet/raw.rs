@@ -31,9 +31,8 @@ pub(crate) struct SlotHeader {
     pub captured: u32,
     /// Offset of the frame in the slot; the virtio header ends there.
     pub mac: u16,
-    /// Time of arrival.
-    pub sec: u32,
-    pub nsec: u32,
+    sec: u32,
+    nsec: u32,
     tag: u16,
     tag_kind: u16,
 }
@@ -44,6 +43,12 @@ const CUSTOMER_TAG: u16 = 0x8100;
 const TAG_VLAN: u16 = 0x0fff;
 
 impl SlotHeader {
+    /// When the frame came, by the wall clock.
+    #[inline]
+    pub fn arrived_ns(&self) -> u64 {
+        u64::from(self.sec) * 1_000_000_000 + u64::from(self.nsec)
+    }
+
     /// The VLAN that a frame came in; 0 = none, or a tag with a priority alone. `None`: a provider's.
     #[inline]
     pub fn vlan(&self, status: u32) -> Option<u16> {

@@ -6,8 +6,10 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use slipstack_mem::wall_ns_at;
 use slipstack_wire::{RxChecksum, RxMeta};
 
+use super::arrivals::Arrivals;
 use super::large::{Announced, Large, Taken};
 use super::raw::{self, RxRing, SlotHeader};
 use crate::device::{DeviceCounters, Sink};
@@ -64,8 +66,8 @@ impl Receive {
             return;
         }
         let is_consumed = self.ring.status(self.next) & raw::STATUS_USER == 0 || {
-            let time = |header: SlotHeader| (header.sec, header.nsec);
-            time(self.ring.header(before)) < time(self.ring.header(self.next))
+            let arrived_ns = |slot| self.ring.header(slot).arrived_ns();
+            arrived_ns(before) < arrived_ns(self.next)
         };
         if is_consumed {
             self.ring.release(before);
@@ -85,6 +87,7 @@ impl Receive {
         counters: &mut DeviceCounters,
     ) -> usize {
         let mut handed = 0;
+        let mut arrivals = Arrivals::default();
         self.large_bytes = 0;
         // Slots, not frames, are counted: a slot may hold several datagrams or nothing for us.
         for _ in 0..budget {
@@ -92,7 +95,11 @@ impl Receive {
             if status & raw::STATUS_USER == 0 || self.large_bytes >= LARGE_BYTES_MAX {
                 break;
             }
-            handed += self.take(fd, status, sink, counters);
+            let header = self.ring.header(self.next);
+            if !arrivals.admits(header.arrived_ns(), || sink.clock_ns().map(wall_ns_at)) {
+                break;
+            }
+            handed += self.take(fd, status, header, sink, counters);
             let done = self.next;
             self.next = if done + 1 == self.ring.count() {
                 0
@@ -116,10 +123,10 @@ impl Receive {
         &mut self,
         fd: BorrowedFd<'_>,
         status: u32,
+        header: SlotHeader,
         sink: &mut dyn Sink,
         counters: &mut DeviceCounters,
     ) -> usize {
-        let header = self.ring.header(self.next);
         // The kernel has taken the tag out of the frame.
         if header.vlan(status) != Some(self.vlan) {
             counters.rx_vlan += 1;
