@@ -16,8 +16,9 @@ const N_RTT_SAMPLE: u8 = 8;
 const CSS_GROWTH_DIVISOR: u32 = 4;
 const CSS_ROUNDS: u8 = 5;
 const INFINITY: u32 = u32::MAX;
-/// ACKs further apart are no train (Linux: hystart_ack_delta_us), or a share of the round trip where it is long.
-const TRAIN_PAUSE: u32 = 2_000;
+/// ACKs further apart than this share of the round trip are no train. (Linux's hystart_ack_delta_us is 2 ms on every
+/// path; what a pause of a machine leaves between the ACKs of a small window would pass for the bottleneck's rate.)
+const TRAIN_PAUSE_MIN: u32 = 500;
 const TRAIN_PAUSE_DIVISOR: u32 = 16;
 /// A train is at least a quarter of a round trip long: what is late at its end must not tell its rate. Below a
 /// millisecond neither trains nor queues are looked at: they are turns of the sender or of the receiver.
@@ -170,7 +171,7 @@ impl HyStart {
         let delivered = ack.delivered as u32;
         let gap = now_us.wrapping_sub(core::mem::replace(&mut self.acked_at, now_us));
         let bytes = delivered.wrapping_sub(core::mem::replace(&mut self.delivered, delivered));
-        if gap <= (self.min / TRAIN_PAUSE_DIVISOR).max(TRAIN_PAUSE) {
+        if gap <= (self.min / TRAIN_PAUSE_DIVISOR).max(TRAIN_PAUSE_MIN) {
             self.train_len = self.train_len.saturating_add(gap);
             self.train_bytes = self.train_bytes.saturating_add(bytes);
         }
