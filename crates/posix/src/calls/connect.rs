@@ -312,11 +312,13 @@ impl Process {
             }
             dgram.set_side(Side::Kernel);
             *dgram.remote.lock() = None;
+            dgram.gathering.on_connect(None);
             self.report.on_dgram(socket, dgram);
             return Err(Divert::Kernel);
         }
         self.may_broadcast(dgram, remote)?;
         *dgram.remote.lock() = Some(remote);
+        dgram.gathering.on_connect(Some(remote));
         if dgram.is_intent() {
             if let Err(error) = self.realize_dgram(socket, dgram) {
                 *dgram.remote.lock() = None;
@@ -334,6 +336,7 @@ impl Process {
 
     fn disconnect_dgram(&self, socket: &Description, dgram: &Dgram) -> Outcome<()> {
         *dgram.remote.lock() = None;
+        dgram.gathering.on_connect(None);
         let bound = socket.cold.lock().bound;
         if dgram.side() == Side::Kernel {
             dgram.set_side(Side::Both);

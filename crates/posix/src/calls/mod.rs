@@ -9,4 +9,5 @@ mod receive_datagram;
 mod requests;
 mod send;
 mod send_datagram;
+mod send_pieces;
 mod sendfile;

@@ -16,7 +16,7 @@ use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::report::{Given as Placed, Reason};
-use crate::socket::{Dgram, Side, payload_longest};
+use crate::socket::{Begun, Dgram, Side, payload_longest};
 use crate::wait::{Plan, Subject, polled};
 
 const UDP_LEN: usize = 8;
@@ -37,6 +37,12 @@ impl Process {
         if flags & libc::MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP.into());
         }
+        if dgram.gathering.is_begun()
+            && let Some(sent) = self.send_piece(socket, dgram, bufs, to, flags)?
+        {
+            return Ok(sent);
+        }
+        let is_more = flags & libc::MSG_MORE != 0 || dgram.gathering.is_corked();
         let given = to.map(|to| parse_destination(to, socket.family));
         let to = match given.transpose()? {
             Some(Given::Addr(addr)) if addr.port() == 0 => return Err(Errno::EINVAL.into()),
@@ -59,12 +65,23 @@ impl Process {
             if dgram.is_shut_for_writing() {
                 return Err(Errno::EPIPE.into());
             }
+            dgram
+                .gathering
+                .set_on_kernel(is_more && dgram.side() == Side::Both);
             return self.send_by_kernel(socket, dgram, flags);
         }
         let Some(remote) = to.or(*dgram.remote.lock()) else {
             return Err(Errno::EDESTADDRREQ.into());
         };
-        let envelope = self.envelope(dgram, to, &sending, remote, bufs)?;
+        let envelope = self.envelope(dgram, (to, remote), &sending, bufs, is_more)?;
+        if is_more {
+            let begun = Begun {
+                bytes: Vec::new(),
+                envelope,
+                remote,
+            };
+            return self.begin_datagram(socket, dgram, bufs, begun);
+        }
         self.send_by_stack(socket, dgram, bufs, &envelope, flags)
     }
 
@@ -72,15 +89,20 @@ impl Process {
     fn envelope(
         &self,
         dgram: &Dgram,
-        to: Option<SocketAddr>,
+        (to, remote): (Option<SocketAddr>, SocketAddr),
         sending: &Sending,
-        remote: SocketAddr,
         bufs: &[IoSlice<'_>],
+        is_more: bool,
     ) -> Result<Envelope, Errno> {
         self.may_broadcast(dgram, remote)?;
         let len: usize = bufs.iter().map(|buf| buf.len()).sum();
         let segment = sending.segment.unwrap_or_else(|| dgram.segment());
-        if len > DATAGRAM_SURE || segment != 0 {
+        if is_more && segment != 0 {
+            // How many there are is asked when it leaves.
+            if len > payload_longest(remote) {
+                return Err(Errno::EMSGSIZE);
+            }
+        } else if len > DATAGRAM_SURE || segment != 0 {
             self.check_length(dgram, remote, len, usize::from(segment))?;
         }
         let is_strange = |src: IpAddr| {
@@ -115,7 +137,7 @@ impl Process {
 
     /// What the path has told is the engine's to know: EMSGSIZE because of that comes with the next call.
     #[cold]
-    fn check_length(
+    pub(super) fn check_length(
         &self,
         dgram: &Dgram,
         remote: SocketAddr,
@@ -152,7 +174,7 @@ impl Process {
         Ok(())
     }
 
-    fn send_by_kernel(
+    pub(super) fn send_by_kernel(
         &self,
         socket: &Arc<Description>,
         dgram: &Dgram,
@@ -192,16 +214,7 @@ impl Process {
         envelope: &Envelope,
         flags: i32,
     ) -> Outcome<usize> {
-        if envelope.peer.is_some_and(|to| self.is_own(to)) {
-            self.realize_all();
-        }
-        if dgram.is_intent()
-            && let Err(error) = self.realize_dgram(socket, dgram)
-        {
-            return Err(error.into());
-        }
-        dgram.take_port();
-        self.bring_errors(dgram);
+        self.prepare_to_send(socket, dgram, envelope.peer)?;
         if let Some(sent) = dgram.send(envelope, bufs)? {
             if let Some((link, _)) = dgram.part() {
                 self.after_push(&link, socket.id);
@@ -220,6 +233,24 @@ impl Process {
             link.commands();
         }
         sent.ok_or(Errno::EAGAIN.into())
+    }
+
+    /// The socket's part on the stack, with what has come for it.
+    pub(super) fn prepare_to_send(
+        &self,
+        socket: &Arc<Description>,
+        dgram: &Dgram,
+        to: Option<SocketAddr>,
+    ) -> Result<(), Errno> {
+        if to.is_some_and(|to| self.is_own(to)) {
+            self.realize_all();
+        }
+        if dgram.is_intent() {
+            self.realize_dgram(socket, dgram)?;
+        }
+        dgram.take_port();
+        self.bring_errors(dgram);
+        Ok(())
     }
 
     pub(super) fn send_unbound(

@@ -81,7 +81,9 @@ impl Process {
                     _ => {}
                 }
             }
-            Some(Decided::Dgram(dgram)) => self.set_on_dgram(dgram, level, name, &options),
+            Some(Decided::Dgram(dgram)) => {
+                self.set_on_dgram((&socket, dgram), level, name, &options)
+            }
             Some(Decided::Listener(listener)) => {
                 if let (Some((link, sock)), Some(option)) =
                     (&*listener.stack(), options.for_stack(level, name))
@@ -123,7 +125,13 @@ impl Process {
         Ok(())
     }
 
-    fn set_on_dgram(&self, dgram: &Dgram, level: i32, name: i32, options: &Options) {
+    fn set_on_dgram(
+        &self,
+        (socket, dgram): (&Arc<Description>, &Dgram),
+        level: i32,
+        name: i32,
+        options: &Options,
+    ) {
         if is_return(level, name) {
             self.bring_errors(dgram);
         }
@@ -133,6 +141,9 @@ impl Process {
         dgram.apply(options);
         if is_return(level, name) && !options.is_on(level, name) {
             dgram.forget_returned();
+        }
+        if (level, name) == (libc::SOL_UDP, libc::UDP_CORK) && !dgram.gathering.is_corked() {
+            self.uncork(socket, dgram);
         }
     }
 

@@ -12,7 +12,7 @@ use crate::ancillary::Wishes;
 use crate::errno::Errno;
 use crate::link::{Datagram, Link};
 use crate::options::Options;
-use crate::socket::bits;
+use crate::socket::{Gathering, bits};
 
 /// Which parts of a socket are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,8 @@ pub(crate) struct Dgram {
     next_error: AtomicI32,
     /// It was disconnected, and has sent nothing since.
     has_no_port: AtomicBool,
+    /// UDP_CORK and MSG_MORE.
+    pub(crate) gathering: Gathering,
 }
 
 /// A datagram on its way to a forked child.
@@ -101,6 +103,7 @@ impl Dgram {
             has_left: AtomicBool::new(false),
             next_error: AtomicI32::new(0),
             has_no_port: AtomicBool::new(false),
+            gathering: Gathering::new(),
         }
     }
 
@@ -113,6 +116,8 @@ impl Dgram {
         let segment = options.int(libc::SOL_UDP, libc::UDP_SEGMENT).unwrap_or(0);
         let segment = u16::try_from(segment).unwrap_or(0);
         self.segment.store(segment, Ordering::Relaxed);
+        let is_corked = options.is_on(libc::SOL_UDP, libc::UDP_CORK);
+        self.gathering.set_corked(is_corked);
         let wants_returned = options.is_on(libc::IPPROTO_IP, libc::IP_RECVERR)
             || options.is_on(libc::IPPROTO_IPV6, libc::IPV6_RECVERR);
         self.wants_returned.store(wants_returned, Ordering::Relaxed);
@@ -379,18 +384,49 @@ impl Dgram {
         bufs: &[IoSlice<'_>],
     ) -> Result<Option<usize>, Errno> {
         let (link, sock) = self.part().ok_or(Errno::ENETDOWN)?;
-        if let Some(error) = self.take_error_of(&link, sock) {
+        self.may_send_on(&link, sock)?;
+        Ok(self.push_on(&link, sock, envelope, bufs))
+    }
+
+    /// What a datagram hears that is begun.
+    pub(crate) fn may_send(&self) -> Result<(), Errno> {
+        let (link, sock) = self.part().ok_or(Errno::ENETDOWN)?;
+        self.may_send_on(&link, sock)
+    }
+
+    fn may_send_on(&self, link: &Link, sock: SockId) -> Result<(), Errno> {
+        if let Some(error) = self.take_error_of(link, sock) {
             return Err(error);
         }
         // sock_alloc_send_pskb(): whatever else is wrong is said first.
-        if self.is_shut_for_writing() {
-            return Err(Errno::EPIPE);
+        match self.is_shut_for_writing() {
+            true => Err(Errno::EPIPE),
+            false => Ok(()),
         }
+    }
+
+    /// As [`Dgram::send`], of a datagram that has heard what there was to hear.
+    pub(crate) fn push(
+        &self,
+        envelope: &Envelope,
+        bufs: &[IoSlice<'_>],
+    ) -> Result<Option<usize>, Errno> {
+        let (link, sock) = self.part().ok_or(Errno::ENETDOWN)?;
+        Ok(self.push_on(&link, sock, envelope, bufs))
+    }
+
+    fn push_on(
+        &self,
+        link: &Link,
+        sock: SockId,
+        envelope: &Envelope,
+        bufs: &[IoSlice<'_>],
+    ) -> Option<usize> {
         let sent = link.udp_send(sock, envelope, bufs);
         if sent.is_none() {
             self.wants_space.store(true, Ordering::SeqCst);
         }
-        Ok(sent)
+        sent
     }
 
     /// datagram_poll() for the stack's part.

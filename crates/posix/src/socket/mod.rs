@@ -1,11 +1,13 @@
 //! What a socket is once it is decided.
 
 mod dgram;
+mod gathering;
 mod listener;
 mod stream;
 mod urgent;
 
 pub(crate) use dgram::{Dgram, SHUT_READ, SHUT_WRITE, Side, payload_longest, shut_bits};
+pub(crate) use gathering::{Begun, Gathering};
 pub(crate) use listener::Listener;
 pub(crate) use stream::{How, Push, Stream, StreamError};
 
