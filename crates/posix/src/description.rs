@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use slipstack_mem::{Descriptor, Lock};
 
@@ -81,6 +81,8 @@ pub(crate) struct Description {
     /// SO_RCVTIMEO and SO_SNDTIMEO in nanoseconds, 0 = none.
     pub(crate) recv_timeout_ns: AtomicU64,
     pub(crate) send_timeout_ns: AtomicU64,
+    /// SO_PEEK_OFF: where the next look begins; negative = at the front.
+    pub(crate) peek_offset: AtomicI32,
     is_watched: AtomicBool,
     /// Of a datagram socket that was shut down before it was anything else.
     pub(crate) early_shut: AtomicU8,
@@ -123,6 +125,7 @@ impl Description {
         ] {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
+        new.take_peek_offset(old);
         new
     }
 
@@ -141,6 +144,7 @@ impl Description {
             has_kernel: AtomicBool::new(false),
             recv_timeout_ns: AtomicU64::new(0),
             send_timeout_ns: AtomicU64::new(0),
+            peek_offset: AtomicI32::new(-1),
             is_watched: AtomicBool::new(false),
             early_shut: AtomicU8::new(0),
             users: AtomicUsize::new(0),
@@ -164,6 +168,29 @@ impl Description {
     #[inline]
     pub(crate) fn has_kernel(&self) -> bool {
         self.has_kernel.load(Ordering::Acquire)
+    }
+
+    /// Where a look begins, if SO_PEEK_OFF is on.
+    #[inline]
+    pub(crate) fn peek_from(&self) -> Option<usize> {
+        usize::try_from(self.peek_offset.load(Ordering::Relaxed)).ok()
+    }
+
+    pub(crate) fn take_peek_offset(&self, from: &Description) {
+        let offset = from.peek_offset.load(Ordering::Relaxed);
+        self.peek_offset.store(offset, Ordering::Relaxed);
+    }
+
+    /// A look goes on behind what it has seen; what is read moves what is left to the front.
+    pub(crate) fn move_peek_offset(&self, is_peek: bool, by: usize) {
+        let by = i32::try_from(by).unwrap_or(i32::MAX);
+        let moved = |at: i32| match is_peek {
+            _ if at < 0 => None,
+            true => Some(at.saturating_add(by)),
+            false => Some((at - by).max(0)),
+        };
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.peek_offset.fetch_update(set, fetch, moved);
     }
 
     /// Whether events of the kernel socket are the program's: that of a connection on the stack only keeps the

@@ -3,7 +3,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -502,6 +502,17 @@ impl Link {
         peek: bool,
     ) -> Option<Datagram> {
         self.program.udp_recv(sock, bufs, peek)
+    }
+
+    /// SO_PEEK_OFF: from the byte `skip` of all that wait on.
+    pub(crate) fn udp_peek_at(
+        &self,
+        sock: SockId,
+        bufs: &mut [IoSliceMut<'_>],
+        skip: usize,
+        found_empty: &AtomicU64,
+    ) -> Option<(Datagram, usize)> {
+        self.program.udp_peek_at(sock, bufs, skip, found_empty)
     }
 }
 

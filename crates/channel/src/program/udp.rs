@@ -2,7 +2,9 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::cell::Cell;
 use crate::command::Command;
 use crate::datagram::{Envelope, HEADER, Header, PAYLOAD_MAX};
 use crate::ids::SockId;
@@ -80,16 +82,7 @@ impl ProgramEnd {
         let local = self.inner.sockets.find(sock)?;
         let cell = self.cell(sock.index)?;
         let mut rx = local.rx.lock();
-        let waiting = self.waiting(sock, &cell, rx.tail);
-        let mut bytes = [0; HEADER];
-        if waiting < HEADER {
-            return None;
-        }
-        let read = self.copy_out(&cell, rx.tail, HEADER, &mut [IoSliceMut::new(&mut bytes)]);
-        let header = Header::decode(&bytes).filter(|_| read == HEADER)?;
-        if header.record_len() > waiting {
-            return None;
-        }
+        let header = self.udp_header(sock, &cell, rx.tail)?;
         let at = rx.tail + HEADER as u64;
         let len = match header.len {
             0 => 0,
@@ -99,13 +92,53 @@ impl ProgramEnd {
             rx.tail += header.record_len() as u64;
             self.consumed(sock, &cell, rx.tail);
         }
-        Some(Datagram {
-            len,
-            full_len: header.len,
-            from: header.envelope.peer?,
-            to: header.envelope.local?,
-            envelope: header.envelope,
-        })
+        datagram(&header, len)
+    }
+
+    /// Looks at the datagram in which the byte `skip` of all that wait lies (SO_PEEK_OFF), from that byte on; how many
+    /// of its bytes are before it is the second answer. An empty one is found once: `found_empty`, which the caller
+    /// keeps, is where the latest such ended (__skb_try_recv_from_queue()).
+    pub fn udp_peek_at(
+        &self,
+        sock: SockId,
+        bufs: &mut [IoSliceMut<'_>],
+        mut skip: usize,
+        found_empty: &AtomicU64,
+    ) -> Option<(Datagram, usize)> {
+        let local = self.inner.sockets.find(sock)?;
+        let cell = self.cell(sock.index)?;
+        let rx = local.rx.lock();
+        let mut at = rx.tail;
+        loop {
+            let header = self.udp_header(sock, &cell, at)?;
+            let end = at + header.record_len() as u64;
+            let is_known = header.len == 0 && end <= found_empty.load(Ordering::Relaxed);
+            if skip < header.len || (skip == 0 && !is_known) {
+                if header.len == 0 {
+                    found_empty.store(end, Ordering::Relaxed);
+                }
+                let from = at + (HEADER + skip) as u64;
+                let len = match header.len - skip {
+                    0 => 0,
+                    len => self.copy_out(&cell, from, len, bufs),
+                };
+                return Some((datagram(&header, len)?, skip));
+            }
+            skip -= header.len;
+            at = end;
+        }
+    }
+
+    /// The header at an offset of the ring, if all of its datagram is there.
+    fn udp_header(&self, sock: SockId, cell: &Cell<'_>, at: u64) -> Option<Header> {
+        let waiting = self.waiting(sock, cell, at);
+        let mut bytes = [0; HEADER];
+        if waiting < HEADER {
+            return None;
+        }
+        let read = self.copy_out(cell, at, HEADER, &mut [IoSliceMut::new(&mut bytes)]);
+        let header = Header::decode(&bytes).filter(|_| read == HEADER)?;
+        (header.record_len() <= waiting).then_some(header)
     }
 
     /// Length of the next datagram's payload (FIONREAD).
@@ -113,4 +146,14 @@ impl ProgramEnd {
         self.udp_recv(sock, &mut [], true)
             .map(|datagram| datagram.full_len)
     }
+}
+
+fn datagram(header: &Header, len: usize) -> Option<Datagram> {
+    Some(Datagram {
+        len,
+        full_len: header.len,
+        from: header.envelope.peer?,
+        to: header.envelope.local?,
+        envelope: header.envelope,
+    })
 }

@@ -148,6 +148,7 @@ impl Process {
             let send = from.send_timeout_ns.load(Ordering::Relaxed);
             to.recv_timeout_ns.store(recv, Ordering::Relaxed);
             to.send_timeout_ns.store(send, Ordering::Relaxed);
+            to.take_peek_offset(from);
         };
         inherit(socket, &accepted);
         link.name(sock, &accepted);

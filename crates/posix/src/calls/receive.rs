@@ -35,6 +35,9 @@ impl Process {
             None => return self.recv_list(fd, bufs, flags),
         };
         match socket.decided() {
+            Some(Decided::Stream(stream)) if socket.peek_from().is_some() => {
+                self.recv_by_offset(&socket, stream, bufs, flags)
+            }
             Some(Decided::Stream(stream)) => self.recv_stream(&socket, stream, bufs, flags),
             Some(Decided::Dgram(dgram)) => self.recv_dgram(&socket, dgram, (bufs, control), flags),
             Some(Decided::Listener(_)) => Err(Errno::ENOTCONN.into()),
@@ -46,6 +49,22 @@ impl Process {
                 Kind::Dgram => self.recv_unbound(&socket, (bufs, control), flags),
             },
         }
+    }
+
+    /// SO_PEEK_OFF is on.
+    #[cold]
+    fn recv_by_offset(
+        &self,
+        socket: &Arc<Description>,
+        stream: &Stream,
+        bufs: &mut [IoSliceMut<'_>],
+        flags: i32,
+    ) -> Outcome<Received> {
+        let received = self.recv_stream(socket, stream, bufs, flags)?;
+        if flags & libc::MSG_OOB == 0 {
+            socket.move_peek_offset(flags & libc::MSG_PEEK != 0, received.len);
+        }
+        Ok(received)
     }
 
     fn recv_stream(
@@ -68,11 +87,15 @@ impl Process {
         }
         let how = match flags & (libc::MSG_PEEK | libc::MSG_TRUNC) {
             0 => How::Take,
-            libc::MSG_PEEK => How::Peek,
+            libc::MSG_PEEK => How::Peek(socket.peek_from().unwrap_or(0)),
             libc::MSG_TRUNC => How::Drop,
             _ => return self.peek_unseen(socket, stream, asked, flags),
         };
-        let is_peek = how == How::Peek;
+        let look_end = |count: usize| match how {
+            How::Peek(skip) => skip + count,
+            How::Take | How::Drop => 0,
+        };
+        let is_peek = matches!(how, How::Peek(_));
         let is_all = flags & libc::MSG_WAITALL != 0;
         let target = match is_nonblocking {
             true => 1,
@@ -81,8 +104,8 @@ impl Process {
         };
         match stream.recv(bufs, how) {
             Ok(count) if count == 0 || count >= target => Ok(bytes(count)),
-            Ok(count) if stream.ends_at_mark(if is_peek { count } else { 0 }) => Ok(bytes(count)),
-            Ok(count) if is_peek => self.peek_all(socket, stream, bufs, target, count),
+            Ok(count) if stream.ends_at_mark(look_end(count)) => Ok(bytes(count)),
+            Ok(count) if is_peek => self.peek_all(socket, stream, (bufs, how), target, count),
             Ok(count) => self.recv_all(socket, stream, (bufs, how), target, count),
             Err(StreamError::Errno(error)) => Err(error.into()),
             Err(StreamError::Pipe) => Ok(bytes(0)),
@@ -95,7 +118,7 @@ impl Process {
                 }
             }
             Err(StreamError::Wait) if target > 1 && is_peek => {
-                self.peek_all(socket, stream, bufs, target, 0)
+                self.peek_all(socket, stream, (bufs, how), target, 0)
             }
             Err(StreamError::Wait) if target > 1 => {
                 self.recv_all(socket, stream, (bufs, how), target, 0)
@@ -229,13 +252,16 @@ impl Process {
         &self,
         socket: &Arc<Description>,
         stream: &Stream,
-        bufs: &mut [IoSliceMut<'_>],
+        (bufs, how): (&mut [IoSliceMut<'_>], How),
         target: usize,
         mut had: usize,
     ) -> Outcome<Received> {
-        let outcome = self.await_bytes(socket, stream, || match stream.recv(bufs, How::Peek) {
+        let skip = socket.peek_from().unwrap_or(0);
+        let outcome = self.await_bytes(socket, stream, || match stream.recv(bufs, how) {
             Ok(count)
-                if count < target && stream.may_bring_more() && !stream.ends_at_mark(count) =>
+                if count < target
+                    && stream.may_bring_more()
+                    && !stream.ends_at_mark(skip + count) =>
             {
                 had = count;
                 Err(StreamError::Wait)

@@ -42,8 +42,24 @@ impl Process {
         self.bring_errors(dgram);
         let is_peek = flags & libc::MSG_PEEK != 0;
         let mut look = || -> Result<Option<Received>, Errno> {
-            Ok(match dgram.recv(bufs, is_peek)? {
-                Some(it) => Some(self.answer(socket, dgram, &it, &mut *control, flags)),
+            let offset = socket.peek_from();
+            let found = match offset.filter(|_| is_peek) {
+                Some(skip) => dgram.peek_at(bufs, skip)?,
+                None => dgram.recv(bufs, is_peek)?.map(|it| (it, 0)),
+            };
+            Ok(match found {
+                Some((it, skipped)) => {
+                    let mut received = self.answer(socket, dgram, &it, &mut *control, flags);
+                    if offset.is_some() {
+                        socket.move_peek_offset(is_peek, received.len);
+                    }
+                    // udp_recvmsg(): who has asked for more than is left is not told that the front is missing.
+                    let asked = || bufs.iter().map(|buf| buf.len()).sum::<usize>();
+                    if skipped > 0 && asked() > it.full_len - skipped {
+                        received.flags &= !libc::MSG_TRUNC;
+                    }
+                    Some(received)
+                }
                 // __skb_wait_for_more_packets(): only who would wait is told.
                 None if dgram.is_shut_for_reading() && !is_nonblocking => Some(bytes(0)),
                 None => None,

@@ -61,6 +61,10 @@ impl Process {
             (libc::SOL_SOCKET, libc::SO_SNDTIMEO | SNDTIMEO_NEW) => {
                 set_timeout(&socket.send_timeout_ns, value)?;
             }
+            (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => {
+                let offset = int_of(value).unwrap_or(-1);
+                socket.peek_offset.store(offset, Ordering::Relaxed);
+            }
             _ => {}
         }
         match socket.decided() {
@@ -211,6 +215,7 @@ impl Process {
             {
                 Some(i32::from(socket.cold.lock().options.is_on(level, name)))
             }
+            (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => peek_offset(&socket),
             _ => None,
         };
         if let Some(own) = own {
@@ -361,6 +366,16 @@ impl Process {
             dgram.shutdown(socket.early_shut.load(Ordering::Relaxed));
         }
     }
+}
+
+/// SO_PEEK_OFF, of a socket whose reads are ours.
+fn peek_offset(socket: &Description) -> Option<i32> {
+    match socket.decided() {
+        Some(Decided::Stream(_)) => {}
+        Some(Decided::Dgram(dgram)) if dgram.side() != Side::Kernel => {}
+        _ => return None,
+    }
+    Some(socket.peek_offset.load(Ordering::Relaxed))
 }
 
 /// What the path to the peer takes, of a socket that has one on the stack.

@@ -3,7 +3,9 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering,
+};
 
 use slipstack_channel::{Envelope, Returned, SockId};
 use slipstack_mem::Lock;
@@ -57,6 +59,8 @@ pub(crate) struct Dgram {
     wants_returned: AtomicBool,
     /// The program has looked at the next datagram and left it.
     is_peeked: AtomicBool,
+    /// Where the latest empty datagram that was looked at ended.
+    found_empty: AtomicU64,
     /// What the process that this one was forked from left that way.
     left: Lock<Option<Box<Left>>>,
     has_left: AtomicBool,
@@ -98,6 +102,7 @@ impl Dgram {
             ],
             wants_returned: AtomicBool::new(false),
             is_peeked: AtomicBool::new(false),
+            found_empty: AtomicU64::new(0),
             left: Lock::new(None),
             handed: Lock::new(None),
             has_left: AtomicBool::new(false),
@@ -321,6 +326,25 @@ impl Dgram {
         self.is_peeked
             .store(peek && found.is_some(), Ordering::Relaxed);
         Ok(found)
+    }
+
+    /// SO_PEEK_OFF: as a look of [`Dgram::recv`], and how many bytes of the datagram are before what was copied.
+    #[cold]
+    pub(crate) fn peek_at(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        skip: usize,
+    ) -> Result<Option<(Datagram, usize)>, Errno> {
+        if self.has_left.load(Ordering::Relaxed) {
+            return Ok(self.recv(bufs, true)?.map(|it| (it, 0)));
+        }
+        let Some((link, sock)) = self.part() else {
+            return self.take_refusal().map_or(Ok(None), Err);
+        };
+        if let Some(error) = self.take_error_of(&link, sock) {
+            return Err(error);
+        }
+        Ok(link.udp_peek_at(sock, bufs, skip, &self.found_empty))
     }
 
     /// The link, if errors that come by it can be this socket's.

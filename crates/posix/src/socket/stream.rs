@@ -43,8 +43,8 @@ pub(crate) enum StreamError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     Take,
-    /// MSG_PEEK.
-    Peek,
+    /// MSG_PEEK, from this byte on.
+    Peek(usize),
     /// MSG_TRUNC: nothing is copied.
     Drop,
 }
@@ -243,7 +243,7 @@ impl Stream {
         let sock = self.sock();
         let count = match how {
             How::Take => self.link.recv(sock, bufs, None),
-            How::Peek => self.link.recv(sock, bufs, Some(0)),
+            How::Peek(skip) => self.link.recv(sock, bufs, Some(skip)),
             How::Drop => {
                 let len = bufs.iter().map(|buf| buf.len()).sum();
                 self.link.discard(sock, len)
@@ -261,7 +261,7 @@ impl Stream {
         if self.link.is_readable(sock) {
             return Ok(());
         }
-        self.why_nothing(sock, &mut [], How::Peek).map(|_| ())
+        self.why_nothing(sock, &mut [], How::Peek(0)).map(|_| ())
     }
 
     /// No bytes were there: the end, an error, or a reason to wait.
@@ -286,8 +286,9 @@ impl Stream {
         if is_end && self.link.available(sock) == 0 {
             return Ok(0);
         }
+        let is_peek = matches!(how, How::Peek(_));
         let is_held = self.is_at_mark() && self.unsignalled_mark().is_some();
-        if self.link.is_readable(sock) && how != How::Peek && !is_held {
+        if self.link.is_readable(sock) && !is_peek && !is_held {
             // Came between the two looks.
             return self.recv(bufs, how);
         }
