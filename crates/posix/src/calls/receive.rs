@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use crate::ancillary::Writer;
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::outcome::Outcome;
@@ -35,8 +36,8 @@ impl Process {
             None => return self.recv_list(fd, bufs, flags),
         };
         match socket.decided() {
-            Some(Decided::Stream(stream)) if socket.peek_from().is_some() => {
-                self.recv_by_offset(&socket, stream, bufs, flags)
+            Some(Decided::Stream(stream)) if stream.wants_inq() || socket.peek_from().is_some() => {
+                self.recv_with_more(&socket, stream, (bufs, control), flags)
             }
             Some(Decided::Stream(stream)) => self.recv_stream(&socket, stream, bufs, flags),
             Some(Decided::Dgram(dgram)) => self.recv_dgram(&socket, dgram, (bufs, control), flags),
@@ -51,18 +52,26 @@ impl Process {
         }
     }
 
-    /// SO_PEEK_OFF is on.
+    /// SO_PEEK_OFF or TCP_INQ is on.
     #[cold]
-    fn recv_by_offset(
+    fn recv_with_more(
         &self,
         socket: &Arc<Description>,
         stream: &Stream,
-        bufs: &mut [IoSliceMut<'_>],
+        (bufs, control): (&mut [IoSliceMut<'_>], &mut [u8]),
         flags: i32,
     ) -> Outcome<Received> {
-        let received = self.recv_stream(socket, stream, bufs, flags)?;
+        let mut received = self.recv_stream(socket, stream, bufs, flags)?;
         if flags & libc::MSG_OOB == 0 {
             socket.move_peek_offset(flags & libc::MSG_PEEK != 0, received.len);
+        }
+        if stream.wants_inq() {
+            let mut writer = Writer::new(control);
+            let (level, kind) = (libc::IPPROTO_TCP, libc::TCP_CM_INQ);
+            writer.put(level, kind, &stream.inq().to_ne_bytes());
+            let (control_len, is_cut) = writer.finish();
+            received.control_len = control_len;
+            received.flags |= if is_cut { libc::MSG_CTRUNC } else { 0 };
         }
         Ok(received)
     }

@@ -78,6 +78,7 @@ impl Process {
                 match (level, name) {
                     (libc::SOL_SOCKET, libc::SO_LINGER) => apply_linger(stream, &options),
                     (libc::SOL_SOCKET, libc::SO_OOBINLINE) => apply_inline(stream, &options),
+                    (libc::IPPROTO_TCP, libc::TCP_INQ) => apply_inq(stream, &options),
                     (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => {
                         apply_low_water(stream, &options);
                         socket.on_change();
@@ -355,6 +356,7 @@ impl Process {
         if !options.is_empty() {
             apply_linger(stream, &options);
             apply_inline(stream, &options);
+            apply_inq(stream, &options);
             apply_low_water(stream, &options);
         }
     }
@@ -423,6 +425,10 @@ fn apply_linger(stream: &Stream, options: &Options) {
 
 fn apply_inline(stream: &Stream, options: &Options) {
     stream.set_urgent_inline(options.is_on(libc::SOL_SOCKET, libc::SO_OOBINLINE));
+}
+
+fn apply_inq(stream: &Stream, options: &Options) {
+    stream.set_wants_inq(options.is_on(libc::IPPROTO_TCP, libc::TCP_INQ));
 }
 
 /// sock_set_rcvlowat().

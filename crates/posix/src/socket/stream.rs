@@ -77,6 +77,8 @@ pub(crate) struct Stream {
     pub(super) told_urgent: AtomicU64,
     /// SO_RCVLOWAT.
     low_water: AtomicUsize,
+    /// TCP_INQ.
+    wants_inq: AtomicBool,
     /// SO_LINGER as (on, seconds).
     pub(crate) linger: Lock<Option<u32>>,
 }
@@ -94,6 +96,7 @@ impl Stream {
             told_seen: AtomicU64::new(0),
             told_urgent: AtomicU64::new(0),
             low_water: AtomicUsize::new(1),
+            wants_inq: AtomicBool::new(false),
             linger: Lock::new(None),
         }
     }
@@ -405,6 +408,22 @@ impl Stream {
 
     pub(crate) fn set_low_water(&self, bytes: usize) {
         self.low_water.store(bytes, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn wants_inq(&self) -> bool {
+        self.wants_inq.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_wants_inq(&self, is_on: bool) {
+        self.wants_inq.store(is_on, Ordering::Relaxed);
+    }
+
+    /// tcp_inq_hint(): what is left to read; the peer's FIN counts as a byte, also when it has been read.
+    pub(crate) fn inq(&self) -> i32 {
+        let seen = self.seen();
+        let left = self.link.available(self.sock()) + usize::from(seen.is_done());
+        i32::try_from(left).unwrap_or(i32::MAX)
     }
 
     /// tcp_epollin_ready().
