@@ -42,6 +42,8 @@ const EVENT_PENDING: usize = 0;
 const TX_PENDING: usize = 1;
 const RX_PENDING: usize = 2;
 const TX_WANTED: usize = 3;
+/// The engine's: how far the bytes have left, where the program asks for it.
+const TX_SENT: usize = 4;
 
 /// The sizes of a socket's buffers, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -341,6 +343,25 @@ impl<'a> Cell<'a> {
     #[inline]
     pub(crate) fn want_tx(&self) {
         self.word(3, TX_WANTED).store(1, Ordering::SeqCst);
+    }
+
+    /// The program waits until less than `low_water` bytes have not left; whether it did not before.
+    pub(crate) fn want_sent(&self, low_water: u32) -> bool {
+        let word = u64::from(low_water) << 1 | 1;
+        self.word(3, TX_WANTED).swap(word, Ordering::SeqCst) != word
+    }
+
+    /// What [`Cell::want_sent`] has said last; 0 = the program waits for room alone.
+    pub(crate) fn low_water(&self) -> u64 {
+        self.word(3, TX_WANTED).load(Ordering::SeqCst) >> 1
+    }
+
+    pub(crate) fn tx_sent(&self) -> u64 {
+        self.word(3, TX_SENT).load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_tx_sent(&self, upto: u64) {
+        self.word(3, TX_SENT).store(upto, Ordering::Release);
     }
 
     #[inline]

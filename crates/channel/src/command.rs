@@ -141,6 +141,10 @@ pub enum Command {
         sock: SockId,
         upto: u64,
     },
+    /// How far the bytes have left is to be told once more (TCP_NOTSENT_LOWAT).
+    TellSent {
+        sock: SockId,
+    },
     /// The program has read past the point where the engine wants to know.
     Consumed {
         sock: SockId,
@@ -204,6 +208,7 @@ const UDP_CONNECT: u8 = 12;
 const GOODBYE: u8 = 13;
 const YIELD: u8 = 14;
 const URGENT: u8 = 15;
+const TELL_SENT: u8 = 16;
 
 type Payload = [u64; PAYLOAD_WORDS];
 
@@ -292,6 +297,7 @@ impl Command {
                 )
             }
             Command::Urgent { sock, upto } => (URGENT, 0, Some(sock), [upto, 0, 0, 0]),
+            Command::TellSent { sock } => (TELL_SENT, 0, Some(sock), ZERO),
             Command::Goodbye => (GOODBYE, 0, None, ZERO),
         }
     }
@@ -356,6 +362,7 @@ impl Command {
                 sock,
                 upto: payload[2],
             },
+            TELL_SENT => Command::TellSent { sock },
             GOODBYE => Command::Goodbye,
             _ => return None,
         };

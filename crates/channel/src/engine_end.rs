@@ -461,17 +461,30 @@ impl SendSide {
         }
     }
 
-    /// The peer has everything before `upto`; tells the program when it waits for room.
+    /// The peer has everything before `upto`; tells the program when it waits for room. `true`: it waits for bytes to
+    /// leave, and [`SendSide::tell_sent`] is to follow when they have.
     #[inline]
-    pub fn on_acked(&mut self, end: &mut EngineEnd, sock: SockId, upto: u64) {
+    pub fn on_acked(&mut self, end: &mut EngineEnd, sock: SockId, upto: u64) -> bool {
         self.acked = upto.clamp(self.acked, self.head);
         let Some(cell) = end.cell(sock.index) else {
-            return;
+            return false;
         };
         cell.set_tx_tail(self.acked);
         fence(Ordering::SeqCst);
-        if cell.is_tx_wanted() {
-            self.wake_if_roomy(end, sock);
+        cell.is_tx_wanted() && self.wake_if_roomy(end, sock)
+    }
+
+    /// Of what the engine has seen in the ring `unsent` bytes have not left yet (TCP_NOTSENT_LOWAT).
+    pub fn tell_sent(&self, end: &mut EngineEnd, sock: SockId, unsent: u32) {
+        let Some(cell) = end.cell(sock.index) else {
+            return;
+        };
+        let sent = self.head.saturating_sub(unsent.into());
+        cell.set_tx_sent(sent);
+        fence(Ordering::SeqCst);
+        let waiting = cell.tx_head().saturating_sub(sent);
+        if cell.is_tx_wanted() && waiting.saturating_mul(2) < cell.low_water() {
+            self.wake(end, sock);
         }
     }
 
@@ -487,7 +500,19 @@ impl SendSide {
         }
     }
 
-    fn wake_if_roomy(&self, end: &mut EngineEnd, sock: SockId) {
+    /// As [`SendSide::on_acked`].
+    fn wake_if_roomy(&self, end: &mut EngineEnd, sock: SockId) -> bool {
+        let Some(cell) = end.cell(sock.index) else {
+            return false;
+        };
+        if cell.low_water() != 0 {
+            return true;
+        }
+        self.wake(end, sock);
+        false
+    }
+
+    fn wake(&self, end: &mut EngineEnd, sock: SockId) {
         let Some(cell) = end.cell(sock.index) else {
             return;
         };

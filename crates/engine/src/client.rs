@@ -98,6 +98,8 @@ pub(crate) struct Socket {
     pub(crate) refused: u64,
     pub(crate) passed_in: u64,
     pub(crate) taken_told: u64,
+    /// [`crate::world::Deferred::TellSent`] is on its way.
+    pub(crate) is_tell_due: bool,
     /// Datagrams that found no room.
     pub(crate) lost: u32,
     /// When bytes were last received.
@@ -127,6 +129,7 @@ impl Socket {
         refused: 0,
         passed_in: 0,
         taken_told: 0,
+        is_tell_due: false,
         lost: 0,
         received_at: Instant(0),
         step: STEP,

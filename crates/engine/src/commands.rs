@@ -6,7 +6,7 @@ use slipstack_stack::{Instant, UdpOptions};
 use crate::client::{ClientId, Role, UDP_LIMITS};
 use crate::effects::Fx;
 use crate::engine::{COMMAND_BUDGET, Engine};
-use crate::world::Owner;
+use crate::world::{Deferred, Owner};
 
 /// The answer to a request.
 pub(crate) type Answer = Result<Reply, Refusal>;
@@ -84,6 +84,7 @@ impl Engine {
             Command::Open { sock, kind } => self.on_open(of(sock), kind),
             Command::Shutdown { sock, is_full } => self.on_shutdown(now, of(sock), is_full),
             Command::Urgent { sock, upto } => self.on_urgent(of(sock), upto),
+            Command::TellSent { sock } => self.on_tell_sent(now, of(sock)),
             Command::Goodbye => self.on_goodbye(now, client),
             other => self.answer_request(now, client, other, ticket),
         }
@@ -136,6 +137,7 @@ impl Engine {
             | Command::Shutdown { .. }
             | Command::Close { .. }
             | Command::Urgent { .. }
+            | Command::TellSent { .. }
             | Command::Goodbye => Err(Refusal::InvalidState),
         }
     }
@@ -205,6 +207,22 @@ impl Engine {
         let role = self.world.socket(owner).map(|socket| socket.role);
         if let Some(Role::Stream(conn)) = role {
             self.stack.tcp_mark_urgent(conn, upto);
+        }
+    }
+
+    fn on_tell_sent(&mut self, now: Instant, owner: Owner) {
+        let Some(socket) = self.world.socket(owner) else {
+            return;
+        };
+        let Role::Stream(conn) = socket.role else {
+            return;
+        };
+        // With the flush that is due.
+        if !self.stack.has_dirty() {
+            self.tell_sent(now, conn);
+        } else if !socket.is_tell_due {
+            socket.is_tell_due = true;
+            self.world.deferred.push(Deferred::TellSent(conn));
         }
     }
 

@@ -277,7 +277,11 @@ impl World {
         if let Some(client) = self.client(owner.client)
             && let Some((socket, end)) = client.find(owner.sock)
         {
-            socket.send.on_acked(end, owner.sock, upto);
+            let is_watched = socket.send.on_acked(end, owner.sock, upto);
+            if is_watched && !socket.is_tell_due {
+                socket.is_tell_due = true;
+                self.deferred.push(Deferred::TellSent(conn));
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use slipstack_channel::{EngineEnd, FlowDirectory, Limits, is_notice, is_passing};
 use slipstack_device::{Device, Rest, Sink};
 use slipstack_mem::{Doorbell, MpscInbox, Region};
-use slipstack_stack::{CloseMode, Instant, RxMeta, Stack, StackConfig};
+use slipstack_stack::{CloseMode, ConnId, Instant, RxMeta, Stack, StackConfig};
 
 use crate::arriving::Arriving;
 use crate::authority::{NeighbourTable, PortAuthority};
@@ -346,14 +346,33 @@ impl Engine {
 
     #[cold]
     fn run_all_deferred(&mut self, now: Instant) {
+        let mut later = Vec::new();
         while let Some(deferred) = self.world.deferred.pop() {
             match deferred {
+                // What an ACK has let go of leaves with the next flush.
+                Deferred::TellSent(_) if self.stack.has_dirty() => later.push(deferred),
+                Deferred::TellSent(conn) => self.tell_sent(now, conn),
                 Deferred::Abort(conn) => {
                     let mut fx = Fx::new(&mut self.world, &mut *self.device);
                     self.stack
                         .tcp_close(now, conn, CloseMode::Abort, true, &mut fx);
                 }
             }
+        }
+        self.world.deferred.append(&mut later);
+    }
+
+    pub(crate) fn tell_sent(&mut self, now: Instant, conn: ConnId) {
+        let (Some(info), Some(owner)) =
+            (self.stack.tcp_info(now, conn), self.world.conn_owner(conn))
+        else {
+            return;
+        };
+        if let Some(client) = self.world.client(owner.client)
+            && let Some((socket, end)) = client.find(owner.sock)
+        {
+            socket.is_tell_due = false;
+            socket.send.tell_sent(end, owner.sock, info.notsent_bytes);
         }
     }
 

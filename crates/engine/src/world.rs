@@ -118,6 +118,8 @@ impl Flows {
 pub(crate) enum Deferred {
     /// A connection that no program can take.
     Abort(ConnId),
+    /// How far the bytes of one have left is to be told when they have.
+    TellSent(ConnId),
 }
 
 /// See the module.

@@ -105,6 +105,7 @@ fn command(random: &mut Random) -> Command {
             sock,
             option: SocketOption::RcvBuf(random.next() as u32),
         },
+        _ if random.below(2) == 0 => Command::TellSent { sock },
         _ => Command::Info { sock },
     }
 }

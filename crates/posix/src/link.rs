@@ -481,6 +481,20 @@ impl Link {
         }
     }
 
+    /// Bytes that have not left yet; at least those that have not when it was last asked to tell.
+    pub(crate) fn unsent(&self, sock: SockId) -> usize {
+        self.program.tx_unsent(sock)
+    }
+
+    pub(crate) fn tell_sent(&self, sock: SockId) {
+        self.program.tell_sent(sock);
+    }
+
+    /// An event comes when less than half of `low_water` bytes have not left.
+    pub(crate) fn want_sent(&self, sock: SockId, low_water: u32) {
+        self.program.want_sent(sock, low_water);
+    }
+
     /// The channel's side of urgent data.
     pub(crate) fn program(&self) -> &ProgramEnd {
         &self.program

@@ -58,6 +58,7 @@ fn commands() -> Vec<Command> {
             unread: false,
         },
         Command::Info { sock },
+        Command::TellSent { sock },
         Command::UdpConnect { sock, remote: None },
         Command::UdpConnect {
             sock,

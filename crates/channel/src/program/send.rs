@@ -68,6 +68,32 @@ impl ProgramEnd {
         }
     }
 
+    /// Bytes written that have not left, as far as the engine has told ([`ProgramEnd::tell_sent`]).
+    pub fn tx_unsent(&self, sock: SockId) -> usize {
+        match (self.inner.sockets.find(sock), self.cell(sock.index)) {
+            (Some(local), Some(cell)) => {
+                let head = local.tx.lock().head;
+                let gone = self.acked(sock, &cell).max(cell.tx_sent());
+                head.saturating_sub(gone) as usize
+            }
+            _ => 0,
+        }
+    }
+
+    /// What has been written leaves: the engine is to tell how far.
+    pub fn tell_sent(&self, sock: SockId) {
+        self.push(Command::TellSent { sock });
+    }
+
+    /// The engine is to tell when less than half of `low_water` bytes have not left.
+    pub fn want_sent(&self, sock: SockId, low_water: u32) {
+        if let Some(cell) = self.cell(sock.index)
+            && cell.want_sent(low_water)
+        {
+            self.tell_sent(sock);
+        }
+    }
+
     /// The limit of bytes that wait to be sent or acknowledged (SO_SNDBUF).
     pub fn tx_limit(&self, sock: SockId) -> usize {
         self.cell(sock.index)

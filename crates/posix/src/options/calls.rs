@@ -79,6 +79,10 @@ impl Process {
                     (libc::SOL_SOCKET, libc::SO_LINGER) => apply_linger(stream, &options),
                     (libc::SOL_SOCKET, libc::SO_OOBINLINE) => apply_inline(stream, &options),
                     (libc::IPPROTO_TCP, libc::TCP_INQ) => apply_inq(stream, &options),
+                    (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => {
+                        apply_unsent_low(stream, &options);
+                        socket.on_change();
+                    }
                     (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => {
                         apply_low_water(stream, &options);
                         socket.on_change();
@@ -357,6 +361,7 @@ impl Process {
             apply_linger(stream, &options);
             apply_inline(stream, &options);
             apply_inq(stream, &options);
+            apply_unsent_low(stream, &options);
             apply_low_water(stream, &options);
         }
     }
@@ -429,6 +434,12 @@ fn apply_inline(stream: &Stream, options: &Options) {
 
 fn apply_inq(stream: &Stream, options: &Options) {
     stream.set_wants_inq(options.is_on(libc::IPPROTO_TCP, libc::TCP_INQ));
+}
+
+/// DEVIATION(Linux): without it the system's `tcp_notsent_lowat` is not asked.
+fn apply_unsent_low(stream: &Stream, options: &Options) {
+    let bytes = options.int(libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
+    stream.set_unsent_low(bytes.unwrap_or(0).cast_unsigned());
 }
 
 /// sock_set_rcvlowat().

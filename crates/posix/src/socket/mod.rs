@@ -4,6 +4,7 @@ mod dgram;
 mod gathering;
 mod listener;
 mod stream;
+mod unsent;
 mod urgent;
 
 pub(crate) use dgram::{Dgram, SHUT_READ, SHUT_WRITE, Side, payload_longest, shut_bits};

@@ -3,7 +3,9 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 
 use slipstack_channel::{CloseMode, SockId};
 use slipstack_mem::Lock;
@@ -70,7 +72,7 @@ pub(crate) struct Stream {
     /// The program has been told that the engine is gone.
     is_death_told: AtomicBool,
     /// A send found too little room: the next room is news.
-    wants_space: AtomicBool,
+    pub(super) wants_space: AtomicBool,
     /// The channel's bits as the watchers have been told.
     told_seen: AtomicU64,
     /// The engine's word about urgent data as the watchers have been told.
@@ -79,6 +81,8 @@ pub(crate) struct Stream {
     low_water: AtomicUsize,
     /// TCP_INQ.
     wants_inq: AtomicBool,
+    /// TCP_NOTSENT_LOWAT; 0 = none.
+    pub(super) unsent_low: AtomicU32,
     /// SO_LINGER as (on, seconds).
     pub(crate) linger: Lock<Option<u32>>,
 }
@@ -97,6 +101,7 @@ impl Stream {
             told_urgent: AtomicU64::new(0),
             low_water: AtomicUsize::new(1),
             wants_inq: AtomicBool::new(false),
+            unsent_low: AtomicU32::new(0),
             linger: Lock::new(None),
         }
     }
@@ -329,6 +334,9 @@ impl Stream {
         if !seen.is_connected() {
             return Err(StreamError::Wait);
         }
+        if self.unsent_low.load(Ordering::Relaxed) != 0 && push != Push::Urgent {
+            return self.send_low(sock, bufs, push);
+        }
         let count = self.link.send(sock, bufs, push);
         let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
         if count < asked {
@@ -437,11 +445,11 @@ impl Stream {
 
     /// sk_stream_is_writeable(). If it is not, the next room is news.
     fn has_space(&self, sock: SockId) -> bool {
-        if self.link.is_writable(sock) {
+        if self.is_writable(sock) {
             return true;
         }
         self.wants_space.store(true, Ordering::SeqCst);
-        self.link.is_writable(sock)
+        self.is_writable(sock)
     }
 
     /// What is new since the last time, as epoll bits: what Linux would call its wake-ups.
@@ -461,7 +469,7 @@ impl Stream {
         if self.is_urgent_news() {
             edges |= bits::IN | bits::PRI;
         }
-        if self.wants_space.load(Ordering::SeqCst) && self.link.is_writable(sock) {
+        if self.wants_space.load(Ordering::SeqCst) && self.is_writable(sock) {
             self.wants_space.store(false, Ordering::SeqCst);
             edges |= bits::OUT;
         }

@@ -246,6 +246,7 @@ impl Inner {
             | Command::Send { .. }
             | Command::Consumed { .. }
             | Command::Urgent { .. }
+            | Command::TellSent { .. }
             | Command::Goodbye => {}
         }
     }

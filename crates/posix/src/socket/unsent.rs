@@ -1,0 +1,107 @@
+//! TCP_NOTSENT_LOWAT: bytes that have not left count, beside the room in the send buffer.
+
+use std::io::IoSlice;
+use std::sync::atomic::Ordering;
+
+use slipstack_channel::SockId;
+
+use crate::socket::{Push, Stream, StreamError};
+
+/// What is taken at least where anything is: tcp_sendmsg() asks when it begins a new buffer.
+const TAKEN_MIN: usize = 16 << 10;
+
+impl Stream {
+    pub(crate) fn set_unsent_low(&self, bytes: u32) {
+        self.unsent_low.store(bytes, Ordering::Relaxed);
+    }
+
+    /// __sk_stream_is_writeable(). If it is not, an event comes when it is.
+    pub(super) fn is_writable(&self, sock: SockId) -> bool {
+        self.link.is_writable(sock) && self.is_low(sock)
+    }
+
+    /// tcp_stream_memory_free() for who waits: half of what may be unsent is free.
+    #[inline]
+    fn is_low(&self, sock: SockId) -> bool {
+        match self.unsent_low.load(Ordering::Relaxed) {
+            0 => true,
+            low => self.is_below(sock, low),
+        }
+    }
+
+    #[cold]
+    fn is_below(&self, sock: SockId, low: u32) -> bool {
+        let is_below = || self.link.unsent(sock) as u64 * 2 < u64::from(low);
+        if is_below() {
+            return true;
+        }
+        self.link.want_sent(sock, low);
+        is_below()
+    }
+
+    /// As [`Stream::send`], of an open connection.
+    #[cold]
+    pub(super) fn send_low(
+        &self,
+        sock: SockId,
+        bufs: &[IoSlice<'_>],
+        push: Push,
+    ) -> Result<usize, StreamError> {
+        let low = self.unsent_low.load(Ordering::Relaxed);
+        let room = || match (low as usize).saturating_sub(self.link.unsent(sock)) {
+            0 => 0,
+            room => room.max(TAKEN_MIN),
+        };
+        let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let mut taken = room().min(asked);
+        if taken < asked {
+            self.wants_space.store(true, Ordering::SeqCst);
+            self.link.want_sent(sock, low);
+            taken = room().min(asked);
+        }
+        let count = self.link.send(sock, &front(bufs, taken), push);
+        if count < asked {
+            self.wants_space.store(true, Ordering::SeqCst);
+        }
+        if count > 0 {
+            self.link.tell_sent(sock);
+        }
+        match count {
+            0 if asked > 0 => Err(StreamError::Wait),
+            count => Ok(count),
+        }
+    }
+}
+
+/// The first `len` bytes.
+fn front<'a>(bufs: &'a [IoSlice<'_>], mut len: usize) -> Vec<IoSlice<'a>> {
+    let mut front = Vec::with_capacity(bufs.len());
+    for buf in bufs {
+        let count = buf.len().min(len);
+        front.push(IoSlice::new(&buf[..count]));
+        len -= count;
+        if len == 0 {
+            break;
+        }
+    }
+    front
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_front_of_several_buffers_ends_within_one() {
+        let bufs = [
+            IoSlice::new(b"abc"),
+            IoSlice::new(b""),
+            IoSlice::new(b"defg"),
+        ];
+        for (len, expected) in [(0, ""), (2, "ab"), (3, "abc"), (5, "abcde"), (7, "abcdefg")] {
+            let front = front(&bufs, len);
+            let bytes: Vec<u8> = front.iter().flat_map(|buf| buf.to_vec()).collect();
+            assert_eq!(bytes, expected.as_bytes(), "{len}");
+        }
+    }
+}
