@@ -518,6 +518,16 @@ impl Link {
         self.program.udp_recv(sock, bufs, peek)
     }
 
+    /// Where in its ring the next datagram lies, and its length.
+    pub(crate) fn next_datagram_at(&self, sock: SockId) -> Option<(u64, usize)> {
+        self.program.udp_next_at(sock)
+    }
+
+    /// Where in the ring the datagrams end.
+    pub(crate) fn received_to(&self, sock: SockId) -> u64 {
+        self.program.udp_received_to(sock)
+    }
+
     /// SO_PEEK_OFF: from the byte `skip` of all that wait on.
     pub(crate) fn udp_peek_at(
         &self,

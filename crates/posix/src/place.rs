@@ -15,7 +15,7 @@ use crate::description::{Decided, Description, Kind, Watch};
 use crate::epoll::Set;
 use crate::errno::Errno;
 use crate::link::Link;
-use crate::options::{Options, all_changes, replay};
+use crate::options::{Options, all_changes, attach_filter, filter_in, replay};
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::report::{Given, Reason};
@@ -271,20 +271,13 @@ impl Process {
     /// the same again, leaves it.
     fn spare_kernel_groups(&self, socket: &Description) {
         let index = self.stack_interface();
-        let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
-        let has_own = socket.cold.lock().options.bytes(level, name).is_some();
+        let has_own = filter_in(&socket.cold.lock().options).is_some();
         if let Some(number) = socket.kernel_number()
             && index != 0
             && !has_own
         {
-            let code = group_filter(index);
-            let mut program = [0; 16];
-            program[..2].copy_from_slice(&(code.len() as u16).to_ne_bytes());
-            let at = code.as_ptr().expose_provenance() as u64;
-            program[8..].copy_from_slice(&at.to_ne_bytes());
-            let _ = self
-                .kernel
-                .setsockopt(number.number(), level, name, &program);
+            let code = group_filter(index).concat();
+            let _ = attach_filter(&*self.kernel, number.number(), &code);
         }
     }
 

@@ -82,7 +82,7 @@ pub enum Exit {
 
 /// One process's sockets, epoll sets and attachment.
 pub struct Process {
-    pub(crate) kernel: Box<dyn Kernel>,
+    pub(crate) kernel: Arc<dyn Kernel>,
     pub(crate) attach: Arc<dyn Attach>,
     pub(crate) settings: Settings,
     pub(crate) table: Table,
@@ -128,7 +128,7 @@ impl Process {
     #[must_use]
     pub fn new(kernel: Box<dyn Kernel>, attach: Arc<dyn Attach>, settings: Settings) -> Self {
         Process {
-            kernel,
+            kernel: kernel.into(),
             attach,
             spin: Spin::new(settings.spin),
             settings,

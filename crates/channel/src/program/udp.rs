@@ -141,6 +141,26 @@ impl ProgramEnd {
         (header.record_len() <= waiting).then_some(header)
     }
 
+    /// Where in the ring the next datagram lies, and the length of its payload.
+    pub fn udp_next_at(&self, sock: SockId) -> Option<(u64, usize)> {
+        let local = self.inner.sockets.find(sock)?;
+        let cell = self.cell(sock.index)?;
+        let at = local.rx.lock().tail;
+        let header = self.udp_header(sock, &cell, at)?;
+        Some((at, header.len))
+    }
+
+    /// The offset after all that has come.
+    pub fn udp_received_to(&self, sock: SockId) -> u64 {
+        match (self.inner.sockets.find(sock), self.cell(sock.index)) {
+            (Some(local), Some(cell)) => {
+                let at = local.rx.lock().tail;
+                at + self.waiting(sock, &cell, at) as u64
+            }
+            _ => 0,
+        }
+    }
+
     /// Length of the next datagram's payload (FIONREAD).
     pub fn udp_next_len(&self, sock: SockId) -> Option<usize> {
         self.udp_recv(sock, &mut [], true)

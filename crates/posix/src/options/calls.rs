@@ -10,6 +10,7 @@ use slipstack_channel::Congestion;
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::kernel::Kernel;
+use crate::options::attaching::{ATTACH, DETACH, attach_filter, looks_beyond, read_filter};
 use crate::options::record::{CONGESTION_NAME_MAX, congestion, int_of};
 use crate::options::{Options, tcp_info};
 use crate::outcome::{Divert, Outcome};
@@ -26,7 +27,11 @@ const TIMEOUT_LEAST_NS: u64 = 1;
 /// Repeats on a kernel socket what the program set. What the kernel refuses now it refused then.
 pub(crate) fn replay(kernel: &dyn Kernel, to: &OwnedFd, options: &Options) {
     for set in options.all() {
-        let _ = kernel.setsockopt(to.as_raw_fd(), set.level, set.name, &set.value);
+        let _ = match (set.level, set.name) {
+            ATTACH if set.value.is_empty() => Ok(()),
+            ATTACH => attach_filter(kernel, to.as_raw_fd(), &set.value),
+            (level, name) => kernel.setsockopt(to.as_raw_fd(), level, name, &set.value),
+        };
     }
 }
 
@@ -48,10 +53,17 @@ impl Process {
             self.realize_bound(&socket);
             return Ok(());
         }
+        let code = match (level, name) {
+            ATTACH => self.filter_for(&socket, value)?,
+            _ => Vec::new(),
+        };
         self.put_to_kernel(&socket, level, name, value)?;
         let options = {
             let mut cold = socket.cold.lock();
-            cold.options.set(level, name, value);
+            match (level, name) {
+                ATTACH | DETACH => cold.options.set(ATTACH.0, ATTACH.1, &code),
+                _ => cold.options.set(level, name, value),
+            }
             cold.options.clone()
         };
         match (level, name) {
@@ -105,6 +117,18 @@ impl Process {
         Ok(())
     }
 
+    /// The instructions of a filter. What the kernel tells it of a packet beside its bytes is not known here.
+    #[cold]
+    fn filter_for(&self, socket: &Description, value: &[u8]) -> Result<Vec<u8>, Errno> {
+        let code = read_filter(&*self.kernel, value)?;
+        self.keep_spare();
+        let is_ours = socket.kind == Kind::Dgram && self.policy().is_some();
+        if is_ours && looks_beyond(&code) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        Ok(code)
+    }
+
     /// The kernel's part has the option too, and judges it.
     fn put_to_kernel(
         &self,
@@ -144,10 +168,14 @@ impl Process {
         if is_return(level, name) {
             self.bring_errors(dgram);
         }
+        if let (ATTACH | DETACH, Some((link, _))) = ((level, name), dgram.part()) {
+            // What has come is not the filter's.
+            self.turn(&link);
+        }
         if let (Some((link, sock)), Some(option)) = (dgram.part(), options.for_stack(level, name)) {
             link.set_option(sock, option);
         }
-        dgram.apply(options);
+        dgram.apply(options, &self.kernel);
         if is_return(level, name) && !options.is_on(level, name) {
             dgram.forget_returned();
         }
@@ -369,7 +397,7 @@ impl Process {
     pub(crate) fn apply_dgram_options(&self, socket: &Arc<Description>) {
         let options = socket.cold.lock().options.clone();
         if let Some(Decided::Dgram(dgram)) = socket.decided() {
-            dgram.apply(&options);
+            dgram.apply(&options, &self.kernel);
             dgram.shutdown(socket.early_shut.load(Ordering::Relaxed));
         }
     }

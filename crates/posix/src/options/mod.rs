@@ -4,6 +4,7 @@
 //! made for the moment takes the recorded options and answers. What the stack knows better
 //! (SO_ERROR, TCP_INFO, …) is answered here.
 
+mod attaching;
 mod calls;
 mod filters;
 mod limit;
@@ -11,6 +12,7 @@ mod multicast;
 mod record;
 mod tcp_info;
 
+pub(crate) use attaching::{attach_filter, filter_in};
 pub(crate) use calls::replay;
 pub(crate) use multicast::{Membership, all_changes};
 pub(crate) use record::Options;

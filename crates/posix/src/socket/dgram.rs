@@ -12,8 +12,10 @@ use slipstack_mem::Lock;
 
 use crate::ancillary::Wishes;
 use crate::errno::Errno;
+use crate::kernel::Kernel;
 use crate::link::{Datagram, Link};
-use crate::options::Options;
+use crate::options::{Options, filter_in};
+use crate::socket::filter::Filters;
 use crate::socket::{Gathering, bits};
 
 /// Which parts of a socket are in use.
@@ -70,6 +72,8 @@ pub(crate) struct Dgram {
     next_error: AtomicI32,
     /// It was disconnected, and has sent nothing since.
     has_no_port: AtomicBool,
+    /// SO_ATTACH_FILTER.
+    filters: Filters,
     /// UDP_CORK and MSG_MORE.
     pub(crate) gathering: Gathering,
 }
@@ -108,12 +112,15 @@ impl Dgram {
             has_left: AtomicBool::new(false),
             next_error: AtomicI32::new(0),
             has_no_port: AtomicBool::new(false),
+            filters: Filters::default(),
             gathering: Gathering::new(),
         }
     }
 
     /// Takes over what the recorded options say.
-    pub(crate) fn apply(&self, options: &Options) {
+    pub(crate) fn apply(&self, options: &Options, kernel: &Arc<dyn Kernel>) {
+        self.filters
+            .set(filter_in(options), kernel, self.part().as_ref());
         let wishes = Wishes::of(options).bits();
         self.wishes.store(wishes, Ordering::Relaxed);
         let may_broadcast = options.is_on(libc::SOL_SOCKET, libc::SO_BROADCAST);
@@ -322,7 +329,10 @@ impl Dgram {
         if let Some(error) = self.take_error_of(&link, sock) {
             return Err(error);
         }
-        let found = link.udp_recv(sock, bufs, peek);
+        let found = match self.filters.is_on() {
+            true => self.filters.recv(&link, sock, bufs, peek),
+            false => link.udp_recv(sock, bufs, peek),
+        };
         self.is_peeked
             .store(peek && found.is_some(), Ordering::Relaxed);
         Ok(found)
@@ -343,6 +353,9 @@ impl Dgram {
         };
         if let Some(error) = self.take_error_of(&link, sock) {
             return Err(error);
+        }
+        if self.filters.is_on() && self.filters.vet(&link, sock).is_none() {
+            return Ok(None);
         }
         Ok(link.udp_peek_at(sock, bufs, skip, &self.found_empty))
     }
@@ -398,7 +411,10 @@ impl Dgram {
             return Some(left.bytes.len());
         }
         let (link, sock) = self.part()?;
-        link.next_datagram(sock)
+        match self.filters.is_on() {
+            true => self.filters.vet(&link, sock),
+            false => link.next_datagram(sock),
+        }
     }
 
     /// Sends on the stack; `Ok(None)` if there is no room.
@@ -471,7 +487,9 @@ impl Dgram {
         if link.seen(sock).is_error() || link.has_returned(sock) || self.has_next_error() {
             ready |= bits::ERR;
         }
-        if link.available(sock) > 0 {
+        if link.available(sock) > 0
+            && (!self.filters.is_on() || self.filters.vet(&link, sock).is_some())
+        {
             ready |= bits::IN;
         }
         if self.side() == Side::Stack {

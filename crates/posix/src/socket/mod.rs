@@ -1,6 +1,7 @@
 //! What a socket is once it is decided.
 
 mod dgram;
+mod filter;
 mod gathering;
 mod listener;
 mod stream;

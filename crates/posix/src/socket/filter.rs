@@ -1,0 +1,151 @@
+//! SO_ATTACH_FILTER of datagrams. The kernel runs the program itself: each datagram goes, with the header that the
+//! program expects in front, through a pair of its sockets of which one has the filter. That costs some system calls a
+//! datagram, and a socket without a filter nothing.
+
+use std::io::IoSliceMut;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use slipstack_channel::SockId;
+use slipstack_mem::Lock;
+
+use crate::kernel::Kernel;
+use crate::link::{Datagram, Link};
+use crate::options::attach_filter;
+
+/// What the program finds in front of the payload, and what is always kept of a datagram (sk_filter_trim_cap()).
+const UDP_HEADER: usize = 8;
+
+#[derive(Debug, Default)]
+pub(crate) struct Filters {
+    is_on: AtomicBool,
+    filter: Lock<Option<Box<Filter>>>,
+}
+
+/// A filter, and what it has said of the datagrams that wait.
+pub(crate) struct Filter {
+    code: Box<[u8]>,
+    kernel: Arc<dyn Kernel>,
+    /// Those that begin before this offset of the ring are let through …
+    passed_to: u64,
+    /// … with so many bytes.
+    kept: usize,
+}
+
+impl std::fmt::Debug for Filter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Filter").finish_non_exhaustive()
+    }
+}
+
+impl Filters {
+    #[inline]
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// `code`: the instructions; none = every datagram is let through. What has come already stays as it is.
+    pub(super) fn set(
+        &self,
+        code: Option<&[u8]>,
+        kernel: &Arc<dyn Kernel>,
+        part: Option<&(Arc<Link>, SockId)>,
+    ) {
+        if code.is_none() && !self.is_on() {
+            return;
+        }
+        let mut place = self.filter.lock();
+        if place.as_ref().map(|filter| &*filter.code) == code {
+            return;
+        }
+        if let (Some(old), Some((link, sock))) = (&mut *place, part) {
+            old.vet(link, *sock);
+        }
+        let filter = code.map(|code| {
+            Box::new(Filter {
+                code: code.into(),
+                kernel: Arc::clone(kernel),
+                passed_to: part.map_or(0, |(link, sock)| link.received_to(*sock)),
+                kept: usize::MAX,
+            })
+        });
+        self.is_on.store(filter.is_some(), Ordering::Relaxed);
+        *place = filter;
+    }
+
+    /// Throws away what the filter refuses; how many bytes of the next datagram it keeps, if there is one.
+    #[cold]
+    pub(super) fn vet(&self, link: &Link, sock: SockId) -> Option<usize> {
+        match &mut *self.filter.lock() {
+            Some(filter) => filter.vet(link, sock),
+            None => link.next_datagram(sock),
+        }
+    }
+
+    #[cold]
+    pub(super) fn recv(
+        &self,
+        link: &Link,
+        sock: SockId,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Option<Datagram> {
+        let mut place = self.filter.lock();
+        let kept = match &mut *place {
+            Some(filter) => filter.vet(link, sock)?,
+            None => usize::MAX,
+        };
+        let it = link.udp_recv(sock, bufs, peek)?;
+        Some(Datagram {
+            len: it.len.min(kept),
+            full_len: it.full_len.min(kept),
+            ..it
+        })
+    }
+}
+
+impl Filter {
+    fn vet(&mut self, link: &Link, sock: SockId) -> Option<usize> {
+        // What comes meanwhile has an event of its own.
+        let end = link.received_to(sock);
+        while let Some((at, len)) = link.next_datagram_at(sock).filter(|(at, _)| *at < end) {
+            if at >= self.passed_to {
+                let mut bytes = vec![0; UDP_HEADER + len];
+                let (header, payload) = bytes.split_at_mut(UDP_HEADER);
+                let it = link.udp_recv(sock, &mut [IoSliceMut::new(payload)], true)?;
+                header.copy_from_slice(&header_of(&it));
+                let Some(kept) = self.judge(&bytes) else {
+                    link.udp_recv(sock, &mut [], false);
+                    continue;
+                };
+                self.passed_to = at + 1;
+                self.kept = kept;
+            }
+            return Some(len.min(self.kept));
+        }
+        None
+    }
+
+    /// How much of the payload is kept; `None`: it is not let through, or nobody could be asked.
+    fn judge(&self, datagram: &[u8]) -> Option<usize> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None);
+        let (to, from) = pair.ok()?;
+        attach_filter(&*self.kernel, from.as_raw_fd(), &self.code).ok()?;
+        rustix::net::send(&to, datagram, SendFlags::empty()).ok()?;
+        let mut first = [0; 1];
+        let (_, len) = rustix::net::recv(&from, &mut first[..], RecvFlags::TRUNC).ok()?;
+        Some(len.max(UDP_HEADER) - UDP_HEADER)
+    }
+}
+
+/// Ports and length; the checksum has been looked at.
+fn header_of(it: &Datagram) -> [u8; UDP_HEADER] {
+    let [a, b] = it.from.port().to_be_bytes();
+    let [c, d] = it.to.port().to_be_bytes();
+    let len = u16::try_from(it.full_len + UDP_HEADER).unwrap_or(0);
+    let [e, f] = len.to_be_bytes();
+    [a, b, c, d, e, f, 0, 0]
+}
