@@ -339,7 +339,11 @@ impl Process {
             Some(Decided::Dgram(dgram)) if dgram.side() == Side::Kernel => {
                 return Err(Divert::Kernel);
             }
-            Some(Decided::Dgram(dgram)) => (*dgram.remote.lock()).ok_or(Errno::ENOTCONN)?,
+            Some(Decided::Dgram(dgram)) => {
+                // inet_getname(): a peer without a port is none.
+                let remote = dgram.remote.lock().filter(|remote| remote.port() != 0);
+                remote.ok_or(Errno::ENOTCONN)?
+            }
             Some(Decided::Foreign(it)) => it.remote.ok_or(Errno::ENOTCONN)?,
             _ => return Err(Errno::ENOTCONN.into()),
         };

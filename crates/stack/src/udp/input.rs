@@ -106,8 +106,8 @@ impl Udp {
             let socket = slot.socket.as_ref()?;
             let is_wildcard = socket.local.ip().is_unspecified();
             let is_connected = socket.remote.is_some();
-            let matches =
-                socket.takes().takes(to.ip()) && socket.remote.is_none_or(|remote| remote == from);
+            let matches = socket.takes().takes(to.ip())
+                && socket.remote.is_none_or(|remote| is_peer(remote, from));
             // Among wildcards one of the datagram's own family.
             let is_family = socket.local.is_ipv4() == to.is_ipv4();
             let quality =
@@ -183,6 +183,12 @@ fn is_checksum_right(ip: &IpMeta, datagram: &UdpDatagram<'_>, meta: RxMeta) -> b
         }
         _ => false,
     }
+}
+
+/// Whether a socket that is connected to `remote` hears `from`: compute_score(), where port 0 is any.
+#[inline]
+fn is_peer(remote: SocketAddr, from: SocketAddr) -> bool {
+    remote == from || (remote.port() == 0 && remote.ip() == from.ip())
 }
 
 fn ip_bits(ip: IpAddr) -> u64 {

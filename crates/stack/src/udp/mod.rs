@@ -159,9 +159,6 @@ impl Udp {
         let socket = self.find_mut(id)?;
         let mut local = socket.bound;
         if let Some(remote) = remote {
-            if remote.port() == 0 {
-                return Err(SocketError::InvalidArgument);
-            }
             let link = &cx.link;
             let to = remote.ip();
             if local.ip().is_unspecified() {

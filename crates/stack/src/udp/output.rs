@@ -53,7 +53,9 @@ fn address(
         .dst
         .or(socket.remote)
         .ok_or(SocketError::DestinationRequired)?;
-    if dst.port() == 0 || dst.ip().is_unspecified() {
+    // udp_sendmsg(): who is connected to it may send there.
+    let is_nowhere = datagram.dst.is_some_and(|dst| dst.port() == 0);
+    if is_nowhere || dst.ip().is_unspecified() {
         return Err(SocketError::InvalidArgument);
     }
     if let IpAddr::V4(ip) = dst.ip()

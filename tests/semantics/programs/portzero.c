@@ -1,0 +1,47 @@
+/* Datagrams and port 0. */
+#include "t.h"
+#include <netinet/in.h>
+
+static ssize_t send_at(int fd, const char *text, const char *ip, int port) {
+    struct sockaddr_in to = at(ip, port);
+    return sendto(fd, text, strlen(text), 0, (void *)&to, sizeof to);
+}
+
+static struct sockaddr_in6 at6(const char *ip, int port) {
+    struct sockaddr_in6 to = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    inet_pton(AF_INET6, ip, &to.sin6_addr);
+    return to;
+}
+
+static void names(int fd) {
+    struct sockaddr_in6 addr;
+    socklen_t len = sizeof addr;
+    SAY(getpeername(fd, (void *)&addr, &len));
+    len = sizeof addr;
+    SAY(getsockname(fd, (void *)&addr, &len)), NOTE("%s", addr.sin6_port ? "a port" : "no port");
+}
+
+static void echoes(int fd) {
+    char buf[16];
+    readable(fd);
+    SAY(recv(fd, buf, sizeof buf, MSG_DONTWAIT));
+}
+
+int main(void) {
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    SAY(send_at(fd, "x", peer_ip(), 0)), names(fd);
+    SAY(bind_to(fd, own_ip(), 0)), names(fd);
+    SAY(send_at(fd, "x", peer_ip(), 0)), SAY(send_at(fd, "xy", peer_ip(), 7001)), echoes(fd);
+    close(fd), fd = socket(AF_INET, SOCK_DGRAM, 0);
+    NOTE("connected"), SAY(connect_to(fd, peer_ip(), 0)), names(fd);
+    SAY(send(fd, "x", 1, 0)), readable(fd), SAY(so_error(fd));
+    SAY(send_at(fd, "xy", peer_ip(), 7001));
+    SAY(connect_to(fd, peer_ip(), 7001)), names(fd), SAY(send(fd, "xyz", 3, 0)), echoes(fd);
+    SAY(connect_to(fd, peer_ip(), 0)), names(fd);
+    close(fd), fd = socket(AF_INET6, SOCK_DGRAM, 0);
+    struct sockaddr_in6 to = at6(getenv("PEER_IP6"), 0);
+    NOTE("IPv6"), SAY(sendto(fd, "x", 1, 0, (void *)&to, sizeof to)), names(fd);
+    SAY(connect(fd, (void *)&to, sizeof to)), names(fd), SAY(send(fd, "x", 1, 0)), readable(fd), SAY(so_error(fd));
+    close(fd);
+    return 0;
+}
