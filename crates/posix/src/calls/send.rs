@@ -11,7 +11,7 @@ use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 
-use crate::socket::{Push, Stream, StreamError};
+use crate::socket::{Push, Stream, StreamError, bits};
 
 impl Process {
     /// write, writev, send, sendto.
@@ -95,6 +95,9 @@ impl Process {
                 return match stream.send(bufs, push) {
                     Ok(count) => {
                         self.after_push(&stream.link, socket.id);
+                        if count < asked {
+                            tell_of_room(socket, stream);
+                        }
                         Ok(count)
                     }
                     Err(StreamError::Errno(error)) => Err(error.into()),
@@ -104,7 +107,11 @@ impl Process {
             }
             Err(StreamError::Wait) => 0,
         };
-        if sent == asked || is_nonblocking {
+        if sent == asked {
+            return Ok(sent);
+        }
+        if is_nonblocking {
+            tell_of_room(socket, stream);
             return Ok(sent);
         }
         self.send_rest(socket, stream, bufs, flags, asked, sent)
@@ -175,6 +182,14 @@ impl Process {
             }
         }
         Ok(total)
+    }
+}
+
+/// While the bytes were copied another thread may have handed out the news of room, before anybody waited for it.
+#[cold]
+fn tell_of_room(socket: &Description, stream: &Stream) {
+    if stream.has_room_again() {
+        socket.notify(bits::OUT);
     }
 }
 

@@ -452,6 +452,11 @@ impl Stream {
         self.is_writable(sock)
     }
 
+    /// After a send that found too little room: whether there is enough by now, and nobody has been told.
+    pub(crate) fn has_room_again(&self) -> bool {
+        self.has_space(self.sock()) && self.wants_space.swap(false, Ordering::SeqCst)
+    }
+
     /// What is new since the last time, as epoll bits: what Linux would call its wake-ups.
     pub(crate) fn edges(&self) -> u32 {
         let sock = self.sock();

@@ -1,6 +1,7 @@
 //! Sets: level, edge, ONESHOT, mixed members, fairness, sleeping threads.
 
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::pipe::pipe;
@@ -241,6 +242,34 @@ fn sleeping_threads_are_each_woken_for_their_own_set() {
             thread.join().unwrap();
         }
     });
+}
+
+#[test]
+fn room_that_comes_while_the_bytes_before_it_are_copied_is_told() {
+    let world = World::new();
+    let (client, server) = world.pair();
+    world.nonblock(client);
+    let set = world.set();
+    world.add(set, client, OUT | EDGE, 1);
+    let is_over = AtomicBool::new(false);
+    let is_told = std::thread::scope(|scope| {
+        // Another thread reads, and hands out what comes of it.
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                world.poll_in(server, libc::POLLIN);
+                let _ = world.recv(server, 1 << 20, libc::MSG_DONTWAIT);
+            }
+        });
+        let bytes = vec![7; 1 << 20];
+        let is_told = (0..20_000).all(|_| {
+            // A part of them, or none: in both cases room is awaited.
+            let _ = world.send(client, &bytes);
+            world.wait(set, 8, 2_000) == [(OUT, 1)]
+        });
+        is_over.store(true, Ordering::Relaxed);
+        is_told
+    });
+    assert!(is_told);
 }
 
 #[test]
