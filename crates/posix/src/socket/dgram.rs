@@ -499,11 +499,14 @@ impl Dgram {
     }
 
     pub(crate) fn edges(&self) -> u32 {
-        let ready = self.readiness();
-        if ready & bits::OUT != 0 && !self.wants_space.swap(false, Ordering::SeqCst) {
-            return ready & !bits::OUT;
+        let ready = self.readiness() & !bits::OUT;
+        let is_awaited = self.wants_space.load(Ordering::SeqCst)
+            && self.wants_space.swap(false, Ordering::SeqCst);
+        // Also where the kernel's part answers for room: a thread may wait for the stack's.
+        match is_awaited {
+            true => ready | bits::OUT,
+            false => ready,
         }
-        ready
     }
 }
 

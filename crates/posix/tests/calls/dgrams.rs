@@ -2,7 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::UdpSocket;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use slipstack_posix::{Divert, Errno};
 
@@ -80,6 +80,46 @@ fn a_wildcard_socket_hears_the_stack_and_the_kernel() {
     });
     let to = v4([127, 0, 0, 1], 9);
     assert_eq!(world.send_to(server, b"x", &to), Err(Divert::KernelFirst));
+}
+
+#[test]
+fn who_waits_for_room_hears_of_it_from_whoever_drives_the_engine() {
+    /// With their headers just more than the send buffer of the test's engine.
+    const COUNT: usize = 62;
+    let world = World::new();
+    let sender = world.socket(DGRAM);
+    world.process.bind(sender, &v4([0; 4], 0)).unwrap();
+    world.poll_in(sender, libc::POLLIN);
+    let mut limit = [0; 16];
+    limit[0] = 2;
+    world
+        .process
+        .setsockopt(sender, libc::SOL_SOCKET, libc::SO_SNDTIMEO, &limit)
+        .unwrap();
+    let reader = world.socket(DGRAM);
+    world.process.bind(reader, &v4(OWN.octets(), 0)).unwrap();
+    let addr = world.process.getsockname(reader).unwrap();
+    world.engine().hold_datagrams(true);
+    let took = std::thread::scope(|scope| {
+        let driver = scope.spawn(|| world.recv(reader, 10, 0).unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+        let nobody = v4(OWN.octets(), 7);
+        let world = &world;
+        let waiting = scope.spawn(move || {
+            let sends = |_| world.send_to(sender, &[0; 1000], &nobody) == Ok(1000);
+            (0..COUNT).all(sends)
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        let begun = Instant::now();
+        world.engine().hold_datagrams(false);
+        assert!(waiting.join().unwrap());
+        let took = begun.elapsed();
+        let last = world.socket(DGRAM);
+        assert_eq!(world.send_to(last, b"end", addr.as_bytes()), Ok(3));
+        assert_eq!(driver.join().unwrap(), b"end");
+        took
+    });
+    assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
 #[test]

@@ -59,6 +59,7 @@ struct Inner {
     socks: HashMap<SockId, Sock>,
     next_port: u16,
     yields_asked: usize,
+    holds_datagrams: bool,
 }
 
 /// The driver of the engine without a network.
@@ -76,6 +77,7 @@ impl FakeEngine {
                 socks: HashMap::new(),
                 next_port: 40_000,
                 yields_asked: 0,
+                holds_datagrams: false,
             }),
             bell: Doorbell::new().unwrap(),
             is_dead: AtomicBool::new(false),
@@ -104,6 +106,12 @@ impl FakeEngine {
     /// How often a listener was to leave its connections to others.
     pub fn yields_asked(&self) -> usize {
         self.inner.lock().unwrap().yields_asked
+    }
+
+    /// Datagrams stay in their rings, as while an instance has other things to do; or they go on.
+    pub fn hold_datagrams(&self, on: bool) {
+        self.inner.lock().unwrap().holds_datagrams = on;
+        self.bell.ring();
     }
 
     /// The peer of the connection whose remote address is `remote` resets it.
@@ -182,8 +190,8 @@ impl Inner {
         for sock in all {
             match self.socks.get(&sock).map(|sock| sock.kind) {
                 Some(Kind::Tcp) => self.move_bytes(sock),
-                Some(Kind::Udp) => self.move_datagrams(sock),
-                None => {}
+                Some(Kind::Udp) if !self.holds_datagrams => self.move_datagrams(sock),
+                Some(Kind::Udp) | None => {}
             }
         }
     }

@@ -78,7 +78,7 @@ impl Kernel for TestKernel {
             (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => {
                 sockopt::set_ipv6_v6only(number.as_fd(), is_on)?;
             }
-            (libc::SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_LINGER) => {}
+            (libc::SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO | libc::SO_LINGER) => {}
             _ => return Err(Errno::ENOPROTOOPT),
         }
         Ok(())
