@@ -410,6 +410,11 @@ impl Link {
         self.program.tx_unacked(sock)
     }
 
+    /// As [`Link::unacked`]; while there are any, an event comes when they become fewer.
+    pub(crate) fn await_acked(&self, sock: SockId) -> usize {
+        self.program.await_acked(sock)
+    }
+
     /// Whether a datagram has come back that nobody has taken.
     pub(crate) fn has_returned(&self, sock: SockId) -> bool {
         self.program.has_returned(sock)

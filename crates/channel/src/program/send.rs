@@ -94,6 +94,15 @@ impl ProgramEnd {
         }
     }
 
+    /// As [`ProgramEnd::tx_unacked`]; while there are any, the engine tells when they become fewer and two thirds
+    /// of the buffer or less.
+    pub fn await_acked(&self, sock: SockId) -> usize {
+        if let Some(cell) = self.cell(sock.index) {
+            cell.want_tx();
+        }
+        self.tx_unacked(sock)
+    }
+
     /// The limit of bytes that wait to be sent or acknowledged (SO_SNDBUF).
     pub fn tx_limit(&self, sock: SockId) -> usize {
         self.cell(sock.index)

@@ -133,7 +133,7 @@ impl Process {
             mask: None,
             may_restart: false,
         };
-        let is_done = || stream.queued() == 0 || stream.is_over();
+        let is_done = || stream.await_acked() == 0 || stream.is_over();
         let _ = self.wait(&plan, |_| Ok(is_done().then_some(())));
     }
 

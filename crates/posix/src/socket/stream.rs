@@ -498,6 +498,12 @@ impl Stream {
         self.link.unacked(self.sock())
     }
 
+    /// The same, for who waits until there are none: fewer of them are news.
+    pub(crate) fn await_acked(&self) -> usize {
+        self.wants_space.store(true, Ordering::SeqCst);
+        self.link.await_acked(self.sock())
+    }
+
     /// Those of them that have not left yet.
     pub(crate) fn unsent(&self) -> Result<usize, Errno> {
         let info = self.link.info(self.sock())?;

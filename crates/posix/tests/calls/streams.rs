@@ -83,6 +83,36 @@ fn receive_timeouts_and_dontwait_give_eagain() {
 }
 
 #[test]
+fn a_close_that_lingers_ends_with_the_last_acknowledgement_whoever_drives_the_engine() {
+    /// More than the reader's buffer takes: the rest waits to be acknowledged.
+    const LEN: usize = 80_000;
+    let world = World::new();
+    let (client, server) = world.pair();
+    let (other, reader) = world.pair();
+    let linger: Vec<u8> = [1i32, 3].into_iter().flat_map(i32::to_ne_bytes).collect();
+    world
+        .process
+        .setsockopt(client, libc::SOL_SOCKET, libc::SO_LINGER, &linger)
+        .unwrap();
+    assert_eq!(world.send(client, &[1; LEN]), Ok(LEN));
+    let took = std::thread::scope(|scope| {
+        let driver = scope.spawn(|| world.recv(reader, 1, 0).unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+        let closing = scope.spawn(|| world.process.close(client).unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!closing.is_finished(), "it lingers");
+        let begun = std::time::Instant::now();
+        assert_eq!(world.recv(server, LEN, libc::MSG_WAITALL).unwrap().len(), LEN);
+        closing.join().unwrap();
+        let took = begun.elapsed();
+        world.send(other, b"x").unwrap();
+        driver.join().unwrap();
+        took
+    });
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
 fn a_blocked_reader_is_woken_by_another_threads_send() {
     let world = World::new();
     let (client, server) = world.pair();
