@@ -31,6 +31,7 @@ impl Process {
             self.attaching.hold();
         }
         self.link.hold();
+        self.owners.hold();
         let held = self.things();
         for entry in &held {
             match entry {
@@ -40,6 +41,8 @@ impl Process {
             }
         }
         *self.held.lock() = held;
+        self.policy.hold();
+        self.trouble.hold();
         self.sleepers.hold();
         self.report.hold();
         self.table.hold();
@@ -96,6 +99,8 @@ impl Process {
         self.table.release();
         self.report.release();
         self.sleepers.release();
+        self.trouble.release();
+        self.policy.release();
         // Not what the table has now: another thread may have taken something out of it after that was locked.
         let held = mem::take(&mut *self.held.lock());
         for entry in &held {
@@ -105,6 +110,7 @@ impl Process {
                 Entry::Routes(socket) => _ = socket.asked.release(),
             }
         }
+        self.owners.release();
         self.link.release();
         self.attaching.release();
         held

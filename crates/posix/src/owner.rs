@@ -45,6 +45,15 @@ impl Owners {
         owned.iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// Over a fork. Before any socket: who looks at the list looks at its sockets.
+    pub(crate) fn hold(&self) {
+        self.owned.hold();
+    }
+
+    pub(crate) fn release(&self) {
+        self.owned.release();
+    }
+
     /// In a forked child, which has no such thread.
     pub(crate) fn reset(&self) {
         self.owned.lock().clear();

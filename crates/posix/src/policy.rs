@@ -29,6 +29,17 @@ struct Fresh {
     asked_ns: u64,
 }
 
+impl Known {
+    /// Over a fork. After the sockets: who looks at one asks.
+    pub(crate) fn hold(&self) {
+        self.now.hold();
+    }
+
+    pub(crate) fn release(&self) {
+        self.now.release();
+    }
+}
+
 /// A policy at hand.
 pub(crate) enum Current<'a> {
     Fixed(&'a Policy),

@@ -10,6 +10,18 @@ static int serve_one(int server) {
     return n == 4 ? 7 : 91;
 }
 
+/* Whether a child ends by itself; one that does not is ended. */
+static int ends(pid_t child) {
+    int status;
+    for (int ms = 0; ms < 3000; ms++) {
+        if (waitpid(child, &status, WNOHANG) == child) return 1;
+        sleep_ms(1);
+    }
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    return 0;
+}
+
 int main(void) {
     char buf[64];
     int server = listener(8370), status, served = 0, workers[2];
@@ -78,5 +90,18 @@ int main(void) {
     NOTE("exit %d", WEXITSTATUS(status));
     fd = tcp(7002);
     SAY(read(fd, buf, sizeof buf));
+    SAY(close(fd));
+
+    NOTE("somebody looks after the owner of a socket while children are made");
+    fflush(stdout);
+    fd = tcp(7001);
+    int all = 1;
+    for (int i = 0; all && i < 300; i++) {
+        if (fcntl(fd, F_SETOWN, getpid())) NOTE("F_SETOWN: %s", name_of(errno));
+        child = fork();
+        if (!child) _exit(0);
+        all = ends(child);
+    }
+    NOTE("children end: %d", all);
     SAY(close(fd));
 }
