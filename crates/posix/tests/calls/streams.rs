@@ -102,7 +102,10 @@ fn a_close_that_lingers_ends_with_the_last_acknowledgement_whoever_drives_the_en
         std::thread::sleep(Duration::from_millis(50));
         assert!(!closing.is_finished(), "it lingers");
         let begun = std::time::Instant::now();
-        assert_eq!(world.recv(server, LEN, libc::MSG_WAITALL).unwrap().len(), LEN);
+        assert_eq!(
+            world.recv(server, LEN, libc::MSG_WAITALL).unwrap().len(),
+            LEN
+        );
         closing.join().unwrap();
         let took = begun.elapsed();
         world.send(other, b"x").unwrap();
