@@ -16,7 +16,7 @@ use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut, Payload, RxChecksum, RxMeta};
 use crate::icmp;
 use crate::ip::IpMeta;
-use crate::link::{Cx, HEADER_MAX, NextHop, OutPacket};
+use crate::link::{Cx, HEADER_MAX, NextHop, OutPacket, Way};
 use crate::route::Route;
 use crate::stack::{Stack, cx};
 use crate::time::Instant;
@@ -255,15 +255,15 @@ impl Cx<'_> {
             return Err(Refused::Told(Counter::DropForwardRoute, Problem::NoRoute));
         };
         // RFC 2644: directed broadcasts are not passed on.
-        if !matches!(route, Route::Neighbour(_)) {
+        let Route::Neighbour(hop) = route else {
             return Err(Refused::Silently(Counter::DropForwardMartian));
-        }
+        };
         // What others have joined cannot be told apart again.
         if transit.meta.gso {
             return Err(Refused::Silently(Counter::DropForwardJoined));
         }
         if transit.bytes.len() <= usize::from(mtu) {
-            return self.pass_whole(now, &packet, transit, fx);
+            return self.pass_whole(now, &packet, transit, hop, fx);
         }
         if packet.dont_fragment {
             return Err(Refused::Told(
@@ -271,7 +271,25 @@ impl Cx<'_> {
                 Problem::TooBig(mtu),
             ));
         }
-        self.pass_parts(now, &packet, transit, mtu, fx)
+        self.pass_parts(now, &packet, transit, (hop, mtu), fx)
+    }
+
+    /// The way by a next hop. It is asked for in our own name: who hears a question takes its sender to be where it came
+    /// from, and answers him (RFC 826, RFC 4861 7.2.2 and 7.2.3).
+    fn find_way_by(
+        &mut self,
+        now: Instant,
+        packet: &OutPacket,
+        hop: IpAddr,
+        fx: &mut impl Effects,
+    ) -> Result<Way, Refused> {
+        let own = self.link.find_source(hop);
+        let own = own.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let station = (self.link.mac, own);
+        let neighbours = &mut self.link.neighbours;
+        neighbours.resolve(now, hop, station, self.counters, fx);
+        let way = self.find_way(now, packet, &mut None, fx);
+        way.map_err(|_| Refused::Silently(Counter::DropForwardRoute))
     }
 
     fn pass_whole(
@@ -279,10 +297,10 @@ impl Cx<'_> {
         now: Instant,
         packet: &OutPacket,
         transit: &Transit<'_>,
+        hop: IpAddr,
         fx: &mut impl Effects,
     ) -> Result<(), Refused> {
-        let way = self.find_way(now, packet, &mut None, fx);
-        let way = way.map_err(|_| Refused::Silently(Counter::DropForwardRoute))?;
+        let way = self.find_way_by(now, packet, hop, fx)?;
         let mut room = [0; HEADER_MAX];
         let (head, rest) = transit.bytes.split_at(transit.bytes.len().min(HEAD_MAX));
         let len = ethernet::HEADER_LEN + head.len();
@@ -311,7 +329,7 @@ impl Cx<'_> {
         now: Instant,
         packet: &OutPacket,
         transit: &Transit<'_>,
-        mtu: u16,
+        (hop, mtu): (IpAddr, u16),
         fx: &mut impl Effects,
     ) -> Result<(), Refused> {
         let too_big = Refused::Silently(Counter::DropForwardTooBig);
@@ -322,8 +340,7 @@ impl Cx<'_> {
         if transit.meta.checksum == RxChecksum::Partial || !parsed.options.is_empty() {
             return Err(too_big);
         }
-        let way = self.find_way(now, packet, &mut None, fx);
-        let way = way.map_err(|_| Refused::Silently(Counter::DropForwardRoute))?;
+        let way = self.find_way_by(now, packet, hop, fx)?;
         let part_max = usize::from(mtu).saturating_sub(ipv4::HEADER_LEN) / 8 * 8;
         if part_max == 0 {
             return Err(too_big);

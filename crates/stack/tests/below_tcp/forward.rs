@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use crate::support::*;
 use slipstack_stack::fib::{self, Entry, Prefix, Target};
 use slipstack_stack::{Counter, RxChecksum, RxMeta};
+use slipstack_wire::arp::ArpOperation;
 use slipstack_wire::ethernet::{BROADCAST, EtherType, EthernetHeader};
 use slipstack_wire::icmpv4::{IcmpKind, IcmpMessage};
 use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
@@ -229,6 +230,35 @@ fn what_may_not_leave_its_link_does_not() {
         frames.len() as u64
     );
     assert_eq!(table.count(Counter::Forwarded), 0);
+}
+
+#[test]
+fn a_next_hop_is_asked_for_in_our_own_name() {
+    const NEAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 77];
+    let mut table = router();
+    let near = Ipv4Addr::new(10, 0, 0, 77);
+    table.input(&datagram(near, 100));
+    let asked = arp_of(&table.take_frames()[0]);
+    assert_eq!((asked.sender_ip, asked.sender_mac), (IP, MAC));
+    table.input(&arp_frame(ArpOperation::Reply, NEAR_MAC, near, IP));
+    let frames = table.take_frames();
+    assert_eq!(frames[0][..6], NEAR_MAC);
+    assert_eq!(ip_of(&frames[0]).header.src, PEER);
+
+    let near: Ipv6Addr = "fd00::77".parse().unwrap();
+    table.input(&frame_v6(PEER6, near, 9, 100));
+    let frames = table.take_frames();
+    let asked = Ipv6Packet::parse(&frames[0][14..]).unwrap().header;
+    assert_eq!((frames.len(), asked.src), (1, OWN6));
+    let mut told = near.octets().to_vec();
+    told.extend([2, 1]);
+    told.extend(NEAR_MAC);
+    let kind = Icmpv6Kind::NeighbourAdvertisement([0x60, 0, 0, 0]);
+    table.input(&icmpv6(NEAR_MAC, (near, asked.src), 255, kind, &told));
+    let frames = table.take_frames();
+    assert_eq!(frames[0][..6], NEAR_MAC);
+    let packet = Ipv6Packet::parse(&frames[0][14..]).unwrap();
+    assert_eq!((packet.header.src, packet.header.hop_limit), (PEER6, 8));
 }
 
 #[test]
