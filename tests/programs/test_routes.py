@@ -3,6 +3,8 @@
 from harness import test
 
 NEAR, DEAD, REFUSED = "10.80.0.1", "10.80.1.1", "10.80.2.1"
+# On the wire itself, without a gateway.
+DIRECT = "10.90.0.1"
 SECOND = "10.77.0.22"
 # Nobody has it.
 NOBODY = "10.77.0.9"
@@ -40,7 +42,7 @@ def start(world, routes, rules=(), extra=(), second=True):
 
 
 def serve(world):
-    for address in (NEAR, DEAD, REFUSED):
+    for address in (NEAR, DEAD, REFUSED, DIRECT):
         world.peer_ns.ip("addr", "add", f"{address}/32", "dev", "lo")
     world.peer(*world.program("dual_echo.py"), 8000)
     world.wait_port(8000, address=NEAR)
@@ -53,12 +55,14 @@ def a_route_leads_by_its_gateway_and_with_its_source(world):
         (f"10.80.0.0/24 via {world.PEER} src {SECOND}", f"10.80.0.0/24,via={world.PEER},src={SECOND}"),
         (f"10.80.1.0/24 via {NOBODY}", f"10.80.1.0/24,via={NOBODY}"),
         ("unreachable 10.80.2.0/24", "10.80.2.0/24,unreachable"),
+        ("10.90.0.0/24 dev eth1", "10.90.0.0/24"),
         # The smaller metric wins.
         (f"{REFUSED}/32 via {NOBODY} metric 7", f"{REFUSED}/32,via={NOBODY},metric=7"),
         (f"unreachable {REFUSED}/32 metric 5", f"{REFUSED}/32,unreachable,metric=5"),
     ]
     call = start(world, routes)
     assert call(NEAR, 8000) == SECOND
+    assert call(DIRECT, 8000) == world.STACK
     assert call(DEAD, 8000) in LOST
     assert call(REFUSED, 8000) == "EHOSTUNREACH"
     assert call("10.80.2.9", 8000) == "EHOSTUNREACH"

@@ -329,6 +329,15 @@ impl Fib {
         self.gateways.contains(&ip)
     }
 
+    /// Whether it is on the link by some table: a gateway, or of a network that needs none.
+    pub fn is_neighbour(&self, ip: IpAddr) -> bool {
+        let is_direct = |table: &Table| {
+            let found = table.find(ip);
+            found.is_some_and(|entry| entry.target == Target::OnLink)
+        };
+        self.is_gateway(ip) || self.tables.iter().any(|(_, table)| is_direct(table))
+    }
+
     /// Keeps the routes of a table for which `keep` says so; how many went.
     pub fn retain(&mut self, table: u32, keep: impl FnMut(&Entry) -> bool) -> usize {
         let Some((_, table)) = self.tables.iter_mut().find(|(of, _)| *of == table) else {

@@ -111,11 +111,12 @@ impl Routes {
         self.broadcasts.contains(&ip)
     }
 
+    /// Whether it is a station of the link: in a network of ours, or in one that a route says is there.
     pub fn is_on_link(&self, ip: Ipv4Addr) -> bool {
         self.addrs
             .iter()
             .any(|&(own, prefix)| is_within(ip, own, prefix))
-            || self.fib.is_gateway(ip.into())
+            || (!is_nowhere(ip) && !ip.is_multicast() && self.fib.is_neighbour(ip.into()))
     }
 
     /// `None`: there is no route.
@@ -123,8 +124,7 @@ impl Routes {
         let IpAddr::V4(dst) = query.dst else {
             return None;
         };
-        let is_nowhere = dst.is_loopback() || dst.octets()[0] == 0;
-        if is_nowhere && !self.is_own(dst) {
+        if is_nowhere(dst) && !self.is_own(dst) {
             return None;
         }
         if dst.is_multicast() {
@@ -170,6 +170,11 @@ pub(crate) fn connected(addrs: impl Iterator<Item = (IpAddr, u8)>, gateway: Opti
         let _ = fib.add(fib::MAIN, Entry::new(Prefix::ALL, Target::Via(gateway)));
     }
     fib
+}
+
+/// RFC 1122 3.2.1.3: this network, and this host.
+fn is_nowhere(ip: Ipv4Addr) -> bool {
+    ip.is_loopback() || ip.octets()[0] == 0
 }
 
 fn mask(prefix: u8) -> u32 {

@@ -147,7 +147,7 @@ impl Routes6 {
                 .networks
                 .iter()
                 .any(|&(net, prefix)| common_prefix_len(ip, net) >= prefix)
-            || self.fib.is_gateway(ip.into())
+            || self.fib.is_neighbour(ip.into())
     }
 
     /// `None`: there is no route.

@@ -230,6 +230,25 @@ fn a_redirect_of_the_first_hop_is_followed() {
 }
 
 #[test]
+fn who_a_redirect_says_is_on_the_link_is_asked_for_and_answers() {
+    let (mut table, ip, socket) = up();
+    let body = [FAR.octets(), FAR.octets()].concat();
+    table.input(&frame(ROUTER, ip, 255, Icmpv6Kind::Redirect, &body));
+    let frames = send(&mut table, socket, FAR, b"hello");
+    let asked = Ipv6Packet::parse(&frames[0][14..]).unwrap();
+    assert_eq!(asked.header.dst, solicited_node(FAR));
+    let mut told = FAR.octets().to_vec();
+    told.extend([2, 1]);
+    told.extend(OTHER_MAC);
+    let kind = Icmpv6Kind::NeighbourAdvertisement([0x60, 0, 0, 0]);
+    table.input(&icmpv6(OTHER_MAC, (FAR, ip), 255, kind, &told));
+    let frames = table.take_frames();
+    assert_eq!(frames.len(), 1, "what has waited");
+    assert_eq!(frames[0][..6], OTHER_MAC);
+    assert_eq!(table.count(Counter::DropNdpOffLink), 0);
+}
+
+#[test]
 fn a_redirect_against_the_rules_is_dropped_by_reason() {
     let near = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 77);
     let (table, ip, _) = up();

@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 
 use crate::support::*;
 use slipstack_stack::fib::{Entry, Prefix, Rule, Target};
-use slipstack_stack::{ConfiguredRoute, ConfiguredRule, DatagramOut, SocketError, UdpId};
+use slipstack_stack::{
+    ConfiguredRoute, ConfiguredRule, Counter, DatagramOut, Role, SocketError, UdpId,
+};
+use slipstack_wire::arp::ArpOperation;
 
 const SECOND: [u8; 4] = [10, 0, 0, 6];
 const THIRD: [u8; 4] = [10, 0, 0, 7];
@@ -100,6 +103,36 @@ fn a_rule_by_the_source_leads_packets_of_bound_sockets() {
         send(&mut table, first, [8, 8, 8, 8], 10),
         Err(SocketError::NetUnreachable)
     );
+}
+
+#[test]
+fn hosts_of_a_network_without_a_gateway_are_neighbours() {
+    for role in [Role::Standalone, Role::Keeper] {
+        let mut table = Table::with(|config| {
+            config.role = role;
+            config.gateways.clear();
+            config.routes = vec![
+                route([10, 90, 0, 0], 16, 254, |prefix| {
+                    Entry::new(prefix, Target::OnLink)
+                }),
+                route([10, 90, 7, 0], 24, 254, |prefix| {
+                    Entry::new(prefix, Target::Unreachable)
+                }),
+            ];
+        });
+        let socket = table.bind("0.0.0.0:7000");
+        let frames = send(&mut table, socket, [10, 90, 0, 7], 10).unwrap();
+        let asked = arp_of(&frames[0]);
+        assert_eq!(asked.target_ip.octets(), [10, 90, 0, 7]);
+        let near = asked.target_ip;
+        table.input(&arp_frame(ArpOperation::Reply, OTHER_MAC, near, IP));
+        let frames = table.take_frames();
+        assert_eq!(frames[0][..6], OTHER_MAC);
+        assert_eq!(ip_of(&frames[0]).header.dst, near);
+        let refused = [10, 90, 7, 7].into();
+        table.input(&arp_frame(ArpOperation::Reply, OTHER_MAC, refused, IP));
+        assert_eq!(table.count(Counter::DropArpOffLink), 1);
+    }
 }
 
 #[test]
