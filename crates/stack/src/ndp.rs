@@ -13,9 +13,11 @@ use slipstack_wire::{TxOffload, protocol};
 use crate::config::Role;
 use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, Event, FrameOut, Payload};
+use crate::fib::Query;
 use crate::ip::IpMeta;
 use crate::link::{Cx, transmit};
 use crate::neighbour::Confidence;
+use crate::route::Route;
 use crate::route6::ALL_NODES;
 use crate::time::Instant;
 
@@ -80,12 +82,37 @@ impl Cx<'_> {
             return Counter::RxNdpSolicitations;
         }
         if !self.link.routes6.is_on_link(src) {
-            return Counter::DropNdpOffLink;
+            return self.answer_distant(src, &asked, fx);
         }
         if let Some(mac) = asked.link {
             self.learn_v6(now, src, mac, asked.target, Confidence::Heard, fx);
         }
         self.advertise(now, asked.target, src, flag::SOLICITED | flag::OVERRIDE, fx);
+        Counter::RxNdpSolicitations
+    }
+
+    /// A station on the link that asks from an address of another network: it is answered over the link where there is a
+    /// way back (RFC 4861 7.2.4). Nothing is learnt of it.
+    #[cold]
+    fn answer_distant(
+        &mut self,
+        src: Ipv6Addr,
+        asked: &Neighbour,
+        fx: &mut impl Effects,
+    ) -> Counter {
+        let back = self.link.routes6.find(&Query::to(src.into()));
+        let is_way = back.is_some_and(|back| matches!(back.route, Route::Neighbour(_)));
+        let Some(mac) = asked.link.filter(|_| is_way) else {
+            return Counter::DropNdpOffLink;
+        };
+        if self.config.role != Role::Engine {
+            self.counters.bump(Counter::TxNdpAdvertisements);
+            let flags = flag::SOLICITED | flag::OVERRIDE;
+            let mut body = [0; NEIGHBOUR_LEN];
+            let answer = advertisement(self.link.mac, asked.target, flags, &mut body);
+            let stations = (self.link.mac, mac);
+            send_over_link(stations, (asked.target, src), &answer, self.counters, fx);
+        }
         Counter::RxNdpSolicitations
     }
 
@@ -176,18 +203,28 @@ impl Cx<'_> {
             return;
         }
         self.counters.bump(Counter::TxNdpAdvertisements);
-        let answer = Neighbour {
-            target,
-            link: Some(self.link.mac),
-            nonce: None,
-        };
         let mut body = [0; NEIGHBOUR_LEN];
-        let len = answer.emit_advertisement(&mut body);
-        let message = Icmpv6Message {
-            kind: Icmpv6Kind::NeighbourAdvertisement([flags, 0, 0, 0]),
-            body: &body[..len],
-        };
+        let message = advertisement(self.link.mac, target, flags, &mut body);
         self.send_icmpv6(now, (target, to), HOP_LIMIT, &message, fx);
+    }
+}
+
+/// That `target` is at this station; `body` is room.
+fn advertisement(
+    mac: [u8; 6],
+    target: Ipv6Addr,
+    flags: u8,
+    body: &mut [u8; NEIGHBOUR_LEN],
+) -> Icmpv6Message<'_> {
+    let answer = Neighbour {
+        target,
+        link: Some(mac),
+        nonce: None,
+    };
+    let len = answer.emit_advertisement(body);
+    Icmpv6Message {
+        kind: Icmpv6Kind::NeighbourAdvertisement([flags, 0, 0, 0]),
+        body: &body[..len],
     }
 }
 
@@ -226,18 +263,29 @@ pub(crate) fn send_solicitation(
         kind: Icmpv6Kind::NeighbourSolicitation,
         body: &body[..len],
     };
+    send_over_link((mac, dst_mac), (src, dst), &message, counters, fx);
+}
+
+/// A message from one station to another or to a group's, whatever routes say.
+fn send_over_link(
+    (from, to): ([u8; 6], [u8; 6]),
+    (src, dst): (Ipv6Addr, Ipv6Addr),
+    message: &Icmpv6Message<'_>,
+    counters: &mut Counters,
+    fx: &mut impl Effects,
+) {
     const HEADERS: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN + icmpv6::HEADER_LEN;
     let mut header = [0; HEADERS];
     EthernetHeader {
-        dst: dst_mac,
-        src: mac,
+        dst: to,
+        src: from,
         ethertype: EtherType::IPV6,
     }
     .emit(&mut header);
     Ipv6Header {
         traffic_class: 0,
         flow_label: 0,
-        payload_len: (icmpv6::HEADER_LEN + len) as u16,
+        payload_len: (icmpv6::HEADER_LEN + message.body.len()) as u16,
         next_header: protocol::ICMPV6,
         hop_limit: HOP_LIMIT,
         src,

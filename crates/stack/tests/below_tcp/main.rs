@@ -2,6 +2,7 @@
 
 mod arp;
 mod default_routers;
+mod discovery;
 mod forward;
 mod fragments;
 mod fragments_out;

@@ -1,0 +1,77 @@
+//! Neighbour discovery that is not as usual.
+//!
+//! RFC 4861 7.2.4.
+
+use std::net::Ipv6Addr;
+
+use crate::support::*;
+use slipstack_stack::{Counter, Role};
+use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
+use slipstack_wire::ipv6::{Ipv6Packet, solicited_node};
+use slipstack_wire::ndp::{NEIGHBOUR_LEN, Neighbour, flag};
+
+const OWN: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 5);
+const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+const FAR: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+
+fn table(role: Role, has_router: bool) -> Table {
+    Table::with(|config| {
+        config.role = role;
+        config.addrs.push((OWN.into(), 64));
+        if has_router {
+            config.gateways.push(ROUTER.into());
+        }
+    })
+}
+
+fn solicitation(src: Ipv6Addr, link: Option<[u8; 6]>) -> Vec<u8> {
+    let asked = Neighbour {
+        target: OWN,
+        link,
+        nonce: None,
+    };
+    let mut body = [0; NEIGHBOUR_LEN];
+    let len = asked.emit_solicitation(&mut body);
+    let kind = Icmpv6Kind::NeighbourSolicitation;
+    icmpv6(
+        PEER_MAC,
+        (src, solicited_node(OWN)),
+        255,
+        kind,
+        &body[..len],
+    )
+}
+
+#[test]
+fn who_asks_from_another_network_is_answered_where_there_is_a_way_back_and_not_learned() {
+    let mut table = self::table(Role::Standalone, true);
+    table.input(&solicitation(FAR, Some(PEER_MAC)));
+    let frames = table.take_frames();
+    assert_eq!(frames.len(), 1, "nothing is asked of the router");
+    assert_eq!(
+        (&frames[0][..6], &frames[0][6..12]),
+        (&PEER_MAC[..], &MAC[..])
+    );
+    let packet = Ipv6Packet::parse(&frames[0][14..]).unwrap();
+    let header = packet.header;
+    assert_eq!((header.src, header.dst, header.hop_limit), (OWN, FAR, 255));
+    let told = Icmpv6Message::parse(OWN, FAR, packet.payload).unwrap();
+    let flags = flag::SOLICITED | flag::OVERRIDE;
+    assert_eq!(
+        told.kind,
+        Icmpv6Kind::NeighbourAdvertisement([flags, 0, 0, 0])
+    );
+    let answer = Neighbour::parse_advertisement(told.body).unwrap();
+    assert_eq!((answer.target, answer.link), (OWN, Some(MAC)));
+    assert!(table.fx.events.is_empty());
+    // There is no way back, or it does not say where it is.
+    for (has_router, link) in [(false, Some(PEER_MAC)), (true, None)] {
+        let mut table = self::table(Role::Standalone, has_router);
+        table.input(&solicitation(FAR, link));
+        assert!(table.take_frames().is_empty());
+        assert_eq!(table.count(Counter::DropNdpOffLink), 1);
+    }
+    let mut engine = self::table(Role::Engine, true);
+    engine.input(&solicitation(FAR, Some(PEER_MAC)));
+    assert!(engine.take_frames().is_empty());
+}
