@@ -119,6 +119,7 @@ counters! {
     RxMldQueries "rx_mld_queries" "multicast listener queries taken"
     TxMldReports "tx_mld_reports" "multicast listener reports sent"
     DropNdpHopLimit "drop_ndp_hop_limit" "neighbour discovery from beyond the link (hop limit not 255)"
+    DropNdpFragment "drop_ndp_fragment" "neighbour discovery in fragments (RFC 6980)"
     DropNdpMalformed "drop_ndp_malformed" "neighbour discovery truncated or against RFC 4861 7.1"
     DropNdpNotOurs "drop_ndp_not_ours" "neighbour solicitation for somebody else's address"
     DropNdpOffLink "drop_ndp_off_link" "neighbour discovery about an address that is not on our link, or from one to which there is no way"

@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use slipstack_wire::icmpv6::Icmpv6Kind;
+use slipstack_wire::icmpv6::{self, Icmpv6Kind};
 use slipstack_wire::ipv6::Ipv6Packet;
 use slipstack_wire::ipv6_extensions::{self as extensions, Refused, Upper, Walked, problem};
 use slipstack_wire::{checksum, protocol, tcp};
@@ -55,6 +55,11 @@ fn accept(
 
 fn is_internal(ip: Ipv6Addr) -> bool {
     ip.is_loopback() || ip.to_ipv4_mapped().is_some()
+}
+
+/// RFC 6980 5: it is ignored in fragments, which hide it from switches that guard a link.
+pub(crate) fn is_discovery(upper: &Upper<'_>) -> bool {
+    upper.protocol == protocol::ICMPV6 && icmpv6::is_discovery(upper.payload)
 }
 
 /// Reads the flow out of a packet of ours, possibly cut off after eight bytes of the transport
@@ -114,6 +119,7 @@ impl Stack {
                 protocol: packet.header.next_header,
                 payload: packet.payload,
                 named_at: 6,
+                is_atomic: false,
             }
         };
         self.on_ipv6_upper(now, bytes, &ip, &upper, meta, fx);
@@ -130,6 +136,9 @@ impl Stack {
         fx: &mut impl Effects,
     ) -> Option<Upper<'a>> {
         match extensions::walk(packet.header.next_header, packet.payload) {
+            Ok(Walked::Whole(upper)) if upper.is_atomic && is_discovery(&upper) => {
+                self.counters.bump(Counter::DropNdpFragment);
+            }
             Ok(Walked::Whole(upper)) => return Some(upper),
             Ok(Walked::Fragment(found)) => {
                 self.on_fragment_v6(now, (bytes, packet), &found, (ip, link_group), fx);
@@ -173,7 +182,7 @@ impl Stack {
                 let outcome = self.udp.on_datagram(ip, upper.payload, meta, &mut cx, fx);
                 if outcome == UdpOutcome::PortClosed {
                     let kind = Icmpv6Kind::DestinationUnreachable {
-                        code: slipstack_wire::icmpv6::code::PORT_UNREACHABLE,
+                        code: icmpv6::code::PORT_UNREACHABLE,
                     };
                     let limit = &mut self.icmp_errors;
                     cx.send_icmpv6_error(now, limit, bytes, ip, kind, false, fx);

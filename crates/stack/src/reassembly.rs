@@ -15,6 +15,7 @@ use crate::effects::{Effects, RxChecksum, RxMeta};
 use crate::fragments::{Fragment, Fragments, Key, Refusal};
 use crate::icmp;
 use crate::ip::IpMeta;
+use crate::ipv6::is_discovery;
 use crate::rng::Rng;
 use crate::stack::{Stack, cx};
 use crate::time::Instant;
@@ -175,9 +176,15 @@ impl Stack {
         self.note_fragments();
         let Some(whole) = taken else { return };
         // A fragment within a fragment is no way to send anything, and could go on like that without end.
-        let inside = extensions::walk(whole.next_header, &whole.payload);
-        if matches!(inside, Ok(extensions::Walked::Fragment(_))) {
-            self.counters.bump(Counter::DropFragmentMalformed);
+        let inside = match extensions::walk(whole.next_header, &whole.payload) {
+            Ok(extensions::Walked::Fragment(_)) => Some(Counter::DropFragmentMalformed),
+            Ok(extensions::Walked::Whole(upper)) if is_discovery(&upper) => {
+                Some(Counter::DropNdpFragment)
+            }
+            _ => None,
+        };
+        if let Some(why) = inside {
+            self.counters.bump(why);
             return;
         }
         let mut bytes = alloc::vec![0; ipv6::HEADER_LEN];

@@ -48,6 +48,11 @@ pub enum Icmpv6Kind {
     },
 }
 
+/// Whether a message belongs to neighbour discovery (RFC 4861 4).
+pub fn is_discovery(message: &[u8]) -> bool {
+    matches!(message.first(), Some(133..=137))
+}
+
 /// Codes of destination unreachable.
 pub mod code {
     pub const NO_ROUTE: u8 = 0;

@@ -32,6 +32,8 @@ pub struct Upper<'a> {
     pub payload: &'a [u8],
     /// Where the field that names `protocol` is, from the start of the packet.
     pub named_at: u32,
+    /// There was a fragment header: an atomic fragment.
+    pub is_atomic: bool,
 }
 
 /// How a packet goes on after its extension headers.
@@ -97,12 +99,14 @@ pub fn walk(next_header: u8, payload: &[u8]) -> Result<Walked<'_>, Refused> {
         offset: HEADER_LEN,
     };
     let mut rest = payload;
+    let mut is_atomic = false;
     for count in 0..=EXTENSIONS_MAX {
         if !is_extension(at.next_header) {
             return Ok(Walked::Whole(Upper {
                 protocol: at.next_header,
                 payload: rest,
                 named_at: at.named_at as u32,
+                is_atomic,
             }));
         }
         // RFC 8200 4.1: hop-by-hop options come first or are an unknown header.
@@ -119,6 +123,7 @@ pub fn walk(next_header: u8, payload: &[u8]) -> Result<Walked<'_>, Refused> {
             }
             at = at.after(fragment.next_header, FRAGMENT_LEN);
             rest = after;
+            is_atomic = true;
             continue;
         }
         let (header, after) = split(rest)?;
@@ -330,7 +335,7 @@ mod tests {
         .concat();
         let upper = whole(walk(HOP_BY_HOP, &chain));
         assert_eq!((upper.protocol, upper.payload), (TCP, &b"segment"[..]));
-        assert_eq!(upper.named_at, 40 + 24);
+        assert_eq!((upper.named_at, upper.is_atomic), (40 + 24, true));
         assert_eq!(
             find_quoted(HOP_BY_HOP, &chain),
             Some((TCP, &b"segment"[..]))
@@ -344,6 +349,7 @@ mod tests {
             (upper.protocol, upper.payload, upper.named_at),
             (TCP, &b"x"[..], 6)
         );
+        assert!(!upper.is_atomic);
         assert_eq!(whole(walk(NO_NEXT_HEADER, b"x")).protocol, NO_NEXT_HEADER);
     }
 

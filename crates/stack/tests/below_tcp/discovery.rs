@@ -1,6 +1,6 @@
 //! Neighbour discovery that is not as usual.
 //!
-//! RFC 4861 7.2.4.
+//! RFC 4861 7.2.4, RFC 6980 5.
 
 use std::net::Ipv6Addr;
 
@@ -8,7 +8,9 @@ use crate::support::*;
 use slipstack_stack::{Counter, Role};
 use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ipv6::{Ipv6Packet, solicited_node};
+use slipstack_wire::ipv6_extensions::{FRAGMENT, fragment_header};
 use slipstack_wire::ndp::{NEIGHBOUR_LEN, Neighbour, flag};
+use slipstack_wire::protocol;
 
 const OWN: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 5);
 const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
@@ -74,4 +76,42 @@ fn who_asks_from_another_network_is_answered_where_there_is_a_way_back_and_not_l
     let mut engine = self::table(Role::Engine, true);
     engine.input(&solicitation(FAR, Some(PEER_MAC)));
     assert!(engine.take_frames().is_empty());
+}
+
+/// An ICMPv6 frame again, as fragments that begin at these places.
+fn cut(frame: &[u8], places: &[usize]) -> Vec<Vec<u8>> {
+    let header = Ipv6Packet::parse(&frame[14..]).unwrap().header;
+    let message = &frame[54..];
+    let len = message.len();
+    let ends = places.iter().skip(1).chain([&len]);
+    let parts = places.iter().zip(ends).map(|(&from, &to)| {
+        let head = fragment_header(protocol::ICMPV6, from as u16, to < len, 7);
+        let bytes = [&head[..], &message[from..to]].concat();
+        let ends = (header.src, header.dst);
+        packet6(PEER_MAC, FRAGMENT, ends, header.hop_limit, &bytes)
+    });
+    parts.collect()
+}
+
+#[test]
+fn discovery_in_fragments_is_ignored_and_an_echo_is_not() {
+    let near = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 9);
+    let asked = solicitation(near, Some(PEER_MAC));
+    let echo = Icmpv6Kind::EchoRequest([0, 1, 0, 2]);
+    let echo = icmpv6(PEER_MAC, (near, OWN), 255, echo, &[7; 24]);
+    for places in [&[0][..], &[0, 16]] {
+        let mut table = self::table(Role::Standalone, false);
+        for part in cut(&asked, places) {
+            table.input(&part);
+        }
+        assert!(table.take_frames().is_empty() && table.fx.events.is_empty());
+        assert_eq!(table.count(Counter::DropNdpFragment), 1);
+        table.input(&asked);
+        assert_eq!(table.take_frames().len(), 1);
+        for part in cut(&echo, places) {
+            table.input(&part);
+        }
+        assert_eq!(table.take_frames().len(), 1);
+        assert_eq!(table.count(Counter::DropNdpFragment), 1);
+    }
 }
