@@ -175,15 +175,7 @@ impl Stack {
             .take(now, &fragment, |refusal| count(counters, refusal));
         self.note_fragments();
         let Some(whole) = taken else { return };
-        // A fragment within a fragment is no way to send anything, and could go on like that without end.
-        let inside = match extensions::walk(whole.next_header, &whole.payload) {
-            Ok(extensions::Walked::Fragment(_)) => Some(Counter::DropFragmentMalformed),
-            Ok(extensions::Walked::Whole(upper)) if is_discovery(&upper) => {
-                Some(Counter::DropNdpFragment)
-            }
-            _ => None,
-        };
-        if let Some(why) = inside {
+        if let Some(why) = refused_inside(whole.next_header, &whole.payload) {
             self.counters.bump(why);
             return;
         }
@@ -260,6 +252,18 @@ fn judged_alone(ip: &IpMeta) -> RxMeta {
         gso: false,
         segment: 0,
         local: ip.local,
+    }
+}
+
+/// What must not come in fragments.
+fn refused_inside(next_header: u8, payload: &[u8]) -> Option<Counter> {
+    match extensions::walk(next_header, payload) {
+        // It is no way to send anything, and could go on like that without end.
+        Ok(extensions::Walked::Fragment(_)) => Some(Counter::DropFragmentMalformed),
+        Ok(extensions::Walked::Whole(upper)) if is_discovery(&upper) => {
+            Some(Counter::DropNdpFragment)
+        }
+        _ => None,
     }
 }
 
