@@ -1,13 +1,8 @@
 use super::*;
 
-fn commands() -> Vec<Command> {
-    let sock = SockId {
-        index: 31_000,
-        generation: 0x0fff_1234,
-    };
-    let addr: SocketAddr = "10.1.2.3:8080".parse().unwrap();
+fn options() -> [SocketOption; 8] {
     let ms = Duration::from_millis;
-    let options = [
+    [
         SocketOption::NoDelay(true),
         SocketOption::KeepAlive {
             enabled: true,
@@ -21,7 +16,15 @@ fn commands() -> Vec<Command> {
         SocketOption::Congestion(Congestion::Bbr),
         SocketOption::Ttl(255),
         SocketOption::TtlV6(9),
-    ];
+    ]
+}
+
+fn commands() -> Vec<Command> {
+    let sock = SockId {
+        index: 31_000,
+        generation: 0x0fff_1234,
+    };
+    let addr: SocketAddr = "10.1.2.3:8080".parse().unwrap();
     let mut all = vec![
         Command::Open {
             sock,
@@ -41,8 +44,6 @@ fn commands() -> Vec<Command> {
             sock,
             remote: "[2001:db8::1]:443".parse().unwrap(),
         },
-        Command::Send { sock },
-        Command::Consumed { sock },
         Command::Shutdown {
             sock,
             is_full: true,
@@ -57,8 +58,6 @@ fn commands() -> Vec<Command> {
             mode: CloseMode::Pass,
             unread: false,
         },
-        Command::Info { sock },
-        Command::TellSent { sock },
         Command::UdpConnect { sock, remote: None },
         Command::UdpConnect {
             sock,
@@ -66,9 +65,15 @@ fn commands() -> Vec<Command> {
         },
         Command::Goodbye,
     ];
+    all.extend([
+        Command::Send { sock },
+        Command::Consumed { sock },
+        Command::Info { sock },
+        Command::TellSent { sock },
+    ]);
     let upto = 1 << 40;
     all.push(Command::Urgent { sock, upto });
-    all.extend(options.map(|option| Command::SetOption { sock, option }));
+    all.extend(options().map(|option| Command::SetOption { sock, option }));
     all
 }
 

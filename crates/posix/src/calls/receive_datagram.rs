@@ -40,30 +40,11 @@ impl Process {
             });
         }
         self.bring_errors(dgram);
-        let is_peek = flags & libc::MSG_PEEK != 0;
         let mut look = || -> Result<Option<Received>, Errno> {
-            let offset = socket.peek_from();
-            let found = match offset.filter(|_| is_peek) {
-                Some(skip) => dgram.peek_at(bufs, skip)?,
-                None => dgram.recv(bufs, is_peek)?.map(|it| (it, 0)),
-            };
-            Ok(match found {
-                Some((it, skipped)) => {
-                    let mut received = self.answer(socket, dgram, &it, &mut *control, flags);
-                    if offset.is_some() {
-                        socket.move_peek_offset(is_peek, received.len);
-                    }
-                    // udp_recvmsg(): who has asked for more than is left is not told that the front is missing.
-                    let asked = || bufs.iter().map(|buf| buf.len()).sum::<usize>();
-                    if skipped > 0 && asked() > it.full_len - skipped {
-                        received.flags &= !libc::MSG_TRUNC;
-                    }
-                    Some(received)
-                }
-                // __skb_wait_for_more_packets(): only who would wait is told.
-                None if dgram.is_shut_for_reading() && !is_nonblocking => Some(bytes(0)),
-                None => None,
-            })
+            let found = self.look_for_datagram(socket, dgram, (bufs, &mut *control), flags)?;
+            // __skb_wait_for_more_packets(): only who would wait is told.
+            let is_over = dgram.is_shut_for_reading() && !is_nonblocking;
+            Ok(found.or_else(|| is_over.then(|| bytes(0))))
         };
         if let Some(received) = look()? {
             return Ok(received);
@@ -90,6 +71,34 @@ impl Process {
             Ok(None)
         })?;
         outcome.ok_or(Errno::EAGAIN.into())
+    }
+
+    fn look_for_datagram(
+        &self,
+        socket: &Arc<Description>,
+        dgram: &Dgram,
+        (bufs, control): (&mut [IoSliceMut<'_>], &mut [u8]),
+        flags: i32,
+    ) -> Result<Option<Received>, Errno> {
+        let is_peek = flags & libc::MSG_PEEK != 0;
+        let offset = socket.peek_from();
+        let found = match offset.filter(|_| is_peek) {
+            Some(skip) => dgram.peek_at(bufs, skip)?,
+            None => dgram.recv(bufs, is_peek)?.map(|it| (it, 0)),
+        };
+        let Some((it, skipped)) = found else {
+            return Ok(None);
+        };
+        let mut received = self.answer(socket, dgram, &it, control, flags);
+        if offset.is_some() {
+            socket.move_peek_offset(is_peek, received.len);
+        }
+        // udp_recvmsg(): who has asked for more than is left is not told that the front is missing.
+        let asked = || bufs.iter().map(|buf| buf.len()).sum::<usize>();
+        if skipped > 0 && asked() > it.full_len - skipped {
+            received.flags &= !libc::MSG_TRUNC;
+        }
+        Ok(Some(received))
     }
 
     /// The kernel takes in what comes while a program does not call: an error that is there before a call is

@@ -81,26 +81,7 @@ impl Process {
         }
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
-                if let Some(option) = options.for_stack(level, name) {
-                    stream.link.set_option(stream.sock(), option);
-                    if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CORK) {
-                        self.after_push(&stream.link, socket.id);
-                    }
-                }
-                match (level, name) {
-                    (libc::SOL_SOCKET, libc::SO_LINGER) => apply_linger(stream, &options),
-                    (libc::SOL_SOCKET, libc::SO_OOBINLINE) => apply_inline(stream, &options),
-                    (libc::IPPROTO_TCP, libc::TCP_INQ) => apply_inq(stream, &options),
-                    (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => {
-                        apply_unsent_low(stream, &options);
-                        socket.on_change();
-                    }
-                    (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => {
-                        apply_low_water(stream, &options);
-                        socket.on_change();
-                    }
-                    _ => {}
-                }
+                self.set_on_stream((&socket, stream), level, name, &options);
             }
             Some(Decided::Dgram(dgram)) => {
                 self.set_on_dgram((&socket, dgram), level, name, &options)
@@ -156,6 +137,35 @@ impl Process {
             }
         }
         Ok(())
+    }
+
+    fn set_on_stream(
+        &self,
+        (socket, stream): (&Arc<Description>, &Stream),
+        level: i32,
+        name: i32,
+        options: &Options,
+    ) {
+        if let Some(option) = options.for_stack(level, name) {
+            stream.link.set_option(stream.sock(), option);
+            if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CORK) {
+                self.after_push(&stream.link, socket.id);
+            }
+        }
+        match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_LINGER) => apply_linger(stream, options),
+            (libc::SOL_SOCKET, libc::SO_OOBINLINE) => apply_inline(stream, options),
+            (libc::IPPROTO_TCP, libc::TCP_INQ) => apply_inq(stream, options),
+            (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => {
+                apply_unsent_low(stream, options);
+                socket.on_change();
+            }
+            (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => {
+                apply_low_water(stream, options);
+                socket.on_change();
+            }
+            _ => {}
+        }
     }
 
     fn set_on_dgram(
@@ -226,10 +236,9 @@ impl Process {
     pub fn getsockopt(&self, fd: i32, level: i32, name: i32, value: &mut [u8]) -> Outcome<usize> {
         let socket = self.socket_of(fd)?;
         let own = match (level, name) {
-            (libc::SOL_SOCKET, libc::SO_ERROR) => match self.take_error(&socket)? {
-                Some(error) => Some(error.0),
-                None => Some(0),
-            },
+            (libc::SOL_SOCKET, libc::SO_ERROR) => {
+                Some(self.take_error(&socket)?.map_or(0, |error| error.0))
+            }
             (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => Some(i32::from(matches!(
                 socket.decided(),
                 Some(Decided::Listener(_))
