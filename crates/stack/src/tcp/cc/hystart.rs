@@ -359,4 +359,16 @@ mod tests {
     fn acks_with_pauses_between_them_say_nothing_of_a_rate() {
         assert!(!ends_after(200, 2_600, 10_000_000, |_| 60_000));
     }
+
+    #[test]
+    fn on_a_short_path_milliseconds_between_acks_are_pauses_of_a_machine() {
+        // 70 segments on a path of 10 ms that holds hundreds: ACKs of two, 1 ms apart, all held up.
+        let mut hystart = HyStart::default();
+        hystart.on_ack(&ack(1_000_000, 10_000, 2_000, 1_000_000), 70 * MSS, MSS);
+        let has_left = (1..=30).any(|i| {
+            let ack = ack(1_000_000 + i * 1_000, 14_000, 2_000 + i * 2_000, 1_000_000);
+            hystart.on_ack(&ack, 70 * MSS, MSS) == Verdict::Leave
+        });
+        assert!(!has_left);
+    }
 }
