@@ -119,6 +119,39 @@ pub fn swap_mask(mask: u64) -> u64 {
     old
 }
 
+/// Signals that wait for this thread or the process, of those that are blocked.
+pub fn pending() -> u64 {
+    let mut set = 0u64;
+    let args = [&raw mut set as usize, 8, 0, 0, 0, 0];
+    // SAFETY: the pointer is to a live 8-byte kernel signal set.
+    unsafe { syscall6(libc::SYS_rt_sigpending, args) };
+    set
+}
+
+/// Runs the handlers of what waits and `mask` lets in, if there is anything; the mask is then what it was.
+pub fn let_in(mask: u64) {
+    let now = [0u64; 2];
+    let args = [0, 0, now.as_ptr() as usize, &raw const mask as usize, 8, 0];
+    // SAFETY: no descriptors, a live time and a live kernel signal set.
+    unsafe { syscall6(libc::SYS_ppoll, args) };
+}
+
+/// Takes a blocked `signal` that waits, this thread's before the process's.
+pub fn take_pending(signal: c_int) -> Option<[u64; 16]> {
+    let (set, now, mut info) = (bit(signal), [0u64; 2], [0u64; 16]);
+    let args = [
+        &raw const set as usize,
+        info.as_mut_ptr() as usize,
+        now.as_ptr() as usize,
+        8,
+        0,
+        0,
+    ];
+    // SAFETY: a live kernel signal set, a siginfo_t's room and a live time.
+    let result = unsafe { syscall6(libc::SYS_rt_sigtimedwait, args) };
+    (result == signal as isize).then_some(info)
+}
+
 /// Sends `signal` to the calling thread with the given kernel `siginfo` (128 bytes).
 pub fn queue_to_self(signal: c_int, info: &[u64; 16]) -> bool {
     let args = [

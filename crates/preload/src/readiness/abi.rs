@@ -5,12 +5,12 @@ use core::ffi::c_int;
 use std::time::Duration;
 
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
-use slipstack_posix::Errno;
+use slipstack_posix::{Divert, Errno, Outcome};
 
 use crate::abi;
 use crate::call::{Restart, answer, is_ours, length};
 use crate::life;
-use crate::raw::fail;
+use crate::raw::{self, fail};
 use crate::symbols::next;
 use crate::{signals, thread};
 
@@ -43,11 +43,35 @@ pub unsafe fn concerns_us(fds: *const pollfd, count: nfds_t) -> bool {
     fds.iter().any(|poll| is_ours(poll.fd))
 }
 
-/// Signals that arrive during the call are judged by the mask it was given.
-fn hold_mask(mask: Option<&sigset_t>) {
-    if let Some(mask) = mask {
-        thread::current().set_call_mask(signals::mask_of(mask));
+/// What a signal does to a wait that finds nothing and does not sleep.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pending {
+    /// do_poll(), core_sys_select(): it is looked for all the same.
+    Interrupts,
+    /// ep_poll(): not any more.
+    Waits,
+}
+
+/// Asks with the signal mask of the call. Signals that arrive meanwhile are judged by it; handlers of what only it lets in
+/// run if the call is interrupted (restore_saved_sigmask_unless()).
+fn under_mask(
+    mask: Option<&sigset_t>,
+    pending: Pending,
+    ask: impl FnOnce() -> Outcome<isize>,
+) -> Outcome<isize> {
+    let Some(mask) = mask.map(signals::mask_of) else {
+        return ask();
+    };
+    let thread = thread::current();
+    thread.set_call_mask(mask);
+    let mut outcome = ask();
+    if pending == Pending::Interrupts && matches!(outcome, Ok(0)) && raw::pending() & !mask != 0 {
+        outcome = Err(Errno::EINTR.into());
     }
+    if !matches!(outcome, Err(Divert::Errno(Errno::EINTR))) {
+        thread.drop_call_mask();
+    }
+    outcome
 }
 
 unsafe fn poll_ours(
@@ -64,10 +88,12 @@ unsafe fn poll_ours(
     };
     // SAFETY: null or a signal set of the program's.
     let mask = unsafe { mask.as_ref() };
-    hold_mask(mask);
     answer(
         Restart::Never,
-        |process| process.poll(fds, timeout, mask).map(length),
+        |process| {
+            let poll = || process.poll(fds, timeout, mask).map(length);
+            under_mask(mask, Pending::Interrupts, poll)
+        },
         || libc() as isize,
     ) as c_int
 }
@@ -196,16 +222,17 @@ unsafe fn select_ours(
     };
     // SAFETY: null or a signal set of the program's.
     let mask = unsafe { mask.as_ref() };
-    hold_mask(mask);
     let mut is_ours = true;
     let result = answer(
         Restart::Never,
         |process| {
             let (read, write) = (read.as_deref_mut(), write.as_deref_mut());
             let except = except.as_deref_mut();
-            process
-                .select(count, read, write, except, &mut left, mask)
-                .map(length)
+            under_mask(mask, Pending::Interrupts, || {
+                process
+                    .select(count, read, write, except, &mut left, mask)
+                    .map(length)
+            })
         },
         || {
             is_ours = false;
@@ -318,10 +345,12 @@ unsafe fn wait_ours(
     };
     // SAFETY: null or a signal set of the program's.
     let mask = unsafe { mask.as_ref() };
-    hold_mask(mask);
     answer(
         Restart::Never,
-        |process| process.epoll_wait(epfd, events, timeout, mask).map(length),
+        |process| {
+            let wait = || process.epoll_wait(epfd, events, timeout, mask).map(length);
+            under_mask(mask, Pending::Waits, wait)
+        },
         || libc() as isize,
     ) as c_int
 }

@@ -7,7 +7,7 @@ use super::{Action, Wanted, row};
 use crate::life;
 use crate::raw;
 use crate::symbols::next;
-use crate::thread;
+use crate::thread::{self, Thread};
 
 type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
@@ -94,8 +94,22 @@ unsafe extern "C" fn trampoline(signal: c_int, info: *mut libc::siginfo_t, conte
         put_off(signal, &info, mask);
         return;
     }
+    go_back_to_mask_beneath(thread, context.cast());
     // SAFETY: forwards what the kernel gave.
     unsafe { deliver(signal, info, context) };
+}
+
+/// Of the handlers that a call's mask has let in the lowest goes back to the mask of the thread.
+fn go_back_to_mask_beneath(thread: &Thread, context: *mut libc::ucontext_t) {
+    // SAFETY: the kernel gives a valid context with SA_SIGINFO.
+    let mask = unsafe { &raw mut (*context).uc_sigmask }.cast::<u64>();
+    // SAFETY: one word: behind it the kernel's frame goes on with the siginfo.
+    if unsafe { *mask } == raw::BLOCK_ALL
+        && let Some(beneath) = thread.take_mask_beneath()
+    {
+        // SAFETY: as above.
+        unsafe { *mask = beneath };
+    }
 }
 
 /// `signal` is blocked here, so it stays pending, and everything is blocked when the
@@ -114,8 +128,38 @@ fn put_off(signal: c_int, info: &[u64; 16], mask: &mut libc::sigset_t) {
         return thread.keep(bit);
     }
     *mask = set_of(raw::BLOCK_ALL);
+    put_back(signal, info);
+}
+
+/// Linux's first signal of which several wait.
+const FIRST_QUEUED: c_int = 32;
+
+/// Marks a place in the queue of a signal: `si_code` SI_QUEUE with a value that no program has.
+fn mark(signal: c_int) -> [u64; 16] {
+    let mut info = [0u64; 16];
+    info[0] = signal as u64;
+    info[1] = u64::from(libc::SI_QUEUE.cast_unsigned());
+    info[2] = u64::from(std::process::id());
+    info[3] = &raw const MARK as u64;
+    info
+}
+
+static MARK: u8 = 0;
+
+/// Puts a blocked signal back to where it was, before others of its number that wait for this thread.
+fn put_back(signal: c_int, info: &[u64; 16]) {
+    let has_others = signal >= FIRST_QUEUED && raw::pending() & raw::bit(signal) != 0;
+    let mark = mark(signal);
+    let is_marked = has_others && raw::queue_to_self(signal, &mark);
     if !raw::queue_to_self(signal, info) {
         raw::kill_self(signal);
+    }
+    // The others go behind it, one by one, until the mark comes: what waits for the process comes after it.
+    while is_marked && let Some(other) = raw::take_pending(signal) {
+        if other[3] == mark[3] && other[1] as u32 == mark[1] as u32 {
+            return;
+        }
+        raw::queue_to_self(signal, &other);
     }
 }
 

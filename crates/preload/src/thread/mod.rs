@@ -27,6 +27,8 @@ pub struct Thread {
     is_mask_of_handler: AtomicBool,
     /// The call has a signal mask of its own (`ppoll`, `pselect`, `epoll_pwait`).
     has_call_mask: AtomicBool,
+    /// What that mask lets in is being let in: the lowest handler goes back to the mask in `call_mask`.
+    is_letting_in: AtomicBool,
     call_mask: AtomicU64,
     /// The signal mask to go back to when `is_deferred`.
     saved_mask: AtomicU64,
@@ -56,6 +58,7 @@ impl Thread {
             is_deferred: AtomicBool::new(false),
             is_mask_of_handler: AtomicBool::new(false),
             has_call_mask: AtomicBool::new(false),
+            is_letting_in: AtomicBool::new(false),
             call_mask: AtomicU64::new(0),
             saved_mask: AtomicU64::new(0),
             queued: AtomicU64::new(0),
@@ -112,10 +115,22 @@ impl Thread {
         self.cancellations.store(asked, Relaxed);
     }
 
-    /// The signal mask of the call that is about to begin, until its guard closes.
+    /// The signal mask of the call that has begun, until its guard closes.
     pub fn set_call_mask(&self, mask: u64) {
         self.call_mask.store(mask, Relaxed);
         self.has_call_mask.store(true, Relaxed);
+    }
+
+    /// The call has not been interrupted: what only its mask lets in stays blocked.
+    pub fn drop_call_mask(&self) {
+        self.has_call_mask.store(false, Relaxed);
+    }
+
+    /// The mask that a handler is to go back to whose frame says [`raw::BLOCK_ALL`], because it was let in by a call's
+    /// mask.
+    pub fn take_mask_beneath(&self) -> Option<u64> {
+        let is_letting_in = self.is_letting_in.swap(false, Relaxed);
+        is_letting_in.then(|| self.call_mask.load(Relaxed))
     }
 
     /// Whether the call's own mask keeps the signal from interrupting it.
@@ -179,9 +194,15 @@ impl Thread {
         self.queued.store(0, Relaxed);
         let saved = self.saved_mask.load(Relaxed);
         if self.has_call_mask.swap(false, Relaxed) {
-            let before = raw::swap_mask(self.call_mask.load(Relaxed));
-            raw::swap_mask(if is_deferred { saved } else { before });
-        } else if is_deferred {
+            let mask = self.call_mask.load(Relaxed);
+            // The kernel lays the frames of all that it lets in on each other and goes back to the thread's mask beneath
+            // them, as at the end of its own call.
+            self.call_mask.store(saved, Relaxed);
+            self.is_letting_in.store(is_deferred, Relaxed);
+            raw::let_in(mask);
+            self.is_letting_in.store(false, Relaxed);
+        }
+        if is_deferred {
             raw::swap_mask(saved);
         }
         loop {
