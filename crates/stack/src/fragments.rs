@@ -167,7 +167,7 @@ impl Partial {
         });
         // RFC 791 says nothing of it: in IPv4 it may have been cut otherwise (as on Linux).
         let is_cut_anew =
-            fragment.has_more && fragment.key.src.is_ipv4() && self.covers(begin, end);
+            fragment.has_more && fragment.key.src.is_ipv4() && self.covers(at, begin, end);
         if is_same || is_cut_anew {
             return Err(Counter::DropFragmentDuplicate);
         }
@@ -191,15 +191,24 @@ impl Partial {
         Ok(at)
     }
 
-    /// Whether all of these bytes are here.
-    fn covers(&self, begin: usize, end: usize) -> bool {
-        let mut reached = begin;
-        for piece in &self.pieces {
-            if usize::from(piece.offset) <= reached {
-                reached = reached.max(piece.end());
-            }
+    /// Whether all of these bytes are here; `at` is the first piece that does not begin before them.
+    fn covers(&self, at: usize, begin: usize, end: usize) -> bool {
+        let (before, after) = self.pieces.split_at(at);
+        let reached = before.last().map_or(begin, |last| last.end().max(begin));
+        if after
+            .first()
+            .is_none_or(|next| usize::from(next.offset) > reached)
+        {
+            return reached >= end;
         }
-        reached >= end
+        let within = after.partition_point(|piece| usize::from(piece.offset) < end);
+        let within = &after[..within];
+        let beyond = within
+            .last()
+            .map_or(0, |last| last.end().saturating_sub(end));
+        // They do not overlap: as many bytes as there are in all are all of them.
+        let held: usize = within.iter().map(|piece| piece.bytes.len()).sum();
+        reached - begin + held - beyond >= end - begin
     }
 
     /// Puts a piece at its place; `bytes` is empty room.

@@ -35,6 +35,7 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("closed-port", closed_port),
     ("fragments", fragments),
     ("crumbs", crumbs),
+    ("cut-anew", cut_anew),
 ];
 
 fn peer(n: u32) -> SocketAddr {
@@ -325,6 +326,19 @@ fn crumbs(count: u32) {
         let (packet, piece) = ((i / 128) as u16, 128 - (i % 128) as u16);
         let from = Ipv4Addr::new(198, 51, 100, 1);
         victim.suffer(&fragment(from, packet, piece * 8, true, &[1; 8]));
+        tick(&mut victim);
+    }
+}
+
+/// All but the last of what a packet may be in, again and again in one piece.
+fn cut_anew(count: u32) {
+    let mut victim = victim();
+    let from = Ipv4Addr::new(198, 51, 100, 1);
+    for piece in 1..128 {
+        victim.suffer(&fragment(from, 1, piece * 8, true, &[1; 8]));
+    }
+    for _ in 0..count {
+        victim.suffer(&fragment(from, 1, 8, true, &[1; 127 * 8]));
         tick(&mut victim);
     }
 }

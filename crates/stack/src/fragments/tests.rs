@@ -70,6 +70,16 @@ fn what_contradicts_takes_the_packet_with_it() {
 }
 
 #[test]
+fn a_piece_over_a_gap_is_not_there_yet() {
+    let mut all = fragments();
+    for offset in [16, 48] {
+        assert_eq!(take(&mut all, piece(1, offset, true, &[1; 16])), Ok(None));
+    }
+    let over_the_gap = take(&mut all, piece(1, 24, true, &[1; 32]));
+    assert_eq!(over_the_gap, Err((Counter::DropFragmentOverlap, 3)));
+}
+
+#[test]
 fn a_piece_beyond_the_end_contradicts() {
     let mut all = fragments();
     assert_eq!(take(&mut all, piece(1, 16, false, &[1; 8])), Ok(None));
