@@ -93,13 +93,17 @@ impl Recovery {
     }
 
     fn begin(&mut self, state: State, (una, point): (u64, u64), in_flight: u64, cc: &Control) {
+        // A timeout within a recovery goes on with its episode: what is gone back to is the window before both (Linux:
+        // tcp_enter_loss).
+        if self.state != State::Recovery {
+            self.undo.begin(cc.save(), una);
+        }
         self.state = state;
         self.point = point;
         self.prr_delivered = 0;
         self.prr_out = 0;
         self.flight_at_start = in_flight.max(1);
         self.frto = Frto::Off;
-        self.undo.begin(cc.save(), una);
     }
 }
 

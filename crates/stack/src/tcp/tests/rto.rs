@@ -5,7 +5,7 @@
 use super::harness::*;
 use crate::{Counter, Reason, TcpOption};
 use core::time::Duration;
-use slipstack_wire::tcp_options::TcpOptions;
+use slipstack_wire::tcp_options::{SackBlocks, TcpOptions};
 
 #[test]
 fn a_lost_segment_is_probed_for_and_comes_again_with_doubling_pauses() {
@@ -99,6 +99,40 @@ fn a_spurious_timeout_is_taken_back() {
         .tcp_info(world.now, world.conn.unwrap())
         .unwrap();
     assert!(after.snd_cwnd >= before.snd_cwnd);
+    assert_eq!((after.lost, after.ca_state), (0, 0));
+}
+
+#[test]
+fn a_spurious_recovery_and_its_timeout_are_taken_back_together() {
+    let mut world = established_with_stamps();
+    world.write(10_000);
+    let first = world.take_sent();
+    let window = |world: &World| {
+        let conn = world.conn.unwrap();
+        world.stack.tcp_info(world.now, conn).unwrap()
+    };
+    let before = window(&world);
+    world.sleep(20 * MS);
+    // The last three were quicker than all the others.
+    let mut sack = SackBlocks::EMPTY;
+    let place = |at: u32| world.ack.wrapping_add(at);
+    sack.push(place(7_000), place(10_000));
+    let options = TcpOptions {
+        sack,
+        timestamps: world.stamps,
+        ..TcpOptions::default()
+    };
+    world.peer_with(0, ACK, &[], options);
+    world.flush();
+    assert_eq!(window(&world).ca_state, 3);
+    world.sleep(2 * SECOND);
+    assert_eq!(window(&world).ca_state, 4);
+    let stamps = world.stamps.as_mut().unwrap();
+    stamps.value += 2000;
+    stamps.echo = first[0].options.timestamps.unwrap().value;
+    world.acknowledge(1000);
+    let after = window(&world);
+    assert!(after.snd_cwnd >= before.snd_cwnd, "{}", after.snd_cwnd);
     assert_eq!((after.lost, after.ca_state), (0, 0));
 }
 
