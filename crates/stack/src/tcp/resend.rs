@@ -153,6 +153,13 @@ fn gives_up(conn: &mut Connection, now: Instant, cx: &Cx<'_>) -> bool {
         tcp.retries
     };
     stalled >= rto::budget_ns(nanos(tcp.rto_min), nanos(tcp.rto_max), retries)
+        && (conn.is_orphan || !answers_probes(conn, now, cx))
+}
+
+/// What is sent again beyond a closed window is a probe of it: for as long as the peer answers, the connection stays
+/// (RFC 9293 3.8.6.1; Linux: tcp_rtx_probe0_timed_out).
+fn answers_probes(conn: &Connection, now: Instant, cx: &Cx<'_>) -> bool {
+    conn.snd.wnd == 0 && now.nanos_since(conn.rcv.last_at) <= 2 * nanos(cx.config.tcp.rto_max)
 }
 
 /// What is left of the user timeout, so that no back-off lasts beyond it.
