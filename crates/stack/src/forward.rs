@@ -265,6 +265,7 @@ impl Cx<'_> {
         if transit.bytes.len() <= usize::from(mtu) {
             return self.pass_whole(now, &packet, transit, hop, fx);
         }
+        // RFC 1191 4: its sender is told what the link takes.
         if packet.dont_fragment {
             return Err(Refused::Told(
                 Counter::DropForwardTooBig,

@@ -375,7 +375,7 @@ impl Link {
         }
     }
 
-    /// The hop limit of packets whose sender has chosen this one, or none (0).
+    /// RFC 1122 3.2.1.7: the hop limit of packets whose sender has chosen this one, or none (0).
     #[inline]
     pub(crate) fn ttl(&self, is_v6: bool, chosen: u8) -> u8 {
         match (chosen, is_v6) {

@@ -1,4 +1,4 @@
-//! Path MTUs that ICMP errors have told (RFC 1191 6.3, RFC 8201 5.2).
+//! Path MTUs that ICMP errors have told (RFC 1191 6.3, RFC 8201 5.2 and 5.3).
 //!
 //! One place for each value of a keyed hash of the destination; a later destination takes it over, so that who
 //! forges errors costs others no more than a second one of their own.
@@ -75,6 +75,7 @@ impl PathMtus {
 
     /// `false`: what was known is as low already.
     pub fn learn(&mut self, now: Instant, dst: IpAddr, told: u16) -> bool {
+        // RFC 1191 5: a router that does not say how much (0) leaves the floor, and cuts what is sent.
         let mut mtu = told.max(floor(dst.is_ipv4()));
         let mut is_beneath = told < mtu;
         if let Some(known) = self.known(now, dst) {

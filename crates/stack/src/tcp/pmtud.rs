@@ -1,6 +1,6 @@
 //! What the network says about our packets: ICMP errors and dead neighbours.
 //!
-//! RFC 9293 3.9.2.2 (soft errors), RFC 5927 (only what quotes outstanding data is believed), RFC 1191 and 8201 (path MTU).
+//! RFC 9293 3.9.2.2 (soft errors), RFC 5927 (only what quotes outstanding data is believed), RFC 1191, RFC 8201 (path MTU).
 //!
 //! RFC 9293 3.7.2, RFC 1191 3, RFC 8201 5.4: the sender's side of path MTU discovery. RFC 5927 5.2, 6.2 and 7.2: hard errors
 //! end no synchronised connection, source quench is no error any more, and a lower MTU must be about what is in flight.
@@ -78,7 +78,7 @@ impl Tcp {
 }
 
 impl Tcp {
-    /// The link takes more or less than it did: connections follow, up to what both ends have agreed on.
+    /// RFC 9293 3.7.3: the link takes more or less than it did: connections follow, up to what both ends have agreed on.
     #[cold]
     pub fn on_link_mtu(&mut self, now: Instant, cx: &mut Cx<'_>) {
         let all: Vec<u32> = self.conns.iter().map(|(index, _)| index).collect();

@@ -122,7 +122,7 @@ impl TimeWait {
         self.has_timestamps && unit(now).wrapping_sub(created) > 1024
     }
 
-    /// An initial number beyond everything that the old connection sent (RFC 9293 3.4.3, RFC 6191).
+    /// An initial number beyond everything that the old connection sent (RFC 9293 3.6.1, RFC 6191 2).
     pub fn next_initial(&self) -> u32 {
         self.snd_nxt.wrapping_add(0x1_0000)
     }

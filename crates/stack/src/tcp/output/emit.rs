@@ -23,7 +23,8 @@ use crate::time::Instant;
 
 const BUFFER_LEN: usize = HEADER_LEN + OPTIONS_MAX;
 
-/// Sends new data, which alone is ECN-capable (RFC 3168 6.1.4 and 6.1.5: no ACK, no retransmission, no probe).
+/// Sends new data, which alone is ECN-capable (RFC 3168 6.1.4, 6.1.5 and 6.1.6: no ACK, no
+/// retransmission, no probe).
 #[inline]
 pub fn new_data(
     conn: &mut Connection,
