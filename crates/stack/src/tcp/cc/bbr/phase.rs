@@ -308,7 +308,7 @@ impl Bbr {
     /// 5.3.4.3.
     pub(super) fn check_probe_rtt(&mut self, now: Instant, window: &mut Window, s: &Sample) {
         let is_due = self.model.is_probe_rtt_expired && !self.has_idle_restart;
-        if self.state != State::ProbeRtt && is_due && self.model.has_full_bandwidth {
+        if self.state != State::ProbeRtt && is_due {
             self.save_cwnd(window);
             self.state = State::ProbeRtt;
             self.pacing_gain = UNIT;
@@ -345,8 +345,12 @@ impl Bbr {
         }
         self.model.probe_rtt_min_at = now.0;
         self.model.forget_short_term();
-        self.start_down(now);
-        self.start_cruise();
+        if self.model.has_full_bandwidth {
+            self.start_down(now);
+            self.start_cruise();
+        } else {
+            self.enter_startup();
+        }
         self.restore_cwnd(window);
     }
 }

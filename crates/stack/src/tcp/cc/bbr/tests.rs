@@ -238,6 +238,22 @@ fn a_window_is_restored_once_and_after_a_silence_too() {
 }
 
 #[test]
+fn a_flow_that_never_filled_its_path_looks_for_the_round_trip_and_starts_up_again() {
+    let mut pipe = Pipe::new(1_250_000, 40 * MS, u64::MAX >> 32);
+    while pipe.bbr.state != State::ProbeRtt {
+        // What the program has to send is the limit.
+        pipe.bbr.model.reset_full_bandwidth(0);
+        pipe.run(MS);
+        assert!(pipe.now < 20_000 * MS);
+    }
+    while pipe.bbr.state == State::ProbeRtt {
+        pipe.bbr.model.reset_full_bandwidth(0);
+        pipe.run(MS);
+    }
+    assert_eq!(pipe.bbr.state, State::Startup);
+}
+
+#[test]
 fn a_shallow_queue_bounds_what_is_in_flight() {
     let mut pipe = Pipe::new(1_250_000, 40 * MS, 10_000);
     pipe.run(10_000 * MS);
