@@ -30,6 +30,8 @@ pub struct Assembler {
     news: u8,
     /// RFC 2883 4: reported once, in the first block of the next ACK.
     duplicate: Option<Range>,
+    /// The number of a FIN that text is missing before: as held, and reported, as a byte (as on Linux).
+    fin: Option<u64>,
     /// Where the peer's urgent byte is, while it is not in order.
     pub urgent: Option<Urgent>,
 }
@@ -52,7 +54,10 @@ impl Assembler {
 
     /// Nothing to remember and nothing to report: the storage may go.
     pub fn is_idle(&self) -> bool {
-        self.ranges.is_empty() && self.duplicate.is_none() && self.urgent.is_none()
+        self.ranges.is_empty()
+            && self.duplicate.is_none()
+            && self.fin.is_none()
+            && self.urgent.is_none()
     }
 
     pub fn ranges(&self) -> &[Range] {
@@ -79,9 +84,7 @@ impl Assembler {
             self.ranges.insert(first, range);
         } else {
             let old = self.ranges[first];
-            if old.start <= range.start && range.end <= old.end {
-                self.duplicate = Some(range);
-            }
+            self.note_overlap(range, (first, last));
             let merged = Range {
                 start: old.start.min(range.start),
                 end: self.ranges[last - 1].end.max(range.end),
@@ -93,8 +96,33 @@ impl Assembler {
         Ok(())
     }
 
-    /// The in-order edge has moved to `edge`: takes away what it has reached and gives the new edge.
+    /// RFC 2883 4.2: a segment that holds what is here already tells of the first part that came twice.
+    fn note_overlap(&mut self, range: Range, (first, last): (usize, usize)) {
+        let overlap = |held: &Range| Range {
+            start: range.start.max(held.start),
+            end: range.end.min(held.end),
+        };
+        let twice = self.ranges[first..last].iter().map(overlap);
+        if let Some(twice) = twice.into_iter().find(|it| it.start < it.end) {
+            self.duplicate = Some(twice);
+        }
+    }
+
+    /// Where what has come ends, a FIN with it.
+    pub fn highest(&self) -> Option<u64> {
+        self.ranges
+            .last()
+            .map(|&range| self.with_fin(range).end)
+            .max(self.fin.map(|at| at + 1))
+    }
+
+    /// Text up to `edge` has come in order: takes away what that reaches and gives the new edge.
     pub fn advance(&mut self, mut edge: u64) -> u64 {
+        let text = Range {
+            start: 0,
+            end: edge,
+        };
+        self.note_overlap(text, (0, self.ranges.len().min(1)));
         let mut done = 0;
         for range in &self.ranges {
             if range.start > edge {
@@ -110,6 +138,17 @@ impl Assembler {
             self.urgent = None;
         }
         edge
+    }
+
+    /// A FIN beyond the in-order edge, and beyond all ranges, has come.
+    pub fn hold_fin(&mut self, at: u64) {
+        self.fin = Some(at);
+        self.remember(at);
+    }
+
+    /// It was none.
+    pub fn forget_fin(&mut self) {
+        self.fin = None;
     }
 
     /// Remembers that bytes came a second time (below the in-order edge, or within a range).
@@ -142,7 +181,9 @@ impl Assembler {
             };
             push_unique(blocks, &mut n, has_duplicate, range);
         }
-        for &range in self.ranges.iter().rev() {
+        let fin = self.fin.and_then(|at| self.find(at));
+        let ranges = self.ranges.iter().rev();
+        for range in fin.into_iter().chain(ranges.map(|&r| self.with_fin(r))) {
             if n >= blocks.len() {
                 break;
             }
@@ -153,7 +194,26 @@ impl Assembler {
 
     fn find(&self, seq: u64) -> Option<Range> {
         let index = self.ranges.partition_point(|r| r.end <= seq);
-        self.ranges.get(index).copied().filter(|r| r.start <= seq)
+        let range = self.ranges.get(index).filter(|r| r.start <= seq).copied();
+        match range {
+            Some(range) => Some(self.with_fin(range)),
+            None if self.fin == Some(seq) => {
+                let last = self.ranges.last().filter(|last| last.end == seq);
+                Some(Range {
+                    start: last.map_or(seq, |last| last.start),
+                    end: seq + 1,
+                })
+            }
+            None => None,
+        }
+    }
+
+    /// A range with the FIN that follows it.
+    fn with_fin(&self, range: Range) -> Range {
+        Range {
+            end: range.end + u64::from(self.fin == Some(range.end)),
+            ..range
+        }
     }
 
     /// Indices of the ranges that overlap or adjoin `range`.

@@ -532,6 +532,10 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
             let _ = rcv.assembler.get_or_insert_default().insert(range);
         }
     }
+    if rcv.fin_at != 0 && !rcv.has_fin {
+        let at = rcv.fin_at;
+        rcv.assembler.get_or_insert_default().hold_fin(at);
+    }
     conn.rtt = Rtt::restore(f.srtt, f.rttvar, now);
     connect::set_mss(&mut conn);
     let mss = u32::from(conn.snd.mss);

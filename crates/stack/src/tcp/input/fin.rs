@@ -33,6 +33,10 @@ pub fn on_fin(
     // Text before it is missing (or did not fit): remembered, and the gap is reported.
     if conn.rcv.has_fin || conn.rcv.fin_at == 0 || conn.rcv.nxt != conn.rcv.fin_at {
         if segment.flags.is_fin() {
+            if !conn.rcv.has_fin && conn.rcv.fin_at != 0 {
+                let at = conn.rcv.fin_at;
+                conn.rcv.assembler.get_or_insert_default().hold_fin(at);
+            }
             owe_ack(conn);
             conn.is_dirty = true;
         }

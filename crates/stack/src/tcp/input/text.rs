@@ -87,6 +87,9 @@ fn last_before_fin(conn: &mut Connection, start: u64, end: u64) -> u64 {
     let rcv = &mut conn.rcv;
     if start <= rcv.nxt && end > rcv.fin_at {
         rcv.fin_at = 0;
+        if let Some(assembler) = &mut rcv.assembler {
+            assembler.forget_fin();
+        }
         return rcv.edge;
     }
     rcv.edge.min(rcv.fin_at)

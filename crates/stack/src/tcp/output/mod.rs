@@ -21,6 +21,11 @@ use crate::time::Instant;
 /// Emits what is due now.
 #[inline]
 pub fn flush(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+    // Data would carry the ACK without any block, and is no duplicate ACK.
+    if conn.rcv.assembler.is_some() && conn.rcv.ack == AckState::Now && conn.phase.is_synchronized()
+    {
+        ack_policy::send_ack(conn, now, cx, fx);
+    }
     if single::try_send(conn, now, cx, fx) {
         return;
     }

@@ -383,3 +383,72 @@ fn every_segment_of_a_turn_that_came_twice_is_told_of() {
         "{acks:?}"
     );
 }
+
+#[test]
+fn a_fin_that_waits_for_text_is_reported_as_a_byte() {
+    let mut world = established();
+    let blocks = |world: &mut World| {
+        world.flush();
+        let ack = world.only();
+        let from = world.seq;
+        let relative = |it: &(u32, u32)| (it.0.wrapping_sub(from), it.1.wrapping_sub(from));
+        let sack = ack.options.sack;
+        sack.as_slice().iter().map(relative).collect::<Vec<_>>()
+    };
+    // A FIN alone; text before it; text that reaches it.
+    world.peer_at(300, FIN | ACK, &[]);
+    assert_eq!(blocks(&mut world), [(300, 301)]);
+    world.peer_at(100, ACK, &[0; 100]);
+    assert_eq!(blocks(&mut world), [(100, 200), (300, 301)]);
+    world.peer_at(200, ACK, &[0; 100]);
+    assert_eq!(blocks(&mut world), [(100, 301)]);
+    world.peer(ACK, &[0; 100]);
+    world.flush();
+    let ack = world.only();
+    assert_eq!(ack.header.ack, world.seq.wrapping_add(201));
+    assert!(ack.options.sack.is_empty());
+}
+
+#[test]
+fn data_of_the_same_turn_leaves_behind_the_blocks() {
+    let mut world = established();
+    world.peer_at(1_000, ACK, &[0; 1_000]);
+    world.write(100);
+    let sent = world.take_sent();
+    let lens: Vec<u32> = sent.iter().map(Sent::len).collect();
+    assert_eq!(lens, [0, 100]);
+    let block = (world.seq + 1_000, world.seq + 2_000);
+    assert_eq!(sent[0].options.sack.as_slice(), [block]);
+}
+
+#[test]
+fn what_overlaps_in_part_is_reported_as_a_duplicate() {
+    // What is held, what comes, and the blocks: RFC 2883 4.2, and in the order of Linux.
+    let table = [
+        ((151, 100), (151, 201), (101, 251)),
+        ((51, 300), (101, 201), (51, 351)),
+    ];
+    for ((at, len), duplicate, held) in table {
+        let mut world = established();
+        world.peer_at(101, ACK, &[0; 100]);
+        world.flush();
+        world.take_sent();
+        world.peer_at(at, ACK, &alloc::vec![0; len]);
+        world.flush();
+        let from = world.seq;
+        let sack = world.only().options.sack;
+        let wire = |(start, end)| (from + start, from + end);
+        assert_eq!(sack.as_slice(), [wire(duplicate), wire(held)]);
+    }
+    let mut world = established();
+    world.peer_at(101, ACK, &[0; 100]);
+    world.flush();
+    world.take_sent();
+    let from = world.seq;
+    world.peer(ACK, &[0; 200]);
+    world.flush();
+    assert_eq!(
+        world.only().options.sack.as_slice(),
+        [(from + 101, from + 200)]
+    );
+}
