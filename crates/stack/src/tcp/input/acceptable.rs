@@ -119,13 +119,17 @@ fn passes_timestamp(conn: &Connection, now: Instant, segment: &Segment<'_>) -> b
         return true;
     }
     let Some(timestamps) = segment.timestamps() else {
-        // RFC 7323 3.2: SHOULD silently drop; an ACK of ours does no harm and helps a peer behind a bad middlebox.
-        return false;
+        // DEVIATION(RFC 7323 3.2): SHOULD be dropped; taken, as on Linux, which helps a peer behind a bad middlebox.
+        return true;
     };
     // DEVIATION(RFC 7323 5.3 R1): one tick older passes, as on Linux (TCP_PAWS_WINDOW): segments that left one after the
     // other may overtake each other. No sequence number comes again within a tick.
-    !seq::is_older(timestamps.value.wrapping_add(1), conn.rcv.ts_recent)
-        || now.nanos_since(conn.rcv.last_at) > STALE_NS
+    !seq::is_older(timestamps.value.wrapping_add(1), conn.rcv.ts_recent) || is_stale(conn, now)
+}
+
+/// RFC 7323 5.5: TS.Recent is too old to say what is older than it.
+fn is_stale(conn: &Connection, now: Instant) -> bool {
+    now.nanos_since(conn.rcv.last_at) > STALE_NS
 }
 
 /// Whether a segment of an older timestamp is taken all the same; one that is not is answered, if anything, and dropped.
@@ -173,13 +177,13 @@ fn is_late_duplicate(conn: &Connection, segment: &Segment<'_>, start: u64, cx: &
 
 /// RFC 7323 4.3 (2): TS.Recent follows segments that reach Last.ACK.sent.
 #[inline]
-pub fn take_timestamp(conn: &mut Connection, segment: &Segment<'_>, start: u64) {
+pub fn take_timestamp(conn: &mut Connection, now: Instant, segment: &Segment<'_>, start: u64) {
     if !conn.opts.has_timestamps {
         return;
     }
     if let Some(timestamps) = segment.timestamps()
         && start <= conn.rcv.acked
-        && !seq::is_older(timestamps.value, conn.rcv.ts_recent)
+        && (!seq::is_older(timestamps.value, conn.rcv.ts_recent) || is_stale(conn, now))
     {
         conn.rcv.ts_recent = timestamps.value;
     }

@@ -57,7 +57,7 @@ pub fn on_ack(
         return Outcome::Drop;
     }
     // Only now: who guesses a sequence number but no acknowledgment must not move TS.Recent beyond the peer's clock.
-    acceptable::take_timestamp(conn, segment, start);
+    acceptable::take_timestamp(conn, now, segment, start);
     conn.rcv.last_at = now;
     conn.keep_sent = 0;
     let was_idle = !conn.has_outstanding();

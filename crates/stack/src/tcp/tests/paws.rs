@@ -83,6 +83,23 @@ fn a_stamp_of_24_days_ago_does_not_count() {
         conn: world.conn.unwrap(),
         upto: 1
     }));
+    // From then on it is the one that counts.
+    world.peer(ACK, b"b");
+    assert!(world.has(Event::Received {
+        conn: world.conn.unwrap(),
+        upto: 2
+    }));
+}
+
+#[test]
+fn a_segment_whose_timestamp_was_taken_away_is_taken() {
+    let mut world = established_with_stamps();
+    world.stamps = None;
+    world.peer(ACK, b"a");
+    assert!(world.has(Event::Received {
+        conn: world.conn.unwrap(),
+        upto: 1
+    }));
 }
 
 /// Five segments are on their way, the first was acknowledged by a timestamp that is `newer` ms after those of the
