@@ -384,6 +384,10 @@ pub fn establish(
     // RFC 6298 5.7: after a SYN that timed out the timeout starts again at 3 s.
     if conn.backoff.count() > 0 {
         conn.figures_mut().on_timeouts_over(now);
+    } else if conn.is_passive && conn.snd.nxt == seq::FIRST {
+        // Fast Open: what was sent last is the SYN-ACK (Linux: tcp_synack_rtt_meas).
+        let trip = now.nanos_since(conn.snd.last_at);
+        conn.rtt.sample_ns(now, trip);
     }
     conn.backoff.reset();
     conn.timers.clear_resend();

@@ -14,6 +14,7 @@ use crate::tcp::listen::Listener;
 use crate::tcp::output::control;
 use crate::tcp::passive::HalfOpen;
 use crate::tcp::phase::Phase;
+use crate::tcp::rtt::Rtt;
 use crate::tcp::segment::Segment;
 use crate::tcp::syn::SynEntry;
 use crate::tcp::{connection::Connection, resend, seq, slab::Slab};
@@ -114,6 +115,8 @@ impl Tcp {
             return false;
         };
         conn.phase = Phase::SynReceived;
+        // RFC 6298 2.1: nothing has been measured before the handshake's last ACK.
+        conn.rtt = Rtt::default();
         conn.snd.una = seq::SYN;
         // RFC 7323 2.2: the window of a SYN is not scaled.
         conn.snd.wnd = u32::from(segment.window);

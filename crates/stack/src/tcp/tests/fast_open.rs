@@ -324,3 +324,20 @@ fn switched_off_nobody_asks() {
     connect(&mut world, PEER_PORT);
     assert_eq!(world.only().fast_open, None);
 }
+
+#[test]
+fn a_round_trip_is_measured_by_the_handshakes_last_ack() {
+    let (mut world, _) = server(5);
+    let cookie = learn_cookie(&mut world);
+    let answer = syn(&mut world, PEER_PORT, Some(cookie), b"hello");
+    let conn = accepted(&world)[0];
+    world.conn = Some(conn);
+    let info = |world: &World| world.stack.tcp_info(world.now, conn).expect("it");
+    assert_eq!(info(&world).rto_us, 1_000_000);
+    world.now.0 += 300 * MS;
+    world.seq = ISS + 6;
+    world.ack = answer.header.seq.wrapping_add(1);
+    world.peer(ACK, &[]);
+    let rtt = info(&world).rtt_us;
+    assert!((299_000..301_000).contains(&rtt), "{rtt}");
+}
