@@ -8,6 +8,7 @@ use crate::effects::Effects;
 use crate::error::Reason;
 use crate::link::Cx;
 use crate::rate::RateLimit;
+use crate::tcp::assembler::Assembler;
 use crate::tcp::connection::Connection;
 use crate::tcp::output::control;
 use crate::tcp::phase::Phase;
@@ -26,15 +27,13 @@ pub fn on_rst_or_syn(
 ) -> Verdict {
     if segment.flags.is_rst() {
         // RFC 5961 3.2: only the exact number resets; elsewhere in the window it is challenged.
-        if start != conn.rcv.nxt && !is_at_fin(conn, start) {
+        if start != conn.rcv.nxt && !is_at_fin(conn, start) && !is_at_highest(conn, start) {
             cx.counters.bump(Counter::DropTcpRst);
             challenge(conn, now, challenges, cx);
             return Verdict::Alive;
         }
         cx.counters.bump(Counter::RxTcpResets);
         return match conn.phase {
-            // RFC 9293 3.10.7.4 (second): both sides had closed, nobody is told.
-            Phase::Closing | Phase::LastAck => Verdict::Failed(Reason::BrokenPipe),
             Phase::SynReceived if !conn.is_passive => Verdict::Failed(Reason::Refused),
             Phase::CloseWait => Verdict::Failed(Reason::BrokenPipe),
             _ => Verdict::Failed(Reason::Reset),
@@ -60,6 +59,13 @@ pub fn is_at_fin(conn: &Connection, start: u64) -> bool {
             conn.phase,
             Phase::CloseWait | Phase::LastAck | Phase::Closing
         )
+}
+
+/// DEVIATION(RFC 5961 3.2): a peer that has gone behind data that is missing here resets where what has come ends, which
+/// is as hard to guess (Linux: tcp_validate_incoming).
+fn is_at_highest(conn: &Connection, start: u64) -> bool {
+    let assembler = conn.rcv.assembler.as_deref();
+    conn.opts.has_sack && assembler.and_then(Assembler::highest) == Some(start)
 }
 
 /// Owes a challenge ACK if the connection's and the stack's limits allow it.

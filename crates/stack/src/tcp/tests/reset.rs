@@ -129,3 +129,24 @@ fn two_sides_that_disagree_do_not_acknowledge_each_other_for_ever() {
         assert_eq!(world.take_sent().len(), 1);
     }
 }
+
+#[test]
+fn a_peer_that_has_gone_behind_a_gap_resets() {
+    let mut world = established();
+    world.peer_at(100, ACK, &[0; 100]);
+    world.peer_at(150, RST, &[]);
+    assert_eq!(world.failed(), None);
+    world.peer_at(200, RST, &[]);
+    assert_eq!(world.failed(), Some(Reason::Reset));
+}
+
+#[test]
+fn a_reset_after_both_sides_have_closed_is_a_reset() {
+    let mut world = established();
+    world.peer(FIN | ACK, &[]);
+    let (now, conn) = (world.now, world.conn.unwrap());
+    world.stack.tcp_shutdown(now, conn, &mut world.fx);
+    world.flush();
+    world.peer(RST, &[]);
+    assert_eq!(world.failed(), Some(Reason::Reset));
+}
