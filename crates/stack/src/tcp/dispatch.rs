@@ -2,7 +2,7 @@
 
 use slipstack_wire::tcp::{TcpHeader, TcpSegment};
 
-use super::connection::{Connection, InFlight};
+use super::connection::{AckState, Connection, InFlight};
 use super::flow::{FlowKey, Place};
 use super::input::{self, Verdict};
 use super::output::{self, ack_policy, control, emit};
@@ -83,6 +83,17 @@ impl Tcp {
         let entry = self.time_waits.entries.at(index);
         if entry.is_some_and(|entry| entry.is_outlived_by(segment)) && fx.stray(ip, bytes) {
             cx.counters.bump(Counter::TcpStrays);
+            return;
+        }
+        let is_reopened = entry.is_some_and(|entry| entry.is_reopened_by(segment));
+        if is_reopened && self.listeners.choose(key, &self.hasher).is_none() {
+            if fx.stray(ip, bytes) {
+                cx.counters.bump(Counter::TcpStrays);
+                self.drop_time_wait(index, hash);
+            } else {
+                // There is nobody for a new connection: what is left of the old one goes on (as on Linux).
+                self.acknowledge_former(now, index, key, cx, fx);
+            }
             return;
         }
         let reopened = self.on_time_wait_segment(now, index, (key, hash), segment, cx, fx);
@@ -223,15 +234,18 @@ impl Tcp {
             Verdict::TimeWait => {
                 let until = now.plus_nanos(nanos(cx.config.tcp.time_wait));
                 let mut entry = TimeWait::of(conn, until);
-                entry.is_owed = !self.time_waits.entries.is_full();
-                if !entry.is_owed {
+                let owes = conn.rcv.acked != conn.rcv.nxt || conn.rcv.ack != AckState::None;
+                entry.is_owed = owes && !self.time_waits.entries.is_full();
+                if owes && !entry.is_owed {
                     emit::bare_ack(&conn.key, now, &entry.ack(now), &mut conn.hop, cx, fx);
                 }
                 match self.time_waits.insert(entry, until) {
                     Some(place) => {
                         let place = Place::TimeWait(place);
                         self.demux.replace(hash, Place::Connection(index), place);
-                        self.dirty.push(place.pack());
+                        if owes {
+                            self.dirty.push(place.pack());
+                        }
                     }
                     None => self.demux.remove(hash, Place::Connection(index)),
                 }

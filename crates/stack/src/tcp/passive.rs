@@ -55,6 +55,14 @@ impl Tcp {
             cx.counters.bump(Counter::DropTcpRst);
             return;
         }
+        // RFC 9293 3.10.7.2 (fourth): a listener drops what is neither a SYN nor an ACK.
+        if !segment.flags.is_ack()
+            && (!segment.flags.is_syn() || segment.flags.is_fin())
+            && self.listeners.choose(key, &self.hasher).is_some()
+        {
+            cx.counters.bump(Counter::DropTcpNoAck);
+            return;
+        }
         match listener.filter(|_| !segment.flags.is_fin()) {
             Some(listener) => self.open_half(now, (key, hash), listener, (segment, iss), cx, fx),
             None => {
@@ -312,7 +320,8 @@ impl Tcp {
             conn.figures_mut().bare_resent = entry.tries.into();
         }
         listener.offered = listener.offered.wrapping_add(1);
-        if let HalfOpen::Stored(_) = half {
+        // What an ended listener began was never counted here.
+        if matches!(half, HalfOpen::Stored(_)) && entry.listener == id {
             listener.half_open = listener.half_open.saturating_sub(1);
         }
         wheel.cover(index);
@@ -358,9 +367,7 @@ impl Tcp {
         match outcome {
             timewait::Outcome::Ignore => {}
             timewait::Outcome::Acknowledge | timewait::Outcome::Restart => {
-                if self.challenges.may_pass(now, cx.rng) {
-                    emit::bare_ack(key, now, &entry.ack(now), &mut None, cx, fx);
-                }
+                self.acknowledge_former(now, index, key, cx, fx);
                 if outcome == timewait::Outcome::Restart {
                     self.time_waits
                         .restart(index, now.plus_nanos(nanos(cx.config.tcp.time_wait)));
@@ -375,6 +382,23 @@ impl Tcp {
         None
     }
 
+    /// The ACK of a TIME-WAIT entry, within the limit of challenges.
+    #[cold]
+    pub(super) fn acknowledge_former(
+        &mut self,
+        now: Instant,
+        index: u32,
+        key: &FlowKey,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        if let Some(entry) = self.time_waits.entries.at(index)
+            && self.challenges.may_pass(now, cx.rng)
+        {
+            emit::bare_ack(key, now, &entry.ack(now), &mut None, cx, fx);
+        }
+    }
+
     pub(super) fn on_syn_timeout(
         &mut self,
         now: Instant,
@@ -387,7 +411,10 @@ impl Tcp {
             return;
         };
         let tcp = &cx.config.tcp;
-        if entry.tries >= tcp.synack_retries {
+        // Where the listener has ended, and nobody took its place, the handshake's end would only be reset.
+        let is_orphan = self.listeners.find(entry.listener).is_none()
+            && self.listeners.choose(&entry.key, &self.hasher).is_none();
+        if is_orphan || entry.tries >= tcp.synack_retries {
             let hash = self.hasher.table(&entry.key);
             cx.counters.bump(Counter::TcpSynExpired);
             self.drop_syn(index, hash);

@@ -94,6 +94,10 @@ impl TimeWait {
         }
     }
 
+    pub fn is_reopened_by(&self, segment: &Segment<'_>) -> bool {
+        self.on_segment(segment) == Outcome::Reopen
+    }
+
     /// Whether this is from a later connection of the same two ends, which another engine has: its
     /// numbers are beyond everything that either side of this one has sent. A SYN speaks for itself.
     pub fn is_outlived_by(&self, segment: &Segment<'_>) -> bool {

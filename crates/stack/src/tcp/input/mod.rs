@@ -64,7 +64,13 @@ pub fn on_segment(
     match ack::on_ack(conn, now, segment, start, challenges, cx, fx) {
         ack::Outcome::Go => {}
         ack::Outcome::Drop => return Verdict::Alive,
-        ack::Outcome::End(verdict) => return verdict,
+        ack::Outcome::End(verdict) => {
+            // Our FIN is acknowledged by text that nobody takes any more.
+            if segment.len() > 0 {
+                owe_ack(conn);
+            }
+            return verdict;
+        }
     }
     // Behind the ACK: a mark that anybody forges would take half of the peer's window.
     if conn.ecn.is_on() {

@@ -199,3 +199,15 @@ fn a_listener_that_yields_serves_only_when_all_do() {
     world.stack.tcp_unlisten(first).unwrap();
     assert_eq!(served(&mut world, 4000), BTreeSet::from([second]));
 }
+
+#[test]
+fn a_half_open_connection_ends_with_the_group_of_its_listener() {
+    let mut world = World::new(config());
+    let listener = world.listen();
+    syn(&mut world, 1000);
+    world.take_sent();
+    world.stack.tcp_unlisten(listener).unwrap();
+    world.sleep(4 * SECOND);
+    world.none();
+    assert_eq!(world.stack.tcp_sizes(), (0, 0, 0));
+}

@@ -68,6 +68,9 @@ fn both_sides_may_close_at_once() {
     assert!(world.only().is(ACK));
     world.acknowledge(1);
     assert_eq!(world.stack.tcp_sizes(), (0, 0, 1));
+    // RFC 9293 3.10.7.4: nothing is owed for the ACK of our FIN.
+    world.flush();
+    world.none();
 }
 
 #[test]

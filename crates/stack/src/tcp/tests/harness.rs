@@ -113,6 +113,7 @@ pub struct World {
     pub window: u16,
     pub stamps: Option<Timestamps>,
     pub conn: Option<ConnId>,
+    pub listener: Option<ListenerId>,
     /// TOS byte of the peer's packets.
     pub tos: u8,
     /// The peer's frames come together; [`World::end_burst`] ends them.
@@ -138,6 +139,7 @@ impl World {
             window: 65_535,
             stamps: None,
             conn: None,
+            listener: None,
             tos: 0,
             is_burst: false,
         };
@@ -169,7 +171,9 @@ impl World {
 
     pub fn listen_with(&mut self, options: ListenOptions) -> ListenerId {
         let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
-        self.stack.tcp_listen(any, options).unwrap()
+        let listener = self.stack.tcp_listen(any, options).unwrap();
+        self.listener = Some(listener);
+        listener
     }
 
     /// A segment of the peer with the given numbers.

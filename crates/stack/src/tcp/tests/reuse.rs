@@ -117,3 +117,18 @@ fn without_timestamps_an_active_open_leaves_time_wait_alone() {
         assert_eq!(opened.is_ok(), expected, "{has_stamps} {wait}");
     }
 }
+
+#[test]
+fn a_syn_that_nobody_listens_for_leaves_time_wait_alone() {
+    let mut world = waiting(false);
+    let listener = world.listener.expect("a listener");
+    world.stack.tcp_unlisten(listener).unwrap();
+    let options = TcpOptions::default();
+    let seq = world.seq.wrapping_add(5_000);
+    world.inject((PEER_PORT, PORT), seq, 0, SYN, &options, &[]);
+    let answer = world.only();
+    assert_eq!(
+        (answer.header.ack, answer.is(RST), world.stack.tcp_sizes().2),
+        (world.seq, false, 1)
+    );
+}
