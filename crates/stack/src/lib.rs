@@ -73,6 +73,6 @@ pub use options::{
 };
 pub use slaac::Identifiers;
 pub use stack::Stack;
-pub use tcp::{ConnectionImage, HalfOpenImage, TcpInfo};
+pub use tcp::{ConnectionImage, HalfOpenImage, IDLE_BYTES, TcpInfo};
 pub use time::Instant;
 pub use udp::{GroupChange, MulticastOption};

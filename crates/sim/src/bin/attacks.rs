@@ -29,6 +29,8 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("sack-four-holes", sack_four_holes),
     ("sack-everything", sack_everything),
     ("split-acks", split_acks),
+    ("optimistic-acks", optimistic_acks),
+    ("closed-windows", closed_windows),
     ("bad-options", bad_options),
     ("urgent", urgent),
     ("land", land),
@@ -262,6 +264,41 @@ fn split_acks(count: u32) {
     for i in 1..=count {
         let ack = open.ack.wrapping_add(i);
         victim.suffer(&Forged::new(open.from, ACK, open.seq, ack).frame());
+        tick(&mut victim);
+    }
+}
+
+/// ACKs of what has not been sent.
+fn optimistic_acks(count: u32) {
+    let mut victim = victim();
+    let open = sending(&mut victim);
+    for i in 1..=count {
+        let ack = open.ack.wrapping_add((1 << 29) + i * MSS);
+        victim.suffer(&Forged::new(open.from, ACK, open.seq, ack).frame());
+        tick(&mut victim);
+    }
+}
+
+/// A herd with data to be sent to it says again and again that its windows are closed.
+fn closed_windows(count: u32) {
+    const HERD: u32 = 1_000;
+    let mut victim = victim();
+    let herd: Vec<Open> = (0..HERD)
+        .filter_map(|i| victim.open(peer(i), 1000, offer()))
+        .collect();
+    let closed = |open: &Open| {
+        let mut ack = Forged::new(open.from, ACK, open.seq, open.ack);
+        ack.window = 0;
+        ack.frame()
+    };
+    for open in &herd {
+        victim.suffer(&closed(open));
+        victim
+            .stack
+            .tcp_written(victim.now, open.conn, 1 << 20, false);
+    }
+    for i in 0..count {
+        victim.suffer(&closed(&herd[(i % HERD) as usize]));
         tick(&mut victim);
     }
 }

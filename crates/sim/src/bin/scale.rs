@@ -5,9 +5,12 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use slipstack_sim::crowd::{Crowd, Refused};
+use slipstack_stack::IDLE_BYTES;
 
 const FEW: u32 = 100;
 const ROUNDS: u32 = 500_000;
+/// What a request to one of few may cost at most when there are many others.
+const RATIO_MAX: f64 = 1.3;
 const USAGE: &str = "usage: scale [--connections N]";
 
 fn main() -> ExitCode {
@@ -22,7 +25,11 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     match compare(many) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(ratio) if ratio <= RATIO_MAX => ExitCode::SUCCESS,
+        Ok(_) => {
+            eprintln!("scale: more than {RATIO_MAX} times the cost among few");
+            ExitCode::FAILURE
+        }
         Err(refused) => {
             eprintln!("scale: {refused:?}");
             ExitCode::FAILURE
@@ -30,7 +37,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn compare(many: u32) -> Result<(), Refused> {
+/// What a request to one of few connections costs among many, as a multiple of what it costs without them.
+fn compare(many: u32) -> Result<f64, Refused> {
     let few_ns = ask(&mut Crowd::new(FEW)?, FEW)?;
     println!("{FEW} connections: {few_ns:.0} ns for a request and its answer");
     let before = resident_bytes();
@@ -40,7 +48,7 @@ fn compare(many: u32) -> Result<(), Refused> {
     let grown = resident_bytes().saturating_sub(before);
     let each = grown / u64::from(many);
     println!(
-        "{} connections: opened in {seconds:.1} s, {} MiB resident, {} bytes each",
+        "{} connections: opened in {seconds:.1} s, {IDLE_BYTES} bytes each in the stack, {} MiB resident ({} bytes each)",
         crowd.established(),
         grown >> 20,
         each.saturating_sub(Crowd::PEER_BYTES as u64),
@@ -57,7 +65,9 @@ fn compare(many: u32) -> Result<(), Refused> {
         "all of {many}: {many_ns:.0} ns for a request and its answer, {:.2} times as much",
         many_ns / few_ns
     );
-    Ok(())
+    let rested = resident_bytes().saturating_sub(before);
+    println!("after these requests: {} MiB resident", rested >> 20);
+    Ok(among_ns / few_ns)
 }
 
 /// Requests of peers in no order; gives the time of one.

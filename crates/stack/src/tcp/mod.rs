@@ -126,7 +126,7 @@ pub struct Tcp {
 
 /// An idle connection's entry, its timer and its place in the demultiplexer, however the latter is filled. Rings,
 /// records and ranges come and go; this is what stays.
-const IDLE_BYTES: usize =
+pub const IDLE_BYTES: usize =
     Slab::<Connection>::ENTRY_BYTES + Wheel::TIMER_BYTES + Demux::ENTRY_BYTES_MAX;
 const _: () = assert!(IDLE_BYTES <= 512);
 
