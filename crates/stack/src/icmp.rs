@@ -120,6 +120,23 @@ impl Cx<'_> {
         self.send_icmp_error(now, limit, packet, ip, kind, fx);
     }
 
+    /// Tells the sender of `packet` that nobody here speaks its protocol (RFC 1122 3.2.2.1).
+    #[cold]
+    pub(crate) fn send_protocol_unreachable(
+        &mut self,
+        now: Instant,
+        limit: &mut IcmpLimit,
+        packet: &[u8],
+        ip: &IpMeta,
+        fx: &mut impl Effects,
+    ) {
+        let kind = IcmpKind::DestinationUnreachable {
+            code: code::PROTOCOL_UNREACHABLE,
+            mtu: 0,
+        };
+        self.send_icmp_error(now, limit, packet, ip, kind, fx);
+    }
+
     /// Tells the sender of a first fragment that the rest did not come.
     pub(crate) fn send_reassembly_exceeded(
         &mut self,

@@ -134,7 +134,10 @@ impl Stack {
                 }
             }
             protocol::IGMP => cx!(self).on_igmp(now, &ip, packet.payload),
-            _ => self.counters.bump(Counter::DropIpv4Protocol),
+            _ => {
+                self.counters.bump(Counter::DropIpv4Protocol);
+                cx!(self).send_protocol_unreachable(now, &mut self.icmp_errors, bytes, &ip, fx);
+            }
         }
     }
 
