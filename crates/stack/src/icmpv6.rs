@@ -111,23 +111,28 @@ impl Cx<'_> {
         body: &[u8],
         fx: &mut impl Effects,
     ) {
-        // RFC 4443 4.2: an echo to a group MAY be answered, and smurfs say that it should not.
-        if ip.group || src.is_unspecified() {
-            self.counters.bump(Counter::DropIcmpGroup);
-            return;
-        }
         if self.config.role == Role::Engine {
             self.counters.bump(Counter::DropIcmpRole);
             return;
         }
+        // RFC 4443 4.2: an echo to a group is answered from an address of ours.
+        let from = match ip.group {
+            true => self.link.routes6.find_source(src),
+            false => Some(dst),
+        };
+        let Some(from) = from.filter(|_| !src.is_unspecified()) else {
+            self.counters.bump(Counter::DropIcmpGroup);
+            return;
+        };
         self.counters.bump(Counter::RxIcmpEchos);
         self.counters.bump(Counter::TxIcmpEchos);
         let reply = Icmpv6Message {
             kind: Icmpv6Kind::EchoReply(id),
             body,
         };
-        let hop_limit = self.link.ttl(true, 0);
-        self.send_icmpv6(now, (dst, src), hop_limit, &reply, fx);
+        // As on Linux: with the class that was asked with.
+        let fields = (ip.tos, self.link.ttl(true, 0));
+        self.send_icmpv6(now, (from, src), fields, &reply, fx);
     }
 
     /// Tells the sender of `packet` what is wrong. `to_groups`: even if it went to a group
@@ -169,16 +174,16 @@ impl Cx<'_> {
         let Some(from) = from else { return };
         self.counters.bump(Counter::TxIcmpErrors);
         let body = &packet[..packet.len().min(QUOTE_MAX)];
-        let hop_limit = self.link.ttl(true, 0);
+        let fields = (0, self.link.ttl(true, 0));
         let message = Icmpv6Message { kind, body };
-        self.send_icmpv6(now, (from, src), hop_limit, &message, fx);
+        self.send_icmpv6(now, (from, src), fields, &message, fx);
     }
 
     pub(crate) fn send_icmpv6(
         &mut self,
         now: Instant,
         (src, dst): (Ipv6Addr, Ipv6Addr),
-        hop_limit: u8,
+        (traffic_class, hop_limit): (u8, u8),
         message: &Icmpv6Message<'_>,
         fx: &mut impl Effects,
     ) {
@@ -186,7 +191,7 @@ impl Cx<'_> {
             src: src.into(),
             dst: dst.into(),
             protocol: protocol::ICMPV6,
-            tos: 0,
+            tos: traffic_class,
             ttl: hop_limit,
             dont_fragment: true,
         };

@@ -30,6 +30,10 @@ fn accept(
     if src.is_multicast() || is_internal(src) || is_internal(dst) || dst.is_unspecified() {
         return Err(Counter::DropIpv6Martian);
     }
+    // RFC 4291 2.7: scope 0 is of no packet, and what is of one interface stays in its host.
+    if dst.is_multicast() && dst.octets()[1] & 0x0f <= u8::from(!is_looped) {
+        return Err(Counter::DropIpv6Martian);
+    }
     if !is_looped && routes.is_own(src) {
         return Err(Counter::DropIpv6Spoofed);
     }

@@ -205,7 +205,7 @@ impl Cx<'_> {
         self.counters.bump(Counter::TxNdpAdvertisements);
         let mut body = [0; NEIGHBOUR_LEN];
         let message = advertisement(self.link.mac, target, flags, &mut body);
-        self.send_icmpv6(now, (target, to), HOP_LIMIT, &message, fx);
+        self.send_icmpv6(now, (target, to), (0, HOP_LIMIT), &message, fx);
     }
 }
 

@@ -147,7 +147,7 @@ impl Cx<'_> {
             kind: Icmpv6Kind::RouterSolicitation,
             body: &ndp::router_solicitation(self.link.mac),
         };
-        self.send_icmpv6(now, (from, ALL_ROUTERS), HOP_LIMIT, &message, fx);
+        self.send_icmpv6(now, (from, ALL_ROUTERS), (0, HOP_LIMIT), &message, fx);
     }
 
     /// After something was heard or has ended.

@@ -1,13 +1,15 @@
 //! What the stack says of packets that it cannot take, and how it answers echos.
 //!
-//! RFC 1122 3.2.2, 3.2.2.1 and 3.2.2.6.
+//! RFC 1122 3.2.2, 3.2.2.1 and 3.2.2.6, RFC 4443 4.2, RFC 4291 2.7.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::support::*;
 use slipstack_stack::Counter;
 use slipstack_wire::icmpv4::{IcmpKind, IcmpMessage, code};
+use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ipv4::Ipv4Packet;
+use slipstack_wire::ipv6::{Ipv6Header, Ipv6Packet, solicited_node};
 
 /// Of a protocol that nobody speaks.
 const UNKNOWN: u8 = 200;
@@ -76,4 +78,67 @@ fn of_fragments_of_an_unknown_protocol_their_whole_is_told_once() {
     let quoted = Ipv4Packet::parse_quoted(told.body).unwrap();
     assert_eq!(quoted.header.total_len, 900);
     assert!(!quoted.is_fragment);
+}
+
+const OWN: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 5);
+const ASKER: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 9);
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+/// What an echo to `dst` is answered with.
+fn answer_v6(src: Ipv6Addr, dst: Ipv6Addr, class: u8) -> (Table, Option<(Ipv6Header, Icmpv6Kind)>) {
+    let mut table = Table::with(|config| config.addrs.push((OWN.into(), 64)));
+    let now = table.now;
+    let Table { stack, fx, .. } = &mut table;
+    stack.on_neighbour(now, ASKER.into(), PEER_MAC, fx);
+    let kind = Icmpv6Kind::EchoRequest([1, 2, 3, 4]);
+    let mut frame = icmpv6(PEER_MAC, (src, dst), 64, kind, b"ping");
+    frame[14] |= class >> 4;
+    frame[15] |= class << 4;
+    table.input(&frame);
+    let frames = table.take_frames();
+    let answer = frames.first().map(|frame| {
+        let packet = Ipv6Packet::parse(&frame[14..]).unwrap();
+        let (src, dst) = (packet.header.src, packet.header.dst);
+        let message = Icmpv6Message::parse(src, dst, packet.payload).unwrap();
+        assert_eq!(message.body, b"ping");
+        (packet.header, message.kind)
+    });
+    (table, answer)
+}
+
+#[test]
+fn an_echo_is_answered_with_the_class_that_it_came_with() {
+    for class in [0, 0x03, 0xb8, 0xff] {
+        let (_, answer) = answer_v6(ASKER, OWN, class);
+        assert_eq!(answer.unwrap().0.traffic_class, class);
+        let mut table = Table::new();
+        table.introduce_peer();
+        let request = icmp_frame(PEER, IP, IcmpKind::EchoRequest([0; 4]), b"ping");
+        table.input(&patch_ip(request, |header| header[1] = class));
+        let frames = table.take_frames();
+        assert_eq!(ip_of(&frames[0]).header.tos, class);
+    }
+}
+
+/// RFC 4291 2.7.
+#[test]
+fn groups_of_no_scope_and_of_one_interface_are_not_heard_from_the_wire() {
+    for group in ["ff00::1", "ff01::1"] {
+        let (table, answer) = answer_v6(ASKER, group.parse().unwrap(), 0);
+        assert_eq!(answer, None);
+        assert_eq!(table.count(Counter::DropIpv6Martian), 1, "{group}");
+    }
+}
+
+#[test]
+fn an_echo_to_a_group_is_answered_from_an_address_of_ours() {
+    for group in [ALL_NODES, solicited_node(OWN)] {
+        let (_, answer) = answer_v6(ASKER, group, 0);
+        let (header, kind) = answer.unwrap();
+        assert_eq!((header.src, header.dst), (OWN, ASKER));
+        assert_eq!(kind, Icmpv6Kind::EchoReply([1, 2, 3, 4]));
+    }
+    let (table, answer) = answer_v6(Ipv6Addr::UNSPECIFIED, ALL_NODES, 0);
+    assert_eq!(answer, None);
+    assert_eq!(table.count(Counter::DropIcmpGroup), 1);
 }
