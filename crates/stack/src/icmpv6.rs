@@ -224,7 +224,7 @@ fn told_by<'a>(ip: &IpMeta, message: &[u8], payload: &'a [u8]) -> Told<'a> {
     }
 }
 
-/// RFC 4443 3, RFC 8201 4: what an error means for a sender.
+/// RFC 4443 3 and 3.3, RFC 8201 4: what an error means for a sender.
 fn cause_of(kind: Icmpv6Kind) -> Option<PathCause> {
     Some(match kind {
         Icmpv6Kind::DestinationUnreachable { code } => match code {
@@ -237,7 +237,7 @@ fn cause_of(kind: Icmpv6Kind) -> Option<PathCause> {
         Icmpv6Kind::PacketTooBig { mtu } => PathCause::FragmentationNeeded {
             mtu: u16::try_from(mtu).unwrap_or(u16::MAX),
         },
-        Icmpv6Kind::TimeExceeded { code: 0 } => PathCause::TimeExceeded,
+        Icmpv6Kind::TimeExceeded { .. } => PathCause::TimeExceeded,
         Icmpv6Kind::ParameterProblem { .. } => PathCause::ParameterProblem,
         _ => return None,
     })

@@ -1,15 +1,16 @@
 //! What the stack says of packets that it cannot take, and how it answers echos.
 //!
-//! RFC 1122 3.2.2, 3.2.2.1 and 3.2.2.6, RFC 4443 4.2, RFC 4291 2.7.
+//! RFC 1122 3.2.2, 3.2.2.1 and 3.2.2.6, RFC 4443 3.3 and 4.2, RFC 4291 2.7.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::support::*;
-use slipstack_stack::Counter;
+use slipstack_stack::{Counter, Reason, UdpOptions};
 use slipstack_wire::icmpv4::{IcmpKind, IcmpMessage, code};
 use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ipv4::Ipv4Packet;
 use slipstack_wire::ipv6::{Ipv6Header, Ipv6Packet, solicited_node};
+use slipstack_wire::{protocol, udp};
 
 /// Of a protocol that nobody speaks.
 const UNKNOWN: u8 = 200;
@@ -128,6 +129,26 @@ fn groups_of_no_scope_and_of_one_interface_are_not_heard_from_the_wire() {
         assert_eq!(answer, None);
         assert_eq!(table.count(Counter::DropIpv6Martian), 1, "{group}");
     }
+}
+
+/// RFC 4443 3.3: whatever its code.
+#[test]
+fn that_a_rest_did_not_come_reaches_who_has_asked_for_errors() {
+    let mut table = Table::with(|config| config.addrs.push((OWN.into(), 64)));
+    let options = UdpOptions {
+        returns_v6: true,
+        ..UdpOptions::default()
+    };
+    let local = SocketAddr::new(OWN.into(), 1000);
+    table.stack.udp_bind(local, options).unwrap();
+    let datagram = udp::header(1000, 7, 1);
+    let quoted = packet6(PEER_MAC, protocol::UDP, (OWN, ASKER), 64, &datagram);
+    let kind = Icmpv6Kind::TimeExceeded { code: 1 };
+    let error = icmpv6(PEER_MAC, (ASKER, OWN), 64, kind, &quoted[14..]);
+    table.input(&error);
+    let (to, reason, _, which, _) = table.fx.returned.pop().unwrap();
+    assert_eq!(to, SocketAddr::new(ASKER.into(), 7));
+    assert_eq!((reason, which), (Reason::HostUnreachable, [3, 1]));
 }
 
 #[test]
