@@ -69,6 +69,10 @@ impl Cx<'_> {
         {
             return Counter::DropNdpMalformed;
         }
+        // RFC 7527 4.2: nobody else has the address because of that.
+        if is_probe && self.is_own_probe(asked.target, asked.nonce) {
+            return Counter::DropNdpLooped;
+        }
         // RFC 4862 5.4.3: another that probes for the address that we probe for.
         if is_probe && self.on_claim(now, asked.target) {
             return Counter::DropNdpConflict;
@@ -233,7 +237,7 @@ pub(crate) fn is_station(mac: [u8; 6], own: [u8; 6]) -> bool {
 }
 
 /// Asks for a neighbour: all that could be it, or, when `to` is known, that station itself
-/// (RFC 4861 7.2.2). From the unspecified address it is a probe (RFC 4862 5.4.2).
+/// (RFC 4861 7.2.2).
 pub(crate) fn send_solicitation(
     target: Ipv6Addr,
     to: Option<[u8; 6]>,
@@ -241,21 +245,47 @@ pub(crate) fn send_solicitation(
     counters: &mut Counters,
     fx: &mut impl Effects,
 ) {
-    counters.bump(match src.is_unspecified() {
-        true => Counter::TxNdpProbes,
-        false => Counter::TxNdpSolicitations,
-    });
+    counters.bump(Counter::TxNdpSolicitations);
+    let asked = Neighbour {
+        target,
+        link: (!src.is_unspecified()).then_some(mac),
+        nonce: None,
+    };
+    solicit(&asked, to, (mac, src), counters, fx);
+}
+
+/// Whose is it? From nobody (RFC 4862 5.4.2).
+pub(crate) fn send_probe(
+    target: Ipv6Addr,
+    nonce: Option<[u8; 6]>,
+    mac: [u8; 6],
+    counters: &mut Counters,
+    fx: &mut impl Effects,
+) {
+    counters.bump(Counter::TxNdpProbes);
+    let asked = Neighbour {
+        target,
+        link: None,
+        nonce,
+    };
+    let from = (mac, Ipv6Addr::UNSPECIFIED);
+    solicit(&asked, None, from, counters, fx);
+}
+
+fn solicit(
+    asked: &Neighbour,
+    to: Option<[u8; 6]>,
+    (mac, src): ([u8; 6], Ipv6Addr),
+    counters: &mut Counters,
+    fx: &mut impl Effects,
+) {
+    let target = asked.target;
     let (dst, dst_mac) = match to {
         Some(to) => (target, to),
         None => {
             let group = solicited_node(target);
             (group, ethernet::multicast_v6(group))
         }
-    };
-    let asked = Neighbour {
-        target,
-        link: (!src.is_unspecified()).then_some(mac),
-        nonce: None,
     };
     let mut body = [0; NEIGHBOUR_LEN];
     let len = asked.emit_solicitation(&mut body);

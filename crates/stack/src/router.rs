@@ -18,7 +18,7 @@ use crate::groups::{Asker, GroupFilter};
 use crate::ip::IpMeta;
 use crate::learnt::{Learnt, Redirected};
 use crate::link::Cx;
-use crate::ndp::{is_station, send_solicitation};
+use crate::ndp::{is_station, send_probe};
 use crate::neighbour::Confidence;
 use crate::route::Route;
 use crate::route6::Routes6;
@@ -119,6 +119,12 @@ impl Cx<'_> {
         is_meant
     }
 
+    /// Whether a probe is one of ours that came back.
+    pub(crate) fn is_own_probe(&self, ip: Ipv6Addr, nonce: Option<[u8; 6]>) -> bool {
+        let slaac = self.link.slaac.as_ref();
+        slaac.is_some_and(|slaac| slaac.is_own_probe(ip, nonce))
+    }
+
     /// Ends what has lasted long enough, and sends what is due.
     #[cold]
     pub(crate) fn on_router_timers(&mut self, now: Instant, fx: &mut impl Effects) {
@@ -131,8 +137,10 @@ impl Cx<'_> {
             match action {
                 Action::Solicit => self.solicit(now, fx),
                 Action::Probe(ip) => {
-                    let from = (self.link.mac, Ipv6Addr::UNSPECIFIED);
-                    send_solicitation(ip, None, from, self.counters, fx);
+                    let fresh = self.rng.next_u64();
+                    let slaac = self.link.slaac.as_mut();
+                    let nonce = slaac.and_then(|slaac| slaac.nonce_of(ip, fresh));
+                    send_probe(ip, nonce, self.link.mac, self.counters, fx);
                 }
             }
         }

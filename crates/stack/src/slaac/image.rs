@@ -67,6 +67,7 @@ impl Slaac {
                 ip,
                 prefix: network_of(ip),
                 attempt: 0,
+                nonce: None,
                 state: State::Assigned,
                 lifetimes: Lifetimes::new(Instant(preferred), Instant(valid)),
             }

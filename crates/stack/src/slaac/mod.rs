@@ -75,6 +75,8 @@ struct Address {
     ip: Ipv6Addr,
     prefix: Ipv6Addr,
     attempt: u8,
+    /// Of the probes of this attempt.
+    nonce: Option<[u8; 6]>,
     state: State,
     lifetimes: Lifetimes,
 }
@@ -156,6 +158,7 @@ impl Slaac {
                 ip: self.identifiers.address(prefix, 0),
                 prefix: network_of(prefix),
                 attempt: 0,
+                nonce: None,
                 state: State::Tentative {
                     sent: 0,
                     next_at: now,
@@ -268,6 +271,7 @@ impl Slaac {
             return false;
         };
         known.attempt += 1;
+        known.nonce = None;
         known.state = if known.attempt < ATTEMPTS {
             known.ip = self.identifiers.address(known.prefix, known.attempt);
             State::Tentative {
@@ -278,6 +282,20 @@ impl Slaac {
             State::Failed
         };
         true
+    }
+
+    /// What the probes for an address tell themselves from others' by (RFC 7527 4.1); `fresh` is random.
+    pub fn nonce_of(&mut self, ip: Ipv6Addr, fresh: u64) -> Option<[u8; 6]> {
+        let known = self.addresses.iter_mut().find(|known| known.ip == ip)?;
+        let [a, b, c, d, e, f, ..] = fresh.to_be_bytes();
+        Some(*known.nonce.get_or_insert([a, b, c, d, e, f]))
+    }
+
+    /// RFC 7527 4.2: a probe of ours that a link has looped back.
+    // DEVIATION(RFC 7527 4.1): no more probes follow because of it (as on Linux).
+    pub fn is_own_probe(&self, ip: Ipv6Addr, nonce: Option<[u8; 6]>) -> bool {
+        let is_it = |known: &Address| known.ip == ip && known.nonce == nonce;
+        nonce.is_some() && self.addresses.iter().any(is_it)
     }
 
     /// Addresses whose groups are heard: ours, and those that may become so (RFC 4862 5.4.2).

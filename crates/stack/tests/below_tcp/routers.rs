@@ -9,7 +9,7 @@ use slipstack_stack::rng::SipKey;
 use slipstack_stack::{Counter, DatagramOut, Identifiers, Role, SlaacConfig, UdpId, UdpOptions};
 use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ipv6::{Ipv6Header, Ipv6Packet, solicited_node};
-use slipstack_wire::ndp::Neighbour;
+use slipstack_wire::ndp::{NEIGHBOUR_LEN, Neighbour};
 
 const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 const OTHER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
@@ -155,6 +155,46 @@ fn who_claims_an_address_that_is_probed_for_has_it() {
         assert_eq!(learnt.addresses.len(), 1);
         assert_ne!(learnt.addresses[0].ip, target);
     }
+}
+
+/// RFC 7527 4.
+#[test]
+fn a_probe_that_the_link_loops_back_is_nobody_elses() {
+    let mut table = table();
+    table.pass(150);
+    let frames = table.take_frames();
+    let probes: Vec<_> = frames
+        .iter()
+        .filter(|frame| frame[54] == 135)
+        .cloned()
+        .collect();
+    let asked = |frame: &[u8]| Neighbour::parse_solicitation(&frame[62..]).unwrap();
+    let (first, second) = (asked(&probes[0]), asked(&probes[1]));
+    assert!(first.nonce.is_some());
+    assert_eq!(first, second);
+    for probe in &probes {
+        table.input(probe);
+    }
+    assert_eq!(table.count(Counter::DropNdpLooped), 2);
+    assert_eq!(table.count(Counter::DropNdpConflict), 0);
+    // Somebody else's, with a nonce of its own.
+    let mut body = [0; NEIGHBOUR_LEN];
+    let other = Neighbour {
+        nonce: Some([7; 6]),
+        ..first
+    };
+    let len = other.emit_solicitation(&mut body);
+    let kind = Icmpv6Kind::NeighbourSolicitation;
+    let group = solicited_node(first.target);
+    let none = Ipv6Addr::UNSPECIFIED;
+    table.input(&frame(none, group, 255, kind, &body[..len]));
+    assert_eq!(table.count(Counter::DropNdpConflict), 1);
+    // The next address has another one.
+    table.pass(50);
+    let frames = table.take_frames();
+    let next = frames.iter().find(|frame| frame[54] == 135).unwrap();
+    assert_ne!(asked(next).target, first.target);
+    assert_ne!(asked(next).nonce, first.nonce);
 }
 
 #[test]
