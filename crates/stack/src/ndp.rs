@@ -111,7 +111,7 @@ impl Cx<'_> {
         };
         if self.config.role != Role::Engine {
             self.counters.bump(Counter::TxNdpAdvertisements);
-            let flags = flag::SOLICITED | flag::OVERRIDE;
+            let flags = flag::SOLICITED | flag::OVERRIDE | self.router_flag();
             let mut body = [0; NEIGHBOUR_LEN];
             let answer = advertisement(self.link.mac, asked.target, flags, &mut body);
             let stations = (self.link.mac, mac);
@@ -208,8 +208,17 @@ impl Cx<'_> {
         }
         self.counters.bump(Counter::TxNdpAdvertisements);
         let mut body = [0; NEIGHBOUR_LEN];
+        let flags = flags | self.router_flag();
         let message = advertisement(self.link.mac, target, flags, &mut body);
         self.send_icmpv6(now, (target, to), (0, HOP_LIMIT), &message, fx);
+    }
+
+    /// RFC 4861 4.4: who passes packets on says so.
+    fn router_flag(&self) -> u8 {
+        match self.config.forwarding {
+            true => flag::ROUTER,
+            false => 0,
+        }
     }
 }
 

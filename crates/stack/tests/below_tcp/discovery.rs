@@ -1,6 +1,6 @@
 //! Neighbour discovery that is not as usual.
 //!
-//! RFC 4861 7.2.4, RFC 6980 5.
+//! RFC 4861 4.4 and 7.2.4, RFC 6980 5.
 
 use std::net::Ipv6Addr;
 
@@ -13,6 +13,7 @@ use slipstack_wire::ndp::{NEIGHBOUR_LEN, Neighbour, flag};
 use slipstack_wire::protocol;
 
 const OWN: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 5);
+const PEER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 9);
 const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 const FAR: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
@@ -91,6 +92,30 @@ fn cut(frame: &[u8], places: &[usize]) -> Vec<Vec<u8>> {
         packet6(PEER_MAC, FRAGMENT, ends, header.hop_limit, &bytes)
     });
     parts.collect()
+}
+
+/// RFC 4861 4.4.
+#[test]
+fn who_passes_packets_on_says_that_it_is_a_router() {
+    for (forwarding, want) in [(false, 0), (true, flag::ROUTER)] {
+        for asker in [PEER6, FAR, Ipv6Addr::UNSPECIFIED] {
+            let mut table = Table::with(|config| {
+                config.forwarding = forwarding;
+                config.addrs.push((OWN.into(), 64));
+                config.gateways.push(ROUTER.into());
+            });
+            let link = (!asker.is_unspecified()).then_some(PEER_MAC);
+            table.input(&solicitation(asker, link));
+            let frames = table.take_frames();
+            let packet = Ipv6Packet::parse(&frames[0][14..]).unwrap();
+            let (src, dst) = (packet.header.src, packet.header.dst);
+            let told = Icmpv6Message::parse(src, dst, packet.payload).unwrap();
+            let Icmpv6Kind::NeighbourAdvertisement([flags, ..]) = told.kind else {
+                panic!("{told:?}");
+            };
+            assert_eq!(flags & flag::ROUTER, want, "{asker}");
+        }
+    }
 }
 
 #[test]
