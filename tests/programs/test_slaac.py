@@ -35,6 +35,8 @@ def prepare(world):
         side.sysctl("net.ipv6.conf.eth1.disable_ipv6", 0)
     # Its own advertisements come back to the router.
     world.peer_ns.sysctl("net.ipv6.conf.eth1.accept_ra", 0)
+    # What answers is a router too (RFC 4861 7.2.5).
+    world.peer_ns.sysctl("net.ipv6.conf.eth1.forwarding", 1)
     world.peer_ns.ip("addr", "add", f"{PREFIX}1/64", "dev", "eth1", "nodad")
     world.peer_ns.ip("addr", "add", f"{FAR}/128", "dev", "lo", "nodad")
 

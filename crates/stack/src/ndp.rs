@@ -164,6 +164,9 @@ impl Cx<'_> {
         let Some(source) = self.link.routes6.find_source(told.target) else {
             return Counter::DropNdpOffLink;
         };
+        if flags & flag::ROUTER == 0 {
+            self.on_router_gone(now, told.target);
+        }
         let confidence = if is_solicited {
             Confidence::Confirmed
         } else {

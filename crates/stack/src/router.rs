@@ -119,6 +119,14 @@ impl Cx<'_> {
         is_meant
     }
 
+    /// RFC 4861 7.2.5: a neighbour says that it is no router, or none any more.
+    pub(crate) fn on_router_gone(&mut self, now: Instant, ip: Ipv6Addr) {
+        let slaac = self.link.slaac.as_mut();
+        if slaac.is_some_and(|slaac| slaac.forget_router(ip)) {
+            self.renew(now);
+        }
+    }
+
     /// Whether a probe is one of ours that came back.
     pub(crate) fn is_own_probe(&self, ip: Ipv6Addr, nonce: Option<[u8; 6]>) -> bool {
         let slaac = self.link.slaac.as_ref();

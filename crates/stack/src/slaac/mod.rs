@@ -224,6 +224,17 @@ impl Slaac {
         }
     }
 
+    /// What went by it looks for another way, as when its time is over. `false`: it was none.
+    pub fn forget_router(&mut self, router: Ipv6Addr) -> bool {
+        let before = self.routers.len();
+        self.routers.retain(|known| known.it.ip != router);
+        let is_gone = self.routers.len() != before;
+        if is_gone {
+            self.redirects.retain(|known| known.it.router != router);
+        }
+        is_gone
+    }
+
     fn on_network(&mut self, now: Instant, prefix: &Prefix) {
         let until = after_s(now, prefix.valid_s);
         let it = (masked(prefix.prefix, prefix.len), prefix.len);

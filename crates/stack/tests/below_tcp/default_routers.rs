@@ -1,4 +1,4 @@
-//! Several default routers on a link: which one is used (RFC 4861 6.3.6).
+//! Several default routers on a link: which one is used (RFC 4861 6.3.6 and 7.2.5).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -40,10 +40,14 @@ fn advertise(table: &mut Table, router: Ipv6Addr, says_address: bool) {
 
 /// The router answers what it was asked.
 fn answer(table: &mut Table, router: Ipv6Addr, to: Ipv6Addr) {
+    answer_with(table, 0xe0, router, to);
+}
+
+fn answer_with(table: &mut Table, flags: u8, router: Ipv6Addr, to: Ipv6Addr) {
     let mut body = router.octets().to_vec();
     body.extend([2, 1]);
     body.extend(mac_of(router));
-    let kind = Icmpv6Kind::NeighbourAdvertisement([0xe0, 0, 0, 0]);
+    let kind = Icmpv6Kind::NeighbourAdvertisement([flags, 0, 0, 0]);
     table.input(&frame(router, to, kind, &body));
 }
 
@@ -119,6 +123,24 @@ fn a_router_that_no_longer_answers_is_left_for_another() {
     assert_eq!(hop_of_next(&mut table, socket), mac_of(SECOND));
     advertise(&mut table, FIRST, true);
     assert_eq!(hop_of_next(&mut table, socket), mac_of(FIRST));
+}
+
+/// RFC 4861 7.2.5.
+#[test]
+fn a_router_that_says_it_is_none_any_more_is_left() {
+    let (mut table, socket) = up([true, true]);
+    assert_eq!(hop_of_next(&mut table, socket), mac_of(FIRST));
+    let Some(IpAddr::V6(own)) = table.stack.find_source(FIRST.into()) else {
+        panic!("no address");
+    };
+    answer(&mut table, FIRST, own);
+    assert_eq!(table.stack.learnt().0.routers, [FIRST, SECOND]);
+    answer_with(&mut table, 0x60, FIRST, own);
+    assert_eq!(table.stack.learnt().0.routers, [SECOND]);
+    assert_eq!(hop_of_next(&mut table, socket), mac_of(SECOND));
+    // Until it advertises again.
+    advertise(&mut table, FIRST, true);
+    assert_eq!(table.stack.learnt().0.routers, [SECOND, FIRST]);
 }
 
 #[test]
