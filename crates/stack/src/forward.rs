@@ -341,6 +341,11 @@ impl Cx<'_> {
         if transit.meta.checksum == RxChecksum::Partial || !parsed.options.is_empty() {
             return Err(too_big);
         }
+        // RFC 791 3.1: the offsets of its parts would begin again at the front.
+        let end = usize::from(parsed.fragment_offset) + parsed.payload.len();
+        if end > usize::from(u16::MAX) - ipv4::HEADER_LEN {
+            return Err(Refused::Silently(Counter::DropFragmentMalformed));
+        }
         let way = self.find_way_by(now, packet, hop, fx)?;
         let part_max = usize::from(mtu).saturating_sub(ipv4::HEADER_LEN) / 8 * 8;
         if part_max == 0 {

@@ -201,6 +201,33 @@ fn a_path_that_takes_less_is_told_or_gets_fragments() {
     assert_eq!(message.kind, Icmpv6Kind::PacketTooBig { mtu: 1280 });
 }
 
+/// RFC 791 3.1.
+#[test]
+fn a_fragment_beyond_the_largest_packet_is_not_cut() {
+    let mut table = router();
+    let narrow = Entry {
+        mtu: Some(600),
+        ..Entry::new(
+            Prefix::new([8, 8, 8, 0].into(), 24),
+            Target::Via(GATEWAY.into()),
+        )
+    };
+    let added = table
+        .stack
+        .change_fib(false, |fib| fib.add(fib::MAIN, narrow));
+    added.unwrap();
+    let last = |offset: u16| {
+        patch_ip(datagram(FAR, 992), |header| {
+            header[6..8].copy_from_slice(&(offset / 8).to_be_bytes());
+        })
+    };
+    table.input(&last(65_000));
+    assert!(table.take_frames().is_empty());
+    assert_eq!(table.count(Counter::DropFragmentMalformed), 1);
+    table.input(&last(64_512));
+    assert_eq!(table.take_frames().len(), 2);
+}
+
 #[test]
 fn what_may_not_leave_its_link_does_not() {
     let v4 = |src: [u8; 4], dst: [u8; 4]| udp_frame((src.into(), 7), (dst.into(), 53), b"x");
