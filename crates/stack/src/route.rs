@@ -3,6 +3,7 @@
 //! RFC 1122 3.3.1, RFC 1812 5.2.4: the longest prefix, then the gateway.
 
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::net::{IpAddr, Ipv4Addr};
 
 use crate::fib::{self, Entry, Fib, Prefix, Query, Target};
@@ -140,16 +141,22 @@ impl Routes {
         if let Some(IpAddr::V4(source)) = found.source {
             return Some(source);
         }
-        let near = match found.route {
+        let gateway = match found.route {
             Route::Local => return Some(dst),
-            Route::Neighbour(IpAddr::V4(hop)) => hop,
-            Route::Neighbour(IpAddr::V6(_)) | Route::Broadcast | Route::Multicast => dst,
+            Route::Neighbour(IpAddr::V4(hop)) if hop != dst => Some(hop),
+            Route::Neighbour(_) | Route::Broadcast | Route::Multicast => None,
         };
-        self.addrs
-            .iter()
-            .find(|&&(own, prefix)| is_within(near, own, prefix))
-            .or_else(|| self.addrs.first())
-            .map(|&(own, _)| own)
+        let holds = |ip: Ipv4Addr| {
+            let addrs = self.addrs.iter();
+            addrs.filter(move |&&(own, prefix)| is_within(ip, own, prefix))
+        };
+        let near = match gateway {
+            // As on Linux: of networks that overlap the first.
+            Some(gateway) => holds(gateway).next(),
+            // The smallest, whose route it is; of equals the first.
+            None => holds(dst).min_by_key(|&&(_, prefix)| Reverse(prefix)),
+        };
+        near.or_else(|| self.addrs.first()).map(|&(own, _)| own)
     }
 }
 
@@ -250,6 +257,23 @@ mod tests {
             source([192, 168, 7, 1]),
             Some(Ipv4Addr::new(192, 168, 7, 1))
         );
+    }
+
+    /// As `ip route get` tells of these addresses.
+    #[test]
+    fn of_networks_that_overlap_the_smallest_gives_the_source() {
+        let wide = (Ipv4Addr::new(10, 0, 0, 5), 24);
+        let narrow = (Ipv4Addr::new(10, 0, 0, 77), 28);
+        let gateway = Ipv4Addr::new(10, 0, 0, 70);
+        for (addrs, by_gateway) in [([wide, narrow], wide), ([narrow, wide], narrow)] {
+            let routes = Routes::new(addrs.to_vec(), Some(gateway));
+            let source = |dst: [u8; 4]| routes.find_source(Ipv4Addr::from(dst));
+            assert_eq!(source([10, 0, 0, 71]), Some(narrow.0));
+            assert_eq!(source([10, 0, 0, 9]), Some(wide.0));
+            assert_eq!(source([10, 0, 0, 79]), Some(narrow.0), "a broadcast");
+            assert_eq!(source([10, 0, 0, 255]), Some(wide.0), "a broadcast");
+            assert_eq!(source([8, 8, 8, 8]), Some(by_gateway.0));
+        }
     }
 
     #[test]

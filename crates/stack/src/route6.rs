@@ -299,6 +299,20 @@ mod tests {
         }
     }
 
+    /// RFC 6724 5, rule 8, in either order.
+    #[test]
+    fn of_networks_that_overlap_the_smallest_gives_the_source() {
+        let wide = (IpAddr::V6(ip("fd00::5")), 48);
+        let narrow = (IpAddr::V6(ip("fd00:0:0:1::5")), 64);
+        for addrs in [[wide, narrow], [narrow, wide]] {
+            let routes = Routes6::of(&addrs, &[]);
+            let source = |dst: &str| routes.find_source(ip(dst)).map(IpAddr::V6);
+            assert_eq!(source("fd00:0:0:1::9"), Some(narrow.0));
+            assert_eq!(source("fd00:0:0:2::9"), Some(narrow.0));
+            assert_eq!(source("fd00::9"), Some(narrow.0));
+        }
+    }
+
     #[test]
     fn addresses_that_end_alike_share_a_group() {
         let groups: Vec<Ipv6Addr> = routes().reported_groups().collect();
