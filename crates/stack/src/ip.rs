@@ -4,7 +4,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use slipstack_wire::ipv4::{self, Ipv4Error, Ipv4Packet, OptionsVerdict};
+use slipstack_wire::ipv4::{self, Ipv4Error, Ipv4Header, Ipv4Packet, OptionsVerdict};
 use slipstack_wire::{protocol, tcp};
 
 use crate::counters::Counter;
@@ -107,7 +107,7 @@ pub(crate) fn accept<'a>(
         }
     }
     let (src, dst) = (packet.header.src, packet.header.dst);
-    if is_martian_source(src) || routes.is_broadcast(src) {
+    if (is_martian_source(src) || routes.is_broadcast(src)) && !may_be_nameless(&packet.header) {
         return Err(Counter::DropIpv4Martian);
     }
     if !is_looped && routes.is_own(src) {
@@ -141,6 +141,16 @@ pub(crate) fn accept<'a>(
 fn is_martian_source(src: Ipv4Addr) -> bool {
     let first = src.octets()[0];
     first == 0 || first == 127 || first >= 224
+}
+
+/// Who has no address yet asks all (RFC 1122 3.2.1.3 (a)), and switches that ask for groups in a router's place need none
+/// (RFC 4541 2.1.1); as on Linux.
+#[cold]
+fn may_be_nameless(header: &Ipv4Header) -> bool {
+    let dst = header.dst;
+    let is_for_link = dst.is_broadcast() || matches!(dst.octets(), [224, 0, 0, _]);
+    let is_about_groups = dst.is_multicast() && header.protocol == protocol::IGMP;
+    header.src.is_unspecified() && (is_for_link || is_about_groups)
 }
 
 /// Reads the flow out of a packet of ours: headers as we sent them, possibly cut off after eight

@@ -194,6 +194,35 @@ fn queries_are_answered_within_their_time() {
     assert_eq!(table.count(Counter::RxIgmpQueries), 3);
 }
 
+/// A switch that asks in a router's place (RFC 4541 2.1.1), and who asks for its first address.
+#[test]
+fn who_has_no_address_is_heard_by_all_and_by_nobody_alone() {
+    let mut table = Table::new();
+    let udp = socket(&mut table, 67);
+    change(&mut table, udp, GroupChange::Join);
+    table.pass(5000);
+    said(&mut table);
+    let none = Ipv4Addr::UNSPECIFIED;
+    let nameless = |frame| patch_ip(frame, |ip| ip[12..16].fill(0));
+    table.input(&nameless(query(3, none)));
+    table.input(&nameless(query(3, GROUP)));
+    table.pass(2001);
+    assert_eq!(table.count(Counter::RxIgmpQueries), 2);
+    assert!(!said(&mut table).is_empty());
+    table.input(&udp_frame(
+        (none, 68),
+        (Ipv4Addr::BROADCAST, 67),
+        b"discover",
+    ));
+    let (_, from, to, _) = table.fx.datagrams.pop().unwrap();
+    assert_eq!((from, to), (at(none, 68), at(Ipv4Addr::BROADCAST, 67)));
+    for dst in [IP, GROUP, Ipv4Addr::new(10, 0, 0, 255)] {
+        table.input(&udp_frame((none, 68), (dst, 67), b"no"));
+    }
+    assert_eq!(table.count(Counter::DropIpv4Martian), 3);
+    assert!(table.fx.datagrams.is_empty());
+}
+
 #[test]
 fn older_routers_hear_what_they_understand() {
     for (version, report) in [(1, 0x12), (2, 0x16)] {
