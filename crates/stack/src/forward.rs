@@ -1,7 +1,8 @@
 //! Packets for others (RFC 1812 5.2 and 5.3, RFC 8200, RFC 4291 2.5): off unless the configuration says otherwise.
 //!
 //! A stack has one interface, so what comes in leaves where it came from, to the next hop. Redirects are not sent.
-//! RFC 1812 5.3.1 and 4.3.3.4: time to live; RFC 1812 5.3.4: nothing that came in a link-layer group.
+//! RFC 1812 5.3.1 and 4.3.3.4: time to live; RFC 1191 4: what is too large; RFC 1812 5.3.4: nothing that came in
+//! a link-layer group.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
