@@ -184,8 +184,7 @@ fn send_one(
         if loops(socket, packet.dst) {
             cx.loop_back(now, way, &segment, fx);
         }
-        // RFC 1112 6.1: it does not leave the host.
-        if packet.ttl == 0 && packet.dst.is_multicast() {
+        if stays_here(packet) {
             return Ok(());
         }
     }
@@ -198,6 +197,16 @@ fn send_one(
         Output::Unreachable(Reason::NetUnreachable) => Err(SocketError::NetUnreachable),
         Output::Unreachable(_) => Err(SocketError::HostUnreachable),
     }
+}
+
+/// RFC 1112 6.1, RFC 4291 2.7: what goes to a group no further than this host; of scope 0 there is none.
+fn stays_here(packet: &OutPacket) -> bool {
+    const INTERFACE_LOCAL: u8 = 1;
+    let is_narrow = match packet.dst {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(group) => group.octets()[1] & 0x0f <= INTERFACE_LOCAL,
+    };
+    packet.dst.is_multicast() && (packet.ttl == 0 || is_narrow)
 }
 
 /// Whether our own sockets hear what this one sends to a group; a broadcast they always hear, as on Linux.

@@ -1,6 +1,6 @@
 //! Groups: what is heard, and what routers are told (RFC 3376, RFC 3810).
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::support::*;
 use slipstack_stack::{
@@ -192,6 +192,23 @@ fn queries_are_answered_within_their_time() {
     table.pass(2001);
     assert_eq!(said(&mut table), [(1, vec![2])]);
     assert_eq!(table.count(Counter::RxIgmpQueries), 3);
+}
+
+/// RFC 4291 2.7.
+#[test]
+fn what_is_sent_to_a_group_of_one_interface_stays_in_its_host() {
+    let own = IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 5]);
+    let mut table = Table::with(|config| config.addrs.push((own, 64)));
+    let udp = table.bind("[::]:1000");
+    for (group, leaves) in [("ff01::1234", false), ("ff02::1234", true)] {
+        let to = SocketAddr::new(group.parse().unwrap(), 9);
+        let out = DatagramOut::new(Some(to), b"x");
+        let Table { stack, now, fx } = &mut table;
+        stack.udp_send(*now, udp, &out, fx).unwrap();
+        let local = std::mem::take(&mut table.fx.local);
+        assert_eq!(local.contains(&false), leaves, "{group}");
+        assert!(local.contains(&true), "{group}");
+    }
 }
 
 /// A switch that asks in a router's place (RFC 4541 2.1.1), and who asks for its first address.
