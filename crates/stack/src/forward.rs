@@ -177,7 +177,10 @@ impl Stack {
         let Some(source) = source.filter(|_| packet.fragment_offset == 0 && !is_error) else {
             return;
         };
-        let ip = meta_of(source.into(), packet.header.src.into(), false);
+        let ip = IpMeta {
+            tos: packet.header.tos,
+            ..meta_of(source.into(), packet.header.src.into(), false)
+        };
         let limit = &mut self.icmp_errors;
         cx!(self).send_icmp_error(now, limit, bytes, &ip, kind, fx);
     }

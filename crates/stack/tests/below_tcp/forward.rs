@@ -129,7 +129,11 @@ fn a_checksum_left_to_the_device_still_is() {
 #[test]
 fn the_last_hop_is_told() {
     let mut table = router();
-    table.input(&with_ttl(datagram(FAR, 10), 1));
+    table.input(&patch_ip(datagram(FAR, 10), |header| {
+        (header[1], header[8]) = (0x11, 1);
+    }));
+    // RFC 1812 4.3.2.5.
+    assert_eq!(ip_of(&table.fx.frames[0]).header.tos, 0xd0);
     assert_eq!(error_of(&mut table), IcmpKind::TimeExceeded { code: 0 });
     table.input(&frame_v6(PEER6, FAR6, 1, 10));
     let frames = table.take_frames();
