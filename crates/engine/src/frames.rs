@@ -149,7 +149,8 @@ impl Outgoing<'_> {
         }
     }
 
-    #[inline]
+    /// One call for each frame: with one more caller the compiler made two of it.
+    #[inline(always)]
     fn send(&mut self, device: &mut dyn Device, frame: &FrameOut<'_>) {
         let Some(payload) = self.gather(frame.payload) else {
             self.counters.tx_stale += 1;

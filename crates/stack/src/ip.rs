@@ -4,7 +4,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use slipstack_wire::ipv4::{self, Ipv4Error, Ipv4Header, Ipv4Packet, OptionsVerdict};
+use slipstack_wire::ipv4::{self, Ipv4Error, Ipv4Packet, OptionsVerdict};
 use slipstack_wire::{protocol, tcp};
 
 use crate::counters::Counter;
@@ -107,7 +107,9 @@ pub(crate) fn accept<'a>(
         }
     }
     let (src, dst) = (packet.header.src, packet.header.dst);
-    if (is_martian_source(src) || routes.is_broadcast(src)) && !may_be_nameless(&packet.header) {
+    if (is_martian_source(src) || routes.is_broadcast(src))
+        && !may_be_nameless((src, dst), packet.header.protocol)
+    {
         return Err(Counter::DropIpv4Martian);
     }
     if !is_looped && routes.is_own(src) {
@@ -146,11 +148,11 @@ fn is_martian_source(src: Ipv4Addr) -> bool {
 /// Who has no address yet asks all (RFC 1122 3.2.1.3 (a)), and switches that ask for groups in a router's place need none
 /// (RFC 4541 2.1.1); as on Linux.
 #[cold]
-fn may_be_nameless(header: &Ipv4Header) -> bool {
-    let dst = header.dst;
+#[inline(never)]
+fn may_be_nameless((src, dst): (Ipv4Addr, Ipv4Addr), number: u8) -> bool {
     let is_for_link = dst.is_broadcast() || matches!(dst.octets(), [224, 0, 0, _]);
-    let is_about_groups = dst.is_multicast() && header.protocol == protocol::IGMP;
-    header.src.is_unspecified() && (is_for_link || is_about_groups)
+    let is_about_groups = dst.is_multicast() && number == protocol::IGMP;
+    src.is_unspecified() && (is_for_link || is_about_groups)
 }
 
 /// Reads the flow out of a packet of ours: headers as we sent them, possibly cut off after eight
