@@ -13,6 +13,9 @@ struct Options {
     /// Scripts, or folders in which every .pkt file is one.
     #[arg(required = true)]
     scripts: Vec<PathBuf>,
+    /// Do not look at what leaves behind the last packet of a script (as packetdrill).
+    #[arg(long)]
+    ignore_rest: bool,
 }
 
 fn main() -> ExitCode {
@@ -24,13 +27,19 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
+    if scripts.is_empty() {
+        eprintln!("there is no script (.pkt) in what was named");
+        return ExitCode::FAILURE;
+    }
     let mut failed = 0;
     for (number, path) in scripts.iter().enumerate() {
         let outcome = std::fs::read_to_string(path)
             .map_err(|error| error.to_string())
             .and_then(|text| script::parse(&text).map_err(|error| error.to_string()))
             .and_then(|script| {
-                run::run(&script, run::address(number)).map_err(|failure| failure.to_string())
+                let address = run::address(number);
+                run::run(&script, address, options.ignore_rest)
+                    .map_err(|failure| failure.to_string())
             });
         match outcome {
             Ok(()) => println!("ok      {}", path.display()),

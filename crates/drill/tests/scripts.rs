@@ -34,7 +34,7 @@ fn every_script_goes_as_it_is_written() {
                 Ok(parsed) => parsed,
                 Err(error) => return Some(format!("{}: {error}", path.display())),
             };
-            let failure = run::run(&parsed, run::address(number)).err()?;
+            let failure = run::run(&parsed, run::address(number), false).err()?;
             Some(format!("{}: {failure}", path.display()))
         })
         .collect();
@@ -48,7 +48,20 @@ fn a_script_that_is_not_true_fails() {
                 +0 listen(3, 1) = 0\n\
                 +0 < S 0:0(0) win 1000 <mss 1000>\n\
                 +0 > S. 0:0(0) ack 2 <mss 1460>\n";
-    let failure = run::run(&script::parse(text).unwrap(), run::address(9999)).unwrap_err();
+    let script = script::parse(text).unwrap();
+    let failure = run::run(&script, run::address(9999), false).unwrap_err();
     assert_eq!(failure.line, 5);
     assert!(failure.reason.contains("ack 1"), "{failure}");
+}
+
+#[test]
+fn a_packet_that_no_line_speaks_of_fails() {
+    let text = "0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3\n\
+                +0 bind(3, ..., ...) = 0\n\
+                +0 listen(3, 1) = 0\n\
+                +0 < S 0:0(0) win 1000 <mss 1000>\n";
+    let script = script::parse(text).unwrap();
+    let failure = run::run(&script, run::address(9998), false).unwrap_err();
+    assert_eq!(failure.line, 4, "{failure}");
+    assert_eq!(run::run(&script, run::address(9997), true), Ok(()));
 }

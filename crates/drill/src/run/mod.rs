@@ -45,12 +45,14 @@ impl fmt::Display for Failure {
 }
 
 /// Runs a script from its beginning to its end. Binding `local` reaches the kernel too, for which two sockets
-/// on one port are one too many: scripts that run at the same time need an address each.
+/// on one port are one too many: scripts that run at the same time need an address each. What leaves behind all that the
+/// script speaks of is wrong unless `ignores_rest`.
 ///
 /// # Errors
 /// The first event that did not happen as written.
-pub fn run(script: &Script, local: Ipv4Addr) -> Result<(), Failure> {
+pub fn run(script: &Script, local: Ipv4Addr, ignores_rest: bool) -> Result<(), Failure> {
     let mut settings = RunSettings::of(script)?;
+    settings.ignores_rest = ignores_rest;
     settings.world.local = local;
     let mut runner = Runner::new(settings);
     for event in &script.events {
@@ -59,7 +61,7 @@ pub fn run(script: &Script, local: Ipv4Addr) -> Result<(), Failure> {
             reason: format!("{} ({:.6} s)", reason, runner.elapsed_us() as f64 / 1e6),
         })?;
     }
-    runner.finish()
+    runner.finish(script.events.last().map_or(0, |event| event.line))
 }
 
 struct Runner {
@@ -124,11 +126,18 @@ impl Runner {
         self.collect()
     }
 
-    /// Waits for calls that still run, and looks once more at what was sent.
-    fn finish(&mut self) -> Result<(), Failure> {
-        let fail = |reason| Failure { line: 0, reason };
+    /// Waits for calls that still run, and looks once more at what was sent: what no line speaks of is wrong too.
+    fn finish(&mut self, line: usize) -> Result<(), Failure> {
+        let fail = |reason| Failure { line, reason };
         self.calls.join().map_err(fail)?;
-        self.collect().map_err(fail)
+        self.collect().map_err(fail)?;
+        match self.sent.front() {
+            Some((at, live)) if !self.settings.ignores_rest => Err(fail(format!(
+                "after the last line's packets another has left at {:.6} s: {live:?}",
+                *at as f64 / 1e6
+            ))),
+            _ => Ok(()),
+        }
     }
 
     fn at(&self, stamp: Stamp) -> u64 {

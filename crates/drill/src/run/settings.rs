@@ -17,6 +17,8 @@ pub struct RunSettings {
     pub tolerance_us: u64,
     /// Of time stamps, in their own ticks.
     pub timestamp_tolerance: u32,
+    /// As packetdrill does: what leaves behind all that the script speaks of is not looked at.
+    pub ignores_rest: bool,
 }
 
 impl Default for RunSettings {
@@ -25,6 +27,7 @@ impl Default for RunSettings {
             world: WorldConfig::default(),
             tolerance_us: TOLERANCE_US,
             timestamp_tolerance: (TOLERANCE_US / 1000) as u32,
+            ignores_rest: false,
         }
     }
 }
