@@ -3,6 +3,7 @@
 
 use core::ffi::{c_int, c_uint, c_ulong, c_void};
 
+use libc::stat;
 use slipstack_posix::{Errno, Process};
 
 use super::{created, forget};
@@ -190,6 +191,51 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
         serve_owners(fd);
     }
     result as c_int
+}
+
+/// All sockets share what stands for them: each is told an inode of its own.
+unsafe fn numbered(fd: c_int, status: *mut stat, result: c_int) -> c_int {
+    if result != 0 {
+        return result;
+    }
+    let inode = life::process().and_then(|process| {
+        let _in_call = InCall::enter();
+        process.inode(fd)
+    });
+    // SAFETY: the program's structure, which libc has filled.
+    if let (Some(inode), Some(status)) = (inode, unsafe { status.as_mut() }) {
+        status.st_ino = inode;
+    }
+    result
+}
+
+pub unsafe fn fstat(fd: c_int, status: *mut stat) -> c_int {
+    // SAFETY: the program's own call.
+    let result = unsafe { (next::fstat.get())(fd, status) };
+    // SAFETY: the program's structure.
+    unsafe { numbered(fd, status, result) }
+}
+
+pub unsafe fn fstat64(fd: c_int, status: *mut stat) -> c_int {
+    // SAFETY: the program's own call.
+    let result = unsafe { (next::fstat64.get())(fd, status) };
+    // SAFETY: the program's structure.
+    unsafe { numbered(fd, status, result) }
+}
+
+/// `fstat` of programs that were linked with an older glibc.
+pub unsafe fn fxstat(version: c_int, fd: c_int, status: *mut stat) -> c_int {
+    // SAFETY: the program's own call.
+    let result = unsafe { (next::__fxstat.get())(version, fd, status) };
+    // SAFETY: the program's structure.
+    unsafe { numbered(fd, status, result) }
+}
+
+pub unsafe fn fxstat64(version: c_int, fd: c_int, status: *mut stat) -> c_int {
+    // SAFETY: the program's own call.
+    let result = unsafe { (next::__fxstat64.get())(version, fd, status) };
+    // SAFETY: the program's structure.
+    unsafe { numbered(fd, status, result) }
 }
 
 pub unsafe fn pipe(pair: *mut c_int) -> c_int {

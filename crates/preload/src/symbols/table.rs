@@ -69,6 +69,10 @@ symbols! {
     whole [dup3] (old: c_int, new: c_int, flags: c_int) -> c_int => descriptors::abi::dup3;
     descriptor [fcntl, __fcntl, fcntl64] (fd: c_int, command: c_int, argument: usize) -> c_int => descriptors::abi::fcntl;
     descriptor [ioctl] (fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int => descriptors::abi::ioctl;
+    descriptor [fstat] (fd: c_int, status: *mut stat) -> c_int => descriptors::abi::fstat;
+    descriptor [fstat64] (fd: c_int, status: *mut stat) -> c_int => descriptors::abi::fstat64;
+    whole [__fxstat] (version: c_int, fd: c_int, status: *mut stat) -> c_int => descriptors::abi::fxstat;
+    whole [__fxstat64] (version: c_int, fd: c_int, status: *mut stat) -> c_int => descriptors::abi::fxstat64;
     creates [open, __open] (path: *const c_char, flags: c_int, mode: mode_t) -> c_int => descriptors::created;
     creates [open64, __open64] (path: *const c_char, flags: c_int, mode: mode_t) -> c_int => descriptors::created;
     creates [__open_2] (path: *const c_char, flags: c_int) -> c_int => descriptors::created;
