@@ -313,6 +313,7 @@ impl Process {
 /// The set's kernel part is shared with the parent; its threads are not.
 fn renew_set(set: &Set) {
     set.forget_waiters();
+    set.is_inherited.store(true, Ordering::Release);
 }
 
 /// Points the items of an inherited set at the child's descriptions.

@@ -137,6 +137,7 @@ impl Process {
             for socket in set.sockets() {
                 self.realize_for_wait(&socket);
             }
+            self.borrow_members(set);
         }
     }
 

@@ -63,6 +63,7 @@ impl Process {
             }
             Some(Entry::Socket(socket)) => {
                 if let Some(Decided::Foreign(it)) = socket.decided() {
+                    self.part_from_parent(&set)?;
                     it.take(self, &socket, events & libc::EPOLLIN as u32 != 0);
                 }
                 Target::Socket(socket)

@@ -6,6 +6,7 @@
 //! program asks; level-triggered items go back to the end while they stay ready.
 
 mod ctl;
+mod inherited;
 mod set;
 mod wait;
 

@@ -131,6 +131,8 @@ pub(crate) struct Set {
     pub(crate) kernel_members: AtomicUsize,
     /// A member's listening or binding still has to be made real.
     pub(crate) has_intents: AtomicBool,
+    /// The kernel's part is the parent's as well.
+    pub(crate) is_inherited: AtomicBool,
 }
 
 impl Set {
@@ -144,6 +146,7 @@ impl Set {
             inner: Lock::new(inner),
             kernel_members: AtomicUsize::new(0),
             has_intents: AtomicBool::new(false),
+            is_inherited: AtomicBool::new(false),
         }
     }
 
@@ -381,6 +384,22 @@ impl Set {
             .filter_map(|id| inner.items.get(id))
             .filter(|item| item.events & ONE_SHOT != 0 && item.events & !PRIVATE == 0)
             .map(|item| item.fd)
+            .collect()
+    }
+
+    /// Connections of a parent process among the members that the kernel does not know: item, socket and events.
+    pub(crate) fn not_borrowed(&self) -> Vec<(u64, Arc<Description>, u32)> {
+        let inner = self.inner.lock();
+        inner
+            .items
+            .iter()
+            .filter(|(_, item)| !item.has_kernel_part)
+            .filter_map(|(id, item)| match &item.target {
+                Target::Socket(socket) if matches!(socket.decided(), Some(Decided::Foreign(_))) => {
+                    Some((*id, Arc::clone(socket), item.events))
+                }
+                _ => None,
+            })
             .collect()
     }
 
