@@ -30,6 +30,24 @@ pub enum Restart {
 /// call in libc, which the answer may ask for.
 pub fn answer(
     restart: Restart,
+    ask: impl FnMut(&Process) -> Outcome<isize>,
+    libc: impl FnMut() -> isize,
+) -> isize {
+    answer_to::<true>(restart, ask, libc)
+}
+
+/// As [`answer`], for a call that libc does not cancel.
+pub fn answer_uncancelled(
+    restart: Restart,
+    ask: impl FnMut(&Process) -> Outcome<isize>,
+    libc: impl FnMut() -> isize,
+) -> isize {
+    answer_to::<false>(restart, ask, libc)
+}
+
+#[inline(always)]
+fn answer_to<const IS_POINT: bool>(
+    restart: Restart,
     mut ask: impl FnMut(&Process) -> Outcome<isize>,
     mut libc: impl FnMut() -> isize,
 ) -> isize {
@@ -37,23 +55,58 @@ pub fn answer(
         return libc();
     };
     loop {
-        cancel::point();
+        if cancel::is_asked() {
+            return answer_among_cancellations::<IS_POINT>(process, restart, ask, libc);
+        }
         let before = thread::current().handlers_run();
-        match inside(process, &mut ask) {
-            Ok(value) => return value,
-            Err(Divert::Errno(Errno::EINTR)) if goes_on(process, restart, before) => {}
-            Err(Divert::Errno(errno)) => return raw::fail(errno) as isize,
-            Err(Divert::Pipe) => {
-                signals::raise_pipe();
-                return raw::fail(Errno::EPIPE) as isize;
-            }
-            Err(Divert::Kernel) => return libc(),
-            Err(Divert::KernelFirst) => {
-                let result = libc();
-                if result != -1 || raw::errno() != libc::EAGAIN {
-                    return result;
-                }
-            }
+        let outcome = inside(process, &mut ask);
+        if let Some(result) = settle(process, restart, before, outcome, &mut libc) {
+            return result;
+        }
+    }
+}
+
+/// As [`answer_to`], in a program that has cancelled a thread. Our own code meets calls of libc's that would end this one
+/// in the midst of it.
+#[cold]
+#[inline(never)]
+fn answer_among_cancellations<const IS_POINT: bool>(
+    process: &'static Process,
+    restart: Restart,
+    mut ask: impl FnMut(&Process) -> Outcome<isize>,
+    mut libc: impl FnMut() -> isize,
+) -> isize {
+    loop {
+        cancel::edge(IS_POINT);
+        let before = thread::current().handlers_run();
+        let outcome = cancel::undisturbed(|| inside(process, &mut ask));
+        if let Some(result) = settle(process, restart, before, outcome, &mut libc) {
+            return result;
+        }
+    }
+}
+
+/// The result of a call; `None`: it is made again.
+#[inline(always)]
+fn settle(
+    process: &Process,
+    restart: Restart,
+    before: Interruptions,
+    outcome: Outcome<isize>,
+    libc: &mut impl FnMut() -> isize,
+) -> Option<isize> {
+    match outcome {
+        Ok(value) => Some(value),
+        Err(Divert::Errno(Errno::EINTR)) if goes_on(process, restart, before) => None,
+        Err(Divert::Errno(errno)) => Some(raw::fail(errno) as isize),
+        Err(Divert::Pipe) => {
+            signals::raise_pipe();
+            Some(raw::fail(Errno::EPIPE) as isize)
+        }
+        Err(Divert::Kernel) => Some(libc()),
+        Err(Divert::KernelFirst) => {
+            let result = libc();
+            (result != -1 || raw::errno() != libc::EAGAIN).then_some(result)
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::symbols::next;
 
 unsafe extern "C" {
     fn pthread_testcancel();
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
 }
 
 /// libc's own signal for cancellations.
@@ -19,6 +20,24 @@ const SIGCANCEL: usize = 32;
 pub fn test() {
     // SAFETY: nothing is held at the edge of a call.
     unsafe { pthread_testcancel() };
+}
+
+const ENABLE: c_int = 0;
+const DISABLE: c_int = 1;
+
+/// Nobody cancels this thread from now on; whether somebody could until now.
+pub fn disable() -> bool {
+    let mut old = DISABLE;
+    // SAFETY: `old` is a live place.
+    unsafe { pthread_setcancelstate(DISABLE, &raw mut old) };
+    old == ENABLE
+}
+
+/// Ends [`disable`].
+pub fn enable() {
+    let mut old = DISABLE;
+    // SAFETY: `old` is a live place.
+    unsafe { pthread_setcancelstate(ENABLE, &raw mut old) };
 }
 
 pub unsafe fn cancel(thread: pthread_t) -> c_int {

@@ -15,14 +15,63 @@ use crate::thread;
 /// How many cancellations the program has asked for, of whichever thread.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 
-/// The edge of a call: a cancellation point.
+/// Whether the program has ever asked for a cancellation.
 #[inline]
+pub fn is_asked() -> bool {
+    ASKED.load(Relaxed) != 0
+}
+
+/// The edge of a call that is a cancellation point.
 pub fn point() {
+    edge(true);
+}
+
+/// The edge of a call; whether it is a cancellation point.
+pub fn edge(is_point: bool) {
     let asked = ASKED.load(Relaxed);
     if asked != 0 {
-        abi::test();
-        thread::current().note_cancellations(asked);
+        let thread = thread::current();
+        if is_point && !thread.is_raw() {
+            abi::test();
+        }
+        thread.note_cancellations(asked);
     }
+}
+
+/// Makes a system call of the program's own, in which nobody is cancelled.
+pub fn raw<T>(call: impl FnOnce() -> T) -> T {
+    let thread = thread::current();
+    thread.set_raw(true);
+    let result = call();
+    thread.set_raw(false);
+    result
+}
+
+/// Does `work` of ours, in which the thread is not cancelled wherever it gets to.
+pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
+    let thread = thread::current();
+    let was_enabled = abi::disable();
+    thread.set_undisturbed(was_enabled);
+    let result = work();
+    if thread.set_undisturbed(false) {
+        abi::enable();
+    }
+    result
+}
+
+/// Runs a handler of the program's: its own calls are no part of the one that it comes in, and it may leave for good.
+pub fn apart(handler: impl FnOnce()) {
+    let thread = thread::current();
+    let (is_raw, is_undisturbed) = (thread.set_raw(false), thread.set_undisturbed(false));
+    if is_undisturbed {
+        abi::enable();
+    }
+    handler();
+    if is_undisturbed {
+        abi::disable();
+    }
+    thread.set_undisturbed(is_undisturbed);
+    thread.set_raw(is_raw);
 }
 
 /// Whether a thread has been cancelled since this one came in: it may be this one.

@@ -7,7 +7,7 @@ use libc::stat;
 use slipstack_posix::{Errno, Process};
 
 use super::{created, forget};
-use crate::call::{Restart, answer, is_ours};
+use crate::call::{Restart, answer, answer_uncancelled, is_ours};
 use crate::interfaces;
 use crate::life;
 use crate::raw::fail;
@@ -51,7 +51,7 @@ pub unsafe fn closefrom(first: c_int) {
 pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     // Also without sockets there may be a connection to the keeper to spare.
     life::activate();
-    answer(
+    answer_uncancelled(
         Restart::Never,
         |process| {
             let flags = flags.cast_unsigned();
@@ -63,7 +63,7 @@ pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
 }
 
 pub unsafe fn dup(fd: c_int) -> c_int {
-    answer(
+    answer_uncancelled(
         Restart::Never,
         |process| process.dup(fd).map(|fd| fd as isize),
         // SAFETY: the program's own call.
@@ -77,7 +77,7 @@ pub unsafe fn dup2(old: c_int, new: c_int) -> c_int {
         // SAFETY: the program's own call.
         return unsafe { (next::dup2.get())(old, new) };
     }
-    answer(
+    answer_uncancelled(
         Restart::Never,
         |process| process.dup3(old, new, 0).map(|fd| fd as isize),
         // SAFETY: the program's own call.
@@ -91,7 +91,7 @@ pub unsafe fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
         // SAFETY: the program's own call.
         return unsafe { (next::dup3.get())(old, new, flags) };
     }
-    answer(
+    answer_uncancelled(
         Restart::Never,
         |process| process.dup3(old, new, flags).map(|fd| fd as isize),
         // SAFETY: the program's own call.
@@ -107,7 +107,7 @@ pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
             None => fail(Errno::EFAULT),
         };
     }
-    let result = answer(
+    let result = answer_uncancelled(
         Restart::Never,
         |process| process.fcntl(fd, command, argument).map(|r| r as isize),
         || {
@@ -176,13 +176,13 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
             return unsafe { interfaces::ask(request, argument) };
         }
         let ask = |process: &Process| process.prepare_kernel(fd).map(|()| 0);
-        return answer(Restart::Never, ask, || libc() as isize) as c_int;
+        return answer_uncancelled(Restart::Never, ask, || libc() as isize) as c_int;
     }
     // SAFETY: null or an int of the program's.
     let Some(value) = (unsafe { argument.cast::<c_int>().as_mut() }) else {
         return fail(Errno::EFAULT);
     };
-    let result = answer(
+    let result = answer_uncancelled(
         Restart::Never,
         |process| process.ioctl(fd, request, value).map(|r| r as isize),
         || libc() as isize,

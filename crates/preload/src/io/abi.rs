@@ -8,7 +8,8 @@ use libc::{iovec, off64_t, size_t, sockaddr, socklen_t, ssize_t};
 use slipstack_posix::{AddrBytes, Errno};
 
 use crate::abi;
-use crate::call::{Restart, answer, is_ours, length};
+use crate::call::{Restart, answer, answer_uncancelled, is_ours, length};
+use crate::cancel;
 use crate::life;
 use crate::raw::fail;
 use crate::symbols::next;
@@ -222,7 +223,7 @@ pub unsafe fn pwritev2(
 pub unsafe fn sendfile(out: c_int, file: c_int, offset: *mut off64_t, count: size_t) -> ssize_t {
     // SAFETY: null or a word of the program's.
     let mut place = unsafe { offset.as_mut() };
-    answer(
+    answer_uncancelled(
         Restart::Sending(out),
         |process| {
             process
@@ -244,6 +245,7 @@ pub unsafe fn splice(
     flags: c_uint,
 ) -> ssize_t {
     if is_ours(from) || is_ours(to) {
+        cancel::point();
         return fail(Errno::EINVAL) as ssize_t;
     }
     // SAFETY: the program's own call.

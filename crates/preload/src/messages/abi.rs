@@ -11,10 +11,10 @@ use slipstack_posix::{Errno, Process, Received};
 
 use super::HEADER_LEN;
 use super::rights::{self, Departure};
-use crate::call::{Restart, answer, is_ours, length};
+use crate::call::{Restart, answer, answer_uncancelled, is_ours, length};
 use crate::raw::{errno, fail};
 use crate::symbols::next;
-use crate::{abi, life};
+use crate::{abi, cancel, life};
 
 /// Linux's cap on messages per call.
 const MESSAGES_MAX: c_uint = 1024;
@@ -250,9 +250,11 @@ pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_in
         // SAFETY: the program's own call.
         return unsafe { (next::sendmmsg.get())(fd, msgs, count, flags) };
     }
+    // Not with the burst begun.
+    cancel::point();
     let mut done = 0;
     let begin = |process: &Process| Ok(isize::from(process.begin_burst()));
-    let is_burst = count > 1 && answer(Restart::Never, begin, || 0) == 1;
+    let is_burst = count > 1 && answer_uncancelled(Restart::Never, begin, || 0) == 1;
     while done < count.min(MESSAGES_MAX) {
         // SAFETY: inside the program's array.
         let slot = unsafe { msgs.add(done as usize) };
@@ -273,7 +275,7 @@ pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, count: c_uint, flags: c_in
             process.end_burst();
             Ok(0)
         };
-        answer(Restart::Never, end, || 0);
+        answer_uncancelled(Restart::Never, end, || 0);
     }
     if done == 0 && count != 0 {
         return fail(reason);

@@ -8,7 +8,7 @@ use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, time
 use slipstack_posix::{Divert, Errno, Outcome};
 
 use crate::abi;
-use crate::call::{Restart, answer, is_ours, length};
+use crate::call::{Restart, answer, answer_uncancelled, is_ours, length};
 use crate::life;
 use crate::raw::{self, fail};
 use crate::symbols::next;
@@ -305,7 +305,7 @@ pub unsafe fn epoll_create1(flags: c_int) -> c_int {
     if life::activate().is_none() {
         return libc();
     }
-    answer(
+    answer_uncancelled(
         Restart::Never,
         |process| process.epoll_create1(flags).map(|fd| fd as isize),
         || libc() as isize,
@@ -318,7 +318,7 @@ pub unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_eve
     }
     // SAFETY: null or the program's structure.
     let wanted = unsafe { event.as_ref() }.copied();
-    answer(
+    answer_uncancelled(
         Restart::Never,
         |process| process.epoll_ctl(epfd, op, fd, wanted).map(|()| 0),
         // SAFETY: the program's own call.

@@ -4,6 +4,7 @@ use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 
 use super::{Action, Wanted, row};
+use crate::cancel;
 use crate::life;
 use crate::raw;
 use crate::symbols::next;
@@ -189,7 +190,7 @@ unsafe fn deliver(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     // one argument ignores the other two.
     let handler = unsafe { core::mem::transmute::<usize, Handler>(action.handler) };
     // SAFETY: called as the kernel would have called it.
-    unsafe { handler(signal, info, context) };
+    cancel::apart(|| unsafe { handler(signal, info, context) });
 }
 
 /// The default action of a signal that ends the process, after the handover.

@@ -7,7 +7,7 @@ use libc::{sockaddr, socklen_t};
 use slipstack_posix::{AddrBytes, Errno, Outcome, Process};
 
 use crate::abi;
-use crate::call::{Restart, answer};
+use crate::call::{Restart, answer, answer_uncancelled};
 use crate::descriptors::created;
 use crate::life;
 use crate::raw::fail;
@@ -29,7 +29,7 @@ pub unsafe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
         }
         return fd;
     }
-    answer(
+    answer_uncancelled(
         Restart::Never,
         |process| process.socket(domain, kind, protocol).map(|fd| fd as isize),
         || {
@@ -62,13 +62,9 @@ pub unsafe fn socketpair(domain: c_int, kind: c_int, protocol: c_int, pair: *mut
 }
 
 /// A call with nothing but a result.
-fn plain(
-    restart: Restart,
-    mut ask: impl FnMut(&Process) -> Outcome<()>,
-    mut libc: impl FnMut() -> c_int,
-) -> c_int {
-    answer(
-        restart,
+fn plain(mut ask: impl FnMut(&Process) -> Outcome<()>, mut libc: impl FnMut() -> c_int) -> c_int {
+    answer_uncancelled(
+        Restart::Never,
         |process| ask(process).map(|()| 0),
         || libc() as isize,
     ) as c_int
@@ -78,7 +74,6 @@ pub unsafe fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
     // SAFETY: the program's address.
     match unsafe { abi::address(addr, len) } {
         Ok(address) => plain(
-            Restart::Never,
             |process| process.bind(fd, address),
             // SAFETY: the program's own call.
             || unsafe { (next::bind.get())(fd, addr, len) },
@@ -90,19 +85,18 @@ pub unsafe fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
 pub unsafe fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
     // SAFETY: the program's address.
     match unsafe { abi::address(addr, len) } {
-        Ok(address) => plain(
+        Ok(address) => answer(
             Restart::Sending(fd),
-            |process| process.connect(fd, address),
+            |process| process.connect(fd, address).map(|()| 0),
             // SAFETY: the program's own call.
-            || unsafe { (next::connect.get())(fd, addr, len) },
-        ),
+            || unsafe { (next::connect.get())(fd, addr, len) as isize },
+        ) as c_int,
         Err(errno) => fail(errno),
     }
 }
 
 pub unsafe fn listen(fd: c_int, backlog: c_int) -> c_int {
     plain(
-        Restart::Never,
         |process| process.listen(fd, backlog),
         // SAFETY: the program's own call.
         || unsafe { (next::listen.get())(fd, backlog) },
@@ -111,7 +105,6 @@ pub unsafe fn listen(fd: c_int, backlog: c_int) -> c_int {
 
 pub unsafe fn shutdown(fd: c_int, how: c_int) -> c_int {
     plain(
-        Restart::Never,
         |process| process.shutdown(fd, how),
         // SAFETY: the program's own call.
         || unsafe { (next::shutdown.get())(fd, how) },
@@ -173,7 +166,7 @@ unsafe fn named(
 
 pub unsafe fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
     let mut name = None;
-    let result = answer(
+    let result = answer_uncancelled(
         Restart::Never,
         |process| {
             name = Some(process.getsockname(fd)?);
@@ -188,7 +181,7 @@ pub unsafe fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -
 
 pub unsafe fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
     let mut name = None;
-    let result = answer(
+    let result = answer_uncancelled(
         Restart::Never,
         |process| {
             name = Some(process.getpeername(fd)?);
@@ -221,7 +214,7 @@ pub unsafe fn getsockopt(
         Err(errno) => return fail(errno),
     };
     let mut written = None;
-    let result = answer(
+    let result = answer_uncancelled(
         Restart::Never,
         |process| {
             written = Some(process.getsockopt(fd, level, name, place)?);
@@ -250,7 +243,6 @@ pub unsafe fn setsockopt(
     // SAFETY: the program's value.
     match unsafe { abi::bytes(value, len as usize) } {
         Ok(bytes) => plain(
-            Restart::Never,
             |process| process.setsockopt(fd, level, name, bytes),
             // SAFETY: the program's own call.
             || unsafe { (next::setsockopt.get())(fd, level, name, value, len) },

@@ -8,7 +8,7 @@ use super::{KERNEL_SET, waits};
 use crate::call::is_ours;
 use crate::raw::{self, fail};
 use crate::symbols::exported as hooked;
-use crate::{life, signals};
+use crate::{cancel, life, signals};
 
 /// # Safety
 /// As in C.
@@ -23,27 +23,30 @@ pub unsafe fn syscall(
 ) -> c_long {
     let args = [a, b, c, d, e, f];
     // SAFETY: the program's own call.
+    let routed = cancel::raw(|| unsafe { route(number, args) });
+    // SAFETY: the program's own call.
+    routed.unwrap_or_else(|| raw::libc_result(unsafe { raw::syscall6(number, args) }) as c_long)
+}
+
+unsafe fn route(number: c_long, args: [usize; 6]) -> Option<c_long> {
+    // SAFETY: the program's own call.
     if let Some(result) = unsafe { beginning(number, args) } {
-        return result;
+        return Some(result);
     }
-    if life::process().is_some() {
-        // SAFETY: the program's own call.
-        if let Some(result) = unsafe { special(number, args) } {
-            return result;
-        }
-        // SAFETY: the program's own call.
-        if let Some(result) = unsafe { waits::abi::route(number, args) } {
-            return result;
-        }
-        if is_ours(a as c_int) {
-            // SAFETY: the program's own call.
-            if let Some(result) = unsafe { on_ours(number, args) } {
-                return result;
-            }
-        }
+    life::process()?;
+    // SAFETY: the program's own call.
+    if let Some(result) = unsafe { special(number, args) } {
+        return Some(result);
     }
     // SAFETY: the program's own call.
-    raw::libc_result(unsafe { raw::syscall6(number, args) }) as c_long
+    if let Some(result) = unsafe { waits::abi::route(number, args) } {
+        return Some(result);
+    }
+    if !is_ours(args[0] as c_int) {
+        return None;
+    }
+    // SAFETY: the program's own call.
+    unsafe { on_ours(number, args) }
 }
 
 /// Calls that concern us also before the process has sockets.

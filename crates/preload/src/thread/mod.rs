@@ -29,6 +29,10 @@ pub struct Thread {
     has_call_mask: AtomicBool,
     /// What that mask lets in is being let in: the lowest handler goes back to the mask in `call_mask`.
     is_letting_in: AtomicBool,
+    /// The call came by libc's `syscall`.
+    is_raw: AtomicBool,
+    /// Our code keeps the thread from being cancelled, which it could be.
+    is_undisturbed: AtomicBool,
     call_mask: AtomicU64,
     /// The signal mask to go back to when `is_deferred`.
     saved_mask: AtomicU64,
@@ -59,6 +63,8 @@ impl Thread {
             is_mask_of_handler: AtomicBool::new(false),
             has_call_mask: AtomicBool::new(false),
             is_letting_in: AtomicBool::new(false),
+            is_raw: AtomicBool::new(false),
+            is_undisturbed: AtomicBool::new(false),
             call_mask: AtomicU64::new(0),
             saved_mask: AtomicU64::new(0),
             queued: AtomicU64::new(0),
@@ -113,6 +119,20 @@ impl Thread {
 
     pub fn note_cancellations(&self, asked: u32) {
         self.cancellations.store(asked, Relaxed);
+    }
+
+    pub fn is_raw(&self) -> bool {
+        self.is_raw.load(Relaxed)
+    }
+
+    /// Whether it was before.
+    pub fn set_raw(&self, is_raw: bool) -> bool {
+        self.is_raw.swap(is_raw, Relaxed)
+    }
+
+    /// Whether it was before.
+    pub fn set_undisturbed(&self, is_undisturbed: bool) -> bool {
+        self.is_undisturbed.swap(is_undisturbed, Relaxed)
     }
 
     /// The signal mask of the call that has begun, until its guard closes.
