@@ -53,3 +53,4 @@ pub use kernel::{Interruptions, Kernel};
 pub use lending::{Passing, is_passed};
 pub use outcome::{Divert, Outcome};
 pub use process::{Accepted, Exit, Process, Received, Settings, SpinPolicy};
+pub use slipstack_mem::OURS_USUALLY_FROM;

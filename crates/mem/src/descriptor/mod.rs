@@ -10,9 +10,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 pub use sys::Descriptor;
 
+/// Where our own descriptors live, if the limit allows it.
+pub const OURS_USUALLY_FROM: i32 = 1 << 14;
+
 /// Our own descriptors live from the first of these on that the limit allows: programs assume that
 /// they are given the lowest free number, and FD_SETSIZE is 1024.
-const OURS_FROM: [i32; 3] = [1 << 14, 900, 200];
+const OURS_FROM: [i32; 3] = [OURS_USUALLY_FROM, 900, 200];
 
 /// Moves a descriptor of ours out of the program's way. Where the limit is too low it stays.
 #[must_use]

@@ -5,14 +5,15 @@ use core::ffi::c_int;
 use std::time::Duration;
 
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
-use slipstack_posix::{Divert, Errno, Outcome};
+use slipstack_posix::{Divert, Errno, OURS_USUALLY_FROM, Outcome};
 
 use crate::abi;
 use crate::call::{Restart, answer, answer_uncancelled, is_ours, length};
 use crate::life;
 use crate::raw::{self, fail};
+use crate::signals;
 use crate::symbols::next;
-use crate::{signals, thread};
+use crate::thread::{self, InCall};
 
 /// do_sys_poll(): more than there can be descriptors are EINVAL, which libc says.
 fn is_too_many(count: nfds_t) -> bool {
@@ -154,6 +155,48 @@ pub unsafe fn ppoll_chk(
     unsafe { ppoll(fds, count, timeout, mask) }
 }
 
+/// FD_SETSIZE.
+const BITS_OF_A_SET: c_int = 1024;
+
+/// core_sys_select(): no more bits than the table of descriptors has places, whatever the program says. Ours make that
+/// table larger than the program knows, and its sets may have no more bits than its own would have needed.
+fn within_table(count: c_int) -> c_int {
+    if count <= BITS_OF_A_SET {
+        return count;
+    }
+    let Some(process) = life::process() else {
+        return count;
+    };
+    let _in_call = InCall::enter();
+    // SAFETY: takes no pointer.
+    let is_open = |fd: c_int| unsafe { libc::fcntl(fd, libc::F_GETFD) } != -1;
+    if is_open(count - 1) && !process.is_private(count - 1) {
+        return count;
+    }
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else {
+        return count;
+    };
+    let numbers = open
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut numbers: Vec<c_int> = numbers.filter(|fd| *fd < OURS_USUALLY_FROM).collect();
+    numbers.sort_unstable();
+    // That of the directory is among them, and not open any more.
+    let highest = numbers.iter().rev().find(|fd| is_open(**fd));
+    match highest {
+        // Below ours there is no room for more of the program's.
+        Some(fd) if *fd + 1 == OURS_USUALLY_FROM => count,
+        highest => count.min(places(highest.copied().unwrap_or(0))),
+    }
+}
+
+/// How many places a table has in which `highest` is the highest number (alloc_fdtable()).
+fn places(highest: c_int) -> c_int {
+    const PLACES_MIN: u32 = 256;
+    let places = (highest.cast_unsigned() + 1).next_power_of_two();
+    places.max(PLACES_MIN).cast_signed()
+}
+
 /// The words of a set that the call looks at.
 unsafe fn words<'a>(set: *mut fd_set, count: c_int) -> Option<&'a mut [u64]> {
     if set.is_null() {
@@ -169,6 +212,7 @@ unsafe fn words<'a>(set: *mut fd_set, count: c_int) -> Option<&'a mut [u64]> {
 /// # Safety
 /// As `select`.
 pub unsafe fn names_ours(count: c_int, sets: [*mut fd_set; 3]) -> bool {
+    let count = within_table(count);
     // SAFETY: the program's sets.
     let [read, write, except] = sets.map(|set| unsafe { words(set, count) });
     names_us(count, [&read, &write, &except])
@@ -249,6 +293,7 @@ pub unsafe fn select(
     except: *mut fd_set,
     timeout: *mut timeval,
 ) -> c_int {
+    let count = within_table(count);
     // SAFETY: the program's own call.
     let libc = || unsafe { (next::select.get())(count, read, write, except, timeout) };
     // SAFETY: null or the program's structure.
@@ -277,6 +322,7 @@ pub unsafe fn pselect(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
+    let count = within_table(count);
     // SAFETY: the program's own call.
     let libc = || unsafe { (next::pselect.get())(count, read, write, except, timeout, mask) };
     // SAFETY: null or the program's structure.
