@@ -30,4 +30,5 @@ mod sockets;
 pub mod stdio;
 pub mod symbols;
 mod syscall;
+mod terminals;
 mod thread;

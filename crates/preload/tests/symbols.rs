@@ -68,6 +68,7 @@ const FAMILIES: &[&str] = &[
     "system",
     "popen",
     "daemon",
+    "login_tty",
     "exit",
     "Exit",
     "quick_exit",
@@ -203,10 +204,7 @@ const LEFT: &[(&str, &[&str])] = &[
         "not exported to new programs",
         &["sigvec", "bindresvport", "create_module"],
     ),
-    (
-        "seen through pthread_atfork",
-        &["fork", "__fork", "forkpty"],
-    ),
+    ("seen through pthread_atfork", &["fork", "__fork"]),
     (
         "threads share our state; a clone of the whole process is listed in the book",
         &["clone", "__clone"],

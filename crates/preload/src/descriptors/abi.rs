@@ -11,6 +11,7 @@ use crate::call::{Restart, answer, answer_uncancelled, is_ours};
 use crate::interfaces;
 use crate::life;
 use crate::raw::fail;
+use crate::stdio::standard::abi::on_placed;
 use crate::symbols::next;
 use crate::thread::InCall;
 
@@ -63,12 +64,14 @@ pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
 }
 
 pub unsafe fn dup(fd: c_int) -> c_int {
-    answer_uncancelled(
+    let copy = answer_uncancelled(
         Restart::Never,
         |process| process.dup(fd).map(|fd| fd as isize),
         // SAFETY: the program's own call.
         || unsafe { (next::dup.get())(fd) as isize },
-    ) as c_int
+    ) as c_int;
+    on_placed(copy);
+    copy
 }
 
 pub unsafe fn dup2(old: c_int, new: c_int) -> c_int {
@@ -77,12 +80,14 @@ pub unsafe fn dup2(old: c_int, new: c_int) -> c_int {
         // SAFETY: the program's own call.
         return unsafe { (next::dup2.get())(old, new) };
     }
-    answer_uncancelled(
+    let result = answer_uncancelled(
         Restart::Never,
         |process| process.dup3(old, new, 0).map(|fd| fd as isize),
         // SAFETY: the program's own call.
         || unsafe { (next::dup2.get())(old, new) as isize },
-    ) as c_int
+    ) as c_int;
+    on_placed(result);
+    result
 }
 
 pub unsafe fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
@@ -91,12 +96,14 @@ pub unsafe fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
         // SAFETY: the program's own call.
         return unsafe { (next::dup3.get())(old, new, flags) };
     }
-    answer_uncancelled(
+    let result = answer_uncancelled(
         Restart::Never,
         |process| process.dup3(old, new, flags).map(|fd| fd as isize),
         // SAFETY: the program's own call.
         || unsafe { (next::dup3.get())(old, new, flags) as isize },
-    ) as c_int
+    ) as c_int;
+    on_placed(result);
+    result
 }
 
 pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
@@ -119,6 +126,9 @@ pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
             result as isize
         },
     );
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+        on_placed(result as c_int);
+    }
     if command == libc::F_SETOWN && result == 0 {
         serve_owners(fd);
     }

@@ -13,7 +13,16 @@ static BEGIN: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_
 #[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".fini_array")]
-static END: extern "C" fn() = super::end_in_order;
+static END: extern "C" fn() = end_of_exit;
+
+#[cfg_attr(
+    test,
+    expect(dead_code, reason = "the test program has no loader hook")
+)]
+extern "C" fn end_of_exit() {
+    crate::stdio::flush();
+    super::end_in_order();
+}
 
 unsafe extern "C" {
     fn __cxa_at_quick_exit(run: extern "C" fn(*mut c_void), library: *const c_void) -> c_int;

@@ -6,6 +6,7 @@
 
 pub mod abi;
 pub mod raw;
+pub(crate) mod standard;
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI32, AtomicUsize};
@@ -49,6 +50,16 @@ fn find(stream: usize) -> Option<i32> {
         .iter()
         .find(|entry| entry.at.load(Acquire) == stream)?;
     Some(entry.fd.load(Relaxed))
+}
+
+/// Writes out what waits in our streams: the program ends by `exit`.
+pub fn flush() {
+    for entry in used() {
+        let at = entry.at.load(Acquire);
+        if at > 1 {
+            standard::abi::flush(at as *mut libc::FILE);
+        }
+    }
 }
 
 /// Whether it was one of ours.

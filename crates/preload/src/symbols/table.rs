@@ -124,6 +124,8 @@ symbols! {
     whole [vfork, __vfork] () -> pid_t => life::abi::vfork;
     whole [_Fork] () -> pid_t => life::abi::plain_fork;
     whole [daemon] (keeps_directory: c_int, keeps_files: c_int) -> c_int => life::abi::daemon;
+    whole [login_tty] (fd: c_int) -> c_int => terminals::abi::login_tty;
+    whole [forkpty] (master: *mut c_int, name: *mut c_char, settings: *const termios, size: *const winsize) -> pid_t => terminals::abi::forkpty;
     whole [_exit, _Exit] (status: c_int) -> ! => life::abi::exit_now;
     whole [syscall] (number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long => syscall::abi::syscall;
     whole [pthread_cancel] (thread: pthread_t) -> c_int => cancel::abi::cancel;

@@ -1,0 +1,81 @@
+//! The hooked calls of <utmp.h> and <pty.h>. Each is as in C.
+#![allow(clippy::missing_safety_doc, reason = "each is as in C")]
+
+use core::ffi::{c_char, c_int, c_ulong};
+use core::ptr;
+
+use libc::{pid_t, termios, winsize};
+
+use crate::raw::errno;
+use crate::symbols::{exported, next};
+
+/// The terminal becomes that of the session.
+const TIOCSCTTY: c_ulong = 0x540e;
+
+unsafe extern "C" {
+    fn openpty(
+        master: *mut c_int,
+        terminal: *mut c_int,
+        name: *mut c_char,
+        settings: *const termios,
+        size: *const winsize,
+    ) -> c_int;
+}
+
+pub unsafe fn login_tty(fd: c_int) -> c_int {
+    // SAFETY: takes nothing.
+    unsafe { libc::setsid() };
+    // SAFETY: takes no pointer.
+    if unsafe { (next::ioctl.get())(fd, TIOCSCTTY, ptr::null_mut()) } == -1 {
+        return -1;
+    }
+    for number in 0..3 {
+        // SAFETY: as in C.
+        while unsafe { exported::dup2(fd, number) } == -1 && errno() == libc::EBUSY {}
+    }
+    if fd > 2 {
+        // SAFETY: the program's own descriptor.
+        unsafe { exported::close(fd) };
+    }
+    0
+}
+
+pub unsafe fn forkpty(
+    master: *mut c_int,
+    name: *mut c_char,
+    settings: *const termios,
+    size: *const winsize,
+) -> pid_t {
+    let (mut own, mut terminal) = (-1, -1);
+    // SAFETY: two live places; the rest is the program's.
+    if unsafe { openpty(&raw mut own, &raw mut terminal, name, settings, size) } == -1 {
+        return -1;
+    }
+    // SAFETY: as in C.
+    let pid = unsafe { libc::fork() };
+    match pid {
+        0 => {}
+        -1 => {
+            // SAFETY: a descriptor that was made for this.
+            unsafe { exported::close(own) };
+            // SAFETY: as above.
+            unsafe { exported::close(terminal) };
+            return -1;
+        }
+        _ => {
+            // SAFETY: the program's place.
+            unsafe { *master = own };
+            // SAFETY: a descriptor that was made for this.
+            unsafe { exported::close(terminal) };
+            return pid;
+        }
+    }
+    // SAFETY: the parent's side.
+    unsafe { exported::close(own) };
+    // SAFETY: as in C.
+    if unsafe { login_tty(terminal) } != 0 {
+        // SAFETY: as in C.
+        unsafe { exported::_exit(1) };
+    }
+    0
+}
