@@ -10,6 +10,9 @@
  *          oob    sends "ab", an urgent "X", "cd", waits for EOF
  *          reset  sends "x", resets
  *          ask    sends "ask\n", reads a line, sends it back with "you said ", closes
+ *          late   sends "late\n" after 300 ms, waits for EOF
+ *          silent waits for EOF
+ *          bye    closes at once
  *          udp    sends the datagram "ping" there
  * UDP 7001 echo, 7002 answers each datagram with two, 7003 with ten joined ones (UDP_SEGMENT),
  *     7011 echo over IPv6, 7004 with its type of service and time to live
@@ -122,6 +125,12 @@ static void connect_back(int fd) {
         send(out, "X", 1, MSG_OOB);
         send_all(out, "cd", 2);
         while (read(out, buf, sizeof buf) > 0) {}
+    } else if (!strcmp(what, "late") || !strcmp(what, "silent")) {
+        send_all(fd, "connected\n", 10);
+        if (what[0] == 'l') usleep(300000), send_all(out, "late\n", 5);
+        while (read(out, buf, sizeof buf) > 0) {}
+    } else if (!strcmp(what, "bye")) {
+        send_all(fd, "connected\n", 10);
     } else if (!strcmp(what, "reset")) {
         send_all(out, "x", 1);
         send_all(fd, "connected\n", 10);

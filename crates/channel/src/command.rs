@@ -82,6 +82,8 @@ pub enum SocketOption {
     ReusePort(bool),
     /// Of a listener: connections whose data was taken with the SYN while their handshake is not done.
     FastOpen(u32),
+    /// Of a listener: timeouts of the SYN-ACK before an ACK that brings no data opens a connection.
+    DeferAccept(u8),
     /// An active open may put data into its SYN.
     FastOpenConnect(bool),
     /// Datagrams that came joined are delivered so.
@@ -485,6 +487,7 @@ impl SocketOption {
             SocketOption::ReturnsV6(on) => one(21, u64::from(on)),
             SocketOption::TosV6(tos) => one(22, u64::from(tos)),
             SocketOption::TtlV6(ttl) => one(23, u64::from(ttl)),
+            SocketOption::DeferAccept(tries) => one(24, u64::from(tries)),
         }
     }
 
@@ -521,6 +524,7 @@ impl SocketOption {
             21 => SocketOption::ReturnsV6(first != 0),
             22 => SocketOption::TosV6(first as u8),
             23 => SocketOption::TtlV6(first as u8),
+            24 => SocketOption::DeferAccept(first as u8),
             code => SocketOption::Multicast(MulticastOption::decode(code, args.try_into().ok()?)?),
         })
     }

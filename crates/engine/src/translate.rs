@@ -100,6 +100,7 @@ pub(crate) fn tcp_option(option: SocketOption) -> Option<TcpOption> {
         | SocketOption::ReusePort(_)
         | SocketOption::TakesJoined(_)
         | SocketOption::FastOpen(_)
+        | SocketOption::DeferAccept(_)
         | SocketOption::MtuDiscovery(_)
         | SocketOption::MtuDiscoveryV6(_)
         | SocketOption::Multicast(_)
@@ -150,6 +151,7 @@ pub(crate) fn note_option(options: &mut SocketOptions, option: SocketOption) {
         SocketOption::TosV6(tos) => options.tos_v6 = tos,
         SocketOption::TtlV6(ttl) => options.ttl_v6 = ttl,
         SocketOption::FastOpen(queue) => options.fast_open_queue = queue,
+        SocketOption::DeferAccept(tries) => options.defer_accept = tries,
         SocketOption::FastOpenConnect(on) => options.fast_open = on,
         SocketOption::MtuDiscovery(code) => {
             options.mtu_discovery = MtuDiscovery::from_code(code).unwrap_or_default();

@@ -138,6 +138,7 @@ counters! {
     DropUdpGroup "drop_udp_group" "UDP to a group or broadcast address that no socket takes"
 
     DropTcpChecksum "drop_tcp_checksum" "TCP checksum wrong"
+    DropTcpDeferred "drop_tcp_deferred" "ACKs of a handshake that brought nothing, while the listener waits for data"
     DropTcpMalformed "drop_tcp_malformed" "TCP header truncated or its lengths wrong"
     DropTcpGroup "drop_tcp_group" "TCP to or from a broadcast or multicast address"
     RxTcp "rx_tcp" "TCP segments that passed the checks of form"

@@ -69,6 +69,9 @@ pub struct SocketOptions {
     pub fast_open: bool,
     /// Of a listener: connections whose data was taken with the SYN while their handshake is not done (RFC 7413 5.1).
     pub fast_open_queue: u32,
+    /// Of a listener: so often the timer of the SYN-ACK runs out before an ACK that brings no data opens a connection
+    /// (TCP_DEFER_ACCEPT).
+    pub defer_accept: u8,
     pub keep_alive: KeepAlive,
     pub user_timeout: Option<Duration>,
     /// Fixed receive buffer (switches auto-tuning off).

@@ -1,6 +1,6 @@
 use super::*;
 
-fn options() -> [SocketOption; 8] {
+fn options() -> [SocketOption; 9] {
     let ms = Duration::from_millis;
     [
         SocketOption::NoDelay(true),
@@ -16,6 +16,7 @@ fn options() -> [SocketOption; 8] {
         SocketOption::Congestion(Congestion::Bbr),
         SocketOption::Ttl(255),
         SocketOption::TtlV6(9),
+        SocketOption::DeferAccept(3),
     ]
 }
 

@@ -94,6 +94,9 @@ impl Options {
             (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => {
                 SocketOption::FastOpen(u32::try_from(int()?).ok()?)
             }
+            (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) => {
+                SocketOption::DeferAccept(timeouts(int()?))
+            }
             (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) => {
                 SocketOption::FastOpenConnect(int()? != 0)
             }
@@ -196,6 +199,18 @@ fn is_membership(level: i32, name: i32) -> bool {
     }
 }
 
+/// secs_to_retrans(): how often a SYN-ACK's timer runs out within so many seconds.
+fn timeouts(seconds: i32) -> u8 {
+    const LONGEST: i64 = 120;
+    let (mut count, mut timeout, mut over) = (0, 1, 0);
+    while over < i64::from(seconds) && count < u8::MAX {
+        over += timeout;
+        count += 1;
+        timeout = (timeout * 2).min(LONGEST);
+    }
+    count
+}
+
 /// sock_setsockopt() doubles what is asked, for its own bookkeeping; the ring needs none.
 fn buffer(asked: i32, limit: u32) -> u32 {
     const LEAST: u32 = 2304;
@@ -241,6 +256,23 @@ mod tests {
             assert_eq!(buffer(asked, 4 << 20), given, "{asked}");
         }
         assert_eq!(buffer(i32::MAX, limit::NONE), limit::NONE);
+    }
+
+    #[test]
+    fn seconds_of_deferral_are_counted_in_timeouts() {
+        for (seconds, expected) in [
+            (-3, 0),
+            (0, 0),
+            (1, 1),
+            (2, 2),
+            (3, 2),
+            (4, 3),
+            (7, 3),
+            (8, 4),
+        ] {
+            assert_eq!(timeouts(seconds), expected, "{seconds}");
+        }
+        assert_eq!(timeouts(i32::MAX), u8::MAX);
     }
 
     #[test]

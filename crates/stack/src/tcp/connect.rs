@@ -17,6 +17,7 @@ use super::input::{Verdict, owe_ack};
 use super::output::{control, window};
 use super::phase::Phase;
 use super::segment::Segment;
+use super::syn::DEFERRALS_MAX;
 use super::timers::{Resend, Timers};
 use super::{ecn, isn, keepalive, mtu_search, resend, seq};
 use crate::config::{MtuProbing, TcpConfig};
@@ -63,6 +64,8 @@ pub struct Preset {
     /// Shift of windows that go out, if both sides scale.
     pub shift: u8,
     pub congestion: Congestion,
+    /// TCP_DEFER_ACCEPT, in timeouts of the SYN-ACK.
+    pub deferrals: u8,
     /// Traffic class and hop limit; those of IPv4 are among the options.
     header_v6: (u8, u8),
 }
@@ -97,6 +100,7 @@ impl Preset {
             is_rcvbuf_fixed: options.rcvbuf.is_some(),
             shift: shift_for(rcvbuf.max(tcp.rcvbuf_max)),
             congestion: options.congestion.unwrap_or(tcp.congestion),
+            deferrals: options.defer_accept.min(DEFERRALS_MAX),
             header_v6: (options.tos_v6, options.ttl_v6),
         }
     }

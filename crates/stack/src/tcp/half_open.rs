@@ -100,6 +100,7 @@ fn read(bytes: &[u8]) -> Option<SynEntry> {
         peer_shift: input.number()?,
         our_shift: input.number()?,
         tries: input.number()?,
+        deferrals: 0,
         has_sack: false,
         has_timestamps: false,
         fast_open: None,
@@ -167,6 +168,10 @@ impl Tcp {
             Some(_) => return Err(SocketError::FlowExists),
         }
         entry.listener = id;
+        if let Some(listener) = self.listeners.find(id) {
+            let deferrals = listener.preset.deferrals;
+            entry.deferrals = deferrals.saturating_sub(entry.tries);
+        }
         entry.sent_at = entry.sent_at.min(now);
         let wait = nanos(cx.config.tcp.rto_initial).saturating_mul(1 << entry.tries.min(7));
         let until = now.plus_nanos(wait.min(nanos(cx.config.tcp.rto_max)));

@@ -166,49 +166,17 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> Option<u32> {
+        let control = segment.flags.0 & (TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK).0;
+        if control != TcpFlags::ACK.0 {
+            self.on_no_last_ack(now, index, hash, segment, cx, fx);
+            return None;
+        }
         let entry = self.syns.entries.at_mut(index)?;
-        let start = seq::widen(entry.irs, seq::FIRST, segment.seq);
-        let is_in_window = start >= seq::FIRST && start <= seq::FIRST + u64::from(entry.window);
-        if segment.flags.is_rst() {
-            // RFC 5961 3.2: the exact number only; others are challenged.
-            if start == seq::FIRST {
-                cx.counters.bump(Counter::RxTcpResets);
-                self.drop_syn(index, hash);
-                return None;
-            }
-            cx.counters.bump(Counter::DropTcpRst);
-            if is_in_window && self.challenges.may_pass(now, cx.rng) {
-                cx.counters.bump(Counter::TxTcpChallenges);
-                entry.acknowledge(now, cx, fx);
-            }
-            return None;
-        }
-        // RFC 9293 3.8.1: the same SYN again has not met our answer. A SYN-ACK is no such one.
-        if segment.flags.is_syn() && !segment.flags.is_ack() && segment.seq == entry.irs {
-            if self.challenges.may_pass(now, cx.rng) {
-                // RFC 3168 6.1.1.1: a peer that got no answer may ask without ECN.
-                entry.has_ecn &= segment.flags.contains(ecn::SETUP);
-                entry.answer(now, cx, fx);
-            }
-            return None;
-        }
-        let is_old = entry.has_timestamps
-            && segment
-                .timestamps()
-                .is_some_and(|t| seq::is_older(t.value, entry.ts_recent));
-        // RFC 9293 3.10.7.4 (first): text that begins before the window may reach into it.
-        let is_acceptable =
-            is_in_window || (start < seq::FIRST && start + segment.len() > seq::FIRST);
-        // RFC 5961 4.2 (a SYN that is another one): an ACK, within the limit of challenges.
-        if !is_acceptable || is_old || segment.flags.is_syn() {
+        if !is_acceptable(entry, segment) {
             cx.counters.bump(Counter::DropTcpOutOfWindow);
             if self.challenges.may_pass(now, cx.rng) {
                 entry.acknowledge(now, cx, fx);
             }
-            return None;
-        }
-        if !segment.flags.is_ack() {
-            cx.counters.bump(Counter::DropTcpNoAck);
             return None;
         }
         if segment.ack != control::after_syn(entry.iss) {
@@ -217,9 +185,62 @@ impl Tcp {
             control::answer_with_reset(key, now, segment, cx, fx);
             return None;
         }
+        if entry.deferrals_left() != 0 && entry.defers(segment) {
+            cx.counters.bump(Counter::DropTcpDeferred);
+            return None;
+        }
         let listener = entry.listener;
         let half = (HalfOpen::Stored(index), listener);
         self.admit(now, (key, hash), half, segment, cx, fx)
+    }
+
+    /// The same for what cannot end a handshake: RST, SYN, no ACK.
+    #[cold]
+    fn on_no_last_ack(
+        &mut self,
+        now: Instant,
+        index: u32,
+        hash: u64,
+        segment: &Segment<'_>,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let Some(entry) = self.syns.entries.at_mut(index) else {
+            return;
+        };
+        if segment.flags.is_rst() {
+            // RFC 5961 3.2: the exact number only; others are challenged.
+            let start = seq::widen(entry.irs, seq::FIRST, segment.seq);
+            if start == seq::FIRST {
+                cx.counters.bump(Counter::RxTcpResets);
+                self.drop_syn(index, hash);
+                return;
+            }
+            cx.counters.bump(Counter::DropTcpRst);
+            if is_in_window(entry, start) && self.challenges.may_pass(now, cx.rng) {
+                cx.counters.bump(Counter::TxTcpChallenges);
+                entry.acknowledge(now, cx, fx);
+            }
+            return;
+        }
+        // RFC 9293 3.8.1: the same SYN again has not met our answer. A SYN-ACK is no such one.
+        if segment.flags.is_syn() && !segment.flags.is_ack() && segment.seq == entry.irs {
+            if self.challenges.may_pass(now, cx.rng) {
+                // RFC 3168 6.1.1.1: a peer that got no answer may ask without ECN.
+                entry.has_ecn &= segment.flags.contains(ecn::SETUP);
+                entry.answer(now, cx, fx);
+            }
+            return;
+        }
+        // RFC 5961 4.2 (a SYN that is another one): an ACK, within the limit of challenges.
+        if segment.flags.is_syn() || !is_acceptable(entry, segment) {
+            cx.counters.bump(Counter::DropTcpOutOfWindow);
+            if self.challenges.may_pass(now, cx.rng) {
+                entry.acknowledge(now, cx, fx);
+            }
+            return;
+        }
+        cx.counters.bump(Counter::DropTcpNoAck);
     }
 
     /// Makes the block of a finished handshake. `None`: it could not be made now.
@@ -414,21 +435,46 @@ impl Tcp {
         // Where the listener has ended, and nobody took its place, the handshake's end would only be reset.
         let is_orphan = self.listeners.find(entry.listener).is_none()
             && self.listeners.choose(&entry.key, &self.hasher).is_none();
-        if is_orphan || entry.tries >= tcp.synack_retries {
+        // syn_ack_recalc(): who has acknowledged is waited for, and asked once more at the end.
+        let is_awaited = entry.is_acked() && entry.deferrals_left() > 0;
+        let is_tired = entry.tries >= tcp.synack_retries && !is_awaited;
+        if is_orphan || is_tired {
             let hash = self.hasher.table(&entry.key);
             cx.counters.bump(Counter::TcpSynExpired);
             self.drop_syn(index, hash);
             return;
         }
-        entry.tries += 1;
+        let is_silent = entry.is_acked() && entry.deferrals_left() > 1;
+        entry.tries = entry.tries.saturating_add(1);
+        entry.deferrals -= u8::from(entry.deferrals_left() > 0);
         let tries = entry.tries;
         let wait = nanos(tcp.rto_initial)
             .saturating_mul(1 << tries.min(7))
             .min(nanos(tcp.rto_max));
-        entry.answer(now, cx, fx);
+        if !is_silent {
+            entry.answer(now, cx, fx);
+        }
         self.syns
             .wait(index, generation, tries, now.plus_nanos(wait));
     }
+}
+
+/// RFC 9293 3.10.7.4 (first), and PAWS (RFC 7323 5.3): text that begins before the window may reach into it.
+#[inline]
+fn is_acceptable(entry: &SynEntry, segment: &Segment<'_>) -> bool {
+    let is_old = entry.has_timestamps
+        && segment
+            .timestamps()
+            .is_some_and(|t| seq::is_older(t.value, entry.ts_recent));
+    let start = seq::widen(entry.irs, seq::FIRST, segment.seq);
+    let reaches =
+        is_in_window(entry, start) || (start < seq::FIRST && start + segment.len() > seq::FIRST);
+    reaches && !is_old
+}
+
+#[inline]
+fn is_in_window(entry: &SynEntry, start: u64) -> bool {
+    start >= seq::FIRST && start <= seq::FIRST + u64::from(entry.window)
 }
 
 /// The handshake's last ACK where it is nothing but that: its window and its timestamp. `false`: nothing has been

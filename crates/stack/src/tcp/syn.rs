@@ -16,6 +16,7 @@ use super::connection::{MSS_DEFAULT, MSS_MIN, WINDOW_SHIFT_MAX};
 use super::flow::FlowKey;
 use super::output::emit::{self, BareAck, Envelope, Opening};
 use super::output::window;
+use super::segment::Segment;
 use super::slab::Slab;
 use super::{connect, isn, seq};
 use crate::effects::{Effects, Payload};
@@ -25,6 +26,11 @@ use crate::time::Instant;
 
 /// Each retransmission waits twice as long; longer series are cut off here.
 const LEVELS: usize = 8;
+
+/// The bit of [`SynEntry::deferrals`] that says that the peer has acknowledged and sent nothing.
+const ACKED: u8 = 0x80;
+/// More timeouts are not waited for.
+pub const DEFERRALS_MAX: u8 = ACKED - 1;
 
 /// One half-open connection.
 #[derive(Clone, Debug)]
@@ -44,7 +50,10 @@ pub struct SynEntry {
     /// `u8::MAX` = not offered.
     pub peer_shift: u8,
     pub our_shift: u8,
+    /// How often its timer has run out.
     pub tries: u8,
+    /// How often it has still to run out before an ACK alone opens the connection (TCP_DEFER_ACCEPT), and [`ACKED`].
+    pub deferrals: u8,
     pub has_sack: bool,
     pub has_timestamps: bool,
     /// A Fast Open cookie for the peer.
@@ -92,6 +101,25 @@ impl SynEntry {
             self.has_timestamps = true;
             self.ts_recent = timestamps.value;
         }
+    }
+
+    #[inline]
+    pub fn deferrals_left(&self) -> u8 {
+        self.deferrals & !ACKED
+    }
+
+    pub fn is_acked(&self) -> bool {
+        self.deferrals & ACKED != 0
+    }
+
+    /// tcp_check_req(): an ACK that brings nothing is noted, and that is all. The round trip is not measured then.
+    #[cold]
+    pub fn defers(&mut self, segment: &Segment<'_>) -> bool {
+        let is_bare = segment.text_len() == 0 && !segment.flags.is_fin();
+        if is_bare {
+            self.deferrals |= ACKED;
+        }
+        is_bare
     }
 
     /// Sends the SYN-ACK.
@@ -195,6 +223,7 @@ pub fn entry_for(
         peer_shift: u8::MAX,
         our_shift: preset.shift,
         tries: 0,
+        deferrals: preset.deferrals,
         has_sack: false,
         has_timestamps: false,
         fast_open: None,

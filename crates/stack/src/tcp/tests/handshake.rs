@@ -2,7 +2,7 @@
 
 use super::harness::*;
 use crate::options::SocketOptions;
-use crate::{Event, Reason};
+use crate::{Event, ListenOptions, Reason};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
@@ -114,6 +114,53 @@ fn the_last_ack_may_carry_data() {
     assert!(matches!(names[0], Event::Accepted { .. }));
     assert_eq!(*names[1], Event::Received { conn, upto: 5 });
     assert_eq!(world.fx.stored[&0], b"hello");
+}
+
+/// A half-open connection whose peer has acknowledged, at a listener that waits for data.
+fn deferred(defer_accept: u8) -> World {
+    let mut world = World::new(config());
+    world.listen_with(ListenOptions {
+        socket: SocketOptions {
+            defer_accept,
+            ..SocketOptions::default()
+        },
+        ..ListenOptions::default()
+    });
+    world.inject((PEER_PORT, PORT), ISS, 0, SYN, &TcpOptions::default(), &[]);
+    world.ack = world.only().header.seq.wrapping_add(1);
+    world.seq += 1;
+    world.peer(ACK, &[]);
+    world
+}
+
+fn is_accepted(world: &World) -> bool {
+    let mut events = world.fx.events.iter();
+    events.any(|event| matches!(event, Event::Accepted { .. }))
+}
+
+#[test]
+fn a_listener_that_defers_takes_a_connection_with_its_data_or_its_end() {
+    for (flags, text) in [(ACK, &b"hello"[..]), (ACK | FIN, &b""[..])] {
+        let mut world = deferred(2);
+        world.none();
+        assert!(!is_accepted(&world));
+        world.peer(flags, text);
+        assert!(is_accepted(&world));
+    }
+}
+
+#[test]
+fn who_acknowledges_and_is_silent_is_asked_again_at_the_end_of_the_deferral() {
+    let mut world = deferred(2);
+    // The first timeout passes in silence.
+    world.sleep(1_500 * MS);
+    world.none();
+    world.peer(ACK, &[]);
+    assert!(!is_accepted(&world));
+    world.sleep(2_000 * MS);
+    assert!(world.only().is(SYN | ACK));
+    world.peer(ACK, &[]);
+    assert!(is_accepted(&world));
 }
 
 #[test]
