@@ -4,6 +4,8 @@
 //! The same program plays all parts: `inside` runs the tests, `keeper` is the keeper, `client` is a
 //! program that leases a slot and sleeps. Without root, or without `unshare`, it says so and passes.
 
+mod succession;
+
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -63,7 +65,7 @@ fn inside() -> ExitCode {
         ("a_killed_client_frees_its_leases_at_once", killed_client),
         (
             "a_killed_keeper_has_a_successor_that_knows_the_clients",
-            killed_keeper,
+            succession::killed_keeper,
         ),
         (
             "a_slot_for_which_there_are_no_ports_is_not_leased",
@@ -83,11 +85,11 @@ fn inside() -> ExitCode {
         ),
         (
             "a_successor_without_descriptors_ends_and_leaves_nothing",
-            successor_without_descriptors,
+            succession::successor_without_descriptors,
         ),
         (
             "a_standby_that_could_not_be_forked_is_tried_for_again",
-            standby_in_time,
+            succession::standby_in_time,
         ),
         ("a_crowd_at_the_door_keeps_nobody_out", crowd_at_the_door),
         ("fifty_starts_leave_nothing_behind", fifty_starts),
@@ -382,40 +384,6 @@ fn killed_client() {
     running.ends_cleanly();
 }
 
-fn killed_keeper() {
-    let mut running = Running::start("succession");
-    let (socket, welcome) = greet(&running.control(), 1);
-    lease(&socket);
-    assert_eq!(ask(&socket, &listen_on(80)), Reply::Done);
-    for _ in 0..3 {
-        let (admin, _) = greet(&running.control(), 99);
-        let keeper_pid = status(&admin).keeper_pid;
-        let pid = rustix::process::Pid::from_raw(keeper_pid as i32).expect("pid");
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kill");
-        let _ = admin.receive::<Reply>(2000).expect_err("hangs up");
-        let began = Instant::now();
-        let (again, _) = greet(&running.control(), 98);
-        assert!(began.elapsed() < Duration::from_millis(500));
-        let report = status(&again);
-        assert_ne!(report.keeper_pid, keeper_pid);
-        assert_eq!(report.engines.len(), 1);
-        assert!(is_refused(
-            &ask(&again, &listen_on(80)),
-            Refusal::AddressInUse
-        ));
-    }
-    let _ = running.child.wait();
-    let back = connect(&running.control()).expect("connect");
-    assert!(matches!(
-        ask(&back, &hello(1, Some(welcome.client))),
-        Reply::Welcome(_)
-    ));
-    assert_eq!(ask(&back, &listen_on(81)), Reply::Done);
-    assert_eq!(ask(&back, &Request::Goodbye), Reply::Done);
-    drop((socket, back));
-    running.left_nothing();
-}
-
 fn slot_without_ports() {
     let running = Running::start("ports");
     let (rich, _) = greet(&running.control(), 1);
@@ -551,31 +519,6 @@ fn crowd_at_the_door() {
     assert_eq!(ask(&client, &Request::Goodbye), Reply::Done);
     drop(client);
     running.ends_cleanly();
-}
-
-fn standby_in_time() {
-    let running = Running::start("alone");
-    let (client, _) = greet(&running.control(), 1);
-    let standby = status(&client).standby_pid.expect("standby");
-    take_descriptors(running.child.id());
-    let pid = keeper_process(standby);
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kill");
-    wait_until("there is none", || status(&client).standby_pid.is_none());
-    limit_descriptors(running.child.id(), Some(1024));
-    wait_until("there is one", || status(&client).standby_pid.is_some());
-    drop(client);
-    running.ends_cleanly();
-}
-
-fn successor_without_descriptors() {
-    let mut running = Running::start("heir");
-    let (client, _) = greet(&running.control(), 1);
-    let report = status(&client);
-    take_descriptors(report.standby_pid.expect("standby"));
-    running.child.kill().expect("kill");
-    running.child.wait().expect("wait");
-    drop(client);
-    running.left_nothing();
 }
 
 fn fifty_starts() {
