@@ -123,7 +123,9 @@ pub struct Server {
     lost: HashMap<ClientId, Lost>,
     reports: HashMap<ClientId, ReportTable>,
     tally: Tally,
-    /// When another standby is tried for, if there is none.
+    /// When the last standby was forked.
+    standby_at: u64,
+    /// When another one is tried for, if there is none.
     standby_due: Option<u64>,
     idle_since: Option<u64>,
     /// Nobody is let in before: there was no descriptor for the last one who knocked.
@@ -163,6 +165,7 @@ impl Server {
             steer: Steer::with_groups(&world.state.groups),
             world,
             net,
+            standby_at: now,
             standby_due: standby.is_none().then_some(now + STANDBY_NS),
             standby,
             connections: HashMap::new(),
@@ -315,8 +318,15 @@ impl Server {
     fn renew_standby(&mut self, now: u64) -> Option<Keeper> {
         if let Some(dead) = self.standby.take() {
             dead.reap();
+            // What ended it may end the next one too, and the one after it.
+            let soonest = self.standby_at + STANDBY_NS;
+            if now < soonest {
+                self.standby_due = Some(soonest);
+                return None;
+            }
         }
         self.world.save();
+        self.standby_at = now;
         match split() {
             Ok(Side::Keeper(standby)) => {
                 self.standby = Some(standby);

@@ -55,7 +55,7 @@ fn outside() -> ExitCode {
 
 fn inside() -> ExitCode {
     type Test = fn();
-    let tests: [(&str, Test); 13] = [
+    let tests: [(&str, Test); 14] = [
         ("a_keeper_leases_slots_and_refuses_taken_ports", leases),
         (
             "a_keeper_answers_arp_and_refuses_datagrams",
@@ -90,6 +90,10 @@ fn inside() -> ExitCode {
         (
             "a_standby_that_could_not_be_forked_is_tried_for_again",
             succession::standby_in_time,
+        ),
+        (
+            "a_standby_that_dies_at_once_is_not_forked_again_at_once",
+            succession::standby_that_dies,
         ),
         ("a_crowd_at_the_door_keeps_nobody_out", crowd_at_the_door),
         ("fifty_starts_leave_nothing_behind", fifty_starts),

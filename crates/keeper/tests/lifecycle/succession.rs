@@ -60,3 +60,25 @@ pub fn successor_without_descriptors() {
     drop(client);
     running.left_nothing();
 }
+
+pub fn standby_that_dies() {
+    let running = Running::start("storm");
+    let (client, _) = greet(&running.control(), 1);
+    let began = Instant::now();
+    let mut killed = 0;
+    while began.elapsed() < Duration::from_millis(2500) {
+        if let Some(standby) = status(&client).standby_pid {
+            let pid = keeper_process(standby);
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kill");
+            wait_until("it is gone", || {
+                status(&client).standby_pid != Some(standby)
+            });
+            killed += 1;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!((1..=4).contains(&killed), "{killed} standbys");
+    wait_until("there is one", || status(&client).standby_pid.is_some());
+    drop(client);
+    running.ends_cleanly();
+}
