@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 
-from harness import test
+from harness import Skip, test
 from harness.http import get, is_reset
 from harness.nginx import Nginx
 from harness.process import until
@@ -295,6 +295,24 @@ def sigterm_of_the_instance_delivers_what_is_queued(world):
 @test(modes=("instance",))
 def ctrl_c_of_the_instance_delivers_what_is_queued(world):
     instance_ends_while_its_programs_send(world, lambda: world.instance.signal(signal.SIGINT))
+
+
+@test(modes=("instance",))
+def hang_up_of_the_instances_terminal_delivers_what_is_queued(world):
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        raise Skip("under nohup the instance ignores it too")
+    instance_ends_while_its_programs_send(world, lambda: world.instance.signal(signal.SIGHUP))
+
+
+@test(modes=("instance",))
+def an_instance_under_nohup_outlives_its_terminal(world):
+    words = ["nohup", str(world.slipstack), "instance", "--name", "t", "--run-dir", str(world.run_dir)]
+    world.instance = world.process(world.stack_ns.prefix() + words + world.device_options())
+    until(lambda: "is ready" in world.instance.output(), 10, "the instance is ready")
+    world.instance.signal(signal.SIGHUP)
+    time.sleep(0.3)
+    assert world.instance.is_running()
+    world.instance.stop()
 
 
 @test(modes=("instance",))

@@ -29,7 +29,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Finds or starts the keeper, leases a slot, and serves programs until SIGTERM, SIGINT or
+/// Finds or starts the keeper, leases a slot, and serves programs until SIGTERM, SIGINT, SIGHUP or
 /// `slipstack stop`. Says on its standard output when it is ready.
 ///
 /// # Errors

@@ -71,8 +71,8 @@ pub fn open_file_limit() -> String {
     )
 }
 
-/// Blocks the two signals that ask a process to end, SIGTERM and SIGINT, and gives a descriptor that
-/// becomes readable when one arrives.
+/// Blocks the signals that ask a process to end, SIGTERM, SIGINT and (unless it is ignored, as under
+/// nohup) SIGHUP, and gives a descriptor that becomes readable when one arrives.
 ///
 /// # Errors
 /// The kernel's refusal.

@@ -46,10 +46,11 @@ pub(super) fn end_signals() -> io::Result<OwnedFd> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: initialises the set it is given.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-    // SAFETY: the set has been initialised, the signal exists.
-    unsafe { libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM) };
-    // SAFETY: as above.
-    unsafe { libc::sigaddset(set.as_mut_ptr(), libc::SIGINT) };
+    let hang_up = (!is_ignored(libc::SIGHUP)).then_some(libc::SIGHUP);
+    for signal in [libc::SIGTERM, libc::SIGINT].into_iter().chain(hang_up) {
+        // SAFETY: the set has been initialised, the signal exists.
+        unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
+    }
     // SAFETY: the set is valid; the former mask is not asked for.
     let blocked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), ptr::null_mut()) };
     if blocked != 0 {
@@ -62,4 +63,13 @@ pub(super) fn end_signals() -> io::Result<OwnedFd> {
     }
     // SAFETY: the descriptor is new and nobody else's.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Blocked, even an ignored signal arrives.
+fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: only asks; the answer is written to the action.
+    let asked = unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: zero says that the action has been written.
+    asked == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
