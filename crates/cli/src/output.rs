@@ -7,6 +7,7 @@ use crate::Failure;
 /// Prints what a command was asked for. A reader who has seen enough (`| head`) is no failure.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout();
+    let text = harmless(text);
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(format!(
             "the answer cannot be written: {error}"
@@ -17,11 +18,24 @@ pub fn print(text: &str) -> Result<(), Failure> {
 
 /// Says a line beside it; where standard error takes none, it is lost.
 pub fn say(line: &str) {
+    let line = harmless(line);
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+/// Programs name themselves, and a terminal obeys what they may have put into their names.
+fn harmless(text: &str) -> String {
+    let lines: Vec<String> = text.split('\n').map(harmless_line).collect();
+    lines.join("\n")
+}
+
+fn harmless_line(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 /// Aligns columns by the widest cell; the last column is not padded.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let clean = |row: &Vec<String>| row.iter().map(|cell| harmless_line(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(clean).collect();
     let widest = |column: usize| {
         let cells = rows
             .iter()
@@ -32,7 +46,7 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..head.len()).map(widest).collect();
     let head: Vec<String> = head.iter().map(|cell| cell.to_uppercase()).collect();
     let mut text = String::new();
-    for row in std::iter::once(&head).chain(rows) {
+    for row in std::iter::once(&head).chain(&rows) {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
             line.push_str(&format!("{cell:<width$}  "));
@@ -46,6 +60,21 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_programs_say_does_not_steer_the_terminal() {
+        let text = "a\u{1b}[2J\u{9b}1mb\nc";
+        assert_eq!(harmless(text), "a\u{fffd}[2J\u{fffd}1mb\nc");
+    }
+
+    #[test]
+    fn a_name_with_a_line_feed_is_no_row_of_its_own() {
+        let rows = vec![vec!["a\n9".into(), "b".into()]];
+        assert_eq!(
+            table(&["name", "pid"], &rows),
+            "NAME  PID\na\u{fffd}9   b\n"
+        );
+    }
 
     #[test]
     fn columns_line_up() {

@@ -139,6 +139,7 @@ impl RuntimeDir {
             .filter_map(|entry| {
                 let name = entry.file_name().into_string().ok()?;
                 let interface = name.strip_prefix(&prefix)?.to_owned();
+                check_name(&interface, INTERFACE_NAME_MAX).ok()?;
                 Some(RuntimeDir {
                     path: entry.path(),
                     interface,
@@ -180,7 +181,9 @@ impl RuntimeDir {
             .flatten()
             .filter_map(|entry| {
                 let name = entry.file_name().into_string().ok()?;
-                Some(name.strip_prefix("instance-")?.to_owned())
+                let name = name.strip_prefix("instance-")?;
+                check_name(name, INSTANCE_NAME_MAX).ok()?;
+                Some(name.to_owned())
             })
             .collect();
         names.sort();

@@ -231,6 +231,14 @@ impl Server {
         resume: Option<ClientId>,
     ) -> Result<ClientId, (Refusal, String)> {
         let process = entry.process;
+        // Shown on terminals, and part of a file's name.
+        let unfit = entry
+            .instance
+            .as_ref()
+            .map(|name| self.world.dir.instance_socket(name));
+        if let Some(Err(error)) = unfit {
+            return refuse(Refusal::BadRequest, error.to_string());
+        }
         if let Some(id) = resume {
             let known = self
                 .world

@@ -55,7 +55,7 @@ fn outside() -> ExitCode {
 
 fn inside() -> ExitCode {
     type Test = fn();
-    let tests: [(&str, Test); 14] = [
+    let tests: [(&str, Test); 15] = [
         ("a_keeper_leases_slots_and_refuses_taken_ports", leases),
         (
             "a_keeper_answers_arp_and_refuses_datagrams",
@@ -94,6 +94,10 @@ fn inside() -> ExitCode {
         (
             "a_standby_that_dies_at_once_is_not_forked_again_at_once",
             succession::standby_that_dies,
+        ),
+        (
+            "an_instance_has_a_name_that_a_terminal_can_show",
+            name_of_an_instance,
         ),
         ("a_crowd_at_the_door_keeps_nobody_out", crowd_at_the_door),
         ("fifty_starts_leave_nothing_behind", fifty_starts),
@@ -480,6 +484,33 @@ fn no_descriptors() {
     assert!(used < 10, "{used} of 50 ticks");
     drop((stranger, client));
     running.ends_cleanly();
+}
+
+fn name_of_an_instance() {
+    let running = Running::start("name");
+    let (client, _) = greet(&running.control(), 1);
+    for name in ["\u{1b}[2J", "a\nb", "../x", ""] {
+        let Request::Hello(hello) = hello(2, None) else {
+            unreachable!("a greeting");
+        };
+        let named = Request::Hello(Hello {
+            instance: Some(name.to_owned()),
+            ..hello
+        });
+        let socket = connect(&running.control()).expect("connect");
+        let reply = ask(&socket, &named);
+        assert!(is_refused(&reply, Refusal::BadRequest), "{reply:?}");
+        assert!(!refusal_text(&reply).contains(char::is_control));
+    }
+    drop(client);
+    running.ends_cleanly();
+}
+
+fn refusal_text(reply: &Reply) -> &str {
+    match reply {
+        Reply::Refused { message, .. } => message,
+        _ => "",
+    }
 }
 
 fn few_descriptors() {
