@@ -12,6 +12,8 @@ use slipstack_stack::ConnectionImage;
 /// Connections that wait at most, and their messages; a further one is refused.
 const FLOWS_MAX: usize = 1024;
 const MESSAGES_MAX: usize = 16_384;
+/// What they have in all: as much as they come to when each is as long as engines make them.
+const BYTES_MAX: usize = 32 * 1024 * 1024;
 /// How often it is asked whether somebody still means to listen.
 const ASK_NS: u64 = 100_000_000;
 
@@ -19,6 +21,7 @@ const ASK_NS: u64 = 100_000_000;
 pub(super) struct Parked {
     flows: HashMap<Flow, VecDeque<Vec<u8>>>,
     messages: usize,
+    bytes: usize,
     asked_ns: u64,
 }
 
@@ -32,10 +35,12 @@ impl Parked {
             remote: head.remote,
         };
         let is_new = !self.flows.contains_key(&flow);
-        if self.messages >= MESSAGES_MAX || (is_new && self.flows.len() >= FLOWS_MAX) {
+        let is_full = self.messages >= MESSAGES_MAX || self.bytes + message.len() > BYTES_MAX;
+        if is_full || (is_new && self.flows.len() >= FLOWS_MAX) {
             return None;
         }
         self.messages += 1;
+        self.bytes += message.len();
         self.flows
             .entry(flow)
             .or_default()
@@ -64,9 +69,10 @@ impl Parked {
         let Some(messages) = self.flows.get_mut(flow) else {
             return;
         };
-        while messages.front().is_some_and(|message| take(message)) {
-            messages.pop_front();
+        while let Some(message) = messages.front().filter(|message| take(message)) {
             self.messages -= 1;
+            self.bytes -= message.len();
+            messages.pop_front();
         }
         if messages.is_empty() {
             self.flows.remove(flow);
@@ -95,6 +101,7 @@ impl Parked {
         for flow in self.on_port(port) {
             let messages = self.flows.remove(&flow).unwrap_or_default();
             self.messages -= messages.len();
+            self.bytes -= messages.iter().map(Vec::len).sum::<usize>();
             images.extend(messages.iter().filter_map(|message| image_of(message)));
         }
         images
@@ -140,7 +147,7 @@ mod tests {
             true
         });
         assert_eq!(sent, [Some(b'a'), Some(b'b'), Some(b'b')]);
-        assert_eq!((parked.len(), parked.messages), (0, 0));
+        assert_eq!((parked.len(), parked.messages, parked.bytes), (0, 0, 0));
     }
 
     #[test]
@@ -156,7 +163,7 @@ mod tests {
         assert_eq!(parked.ports_to_ask(ASK_NS), [80]);
         assert!(parked.ports_to_ask(ASK_NS + 1).is_empty());
         assert_eq!(parked.give_up(80).len(), 1);
-        assert_eq!((parked.len(), parked.messages), (0, 0));
+        assert_eq!((parked.len(), parked.messages, parked.bytes), (0, 0, 0));
     }
 
     #[test]
@@ -167,5 +174,15 @@ mod tests {
         }
         assert_eq!(parked.add(&message(60_000, Passed::Bytes(b""))), None);
         assert!(parked.add(&message(1, Passed::Bytes(b""))).is_some());
+    }
+
+    #[test]
+    fn long_messages_have_no_more_room_than_short_ones() {
+        let mut parked = Parked::default();
+        let long = message(1, Passed::Bytes(&[0; 60_000]));
+        let taken = (0..MESSAGES_MAX).take_while(|_| parked.add(&long).is_some());
+        assert_eq!(taken.count(), BYTES_MAX / long.len());
+        parked.give_up(80);
+        assert_eq!((parked.messages, parked.bytes), (0, 0));
     }
 }
