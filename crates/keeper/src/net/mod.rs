@@ -390,9 +390,11 @@ impl Net {
             .min()
     }
 
-    /// Arms the inbox's doorbell; false: a frame has come meanwhile.
+    /// Arms the inbox's doorbell; false: a frame has come meanwhile, or what this stack says to itself waits.
     pub fn prepare_sleep(&self) -> bool {
-        !self.world.device.has_rx() && self.inbox.as_ref().is_none_or(InboxReader::prepare_sleep)
+        !self.world.has_local()
+            && !self.world.device.has_rx()
+            && self.inbox.as_ref().is_none_or(InboxReader::prepare_sleep)
     }
 
     pub fn finish_sleep(&self) {
@@ -432,3 +434,6 @@ impl Net {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests;
