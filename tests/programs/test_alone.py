@@ -102,6 +102,12 @@ def lives_alone(world):
         kill_both(world)
         transfer.goes_on("without a keeper")
         engine = world.instance.pid if world.mode == "instance" else server.pid
+        for words in (["status"], ["why", str(engine)], ["stop", "--all"]):
+            # The instance answers for itself, and would end when it is asked to.
+            if world.mode == "inprocess" or words == ["status"]:
+                asked = world.admin(*words)
+                said = asked.output() + asked.errors()
+                assert "no keeper" in said and str(engine) in said and "nothing runs" not in said, said
         for _ in range(2):
             assert_refused(world, engine)
             transfer.goes_on("after another program was refused")

@@ -1,10 +1,13 @@
 //! What `slipstack status`, `why` and `stop` ask of keepers and instances.
 
+use std::io::ErrorKind;
+
 use slipstack_channel::control::{
-    ControlSocket, Refusal, Reply, Request, StatusReport, WhyReport, connect,
+    ControlError, ControlSocket, Refusal, Reply, Request, StatusReport, WhyReport, connect,
 };
 use slipstack_config::Settings;
 use slipstack_keeper::runtime::RuntimeDir;
+use slipstack_keeper::{KeeperError, find_remaining};
 
 use crate::door::{ask, directories};
 use crate::error::Error;
@@ -33,6 +36,33 @@ pub fn status(settings: &Settings) -> Result<Vec<StatusReport>, Error> {
     Ok(reports)
 }
 
+/// Devices that have lost their keeper while programs run on: a sentence each.
+///
+/// # Errors
+/// No runtime directory.
+pub fn abandoned(settings: &Settings) -> Result<Vec<Error>, Error> {
+    let all = chosen(settings)?;
+    Ok(all.iter().filter_map(find_abandoned).collect())
+}
+
+fn find_abandoned(directory: &RuntimeDir) -> Option<Error> {
+    match connect(&directory.control_socket()) {
+        // Any other refusal is a keeper's that has no room just now.
+        Err(ControlError::Io(error))
+            if matches!(
+                error.kind(),
+                ErrorKind::ConnectionRefused | ErrorKind::NotFound
+            ) => {}
+        _ => return None,
+    }
+    let programs = find_remaining(directory);
+    let interface = directory.interface().to_owned();
+    (!programs.is_empty()).then_some(Error::Keeper(KeeperError::Orphaned {
+        interface,
+        programs,
+    }))
+}
+
 /// What is known of one process.
 ///
 /// # Errors
@@ -46,6 +76,9 @@ pub fn why(settings: &Settings, pid: u32) -> Result<WhyReport, Error> {
             }
         }
         let Ok(keeper) = connect(&directory.control_socket()) else {
+            if find_remaining(&directory).iter().any(|it| it.pid == pid) {
+                refused = find_abandoned(&directory);
+            }
             continue;
         };
         match ask(&keeper, &Request::Why { pid }) {
@@ -104,6 +137,8 @@ pub fn stop(settings: &Settings, target: Option<&str>) -> Result<Stopped, Error>
     for directory in directories.iter().filter(|it| is_meant(it.interface())) {
         if let Ok(keeper) = connect(&directory.control_socket()) {
             stopped.add(directory.interface(), ask(&keeper, &request))?;
+        } else if let Some(error) = find_abandoned(directory) {
+            stopped.refusal.get_or_insert(error);
         }
     }
     match target {

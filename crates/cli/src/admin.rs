@@ -8,15 +8,19 @@ use serde::Serialize;
 use slipstack_attach::admin;
 use slipstack_channel::control::{ProgramReport, Protocol, SocketReport, StatusReport, WhyReport};
 
-use crate::output::{print, table};
+use crate::output::{print, say, table};
 use crate::{Failure, settings};
 
 pub fn status(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (_, settings) = settings(matches)?;
     let reports = admin::status(&settings).map_err(|error| Failure::new(error.to_string()))?;
+    let abandoned = admin::abandoned(&settings).unwrap_or_default();
+    for error in &abandoned {
+        say(&format!("slipstack: {error}"));
+    }
     if matches.get_flag("json") {
         print_json(&reports)?;
-    } else if reports.is_empty() {
+    } else if reports.is_empty() && abandoned.is_empty() {
         print("nothing runs on Slipstack\n")?;
     } else {
         let texts: Vec<String> = reports.iter().map(status_text).collect();

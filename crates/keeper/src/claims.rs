@@ -52,12 +52,15 @@ fn open_file(path: &Path) -> rustix::io::Result<OwnedFd> {
 
 /// Whether engines of a former keeper run; the caller holds the directory's lock.
 pub fn are_held(dir: &RuntimeDir) -> bool {
-    !held_files(dir).is_empty()
+    files(dir).iter().any(|path| is_held(path))
 }
 
-/// The programs that hold a slot of a former keeper's, as far as they can be seen from here.
+/// The programs that have a slot, as far as they can be seen from here.
+///
+/// Looks at no lock: to try one is to hold it for a moment, and a keeper that starts just then would take that for an
+/// engine's.
 pub fn find_remaining(dir: &RuntimeDir) -> Vec<Remaining> {
-    let held: Vec<(u64, u64)> = held_files(dir)
+    let held: Vec<(u64, u64)> = files(dir)
         .iter()
         .filter_map(|path| fs::metadata(path).ok())
         .map(|file| (file.dev(), file.ino()))
@@ -80,7 +83,7 @@ pub fn find_remaining(dir: &RuntimeDir) -> Vec<Remaining> {
         .collect()
 }
 
-fn held_files(dir: &RuntimeDir) -> Vec<PathBuf> {
+fn files(dir: &RuntimeDir) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(dir.path()) else {
         return Vec::new();
     };
@@ -89,7 +92,6 @@ fn held_files(dir: &RuntimeDir) -> Vec<PathBuf> {
         .flatten()
         .filter(|entry| entry.file_name().to_str().is_some_and(is_claim))
         .map(|entry| entry.path())
-        .filter(|path| is_held(path))
         .collect()
 }
 

@@ -28,6 +28,7 @@ mod standby;
 mod steer;
 mod world;
 
+pub use claims::find_remaining;
 pub use error::KeeperError;
 pub use neighbours::Neighbours;
 pub use regions::{Inboxes, SLOTS_MAX, SlotWords};
