@@ -4,11 +4,11 @@ import contextlib
 import json
 import os
 import signal
-import threading
 import time
 
 from harness import test
 from harness.process import until
+from harness.transfer import Transfer
 
 DEVICE = ["--if", "eth1", "--ip", "10.77.0.2/24", "--gw", "10.77.0.1"]
 
@@ -29,44 +29,6 @@ def is_running(pid):
             return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
-
-
-class Transfer(threading.Thread):
-    """Sends to an echo server and reads what comes back, until it is stopped."""
-
-    def __init__(self, sock):
-        super().__init__(daemon=True)
-        self.sock = sock
-        self.rounds = 0
-        self.is_over = False
-        self.error = None
-        sock.settimeout(10)
-        self.start()
-
-    def run(self):
-        try:
-            while not self.is_over:
-                data = os.urandom(20_000)
-                self.sock.sendall(data)
-                got = bytearray()
-                while len(got) < len(data):
-                    chunk = self.sock.recv(65536)
-                    assert chunk, "the connection has ended"
-                    got += chunk
-                assert got == data, "other bytes came back"
-                self.rounds += 1
-                time.sleep(0.01)
-        except Exception as error:
-            self.error = error
-
-    def goes_on(self, what):
-        before = self.rounds
-        until(lambda: self.error or self.rounds > before + 10, 10, f"the transfer goes on {what}")
-        assert self.error is None, f"{what}: {self.error!r}"
-
-    def stop(self):
-        self.is_over = True
-        self.join(10)
 
 
 def second(world, *words):
