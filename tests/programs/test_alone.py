@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import time
 
 from harness import test
@@ -138,6 +139,60 @@ def each_worker_with_an_engine_counts(world):
         transfers[1].stop()
     other.kill()
     assert_accepted(world)
+
+
+def number_anew(world):
+    """Four programs, of which the second ends when nobody is left to keep its queue."""
+    servers = [world.stack(*world.program("threaded.py"), "server", 7000 + number) for number in range(3)]
+    datagrams = world.stack(*world.program("udp_echo.py"), 7010)
+    for number, server in enumerate(servers):
+        world.wait_port(7000 + number, process=server)
+    with world.at_peer():
+        asker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    asker.connect((world.address, 7010))
+    asker.settimeout(0.2)
+    until(lambda: is_answered(asker), 10, "datagrams are answered")
+    socks = [world.connect(7000 + number) for number in range(3)]
+    transfers = [Transfer(sock) for sock in socks]
+    kill_both(world)
+    for turn, what in enumerate(["without a keeper", "without the second program"]):
+        for number, transfer in enumerate(transfers):
+            if (turn, number) != (1, 1):
+                transfer.goes_on(f"{what}, port {7000 + number}")
+        until(lambda: is_answered(asker), 5, f"datagrams are answered {what}")
+        for number in (0, 2):
+            with world.connect(7000 + number) as fresh:
+                fresh.sendall(b"new")
+                assert fresh.recv(10) == b"new"
+        if turn == 0:
+            transfers[1].stop()
+            socks[1].close()
+            servers[1].kill()
+    for transfer, sock in zip(transfers, socks, strict=True):
+        transfer.stop()
+        sock.close()
+    asker.close()
+    for server in [*servers, datagrams]:
+        server.kill()
+    assert_accepted(world)
+
+
+def is_answered(asker):
+    try:
+        asker.send(b"question")
+        return asker.recv(100) == b"answer to question"
+    except OSError:
+        return False
+
+
+@test(modes=("inprocess",), serial=True)
+def frames_find_their_program_when_queues_are_numbered_anew(world):
+    number_anew(world)
+
+
+@test(modes=("inprocess",), serial=True, device="tap")
+def also_those_of_a_tap(world):
+    number_anew(world)
 
 
 @test(modes=("inprocess",), serial=True)

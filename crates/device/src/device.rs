@@ -169,6 +169,10 @@ counters! {
     rx_malformed,
     /// Large frames whose ring slot had been consumed by a predecessor that died.
     rx_orphaned,
+    /// Frames of other engines that were passed on to them: no keeper is left to see to it.
+    rx_passed_on,
+    /// Those of them that the other engine had no room for, and joined datagrams.
+    rx_passed_lost,
     tx_frames,
     tx_bytes,
     /// Frames refused because nothing more could be taken; the stack retries.

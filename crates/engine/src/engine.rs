@@ -3,6 +3,8 @@
 use core::fmt;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use slipstack_channel::{EngineEnd, FlowDirectory, Limits, is_notice, is_passing};
 use slipstack_device::{Device, Rest, Sink};
@@ -93,6 +95,8 @@ pub struct Engine {
     /// Buffer for what other engines have sent, made with the first of it.
     inbox_frame: Vec<u8>,
     pub(crate) arriving: Arriving,
+    /// Set once the device is wrapped: see `alone.rs`.
+    pub(crate) is_alone: Option<Arc<AtomicBool>>,
     is_sleeping: bool,
 }
 
@@ -139,6 +143,7 @@ impl Engine {
             scratch: Vec::new(),
             inbox_frame: Vec::new(),
             arriving: Arriving::default(),
+            is_alone: None,
             is_sleeping: false,
         }
     }

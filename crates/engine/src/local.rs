@@ -1,6 +1,7 @@
 //! Frames to our own address: back into this stack, or to the engine of another slot.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use slipstack_channel::{INBOX_BYTES, INBOX_CELLS};
@@ -31,8 +32,34 @@ pub struct Fabric {
     own_slot: u16,
     inboxes: Vec<MpscInbox>,
     bells: Vec<Doorbell>,
-    steering: Steering,
+    steering: Arc<Steering>,
     reader: InboxReader,
+}
+
+/// The ways to the others, for whoever has no inbox to read.
+pub(crate) struct Ways {
+    pub(crate) own_slot: u16,
+    pub(crate) steering: Arc<Steering>,
+    inboxes: Vec<MpscInbox>,
+    bells: Vec<Doorbell>,
+}
+
+impl Ways {
+    /// `false` when the other engine has no room.
+    pub(crate) fn post(&self, slot: usize, frame: &[u8]) -> bool {
+        post(&self.inboxes, &self.bells, slot, frame)
+    }
+}
+
+fn post(inboxes: &[MpscInbox], bells: &[Doorbell], slot: usize, frame: &[u8]) -> bool {
+    let (Some(inbox), Some(bell)) = (inboxes.get(slot), bells.get(slot)) else {
+        return false;
+    };
+    let taken = inbox.push(&[frame]);
+    if inbox.take_sleeping() {
+        bell.ring();
+    }
+    taken
 }
 
 impl Fabric {
@@ -52,9 +79,18 @@ impl Fabric {
             own_slot,
             inboxes,
             bells,
-            steering,
+            steering: Arc::new(steering),
             reader: InboxReader::new(own),
         })
+    }
+
+    pub(crate) fn ways(&self) -> Ways {
+        Ways {
+            own_slot: self.own_slot,
+            steering: Arc::clone(&self.steering),
+            inboxes: self.inboxes.clone(),
+            bells: self.bells.clone(),
+        }
     }
 
     pub(crate) fn own_slot(&self) -> u16 {
@@ -115,14 +151,7 @@ impl Fabric {
 
     /// `false` when the other engine has no room.
     pub(crate) fn post(&self, slot: usize, frame: &[u8]) -> bool {
-        let (Some(inbox), Some(bell)) = (self.inboxes.get(slot), self.bells.get(slot)) else {
-            return false;
-        };
-        let taken = inbox.push(&[frame]);
-        if inbox.take_sleeping() {
-            bell.ring();
-        }
-        taken
+        post(&self.inboxes, &self.bells, slot, frame)
     }
 
     /// As [`Fabric::post`], for what must not be lost: an owner without room is given a moment.
@@ -147,7 +176,7 @@ pub(crate) fn syn_to(frame: &[u8], port: u16) -> Option<Flow> {
 }
 
 /// From its receiver's point of view.
-fn flow_of(parsed: &FrameFlow<'_>) -> Flow {
+pub(crate) fn flow_of(parsed: &FrameFlow<'_>) -> Flow {
     Flow {
         proto: proto_of(parsed.protocol),
         local: parsed.dst,

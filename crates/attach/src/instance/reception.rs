@@ -108,12 +108,13 @@ impl Desk {
         }
     }
 
-    fn on_keeper(&mut self) {
+    fn on_keeper(&mut self, engine: &mut Engine) {
         if let Some(fd) = self.watched.take() {
             let _ = epoll::delete(&self.epoll, &fd);
         }
         self.link.on_readable();
         self.watch_keeper();
+        engine.set_alone(self.watched.is_none());
     }
 
     /// As the keeper does: who cannot be given a descriptor stays at the door, which would wake us again at once.
@@ -275,7 +276,7 @@ impl Reception for Desk {
             match event.data.u64() {
                 LISTENER => self.accept(now),
                 SIGNALS => return ControlFlow::Break(()),
-                KEEPER => self.on_keeper(),
+                KEEPER => self.on_keeper(engine),
                 token if token % 2 == 0 => self.serve_guest(token, engine, now),
                 process => self.on_leave(process - 1, engine, now),
             }

@@ -196,6 +196,18 @@ impl Steering {
         Ok(())
     }
 
+    /// Whether the stack has this address.
+    pub fn is_own(&self, ip: IpAddr) -> bool {
+        let table = self.tables.read();
+        (0..OWN_MAX).any(|index| match ip {
+            IpAddr::V4(ip) => table.load_u32(layout::OWN + 4 * index) == word(ip),
+            IpAddr::V6(ip) => {
+                let at = layout::OWN6 + 16 * index;
+                [table.load_u64(at), table.load_u64(at + 8)] == hash::halves(ip.into())
+            }
+        })
+    }
+
     /// Whether the kernel has the same addresses: only ports with an entry are ours then.
     pub fn set_share(&self, is_shared: bool) -> Result<(), DeviceError> {
         self.set_flag(layout::FLAG_SHARE, is_shared)

@@ -46,6 +46,8 @@ struct Shared {
     armed_until: AtomicU64,
     /// The deadline until which the ticker sleeps in the program's place; 0 = it does not.
     ticker_until: AtomicU64,
+    /// No keeper is to be reached.
+    is_alone: AtomicBool,
     is_over: AtomicBool,
 }
 
@@ -68,6 +70,7 @@ impl InProcess {
             sleepers: AtomicU32::new(0),
             armed_until: AtomicU64::new(u64::MAX),
             ticker_until: AtomicU64::new(0),
+            is_alone: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         });
         let ticker = Ticker::start(Arc::clone(&shared))?;
@@ -95,6 +98,13 @@ impl Shared {
             self.bell.ring();
         }
         Some(turn)
+    }
+
+    fn note_keeper(&self, is_alone: bool) {
+        if self.is_alone.load(Ordering::Relaxed) != is_alone {
+            self.is_alone.store(is_alone, Ordering::Relaxed);
+            self.engine.lock().set_alone(is_alone);
+        }
     }
 
     /// For the ticker, which does not always turn for what rang. A sleeper that has not seen the ring yet is

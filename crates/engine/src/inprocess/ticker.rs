@@ -183,6 +183,7 @@ impl Watch {
     /// on the device and the engine's bell.
     fn sleep(&self, timeout_ns: Option<u64>, device: Option<RawFd>) {
         let control = self.shared.custodian.control();
+        self.shared.note_keeper(control.is_none());
         let with_device = device.is_some();
         let device = device.and_then(Descriptor::new);
         let mut fds = vec![PollFd::new(&self.bell, PollFlags::IN)];

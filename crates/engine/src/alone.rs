@@ -1,0 +1,189 @@
+//! Without a keeper: frames come to the wrong engine.
+//!
+//! Steering names queues of the device by numbers that the kernel gives anew when one is closed. A keeper closes
+//! none. When it is killed together with its standby, those that nobody leases close at once, and each other one with
+//! its engine. From then on every engine looks whose a frame is, and puts those of others into their inboxes.
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use slipstack_device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull};
+use slipstack_mem::RawSlice;
+use slipstack_stack::{RxChecksum, RxMeta, TxOffload};
+use slipstack_wire::flow::FrameFlow;
+
+use crate::engine::Engine;
+use crate::local::{Ways, flow_of};
+
+/// A device some of whose frames are other engines'.
+struct Sorting {
+    device: Box<dyn Device>,
+    ways: Ways,
+    is_alone: Arc<AtomicBool>,
+    tally: Tally,
+}
+
+#[derive(Default)]
+struct Tally {
+    passed_on: u64,
+    lost: u64,
+}
+
+struct Sorter<'a> {
+    ways: &'a Ways,
+    tally: &'a mut Tally,
+    sink: &'a mut dyn Sink,
+}
+
+impl Sorter<'_> {
+    /// Another engine's slot, if the tables name one.
+    fn find_owner(&self, parsed: &FrameFlow<'_>, frame: &[u8]) -> Option<u16> {
+        let steering = &self.ways.steering;
+        let is_ours = steering.is_own(parsed.dst.ip()) && !parsed.is_to_group(frame);
+        // What an inbox brings is believed to be from where it says.
+        if !is_ours || steering.is_own(parsed.src.ip()) {
+            return None;
+        }
+        let flow = flow_of(parsed);
+        let slot = steering.find_slot(flow.proto, flow.local, flow.remote);
+        (slot != 0 && slot != self.ways.own_slot).then_some(slot)
+    }
+}
+
+impl Sink for Sorter<'_> {
+    fn frame(&mut self, frame: &[u8], meta: RxMeta) {
+        // So is its checksum.
+        let owner = FrameFlow::parse(frame)
+            .filter(|flow| meta.checksum != RxChecksum::Unknown || flow.is_checksum_valid())
+            .and_then(|flow| self.find_owner(&flow, frame));
+        let Some(slot) = owner else {
+            return self.sink.frame(frame, meta);
+        };
+        // Joined datagrams would arrive there as one. Lost as on a wire: here an error would answer them.
+        if meta.segment == 0 && self.ways.post(usize::from(slot), frame) {
+            self.tally.passed_on += 1;
+        } else {
+            self.tally.lost += 1;
+        }
+    }
+
+    fn large(&mut self, beginning: &[u8], meta: RxMeta, rest: &mut dyn Rest) {
+        let parsed = FrameFlow::parse(beginning);
+        let owner = parsed.and_then(|flow| self.find_owner(&flow, beginning));
+        // Another's comes as a whole a moment later.
+        if owner.is_none() {
+            self.sink.large(beginning, meta, rest);
+        }
+    }
+
+    fn clock_ns(&self) -> Option<u64> {
+        self.sink.clock_ns()
+    }
+}
+
+impl Device for Sorting {
+    fn info(&self) -> DeviceInfo {
+        self.device.info()
+    }
+
+    fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        if !self.is_alone.load(Ordering::Relaxed) {
+            return self.device.rx(budget, sink);
+        }
+        let mut sorter = Sorter {
+            ways: &self.ways,
+            tally: &mut self.tally,
+            sink,
+        };
+        self.device.rx(budget, &mut sorter)
+    }
+
+    fn tx(
+        &mut self,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+        offload: TxOffload,
+    ) -> Result<(), TxFull> {
+        self.device.tx(header, payload, offload)
+    }
+
+    fn flush(&mut self) {
+        self.device.flush();
+    }
+
+    fn poll_fd(&self) -> RawFd {
+        self.device.poll_fd()
+    }
+
+    fn has_rx(&self) -> bool {
+        self.device.has_rx()
+    }
+
+    fn tx_pending(&self) -> bool {
+        self.device.tx_pending()
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        DeviceCounters {
+            rx_passed_on: self.tally.passed_on,
+            rx_passed_lost: self.tally.lost,
+            ..self.device.counters()
+        }
+    }
+}
+
+/// Stands where a device was, while that is wrapped.
+struct Absent(DeviceInfo);
+
+impl Device for Absent {
+    fn info(&self) -> DeviceInfo {
+        self.0
+    }
+
+    fn rx(&mut self, _budget: usize, _sink: &mut dyn Sink) -> usize {
+        0
+    }
+
+    fn tx(
+        &mut self,
+        _header: &[u8],
+        _payload: [RawSlice<'_>; 2],
+        _offload: TxOffload,
+    ) -> Result<(), TxFull> {
+        Err(TxFull)
+    }
+
+    fn flush(&mut self) {}
+
+    fn poll_fd(&self) -> RawFd {
+        -1
+    }
+
+    fn has_rx(&self) -> bool {
+        false
+    }
+}
+
+impl Engine {
+    /// There is no keeper any more, or there is one again. Costs nothing until the first time.
+    pub fn set_alone(&mut self, is_alone: bool) {
+        if let Some(flag) = &self.is_alone {
+            flag.store(is_alone, Ordering::Relaxed);
+            return;
+        }
+        let Some(fabric) = self.world.local.fabric.as_ref().filter(|_| is_alone) else {
+            return;
+        };
+        let ways = fabric.ways();
+        let is_alone = Arc::new(AtomicBool::new(true));
+        let absent = Box::new(Absent(self.device.info()));
+        self.device = Box::new(Sorting {
+            device: std::mem::replace(&mut self.device, absent),
+            ways,
+            is_alone: Arc::clone(&is_alone),
+            tally: Tally::default(),
+        });
+        self.is_alone = Some(is_alone);
+    }
+}
