@@ -166,9 +166,14 @@ def an_instance_that_does_not_run(world):
 def an_instance_that_was_killed_with_its_keeper(world):
     """Nobody has removed its socket."""
     world.ready_instance()
-    end = time.monotonic() + 5
-    while pids := world.stack_ns.pids():
+    end = time.monotonic() + 10
+    # A look may miss who is being forked just then.
+    looks = 0
+    while looks < 3:
+        pids = world.stack_ns.pids()
+        looks = 0 if pids else looks + 1
         assert time.monotonic() < end, pids
+        time.sleep(0.05)
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
