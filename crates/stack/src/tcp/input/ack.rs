@@ -377,7 +377,11 @@ fn sample_rtt(
     has_advanced: bool,
     delivered: &Delivered,
 ) -> u64 {
-    if let Some(sent_at) = delivered.clean_sent_at {
+    // What was sent once may have waited for what was sent again (Linux: FLAG_RETRANS_DATA_ACKED).
+    let clean_sent_at = delivered
+        .clean_sent_at
+        .filter(|_| delivered.resent_bytes == 0);
+    if let Some(sent_at) = clean_sent_at {
         let measured = now.0.saturating_sub(sent_at);
         conn.rtt.sample(now, Duration::from_nanos(measured));
         return measured;

@@ -197,3 +197,32 @@ fn a_black_hole_is_tried_with_smaller_packets() {
     );
     assert!(sizes.iter().all(|&len| len >= 512), "{sizes:?}");
 }
+
+#[test]
+fn an_outage_is_no_round_trip() {
+    // RFC 6298 3 (Karn): what the ACK covers was sent again in part, and it waited for that.
+    for has_sack in [true, false] {
+        let mut world = World::new(config());
+        world.listen();
+        world.accept(TcpOptions {
+            mss: Some(1000),
+            sack_permitted: has_sack,
+            ..TcpOptions::default()
+        });
+        let times = |world: &World| {
+            let info = world.stack.tcp_info(world.now, world.conn.unwrap());
+            let info = info.unwrap();
+            (info.rtt_us, info.rttvar_us, info.min_rtt_us)
+        };
+        world.write(3_000);
+        let before = times(&world);
+        world.sleep(60 * SECOND);
+        world.acknowledge(3_000);
+        assert_eq!(times(&world), before, "{has_sack}");
+        // What is sent after it measures again.
+        world.write(4_000);
+        world.now.0 += 20 * MS;
+        world.acknowledge(1_000);
+        assert_ne!(times(&world), before);
+    }
+}
