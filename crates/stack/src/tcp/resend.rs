@@ -162,6 +162,29 @@ fn answers_probes(conn: &Connection, now: Instant, cx: &Cx<'_>) -> bool {
     conn.snd.wnd == 0 && now.nanos_since(conn.rcv.last_at) <= 2 * nanos(cx.config.tcp.rto_max)
 }
 
+/// A window opens with something outstanding. What was sent again while it was closed were probes, and all of them were
+/// answered: patience begins anew. What the peer has refused leaves again at once.
+#[cold]
+pub fn on_reopened(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
+    if conn.opts.user_timeout_ms == 0 {
+        conn.stalled_at = Tick::NONE;
+    }
+    if conn.backoff.count() == 0 {
+        return;
+    }
+    conn.backoff.reset();
+    arm_timeout(conn, now, cx);
+    let (mss, srtt) = (conn.snd.mss, conn.rtt.smoothed_ns());
+    let flight = conn.flight_mut();
+    // The answers of probes were no duplicates.
+    flight.recovery.duplicates = 0;
+    // Of what has left since, this ACK knows nothing.
+    let sent_at = flight.board.first_sent_at().map_or(now, Instant);
+    if now.nanos_since(sent_at) >= srtt {
+        flight.board.mark_first_lost(mss.into());
+    }
+}
+
 /// What is left of the user timeout, so that no back-off lasts beyond it.
 fn patience_ns(conn: &Connection, now: Instant) -> u64 {
     match u64::from(conn.opts.user_timeout_ms) * 1_000_000 {

@@ -61,7 +61,11 @@ pub fn on_ack(
     conn.rcv.last_at = now;
     conn.keep_sent = 0;
     let was_idle = !conn.has_outstanding();
-    let window_changed = update_window(conn, segment, start, ack);
+    let former_window = update_window(conn, segment, start, ack);
+    let window_changed = former_window.is_some();
+    if former_window == Some(0) && !was_idle && ack == conn.snd.una {
+        resend::on_reopened(conn, now, cx);
+    }
     if !was_idle {
         let is_duplicate = ack == conn.snd.una
             && segment.payload.is_empty()
@@ -95,23 +99,27 @@ fn is_of_own_syn(conn: &Connection, ack: u64) -> bool {
     !conn.is_passive && ack == seq::SYN && snd.una <= ack + u64::from(snd.wnd_max)
 }
 
-/// RFC 9293 3.10.7.4 (fifth): SND.WND follows newer segments only.
+/// RFC 9293 3.10.7.4 (fifth): SND.WND follows newer segments only. Gives what it was if it has changed.
 #[inline]
-fn update_window(conn: &mut Connection, segment: &Segment<'_>, start: u64, ack: u64) -> bool {
+fn update_window(
+    conn: &mut Connection,
+    segment: &Segment<'_>,
+    start: u64,
+    ack: u64,
+) -> Option<u32> {
     let snd = &mut conn.snd;
     if ack < snd.una || !(snd.wl1 < start || (snd.wl1 == start && snd.wl2 <= ack)) {
-        return false;
+        return None;
     }
     let wnd = u32::from(segment.window) << snd.shift;
     let edge = ack + u64::from(wnd);
     snd.wl1 = start;
     snd.wl2 = ack;
-    let has_changed = wnd != snd.wnd;
-    snd.wnd = wnd;
+    let former = core::mem::replace(&mut snd.wnd, wnd);
     snd.wnd_max = snd.wnd_max.max(wnd);
     // A peer that shrinks its window (RFC 9293 3.8.6: must be handled) pulls the edge back.
     snd.edge = edge;
-    has_changed
+    (former != wnd).then_some(former)
 }
 
 #[inline]

@@ -89,7 +89,7 @@ fn is_no_duplicate(conn: &Connection, segment: &Segment<'_>, outstanding: u32) -
     if outstanding == 0 {
         conn.timers.resend().is_none()
     } else {
-        segment.text_len() > 0
+        segment.text_len() > 0 && conn.snd.wnd != 0
     }
 }
 

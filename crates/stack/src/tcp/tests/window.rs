@@ -464,3 +464,31 @@ fn the_tail_is_not_probed_for_beyond_a_window_that_has_shrunk() {
         "{sent:?}"
     );
 }
+
+#[test]
+fn a_window_that_opens_after_a_long_time_begins_a_new_patience() {
+    for has_data in [false, true] {
+        let mut world = plain_world();
+        world.write(3_000);
+        world.take_sent();
+        world.window = 0;
+        world.peer(ACK, &[]);
+        for _ in 0..1_100 {
+            world.sleep(SECOND);
+            for _ in world.take_sent() {
+                world.peer(ACK, &[]);
+            }
+        }
+        world.window = 20_000;
+        let payload: &[u8] = if has_data { b"go on" } else { b"" };
+        world.peer(ACK, payload);
+        world.flush();
+        // What the peer waits for leaves at once, not when two minutes are over.
+        assert_eq!(places(&mut world), [(0, 1_000)]);
+        world.sleep(130 * SECOND);
+        assert_eq!(world.failed(), None);
+        world.acknowledge(1_000);
+        world.flush();
+        assert!(places(&mut world).contains(&(1_000, 1_000)));
+    }
+}
