@@ -20,5 +20,6 @@ mod reuse;
 mod rto;
 mod sack;
 mod states;
+mod tail_probe;
 mod train;
 mod window;

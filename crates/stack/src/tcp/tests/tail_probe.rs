@@ -1,0 +1,59 @@
+//! The tail loss probe: when it leaves, and what its answer says.
+//!
+//! RFC 8985 7.2, 7.3 and 7.4.
+
+use super::harness::*;
+use alloc::vec::Vec;
+use slipstack_wire::tcp_options::{SackBlocks, TcpOptions};
+
+fn sack(world: &mut World, left: u32, right: u32) {
+    let mut sack = SackBlocks::EMPTY;
+    sack.push(world.ack.wrapping_add(left), world.ack.wrapping_add(right));
+    let options = TcpOptions {
+        sack,
+        ..TcpOptions::default()
+    };
+    world.peer_with(0, ACK, &[], options);
+    world.flush();
+}
+
+fn offsets(world: &mut World) -> Vec<u64> {
+    let sent = world.take_sent();
+    sent.iter().filter_map(|s| s.data.map(|d| d.0)).collect()
+}
+
+fn info(world: &World) -> crate::TcpInfo {
+    let (now, conn) = (world.now, world.conn.unwrap());
+    world.stack.tcp_info(now, conn).unwrap()
+}
+
+#[test]
+fn a_loss_that_the_probe_has_shown_reduces_the_window_once() {
+    let mut world = established();
+    world.write(10_000);
+    world.now.0 += 10 * MS;
+    world.acknowledge(7_000);
+    world.flush();
+    world.take_sent();
+    world.sleep(60 * MS);
+    assert_eq!(offsets(&mut world), [9_000]);
+    sack(&mut world, 2_000, 3_000);
+    assert_eq!(offsets(&mut world), [7_000]);
+    world.now.0 += 10 * MS;
+    world.acknowledge(1_000);
+    world.flush();
+    assert_eq!(offsets(&mut world), [8_000]);
+    world.now.0 += 10 * MS;
+    // No further than the probe's end.
+    world.acknowledge(2_000);
+    world.flush();
+    let after = info(&world);
+    assert_eq!(after.ca_state, 0);
+    world.write(11_000);
+    world.now.0 += 10 * MS;
+    world.acknowledge(1_000);
+    world.flush();
+    let later = info(&world);
+    assert_eq!(later.snd_ssthresh, after.snd_ssthresh);
+    assert!(later.snd_cwnd >= after.snd_cwnd, "{}", later.snd_cwnd);
+}
