@@ -231,7 +231,11 @@ fn count_duplicates(conn: &mut Connection, facts: &AckFacts) {
                 .saturating_sub(left.saturating_sub(1)),
         };
     } else if facts.is_duplicate {
-        let limit = (flight.board.in_flight() / mss.max(1)) as u32;
+        // Each duplicate stands for a segment beyond the first that is missing (Linux: tcp_limit_reno_sacked).
+        let limit = match flight.recovery.state {
+            State::Loss => (flight.board.in_flight() / mss.max(1)) as u32,
+            _ => flight.board.segments_at_least(mss).saturating_sub(1),
+        };
         flight.recovery.duplicates = (flight.recovery.duplicates + 1).min(limit);
         // RFC 6582 3.2 step 1: not below the point of an earlier episode.
         let is_new = conn.snd.una > flight.recovery.point

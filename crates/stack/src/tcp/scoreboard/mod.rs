@@ -156,6 +156,13 @@ impl Scoreboard {
         self.end - self.start - self.sacked - self.lost
     }
 
+    /// So many segments are outstanding, or more: each record is one at least.
+    pub fn segments_at_least(&self, mss: u64) -> u32 {
+        let torn = self.torn.as_ref().map_or(0, |torn| torn.records.len());
+        let full = (self.end - self.start).div_ceil(mss.max(1));
+        u32::try_from(full.max((self.whole.len() + torn) as u64)).unwrap_or(u32::MAX)
+    }
+
     /// When the oldest outstanding record was last sent.
     pub fn first_sent_at(&self) -> Option<u64> {
         self.records().next().map(|r| r.sent_at)

@@ -309,3 +309,42 @@ fn what_the_engine_was_too_late_for_is_caught_up() {
     let later = total(&data(&mut world));
     assert!(at_once + later >= half, "{at_once} and {later} of {half}");
 }
+
+#[test]
+fn three_duplicates_resend_a_small_segment_too() {
+    // RFC 5681 3.2 counts duplicates, whatever the size of what is outstanding.
+    let mut world = accepted(1_000, false);
+    let (now, conn) = (world.now, world.conn.unwrap());
+    let option = crate::TcpOption::NoDelay(true);
+    let set = world.stack.tcp_set_option(now, conn, option, &mut world.fx);
+    assert!(set.is_ok());
+    for n in 1..=10 {
+        world.write(n * 100);
+    }
+    assert_eq!(data(&mut world).len(), 10);
+    world.now.0 += 10 * MS;
+    for expected in [&[][..], &[], &[(0, 100)]] {
+        world.peer(ACK, &[]);
+        world.flush();
+        assert_eq!(data(&mut world), expected);
+    }
+    world.now.0 += 10 * MS;
+    world.acknowledge(1_000);
+    world.flush();
+    assert_eq!(info(&world).ca_state, 0);
+    assert_eq!(world.stack.counters().value(crate::Counter::TcpTimeouts), 0);
+}
+
+#[test]
+fn no_more_duplicates_count_than_segments_can_have_made() {
+    let mut world = accepted(1_000, false);
+    world.write(3_000);
+    world.take_sent();
+    world.now.0 += 10 * MS;
+    for _ in 0..20 {
+        world.peer(ACK, &[]);
+    }
+    world.flush();
+    assert_eq!(data(&mut world), []);
+    assert_eq!(info(&world).ca_state, 0);
+}
