@@ -25,6 +25,16 @@ pub struct Stamp {
     since_first: u32,
 }
 
+impl Stamp {
+    /// Of something that left elsewhere: when, nobody knows.
+    pub fn of_elsewhere(self) -> Stamp {
+        Stamp {
+            since_first: u32::MAX,
+            ..self
+        }
+    }
+}
+
 /// One ACK's measurement. Bytes, nanoseconds, bytes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
@@ -169,8 +179,8 @@ impl Delivery {
             in_flight_then: u64::from(stamp.in_flight & !LIMITED),
             ..Sample::default()
         };
-        // Compressed ACKs of less than a round trip would promise too much.
-        if interval >= min_rtt_ns && interval > 0 {
+        // Compressed ACKs of less than a round trip would promise too much; longer than a stamp can tell says nothing.
+        if interval >= min_rtt_ns && interval > 0 && stamp.since_first != u32::MAX {
             sample.rate = (u128::from(since) * 1_000_000_000 / u128::from(interval)) as u64;
             if !sample.is_app_limited || sample.rate >= self.rate {
                 self.rate = sample.rate;

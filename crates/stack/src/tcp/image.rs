@@ -546,7 +546,8 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
         let (una, nxt) = (conn.snd.una, conn.snd.nxt);
         let flight = conn.flight_mut();
         let stamp = flight.stamp(now, nxt - una, una);
-        flight.board.push(una, nxt, now.0, stamp);
+        flight.board.push(una, nxt, now.0, stamp.of_elsewhere());
+        flight.board.note_elsewhere();
     }
     urgent::mark(&mut conn, f.urgent_end.min(f.written));
     conn.is_passive = f.has(PASSIVE);

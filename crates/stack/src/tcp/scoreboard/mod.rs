@@ -22,7 +22,7 @@ use alloc::collections::VecDeque;
 use super::assembler::Range;
 use super::delivery::Stamp;
 
-pub use record::{Delivered, Newest, Record};
+pub use record::{Again, Delivered, Newest, Record};
 use torn::Torn;
 pub use walk::Judgement;
 
@@ -108,7 +108,7 @@ impl Scoreboard {
     /// The newest record if it was sent once: the only one whose time is sure (Karn).
     #[inline]
     pub fn newest_clean(&self) -> Option<&Record> {
-        self.last().filter(|r| r.resent == 0)
+        self.last().filter(|r| r.again == Again::No)
     }
 
     /// Everything is acknowledged.
@@ -143,7 +143,7 @@ impl Scoreboard {
                 census.sacked += count;
             } else if record.is_lost {
                 census.lost += count;
-            } else if record.resent > 0 {
+            } else if record.was_resent() {
                 census.resent += count;
             }
         }
@@ -184,6 +184,13 @@ impl Scoreboard {
         }
         self.end = end;
         self.whole.push_back(Record::new(start, end, now, stamp));
+    }
+
+    /// All that is outstanding has left another stack.
+    pub fn note_elsewhere(&mut self) {
+        for record in &mut self.whole {
+            record.again = Again::Elsewhere;
+        }
     }
 
     /// The cumulative ACK moved to `una`.

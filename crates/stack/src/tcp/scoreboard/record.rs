@@ -2,6 +2,19 @@
 
 use crate::tcp::delivery::Stamp;
 
+/// Was it sent more than once?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Again {
+    No,
+    /// By another stack, before the connection came here: nobody knows when.
+    Elsewhere,
+    /// As a probe.
+    Probe,
+    /// It was thought lost.
+    Lost,
+}
+
 /// One transmission, or neighbours that are all SACKed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -13,8 +26,7 @@ pub struct Record {
     pub is_sacked: bool,
     /// Thought lost and not yet sent again.
     pub is_lost: bool,
-    /// Times it was sent again.
-    pub resent: u8,
+    pub again: Again,
     /// Segments, once it is SACKed; stays at the largest number that fits.
     pub segments: u8,
 }
@@ -28,13 +40,18 @@ impl Record {
             stamp,
             is_sacked: false,
             is_lost: false,
-            resent: 0,
+            again: Again::No,
             segments: 0,
         }
     }
 
     pub(super) fn len(&self) -> u64 {
         self.end - self.start
+    }
+
+    /// This stack has sent it more than once.
+    pub(super) fn was_resent(&self) -> bool {
+        self.again > Again::Elsewhere
     }
 
     /// Nothing has been heard of it since it was last sent.
@@ -71,7 +88,7 @@ pub struct Newest {
 impl Delivered {
     pub(super) fn note(&mut self, record: &Record) {
         self.bytes += record.len();
-        if record.resent == 0 {
+        if record.again == Again::No {
             self.clean_sent_at = self.clean_sent_at.max(Some(record.sent_at));
             self.lowest_clean_end = Some(
                 self.lowest_clean_end
@@ -85,7 +102,7 @@ impl Delivered {
             self.newest = Some(Newest {
                 sent_at: record.sent_at,
                 end: record.end,
-                was_resent: record.resent > 0,
+                was_resent: record.again != Again::No,
                 stamp: record.stamp,
             });
         }

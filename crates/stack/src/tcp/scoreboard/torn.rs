@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use super::table::{Place, Table};
-use super::{Delivered, RECORDS_MAX, Record, Scoreboard, WALK_MAX};
+use super::{Again, Delivered, RECORDS_MAX, Record, Scoreboard, WALK_MAX};
 use crate::tcp::assembler::Range;
 use crate::tcp::delivery::Stamp;
 
@@ -69,7 +69,7 @@ impl Scoreboard {
             } else {
                 delivered.note(&covered);
             }
-            if covered.resent > 0 {
+            if covered.was_resent() {
                 delivered.resent_bytes += len;
             }
             if covered.end < record.end {
@@ -142,8 +142,12 @@ impl Scoreboard {
                 *lost -= record.len();
             }
             torn.records.change(place, |record| {
+                record.again = if record.is_lost {
+                    Again::Lost
+                } else {
+                    record.again.max(Again::Probe)
+                };
                 record.is_lost = false;
-                record.resent = record.resent.saturating_add(1);
                 record.sent_at = now;
                 record.stamp = stamp;
             });
@@ -257,7 +261,7 @@ impl Torn {
         }
         let mut again = VecDeque::new();
         self.records.change_all(true, |record| {
-            if record.is_lost && record.resent > 0 && is_first {
+            if record.is_lost && record.was_resent() && is_first {
                 again.push_back(*record);
             }
             record.is_lost = false;
@@ -342,7 +346,7 @@ fn join(run: &mut Record, other: &Record) -> u32 {
     let sum = u64::from(run.segments) + u64::from(other.segments);
     run.start = run.start.min(other.start);
     run.end = run.end.max(other.end);
-    run.resent = run.resent.max(other.resent);
+    run.again = run.again.max(other.again);
     // Should the peer renege, the run is as young as its youngest part.
     if other.sent_at > run.sent_at {
         (run.sent_at, run.stamp) = (other.sent_at, other.stamp);

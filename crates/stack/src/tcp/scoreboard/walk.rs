@@ -108,7 +108,7 @@ impl Torn {
                 return Reached::Limit;
             }
             *left -= 1;
-            if record.resent == 0 && record.is_pending() {
+            if !record.was_resent() && record.is_pending() {
                 match judge(record.sent_at, record.end) {
                     Judgement::Lost => {}
                     Judgement::Suspect => {
@@ -134,7 +134,7 @@ impl Torn {
             let Some(record) = next.and_then(|place| self.records.get(place)) else {
                 break;
             };
-            if record.resent == 0
+            if !record.was_resent()
                 && record.is_pending()
                 && judge(record.sent_at, record.end) != Judgement::Suspect
             {

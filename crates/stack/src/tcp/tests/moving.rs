@@ -375,3 +375,45 @@ fn an_image_older_than_the_last_segments_sends_what_was_lost_again() {
         upto: 2000
     }));
 }
+
+#[test]
+fn what_left_elsewhere_measures_nothing() {
+    for congestion in [crate::Congestion::Cubic, crate::Congestion::Bbr] {
+        let mut first = config();
+        first.tcp.congestion = congestion;
+        let mut world = World::new(first);
+        world.listen();
+        world.accept(TcpOptions {
+            mss: Some(1000),
+            sack_permitted: true,
+            ..TcpOptions::default()
+        });
+        world.write(10_000);
+        let mut world = moved(world);
+        let info = |world: &World| {
+            let (now, conn) = (world.now, world.conn.unwrap());
+            world.stack.tcp_info(now, conn).unwrap()
+        };
+        let before = info(&world);
+        // The ACK was under way.
+        world.now.0 += 20_000;
+        world.acknowledge(10_000);
+        world.flush();
+        let after = info(&world);
+        assert_eq!(
+            (after.rtt_us, after.min_rtt_us),
+            (before.rtt_us, before.min_rtt_us)
+        );
+        assert_eq!(after.traffic.delivery_rate, 0);
+        // A round trip here does.
+        world.write(12_000);
+        world.sleep(15 * MS);
+        world.acknowledge(2_000);
+        let later = info(&world);
+        assert!(
+            later.rtt_us > before.rtt_us && later.traffic.delivery_rate <= 200_000,
+            "{later:?}"
+        );
+        assert_ne!(later.traffic.delivery_rate, 0);
+    }
+}
