@@ -336,6 +336,8 @@ impl Control {
     pub fn on_recovered(&mut self) {
         match &mut self.algorithm {
             Algorithm::Bbr(a) => a.on_recovered(&mut self.window),
+            // The episode began with a model, and has set none (Linux: tcp_end_cwnd_reduction).
+            _ if self.window.ssthresh == WINDOW_MAX => {}
             // RFC 6937: at the end cwnd is ssthresh.
             _ => self.window.cwnd = self.window.ssthresh.max(self.window.mss),
         }

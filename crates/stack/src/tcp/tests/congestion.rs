@@ -348,3 +348,32 @@ fn no_more_duplicates_count_than_segments_can_have_made() {
     assert_eq!(data(&mut world), []);
     assert_eq!(info(&world).ca_state, 0);
 }
+
+#[test]
+fn a_threshold_that_was_never_set_makes_no_window() {
+    let mut config = config();
+    config.tcp.congestion = crate::Congestion::Bbr;
+    let mut world = World::new(config);
+    world.listen();
+    world.accept(TcpOptions {
+        mss: Some(1_000),
+        sack_permitted: true,
+        ..TcpOptions::default()
+    });
+    world.clear();
+    world.write(10_000);
+    world.sleep(8 * MS);
+    assert_eq!(total(&data(&mut world)), 10 * FULL);
+    report(&mut world, 1..4);
+    assert_eq!(info(&world).ca_state, 3);
+    let (now, conn) = (world.now, world.conn.unwrap());
+    let option = crate::TcpOption::Congestion(crate::Congestion::Cubic);
+    let set = world.stack.tcp_set_option(now, conn, option, &mut world.fx);
+    assert!(set.is_ok());
+    world.now.0 += 10 * MS;
+    world.acknowledge(10 * FULL);
+    world.flush();
+    let after = info(&world);
+    assert_eq!(after.ca_state, 0);
+    assert!(after.snd_cwnd <= 20, "{}", after.snd_cwnd);
+}
