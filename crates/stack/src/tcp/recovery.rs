@@ -92,6 +92,12 @@ impl Recovery {
         self.frto == Frto::Second && self.state == State::Loss
     }
 
+    /// There is none that could leave.
+    #[cold]
+    pub fn stop_preferring_new(&mut self) {
+        self.frto = Frto::Off;
+    }
+
     fn begin(&mut self, state: State, (una, point): (u64, u64), in_flight: u64, cc: &Control) {
         // A timeout within a recovery goes on with its episode: what is gone back to is the window before both (Linux:
         // tcp_enter_loss).

@@ -47,9 +47,9 @@ pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
     let has_lost = conn
         .flight
         .as_ref()
-        .is_some_and(|f| f.board.lost_bytes() > 0 && !f.recovery.prefers_new());
+        .is_some_and(|f| f.board.lost_bytes() > 0);
     if has_lost {
-        resend_lost(conn, now, cx, fx);
+        repair(conn, now, cx, fx);
     }
     if !conn.snd.has_unsent() {
         return;
@@ -89,7 +89,42 @@ pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
     if conn.cc.is_paced && !matches!(stop, Stop::Pacing) {
         pacing::settle(conn);
     }
+    if has_lost && !has_sent {
+        has_sent = push_instead(conn, now, &stop, cx, fx);
+    }
     after_new(conn, now, has_sent, &stop, cx);
+}
+
+/// What is lost leaves again, unless new data leaves in its place.
+fn repair(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+    let flight = conn.flight.as_deref();
+    if flight.is_some_and(|f| !f.recovery.prefers_new()) {
+        resend_lost(conn, now, cx, fx);
+    }
+}
+
+/// F-RTO prefers new data, and none has left: what Nagle, a cork or silly window avoidance hold goes, or else what is
+/// lost (Linux: tcp_xmit_recovery).
+#[cold]
+fn push_instead(
+    conn: &mut Connection,
+    now: Instant,
+    stop: &Stop,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> bool {
+    let nxt = conn.snd.nxt;
+    let recovery = &conn.flight_mut().recovery;
+    let awaits_new = recovery.prefers_new() && recovery.point == nxt;
+    if !awaits_new || matches!(stop, Stop::Pacing) {
+        return false;
+    }
+    if matches!(stop, Stop::Tail | Stop::Window) && force_one(conn, now, cx, fx) {
+        return true;
+    }
+    conn.flight_mut().recovery.stop_preferring_new();
+    resend_lost(conn, now, cx, fx);
+    false
 }
 
 /// RFC 5681 4.1, RFC 2861.

@@ -135,3 +135,31 @@ fn repeated_timeouts_of_one_segment_may_be_spurious_all_together() {
     assert_eq!((after.ca_state, after.lost), (0, 0));
     assert!(after.snd_cwnd >= 10, "{}", after.snd_cwnd);
 }
+
+#[test]
+fn new_data_that_would_be_held_tells_whether_the_timeout_was_spurious() {
+    // The last segment in flight is small, and so is what the program writes after it.
+    for (is_corked, window, len) in [(false, 60_000, 50), (true, 60_000, 50), (false, 2_520, 20)] {
+        let mut world = world(false);
+        world.write(3_500);
+        assert_eq!(world.take_sent().len(), 4);
+        while info(&world).ca_state != 4 {
+            world.sleep(20 * MS);
+        }
+        world.take_sent();
+        let (now, conn) = (world.now, world.conn.unwrap());
+        let option = crate::TcpOption::Cork(is_corked);
+        let set = world.stack.tcp_set_option(now, conn, option, &mut world.fx);
+        assert!(set.is_ok());
+        world.write(3_550);
+        world.none();
+        world.window = window;
+        world.acknowledge(1_000);
+        world.flush();
+        assert_eq!(world.only().data, Some((3_500, len)));
+        world.acknowledge(1_000);
+        world.flush();
+        let after = info(&world);
+        assert_eq!((after.ca_state, after.lost), (0, 0));
+    }
+}
