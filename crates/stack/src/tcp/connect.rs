@@ -13,6 +13,7 @@ use super::connection::{
 };
 use super::fast_open::client;
 use super::flow::FlowKey;
+use super::input::ack::sample_echo;
 use super::input::{Verdict, owe_ack};
 use super::output::{control, window};
 use super::phase::Phase;
@@ -369,6 +370,17 @@ pub fn on_segment(
     Verdict::Alive
 }
 
+/// The SYN or SYN-ACK has left more than once. RFC 6298 5.7: unless the peer's echo tells the round trip, the timeout is 3 s
+/// until something does. RFC 6928 2: where two were lost the first window is one segment (Linux: tcp_init_transfer).
+#[cold]
+pub fn on_repeated(conn: &mut Connection, now: Instant, repeats: u32, segment: &Segment<'_>) {
+    sample_echo(conn, now, segment);
+    conn.rtt.fall_back();
+    if repeats > 1 {
+        conn.cc.begin(u32::from(conn.snd.mss), 1);
+    }
+}
+
 /// ESTABLISHED is reached by an active or simultaneous open.
 pub fn establish(
     conn: &mut Connection,
@@ -385,9 +397,10 @@ pub fn establish(
     conn.snd.una = seq::FIRST;
     conn.snd.wl1 = seq::widen(conn.rcv.irs, conn.rcv.nxt, segment.seq).saturating_sub(1);
     conn.snd.wl2 = seq::FIRST;
-    // RFC 6298 5.7: after a SYN that timed out the timeout starts again at 3 s.
-    if conn.backoff.count() > 0 {
+    let repeats = conn.backoff.count();
+    if repeats > 0 {
         conn.figures_mut().on_timeouts_over(now);
+        on_repeated(conn, now, repeats.into(), segment);
     } else if conn.is_passive && conn.snd.nxt == seq::FIRST {
         // Fast Open: what was sent last is the SYN-ACK (Linux: tcp_synack_rtt_meas).
         let trip = now.nanos_since(conn.snd.last_at);

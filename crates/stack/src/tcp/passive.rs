@@ -282,6 +282,10 @@ impl Tcp {
         }
         self.announce(now, index, id, cx, fx);
         let conn = self.conns.at_mut(index)?;
+        if !conn.rtt.has_sample() {
+            let repeats = conn.figures().map_or(0, |f| f.bare_resent);
+            connect::on_repeated(conn, now, repeats, segment);
+        }
         if take_last_ack(conn, segment) {
             self.enqueue(index);
         } else {

@@ -17,10 +17,14 @@ const FLOOR_NS: u64 = 1_000;
 /// Longest believable sample.
 const CEILING_NS: u64 = 120_000_000_000;
 
+/// RFC 6298 5.7: the timeout after a handshake that was repeated and has measured nothing.
+const FALLBACK_NS: u64 = 3_000_000_000;
+
 /// Estimates of one path. Nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rtt {
     srtt: u64,
+    /// Before the first sample: the least timeout.
     rttvar: u64,
     /// In units of 32 ns, rounded down: [`CEILING_NS`] fits.
     min: u32,
@@ -41,6 +45,14 @@ impl Rtt {
         self.rttvar
     }
 
+    /// The handshake had to be repeated.
+    #[cold]
+    pub fn fall_back(&mut self) {
+        if !self.has_sample() {
+            self.rttvar = FALLBACK_NS;
+        }
+    }
+
     pub fn min_ns(&self) -> u64 {
         u64::from(self.min) << MIN_SHIFT
     }
@@ -48,7 +60,10 @@ impl Rtt {
     /// Restores estimates that came with a moved connection. Absurd values count as no estimate.
     pub fn restore(srtt: u64, rttvar: u64, now: Instant) -> Rtt {
         if srtt == 0 || srtt > CEILING_NS || rttvar > CEILING_NS {
-            return Rtt::default();
+            return Rtt {
+                rttvar: if rttvar == FALLBACK_NS { rttvar } else { 0 },
+                ..Rtt::default()
+            };
         }
         Rtt {
             srtt,
@@ -91,7 +106,7 @@ impl Rtt {
     #[inline]
     pub fn timeout_ns(&self, initial: u64, min: u64, max: u64) -> u64 {
         if self.srtt == 0 {
-            return initial;
+            return initial.max(self.rttvar).min(max);
         }
         (self.srtt + (4 * self.rttvar).max(min)).min(max)
     }

@@ -394,10 +394,16 @@ fn sample_rtt(
         conn.rtt.sample(now, Duration::from_nanos(measured));
         return measured;
     }
-    if !has_advanced || !conn.opts.has_timestamps {
-        return 0;
+    if has_advanced {
+        sample_echo(conn, now, segment);
     }
-    if let Some(timestamps) = segment.timestamps() {
+    // Milliseconds are too coarse for an algorithm.
+    0
+}
+
+/// RFC 7323 4.1: how old is what the peer echoes?
+pub fn sample_echo(conn: &mut Connection, now: Instant, segment: &Segment<'_>) {
+    if let Some(timestamps) = segment.timestamps().filter(|_| conn.opts.has_timestamps) {
         let elapsed = isn::timestamp(now, conn.opts.ts_offset).wrapping_sub(timestamps.echo);
         // Echoes of the future or of another age are lies.
         if timestamps.echo != 0 && elapsed < 600_000 {
@@ -405,8 +411,6 @@ fn sample_rtt(
                 .sample(now, Duration::from_millis(u64::from(elapsed.max(1))));
         }
     }
-    // Milliseconds are too coarse for an algorithm.
-    0
 }
 
 /// Tells the owner of the send ring, and lets the ring grow with the window.

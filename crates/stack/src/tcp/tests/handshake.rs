@@ -360,3 +360,94 @@ fn two_syn_acks_end_a_simultaneous_open() {
     assert!(!last.is(SYN));
     assert_eq!((last.header.seq, last.header.ack), (ack, ISS + 1));
 }
+
+/// Three SYN-ACKs, or fewer; then the last ACK.
+fn accepted_after(repeats: u32, timestamps: Option<Timestamps>) -> World {
+    let mut world = World::new(config());
+    world.listen();
+    let offer = TcpOptions {
+        mss: Some(1_000),
+        timestamps,
+        ..TcpOptions::default()
+    };
+    world.inject((PEER_PORT, PORT), world.seq, 0, SYN, &offer, &[]);
+    world.seq += 1;
+    while world.fx.sent.len() <= repeats as usize {
+        world.sleep(10 * MS);
+    }
+    let answer = world.take_sent().pop().unwrap();
+    world.ack = answer.header.seq.wrapping_add(1);
+    world.now.0 += 40 * MS;
+    world.stamps = answer.options.timestamps.map(|t| Timestamps {
+        value: t.echo + 10,
+        echo: t.value,
+    });
+    world.peer(ACK, &[]);
+    world.conn = world.fx.events.iter().find_map(|event| match event {
+        Event::Accepted { conn, .. } => Some(*conn),
+        _ => None,
+    });
+    world.flush();
+    world.clear();
+    world
+}
+
+/// The same of an active open.
+fn connected_after(repeats: u32, timestamps: Option<Timestamps>) -> World {
+    let mut world = connecting();
+    while world.fx.sent.len() <= repeats as usize {
+        world.sleep(10 * MS);
+    }
+    let syn = world.take_sent().pop().unwrap();
+    world.ack = syn.header.seq.wrapping_add(1);
+    world.now.0 += 40 * MS;
+    let own = syn.options.timestamps.unwrap();
+    world.stamps = timestamps.map(|t| Timestamps {
+        echo: own.value,
+        ..t
+    });
+    let options = TcpOptions {
+        mss: Some(1_000),
+        timestamps: world.stamps,
+        ..TcpOptions::default()
+    };
+    world.peer_with(0, SYN | ACK, &[], options);
+    world.seq += 1;
+    world.flush();
+    world.clear();
+    world
+}
+
+#[test]
+fn a_repeated_syn_leaves_a_longer_timeout_and_a_smaller_window() {
+    let figures = |world: &World| {
+        let (now, conn) = (world.now, world.conn.unwrap());
+        let info = world.stack.tcp_info(now, conn).unwrap();
+        (info.rto_us, info.snd_cwnd)
+    };
+    for open in [accepted_after, connected_after] {
+        // RFC 6298 5.7 and RFC 6928 2.
+        for (repeats, window) in [(1, 10), (2, 1), (3, 1)] {
+            let mut world = open(repeats, None);
+            assert_eq!(figures(&world), (3_000_000, window), "{repeats}");
+            world.write(500);
+            world.take_sent();
+            world.sleep(2_900 * MS);
+            world.none();
+            world.sleep(200 * MS);
+            assert_eq!(world.only().data, Some((0, 500)));
+            world.acknowledge(500);
+            world.flush();
+            world.write(1_000);
+            world.now.0 += 20 * MS;
+            world.acknowledge(500);
+            assert!(figures(&world).0 < 300_000);
+        }
+        let (timeout, window) = figures(&open(0, None));
+        assert!(timeout < 300_000 && window == 10);
+        // The echo says which SYN it was.
+        let stamps = Timestamps { value: 77, echo: 0 };
+        let (timeout, _) = figures(&open(1, Some(stamps)));
+        assert!(timeout < 300_000, "{timeout}");
+    }
+}
