@@ -472,6 +472,7 @@ pub fn on_timeout(
         nanos(cx.config.tcp.rto_initial),
         nanos(cx.config.tcp.rto_max),
     );
+    let wait = wait.min(resend::patience_ns(conn, now));
     conn.timers
         .set_resend(Resend::Timeout, now.plus_nanos(wait));
     Verdict::Alive

@@ -186,7 +186,7 @@ pub fn on_reopened(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
 }
 
 /// What is left of the user timeout, so that no back-off lasts beyond it.
-fn patience_ns(conn: &Connection, now: Instant) -> u64 {
+pub fn patience_ns(conn: &Connection, now: Instant) -> u64 {
     match u64::from(conn.opts.user_timeout_ms) * 1_000_000 {
         0 => u64::MAX,
         limit => limit.saturating_sub(conn.stalled_at.nanos_until(now)) + GRAIN_NS,

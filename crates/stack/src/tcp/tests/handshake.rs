@@ -451,3 +451,19 @@ fn a_repeated_syn_leaves_a_longer_timeout_and_a_smaller_window() {
         assert!(timeout < 300_000, "{timeout}");
     }
 }
+
+#[test]
+fn the_user_timeout_ends_an_open_in_time() {
+    let mut world = World::new(config());
+    let options = SocketOptions {
+        user_timeout: Some(core::time::Duration::from_secs(5)),
+        ..SocketOptions::default()
+    };
+    let (now, fx) = (world.now, &mut world.fx);
+    let conn = world.stack.tcp_connect(now, None, peer(), &options, fx);
+    world.conn = Some(conn.unwrap());
+    world.sleep(4_990 * MS);
+    assert_eq!(world.failed(), None);
+    world.sleep(60 * MS);
+    assert_eq!(world.failed(), Some(Reason::TimedOut));
+}
