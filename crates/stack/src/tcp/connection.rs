@@ -354,6 +354,12 @@ impl Connection {
         }
     }
 
+    /// Segments that were sent again, with SYN and FIN.
+    pub fn total_resent(&self) -> u32 {
+        let bare = self.figures().map_or(0, |f| f.bare_resent);
+        self.retransmitted.wrapping_add(bare)
+    }
+
     /// The attempt of a Fast Open.
     pub fn attempt(&self) -> Option<&Attempt> {
         self.flight.as_ref()?.attempt.as_deref()

@@ -86,8 +86,10 @@ pub struct Figures {
     spent: [u64; 4],
     since: u64,
     pace: Pace,
-    /// D-SACKs, reorderings, segments that the peer reported as marked.
+    /// Segments that D-SACKs tell of, those of them that had been sent again, reorderings, and segments that the peer
+    /// reported as marked.
     pub dsacks: u32,
+    pub redelivered: u32,
     pub reorderings: u32,
     /// How far the network has been seen to reorder beyond [`REORDERING`], in segments.
     pub reordering_beyond: u16,

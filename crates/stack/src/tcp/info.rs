@@ -146,7 +146,7 @@ impl TcpInfo {
             sacked: flight.sacked,
             lost: flight.lost,
             retrans: flight.resent,
-            total_retrans: conn.retransmitted + conn.figures().map_or(0, |f| f.bare_resent),
+            total_retrans: conn.total_resent(),
             rtt_us: us(conn.rtt.smoothed_ns()),
             rttvar_us: us(conn.rtt.variance_ns()),
             min_rtt_us: match conn.rtt.min_ns() {
@@ -228,14 +228,20 @@ impl Flight {
             .flight
             .as_ref()
             .map_or_else(Default::default, |f| f.board.census(conn.snd.written, mss));
-        // A SYN, and a FIN of its own.
+        // What an undo has called needless was not lost.
+        let is_repair = conn
+            .flight
+            .as_ref()
+            .is_some_and(|f| f.recovery.state.is_repair());
+        // A SYN.
         let is_bare = census.outstanding == 0 && conn.has_outstanding();
         Flight {
             unacked: census.outstanding + u32::from(is_bare),
             sacked: census.sacked,
-            lost: census.lost,
+            // As on Linux, until it is acknowledged.
+            lost: census.lost + census.repaired * u32::from(is_repair),
             resent: census.resent,
-            data: census.outstanding,
+            data: census.data,
         }
     }
 }
@@ -257,7 +263,7 @@ impl Traffic {
             busy_us: figures.busy_ns() / 1_000 + conn.past.busy_ns() / 1_000,
             rwnd_limited_us: figures.window_ns() / 1_000,
             sndbuf_limited_us: figures.buffer_ns() / 1_000,
-            delivered: delivered(conn, &flight, figures.dsacks),
+            delivered: delivered(conn, &flight, figures.redelivered),
             delivered_ce: figures.marked,
             bytes_sent: sent + figures.resent_bytes,
             bytes_retrans: figures.resent_bytes,
@@ -276,16 +282,16 @@ impl Traffic {
     }
 }
 
-/// What has arrived in segments, with SYN and FIN, and with what D-SACKs say has arrived twice (as on Linux).
-fn delivered(conn: &Connection, flight: &Flight, dsacks: u32) -> u32 {
+/// What has arrived in segments, with SYN and FIN, and with what D-SACKs say of what was sent again (as on Linux).
+fn delivered(conn: &Connection, flight: &Flight, redelivered: u32) -> u32 {
     if conn.snd.una < seq::FIRST {
         return 0;
     }
     let originals = conn.segments.data_out.wrapping_sub(conn.retransmitted);
-    let waiting = flight.data - flight.sacked;
-    originals
-        .wrapping_sub(waiting)
-        .wrapping_add(1 + u32::from(conn.is_fin_acked()) + dsacks)
+    // In segments of today, which may be smaller than those that left.
+    let waiting = flight.data.saturating_sub(flight.sacked);
+    let arrived = originals.saturating_sub(waiting);
+    arrived.wrapping_add(1 + u32::from(conn.is_fin_acked()) + redelivered)
 }
 
 fn state_of(phase: Phase) -> TcpState {

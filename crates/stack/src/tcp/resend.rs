@@ -272,14 +272,15 @@ fn resend_tail(
     let flight = conn.flight_mut();
     let stamp = flight.stamp(now, range.end - range.start, una);
     flight.board.mark_resent(range, now.0, stamp);
-    flight.figures.resent_bytes += range.end - range.start;
+    let len = range.end.min(written).saturating_sub(start);
+    flight.figures.resent_bytes += len;
     let flags = if range.end > written {
         TcpFlags::FIN | TcpFlags::PSH
     } else {
         TcpFlags::PSH
     };
     mtu_search::on_resent(conn, range);
-    let len = range.end.min(written).saturating_sub(start) as u32;
+    let len = len as u32;
     data::note_resent(conn, len);
     emit::segment(conn, now, (start, len), flags, cx, fx);
     true

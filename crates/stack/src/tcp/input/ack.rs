@@ -241,12 +241,12 @@ fn detect(
         return 0;
     }
     let rtt = conn.rtt;
+    let (mss, resent) = (conn.snd.mss, dsacked.map_or(0, |_| conn.total_resent()));
     let Some(flight) = conn.flight.as_deref_mut() else {
         return 0;
     };
     if let Some(range) = dsacked {
-        let may_be_ours = conn.retransmitted != 0;
-        on_dsack(flight, range, (conn.snd.una, conn.snd.nxt), may_be_ours);
+        on_dsack(flight, range, (conn.snd.una, conn.snd.nxt), (mss, resent));
     }
     let offset = Some(conn.opts.ts_offset).filter(|_| conn.opts.has_timestamps);
     let is_echo_older = |sent_at| {
@@ -257,7 +257,6 @@ fn detect(
     };
     let rack = &mut flight.rack;
     if let Some(end) = rack.on_delivered(now, delivered, fack, &rtt, is_echo_older) {
-        let mss = conn.snd.mss;
         flight.figures.on_reordering((end, fack), mss);
     }
     // In order and nothing suspect: nothing can be lost.
@@ -277,13 +276,24 @@ fn detect(
 }
 
 #[cold]
-fn on_dsack(flight: &mut InFlight, range: Range, (una, nxt): (u64, u64), may_be_ours: bool) {
-    flight.figures.dsacks = flight.figures.dsacks.wrapping_add(1);
+fn on_dsack(
+    flight: &mut InFlight,
+    range: Range,
+    (una, nxt): (u64, u64),
+    (mss, resent): (u16, u32),
+) {
+    let figures = &mut flight.figures;
+    let count = (range.end - range.start).div_ceil(u64::from(mss).max(1)) as u32;
+    figures.dsacks = figures.dsacks.wrapping_add(count);
+    if figures.dsacks > resent {
+        return;
+    }
+    figures.redelivered = figures.redelivered.wrapping_add(count);
     // A probe is sent by the timer, and what the network doubles was sent once: neither speaks of the window (Linux:
     // tcp_dsack_seen).
     let recovery = &flight.recovery;
     let is_of_probe = recovery.probe_was_resend && recovery.probe_end == range.end;
-    if may_be_ours && !is_of_probe {
+    if !is_of_probe {
         flight.rack.on_dsack(una, nxt);
     }
 }
@@ -299,9 +309,9 @@ fn on_late_dsack(conn: &mut Connection, segment: &Segment<'_>, ack: u64) {
         return;
     };
     let ends = (conn.snd.una, conn.snd.nxt);
-    let may_be_ours = conn.retransmitted != 0;
+    let counts = (conn.snd.mss, conn.total_resent());
     let flight = conn.flight_mut();
-    on_dsack(flight, range, ends, may_be_ours);
+    on_dsack(flight, range, ends, counts);
     // RFC 8985 7.4.2: original and probe have both arrived.
     flight.recovery.probe_end = 0;
     if flight.recovery.undo.on_dsack(range) {

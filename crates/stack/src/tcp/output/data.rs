@@ -477,9 +477,9 @@ pub fn resend_once(
     flight.board.mark_resent(range, now.0, stamp);
     flight.recovery.on_sent(range.end - range.start);
     flight.recovery.on_resent(range, our_time);
-    flight.figures.resent_bytes += range.end - range.start;
     let is_loss = flight.recovery.state == State::Loss;
     let data_end = range.end.min(written);
+    flight.figures.resent_bytes += data_end.saturating_sub(range.start);
     let mut flags = TcpFlags::NONE;
     if data_end == written {
         flags |= TcpFlags::PSH;

@@ -42,9 +42,14 @@ pub const WALK_MAX: usize = 32;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Census {
     pub outstanding: u32,
+    /// Of these, with data; and SACKed.
+    pub data: u32,
     pub sacked: u32,
+    /// Thought lost and not yet sent again.
     pub lost: u32,
-    /// Sent again, and nothing heard of it since.
+    /// Thought lost and sent again since.
+    pub repaired: u32,
+    /// Sent again, as a repair or as a probe, and nothing heard of it since.
     pub resent: u32,
 }
 
@@ -132,12 +137,15 @@ impl Scoreboard {
         self.torn.as_ref().map_or(0, |torn| torn.highest_sacked)
     }
 
-    /// Counts what is outstanding up to `end`, in segments of `mss` bytes.
+    /// Counts what is outstanding, in segments of `mss` bytes; what lies beyond `end` is a FIN.
     pub fn census(&self, end: u64, mss: u64) -> Census {
         let mut census = Census::default();
         for record in self.records() {
             let len = record.end.min(end).saturating_sub(record.start);
-            let count = u32::try_from(len.div_ceil(mss)).unwrap_or(u32::MAX);
+            let data = u32::try_from(len.div_ceil(mss)).unwrap_or(u32::MAX);
+            census.data += data;
+            // A FIN that no data carries is a segment too.
+            let count = data.max(1);
             census.outstanding += count;
             if record.is_sacked {
                 census.sacked += count;
@@ -145,6 +153,7 @@ impl Scoreboard {
                 census.lost += count;
             } else if record.was_resent() {
                 census.resent += count;
+                census.repaired += count * u32::from(record.again == Again::Lost);
             }
         }
         census

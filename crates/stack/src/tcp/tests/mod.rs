@@ -7,6 +7,7 @@ mod congestion;
 mod cookies;
 mod ecn;
 mod fast_open;
+mod figures;
 mod frto;
 mod handshake;
 pub(super) mod harness;
