@@ -262,6 +262,10 @@ fn detect(
     // In order and nothing suspect: nothing can be lost.
     let in_recovery = flight.recovery.state.is_repair();
     if flight.board.sacked_bytes() == 0 && !in_recovery {
+        // What was suspect has arrived.
+        if conn.timers.resend() == Some(Resend::Reorder) {
+            resend::arm_timeout(conn, now, cx);
+        }
         return 0;
     }
     let detection = flight

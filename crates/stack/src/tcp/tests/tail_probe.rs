@@ -57,3 +57,22 @@ fn a_loss_that_the_probe_has_shown_reduces_the_window_once() {
     assert_eq!(later.snd_ssthresh, after.snd_ssthresh);
     assert!(later.snd_cwnd >= after.snd_cwnd, "{}", later.snd_cwnd);
 }
+
+#[test]
+fn a_hole_that_has_filled_does_not_keep_the_probe_away() {
+    let mut world = established();
+    world.write(5_000);
+    world.take_sent();
+    world.now.0 += 10 * MS;
+    // The second was quicker than the first.
+    sack(&mut world, 1_000, 2_000);
+    world.acknowledge(2_000);
+    world.flush();
+    world.sleep(60 * MS);
+    assert_eq!(offsets(&mut world), [4_000]);
+    let probes = world
+        .stack
+        .counters()
+        .value(crate::Counter::TxTcpTailProbes);
+    assert_eq!(probes, 1);
+}
