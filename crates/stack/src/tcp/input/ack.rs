@@ -77,8 +77,14 @@ pub fn on_ack(
         // (RFC 5482 2, as on Linux).
         conn.stalled_at = Tick::NONE;
     }
-    if was_idle && !segment.is_plain {
-        on_late_dsack(conn, segment, ack);
+    if was_idle {
+        if !segment.is_plain {
+            on_late_dsack(conn, segment, ack);
+        }
+        let is_bare = segment.payload.is_empty() && !segment.flags.is_fin() && !window_changed;
+        if is_bare && ack == conn.snd.una {
+            settle_probe(conn, &Delivered::default(), (false, true));
+        }
     }
     if window_changed {
         conn.is_dirty = true;

@@ -87,7 +87,9 @@ fn deliver(conn: &Connection, segment: &Segment<'_>, fx: &mut impl Effects) -> b
 #[inline(always)]
 fn is_no_duplicate(conn: &Connection, segment: &Segment<'_>, outstanding: u32) -> bool {
     if outstanding == 0 {
-        conn.timers.resend().is_none()
+        // A bare one settles what a probe has left open.
+        let may_settle = segment.text_len() == 0 && conn.flight.is_some();
+        conn.timers.resend().is_none() && !may_settle
     } else {
         segment.text_len() > 0 && conn.snd.wnd != 0
     }

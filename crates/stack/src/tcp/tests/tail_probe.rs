@@ -76,3 +76,20 @@ fn a_hole_that_has_filled_does_not_keep_the_probe_away() {
         .value(crate::Counter::TxTcpTailProbes);
     assert_eq!(probes, 1);
 }
+
+#[test]
+fn a_bare_duplicate_when_nothing_is_outstanding_settles_the_probe() {
+    // RFC 8985 7.4.2: the peer has SACK and tells of no duplicates; original and probe have both arrived.
+    let mut world = established();
+    world.write(500);
+    world.take_sent();
+    world.sleep(215 * MS);
+    assert_eq!(offsets(&mut world), [0]);
+    world.acknowledge(500);
+    world.now.0 += MS;
+    world.peer(ACK, &[]);
+    world.write(1_000);
+    world.now.0 += 10 * MS;
+    world.acknowledge(500);
+    assert_eq!(info(&world).snd_ssthresh, 0x7fff_ffff);
+}
