@@ -292,6 +292,8 @@ fn enter_marked(conn: &mut Connection, delivered: &Delivered) {
     flight
         .recovery
         .begin(State::Marked, ends, in_flight, &conn.cc);
+    // Whatever was sent again before: the mark stands (Linux: tcp_enter_cwr).
+    flight.recovery.undo.take();
     conn.cc.on_mark(outstanding);
     conn.ecn.cwr = TcpFlags::CWR;
 }
@@ -399,7 +401,7 @@ fn try_undo(conn: &mut Connection, facts: &AckFacts) -> bool {
     let by_dsack = facts
         .dsacked
         .is_some_and(|range| recovery.undo.on_dsack(range));
-    if recovery.state == State::Open {
+    if !recovery.state.is_repair() {
         if by_dsack {
             undo_late(conn);
         }

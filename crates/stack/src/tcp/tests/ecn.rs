@@ -6,7 +6,7 @@ use super::harness::*;
 use crate::config::EcnMode;
 use crate::{Congestion, ConnId, SocketOptions};
 use slipstack_wire::tcp::TcpFlags;
-use slipstack_wire::tcp_options::TcpOptions;
+use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
 
 const ECE: TcpFlags = TcpFlags::ECE;
 const CWR: TcpFlags = TcpFlags::CWR;
@@ -30,18 +30,30 @@ fn world_of(mode: EcnMode, congestion: Congestion) -> World {
 
 /// A passive open by a peer whose SYN has `flags`; gives the SYN-ACK's flags.
 fn syn_ack(world: &mut World, flags: TcpFlags) -> TcpFlags {
+    syn_ack_to(world, flags, &offer())
+}
+
+fn syn_ack_to(world: &mut World, flags: TcpFlags, offer: &TcpOptions) -> TcpFlags {
     world.listen();
     let seq = world.seq;
-    world.inject((PEER_PORT, PORT), seq, 0, SYN | flags, &offer(), &[]);
+    world.inject((PEER_PORT, PORT), seq, 0, SYN | flags, offer, &[]);
     let answer = world.only();
     world.seq = seq.wrapping_add(1);
     world.ack = answer.header.seq.wrapping_add(1);
+    world.stamps = answer.options.timestamps.map(|t| Timestamps {
+        value: t.echo + 10,
+        echo: t.value,
+    });
     answer.header.flags
 }
 
 fn established_with_ecn(congestion: Congestion) -> World {
+    established_with(congestion, &offer())
+}
+
+fn established_with(congestion: Congestion, offer: &TcpOptions) -> World {
     let mut world = world_of(EcnMode::Passive, congestion);
-    let flags = syn_ack(&mut world, ECE | CWR);
+    let flags = syn_ack_to(&mut world, ECE | CWR, offer);
     assert!(flags.contains(ECE));
     world.now.0 += 10 * MS;
     world.peer(ACK, &[]);
@@ -301,4 +313,38 @@ fn new_data_after_a_timeout_says_that_the_window_was_reduced() {
     let next = world.take_sent();
     assert!(next[0].is(CWR), "{next:?}");
     assert!(next[1..].iter().all(|s| !s.is(CWR)));
+}
+
+#[test]
+fn an_old_echo_does_not_take_back_a_mark() {
+    // RFC 3168 6.1.2: what a router said stands, whatever was sent again needlessly before it.
+    let offer = TcpOptions {
+        mss: Some(1_012),
+        timestamps: Some(Timestamps { value: 77, echo: 0 }),
+        ..offer()
+    };
+    let mut world = established_with(Congestion::NewReno, &offer);
+    world.write(10_000);
+    let first = world.take_sent()[0].options.timestamps.unwrap().value;
+    world.now.0 += 10 * MS;
+    // The last three were quicker than all the others.
+    let mut options = TcpOptions {
+        timestamps: world.stamps,
+        ..TcpOptions::default()
+    };
+    let place = |at: u32| world.ack.wrapping_add(at);
+    options.sack.push(place(7_000), place(10_000));
+    world.peer_with(0, ACK, &[], options);
+    world.flush();
+    assert_eq!(info(&world).ca_state, 3);
+    assert!(world.take_sent().len() > 1);
+    world.stamps = world.stamps.map(|t| Timestamps { echo: first, ..t });
+    world.acknowledge(1_000);
+    assert_eq!((info(&world).ca_state, info(&world).snd_cwnd), (0, 10));
+    for n in 0..2 {
+        world.ack = world.ack.wrapping_add(500);
+        world.peer(ACK | ECE, &[]);
+        assert_eq!(info(&world).ca_state, 2, "{n}");
+    }
+    assert!(info(&world).snd_cwnd < 10);
 }
