@@ -148,6 +148,9 @@ pub fn on_ack(conn: &mut Connection, now: Instant, facts: &AckFacts) {
         }
         if flight.recovery.state.is_repair() {
             flight.rack.on_recovered();
+        } else {
+            // RFC 6582 3.2 step 1 speaks of what was sent again, and a mark sends nothing.
+            flight.recovery.point = 0;
         }
         flight.recovery.state = State::Open;
         flight.recovery.duplicates = 0;

@@ -348,3 +348,30 @@ fn an_old_echo_does_not_take_back_a_mark() {
     }
     assert!(info(&world).snd_cwnd < 10);
 }
+
+#[test]
+fn the_first_loss_after_a_mark_is_repaired_at_once_without_sack() {
+    // RFC 6582 3.2 step 1 asks for an earlier recovery; a mark sends nothing again.
+    let offer = TcpOptions {
+        sack_permitted: false,
+        ..offer()
+    };
+    let mut world = established_with(Congestion::NewReno, &offer);
+    world.write(10_000);
+    world.now.0 += 10 * MS;
+    world.ack = world.ack.wrapping_add(1_000);
+    world.peer(ACK | ECE, &[]);
+    assert_eq!(info(&world).ca_state, 2);
+    world.acknowledge(9_000);
+    world.flush();
+    assert_eq!(info(&world).ca_state, 0);
+    world.take_sent();
+    world.write(15_000);
+    assert_eq!(world.take_sent().len(), 5);
+    world.now.0 += 10 * MS;
+    for _ in 0..3 {
+        world.peer(ACK, &[]);
+    }
+    world.flush();
+    assert_eq!(world.take_sent()[0].data, Some((10_000, 1_000)));
+}
