@@ -189,7 +189,9 @@ impl HyStart {
 
     /// A round ends when what was SND.NXT at its beginning is acknowledged.
     fn ends_round(&mut self, ack: &Ack) -> bool {
-        let is_over = (ack.una as u32).wrapping_sub(self.window_end) as i32 >= 0;
+        // Until it is acknowledged it lies within what is outstanding; any distance beyond is not.
+        let left = self.window_end.wrapping_sub(ack.una as u32);
+        let is_over = left == 0 || u64::from(left) > ack.nxt.saturating_sub(ack.una);
         let is_first = self.progress == Progress::New;
         if is_first || is_over {
             self.window_end = ack.nxt as u32;
@@ -243,6 +245,33 @@ mod tests {
 
     extern crate alloc;
     use alloc::vec::Vec;
+
+    #[test]
+    fn a_round_ends_however_much_was_sent_since_it_began() {
+        // While the program is the limit no ACK comes here.
+        let mut hystart = HyStart::default();
+        let mut ends_at = |una: u64| {
+            let ack = Ack {
+                now: Instant(0),
+                bytes: MSS,
+                rtt_ns: 0,
+                srtt_ns: 0,
+                una,
+                delivered: una,
+                nxt: una + 10_000,
+                burst: 0,
+                is_after_timeout: false,
+            };
+            hystart.ends_round(&ack)
+        };
+        let mut end = 1;
+        assert!(!ends_at(end));
+        for far in [0, 1, 1 << 31, 3 << 30, (1 << 32) - 20_000] {
+            assert!(!ends_at(end + 9_999));
+            end += 10_000 + far;
+            assert!(ends_at(end), "{far}");
+        }
+    }
 
     #[test]
     fn a_steady_round_trip_never_ends_slow_start() {
