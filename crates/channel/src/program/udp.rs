@@ -25,8 +25,8 @@ pub struct Datagram {
 }
 
 impl ProgramEnd {
-    /// Queues a datagram whole. `Full`: no room now (the engine tells when there is), or it is
-    /// longer than any datagram.
+    /// Queues a datagram whole, however long, while the send buffer is not full: `sock_alloc_send_pskb()`. The engine
+    /// tells when it is not any more.
     pub fn udp_send(
         &self,
         sock: SockId,
@@ -47,9 +47,9 @@ impl ProgramEnd {
         };
         let record = header.record_len();
         let mut tx = local.tx.lock();
-        if self.space(sock, &cell, tx.head) < record {
+        if self.space(sock, &cell, tx.head) == 0 {
             cell.want_tx();
-            if self.space(sock, &cell, tx.head) < record {
+            if self.space(sock, &cell, tx.head) == 0 {
                 return Err(Full);
             }
         }

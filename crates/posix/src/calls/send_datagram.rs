@@ -167,9 +167,13 @@ impl Process {
         if len > len_max {
             return Err(Errno::EMSGSIZE);
         }
+        let room = usize::from(mtu).saturating_sub(overhead(remote));
         if segment != 0 {
-            let room = usize::from(mtu).saturating_sub(overhead(remote));
-            check_segments(len, segment, room)?;
+            return check_segments(len, segment, room);
+        }
+        // What we say to ourselves is not cut on the kernel.
+        if len > room && !self.is_own(remote) && !dgram.may_be_cut(remote, len, mtu) {
+            return Err(Errno::ENOBUFS);
         }
         Ok(())
     }

@@ -142,6 +142,17 @@ impl Options {
         })
     }
 
+    /// What SO_SNDBUF comes to as the kernel counts (sk_sndbuf); `None`: it has not been set.
+    pub(crate) fn sndbuf(&self) -> Option<u32> {
+        let names = [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF];
+        let set = |set: &&Set| set.level == libc::SOL_SOCKET && names.contains(&set.name);
+        let last = self.all().iter().rfind(set)?;
+        match self.for_stack(last.level, last.name)? {
+            SocketOption::SndBuf(bytes) => Some(2 * bytes),
+            _ => None,
+        }
+    }
+
     /// Linux's number of what becomes of large datagrams.
     pub(crate) fn mtu_discovery(&self, is_v6: bool) -> u8 {
         let set = if is_v6 {

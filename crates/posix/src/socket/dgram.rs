@@ -1,7 +1,7 @@
 //! A UDP socket with a part on the stack, on the kernel, or on both.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering,
@@ -34,6 +34,13 @@ const MTU_DISCOVER_DONT: u8 = 0;
 const MTU_DISCOVER_WANT: u8 = 1;
 const MTU_DISCOVER_OMIT: u8 = 5;
 
+/// Linux's `net.core.wmem_default`.
+const SNDBUF_DEFAULT: u32 = 212_992;
+/// What a fragment takes of the send buffer beside its packet: link header and alignment, `skb_shared_info`, and what
+/// is not rounded with it, the `sk_buff`.
+const PIECE_BESIDE: usize = 31 + 320;
+const SK_BUFF: usize = 256;
+
 pub(crate) const SHUT_READ: u8 = 1;
 pub(crate) const SHUT_WRITE: u8 = 2;
 
@@ -55,6 +62,8 @@ pub(crate) struct Dgram {
     may_broadcast: AtomicBool,
     /// UDP_SEGMENT; 0 = off.
     segment: AtomicU16,
+    /// SO_SNDBUF, as the kernel counts.
+    sndbuf: AtomicU32,
     /// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER.
     mtu_discovery: [AtomicU8; 2],
     /// IP_RECVERR or IPV6_RECVERR is on.
@@ -100,6 +109,7 @@ impl Dgram {
             wishes: AtomicU32::new(0),
             may_broadcast: AtomicBool::new(false),
             segment: AtomicU16::new(0),
+            sndbuf: AtomicU32::new(SNDBUF_DEFAULT),
             mtu_discovery: [
                 AtomicU8::new(MTU_DISCOVER_WANT),
                 AtomicU8::new(MTU_DISCOVER_WANT),
@@ -128,6 +138,8 @@ impl Dgram {
         let segment = options.int(libc::SOL_UDP, libc::UDP_SEGMENT).unwrap_or(0);
         let segment = u16::try_from(segment).unwrap_or(0);
         self.segment.store(segment, Ordering::Relaxed);
+        let sndbuf = options.sndbuf().unwrap_or(SNDBUF_DEFAULT);
+        self.sndbuf.store(sndbuf, Ordering::Relaxed);
         let is_corked = options.is_on(libc::SOL_UDP, libc::UDP_CORK);
         self.gathering.set_corked(is_corked);
         let wants_returned = options.is_on(libc::IPPROTO_IP, libc::IP_RECVERR)
@@ -165,6 +177,21 @@ impl Dgram {
             return payload_longest(to);
         }
         usize::from(mtu).saturating_sub(headers)
+    }
+
+    /// Whether the fragments of a datagram find room. __ip_append_data() makes all of them before one leaves, the
+    /// second and each later one only while less than twice the send buffer is taken.
+    pub(crate) fn may_be_cut(&self, to: SocketAddr, len: usize, mtu: u16) -> bool {
+        const UDP_HEADER: usize = 8;
+        let headers = match to.ip().to_canonical() {
+            IpAddr::V4(_) => 20,
+            IpAddr::V6(_) => 48,
+        };
+        let mtu = usize::from(mtu);
+        let each = (mtu.saturating_sub(headers) & !7).max(8);
+        let before_last = (len + UDP_HEADER).div_ceil(each) - 1;
+        let taken = before_last * ((mtu + PIECE_BESIDE).next_power_of_two() + SK_BUFF);
+        taken < 2 * self.sndbuf.load(Ordering::Relaxed) as usize
     }
 
     pub(crate) fn side(&self) -> Side {

@@ -85,7 +85,7 @@ fn a_wildcard_socket_hears_the_stack_and_the_kernel() {
 #[test]
 fn who_waits_for_room_hears_of_it_from_whoever_drives_the_engine() {
     /// With their headers just more than the send buffer of the test's engine.
-    const COUNT: usize = 62;
+    const COUNT: usize = 63;
     let world = World::new();
     let sender = world.socket(DGRAM);
     world.process.bind(sender, &v4([0; 4], 0)).unwrap();
