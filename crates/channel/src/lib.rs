@@ -55,7 +55,7 @@ pub use passing::{
     HOPS_MAX, PASSED_CHUNK, Passed, PassingHead, is_passing, read_passing, stray_origin,
     stray_source, write_passing,
 };
-pub use program::{Datagram, Full, ProgramEnd};
+pub use program::{Datagram, Full, ProgramEnd, Unsent};
 pub use receive_ring::ReceiveRing;
 pub use reply::{Info, Refusal, Reply};
 pub use returned::{Returned, ReturnedRing};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use slipstack_channel::{
     Attachment, ChannelEvent, CloseMode, Command, Driver, Envelope, EventKind, Exit, Info, Kind,
-    Placement, ProgramEnd, Reply, Returned, SockId, SocketOption, State, WaitOn,
+    Placement, ProgramEnd, Reply, Returned, SockId, SocketOption, State, Unsent, WaitOn,
 };
 use slipstack_mem::{Lock, now_ns};
 
@@ -30,6 +30,9 @@ const ANSWER_SLEEP: Duration = Duration::from_micros(50);
 
 /// Bytes of send rings that idle connections may keep together.
 const RINGS_KEPT: usize = 1 << 20;
+
+/// While a socket waits for memory it is looked for this often.
+const MEMORY_LOOK_NS: u64 = 10_000_000;
 
 /// Events that one pump hands out at most, so that nobody is kept from its own call.
 const EVENTS_PER_PUMP: usize = 4096;
@@ -446,6 +449,23 @@ impl Link {
         }
     }
 
+    /// Before a sleep, or a call that gives up: sockets that wait for memory hear of it. How long to sleep until it is
+    /// asked again: sk_stream_wait_memory() does not sleep without end either.
+    #[inline]
+    pub(crate) fn relieve(&self) -> Option<u64> {
+        self.program
+            .is_starving()
+            .then(|| self.relieve_starved())
+            .flatten()
+    }
+
+    #[cold]
+    fn relieve_starved(&self) -> Option<u64> {
+        let again = self.program.relieve();
+        self.pump();
+        again.then_some(MEMORY_LOOK_NS)
+    }
+
     pub(crate) fn local(&self, sock: SockId) -> Option<SocketAddr> {
         self.program.local(sock)
     }
@@ -505,13 +525,18 @@ impl Link {
         &self.program
     }
 
+    /// `Ok(None)`: the send buffer is full.
     pub(crate) fn udp_send(
         &self,
         sock: SockId,
         envelope: &Envelope,
         bufs: &[IoSlice<'_>],
-    ) -> Option<usize> {
-        self.program.udp_send(sock, envelope, bufs).ok()
+    ) -> Result<Option<usize>, Errno> {
+        match self.program.udp_send(sock, envelope, bufs) {
+            Ok(count) => Ok(Some(count)),
+            Err(Unsent::Full) => Ok(None),
+            Err(Unsent::NoMemory) => Err(Errno::ENOBUFS),
+        }
     }
 
     pub(crate) fn udp_recv(

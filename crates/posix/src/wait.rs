@@ -159,6 +159,9 @@ impl Process {
             return Ok(Some(value));
         }
         if is_only_look {
+            if let Some(link) = &link {
+                link.relieve();
+            }
             return Ok(None);
         }
         let before = self.kernel.interruptions();
@@ -280,13 +283,14 @@ impl Process {
                 return check(Look::Due);
             }
             let neglected = link.as_deref().and_then(|link| self.tend_neglected(link));
+            let starved = link.as_deref().and_then(Link::relieve);
             if !waiter.fall_asleep() {
                 waiter.wake_up(false);
                 look = Look::Due;
                 continue;
             }
             let left = plan.deadline_ns.map(|deadline| deadline - now);
-            let left = least(left, neglected);
+            let left = least(least(left, neglected), starved);
             let slept = match link.filter(|_| self.sleepers.try_lead(thread, waiter)) {
                 Some(link) => self.sleep_leading(waiter, &link, plan, now, left),
                 None => self.sleep_in_ppoll(waiter, plan, None, left),

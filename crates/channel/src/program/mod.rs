@@ -6,6 +6,7 @@ mod requests;
 mod returned;
 mod send;
 mod sockets;
+mod starved;
 mod udp;
 mod urgent;
 
@@ -27,8 +28,9 @@ use crate::state::{Reason, State, StateWord};
 
 use requests::Tickets;
 use sockets::Sockets;
+use starved::Starved;
 
-pub use udp::Datagram;
+pub use udp::{Datagram, Unsent};
 
 /// No socket index, or no room, is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +61,7 @@ struct Inner {
     tickets: Lock<Tickets>,
     /// Indices of sockets that may own a send ring, for [`ProgramEnd::release_idle`].
     ring_holders: Lock<VecDeque<u32>>,
+    starved: Starved,
 }
 
 impl ProgramEnd {
@@ -101,6 +104,7 @@ impl ProgramEnd {
             arena: Lock::new(Arena::new(layout::SEND_ARENA)),
             tickets: Lock::new(Tickets::new()),
             ring_holders: Lock::new(VecDeque::new()),
+            starved: Starved::default(),
             header,
             region,
         };

@@ -139,7 +139,7 @@ impl ProgramEnd {
 
     /// Copies as much as there is room for into the send ring and tells the engine. `more`: the
     /// program will send more at once (MSG_MORE). Returns the bytes taken; fewer than given also
-    /// asks the engine to tell when there is room.
+    /// asks the engine to tell when there is room, or [`ProgramEnd::relieve`] when there is memory.
     pub fn send(&self, sock: SockId, bufs: &[IoSlice<'_>], more: bool) -> usize {
         self.put(sock, bufs, more, |_| {})
     }
@@ -178,7 +178,10 @@ impl ProgramEnd {
             space = self.space(sock, &cell, tx.head);
         }
         let wanted = total.min(space);
-        let room = self.make_room(sock, &cell, &mut tx, wanted);
+        let mut room = self.make_room(sock, &cell, &mut tx, wanted);
+        if room < wanted {
+            room = self.starve(sock, &cell, &mut tx, wanted);
+        }
         let Some(ring) = tx.ring.filter(|_| room > 0) else {
             return 0;
         };
@@ -278,7 +281,7 @@ impl ProgramEnd {
         tx.retired.retain(|(ring, replaced_by)| {
             let is_seen = seen.wrapping_sub(*replaced_by) & 0x3fff_ffff < 0x2000_0000;
             if is_seen {
-                arena.free(*ring);
+                self.give_back(&mut arena, *ring);
             }
             !is_seen
         });
@@ -325,7 +328,7 @@ impl ProgramEnd {
             if ring.size() >= PUNCH_MIN {
                 let _ = self.inner.region.punch(ring.offset(), ring.size());
             }
-            self.inner.arena.lock().free(ring);
+            self.give_back(&mut self.inner.arena.lock(), ring);
         }
         let owns_one = tx.ring.is_some() || !tx.retired.is_empty();
         local.is_listed.store(owns_one, Ordering::Relaxed);
@@ -342,10 +345,10 @@ impl ProgramEnd {
         let mut tx = local.tx.lock();
         let mut arena = self.inner.arena.lock();
         if let Some(ring) = tx.ring.take() {
-            arena.free(ring);
+            self.give_back(&mut arena, ring);
         }
         for (ring, _) in tx.retired.drain(..) {
-            arena.free(ring);
+            self.give_back(&mut arena, ring);
         }
         local.is_closing.store(true, Ordering::Release);
     }

@@ -28,6 +28,8 @@ pub(super) struct TxSide {
     pub(super) retired: Vec<(ByteRing, u32)>,
     /// How much of a large ring is used.
     pub(super) lap: Lap,
+    /// Listed with those that wait for memory.
+    pub(super) is_starved: bool,
 }
 
 /// The receiving direction.

@@ -9,7 +9,16 @@ use crate::command::Command;
 use crate::datagram::{Envelope, HEADER, Header, PAYLOAD_MAX};
 use crate::ids::SockId;
 
-use super::{Full, ProgramEnd};
+use super::ProgramEnd;
+
+/// Why a datagram was not queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsent {
+    /// The send buffer is full, or this is longer than any datagram.
+    Full,
+    /// There is no memory for it.
+    NoMemory,
+}
 
 /// A received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +41,14 @@ impl ProgramEnd {
         sock: SockId,
         envelope: &Envelope,
         bufs: &[IoSlice<'_>],
-    ) -> Result<usize, Full> {
+    ) -> Result<usize, Unsent> {
         let (Some(local), Some(cell)) = (self.inner.sockets.find(sock), self.cell(sock.index))
         else {
-            return Err(Full);
+            return Err(Unsent::Full);
         };
         let len: usize = bufs.iter().map(|buf| buf.len()).sum();
         if len > PAYLOAD_MAX {
-            return Err(Full);
+            return Err(Unsent::Full);
         }
         let header = Header {
             len,
@@ -50,13 +59,22 @@ impl ProgramEnd {
         if self.space(sock, &cell, tx.head) == 0 {
             cell.want_tx();
             if self.space(sock, &cell, tx.head) == 0 {
-                return Err(Full);
+                return Err(Unsent::Full);
             }
         }
         if self.make_room(sock, &cell, &mut tx, record) < record {
-            return Err(Full);
+            cell.want_tx();
+            if self.make_room(sock, &cell, &mut tx, record) < record {
+                // What has not left yet makes room.
+                let is_empty = self.acked(sock, &cell) == tx.head;
+                return Err(if is_empty {
+                    Unsent::NoMemory
+                } else {
+                    Unsent::Full
+                });
+            }
         }
-        let ring = tx.ring.ok_or(Full)?;
+        let ring = tx.ring.ok_or(Unsent::NoMemory)?;
         let region = self.region();
         ring.write(region, tx.head, &header.encode());
         let mut at = tx.head + HEADER as u64;

@@ -452,7 +452,7 @@ impl Dgram {
     ) -> Result<Option<usize>, Errno> {
         let (link, sock) = self.part().ok_or(Errno::ENETDOWN)?;
         self.may_send_on(&link, sock)?;
-        Ok(self.push_on(&link, sock, envelope, bufs))
+        self.push_on(&link, sock, envelope, bufs)
     }
 
     /// What a datagram hears that is begun.
@@ -479,7 +479,7 @@ impl Dgram {
         bufs: &[IoSlice<'_>],
     ) -> Result<Option<usize>, Errno> {
         let (link, sock) = self.part().ok_or(Errno::ENETDOWN)?;
-        Ok(self.push_on(&link, sock, envelope, bufs))
+        self.push_on(&link, sock, envelope, bufs)
     }
 
     fn push_on(
@@ -488,12 +488,12 @@ impl Dgram {
         sock: SockId,
         envelope: &Envelope,
         bufs: &[IoSlice<'_>],
-    ) -> Option<usize> {
-        let sent = link.udp_send(sock, envelope, bufs);
+    ) -> Result<Option<usize>, Errno> {
+        let sent = link.udp_send(sock, envelope, bufs)?;
         if sent.is_none() {
             self.wants_space.store(true, Ordering::SeqCst);
         }
-        sent
+        Ok(sent)
     }
 
     /// datagram_poll() for the stack's part.

@@ -1,0 +1,153 @@
+//! Sockets that found the send arena full. No event of the engine's tells them of room: it comes when another socket
+//! gives a ring back, which only the program knows.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::collections::VecDeque;
+
+use slipstack_mem::{Arena, ByteRing, Lock};
+
+use crate::cell::Cell;
+use crate::event::{ChannelEvent, EventKind};
+use crate::ids::SockId;
+
+use super::ProgramEnd;
+use super::sockets::TxSide;
+
+#[derive(Debug, Default)]
+pub(super) struct Starved {
+    is_any: AtomicBool,
+    /// A ring was given back since somebody starves.
+    has_freed: AtomicBool,
+    list: Lock<VecDeque<SockId>>,
+}
+
+impl ProgramEnd {
+    /// The arena had no ring for all of `wanted` bytes. Looks once more, after everybody who gives one back, and the
+    /// engine when the peer has acknowledged something, know that the socket waits.
+    #[cold]
+    pub(super) fn starve(
+        &self,
+        sock: SockId,
+        cell: &Cell<'_>,
+        tx: &mut TxSide,
+        wanted: usize,
+    ) -> usize {
+        if !core::mem::replace(&mut tx.is_starved, true) {
+            self.inner.starved.list.lock().push_back(sock);
+        }
+        self.inner.starved.is_any.store(true, Ordering::SeqCst);
+        cell.want_tx();
+        self.make_room(sock, cell, tx, wanted)
+    }
+
+    /// Every ring that is not in use any more goes this way.
+    pub(super) fn give_back(&self, arena: &mut Arena, ring: ByteRing) {
+        arena.free(ring);
+        if self.inner.starved.is_any.load(Ordering::SeqCst) {
+            self.inner.starved.has_freed.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether a socket waits for memory: before a thread blocks, or gives up, it calls [`ProgramEnd::relieve`] then.
+    #[inline]
+    pub fn is_starving(&self) -> bool {
+        self.inner.starved.is_any.load(Ordering::Relaxed)
+    }
+
+    /// Sockets that wait for memory have an event if there may be some. `true`: they still wait, and this is to be called
+    /// again soon.
+    pub fn relieve(&self) -> bool {
+        let starved = &self.inner.starved;
+        if !self.is_starving() {
+            return false;
+        }
+        self.release_idle();
+        if !starved.has_freed.swap(false, Ordering::SeqCst) {
+            return true;
+        }
+        starved.is_any.store(false, Ordering::SeqCst);
+        let waiting = core::mem::take(&mut *starved.list.lock());
+        for sock in waiting {
+            let Some(local) = self.inner.sockets.find(sock) else {
+                continue;
+            };
+            local.tx.lock().is_starved = false;
+            self.inner.early.lock().push_back(ChannelEvent {
+                sock,
+                kind: EventKind::Changed,
+            });
+            self.inner.has_early.store(true, Ordering::Release);
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+
+    use super::*;
+    use crate::datagram::Envelope;
+    use crate::engine_end::EngineEnd;
+    use crate::ids::Kind;
+    use crate::program::Unsent;
+    use slipstack_mem::RING_LOG2_MAX;
+
+    /// A program whose send arena is taken, and what has taken it.
+    fn full() -> (EngineEnd, ProgramEnd, Vec<ByteRing>) {
+        let engine = EngineEnd::create().unwrap();
+        let program = ProgramEnd::open(engine.region().clone()).unwrap();
+        let taken = {
+            let mut arena = program.inner.arena.lock();
+            core::iter::from_fn(|| arena.allocate(1 << RING_LOG2_MAX)).collect()
+        };
+        (engine, program, taken)
+    }
+
+    fn send(program: &ProgramEnd, sock: SockId) -> usize {
+        program.send(sock, &[IoSlice::new(b"abc")], false)
+    }
+
+    #[test]
+    fn who_finds_no_memory_hears_when_there_is_some() {
+        let (_engine, program, mut taken) = full();
+        let sock = program.open_socket(Kind::Tcp).unwrap();
+        let other = program.open_socket(Kind::Tcp).unwrap();
+        assert!(!program.relieve());
+        for _ in 0..2 {
+            assert_eq!((send(&program, sock), send(&program, other)), (0, 0));
+        }
+        assert!(program.relieve());
+        assert_eq!(program.poll_event(), None);
+        let ring = taken.pop().unwrap();
+        program.give_back(&mut program.inner.arena.lock(), ring);
+        assert!(!program.relieve());
+        for sock in [sock, other] {
+            let kind = EventKind::Changed;
+            assert_eq!(program.poll_event(), Some(ChannelEvent { sock, kind }));
+            assert_eq!(send(&program, sock), 3);
+        }
+        assert_eq!(program.poll_event(), None);
+        assert!(!program.relieve());
+    }
+
+    #[test]
+    fn a_socket_that_is_gone_is_not_told() {
+        let (_engine, program, mut taken) = full();
+        let sock = program.open_socket(Kind::Tcp).unwrap();
+        assert_eq!(send(&program, sock), 0);
+        program.inner.sockets.release(sock);
+        let ring = taken.pop().unwrap();
+        program.give_back(&mut program.inner.arena.lock(), ring);
+        assert!(!program.relieve());
+        assert_eq!(program.poll_event(), None);
+    }
+
+    #[test]
+    fn a_datagram_is_refused_where_a_full_buffer_would_have_it_wait() {
+        let (_engine, program, _taken) = full();
+        let sock = program.open_socket(Kind::Udp).unwrap();
+        let sent = program.udp_send(sock, &Envelope::default(), &[IoSlice::new(b"abc")]);
+        assert_eq!(sent, Err(Unsent::NoMemory));
+    }
+}
