@@ -196,8 +196,9 @@ impl Process {
             Kept::Socket(socket) => {
                 socket.unwatch(is_it);
                 self.note_if_neglected(&socket);
-                // Its last number may have been closed meanwhile.
-                if socket.users.fetch_sub(1, Ordering::AcqRel) == 1
+                // Its last number may have been closed meanwhile. What is lent a child still has.
+                if socket.users.fetch_sub(1, Ordering::SeqCst) == 1
+                    && !socket.lent.is_lent()
                     && socket.cold.lock().numbers.is_empty()
                     && socket.decided().is_some()
                 {

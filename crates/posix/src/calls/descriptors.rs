@@ -262,7 +262,7 @@ fn end_set(set: &Arc<Set>) {
 
 impl Description {
     /// Whether nobody is inside a blocking call on it; otherwise the last to leave ends it.
-    fn may_end(&self) -> bool {
-        self.users.load(Ordering::Acquire) == 0
+    pub(crate) fn may_end(&self) -> bool {
+        self.users.load(Ordering::SeqCst) == 0
     }
 }

@@ -206,7 +206,7 @@ pub(crate) struct Lent {
 
 impl Lent {
     pub(crate) fn is_lent(&self) -> bool {
-        self.shares.load(Ordering::Acquire) > 0
+        self.shares.load(Ordering::SeqCst) > 0
     }
 
     /// A child has ended with bytes that it had been given: nobody can read them any more, so the last close
@@ -225,6 +225,6 @@ impl Lent {
 
     /// True: nobody borrows it any more.
     fn remove(&self) -> bool {
-        self.shares.fetch_sub(1, Ordering::AcqRel) == 1
+        self.shares.fetch_sub(1, Ordering::SeqCst) == 1
     }
 }

@@ -205,9 +205,9 @@ impl Process {
         Some(number.number())
     }
 
-    /// A child is done with a connection; if nobody else has it, it ends.
+    /// A child is done with a connection; if nobody else has it, and no thread of ours is inside a call on it, it ends.
     pub(super) fn take_back(&self, socket: &Arc<Description>) {
-        if socket.lent.remove() && socket.cold.lock().numbers.is_empty() {
+        if socket.lent.remove() && socket.may_end() && socket.cold.lock().numbers.is_empty() {
             self.end(socket);
         }
     }
