@@ -3,12 +3,13 @@
 //! Ownership of the engine is one lock word; whoever takes it runs a turn. While the program waits,
 //! its thread does; while the program is away, the [`ticker`] stands in.
 
+mod asleep;
 mod nap;
 mod ticker;
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use slipstack_channel::{Driver, Exit, Placement, TurnOutcome, WaitOn};
 use slipstack_mem::{Doorbell, Lock, now_ns};
@@ -16,6 +17,7 @@ use slipstack_stack::Instant;
 
 use crate::custodian::Custodian;
 use crate::engine::{Engine, Turn};
+use asleep::Asleep;
 use nap::Naps;
 use ticker::Ticker;
 
@@ -41,7 +43,7 @@ struct Shared {
     /// When the program last let the engine work.
     driven_at: AtomicU64,
     /// Threads between `prepare_wait` and `finish_wait`.
-    sleepers: AtomicU32,
+    sleepers: Asleep,
     /// The deadline for which the latest sleeper's timeout was computed.
     armed_until: AtomicU64,
     /// The deadline until which the ticker sleeps in the program's place; 0 = it does not.
@@ -67,7 +69,7 @@ impl InProcess {
             custodian,
             bell,
             driven_at: AtomicU64::new(now_ns()),
-            sleepers: AtomicU32::new(0),
+            sleepers: Asleep::default(),
             armed_until: AtomicU64::new(u64::MAX),
             ticker_until: AtomicU64::new(0),
             is_alone: AtomicBool::new(false),
@@ -79,6 +81,12 @@ impl InProcess {
             ticker: Some(ticker),
             naps: Naps::new(),
         })
+    }
+
+    fn unpark(&self) {
+        if let Some(ticker) = &self.ticker {
+            ticker.unpark();
+        }
     }
 
     /// Looks at the engine between turns (statistics, tests).
@@ -112,7 +120,7 @@ impl Shared {
     fn clear_bell(&self) {
         self.bell.clear();
         let engine = self.engine.lock();
-        let has_sleepers = self.sleepers.load(Ordering::Acquire) > 0;
+        let has_sleepers = self.sleepers.is_any();
         drop(engine);
         if has_sleepers {
             self.bell.ring();
@@ -123,9 +131,9 @@ impl Shared {
     /// have been computed before a deadline existed, and a turn ends the announcement of sleep.
     /// Without a thread of the program's it is the ticker that may sleep for too long.
     fn is_stale(&self, engine: &mut Engine) -> bool {
-        let armed_until = match self.sleepers.load(Ordering::Acquire) {
-            0 => self.ticker_until.load(Ordering::Acquire),
-            _ => self.armed_until.load(Ordering::Acquire),
+        let armed_until = match self.sleepers.is_any() {
+            false => self.ticker_until.load(Ordering::Acquire),
+            true => self.armed_until.load(Ordering::Acquire),
         };
         if armed_until == 0 {
             return false;
@@ -163,8 +171,7 @@ impl Driver for InProcess {
             engine.turn(Instant(now));
         }
         // A command can have consequences for another thread's socket of this engine.
-        let has_news =
-            self.shared.sleepers.load(Ordering::Acquire) > 0 && engine.has_unread_events();
+        let has_news = self.shared.sleepers.is_any() && engine.has_unread_events();
         let is_stale = self.shared.is_stale(&mut engine);
         drop(engine);
         if has_news || is_stale {
@@ -178,6 +185,7 @@ impl Driver for InProcess {
 
     fn prepare_wait(&self, may_nap: bool) -> Option<WaitOn> {
         let mut engine = self.shared.engine.try_lock()?;
+        self.shared.sleepers.enter();
         engine.set_sleeping(true);
         let now = now_ns();
         let nap = match may_nap {
@@ -188,6 +196,9 @@ impl Driver for InProcess {
         // are what a nap is for.
         if (nap.is_none() && engine.has_work()) || engine.has_unread_events() {
             engine.set_sleeping(false);
+            self.shared.sleepers.turn_back();
+            drop(engine);
+            self.unpark();
             return None;
         }
         let deadline = engine.next_deadline();
@@ -196,7 +207,6 @@ impl Driver for InProcess {
         self.shared
             .armed_until
             .store(deadline.map_or(u64::MAX, |at| at.0), Ordering::Release);
-        self.shared.sleepers.fetch_add(1, Ordering::AcqRel);
         drop(engine);
         Some(WaitOn {
             fds: [device, self.shared.bell.raw_fd()],
@@ -207,13 +217,8 @@ impl Driver for InProcess {
 
     fn finish_wait(&self, [has_come, has_rung]: [bool; 2]) {
         self.naps.end(has_come, now_ns);
-        // A bell that rings from here on ends the next sleep once too often, no more.
-        if self.shared.sleepers.fetch_sub(1, Ordering::AcqRel) == 1 && has_rung {
-            self.shared.bell.clear();
-        }
-        if let Some(ticker) = &self.ticker {
-            ticker.unpark();
-        }
+        self.shared.sleepers.leave(has_rung, &self.shared.bell);
+        self.unpark();
     }
 
     fn wake_waiters(&self) {

@@ -115,7 +115,7 @@ impl Watch {
     }
 
     fn look(&self, waiting_seen: u32) -> Mode {
-        if self.shared.sleepers.load(Ordering::Acquire) > 0 {
+        if self.shared.sleepers.is_any() {
             if waiting_seen < PARK_AFTER {
                 return Mode::Timed {
                     waiting_seen: waiting_seen + 1,
@@ -143,7 +143,7 @@ impl Watch {
 
     /// One turn in the program's place, then sleep until there is more to do.
     fn stand_in(&self) -> Mode {
-        if self.shared.sleepers.load(Ordering::Acquire) > 0 {
+        if self.shared.sleepers.is_any() {
             return Mode::TICKING;
         }
         if let timed @ Mode::Timed { .. } = self.mode_of_age() {
@@ -166,7 +166,7 @@ impl Watch {
             self.shared.ticker_until.store(until, Ordering::Release);
         }
         drop(engine);
-        if has_news && self.shared.sleepers.load(Ordering::Acquire) > 0 {
+        if has_news && self.shared.sleepers.is_any() {
             // The program came and fell asleep while we had the engine.
             self.shared.bell.ring();
         }

@@ -1,0 +1,154 @@
+//! How many threads of the program sleep on the engine, and who clears the bell that wakes them.
+//!
+//! A thread counts itself before it looks whether there is work, and clears the bell while it still counts. Whoever
+//! clears a ring that another sleeper has not seen finds that sleeper in the count and rings again; who counts itself
+//! later looks later, and finds what was rung for.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use slipstack_mem::Doorbell;
+
+/// What wakes sleepers.
+pub(super) trait Bell {
+    fn ring(&self);
+    fn clear(&self);
+}
+
+impl Bell for Doorbell {
+    fn ring(&self) {
+        Doorbell::ring(self);
+    }
+
+    fn clear(&self) {
+        Doorbell::clear(self);
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Asleep(AtomicU32);
+
+impl Asleep {
+    pub(super) fn is_any(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+
+    /// Before the look that decides whether the thread sleeps.
+    pub(super) fn enter(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The look has found something.
+    pub(super) fn turn_back(&self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// After the sleep; `has_rung`: the bell was heard.
+    pub(super) fn leave(&self, has_rung: bool, bell: &impl Bell) {
+        if has_rung {
+            bell.clear();
+        }
+        if self.0.fetch_sub(1, Ordering::SeqCst) > 1 && has_rung {
+            bell.ring();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+    use std::collections::VecDeque;
+
+    /// What two other threads do while one leaves.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        /// The one falls asleep.
+        Enter,
+        Look,
+        /// The other brings something.
+        Post,
+        Ring,
+    }
+
+    use Step::{Enter, Look, Post, Ring};
+
+    /// In every order that each of them can do it in.
+    const ORDERS: [[Step; 4]; 6] = [
+        [Enter, Look, Post, Ring],
+        [Enter, Post, Look, Ring],
+        [Enter, Post, Ring, Look],
+        [Post, Enter, Look, Ring],
+        [Post, Enter, Ring, Look],
+        [Post, Ring, Enter, Look],
+    ];
+
+    /// A bell at each touch of which, before and after, some of the steps are made.
+    struct Interrupted<'a> {
+        asleep: &'a Asleep,
+        steps: RefCell<VecDeque<Step>>,
+        /// How many at each of these moments.
+        counts: RefCell<VecDeque<usize>>,
+        is_rung: Cell<bool>,
+        is_posted: Cell<bool>,
+        found: Cell<bool>,
+    }
+
+    impl Interrupted<'_> {
+        fn advance(&self, count: usize) {
+            for _ in 0..count {
+                match self.steps.borrow_mut().pop_front() {
+                    None => return,
+                    Some(Enter) => self.asleep.enter(),
+                    Some(Look) => self.found.set(self.is_posted.get()),
+                    Some(Post) => self.is_posted.set(true),
+                    Some(Ring) => self.is_rung.set(true),
+                }
+            }
+        }
+
+        fn pause(&self) {
+            let count = self.counts.borrow_mut().pop_front();
+            self.advance(count.unwrap_or(0));
+        }
+    }
+
+    impl Bell for Interrupted<'_> {
+        fn ring(&self) {
+            self.pause();
+            self.is_rung.set(true);
+            self.pause();
+        }
+
+        fn clear(&self) {
+            self.pause();
+            self.is_rung.set(false);
+            self.pause();
+        }
+    }
+
+    #[test]
+    fn no_ring_for_a_thread_that_falls_asleep_is_cleared_by_one_that_leaves() {
+        for order in ORDERS {
+            for code in 0..5usize.pow(5) {
+                let counts: VecDeque<usize> = (0..5).map(|at| code / 5usize.pow(at) % 5).collect();
+                let asleep = Asleep::default();
+                asleep.enter();
+                let bell = Interrupted {
+                    asleep: &asleep,
+                    steps: RefCell::new(order.into()),
+                    counts: RefCell::new(counts.clone()),
+                    is_rung: Cell::new(true),
+                    is_posted: Cell::new(false),
+                    found: Cell::new(false),
+                };
+                bell.pause();
+                asleep.leave(true, &bell);
+                bell.advance(order.len());
+                assert!(
+                    bell.found.get() || bell.is_rung.get(),
+                    "{order:?} {counts:?}"
+                );
+            }
+        }
+    }
+}
