@@ -28,32 +28,58 @@ const RETRY_NS: u64 = 200_000;
 /// Looks in a row that find the program waiting before the ticker parks.
 const PARK_AFTER: u32 = 250;
 
+/// Whether the ticker sleeps until it is called.
+#[derive(Debug, Default)]
+struct Parking(AtomicBool);
+
+impl Parking {
+    /// Whether it may. Asked after it has been said: a program that leaves its wait before that sees the ticker parked,
+    /// and one that leaves it sooner is not waiting any more.
+    fn park(&self, is_waiting: impl FnOnce() -> bool) -> bool {
+        self.0.store(true, Ordering::SeqCst);
+        let may_park = is_waiting();
+        if !may_park {
+            self.0.store(false, Ordering::SeqCst);
+        }
+        may_park
+    }
+
+    /// Whether the ticker has to be called.
+    fn unpark(&self) -> bool {
+        self.0.load(Ordering::SeqCst) && self.0.swap(false, Ordering::SeqCst)
+    }
+
+    fn is_parked(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
 pub(super) struct Ticker {
     handle: JoinHandle<()>,
     bell: Doorbell,
-    is_parked: Arc<AtomicBool>,
+    parking: Arc<Parking>,
 }
 
 impl Ticker {
     pub(super) fn start(shared: Arc<Shared>) -> std::io::Result<Ticker> {
         let bell = Doorbell::new()?;
-        let is_parked = Arc::new(AtomicBool::new(false));
+        let parking = Arc::new(Parking::default());
         let watch = Watch {
             shared,
             bell: bell.clone(),
-            is_parked: Arc::clone(&is_parked),
+            parking: Arc::clone(&parking),
         };
         let handle = spawn_quiet("slipstack-tick", move || watch.run())?;
         Ok(Ticker {
             handle,
             bell,
-            is_parked,
+            parking,
         })
     }
 
     /// The program has left a wait. Costs one load unless the ticker is parked.
     pub(super) fn unpark(&self) {
-        if self.is_parked.load(Ordering::Acquire) && self.is_parked.swap(false, Ordering::AcqRel) {
+        if self.parking.unpark() {
             self.bell.ring();
         }
     }
@@ -86,7 +112,7 @@ impl Mode {
 struct Watch {
     shared: Arc<Shared>,
     bell: Doorbell,
-    is_parked: Arc<AtomicBool>,
+    parking: Arc<Parking>,
 }
 
 impl Watch {
@@ -104,7 +130,7 @@ impl Watch {
                 Mode::Away => self.stand_in(),
                 Mode::Parked => {
                     self.sleep(None, None);
-                    if self.is_parked.load(Ordering::Acquire) {
+                    if self.parking.is_parked() {
                         Mode::Parked
                     } else {
                         Mode::TICKING
@@ -122,8 +148,10 @@ impl Watch {
                     pause_ns: TICK_NS,
                 };
             }
-            self.is_parked.store(true, Ordering::Release);
-            return Mode::Parked;
+            return match self.parking.park(|| self.shared.sleepers.is_any()) {
+                true => Mode::Parked,
+                false => Mode::TICKING,
+            };
         }
         self.mode_of_age()
     }
@@ -215,6 +243,35 @@ impl Watch {
         }
         if on_control {
             self.shared.custodian.on_control();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::asleep::Asleep;
+    use super::*;
+
+    #[test]
+    fn a_program_that_leaves_while_the_ticker_parks_is_seen_or_calls_it() {
+        for leaves_before_the_look in [true, false] {
+            let (asleep, parking) = (Asleep::default(), Parking::default());
+            asleep.enter();
+            let mut has_called = false;
+            let mut leave = || {
+                asleep.turn_back();
+                has_called = parking.unpark();
+            };
+            let has_parked = parking.park(|| {
+                if leaves_before_the_look {
+                    leave();
+                    return asleep.is_any();
+                }
+                let is_any = asleep.is_any();
+                leave();
+                is_any
+            });
+            assert!(!has_parked || has_called);
         }
     }
 }
