@@ -1,5 +1,6 @@
 //! fork, exec and exit.
 
+use std::cmp::Reverse;
 use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ impl Process {
         }
         self.link.hold();
         self.owners.hold();
+        self.nesting.hold();
         let held = self.things();
         for entry in &held {
             match entry {
@@ -85,11 +87,15 @@ impl Process {
     }
 
     /// What stands behind our numbers, each once, in an order that all threads keep: sockets
-    /// before sets.
+    /// before sets, and sets before those that they contain.
     fn things(&self) -> Vec<Entry> {
         let mut all: Vec<Entry> = self.table.all().into_iter().map(|(_, it)| it).collect();
         all.sort_by_key(Entry::order);
         all.dedup_by_key(|entry| entry.order());
+        all.sort_by_cached_key(|entry| match entry {
+            Entry::Set(set) => (entry.order().0, Reverse(set.depth())),
+            Entry::Socket(_) | Entry::Routes(_) => (entry.order().0, Reverse(0)),
+        });
         all
     }
 
@@ -110,6 +116,7 @@ impl Process {
                 Entry::Routes(socket) => _ = socket.asked.release(),
             }
         }
+        self.nesting.release();
         self.owners.release();
         self.link.release();
         self.attaching.release();

@@ -95,6 +95,8 @@ pub struct Process {
     pub(crate) lending: Lending,
     /// What a fork that is under way keeps locked.
     pub(crate) held: Lock<Vec<Entry>>,
+    /// Taken while a set comes into another.
+    pub(crate) nesting: Lock<()>,
     pub(crate) owners: Owners,
     attaching_thread: AtomicUsize,
     pub(crate) policy: Known,
@@ -140,6 +142,7 @@ impl Process {
             attaching: Lock::new(()),
             lending: Lending::default(),
             held: Lock::new(Vec::new()),
+            nesting: Lock::new(()),
             owners: Owners::default(),
             attaching_thread: AtomicUsize::new(0),
             policy: Known::default(),

@@ -71,7 +71,11 @@ impl Process {
             Some(Entry::Set(inner)) => Target::Set(inner),
         };
         match op {
-            libc::EPOLL_CTL_ADD => add(&set, epfd, fd, target, events, data),
+            libc::EPOLL_CTL_ADD => {
+                // The order in which a fork locks sets stays right until it has.
+                let _nesting = matches!(target, Target::Set(_)).then(|| self.nesting.lock());
+                add(&set, epfd, fd, target, events, data)
+            }
             libc::EPOLL_CTL_MOD => modify(&set, epfd, fd, &target, events, data),
             libc::EPOLL_CTL_DEL => {
                 delete(&set, epfd, fd, &target)?;

@@ -403,6 +403,23 @@ impl Set {
             .collect()
     }
 
+    /// How many sets are below one another in it: the longest chain. The kernel lets no loop come about, and no chain
+    /// longer than its limit.
+    pub(crate) fn depth(&self) -> usize {
+        let inner: Vec<Arc<Set>> = {
+            let Inner { items, both, .. } = &*self.inner.lock();
+            let members = both.iter().filter_map(|id| items.get(id));
+            members
+                .filter_map(|item| match &item.target {
+                    Target::Set(set) => Some(Arc::clone(set)),
+                    Target::Socket(_) => None,
+                })
+                .collect()
+        };
+        let below = inner.iter().map(|set| set.depth() + 1);
+        below.max().unwrap_or(0)
+    }
+
     /// The sockets among the members.
     pub(crate) fn sockets(&self) -> Vec<Arc<Description>> {
         let inner = self.inner.lock();

@@ -334,3 +334,35 @@ fn a_listener_in_a_set_hears_both_sides_as_one_event() {
     assert_eq!(accepted, [false, true]);
     assert_eq!(world.wait(set, 8, 0), []);
 }
+
+/// The outer set looks at the inner one, which is the older, while a fork locks both.
+#[test]
+fn a_fork_meets_a_set_that_looks_at_the_one_in_it() {
+    let world: &World = Box::leak(Box::new(World::new()));
+    let (client, server) = world.pair();
+    let inner = world.set();
+    // What lies between them in the order of their making takes a fork some time.
+    let _between: Vec<i32> = (0..200).map(|_| world.set()).collect();
+    let outer = world.set();
+    world.add(inner, server, IN, 0);
+    world.add(outer, inner, IN, 0);
+    world.send(client, b"x").unwrap();
+    assert_eq!(world.wait(outer, 1, 1000).len(), 1);
+    let (done, has_done) = std::sync::mpsc::channel();
+    // Left behind if they wait for each other.
+    let is_over: &AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+    std::thread::spawn(move || {
+        while !is_over.load(Ordering::Relaxed) {
+            world.wait(outer, 1, 0);
+        }
+    });
+    std::thread::spawn(move || {
+        for _ in 0..1000 {
+            world.process.fork_prepare();
+            world.process.fork_parent();
+        }
+        done.send(()).unwrap();
+    });
+    assert!(has_done.recv_timeout(Duration::from_secs(20)).is_ok());
+    is_over.store(true, Ordering::Relaxed);
+}
