@@ -249,6 +249,10 @@ impl Process {
 }
 
 fn end_set(set: &Arc<Set>) {
+    // eventpoll_release_file(): it leaves the sets that it is in.
+    for (outer, item) in set.take_outer() {
+        outer.remove_item(item);
+    }
     for (item, member) in set.clear() {
         member.target.unwatch(|watch| match watch {
             Watch::Set {

@@ -293,6 +293,19 @@ impl Set {
         self.inner.lock().watches.retain(|watch| !is_it(watch));
     }
 
+    /// The sets that this one is in, and as what; they do not hear of it any more.
+    pub(crate) fn take_outer(&self) -> Vec<(Arc<Set>, u64)> {
+        let mut outer = Vec::new();
+        self.inner.lock().watches.retain(|watch| match watch {
+            Watch::Set { set, item } => {
+                outer.push((Arc::clone(set), *item));
+                false
+            }
+            Watch::Thread(_) => true,
+        });
+        outer
+    }
+
     pub(crate) fn add_waiter(&self, waiter: &Arc<Waiter>) {
         self.inner.lock().waiters.push(Arc::clone(waiter));
     }

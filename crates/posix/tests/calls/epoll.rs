@@ -366,3 +366,19 @@ fn a_fork_meets_a_set_that_looks_at_the_one_in_it() {
     assert!(has_done.recv_timeout(Duration::from_secs(20)).is_ok());
     is_over.store(true, Ordering::Relaxed);
 }
+
+#[test]
+fn a_set_that_is_closed_leaves_the_set_that_it_is_in() {
+    let world = World::new();
+    let (outer, inner) = (world.set(), world.set());
+    world.add(outer, inner, IN, 1);
+    let look = || {
+        let mut out = [libc::epoll_event { events: 0, u64: 0 }; 4];
+        let at_once = Some(Duration::ZERO);
+        world.process.epoll_wait(outer, &mut out, at_once, None)
+    };
+    assert_eq!(look(), Ok(0));
+    world.process.close(inner).unwrap();
+    // Nothing in it is ours any more.
+    assert_eq!(look(), Err(slipstack_posix::Divert::Kernel));
+}
