@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use slipstack_mem::{Lock, now_ns};
 
 use crate::description::{Decided, Description};
+use crate::epoll::Target;
 use crate::link::Link;
 use crate::process::Process;
+use crate::wait::Subject;
 
 /// How long a connection waits for its own worker: one that is only busy takes it within that time.
 const PATIENCE_NS: u64 = 2_000_000;
@@ -71,12 +73,39 @@ impl Process {
                 continue;
             };
             let is_over = socket.is_watched() || listener.is_shut() || !listener.has_waiting();
-            if !is_over && !listener.leave_to_others() {
+            if is_over {
+                continue;
+            }
+            if !listener.leave_to_others() {
                 link.neglected.put_off(socket, now + AGAIN_NS);
+            } else if socket.is_watched() {
+                // Since the look above: who came did not find that it yields.
+                listener.come_back();
             }
         }
         let next = link.neglected.next_ns()?;
         Some(next.saturating_sub(now))
+    }
+
+    /// A thread that has begun to watch: the listener was looked after by others until then, or is to be from a moment ago.
+    pub(crate) fn come_back_to(&self, subject: Subject<'_>) {
+        let come_back = |socket: &Arc<Description>| {
+            if let Some(Decided::Listener(listener)) = socket.decided() {
+                listener.come_back();
+            }
+        };
+        match subject {
+            Subject::Socket(socket) => come_back(socket),
+            // Its members are watched before it is waited for.
+            Subject::Set(_) => {}
+            Subject::Many(targets) => {
+                for target in targets {
+                    if let Target::Socket(socket) = target {
+                        come_back(socket);
+                    }
+                }
+            }
+        }
     }
 
     /// A socket has lost a watcher. While it was watched nothing was noted of what came: a thread that

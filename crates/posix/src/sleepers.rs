@@ -55,11 +55,11 @@ pub(crate) struct Sleepers {
 }
 
 impl Sleepers {
-    /// Subscribes a thread that is about to sleep, unless it is.
-    pub(crate) fn enter(&self, thread: usize, waiter: &Arc<Waiter>, subject: Subject<'_>) {
+    /// Subscribes a thread that is about to sleep; `false`: it is subscribed.
+    pub(crate) fn enter(&self, thread: usize, waiter: &Arc<Waiter>, subject: Subject<'_>) -> bool {
         let mut asleep = self.asleep.lock();
         if asleep.iter().any(|it| Arc::ptr_eq(&it.waiter, waiter)) {
-            return;
+            return false;
         }
         let kept = match subject {
             Subject::Socket(socket) => Kept::Socket(Arc::clone(socket)),
@@ -74,6 +74,7 @@ impl Sleepers {
         drop(asleep);
         self.count.fetch_add(1, Ordering::AcqRel);
         subscribe(subject, waiter);
+        true
     }
 
     pub(crate) fn remove(&self, waiter: &Arc<Waiter>) -> Option<Sleeper> {

@@ -265,7 +265,9 @@ impl Process {
         let mut look = Look::Later;
         loop {
             // A handler that waited itself has undone the wait it interrupted.
-            self.sleepers.enter(thread, waiter, plan.subject);
+            if self.sleepers.enter(thread, waiter, plan.subject) {
+                self.come_back_to(plan.subject);
+            }
             // Another thread may have attached, or the engine died, since the last look.
             let link = self.living_link();
             if let Some(link) = &link

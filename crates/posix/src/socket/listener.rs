@@ -101,7 +101,9 @@ impl Listener {
             if !link.yield_listener(*sock) {
                 return false;
             }
-            self.is_yielding.store(true, Ordering::Release);
+            // Whether somebody watches is asked after this.
+            self.is_yielding.store(true, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
         }
         let passed = link.pass_waiting(*sock);
         let _ = self
@@ -115,7 +117,8 @@ impl Listener {
 
     /// Somebody watches it again.
     pub(crate) fn come_back(&self) {
-        if !self.is_yielding.load(Ordering::Acquire) {
+        fence(Ordering::SeqCst);
+        if !self.is_yielding.load(Ordering::SeqCst) {
             return;
         }
         if let Some((link, sock)) = &*self.stack.lock()

@@ -114,6 +114,68 @@ fn who_takes_one_of_two_connections_leaves_the_other_to_others() {
     assert!(world.engine().yields_asked() > 0);
 }
 
+/// Whether a listener yields after `comes`, which happens while another one is being looked for.
+fn yields_though(comes: impl FnOnce(&World, i32, SocketAddr)) -> bool {
+    let world = World::new();
+    let (listener, addr) = world.listener(0);
+    let (client, _server) = world.pair();
+    world.poll_in(listener, 0);
+    world.engine().let_yield(Duration::from_millis(100));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut fds = [libc::pollfd {
+                fd: client,
+                events: libc::POLLIN,
+                revents: 0,
+            }];
+            let awhile = Some(Duration::from_millis(500));
+            world.process.poll(&mut fds, awhile, None)
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        world.engine().call(addr, 1);
+        // The patience of the thread that sleeps is over, and it asks.
+        std::thread::sleep(Duration::from_millis(30));
+        comes(&world, listener, addr);
+        assert!(world.engine().yields_asked() > 0);
+        world.engine().is_yielding()
+    })
+}
+
+#[test]
+fn a_listener_that_a_thread_accepts_from_while_it_is_left_to_others_comes_back() {
+    let mut is_yielding = true;
+    yields_though(|world, listener, addr| {
+        std::thread::scope(|scope| {
+            let acceptor = scope.spawn(|| world.process.accept4(listener, 0).unwrap().fd);
+            std::thread::sleep(Duration::from_millis(300));
+            is_yielding = world.engine().is_yielding();
+            world.engine().call(addr, 1);
+            acceptor.join().unwrap();
+        });
+    });
+    assert!(!is_yielding);
+}
+
+#[test]
+fn a_listener_that_comes_into_a_set_while_it_is_left_to_others_comes_back() {
+    assert!(!yields_though(|world, listener, _| {
+        let set = world.process.epoll_create1(0).unwrap();
+        let mut events = [libc::epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: 0,
+        }];
+        let add = world
+            .process
+            .epoll_ctl(set, libc::EPOLL_CTL_ADD, listener, Some(events[0]));
+        assert_eq!(add, Ok(()));
+        let waited = world
+            .process
+            .epoll_wait(set, &mut events, Some(Duration::ZERO), None);
+        assert_eq!(waited, Ok(1));
+        std::thread::sleep(Duration::from_millis(300));
+    }));
+}
+
 #[test]
 fn an_address_of_nobody_is_not_available() {
     let world = World::new();

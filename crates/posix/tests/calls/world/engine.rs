@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use slipstack_channel::{
     Command, Driver, Ends, EngineEnd, Envelope, Exit, Info, Kind, Limits, Placement, Reason,
@@ -59,6 +60,9 @@ struct Inner {
     socks: HashMap<SockId, Sock>,
     next_port: u16,
     yields_asked: usize,
+    /// How long an answer to that takes, if there is somebody to leave them to; and whether it does so now.
+    yield_takes: Option<Duration>,
+    is_yielding: bool,
     holds_datagrams: bool,
 }
 
@@ -77,6 +81,8 @@ impl FakeEngine {
                 socks: HashMap::new(),
                 next_port: 40_000,
                 yields_asked: 0,
+                yield_takes: None,
+                is_yielding: false,
                 holds_datagrams: false,
             }),
             bell: Doorbell::new().unwrap(),
@@ -106,6 +112,16 @@ impl FakeEngine {
     /// How often a listener was to leave its connections to others.
     pub fn yields_asked(&self) -> usize {
         self.inner.lock().unwrap().yields_asked
+    }
+
+    /// There is another listener, and to find it takes so long.
+    pub fn let_yield(&self, takes: Duration) {
+        self.inner.lock().unwrap().yield_takes = Some(takes);
+    }
+
+    /// Whether a listener leaves its connections to the other.
+    pub fn is_yielding(&self) -> bool {
+        self.inner.lock().unwrap().is_yielding
     }
 
     /// Datagrams stay in their rings, as while an instance has other things to do; or they go on.
@@ -246,9 +262,15 @@ impl Inner {
                 self.end.reply(ticket, result);
             }
             Command::SetOption { .. } => self.end.reply(ticket, Ok(Reply::Done)),
-            Command::Yield { .. } => {
+            Command::Yield { is_on, .. } => {
                 self.yields_asked += 1;
-                self.end.reply(ticket, Err(Refusal::InvalidState));
+                let Some(takes) = self.yield_takes else {
+                    self.end.reply(ticket, Err(Refusal::InvalidState));
+                    return;
+                };
+                std::thread::sleep(takes);
+                self.is_yielding = is_on;
+                self.end.reply(ticket, Ok(Reply::Done));
             }
             Command::Unlisten { .. }
             | Command::Send { .. }
