@@ -53,22 +53,25 @@ impl Engine {
         true
     }
 
-    /// Tells the stack how many connections have been accepted: room in the backlogs. Before new ones
-    /// come in, so that no turn looks for what no program can have done yet.
+    /// What earlier turns have left. The stack is told how many connections have been accepted, which is room in the
+    /// backlogs: before new ones come in, so that no turn looks for what no program can have done yet.
     #[inline]
-    pub(crate) fn tell_all_taken(&mut self) {
-        if self.world.has_untold {
-            self.look_for_taken();
+    pub(crate) fn take_rest(&mut self, now: Instant) {
+        if self.world.has_rest {
+            self.take_all_rest(now);
         }
     }
 
     #[inline(never)]
-    fn look_for_taken(&mut self) {
+    fn take_all_rest(&mut self, now: Instant) {
         let Engine { stack, world, .. } = self;
-        world.has_untold = false;
+        world.has_rest = false;
         for client in world.clients.iter_mut().flatten() {
             client.tell_taken(|listener, total| stack.tcp_accepted(listener, total));
-            world.has_untold |= client.untold > 0;
+            world.has_rest |= client.untold > 0;
+        }
+        if !world.unsent.is_empty() {
+            self.send_unsent(now);
         }
     }
 
@@ -286,6 +289,7 @@ impl Engine {
             .is_none_or(|socket| socket.is_closing);
         if !is_closing {
             self.on_send(now, owner);
+            self.send_all_of(now, owner);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::streams::ANY;
 use crate::translate;
 use crate::world::Owner;
 
-/// Datagrams sent for one socket per command.
+/// Datagrams sent for one socket per command; what is left goes with the next turn.
 const SEND_BUDGET: usize = 4096;
 
 impl Engine {
@@ -158,7 +158,10 @@ impl Engine {
                 let (socket, end) = client.find(owner.sock)?;
                 socket.send.next_datagram(end, owner.sock, &mut payload)
             });
-            let Some(envelope) = next else { break };
+            let Some(envelope) = next else {
+                self.scratch = payload;
+                return;
+            };
             let datagram = DatagramOut {
                 payload: &payload,
                 dst: envelope.peer,
@@ -176,6 +179,41 @@ impl Engine {
             }
         }
         self.scratch = payload;
+        self.note_unsent(owner);
+    }
+
+    #[cold]
+    fn note_unsent(&mut self, owner: Owner) {
+        let socket = self.world.socket(owner);
+        let is_left = socket.is_some_and(|socket| socket.send.head() != socket.send.acked());
+        if is_left && !self.world.unsent.contains(&owner) {
+            self.world.unsent.push(owner);
+            self.world.has_rest = true;
+        }
+    }
+
+    /// What the last turn had no time for.
+    #[cold]
+    pub(crate) fn send_unsent(&mut self, now: Instant) {
+        for owner in core::mem::take(&mut self.world.unsent) {
+            self.send_more_of(now, owner);
+        }
+    }
+
+    /// All that was seen in the ring, before the socket is closed.
+    pub(crate) fn send_all_of(&mut self, now: Instant, owner: Owner) {
+        while let Some(at) = self.world.unsent.iter().position(|it| *it == owner) {
+            self.world.unsent.swap_remove(at);
+            self.send_more_of(now, owner);
+        }
+    }
+
+    fn send_more_of(&mut self, now: Instant, owner: Owner) {
+        if let Some(socket) = self.world.socket(owner)
+            && let Role::Datagram(id) = socket.role
+        {
+            self.send_datagrams(now, owner, id);
+        }
     }
 
     pub(crate) fn close_datagram(&mut self, owner: Owner, id: UdpId) {

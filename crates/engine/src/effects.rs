@@ -320,7 +320,7 @@ impl World {
                 {
                     socket.refused += 1;
                     client.untold += 1;
-                    self.has_untold = true;
+                    self.has_rest = true;
                 }
                 self.deferred.push(Deferred::Abort(conn));
             }
@@ -341,7 +341,7 @@ impl World {
         socket.step = step;
         socket.listener = Some(listener.sock);
         client.untold += 1;
-        self.has_untold = true;
+        self.has_rest = true;
         Some(Owner {
             client: listener.client,
             sock,

@@ -120,8 +120,9 @@ impl Engine {
             queue: FrameQueue::default(),
             local: Local::new(setup.fabric),
             deferred: Vec::new(),
+            unsent: Vec::new(),
             drained: None,
-            has_untold: false,
+            has_rest: false,
             counters: EngineCounters::default(),
             now,
             mac: setup.stack.mac,
@@ -167,7 +168,7 @@ impl Engine {
         self.world.now = now;
         self.set_sleeping(false);
         self.world.counters.turns += 1;
-        self.tell_all_taken();
+        self.take_rest(now);
         let frames = self.receive(now);
         let mut progress = frames > 0;
         progress |= self.receive_inbox(now);
@@ -400,9 +401,11 @@ impl Engine {
             .min()
     }
 
-    /// Whether a turn would find something now: frames, commands, frames from other engines.
+    /// Whether a turn would find something now: frames, commands, frames from other engines, what an earlier one
+    /// has left.
     pub fn has_work(&self) -> bool {
         self.device.has_rx()
+            || !self.world.unsent.is_empty()
             || self.world.local.has_work()
             || self.stack.has_dirty()
             || self

@@ -133,11 +133,13 @@ pub(crate) struct World {
     pub(crate) queue: FrameQueue,
     pub(crate) local: Local,
     pub(crate) deferred: Vec<Deferred>,
+    /// Sockets with datagrams that the turn had no time for; the next one takes them, whoever asks for it.
+    pub(crate) unsent: Vec<Owner>,
     /// While a listener is being closed: its connections that complete, which no program will
     /// accept from it.
     pub(crate) drained: Option<(ListenerId, Vec<ConnId>)>,
-    /// Some client's listeners have connections whose taking the stack has not been told.
-    pub(crate) has_untold: bool,
+    /// Some client's listeners have connections whose taking the stack has not been told, or `unsent` names somebody.
+    pub(crate) has_rest: bool,
     pub(crate) counters: EngineCounters,
     /// Time of the turn.
     pub(crate) now: Instant,

@@ -6,7 +6,8 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
 use pair::World;
-use slipstack_channel::{Command, Envelope, Kind, Reply, SockId};
+use slipstack_channel::{CloseMode, Command, Envelope, Kind, Reply, SockId, SocketOption};
+use slipstack_engine::Instant;
 
 fn sent_to(peer: SocketAddr) -> Envelope {
     Envelope {
@@ -113,4 +114,50 @@ fn a_reader_that_does_not_read_loses_datagrams_but_nothing_else() {
     }
     assert!(received > 100 && received < 500, "{received}");
     assert!(world.hosts[1].engine.counters().rx_datagrams_lost > 0);
+}
+
+/// What an engine sends for a socket at a time.
+const AT_A_TIME: usize = 4096;
+
+fn with_datagrams(world: &mut World, count: usize) -> SockId {
+    let sock = bind(world, 0, 1000);
+    let option = SocketOption::SndBuf(1 << 20);
+    world
+        .request(0, Command::SetOption { sock, option })
+        .unwrap();
+    let to = sent_to("10.9.0.2:53".parse().unwrap());
+    for _ in 0..count {
+        assert_eq!(world.hosts[0].program.udp_send(sock, &to, &[]), Ok(0));
+    }
+    sock
+}
+
+/// Datagrams that the engine of the first host has taken.
+fn sent(world: &World) -> u64 {
+    let rows = world.hosts[0].engine.counter_rows();
+    let sent = rows.iter().find(|(name, _)| name.ends_with("tx_udp"));
+    sent.map_or(0, |(_, count)| *count)
+}
+
+#[test]
+fn what_one_turn_has_no_time_for_leaves_with_the_next_though_nobody_asks() {
+    let mut world = World::new();
+    let sock = with_datagrams(&mut world, AT_A_TIME + 900);
+    world.hosts[0].engine.commands(Instant(world.now));
+    assert_ne!(world.hosts[0].program.tx_unacked(sock), 0);
+    assert!(world.hosts[0].engine.has_work());
+    world.step();
+    assert_eq!(world.hosts[0].program.tx_unacked(sock), 0);
+    assert_eq!(sent(&world), AT_A_TIME as u64 + 900);
+    world.settle(10_000_000);
+    assert!(!world.hosts[0].engine.has_work());
+}
+
+#[test]
+fn what_one_turn_has_no_time_for_leaves_before_the_socket_is_closed() {
+    let mut world = World::new();
+    let sock = with_datagrams(&mut world, 3 * AT_A_TIME);
+    world.hosts[0].program.close(sock, CloseMode::Orderly);
+    world.hosts[0].engine.commands(Instant(world.now));
+    assert_eq!(sent(&world), 3 * AT_A_TIME as u64);
 }
