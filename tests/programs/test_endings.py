@@ -439,3 +439,21 @@ def a_second_program_keeps_running_when_the_first_is_killed(world):
             assert sock.recv(10) == b"still"
             time.sleep(0.02)
     until(lambda: not is_echoed(world, 7000), 2, "the killed one's port is closed")
+
+
+@test(modes=("instance",), serial=True)
+def a_restarted_instance_costs_its_programs_no_descriptor(world):
+    counts = []
+    with world.at_peer():
+        server = socket.create_server((world.peer_address, 7970))
+    with server:
+        server.settimeout(10)
+        world.stack(*world.program("returning.py"), world.peer_address, 7970)
+        for _ in range(4):
+            sock, _ = server.accept()
+            with sock:
+                counts.append(int(sock.recv(10)))
+                os.kill(world.instance.pid, signal.SIGKILL)
+                world.instance.wait()
+                world.instance = world.start_instance("t")
+    assert counts[-1] == counts[0], counts

@@ -45,8 +45,8 @@ struct State {
     /// Asks for the policy before there is an engine.
     scout: Option<Scout>,
     links: Vec<Arc<Link>>,
-    /// Copies of the connections to an instance, for reports.
-    instances: Vec<ControlSocket>,
+    /// A copy of the connection to the instance, for reports.
+    instance: Option<ControlSocket>,
     /// What the engine has of the device: its queue, and what says that it is in use.
     held: Vec<RawFd>,
 }
@@ -87,7 +87,7 @@ impl Client {
             socket.send(&Request::Network, &[])?;
             Ok::<_, Error>(socket.receive::<Reply>(ANSWER_MS)?.0)
         };
-        let reply = match (&state.scout, state.links.last(), state.instances.last()) {
+        let reply = match (&state.scout, state.links.last(), &state.instance) {
             (Some(Scout::Keeper(link)), ..) => link.ask(&Request::Network, &[])?.0,
             (_, Some(link), _) => link.ask(&Request::Network, &[])?.0,
             (Some(Scout::Instance(socket)), ..) | (_, _, Some(socket)) => ask(socket)?,
@@ -171,10 +171,9 @@ impl Client {
             }
             _ => return Err(Error::Confused),
         };
+        // That of a former instance, if there was one, has been given up.
         let copy = socket.as_fd().try_clone_to_owned().map(raised);
-        if let Some(copy) = copy.ok().and_then(|fd| ControlSocket::from_fd(fd).ok()) {
-            state.instances.push(copy);
-        }
+        state.instance = copy.ok().and_then(|fd| ControlSocket::from_fd(fd).ok());
         remote(attached, fds, socket)
     }
 }
@@ -262,7 +261,7 @@ impl Attach for Client {
                 let links = std::mem::take(&mut state.links);
                 links.into_iter().for_each(std::mem::forget);
                 state.scout = None;
-                state.instances.clear();
+                state.instance = None;
                 (state.welcome.clone(), std::mem::take(&mut state.held))
             }
             None => (None, Vec::new()),
@@ -285,12 +284,8 @@ impl Attach for Client {
         if let Some(state) = self.state().try_lock() {
             fds.extend(state.links.iter().flat_map(|link| link.descriptors()));
             fds.extend(&state.held);
-            fds.extend(
-                state
-                    .instances
-                    .iter()
-                    .map(|socket| socket.as_fd().as_raw_fd()),
-            );
+            let instance = state.instance.iter();
+            fds.extend(instance.map(|socket| socket.as_fd().as_raw_fd()));
             match &state.scout {
                 Some(Scout::Keeper(link)) => fds.extend(link.descriptors()),
                 Some(Scout::Instance(socket)) => fds.push(socket.as_fd().as_raw_fd()),
@@ -311,7 +306,7 @@ impl Attach for Client {
             let _ = socket.receive::<Reply>(ANSWER_MS);
         };
         // Only `why` knows less without it.
-        match (state.links.last(), state.instances.last(), &state.scout) {
+        match (state.links.last(), &state.instance, &state.scout) {
             (Some(link), ..) => _ = link.register_report(copy),
             (None, Some(instance), _) => to_instance(instance),
             (None, None, Some(Scout::Instance(socket))) => to_instance(socket),
