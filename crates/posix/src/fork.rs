@@ -193,7 +193,7 @@ impl Process {
             )),
             Some(Decided::Dgram(dgram)) if old.has_kernel() => {
                 let fresh = Dgram::new(dgram.side());
-                fresh.apply(&new.cold.lock().options, &self.kernel);
+                fresh.apply(&new.cold.lock().options);
                 fresh.give_left(dgram.take_handed());
                 if let Some(remote) = dgram.remote.try_lock() {
                     *fresh.remote.lock() = *remote;

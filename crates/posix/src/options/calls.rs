@@ -185,7 +185,7 @@ impl Process {
         if let (Some((link, sock)), Some(option)) = (dgram.part(), options.for_stack(level, name)) {
             link.set_option(sock, option);
         }
-        dgram.apply(options, &self.kernel);
+        dgram.apply(options);
         if is_return(level, name) && !options.is_on(level, name) {
             dgram.forget_returned();
         }
@@ -406,7 +406,7 @@ impl Process {
     pub(crate) fn apply_dgram_options(&self, socket: &Arc<Description>) {
         let options = socket.cold.lock().options.clone();
         if let Some(Decided::Dgram(dgram)) = socket.decided() {
-            dgram.apply(&options, &self.kernel);
+            dgram.apply(&options);
             dgram.shutdown(socket.early_shut.load(Ordering::Relaxed));
         }
     }

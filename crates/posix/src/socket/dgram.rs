@@ -12,7 +12,6 @@ use slipstack_mem::Lock;
 
 use crate::ancillary::Wishes;
 use crate::errno::Errno;
-use crate::kernel::Kernel;
 use crate::link::{Datagram, Link};
 use crate::options::{Options, filter_in};
 use crate::socket::filter::Filters;
@@ -128,9 +127,8 @@ impl Dgram {
     }
 
     /// Takes over what the recorded options say.
-    pub(crate) fn apply(&self, options: &Options, kernel: &Arc<dyn Kernel>) {
-        self.filters
-            .set(filter_in(options), kernel, self.part().as_ref());
+    pub(crate) fn apply(&self, options: &Options) {
+        self.filters.set(filter_in(options), self.part().as_ref());
         let wishes = Wishes::of(options).bits();
         self.wishes.store(wishes, Ordering::Relaxed);
         let may_broadcast = options.is_on(libc::SOL_SOCKET, libc::SO_BROADCAST);

@@ -1,19 +1,15 @@
-//! SO_ATTACH_FILTER of datagrams. The kernel runs the program itself: each datagram goes, with the header that the
-//! program expects in front, through a pair of its sockets of which one has the filter. That costs some system calls a
-//! datagram, and a socket without a filter nothing.
+//! SO_ATTACH_FILTER of datagrams. The kernel has looked at the program when it was set; it runs here, over the header
+//! that it expects in front and the payload. A socket without a filter costs nothing.
 
 use std::io::IoSliceMut;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use slipstack_channel::SockId;
 use slipstack_mem::Lock;
 
-use crate::kernel::Kernel;
 use crate::link::{Datagram, Link};
-use crate::options::attach_filter;
+use crate::socket::classic;
 
 /// What the program finds in front of the payload, and what is always kept of a datagram (sk_filter_trim_cap()).
 const UDP_HEADER: usize = 8;
@@ -27,7 +23,6 @@ pub(crate) struct Filters {
 /// A filter, and what it has said of the datagrams that wait.
 pub(crate) struct Filter {
     code: Box<[u8]>,
-    kernel: Arc<dyn Kernel>,
     /// Those that begin before this offset of the ring are let through …
     passed_to: u64,
     /// … with so many bytes.
@@ -47,12 +42,7 @@ impl Filters {
     }
 
     /// `code`: the instructions; none = every datagram is let through. What has come already stays as it is.
-    pub(super) fn set(
-        &self,
-        code: Option<&[u8]>,
-        kernel: &Arc<dyn Kernel>,
-        part: Option<&(Arc<Link>, SockId)>,
-    ) {
+    pub(super) fn set(&self, code: Option<&[u8]>, part: Option<&(Arc<Link>, SockId)>) {
         if code.is_none() && !self.is_on() {
             return;
         }
@@ -66,7 +56,6 @@ impl Filters {
         let filter = code.map(|code| {
             Box::new(Filter {
                 code: code.into(),
-                kernel: Arc::clone(kernel),
                 passed_to: part.map_or(0, |(link, sock)| link.received_to(*sock)),
                 kept: usize::MAX,
             })
@@ -128,16 +117,10 @@ impl Filter {
         None
     }
 
-    /// How much of the payload is kept; `None`: it is not let through, or nobody could be asked.
+    /// How much of the payload is kept; `None`: it is not let through.
     fn judge(&self, datagram: &[u8]) -> Option<usize> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None);
-        let (to, from) = pair.ok()?;
-        attach_filter(&*self.kernel, from.as_raw_fd(), &self.code).ok()?;
-        rustix::net::send(&to, datagram, SendFlags::empty()).ok()?;
-        let mut first = [0; 1];
-        let (_, len) = rustix::net::recv(&from, &mut first[..], RecvFlags::TRUNC).ok()?;
-        Some(len.max(UDP_HEADER) - UDP_HEADER)
+        let kept = classic::run(&self.code, datagram).min(datagram.len());
+        (kept > 0).then(|| kept.max(UDP_HEADER) - UDP_HEADER)
     }
 }
 

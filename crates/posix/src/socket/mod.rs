@@ -1,5 +1,6 @@
 //! What a socket is once it is decided.
 
+mod classic;
 mod dgram;
 mod filter;
 mod gathering;
