@@ -42,7 +42,7 @@ coverage: setup ## share of the lines of wire and stack that tests run; fails be
 	@scripts/coverage
 
 differential: build ## random sequences of packets and socket calls of TCP and UDP, on the kernel and on Slipstack
-	@tests/differential/run --count $$(( $(SEEDS) / 4 ))
+	@tests/differential/run --count $$(( ($(SEEDS) + 3) / 4 ))
 
 interop-full: build ## the whole matrix, 10 runs a cell; INTEROP_ARGS="--out DIR" goes on where it stopped
 	@scripts/interop --full $(INTEROP_ARGS)
@@ -50,8 +50,8 @@ interop-full: build ## the whole matrix, 10 runs a cell; INTEROP_ARGS="--out DIR
 seeds: setup ## SEEDS simulated connections over a bad wire
 	@cargo run -q --release -p slipstack-sim --bin seeds -- --count $(SEEDS)
 
-worlds: setup ## SEEDS / 10 seeds of every family of simulated worlds
-	@cargo run -q --release -p slipstack-sim --bin worlds -- --count $$(( $(SEEDS) / 10 ))
+worlds: setup ## SEEDS / 10 seeds, rounded up, of every family of simulated worlds
+	@cargo run -q --release -p slipstack-sim --bin worlds -- --count $$(( ($(SEEDS) + 9) / 10 ))
 
 scale: setup ## a million connections in one stack: memory of each, cost against a hundred
 	@cargo run -q --release -p slipstack-sim --bin scale

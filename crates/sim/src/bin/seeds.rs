@@ -23,6 +23,10 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
+    if arguments.count == 0 {
+        eprintln!("seeds: no seed was run: --count must be above 0");
+        return ExitCode::from(2);
+    }
     let begin = Instant::now();
     let next = AtomicU64::new(arguments.start);
     let end = arguments.start + arguments.count;

@@ -62,6 +62,10 @@ fn main() -> ExitCode {
     for (family, seed) in &tally.failed {
         println!("failed: worlds --family {family} --seed {seed}");
     }
+    if tally.worlds == 0 {
+        eprintln!("worlds: no world was played: --count and --minutes must be above 0");
+        return ExitCode::from(2);
+    }
     match tally.failed.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
