@@ -25,7 +25,8 @@ class Segment:
 
     def text(self):
         names = [name for bit, name in ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST"), (PSH, "PSH"), (ACK, "ACK")) if self.flags & bit]
-        return f"< {'|'.join(names) or 'none'} seq {self.seq} ack {self.ack} len {self.length} win {self.window}"
+        options = f" with {' '.join(self.options)}" if self.options else ""
+        return f"< {'|'.join(names) or 'none'} seq {self.seq} ack {self.ack} len {self.length} win {self.window}{options}"
 
 
 class Writer:
