@@ -13,7 +13,6 @@ import signal
 import subprocess
 import tempfile
 import time
-import tomllib
 from pathlib import Path
 
 from .process import until
@@ -31,8 +30,6 @@ CHECKS = ("ip.check_checksum", "tcp.check_checksum", "udp.check_checksum")
 LAYERS = {"_ws", "arp", "data", "eth", "frame", "icmp", "icmpv6", "igmp", "ip", "ipv6", "tcp", "udp", "vlan"}
 # The peer is the kernel: when its program reads too slowly for ours its window closes.
 ASKED = f"!(tcp.analysis.zero_window && (ip.src == {World.PEER} || ipv6.src == {World.PEER6}))"
-# What only the end of a connection brings; a capture that was full before does not have it.
-OF_THE_END = "Connection reset"
 LEVELS = {"Errors": "error", "Warns": "warning"}
 LINE = re.compile(r"^\s+(\d+)\s+(\S+)\s+(\S+)\s+(.+)$")
 
@@ -62,7 +59,8 @@ class Recording:
 
     def _counted(self, what):
         found = re.search(rf"(\d+) packets? {what}", self.process.errors())
-        return int(found.group(1)) if found else -1
+        assert found, f"tcpdump has not told how many packets were {what}: {self.process.errors()[-300:]!r}"
+        return int(found.group(1))
 
     def keep(self, folder, stem):
         shutil.move(self.file, Path(folder) / f"{stem}.pcap")
@@ -110,62 +108,3 @@ def write(folder, mode, name, recording):
     folder.mkdir(parents=True, exist_ok=True)
     said = {"is_full": recording.is_full, "findings": recording.findings()}
     (folder / f"{name}.{mode}.json").write_text(json.dumps(said, indent=1, sort_keys=True))
-
-
-class Explained:
-    """What captures.toml says of a difference: in which tests it is none of our faults, and how often."""
-
-    def __init__(self, file):
-        self.entries = tomllib.loads(file.read_text())["difference"]
-
-    def covers(self, name, what, count):
-        return any(
-            entry["what"] == what and count <= entry["most"] and any(name.startswith(start) for start in entry.get("tests", [""]))
-            for entry in self.entries
-        )
-
-
-class Comparison:
-    """What Slipstack's captures have and the kernel's of the same test have not."""
-
-    def __init__(self, folder, explained_in):
-        self.explained = Explained(explained_in)
-        # As lines; what captures.toml explains is only counted.
-        self.findings = []
-        self.explained_count = 0
-        self.compared = 0
-        self.compared_alone = 0
-        # Captures that lack frames, or whose counterpart does.
-        self.incomplete = []
-        said = {tuple(file.name.rsplit(".", 2)[:2]): json.loads(file.read_text()) for file in sorted(Path(folder).glob("*.json"))}
-        kernels = {name: one for (name, mode), one in said.items() if mode == "kernel"}
-        # A test that the kernel cannot run is measured by everything that the kernel shows anywhere.
-        anywhere = {"is_full": False, "findings": {what: 1 for one in kernels.values() for what in one["findings"] or ()}}
-        for (name, mode), ours in said.items():
-            if mode != "kernel":
-                self._judge(name, mode, ours, kernels.get(name, anywhere))
-                self.compared_alone += name not in kernels
-
-    def _judge(self, name, mode, ours, kernel):
-        if ours["findings"] is None or kernel["findings"] is None:
-            self.incomplete.append(f"{name} ({mode})")
-            return
-        self.compared += 1
-        for what, count in ours["findings"].items():
-            if what in kernel["findings"] or kernel["is_full"] and OF_THE_END in what:
-                continue
-            if self.explained.covers(name, what, count):
-                self.explained_count += 1
-            else:
-                self.findings.append(f"{name} ({mode}): {count} × {what}")
-
-    def summary(self):
-        lines = [
-            f"captures: {self.compared} compared with the kernel's of the same test"
-            f" ({self.compared_alone} of tests for Slipstack alone with all of the kernel's),"
-            f" {len(self.findings)} findings, {self.explained_count} differences explained in captures.toml"
-        ]
-        lines += [f"    {line}" for line in self.findings]
-        if self.incomplete:
-            lines.append(f"    not compared, as frames are missing: {', '.join(self.incomplete)}")
-        return "\n".join(lines)
