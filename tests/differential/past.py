@@ -114,7 +114,7 @@ class Past:
         place, worth = self.place(segment), self.acks(segment)
         if "SYN" in segment.flags and "wscale" in segment.options:
             self.is_offered = True
-        if "FIN" in segment.flags:
+        if segment.flags - {"PSH"} == {"FIN", "ACK"}:
             self.fins.add(segment.end)
         if "RST" in segment.flags:
             if segment.seq == self.expects or self.state == "SYN-SENT" and worth in ("known", "new") and segment.ack == self.sent:
@@ -198,5 +198,6 @@ FACTS = {
     "refused for its ACK a moment ago": lambda past, _: past.is_within("refused by its ACK", HELD_BACK_STEPS),
     "port left a moment ago": lambda past, _: past.is_orphan and not past.has_listener and past.is_within("left", MOVING_STEPS),
     "beyond the connection": lambda past, segment: segment.end > past.expects or past.acks(segment) == "unsent",
+    "at the end of what lies ahead": lambda past, segment: segment.seq == max((end for _, end in past.ahead), default=None),
     "sent bytes behind its FIN": lambda past, segment: any(end >= segment.end for _, end in past.ahead),
 }
