@@ -251,7 +251,7 @@ pub struct TcpConfig {
     /// Connections that no program holds; beyond it the one that is let go is reset at once (Linux:
     /// `tcp_max_orphans`).
     pub orphans_max: u32,
-    /// Challenge ACKs per second, of the whole stack (RFC 5961 10).
+    /// Challenge ACKs per second, of the whole stack (RFC 5961 7).
     pub challenge_acks_per_second: u32,
     /// Resets to closed ports per second.
     pub resets_per_second: u32,

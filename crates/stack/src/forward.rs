@@ -252,6 +252,7 @@ impl Cx<'_> {
             ttl: transit.packet.ttl.saturating_sub(1),
             ..transit.packet
         };
+        // RFC 1812 4.2.2.9: none leaves with zero.
         if packet.ttl == 0 {
             return Err(Refused::Told(Counter::DropForwardTtl, Problem::Expired));
         }

@@ -363,7 +363,7 @@ impl Fragments {
         }
     }
 
-    /// DEVIATION from Linux, which refuses what is new: the oldest packets go, since an honest one's fragments
+    /// DEVIATION(Linux): what is new is refused there; here the oldest packets go, since an honest one's fragments
     /// come together and a flood's wait for nothing.
     fn make_room(&mut self, cost: usize, on_refusal: &mut impl FnMut(Refusal)) -> bool {
         while self.cost + cost > self.cost_max {

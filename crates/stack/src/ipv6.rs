@@ -25,7 +25,7 @@ fn accept(
 ) -> Result<IpMeta, Counter> {
     let routes = &link.routes6;
     let (src, dst) = (packet.header.src, packet.header.dst);
-    // RFC 4291 2.5.3, 2.7: none of these is ever a source on a wire; RFC 4038 8.1: nor are mapped
+    // RFC 4291 2.5.3, 2.7: none of these is ever a source on a wire; RFC 4038 8: nor are mapped
     // addresses. The unspecified address is one while its sender has none (RFC 4862 5.4).
     if src.is_multicast() || is_internal(src) || is_internal(dst) || dst.is_unspecified() {
         return Err(Counter::DropIpv6Martian);

@@ -50,6 +50,21 @@ impl Section {
         Self(text.split('.').map(part).collect())
     }
 
+    /// The sections between `self` and a later one beside it.
+    pub fn up_to(&self, last: &Self) -> Vec<Self> {
+        match (self.0.split_last(), last.0.split_last()) {
+            (Some((Part::Number(first), above)), Some((Part::Number(last), beside)))
+                if above == beside =>
+            {
+                let with = |number| [above, &[Part::Number(number)]].concat();
+                (first + 1..*last)
+                    .map(|number| Self(with(number)))
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether `self` is `other` or a part of it.
     pub fn is_within(&self, other: &Self) -> bool {
         self.0.starts_with(&other.0)
@@ -72,10 +87,13 @@ impl std::fmt::Display for Section {
 }
 
 pub fn load(path: &Path) -> Result<Vec<Rfc>, String> {
-    let text =
-        std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let mut table: Table =
-        toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+    text.and_then(|text| parse(&text))
+        .map_err(|error| format!("{}: {error}", path.display()))
+}
+
+pub fn parse(text: &str) -> Result<Vec<Rfc>, String> {
+    let mut table: Table = toml::from_str(text).map_err(|error| error.to_string())?;
     table.rfc.sort_by_key(|rfc| rfc.number);
     Ok(table.rfc)
 }

@@ -96,7 +96,7 @@ impl Process {
             };
             return self.connect_dgram(socket, dgram, Given::Addr(remote));
         }
-        // DEVIATION(Linux): a RST would say so a round trip later.
+        // DEVIATION(Linux): port 0 is refused here; a RST would say so a round trip later.
         if remote.port() == 0 {
             return Err(Errno::ECONNREFUSED.into());
         }

@@ -119,8 +119,8 @@ impl Process {
 
     /// MSG_FASTOPEN: connect and send in one.
     ///
-    /// DEVIATION(Linux): with a cookie a blocking call does not wait for the SYN-ACK; a refusal is told by the next
-    /// call.
+    /// DEVIATION(Linux): with a cookie a blocking MSG_FASTOPEN does not wait for the SYN-ACK; a refusal is told by
+    /// the next call.
     fn send_opening(
         &self,
         socket: &Arc<Description>,

@@ -473,7 +473,7 @@ fn apply_inq(stream: &Stream, options: &Options) {
     stream.set_wants_inq(options.is_on(libc::IPPROTO_TCP, libc::TCP_INQ));
 }
 
-/// DEVIATION(Linux): without it the system's `tcp_notsent_lowat` is not asked.
+/// DEVIATION(Linux): without TCP_NOTSENT_LOWAT the system's `tcp_notsent_lowat` is not asked.
 fn apply_unsent_low(stream: &Stream, options: &Options) {
     let bytes = options.int(libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
     stream.set_unsent_low(bytes.unwrap_or(0).cast_unsigned());

@@ -436,7 +436,7 @@ impl Stream {
 
     /// tcp_epollin_ready().
     ///
-    /// DEVIATION(Linux): the option does not make the receive buffer larger; half of it is always enough.
+    /// DEVIATION(Linux): SO_RCVLOWAT does not make the receive buffer larger; half of it is always enough.
     #[inline]
     fn has_enough(&self, sock: SockId) -> bool {
         let low_water = self.low_water();

@@ -112,7 +112,7 @@ impl Entry {
         [self.change_at, self.answer_at].into_iter().flatten().min()
     }
 
-    /// RFC 3376 6, RFC 3810 5 and 6: the all-systems groups, and of IPv6 scopes 0 and 1, are never reported.
+    /// RFC 3376 5, RFC 3810 6: the all-systems groups, and of IPv6 scopes 0 and 1, are never reported.
     fn is_reported(&self) -> bool {
         match self.group {
             IpAddr::V4(group) => group != igmp::ALL_SYSTEMS,

@@ -112,7 +112,7 @@ pub struct Tcp {
     pub(crate) train: Train,
     /// Packed places of what the next flush sends for.
     dirty: Vec<u32>,
-    /// RFC 5961 10: challenge ACKs of the whole stack.
+    /// RFC 5961 7: challenge ACKs of the whole stack.
     challenges: RateLimit,
     resets: RateLimit,
     orphans: u32,

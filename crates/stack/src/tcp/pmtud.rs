@@ -2,7 +2,7 @@
 //!
 //! RFC 9293 3.9.2.2 (soft errors), RFC 5927 (only what quotes outstanding data is believed), RFC 1191, RFC 8201 (path MTU).
 //!
-//! RFC 9293 3.7.2, RFC 1191 3, RFC 8201 5.4: the sender's side of path MTU discovery. RFC 5927 5.2, 6.2 and 7.2: hard errors
+//! RFC 9293 3.7.2, RFC 1191 3, RFC 8201 5.4: the sender's side of path MTU discovery. RFC 5927 5.2 and 6.2: hard errors
 //! end no synchronised connection, source quench is no error any more, and a lower MTU must be about what is in flight.
 
 use alloc::vec::Vec;

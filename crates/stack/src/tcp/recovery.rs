@@ -4,10 +4,10 @@
 //! RFC 3522 (undo when the timestamp says that the original arrived), RFC 2883 (undo when D-SACKs account for every
 //! retransmission), RFC 5682 (F-RTO: undo when originals are delivered after a timeout).
 //!
-//! Limited Transmit (RFC 3042 2) needs no rule of its own: SACKed bytes leave the pipe (RFC 6675 4, RFC 8985 3.4), and a
+//! Limited Transmit (RFC 3042 2) needs no rule of its own: SACKed bytes leave the pipe (RFC 6675 4), and a
 //! duplicate ACK without SACK stands for a segment that has left it, so the first two duplicates let new data go.
 //!
-//! RFC 2883 5: what D-SACKs say undoes a reduction, as the timestamps of RFC 3522 3.2 do (RFC 4015 3.2). RFC 6675 5.1: a
+//! RFC 2883 5: what D-SACKs say undoes a reduction, as the timestamps of RFC 3522 3.2 do (RFC 4015 3.4). RFC 6675 5.1: a
 //! timeout ends the episode.
 
 use slipstack_wire::tcp::TcpFlags;
@@ -346,6 +346,8 @@ fn reduce(conn: &mut Connection, facts: &AckFacts, is_first: bool) {
 }
 
 /// RFC 6298 5.4 to 5.6: everything outstanding counts as lost. `has_probe`: so does a path MTU probe.
+///
+/// DEVIATION(RFC 8985 6.3): what left within the last round trip counts as lost too, as without RACK.
 #[cold]
 #[inline(never)]
 pub fn on_timeout(conn: &mut Connection, has_probe: bool) {

@@ -286,7 +286,7 @@ fn resend_tail(
     true
 }
 
-/// RFC 8985 6.3: the reordering timer fired.
+/// RFC 8985 6.2 step 5: the reordering timer fired.
 fn on_reorder(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     let rtt = conn.rtt;
     let flight = conn.flight_mut();

@@ -1,6 +1,6 @@
 //! Half-open connections of passive opens: SYN entries.
 //!
-//! RFC 9293 3.10.7.2 (LISTEN), 3.5; RFC 4987 3.4 (SYN cache). An entry is small, holds no rings and becomes a
+//! RFC 9293 3.10.7.2 (LISTEN), 3.5; RFC 4987 3.5 (SYN cache). An entry is small, holds no rings and becomes a
 //! connection block only when the handshake is done.
 //!
 //! The table is the SYN cache of RFC 4987 3.5.

@@ -1,4 +1,4 @@
-//! What takes a reduction back when nothing had been lost (RFC 4015 3.2, RFC 3522 3.2, RFC 2883 5).
+//! What takes a reduction back when nothing had been lost (RFC 4015 3.2 and 3.4, RFC 3522 3.2, RFC 2883 5).
 
 use super::assembler::Range;
 use super::cc::Saved;

@@ -157,7 +157,7 @@ fn who_claims_an_address_that_is_probed_for_has_it() {
     }
 }
 
-/// RFC 7527 4.
+/// RFC 7527 4.1 and 4.2.
 #[test]
 fn a_probe_that_the_link_loops_back_is_nobody_elses() {
     let mut table = table();

@@ -6,7 +6,7 @@
 use super::{Ack, Window};
 use crate::time::Instant;
 
-/// RFC 9438 4.1.2: beta = 0.7.
+/// RFC 9438 4.6: beta = 0.7.
 const BETA: (u64, u64) = (7, 10);
 /// Longest time from K that is looked at, so that cubes stay small: the window has reached its limit long before.
 const SPAN_MS: i64 = 1_000_000;

@@ -25,7 +25,7 @@ use super::delivery::Sample;
 use crate::options::Congestion;
 use crate::time::Instant;
 
-/// Smallest ssthresh in segments (RFC 5681 4).
+/// Smallest ssthresh in segments (RFC 5681 3.1).
 const SSTHRESH_MIN_SEGMENTS: u32 = 2;
 /// No window is larger: four bytes a value and never an overflow.
 pub const WINDOW_MAX: u32 = 1 << 30;
@@ -114,7 +114,7 @@ pub struct Saved {
 #[derive(Debug)]
 pub struct Control {
     pub window: Window,
-    /// The window was the limit since the last ACK that could have grown it (RFC 7661 4.1).
+    /// The window was the limit since the last ACK that could have grown it (RFC 7661 4.5.3).
     pub is_limited: bool,
     /// The algorithm wants to hear of every delivery: no ACK takes the short way.
     pub wants_samples: bool,
@@ -198,7 +198,7 @@ impl Control {
     /// New data was delivered outside of fast recovery.
     #[inline]
     pub fn on_ack(&mut self, ack: &Ack) {
-        // RFC 7661 4.3: a window that was not used is not validated, so it does not grow.
+        // RFC 7661 4.4: a window that was not used is not validated, so it does not grow.
         if self.is_limited {
             self.grow(ack);
         }
@@ -356,6 +356,9 @@ impl Control {
     }
 
     /// The reduction was spurious (RFC 9438 4.9, RFC 4015).
+    ///
+    /// DEVIATION(RFC 4015 3.4): the window becomes what it was, as on Linux, not what is in flight and an initial
+    /// window.
     pub fn undo(&mut self, saved: Saved) {
         self.window.cwnd = self.window.cwnd.max(saved.cwnd);
         let kind = self.kind();
@@ -376,7 +379,7 @@ impl Control {
             // A paced sender makes no burst.
             return a.on_restart(now, &mut self.window);
         }
-        // RFC 2861: remember three quarters of what the path has carried.
+        // RFC 2861 3: remember three quarters of what the path has carried.
         let window = &mut self.window;
         window.ssthresh = window.ssthresh.max(window.cwnd / 4 * 3);
         window.cwnd = window

@@ -73,8 +73,8 @@ pub fn on_ack(
             && !window_changed;
         on_outstanding(conn, now, segment, ack, is_duplicate, cx, fx);
     } else if conn.timers.resend() == Some(Resend::Persist) && conn.opts.user_timeout_ms == 0 {
-        // A peer that answers probes is alive, but with a user timeout that is not enough: something must get through
-        // (RFC 5482 2, as on Linux).
+        // A peer that answers probes is alive, but with a user timeout that is not enough: something must get through, as
+        // on Linux.
         conn.stalled_at = Tick::NONE;
     }
     if was_idle {

@@ -127,7 +127,7 @@ fn push_instead(
     false
 }
 
-/// RFC 5681 4.1, RFC 2861.
+/// RFC 5681 4.1, RFC 2861 3.
 #[inline]
 pub fn restart_after_idle(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     let idle = now.nanos_since(conn.snd.last_at);
@@ -278,7 +278,7 @@ fn send_probe(
     mtu_search::on_sent(conn, start, len, cx);
 }
 
-/// RFC 7661 4.1 (Linux: in slow start half of the window must be used).
+/// RFC 7661 4.5.3 (Linux: in slow start half of the window must be used).
 #[inline]
 fn is_window_used(conn: &Connection, in_flight: u64) -> bool {
     let factor = if conn.cc.window.is_slow_start() { 2 } else { 1 };

@@ -1,6 +1,6 @@
 //! How much leaves, and when: the first window, what keeps it honest, and what a loss makes of it.
 //!
-//! RFC 6928 2 and 3, RFC 2861 3, RFC 7661 4.3 and 4.4, RFC 3042 2, RFC 6937 3 and 3.1.
+//! RFC 6928 2, RFC 2861 3, RFC 7661 4.4 and 4.5.3, RFC 3042 2, RFC 6937 3 and 3.1.
 
 use super::harness::*;
 use crate::TcpInfo;
@@ -87,7 +87,7 @@ fn a_lost_syn_ack_makes_the_first_window_no_smaller_than_one_segment() {
 
 #[test]
 fn a_window_that_is_not_used_does_not_grow() {
-    // RFC 2861 3, RFC 7661 4.3: what a single segment a round trip proves is a single segment.
+    // RFC 2861 3, RFC 7661 4.4 and 4.5.3: what a single segment a round trip proves is a single segment.
     let mut world = accepted(1_000, true);
     for n in 1..=100 {
         world.write(n * 1_000);
