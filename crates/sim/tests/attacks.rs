@@ -69,7 +69,7 @@ fn a_hundred_thousand_segments_out_of_order_fill_a_bounded_table() {
     assert!(victim.fx.events.iter().any(received));
 }
 
-/// RFC 3465: an ACK counts for the bytes that it acknowledges, however many ACKs say so.
+/// RFC 3465 2.2: an ACK counts for the bytes that it acknowledges, however many ACKs say so.
 #[test]
 fn split_acks_open_the_window_no_faster() {
     let sent_after = |pieces: u32| {
@@ -185,7 +185,7 @@ fn a_herd_of_closed_windows_costs_a_probe_in_two_minutes_each() {
     assert!(late <= 200 * 6, "{probes:?}");
 }
 
-/// RFC 5961: 100,000 guesses of each kind do nothing to a connection.
+/// RFC 5961 3.2, 4.2 and 5.2: 100,000 guesses of each kind do nothing to a connection.
 #[test]
 fn blind_guesses_neither_reset_nor_inject() {
     let (mut victim, open) = one_connection(1460);
@@ -213,7 +213,7 @@ fn blind_guesses_neither_reset_nor_inject() {
     );
 }
 
-/// CVE-2016-5696: how many challenges are left says nothing about another connection.
+/// RFC 5961 7, CVE-2016-5696: how many challenges are left says nothing about another connection.
 #[test]
 fn the_global_limit_of_challenges_cannot_be_counted() {
     let answers = |seed: u8, others: u8| {
@@ -235,7 +235,7 @@ fn the_global_limit_of_challenges_cannot_be_counted() {
     assert!(most <= Some(&100) && least < most, "{totals:?}");
 }
 
-/// RFC 6528: what one connection shows says nothing about the next.
+/// RFC 6528 3: what one connection shows says nothing about the next.
 #[test]
 fn initial_numbers_of_neighbouring_flows_are_unrelated() {
     let mut victim = Victim::new(|_| {});

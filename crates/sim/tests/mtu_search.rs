@@ -70,6 +70,7 @@ fn count(world: &World, counter: Counter) -> u64 {
 
 #[test]
 fn from_the_base_upwards_to_what_the_path_takes() {
+    // RFC 4821 7.2, 7.3 and 7.6.1, RFC 8899 4.1 and 5.3.2.
     for tso_max in [0, 65_000] {
         let mut world = world(1400, tso_max, |tcp| {
             tcp.mtu_probing = MtuProbing::Always;
@@ -96,6 +97,7 @@ fn from_the_base_upwards_to_what_the_path_takes() {
 
 #[test]
 fn out_of_a_black_hole_upwards_again() {
+    // RFC 4821 7.7, RFC 8899 4.3.
     let mut world = world(1300, 65_000, |tcp| tcp.mtu_probing = MtuProbing::BlackHole);
     talk(&mut world, 40_000_000);
     world.run_for(10 * SECOND).unwrap();
@@ -108,6 +110,7 @@ fn out_of_a_black_hole_upwards_again() {
 
 #[test]
 fn a_path_that_grows_is_found_at_the_next_search() {
+    // RFC 8899 5.1.1.
     let mut world = world(1300, 0, |tcp| {
         tcp.mtu_probing = MtuProbing::BlackHole;
         tcp.mtu_probe_interval = Duration::from_secs(20);
@@ -136,6 +139,7 @@ fn without_the_search_a_black_hole_swallows_everything() {
 
 #[test]
 fn what_a_router_has_told_is_forgotten_after_ten_minutes_without_a_search_too() {
+    // RFC 1191 6.3.
     // A queue of half a second: what asks for neighbours stands in it too.
     let slow = |mtu| LinkParams {
         rate: 200_000,

@@ -87,6 +87,7 @@ mod tests {
 
     #[test]
     fn a_destination_gets_six_at_once_and_then_one_an_interval_whatever_others_get() {
+        // RFC 1812 4.3.2.8.
         let mut rng = Rng::new(&[7; 32]);
         let mut limit = IcmpLimit::new(1_000_000, INTERVALS, Instant::ZERO);
         let [one, other, v6] =

@@ -62,6 +62,7 @@ mod tests {
 
     #[test]
     fn a_pair_of_ends_sees_each_number_once_until_all_are_used() {
+        // RFC 7739 5.3, of IPv4.
         let mut all = Identifications::new(&mut Rng::new(&[3; 32]));
         let seen: BTreeSet<u16> = (0..65_536)
             .map(|_| all.next(&packet([10, 0, 0, 9])))
@@ -71,6 +72,7 @@ mod tests {
 
     #[test]
     fn what_one_sees_tells_nothing_of_another() {
+        // RFC 7739 5.3, of IPv4.
         let mut all = Identifications::new(&mut Rng::new(&[3; 32]));
         let mut distance = |last| {
             let (a, b) = (

@@ -103,6 +103,7 @@ mod tests {
 
     #[test]
     fn a_path_mtu_is_lowered_not_below_the_floor_and_ends_with_time() {
+        // RFC 1191 5 and 6.3, RFC 8201 5.2 and 5.3.
         let mut all = PathMtus::new(&mut Rng::new(&[1; 32]));
         let now = Instant::from_millis(1000);
         for (dst, floor) in [("10.0.0.9", 552), ("fd00::9", 1280)] {

@@ -210,6 +210,7 @@ mod tests {
 
     #[test]
     fn destinations_find_their_next_hop() {
+        // RFC 1122 3.3.1.
         let table = [
             ([10, 0, 0, 5], Some(Route::Local)),
             ([192, 168, 7, 1], Some(Route::Local)),
@@ -247,6 +248,7 @@ mod tests {
 
     #[test]
     fn the_source_is_the_address_in_the_next_hops_network() {
+        // RFC 1122 3.3.4.
         let source = |dst: [u8; 4]| routes().find_source(Ipv4Addr::from(dst));
         assert_eq!(source([8, 8, 8, 8]), Some(Ipv4Addr::new(10, 0, 0, 5)));
         assert_eq!(

@@ -284,6 +284,7 @@ mod tests {
 
     #[test]
     fn the_source_fits_the_destination() {
+        // RFC 6724 2.1, 3.1 and 5.
         let table = [
             ("fd00:1::9", "fd00:1::5"),
             ("fd00:9::9", "fd00:1::5"),
@@ -315,6 +316,7 @@ mod tests {
 
     #[test]
     fn addresses_that_end_alike_share_a_group() {
+        // RFC 4291 2.8, RFC 3810 6.
         let groups: Vec<Ipv6Addr> = routes().reported_groups().collect();
         assert_eq!(groups, [ip("ff02::1:ff00:5")]);
         assert!(routes().is_joined(ALL_NODES) && routes().is_joined(ip("ff02::1:ff00:5")));

@@ -182,6 +182,7 @@ mod tests {
 
     #[test]
     fn the_rfc_1071_example_gives_its_sum() {
+        // RFC 1071 2.
         let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
         assert_eq!(of(&bytes), !0xddf2);
     }

@@ -98,6 +98,7 @@ mod tests {
 
     #[test]
     fn lengths_that_no_cookie_has_are_no_option() {
+        // RFC 7413 4.1.1.
         let cookie = |bytes| Cookie::new(bytes).map(FastOpen::Cookie);
         let table: [(&[u8], Option<FastOpen>); 9] = [
             (&[34, 2], Some(FastOpen::Request)),

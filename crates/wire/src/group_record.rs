@@ -57,6 +57,7 @@ mod tests {
 
     #[test]
     fn a_record_is_kind_count_group_and_sources() {
+        // RFC 3376 4.2, RFC 3810 5.2.
         let record = GroupRecord {
             kind: RecordKind::ToExclude,
             group: [239, 1, 2, 3].into(),

@@ -199,6 +199,7 @@ mod tests {
 
     #[test]
     fn errors_are_the_types_below_128() {
+        // RFC 4443 2.1.
         assert!(Icmpv6Kind::PacketTooBig { mtu: 0 }.is_error());
         assert!(Icmpv6Kind::Other { kind: 100, code: 0 }.is_error());
         assert!(!Icmpv6Kind::EchoRequest([0; 4]).is_error());

@@ -157,6 +157,7 @@ mod tests {
 
     #[test]
     fn queries_of_three_versions_are_told_apart() {
+        // RFC 3376 4.1 and 7.1.
         let one_source = [2, 125, 0, 1, 10, 0, 0, 1];
         let table = [
             (0, &[][..], (1, 10_000, 0)),

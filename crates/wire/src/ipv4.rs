@@ -248,6 +248,7 @@ mod tests {
 
     #[test]
     fn options_are_judged() {
+        // RFC 7126 4.3 and 4.4.
         let table: [(&[u8], OptionsVerdict); 8] = [
             (&[], OptionsVerdict::Harmless),
             (&[1, 1, 0, 0], OptionsVerdict::Harmless),

@@ -129,6 +129,7 @@ mod tests {
 
     #[test]
     fn the_bytes_are_those_of_the_rfc() {
+        // RFC 8200 3.
         let mut bytes = [0; HEADER_LEN];
         header(0x0102).emit(&mut bytes);
         assert_eq!(bytes[..8], [0x6b, 0x81, 0x23, 0x45, 1, 2, 6, 64]);
@@ -155,6 +156,7 @@ mod tests {
 
     #[test]
     fn the_solicited_node_group_ends_in_the_last_three_bytes() {
+        // RFC 4291 2.7.1.
         let ip: Ipv6Addr = "2001:db8::1:800:200e:8c6c".parse().unwrap();
         assert_eq!(solicited_node(ip).to_string(), "ff02::1:ff0e:8c6c");
     }

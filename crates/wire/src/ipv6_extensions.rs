@@ -325,6 +325,7 @@ mod tests {
 
     #[test]
     fn headers_of_every_kind_are_walked_over() {
+        // RFC 8200 4.
         let chain = [
             &[ROUTING, 0, 1, 4, 0, 0, 0, 0][..],
             &[DESTINATION_OPTIONS, 0, 253, 0, 1, 2, 3, 4],
@@ -355,6 +356,7 @@ mod tests {
 
     #[test]
     fn options_ask_for_what_becomes_of_the_packet() {
+        // RFC 8200 4.2.
         let table: [(u8, Result<(), Refused>); 5] = [
             (0x05, Ok(())),
             (0x1e, Ok(())),
@@ -450,6 +452,7 @@ mod tests {
 
     #[test]
     fn chains_and_lists_have_an_end() {
+        // RFC 8504 5.3.
         let chain = |n: usize| {
             let mut bytes: Vec<u8> = (0..n)
                 .flat_map(|_| [DESTINATION_OPTIONS, 0, 1, 4, 0, 0, 0, 0])
@@ -485,6 +488,7 @@ mod tests {
 
     #[test]
     fn fragments_are_told_apart_from_atomic_ones() {
+        // RFC 8200 4.5, RFC 6946.
         let bytes = [TCP, 0, 0x05, 0xa9, 0, 0, 0, 7, 1, 2, 3, 4, 5, 6, 7, 8];
         let Ok(Walked::Fragment(fragment)) = walk(FRAGMENT, &bytes) else {
             panic!("no fragment");

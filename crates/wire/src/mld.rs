@@ -86,6 +86,7 @@ mod tests {
 
     #[test]
     fn queries_of_both_versions_are_read() {
+        // RFC 3810 5.1 and 8.1.
         let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 5);
         let mut body = [0; 20];
         body[..16].copy_from_slice(&group.octets());

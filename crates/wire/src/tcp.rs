@@ -175,6 +175,7 @@ mod tests {
 
     #[test]
     fn a_data_offset_that_lies_is_none() {
+        // RFC 9293 3.1.
         let mut bytes = [0; 40];
         TcpHeader::default().emit(0, &mut bytes);
         assert_eq!(TcpSegment::parse(&bytes).unwrap().payload.len(), 20);

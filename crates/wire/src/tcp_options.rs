@@ -283,6 +283,7 @@ mod tests {
 
     #[test]
     fn lengths_that_lie_end_the_walk_or_skip_the_option() {
+        // RFC 9293 3.2.
         let mss = TcpOptions {
             mss: Some(1460),
             ..Default::default()
@@ -304,6 +305,7 @@ mod tests {
 
     #[test]
     fn more_blocks_than_fit_beside_timestamps_are_cut() {
+        // RFC 2018 3.
         let mut sack = SackBlocks::EMPTY;
         for i in 0..4 {
             assert!(sack.push(i * 10, i * 10 + 5));

@@ -28,6 +28,7 @@ fn found(fib: &Fib, query: &Query) -> Option<IpAddr> {
 
 #[test]
 fn the_longest_prefix_wins_and_then_the_smallest_metric() {
+    // RFC 1812 5.2.4.
     let mut fib = Fib::default();
     via(&mut fib, MAIN, "0.0.0.0/0", "10.0.0.1", 20).unwrap();
     via(&mut fib, MAIN, "0.0.0.0/0", "10.0.0.2", 10).unwrap();

@@ -141,6 +141,7 @@ fn patience_ends_and_the_first_fragment_is_given_back() {
 
 #[test]
 fn congestion_that_one_fragment_met_is_the_packets() {
+    // RFC 3168 5.3.
     let both = |first: u8, second: u8| {
         let mut all = fragments();
         let one = Fragment {

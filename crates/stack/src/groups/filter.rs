@@ -101,6 +101,7 @@ mod tests {
 
     #[test]
     fn filters_merge_as_rfc_3376_has_it() {
+        // RFC 3376 3.2, RFC 3810 4.2.
         let table: [(&[&str], &str); 7] = [
             (&[], "IN"),
             (&["INab", "INbc"], "INabc"),
@@ -128,6 +129,7 @@ mod tests {
 
     #[test]
     fn a_source_is_allowed_by_its_mode() {
+        // RFC 3376 3.1, RFC 3810 4.1.
         let a = IpAddr::from([10, 0, 0, b'a']);
         assert!(filter("INa").allows(a) && !filter("INb").allows(a));
         assert!(filter("EXb").allows(a) && !filter("EXa").allows(a));

@@ -28,6 +28,7 @@ mod tests {
 
     #[test]
     fn identifiers_stay_the_same_and_differ_by_prefix_interface_and_try() {
+        // RFC 7217 5.
         let secret = SipKey { k0: 1, k1: 2 };
         let of = |interface| Identifiers { secret, interface };
         let net = |n| Ipv6Addr::new(0x2001, 0xdb8, n, 0, 0, 0, 0, 0);

@@ -55,6 +55,7 @@ mod tests {
 
     #[test]
     fn an_address_is_not_ended_by_one_advertisement() {
+        // RFC 4862 5.5.3.
         const HOUR: u32 = 3600;
         let now = Instant::from_millis(1_000_000);
         // What is left, what is told, what is left then.

@@ -102,6 +102,7 @@ fn flagged(n: u16, flags: u8, valid_s: u32, preferred_s: u32) -> Vec<u8> {
 
 #[test]
 fn the_first_address_is_probed_for_before_a_router_is_asked() {
+    // RFC 4862 2, 5.3 and 5.4.
     let mut host = Host::new();
     assert!(host.learnt().addresses.is_empty());
     host.pass_ms(150);
@@ -116,6 +117,7 @@ fn the_first_address_is_probed_for_before_a_router_is_asked() {
 
 #[test]
 fn an_address_that_somebody_has_is_not_taken() {
+    // RFC 7217 6.
     let mut host = Host::new();
     let mut tried = Vec::new();
     for _ in 0..ATTEMPTS {
@@ -141,6 +143,7 @@ fn an_address_that_is_ours_is_not_given_up_for_a_claim() {
 
 #[test]
 fn routers_are_asked_ever_more_rarely_until_one_answers() {
+    // RFC 4861 6.3.7, RFC 7559 2.
     let mut host = Host::up();
     host.pass_s(4);
     let count = |host: &Host| {
@@ -159,6 +162,7 @@ fn routers_are_asked_ever_more_rarely_until_one_answers() {
 
 #[test]
 fn a_prefix_gives_an_address_that_is_deprecated_and_then_removed() {
+    // RFC 4862 5.5.3 and 5.5.4.
     let mut host = Host::up();
     host.hear(ROUTER, 1800, &prefix(1, 60, 30));
     assert_eq!(host.of(1), [] as [bool; 0]);
@@ -175,6 +179,7 @@ fn a_prefix_gives_an_address_that_is_deprecated_and_then_removed() {
 
 #[test]
 fn lifetimes_are_renewed_and_a_second_prefix_comes_later() {
+    // RFC 4862 5.5.3.
     let mut host = Host::up();
     for _ in 0..10 {
         host.hear(ROUTER, 1800, &prefix(1, 60, 30));
@@ -190,6 +195,7 @@ fn lifetimes_are_renewed_and_a_second_prefix_comes_later() {
 
 #[test]
 fn a_prefix_that_is_withdrawn_leaves_the_link_at_once_and_its_address_by_the_two_hour_rule() {
+    // RFC 4861 6.3.4, RFC 4862 5.5.3.
     let mut host = Host::up();
     host.hear(ROUTER, 1800, &prefix(1, 86400, 86400));
     host.pass_s(1);
@@ -204,6 +210,7 @@ fn a_prefix_that_is_withdrawn_leaves_the_link_at_once_and_its_address_by_the_two
 
 #[test]
 fn flags_say_what_a_prefix_is_for() {
+    // RFC 4861 4.6.2, RFC 4862 5.5.3.
     let mut host = Host::up();
     host.hear(ROUTER, 1800, &flagged(1, 0x80, 60, 30));
     host.hear(ROUTER, 1800, &flagged(2, 0x40, 60, 30));
@@ -218,6 +225,7 @@ fn flags_say_what_a_prefix_is_for() {
 
 #[test]
 fn prefixes_that_make_no_address_are_left_out() {
+    // RFC 4862 5.5.3.
     let mut host = Host::up();
     let mut long = prefix(1, 60, 30);
     long[2] = 80;
@@ -232,6 +240,7 @@ fn prefixes_that_make_no_address_are_left_out() {
 
 #[test]
 fn a_router_leaves_when_it_says_so_and_when_its_time_is_over() {
+    // RFC 4861 6.3.4.
     let mut host = Host::up();
     host.hear(ROUTER, 100, &[]);
     host.hear(OTHER, 50, &[]);
@@ -285,6 +294,7 @@ fn a_route_for_everything_overrides_the_header() {
 
 #[test]
 fn a_redirect_lasts_as_long_as_its_router() {
+    // RFC 4861 5.3.
     let mut host = Host::up();
     host.hear(ROUTER, 100, &[]);
     let redirected = Redirected {
@@ -299,6 +309,7 @@ fn a_redirect_lasts_as_long_as_its_router() {
 
 #[test]
 fn parameters_that_are_not_stated_stay() {
+    // RFC 4861 4.2, 6.3.2 and 6.3.4.
     let mut host = Host::up();
     let mut body = vec![0, 0, 0x75, 0x30, 0, 0, 3, 0xe8];
     body.extend([5, 1, 0, 0, 0, 0, 5, 0x78]);

@@ -303,6 +303,7 @@ mod tests {
 
     #[test]
     fn the_newest_range_is_reported_first() {
+        // RFC 2018 4.
         let mut assembler = Assembler::default();
         for start in [100, 300, 500, 200] {
             assembler
@@ -319,6 +320,7 @@ mod tests {
 
     #[test]
     fn a_duplicate_is_reported_once_and_first() {
+        // RFC 2883 4.
         let mut assembler = Assembler::default();
         assembler
             .insert(Range {

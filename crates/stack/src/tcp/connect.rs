@@ -502,6 +502,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_names_no_mss_gets_what_its_family_always_takes() {
+        // RFC 9293 3.7.1.
         for (own, peer, want) in [
             ("10.0.0.5", "10.0.0.9:80", 536),
             ("fd00::5", "[fd00::9]:80", 1220),

@@ -157,6 +157,7 @@ mod tests {
 
     #[test]
     fn every_port_of_the_range_is_tried_once() {
+        // RFC 6056 3.3.3.
         let mut ports = Ports::new((100, 103), &mut Rng::new(&[0; 32]));
         let mut taken = Vec::new();
         while let Some(port) = ports.pick(77, |_, p| !taken.contains(&p)) {

@@ -183,6 +183,7 @@ mod tests {
 
     #[test]
     fn three_sacked_segments_make_the_first_one_lost() {
+        // RFC 8985 6.2.
         let (mut rack, mut board, rtt) = world();
         let early = sack(&mut rack, &mut board, &rtt, 101_002, 10, 30);
         assert_eq!(early.newly_lost, 0);
@@ -193,6 +194,7 @@ mod tests {
 
     #[test]
     fn one_sacked_segment_is_enough_after_the_reordering_window() {
+        // RFC 8985 6.2.
         let (mut rack, mut board, rtt) = world();
         let first = sack(&mut rack, &mut board, &rtt, 101_001, 10, 20);
         let at = first.recheck_at.unwrap();
@@ -202,6 +204,7 @@ mod tests {
 
     #[test]
     fn what_was_sent_later_is_not_lost() {
+        // RFC 8985 6.2.
         let (mut rack, mut board, rtt) = world();
         sack(&mut rack, &mut board, &rtt, 101_004, 30, 50);
         let detection = rack.detect(Instant(10_000_000), &mut board, &rtt, true);
@@ -211,6 +214,7 @@ mod tests {
 
     #[test]
     fn dsacks_widen_the_window_once_a_round_trip_and_for_sixteen_recoveries() {
+        // RFC 8985 6.2.
         let (mut rack, mut board, rtt) = world();
         let mut lost_at = |rack: &mut Rack| {
             let first = sack(rack, &mut board, &rtt, 101_001, 10, 20);

@@ -55,6 +55,7 @@ mod tests {
 
     #[test]
     fn the_timeout_doubles_up_to_the_ceiling() {
+        // RFC 6298 2.5 and 5.5.
         let mut backoff = Backoff::default();
         assert_eq!(backoff.apply(200, 1000), 200);
         backoff.double();
@@ -72,6 +73,7 @@ mod tests {
 
     #[test]
     fn fifteen_retries_take_what_linux_says() {
+        // RFC 9293 3.8.3, RFC 1122 4.2.3.5.
         // 200 ms doubling to 120 s, 15 retries: 924.6 s (ip-sysctl, tcp_retries2).
         assert_eq!(budget_ns(200, 120_000, 15), 924_600);
     }

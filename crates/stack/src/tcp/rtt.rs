@@ -120,6 +120,7 @@ mod tests {
 
     #[test]
     fn the_first_sample_sets_both_estimates() {
+        // RFC 6298 2.1 and 2.2.
         let mut rtt = Rtt::default();
         assert_eq!(rtt.timeout_ns(1000 * MS, 200 * MS, 120_000 * MS), 1000 * MS);
         rtt.sample(Instant(0), Duration::from_millis(100));
@@ -129,6 +130,7 @@ mod tests {
 
     #[test]
     fn estimates_follow_a_naive_oracle() {
+        // RFC 6298 2.3.
         let mut rtt = Rtt::default();
         let (mut srtt, mut var) = (0f64, 0f64);
         for i in 0..1000u64 {

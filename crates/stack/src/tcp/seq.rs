@@ -57,6 +57,7 @@ mod tests {
 
     #[test]
     fn the_syn_carries_the_initial_number() {
+        // RFC 9293 3.4.
         assert_eq!(to_wire(0xdead_beef, SYN), 0xdead_beef);
         assert_eq!(to_wire(u32::MAX, FIRST), 0);
         assert_eq!(offset(at(17)), 17);
@@ -64,6 +65,7 @@ mod tests {
 
     #[test]
     fn timestamps_compare_across_the_wrap() {
+        // RFC 7323 5.2.
         assert!(is_older(u32::MAX, 0));
         assert!(!is_older(0, u32::MAX));
         assert!(!is_older(5, 5));

@@ -36,6 +36,7 @@ fn an_engine_leaves_answers_to_its_keeper_but_learns() {
 
 #[test]
 fn an_address_that_another_claims_is_defended_once_in_ten_seconds() {
+    // RFC 5227 1.1 and 2.4.
     let claim = arp_frame(ArpOperation::Request, PEER_MAC, IP, IP);
     let mut table = Table::new();
     for (wait_ms, want) in [(0, 1), (0, 0), (9_900, 0), (200, 1)] {
@@ -117,6 +118,7 @@ fn requests_for_others_and_lying_senders_are_dropped_with_their_counter() {
 
 #[test]
 fn an_address_probe_is_answered_and_nothing_learned() {
+    // RFC 5227 2.1.1.
     let mut table = Table::new();
     table.input(&arp_frame(
         ArpOperation::Request,
@@ -244,6 +246,7 @@ fn the_queue_of_a_neighbour_keeps_the_newest() {
 
 #[test]
 fn an_old_answer_is_used_while_it_is_verified_by_unicast() {
+    // RFC 4861 7.3.2 and 7.3.3, of IPv4 too.
     let mut table = Table::new();
     table.introduce_peer();
     let udp = table.bind("0.0.0.0:1000");

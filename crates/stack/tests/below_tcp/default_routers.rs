@@ -177,6 +177,7 @@ fn routers_of_which_none_answers_take_turns() {
 
 #[test]
 fn a_router_that_would_be_preferred_is_asked_again_once_a_minute_while_there_is_traffic() {
+    // RFC 4191 3.2.
     let (mut table, socket) = up([true, true]);
     send(&mut table, socket);
     fall_silent(&mut table, socket);

@@ -128,6 +128,7 @@ fn a_checksum_left_to_the_device_still_is() {
 
 #[test]
 fn the_last_hop_is_told() {
+    // RFC 1812 4.3.2.7 and 5.3.1.
     let mut table = router();
     table.input(&patch_ip(datagram(FAR, 10), |header| {
         (header[1], header[8]) = (0x11, 1);
@@ -149,6 +150,7 @@ fn the_last_hop_is_told() {
 
 #[test]
 fn what_has_no_route_is_told() {
+    // RFC 1812 5.2.7.1.
     let mut table = router();
     table.stack.change_fib(false, |fib| {
         fib.retain(fib::MAIN, |entry| !entry.prefix.is_all())
@@ -161,6 +163,7 @@ fn what_has_no_route_is_told() {
 
 #[test]
 fn a_path_that_takes_less_is_told_or_gets_fragments() {
+    // RFC 1191 4.
     let mut table = router();
     let narrow = Entry {
         mtu: Some(600),
@@ -234,6 +237,7 @@ fn a_fragment_beyond_the_largest_packet_is_not_cut() {
 
 #[test]
 fn what_may_not_leave_its_link_does_not() {
+    // RFC 3927 2.7, RFC 4291 2.5.2.
     let v4 = |src: [u8; 4], dst: [u8; 4]| udp_frame((src.into(), 7), (dst.into(), 53), b"x");
     let local: Ipv6Addr = "fe80::9".parse().unwrap();
     let mut group = datagram(FAR, 10);
@@ -265,6 +269,7 @@ fn what_may_not_leave_its_link_does_not() {
 
 #[test]
 fn a_next_hop_is_asked_for_in_our_own_name() {
+    // RFC 4861 7.2.2.
     const NEAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 77];
     let mut table = router();
     let near = Ipv4Addr::new(10, 0, 0, 77);

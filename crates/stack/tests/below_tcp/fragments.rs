@@ -203,6 +203,7 @@ fn malformed_fragments_are_refused() {
 
 #[test]
 fn a_first_fragment_without_its_transport_header_is_told() {
+    // RFC 7112 5.
     let options = [protocol::TCP, 0, 1, 4, 0, 0, 0, 0];
     let first = |bytes| fragment_of(extensions::DESTINATION_OPTIONS, 1, 0, true, bytes);
     let mut table = table();

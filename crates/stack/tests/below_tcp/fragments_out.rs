@@ -119,6 +119,7 @@ fn frame_v6(src: Ipv6Addr, next_header: u8, header: &[u8], body: &[u8]) -> Vec<u
 
 #[test]
 fn a_large_datagram_arrives_whole_and_no_frame_is_larger_than_the_link() {
+    // RFC 791 2.3, RFC 1122 3.3.3.
     for (is_v6, longest) in [(false, 65_507), (true, 65_527)] {
         for len in [1473, 2952, 2953, 5000, longest] {
             let (mut table, mut peer) = (table(), peer());

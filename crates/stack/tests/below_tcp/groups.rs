@@ -94,6 +94,7 @@ fn source(last: u8) -> IpAddr {
 
 #[test]
 fn a_member_hears_its_group_and_others_do_not() {
+    // RFC 1112 7.1 and 7.2.
     let mut table = Table::new();
     let member = socket(&mut table, 1000);
     table.input(&datagram(PEER, 1000, b"early"));
@@ -118,6 +119,7 @@ fn a_member_hears_its_group_and_others_do_not() {
 
 #[test]
 fn sources_are_chosen_for_each_socket() {
+    // RFC 3376 3.1.
     let mut table = Table::new();
     let (picky, open) = (socket(&mut table, 1000), socket(&mut table, 1000));
     change(&mut table, picky, GroupChange::Include(PEER.into()));
@@ -135,6 +137,7 @@ fn sources_are_chosen_for_each_socket() {
 
 #[test]
 fn joining_and_leaving_are_said_at_once_and_again() {
+    // RFC 3376 5.1, 8.1 and 8.11.
     let mut table = Table::new();
     let udp = socket(&mut table, 1000);
     change(&mut table, udp, GroupChange::Join);
@@ -152,6 +155,7 @@ fn joining_and_leaving_are_said_at_once_and_again() {
 
 #[test]
 fn changes_of_sources_are_said_as_such() {
+    // RFC 3376 4.2 and 5.1.
     let mut table = Table::new();
     let udp = socket(&mut table, 1000);
     change(&mut table, udp, GroupChange::Include(source(1)));
@@ -170,6 +174,7 @@ fn changes_of_sources_are_said_as_such() {
 
 #[test]
 fn queries_are_answered_within_their_time() {
+    // RFC 3376 4.1 and 5.2.
     let mut table = Table::new();
     let udp = socket(&mut table, 1000);
     change(&mut table, udp, GroupChange::Join);
@@ -242,6 +247,7 @@ fn who_has_no_address_is_heard_by_all_and_by_nobody_alone() {
 
 #[test]
 fn older_routers_hear_what_they_understand() {
+    // RFC 3376 7.2.1 and 8.12, RFC 2236 2, 3 and 4.
     for (version, report) in [(1, 0x12), (2, 0x16)] {
         let mut table = Table::new();
         let udp = socket(&mut table, 1000);
@@ -279,6 +285,7 @@ fn older_routers_hear_what_they_understand() {
 
 #[test]
 fn what_is_malformed_or_from_beyond_the_link_is_counted() {
+    // RFC 3376 4.
     let mut table = Table::new();
     let udp = socket(&mut table, 1000);
     change(&mut table, udp, GroupChange::Join);
@@ -296,6 +303,7 @@ fn what_is_malformed_or_from_beyond_the_link_is_counted() {
 
 #[test]
 fn engines_leave_reports_to_their_keeper_which_merges_them() {
+    // RFC 3376 3.2.
     let mut engine = Table::with(|config| config.role = Role::Engine);
     let udp = socket(&mut engine, 1000);
     change(&mut engine, udp, GroupChange::Join);
@@ -320,6 +328,7 @@ fn engines_leave_reports_to_their_keeper_which_merges_them() {
 
 #[test]
 fn what_is_sent_to_a_group_is_looped_back_with_its_own_time_to_live() {
+    // RFC 1112 6.1 and 6.4.
     let mut table = Table::new();
     let udp = socket(&mut table, 1000);
     let out = DatagramOut::new(Some(at(GROUP, 1000)), b"x");

@@ -94,6 +94,7 @@ fn each_malformed_header_has_its_counter() {
 
 #[test]
 fn each_wrong_address_has_its_counter() {
+    // RFC 1122 3.3.6 and 4.1.3.6.
     let from = |a, b, c, d| echo(Ipv4Addr::new(a, b, c, d), IP);
     let to = |a, b, c, d| echo(PEER, Ipv4Addr::new(a, b, c, d));
     let mut link_group = echo(PEER, IP);
@@ -149,6 +150,7 @@ fn harmless_options_are_accepted() {
 
 #[test]
 fn an_error_reaches_the_socket_that_is_connected_to_its_peer() {
+    // RFC 1122 3.2.2.1.
     let mut table = Table::new();
     table.introduce_peer();
     let udp = table.bind("0.0.0.0:1000");

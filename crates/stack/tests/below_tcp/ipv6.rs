@@ -135,6 +135,7 @@ fn who_probes_for_our_address_hears_that_it_is_taken() {
     assert!(table.fx.events.is_empty());
 }
 
+/// RFC 4861 7.1.1 and 7.1.2.
 #[test]
 fn neighbour_discovery_against_the_rules_is_dropped_by_reason() {
     let ns = Icmpv6Kind::NeighbourSolicitation;
@@ -209,6 +210,7 @@ fn neighbour_discovery_against_the_rules_is_dropped_by_reason() {
 
 #[test]
 fn a_datagram_waits_for_its_neighbour_and_follows_the_answer() {
+    // RFC 4861 5.2 and 7.2.2.
     let mut table = table();
     let udp = table.bind("[::]:1000");
     let to = Some(at6(PEER6, 7));
@@ -282,6 +284,7 @@ fn an_answer_without_override_does_not_move_a_known_neighbour() {
 
 #[test]
 fn an_echo_is_answered_from_the_address_that_was_asked() {
+    // RFC 4443 2.2.
     let mut table = table();
     introduce(&mut table);
     table.input(&icmp(
@@ -310,6 +313,7 @@ fn an_engine_leaves_answers_to_its_keeper() {
 
 #[test]
 fn packets_that_no_host_may_send_are_dropped_by_reason() {
+    // RFC 4291 2.5.2, 2.5.3 and 2.7, RFC 4038 8.
     let mapped = "::ffff:10.0.0.9".parse().unwrap();
     let cases = [
         (ALL_NODES, OWN, Counter::DropIpv6Martian),
@@ -346,6 +350,7 @@ fn a_stack_without_ipv6_hears_none_of_it() {
 
 #[test]
 fn extension_headers_lead_to_the_datagram_or_to_what_is_wrong() {
+    // RFC 4443 3.4.
     let plain = datagram((PEER6, 7), (OWN, 1000), b"8 bytes.");
     let behind = |first: u8, extension: &[u8]| {
         let payload = [extension, &plain[54..]].concat();
@@ -389,6 +394,7 @@ fn extension_headers_lead_to_the_datagram_or_to_what_is_wrong() {
 
 #[test]
 fn a_closed_port_is_told_and_errors_are_limited() {
+    // RFC 4443 3.1.
     let mut table = table_with(|config| config.icmp_errors_per_second = 10);
     introduce(&mut table);
     table.input(&datagram((PEER6, 7), (OWN, 9), &[7; 1400]));
@@ -437,6 +443,7 @@ fn an_error_about_our_datagram_reaches_its_socket() {
 
 #[test]
 fn a_datagram_without_or_with_a_wrong_checksum_is_refused() {
+    // RFC 8200 8.1.
     let mut table = table();
     table.bind("[::]:1000");
     let mut bare = datagram((PEER6, 7), (OWN, 1000), b"x");
@@ -498,6 +505,7 @@ fn sending_refuses_what_has_no_route() {
 
 #[test]
 fn a_query_about_one_group_and_one_of_version_1_are_answered() {
+    // RFC 3810 5.1, 6.2 and 8.1.
     let mut table = table();
     table.stack.announce(table.now, &mut table.fx);
     table.pass(1001);
@@ -515,6 +523,7 @@ fn a_query_about_one_group_and_one_of_version_1_are_answered() {
 
 #[test]
 fn the_groups_of_our_addresses_are_reported_and_told_when_asked() {
+    // RFC 3810 5.2, 6.1 to 6.3, 9.1 and 9.11, RFC 4291 2.8.
     let mut table = table();
     table.stack.announce(table.now, &mut table.fx);
     let frames = table.take_frames();
@@ -547,6 +556,7 @@ fn the_groups_of_our_addresses_are_reported_and_told_when_asked() {
 
 #[test]
 fn who_is_not_of_the_link_does_not_answer_for_us() {
+    // RFC 2710 3 and 4.
     let mut table = table();
     table.stack.announce(table.now, &mut table.fx);
     table.pass(1001);

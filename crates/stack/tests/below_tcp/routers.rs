@@ -103,6 +103,7 @@ fn send(table: &mut Table, socket: UdpId, to: Ipv6Addr, payload: &[u8]) -> Vec<V
 
 #[test]
 fn an_address_is_probed_for_from_nobody_and_then_a_router_is_asked() {
+    // RFC 4861 6.3.7.
     let mut table = table();
     table.pass(1000);
     let messages = messages(&mut table);
@@ -254,6 +255,7 @@ fn what_does_not_come_from_a_router_of_the_link_is_not_believed() {
 
 #[test]
 fn a_redirect_of_the_first_hop_is_followed() {
+    // RFC 4861 4.5 and 8.3.
     let (mut table, ip, socket) = up();
     table.input(&redirect(ROUTER, ip, OTHER, FAR));
     assert_eq!(table.count(Counter::RxNdpRedirects), 1);

@@ -153,6 +153,7 @@ fn a_broadcast_reaches_wildcard_sockets_only() {
 
 #[test]
 fn a_closed_port_is_reported_quoting_the_packet_and_not_without_limit() {
+    // RFC 1122 4.1.3.3, RFC 1812 4.3.2.3 and 4.3.2.8.
     let mut table = Table::with(|config| config.icmp_errors_per_second = 100);
     table.introduce_peer();
     let frame = udp_frame((PEER, 7), (IP, 1000), &[7; 1000]);
@@ -420,6 +421,7 @@ fn one_send_of_several_datagrams_is_cut_by_the_stack_or_left_to_the_device() {
 
 #[test]
 fn a_datagram_may_name_its_source_and_the_fields_of_its_header() {
+    // RFC 1122 3.2.1.7 and 4.1.3.5.
     let other = Ipv4Addr::new(10, 0, 0, 6);
     let mut table = Table::with(|config| config.addrs.push((other.into(), 24)));
     table.introduce_peer();

@@ -277,6 +277,7 @@ mod tests {
 
     #[test]
     fn the_window_follows_the_equations() {
+        // RFC 9438 4.2, 4.3, 4.4 and 4.5.
         // Large and long (cubic), short (Reno-friendly), small.
         for (start, rtt_ms, seconds) in [(100, 100, 12), (1_000, 40, 20), (50, 10, 10), (10, 20, 5)]
         {
@@ -300,6 +301,7 @@ mod tests {
 
     #[test]
     fn a_lower_plateau_is_given_up_for_newcomers() {
+        // RFC 9438 4.6 and 4.7.
         let mut cubic = Cubic::default();
         assert_eq!(cubic.on_loss(&window(100_000)), 70_000);
         assert_eq!(cubic.w_max, 100_000);
@@ -310,6 +312,7 @@ mod tests {
 
     #[test]
     fn after_a_timeout_the_plateau_is_where_avoidance_begins() {
+        // RFC 9438 4.8.
         let mut cubic = Cubic::default();
         cubic.on_loss(&window(100_000));
         cubic.on_timeout();
@@ -320,6 +323,7 @@ mod tests {
 
     #[test]
     fn time_without_a_used_window_does_not_count() {
+        // RFC 9438 5.8.
         let mut cubic = Cubic::default();
         let mut w = window(100_000);
         w.cwnd = cubic.on_loss(&w);

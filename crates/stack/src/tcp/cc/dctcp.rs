@@ -67,6 +67,7 @@ mod tests {
 
     #[test]
     fn alpha_follows_the_share_of_marked_bytes() {
+        // RFC 8257 3.3 and 4.2.
         for (marked_of_ten, goal) in [(0, 0.0), (2, 0.2), (5, 0.5), (10, 1.0)] {
             let mut dctcp = Dctcp::default();
             let mut oracle = 1.0f64;
@@ -85,6 +86,7 @@ mod tests {
 
     #[test]
     fn a_mark_takes_half_of_alpha() {
+        // RFC 8257 3.3.
         let window = Window {
             cwnd: 100_000,
             ssthresh: 1,

@@ -282,6 +282,7 @@ mod tests {
 
     #[test]
     fn a_rise_of_an_eighth_slows_down_and_then_leaves() {
+        // RFC 9406 4.2.
         // Rounds here overlap as on a wire: each lasts as long as SND.NXT at its beginning was ahead.
         let (grown, has_left) = run(
             16,
@@ -295,12 +296,14 @@ mod tests {
 
     #[test]
     fn a_rise_below_four_milliseconds_counts_for_nothing() {
+        // RFC 9406 4.3: MIN_RTT_THRESH.
         let (grown, has_left) = run(16, &[10, 10, 10, 13, 13, 13, 13, 13]);
         assert!(!has_left && grown.iter().all(|g| *g == 16 * MSS));
     }
 
     #[test]
     fn a_rise_that_goes_away_resumes_slow_start() {
+        // RFC 9406 4.2.
         let (grown, has_left) = run(
             16,
             &[40, 40, 40, 40, 60, 60, 40, 40, 40, 40, 40, 40, 40, 40],
@@ -311,6 +314,7 @@ mod tests {
 
     #[test]
     fn seven_samples_decide_nothing() {
+        // RFC 9406 4.3: N_RTT_SAMPLE.
         let (grown, _) = run(3, &[40, 40, 90, 90, 90, 90]);
         assert!(grown.iter().all(|g| *g == 3 * MSS));
     }

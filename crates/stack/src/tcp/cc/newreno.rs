@@ -50,6 +50,7 @@ mod tests {
 
     #[test]
     fn split_acks_grow_no_faster_than_whole_ones() {
+        // RFC 3465 2.1.
         let start = Window {
             cwnd: 10_000,
             ssthresh: 5_000,
@@ -67,6 +68,7 @@ mod tests {
 
     #[test]
     fn a_loss_halves_what_was_in_flight() {
+        // RFC 5681 3.1, equation 4.
         let window = Window {
             cwnd: 11_000,
             ssthresh: 5_000,

@@ -32,6 +32,7 @@ fn the_state_of_an_algorithm_is_small() {
 
 #[test]
 fn the_initial_window_is_that_of_rfc_6928() {
+    // RFC 6928 2.
     for (mss, cwnd) in [
         (536, 5_360),
         (1_460, 14_600),
@@ -44,6 +45,7 @@ fn the_initial_window_is_that_of_rfc_6928() {
 
 #[test]
 fn slow_start_grows_by_bytes_up_to_l_segments_an_ack() {
+    // RFC 3465 2.2 and 2.3, RFC 9406 4.3, RFC 8257 3.4.
     // (algorithm, bytes acknowledged at once, after a timeout, super-frame) → growth.
     let table = [
         (Congestion::NewReno, 100, false, 0, 100),
@@ -68,6 +70,7 @@ fn slow_start_grows_by_bytes_up_to_l_segments_an_ack() {
 
 #[test]
 fn an_unused_window_does_not_grow() {
+    // RFC 7661 4.4.
     for kind in [Congestion::Cubic, Congestion::NewReno, Congestion::Dctcp] {
         let mut control = control(kind);
         control.is_limited = false;
@@ -107,6 +110,7 @@ fn a_window_that_comes_from_elsewhere_grows_on() {
 
 #[test]
 fn a_reduction_that_was_needless_is_taken_back_whole() {
+    // RFC 9438 4.9, RFC 4015 3.2.
     for kind in [Congestion::Cubic, Congestion::NewReno, Congestion::Dctcp] {
         let mut control = control(kind);
         let saved = control.save();
@@ -133,6 +137,7 @@ fn what_is_taken_back_is_not_the_algorithm_that_the_program_has_left() {
 
 #[test]
 fn a_restart_after_idle_begins_with_the_initial_window() {
+    // RFC 5681 4.1, RFC 2861 3.
     let mut control = control(Congestion::Cubic);
     control.window.cwnd = 80_000;
     control.window.ssthresh = 20_000;
@@ -145,6 +150,7 @@ fn a_restart_after_idle_begins_with_the_initial_window() {
 
 #[test]
 fn losses_and_marks_have_their_factors() {
+    // RFC 9293 3.8.2, RFC 9438 4.6, RFC 8257 3.5.
     let table = [
         (Congestion::Cubic, 70_000, 70_000),
         (Congestion::NewReno, 50_000, 50_000),

@@ -21,6 +21,7 @@ fn fin_sent(world: &mut World) -> u32 {
 
 #[test]
 fn the_side_that_closes_first_waits() {
+    // RFC 9293 3.10.8: TIME-WAIT ends.
     let mut world = established();
     close(&mut world);
     fin_sent(&mut world);
@@ -105,6 +106,7 @@ fn data_for_a_closed_program_is_reset() {
 
 #[test]
 fn closing_with_unread_data_resets() {
+    // RFC 2525 2.17.
     let mut world = established();
     world.peer(ACK, b"unread");
     let conn = world.conn.unwrap();
@@ -178,6 +180,7 @@ fn a_held_connection_stays_in_fin_wait_2() {
 
 #[test]
 fn time_wait_gives_way_to_a_newer_syn() {
+    // RFC 9293 3.6.1.
     let mut world = established();
     close(&mut world);
     let fin = fin_sent(&mut world);

@@ -115,6 +115,7 @@ fn a_listener_agrees_to_what_it_is_asked() {
 
 #[test]
 fn a_syn_that_is_repeated_without_ecn_is_answered_without() {
+    // RFC 3168 6.1.1.1.
     let mut world = world_of(EcnMode::Passive, Congestion::Cubic);
     syn_ack(&mut world, ECE | CWR);
     let seq = world.seq.wrapping_sub(1);
@@ -142,6 +143,7 @@ fn an_active_open_asks_only_when_told_to() {
 
 #[test]
 fn a_lost_syn_is_repeated_without_ecn() {
+    // RFC 3168 6.1.1.1.
     let mut world = world_of(EcnMode::On, Congestion::Cubic);
     connect(&mut world);
     assert!(world.only().is(ECE | CWR));
@@ -152,6 +154,7 @@ fn a_lost_syn_is_repeated_without_ecn() {
 
 #[test]
 fn only_new_data_is_ecn_capable() {
+    // RFC 3168 6.1.4 and 6.1.5.
     let mut world = established_with_ecn(Congestion::Cubic);
     world.write(3_000);
     assert!(world.take_sent().iter().all(|s| s.tos & 3 == ECT0));

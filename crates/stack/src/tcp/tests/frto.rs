@@ -44,6 +44,7 @@ fn offsets(sent: &[Sent]) -> Vec<u64> {
 
 #[test]
 fn originals_that_arrive_late_undo_the_timeout_without_sack() {
+    // RFC 5682 2.1.
     let mut world = timed_out(false);
     // Step 2: the late ACK of the first original; two new segments follow instead of retransmissions.
     world.acknowledge(1_000);
@@ -60,6 +61,7 @@ fn originals_that_arrive_late_undo_the_timeout_without_sack() {
 
 #[test]
 fn a_duplicate_after_the_new_data_means_that_the_loss_was_real() {
+    // RFC 5682 2.1.
     let mut world = timed_out(false);
     world.acknowledge(1_000);
     world.flush();
@@ -72,6 +74,7 @@ fn a_duplicate_after_the_new_data_means_that_the_loss_was_real() {
 
 #[test]
 fn an_ack_that_fills_a_hole_proves_nothing_without_sack() {
+    // RFC 5682 2.1.
     let mut world = timed_out(false);
     // Only the first was lost: its retransmission acknowledges the rest.
     world.acknowledge(10_000);

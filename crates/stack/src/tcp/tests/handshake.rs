@@ -33,6 +33,7 @@ fn connecting() -> World {
 
 #[test]
 fn a_syn_ack_answers_exactly_what_was_offered() {
+    // RFC 7323 1.3.
     let mut world = World::new(config());
     world.listen();
     world.inject((PEER_PORT, PORT), ISS, 0, SYN, &offer(), &[]);
@@ -195,6 +196,7 @@ fn an_active_open_takes_the_peers_options() {
 
 #[test]
 fn the_last_ack_of_an_active_open_carries_data_that_waits() {
+    // RFC 9293 3.10.2: what is sent in SYN-SENT is queued.
     let mut world = connecting();
     let syn = world.only();
     world.ack = syn.header.seq.wrapping_add(1);
@@ -251,6 +253,7 @@ fn a_silent_peer_gets_six_more_syns() {
 
 #[test]
 fn a_wrong_ack_in_syn_sent_is_reset() {
+    // RFC 9293 3.5.1 and 3.10.7.3.
     let mut world = connecting();
     let syn = world.only();
     let wrong = syn.header.seq.wrapping_add(100);
@@ -325,6 +328,7 @@ fn a_port_without_listener_resets() {
 
 #[test]
 fn initial_numbers_differ_between_flows_and_grow_with_time() {
+    // RFC 9293 3.4.1, RFC 6528 3.
     let mut world = World::new(config());
     world.listen();
     let mut numbers = Vec::new();

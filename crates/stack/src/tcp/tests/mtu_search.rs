@@ -10,6 +10,7 @@ const PROBE: u32 = 1_242;
 
 #[test]
 fn a_probe_that_is_sent_again_in_pieces_proves_nothing() {
+    // RFC 4821 7.6.4.
     let mut config = config();
     config.tcp.mtu_probing = crate::MtuProbing::Always;
     let mut world = World::new(config);

@@ -75,6 +75,7 @@ fn the_newest_in_order_timestamp_is_echoed() {
 
 #[test]
 fn a_stamp_of_24_days_ago_does_not_count() {
+    // RFC 7323 5.5.
     let mut world = established_with_stamps();
     world.now.0 += 25 * 24 * 3600 * SECOND;
     world.stamps.as_mut().unwrap().value = 1;

@@ -6,6 +6,7 @@ use slipstack_wire::tcp_options::TcpOptions;
 
 #[test]
 fn only_the_exact_number_resets() {
+    // RFC 5961 3.2.
     let mut world = established();
     world.peer_at(100, RST, &[]);
     world.flush();
@@ -22,6 +23,7 @@ fn only_the_exact_number_resets() {
 
 #[test]
 fn a_reset_outside_of_the_window_is_nothing() {
+    // RFC 5961 3.2.
     let mut world = established();
     world.peer_at(1 << 20, RST, &[]);
     world.flush();
@@ -31,6 +33,7 @@ fn a_reset_outside_of_the_window_is_nothing() {
 
 #[test]
 fn a_syn_on_an_open_connection_is_challenged() {
+    // RFC 5961 4.2.
     let mut world = established();
     world.peer_at(0, SYN, &[]);
     world.flush();
@@ -40,6 +43,7 @@ fn a_syn_on_an_open_connection_is_challenged() {
 
 #[test]
 fn challenges_are_rare() {
+    // RFC 5961 7.
     let mut world = established();
     for i in 0..1000 {
         world.peer_at(100 + i, RST, &[]);
@@ -55,6 +59,7 @@ fn challenges_are_rare() {
 
 #[test]
 fn acks_of_the_future_and_of_long_ago_are_challenged() {
+    // RFC 5961 5.2.
     let mut world = established();
     let ack = world.ack;
     world.ack = ack.wrapping_add(1000);

@@ -81,6 +81,7 @@ fn a_timeout_after_progress_lowers_the_threshold_again() {
 
 #[test]
 fn a_spurious_timeout_is_taken_back() {
+    // RFC 3522 3.2, RFC 4015 3.4.
     let mut world = established_with_stamps();
     world.write(10_000);
     let first = world.take_sent();
@@ -104,6 +105,7 @@ fn a_spurious_timeout_is_taken_back() {
 
 #[test]
 fn a_spurious_recovery_and_its_timeout_are_taken_back_together() {
+    // RFC 3522 3.2, RFC 4015 3.4.
     let mut world = established_with_stamps();
     world.write(10_000);
     let first = world.take_sent();
@@ -138,6 +140,7 @@ fn a_spurious_recovery_and_its_timeout_are_taken_back_together() {
 
 #[test]
 fn a_dead_peer_is_given_up() {
+    // RFC 1122 4.2.3.5.
     let mut world = established();
     world.write(100);
     world.sleep(1000 * SECOND);
@@ -149,6 +152,7 @@ fn a_dead_peer_is_given_up() {
 
 #[test]
 fn the_user_timeout_is_shorter() {
+    // RFC 9293 3.10.8.
     let mut world = established();
     let option = TcpOption::UserTimeout(Some(Duration::from_secs(3)));
     world
@@ -183,6 +187,7 @@ fn sizes_into_a_black_hole(mtu_probing: bool) -> alloc::vec::Vec<u32> {
 
 #[test]
 fn a_black_hole_is_tried_with_smaller_packets() {
+    // RFC 4821 7.7, RFC 8899 4.3.
     assert!(
         sizes_into_a_black_hole(false)
             .iter()

@@ -144,6 +144,7 @@ fn what_arrives_before_it_is_sent_again_was_not_lost() {
 
 #[test]
 fn a_dsack_that_comes_when_all_is_acknowledged_undoes_the_reduction() {
+    // RFC 2883 5, RFC 4015 3.4.
     let mut world = established();
     world.write(10_000);
     world.take_sent();
@@ -204,6 +205,7 @@ fn two_holes_are_both_filled() {
 
 #[test]
 fn without_sack_three_duplicates_resend() {
+    // RFC 5681 2 and 3.2.
     let mut world = World::new(config());
     world.listen();
     world.accept(TcpOptions {
@@ -219,7 +221,7 @@ fn without_sack_three_duplicates_resend() {
         world.flush();
     }
     assert!(offsets(&world.take_sent()).contains(&0));
-    // RFC 6582: a partial ACK resends the next hole.
+    // RFC 6582 3.2: a partial ACK resends the next hole.
     world.acknowledge(2000);
     world.flush();
     assert!(offsets(&world.take_sent()).contains(&2000));
@@ -243,6 +245,7 @@ fn a_lie_about_what_was_never_sent_changes_nothing() {
 
 #[test]
 fn a_repair_that_was_lost_too_has_a_whole_timeout_to_come() {
+    // RFC 6675 6.
     let mut world = established();
     world.write(10_000);
     world.take_sent();
@@ -317,6 +320,7 @@ fn a_tail_loss_probe_that_was_needless_is_settled_when_nothing_is_outstanding() 
 
 #[test]
 fn a_lost_tail_is_probed_before_the_timeout() {
+    // RFC 8985 7.2 and 7.3.
     let mut world = established();
     world.write(5_000);
     world.take_sent();

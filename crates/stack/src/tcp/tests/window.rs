@@ -102,6 +102,7 @@ fn a_zero_window_is_probed_with_back_off() {
 
 #[test]
 fn our_window_closes_and_reopens() {
+    // RFC 9293 3.8.6.2.2.
     let mut world = World::new(config());
     world.listen_with(crate::ListenOptions {
         socket: crate::SocketOptions {
