@@ -114,6 +114,8 @@ fn a_path_that_grows_is_found_at_the_next_search() {
     let mut world = world(1300, 0, |tcp| {
         tcp.mtu_probing = MtuProbing::BlackHole;
         tcp.mtu_probe_interval = Duration::from_secs(20);
+        // More than is ever in flight: a probe needs data that waits.
+        tcp.sndbuf_max = 64 << 20;
     });
     talk(&mut world, 130_000_000);
     world.run_for(10 * SECOND).unwrap();
