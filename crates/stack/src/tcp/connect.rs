@@ -373,7 +373,10 @@ pub fn on_segment(
 /// The SYN or SYN-ACK has left more than once. RFC 6298 5.7: unless the peer's echo tells the round trip, the timeout is 3 s
 /// until something does. RFC 6928 2: where two were lost the first window is one segment (Linux: tcp_init_transfer).
 #[cold]
-pub fn on_repeated(conn: &mut Connection, now: Instant, repeats: u32, segment: &Segment<'_>) {
+#[inline(never)]
+pub fn on_repeated(conn: &mut Connection, now: Instant, segment: &Segment<'_>) {
+    let syn_acks = conn.figures().map_or(0, |f| f.bare_resent);
+    let repeats = syn_acks.max(conn.backoff.count().into());
     sample_echo(conn, now, segment);
     conn.rtt.fall_back();
     if repeats > 1 {
@@ -397,10 +400,9 @@ pub fn establish(
     conn.snd.una = seq::FIRST;
     conn.snd.wl1 = seq::widen(conn.rcv.irs, conn.rcv.nxt, segment.seq).saturating_sub(1);
     conn.snd.wl2 = seq::FIRST;
-    let repeats = conn.backoff.count();
-    if repeats > 0 {
+    if conn.backoff.count() > 0 {
         conn.figures_mut().on_timeouts_over(now);
-        on_repeated(conn, now, repeats.into(), segment);
+        on_repeated(conn, now, segment);
     } else if conn.is_passive && conn.snd.nxt == seq::FIRST {
         // Fast Open: what was sent last is the SYN-ACK (Linux: tcp_synack_rtt_meas).
         let trip = now.nanos_since(conn.snd.last_at);

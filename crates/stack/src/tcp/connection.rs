@@ -231,6 +231,7 @@ impl InFlight {
     }
 
     /// Ready for another connection; the room of the lists stays.
+    #[inline]
     pub fn reset(&mut self) {
         self.board.reset();
         self.rack = super::rack::Rack::default();

@@ -55,16 +55,14 @@ impl Tcp {
             cx.counters.bump(Counter::DropTcpRst);
             return;
         }
-        // RFC 9293 3.10.7.2 (fourth): a listener drops what is neither a SYN nor an ACK.
-        if !segment.flags.is_ack()
-            && (!segment.flags.is_syn() || segment.flags.is_fin())
-            && self.listeners.choose(key, &self.hasher).is_some()
-        {
-            cx.counters.bump(Counter::DropTcpNoAck);
-            return;
-        }
         match listener.filter(|_| !segment.flags.is_fin()) {
             Some(listener) => self.open_half(now, (key, hash), listener, (segment, iss), cx, fx),
+            // RFC 9293 3.10.7.2 (fourth): a listener drops what is neither a SYN nor an ACK.
+            None if !segment.flags.is_ack()
+                && self.listeners.choose(key, &self.hasher).is_some() =>
+            {
+                cx.counters.bump(Counter::DropTcpNoAck);
+            }
             None => {
                 cx.counters.bump(Counter::DropTcpPort);
                 if self.resets.may_pass(now, cx.rng) {
@@ -283,8 +281,7 @@ impl Tcp {
         self.announce(now, index, id, cx, fx);
         let conn = self.conns.at_mut(index)?;
         if !conn.rtt.has_sample() {
-            let repeats = conn.figures().map_or(0, |f| f.bare_resent);
-            connect::on_repeated(conn, now, repeats, segment);
+            connect::on_repeated(conn, now, segment);
         }
         if take_last_ack(conn, segment) {
             self.enqueue(index);

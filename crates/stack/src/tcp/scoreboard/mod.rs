@@ -26,6 +26,9 @@ pub use record::{Again, Delivered, Newest, Record};
 use torn::Torn;
 pub use walk::Judgement;
 
+/// Places for records that stay with the lists of a connection that has ended.
+const KEPT_MAX: usize = 64;
+
 /// Most records of one connection (1.2 MB when the chunks are full). Beyond it SACK blocks that would need another cut
 /// are passed over: what they say is learnt when they have grown over whole records, or not at all, and then sent again
 /// in vain.
@@ -94,10 +97,13 @@ impl Scoreboard {
     }
 
     /// Empty, as new, with the room that it has grown (up to a limit).
+    #[inline]
     pub fn reset(&mut self) {
         let mut whole = core::mem::take(&mut self.whole);
         whole.clear();
-        whole.shrink_to(64);
+        if whole.capacity() > KEPT_MAX {
+            whole.shrink_to(KEPT_MAX);
+        }
         *self = Scoreboard {
             whole,
             ..Scoreboard::default()
