@@ -102,7 +102,24 @@ impl Plan {
         for params in [&plan.to_left, &plan.to_right].into_iter().chain(later) {
             params.check().map_err(|error| error.to_string())?;
         }
+        if arguments.router.is_some() && !plan.may_refuse() {
+            return Err("--router has nothing to say without mtu=".into());
+        }
         Ok(plan)
+    }
+}
+
+impl Plan {
+    /// Is there an MTU, now or later?
+    fn may_refuse(&self) -> bool {
+        let later = self
+            .changes
+            .iter()
+            .flat_map(|(_, left, right)| [left, right]);
+        [&self.to_left, &self.to_right]
+            .into_iter()
+            .chain(later)
+            .any(|params| params.mtu != LinkParams::default().mtu)
     }
 }
 
@@ -110,7 +127,7 @@ fn apply_all(params: &mut LinkParams, words: &[String]) -> Result<(), String> {
     words.iter().try_for_each(|word| params.apply(word))
 }
 
-/// Each change adds to those before it.
+/// Each change adds to those before it; those of one moment are one.
 fn changes(
     words: &[String],
     mut to_left: LinkParams,
@@ -128,6 +145,7 @@ fn changes(
     for (at, change) in parsed {
         to_left.apply(change)?;
         to_right.apply(change)?;
+        changes.pop_if(|(last, ..): &mut (u64, LinkParams, LinkParams)| *last == at);
         changes.push((at, to_left, to_right));
     }
     Ok(changes)
@@ -181,8 +199,11 @@ mod tests {
             "delay=5",
             "--for 3",
             "--grain x",
+            "--router 10.0.0.1",
         ] {
             assert_eq!(plan(words).is_err(), words != "rate=10", "{words}");
         }
+        // What one moment changes is looked at when all of it is done.
+        assert!(plan("--at 1s:queue=10k --at 1s:rate=1M").is_ok());
     }
 }

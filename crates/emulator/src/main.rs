@@ -9,6 +9,8 @@ mod observer;
 mod report;
 mod side;
 
+use std::fs::File;
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -35,6 +37,12 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         signal_hook::flag::register(signal, Arc::clone(&stop))
             .map_err(|error| format!("handling signals: {error}"))?;
     }
+    let mut report_file = match &arguments.report {
+        Some(path) => {
+            Some(File::create(path).map_err(|error| format!("{}: {error}", path.display()))?)
+        }
+        None => None,
+    };
     clock::sharpen();
     let mut bridge = Bridge::open(arguments, &plan)?;
     eprintln!(
@@ -43,10 +51,11 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     );
     let outcome = bridge.run(&stop, plan.limit_ns);
     let report = bridge.report();
-    if let Some(path) = &arguments.report {
-        std::fs::write(path, report::json(&report).to_string())
-            .map_err(|error| format!("{}: {error}", path.display()))?;
-    }
     print!("{}", report::text(&report));
+    if let Some(file) = &mut report_file {
+        let text = report::json(&report).to_string();
+        file.write_all(text.as_bytes())
+            .map_err(|error| format!("writing the report: {error}"))?;
+    }
     outcome
 }

@@ -67,8 +67,14 @@ impl LinkParams {
             "loss" => self.loss = Loss::Random(share(value)?),
             "burst-loss" => {
                 let (of_all, frames) = value.split_once(':')?;
-                self.loss =
-                    Loss::bursts_of(frames.parse().ok().filter(|n| *n > 0)?, share(of_all)?);
+                let frames: u32 = frames.parse().ok().filter(|n| *n > 0)?;
+                let of_all = share(of_all)?;
+                // Between two bursts at least one frame gets through.
+                let most = 1e6 * f64::from(frames) / (f64::from(frames) + 1.0);
+                if f64::from(of_all.as_ppm()) > most {
+                    return None;
+                }
+                self.loss = Loss::bursts_of(frames, of_all);
             }
             "duplicate" => self.duplication = share(value)?,
             "reorder" => {
@@ -104,7 +110,7 @@ fn name_of(form: &str) -> &str {
 
 fn count(text: &str) -> Option<u64> {
     let units = [("k", 1e3), ("M", 1e6), ("G", 1e9), ("", 1.0)];
-    scaled(text, &units).map(|value| value as u64)
+    scaled(text, &units).and_then(whole)
 }
 
 /// Nanoseconds. A number without a unit is no time, but 0 is.
@@ -113,7 +119,12 @@ pub fn time(text: &str) -> Option<u64> {
         return Some(0);
     }
     let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
-    scaled(text, &units).map(|value| value as u64)
+    scaled(text, &units).and_then(whole)
+}
+
+/// What is too little to be anything is a mistake: 0 means something else in most places.
+fn whole(value: f64) -> Option<u64> {
+    (value == 0.0 || value >= 1.0).then_some(value as u64)
 }
 
 fn share(text: &str) -> Option<Share> {
@@ -121,7 +132,8 @@ fn share(text: &str) -> Option<Share> {
         return Some(Share::NEVER);
     }
     let ppm = scaled(text, &[("%", 1e4)])?;
-    (ppm <= 1e6).then(|| Share::ppm(ppm.round() as u32))
+    let is_something = ppm == 0.0 || ppm >= 0.5;
+    (ppm <= 1e6 && is_something).then(|| Share::ppm(ppm.round() as u32))
 }
 
 /// A number with the first unit that fits.
@@ -194,6 +206,10 @@ mod tests {
             "rate=-1",
             "loss=1",
             "rate=inf",
+            "rate=0.5",
+            "loss=0.00001%",
+            "delay=0.1ns",
+            "burst-loss=90%:1",
         ] {
             assert!(parsed(nonsense).is_err(), "{nonsense}");
         }
