@@ -157,6 +157,13 @@ def who_is_not_root_is_told_that_something_runs(world):
 
 
 @test(modes=ONLY)
+def a_capture_that_cannot_be_written(world):
+    says = ["/nowhere", "no directory"]
+    refused(world, "run", "--pcap", "/nowhere/frames", "--", "true", says=says)
+    refused(world, "instance", "--name", "a", "--pcap", "/nowhere/frames", says=says)
+
+
+@test(modes=ONLY)
 def an_instance_that_does_not_run(world):
     refused(world, "run", "--instance", "nobody", "--", "true", says=["nobody"])
     refused(world, "run", "--", "true", says=["7"], env={"FF_PROC_ID": 7})

@@ -5,6 +5,7 @@ mod netlink;
 use std::net::IpAddr;
 use std::path::Path;
 
+use rustix::fs::{Access, access};
 use slipstack_config::Settings;
 
 use crate::Failure;
@@ -48,7 +49,26 @@ pub fn check(settings: &Settings) -> Result<(), Failure> {
     for wanted in &settings.addresses {
         check_address(wanted.address, &links)?;
     }
-    Ok(())
+    settings.pcap.as_deref().map_or(Ok(()), check_capture)
+}
+
+/// A capture that cannot be written must not be what moves a program's sockets to the kernel.
+fn check_capture(file: &Path) -> Result<(), Failure> {
+    let folder = file.parent().unwrap_or(file);
+    if !folder.is_dir() {
+        return Err(Failure::new(format!(
+            "--pcap {}: there is no directory {}",
+            file.display(),
+            folder.display()
+        )));
+    }
+    access(folder, Access::WRITE_OK).map_err(|error| {
+        Failure::new(format!(
+            "--pcap {}: {} cannot be written to: {error}",
+            file.display(),
+            folder.display()
+        ))
+    })
 }
 
 fn check_address(wanted: IpAddr, links: &[netlink::Link]) -> Result<(), Failure> {
