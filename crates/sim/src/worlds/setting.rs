@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use slipstack_stack::rng::Rng;
-use slipstack_stack::{Congestion, Instant, SocketOptions, Stack, StackConfig};
+use slipstack_stack::{Congestion, EcnMode, Instant, SocketOptions, Stack, StackConfig};
 
 use crate::host::Host;
 use crate::link::{LinkParams, Loss, QueueParams, Share};
@@ -161,9 +161,8 @@ fn host(index: u8, rng: &mut Rng, start: Instant) -> Host {
     tcp.timestamps = rng.below(4) != 0;
     tcp.sack = rng.below(4) != 0;
     tcp.window_scaling = rng.below(4) != 0;
-    if rng.below(3) == 0 {
-        tcp.congestion = Congestion::NewReno;
-    }
+    tcp.congestion = Congestion::ALL[rng.below(4) as usize];
+    tcp.ecn = [EcnMode::Off, EcnMode::Passive, EcnMode::On][rng.below(3) as usize];
     Host::new(config, start, Rng::new(&seed_bytes(rng)))
 }
 
@@ -178,6 +177,7 @@ fn any_link(rng: &mut Rng) -> LinkParams {
         let product = LinkParams::bandwidth_delay_product(params.rate, 2 * params.delay_ns);
         params.queue = QueueParams {
             bytes_max: (product / 4).max(30_000),
+            mark_bytes: if rng.below(2) == 0 { 15_000 } else { 0 },
             ..QueueParams::default()
         };
     }
