@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use slipstack_stack::{Congestion, MtuProbing, TcpConfig};
+use slipstack_stack::{Congestion, EcnMode, FastOpenConfig, MtuProbing, SynCookies, TcpConfig};
 
 use super::Failure;
 use crate::script::Script;
@@ -116,6 +116,9 @@ impl RunSettings {
             "tcp_timestamps" => tcp.timestamps = number::<u8>(value)? != 0,
             "tcp_sack" => tcp.sack = number::<u8>(value)? != 0,
             "tcp_window_scaling" => tcp.window_scaling = number::<u8>(value)? != 0,
+            "tcp_ecn" => tcp.ecn = ecn(value)?,
+            "tcp_syncookies" => tcp.syn_cookies = cookies(value)?,
+            "tcp_fastopen" => tcp.fast_open = FastOpenConfig::from_bits(number(value)?),
             "tcp_fin_timeout" => tcp.fin_wait2 = Duration::from_secs(number(value)?),
             "tcp_syn_retries" => tcp.syn_retries = number(value)?,
             "tcp_synack_retries" => tcp.synack_retries = number(value)?,
@@ -145,6 +148,22 @@ fn congestion(tcp: &mut TcpConfig, name: &str) -> Result<(), String> {
         _ => return Err(format!("{name} is no congestion control of this stack")),
     };
     Ok(())
+}
+
+fn ecn(value: &str) -> Result<EcnMode, String> {
+    Ok(match number::<u8>(value)? {
+        0 => EcnMode::Off,
+        1 => EcnMode::On,
+        _ => EcnMode::Passive,
+    })
+}
+
+fn cookies(value: &str) -> Result<SynCookies, String> {
+    Ok(match number::<u8>(value)? {
+        0 => SynCookies::Never,
+        1 => SynCookies::WhenFull,
+        _ => SynCookies::Always,
+    })
 }
 
 fn probing(value: &str) -> Result<MtuProbing, String> {
