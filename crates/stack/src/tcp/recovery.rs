@@ -271,7 +271,8 @@ fn enter(conn: &mut Connection, delivered: &Delivered) {
     let ends = (conn.snd.una, conn.snd.nxt);
     let in_flight = conn.in_flight();
     let flight = conn.flight.get_or_insert_with(Default::default);
-    let in_flight = in_flight + flight.board.lost_bytes();
+    // RFC 6937 3: what this ACK has delivered was in flight too; PRR counts it.
+    let in_flight = in_flight + flight.board.lost_bytes() + delivered.bytes;
     let was_open = flight.recovery.state == State::Open;
     flight
         .recovery
@@ -290,7 +291,7 @@ fn enter(conn: &mut Connection, delivered: &Delivered) {
 fn enter_marked(conn: &mut Connection, delivered: &Delivered) {
     let outstanding = flight_size(conn, delivered);
     let ends = (conn.snd.una, conn.snd.nxt);
-    let in_flight = conn.in_flight();
+    let in_flight = conn.in_flight() + delivered.bytes;
     let flight = conn.flight.get_or_insert_with(Default::default);
     flight
         .recovery
