@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <linux/errqueue.h>
 #include <netinet/in.h>
 #include <netinet/ip.h>
 #include <netinet/tcp.h>
@@ -104,6 +105,108 @@ static struct packet receive(long long *at_us) {
     return packet;
 }
 
+// recvmsg as on Linux: control messages, their length, the sender's and the flags.
+static void with_inq(int fd, char *bytes) {
+    char control[CMSG_SPACE(sizeof(int))];
+    struct sockaddr_in sender;
+    struct iovec place = {.iov_base = bytes, .iov_len = 4};
+    struct msghdr msg = {.msg_name = &sender, .msg_namelen = sizeof sender, .msg_iov = &place, .msg_iovlen = 1,
+                         .msg_control = control, .msg_controllen = sizeof control, .msg_flags = -1};
+    CHECK(ifc.recvmsg(ifc.userdata, fd, &msg, 0) == 4);
+    CHECK(msg.msg_flags == 0 && msg.msg_namelen == 0);
+    struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+    CHECK(cmsg && cmsg->cmsg_level == IPPROTO_TCP && cmsg->cmsg_type == TCP_CM_INQ);
+    CHECK(cmsg->cmsg_len == CMSG_LEN(sizeof(int)) && *(int *)CMSG_DATA(cmsg) == 6);
+    CHECK(CMSG_NXTHDR(&msg, cmsg) == NULL);
+    // There is no room for the message: what is left of the data, and the flag that says so.
+    msg.msg_controllen = 8;
+    place.iov_len = 100;
+    CHECK(ifc.recvmsg(ifc.userdata, fd, &msg, 0) == 6);
+    CHECK(msg.msg_flags == MSG_CTRUNC && msg.msg_controllen == 0);
+}
+
+// A datagram that is longer than its place, with the time of its arrival, and an ICMP error's queue.
+static void datagram(void) {
+    int on = 1, fd = ifc.socket(ifc.userdata, AF_INET, SOCK_DGRAM, 0);
+    CHECK(fd >= 0);
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(8081)}, peer = {.sin_family = AF_INET};
+    own.sin_addr.s_addr = inet_addr("192.168.0.1");
+    CHECK(ifc.setsockopt(ifc.userdata, fd, SOL_SOCKET, SO_TIMESTAMP, &on, sizeof on) == 0);
+    CHECK(ifc.setsockopt(ifc.userdata, fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on) == 0);
+    CHECK(ifc.bind(ifc.userdata, fd, (struct sockaddr *)&own, sizeof own) == 0);
+    struct {
+        struct iphdr ip;
+        uint16_t udp[4];
+        char data[10];
+    } packet = {.ip = {.version = 4, .ihl = 5, .ttl = 64, .protocol = IPPROTO_UDP}};
+    packet.ip.tot_len = htons(38);
+    packet.ip.saddr = inet_addr("192.0.2.1");
+    packet.ip.daddr = own.sin_addr.s_addr;
+    packet.ip.check = htons(sum(&packet.ip, 20, 0));
+    packet.udp[0] = htons(4000);
+    packet.udp[1] = own.sin_port;
+    packet.udp[2] = htons(18);
+    CHECK(ifc.netdev_send(ifc.userdata, &packet, 38) == 0);
+
+    char bytes[100], control[256];
+    struct iovec place = {.iov_base = bytes, .iov_len = 4};
+    struct msghdr msg = {.msg_name = &peer, .msg_namelen = sizeof peer, .msg_iov = &place, .msg_iovlen = 1,
+                         .msg_control = control, .msg_controllen = sizeof control};
+    CHECK(ifc.recvmsg(ifc.userdata, fd, &msg, 0) == 4);
+    CHECK(msg.msg_flags == MSG_TRUNC && msg.msg_namelen == sizeof peer && peer.sin_port == htons(4000));
+    struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+    CHECK(cmsg && cmsg->cmsg_level == SOL_SOCKET && cmsg->cmsg_type == SCM_TIMESTAMP);
+    CHECK(cmsg->cmsg_len == CMSG_LEN(sizeof(struct timeval)));
+
+    CHECK(ifc.sendto(ifc.userdata, fd, bytes, 10, 0, (struct sockaddr *)&peer, sizeof peer) == 10);
+    size_t len = sizeof bytes;
+    long long at_us;
+    CHECK(ifc.netdev_receive(ifc.userdata, bytes, &len, &at_us) == 0 && len == 38);
+    // Destination unreachable, port unreachable, with all of the datagram.
+    struct {
+        struct iphdr ip;
+        uint8_t icmp[8];
+        char quoted[38];
+    } error = {.ip = {.version = 4, .ihl = 5, .ttl = 64, .protocol = IPPROTO_ICMP}, .icmp = {3, 3}};
+    memcpy(error.quoted, bytes, 38);
+    error.ip.tot_len = htons(66);
+    error.ip.saddr = inet_addr("192.0.2.1");
+    error.ip.daddr = own.sin_addr.s_addr;
+    error.ip.check = htons(sum(&error.ip, 20, 0));
+    uint16_t check = htons(sum(error.icmp, 46, 0));
+    memcpy(error.icmp + 2, &check, 2);
+    CHECK(ifc.netdev_send(ifc.userdata, &error, 66) == 0);
+    msg.msg_controllen = sizeof control;
+    place.iov_len = sizeof bytes;
+    CHECK(ifc.recvmsg(ifc.userdata, fd, &msg, MSG_ERRQUEUE) == 10);
+    CHECK(msg.msg_flags == MSG_ERRQUEUE);
+    struct sock_extended_err *why = NULL;
+    for (cmsg = CMSG_FIRSTHDR(&msg); cmsg; cmsg = CMSG_NXTHDR(&msg, cmsg))
+        if (cmsg->cmsg_level == IPPROTO_IP && cmsg->cmsg_type == IP_RECVERR) why = (void *)CMSG_DATA(cmsg);
+    CHECK(why && why->ee_errno == ECONNREFUSED && why->ee_origin == SO_EE_ORIGIN_ICMP && why->ee_code == 3);
+    CHECK(ifc.close(ifc.userdata, fd) == 0);
+}
+
+// Flags that are refused: no pointer is null, and each call fails, the clock's too, at which packetdrill ends.
+static void refused(void (*init)(const char *, struct packetdrill_interface *)) {
+    static void *pointers[sizeof ifc / sizeof(void *)];
+    struct packetdrill_interface nothing;
+    memset(&nothing, 0, sizeof nothing);
+    init("no_such_setting=1", &nothing);
+    memcpy(pointers, &nothing, sizeof nothing);
+    for (size_t i = 1; i < sizeof pointers / sizeof *pointers; i++) CHECK(pointers[i]);
+    struct timeval now;
+    errno = 0;
+    CHECK(nothing.gettimeofday(nothing.userdata, &now, NULL) == -1 && errno == EINVAL);
+    CHECK(nothing.socket(nothing.userdata, AF_INET, SOCK_STREAM, 0) == -1 && errno == EINVAL);
+    CHECK(nothing.usleep(nothing.userdata, 1) == -1);
+    CHECK(nothing.netdev_send(nothing.userdata, &now, sizeof now) == -1);
+    size_t len = 0;
+    long long at_us;
+    CHECK(nothing.netdev_receive(nothing.userdata, NULL, &len, &at_us) == -1);
+    nothing.free(nothing.userdata);
+}
+
 // A blocking accept and a blocking read, as packetdrill makes them on its second thread.
 static void *serve(void *unused) {
     (void)unused;
@@ -112,7 +215,9 @@ static void *serve(void *unused) {
     int fd = ifc.accept(ifc.userdata, listener, (struct sockaddr *)&peer, &len);
     CHECK(fd >= 0 && len == sizeof peer && peer.sin_port == htons(4000));
     char bytes[100];
-    CHECK(ifc.read(ifc.userdata, fd, bytes, sizeof bytes) == 10);
+    int on = 1;
+    CHECK(ifc.setsockopt(ifc.userdata, fd, IPPROTO_TCP, TCP_INQ, &on, sizeof on) == 0);
+    with_inq(fd, bytes);
     struct tcp_info info;
     socklen_t info_len = sizeof info;
     CHECK(ifc.getsockopt(ifc.userdata, fd, IPPROTO_TCP, TCP_INFO, &info, &info_len) == 0);
@@ -128,8 +233,7 @@ int main(int argc, char **argv) {
     CHECK(library);
     void (*init)(const char *, struct packetdrill_interface *) = dlsym(library, "packetdrill_interface_init");
     CHECK(init);
-    init("no_such_setting=1", &ifc);
-    CHECK(ifc.userdata == NULL);
+    refused(init);
     init("tcp_timestamps=0", &ifc);
     CHECK(ifc.userdata);
 
@@ -163,6 +267,7 @@ int main(int argc, char **argv) {
     CHECK(ack_us - syn_us >= 250000 && ack_us - syn_us < 300000);
     CHECK(ntohs(answer.ip.tot_len) == 45 || ntohs(answer.ip.tot_len) == 40);
     CHECK(pthread_join(thread, NULL) == 0);
+    datagram();
     ifc.free(ifc.userdata);
     puts("the library takes packetdrill's calls");
     return 0;

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use slipstack_drill::run::{self, RunSettings};
 use slipstack_drill::world::World;
-use slipstack_posix::{Divert, Outcome, Process};
+use slipstack_posix::{Divert, Outcome, Process, Received};
 
 use crate::device::{gettimeofday, netdev_receive, netdev_send, usleep};
-use crate::raw::{buffers, bytes, bytes_mut, fail, put_addr, world};
+use crate::raw::{buffers, bytes, bytes_mut, fail, put_addr, put_received, world};
 
 /// `struct packetdrill_interface`.
 #[repr(C)]
@@ -68,8 +68,8 @@ pub struct Interface {
     ) -> isize,
 }
 
-/// Fills the interface in. Flags that are not understood are named on standard error, and the
-/// interface is left as it was.
+/// Fills the interface in. Flags that are not understood are named on standard error, and every call fails with EINVAL:
+/// packetdrill ends at its first look at the clock, which is before a script's first line.
 ///
 /// # Safety
 /// `flags` is null or a C string; `interface` points to packetdrill's structure.
@@ -78,24 +78,34 @@ pub unsafe extern "C" fn packetdrill_interface_init(
     flags: *const c_char,
     interface: *mut Interface,
 ) {
+    // SAFETY: as the contract has it.
+    let userdata = match unsafe { settings(flags) } {
+        Ok(settings) => Box::into_raw(Box::new(World::new(settings.world))).cast(),
+        Err(reason) => {
+            eprintln!("slipstack: --so_flags: {reason}; no call will be answered");
+            std::ptr::null_mut()
+        }
+    };
+    let filled = Interface {
+        userdata,
+        ..FUNCTIONS
+    };
+    // SAFETY: it points to packetdrill's structure by the contract; nothing in it needs to be dropped.
+    unsafe { interface.write(filled) };
+}
+
+/// # Safety
+/// `flags` is null or a C string.
+unsafe fn settings(flags: *const c_char) -> Result<RunSettings, String> {
     let mut settings = RunSettings::default();
     if !flags.is_null() {
         // SAFETY: a C string by the contract.
         let flags = unsafe { CStr::from_ptr(flags) }.to_string_lossy();
         for flag in flags.split(',').filter(|flag| !flag.is_empty()) {
-            if let Err(reason) = settings.flag(flag) {
-                eprintln!("slipstack: --so_flags: {reason}");
-                return;
-            }
+            settings.flag(flag)?;
         }
     }
-    let world = Box::new(World::new(settings.world));
-    let filled = Interface {
-        userdata: Box::into_raw(world).cast(),
-        ..FUNCTIONS
-    };
-    // SAFETY: it points to packetdrill's structure by the contract; nothing in it needs to be dropped.
-    unsafe { interface.write(filled) };
+    Ok(settings)
 }
 
 const FUNCTIONS: Interface = Interface {
@@ -140,7 +150,9 @@ const FUNCTIONS: Interface = Interface {
 /// As [`world`].
 unsafe fn call(userdata: *mut c_void, body: impl FnOnce(&Process) -> Outcome<i64>) -> isize {
     // SAFETY: the contract is the same.
-    let world = unsafe { world(userdata) };
+    let Some(world) = (unsafe { world(userdata) }) else {
+        return fail(libc::EINVAL);
+    };
     world.begin_call();
     match world.calling(|| body(world.process())) {
         Ok(value) => value as isize,
@@ -219,15 +231,7 @@ unsafe extern "C" fn readv(
     // SAFETY: the caller's vector has `count` elements.
     let buffers = unsafe { buffers(iov, count.max(0) as usize) };
     // SAFETY: each element names memory of the caller's.
-    unsafe {
-        receive(
-            userdata,
-            fd,
-            &buffers,
-            0,
-            (std::ptr::null_mut(), std::ptr::null_mut()),
-        )
-    }
+    unsafe { receive(userdata, fd, &buffers, &mut [], 0, &mut None) }
 }
 
 unsafe extern "C" fn recv(
@@ -237,9 +241,8 @@ unsafe extern "C" fn recv(
     len: usize,
     flags: c_int,
 ) -> isize {
-    let nowhere = (std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: the caller's buffer has `len` bytes.
-    unsafe { receive(userdata, fd, &[(buf, len)], flags, nowhere) }
+    unsafe { receive(userdata, fd, &[(buf, len)], &mut [], flags, &mut None) }
 }
 
 unsafe extern "C" fn recvfrom(
@@ -251,8 +254,14 @@ unsafe extern "C" fn recvfrom(
     addr: *mut u8,
     addr_len: *mut u32,
 ) -> isize {
-    // SAFETY: the caller's buffer has `len` bytes; `addr_len` holds the room at `addr`.
-    unsafe { receive(userdata, fd, &[(buf, len)], flags, (addr, addr_len)) }
+    let mut received = None;
+    // SAFETY: the caller's buffer has `len` bytes.
+    let result = unsafe { receive(userdata, fd, &[(buf, len)], &mut [], flags, &mut received) };
+    if let Some(from) = received.and_then(|received| received.from) {
+        // SAFETY: `addr_len` holds the room at `addr`.
+        unsafe { put_addr(&from, addr, addr_len) };
+    }
+    result
 }
 
 unsafe extern "C" fn recvmsg(
@@ -262,40 +271,39 @@ unsafe extern "C" fn recvmsg(
     flags: c_int,
 ) -> isize {
     // SAFETY: the caller's message header.
-    let msg = unsafe { &*msg };
+    let msg = unsafe { &mut *msg };
     // SAFETY: the header's vector has that many elements.
     let buffers = unsafe { buffers(msg.msg_iov, msg.msg_iovlen) };
+    // SAFETY: the header's place for control messages has that room.
+    let control = unsafe { bytes_mut(msg.msg_control.cast(), msg.msg_controllen) };
+    let mut received = None;
     // SAFETY: each element names memory of the caller's.
-    unsafe {
-        receive(
-            userdata,
-            fd,
-            &buffers,
-            flags,
-            (std::ptr::null_mut(), std::ptr::null_mut()),
-        )
+    let result = unsafe { receive(userdata, fd, &buffers, control, flags, &mut received) };
+    if let Some(received) = &received {
+        // SAFETY: the header's address has that room.
+        unsafe { put_received(msg, received, flags) };
     }
+    result
 }
 
 /// # Safety
-/// Each buffer is valid for writing; `from` as [`put_addr`] has it.
+/// Each buffer is valid for writing.
 unsafe fn receive(
     userdata: *mut c_void,
     fd: c_int,
     buffers: &[(*mut u8, usize)],
+    control: &mut [u8],
     flags: c_int,
-    from: (*mut u8, *mut u32),
+    out: &mut Option<Received>,
 ) -> isize {
     // SAFETY: valid for writing by the contract.
     let slice = |&(at, len): &(*mut u8, usize)| IoSliceMut::new(unsafe { bytes_mut(at, len) });
     let body = |process: &Process| {
         let mut slices: Vec<_> = buffers.iter().map(slice).collect();
-        let received = process.recv(fd, &mut slices, flags)?;
-        if let Some(addr) = &received.from {
-            // SAFETY: as the contract has it.
-            unsafe { put_addr(addr, from.0, from.1) };
-        }
-        Ok(received.len as i64)
+        let received = process.recvmsg(fd, &mut slices, control, flags)?;
+        let len = received.len as i64;
+        *out = Some(received);
+        Ok(len)
     };
     // SAFETY: packetdrill passes the interface's userdata.
     unsafe { call(userdata, body) }
@@ -315,7 +323,7 @@ unsafe extern "C" fn writev(
     // SAFETY: the caller's vector has `count` elements.
     let buffers = unsafe { buffers(iov, count.max(0) as usize) };
     // SAFETY: each element names memory of the caller's.
-    unsafe { transmit(userdata, fd, &buffers, 0, None) }
+    unsafe { transmit(userdata, fd, &buffers, 0, None, &[]) }
 }
 
 unsafe extern "C" fn send(
@@ -326,7 +334,7 @@ unsafe extern "C" fn send(
     flags: c_int,
 ) -> isize {
     // SAFETY: the caller's buffer has `len` bytes.
-    unsafe { transmit(userdata, fd, &[(buf.cast_mut(), len)], flags, None) }
+    unsafe { transmit(userdata, fd, &[(buf.cast_mut(), len)], flags, None, &[]) }
 }
 
 unsafe extern "C" fn sendto(
@@ -341,7 +349,7 @@ unsafe extern "C" fn sendto(
     // SAFETY: the caller's address is `addr_len` bytes long.
     let to = (!addr.is_null()).then(|| unsafe { bytes(addr, addr_len as usize) });
     // SAFETY: the caller's buffer has `len` bytes.
-    unsafe { transmit(userdata, fd, &[(buf.cast_mut(), len)], flags, to) }
+    unsafe { transmit(userdata, fd, &[(buf.cast_mut(), len)], flags, to, &[]) }
 }
 
 unsafe extern "C" fn sendmsg(
@@ -357,8 +365,10 @@ unsafe extern "C" fn sendmsg(
     // SAFETY: the header's address is that long.
     let to = (!msg.msg_name.is_null())
         .then(|| unsafe { bytes(msg.msg_name.cast(), msg.msg_namelen as usize) });
+    // SAFETY: the header's control messages are that long.
+    let control = unsafe { bytes(msg.msg_control.cast(), msg.msg_controllen) };
     // SAFETY: each element names memory of the caller's.
-    unsafe { transmit(userdata, fd, &buffers, flags, to) }
+    unsafe { transmit(userdata, fd, &buffers, flags, to, control) }
 }
 
 /// # Safety
@@ -369,12 +379,14 @@ unsafe fn transmit(
     buffers: &[(*mut u8, usize)],
     flags: c_int,
     to: Option<&[u8]>,
+    control: &[u8],
 ) -> isize {
     // SAFETY: valid for reading by the contract.
     let slice = |&(at, len): &(*mut u8, usize)| IoSlice::new(unsafe { bytes(at, len) });
     let body = |process: &Process| {
         let slices: Vec<_> = buffers.iter().map(slice).collect();
-        process.send(fd, &slices, to, flags).map(|sent| sent as i64)
+        let sent = process.sendmsg(fd, &slices, to, control, flags);
+        sent.map(|sent| sent as i64)
     };
     // SAFETY: packetdrill passes the interface's userdata.
     unsafe { call(userdata, body) }
@@ -521,7 +533,10 @@ unsafe extern "C" fn epoll_wait(
 }
 
 /// A pipe of the kernel's, for scripts that splice.
-unsafe extern "C" fn pipe(_userdata: *mut c_void, fds: *mut c_int) -> c_int {
+unsafe extern "C" fn pipe(userdata: *mut c_void, fds: *mut c_int) -> c_int {
+    if userdata.is_null() {
+        return fail(libc::EINVAL) as c_int;
+    }
     // SAFETY: the caller's array of two.
     unsafe { libc::pipe(fds) }
 }

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use slipstack_drill::world::World;
-use slipstack_posix::AddrBytes;
+use slipstack_posix::{AddrBytes, Received};
 
 /// Sets errno and gives the −1 that goes with it.
 pub fn fail(errno: c_int) -> isize {
@@ -47,6 +47,23 @@ pub unsafe fn buffers(at: *const libc::iovec, count: usize) -> Vec<(*mut u8, usi
         .collect()
 }
 
+/// What recvmsg writes besides the bytes: the sender (a stream has none), control messages' length and flags.
+///
+/// # Safety
+/// `msg_name` is null or has room for `msg_namelen` bytes.
+pub unsafe fn put_received(msg: &mut libc::msghdr, received: &Received, flags: c_int) {
+    match &received.from {
+        // SAFETY: the room is the header's by the contract.
+        Some(addr) => unsafe {
+            put_addr(addr, msg.msg_name.cast(), &raw mut msg.msg_namelen);
+        },
+        None if msg.msg_name.is_null() => {}
+        None => msg.msg_namelen = 0,
+    }
+    msg.msg_flags = received.flags | flags & libc::MSG_CMSG_CLOEXEC;
+    msg.msg_controllen = received.control_len;
+}
+
 /// Writes an address as accept and recvfrom do: cut off at the room, with its full length.
 ///
 /// # Safety
@@ -65,11 +82,12 @@ pub unsafe fn put_addr(addr: &AddrBytes, at: *mut u8, len: *mut u32) {
     unsafe { len.write(addr.len() as u32) };
 }
 
-/// The world behind the first argument of each function.
+/// The world behind the first argument of each function; `None` where `packetdrill_interface_init` has refused
+/// its flags.
 ///
 /// # Safety
 /// `userdata` is what `packetdrill_interface_init` put into the structure, and not freed yet.
-pub unsafe fn world<'a>(userdata: *mut c_void) -> &'a World {
-    // SAFETY: it is the box that init leaked, alive by the contract; World is Sync.
-    unsafe { &*userdata.cast::<World>() }
+pub unsafe fn world<'a>(userdata: *mut c_void) -> Option<&'a World> {
+    // SAFETY: null, or the box that init leaked, alive by the contract; World is Sync.
+    unsafe { userdata.cast::<World>().as_ref() }
 }

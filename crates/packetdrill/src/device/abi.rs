@@ -10,7 +10,9 @@ pub unsafe extern "C" fn netdev_send(
     len: usize,
 ) -> c_int {
     // SAFETY: packetdrill passes the interface's userdata.
-    let world = unsafe { world(userdata) };
+    let Some(world) = (unsafe { world(userdata) }) else {
+        return fail(libc::EINVAL) as c_int;
+    };
     // SAFETY: the packet has `len` bytes.
     world.deliver(unsafe { bytes(packet, len) });
     world.settle();
@@ -25,7 +27,9 @@ pub unsafe extern "C" fn netdev_receive(
     time_us: *mut c_longlong,
 ) -> c_int {
     // SAFETY: packetdrill passes the interface's userdata.
-    let world = unsafe { world(userdata) };
+    let Some(world) = (unsafe { world(userdata) }) else {
+        return fail(libc::EINVAL) as c_int;
+    };
     world.settle();
     let (at_ns, sent) = loop {
         match world.sent() {
@@ -49,7 +53,9 @@ pub unsafe extern "C" fn netdev_receive(
 
 pub unsafe extern "C" fn usleep(userdata: *mut c_void, us: c_uint) -> c_int {
     // SAFETY: packetdrill passes the interface's userdata.
-    let world = unsafe { world(userdata) };
+    let Some(world) = (unsafe { world(userdata) }) else {
+        return fail(libc::EINVAL) as c_int;
+    };
     world.advance(world.now_ns() + u64::from(us) * 1000);
     0
 }
@@ -60,7 +66,10 @@ pub unsafe extern "C" fn gettimeofday(
     _zone: *mut c_void,
 ) -> c_int {
     // SAFETY: packetdrill passes the interface's userdata.
-    let now_ns = unsafe { world(userdata) }.now_ns();
+    let Some(world) = (unsafe { world(userdata) }) else {
+        return fail(libc::EINVAL) as c_int;
+    };
+    let now_ns = world.now_ns();
     let value = libc::timeval {
         tv_sec: (now_ns / 1_000_000_000) as i64,
         tv_usec: (now_ns % 1_000_000_000 / 1000) as i64,
