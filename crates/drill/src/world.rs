@@ -1,6 +1,6 @@
 //! A process on an engine, on a wire, in virtual time.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,9 +24,8 @@ const BEGIN_NS: u64 = 1_000_000_000_000;
 /// How a world is made.
 #[derive(Clone, Debug)]
 pub struct WorldConfig {
-    pub local: Ipv4Addr,
-    pub prefix: u8,
-    pub gateway: Ipv4Addr,
+    pub local_v4: Ipv4Addr,
+    pub local_v6: Ipv6Addr,
     /// MTU, segmentation, TCP's defaults.
     pub stack: StackConfig,
 }
@@ -35,9 +34,8 @@ impl Default for WorldConfig {
     /// The addresses are packetdrill's own defaults.
     fn default() -> Self {
         Self {
-            local: Ipv4Addr::new(192, 168, 0, 1),
-            prefix: 16,
-            gateway: Ipv4Addr::new(192, 168, 0, 2),
+            local_v4: Ipv4Addr::new(192, 168, 0, 1),
+            local_v6: Ipv6Addr::new(0xfd3d, 0xfa7b, 0xd17d, 0, 0, 0, 0, 1),
             stack: StackConfig {
                 tso_max: 65_535 - 120,
                 ..StackConfig::default()
@@ -46,12 +44,25 @@ impl Default for WorldConfig {
     }
 }
 
+impl WorldConfig {
+    fn addrs(&self) -> Vec<(IpAddr, u8)> {
+        vec![(self.local_v4.into(), 16), (self.local_v6.into(), 48)]
+    }
+
+    /// Nobody asks what they are: everybody is at the other end of the wire.
+    fn gateways() -> Vec<IpAddr> {
+        let v4 = Ipv4Addr::new(192, 168, 0, 2);
+        let v6 = Ipv6Addr::new(0xfd3d, 0xfa7b, 0xd17d, 0, 0, 0, 0, 2);
+        vec![v4.into(), v6.into()]
+    }
+}
+
 /// The engine, the wire and the clock, as process and script share them.
 struct Shared {
     engine: Mutex<Option<Engine>>,
     wire: Wire,
     sleep: Sleep,
-    config: WorldConfig,
+    config: Mutex<WorldConfig>,
 }
 
 pub struct World {
@@ -65,7 +76,7 @@ impl World {
             engine: Mutex::new(None),
             wire: Wire::default(),
             sleep: Sleep::default(),
-            config,
+            config: Mutex::new(config),
         });
         shared.sleep.set_now(BEGIN_NS);
         let settings = Settings {
@@ -88,6 +99,16 @@ impl World {
 
     pub fn now_ns(&self) -> u64 {
         self.shared.sleep.now_ns()
+    }
+
+    /// The address of this family is this one from here on; too late once something was asked of the stack.
+    pub fn adopt(&self, local: IpAddr) {
+        let config = self.shared.config.lock();
+        let mut config = config.unwrap_or_else(PoisonError::into_inner);
+        match local {
+            IpAddr::V4(local) => config.local_v4 = local,
+            IpAddr::V6(local) => config.local_v6 = local,
+        }
     }
 
     /// A packet arrives.
@@ -149,6 +170,11 @@ impl World {
 }
 
 impl Shared {
+    fn config(&self) -> WorldConfig {
+        let config = self.config.lock();
+        config.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn engine(&self) -> MutexGuard<'_, Option<Engine>> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -187,13 +213,13 @@ impl Attach for VirtualAttach {
         };
         let end = EngineEnd::create().map_err(|error| failed(&error))?;
         let program = ProgramEnd::open(end.region().clone()).map_err(|error| failed(&error))?;
-        let config = &self.0.config;
+        let config = self.0.config();
         let device = WireDevice::new(self.0.wire.clone(), config.stack.mtu, config.stack.tso_max);
         let setup = Setup {
             stack: StackConfig {
                 mac: OWN_MAC,
-                addrs: vec![(config.local.into(), config.prefix)],
-                gateways: vec![config.gateway.into()],
+                addrs: config.addrs(),
+                gateways: WorldConfig::gateways(),
                 role: Role::Standalone,
                 ..config.stack.clone()
             },
@@ -214,13 +240,14 @@ impl Attach for VirtualAttach {
     }
 
     fn policy(&self) -> Result<Policy, AttachError> {
+        let config = self.0.config();
         Ok(Policy {
-            addrs: vec![(self.0.config.local.into(), self.0.config.prefix)],
-            gateways: vec![self.0.config.gateway.into()],
+            addrs: config.addrs(),
+            gateways: WorldConfig::gateways(),
             networks: Vec::new(),
             is_changing: false,
             mtu_v6: None,
-            mtu: self.0.config.stack.mtu,
+            mtu: config.stack.mtu,
             interface: 0,
             has_groups: true,
         })

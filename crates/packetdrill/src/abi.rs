@@ -186,6 +186,10 @@ unsafe extern "C" fn bind(userdata: *mut c_void, fd: c_int, addr: *const u8, len
     // SAFETY: the caller's address is `len` bytes long.
     let addr = unsafe { bytes(addr, len as usize) };
     // SAFETY: packetdrill passes the interface's userdata.
+    if let Some(world) = unsafe { world(userdata) } {
+        run::adopt(world, addr);
+    }
+    // SAFETY: as above.
     unsafe { call(userdata, |process| process.bind(fd, addr).map(|()| 0)) as c_int }
 }
 

@@ -1,16 +1,22 @@
 //! IP packets: made from a script's, and read back.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use slipstack_wire::icmpv4::{self, IcmpKind, IcmpMessage};
-use slipstack_wire::ipv4::{self, Ipv4Header, Ipv4Packet};
+use slipstack_wire::icmpv6::{self, Icmpv6Kind, Icmpv6Message};
+use slipstack_wire::protocol;
 use slipstack_wire::tcp::{self, TcpFlags, TcpHeader, TcpSegment};
 use slipstack_wire::udp::{self, UdpDatagram};
-use slipstack_wire::{checksum, protocol};
 
+use super::ip::{self, Inside, Pair};
 use super::{
     Ecn, Flow, IcmpSpec, PacketBody, PacketSpec, REMOTE_OFFSET, TcpOption, TcpSpec, options,
 };
+
+/// The codes of IPv4's destination unreachable for which IPv6 has its own.
+const HOST_UNREACHABLE: u8 = 1;
+const PORT_UNREACHABLE: u8 = 3;
+const FRAG_NEEDED: u8 = 4;
 
 /// What the peer's window field says when a script does not.
 const WINDOW: u16 = 65_535;
@@ -20,7 +26,7 @@ pub fn build(spec: &PacketSpec, flow: &Flow) -> Vec<u8> {
     let (payload, protocol) = match &spec.body {
         PacketBody::Tcp(spec) => (segment(spec, flow), protocol::TCP),
         PacketBody::Udp(len) => (datagram(*len, flow), protocol::UDP),
-        PacketBody::Icmp(spec) => (unreachable(spec, flow), protocol::ICMP),
+        PacketBody::Icmp(spec) => unreachable(spec, flow),
     };
     let tos = match spec.ecn {
         Some(Ecn::Capable0 | Ecn::Any) => 0b10,
@@ -28,24 +34,12 @@ pub fn build(spec: &PacketSpec, flow: &Flow) -> Vec<u8> {
         Some(Ecn::Congested) => 0b11,
         Some(Ecn::NotCapable) | None => 0,
     };
-    packet(tos, protocol, flow.remote.0, flow.local.0, &payload)
+    arriving(flow).packet(tos, protocol, &payload)
 }
 
-fn packet(tos: u8, protocol: u8, src: Ipv4Addr, dst: Ipv4Addr, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; ipv4::HEADER_LEN + payload.len()];
-    let header = Ipv4Header {
-        tos,
-        total_len: bytes.len() as u16,
-        identification: 0,
-        dont_fragment: true,
-        ttl: 64,
-        protocol,
-        src,
-        dst,
-    };
-    header.emit(&mut bytes);
-    bytes[ipv4::HEADER_LEN..].copy_from_slice(payload);
-    bytes
+/// The addresses of a packet that arrives.
+fn arriving(flow: &Flow) -> Pair {
+    Pair::new(flow.remote.0, flow.local.0)
 }
 
 fn segment(spec: &TcpSpec, flow: &Flow) -> Vec<u8> {
@@ -71,13 +65,7 @@ fn segment(spec: &TcpSpec, flow: &Flow) -> Vec<u8> {
     let mut bytes = vec![0; head + usize::from(spec.len)];
     header.emit(options.len(), &mut bytes);
     bytes[tcp::HEADER_LEN..head].copy_from_slice(&options);
-    seal(
-        &mut bytes,
-        tcp::CHECKSUM_AT,
-        protocol::TCP,
-        flow.remote.0,
-        flow.local.0,
-    );
+    arriving(flow).seal(&mut bytes, tcp::CHECKSUM_AT, protocol::TCP);
     bytes
 }
 
@@ -106,18 +94,12 @@ fn datagram(len: u16, flow: &Flow) -> Vec<u8> {
     let header = udp::header(flow.remote.1, flow.local.1, usize::from(len));
     let mut bytes = header.to_vec();
     bytes.resize(header.len() + usize::from(len), 0);
-    seal(
-        &mut bytes,
-        udp::CHECKSUM_AT,
-        protocol::UDP,
-        flow.remote.0,
-        flow.local.0,
-    );
+    arriving(flow).seal(&mut bytes, udp::CHECKSUM_AT, protocol::UDP);
     bytes
 }
 
-/// A quoted segment of ours: IP header and the first 8 bytes, as RFC 792 asks.
-fn unreachable(spec: &IcmpSpec, flow: &Flow) -> Vec<u8> {
+/// A quoted segment of ours: IP header and the first 8 bytes, as RFC 792 asks. With the protocol number.
+fn unreachable(spec: &IcmpSpec, flow: &Flow) -> (Vec<u8>, u8) {
     let header = TcpHeader {
         src_port: flow.local.1,
         dst_port: flow.remote.1,
@@ -127,30 +109,66 @@ fn unreachable(spec: &IcmpSpec, flow: &Flow) -> Vec<u8> {
     };
     let mut segment = vec![0; tcp::HEADER_LEN + usize::from(spec.len)];
     header.emit(0, &mut segment);
-    let mut quoted = packet(0, protocol::TCP, flow.local.0, flow.remote.0, &segment);
-    quoted.truncate(ipv4::HEADER_LEN + 8);
-    let message = IcmpMessage {
-        kind: IcmpKind::DestinationUnreachable {
-            code: spec.code,
-            mtu: spec.mtu,
-        },
-        body: &quoted,
-    };
-    [&message.header()[..], message.body].concat()
+    let pair = Pair::new(flow.local.0, flow.remote.0);
+    let mut quoted = pair.packet(0, protocol::TCP, &segment);
+    quoted.truncate(pair.header_len() + 8);
+    match arriving(flow) {
+        Pair::V4(..) => {
+            let (code, mtu) = (spec.code, spec.mtu);
+            let message = IcmpMessage {
+                kind: IcmpKind::DestinationUnreachable { code, mtu },
+                body: &quoted,
+            };
+            (
+                [&message.header()[..], message.body].concat(),
+                protocol::ICMP,
+            )
+        }
+        Pair::V6(src, dst) => {
+            let message = Icmpv6Message {
+                kind: in_v6(spec),
+                body: &quoted,
+            };
+            let header = message.header(src, dst);
+            ([&header[..], message.body].concat(), protocol::ICMPV6)
+        }
+    }
 }
 
-fn seal(bytes: &mut [u8], at: u16, protocol: u8, src: Ipv4Addr, dst: Ipv4Addr) {
-    let mut sum = checksum::pseudo_v4(src, dst, protocol, bytes.len() as u32);
-    sum.add_bytes(bytes);
-    let at = usize::from(at);
-    bytes[at..at + 2].copy_from_slice(&sum.finish().to_be_bytes());
+/// The same message of IPv6.
+fn in_v6(spec: &IcmpSpec) -> Icmpv6Kind {
+    let code = match spec.code {
+        FRAG_NEEDED => {
+            return Icmpv6Kind::PacketTooBig {
+                mtu: u32::from(spec.mtu),
+            };
+        }
+        HOST_UNREACHABLE => icmpv6::code::ADDRESS_UNREACHABLE,
+        PORT_UNREACHABLE => icmpv6::code::PORT_UNREACHABLE,
+        _ => icmpv6::code::NO_ROUTE,
+    };
+    Icmpv6Kind::DestinationUnreachable { code }
+}
+
+/// What a message of IPv6 is in IPv4; `None`: no error that a script can write.
+fn in_v4(kind: Icmpv6Kind) -> Option<IcmpKind> {
+    let (code, mtu) = match kind {
+        Icmpv6Kind::PacketTooBig { mtu } => (FRAG_NEEDED, u16::try_from(mtu).unwrap_or(u16::MAX)),
+        Icmpv6Kind::DestinationUnreachable { code } => match code {
+            icmpv6::code::ADDRESS_UNREACHABLE => (HOST_UNREACHABLE, 0),
+            icmpv6::code::PORT_UNREACHABLE => (PORT_UNREACHABLE, 0),
+            _ => (0, 0),
+        },
+        _ => return None,
+    };
+    Some(IcmpKind::DestinationUnreachable { code, mtu })
 }
 
 /// A packet that the stack sent.
 #[derive(Clone, Debug)]
 pub struct LivePacket {
-    pub src: Ipv4Addr,
-    pub dst: Ipv4Addr,
+    pub src: IpAddr,
+    pub dst: IpAddr,
     pub ecn: u8,
     pub body: LiveBody,
 }
@@ -170,28 +188,39 @@ pub enum LiveBody {
     Icmp(IcmpKind),
 }
 
-/// Reads a packet that left, checksums included.
+/// Reads a packet that left, checksums included; `None`: none that a script speaks of.
 ///
 /// # Errors
 /// What is wrong with it: nothing that a stack should send.
-pub fn read(bytes: &[u8]) -> Result<LivePacket, String> {
-    let packet = Ipv4Packet::parse(bytes).map_err(|error| format!("IPv4 header: {error:?}"))?;
-    let header = packet.header;
-    let has_sum =
-        || checksum::is_valid_l4_v4(header.src, header.dst, header.protocol, packet.payload);
-    let body = match header.protocol {
-        protocol::TCP if !has_sum() => return Err("wrong TCP checksum".to_owned()),
-        protocol::TCP => {
-            let segment = TcpSegment::parse(packet.payload).ok_or("truncated TCP header")?;
+pub fn read(bytes: &[u8]) -> Result<Option<LivePacket>, String> {
+    let inside = ip::open(bytes)?;
+    if inside.is_of_the_link() {
+        return Ok(None);
+    }
+    Ok(Some(LivePacket {
+        src: inside.pair.src(),
+        dst: inside.pair.dst(),
+        ecn: inside.tos & 0b11,
+        body: body(&inside)?,
+    }))
+}
+
+fn body(inside: &Inside<'_>) -> Result<LiveBody, String> {
+    let payload = inside.payload;
+    Ok(match (inside.protocol, inside.pair) {
+        (protocol::TCP, _) if !inside.has_sum() => return Err("wrong TCP checksum".to_owned()),
+        (protocol::TCP, _) => {
+            let segment = TcpSegment::parse(payload).ok_or("truncated TCP header")?;
             LiveBody::Tcp {
                 header: segment.header,
                 options: options::parse(segment.options).ok_or("TCP options do not add up")?,
                 len: segment.payload.len(),
             }
         }
-        protocol::UDP => {
-            let datagram = UdpDatagram::parse(packet.payload).ok_or("truncated UDP header")?;
-            if datagram.checksum != 0 && !has_sum() {
+        (protocol::UDP, pair) => {
+            let datagram = UdpDatagram::parse(payload).ok_or("truncated UDP header")?;
+            let may_lack = matches!(pair, Pair::V4(..)) && datagram.checksum == 0;
+            if !may_lack && !inside.has_sum() {
                 return Err("wrong UDP checksum".to_owned());
             }
             LiveBody::Udp {
@@ -200,16 +229,15 @@ pub fn read(bytes: &[u8]) -> Result<LivePacket, String> {
                 len: datagram.payload.len(),
             }
         }
-        protocol::ICMP => {
-            let message = icmpv4::IcmpMessage::parse(packet.payload);
+        (protocol::ICMP, Pair::V4(..)) => {
+            let message = icmpv4::IcmpMessage::parse(payload);
             LiveBody::Icmp(message.map_err(|error| format!("ICMP: {error:?}"))?.kind)
         }
-        other => return Err(format!("protocol {other}")),
-    };
-    Ok(LivePacket {
-        src: header.src,
-        dst: header.dst,
-        ecn: header.tos & 0b11,
-        body,
+        (protocol::ICMPV6, Pair::V6(src, dst)) => {
+            let message = Icmpv6Message::parse(src, dst, payload);
+            let kind = message.map_err(|error| format!("ICMPv6: {error:?}"))?.kind;
+            LiveBody::Icmp(in_v4(kind).ok_or_else(|| format!("ICMPv6 {kind:?}"))?)
+        }
+        (other, _) => return Err(format!("protocol {other}")),
     })
 }

@@ -5,10 +5,11 @@
 
 mod bytes;
 mod compare;
+mod ip;
 mod options;
 mod text;
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use slipstack_wire::tcp::TcpFlags;
 
@@ -70,7 +71,7 @@ pub enum TcpOption {
     Unknown(u8, Vec<u8>),
 }
 
-/// A destination unreachable message that quotes a segment of ours.
+/// A destination unreachable message that quotes a segment of ours. The code is IPv4's; IPv6 says the same in its own way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IcmpSpec {
     pub code: u8,
@@ -82,8 +83,8 @@ pub struct IcmpSpec {
 /// The connection that a script's packets belong to.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    pub local: (Ipv4Addr, u16),
-    pub remote: (Ipv4Addr, u16),
+    pub local: (IpAddr, u16),
+    pub remote: (IpAddr, u16),
     /// Our sequence numbers on the wire, less those of the script.
     pub local_offset: u32,
     /// The same of our time stamps, once one has been seen.
@@ -96,7 +97,7 @@ pub struct Flow {
 pub const REMOTE_OFFSET: u32 = 0xffff_f000;
 
 impl Flow {
-    pub fn new(local: (Ipv4Addr, u16), remote: (Ipv4Addr, u16)) -> Self {
+    pub fn new(local: (IpAddr, u16), remote: (IpAddr, u16)) -> Self {
         Self {
             local,
             remote,

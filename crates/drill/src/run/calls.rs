@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use slipstack_posix::addr::Family;
 use slipstack_posix::{AddrBytes, Divert, Outcome, Process};
 
-use super::{PORT, REMOTE, code, constants, info};
+use super::{IpVersion, PORT, RunSettings, code, constants, info, remote};
 use crate::script::{Call, Expr};
 use crate::world::World;
 
@@ -23,7 +23,9 @@ pub struct Calls {
     fds: HashMap<i64, i32>,
     running: Option<Running>,
     /// Where `bind` binds.
-    local: Ipv4Addr,
+    local: IpAddr,
+    /// What `...` is as an address family.
+    family: Family,
     /// The script has closed a descriptor since it was last asked.
     has_closed: bool,
 }
@@ -55,12 +57,16 @@ enum Out {
 type Job = Box<dyn FnOnce(&Process) -> (Outcome<i64>, Out) + Send>;
 
 impl Calls {
-    pub fn new(world: World, local: Ipv4Addr) -> Self {
+    pub fn new(world: World, settings: &RunSettings) -> Self {
         Self {
             world: Arc::new(world),
             fds: HashMap::new(),
             running: None,
-            local,
+            local: settings.local(),
+            family: match settings.version {
+                IpVersion::V4 => Family::V4,
+                IpVersion::V6 | IpVersion::Mapped => Family::V6,
+            },
             has_closed: false,
         }
     }
@@ -237,7 +243,8 @@ impl Calls {
                     _ => return Err("socket takes three arguments".to_owned()),
                 };
                 let domain = domain.filter(|arg| **arg != Expr::Any);
-                let domain = domain.map_or(Ok(i64::from(libc::AF_INET)), number)? as i32;
+                let domain =
+                    domain.map_or(Ok(i64::from(args.calls.family.number())), number)? as i32;
                 simple(move |process| process.socket(domain, kind, protocol).map(i64::from))
             }
             "bind" => {
@@ -245,7 +252,7 @@ impl Calls {
                 simple(move |process| process.bind(fd, &addr).map(|()| 0))
             }
             "connect" => {
-                let (fd, addr) = (args.fd(0)?, args.addr(1, REMOTE)?);
+                let (fd, addr) = (args.fd(0)?, args.addr(1, remote(args.calls.local))?);
                 simple(move |process| process.connect(fd, &addr).map(|()| 0))
             }
             "listen" => {
@@ -341,20 +348,27 @@ impl Args<'_> {
             .ok_or_else(|| format!("{}: {len} bytes", self.call.name))
     }
 
-    /// `...` is the usual address.
-    fn addr(&self, at: usize, usual: Ipv4Addr) -> Result<Vec<u8>, String> {
-        let (mut ip, mut port) = (usual, PORT);
+    /// `...` is the usual address; one that is given says of which family it is.
+    fn addr(&self, at: usize, usual: IpAddr) -> Result<Vec<u8>, String> {
+        let (mut ip, mut port, mut family) = (usual, PORT, self.calls.family);
         if let Expr::Struct(fields) = self.need(at)? {
-            if let Some(given) = field_of(fields, "sin_port") {
+            let field = |names: [&str; 2]| names.iter().find_map(|name| field_of(fields, name));
+            if let Some(given) = field(["sin_port", "sin6_port"]) {
                 port = number(given)? as u16;
             }
-            if let Some(Expr::Text(given)) = field_of(fields, "sin_addr") {
+            if let Some(Expr::Text(given)) = field(["sin_addr", "sin6_addr"]) {
                 ip = given
                     .parse()
-                    .map_err(|_| format!("{given} is no IPv4 address"))?;
+                    .map_err(|_| format!("{given} is no address"))?;
+            }
+            if let Some(given) = field(["sa_family", "sin6_family"]) {
+                family = match number(given)? == i64::from(libc::AF_INET6) {
+                    true => Family::V6,
+                    false => Family::V4,
+                };
             }
         }
-        let addr = AddrBytes::new(SocketAddr::from((ip, port)), Family::V4);
+        let addr = AddrBytes::new(SocketAddr::from((ip, port)), family);
         Ok(addr.as_bytes().to_vec())
     }
 }
@@ -371,7 +385,7 @@ fn receive(args: &Args<'_>) -> Result<Job, String> {
 fn send(args: &Args<'_>) -> Result<Job, String> {
     let (fd, len, flags) = (args.fd(0)?, args.len(2)?, args.int_or(3, 0)?);
     let to = match args.get(4) {
-        Some(_) => Some(args.addr(4, REMOTE)?),
+        Some(_) => Some(args.addr(4, remote(args.calls.local))?),
         None => None,
     };
     Ok(simple(move |process| {

@@ -8,7 +8,9 @@ mod settings;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use slipstack_posix::addr::{Family, Given};
 
 use crate::packet::{self, Flow, LiveBody, LivePacket, PacketBody, PacketSpec};
 use crate::script::{Action, Event, Script, Stamp, Time};
@@ -16,10 +18,11 @@ use crate::world::World;
 
 use calls::Calls;
 pub use calls::listen;
-pub use settings::RunSettings;
+pub use settings::{IpVersion, RunSettings};
 
-/// The address at the other end (packetdrill's default).
-const REMOTE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+/// The addresses at the other end (packetdrill's defaults).
+const REMOTE_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const REMOTE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 /// The port that scripts bind and connect to.
 pub const PORT: u16 = 8080;
 const REMOTE_PORT_FIRST: u16 = 40_001;
@@ -29,6 +32,26 @@ pub fn address(number: usize) -> Ipv4Addr {
     let number = (number as u16).wrapping_mul(257) ^ std::process::id() as u16;
     let [high, low] = number.to_be_bytes();
     Ipv4Addr::new(192, 168, high, low.clamp(3, 254))
+}
+
+/// packetdrill draws the stack's address and tells nobody but `bind`: what that names first is ours, if it is of the networks
+/// that packetdrill draws from.
+pub fn adopt(world: &World, addr: &[u8]) {
+    let is_v6 = addr
+        .first_chunk()
+        .is_some_and(|family| u16::from_ne_bytes(*family) == libc::AF_INET6 as u16);
+    let family = if is_v6 { Family::V6 } else { Family::V4 };
+    let Ok(Given::Addr(given)) = slipstack_posix::addr::parse(addr, family) else {
+        return;
+    };
+    let ip = given.ip().to_canonical();
+    let is_drawn = match ip {
+        IpAddr::V4(ip) => ip.octets().starts_with(&[192, 168]),
+        IpAddr::V6(ip) => ip.segments().starts_with(&[0xfd3d, 0xfa7b, 0xd17d]),
+    };
+    if is_drawn {
+        world.adopt(ip);
+    }
 }
 
 /// What did not go as the script says.
@@ -53,7 +76,18 @@ impl fmt::Display for Failure {
 pub fn run(script: &Script, local: Ipv4Addr, ignores_rest: bool) -> Result<(), Failure> {
     let mut settings = RunSettings::of(script)?;
     settings.ignores_rest = ignores_rest;
-    settings.world.local = local;
+    settings.world.local_v4 = local;
+    let [_, _, high, low] = local.octets();
+    settings.world.local_v6 = Ipv6Addr::new(
+        0xfd3d,
+        0xfa7b,
+        0xd17d,
+        0,
+        0,
+        0,
+        0,
+        u16::from_be_bytes([high, low]),
+    );
     let mut runner = Runner::new(settings);
     for event in &script.events {
         runner.event(event).map_err(|reason| Failure {
@@ -82,7 +116,7 @@ impl Runner {
         let world = World::new(settings.world.clone());
         Self {
             begin_ns: world.now_ns(),
-            calls: Calls::new(world, settings.world.local),
+            calls: Calls::new(world, &settings),
             settings,
             sent: VecDeque::new(),
             flow: None,
@@ -165,7 +199,7 @@ impl Runner {
             let now_us = (at_ns - self.begin_ns).div_ceil(1000);
             let live = packet::read(&bytes)
                 .map_err(|what| format!("the stack sent a packet that is wrong: {what}"))?;
-            self.sent.push_back((now_us, live));
+            self.sent.extend(live.map(|live| (now_us, live)));
         }
         Ok(())
     }
@@ -180,8 +214,9 @@ impl Runner {
             _ => false,
         };
         if is_new {
-            let local = (self.settings.world.local, PORT);
-            self.flow = Some(Flow::new(local, (REMOTE, self.remote_port)));
+            let local = self.settings.local();
+            let remote = (remote(local), self.remote_port);
+            self.flow = Some(Flow::new((local, PORT), remote));
             self.remote_port += 1;
         }
         if let Some(flow) = &self.flow {
@@ -240,6 +275,14 @@ impl Runner {
                 return None;
             }
         }
+    }
+}
+
+/// The peer of an address.
+fn remote(local: IpAddr) -> IpAddr {
+    match local {
+        IpAddr::V4(_) => REMOTE_V4.into(),
+        IpAddr::V6(_) => REMOTE_V6.into(),
     }
 }
 

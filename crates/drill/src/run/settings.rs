@@ -1,5 +1,6 @@
 //! What a script sets before its sockets exist.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use slipstack_stack::{Congestion, EcnMode, FastOpenConfig, MtuProbing, SynCookies, TcpConfig};
@@ -11,8 +12,18 @@ use crate::world::WorldConfig;
 /// packetdrill's own tolerance; the world's clock is exact, but scripts count on Linux's ticks.
 const TOLERANCE_US: u64 = 4_000;
 
+/// What a script's sockets and packets are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IpVersion {
+    V4,
+    V6,
+    /// Sockets of AF_INET6 with IPv4 on the wire.
+    Mapped,
+}
+
 #[derive(Clone, Debug)]
 pub struct RunSettings {
+    pub version: IpVersion,
     pub world: WorldConfig,
     pub tolerance_us: u64,
     /// Of time stamps, in their own ticks.
@@ -24,6 +35,7 @@ pub struct RunSettings {
 impl Default for RunSettings {
     fn default() -> Self {
         Self {
+            version: IpVersion::V4,
             world: WorldConfig::default(),
             tolerance_us: TOLERANCE_US,
             timestamp_tolerance: (TOLERANCE_US / 1000) as u32,
@@ -33,6 +45,14 @@ impl Default for RunSettings {
 }
 
 impl RunSettings {
+    /// The stack's address on the wire.
+    pub fn local(&self) -> IpAddr {
+        match self.version {
+            IpVersion::V6 => self.world.local_v6.into(),
+            IpVersion::V4 | IpVersion::Mapped => self.world.local_v4.into(),
+        }
+    }
+
     /// Reads the options at the head of the script, and the commands before its first call.
     pub fn of(script: &Script) -> Result<Self, Failure> {
         let mut settings = Self::default();
@@ -57,18 +77,18 @@ impl RunSettings {
         match name {
             "tolerance_usecs" => self.tolerance_us = number(value)?,
             "mtu" => self.world.stack.mtu = number(value)?,
-            "local_ip" => {
-                self.world.local = value
-                    .parse()
-                    .map_err(|_| format!("{value} is no IPv4 address"))?;
-            }
+            "local_ip" => match value.parse() {
+                Ok(IpAddr::V4(local)) => self.world.local_v4 = local,
+                Ok(IpAddr::V6(local)) => self.world.local_v6 = local,
+                Err(_) => return Err(format!("{value} is no address")),
+            },
+            "ip_version" => self.version = version(value)?,
             "so_flags" => {
                 for flag in value.split(',').filter(|flag| !flag.is_empty()) {
                     self.flag(flag)?;
                 }
             }
             // Of packetdrill's runner, without a meaning here.
-            "ip_version" if value == "ipv4" => {}
             "send_omit_free" | "non_fatal" | "verbose" | "dry_run" => {}
             _ => return Err(format!("--{name}={value} is not known here")),
         }
@@ -137,6 +157,15 @@ impl RunSettings {
         }
         Ok(())
     }
+}
+
+fn version(name: &str) -> Result<IpVersion, String> {
+    Ok(match name {
+        "ipv4" => IpVersion::V4,
+        "ipv6" => IpVersion::V6,
+        "ipv4-mapped-ipv6" => IpVersion::Mapped,
+        _ => return Err(format!("{name} is no IP version")),
+    })
 }
 
 fn congestion(tcp: &mut TcpConfig, name: &str) -> Result<(), String> {

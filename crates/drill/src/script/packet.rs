@@ -174,7 +174,7 @@ fn hex(text: &str) -> Option<Vec<u8>> {
     pairs.collect()
 }
 
-/// `icmp unreachable frag_needed mtu 1200 [1:1461(1460)]`
+/// `icmp unreachable frag_needed mtu 1200 [1:1461(1460)]`, `icmpv6 packet_too_big mtu 1280 [1:1461(1460)]`
 fn icmp(cursor: &mut Cursor<'_>) -> Result<IcmpSpec, ScriptError> {
     let codes = [
         ("net_unreachable", 0),
@@ -183,8 +183,14 @@ fn icmp(cursor: &mut Cursor<'_>) -> Result<IcmpSpec, ScriptError> {
         ("port_unreachable", 3),
         ("frag_needed", 4),
         ("source_route_failed", 5),
+        // IPv6's names for the same.
+        ("no_route", 0),
+        ("address_unreachable", 1),
+        ("packet_too_big", 4),
     ];
-    cursor.expect("unreachable")?;
+    if !cursor.rest().starts_with("packet_too_big") {
+        cursor.expect("unreachable")?;
+    }
     let Some((_, code)) = codes.into_iter().find(|(word, _)| cursor.take_word(word)) else {
         return cursor.fail(format!("`{}` is no ICMP code known here", cursor.rest()));
     };
