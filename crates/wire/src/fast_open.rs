@@ -81,11 +81,11 @@ impl FastOpen {
         let Some(room) = out.get_mut(at..end) else {
             return at;
         };
+        // Linux's order: the padding stands behind it.
         room.fill(NOP);
-        let room = &mut room[end - at - len..];
         room[0] = FAST_OPEN;
         room[1] = len as u8;
-        room[2..].copy_from_slice(body);
+        room[2..len].copy_from_slice(body);
         end
     }
 }
@@ -114,6 +114,13 @@ mod tests {
         for (bytes, want) in table {
             assert_eq!(FastOpen::find(bytes), want, "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn the_padding_stands_behind_the_option_as_on_linux() {
+        let mut out = [0; OPTIONS_MAX];
+        assert_eq!(FastOpen::Request.append(&mut out, 4), 8);
+        assert_eq!(out[4..8], [FAST_OPEN, 2, NOP, NOP]);
     }
 
     proptest! {
