@@ -53,7 +53,11 @@ fn segment(spec: &TcpSpec, flow: &Flow) -> Vec<u8> {
     let header = TcpHeader {
         src_port: flow.remote.1,
         dst_port: flow.local.1,
-        seq: spec.seq.wrapping_add(REMOTE_OFFSET),
+        // A SYN's number is what the others count from.
+        seq: spec.seq.wrapping_add(match spec.flags.is_syn() {
+            true => REMOTE_OFFSET,
+            false => flow.remote_offset(),
+        }),
         ack: spec
             .ack
             .map_or(0, |ack| ack.wrapping_add(flow.local_offset)),
@@ -86,6 +90,7 @@ fn live(option: &TcpOption, flow: &Flow) -> TcpOption {
                 None => *echo,
             },
         },
+        TcpOption::OurCookie => TcpOption::FastOpen(flow.cookie.clone()),
         other => other.clone(),
     }
 }

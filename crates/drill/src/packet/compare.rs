@@ -4,8 +4,7 @@ use slipstack_wire::icmpv4::IcmpKind;
 use slipstack_wire::tcp::TcpHeader;
 
 use super::{
-    Ecn, Flow, IcmpSpec, LiveBody, LivePacket, PacketBody, PacketSpec, REMOTE_OFFSET, TcpOption,
-    TcpSpec, text,
+    Ecn, Flow, IcmpSpec, LiveBody, LivePacket, PacketBody, PacketSpec, TcpOption, TcpSpec, text,
 };
 
 /// Compares, and learns from the first segments what the script's numbers are on the wire.
@@ -29,7 +28,7 @@ pub fn compare(
         ) => {
             learn(spec, header, options, flow);
             let expected = relative(header, options, *len, flow);
-            is_same_segment(spec, &expected, timestamp_tolerance)
+            is_same_segment(spec, &expected, flow, timestamp_tolerance)
         }
         (PacketBody::Udp(expected), LiveBody::Udp { len, .. }) => usize::from(*expected) == *len,
         (PacketBody::Icmp(IcmpSpec { code, .. }), LiveBody::Icmp(kind)) => {
@@ -84,6 +83,20 @@ fn learn(spec: &TcpSpec, header: &TcpHeader, options: &[TcpOption], flow: &mut F
     if header.flags.is_syn() && spec.flags.is_syn() && !flow.is_synchronised {
         flow.local_offset = header.seq.wrapping_sub(spec.seq);
         flow.is_synchronised = true;
+        flow.timestamp_offset = None;
+        flow.remote_isn = flow.remote_candidate;
+    }
+    let given = options.iter().find_map(|option| match option {
+        TcpOption::FastOpen(cookie) if !cookie.is_empty() => Some(cookie),
+        _ => None,
+    });
+    let is_asked = spec
+        .options
+        .iter()
+        .flatten()
+        .any(|option| *option == TcpOption::OurCookie);
+    if let (true, true, Some(cookie)) = (is_asked, flow.cookie.is_empty(), given) {
+        flow.cookie.clone_from(cookie);
     }
     let stamp = |options: &[TcpOption]| {
         options.iter().find_map(|option| match option {
@@ -100,7 +113,7 @@ fn learn(spec: &TcpSpec, header: &TcpHeader, options: &[TcpOption], flow: &mut F
 fn relative(header: &TcpHeader, options: &[TcpOption], len: usize, flow: &Flow) -> TcpSpec {
     let options = options.iter().map(|option| match option {
         TcpOption::Sack(blocks) => {
-            let shift = |edge: u32| edge.wrapping_sub(REMOTE_OFFSET);
+            let shift = |edge: u32| edge.wrapping_sub(flow.remote_offset());
             TcpOption::Sack(
                 blocks
                     .iter()
@@ -122,14 +135,14 @@ fn relative(header: &TcpHeader, options: &[TcpOption], len: usize, flow: &Flow) 
         ack: header
             .flags
             .is_ack()
-            .then(|| header.ack.wrapping_sub(REMOTE_OFFSET)),
+            .then(|| header.ack.wrapping_sub(flow.remote_offset())),
         window: Some(header.window),
         urgent: (header.urgent != 0).then_some(header.urgent),
         options: Some(options.collect()),
     }
 }
 
-fn is_same_segment(spec: &TcpSpec, live: &TcpSpec, tolerance: u32) -> bool {
+fn is_same_segment(spec: &TcpSpec, live: &TcpSpec, flow: &Flow, tolerance: u32) -> bool {
     let has_window = spec.window.is_none() || spec.window == live.window;
     let has_options = match (&spec.options, &live.options) {
         (Some(expected), Some(found)) => {
@@ -137,7 +150,7 @@ fn is_same_segment(spec: &TcpSpec, live: &TcpSpec, tolerance: u32) -> bool {
                 && expected
                     .iter()
                     .zip(found)
-                    .all(|pair| is_same_option(pair, tolerance))
+                    .all(|pair| is_same_option(pair, flow, tolerance))
         }
         _ => true,
     };
@@ -150,7 +163,7 @@ fn is_same_segment(spec: &TcpSpec, live: &TcpSpec, tolerance: u32) -> bool {
         && has_options
 }
 
-fn is_same_option(pair: (&TcpOption, &TcpOption), tolerance: u32) -> bool {
+fn is_same_option(pair: (&TcpOption, &TcpOption), flow: &Flow, tolerance: u32) -> bool {
     match pair {
         (
             TcpOption::Timestamps { value, echo },
@@ -162,6 +175,7 @@ fn is_same_option(pair: (&TcpOption, &TcpOption), tolerance: u32) -> bool {
             let off = live.wrapping_sub(*value) as i32;
             echo == live_echo && off.unsigned_abs() <= tolerance
         }
+        (TcpOption::OurCookie, TcpOption::FastOpen(cookie)) => *cookie == flow.cookie,
         (expected, found) => expected == found,
     }
 }

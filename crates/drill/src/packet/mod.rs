@@ -68,6 +68,8 @@ pub enum TcpOption {
     },
     /// The cookie; empty asks for one.
     FastOpen(Vec<u8>),
+    /// `TFO_COOKIE`: the cookie that the stack gave first, which no script can know.
+    OurCookie,
     Unknown(u8, Vec<u8>),
 }
 
@@ -89,8 +91,13 @@ pub struct Flow {
     pub local_offset: u32,
     /// The same of our time stamps, once one has been seen.
     pub timestamp_offset: Option<u32>,
+    /// The number of the peer's SYN, which what follows is counted from, and of one that may still be taken.
+    pub remote_isn: Option<u32>,
+    pub remote_candidate: Option<u32>,
     /// Our first sequence number is known.
     pub is_synchronised: bool,
+    /// What [`TcpOption::OurCookie`] stands for.
+    pub cookie: Vec<u8>,
 }
 
 /// The peer's sequence numbers on the wire, less those of the script: they wrap early.
@@ -103,7 +110,33 @@ impl Flow {
             remote,
             local_offset: 0,
             timestamp_offset: None,
+            remote_isn: None,
+            remote_candidate: None,
             is_synchronised: false,
+            cookie: Vec::new(),
         }
+    }
+
+    /// The next connection's; what the stack has given out holds on.
+    #[must_use]
+    pub fn with_cookie_of(mut self, before: Option<&Flow>) -> Self {
+        self.cookie = before.map_or_else(Vec::new, |flow| flow.cookie.clone());
+        self
+    }
+
+    /// The same ends begin anew (RFC 6191): the next SYN of ours tells its number.
+    pub fn begin_anew(&mut self) {
+        self.is_synchronised = false;
+    }
+
+    /// A SYN of the peer's arrives.
+    pub fn on_remote_syn(&mut self, seq: u32) {
+        self.remote_isn.get_or_insert(seq);
+        self.remote_candidate = Some(seq);
+    }
+
+    /// What the peer's numbers of the script are on the wire: they count from its SYN, as packetdrill's.
+    pub fn remote_offset(&self) -> u32 {
+        REMOTE_OFFSET.wrapping_add(self.remote_isn.unwrap_or(0))
     }
 }

@@ -31,6 +31,8 @@ pub fn emit(options: &[TcpOption]) -> Vec<u8> {
                 push(&mut out, TIMESTAMPS, &bytes);
             }
             TcpOption::FastOpen(cookie) => push(&mut out, FAST_OPEN, cookie),
+            // Nothing was given out yet: a request.
+            TcpOption::OurCookie => push(&mut out, FAST_OPEN, &[]),
             TcpOption::Unknown(kind, bytes) => push(&mut out, *kind, bytes),
         }
     }

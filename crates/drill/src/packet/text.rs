@@ -79,6 +79,7 @@ fn option(option: &TcpOption) -> String {
             let hex: String = cookie.iter().map(|byte| format!("{byte:02x}")).collect();
             format!("FO {hex}")
         }
+        TcpOption::OurCookie => "FO TFO_COOKIE".to_owned(),
         TcpOption::Unknown(kind, bytes) => format!("kind {kind} ({} bytes)", bytes.len()),
     }
 }

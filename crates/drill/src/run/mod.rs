@@ -205,25 +205,35 @@ impl Runner {
     }
 
     fn arrives(&mut self, spec: &PacketSpec) -> Result<(), String> {
-        let is_new = match (&self.flow, &spec.body) {
-            (None, _) => true,
-            // An opening of a connection while another has been closed by the script.
-            (Some(_), PacketBody::Tcp(tcp)) => {
-                tcp.flags.is_syn() && !tcp.flags.is_ack() && self.calls.take_closed()
-            }
-            _ => false,
+        // A SYN once the script has closed: each connection counts from 0, so another number is one of the same ends.
+        let opens = match &spec.body {
+            PacketBody::Tcp(tcp) if tcp.flags.is_syn() && !tcp.flags.is_ack() => Some(tcp.seq),
+            _ => None,
         };
-        if is_new {
-            let local = self.settings.local();
-            let remote = (remote(local), self.remote_port);
-            self.flow = Some(Flow::new((local, PORT), remote));
-            self.remote_port += 1;
+        match (&mut self.flow, opens) {
+            (None, _) => self.begin_flow(),
+            (Some(_), Some(0)) if self.calls.take_closed() => self.begin_flow(),
+            (Some(flow), Some(1..)) if self.calls.take_closed() => flow.begin_anew(),
+            _ => {}
+        }
+        if let (Some(flow), PacketBody::Tcp(tcp)) = (&mut self.flow, &spec.body)
+            && tcp.flags.is_syn()
+        {
+            flow.on_remote_syn(tcp.seq);
         }
         if let Some(flow) = &self.flow {
             self.world().deliver(&packet::build(spec, flow));
             self.world().settle();
         }
         Ok(())
+    }
+
+    /// The peer's next connection.
+    fn begin_flow(&mut self) {
+        let local = self.settings.local();
+        let flow = Flow::new((local, PORT), (remote(local), self.remote_port));
+        self.flow = Some(flow.with_cookie_of(self.flow.as_ref()));
+        self.remote_port += 1;
     }
 
     fn leaves(&mut self, time: Time, spec: &PacketSpec) -> Result<(), String> {
@@ -304,8 +314,9 @@ fn flow_of<'a>(flow: &'a mut Option<Flow>, live: &LivePacket) -> &'a mut Flow {
         && (flow.is_none() || begins)
         && flow.as_ref().is_none_or(|flow| flow.local.1 != local)
     {
-        *flow = None;
-        return flow.insert(Flow::new((live.src, local), (live.dst, remote)));
+        let next = Flow::new((live.src, local), (live.dst, remote));
+        let next = next.with_cookie_of(flow.as_ref());
+        return flow.insert(next);
     }
     flow.get_or_insert_with(|| Flow::new((live.src, PORT), (live.dst, PORT)))
 }

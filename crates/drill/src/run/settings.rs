@@ -144,6 +144,7 @@ impl RunSettings {
             "tcp_synack_retries" => tcp.synack_retries = number(value)?,
             "tcp_retries2" => tcp.retries = number(value)?,
             "tcp_orphan_retries" => tcp.orphan_retries = number(value)?,
+            "tcp_max_orphans" => tcp.orphans_max = number(value)?,
             "tcp_keepalive_time" => tcp.keep_alive.idle = Duration::from_secs(number(value)?),
             "tcp_keepalive_intvl" => tcp.keep_alive.interval = Duration::from_secs(number(value)?),
             "tcp_keepalive_probes" => tcp.keep_alive.probes = number(value)?,

@@ -151,6 +151,9 @@ fn option(cursor: &mut Cursor<'_>) -> Result<TcpOption, ScriptError> {
         return Ok(TcpOption::Sack(blocks));
     }
     if cursor.take_word("FO") {
+        if cursor.take_word("TFO_COOKIE") {
+            return Ok(TcpOption::OurCookie);
+        }
         let cookie = cursor.take_while(|c| c.is_ascii_hexdigit());
         return match cookie {
             "" => Ok(TcpOption::FastOpen(Vec::new())),
