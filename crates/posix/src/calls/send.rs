@@ -164,11 +164,17 @@ impl Process {
         IoSlice::advance_slices(&mut rest, had);
         let mut total = had;
         while total < asked {
-            let outcome = self.wait(&plan, |_| match stream.send(rest, push) {
-                Ok(count) => Ok(Some(count)),
-                Err(StreamError::Wait) => Ok(None),
-                Err(StreamError::Errno(error)) => Err(error.into()),
-                Err(StreamError::Pipe) => Err(pipe(flags)),
+            let outcome = self.wait(&plan, |_| {
+                // tcp_sendmsg_locked(): a call that has sent something leaves an error to the next.
+                if total > 0 && stream.has_error() {
+                    return Err(Errno::EPIPE.into());
+                }
+                match stream.send(rest, push) {
+                    Ok(count) => Ok(Some(count)),
+                    Err(StreamError::Wait) => Ok(None),
+                    Err(StreamError::Errno(error)) => Err(error.into()),
+                    Err(StreamError::Pipe) => Err(pipe(flags)),
+                }
             });
             match outcome {
                 Ok(Some(count)) => {

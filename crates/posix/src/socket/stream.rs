@@ -148,6 +148,11 @@ impl Stream {
         self.phase.load(Ordering::Acquire) >= FAILED
     }
 
+    /// Whether there is an error that nobody has been told of.
+    pub(crate) fn has_error(&self) -> bool {
+        self.seen().is_error()
+    }
+
     fn is_ended(&self) -> bool {
         self.phase.load(Ordering::Acquire) == ENDED
     }

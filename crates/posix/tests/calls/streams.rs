@@ -356,3 +356,21 @@ fn a_jump_out_of_a_blocked_call_leaves_nothing_behind() {
     world.process.close(server).unwrap();
     assert_eq!(world.recv(client, 1, 0).unwrap(), b"", "FIN was sent");
 }
+
+#[test]
+fn a_send_that_has_sent_something_leaves_the_error_to_the_next() {
+    let world = World::new();
+    let (client, server) = world.pair();
+    std::thread::scope(|scope| {
+        let bytes = vec![0; 64 << 20];
+        let process = &world;
+        let sender = scope.spawn(move || process.send(client, &bytes));
+        std::thread::sleep(Duration::from_millis(30));
+        world.engine().die();
+        let sent = sender.join().unwrap().unwrap();
+        assert!(sent > 0 && sent < 64 << 20);
+    });
+    fails(world.send(client, b"x"), Errno::ECONNRESET);
+    assert_eq!(world.send(client, b"x"), Err(Divert::Pipe));
+    let _ = server;
+}
