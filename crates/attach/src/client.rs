@@ -178,6 +178,14 @@ impl Client {
     }
 }
 
+/// An instance that says no means it; any other answer, and none, is that of one which ends, begins or is away.
+fn of_instance(error: Error) -> AttachError {
+    AttachError {
+        may_pass: !matches!(error, Error::Refused { .. }),
+        ..AttachError::from(error)
+    }
+}
+
 /// What belongs on the stack, as far as the keeper knows.
 fn policy(welcome: Welcome) -> Policy {
     let learnt = welcome.learnt.clone().unwrap_or_default();
@@ -233,7 +241,7 @@ impl Attach for Client {
     fn attach(&self) -> Result<Attachment, AttachError> {
         let mut state = self.state().lock();
         match self.settings.instance {
-            Some(_) => Ok(self.attach_remote(&mut state)?),
+            Some(_) => self.attach_remote(&mut state).map_err(of_instance),
             None => Ok(self.attach_in_process(&mut state)?),
         }
     }

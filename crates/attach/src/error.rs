@@ -150,6 +150,7 @@ impl From<Error> for AttachError {
     fn from(error: Error) -> AttachError {
         AttachError {
             sentence: error.to_string(),
+            may_pass: false,
         }
     }
 }

@@ -28,6 +28,8 @@ impl fmt::Debug for Attachment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachError {
     pub sentence: String,
+    /// The engine is somebody else's, who is not there now: he may be back.
+    pub may_pass: bool,
 }
 
 impl fmt::Display for AttachError {

@@ -59,6 +59,8 @@ coded! {
         Foreign = 10,
         /// `--strict`, and the kernel would have been next.
         Strict = 11,
+        /// Its instance has ended or is not there yet.
+        Away = 12,
     }
 }
 
@@ -79,6 +81,9 @@ impl Why {
             Why::Refused => "the stack refused it (see the program's standard error)",
             Why::Strict => {
                 "--strict: refused instead of left to the kernel (see the program's standard error)"
+            }
+            Why::Away => {
+                "its instance is away; on the stack again as soon as one of that name runs"
             }
             Why::Foreign => "it belongs to the process this one was forked from",
         }

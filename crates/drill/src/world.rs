@@ -210,6 +210,7 @@ impl Attach for VirtualAttach {
     fn attach(&self) -> Result<Attachment, AttachError> {
         let failed = |what: &dyn std::fmt::Display| AttachError {
             sentence: format!("no shared memory for the script's engine: {what}"),
+            may_pass: false,
         };
         let end = EngineEnd::create().map_err(|error| failed(&error))?;
         let program = ProgramEnd::open(end.region().clone()).map_err(|error| failed(&error))?;

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod absence;
 pub mod addr;
 mod ancillary;
 mod anew;

@@ -286,6 +286,10 @@ impl Link {
             }
             if waited > ANSWER_SPIN_NS {
                 std::thread::sleep(ANSWER_SLEEP);
+                if !self.has_ticker() {
+                    // An instance that has ended is found out about by turns.
+                    self.driver.turn();
+                }
             }
         }
     }

@@ -20,6 +20,7 @@ impl Process {
         }
         // A thread that sleeps while the program ends sees it too.
         if !dead.is_left() {
+            self.absence.begin();
             self.warn_once("the engine of this program is gone; its connections are reset");
         }
         for (_, entry) in self.table.all() {
@@ -29,11 +30,12 @@ impl Process {
             match socket.decided() {
                 Some(Decided::Stream(_)) => socket.on_change(),
                 Some(Decided::Listener(listener)) => {
-                    listener.forget_stack();
+                    listener.forget_stack(dead);
                     self.on_intent(&socket);
                 }
                 Some(Decided::Dgram(dgram)) => {
-                    dgram.forget_stack();
+                    dgram.forget_stack(dead);
+                    socket.notify(dgram.readiness());
                     self.on_intent(&socket);
                 }
                 Some(Decided::Foreign(_)) | None => {}

@@ -10,6 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_channel::Kind as ChannelKind;
 use slipstack_mem::Descriptor;
 
+use crate::absence::is_intent;
 use crate::addr::Family;
 use crate::description::{Decided, Description, Kind, Watch};
 use crate::epoll::Set;
@@ -115,12 +116,16 @@ impl Process {
 
     /// Listens and binds on the stack what was only intended so far: the process waits now.
     pub(crate) fn realize(&self, socket: &Arc<Description>) {
+        if !is_intent(socket) || !self.may_realize() {
+            return;
+        }
         match socket.decided() {
-            Some(Decided::Listener(listener)) if listener.is_intent() => {
-                self.realize_listener(socket, listener);
-            }
-            Some(Decided::Dgram(dgram)) if dgram.is_intent() => {
+            Some(Decided::Listener(listener)) => self.realize_listener(socket, listener),
+            Some(Decided::Dgram(dgram)) => {
                 if let Err(error) = self.realize_dgram(socket, dgram) {
+                    if self.is_put_off() {
+                        return self.report.on_absence(socket, dgram);
+                    }
                     dgram.refuse();
                     if self.settings.strict {
                         dgram.tell_refusal(error);
@@ -136,6 +141,10 @@ impl Process {
         if set.has_intents.swap(false, Ordering::AcqRel) {
             for socket in set.sockets() {
                 self.realize_for_wait(&socket);
+                if is_intent(&socket) {
+                    // Its engine is away.
+                    set.has_intents.store(true, Ordering::Release);
+                }
             }
             self.borrow_members(set);
         }
@@ -152,27 +161,37 @@ impl Process {
 
     /// Before a connection to an address of our own: its listener may be one of this process.
     pub(crate) fn realize_all(&self) {
+        // One that has died unnoticed leaves intents behind.
+        self.living_link();
         if !self.has_intents.swap(false, Ordering::AcqRel) {
             return;
         }
         for (_, entry) in self.table.all() {
             if let Entry::Socket(socket) = entry {
                 self.realize(&socket);
+                if is_intent(&socket) {
+                    self.has_intents.store(true, Ordering::Release);
+                }
             }
         }
     }
 
     fn realize_listener(&self, socket: &Arc<Description>, listener: &Listener) {
+        let attached = self.attached_for(socket, Given::Nothing);
         let mut stack = listener.stack();
         if !listener.is_intent() {
             return;
         }
-        match self.listen_on_stack(socket, listener) {
+        match attached.and_then(|link| listen_on_stack(link, socket, listener)) {
             Ok(realized) => {
                 *stack = Some(realized);
                 listener.set_realized();
                 drop(stack);
                 self.report.on_listener(socket, listener, Reason::Stack);
+            }
+            Err(_) if self.is_put_off() => {
+                drop(stack);
+                self.report.on_listener(socket, listener, Reason::Away);
             }
             Err(error) => {
                 listener.refuse();
@@ -185,43 +204,20 @@ impl Process {
         }
     }
 
-    fn listen_on_stack(
-        &self,
-        socket: &Arc<Description>,
-        listener: &Listener,
-    ) -> Result<(Arc<Link>, slipstack_channel::SockId), Errno> {
-        let link = self.attached_for(socket, Given::Nothing)?;
-        let sock = link.open(ChannelKind::Tcp)?;
-        link.name(sock, socket);
-        // What the SYN-ACK says depends on them: MSS, window, TTL.
-        let options = socket.cold.lock().options.clone();
-        push_options(&link, sock, &options);
-        let backlog = u32::try_from(listener.backlog.load(Ordering::Relaxed)).unwrap_or(0);
-        // The kernel's listener has settled conflicts; workers of one server share the port.
-        let outcome = link
-            .bind(sock, listener.addr, is_v6_only(socket), true)
-            .and_then(|_| link.listen(sock, backlog));
-        match outcome {
-            Ok(()) => Ok((link, sock)),
-            Err(error) => {
-                link.close(sock, slipstack_channel::CloseMode::Abort);
-                Err(error)
-            }
-        }
-    }
-
     /// Binds a UDP socket on the stack if it is not yet.
     pub(crate) fn realize_dgram(
         &self,
         socket: &Arc<Description>,
         dgram: &Dgram,
     ) -> Result<(), Errno> {
+        let remote = *dgram.remote.lock();
+        let given = remote.map_or(Given::Nothing, Given::Remote);
+        let attached = self.attached_for(socket, given);
         let mut stack = dgram.stack();
         if !dgram.is_intent() {
             return Ok(());
         }
-        let remote = *dgram.remote.lock();
-        let link = self.attached_for(socket, remote.map_or(Given::Nothing, Given::Remote))?;
+        let link = attached?;
         let sock = link.open(ChannelKind::Udp)?;
         link.name(sock, socket);
         let (bound, options, memberships) = {
@@ -296,6 +292,30 @@ impl Process {
         for number in numbers {
             self.report
                 .on_kernel(number, socket, Reason::Refused, Given::Nothing);
+        }
+    }
+}
+
+fn listen_on_stack(
+    link: Arc<Link>,
+    socket: &Arc<Description>,
+    listener: &Listener,
+) -> Result<(Arc<Link>, slipstack_channel::SockId), Errno> {
+    let sock = link.open(ChannelKind::Tcp)?;
+    link.name(sock, socket);
+    // What the SYN-ACK says depends on them: MSS, window, TTL.
+    let options = socket.cold.lock().options.clone();
+    push_options(&link, sock, &options);
+    let backlog = u32::try_from(listener.backlog.load(Ordering::Relaxed)).unwrap_or(0);
+    // The kernel's listener has settled conflicts; workers of one server share the port.
+    let outcome = link
+        .bind(sock, listener.addr, is_v6_only(socket), true)
+        .and_then(|_| link.listen(sock, backlog));
+    match outcome {
+        Ok(()) => Ok((link, sock)),
+        Err(error) => {
+            link.close(sock, slipstack_channel::CloseMode::Abort);
+            Err(error)
         }
     }
 }

@@ -8,6 +8,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_channel::{Attach, AttachError};
 use slipstack_mem::{Descriptor, Lock, raised};
 
+use crate::absence::Absence;
 use crate::addr::{AddrBytes, Family};
 use crate::batch::Batch;
 use crate::description::{Description, Kind, New};
@@ -107,6 +108,7 @@ pub struct Process {
     ids: AtomicU64,
     /// Some socket's listening or binding is not real yet.
     pub(crate) has_intents: AtomicBool,
+    pub(crate) absence: Absence,
     /// Why there is no stack, as it was said last.
     pub(crate) trouble: Lock<Option<String>>,
     /// Sentences already said.
@@ -150,6 +152,7 @@ impl Process {
             spare: Lock::new(None),
             ids: AtomicU64::new(1),
             has_intents: AtomicBool::new(false),
+            absence: Absence::default(),
             trouble: Lock::new(None),
             said: Lock::new(Vec::new()),
         }
@@ -209,15 +212,14 @@ impl Process {
         self.link.lock().clone()
     }
 
-    /// The attachment, made now if need be.
+    /// The attachment, made now if need be. Not under the lock of a socket's part: one that has died is mourned.
     pub(crate) fn attached(&self) -> Result<Arc<Link>, Errno> {
-        let living = || self.link().filter(|link| !link.is_dead());
-        if let Some(link) = living() {
+        if let Some(link) = self.living_link() {
             return Ok(link);
         }
         // Not under the lock of `link`: attaching may start a keeper, and a fork takes that one.
         let _turn = self.attaching.lock();
-        if let Some(link) = living() {
+        if let Some(link) = self.living_link() {
             return Ok(link);
         }
         self.attaching_thread
@@ -232,6 +234,7 @@ impl Process {
                 }
                 self.batch.set_net(link.has_ticker());
                 *self.link.lock() = Some(Arc::clone(&link));
+                self.absence.end();
                 if let Some(table) = self.report.table() {
                     self.attach.report(table.fd());
                 }
@@ -254,6 +257,7 @@ impl Process {
 
     /// There is no stack. Under `--strict` the socket that wanted it says so.
     pub(crate) fn on_trouble(&self, error: &AttachError) {
+        self.absence.on_trouble(error);
         *self.trouble.lock() = Some(error.sentence.clone());
         if !self.settings.strict {
             self.warn_once(&error.sentence);

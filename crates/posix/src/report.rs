@@ -143,6 +143,23 @@ impl Report {
         self.write_all(socket, row);
     }
 
+    /// The same while there is no engine for it.
+    pub(crate) fn on_absence(&self, socket: &Description, dgram: &Dgram) {
+        let bound = socket.cold.lock().bound;
+        let row = Row {
+            place: match dgram.side() {
+                Side::Both => Place::Both,
+                Side::Stack => Place::Stack,
+                Side::Kernel => Place::Kernel,
+            },
+            why: Why::Away,
+            is_udp: true,
+            local: bound.map(|bound| bound.addr),
+            remote: *dgram.remote.lock(),
+        };
+        self.write_all(socket, row);
+    }
+
     fn write_all(&self, socket: &Description, row: Row) {
         let numbers = socket.cold.lock();
         for number in &numbers.numbers {

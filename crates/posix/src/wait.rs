@@ -101,7 +101,7 @@ impl Process {
     }
 
     /// The engine, unless it has died: then its sockets are told, once, and it is forgotten.
-    fn living_link(&self) -> Option<Arc<Link>> {
+    pub(crate) fn living_link(&self) -> Option<Arc<Link>> {
         let link = self.link()?;
         if !link.is_dead() {
             return Some(link);
@@ -116,6 +116,9 @@ impl Process {
         let last = self.sleepers.turned_ns.load(Ordering::Relaxed);
         if now.wrapping_sub(last) >= POLLING_TURN_NS {
             self.turn(link);
+            if link.is_dead() {
+                self.living_link();
+            }
         }
     }
 
@@ -269,6 +272,7 @@ impl Process {
                 self.come_back_to(plan.subject);
             }
             // Another thread may have attached, or the engine died, since the last look.
+            self.seek(plan.subject);
             let link = self.living_link();
             if let Some(link) = &link
                 && !naps
@@ -293,6 +297,7 @@ impl Process {
             }
             let left = plan.deadline_ns.map(|deadline| deadline - now);
             let left = least(least(left, neglected), starved);
+            let left = least(left, self.absence.sleep_ns());
             let slept = match link.filter(|_| self.sleepers.try_lead(thread, waiter)) {
                 Some(link) => self.sleep_leading(waiter, &link, plan, now, left),
                 None => self.sleep_in_ppoll(waiter, plan, None, left),

@@ -227,6 +227,7 @@ impl Process {
         }
         if let Some((link, _)) = dgram.part() {
             self.turn(&link);
+            self.living_link();
         }
         if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
             return dgram.send(envelope, bufs)?.ok_or(Errno::EAGAIN.into());

@@ -216,10 +216,22 @@ impl Dgram {
         self.is_realized.store(true, Ordering::Release);
     }
 
-    /// The engine is gone; the next use finds another.
-    pub(crate) fn forget_stack(&self) {
-        *self.stack.lock() = None;
+    /// The engine is gone; the wait that goes on, or the next use, finds another. Who has a peer hears of it, once,
+    /// as of any error on the way to that: what it waits for may have been lost.
+    pub(crate) fn forget_stack(&self, dead: &Arc<Link>) {
+        let is_connected = self.remote.lock().is_some();
+        let mut stack = self.stack.lock();
+        if stack
+            .as_ref()
+            .is_none_or(|(link, _)| !Arc::ptr_eq(link, dead))
+        {
+            return;
+        }
+        *stack = None;
         self.is_realized.store(false, Ordering::Release);
+        if is_connected {
+            self.next_error.store(Errno::ENETDOWN.0, Ordering::Release);
+        }
     }
 
     pub(crate) fn refuse(&self) {
@@ -349,7 +361,7 @@ impl Dgram {
             return Ok(Some(left));
         }
         let Some((link, sock)) = self.part() else {
-            return self.take_refusal().map_or(Ok(None), Err);
+            return self.take_error_without_part().map_or(Ok(None), Err);
         };
         if let Some(error) = self.take_error_of(&link, sock) {
             return Err(error);
@@ -374,7 +386,7 @@ impl Dgram {
             return Ok(self.recv(bufs, true)?.map(|it| (it, 0)));
         }
         let Some((link, sock)) = self.part() else {
-            return self.take_refusal().map_or(Ok(None), Err);
+            return self.take_error_without_part().map_or(Ok(None), Err);
         };
         if let Some(error) = self.take_error_of(&link, sock) {
             return Err(error);
@@ -395,15 +407,25 @@ impl Dgram {
 
     /// The socket's error, once.
     pub(crate) fn take_error(&self) -> Option<Errno> {
-        let (link, sock) = self.part()?;
-        self.take_error_of(&link, sock)
+        match self.part() {
+            Some((link, sock)) => self.take_error_of(&link, sock),
+            None => self.take_next_error(),
+        }
+    }
+
+    fn take_error_without_part(&self) -> Option<Errno> {
+        self.take_refusal().or_else(|| self.take_next_error())
+    }
+
+    fn take_next_error(&self) -> Option<Errno> {
+        let next = self.next_error.swap(0, Ordering::AcqRel);
+        Some(Errno(next)).filter(|error| error.0 != 0)
     }
 
     fn take_error_of(&self, link: &Link, sock: SockId) -> Option<Errno> {
-        let next = self.next_error.swap(0, Ordering::AcqRel);
+        let next = self.take_next_error();
         // What has come since takes its place.
-        link.take_error(sock)
-            .or_else(|| Some(Errno(next)).filter(|error| error.0 != 0))
+        link.take_error(sock).or(next)
     }
 
     fn has_next_error(&self) -> bool {
@@ -506,6 +528,9 @@ impl Dgram {
             }
             if self.refusal.load(Ordering::Relaxed) != 0 {
                 ready |= bits::IN | bits::ERR;
+            }
+            if self.has_next_error() {
+                ready |= bits::ERR;
             }
             return ready;
         };

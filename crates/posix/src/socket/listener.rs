@@ -170,9 +170,17 @@ impl Listener {
         self.is_realized.store(true, Ordering::Release);
     }
 
-    /// The stack it listened on is gone; the next wait finds another.
-    pub(crate) fn forget_stack(&self) {
-        *self.stack.lock() = None;
+    /// The stack it listened on is gone; the wait that goes on, or the next one, finds another. A listener that has
+    /// found it already keeps it.
+    pub(crate) fn forget_stack(&self, dead: &Arc<Link>) {
+        let mut stack = self.stack.lock();
+        if stack
+            .as_ref()
+            .is_some_and(|(link, _)| !Arc::ptr_eq(link, dead))
+        {
+            return;
+        }
+        *stack = None;
         self.pending.store(0, Ordering::Release);
         self.is_yielding.store(false, Ordering::Release);
         self.is_realized.store(false, Ordering::Release);

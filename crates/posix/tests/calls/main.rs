@@ -5,6 +5,7 @@ mod epoll;
 mod forks;
 mod listeners;
 mod passing;
+mod restarts;
 mod streams;
 mod strict;
 mod world;

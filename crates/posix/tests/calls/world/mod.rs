@@ -19,13 +19,15 @@ use kernel::TestKernel;
 struct TestAttach {
     engine: Mutex<Option<Arc<FakeEngine>>>,
     fails: AtomicBool,
+    is_away: AtomicBool,
 }
 
 impl Attach for TestAttach {
     fn attach(&self) -> Result<Attachment, AttachError> {
         if self.fails.load(Ordering::Relaxed) {
             let sentence = "there is no engine for the test".to_owned();
-            return Err(AttachError { sentence });
+            let may_pass = self.is_away.load(Ordering::Relaxed);
+            return Err(AttachError { sentence, may_pass });
         }
         let end = EngineEnd::create().unwrap();
         let program = ProgramEnd::open(end.region().clone()).unwrap();
@@ -74,6 +76,7 @@ impl World {
         let attach = Arc::new(TestAttach {
             engine: Mutex::new(None),
             fails: AtomicBool::new(false),
+            is_away: AtomicBool::new(false),
         });
         let warnings = Arc::new(Mutex::new(Vec::new()));
         let jumps = Arc::new(AtomicBool::new(false));
@@ -99,6 +102,12 @@ impl World {
     /// No engine is to be had, or one is again.
     pub fn has_no_engine(&self, it_fails: bool) {
         self.attach.fails.store(it_fails, Ordering::Relaxed);
+    }
+
+    /// The engine, an instance's, is away; or it may be had again.
+    pub fn is_away(&self, is_away: bool) {
+        self.attach.is_away.store(is_away, Ordering::Relaxed);
+        self.has_no_engine(is_away);
     }
 
     pub fn engine(&self) -> Arc<FakeEngine> {

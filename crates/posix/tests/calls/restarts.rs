@@ -1,0 +1,101 @@
+//! An engine that ends under waits, and the next one.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use slipstack_posix::Errno;
+
+use crate::world::{DGRAM, FakeEngine, STREAM, World, bytes_of, fails, v4};
+
+/// Lets the engine end while somebody waits, and be away for a while.
+fn restart(world: &World) -> Arc<FakeEngine> {
+    std::thread::sleep(Duration::from_millis(10));
+    let old = world.engine();
+    world.is_away(true);
+    old.die();
+    std::thread::sleep(Duration::from_millis(150));
+    world.is_away(false);
+    let end = Instant::now() + Duration::from_secs(5);
+    loop {
+        let new = world.engine();
+        if !Arc::ptr_eq(&new, &old) {
+            return new;
+        }
+        assert!(Instant::now() < end, "nobody asks for the next engine");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_blocked_accept_goes_on_with_the_next_engine() {
+    let world = World::new();
+    let (listener, addr) = world.listener(0);
+    std::thread::scope(|scope| {
+        let acceptor = scope.spawn(|| world.process.accept4(listener, 0).is_ok());
+        let engine = restart(&world);
+        std::thread::sleep(Duration::from_millis(50));
+        engine.call(addr, 1);
+        assert!(acceptor.join().unwrap());
+    });
+}
+
+#[test]
+fn a_poll_goes_on_with_the_next_engine() {
+    let world = World::new();
+    let (listener, addr) = world.listener(0);
+    std::thread::scope(|scope| {
+        let poller = scope.spawn(|| {
+            let mut fds = [libc::pollfd {
+                fd: listener,
+                events: libc::POLLIN,
+                revents: 0,
+            }];
+            world.process.poll(&mut fds, None, None)
+        });
+        let engine = restart(&world);
+        std::thread::sleep(Duration::from_millis(50));
+        engine.call(addr, 1);
+        assert_eq!(poller.join().unwrap(), Ok(1));
+    });
+}
+
+#[test]
+fn a_listener_that_asks_while_there_is_no_engine_is_not_left_to_the_kernel() {
+    let world = World::new();
+    let (listener, addr) = world.listener(0);
+    world.poll_in(listener, libc::POLLIN);
+    world.is_away(true);
+    world.engine().die();
+    for _ in 0..3 {
+        assert_eq!(world.poll_in(listener, libc::POLLIN), 0);
+        std::thread::sleep(Duration::from_millis(110));
+    }
+    world.is_away(false);
+    std::thread::sleep(Duration::from_millis(110));
+    world.poll_in(listener, libc::POLLIN);
+    world.engine().call(addr, 1);
+    assert_eq!(world.poll_in(listener, libc::POLLIN), libc::POLLIN);
+}
+
+#[test]
+fn a_connection_made_first_takes_the_listeners_along() {
+    let world = World::new();
+    let (listener, addr) = world.listener(0);
+    world.poll_in(listener, libc::POLLIN);
+    world.engine().die();
+    let client = world.socket(STREAM);
+    world.process.connect(client, &bytes_of(addr)).unwrap();
+    assert!(world.process.accept4(listener, 0).is_ok());
+}
+
+#[test]
+fn a_connected_datagram_socket_hears_of_the_end_once() {
+    let world = World::new();
+    let fd = world.socket(DGRAM);
+    world.process.connect(fd, &v4([10, 77, 0, 9], 9)).unwrap();
+    world.poll_in(fd, libc::POLLIN);
+    world.engine().die();
+    fails(world.recv(fd, 1, 0), Errno::ENETDOWN);
+    fails(world.recv(fd, 1, libc::MSG_DONTWAIT), Errno(libc::EAGAIN));
+    assert_eq!(world.send(fd, b"x"), Ok(1));
+}

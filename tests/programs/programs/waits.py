@@ -1,0 +1,86 @@
+"""Blocks in one call, and says how that ended. HOW is a call (accept, recv, send, connect) or poll, select, epoll.
+Usage: waits.py listener HOW PORT              greets whoever connects
+       waits.py datagrams HOW PORT             answers every datagram
+       waits.py connection HOW ADDRESS PORT    says what its connection ends with
+       waits.py asker HOW ADDRESS PORT         says what its connected datagram socket hears"""
+
+import errno
+import select
+import socket
+import sys
+
+
+def wait(how, sock, to_write=False):
+    """Without a timeout; a call of the socket's own waits itself."""
+    if how == "poll":
+        poll = select.poll()
+        poll.register(sock, select.POLLOUT if to_write else select.POLLIN)
+        poll.poll()
+    elif how == "select":
+        select.select([] if to_write else [sock], [sock] if to_write else [], [])
+    elif how == "epoll":
+        with select.epoll() as poll:
+            poll.register(sock, select.EPOLLOUT if to_write else select.EPOLLIN)
+            poll.poll()
+
+
+def listener(how, port):
+    with socket.create_server(("0.0.0.0", int(port))) as listening:
+        while True:
+            wait(how, listening)
+            sock, _ = listening.accept()
+            with sock:
+                sock.sendall(b"hello")
+
+
+def datagrams(how, port):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("0.0.0.0", int(port)))
+        while True:
+            wait(how, sock)
+            data, peer = sock.recvfrom(2000)
+            sock.sendto(data, peer)
+
+
+def connection(how, address, port):
+    with socket.socket() as sock:
+        if how != "connect":
+            sock.connect((address, int(port)))
+        print("waits", flush=True)
+        try:
+            if how == "connect":
+                sock.connect((address, int(port)))
+            elif how == "send":
+                while True:
+                    sock.sendall(bytes(1 << 20))
+            else:
+                wait(how, sock)
+                sock.recv(1)
+            print("nothing", flush=True)
+        except OSError as error:
+            print(errno.errorcode[error.errno], flush=True)
+
+
+def asker(how, address, port):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect((address, int(port)))
+        sock.send(b"asked")
+        print("waits", flush=True)
+        try:
+            wait(how, sock)
+            sock.recv(2000)
+            print("nothing", flush=True)
+        except OSError as error:
+            print(errno.errorcode[error.errno], flush=True)
+        # The socket itself is as good as before.
+        while True:
+            try:
+                sock.send(b"again")
+                print(sock.recv(2000).decode(), flush=True)
+                break
+            except OSError as error:
+                print(errno.errorcode[error.errno], flush=True)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

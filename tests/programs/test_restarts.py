@@ -1,0 +1,130 @@
+"""An instance is killed under its programs and started again: nobody hangs, and who listened listens again."""
+
+import contextlib
+import os
+import signal
+import socket
+import time
+
+from harness import test
+from harness.process import until
+
+READY = ("poll", "select", "epoll")
+ANSWER = b"hello"
+
+
+def kill(world):
+    os.kill(world.instance.pid, signal.SIGKILL)
+    world.instance.wait()
+    world.instance = None
+
+
+def start(world):
+    world.instance = world.start_instance("t")
+
+
+def restart(world, away=0.7):
+    """What asks meanwhile finds nobody."""
+    kill(world)
+    time.sleep(away)
+    start(world)
+
+
+def is_greeted(world, port):
+    try:
+        with world.connect(port, 1) as sock:
+            return sock.recv(10) == ANSWER
+    except OSError:
+        return False
+
+
+def is_answered(world, port):
+    with world.at_peer(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(0.3)
+        with contextlib.suppress(OSError):
+            sock.sendto(ANSWER, (world.address, port))
+            return sock.recv(10) == ANSWER
+        return False
+
+
+def serving(world, what, hows, is_served, **keywords):
+    """Servers of that kind that have served once, by port."""
+    servers = {}
+    for at, how in enumerate(hows):
+        servers[7980 + at] = (how, world.stack(*world.program("waits.py"), what, how, 7980 + at, **keywords))
+    for port in servers:
+        until(lambda port=port: is_served(world, port), 10, "it is served")
+    return servers
+
+
+def serve_again(world, servers, is_served):
+    for port, (how, server) in servers.items():
+        until(lambda port=port: is_served(world, port), 5, f"{how}: it is served again")
+        assert server.is_running(), server.tail()
+
+
+@test(modes=("instance",), serial=True)
+def who_waits_for_connections_gets_those_of_the_next_instance(world):
+    servers = serving(world, "listener", ("accept", *READY), is_greeted)
+    for _ in range(2):
+        restart(world)
+        serve_again(world, servers, is_greeted)
+
+
+@test(modes=("instance",), serial=True)
+def who_waits_for_datagrams_gets_those_of_the_next_instance(world):
+    servers = serving(world, "datagrams", ("recv", *READY), is_answered)
+    for _ in range(2):
+        restart(world)
+        serve_again(world, servers, is_answered)
+
+
+@test(modes=("instance",), serial=True)
+def whatever_a_connection_waits_in_ends_with_its_instance(world):
+    with world.at_peer():
+        server = socket.create_server((world.peer_address, 7970))
+    with server, contextlib.ExitStack() as held:
+        clients = []
+        for how in ("recv", "send", *READY):
+            client = world.stack(*world.program("waits.py"), "connection", how, world.peer_address, 7970)
+            held.enter_context(server.accept()[0])
+            clients.append((how, client))
+        # Nobody has that address: the attempt goes on for three seconds.
+        client = world.stack(*world.program("waits.py"), "connection", "connect", "10.77.0.99", 7970)
+        clients.append(("connect", client))
+        for _, client in clients:
+            until(lambda client=client: "waits" in client.output(), 10, "it waits")
+        time.sleep(0.3)
+        killed = time.monotonic()
+        kill(world)
+        for how, client in clients:
+            assert client.wait(5) == 0, f"{how}: {client.tail()}"
+            assert client.output().split() == ["waits", "ECONNRESET"], f"{how}: {client.output()}"
+        assert time.monotonic() - killed < 2
+
+
+@test(modes=("instance",), serial=True)
+def a_connected_datagram_socket_hears_of_the_end_and_goes_on(world):
+    with world.at_peer():
+        peer = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        peer.bind((world.peer_address, 7970))
+    with peer:
+        peer.settimeout(10)
+        askers = [
+            (how, world.stack(*world.program("waits.py"), "asker", how, world.peer_address, 7970)) for how in ("recv", *READY)
+        ]
+        for _ in askers:
+            assert peer.recv(10) == b"asked"
+        kill(world)
+        for how, asker in askers:
+            until(lambda asker=asker: "ENETDOWN" in asker.output(), 3, f"{how} hears of it")
+        start(world)
+        ended = set()
+        while len(ended) < len(askers):
+            data, address = peer.recvfrom(10)
+            assert data == b"again"
+            peer.sendto(b"answer", address)
+            ended.add(address)
+        for how, asker in askers:
+            assert asker.wait(5) == 0, f"{how}: {asker.tail()}"
+            assert asker.output().split()[-1] == "answer", f"{how}: {asker.output()}"
