@@ -72,6 +72,23 @@ def who_waits_for_connections_gets_those_of_the_next_instance(world):
 
 
 @test(modes=("instance",), serial=True)
+def why_tells_who_waits_for_an_instance_that_is_away(world):
+    server = world.stack(*world.program("waits.py"), "listener", "accept", 7980)
+    until(lambda: is_greeted(world, 7980), 10, "it is served")
+
+    def reason():
+        answer = world.admin("why", server.pid)
+        return answer.output() + answer.errors()
+
+    kill(world)
+    until(lambda: "its instance is away" in reason(), 5, "why tells of it")
+    assert "0.0.0.0:7980" in reason(), reason()
+    start(world)
+    until(lambda: is_greeted(world, 7980), 5, "it is served again")
+    assert "instance t" in reason() and "away" not in reason(), reason()
+
+
+@test(modes=("instance",), serial=True)
 def who_waits_for_datagrams_gets_those_of_the_next_instance(world):
     servers = serving(world, "datagrams", ("recv", *READY), is_answered)
     for _ in range(2):

@@ -9,6 +9,7 @@ use slipstack_config::Settings;
 use slipstack_keeper::runtime::RuntimeDir;
 use slipstack_keeper::{KeeperError, find_remaining};
 
+use crate::absent;
 use crate::door::{ask, directories};
 use crate::error::Error;
 
@@ -86,6 +87,15 @@ pub fn why(settings: &Settings, pid: u32) -> Result<WhyReport, Error> {
             Ok(_) => return Err(Error::Confused),
             Err(error) => refused = Some(error),
         }
+    }
+    if let None
+    | Some(Error::Refused {
+        refusal: Refusal::Unknown,
+        ..
+    }) = refused
+        && let Some(report) = absent::describe(pid)
+    {
+        return Ok(report);
     }
     Err(refused.unwrap_or_else(|| Error::Refused {
         refusal: Refusal::Unknown,

@@ -1,6 +1,7 @@
 //! The way to an engine: finds or starts the keeper, leases a slot and puts an engine into this
 //! process, or attaches to an instance; and what the command line asks of keepers and instances.
 
+mod absent;
 pub mod admin;
 mod assembly;
 pub mod capture;

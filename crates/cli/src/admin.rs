@@ -242,13 +242,11 @@ fn why_text(report: &WhyReport) -> String {
         Some(name) => format!("instance {name}"),
         None => "a stack in the program".into(),
     };
-    let mut text = format!(
-        "{} (pid {}) uses {stack} on {} with {}\n",
-        program.program,
-        program.pid,
-        report.interface,
-        addresses.join(" ")
-    );
+    let place = match report.interface.as_str() {
+        "" => "a stack that is away".to_owned(),
+        interface => format!("{stack} on {interface} with {}", addresses.join(" ")),
+    };
+    let mut text = format!("{} (pid {}) uses {place}\n", program.program, program.pid);
     if program.sockets.is_empty() {
         text.push_str("it has no sockets\n");
     } else {

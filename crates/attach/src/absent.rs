@@ -1,0 +1,43 @@
+//! A program whose instance is away: nobody holds a connection to it, but its table of sockets can be read.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::MetadataExt;
+
+use slipstack_channel::control::{ProgramReport, WhyReport};
+use slipstack_channel::report::ReportTable;
+
+/// What `Region` names the table.
+const TABLE: &str = "/memfd:slipstack-report";
+
+/// What the program itself says; its interface is not known. `None`: it says nothing, or may not be asked.
+pub fn describe(pid: u32) -> Option<WhyReport> {
+    let sockets = find_table(pid)?.sockets();
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(WhyReport {
+        program: ProgramReport {
+            pid,
+            uid: fs::metadata(format!("/proc/{pid}")).ok()?.uid(),
+            program: name.trim_end().to_owned(),
+            slot: None,
+            instance: None,
+            sockets,
+        },
+        interface: String::new(),
+        addresses: Vec::new(),
+    })
+}
+
+fn find_table(pid: u32) -> Option<ReportTable> {
+    let numbers = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    numbers.flatten().find_map(|number| {
+        let target = fs::read_link(number.path()).ok()?;
+        if !target.to_str()?.starts_with(TABLE) {
+            return None;
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(number.path());
+        ReportTable::open(file.ok()?.into()).ok()
+    })
+}
