@@ -9,6 +9,8 @@ use slipstack_mem::RawSlice;
 use slipstack_wire::ethernet::{EtherType, EthernetHeader, HEADER_LEN};
 use slipstack_wire::{RxMeta, TxOffload};
 
+use crate::packet::is_of_the_link;
+
 pub const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
@@ -109,7 +111,8 @@ impl Device for WireDevice {
         }
         let is_ip = EthernetHeader::parse(&frame)
             .is_some_and(|(header, _)| header.ethertype != EtherType::ARP);
-        if is_ip {
+        // Questions of the link, ARP's or neighbour discovery's, are not the script's.
+        if is_ip && !is_of_the_link(&frame[HEADER_LEN..]) {
             let mut queues = self.wire.queues();
             let now_ns = queues.now_ns;
             queues

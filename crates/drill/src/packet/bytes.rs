@@ -193,21 +193,23 @@ pub enum LiveBody {
     Icmp(IcmpKind),
 }
 
-/// Reads a packet that left, checksums included; `None`: none that a script speaks of.
+/// Reads a packet that left, checksums included.
 ///
 /// # Errors
 /// What is wrong with it: nothing that a stack should send.
-pub fn read(bytes: &[u8]) -> Result<Option<LivePacket>, String> {
+pub fn read(bytes: &[u8]) -> Result<LivePacket, String> {
     let inside = ip::open(bytes)?;
-    if inside.is_of_the_link() {
-        return Ok(None);
-    }
-    Ok(Some(LivePacket {
+    Ok(LivePacket {
         src: inside.pair.src(),
         dst: inside.pair.dst(),
         ecn: inside.tos & 0b11,
         body: body(&inside)?,
-    }))
+    })
+}
+
+/// Whether no script speaks of a packet that left: a host and its link.
+pub fn is_of_the_link(bytes: &[u8]) -> bool {
+    ip::open(bytes).is_ok_and(|inside| inside.is_of_the_link())
 }
 
 fn body(inside: &Inside<'_>) -> Result<LiveBody, String> {

@@ -104,7 +104,7 @@ impl Inside<'_> {
         }
     }
 
-    /// What a host says of itself to its link's routers, which no script speaks of: neighbour discovery and groups.
+    /// What a host and its link have to say to each other: neighbour discovery and groups.
     pub fn is_of_the_link(&self) -> bool {
         let is_kind = |kind: u8| matches!(kind, 130..=137 | 143);
         let is_listening = self.protocol == 0;

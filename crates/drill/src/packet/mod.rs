@@ -13,7 +13,7 @@ use std::net::IpAddr;
 
 use slipstack_wire::tcp::TcpFlags;
 
-pub use bytes::{LiveBody, LivePacket, build, read};
+pub use bytes::{LiveBody, LivePacket, build, is_of_the_link, read};
 pub use compare::compare;
 
 /// One packet of a script.

@@ -199,7 +199,7 @@ impl Runner {
             let now_us = (at_ns - self.begin_ns).div_ceil(1000);
             let live = packet::read(&bytes)
                 .map_err(|what| format!("the stack sent a packet that is wrong: {what}"))?;
-            self.sent.extend(live.map(|live| (now_us, live)));
+            self.sent.push_back((now_us, live));
         }
         Ok(())
     }
