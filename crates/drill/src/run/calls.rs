@@ -10,6 +10,7 @@ use std::time::Duration;
 use slipstack_posix::addr::Family;
 use slipstack_posix::{AddrBytes, Divert, Outcome, Process};
 
+use super::messages::{self, Message};
 use super::{IpVersion, PORT, RunSettings, code, constants, info, remote};
 use crate::script::{Call, Expr};
 use crate::world::World;
@@ -46,15 +47,16 @@ struct Answer {
 }
 
 /// What a call wrote through its pointers.
-enum Out {
+pub enum Out {
     Nothing,
     Bytes(Vec<u8>),
     Int(i32),
     /// Descriptor and events.
     Ready(Vec<(i32, i64)>),
+    Message(Message),
 }
 
-type Job = Box<dyn FnOnce(&Process) -> (Outcome<i64>, Out) + Send>;
+pub type Job = Box<dyn FnOnce(&Process) -> (Outcome<i64>, Out) + Send>;
 
 impl Calls {
     pub fn new(world: World, settings: &RunSettings) -> Self {
@@ -179,6 +181,7 @@ impl Calls {
             Out::Int(found) => same(call, call.args.last(), i64::from(*found)),
             Out::Bytes(bytes) => check_option(call, bytes),
             Out::Ready(ready) => self.check_ready(call, ready),
+            Out::Message(message) => messages::check(call, message),
         }
     }
 
@@ -278,6 +281,8 @@ impl Calls {
             }
             "read" | "recv" | "recvfrom" => receive(&args)?,
             "write" | "send" | "sendto" => send(&args)?,
+            "recvmsg" => messages::receive(&args)?,
+            "sendmsg" => messages::send(&args)?,
             "getsockopt" => get_option(&args)?,
             "setsockopt" => set_option(&args)?,
             "ioctl" => ioctl(&args)?,
@@ -292,7 +297,7 @@ impl Calls {
     }
 }
 
-fn simple(call: impl FnOnce(&Process) -> Outcome<i64> + Send + 'static) -> Job {
+pub fn simple(call: impl FnOnce(&Process) -> Outcome<i64> + Send + 'static) -> Job {
     Box::new(move |process| (call(process), Out::Nothing))
 }
 
@@ -309,7 +314,7 @@ pub fn listen(process: &Process, fd: i32, backlog: i32) -> Outcome<i64> {
 }
 
 /// The arguments of a call.
-struct Args<'a> {
+pub struct Args<'a> {
     calls: &'a Calls,
     call: &'a Call,
 }
@@ -319,7 +324,7 @@ impl Args<'_> {
         self.call.args.get(at)
     }
 
-    fn need(&self, at: usize) -> Result<&Expr, String> {
+    pub fn need(&self, at: usize) -> Result<&Expr, String> {
         self.get(at)
             .ok_or_else(|| format!("{}: argument {} is missing", self.call.name, at + 1))
     }
@@ -328,14 +333,14 @@ impl Args<'_> {
         number(self.need(at)?).map(|value| value as i32)
     }
 
-    fn int_or(&self, at: usize, default: i32) -> Result<i32, String> {
+    pub fn int_or(&self, at: usize, default: i32) -> Result<i32, String> {
         match self.get(at) {
             Some(_) => self.int(at),
             None => Ok(default),
         }
     }
 
-    fn fd(&self, at: usize) -> Result<i32, String> {
+    pub fn fd(&self, at: usize) -> Result<i32, String> {
         self.calls.fd(self.need(at)?)
     }
 
@@ -417,7 +422,7 @@ fn set_option(args: &Args<'_>) -> Result<Job, String> {
     }))
 }
 
-fn option_bytes(expr: &Expr) -> Result<Vec<u8>, String> {
+pub fn option_bytes(expr: &Expr) -> Result<Vec<u8>, String> {
     match expr {
         Expr::Text(text) => Ok(text.clone().into_bytes()),
         Expr::List(items) => {
@@ -538,19 +543,19 @@ fn makes_descriptor(name: &str) -> bool {
     .contains(&name)
 }
 
-fn field_of<'a>(fields: &'a [(String, Expr)], name: &str) -> Option<&'a Expr> {
+pub fn field_of<'a>(fields: &'a [(String, Expr)], name: &str) -> Option<&'a Expr> {
     fields
         .iter()
         .find(|(field, _)| field == name)
         .map(|(_, value)| value)
 }
 
-fn number(expr: &Expr) -> Result<i64, String> {
+pub fn number(expr: &Expr) -> Result<i64, String> {
     match expr {
         Expr::Number(value) => Ok(*value),
         Expr::Names(names) => names.iter().try_fold(0, |all, name| {
             let value =
-                constants::value(name).ok_or_else(|| format!("{name} is not known here"))?;
+                constants::number(name).ok_or_else(|| format!("{name} is not known here"))?;
             Ok(all | value)
         }),
         Expr::List(items) => match items.as_slice() {

@@ -72,6 +72,12 @@ constants!(
     TCP_THIN_DUPACK,
     TCP_REPAIR,
     TCP_INQ,
+    TCP_CM_INQ,
+    IPV6_RECVERR,
+    SCM_TIMESTAMP,
+    SO_EE_ORIGIN_LOCAL,
+    SO_EE_ORIGIN_ICMP,
+    SO_EE_ORIGIN_ICMP6,
     TCP_SAVE_SYN,
     TCP_SAVED_SYN,
     IP_TOS,
@@ -144,6 +150,11 @@ fn beyond_libc(name: &str) -> Option<i64> {
         "FIONBIO" => 0x5421,
         _ => return None,
     })
+}
+
+/// A constant, or an error by its number as `ee_errno` has it.
+pub fn number(name: &str) -> Option<i64> {
+    value(name).or_else(|| errno(name).map(i64::from))
 }
 
 macro_rules! numbers {

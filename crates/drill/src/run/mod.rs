@@ -4,6 +4,7 @@ mod calls;
 mod code;
 mod constants;
 mod info;
+mod messages;
 mod settings;
 
 use std::collections::VecDeque;

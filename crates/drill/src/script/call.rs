@@ -103,6 +103,10 @@ fn wrapped(cursor: &mut Cursor<'_>, names: &[String], depth: usize) -> Result<Ex
 }
 
 fn fields(cursor: &mut Cursor<'_>, depth: usize) -> Result<Expr, ScriptError> {
+    // `{..., 1000}`: a buffer and its length.
+    if cursor.rest().starts_with("...") {
+        return Ok(Expr::List(list(cursor, "}", depth)?));
+    }
     let mut fields = Vec::new();
     while !cursor.take("}") {
         if !fields.is_empty() {
@@ -111,6 +115,11 @@ fn fields(cursor: &mut Cursor<'_>, depth: usize) -> Result<Expr, ScriptError> {
         let Some(name) = cursor.name() else {
             return cursor.fail(format!("expected a field before `{}`", cursor.rest()));
         };
+        // `msg_iov(1)=`: a length that the list itself tells.
+        if cursor.take("(") {
+            cursor.take_while(|c| c != ')');
+            cursor.expect(")")?;
+        }
         if !cursor.take("=") {
             cursor.expect(":")?;
         }
