@@ -232,6 +232,27 @@ static void version6(void (*init)(const char *, struct packetdrill_interface *))
     ifc.free(ifc.userdata);
 }
 
+// The other addresses that packetdrill draws are the stack's too once they are bound.
+static void drawn(void (*init)(const char *, struct packetdrill_interface *)) {
+    init(NULL, &ifc);
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(8082)};
+    own.sin_addr.s_addr = inet_addr("192.168.57.9");
+    int fd = ifc.socket(ifc.userdata, AF_INET, SOCK_STREAM, IPPROTO_TCP);
+    CHECK(ifc.bind(ifc.userdata, fd, (struct sockaddr *)&own, sizeof own) == 0);
+    CHECK(ifc.listen(ifc.userdata, fd, 1) == 0);
+    ifc.free(ifc.userdata);
+    init("", &ifc);
+    struct sockaddr_in6 mapped = {.sin6_family = AF_INET6, .sin6_port = htons(8083)};
+    CHECK(inet_pton(AF_INET6, "::ffff:192.168.58.9", &mapped.sin6_addr) == 1);
+    fd = ifc.socket(ifc.userdata, AF_INET6, SOCK_STREAM, IPPROTO_TCP);
+    CHECK(ifc.bind(ifc.userdata, fd, (struct sockaddr *)&mapped, sizeof mapped) == 0);
+    // Nobody draws this one.
+    CHECK(inet_pton(AF_INET6, "::ffff:203.0.113.1", &mapped.sin6_addr) == 1);
+    fd = ifc.socket(ifc.userdata, AF_INET6, SOCK_STREAM, IPPROTO_TCP);
+    CHECK(ifc.bind(ifc.userdata, fd, (struct sockaddr *)&mapped, sizeof mapped) == -1 && errno == EADDRNOTAVAIL);
+    ifc.free(ifc.userdata);
+}
+
 // Flags that are refused: no pointer is null, and each call fails, the clock's too, at which packetdrill ends.
 static void refused(void (*init)(const char *, struct packetdrill_interface *)) {
     static void *pointers[sizeof ifc / sizeof(void *)];
@@ -315,6 +336,7 @@ int main(int argc, char **argv) {
     datagram();
     ifc.free(ifc.userdata);
     version6(init);
+    drawn(init);
     puts("the library takes packetdrill's calls");
     return 0;
 }

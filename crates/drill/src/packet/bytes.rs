@@ -103,20 +103,33 @@ fn datagram(len: u16, flow: &Flow) -> Vec<u8> {
     bytes
 }
 
-/// A quoted segment of ours: IP header and the first 8 bytes, as RFC 792 asks. With the protocol number.
-fn unreachable(spec: &IcmpSpec, flow: &Flow) -> (Vec<u8>, u8) {
-    let header = TcpHeader {
-        src_port: flow.local.1,
-        dst_port: flow.remote.1,
-        seq: spec.seq.wrapping_add(flow.local_offset),
-        flags: TcpFlags::ACK,
-        ..TcpHeader::default()
-    };
-    let mut segment = vec![0; tcp::HEADER_LEN + usize::from(spec.len)];
-    header.emit(0, &mut segment);
+/// What is quoted: IP header and the first 8 bytes, as RFC 792 asks.
+fn quoted(spec: &IcmpSpec, flow: &Flow) -> Vec<u8> {
     let pair = Pair::new(flow.local.0, flow.remote.0);
-    let mut quoted = pair.packet(0, protocol::TCP, &segment);
+    let len = usize::from(spec.len);
+    let mut quoted = if spec.is_udp {
+        let mut datagram = udp::header(flow.local.1, flow.remote.1, len).to_vec();
+        datagram.resize(datagram.len() + len, 0);
+        pair.packet(0, protocol::UDP, &datagram)
+    } else {
+        let header = TcpHeader {
+            src_port: flow.local.1,
+            dst_port: flow.remote.1,
+            seq: spec.seq.wrapping_add(flow.local_offset),
+            flags: TcpFlags::ACK,
+            ..TcpHeader::default()
+        };
+        let mut segment = vec![0; tcp::HEADER_LEN + len];
+        header.emit(0, &mut segment);
+        pair.packet(0, protocol::TCP, &segment)
+    };
     quoted.truncate(pair.header_len() + 8);
+    quoted
+}
+
+/// The message, and the number of its protocol.
+fn unreachable(spec: &IcmpSpec, flow: &Flow) -> (Vec<u8>, u8) {
+    let quoted = quoted(spec, flow);
     match arriving(flow) {
         Pair::V4(..) => {
             let (code, mtu) = (spec.code, spec.mtu);

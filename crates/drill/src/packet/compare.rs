@@ -65,6 +65,7 @@ pub fn shown(live: &LivePacket, flow: &Flow) -> PacketSpec {
             PacketBody::Icmp(IcmpSpec {
                 code: *code,
                 mtu: *mtu,
+                is_udp: false,
                 seq: 0,
                 len: 0,
             })
@@ -72,6 +73,7 @@ pub fn shown(live: &LivePacket, flow: &Flow) -> PacketSpec {
         LiveBody::Icmp(_) => PacketBody::Icmp(IcmpSpec {
             code: u8::MAX,
             mtu: 0,
+            is_udp: false,
             seq: 0,
             len: 0,
         }),

@@ -73,11 +73,13 @@ pub enum TcpOption {
     Unknown(u8, Vec<u8>),
 }
 
-/// A destination unreachable message that quotes a segment of ours. The code is IPv4's; IPv6 says the same in its own way.
+/// A destination unreachable message that quotes a segment or a datagram of ours. The code is IPv4's; IPv6 says the same in its own way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IcmpSpec {
     pub code: u8,
     pub mtu: u16,
+    /// It quotes a datagram of UDP.
+    pub is_udp: bool,
     pub seq: u32,
     pub len: u16,
 }

@@ -153,6 +153,13 @@ mod tests {
         assert_eq!(parsed.result, Some(Expr::Number(2)));
         let parsed = call("setsockopt(3, SOL_SOCKET, SO_LINGER, {onoff=1, linger=1}, 8) = 0");
         assert!(matches!(&parsed.args[3], Expr::Struct(fields) if fields.len() == 2));
+        let parsed =
+            call("recvmsg(3, {msg_name(...)=..., msg_iov(1)=[{..., 9}], msg_flags=0}, 0) = 9");
+        let Expr::Struct(fields) = &parsed.args[1] else {
+            panic!("no message");
+        };
+        let buffer = Expr::List(vec![Expr::Any, Expr::Number(9)]);
+        assert_eq!(fields[1], ("msg_iov".to_owned(), Expr::List(vec![buffer])));
         let parsed = call("poll([{fd=4, events=POLLIN|POLLOUT, revents=POLLIN}], 1, 0) = 1");
         assert!(matches!(&parsed.args[0], Expr::List(items) if items.len() == 1));
     }

@@ -22,14 +22,19 @@ pub fn parse(cursor: &mut Cursor<'_>) -> Result<PacketSpec, ScriptError> {
     let body = if cursor.take_word("icmp") || cursor.take_word("icmpv6") {
         PacketBody::Icmp(icmp(cursor)?)
     } else if cursor.take_word("udp") {
-        cursor.expect("(")?;
-        let len = cursor.unsigned()?;
-        cursor.expect(")")?;
-        PacketBody::Udp(len)
+        PacketBody::Udp(datagram_len(cursor)?)
     } else {
         PacketBody::Tcp(tcp(cursor)?)
     };
     Ok(PacketSpec { ecn, body })
+}
+
+/// `(1000)`
+fn datagram_len(cursor: &mut Cursor<'_>) -> Result<u16, ScriptError> {
+    cursor.expect("(")?;
+    let len = cursor.unsigned()?;
+    cursor.expect(")")?;
+    Ok(len)
 }
 
 fn ecn(cursor: &mut Cursor<'_>) -> Result<Option<Ecn>, ScriptError> {
@@ -177,7 +182,8 @@ fn hex(text: &str) -> Option<Vec<u8>> {
     pairs.collect()
 }
 
-/// `icmp unreachable frag_needed mtu 1200 [1:1461(1460)]`, `icmpv6 packet_too_big mtu 1280 [1:1461(1460)]`
+/// `icmp unreachable frag_needed mtu 1200 [1:1461(1460)]`, `icmpv6 packet_too_big mtu 1280 [1:1461(1460)]`,
+/// `icmp unreachable port_unreachable [udp (1000)]`
 fn icmp(cursor: &mut Cursor<'_>) -> Result<IcmpSpec, ScriptError> {
     let codes = [
         ("net_unreachable", 0),
@@ -202,11 +208,16 @@ fn icmp(cursor: &mut Cursor<'_>) -> Result<IcmpSpec, ScriptError> {
         false => 0,
     };
     cursor.expect("[")?;
-    let (seq, len) = range(cursor)?;
+    let is_udp = cursor.take_word("udp");
+    let (seq, len) = match is_udp {
+        true => (0, datagram_len(cursor)?),
+        false => range(cursor)?,
+    };
     cursor.expect("]")?;
     Ok(IcmpSpec {
         code,
         mtu,
+        is_udp,
         seq,
         len,
     })
@@ -251,6 +262,16 @@ mod tests {
             PacketBody::Icmp(IcmpSpec {
                 code: 4,
                 mtu: 1200,
+                ..
+            })
+        ));
+        let body = packet("icmpv6 unreachable port_unreachable [udp (10)]").body;
+        assert!(matches!(
+            body,
+            PacketBody::Icmp(IcmpSpec {
+                code: 3,
+                is_udp: true,
+                len: 10,
                 ..
             })
         ));
