@@ -28,9 +28,13 @@ fn audit_send(conn: &Connection) -> Result<(), &'static str> {
     if conn.phase.is_synchronized() && snd.nxt > snd.written + u64::from(snd.is_fin_sent) {
         return Err("SND.NXT is beyond what was written");
     }
-    conn.flight
-        .as_deref()
-        .map_or(Ok(()), |flight| audit_flight(conn, flight))
+    match conn.flight.as_deref() {
+        Some(flight) => audit_flight(conn, flight),
+        None if conn.phase.is_synchronized() && snd.una != snd.nxt => {
+            Err("nothing is known of what is in flight")
+        }
+        None => Ok(()),
+    }
 }
 
 /// The records lie gapless from SND.UNA to SND.NXT, and their sums are right.
@@ -54,8 +58,15 @@ fn audit_flight(conn: &Connection, flight: &InFlight) -> Result<(), &'static str
             0
         };
     }
-    if end.is_some_and(|end| end > conn.snd.nxt) {
-        return Err("the scoreboard ends beyond SND.NXT");
+    let start = board.records().next().map(|record| record.start);
+    if start.is_some_and(|start| start != conn.snd.una) {
+        return Err("the scoreboard does not begin at SND.UNA");
+    }
+    if end.is_some_and(|end| end != conn.snd.nxt) {
+        return Err("the scoreboard does not end at SND.NXT");
+    }
+    if end.is_none() && conn.phase.is_synchronized() && conn.snd.una != conn.snd.nxt {
+        return Err("the scoreboard lacks what is in flight");
     }
     if !board.finds_all_lost() {
         return Err("a loss will never be found");

@@ -32,6 +32,18 @@ impl Scoreboard {
     }
 }
 
+/// For those who ask whether damage is noticed.
+impl Scoreboard {
+    pub(in crate::tcp) fn whole_mut(&mut self) -> &mut VecDeque<Record> {
+        &mut self.whole
+    }
+
+    /// What it says is SACKed and lost.
+    pub(in crate::tcp) fn sums_mut(&mut self) -> (&mut u64, &mut u64) {
+        (&mut self.sacked, &mut self.lost)
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Push(u64),

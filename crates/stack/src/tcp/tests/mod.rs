@@ -1,6 +1,7 @@
 //! One stack driven by hand-built segments; each file is a topic.
 
 mod acks;
+mod audit;
 mod backlog;
 mod close;
 mod congestion;
