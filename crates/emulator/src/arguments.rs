@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::fmt::Write;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Parser;
@@ -32,9 +32,9 @@ pub struct Arguments {
     /// A change of both directions so long after the start, such as 5s:cut=yes (several times)
     #[arg(long, value_name = "TIME:NAME=VALUE")]
     pub at: Vec<String>,
-    /// Answer packets above mtu= with ICMP "fragmentation needed" from this address
+    /// Answer packets above mtu= with an ICMP error from this address; those of its family
     #[arg(long, value_name = "ADDRESS")]
-    pub router: Option<Ipv4Addr>,
+    pub router: Option<IpAddr>,
     /// What is drawn follows from this number
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

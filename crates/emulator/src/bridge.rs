@@ -31,7 +31,7 @@ pub struct Bridge {
     /// How late frames left, in nanoseconds.
     lateness: [Histogram<u64>; 2],
     names: [String; 2],
-    router: Option<std::net::Ipv4Addr>,
+    router: Option<std::net::IpAddr>,
     started: Instant,
     grain_ns: u64,
     every_ns: Option<u64>,

@@ -2,6 +2,7 @@
 
 use slipstack_wire::checksum;
 use slipstack_wire::ethernet::{EtherType, EthernetHeader, HEADER_LEN};
+use slipstack_wire::ipv6;
 
 const PROTOCOL_TCP: u8 = 6;
 /// The host's ports begin here; those of older mappings lie below the shifted ones.
@@ -54,12 +55,16 @@ impl Nat {
     }
 }
 
-/// Where the TCP header of an IPv4 packet begins.
+/// Where the TCP header of a packet of either family begins.
 fn tcp_at(frame: &[u8]) -> Option<usize> {
     let (header, packet) = EthernetHeader::parse(frame)?;
-    let is_tcp = header.ethertype == EtherType::IPV4 && packet.get(9) == Some(&PROTOCOL_TCP);
-    let at = HEADER_LEN + usize::from(packet.first()? & 0x0f) * 4;
-    (is_tcp && frame.len() >= at + 20).then_some(at)
+    let (protocol_at, len) = match header.ethertype {
+        EtherType::IPV4 => (9, usize::from(packet.first()? & 0x0f) * 4),
+        EtherType::IPV6 => (6, ipv6::HEADER_LEN),
+        _ => return None,
+    };
+    let at = HEADER_LEN + len;
+    (packet.get(protocol_at) == Some(&PROTOCOL_TCP) && frame.len() >= at + 20).then_some(at)
 }
 
 fn port_of(frame: &[u8], port: Port) -> Option<u16> {

@@ -1,6 +1,6 @@
 //! The network between the hosts: one broadcast domain, with a link out of each host.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{Instant, RxChecksum, RxMeta};
@@ -40,8 +40,9 @@ pub struct Network {
     macs: Vec<[u8; 6]>,
     /// Arrived and not yet handed out.
     arrived: Vec<Arrival>,
+    tally: Tally,
     /// Says from this address what is too big for a link; else such frames are lost silently.
-    pub router: Option<Ipv4Addr>,
+    pub router: Option<IpAddr>,
     nat: Option<Nat>,
     tagging: Option<Tagging>,
     seeds: Rng,

@@ -153,7 +153,7 @@ fn what_a_router_has_told_is_forgotten_after_ten_minutes_without_a_search_too() 
     };
     let mut world = world(1300, 0, |_| {});
     world.network.set_params(slow(1300));
-    world.network.router = Some(Ipv4Addr::new(10, 0, 0, 254));
+    world.network.router = Some(Ipv4Addr::new(10, 0, 0, 254).into());
     talk(&mut world, 40_000_000);
     let seen = |world: &World| (sender(world).pmtu, count(world, Counter::TcpMtuRaised));
     world.run_for(10 * SECOND).unwrap();

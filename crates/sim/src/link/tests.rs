@@ -1,8 +1,10 @@
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use slipstack_wire::ethernet::{EtherType, EthernetHeader};
 use slipstack_wire::icmpv4::{IcmpKind, IcmpMessage};
+use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ipv4::{Ipv4Header, Ipv4Packet};
+use slipstack_wire::ipv6::{Ipv6Header, Ipv6Packet};
 
 use super::*;
 
@@ -249,7 +251,7 @@ fn what_does_not_fit_is_dropped_and_a_router_would_say_so() {
         Err(DropReason::TooBig)
     );
     let router = Ipv4Addr::new(10, 0, 0, 254);
-    let answer = too_big::answer(&frame, 1400, router).unwrap();
+    let answer = too_big::answer(&frame, 1400, router.into()).unwrap();
     let packet = Ipv4Packet::parse(&answer[14..]).unwrap();
     assert_eq!(packet.header.src, router);
     assert_eq!(packet.header.dst, Ipv4Addr::new(10, 0, 0, 1));
@@ -257,7 +259,43 @@ fn what_does_not_fit_is_dropped_and_a_router_would_say_so() {
     let kind = IcmpKind::DestinationUnreachable { code: 4, mtu: 1400 };
     assert_eq!(message.kind, kind);
     assert!(frame[14..].starts_with(message.body));
-    assert_eq!(too_big::answer(&answer, 500, router), None, "an error");
+    assert_eq!(
+        too_big::answer(&answer, 500, router.into()),
+        None,
+        "an error"
+    );
+}
+
+#[test]
+fn a_router_of_ipv6_says_so_in_icmpv6() {
+    let (from, to) = (
+        Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1),
+        Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2),
+    );
+    let router = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 254);
+    let mut frame = vec![0; 14 + 1500];
+    frame[12..14].copy_from_slice(&[0x86, 0xdd]);
+    Ipv6Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_len: 1460,
+        next_header: 6,
+        hop_limit: 64,
+        src: from,
+        dst: to,
+    }
+    .emit(&mut frame[14..]);
+    let answer = too_big::answer(&frame, 1400, router.into()).unwrap();
+    assert!(answer.len() <= 14 + 1280, "RFC 4443 2.4");
+    let packet = Ipv6Packet::parse(&answer[14..]).unwrap();
+    assert_eq!((packet.header.src, packet.header.dst), (router, from));
+    let message = Icmpv6Message::parse(router, from, packet.payload).unwrap();
+    assert_eq!(message.kind, Icmpv6Kind::PacketTooBig { mtu: 1400 });
+    assert!(frame[14..].starts_with(message.body));
+    let again = too_big::answer(&answer, 1280, router.into());
+    assert_eq!(again, None, "an error");
+    let other = Ipv4Addr::new(10, 0, 0, 254).into();
+    assert_eq!(too_big::answer(&frame, 1400, other), None);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! What happens between the hosts.
 
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use slipstack_stack::{CloseMode, KeepAlive, MtuProbing, SocketOptions};
@@ -31,15 +30,14 @@ pub fn partition(setting: &mut Setting) -> Result<(), Failure> {
 }
 
 pub fn mtu_drop(setting: &mut Setting) -> Result<(), Failure> {
-    let router = Ipv4Addr::new(10, 0, 0, 254);
-    setting.world.network.router = Some(router);
+    setting.put_router();
     setting.world.listen(1, PORT)?;
     connect_some(setting, 4, 400_000)?;
     for _ in 0..setting.between(1, 3) {
         let before_ns = setting.between(MS, 200 * MS);
         setting.world.run_for(before_ns)?;
         let params = LinkParams {
-            mtu: setting.between(600, 1499) as u32,
+            mtu: setting.any_mtu(1499),
             ..setting.link()
         };
         setting.set_link(params);
@@ -76,7 +74,7 @@ pub fn mtu_search(setting: &mut Setting) -> Result<(), Failure> {
         let before_ns = setting.between(MS, SECOND);
         setting.world.run_for(before_ns)?;
         let params = LinkParams {
-            mtu: setting.between(600, 1500) as u32,
+            mtu: setting.any_mtu(1500),
             ..setting.link()
         };
         setting.set_link(params);

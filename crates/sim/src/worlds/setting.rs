@@ -1,6 +1,6 @@
 //! What every family starts from: two or more hosts, a link, and a generator to vary them by.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +19,11 @@ pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000 * MS;
 pub const PORT: u16 = 80;
 pub const CLIENT_PORT: u16 = 20_000;
+/// RFC 8200 5: what every path of IPv6 takes.
+const MTU_MIN_V6: u64 = 1280;
+const MTU_MIN_V4: u64 = 600;
+/// The last address of the hosts' network.
+const ROUTER: u8 = 254;
 /// Virtual time that a world may take before it counts as stuck.
 pub const LIMIT_NS: u64 = 4 * 3600 * SECOND;
 
@@ -28,19 +33,23 @@ pub struct Setting {
     pub world: World,
     start: Instant,
     pub report: Report,
+    /// Every second seed speaks IPv6.
+    pub is_v6: bool,
 }
 
 impl Setting {
     pub fn new(seed: u64, pcap: Option<PathBuf>) -> Result<Self, Failure> {
         let mut rng = rng_of(seed);
         let start = Instant::from_millis(1 + u64::from(rng.below(100_000_000)));
-        let hosts: Vec<Host> = (1..=2).map(|i| host(i, &mut rng, start)).collect();
+        let is_v6 = seed % 2 == 1;
+        let hosts: Vec<Host> = (1..=2).map(|i| host((i, is_v6), &mut rng, start)).collect();
         let params = any_link(&mut rng);
         let mut setting = Self {
             world: world(hosts, params, start, &mut rng),
             rng,
             start,
             report: Report::default(),
+            is_v6,
         };
         if let Some(path) = pcap {
             let recorder = Recorder::create(&path).map_err(|error| {
@@ -61,7 +70,7 @@ impl Setting {
     /// Another host on the link.
     pub fn add_host(&mut self) -> usize {
         let index = self.world.hosts.len() as u8 + 1;
-        let host = host(index, &mut self.rng, self.world.now);
+        let host = host((index, self.is_v6), &mut self.rng, self.world.now);
         self.world.add_host(host)
     }
 
@@ -81,6 +90,17 @@ impl Setting {
 
     pub fn link(&self) -> LinkParams {
         *self.world.network.params_of(0)
+    }
+
+    /// A router says what is too big.
+    pub fn put_router(&mut self) {
+        self.world.network.router = Some(addr(ROUTER, self.is_v6).0);
+    }
+
+    /// What the narrowest link of a path may take, `most` at most.
+    pub fn any_mtu(&mut self, most: u64) -> u32 {
+        let least = if self.is_v6 { MTU_MIN_V6 } else { MTU_MIN_V4 };
+        self.between(least, most) as u32
     }
 
     /// Between `low` and `high`, both included.
@@ -142,10 +162,19 @@ fn world(hosts: Vec<Host>, params: LinkParams, start: Instant, rng: &mut Rng) ->
     World::new(start, hosts, network, Rng::new(&seed_bytes(rng)))
 }
 
-fn host(index: u8, rng: &mut Rng, start: Instant) -> Host {
+/// A host's address, with the length of its network's prefix.
+fn addr(index: u8, is_v6: bool) -> (IpAddr, u8) {
+    if is_v6 {
+        let ip = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, index.into());
+        return (ip.into(), 64);
+    }
+    (Ipv4Addr::new(10, 0, 0, index).into(), 24)
+}
+
+fn host((index, is_v6): (u8, bool), rng: &mut Rng, start: Instant) -> Host {
     let mut config = StackConfig {
         mac: [2, 0, 0, 0, 0, index],
-        addrs: vec![(Ipv4Addr::new(10, 0, 0, index).into(), 24)],
+        addrs: vec![addr(index, is_v6)],
         tso_max: if rng.below(2) == 0 { 65_000 } else { 0 },
         seed: seed_bytes(rng),
         ..StackConfig::default()
