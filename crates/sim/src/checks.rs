@@ -1,5 +1,6 @@
 //! What must be true at each step, and when a world has come to rest.
 
+use crate::balance;
 use crate::host::Host;
 use crate::world::World;
 
@@ -12,6 +13,20 @@ pub fn invariants(host: &Host) -> Result<(), String> {
     host.stack
         .tcp_audit()
         .map_err(|(index, what)| format!("connection {index}: {what}"))
+}
+
+/// Every frame that left a host is known of, and those that came to hosts are accounted for there.
+pub fn frames(world: &World) -> Result<(), String> {
+    world.network.balance()?;
+    let came: u64 = world.hosts.iter().map(|host| host.arrived).sum();
+    let handed_out = world.network.handed_out();
+    if handed_out != came + world.unheard {
+        return Err(format!(
+            "{handed_out} frames were handed out, {came} came to hosts, {} to nobody",
+            world.unheard
+        ));
+    }
+    Ok(())
 }
 
 /// A world without work to do does little: what goes on for ever would show in its steps.
@@ -28,10 +43,16 @@ pub fn at_rest(world: &World) -> Result<(), String> {
     if world.network.flying_len() != 0 {
         return Err(format!("{} frames still fly", world.network.flying_len()));
     }
+    frames(world)?;
     for (index, host) in world.hosts.iter().enumerate() {
+        if world.network.corrupted() == 0 {
+            balance::is_unharmed(host.stack.counters())
+                .map_err(|why| format!("host {index}: {why}"))?;
+        }
         if host.is_gone {
             continue;
         }
+        balance::of_host(host).map_err(|why| format!("host {index}: {why}"))?;
         if !host.inbox.is_empty() || !host.fx.departures.is_empty() {
             return Err(format!("host {index}: frames left over"));
         }

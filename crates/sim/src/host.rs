@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{
-    ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenerId, Payload, RxChecksum, RxMeta,
-    Stack, StackConfig, UdpId,
+    CloseMode, ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenerId, Payload,
+    RxChecksum, RxMeta, Stack, StackConfig, UdpId,
 };
 
 use crate::gso;
@@ -19,6 +19,24 @@ pub struct Departure {
     pub meta: RxMeta,
 }
 
+/// A program has let go of a connection and of what it had sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Abort {
+    /// The departure that it precedes.
+    pub before: usize,
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+}
+
+/// What a program has said of its end of a connection, and what may still come for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closing {
+    /// What is written is sent: acknowledgements, and the release.
+    Orderly,
+    /// Nothing but the release.
+    Abort,
+}
+
 /// The world around one stack.
 #[derive(Debug)]
 pub struct HostEffects {
@@ -26,9 +44,13 @@ pub struct HostEffects {
     pub streams: HashMap<ConnId, Streams>,
     pub events: VecDeque<Event>,
     pub datagrams: VecDeque<(UdpId, SocketAddr, Vec<u8>)>,
+    /// Frames that the stack has sent, a super-frame once.
+    pub transmitted: u64,
     /// What was wrong; the world stops at the first.
     pub violations: Vec<String>,
     released: HashSet<ConnId>,
+    closed: HashMap<ConnId, Closing>,
+    pub aborted: Vec<Abort>,
     rng: Rng,
     /// Frames leave whole and with partial checksums, as over a TAP or veth with offloads.
     pub leaves_offloads: bool,
@@ -55,6 +77,9 @@ pub struct Host {
     pub accepts: bool,
     /// Of each listener: connections offered and taken.
     accept_queues: HashMap<ListenerId, (u32, u32)>,
+    /// Frames that came to the device, and those of the stack to itself.
+    pub arrived: u64,
+    pub looped: u64,
     /// Frames that found the receive ring full while the host was paused.
     pub overruns: u64,
 }
@@ -76,8 +101,11 @@ impl Host {
             streams: HashMap::new(),
             events: VecDeque::new(),
             datagrams: VecDeque::new(),
+            transmitted: 0,
             violations: Vec::new(),
             released: HashSet::new(),
+            closed: HashMap::new(),
+            aborted: Vec::new(),
             rng,
             leaves_offloads: false,
             refusal: 0,
@@ -95,6 +123,8 @@ impl Host {
             skew_ns: 0,
             accepts: true,
             accept_queues: HashMap::new(),
+            arrived: 0,
+            looped: 0,
             overruns: 0,
         }
     }
@@ -112,6 +142,7 @@ impl Host {
 
     /// A frame arrives at the device.
     pub fn push(&mut self, bytes: Vec<u8>, meta: RxMeta) {
+        self.arrived += 1;
         if self.inbox.len() == RING_FRAMES {
             self.overruns += 1;
             return;
@@ -148,6 +179,27 @@ impl Host {
         }
     }
 
+    /// The program closes a connection; the error is what the stack may not do then.
+    pub fn close(&mut self, now: Instant, conn: ConnId, mode: CloseMode) -> Result<(), String> {
+        let unread = self.has_unread(conn);
+        let is_abort = mode == CloseMode::Abort || unread;
+        let Self { stack, fx, .. } = self;
+        if is_abort && let Some((local, remote)) = stack.tcp_endpoints(conn) {
+            let before = fx.departures.len();
+            fx.aborted.push(Abort {
+                before,
+                local,
+                remote,
+            });
+        }
+        fx.on_close(conn, is_abort);
+        stack.tcp_close(now.plus_nanos(self.skew_ns), conn, mode, unread, fx);
+        match is_abort && !fx.released.contains(&conn) {
+            true => Err("aborted and not released".into()),
+            false => Ok(()),
+        }
+    }
+
     /// Where the bytes that can be read end.
     pub fn available(&self, conn: ConnId) -> u64 {
         self.fx.streams.get(&conn).map_or(0, Streams::available)
@@ -160,6 +212,14 @@ impl Host {
 }
 
 impl HostEffects {
+    fn on_close(&mut self, conn: ConnId, is_abort: bool) {
+        let closing = match is_abort {
+            true => Closing::Abort,
+            false => Closing::Orderly,
+        };
+        self.closed.insert(conn, closing);
+    }
+
     fn streams_of(&mut self, conn: ConnId, what: &str) -> Option<&mut Streams> {
         if self.released.contains(&conn) {
             self.violations
@@ -167,6 +227,26 @@ impl HostEffects {
             return None;
         }
         Some(self.streams.entry(conn).or_default())
+    }
+
+    /// Of a connection that its program has not closed: nobody hears of it any more.
+    fn open_streams_of(&mut self, conn: ConnId, what: &str) -> Option<&mut Streams> {
+        if self.closed.contains_key(&conn) && !self.released.contains(&conn) {
+            self.violations
+                .push(format!("{what} after {conn:?} was closed"));
+            return None;
+        }
+        self.streams_of(conn, what)
+    }
+
+    /// Of a connection that may be closed, but not aborted.
+    fn sending_streams_of(&mut self, conn: ConnId, what: &str) -> Option<&mut Streams> {
+        if self.closed.get(&conn) == Some(&Closing::Abort) && !self.released.contains(&conn) {
+            self.violations
+                .push(format!("{what} after {conn:?} was aborted"));
+            return None;
+        }
+        self.streams_of(conn, what)
     }
 
     fn check(&mut self, conn: ConnId, outcome: Result<(), String>) {
@@ -178,15 +258,19 @@ impl HostEffects {
 
 impl Effects for HostEffects {
     fn transmit(&mut self, frame: FrameOut<'_>) {
+        self.transmitted += 1;
         let payload = match frame.payload {
             Payload::None => &[],
             Payload::Inline(bytes) => bytes,
             // A frame that waited for its neighbour may name a connection that is gone.
             Payload::Stream { conn, .. } if self.released.contains(&conn) => return,
             Payload::Stream { conn, offset, len } => {
-                let gathered = self.streams.entry(conn).or_default().gather(offset, len);
+                let Some(streams) = self.sending_streams_of(conn, "data") else {
+                    return;
+                };
+                let gathered = streams.gather(offset, len).map(<[u8]>::to_vec);
                 match gathered {
-                    Ok(bytes) => bytes,
+                    Ok(bytes) => &{ bytes },
                     Err(why) => {
                         let why = format!("{conn:?}: {why}");
                         self.violations.push(why);
@@ -223,7 +307,7 @@ impl Effects for HostEffects {
         if self.refusal != 0 && self.rng.below(10_000) < self.refusal {
             return false;
         }
-        let Some(streams) = self.streams_of(conn, "store") else {
+        let Some(streams) = self.open_streams_of(conn, "store") else {
             return false;
         };
         let outcome = streams.store(offset, bytes);
@@ -239,13 +323,13 @@ impl Effects for HostEffects {
     fn event(&mut self, event: Event) {
         match event {
             Event::Received { conn, upto } => {
-                if let Some(streams) = self.streams_of(conn, "received") {
+                if let Some(streams) = self.open_streams_of(conn, "received") {
                     let outcome = streams.on_received(upto);
                     self.check(conn, outcome);
                 }
             }
             Event::Acked { conn, upto } => {
-                if let Some(streams) = self.streams_of(conn, "acked") {
+                if let Some(streams) = self.sending_streams_of(conn, "acked") {
                     let outcome = streams.on_acked(upto);
                     self.check(conn, outcome);
                 }
@@ -253,18 +337,20 @@ impl Effects for HostEffects {
             Event::Accepted { conn, .. }
             | Event::Connected { conn }
             | Event::Failed { conn, .. }
-            | Event::Fin { conn } => {
-                self.streams_of(conn, "event");
+            | Event::Urgent { conn, .. } => {
+                self.open_streams_of(conn, "event");
+            }
+            // The peer ends, and what is written is still on its way.
+            Event::SendLimit { conn, .. } | Event::Fin { conn } => {
+                self.sending_streams_of(conn, "event");
             }
             Event::Released { conn } => {
                 self.streams_of(conn, "second release");
                 self.released.insert(conn);
             }
-            Event::SendLimit { .. }
-            | Event::FlowOpened { .. }
+            Event::FlowOpened { .. }
             | Event::Neighbour { .. }
             | Event::Conflict { .. }
-            | Event::Urgent { .. }
             | Event::UdpFailed { .. } => {}
         }
         self.events.push_back(event);

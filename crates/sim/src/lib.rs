@@ -2,9 +2,11 @@
 //!
 //! A world is a function of its seed: the same seed gives the same run, frame by frame. Checkers
 //! watch while it runs (every byte once and in order, nothing after close, acknowledged means
-//! received) and when it has come to rest (nothing left over). A seed that fails is run again with
-//! a recorder, which writes a pcap.
+//! received, frames received are those taken and those dropped for a reason, no segment beyond
+//! window, FIN or abort) and when it has come to rest (nothing left over). A seed that fails is run
+//! again with a recorder, which writes a pcap. `tests/checkers.rs` makes each of them fail.
 
+pub mod balance;
 pub mod checks;
 pub mod crowd;
 pub mod flows;
@@ -20,6 +22,7 @@ pub mod scenario;
 mod schedule;
 pub mod streams;
 pub mod vlan;
+mod watch;
 pub mod world;
 pub mod worlds;
 

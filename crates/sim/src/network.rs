@@ -32,6 +32,17 @@ enum Recipients {
     AllOthers,
 }
 
+/// Frames that have left their links.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    taken_off: u64,
+    /// The same, once for each recipient.
+    copies: u64,
+    handed_out: u64,
+    /// For a mapping that the NAT has forgotten.
+    refused_by_nat: u64,
+}
+
 #[derive(Debug)]
 pub struct Network {
     links: Vec<Link<Sent>>,
@@ -60,6 +71,7 @@ impl Network {
             link_of: (0..macs.len()).collect(),
             macs,
             arrived: Vec::new(),
+            tally: Tally::default(),
             router: None,
             nat: None,
             tagging: None,
@@ -159,7 +171,43 @@ impl Network {
         if self.arrived.is_empty() {
             self.receive(now);
         }
-        self.arrived.pop()
+        let arrival = self.arrived.pop()?;
+        self.tally.handed_out += 1;
+        Some(arrival)
+    }
+
+    /// Whether every frame is on its way, handed out, or lost for a reason that is counted.
+    pub fn balance(&self) -> Result<(), String> {
+        for (index, link) in self.links.iter().enumerate() {
+            link.balance()
+                .map_err(|why| format!("link {index}: {why}"))?;
+        }
+        let delivered: u64 = self.links.iter().map(|l| l.counters().delivered).sum();
+        let Tally {
+            taken_off,
+            copies,
+            handed_out,
+            refused_by_nat,
+        } = self.tally;
+        if delivered != taken_off {
+            return Err(format!("{delivered} frames delivered, {taken_off} taken"));
+        }
+        let known = handed_out + refused_by_nat + self.foreign() + self.arrived.len() as u64;
+        if copies != known {
+            return Err(format!("{copies} frames left links, {known} are known"));
+        }
+        Ok(())
+    }
+
+    /// Arrivals that hosts were given.
+    pub fn handed_out(&self) -> u64 {
+        self.tally.handed_out
+    }
+
+    /// Frames that links have damaged.
+    pub fn corrupted(&self) -> u64 {
+        let links = self.links.iter();
+        links.map(|link| link.counters().corrupted).sum()
     }
 
     /// Takes one frame off the link where it is due first, for all its recipients.
@@ -171,6 +219,7 @@ impl Network {
         let Some(delivery) = self.links[first].poll(now) else {
             return;
         };
+        self.tally.taken_off += 1;
         let Sent {
             from,
             to,
@@ -197,6 +246,7 @@ impl Network {
     }
 
     fn arrive(&mut self, to: usize, bytes: Vec<u8>, meta: RxMeta) {
+        self.tally.copies += 1;
         let bytes = match &mut self.tagging {
             Some(tagging) => tagging.take_off(bytes),
             None => Some(bytes),
@@ -207,6 +257,8 @@ impl Network {
         let nat = self.nat.as_ref().filter(|nat| nat.host == to);
         if nat.is_none_or(|nat| nat.inwards(&mut bytes)) {
             self.arrived.push(Arrival { to, bytes, meta });
+        } else {
+            self.tally.refused_by_nat += 1;
         }
     }
 
@@ -315,6 +367,27 @@ mod tests {
         assert_eq!(arrivals(&mut network, Instant(99)), []);
         assert_eq!(arrivals(&mut network, Instant(100)), [2, 1, 2]);
         assert_eq!(network.flying_len(), 0);
+    }
+
+    #[test]
+    fn a_frame_that_is_lost_without_a_reason_is_noticed() {
+        let spoils: [fn(&mut Network); 4] = [
+            |network| drop(network.links[0].poll(Instant::FAR_FUTURE)),
+            |network| network.tally.handed_out += 1,
+            |network| network.tally.refused_by_nat += 1,
+            |network| {
+                network.receive(Instant::FAR_FUTURE);
+                network.arrived.clear();
+            },
+        ];
+        for spoil in spoils {
+            let mut network = network(LinkParams::default());
+            let frame = frame_to(MACS[2], 60);
+            network.send(Instant::ZERO, 0, &frame, RxMeta::UNKNOWN);
+            assert_eq!(network.balance(), Ok(()));
+            spoil(&mut network);
+            assert!(network.balance().is_err());
+        }
     }
 
     #[test]

@@ -157,29 +157,26 @@ impl Program {
             return Ok(());
         }
         if self.failed.is_some() {
-            self.close(now, host, CloseMode::Orderly);
-            return Ok(());
+            return self.close(now, host, CloseMode::Orderly);
         }
         if let Some((_, mode)) = self.task.gives_up.filter(|(at, _)| *at <= now) {
-            self.close(now, host, mode);
-            return Ok(());
+            return self.close(now, host, mode);
         }
         if !self.is_open {
             return Ok(());
         }
         self.read(now, host, rng)?;
         self.write(now, host, rng);
-        self.end(now, host);
-        Ok(())
+        self.end(now, host)
     }
 
     /// Shuts down and closes when everything is done.
-    fn end(&mut self, now: Instant, host: &mut Host) {
+    fn end(&mut self, now: Instant, host: &mut Host) -> Result<(), String> {
         let streams = host.fx.streams.entry(self.conn).or_default();
         let has_written_all = streams.written() == self.task.bytes_out;
         let has_read_all = self.has_fin && streams.read_upto() == streams.available();
         if has_written_all && self.task.closes_early && self.task.bytes_in == 0 {
-            self.close(now, host, CloseMode::Orderly);
+            self.close(now, host, CloseMode::Orderly)?;
         } else if has_written_all && !self.has_shut {
             self.has_shut = true;
             let at = host.clock(now);
@@ -188,8 +185,9 @@ impl Program {
         // A peer that ended early will not read what is left to write.
         let peer_left = self.task.may_fail && self.has_fin;
         if (self.has_shut || peer_left) && has_read_all && !self.has_closed {
-            self.close(now, host, CloseMode::Orderly);
+            self.close(now, host, CloseMode::Orderly)?;
         }
+        Ok(())
     }
 
     fn read(&mut self, now: Instant, host: &mut Host, rng: &mut Rng) -> Result<(), String> {
@@ -230,11 +228,8 @@ impl Program {
         }
     }
 
-    fn close(&mut self, now: Instant, host: &mut Host, mode: CloseMode) {
+    fn close(&mut self, now: Instant, host: &mut Host, mode: CloseMode) -> Result<(), String> {
         self.has_closed = true;
-        let unread = host.has_unread(self.conn);
-        let at = host.clock(now);
-        host.stack
-            .tcp_close(at, self.conn, mode, unread, &mut host.fx);
+        host.close(now, self.conn, mode)
     }
 }

@@ -8,12 +8,14 @@ use slipstack_stack::{
     CloseMode, ConnId, Event, Instant, ListenOptions, ListenerId, SocketOptions,
 };
 
+use crate::balance;
 use crate::checks;
 use crate::host::Host;
 use crate::network::Network;
 use crate::pcap::Recorder;
 use crate::program::{Program, Task};
 use crate::schedule::Schedule;
+use crate::watch::Watch;
 
 /// What went wrong, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,12 +46,17 @@ pub struct World {
     /// Tasks of connections that the peer may never see opened: no reason to wait for them.
     pub waits_for_accepts: bool,
     recorder: Option<Recorder>,
+    watch: Watch,
+    /// Which connection of which host has these ends, its own first.
+    flows: HashMap<(SocketAddr, SocketAddr), (usize, ConnId)>,
     /// Hosts begin their turn up to this late.
     pub turn_delay_ns: u64,
     instant_steps: u32,
     pub steps: u64,
     /// Connections that died.
     pub failures: u32,
+    /// Frames to hosts that are gone.
+    pub unheard: u64,
 }
 
 impl World {
@@ -66,10 +73,13 @@ impl World {
             expected: HashMap::new(),
             waits_for_accepts: true,
             recorder: None,
+            watch: Watch::default(),
+            flows: HashMap::new(),
             turn_delay_ns: 0,
             instant_steps: 0,
             steps: 0,
             failures: 0,
+            unheard: 0,
         }
     }
 
@@ -136,6 +146,9 @@ impl World {
 
     fn adopt(&mut self, host: usize, program: Program) {
         let conn = program.conn;
+        if let Some(ends) = self.hosts[host].stack.tcp_endpoints(conn) {
+            self.flows.insert(ends, (host, conn));
+        }
         self.schedule.wake(host, conn);
         self.programs.insert((host, conn), program);
         self.unfinished += 1;
@@ -190,6 +203,12 @@ impl World {
         self.expected.retain(|(of, _), _| *of != host);
     }
 
+    /// The NAT forgets its mappings: who speaks to whom is not in the frames any more.
+    pub fn rebind_nat(&mut self) {
+        self.network.rebind_nat();
+        self.watch.is_blind_to_peers = true;
+    }
+
     fn is_finished(&self) -> bool {
         (self.expected.is_empty() || !self.waits_for_accepts) && self.unfinished == 0
     }
@@ -222,7 +241,9 @@ impl World {
         while let Some(arrival) = self.network.pop_arrival(next) {
             let late = self.rng.next_u64() % self.turn_delay_ns.max(1);
             let host = &mut self.hosts[arrival.to];
-            if !host.is_gone {
+            if host.is_gone {
+                self.unheard += 1;
+            } else {
                 host.push(arrival.bytes, arrival.meta);
                 host.turn_at.get_or_insert(next.plus_nanos(late));
             }
@@ -258,6 +279,10 @@ impl World {
         self.schedule.wake_sleepers(index, now);
         self.settle(index)?;
         let host = &self.hosts[index];
+        balance::of_host(host).map_err(|why| self.failure(format!("host {index}: {why}")))?;
+        if self.steps.is_multiple_of(AUDIT_EVERY) {
+            checks::frames(self).map_err(|why| self.failure(why))?;
+        }
         if host.stack.tcp_sizes().0 <= AUDIT_ALWAYS_UPTO || self.steps.is_multiple_of(AUDIT_EVERY) {
             checks::invariants(host).map_err(|why| self.failure(format!("host {index}: {why}")))?;
         }
@@ -272,10 +297,8 @@ impl World {
             let host = &mut self.hosts[index];
             let at = host.clock(self.now);
             host.stack.flush(at, &mut host.fx);
-            if let Some(why) = host.fx.violations.first().cloned() {
-                return Err(self.failure(format!("host {index}: {why}")));
-            }
-            let had_local = self.depart(index);
+            self.blame(index)?;
+            let had_local = self.depart(index)?;
             let host = &self.hosts[index];
             if !had_local && host.fx.events.is_empty() && !host.stack.has_dirty() {
                 return Ok(());
@@ -284,16 +307,25 @@ impl World {
         Err(self.failure(format!("host {index} never settles")))
     }
 
-    fn depart(&mut self, index: usize) -> bool {
+    fn depart(&mut self, index: usize) -> Result<bool, Failure> {
+        let aborted = std::mem::take(&mut self.hosts[index].fx.aborted);
+        let mut aborted = aborted.into_iter().peekable();
         let departures = std::mem::take(&mut self.hosts[index].fx.departures);
         let mut had_local = false;
-        for departure in departures {
+        for (number, departure) in departures.into_iter().enumerate() {
+            while let Some(abort) = aborted.next_if(|abort| abort.before == number) {
+                self.watch.on_abort(abort.local, abort.remote);
+            }
             if let Some(recorder) = &mut self.recorder {
                 recorder.record(self.now, &departure.bytes);
             }
+            self.watch
+                .on_frame(&departure.bytes)
+                .map_err(|why| self.failure(format!("host {index}: {why}")))?;
             if departure.meta.local {
                 had_local = true;
                 let host = &mut self.hosts[index];
+                host.looped += 1;
                 let at = host.clock(self.now);
                 host.stack
                     .on_frame(at, &departure.bytes, departure.meta, &mut host.fx);
@@ -302,10 +334,22 @@ impl World {
                     .send(self.now, index, &departure.bytes, departure.meta);
             }
         }
-        had_local
+        for abort in aborted {
+            self.watch.on_abort(abort.local, abort.remote);
+        }
+        Ok(had_local)
+    }
+
+    /// The first thing that the stack did and may not do.
+    fn blame(&self, index: usize) -> Result<(), Failure> {
+        match self.hosts[index].fx.violations.first() {
+            Some(why) => Err(self.failure(format!("host {index}: {why}"))),
+            None => Ok(()),
+        }
     }
 
     fn dispatch(&mut self, index: usize) -> Result<(), Failure> {
+        self.blame(index)?;
         while let Some(event) = self.hosts[index].fx.events.pop_front() {
             self.on_event(index, event)
                 .map_err(|why| self.failure(format!("host {index}: {why}")))?;
@@ -335,9 +379,13 @@ impl World {
                     self.unfinished -= usize::from(program.is_done());
                 }
             }
-            Event::Received { conn, .. }
-            | Event::Acked { conn, .. }
-            | Event::SendLimit { conn, .. } => self.schedule.wake(index, conn),
+            Event::Acked { conn, upto } => {
+                self.check_received(index, conn, upto)?;
+                self.schedule.wake(index, conn);
+            }
+            Event::Received { conn, .. } | Event::SendLimit { conn, .. } => {
+                self.schedule.wake(index, conn)
+            }
             Event::Urgent { .. }
             | Event::FlowOpened { .. }
             | Event::Neighbour { .. }
@@ -345,6 +393,24 @@ impl World {
             | Event::UdpFailed { .. } => {}
         }
         Ok(())
+    }
+
+    /// What is acknowledged has come to the peer's program, or waits for it.
+    fn check_received(&self, index: usize, conn: ConnId, upto: u64) -> Result<(), String> {
+        let ends = self.hosts[index].stack.tcp_endpoints(conn);
+        let peer = ends.and_then(|(local, remote)| self.flows.get(&(remote, local)));
+        let Some((of, other)) = peer.filter(|_| !self.watch.is_blind_to_peers) else {
+            return Ok(());
+        };
+        let streams = self.hosts[*of].fx.streams.get(other);
+        let has = streams.map_or(0, |streams| match streams.available() >= upto {
+            true => upto,
+            false => streams.contiguous(),
+        });
+        match has >= upto {
+            true => Ok(()),
+            false => Err(format!("{upto} acknowledged, {has} received by {other:?}")),
+        }
     }
 
     /// The program of a connection, which is to run.

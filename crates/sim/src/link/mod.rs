@@ -111,6 +111,17 @@ impl<T: Copy> Link<T> {
         self.len() == 0
     }
 
+    /// Whether what came is on its way, delivered, or dropped for a reason that is counted.
+    pub fn balance(&self) -> Result<(), String> {
+        let counters = &self.counters;
+        let came = counters.offered + counters.duplicated;
+        let went = counters.delivered + counters.dropped() + self.len() as u64;
+        match came == went {
+            true => Ok(()),
+            false => Err(format!("of {came} frames {went} are known")),
+        }
+    }
+
     /// When the next frame arrives.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.wire.next_deadline()

@@ -299,6 +299,24 @@ fn a_router_of_ipv6_says_so_in_icmpv6() {
 }
 
 #[test]
+fn a_frame_that_is_counted_wrongly_is_noticed() {
+    let spoils: [fn(&mut Link<u32>); 5] = [
+        |link| link.counters.offered += 1,
+        |link| link.counters.delivered += 1,
+        |link| link.counters.duplicated += 1,
+        |link| link.counters.on_drop(DropReason::Lost),
+        |link| drop(link.wire.pop(Instant::FAR_FUTURE)),
+    ];
+    for spoil in spoils {
+        let mut link = link(LinkParams::ROUGH);
+        offer(&mut link, 100, 100, 1000);
+        assert_eq!(link.balance(), Ok(()));
+        spoil(&mut link);
+        assert!(link.balance().is_err());
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_fate_frame_by_frame() {
     let run = || {
         let mut link = link(LinkParams {

@@ -109,6 +109,6 @@ pub fn nat_rebinding(setting: &mut Setting) -> Result<(), Failure> {
     setting.world.waits_for_accepts = false;
     let before_ns = setting.between(MS, SECOND);
     setting.world.run_for(before_ns)?;
-    setting.world.network.rebind_nat();
+    setting.world.rebind_nat();
     setting.run()
 }
