@@ -180,7 +180,8 @@ class World:
             if process is not None:
                 assert process.is_running(), f"the server ended\n{process.tail()}"
             try:
-                self.connect(port, 1, address).close()
+                # A SYN that came before the stack had its address is repeated after a second.
+                self.connect(port, 3, address).close()
                 return True
             except OSError:
                 return False
