@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_channel::{Attach, AttachError};
+use slipstack_mem::thread::with_room;
 use slipstack_mem::{Descriptor, Lock, raised};
 
 use crate::absence::Absence;
@@ -222,10 +223,13 @@ impl Process {
         if let Some(link) = self.living_link() {
             return Ok(link);
         }
-        self.attaching_thread
-            .store(self.kernel.thread(), Ordering::Relaxed);
-        let attached = self.attach.attach();
-        self.attaching_thread.store(0, Ordering::Relaxed);
+        let attached = with_room(|| {
+            let thread = self.kernel.thread();
+            self.attaching_thread.store(thread, Ordering::Relaxed);
+            let attached = self.attach.attach();
+            self.attaching_thread.store(0, Ordering::Relaxed);
+            attached
+        });
         match attached {
             Ok(attachment) => {
                 let link = Arc::new(Link::new(attachment));
