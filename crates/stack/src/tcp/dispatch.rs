@@ -122,7 +122,8 @@ impl Tcp {
         if self.take_cookie(now, (key, hash), segment, cx, fx) {
             return;
         }
-        let listener = if segment.flags.is_syn() && !segment.flags.is_ack() {
+        // What has neither an ACK nor a RST is no connection's, and a listener's even without a SYN.
+        let listener = if !segment.flags.is_ack() && !segment.flags.is_rst() {
             self.listeners.choose(key, &self.hasher)
         } else {
             None

@@ -40,7 +40,7 @@ impl<'a> HalfOpen<'a> {
 }
 
 impl Tcp {
-    /// RFC 9293 3.10.7.1 (CLOSED) and 3.10.7.2 (LISTEN): `listener` is whose the SYN is.
+    /// RFC 9293 3.10.7.1 (CLOSED) and 3.10.7.2 (LISTEN): `listener` is whose a segment without ACK and RST is.
     #[inline(never)]
     pub(super) fn on_stranger(
         &mut self,
@@ -51,18 +51,13 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
-        if segment.flags.is_rst() {
-            cx.counters.bump(Counter::DropTcpRst);
-            return;
-        }
-        match listener.filter(|_| !segment.flags.is_fin()) {
-            Some(listener) => self.open_half(now, (key, hash), listener, (segment, iss), cx, fx),
-            // RFC 9293 3.10.7.2 (fourth): a listener drops what is neither a SYN nor an ACK.
-            None if !segment.flags.is_ack()
-                && self.listeners.choose(key, &self.hasher).is_some() =>
-            {
-                cx.counters.bump(Counter::DropTcpNoAck);
+        match listener {
+            Some(listener) if segment.flags.is_syn() && !segment.flags.is_fin() => {
+                self.open_half(now, (key, hash), listener, (segment, iss), cx, fx);
             }
+            // RFC 9293 3.10.7.2 (fourth): a listener drops what is neither a SYN nor an ACK.
+            Some(_) => cx.counters.bump(Counter::DropTcpNoAck),
+            None if segment.flags.is_rst() => cx.counters.bump(Counter::DropTcpRst),
             None => {
                 cx.counters.bump(Counter::DropTcpPort);
                 if self.resets.may_pass(now, cx.rng) {

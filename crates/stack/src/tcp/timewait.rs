@@ -99,13 +99,15 @@ impl TimeWait {
     }
 
     /// Whether this is from a later connection of the same two ends, which another engine has: its
-    /// numbers are beyond everything that either side of this one has sent. A SYN speaks for itself.
+    /// numbers are beyond everything that either side of this one has sent. A SYN speaks for itself, and
+    /// what has neither ACK nor RST is no connection's.
     pub fn is_outlived_by(&self, segment: &Segment<'_>) -> bool {
         let stamp = segment.timestamps().filter(|_| self.has_timestamps);
         let is_old = stamp.is_some_and(|t| seq::is_older(t.value, self.ts_recent));
         let is_beyond = seq::is_older(self.rcv_nxt, segment.seq);
         let acks_beyond = segment.flags.is_ack() && seq::is_older(self.snd_nxt, segment.ack);
-        !segment.flags.is_syn() && !is_old && (is_beyond || acks_beyond)
+        let is_anyones = segment.flags.is_ack() || segment.flags.is_rst();
+        is_anyones && !segment.flags.is_syn() && !is_old && (is_beyond || acks_beyond)
     }
 
     pub fn ack(&self, now: Instant) -> BareAck {

@@ -5,6 +5,7 @@ use crate::tcp::{ConnectionImage, HalfOpenImage};
 use crate::{Event, SocketError};
 use alloc::vec::Vec;
 use proptest::prelude::*;
+use slipstack_wire::tcp::TcpFlags;
 use slipstack_wire::tcp_options::TcpOptions;
 
 /// Carries the connection over to a new stack of the same address.
@@ -116,7 +117,26 @@ fn time_wait_leaves_segments_of_a_later_connection_to_its_engine() {
         world.peer_at(0u32.wrapping_sub(90_000), ACK, b"GET /");
         assert_eq!(world.fx.others, Some(left + 1));
         world.none();
+        // Without ACK and RST it is no connection's, and answered as on Linux.
+        world.peer_at(50_000, TcpFlags(0), b"x");
+        assert_eq!(world.fx.others, Some(left + 1));
+        assert!(world.only().is(ACK));
         assert_eq!(world.stack.tcp_sizes(), (0, 0, 1));
+    }
+}
+
+#[test]
+fn a_listener_leaves_to_another_engine_what_may_be_a_connections() {
+    // RFC 9293 3.10.7.2 (fourth): what has neither ACK, SYN nor RST is dropped, wherever it lands.
+    let mut world = World::new(config());
+    world.listen();
+    world.fx.others = Some(0);
+    let none = TcpFlags(0);
+    for (flags, left) in [(none, 0), (FIN, 0), (SYN | FIN, 0), (ACK, 1), (RST, 2)] {
+        let ends = (PEER_PORT, PORT);
+        world.inject(ends, 5000, 0, flags, &TcpOptions::default(), b"x");
+        assert_eq!(world.fx.others, Some(left), "{flags:?}");
+        world.none();
     }
 }
 
