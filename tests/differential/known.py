@@ -60,6 +60,9 @@ def matches(entry, past, segment, texts):
 
 def numbers_of(past, segment):
     numbers = {"sent": past.sent, "expects": past.expects, "una": past.una, "unsent": past.written - past.sent}
+    numbers |= {"room": past.una + past.window - past.sent}
+    if past.fins:
+        numbers |= {"last_fin": max(past.fins), "before_fin": max(past.fins) - 1}
     if segment:
         numbers |= {"ack": segment.ack, "end": segment.end, "fin": segment.end - 1, "after_syn": segment.seq + 1}
         # A size and whatever the peer has offered.
@@ -68,4 +71,4 @@ def numbers_of(past, segment):
 
 
 def filled(pattern, numbers):
-    return re.sub(r"\{([a-z_]+)\}", lambda found: re.escape(str(numbers[found[1]])), pattern)
+    return re.sub(r"\{([a-z_]+)\}", lambda found: re.escape(str(numbers.get(found[1]))), pattern)

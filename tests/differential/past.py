@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 PEERS = re.compile(r"^< (\S+) seq (-?\d+) ack (-?\d+) len (\d+) win (\d+)(?: with (.*))?$")
-TARGETS = re.compile(r"> (\S+) seq (-?\d+) ack (-?\d+) len (\d+)(?: options \(([\d, ]*)\))?")
+TARGETS = re.compile(r"> (\S+) seq (-?\d+|zero) ack (-?\d+) len (\d+)(?: options \(([\d, ]*)\))?")
 # What lies so far ahead is beyond any window that a sequence offers.
 BEYOND = 90_000
 # Steps of a slow run that fit into half a second: challenges and ACKs of what is unacceptable are held back.
@@ -46,13 +46,15 @@ def targets(text):
     """The segments that an outcome has."""
     for flags, seq, ack, length, options in TARGETS.findall(text):
         kinds = tuple(int(kind) for kind in options.split(",") if kind.strip())
-        yield Segment(set(flags.split("|")), int(seq), int(ack), int(length), options=kinds)
+        yield Segment(set(flags.split("|")), 0 if seq == "zero" else int(seq), int(ack), int(length), options=kinds)
 
 
 class Past:
     def __init__(self):
         self.state = "CLOSED"
         self.is_orphan, self.has_listener = False, False
+        # Whether a RST has met TIME-WAIT (RFC 1337).
+        self.is_assassinated = False
         # SND.NXT, SND.UNA and RCV.NXT; the last one is unknown before the peer's SYN.
         self.sent, self.una, self.expects = 0, 0, None
         self.fin_at = None
@@ -118,6 +120,7 @@ class Past:
             self.fins.add(segment.end)
         if "RST" in segment.flags:
             if segment.seq == self.expects or self.state == "SYN-SENT" and worth in ("known", "new") and segment.ack == self.sent:
+                self.is_assassinated = self.is_assassinated or self.state == "TIME-WAIT"
                 self._end()
             return
         if self.state == "SYN-SENT" and "SYN" in segment.flags or place in ("next", "across", "ahead"):
@@ -170,10 +173,11 @@ class Past:
     def _say_syn(self, said):
         if "ACK" not in said.flags:
             self.state, self.sent = "SYN-SENT", 1
-        elif self.state in ("CLOSED", "SYN-SENT"):
+        elif self.state in ("CLOSED", "SYN-SENT", "TIME-WAIT"):
             self.state, self.sent, self.una, self.expects, self.fin_at = "SYN-RECEIVED", 1, 0, said.ack, None
-            self.is_orphan = False
+            self.is_orphan, self.is_assassinated = False, False
             self.written, self.window_seq = 1, None
+            self.ahead, self.fins = [], set()
         self.offers = 3 in said.options
 
     def _end(self):
@@ -199,5 +203,6 @@ FACTS = {
     "port left a moment ago": lambda past, _: past.is_orphan and not past.has_listener and past.is_within("left", MOVING_STEPS),
     "beyond the connection": lambda past, segment: segment.end > past.expects or past.acks(segment) == "unsent",
     "at the end of what lies ahead": lambda past, segment: segment.seq == max((end for _, end in past.ahead), default=None),
+    "reset in TIME-WAIT": lambda past, _: past.is_assassinated,
     "sent bytes behind its FIN": lambda past, segment: any(end >= segment.end for _, end in past.ahead),
 }

@@ -55,8 +55,9 @@ class TcpRun:
 
     def take(self, packet):
         segment = parsed(packet.body)
-        if segment.flags & SYN:
-            self.target_iss = segment.seq
+        if segment.flags & SYN and segment.seq != self.target_iss:
+            # A connection, or the next one of the two ends.
+            self.target_iss, self.sent_to, self.acked = segment.seq, -1, 0
         self.fresh.append(segment)
 
     def end_step(self, answer, is_answer):
@@ -109,13 +110,14 @@ def kinds(options):
 def relative(segment, iss):
     """The segment in relative numbers, and where its sequence space ends if it takes any."""
     flags = [name for bit, name in ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST"), (ACK, "ACK")) if segment.flags & bit]
-    seq = signed(segment.seq - iss)
+    # Who has no number of its own says zero (RFC 9293 3.10.7.1), which is relative to nothing.
+    seq = "zero" if segment.flags & RST and not segment.seq else signed(segment.seq - iss)
     ack = signed(segment.ack - PEER_ISS) if segment.flags & ACK else 0
     space = segment.length + bool(segment.flags & SYN) + bool(segment.flags & FIN)
     text = f"> {'|'.join(flags)} seq {seq} ack {ack} len {segment.length}"
     if segment.flags & SYN:
         text += f" options {segment.options}"
-    return text, seq + space if space else None
+    return text, seq + space if space and seq != "zero" else None
 
 
 def signed(number):
