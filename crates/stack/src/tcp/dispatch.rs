@@ -6,6 +6,7 @@ use super::connection::{AckState, Connection, InFlight};
 use super::flow::{FlowKey, Place};
 use super::input::{self, Verdict};
 use super::output::{self, ack_policy, control, emit};
+use super::phase::Phase;
 use super::recovery::State;
 use super::segment::Segment;
 use super::timers::Due;
@@ -254,6 +255,10 @@ impl Tcp {
             Verdict::Failed(reason) => {
                 if !conn.is_orphan {
                     fx.event(Event::Failed { conn: id, reason });
+                }
+                if reason == Reason::Reset && conn.is_passive && conn.phase == Phase::SynReceived {
+                    let key = conn.key;
+                    self.on_fast_open_reset(now, &key, id);
                 }
                 self.demux.remove(hash, Place::Connection(index));
             }

@@ -3,17 +3,17 @@
 //! Several listeners on one address share its connections by a keyed hash of the flow, so that one flow's SYN and its
 //! retransmission reach the same listener.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use hashbrown::HashTable;
 
 use super::connect::Preset;
+use super::fast_open::FastOpens;
 use super::flow::{FlowHasher, FlowKey};
 use super::slab::Slab;
 use crate::bound::Bound;
-use crate::ids::{ConnId, ListenerId};
+use crate::ids::ListenerId;
 use crate::options::ListenOptions;
 use crate::time::Instant;
 
@@ -32,8 +32,7 @@ pub struct Listener {
     pub taken: u32,
     /// SYN entries that belong here.
     pub half_open: u32,
-    /// Connections whose data was taken with the SYN (RFC 7413) and whose handshake may not be done.
-    pub fast_open_pending: VecDeque<ConnId>,
+    pub fast_open: FastOpens,
     /// The program looks elsewhere: others on the address come first.
     pub is_yielding: bool,
 }
@@ -97,7 +96,7 @@ impl Listeners {
             offered: 0,
             taken: 0,
             half_open: 0,
-            fast_open_pending: VecDeque::new(),
+            fast_open: FastOpens::default(),
             is_yielding: false,
         };
         let (index, generation) = self.slab.insert(listener)?;
@@ -150,6 +149,12 @@ impl Listeners {
 
     pub fn len(&self) -> usize {
         self.slab.len()
+    }
+
+    /// All that may have opened a flow.
+    pub fn ids_of(&self, key: &FlowKey) -> Vec<ListenerId> {
+        let group = self.group_of(key);
+        group.map_or(Vec::new(), |group| group.members.clone())
     }
 
     /// The listener for a new flow: the exact address before the family's

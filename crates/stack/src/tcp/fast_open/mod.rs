@@ -12,4 +12,4 @@ mod server;
 pub use cache::FastOpenCache;
 pub use client::Attempt;
 pub use keys::CookieKeys;
-pub use server::Offer;
+pub use server::{FastOpens, Offer};

@@ -1,11 +1,14 @@
 //! The server's side (RFC 7413 4.2.2, 5.1).
 
+use alloc::collections::VecDeque;
+
 use slipstack_wire::fast_open::FastOpen;
 
 use super::keys::Check;
 use crate::config::FastOpenConfig;
 use crate::counters::Counter;
 use crate::effects::Effects;
+use crate::ids::ConnId;
 use crate::link::Cx;
 use crate::tcp::Tcp;
 use crate::tcp::flow::{FlowKey, Place};
@@ -23,6 +26,9 @@ use crate::time::Instant;
 /// Pending connections that are looked at again for each SYN with data.
 const LOOKS: usize = 8;
 
+/// How long a reset one counts as pending, as on Linux.
+const RESET_STAYS_NS: u64 = 60_000_000_000;
+
 /// What to do with a SYN as far as Fast Open is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
@@ -34,20 +40,54 @@ pub enum Offer {
     Accept,
 }
 
+/// What counts against a listener's limit (RFC 7413 5.1).
+#[derive(Debug, Default)]
+pub struct FastOpens {
+    /// Connections whose data was taken with the SYN and whose handshake may not be done.
+    pending: VecDeque<Pending>,
+    /// Until when the places of those that were reset stay taken.
+    reset: VecDeque<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    id: ConnId,
+    /// [`Listener::offered`] with it.
+    number: u32,
+}
+
 impl Listener {
     /// RFC 7413 5.1: connections whose data was taken before the handshake was done are bounded by what the program
     /// said with TCP_FASTOPEN. Those that are done leave the list when somebody asks.
-    fn may_fast_open(&mut self, conns: &Slab<Connection>) -> bool {
-        for _ in 0..LOOKS.min(self.fast_open_pending.len()) {
-            let Some(id) = self.fast_open_pending.pop_front() else {
+    fn may_fast_open(&mut self, now: Instant, conns: &Slab<Connection>) -> bool {
+        let FastOpens { pending, reset } = &mut self.fast_open;
+        for _ in 0..LOOKS.min(pending.len()) {
+            let Some(one) = pending.pop_front() else {
                 break;
             };
-            let conn = conns.find(id.index, id.generation);
+            let conn = conns.find(one.id.index, one.id.generation);
             if conn.is_some_and(|conn| conn.phase == Phase::SynReceived) {
-                self.fast_open_pending.push_back(id);
+                pending.push_back(one);
             }
         }
-        self.fast_open_pending.len() < self.options.socket.fast_open_queue as usize
+        while reset.front().is_some_and(|until| *until <= now) {
+            reset.pop_front();
+        }
+        pending.len() + reset.len() < self.options.socket.fast_open_queue as usize
+    }
+
+    /// RFC 7413 5.1: the place of a connection that is reset stays taken for a while, or SYNs with resets behind them
+    /// would know no bound. One that the program has not taken yet fills its queue (Linux: reqsk_fastopen_remove).
+    fn on_reset(&mut self, now: Instant, id: ConnId) -> bool {
+        let FastOpens { pending, reset } = &mut self.fast_open;
+        let Some(place) = pending.iter().position(|one| one.id == id) else {
+            return false;
+        };
+        let one = pending.remove(place);
+        if one.is_some_and(|one| self.taken.wrapping_sub(one.number) as i32 >= 0) {
+            reset.push_back(now.plus_nanos(RESET_STAYS_NS));
+        }
+        true
     }
 }
 
@@ -101,7 +141,7 @@ impl Tcp {
         let Some(listener) = self.listeners.find_mut(entry.listener) else {
             return false;
         };
-        if self.conns.is_full() || !listener.may_fast_open(&self.conns) {
+        if self.conns.is_full() || !listener.may_fast_open(now, &self.conns) {
             cx.counters.bump(Counter::RxTcpFastOpenFull);
             return false;
         }
@@ -128,9 +168,21 @@ impl Tcp {
         resend::arm_timeout(conn, now, cx);
         let id = conn.id;
         if let Some(listener) = self.listeners.find_mut(entry.listener) {
-            listener.fast_open_pending.push_back(id);
+            let number = listener.offered;
+            listener.fast_open.pending.push_back(Pending { id, number });
         }
         self.settle(now, index, Verdict::Alive, cx, fx);
         true
+    }
+
+    /// A connection that was opened with the data of its SYN is reset before the handshake is done.
+    #[cold]
+    pub(in crate::tcp) fn on_fast_open_reset(&mut self, now: Instant, key: &FlowKey, id: ConnId) {
+        for listener in self.listeners.ids_of(key) {
+            let listener = self.listeners.find_mut(listener);
+            if listener.is_some_and(|listener| listener.on_reset(now, id)) {
+                return;
+            }
+        }
     }
 }

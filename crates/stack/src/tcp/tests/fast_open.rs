@@ -143,6 +143,43 @@ fn pending_connections_are_bounded_and_leave_the_list_when_done() {
     assert_eq!(accepted(&world).len(), 3);
 }
 
+/// One place, whose connection is reset: whether the next SYN's data is taken at once, and after 60 s.
+fn taken_after_a_reset(is_accepted: bool) -> (bool, bool) {
+    let (mut world, listener) = server(1);
+    let cookie = Some(learn_cookie(&mut world));
+    syn(&mut world, 1000, cookie, b"a");
+    if is_accepted {
+        world.stack.tcp_accepted(listener, 1);
+    }
+    world.inject((1000, PORT), ISS + 2, 0, RST, &TcpOptions::default(), &[]);
+    assert_eq!(world.failed(), Some(Reason::Reset));
+    let at_once = syn(&mut world, 1001, cookie, b"b").header.ack == ISS + 2;
+    // The handshake of that one is done.
+    let ack = |world: &mut World, port, answer: Sent| {
+        let ack = answer.header.seq.wrapping_add(1);
+        world.inject((port, PORT), ISS + 2, ack, ACK, &TcpOptions::default(), &[]);
+    };
+    world.sleep(59 * SECOND);
+    world.take_sent();
+    if !at_once {
+        let before = syn(&mut world, 1002, cookie, b"c");
+        assert_eq!(before.header.ack, ISS + 1, "59 s");
+        ack(&mut world, 1002, before);
+    }
+    world.sleep(2 * SECOND);
+    world.take_sent();
+    let later = syn(&mut world, 1003, cookie, b"d").header.ack == ISS + 2;
+    (at_once, later)
+}
+
+#[test]
+fn a_reset_keeps_its_place_among_the_pending_for_a_minute() {
+    // RFC 7413 5.1: else SYNs with resets behind them would have no bound (Linux: reqsk_fastopen_remove).
+    assert_eq!(taken_after_a_reset(true), (false, true));
+    // As on Linux: one that the program has not taken yet fills its queue instead.
+    assert!(taken_after_a_reset(false).0);
+}
+
 #[test]
 fn a_lost_syn_ack_comes_again_and_data_after_it() {
     let (mut world, _) = server(5);
