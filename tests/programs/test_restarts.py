@@ -97,6 +97,17 @@ def who_waits_for_datagrams_gets_those_of_the_next_instance(world):
 
 
 @test(modes=("instance",), serial=True)
+def to_wait_for_an_instance_is_no_fallback_of_strict_programs(world):
+    for what, how, is_served in (("listener", "accept", is_greeted), ("datagrams", "recv", is_answered)):
+        servers = serving(world, what, (how,), is_served, options=("--strict",))
+        restart(world)
+        serve_again(world, servers, is_served)
+        for _, server in servers.values():
+            assert "refused" not in server.errors(), server.errors()
+            server.stop()
+
+
+@test(modes=("instance",), serial=True)
 def whatever_a_connection_waits_in_ends_with_its_instance(world):
     with world.at_peer():
         server = socket.create_server((world.peer_address, 7970))

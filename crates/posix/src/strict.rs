@@ -61,7 +61,8 @@ impl Process {
         given: Given,
     ) -> Result<Arc<Link>, Errno> {
         let attached = self.attached();
-        if attached.is_err() && self.settings.strict {
+        // What is put off until an instance is back is not refused.
+        if attached.is_err() && self.settings.strict && !self.absence.is_now() {
             let because = self.trouble.lock().clone().unwrap_or_default();
             self.refuse(socket, given, &because);
         }
@@ -70,10 +71,15 @@ impl Process {
 
     /// Before a socket is given to the kernel's side: under `--strict` there is an engine for the other.
     pub(crate) fn insist_on_engine(&self, socket: &Description, given: Given) -> Result<(), Errno> {
-        if self.settings.strict {
-            self.attached_for(socket, given)?;
+        if !self.settings.strict {
+            return Ok(());
         }
-        Ok(())
+        let attached = self.attached_for(socket, given);
+        if attached.is_err() && self.absence.is_now() {
+            let because = self.trouble.lock().clone().unwrap_or_default();
+            self.refuse(socket, given, &because);
+        }
+        attached.map(drop)
     }
 
     /// After an intent: under `--strict` it is real, or the call fails.
