@@ -229,7 +229,8 @@ impl Dgram {
         }
         *stack = None;
         self.is_realized.store(false, Ordering::Release);
-        if is_connected {
+        // What an exec that failed has left goes on unnoticed.
+        if is_connected && !dead.is_left() {
             self.next_error.store(Errno::ENETDOWN.0, Ordering::Release);
         }
     }
