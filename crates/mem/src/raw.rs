@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
 /// One cache line of shared words.
 #[repr(C, align(64))]
@@ -29,12 +29,20 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
+    /// Of gigabytes that are hardly used, a program that locks what it maps (mlockall) would have each page at once, and
+    /// so would its core file.
     pub(crate) fn shared(fd: BorrowedFd<'_>, len: usize) -> io::Result<Mapping> {
-        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        let (null, none, shared) = (core::ptr::null_mut(), ProtFlags::empty(), MapFlags::SHARED);
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
-        let base =
-            unsafe { rustix::mm::mmap(core::ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) }?;
-        Mapping::of(base, len)
+        let base = unsafe { rustix::mm::mmap(null, len, none, shared, fd, 0) }?;
+        let mapping = Mapping::of(base, len)?;
+        // SAFETY: the whole mapping; its contents stay as they are.
+        let _ = unsafe { rustix::mm::munlock(base, len) };
+        let _ = mapping.advise(0, len, Advice::LinuxDontDump);
+        let access = MprotectFlags::READ | MprotectFlags::WRITE;
+        // SAFETY: the whole mapping, of which nobody knows yet.
+        unsafe { rustix::mm::mprotect(base, len, access) }?;
+        Ok(mapping)
     }
 
     pub(crate) fn anonymous(len: usize) -> io::Result<Mapping> {

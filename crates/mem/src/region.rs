@@ -250,6 +250,20 @@ mod tests {
     }
 
     #[test]
+    fn a_region_is_in_no_core_file() {
+        let region = Region::create("not-dumped", 64 << 20).unwrap();
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let entry = maps.split("memfd:not-dumped").nth(1).unwrap();
+        let mut flags = entry
+            .lines()
+            .find_map(|line| line.strip_prefix("VmFlags:"))
+            .unwrap()
+            .split(' ');
+        assert!(flags.any(|flag| flag == "dd"));
+        drop(region);
+    }
+
+    #[test]
     fn accesses_out_of_bounds_or_misaligned_are_refused() {
         let region = Region::create("test", PAGE).unwrap();
         assert!(region.u64(PAGE).is_none());
