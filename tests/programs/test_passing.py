@@ -4,6 +4,7 @@ import hashlib
 import socket
 
 from harness import test
+from harness.process import until
 
 PORT = 7210
 
@@ -36,6 +37,33 @@ def a_connection_sent_to_another_program_is_served_there(world):
 def a_listening_socket_sent_to_another_program_is_served_there(world):
     started = server(world, "listener")
     is_served(world, started)
+
+
+@test
+def a_bound_socket_sent_to_another_program_listens_there(world):
+    started = server(world, "bound")
+    is_served(world, started)
+
+
+@test
+def a_datagram_socket_sent_to_another_program_is_served_there(world):
+    started = world.stack(*world.program("passing.py"), PORT, "datagrams")
+
+    def is_answered():
+        assert started.is_running(), started.tail()
+        with world.at_peer():
+            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with sock:
+            sock.settimeout(0.3)
+            sock.sendto(b"question", (world.address, PORT))
+            try:
+                data, peer = sock.recvfrom(2048)
+            except (socket.timeout, ConnectionRefusedError):
+                return False
+            pid, said = data.split(b" ")
+            return said == b"question" and int(pid) != started.pid and peer == (world.address, PORT)
+
+    until(is_answered, 10, "an answer")
 
 
 @test

@@ -223,6 +223,7 @@ impl Process {
             if flags.is_ok_and(|flags| flags.contains(rustix::io::FdFlags::CLOEXEC)) {
                 continue;
             }
+            let is_stream = socket.kind == Kind::Stream;
             let letter = match socket.decided() {
                 Some(Decided::Listener(_)) => 'l',
                 Some(Decided::Dgram(dgram)) if dgram.side() != Side::Kernel => 'u',
@@ -231,6 +232,7 @@ impl Process {
                     told.push(format!("c{number}"));
                     continue;
                 }
+                None if is_stream && socket.cold.lock().bound.is_some() => 'b',
                 // A real socket of the kernel's is what the new program can use best.
                 None if socket.materialize_for_exec(self) => continue,
                 _ => continue,
@@ -261,7 +263,7 @@ impl Process {
     fn inherit_one(&self, item: &str) -> Option<()> {
         let is_nonblocking = item.ends_with('n');
         let kind = match item.chars().next()? {
-            'l' => Kind::Stream,
+            'l' | 'b' => Kind::Stream,
             'u' => Kind::Dgram,
             'c' => {
                 self.receive(item[1..].parse().ok()?);
@@ -293,14 +295,17 @@ impl Process {
             is_port_unseen: false,
         });
         let decided = match kind {
+            Kind::Stream if item.starts_with('b') => None,
             Kind::Stream => {
                 let backlog = self.kernel_backlog(number);
-                Decided::Listener(Listener::new(stack_addr(addr), backlog))
+                Some(Decided::Listener(Listener::new(stack_addr(addr), backlog)))
             }
-            Kind::Dgram if is_wildcard => Decided::Dgram(Dgram::new(Side::Both)),
-            Kind::Dgram => Decided::Dgram(Dgram::new(Side::Stack)),
+            Kind::Dgram if is_wildcard => Some(Decided::Dgram(Dgram::new(Side::Both))),
+            Kind::Dgram => Some(Decided::Dgram(Dgram::new(Side::Stack))),
         };
-        let _ = socket.decided.set(decided);
+        if let Some(decided) = decided {
+            let _ = socket.decided.set(decided);
+        }
         self.install(number, &socket);
         Some(())
     }

@@ -2,11 +2,13 @@
 
 HOW: rights     a worker program gets each connection over a unix socket
      listener   the worker gets the listening socket and accepts itself
+     bound      the worker gets a socket that is bound and does not block, and listens itself
+     datagrams  the worker gets a bound UDP socket and answers
      pickled    a process of multiprocessing gets each connection
      spawn      posix_spawn starts cat, with the connection as input and output
      inherit    as spawn, the connection being the parent's own input and output
      names      posix_spawn starts a program that tells the connection's addresses
-     worker     (the worker of the first two)"""
+     worker     (the worker of the first four)"""
 
 import multiprocessing
 import os
@@ -27,6 +29,12 @@ def serve(sock):
             stream.flush()
 
 
+def answer_datagrams(sock):
+    while True:
+        data, peer = sock.recvfrom(2048)
+        sock.sendto(b"%d %s" % (os.getpid(), data), peer)
+
+
 def work():
     way = socket.socket(fileno=os.dup(0))
     while True:
@@ -38,6 +46,12 @@ def work():
             if what == b"c":
                 serve(sock)
                 continue
+            if what == b"u":
+                answer_datagrams(sock)
+            if what == b"b":
+                assert not os.get_blocking(fd), "it blocks"
+                os.set_blocking(fd, True)
+                sock.listen()
             while True:
                 serve(sock.accept()[0])
 
@@ -62,6 +76,19 @@ def pass_listener(listener):
     worker = start_worker()
     socket.send_fds(worker, [b"l"], [listener.fileno()])
     listener.close()
+    while True:
+        signal.pause()
+
+
+def pass_bound(kind, what):
+    worker = start_worker()
+    with socket.socket(socket.AF_INET, kind) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setblocking(False)
+        sock.bind(("0.0.0.0", int(sys.argv[1])))
+        if kind == socket.SOCK_DGRAM:
+            sock.setblocking(True)
+        socket.send_fds(worker, [what], [sock.fileno()])
     while True:
         signal.pause()
 
@@ -132,6 +159,10 @@ def main():
         return work()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     end_on_sigterm()
+    if how == "bound":
+        pass_bound(socket.SOCK_STREAM, b"b")
+    if how == "datagrams":
+        pass_bound(socket.SOCK_DGRAM, b"u")
     listener = socket.create_server(("0.0.0.0", int(sys.argv[1])))
     ways = {"rights": rights, "listener": pass_listener, "pickled": pickled}
     ways |= {"spawn": spawn, "inherit": inherit, "names": names}

@@ -3,8 +3,8 @@
 //!
 //! The other program gets one end of a pair, and a steward of ours moves the bytes, as for a
 //! forked child. It cannot be heard when it wants to read, so the steward reads from the beginning
-//! where the receiver is meant to. A listening socket is one of the kernel's that the other program
-//! makes its own listener from.
+//! where the receiver is meant to. A bound socket is one of the kernel's that the other program makes
+//! its own from.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -15,8 +15,10 @@ use slipstack_mem::{Descriptor, raised};
 
 use super::{Borrowed, nameplate, names_of, steward};
 use crate::addr::Family;
+use crate::calls::name::kernel_name;
 use crate::description::{Decided, Description, Kind, New};
 use crate::errno::Errno;
+use crate::place::stack_addr;
 use crate::process::Process;
 use crate::table::Entry;
 
@@ -61,11 +63,23 @@ impl Process {
                 it.take(self, &socket, reads);
                 None
             }
-            None => {
+            None if !is_bound(&socket) => {
                 socket.materialize_for_exec(self);
                 None
             }
-            Some(Decided::Listener(_) | Decided::Dgram(_)) => None,
+            None | Some(Decided::Listener(_) | Decided::Dgram(_)) => {
+                self.note_mode(&socket);
+                None
+            }
+        }
+    }
+
+    /// Leaves word in the kernel's part, which never blocks itself, whether the socket does.
+    fn note_mode(&self, socket: &Description) {
+        if let Some(number) = socket.kernel_number() {
+            let mode = i32::from(socket.is_nonblocking()).to_ne_bytes();
+            let (fd, level) = (number.number(), libc::SOL_SOCKET);
+            let _ = self.kernel.setsockopt(fd, level, MODE, &mode);
         }
     }
 
@@ -129,7 +143,7 @@ impl Process {
             .collect()
     }
 
-    /// Another program has sent number `fd`: a connection that it lends, or its listening socket.
+    /// Another program has sent number `fd`: a connection that it lends, or a socket that it has bound.
     pub fn receive(&self, fd: i32) {
         let Some(number) = Descriptor::new(fd) else {
             return;
@@ -152,21 +166,52 @@ impl Process {
             let borrowed = Borrowed::received(local, remote);
             let _ = socket.decided.set(Decided::Foreign(borrowed));
             self.install(number, &socket);
-        } else if is_listener_of_ours(number) {
-            self.inherit(&format!("l{fd}"));
+        } else if let Some(letter) = letter_of(number).filter(|_| self.has_part_in(number)) {
+            let mut mode = [0; 4];
+            let told = self
+                .kernel
+                .getsockopt(fd, libc::SOL_SOCKET, MODE, &mut mode);
+            let is_nonblocking = told.is_ok() && mode != [0; 4];
+            let ending = if is_nonblocking { "n" } else { "" };
+            self.inherit(&format!("{letter}{fd}{ending}"));
         }
     }
+}
+
+impl Process {
+    /// Programs bind freely too, to addresses of the kernel's.
+    fn has_part_in(&self, number: Descriptor) -> bool {
+        kernel_name(number).is_some_and(|addr| {
+            let addr = stack_addr(addr);
+            addr.ip().is_unspecified() || addr.ip().is_multicast() || self.is_own(addr)
+        })
+    }
+}
+
+/// SO_SELECT_ERR_QUEUE (asm-generic/socket.h), which means nothing to sockets that nobody asks for errors.
+const MODE: i32 = 45;
+
+fn is_bound(socket: &Description) -> bool {
+    socket.cold.lock().bound.is_some()
 }
 
 /// Whether a descriptor that has come from elsewhere means something to [`Process::receive`].
 #[must_use]
 pub fn is_passed(fd: i32) -> bool {
     Descriptor::new(fd)
-        .is_some_and(|number| nameplate::read(number).is_some() || is_listener_of_ours(number))
+        .is_some_and(|number| nameplate::read(number).is_some() || letter_of(number).is_some())
 }
 
-/// Sockets that the stack has a part in are bound freely.
-fn is_listener_of_ours(number: Descriptor) -> bool {
-    sockopt::socket_acceptconn(number.as_fd()).unwrap_or(false)
-        && sockopt::ip_freebind(number.as_fd()).unwrap_or(false)
+/// What [`Process::inherit`] calls a socket of the kernel's that the stack has a part in: such are bound freely.
+fn letter_of(number: Descriptor) -> Option<char> {
+    if !sockopt::ip_freebind(number.as_fd()).unwrap_or(false) {
+        return None;
+    }
+    let is_connected = rustix::net::getpeername(number.as_fd()).is_ok();
+    match sockopt::socket_type(number.as_fd()).ok()? {
+        SocketType::DGRAM => Some('u'),
+        SocketType::STREAM if sockopt::socket_acceptconn(number.as_fd()).ok()? => Some('l'),
+        SocketType::STREAM if !is_connected => Some('b'),
+        _ => None,
+    }
 }
