@@ -165,3 +165,21 @@ def a_busy_process_leaves_new_connections_to_its_idle_sibling(world):
                     client.sendall(b"hello")
                     assert client.recv(100).endswith(b" hello")
 
+
+def turns_are_taken(world, how):
+    server = world.stack(*world.program("turns.py"), how)
+    world.wait_port(9001, process=server)
+    for number in range(60):
+        with world.connect(9000 + number % 2, 5) as client:
+            client.sendall(b"hello")
+            assert client.recv(100).endswith(b" hello")
+
+
+@test(modes=("kernel", "inprocess"))
+def of_processes_that_take_turns_at_accepting_none_keeps_a_connection(world):
+    turns_are_taken(world, "poll")
+
+
+@test(modes=("kernel", "inprocess"))
+def of_processes_that_take_turns_at_an_epoll_set_none_keeps_a_connection(world):
+    turns_are_taken(world, "epoll")

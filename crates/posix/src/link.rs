@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use slipstack_channel::{
     Attachment, ChannelEvent, CloseMode, Command, Driver, Envelope, EventKind, Exit, Info, Kind,
-    Placement, ProgramEnd, Reply, Returned, SockId, SocketOption, State, Unsent, WaitOn,
+    Placement, ProgramEnd, Reply, Returned, SockId, SocketOption, State, Tend, Unsent, WaitOn,
 };
 use slipstack_mem::{Lock, now_ns};
 
@@ -167,6 +167,10 @@ impl Link {
     /// Whether somebody drives the engine while the program is away.
     pub(crate) fn has_ticker(&self) -> bool {
         self.driver.placement() == Placement::InProcess
+    }
+
+    pub(crate) fn when_away(&self, tend: Tend) {
+        self.driver.when_away(tend);
     }
 
     pub(crate) fn is_dead(&self) -> bool {

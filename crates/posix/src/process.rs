@@ -114,6 +114,8 @@ pub struct Process {
     pub(crate) trouble: Lock<Option<String>>,
     /// Sentences already said.
     said: Lock<Vec<String>>,
+    /// Itself, where it stays for ever.
+    lasting: OnceLock<&'static Process>,
 }
 
 impl std::fmt::Debug for Process {
@@ -156,7 +158,13 @@ impl Process {
             absence: Absence::default(),
             trouble: Lock::new(None),
             said: Lock::new(Vec::new()),
+            lasting: OnceLock::new(),
         }
+    }
+
+    /// It stays where it is for ever: threads of the engine's may call it while the program is away.
+    pub fn lasts(&'static self) {
+        let _ = self.lasting.set(self);
     }
 
     /// Whether a call on `fd` must come here (a socket that is undecided or on the stack, or an
@@ -237,6 +245,9 @@ impl Process {
                     self.kernel.warn(&link.describe);
                 }
                 self.batch.set_net(link.has_ticker());
+                if let Some(process) = self.lasting.get() {
+                    process.tend_when_away(&link);
+                }
                 *self.link.lock() = Some(Arc::clone(&link));
                 self.absence.end();
                 if let Some(table) = self.report.table() {

@@ -115,6 +115,10 @@ impl Sleepers {
         self.leader_until_ns.store(until_ns, Ordering::Release);
     }
 
+    pub(crate) fn is_any(&self) -> bool {
+        self.count.load(Ordering::SeqCst) != 0
+    }
+
     /// Something changed that every sleeper has to look at.
     pub(crate) fn wake_all(&self) {
         for sleeper in self.asleep.lock().iter() {
