@@ -1,6 +1,7 @@
 //! The process: when we begin to look after it, its forks and its end.
 
 pub mod abi;
+mod raw;
 mod sys;
 
 use std::ffi::CString;
@@ -14,8 +15,9 @@ use slipstack_posix::{Exit, Process, Settings, SpinPolicy};
 
 use crate::kernel::Libc;
 use crate::lock::Lock;
+use crate::raw::write_stderr;
 use crate::thread::InCall;
-use crate::{heap, raw, signals};
+use crate::{heap, signals};
 
 /// The process's sockets, from its first socket or epoll set on.
 static PROCESS: OnceLock<Option<Process>> = OnceLock::new();
@@ -75,12 +77,12 @@ fn begin() -> Option<Process> {
         return None;
     }
     std::panic::set_hook(Box::new(|panic| {
-        raw::write_stderr(format!("slipstack: internal error: {panic}\n").as_bytes());
+        write_stderr(format!("slipstack: internal error: {panic}\n").as_bytes());
     }));
     let found = match config::Settings::from_environment() {
         Ok(found) => found,
         Err(error) => {
-            raw::write_stderr(format!("slipstack: {error}; staying on the kernel\n").as_bytes());
+            write_stderr(format!("slipstack: {error}; staying on the kernel\n").as_bytes());
             return None;
         }
     };
@@ -197,5 +199,6 @@ fn end(how: Exit) {
         return;
     }
     let _in_call = InCall::enter();
-    process.exit(how);
+    // A signal's handler may have no more than 8 KiB.
+    self::raw::with_room(|| process.exit(how));
 }
