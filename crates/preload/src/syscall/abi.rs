@@ -66,6 +66,8 @@ unsafe fn beginning(number: c_long, args: [usize; 6]) -> Option<c_long> {
             // SAFETY: the program's own call.
             unsafe { hooked::close_range(a as u32, b as u32, c as c_int) }
         }
+        // Its requests would reach our descriptors past us, also those that come after it; programs do without it.
+        libc::SYS_io_uring_setup if life::activate().is_some() => fail(Errno::ENOSYS),
         // SAFETY: the program's own call.
         libc::SYS_execve => unsafe { hooked::execve(a as *const _, b as *const _, c as *const _) },
         libc::SYS_execveat => {
@@ -115,8 +117,6 @@ fn as_fork(number: c_long) -> c_long {
 unsafe fn special(number: c_long, args: [usize; 6]) -> Option<c_long> {
     let [a, b, c, d, e, f] = args;
     let result = match number {
-        // Its requests would reach our descriptors past us; programs do without it.
-        libc::SYS_io_uring_setup => fail(Errno::ENOSYS),
         // SAFETY: the program's own call.
         #[cfg(target_arch = "x86_64")]
         libc::SYS_dup2 => unsafe { hooked::dup2(a as c_int, b as c_int) },
