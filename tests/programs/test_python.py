@@ -2,9 +2,10 @@
 
 import hashlib
 import socket
+import subprocess
 import threading
 
-from harness import test
+from harness import Skip, test
 from harness.http import get
 from harness.process import until
 
@@ -183,3 +184,39 @@ def of_processes_that_take_turns_at_accepting_none_keeps_a_connection(world):
 @test(modes=("kernel", "inprocess"))
 def of_processes_that_take_turns_at_an_epoll_set_none_keeps_a_connection(world):
     turns_are_taken(world, "epoll")
+
+
+LIBRARY = """
+#include <arpa/inet.h>
+#include <unistd.h>
+int talk(const char *ip, int port) {
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons(port)};
+    inet_pton(AF_INET, ip, &addr.sin_addr);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    return connect(fd, (void *)&addr, sizeof addr) || write(fd, "hello", 5) != 5 || close(fd);
+}
+"""
+LOAD = """
+import ctypes, os, sys
+library = ctypes.CDLL(sys.argv[1], mode=os.RTLD_NOW | os.RTLD_DEEPBIND)
+sys.exit(library.talk(sys.argv[2].encode(), int(sys.argv[3])))
+"""
+
+
+@test
+def a_library_that_looks_into_its_own_libraries_first_is_on_the_stack(world):
+    (world.folder / "deep.c").write_text(LIBRARY)
+    library = world.folder / "deep.so"
+    command = ["gcc", "-shared", "-fPIC", "-o", library, world.folder / "deep.c"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise Skip(f"gcc cannot build a library: {done.stderr.strip()[:100]}")
+    with world.at_peer():
+        server = socket.create_server((world.peer_address, 7310))
+    with server:
+        server.settimeout(10)
+        program = world.stack("/usr/bin/python3", "-c", LOAD, library, world.peer_address, 7310)
+        connection, peer = server.accept()
+        with connection:
+            assert (connection.recv(5, socket.MSG_WAITALL), peer[0]) == (b"hello", world.address)
+        assert program.wait(10) == 0

@@ -20,6 +20,7 @@ mod interfaces;
 mod io;
 mod kernel;
 mod life;
+pub mod loading;
 mod lock;
 mod messages;
 mod next;

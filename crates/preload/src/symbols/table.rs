@@ -120,6 +120,8 @@ symbols! {
     whole [system] (command: *const c_char) -> c_int => exec::abi::system;
     whole [popen] (command: *const c_char, kind: *const c_char) -> *mut FILE => exec::abi::popen;
 
+    list [dlopen] (path: *const c_char, flags: c_int) -> *mut c_void => loading::abi::way;
+
     // The process.
     whole [vfork, __vfork] () -> pid_t => life::abi::vfork;
     whole [_Fork] () -> pid_t => life::abi::plain_fork;
