@@ -1,6 +1,6 @@
 //! RFC 3168: who asks, who agrees, what is marked, and what follows from a mark.
 //!
-//! RFC 3168 6.1.1, 6.1.2, 6.1.3 and 6.1.5.
+//! RFC 3168 6.1.1, 6.1.2, 6.1.3, 6.1.5 and 6.1.6.
 
 use super::harness::*;
 use crate::config::EcnMode;
@@ -377,4 +377,18 @@ fn the_first_loss_after_a_mark_is_repaired_at_once_without_sack() {
     }
     world.flush();
     assert_eq!(world.take_sent()[0].data, Some((10_000, 1_000)));
+}
+
+#[test]
+fn window_probes_are_not_ecn_capable() {
+    // RFC 3168 6.1.6.
+    let mut world = established_with_ecn(Congestion::Cubic);
+    world.window = 0;
+    world.peer(ACK, &[]);
+    world.write(100);
+    world.none();
+    world.sleep(5 * SECOND);
+    let probes = world.take_sent();
+    assert!(probes.len() > 1, "{}", probes.len());
+    assert!(probes.iter().all(|probe| probe.tos & CE == 0));
 }
