@@ -18,14 +18,19 @@ const ASK_NS: u64 = 100_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Absence {
     is_now: AtomicBool,
-    /// It was, at some time: what sleeps since then may sleep for what is not real yet.
+    /// It was, at some time, or an exec has failed: what sleeps since then may sleep for what is not real yet.
     has_been: AtomicBool,
     asked_ns: AtomicU64,
 }
 
 impl Absence {
-    pub(crate) fn begin(&self) {
+    /// What sleeps now may sleep for what is not real.
+    pub(crate) fn note(&self) {
         self.has_been.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn begin(&self) {
+        self.note();
         self.is_now.store(true, Ordering::Release);
     }
 

@@ -248,8 +248,12 @@ impl Process {
 
     /// `exec` failed and the program goes on; its connections are gone.
     pub fn exec_failed(&self) {
-        if let Some(link) = self.link() {
-            self.mourn(&link);
+        // Other threads sleep for what is only intended from now on.
+        self.absence.note();
+        match self.link().filter(|link| link.is_left()) {
+            Some(link) => self.mourn(&link),
+            // One of them has found out first.
+            None => self.sleepers.wake_all(),
         }
     }
 

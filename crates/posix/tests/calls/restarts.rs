@@ -15,14 +15,20 @@ fn restart(world: &World) -> Arc<FakeEngine> {
     old.die();
     std::thread::sleep(Duration::from_millis(150));
     world.is_away(false);
-    let end = Instant::now() + Duration::from_secs(5);
-    loop {
-        let new = world.engine();
-        if !Arc::ptr_eq(&new, &old) {
-            return new;
+    world.next_engine(&old)
+}
+
+impl World {
+    fn next_engine(&self, old: &Arc<FakeEngine>) -> Arc<FakeEngine> {
+        let end = Instant::now() + Duration::from_secs(5);
+        loop {
+            let new = self.engine();
+            if !Arc::ptr_eq(&new, old) {
+                return new;
+            }
+            assert!(Instant::now() < end, "nobody asks for the next engine");
+            std::thread::sleep(Duration::from_millis(1));
         }
-        assert!(Instant::now() < end, "nobody asks for the next engine");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -98,4 +104,21 @@ fn a_connected_datagram_socket_hears_of_the_end_once() {
     fails(world.recv(fd, 1, 0), Errno::ENETDOWN);
     fails(world.recv(fd, 1, libc::MSG_DONTWAIT), Errno(libc::EAGAIN));
     assert_eq!(world.send(fd, b"x"), Ok(1));
+}
+
+#[test]
+fn a_blocked_accept_goes_on_after_an_exec_that_failed() {
+    let world = World::new();
+    let (listener, addr) = world.listener(0);
+    std::thread::scope(|scope| {
+        let acceptor = scope.spawn(|| world.process.accept4(listener, 0).is_ok());
+        std::thread::sleep(Duration::from_millis(10));
+        let old = world.engine();
+        world.process.before_exec();
+        world.process.exec_failed();
+        let engine = world.next_engine(&old);
+        std::thread::sleep(Duration::from_millis(50));
+        engine.call(addr, 1);
+        assert!(acceptor.join().unwrap());
+    });
 }
