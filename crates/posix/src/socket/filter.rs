@@ -64,6 +64,13 @@ impl Filters {
         *place = filter;
     }
 
+    /// The ring that it has looked at is gone.
+    pub(super) fn begin_anew(&self) {
+        if let Some(filter) = &mut *self.filter.lock() {
+            filter.passed_to = 0;
+        }
+    }
+
     /// Throws away what the filter refuses; how many bytes of the next datagram it keeps, if there is one.
     #[cold]
     pub(super) fn vet(&self, link: &Link, sock: SockId) -> Option<usize> {

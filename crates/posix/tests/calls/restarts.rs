@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use slipstack_posix::Errno;
 
-use crate::world::{DGRAM, FakeEngine, STREAM, World, bytes_of, fails, v4};
+use crate::world::{DGRAM, FakeEngine, NONBLOCK, OWN, STREAM, World, bytes_of, fails, v4};
 
 /// Lets the engine end while somebody waits, and be away for a while.
 fn restart(world: &World) -> Arc<FakeEngine> {
@@ -121,4 +121,25 @@ fn a_blocked_accept_goes_on_after_an_exec_that_failed() {
         engine.call(addr, 1);
         assert!(acceptor.join().unwrap());
     });
+}
+
+#[test]
+fn a_filter_looks_at_all_that_comes_by_the_next_engine() {
+    let world = World::new();
+    let fd = world.socket(DGRAM | NONBLOCK);
+    world.process.bind(fd, &v4(OWN.octets(), 0)).unwrap();
+    let own = world.process.getsockname(fd).unwrap();
+    world.process.connect(fd, own.as_bytes()).unwrap();
+    // What has come before the filter is not looked at.
+    assert_eq!(world.send(fd, b"before"), Ok(6));
+    world
+        .process
+        .setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &[0; 16])
+        .unwrap();
+    assert_eq!(world.recv(fd, 10, 0).unwrap(), b"before");
+    world.engine().die();
+    world.poll_in(fd, libc::POLLIN);
+    fails(world.recv(fd, 10, 0), Errno::ENETDOWN);
+    assert_eq!(world.send(fd, b"after"), Ok(5));
+    fails(world.recv(fd, 10, 0), Errno(libc::EAGAIN));
 }
