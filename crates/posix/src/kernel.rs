@@ -46,6 +46,13 @@ pub trait Kernel: Send + Sync {
     /// thread-local will do).
     fn thread(&self) -> usize;
 
+    /// A thread that the program has not made works for a call of the program's until [`Kernel::end_call`]: it is
+    /// marked as "inside a call" like that one.
+    fn begin_call(&self) {}
+
+    /// Ends [`Kernel::begin_call`] on the same thread.
+    fn end_call(&self) {}
+
     /// Monotonic nanoseconds: what timeouts and spinning are measured with.
     fn now_ns(&self) -> u64 {
         slipstack_mem::now_ns()

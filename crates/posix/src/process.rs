@@ -234,7 +234,10 @@ impl Process {
         let attached = with_room(|| {
             let thread = self.kernel.thread();
             self.attaching_thread.store(thread, Ordering::Relaxed);
+            // A keeper that is started here is no program of the program's.
+            self.kernel.begin_call();
             let attached = self.attach.attach();
+            self.kernel.end_call();
             self.attaching_thread.store(0, Ordering::Relaxed);
             attached
         });

@@ -73,3 +73,12 @@ fn a_dead_engine_ends_its_connections_and_not_its_listeners() {
     world.process.connect(again, &bytes_of(addr)).unwrap();
     assert!(world.process.accept4(listener, 0).is_ok());
 }
+
+#[test]
+fn who_makes_an_engine_is_inside_a_call() {
+    // A keeper that it starts would be taken for a program of the program's otherwise.
+    let world = World::new();
+    let (listener, _) = world.listener(NONBLOCK);
+    world.poll_in(listener, libc::POLLIN);
+    assert!(world.was_asked_inside_a_call());
+}

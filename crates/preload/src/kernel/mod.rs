@@ -9,7 +9,7 @@ use slipstack_posix::{Errno, Interruptions, Kernel};
 use crate::cancel;
 use crate::raw;
 use crate::signals;
-use crate::thread;
+use crate::thread::{self, InCall};
 
 /// libc as it is behind us.
 pub struct Libc;
@@ -70,6 +70,14 @@ impl Kernel for Libc {
         core::ptr::from_ref(thread::current()).addr()
     }
 
+    fn begin_call(&self) {
+        InCall::begin_long();
+    }
+
+    fn end_call(&self) {
+        InCall::end_long();
+    }
+
     fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
         abi::setsockopt(fd, level, name, value)
     }
@@ -84,5 +92,26 @@ impl Kernel for Libc {
 
     fn warn(&self, line: &str) {
         raw::write_stderr(format!("slipstack: {line}\n").as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use slipstack_posix::Kernel;
+
+    use super::Libc;
+    use crate::call::is_from_us;
+
+    #[test]
+    fn a_thread_that_works_for_a_call_is_inside_one() {
+        let thread = std::thread::spawn(|| {
+            let mut told = vec![is_from_us()];
+            Libc.begin_call();
+            told.push(is_from_us());
+            Libc.end_call();
+            told.push(is_from_us());
+            told
+        });
+        assert_eq!(thread.join().unwrap(), [false, true, false]);
     }
 }

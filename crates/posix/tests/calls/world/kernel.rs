@@ -13,8 +13,14 @@ use slipstack_posix::{Errno, Interruptions, Kernel};
 #[derive(Debug, Default)]
 pub struct TestKernel {
     pub warnings: Arc<Mutex<Vec<String>>>,
+    /// Threads that work for a call.
+    pub inside: Arc<Mutex<Vec<usize>>>,
     /// The next sleep ends as by a jump out of a signal handler.
     pub jumps: Arc<AtomicBool>,
+}
+
+pub fn this_thread() -> usize {
+    rustix::thread::gettid().as_raw_nonzero().get() as usize
 }
 
 impl Kernel for TestKernel {
@@ -62,7 +68,16 @@ impl Kernel for TestKernel {
     }
 
     fn thread(&self) -> usize {
-        rustix::thread::gettid().as_raw_nonzero().get() as usize
+        this_thread()
+    }
+
+    fn begin_call(&self) {
+        self.inside.lock().unwrap().push(self.thread());
+    }
+
+    fn end_call(&self) {
+        let thread = self.thread();
+        self.inside.lock().unwrap().retain(|other| *other != thread);
     }
 
     fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {

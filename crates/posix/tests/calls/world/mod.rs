@@ -13,17 +13,22 @@ use slipstack_posix::addr::Family;
 use slipstack_posix::{AddrBytes, Divert, Errno, Outcome, Process, Settings, SpinPolicy};
 
 pub use engine::{FakeEngine, OWN, REFUSED_PORT, SILENT_PORT};
-use kernel::TestKernel;
+use kernel::{TestKernel, this_thread};
 
 /// Makes one engine.
 struct TestAttach {
     engine: Mutex<Option<Arc<FakeEngine>>>,
     fails: AtomicBool,
     is_away: AtomicBool,
+    /// Threads that work for a call, and whether the one that has asked last was among them.
+    inside: Arc<Mutex<Vec<usize>>>,
+    was_inside: AtomicBool,
 }
 
 impl Attach for TestAttach {
     fn attach(&self) -> Result<Attachment, AttachError> {
+        let is_inside = self.inside.lock().unwrap().contains(&this_thread());
+        self.was_inside.store(is_inside, Ordering::Relaxed);
         if self.fails.load(Ordering::Relaxed) {
             let sentence = "there is no engine for the test".to_owned();
             let may_pass = self.is_away.load(Ordering::Relaxed);
@@ -77,11 +82,14 @@ impl World {
             engine: Mutex::new(None),
             fails: AtomicBool::new(false),
             is_away: AtomicBool::new(false),
+            inside: Arc::default(),
+            was_inside: AtomicBool::new(false),
         });
         let warnings = Arc::new(Mutex::new(Vec::new()));
         let jumps = Arc::new(AtomicBool::new(false));
         let kernel = TestKernel {
             warnings: Arc::clone(&warnings),
+            inside: Arc::clone(&attach.inside),
             jumps: Arc::clone(&jumps),
         };
         let settings = Settings {
@@ -108,6 +116,11 @@ impl World {
     pub fn is_away(&self, is_away: bool) {
         self.attach.is_away.store(is_away, Ordering::Relaxed);
         self.has_no_engine(is_away);
+    }
+
+    /// Whether the thread that has asked for an engine last was marked as inside a call.
+    pub fn was_asked_inside_a_call(&self) -> bool {
+        self.attach.was_inside.load(Ordering::Relaxed)
     }
 
     pub fn engine(&self) -> Arc<FakeEngine> {
