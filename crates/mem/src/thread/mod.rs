@@ -28,14 +28,17 @@ pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Resu
 }
 
 /// Runs `body` on a thread of its own that has room enough for it and takes no signals, and waits for
-/// it: threads of programs may have 64 KiB of stack. Where no thread can be had it runs here.
+/// it: threads of programs may have 64 KiB of stack. Where no thread can be had it runs here. Who waits is not
+/// cancelled before it returns: what the other thread uses lies on this one's stack.
 pub fn with_room<R: Send>(body: impl Fn() -> R + Sync) -> R {
+    let cancelling = sys::disable_cancelling();
     let before = sys::block_all();
     let done = thread::scope(|scope| {
         let started = Builder::new().stack_size(ROOM).spawn_scoped(scope, &body);
         sys::restore(&before);
         started.ok().map(|thread| thread.join())
     });
+    sys::set_cancelling(cancelling);
     match done {
         Some(Ok(result)) => result,
         Some(Err(panic)) => resume_unwind(panic),

@@ -1,5 +1,6 @@
 //! The signal mask and the time slice of the calling thread.
 
+use core::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr;
 
@@ -18,6 +19,26 @@ pub(super) fn block_all() -> libc::sigset_t {
 pub(super) fn restore(before: &libc::sigset_t) {
     // SAFETY: `before` is an initialised set.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+/// Nobody cancels the calling thread from now on; gives back what was in force.
+pub(super) fn disable_cancelling() -> c_int {
+    let mut before = 0;
+    // SAFETY: `before` is a live place.
+    unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before) };
+    before
+}
+
+pub(super) fn set_cancelling(before: c_int) {
+    let mut disabled = 0;
+    // SAFETY: `before` is a state that was in force; `disabled` is a live place.
+    unsafe { pthread_setcancelstate(before, &raw mut disabled) };
 }
 
 /// The shortest slice that the kernel grants.
@@ -50,4 +71,39 @@ pub(super) fn shorten_slice() {
     attr.runtime = SLICE_NS;
     // SAFETY: the kernel reads `attr.size` bytes, which the call above has set to its length.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use core::ffi::c_void;
+    use core::sync::atomic::{AtomicBool, Ordering};
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    use super::ptr;
+    use crate::thread::with_room;
+
+    extern "C" fn wait(is_back: *mut c_void) -> *mut c_void {
+        with_room(|| sleep(Duration::from_millis(100)));
+        // SAFETY: the test's, which waits for this thread.
+        let is_back = unsafe { &*is_back.cast::<AtomicBool>() };
+        is_back.store(true, Ordering::Relaxed);
+        ptr::null_mut()
+    }
+
+    #[test]
+    fn who_waits_for_a_thread_with_room_is_not_cancelled_meanwhile() {
+        let is_back = AtomicBool::new(false);
+        let mut thread = 0;
+        let at = (&raw const is_back).cast_mut().cast();
+        // SAFETY: `wait` takes what `at` is, which outlives the thread.
+        let made = unsafe { libc::pthread_create(&raw mut thread, ptr::null(), wait, at) };
+        assert_eq!(made, 0);
+        sleep(Duration::from_millis(30));
+        // SAFETY: the thread has not been joined.
+        unsafe { libc::pthread_cancel(thread) };
+        // SAFETY: as above; nobody wants its result.
+        unsafe { libc::pthread_join(thread, ptr::null_mut()) };
+        assert!(is_back.load(Ordering::Relaxed));
+    }
 }
