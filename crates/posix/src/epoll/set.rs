@@ -258,12 +258,15 @@ impl Set {
         let Some(found) = inner.items.get_mut(&item) else {
             return;
         };
-        if found.events & edges & !PRIVATE == 0 || found.is_queued {
+        if found.events & edges & !PRIVATE == 0 {
             return;
         }
-        found.is_queued = true;
-        inner.ready.push_back(item);
-        inner.wake_one();
+        if !found.is_queued {
+            found.is_queued = true;
+            inner.ready.push_back(item);
+            inner.wake_one();
+        }
+        // Who only asks whether anything is ready takes nothing off the list: what is on it may be over.
         if inner.watches.is_empty() {
             return;
         }

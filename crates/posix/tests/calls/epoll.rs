@@ -285,6 +285,10 @@ fn a_set_inside_a_set_tells_of_stack_members_too() {
     assert_eq!(world.poll_in(outer, libc::POLLIN), libc::POLLIN);
     world.recv(server, 10, 0).unwrap();
     assert_eq!(world.wait(outer, 8, 0), []);
+    assert_eq!(world.poll_in(outer, libc::POLLIN), 0);
+    // Nobody has looked into the inner one since.
+    world.send(client, b"y").unwrap();
+    assert_eq!(world.wait(outer, 8, 0), [(IN, 2)]);
 }
 
 #[test]
