@@ -79,7 +79,7 @@ impl Process {
                 link.close(sock, channel::CloseMode::Orderly);
                 self.has_intents.store(true, Ordering::Release);
                 for (set, _) in sets_of(&socket) {
-                    set.has_intents.store(true, Ordering::Release);
+                    set.note_intents();
                 }
             }
         }
@@ -330,6 +330,8 @@ impl Process {
 fn renew_set(set: &Set) {
     set.forget_waiters();
     set.is_inherited.store(true, Ordering::Release);
+    // Its own members', or those of a set in it.
+    set.has_intents.store(true, Ordering::Release);
 }
 
 /// Points the items of an inherited set at the child's descriptions.
@@ -344,7 +346,6 @@ fn replace_members(number: i32, set: &Arc<Set>, renewed: &[(u64, Arc<Description
                     set: Arc::clone(set),
                     item,
                 });
-                set.has_intents.store(true, Ordering::Release);
             }
             None => {
                 set.remove_item(item);

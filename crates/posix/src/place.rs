@@ -138,16 +138,23 @@ impl Process {
     }
 
     pub(crate) fn realize_set(&self, set: &Arc<Set>) {
-        if set.has_intents.swap(false, Ordering::AcqRel) {
-            for socket in set.sockets() {
-                self.realize_for_wait(&socket);
-                if is_intent(&socket) {
-                    // Its engine is away.
-                    set.has_intents.store(true, Ordering::Release);
-                }
-            }
-            self.borrow_members(set);
+        if !set.has_intents.swap(false, Ordering::AcqRel) {
+            return;
         }
+        let mut is_put_off = false;
+        for socket in set.sockets() {
+            self.realize_for_wait(&socket);
+            is_put_off |= is_intent(&socket);
+        }
+        for inner in set.sets() {
+            self.realize_set(&inner);
+            is_put_off |= inner.has_intents.load(Ordering::Acquire);
+        }
+        if is_put_off {
+            // Its engine is away.
+            set.note_intents();
+        }
+        self.borrow_members(set);
     }
 
     /// As [`Process::realize`], for a program that waits on the socket.

@@ -159,7 +159,7 @@ impl Process {
         }
         for watch in &socket.cold.lock().watches {
             if let Watch::Set { set, .. } = watch {
-                set.has_intents.store(true, Ordering::Release);
+                set.note_intents();
             }
         }
     }

@@ -106,7 +106,12 @@ fn add(set: &Arc<Set>, epfd: i32, fd: i32, target: Target, events: u32, data: u6
         item,
     });
     match &target {
-        Target::Set(_) => set.set_kernel_part(item, true),
+        Target::Set(inner) => {
+            set.set_kernel_part(item, true);
+            if inner.has_intents.load(Ordering::Acquire) {
+                set.note_intents();
+            }
+        }
         Target::Socket(socket) => {
             if socket.kernel_speaks() {
                 add_kernel_part(set, item);
@@ -118,7 +123,7 @@ fn add(set: &Arc<Set>, epfd: i32, fd: i32, target: Target, events: u32, data: u6
                 _ => false,
             };
             if is_intent {
-                set.has_intents.store(true, Ordering::Release);
+                set.note_intents();
             }
         }
     }

@@ -129,7 +129,7 @@ pub(crate) struct Set {
     /// Descriptors that were added to the kernel's set (an upper bound: closed ones leave by
     /// themselves).
     pub(crate) kernel_members: AtomicUsize,
-    /// A member's listening or binding still has to be made real.
+    /// A member's listening or binding still has to be made real, or that of a member of a set in it.
     pub(crate) has_intents: AtomicBool,
     /// The kernel's part is the parent's as well.
     pub(crate) is_inherited: AtomicBool,
@@ -288,6 +288,17 @@ impl Set {
         }
     }
 
+    /// Who waits on it, or on a set that it is in, has something to make real.
+    pub(crate) fn note_intents(&self) {
+        self.has_intents.store(true, Ordering::Release);
+        let watches = self.inner.lock().watches.clone();
+        for watch in watches {
+            if let Watch::Set { set, .. } = watch {
+                set.note_intents();
+            }
+        }
+    }
+
     pub(crate) fn watch(&self, watch: Watch) {
         self.inner.lock().watches.push(watch);
     }
@@ -419,19 +430,22 @@ impl Set {
             .collect()
     }
 
+    /// The sets among the members.
+    pub(crate) fn sets(&self) -> Vec<Arc<Set>> {
+        let Inner { items, both, .. } = &*self.inner.lock();
+        let members = both.iter().filter_map(|id| items.get(id));
+        members
+            .filter_map(|item| match &item.target {
+                Target::Set(set) => Some(Arc::clone(set)),
+                Target::Socket(_) => None,
+            })
+            .collect()
+    }
+
     /// How many sets are below one another in it: the longest chain. The kernel lets no loop come about, and no chain
     /// longer than its limit.
     pub(crate) fn depth(&self) -> usize {
-        let inner: Vec<Arc<Set>> = {
-            let Inner { items, both, .. } = &*self.inner.lock();
-            let members = both.iter().filter_map(|id| items.get(id));
-            members
-                .filter_map(|item| match &item.target {
-                    Target::Set(set) => Some(Arc::clone(set)),
-                    Target::Socket(_) => None,
-                })
-                .collect()
-        };
+        let inner = self.sets();
         let below = inner.iter().map(|set| set.depth() + 1);
         below.max().unwrap_or(0)
     }

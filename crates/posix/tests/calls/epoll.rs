@@ -292,6 +292,27 @@ fn a_set_inside_a_set_tells_of_stack_members_too() {
 }
 
 #[test]
+fn who_waits_on_a_set_listens_with_what_is_in_a_set_inside_it() {
+    let world = World::new();
+    let (listener, addr) = world.listener(NONBLOCK);
+    let (inner, outer, outermost) = (world.set(), world.set(), world.set());
+    world.add(outer, inner, IN, 2);
+    world.add(outermost, outer, IN, 3);
+    world.add(inner, listener, IN, 1);
+    assert_eq!(world.wait(outermost, 8, 0), []);
+    world.engine().call(addr, 1);
+    assert_eq!(world.wait(outermost, 8, 100), [(IN, 3)]);
+    // Added last, by the next engine.
+    world.engine().die();
+    let late = world.set();
+    world.add(late, inner, IN, 4);
+    assert_eq!(world.wait(late, 8, 0), []);
+    assert_eq!(world.wait(late, 8, 0), []);
+    world.engine().call(addr, 1);
+    assert_eq!(world.wait(late, 8, 100), [(IN, 4)]);
+}
+
+#[test]
 fn arrivals_are_the_last_events_of_a_batch() {
     let world = World::new();
     let (client, server) = world.pair();
