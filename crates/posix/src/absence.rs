@@ -20,7 +20,8 @@ pub(crate) struct Absence {
     is_now: AtomicBool,
     /// It was, at some time, or an exec has failed: what sleeps since then may sleep for what is not real yet.
     has_been: AtomicBool,
-    asked_ns: AtomicU64,
+    /// Nobody asks before.
+    ask_next_ns: AtomicU64,
 }
 
 impl Absence {
@@ -38,8 +39,12 @@ impl Absence {
         self.is_now.store(false, Ordering::Release);
     }
 
-    /// An engine was asked for in vain: another may come, or not.
-    pub(crate) fn on_trouble(&self, error: &AttachError) {
+    /// An engine was asked for in vain: another may come, or not. Whoever is asked in vain for long (stopped, or not yet
+    /// at work) is left alone for as long: who asks waits for nothing else.
+    pub(crate) fn on_trouble(&self, error: &AttachError, begun_ns: u64, now_ns: u64) {
+        let pause_ns = ASK_NS.max(now_ns.saturating_sub(begun_ns));
+        self.ask_next_ns
+            .store(now_ns.saturating_add(pause_ns), Ordering::Relaxed);
         match error.may_pass {
             true => self.begin(),
             false => self.end(),
@@ -55,12 +60,12 @@ impl Absence {
         if !self.is_now() {
             return true;
         }
-        let asked = self.asked_ns.load(Ordering::Relaxed);
+        let next = self.ask_next_ns.load(Ordering::Relaxed);
         let order = Ordering::Relaxed;
-        now_ns.wrapping_sub(asked) >= ASK_NS
+        now_ns >= next
             && self
-                .asked_ns
-                .compare_exchange(asked, now_ns, order, order)
+                .ask_next_ns
+                .compare_exchange(next, now_ns.saturating_add(ASK_NS), order, order)
                 .is_ok()
     }
 

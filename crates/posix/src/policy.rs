@@ -128,7 +128,7 @@ impl Process {
             .get_or_init(|| match self.attach.policy() {
                 Ok(policy) => Some(policy),
                 Err(error) => {
-                    self.on_trouble(&error);
+                    self.on_trouble(&error, self.now_ns());
                     None
                 }
             });

@@ -231,6 +231,7 @@ impl Process {
         if let Some(link) = self.living_link() {
             return Ok(link);
         }
+        let begun = self.now_ns();
         let attached = with_room(|| {
             let thread = self.kernel.thread();
             self.attaching_thread.store(thread, Ordering::Relaxed);
@@ -262,7 +263,7 @@ impl Process {
             }
             Err(error) => {
                 self.tell_report_again();
-                self.on_trouble(&error);
+                self.on_trouble(&error, begun);
                 Err(Errno::ENETDOWN)
             }
         }
@@ -274,8 +275,8 @@ impl Process {
     }
 
     /// There is no stack. Under `--strict` the socket that wanted it says so.
-    pub(crate) fn on_trouble(&self, error: &AttachError) {
-        self.absence.on_trouble(error);
+    pub(crate) fn on_trouble(&self, error: &AttachError, begun_ns: u64) {
+        self.absence.on_trouble(error, begun_ns, self.now_ns());
         *self.trouble.lock() = Some(error.sentence.clone());
         if !self.settings.strict {
             self.warn_once(&error.sentence);

@@ -143,3 +143,21 @@ fn a_filter_looks_at_all_that_comes_by_the_next_engine() {
     assert_eq!(world.send(fd, b"after"), Ok(5));
     fails(world.recv(fd, 10, 0), Errno(libc::EAGAIN));
 }
+
+#[test]
+fn an_instance_that_gives_no_answer_is_left_alone_for_as_long() {
+    let world = World::new();
+    let (listener, _) = world.listener(NONBLOCK);
+    world.poll_in(listener, libc::POLLIN);
+    world.is_away(true);
+    world.takes(Duration::from_millis(300));
+    world.engine().die();
+    world.poll_in(listener, libc::POLLIN);
+    let accept = || {
+        let begun = Instant::now();
+        assert!(world.process.accept4(listener, 0).is_err());
+        begun.elapsed()
+    };
+    assert!(accept() >= Duration::from_millis(300));
+    assert!(accept() < Duration::from_millis(150));
+}

@@ -5,8 +5,9 @@ mod kernel;
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use slipstack_channel::{Attach, AttachError, Attachment, Driver, EngineEnd, Policy, ProgramEnd};
 use slipstack_posix::addr::Family;
@@ -20,6 +21,7 @@ struct TestAttach {
     engine: Mutex<Option<Arc<FakeEngine>>>,
     fails: AtomicBool,
     is_away: AtomicBool,
+    takes_ms: AtomicU64,
     /// Threads that work for a call, and whether the one that has asked last was among them.
     inside: Arc<Mutex<Vec<usize>>>,
     was_inside: AtomicBool,
@@ -29,6 +31,8 @@ impl Attach for TestAttach {
     fn attach(&self) -> Result<Attachment, AttachError> {
         let is_inside = self.inside.lock().unwrap().contains(&this_thread());
         self.was_inside.store(is_inside, Ordering::Relaxed);
+        let takes = Duration::from_millis(self.takes_ms.load(Ordering::Relaxed));
+        std::thread::sleep(takes);
         if self.fails.load(Ordering::Relaxed) {
             let sentence = "there is no engine for the test".to_owned();
             let may_pass = self.is_away.load(Ordering::Relaxed);
@@ -82,6 +86,7 @@ impl World {
             engine: Mutex::new(None),
             fails: AtomicBool::new(false),
             is_away: AtomicBool::new(false),
+            takes_ms: AtomicU64::new(0),
             inside: Arc::default(),
             was_inside: AtomicBool::new(false),
         });
@@ -116,6 +121,12 @@ impl World {
     pub fn is_away(&self, is_away: bool) {
         self.attach.is_away.store(is_away, Ordering::Relaxed);
         self.has_no_engine(is_away);
+    }
+
+    /// How long it takes to ask for an engine.
+    pub fn takes(&self, time: Duration) {
+        let millis = time.as_millis() as u64;
+        self.attach.takes_ms.store(millis, Ordering::Relaxed);
     }
 
     /// Whether the thread that has asked for an engine last was marked as inside a call.
