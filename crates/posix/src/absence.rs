@@ -8,6 +8,7 @@ use slipstack_channel::AttachError;
 
 use crate::description::{Decided, Description};
 use crate::epoll::Target;
+use crate::link::Link;
 use crate::process::Process;
 use crate::wait::Subject;
 
@@ -100,9 +101,13 @@ impl Process {
         }
     }
 
-    /// It could not be made real, and is still intended: there is no engine now, or it has just ended.
-    pub(crate) fn is_put_off(&self) -> bool {
-        self.absence.is_now() || self.link().is_some_and(|link| link.is_dead())
+    /// It could not be made real, and is still intended: the engine that was `asked` has ended, or none was to be had,
+    /// unless another thread has one meanwhile.
+    pub(crate) fn is_put_off(&self, asked: Option<&Arc<Link>>) -> bool {
+        match asked {
+            Some(link) => link.is_dead(),
+            None => self.absence.is_now() || self.link().is_some(),
+        }
     }
 }
 

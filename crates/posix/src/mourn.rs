@@ -17,10 +17,13 @@ impl Process {
                 Some(link) if Arc::ptr_eq(link, dead) => *place = None,
                 _ => return,
             }
+            // With the place still taken: another thread may attach at once, and the next engine is not away.
+            if !dead.is_left() {
+                self.absence.begin();
+            }
         }
         // A thread that sleeps while the program ends sees it too.
         if !dead.is_left() {
-            self.absence.begin();
             self.warn_once("the engine of this program is gone; its connections are reset");
         }
         for (_, entry) in self.table.all() {

@@ -122,8 +122,10 @@ impl Process {
         match socket.decided() {
             Some(Decided::Listener(listener)) => self.realize_listener(socket, listener),
             Some(Decided::Dgram(dgram)) => {
-                if let Err(error) = self.realize_dgram(socket, dgram) {
-                    if self.is_put_off() {
+                let attached = self.attached_for_dgram(socket, dgram);
+                let asked = attached.as_ref().ok().cloned();
+                if let Err(error) = self.bind_on_stack(attached, socket, dgram) {
+                    if self.is_put_off(asked.as_ref()) {
                         return self.report.on_absence(socket, dgram);
                     }
                     dgram.refuse();
@@ -185,6 +187,7 @@ impl Process {
 
     fn realize_listener(&self, socket: &Arc<Description>, listener: &Listener) {
         let attached = self.attached_for(socket, Given::Nothing);
+        let asked = attached.as_ref().ok().cloned();
         let mut stack = listener.stack();
         if !listener.is_intent() {
             return;
@@ -197,7 +200,7 @@ impl Process {
                 drop(stack);
                 self.report.on_listener(socket, listener, Reason::Stack);
             }
-            Err(_) if self.is_put_off() => {
+            Err(_) if self.is_put_off(asked.as_ref()) => {
                 drop(stack);
                 self.report.on_listener(socket, listener, Reason::Away);
             }
@@ -218,14 +221,27 @@ impl Process {
         socket: &Arc<Description>,
         dgram: &Dgram,
     ) -> Result<(), Errno> {
+        let attached = self.attached_for_dgram(socket, dgram);
+        self.bind_on_stack(attached, socket, dgram)
+    }
+
+    fn attached_for_dgram(&self, socket: &Description, dgram: &Dgram) -> Result<Arc<Link>, Errno> {
         let remote = *dgram.remote.lock();
-        let given = remote.map_or(Given::Nothing, Given::Remote);
-        let attached = self.attached_for(socket, given);
+        self.attached_for(socket, remote.map_or(Given::Nothing, Given::Remote))
+    }
+
+    fn bind_on_stack(
+        &self,
+        attached: Result<Arc<Link>, Errno>,
+        socket: &Arc<Description>,
+        dgram: &Dgram,
+    ) -> Result<(), Errno> {
         let mut stack = dgram.stack();
         if !dgram.is_intent() {
             return Ok(());
         }
         let link = attached?;
+        let remote = *dgram.remote.lock();
         let sock = link.open(ChannelKind::Udp)?;
         link.name(sock, socket);
         let (bound, options, memberships) = {

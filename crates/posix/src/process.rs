@@ -252,8 +252,11 @@ impl Process {
                 if let Some(process) = self.lasting.get() {
                     process.tend_when_away(&link);
                 }
-                *self.link.lock() = Some(Arc::clone(&link));
-                self.absence.end();
+                {
+                    let mut place = self.link.lock();
+                    *place = Some(Arc::clone(&link));
+                    self.absence.end();
+                }
                 if let Some(table) = self.report.table() {
                     self.attach.report(table.fd());
                 }

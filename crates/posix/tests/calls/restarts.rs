@@ -161,3 +161,37 @@ fn an_instance_that_gives_no_answer_is_left_alone_for_as_long() {
     assert!(accept() >= Duration::from_millis(300));
     assert!(accept() < Duration::from_millis(150));
 }
+
+#[test]
+fn a_listener_whose_engine_ends_while_it_is_told_listens_on_the_next() {
+    let world = World::new();
+    let (first, _) = world.listener(NONBLOCK);
+    world.poll_in(first, libc::POLLIN);
+    let other = world.socket(STREAM | NONBLOCK);
+    let old = world.engine();
+    let (process, ending) = (Arc::clone(&world.process), Arc::clone(&old));
+    let warnings = Arc::clone(&world.warnings);
+    old.at_bind(move || {
+        ending.end_at_work();
+        let waiting = Arc::clone(&process);
+        // One thread finds out, another one has the next engine before this one hears of the end.
+        std::thread::spawn(move || {
+            let mut fds = [libc::pollfd {
+                fd: first,
+                events: libc::POLLIN,
+                revents: 0,
+            }];
+            let _ = waiting.poll(&mut fds, Some(Duration::ZERO), None);
+        });
+        while warnings.lock().unwrap().is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let _ = process.connect(other, &v4([10, 77, 0, 9], 9));
+    });
+    let (second, addr) = world.listener(NONBLOCK);
+    assert!(!Arc::ptr_eq(&world.engine(), &old));
+    std::thread::sleep(Duration::from_millis(30));
+    world.poll_in(second, libc::POLLIN);
+    world.engine().call(addr, 1);
+    assert_eq!(world.poll_in(second, libc::POLLIN), libc::POLLIN);
+}

@@ -64,6 +64,8 @@ struct Inner {
     yield_takes: Option<Duration>,
     is_yielding: bool,
     holds_datagrams: bool,
+    /// Done in place of an answer to the next socket that is bound.
+    at_bind: Option<Box<dyn FnOnce() + Send>>,
 }
 
 /// The driver of the engine without a network.
@@ -84,6 +86,7 @@ impl FakeEngine {
                 yield_takes: None,
                 is_yielding: false,
                 holds_datagrams: false,
+                at_bind: None,
             }),
             bell: Doorbell::new().unwrap(),
             is_dead: AtomicBool::new(false),
@@ -95,6 +98,16 @@ impl FakeEngine {
         self.inner.lock().unwrap().end.set_gone();
         self.is_dead.store(true, Ordering::Relaxed);
         self.bell.ring();
+    }
+
+    /// As [`FakeEngine::die`], from within the engine.
+    pub fn end_at_work(&self) {
+        self.is_dead.store(true, Ordering::Relaxed);
+    }
+
+    /// `run` comes in place of an answer to the next socket that is bound.
+    pub fn at_bind(&self, run: impl FnOnce() + Send + 'static) {
+        self.inner.lock().unwrap().at_bind = Some(Box::new(run));
     }
 
     /// This many connections come to a listener at once, from a peer that says nothing.
@@ -218,15 +231,7 @@ impl Inner {
                 assert!(self.end.begin(sock, LIMITS));
                 self.socks.insert(sock, Sock::new(kind));
             }
-            Command::Bind { addr, .. } if addr.port() == REFUSED_PORT => {
-                self.end.reply(ticket, Err(Refusal::AddrInUse));
-            }
-            Command::Bind { sock, addr, .. } => {
-                let local = self.named(addr);
-                self.socks.get_mut(&sock).unwrap().local = local;
-                self.end.set_addrs(sock, Some(local), None);
-                self.end.reply(ticket, Ok(Reply::Bound { local }));
-            }
+            Command::Bind { sock, addr, .. } => self.bind(sock, addr, ticket),
             Command::Listen { sock, .. } => {
                 let local = self.socks[&sock].local;
                 self.set(sock, State::LISTENING, None);
@@ -279,6 +284,19 @@ impl Inner {
             | Command::TellSent { .. }
             | Command::Goodbye => {}
         }
+    }
+
+    fn bind(&mut self, sock: SockId, addr: SocketAddr, ticket: Ticket) {
+        if let Some(run) = self.at_bind.take() {
+            return run();
+        }
+        if addr.port() == REFUSED_PORT {
+            return self.end.reply(ticket, Err(Refusal::AddrInUse));
+        }
+        let local = self.named(addr);
+        self.socks.get_mut(&sock).unwrap().local = local;
+        self.end.set_addrs(sock, Some(local), None);
+        self.end.reply(ticket, Ok(Reply::Bound { local }));
     }
 
     fn named(&mut self, addr: SocketAddr) -> SocketAddr {
