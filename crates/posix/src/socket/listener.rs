@@ -176,7 +176,7 @@ impl Listener {
         let mut stack = self.stack.lock();
         if stack
             .as_ref()
-            .is_some_and(|(link, _)| !Arc::ptr_eq(link, dead))
+            .is_none_or(|(link, _)| !Arc::ptr_eq(link, dead))
         {
             return;
         }

@@ -4,7 +4,7 @@ use std::io::IoSlice;
 
 use slipstack_posix::{Divert, Errno};
 
-use crate::world::{DGRAM, REFUSED_PORT, STREAM, World, fails, v4};
+use crate::world::{DGRAM, NONBLOCK, REFUSED_PORT, STREAM, World, fails, v4};
 
 /// Why the kernel socket under `fd` has no connection.
 fn kernel_accepts(fd: i32) -> Option<Errno> {
@@ -90,6 +90,27 @@ fn a_listener_that_the_engine_refuses_is_taken_from_the_kernel_too() {
     assert_eq!(world.warnings.lock().unwrap().len(), 1);
     assert_eq!(kernel_accepts(fd), Some(Errno::EINVAL));
     fails(world.process.listen(fd, 16), Errno::EADDRINUSE);
+}
+
+#[test]
+fn a_refusal_is_told_even_when_another_engine_has_ended_since() {
+    let world = World::strict();
+    let (listener, _) = world.listener(NONBLOCK);
+    let client = world.socket(STREAM | NONBLOCK);
+    world.has_no_engine(true);
+    world.engine().die();
+    world.poll_in(client, libc::POLLIN);
+    assert_eq!(world.poll_in(listener, libc::POLLIN), libc::POLLIN);
+    world.has_no_engine(false);
+    let _ = world.process.connect(client, &v4([10, 77, 0, 9], 9));
+    world.engine().die();
+    world.poll_in(client, libc::POLLIN);
+    assert_eq!(world.poll_in(listener, libc::POLLIN), libc::POLLIN);
+    let told = world
+        .process
+        .accept4(listener, 0)
+        .map(|accepted| accepted.fd);
+    fails(told, Errno::ENETDOWN);
 }
 
 #[test]
