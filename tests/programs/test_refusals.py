@@ -82,6 +82,32 @@ def build(world, name, *flags):
     return target
 
 
+@test(modes=("inprocess",))
+def a_program_into_which_nothing_can_be_loaded_is_named(world):
+    """The loader takes no library into a program whose effective user is another (squid's workers)."""
+    code = "import os; os.seteuid(33); os.execv('/bin/true', ['true'])"
+    program = world.stack("/usr/bin/python3", "-c", code)
+    assert program.wait(10) == 0
+    assert "another effective user" in program.errors(), program.errors()
+
+
+@test(modes=("inprocess", "instance"))
+def a_protection_that_the_stack_has_not_is_not_taken(world):
+    """IP_MINTTL, TCP_MD5SIG, IPV6_MINHOPCOUNT; IP_TTL is none."""
+    code = """
+import errno, socket
+for family, level, name, size in (2, 0, 21, 4), (2, 6, 14, 216), (10, 41, 73, 4), (2, 0, 2, 4):
+    try:
+        socket.socket(family).setsockopt(level, name, (64).to_bytes(size, "little"))
+        print("taken")
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+"""
+    program = world.stack("/usr/bin/python3", "-c", code)
+    assert program.wait(10) == 0, program.tail()
+    assert program.output().split() == ["ENOPROTOOPT"] * 3 + ["taken"], program.output()
+
+
 @test(modes=ONLY)
 def wrong_values(world):
     for words, says in [

@@ -21,6 +21,18 @@ use crate::socket::{Dgram, Side, Stream};
 const RCVTIMEO_NEW: i32 = 66;
 const SNDTIMEO_NEW: i32 = 67;
 const NS_PER_S: u64 = 1_000_000_000;
+/// Keys of segments (tcp(7) TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, TCP_AO_DEL_KEY, TCP_AO_INFO) and the least TTL of what
+/// is taken (ip(7) IP_MINTTL, IPV6_MINHOPCOUNT). The stack has none of them: taken without effect they would let in what the
+/// program means to keep out. A kernel built without them says the same.
+const PROTECTIONS: [(i32, i32); 7] = [
+    (libc::IPPROTO_TCP, 14),
+    (libc::IPPROTO_TCP, 32),
+    (libc::IPPROTO_TCP, 38),
+    (libc::IPPROTO_TCP, 39),
+    (libc::IPPROTO_TCP, 40),
+    (libc::IPPROTO_IP, 21),
+    (libc::IPPROTO_IPV6, 73),
+];
 /// Over before anything has been waited for.
 const TIMEOUT_LEAST_NS: u64 = 1;
 
@@ -42,6 +54,9 @@ impl Process {
         if (level, name) == (libc::SOL_SOCKET, libc::SO_ZEROCOPY) {
             // Its completions on the error queue would be waited for, and never come.
             return Err(Errno::EOPNOTSUPP.into());
+        }
+        if PROTECTIONS.contains(&(level, name)) && self.policy().is_some() {
+            return Err(Errno::ENOPROTOOPT.into());
         }
         if is_opening(level, name)
             && let Some(Decided::Stream(stream)) = socket.decided()

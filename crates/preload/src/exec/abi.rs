@@ -10,6 +10,7 @@ use super::spawn::Outfit;
 use super::sys::Actions;
 use super::{Additions, completed, inherit_variable, search};
 use crate::life;
+use crate::raw;
 use crate::symbols::next;
 use crate::thread::{self, InCall};
 
@@ -45,6 +46,12 @@ unsafe fn entries<'a>(array: Strings) -> Vec<&'a CStr> {
     all
 }
 
+/// Whether a new program has rights that its caller has not (AT_SECURE, __is_setuid()): squid starts its workers so.
+fn is_to_be_secure() -> bool {
+    use rustix::process::{getegid, geteuid, getgid, getuid};
+    geteuid() != getuid() || getegid() != getgid()
+}
+
 /// What becomes of this program.
 enum Start {
     /// It is replaced by the new one.
@@ -58,6 +65,12 @@ unsafe fn with_environment<T>(theirs: Strings, how: Start, start: impl FnOnce(St
     let ours = life::environment();
     if ours.is_empty() {
         return start(theirs);
+    }
+    if is_to_be_secure() {
+        raw::write_stderr(
+            b"slipstack: what is started here has another effective user than its caller: the system loads no library \
+              into it, and its sockets are the kernel's\n",
+        );
     }
     let replaces_us = matches!(how, Start::Replace);
     // SAFETY: the program's array.
