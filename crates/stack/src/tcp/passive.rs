@@ -410,6 +410,8 @@ impl Tcp {
         fx: &mut impl Effects,
     ) {
         if let Some(entry) = self.time_waits.entries.at(index)
+            // The ACK of the end, which leaves with this turn, says the same.
+            && !entry.is_owed
             && self.challenges.may_pass(now, cx.rng)
         {
             emit::bare_ack(key, now, &entry.ack(now), &mut None, cx, fx);

@@ -102,6 +102,27 @@ fn in_time_wait(mut world: World) -> World {
 }
 
 #[test]
+fn an_end_that_overtakes_an_older_ack_is_acknowledged_once() {
+    // While a connection moves, its frames come by two ways; a second ACK would meet a peer that has closed.
+    let mut world = established();
+    let conn = world.conn.unwrap();
+    let (now, mode) = (world.now, crate::CloseMode::Orderly);
+    world.stack.tcp_close(now, conn, mode, false, &mut world.fx);
+    world.flush();
+    world.clear();
+    let (seq, ack) = (world.seq, world.ack);
+    let mut deliver = |seq, ack, flags| {
+        world.deliver((PEER_PORT, PORT), (seq, ack), flags, &[], &[]);
+    };
+    deliver(seq, ack.wrapping_add(1), FIN | ACK);
+    deliver(seq, ack, ACK);
+    world.flush();
+    let end = world.only();
+    assert_eq!(end.header.ack, seq.wrapping_add(1));
+    assert_eq!(world.stack.tcp_sizes(), (0, 0, 1));
+}
+
+#[test]
 fn time_wait_leaves_segments_of_a_later_connection_to_its_engine() {
     for mut world in [established(), established_with_stamps()].map(in_time_wait) {
         world.fx.others = Some(0);
