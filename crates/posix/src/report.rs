@@ -124,6 +124,19 @@ impl Report {
     }
 
     pub(crate) fn on_dgram(&self, socket: &Description, dgram: &Dgram) {
+        let why = match dgram.side() {
+            Side::Kernel => Why::Route,
+            Side::Both | Side::Stack => Why::Stack,
+        };
+        self.write_dgram(socket, dgram, why);
+    }
+
+    /// The same while there is no engine for it.
+    pub(crate) fn on_absence(&self, socket: &Description, dgram: &Dgram) {
+        self.write_dgram(socket, dgram, Why::Away);
+    }
+
+    fn write_dgram(&self, socket: &Description, dgram: &Dgram, why: Why) {
         let remote = *dgram.remote.lock();
         let bound = socket.cold.lock().bound;
         let row = Row {
@@ -132,30 +145,10 @@ impl Report {
                 Side::Stack => Place::Stack,
                 Side::Kernel => Place::Kernel,
             },
-            why: match dgram.side() {
-                Side::Kernel => Why::Route,
-                Side::Both | Side::Stack => Why::Stack,
-            },
+            why,
             is_udp: true,
             local: dgram.local().or(bound.map(|bound| bound.addr)),
             remote,
-        };
-        self.write_all(socket, row);
-    }
-
-    /// The same while there is no engine for it.
-    pub(crate) fn on_absence(&self, socket: &Description, dgram: &Dgram) {
-        let bound = socket.cold.lock().bound;
-        let row = Row {
-            place: match dgram.side() {
-                Side::Both => Place::Both,
-                Side::Stack => Place::Stack,
-                Side::Kernel => Place::Kernel,
-            },
-            why: Why::Away,
-            is_udp: true,
-            local: bound.map(|bound| bound.addr),
-            remote: *dgram.remote.lock(),
         };
         self.write_all(socket, row);
     }
