@@ -258,4 +258,21 @@ mod tests {
         );
         assert_eq!(lost_after(true), 0);
     }
+
+    #[test]
+    fn of_one_moment_what_is_sent_again_left_after_newer_data() {
+        // RFC 8985 6.2 step 2.
+        let (mut rack, mut board, rtt) = world();
+        let head = Range { start: 0, end: 10 };
+        board.mark_one_lost(head);
+        board.push(100, 110, 40_000, Default::default());
+        board.mark_resent(head, 40_000, Default::default());
+        board.push(110, 120, 40_000, Default::default());
+        board.mark_one_lost(Range { start: 10, end: 90 });
+        let seen = sack(&mut rack, &mut board, &rtt, 300_000, 100, 110);
+        assert_eq!(seen.newly_lost, 10, "what left before it");
+        assert!(seen.recheck_at.is_none());
+        let seen = sack(&mut rack, &mut board, &rtt, 300_000, 110, 120);
+        assert!(seen.recheck_at.is_some(), "what left again before it");
+    }
 }

@@ -234,6 +234,10 @@ fn on_probe(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl 
     if !conn.has_outstanding() {
         return;
     }
+    // RFC 8985 7.2: not while a loss is known (a path that has become narrower): its repair is due, and asks as well.
+    if conn.flight_mut().board.lost_bytes() > 0 {
+        return arm_timeout(conn, now, cx);
+    }
     cx.counters.bump(Counter::TxTcpTailProbes);
     let end = conn.snd.nxt;
     if data::force_one(conn, now, cx, fx) {

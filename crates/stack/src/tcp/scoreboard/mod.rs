@@ -198,7 +198,9 @@ impl Scoreboard {
             debug_assert!(self.end == start);
         }
         self.end = end;
-        self.whole.push_back(Record::new(start, end, now, stamp));
+        let sent_at = self.torn.as_ref().map_or(now, |torn| torn.not_before(now));
+        self.whole
+            .push_back(Record::new(start, end, sent_at, stamp));
     }
 
     /// All that is outstanding has left another stack.

@@ -124,9 +124,12 @@ impl Scoreboard {
         }
     }
 
-    /// Bytes from `start` to `end` left again.
+    /// Bytes from `start` to `end` left again. Of two transmissions of one moment RACK takes the one with the higher
+    /// numbers for the later (RFC 8985 6.2): what leaves again does so a nanosecond after whatever has left.
     pub fn mark_resent(&mut self, range: Range, now: u64, stamp: Stamp) {
+        let newest = self.last().map_or(0, |last| last.sent_at);
         let (torn, _, lost) = self.tear(range.end);
+        let now = torn.not_before(now).max(newest + 1);
         torn.split(range.start);
         torn.split(range.end);
         let mut next = torn.records.find(range.start);
@@ -157,6 +160,11 @@ impl Scoreboard {
 }
 
 impl Torn {
+    /// When something leaves that the clock says does so `now`: not before the latest retransmission.
+    pub fn not_before(&self, now: u64) -> u64 {
+        self.resent.back().map_or(now, |last| now.max(last.sent_at))
+    }
+
     /// `covered`, a part of `record`, is SACKed: it becomes one with neighbours that are, and the rest stays.
     fn carve(&mut self, place: Place, record: &Record, covered: Record, mss: u64) {
         let mut covered = covered;

@@ -93,3 +93,24 @@ fn a_bare_duplicate_when_nothing_is_outstanding_settles_the_probe() {
     world.acknowledge(500);
     assert_eq!(info(&world).snd_ssthresh, 0x7fff_ffff);
 }
+
+#[test]
+fn a_link_that_has_become_narrower_leaves_nothing_to_probe_for() {
+    // RFC 8985 7.2, RFC 9293 3.7.3.
+    let mut world = established();
+    world.write(20_000);
+    world.take_sent();
+    world.now.0 += 30 * MS;
+    world.stack.set_link_mtu(world.now, 840);
+    // The probe is due in the moment in which the link is found to be narrower.
+    world.stack.on_timers(world.now, &mut world.fx);
+    world.flush();
+    let sent = world.take_sent();
+    assert!(sent.iter().all(|s| s.len() <= 800), "{sent:?}");
+    assert_eq!(sent[0].data.unwrap().0, 0);
+    // Of what left again nothing is lost when its first segments are acknowledged.
+    world.now.0 += 4 * MS;
+    world.acknowledge(800);
+    sack(&mut world, 800, 1_600);
+    assert!(offsets(&mut world).iter().all(|at| *at >= 8_000));
+}
