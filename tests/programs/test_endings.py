@@ -348,6 +348,11 @@ def keepers(world):
 def nothing_is_left_after_the_last_program(world):
     server = world.stack(*world.program("forking.py"), 7200, "lines")
     world.wait_port(7200, process=server)
+    # Whoever is answered comes after the one that tried the port: that one has been accepted too.
+    with world.connect(7200) as sock, sock.makefile("rw") as lines:
+        lines.write("a line\n")
+        lines.flush()
+        assert lines.readline() == "child says a line\n"
     server.stop()
     if world.instance is not None:
         world.instance.signal(signal.SIGTERM)
