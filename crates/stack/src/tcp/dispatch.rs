@@ -97,6 +97,10 @@ impl Tcp {
             }
             return;
         }
+        // What another engine had to pass on came after what the peer sent later.
+        if ip.local && entry.is_some_and(|entry| entry.was_before_end(segment)) {
+            return;
+        }
         let reopened = self.on_time_wait_segment(now, index, (key, hash), segment, cx, fx);
         if let Some(iss) = reopened {
             self.on_unknown(now, (key, hash), (ip, bytes), segment, Some(iss), cx, fx);

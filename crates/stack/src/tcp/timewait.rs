@@ -110,6 +110,11 @@ impl TimeWait {
         is_anyones && !segment.flags.is_syn() && !is_old && (is_beyond || acks_beyond)
     }
 
+    /// A bare ACK that the peer sent before its FIN.
+    pub fn was_before_end(&self, segment: &Segment<'_>) -> bool {
+        segment.len() == 0 && seq::is_older(segment.seq, self.rcv_nxt)
+    }
+
     pub fn ack(&self, now: Instant) -> BareAck {
         BareAck {
             seq: self.snd_nxt,

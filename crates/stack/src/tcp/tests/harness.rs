@@ -118,6 +118,8 @@ pub struct World {
     pub tos: u8,
     /// The peer's frames come together; [`World::end_burst`] ends them.
     pub is_burst: bool,
+    /// How its frames come.
+    pub meta: RxMeta,
 }
 
 pub fn config() -> StackConfig {
@@ -142,6 +144,7 @@ impl World {
             listener: None,
             tos: 0,
             is_burst: false,
+            meta: RxMeta::VERIFIED,
         };
         // The peer's address is known before anything is sent.
         let ask =
@@ -247,11 +250,17 @@ impl World {
         header.emit(options_len, &mut frame[34..]);
         frame[54..54 + options_len].copy_from_slice(options);
         frame[54 + options_len..].copy_from_slice(payload);
-        let World { stack, fx, now, .. } = self;
+        let World {
+            stack,
+            fx,
+            now,
+            meta,
+            ..
+        } = self;
         if self.is_burst {
-            stack.on_burst_frame(*now, &frame, RxMeta::VERIFIED, fx);
+            stack.on_burst_frame(*now, &frame, *meta, fx);
         } else {
-            stack.on_frame(*now, &frame, RxMeta::VERIFIED, fx);
+            stack.on_frame(*now, &frame, *meta, fx);
         }
     }
 

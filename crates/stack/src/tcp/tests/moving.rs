@@ -5,6 +5,7 @@ use crate::tcp::{ConnectionImage, HalfOpenImage};
 use crate::{Event, SocketError};
 use alloc::vec::Vec;
 use proptest::prelude::*;
+use slipstack_wire::RxMeta;
 use slipstack_wire::tcp::TcpFlags;
 use slipstack_wire::tcp_options::TcpOptions;
 
@@ -120,6 +121,13 @@ fn an_end_that_overtakes_an_older_ack_is_acknowledged_once() {
     let end = world.only();
     assert_eq!(end.header.ack, seq.wrapping_add(1));
     assert_eq!(world.stack.tcp_sizes(), (0, 0, 1));
+    // Passed on by another engine, it may come turns later; from the wire it is answered.
+    for (meta, answers) in [(RxMeta::LOCAL, 0), (RxMeta::VERIFIED, 1)] {
+        world.meta = meta;
+        world.deliver((PEER_PORT, PORT), (seq, ack), ACK, &[], &[]);
+        world.flush();
+        assert_eq!(world.take_sent().len(), answers, "{meta:?}");
+    }
 }
 
 #[test]
