@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use slipstack_stack::{
     ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, Payload, Stack,
-    StackConfig, UdpId, UdpOptions,
+    StackConfig, TcpConfig, UdpId, UdpOptions,
 };
 use slipstack_wire::tcp::TcpSegment;
 
@@ -173,6 +173,10 @@ pub fn stack(now: Instant, world: &mut World) -> Stack {
         mac: OWN_MAC,
         addrs: vec![(OWN.into(), 24), (OWN6.into(), 64)],
         seed: [7; 32],
+        tcp: TcpConfig {
+            user_timeout_option: true,
+            ..TcpConfig::default()
+        },
         ..StackConfig::default()
     };
     let mut stack = Stack::new(config, now);

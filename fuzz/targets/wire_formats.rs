@@ -4,6 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use slipstack_wire::arp::ArpPacket;
 use slipstack_wire::ethernet::EthernetHeader;
+use slipstack_wire::fast_open::FastOpen;
 use slipstack_wire::flow::FrameFlow;
 use slipstack_wire::frame_fragment::FrameFragment;
 use slipstack_wire::icmpv4::IcmpMessage;
@@ -16,6 +17,7 @@ use slipstack_wire::ndp::{Neighbour, Redirect, RouterAdvertisement, parse_router
 use slipstack_wire::tcp::TcpSegment;
 use slipstack_wire::tcp_options::TcpOptions;
 use slipstack_wire::udp::UdpDatagram;
+use slipstack_wire::user_timeout::UserTimeout;
 
 fuzz_target!(|data: &[u8]| {
     let _ = EthernetHeader::parse(data);
@@ -26,6 +28,8 @@ fuzz_target!(|data: &[u8]| {
     let _ = UdpDatagram::parse(data);
     let _ = TcpSegment::parse(data);
     let _ = TcpOptions::parse(data);
+    let _ = FastOpen::find(data);
+    let _ = UserTimeout::find(data);
     ipv6(data);
 });
 

@@ -174,6 +174,7 @@ fn tcp_config(settings: &Settings) -> TcpConfig {
         mtu_base_mss: settings.tcp_base_mss,
         mtu_probe_interval: Duration::from_secs(settings.tcp_probe_interval.into()),
         fast_open: FastOpenConfig::from_bits(settings.tcp_fastopen),
+        user_timeout_option: settings.has_user_timeout_option,
         syn_cookies: match settings.tcp_syncookies {
             0 => SynCookies::Never,
             1 => SynCookies::WhenFull,

@@ -62,6 +62,7 @@ pub struct Settings {
     pub pcap: Option<PathBuf>,
     /// Bits of `net.ipv4.tcp_fastopen`.
     pub tcp_fastopen: u32,
+    pub has_user_timeout_option: bool,
     /// 0 never, 1 when the table is full, 2 always.
     pub tcp_syncookies: u8,
     /// 0 never, 1 in a black hole, 2 always.
@@ -117,6 +118,8 @@ impl Settings {
             is_paced: parsed(text("tcp-pacing"), kind::parse_flag)?.unwrap_or(false),
             pcap: path("pcap"),
             tcp_fastopen: count(text("tcp-fastopen"))?.unwrap_or(1),
+            has_user_timeout_option: parsed(text("tcp-user-timeout-option"), kind::parse_flag)?
+                .unwrap_or(false),
             tcp_syncookies: count(text("tcp-syncookies"))?.unwrap_or(1),
             tcp_mtu_probing: count(text("tcp-mtu-probing"))?.unwrap_or(0),
             tcp_base_mss: count(text("tcp-base-mss"))?.unwrap_or(1024),

@@ -188,6 +188,15 @@ pub const OPTIONS: &[OptionSpec] = &[
         help: "TCP Fast Open as in net.ipv4.tcp_fastopen: 1 client, 2 server, 4 and 512 each without a cookie",
     },
     OptionSpec {
+        name: "tcp-user-timeout-option",
+        env: "SLIPSTACK_TCP_USER_TIMEOUT_OPTION",
+        kind: Kind::Flag,
+        default: "false",
+        scope: Scope::RunAndInstance,
+        value: "",
+        help: "Tell peers of TCP_USER_TIMEOUT, and go by what they tell where a program sets none (RFC 5482; Linux has no such option)",
+    },
+    OptionSpec {
         name: "tcp-syncookies",
         env: "SLIPSTACK_TCP_SYNCOOKIES",
         kind: Kind::Count { min: 0, max: 2 },

@@ -247,6 +247,8 @@ pub struct TcpConfig {
     /// After this time the path may take larger packets than it did (Linux: `tcp_probe_interval`).
     pub mtu_probe_interval: Duration,
     pub fast_open: FastOpenConfig,
+    /// Peers are told of TCP_USER_TIMEOUT, and what they tell is heeded (RFC 5482: ENABLED).
+    pub user_timeout_option: bool,
     pub time_waits_max: u32,
     /// Connections that no program holds; beyond it the one that is let go is reset at once (Linux:
     /// `tcp_max_orphans`).
@@ -303,6 +305,7 @@ impl Default for TcpConfig {
             mtu_base_mss: 1024,
             mtu_probe_interval: Duration::from_secs(600),
             fast_open: FastOpenConfig::default(),
+            user_timeout_option: false,
             time_waits_max: 262_144,
             orphans_max: 65_536,
             challenge_acks_per_second: 1000,

@@ -30,6 +30,7 @@ pub mod plain;
 pub mod tcp;
 pub mod tcp_options;
 pub mod udp;
+pub mod user_timeout;
 
 pub use offload::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};
 

@@ -66,6 +66,8 @@ pub enum TcpOption {
         value: u32,
         echo: u32,
     },
+    /// Granularity and value (RFC 5482 3.3).
+    UserTimeout(u16),
     /// The cookie; empty asks for one.
     FastOpen(Vec<u8>),
     /// `TFO_COOKIE`: the cookie that the stack gave first, which no script can know.

@@ -9,6 +9,7 @@ const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
+const USER_TIMEOUT: u8 = 28;
 const FAST_OPEN: u8 = 34;
 
 /// The options' bytes, padded to a multiple of 4.
@@ -30,6 +31,7 @@ pub fn emit(options: &[TcpOption]) -> Vec<u8> {
                 let bytes = [value.to_be_bytes(), echo.to_be_bytes()].concat();
                 push(&mut out, TIMESTAMPS, &bytes);
             }
+            TcpOption::UserTimeout(field) => push(&mut out, USER_TIMEOUT, &field.to_be_bytes()),
             TcpOption::FastOpen(cookie) => push(&mut out, FAST_OPEN, cookie),
             // Nothing was given out yet: a request.
             TcpOption::OurCookie => push(&mut out, FAST_OPEN, &[]),
@@ -84,6 +86,7 @@ fn one(kind: u8, data: &[u8]) -> Option<TcpOption> {
             value: word(0)?,
             echo: word(4)?,
         },
+        (USER_TIMEOUT, 2) => TcpOption::UserTimeout(u16::from_be_bytes([data[0], data[1]])),
         (FAST_OPEN, _) => TcpOption::FastOpen(data.to_vec()),
         _ => TcpOption::Unknown(kind, data.to_vec()),
     })
@@ -102,6 +105,7 @@ mod tests {
             TcpOption::Nop,
             TcpOption::WindowScale(7),
             TcpOption::Sack(vec![(1, 2), (3, 4)]),
+            TcpOption::UserTimeout(0x8001),
             TcpOption::FastOpen(vec![1, 2, 3, 4]),
         ];
         let bytes = emit(&options);

@@ -79,6 +79,8 @@ fn option(option: &TcpOption) -> String {
             let hex: String = cookie.iter().map(|byte| format!("{byte:02x}")).collect();
             format!("FO {hex}")
         }
+        TcpOption::UserTimeout(field) if field & 0x8000 == 0 => format!("uto {field}s"),
+        TcpOption::UserTimeout(field) => format!("uto {}m", field & 0x7fff),
         TcpOption::OurCookie => "FO TFO_COOKIE".to_owned(),
         TcpOption::Unknown(kind, bytes) => format!("kind {kind} ({} bytes)", bytes.len()),
     }

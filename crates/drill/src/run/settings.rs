@@ -139,6 +139,7 @@ impl RunSettings {
             "tcp_ecn" => tcp.ecn = ecn(value)?,
             "tcp_syncookies" => tcp.syn_cookies = cookies(value)?,
             "tcp_fastopen" => tcp.fast_open = FastOpenConfig::from_bits(number(value)?),
+            "tcp_user_timeout_option" => tcp.user_timeout_option = number::<u8>(value)? != 0,
             "tcp_fin_timeout" => tcp.fin_wait2 = Duration::from_secs(number(value)?),
             "tcp_syn_retries" => tcp.syn_retries = number(value)?,
             "tcp_synack_retries" => tcp.synack_retries = number(value)?,

@@ -155,6 +155,9 @@ fn option(cursor: &mut Cursor<'_>) -> Result<TcpOption, ScriptError> {
         }
         return Ok(TcpOption::Sack(blocks));
     }
+    if cursor.take_word("uto") {
+        return user_timeout(cursor);
+    }
     if cursor.take_word("FO") {
         if cursor.take_word("TFO_COOKIE") {
             return Ok(TcpOption::OurCookie);
@@ -169,6 +172,19 @@ fn option(cursor: &mut Cursor<'_>) -> Result<TcpOption, ScriptError> {
         };
     }
     cursor.fail(format!("`{}` is no TCP option", cursor.rest()))
+}
+
+/// `30s` or `45m`
+fn user_timeout(cursor: &mut Cursor<'_>) -> Result<TcpOption, ScriptError> {
+    let word = cursor.take_while(|c| c.is_ascii_alphanumeric());
+    let (value, unit) = word
+        .split_at_checked(word.len().saturating_sub(1))
+        .unwrap_or((word, ""));
+    match (value.parse::<u16>(), unit) {
+        (Ok(value), "s") => Ok(TcpOption::UserTimeout(value)),
+        (Ok(value), "m") => Ok(TcpOption::UserTimeout(value | 0x8000)),
+        _ => cursor.fail(format!("`{word}` is no time such as 30s or 45m")),
+    }
 }
 
 fn hex(text: &str) -> Option<Vec<u8>> {

@@ -15,7 +15,7 @@ use super::info::TcpInfo;
 use super::input::{Verdict, owe_ack};
 use super::output::{ack_policy, control, data, window};
 use super::phase::Phase;
-use super::{Tcp, keepalive, seq, urgent};
+use super::{Tcp, keepalive, seq, urgent, user_timeout};
 use crate::bound::Bound;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, Payload};
@@ -392,7 +392,7 @@ impl Tcp {
                 conn.opts.keep_interval_ms = ms(keep.interval);
                 keepalive::arm(conn, now, cx);
             }
-            TcpOption::UserTimeout(timeout) => conn.opts.user_timeout_ms = timeout.map_or(0, ms),
+            TcpOption::UserTimeout(timeout) => user_timeout::set(conn, timeout.map_or(0, ms), cx),
             TcpOption::RcvBuf(bytes) => {
                 conn.rcv.buffer = bytes.max(RCVBUF_MIN);
                 conn.rcv.is_buffer_fixed = true;

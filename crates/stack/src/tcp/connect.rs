@@ -5,6 +5,7 @@
 use core::time::Duration;
 
 use slipstack_wire::tcp_options::TcpOptions;
+use slipstack_wire::user_timeout::UserTimeout;
 
 use super::cc::Control;
 use super::connection::{
@@ -20,7 +21,7 @@ use super::phase::Phase;
 use super::segment::Segment;
 use super::syn::DEFERRALS_MAX;
 use super::timers::{Resend, Timers};
-use super::{ecn, isn, keepalive, mtu_search, resend, seq};
+use super::{ecn, isn, keepalive, mtu_search, resend, seq, user_timeout};
 use crate::config::{MtuProbing, TcpConfig};
 use crate::effects::{Effects, Event};
 use crate::error::Reason;
@@ -67,6 +68,8 @@ pub struct Preset {
     pub congestion: Congestion,
     /// TCP_DEFER_ACCEPT, in timeouts of the SYN-ACK.
     pub deferrals: u8,
+    /// What a SYN-ACK tells of the user timeout.
+    pub told_timeout: Option<UserTimeout>,
     /// Traffic class and hop limit; those of IPv4 are among the options.
     header_v6: (u8, u8),
 }
@@ -75,19 +78,21 @@ impl Preset {
     pub fn of(options: &SocketOptions, tcp: &TcpConfig) -> Preset {
         let ms = |d: Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX - 1);
         let rcvbuf = options.rcvbuf.unwrap_or(tcp.rcvbuf_initial);
+        let user_timeout_ms = options.user_timeout.map_or(0, ms);
+        let tells_timeout = tcp.user_timeout_option && user_timeout_ms != 0;
         let opts = Options {
             has_timestamps: false,
             has_sack: false,
             has_scaling: false,
             ts_offset: 0,
             no_delay: options.no_delay,
-            manner: Manner::of(options.cork),
+            manner: Manner::of(options.cork, tells_timeout),
             is_limit_fixed: options.sndbuf.is_some(),
             keep_alive: options.keep_alive.enabled,
             keep_probes: options.keep_alive.probes,
             keep_idle_ms: ms(options.keep_alive.idle),
             keep_interval_ms: ms(options.keep_alive.interval),
-            user_timeout_ms: options.user_timeout.map_or(0, ms),
+            user_timeout_ms,
             linger2_ms: options.linger2.map_or(u32::MAX, ms),
             mss_max: 0,
             tos: options.tos,
@@ -102,6 +107,7 @@ impl Preset {
             shift: shift_for(rcvbuf.max(tcp.rcvbuf_max)),
             congestion: options.congestion.unwrap_or(tcp.congestion),
             deferrals: options.defer_accept.min(DEFERRALS_MAX),
+            told_timeout: user_timeout::option_of(user_timeout_ms).filter(|_| tells_timeout),
             header_v6: (options.tos_v6, options.ttl_v6),
         }
     }
@@ -335,6 +341,7 @@ pub fn on_segment(
         return Verdict::Alive;
     }
     agree(conn, segment.seq, &segment.options(), cx);
+    user_timeout::on_segment(conn, segment, cx);
     let has_ecn = if has_ack {
         // Only an offer can be agreed to, and a repeated SYN makes none.
         ecn::offers(cx.config.tcp.ecn, conn.cc.kind(), conn.backoff.count())

@@ -71,10 +71,12 @@ pub struct Manner(u8);
 impl Manner {
     const CORKED: u8 = 1;
     const URGENT: u8 = 2;
+    const OWES_TIMEOUT: u8 = 4;
 
-    pub fn of(is_corked: bool) -> Manner {
+    pub fn of(is_corked: bool, owes_timeout: bool) -> Manner {
         let mut manner = Manner::default();
         manner.set_corked(is_corked);
+        manner.set_owes_timeout(owes_timeout);
         manner
     }
 
@@ -93,6 +95,22 @@ impl Manner {
     #[inline]
     pub fn may_be_urgent(self) -> bool {
         self.0 & Self::URGENT != 0
+    }
+
+    /// The peer is to be told of the user timeout (see [`super::user_timeout`]).
+    #[inline]
+    pub fn owes_timeout(self) -> bool {
+        self.0 & Self::OWES_TIMEOUT != 0
+    }
+
+    /// A segment may carry what others do not.
+    #[inline]
+    pub fn may_say_more(self) -> bool {
+        self.0 & (Self::URGENT | Self::OWES_TIMEOUT) != 0
+    }
+
+    pub fn set_owes_timeout(&mut self, on: bool) {
+        self.set(Self::OWES_TIMEOUT, on);
     }
 
     pub fn set_corked(&mut self, on: bool) {

@@ -6,6 +6,8 @@
 
 use alloc::boxed::Box;
 
+use slipstack_wire::user_timeout::UserTimeout;
+
 use super::connection::InFlight;
 use super::mtu_search::Search;
 use super::rack::Rack;
@@ -190,6 +192,8 @@ pub struct Kept {
     pub rack: Rack,
     pub undo: Undo,
     pub search: Option<Search>,
+    /// REMOTE_UTO (RFC 5482 3.1).
+    pub peer_timeout: Option<UserTimeout>,
 }
 
 /// What stays while the connection rests.

@@ -104,6 +104,7 @@ fn read(bytes: &[u8]) -> Option<SynEntry> {
         has_sack: false,
         has_timestamps: false,
         fast_open: None,
+        told_timeout: None,
         has_ecn: false,
         hop: None,
         tos: 0,
@@ -171,6 +172,7 @@ impl Tcp {
         if let Some(listener) = self.listeners.find(id) {
             let deferrals = listener.preset.deferrals;
             entry.deferrals = deferrals.saturating_sub(entry.tries);
+            entry.told_timeout = listener.preset.told_timeout;
         }
         entry.sent_at = entry.sent_at.min(now);
         let wait = nanos(cx.config.tcp.rto_initial).saturating_mul(1 << entry.tries.min(7));

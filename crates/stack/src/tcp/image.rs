@@ -4,6 +4,8 @@
 //! SACK scoreboard, congestion epoch) is left behind: forgetting SACK blocks is allowed (RFC 2018 8), and so is
 //! reneging on out-of-order ranges beyond those that fit. Whoever adopts checks everything: the bytes may be hostile.
 
+use slipstack_wire::user_timeout::UserTimeout;
+
 use super::Tcp;
 use super::assembler::Range;
 use super::connect::{self, Preset, Seed};
@@ -14,7 +16,7 @@ use super::input::owe_ack;
 use super::numbers::{Reader, Writer};
 use super::phase::Phase;
 use super::rtt::Rtt;
-use super::{keepalive, resend, seq, urgent};
+use super::{keepalive, resend, seq, urgent, user_timeout};
 use crate::error::SocketError;
 use crate::ids::ConnId;
 use crate::link::Cx;
@@ -22,7 +24,7 @@ use crate::options::{Congestion, KeepAlive, SocketOptions};
 use crate::time::Instant;
 use core::time::Duration;
 
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const RANGES: usize = 8;
 /// Farthest distance between two numbers of one direction.
 const SPAN_MAX: u64 = 1 << 31;
@@ -135,6 +137,7 @@ struct Fields {
     ttl: u8,
     congestion: u8,
     urgent_end: u64,
+    peer_timeout: u16,
     segs_in: u32,
     segs_out: u32,
     data_segs_in: u32,
@@ -156,6 +159,7 @@ const LIMIT_FIXED: u32 = 512;
 const BUFFER_FIXED: u32 = 1024;
 const ECN: u32 = 2048;
 const PASSIVE: u32 = 4096;
+const OWES_TIMEOUT: u32 = 8192;
 
 /// One list of fields for reading and writing.
 macro_rules! each_field {
@@ -199,6 +203,7 @@ macro_rules! each_field {
             ttl,
             congestion,
             urgent_end,
+            peer_timeout,
             segs_in,
             segs_out,
             data_segs_in,
@@ -291,6 +296,7 @@ impl Fields {
             ttl: 0,
             congestion: 0,
             urgent_end: 0,
+            peer_timeout: 0,
             segs_in: 0,
             segs_out: 0,
             data_segs_in: 0,
@@ -315,7 +321,8 @@ impl Fields {
             | flag(conn.opts.is_limit_fixed, LIMIT_FIXED)
             | flag(conn.rcv.is_buffer_fixed, BUFFER_FIXED)
             | flag(conn.ecn.is_on(), ECN)
-            | flag(conn.is_passive, PASSIVE);
+            | flag(conn.is_passive, PASSIVE)
+            | flag(conn.opts.manner.owes_timeout(), OWES_TIMEOUT);
         let (snd, rcv, opts) = (&conn.snd, &conn.rcv, &conn.opts);
         (fields.iss, fields.irs) = (snd.iss, rcv.irs);
         (fields.una, fields.nxt, fields.written) = (snd.una, snd.nxt, snd.written);
@@ -333,6 +340,8 @@ impl Fields {
         (fields.keep_probes, fields.tos, fields.ttl) = (opts.keep_probes, opts.tos, opts.ttl);
         fields.congestion = conn.cc.kind() as u8;
         fields.urgent_end = urgent::end(conn).unwrap_or(0);
+        let peer_timeout = conn.kept.as_deref().and_then(|kept| kept.peer_timeout);
+        fields.peer_timeout = peer_timeout.map_or(0, UserTimeout::field);
         let Segments {
             total_in,
             total_out,
@@ -549,6 +558,7 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
         flight.board.push(una, nxt, now.0, stamp.of_elsewhere());
         flight.board.note_elsewhere();
     }
+    user_timeout::restore(&mut conn, f.has(OWES_TIMEOUT), f.peer_timeout, cx);
     urgent::mark(&mut conn, f.urgent_end.min(f.written));
     conn.is_passive = f.has(PASSIVE);
     conn.retransmitted = f.retransmitted;

@@ -8,6 +8,7 @@ use super::connection::Connection;
 use super::input::Verdict;
 use super::output::emit;
 use super::phase::Phase;
+use super::user_timeout;
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::error::Reason;
@@ -26,11 +27,15 @@ pub fn arm(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
         conn.timers.set_idle(now.plus_nanos(wait));
     } else if conn.opts.keep_alive && conn.phase.is_synchronized() {
         conn.keep_sent = 0;
-        conn.timers
-            .set_idle(now.plus_nanos(u64::from(conn.opts.keep_idle_ms) * MS));
+        conn.timers.set_idle(now.plus_nanos(idle_ns(conn, cx)));
     } else {
         conn.timers.clear_idle();
     }
+}
+
+fn idle_ns(conn: &Connection, cx: &Cx<'_>) -> u64 {
+    let idle = u64::from(conn.opts.keep_idle_ms) * MS;
+    user_timeout::keep_alive_ns(conn, idle, cx)
 }
 
 pub fn on_due(
@@ -46,7 +51,7 @@ pub fn on_due(
         return Verdict::Alive;
     }
     // Lazily: what came in or is in flight meanwhile moves the probe on.
-    let idle = u64::from(conn.opts.keep_idle_ms) * MS;
+    let idle = idle_ns(conn, cx);
     let silent = now.nanos_since(conn.rcv.last_at.max(conn.snd.last_at));
     let is_busy = conn.has_outstanding() || conn.snd.has_unsent();
     if is_busy || (conn.keep_sent == 0 && silent < idle) {

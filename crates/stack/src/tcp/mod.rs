@@ -11,6 +11,7 @@
 //! | loss and retransmission | `scoreboard/`, `rack.rs`, `recovery.rs`, `undo.rs`, `resend.rs`, `rto.rs`, `rtt.rs` | 8985, 6937, 6675, 6582, 6298, 5682, 4015, 3042 |
 //! | congestion control | `cc/`, `delivery.rs`, `pacing.rs` | 5681, 3465, 9438, 9406, 6928, 7661, 8257, draft-ietf-ccwg-bbr |
 //! | marks of routers | `ecn.rs` | 3168, 8257 |
+//! | user timeouts of both sides | `user_timeout.rs` | 5482 |
 //! | urgent data | `urgent.rs` | 9293 3.8.5, 6093 |
 //! | closing | `input/fin.rs`, `timewait.rs`, `keepalive.rs` | 9293 3.6, 1337, 6191 |
 //! | path | `pmtud.rs`, `mtu_search.rs` | 1191, 5927, 4821, 8899 |
@@ -65,6 +66,7 @@ mod timewait;
 mod train;
 mod undo;
 mod urgent;
+mod user_timeout;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! The retransmission slot: timeout, tail loss probe, reordering window, zero-window probe.
 //!
-//! RFC 6298 5, RFC 8985 7 (TLP), RFC 9293 3.8.6.1 (persist), RFC 9293 3.8.3 (R2), RFC 5482 (user timeout).
+//! RFC 6298 5, RFC 8985 7 (TLP), RFC 9293 3.8.6.1 (persist), RFC 9293 3.8.3 (R2), TCP_USER_TIMEOUT.
 
 use slipstack_wire::tcp::TcpFlags;
 
@@ -10,7 +10,7 @@ use super::output::{data, emit};
 use super::recovery::{self, AckFacts};
 use super::scoreboard::Delivered;
 use super::timers::Resend;
-use super::{mtu_search, pmtud, rto, urgent};
+use super::{mtu_search, pmtud, rto, urgent, user_timeout};
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::error::Reason;
@@ -146,14 +146,20 @@ fn gives_up(conn: &mut Connection, now: Instant, cx: &Cx<'_>) -> bool {
     if conn.opts.user_timeout_ms != 0 {
         return stalled >= u64::from(conn.opts.user_timeout_ms) * 1_000_000;
     }
+    if conn.is_orphan {
+        return stalled >= budget_ns(cx.config.tcp.orphan_retries, cx);
+    }
+    stalled >= user_timeout::adopted_ns(conn, retries_ns(cx), cx) && !answers_probes(conn, now, cx)
+}
+
+/// R2: how long data is sent again.
+pub fn retries_ns(cx: &Cx<'_>) -> u64 {
+    budget_ns(cx.config.tcp.retries, cx)
+}
+
+fn budget_ns(retries: u8, cx: &Cx<'_>) -> u64 {
     let tcp = &cx.config.tcp;
-    let retries = if conn.is_orphan {
-        tcp.orphan_retries
-    } else {
-        tcp.retries
-    };
-    stalled >= rto::budget_ns(nanos(tcp.rto_min), nanos(tcp.rto_max), retries)
-        && (conn.is_orphan || !answers_probes(conn, now, cx))
+    rto::budget_ns(nanos(tcp.rto_min), nanos(tcp.rto_max), retries)
 }
 
 /// What is sent again beyond a closed window is a probe of it: for as long as the peer answers, the connection stays

@@ -4,6 +4,7 @@ use slipstack_wire::fast_open::FastOpen;
 use slipstack_wire::plain::PlainTcp;
 use slipstack_wire::tcp::{TcpFlags, TcpSegment};
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps, parse_timestamps_only};
+use slipstack_wire::user_timeout::UserTimeout;
 
 use super::ecn;
 use crate::effects::{Absent, RxMeta};
@@ -111,6 +112,11 @@ impl<'a> Segment<'a> {
     /// The Fast Open option, which only SYNs carry (RFC 7413 4.1.1).
     pub fn fast_open(&self) -> Option<FastOpen> {
         FastOpen::find(self.options)
+    }
+
+    /// The User Timeout option (RFC 5482 3.3).
+    pub fn user_timeout(&self) -> Option<UserTimeout> {
+        UserTimeout::find(self.options)
     }
 
     /// Nothing but data, of the size that tells that more follows.

@@ -10,6 +10,7 @@ use alloc::collections::VecDeque;
 use slipstack_wire::fast_open::{Cookie, FastOpen};
 use slipstack_wire::tcp::{TcpFlags, TcpHeader};
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
+use slipstack_wire::user_timeout::UserTimeout;
 
 use super::connect::Preset;
 use super::connection::{MSS_DEFAULT, MSS_MIN, WINDOW_SHIFT_MAX};
@@ -58,6 +59,9 @@ pub struct SynEntry {
     pub has_timestamps: bool,
     /// A Fast Open cookie for the peer.
     pub fast_open: Option<Cookie>,
+    /// What the peer is told of the user timeout. What its SYN says of its own is not kept: by RFC 5482 3 its first segment
+    /// after that says it again.
+    pub told_timeout: Option<UserTimeout>,
     /// The peer asked for ECN and may have it.
     pub has_ecn: bool,
     pub hop: Option<NextHop>,
@@ -171,6 +175,7 @@ impl SynEntry {
             header: &header,
             options: &options,
             fast_open: self.fast_open.map(FastOpen::Cookie),
+            user_timeout: self.told_timeout,
             payload: Payload::None,
         };
         emit::opening(envelope, now, &syn, &mut self.hop, cx, fx);
@@ -227,6 +232,7 @@ pub fn entry_for(
         has_sack: false,
         has_timestamps: false,
         fast_open: None,
+        told_timeout: preset.told_timeout,
         has_ecn: false,
         hop: None,
         tos,

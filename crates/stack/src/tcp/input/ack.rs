@@ -19,7 +19,7 @@ use crate::tcp::recovery::{self, AckFacts, State};
 use crate::tcp::scoreboard::Delivered;
 use crate::tcp::segment::Segment;
 use crate::tcp::timers::Resend;
-use crate::tcp::{isn, keepalive, resend, seq};
+use crate::tcp::{isn, keepalive, resend, seq, user_timeout};
 use crate::time::{Instant, Tick};
 
 pub enum Outcome {
@@ -60,6 +60,7 @@ pub fn on_ack(
     acceptable::take_timestamp(conn, now, segment, start);
     conn.rcv.last_at = now;
     conn.keep_sent = 0;
+    user_timeout::on_segment(conn, segment, cx);
     let was_idle = !conn.has_outstanding();
     let former_window = update_window(conn, segment, start, ack);
     let window_changed = former_window.is_some();

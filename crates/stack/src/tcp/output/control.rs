@@ -14,7 +14,7 @@ use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::flow::FlowKey;
 use crate::tcp::phase::Phase;
 use crate::tcp::segment::Segment;
-use crate::tcp::{ecn, fast_open, isn, seq};
+use crate::tcp::{ecn, fast_open, isn, seq, user_timeout};
 use crate::time::Instant;
 
 /// RFC 5961 7: challenge ACKs of one connection are at least this far apart.
@@ -68,6 +68,7 @@ pub fn send_syn(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
         header: &header,
         options: &options,
         fast_open,
+        user_timeout: user_timeout::of_syn(conn),
         payload,
     };
     emit::opening(envelope, now, &syn, &mut conn.hop, cx, fx);

@@ -14,7 +14,7 @@ use crate::tcp::figures::Pace;
 use crate::tcp::mtu_search::{self, Step};
 use crate::tcp::recovery::State;
 use crate::tcp::timers::Resend;
-use crate::tcp::{isn, pacing, resend, urgent};
+use crate::tcp::{isn, pacing, resend, urgent, user_timeout};
 use crate::time::{Instant, nanos};
 
 /// Super-frames of up to an initial window are not measured against the pacing rate.
@@ -41,8 +41,8 @@ pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
     if !conn.phase.may_transmit() {
         return;
     }
-    if conn.opts.manner.may_be_urgent() {
-        urgent::settle(conn);
+    if conn.opts.manner.may_say_more() {
+        say_more(conn, now, cx, fx);
     }
     let has_lost = conn
         .flight
@@ -93,6 +93,15 @@ pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
         has_sent = push_instead(conn, now, &stop, cx, fx);
     }
     after_new(conn, now, has_sent, &stop, cx);
+}
+
+/// Urgent data may have been acknowledged, and segments that are full leave no room for the user timeout.
+#[cold]
+fn say_more(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+    urgent::settle(conn);
+    if user_timeout::needs_an_ack(conn) {
+        ack_policy::send_ack(conn, now, cx, fx);
+    }
 }
 
 /// What is lost leaves again, unless new data leaves in its place.
@@ -251,8 +260,8 @@ fn send_new(
     if conn.cc.is_paced {
         pacing::on_sent(conn, now, next - start);
     }
-    if conn.opts.manner.may_be_urgent() {
-        emit::urgent_data(conn, now, (start, new.len), flags, cx, fx);
+    if conn.opts.manner.may_say_more() {
+        emit::talkative_data(conn, now, (start, new.len), flags, cx, fx);
     } else {
         emit::new_data(conn, now, (start, new.len), flags, cx, fx);
     }

@@ -9,6 +9,7 @@ use slipstack_wire::tcp::{CHECKSUM_AT, HEADER_LEN, OPTIONS_MAX, TcpFlags, TcpHea
 use slipstack_wire::tcp_options::{
     SACK_BLOCKS_MAX, TIMESTAMPS_LEN, TcpOptions, Timestamps, emit_timestamps,
 };
+use slipstack_wire::user_timeout::UserTimeout;
 
 use super::window;
 use crate::counters::Counter;
@@ -18,7 +19,7 @@ use crate::options::DEFAULT_TTL;
 use crate::tcp::assembler::Range;
 use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::flow::FlowKey;
-use crate::tcp::{ecn, isn, seq, urgent};
+use crate::tcp::{ecn, isn, seq, urgent, user_timeout};
 use crate::time::Instant;
 
 const BUFFER_LEN: usize = HEADER_LEN + OPTIONS_MAX;
@@ -52,15 +53,15 @@ pub fn segment(
     fx: &mut impl Effects,
 ) -> Output {
     let tos = conn.opts.tos;
-    if conn.opts.manner.may_be_urgent() {
-        return general(conn, now, place, (flags, tos), cx, fx);
+    if conn.opts.manner.may_say_more() {
+        return talkative(conn, now, place, (flags, tos), cx, fx);
     }
     build(conn, now, place, (flags, tos), cx, fx)
 }
 
-/// Sends new data while some of it is urgent.
+/// Sends new data while some of it is urgent, or the peer is to be told of the user timeout.
 #[cold]
-pub fn urgent_data(
+pub fn talkative_data(
     conn: &mut Connection,
     now: Instant,
     place: (u64, u32),
@@ -70,7 +71,7 @@ pub fn urgent_data(
 ) -> Output {
     let tos = conn.opts.tos & !ecn::MASK | conn.ecn.ect;
     let flags = flags | core::mem::take(&mut conn.ecn.cwr);
-    general(conn, now, place, (flags, tos), cx, fx)
+    talkative(conn, now, place, (flags, tos), cx, fx)
 }
 
 /// The segment carries the ACK, so that none is owed afterwards.
@@ -170,8 +171,43 @@ fn note_acked(conn: &mut Connection) {
 fn general(
     conn: &mut Connection,
     now: Instant,
+    place: (u64, u32),
+    marks: (TcpFlags, u8),
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Output {
+    let mut buffer = [0u8; BUFFER_LEN];
+    let options_len = put_options(conn, now, place.1 == 0, &mut buffer);
+    with_options(conn, now, place, marks, (&mut buffer, options_len), cx, fx)
+}
+
+/// There is something to say that no other segment says.
+#[cold]
+#[inline(never)]
+fn talkative(
+    conn: &mut Connection,
+    now: Instant,
+    place: (u64, u32),
+    marks: (TcpFlags, u8),
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Output {
+    let mut buffer = [0u8; BUFFER_LEN];
+    let len = put_options(conn, now, place.1 == 0, &mut buffer);
+    let options_len = buffer[HEADER_LEN..]
+        .first_chunk_mut::<OPTIONS_MAX>()
+        .map_or(len, |room| user_timeout::append(conn, place.1, len, room));
+    with_options(conn, now, place, marks, (&mut buffer, options_len), cx, fx)
+}
+
+/// The header before options that are in their place.
+#[inline(always)]
+fn with_options(
+    conn: &mut Connection,
+    now: Instant,
     (start, len): (u64, u32),
     (flags, tos): (TcpFlags, u8),
+    (buffer, options_len): (&mut [u8; BUFFER_LEN], usize),
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) -> Output {
@@ -185,9 +221,7 @@ fn general(
         flags: flags | urg | TcpFlags::ACK | conn.ecn.echo,
         urgent,
     };
-    let mut buffer = [0u8; BUFFER_LEN];
-    let options_len = put_options(conn, now, len == 0, &mut buffer);
-    header.emit(options_len, &mut buffer);
+    header.emit(options_len, buffer);
     let payload = payload_of(conn, start, len);
     note_acked(conn);
     let packet = packet_of(&conn.key, tos, conn.opts.ttl);
@@ -291,6 +325,7 @@ pub fn bare(
         header,
         options,
         fast_open: None,
+        user_timeout: None,
         payload: Payload::None,
     };
     opening(envelope, now, &syn, hop, cx, fx)
@@ -385,6 +420,7 @@ pub struct Opening<'a> {
     pub header: &'a TcpHeader,
     pub options: &'a TcpOptions,
     pub fast_open: Option<FastOpen>,
+    pub user_timeout: Option<UserTimeout>,
     pub payload: Payload<'a>,
 }
 
@@ -399,6 +435,7 @@ pub fn opening(
     if let Some((src, dst)) = envelope.key.v4()
         && let Some(hop) = current(hop, envelope.key, now, cx)
         && syn.fast_open.is_none()
+        && syn.user_timeout.is_none()
         && syn.payload.is_empty()
         && let Some(output) = bare_plain(envelope, (src, dst, hop), syn, cx, fx)
     {
@@ -409,7 +446,9 @@ pub fn opening(
         .first_chunk_mut::<OPTIONS_MAX>()
         .map_or(0, |room| {
             let len = syn.options.emit(room);
-            syn.fast_open.map_or(len, |option| option.append(room, len))
+            let len = syn.fast_open.map_or(len, |option| option.append(room, len));
+            syn.user_timeout
+                .map_or(len, |option| option.append(room, len))
         });
     syn.header.emit(options_len, &mut buffer);
     let out = OutSegment {

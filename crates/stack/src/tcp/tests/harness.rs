@@ -9,6 +9,7 @@ use slipstack_wire::fast_open::FastOpen;
 use slipstack_wire::ipv4::{self, Ipv4Header};
 use slipstack_wire::tcp::{OPTIONS_MAX, TcpFlags, TcpHeader, TcpSegment};
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
+use slipstack_wire::user_timeout::UserTimeout;
 use slipstack_wire::{RxMeta, TxOffload, protocol};
 
 use crate::{
@@ -36,6 +37,7 @@ pub struct Sent {
     pub header: TcpHeader,
     pub options: TcpOptions,
     pub fast_open: Option<FastOpen>,
+    pub user_timeout: Option<UserTimeout>,
     /// Offset and length of the payload in the stream.
     pub data: Option<(u64, u32)>,
     pub offload: TxOffload,
@@ -79,6 +81,7 @@ impl Effects for Recorder {
             header: parsed.header,
             options,
             fast_open: FastOpen::find(parsed.options),
+            user_timeout: UserTimeout::find(parsed.options),
             data,
             offload: frame.offload,
             tos: frame.header[ethernet::HEADER_LEN + 1],

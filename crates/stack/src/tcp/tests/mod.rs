@@ -24,4 +24,5 @@ mod sack;
 mod states;
 mod tail_probe;
 mod train;
+mod user_timeout;
 mod window;
