@@ -151,6 +151,12 @@ impl Assembler {
         self.fin = None;
     }
 
+    /// The FIN is in order now, and nothing is held any more: whether there is something left to report.
+    pub fn end(&mut self) -> bool {
+        self.fin = None;
+        self.duplicate.is_some()
+    }
+
     /// Remembers that bytes came a second time (below the in-order edge, or within a range).
     pub fn note_duplicate(&mut self, range: Range) {
         self.duplicate = Some(range);

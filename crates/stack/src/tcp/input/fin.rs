@@ -3,6 +3,7 @@
 use super::{Verdict, owe_ack};
 use crate::effects::{Effects, Event};
 use crate::link::Cx;
+use crate::tcp::assembler::Assembler;
 use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::keepalive;
 use crate::tcp::output::ack_policy;
@@ -45,7 +46,11 @@ pub fn on_fin(
     conn.rcv.has_fin = true;
     conn.rcv.nxt += 1;
     conn.rcv.edge = conn.rcv.edge.max(conn.rcv.nxt);
-    conn.rcv.assembler = None;
+    // RFC 2883 4: what came twice is still to be told.
+    let assembler = conn.rcv.assembler.as_deref_mut();
+    if !assembler.is_some_and(Assembler::end) {
+        conn.rcv.assembler = None;
+    }
     if conn.phase == Phase::Established && conn.rcv.ack != AckState::Now {
         // The program will close soon: its FIN can carry the ACK (as on Linux).
         ack_policy::on_fin(conn, now);

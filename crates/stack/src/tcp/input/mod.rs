@@ -81,17 +81,19 @@ pub fn on_segment(
         urgent::on_segment(conn, segment, start, fx);
     }
     // Seventh: text.
-    if !segment.payload.is_empty() {
-        if !text::on_text(conn, now, segment, start, cx, fx) {
-            return Verdict::Refused;
-        }
-        ack_policy::tell_of_gaps(conn, now, cx, fx);
+    if !segment.payload.is_empty() && !text::on_text(conn, now, segment, start, cx, fx) {
+        return Verdict::Refused;
     }
     // Eighth: FIN.
+    let mut verdict = Verdict::Alive;
     if segment.flags.is_fin() || conn.rcv.fin_at != 0 {
-        return fin::on_fin(conn, now, segment, start, cx, fx);
+        verdict = fin::on_fin(conn, now, segment, start, cx, fx);
     }
-    Verdict::Alive
+    // Of text and FIN at once, as on Linux; the ACK of the end is TIME-WAIT's.
+    if verdict == Verdict::Alive && !segment.payload.is_empty() {
+        ack_policy::tell_of_gaps(conn, now, cx, fx);
+    }
+    verdict
 }
 
 /// An ACK is owed at once.
