@@ -18,6 +18,7 @@ use crate::time::{Instant, nanos};
 const MS: u64 = 1_000_000;
 
 /// Starts or stops the slot as the state wants.
+#[inline]
 pub fn arm(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     if conn.is_orphan && conn.phase == Phase::FinWait2 {
         let wait = match conn.opts.linger2_ms {
@@ -33,6 +34,8 @@ pub fn arm(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     }
 }
 
+#[cold]
+#[inline(never)]
 fn idle_ns(conn: &Connection, cx: &Cx<'_>) -> u64 {
     let idle = u64::from(conn.opts.keep_idle_ms) * MS;
     user_timeout::keep_alive_ns(conn, idle, cx)

@@ -441,6 +441,19 @@ pub fn opening(
     {
         return output;
     }
+    rare_opening(envelope, now, syn, hop, cx, fx)
+}
+
+/// The same with more options, with data, over IPv6, or while the next hop is to be found.
+#[inline(never)]
+fn rare_opening(
+    envelope: Envelope<'_>,
+    now: Instant,
+    syn: &Opening<'_>,
+    hop: &mut Option<NextHop>,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) -> Output {
     let mut buffer = [0u8; BUFFER_LEN];
     let options_len = buffer[HEADER_LEN..]
         .first_chunk_mut::<OPTIONS_MAX>()
