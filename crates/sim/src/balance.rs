@@ -59,6 +59,7 @@ const ICMP: &[Counter] = &[
     Counter::DropIcmpQuote,
     Counter::DropIcmpType,
     Counter::DropIcmpRole,
+    Counter::RxGroupReports,
     Counter::RxIgmpQueries,
     Counter::DropIgmpMalformed,
     Counter::DropIgmpType,
@@ -94,8 +95,7 @@ const TCP: &[Counter] = &[
     Counter::DropTcpGroup,
 ];
 
-/// A datagram to a group is delivered to each of its sockets, and a report of another member of a group is not
-/// counted: worlds have neither.
+/// A datagram to a group is delivered to each of its sockets: worlds have none.
 const LAYERS: &[Layer] = &[
     Layer {
         name: "frames",

@@ -71,8 +71,9 @@ counters! {
     DropIcmpQuote "drop_icmp_quote" "ICMP error whose quoted packet is malformed or not ours"
     DropIcmpType "drop_icmp_type" "ICMP type or code without a meaning for us"
     DropIcmpRate "drop_icmp_rate" "ICMP error or reply not sent because of the rate limit"
-    DropIcmpRole "drop_icmp_role" "echo request or IGMP that reached an engine instead of its keeper"
+    DropIcmpRole "drop_icmp_role" "echo request, IGMP or MLD that reached an engine instead of its keeper"
 
+    RxGroupReports "rx_group_reports" "reports of other members of a group, in IGMP or MLD of version 1 or 2"
     RxIgmpQueries "rx_igmp_queries" "IGMP queries taken"
     TxIgmpReports "tx_igmp_reports" "IGMP reports and leaves sent"
     DropIgmpMalformed "drop_igmp_malformed" "IGMP that is malformed or from beyond the link"

@@ -97,7 +97,9 @@ impl Cx<'_> {
     pub(crate) fn on_mld_query(&mut self, now: Instant, ip: &IpMeta, rest: [u8; 4], body: &[u8]) {
         let is_local = is_of_link(ip);
         match mld::Query::parse(rest, body) {
-            Some(_) if self.config.role == Role::Engine => {}
+            Some(_) if self.config.role == Role::Engine => {
+                self.counters.bump(Counter::DropIcmpRole);
+            }
             // RFC 3810 5.1.14: from a link-local address and with a hop limit of one.
             Some(query) if is_local => {
                 self.counters.bump(Counter::RxMldQueries);
@@ -119,6 +121,9 @@ impl Cx<'_> {
 
     pub(crate) fn on_mld_report(&mut self, ip: &IpMeta, body: &[u8]) {
         match body.first_chunk::<16>() {
+            Some(_) if self.config.role == Role::Engine => {
+                self.counters.bump(Counter::DropIcmpRole);
+            }
             // RFC 2710 3: nobody who is not of the link speaks for us.
             Some(group) if is_of_link(ip) => {
                 self.on_other_member(Ipv6Addr::from(*group).into());
@@ -129,6 +134,7 @@ impl Cx<'_> {
 
     /// RFC 2236 3, RFC 2710 4: to routers of older versions one member is as good as many.
     fn on_other_member(&mut self, group: IpAddr) {
+        self.counters.bump(Counter::RxGroupReports);
         let groups = self.link.groups.as_mut();
         let entry = groups.and_then(|groups| {
             let mut entries = groups.entries.iter_mut();

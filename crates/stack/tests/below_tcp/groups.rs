@@ -264,6 +264,7 @@ fn older_routers_hear_what_they_understand() {
         table.input(&igmp(other, GROUP));
         table.pass(20_000);
         assert_eq!(said(&mut table), []);
+        assert_eq!(table.count(Counter::RxGroupReports), 1);
         table.input(&query(version, Ipv4Addr::UNSPECIFIED));
         table.pass(10_001);
         assert_eq!(said(&mut table), [(report, vec![3])]);

@@ -309,6 +309,14 @@ fn an_engine_leaves_answers_to_its_keeper() {
     table.input(&icmp(PEER6, OWN, 64, Icmpv6Kind::EchoRequest([0; 4]), b""));
     assert!(table.take_frames().is_empty());
     assert_eq!(table.count(Counter::DropIcmpRole), 1);
+    let (router, group) = ("fe80::1".parse().unwrap(), solicited_node(OWN));
+    let query = Icmpv6Kind::MldQuery([0, 1, 0, 0]);
+    table.input(&icmp(router, ALL_NODES, 1, query, &[0; 20]));
+    let report = Icmpv6Kind::Other { kind: 131, code: 0 };
+    table.input(&icmp(router, group, 1, report, &group.octets()));
+    table.pass(10_001);
+    assert!(table.take_frames().is_empty());
+    assert_eq!(table.count(Counter::DropIcmpRole), 3);
 }
 
 #[test]
@@ -577,4 +585,5 @@ fn who_is_not_of_the_link_does_not_answer_for_us() {
         assert_eq!(table.take_frames().len(), answers, "{src} {ttl}");
     }
     assert_eq!(table.count(Counter::DropMldMalformed), 2);
+    assert_eq!(table.count(Counter::RxGroupReports), 1);
 }
