@@ -197,6 +197,7 @@ mod tests {
         };
         assert!(policy.is_own(ip("fd00::5")) && policy.is_reachable(ip("fd00::77")));
         assert!(!policy.is_reachable(ip("fd01::1")) && policy.is_reachable(ip("1.1.1.1")));
+        // RFC 4007 9: from an address of wider scope no answer would come back.
         assert!(!policy.is_reachable(ip("fe80::1")) && !policy.is_reachable(ip("ff02::1")));
         assert!(policy.is_broadcast(ip("10.0.0.255")) && !policy.is_broadcast(ip("10.0.0.254")));
         assert!(policy.takes_group(ip("239.1.2.3")) && !policy.takes_group(ip("ff0e::7")));

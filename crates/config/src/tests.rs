@@ -92,6 +92,7 @@ fn both_families_are_configured_side_by_side() {
     }
     assert!(settings(&[("SLIPSTACK_IP", "10.0.0.5/24"), ("SLIPSTACK_GW", "fd00::1")]).is_err());
     for wrong in [
+        // RFC 4291 2.6.1: every router's.
         "fd00::/64",
         "fd00::5",
         "fd00::5/129",

@@ -228,6 +228,7 @@ mod tests {
 
     #[test]
     fn link_local_addresses_of_the_stack_have_its_interface() {
+        // RFC 4007 6.
         let shown = |text: &str| {
             let bytes = AddrBytes::on_stack(text.parse().unwrap(), Family::V6, 7);
             u32::from_ne_bytes(bytes.as_bytes()[24..].try_into().unwrap())

@@ -88,6 +88,15 @@ mod tests {
     }
 
     #[test]
+    fn the_station_address_of_a_group_is_made_of_its_last_bytes() {
+        // RFC 2464 7, RFC 1112 6.4.
+        let of_v6 = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff12, 0x3456);
+        assert_eq!(multicast_v6(of_v6), [0x33, 0x33, 0xff, 0x12, 0x34, 0x56]);
+        let of_v4 = Ipv4Addr::new(239, 129, 2, 3);
+        assert_eq!(multicast_v4(of_v4), [0x01, 0x00, 0x5e, 1, 2, 3]);
+    }
+
+    #[test]
     fn a_tag_with_a_priority_alone_is_looked_behind() {
         let tagged = [0xa0, 0, 0x08, 0, 0x45];
         assert_eq!(

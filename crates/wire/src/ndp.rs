@@ -336,6 +336,8 @@ mod tests {
         let mut out = [0; NEIGHBOUR_LEN];
         let len = probe.emit_solicitation(&mut out);
         assert_eq!(Neighbour::parse_solicitation(&out[..len]), Some(probe));
+        // RFC 3971 5.3.2: type 14, length in eights, at least six bytes that nobody guesses.
+        assert_eq!(out[16..len], [14, 1, 7, 7, 7, 7, 7, 7]);
     }
 
     #[test]

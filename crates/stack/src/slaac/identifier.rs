@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn identifiers_stay_the_same_and_differ_by_prefix_interface_and_try() {
-        // RFC 7217 5.
+        // RFC 7217 5, RFC 4291 2.5.1.
         let secret = SipKey { k0: 1, k1: 2 };
         let of = |interface| Identifiers { secret, interface };
         let net = |n| Ipv6Addr::new(0x2001, 0xdb8, n, 0, 0, 0, 0, 0);

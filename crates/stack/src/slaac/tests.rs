@@ -329,6 +329,19 @@ fn parameters_that_are_not_stated_stay() {
 }
 
 #[test]
+fn no_reachable_time_is_longer_than_an_hour() {
+    // RFC 4861 6.2.1.
+    let mut host = Host::up();
+    for (told_ms, kept_s) in [(3_600_000u32, 3_600), (3_600_001, 3_600), (60_000, 60)] {
+        let body = [&told_ms.to_be_bytes()[..], &[0; 4]].concat();
+        let told = RouterAdvertisement::parse([0, 0, 0, 9], &body).unwrap();
+        host.slaac.on_advertisement(host.now, ROUTER, &told, 1500);
+        let kept = host.learnt().reachable;
+        assert_eq!(kept, Some(Duration::from_secs(kept_s)));
+    }
+}
+
+#[test]
 fn one_router_cannot_fill_our_memory() {
     let mut host = Host::up();
     for n in 0..200 {

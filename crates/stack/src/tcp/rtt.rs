@@ -149,6 +149,19 @@ mod tests {
     }
 
     #[test]
+    fn a_round_trip_that_never_varies_leaves_room_for_one_that_does() {
+        // RFC 6298 4: the variance term is never zero, and the clock tells microseconds apart.
+        let mut rtt = Rtt::default();
+        for i in 0..1_000 {
+            rtt.sample(Instant(i * MS), Duration::from_micros(1_234));
+        }
+        assert!(rtt.variance_ns() < 1_000, "{}", rtt.variance_ns());
+        assert!(rtt.smoothed_ns().abs_diff(1_234_000) < 1_000);
+        let timeout = rtt.timeout_ns(1000 * MS, 200 * MS, 120_000 * MS);
+        assert_eq!(timeout, rtt.smoothed_ns() + 200 * MS);
+    }
+
+    #[test]
     fn the_minimum_is_forgotten_after_its_window() {
         let mut rtt = Rtt::default();
         rtt.sample(Instant(0), Duration::from_millis(5));

@@ -123,3 +123,27 @@ impl Timers {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_the_timers_of_loss_one_runs_at_a_time() {
+        // RFC 8985 8.
+        let mut timers = Timers::default();
+        for kind in [
+            Resend::Probe,
+            Resend::Reorder,
+            Resend::Timeout,
+            Resend::Persist,
+        ] {
+            timers.set_resend(Resend::Timeout, Instant(4_000));
+            timers.set_resend(kind, Instant(8_000));
+            assert_eq!(timers.resend(), Some(kind));
+            assert_eq!(timers.pop_due(Instant(7_999)), None, "what was replaced");
+            assert_eq!(timers.pop_due(Instant(8_003)), Some(Due::Resend(kind)));
+            assert_eq!((timers.resend(), timers.next()), (None, None));
+        }
+    }
+}

@@ -5,7 +5,7 @@
 use std::net::Ipv6Addr;
 
 use crate::support::*;
-use slipstack_stack::{Counter, Role};
+use slipstack_stack::{Counter, DatagramOut, Role};
 use slipstack_wire::icmpv6::{Icmpv6Kind, Icmpv6Message};
 use slipstack_wire::ipv6::{Ipv6Packet, solicited_node};
 use slipstack_wire::ipv6_extensions::{FRAGMENT, fragment_header};
@@ -138,5 +138,40 @@ fn discovery_in_fragments_is_ignored_and_an_echo_is_not() {
         }
         assert_eq!(table.take_frames().len(), 1);
         assert_eq!(table.count(Counter::DropNdpFragment), 1);
+    }
+}
+
+#[test]
+fn what_a_neighbour_told_by_itself_is_used_for_five_seconds_before_it_is_verified() {
+    // RFC 4861 7.3.1 and 10: DELAY_FIRST_PROBE_TIME, and REACHABLE_TIME for what was confirmed.
+    for (is_confirmed, wait_ms, frames) in [
+        (false, 4_000, 1),
+        (false, 6_000, 2),
+        (true, 6_000, 1),
+        (true, 31_000, 2),
+    ] {
+        let mut table = table(Role::Standalone, false);
+        table.input(&solicitation(PEER6, Some(PEER_MAC)));
+        if is_confirmed {
+            let mut body = [0; NEIGHBOUR_LEN];
+            let answer = Neighbour {
+                target: PEER6,
+                link: Some(PEER_MAC),
+                nonce: None,
+            };
+            let len = answer.emit_advertisement(&mut body);
+            let flags = flag::SOLICITED | flag::OVERRIDE;
+            let kind = Icmpv6Kind::NeighbourAdvertisement([flags, 0, 0, 0]);
+            table.input(&icmpv6(PEER_MAC, (PEER6, OWN), 255, kind, &body[..len]));
+        }
+        table.pass(wait_ms);
+        table.take_frames();
+        let udp = table.bind("[::]:1000");
+        let out = DatagramOut::new(Some((PEER6, 7).into()), b"x");
+        let sent = table.stack.udp_send(table.now, udp, &out, &mut table.fx);
+        sent.unwrap();
+        let sent = table.take_frames();
+        assert_eq!(sent.len(), frames, "{is_confirmed} {wait_ms}");
+        assert!(sent.iter().all(|frame| frame[..6] == PEER_MAC));
     }
 }

@@ -280,6 +280,9 @@ fn identifications_differ_and_only_where_they_are_needed() {
     let udp = bind(&mut table, MtuDiscovery::Want);
     let mut v4 = BTreeSet::new();
     let mut v6 = BTreeSet::new();
+    // RFC 7739 5.2: those of IPv6 do not follow from the ones before.
+    let mut steps = BTreeSet::new();
+    let mut last = 0u32;
     for _ in 0..100 {
         send(&mut table, udp, false, &bytes(2000)).unwrap();
         send(&mut table, udp, true, &bytes(2000)).unwrap();
@@ -303,7 +306,10 @@ fn identifications_differ_and_only_where_they_are_needed() {
             .collect();
         assert_eq!(ids[0], ids[1]);
         v6.insert(ids[0]);
+        steps.insert(ids[0].wrapping_sub(last));
+        last = ids[0];
     }
+    assert_eq!(steps.len(), 100);
     assert_eq!((v4.len(), v6.len()), (100, 100));
     send(&mut table, udp, false, &bytes(20)).unwrap();
     assert_eq!(ip_of(&table.take_frames()[0]).header.identification, 0);

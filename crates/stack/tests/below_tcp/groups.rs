@@ -285,6 +285,29 @@ fn older_routers_hear_what_they_understand() {
 }
 
 #[test]
+fn what_an_older_router_is_told_unasked_comes_again_within_ten_seconds() {
+    // RFC 2236 8.10.
+    let mut table = Table::new();
+    let udp = socket(&mut table, 1000);
+    table.input(&query(2, Ipv4Addr::UNSPECIFIED));
+    table.pass(20_000);
+    for last in 1..=8 {
+        let group = Ipv4Addr::new(239, 1, 2, last).into();
+        let joined = table.stack.udp_change_group(udp, group, GroupChange::Join);
+        joined.unwrap();
+    }
+    table.pass(0);
+    assert_eq!(said(&mut table).len(), 8);
+    table.pass(1_001);
+    let soon = said(&mut table).len();
+    table.pass(9_000);
+    let late = said(&mut table).len();
+    assert_eq!(soon + late, 8);
+    // Version 3 would have said all of it again by then.
+    assert!(late > 4, "{late}");
+}
+
+#[test]
 fn what_is_malformed_or_from_beyond_the_link_is_counted() {
     // RFC 3376 4.
     let mut table = Table::new();

@@ -163,3 +163,17 @@ fn an_echo_to_a_group_is_answered_from_an_address_of_ours() {
     assert_eq!(answer, None);
     assert_eq!(table.count(Counter::DropIcmpGroup), 1);
 }
+
+#[test]
+fn a_source_quench_reaches_nobody() {
+    // RFC 5927 6.2, of a segment and of a datagram.
+    for protocol in [6, 17] {
+        let mut table = Table::new();
+        let quoted = ip_frame(protocol, IP, PEER, &[3, 232, 0, 80, 0, 0, 0, 1]);
+        let quench = IcmpKind::Other { kind: 4, code: 0 };
+        table.input(&icmp_frame(PEER, IP, quench, &quoted[14..]));
+        assert_eq!(table.count(Counter::DropIcmpType), 1);
+        assert_eq!(table.count(Counter::RxIcmpErrors), 0);
+        assert!(table.fx.events.is_empty() && table.take_frames().is_empty());
+    }
+}

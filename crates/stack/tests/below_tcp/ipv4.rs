@@ -290,3 +290,23 @@ proptest! {
         table.stack.on_timers(Instant(table.now.0 + 5_000_000_000), &mut Sink);
     }
 }
+
+#[test]
+fn segments_to_or_from_groups_are_dropped_without_a_word() {
+    // RFC 9293 3.9.2.3.
+    let syn = [&[0, 9, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2][..], &[0; 6]].concat();
+    let group = Ipv4Addr::new(224, 0, 0, 1);
+    for (src, dst, why) in [
+        (PEER, group, Counter::DropTcpGroup),
+        (PEER, Ipv4Addr::new(10, 0, 0, 255), Counter::DropTcpGroup),
+        (PEER, Ipv4Addr::BROADCAST, Counter::DropTcpGroup),
+        (group, IP, Counter::DropIpv4Martian),
+        (Ipv4Addr::BROADCAST, IP, Counter::DropIpv4Martian),
+    ] {
+        let mut table = Table::new();
+        table.introduce_peer();
+        table.input(&ip_frame(protocol::TCP, src, dst, &syn));
+        assert_eq!(table.count(why), 1, "{src} to {dst}");
+        assert!(table.take_frames().is_empty());
+    }
+}

@@ -7,6 +7,7 @@ mod forward;
 mod fragments;
 mod fragments_out;
 mod groups;
+mod groups6;
 mod icmp;
 mod ipv4;
 mod ipv6;

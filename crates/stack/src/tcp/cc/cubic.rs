@@ -322,6 +322,17 @@ mod tests {
     }
 
     #[test]
+    fn where_slow_start_ends_without_a_loss_the_plateau_is_there() {
+        // RFC 9438 4.10.
+        let mut cubic = Cubic::default();
+        let mut w = window(50_000);
+        cubic.on_slow_start_left(&w);
+        cubic.on_ack(&mut w, &ack(1_000, 100), MSS);
+        assert_eq!((cubic.k_ms, cubic.w_max), (0, 50_000));
+        assert_eq!(cubic.cwnd_prior, 50_000);
+    }
+
+    #[test]
     fn time_without_a_used_window_does_not_count() {
         // RFC 9438 5.8.
         let mut cubic = Cubic::default();

@@ -282,6 +282,25 @@ fn holes_are_bounded_and_what_is_beyond_is_learnt_when_it_grows() {
 }
 
 #[test]
+fn every_transmission_has_its_time_and_only_what_left_again_has_a_new_one() {
+    // RFC 8985 6.1.
+    let mut board = Scoreboard::default();
+    for n in 0..4 {
+        board.push(n * MSS, (n + 1) * MSS, n, Stamp::default());
+    }
+    let second = Range {
+        start: MSS,
+        end: 2 * MSS,
+    };
+    board.mark_one_lost(second);
+    board.mark_resent(second, 9, Stamp::default());
+    let sent = |record: &Record| (record.start / MSS, record.sent_at, record.was_resent());
+    let sent: Vec<_> = board.records().map(sent).collect();
+    let want = [(0, 0, false), (1, 9, true), (2, 2, false), (3, 3, false)];
+    assert_eq!(sent, want);
+}
+
+#[test]
 fn a_walk_over_many_losses_goes_on_where_it_stopped() {
     let mut board = with_holes(4 * WALK_MAX as u64);
     let mut calls = 0;

@@ -77,6 +77,7 @@ fn with_two_segments_in_flight() -> World {
 
 #[test]
 fn each_fault_is_found_and_nothing_else() {
+    // RFC 9293 3.3.1.
     for &(what, spoil) in FAULTS {
         let mut world = with_two_segments_in_flight();
         assert_eq!(world.stack.tcp_audit(), Ok(()), "{what}");

@@ -471,3 +471,31 @@ fn the_user_timeout_ends_an_open_in_time() {
     world.sleep(60 * MS);
     assert_eq!(world.failed(), Some(Reason::TimedOut));
 }
+
+#[test]
+fn what_the_program_says_of_the_service_stands_in_every_segment() {
+    // RFC 9293 3.9.1.9: before the open, and changed while the connection is there.
+    let mut world = World::new(config());
+    let options = SocketOptions {
+        tos: 0x28,
+        ..SocketOptions::default()
+    };
+    let (now, fx) = (world.now, &mut world.fx);
+    let conn = world.stack.tcp_connect(now, None, peer(), &options, fx);
+    world.conn = Some(conn.unwrap());
+    let syn = world.only();
+    let ports = (PEER_PORT, syn.header.src_port);
+    world.ack = syn.header.seq.wrapping_add(1);
+    world.inject(ports, ISS, world.ack, SYN | ACK, &offer(), &[]);
+    world.write(100);
+    let mut sent = world.take_sent();
+    sent.push(syn);
+    assert!(sent.len() > 2 && sent.iter().all(|it| it.tos == 0x28));
+    let (conn, option) = (world.conn.unwrap(), crate::TcpOption::Tos(0xb8));
+    let fx = &mut world.fx;
+    world.stack.tcp_set_option(now, conn, option, fx).unwrap();
+    world.write(200);
+    world.sleep(SECOND);
+    let sent = world.take_sent();
+    assert!(!sent.is_empty() && sent.iter().all(|it| it.tos == 0xb8));
+}

@@ -8,12 +8,87 @@ use slipstack_wire::tcp_options::{SackBlocks, TcpOptions};
 const BASE: u32 = 1_024;
 const PROBE: u32 = 1_242;
 
-#[test]
-fn a_probe_that_is_sent_again_in_pieces_proves_nothing() {
-    // RFC 4821 7.6.4.
+fn searching(has_sack: bool) -> World {
     let mut config = config();
     config.tcp.mtu_probing = crate::MtuProbing::Always;
     let mut world = World::new(config);
+    world.listen();
+    world.accept(TcpOptions {
+        mss: Some(1460),
+        sack_permitted: has_sack,
+        ..TcpOptions::default()
+    });
+    world.clear();
+    world
+}
+
+/// The largest segment of what leaves after the first window has been acknowledged.
+fn largest_after(mut world: World, written: u64) -> u32 {
+    world.write(written);
+    world.take_sent();
+    world.now.0 += 10 * MS;
+    world.acknowledge(10 * BASE);
+    world.flush();
+    let sent = world.take_sent();
+    sent.iter().map(Sent::len).max().unwrap()
+}
+
+#[test]
+fn only_who_can_tell_a_lost_probe_from_other_losses_sends_one() {
+    // RFC 4821 6.1.
+    assert_eq!(largest_after(searching(true), 200_000), PROBE);
+    assert_eq!(largest_after(searching(false), 200_000), BASE);
+}
+
+#[test]
+fn a_probe_waits_for_data_that_shows_its_loss() {
+    // RFC 4821 7.4: four more segments.
+    let enough = u64::from(10 * BASE + PROBE + 4 * BASE);
+    assert_eq!(largest_after(searching(true), enough), PROBE);
+    assert_eq!(largest_after(searching(true), enough - 600), BASE);
+}
+
+#[test]
+fn a_timeout_whose_first_lost_segment_is_the_probe_is_its_failure() {
+    // RFC 4821 7.6.3.
+    let mut world = searching(true);
+    world.write(400_000);
+    world.take_sent();
+    world.now.0 += 10 * MS;
+    world.acknowledge(10 * BASE);
+    world.flush();
+    let mut end = 0;
+    let mut lens = alloc::vec![];
+    let mut look = |world: &mut World| {
+        for sent in world.take_sent() {
+            let (offset, len) = sent.data.unwrap();
+            end = end.max(offset + u64::from(len));
+            lens.push(len);
+        }
+        end
+    };
+    look(&mut world);
+    // Nothing comes back, and then everything does.
+    world.sleep(3 * SECOND);
+    assert_ne!(world.stack.counters().value(Counter::TcpTimeouts), 0);
+    let mut acked = u64::from(10 * BASE);
+    for _ in 0..40 {
+        let sent = look(&mut world);
+        world.now.0 += 10 * MS;
+        world.acknowledge((sent - acked) as u32);
+        acked = sent;
+        world.flush();
+    }
+    let probes: alloc::vec::Vec<u32> = lens.into_iter().filter(|len| *len > BASE).collect();
+    // Half way again, to what is smaller than the one that has failed.
+    assert_eq!(probes[0], PROBE);
+    assert!(BASE < probes[1] && probes[1] < PROBE, "{probes:?}");
+}
+
+#[test]
+fn connections_follow_a_link_that_takes_more_or_less_than_it_did() {
+    // RFC 9293 3.7.3.
+    let mut world = World::new(config());
     world.listen();
     world.accept(TcpOptions {
         mss: Some(1460),
@@ -21,6 +96,28 @@ fn a_probe_that_is_sent_again_in_pieces_proves_nothing() {
         ..TcpOptions::default()
     });
     world.clear();
+    let mut written = 0;
+    for (mtu, len) in [
+        (1_500, 1_460),
+        (1_300, 1_260),
+        (1_400, 1_360),
+        (9_000, 1_460),
+    ] {
+        world.stack.set_link_mtu(world.now, mtu);
+        written += 2_000;
+        world.write(written);
+        assert_eq!(world.take_sent()[0].len(), len, "{mtu}");
+        world.now.0 += 10 * MS;
+        world.acknowledge(2_000);
+        world.flush();
+        world.take_sent();
+    }
+}
+
+#[test]
+fn a_probe_that_is_sent_again_in_pieces_proves_nothing() {
+    // RFC 4821 7.6.4.
+    let mut world = searching(true);
     world.write(200_000);
     world.take_sent();
     world.now.0 += 10 * MS;

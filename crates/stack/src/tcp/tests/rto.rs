@@ -5,7 +5,7 @@
 use super::harness::*;
 use crate::{Counter, Reason, TcpOption};
 use core::time::Duration;
-use slipstack_wire::tcp_options::{SackBlocks, TcpOptions};
+use slipstack_wire::tcp_options::{SackBlocks, TcpOptions, Timestamps};
 
 #[test]
 fn a_lost_segment_is_probed_for_and_comes_again_with_doubling_pauses() {
@@ -230,4 +230,41 @@ fn an_outage_is_no_round_trip() {
         world.acknowledge(1_000);
         assert_ne!(times(&world), before);
     }
+}
+
+#[test]
+fn an_echo_measures_only_where_it_comes_with_new_data_acknowledged() {
+    // RFC 7323 4.1.
+    let mut world = established_with_stamps();
+    let trip = |world: &World| {
+        let info = world.stack.tcp_info(world.now, world.conn.unwrap());
+        info.unwrap().rtt_us
+    };
+    let before = trip(&world);
+    world.write(500);
+    let began = world.now;
+    let first = world.only().options.timestamps.unwrap();
+    world.sleep(SECOND);
+    let again = world.take_sent();
+    let last = again.last().unwrap().options.timestamps.unwrap();
+    assert!(last.value > first.value + 200);
+    // An old echo with a question that acknowledges nothing new.
+    let echo = |world: &mut World, echo: u32| {
+        let value = world.stamps.unwrap().value + 1;
+        world.stamps = Some(Timestamps { value, echo });
+    };
+    echo(&mut world, first.value);
+    world.peer(ACK, &[1; 10]);
+    assert_eq!(trip(&world), before);
+    // Which of the two was acknowledged says the echo, though the segment was sent again.
+    echo(&mut world, last.value);
+    world.now.0 += 100 * MS;
+    world.acknowledge(500);
+    let sent_ms = u64::from(last.value - first.value);
+    let want_ms = world.now.nanos_since(began) / MS - sent_ms;
+    let measured_ms = (8 * u64::from(trip(&world)) - 7 * u64::from(before)) / 1_000;
+    assert!(
+        measured_ms.abs_diff(want_ms) <= 1,
+        "{measured_ms} {want_ms}"
+    );
 }

@@ -269,6 +269,31 @@ fn a_repair_that_was_lost_too_has_a_whole_timeout_to_come() {
 }
 
 #[test]
+fn after_a_timeout_what_is_not_sacked_is_sent_again_and_nothing_else() {
+    // RFC 6675 5.1.
+    let mut world = established();
+    world.write(10_000);
+    world.take_sent();
+    world.now.0 += 10 * MS;
+    sack(&mut world, &[(4000, 6000), (8000, 9000)]);
+    world.sleep(2 * SECOND);
+    assert_ne!(world.stack.counters().value(Counter::TcpTimeouts), 0);
+    let mut again = offsets(&world.take_sent());
+    for acked in [1_000, 3_000, 2_000, 2_000] {
+        world.now.0 += 10 * MS;
+        world.acknowledge(acked);
+        world.flush();
+        again.extend(offsets(&world.take_sent()));
+    }
+    for sacked in [4_000, 5_000, 8_000] {
+        assert!(!again.contains(&sacked), "{again:?}");
+    }
+    for lost in [0, 1_000, 6_000, 7_000] {
+        assert!(again.contains(&lost), "{lost}: {again:?}");
+    }
+}
+
+#[test]
 fn a_long_row_of_losses_is_found_without_another_ack() {
     let mut world = World::new(config());
     world.listen();
