@@ -167,23 +167,56 @@ def a_busy_process_leaves_new_connections_to_its_idle_sibling(world):
                     assert client.recv(100).endswith(b" hello")
 
 
-def turns_are_taken(world, how):
+def turns_are_taken(world, how, ports):
     server = world.stack(*world.program("turns.py"), how)
-    world.wait_port(9001, process=server)
-    for number in range(60):
-        with world.connect(9000 + number % 2, 5) as client:
+    world.wait_port(9000, process=server)
+    for port in ports:
+        with world.connect(port, 5) as client:
             client.sendall(b"hello")
             assert client.recv(100).endswith(b" hello")
 
 
-@test(modes=("kernel", "inprocess"))
+@test
 def of_processes_that_take_turns_at_accepting_none_keeps_a_connection(world):
-    turns_are_taken(world, "poll")
+    turns_are_taken(world, "poll", [9000, 9001] * 30)
 
 
-@test(modes=("kernel", "inprocess"))
+@test
 def of_processes_that_take_turns_at_an_epoll_set_none_keeps_a_connection(world):
-    turns_are_taken(world, "epoll")
+    turns_are_taken(world, "epoll", [9000, 9001] * 30)
+
+
+@test
+def of_processes_that_take_turns_at_a_blocking_accept_none_keeps_a_connection(world):
+    turns_are_taken(world, "accept", [9000] * 60)
+
+
+def others_serve(world, how):
+    server = world.stack(*world.program("elsewhere.py"), how)
+    world.wait_port(9000, process=server)
+    for _ in range(3):
+        with world.connect(9000, 5) as guest:
+            guest.sendall(b"stay")
+            assert guest.recv(100).endswith(b" stay")
+            for _ in range(10):
+                with world.connect(9000, 2) as client:
+                    client.sendall(b"hello")
+                    assert client.recv(100).endswith(b" hello")
+
+
+@test
+def while_a_worker_reads_what_comes_to_its_epoll_set_goes_to_another(world):
+    others_serve(world, "read")
+
+
+@test
+def while_a_worker_computes_what_comes_to_its_epoll_set_goes_to_another(world):
+    others_serve(world, "compute")
+
+
+@test
+def while_a_worker_waits_for_a_thread_what_comes_to_its_epoll_set_goes_to_another(world):
+    others_serve(world, "lock")
 
 
 LIBRARY = """

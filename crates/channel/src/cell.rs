@@ -44,6 +44,11 @@ const RX_PENDING: usize = 2;
 const TX_WANTED: usize = 3;
 /// The engine's: how far the bytes have left, where the program asks for it.
 const TX_SENT: usize = 4;
+/// Of an accepted connection: whose it is. Its generation while it is offered, with [`TAKEN`] when the program has it.
+const CLAIM: usize = 5;
+
+const TAKEN: u64 = 1 << 63;
+const WITHDRAWN: u64 = 1 << 62;
 
 /// The sizes of a socket's buffers, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,15 +291,6 @@ impl<'a> Cell<'a> {
         self.word(2, ACCEPT_TAKEN).fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Of an accepted connection: the program has it.
-    pub(crate) fn is_taken(&self) -> bool {
-        self.word(2, ACCEPT_TAKEN).load(Ordering::Acquire) != 0
-    }
-
-    pub(crate) fn set_taken(&self) {
-        self.word(2, ACCEPT_TAKEN).store(1, Ordering::Release);
-    }
-
     // Flags: set by one side, taken by the other, with full ordering against the words they
     // speak of.
 
@@ -374,6 +370,28 @@ impl<'a> Cell<'a> {
         self.word(3, TX_WANTED).store(0, Ordering::Relaxed);
     }
 
+    /// Of an accepted connection of this generation: the program has it.
+    pub(crate) fn is_taken(&self, generation: u32) -> bool {
+        self.word(3, CLAIM).load(Ordering::Acquire) == u64::from(generation) | TAKEN
+    }
+
+    /// The program takes an offered connection; `false`: it is not there any more.
+    pub(crate) fn take(&self, generation: u32) -> bool {
+        self.claim(generation, TAKEN)
+    }
+
+    /// The engine takes an offered connection back; `false`: the program has it.
+    pub(crate) fn withdraw(&self, generation: u32) -> bool {
+        self.claim(generation, WITHDRAWN)
+    }
+
+    fn claim(&self, generation: u32, mark: u64) -> bool {
+        let offered = u64::from(generation);
+        self.word(3, CLAIM)
+            .compare_exchange(offered, offered | mark, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
     /// Begins a use for a connection that the program is told of next.
     #[inline]
     pub(crate) fn begin_accepted(&self, state: StateWord, limits: Limits, ends: &Ends) {
@@ -383,6 +401,8 @@ impl<'a> Cell<'a> {
         self.reset_program();
         // The event that tells of it.
         self.word(3, EVENT_PENDING).store(1, Ordering::Relaxed);
+        self.word(3, CLAIM)
+            .store(u64::from(state.generation), Ordering::Relaxed);
         self.set_state(state);
     }
 

@@ -122,11 +122,9 @@ pub enum Command {
     Unlisten {
         sock: SockId,
     },
-    /// Nobody watches a listener (any more, or again): new connections, and those on their way, go to
-    /// others of its address. Refused with [`crate::Refusal::InvalidState`] when there are none.
-    Yield {
+    /// Somebody waits on a listener whose connections went to others: it takes new ones again.
+    Resume {
         sock: SockId,
-        is_on: bool,
     },
     /// Reply: [`crate::Reply::Bound`] with the local address once the attempt is under way; how
     /// it ends is told by a change of state.
@@ -208,7 +206,7 @@ const SET_OPTION: u8 = 10;
 const INFO: u8 = 11;
 const UDP_CONNECT: u8 = 12;
 const GOODBYE: u8 = 13;
-const YIELD: u8 = 14;
+const RESUME: u8 = 14;
 const URGENT: u8 = 15;
 const TELL_SENT: u8 = 16;
 
@@ -272,7 +270,7 @@ impl Command {
                 (LISTEN, 0, Some(sock), [u64::from(backlog), 0, 0, 0])
             }
             Command::Unlisten { sock } => (UNLISTEN, 0, Some(sock), ZERO),
-            Command::Yield { sock, is_on } => (YIELD, u8::from(is_on), Some(sock), ZERO),
+            Command::Resume { sock } => (RESUME, 0, Some(sock), ZERO),
             Command::Connect { sock, remote } => {
                 let [a, b, c] = with_addr(remote);
                 (CONNECT, 0, Some(sock), [a, b, c, 0])
@@ -334,10 +332,7 @@ impl Command {
                 backlog: payload[2] as u32,
             },
             UNLISTEN => Command::Unlisten { sock },
-            YIELD => Command::Yield {
-                sock,
-                is_on: flags & 1 != 0,
-            },
+            RESUME => Command::Resume { sock },
             CONNECT => Command::Connect {
                 sock,
                 remote: addr_of(payload),

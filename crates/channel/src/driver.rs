@@ -41,9 +41,6 @@ pub struct WaitOn {
     pub is_nap: bool,
 }
 
-/// What a driver calls in the program's absence; it wants to be called again after so many nanoseconds.
-pub type Tend = Box<dyn Fn() -> Option<u64> + Send + Sync>;
-
 /// An attached engine as the program's side sees it.
 pub trait Driver: Send + Sync {
     /// Lets the engine work: in-process runs one turn (RX burst, commands, timers, flush) if no
@@ -72,12 +69,6 @@ pub trait Driver: Send + Sync {
 
     /// After blocking: which descriptors of [`WaitOn`] were found readable.
     fn finish_wait(&self, ready: [bool; 2]);
-
-    /// From now on `tend` is called, by a thread of the driver's, while no thread of the program's is in a call for
-    /// so long that the driver stands in. Only one that does so ever calls it.
-    fn when_away(&self, tend: Tend) {
-        let _ = tend;
-    }
 
     /// Wakes the threads that block in what `prepare_wait` gave them.
     fn wake_waiters(&self);

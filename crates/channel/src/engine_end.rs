@@ -357,7 +357,20 @@ impl EngineEnd {
 
     /// Whether the program says that it has taken this accepted connection.
     pub fn is_taken(&self, sock: SockId) -> bool {
-        self.cell(sock.index).is_some_and(|cell| cell.is_taken())
+        self.cell(sock.index)
+            .is_some_and(|cell| cell.is_taken(sock.generation))
+    }
+
+    /// Takes an accepted connection back that the program has not taken; `false`: it has.
+    pub fn withdraw(&self, sock: SockId) -> bool {
+        self.cell(sock.index)
+            .is_some_and(|cell| cell.withdraw(sock.generation))
+    }
+
+    /// Whether the program sleeps in a call and wants its doorbell rung.
+    pub fn is_program_asleep(&self) -> bool {
+        let word = &self.header.line(header::PROGRAM).words[header::PROGRAM_SLEEPING];
+        word.load(Ordering::Relaxed) != 0
     }
 
     /// Connections of a listener that the program says it has taken.

@@ -37,7 +37,7 @@ pub use attach::{Attach, AttachError, Attachment, Policy};
 pub use cell::Limits;
 pub use command::{CloseMode, Coded, Command, Congestion, Everyday, SocketOption, Ticket};
 pub use datagram::Envelope;
-pub use driver::{Driver, Exit, Placement, Tend, TurnOutcome, WaitOn};
+pub use driver::{Driver, Exit, Placement, TurnOutcome, WaitOn};
 pub use engine_end::{EngineEnd, Lie, SendSide, Sent};
 pub use event::{ChannelEvent, EventKind};
 pub use flows::{FlowDirectory, FlowEntry, flows};

@@ -9,6 +9,8 @@ use slipstack_channel::{
 use slipstack_mem::Doorbell;
 use slipstack_stack::{ConnId, Instant, ListenerId, SocketOptions, UdpId};
 
+use crate::accept_queue::AcceptQueue;
+
 /// A client's place in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientId(pub u32);
@@ -93,11 +95,8 @@ pub(crate) struct Socket {
     pub(crate) yields: Yields,
     /// Of an accepted connection: its listener.
     pub(crate) listener: Option<SockId>,
-    /// Of a listener: connections offered that no program can take, those that came from other
-    /// listeners, and what the stack was last told of those taken.
-    pub(crate) refused: u64,
-    pub(crate) passed_in: u64,
-    pub(crate) taken_told: u64,
+    /// Of a listener: what waits at it.
+    pub(crate) queue: Option<Box<AcceptQueue>>,
     /// [`crate::world::Deferred::TellSent`] is on its way.
     pub(crate) is_tell_due: bool,
     /// Datagrams that found no room.
@@ -126,9 +125,7 @@ impl Socket {
         options: None,
         yields: Yields::No,
         listener: None,
-        refused: 0,
-        passed_in: 0,
-        taken_told: 0,
+        queue: None,
         is_tell_due: false,
         lost: 0,
         received_at: Instant(0),
@@ -186,9 +183,8 @@ pub(crate) struct Client {
     looked_at: Instant,
     /// Sockets that listen.
     pub(crate) listeners: Vec<SockId>,
-    /// Connections offered since the stack was last told of all that were taken; while there are
-    /// any, the listeners are looked at.
-    pub(crate) untold: u64,
+    /// Something has come to a listener, or waits there: the listeners are looked at.
+    pub(crate) has_waiting: bool,
 }
 
 impl Client {
@@ -204,7 +200,7 @@ impl Client {
             passing: Vec::new(),
             looked_at: Instant(0),
             listeners: Vec::new(),
-            untold: 0,
+            has_waiting: false,
         }
     }
 
@@ -371,31 +367,64 @@ impl Client {
         Some(Instant(due.max(self.looked_at.0 + RELEASE_EVERY_NS)))
     }
 
-    /// Names the listeners of which the program has taken more connections than was told, and how many
-    /// it has taken (wrapping).
+    /// Looks what the program has accepted. Names the listeners of which more connections wait no more than was told,
+    /// and how many those are (wrapping).
     #[inline]
-    pub(crate) fn tell_taken(&mut self, mut tell: impl FnMut(ListenerId, u32)) {
-        if self.untold == 0 {
+    pub(crate) fn look_at_queues(&mut self, now: Instant, mut tell: impl FnMut(ListenerId, u32)) {
+        if !self.has_waiting {
             return;
         }
+        let mut has_waiting = false;
         for at in 0..self.listeners.len() {
             let sock = self.listeners[at];
             let Some((socket, end)) = self.find(sock) else {
                 continue;
             };
-            let Role::Listener(id) = socket.role else {
+            let (Role::Listener(id), Some(queue)) = (socket.role, &mut socket.queue) else {
                 continue;
             };
-            let total = end
-                .accept_taken(sock)
-                .wrapping_add(socket.refused)
-                .wrapping_sub(socket.passed_in);
-            let taken = total.wrapping_sub(socket.taken_told);
-            if taken != 0 {
-                socket.taken_told = total;
-                self.untold = self.untold.saturating_sub(taken);
-                tell(id, total as u32);
+            if let Some(total) = queue.look(end.accept_taken(sock), now) {
+                tell(id, total);
             }
+            has_waiting |= queue.waiting() > 0;
         }
+        self.has_waiting = has_waiting;
+    }
+
+    /// The listeners from which the program accepts nothing although something waits.
+    pub(crate) fn find_left(&mut self, now: Instant) -> Vec<SockId> {
+        if !self.has_waiting {
+            return Vec::new();
+        }
+        let listeners = self.listeners.clone();
+        let is_left = |sock: &SockId| {
+            let found = self.find(*sock);
+            let queue = found.and_then(|(socket, _)| socket.queue.as_mut());
+            queue.is_some_and(|queue| queue.is_left(now))
+        };
+        listeners.into_iter().filter(is_left).collect()
+    }
+
+    /// When [`Client::find_left`] may find something.
+    pub(crate) fn left_at(&self) -> Option<Instant> {
+        if !self.has_waiting {
+            return None;
+        }
+        let queues = self.listeners.iter().filter_map(|sock| {
+            let socket = self.socket(*sock)?;
+            socket.queue.as_ref()?.due_at()
+        });
+        queues.min()
+    }
+
+    /// Takes the connections of a listener back that the program has not accepted.
+    pub(crate) fn withdraw(&mut self, listener: SockId) -> Vec<SockId> {
+        let is_of = |sock: &SockId| {
+            let socket = self.socket(*sock);
+            socket.is_some_and(|it| it.listener == Some(listener) && !it.is_closing)
+        };
+        let waiting: Vec<SockId> = self.sockets().into_iter().filter(is_of).collect();
+        let is_back = |sock: &SockId| self.end.withdraw(*sock);
+        waiting.into_iter().filter(is_back).collect()
     }
 }

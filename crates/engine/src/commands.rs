@@ -67,8 +67,8 @@ impl Engine {
         let Engine { stack, world, .. } = self;
         world.has_rest = false;
         for client in world.clients.iter_mut().flatten() {
-            client.tell_taken(|listener, total| stack.tcp_accepted(listener, total));
-            world.has_rest |= client.untold > 0;
+            client.look_at_queues(now, |listener, total| stack.tcp_accepted(listener, total));
+            world.has_rest |= client.has_waiting;
         }
         if !world.unsent.is_empty() {
             self.send_unsent(now);
@@ -126,7 +126,7 @@ impl Engine {
             },
             Command::Listen { sock, backlog } => self.on_listen(of(sock), backlog),
             Command::Unlisten { sock } => self.on_unlisten(of(sock)),
-            Command::Yield { sock, is_on } => self.on_yield(of(sock), is_on),
+            Command::Resume { sock } => self.on_resume(of(sock)),
             Command::Connect { sock, remote } => match self.kind(of(sock))? {
                 Kind::Tcp => self.on_connect(now, of(sock), remote),
                 Kind::Udp => self.connect_datagram(of(sock), Some(remote)),

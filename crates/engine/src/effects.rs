@@ -9,6 +9,7 @@ use slipstack_stack::{
     Told, UdpId,
 };
 
+use crate::accept_queue::AcceptQueue;
 use crate::client::Role;
 use crate::translate;
 use crate::world::{Deferred, Owner, World};
@@ -306,7 +307,7 @@ impl World {
             return;
         }
         let listener_owner = self.listener_owner(listener);
-        let accepted = listener_owner.and_then(|owner| self.offer(owner, conn, ends));
+        let accepted = listener_owner.and_then(|owner| self.offer_to_idle(owner, conn, ends));
         match accepted {
             Some(owner) => {
                 self.conns.set(conn.index, conn.generation, owner);
@@ -317,9 +318,10 @@ impl World {
                 if let Some(owner) = self.listener_owner(listener)
                     && let Some(client) = self.client(owner.client)
                     && let Some((socket, _)) = client.find(owner.sock)
+                    && let Some(queue) = &mut socket.queue
                 {
-                    socket.refused += 1;
-                    client.untold += 1;
+                    queue.on_refused();
+                    client.has_waiting = true;
                     self.has_rest = true;
                 }
                 self.deferred.push(Deferred::Abort(conn));
@@ -327,9 +329,31 @@ impl World {
         }
     }
 
+    /// As [`World::offer`], to whoever waits.
+    fn offer_to_idle(&mut self, listener: Owner, conn: ConnId, ends: &Ends) -> Option<Owner> {
+        let taker = self.find_idle(listener);
+        let accepted = self.offer(taker, conn, ends)?;
+        if taker != listener {
+            for (owner, note) in [
+                (listener, AcceptQueue::on_refused as fn(&mut AcceptQueue)),
+                (taker, AcceptQueue::on_passed_in),
+            ] {
+                if let Some(socket) = self.socket(owner)
+                    && let Some(queue) = &mut socket.queue
+                {
+                    note(queue);
+                }
+            }
+            if let Some(client) = self.client(listener.client) {
+                client.has_waiting = true;
+            }
+        }
+        Some(accepted)
+    }
+
     /// Gives a connection to a listener's program as a new socket.
     pub(crate) fn offer(&mut self, listener: Owner, conn: ConnId, ends: &Ends) -> Option<Owner> {
-        let initial = self.initial;
+        let (initial, now) = (self.initial, self.now);
         let client = self.client(listener.client)?;
         let (socket, _) = client.find(listener.sock)?;
         let step = socket.step;
@@ -340,7 +364,12 @@ impl World {
         socket.state = State::CONNECTED | State::BOUND;
         socket.step = step;
         socket.listener = Some(listener.sock);
-        client.untold += 1;
+        if let Some((socket, _)) = client.find(listener.sock)
+            && let Some(queue) = &mut socket.queue
+        {
+            queue.on_offered(now);
+        }
+        client.has_waiting = true;
         self.has_rest = true;
         Some(Owner {
             client: listener.client,

@@ -174,6 +174,7 @@ impl Engine {
         progress |= self.receive_inbox(now);
         progress |= self.run_commands(now);
         progress |= self.run_timers(now);
+        progress |= self.tend_listeners(now);
         self.finish(now);
         if !progress {
             self.world.counters.turns_idle += 1;
@@ -394,8 +395,9 @@ impl Engine {
             soon(NEIGHBOUR_POLL_NS)
         };
         let clients = self.world.clients.iter().flatten();
-        let released = clients.filter_map(Client::release_at).min();
-        [self.stack.next_deadline(), polled, released]
+        let released = clients.clone().filter_map(Client::release_at).min();
+        let left = clients.filter_map(Client::left_at).min();
+        [self.stack.next_deadline(), polled, released, left]
             .into_iter()
             .flatten()
             .min()

@@ -4,6 +4,7 @@
 //! of the program itself ([`InProcess`]) or the loop of an instance ([`instance::run`]). Both use
 //! the same channel, so the program's side cannot tell the difference ([`Remote`]).
 
+mod accept_queue;
 mod alone;
 mod arriving;
 mod authority;

@@ -124,7 +124,7 @@ impl Engine {
     }
 
     /// Gives the connection to another listener, or resets it.
-    fn pass(&mut self, now: Instant, owner: Owner) {
+    pub(crate) fn pass(&mut self, now: Instant, owner: Owner) {
         let Some(client) = self.world.client(owner.client) else {
             return;
         };
@@ -177,8 +177,10 @@ impl Engine {
         let Some(owner) = self.world.offer(listener, conn, &ends) else {
             return false;
         };
-        if let Some(socket) = self.world.socket(listener) {
-            socket.passed_in += 1;
+        if let Some(socket) = self.world.socket(listener)
+            && let Some(queue) = &mut socket.queue
+        {
+            queue.on_passed_in();
         }
         self.world.conns.set(conn.index, conn.generation, owner);
         self.world.flows.open(conn, &ends);
@@ -216,17 +218,24 @@ impl Engine {
         true
     }
 
-    /// A listening socket that serves this address and does not yield: the narrowest, as for a SYN.
-    pub(crate) fn find_listener(&mut self, local: SocketAddr) -> Option<Owner> {
+    /// A listening socket that serves this address and does not yield: the narrowest, as for a SYN, and of several
+    /// one whose program waits.
+    pub(crate) fn find_listener(&self, local: SocketAddr) -> Option<Owner> {
         let serves = |it: &Listening| it.yields == Yields::No && it.bound.span().takes(local.ip());
         let narrower = |known: Listening, other: Listening| {
-            if other.bound.span().is_narrower(known.bound.span()) {
+            let (one, two) = (other.bound.span(), known.bound.span());
+            let is_idler = one == two && other.is_idle && !known.is_idle;
+            if one.is_narrower(two) || is_idler {
                 other
             } else {
                 known
             }
         };
-        let found = self.listeners_on(local.port()).into_iter().filter(serves);
+        let found = self
+            .world
+            .listeners_on(local.port())
+            .into_iter()
+            .filter(serves);
         found.reduce(narrower).map(|it| it.owner)
     }
 }

@@ -171,6 +171,7 @@ impl Engine {
         self.world.listeners.set(id.index, id.generation, owner);
         if let Some(socket) = self.world.socket(owner) {
             socket.role = Role::Listener(id);
+            socket.queue.get_or_insert_default();
             socket.step = socket.step.min(step);
         }
         if let Some(client) = self.world.client(owner.client) {

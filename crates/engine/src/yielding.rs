@@ -1,15 +1,17 @@
-//! Listeners that nobody watches: a worker that waits for its turn to accept, or is busy elsewhere.
+//! Listeners from which nothing is accepted: their program computes, waits for a lock or for its turn to accept, or is
+//! busy elsewhere.
 //!
 //! Their connections go to another listener of the address, of this engine or of another one, as they
 //! would on the kernel, where one queue serves all. Without another one they stay and wait.
 
 use slipstack_channel::{Refusal, Reply};
+use slipstack_stack::{Instant, ListenerId};
 
 use crate::authority::Transport;
 use crate::client::{Bound, Role, Yields};
 use crate::commands::Answer;
 use crate::engine::Engine;
-use crate::world::Owner;
+use crate::world::{Owner, World};
 
 /// A listening socket of a port.
 #[derive(Clone, Copy, Debug)]
@@ -17,38 +19,113 @@ pub(crate) struct Listening {
     pub(crate) owner: Owner,
     pub(crate) yields: Yields,
     pub(crate) bound: Bound,
+    /// Its program sleeps in a call, and nothing waits at it.
+    pub(crate) is_idle: bool,
 }
 
 impl Engine {
-    pub(crate) fn on_yield(&mut self, owner: Owner, is_on: bool) -> Answer {
+    /// Leaves what waits where nothing is accepted to others. Whether there was any.
+    #[inline]
+    pub(crate) fn tend_listeners(&mut self, now: Instant) -> bool {
+        self.world.has_rest && self.tend_all_listeners(now)
+    }
+
+    #[inline(never)]
+    fn tend_all_listeners(&mut self, now: Instant) -> bool {
+        let mut progress = false;
+        for id in self.world.client_ids() {
+            let client = self.world.client(id).filter(|client| !client.is_leaving);
+            let left = client.map_or(Vec::new(), |client| client.find_left(now));
+            for sock in left {
+                progress |= self.leave_to_others(now, Owner { client: id, sock });
+            }
+        }
+        progress
+    }
+
+    /// `false`: there is nobody else.
+    #[cold]
+    fn leave_to_others(&mut self, now: Instant, owner: Owner) -> bool {
+        let Some(socket) = self.world.socket(owner) else {
+            return false;
+        };
+        let (Role::Listener(id), Some(bound), before) = (socket.role, socket.bound, socket.yields)
+        else {
+            return false;
+        };
+        let Some(heirs) = self.find_heirs(owner, bound) else {
+            return false;
+        };
+        if before == Yields::No {
+            self.begin_to_yield(owner, id, heirs);
+        }
+        let is_any = self.withdraw(now, owner);
+        if !is_any && before == Yields::No {
+            // The program has just accepted them, and does not know that it is to come back.
+            let _ = self.on_resume(owner);
+        }
+        true
+    }
+
+    /// From now on what comes goes to others, what is on its way too.
+    fn begin_to_yield(&mut self, owner: Owner, id: ListenerId, heirs: Yields) {
+        let Some(socket) = self.world.socket(owner) else {
+            return;
+        };
+        socket.yields = heirs;
+        let port = socket.bound.map_or(0, |bound| bound.addr.port());
+        self.stack.tcp_set_yielding(id, true);
+        let drained = self.drain(id, port);
+        let half_open = self.stack.tcp_detach_half_open(id);
+        if heirs == Yields::Here {
+            self.pass_half_open(self.world.now, half_open);
+        } else {
+            for image in half_open {
+                self.send_half_open(&image, 0);
+            }
+        }
+        self.pass_drained(drained);
+    }
+
+    /// Passes on what has not been accepted. Whether there was any.
+    fn withdraw(&mut self, now: Instant, listener: Owner) -> bool {
+        let Some(client) = self.world.client(listener.client) else {
+            return false;
+        };
+        let withdrawn = client.withdraw(listener.sock);
+        for &sock in &withdrawn {
+            if let Some(socket) = self.world.socket(listener)
+                && let Some(queue) = &mut socket.queue
+            {
+                queue.on_withdrawn();
+            }
+            let owner = Owner {
+                client: listener.client,
+                sock,
+            };
+            let role = self.world.socket(owner).map(|socket| socket.role);
+            if let Some(Role::Stream(conn)) = role {
+                self.world.flows.close(conn);
+            }
+            self.pass(now, owner);
+        }
+        !withdrawn.is_empty()
+    }
+
+    /// Somebody waits for connections again.
+    pub(crate) fn on_resume(&mut self, owner: Owner) -> Answer {
         let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
         let (Role::Listener(id), Some(bound)) = (socket.role, socket.bound) else {
             return Err(Refusal::InvalidState);
         };
-        let yields = match (socket.yields != Yields::No, is_on) {
-            (true, true) | (false, false) => return Ok(Reply::Done),
-            (false, true) => self.find_heirs(owner, bound).ok_or(Refusal::InvalidState)?,
-            (true, false) => {
-                self.come_back(bound);
-                Yields::No
-            }
-        };
+        if socket.yields == Yields::No {
+            return Ok(Reply::Done);
+        }
+        self.come_back(bound);
         if let Some(socket) = self.world.socket(owner) {
-            socket.yields = yields;
+            socket.yields = Yields::No;
         }
-        self.stack.tcp_set_yielding(id, is_on);
-        if is_on {
-            let drained = self.drain(id, bound.addr.port());
-            let half_open = self.stack.tcp_detach_half_open(id);
-            if yields == Yields::Here {
-                self.pass_half_open(self.world.now, half_open);
-            } else {
-                for image in half_open {
-                    self.send_half_open(&image, 0);
-                }
-            }
-            self.pass_drained(drained);
-        }
+        self.stack.tcp_set_yielding(id, false);
         Ok(Reply::Done)
     }
 
@@ -59,7 +136,7 @@ impl Engine {
         let is_keen = |it: &Listening| {
             it.owner != owner && it.yields == Yields::No && it.bound.span() == bound.span()
         };
-        if self.listeners_on(port).iter().any(is_keen) {
+        if self.world.listeners_on(port).iter().any(is_keen) {
             return Some(Yields::Here);
         }
         let fabric = self.world.local.fabric.as_ref()?;
@@ -74,7 +151,7 @@ impl Engine {
     /// New connections may come here again.
     fn come_back(&mut self, bound: Bound) {
         let port = bound.addr.port();
-        let on_port = self.listeners_on(port);
+        let on_port = self.world.listeners_on(port);
         if on_port.iter().any(|it| it.yields == Yields::Away)
             && let Some(ports) = &self.ports
         {
@@ -86,24 +163,46 @@ impl Engine {
             }
         }
     }
+}
+
+impl World {
+    /// Who gets a connection of a listener: the listener, or while its program is busy another one of the address whose
+    /// program is not.
+    pub(crate) fn find_idle(&mut self, owner: Owner) -> Owner {
+        if self.clients.len() < 2 {
+            return owner;
+        }
+        let Some(bound) = self.socket(owner).and_then(|socket| socket.bound) else {
+            return owner;
+        };
+        let listening = self.listeners_on(bound.addr.port());
+        if listening.iter().any(|it| it.owner == owner && it.is_idle) {
+            return owner;
+        }
+        let may_take = |it: &&Listening| {
+            it.is_idle && it.yields == Yields::No && it.bound.span() == bound.span()
+        };
+        let idle = listening.iter().find(may_take);
+        idle.map_or(owner, |it| it.owner)
+    }
 
     /// The listening sockets of a port.
-    pub(crate) fn listeners_on(&mut self, port: u16) -> Vec<Listening> {
+    pub(crate) fn listeners_on(&self, port: u16) -> Vec<Listening> {
         let mut found = Vec::new();
-        for id in self.world.client_ids() {
-            let Some(client) = self.world.client(id) else {
+        for id in self.client_ids() {
+            let Some(Some(client)) = self.clients.get(id.0 as usize) else {
                 continue;
             };
-            for sock in client.listeners.clone() {
-                if let Some((socket, _)) = client.find(sock)
+            for &sock in &client.listeners {
+                if let Some(socket) = client.socket(sock)
                     && let Some(bound) = socket.bound.filter(|it| it.addr.port() == port)
                 {
-                    let owner = Owner { client: id, sock };
-                    let yields = socket.yields;
+                    let is_empty = socket.queue.as_ref().is_some_and(|it| it.waiting() == 0);
                     found.push(Listening {
-                        owner,
-                        yields,
+                        owner: Owner { client: id, sock },
+                        yields: socket.yields,
                         bound,
+                        is_idle: is_empty && client.end.is_program_asleep(),
                     });
                 }
             }

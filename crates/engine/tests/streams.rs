@@ -351,7 +351,7 @@ fn what_a_closing_listener_did_not_accept_goes_to_its_sibling() {
             sock
         })
         .collect();
-    world.settle(10_000_000);
+    world.settle(1_000_000);
     for sock in &clients {
         program.send(*sock, &[IoSlice::new(b"early")], false);
     }
@@ -382,6 +382,38 @@ fn what_a_closing_listener_did_not_accept_goes_to_its_sibling() {
         assert_eq!(program.peek_error(sock), None);
     }
     assert!(world.has_event(1, listeners[0], EventKind::Released));
+}
+
+#[test]
+fn what_a_listener_does_not_accept_goes_to_its_sibling_until_it_waits_again() {
+    let mut world = World::new();
+    let [away, there] = [(); 2].map(|()| world.listen_shared(1, 80, true));
+    let program = world.hosts[0].program.clone();
+    let server = world.hosts[1].program.clone();
+    let remote: SocketAddr = "10.9.0.2:80".parse().unwrap();
+    let call = |world: &mut World| {
+        let sock = program.open_socket(Kind::Tcp).unwrap();
+        assert!(world.request(0, Command::Connect { sock, remote }).is_ok());
+        world.settle(1_000_000);
+    };
+    (0..8).for_each(|_| call(&mut world));
+    let mut accepted = 0;
+    for _ in 0..10 {
+        world.now += 3_000_000;
+        world.settle(1_000_000);
+        accepted += std::iter::from_fn(|| server.accept(there)).count();
+    }
+    assert_eq!(accepted, 8);
+    assert_eq!(server.accept_waiting(away), 0);
+    let withdrawn = EventKind::Withdrawn { listener: away };
+    let events = world.hosts[1].events.clone();
+    assert!(events.iter().any(|event| event.kind == withdrawn));
+    assert_eq!(server.accept(away), None);
+    (0..8).for_each(|_| call(&mut world));
+    assert_eq!(server.accept_waiting(there), 8);
+    server.push(Command::Resume { sock: away });
+    (0..8).for_each(|_| call(&mut world));
+    assert!(server.accept_waiting(away) > 0);
 }
 
 /// nginx's pair of listeners: `listen 80` and `listen [::]:80 ipv6only=on`.

@@ -10,6 +10,7 @@ use crate::addr::Family;
 use crate::epoll::Set;
 use crate::lending::{Borrowed, Lent};
 use crate::options::{Membership, Options};
+use crate::place::sets_of;
 use crate::socket::{Dgram, Listener, Stream, bits, shut_bits};
 use crate::waiter::Waiter;
 
@@ -27,6 +28,16 @@ pub(crate) enum Watch {
     Set { set: Arc<Set>, item: u64 },
     /// A thread that sleeps in a call.
     Thread(Arc<Waiter>),
+}
+
+impl Watch {
+    /// Whether a thread waits.
+    pub(crate) fn is_attended(&self) -> bool {
+        match self {
+            Watch::Set { set, item } => set.is_attended(*item),
+            Watch::Thread(_) => true,
+        }
+    }
 }
 
 /// What a socket has become, once it is known.
@@ -240,9 +251,24 @@ impl Description {
         }
     }
 
-    /// Whether a set or a sleeping thread wants to hear of it.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.is_watched.load(Ordering::Acquire)
+    /// Whether a thread waits for it now, by itself or by a set.
+    fn is_attended(&self) -> bool {
+        self.cold.lock().watches.iter().any(Watch::is_attended)
+    }
+
+    /// A listener whose connections went to others takes them again if somebody waits for it now, or else with the
+    /// next wait.
+    pub(crate) fn come_back_if_attended(&self) {
+        if let Some(Decided::Listener(listener)) = self.decided()
+            && listener.is_yielding()
+        {
+            for (set, _) in sets_of(self) {
+                set.note_intents();
+            }
+            if self.is_attended() {
+                listener.come_back();
+            }
+        }
     }
 
     /// Tells all watchers of these epoll bits.

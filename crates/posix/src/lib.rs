@@ -29,7 +29,6 @@ pub mod kernel;
 mod lending;
 mod link;
 mod mourn;
-mod neglect;
 mod options;
 pub mod outcome;
 mod owner;

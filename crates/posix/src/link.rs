@@ -9,13 +9,12 @@ use std::time::Duration;
 
 use slipstack_channel::{
     Attachment, ChannelEvent, CloseMode, Command, Driver, Envelope, EventKind, Exit, Info, Kind,
-    Placement, ProgramEnd, Reply, Returned, SockId, SocketOption, State, Tend, Unsent, WaitOn,
+    Placement, ProgramEnd, Reply, Returned, SockId, SocketOption, State, Unsent, WaitOn,
 };
 use slipstack_mem::{Lock, now_ns};
 
 use crate::description::{Decided, Description};
 use crate::errno::Errno;
-use crate::neglect::Neglected;
 use crate::socket::{Push, bits};
 
 /// Sockets of a channel are numbered below this.
@@ -99,8 +98,6 @@ pub(crate) struct Link {
     has_news: AtomicBool,
     /// This process has let go of it.
     is_left: AtomicBool,
-    /// Listeners with connections and without watchers.
-    pub(crate) neglected: Neglected,
     /// The descriptions of the channel's sockets, in chunks.
     sockets: Box<[OnceLock<Box<[Place]>>]>,
 }
@@ -127,7 +124,6 @@ impl Link {
             pumping: Lock::new(()),
             has_news: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
-            neglected: Neglected::default(),
             sockets: (0..SOCKETS.div_ceil(CHUNK))
                 .map(|_| OnceLock::new())
                 .collect(),
@@ -167,10 +163,6 @@ impl Link {
     /// Whether somebody drives the engine while the program is away.
     pub(crate) fn has_ticker(&self) -> bool {
         self.driver.placement() == Placement::InProcess
-    }
-
-    pub(crate) fn when_away(&self, tend: Tend) {
-        self.driver.when_away(tend);
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -220,11 +212,15 @@ impl Link {
                     && let Some(Decided::Listener(it)) = socket.decided()
                 {
                     it.on_arrival();
-                    if socket.is_watched() {
-                        socket.notify(bits::IN);
-                    } else {
-                        self.neglected.note(&socket);
-                    }
+                    socket.notify(bits::IN);
+                }
+            }
+            EventKind::Withdrawn { listener } => {
+                if let Some(socket) = self.find(listener)
+                    && let Some(Decided::Listener(it)) = socket.decided()
+                {
+                    it.on_withdrawal();
+                    socket.come_back_if_attended();
                 }
             }
             EventKind::Released => {}
@@ -353,19 +349,10 @@ impl Link {
         self.program.push(Command::Unlisten { sock });
     }
 
-    /// Leaves the connections of a listener to others on its address. `false`: there are none.
-    pub(crate) fn yield_listener(&self, sock: SockId) -> bool {
-        self.ask(Command::Yield { sock, is_on: true }).is_ok()
-    }
-
-    /// Takes connections again.
+    /// A listener whose connections went to others takes them again.
     pub(crate) fn resume_listener(&self, sock: SockId) {
-        let _ = self.ask(Command::Yield { sock, is_on: false });
-    }
-
-    /// What waits at a listener that yields goes to others; how many that were.
-    pub(crate) fn pass_waiting(&self, sock: SockId) -> usize {
-        self.program.pass_waiting(sock)
+        self.program.push(Command::Resume { sock });
+        self.driver.commands();
     }
 
     pub(crate) fn close(&self, sock: SockId, mode: CloseMode) {

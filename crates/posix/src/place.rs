@@ -194,7 +194,6 @@ impl Process {
         }
         match attached.and_then(|link| listen_on_stack(link, socket, listener)) {
             Ok(realized) => {
-                realized.0.neglected.look_after(socket);
                 *stack = Some(realized);
                 listener.set_realized();
                 drop(stack);

@@ -114,8 +114,6 @@ pub struct Process {
     pub(crate) trouble: Lock<Option<String>>,
     /// Sentences already said.
     said: Lock<Vec<String>>,
-    /// Itself, where it stays for ever.
-    lasting: OnceLock<&'static Process>,
 }
 
 impl std::fmt::Debug for Process {
@@ -158,13 +156,7 @@ impl Process {
             absence: Absence::default(),
             trouble: Lock::new(None),
             said: Lock::new(Vec::new()),
-            lasting: OnceLock::new(),
         }
-    }
-
-    /// It stays where it is for ever: threads of the engine's may call it while the program is away.
-    pub fn lasts(&'static self) {
-        let _ = self.lasting.set(self);
     }
 
     /// Whether a call on `fd` must come here (a socket that is undecided or on the stack, or an
@@ -249,9 +241,6 @@ impl Process {
                     self.kernel.warn(&link.describe);
                 }
                 self.batch.set_net(link.has_ticker());
-                if let Some(process) = self.lasting.get() {
-                    process.tend_when_away(&link);
-                }
                 {
                     let mut place = self.link.lock();
                     *place = Some(Arc::clone(&link));

@@ -1,11 +1,11 @@
 //! The threads that sleep in a call: who they are, what they watch, which of them leads.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 use slipstack_mem::Lock;
 
-use crate::description::{Description, Watch};
+use crate::description::{Decided, Description, Watch};
 use crate::epoll::{Set, Target};
 use crate::process::Process;
 use crate::wait::Subject;
@@ -115,10 +115,6 @@ impl Sleepers {
         self.leader_until_ns.store(until_ns, Ordering::Release);
     }
 
-    pub(crate) fn is_any(&self) -> bool {
-        self.count.load(Ordering::SeqCst) != 0
-    }
-
     /// Something changed that every sleeper has to look at.
     pub(crate) fn wake_all(&self) {
         for sleeper in self.asleep.lock().iter() {
@@ -200,7 +196,6 @@ impl Process {
         match kept {
             Kept::Socket(socket) => {
                 socket.unwatch(is_it);
-                self.note_if_neglected(&socket);
                 // Its last number may have been closed meanwhile. What is lent a child still has.
                 if socket.users.fetch_sub(1, Ordering::SeqCst) == 1
                     && !socket.lent.is_lent()
@@ -214,8 +209,30 @@ impl Process {
             Kept::Many(targets) => {
                 for target in &targets {
                     target.unwatch(is_it);
+                }
+            }
+        }
+    }
+
+    /// A thread has begun to wait: listeners whose connections went to others meanwhile take them again.
+    pub(crate) fn come_back_to(&self, subject: Subject<'_>) {
+        let come_back = |socket: &Arc<Description>| {
+            if let Some(Decided::Listener(listener)) = socket.decided() {
+                listener.come_back();
+            }
+        };
+        match subject {
+            Subject::Socket(socket) => come_back(socket),
+            Subject::Set(set) => {
+                fence(Ordering::SeqCst);
+                if set.has_intents.load(Ordering::SeqCst) {
+                    self.realize_set(set);
+                }
+            }
+            Subject::Many(targets) => {
+                for target in targets {
                     if let Target::Socket(socket) = target {
-                        self.note_if_neglected(socket);
+                        come_back(socket);
                     }
                 }
             }

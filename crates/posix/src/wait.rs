@@ -288,7 +288,6 @@ impl Process {
             if plan.deadline_ns.is_some_and(|deadline| deadline <= now) {
                 return check(Look::Due);
             }
-            let neglected = link.as_deref().and_then(|link| self.tend_neglected(link));
             let starved = link.as_deref().and_then(Link::relieve);
             if !waiter.fall_asleep() {
                 waiter.wake_up(false);
@@ -296,7 +295,7 @@ impl Process {
                 continue;
             }
             let left = plan.deadline_ns.map(|deadline| deadline - now);
-            let left = least(least(left, neglected), starved);
+            let left = least(left, starved);
             let left = least(left, self.absence.sleep_ns());
             let slept = match link.filter(|_| self.sleepers.try_lead(thread, waiter)) {
                 Some(link) => self.sleep_leading(waiter, &link, plan, now, left),

@@ -1,5 +1,5 @@
 """Processes that take turns at accepting, as Apache's prefork does with two addresses: who waits for his turn waits in
-no call on a socket. Usage: turns.py poll|epoll"""
+no call on a socket. Usage: turns.py poll|epoll|accept (of the first address alone)"""
 
 import os
 import select
@@ -10,21 +10,32 @@ import sys
 WORKERS = 4
 
 
-def work(listeners, taken, given):
+def accept_first(listeners):
+    listeners[0].setblocking(True)
+    while True:
+        yield listeners[0].accept()[0]
+
+
+def poll_all(listeners):
     poll = select.poll() if sys.argv[1] == "poll" else select.epoll()
     for listener in listeners:
         poll.register(listener, select.POLLIN)
     by_number = {listener.fileno(): listener for listener in listeners}
     while True:
+        for number, _ in poll.poll():
+            try:
+                connection, _ = by_number[number].accept()
+            except BlockingIOError:
+                continue
+            yield connection
+            break
+
+
+def work(listeners, taken, given):
+    accepting = (accept_first if sys.argv[1] == "accept" else poll_all)(listeners)
+    while True:
         os.read(taken, 1)
-        connection = None
-        while connection is None:
-            for number, _ in poll.poll():
-                try:
-                    connection, _ = by_number[number].accept()
-                    break
-                except BlockingIOError:
-                    pass
+        connection = next(accepting)
         os.write(given, b"t")
         with connection:
             connection.setblocking(True)

@@ -40,7 +40,7 @@ fn commands() -> Vec<Command> {
         },
         Command::Listen { sock, backlog: 511 },
         Command::Unlisten { sock },
-        Command::Yield { sock, is_on: true },
+        Command::Resume { sock },
         Command::Connect {
             sock,
             remote: "[2001:db8::1]:443".parse().unwrap(),

@@ -283,12 +283,13 @@ impl ProgramEnd {
             RawEvent::Accepted { sock, listener } => self.on_accepted(sock, listener),
             RawEvent::Released { sock } => {
                 let local = self.inner.sockets.find(sock)?;
+                let listener = self.inner.sockets.unqueue(local, sock);
                 self.drop_rings(local);
                 self.inner.sockets.release(sock);
-                Some(ChannelEvent {
-                    sock,
-                    kind: EventKind::Released,
-                })
+                let kind = listener.map_or(EventKind::Released, |listener| EventKind::Withdrawn {
+                    listener,
+                });
+                Some(ChannelEvent { sock, kind })
             }
         }
     }
@@ -389,25 +390,18 @@ impl ProgramEnd {
     /// The next connection of a listener.
     pub fn accept(&self, listener: SockId) -> Option<SockId> {
         let local = self.inner.sockets.find(listener)?;
-        let sock = local.accepted.lock().pop_front()?;
-        self.cell(listener.index)?.add_accept_taken();
-        self.cell(sock.index)?.set_taken();
-        Some(sock)
-    }
-
-    /// Connections that wait at a listener which yields go to another one; gives their number.
-    pub fn pass_waiting(&self, listener: SockId) -> usize {
-        let Some(local) = self.inner.sockets.find(listener) else {
-            return 0;
+        let mut accepted = local.accepted.lock();
+        // What the engine has taken back leaves the queue with the event that tells of it.
+        let is_there = |sock: &SockId| {
+            let cell = self.cell(sock.index);
+            cell.is_some_and(|cell| cell.take(sock.generation))
         };
-        let waiting = self.inner.sockets.take_accepted(local);
-        for sock in &waiting {
-            if let Some(cell) = self.cell(listener.index) {
-                cell.add_accept_taken();
-            }
-            self.close_command(*sock, CloseMode::Pass, true);
-        }
-        waiting.len()
+        let at = accepted.iter().position(is_there)?;
+        let sock = accepted.remove(at)?;
+        drop(accepted);
+        self.inner.sockets.on_taken(sock);
+        self.cell(listener.index)?.add_accept_taken();
+        Some(sock)
     }
 
     /// Connections that wait to be accepted.

@@ -61,6 +61,8 @@ pub(super) struct SockLocal {
     pub(super) tx: Lock<TxSide>,
     pub(super) rx: Lock<RxSide>,
     pub(super) accepted: Lock<VecDeque<SockId>>,
+    /// Of a connection: the index of the listener that it came by, plus one.
+    listener: AtomicU32,
 }
 
 impl SockLocal {
@@ -74,6 +76,7 @@ impl SockLocal {
         *self.tx.lock() = TxSide::default();
         *self.rx.lock() = RxSide::default();
         self.accepted.lock().clear();
+        self.listener.store(0, Ordering::Relaxed);
         self.errors_taken.store(0, Ordering::Relaxed);
         self.is_closing.store(false, Ordering::Relaxed);
         self.is_urgent_inline.store(false, Ordering::Relaxed);
@@ -174,7 +177,31 @@ impl Sockets {
             return None;
         }
         accepted.push_back(sock);
+        if let Some(it) = self.find(sock) {
+            it.listener
+                .store(u32::from(listener) + 1, Ordering::Relaxed);
+        }
         Some(id)
+    }
+
+    /// A connection waits in no queue any more.
+    pub(super) fn on_taken(&self, sock: SockId) {
+        if let Some(it) = self.find(sock) {
+            it.listener.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a connection out of the queue that it waits in; the listener.
+    pub(super) fn unqueue(&self, local: &SockLocal, sock: SockId) -> Option<SockId> {
+        let index = local.listener.load(Ordering::Relaxed).checked_sub(1)?;
+        let listener = self.slot(index)?;
+        let mut accepted = listener.accepted.lock();
+        let at = accepted.iter().position(|other| *other == sock)?;
+        accepted.remove(at);
+        Some(SockId {
+            index,
+            generation: listener.generation.load(Ordering::Acquire),
+        })
     }
 
     /// Everything that waits at a listener.

@@ -8,10 +8,10 @@ mod nap;
 mod ticker;
 
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
-use slipstack_channel::{Driver, Exit, Placement, Tend, TurnOutcome, WaitOn};
+use slipstack_channel::{Driver, Exit, Placement, TurnOutcome, WaitOn};
 use slipstack_mem::{Doorbell, Lock, now_ns};
 use slipstack_stack::Instant;
 
@@ -51,8 +51,6 @@ struct Shared {
     /// No keeper is to be reached.
     is_alone: AtomicBool,
     is_over: AtomicBool,
-    /// What the program's side does about events in the program's absence.
-    tend: OnceLock<Tend>,
 }
 
 impl InProcess {
@@ -76,7 +74,6 @@ impl InProcess {
             ticker_until: AtomicU64::new(0),
             is_alone: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
-            tend: OnceLock::new(),
         });
         let ticker = Ticker::start(Arc::clone(&shared))?;
         Ok(InProcess {
@@ -222,10 +219,6 @@ impl Driver for InProcess {
         self.naps.end(has_come, now_ns);
         self.shared.sleepers.leave(has_rung, &self.shared.bell);
         self.unpark();
-    }
-
-    fn when_away(&self, tend: Tend) {
-        let _ = self.shared.tend.set(tend);
     }
 
     fn wake_waiters(&self) {

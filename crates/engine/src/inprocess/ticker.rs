@@ -8,14 +8,12 @@
 //!   until the program is seen driving again;
 //! - **parked**: the program has been found waiting in our calls (and so driving) for a second.
 //!
-//! What the program's side wants to do about events that nobody is there to hear is done by it too ([`Driver::when_away`]).
-//!
 //! It also watches the control connection, so that a lost keeper is noticed at no cost.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slipstack_mem::thread::spawn_quiet;
@@ -90,12 +88,9 @@ impl Ticker {
         self.bell.raw_fd()
     }
 
-    /// What the thread does in the program's absence may be what ends it.
     pub(super) fn join(self) {
         self.bell.ring();
-        if self.handle.thread().id() != thread::current().id() {
-            let _ = self.handle.join();
-        }
+        let _ = self.handle.join();
     }
 }
 
@@ -203,16 +198,10 @@ impl Watch {
             // The program came and fell asleep while we had the engine.
             self.shared.bell.ring();
         }
-        // Not with the engine locked: it may be asked for something.
-        let again = self.shared.tend.get().and_then(|tend| tend());
         if is_busy {
             return Mode::Away;
         }
-        let left = deadline.map(|at| at.0.saturating_sub(now_ns()));
-        let timeout_ns = match (left, again) {
-            (Some(left), Some(again)) => Some(left.min(again)),
-            (left, again) => left.or(again),
-        };
+        let timeout_ns = deadline.map(|at| at.0.saturating_sub(now_ns()));
         self.sleep(timeout_ns, Some(device));
         self.shared.ticker_until.store(0, Ordering::Release);
         Mode::Away

@@ -77,13 +77,7 @@ impl Process {
                 add(&set, epfd, fd, target, events, data)
             }
             libc::EPOLL_CTL_MOD => modify(&set, epfd, fd, &target, events, data),
-            libc::EPOLL_CTL_DEL => {
-                delete(&set, epfd, fd, &target)?;
-                if let Target::Socket(socket) = &target {
-                    self.note_if_neglected(socket);
-                }
-                Ok(())
-            }
+            libc::EPOLL_CTL_DEL => delete(&set, epfd, fd, &target),
             _ => Err(Errno::EINVAL.into()),
         }
     }
@@ -128,6 +122,7 @@ fn add(set: &Arc<Set>, epfd: i32, fd: i32, target: Target, events: u32, data: u6
         }
     }
     set.look_at(item);
+    target.come_back_if_attended();
     Ok(())
 }
 
@@ -144,6 +139,7 @@ fn modify(
         kernel_ctl(set, epfd, libc::EPOLL_CTL_MOD, fd, events, data)?;
     }
     set.look_at(item);
+    target.come_back_if_attended();
     Ok(())
 }
 

@@ -48,6 +48,12 @@ impl Target {
         }
     }
 
+    pub(crate) fn come_back_if_attended(&self) {
+        if let Target::Socket(socket) = self {
+            socket.come_back_if_attended();
+        }
+    }
+
     pub(crate) fn watch(&self, watch: Watch) {
         match self {
             Target::Socket(socket) => socket.watch(watch),
@@ -331,6 +337,16 @@ impl Set {
         if !inner.ready.is_empty() {
             inner.wake_one();
         }
+    }
+
+    /// Whether a thread waits for connections of this item's, on the set or on one that it is in.
+    pub(crate) fn is_attended(&self, item: u64) -> bool {
+        let inner = self.inner.lock();
+        let asks = inner
+            .items
+            .get(&item)
+            .is_some_and(|it| it.events & bits::IN != 0);
+        asks && (!inner.waiters.is_empty() || inner.watches.iter().any(Watch::is_attended))
     }
 
     /// Whether a poll of the set's own number would find something on our side.

@@ -88,37 +88,24 @@ impl Listener {
         Some(part)
     }
 
-    /// Nobody watches it: what waits goes to another listener, and what comes too. `false`: there is
-    /// none, or somebody is at it.
-    pub(crate) fn leave_to_others(&self) -> bool {
-        let Some(stack) = self.stack.try_lock() else {
-            return false;
-        };
-        let Some((link, sock)) = &*stack else {
-            return true;
-        };
-        if !self.is_yielding.load(Ordering::Acquire) {
-            if !link.yield_listener(*sock) {
-                return false;
-            }
-            // Whether somebody watches is asked after this.
-            self.is_yielding.store(true, Ordering::SeqCst);
-            fence(Ordering::SeqCst);
-        }
-        let passed = link.pass_waiting(*sock);
+    /// A connection that nobody accepted has gone to another listener, and others go there.
+    pub(crate) fn on_withdrawal(&self) {
         let _ = self
             .pending
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
-                Some(n.saturating_sub(passed))
-            });
-        link.commands();
-        true
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
+        // Whether somebody waits is asked after this.
+        self.is_yielding.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
     }
 
-    /// Somebody watches it again.
+    pub(crate) fn is_yielding(&self) -> bool {
+        self.is_yielding.load(Ordering::SeqCst)
+    }
+
+    /// Somebody waits on it.
     pub(crate) fn come_back(&self) {
         fence(Ordering::SeqCst);
-        if !self.is_yielding.load(Ordering::SeqCst) {
+        if !self.is_yielding() {
             return;
         }
         if let Some((link, sock)) = &*self.stack.lock()
@@ -126,10 +113,6 @@ impl Listener {
         {
             link.resume_listener(*sock);
         }
-    }
-
-    pub(crate) fn has_waiting(&self) -> bool {
-        self.pending.load(Ordering::Acquire) > 0
     }
 
     pub(crate) fn refuse(&self) {
@@ -194,10 +177,9 @@ impl Listener {
         self.is_shut.load(Ordering::Acquire)
     }
 
-    /// The channel says a connection waits. Whether somebody watches is asked after this.
+    /// The channel says a connection waits.
     pub(crate) fn on_arrival(&self) {
         self.pending.fetch_add(1, Ordering::AcqRel);
-        fence(Ordering::SeqCst);
     }
 
     pub(crate) fn readiness(&self) -> u32 {

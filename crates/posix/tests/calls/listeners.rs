@@ -89,91 +89,89 @@ fn shutting_a_listener_down_ends_a_blocked_accept() {
     });
 }
 
-#[test]
-fn who_takes_one_of_two_connections_leaves_the_other_to_others() {
+/// Whether others still get a listener's connections after `comes`. One had come to it and was taken back.
+fn yields_after(comes: impl FnOnce(&World, i32, SocketAddr)) -> bool {
     let world = World::new();
-    let (listener, addr) = world.listener(0);
+    let (listener, addr) = world.listener(NONBLOCK);
     world.poll_in(listener, 0);
-    std::thread::scope(|scope| {
-        let server = scope.spawn(|| {
-            let accepted = world.process.accept4(listener, 0).unwrap();
-            // Serves it, while nobody looks at the listener.
-            let mut fds = [libc::pollfd {
-                fd: accepted.fd,
-                events: libc::POLLIN,
-                revents: 0,
-            }];
-            let while_busy = Some(Duration::from_millis(50));
-            world.process.poll(&mut fds, while_busy, None)
-        });
-        // Both come while the accepting thread sleeps.
-        std::thread::sleep(Duration::from_millis(10));
-        world.engine().call(addr, 2);
-        assert_eq!(server.join().unwrap(), Ok(0));
-    });
-    assert!(world.engine().yields_asked() > 0);
+    world.engine().call(addr, 1);
+    assert_eq!(world.engine().withdraw(), 1);
+    comes(&world, listener, addr);
+    world.engine().is_yielding()
 }
 
-/// Whether a listener yields after `comes`, which happens while another one is being looked for.
-fn yields_though(comes: impl FnOnce(&World, i32, SocketAddr)) -> bool {
+#[test]
+fn a_connection_that_is_taken_back_is_not_accepted() {
     let world = World::new();
-    let (listener, addr) = world.listener(0);
-    let (client, _server) = world.pair();
+    let (listener, addr) = world.listener(NONBLOCK);
     world.poll_in(listener, 0);
-    world.engine().let_yield(Duration::from_millis(100));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut fds = [libc::pollfd {
-                fd: client,
-                events: libc::POLLIN,
-                revents: 0,
-            }];
-            let awhile = Some(Duration::from_millis(500));
-            world.process.poll(&mut fds, awhile, None)
-        });
-        std::thread::sleep(Duration::from_millis(20));
-        world.engine().call(addr, 1);
-        // The patience of the thread that sleeps is over, and it asks.
-        std::thread::sleep(Duration::from_millis(30));
-        comes(&world, listener, addr);
-        assert!(world.engine().yields_asked() > 0);
-        world.engine().is_yielding()
-    })
+    world.engine().call(addr, 2);
+    world.poll_in(listener, libc::POLLIN);
+    world.process.accept4(listener, 0).unwrap();
+    assert_eq!(world.engine().withdraw(), 1, "one has been accepted");
+    fails(world.process.accept4(listener, 0).map(drop), Errno::EAGAIN);
+    world.poll_in(listener, 0);
+    world.engine().call(addr, 1);
+    world.poll_in(listener, libc::POLLIN);
+    world.process.accept4(listener, 0).unwrap();
 }
 
 #[test]
-fn a_listener_that_a_thread_accepts_from_while_it_is_left_to_others_comes_back() {
-    let mut is_yielding = true;
-    yields_though(|world, listener, addr| {
-        std::thread::scope(|scope| {
-            let acceptor = scope.spawn(|| world.process.accept4(listener, 0).unwrap().fd);
-            std::thread::sleep(Duration::from_millis(300));
-            is_yielding = world.engine().is_yielding();
-            world.engine().call(addr, 1);
-            acceptor.join().unwrap();
-        });
-    });
-    assert!(!is_yielding);
+fn a_listener_whose_connections_went_to_others_comes_back_with_the_next_wait() {
+    assert!(yields_after(|world, _, _| {
+        let (client, _server) = world.pair();
+        world.poll_in(client, 0);
+    }));
+    assert!(!yields_after(|world, listener, _| {
+        // What has been taken back is heard of first.
+        fails(world.process.accept4(listener, 0).map(drop), Errno::EAGAIN);
+        fails(world.process.accept4(listener, 0).map(drop), Errno::EAGAIN);
+    }));
+    assert!(!yields_after(|world, listener, _| {
+        world.poll_in(listener, 0);
+        world.poll_in(listener, 0);
+    }));
 }
 
 #[test]
-fn a_listener_that_comes_into_a_set_while_it_is_left_to_others_comes_back() {
-    assert!(!yields_though(|world, listener, _| {
+fn a_listener_that_comes_into_a_set_comes_back() {
+    assert!(!yields_after(|world, listener, _| {
         let set = world.process.epoll_create1(0).unwrap();
         let mut events = [libc::epoll_event {
             events: libc::EPOLLIN as u32,
             u64: 0,
         }];
-        let add = world
-            .process
-            .epoll_ctl(set, libc::EPOLL_CTL_ADD, listener, Some(events[0]));
-        assert_eq!(add, Ok(()));
-        let waited = world
-            .process
-            .epoll_wait(set, &mut events, Some(Duration::ZERO), None);
-        assert_eq!(waited, Ok(1));
-        std::thread::sleep(Duration::from_millis(300));
+        let add = libc::EPOLL_CTL_ADD;
+        let added = world.process.epoll_ctl(set, add, listener, Some(events[0]));
+        assert_eq!(added, Ok(()));
+        for _ in 0..2 {
+            let now = Some(Duration::ZERO);
+            let waited = world.process.epoll_wait(set, &mut events, now, None);
+            assert_eq!(waited, Ok(0));
+        }
     }));
+}
+
+#[test]
+fn a_thread_that_waits_gets_the_next_connection_though_one_was_taken_back() {
+    let world = World::new();
+    let (listener, addr) = world.listener(0);
+    world.poll_in(listener, 0);
+    std::thread::scope(|scope| {
+        let acceptor = scope.spawn(|| world.process.accept4(listener, 0).unwrap().fd);
+        std::thread::sleep(Duration::from_millis(20));
+        // It comes and goes before the thread has looked.
+        world.engine().call_and_withdraw(addr);
+        for _ in 0..100 {
+            if !world.engine().is_yielding() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(!world.engine().is_yielding());
+        world.engine().call(addr, 1);
+        acceptor.join().unwrap();
+    });
 }
 
 #[test]

@@ -66,8 +66,7 @@ pub fn activate() -> Option<&'static Process> {
         None if environment().is_empty() => None,
         None => {
             let _in_call = InCall::enter();
-            let process = BEGINNING.with(|| PROCESS.get_or_init(begin).as_ref());
-            process.inspect(|process| process.lasts())
+            BEGINNING.with(|| PROCESS.get_or_init(begin).as_ref())
         }
     }
 }

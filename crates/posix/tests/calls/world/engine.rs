@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use slipstack_channel::{
     Command, Driver, Ends, EngineEnd, Envelope, Exit, Info, Kind, Limits, Placement, Reason,
@@ -59,9 +58,7 @@ struct Inner {
     end: EngineEnd,
     socks: HashMap<SockId, Sock>,
     next_port: u16,
-    yields_asked: usize,
-    /// How long an answer to that takes, if there is somebody to leave them to; and whether it does so now.
-    yield_takes: Option<Duration>,
+    /// Listeners have been told that others take their connections.
     is_yielding: bool,
     holds_datagrams: bool,
     /// Done in place of an answer to the next socket that is bound.
@@ -82,8 +79,6 @@ impl FakeEngine {
                 end,
                 socks: HashMap::new(),
                 next_port: 40_000,
-                yields_asked: 0,
-                yield_takes: None,
                 is_yielding: false,
                 holds_datagrams: false,
                 at_bind: None,
@@ -112,24 +107,24 @@ impl FakeEngine {
 
     /// This many connections come to a listener at once, from a peer that says nothing.
     pub fn call(&self, listener: SocketAddr, count: usize) {
+        self.inner.lock().unwrap().call(listener, count);
+        self.bell.ring();
+    }
+
+    /// One comes, and goes to another listener at once.
+    pub fn call_and_withdraw(&self, listener: SocketAddr) {
         let mut inner = self.inner.lock().unwrap();
-        let found = inner.find_listener(listener.port()).unwrap();
-        for _ in 0..count {
-            let remote = inner.named(SocketAddr::from((OWN, 0)));
-            inner.accept(found, listener, remote);
-        }
+        inner.call(listener, 1);
+        assert_eq!(inner.withdraw(), 1);
         drop(inner);
         self.bell.ring();
     }
 
-    /// How often a listener was to leave its connections to others.
-    pub fn yields_asked(&self) -> usize {
-        self.inner.lock().unwrap().yields_asked
-    }
-
-    /// There is another listener, and to find it takes so long.
-    pub fn let_yield(&self, takes: Duration) {
-        self.inner.lock().unwrap().yield_takes = Some(takes);
+    /// Connections that the program has not accepted go to another listener; how many.
+    pub fn withdraw(&self) -> usize {
+        let withdrawn = self.inner.lock().unwrap().withdraw();
+        self.bell.ring();
+        withdrawn
     }
 
     /// Whether a listener leaves its connections to the other.
@@ -267,16 +262,7 @@ impl Inner {
                 self.end.reply(ticket, result);
             }
             Command::SetOption { .. } => self.end.reply(ticket, Ok(Reply::Done)),
-            Command::Yield { is_on, .. } => {
-                self.yields_asked += 1;
-                let Some(takes) = self.yield_takes else {
-                    self.end.reply(ticket, Err(Refusal::InvalidState));
-                    return;
-                };
-                std::thread::sleep(takes);
-                self.is_yielding = is_on;
-                self.end.reply(ticket, Ok(Reply::Done));
-            }
+            Command::Resume { .. } => self.is_yielding = false,
             Command::Unlisten { .. }
             | Command::Send { .. }
             | Command::Consumed { .. }
@@ -336,6 +322,26 @@ impl Inner {
         self.socks.get_mut(&accepted).unwrap().peer = Some(sock);
         self.socks.get_mut(&sock).unwrap().peer = Some(accepted);
         self.set(sock, State::CONNECTED | State::BOUND, None);
+    }
+
+    fn call(&mut self, listener: SocketAddr, count: usize) {
+        let found = self.find_listener(listener.port()).unwrap();
+        for _ in 0..count {
+            let remote = self.named(SocketAddr::from((OWN, 0)));
+            self.accept(found, listener, remote);
+        }
+    }
+
+    fn withdraw(&mut self) -> usize {
+        let socks: Vec<SockId> = self.socks.keys().copied().collect();
+        let is_back = |sock: &SockId| self.end.withdraw(*sock);
+        let withdrawn: Vec<SockId> = socks.into_iter().filter(is_back).collect();
+        for &sock in &withdrawn {
+            self.socks.remove(&sock);
+            self.end.released(sock);
+        }
+        self.is_yielding |= !withdrawn.is_empty();
+        withdrawn.len()
     }
 
     fn find_listener(&self, port: u16) -> Option<SockId> {

@@ -1,0 +1,164 @@
+//! What waits at a listener until its program accepts it, and since when nothing has been accepted.
+//!
+//! The engine sees what a program has accepted, not who waits for it. A listener from which nothing is accepted for
+//! a while has nobody who waits: its program computes, waits for a lock, or is busy with something else.
+
+use slipstack_stack::Instant;
+
+/// How long connections wait for a program that accepts none. Most are only busy, and to part with connections has
+/// its price.
+const PATIENCE_NS: u64 = 5_000_000;
+/// A program that was away itself, and its engine with it, has this time more from the first turn after that.
+const GRACE_NS: u64 = 2_000_000;
+/// While nobody else listens it is asked again this often.
+const AGAIN_NS: u64 = 10_000_000;
+
+/// Connections of a listener; counts since it came into being.
+#[derive(Debug, Default)]
+pub(crate) struct AcceptQueue {
+    /// Given to the program, by the stack or by other listeners.
+    offered: u64,
+    /// Of the stack: no program could take them.
+    refused: u64,
+    /// Of those offered: by other listeners.
+    passed_in: u64,
+    /// Of those offered: taken back.
+    withdrawn: u64,
+    /// Of those offered: what the program says that it has accepted.
+    accepted: u64,
+    /// What the stack was last told of those that wait no more.
+    told: u64,
+    patience: Patience,
+}
+
+/// Until when a program is waited for.
+#[derive(Clone, Copy, Debug, Default)]
+enum Patience {
+    /// Nothing waits.
+    #[default]
+    None,
+    Until(Instant),
+    GraceUntil(Instant),
+}
+
+impl AcceptQueue {
+    pub(crate) fn on_offered(&mut self, now: Instant) {
+        self.offered += 1;
+        if matches!(self.patience, Patience::None) {
+            self.patience = Patience::Until(Instant(now.0 + PATIENCE_NS));
+        }
+    }
+
+    pub(crate) fn on_refused(&mut self) {
+        self.refused += 1;
+    }
+
+    /// One of those offered came from another listener.
+    pub(crate) fn on_passed_in(&mut self) {
+        self.passed_in += 1;
+    }
+
+    pub(crate) fn on_withdrawn(&mut self) {
+        self.withdrawn += 1;
+    }
+
+    /// How many wait.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.offered - self.withdrawn - self.accepted
+    }
+
+    /// The program says how many it has accepted. What the stack is to be told, if it has changed: how many of its
+    /// connections wait no more (wrapping).
+    pub(crate) fn look(&mut self, accepted: u64, now: Instant) -> Option<u32> {
+        let accepted = accepted.clamp(self.accepted, self.offered - self.withdrawn);
+        if accepted != self.accepted {
+            self.accepted = accepted;
+            self.patience = Patience::Until(Instant(now.0 + PATIENCE_NS));
+        }
+        if self.waiting() == 0 {
+            self.patience = Patience::None;
+        }
+        let total = (self.accepted + self.refused + self.withdrawn).wrapping_sub(self.passed_in);
+        if total == self.told {
+            return None;
+        }
+        self.told = total;
+        Some(total as u32)
+    }
+
+    /// When [`AcceptQueue::is_left`] is to be asked.
+    pub(crate) fn due_at(&self) -> Option<Instant> {
+        match self.patience {
+            Patience::None => None,
+            Patience::Until(at) | Patience::GraceUntil(at) => Some(at),
+        }
+    }
+
+    /// Whether others are to have what waits. If nobody takes it, it is asked again later.
+    pub(crate) fn is_left(&mut self, now: Instant) -> bool {
+        match self.patience {
+            Patience::Until(at) if at <= now => {
+                self.patience = Patience::GraceUntil(Instant(now.0 + GRACE_NS));
+                false
+            }
+            Patience::GraceUntil(at) if at <= now => {
+                self.patience = Patience::GraceUntil(Instant(now.0 + AGAIN_NS));
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn is_left_at(queue: &mut AcceptQueue, ms: u64) -> bool {
+        queue.is_left(Instant(ms * MS))
+    }
+
+    #[test]
+    fn a_queue_is_left_when_nothing_is_accepted_for_a_while() {
+        let mut queue = AcceptQueue::default();
+        queue.on_offered(Instant(0));
+        assert!(!is_left_at(&mut queue, 5));
+        assert!(is_left_at(&mut queue, 7));
+        assert!(!is_left_at(&mut queue, 8));
+        assert!(is_left_at(&mut queue, 17), "nobody took it");
+        queue.on_withdrawn();
+        assert_eq!(queue.look(0, Instant(17 * MS)), Some(1));
+        assert_eq!((queue.waiting(), queue.due_at()), (0, None));
+    }
+
+    #[test]
+    fn a_program_that_comes_back_late_has_time_to_accept() {
+        let mut queue = AcceptQueue::default();
+        queue.on_offered(Instant(0));
+        queue.on_offered(Instant(0));
+        assert!(!is_left_at(&mut queue, 500));
+        assert_eq!(queue.look(1, Instant(501 * MS)), Some(1));
+        assert!(!is_left_at(&mut queue, 503));
+        assert_eq!(queue.waiting(), 1);
+    }
+
+    #[test]
+    fn what_came_from_another_listener_is_no_room_in_the_backlog() {
+        let mut queue = AcceptQueue::default();
+        queue.on_offered(Instant(0));
+        queue.on_passed_in();
+        assert_eq!(queue.look(0, Instant(0)), Some(u32::MAX));
+        assert_eq!(queue.look(1, Instant(0)), Some(0));
+    }
+
+    #[test]
+    fn a_program_that_lies_about_what_it_accepted_breaks_nothing() {
+        let mut queue = AcceptQueue::default();
+        queue.on_offered(Instant(0));
+        assert_eq!(queue.look(u64::MAX, Instant(0)), Some(1));
+        assert_eq!(queue.look(0, Instant(0)), None);
+        assert_eq!(queue.waiting(), 0);
+    }
+}
