@@ -1,23 +1,24 @@
 /* How many connections wait: what listen(2) makes of its number. */
 #include "t.h"
 
+static void told(int server) {
+    struct tcp_info info = {0};
+    socklen_t len = sizeof info;
+    SAY(getsockopt(server, IPPROTO_TCP, TCP_INFO, &info, &len));
+    NOTE("state %d, %u wait, room %u", info.tcpi_state, info.tcpi_unacked, info.tcpi_sacked);
+}
+
 /* Connections that are there before any is accepted. */
 static void waiting(int server, int port, int count) {
     int asked[8];
     for (int n = 0; n < count; n++) asked[n] = ask_peer(port, "hello");
     sleep_ms(400);
+    told(server);
     nonblocking(server);
     int got = 0;
     for (int fd; (fd = accept(server, NULL, NULL)) >= 0; got++) close(fd);
     NOTE("%d of %d wait", got, count);
     for (int n = 0; n < count; n++) close(asked[n]);
-}
-
-static void told(int server) {
-    struct tcp_info info = {0};
-    socklen_t len = sizeof info;
-    SAY(getsockopt(server, IPPROTO_TCP, TCP_INFO, &info, &len));
-    NOTE("state %d, room %u", info.tcpi_state, info.tcpi_sacked);
 }
 
 static int listening(int port, int backlog) {

@@ -356,6 +356,17 @@ impl Process {
                 }
                 Ok(Some(put(value, peer.as_bytes())))
             }
+            (libc::IPPROTO_TCP, libc::TCP_INFO) => {
+                let Some(Decided::Listener(listener)) = socket.decided() else {
+                    return Ok(None);
+                };
+                let len = self.ask_kernel(socket, level, name, value)?;
+                if let Some(link) = self.link() {
+                    self.turn_if_idle(&link);
+                }
+                tcp_info::add_waiting(listener.waiting(), &mut value[..len]);
+                Ok(Some(len))
+            }
             _ => Ok(self.filter_of(socket, level, name, value)?),
         }
     }

@@ -55,6 +55,17 @@ pub(super) fn write(info: &Info, out: &mut [u8]) -> usize {
     count
 }
 
+/// Adds connections that wait to be accepted to tcpi_unacked, which counts them of a listener: tcp_get_info().
+pub(super) fn add_waiting(count: usize, info: &mut [u8]) {
+    const AT: usize = 24;
+    let Some(place) = info.get_mut(AT..AT + 4) else {
+        return;
+    };
+    let known = u32::from_ne_bytes(place.try_into().unwrap_or_default());
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    place.copy_from_slice(&known.saturating_add(count).to_ne_bytes());
+}
+
 /// What follows tcpi_total_retrans.
 fn write_traffic(info: &Info, bytes: &mut [u8; LEN]) {
     let word = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);

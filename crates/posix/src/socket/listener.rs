@@ -177,6 +177,11 @@ impl Listener {
         self.is_shut.load(Ordering::Acquire)
     }
 
+    /// Connections of the stack's that the program has not accepted.
+    pub(crate) fn waiting(&self) -> usize {
+        self.pending.load(Ordering::Acquire)
+    }
+
     /// The channel says a connection waits.
     pub(crate) fn on_arrival(&self) {
         self.pending.fetch_add(1, Ordering::AcqRel);
