@@ -10,6 +10,7 @@ from harness import test
 from harness.process import until
 
 READY = ("poll", "select", "epoll")
+LOOKING = ("look", "glance")
 ANSWER = b"hello"
 
 
@@ -90,7 +91,7 @@ def why_tells_who_waits_for_an_instance_that_is_away(world):
 
 @test(modes=("instance",), serial=True)
 def who_waits_for_datagrams_gets_those_of_the_next_instance(world):
-    servers = serving(world, "datagrams", ("recv", *READY), is_answered)
+    servers = serving(world, "datagrams", ("recv", *READY, *LOOKING), is_answered)
     for _ in range(2):
         restart(world)
         serve_again(world, servers, is_answered)
@@ -139,13 +140,13 @@ def a_connected_datagram_socket_hears_of_the_end_and_goes_on(world):
     with peer:
         peer.settimeout(10)
         askers = [
-            (how, world.stack(*world.program("waits.py"), "asker", how, world.peer_address, 7970)) for how in ("recv", *READY)
+            (how, world.stack(*world.program("waits.py"), "asker", how, world.peer_address, 7970)) for how in ("recv", *READY, *LOOKING)
         ]
         for _ in askers:
             assert peer.recv(10) == b"asked"
         kill(world)
         for how, asker in askers:
-            until(lambda asker=asker: "ENETDOWN" in asker.output(), 3, f"{how} hears of it")
+            until(lambda asker=asker: "ENETDOWN" in asker.output(), 1, f"{how} hears of it")
         start(world)
         ended = set()
         while len(ended) < len(askers):
@@ -156,3 +157,22 @@ def a_connected_datagram_socket_hears_of_the_end_and_goes_on(world):
         for how, asker in askers:
             assert asker.wait(5) == 0, f"{how}: {asker.tail()}"
             assert asker.output().split()[-1] == "answer", f"{how}: {asker.output()}"
+
+
+@test(modes=("instance",), serial=True)
+def who_only_sends_datagrams_goes_on_with_the_next_instance(world):
+    with world.at_peer():
+        peer = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        peer.bind((world.peer_address, 7970))
+    with peer:
+        peer.settimeout(10)
+        world.stack(*world.program("waits.py"), "teller", world.peer_address, 7970)
+        assert peer.recv(10) == b"told"
+        kill(world)
+        peer.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while peer.recv(10):
+                pass
+        start(world)
+        peer.settimeout(2)
+        assert peer.recv(10) == b"told"

@@ -1,11 +1,11 @@
 //! The program's driver when the engine lives in an instance: look at the rings, ring the bell.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use slipstack_channel::control::ControlSocket;
 use slipstack_channel::{Command, Driver, Exit, Placement, ProgramEnd, TurnOutcome, WaitOn};
-use slipstack_mem::Doorbell;
+use slipstack_mem::{Doorbell, now_ns};
 
 /// An engine in another process.
 pub struct Remote {
@@ -17,11 +17,12 @@ pub struct Remote {
     control: ControlSocket,
     is_dead: AtomicBool,
     is_over: AtomicBool,
-    idle_turns: AtomicU32,
+    /// When it was last looked whether the instance lives.
+    looked_ns: AtomicU64,
 }
 
-/// Idle turns from one look whether the instance lives to the next: a look is a system call.
-const LOOK_EVERY: u32 = 1024;
+/// From one such look to the next, at least: a look is a system call.
+const LOOK_EVERY_NS: u64 = 2_000_000;
 
 impl Remote {
     pub fn new(
@@ -37,8 +38,18 @@ impl Remote {
             control,
             is_dead: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
-            idle_turns: AtomicU32::new(0),
+            looked_ns: AtomicU64::new(0),
         }
+    }
+
+    /// Who never sleeps has no sleep that a hang-up could end.
+    fn is_look_due(&self) -> bool {
+        let (now, looked) = (now_ns(), self.looked_ns.load(Ordering::Relaxed));
+        let is_due = now.wrapping_sub(looked) >= LOOK_EVERY_NS;
+        if is_due {
+            self.looked_ns.store(now, Ordering::Relaxed);
+        }
+        is_due
     }
 
     fn look_for_death(&self) {
@@ -54,9 +65,7 @@ impl Driver for Remote {
         if self.end.has_events() {
             return TurnOutcome::Progress;
         }
-        // Who never sleeps has no sleep that a hang-up could end.
-        let idle = self.idle_turns.fetch_add(1, Ordering::Relaxed);
-        if idle % LOOK_EVERY == LOOK_EVERY - 1 && !self.is_dead() {
+        if !self.is_dead() && (self.end.is_engine_gone() || self.is_look_due()) {
             self.look_for_death();
         }
         TurnOutcome::Idle

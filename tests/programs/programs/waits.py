@@ -1,13 +1,19 @@
-"""Blocks in one call, and says how that ended. HOW is a call (accept, recv, send, connect) or poll, select, epoll.
+"""Blocks in one call, and says how that ended. HOW is a call (accept, recv, send, connect) or poll, select, epoll,
+or who looks again and again instead: look (recv), glance (poll).
 Usage: waits.py listener HOW PORT              greets whoever connects
        waits.py datagrams HOW PORT             answers every datagram
        waits.py connection HOW ADDRESS PORT    says what its connection ends with
+       waits.py teller ADDRESS PORT            sends datagrams and never reads
        waits.py asker HOW ADDRESS PORT         says what its connected datagram socket hears"""
 
+import contextlib
 import errno
 import select
 import socket
 import sys
+import time
+
+PAUSE_S = 0.005
 
 
 def wait(how, sock, to_write=False):
@@ -22,6 +28,22 @@ def wait(how, sock, to_write=False):
         with select.epoll() as poll:
             poll.register(sock, select.EPOLLOUT if to_write else select.EPOLLIN)
             poll.poll()
+    elif how == "look":
+        while not is_there(sock):
+            time.sleep(PAUSE_S)
+    elif how == "glance":
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
+        while not poll.poll(0):
+            time.sleep(PAUSE_S)
+
+
+def is_there(sock):
+    try:
+        sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        return True
+    except BlockingIOError:
+        return False
 
 
 def listener(how, port):
@@ -59,6 +81,14 @@ def connection(how, address, port):
             print("nothing", flush=True)
         except OSError as error:
             print(errno.errorcode[error.errno], flush=True)
+
+
+def teller(address, port):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        while True:
+            with contextlib.suppress(OSError):
+                sock.sendto(b"told", (address, int(port)))
+            time.sleep(PAUSE_S)
 
 
 def asker(how, address, port):

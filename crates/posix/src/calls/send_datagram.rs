@@ -250,6 +250,12 @@ impl Process {
         if to.is_some_and(|to| self.is_own(to)) {
             self.realize_all();
         }
+        if let Some((link, _)) = dgram.part()
+            && !link.has_ticker()
+        {
+            // Who only sends makes no other turn, and an instance may have ended.
+            self.turn_if_idle(&link);
+        }
         if dgram.is_intent() {
             self.realize_dgram(socket, dgram)?;
         }
