@@ -176,3 +176,24 @@ def who_only_sends_datagrams_goes_on_with_the_next_instance(world):
         start(world)
         peer.settimeout(2)
         assert peer.recv(10) == b"told"
+
+
+@test(modes=("instance",), serial=True)
+def who_was_let_in_stays_so_though_he_is_not_root(world):
+    """Started by root, and then nobody's, as nginx's workers."""
+    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    servers = {}
+    for at, how in enumerate(("accept", "epoll", "child")):
+        servers[7980 + at] = (how, world.stack(*nobody, *world.program("waits.py"), "listener", how, 7980 + at))
+    serve_again(world, servers, is_greeted)
+    for _ in range(2):
+        restart(world)
+        serve_again(world, servers, is_greeted)
+
+
+@test(modes=("instance",), serial=True)
+def who_was_not_let_in_stays_out(world):
+    words = [*world.stack_ns.prefix(), "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", str(world.slipstack), "run", *world.options()]
+    refused = world.process([*words, "--", *world.program("waits.py"), "listener", "accept", "7980"])
+    assert refused.wait(10) != 0, refused.tail()
+    assert "may not use the instance" in refused.errors(), refused.errors()

@@ -1,6 +1,6 @@
 //! [`Attach`] for programs: nothing happens until the first socket needs an engine.
 
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,7 +13,7 @@ use slipstack_engine::Remote;
 use slipstack_mem::{Doorbell, Lock, Region, raised};
 
 use crate::assembly;
-use crate::door::{ANSWER_MS, Identity, by_path, greet, through_inherited};
+use crate::door::{ANSWER_MS, Identity, by_path, greet_with, through_inherited};
 use crate::error::Error;
 use crate::link::Link;
 
@@ -47,6 +47,8 @@ struct State {
     links: Vec<Arc<Link>>,
     /// A copy of the connection to the instance, for reports.
     instance: Option<ControlSocket>,
+    /// For the next instance.
+    ticket: Option<OwnedFd>,
     /// What the engine has of the device: its queue, and what says that it is in use.
     held: Vec<RawFd>,
 }
@@ -68,7 +70,7 @@ impl Client {
         }
         let (scout, welcome) = match self.settings.instance {
             Some(_) => {
-                let (socket, welcome) = self.reach_instance()?;
+                let (socket, welcome) = self.reach_instance(state)?;
                 (Scout::Instance(socket), welcome)
             }
             None => {
@@ -104,16 +106,21 @@ impl Client {
         }
     }
 
-    fn reach_instance(&self) -> Result<(ControlSocket, Welcome), Error> {
-        let hello = || self.identity.hello(None, None);
+    fn reach_instance(&self, state: &mut State) -> Result<(ControlSocket, Welcome), Error> {
+        let greet = |socket: &ControlSocket| {
+            let hello = self.identity.hello(None, None);
+            greet_with(socket, hello, state.ticket.as_ref())
+        };
         let inherited = self.settings.control_fd.and_then(through_inherited);
-        if let Some(socket) = inherited
-            && let Ok(welcome) = greet(&socket, hello())
-        {
-            return Ok((socket, welcome));
-        }
-        let socket = by_path(&self.settings)?;
-        let welcome = greet(&socket, hello())?;
+        let through = inherited.and_then(|socket| Some((greet(&socket).ok()?, socket)));
+        let ((welcome, ticket), socket) = match through {
+            Some(reached) => reached,
+            None => {
+                let socket = by_path(&self.settings)?;
+                (greet(&socket)?, socket)
+            }
+        };
+        state.ticket = ticket.map(raised).or(state.ticket.take());
         Ok((socket, welcome))
     }
 
@@ -155,7 +162,7 @@ impl Client {
                 let welcome = self.welcome(state)?;
                 (socket, welcome)
             }
-            _ => self.reach_instance()?,
+            _ => self.reach_instance(state)?,
         };
         state.welcome = Some(welcome);
         socket.send(
@@ -208,7 +215,7 @@ fn policy(welcome: Welcome) -> Policy {
 
 fn remote(
     attached: Attached,
-    fds: Vec<std::os::fd::OwnedFd>,
+    fds: Vec<OwnedFd>,
     socket: ControlSocket,
 ) -> Result<Attachment, Error> {
     let (mut channel, mut engine_bell, mut own_bell) = (None, None, None);
@@ -264,15 +271,16 @@ impl Attach for Client {
         let parent = self.state();
         // The parent's engines go on in the parent: here they are forgotten, not dropped, but for
         // their devices: what is open of them here would outlive its engine.
-        let (welcome, held) = match parent.try_lock() {
+        let (welcome, ticket, held) = match parent.try_lock() {
             Some(mut state) => {
                 let links = std::mem::take(&mut state.links);
                 links.into_iter().for_each(std::mem::forget);
                 state.scout = None;
                 state.instance = None;
-                (state.welcome.clone(), std::mem::take(&mut state.held))
+                let held = std::mem::take(&mut state.held);
+                (state.welcome.clone(), state.ticket.take(), held)
             }
-            None => (None, Vec::new()),
+            None => (None, None, Vec::new()),
         };
         for fd in held.into_iter().filter_map(slipstack_mem::Descriptor::new) {
             fd.close();
@@ -281,17 +289,18 @@ impl Attach for Client {
         if let Some(mut state) = self.state().try_lock() {
             *state = State {
                 welcome,
+                ticket,
                 ..State::default()
             };
         }
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
-        use std::os::fd::AsRawFd;
         let mut fds: Vec<RawFd> = self.settings.control_fd.into_iter().collect();
         if let Some(state) = self.state().try_lock() {
             fds.extend(state.links.iter().flat_map(|link| link.descriptors()));
             fds.extend(&state.held);
+            fds.extend(state.ticket.iter().map(AsRawFd::as_raw_fd));
             let instance = state.instance.iter();
             fds.extend(instance.map(|socket| socket.as_fd().as_raw_fd()));
             match &state.scout {

@@ -1,6 +1,6 @@
 //! Where to knock: the control socket of a keeper or an instance, or an inherited connection.
 
-use std::os::fd::{AsFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use slipstack_channel::control::{
@@ -170,9 +170,19 @@ pub fn by_path(settings: &Settings) -> Result<ControlSocket, Error> {
 
 /// Introduces this process on a connection.
 pub fn greet(socket: &ControlSocket, hello: Hello) -> Result<Welcome, Error> {
-    socket.send(&Request::Hello(hello), &[])?;
+    Ok(greet_with(socket, hello, None)?.0)
+}
+
+/// As [`greet`], with a ticket of a former instance; an instance gives one, for its successors.
+pub fn greet_with(
+    socket: &ControlSocket,
+    hello: Hello,
+    ticket: Option<&OwnedFd>,
+) -> Result<(Welcome, Option<OwnedFd>), Error> {
+    let shown = ticket.map(AsFd::as_fd);
+    socket.send(&Request::Hello(hello), shown.as_slice())?;
     match socket.receive::<Reply>(ANSWER_MS)? {
-        (Reply::Welcome(welcome), _) => Ok(welcome),
+        (Reply::Welcome(welcome), fds) => Ok((welcome, fds.into_iter().next())),
         (Reply::Refused { refusal, message }, _) => Err(Error::Refused { refusal, message }),
         _ => Err(Error::Confused),
     }

@@ -8,7 +8,9 @@ Usage: waits.py listener HOW PORT              greets whoever connects
 
 import contextlib
 import errno
+import os
 import select
+import signal
 import socket
 import sys
 import time
@@ -48,6 +50,10 @@ def is_there(sock):
 
 def listener(how, port):
     with socket.create_server(("0.0.0.0", int(port))) as listening:
+        if how == "child" and (child := os.fork()):
+            signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM))
+            os.wait()
+            return
         while True:
             wait(how, listening)
             sock, _ = listening.accept()

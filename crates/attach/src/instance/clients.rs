@@ -130,7 +130,7 @@ impl Desk {
             return refuse(Refusal::Unknown, "the connection is gone");
         };
         if let Request::Hello(hello) = request {
-            return self.on_hello(token, hello);
+            return self.on_hello(token, hello, fds.first());
         }
         if !guest.is_trusted {
             return refuse(
@@ -164,7 +164,7 @@ impl Desk {
         }
     }
 
-    fn on_hello(&mut self, token: u64, hello: Hello) -> Answer {
+    fn on_hello(&mut self, token: u64, hello: Hello, ticket: Option<&OwnedFd>) -> Answer {
         if hello.version != CONTROL_VERSION {
             return refuse(
                 Refusal::Version,
@@ -174,11 +174,12 @@ impl Desk {
                 ),
             );
         }
-        let capability = self.capability;
+        let may_enter = hello.capability == Some(self.capability)
+            || ticket.is_some_and(|ticket| self.tickets.is_valid(ticket));
         let Some(guest) = self.guests.get_mut(&token) else {
             return refuse(Refusal::Unknown, "the connection is gone");
         };
-        if !guest.is_trusted && hello.capability != Some(capability) {
+        if !guest.is_trusted && !may_enter {
             return refuse(
                 Refusal::NotPermitted,
                 "this user may not use the instance; start the program with: slipstack run --instance",
@@ -204,7 +205,11 @@ impl Desk {
                 name,
             });
         }
-        Ok((Reply::Welcome(self.welcome.clone()), Vec::new()))
+        let ticket = self.tickets.issue();
+        Ok((
+            Reply::Welcome(self.welcome.clone()),
+            ticket.into_iter().collect(),
+        ))
     }
 
     fn on_attach(&mut self, token: u64, _program: String, engine: &mut Engine) -> Answer {

@@ -17,6 +17,7 @@ use slipstack_mem::Doorbell;
 use super::clients::Guest;
 use crate::door::random_u64;
 use crate::link::{Link, REGION};
+use crate::ticket::Tickets;
 
 /// Most programs and questioners at a time.
 pub(super) const GUESTS_MAX: usize = 1024;
@@ -38,6 +39,7 @@ pub(super) struct Desk {
     pub(super) welcome: Welcome,
     pub(super) slot: u16,
     pub(super) capability: u64,
+    pub(super) tickets: Tickets,
     pub(super) bell: Doorbell,
     pub(super) guests: HashMap<u64, Guest>,
     pub(super) refused: u64,
@@ -80,6 +82,7 @@ impl Desk {
         let capability = random_u64();
         welcome.capability = capability;
         let mut desk = Desk {
+            tickets: Tickets::new(&name, &welcome.interface)?,
             name,
             welcome,
             slot,

@@ -1,0 +1,89 @@
+//! What shows an instance that a former one of its name has let a program in: the program may have another user since
+//! then, and the connection that it inherited has ended with that instance.
+//!
+//! A ticket is a memory file with the instance's name, made and sealed by the instance. Nobody else can make one: the file
+//! belongs to the instance's user, nobody gives a file away, and no seal is broken. As for an inherited connection,
+//! possession is the permission.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create};
+use slipstack_keeper::runtime::network_namespace;
+use slipstack_mem::raised;
+
+const SEALS: SealFlags = SealFlags::SEAL
+    .union(SealFlags::SHRINK)
+    .union(SealFlags::GROW)
+    .union(SealFlags::WRITE);
+
+/// The tickets of one instance and its successors.
+#[derive(Debug)]
+pub(crate) struct Tickets {
+    text: String,
+    one: OwnedFd,
+}
+
+impl Tickets {
+    /// # Errors
+    /// There is no memory or number for the file.
+    pub(crate) fn new(instance: &str, interface: &str) -> io::Result<Tickets> {
+        let namespace = network_namespace().map_err(io::Error::other)?;
+        let text = format!("slipstack instance {instance} on {interface} in {namespace}");
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let one = raised(memfd_create("slipstack-ticket", flags)?);
+        rustix::io::write(&one, text.as_bytes())?;
+        fcntl_add_seals(&one, SEALS)?;
+        Ok(Tickets { text, one })
+    }
+
+    pub(crate) fn issue(&self) -> io::Result<OwnedFd> {
+        self.one.try_clone()
+    }
+
+    /// Only memory files have seals: what is read comes at once.
+    pub(crate) fn is_valid(&self, ticket: &OwnedFd) -> bool {
+        let is_sealed = fcntl_get_seals(ticket).is_ok_and(|seals| seals.contains(SEALS));
+        let own = rustix::process::geteuid().as_raw();
+        is_sealed && fstat(ticket).is_ok_and(|stat| stat.st_uid == own) && self.says_so(ticket)
+    }
+
+    fn says_so(&self, ticket: &OwnedFd) -> bool {
+        let mut text = vec![0; self.text.len() + 1];
+        let read = rustix::io::pread(ticket, &mut text[..], 0);
+        read.is_ok_and(|len| text[..len] == *self.text.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str, seals: SealFlags) -> OwnedFd {
+        let file = memfd_create("ticket", MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::io::write(&file, text.as_bytes()).unwrap();
+        fcntl_add_seals(&file, seals).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_ticket_is_good_for_the_next_instance_of_the_name() {
+        let issued = Tickets::new("a", "eth1").unwrap().issue().unwrap();
+        assert!(Tickets::new("a", "eth1").unwrap().is_valid(&issued));
+        assert!(!Tickets::new("b", "eth1").unwrap().is_valid(&issued));
+        assert!(!Tickets::new("a", "eth2").unwrap().is_valid(&issued));
+    }
+
+    #[test]
+    fn what_its_holder_could_write_is_no_ticket() {
+        let tickets = Tickets::new("a", "eth1").unwrap();
+        assert!(tickets.is_valid(&file(&tickets.text, SEALS)));
+        let writable = SEALS.difference(SealFlags::WRITE);
+        assert!(!tickets.is_valid(&file(&tickets.text, writable)));
+        assert!(!tickets.is_valid(&file("", SEALS)));
+        let longer = format!("{}0", tickets.text);
+        assert!(!tickets.is_valid(&file(&longer, SEALS)));
+        let (pipe, _end) = rustix::pipe::pipe().unwrap();
+        assert!(!tickets.is_valid(&pipe));
+    }
+}
