@@ -60,6 +60,7 @@ impl Process {
             to.options = from.options.clone();
             to.bound = from.bound;
             to.owner = from.owner;
+            new.sigio.take_over(&old.sigio);
             to.numbers.clone()
         };
         for number in numbers {

@@ -11,7 +11,8 @@ use crate::epoll::Set;
 use crate::lending::{Borrowed, Lent};
 use crate::options::{Membership, Options};
 use crate::place::sets_of;
-use crate::socket::{Dgram, Listener, Stream, bits, shut_bits};
+use crate::sigio::{SigIo, news};
+use crate::socket::{Dgram, Edges, Listener, Stream, bits, shut_bits};
 use crate::waiter::Waiter;
 
 /// What `socket` was asked for, as far as the stack carries it.
@@ -100,6 +101,7 @@ pub(crate) struct Description {
     /// Threads asleep in a call on it: the socket outlives its last number until they leave.
     pub(crate) users: AtomicUsize,
     pub(crate) has_ended: AtomicBool,
+    pub(crate) sigio: SigIo,
     /// To forked children, which keep a connection open.
     pub(crate) lent: Lent,
     pub(crate) decided: OnceLock<Decided>,
@@ -160,6 +162,7 @@ impl Description {
             early_shut: AtomicU8::new(0),
             users: AtomicUsize::new(0),
             has_ended: AtomicBool::new(false),
+            sigio: SigIo::default(),
             lent: Lent::default(),
             decided,
             cold: Lock::new(Cold::default()),
@@ -241,14 +244,33 @@ impl Description {
     /// The channel says that something about the socket changed.
     pub(crate) fn on_change(&self) {
         let edges = match self.decided() {
-            Some(Decided::Stream(stream)) => stream.edges(),
+            Some(Decided::Stream(stream)) => {
+                let edges = stream.edges();
+                // sk_wake_async(): who waits in a call finds it there.
+                let heard = match self.users.load(Ordering::SeqCst) {
+                    0 => 0,
+                    _ => news::IN | news::HUP,
+                };
+                self.sigio.note(edges.news & !heard);
+                edges.bits
+            }
             Some(Decided::Listener(listener)) => listener.readiness(),
-            Some(Decided::Dgram(dgram)) => dgram.edges(),
+            Some(Decided::Dgram(dgram)) => {
+                let edges = dgram.edges();
+                self.sigio.note(Edges::of(edges).news);
+                edges
+            }
             Some(Decided::Foreign(_)) | None => 0,
         };
         if edges != 0 {
             self.notify(edges);
         }
+    }
+
+    /// A connection waits at a listener.
+    pub(crate) fn on_arrival(&self) {
+        self.sigio.note(news::IN);
+        self.notify(bits::IN);
     }
 
     /// Whether a thread waits for it now, by itself or by a set.

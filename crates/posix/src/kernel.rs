@@ -58,6 +58,12 @@ pub trait Kernel: Send + Sync {
         slipstack_mem::now_ns()
     }
 
+    /// Sends SIGIO, or another signal with `siginfo` (`code`: POLL_IN and its fellows), to a process, or minus a process
+    /// group. An owner that has gone gets nothing.
+    fn signal_io(&self, owner: i32, signal: i32, fd: i32, code: i32) {
+        let _ = (owner, signal, fd, code);
+    }
+
     /// libc's `setsockopt`, on a kernel socket.
     fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Result<(), Errno>;
 

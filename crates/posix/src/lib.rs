@@ -38,6 +38,7 @@ mod poll;
 pub mod process;
 mod report;
 mod select;
+mod sigio;
 mod sleepers;
 mod socket;
 mod spin;

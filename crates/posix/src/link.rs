@@ -15,7 +15,7 @@ use slipstack_mem::{Lock, now_ns};
 
 use crate::description::{Decided, Description};
 use crate::errno::Errno;
-use crate::socket::{Push, bits};
+use crate::socket::Push;
 
 /// Sockets of a channel are numbered below this.
 const SOCKETS: usize = slipstack_channel::SOCKETS;
@@ -71,6 +71,30 @@ impl Seen {
     /// With an error that the channel has not told: the engine died.
     pub(crate) fn with_error(self) -> Seen {
         Seen(self.0 | State::ERR)
+    }
+
+    /// Whether it is connected, without more.
+    pub(crate) fn only_connected(self) -> Seen {
+        match self.is_connected() {
+            true => Seen(State::CONNECTED),
+            false => Seen(State::NONE),
+        }
+    }
+
+    /// The inverse of [`Seen::bits`].
+    pub(crate) fn of_bits(bits: u64) -> Seen {
+        let facts = [
+            State::CONNECTED,
+            State::RDHUP,
+            State::HUP,
+            State::ERR,
+            State::CLOSED,
+        ];
+        let set = facts
+            .into_iter()
+            .enumerate()
+            .filter(|(at, _)| bits >> at & 1 == 1);
+        Seen(set.fold(State::NONE, |all, (_, fact)| all | fact))
     }
 
     /// The facts that watchers are told of, as a number to compare.
@@ -212,7 +236,7 @@ impl Link {
                     && let Some(Decided::Listener(it)) = socket.decided()
                 {
                     it.on_arrival();
-                    socket.notify(bits::IN);
+                    socket.on_arrival();
                 }
             }
             EventKind::Withdrawn { listener } => {

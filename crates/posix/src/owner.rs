@@ -1,7 +1,7 @@
-//! Who gets SIGURG: the owner of a socket (F_SETOWN), when a peer announces urgent data.
+//! Who gets SIGURG: the owner of a socket (F_SETOWN), when a peer announces urgent data; and SIGIO (O_ASYNC).
 //!
 //! On the kernel the signal comes whatever the program does. Here somebody has to look: with the first owner a thread
-//! begins that waits for urgent marks as any thread of the program would, and ends with the last. Programs without owners
+//! begins that waits on them as any thread of the program would, and ends with the last. Programs without owners
 //! have none.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -109,6 +109,8 @@ impl Process {
             let outcome = self.wait(&plan, |_| {
                 for socket in &sockets {
                     signal_owner(socket);
+                    let owner = socket.cold.lock().owner;
+                    socket.sigio.tell(&*self.kernel, owner);
                 }
                 let is_stale = self.owners.version.load(Ordering::Acquire) != version
                     || sockets.iter().any(|socket| socket.is_over());

@@ -166,6 +166,27 @@ pub fn queue_to_self(signal: c_int, info: &[u64; 16]) -> bool {
     unsafe { syscall6(libc::SYS_rt_tgsigqueueinfo, args) == 0 }
 }
 
+/// As [`queue_to_self`], to a process.
+pub fn queue_to(process: i32, signal: c_int, info: &[u64; 16]) -> bool {
+    let args = [
+        process as usize,
+        signal as usize,
+        info.as_ptr() as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: `info` is as large as a siginfo_t.
+    unsafe { syscall6(libc::SYS_rt_sigqueueinfo, args) == 0 }
+}
+
+/// As `kill`.
+pub fn kill(owner: i32, signal: c_int) {
+    let args = [owner as usize, signal as usize, 0, 0, 0, 0];
+    // SAFETY: sends a signal; no memory is touched.
+    unsafe { syscall6(libc::SYS_kill, args) };
+}
+
 /// As `tgkill(getpid(), gettid(), signal)`.
 pub fn kill_self(signal: c_int) {
     let args = [

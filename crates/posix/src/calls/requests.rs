@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rustix::fs::OFlags;
+use slipstack_mem::Descriptor;
+
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
@@ -15,6 +18,11 @@ const FIONBIO: u64 = libc::FIONBIO;
 const TIOCOUTQ: u64 = libc::TIOCOUTQ;
 const SIOCOUTQNSD: u64 = 0x894b;
 const SIOCATMARK: u64 = 0x8905;
+const FIOASYNC: u64 = libc::FIOASYNC;
+/// linux/fcntl.h
+const F_SETSIG: i32 = 10;
+const F_GETSIG: i32 = 11;
+const SIGNAL_MAX: i32 = 64;
 const FIOSETOWN: u64 = 0x8901;
 const SIOCSPGRP: u64 = 0x8902;
 const FIOGETOWN: u64 = 0x8903;
@@ -35,12 +43,18 @@ impl Process {
                 } else {
                     0
                 };
-                Ok(libc::O_RDWR | flags)
+                let asks = if socket.sigio.is_on() {
+                    libc::O_ASYNC
+                } else {
+                    0
+                };
+                Ok(libc::O_RDWR | flags | asks)
             }
             libc::F_SETFL => {
                 let socket = self.socket_of(fd)?;
                 let is_on = arg & libc::O_NONBLOCK as usize != 0;
                 set_mode(&socket, is_on)?;
+                self.set_async(fd, &socket, arg & libc::O_ASYNC as usize != 0)?;
                 Ok(0)
             }
             libc::F_SETOWN => {
@@ -51,6 +65,19 @@ impl Process {
                     false => Ok(0),
                 }
             }
+            F_SETSIG => {
+                let signal = i32::try_from(arg).unwrap_or(i32::MAX);
+                if signal > SIGNAL_MAX {
+                    return Err(Errno::EINVAL.into());
+                }
+                let socket = self.socket_of(fd)?;
+                socket.sigio.set_signal(signal);
+                match socket.kernel_speaks() {
+                    true => Err(Divert::Kernel),
+                    false => Ok(0),
+                }
+            }
+            F_GETSIG => Ok(self.socket_of(fd)?.sigio.signal()),
             libc::F_GETOWN => Ok(Process::owner(&*self.socket_of(fd)?)),
             _ => Err(Divert::Kernel),
         }
@@ -64,6 +91,7 @@ impl Process {
             request,
             FIONREAD
                 | FIONBIO
+                | FIOASYNC
                 | TIOCOUTQ
                 | SIOCOUTQNSD
                 | SIOCATMARK
@@ -86,6 +114,7 @@ impl Process {
         let socket = self.socket_of(fd)?;
         match request {
             FIONBIO => set_mode(&socket, *arg != 0)?,
+            FIOASYNC => self.set_async(fd, &socket, *arg != 0)?,
             FIONREAD => *arg = self.unread(&socket)?,
             TIOCOUTQ => {
                 *arg = match socket.decided() {
@@ -115,6 +144,29 @@ impl Process {
             _ => return Err(Divert::Kernel),
         }
         Ok(0)
+    }
+
+    /// O_ASYNC. The kernel's part tells by itself.
+    fn set_async(&self, fd: i32, socket: &Description, is_on: bool) -> Result<(), Errno> {
+        if socket.sigio.is_on() == is_on {
+            return Ok(());
+        }
+        if let Some(link) = self.link() {
+            // What has happened by now is not told.
+            self.turn(&link);
+        }
+        if let Some(Decided::Stream(stream)) = socket.decided() {
+            stream.note_connected();
+        }
+        socket.sigio.set(fd, is_on);
+        if socket.kernel_speaks()
+            && let Some(number) = Descriptor::new(fd)
+        {
+            let mut flags = rustix::fs::fcntl_getfl(number.as_fd())?;
+            flags.set(OFlags::from_bits_retain(libc::O_ASYNC as u32), is_on);
+            rustix::fs::fcntl_setfl(number.as_fd(), flags)?;
+        }
+        Ok(())
     }
 
     fn unread(&self, socket: &Arc<Description>) -> Outcome<i32> {

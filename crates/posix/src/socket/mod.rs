@@ -14,6 +14,33 @@ pub(crate) use gathering::{Begun, Gathering};
 pub(crate) use listener::Listener;
 pub(crate) use stream::{How, Push, Stream, StreamError};
 
+use crate::sigio::news;
+
+/// What is new about a socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Edges {
+    /// Epoll's bits, for all that watch.
+    pub(crate) bits: u32,
+    /// Of `news`, for its owner.
+    pub(crate) news: u32,
+}
+
+impl Edges {
+    /// Where the owner is told no less.
+    pub(crate) fn of(bits: u32) -> Edges {
+        let told = [
+            (bits::IN, news::IN),
+            (bits::OUT, news::OUT),
+            (bits::ERR, news::ERR),
+        ];
+        let news = told.into_iter().filter(|(bit, _)| bits & bit != 0);
+        Edges {
+            bits,
+            news: news.fold(0, |all, (_, what)| all | what),
+        }
+    }
+}
+
 /// Epoll's bits as Linux's poll functions give them.
 pub(crate) mod bits {
     pub(crate) const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;

@@ -12,7 +12,8 @@ use slipstack_mem::Lock;
 
 use crate::errno::Errno;
 use crate::link::{Link, Seen};
-use crate::socket::bits;
+use crate::sigio::news;
+use crate::socket::{Edges, bits};
 
 /// The program has shut its receiving side down.
 pub(super) const SHUT_READ: u8 = 1;
@@ -463,14 +464,21 @@ impl Stream {
     }
 
     /// What is new since the last time, as epoll bits: what Linux would call its wake-ups.
-    pub(crate) fn edges(&self) -> u32 {
+    pub(crate) fn edges(&self) -> Edges {
         let sock = self.sock();
         let seen = self.seen();
         let mut edges = 0;
         let now = u64::from(seen.bits());
-        if self.told_seen.swap(now, Ordering::AcqRel) != now {
+        let before = self.told_seen.swap(now, Ordering::AcqRel);
+        if before != now {
+            if self.wants_space.load(Ordering::SeqCst) && self.is_writable(sock) {
+                self.wants_space.store(false, Ordering::SeqCst);
+            }
             // Connected, FIN, reset: tcp's sk_state_change wakes for everything that holds.
-            return self.readiness() | bits::IN | bits::OUT;
+            return Edges {
+                bits: self.readiness() | bits::IN | bits::OUT,
+                news: self.news(Seen::of_bits(now & !before)),
+            };
         }
         // An event without a change of state is an arrival, or room that somebody waited for.
         if self.link.available(sock) > 0 {
@@ -483,7 +491,26 @@ impl Stream {
             self.wants_space.store(false, Ordering::SeqCst);
             edges |= bits::OUT;
         }
-        edges
+        Edges::of(edges)
+    }
+
+    /// What an owner is told of a change of state: tcp_reset(), tcp_fin(), tcp_rcv_synsent_state_process().
+    fn news(&self, new: Seen) -> u32 {
+        if new.is_error() {
+            return news::ERR;
+        }
+        let has_text = self.link.available(self.sock()) > 0;
+        let when = |is: bool, what: u32| if is { what } else { 0 };
+        when(new.is_connected(), news::OUT)
+            | when(new.is_fin() || has_text, news::IN)
+            | when(new.is_hup(), news::HUP)
+    }
+
+    /// An owner is to hear of what comes: that it is connected it knows.
+    pub(crate) fn note_connected(&self) {
+        let known = self.seen().only_connected();
+        self.told_seen
+            .fetch_or(u64::from(known.bits()), Ordering::AcqRel);
     }
 
     /// Whether a reader that waits may still be given more.

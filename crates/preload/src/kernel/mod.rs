@@ -78,6 +78,10 @@ impl Kernel for Libc {
         InCall::end_long();
     }
 
+    fn signal_io(&self, owner: i32, signal: i32, fd: i32, code: i32) {
+        signals::send_io(owner, signal, fd, code);
+    }
+
     fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
         abi::setsockopt(fd, level, name, value)
     }

@@ -9,8 +9,10 @@
 //! its own setting.
 
 pub mod abi;
+mod io;
 mod sys;
 
+pub use io::send_io;
 pub use sys::{mask_of, raise_pipe};
 
 use core::ffi::c_int;

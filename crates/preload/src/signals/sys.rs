@@ -3,6 +3,7 @@
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 
+use super::io::code_of;
 use super::{Action, Wanted, row};
 use crate::cancel;
 use crate::life;
@@ -184,6 +185,11 @@ unsafe fn deliver(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     if action.flags & libc::SA_NODEFER != 0 && action.mask & raw::bit(signal) == 0 {
         let mask = raw::swap_mask(raw::BLOCK_ALL);
         raw::swap_mask(mask & !raw::bit(signal));
+    }
+    // SAFETY: the kernel's siginfo is 128 bytes, and its frame is ours to write.
+    let words = unsafe { &mut *info.cast::<[u64; 16]>() };
+    if let Some(code) = code_of(words[1] as u32 as c_int, words[2]) {
+        words[1] = u64::from(code.cast_unsigned());
     }
     thread::current().count_handler(action.flags & libc::SA_RESTART != 0);
     // SAFETY: the program installed this address as a handler of this kind; a handler of

@@ -1,0 +1,69 @@
+//! O_ASYNC: what happens to a socket is told to its owner by SIGIO, or by the signal of F_SETSIG with what it was.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+
+use crate::kernel::Kernel;
+
+/// What may happen, as bits: 1 << `si_code` (POLL_IN and its fellows).
+pub(crate) mod news {
+    pub(crate) const IN: u32 = 1 << 1;
+    pub(crate) const OUT: u32 = 1 << 2;
+    pub(crate) const ERR: u32 = 1 << 4;
+    pub(crate) const HUP: u32 = 1 << 6;
+}
+
+/// In the order of the kernel, where the end of a stream is told before it is readable.
+const ORDER: [u32; 4] = [news::OUT, news::ERR, news::HUP, news::IN];
+
+/// What an owner is to hear of.
+#[derive(Debug, Default)]
+pub(crate) struct SigIo {
+    is_on: AtomicBool,
+    /// F_SETSIG; 0 = SIGIO without more.
+    signal: AtomicI32,
+    /// The number that O_ASYNC was set by.
+    fd: AtomicI32,
+    untold: AtomicU32,
+}
+
+impl SigIo {
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set(&self, fd: i32, is_on: bool) {
+        self.fd.store(fd, Ordering::Relaxed);
+        self.untold.store(0, Ordering::Relaxed);
+        self.is_on.store(is_on, Ordering::Release);
+    }
+
+    pub(crate) fn signal(&self) -> i32 {
+        self.signal.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_signal(&self, signal: i32) {
+        self.signal.store(signal, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take_over(&self, from: &SigIo) {
+        self.set_signal(from.signal());
+        self.set(from.fd.load(Ordering::Relaxed), from.is_on());
+    }
+
+    #[inline]
+    pub(crate) fn note(&self, what: u32) {
+        if what != 0 && self.is_on() {
+            self.untold.fetch_or(what, Ordering::AcqRel);
+        }
+    }
+
+    /// Tells the owner: a process, or minus a process group.
+    pub(crate) fn tell(&self, kernel: &dyn Kernel, owner: i32) {
+        let untold = self.untold.swap(0, Ordering::AcqRel);
+        let fd = self.fd.load(Ordering::Relaxed);
+        for bit in ORDER.into_iter().filter(|bit| untold & bit != 0) {
+            let code = bit.trailing_zeros().cast_signed();
+            kernel.signal_io(owner, self.signal(), fd, code);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Signals that tell what happened to a socket (F_SETSIG).
+//!
+//! Only the kernel may send what its own signals say. Ours say SI_SIGIO with the kernel's band and number; before a handler
+//! of the program's sees one, it says what the kernel's would.
+
+use libc::c_int;
+
+use crate::raw;
+
+const SI_SIGIO: c_int = -5;
+
+/// sigio_table (fs/fcntl.c): `si_band` by `si_code`, from POLL_IN on.
+const BANDS: [u64; 6] = [0x41, 0x304, 0x442, 0x8, 0x82, 0x18];
+
+/// Sends SIGIO, or another signal with what happened, to a process or, negative, a group.
+pub fn send_io(owner: c_int, signal: c_int, fd: c_int, code: c_int) {
+    let band = usize::try_from(code - 1).ok().and_then(|at| BANDS.get(at));
+    if let (1.., 1.., Some(&band)) = (owner, signal, band) {
+        let mut info = [0u64; 16];
+        info[0] = signal as u64;
+        info[1] = u64::from(SI_SIGIO.cast_unsigned());
+        info[2] = band;
+        info[3] = fd as u64;
+        if raw::queue_to(owner, signal, &info) {
+            return;
+        }
+    }
+    if owner != 0 {
+        raw::kill(owner, libc::SIGIO);
+    }
+}
+
+/// The kernel's `si_code` of one that [`send_io`] has sent.
+pub fn code_of(code: c_int, band: u64) -> Option<c_int> {
+    let at = BANDS.iter().position(|other| *other == band)?;
+    (code == SI_SIGIO).then_some(at as c_int + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_we_send_is_told_as_the_kernels() {
+        for (code, &band) in (1..).zip(&BANDS) {
+            assert_eq!(code_of(SI_SIGIO, band), Some(code));
+            assert_eq!(code_of(libc::SI_QUEUE, band), None);
+        }
+        assert_eq!(code_of(SI_SIGIO, 0), None);
+    }
+}
