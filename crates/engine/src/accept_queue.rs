@@ -7,7 +7,7 @@ use slipstack_stack::Instant;
 
 /// How long connections wait for a program that accepts none. Most are only busy, and to part with connections has
 /// its price.
-const PATIENCE_NS: u64 = 5_000_000;
+const PATIENCE_NS: u64 = 2_000_000;
 /// A program that was away itself, and its engine with it, has this time more from the first turn after that.
 const GRACE_NS: u64 = 2_000_000;
 /// While nobody else listens it is asked again this often.
@@ -124,12 +124,12 @@ mod tests {
     fn a_queue_is_left_when_nothing_is_accepted_for_a_while() {
         let mut queue = AcceptQueue::default();
         queue.on_offered(Instant(0));
+        assert!(!is_left_at(&mut queue, 2));
+        assert!(is_left_at(&mut queue, 4));
         assert!(!is_left_at(&mut queue, 5));
-        assert!(is_left_at(&mut queue, 7));
-        assert!(!is_left_at(&mut queue, 8));
-        assert!(is_left_at(&mut queue, 17), "nobody took it");
+        assert!(is_left_at(&mut queue, 14), "nobody took it");
         queue.on_withdrawn();
-        assert_eq!(queue.look(0, Instant(17 * MS)), Some(1));
+        assert_eq!(queue.look(0, Instant(14 * MS)), Some(1));
         assert_eq!((queue.waiting(), queue.due_at()), (0, None));
     }
 
