@@ -12,6 +12,7 @@ from harness.http import is_reset
 from harness.process import until
 
 SIZE = 2_000_000
+SLIPSTACK = ("inprocess", "instance")
 
 
 def server(world, how):
@@ -128,6 +129,20 @@ def kill_9_of_a_child_ends_its_connection(world):
         os.kill(pids[1], signal.SIGKILL)
         second.settimeout(10)
         assert second.recv(1) == b""
+    childless(started)
+
+
+@test(modes=SLIPSTACK)
+def why_names_the_connection_of_a_child(world):
+    started = server(world, "sleep")
+    with world.connect(7200) as sock:
+        sock.sendall(b"who?")
+        pid = int(sock.makefile().readline())
+        said = world.admin("why", pid).output()
+        here, there = (":".join(map(str, end)) for end in (sock.getsockname(), sock.getpeername()))
+        assert "uses no stack of its own" in said, said
+        assert any(f"{there}  {here}" in line and "was forked from" in line for line in said.splitlines()), said
+        os.kill(pid, signal.SIGKILL)
     childless(started)
 
 

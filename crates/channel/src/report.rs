@@ -55,7 +55,7 @@ coded! {
         NoStack = 8,
         /// The stack refused.
         Refused = 9,
-        /// It belongs to the process this one was forked from.
+        /// The process this one was forked from drives it.
         Foreign = 10,
         /// `--strict`, and the kernel would have been next.
         Strict = 11,
@@ -85,7 +85,9 @@ impl Why {
             Why::Away => {
                 "its instance is away; on the stack again as soon as one of that name runs"
             }
-            Why::Foreign => "it belongs to the process this one was forked from",
+            Why::Foreign => {
+                "the process this one was forked from drives it, and passes its bytes on"
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use clap::ArgMatches;
 use serde::Serialize;
 use slipstack_attach::admin;
 use slipstack_channel::control::{ProgramReport, Protocol, SocketReport, StatusReport, WhyReport};
+use slipstack_channel::report::Why;
 
 use crate::output::{print, say, table};
 use crate::{Failure, settings};
@@ -231,6 +232,12 @@ fn socket_row(socket: &SocketReport) -> Vec<String> {
     ]
 }
 
+/// A program that nobody holds a connection to waits for its instance, or has been forked and not needed a stack.
+fn is_away(program: &ProgramReport) -> bool {
+    let away = Why::Away.sentence();
+    program.sockets.iter().any(|socket| socket.why == away)
+}
+
 fn why_text(report: &WhyReport) -> String {
     let program = &report.program;
     let addresses: Vec<String> = report
@@ -243,7 +250,8 @@ fn why_text(report: &WhyReport) -> String {
         None => "a stack in the program".into(),
     };
     let place = match report.interface.as_str() {
-        "" => "a stack that is away".to_owned(),
+        "" if is_away(program) => "a stack that is away".to_owned(),
+        "" => "no stack of its own (yet)".to_owned(),
         interface => format!("{stack} on {interface} with {}", addresses.join(" ")),
     };
     let mut text = format!("{} (pid {}) uses {place}\n", program.program, program.pid);

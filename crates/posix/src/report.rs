@@ -109,6 +109,23 @@ impl Report {
         self.write_all(socket, row);
     }
 
+    /// A connection that another process drives for this one.
+    pub(crate) fn on_borrowed(
+        &self,
+        socket: &Description,
+        local: Option<SocketAddr>,
+        remote: Option<SocketAddr>,
+    ) {
+        let row = Row {
+            place: Place::Stack,
+            why: Why::Foreign,
+            is_udp: false,
+            local,
+            remote,
+        };
+        self.write_all(socket, row);
+    }
+
     pub(crate) fn on_listener(&self, socket: &Description, listener: &Listener, why: Reason) {
         let row = Row {
             place: match listener.addr.ip().is_unspecified() {

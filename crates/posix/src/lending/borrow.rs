@@ -114,6 +114,7 @@ impl Borrowed {
             set_nonblocking(number, socket.is_nonblocking())?;
         }
         socket.has_kernel.store(true, Ordering::Release);
+        process.report.on_borrowed(socket, self.local, self.remote);
         Ok(())
     }
 
