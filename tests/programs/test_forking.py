@@ -68,6 +68,13 @@ def its_children_may_poll_in_a_sandbox(world):
 
 
 @test
+def its_children_may_limit_their_address_space(world):
+    started = server(world, "narrow")
+    answers(world, 3)
+    childless(started)
+
+
+@test
 def many_children_serve_at_once(world):
     started = server(world, "lines")
     socks = [world.connect(7200) for _ in range(20)]

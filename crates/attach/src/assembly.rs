@@ -51,6 +51,9 @@ pub fn in_process(settings: &Settings, link: Arc<Link>) -> Result<(Attachment, V
     let end = EngineEnd::create().map_err(Error::io("create the channel"))?;
     let region = end.region().clone();
     let program = ProgramEnd::open(region.clone()).map_err(Error::io("open the channel"))?;
+    region
+        .dont_fork()
+        .map_err(Error::io("keep the channel from children"))?;
     let assembled = assemble(settings, &link, region, Placement::InProcess)?;
     let Assembled {
         mut engine,

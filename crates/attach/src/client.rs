@@ -233,6 +233,9 @@ fn remote(
     };
     let region = Region::open(channel, REGION_LEN_MAX).map_err(Error::io("map the channel"))?;
     let program = ProgramEnd::open(region.clone()).map_err(Error::io("open the channel"))?;
+    region
+        .dont_fork()
+        .map_err(Error::io("keep the channel from children"))?;
     let end = ProgramEnd::clone(&program);
     Ok(Attachment {
         driver: Arc::new(Remote::new(end, engine_bell, own_bell, socket)),

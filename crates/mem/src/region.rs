@@ -86,7 +86,8 @@ impl Region {
         Arc::ptr_eq(&self.mapping, &other.mapping)
     }
 
-    /// Keeps the mapping out of forked children: they fault instead of disturbing it.
+    /// Keeps the mapping out of forked children: they fault instead of disturbing it, and who limits its address space
+    /// (RLIMIT_AS) does not have it in there.
     pub fn dont_fork(&self) -> io::Result<()> {
         self.mapping
             .advise(0, self.view.len(), Advice::LinuxDontFork)

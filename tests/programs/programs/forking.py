@@ -3,6 +3,7 @@
 HOW: lines    answers each line, blocking
      poll     the same, non-blocking and with poll
      caged    the same, in a sandbox that kills who makes a descriptor, as sshd's
+     narrow   the same as lines, in an address space that is limited to 400 MB, as vsftpd's
      half     answers with the length of all that came, after the peer's end
      http     answers one request of HTTP/1.0 with 5,000 bytes
      bulk     sends 2 MB and ends
@@ -15,7 +16,9 @@ HOW: lines    answers each line, blocking
 
 import ctypes
 import hashlib
+import mmap
 import os
+import resource
 import select
 import signal
 import socket
@@ -59,6 +62,12 @@ def http(sock):
 def caged(sock):
     forbid(EVENTFD2, EPOLL_CREATE1, SOCKET)
     poll(sock)
+
+
+def narrow(sock):
+    resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
+    mmap.mmap(-1, 32 << 20).close()
+    lines(sock)
 
 
 EVENTFD2, EPOLL_CREATE1, SOCKET = 290, 291, 41
