@@ -45,7 +45,7 @@ pub fn configure(
         ..network.stack_config()
     };
     let mut stack = Stack::new(config, Instant(now_ns()));
-    stack.announce(Instant(now_ns()), &mut port);
+    stack.announce_groups(Instant(now_ns()), &mut port);
     let end = now_ns() + START_MAX.as_nanos() as u64;
     let mut revision = 0;
     while !stack.is_settled() && now_ns() < end {

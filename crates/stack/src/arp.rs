@@ -99,12 +99,22 @@ impl Cx<'_> {
             mac: claim.sender_mac,
         });
         self.counters.bump(Counter::TxArpDefences);
+        self.send_announcement(claim.sender_ip, fx);
+    }
+
+    /// RFC 5227 2.3.
+    pub(crate) fn announce_v4(&mut self, ip: Ipv4Addr, fx: &mut impl Effects) {
+        self.counters.bump(Counter::TxArpAnnouncements);
+        self.send_announcement(ip, fx);
+    }
+
+    fn send_announcement(&mut self, ip: Ipv4Addr, fx: &mut impl Effects) {
         let announcement = ArpPacket {
             operation: ArpOperation::Request,
             sender_mac: self.link.mac,
-            sender_ip: claim.sender_ip,
+            sender_ip: ip,
             target_mac: [0; 6],
-            target_ip: claim.sender_ip,
+            target_ip: ip,
         };
         send_arp(&announcement, ethernet::BROADCAST, self.counters, fx);
     }

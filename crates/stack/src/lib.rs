@@ -11,6 +11,7 @@ extern crate std;
 
 extern crate alloc;
 
+mod announce;
 mod arp;
 mod bound;
 pub mod config;

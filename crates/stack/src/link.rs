@@ -10,6 +10,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use slipstack_wire::{ethernet, igmp, ipv4, ipv6, tcp, tcp_options};
 
+use crate::announce::Announcements;
 use crate::config::{Role, StackConfig};
 use crate::counters::Counters;
 use crate::default_router::LostRouters;
@@ -149,6 +150,8 @@ pub struct Link {
     identifications: Identifications,
     /// Our addresses that others have claimed, and when they were defended last.
     defended: Vec<(Ipv4Addr, Instant)>,
+    /// Made when addresses are first told to the link.
+    pub(crate) announcements: Option<Announcements>,
     /// What we hear beside our own addresses. Made for the first.
     pub(crate) groups: Option<Box<Groups>>,
     /// Made for the first that is learnt.
@@ -181,6 +184,7 @@ impl Link {
             destinations: Destinations::new(),
             identifications: Identifications::new(rng),
             defended: Vec::new(),
+            announcements: None,
             path_mtus: None,
             slaac: None,
             learnt: Box::default(),

@@ -82,7 +82,7 @@ impl Cx<'_> {
         }
         if is_probe {
             // RFC 4862 5.4.3: somebody is about to take our address. All are told that it is ours.
-            self.advertise(now, asked.target, ALL_NODES, flag::OVERRIDE, fx);
+            self.tell_all(now, asked.target, fx);
             return Counter::RxNdpSolicitations;
         }
         if !self.link.routes6.is_on_link(src) {
@@ -196,6 +196,16 @@ impl Cx<'_> {
         if !self.link.lost_routers.is_empty() {
             self.on_router_found(ip);
         }
+    }
+
+    /// RFC 4861 7.2.6.
+    pub(crate) fn announce_v6(&mut self, now: Instant, ip: Ipv6Addr, fx: &mut impl Effects) {
+        self.counters.bump(Counter::TxNdpAnnouncements);
+        self.tell_all(now, ip, fx);
+    }
+
+    fn tell_all(&mut self, now: Instant, own: Ipv6Addr, fx: &mut impl Effects) {
+        self.advertise(now, own, ALL_NODES, flag::OVERRIDE, fx);
     }
 
     fn advertise(

@@ -130,6 +130,10 @@ impl Routes6 {
         self.addrs.iter().any(|own| own.ip == ip)
     }
 
+    pub(crate) fn own(&self) -> impl Iterator<Item = Ipv6Addr> + '_ {
+        self.addrs.iter().map(|own| own.ip)
+    }
+
     /// Whether we hear this group.
     pub fn is_joined(&self, group: Ipv6Addr) -> bool {
         self.groups.contains(&group)

@@ -196,6 +196,7 @@ impl Cx<'_> {
         let reachable = learnt.reachable.map(|base| self.spread(base));
         self.link.neighbours.set_times6(reachable, learnt.retry);
         self.link.neighbours.renew_epoch();
+        self.announce_new(&routes);
         self.link.routes6 = routes;
         *self.link.learnt = learnt;
         self.link.learnt_revision = self.link.learnt_revision.wrapping_add(1);

@@ -205,6 +205,7 @@ impl Stack {
         if !self.link.lost_routers.is_empty() {
             cx!(self).probe_lost_routers(now, fx);
         }
+        cx!(self).on_announcement_timers(now, fx);
         let groups = self.link.groups.as_ref();
         let groups = groups.and_then(|groups| groups.next_deadline());
         self.link.look_at(groups);
@@ -242,13 +243,19 @@ impl Stack {
         }
     }
 
-    /// Tells the link which groups this stack hears (RFC 3810 6.1), so that switches let pass what asks
-    /// for its addresses. Once, when the interface comes up.
+    /// Tells the link which addresses are this stack's (RFC 5227 2.3, RFC 4861 7.2.6), and which groups it hears. Once,
+    /// when the interface is up and nobody else has the addresses.
     pub fn announce(&mut self, now: Instant, fx: &mut impl Effects) {
+        cx!(self).announce_addresses();
+        self.announce_groups(now, fx);
+    }
+
+    /// The groups alone (RFC 3810 6.1), so that switches let pass what asks for its addresses.
+    pub fn announce_groups(&mut self, now: Instant, fx: &mut impl Effects) {
         if let Some(groups) = &mut self.link.groups {
             groups.announce();
-            self.on_link_timers(now, fx);
         }
+        self.on_link_timers(now, fx);
     }
 
     /// Whether `on_timers` has something to do.

@@ -64,6 +64,36 @@ fn an_address_that_another_claims_is_defended_once_in_ten_seconds() {
 }
 
 #[test]
+fn our_address_is_announced_twice_two_seconds_apart() {
+    // RFC 5227 1.1 and 2.3.
+    let mut table = Table::new();
+    table.stack.announce(table.now, &mut table.fx);
+    for (wait_ms, want) in [(0, 1), (1_999, 0), (1, 1), (60_000, 0)] {
+        table.pass(wait_ms);
+        let frames = table.take_frames();
+        assert_eq!(frames.len(), want, "after {wait_ms} ms");
+        for frame in &frames {
+            assert_eq!(frame[..6], BROADCAST);
+            let arp = arp_of(frame);
+            assert_eq!(arp.operation, ArpOperation::Request);
+            assert_eq!((arp.sender_mac, arp.target_mac), (MAC, [0; 6]));
+            assert_eq!((arp.sender_ip, arp.target_ip), (IP, IP));
+        }
+    }
+    assert_eq!(table.count(Counter::TxArpAnnouncements), 2);
+    assert_eq!(table.count(Counter::TxArpDefences), 0);
+    assert_eq!(table.stack.next_deadline(), None);
+}
+
+#[test]
+fn an_engine_leaves_announcements_to_its_keeper() {
+    let mut table = Table::with(|config| config.role = Role::Engine);
+    table.stack.announce(table.now, &mut table.fx);
+    table.pass(10_000);
+    assert!(table.take_frames().is_empty());
+}
+
+#[test]
 fn an_engine_leaves_the_defence_to_its_keeper() {
     let mut table = Table::with(|config| config.role = Role::Engine);
     table.input(&arp_frame(ArpOperation::Request, PEER_MAC, IP, IP));

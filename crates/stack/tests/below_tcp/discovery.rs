@@ -1,6 +1,6 @@
 //! Neighbour discovery that is not as usual.
 //!
-//! RFC 4861 4.4 and 7.2.4, RFC 6980 5.
+//! RFC 4861 4.4, 7.2.4 and 7.2.6, RFC 6980 5.
 
 use std::net::Ipv6Addr;
 
@@ -12,6 +12,7 @@ use slipstack_wire::ipv6_extensions::{FRAGMENT, fragment_header};
 use slipstack_wire::ndp::{NEIGHBOUR_LEN, Neighbour, flag};
 use slipstack_wire::protocol;
 
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const OWN: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 5);
 const PEER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 9);
 const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
@@ -95,6 +96,40 @@ fn cut(frame: &[u8], places: &[usize]) -> Vec<Vec<u8>> {
 }
 
 /// RFC 4861 4.4.
+#[test]
+fn our_address_is_advertised_to_all_twice_two_seconds_apart() {
+    // RFC 4861 7.2.6.
+    let mut table = self::table(Role::Keeper, true);
+    table.stack.announce(table.now, &mut table.fx);
+    for (wait_ms, want) in [(0, 1), (1_999, 0), (1, 1), (60_000, 0)] {
+        table.pass(wait_ms);
+        let told = announcements(&mut table);
+        assert_eq!(told.len(), want, "after {wait_ms} ms");
+        for (flags, neighbour) in told {
+            assert_eq!(flags, flag::OVERRIDE);
+            assert_eq!((neighbour.target, neighbour.link), (OWN, Some(MAC)));
+        }
+    }
+    assert_eq!(table.count(Counter::TxNdpAnnouncements), 2);
+    assert_eq!(table.count(Counter::TxNdpAdvertisements), 2);
+}
+
+/// Neighbour advertisements to all nodes that were sent.
+fn announcements(table: &mut Table) -> Vec<(u8, Neighbour)> {
+    let frames = table.take_frames();
+    let all = frames.iter().filter_map(|frame| {
+        let packet = Ipv6Packet::parse(&frame[14..])?;
+        let (src, dst) = (packet.header.src, packet.header.dst);
+        let message = Icmpv6Message::parse(src, dst, packet.payload).ok()?;
+        let Icmpv6Kind::NeighbourAdvertisement([flags, ..]) = message.kind else {
+            return None;
+        };
+        let told = Neighbour::parse_advertisement(message.body)?;
+        (dst == ALL_NODES && src == told.target).then_some((flags, told))
+    });
+    all.collect()
+}
+
 #[test]
 fn who_passes_packets_on_says_that_it_is_a_router() {
     for (forwarding, want) in [(false, 0), (true, flag::ROUTER)] {

@@ -515,7 +515,7 @@ fn sending_refuses_what_has_no_route() {
 fn a_query_about_one_group_and_one_of_version_1_are_answered() {
     // RFC 3810 5.1, 6.2 and 8.1.
     let mut table = table();
-    table.stack.announce(table.now, &mut table.fx);
+    table.stack.announce_groups(table.now, &mut table.fx);
     table.pass(1001);
     table.take_frames();
     let router = "fe80::1".parse().unwrap();
@@ -533,7 +533,7 @@ fn a_query_about_one_group_and_one_of_version_1_are_answered() {
 fn the_groups_of_our_addresses_are_reported_and_told_when_asked() {
     // RFC 3810 5.2, 6.1 to 6.3, 9.1 and 9.11, RFC 4291 2.8.
     let mut table = table();
-    table.stack.announce(table.now, &mut table.fx);
+    table.stack.announce_groups(table.now, &mut table.fx);
     let frames = table.take_frames();
     let packet = Ipv6Packet::parse(&frames[0][14..]).unwrap();
     let header = packet.header;
@@ -566,7 +566,7 @@ fn the_groups_of_our_addresses_are_reported_and_told_when_asked() {
 fn who_is_not_of_the_link_does_not_answer_for_us() {
     // RFC 2710 3 and 4.
     let mut table = table();
-    table.stack.announce(table.now, &mut table.fx);
+    table.stack.announce_groups(table.now, &mut table.fx);
     table.pass(1001);
     table.take_frames();
     let router = "fe80::1".parse().unwrap();

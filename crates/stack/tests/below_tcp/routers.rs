@@ -130,6 +130,25 @@ fn an_address_is_probed_for_from_nobody_and_then_a_router_is_asked() {
 }
 
 #[test]
+fn an_address_is_announced_once_it_is_ours() {
+    // RFC 4861 7.2.6.
+    let mut table = table();
+    table.stack.announce(table.now, &mut table.fx);
+    table.pass(1000);
+    table.input(&advertisement(1, 1400));
+    table.pass(10_000);
+    let ours = own(&table, 1).unwrap();
+    let link_local = own(&table, 0).unwrap();
+    let told: Vec<_> = messages(&mut table)
+        .iter()
+        .filter(|(_, kind, _)| matches!(kind, Icmpv6Kind::NeighbourAdvertisement(_)))
+        .filter_map(|(_, _, body)| Some(Neighbour::parse_advertisement(body)?.target))
+        .collect();
+    assert_eq!(told, [link_local, ours, link_local, ours]);
+    assert_eq!(table.count(Counter::TxNdpAnnouncements), 4);
+}
+
+#[test]
 fn who_claims_an_address_that_is_probed_for_has_it() {
     for is_advertisement in [true, false] {
         let mut table = table();

@@ -1,0 +1,102 @@
+//! Our addresses, told to the link before it asks (RFC 5227 2.3, RFC 4861 7.2.6): who has known another station by them
+//! knows us from then on.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use crate::config::Role;
+use crate::effects::Effects;
+use crate::link::Cx;
+use crate::route6::Routes6;
+use crate::time::Instant;
+
+/// RFC 5227 1.1. RFC 4861 10 allows three advertisements, and a second between them.
+const ANNOUNCE_NUM: u8 = 2;
+const ANNOUNCE_INTERVAL_NS: u64 = 2_000_000_000;
+
+#[derive(Debug)]
+struct Announcement {
+    ip: IpAddr,
+    left: u8,
+    next_at: Instant,
+}
+
+/// What is still to be told.
+#[derive(Debug, Default)]
+pub struct Announcements {
+    waiting: Vec<Announcement>,
+}
+
+impl Announcements {
+    /// The first is due at once. An address that went and is back begins anew.
+    fn add(&mut self, ip: IpAddr) {
+        self.waiting.retain(|told| told.ip != ip);
+        self.waiting.push(Announcement {
+            ip,
+            left: ANNOUNCE_NUM,
+            next_at: Instant::ZERO,
+        });
+    }
+
+    fn take_due(&mut self, now: Instant) -> Vec<IpAddr> {
+        let mut due = Vec::new();
+        for told in self.waiting.iter_mut().filter(|told| told.next_at <= now) {
+            due.push(told.ip);
+            told.left -= 1;
+            told.next_at = now.plus_nanos(ANNOUNCE_INTERVAL_NS);
+        }
+        self.waiting.retain(|told| told.left > 0);
+        due
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.waiting.iter().map(|told| told.next_at).min()
+    }
+}
+
+impl Cx<'_> {
+    /// From now on all own addresses are told, those too that routers bring later. Not by an engine, whose keeper answers
+    /// for them.
+    pub(crate) fn announce_addresses(&mut self) {
+        if self.config.role == Role::Engine {
+            return;
+        }
+        let mut announcements = Announcements::default();
+        for &(ip, _) in self.link.routes.addrs() {
+            announcements.add(ip.into());
+        }
+        for ip in self.link.routes6.own() {
+            announcements.add(ip.into());
+        }
+        self.link.announcements = Some(announcements);
+    }
+
+    /// Addresses that are about to become ours, by these routes.
+    pub(crate) fn announce_new(&mut self, new: &Routes6) {
+        let Some(announcements) = &mut self.link.announcements else {
+            return;
+        };
+        for ip in new.own().filter(|ip| !self.link.routes6.is_own(*ip)) {
+            announcements.add(ip.into());
+        }
+        let next = announcements.next_deadline();
+        self.link.look_at(next);
+    }
+
+    #[cold]
+    pub(crate) fn on_announcement_timers(&mut self, now: Instant, fx: &mut impl Effects) {
+        let Some(announcements) = &mut self.link.announcements else {
+            return;
+        };
+        let mut due = announcements.take_due(now);
+        let next = announcements.next_deadline();
+        self.link.look_at(next);
+        due.retain(|ip| self.link.is_own(*ip));
+        for ip in due {
+            match ip {
+                IpAddr::V4(ip) => self.announce_v4(ip, fx),
+                IpAddr::V6(ip) => self.announce_v6(now, ip, fx),
+            }
+        }
+    }
+}
