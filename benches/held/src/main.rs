@@ -109,6 +109,8 @@ impl Server {
                         self.released += 1;
                         None
                     }
+                    // Each is accepted as it comes.
+                    EventKind::Withdrawn { .. } => None,
                 };
                 if let Some(sock) = sock {
                     self.answers += u64::from(send_back(program, sock));
