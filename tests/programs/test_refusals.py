@@ -154,21 +154,13 @@ def missing_capabilities(world):
     refused(world, "run", *DEVICE, "--", "true", says=["CAP_NET_ADMIN"], prefix=drop)
     refused(world, "run", "--", "true", says=["CAP_NET_ADMIN"], prefix=drop)
     nobody = ["setpriv", "--reuid", "www-data", "--regid", "www-data", "--clear-groups"]
-    if os.access(world.slipstack, os.X_OK) and is_reachable(world):
+    if os.access(world.slipstack, os.X_OK) and world.others_may_run_it():
         refused(world, "run", *DEVICE, "--", "true", says=["CAP_NET_ADMIN"], prefix=nobody)
-
-
-def is_reachable(world):
-    """Whether an ordinary user may enter the folder: below /root he may not."""
-    library = str(Path(world.slipstack).with_name("libslipstack.so"))
-    user = ["setpriv", "--reuid", "www-data", "--regid", "www-data", "--clear-groups"]
-    return subprocess.run([*user, "test", "-r", library], capture_output=True).returncode == 0
 
 
 @test(modes=ONLY)
 def who_is_not_root_is_told_that_something_runs(world):
-    if not is_reachable(world):
-        raise Skip("others may not run the command under test")
+    world.skip_unless_others_may_run_it()
     steps = [
         "mount -t tmpfs -o mode=755 none /run || exit",
         f"{world.slipstack} run {' '.join(DEVICE)} -- sleep 2 &",

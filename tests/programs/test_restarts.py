@@ -181,6 +181,7 @@ def who_only_sends_datagrams_goes_on_with_the_next_instance(world):
 @test(modes=("instance",), serial=True)
 def who_was_let_in_stays_so_though_he_is_not_root(world):
     """Started by root, and then nobody's, as nginx's workers."""
+    world.skip_unless_others_may_run_it()
     nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
     servers = {}
     for at, how in enumerate(("accept", "epoll", "child")):
@@ -193,6 +194,7 @@ def who_was_let_in_stays_so_though_he_is_not_root(world):
 
 @test(modes=("instance",), serial=True)
 def who_was_not_let_in_stays_out(world):
+    world.skip_unless_others_may_run_it()
     words = [*world.stack_ns.prefix(), "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", str(world.slipstack), "run", *world.options()]
     refused = world.process([*words, "--", *world.program("waits.py"), "listener", "accept", "7980"])
     assert refused.wait(10) != 0, refused.tail()

@@ -5,12 +5,14 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import tempfile
 import time
 from pathlib import Path
 
 from . import net
 from .process import Process, until
+from .registry import Skip
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
@@ -150,6 +152,16 @@ class World:
         started = self.process(self.stack_ns.prefix() + words)
         started.wait(seconds)
         return started
+
+    def others_may_run_it(self):
+        """Whether an ordinary user may enter the folder: below /root he may not."""
+        library = str(self.slipstack.with_name("libslipstack.so"))
+        user = ["setpriv", "--reuid", "www-data", "--regid", "www-data", "--clear-groups"]
+        return subprocess.run([*user, "test", "-r", library], capture_output=True).returncode == 0
+
+    def skip_unless_others_may_run_it(self):
+        if not self.others_may_run_it():
+            raise Skip("others may not run the command under test")
 
     def program(self, name):
         return [PYTHON, "-u", str(PROGRAMS / name)]
