@@ -14,7 +14,7 @@ const GRACE_NS: u64 = 2_000_000;
 const AGAIN_NS: u64 = 10_000_000;
 
 /// Connections of a listener; counts since it came into being.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct AcceptQueue {
     /// Given to the program, by the stack or by other listeners.
     offered: u64,
@@ -28,25 +28,40 @@ pub(crate) struct AcceptQueue {
     accepted: u64,
     /// What the stack was last told of those that wait no more.
     told: u64,
-    patience: Patience,
+    /// Until when the program is waited for, if something waits.
+    due_at: Instant,
+    /// That is the time which it has more.
+    is_grace: bool,
 }
 
-/// Until when a program is waited for.
-#[derive(Clone, Copy, Debug, Default)]
-enum Patience {
-    /// Nothing waits.
-    #[default]
-    None,
-    Until(Instant),
-    GraceUntil(Instant),
+impl Default for AcceptQueue {
+    fn default() -> AcceptQueue {
+        AcceptQueue {
+            offered: 0,
+            refused: 0,
+            passed_in: 0,
+            withdrawn: 0,
+            accepted: 0,
+            told: 0,
+            due_at: Instant::FAR_FUTURE,
+            is_grace: false,
+        }
+    }
 }
 
 impl AcceptQueue {
-    pub(crate) fn on_offered(&mut self, now: Instant) {
+    /// Gives when the next look is due.
+    pub(crate) fn on_offered(&mut self, now: Instant) -> Instant {
         self.offered += 1;
-        if matches!(self.patience, Patience::None) {
-            self.patience = Patience::Until(Instant(now.0 + PATIENCE_NS));
+        if self.due_at == Instant::FAR_FUTURE {
+            self.wait_for(now, PATIENCE_NS, false);
         }
+        self.due_at
+    }
+
+    fn wait_for(&mut self, now: Instant, ns: u64, is_grace: bool) {
+        self.due_at = Instant(now.0 + ns);
+        self.is_grace = is_grace;
     }
 
     pub(crate) fn on_refused(&mut self) {
@@ -73,10 +88,10 @@ impl AcceptQueue {
         let accepted = accepted.clamp(self.accepted, self.offered - self.withdrawn);
         if accepted != self.accepted {
             self.accepted = accepted;
-            self.patience = Patience::Until(Instant(now.0 + PATIENCE_NS));
+            self.wait_for(now, PATIENCE_NS, false);
         }
         if self.waiting() == 0 {
-            self.patience = Patience::None;
+            self.due_at = Instant::FAR_FUTURE;
         }
         let total = (self.accepted + self.refused + self.withdrawn).wrapping_sub(self.passed_in);
         if total == self.told {
@@ -86,27 +101,19 @@ impl AcceptQueue {
         Some(total as u32)
     }
 
-    /// When [`AcceptQueue::is_left`] is to be asked.
-    pub(crate) fn due_at(&self) -> Option<Instant> {
-        match self.patience {
-            Patience::None => None,
-            Patience::Until(at) | Patience::GraceUntil(at) => Some(at),
-        }
+    /// When [`AcceptQueue::is_left`] is to be asked; `FAR_FUTURE`: nothing waits.
+    pub(crate) fn due_at(&self) -> Instant {
+        self.due_at
     }
 
     /// Whether others are to have what waits. If nobody takes it, it is asked again later.
     pub(crate) fn is_left(&mut self, now: Instant) -> bool {
-        match self.patience {
-            Patience::Until(at) if at <= now => {
-                self.patience = Patience::GraceUntil(Instant(now.0 + GRACE_NS));
-                false
-            }
-            Patience::GraceUntil(at) if at <= now => {
-                self.patience = Patience::GraceUntil(Instant(now.0 + AGAIN_NS));
-                true
-            }
-            _ => false,
+        if now < self.due_at {
+            return false;
         }
+        let is_left = self.is_grace;
+        self.wait_for(now, if is_left { AGAIN_NS } else { GRACE_NS }, true);
+        is_left
     }
 }
 
@@ -130,7 +137,7 @@ mod tests {
         assert!(is_left_at(&mut queue, 14), "nobody took it");
         queue.on_withdrawn();
         assert_eq!(queue.look(0, Instant(14 * MS)), Some(1));
-        assert_eq!((queue.waiting(), queue.due_at()), (0, None));
+        assert_eq!((queue.waiting(), queue.due_at()), (0, Instant::FAR_FUTURE));
     }
 
     #[test]

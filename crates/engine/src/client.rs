@@ -368,11 +368,16 @@ impl Client {
     }
 
     /// Looks what the program has accepted. Names the listeners of which more connections wait no more than was told,
-    /// and how many those are (wrapping).
+    /// and how many those are (wrapping). Gives when [`Client::find_left`] may find something.
     #[inline]
-    pub(crate) fn look_at_queues(&mut self, now: Instant, mut tell: impl FnMut(ListenerId, u32)) {
+    pub(crate) fn look_at_queues(
+        &mut self,
+        now: Instant,
+        mut tell: impl FnMut(ListenerId, u32),
+    ) -> Instant {
+        let mut left_at = Instant::FAR_FUTURE;
         if !self.has_waiting {
-            return;
+            return left_at;
         }
         let mut has_waiting = false;
         for at in 0..self.listeners.len() {
@@ -387,8 +392,10 @@ impl Client {
                 tell(id, total);
             }
             has_waiting |= queue.waiting() > 0;
+            left_at = left_at.min(queue.due_at());
         }
         self.has_waiting = has_waiting;
+        left_at
     }
 
     /// The listeners from which the program accepts nothing although something waits.
@@ -403,18 +410,6 @@ impl Client {
             queue.is_some_and(|queue| queue.is_left(now))
         };
         listeners.into_iter().filter(is_left).collect()
-    }
-
-    /// When [`Client::find_left`] may find something.
-    pub(crate) fn left_at(&self) -> Option<Instant> {
-        if !self.has_waiting {
-            return None;
-        }
-        let queues = self.listeners.iter().filter_map(|sock| {
-            let socket = self.socket(*sock)?;
-            socket.queue.as_ref()?.due_at()
-        });
-        queues.min()
     }
 
     /// Takes the connections of a listener back that the program has not accepted.

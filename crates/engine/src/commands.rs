@@ -66,8 +66,11 @@ impl Engine {
     fn take_all_rest(&mut self, now: Instant) {
         let Engine { stack, world, .. } = self;
         world.has_rest = false;
+        world.left_at = Instant::FAR_FUTURE;
         for client in world.clients.iter_mut().flatten() {
-            client.look_at_queues(now, |listener, total| stack.tcp_accepted(listener, total));
+            let left_at =
+                client.look_at_queues(now, |listener, total| stack.tcp_accepted(listener, total));
+            world.left_at = world.left_at.min(left_at);
             world.has_rest |= client.has_waiting;
         }
         if !world.unsent.is_empty() {

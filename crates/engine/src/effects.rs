@@ -355,21 +355,17 @@ impl World {
     pub(crate) fn offer(&mut self, listener: Owner, conn: ConnId, ends: &Ends) -> Option<Owner> {
         let (initial, now) = (self.initial, self.now);
         let client = self.client(listener.client)?;
-        let (socket, _) = client.find(listener.sock)?;
+        let (socket, end) = client.find(listener.sock)?;
         let step = socket.step;
-        let limits = socket.limits(initial);
-        let sock = client.end.accepted(listener.sock, ends, limits)?;
+        let sock = end.accepted(listener.sock, ends, socket.limits(initial))?;
+        let due_at = socket.queue.as_mut().map(|queue| queue.on_offered(now));
         let socket = client.begin(sock, Kind::Tcp)?;
         socket.role = Role::Stream(conn);
         socket.state = State::CONNECTED | State::BOUND;
         socket.step = step;
         socket.listener = Some(listener.sock);
-        if let Some((socket, _)) = client.find(listener.sock)
-            && let Some(queue) = &mut socket.queue
-        {
-            queue.on_offered(now);
-        }
         client.has_waiting = true;
+        self.left_at = due_at.map_or(self.left_at, |at| at.min(self.left_at));
         self.has_rest = true;
         Some(Owner {
             client: listener.client,

@@ -123,6 +123,7 @@ impl Engine {
             unsent: Vec::new(),
             drained: None,
             has_rest: false,
+            left_at: Instant::FAR_FUTURE,
             counters: EngineCounters::default(),
             now,
             mac: setup.stack.mac,
@@ -395,8 +396,8 @@ impl Engine {
             soon(NEIGHBOUR_POLL_NS)
         };
         let clients = self.world.clients.iter().flatten();
-        let released = clients.clone().filter_map(Client::release_at).min();
-        let left = clients.filter_map(Client::left_at).min();
+        let released = clients.filter_map(Client::release_at).min();
+        let left = Some(self.world.left_at).filter(|at| *at != Instant::FAR_FUTURE);
         [self.stack.next_deadline(), polled, released, left]
             .into_iter()
             .flatten()

@@ -140,6 +140,8 @@ pub(crate) struct World {
     pub(crate) drained: Option<(ListenerId, Vec<ConnId>)>,
     /// Some client's listeners have connections whose taking the stack has not been told, or `unsent` names somebody.
     pub(crate) has_rest: bool,
+    /// When a listener may have been left by its program, as of the last look.
+    pub(crate) left_at: Instant,
     pub(crate) counters: EngineCounters,
     /// Time of the turn.
     pub(crate) now: Instant,

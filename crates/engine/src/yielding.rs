@@ -27,7 +27,7 @@ impl Engine {
     /// Leaves what waits where nothing is accepted to others. Whether there was any.
     #[inline]
     pub(crate) fn tend_listeners(&mut self, now: Instant) -> bool {
-        self.world.has_rest && self.tend_all_listeners(now)
+        self.world.has_rest && self.world.left_at <= now && self.tend_all_listeners(now)
     }
 
     #[inline(never)]
