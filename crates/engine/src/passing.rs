@@ -231,11 +231,7 @@ impl Engine {
                 known
             }
         };
-        let found = self
-            .world
-            .listeners_on(local.port())
-            .into_iter()
-            .filter(serves);
+        let found = self.world.listeners_on(local.port()).filter(serves);
         found.reduce(narrower).map(|it| it.owner)
     }
 }

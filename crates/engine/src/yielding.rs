@@ -8,7 +8,7 @@ use slipstack_channel::{Refusal, Reply};
 use slipstack_stack::{Instant, ListenerId};
 
 use crate::authority::Transport;
-use crate::client::{Bound, Role, Yields};
+use crate::client::{Bound, Client, ClientId, Role, Yields};
 use crate::commands::Answer;
 use crate::engine::Engine;
 use crate::world::{Owner, World};
@@ -133,10 +133,10 @@ impl Engine {
     fn find_heirs(&mut self, owner: Owner, bound: Bound) -> Option<Yields> {
         let port = bound.addr.port();
         // The stack chooses among those of the same address.
-        let is_keen = |it: &Listening| {
+        let is_keen = |it: Listening| {
             it.owner != owner && it.yields == Yields::No && it.bound.span() == bound.span()
         };
-        if self.world.listeners_on(port).iter().any(is_keen) {
+        if self.world.listeners_on(port).any(is_keen) {
             return Some(Yields::Here);
         }
         let fabric = self.world.local.fabric.as_ref()?;
@@ -151,7 +151,7 @@ impl Engine {
     /// New connections may come here again.
     fn come_back(&mut self, bound: Bound) {
         let port = bound.addr.port();
-        let on_port = self.world.listeners_on(port);
+        let on_port: Vec<Listening> = self.world.listeners_on(port).collect();
         if on_port.iter().any(|it| it.yields == Yields::Away)
             && let Some(ports) = &self.ports
         {
@@ -175,38 +175,41 @@ impl World {
         let Some(bound) = self.socket(owner).and_then(|socket| socket.bound) else {
             return owner;
         };
-        let listening = self.listeners_on(bound.addr.port());
-        if listening.iter().any(|it| it.owner == owner && it.is_idle) {
-            return owner;
+        let mut idle = None;
+        for it in self.listeners_on(bound.addr.port()) {
+            let may_take = it.yields == Yields::No && it.bound.span() == bound.span();
+            if it.owner == owner && it.is_idle {
+                return owner;
+            }
+            if idle.is_none() && it.is_idle && may_take {
+                idle = Some(it.owner);
+            }
         }
-        let may_take = |it: &&Listening| {
-            it.is_idle && it.yields == Yields::No && it.bound.span() == bound.span()
-        };
-        let idle = listening.iter().find(may_take);
-        idle.map_or(owner, |it| it.owner)
+        idle.unwrap_or(owner)
     }
 
     /// The listening sockets of a port.
-    pub(crate) fn listeners_on(&self, port: u16) -> Vec<Listening> {
-        let mut found = Vec::new();
-        for id in self.client_ids() {
-            let Some(Some(client)) = self.clients.get(id.0 as usize) else {
-                continue;
-            };
-            for &sock in &client.listeners {
-                if let Some(socket) = client.socket(sock)
-                    && let Some(bound) = socket.bound.filter(|it| it.addr.port() == port)
-                {
-                    let is_empty = socket.queue.as_ref().is_some_and(|it| it.waiting() == 0);
-                    found.push(Listening {
-                        owner: Owner { client: id, sock },
-                        yields: socket.yields,
-                        bound,
-                        is_idle: is_empty && client.end.is_program_asleep(),
-                    });
-                }
-            }
-        }
-        found
+    pub(crate) fn listeners_on(&self, port: u16) -> impl Iterator<Item = Listening> {
+        let clients = self.client_ids().zip(&self.clients);
+        clients.flat_map(move |(id, client)| {
+            let client = client.iter();
+            client.flat_map(move |client| client.listeners_on(id, port))
+        })
+    }
+}
+
+impl Client {
+    fn listeners_on(&self, id: ClientId, port: u16) -> impl Iterator<Item = Listening> {
+        self.listeners.iter().filter_map(move |&sock| {
+            let socket = self.socket(sock)?;
+            let bound = socket.bound.filter(|it| it.addr.port() == port)?;
+            let is_empty = socket.queue.as_ref().is_some_and(|it| it.waiting() == 0);
+            Some(Listening {
+                owner: Owner { client: id, sock },
+                yields: socket.yields,
+                bound,
+                is_idle: is_empty && self.end.is_program_asleep(),
+            })
+        })
     }
 }

@@ -325,16 +325,15 @@ impl Tcp {
                 mss: entry.our_mss,
                 preset: &listener.preset,
             };
-            let mut conn = connect::build(&seed, now, cx);
-            conn.flight = flights.pop();
-            open_passive(&mut conn, entry, now, cx);
-            conn
+            connect::build(&seed, now, cx)
         });
         let (index, _) = made.ok_or(Counter::DropTcpBacklog)?;
-        if entry.tries > 0
-            && let Some(conn) = conns.at_mut(index)
-        {
-            conn.figures_mut().bare_resent = entry.tries.into();
+        if let Some(conn) = conns.at_mut(index) {
+            conn.flight = flights.pop();
+            open_passive(conn, entry, now, cx);
+            if entry.tries > 0 {
+                conn.figures_mut().bare_resent = entry.tries.into();
+            }
         }
         listener.offered = listener.offered.wrapping_add(1);
         // What an ended listener began was never counted here.
