@@ -55,3 +55,4 @@ pub use lending::{Passing, is_passed};
 pub use outcome::{Divert, Outcome};
 pub use process::{Accepted, Exit, Process, Received, Settings, SpinPolicy};
 pub use slipstack_mem::OURS_USUALLY_FROM;
+pub use slipstack_mem::thread::own as own_threads;

@@ -24,6 +24,7 @@ pub mod loading;
 mod lock;
 mod messages;
 mod next;
+mod privileges;
 mod raw;
 mod readiness;
 mod signals;

@@ -166,6 +166,20 @@ pub fn queue_to_self(signal: c_int, info: &[u64; 16]) -> bool {
     unsafe { syscall6(libc::SYS_rt_tgsigqueueinfo, args) == 0 }
 }
 
+/// Sends `signal` to a thread of this process, with a value (SI_QUEUE). Whether there is such a thread.
+pub fn queue_to_thread(thread: u32, signal: c_int, value: usize) -> bool {
+    let process = std::process::id();
+    let mut info = [0u64; 16];
+    info[0] = signal as u64;
+    info[1] = u64::from(libc::SI_QUEUE.cast_unsigned());
+    info[2] = u64::from(process);
+    info[3] = value as u64;
+    let (thread, at) = (thread as usize, info.as_ptr() as usize);
+    let args = [process as usize, thread, signal as usize, at, 0, 0];
+    // SAFETY: `info` is as large as a siginfo_t.
+    unsafe { syscall6(libc::SYS_rt_tgsigqueueinfo, args) == 0 }
+}
+
 /// As [`queue_to_self`], to a process.
 pub fn queue_to(process: i32, signal: c_int, info: &[u64; 16]) -> bool {
     let args = [

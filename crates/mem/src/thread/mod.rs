@@ -1,7 +1,10 @@
 //! Threads that a program does not notice: they take none of its signals, and run at once and
 //! shortly when they wake.
 
+mod own;
 mod sys;
+
+pub use own::own;
 
 use std::io;
 use std::panic::resume_unwind;
@@ -18,6 +21,7 @@ const ROOM: usize = 512 << 10;
 /// The kernel's refusal to start a thread.
 pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let body = move || {
+        let _listed = own::Listed::begin();
         sys::shorten_slice();
         body()
     };

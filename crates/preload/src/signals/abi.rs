@@ -36,10 +36,19 @@ pub unsafe fn sigaction(
 /// struct kernel_sigaction.
 #[repr(C)]
 pub struct KernelAction {
-    handler: usize,
+    pub handler: usize,
     flags: usize,
     restorer: usize,
     mask: u64,
+}
+
+impl KernelAction {
+    pub const DEFAULT: KernelAction = KernelAction {
+        handler: libc::SIG_DFL,
+        flags: 0,
+        restorer: 0,
+        mask: 0,
+    };
 }
 
 /// The system call `rt_sigaction`; `None` where the kernel is to answer. Handlers come back by libc's way, whatever the

@@ -88,9 +88,10 @@ use libc::{
 };
 
 use crate::next::Next;
+use crate::privileges::abi::CapabilityHeader;
 use crate::{
-    cancel, descriptors, exec, interfaces, io, life, messages, readiness, signals, sockets, stdio,
-    syscall, terminals,
+    cancel, descriptors, exec, interfaces, io, life, messages, privileges, readiness, signals,
+    sockets, stdio, syscall, terminals,
 };
 
 include!("table.rs");

@@ -130,6 +130,8 @@ symbols! {
     whole [forkpty] (master: *mut c_int, name: *mut c_char, settings: *const termios, size: *const winsize) -> pid_t => terminals::abi::forkpty;
     whole [_exit, _Exit] (status: c_int) -> ! => life::abi::exit_now;
     whole [syscall] (number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long => syscall::abi::syscall;
+    whole [capset] (header: *mut CapabilityHeader, data: *const c_void) -> c_int => privileges::abi::capset;
+    whole [prctl] (operation: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int => privileges::abi::prctl;
     whole [pthread_cancel] (thread: pthread_t) -> c_int => cancel::abi::cancel;
 
     // Signals.

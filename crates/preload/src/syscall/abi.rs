@@ -6,6 +6,8 @@ use slipstack_posix::Errno;
 
 use super::{KERNEL_SET, waits};
 use crate::call::is_ours;
+use crate::privileges::abi::change_user;
+use crate::privileges::is_change_of_user;
 use crate::raw::{self, fail};
 use crate::symbols::exported as hooked;
 use crate::{cancel, life, signals};
@@ -127,6 +129,14 @@ unsafe fn special(number: c_long, args: [usize; 6]) -> Option<c_long> {
         // SAFETY: the program's own call.
         libc::SYS_rt_sigaction if d == KERNEL_SET => unsafe {
             signals::abi::kernel_sigaction(a as c_int, b as *const _, c as *mut _)?
+        },
+        // SAFETY: the program's own call.
+        libc::SYS_capset => unsafe { hooked::capset(a as *mut _, b as *const _) },
+        // SAFETY: the program's own call.
+        libc::SYS_prctl => unsafe { hooked::prctl(a as c_int, b, c, d, e) },
+        // SAFETY: the program's own call.
+        _ if is_change_of_user(number) => unsafe {
+            return Some(change_user(number, args));
         },
         // Descriptors of ours may be in a message of the kernel's.
         // SAFETY: the program's own call.
