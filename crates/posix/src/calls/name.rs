@@ -150,9 +150,11 @@ impl Process {
     }
 
     /// Sets that watch the socket make the intent real when they are waited on. A process that has
-    /// an engine already need not wait for that.
+    /// an engine already need not wait for that, and the session of a server does not: who is told of the socket by its
+    /// other connection comes before it waits.
     pub(crate) fn on_intent(&self, socket: &Arc<Description>) {
-        if self.link().is_some_and(|link| !link.is_dead()) {
+        let has_engine = self.link().is_some_and(|link| !link.is_dead());
+        if has_engine || self.lending.is_session() {
             self.realize(socket);
         } else {
             self.has_intents.store(true, Ordering::Release);

@@ -156,6 +156,7 @@ impl Process {
     pub(crate) fn borrow(&self, socket: &Arc<Description>, it: &Borrowed, reads: bool) -> Divert {
         it.take(self, socket, reads);
         if it.is_taken() {
+            self.begin_session();
             Divert::Kernel
         } else {
             Errno::ENOTCONN.into()
