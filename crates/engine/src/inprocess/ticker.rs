@@ -13,10 +13,9 @@
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use slipstack_mem::thread::spawn_quiet;
+use slipstack_mem::thread::{Quiet, spawn_quiet};
 use slipstack_mem::{Descriptor, Doorbell, now_ns};
 
 use super::Shared;
@@ -55,7 +54,7 @@ impl Parking {
 }
 
 pub(super) struct Ticker {
-    handle: JoinHandle<()>,
+    handle: Quiet,
     bell: Doorbell,
     parking: Arc<Parking>,
 }
@@ -90,7 +89,7 @@ impl Ticker {
 
     pub(super) fn join(self) {
         self.bell.ring();
-        let _ = self.handle.join();
+        self.handle.join();
     }
 }
 

@@ -1,17 +1,40 @@
 //! Threads that a program does not notice: they take none of its signals, and run at once and
-//! shortly when they wake.
+//! shortly when they wake. They are not the standard library's, which call malloc as they begin: 64 MiB of addresses for each,
+//! which a limit (RLIMIT_AS) counts and each forked child inherits.
 
 mod own;
 mod sys;
 
 pub use own::own;
 
+use std::ffi::CString;
 use std::io;
-use std::panic::resume_unwind;
-use std::thread::{self, Builder, JoinHandle};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Room for making an engine, which takes some 80 KiB.
 const ROOM: usize = 512 << 10;
+
+/// Of the others.
+const STACK: usize = 2 << 20;
+
+/// A thread that goes on when this is dropped.
+#[derive(Debug)]
+pub struct Quiet(Option<sys::Thread<'static>>);
+
+impl Quiet {
+    /// Waits for its end.
+    pub fn join(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        if let Some(thread) = self.0.take() {
+            thread.detach();
+        }
+    }
+}
 
 /// Starts a thread with every signal blocked, except the two that glibc keeps for itself (one of
 /// them carries `setuid` to all threads). It asks for a short time slice: woken while a thread of the
@@ -19,16 +42,18 @@ const ROOM: usize = 512 << 10;
 ///
 /// # Errors
 /// The kernel's refusal to start a thread.
-pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Quiet> {
+    let name = CString::new(name)?;
     let body = move || {
         let _listed = own::Listed::begin();
+        sys::call_it(&name);
         sys::shorten_slice();
-        body()
+        body();
     };
     let before = sys::block_all();
-    let started = Builder::new().name(name.to_string()).spawn(body);
+    let started = sys::Thread::start(STACK, Box::new(body));
     sys::restore(&before);
-    started
+    Ok(Quiet(Some(started?)))
 }
 
 /// Runs `body` on a thread of its own that has room enough for it and takes no signals, and waits for
@@ -37,11 +62,12 @@ pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Resu
 pub fn with_room<R: Send>(body: impl Fn() -> R + Sync) -> R {
     let cancelling = sys::disable_cancelling();
     let before = sys::block_all();
-    let done = thread::scope(|scope| {
-        let started = Builder::new().stack_size(ROOM).spawn_scoped(scope, &body);
-        sys::restore(&before);
-        started.ok().map(|thread| thread.join())
-    });
+    let mut done = None;
+    let work = || done = Some(catch_unwind(AssertUnwindSafe(&body)));
+    let started = sys::Thread::start(ROOM, Box::new(work));
+    sys::restore(&before);
+    // Waits for its end.
+    drop(started);
     sys::set_cancelling(cancelling);
     match done {
         Some(Ok(result)) => result,

@@ -1,8 +1,73 @@
 //! The signal mask and the time slice of the calling thread.
 
-use core::ffi::c_int;
-use std::mem::MaybeUninit;
+use core::ffi::{CStr, c_int, c_void};
+use core::marker::PhantomData;
+use std::io;
+use std::mem::{self, MaybeUninit};
 use std::ptr;
+
+/// A thread, whose end is waited for when this is dropped.
+#[derive(Debug)]
+pub(super) struct Thread<'a> {
+    id: libc::pthread_t,
+    body: PhantomData<&'a ()>,
+}
+
+type Body<'a> = Box<dyn FnOnce() + Send + 'a>;
+
+impl<'a> Thread<'a> {
+    /// With `stack` bytes of stack. Not to be forgotten: what `body` borrows lives as long as this.
+    pub(super) fn start(stack: usize, body: Body<'a>) -> io::Result<Thread<'a>> {
+        let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
+        // SAFETY: the call initialises what it is given.
+        unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) };
+        // SAFETY: initialised above; a size that is refused changes nothing.
+        unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), stack) };
+        let body = Box::into_raw(Box::new(body));
+        let mut id = 0;
+        // SAFETY: `run` takes what `body` is, and nobody else does unless there is no thread.
+        let error =
+            unsafe { libc::pthread_create(&raw mut id, attributes.as_ptr(), run, body.cast()) };
+        // SAFETY: initialised above and not used again.
+        unsafe { libc::pthread_attr_destroy(attributes.as_mut_ptr()) };
+        if error != 0 {
+            // SAFETY: made by `into_raw` above; there is no thread that has it.
+            drop(unsafe { Box::from_raw(body) });
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        let body = PhantomData;
+        Ok(Thread { id, body })
+    }
+}
+
+impl Thread<'static> {
+    /// Nobody waits for it.
+    pub(super) fn detach(self) {
+        // SAFETY: it has been neither joined nor detached.
+        unsafe { libc::pthread_detach(self.id) };
+        mem::forget(self);
+    }
+}
+
+impl Drop for Thread<'_> {
+    fn drop(&mut self) {
+        // SAFETY: it has been neither joined nor detached.
+        unsafe { libc::pthread_join(self.id, ptr::null_mut()) };
+    }
+}
+
+extern "C" fn run(body: *mut c_void) -> *mut c_void {
+    // SAFETY: what `start` has made for this thread alone.
+    let body = unsafe { Box::from_raw(body.cast::<Body<'_>>()) };
+    body();
+    ptr::null_mut()
+}
+
+/// Names the calling thread, in 15 bytes at most.
+pub(super) fn call_it(name: &CStr) {
+    // SAFETY: the kernel copies the string.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
 
 /// Blocks what can be blocked and returns the mask that was in force.
 pub(super) fn block_all() -> libc::sigset_t {
