@@ -1,6 +1,7 @@
 """Programs under limits: what bounds one of them must not bound the keeper that serves all."""
 
 import contextlib
+import json
 import os
 import resource
 import signal
@@ -56,6 +57,25 @@ def a_keeper_or_instance_under_such_a_limit_says_so_too(world):
         assert started.wait(10) != 0
         (said,) = started.errors().strip().splitlines()
         assert "the limit of open files is too low: it is 24; raise it" in said, said
+
+
+@test
+def a_server_may_have_a_limited_address_space(world):
+    server = world.stack(*world.program("threaded.py"), "server", 7000, before=["prlimit", "--as=1000000000"])
+    world.wait_port(7000, process=server)
+    serves(world, 7000)
+
+
+@test(modes=("inprocess", "instance"))
+def an_address_space_that_is_too_small_is_named(world):
+    first = world.stack(*world.program("threaded.py"), "server", 7000)
+    world.wait_port(7000, process=first)
+    second = world.stack(*world.program("threaded.py"), "server", 7001, before=["prlimit", "--as=100000000"])
+    until(lambda: "too small for a stack" in second.errors() or not second.is_running(), 10, "the sentence is there")
+    assert "it is limited to 95 MB; raise it (ulimit -v " in second.errors(), second.tail()
+    report = json.loads(world.admin("why", second.pid, "--json").output())
+    (row,) = report["program"]["sockets"]
+    assert row["place"] == "kernel" and "raise ulimit -v" in row["why"], report
 
 
 def knock(world):

@@ -46,9 +46,14 @@ pub struct Assembled {
     pub held: Vec<RawFd>,
 }
 
-/// Leases a slot and makes the engine of this process. Gives what [`Assembled::held`] is too.
-pub fn in_process(settings: &Settings, link: Arc<Link>) -> Result<(Attachment, Vec<RawFd>), Error> {
-    let end = EngineEnd::create().map_err(Error::io("create the channel"))?;
+/// Leases a slot and makes the engine of this process, with a channel of `region_len` bytes. Gives what
+/// [`Assembled::held`] is too.
+pub fn in_process(
+    settings: &Settings,
+    link: Arc<Link>,
+    region_len: usize,
+) -> Result<(Attachment, Vec<RawFd>), Error> {
+    let end = EngineEnd::create_of(region_len).map_err(Error::io("create the channel"))?;
     let region = end.region().clone();
     let program = ProgramEnd::open(region.clone()).map_err(Error::io("open the channel"))?;
     region
@@ -237,14 +242,19 @@ fn sort(lease: SlotLease, fds: Vec<OwnedFd>) -> Result<Parts, Error> {
     else {
         return Err(Error::Confused);
     };
-    let maps: [OwnedFd; 2] = maps.try_into().map_err(|_| Error::Confused)?;
     let shared = "map what the keeper shares";
+    let inboxes = Inboxes::open(inbox, bells).map_err(Error::io(shared))?;
+    inboxes
+        .region()
+        .dont_fork()
+        .map_err(Error::io("keep the inboxes from children"))?;
+    let maps: [OwnedFd; 2] = maps.try_into().map_err(|_| Error::Confused)?;
     Ok(Parts {
         lease,
         device,
         steering: Steering::from_fds(maps)?,
         words: SlotWords::open(words).map_err(Error::io(shared))?,
-        inboxes: Inboxes::open(inbox, bells).map_err(Error::io(shared))?,
+        inboxes,
         neighbours: Neighbours::open(neighbours).map_err(Error::io(shared))?,
         claim,
     })

@@ -16,6 +16,7 @@ use crate::assembly;
 use crate::door::{ANSWER_MS, Identity, by_path, greet_with, through_inherited};
 use crate::error::Error;
 use crate::link::Link;
+use crate::room::region_bytes;
 
 /// Forks in a row for which a lock that was held during the fork cannot be met again.
 const GENERATIONS: usize = 8;
@@ -126,6 +127,7 @@ impl Client {
 
     /// An engine of our own.
     fn attach_in_process(&self, state: &mut State) -> Result<Attachment, Error> {
+        let region_len = region_bytes()?;
         let link = match state.scout.take() {
             Some(Scout::Keeper(link)) => *link,
             _ => {
@@ -135,7 +137,7 @@ impl Client {
         };
         let link = Arc::new(link);
         state.welcome = Some(link.welcome());
-        let made = assembly::in_process(&self.settings, Arc::clone(&link));
+        let made = assembly::in_process(&self.settings, Arc::clone(&link), region_len);
         let (attachment, held) = match made {
             Ok(made) => made,
             Err(error) => {
@@ -157,6 +159,7 @@ impl Client {
 
     /// A channel to an instance's engine.
     fn attach_remote(&self, state: &mut State) -> Result<Attachment, Error> {
+        let region_len = region_bytes()?;
         let (socket, welcome) = match state.scout.take() {
             Some(Scout::Instance(socket)) => {
                 let welcome = self.welcome(state)?;
@@ -168,6 +171,7 @@ impl Client {
         socket.send(
             &Request::Attach {
                 program: self.identity.program.clone(),
+                region_len,
             },
             &[],
         )?;
@@ -188,7 +192,7 @@ impl Client {
 /// An instance that says no means it; any other answer, and none, is that of one which ends, begins or is away.
 fn of_instance(error: Error) -> AttachError {
     AttachError {
-        may_pass: !matches!(error, Error::Refused { .. }),
+        may_pass: !matches!(error, Error::Refused { .. } | Error::NoAddresses { .. }),
         ..AttachError::from(error)
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use slipstack_channel::AttachError;
 use slipstack_channel::control::{ControlError, Refusal};
+use slipstack_channel::report::Why;
 use slipstack_device::DeviceError;
 use slipstack_keeper::KeeperError;
 use slipstack_keeper::runtime::RuntimeError;
@@ -52,6 +53,11 @@ pub enum Error {
     /// A keeper runs that has other routes or rules.
     OtherRoutes {
         interface: String,
+    },
+    /// RLIMIT_AS leaves no room for a stack, which lacks as many bytes at most.
+    NoAddresses {
+        limit: u64,
+        lacking: u64,
     },
     /// An answer that does not belong to the question.
     Confused,
@@ -111,6 +117,13 @@ impl fmt::Display for Error {
                 f,
                 "the stack on {interface} has other routes or rules; leave --route and --rule away, or end the programs that use it"
             ),
+            Error::NoAddresses { limit, lacking } => write!(
+                f,
+                "the program's address space is too small for a stack: it is limited to {} MB; raise it \
+                 (ulimit -v {}, LimitAS= of systemd)",
+                limit >> 20,
+                limit.saturating_add(*lacking) >> 10
+            ),
             Error::Confused => write!(
                 f,
                 "the keeper gave an answer that does not fit; use one version of slipstack"
@@ -150,6 +163,10 @@ impl From<Error> for AttachError {
     fn from(error: Error) -> AttachError {
         AttachError {
             sentence: error.to_string(),
+            why: match error {
+                Error::NoAddresses { .. } => Why::NoAddresses,
+                _ => Why::NoStack,
+            },
             may_pass: false,
         }
     }

@@ -14,6 +14,7 @@ mod instance;
 mod keeper;
 mod launch;
 mod link;
+mod room;
 mod ticket;
 
 pub use client::client;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::driver::Driver;
 use crate::program::ProgramEnd;
+use crate::report::Why;
 
 /// An engine and the channel to it.
 pub struct Attachment {
@@ -28,6 +29,8 @@ impl fmt::Debug for Attachment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachError {
     pub sentence: String,
+    /// The same for `slipstack why`.
+    pub why: Why,
     /// The engine is somebody else's, who is not there now: he may be back.
     pub may_pass: bool,
 }

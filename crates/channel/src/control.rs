@@ -22,7 +22,7 @@ pub use report::{
 pub use socket::{ControlError, ControlSocket, Peer, connect, listen, pair};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 4;
+pub const CONTROL_VERSION: u32 = 5;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
@@ -118,6 +118,8 @@ pub enum Request {
     /// To an instance: a channel for this program.
     Attach {
         program: String,
+        /// Bytes of the channel's region that the program has addresses for.
+        region_len: usize,
     },
     Status,
     Why {

@@ -4,6 +4,7 @@
 //! call that found it answers with something harmless, and the engine detaches the client when
 //! it asks [`EngineEnd::lie`].
 
+use core::ops::Range;
 use core::sync::atomic::{Ordering, fence};
 use std::collections::VecDeque;
 use std::io;
@@ -19,7 +20,7 @@ use crate::command::{Coded, Command, Ticket};
 use crate::datagram::{Envelope, HEADER, Header};
 use crate::event::RawEvent;
 use crate::ids::{SockId, next_generation};
-use crate::layout::{self, PROGRAM_SOCKETS, RECEIVE_ARENA, SEND_ARENA, SOCKETS, header};
+use crate::layout::{self, PROGRAM_SOCKETS, SOCKETS, header};
 use crate::reply::{self, Refusal, Reply};
 use crate::state::{Reason, State, StateWord};
 
@@ -50,6 +51,7 @@ pub struct EngineEnd {
     commands: CommandReader,
     events: EventWriter,
     pub(crate) arena: Arena,
+    send_arena: Range<usize>,
     /// Indices of the engine's half: free ones with the event position that the program must
     /// have passed, and the first never used.
     free: VecDeque<(u32, u64)>,
@@ -63,7 +65,13 @@ impl EngineEnd {
     /// A fresh channel in a region of its own; the program's end is
     /// [`crate::ProgramEnd::open`] on [`EngineEnd::region`] or its descriptor.
     pub fn create() -> io::Result<EngineEnd> {
-        let region = Region::create("slipstack-channel", layout::REGION_BYTES)?;
+        EngineEnd::create_of(layout::REGION_BYTES)
+    }
+
+    /// The same in a region of `len` bytes, for a program whose addresses are limited.
+    pub fn create_of(len: usize) -> io::Result<EngineEnd> {
+        let len = len.clamp(layout::REGION_BYTES_MIN, layout::REGION_BYTES);
+        let region = Region::create("slipstack-channel", len)?;
         let end = EngineEnd::map(region).ok_or(io::ErrorKind::InvalidData)?;
         let creator = end.header.line(header::CREATOR);
         creator.words[1].store(layout::LAYOUT_VERSION, Ordering::Relaxed);
@@ -87,7 +95,8 @@ impl EngineEnd {
                 layout::EVENTS,
                 header::EVENT_POSITIONS * 64,
             )?,
-            arena: Arena::new(RECEIVE_ARENA),
+            arena: Arena::new(layout::receive_arena(region.len())),
+            send_arena: layout::send_arena(region.len()),
             free: VecDeque::new(),
             untouched: PROGRAM_SOCKETS as u32,
             generations: Vec::new(),
@@ -452,7 +461,7 @@ impl SendSide {
             }
             return;
         }
-        let Some(ring) = ByteRing::validate(word, &SEND_ARENA) else {
+        let Some(ring) = ByteRing::validate(word, &end.send_arena) else {
             end.caught(Lie::SendRing);
             return;
         };

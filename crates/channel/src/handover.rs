@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 
 use slipstack_mem::{ByteRing, Lines, RawSlice, Region, RingWord};
 
-use crate::layout::{IMAGE_BYTES, IMAGES, IMAGES_AT, SEND_ARENA};
+use crate::layout::{IMAGE_BYTES, IMAGES, IMAGES_AT, send_arena};
 
 /// Longest image of the stack.
 pub const STACK_IMAGE_MAX: usize = 768;
@@ -81,9 +81,13 @@ impl HandoverImage {
         [ring.0, self.acked, self.head]
     }
 
-    /// From what was written down. `None`: impossible.
-    pub fn from_words(stack: Vec<u8>, [ring, acked, head]: [u64; 3]) -> Option<HandoverImage> {
-        let ring = ByteRing::validate(RingWord(ring), &SEND_ARENA);
+    /// From what was written down; its bytes are in `region`. `None`: impossible.
+    pub fn from_words(
+        stack: Vec<u8>,
+        [ring, acked, head]: [u64; 3],
+        region: &Region,
+    ) -> Option<HandoverImage> {
+        let ring = ByteRing::validate(RingWord(ring), &send_arena(region.len()));
         let held = head.checked_sub(acked)?;
         (held <= ring.map_or(0, |ring| ring.size() as u64)).then_some(HandoverImage {
             stack,
@@ -122,7 +126,7 @@ pub fn handover_images(region: &Region, count: u32) -> Vec<HandoverImage> {
         let mut stack = vec![0; len];
         let at = IMAGES_AT + HEADER_LINES * 64 + index * IMAGE_BYTES + STACK_AT;
         region.read_into(at, &mut stack).then_some(())?;
-        HandoverImage::from_words(stack, words)
+        HandoverImage::from_words(stack, words, region)
     };
     (0..count).filter_map(image).collect()
 }
@@ -140,8 +144,9 @@ mod tests {
     fn images_come_back_with_their_bytes_and_lies_are_left_out() {
         let region = Region::create("test", REGION_BYTES).unwrap();
         let mut area = HandoverArea::new(&region).unwrap();
-        let word = RingWord::new(0, 12, SEND_ARENA.start + 8192);
-        let ring = ByteRing::validate(word, &SEND_ARENA).unwrap();
+        let arena = send_arena(REGION_BYTES);
+        let word = RingWord::new(0, 12, arena.start + 8192);
+        let ring = ByteRing::validate(word, &arena).unwrap();
         ring.write(&region, 4090, b"queued data");
         assert!(area.push(b"image", Some(ring), 4090, 4101));
         assert!(area.push(b"too much", Some(ring), 0, 4097));
@@ -150,7 +155,7 @@ mod tests {
         let images = handover_images(&region, 100);
         assert_eq!(images.len(), 1);
         assert_eq!(images[0].stack, b"image");
-        let again = HandoverImage::from_words(b"image".to_vec(), images[0].words());
+        let again = HandoverImage::from_words(b"image".to_vec(), images[0].words(), &region);
         assert_eq!(again.as_ref(), Some(&images[0]));
         let mut out = [0; 11];
         let [first, second] = images[0].gather(&region, 4090, 11);

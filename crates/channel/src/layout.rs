@@ -4,14 +4,15 @@
 //! header · events · commands · replies · cells · flow directory · handover area ·
 //! send arena (program allocates) · receive arena (engine allocates)
 //! ```
-//! The region is sparse: untouched pages cost nothing.
+//! The region is sparse: untouched pages cost nothing but addresses. Its length says how long the two arenas are: they
+//! share equally what is behind the other parts, in whole blocks of the largest ring.
 
 use core::ops::Range;
 
-use slipstack_mem::MpscInbox;
+use slipstack_mem::{MpscInbox, RING_LOG2_MAX};
 
 /// Changes with every change of a layout or encoding in this crate.
-pub const LAYOUT_VERSION: u64 = 10;
+pub const LAYOUT_VERSION: u64 = 11;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"slipchan");
 
 /// Cells of the command ring; a writer that finds it full keeps the command in private memory.
@@ -30,8 +31,9 @@ pub const FLOWS: usize = 65_536;
 pub(crate) const IMAGE_BYTES: usize = 1024;
 /// Connections that a handover area takes.
 pub const IMAGES: usize = SOCKETS;
-/// Bytes of each arena.
-pub const ARENA_BYTES: usize = 1 << 30;
+/// Bytes of each arena, at most and at least.
+const ARENA_BYTES: usize = 1 << 30;
+const ARENA_BYTES_MIN: usize = 1 << RING_LOG2_MAX;
 
 /// Rings from this size on give their pages back to the system when they are let go of; smaller
 /// ones stay warm for the next user.
@@ -67,13 +69,34 @@ pub(crate) const FLOWS_AT: usize = CELLS_AT + SOCKETS * CELL_LINES * LINE;
 pub const IMAGES_AT: usize = FLOWS_AT + PAGE + FLOWS * LINE;
 const ARENAS_AT: usize = (IMAGES_AT + PAGE + IMAGES * IMAGE_BYTES).next_multiple_of(1 << 21);
 
-/// Length of a channel's region.
+/// Length of a channel's region, and of the shortest one.
 pub const REGION_BYTES: usize = ARENAS_AT + 2 * ARENA_BYTES;
+pub const REGION_BYTES_MIN: usize = ARENAS_AT + 2 * ARENA_BYTES_MIN;
 
-/// The program's arena.
-pub(crate) const SEND_ARENA: Range<usize> = ARENAS_AT..ARENAS_AT + ARENA_BYTES;
+/// A program whose address space is limited gives this part of it to its channel.
+const LIMIT_SHARE: u64 = 4;
+
+/// The region's length for a program that may map `limit` bytes.
+pub fn region_bytes_within(limit: u64) -> usize {
+    usize::try_from(limit / LIMIT_SHARE)
+        .unwrap_or(REGION_BYTES)
+        .clamp(REGION_BYTES_MIN, REGION_BYTES)
+}
+
+/// The program's arena in a region of `region_len` bytes.
+pub(crate) fn send_arena(region_len: usize) -> Range<usize> {
+    ARENAS_AT..ARENAS_AT + arena_bytes(region_len)
+}
+
 /// The engine's arena.
-pub(crate) const RECEIVE_ARENA: Range<usize> = ARENAS_AT + ARENA_BYTES..REGION_BYTES;
+pub(crate) fn receive_arena(region_len: usize) -> Range<usize> {
+    let start = ARENAS_AT + arena_bytes(region_len);
+    start..start + arena_bytes(region_len)
+}
+
+fn arena_bytes(region_len: usize) -> usize {
+    (region_len.saturating_sub(ARENAS_AT) / 2) >> RING_LOG2_MAX << RING_LOG2_MAX
+}
 
 /// Cells of a slot's inbox for frames from other engines.
 pub const INBOX_CELLS: usize = 512;
@@ -81,3 +104,37 @@ pub const INBOX_CELLS: usize = 512;
 pub const INBOX_BYTES: usize = MpscInbox::bytes(INBOX_CELLS);
 /// Longest region that is opened as a channel.
 pub const REGION_LEN_MAX: usize = REGION_BYTES;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limited_program_has_a_region_of_a_quarter_of_its_addresses() {
+        let table = [
+            (u64::MAX, REGION_BYTES),
+            (1 << 34, REGION_BYTES),
+            (1 << 30, 1 << 28),
+            (400 << 20, 100 << 20),
+            (1, REGION_BYTES_MIN),
+        ];
+        for (limit, len) in table {
+            assert_eq!(region_bytes_within(limit), len, "{limit}");
+        }
+    }
+
+    #[test]
+    fn the_arenas_lie_behind_each_other_within_their_region() {
+        for (len, arena) in [
+            (0, 0),
+            (REGION_BYTES_MIN, ARENA_BYTES_MIN),
+            (100 << 20, 24 << 20),
+            (REGION_BYTES, ARENA_BYTES),
+        ] {
+            let (send, receive) = (send_arena(len), receive_arena(len));
+            assert_eq!((send.len(), receive.len()), (arena, arena), "{len}");
+            assert_eq!((send.start, send.end), (ARENAS_AT, receive.start));
+            assert!(receive.end <= len || arena == 0);
+        }
+    }
+}

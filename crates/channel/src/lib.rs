@@ -48,7 +48,7 @@ pub use handover::{HandoverArea, HandoverImage, STACK_IMAGE_MAX, handover_images
 pub use ids::{Kind, SockId};
 pub use layout::{
     CELLS_AT, COMMANDS_AT, FLOWS, IMAGES, IMAGES_AT, INBOX_BYTES, INBOX_CELLS, LAYOUT_VERSION,
-    REGION_BYTES, REGION_LEN_MAX, SOCKETS,
+    REGION_BYTES, REGION_BYTES_MIN, REGION_LEN_MAX, SOCKETS, region_bytes_within,
 };
 pub use notice::{NOTICE_LEN, is_notice, write_notice};
 pub use passing::{

@@ -61,6 +61,8 @@ coded! {
         Strict = 11,
         /// Its instance has ended or is not there yet.
         Away = 12,
+        /// RLIMIT_AS leaves no room for an engine.
+        NoAddresses = 13,
     }
 }
 
@@ -78,6 +80,9 @@ impl Why {
             }
             Why::Device => "SO_BINDTODEVICE names a device of the kernel's",
             Why::NoStack => "no engine could be had (see the program's standard error)",
+            Why::NoAddresses => {
+                "no engine could be had: the program's address space is too small (raise ulimit -v, RLIMIT_AS)"
+            }
             Why::Refused => "the stack refused it (see the program's standard error)",
             Why::Strict => {
                 "--strict: refused instead of left to the kernel (see the program's standard error)"

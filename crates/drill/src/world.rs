@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use slipstack_channel::report::Why;
 use slipstack_channel::{
     Attach, AttachError, Attachment, Driver, EngineEnd, Exit, Placement, Policy, ProgramEnd,
     TurnOutcome, WaitOn,
@@ -210,6 +211,7 @@ impl Attach for VirtualAttach {
     fn attach(&self) -> Result<Attachment, AttachError> {
         let failed = |what: &dyn std::fmt::Display| AttachError {
             sentence: format!("no shared memory for the script's engine: {what}"),
+            why: Why::NoStack,
             may_pass: false,
         };
         let end = EngineEnd::create().map_err(|error| failed(&error))?;

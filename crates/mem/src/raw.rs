@@ -54,6 +54,15 @@ impl Mapping {
         Mapping::of(base, len)
     }
 
+    /// Addresses without memory.
+    pub(crate) fn reserved(len: usize) -> io::Result<Mapping> {
+        let (null, none) = (core::ptr::null_mut(), ProtFlags::empty());
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
+        let base = unsafe { rustix::mm::mmap_anonymous(null, len, none, flags) }?;
+        Mapping::of(base, len)
+    }
+
     fn of(base: *mut c_void, len: usize) -> io::Result<Mapping> {
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Mapping { base, len })

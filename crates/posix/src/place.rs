@@ -311,10 +311,13 @@ impl Process {
         self.kernel.warn(&format!(
             "cannot {what} on the stack at {addr}: {error}; only the kernel's side is served"
         ));
+        let why = match self.link() {
+            Some(_) => Reason::Refused,
+            None => self.why_no_stack(),
+        };
         let numbers = socket.cold.lock().numbers.clone();
         for number in numbers {
-            self.report
-                .on_kernel(number, socket, Reason::Refused, Given::Nothing);
+            self.report.on_kernel(number, socket, why, Given::Nothing);
         }
     }
 }

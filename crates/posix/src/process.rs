@@ -20,7 +20,7 @@ use crate::link::Link;
 use crate::outcome::{Divert, Outcome};
 use crate::owner::Owners;
 use crate::policy::Known;
-use crate::report::Report;
+use crate::report::{Reason, Report};
 use crate::sleepers::Sleepers;
 use crate::spin::Spin;
 use crate::table::{Entry, NUMBERS_MAX, Table};
@@ -111,7 +111,7 @@ pub struct Process {
     pub(crate) has_intents: AtomicBool,
     pub(crate) absence: Absence,
     /// Why there is no stack, as it was said last.
-    pub(crate) trouble: Lock<Option<String>>,
+    pub(crate) trouble: Lock<Option<AttachError>>,
     /// Sentences already said.
     said: Lock<Vec<String>>,
 }
@@ -269,10 +269,22 @@ impl Process {
     /// There is no stack. Under `--strict` the socket that wanted it says so.
     pub(crate) fn on_trouble(&self, error: &AttachError, begun_ns: u64) {
         self.absence.on_trouble(error, begun_ns, self.now_ns());
-        *self.trouble.lock() = Some(error.sentence.clone());
+        *self.trouble.lock() = Some(error.clone());
         if !self.settings.strict {
             self.warn_once(&error.sentence);
         }
+    }
+
+    /// What was said last of there being no stack.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let trouble = self.trouble.lock();
+        trouble.as_ref().map(|error| error.sentence.clone())
+    }
+
+    /// The same for `slipstack why`.
+    pub(crate) fn why_no_stack(&self) -> Reason {
+        let trouble = self.trouble.lock();
+        trouble.as_ref().map_or(Reason::NoStack, |error| error.why)
     }
 
     /// A fallback is never silent, and never a flood.

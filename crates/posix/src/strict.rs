@@ -31,9 +31,9 @@ impl Process {
         if !self.settings.strict || ip.is_loopback() || why == Reason::Loopback {
             return Ok(());
         }
-        let trouble = self.trouble.lock().clone();
+        let trouble = self.trouble();
         let because = match trouble {
-            Some(trouble) if why == Reason::NoStack => trouble,
+            Some(trouble) if matches!(why, Reason::NoStack | Reason::NoAddresses) => trouble,
             _ => why.sentence().to_owned(),
         };
         self.refuse(socket, given, &because);
@@ -63,7 +63,7 @@ impl Process {
         let attached = self.attached();
         // What is put off until an instance is back is not refused.
         if attached.is_err() && self.settings.strict && !self.absence.is_now() {
-            let because = self.trouble.lock().clone().unwrap_or_default();
+            let because = self.trouble().unwrap_or_default();
             self.refuse(socket, given, &because);
         }
         attached
@@ -76,7 +76,7 @@ impl Process {
         }
         let attached = self.attached_for(socket, given);
         if attached.is_err() && self.absence.is_now() {
-            let because = self.trouble.lock().clone().unwrap_or_default();
+            let because = self.trouble().unwrap_or_default();
             self.refuse(socket, given, &because);
         }
         attached.map(drop)

@@ -139,7 +139,7 @@ impl Desk {
             );
         }
         match request {
-            Request::Attach { program } => self.on_attach(token, program, engine),
+            Request::Attach { region_len, .. } => self.on_attach(token, region_len, engine),
             Request::RegisterReport => match fds.into_iter().next().map(ReportTable::open) {
                 Some(Ok(table)) => {
                     guest.report = Some(table);
@@ -212,7 +212,7 @@ impl Desk {
         ))
     }
 
-    fn on_attach(&mut self, token: u64, _program: String, engine: &mut Engine) -> Answer {
+    fn on_attach(&mut self, token: u64, region_len: usize, engine: &mut Engine) -> Answer {
         let Some(guest) = self.guests.get_mut(&token) else {
             return refuse(Refusal::Unknown, "the connection is gone");
         };
@@ -240,7 +240,7 @@ impl Desk {
             watch_process(&self.epoll, token, &pidfd);
             guest.pidfd = Some(pidfd);
         }
-        let end = EngineEnd::create().map_err(failed)?;
+        let end = EngineEnd::create_of(region_len).map_err(failed)?;
         let region = end.region().try_clone_fd().map_err(failed)?;
         let program_bell = Doorbell::new().map_err(failed)?;
         let fds = vec![

@@ -10,6 +10,7 @@ mod starved;
 mod udp;
 mod urgent;
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::VecDeque;
 use std::io;
@@ -58,6 +59,7 @@ struct Inner {
     has_early: AtomicBool,
     sockets: Sockets,
     arena: Lock<Arena>,
+    receive_arena: Range<usize>,
     tickets: Lock<Tickets>,
     /// Indices of sockets that may own a send ring, for [`ProgramEnd::release_idle`].
     ring_holders: Lock<VecDeque<u32>>,
@@ -101,7 +103,8 @@ impl ProgramEnd {
             early: Lock::new(VecDeque::new()),
             has_early: AtomicBool::new(false),
             sockets: Sockets::new(),
-            arena: Lock::new(Arena::new(layout::SEND_ARENA)),
+            arena: Lock::new(Arena::new(layout::send_arena(region.len()))),
+            receive_arena: layout::receive_arena(region.len()),
             tickets: Lock::new(Tickets::new()),
             ring_holders: Lock::new(VecDeque::new()),
             starved: Starved::default(),

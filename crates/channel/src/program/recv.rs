@@ -12,7 +12,6 @@ use slipstack_mem::ByteRing;
 use crate::cell::Cell;
 use crate::command::Command;
 use crate::ids::SockId;
-use crate::layout::RECEIVE_ARENA;
 
 use super::ProgramEnd;
 
@@ -97,7 +96,7 @@ impl ProgramEnd {
         loop {
             let word = cell.rx_ring();
             let mut copied = 0;
-            if let Some(ring) = ByteRing::validate(word, &RECEIVE_ARENA) {
+            if let Some(ring) = ByteRing::validate(word, &self.inner.receive_arena) {
                 for buf in bufs.iter_mut() {
                     let part = buf.len().min(len - copied);
                     copied += ring.read(&self.inner.region, from + copied as u64, &mut buf[..part]);

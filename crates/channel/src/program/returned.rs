@@ -5,7 +5,6 @@ use std::io::IoSliceMut;
 use slipstack_mem::ByteRing;
 
 use crate::ids::SockId;
-use crate::layout::RECEIVE_ARENA;
 use crate::returned::{HEADER, Returned};
 
 use super::ProgramEnd;
@@ -25,7 +24,7 @@ impl ProgramEnd {
         if !self.has_returned(sock) {
             return None;
         }
-        let ring = ByteRing::validate(cell.returned_ring(), &RECEIVE_ARENA)?;
+        let ring = ByteRing::validate(cell.returned_ring(), &self.inner.receive_arena)?;
         let at = cell.returned_tail();
         let mut bytes = [0; HEADER];
         ring.read(&self.inner.region, at, &mut bytes);
@@ -43,7 +42,7 @@ impl ProgramEnd {
         let _turn = local.rx.lock();
         let it = self.next_returned(sock)?;
         let cell = self.cell(sock.index)?;
-        let ring = ByteRing::validate(cell.returned_ring(), &RECEIVE_ARENA)?;
+        let ring = ByteRing::validate(cell.returned_ring(), &self.inner.receive_arena)?;
         let at = cell.returned_tail();
         let mut copied = 0;
         for buf in bufs {

@@ -126,8 +126,9 @@ impl Net {
 
     /// Goes on with a connection that the former keeper carried out.
     pub fn inherit(&mut self, heir: Heir, region: Option<&Region>, now: u64) -> Option<Flow> {
-        let bytes = HandoverImage::from_words(heir.image.to_bytes().to_vec(), heir.words);
-        let carried = region.zip(bytes).and_then(|(region, bytes)| {
+        let carried = region.and_then(|region| {
+            let stack = heir.image.to_bytes().to_vec();
+            let bytes = HandoverImage::from_words(stack, heir.words, region)?;
             let connection = heir.image.presume_sent();
             let record = |_: &mut Orphans, _| Some(heir.record);
             self.carry(bytes, &connection, region, heir.key, record, now)

@@ -8,6 +8,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::process::{Resource, getrlimit};
 
+use crate::raw::Mapping;
+
 /// Which side of a fork this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forked {
@@ -69,6 +71,19 @@ pub fn open_file_limit() -> String {
     format!(
         "the limit of open files is too low: it is {limit}; raise it (ulimit -n 1024, LimitNOFILE= of systemd)"
     )
+}
+
+/// How many bytes this process may map in all (RLIMIT_AS), if that is limited.
+#[must_use]
+pub fn address_limit() -> Option<u64> {
+    getrlimit(Resource::As).current
+}
+
+/// Whether this process may map so many bytes more.
+#[must_use]
+pub fn has_addresses(len: usize) -> bool {
+    let no_memory = rustix::io::Errno::NOMEM.raw_os_error();
+    !Mapping::reserved(len).is_err_and(|error| error.raw_os_error() == Some(no_memory))
 }
 
 /// Blocks the signals that ask a process to end, SIGTERM, SIGINT and (unless it is ignored, as under

@@ -106,7 +106,7 @@ impl Process {
         let link = match self.attached() {
             Ok(link) => link,
             Err(_) => {
-                let (why, given) = (Reason::NoStack, Placed::Remote(remote));
+                let (why, given) = (self.why_no_stack(), Placed::Remote(remote));
                 self.permit_kernel(socket, given, why, Errno::ENETUNREACH)?;
                 return self.become_kernel(socket, why, given);
             }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use slipstack_channel::report::Why;
 use slipstack_channel::{Attach, AttachError, Attachment, Driver, EngineEnd, Policy, ProgramEnd};
 use slipstack_posix::addr::Family;
 use slipstack_posix::{AddrBytes, Divert, Errno, Outcome, Process, Settings, SpinPolicy};
@@ -36,7 +37,11 @@ impl Attach for TestAttach {
         if self.fails.load(Ordering::Relaxed) {
             let sentence = "there is no engine for the test".to_owned();
             let may_pass = self.is_away.load(Ordering::Relaxed);
-            return Err(AttachError { sentence, may_pass });
+            return Err(AttachError {
+                sentence,
+                why: Why::NoStack,
+                may_pass,
+            });
         }
         let end = EngineEnd::create().unwrap();
         let program = ProgramEnd::open(end.region().clone()).unwrap();
