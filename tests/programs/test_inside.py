@@ -51,6 +51,17 @@ def why_says_for_each_socket_where_it_is_and_why(world):
 
 
 @test(modes=SLIPSTACK)
+def why_tells_of_a_listener_that_only_a_worker_waits_on(world):
+    server = world.stack(*world.program("masters.py"))
+    world.wait_port(9000, process=server)
+    master, worker = server.output().split()
+    for pid, words in ((server.pid, "not served by this process yet"), (master, "not served by this process yet"), (worker, "belongs to the stack")):
+        report = json.loads(world.admin("why", pid, "--json").output())
+        (row,) = report["program"]["sockets"]
+        assert row["local"] == "0.0.0.0:9000" and words in row["why"], (pid, report)
+
+
+@test(modes=SLIPSTACK)
 def why_of_strangers_is_one_sentence(world):
     stranger = world.beside("sleep", 30)
     answer = world.admin("why", stranger.pid)

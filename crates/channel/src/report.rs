@@ -41,7 +41,7 @@ coded! {
     Why {
         /// Its address belongs to the stack or is reached by it.
         Stack = 1,
-        /// It will listen on the stack when this process first waits on it.
+        /// It will listen on the stack when this process first waits on it; until then only others may.
         Intent = 2,
         Loopback = 3,
         /// The destination is not reached by the stack.
@@ -71,7 +71,9 @@ impl Why {
     pub fn sentence(self) -> &'static str {
         match self {
             Why::Stack => "its address belongs to the stack or is reached by it",
-            Why::Intent => "listens on the stack as soon as this process waits on it",
+            Why::Intent => {
+                "not served by this process yet: it listens on the stack in each process that waits on it"
+            }
             Why::Loopback => "127.0.0.0/8 and ::1 stay with the kernel",
             Why::Route => "the stack has no route to the destination",
             Why::LocalAddress => "the local address is the kernel's",

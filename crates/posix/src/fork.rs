@@ -16,6 +16,7 @@ use crate::epoll::{Set, Target};
 use crate::lending::{Borrowed, Names};
 use crate::place::{note_v6_only, set_nonblocking, sets_of, stack_addr};
 use crate::process::{Exit, Process};
+use crate::report::Reason;
 use crate::socket::{Dgram, Listener, Side};
 use crate::table::Entry;
 
@@ -64,6 +65,12 @@ impl Process {
     /// In the parent, or when the fork failed.
     pub fn fork_parent(&self) {
         drop(self.release_all());
+        self.leave_listeners();
+        self.describe_intents();
+    }
+
+    /// Lets go of listeners on the stack that this process has not waited on: its workers will.
+    fn leave_listeners(&self) {
         let Some(link) = self.link() else { return };
         for (_, entry) in self.table.all() {
             let Entry::Socket(socket) = entry else {
@@ -84,6 +91,21 @@ impl Process {
             }
         }
         link.commands();
+    }
+
+    /// A parent of workers may never wait, nor have listened itself (a daemon's child): its listeners are described here.
+    fn describe_intents(&self) {
+        if !self.has_intents.load(Ordering::Acquire) || self.absence.is_now() {
+            return;
+        }
+        for (_, entry) in self.table.all() {
+            if let Entry::Socket(socket) = entry
+                && let Some(Decided::Listener(listener)) = socket.decided()
+                && listener.is_intent()
+            {
+                self.report.on_listener(&socket, listener, Reason::Intent);
+            }
+        }
     }
 
     /// What stands behind our numbers, each once, in an order that all threads keep: sockets

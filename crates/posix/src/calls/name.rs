@@ -220,6 +220,7 @@ impl Process {
             return Err(Errno::EINVAL.into());
         }
         self.on_intent(&socket);
+        self.tell_report();
         self.insist_on_listening(&socket)
     }
 
