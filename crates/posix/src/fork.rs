@@ -178,7 +178,6 @@ impl Process {
                 Entry::Routes(_) => {}
             }
         }
-        self.lending.on_inherited(self.next_id());
         self.has_intents.store(true, Ordering::Relaxed);
         for (number, entry) in self.table.all() {
             if let Entry::Set(set) = entry {

@@ -154,7 +154,7 @@ impl Process {
     /// other connection comes before it waits.
     pub(crate) fn on_intent(&self, socket: &Arc<Description>) {
         let has_engine = self.link().is_some_and(|link| !link.is_dead());
-        if has_engine || self.lending.is_session() {
+        if has_engine || self.is_session() {
             self.realize(socket);
         } else {
             self.has_intents.store(true, Ordering::Release);

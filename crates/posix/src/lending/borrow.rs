@@ -156,7 +156,6 @@ impl Process {
     pub(crate) fn borrow(&self, socket: &Arc<Description>, it: &Borrowed, reads: bool) -> Divert {
         it.take(self, socket, reads);
         if it.is_taken() {
-            self.begin_session();
             Divert::Kernel
         } else {
             Errno::ENOTCONN.into()

@@ -19,7 +19,7 @@ mod steward;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_mem::{Lock, raised};
@@ -72,10 +72,6 @@ pub(crate) struct Lending {
     /// The control socket to the parent's steward.
     parent: Lock<Option<Arc<OwnedFd>>>,
     nameplates: nameplate::Nameplates,
-    /// This process uses a connection of another one.
-    is_session: AtomicBool,
-    /// Sockets with ids below are the parent's.
-    own_from: AtomicU64,
 }
 
 impl Lending {
@@ -87,16 +83,6 @@ impl Lending {
 
     pub(crate) fn parent(&self) -> Option<Arc<OwnedFd>> {
         self.parent.lock().clone()
-    }
-
-    /// Whether this process uses a connection of another one: a session of a server, which starts no workers.
-    pub(crate) fn is_session(&self) -> bool {
-        self.is_session.load(Ordering::Relaxed)
-    }
-
-    /// In a child: what it makes from now on is its own.
-    pub(crate) fn on_inherited(&self, next_id: u64) {
-        self.own_from.store(next_id, Ordering::Relaxed);
     }
 
     fn is_stewards(&self, number: i32) -> bool {
@@ -197,19 +183,12 @@ impl Process {
         fork.names
     }
 
-    /// This process uses a connection of another one; see [`Lending::is_session`]. What it has intended itself becomes real.
-    pub(crate) fn begin_session(&self) {
-        if self.lending.is_session.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let own_from = self.lending.own_from.load(Ordering::Relaxed);
-        for (_, entry) in self.table.all() {
-            if let Entry::Socket(socket) = entry
-                && socket.id >= own_from
-            {
-                self.realize(&socket);
-            }
-        }
+    /// Whether this process has a connection of another one: it is the session of a server, which starts no workers.
+    pub(crate) fn is_session(&self) -> bool {
+        self.table.all().iter().any(|(_, entry)| match entry {
+            Entry::Socket(socket) => matches!(socket.decided(), Some(Decided::Foreign(_))),
+            _ => false,
+        })
     }
 }
 

@@ -166,7 +166,6 @@ impl Process {
             let borrowed = Borrowed::received(local, remote);
             let _ = socket.decided.set(Decided::Foreign(borrowed));
             self.install(number, &socket);
-            self.begin_session();
         } else if let Some(letter) = letter_of(number).filter(|_| self.has_part_in(number)) {
             let mut mode = [0; 4];
             let told = self
