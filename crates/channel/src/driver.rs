@@ -62,6 +62,11 @@ pub trait Driver: Send + Sync {
         false
     }
 
+    /// Whether somebody drives the engine while no thread of the program does.
+    fn has_stand_in(&self) -> bool {
+        true
+    }
+
     /// Before blocking: arms the wake-ups. `None` = something came meanwhile, do not sleep.
     /// Every `Some` is followed by one [`Driver::finish_wait`]. `may_nap`: frames may wait a moment for
     /// others.

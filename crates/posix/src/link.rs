@@ -186,7 +186,11 @@ impl Link {
 
     /// Whether somebody drives the engine while the program is away.
     pub(crate) fn has_ticker(&self) -> bool {
-        self.driver.placement() == Placement::InProcess
+        self.driver.placement() == Placement::InProcess && self.driver.has_stand_in()
+    }
+
+    pub(crate) fn has_stand_in(&self) -> bool {
+        self.driver.has_stand_in()
     }
 
     pub(crate) fn is_dead(&self) -> bool {

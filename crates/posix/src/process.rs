@@ -241,6 +241,12 @@ impl Process {
                     self.kernel.warn(&link.describe);
                 }
                 self.batch.set_net(link.has_ticker());
+                if !link.has_stand_in() {
+                    self.warn_once(
+                        "no thread may be started here (RLIMIT_NPROC): while the program computes or sleeps elsewhere, \
+                         its peers hear nothing",
+                    );
+                }
                 {
                     let mut place = self.link.lock();
                     *place = Some(Arc::clone(&link));

@@ -56,8 +56,10 @@ struct Shared {
 impl InProcess {
     /// `bell` is the doorbell of the engine's inbox.
     ///
+    /// Where the program may have no more threads (RLIMIT_NPROC) it is without a ticker.
+    ///
     /// # Errors
-    /// No thread or descriptor could be had for the ticker.
+    /// No memory or descriptor could be had for the ticker.
     pub fn new(
         engine: Engine,
         bell: Doorbell,
@@ -75,10 +77,13 @@ impl InProcess {
             is_alone: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         });
-        let ticker = Ticker::start(Arc::clone(&shared))?;
+        let ticker = match Ticker::start(Arc::clone(&shared)) {
+            Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => return Err(error),
+            started => started.ok(),
+        };
         Ok(InProcess {
             shared,
-            ticker: Some(ticker),
+            ticker,
             naps: Naps::new(),
         })
     }
@@ -223,6 +228,10 @@ impl Driver for InProcess {
 
     fn wake_waiters(&self) {
         self.shared.bell.ring();
+    }
+
+    fn has_stand_in(&self) -> bool {
+        self.ticker.is_some()
     }
 
     fn placement(&self) -> Placement {
