@@ -98,6 +98,25 @@ pub fn parse_timestamps_only(options: &[u8]) -> Option<Timestamps> {
     }
 }
 
+/// The timestamps that [`TcpOptions::parse`] finds.
+pub fn find_timestamps(options: &[u8]) -> Option<Timestamps> {
+    match *options {
+        // An ACK with SACK blocks as Linux and we ourselves send it.
+        [NOP, NOP, SACK, len, ..] if options.len() == 2 + usize::from(len) => None,
+        [NOP, NOP, TIMESTAMPS, 10, ..] if is_followed_by_sack(options) => {
+            parse_timestamps_only(&options[..TIMESTAMPS_LEN])
+        }
+        _ => TcpOptions::parse(options).timestamps,
+    }
+}
+
+fn is_followed_by_sack(options: &[u8]) -> bool {
+    match options.split_at_checked(TIMESTAMPS_LEN) {
+        Some((_, &[NOP, NOP, SACK, len, ref blocks @ ..])) => 2 + blocks.len() == usize::from(len),
+        _ => false,
+    }
+}
+
 impl TcpOptions {
     /// Lenient like every receiver: an option with a wrong length is skipped, one that reaches
     /// beyond the header ends the walk (RFC 9293 3.1, MUST-6, MUST-7). At most 40 steps.
@@ -137,7 +156,24 @@ impl TcpOptions {
                 sack: SackBlocks::EMPTY,
             };
         }
-        Self::walk(bytes)
+        match Self::of_sack(bytes) {
+            Some(options) => options,
+            None => Self::walk(bytes),
+        }
+    }
+
+    /// Nothing but SACK blocks, as Linux and we ourselves send them.
+    #[inline]
+    fn of_sack(bytes: &[u8]) -> Option<Self> {
+        let [NOP, NOP, SACK, len, ref blocks @ ..] = *bytes else {
+            return None;
+        };
+        let mut options = Self::default();
+        if blocks.len() + 2 == usize::from(len) {
+            options.take_sack(blocks);
+            return Some(options);
+        }
+        None
     }
 
     fn walk(mut bytes: &[u8]) -> Self {
@@ -172,14 +208,18 @@ impl TcpOptions {
                     echo: u32::from_be_bytes([e0, e1, e2, e3]),
                 });
             }
-            (SACK, blocks) if blocks.len() % 8 == 0 => {
-                for block in blocks.chunks_exact(8) {
-                    let left = u32::from_be_bytes([block[0], block[1], block[2], block[3]]);
-                    let right = u32::from_be_bytes([block[4], block[5], block[6], block[7]]);
-                    self.sack.push(left, right);
-                }
-            }
+            (SACK, blocks) => self.take_sack(blocks),
             _ => {}
+        }
+    }
+
+    fn take_sack(&mut self, blocks: &[u8]) {
+        let (blocks, []) = blocks.as_chunks::<8>() else {
+            return;
+        };
+        for &[l0, l1, l2, l3, r0, r1, r2, r3] in blocks {
+            let left = u32::from_be_bytes([l0, l1, l2, l3]);
+            self.sack.push(left, u32::from_be_bytes([r0, r1, r2, r3]));
         }
     }
 
@@ -300,6 +340,33 @@ mod tests {
         ];
         for (bytes, want) in table {
             assert_eq!(TcpOptions::parse(bytes), want, "{bytes:?}");
+        }
+    }
+
+    /// Where options of ACKs begin.
+    const SHAPES: &[&[u8]] = &[
+        &[NOP, NOP, SACK],
+        &[
+            NOP, NOP, TIMESTAMPS, 10, 0, 0, 0, 1, 0, 0, 0, 2, NOP, NOP, SACK,
+        ],
+        &[NOP, NOP, TIMESTAMPS, 10, 0, 0, 0, 1, 0, 0, 0, 2],
+        &[],
+    ];
+
+    proptest! {
+        #[test]
+        fn timestamps_are_found_as_if_all_options_were_read(
+            shape in prop::sample::select(SHAPES),
+            len in 0u8..40,
+            rest in prop::collection::vec(0u8..12, 0..28),
+        ) {
+            let lens = [len, rest.len() as u8 + 2];
+            for len in lens {
+                let options = [shape, &[len], &rest[..]].concat();
+                let parsed = TcpOptions::parse(&options);
+                prop_assert_eq!(find_timestamps(&options), parsed.timestamps);
+                prop_assert_eq!(parsed, TcpOptions::walk(&options));
+            }
         }
     }
 

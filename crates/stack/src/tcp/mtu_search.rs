@@ -267,7 +267,7 @@ pub fn explains_loss(conn: &mut Connection) -> bool {
 #[cold]
 fn take_loss(conn: &mut Connection) -> bool {
     let una = conn.snd.una;
-    let (first, lost) = match conn.flight.as_deref() {
+    let (first, lost) = match conn.flight.as_deref_mut() {
         Some(flight) => (flight.board.find_lost(1), flight.board.lost_bytes()),
         None => return false,
     };

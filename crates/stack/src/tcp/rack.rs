@@ -128,24 +128,23 @@ impl Rack {
             return Detection::default();
         }
         let window = self.window_ns(board, rtt, in_recovery);
-        let mut recheck: Option<u64> = None;
+        let patience = self.rtt.saturating_add(window);
         let walk = board.walk(|sent_at, end| {
             if (sent_at, end) >= (self.sent_at, self.end) {
                 return Judgement::Later;
             }
-            let lost_at = sent_at.saturating_add(self.rtt).saturating_add(window);
-            if lost_at <= now.0 {
+            if sent_at.saturating_add(patience) <= now.0 {
                 return Judgement::Lost;
             }
-            recheck = recheck.max(Some(lost_at));
-            Judgement::Suspect
+            Judgement::Suspect(sent_at.saturating_add(patience))
         });
-        if walk.is_unfinished {
-            recheck = Some(now.0);
-        }
         Detection {
             newly_lost: walk.newly_lost,
-            recheck_at: recheck.map(Instant),
+            recheck_at: if walk.is_unfinished {
+                Some(now)
+            } else {
+                walk.recheck_at.map(Instant)
+            },
         }
     }
 }

@@ -3,7 +3,7 @@
 use slipstack_wire::fast_open::FastOpen;
 use slipstack_wire::plain::PlainTcp;
 use slipstack_wire::tcp::{TcpFlags, TcpSegment};
-use slipstack_wire::tcp_options::{TcpOptions, Timestamps, parse_timestamps_only};
+use slipstack_wire::tcp_options::{TcpOptions, Timestamps, find_timestamps, parse_timestamps_only};
 use slipstack_wire::user_timeout::UserTimeout;
 
 use super::ecn;
@@ -41,7 +41,7 @@ impl<'a> Segment<'a> {
                 Some(timestamps) => (Some(timestamps), true),
                 // A SYN's are wanted all at once, later.
                 None if parsed.header.flags.is_syn() => (None, false),
-                None => (TcpOptions::parse(bytes).timestamps, false),
+                None => (find_timestamps(bytes), false),
             },
         };
         let header = &parsed.header;

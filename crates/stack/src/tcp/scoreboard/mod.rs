@@ -281,8 +281,8 @@ impl Scoreboard {
     }
 
     /// The first run of lost bytes, at most `max` long: what to send again next.
-    pub fn find_lost(&self, max: u64) -> Option<Range> {
-        self.torn.as_ref()?.find_lost(max)
+    pub fn find_lost(&mut self, max: u64) -> Option<Range> {
+        self.torn.as_mut()?.find_lost(max)
     }
 
     /// Whether [`Scoreboard::find_lost`] finds every loss.

@@ -54,6 +54,23 @@ impl Record {
         self.again > Again::Elsewhere
     }
 
+    /// Nothing has been heard of it, and it was not sent again.
+    pub(super) fn waits_for_first(&self) -> bool {
+        self.is_pending() && !self.was_resent()
+    }
+
+    /// It leaves again.
+    pub(super) fn note_resent(&mut self, now: u64, stamp: Stamp) {
+        self.again = if self.is_lost {
+            Again::Lost
+        } else {
+            self.again.max(Again::Probe)
+        };
+        self.is_lost = false;
+        self.sent_at = now;
+        self.stamp = stamp;
+    }
+
     /// Nothing has been heard of it since it was last sent.
     pub(super) fn is_pending(&self) -> bool {
         !self.is_sacked && !self.is_lost

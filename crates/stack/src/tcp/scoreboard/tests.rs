@@ -357,3 +357,45 @@ fn a_sack_block_within_a_super_frame_is_rounded_inwards() {
         .collect();
     assert_eq!(cuts, [(0, 20, false), (20, 40, true), (40, 100, false)]);
 }
+
+#[test]
+fn losses_of_a_large_flight_are_found_in_order() {
+    let mut board = with_holes(1_000);
+    while board.walk(|_, _| Judgement::Lost).is_unfinished {}
+    for hole in 0..500 {
+        let start = 2 * hole * MSS;
+        let end = start + MSS;
+        assert_eq!(board.find_lost(MSS), Some(Range { start, end }));
+        board.mark_resent(Range { start, end }, 9, Stamp::default());
+        if hole % 100 == 99 {
+            board.acknowledge((hole - 50) * 2 * MSS, &mut Delivered::default());
+        }
+        board.check();
+    }
+    assert_eq!(board.find_lost(MSS), None);
+}
+
+#[test]
+fn of_what_was_sent_again_the_latest_that_is_missing_is_waited_for() {
+    // RFC 8985 6.2 step 5.
+    let mut board = with_holes(40);
+    while board.walk(|_, _| Judgement::Lost).is_unfinished {}
+    for sent_at in 100..120 {
+        let hole = board.find_lost(MSS).unwrap();
+        board.mark_resent(hole, sent_at, Stamp::default());
+    }
+    let mut recheck_after = |arrived: core::ops::Range<u64>| {
+        for hole in arrived {
+            let start = 2 * hole * MSS;
+            let end = start + MSS;
+            board.sack(Range { start, end }, MSS, &mut Delivered::default());
+        }
+        let walk = board.walk(|sent_at, _| Judgement::Suspect(sent_at + 1_000));
+        walk.recheck_at
+    };
+    // Of the seventeen oldest.
+    assert_eq!(recheck_after(0..0), Some(1_116));
+    assert_eq!(recheck_after(15..17), Some(1_114));
+    assert_eq!(recheck_after(0..15), Some(1_119));
+    assert_eq!(recheck_after(17..20), None);
+}

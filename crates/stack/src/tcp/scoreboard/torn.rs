@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use super::table::{Place, Table};
-use super::{Again, Delivered, RECORDS_MAX, Record, Scoreboard, WALK_MAX};
+use super::{Delivered, RECORDS_MAX, Record, Scoreboard, WALK_MAX};
 use crate::tcp::assembler::Range;
 use crate::tcp::delivery::Stamp;
 
@@ -34,17 +34,24 @@ pub struct Resent {
 
 impl Scoreboard {
     /// Moves all that begins before `upto`; gives it with the counts of SACKed and lost bytes.
-    #[cold]
+    #[inline]
     pub(super) fn tear(&mut self, upto: u64) -> (&mut Torn, &mut u64, &mut u64) {
-        let torn = self.torn.get_or_insert_with(Box::default);
-        while let Some(&record) = self.whole.front() {
-            if record.start >= upto {
-                break;
-            }
-            torn.records.push_back(record);
-            self.whole.pop_front();
+        if self.whole.front().is_some_and(|r| r.start < upto) {
+            self.move_torn(upto);
         }
+        let torn = self.torn.get_or_insert_with(Box::default);
         (torn, &mut self.sacked, &mut self.lost)
+    }
+
+    #[cold]
+    fn move_torn(&mut self, upto: u64) {
+        let torn = self.torn.get_or_insert_with(Box::default);
+        let count = self.whole.partition_point(|r| r.start < upto);
+        let (front, back) = self.whole.as_slices();
+        let of_front = count.min(front.len());
+        torn.records.extend(&front[..of_front]);
+        torn.records.extend(&back[..count - of_front]);
+        self.whole.drain(..count);
     }
 
     #[cold]
@@ -52,14 +59,12 @@ impl Scoreboard {
         let Some(torn) = &mut self.torn else {
             return;
         };
-        while let Some(place) = torn.records.first()
-            && let Some(&record) = torn.records.get(place)
-            && record.start < una
-        {
-            let covered = Record {
-                end: record.end.min(una),
-                ..record
-            };
+        let Torn {
+            records,
+            sacked_segments,
+            ..
+        } = &mut **torn;
+        let mut note = |covered: &Record| {
             let len = covered.len();
             if covered.is_lost {
                 self.lost -= len;
@@ -67,17 +72,22 @@ impl Scoreboard {
             if covered.is_sacked {
                 self.sacked -= len;
             } else {
-                delivered.note(&covered);
+                delivered.note(covered);
             }
             if covered.was_resent() {
                 delivered.resent_bytes += len;
             }
-            if covered.end < record.end {
-                torn.records.change(place, |r| r.start = covered.end);
-                break;
-            }
-            torn.records.remove(place);
-            torn.sacked_segments -= u32::from(covered.segments);
+        };
+        records.remove_until(una, |record| {
+            note(record);
+            *sacked_segments -= u32::from(record.segments);
+        });
+        if let Some(place) = records.first()
+            && let Some(&record) = records.get(place)
+            && record.start < una
+        {
+            note(&Record { end: una, ..record });
+            records.change(place, |r| r.start = una);
         }
         while torn.resent.front().is_some_and(|r| r.end <= una) {
             torn.resent.pop_front();
@@ -93,7 +103,8 @@ impl Scoreboard {
         let waiting = self.whole.len();
         let (torn, sacked, lost) = self.tear(block.end);
         let mut at = block.start;
-        while let Some(place) = torn.records.find(at)
+        while at < block.end
+            && let Some(place) = torn.records.find(at)
             && let Some(&record) = torn.records.get(place)
             && record.start < block.end
         {
@@ -130,30 +141,22 @@ impl Scoreboard {
         let newest = self.last().map_or(0, |last| last.sent_at);
         let (torn, _, lost) = self.tear(range.end);
         let now = torn.not_before(now).max(newest + 1);
-        torn.split(range.start);
-        torn.split(range.end);
-        let mut next = torn.records.find(range.start);
-        while let Some(place) = next
+        let mut next = torn.begin_at(range.start);
+        while let Some(mut place) = next
             && let Some(record) = torn.records.get(place)
             && record.start < range.end
         {
-            next = torn.records.next(place);
-            if record.is_sacked {
-                continue;
+            let (is_last, is_longer) = (record.end >= range.end, record.end > range.end);
+            if !record.is_sacked {
+                if is_longer {
+                    place = torn.cut_at(place, range.end).0;
+                }
+                torn.records.change(place, |record| {
+                    *lost -= if record.is_lost { record.len() } else { 0 };
+                    record.note_resent(now, stamp);
+                });
             }
-            if record.is_lost {
-                *lost -= record.len();
-            }
-            torn.records.change(place, |record| {
-                record.again = if record.is_lost {
-                    Again::Lost
-                } else {
-                    record.again.max(Again::Probe)
-                };
-                record.is_lost = false;
-                record.sent_at = now;
-                record.stamp = stamp;
-            });
+            next = (!is_last).then(|| torn.records.next(place)).flatten();
         }
         torn.await_resent(range, now);
     }
@@ -175,37 +178,28 @@ impl Torn {
         self.highest_sacked = self.highest_sacked.max(covered.end);
         let has_head = record.start < covered.start;
         let has_tail = covered.end < record.end;
-        let head = Record {
-            end: covered.start,
-            ..*record
-        };
         let tail = Record {
             start: covered.end,
             ..*record
         };
-        // From the end: what is behind a place may change without moving it.
         if !has_tail {
             self.join_next(place, &mut covered);
         }
-        let before = self.records.before(place).filter(|_| !has_head);
-        let is_joined = before.is_some_and(|before| self.join_before(before, &covered));
-        match (is_joined, has_head, has_tail) {
-            (true, _, false) => self.records.remove(place),
-            (true, _, true) => {
-                self.records.change(place, |r| *r = tail);
+        let place = if has_head {
+            self.records.insert_after(place, covered)
+        } else if self.join_before(place, &covered) {
+            if has_tail {
+                self.records.replace(place, tail);
+            } else {
+                self.records.remove(place);
             }
-            (false, _, _) => {
-                self.records.change(place, |r| *r = covered);
-                if has_tail {
-                    match self.records.next(place) {
-                        Some(next) => self.records.insert(next, tail),
-                        None => self.records.push_back(tail),
-                    }
-                }
-                if has_head && let Some(place) = self.records.find(covered.start) {
-                    self.records.insert(place, head);
-                }
-            }
+            return;
+        } else {
+            self.records.replace(place, covered);
+            place
+        };
+        if has_tail {
+            self.records.insert_after(place, tail);
         }
     }
 
@@ -220,31 +214,49 @@ impl Torn {
         }
     }
 
-    fn join_before(&mut self, before: Place, covered: &Record) -> bool {
-        let joined = self
-            .records
-            .change(before, |r| r.is_sacked.then(|| join(r, covered)));
-        let Some(Some(overflow)) = joined else {
+    /// What is before `place` takes `covered` in, if it is SACKed.
+    fn join_before(&mut self, place: Place, covered: &Record) -> bool {
+        let Some(before) = self.records.before(place) else {
             return false;
         };
-        self.sacked_segments -= overflow;
+        let Some(&run) = self.records.get(before).filter(|r| r.is_sacked) else {
+            return false;
+        };
+        let mut run = run;
+        self.sacked_segments -= join(&mut run, covered);
+        self.records.replace(before, run);
         true
     }
 
-    /// A record ends at `at` afterwards. Where our own transmissions end the table may grow beyond its limit: they
-    /// are no shorter than a segment.
-    fn split(&mut self, at: u64) {
-        let Some(place) = self.records.find(at) else {
-            return;
-        };
-        let Some(&record) = self.records.get(place) else {
-            return;
-        };
+    /// The same, when it may well be the first that is lost.
+    fn begin_at(&mut self, at: u64) -> Option<Place> {
+        let lost = self.records.find_lost();
+        let is_there = |place: &Place| self.records.get(*place).is_some_and(|r| r.start == at);
+        lost.filter(is_there).or_else(|| self.cut_before(at))
+    }
+
+    /// The record of byte `at`, which begins there afterwards unless it is SACKed.
+    fn cut_before(&mut self, at: u64) -> Option<Place> {
+        let place = self.records.find(at)?;
+        let record = self.records.get(place)?;
         if record.start >= at || record.is_sacked {
-            return;
+            return Some(place);
         }
-        self.records.change(place, |r| r.start = at);
-        self.records.insert(place, Record { end: at, ..record });
+        Some(self.cut_at(place, at).1)
+    }
+
+    /// A record ends at `at` afterwards, and what is beyond follows it: where both are. Where our own transmissions end
+    /// the table may grow beyond its limit: they are no shorter than a segment.
+    fn cut_at(&mut self, place: Place, at: u64) -> (Place, Place) {
+        let Some(&record) = self.records.get(place) else {
+            return (place, place);
+        };
+        let beyond = Record {
+            start: at,
+            ..record
+        };
+        let beyond = self.records.insert_after(place, beyond);
+        (self.records.before(beyond).unwrap_or(place), beyond)
     }
 
     fn await_resent(&mut self, range: Range, now: u64) {
@@ -310,33 +322,30 @@ impl Torn {
         let Some(whole) = first(self).filter(Record::is_pending) else {
             return;
         };
-        self.split(whole.start + mss);
+        self.cut_before(whole.start + mss);
         if let Some(place) = self.records.first() {
             self.condemn(place, lost);
         }
     }
 
     pub fn condemn(&mut self, place: Place, lost: &mut u64) {
-        self.records.change(place, |record| {
-            record.is_lost = true;
-            *lost += record.len();
-        });
+        *lost += self.records.condemn(place);
     }
 
-    pub fn find_lost(&self, max: u64) -> Option<Range> {
-        let mut next = self.records.find_lost();
-        let start = self.records.get(next?)?.start;
-        let mut end = start;
-        for _ in 0..WALK_MAX {
-            let Some(place) = next else { break };
-            let Some(record) = self.records.get(place) else {
-                break;
-            };
-            if !record.is_lost || end - start >= max {
+    pub fn find_lost(&mut self, max: u64) -> Option<Range> {
+        let mut place = self.records.find_lost()?;
+        let first = self.records.get(place)?;
+        let (start, mut end) = (first.start, first.end);
+        for _ in 1..WALK_MAX {
+            if end - start >= max {
                 break;
             }
-            end = record.end;
-            next = self.records.next(place);
+            let next = self.records.next(place);
+            let next = next.and_then(|next| Some((next, self.records.get(next)?)));
+            let Some((next, record)) = next.filter(|(_, r)| r.is_lost) else {
+                break;
+            };
+            (place, end) = (next, record.end);
         }
         Some(Range {
             start,

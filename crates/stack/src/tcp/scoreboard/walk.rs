@@ -7,23 +7,34 @@ use super::table::Place;
 use super::torn::{Resent, Torn};
 use super::{Scoreboard, WALK_MAX};
 
-/// Most suspects beyond the first that are asked when they become lost.
+/// Most suspects beyond the first of which the latest is sought.
 const SUSPECTS_MAX: usize = 16;
 
 /// What loss detection says of a record of which nothing has been heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
     Lost,
-    /// It becomes so if nothing is heard of it in time.
-    Suspect,
+    /// It becomes so if nothing is heard of it until then (nanoseconds).
+    Suspect(u64),
     /// It was sent too late to be missed, and so was what follows.
     Later,
+}
+
+impl Judgement {
+    fn lost_at(self) -> Option<u64> {
+        match self {
+            Judgement::Suspect(at) => Some(at),
+            Judgement::Lost | Judgement::Later => None,
+        }
+    }
 }
 
 /// How far a walk came.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Walk {
     pub newly_lost: u64,
+    /// When the latest suspect becomes lost (RFC 8985 6.2 step 5), as far as suspects are sought.
+    pub recheck_at: Option<u64>,
     /// There is more to judge: walk on at once.
     pub is_unfinished: bool,
 }
@@ -33,10 +44,19 @@ pub struct Walk {
 enum Reached {
     /// All is judged.
     End,
-    /// What follows is not lost yet.
-    Waiting,
+    /// What follows is not lost yet; when the latest of it becomes so.
+    Waiting(Option<u64>),
     /// [`WALK_MAX`].
     Limit,
+}
+
+impl Reached {
+    fn recheck_at(self) -> Option<u64> {
+        match self {
+            Reached::Waiting(at) => at,
+            Reached::End | Reached::Limit => None,
+        }
+    }
 }
 
 impl Scoreboard {
@@ -44,19 +64,18 @@ impl Scoreboard {
     pub fn walk(&mut self, mut judge: impl FnMut(u64, u64) -> Judgement) -> Walk {
         let before = self.lost;
         let mut left = WALK_MAX;
-        let mut reached = Reached::End;
-        let mut is_cut = false;
+        let (mut resent, mut first) = (Reached::End, Reached::End);
         if let Some(torn) = &mut self.torn {
-            let resent = torn.judge_resent(&mut left, &mut self.lost, &mut judge);
-            reached = torn.judge_first(&mut left, &mut self.lost, &mut judge);
-            is_cut = resent == Reached::Limit;
+            resent = torn.judge_resent(&mut left, &mut self.lost, &mut judge);
+            first = torn.judge_first(&mut left, &mut self.lost, &mut judge);
         }
-        if reached == Reached::End {
-            reached = self.judge_whole(&mut left, &mut judge);
+        if first == Reached::End {
+            first = self.judge_whole(&mut left, &mut judge);
         }
         Walk {
             newly_lost: self.lost - before,
-            is_unfinished: is_cut || reached == Reached::Limit,
+            recheck_at: resent.recheck_at().max(first.recheck_at()),
+            is_unfinished: resent == Reached::Limit || first == Reached::Limit,
         }
     }
 
@@ -79,13 +98,12 @@ impl Scoreboard {
                     }
                     torn.judged_upto = end;
                 }
-                Judgement::Suspect => {
-                    let others = self.whole.iter().skip(1).take(SUSPECTS_MAX);
-                    let mut judged = others.map(|r| judge(r.sent_at, r.end));
-                    let _ = judged.find(|j| *j != Judgement::Suspect);
-                    return Reached::Waiting;
+                Judgement::Suspect(at) => {
+                    let others = self.whole.iter().take(SUSPECTS_MAX + 1).skip(1).rev();
+                    let latest = others.filter_map(|r| judge(r.sent_at, r.end).lost_at());
+                    return Reached::Waiting(latest.max().max(Some(at)));
                 }
-                Judgement::Later => return Reached::Waiting,
+                Judgement::Later => return Reached::Waiting(None),
             }
         }
         Reached::End
@@ -108,40 +126,32 @@ impl Torn {
                 return Reached::Limit;
             }
             *left -= 1;
-            if !record.was_resent() && record.is_pending() {
-                match judge(record.sent_at, record.end) {
-                    Judgement::Lost => {}
-                    Judgement::Suspect => {
-                        self.ask_first(place, judge);
-                        return Reached::Waiting;
+            let end = record.end;
+            if record.waits_for_first() {
+                match judge(record.sent_at, end) {
+                    Judgement::Lost => self.condemn(place, lost),
+                    Judgement::Suspect(at) => {
+                        let latest = self.find_latest_first(place, judge);
+                        return Reached::Waiting(latest.max(Some(at)));
                     }
-                    Judgement::Later => return Reached::Waiting,
+                    Judgement::Later => return Reached::Waiting(None),
                 }
-                self.judged_upto = record.end;
-                self.condemn(place, lost);
-            } else {
-                self.judged_upto = record.end;
             }
+            self.judged_upto = end;
             next = self.records.next(place);
         }
         Reached::End
     }
 
-    /// When the suspects behind the oldest become lost.
-    fn ask_first(&self, oldest: Place, judge: &mut impl FnMut(u64, u64) -> Judgement) {
-        let mut next = self.records.next(oldest);
-        for _ in 0..SUSPECTS_MAX {
-            let Some(record) = next.and_then(|place| self.records.get(place)) else {
-                break;
-            };
-            if !record.was_resent()
-                && record.is_pending()
-                && judge(record.sent_at, record.end) != Judgement::Suspect
-            {
-                break;
-            }
-            next = next.and_then(|place| self.records.next(place));
-        }
+    /// When the latest of the suspects behind the oldest becomes lost.
+    fn find_latest_first(
+        &self,
+        oldest: Place,
+        judge: &mut impl FnMut(u64, u64) -> Judgement,
+    ) -> Option<u64> {
+        let behind = self.records.after(oldest, SUSPECTS_MAX).rev();
+        let mut waiting = behind.filter(|record| record.waits_for_first());
+        waiting.find_map(|record| judge(record.sent_at, record.end).lost_at())
     }
 
     /// Retransmissions.
@@ -151,46 +161,72 @@ impl Torn {
         lost: &mut u64,
         judge: &mut impl FnMut(u64, u64) -> Judgement,
     ) -> Reached {
+        let mut near = None;
         while let Some(&oldest) = self.resent.front() {
             if *left == 0 {
                 return Reached::Limit;
             }
             *left -= 1;
-            let Some((place, end)) = self.find_resent(&oldest) else {
-                self.resent.pop_front();
-                continue;
-            };
-            match judge(oldest.sent_at, end) {
+            match judge(oldest.sent_at, oldest.start) {
+                Judgement::Later => return Reached::Waiting(None),
+                Judgement::Suspect(_) => match self.find_latest_resent(judge) {
+                    Some(at) => return Reached::Waiting(Some(at)),
+                    None => *left = left.saturating_sub(self.forget_suspects(judge)),
+                },
                 Judgement::Lost => {
-                    self.condemn(place, lost);
-                    if let Some(front) = self.resent.front_mut() {
-                        front.start = end;
+                    let missing = self.find_resent(&oldest, near);
+                    if missing.is_some_and(|(_, end)| judge(oldest.sent_at, end) != Judgement::Lost)
+                    {
+                        return Reached::Waiting(None);
                     }
+                    if let Some((place, _)) = missing {
+                        near = self.records.next(place);
+                    }
+                    self.condemn_oldest(missing, lost);
                 }
-                Judgement::Suspect => {
-                    self.ask_resent(judge);
-                    return Reached::Waiting;
-                }
-                Judgement::Later => return Reached::Waiting,
             }
         }
         Reached::End
     }
 
-    /// When the suspects behind the oldest become lost.
-    fn ask_resent(&self, judge: &mut impl FnMut(u64, u64) -> Judgement) {
-        for resent in self.resent.iter().skip(1).take(SUSPECTS_MAX) {
-            if let Some((_, end)) = self.find_resent(resent)
-                && judge(resent.sent_at, end) != Judgement::Suspect
-            {
-                break;
+    /// The oldest retransmission is lost, as far as it is `missing`.
+    fn condemn_oldest(&mut self, missing: Option<(Place, u64)>, lost: &mut u64) {
+        let mut judged = u64::MAX;
+        if let Some((place, end)) = missing {
+            self.condemn(place, lost);
+            judged = end;
+        }
+        if let Some(oldest) = self.resent.front_mut() {
+            oldest.start = judged;
+            if oldest.start >= oldest.end {
+                self.resent.pop_front();
             }
         }
     }
 
+    /// When the latest suspect becomes lost.
+    fn find_latest_resent(&self, judge: &mut impl FnMut(u64, u64) -> Judgement) -> Option<u64> {
+        let oldest = self.resent.iter().take(SUSPECTS_MAX + 1);
+        let mut suspects = oldest.rev().filter_map(|resent| {
+            let at = judge(resent.sent_at, resent.start).lost_at()?;
+            Some((resent, at))
+        });
+        let (_, at) = suspects.find(|(resent, _)| self.find_resent(resent, None).is_some())?;
+        Some(at)
+    }
+
+    /// Nothing of the oldest suspects is missing any more. Gives how many there were.
+    fn forget_suspects(&mut self, judge: &mut impl FnMut(u64, u64) -> Judgement) -> usize {
+        let is_suspect = |r: &&Resent| judge(r.sent_at, r.start).lost_at().is_some();
+        let oldest = self.resent.iter().take(SUSPECTS_MAX + 1);
+        let count = oldest.take_while(is_suspect).count();
+        self.resent.drain(..count);
+        count
+    }
+
     /// The first record of a retransmission of which nothing has been heard since.
-    fn find_resent(&self, resent: &Resent) -> Option<(Place, u64)> {
-        let mut next = self.records.find(resent.start);
+    fn find_resent(&self, resent: &Resent, near: Option<Place>) -> Option<(Place, u64)> {
+        let mut next = self.records.find_near(near, resent.start);
         for _ in 0..WALK_MAX {
             let place = next?;
             let record = self.records.get(place)?;
