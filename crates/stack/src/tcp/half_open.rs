@@ -5,6 +5,8 @@
 
 use alloc::vec::Vec;
 
+use slipstack_wire::user_timeout::UserTimeout;
+
 use super::Tcp;
 use super::connection::{MSS_MIN, WINDOW_SHIFT_MAX};
 use super::flow::{FlowKey, Place, pack};
@@ -73,6 +75,8 @@ fn write(entry: &SynEntry) -> HalfOpenImage {
         entry.tos,
         entry.ttl,
     ]);
+    let peer_timeout = entry.peer_timeout.map_or(0, UserTimeout::field);
+    out.put(&peer_timeout.to_le_bytes());
     HalfOpenImage { bytes }
 }
 
@@ -105,6 +109,7 @@ fn read(bytes: &[u8]) -> Option<SynEntry> {
         has_timestamps: false,
         fast_open: None,
         told_timeout: None,
+        peer_timeout: None,
         has_ecn: false,
         hop: None,
         tos: 0,
@@ -115,6 +120,7 @@ fn read(bytes: &[u8]) -> Option<SynEntry> {
     (entry.has_sack, entry.has_timestamps) = (flags & SACK != 0, flags & TIMESTAMPS != 0);
     entry.has_ecn = flags & ECN != 0;
     (entry.tos, entry.ttl) = (input.number()?, input.number()?);
+    entry.peer_timeout = UserTimeout::from_field(input.number()?);
     Some(entry)
 }
 
@@ -174,6 +180,8 @@ impl Tcp {
             entry.deferrals = deferrals.saturating_sub(entry.tries);
             entry.told_timeout = listener.preset.told_timeout;
         }
+        let heeds_timeouts = cx.config.tcp.user_timeout_option;
+        entry.peer_timeout = entry.peer_timeout.filter(|_| heeds_timeouts);
         entry.sent_at = entry.sent_at.min(now);
         let wait = nanos(cx.config.tcp.rto_initial).saturating_mul(1 << entry.tries.min(7));
         let until = now.plus_nanos(wait.min(nanos(cx.config.tcp.rto_max)));

@@ -13,7 +13,7 @@ use super::output::{control, emit};
 use super::phase::Phase;
 use super::segment::Segment;
 use super::syn::{self, SynEntry, SynTable};
-use super::{Tcp, ecn, keepalive, seq, timewait};
+use super::{Tcp, ecn, keepalive, seq, timewait, user_timeout};
 use crate::counters::Counter;
 use crate::effects::{Effects, Event};
 use crate::ids::{ConnId, ListenerId};
@@ -111,11 +111,14 @@ impl Tcp {
                 return;
             }
         }
+        if cx.config.tcp.user_timeout_option {
+            entry.peer_timeout = segment.user_timeout();
+        }
         if listener.options.socket.fast_open_queue > 0 {
             let place = (key, hash);
             match self.offer_of(now, key, segment, cx) {
                 Offer::Plain => {}
-                Offer::Answer => entry.fast_open = self.fast_open.cookie(now, key, cx.rng),
+                Offer::Answer => entry.fast_open = Some(self.fast_open.cookie(now, key, cx.rng)),
                 Offer::Accept if self.open_fast(now, place, &entry, segment, cx, fx) => return,
                 Offer::Accept => {}
             }
@@ -513,6 +516,9 @@ fn open_passive(conn: &mut Connection, entry: &SynEntry, now: Instant, cx: &Cx<'
     conn.hop = entry.hop;
     // As on Linux, the SYN counts and the SYN-ACK does not.
     conn.segments.total_in = 1;
+    if let Some(timeout) = entry.peer_timeout {
+        user_timeout::take(conn, timeout);
+    }
     if entry.has_ecn {
         conn.ecn.agree();
     }

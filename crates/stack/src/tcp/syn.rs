@@ -14,6 +14,7 @@ use slipstack_wire::user_timeout::UserTimeout;
 
 use super::connect::Preset;
 use super::connection::{MSS_DEFAULT, MSS_MIN, WINDOW_SHIFT_MAX};
+use super::fast_open::OwnCookie;
 use super::flow::FlowKey;
 use super::output::emit::{self, BareAck, Envelope, Opening};
 use super::output::window;
@@ -58,10 +59,11 @@ pub struct SynEntry {
     pub has_sack: bool,
     pub has_timestamps: bool,
     /// A Fast Open cookie for the peer.
-    pub fast_open: Option<Cookie>,
-    /// What the peer is told of the user timeout. What its SYN says of its own is not kept: by RFC 5482 3 its first segment
-    /// after that says it again.
+    pub fast_open: Option<OwnCookie>,
+    /// What the peer is told of the user timeout, and what its SYN says of its own. Where a cookie takes an entry's place
+    /// that is not kept: by RFC 5482 3 its first segment after the SYN says it again.
     pub told_timeout: Option<UserTimeout>,
+    pub peer_timeout: Option<UserTimeout>,
     /// The peer asked for ECN and may have it.
     pub has_ecn: bool,
     pub hop: Option<NextHop>,
@@ -174,7 +176,9 @@ impl SynEntry {
         let syn = Opening {
             header: &header,
             options: &options,
-            fast_open: self.fast_open.map(FastOpen::Cookie),
+            fast_open: self
+                .fast_open
+                .and_then(|cookie| Some(FastOpen::Cookie(Cookie::new(&cookie)?))),
             user_timeout: self.told_timeout,
             payload: Payload::None,
         };
@@ -233,6 +237,7 @@ pub fn entry_for(
         has_timestamps: false,
         fast_open: None,
         told_timeout: preset.told_timeout,
+        peer_timeout: None,
         has_ecn: false,
         hop: None,
         tos,

@@ -78,7 +78,7 @@ pub fn restore(conn: &mut Connection, is_owed: bool, peer: u16, cx: &Cx<'_>) {
 
 /// REMOTE_UTO.
 #[cold]
-fn take(conn: &mut Connection, timeout: UserTimeout) {
+pub fn take(conn: &mut Connection, timeout: UserTimeout) {
     conn.kept.get_or_insert_default().peer_timeout = Some(timeout);
 }
 

@@ -9,6 +9,9 @@ use crate::time::Instant;
 /// How long one key makes cookies; they are taken for as long again.
 const EPOCH_NS: u64 = 12 * 3_600_000_000_000;
 
+/// A cookie that this stack has made.
+pub type OwnCookie = [u8; 8];
+
 /// What a cookie is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
@@ -46,10 +49,10 @@ impl CookieKeys {
         self.epoch = epoch;
     }
 
-    /// The cookie of a client.
-    pub fn cookie(&mut self, now: Instant, flow: &FlowKey, rng: &mut Rng) -> Option<Cookie> {
+    /// The cookie of a client, as it is on the wire.
+    pub fn cookie(&mut self, now: Instant, flow: &FlowKey, rng: &mut Rng) -> OwnCookie {
         self.turn(now, rng);
-        Cookie::new(&flow.address_mac(&self.current).to_be_bytes())
+        flow.address_mac(&self.current).to_be_bytes()
     }
 
     pub fn check(&mut self, now: Instant, flow: &FlowKey, cookie: &Cookie, rng: &mut Rng) -> Check {
@@ -79,7 +82,8 @@ mod tests {
     fn a_cookie_is_one_addresss_and_lives_for_two_epochs() {
         let mut rng = Rng::new(&[2; 32]);
         let mut keys = CookieKeys::new(&mut rng, Instant::ZERO);
-        let cookie = keys.cookie(Instant::ZERO, &flow(2, 5), &mut rng).unwrap();
+        let cookie = keys.cookie(Instant::ZERO, &flow(2, 5), &mut rng);
+        let cookie = Cookie::new(&cookie).unwrap();
         let mut check = |at, flow: &FlowKey| keys.check(Instant(at), flow, &cookie, &mut rng);
         assert_eq!(check(0, &flow(2, 6)), Check::Good);
         assert_eq!(check(0, &flow(3, 5)), Check::Bad);

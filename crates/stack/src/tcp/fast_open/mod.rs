@@ -11,5 +11,5 @@ mod server;
 
 pub use cache::FastOpenCache;
 pub use client::Attempt;
-pub use keys::CookieKeys;
+pub use keys::{CookieKeys, OwnCookie};
 pub use server::{FastOpens, Offer};

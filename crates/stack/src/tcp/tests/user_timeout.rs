@@ -6,7 +6,9 @@ use slipstack_wire::tcp_options::TcpOptions;
 use slipstack_wire::user_timeout::UserTimeout;
 
 use super::harness::*;
-use crate::{KeepAlive, ListenOptions, Reason, SocketOptions, StackConfig, TcpOption};
+use crate::{
+    Event, KeepAlive, ListenOptions, Reason, SocketOptions, StackConfig, SynCookies, TcpOption,
+};
 
 fn enabled() -> StackConfig {
     let mut config = config();
@@ -286,4 +288,66 @@ fn what_was_said_and_what_is_owed_move_with_the_connection() {
     set_timeout(&mut other, None);
     let passed = lasts(&mut other);
     assert!((3_600..=3_730).contains(&passed), "{passed}");
+}
+
+/// The peer's SYN says so; what comes after it does not.
+fn say_in_syn(world: &mut World, option: &[u8]) {
+    world.listen();
+    let numbers = (world.seq, 0);
+    world.inject_raw((PEER_PORT, PORT), numbers, SYN, option, &[]);
+    world.seq = world.seq.wrapping_add(1);
+    world.ack = world.only().header.seq.wrapping_add(1);
+}
+
+/// The handshake's last ACK.
+fn finish(world: &mut World) {
+    world.peer(ACK, &[]);
+    let accepted = world.fx.events.iter().find_map(|event| match event {
+        Event::Accepted { conn, .. } => Some(*conn),
+        _ => None,
+    });
+    world.conn = Some(accepted.unwrap());
+    world.flush();
+}
+
+#[test]
+fn what_a_syn_says_is_kept_unless_it_is_answered_with_a_cookie() {
+    // RFC 5482 3: a SYN may say it. RFC 4987 3.6: a cookie has no room for it.
+    let passed = |config: StackConfig| {
+        let mut world = World::new(config);
+        say_in_syn(&mut world, &[28, 4, 0x80, 60]);
+        finish(&mut world);
+        lasts(&mut world)
+    };
+    let kept = passed(enabled());
+    assert!((3_600..=3_730).contains(&kept), "{kept}");
+    let mut with_cookies = enabled();
+    with_cookies.tcp.syn_cookies = SynCookies::Always;
+    let lost = passed(with_cookies);
+    assert!(lost < 1_200, "{lost}");
+    let unheeded = passed(config());
+    assert!(unheeded < 1_200, "{unheeded}");
+}
+
+#[test]
+fn what_a_syn_says_moves_with_the_half_open_connection() {
+    let moved_to = |config: StackConfig| {
+        let mut world = World::new(enabled());
+        say_in_syn(&mut world, &[28, 4, 0x80, 60]);
+        let listener = world.listener.unwrap();
+        let images = world.stack.tcp_detach_half_open(listener);
+        let mut other = World::new(config);
+        other.listen();
+        (other.now, other.seq, other.ack) = (world.now, world.seq, world.ack);
+        other
+            .stack
+            .tcp_adopt_half_open(other.now, &images[0])
+            .unwrap();
+        finish(&mut other);
+        lasts(&mut other)
+    };
+    let kept = moved_to(enabled());
+    assert!((3_600..=3_730).contains(&kept), "{kept}");
+    let unheeded = moved_to(config());
+    assert!(unheeded < 1_200, "{unheeded}");
 }
