@@ -1,5 +1,9 @@
 """Neighbours that have known another station by our address."""
 
+import json
+import os
+import signal
+
 from harness import test
 from harness.process import until
 
@@ -9,6 +13,17 @@ FORMER = "02:00:00:00:00:99"
 
 def expect_another(world, address):
     world.peer_ns.ip("neigh", "replace", address, "lladdr", FORMER, "nud", "stale", "dev", "eth1")
+
+
+def known_as(world, address):
+    """The link address by which the peer's kernel knows `address`; nobody is asked."""
+    words = world.peer_ns.ip("neigh", "show", address, "dev", "eth1").split()
+    return words[words.index("lladdr") + 1] if "lladdr" in words else None
+
+
+def keeper(world):
+    reports = json.loads(world.admin("status", "--json").output() or "[]")
+    return reports[0]["keeper_pid"] if reports else None
 
 
 def is_reached_at_once(world, address):
@@ -26,5 +41,26 @@ def who_has_known_another_by_our_address_reaches_us_at_once(world):
         expect_another(world, address)
     server = world.stack(*world.program("dual_echo.py"), 7000)
     until(lambda: "ready" in server.output() or not server.is_running(), 10, "the server is ready")
+    for address in (world.STACK, world.STACK6):
+        assert is_reached_at_once(world, address), server.tail()
+
+
+@test(modes=SLIPSTACK)
+def a_keeper_that_takes_over_announces_the_addresses_again(world):
+    world.use_ipv6()
+    server = world.stack(*world.program("dual_echo.py"), 7000)
+    until(lambda: "ready" in server.output() or not server.is_running(), 10, "the server is ready")
+    for address in (world.STACK, world.STACK6):
+        assert is_reached_at_once(world, address), server.tail()
+    own = known_as(world, world.STACK)
+    assert own not in (None, FORMER)
+    former = keeper(world)
+    for address in (world.STACK, world.STACK6):
+        expect_another(world, address)
+    os.kill(former, signal.SIGKILL)
+    # The stack asks for nobody meanwhile: what the peer learns, it is told.
+    for address in (world.STACK, world.STACK6):
+        until(lambda: known_as(world, address) == own, 5, f"the peer is told of {address}")
+    assert keeper(world) not in (None, former)
     for address in (world.STACK, world.STACK6):
         assert is_reached_at_once(world, address), server.tail()
