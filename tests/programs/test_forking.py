@@ -6,6 +6,8 @@ import os
 import signal
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from harness import test
 from harness.http import is_reset
@@ -84,6 +86,83 @@ def many_children_serve_at_once(world):
         assert sock.makefile().readline() == f"child says number {number}\n"
         sock.close()
     childless(started)
+
+
+@test(modes=SLIPSTACK)
+def one_thread_of_the_parent_serves_all_children_and_ends_with_them(world):
+    started = server(world, "lines")
+    socks = [world.connect(7200) for _ in range(8)]
+    for number, sock in enumerate(socks):
+        sock.sendall(f"number {number}\n".encode())
+        assert sock.makefile().readline() == f"child says number {number}\n"
+    assert stewards(started) == 1
+    for sock in socks:
+        sock.close()
+    childless(started)
+    until(lambda: stewards(started) == 0, 5, "the thread has ended")
+    answers(world, 2)
+
+
+def stewards(started):
+    tasks = Path(f"/proc/{started.pid}/task").iterdir()
+    return sum((task / "comm").read_text() == "slipstack-lend\n" for task in tasks)
+
+
+@test
+def a_parent_that_waits_is_not_woken_for_what_its_children_get(world):
+    started = server(world, "lines")
+    with world.connect(7200) as sock, sock.makefile() as stream:
+        for turn in range(2):
+            before = sleeps(started)
+            for number in range(300):
+                sock.sendall(b"line\n")
+                assert stream.readline() == "child says line\n"
+            count = sleeps(started) - before
+            # The first round has the fork in it, and the attempts to spin.
+            assert turn == 0 or count < 100, f"it slept {count} times"
+    childless(started)
+
+
+def sleeps(started):
+    """Of the program's own thread."""
+    status = Path(f"/proc/{started.pid}/task/{started.pid}/status").read_text()
+    return int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
+
+
+@test
+def a_peer_that_does_not_read_holds_up_no_other(world):
+    started = server(world, "echo")
+    data = hashlib.shake_256(b"echo").digest(SIZE)
+    with world.connect(7200, 30) as stuck:
+        stuck.setblocking(False)
+        sent = 0
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            try:
+                sent += stuck.send(data[sent % SIZE:])
+            except BlockingIOError:
+                time.sleep(0.01)
+        with ThreadPoolExecutor(4) as pool:
+            for got in pool.map(lambda _: echoed(world, data), range(4)):
+                assert got == data, f"{len(got)} bytes"
+        stuck.settimeout(30)
+        stuck.shutdown(socket.SHUT_WR)
+        count = 0
+        while chunk := stuck.recv(65536):
+            at = count % SIZE
+            assert chunk[:SIZE - at] == data[at:at + len(chunk)], f"at {count}"
+            count += len(chunk)
+        assert count == sent
+    childless(started)
+
+
+def echoed(world, data):
+    """What comes back of `data` while it is being sent."""
+    with world.connect(7200, 30) as sock, ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(lambda: (sock.sendall(data), sock.shutdown(socket.SHUT_WR)))
+        got = b"".join(iter(lambda: sock.recv(65536), b""))
+        sending.result()
+        return got
 
 
 @test

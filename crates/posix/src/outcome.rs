@@ -21,13 +21,6 @@ pub enum Divert {
     KernelFirst,
 }
 
-impl Divert {
-    /// The call would have to wait.
-    pub(crate) fn is_wait(self) -> bool {
-        matches!(self, Divert::Errno(Errno::EAGAIN | Errno::EINTR))
-    }
-}
-
 impl From<Errno> for Divert {
     fn from(errno: Errno) -> Self {
         Divert::Errno(errno)

@@ -51,6 +51,9 @@ pub(crate) struct Sleepers {
     /// The last turn a call of the program's made.
     pub(crate) turned_ns: AtomicU64,
     leader: Lock<Option<Leader>>,
+    /// Who is to lead, for good: nobody else begins to.
+    claimant: Lock<Option<Arc<Waiter>>>,
+    is_claimed: AtomicBool,
     pub(crate) pool: WaiterPool,
 }
 
@@ -87,6 +90,9 @@ impl Sleepers {
     }
 
     pub(crate) fn try_lead(&self, thread: usize, waiter: &Arc<Waiter>) -> bool {
+        if self.is_claimed.load(Ordering::Acquire) && !self.is_claimant(waiter) {
+            return false;
+        }
         if self.is_led.swap(true, Ordering::AcqRel) {
             return false;
         }
@@ -108,7 +114,41 @@ impl Sleepers {
         *leader = None;
         self.leader_until_ns.store(0, Ordering::Release);
         self.is_led.store(false, Ordering::Release);
+        drop(leader);
+        if self.is_claimed.load(Ordering::Acquire)
+            && let Some(claimant) = &*self.claimant.lock()
+        {
+            claimant.notify();
+        }
         true
+    }
+
+    fn is_claimant(&self, waiter: &Arc<Waiter>) -> bool {
+        let claimant = self.claimant.lock();
+        claimant.as_ref().is_some_and(|it| Arc::ptr_eq(it, waiter))
+    }
+
+    /// As [`Sleepers::try_lead`] for a thread that leads, awake too, until [`Sleepers::give_up_claim`]. Who leads now
+    /// is asked to stop, and the claimant is told when it has.
+    pub(crate) fn claim_lead(&self, thread: usize, waiter: &Arc<Waiter>) -> bool {
+        if !self.is_claimed.load(Ordering::Acquire) {
+            *self.claimant.lock() = Some(Arc::clone(waiter));
+            self.is_claimed.store(true, Ordering::Release);
+        }
+        if self.try_lead(thread, waiter) {
+            return true;
+        }
+        if let Some(leader) = &*self.leader.lock() {
+            leader.waiter.notify();
+        }
+        false
+    }
+
+    pub(crate) fn give_up_claim(&self, waiter: &Waiter) {
+        self.is_claimed.store(false, Ordering::Release);
+        *self.claimant.lock() = None;
+        self.stop_leading(waiter);
+        self.pass_on();
     }
 
     pub(crate) fn set_leader_until(&self, until_ns: u64) {
@@ -119,6 +159,9 @@ impl Sleepers {
     pub(crate) fn wake_all(&self) {
         for sleeper in self.asleep.lock().iter() {
             sleeper.waiter.notify();
+        }
+        if let Some(claimant) = &*self.claimant.lock() {
+            claimant.notify();
         }
     }
 
@@ -167,9 +210,11 @@ impl Sleepers {
         self.pool.hold();
         self.asleep.hold();
         self.leader.hold();
+        self.claimant.hold();
     }
 
     pub(crate) fn release(&self) {
+        self.claimant.release();
         self.leader.release();
         self.asleep.release();
         self.pool.release();
@@ -183,6 +228,8 @@ impl Sleepers {
         self.is_led.store(false, Ordering::Relaxed);
         self.leader_until_ns.store(0, Ordering::Relaxed);
         *self.leader.lock() = None;
+        self.is_claimed.store(false, Ordering::Relaxed);
+        std::mem::forget(self.claimant.lock().take());
         self.pool.clear();
     }
 }
@@ -280,5 +327,27 @@ fn subscribe(subject: Subject<'_>, waiter: &Arc<Waiter>) {
                 target.watch(Watch::Thread(Arc::clone(waiter)));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claimed_lead_comes_from_who_has_it_and_stays() {
+        let sleepers = Sleepers::default();
+        let [leader, claimant, other] = [(); 3].map(|()| sleepers.pool.take());
+        assert!(sleepers.try_lead(1, &leader));
+        assert!(leader.fall_asleep() && claimant.fall_asleep());
+        assert!(!sleepers.claim_lead(2, &claimant), "another leads");
+        assert!(!leader.notify(), "it has been asked to stop");
+        assert!(sleepers.stop_leading(&leader));
+        assert!(!claimant.notify(), "it has been told");
+        assert!(!sleepers.try_lead(3, &other), "it is claimed");
+        assert!(sleepers.claim_lead(2, &claimant));
+        assert!(!sleepers.try_lead(3, &other));
+        sleepers.give_up_claim(&claimant);
+        assert!(sleepers.try_lead(3, &other));
     }
 }

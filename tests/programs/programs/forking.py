@@ -11,6 +11,7 @@ HOW: lines    answers each line, blocking
      late     the same, and the parent closes its copy after that
      sleep    answers one line with its process id and sleeps
      keep     the parent keeps its copy; the child ends after one line
+     echo     sends everything back
      exec     becomes cat, with the connection as input and output
      run      a child of the child runs cat on the connection"""
 
@@ -85,6 +86,11 @@ def forbid(*calls):
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.prctl(38, 1, 0, 0, 0) == 0, "PR_SET_NO_NEW_PRIVS"
     assert libc.prctl(22, 2, program, 0, 0) == 0, "PR_SET_SECCOMP"
+
+
+def echo(sock):
+    while chunk := sock.recv(65536):
+        sock.sendall(chunk)
 
 
 def half(sock):

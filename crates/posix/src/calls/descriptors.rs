@@ -54,7 +54,9 @@ impl Process {
                     cold.numbers.retain(|number| *number != fd);
                     cold.numbers.is_empty()
                 };
-                if is_last && !socket.lent.is_lent() && socket.may_end() {
+                if socket.lent.is_lent() {
+                    self.lending.post.on_number_closed();
+                } else if is_last && socket.may_end() {
                     self.end(&socket);
                 }
             }

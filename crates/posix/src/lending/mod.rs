@@ -13,7 +13,9 @@
 mod borrow;
 mod nameplate;
 mod passing;
+mod post;
 mod pump;
+mod rest;
 mod steward;
 
 use std::net::SocketAddr;
@@ -27,6 +29,7 @@ use slipstack_mem::{Lock, raised};
 use crate::description::{Decided, Description};
 use crate::process::Process;
 use crate::table::Entry;
+use post::Charge;
 
 pub(crate) use borrow::Borrowed;
 pub use passing::{Passing, is_passed};
@@ -71,6 +74,7 @@ pub(crate) struct Lending {
     numbers: Lock<Vec<i32>>,
     /// The control socket to the parent's steward.
     parent: Lock<Option<Arc<OwnedFd>>>,
+    pub(crate) post: post::Post,
     nameplates: nameplate::Nameplates,
 }
 
@@ -146,9 +150,11 @@ impl Process {
         self.lending.fork.hold();
         self.lending.numbers.hold();
         self.lending.parent.hold();
+        self.lending.post.hold();
     }
 
     pub(crate) fn release_lending(&self) {
+        self.lending.post.release();
         self.lending.parent.release();
         self.lending.numbers.release();
         self.lending.fork.release();
@@ -160,11 +166,15 @@ impl Process {
             return;
         };
         drop(fork.childs);
-        steward::start(self, fork.parents, fork.shared);
+        self.charge(Charge::Child {
+            control: fork.parents,
+            shared: fork.shared,
+        });
     }
 
     /// In the child: what it needs to borrow. The stewards are the parent's.
     pub(crate) fn begin_borrowing(&self) -> Vec<Names> {
+        self.lending.post.forget();
         let numbers = std::mem::take(&mut *self.lending.numbers.lock());
         for number in numbers {
             std::mem::forget(self.table.take(number));

@@ -13,7 +13,9 @@ use std::sync::atomic::Ordering;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use slipstack_mem::{Descriptor, raised};
 
-use super::{Borrowed, nameplate, names_of, steward};
+use super::post::Charge;
+use super::pump::Pump;
+use super::{Borrowed, nameplate, names_of};
 use crate::addr::Family;
 use crate::calls::name::kernel_name;
 use crate::description::{Decided, Description, Kind, New};
@@ -114,11 +116,16 @@ impl Process {
                 reads,
             } = passage;
             drop(theirs);
-            if is_gone {
-                steward::start_for_one(self, &socket, ours, reads);
-            } else {
+            let number = is_gone.then(|| self.steward_number(&socket)).flatten();
+            let Some(number) = number else {
                 self.take_back(&socket);
+                continue;
+            };
+            let mut pump = Pump::new(socket, number, raised(ours), 0);
+            if reads {
+                pump.read();
             }
+            self.charge(Charge::Pump(pump));
         }
     }
 

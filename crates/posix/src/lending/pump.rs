@@ -4,19 +4,25 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
+use rustix::event::epoll::EventFlags;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
-use crate::description::Description;
+use crate::description::{Decided, Description};
 use crate::process::Process;
+use crate::socket::{How, Push, Stream, StreamError};
 
-/// Bytes that wait in one direction at most.
-const ROOM: usize = 64 << 10;
+/// Bytes that are moved at once, and that wait in one direction at most.
+pub(super) const ROOM: usize = 64 << 10;
+/// So often each way until it is another pump's turn.
+const ROUNDS: usize = 4;
 
 /// One direction.
 #[derive(Debug, Default)]
 struct Way {
-    bytes: Vec<u8>,
-    /// Bytes of `bytes` that have been passed on.
+    /// Read and not passed on yet.
+    rest: Vec<u8>,
+    /// Bytes of `rest` that have been passed on.
     passed: usize,
     /// Nothing more comes from the source.
     is_ended: bool,
@@ -34,54 +40,110 @@ impl Way {
     }
 
     fn is_empty(&self) -> bool {
-        self.passed == self.bytes.len()
+        self.rest.is_empty()
     }
 
-    fn on_passed(&mut self, count: usize) {
+    fn may_read(&self) -> bool {
+        self.is_empty() && !self.is_ended
+    }
+
+    /// Passes on what is left with `pass`, which tells how much was taken. `None`: nobody takes any more.
+    fn pass_rest(&mut self, pass: impl FnOnce(&[u8]) -> Option<usize>) -> Option<usize> {
+        let count = pass(&self.rest[self.passed..])?;
         self.passed += count;
-        if self.is_empty() {
-            self.bytes.clear();
+        if self.passed == self.rest.len() {
+            self.rest = Vec::new();
             self.passed = 0;
         }
+        Some(count)
     }
 
-    fn fill(&mut self, read: impl FnOnce(&mut [u8]) -> Option<usize>) {
-        self.bytes.resize(ROOM, 0);
-        let count = read(&mut self.bytes);
-        self.bytes.truncate(count.unwrap_or(0));
-        self.is_ended |= count == Some(0);
+    /// Passes on what was just read and keeps what is not taken.
+    fn pass_fresh(
+        &mut self,
+        bytes: &[u8],
+        pass: impl FnOnce(&[u8]) -> Option<usize>,
+    ) -> Option<usize> {
+        let count = pass(bytes)?;
+        self.rest.extend_from_slice(&bytes[count..]);
+        Some(count)
+    }
+
+    /// Whether the end is to be passed on now; once.
+    fn is_due(&mut self) -> bool {
+        let is_due = self.is_empty() && self.is_ended && !self.is_done;
+        self.is_done |= is_due;
+        is_due
     }
 }
 
+/// What one side can do, as far as is known: what it cannot it tells when it can again.
+#[derive(Clone, Copy, Debug)]
+struct Able {
+    gives: bool,
+    takes: bool,
+}
+
+#[derive(Debug)]
 pub(super) struct Pump {
     socket: Arc<Description>,
+    /// The steward's own.
     number: i32,
     child: OwnedFd,
+    /// The child that may say that it reads; 0 = none.
+    origin: u64,
     /// The child has no end of the pair any more.
     is_abandoned: bool,
+    /// The child's end comes: what it has sent is read until then.
+    is_ending: bool,
     /// What was sent to the child will not be read: the peer gets a reset.
     is_unread: bool,
     may_read: bool,
     to_child: Way,
     to_peer: Way,
+    childs: Able,
+    peers: Able,
+    /// The kernel is to tell when the child takes more. Always asked it would with every message that the child reads.
+    awaits_room: bool,
 }
 
 impl Pump {
-    pub(super) fn new(socket: Arc<Description>, number: i32, child: OwnedFd) -> Pump {
+    pub(super) fn new(socket: Arc<Description>, number: i32, child: OwnedFd, origin: u64) -> Pump {
+        let able = Able {
+            gives: true,
+            takes: true,
+        };
         Pump {
             socket,
             number,
             child,
+            origin,
             is_abandoned: false,
+            is_ending: false,
             is_unread: false,
             may_read: false,
             to_child: Way::default(),
             to_peer: Way::default(),
+            childs: able,
+            peers: able,
+            awaits_room: false,
         }
     }
 
-    pub(super) fn is_of(&self, id: u64) -> bool {
-        self.socket.id == id
+    pub(super) fn is_of(&self, origin: u64, id: u64) -> bool {
+        self.origin == origin && self.socket.id == id
+    }
+
+    pub(super) fn socket(&self) -> &Arc<Description> {
+        &self.socket
+    }
+
+    pub(super) fn number(&self) -> i32 {
+        self.number
+    }
+
+    pub(super) fn child(&self) -> &OwnedFd {
+        &self.child
     }
 
     /// The child wants to read.
@@ -89,117 +151,146 @@ impl Pump {
         self.may_read = true;
     }
 
-    pub(super) fn may_read(&self, process: &Process) -> bool {
-        self.may_read || process.is_left_to_steward(&self.socket)
+    pub(super) fn may_read(&self) -> bool {
+        self.may_read
     }
 
-    /// What to wait for at the connection and at the child's end.
-    pub(super) fn wants(&self, process: &Process) -> [libc::pollfd; 2] {
-        let bit = |is_on: bool, bit: i16| if is_on { bit } else { 0 };
-        let may_read = self.may_read(process);
-        let reads_peer = may_read && self.to_child.is_empty() && !self.to_child.is_ended;
-        let reads_child = self.to_peer.is_empty() && !self.to_peer.is_ended;
-        let peer = bit(reads_peer, libc::POLLIN) | bit(!self.to_peer.is_empty(), libc::POLLOUT);
-        let child = bit(reads_child, libc::POLLIN) | bit(!self.to_child.is_empty(), libc::POLLOUT);
-        let fd = |number: i32, events: i16, is_over: bool| libc::pollfd {
-            // A hang-up that has been dealt with must not end every sleep.
-            fd: if is_over { -1 } else { number },
-            events,
-            revents: 0,
+    /// Once the program has closed its own numbers, what comes is the child's.
+    pub(super) fn note_leaving(&mut self, process: &Process) {
+        self.may_read |= process.is_left_to_steward(&self.socket);
+    }
+
+    pub(super) fn on_peer(&mut self) {
+        self.peers = Able {
+            gives: true,
+            takes: true,
         };
-        let is_child_over = self.is_abandoned && !reads_child;
-        [
-            fd(self.number, peer, peer == 0),
-            fd(self.child.as_raw_fd(), child, is_child_over),
-        ]
     }
 
-    pub(super) fn run(&mut self, process: &Process, peer: i16, child: i16) {
-        if child & (libc::POLLHUP | libc::POLLERR) != 0 {
+    pub(super) fn on_child(&mut self, what: EventFlags) {
+        self.childs.gives |= what.contains(EventFlags::IN);
+        self.childs.takes |= what.contains(EventFlags::OUT);
+        if what.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
+            self.childs.gives = true;
+            self.is_ending = true;
+        }
+        if what.intersects(EventFlags::HUP | EventFlags::ERR) {
             self.is_abandoned = true;
             self.is_unread |= !self.to_child.is_empty();
             self.to_child = Way::over();
         }
-        let has_bytes = child & (libc::POLLIN | libc::POLLHUP | libc::POLLERR) != 0;
-        if (has_bytes || self.is_abandoned) && self.to_peer.is_empty() && !self.to_peer.is_ended {
-            self.read_child();
-        }
-        if peer & (libc::POLLIN | libc::POLLHUP | libc::POLLERR) != 0
-            && self.to_child.is_empty()
-            && !self.to_child.is_ended
-        {
-            self.read_peer(process);
-        }
-        self.write_peer(process);
-        self.write_child();
     }
 
-    fn read_child(&mut self) {
-        let child = &self.child;
-        let is_unread = &mut self.is_unread;
-        self.to_peer.fill(
-            |bytes| match rustix::net::recv(child, bytes, RecvFlags::DONTWAIT) {
-                Ok((count, _)) => Some(count),
-                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => None,
-                Err(error) => {
-                    // It has ended and left something unread.
-                    *is_unread |= error == rustix::io::Errno::CONNRESET;
-                    Some(0)
-                }
-            },
-        );
-    }
-
-    fn read_peer(&mut self, process: &Process) {
-        let number = self.number;
-        self.to_child.fill(|bytes| {
-            match process.recv(number, &mut [IoSliceMut::new(bytes)], libc::MSG_DONTWAIT) {
-                Ok(received) => Some(received.len),
-                Err(divert) if divert.is_wait() => None,
-                Err(_) => Some(0),
-            }
-        });
-    }
-
-    fn write_peer(&mut self, process: &Process) {
-        let way = &mut self.to_peer;
-        if !way.is_empty() {
-            let bytes = [IoSlice::new(&way.bytes[way.passed..])];
-            let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-            match process.send(self.number, &bytes, None, flags) {
-                Ok(count) => way.on_passed(count),
-                Err(divert) if divert.is_wait() => {}
-                Err(_) => self.end_writing(),
+    /// Moves what can be moved; whether it stopped because that is much. `room`: [`ROOM`] bytes. What is for the peer
+    /// leaves with the engine's next turn.
+    pub(super) fn run(&mut self, room: &mut [u8]) -> bool {
+        let socket = Arc::clone(&self.socket);
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return false;
+        };
+        for _ in 0..ROUNDS {
+            let has_sent = self.feed_peer(stream, room);
+            let has_received = self.feed_child(stream, room);
+            if !has_sent && !has_received {
+                return false;
             }
         }
-        let way = &mut self.to_peer;
-        if way.is_empty() && way.is_ended && !way.is_done {
-            way.is_done = true;
-            // The connection is closed with the last number; this is for a child that still reads.
-            if !self.is_abandoned {
-                let _ = process.shutdown(self.number, libc::SHUT_WR);
-            }
-        }
+        true
     }
 
-    fn write_child(&mut self) {
-        let way = &mut self.to_child;
-        if !way.is_empty() {
-            let bytes = &way.bytes[way.passed..];
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match rustix::net::send(&self.child, bytes, flags) {
-                Ok(count) => way.on_passed(count),
-                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-                Err(_) => {
-                    self.is_unread = true;
-                    *way = Way::over();
-                }
+    /// One piece from the child to the peer; whether there was one.
+    fn feed_peer(&mut self, stream: &Stream, room: &mut [u8]) -> bool {
+        let takes = &mut self.peers.takes;
+        let passed = if !self.to_peer.is_empty() {
+            match *takes {
+                true => self
+                    .to_peer
+                    .pass_rest(|bytes| give_peer(stream, bytes, takes)),
+                false => Some(0),
             }
+        } else if self.to_peer.may_read() && self.childs.gives {
+            let count = self.read_child(room);
+            let takes = &mut self.peers.takes;
+            let passed = self
+                .to_peer
+                .pass_fresh(&room[..count], |bytes| give_peer(stream, bytes, takes));
+            passed.map(|_| count)
+        } else {
+            Some(0)
+        };
+        if passed.is_none() {
+            self.end_writing();
         }
-        let way = &mut self.to_child;
-        if way.is_empty() && way.is_ended && !way.is_done {
-            way.is_done = true;
+        // The connection is closed with the last number; this is for a child that still reads.
+        if self.to_peer.is_due() && !self.is_abandoned {
+            let _ = stream.shutdown(false, true);
+        }
+        passed.is_some_and(|count| count > 0)
+    }
+
+    /// The same the other way.
+    fn feed_child(&mut self, stream: &Stream, room: &mut [u8]) -> bool {
+        let (child, takes) = (&self.child, &mut self.childs.takes);
+        let passed = if !self.to_child.is_empty() {
+            match *takes {
+                true => self
+                    .to_child
+                    .pass_rest(|bytes| give_child(child, bytes, takes)),
+                false => Some(0),
+            }
+        } else if self.to_child.may_read() && self.peers.gives && self.may_read {
+            let count = self.read_peer(stream, room);
+            let (child, takes) = (&self.child, &mut self.childs.takes);
+            let passed = self
+                .to_child
+                .pass_fresh(&room[..count], |bytes| give_child(child, bytes, takes));
+            passed.map(|_| count)
+        } else {
+            Some(0)
+        };
+        if passed.is_none() {
+            self.is_unread = true;
+            self.to_child = Way::over();
+        }
+        if self.to_child.is_due() {
             let _ = rustix::net::shutdown(&self.child, Shutdown::Write);
+        }
+        passed.is_some_and(|count| count > 0)
+    }
+
+    fn read_child(&mut self, room: &mut [u8]) -> usize {
+        let recv = || rustix::net::recv(&self.child, &mut *room, RecvFlags::DONTWAIT);
+        match retry_on_intr(recv) {
+            Ok((count, _)) => {
+                self.to_peer.is_ended = count == 0;
+                // Who gives less than was asked for has no more.
+                self.childs.gives = self.is_ending || count == room.len();
+                count
+            }
+            Err(Errno::AGAIN) => {
+                self.childs.gives = false;
+                0
+            }
+            Err(error) => {
+                // It has ended and left something unread.
+                self.is_unread |= error == Errno::CONNRESET;
+                self.to_peer.is_ended = true;
+                0
+            }
+        }
+    }
+
+    fn read_peer(&mut self, stream: &Stream, room: &mut [u8]) -> usize {
+        match stream.recv(&mut [IoSliceMut::new(room)], How::Take) {
+            Err(StreamError::Wait) => {
+                self.peers.gives = false;
+                0
+            }
+            Ok(0) | Err(_) => {
+                self.to_child.is_ended = true;
+                0
+            }
+            Ok(count) => count,
         }
     }
 
@@ -210,12 +301,19 @@ impl Pump {
         let _ = rustix::net::shutdown(&self.child, Shutdown::Read);
     }
 
+    /// Whether news of the child's room are wanted, if that has changed.
+    pub(super) fn news_of_room(&mut self) -> Option<bool> {
+        let awaits = !self.childs.takes;
+        let before = std::mem::replace(&mut self.awaits_room, awaits);
+        (before != awaits).then_some(awaits)
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.to_peer.is_done && self.to_child.is_done
     }
 
     /// The child's share is given back; the last one closes the connection.
-    pub(super) fn end(&self, process: &Process) {
+    pub(super) fn end(self, process: &Process) {
         let _ = rustix::net::shutdown(&self.child, Shutdown::Both);
         if self.is_unread {
             self.socket.lent.leave_unread();
@@ -224,4 +322,41 @@ impl Pump {
         process.close_steward_number(self.number);
         process.take_back(&self.socket);
     }
+}
+
+/// `None`: it takes no more.
+fn give_peer(stream: &Stream, bytes: &[u8], takes: &mut bool) -> Option<usize> {
+    let send = |bytes: &[u8]| match stream.send(&[IoSlice::new(bytes)], Push::Now) {
+        Ok(count) => Some(count),
+        Err(StreamError::Wait) => Some(0),
+        Err(_) => None,
+    };
+    if bytes.is_empty() {
+        return Some(0);
+    }
+    let mut sent = send(bytes)?;
+    // Another thread may have handed out the news of room before anybody waited for it.
+    while sent < bytes.len() && stream.has_room_again() {
+        match send(&bytes[sent..])? {
+            0 => break,
+            count => sent += count,
+        }
+    }
+    *takes = sent == bytes.len();
+    Some(sent)
+}
+
+/// `None`: it takes no more.
+fn give_child(child: &OwnedFd, bytes: &[u8], takes: &mut bool) -> Option<usize> {
+    if bytes.is_empty() {
+        return Some(0);
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let sent = match retry_on_intr(|| rustix::net::send(child, bytes, flags)) {
+        Ok(count) => count,
+        Err(Errno::AGAIN) => 0,
+        Err(_) => return None,
+    };
+    *takes = sent == bytes.len();
+    Some(sent)
 }

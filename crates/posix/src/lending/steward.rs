@@ -1,203 +1,363 @@
-//! The parent's thread for one child: keeps what the child may use, and moves its bytes.
+//! The parent's thread for what it lends: keeps what its children may use, and moves the bytes of what they use.
 
+use std::collections::HashMap;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
+use rustix::event::epoll::EventFlags;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
-use slipstack_mem::thread::spawn_quiet;
 use slipstack_mem::{Descriptor, raised};
 
-use super::pump::Pump;
+use super::post::Charge;
+use super::pump::{Pump, ROOM};
+use super::rest::{FIRST_KEY, Manner, Rest};
 use super::{MESSAGE, Word};
-use crate::description::Description;
+use crate::description::{Decided, Description, Watch};
+use crate::epoll::{Set, Target};
+use crate::idhash::BuildIdHasher;
 use crate::process::Process;
+use crate::socket::bits;
 
-/// How often to look whether the program has left a connection to a child.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Connections that have something, taken off the list at once.
+const READY_MAX: usize = 64;
+/// Words of one child, taken at once.
+const WORDS_MAX: usize = 16;
+/// A pump hears once of what changes, at either side.
+const CHILD_EDGES: EventFlags = EventFlags::IN
+    .union(EventFlags::RDHUP)
+    .union(EventFlags::ET);
+/// The set has no descriptor: it is a list of what is ready.
+const NO_NUMBER: i32 = -1;
+const PEER_EDGES: u32 = bits::IN | bits::OUT | bits::RDHUP | libc::EPOLLET as u32;
 
-struct Steward {
-    process: &'static Process,
-    /// `None` when the child has ended or replaced itself.
-    control: Option<OwnedFd>,
-    /// What the child may use and has not used.
+/// What one child has been lent.
+struct Child {
+    control: OwnedFd,
+    /// What it may use and has not used.
     held: Vec<Arc<Description>>,
-    pumps: Vec<Pump>,
 }
 
-/// Lends `shared`, which count as lent already, to the child at the other end of `control`.
-pub(super) fn start(process: &'static Process, control: OwnedFd, shared: Vec<Arc<Description>>) {
-    let number = control.as_raw_fd();
-    process.lending.note(number);
-    let mut steward = Steward {
-        process,
-        control: Some(control),
-        held: shared.clone(),
-        pumps: Vec::new(),
-    };
-    if spawn_quiet("slipstack-lend", move || steward.run()).is_err() {
-        // The child gets ENOTCONN.
-        process.lending.forget(number);
-        for socket in shared {
-            process.take_back(&socket);
-        }
-    }
+/// What came of listening to a child.
+enum Heard {
+    Word {
+        word: u8,
+        id: u64,
+        end: Option<OwnedFd>,
+    },
+    Nothing,
+    /// It has ended or replaced itself.
+    End,
 }
 
-/// Lends a connection, which counts as lent already, to whoever has the other end of the pair.
-/// `reads`: that is to read from it.
-pub(super) fn start_for_one(
+pub(super) struct Steward {
     process: &'static Process,
-    socket: &Arc<Description>,
-    end: OwnedFd,
-    reads: bool,
-) {
-    let Some(number) = process.steward_number(socket) else {
-        return process.take_back(socket);
-    };
-    let end = raised(end);
-    let end_number = end.as_raw_fd();
-    process.lending.note(end_number);
-    let mut pump = Pump::new(Arc::clone(socket), number, end);
-    if reads {
-        pump.read();
-    }
-    let mut steward = Steward {
-        process,
-        control: None,
-        held: Vec::new(),
-        pumps: vec![pump],
-    };
-    let started = spawn_quiet("slipstack-lend", move || steward.run());
-    if started.is_err() {
-        process.lending.forget(end_number);
-        process.close_steward_number(number);
-        process.take_back(socket);
-    }
+    rest: Rest,
+    /// The pumps' connections; what it tells of them is their keys.
+    set: Arc<Set>,
+    children: HashMap<u64, Child, BuildIdHasher>,
+    pumps: HashMap<u64, Pump, BuildIdHasher>,
+    next_key: u64,
+    /// Pumps that have something to do; a key may be there twice.
+    ready: Vec<u64>,
+    /// The kernel was asked in this round or the last one.
+    has_looked: bool,
+    /// What bytes are moved through.
+    room: Box<[u8]>,
 }
 
 impl Steward {
-    fn run(&mut self) {
-        while self.control.is_some() || !self.pumps.is_empty() {
-            let mut fds = Vec::with_capacity(1 + 2 * self.pumps.len());
-            fds.push(libc::pollfd {
-                fd: self.control.as_ref().map_or(-1, AsRawFd::as_raw_fd),
-                events: libc::POLLIN,
-                revents: 0,
-            });
-            for pump in &self.pumps {
-                fds.extend(pump.wants(self.process));
+    /// The thread's life.
+    pub(super) fn begin(process: &'static Process) {
+        let post = &process.lending.post;
+        match Steward::new(process) {
+            Ok(steward) => {
+                post.set_waiter(steward.rest.waiter());
+                steward.run();
             }
-            // Nobody tells when the program closes its last number.
-            let is_waiting = self.pumps.iter().any(|pump| !pump.may_read(self.process));
-            let timeout = is_waiting.then_some(LOOK_AGAIN);
-            // Without an engine every connection is over, which the pumps find out.
-            if self.process.poll(&mut fds, timeout, None).is_err() {
-                rest(&mut fds);
-            }
-            for (pump, ready) in self.pumps.iter_mut().zip(fds[1..].chunks_exact(2)) {
-                pump.run(self.process, ready[0].revents, ready[1].revents);
-            }
-            let process = self.process;
-            self.pumps.retain(|pump| {
-                if pump.is_over() {
-                    pump.end(process);
+            Err(_) => {
+                while !post.retire() {
+                    process.refuse_charges(post.take_charges());
                 }
-                !pump.is_over()
+            }
+        }
+    }
+
+    fn new(process: &'static Process) -> rustix::io::Result<Steward> {
+        let rest = Rest::new(process)?;
+        let set = Arc::new(Set::new(process.next_id(), NO_NUMBER));
+        set.add_waiter(rest.waiter());
+        Ok(Steward {
+            process,
+            rest,
+            set,
+            children: HashMap::default(),
+            pumps: HashMap::default(),
+            next_key: FIRST_KEY,
+            ready: Vec::new(),
+            has_looked: false,
+            room: vec![0; ROOM].into(),
+        })
+    }
+
+    fn run(mut self) {
+        loop {
+            // What the pumps have for peers leaves with it.
+            if !self.pumps.is_empty() {
+                self.turn();
+            }
+            self.rest.note_news();
+            for charge in self.process.lending.post.take_charges() {
+                self.take_charge(charge);
+            }
+            self.note_leaving();
+            self.collect();
+            if self.children.is_empty() && self.pumps.is_empty() {
+                self.rest.stop_leading(self.process);
+                match self.process.lending.post.retire() {
+                    true => break,
+                    false => continue,
+                }
+            }
+            self.look();
+            self.run_ready();
+        }
+        self.rest.end(self.process);
+    }
+
+    fn turn(&self) {
+        if let Some(link) = self.process.living_link() {
+            self.process.turn(&link);
+        }
+    }
+
+    fn key(&mut self) -> u64 {
+        self.next_key += 1;
+        self.next_key - 1
+    }
+
+    fn take_charge(&mut self, charge: Charge) {
+        match charge {
+            Charge::Pump(pump) => self.add(pump),
+            Charge::Child { control, shared } => {
+                let key = self.key();
+                let child = Child {
+                    control,
+                    held: shared,
+                };
+                let watched = self.rest.watch(&child.control, key, EventFlags::IN);
+                self.children.insert(key, child);
+                if watched.is_err() {
+                    self.on_end(key);
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, mut pump: Pump) {
+        let key = self.key();
+        let target = Target::Socket(Arc::clone(pump.socket()));
+        let watched = self.rest.watch(pump.child(), key, CHILD_EDGES);
+        let Ok(item) = self.set.add(pump.number(), target.clone(), PEER_EDGES, key) else {
+            return pump.end(self.process);
+        };
+        target.watch(Watch::Set {
+            set: Arc::clone(&self.set),
+            item,
+        });
+        if !pump.may_read() {
+            self.process.lending.post.await_leaving(true);
+            pump.note_leaving(self.process);
+        }
+        self.pumps.insert(key, pump);
+        self.ready.push(key);
+        if watched.is_err() {
+            self.end_pump(key);
+        }
+    }
+
+    fn end_pump(&mut self, key: u64) {
+        let Some(pump) = self.pumps.remove(&key) else {
+            return;
+        };
+        self.rest.unwatch(pump.child());
+        let target = Target::Socket(Arc::clone(pump.socket()));
+        if let Some((item, _)) = self.set.remove(pump.number(), &target) {
+            target.unwatch(|watch| match watch {
+                Watch::Set { set, item: it } => Arc::ptr_eq(set, &self.set) && *it == item,
+                Watch::Thread(_) => false,
             });
-            if fds[0].revents != 0 {
-                self.listen();
+        }
+        pump.end(self.process);
+        if self.pumps.is_empty() {
+            // Others may have the connection still.
+            self.turn();
+            self.rest.stop_leading(self.process);
+        }
+    }
+
+    /// The program has closed numbers: what it has left to children is theirs.
+    fn note_leaving(&mut self) {
+        if !self.process.lending.post.take_left() {
+            return;
+        }
+        let mut awaits = false;
+        for (key, pump) in &mut self.pumps {
+            if !pump.may_read() {
+                pump.note_leaving(self.process);
+                self.ready.extend(pump.may_read().then_some(*key));
+                awaits |= !pump.may_read();
+            }
+        }
+        self.process.lending.post.await_leaving(awaits);
+    }
+
+    /// What the connections have.
+    fn collect(&mut self) {
+        let (pumps, ready) = (&mut self.pumps, &mut self.ready);
+        self.set.collect(READY_MAX, |found| {
+            if let Some(pump) = pumps.get_mut(&found.data) {
+                pump.on_peer();
+                ready.push(found.data);
+            }
+        });
+    }
+
+    /// What the children have. With something to do already it is asked for every other time.
+    fn look(&mut self) {
+        let manner = match (self.ready.is_empty(), self.pumps.is_empty()) {
+            (false, _) => Manner::Glance,
+            (true, false) => Manner::Lead,
+            (true, true) => Manner::Sleep,
+        };
+        self.has_looked = manner != Manner::Glance || !self.has_looked;
+        if !self.has_looked {
+            return;
+        }
+        let mut speakers = Vec::new();
+        let (pumps, ready) = (&mut self.pumps, &mut self.ready);
+        self.rest.look(self.process, manner, |key, what| {
+            match pumps.get_mut(&key) {
+                Some(pump) => {
+                    pump.on_child(what);
+                    ready.push(key);
+                }
+                None => speakers.push(key),
+            }
+        });
+        for key in speakers {
+            self.listen(key);
+        }
+    }
+
+    fn run_ready(&mut self) {
+        for key in std::mem::take(&mut self.ready) {
+            let Some(pump) = self.pumps.get_mut(&key) else {
+                continue;
+            };
+            if pump.run(&mut self.room) {
+                self.ready.push(key);
+            }
+            if let Some(awaits_room) = pump.news_of_room() {
+                let what = match awaits_room {
+                    true => CHILD_EDGES | EventFlags::OUT,
+                    false => CHILD_EDGES,
+                };
+                self.rest.watch_anew(pump.child(), key, what);
+            }
+            if pump.is_over() {
+                self.end_pump(key);
             }
         }
     }
 
-    /// One message of the child, or its end.
-    fn listen(&mut self) {
-        let Some(control) = &self.control else { return };
-        let mut message = [0; MESSAGE];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let mut bytes = [IoSliceMut::new(&mut message)];
-        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        match rustix::net::recvmsg(control, &mut bytes, &mut ancillary, flags) {
-            Ok(received) if received.bytes == MESSAGE => {
-                let end = ancillary.drain().find_map(|part| match part {
-                    RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-                    _ => None,
-                });
-                let (word, id) = message.split_at(1);
-                let id = u64::from_le_bytes(id.try_into().unwrap_or_default());
-                self.on_word(word[0], id, end);
+    fn listen(&mut self, key: u64) {
+        for _ in 0..WORDS_MAX {
+            let Some(child) = self.children.get(&key) else {
+                return;
+            };
+            match hear(&child.control) {
+                Heard::Word { word, id, end } => self.on_word(key, word, id, end),
+                Heard::Nothing => return,
+                Heard::End => self.on_end(key),
             }
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
-            _ => self.on_end(),
         }
     }
 
-    fn on_word(&mut self, word: u8, id: u64, end: Option<OwnedFd>) {
-        let held = self.held.iter().position(|socket| socket.id == id);
+    fn on_word(&mut self, key: u64, word: u8, id: u64, end: Option<OwnedFd>) {
+        let Some(child) = self.children.get_mut(&key) else {
+            return;
+        };
+        let held = child.held.iter().position(|socket| socket.id == id);
         match (held, end) {
             (Some(at), Some(end)) if word == Word::Take as u8 => {
-                let socket = self.held.swap_remove(at);
+                let socket = child.held.swap_remove(at);
                 match self.process.steward_number(&socket) {
                     Some(number) => {
                         let end = raised(end);
                         self.process.lending.note(end.as_raw_fd());
-                        self.pumps.push(Pump::new(socket, number, end));
+                        self.add(Pump::new(socket, number, end, key));
                     }
                     None => self.process.take_back(&socket),
                 }
             }
             (Some(at), None) if word == Word::GiveBack as u8 => {
-                let socket = self.held.swap_remove(at);
+                let socket = child.held.swap_remove(at);
                 self.process.take_back(&socket);
             }
             (None, None) if word == Word::Read as u8 => {
-                if let Some(pump) = self.pumps.iter_mut().find(|pump| pump.is_of(id)) {
+                let found = self.pumps.iter_mut().find(|(_, pump)| pump.is_of(key, id));
+                if let Some((pump_key, pump)) = found {
                     pump.read();
+                    self.ready.push(*pump_key);
                 }
             }
             _ => {}
         }
     }
 
-    fn on_end(&mut self) {
-        if let Some(control) = self.control.take() {
-            self.process.lending.forget(control.as_raw_fd());
-        }
-        for socket in std::mem::take(&mut self.held) {
+    fn on_end(&mut self, key: u64) {
+        let Some(child) = self.children.remove(&key) else {
+            return;
+        };
+        self.rest.unwatch(&child.control);
+        self.process.lending.forget(child.control.as_raw_fd());
+        for socket in child.held {
             self.process.take_back(&socket);
         }
     }
 }
 
-/// Sleeps on what the kernel knows.
-fn rest(fds: &mut [libc::pollfd]) {
-    let numbers: Vec<_> = fds.iter().map(|fd| Descriptor::new(fd.fd)).collect();
-    let mut polled: Vec<_> = numbers
-        .iter()
-        .flatten()
-        .map(|number| {
-            rustix::event::PollFd::from_borrowed_fd(number.as_fd(), rustix::event::PollFlags::IN)
-        })
-        .collect();
-    if rustix::event::poll(&mut polled, None).is_ok() {
-        let results: Vec<i16> = polled.iter().map(|it| it.revents().bits() as i16).collect();
-        let known = fds
-            .iter_mut()
-            .zip(&numbers)
-            .filter(|(_, number)| number.is_some());
-        for ((fd, _), revents) in known.zip(results) {
-            fd.revents = revents;
+/// One message of a child.
+fn hear(control: &OwnedFd) -> Heard {
+    let mut message = [0; MESSAGE];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = [IoSliceMut::new(&mut message)];
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    match rustix::net::recvmsg(control, &mut bytes, &mut ancillary, flags) {
+        Ok(received) if received.bytes == MESSAGE => {
+            let end = ancillary.drain().find_map(|part| match part {
+                RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+                _ => None,
+            });
+            let (word, id) = message.split_at(1);
+            let id = u64::from_le_bytes(id.try_into().unwrap_or_default());
+            Heard::Word {
+                word: word[0],
+                id,
+                end,
+            }
         }
+        Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Heard::Nothing,
+        _ => Heard::End,
     }
 }
 
 impl Process {
     /// A number of the steward's own, so that the connection has one whatever the program closes.
-    fn steward_number(&self, socket: &Arc<Description>) -> Option<i32> {
+    pub(super) fn steward_number(&self, socket: &Arc<Description>) -> Option<i32> {
         let fd = rustix::io::fcntl_dupfd_cloexec(self.anchor().ok()?, 0).ok()?;
         let number = Descriptor::give(raised(fd));
         self.lending.note(number.number());
@@ -208,6 +368,10 @@ impl Process {
     /// A child is done with a connection; if nobody else has it, and no thread of ours is inside a call on it, it ends.
     pub(super) fn take_back(&self, socket: &Arc<Description>) {
         if socket.lent.remove() && socket.may_end() && socket.cold.lock().numbers.is_empty() {
+            // SO_LINGER: nobody waits for this end.
+            if let Some(Decided::Stream(stream)) = socket.decided() {
+                stream.linger.lock().take_if(|seconds| *seconds > 0);
+            }
             self.end(socket);
         }
     }

@@ -1,0 +1,239 @@
+//! How the steward waits: one epoll set of the kernel's has its descriptors, and those that wake the engine.
+//!
+//! While it moves bytes it leads, for good: a leader that hands out what it was woken for and passes the lead on
+//! would wake another thread of the program for every message.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use slipstack_channel::WaitOn;
+use slipstack_mem::{Descriptor, raised};
+
+use crate::link::Link;
+use crate::process::Process;
+use crate::sleepers::NUDGED_SLEEP_NS;
+use crate::waiter::{BLIND_SLEEP_NS, Waiter};
+
+/// What an event of the kernel's is about: the engine's two descriptors, the doorbell, and from here on what the
+/// steward watches.
+pub(super) const FIRST_KEY: u64 = 3;
+const DOORBELL: u64 = 2;
+
+/// Events taken at once.
+const EVENTS_MAX: usize = 64;
+/// Sleeps from here on may end a millisecond late, which is what epoll counts in.
+const COARSE_NS: u64 = 8_000_000;
+
+/// How to look at what the kernel has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    Glance,
+    /// Until there is something, or somebody has told of news since [`Rest::note_news`].
+    Sleep,
+    /// The same, driving the engine.
+    Lead,
+}
+
+pub(super) struct Rest {
+    epoll: OwnedFd,
+    waiter: Arc<Waiter>,
+    /// The engine whose descriptors are members, and these.
+    engine: Option<(Arc<Link>, [RawFd; 2])>,
+    has_claimed: bool,
+    is_leading: bool,
+}
+
+/// A sleep that drives an engine.
+struct Led {
+    link: Arc<Link>,
+    wait_on: WaitOn,
+    /// Somebody waits for memory: when it is looked for again.
+    starved_ns: Option<u64>,
+}
+
+impl Rest {
+    /// # Errors
+    /// There are no more descriptors.
+    pub(super) fn new(process: &Process) -> rustix::io::Result<Rest> {
+        let epoll = raised(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        let waiter = process.sleepers.pool.take();
+        process.lending.note(epoll.as_raw_fd());
+        process.lending.note(waiter.doorbell());
+        let rest = Rest {
+            epoll,
+            waiter,
+            engine: None,
+            has_claimed: false,
+            is_leading: false,
+        };
+        rest.watch_number(rest.waiter.doorbell(), DOORBELL);
+        Ok(rest)
+    }
+
+    pub(super) fn waiter(&self) -> &Arc<Waiter> {
+        &self.waiter
+    }
+
+    pub(super) fn end(mut self, process: &Process) {
+        self.stop_leading(process);
+        self.unwatch_number(self.waiter.doorbell());
+        process.lending.forget(self.epoll.as_raw_fd());
+        process.lending.forget(self.waiter.doorbell());
+        process.sleepers.pool.give(self.waiter);
+    }
+
+    pub(super) fn watch(&self, fd: &OwnedFd, key: u64, what: EventFlags) -> rustix::io::Result<()> {
+        epoll::add(&self.epoll, fd, EventData::new_u64(key), what)
+    }
+
+    pub(super) fn watch_anew(&self, fd: &OwnedFd, key: u64, what: EventFlags) {
+        let _ = epoll::modify(&self.epoll, fd, EventData::new_u64(key), what);
+    }
+
+    /// Before it is closed: a child that was forked a moment ago may still have a copy, which would keep it a member.
+    pub(super) fn unwatch(&self, fd: &OwnedFd) {
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+
+    fn watch_number(&self, number: RawFd, key: u64) {
+        if let Some(number) = Descriptor::new(number) {
+            let key = EventData::new_u64(key);
+            let _ = epoll::add(&self.epoll, number.as_fd(), key, EventFlags::IN);
+        }
+    }
+
+    fn unwatch_number(&self, number: RawFd) {
+        if let Some(number) = Descriptor::new(number) {
+            let _ = epoll::delete(&self.epoll, number.as_fd());
+        }
+    }
+
+    /// Everything that anybody has told so far is about to be looked at.
+    pub(super) fn note_news(&self) {
+        self.waiter.wake_up(false);
+    }
+
+    pub(super) fn stop_leading(&mut self, process: &Process) {
+        self.leave_engine();
+        self.is_leading = false;
+        if std::mem::take(&mut self.has_claimed) {
+            process.sleepers.give_up_claim(&self.waiter);
+        }
+    }
+
+    /// Calls `found` with the key of each descriptor that has something, and what.
+    pub(super) fn look(
+        &mut self,
+        process: &Process,
+        manner: Manner,
+        mut found: impl FnMut(u64, EventFlags),
+    ) {
+        let sleeps = manner != Manner::Glance && self.waiter.fall_asleep();
+        let led = match manner {
+            Manner::Lead if sleeps => self.lead(process),
+            _ => Ok(None),
+        };
+        let left = match (&led, sleeps) {
+            (Ok(Some(led)), true) => self.led_sleep(process, led),
+            (Ok(None), true) if self.waiter.has_doorbell() => None,
+            (Ok(None), true) => Some(BLIND_SLEEP_NS),
+            (_, false) | (Err(Missed), _) => Some(0),
+        };
+        let (mut has_come, mut has_rung) = ([false; 2], false);
+        let mut events = [const { MaybeUninit::uninit() }; EVENTS_MAX];
+        for event in self.wait(&mut events, left) {
+            match (event.data.u64(), event.flags) {
+                (DOORBELL, _) => has_rung = true,
+                (key @ 0..DOORBELL, _) => has_come[key as usize] = true,
+                (key, flags) => found(key, flags),
+            }
+        }
+        // At once: what the steward's own turn brings need not ring.
+        if sleeps || has_rung {
+            self.waiter.wake_up(has_rung);
+        }
+        if let Ok(Some(led)) = led {
+            process.sleepers.set_leader_until(0);
+            led.link.finish_wait(has_come);
+        }
+    }
+
+    fn wait<'a>(
+        &self,
+        events: &'a mut [MaybeUninit<Event>],
+        left_ns: Option<u64>,
+    ) -> &'a mut [Event] {
+        let mut timeout = left_ns.and_then(|ns| Timespec::try_from(Duration::from_nanos(ns)).ok());
+        if left_ns.is_some_and(|ns| (1..COARSE_NS).contains(&ns)) {
+            let mut fds = [PollFd::new(&self.epoll, PollFlags::IN)];
+            if rustix::event::poll(&mut fds, timeout.as_ref()) == Ok(0) {
+                return &mut [];
+            }
+            timeout = Some(Timespec::default());
+        }
+        epoll::wait(&self.epoll, events, timeout.as_ref()).map_or(&mut [], |(events, _)| events)
+    }
+
+    /// Arms the engine's wake-ups. `None`: there is no engine, or another thread still leads.
+    fn lead(&mut self, process: &Process) -> Result<Option<Led>, Missed> {
+        let Some(link) = process.living_link() else {
+            self.leave_engine();
+            return Ok(None);
+        };
+        if !self.is_leading {
+            let thread = process.kernel.thread();
+            self.has_claimed = true;
+            self.is_leading = process.sleepers.claim_lead(thread, &self.waiter);
+        }
+        if !self.is_leading {
+            return Ok(None);
+        }
+        link.release_idle();
+        let starved_ns = link.relieve();
+        let wait_on = link.prepare_wait(false).ok_or(Missed)?;
+        self.join_engine(&link, wait_on.fds);
+        Ok(Some(Led {
+            link,
+            wait_on,
+            starved_ns,
+        }))
+    }
+
+    fn led_sleep(&self, process: &Process, led: &Led) -> Option<u64> {
+        let now = process.now_ns();
+        let nudged = process.sleepers.was_nudged(now).then_some(NUDGED_SLEEP_NS);
+        let limits = [led.wait_on.timeout_ns, led.starved_ns, nudged];
+        let left = limits.into_iter().flatten().min();
+        let until = left.map_or(u64::MAX, |left| now.saturating_add(left));
+        process.sleepers.set_leader_until(until);
+        left
+    }
+
+    fn join_engine(&mut self, link: &Arc<Link>, fds: [RawFd; 2]) {
+        let is_it = |(known, of): &(Arc<Link>, [RawFd; 2])| Arc::ptr_eq(known, link) && *of == fds;
+        if self.engine.as_ref().is_some_and(is_it) {
+            return;
+        }
+        self.leave_engine();
+        for (key, number) in (0..).zip(fds) {
+            self.watch_number(number, key);
+        }
+        self.engine = Some((Arc::clone(link), fds));
+    }
+
+    fn leave_engine(&mut self) {
+        if let Some((_, fds)) = self.engine.take() {
+            for number in fds {
+                self.unwatch_number(number);
+            }
+        }
+    }
+}
+
+/// Something has come before the sleep.
+#[derive(Debug)]
+struct Missed;
