@@ -19,6 +19,8 @@ use crate::time::{Instant, Tick, nanos};
 
 /// Shortest wait before a tail loss probe: peers on the same link delay ACKs for longer than two round trips.
 const PROBE_MIN_NS: u64 = 10_000_000;
+/// What it waits beyond two round trips, whose estimate lags behind them (Linux: TCP_TIMEOUT_MIN_US).
+const PROBE_SLACK_NS: u64 = 2_000_000;
 
 /// The soonest that a timer comes again.
 const AGAIN_NS: u64 = 4;
@@ -100,7 +102,7 @@ fn may_probe(conn: &Connection) -> bool {
 /// came first.
 #[inline]
 fn arm_probe(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
-    let mut wait = (2 * conn.rtt.smoothed_ns()).max(PROBE_MIN_NS);
+    let mut wait = (2 * conn.rtt.smoothed_ns() + PROBE_SLACK_NS).max(PROBE_MIN_NS);
     if conn.snd.nxt - conn.snd.una <= u64::from(conn.snd.mss) {
         wait += nanos(cx.config.tcp.rto_min);
     }

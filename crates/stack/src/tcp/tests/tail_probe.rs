@@ -114,3 +114,46 @@ fn a_link_that_has_become_narrower_leaves_nothing_to_probe_for() {
     sack(&mut world, 800, 1_600);
     assert!(offsets(&mut world).iter().all(|at| *at >= 8_000));
 }
+
+/// How long the answer to a flight of `segments` is waited for, in microseconds, when answers have taken `trip_us`.
+fn patience_us(trip_us: u64, segments: u64) -> u64 {
+    let mut world = established();
+    let mut written = 0;
+    for _ in 0..100 {
+        written += 1_000;
+        world.write(written);
+        world.now.0 += trip_us * 1_000;
+        world.acknowledge(1_000);
+        world.flush();
+    }
+    world.take_sent();
+    world.write(written + segments * 1_000);
+    assert_eq!(offsets(&mut world).len() as u64, segments);
+    let begun = world.now.0;
+    while world.fx.sent.is_empty() {
+        world.sleep(MS / 10);
+    }
+    let probes = world.stack.counters();
+    assert_eq!(probes.value(crate::Counter::TxTcpTailProbes), 1);
+    (world.now.0 - begun) / 1_000
+}
+
+#[test]
+fn a_probe_waits_for_two_round_trips_and_no_less_long_than_on_linux() {
+    // Linux: tcp_schedule_loss_probe, TCP_TIMEOUT_MIN_US. Below 4 ms ours waits for longer.
+    for (trip_us, flight, lone) in [
+        (100, 10_000, 200_100),
+        (1_000, 10_000, 201_000),
+        (4_000, 10_000, 204_000),
+        (6_000, 14_000, 206_000),
+        (40_000, 82_000, 240_000),
+        (150_000, 302_000, 350_000),
+    ] {
+        for (segments, expected) in [(3, flight), (1, lone)] {
+            let waited = patience_us(trip_us, segments);
+            // The timer's wheel and the steps of the test.
+            let grain = expected..=expected + 1_300;
+            assert!(grain.contains(&waited), "{trip_us} {segments}: {waited}");
+        }
+    }
+}
