@@ -47,6 +47,7 @@ mod router;
 mod slaac;
 mod sockets;
 mod stack;
+mod stray;
 pub mod tcp;
 pub mod time;
 mod udp;
@@ -74,6 +75,7 @@ pub use options::{
 };
 pub use slaac::Identifiers;
 pub use stack::Stack;
+pub use stray::stray_frame;
 pub use tcp::{ConnectionImage, HalfOpenImage, IDLE_BYTES, TcpInfo};
 pub use time::Instant;
 pub use udp::{GroupChange, MulticastOption};
