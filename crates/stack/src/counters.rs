@@ -146,6 +146,8 @@ counters! {
     DropTcpGroup "drop_tcp_group" "TCP to or from a broadcast or multicast address"
     RxTcp "rx_tcp" "TCP segments that passed the checks of form"
     RxTcpMerged "rx_tcp_merged" "of those, taken together with the one before"
+    RxTcpSteps "rx_tcp_steps" "looks at a segment beyond header prediction: by a connection, a handshake, TIME-WAIT, or where nothing is known of it"
+    RxTcpTaken "rx_tcp_taken" "of those, looks that had an effect; the others are drops, strays and resets"
     TxTcp "tx_tcp" "TCP segments sent, a super-segment counted once"
     TcpAccepted "tcp_accepted" "passive opens that were completed"
     TxTcpCookies "tx_tcp_cookies" "SYN-ACKs whose half-open connection is a cookie (RFC 4987)"
@@ -183,6 +185,10 @@ counters! {
     DropTcpOutOfWindow "drop_tcp_out_of_window" "segment outside of the receive window"
     DropTcpNoRoom "drop_tcp_no_room" "payload for which the receive ring had no room"
     DropTcpReassembly "drop_tcp_reassembly" "out-of-order payload beyond the limit of gaps"
+    DropTcpClosed "drop_tcp_closed" "data for a program that has closed, answered with a reset"
+    DropTcpState "drop_tcp_state" "segment without a meaning in its connection's state: no SYN for one that opens, text after the peer's FIN"
+    DropTcpWindow "drop_tcp_window" "text beyond the window of a segment whose ACK was taken: a window probe"
+    DropTcpRoute "drop_tcp_route" "handshake with a peer to which there is no route"
     DropTcpBacklog "drop_tcp_backlog" "handshake while the accept queue was full"
     DropTcpSynTable "drop_tcp_syn_table" "SYN while the table of half-open connections was full"
     DropTcpIcmp "drop_tcp_icmp" "ICMP error that quotes nothing outstanding"
@@ -209,6 +215,12 @@ impl Counters {
     #[inline]
     pub fn bump(&mut self, counter: Counter) {
         self.add(counter, 1);
+    }
+
+    /// What was looked at, and what became of it.
+    pub fn bump_both(&mut self, look: Counter, fate: Counter) {
+        self.bump(look);
+        self.bump(fate);
     }
 
     #[inline]

@@ -23,6 +23,7 @@ use super::syn::DEFERRALS_MAX;
 use super::timers::{Resend, Timers};
 use super::{ecn, isn, keepalive, mtu_search, resend, seq, user_timeout};
 use crate::config::{MtuProbing, TcpConfig};
+use crate::counters::Counter;
 use crate::effects::{Effects, Event};
 use crate::error::Reason;
 use crate::ids::ConnId;
@@ -319,27 +320,24 @@ pub fn on_segment(
     // RFC 7413 4.2.1: the data of the SYN may be acknowledged with it.
     let carried = conn.attempt().map_or(0, |a| u64::from(a.sent()));
     if has_ack && (ack <= seq::SYN || ack > conn.snd.nxt + carried) {
-        let key = conn.key;
-        control::answer_with_reset(&key, now, segment, cx, fx);
-        // The peer has just been rid of a former connection: our SYN will be welcome now (as on Linux).
-        if conn.backoff.count() == 0 {
-            conn.timers
-                .set_resend(Resend::Timeout, now.plus_nanos(AGAIN_NS));
-        }
+        refuse_answer(conn, now, segment, cx, fx);
         return Verdict::Alive;
     }
     // Second: only a RST that acknowledges our SYN counts.
     if segment.flags.is_rst() {
-        return if has_ack {
-            Verdict::Failed(Reason::Refused)
-        } else {
-            Verdict::Alive
+        let (fate, verdict) = match has_ack {
+            true => (Counter::RxTcpResets, Verdict::Failed(Reason::Refused)),
+            false => (Counter::DropTcpRst, Verdict::Alive),
         };
+        cx.counters.bump(fate);
+        return verdict;
     }
     // Fourth: SYN. Anything else is dropped (fifth).
     if !segment.flags.is_syn() {
+        cx.counters.bump(Counter::DropTcpState);
         return Verdict::Alive;
     }
+    cx.counters.bump(Counter::RxTcpTaken);
     agree(conn, segment.seq, &segment.options(), cx);
     user_timeout::on_segment(conn, segment, cx);
     let has_ecn = if has_ack {
@@ -375,6 +373,25 @@ pub fn on_segment(
     // The handshake's last ACK carries data if there is some.
     owe_ack(conn);
     Verdict::Alive
+}
+
+/// RFC 9293 3.10.7.3 (first): what acknowledges another SYN than ours is reset.
+#[cold]
+fn refuse_answer(
+    conn: &mut Connection,
+    now: Instant,
+    segment: &Segment<'_>,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) {
+    let key = conn.key;
+    cx.counters.bump(Counter::DropTcpAck);
+    control::answer_with_reset(&key, now, segment, cx, fx);
+    // The peer has just been rid of a former connection: our SYN will be welcome now (as on Linux).
+    if conn.backoff.count() == 0 {
+        conn.timers
+            .set_resend(Resend::Timeout, now.plus_nanos(AGAIN_NS));
+    }
 }
 
 /// The SYN or SYN-ACK has left more than once. RFC 6298 5.7: unless the peer's echo tells the round trip, the timeout is 3 s
@@ -474,7 +491,7 @@ pub fn on_timeout(
     figures.on_timeout(now, is_first);
     figures.bare_resent += 1;
     conn.backoff.double();
-    cx.counters.bump(crate::counters::Counter::TcpTimeouts);
+    cx.counters.bump(Counter::TcpTimeouts);
     client::on_timeout(conn);
     control::send_syn(conn, now, cx, fx);
     let wait = conn.backoff.apply(

@@ -83,23 +83,29 @@ impl Tcp {
     ) {
         let entry = self.time_waits.entries.at(index);
         if entry.is_some_and(|entry| entry.is_outlived_by(segment)) && fx.stray(ip, bytes) {
-            cx.counters.bump(Counter::TcpStrays);
-            return;
+            return cx
+                .counters
+                .bump_both(Counter::RxTcpSteps, Counter::TcpStrays);
         }
         let is_reopened = entry.is_some_and(|entry| entry.is_reopened_by(segment));
         if is_reopened && self.listeners.choose(key, &self.hasher).is_none() {
             if fx.stray(ip, bytes) {
-                cx.counters.bump(Counter::TcpStrays);
+                cx.counters
+                    .bump_both(Counter::RxTcpSteps, Counter::TcpStrays);
                 self.drop_time_wait(index, hash);
             } else {
                 // There is nobody for a new connection: what is left of the old one goes on (as on Linux).
+                cx.counters
+                    .bump_both(Counter::RxTcpSteps, Counter::RxTcpTaken);
                 self.acknowledge_former(now, index, key, cx, fx);
             }
             return;
         }
         // What another engine had to pass on came after what the peer sent later.
         if ip.local && entry.is_some_and(|entry| entry.was_before_end(segment)) {
-            return;
+            return cx
+                .counters
+                .bump_both(Counter::RxTcpSteps, Counter::DropTcpOutOfWindow);
         }
         let reopened = self.on_time_wait_segment(now, index, (key, hash), segment, cx, fx);
         if let Some(iss) = reopened {
@@ -124,6 +130,7 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
+        cx.counters.bump(Counter::RxTcpSteps);
         if self.take_cookie(now, (key, hash), segment, cx, fx) {
             return;
         }
@@ -175,8 +182,10 @@ impl Tcp {
         let Some(conn) = self.conns.at_mut(index) else {
             return;
         };
+        cx.counters.bump(Counter::RxTcpSteps);
         conn.segments.on_received(segment, conn.rcv.mss);
         if input::farewell::try_take(conn, segment) {
+            cx.counters.bump(Counter::RxTcpTaken);
             return self.end(now, index, Verdict::TimeWait, cx, fx);
         }
         let verdict = input::on_segment(conn, now, segment, &mut self.challenges, cx, fx);

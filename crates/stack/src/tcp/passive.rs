@@ -78,6 +78,7 @@ impl Tcp {
         fx: &mut impl Effects,
     ) {
         let Some(listener) = self.listeners.find_mut(id) else {
+            cx.counters.bump(Counter::DropTcpPort);
             return;
         };
         if listener.is_full() {
@@ -87,7 +88,7 @@ impl Tcp {
         let hop = cx.link.recall(key.remote_bits(), now);
         let find = || (key.local_ip(), key.remote_ip());
         if cx.link.path_by(now, &hop, find).is_none() {
-            cx.counters.bump(Counter::DropNoRoute);
+            cx.counters.bump(Counter::DropTcpRoute);
             return;
         }
         let room = cookie_open::room_for(
@@ -105,7 +106,10 @@ impl Tcp {
         entry.take_offer(&segment.options(), cx);
         match room {
             Room::Entry => {}
-            Room::Cookie => return self.answer_with_cookie(now, entry, cx, fx),
+            Room::Cookie => {
+                cx.counters.bump(Counter::RxTcpTaken);
+                return self.answer_with_cookie(now, entry, cx, fx);
+            }
             Room::None => {
                 cx.counters.bump(Counter::DropTcpSynTable);
                 return;
@@ -123,6 +127,7 @@ impl Tcp {
                 Offer::Accept => {}
             }
         }
+        cx.counters.bump(Counter::RxTcpTaken);
         self.enter(now, hash, entry, cx);
     }
 
@@ -162,6 +167,7 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) -> Option<u32> {
+        cx.counters.bump(Counter::RxTcpSteps);
         let control = segment.flags.0 & (TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK).0;
         if control != TcpFlags::ACK.0 {
             self.on_no_last_ack(now, index, hash, segment, cx, fx);
@@ -221,6 +227,7 @@ impl Tcp {
         }
         // RFC 9293 3.8.1: the same SYN again has not met our answer. A SYN-ACK is no such one.
         if segment.flags.is_syn() && !segment.flags.is_ack() && segment.seq == entry.irs {
+            cx.counters.bump(Counter::RxTcpTaken);
             if self.challenges.may_pass(now, cx.rng) {
                 // RFC 3168 6.1.1.1: a peer that got no answer may ask without ECN.
                 entry.has_ecn &= segment.flags.contains(ecn::SETUP);
@@ -256,6 +263,7 @@ impl Tcp {
                 if let HalfOpen::Stored(index) = half {
                     self.drop_syn(index, hash);
                 }
+                cx.counters.bump(Counter::DropTcpPort);
                 control::answer_with_reset(key, now, segment, cx, fx);
                 return None;
             };
@@ -268,6 +276,7 @@ impl Tcp {
                 return None;
             }
         };
+        cx.counters.bump(Counter::RxTcpTaken);
         let place = Place::Connection(index);
         match half {
             HalfOpen::Stored(syn) => {
@@ -316,7 +325,7 @@ impl Tcp {
         let path = cx
             .link
             .path_by(now, &entry.hop, || (key.local_ip(), key.remote_ip()));
-        let path = path.ok_or(Counter::DropNoRoute)?;
+        let path = path.ok_or(Counter::DropTcpRoute)?;
         let made = conns.insert_with(|index, generation| {
             let seed = Seed {
                 key: *key,
@@ -383,6 +392,8 @@ impl Tcp {
     ) -> Option<u32> {
         let entry = self.time_waits.entries.at(index)?;
         let outcome = entry.on_segment(segment);
+        cx.counters
+            .bump_both(Counter::RxTcpSteps, fate_in_time_wait(segment));
         match outcome {
             timewait::Outcome::Ignore => {}
             timewait::Outcome::Acknowledge | timewait::Outcome::Restart => {
@@ -456,6 +467,14 @@ impl Tcp {
         }
         self.syns
             .wait(index, generation, tries, now.plus_nanos(wait));
+    }
+}
+
+/// RFC 1337 3: a RST ends nothing.
+fn fate_in_time_wait(segment: &Segment<'_>) -> Counter {
+    match segment.flags.is_rst() {
+        true => Counter::DropTcpRst,
+        false => Counter::RxTcpTaken,
     }
 }
 

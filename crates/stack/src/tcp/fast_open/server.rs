@@ -163,7 +163,7 @@ impl Tcp {
         conn.snd.wnd_max = conn.snd.wnd;
         conn.snd.edge = seq::FIRST + u64::from(conn.snd.wnd);
         cx.counters.bump(Counter::TcpFastOpenAccepted);
-        text::on_text(conn, now, segment, seq::FIRST, cx, fx);
+        text::on_text(conn, now, segment, seq::FIRST, cx, fx).count(cx.counters);
         control::send_syn(conn, now, cx, fx);
         resend::arm_timeout(conn, now, cx);
         let id = conn.id;

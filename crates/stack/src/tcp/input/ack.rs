@@ -43,6 +43,7 @@ pub fn on_ack(
         if ack <= conn.snd.una || ack > conn.snd.nxt {
             // RFC 9293 3.10.7.4 (fifth): an unacceptable ACK in SYN-RECEIVED is answered with a reset.
             let key = conn.key;
+            cx.counters.bump(Counter::DropTcpAck);
             control::answer_with_reset(&key, now, segment, cx, fx);
             return Outcome::Drop;
         }

@@ -69,6 +69,7 @@ pub fn on_segment(
             if segment.len() > 0 {
                 owe_ack(conn);
             }
+            cx.counters.bump(Counter::RxTcpTaken);
             return verdict;
         }
     }
@@ -81,7 +82,12 @@ pub fn on_segment(
         urgent::on_segment(conn, segment, start, fx);
     }
     // Seventh: text.
-    if !segment.payload.is_empty() && !text::on_text(conn, now, segment, start, cx, fx) {
+    let text = match segment.payload.is_empty() {
+        true => text::Outcome::Taken,
+        false => text::on_text(conn, now, segment, start, cx, fx),
+    };
+    text.count(cx.counters);
+    if text == text::Outcome::Dropped(Counter::DropTcpClosed) {
         return Verdict::Refused;
     }
     // Eighth: FIN.

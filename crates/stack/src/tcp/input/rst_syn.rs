@@ -42,6 +42,7 @@ pub fn on_rst_or_syn(
     // RFC 9293 3.5: the peer's SYN-ACK of a simultaneous open, a second SYN: it acknowledges ours.
     if conn.phase == Phase::SynReceived {
         owe_ack(conn);
+        cx.counters.bump(Counter::RxTcpTaken);
         return Verdict::Alive;
     }
     // RFC 5961 4.2: a SYN in a synchronized state is challenged whatever its number.

@@ -1,7 +1,7 @@
 //! Step seven: payload goes straight to its offset in the receive ring, in order or not.
 
 use super::owe_ack;
-use crate::counters::Counter;
+use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, Event};
 use crate::link::Cx;
 use crate::tcp::assembler::Range;
@@ -11,7 +11,25 @@ use crate::tcp::segment::Segment;
 use crate::tcp::seq;
 use crate::time::Instant;
 
-/// `false`: the program has closed and new data came (RFC 9293 3.6.1: a reset tells the peer that it is lost).
+/// What became of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Taken,
+    Dropped(Counter),
+}
+
+impl Outcome {
+    #[inline]
+    pub fn count(self, counters: &mut Counters) {
+        match self {
+            Outcome::Taken => counters.bump(Counter::RxTcpTaken),
+            Outcome::Dropped(why) => counters.bump(why),
+        }
+    }
+}
+
+/// [`Counter::DropTcpClosed`]: the program has closed and new data came (RFC 9293 3.6.1: a reset tells the peer that it is
+/// lost).
 #[inline]
 pub fn on_text(
     conn: &mut Connection,
@@ -20,10 +38,10 @@ pub fn on_text(
     start: u64,
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
-) -> bool {
+) -> Outcome {
     if !conn.phase.may_receive() {
         // RFC 9293 3.10.7.4: after the peer's FIN there is no text; ignore it.
-        return true;
+        return Outcome::Dropped(Counter::DropTcpState);
     }
     let end = start + segment.payload.len() as u64;
     // RFC 9293 3.10.7.4 (first): only what is within the window is processed.
@@ -38,10 +56,14 @@ pub fn on_text(
     };
     if fresh.start >= fresh.end {
         owe_ack(conn);
-        return true;
+        return match segment.flags.is_fin() {
+            // The text was known, its end is new.
+            true => Outcome::Taken,
+            false => Outcome::Dropped(Counter::DropTcpWindow),
+        };
     }
     if conn.rcv.is_shut {
-        return false;
+        return Outcome::Dropped(Counter::DropTcpClosed);
     }
     let skip = (fresh.start - start) as usize;
     let len = (fresh.end - fresh.start) as usize;
@@ -54,12 +76,10 @@ pub fn on_text(
             .as_ref()
             .is_some_and(|a| !a.has_room(fresh))
     {
-        cx.counters.bump(Counter::DropTcpReassembly);
-        return true;
+        return Outcome::Dropped(Counter::DropTcpReassembly);
     }
     if !fx.store(conn.id, seq::offset(fresh.start), bytes) {
-        cx.counters.bump(Counter::DropTcpNoRoom);
-        return true;
+        return Outcome::Dropped(Counter::DropTcpNoRoom);
     }
     conn.is_dirty = true;
     conn.rcv.last_at = now;
@@ -78,7 +98,7 @@ pub fn on_text(
     } else {
         hold(conn, fresh, cx);
     }
-    true
+    Outcome::Taken
 }
 
 /// Nothing follows a FIN, unless text in order goes over a FIN that came early: then that was none (as on Linux).
