@@ -95,6 +95,29 @@ const TCP: &[Counter] = &[
     Counter::DropTcpGroup,
 ];
 
+/// What became of segments that header prediction has not taken.
+const SEGMENTS: &[Counter] = &[
+    Counter::RxTcpTaken,
+    Counter::RxTcpResets,
+    Counter::TcpStrays,
+    Counter::DropTcpPort,
+    Counter::DropTcpRst,
+    Counter::DropTcpSyn,
+    Counter::DropTcpNoAck,
+    Counter::DropTcpAck,
+    Counter::DropTcpPaws,
+    Counter::DropTcpOutOfWindow,
+    Counter::DropTcpNoRoom,
+    Counter::DropTcpReassembly,
+    Counter::DropTcpClosed,
+    Counter::DropTcpState,
+    Counter::DropTcpWindow,
+    Counter::DropTcpRoute,
+    Counter::DropTcpBacklog,
+    Counter::DropTcpSynTable,
+    Counter::DropTcpDeferred,
+];
+
 /// A datagram to a group is delivered to each of its sockets: worlds have none.
 const LAYERS: &[Layer] = &[
     Layer {
@@ -107,6 +130,11 @@ const LAYERS: &[Layer] = &[
         name: "packets",
         came: &[Counter::RxIpv4, Counter::RxIpv6],
         went: &[PROTOCOLS, ICMP, NDP, UDP, TCP],
+    },
+    Layer {
+        name: "segments",
+        came: &[Counter::RxTcpSteps],
+        went: &[SEGMENTS],
     },
 ];
 /// What only becomes of frames that the way has damaged.
@@ -156,7 +184,14 @@ pub fn of_host(host: &Host) -> Result<(), String> {
     if looped != counted {
         return Err(format!("{looped} frames looped back, {counted} counted"));
     }
-    let came = host.arrived + looped;
+    let (left_to_others, counted) = (host.fx.strays, counters.value(Counter::TcpStrays));
+    if left_to_others != counted {
+        return Err(format!(
+            "{left_to_others} segments left to other stacks, {counted} counted"
+        ));
+    }
+    host.post.balance()?;
+    let came = host.arrived + looped + host.posted;
     let taken = counters.value(Counter::RxFrames);
     let left = host.overruns + host.inbox.len() as u64;
     if came != taken + left {
@@ -192,6 +227,10 @@ mod tests {
             counters.bump(Counter::RxIpv4);
             counters.bump(Counter::RxFrames);
         }
+        for row in SEGMENTS {
+            counters.bump(*row);
+            counters.bump(Counter::RxTcpSteps);
+        }
         counters
     }
 
@@ -199,10 +238,15 @@ mod tests {
     fn a_drop_or_a_frame_that_is_counted_alone_is_noticed() {
         let whole = a_stack_that_saw_every_kind();
         let parts = [ETHERNET, ARP, IPV4, IPV6, FRAGMENTS];
-        let upper = [PROTOCOLS, ICMP, NDP, UDP, TCP];
+        let upper = [PROTOCOLS, ICMP, NDP, UDP, TCP, SEGMENTS];
         assert_eq!(of_counters(&whole), Ok(()));
         let rows = parts.iter().chain(&upper).copied().flatten();
-        for row in rows.chain(&[Counter::RxFrames, Counter::RxReassembled]) {
+        let came = [
+            Counter::RxFrames,
+            Counter::RxReassembled,
+            Counter::RxTcpSteps,
+        ];
+        for row in rows.chain(&came) {
             let mut wrong = whole.clone();
             wrong.bump(*row);
             assert!(of_counters(&wrong).is_err(), "{}", row.name());

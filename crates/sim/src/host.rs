@@ -5,11 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{
-    CloseMode, ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenerId, Payload,
+    CloseMode, ConnId, DatagramIn, Effects, Event, FrameOut, Instant, IpMeta, ListenerId, Payload,
     RxChecksum, RxMeta, Stack, StackConfig, UdpId,
 };
 
 use crate::gso;
+use crate::machine::{Coming, Inbox, Message, Place};
+use crate::passage::Passage;
 use crate::streams::Streams;
 
 /// A frame leaves a host.
@@ -56,6 +58,13 @@ pub struct HostEffects {
     pub leaves_offloads: bool,
     /// Share of stores that find no room, in hundredths of a percent.
     pub refusal: u32,
+    /// What is around a stack that shares its address with others.
+    pub place: Option<Place>,
+    /// Messages to other slots, which leave at the end of the turn.
+    pub outbox: Vec<(u16, Message)>,
+    /// Segments that were left to others, and those of them that were put into an outbox.
+    pub strays: u64,
+    pub passed_on: u64,
 }
 
 #[derive(Debug)]
@@ -82,6 +91,11 @@ pub struct Host {
     pub looped: u64,
     /// Frames that found the receive ring full while the host was paused.
     pub overruns: u64,
+    /// Where it is on the network: engines of one machine share a station.
+    pub station: usize,
+    pub post: Inbox,
+    /// Frames that came from other engines, and those that had waited here.
+    pub posted: u64,
 }
 
 /// Frames that a device's ring keeps for a host.
@@ -109,6 +123,10 @@ impl Host {
             rng,
             leaves_offloads: false,
             refusal: 0,
+            place: None,
+            outbox: Vec::new(),
+            strays: 0,
+            passed_on: 0,
         };
         let stack = Stack::new(config, now);
         Self {
@@ -126,6 +144,9 @@ impl Host {
             arrived: 0,
             looped: 0,
             overruns: 0,
+            station: 0,
+            post: Inbox::default(),
+            posted: 0,
         }
     }
 
@@ -138,6 +159,14 @@ impl Host {
     pub fn next_deadline(&self) -> Option<Instant> {
         let at = self.stack.next_deadline()?;
         Some(Instant(at.0.saturating_sub(self.skew_ns)))
+    }
+
+    /// When a keeper has something to do of its own accord.
+    pub fn keeper_deadline(&self) -> Option<Instant> {
+        match &self.fx.place {
+            Some(Place::Keeper(keeper)) => keeper.next_deadline(),
+            _ => None,
+        }
     }
 
     /// A frame arrives at the device.
@@ -153,11 +182,45 @@ impl Host {
     /// The stack takes what the device has.
     pub fn receive(&mut self, now: Instant) {
         let now = self.clock(now);
+        self.fx.set_coming(Some(Coming::from_the_wire(now)));
         while let Some((bytes, meta)) = self.inbox.pop_front() {
             self.stack.on_burst_frame(now, &bytes, meta, &mut self.fx);
         }
         self.stack.end_burst(now, &mut self.fx);
+        self.fx.set_coming(None);
         self.turn_at = None;
+    }
+
+    /// A frame that came here by another stack of the same machine.
+    pub fn take_posted(&mut self, (frame, meta): (&[u8], RxMeta), coming: Coming) {
+        self.posted += 1;
+        self.fx.set_coming(Some(coming));
+        self.stack.on_frame(coming.now, frame, meta, &mut self.fx);
+        self.fx.set_coming(None);
+    }
+
+    /// What others have sent by now: frames to the stack, connections to the caller.
+    pub fn take_post(&mut self, now: Instant) -> Vec<Passage> {
+        let mut passages = Vec::new();
+        while let Some(message) = self.post.pop(now) {
+            match message {
+                Message::Connection(passage) => passages.push(*passage),
+                Message::Frame {
+                    frame,
+                    meta,
+                    origin,
+                } => {
+                    let coming = Coming {
+                        now,
+                        origin,
+                        is_astray: true,
+                        waits: 0,
+                    };
+                    self.take_posted((&frame, meta), coming);
+                }
+            }
+        }
+        passages
     }
 
     /// A connection came to an accept queue.
@@ -218,6 +281,20 @@ impl HostEffects {
             false => Closing::Orderly,
         };
         self.closed.insert(conn, closing);
+    }
+
+    fn set_coming(&mut self, coming: Option<Coming>) {
+        match &mut self.place {
+            Some(Place::Keeper(keeper)) => keeper.coming = coming,
+            Some(Place::Engine(engine)) => engine.now = coming.map_or(engine.now, |it| it.now),
+            None => {}
+        }
+    }
+
+    /// A connection leaves: nothing may be said of it here any more.
+    pub fn leave(&mut self, conn: ConnId) -> Streams {
+        self.released.insert(conn);
+        self.streams.remove(&conn).unwrap_or_default()
     }
 
     fn streams_of(&mut self, conn: ConnId, what: &str) -> Option<&mut Streams> {
@@ -354,5 +431,27 @@ impl Effects for HostEffects {
             | Event::UdpFailed { .. } => {}
         }
         self.events.push_back(event);
+    }
+
+    fn find_neighbour(&self, ip: IpAddr) -> Option<[u8; 6]> {
+        match &self.place {
+            Some(Place::Engine(engine)) => engine.neighbours.get(&ip).copied(),
+            _ => None,
+        }
+    }
+
+    fn stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {
+        let fate = match &mut self.place {
+            None => None,
+            Some(Place::Engine(engine)) => engine.stray(ip, segment).map(Some),
+            Some(Place::Keeper(keeper)) => keeper.stray(ip, segment),
+        };
+        let Some(message) = fate else {
+            return false;
+        };
+        self.strays += 1;
+        self.passed_on += u64::from(message.is_some());
+        self.outbox.extend(message);
+        true
     }
 }

@@ -79,13 +79,14 @@ impl Network {
         }
     }
 
-    /// Another host, with a link like that out of the first.
-    pub fn add_host(&mut self, mac: [u8; 6]) {
+    /// Another host, with a link like that out of the first; its station.
+    pub fn add_host(&mut self, mac: [u8; 6]) -> usize {
         let params = self.links.first().map(|link| *link.params());
         let link = Link::new(params.unwrap_or_default(), fork(&mut self.seeds));
         self.link_of.push(self.links.len());
         self.links.push(link);
         self.macs.push(mac);
+        self.macs.len() - 1
     }
 
     /// From now on frames carry tags.

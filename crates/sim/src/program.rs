@@ -27,6 +27,8 @@ pub struct Task {
     pub gives_up: Option<(Instant, CloseMode)>,
     /// The connection may die before the task is done, and the stream may end early.
     pub may_fail: bool,
+    /// The connection may die, but its stream does not end before its time.
+    pub may_die: bool,
 }
 
 impl Task {
@@ -44,6 +46,7 @@ impl Task {
             reads_from: Instant::ZERO,
             gives_up: None,
             may_fail: false,
+            may_die: false,
         }
     }
 
@@ -123,9 +126,27 @@ impl Program {
         if self.failed.replace(reason).is_some() {
             return Err(format!("{:?} failed twice", self.conn));
         }
-        match self.task.may_fail {
+        match self.task.may_fail || self.task.may_die {
             true => Ok(()),
             false => Err(format!("{:?} failed: {reason:?}", self.conn)),
+        }
+    }
+
+    /// The peer's program has ended in order: its stream is as long as what it had written.
+    pub fn expect(&mut self, bytes_in: u64) {
+        self.task.bytes_in = bytes_in;
+    }
+
+    /// The connection may not die any more.
+    pub fn must_hold(&mut self) {
+        self.task.may_die = false;
+    }
+
+    /// Closes whatever it has.
+    pub fn leave(&mut self, now: Instant, host: &mut Host) -> Result<(), String> {
+        match self.has_closed {
+            true => Ok(()),
+            false => self.close(now, host, CloseMode::Orderly),
         }
     }
 

@@ -35,6 +35,10 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub connections: u32,
+    /// Connections that have changed their engine.
+    pub moved: u32,
+    /// In which of their states, a bit for each.
+    pub moved_in: u16,
     pub bytes: u64,
     pub steps: u64,
     pub virtual_ns: u64,

@@ -158,6 +158,14 @@ impl Streams {
         Ok(self.read)
     }
 
+    /// What came out of order is thrown away: the peer has to send it again.
+    pub fn forget_ahead(&mut self) {
+        self.pieces.split_off(&self.available);
+        for (start, bytes) in &mut self.pieces {
+            bytes.truncate((self.available - start) as usize);
+        }
+    }
+
     fn forget_what_is_read(&mut self) {
         while let Some((&start, bytes)) = self.pieces.first_key_value() {
             if start + bytes.len() as u64 > self.read {

@@ -9,7 +9,7 @@ use slipstack_wire::ethernet::{EtherType, EthernetHeader};
 use slipstack_wire::ipv4::Ipv4Packet;
 use slipstack_wire::ipv6::Ipv6Packet;
 use slipstack_wire::protocol;
-use slipstack_wire::tcp::TcpSegment;
+use slipstack_wire::tcp::{TcpFlags, TcpSegment};
 use slipstack_wire::tcp_options::TcpOptions;
 
 type Flow = (SocketAddr, SocketAddr);
@@ -28,6 +28,10 @@ struct Side {
     edge: u64,
     /// The program has aborted: only resets may follow.
     is_aborted: bool,
+    /// It is gone with its numbers: only resets and probes may follow.
+    is_dead: bool,
+    /// The other side has acknowledged its SYN.
+    is_settled: bool,
 }
 
 impl Side {
@@ -42,6 +46,8 @@ impl Side {
 #[derive(Debug, Default)]
 pub struct Watch {
     sides: HashMap<Flow, Side>,
+    /// Other SYN-ACKs to the same SYN: while ports change hands, two engines may answer it.
+    rivals: HashMap<Flow, Vec<Side>>,
     /// Something between the hosts has changed the ports: each side counts alone.
     pub is_blind_to_peers: bool,
 }
@@ -63,6 +69,13 @@ impl Watch {
         }
     }
 
+    /// The program of this side has died, and its engine with it.
+    pub fn on_death(&mut self, local: SocketAddr, remote: SocketAddr) {
+        if let Some(side) = self.sides.get_mut(&(local, remote)) {
+            side.is_dead = true;
+        }
+    }
+
     fn on_segment(&mut self, flow: Flow, segment: &TcpSegment<'_>) -> Result<(), String> {
         let header = &segment.header;
         if header.flags.is_rst() {
@@ -70,8 +83,14 @@ impl Watch {
         }
         if header.flags.is_syn() {
             self.on_syn(flow, segment);
+            if self.is_rival(flow, header.seq) {
+                return Ok(());
+            }
         }
         let back = (flow.1, flow.0);
+        if !header.flags.is_syn() && header.flags.is_ack() {
+            self.settle(back, header.ack);
+        }
         let peer = self.sides.get(&back).copied();
         let peer = peer.filter(|_| !self.is_blind_to_peers);
         // A flow that began unseen.
@@ -80,6 +99,12 @@ impl Watch {
         };
         if side.is_aborted {
             return Err("a segment after the program has aborted".into());
+        }
+        if side.is_dead {
+            return match is_probe(segment) {
+                true => Ok(()),
+                false => Err("a segment after the program has died".into()),
+            };
         }
         let start = side.position(side.end, header.seq);
         let text = start + u64::from(header.flags.is_syn()) + segment.payload.len() as u64;
@@ -115,6 +140,26 @@ impl Watch {
         Ok(())
     }
 
+    /// Whether this SYN-ACK is another than the one that the flow goes by.
+    fn is_rival(&self, flow: Flow, isn: u32) -> bool {
+        self.sides.get(&flow).is_some_and(|side| side.isn != isn)
+    }
+
+    /// A handshake is done: of the SYN-ACKs of several engines it is this one that counts.
+    fn settle(&mut self, flow: Flow, ack: u32) {
+        let Some(side) = self.sides.get_mut(&flow) else {
+            return;
+        };
+        let rivals = self.rivals.remove(&flow).unwrap_or_default();
+        let isn = ack.wrapping_sub(1);
+        if !side.is_settled
+            && let Some(chosen) = rivals.into_iter().find(|rival| rival.isn == isn)
+        {
+            *side = chosen;
+        }
+        side.is_settled = true;
+    }
+
     /// Another connection, unless it is the same SYN again.
     fn on_syn(&mut self, flow: Flow, segment: &TcpSegment<'_>) {
         let isn = segment.header.seq;
@@ -122,6 +167,7 @@ impl Watch {
         if before.is_some_and(|side| side.isn == isn) {
             return;
         }
+        let is_rival = before.is_some_and(|side| !side.is_dead) && segment.header.flags.is_ack();
         if before.is_some() && !segment.header.flags.is_ack() {
             self.sides.remove(&(flow.1, flow.0));
         }
@@ -132,9 +178,27 @@ impl Watch {
             scale: TcpOptions::parse(segment.options).window_scale,
             edge: 0,
             is_aborted: false,
+            is_dead: false,
+            is_settled: false,
         };
+        if is_rival {
+            let edge = 1 + u64::from(segment.header.window);
+            let rival = Side {
+                end: 1,
+                edge,
+                ..side
+            };
+            self.rivals.entry(flow).or_default().push(rival);
+            return;
+        }
+        self.rivals.remove(&flow);
         self.sides.insert(flow, side);
     }
+}
+
+/// Of a keeper, for a flow of which only the ends are known: any numbers, and one byte.
+fn is_probe(segment: &TcpSegment<'_>) -> bool {
+    segment.header.flags == TcpFlags::ACK && segment.payload == [0]
 }
 
 fn parse(frame: &[u8]) -> Option<(Flow, TcpSegment<'_>)> {
@@ -163,7 +227,7 @@ fn parse(frame: &[u8]) -> Option<(Flow, TcpSegment<'_>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use slipstack_wire::tcp::{TcpFlags, TcpHeader};
+    use slipstack_wire::tcp::TcpHeader;
 
     const CLIENT: SocketAddr =
         SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
@@ -281,6 +345,35 @@ mod tests {
         assert_eq!(say(&mut watch, UP, TcpFlags::RST, (501, 0), 0), Ok(()));
         assert_eq!(say(&mut watch, DOWN, ACK, (1, 501), 0), Ok(()));
         assert!(say(&mut watch, UP, ACK, (501, 1), 0).is_err());
+        assert_eq!(say(&mut watch, UP, SYN, (9, 0), 0), Ok(()), "a new one");
+    }
+
+    #[test]
+    fn of_two_answers_to_a_syn_the_one_that_is_acknowledged_counts() {
+        let mut watch = Watch::default();
+        let said = [
+            (UP, SYN, (0, 0), 0),
+            (DOWN, SYN | ACK, (90_000, 1), 0),
+            (DOWN, SYN | ACK, (0, 1), 0),
+            (UP, ACK, (1, 1), 500),
+            (DOWN, SYN | ACK, (90_000, 1), 0),
+            (DOWN, ACK, (1, 501), 500),
+        ];
+        for (flow, flags, numbers, len) in said {
+            assert_eq!(say(&mut watch, flow, flags, numbers, len), Ok(()));
+        }
+        assert!(say(&mut watch, UP, ACK, (501, 502), 0).is_err());
+    }
+
+    #[test]
+    fn of_the_dead_only_resets_and_probes_may_follow() {
+        let mut watch = open();
+        watch.on_death(CLIENT, SERVER);
+        assert_eq!(say(&mut watch, UP, TcpFlags::RST, (501, 0), 0), Ok(()));
+        assert_eq!(say(&mut watch, UP, ACK, (1 << 30, 1 << 29), 1), Ok(()));
+        assert!(say(&mut watch, UP, ACK, (501, 1), 0).is_err());
+        assert!(say(&mut watch, UP, ACK | FIN, (501, 1), 1).is_err());
+        assert_eq!(say(&mut watch, DOWN, ACK, (1, 501), 0), Ok(()));
         assert_eq!(say(&mut watch, UP, SYN, (9, 0), 0), Ok(()), "a new one");
     }
 }

@@ -1,6 +1,9 @@
 //! Hosts, their programs, the link between them, and time.
 
-use std::collections::{BTreeMap, HashMap};
+mod machines;
+mod moving;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 
 use slipstack_stack::rng::Rng;
@@ -11,11 +14,15 @@ use slipstack_stack::{
 use crate::balance;
 use crate::checks;
 use crate::host::Host;
+use crate::machine::Machine;
 use crate::network::Network;
 use crate::pcap::Recorder;
 use crate::program::{Program, Task};
 use crate::schedule::Schedule;
 use crate::watch::Watch;
+
+use machines::Deeds;
+pub use moving::{Ending, Way};
 
 /// What went wrong, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +48,14 @@ pub struct World {
     programs: BTreeMap<(usize, ConnId), Program>,
     schedule: Schedule,
     unfinished: usize,
-    /// Tasks of connections to come, by host and the peer's address.
+    /// Hosts of several engines, and what their keepers are to do.
+    pub machines: Vec<Machine>,
+    deeds: Deeds,
+    /// Engines that listen, and on which ports.
+    listeners: BTreeSet<(usize, u16)>,
+    /// Phases in which connections have moved, a bit for each of [`slipstack_stack::TcpState`].
+    pub moved_in: u16,
+    /// Tasks of connections to come, by station and the peer's address.
     expected: HashMap<(usize, SocketAddr), Task>,
     /// Tasks of connections that the peer may never see opened: no reason to wait for them.
     pub waits_for_accepts: bool,
@@ -60,8 +74,11 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(now: Instant, hosts: Vec<Host>, network: Network, rng: Rng) -> Self {
+    pub fn new(now: Instant, mut hosts: Vec<Host>, network: Network, rng: Rng) -> Self {
         let schedule = Schedule::new(hosts.len());
+        for (station, host) in hosts.iter_mut().enumerate() {
+            host.station = station;
+        }
         Self {
             now,
             hosts,
@@ -70,6 +87,10 @@ impl World {
             programs: BTreeMap::new(),
             schedule,
             unfinished: 0,
+            machines: Vec::new(),
+            deeds: Deeds::default(),
+            listeners: BTreeSet::new(),
+            moved_in: 0,
             expected: HashMap::new(),
             waits_for_accepts: true,
             recorder: None,
@@ -84,8 +105,8 @@ impl World {
     }
 
     /// Another host on the link; its index.
-    pub fn add_host(&mut self, host: Host) -> usize {
-        self.network.add_host(host.mac);
+    pub fn add_host(&mut self, mut host: Host) -> usize {
+        host.station = self.network.add_host(host.mac);
         self.schedule.add_host();
         self.hosts.push(host);
         self.hosts.len() - 1
@@ -118,7 +139,8 @@ impl World {
         options: &SocketOptions,
     ) -> Result<(), Failure> {
         let local = SocketAddr::new(self.hosts[client].ip, client_port);
-        self.expected.insert((server, local), server_task);
+        let station = self.hosts[server].station;
+        self.expected.insert((station, local), server_task);
         self.open(
             (client, client_port, client_task),
             (server, server_port),
@@ -200,7 +222,8 @@ impl World {
             self.unfinished -= usize::from(!stays && !program.is_done());
             stays
         });
-        self.expected.retain(|(of, _), _| *of != host);
+        let station = self.hosts[host].station;
+        self.expected.retain(|(of, _), _| *of != station);
     }
 
     /// The NAT forgets its mappings: who speaks to whom is not in the frames any more.
@@ -209,7 +232,7 @@ impl World {
         self.watch.is_blind_to_peers = true;
     }
 
-    fn is_finished(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         (self.expected.is_empty() || !self.waits_for_accepts) && self.unfinished == 0
     }
 
@@ -221,7 +244,8 @@ impl World {
     /// The next thing that happens before `end`; `false` = nothing does.
     fn step(&mut self, end: Instant) -> Result<bool, Failure> {
         let wakes = (0..self.hosts.len()).filter_map(|host| self.next_wake(host));
-        let Some(next) = wakes.chain(self.network.next_arrival()).min() else {
+        let others = [self.network.next_arrival(), self.deeds.next_due()];
+        let Some(next) = wakes.chain(others.into_iter().flatten()).min() else {
             return Ok(false);
         };
         let next = next.max(self.now);
@@ -240,14 +264,16 @@ impl World {
         }
         while let Some(arrival) = self.network.pop_arrival(next) {
             let late = self.rng.next_u64() % self.turn_delay_ns.max(1);
-            let host = &mut self.hosts[arrival.to];
-            if host.is_gone {
+            let to = self.receiver(&arrival);
+            let host = &mut self.hosts[to];
+            if host.is_gone && host.fx.place.is_none() {
                 self.unheard += 1;
             } else {
                 host.push(arrival.bytes, arrival.meta);
                 host.turn_at.get_or_insert(next.plus_nanos(late));
             }
         }
+        self.do_deeds()?;
         for host in 0..self.hosts.len() {
             if self.next_wake(host).is_some_and(|at| at <= next) {
                 self.turn(host)?;
@@ -262,8 +288,9 @@ impl World {
             return None;
         }
         let nap = self.schedule.next_nap(index);
+        let posted = [host.post.next_due(), host.keeper_deadline()];
         let wakes = [nap, host.turn_at, host.next_deadline()];
-        let next = wakes.into_iter().flatten().min()?;
+        let next = wakes.into_iter().chain(posted).flatten().min()?;
         Some(next.max(host.paused_until))
     }
 
@@ -274,6 +301,10 @@ impl World {
         if host.turn_at.is_some_and(|at| at <= now) {
             host.receive(now);
         }
+        if host.fx.place.is_some() {
+            self.turn_in_machine(index)?;
+        }
+        let host = &mut self.hosts[index];
         let at = host.clock(now);
         host.stack.on_timers(at, &mut host.fx);
         self.schedule.wake_sleepers(index, now);
@@ -299,6 +330,7 @@ impl World {
             host.stack.flush(at, &mut host.fx);
             self.blame(index)?;
             let had_local = self.depart(index)?;
+            self.post(index);
             let host = &self.hosts[index];
             if !had_local && host.fx.events.is_empty() && !host.stack.has_dirty() {
                 return Ok(());
@@ -330,8 +362,9 @@ impl World {
                 host.stack
                     .on_frame(at, &departure.bytes, departure.meta, &mut host.fx);
             } else {
+                let station = self.hosts[index].station;
                 self.network
-                    .send(self.now, index, &departure.bytes, departure.meta);
+                    .send(self.now, station, &departure.bytes, departure.meta);
             }
         }
         for abort in aborted {
@@ -374,6 +407,7 @@ impl World {
                 self.failures += 1;
             }
             Event::Released { conn } => {
+                self.forget_flow(index, conn);
                 if let Some(program) = self.programs.get_mut(&(index, conn)) {
                     program.is_released = true;
                     self.unfinished -= usize::from(program.is_done());
@@ -386,11 +420,13 @@ impl World {
             Event::Received { conn, .. } | Event::SendLimit { conn, .. } => {
                 self.schedule.wake(index, conn)
             }
-            Event::Urgent { .. }
-            | Event::FlowOpened { .. }
-            | Event::Neighbour { .. }
-            | Event::Conflict { .. }
-            | Event::UdpFailed { .. } => {}
+            Event::FlowOpened {
+                conn,
+                local,
+                remote,
+            } => self.note_flow(index, conn, (local, remote)),
+            Event::Neighbour { ip, mac } => self.publish(index, ip, mac),
+            Event::Urgent { .. } | Event::Conflict { .. } | Event::UdpFailed { .. } => {}
         }
         Ok(())
     }
@@ -427,11 +463,13 @@ impl World {
         conn: ConnId,
     ) -> Result<(), String> {
         let host = &mut self.hosts[index];
-        let Some((_, remote)) = host.stack.tcp_endpoints(conn) else {
+        let Some((local, remote)) = host.stack.tcp_endpoints(conn) else {
             return Err(format!("{conn:?} accepted without an address"));
         };
         host.on_accepted(listener);
-        let task = match self.expected.remove(&(index, remote)) {
+        let station = host.station;
+        self.note_flow(index, conn, (local, remote));
+        let task = match self.expected.remove(&(station, remote)) {
             Some(task) => task,
             None if self.waits_for_accepts => {
                 return Err(format!("{conn:?} accepted a second time from {remote}"));

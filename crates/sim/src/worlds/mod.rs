@@ -4,6 +4,7 @@
 //! rest; the checkers of [`crate::checks`] watch at each step. A failure is its family and seed.
 
 mod crowd;
+mod machine;
 mod path;
 mod peers;
 mod setting;
@@ -52,6 +53,8 @@ families! {
     peers::vanishes "a peer that is gone from one moment to the next"
     peers::simultaneous_open "both sides connect to each other"
     peers::simultaneous_close "both sides close at the same moment"
+    machine::moving "connections of a host of several engines move between them, at any phase, over a bad link"
+    machine::dying "engines of such a host die without a word, or end in order, and their keeper sees to their connections"
     time::clock_jump "one host's clock leaps ahead"
     time::pause "one host stands still for up to a minute and wakes up to a full ring"
 }

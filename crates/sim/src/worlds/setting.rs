@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use slipstack_stack::rng::Rng;
-use slipstack_stack::{Congestion, EcnMode, Instant, SocketOptions, Stack, StackConfig};
+use slipstack_stack::{Congestion, EcnMode, Instant, Role, SocketOptions, Stack, StackConfig};
 
 use crate::host::Host;
 use crate::link::{LinkParams, Loss, QueueParams, Share};
@@ -84,6 +84,29 @@ impl Setting {
         }
     }
 
+    /// Host 1 becomes a keeper with so many engines; the machine and their hosts.
+    pub fn put_machine(&mut self, engines: u64) -> (usize, Vec<usize>) {
+        let mut config = self.world.hosts[1].stack.config().clone();
+        config.role = Role::Keeper;
+        config.tcp.resets_per_second = 100_000;
+        let now = self.world.now;
+        self.world.hosts[1].stack = Stack::new(config, now);
+        let post_ns = self.between(MS / 100, 2 * MS);
+        let machine = self.world.make_machine(1, post_ns);
+        let engines = (0..engines).map(|_| self.add_engine(machine)).collect();
+        (machine, engines)
+    }
+
+    /// Another engine; its host.
+    pub fn add_engine(&mut self, machine: usize) -> usize {
+        let mut config = self.world.hosts[1].stack.config().clone();
+        config.role = Role::Engine;
+        config.seed = seed_bytes(&mut self.rng);
+        let rng = Rng::new(&seed_bytes(&mut self.rng));
+        let host = Host::new(config, self.world.now, rng);
+        self.world.add_engine(machine, host)
+    }
+
     pub fn set_link(&mut self, params: LinkParams) {
         self.world.network.set_params(params);
     }
@@ -152,6 +175,7 @@ impl Setting {
         self.report.virtual_ns = self.world.now.nanos_since(self.start);
         self.world.rest()?;
         self.report.steps = self.world.steps;
+        self.report.moved_in = self.world.moved_in;
         Ok(self.report)
     }
 }

@@ -1,0 +1,206 @@
+//! The keeper's side: strays are passed on, held or refused, and the flows of the dead are reset by their keys alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use slipstack_stack::{Instant, IpMeta, RxMeta, stray_frame};
+
+use super::search::{Held, Search};
+use super::steering::Steering;
+use super::{FLAGS_AT, Flow, KEEPER, Message, STRAY_BYTES_MAX};
+
+const SYN: u8 = 0x02;
+const SYN_ACK_RST_FIN: u8 = 0x17;
+/// When the probes of a dead program's flow are sent, in ns after its death: one may be lost.
+const PROBE_AT_NS: [u64; 3] = [0, 200_000_000, 600_000_000];
+/// How long a flow is looked for in the directories of the engines.
+const ASTRAY_NS: u64 = 1_000_000_000;
+/// How long the flows of the dead are known.
+const DOOMED_NS: u64 = 1_200_000_000;
+
+/// How the frame came that the stack is looking at.
+#[derive(Clone, Copy, Debug)]
+pub struct Coming {
+    pub now: Instant,
+    /// The engine that does not know it, and lives.
+    pub origin: Option<u16>,
+    /// It was steered to an engine, and may be another's.
+    pub is_astray: bool,
+    pub waits: u8,
+}
+
+impl Coming {
+    pub fn from_the_wire(now: Instant) -> Self {
+        Self {
+            now,
+            origin: None,
+            is_astray: false,
+            waits: 0,
+        }
+    }
+}
+
+/// A flow of a dead program that is being reset.
+#[derive(Clone, Copy, Debug)]
+struct Reset {
+    flow: Flow,
+    began: Instant,
+    probes_sent: usize,
+}
+
+impl Reset {
+    fn due(&self) -> Instant {
+        let after = PROBE_AT_NS.get(self.probes_sent).unwrap_or(&DOOMED_NS);
+        self.began.plus_nanos(*after)
+    }
+}
+
+#[derive(Debug)]
+pub struct Keeper {
+    pub steering: Steering,
+    /// The machine's link-layer address.
+    mac: [u8; 6],
+    pub search: Search,
+    /// Flows of dead programs that are being reset here.
+    pub doomed: BTreeSet<Flow>,
+    resets: Vec<Reset>,
+    /// Flows whose segments went to the wrong engine, and when the first of them did.
+    astray: BTreeMap<Flow, Instant>,
+    pub coming: Option<Coming>,
+    /// Probes are sent at all: a fault that a test can make.
+    pub probes: bool,
+}
+
+enum Fate {
+    Pass(u16),
+    Hold,
+    /// It is for nobody: a reset.
+    Answer,
+}
+
+impl Keeper {
+    pub fn new(steering: Steering, mac: [u8; 6]) -> Self {
+        Self {
+            steering,
+            mac,
+            search: Search::default(),
+            doomed: BTreeSet::new(),
+            resets: Vec::new(),
+            astray: BTreeMap::new(),
+            coming: None,
+            probes: true,
+        }
+    }
+
+    /// A segment for nobody here. `None`: it is to be answered with a reset.
+    pub fn stray(&mut self, ip: &IpMeta, segment: &[u8]) -> Option<Option<(u16, Message)>> {
+        let coming = self.coming?;
+        let flow = Flow::of_segment(ip, segment)?;
+        let fate = self.judge(&flow, segment, coming);
+        let frame = stray_frame(ip, segment, ([0; 6], self.mac), STRAY_BYTES_MAX)?;
+        match fate {
+            Fate::Answer => None,
+            Fate::Pass(slot) => {
+                let origin = None;
+                let meta = RxMeta::LOCAL;
+                let message = Message::Frame {
+                    frame,
+                    meta,
+                    origin,
+                };
+                Some(Some((slot, message)))
+            }
+            Fate::Hold => {
+                self.search
+                    .hold(frame, coming.origin, coming.waits, coming.now);
+                Some(None)
+            }
+        }
+    }
+
+    fn judge(&mut self, flow: &Flow, segment: &[u8], coming: Coming) -> Fate {
+        let Coming { now, origin, .. } = coming;
+        let flags = segment.get(FLAGS_AT).copied().unwrap_or(0);
+        let is_syn = flags & SYN_ACK_RST_FIN == SYN;
+        let is_moving = self.search.is_moving(flow.local.port(), now);
+        let route = self.steering.find_route(flow);
+        if is_syn {
+            // A peer that begins anew has no use for the reset of its former connection.
+            self.doomed.remove(flow);
+            if route != KEEPER && Some(route) != origin {
+                return Fate::Pass(route);
+            }
+            return match is_moving {
+                true => Fate::Hold,
+                false => Fate::Answer,
+            };
+        }
+        let is_ours = !coming.is_astray && route == KEEPER && !is_moving;
+        if self.doomed.contains(flow) || is_ours {
+            return Fate::Answer;
+        }
+        self.astray.entry(*flow).or_insert(now);
+        let first = self.steering.find_slot(flow);
+        match self.search.next_slot(segment, (first, origin), now) {
+            Some(slot) => Fate::Pass(slot),
+            None if is_moving => Fate::Hold,
+            None => Fate::Answer,
+        }
+    }
+
+    /// Begins to reset flows of which nothing but their keys is known.
+    pub fn reset(&mut self, flows: impl IntoIterator<Item = Flow>, now: Instant) {
+        for flow in flows {
+            self.doomed.insert(flow);
+            self.resets.push(Reset {
+                flow,
+                began: now,
+                probes_sent: 0,
+            });
+        }
+    }
+
+    /// Whose peers are to be probed now; flows whose time is over are forgotten.
+    pub fn due_probes(&mut self, now: Instant) -> Vec<(SocketAddr, SocketAddr)> {
+        let doomed = &mut self.doomed;
+        // Not those whose peers have begun anew.
+        self.resets.retain(|reset| doomed.contains(&reset.flow));
+        let mut due = Vec::new();
+        for reset in self.resets.iter_mut().filter(|reset| reset.due() <= now) {
+            if reset.probes_sent < PROBE_AT_NS.len() && self.probes {
+                due.push((reset.flow.local, reset.flow.remote));
+            }
+            reset.probes_sent += 1;
+        }
+        self.resets.retain(|reset| {
+            let is_over = reset.probes_sent > PROBE_AT_NS.len();
+            if is_over {
+                doomed.remove(&reset.flow);
+            }
+            !is_over
+        });
+        due
+    }
+
+    /// An engine may have taken a stray flow in: from now on its frames go there at once.
+    pub fn follow_strays(&mut self, now: Instant, find_owner: impl Fn(&Flow) -> Option<u16>) {
+        self.astray
+            .retain(|_, began| now.nanos_since(*began) < ASTRAY_NS);
+        for flow in self.astray.keys() {
+            if let Some(slot) = find_owner(flow)
+                && self.steering.find_slot(flow) != slot
+            {
+                self.steering.except(*flow, slot);
+            }
+        }
+    }
+
+    pub fn take_held(&mut self, now: Instant) -> Vec<Held> {
+        self.search.take_due(now)
+    }
+
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let probe = self.resets.iter().map(Reset::due).min();
+        probe.into_iter().chain(self.search.next_due()).min()
+    }
+}

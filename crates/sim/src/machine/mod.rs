@@ -1,0 +1,204 @@
+//! A host of several engines: stacks that share an address, steering between them, and a keeper.
+//!
+//! Slot 0 is the keeper's. It answers ARP and ICMP, looks for whom a stray segment is, carries out the connections of
+//! programs that have ended and resets those of programs that have died. The stacks, their images and their probes
+//! are the real ones; steering, inboxes and the keeper's search are models with the same tables, since the real ones
+//! are shared memory (`device`, `keeper`).
+
+mod inbox;
+mod keeper;
+mod search;
+mod steering;
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+
+use slipstack_stack::{ConnId, Instant, IpMeta, RxMeta, stray_frame};
+use slipstack_wire::flow::FrameFlow;
+use slipstack_wire::protocol;
+
+pub use inbox::{Inbox, Message};
+pub use keeper::{Coming, Keeper};
+pub use steering::Steering;
+
+use crate::host::Host;
+use crate::passage::Passage;
+
+/// The keeper's slot.
+pub const KEEPER: u16 = 0;
+/// What takes one place in an inbox.
+const STRAY_BYTES_MAX: usize = 1984;
+/// How long resets are passed on after ports have changed hands.
+const MOVING_NS: u64 = 2_000_000_000;
+const FLAGS_AT: usize = 13;
+const RST: u8 = 4;
+
+/// A connection, seen from its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Flow {
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+}
+
+impl Flow {
+    /// Of a received frame of TCP.
+    pub fn of_frame(frame: &[u8]) -> Option<Self> {
+        let parsed = FrameFlow::parse(frame).filter(|flow| flow.protocol == protocol::TCP)?;
+        Some(Self {
+            local: parsed.dst,
+            remote: parsed.src,
+        })
+    }
+
+    fn of_segment(ip: &IpMeta, segment: &[u8]) -> Option<Self> {
+        let port = |at: usize| {
+            let bytes = segment.get(at..at + 2)?;
+            Some(u16::from_be_bytes(bytes.try_into().ok()?))
+        };
+        Some(Self {
+            local: SocketAddr::new(ip.dst, port(2)?),
+            remote: SocketAddr::new(ip.src, port(0)?),
+        })
+    }
+}
+
+/// What a stack of a machine has around it.
+#[derive(Debug)]
+pub enum Place {
+    Engine(Engine),
+    Keeper(Box<Keeper>),
+}
+
+/// The engine's side of the inboxes.
+#[derive(Debug)]
+pub struct Engine {
+    pub slot: u16,
+    /// The machine's link-layer address.
+    mac: [u8; 6],
+    /// What the keeper has published.
+    pub neighbours: HashMap<IpAddr, [u8; 6]>,
+    pub now: Instant,
+    /// When ports last changed hands.
+    pub moved_at: Option<Instant>,
+}
+
+impl Engine {
+    pub fn new(slot: u16, mac: [u8; 6]) -> Self {
+        Self {
+            slot,
+            mac,
+            neighbours: HashMap::new(),
+            now: Instant::ZERO,
+            moved_at: None,
+        }
+    }
+
+    /// As `slipstack_engine` does it: to the keeper, but late resets only while flows move.
+    pub fn stray(&self, ip: &IpMeta, segment: &[u8]) -> Option<(u16, Message)> {
+        let is_rst = segment.get(FLAGS_AT).is_some_and(|flags| flags & RST != 0);
+        let is_moving = self
+            .moved_at
+            .is_some_and(|at| self.now.nanos_since(at) < MOVING_NS);
+        if is_rst && !is_moving {
+            return None;
+        }
+        let frame = stray_frame(ip, segment, ([0; 6], self.mac), STRAY_BYTES_MAX)?;
+        let message = Message::Frame {
+            frame,
+            meta: RxMeta::LOCAL,
+            origin: Some(self.slot),
+        };
+        Some((KEEPER, message))
+    }
+}
+
+/// Which host of a world has which slot, and which flow.
+#[derive(Debug)]
+pub struct Machine {
+    pub station: usize,
+    /// The hosts of the slots; a slot whose engine is gone has none.
+    pub slots: Vec<Option<usize>>,
+    /// What the keeper knows of the flows of each host, whatever becomes of it.
+    pub directory: BTreeMap<Flow, usize>,
+    /// Connections of engines that end in order, until the keeper hears of it.
+    pub estates: Vec<(usize, Passage)>,
+    /// How long a message is on its way, at most.
+    pub post_ns: u64,
+    /// The flow of each connection that the directory has.
+    pub ends: BTreeMap<(usize, ConnId), Flow>,
+    /// Frames of engines that are gone, put into the keeper's inbox.
+    pub salvaged: u64,
+    /// Connections that have left an engine, and those that have arrived at one.
+    pub detached: u64,
+    pub adopted: u64,
+}
+
+impl Machine {
+    pub fn new(station: usize, keeper: usize, post_ns: u64) -> Self {
+        Self {
+            station,
+            slots: vec![Some(keeper)],
+            directory: BTreeMap::new(),
+            estates: Vec::new(),
+            post_ns,
+            ends: BTreeMap::new(),
+            salvaged: 0,
+            detached: 0,
+            adopted: 0,
+        }
+    }
+
+    pub fn keeper(&self) -> usize {
+        self.slots[0].unwrap_or_default()
+    }
+
+    pub fn host(&self, slot: u16) -> Option<usize> {
+        *self.slots.get(usize::from(slot))?
+    }
+
+    pub fn slot(&self, host: usize) -> Option<u16> {
+        let at = self.slots.iter().position(|of| *of == Some(host))?;
+        u16::try_from(at).ok()
+    }
+
+    pub fn hosts(&self) -> impl Iterator<Item = usize> {
+        self.slots.iter().flatten().copied()
+    }
+
+    /// A place for another engine; one that is free is used again.
+    pub fn take_slot(&mut self, host: usize) -> u16 {
+        match self.slots.iter().position(Option::is_none) {
+            Some(at) => self.slots[at] = Some(host),
+            None => self.slots.push(Some(host)),
+        }
+        self.slot(host).unwrap_or_default()
+    }
+
+    /// The living flows of a port, with their slots.
+    pub fn flows_of(&self, port: u16) -> Vec<(Flow, u16)> {
+        let all = self.directory.iter();
+        all.filter(|(flow, _)| flow.local.port() == port)
+            .filter_map(|(flow, host)| Some((*flow, self.slot(*host)?)))
+            .collect()
+    }
+
+    /// Whether every message is on its way, taken or lost for want of room, and every connection somewhere.
+    pub fn balance(&self, hosts: &[Host]) -> Result<(), String> {
+        let ours = || hosts.iter().filter(|host| host.station == self.station);
+        let put_in: u64 = ours().map(|host| host.fx.passed_on).sum();
+        let posted: u64 = ours().map(|host| host.post.tally.posted).sum();
+        if put_in + self.salvaged != posted {
+            let all = put_in + self.salvaged;
+            return Err(format!("{all} frames were passed on, {posted} posted"));
+        }
+        let coming: usize = ours().map(|host| host.post.connections()).sum();
+        let coming = coming + self.estates.len();
+        if self.detached != self.adopted + coming as u64 {
+            return Err(format!(
+                "{} connections left their engines, {} came to others, {coming} are on their way",
+                self.detached, self.adopted
+            ));
+        }
+        ours().try_for_each(|host| host.post.balance())
+    }
+}

@@ -1,0 +1,151 @@
+//! Segments that an engine does not know: who is asked next, and how long they wait (as `slipstack_keeper`'s `strays`).
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use slipstack_stack::Instant;
+
+/// How long it is remembered where a segment was sent.
+const SEGMENT_NS: u64 = 150_000_000;
+/// How long a port counts as changing hands.
+const MOVING_NS: u64 = 2_000_000_000;
+/// Segments that wait at most.
+const HELD_MAX: usize = 4096;
+/// The first wait of a segment; each further one is twice as long.
+const WAIT_NS: u64 = 500_000;
+/// Waits of a segment: a second in all.
+const WAITS: u8 = 11;
+
+/// A segment that waits for its connection.
+#[derive(Debug)]
+pub struct Held {
+    pub frame: Vec<u8>,
+    pub origin: Option<u16>,
+    pub waits: u8,
+    due: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    began: Instant,
+    /// A bit per slot.
+    tried: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Search {
+    engines: Vec<u16>,
+    segments: HashMap<u64, Asked>,
+    moving: BTreeMap<u16, Instant>,
+    held: VecDeque<Held>,
+    /// Segments that have waited in vain, or found no room to wait.
+    pub given_up: u64,
+}
+
+impl Search {
+    pub fn set_engines(&mut self, slots: Vec<u16>) {
+        self.engines = slots;
+    }
+
+    pub fn engines(&self) -> &[u16] {
+        &self.engines
+    }
+
+    /// The slot to try next; `first` is what the tables name, `origin` the one that has just said no.
+    pub fn next_slot(
+        &mut self,
+        segment: &[u8],
+        (first, origin): (u16, Option<u16>),
+        now: Instant,
+    ) -> Option<u16> {
+        let mut hasher = DefaultHasher::new();
+        segment.hash(&mut hasher);
+        let key = hasher.finish();
+        let is_recent = |asked: &Asked| now.nanos_since(asked.began) < SEGMENT_NS;
+        self.segments.retain(|_, asked| is_recent(asked));
+        let asked = self.segments.entry(key).or_insert(Asked {
+            began: now,
+            tried: 0,
+        });
+        asked.tried |= origin.map_or(0, |slot| 1 << slot);
+        let candidates = std::iter::once(first).chain(self.engines.iter().copied());
+        let next = candidates
+            .filter(|slot| self.engines.contains(slot))
+            .find(|slot| asked.tried & 1 << slot == 0);
+        match next {
+            Some(slot) => asked.tried |= 1 << slot,
+            None => drop(self.segments.remove(&key)),
+        }
+        next
+    }
+
+    /// Connections of this port are on their way.
+    pub fn note_moving(&mut self, port: u16, now: Instant) {
+        self.moving.insert(port, now.plus_nanos(MOVING_NS));
+    }
+
+    pub fn is_moving(&self, port: u16, now: Instant) -> bool {
+        self.moving.get(&port).is_some_and(|until| now < *until)
+    }
+
+    /// Lets a segment wait; `waits` is how often it has.
+    pub fn hold(&mut self, frame: Vec<u8>, origin: Option<u16>, waits: u8, now: Instant) {
+        if waits >= WAITS || self.held.len() >= HELD_MAX {
+            self.given_up += 1;
+            return;
+        }
+        self.held.push_back(Held {
+            frame,
+            origin,
+            waits: waits + 1,
+            due: now.plus_nanos(WAIT_NS << waits),
+        });
+    }
+
+    /// Those that have waited long enough, in the order in which they came.
+    pub fn take_due(&mut self, now: Instant) -> Vec<Held> {
+        let all = std::mem::take(&mut self.held);
+        let (due, waiting): (Vec<Held>, Vec<Held>) =
+            all.into_iter().partition(|held| held.due <= now);
+        self.held = waiting.into();
+        due
+    }
+
+    pub fn next_due(&self) -> Option<Instant> {
+        self.held.iter().map(|held| held.due).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slot_of_the_tables_is_tried_first_and_everyone_once() {
+        let mut search = Search::default();
+        search.set_engines(vec![1, 2, 3]);
+        let mut next = |now| search.next_slot(b"a", (2, None), Instant(now));
+        assert_eq!([next(0), next(0), next(0)], [Some(2), Some(1), Some(3)]);
+        assert_eq!([next(0), next(0)], [None, Some(2)]);
+        assert_eq!(next(SEGMENT_NS), Some(2), "the same again");
+        assert_eq!(
+            search.next_slot(b"a", (2, Some(1)), Instant(SEGMENT_NS)),
+            Some(3)
+        );
+    }
+
+    #[test]
+    fn what_waits_is_due_later_and_later_and_given_up_after_a_second() {
+        let mut search = Search::default();
+        search.hold(vec![1], Some(3), 0, Instant(0));
+        let mut now = Instant(0);
+        while let Some(due) = search.next_due() {
+            now = due;
+            for held in search.take_due(now) {
+                search.hold(held.frame, held.origin, held.waits, now);
+            }
+        }
+        assert_eq!(search.given_up, 1);
+        assert!((900_000_000..1_100_000_000).contains(&now.0), "{now:?}");
+    }
+}

@@ -1,0 +1,13 @@
+//! A connection on its way from one engine to another, with its program and its rings.
+
+use slipstack_stack::ConnectionImage;
+
+use crate::program::Program;
+use crate::streams::Streams;
+
+#[derive(Debug)]
+pub struct Passage {
+    pub image: ConnectionImage,
+    pub program: Program,
+    pub streams: Streams,
+}

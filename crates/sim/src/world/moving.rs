@@ -1,0 +1,325 @@
+//! Connections change their engine, and engines end: in order or without a word.
+
+use std::net::SocketAddr;
+
+use slipstack_stack::{ConnId, Reason, RxMeta};
+
+use super::machines::Deed;
+use super::{Failure, World};
+use crate::machine::{Flow, KEEPER, Message};
+use crate::passage::Passage;
+use crate::program::Program;
+
+/// After the flows of the dead have been forgotten.
+const MOURNED_NS: u64 = 1_300_000_000;
+
+/// How a connection changes its engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// Until it is adopted.
+    pub takes_ns: u64,
+    /// Until the steering knows.
+    pub steered_after_ns: u64,
+    /// What came out of order is left behind: the peer sends it again.
+    pub drops_ranges: bool,
+}
+
+/// How an engine ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Its programs close everything, and the keeper carries out what is left.
+    Orderly,
+    /// Without a word.
+    Crash,
+}
+
+impl World {
+    /// Connections of a machine's engines that have a program, or had one.
+    pub fn connections_of(&self, machine: usize) -> Vec<(usize, ConnId)> {
+        let ends = self.machines[machine].ends.keys();
+        ends.filter(|of| self.programs.contains_key(of))
+            .copied()
+            .collect()
+    }
+
+    /// Moves a connection to another engine of its machine. `false`: it cannot move now.
+    pub fn transfer(&mut self, (from, conn): (usize, ConnId), to: usize, way: Way) -> bool {
+        let Some(number) = self.machine_of(from) else {
+            return false;
+        };
+        let Some((flow, passage)) = self.detach((from, conn), way.drops_ranges) else {
+            return false;
+        };
+        let keeper = self.machines[number].keeper();
+        let now = self.now;
+        let port = flow.local.port();
+        self.keeper(keeper).search.note_moving(port, now);
+        self.note_moved(number);
+        self.send_passage(number, (flow, passage), to, way.takes_ns);
+        let steered_at = now.plus_nanos(way.steered_after_ns);
+        self.deeds.add(steered_at, number, Deed::Steer(flow));
+        true
+    }
+
+    fn send_passage(
+        &mut self,
+        number: usize,
+        (flow, passage): (Flow, Passage),
+        to: usize,
+        takes_ns: u64,
+    ) {
+        self.machines[number].directory.insert(flow, to);
+        let at = self.now.plus_nanos(takes_ns);
+        let message = Message::Connection(Box::new(passage));
+        self.hosts[to].post.push(at, message);
+    }
+
+    /// Takes a connection out of its engine, with its program and rings.
+    fn detach(&mut self, place: (usize, ConnId), drops_ranges: bool) -> Option<(Flow, Passage)> {
+        let (from, conn) = place;
+        let number = self.machine_of(from)?;
+        let host = &mut self.hosts[from];
+        let (local, remote) = host.stack.tcp_endpoints(conn)?;
+        let phase = host.stack.tcp_info(self.now, conn)?.state;
+        self.programs.get(&place)?;
+        let mut image = host.stack.tcp_detach(conn)?;
+        let mut streams = host.fx.leave(conn);
+        if drops_ranges {
+            image = image.without_ranges();
+            streams.forget_ahead();
+        }
+        let program = self.programs.remove(&place)?;
+        self.flows.remove(&(local, remote));
+        self.moved_in |= 1 << phase as u8;
+        let machine = &mut self.machines[number];
+        machine.detached += 1;
+        machine.ends.remove(&place);
+        let passage = Passage {
+            image,
+            program,
+            streams,
+        };
+        Some((Flow { local, remote }, passage))
+    }
+
+    /// A connection has arrived at an engine, or at the keeper.
+    pub(super) fn take_in(&mut self, index: usize, passage: Passage) -> Result<(), Failure> {
+        let Passage {
+            image,
+            mut program,
+            streams,
+        } = passage;
+        let now = self.now;
+        let host = &mut self.hosts[index];
+        let outcome = host.stack.tcp_adopt(host.clock(now), &image);
+        let (Ok(conn), Some(ends)) = (outcome, image.endpoints()) else {
+            return Err(self.failure(format!("host {index}: not adopted: {outcome:?}")));
+        };
+        host.fx.streams.insert(conn, streams);
+        program.conn = conn;
+        let closed = match program.has_closed {
+            true => host.close(now, conn, slipstack_stack::CloseMode::Orderly),
+            false => Ok(()),
+        };
+        self.flows.insert(ends, (index, conn));
+        self.programs.insert((index, conn), program);
+        self.schedule.wake(index, conn);
+        self.note_flow(index, conn, ends);
+        if let Some(number) = self.machine_of(index) {
+            self.machines[number].adopted += 1;
+        }
+        closed.map_err(|why| self.failure(format!("host {index}: {conn:?}: {why}")))
+    }
+
+    /// An engine ends; its keeper hears of it `notice_ns` later.
+    pub fn end_engine(
+        &mut self,
+        index: usize,
+        ending: Ending,
+        notice_ns: u64,
+    ) -> Result<(), Failure> {
+        let Some(number) = self.machine_of(index) else {
+            return Ok(());
+        };
+        if ending == Ending::Orderly {
+            self.hand_over(number, index)?;
+        }
+        self.hosts[index].is_gone = true;
+        let left = self.machines[number].directory.iter();
+        for (flow, _) in left.filter(|(_, host)| **host == index) {
+            self.watch.on_death(flow.local, flow.remote);
+            self.flows.remove(&(flow.local, flow.remote));
+        }
+        let programs = &mut self.programs;
+        programs.retain(|(of, _), program| {
+            let stays = *of != index;
+            self.unfinished -= usize::from(!stays && !program.is_done());
+            stays
+        });
+        let at = self.now.plus_nanos(notice_ns);
+        self.deeds.add(at, number, Deed::Bury(index, ending));
+        Ok(())
+    }
+
+    /// Closes everything and hands what is left to the keeper.
+    fn hand_over(&mut self, number: usize, index: usize) -> Result<(), Failure> {
+        let all = self.connections_of(number);
+        let ours: Vec<_> = all.into_iter().filter(|(of, _)| *of == index).collect();
+        for place in &ours {
+            let (now, host) = (self.now, &mut self.hosts[index]);
+            if let Some(program) = self.programs.get_mut(place) {
+                let outcome = program.leave(now, host);
+                self.unfinished -= usize::from(program.is_done());
+                outcome.map_err(|why| self.failure(format!("host {index}: {why}")))?;
+            }
+        }
+        self.settle(index)?;
+        for place in ours {
+            let streams = self.hosts[index].fx.streams.get(&place.1);
+            let written = streams.map_or(0, |streams| streams.written());
+            if let Some((flow, passage)) = self.detach(place, false) {
+                self.expect_of_peer((flow.remote, flow.local), written);
+                let machine = &mut self.machines[number];
+                machine.directory.remove(&flow);
+                machine.estates.push((index, passage));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a program has written is all that its peer gets, and that is to be whole.
+    pub fn expect_of_peer(&mut self, ends: (SocketAddr, SocketAddr), written: u64) {
+        let peer = self.flows.get(&ends);
+        if let Some(program) = peer.and_then(|peer| self.programs.get_mut(peer)) {
+            program.expect(written);
+        }
+    }
+
+    /// The keeper hears that an engine is gone. Of its flows it has the keys, of its slot what still lies there.
+    pub(super) fn bury(
+        &mut self,
+        number: usize,
+        index: usize,
+        ending: Ending,
+    ) -> Result<(), Failure> {
+        let now = self.now;
+        let keeper = self.machines[number].keeper();
+        let estates = std::mem::take(&mut self.machines[number].estates);
+        let (ours, others) = estates.into_iter().partition(|(of, _)| *of == index);
+        self.machines[number].estates = others;
+        let ours: Vec<(usize, Passage)> = ours;
+        for (_, passage) in ours {
+            self.take_in(keeper, passage)?;
+        }
+        let machine = &mut self.machines[number];
+        let Some(slot) = machine.slot(index) else {
+            return Ok(());
+        };
+        machine.slots[usize::from(slot)] = None;
+        let of = |owner: usize| -> Vec<Flow> {
+            let all = machine.directory.iter();
+            all.filter(|(_, host)| **host == owner)
+                .map(|(flow, _)| *flow)
+                .collect()
+        };
+        let (doomed, carried) = (of(index), of(keeper));
+        machine.directory.retain(|_, host| *host != index);
+        machine.ends.retain(|(of, _), _| *of != index);
+        let place = self.keeper(keeper);
+        place.steering.set_dead(slot, true);
+        for flow in doomed.iter().chain(&carried) {
+            place.steering.except(*flow, KEEPER);
+        }
+        place.reset(doomed, now);
+        self.publish_engines(number);
+        self.forget_listeners(number, index, ending);
+        self.salvage(number, index);
+        let mourned = now.plus_nanos(MOURNED_NS);
+        self.deeds.add(mourned, number, Deed::Sweep);
+        self.hosts[keeper].turn_at.get_or_insert(now);
+        Ok(())
+    }
+
+    fn forget_listeners(&mut self, number: usize, index: usize, ending: Ending) {
+        let (now, keeper) = (self.now, self.machines[number].keeper());
+        let (ours, others) = self.listeners.iter().partition(|(of, _)| *of == index);
+        self.listeners = others;
+        let ours: std::collections::BTreeSet<(usize, u16)> = ours;
+        for (_, port) in ours {
+            if ending == Ending::Orderly {
+                self.keeper(keeper).search.note_moving(port, now);
+            }
+            self.spread_port(number, port);
+        }
+    }
+
+    /// What lies in the queue and the inbox of an engine that is gone goes to the keeper.
+    fn salvage(&mut self, number: usize, index: usize) {
+        let mut left: Vec<(Vec<u8>, RxMeta)> = Vec::new();
+        let host = &mut self.hosts[index];
+        left.extend(host.inbox.drain(..));
+        while let Some(message) = host.post.pop(slipstack_stack::Instant::FAR_FUTURE) {
+            if let Message::Frame { frame, meta, .. } = message {
+                left.push((frame, meta));
+            }
+        }
+        let keeper = self.machines[number].keeper();
+        for (frame, meta) in left {
+            let at = self.post_at(number);
+            self.machines[number].salvaged += 1;
+            let message = Message::Frame {
+                frame,
+                meta,
+                origin: None,
+            };
+            self.hosts[keeper].post.push(at, message);
+        }
+    }
+
+    /// The peers of an engine's open connections: their own ends and its.
+    pub fn peers_of(&self, machine: usize, index: usize) -> Vec<(SocketAddr, SocketAddr)> {
+        let mine = self.machines[machine].ends.iter();
+        mine.filter(|((host, _), _)| *host == index)
+            .map(|(_, flow)| (flow.remote, flow.local))
+            .filter(|(local, remote)| {
+                let peer = self.flows.get(&(*local, *remote));
+                let program = peer.and_then(|peer| self.programs.get(peer));
+                program.is_some_and(|program| !program.is_released)
+            })
+            .collect()
+    }
+
+    /// The living connections of a machine may not fail any more, nor those of their peers.
+    pub fn must_hold(&mut self, machine: usize) {
+        for (flow, host) in &self.machines[machine].directory {
+            if self.hosts[*host].is_gone {
+                continue;
+            }
+            for ends in [(flow.local, flow.remote), (flow.remote, flow.local)] {
+                let place = self.flows.get(&ends);
+                if let Some(program) = place.and_then(|place| self.programs.get_mut(place)) {
+                    program.must_hold();
+                }
+            }
+        }
+    }
+
+    /// Why the connection of a host's program between these ends has died.
+    pub fn failed(&self, local: SocketAddr, remote: SocketAddr) -> Option<Reason> {
+        let place = self.flows.get(&(local, remote))?;
+        self.programs.get(place)?.failed()
+    }
+
+    /// Whether the program at `local` knows that the other end is dead.
+    pub fn is_told(&self, local: SocketAddr, remote: SocketAddr) -> Result<(), Failure> {
+        let place = self.flows.get(&(local, remote));
+        let program = place.and_then(|place| self.programs.get(place));
+        let failed = program.and_then(Program::failed);
+        // Who has closed is not told why.
+        let is_over = program.is_some_and(|program| program.is_released);
+        match is_over && !matches!(failed, Some(Reason::TimedOut)) {
+            true => Ok(()),
+            false => Err(self.failure(format!("{local} has not heard that {remote} is dead"))),
+        }
+    }
+}

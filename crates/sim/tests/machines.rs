@@ -1,0 +1,288 @@
+//! Hosts of several engines: what their families reach, and that each of their checkers can fail.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use slipstack_sim::host::{Departure, Host};
+use slipstack_sim::machine::Place;
+use slipstack_sim::network::Network;
+use slipstack_sim::program::Task;
+use slipstack_sim::world::{Ending, Way};
+use slipstack_sim::worlds::Family;
+use slipstack_sim::{Failure, LinkParams, World, checks};
+use slipstack_stack::rng::Rng;
+use slipstack_stack::tcp::TcpState;
+use slipstack_stack::{
+    ConnId, Effects, Event, Instant, IpMeta, Reason, Role, SocketOptions, StackConfig,
+};
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+const PORT: u16 = 80;
+const CLIENT: u16 = 20_000;
+const UP: u64 = 300_000;
+const KEEPER: usize = 1;
+const ENGINES: [usize; 2] = [2, 3];
+const PROMPT: Way = Way {
+    takes_ns: 100_000,
+    steered_after_ns: 0,
+    drops_ranges: false,
+};
+
+fn host(index: u8, role: Role, seed: u8, now: Instant) -> Host {
+    let mut config = StackConfig {
+        mac: [2, 0, 0, 0, 0, index],
+        addrs: vec![(Ipv4Addr::new(10, 0, 0, index).into(), 24)],
+        seed: [seed; 32],
+        role,
+        ..StackConfig::default()
+    };
+    config.tcp.resets_per_second = 100_000;
+    Host::new(config, now, Rng::new(&[seed; 32]))
+}
+
+/// A client, and a machine of two engines that listen.
+fn world() -> World {
+    let now = Instant::from_millis(5_000);
+    let hosts = vec![
+        host(1, Role::Standalone, 1, now),
+        host(2, Role::Keeper, 2, now),
+    ];
+    let macs = hosts.iter().map(|host| host.mac).collect();
+    let params = LinkParams {
+        delay_ns: MS,
+        ..LinkParams::default()
+    };
+    let network = Network::new(params, Rng::new(&[3; 32]), macs);
+    let mut world = World::new(now, hosts, network, Rng::new(&[4; 32]));
+    let machine = world.make_machine(KEEPER, MS / 10);
+    for (seed, expected) in (3..).zip(ENGINES) {
+        let engine = world.add_engine(machine, host(2, Role::Engine, seed, now));
+        assert_eq!(engine, expected);
+    }
+    world.share_port(machine, PORT, &ENGINES).unwrap();
+    world
+}
+
+/// Halfway through a transfer to one of the engines: the world, its connection there, and the other engine.
+fn busy() -> (World, (usize, ConnId), usize) {
+    let mut world = world();
+    let (client, server) = (Task::new((1, UP), (2, UP)), Task::new((2, UP), (1, UP)));
+    let options = SocketOptions::default();
+    let ends = ((0, CLIENT, client), (KEEPER, PORT, server));
+    world.connect(ends.0, ends.1, &options).unwrap();
+    world.run_for(6 * MS).unwrap();
+    let place = world.connections_of(0)[0];
+    let read = world.hosts[place.0].available(place.1);
+    assert!(0 < read && read < UP, "{read}");
+    let other = ENGINES.into_iter().find(|of| *of != place.0).unwrap();
+    (world, place, other)
+}
+
+/// Makes something wrong at an engine.
+type Spoil = fn(&mut World, usize);
+
+fn finish(world: &mut World) -> Result<(), Failure> {
+    world.run(600 * SECOND)?;
+    world.rest()
+}
+
+fn says(outcome: Result<(), Failure>, words: &str) {
+    match outcome {
+        Ok(()) => panic!("nobody noticed: {words}"),
+        Err(failure) => assert!(failure.message.contains(words), "{words}: {failure:?}"),
+    }
+}
+
+fn client_ends(world: &World) -> (SocketAddr, SocketAddr) {
+    (
+        SocketAddr::new(world.hosts[0].ip, CLIENT),
+        SocketAddr::new(world.hosts[KEEPER].ip, PORT),
+    )
+}
+
+#[test]
+fn a_connection_moves_in_the_middle_of_a_transfer() {
+    let (mut world, place, other) = busy();
+    assert!(world.transfer(place, other, PROMPT));
+    assert!(world.connections_of(0).is_empty(), "on its way");
+    finish(&mut world).unwrap();
+    assert_eq!(
+        (world.machines[0].detached, world.machines[0].adopted),
+        (1, 1)
+    );
+}
+
+#[test]
+fn what_comes_to_the_old_engine_meanwhile_is_passed_on() {
+    let (mut world, place, other) = busy();
+    let way = Way {
+        steered_after_ns: 20 * MS,
+        ..PROMPT
+    };
+    assert!(world.transfer(place, other, way));
+    finish(&mut world).unwrap();
+    assert!(world.hosts[place.0].fx.passed_on > 10);
+    assert!(world.hosts[KEEPER].posted > 10 && world.hosts[other].posted > 10);
+}
+
+/// The families move connections in every phase in which a block can move.
+#[test]
+fn connections_move_in_every_phase() {
+    let family = Family::find("moving").unwrap();
+    let reports = (0..40).map(|seed| family.run(seed, None).unwrap());
+    let moved_in = reports.fold(0, |all, report| all | report.moved_in);
+    for state in [
+        TcpState::Established,
+        TcpState::FinWait1,
+        TcpState::FinWait2,
+        TcpState::CloseWait,
+        TcpState::Closing,
+        TcpState::LastAck,
+    ] {
+        assert!(moved_in & 1 << state as u8 != 0, "{state:?}");
+    }
+}
+
+#[test]
+fn a_connection_whose_port_does_not_count_as_moving_is_reset() {
+    let (mut world, place, other) = busy();
+    let way = Way {
+        takes_ns: 50 * MS,
+        steered_after_ns: 60 * MS,
+        drops_ranges: false,
+    };
+    assert!(world.transfer(place, other, way));
+    // As if it had left long ago.
+    world.keeper(KEEPER).search.note_moving(PORT, Instant::ZERO);
+    says(finish(&mut world), "failed: Reset");
+}
+
+#[test]
+fn a_connection_or_a_segment_that_is_lost_between_engines_is_noticed() {
+    let spoils: [(&str, Spoil); 4] = [
+        ("connections left their engines", |world, other| {
+            drop(world.hosts[other].post.pop(Instant::FAR_FUTURE));
+        }),
+        ("frames were passed on", |world, other| {
+            world.hosts[other].fx.passed_on += 1;
+        }),
+        ("were put into an inbox", |world, other| {
+            world.hosts[other].post.tally.posted += 1;
+            world.hosts[other].fx.passed_on += 1;
+        }),
+        ("left to other stacks", |world, other| {
+            world.hosts[other].fx.strays += 1;
+        }),
+    ];
+    for (words, spoil) in spoils {
+        let (mut world, place, other) = busy();
+        assert!(world.transfer(place, other, PROMPT));
+        spoil(&mut world, other);
+        let outcome = world.run_for(SECOND).and_then(|()| {
+            let outcome = checks::frames(&world);
+            outcome.map_err(|why| world.failure(why))
+        });
+        says(outcome, words);
+    }
+}
+
+#[test]
+fn what_an_engine_says_of_a_connection_that_left_is_noticed() {
+    let (mut world, place, other) = busy();
+    assert!(world.transfer(place, other, PROMPT));
+    let (index, conn) = place;
+    world.hosts[index]
+        .fx
+        .event(Event::Received { conn, upto: UP });
+    let said = world.hosts[index].fx.violations.concat();
+    assert!(said.contains("after the end"), "{said}");
+}
+
+#[test]
+fn bytes_that_do_not_travel_with_their_connection_are_noticed() {
+    let (mut world, place, other) = busy();
+    world.hosts[place.0].fx.streams.remove(&place.1);
+    assert!(world.transfer(place, other, PROMPT));
+    assert!(finish(&mut world).is_err());
+}
+
+#[test]
+fn a_peer_of_a_dead_engine_is_reset_at_once_and_the_port_is_free() {
+    let (mut world, place, _) = busy();
+    let ends = client_ends(&world);
+    world.end_engine(place.0, Ending::Crash, MS).unwrap();
+    says(world.run_for(SECOND), "failed: Reset");
+    assert_eq!(world.failed(ends.0, ends.1), Some(Reason::Reset));
+}
+
+#[test]
+fn a_peer_that_is_not_told_of_the_death_is_noticed() {
+    let (mut world, place, _) = busy();
+    world.keeper(KEEPER).probes = false;
+    world.network.set_cut(true);
+    world.end_engine(place.0, Ending::Crash, MS).unwrap();
+    world.run_for(SECOND).unwrap();
+    let (local, remote) = client_ends(&world);
+    assert_eq!(world.failed(local, remote), None);
+    says(world.is_told(local, remote), "has not heard");
+}
+
+#[test]
+fn a_segment_of_the_dead_is_noticed() {
+    let (mut world, place, _) = busy();
+    while world.hosts[0].inbox.is_empty() {
+        world.turn_delay_ns = MS;
+        world.run_for(10_000).unwrap();
+    }
+    let (bytes, meta) = world.hosts[0].inbox.back().unwrap().clone();
+    world.end_engine(place.0, Ending::Crash, MS).unwrap();
+    world.hosts[KEEPER]
+        .fx
+        .departures
+        .push(Departure { bytes, meta });
+    says(finish(&mut world), "after the program has died");
+}
+
+#[test]
+fn what_an_ended_program_had_written_is_to_arrive_whole() {
+    for is_spoilt in [false, true] {
+        let mut world = world();
+        let (client, server) = (Task::new((1, 0), (2, UP)), Task::new((2, UP), (1, 0)));
+        let options = SocketOptions::default();
+        let ends = ((0, CLIENT, client), (KEEPER, PORT, server));
+        world.connect(ends.0, ends.1, &options).unwrap();
+        world.run_for(6 * MS).unwrap();
+        let (index, conn) = world.connections_of(0)[0];
+        let written = world.hosts[index].fx.streams[&conn].written();
+        assert!(0 < written && written < UP, "{written}");
+        world.end_engine(index, Ending::Orderly, MS).unwrap();
+        if !is_spoilt {
+            finish(&mut world).unwrap();
+            continue;
+        }
+        world.expect_of_peer(client_ends(&world), written + 1);
+        says(finish(&mut world), "end of stream at");
+    }
+}
+
+#[test]
+fn a_stray_is_left_to_nobody_where_a_stack_is_alone() {
+    let (world, place, _) = busy();
+    let mut world = world;
+    let ip = |last| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last));
+    let meta = IpMeta {
+        src: ip(1),
+        dst: ip(2),
+        tos: 0,
+        ttl: 64,
+        group: false,
+        local: false,
+    };
+    let segment = [0; 20];
+    assert!(!world.hosts[0].fx.stray(&meta, &segment));
+    assert!(world.hosts[place.0].fx.stray(&meta, &segment));
+    assert!(matches!(
+        world.hosts[place.0].fx.place,
+        Some(Place::Engine(_))
+    ));
+}
