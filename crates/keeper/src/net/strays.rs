@@ -1,6 +1,7 @@
 //! Segments that reached an engine which does not know their flow: who is tried next?
 //!
-//! The engine that the steering tables name comes first, then every other one. When all have said no,
+//! The engine that the steering tables name comes first, then every other one. A copy of a segment (doubled on the way, or an
+//! ACK that says the same again) goes to whom the first one went, as long as that engine has not said no. When all have said no,
 //! the segment is for nobody and answered as for a closed port; unless the port is changing hands. Then
 //! its connection may be on its way from one engine to another, and the segment waits a moment before
 //! it is asked around once more. One that has waited in vain is dropped, which its peer answers by
@@ -12,14 +13,14 @@ use std::hash::{BuildHasher, RandomState};
 use slipstack_device::Flow;
 use slipstack_stack::RxMeta;
 
-/// How long it is remembered where a segment was sent: less than a peer waits before it sends the
+/// How long it is remembered who has said no to a segment: less than a peer waits before it sends the
 /// same again.
 const SEGMENT_NS: u64 = 150_000_000;
 /// How long a flow is looked for in the directories of the engines.
 const FLOW_NS: u64 = 1_000_000_000;
 /// Segments and flows that are searched for at a time; beyond it strays are answered at once.
 const SEARCHES_MAX: usize = 4096;
-/// Slots that fit the set of those that were tried.
+/// Slots that fit the set of those that have said no.
 const SLOTS: u16 = 64;
 /// How long a port counts as changing hands after a listener has left it.
 const MOVING_NS: u64 = 2_000_000_000;
@@ -70,8 +71,8 @@ pub(super) struct Counts {
 #[derive(Clone, Copy, Debug)]
 struct Search {
     began: u64,
-    /// A bit per slot.
-    tried: u64,
+    /// Who has said no: a bit per slot.
+    refused: u64,
 }
 
 impl Strays {
@@ -110,23 +111,22 @@ impl Strays {
         self.flows.entry(flow).or_insert(now);
         let fresh = Search {
             began: now,
-            tried: 0,
+            refused: 0,
         };
         let search = self.segments.entry(key).or_insert(fresh);
         if now.saturating_sub(search.began) >= SEGMENT_NS {
             *search = fresh;
         }
-        search.tried |= origin
+        search.refused |= origin
             .filter(|slot| *slot < SLOTS)
             .map_or(0, |slot| 1 << slot);
         let candidates = std::iter::once(first).chain(self.engines.iter().copied());
         let next = candidates
             .filter(|slot| self.engines.contains(slot))
-            .find(|slot| search.tried & 1 << slot == 0);
-        match next {
-            Some(slot) => search.tried |= 1 << slot,
+            .find(|slot| search.refused & 1 << slot == 0);
+        if next.is_none() {
             // Whoever comes back with it begins anew.
-            None => drop(self.segments.remove(&key)),
+            self.segments.remove(&key);
         }
         next
     }
@@ -229,14 +229,24 @@ mod tests {
     fn the_slot_of_the_tables_is_tried_first_and_everyone_once() {
         let mut strays = Strays::default();
         strays.set_engines(vec![1, 2, 3]);
-        let mut next = |segment: &[u8]| strays.next_slot(flow(1), segment, (2, None), 0);
-        assert_eq!([next(b"a"), next(b"a")], [Some(2), Some(1)]);
+        let mut next = |segment: &[u8], origin| strays.next_slot(flow(1), segment, (2, origin), 0);
+        assert_eq!([next(b"a", None), next(b"a", Some(2))], [Some(2), Some(1)]);
         assert_eq!(
-            next(b"b"),
+            next(b"b", None),
             Some(2),
             "another segment of the flow is searched for by itself"
         );
-        assert_eq!([next(b"a"), next(b"a")], [Some(3), None]);
+        assert_eq!([next(b"a", Some(1)), next(b"a", Some(3))], [Some(3), None]);
+    }
+
+    #[test]
+    fn a_copy_goes_where_the_first_one_went() {
+        let mut strays = Strays::default();
+        strays.set_engines(vec![1, 2]);
+        let mut next = |origin| strays.next_slot(flow(1), b"a", (2, Some(origin)), 0);
+        // Both copies came to the first engine; the second one takes what it gets.
+        assert_eq!([next(1), next(1), next(1)], [Some(2); 3]);
+        assert_eq!(next(2), None);
     }
 
     #[test]
@@ -263,8 +273,8 @@ mod tests {
     fn the_keeper_itself_is_never_asked() {
         let mut strays = Strays::default();
         strays.set_engines(vec![0, 4]);
-        assert_eq!(strays.next_slot(flow(1), b"a", (0, None), 0), Some(4));
-        assert_eq!(strays.next_slot(flow(1), b"a", (0, None), 0), None);
+        let mut next = |origin| strays.next_slot(flow(1), b"a", (0, origin), 0);
+        assert_eq!([next(None), next(Some(4))], [Some(4), None]);
     }
 
     #[test]

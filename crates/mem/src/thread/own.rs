@@ -73,7 +73,7 @@ mod tests {
         let id = hear.recv().unwrap();
         assert_eq!(own().filter(|&it| it == id).count(), 1);
         drop(end);
-        thread.unwrap().join().unwrap();
+        thread.unwrap().join();
         assert_eq!(own().filter(|&it| it == id).count(), 0);
     }
 

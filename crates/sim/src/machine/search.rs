@@ -28,8 +28,8 @@ pub struct Held {
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     began: Instant,
-    /// A bit per slot.
-    tried: u64,
+    /// Who has said no: a bit per slot.
+    refused: u64,
 }
 
 #[derive(Debug, Default)]
@@ -65,16 +65,15 @@ impl Search {
         self.segments.retain(|_, asked| is_recent(asked));
         let asked = self.segments.entry(key).or_insert(Asked {
             began: now,
-            tried: 0,
+            refused: 0,
         });
-        asked.tried |= origin.map_or(0, |slot| 1 << slot);
+        asked.refused |= origin.map_or(0, |slot| 1 << slot);
         let candidates = std::iter::once(first).chain(self.engines.iter().copied());
         let next = candidates
             .filter(|slot| self.engines.contains(slot))
-            .find(|slot| asked.tried & 1 << slot == 0);
-        match next {
-            Some(slot) => asked.tried |= 1 << slot,
-            None => drop(self.segments.remove(&key)),
+            .find(|slot| asked.refused & 1 << slot == 0);
+        if next.is_none() {
+            self.segments.remove(&key);
         }
         next
     }
@@ -124,14 +123,12 @@ mod tests {
     fn the_slot_of_the_tables_is_tried_first_and_everyone_once() {
         let mut search = Search::default();
         search.set_engines(vec![1, 2, 3]);
-        let mut next = |now| search.next_slot(b"a", (2, None), Instant(now));
-        assert_eq!([next(0), next(0), next(0)], [Some(2), Some(1), Some(3)]);
-        assert_eq!([next(0), next(0)], [None, Some(2)]);
-        assert_eq!(next(SEGMENT_NS), Some(2), "the same again");
-        assert_eq!(
-            search.next_slot(b"a", (2, Some(1)), Instant(SEGMENT_NS)),
-            Some(3)
-        );
+        let mut next = |origin, now| search.next_slot(b"a", (2, origin), Instant(now));
+        assert_eq!([next(None, 0), next(None, 0)], [Some(2), Some(2)]);
+        assert_eq!([next(Some(2), 0), next(Some(1), 0)], [Some(1), Some(3)]);
+        assert_eq!([next(Some(3), 0), next(None, 0)], [None, Some(2)]);
+        assert_eq!(next(Some(2), 0), Some(1));
+        assert_eq!(next(Some(1), SEGMENT_NS), Some(2), "the same again");
     }
 
     #[test]
