@@ -189,10 +189,6 @@ impl Link {
         self.driver.placement() == Placement::InProcess && self.driver.has_stand_in()
     }
 
-    pub(crate) fn has_stand_in(&self) -> bool {
-        self.driver.has_stand_in()
-    }
-
     pub(crate) fn is_dead(&self) -> bool {
         self.driver.is_dead()
     }

@@ -236,12 +236,13 @@ impl Process {
         });
         match attached {
             Ok(attachment) => {
+                let is_unattended = !attachment.driver.has_stand_in();
                 let link = Arc::new(Link::new(attachment));
                 if self.settings.log {
                     self.kernel.warn(&link.describe);
                 }
                 self.batch.set_net(link.has_ticker());
-                if !link.has_stand_in() {
+                if is_unattended {
                     self.warn_once(
                         "no thread may be started here (RLIMIT_NPROC): while the program computes or sleeps elsewhere, \
                          its peers hear nothing",
