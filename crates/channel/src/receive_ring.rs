@@ -45,7 +45,8 @@ impl ReceiveRing {
     };
 
     /// Puts bytes at their stream offset. `false` = no room.
-    #[inline]
+    // On the path of each segment; its other caller is cold.
+    #[inline(always)]
     pub fn store(&mut self, end: &mut EngineEnd, sock: SockId, offset: u64, bytes: &[u8]) -> bool {
         let upto = offset + bytes.len() as u64;
         let Some(ring) = self.make_room(end, sock, offset, upto) else {

@@ -134,7 +134,7 @@ impl World {
 
 impl Outgoing<'_> {
     /// The payload's bytes; `None` when they are gone.
-    #[inline]
+    #[inline(always)]
     fn gather<'a>(&'a self, payload: Payload<'a>) -> Option<[RawSlice<'a>; 2]> {
         match payload {
             Payload::None => Some([RawSlice::EMPTY; 2]),

@@ -140,7 +140,7 @@ impl ByteRing {
     }
 
     /// Puts bytes at stream offset `at`; bytes beyond the ring's size are not written.
-    #[inline]
+    #[inline(always)]
     pub fn write(&self, region: &Region, at: u64, bytes: &[u8]) -> usize {
         let [(offset, first), (wrapped, second)] = self.parts(at, bytes.len());
         region.write_from(offset, &bytes[..first]);
