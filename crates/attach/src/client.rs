@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use slipstack_channel::control::{
     Attached, ControlSocket, Descriptor, DeviceKind, LearntTold, Reply, Request, Welcome,
@@ -13,7 +13,7 @@ use slipstack_engine::Remote;
 use slipstack_mem::{Doorbell, Lock, Region, raised};
 
 use crate::assembly;
-use crate::door::{ANSWER_MS, Identity, by_path, greet_with, through_inherited};
+use crate::door::{ANSWER_MS, Identity, by_path, greet_with, random_u64, through_inherited};
 use crate::error::Error;
 use crate::link::Link;
 use crate::room::region_bytes;
@@ -25,7 +25,8 @@ const GENERATIONS: usize = 8;
 pub fn client(settings: &Settings) -> Arc<dyn Attach> {
     Arc::new(Client {
         settings: settings.clone(),
-        identity: Identity::of_this_process(),
+        program: Identity::of_this_process().program,
+        family: AtomicU64::new(random_u64()),
         generation: AtomicUsize::new(0),
         states: std::array::from_fn(|_| Lock::new(State::default())),
     })
@@ -33,8 +34,9 @@ pub fn client(settings: &Settings) -> Arc<dyn Attach> {
 
 struct Client {
     settings: Settings,
-    /// Inherited over fork: children of one image are one family.
-    identity: Identity,
+    program: String,
+    /// Inherited over fork, and over exec together with a listener: who is of one family shares its ports.
+    family: AtomicU64,
     /// Counts forks. Each child has a state of its own: that of its parent may have been locked.
     generation: AtomicUsize,
     states: [Lock<State>; GENERATIONS],
@@ -60,6 +62,14 @@ enum Scout {
 }
 
 impl Client {
+    fn identity(&self) -> Identity {
+        Identity {
+            program: self.program.clone(),
+            family: self.family(),
+            instance: None,
+        }
+    }
+
     fn state(&self) -> &Lock<State> {
         &self.states[self.generation.load(Ordering::Acquire) % GENERATIONS]
     }
@@ -75,7 +85,7 @@ impl Client {
                 (Scout::Instance(socket), welcome)
             }
             None => {
-                let link = Link::open(&self.settings, &self.identity, None)?;
+                let link = Link::open(&self.settings, &self.identity(), None)?;
                 let welcome = link.welcome();
                 (Scout::Keeper(Box::new(link)), welcome)
             }
@@ -109,7 +119,7 @@ impl Client {
 
     fn reach_instance(&self, state: &mut State) -> Result<(ControlSocket, Welcome), Error> {
         let greet = |socket: &ControlSocket| {
-            let hello = self.identity.hello(None, None);
+            let hello = self.identity().hello(None, None);
             greet_with(socket, hello, state.ticket.as_ref())
         };
         let inherited = self.settings.control_fd.and_then(through_inherited);
@@ -132,7 +142,7 @@ impl Client {
             Some(Scout::Keeper(link)) => *link,
             _ => {
                 let capability = state.welcome.as_ref().map(|welcome| welcome.capability);
-                Link::open(&self.settings, &self.identity, capability)?
+                Link::open(&self.settings, &self.identity(), capability)?
             }
         };
         let link = Arc::new(link);
@@ -145,7 +155,7 @@ impl Client {
                 drop(link);
                 if matches!(error, Error::Refused { .. }) {
                     let capability = state.welcome.as_ref().map(|welcome| welcome.capability);
-                    let link = Link::open(&self.settings, &self.identity, capability).ok();
+                    let link = Link::open(&self.settings, &self.identity(), capability).ok();
                     state.scout = link.map(|link| Scout::Keeper(Box::new(link)));
                 }
                 return Err(error);
@@ -170,7 +180,7 @@ impl Client {
         state.welcome = Some(welcome);
         socket.send(
             &Request::Attach {
-                program: self.identity.program.clone(),
+                program: self.program.clone(),
                 region_len,
             },
             &[],
@@ -258,6 +268,14 @@ impl Attach for Client {
             Some(_) => self.attach_remote(&mut state).map_err(of_instance),
             None => Ok(self.attach_in_process(&mut state)?),
         }
+    }
+
+    fn family(&self) -> u64 {
+        self.family.load(Ordering::Relaxed)
+    }
+
+    fn join(&self, family: u64) {
+        self.family.store(family, Ordering::Relaxed);
     }
 
     fn policy(&self) -> Result<Policy, AttachError> {

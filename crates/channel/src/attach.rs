@@ -158,6 +158,16 @@ pub trait Attach: Send + Sync {
     /// them, so that `attach` starts anew.
     fn after_fork_child(&self);
 
+    /// Whose ports this process shares: a secret, for a program that inherits its listeners.
+    fn family(&self) -> u64 {
+        0
+    }
+
+    /// This process has inherited listeners of that family.
+    fn join(&self, family: u64) {
+        let _ = family;
+    }
+
     /// Descriptors that attachments hold and that the program must not close.
     fn descriptors(&self) -> Vec<RawFd> {
         Vec::new()

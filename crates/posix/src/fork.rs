@@ -262,6 +262,9 @@ impl Process {
             let nonblocking = if socket.is_nonblocking() { "n" } else { "" };
             told.push(format!("{letter}{number}{nonblocking}"));
         }
+        if !told.is_empty() {
+            told.push(format!("k{:x}", self.attach.family()));
+        }
         if let Some(link) = self.link() {
             link.goodbye(channel::Exit::Exec);
         }
@@ -293,6 +296,10 @@ impl Process {
             'u' => Kind::Dgram,
             'c' => {
                 self.receive(item[1..].parse().ok()?);
+                return Some(());
+            }
+            'k' => {
+                self.attach.join(u64::from_str_radix(&item[1..], 16).ok()?);
                 return Some(());
             }
             _ => return None,
