@@ -40,7 +40,7 @@ fn a_listener_survives_exec_by_its_description() {
     let world = World::new();
     let (listener, addr) = world.listener(NONBLOCK);
     let text = world.process.before_exec().unwrap();
-    assert_eq!(text, format!("l{listener}n"));
+    assert_eq!(text, format!("l{listener}n,k0"), "and its family");
     let next = World::new();
     next.process.inherit(&text);
     assert!(next.process.is_ours(listener));
