@@ -22,6 +22,8 @@ use crate::world::{Deferred, Flows, Owners, World};
 
 /// Frames taken from the device per turn.
 const RX_BUDGET: usize = 256;
+/// Turns in a row that may leave the timers alone because the device had more: twice the slots of its ring.
+const FULL_TURNS_MAX: u32 = 16;
 /// Frames taken from the inbox per turn.
 const INBOX_BUDGET: usize = 256;
 /// Rounds in which frames to ourselves are delivered at once.
@@ -94,6 +96,8 @@ pub struct Engine {
     pub(crate) scratch: Vec<u8>,
     /// Buffer for what other engines have sent, made with the first of it.
     inbox_frame: Vec<u8>,
+    /// Turns in a row in which the device had all that one takes.
+    full_turns: u32,
     pub(crate) arriving: Arriving,
     /// Set once the device is wrapped: see `alone.rs`.
     pub(crate) is_alone: Option<Arc<AtomicBool>>,
@@ -144,6 +148,7 @@ impl Engine {
             unresolved: Vec::new(),
             scratch: Vec::new(),
             inbox_frame: Vec::new(),
+            full_turns: 0,
             arriving: Arriving::default(),
             is_alone: None,
             is_sleeping: false,
@@ -174,7 +179,9 @@ impl Engine {
         let mut progress = frames > 0;
         progress |= self.receive_inbox(now);
         progress |= self.run_commands(now);
-        progress |= self.run_timers(now);
+        if self.has_read(frames) {
+            progress |= self.run_timers(now);
+        }
         progress |= self.tend_listeners(now);
         self.finish(now);
         if !progress {
@@ -200,6 +207,18 @@ impl Engine {
         if self.run_commands(now) {
             self.finish(now);
         }
+    }
+
+    /// Whether what had come is read, so that timers may be looked at: after a pause more may wait at the device than a turn
+    /// takes, acknowledgments among it. A device that is never empty holds them up for some turns only.
+    #[inline]
+    fn has_read(&mut self, frames: usize) -> bool {
+        if frames < RX_BUDGET {
+            self.full_turns = 0;
+            return true;
+        }
+        self.full_turns += 1;
+        self.full_turns.is_multiple_of(FULL_TURNS_MAX)
     }
 
     fn receive(&mut self, now: Instant) -> usize {
