@@ -54,11 +54,16 @@ pub fn arm_timeout(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
 /// New data left.
 #[inline]
 pub fn arm_after_new(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
+    let running = conn.timers.resend();
     if may_probe(conn) {
-        arm_probe(conn, now, cx);
+        let longest = match running {
+            Some(Resend::Probe) => until_timeout_ns(conn, now, cx),
+            _ => base_timeout_ns(conn, cx),
+        };
+        arm_probe(conn, now, longest, cx);
         return;
     }
-    match conn.timers.resend() {
+    match running {
         // RFC 6298 5.1: a running timer is left alone.
         Some(Resend::Timeout | Resend::Reorder) => {}
         Some(Resend::Probe | Resend::Persist) | None => arm_timeout(conn, now, cx),
@@ -71,7 +76,7 @@ pub fn rearm_after_ack(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     if !conn.has_outstanding() {
         conn.timers.clear_resend();
     } else if may_probe(conn) {
-        arm_probe(conn, now, cx);
+        arm_probe(conn, now, base_timeout_ns(conn, cx), cx);
     } else {
         arm_timeout(conn, now, cx);
     }
@@ -101,13 +106,26 @@ fn may_probe(conn: &Connection) -> bool {
 /// RFC 8985 7.2: PTO = 2 SRTT, plus the peer's delayed ACK for a single segment; in the timeout's place where that
 /// came first.
 #[inline]
-fn arm_probe(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
+fn arm_probe(conn: &mut Connection, now: Instant, longest_ns: u64, cx: &Cx<'_>) {
     let mut wait = (2 * conn.rtt.smoothed_ns() + PROBE_SLACK_NS).max(PROBE_MIN_NS);
     if conn.snd.nxt - conn.snd.una <= u64::from(conn.snd.mss) {
         wait += nanos(cx.config.tcp.rto_min);
     }
-    let wait = wait.min(base_timeout_ns(conn, cx));
-    conn.timers.set_resend(Resend::Probe, now.plus_nanos(wait));
+    conn.timers
+        .set_resend(Resend::Probe, now.plus_nanos(wait.min(longest_ns)));
+}
+
+/// RFC 8985 7.2: newer data holds the probe up no longer than until the timeout of what left first (Linux:
+/// tcp_rto_delta_us).
+fn until_timeout_ns(conn: &Connection, now: Instant, cx: &Cx<'_>) -> u64 {
+    let timeout = base_timeout_ns(conn, cx);
+    let sent_at = conn.flight.as_ref().and_then(|f| f.board.first_sent_at());
+    let age = now.nanos_since(Instant(sent_at.unwrap_or(now.0)));
+    if age < timeout {
+        timeout - age
+    } else {
+        timeout
+    }
 }
 
 /// RFC 9293 3.8.6.1: the first probe after one timeout, then with back-off.

@@ -157,3 +157,25 @@ fn a_probe_waits_for_two_round_trips_and_no_less_long_than_on_linux() {
         }
     }
 }
+
+#[test]
+fn whoever_goes_on_sending_is_probed_for_within_the_timeout_of_what_left_first() {
+    let mut world = established();
+    let mut written = 0;
+    for _ in 0..100 {
+        written += 1_000;
+        world.write(written);
+        world.now.0 += 100 * MS;
+        world.acknowledge(1_000);
+        world.flush();
+    }
+    world.take_sent();
+    // Nothing comes back; each segment leaves before the probe of the one before it is due.
+    for _ in 0..8 {
+        written += 1_000;
+        world.write(written);
+        world.sleep(45 * MS);
+    }
+    let probes = world.stack.counters();
+    assert_eq!(probes.value(crate::Counter::TxTcpTailProbes), 1);
+}
