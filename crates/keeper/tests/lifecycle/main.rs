@@ -1,9 +1,10 @@
-//! A keeper as a process, in a network namespace of its own: it starts, leases, answers the wire,
+//! A keeper as a process, each test in a network namespace of its own: it starts, leases, answers the wire,
 //! survives its own death, notices that of its clients, and leaves nothing behind.
 //!
 //! The same program plays all parts: `inside` runs the tests, `keeper` is the keeper, `client` is a
 //! program that leases a slot and sleeps. Without root, or without `unshare`, it says so and passes.
 
+mod descriptors;
 mod succession;
 
 use std::io::{BufRead, BufReader};
@@ -11,6 +12,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use slipstack_channel::control::{
@@ -26,87 +28,121 @@ fn main() -> ExitCode {
         Some("bounded") => bounded(Path::new(&role[1]), &role[2]),
         Some("client") => client(Path::new(&role[1])),
         Some("crowd") => crowd(Path::new(&role[1])),
-        Some("inside") => inside(),
+        Some("inside") => inside(&role[1]),
         _ => outside(),
     }
 }
+
+type Test = fn();
+
+const TESTS: [(&str, Test); 15] = [
+    ("a_keeper_leases_slots_and_refuses_taken_ports", leases),
+    (
+        "a_keeper_answers_arp_and_refuses_datagrams",
+        answers_the_wire,
+    ),
+    ("a_second_keeper_of_a_device_is_refused", second_keeper),
+    ("a_killed_client_frees_its_leases_at_once", killed_client),
+    (
+        "a_killed_keeper_has_a_successor_that_knows_the_clients",
+        succession::killed_keeper,
+    ),
+    (
+        "a_slot_for_which_there_are_no_ports_is_not_leased",
+        slot_without_ports,
+    ),
+    (
+        "a_log_that_takes_nothing_ends_no_keeper",
+        log_that_takes_nothing,
+    ),
+    (
+        "a_keeper_without_descriptors_sleeps_while_somebody_knocks",
+        descriptors::no_descriptors,
+    ),
+    (
+        "a_keeper_starts_where_it_can_let_programs_in_or_not_at_all",
+        descriptors::few_descriptors,
+    ),
+    (
+        "a_successor_without_descriptors_ends_and_leaves_nothing",
+        succession::successor_without_descriptors,
+    ),
+    (
+        "a_standby_that_could_not_be_forked_is_tried_for_again",
+        succession::standby_in_time,
+    ),
+    (
+        "a_standby_that_dies_at_once_is_not_forked_again_at_once",
+        succession::standby_that_dies,
+    ),
+    (
+        "an_instance_has_a_name_that_a_terminal_can_show",
+        name_of_an_instance,
+    ),
+    ("a_crowd_at_the_door_keeps_nobody_out", crowd_at_the_door),
+    ("fifty_starts_leave_nothing_behind", fifty_starts),
+];
+
+/// Tests that run at a time: mostly they wait.
+const AT_ONCE: usize = 4;
 
 fn outside() -> ExitCode {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: needs root");
         return ExitCode::SUCCESS;
     }
-    let own = std::env::current_exe().expect("own path");
-    let Ok(status) = Command::new("unshare")
+    if !Command::new("unshare")
         .arg("-n")
-        .arg(own)
-        .arg("inside")
+        .arg("true")
         .status()
-    else {
+        .is_ok_and(|status| status.success())
+    {
         println!("skipped: needs unshare");
         return ExitCode::SUCCESS;
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut failed = Vec::new();
+        while let Some((name, _)) = TESTS.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if !in_namespace(name) {
+                failed.push(*name);
+            }
+        }
+        failed
     };
-    if status.success() {
+    let failed: Vec<&str> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        let failed = workers
+            .into_iter()
+            .flat_map(|worker| worker.join().expect("worker"));
+        failed.collect()
+    });
+    for name in &failed {
+        println!("{name}: FAILED");
+    }
+    if failed.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     }
 }
 
-fn inside() -> ExitCode {
-    type Test = fn();
-    let tests: [(&str, Test); 15] = [
-        ("a_keeper_leases_slots_and_refuses_taken_ports", leases),
-        (
-            "a_keeper_answers_arp_and_refuses_datagrams",
-            answers_the_wire,
-        ),
-        ("a_second_keeper_of_a_device_is_refused", second_keeper),
-        ("a_killed_client_frees_its_leases_at_once", killed_client),
-        (
-            "a_killed_keeper_has_a_successor_that_knows_the_clients",
-            succession::killed_keeper,
-        ),
-        (
-            "a_slot_for_which_there_are_no_ports_is_not_leased",
-            slot_without_ports,
-        ),
-        (
-            "a_log_that_takes_nothing_ends_no_keeper",
-            log_that_takes_nothing,
-        ),
-        (
-            "a_keeper_without_descriptors_sleeps_while_somebody_knocks",
-            no_descriptors,
-        ),
-        (
-            "a_keeper_starts_where_it_can_let_programs_in_or_not_at_all",
-            few_descriptors,
-        ),
-        (
-            "a_successor_without_descriptors_ends_and_leaves_nothing",
-            succession::successor_without_descriptors,
-        ),
-        (
-            "a_standby_that_could_not_be_forked_is_tried_for_again",
-            succession::standby_in_time,
-        ),
-        (
-            "a_standby_that_dies_at_once_is_not_forked_again_at_once",
-            succession::standby_that_dies,
-        ),
-        (
-            "an_instance_has_a_name_that_a_terminal_can_show",
-            name_of_an_instance,
-        ),
-        ("a_crowd_at_the_door_keeps_nobody_out", crowd_at_the_door),
-        ("fifty_starts_leave_nothing_behind", fifty_starts),
-    ];
-    for (name, test) in tests {
-        let began = Instant::now();
-        test();
-        println!("{name}: {} ms", began.elapsed().as_millis());
-    }
+/// Runs one test in a network namespace of its own.
+fn in_namespace(name: &str) -> bool {
+    let own = std::env::current_exe().expect("own path");
+    let mut command = Command::new("unshare");
+    let status = command.arg("-n").arg(own).args(["inside", name]).status();
+    status.expect("unshare").success()
+}
+
+fn inside(wanted: &str) -> ExitCode {
+    let (name, test) = TESTS
+        .iter()
+        .find(|(name, _)| *name == wanted)
+        .expect("name");
+    let began = Instant::now();
+    test();
+    println!("{name}: {} ms", began.elapsed().as_millis());
     ExitCode::SUCCESS
 }
 
@@ -463,29 +499,6 @@ fn limit_descriptors(pid: u32, most: Option<u64>) {
     rustix::process::prlimit(Some(pid), what, limit).expect("prlimit");
 }
 
-/// Processor time of a process in ticks of 10 ms.
-fn ticks(pid: u32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("stat");
-    let (_, fields) = stat.rsplit_once(')').expect("fields");
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    let at = |index: usize| fields[index].parse::<u64>().expect("number");
-    at(11) + at(12)
-}
-
-fn no_descriptors() {
-    let running = Running::start("deaf");
-    let (client, _) = greet(&running.control(), 1);
-    let keeper = running.child.id();
-    take_descriptors(keeper);
-    let stranger = connect(&running.control()).expect("connect");
-    let before = ticks(keeper);
-    std::thread::sleep(Duration::from_millis(500));
-    let used = ticks(keeper) - before;
-    assert!(used < 10, "{used} of 50 ticks");
-    drop((stranger, client));
-    running.ends_cleanly();
-}
-
 fn name_of_an_instance() {
     let running = Running::start("name");
     let (client, _) = greet(&running.control(), 1);
@@ -511,36 +524,6 @@ fn refusal_text(reply: &Reply) -> &str {
         Reply::Refused { message, .. } => message,
         _ => "",
     }
-}
-
-fn few_descriptors() {
-    let base = std::env::temp_dir().join(format!("ss-keeper-few-{}", std::process::id()));
-    let mut refused = 0;
-    for most in 16.. {
-        assert!(most < 100);
-        let mut bounded = command("bounded", &base);
-        bounded.arg(most.to_string()).stderr(Stdio::null());
-        let mut child = bounded.spawn().expect("spawn");
-        let said = first_line(&mut child);
-        if said != "ready" {
-            // Who has inherited descriptors cannot even be loaded with the least of them.
-            assert!(
-                said.is_empty() || said.contains("limit of open files is too low"),
-                "{said}"
-            );
-            refused += u32::from(said.starts_with("a keeper of 4 slots needs"));
-            assert!(!child.wait().expect("wait").success());
-            continue;
-        }
-        let running = Running { base, child };
-        let (first, _) = greet(&running.control(), 1);
-        lease(&first);
-        let others: Vec<_> = (2..5).map(|it| greet(&running.control(), it)).collect();
-        drop((first, others));
-        running.ends_cleanly();
-        break;
-    }
-    assert!(refused > 0, "the first that starts has no room to spare");
 }
 
 fn crowd_at_the_door() {
