@@ -22,7 +22,7 @@ use crate::world::{Deferred, Flows, Owners, World};
 
 /// Frames taken from the device per turn.
 const RX_BUDGET: usize = 256;
-/// Turns in a row that may leave the timers alone because the device had more: twice the slots of its ring.
+/// Of turns in which the device had all that one takes, one in so many looks at the timers: twice the slots of its ring.
 const FULL_TURNS_MAX: u32 = 16;
 /// Frames taken from the inbox per turn.
 const INBOX_BUDGET: usize = 256;
@@ -96,7 +96,7 @@ pub struct Engine {
     pub(crate) scratch: Vec<u8>,
     /// Buffer for what other engines have sent, made with the first of it.
     inbox_frame: Vec<u8>,
-    /// Turns in a row in which the device had all that one takes.
+    /// Turns in which the device had all that one takes.
     full_turns: u32,
     pub(crate) arriving: Arriving,
     /// Set once the device is wrapped: see `alone.rs`.
@@ -179,7 +179,7 @@ impl Engine {
         let mut progress = frames > 0;
         progress |= self.receive_inbox(now);
         progress |= self.run_commands(now);
-        if self.has_read(frames) {
+        if frames < RX_BUDGET || self.has_waited() {
             progress |= self.run_timers(now);
         }
         progress |= self.tend_listeners(now);
@@ -209,15 +209,11 @@ impl Engine {
         }
     }
 
-    /// Whether what had come is read, so that timers may be looked at: after a pause more may wait at the device than a turn
-    /// takes, acknowledgments among it. A device that is never empty holds them up for some turns only.
-    #[inline]
-    fn has_read(&mut self, frames: usize) -> bool {
-        if frames < RX_BUDGET {
-            self.full_turns = 0;
-            return true;
-        }
-        self.full_turns += 1;
+    /// The device had all that a turn takes, and there may be more, acknowledgments among it: timers are looked at when that
+    /// is read. A device that is never empty holds them up for some turns only.
+    #[cold]
+    fn has_waited(&mut self) -> bool {
+        self.full_turns = self.full_turns.wrapping_add(1);
         self.full_turns.is_multiple_of(FULL_TURNS_MAX)
     }
 

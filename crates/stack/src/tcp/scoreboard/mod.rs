@@ -99,15 +99,20 @@ impl Scoreboard {
     /// Empty, as new, with the room that it has grown (up to a limit).
     #[inline]
     pub fn reset(&mut self) {
-        let mut whole = core::mem::take(&mut self.whole);
+        let Scoreboard {
+            whole,
+            torn,
+            start,
+            end,
+            sacked,
+            lost,
+        } = self;
         whole.clear();
         if whole.capacity() > KEPT_MAX {
             whole.shrink_to(KEPT_MAX);
         }
-        *self = Scoreboard {
-            whole,
-            ..Scoreboard::default()
-        };
+        *torn = None;
+        (*start, *end, *sacked, *lost) = (0, 0, 0, 0);
     }
 
     /// Nothing is SACKed, lost.
