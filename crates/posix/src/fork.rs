@@ -262,7 +262,8 @@ impl Process {
             let nonblocking = if socket.is_nonblocking() { "n" } else { "" };
             told.push(format!("{letter}{number}{nonblocking}"));
         }
-        if !told.is_empty() {
+        // Whoever is only given a connection has no part in the ports.
+        if told.iter().any(|item| !item.starts_with('c')) {
             told.push(format!("k{:x}", self.attach.family()));
         }
         if let Some(link) = self.link() {

@@ -51,6 +51,17 @@ fn a_listener_survives_exec_by_its_description() {
 }
 
 #[test]
+fn who_inherits_only_a_connection_over_exec_is_not_told_the_family() {
+    let world = World::new();
+    let (_client, server) = world.pair();
+    world.process.fork_prepare();
+    world.process.fork_child();
+    let told = world.process.before_exec().unwrap_or_default();
+    assert!(told.contains(&format!("c{server}")), "{told}");
+    assert!(!told.contains('k'), "{told}");
+}
+
+#[test]
 fn a_dead_engine_ends_its_connections_and_not_its_listeners() {
     let world = World::new();
     let (listener, addr) = world.listener(NONBLOCK);
