@@ -1,4 +1,4 @@
-//! The signal mask and the time slice of the calling thread.
+//! Threads of libc's, and the signal mask, name and time slice of the calling one.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::marker::PhantomData;
