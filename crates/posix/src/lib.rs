@@ -37,6 +37,7 @@ mod policy;
 mod poll;
 pub mod process;
 mod report;
+mod seen;
 mod select;
 mod sigio;
 mod sleepers;

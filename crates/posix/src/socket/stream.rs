@@ -11,7 +11,8 @@ use slipstack_channel::{CloseMode, SockId};
 use slipstack_mem::Lock;
 
 use crate::errno::Errno;
-use crate::link::{Link, Seen};
+use crate::link::Link;
+use crate::seen::Seen;
 use crate::sigio::news;
 use crate::socket::{Edges, bits};
 

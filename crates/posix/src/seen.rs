@@ -1,0 +1,74 @@
+//! The facts of a socket that its cell in the channel tells.
+
+use slipstack_channel::State;
+
+/// What a socket's cell says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen(pub(crate) State);
+
+impl Seen {
+    pub(crate) fn is_connected(self) -> bool {
+        self.0.contains(State::CONNECTED)
+    }
+
+    /// The peer's FIN has come, perhaps before an error: SOCK_DONE.
+    pub(crate) fn is_done(self) -> bool {
+        self.0.contains(State::FIN)
+    }
+
+    /// Nothing more will come.
+    pub(crate) fn is_fin(self) -> bool {
+        self.0.contains(State::RDHUP)
+    }
+
+    /// Both directions are over.
+    pub(crate) fn is_hup(self) -> bool {
+        self.0.contains(State::HUP)
+    }
+
+    pub(crate) fn is_error(self) -> bool {
+        self.0.contains(State::ERR)
+    }
+
+    pub(crate) fn is_closed(self) -> bool {
+        self.0.contains(State::CLOSED)
+    }
+
+    /// With an error that the channel has not told: the engine died.
+    pub(crate) fn with_error(self) -> Seen {
+        Seen(self.0 | State::ERR)
+    }
+
+    /// Whether it is connected, without more.
+    pub(crate) fn only_connected(self) -> Seen {
+        match self.is_connected() {
+            true => Seen(State::CONNECTED),
+            false => Seen(State::NONE),
+        }
+    }
+
+    /// The inverse of [`Seen::bits`].
+    pub(crate) fn of_bits(bits: u64) -> Seen {
+        let facts = [
+            State::CONNECTED,
+            State::RDHUP,
+            State::HUP,
+            State::ERR,
+            State::CLOSED,
+        ];
+        let set = facts
+            .into_iter()
+            .enumerate()
+            .filter(|(at, _)| bits >> at & 1 == 1);
+        Seen(set.fold(State::NONE, |all, (_, fact)| all | fact))
+    }
+
+    /// The facts that watchers are told of, as a number to compare.
+    pub(crate) fn bits(self) -> u32 {
+        u32::from(self.is_connected())
+            | u32::from(self.is_fin()) << 1
+            | u32::from(self.is_hup()) << 2
+            | u32::from(self.is_error()) << 3
+            | u32::from(self.is_closed()) << 4
+    }
+}
