@@ -102,6 +102,8 @@ pub struct Engine {
     /// Set once the device is wrapped: see `alone.rs`.
     pub(crate) is_alone: Option<Arc<AtomicBool>>,
     is_sleeping: bool,
+    /// Frames wait in the device for what the program answers.
+    is_holding: bool,
 }
 
 impl fmt::Debug for Engine {
@@ -152,6 +154,7 @@ impl Engine {
             arriving: Arriving::default(),
             is_alone: None,
             is_sleeping: false,
+            is_holding: false,
         }
     }
 
@@ -171,6 +174,17 @@ impl Engine {
     /// One pass over everything, bounded, never blocking (but for rare questions to the port
     /// authority).
     pub fn turn(&mut self, now: Instant) -> Turn {
+        self.work(now, false)
+    }
+
+    /// A turn for a program that answers at once and waits again: if it brings the program an event, what the stack has to
+    /// say leaves with the answers, at the latest with the next turn or [`Engine::commands`].
+    pub fn turn_before_answers(&mut self, now: Instant) -> Turn {
+        self.work(now, true)
+    }
+
+    #[inline(always)]
+    fn work(&mut self, now: Instant, may_hold: bool) -> Turn {
         self.world.now = now;
         self.set_sleeping(false);
         self.world.counters.turns += 1;
@@ -183,7 +197,7 @@ impl Engine {
             progress |= self.run_timers(now);
         }
         progress |= self.tend_listeners(now);
-        self.finish(now);
+        self.finish(now, may_hold);
         if !progress {
             self.world.counters.turns_idle += 1;
             for client in self.world.clients.iter_mut().flatten() {
@@ -205,7 +219,17 @@ impl Engine {
     pub fn commands(&mut self, now: Instant) {
         self.world.now = now;
         if self.run_commands(now) {
-            self.finish(now);
+            self.finish(now, false);
+        } else {
+            self.let_go();
+        }
+    }
+
+    #[inline]
+    fn let_go(&mut self) {
+        if self.is_holding {
+            self.is_holding = false;
+            self.device.flush();
         }
     }
 
@@ -325,12 +349,15 @@ impl Engine {
     /// Emits what connections have to say, delivers what we say to ourselves, and rings. Neighbours
     /// are looked up last, so that a sleep after this turn knows which of them are asked for.
     #[inline(always)]
-    fn finish(&mut self, now: Instant) {
+    fn finish(&mut self, now: Instant, may_hold: bool) {
         self.emit(now);
         if self.world.neighbours.is_some() && self.resolve_neighbours(now) {
             self.emit_resolved(now);
         }
-        self.device.flush();
+        self.is_holding = may_hold && self.has_unread_events();
+        if !self.is_holding {
+            self.device.flush();
+        }
         self.settle_clients(now);
     }
 

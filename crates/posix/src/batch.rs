@@ -7,6 +7,9 @@
 //! with the wait. With spinning off it waits too if something was sent after the last such answer: an
 //! answer and the end of its connection then share a frame, which costs the former some microseconds.
 //! A send outside a batch leaves at once.
+//!
+//! With spinning off, more may wait for a program of that habit: what the engine has to say after a sleep
+//! leaves with the program's answers, and for 50 µs events that are known are handed out before anything leaves.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -14,6 +17,11 @@ use crate::habit::Habit;
 
 /// A held send leaves with the first that comes so much later.
 const HOLD_NS: u64 = 20_000;
+
+/// Events that are there are handed out before what is held leaves, for so long.
+const GATHER_NS: u64 = 50_000;
+/// A program that comes back so much later has kept the wire waiting, whether it has sent or not.
+const GATHER_LATE_NS: u64 = 1_000_000;
 
 /// Values of [`Batch::last`] that no description has: every send leaves, and none does.
 const NOBODY: u64 = 0;
@@ -33,6 +41,8 @@ pub(crate) struct Batch {
     sent_ns: AtomicU64,
     /// It is a lone event.
     is_lone: AtomicBool,
+    /// Since when the engine may hold what it has to say for the program's answers; 0 = it does not.
+    gathering_ns: AtomicU64,
     /// More than one send followed the last lone event that any followed.
     has_sequel: AtomicBool,
     /// Somebody lets a held send leave if the thread comes back late.
@@ -46,8 +56,19 @@ impl Batch {
         self.has_net.store(has_net, Ordering::Relaxed);
     }
 
-    fn is_prompt(&self) -> bool {
+    /// Whether the program's habit is to answer and to wait again at once.
+    pub(crate) fn is_prompt(&self) -> bool {
         self.has_net.load(Ordering::Relaxed) && self.habit.is_prompt()
+    }
+
+    /// What follows from here on may leave together.
+    pub(crate) fn begin_gathering(&self, now_ns: u64) {
+        self.gathering_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    /// Whether that is so short a while ago that what is known to have come may be answered first.
+    pub(crate) fn is_gathering(&self, now_ns: u64) -> bool {
+        now_ns.wrapping_sub(self.gathering_ns.load(Ordering::Relaxed)) < GATHER_NS
     }
 
     /// `thread` has been given `count` events, the last one for description `last`. `is_thrifty`:
@@ -94,8 +115,16 @@ impl Batch {
         }
         self.owner.store(0, Ordering::Relaxed);
         let sent = self.sent_ns.load(Ordering::Relaxed);
-        if sent != 0 {
-            self.habit.on_return(now_ns().saturating_sub(sent));
+        let gathering = self.gathering_ns.load(Ordering::Relaxed);
+        if sent == 0 && gathering == 0 {
+            return;
+        }
+        let now = now_ns();
+        if gathering != 0 && now.saturating_sub(gathering) > GATHER_LATE_NS {
+            self.gathering_ns.store(0, Ordering::Relaxed);
+            self.habit.on_late();
+        } else if sent != 0 {
+            self.habit.on_return(now.saturating_sub(sent));
         }
     }
 
@@ -233,6 +262,22 @@ mod tests {
         batch.begin(1, 3, 30, false);
         assert!(batch.is_due(1, 30, || 1_000));
         assert!(batch.is_due(1, 30, || 2_000));
+    }
+
+    #[test]
+    fn who_keeps_the_wire_waiting_is_not_trusted() {
+        let batch = prompt();
+        batch.begin_gathering(1_000);
+        assert!(batch.is_gathering(1_000 + GATHER_NS - 1));
+        assert!(!batch.is_gathering(1_000 + GATHER_NS));
+        batch.begin(1, 1, 10, true);
+        batch.end(1, || 1_000 + GATHER_LATE_NS);
+        assert!(batch.is_prompt());
+        batch.begin(1, 1, 10, true);
+        batch.end(1, || 1_001 + GATHER_LATE_NS);
+        assert!(!batch.is_prompt(), "nothing was sent in that time");
+        batch.begin(1, 1, 10, true);
+        batch.end(1, || 1_002 + GATHER_LATE_NS);
     }
 
     #[test]

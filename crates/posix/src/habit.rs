@@ -57,7 +57,7 @@ impl Habit {
     }
 
     #[cold]
-    fn on_late(&self) {
+    pub(crate) fn on_late(&self) {
         let needed = self.needed.load(Ordering::Relaxed);
         self.streak.store(0, Ordering::Relaxed);
         let next = (needed * DISTRUST).min(LEARN_MAX);

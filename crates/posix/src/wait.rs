@@ -131,6 +131,21 @@ impl Process {
         self.sleepers.nudge(|| self.now_ns());
     }
 
+    /// Whether all that follows from one sleep leaves together: for who saves processor time, answers a batch of events at
+    /// once, and waits again.
+    fn gathers(&self, plan: &Plan<'_>) -> bool {
+        self.spin.is_off() && !matches!(plan.subject, Subject::Socket(_)) && self.batch.is_prompt()
+    }
+
+    /// As [`Process::turn`], before the thread is given what came. What the engine has to say may wait for the answers.
+    fn turn_before_answers(&self, link: &Link) {
+        let now = self.now_ns();
+        self.sleepers.turned_ns.store(now, Ordering::Relaxed);
+        self.batch.begin_gathering(now);
+        link.turn_before_answers();
+        self.sleepers.nudge(|| self.now_ns());
+    }
+
     /// Waits until `check` gives something; `None` when the deadline passes. `check` is told
     /// what to do about kernel descriptors.
     pub(crate) fn wait<T>(
@@ -144,6 +159,14 @@ impl Process {
         self.undo_abandoned(thread);
         let begun = self.now_ns();
         let is_only_look = plan.deadline_ns.is_some_and(|deadline| deadline <= begun);
+        if !is_only_look && self.gathers(plan) {
+            if self.batch.is_gathering(begun)
+                && let Some(value) = check(Look::Later)?
+            {
+                return Ok(Some(value));
+            }
+            self.batch.begin_gathering(begun);
+        }
         let would_nap = |link: &Arc<Link>| self.spin.is_off() && link.would_nap();
         let naps = !is_only_look && link.as_ref().is_some_and(would_nap);
         match &link {
@@ -274,14 +297,19 @@ impl Process {
             // Another thread may have attached, or the engine died, since the last look.
             self.seek(plan.subject);
             let link = self.living_link();
-            if let Some(link) = &link
-                && !naps
-            {
-                self.turn(link);
+            let gathers = !naps && self.gathers(plan);
+            match &link {
+                Some(link) if gathers => self.turn_before_answers(link),
+                Some(link) if !naps => self.turn(link),
+                _ => {}
             }
             naps = false;
             if let Some(value) = check(look)? {
                 return Ok(Some(value));
+            }
+            if gathers && let Some(link) = &link {
+                // It brought nothing to answer.
+                link.commands();
             }
             self.check_signals(plan, before)?;
             let now = self.now_ns();

@@ -102,9 +102,9 @@ impl InProcess {
 
 impl Shared {
     /// One whole turn by whoever asks; `None` if another thread owns the engine.
-    fn turn(&self, now_ns: u64) -> Option<Turn> {
+    fn turn(&self, now_ns: u64, run: fn(&mut Engine, Instant) -> Turn) -> Option<Turn> {
         let mut engine = self.engine.try_lock()?;
-        let turn = engine.turn(Instant(now_ns));
+        let turn = run(&mut engine, Instant(now_ns));
         let is_stale = self.is_stale(&mut engine);
         drop(engine);
         if is_stale {
@@ -150,11 +150,12 @@ impl Shared {
     }
 }
 
-impl Driver for InProcess {
-    fn turn(&self) -> TurnOutcome {
+impl InProcess {
+    #[inline]
+    fn drive(&self, run: fn(&mut Engine, Instant) -> Turn) -> TurnOutcome {
         let now = now_ns();
         self.shared.driven_at.store(now, Ordering::Relaxed);
-        let Some(turn) = self.shared.turn(now) else {
+        let Some(turn) = self.shared.turn(now, run) else {
             return TurnOutcome::Busy;
         };
         self.naps.on_turn(turn.frames);
@@ -162,6 +163,16 @@ impl Driver for InProcess {
             true => TurnOutcome::Progress,
             false => TurnOutcome::Idle,
         }
+    }
+}
+
+impl Driver for InProcess {
+    fn turn(&self) -> TurnOutcome {
+        self.drive(Engine::turn)
+    }
+
+    fn turn_before_answers(&self) -> TurnOutcome {
+        self.drive(Engine::turn_before_answers)
     }
 
     fn commands(&self) {

@@ -69,6 +69,7 @@ pub struct World {
     pub process: Arc<Process>,
     pub warnings: Arc<Mutex<Vec<String>>>,
     pub jumps: Arc<AtomicBool>,
+    pub clock_ns: Arc<AtomicU64>,
     attach: Arc<TestAttach>,
 }
 
@@ -78,15 +79,22 @@ pub const NONBLOCK: i32 = libc::SOCK_NONBLOCK;
 
 impl World {
     pub fn new() -> Self {
-        Self::with(false)
+        Self::with(false, 5)
     }
 
     /// A process started with `--strict`.
     pub fn strict() -> Self {
-        Self::with(true)
+        Self::with(true, 5)
     }
 
-    fn with(strict: bool) -> Self {
+    /// A process that saves processor time, in which no time goes by.
+    pub fn thrifty() -> Self {
+        let world = Self::with(false, 0);
+        world.clock_ns.store(1_000_000_000, Ordering::Relaxed);
+        world
+    }
+
+    fn with(strict: bool, spin_us: u32) -> Self {
         let attach = Arc::new(TestAttach {
             engine: Mutex::new(None),
             fails: AtomicBool::new(false),
@@ -97,13 +105,15 @@ impl World {
         });
         let warnings = Arc::new(Mutex::new(Vec::new()));
         let jumps = Arc::new(AtomicBool::new(false));
+        let clock_ns = Arc::new(AtomicU64::new(0));
         let kernel = TestKernel {
             warnings: Arc::clone(&warnings),
             inside: Arc::clone(&attach.inside),
             jumps: Arc::clone(&jumps),
+            clock_ns: Arc::clone(&clock_ns),
         };
         let settings = Settings {
-            spin: SpinPolicy::FixedUs(5),
+            spin: SpinPolicy::FixedUs(spin_us),
             strict,
             log: false,
             program: "test".to_owned(),
@@ -113,6 +123,7 @@ impl World {
             process: Arc::new(Process::new(Box::new(kernel), given, settings)),
             warnings,
             jumps,
+            clock_ns,
             attach,
         }
     }
