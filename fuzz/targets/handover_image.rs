@@ -110,7 +110,7 @@ fn adopt(region: &Region, image: &HandoverImage, stack: &mut Stack, world: &mut 
     };
     let plain = ConnectionImage::from_bytes(bytes);
     let (acked, written) = plain.send_offsets().unwrap_or_default();
-    let Ok(conn) = stack.tcp_adopt(NOW, &plain) else {
+    let Ok(conn) = stack.tcp_adopt(NOW, &plain, world) else {
         return;
     };
     assert!(stack.tcp_endpoints(conn).is_some());

@@ -177,7 +177,7 @@ fn move_away_and_back(
         .remove(&(conn.index, conn.generation))
         .unwrap_or_default();
     let again = stack
-        .tcp_adopt(now, &image)
+        .tcp_adopt(now, &image, world)
         .expect("its own image is sound");
     world.conns.insert((again.index, again.generation), known);
 }

@@ -115,6 +115,8 @@ impl Engine {
             let message = write_passing(&head, Passed::HalfOpen(&image.to_bytes()));
             self.post_all(slot, std::iter::once(message));
             self.world.counters.half_open_out += 1;
+        } else {
+            self.world.counters.half_open_refused += 1;
         }
     }
 
@@ -187,7 +189,7 @@ impl Engine {
         match self.stack.tcp_adopt_half_open(now, image) {
             Ok(()) => self.world.counters.half_open_in += 1,
             Err(SocketError::UnknownId) if hops < HOPS_MAX => self.send_half_open(image, hops + 1),
-            Err(_) => {}
+            Err(_) => self.world.counters.half_open_refused += 1,
         }
     }
 
@@ -202,7 +204,10 @@ impl Engine {
                 return;
             }
         }
-        let Ok(conn) = self.stack.tcp_adopt(now, &partial.image) else {
+        let mut fx = Fx::new(&mut self.world, &mut *self.device);
+        let Ok(conn) = self.stack.tcp_adopt(now, &partial.image, &mut fx) else {
+            self.stack.tcp_refuse(now, &partial.image, &mut fx);
+            self.world.counters.passed_refused += 1;
             return;
         };
         let taken = self

@@ -60,6 +60,9 @@ counters! {
     /// Handshakes under way that did.
     half_open_out,
     half_open_in,
+    /// Of both, those that could not be taken: the peer of such a connection is reset.
+    passed_refused,
+    half_open_refused,
     /// Connections handed over at the end of their program.
     handed_over,
 }

@@ -188,8 +188,14 @@ impl Stack {
         &mut self,
         now: Instant,
         image: &ConnectionImage,
+        fx: &mut impl Effects,
     ) -> Result<ConnId, SocketError> {
-        self.tcp.adopt(now, image, &mut cx!(self))
+        self.tcp.adopt(now, image, &mut cx!(self), fx)
+    }
+
+    /// Resets a connection that was not adopted, unless somebody here has the same ends.
+    pub fn tcp_refuse(&mut self, now: Instant, image: &ConnectionImage, fx: &mut impl Effects) {
+        self.tcp.refuse(now, image, &mut cx!(self), fx);
     }
 
     /// New connections go to other listeners of the same address first, or no longer so.

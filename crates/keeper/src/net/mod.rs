@@ -18,9 +18,7 @@ use std::os::fd::RawFd;
 use slipstack_channel::{INBOX_CELLS, is_group_message, is_passing, read_group, stray_origin};
 use slipstack_device::{Device, Flow, Proto, RxMeta, Steering};
 use slipstack_mem::{InboxReader, MpscInbox};
-use slipstack_stack::{
-    CloseMode, ConnectionImage, GroupFilter, Instant, Stack, StackConfig, TcpConfig,
-};
+use slipstack_stack::{ConnectionImage, GroupFilter, Instant, Stack, StackConfig, TcpConfig};
 
 use crate::neighbours::Neighbours;
 use crate::orphans::Orphans;
@@ -221,10 +219,8 @@ impl Net {
     /// Resets a connection that no program will take.
     fn refuse(&mut self, image: &ConnectionImage, now: u64) {
         self.parked_reset += 1;
-        if let Ok(conn) = self.stack.tcp_adopt(Instant(now), image) {
-            let (mode, world) = (CloseMode::Abort, &mut self.world);
-            self.stack.tcp_close(Instant(now), conn, mode, true, world);
-        }
+        let world = &mut self.world;
+        self.stack.tcp_refuse(Instant(now), image, world);
     }
 
     /// Looks again at what has waited, and whether what waits for a listener still has reason to.

@@ -149,7 +149,11 @@ impl Net {
         now: u64,
     ) -> Option<Flow> {
         let (local, remote) = connection.endpoints()?;
-        let conn = self.stack.tcp_adopt(Instant(now), connection).ok()?;
+        let (stack, world) = (&mut self.stack, &mut self.world);
+        let Ok(conn) = stack.tcp_adopt(Instant(now), connection, world) else {
+            stack.tcp_refuse(Instant(now), connection, world);
+            return None;
+        };
         let flow = Flow {
             proto: Proto::Tcp,
             local,

@@ -111,7 +111,8 @@ impl World {
         } = passage;
         let now = self.now;
         let host = &mut self.hosts[index];
-        let outcome = host.stack.tcp_adopt(host.clock(now), &image);
+        let at = host.clock(now);
+        let outcome = host.stack.tcp_adopt(at, &image, &mut host.fx);
         let (Ok(conn), Some(ends)) = (outcome, image.endpoints()) else {
             return Err(self.failure(format!("host {index}: not adopted: {outcome:?}")));
         };

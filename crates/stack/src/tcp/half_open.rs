@@ -12,6 +12,7 @@ use super::connection::{MSS_MIN, WINDOW_SHIFT_MAX};
 use super::flow::{FlowKey, Place, pack};
 use super::numbers::{Reader, Writer};
 use super::syn::SynEntry;
+use crate::counters::Counter;
 use crate::error::SocketError;
 use crate::ids::ListenerId;
 use crate::link::Cx;
@@ -150,6 +151,17 @@ impl Tcp {
             .collect()
     }
 
+    /// Whether the entry here comes from a copy of the SYN of the one that moves, which was answered before: a peer
+    /// takes the first answer. One that asks after a timeout has none, and gets the one from here.
+    fn is_copy(&self, index: u32, moved: &SynEntry, cx: &Cx<'_>) -> bool {
+        let rto_ns = nanos(cx.config.tcp.rto_initial);
+        let here = self.syns.entries.at(index);
+        here.is_some_and(|here| {
+            let is_soon = here.sent_at.nanos_since(moved.sent_at) < rto_ns;
+            here.irs == moved.irs && here.iss != moved.iss && is_soon
+        })
+    }
+
     /// Goes on with a handshake that another engine began, for the listener of its address here.
     pub fn adopt_half_open(
         &mut self,
@@ -172,6 +184,10 @@ impl Tcp {
             None => {}
             // The peer has begun anew with whoever sent this.
             Some(Place::TimeWait(index)) => self.drop_time_wait(index, hash),
+            Some(Place::Syn(index)) if self.is_copy(index, &entry, cx) => {
+                self.drop_syn(index, hash);
+                cx.counters.bump(Counter::TcpSynExpired);
+            }
             Some(_) => return Err(SocketError::FlowExists),
         }
         entry.listener = id;

@@ -4,6 +4,8 @@
 //! SACK scoreboard, congestion epoch) is left behind: forgetting SACK blocks is allowed (RFC 2018 8), and so is
 //! reneging on out-of-order ranges beyond those that fit. Whoever adopts checks everything: the bytes may be hostile.
 
+mod rivals;
+
 use slipstack_wire::user_timeout::UserTimeout;
 
 use super::Tcp;
@@ -17,6 +19,7 @@ use super::numbers::{Reader, Writer};
 use super::phase::Phase;
 use super::rtt::Rtt;
 use super::{keepalive, resend, seq, urgent, user_timeout};
+use crate::effects::Effects;
 use crate::error::SocketError;
 use crate::ids::ConnId;
 use crate::link::Cx;
@@ -457,6 +460,7 @@ impl Tcp {
         now: Instant,
         image: &ConnectionImage,
         cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
     ) -> Result<ConnId, SocketError> {
         let fields = Fields::read(&image.bytes)
             .filter(Fields::is_sound)
@@ -474,7 +478,9 @@ impl Tcp {
             None => {}
             // An earlier connection of the same two ends: the peer has begun anew with whoever sent this.
             Some(Place::TimeWait(index)) => self.drop_time_wait(index, hash),
-            Some(_) => return Err(SocketError::FlowExists),
+            Some(Place::Syn(_)) if self.conns.is_full() => return Err(SocketError::LimitReached),
+            Some(Place::Syn(index)) => self.settle_rivals((index, hash), &fields, now, cx, fx)?,
+            Some(Place::Connection(_)) => return Err(SocketError::FlowExists),
         }
         let preset = Preset::of(&fields.socket_options(), &cx.config.tcp);
         let index = self

@@ -17,7 +17,7 @@ use super::connection::{MSS_DEFAULT, MSS_MIN, WINDOW_SHIFT_MAX};
 use super::fast_open::OwnCookie;
 use super::flow::FlowKey;
 use super::output::emit::{self, BareAck, Envelope, Opening};
-use super::output::window;
+use super::output::{control, window};
 use super::segment::Segment;
 use super::slab::Slab;
 use super::{connect, isn, seq};
@@ -204,6 +204,17 @@ impl SynEntry {
             }),
         };
         emit::bare_ack(&self.key, now, &ack, &mut self.hop, cx, fx);
+    }
+
+    /// Tells the peer that it has no connection (RFC 9293 3.10.5, SYN-RECEIVED).
+    #[cold]
+    pub fn reset(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+        let numbers = (
+            control::after_syn(self.iss),
+            seq::to_wire(self.irs, seq::FIRST),
+        );
+        let header = (self.tos, self.ttl);
+        control::reset(&self.key, numbers, header, &mut self.hop, now, cx, fx);
     }
 }
 

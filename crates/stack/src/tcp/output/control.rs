@@ -8,7 +8,7 @@ use super::window;
 use crate::config::EcnMode;
 use crate::counters::Counter;
 use crate::effects::Effects;
-use crate::link::Cx;
+use crate::link::{Cx, NextHop};
 use crate::options::DEFAULT_TTL;
 use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::flow::FlowKey;
@@ -89,30 +89,33 @@ fn syn_flags(conn: &Connection, has_peer: bool, mode: EcnMode) -> TcpFlags {
 pub fn send_reset(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     // A RST beyond the peer's window would only be challenged.
     let at = conn.snd.nxt.min(conn.snd.edge.max(conn.snd.una));
+    let numbers = (conn.wire_seq(at), conn.wire_ack(conn.rcv.nxt));
+    let header = (conn.opts.tos, conn.opts.ttl);
+    reset(&conn.key, numbers, header, &mut conn.hop, now, cx, fx);
+}
+
+/// The same by the numbers that it has, and TOS and TTL.
+pub fn reset(
+    key: &FlowKey,
+    (seq, ack): (u32, u32),
+    (tos, ttl): (u8, u8),
+    hop: &mut Option<NextHop>,
+    now: Instant,
+    cx: &mut Cx<'_>,
+    fx: &mut impl Effects,
+) {
     let header = TcpHeader {
-        src_port: conn.key.local_port,
-        dst_port: conn.key.remote_port,
-        seq: conn.wire_seq(at),
-        ack: conn.wire_ack(conn.rcv.nxt),
+        src_port: key.local_port,
+        dst_port: key.remote_port,
+        seq,
+        ack,
         flags: TcpFlags::RST | TcpFlags::ACK,
         window: 0,
         urgent: 0,
     };
     cx.counters.bump(Counter::TxTcpResets);
-    let envelope = Envelope {
-        key: &conn.key,
-        tos: conn.opts.tos,
-        ttl: conn.opts.ttl,
-    };
-    emit::bare(
-        envelope,
-        now,
-        &header,
-        &TcpOptions::default(),
-        &mut conn.hop,
-        cx,
-        fx,
-    );
+    let envelope = Envelope { key, tos, ttl };
+    emit::bare(envelope, now, &header, &TcpOptions::default(), hop, cx, fx);
 }
 
 /// RFC 9293 3.10.7.1 and 3.5.2 group 1 and 2: the answer to a segment that nobody expects.

@@ -123,7 +123,10 @@ impl Play {
             }
             Step::Move => {
                 if let Some(image) = world.stack.tcp_detach(conn) {
-                    self.conn = world.stack.tcp_adopt(now, &image).expect("our own image");
+                    self.conn = world
+                        .stack
+                        .tcp_adopt(now, &image, &mut world.fx)
+                        .expect("our own image");
                 }
             }
         }

@@ -19,6 +19,7 @@ mod mtu_search;
 mod paws;
 mod reset;
 mod reuse;
+mod rivals;
 mod rto;
 mod sack;
 mod states;

@@ -21,7 +21,12 @@ fn moved(mut world: World) -> World {
     other.now = world.now;
     (other.seq, other.ack, other.stamps) = (world.seq, world.ack, world.stamps);
     let image = ConnectionImage::from_bytes(&image.to_bytes());
-    other.conn = Some(other.stack.tcp_adopt(other.now, &image).unwrap());
+    other.conn = Some(
+        other
+            .stack
+            .tcp_adopt(other.now, &image, &mut other.fx)
+            .unwrap(),
+    );
     other.flush();
     other.take_sent();
     other
@@ -82,9 +87,12 @@ fn a_closing_connection_finishes_elsewhere() {
 fn an_image_is_adopted_once() {
     let mut world = established();
     let image = world.stack.tcp_detach(world.conn.unwrap()).unwrap();
-    world.stack.tcp_adopt(world.now, &image).unwrap();
+    world
+        .stack
+        .tcp_adopt(world.now, &image, &mut world.fx)
+        .unwrap();
     assert_eq!(
-        world.stack.tcp_adopt(world.now, &image),
+        world.stack.tcp_adopt(world.now, &image, &mut world.fx),
         Err(SocketError::FlowExists)
     );
 }
@@ -193,7 +201,7 @@ fn a_connection_takes_the_place_of_an_earlier_one_in_time_wait() {
     let mut later = established();
     let image = later.stack.tcp_detach(later.conn.unwrap()).unwrap();
     let mut world = in_time_wait(world);
-    let adopted = world.stack.tcp_adopt(world.now, &image);
+    let adopted = world.stack.tcp_adopt(world.now, &image, &mut world.fx);
     assert!(adopted.is_ok(), "{adopted:?}");
     assert_eq!(world.stack.tcp_sizes(), (1, 0, 0));
 }
@@ -217,7 +225,7 @@ fn the_largest_numbers_in_an_image_are_refused_or_harmless() {
             let conn = world.conn.unwrap();
             let _ = world.stack.tcp_detach(conn);
             let image = ConnectionImage::from_bytes(&bytes);
-            if let Ok(conn) = world.stack.tcp_adopt(world.now, &image) {
+            if let Ok(conn) = world.stack.tcp_adopt(world.now, &image, &mut world.fx) {
                 world.conn = Some(conn);
                 world.sleep(SECOND);
             }
@@ -235,7 +243,7 @@ proptest! {
         for (at, value) in changes {
             bytes[at] = value;
         }
-        let adopted = world.stack.tcp_adopt(world.now, &ConnectionImage::from_bytes(&bytes));
+        let adopted = world.stack.tcp_adopt(world.now, &ConnectionImage::from_bytes(&bytes), &mut world.fx);
         if let Ok(conn) = adopted {
             world.conn = Some(conn);
             world.flush();
@@ -248,7 +256,7 @@ proptest! {
 }
 
 /// A stack of the same address that listens, at the same time.
-fn other_with_listener(world: &World) -> World {
+pub fn other_with_listener(world: &World) -> World {
     let mut other = World::new(crate::StackConfig {
         seed: [9; 32],
         ..config()
@@ -383,7 +391,7 @@ fn an_image_older_than_the_last_segments_takes_their_acknowledgements() {
     (other.seq, other.ack, other.stamps) = (world.seq, world.ack, world.stamps);
     let conn = other
         .stack
-        .tcp_adopt(other.now, &image.presume_sent())
+        .tcp_adopt(other.now, &image.presume_sent(), &mut other.fx)
         .unwrap();
     other.conn = Some(conn);
     other.flush();
@@ -411,7 +419,7 @@ fn an_image_older_than_the_last_segments_sends_what_was_lost_again() {
     other.conn = Some(
         other
             .stack
-            .tcp_adopt(other.now, &image.presume_sent())
+            .tcp_adopt(other.now, &image.presume_sent(), &mut other.fx)
             .unwrap(),
     );
     other.flush();

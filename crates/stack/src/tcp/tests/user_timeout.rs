@@ -282,7 +282,12 @@ fn what_was_said_and_what_is_owed_move_with_the_connection() {
     let image = world.stack.tcp_detach(world.conn.unwrap()).unwrap();
     let mut other = World::new(enabled());
     (other.now, other.seq, other.ack) = (world.now, world.seq, world.ack);
-    other.conn = Some(other.stack.tcp_adopt(other.now, &image).unwrap());
+    other.conn = Some(
+        other
+            .stack
+            .tcp_adopt(other.now, &image, &mut other.fx)
+            .unwrap(),
+    );
     other.flush();
     assert_eq!(told(&other.only()), Some(45));
     set_timeout(&mut other, None);

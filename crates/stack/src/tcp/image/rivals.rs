@@ -1,0 +1,82 @@
+//! A connection that moves in where a SYN of its peer came first, and one that nobody takes in.
+//!
+//! While a connection is on its way the steering may name its new engine already. A copy of its SYN that comes late
+//! meets a listener there and begins a handshake; or the peer has begun anew. RFC 9293 3.10.7.4, RFC 5961 4.2, RFC 6191.
+
+use super::{ConnectionImage, FIN_RECEIVED, FIN_SENT, Fields, TIMESTAMPS};
+use crate::counters::Counter;
+use crate::effects::Effects;
+use crate::error::SocketError;
+use crate::link::Cx;
+use crate::tcp::flow::Place;
+use crate::tcp::output::control;
+use crate::tcp::syn::SynEntry;
+use crate::tcp::{Tcp, seq};
+use crate::time::Instant;
+
+impl Fields {
+    /// Both sides have ended, and all that is missing is the ACK of our FIN.
+    fn is_spent(&self) -> bool {
+        self.has(FIN_RECEIVED) && self.has(FIN_SENT) && self.una >= self.written
+    }
+
+    /// RFC 6191 2, RFC 1122 4.2.2.13: the SYN of the entry is that of a later connection.
+    fn is_outlived_by(&self, entry: &SynEntry) -> bool {
+        if self.has(TIMESTAMPS) && entry.has_timestamps {
+            return seq::is_older(self.ts_recent, entry.ts_recent);
+        }
+        seq::is_older(seq::to_wire(self.irs, self.rcv_nxt), entry.irs)
+    }
+}
+
+impl Tcp {
+    /// A SYN of the peer came here before its connection did. `Err`: the connection gives way.
+    pub(super) fn settle_rivals(
+        &mut self,
+        (index, hash): (u32, u64),
+        fields: &Fields,
+        now: Instant,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) -> Result<(), SocketError> {
+        let entry = self.syns.entries.at(index);
+        // In one table the peer would meet LAST-ACK or CLOSING with its new SYN, and the answer to the challenge would
+        // end what only waits for an ACK (RFC 9293 3.10.7.4): the handshake is already one step further.
+        if fields.is_spent() && entry.is_some_and(|entry| fields.is_outlived_by(entry)) {
+            return Err(SocketError::FlowExists);
+        }
+        // RFC 5961 4.2: no SYN ends a connection. The ACK that whoever adopts owes is the challenge.
+        let Some(mut entry) = self.drop_syn(index, hash) else {
+            return Ok(());
+        };
+        cx.counters.bump(Counter::TcpSynExpired);
+        // A copy of its own SYN has no consequence. Another one's sender may have our SYN-ACK, and is to know.
+        if entry.irs != fields.irs && !entry.is_owed {
+            entry.reset(now, cx, fx);
+        }
+        Ok(())
+    }
+
+    /// Tells the peer of a connection that cannot be adopted, unless somebody here has the same ends.
+    pub fn refuse(
+        &mut self,
+        now: Instant,
+        image: &ConnectionImage,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let Some(f) = Fields::read(&image.bytes).filter(Fields::is_sound) else {
+            return;
+        };
+        let hash = self.hasher.table(&f.key);
+        let place = self.find_place(&f.key, hash);
+        let is_free = matches!(place, None | Some(Place::TimeWait(_)));
+        if is_free && cx.link.is_own(f.key.local_ip()) {
+            // A RST beyond the peer's window would only be challenged.
+            let at = f.nxt.min(f.snd_edge.max(f.una));
+            let numbers = (seq::to_wire(f.iss, at), seq::to_wire(f.irs, f.rcv_nxt));
+            let header = (f.tos, f.ttl.max(1));
+            control::reset(&f.key, numbers, header, &mut None, now, cx, fx);
+        }
+    }
+}

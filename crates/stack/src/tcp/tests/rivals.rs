@@ -1,0 +1,160 @@
+//! Connections and handshakes that move to where a SYN of their peer came first.
+
+use super::harness::*;
+use super::moving::other_with_listener;
+use crate::tcp::ConnectionImage;
+use crate::{Event, SocketError};
+use slipstack_wire::tcp_options::TcpOptions;
+
+/// Numbers of the peer's port and ours.
+const PORTS: (u16, u16) = (PEER_PORT, PORT);
+
+/// Another engine of the address of an established connection, on which a SYN of its peer has opened half.
+fn with_handshake(world: &World, irs: u32) -> (World, u32) {
+    let mut other = other_with_listener(world);
+    other.inject(PORTS, irs, 0, SYN, &TcpOptions::default(), &[]);
+    let answer = other.only();
+    assert!(answer.is(SYN | ACK));
+    assert_eq!(other.stack.tcp_sizes(), (0, 1, 0));
+    (other.seq, other.ack) = (world.seq, world.ack);
+    (other, answer.header.seq)
+}
+
+fn detached(world: &mut World) -> ConnectionImage {
+    world.stack.tcp_detach(world.conn.unwrap()).unwrap()
+}
+
+/// What an engine makes of an image.
+fn adopt(other: &mut World, image: &ConnectionImage) -> Result<(), SocketError> {
+    let adopted = other.stack.tcp_adopt(other.now, image, &mut other.fx);
+    other.conn = adopted.as_ref().ok().copied();
+    adopted.map(|_| ())
+}
+
+#[test]
+fn a_connection_takes_the_place_of_a_handshake_by_a_copy_of_its_syn() {
+    let mut world = established();
+    let image = detached(&mut world);
+    let (mut other, _) = with_handshake(&world, ISS);
+    assert_eq!(adopt(&mut other, &image), Ok(()));
+    other.flush();
+    // The peer has one connection: nothing is said but its ACK.
+    assert!(other.only().is(ACK));
+    assert_eq!(other.stack.tcp_sizes(), (1, 0, 0));
+    other.peer(ACK, b"hello");
+    let conn = other.conn.unwrap();
+    assert!(other.has(Event::Received { conn, upto: 5 }));
+    other.sleep(5 * SECOND);
+    assert!(!other.take_sent().iter().any(|sent| sent.is(SYN | ACK)));
+}
+
+#[test]
+fn a_handshake_that_gives_way_to_an_open_connection_is_reset() {
+    for later in [ISS.wrapping_add(500_000), ISS.wrapping_sub(500_000)] {
+        let mut world = established();
+        let image = detached(&mut world);
+        let (mut other, iss) = with_handshake(&world, later);
+        assert_eq!(adopt(&mut other, &image), Ok(()));
+        let reset = other.only();
+        assert!(reset.is(RST | ACK));
+        let numbers = (reset.header.seq, reset.header.ack);
+        assert_eq!(numbers, (iss.wrapping_add(1), later.wrapping_add(1)));
+        other.flush();
+        // RFC 5961 4.2: the challenge, which a peer that knows nothing of the connection answers with a reset.
+        assert!(other.only().is(ACK));
+        assert_eq!(other.stack.tcp_sizes(), (1, 0, 0));
+        other.peer(RST, &[]);
+        assert_eq!(other.failed(), Some(crate::Reason::Reset));
+    }
+}
+
+/// The peer has ended first, and we have; `unacked` of our bytes and our FIN are on their way.
+fn in_last_ack(unacked: u64) -> (World, ConnectionImage) {
+    let mut world = established();
+    if unacked > 0 {
+        world.write(unacked);
+    }
+    world.peer(FIN | ACK, &[]);
+    let (now, conn) = (world.now, world.conn.unwrap());
+    let mode = crate::CloseMode::Orderly;
+    world.stack.tcp_close(now, conn, mode, false, &mut world.fx);
+    world.flush();
+    let image = detached(&mut world);
+    (world, image)
+}
+
+#[test]
+fn what_only_waits_for_its_last_ack_gives_way_to_a_later_handshake() {
+    let (world, image) = in_last_ack(0);
+    let later = world.seq.wrapping_add(1000);
+    let (mut other, iss) = with_handshake(&world, later);
+    assert_eq!(adopt(&mut other, &image), Err(SocketError::FlowExists));
+    other.stack.tcp_refuse(other.now, &image, &mut other.fx);
+    other.none();
+    (other.seq, other.ack) = (later.wrapping_add(1), iss.wrapping_add(1));
+    other.peer(ACK, b"anew");
+    assert_eq!(other.stack.tcp_sizes(), (1, 0, 0));
+    // Bytes that have not arrived are not given up for a SYN, nor is anything for one of long ago.
+    let (_, with_bytes) = in_last_ack(100);
+    let older = world.seq.wrapping_sub(1000);
+    for (image, irs) in [(&with_bytes, later), (&image, older)] {
+        let (mut other, _) = with_handshake(&world, irs);
+        assert_eq!(adopt(&mut other, image), Ok(()));
+        assert!(other.only().is(RST | ACK));
+    }
+}
+
+#[test]
+fn the_peer_of_a_connection_that_cannot_move_in_is_reset() {
+    let mut world = established();
+    let image = detached(&mut world);
+    let mut small = config();
+    small.tcp.conns_max = 1;
+    let mut other = World::new(small);
+    other.now = world.now;
+    other.listen();
+    other.inject((1000, PORT), ISS, 0, SYN, &TcpOptions::default(), &[]);
+    let ack = other.only().header.seq.wrapping_add(1);
+    other.inject((1000, PORT), ISS + 1, ack, ACK, &TcpOptions::default(), &[]);
+    assert_eq!(other.stack.tcp_sizes(), (1, 0, 0));
+    other.take_sent();
+    assert_eq!(adopt(&mut other, &image), Err(SocketError::LimitReached));
+    other.stack.tcp_refuse(other.now, &image, &mut other.fx);
+    let reset = other.only();
+    assert!(reset.is(RST | ACK) && reset.header.dst_port == PEER_PORT);
+    assert_eq!((reset.header.seq, reset.header.ack), (world.ack, world.seq));
+    // The ends of one that lives here are not touched.
+    let image = other.stack.tcp_image(accepted(&other)).unwrap();
+    other.stack.tcp_refuse(other.now, &image, &mut other.fx);
+    other.none();
+}
+
+fn accepted(world: &World) -> crate::ConnId {
+    let mut events = world.fx.events.iter();
+    let conn = events.find_map(|event| match event {
+        Event::Accepted { conn, .. } => Some(*conn),
+        _ => None,
+    });
+    conn.expect("accepted")
+}
+
+#[test]
+fn of_two_answers_to_a_syn_the_one_that_moves_in_left_first() {
+    // (how late the second one was given, whether the first one still counts)
+    for (late, is_first) in [(10 * MS, true), (1_500 * MS, false)] {
+        let mut world = World::new(config());
+        let listener = world.listen();
+        world.inject(PORTS, ISS, 0, SYN, &TcpOptions::default(), &[]);
+        let first = world.only().header.seq;
+        let images = world.stack.tcp_detach_half_open(listener);
+        world.now.0 += late;
+        let (mut other, second) = with_handshake(&world, ISS);
+        let adopted = other.stack.tcp_adopt_half_open(other.now, &images[0]);
+        assert_eq!(adopted.is_ok(), is_first);
+        assert_eq!(other.stack.tcp_sizes(), (0, 1, 0));
+        let taken = if is_first { first } else { second };
+        (other.seq, other.ack) = (ISS + 1, taken.wrapping_add(1));
+        other.peer(ACK, b"hello");
+        assert_eq!(other.stack.tcp_sizes(), (1, 0, 0), "{late}");
+    }
+}
