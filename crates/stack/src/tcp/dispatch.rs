@@ -55,13 +55,38 @@ impl Tcp {
                 self.on_connection_segment(now, index, &segment, cx, fx)
             }
             Some(Place::Syn(index)) => {
-                self.on_syn_entry_segment(now, index, (&key, hash), &segment, cx, fx);
+                self.on_half_open(now, index, (&key, hash), (ip, bytes), &segment, cx, fx)
             }
             Some(Place::TimeWait(index)) => {
                 self.on_former(now, index, (&key, hash), (ip, bytes), &segment, cx, fx)
             }
             None => self.on_unknown(now, (&key, hash), (ip, bytes), &segment, None, cx, fx),
         }
+    }
+
+    /// A segment that meets a handshake. While a connection is on its way here, a copy of its SYN may have begun one:
+    /// what is the connection's is not answered for the copy.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what every step of a segment takes"
+    )]
+    fn on_half_open(
+        &mut self,
+        now: Instant,
+        index: u32,
+        place: (&FlowKey, u64),
+        (ip, bytes): (&IpMeta, &[u8]),
+        segment: &Segment<'_>,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let entry = self.syns.entries.at(index);
+        if entry.is_some_and(|entry| entry.is_anothers(segment)) && fx.stray(ip, bytes) {
+            return cx
+                .counters
+                .bump_both(Counter::RxTcpSteps, Counter::TcpStrays);
+        }
+        self.on_syn_entry_segment(now, index, place, segment, cx, fx);
     }
 
     /// A segment that meets the rest of a connection. Its peer may use the two ends anew, with another

@@ -174,6 +174,10 @@ impl Tcp {
                 self.take_known(now, index, segment, cx, fx)
             }
             Some(Place::Syn(index)) => {
+                let entry = self.syns.entries.at(index);
+                if entry.is_none_or(|entry| entry.is_anothers(segment)) {
+                    return false;
+                }
                 // The handshake may be done now; what follows it comes soon.
                 let opened = self.on_syn_entry_segment(now, index, (&key, hash), segment, cx, fx);
                 if let Some(index) = opened {

@@ -216,6 +216,14 @@ impl SynEntry {
         let header = (self.tos, self.ttl);
         control::reset(&self.key, numbers, header, &mut self.hop, now, cx, fx);
     }
+
+    /// Whether this acknowledges what was never sent here. The entry may be of a copy of the SYN of a connection that
+    /// another engine has: the peer has met our SYN-ACK with a challenge, or goes on.
+    #[inline]
+    pub fn is_anothers(&self, segment: &Segment<'_>) -> bool {
+        let control = segment.flags.0 & (TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK).0;
+        control == TcpFlags::ACK.0 && segment.ack != control::after_syn(self.iss)
+    }
 }
 
 /// An entry that knows our side only.

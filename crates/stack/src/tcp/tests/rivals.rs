@@ -49,6 +49,42 @@ fn a_connection_takes_the_place_of_a_handshake_by_a_copy_of_its_syn() {
 }
 
 #[test]
+fn what_a_peer_says_of_its_connection_is_not_reset_for_a_copy_of_its_syn() {
+    let mut world = established();
+    let _ = detached(&mut world);
+    for is_predicted in [false, true] {
+        let (mut other, iss) = with_handshake(&world, ISS);
+        other.is_burst = is_predicted;
+        // Its challenge to the second SYN-ACK, its data, what it sends later.
+        let mut say = |others, ahead, payload: &[u8]| {
+            other.fx.others = others;
+            other.peer_at(ahead, ACK, payload);
+            if is_predicted {
+                other.end_burst();
+            }
+            (other.fx.others, other.take_sent())
+        };
+        for (ahead, payload) in [(0, &b""[..]), (0, b"data"), (200_000, b"later")] {
+            let (left, answers) = say(Some(0), ahead, payload);
+            assert!(left == Some(1) && answers.is_empty(), "{answers:?}");
+        }
+        // Where there is nobody else it is answered as ever (RFC 9293 3.10.7.4, fifth).
+        let (_, answers) = say(None, 0, b"data");
+        assert!(answers.iter().all(|sent| sent.is(RST)) && answers.len() == 1);
+        // The handshake itself is open still.
+        assert_eq!(other.stack.tcp_sizes(), (0, 1, 0));
+        other.ack = iss.wrapping_add(1);
+        other.is_burst = false;
+        other.fx.others = Some(0);
+        other.peer(ACK, b"hello");
+        assert_eq!(
+            (other.fx.others, other.stack.tcp_sizes()),
+            (Some(0), (1, 0, 0))
+        );
+    }
+}
+
+#[test]
 fn a_handshake_that_gives_way_to_an_open_connection_is_reset() {
     for later in [ISS.wrapping_add(500_000), ISS.wrapping_sub(500_000)] {
         let mut world = established();
