@@ -179,6 +179,22 @@ fn random_impairments_have_their_shares() {
 }
 
 #[test]
+fn damage_that_no_checksum_would_notice_is_a_cut() {
+    let mut link = link(LinkParams {
+        corruption: Share::percent(100),
+        ..LinkParams::default()
+    });
+    let mut arp = vec![0; 42];
+    arp[12..14].copy_from_slice(&[0x08, 0x06]);
+    for i in 0..1000 {
+        link.offer(Instant::ZERO, arp.clone(), i).unwrap();
+    }
+    let arrived = deliveries(&mut link);
+    assert_eq!(arrived.len(), 1000);
+    assert!(arrived.iter().all(|it| it.bytes.len() < arp.len()));
+}
+
+#[test]
 fn bursts_have_their_share_and_their_length() {
     let mut link = link(LinkParams {
         loss: Loss::bursts_of(8, Share::percent(2)),
