@@ -151,7 +151,7 @@ impl Engine {
 
     /// The process ends in order: closes everything, sends what can be sent now, and puts the
     /// connections that are left into the handover areas of their regions. Returns these, and how
-    /// many are in each.
+    /// many are in each. Their flows stay in the directory: what the keeper never hears of, it resets.
     pub fn hand_over(&mut self, now: Instant) -> Vec<(Region, u32)> {
         self.turn(now);
         for id in self.world.client_ids() {
@@ -185,7 +185,6 @@ impl Engine {
             let (role, send) = (socket.role, socket.send);
             let Role::Stream(conn) = role else { continue };
             if let Some(image) = self.stack.tcp_detach(conn) {
-                self.world.flows.close(conn);
                 area.push(&image.to_bytes(), send.ring(), send.acked(), send.head());
             }
         }

@@ -455,3 +455,20 @@ fn sides_that_share_a_processor_both_learn_of_it_and_of_its_end() {
     assert!(!host.program.meet(1));
     assert!(!host.engine.meets_programs(0));
 }
+
+/// The keeper may never hear of it: a program that is killed while it ends, a message that is lost.
+#[test]
+fn what_is_handed_over_stays_in_the_directory() {
+    let mut world = World::new();
+    let listener = world.listen(1, 8080);
+    world.connect(listener, 8080);
+    let host = &mut world.hosts[0];
+    let flows = |region| slipstack_channel::flows(region);
+    let before = flows(host.program.region());
+    assert_eq!(before.len(), 1);
+    let now = slipstack_engine::Instant(world.now);
+    let estates = host.engine.hand_over(now);
+    let handed: Vec<u32> = estates.iter().map(|(_, images)| *images).collect();
+    assert_eq!(handed, [1]);
+    assert_eq!(flows(&estates[0].0), before);
+}

@@ -354,9 +354,14 @@ impl Net {
         !self.world.strays.is_empty()
     }
 
+    /// Whether a flow is carried out here.
+    pub fn carries(&self, flow: &Flow) -> bool {
+        self.world.care.has(flow)
+    }
+
     /// Whether a flow is carried out or reset here.
     pub fn has_flow(&self, flow: &Flow) -> bool {
-        self.world.care.has(flow) || self.world.doomed.contains(flow)
+        self.carries(flow) || self.world.doomed.contains(flow)
     }
 
     pub fn has_resets(&self) -> bool {

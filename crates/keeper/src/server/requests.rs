@@ -456,6 +456,8 @@ impl Server {
                     .into_iter()
                     .map(move |flow| (flow, slot))
             })
+            // An engine that has handed over lists them until it is gone.
+            .filter(|(flow, _)| !self.net.carries(flow))
             .collect()
     }
 
