@@ -216,6 +216,25 @@ fn a_peer_of_a_dead_engine_is_reset_at_once_and_the_port_is_free() {
 }
 
 #[test]
+fn a_peer_of_an_engine_that_is_killed_as_it_ends_is_reset_though_it_only_listens() {
+    let mut world = world();
+    let (client, server) = (Task::new((1, 0), (2, UP)), Task::new((2, UP), (1, 0)));
+    let options = SocketOptions::default();
+    let ends = ((0, CLIENT, client), (KEEPER, PORT, server));
+    world.connect(ends.0, ends.1, &options).unwrap();
+    world.run_for(6 * MS).unwrap();
+    let (index, _) = world.connections_of(0)[0];
+    // What it says as it ends is lost.
+    world.network.set_cut(true);
+    world.end_engine(index, Ending::Interrupted, MS).unwrap();
+    world.run_for(100 * MS).unwrap();
+    world.network.set_cut(false);
+    says(world.run_for(SECOND), "failed: Reset");
+    let (local, remote) = client_ends(&world);
+    assert_eq!(world.failed(local, remote), Some(Reason::Reset));
+}
+
+#[test]
 fn a_peer_that_is_not_told_of_the_death_is_noticed() {
     let (mut world, place, _) = busy();
     world.keeper(KEEPER).probes = false;

@@ -29,6 +29,8 @@ pub struct Way {
 pub enum Ending {
     /// Its programs close everything, and the keeper carries out what is left.
     Orderly,
+    /// The same, but it is killed before the keeper hears of what is left.
+    Interrupted,
     /// Without a word.
     Crash,
 }
@@ -142,12 +144,21 @@ impl World {
         let Some(number) = self.machine_of(index) else {
             return Ok(());
         };
-        if ending == Ending::Orderly {
+        if ending != Ending::Crash {
             self.hand_over(number, index)?;
         }
+        if ending == Ending::Interrupted {
+            self.lose_estates(number, index);
+        }
         self.hosts[index].is_gone = true;
-        let left = self.machines[number].directory.iter();
-        for (flow, _) in left.filter(|(_, host)| **host == index) {
+        let machine = &self.machines[number];
+        let is_handed_over = |flow: &Flow| {
+            let mut estates = machine.estates.iter();
+            let ends = Some((flow.local, flow.remote));
+            estates.any(|(_, passage)| passage.image.endpoints() == ends)
+        };
+        let left = machine.directory.iter();
+        for (flow, _) in left.filter(|(flow, host)| **host == index && !is_handed_over(flow)) {
             self.watch.on_death(flow.local, flow.remote);
             self.flows.remove(&(flow.local, flow.remote));
         }
@@ -160,6 +171,16 @@ impl World {
         let at = self.now.plus_nanos(notice_ns);
         self.deeds.add(at, number, Deed::Bury(index, ending));
         Ok(())
+    }
+
+    /// Nobody hears of what an engine has left: its connections are those of a dead program.
+    fn lose_estates(&mut self, number: usize, index: usize) {
+        let machine = &mut self.machines[number];
+        let is_lost = |(of, _): &mut (usize, Passage)| *of == index;
+        for (_, passage) in machine.estates.extract_if(.., is_lost) {
+            machine.detached -= 1;
+            self.unfinished -= usize::from(!passage.program.is_done());
+        }
     }
 
     /// Closes everything and hands what is left to the keeper.
@@ -180,9 +201,8 @@ impl World {
             let written = streams.map_or(0, |streams| streams.written());
             if let Some((flow, passage)) = self.detach(place, false) {
                 self.expect_of_peer((flow.remote, flow.local), written);
-                let machine = &mut self.machines[number];
-                machine.directory.remove(&flow);
-                machine.estates.push((index, passage));
+                // The directory has it until the keeper does.
+                self.machines[number].estates.push((index, passage));
             }
         }
         Ok(())

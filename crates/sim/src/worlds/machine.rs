@@ -117,6 +117,7 @@ pub fn dying(setting: &mut Setting) -> Result<(), Failure> {
     setting.world.share_port(machine, PORT, &engines)?;
     setting.world.waits_for_accepts = false;
     let ending = match setting.is_once_in(2) {
+        true if setting.is_once_in(3) => Ending::Interrupted,
         true => Ending::Orderly,
         false => Ending::Crash,
     };
@@ -136,7 +137,7 @@ pub fn dying(setting: &mut Setting) -> Result<(), Failure> {
     for number in 100..100 + setting.between(1, 4) as u16 {
         connect_to_the_living(setting, number)?;
     }
-    if is_clean && ending == Ending::Crash {
+    if is_clean && ending != Ending::Orderly {
         setting.world.run_for(RESET_NS)?;
         for (local, remote) in &peers {
             setting.world.is_told(*local, *remote)?;
@@ -155,7 +156,7 @@ fn connect_to_the_doomed(
     let is_silent = ending == Ending::Crash && setting.is_once_in(3);
     let up = match ending {
         Ending::Crash => setting.between(0, 3_000_000),
-        Ending::Orderly => 0,
+        Ending::Orderly | Ending::Interrupted => 0,
     };
     let down = setting.between(0, 3_000_000);
     let (mut client, mut server) = setting.tasks(up, down);
