@@ -152,12 +152,13 @@ impl Tcp {
     }
 
     /// Whether the entry here comes from a copy of the SYN of the one that moves, which was answered before: a peer
-    /// takes the first answer. One that asks after a timeout has none, and gets the one from here.
+    /// takes the first answer. One that asks after a timeout has none, and gets the one from here; its timeout began with
+    /// the SYN, so that no more than half of it is a measure.
     fn is_copy(&self, index: u32, moved: &SynEntry, cx: &Cx<'_>) -> bool {
-        let rto_ns = nanos(cx.config.tcp.rto_initial);
+        let soon_ns = nanos(cx.config.tcp.rto_initial) / 2;
         let here = self.syns.entries.at(index);
         here.is_some_and(|here| {
-            let is_soon = here.sent_at.nanos_since(moved.sent_at) < rto_ns;
+            let is_soon = here.sent_at.nanos_since(moved.sent_at) < soon_ns;
             here.irs == moved.irs && here.iss != moved.iss && is_soon
         })
     }

@@ -177,7 +177,7 @@ fn accepted(world: &World) -> crate::ConnId {
 #[test]
 fn of_two_answers_to_a_syn_the_one_that_moves_in_left_first() {
     // (how late the second one was given, whether the first one still counts)
-    for (late, is_first) in [(10 * MS, true), (1_500 * MS, false)] {
+    for (late, is_first) in [(10 * MS, true), (990 * MS, false), (1_500 * MS, false)] {
         let mut world = World::new(config());
         let listener = world.listen();
         world.inject(PORTS, ISS, 0, SYN, &TcpOptions::default(), &[]);
