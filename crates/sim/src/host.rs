@@ -11,7 +11,6 @@ use slipstack_stack::{
 
 use crate::gso;
 use crate::machine::{Coming, Inbox, Message, Place};
-use crate::passage::Passage;
 use crate::streams::Streams;
 
 /// A frame leaves a host.
@@ -199,12 +198,12 @@ impl Host {
         self.fx.set_coming(None);
     }
 
-    /// What others have sent by now: frames to the stack, connections to the caller.
-    pub fn take_post(&mut self, now: Instant) -> Vec<Passage> {
+    /// What others have sent by now: frames to the stack, connections and handshakes to the caller.
+    pub fn take_post(&mut self, now: Instant) -> Vec<Message> {
         let mut passages = Vec::new();
         while let Some(message) = self.post.pop(now) {
             match message {
-                Message::Connection(passage) => passages.push(*passage),
+                Message::Connection(_) | Message::HalfOpen(..) => passages.push(message),
                 Message::Frame {
                     frame,
                     meta,

@@ -1,9 +1,10 @@
 //! Hosts, their programs, the link between them, and time.
 
+mod leaving;
 mod machines;
 mod moving;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
 use slipstack_stack::rng::Rng;
@@ -52,7 +53,7 @@ pub struct World {
     pub machines: Vec<Machine>,
     deeds: Deeds,
     /// Engines that listen, and on which ports.
-    listeners: BTreeSet<(usize, u16)>,
+    listeners: BTreeMap<(usize, u16), ListenerId>,
     /// Phases in which connections have moved, a bit for each of [`slipstack_stack::TcpState`].
     pub moved_in: u16,
     /// Tasks of connections to come, by station and the peer's address.
@@ -89,7 +90,7 @@ impl World {
             unfinished: 0,
             machines: Vec::new(),
             deeds: Deeds::default(),
-            listeners: BTreeSet::new(),
+            listeners: BTreeMap::new(),
             moved_in: 0,
             expected: HashMap::new(),
             waits_for_accepts: true,

@@ -186,6 +186,40 @@ fn a_connection_or_a_segment_that_is_lost_between_engines_is_noticed() {
     }
 }
 
+/// A handshake whose SYN-ACK is on its way, as its engine stops to listen.
+fn half_open() -> (World, usize) {
+    let mut world = world();
+    let (client, server) = (Task::new((1, UP), (2, UP)), Task::new((2, UP), (1, UP)));
+    let options = SocketOptions::default();
+    let ends = ((0, CLIENT, client), (KEEPER, PORT, server));
+    world.connect(ends.0, ends.1, &options).unwrap();
+    let has_half = |world: &World, of: &usize| world.hosts[*of].stack.tcp_sizes().1 == 1;
+    while !ENGINES.iter().any(|of| has_half(&world, of)) {
+        world.run_for(MS / 10).unwrap();
+    }
+    let engine = ENGINES.into_iter().find(|of| has_half(&world, of)).unwrap();
+    world.leave_port(0, PORT, engine).unwrap();
+    let other = ENGINES.into_iter().find(|of| *of != engine).unwrap();
+    assert_eq!(world.listening(PORT), [other]);
+    (world, other)
+}
+
+#[test]
+fn a_handshake_moves_when_its_listener_closes() {
+    let (mut world, _) = half_open();
+    finish(&mut world).unwrap();
+    let tally = world.machines[0].half_open;
+    assert_eq!((tally.left, tally.taken, tally.refused), (1, 1, 0));
+}
+
+#[test]
+fn a_handshake_that_is_lost_between_engines_is_noticed() {
+    let (mut world, other) = half_open();
+    drop(world.hosts[other].post.pop(Instant::FAR_FUTURE));
+    let outcome = checks::frames(&world).map_err(|why| world.failure(why));
+    says(outcome, "handshakes left their engines");
+}
+
 #[test]
 fn what_an_engine_says_of_a_connection_that_left_is_noticed() {
     let (mut world, place, other) = busy();

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use slipstack_stack::{Instant, RxMeta};
+use slipstack_stack::{HalfOpenImage, Instant, RxMeta};
 
 use crate::passage::Passage;
 
@@ -18,6 +18,8 @@ pub enum Message {
         origin: Option<u16>,
     },
     Connection(Box<Passage>),
+    /// A handshake that is under way, and how many engines had no listener for it.
+    HalfOpen(Box<HalfOpenImage>, u8),
 }
 
 /// What became of the frames that were put in.
@@ -50,6 +52,7 @@ impl Tally {
 pub struct Inbox {
     queue: VecDeque<(Instant, Message)>,
     frames: usize,
+    connections: usize,
     pub tally: Tally,
 }
 
@@ -64,6 +67,7 @@ impl Inbox {
             }
             self.frames += 1;
         }
+        self.connections += usize::from(matches!(message, Message::Connection(_)));
         let last = self.queue.back().map_or(at, |(at, _)| *at);
         self.queue.push_back((at.max(last), message));
     }
@@ -71,9 +75,13 @@ impl Inbox {
     pub fn pop(&mut self, now: Instant) -> Option<Message> {
         self.next_due().filter(|at| *at <= now)?;
         let (_, message) = self.queue.pop_front()?;
-        if matches!(message, Message::Frame { .. }) {
-            self.frames -= 1;
-            self.tally.taken += 1;
+        match message {
+            Message::Frame { .. } => {
+                self.frames -= 1;
+                self.tally.taken += 1;
+            }
+            Message::Connection(_) => self.connections -= 1,
+            Message::HalfOpen(..) => {}
         }
         Some(message)
     }
@@ -88,7 +96,12 @@ impl Inbox {
 
     /// Connections on their way here.
     pub fn connections(&self) -> usize {
-        self.queue.len() - self.frames
+        self.connections
+    }
+
+    /// Handshakes likewise.
+    pub fn half_open(&self) -> usize {
+        self.queue.len() - self.frames - self.connections
     }
 
     pub fn balance(&self) -> Result<(), String> {
@@ -113,7 +126,7 @@ mod tests {
         frames
             .filter_map(|message| match message {
                 Message::Frame { frame, .. } => frame.first().copied(),
-                Message::Connection(_) => None,
+                Message::Connection(_) | Message::HalfOpen(..) => None,
             })
             .collect()
     }

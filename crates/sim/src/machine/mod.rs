@@ -131,6 +131,16 @@ pub struct Machine {
     /// Connections that have left an engine, and those that have arrived at one.
     pub detached: u64,
     pub adopted: u64,
+    pub half_open: HalfOpens,
+}
+
+/// What became of handshakes that left an engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HalfOpens {
+    pub left: u64,
+    pub taken: u64,
+    /// Without a listener, or where the flow was known already.
+    pub refused: u64,
 }
 
 impl Machine {
@@ -145,6 +155,7 @@ impl Machine {
             salvaged: 0,
             detached: 0,
             adopted: 0,
+            half_open: HalfOpens::default(),
         }
     }
 
@@ -197,6 +208,17 @@ impl Machine {
             return Err(format!(
                 "{} connections left their engines, {} came to others, {coming} are on their way",
                 self.detached, self.adopted
+            ));
+        }
+        let coming: usize = ours().map(|host| host.post.half_open()).sum();
+        let HalfOpens {
+            left,
+            taken,
+            refused,
+        } = self.half_open;
+        if left != taken + refused + coming as u64 {
+            return Err(format!(
+                "{left} handshakes left their engines, {taken} came to others, {refused} to none, {coming} are on their way"
             ));
         }
         ours().try_for_each(|host| host.post.balance())

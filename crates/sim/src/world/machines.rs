@@ -8,7 +8,7 @@ use slipstack_stack::{ConnId, Instant, ListenOptions, RxMeta};
 use super::moving::Ending;
 use super::{Failure, World};
 use crate::host::Host;
-use crate::machine::{Coming, Engine, Flow, KEEPER, Keeper, Machine, Place, Steering};
+use crate::machine::{Coming, Engine, Flow, KEEPER, Keeper, Machine, Message, Place, Steering};
 use crate::network::Arrival;
 
 /// Exceptions of flows that have ended go within this time.
@@ -87,9 +87,9 @@ impl World {
         engines: &[usize],
     ) -> Result<(), Failure> {
         for engine in engines {
-            if !self.listeners.contains(&(*engine, port)) {
-                self.listeners.insert((*engine, port));
-                self.listen_with(*engine, port, ListenOptions::default())?;
+            if !self.listeners.contains_key(&(*engine, port)) {
+                let id = self.listen_with(*engine, port, ListenOptions::default())?;
+                self.listeners.insert((*engine, port), id);
             }
         }
         self.spread_port(machine, port);
@@ -101,7 +101,7 @@ impl World {
         let of = &self.machines[machine];
         let slots: Vec<u16> = of
             .hosts()
-            .filter(|host| self.listeners.contains(&(*host, port)))
+            .filter(|host| self.listeners.contains_key(&(*host, port)))
             .filter_map(|host| of.slot(host))
             .collect();
         let flows = of.flows_of(port);
@@ -175,9 +175,12 @@ impl World {
     /// What a turn of an engine or a keeper has besides: messages, probes, neighbours.
     pub(super) fn turn_in_machine(&mut self, index: usize) -> Result<(), Failure> {
         let now = self.now;
-        let passages = self.hosts[index].take_post(now);
-        for passage in passages {
-            self.take_in(index, passage)?;
+        for message in self.hosts[index].take_post(now) {
+            match message {
+                Message::Connection(passage) => self.take_in(index, *passage)?,
+                Message::HalfOpen(image, hops) => self.take_half_open(index, &image, hops),
+                Message::Frame { .. } => {}
+            }
         }
         let station = self.hosts[index].station;
         let machine = self.machines.iter().find(|it| it.station == station);

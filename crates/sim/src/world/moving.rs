@@ -263,10 +263,10 @@ impl World {
 
     fn forget_listeners(&mut self, number: usize, index: usize, ending: Ending) {
         let (now, keeper) = (self.now, self.machines[number].keeper());
-        let (ours, others) = self.listeners.iter().partition(|(of, _)| *of == index);
-        self.listeners = others;
-        let ours: std::collections::BTreeSet<(usize, u16)> = ours;
-        for (_, port) in ours {
+        let ours = self.listeners.keys().filter(|(of, _)| *of == index);
+        let ports: Vec<u16> = ours.map(|(_, port)| *port).collect();
+        self.listeners.retain(|(of, _), _| *of != index);
+        for port in ports {
             if ending == Ending::Orderly {
                 self.keeper(keeper).search.note_moving(port, now);
             }

@@ -38,7 +38,8 @@ pub fn moving(setting: &mut Setting) -> Result<(), Failure> {
     let (machine, engines) = setting.put_machine(engines);
     setting.world.share_port(machine, PORT, &engines)?;
     setting.world.listen(0, PORT)?;
-    for number in 0..setting.between(1, 6) as u16 {
+    let mut opened = setting.between(1, 6) as u16;
+    for number in 0..opened {
         connect_either_way(setting, (machine, &engines), number)?;
     }
     for _ in 0..setting.between(1, 60) {
@@ -48,13 +49,31 @@ pub fn moving(setting: &mut Setting) -> Result<(), Failure> {
             break;
         }
         move_one(setting, machine, &engines);
-        if setting.is_once_in(20) {
-            let share = setting.between(1, engines.len() as u64) as usize;
-            let listening = &engines[..share];
-            setting.world.share_port(machine, PORT, listening)?;
+        if setting.is_once_in(6) {
+            connect_either_way(setting, (machine, &engines), opened)?;
+            opened += 1;
+        }
+        if setting.is_once_in(6) {
+            listen_or_leave(setting, machine, &engines)?;
         }
     }
     setting.run()
+}
+
+/// A listener comes, or goes while there are others.
+fn listen_or_leave(
+    setting: &mut Setting,
+    machine: usize,
+    engines: &[usize],
+) -> Result<(), Failure> {
+    let engine = engines[setting.between(0, engines.len() as u64 - 1) as usize];
+    let listening = setting.world.listening(PORT);
+    match listening.contains(&engine) {
+        true if listening.iter().any(|of| *of != engine) => {
+            setting.world.leave_port(machine, PORT, engine)
+        }
+        _ => setting.world.share_port(machine, PORT, &[engine]),
+    }
 }
 
 /// By the client to whoever of the engines listens, or by one of the engines to the client's host.
@@ -90,10 +109,10 @@ fn move_one(setting: &mut Setting, machine: usize, engines: &[usize]) {
     }
     let place = all[setting.between(0, all.len() as u64 - 1) as usize];
     let to = engines[setting.between(0, engines.len() as u64 - 1) as usize];
-    let takes_ns = 1 << setting.between(10, 22);
+    let takes_ns = 1 << setting.between(10, 24);
     let way = Way {
         takes_ns,
-        steered_after_ns: setting.between(0, 4 * takes_ns),
+        steered_after_ns: setting.between(0, 1) * setting.between(0, 4 * takes_ns),
         drops_ranges: setting.is_once_in(2),
     };
     if to != place.0 && setting.world.transfer(place, to, way) {
