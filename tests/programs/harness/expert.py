@@ -35,6 +35,11 @@ ASKED = (
     " && !(tcp.flags.reset == 1 && tcp.seq_raw == 0)"
 )
 LEVELS = {"Errors": "error", "Warns": "warning"}
+RESET = "warning: TCP: Connection reset (RST)"
+# What comes late for a connection that is closed at one end and in TIME-WAIT at the other.
+RESET_OF_THE_CLOSED = f"{RESET} of what came behind both ends"
+FIELDS = ("tcp.stream", "tcp.srcport", "tcp.flags", "tcp.seq_raw", "tcp.ack_raw", "tcp.len")
+FIN, RST, ACK = 0x01, 0x04, 0x10
 LINE = re.compile(r"^\s+(\d+)\s+(\S+)\s+(\S+)\s+(.+)$")
 
 
@@ -86,12 +91,53 @@ def configuration():
 
 
 def findings(file):
-    words = ["tshark", "-n", "-r", file, "-q", "-z", f"expert,warn,{ASKED}"]
+    found = parsed(tshark(file, "-q", "-z", f"expert,warn,{ASKED}"))
+    if found[RESET]:
+        streams = ",".join(sorted(set(tshark(file, "-Y", f"tcp.flags.reset == 1 && {ASKED}", "-T", "fields", "-e", "tcp.stream").split())))
+        words = [word for name in FIELDS for word in ("-e", name)]
+        late = resets_of_the_closed(tshark(file, "-Y", f"tcp.stream in {{{streams}}}", "-T", "fields", *words))
+        found[RESET] -= late
+        found[RESET_OF_THE_CLOSED] += late
+    return +found
+
+
+def tshark(file, *wanted):
+    words = ["tshark", "-n", "-r", file, *wanted]
     for name in CHECKS:
         words += ["-o", f"{name}:TRUE"]
     settings = {**os.environ, "WIRESHARK_CONFIG_DIR": configuration().name}
-    text = subprocess.run([str(word) for word in words], capture_output=True, text=True, errors="replace", env=settings, timeout=READING_S, check=True).stdout
-    return parsed(text)
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, errors="replace", env=settings, timeout=READING_S, check=True)
+    return done.stdout
+
+
+class Side:
+    """One end of a connection, by what it has sent."""
+
+    def __init__(self):
+        # Behind its FIN; whether that acknowledged the other's (then no TIME-WAIT is its own); all it has acknowledged.
+        self.end = None
+        self.is_second = False
+        self.acked = set()
+
+
+def resets_of_the_closed(lines):
+    """How many resets leave from an end that was closed: the other's FIN was acknowledged by its own and that, before, by the
+    other. RFC 9293 3.10.7.1: such a RST has the number that the late segment acknowledged, and no ACK."""
+    sides = {}
+    count = 0
+    for line in lines.splitlines():
+        stream, port, flags, seq, ack, length = (int(word, 0) for word in line.split("\t"))
+        here = sides.setdefault((stream, port), Side())
+        there = next((side for (number, other), side in sides.items() if number == stream and other != port), Side())
+        if flags & RST:
+            count += not flags & ACK and here.is_second and here.end in there.acked and seq in there.acked
+            continue
+        if flags & FIN and here.end is None:
+            here.end = (seq + length + 1) % 2**32
+            here.is_second = there.end is not None and (ack == there.end or there.end in here.acked)
+        if flags & ACK:
+            here.acked.add(ack)
+    return count
 
 
 def parsed(text):
