@@ -8,8 +8,8 @@
 //! answer and the end of its connection then share a frame, which costs the former some microseconds.
 //! A send outside a batch leaves at once.
 //!
-//! With spinning off, more may wait for a program of that habit: what the engine has to say after a sleep
-//! leaves with the program's answers, and for 50 µs events that are known are handed out before anything leaves.
+//! With spinning off, sends of a program of that habit are held for up to 100 µs, what the engine has to say after a sleep
+//! leaves with them, and for 50 µs events that are known are handed out before anything leaves.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -17,6 +17,9 @@ use crate::habit::Habit;
 
 /// A held send leaves with the first that comes so much later.
 const HOLD_NS: u64 = 20_000;
+/// As [`HOLD_NS`], with spinning off and for who answers and waits at once: the one that comes later would leave without the
+/// end of its connection, and that in a frame of its own.
+const HOLD_LONG_NS: u64 = 100_000;
 
 /// Events that are there are handed out before what is held leaves, for so long.
 const GATHER_NS: u64 = 50_000;
@@ -37,6 +40,8 @@ pub(crate) struct Batch {
     last: AtomicU64,
     /// Since when a send is held; 0 = none is.
     held_ns: AtomicU64,
+    /// For how long it is.
+    hold_ns: AtomicU64,
     /// When the batch's latest send was made; 0 = there was none.
     sent_ns: AtomicU64,
     /// It is a lone event.
@@ -82,11 +87,14 @@ impl Batch {
             _ => last,
         };
         self.is_lone.store(is_lone, Ordering::Relaxed);
-        self.hold(thread, last);
+        let is_long = is_thrifty && last == THE_WAIT;
+        let hold_ns = if is_long { HOLD_LONG_NS } else { HOLD_NS };
+        self.hold(thread, last, hold_ns);
     }
 
-    fn hold(&self, thread: usize, last: u64) {
+    fn hold(&self, thread: usize, last: u64, hold_ns: u64) {
         self.last.store(last, Ordering::Relaxed);
+        self.hold_ns.store(hold_ns, Ordering::Relaxed);
         self.held_ns.store(0, Ordering::Relaxed);
         self.sent_ns.store(0, Ordering::Relaxed);
         self.owner.store(thread, Ordering::Relaxed);
@@ -98,7 +106,7 @@ impl Batch {
         let begins = self.owner.load(Ordering::Relaxed) != thread;
         if begins {
             self.is_lone.store(false, Ordering::Relaxed);
-            self.hold(thread, THE_WAIT);
+            self.hold(thread, THE_WAIT, HOLD_NS);
         }
         begins
     }
@@ -148,11 +156,18 @@ impl Batch {
             return true;
         }
         let held = self.held_ns.load(Ordering::Relaxed);
-        if held != 0 && now.wrapping_sub(held) < HOLD_NS {
+        if held != 0 && now.wrapping_sub(held) < self.hold_ns.load(Ordering::Relaxed) {
             return false;
         }
         self.held_ns.store(now, Ordering::Relaxed);
         held != 0
+    }
+
+    /// A send of `thread` has left. How long that took says nothing of the program.
+    pub(crate) fn on_left(&self, thread: usize, now_ns: impl FnOnce() -> u64) {
+        if self.owner.load(Ordering::Relaxed) == thread {
+            self.sent_ns.store(now_ns(), Ordering::Relaxed);
+        }
     }
 }
 
@@ -230,6 +245,25 @@ mod tests {
         assert!(!batch.is_due(1, 30, || 4_000), "in whatever order");
         assert!(!batch.is_due(1, 10, || 5_000));
         assert!(batch.is_due(1, 20, || 30_000), "but not for long");
+    }
+
+    #[test]
+    fn what_sending_takes_is_not_the_programs_lateness() {
+        let batch = prompt();
+        batch.begin(1, 1, 10, false);
+        assert!(batch.is_due(1, 10, || 1_000));
+        batch.on_left(1, || 2_000_000);
+        batch.end(1, || 2_000_000 + PROMPT_NS);
+        assert!(batch.is_prompt());
+    }
+
+    #[test]
+    fn who_is_thrifty_holds_longer() {
+        let batch = prompt();
+        batch.begin(1, 9, 90, true);
+        assert!(!batch.is_due(1, 10, || 1_000));
+        assert!(!batch.is_due(1, 20, || 100_000));
+        assert!(batch.is_due(1, 30, || 101_000), "but not for ever");
     }
 
     #[test]

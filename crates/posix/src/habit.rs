@@ -2,12 +2,14 @@
 //!
 //! It is learned from what the program does, and forgotten with the first return that is late: what
 //! it sends is then not held for its next wait any more. Who is late again and again is trusted ever
-//! later.
+//! later, unless it was by so little that the machine may have kept it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The longest time from a batch's last send to the next wait of a program that comes back at once.
 pub(crate) const PROMPT_NS: u64 = 50_000;
+/// A return that is not later than this may be the machine's doing, and nothing would have waited for long.
+const MILD_NS: u64 = 250_000;
 /// Returns in a row after which it is believed: at first, and at most.
 pub(crate) const LEARN_MIN: u32 = 16;
 const LEARN_MAX: u32 = 4096;
@@ -42,8 +44,12 @@ impl Habit {
     /// The program waits again, so long after its last send.
     #[inline]
     pub(crate) fn on_return(&self, after_ns: u64) {
-        if after_ns > PROMPT_NS {
+        if after_ns > MILD_NS {
             self.on_late();
+            return;
+        }
+        if after_ns > PROMPT_NS {
+            self.streak.store(0, Ordering::Relaxed);
             return;
         }
         let streak = self.streak.load(Ordering::Relaxed) + 1;
@@ -83,10 +89,10 @@ mod tests {
     fn a_late_return_costs_more_each_time() {
         let habit = Habit::default();
         assert_eq!(returns_until_prompt(&habit), LEARN_MIN);
-        habit.on_return(PROMPT_NS + 1);
+        habit.on_return(MILD_NS + 1);
         assert_eq!(returns_until_prompt(&habit), LEARN_MIN * DISTRUST);
         for _ in 0..10 {
-            habit.on_return(PROMPT_NS + 1);
+            habit.on_return(MILD_NS + 1);
         }
         assert_eq!(returns_until_prompt(&habit), LEARN_MAX);
     }
@@ -95,13 +101,23 @@ mod tests {
     fn long_good_conduct_is_rewarded() {
         let habit = Habit::default();
         for _ in 0..10 {
-            habit.on_return(PROMPT_NS + 1);
+            habit.on_return(MILD_NS + 1);
         }
         for _ in 0..LEARN_MAX * 10 {
             habit.on_return(1);
         }
         assert!(habit.is_prompt());
-        habit.on_return(PROMPT_NS + 1);
+        habit.on_return(MILD_NS + 1);
         assert_eq!(returns_until_prompt(&habit), LEARN_MIN * DISTRUST);
+    }
+
+    #[test]
+    fn a_little_late_is_forgiven_soon() {
+        let habit = Habit::default();
+        for _ in 0..10 {
+            assert_eq!(returns_until_prompt(&habit), LEARN_MIN);
+            habit.on_return(MILD_NS);
+            assert!(!habit.is_prompt());
+        }
     }
 }

@@ -421,11 +421,10 @@ impl Process {
 
     /// Something for the wire was pushed on this socket: it leaves now or with the batch.
     pub(crate) fn after_push(&self, link: &Link, socket: u64) {
-        if self
-            .batch
-            .is_due(self.kernel.thread(), socket, || self.now_ns())
-        {
+        let thread = self.kernel.thread();
+        if self.batch.is_due(thread, socket, || self.now_ns()) {
             link.commands();
+            self.batch.on_left(thread, || self.now_ns());
             self.sleepers.nudge(|| self.now_ns());
         }
     }
