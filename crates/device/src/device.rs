@@ -84,6 +84,11 @@ pub trait Device: Send {
     /// Whether frames wait; may cost a system call.
     fn has_rx(&self) -> bool;
 
+    /// When the frame came that is to be taken next, by the monotonic clock; `None` = none waits, or nobody knows.
+    fn waiting_since_ns(&self) -> Option<u64> {
+        None
+    }
+
     /// Frames wait because the kernel had no room: poll for writing too, then flush.
     fn tx_pending(&self) -> bool {
         false
@@ -122,6 +127,10 @@ impl<T: Device + ?Sized> Device for Box<T> {
 
     fn has_rx(&self) -> bool {
         (**self).has_rx()
+    }
+
+    fn waiting_since_ns(&self) -> Option<u64> {
+        (**self).waiting_since_ns()
     }
 
     fn tx_pending(&self) -> bool {

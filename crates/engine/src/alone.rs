@@ -120,6 +120,10 @@ impl Device for Sorting {
         self.device.has_rx()
     }
 
+    fn waiting_since_ns(&self) -> Option<u64> {
+        self.device.waiting_since_ns()
+    }
+
     fn tx_pending(&self) -> bool {
         self.device.tx_pending()
     }

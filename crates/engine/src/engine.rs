@@ -22,7 +22,7 @@ use crate::world::{Deferred, Flows, Owners, World};
 
 /// Frames taken from the device per turn.
 const RX_BUDGET: usize = 256;
-/// Of turns in which the device had all that one takes, one in so many looks at the timers: twice the slots of its ring.
+/// Of turns in a row in which the device had all that one takes, one in so many looks at the timers: twice the slots of its ring.
 const FULL_TURNS_MAX: u32 = 16;
 /// Frames taken from the inbox per turn.
 const INBOX_BUDGET: usize = 256;
@@ -96,7 +96,7 @@ pub struct Engine {
     pub(crate) scratch: Vec<u8>,
     /// Buffer for what other engines have sent, made with the first of it.
     inbox_frame: Vec<u8>,
-    /// Turns in which the device had all that one takes.
+    /// Turns in a row in which the device had all that one takes.
     full_turns: u32,
     pub(crate) arriving: Arriving,
     /// Set once the device is wrapped: see `alone.rs`.
@@ -193,7 +193,10 @@ impl Engine {
         let mut progress = frames > 0;
         progress |= self.receive_inbox(now);
         progress |= self.run_commands(now);
-        if frames < RX_BUDGET || self.has_waited() {
+        if frames < RX_BUDGET {
+            self.full_turns = 0;
+            progress |= self.run_timers(now);
+        } else if self.has_waited() {
             progress |= self.run_timers(now);
         }
         progress |= self.tend_listeners(now);
@@ -302,19 +305,21 @@ impl Engine {
     }
 
     fn run_timers(&mut self, now: Instant) -> bool {
-        let mut progress = false;
-        if self.stack.has_due(now) {
-            self.fire_timers(now);
-            progress = true;
-        }
-        progress
+        self.stack.has_due(now) && self.fire_timers(now)
     }
 
+    /// What waits at the device came before timers that are due since: it may be what they wait for.
     #[inline(never)]
-    fn fire_timers(&mut self, now: Instant) {
+    fn fire_timers(&mut self, now: Instant) -> bool {
+        let waiting_since = self.device.waiting_since_ns();
+        let due_by = waiting_since.map_or(now, |ns| now.min(Instant(ns)));
+        if !self.stack.has_due(due_by) {
+            return false;
+        }
         let mut fx = Fx::new(&mut self.world, &mut *self.device);
-        self.stack.on_timers(now, &mut fx);
+        self.stack.on_timers_due_by(due_by, now, &mut fx);
         self.run_deferred(now);
+        true
     }
 
     /// Looks up the neighbours that the stack waits for: their answers reach the keeper, not us.

@@ -5,30 +5,9 @@ mod pair;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
-use pair::World;
+use pair::{World, bind, sent_to};
 use slipstack_channel::{CloseMode, Command, Envelope, Kind, Reply, SockId, SocketOption};
 use slipstack_engine::Instant;
-
-fn sent_to(peer: SocketAddr) -> Envelope {
-    Envelope {
-        peer: Some(peer),
-        ..Envelope::default()
-    }
-}
-
-fn bind(world: &mut World, host: usize, port: u16) -> SockId {
-    let sock = world.hosts[host].program.open_socket(Kind::Udp).unwrap();
-    let addr = SocketAddr::new(world.hosts[host].addr.into(), port);
-    let bind = Command::Bind {
-        sock,
-        addr,
-        reuse_addr: false,
-        reuse_port: false,
-        v6_only: false,
-    };
-    assert_eq!(world.request(host, bind), Ok(Reply::Bound { local: addr }));
-    sock
-}
 
 #[test]
 fn datagrams_keep_their_bounds_and_addresses() {
@@ -160,44 +139,4 @@ fn what_one_turn_has_no_time_for_leaves_before_the_socket_is_closed() {
     world.hosts[0].program.close(sock, CloseMode::Orderly);
     world.hosts[0].engine.commands(Instant(world.now));
     assert_eq!(sent(&world), 3 * AT_A_TIME as u64);
-}
-
-/// Segments that the engine of the first host has sent again, tail probes among them.
-fn sent_again(world: &World) -> u64 {
-    let rows = world.hosts[0].engine.counter_rows();
-    let again = [
-        "tx_tcp_resent_fast",
-        "tx_tcp_resent_timeout",
-        "tx_tcp_tail_probes",
-    ];
-    let counts = rows
-        .iter()
-        .filter(|(name, _)| again.iter().any(|it| name.ends_with(it)));
-    counts.map(|(_, count)| count).sum()
-}
-
-#[test]
-fn an_engine_that_was_away_reads_what_has_come_before_it_looks_at_its_timers() {
-    let mut world = World::new();
-    let listener = world.listen(1, 8080);
-    let (client, _server) = world.connect(listener, 8080);
-    world.settle(10_000_000);
-    let program = &mut world.hosts[0].program;
-    assert_eq!(program.send(client, &[IoSlice::new(b"x")], false), 1);
-    world.hosts[0].engine.commands(Instant(world.now));
-    // More than the engine takes in one turn stands before the acknowledgment.
-    let noise = bind(&mut world, 1, 1000);
-    let to = sent_to("10.9.0.1:53".parse().unwrap());
-    for _ in 0..600 {
-        let sent = world.hosts[1].program.udp_send(noise, &to, &[]);
-        assert_eq!(sent, Ok(0));
-    }
-    world.hosts[1].engine.commands(Instant(world.now));
-    world.hosts[1].engine.turn(Instant(world.now));
-    world.hosts[1].engine.turn(Instant(world.now + 50_000_000));
-    world.now += 1_000_000_000;
-    let before = sent_again(&world);
-    world.settle(10_000_000);
-    assert_eq!(sent_again(&world) - before, 0);
-    assert_eq!(world.hosts[0].program.tx_unacked(client), 0);
 }

@@ -14,6 +14,12 @@ pub fn wall_ns_at(then: u64) -> u64 {
     nanoseconds(ClockId::Realtime).saturating_sub(since)
 }
 
+/// What [`now_ns`] gave when the wall clock said `then`, if it was not set since.
+pub fn monotonic_ns_at(then: u64) -> u64 {
+    let since = nanoseconds(ClockId::Realtime).saturating_sub(then);
+    now_ns().saturating_sub(since)
+}
+
 #[inline]
 fn nanoseconds(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);

@@ -25,7 +25,7 @@ pub mod thread;
 
 pub use arena::Arena;
 pub use bytering::{ByteRing, RING_LOG2_MAX, RING_LOG2_MIN, RingWord};
-pub use clock::{now_ns, wall_ns_at};
+pub use clock::{monotonic_ns_at, now_ns, wall_ns_at};
 pub use command_ring::{CommandReader, CommandRing, PAYLOAD_WORDS};
 pub use descriptor::{Descriptor, OURS_USUALLY_FROM, raised};
 pub use doorbell::Doorbell;

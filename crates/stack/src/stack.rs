@@ -177,20 +177,21 @@ impl Stack {
 
     /// Fires what is due.
     pub fn on_timers(&mut self, now: Instant, fx: &mut impl Effects) {
-        if self
-            .link
-            .neighbours
-            .next_deadline()
-            .is_some_and(|at| at <= now)
-        {
+        self.on_timers_due_by(now, now, fx);
+    }
+
+    /// Fires what was due at an earlier time: frames that came after that are still to be taken.
+    pub fn on_timers_due_by(&mut self, due_by: Instant, now: Instant, fx: &mut impl Effects) {
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= due_by);
+        if is_due(self.link.neighbours.next_deadline()) {
             self.on_link_timers(now, fx);
         }
         if let Some(waiting) = &self.reassembly
-            && waiting.next_deadline().is_some_and(|at| at <= now)
+            && is_due(waiting.next_deadline())
         {
             self.on_fragment_timers(now, fx);
         }
-        self.tcp.on_timers(now, &mut cx!(self), fx);
+        self.tcp.on_timers(due_by, now, &mut cx!(self), fx);
     }
 
     #[cold]

@@ -12,7 +12,7 @@ mod transmit;
 use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-use slipstack_mem::RawSlice;
+use slipstack_mem::{RawSlice, monotonic_ns_at};
 use slipstack_wire::TxOffload;
 
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
@@ -102,6 +102,10 @@ impl Device for PacketSlot {
 
     fn has_rx(&self) -> bool {
         self.receive.has_frames()
+    }
+
+    fn waiting_since_ns(&self) -> Option<u64> {
+        self.receive.next_arrival_ns().map(monotonic_ns_at)
     }
 
     fn tx_pending(&self) -> bool {

@@ -79,6 +79,12 @@ impl Receive {
         self.ring.status(self.next) & raw::STATUS_USER != 0
     }
 
+    /// When the frame at the position came, by the wall clock.
+    pub(crate) fn next_arrival_ns(&self) -> Option<u64> {
+        let has_come = self.has_frames();
+        has_come.then(|| self.ring.header(self.next).arrived_ns())
+    }
+
     pub(crate) fn run(
         &mut self,
         fd: BorrowedFd<'_>,

@@ -425,3 +425,28 @@ fn frames_that_came_after_the_clock_was_read_wait_for_the_next_run() {
     bench.device.rx(64, &mut sink);
     assert_eq!(sink.frames, 3);
 }
+
+#[test]
+fn it_is_known_when_the_next_frame_came() {
+    if !net::may_run("since") {
+        return;
+    }
+    let bench = &mut packet("since-p");
+    let before_ns = now_ns();
+    let client = bench.peer.spawn(|| {
+        let socket = UdpSocket::bind((PEER, 0)).unwrap();
+        for _ in 0..2 {
+            socket.send_to(b"early", (STACK, 7)).unwrap();
+        }
+    });
+    client.join().unwrap();
+    let after_ns = now_ns();
+    // What the clocks differ by while both are read.
+    let moment_ns = 1_000_000;
+    while bench.device.has_rx() {
+        let since_ns = bench.device.waiting_since_ns().unwrap();
+        assert!((before_ns - moment_ns..after_ns + moment_ns).contains(&since_ns));
+        bench.device.rx(1, &mut |_: &[u8], _: RxMeta| {});
+    }
+    assert_eq!(bench.device.waiting_since_ns(), None);
+}

@@ -5,7 +5,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use slipstack_channel::{
-    ChannelEvent, Command, EngineEnd, EventKind, Kind, ProgramEnd, Refusal, Reply, SockId, State,
+    ChannelEvent, Command, EngineEnd, Envelope, EventKind, Kind, ProgramEnd, Refusal, Reply,
+    SockId, State,
 };
 use slipstack_device::{Device, loopback};
 use slipstack_engine::{
@@ -178,4 +179,25 @@ impl World {
         let event = ChannelEvent { sock, kind };
         self.hosts[host].events.contains(&event)
     }
+}
+
+pub fn sent_to(peer: SocketAddr) -> Envelope {
+    Envelope {
+        peer: Some(peer),
+        ..Envelope::default()
+    }
+}
+
+pub fn bind(world: &mut World, host: usize, port: u16) -> SockId {
+    let sock = world.hosts[host].program.open_socket(Kind::Udp).unwrap();
+    let addr = SocketAddr::new(world.hosts[host].addr.into(), port);
+    let bind = Command::Bind {
+        sock,
+        addr,
+        reuse_addr: false,
+        reuse_port: false,
+        v6_only: false,
+    };
+    assert_eq!(world.request(host, bind), Ok(Reply::Bound { local: addr }));
+    sock
 }

@@ -358,11 +358,17 @@ impl Tcp {
         Some(index)
     }
 
-    /// Fires what is due.
+    /// Fires what was due at `due_by`.
     #[inline]
-    pub fn on_timers(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
-        if self.has_due(now) {
-            self.fire(now, cx, fx);
+    pub fn on_timers(
+        &mut self,
+        due_by: Instant,
+        now: Instant,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        if self.has_due(due_by) {
+            self.fire(due_by, now, cx, fx);
         }
     }
 
@@ -373,15 +379,15 @@ impl Tcp {
             || self.time_waits.next_deadline() <= now
     }
 
-    fn fire(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
-        while let Some(index) = self.wheel.pop(now) {
-            self.on_connection_timers(now, index, cx, fx);
+    fn fire(&mut self, due_by: Instant, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+        while let Some(index) = self.wheel.pop(due_by) {
+            self.on_connection_timers(due_by, now, index, cx, fx);
         }
-        while let Some((index, generation)) = self.syns.pop_due(now) {
+        while let Some((index, generation)) = self.syns.pop_due(due_by) {
             self.on_syn_timeout(now, index, generation, cx, fx);
         }
         let time_wait = nanos(cx.config.tcp.time_wait);
-        while let Some(index) = self.time_waits.pop_due(now, time_wait) {
+        while let Some(index) = self.time_waits.pop_due(due_by, time_wait) {
             if let Some(entry) = self.time_waits.entries.at(index) {
                 let hash = self.hasher.table(&entry.key);
                 self.drop_time_wait(index, hash);
@@ -391,6 +397,7 @@ impl Tcp {
 
     fn on_connection_timers(
         &mut self,
+        due_by: Instant,
         now: Instant,
         index: u32,
         cx: &mut Cx<'_>,
@@ -401,7 +408,7 @@ impl Tcp {
         };
         let mut verdict = Verdict::Alive;
         conn.is_dirty |= conn.cc.is_paced && pacing::take_due(conn, now);
-        while let Some(due) = conn.timers.pop_due(now) {
+        while let Some(due) = conn.timers.pop_due(due_by) {
             verdict = match due {
                 Due::Ack => {
                     ack_policy::on_due(conn, cx);
