@@ -29,11 +29,9 @@ impl Custodian for Keeper {
         self.link.on_readable();
     }
 
-    fn hand_over(&self, images: u32) {
-        // What the keeper does not take is reset when this process is gone.
-        let _ = self
-            .link
-            .ask(&Request::Handover { id: REGION, images }, &[]);
+    fn hand_over(&self, images: u32) -> bool {
+        let request = Request::Handover { id: REGION, images };
+        self.link.ask(&request, &[]).is_ok()
     }
 
     fn goodbye(&self) {

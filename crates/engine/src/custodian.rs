@@ -12,8 +12,8 @@ pub trait Custodian: Send + Sync {
     /// has been replaced. Called from the ticker thread.
     fn on_control(&self);
 
-    /// `images` connections lie in the handover area of this engine's region.
-    fn hand_over(&self, images: u32);
+    /// `images` connections lie in the handover area of this engine's region. Whether it has taken them.
+    fn hand_over(&self, images: u32) -> bool;
 
     /// The process ends in order, after [`Custodian::hand_over`] if there was something to give.
     fn goodbye(&self);

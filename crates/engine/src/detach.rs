@@ -2,7 +2,7 @@
 
 use slipstack_channel::{self as channel, HandoverArea, Kind, SockId};
 use slipstack_mem::Region;
-use slipstack_stack::{CloseMode, Instant};
+use slipstack_stack::{CloseMode, ConnId, Instant};
 
 use crate::client::{ClientId, Role};
 use crate::effects::Fx;
@@ -16,6 +16,20 @@ pub enum Ending {
     Orderly,
     /// Everything it had is reset at once.
     Crash,
+}
+
+/// What a client leaves: connections in the handover area of its region.
+#[derive(Debug)]
+pub struct Estate {
+    pub region: Region,
+    conns: Vec<ConnId>,
+}
+
+impl Estate {
+    /// How many connections it is.
+    pub fn images(&self) -> u32 {
+        self.conns.len() as u32
+    }
 }
 
 impl Engine {
@@ -150,9 +164,9 @@ impl Engine {
     }
 
     /// The process ends in order: closes everything, sends what can be sent now, and puts the
-    /// connections that are left into the handover areas of their regions. Returns these, and how
-    /// many are in each. Their flows stay in the directory: what the keeper never hears of, it resets.
-    pub fn hand_over(&mut self, now: Instant) -> Vec<(Region, u32)> {
+    /// connections that are left into the handover areas of their regions. Their flows stay in the directory until
+    /// [`Engine::forget`]: what the keeper never hears of, it resets.
+    pub fn hand_over(&mut self, now: Instant) -> Vec<Estate> {
         self.turn(now);
         for id in self.world.client_ids() {
             self.close_all(now, id, CloseMode::Orderly);
@@ -163,31 +177,41 @@ impl Engine {
         self.device.flush();
         let mut estates = Vec::new();
         for id in self.world.client_ids() {
-            if let Some((region, images)) = self.hand_over_client(id).filter(|(_, n)| *n > 0) {
-                self.world.counters.handed_over += u64::from(images);
-                estates.push((region, images));
+            if let Some(estate) = self.hand_over_client(id).filter(|it| it.images() > 0) {
+                self.world.counters.handed_over += u64::from(estate.images());
+                estates.push(estate);
             }
         }
         estates
     }
 
-    fn hand_over_client(&mut self, id: ClientId) -> Option<(Region, u32)> {
+    /// The keeper has them: what becomes of them is its own affair.
+    pub fn forget(&mut self, estate: &Estate) {
+        for conn in &estate.conns {
+            self.world.flows.close(*conn);
+        }
+    }
+
+    fn hand_over_client(&mut self, id: ClientId) -> Option<Estate> {
         let client = self.world.client(id)?;
         let sockets: Vec<SockId> = client.sockets();
         let region = client.end.region().clone();
         let area = HandoverArea::new(&region);
         client.end.set_gone();
         let mut area = area?;
+        let mut conns = Vec::new();
         for sock in sockets {
             let Some(socket) = self.world.socket(Owner { client: id, sock }) else {
                 continue;
             };
             let (role, send) = (socket.role, socket.send);
             let Role::Stream(conn) = role else { continue };
-            if let Some(image) = self.stack.tcp_detach(conn) {
-                area.push(&image.to_bytes(), send.ring(), send.acked(), send.head());
+            if let Some(image) = self.stack.tcp_detach(conn)
+                && area.push(&image.to_bytes(), send.ring(), send.acked(), send.head())
+            {
+                conns.push(conn);
             }
         }
-        Some((region, area.count()))
+        Some(Estate { region, conns })
     }
 }

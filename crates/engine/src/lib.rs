@@ -34,7 +34,7 @@ mod yielding;
 
 pub use authority::{NeighbourTable, PortAuthority, PortRefused, Transport};
 pub use client::ClientId;
-pub use detach::Ending;
+pub use detach::{Ending, Estate};
 pub use engine::{Engine, Setup, Turn};
 pub use inprocess::InProcess;
 pub use local::Fabric;

@@ -21,7 +21,9 @@ impl Custodian for Silent {
         None
     }
     fn on_control(&self) {}
-    fn hand_over(&self, _images: u32) {}
+    fn hand_over(&self, _images: u32) -> bool {
+        true
+    }
     fn goodbye(&self) {}
 }
 

@@ -458,7 +458,7 @@ fn sides_that_share_a_processor_both_learn_of_it_and_of_its_end() {
 
 /// The keeper may never hear of it: a program that is killed while it ends, a message that is lost.
 #[test]
-fn what_is_handed_over_stays_in_the_directory() {
+fn what_is_handed_over_stays_in_the_directory_until_the_keeper_has_it() {
     let mut world = World::new();
     let listener = world.listen(1, 8080);
     world.connect(listener, 8080);
@@ -468,7 +468,9 @@ fn what_is_handed_over_stays_in_the_directory() {
     assert_eq!(before.len(), 1);
     let now = slipstack_engine::Instant(world.now);
     let estates = host.engine.hand_over(now);
-    let handed: Vec<u32> = estates.iter().map(|(_, images)| *images).collect();
+    let handed: Vec<u32> = estates.iter().map(|it| it.images()).collect();
     assert_eq!(handed, [1]);
-    assert_eq!(flows(&estates[0].0), before);
+    assert_eq!(flows(&estates[0].region), before);
+    host.engine.forget(&estates[0]);
+    assert_eq!(flows(&estates[0].region), []);
 }

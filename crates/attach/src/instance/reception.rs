@@ -236,12 +236,16 @@ impl Desk {
     /// Lets everybody go. What their programs have sent is carried out by the keeper.
     pub(super) fn close(&mut self, engine: &mut Engine) {
         let estates = engine.hand_over(Instant(slipstack_mem::now_ns()));
-        for (id, (channel, images)) in (REGION + 1..).zip(estates) {
-            if let Err(error) = self.link.hand_over(id, channel.fd(), images) {
-                let _ = writeln!(
-                    io::stderr(),
-                    "{images} connections of a program are reset: {error}"
-                );
+        for (id, estate) in (REGION + 1..).zip(estates) {
+            let images = estate.images();
+            match self.link.hand_over(id, estate.region.fd(), images) {
+                Ok(()) => engine.forget(&estate),
+                Err(error) => {
+                    let _ = writeln!(
+                        io::stderr(),
+                        "{images} connections of a program are reset: {error}"
+                    );
+                }
             }
         }
         for guest in self.guests.values() {

@@ -258,9 +258,11 @@ impl Driver for InProcess {
             return;
         }
         let estates = self.shared.engine.lock().hand_over(Instant(now_ns()));
-        // One program, one channel.
-        for (_, images) in estates {
-            self.shared.custodian.hand_over(images);
+        // One program, one channel. What the keeper does not take is reset when this process is gone.
+        for estate in estates {
+            if self.shared.custodian.hand_over(estate.images()) {
+                self.shared.engine.lock().forget(&estate);
+            }
         }
         self.shared.custodian.goodbye();
     }
