@@ -202,26 +202,24 @@ fn next_new(conn: &Connection) -> Result<New, Stop> {
             has_fin: may_fin,
         });
     }
+    let without_fin = |len| New {
+        len: len as u32,
+        has_fin: false,
+    };
     if full > 0 {
-        return Ok(New {
-            len: full as u32,
-            has_fin: false,
-        });
+        return Ok(without_fin(full));
     }
-    if is_tail {
+    // A tail that fills the window is as large as a segment can be.
+    if is_tail && len < allowed {
         return Err(Stop::Tail);
     }
     if len == quota {
         // Less than a segment of congestion window: wait for more of it.
         return Err(Stop::Congestion);
     }
-    if nagle::may_send_cut(conn, len) {
-        Ok(New {
-            len: len as u32,
-            has_fin: false,
-        })
-    } else {
-        Err(Stop::Window)
+    match nagle::may_send_cut(conn, len) {
+        true => Ok(without_fin(len)),
+        false => Err(Stop::Window),
     }
 }
 

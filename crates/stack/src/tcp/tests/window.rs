@@ -69,6 +69,31 @@ fn a_cork_holds_the_tail_for_a_timeout() {
 }
 
 #[test]
+fn a_cork_does_not_hold_what_fills_a_small_window() {
+    let mut world = World::new(config());
+    world.window = 800;
+    world.listen();
+    let conn = world.accept(slipstack_wire::tcp_options::TcpOptions {
+        mss: Some(1000),
+        ..Default::default()
+    });
+    world.clear();
+    world
+        .stack
+        .tcp_set_option(world.now, conn, TcpOption::Cork(true), &mut world.fx)
+        .unwrap();
+    world.write(799);
+    world.none();
+    world.write(800);
+    assert_eq!(lens(&mut world), [800]);
+    // What is left of the window is too little to be sent for its own sake.
+    world.window = 300;
+    world.acknowledge(800);
+    world.write(1_100);
+    world.none();
+}
+
+#[test]
 fn the_peers_window_is_never_exceeded() {
     let mut world = established();
     world.window = 2_500;
