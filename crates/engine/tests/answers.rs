@@ -3,71 +3,18 @@
 mod pair;
 
 use std::io::IoSlice;
-use std::os::fd::RawFd;
+use std::sync::Arc;
 
-use pair::{World, host_with};
+use pair::{Gathering, World, host_with};
 use slipstack_channel::{Command, Kind, SockId};
-use slipstack_device::loopback::{self, Loopback};
-use slipstack_device::{Device, DeviceInfo, Sink, TxFull, TxOffload};
+use slipstack_device::loopback;
 use slipstack_engine::Instant;
-use slipstack_mem::RawSlice;
-
-/// Lets nothing leave before it is told to, like a packet socket.
-struct Gathering {
-    device: Loopback,
-    frames: Vec<(Vec<u8>, TxOffload)>,
-}
-
-impl Device for Gathering {
-    fn info(&self) -> DeviceInfo {
-        self.device.info()
-    }
-
-    fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
-        self.device.rx(budget, sink)
-    }
-
-    fn tx(
-        &mut self,
-        header: &[u8],
-        payload: [RawSlice<'_>; 2],
-        offload: TxOffload,
-    ) -> Result<(), TxFull> {
-        let mut frame = header.to_vec();
-        for piece in payload {
-            let start = frame.len();
-            frame.resize(start + piece.len(), 0);
-            piece.copy_to(&mut frame[start..]);
-        }
-        self.frames.push((frame, offload));
-        Ok(())
-    }
-
-    fn flush(&mut self) {
-        for (frame, offload) in self.frames.drain(..) {
-            self.device
-                .tx(&frame, [RawSlice::EMPTY; 2], offload)
-                .unwrap();
-        }
-    }
-
-    fn poll_fd(&self) -> RawFd {
-        self.device.poll_fd()
-    }
-
-    fn has_rx(&self) -> bool {
-        self.device.has_rx()
-    }
-}
 
 /// Host 1 gathers; a listener of its.
 fn world() -> (World, SockId) {
     let (left, device) = loopback::pair(1500).unwrap();
-    let frames = Vec::new();
-    let hosts = [
-        host_with(1, left, None),
-        host_with(2, Gathering { device, frames }, None),
-    ];
+    let right = Gathering::new(device, Arc::default());
+    let hosts = [host_with(1, left, None), host_with(2, right, None)];
     let mut world = World {
         hosts,
         now: 1_000_000,

@@ -3,15 +3,12 @@
 mod pair;
 
 use std::io::IoSlice;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pair::{World, bind, host_with, sent_to};
-use slipstack_device::loopback::{self, Loopback};
-use slipstack_device::{Device, DeviceInfo, Sink, TxFull, TxOffload};
+use pair::{Gathering, World, bind, host_with, sent_to};
+use slipstack_device::loopback;
 use slipstack_engine::Instant;
-use slipstack_mem::RawSlice;
 
 /// Segments that the engine of the first host has sent again, tail probes among them.
 fn sent_again(world: &World) -> u64 {
@@ -53,53 +50,11 @@ fn an_engine_that_was_away_reads_what_has_come_before_it_looks_at_its_timers() {
     assert_eq!(world.hosts[0].program.tx_unacked(client), 0);
 }
 
-/// Has a frame since then that nobody has come to; 0 = it has none.
-struct Behind {
-    device: Loopback,
-    since_ns: Arc<AtomicU64>,
-}
-
-impl Device for Behind {
-    fn info(&self) -> DeviceInfo {
-        self.device.info()
-    }
-
-    fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
-        self.device.rx(budget, sink)
-    }
-
-    fn tx(
-        &mut self,
-        header: &[u8],
-        payload: [RawSlice<'_>; 2],
-        offload: TxOffload,
-    ) -> Result<(), TxFull> {
-        self.device.tx(header, payload, offload)
-    }
-
-    fn flush(&mut self) {}
-
-    fn poll_fd(&self) -> RawFd {
-        self.device.poll_fd()
-    }
-
-    fn has_rx(&self) -> bool {
-        self.device.has_rx()
-    }
-
-    fn waiting_since_ns(&self) -> Option<u64> {
-        Some(self.since_ns.load(Ordering::Relaxed)).filter(|ns| *ns != 0)
-    }
-}
-
 #[test]
 fn timers_that_are_due_since_a_frame_came_wait_for_it() {
     let (device, right) = loopback::pair(1500).unwrap();
     let since_ns = Arc::new(AtomicU64::new(0));
-    let left = Behind {
-        device,
-        since_ns: Arc::clone(&since_ns),
-    };
+    let left = Gathering::new(device, Arc::clone(&since_ns));
     let hosts = [host_with(1, left, None), host_with(2, right, None)];
     let mut world = World {
         hosts,

@@ -3,15 +3,20 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use slipstack_channel::{
     ChannelEvent, Command, EngineEnd, Envelope, EventKind, Kind, ProgramEnd, Refusal, Reply,
     SockId, State,
 };
-use slipstack_device::{Device, loopback};
+use slipstack_device::loopback::{self, Loopback};
+use slipstack_device::{Device, DeviceInfo, Sink, TxFull, TxOffload};
 use slipstack_engine::{
     Engine, FastOpenConfig, Instant, NeighbourTable, Role, Setup, StackConfig, TcpConfig,
 };
+use slipstack_mem::RawSlice;
 
 pub struct Host {
     pub engine: Engine,
@@ -200,4 +205,68 @@ pub fn bind(world: &mut World, host: usize, port: u16) -> SockId {
     };
     assert_eq!(world.request(host, bind), Ok(Reply::Bound { local: addr }));
     sock
+}
+
+/// Lets nothing leave before it is told to and says since when a frame waits, like a packet socket.
+pub struct Gathering {
+    device: Loopback,
+    frames: Vec<(Vec<u8>, TxOffload)>,
+    /// 0 = none does.
+    since_ns: Arc<AtomicU64>,
+}
+
+impl Gathering {
+    pub fn new(device: Loopback, since_ns: Arc<AtomicU64>) -> Self {
+        Gathering {
+            device,
+            frames: Vec::new(),
+            since_ns,
+        }
+    }
+}
+
+impl Device for Gathering {
+    fn info(&self) -> DeviceInfo {
+        self.device.info()
+    }
+
+    fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        self.device.rx(budget, sink)
+    }
+
+    fn tx(
+        &mut self,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+        offload: TxOffload,
+    ) -> Result<(), TxFull> {
+        let mut frame = header.to_vec();
+        for piece in payload {
+            let start = frame.len();
+            frame.resize(start + piece.len(), 0);
+            piece.copy_to(&mut frame[start..]);
+        }
+        self.frames.push((frame, offload));
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        for (frame, offload) in self.frames.drain(..) {
+            self.device
+                .tx(&frame, [RawSlice::EMPTY; 2], offload)
+                .unwrap();
+        }
+    }
+
+    fn poll_fd(&self) -> RawFd {
+        self.device.poll_fd()
+    }
+
+    fn has_rx(&self) -> bool {
+        self.device.has_rx()
+    }
+
+    fn waiting_since_ns(&self) -> Option<u64> {
+        Some(self.since_ns.load(Ordering::Relaxed)).filter(|ns| *ns != 0)
+    }
 }
