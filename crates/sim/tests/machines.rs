@@ -249,15 +249,21 @@ fn a_peer_of_a_dead_engine_is_reset_at_once_and_the_port_is_free() {
     assert_eq!(world.failed(ends.0, ends.1), Some(Reason::Reset));
 }
 
-#[test]
-fn a_peer_of_an_engine_that_is_killed_as_it_ends_is_reset_though_it_only_listens() {
+/// A world in which an engine sends to a client that only listens, in the middle of it.
+fn sending() -> (World, (usize, ConnId)) {
     let mut world = world();
     let (client, server) = (Task::new((1, 0), (2, UP)), Task::new((2, UP), (1, 0)));
     let options = SocketOptions::default();
     let ends = ((0, CLIENT, client), (KEEPER, PORT, server));
     world.connect(ends.0, ends.1, &options).unwrap();
     world.run_for(6 * MS).unwrap();
-    let (index, _) = world.connections_of(0)[0];
+    let place = world.connections_of(0)[0];
+    (world, place)
+}
+
+#[test]
+fn a_peer_of_an_engine_that_is_killed_as_it_ends_is_reset_though_it_only_listens() {
+    let (mut world, (index, _)) = sending();
     // What it says as it ends is lost.
     world.network.set_cut(true);
     world.end_engine(index, Ending::Interrupted, MS).unwrap();
@@ -299,13 +305,7 @@ fn a_segment_of_the_dead_is_noticed() {
 #[test]
 fn what_an_ended_program_had_written_is_to_arrive_whole() {
     for is_spoilt in [false, true] {
-        let mut world = world();
-        let (client, server) = (Task::new((1, 0), (2, UP)), Task::new((2, UP), (1, 0)));
-        let options = SocketOptions::default();
-        let ends = ((0, CLIENT, client), (KEEPER, PORT, server));
-        world.connect(ends.0, ends.1, &options).unwrap();
-        world.run_for(6 * MS).unwrap();
-        let (index, conn) = world.connections_of(0)[0];
+        let (mut world, (index, conn)) = sending();
         let written = world.hosts[index].fx.streams[&conn].written();
         assert!(0 < written && written < UP, "{written}");
         world.end_engine(index, Ending::Orderly, MS).unwrap();
