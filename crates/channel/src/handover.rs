@@ -56,10 +56,6 @@ impl HandoverArea {
         self.lines.line(0).words[0].store(count, Ordering::Release);
         true
     }
-
-    pub fn count(&self) -> u32 {
-        self.count
-    }
 }
 
 /// A connection in a handover area, checked.

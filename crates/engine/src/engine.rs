@@ -22,7 +22,8 @@ use crate::world::{Deferred, Flows, Owners, World};
 
 /// Frames taken from the device per turn.
 const RX_BUDGET: usize = 256;
-/// Of turns in a row in which the device had all that one takes, one in so many looks at the timers: twice the slots of its ring.
+/// Of turns in a row in which the device had all that one takes, one in so many looks at the timers: twice the slots of its
+/// ring.
 const FULL_TURNS_MAX: u32 = 16;
 /// Frames taken from the inbox per turn.
 const INBOX_BUDGET: usize = 256;
@@ -193,10 +194,7 @@ impl Engine {
         let mut progress = frames > 0;
         progress |= self.receive_inbox(now);
         progress |= self.run_commands(now);
-        if frames < RX_BUDGET {
-            self.full_turns = 0;
-            progress |= self.run_timers(now);
-        } else if self.has_waited() {
+        if self.has_read(frames) {
             progress |= self.run_timers(now);
         }
         progress |= self.tend_listeners(now);
@@ -236,10 +234,14 @@ impl Engine {
         }
     }
 
-    /// The device had all that a turn takes, and there may be more, acknowledgments among it: timers are looked at when that
-    /// is read. A device that is never empty holds them up for some turns only.
-    #[cold]
-    fn has_waited(&mut self) -> bool {
+    /// Whether what had come is read, as far as the count of frames tells: a device that had all that a turn takes may have
+    /// more, acknowledgments among it. One that is never empty holds the timers up for some turns only.
+    #[inline]
+    fn has_read(&mut self, frames: usize) -> bool {
+        if frames < RX_BUDGET {
+            self.full_turns = 0;
+            return true;
+        }
         self.full_turns = self.full_turns.wrapping_add(1);
         self.full_turns.is_multiple_of(FULL_TURNS_MAX)
     }

@@ -124,11 +124,7 @@ impl Process {
 
     /// Lets the engine work once and hands out what came.
     pub(crate) fn turn(&self, link: &Link) {
-        self.sleepers
-            .turned_ns
-            .store(self.now_ns(), Ordering::Relaxed);
-        link.turn();
-        self.sleepers.nudge(|| self.now_ns());
+        self.turn_by(link, Link::turn);
     }
 
     /// Whether all that follows from one sleep leaves together: for who saves processor time, answers a batch of events at
@@ -139,11 +135,18 @@ impl Process {
 
     /// As [`Process::turn`], before the thread is given what came. What the engine has to say may wait for the answers.
     fn turn_before_answers(&self, link: &Link) {
+        self.batch
+            .begin_gathering(self.turn_by(link, Link::turn_before_answers));
+    }
+
+    /// When the turn began.
+    #[inline]
+    fn turn_by(&self, link: &Link, turn: fn(&Link)) -> u64 {
         let now = self.now_ns();
         self.sleepers.turned_ns.store(now, Ordering::Relaxed);
-        self.batch.begin_gathering(now);
-        link.turn_before_answers();
+        turn(link);
         self.sleepers.nudge(|| self.now_ns());
+        now
     }
 
     /// Waits until `check` gives something; `None` when the deadline passes. `check` is told
