@@ -456,7 +456,7 @@ impl Server {
                     .into_iter()
                     .map(move |flow| (flow, slot))
             })
-            // An engine that has handed over lists them until it is gone.
+            // An engine may be killed between our answer to its handover and its taking them off the list.
             .filter(|(flow, _)| !self.net.carries(flow))
             .collect()
     }
