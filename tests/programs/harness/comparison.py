@@ -45,7 +45,7 @@ class Explained:
 
 
 def is_named(name, entry):
-    return any(name.startswith(start) for start in entry["tests"])
+    return any(name.startswith(start) for start in entry.get("tests", [""]))
 
 
 class Comparison:
