@@ -43,8 +43,10 @@ class Captures(unittest.TestCase):
         self.explained.write_text(EXPLAINED)
         comparison.clear(self.folder)
 
-    def saw(self, name, mode, findings, is_full=False):
-        (self.folder / f"{name}.{mode}.json").write_text(json.dumps({"is_full": is_full, "findings": findings}))
+    def saw(self, name, mode, findings, is_full=False, again=None):
+        folder = self.folder if again is None else comparison.further(self.folder, again)
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.{mode}.json").write_text(json.dumps({"is_full": is_full, "findings": findings}))
 
     def compared(self, recorded=(), of_kernel=()):
         return comparison.Comparison(self.folder, self.explained, recorded, set(of_kernel))
@@ -63,6 +65,28 @@ class Captures(unittest.TestCase):
         self.saw("a.b", "kernel", {RESET: 1})
         self.saw("a.b", "instance", {RESET: 100})
         self.assertEqual(len(self.compared(of_kernel=["a.b"]).findings), 1)
+
+    def test_what_one_run_of_several_shows_is_told_and_no_finding_unless_it_is_an_error(self):
+        error = "error: TCP: New fragment overlaps old data (retransmission?)"
+        self.saw("a.b", "kernel", {})
+        self.saw("a.b", "instance", {RESET: 9, error: 1})
+        found = self.compared(of_kernel=["a.b"])
+        self.assertEqual((len(found.findings), found.differing), (2, [("a.b", "instance")]))
+        for again in range(3):
+            self.saw("a.b", "kernel", {}, again=again)
+            self.saw("a.b", "instance", {}, again=again)
+        found = self.compared(of_kernel=["a.b"])
+        self.assertEqual((len(found.findings), len(found.once_lines)), (1, 1))
+        self.assertIn(error, found.findings[0])
+        self.saw("a.b", "instance", {RESET: 1}, again=2)
+        self.assertEqual(len(self.compared(of_kernel=["a.b"]).findings), 2, "two of four runs")
+
+    def test_what_the_kernel_shows_in_any_run_is_its_like(self):
+        self.saw("a.b", "kernel", {})
+        self.saw("a.b", "instance", {RESET: 9})
+        self.saw("a.b", "kernel", {RESET: 4}, again=0)
+        self.saw("a.b", "instance", {RESET: 9}, again=0)
+        self.assertEqual(self.compared(of_kernel=["a.b"]).findings, [])
 
     def test_what_comes_late_for_the_end_that_closed_last_is_reset_by_number(self):
         self.assertEqual(late((SERVER, 0x04, 102, 0, 0)), 1)
