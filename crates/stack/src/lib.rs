@@ -76,6 +76,6 @@ pub use options::{
 pub use slaac::Identifiers;
 pub use stack::Stack;
 pub use stray::stray_frame;
-pub use tcp::{ConnectionImage, HalfOpenImage, IDLE_BYTES, TcpInfo};
+pub use tcp::{ConnectionImage, HalfOpenImage, IDLE_BYTES, TcpInfo, TimeWaitImage};
 pub use time::Instant;
 pub use udp::{GroupChange, MulticastOption};

@@ -9,7 +9,7 @@ use crate::error::SocketError;
 use crate::ids::{ConnId, ListenerId};
 use crate::options::{CloseMode, ListenOptions, SocketOptions, TcpOption};
 use crate::stack::{Stack, cx};
-use crate::tcp::{ConnectionImage, HalfOpenImage, TcpInfo};
+use crate::tcp::{ConnectionImage, HalfOpenImage, TcpInfo, TimeWaitImage};
 use crate::time::Instant;
 
 impl Stack {
@@ -216,6 +216,25 @@ impl Stack {
         image: &HalfOpenImage,
     ) -> Result<(), SocketError> {
         self.tcp.adopt_half_open(now, image, &mut cx!(self))
+    }
+
+    /// What is in TIME-WAIT here, at most `most`, what has most time left first: for the stack that goes on with it.
+    pub fn tcp_time_waits(&self, now: Instant, most: usize) -> Vec<TimeWaitImage> {
+        self.tcp.time_wait_images(now, most)
+    }
+
+    /// Goes on with a TIME-WAIT of another stack; everything in the image is checked.
+    pub fn tcp_adopt_time_wait(
+        &mut self,
+        now: Instant,
+        image: &TimeWaitImage,
+    ) -> Result<(), SocketError> {
+        self.tcp.adopt_time_wait(now, image, &cx!(self))
+    }
+
+    /// Ends the TIME-WAIT between two ends, if there is one: another stack has used them since.
+    pub fn tcp_forget_time_wait(&mut self, local: SocketAddr, remote: SocketAddr) {
+        self.tcp.forget_time_wait(local, remote);
     }
 
     /// Asks a peer for the state of a flow whose own state is lost: the peer answers a segment

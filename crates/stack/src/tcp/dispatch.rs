@@ -12,6 +12,7 @@ use super::segment::Segment;
 use super::timers::Due;
 use super::timewait::TimeWait;
 use super::{Tcp, keepalive, pacing, resend, urgent};
+use crate::config::Role;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, RxMeta};
 use crate::error::Reason;
@@ -107,10 +108,17 @@ impl Tcp {
         fx: &mut impl Effects,
     ) {
         let entry = self.time_waits.entries.at(index);
-        if entry.is_some_and(|entry| entry.is_outlived_by(segment)) && fx.stray(ip, bytes) {
+        let is_outlived = entry.is_some_and(|entry| entry.is_outlived_by(segment));
+        if is_outlived && fx.stray(ip, bytes) {
             return cx
                 .counters
                 .bump_both(Counter::RxTcpSteps, Counter::TcpStrays);
+        }
+        if is_outlived && cx.config.role == Role::Keeper {
+            // Every engine was asked: the later connection is over, and its peer does not know. The old one's would not
+            // have said this.
+            cx.counters.bump(Counter::RxTcpSteps);
+            return self.on_stranger(now, (key, hash), segment, (None, None), cx, fx);
         }
         let is_reopened = entry.is_some_and(|entry| entry.is_reopened_by(segment));
         if is_reopened && self.listeners.choose(key, &self.hasher).is_none() {

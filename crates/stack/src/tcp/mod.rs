@@ -15,7 +15,7 @@
 //! | urgent data | `urgent.rs` | 9293 3.8.5, 6093 |
 //! | closing | `input/fin.rs`, `timewait.rs`, `keepalive.rs` | 9293 3.6, 1337, 6191 |
 //! | path | `pmtud.rs`, `mtu_search.rs` | 1191, 5927, 4821, 8899 |
-//! | moving a connection | `image.rs`, `image/rivals.rs`, `half_open.rs` | 5961, 6191 |
+//! | moving a connection | `image.rs`, `image/rivals.rs`, `half_open.rs`, `timewait/image.rs` | 5961, 6191 |
 //! | what must always hold | `audit.rs` | |
 //!
 //! Three storages: SYN entries, connection blocks, TIME-WAIT entries. `flow.rs` finds the one that a segment is for.
@@ -87,6 +87,7 @@ use ports::Ports;
 use predict::Latest;
 use slab::Slab;
 use syn::SynTable;
+pub use timewait::TimeWaitImage;
 use timewait::TimeWaits;
 pub(crate) use train::State as TrainState;
 use train::Train;

@@ -2,7 +2,10 @@
 //!
 //! RFC 9293 3.6.1 and 3.10.7.4, RFC 1337 (no assassination by RST), RFC 6191 (reuse by timestamps), RFC 7323 5.3.
 
-use alloc::collections::VecDeque;
+mod image;
+
+use alloc::collections::{BinaryHeap, VecDeque};
+use core::cmp::Reverse;
 
 use super::connection::Connection;
 use super::flow::FlowKey;
@@ -13,6 +16,7 @@ use super::{isn, seq};
 use crate::effects::Effects;
 use crate::link::Cx;
 use crate::time::Instant;
+pub use image::TimeWaitImage;
 use slipstack_wire::tcp_options::Timestamps;
 
 /// Places in the queue that may belong to nothing any more, besides one for each entry.
@@ -133,6 +137,11 @@ impl TimeWait {
         self.has_timestamps && unit(now).wrapping_sub(created) > 1024
     }
 
+    /// How much of its time is left, in units of expiry.
+    fn units_left(&self, now: Instant) -> i32 {
+        self.expires.wrapping_sub(unit(now)).cast_signed()
+    }
+
     /// An initial number beyond everything that the old connection sent (RFC 9293 3.6.1, RFC 6191 2).
     pub fn next_initial(&self) -> u32 {
         self.snd_nxt.wrapping_add(0x1_0000)
@@ -143,12 +152,17 @@ fn unit(at: Instant) -> u32 {
     (at.0 >> UNIT_SHIFT) as u32
 }
 
-/// All entries in one queue: they wait equally long.
+/// When to look at an entry; its index and generation.
+type Place = (Instant, u32, u32);
+
+/// The stack's own are in one queue: they wait equally long. Adopted ones have had some of their time, each another
+/// share of it, and come from as many engines as end: a heap, which costs those whose connections ended here nothing.
 #[derive(Debug)]
 pub struct TimeWaits {
     pub entries: Slab<TimeWait>,
-    /// Index, generation, when to look. What gives way early stays here until its time, or until there is too much of it.
-    waiting: VecDeque<(u32, u32, Instant)>,
+    /// What gives way early stays here until its time, or until there is too much of it.
+    waiting: VecDeque<Place>,
+    adopted: BinaryHeap<Reverse<Place>>,
     /// When the first of them is due, for the look at every turn.
     next: Instant,
 }
@@ -158,6 +172,7 @@ impl TimeWaits {
         TimeWaits {
             entries: Slab::new(limit),
             waiting: VecDeque::new(),
+            adopted: BinaryHeap::new(),
             next: Instant::FAR_FUTURE,
         }
     }
@@ -165,7 +180,15 @@ impl TimeWaits {
     /// `None`: full; the connection ends without TIME-WAIT (Linux does the same beyond tcp_max_tw_buckets).
     pub fn insert(&mut self, entry: TimeWait, until: Instant) -> Option<u32> {
         let (index, generation) = self.entries.insert(entry)?;
-        self.waiting.push_back((index, generation, until));
+        self.waiting.push_back((until, index, generation));
+        self.next = self.next.min(until);
+        Some(index)
+    }
+
+    /// The same for an entry that has waited elsewhere.
+    fn insert_adopted(&mut self, entry: TimeWait, until: Instant) -> Option<u32> {
+        let (index, generation) = self.entries.insert(entry)?;
+        self.adopted.push(Reverse((until, index, generation)));
         self.next = self.next.min(until);
         Some(index)
     }
@@ -173,10 +196,11 @@ impl TimeWaits {
     /// An entry goes, at its time or before.
     pub fn remove(&mut self, index: u32) {
         self.entries.remove(index);
-        if self.waiting.len() > 2 * self.entries.len() + STALE_MAX {
+        if self.waiting.len() + self.adopted.len() > 2 * self.entries.len() + STALE_MAX {
             let entries = &self.entries;
-            self.waiting
-                .retain(|&(index, generation, _)| entries.find(index, generation).is_some());
+            let lives = |&(_, index, generation): &Place| entries.find(index, generation).is_some();
+            self.waiting.retain(lives);
+            self.adopted.retain(|Reverse(place)| lives(place));
         }
     }
 
@@ -203,26 +227,39 @@ impl TimeWaits {
         }
     }
 
-    /// An entry whose time is over. One that was restarted goes back to the end.
+    /// An entry whose time is over. One that was restarted goes to the end of the queue.
     pub fn pop_due(&mut self, now: Instant, time_wait: u64) -> Option<u32> {
-        while let Some(&(index, generation, until)) = self.waiting.front() {
+        while let Some((until, is_adopted)) = self.first() {
             self.next = until;
             if until > now {
                 return None;
             }
-            self.waiting.pop_front();
+            let place = match is_adopted {
+                true => self.adopted.pop().map(|Reverse(place)| place),
+                false => self.waiting.pop_front(),
+            };
+            let Some((_, index, generation)) = place else {
+                continue;
+            };
             let Some(entry) = self.entries.find(index, generation) else {
                 continue;
             };
-            if (entry.expires.wrapping_sub(unit(now)) as i32) > 0 {
+            if entry.units_left(now) > 0 {
                 let later = now.plus_nanos(time_wait);
-                self.waiting.push_back((index, generation, later));
+                self.waiting.push_back((later, index, generation));
                 continue;
             }
             return Some(index);
         }
         self.next = Instant::FAR_FUTURE;
         None
+    }
+
+    /// The earliest time to look, and whether it is an adopted entry's.
+    fn first(&self) -> Option<(Instant, bool)> {
+        let own = self.waiting.front().map(|place| (place.0, false));
+        let adopted = self.adopted.peek().map(|Reverse(place)| (place.0, true));
+        own.into_iter().chain(adopted).min()
     }
 
     /// May be earlier than what is due; `FAR_FUTURE` = nothing waits.
@@ -278,5 +315,45 @@ mod tests {
             assert_eq!(waits.insert(entry(until), until), Some(0));
             assert!(waits.waiting.len() <= 61, "{}", waits.waiting.len());
         }
+    }
+
+    #[test]
+    fn adopted_entries_that_give_way_take_no_more_room() {
+        let mut waits = TimeWaits::new(8);
+        for n in 0..100_000 {
+            let until = Instant(n).plus_nanos(MINUTE - n);
+            assert_eq!(waits.insert_adopted(entry(until), until), Some(0));
+            assert!(waits.adopted.len() <= STALE_MAX + 4);
+            waits.remove(0);
+        }
+    }
+
+    #[test]
+    fn an_adopted_entry_neither_waits_for_others_nor_holds_them_up() {
+        let mut waits = TimeWaits::new(8);
+        let second = |s: u64| Instant(s * 1_000_000_000);
+        let own = |waits: &mut TimeWaits, s| waits.insert(entry(second(s)), second(s));
+        let adopted = |waits: &mut TimeWaits, s| waits.insert_adopted(entry(second(s)), second(s));
+        own(&mut waits, 60);
+        adopted(&mut waits, 50);
+        adopted(&mut waits, 70);
+        adopted(&mut waits, 10);
+        assert_eq!(waits.next_deadline(), second(10));
+        for (at, due) in [
+            (9, None),
+            (10, Some(3)),
+            (49, None),
+            (50, Some(1)),
+            (60, Some(0)),
+            (61, None),
+            (70, Some(2)),
+        ] {
+            assert_eq!(waits.pop_due(second(at), MINUTE), due, "at {at} s");
+            if let Some(index) = due {
+                waits.remove(index);
+            }
+        }
+        assert_eq!(waits.pop_due(second(71), MINUTE), None);
+        assert_eq!(waits.next_deadline(), Instant::FAR_FUTURE);
     }
 }

@@ -24,6 +24,7 @@ mod rto;
 mod sack;
 mod states;
 mod tail_probe;
+mod time_wait;
 mod train;
 mod user_timeout;
 mod window;
