@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use slipstack_channel::control::{LearntTold, Protocol, Refusal, Reply, Request};
+use slipstack_channel::control::{LearntTold, Protocol, Refusal, Reply, Request, TimeWaitTold};
 use slipstack_engine::custodian::Custodian;
 use slipstack_engine::{NeighbourTable, PortAuthority, PortRefused, Transport};
 use slipstack_keeper::Neighbours;
@@ -32,6 +32,10 @@ impl Custodian for Keeper {
     fn hand_over(&self, images: u32) -> bool {
         let request = Request::Handover { id: REGION, images };
         self.link.ask(&request, &[]).is_ok()
+    }
+
+    fn tell_time_waits(&self, told: &[TimeWaitTold]) {
+        self.link.tell_time_waits(told);
     }
 
     fn goodbye(&self) {

@@ -4,7 +4,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-use slipstack_channel::control::{ControlError, ControlSocket, Reply, Request, Welcome};
+use slipstack_channel::control::{
+    ControlError, ControlSocket, Reply, Request, TIME_WAITS_PER_MESSAGE, TimeWaitTold, Welcome,
+};
 use slipstack_config::Settings;
 use slipstack_mem::{Lock, now_ns, raised};
 
@@ -133,6 +135,16 @@ impl Link {
         self.ask(&Request::RegisterRegion { id }, &[channel])?;
         self.ask(&Request::Handover { id, images }, &[])?;
         Ok(())
+    }
+
+    /// Tells the keeper what is in TIME-WAIT as the engine ends, as far as it has room.
+    pub fn tell_time_waits(&self, told: &[TimeWaitTold]) {
+        for entries in told.chunks(TIME_WAITS_PER_MESSAGE) {
+            let entries = entries.to_vec();
+            if self.ask(&Request::TimeWaits { entries }, &[]).is_err() {
+                break;
+            }
+        }
     }
 
     pub fn register_report(&self, report: OwnedFd) -> Result<(), Error> {

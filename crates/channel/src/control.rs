@@ -9,6 +9,7 @@
 mod network;
 mod report;
 mod socket;
+mod time_wait;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -20,9 +21,10 @@ pub use report::{
     StatusReport, WhyReport,
 };
 pub use socket::{ControlError, ControlSocket, Peer, connect, listen, pair};
+pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitTold};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 5;
+pub const CONTROL_VERSION: u32 = 6;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
@@ -106,6 +108,11 @@ pub enum Request {
     Handover {
         id: u64,
         images: u32,
+    },
+    /// Former connections of an engine that ends, which are in TIME-WAIT; at most [`TIME_WAITS_PER_MESSAGE`].
+    /// Refused as [`Refusal::Exhausted`] when there is room for no more.
+    TimeWaits {
+        entries: Vec<TimeWaitTold>,
     },
     /// Orderly end: nothing is left, or all was handed over.
     Goodbye,

@@ -3,6 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use slipstack_channel::control::TimeWaitTold;
+
 /// Whoever watches over this process's engine and inherits its connections.
 pub trait Custodian: Send + Sync {
     /// The control connection: it becomes readable (or hangs up) when something has to be done.
@@ -14,6 +16,10 @@ pub trait Custodian: Send + Sync {
 
     /// `images` connections lie in the handover area of this engine's region. Whether it has taken them.
     fn hand_over(&self, images: u32) -> bool;
+
+    /// What of this engine is in TIME-WAIT as it ends, what is to be remembered first of all at the beginning; not
+    /// empty.
+    fn tell_time_waits(&self, told: &[TimeWaitTold]);
 
     /// The process ends in order, after [`Custodian::hand_over`] if there was something to give.
     fn goodbye(&self);

@@ -28,6 +28,7 @@ mod routing;
 mod stats;
 mod strays;
 mod streams;
+mod time_wait;
 mod translate;
 mod world;
 mod yielding;
@@ -47,3 +48,4 @@ pub use slipstack_stack::{
 };
 pub use stats::{EngineCounters, SocketView};
 pub use strays::stray_frame;
+pub use time_wait::time_wait_of;

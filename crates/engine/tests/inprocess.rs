@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use slipstack_channel::{Command, Driver, Exit, Kind};
+use slipstack_channel::control::TimeWaitTold;
+use slipstack_channel::{CloseMode, Command, Driver, Exit, Kind};
 use slipstack_device::{Device, RxMeta, loopback};
 use slipstack_engine::InProcess;
 use slipstack_engine::custodian::Custodian;
-use slipstack_mem::Doorbell;
+use slipstack_mem::{Doorbell, Lock, now_ns};
 
 /// A keeper that never has anything to say.
 struct Silent;
@@ -24,6 +25,7 @@ impl Custodian for Silent {
     fn hand_over(&self, _images: u32) -> bool {
         true
     }
+    fn tell_time_waits(&self, _told: &[TimeWaitTold]) {}
     fn goodbye(&self) {}
 }
 
@@ -84,4 +86,66 @@ fn a_program_that_asks_for_something_and_goes_away_again_has_it_repeated() {
     }
     assert_eq!(frames, 2);
     driver.goodbye(Exit::Orderly);
+}
+
+/// What a keeper is told at the end, in order.
+#[derive(Default)]
+struct Listening(Lock<Vec<String>>);
+
+impl Listening {
+    fn note(&self, what: String) {
+        self.0.lock().push(what);
+    }
+}
+
+impl Custodian for Listening {
+    fn control(&self) -> Option<Arc<OwnedFd>> {
+        None
+    }
+    fn on_control(&self) {}
+    fn hand_over(&self, images: u32) -> bool {
+        self.note(format!("{images} connections"));
+        true
+    }
+    fn tell_time_waits(&self, told: &[TimeWaitTold]) {
+        for entry in told {
+            self.note(format!("{} in TIME-WAIT", entry.local));
+        }
+    }
+    fn goodbye(&self) {
+        self.note("goodbye".to_owned());
+    }
+}
+
+#[test]
+fn an_engine_that_ends_tells_what_is_in_time_wait_after_its_connections() {
+    for (is_closed, is_open, want) in [
+        (false, false, &["goodbye"][..]),
+        (true, false, &["10.9.0.2:80 in TIME-WAIT", "goodbye"]),
+        (
+            true,
+            true,
+            &["1 connections", "10.9.0.2:80 in TIME-WAIT", "goodbye"],
+        ),
+    ] {
+        let mut world = pair::World::new();
+        world.now = now_ns();
+        let listener = world.listen(1, 80);
+        if is_closed {
+            let (client, server) = world.connect(listener, 80);
+            world.hosts[1].program.close(server, CloseMode::Orderly);
+            world.settle(1_000_000);
+            world.hosts[0].program.close(client, CloseMode::Orderly);
+            world.settle(1_000_000);
+        }
+        if is_open {
+            world.connect(listener, 80);
+        }
+        let [_, host] = world.hosts;
+        let keeper = Arc::new(Listening::default());
+        let bell = Doorbell::new().unwrap();
+        let driver = InProcess::new(host.engine, bell, keeper.clone()).unwrap();
+        driver.goodbye(Exit::Orderly);
+        assert_eq!(*keeper.0.lock(), want);
+    }
 }

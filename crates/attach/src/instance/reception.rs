@@ -235,7 +235,8 @@ impl Desk {
 
     /// Lets everybody go. What their programs have sent is carried out by the keeper.
     pub(super) fn close(&mut self, engine: &mut Engine) {
-        let estates = engine.hand_over(Instant(slipstack_mem::now_ns()));
+        let now = Instant(slipstack_mem::now_ns());
+        let estates = engine.hand_over(now);
         for (id, estate) in (REGION + 1..).zip(estates) {
             let images = estate.images();
             match self.link.hand_over(id, estate.region.fd(), images) {
@@ -248,6 +249,7 @@ impl Desk {
                 }
             }
         }
+        self.link.tell_time_waits(&engine.time_waits(now));
         for guest in self.guests.values() {
             guest.bells.iter().for_each(Doorbell::ring);
         }

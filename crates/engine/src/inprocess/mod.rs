@@ -264,6 +264,10 @@ impl Driver for InProcess {
                 self.shared.engine.lock().forget(&estate);
             }
         }
+        let told = self.shared.engine.lock().time_waits(Instant(now_ns()));
+        if !told.is_empty() {
+            self.shared.custodian.tell_time_waits(&told);
+        }
         self.shared.custodian.goodbye();
     }
 

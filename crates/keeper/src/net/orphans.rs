@@ -6,9 +6,11 @@
 use std::collections::HashMap;
 
 use slipstack_channel::HandoverImage;
+use slipstack_channel::control::TimeWaitTold;
 use slipstack_device::{Flow, Proto};
+use slipstack_engine::time_wait_of;
 use slipstack_mem::{RawSlice, Region};
-use slipstack_stack::{CloseMode, ConnId, ConnectionImage, Instant};
+use slipstack_stack::{CloseMode, ConnId, ConnectionImage, Instant, SocketError};
 
 use super::Net;
 use super::effects::find_flow;
@@ -122,6 +124,23 @@ impl Net {
         let connection = ConnectionImage::from_bytes(image.stack.as_slice().try_into().ok()?);
         let record = |orphans: &mut Orphans, words| orphans.add(key, words, &connection);
         self.carry(image.clone(), &connection, region, key, record, now)
+    }
+
+    /// Goes on with the TIME-WAIT of an engine that ends.
+    ///
+    /// # Errors
+    /// It is not sound, there is no room, or its two ends have been used again since.
+    pub fn adopt_time_wait(&mut self, told: &TimeWaitTold, now: u64) -> Result<(), SocketError> {
+        let flow = Flow {
+            proto: Proto::Tcp,
+            local: told.local,
+            remote: told.remote,
+        };
+        if self.world.doomed.contains(&flow) {
+            return Err(SocketError::FlowExists);
+        }
+        let image = time_wait_of(told);
+        self.stack.tcp_adopt_time_wait(Instant(now), &image)
     }
 
     /// Goes on with a connection that the former keeper carried out.

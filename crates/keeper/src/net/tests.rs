@@ -1,7 +1,9 @@
-use slipstack_channel::control::{DeviceKind, LearntTold};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use slipstack_channel::control::{DeviceKind, LearntTold, TimeWaitTold};
 use slipstack_device::loopback::{self, Loopback};
-use slipstack_device::{Device, RxMeta};
-use slipstack_stack::{Effects, FrameOut, Payload, TxOffload};
+use slipstack_device::{Device, Flow, Proto, RxMeta};
+use slipstack_stack::{Effects, FrameOut, Payload, SocketError, TxOffload};
 use slipstack_wire::arp::ArpPacket;
 use slipstack_wire::ethernet::{self, EthernetHeader};
 
@@ -79,4 +81,46 @@ fn what_the_stack_says_to_itself_is_heard_before_a_sleep() {
     assert!(!net.prepare_sleep());
     net.turn(2);
     assert!(net.prepare_sleep());
+}
+
+/// A former connection of an engine that ends.
+const FORMER: TimeWaitTold = TimeWaitTold {
+    local: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 80),
+    remote: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 40_000),
+    snd_nxt: 1,
+    rcv_nxt: 2,
+    window: 3,
+    stamps: Some((4, 5)),
+    left_ms: 30_000,
+};
+const FLOW: Flow = Flow {
+    proto: Proto::Tcp,
+    local: FORMER.local,
+    remote: FORMER.remote,
+};
+
+#[test]
+fn the_time_wait_of_an_engine_that_ends_goes_on_here_for_what_is_left_of_it() {
+    let mut net = net();
+    assert_eq!(net.adopt_time_wait(&FORMER, 1), Ok(()));
+    let elsewhere = TimeWaitTold {
+        local: "10.0.0.9:80".parse().unwrap(),
+        ..FORMER
+    };
+    let refused = Err(SocketError::AddrNotAvailable);
+    assert_eq!(net.adopt_time_wait(&elsewhere, 1), refused);
+    for (now, want) in [(29_000_000_000, 1), (31_000_000_000, 0)] {
+        net.turn(now);
+        assert_eq!(net.stack.tcp_sizes(), (0, 0, want), "at {now} ns");
+    }
+}
+
+#[test]
+fn the_time_wait_of_a_flow_that_has_died_since_does_not_answer_for_it() {
+    let mut net = net();
+    assert_eq!(net.adopt_time_wait(&FORMER, 1), Ok(()));
+    net.reset([FLOW], 2);
+    assert_eq!(net.stack.tcp_sizes(), (0, 0, 0));
+    let refused = Err(SocketError::FlowExists);
+    assert_eq!(net.adopt_time_wait(&FORMER, 3), refused);
 }

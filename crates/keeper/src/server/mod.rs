@@ -82,6 +82,8 @@ struct Tally {
     crashes: u64,
     resets: u64,
     handovers: u64,
+    time_waits: u64,
+    time_waits_refused: u64,
     inherited: u64,
     successions: u64,
 }

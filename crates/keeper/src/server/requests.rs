@@ -4,11 +4,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 use slipstack_channel::REGION_LEN_MAX;
-use slipstack_channel::control::{self, Descriptor, Refusal, Reply, Request, SlotLease};
+use slipstack_channel::control::{
+    self, Descriptor, Refusal, Reply, Request, SlotLease, TimeWaitTold,
+};
 use slipstack_channel::report::ReportTable;
 use slipstack_device::{Flow, Proto};
 use slipstack_mem::Region;
 use slipstack_mem::process::explained;
+use slipstack_stack::SocketError;
 
 use crate::claims;
 use crate::directory;
@@ -123,6 +126,7 @@ impl Server {
                 _ => refuse(Refusal::BadRequest, "the report is not a sealed region"),
             },
             Request::Handover { id, images } => self.on_handover(client, id, images, now),
+            Request::TimeWaits { entries } => self.on_time_waits(client, &entries, now),
             Request::Goodbye => {
                 self.on_departure(client, now);
                 self.done()
@@ -395,6 +399,25 @@ impl Server {
             say(format_args!(
                 "frames of handed over connections cannot be steered here: {error}"
             ));
+        }
+        Ok((Reply::Done, Vec::new()))
+    }
+
+    /// What an engine that ends has in TIME-WAIT goes on in the own stack. Its frames come here as what nobody
+    /// serves, or as strays: whoever gets their ports may open the same two ends anew, and is not to be kept from it.
+    fn on_time_waits(&mut self, client: ClientId, entries: &[TimeWaitTold], now: u64) -> Answer {
+        let known = self.world.state.leases.clients.find(client);
+        if known.and_then(|client| client.slot).is_none() {
+            return Err(self.explain(&LeaseError::NoSlotLeased));
+        }
+        for told in entries {
+            match self.net.adopt_time_wait(told, now) {
+                Ok(()) => self.tally.time_waits += 1,
+                Err(SocketError::LimitReached) => {
+                    return refuse(Refusal::Exhausted, "there is no room for more in TIME-WAIT");
+                }
+                Err(_) => self.tally.time_waits_refused += 1,
+            }
         }
         Ok((Reply::Done, Vec::new()))
     }

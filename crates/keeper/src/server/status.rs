@@ -178,6 +178,8 @@ impl Server {
             ("programs_died", tally.crashes),
             ("flows_reset", tally.resets),
             ("connections_taken_over", tally.handovers),
+            ("time_waits_taken_over", tally.time_waits),
+            ("time_waits_refused", tally.time_waits_refused),
             ("connections_inherited", tally.inherited),
             ("keepers_succeeded", tally.successions),
         ];

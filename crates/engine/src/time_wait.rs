@@ -1,0 +1,61 @@
+//! What is in TIME-WAIT when an engine ends, between its stack and the keeper's.
+
+use slipstack_channel::control::TimeWaitTold;
+use slipstack_stack::{Instant, TimeWaitImage};
+
+use crate::engine::Engine;
+
+/// Most entries that an engine tells of as it ends. The keeper's table takes four times as many; the peers of those that
+/// have waited longest have long been silent.
+const TOLD_MAX: usize = 65_536;
+
+impl Engine {
+    /// What is in TIME-WAIT here, what has most time left first.
+    pub fn time_waits(&self, now: Instant) -> Vec<TimeWaitTold> {
+        let images = self.stack.tcp_time_waits(now, TOLD_MAX);
+        images.iter().map(told_of).collect()
+    }
+}
+
+fn told_of(image: &TimeWaitImage) -> TimeWaitTold {
+    let TimeWaitImage {
+        local,
+        remote,
+        snd_nxt,
+        rcv_nxt,
+        window,
+        stamps,
+        left_ms,
+    } = *image;
+    TimeWaitTold {
+        local,
+        remote,
+        snd_nxt,
+        rcv_nxt,
+        window,
+        stamps,
+        left_ms,
+    }
+}
+
+/// What another engine has told of, as a stack takes it.
+pub fn time_wait_of(told: &TimeWaitTold) -> TimeWaitImage {
+    let TimeWaitTold {
+        local,
+        remote,
+        snd_nxt,
+        rcv_nxt,
+        window,
+        stamps,
+        left_ms,
+    } = *told;
+    TimeWaitImage {
+        local,
+        remote,
+        snd_nxt,
+        rcv_nxt,
+        window,
+        stamps,
+        left_ms,
+    }
+}
