@@ -21,6 +21,8 @@ pub struct Task {
     pub pause_ns_max: u64,
     /// Close after the last write instead of shutting down and waiting for the peer's end.
     pub closes_early: bool,
+    /// Shut down only when the peer has.
+    pub ends_last: bool,
     /// Nothing is read before this time.
     pub reads_from: Instant,
     /// The program closes at this time, whatever it has.
@@ -43,6 +45,7 @@ impl Task {
             chunk_max: 1 << 16,
             pause_ns_max: 0,
             closes_early: false,
+            ends_last: false,
             reads_from: Instant::ZERO,
             gives_up: None,
             may_fail: false,
@@ -198,7 +201,7 @@ impl Program {
         let has_read_all = self.has_fin && streams.read_upto() == streams.available();
         if has_written_all && self.task.closes_early && self.task.bytes_in == 0 {
             self.close(now, host, CloseMode::Orderly)?;
-        } else if has_written_all && !self.has_shut {
+        } else if has_written_all && !self.has_shut && (self.has_fin || !self.task.ends_last) {
             self.has_shut = true;
             let at = host.clock(now);
             host.stack.tcp_shutdown(at, self.conn, &mut host.fx);

@@ -30,6 +30,8 @@ struct Side {
     is_aborted: bool,
     /// It is gone with its numbers: only resets and probes may follow.
     is_dead: bool,
+    /// It ended in TIME-WAIT, which others go on with: no reset may follow.
+    is_former: bool,
     /// The other side has acknowledged its SYN.
     is_settled: bool,
 }
@@ -76,10 +78,20 @@ impl Watch {
         }
     }
 
+    /// This side is in TIME-WAIT, and its engine ends in order.
+    pub fn on_time_wait(&mut self, local: SocketAddr, remote: SocketAddr) {
+        if let Some(side) = self.sides.get_mut(&(local, remote)) {
+            side.is_former = true;
+        }
+    }
+
     fn on_segment(&mut self, flow: Flow, segment: &TcpSegment<'_>) -> Result<(), String> {
         let header = &segment.header;
         if header.flags.is_rst() {
-            return Ok(());
+            return match self.sides.get(&flow) {
+                Some(side) if side.is_former => Err("a reset to the peer of a TIME-WAIT".into()),
+                _ => Ok(()),
+            };
         }
         if header.flags.is_syn() {
             self.on_syn(flow, segment);
@@ -179,6 +191,7 @@ impl Watch {
             edge: 0,
             is_aborted: false,
             is_dead: false,
+            is_former: false,
             is_settled: false,
         };
         if is_rival {
@@ -346,6 +359,18 @@ mod tests {
         assert_eq!(say(&mut watch, DOWN, ACK, (1, 501), 0), Ok(()));
         assert!(say(&mut watch, UP, ACK, (501, 1), 0).is_err());
         assert_eq!(say(&mut watch, UP, SYN, (9, 0), 0), Ok(()), "a new one");
+    }
+
+    #[test]
+    fn after_time_wait_no_reset_may_follow_until_the_ends_are_used_again() {
+        let mut watch = open();
+        let reset = |watch: &mut Watch, flow| say(watch, flow, TcpFlags::RST, (501, 0), 0);
+        watch.on_time_wait(CLIENT, SERVER);
+        assert!(reset(&mut watch, UP).is_err_and(|why| why.contains("TIME-WAIT")));
+        assert_eq!(reset(&mut watch, DOWN), Ok(()));
+        assert_eq!(say(&mut watch, UP, ACK, (501, 1), 0), Ok(()));
+        assert_eq!(say(&mut watch, DOWN, SYN, (9, 0), 0), Ok(()), "a new one");
+        assert_eq!(reset(&mut watch, UP), Ok(()));
     }
 
     #[test]

@@ -339,3 +339,59 @@ fn a_stray_is_left_to_nobody_where_a_stack_is_alone() {
         Some(Place::Engine(_))
     ));
 }
+
+/// A connection that the machine's side has ended first, and whose last ACK is lost.
+fn ended() -> (World, usize) {
+    let mut world = world();
+    let (mut client, server) = (Task::new((1, 0), (2, 100)), Task::new((2, 100), (1, 0)));
+    client.ends_last = true;
+    let options = SocketOptions::default();
+    let ends = ((0, CLIENT, client), (KEEPER, PORT, server));
+    world.connect(ends.0, ends.1, &options).unwrap();
+    let is_ending = |world: &World| {
+        let mut all = world.connections_of(0).into_iter();
+        let state = |(of, conn): (usize, ConnId)| {
+            let info = world.hosts[of].stack.tcp_info(world.now, conn);
+            info.map(|info| info.state)
+        };
+        all.any(|place| state(place) == Some(TcpState::FinWait1))
+    };
+    for _ in 0..1000 {
+        world.run_for(MS / 10).unwrap();
+        if is_ending(&world) {
+            break;
+        }
+    }
+    // The peer's end is on its way.
+    world.run_for(MS + MS / 2).unwrap();
+    world.network.set_cut(true);
+    world.run_for(MS).unwrap();
+    let mut engines = ENGINES.into_iter();
+    let engine = engines.find(|of| world.hosts[*of].stack.tcp_sizes() == (0, 0, 1));
+    (world, engine.expect("it is in TIME-WAIT"))
+}
+
+#[test]
+fn a_time_wait_goes_on_with_the_keeper_and_answers_the_end_that_is_repeated() {
+    let (mut world, engine) = ended();
+    world.end_engine(engine, Ending::Orderly, MS).unwrap();
+    world.run_for(2 * MS).unwrap();
+    assert_eq!(world.machines[0].former, 1);
+    assert_eq!(world.hosts[KEEPER].stack.tcp_sizes(), (0, 0, 1));
+    world.network.set_cut(false);
+    world.run_for(5 * SECOND).unwrap();
+    assert_eq!(world.hosts[0].stack.tcp_sizes(), (0, 0, 0));
+    let (local, remote) = client_ends(&world);
+    assert_eq!(world.failed(local, remote), None);
+    finish(&mut world).unwrap();
+}
+
+#[test]
+fn a_time_wait_that_is_forgotten_is_noticed() {
+    let (mut world, engine) = ended();
+    world.end_engine(engine, Ending::Orderly, MS).unwrap();
+    world.machines[0].time_waits.clear();
+    world.run_for(2 * MS).unwrap();
+    world.network.set_cut(false);
+    says(world.run_for(5 * SECOND), "the peer of a TIME-WAIT");
+}

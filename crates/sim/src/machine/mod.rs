@@ -13,7 +13,7 @@ mod steering;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
-use slipstack_stack::{ConnId, Instant, IpMeta, RxMeta, stray_frame};
+use slipstack_stack::{ConnId, Instant, IpMeta, RxMeta, TimeWaitImage, stray_frame};
 use slipstack_wire::flow::FrameFlow;
 use slipstack_wire::protocol;
 
@@ -122,6 +122,8 @@ pub struct Machine {
     pub directory: BTreeMap<Flow, usize>,
     /// Connections of engines that end in order, until the keeper hears of it.
     pub estates: Vec<(usize, Passage)>,
+    /// What they have in TIME-WAIT, likewise.
+    pub time_waits: Vec<(usize, TimeWaitImage)>,
     /// How long a message is on its way, at most.
     pub post_ns: u64,
     /// The flow of each connection that the directory has.
@@ -131,6 +133,8 @@ pub struct Machine {
     /// Connections that have left an engine, and those that have arrived at one.
     pub detached: u64,
     pub adopted: u64,
+    /// TIME-WAITs that the keeper has gone on with.
+    pub former: u64,
     pub half_open: HalfOpens,
 }
 
@@ -150,11 +154,13 @@ impl Machine {
             slots: vec![Some(keeper)],
             directory: BTreeMap::new(),
             estates: Vec::new(),
+            time_waits: Vec::new(),
             post_ns,
             ends: BTreeMap::new(),
             salvaged: 0,
             detached: 0,
             adopted: 0,
+            former: 0,
             half_open: HalfOpens::default(),
         }
     }

@@ -147,6 +147,9 @@ impl World {
         if ending != Ending::Crash {
             self.hand_over(number, index)?;
         }
+        if ending == Ending::Orderly {
+            self.tell_time_waits(number, index);
+        }
         if ending == Ending::Interrupted {
             self.lose_estates(number, index);
         }
@@ -208,6 +211,29 @@ impl World {
         Ok(())
     }
 
+    /// What is in TIME-WAIT goes on with the keeper: its peers are never reset.
+    fn tell_time_waits(&mut self, number: usize, index: usize) {
+        let host = &self.hosts[index];
+        let images = host.stack.tcp_time_waits(host.clock(self.now), usize::MAX);
+        for image in images {
+            self.watch.on_time_wait(image.local, image.remote);
+            self.machines[number].time_waits.push((index, image));
+        }
+    }
+
+    /// Those that others have used since are refused.
+    fn take_time_waits(&mut self, number: usize, index: usize) {
+        let keeper = self.machines[number].keeper();
+        let told = &mut self.machines[number].time_waits;
+        let ours: Vec<_> = told.extract_if(.., |(of, _)| *of == index).collect();
+        let host = &mut self.hosts[keeper];
+        let at = host.clock(self.now);
+        for (_, image) in ours {
+            let adopted = host.stack.tcp_adopt_time_wait(at, &image);
+            self.machines[number].former += u64::from(adopted.is_ok());
+        }
+    }
+
     /// What a program has written is all that its peer gets, and that is to be whole.
     pub fn expect_of_peer(&mut self, ends: (SocketAddr, SocketAddr), written: u64) {
         let peer = self.flows.get(&ends);
@@ -232,6 +258,7 @@ impl World {
         for (_, passage) in ours {
             self.take_in(keeper, passage)?;
         }
+        self.take_time_waits(number, index);
         let machine = &mut self.machines[number];
         let Some(slot) = machine.slot(index) else {
             return Ok(());
@@ -246,6 +273,10 @@ impl World {
         let (doomed, carried) = (of(index), of(keeper));
         machine.directory.retain(|_, host| *host != index);
         machine.ends.retain(|(of, _), _| *of != index);
+        for flow in &doomed {
+            let stack = &mut self.hosts[keeper].stack;
+            stack.tcp_forget_time_wait(flow.local, flow.remote);
+        }
         let place = self.keeper(keeper);
         place.steering.set_dead(slot, true);
         for flow in doomed.iter().chain(&carried) {
@@ -329,6 +360,19 @@ impl World {
     pub fn failed(&self, local: SocketAddr, remote: SocketAddr) -> Option<Reason> {
         let place = self.flows.get(&(local, remote))?;
         self.programs.get(place)?.failed()
+    }
+
+    /// The peers of what engines that end have in TIME-WAIT, until the keeper has it.
+    pub fn told_of_time_wait(&self, machine: usize) -> Vec<(SocketAddr, SocketAddr)> {
+        let told = self.machines[machine].time_waits.iter();
+        told.map(|(_, image)| (image.remote, image.local)).collect()
+    }
+
+    /// Whether the program at `local` has nothing to do with the other end any more.
+    pub fn is_over(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        let place = self.flows.get(&(local, remote));
+        let program = place.and_then(|place| self.programs.get(place));
+        program.is_none_or(|program| program.is_released)
     }
 
     /// Whether the program at `local` knows that the other end is dead.

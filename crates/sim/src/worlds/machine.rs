@@ -148,8 +148,17 @@ pub fn dying(setting: &mut Setting) -> Result<(), Failure> {
     let victim = engines.swap_remove(setting.between(0, engines.len() as u64 - 1) as usize);
     let peers = setting.world.peers_of(machine, victim);
     let notice_ns = setting.between(0, 5 * MS);
+    let is_cut = ending == Ending::Orderly && setting.is_once_in(2);
+    if is_cut {
+        // What it says last is lost.
+        let cut_ns = setting.between(0, 50 * MS);
+        setting.world.network.set_cut(true);
+        setting.world.run_for(cut_ns)?;
+    }
     setting.world.end_engine(victim, ending, notice_ns)?;
+    setting.world.network.set_cut(false);
     setting.world.must_hold(machine);
+    let former = setting.world.told_of_time_wait(machine);
     // Whoever comes next listens on the same port at once.
     let successor = setting.add_engine(machine);
     setting.world.share_port(machine, PORT, &[successor])?;
@@ -162,6 +171,14 @@ pub fn dying(setting: &mut Setting) -> Result<(), Failure> {
             setting.world.is_told(*local, *remote)?;
         }
         connect_again(setting, &peers)?;
+    }
+    let again_ns = setting.between(0, 3 * SECOND);
+    setting.world.run_for(again_ns)?;
+    for (local, remote) in former {
+        // While the keeper has the TIME-WAIT, with whoever listens by now.
+        if setting.world.is_over(local, remote) && setting.is_once_in(2) {
+            connect_to_the_living(setting, local.port() - CLIENT_PORT)?;
+        }
     }
     setting.run()
 }
@@ -177,8 +194,11 @@ fn connect_to_the_doomed(
         Ending::Crash => setting.between(0, 3_000_000),
         Ending::Orderly | Ending::Interrupted => 0,
     };
-    let down = setting.between(0, 3_000_000);
+    // Of the short ones some have ended, and are in TIME-WAIT.
+    let is_short = ending != Ending::Crash && setting.is_once_in(2);
+    let down = setting.between(0, if is_short { 2_000 } else { 3_000_000 });
     let (mut client, mut server) = setting.tasks(up, down);
+    client.ends_last = is_short;
     let leaves_at = setting
         .world
         .now
