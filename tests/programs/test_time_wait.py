@@ -1,0 +1,145 @@
+"""TIME-WAIT after the end of whoever was in it: the peer's end once more, and the two ends once more."""
+
+import contextlib
+import signal
+import socket
+import struct
+
+from harness import test
+from harness.process import until
+
+PORT = 7720
+FIN, SYN, RST, ACK = 1, 2, 4, 16
+FRAMES_MAX = 10_000
+
+
+class Wire:
+    """What passes the peer's interface, and frames of its own."""
+
+    def __init__(self, world):
+        with world.at_peer():
+            self.raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        self.raw.bind(("eth1", 0))
+        self.raw.settimeout(3)
+
+    def close(self):
+        self.raw.close()
+
+    def next(self, src, dst):
+        """The next segment between these two ends: the frame, its flags, number and acknowledgement."""
+        for _ in range(FRAMES_MAX):
+            frame = self.raw.recv(65536)
+            if frame[12:14] != b"\x08\0" or frame[23] != socket.IPPROTO_TCP:
+                continue
+            tcp = 14 + 4 * (frame[14] & 15)
+            ports = struct.unpack(">HH", frame[tcp : tcp + 4])
+            addresses = [socket.inet_ntoa(frame[at : at + 4]) for at in (26, 30)]
+            if list(zip(addresses, ports)) == [src, dst]:
+                seq, ack = struct.unpack(">II", frame[tcp + 4 : tcp + 12])
+                return frame, frame[tcp + 13], seq, ack
+        raise AssertionError("nothing but other frames")
+
+    def send(self, frame):
+        self.raw.send(with_checksum(frame))
+
+
+def with_checksum(frame):
+    """The kernel leaves a segment's checksum to its device."""
+    end = 14 + struct.unpack(">H", frame[16:18])[0]
+    tcp = 14 + 4 * (frame[14] & 15)
+    segment = frame[tcp : tcp + 16] + b"\0\0" + frame[tcp + 18 : end]
+    summed = frame[26:34] + struct.pack(">HH", socket.IPPROTO_TCP, len(segment)) + segment
+    summed += b"\0" * (len(summed) % 2)
+    total = sum(struct.unpack(f">{len(summed) // 2}H", summed))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return frame[:tcp] + segment[:16] + struct.pack(">H", total ^ 0xFFFF) + segment[18:]
+
+
+def hold_keeper(world):
+    """Somebody else uses the device: its keeper stays. A reset of the peer's, which has closed, ends nothing (RFC 1337)."""
+    if world.mode == "inprocess":
+        other = world.stack(*world.program("threaded.py"), "server", PORT + 1)
+        world.wait_port(PORT + 1, process=other)
+    elif world.mode == "instance":
+        world.start_instance("other")
+    else:
+        world.stack_ns.sysctl("net.ipv4.tcp_rfc1337", 1)
+
+
+def serve(world):
+    server = world.stack(*world.program("closes_first.py"), PORT)
+    until(lambda: "listens" in server.output() or not server.is_running(), 10, "the server listens")
+    assert server.is_running(), server.tail()
+    return server
+
+
+def end(world, server, how=signal.SIGTERM):
+    """The server's engine ends: with it, or with its instance."""
+    server.signal(how)
+    server.wait(5)
+    if world.instance is not None:
+        world.instance.signal(how)
+        world.instance.wait(5)
+        world.instance = None
+
+
+def use(world, wire, port=0):
+    """A connection that the server closes first; the peer's last segment, and the peer's end."""
+    with world.at_peer():
+        sock = socket.socket()
+    with sock:
+        sock.settimeout(10)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((world.peer_address, port))
+        sock.connect((world.address, PORT))
+        client = sock.getsockname()
+        assert sock.recv(10) == b"hello" and sock.recv(10) == b""
+    server = (world.address, PORT)
+    flags = 0
+    while not flags & FIN:
+        frame, flags, seq, _ = wire.next(client, server)
+    ack = 0
+    while ack != (seq + 1) % 2**32:
+        ack = wire.next(server, client)[3]
+    return frame, client, ack
+
+
+def is_acknowledged(world, wire, frame, client, ack):
+    """The end once more, as if the last ACK had been lost."""
+    wire.send(frame)
+    flags, _, acked = wire.next((world.address, PORT), client)[1:]
+    assert flags & (ACK | RST) == ACK, f"flags {flags:#x}"
+    assert acked == ack, f"{acked}, not {ack}"
+
+
+@test
+def time_wait_outlives_whoever_closed_first(world):
+    hold_keeper(world)
+    server = serve(world)
+    with contextlib.closing(Wire(world)) as wire:
+        ended = use(world, wire)
+        end(world, server)
+        is_acknowledged(world, wire, *ended)
+        # And while another one listens, which does not know of it.
+        serve(world)
+        is_acknowledged(world, wire, *ended)
+
+
+@test
+def the_two_ends_of_an_outlived_time_wait_are_used_again(world):
+    hold_keeper(world)
+    server = serve(world)
+    with contextlib.closing(Wire(world)) as wire:
+        first, client, _ = use(world, wire)
+        for _ in range(3):
+            end(world, server)
+            server = serve(world)
+            last = use(world, wire, client[1])
+            assert last[1] == client
+            # Of the first connection: it is no longer the last.
+            wire.send(first)
+            flags = wire.next((world.address, PORT), client)[1]
+            assert flags & RST == 0, f"flags {flags:#x}"
+        end(world, server)
+        is_acknowledged(world, wire, *last)
