@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use slipstack_channel::control::{
     CONTROL_VERSION, ControlSocket, Hello, Protocol, Refusal, Reply, Request, SlotLease,
-    StatusReport, Welcome, connect,
+    StatusReport, TIME_WAITS_PER_MESSAGE, TimeWaitTold, Welcome, connect,
 };
 use slipstack_keeper::{DeviceChoice, Options, run};
 
@@ -35,11 +35,15 @@ fn main() -> ExitCode {
 
 type Test = fn();
 
-const TESTS: [(&str, Test); 15] = [
+const TESTS: [(&str, Test); 16] = [
     ("a_keeper_leases_slots_and_refuses_taken_ports", leases),
     (
         "a_keeper_answers_arp_and_refuses_datagrams",
         answers_the_wire,
+    ),
+    (
+        "a_keeper_takes_the_time_wait_of_engines_only",
+        time_wait_of_engines,
     ),
     ("a_second_keeper_of_a_device_is_refused", second_keeper),
     ("a_killed_client_frees_its_leases_at_once", killed_client),
@@ -391,6 +395,38 @@ fn answers_the_wire() {
     let error = udp.recv(&mut [0; 16]).expect_err("nobody listens");
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
     drop(socket);
+    running.ends_cleanly();
+}
+
+fn time_wait_of_engines() {
+    let running = Running::start("waits");
+    let (socket, welcome) = greet(&running.control(), 1);
+    let told = |local: std::net::IpAddr, remote: std::net::IpAddr, port| TimeWaitTold {
+        local: (local, 80).into(),
+        remote: (remote, port).into(),
+        snd_nxt: 1,
+        rcv_nxt: 2,
+        window: 3,
+        stamps: None,
+        left_ms: 60_000,
+    };
+    let (ours, peer) = (welcome.addresses[0].0, welcome.hosts[0]);
+    let entries: Vec<_> = (1..=TIME_WAITS_PER_MESSAGE as u16)
+        .map(|port| told(ours, peer, port))
+        .chain([told(peer, ours, 1)])
+        .collect();
+    let request = Request::TimeWaits { entries };
+    assert!(is_refused(&ask(&socket, &request), Refusal::Unknown));
+    lease(&socket);
+    assert_eq!(ask(&socket, &request), Reply::Done);
+    let counters = status(&socket).counters;
+    let count = |wanted: &str| {
+        let row = counters.iter().find(|(name, _)| name == wanted);
+        row.map_or(0, |(_, value)| *value)
+    };
+    assert_eq!(count("time_waits_taken_over"), 512);
+    assert_eq!(count("time_waits_refused"), 1);
+    assert_eq!(ask(&socket, &Request::Goodbye), Reply::Done);
     running.ends_cleanly();
 }
 
