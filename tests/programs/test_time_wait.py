@@ -1,12 +1,12 @@
 """TIME-WAIT after the end of whoever was in it: the peer's end once more, and the two ends once more."""
 
 import contextlib
-import signal
 import socket
 import struct
 
 from harness import test
 from harness.process import until
+from harness.world import PYTHON
 
 PORT = 7720
 FIN, SYN, RST, ACK = 1, 2, 4, 16
@@ -74,18 +74,16 @@ def serve(world):
     return server
 
 
-def end(world, server, how=signal.SIGTERM):
-    """The server's engine ends: with it, or with its instance."""
-    server.signal(how)
-    server.wait(5)
+def end(world, program):
+    """The program's engine ends: with it, or with its instance."""
+    program.stop(5)
     if world.instance is not None:
-        world.instance.signal(how)
-        world.instance.wait(5)
+        world.instance.stop(5)
         world.instance = None
 
 
 def use(world, wire, port=0):
-    """A connection that the server closes first; the peer's last segment, and the peer's end."""
+    """A connection that the server closes first: the frame of the peer's end, the two ends, and what acknowledged it."""
     with world.at_peer():
         sock = socket.socket()
     with sock:
@@ -102,13 +100,13 @@ def use(world, wire, port=0):
     ack = 0
     while ack != (seq + 1) % 2**32:
         ack = wire.next(server, client)[3]
-    return frame, client, ack
+    return frame, client, server, ack
 
 
-def is_acknowledged(world, wire, frame, client, ack):
+def is_acknowledged(wire, frame, peer, ours, ack):
     """The end once more, as if the last ACK had been lost."""
     wire.send(frame)
-    flags, _, acked = wire.next((world.address, PORT), client)[1:]
+    flags, _, acked = wire.next(ours, peer)[1:]
     assert flags & (ACK | RST) == ACK, f"flags {flags:#x}"
     assert acked == ack, f"{acked}, not {ack}"
 
@@ -120,10 +118,10 @@ def time_wait_outlives_whoever_closed_first(world):
     with contextlib.closing(Wire(world)) as wire:
         ended = use(world, wire)
         end(world, server)
-        is_acknowledged(world, wire, *ended)
+        is_acknowledged(wire, *ended)
         # And while another one listens, which does not know of it.
         serve(world)
-        is_acknowledged(world, wire, *ended)
+        is_acknowledged(wire, *ended)
 
 
 @test
@@ -131,7 +129,7 @@ def the_two_ends_of_an_outlived_time_wait_are_used_again(world):
     hold_keeper(world)
     server = serve(world)
     with contextlib.closing(Wire(world)) as wire:
-        first, client, _ = use(world, wire)
+        first, client, ours, _ = use(world, wire)
         for _ in range(3):
             end(world, server)
             server = serve(world)
@@ -139,7 +137,39 @@ def the_two_ends_of_an_outlived_time_wait_are_used_again(world):
             assert last[1] == client
             # Of the first connection: it is no longer the last.
             wire.send(first)
-            flags = wire.next((world.address, PORT), client)[1]
+            flags = wire.next(ours, client)[1]
             assert flags & RST == 0, f"flags {flags:#x}"
         end(world, server)
-        is_acknowledged(world, wire, *last)
+        is_acknowledged(wire, *last)
+
+
+ENDS_FIRST = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as connection:
+    connection.shutdown(socket.SHUT_WR)
+    connection.recv(1)
+"""
+
+
+@test
+def time_wait_outlives_a_client_whose_port_is_free_again(world):
+    hold_keeper(world)
+    with contextlib.closing(Wire(world)) as wire:
+        with world.at_peer():
+            listener = socket.create_server((world.peer_address, PORT))
+        with listener:
+            listener.settimeout(10)
+            client = world.stack(PYTHON, "-c", ENDS_FIRST, world.peer_address, PORT)
+            connection, ours = listener.accept()
+            with connection:
+                assert connection.recv(1) == b""
+        peer = (world.peer_address, PORT)
+        flags = 0
+        while not flags & FIN:
+            frame, flags, seq, _ = wire.next(peer, ours)
+        client.finish(10)
+        end(world, client)
+        ack = 0
+        while ack != (seq + 1) % 2**32:
+            ack = wire.next(ours, peer)[3]
+        is_acknowledged(wire, frame, peer, ours, ack)
