@@ -166,6 +166,7 @@ fn stack_config(settings: &Settings, lease: &SlotLease, welcome: &Welcome) -> St
         role: Role::Engine,
         ephemeral: lease.ports,
         seed,
+        sequence_key: Some(lease.sequence_key),
         fragments_bytes_max: settings.ipfrag_high_thresh,
         tcp: tcp_config(settings),
         ..StackConfig::default()

@@ -256,6 +256,8 @@ pub struct SlotLease {
     pub params: [u32; 8],
     /// First block of outgoing ports.
     pub ports: (u16, u16),
+    /// Key of initial sequence numbers and timestamp offsets, for all engines of the device.
+    pub sequence_key: [u64; 2],
     pub descriptors: Vec<Descriptor>,
 }
 

@@ -140,6 +140,9 @@ pub struct State {
     pub groups: Vec<(Protocol, u16, u8)>,
     /// Who knows it may use the device.
     pub capability: u64,
+    /// Of initial sequence numbers and timestamp offsets, for all engines: whoever uses the two ends of a connection anew
+    /// goes on where the former engine was (RFC 6528 3, RFC 7323 5.4).
+    pub sequence_key: [u64; 2],
     pub had_clients: bool,
     /// `Stack::slaac_image`.
     pub routers: Vec<u64>,
@@ -229,6 +232,7 @@ impl World {
                 leases: Leases::new(usize::from(count)),
                 groups: Vec::new(),
                 capability: random_u64(),
+                sequence_key: [random_u64(), random_u64()],
                 had_clients: false,
                 routers,
             },

@@ -90,6 +90,9 @@ pub struct StackConfig {
     pub tcp: TcpConfig,
     /// Root of all randomness: ports, sequence numbers, hash keys.
     pub seed: [u8; 32],
+    /// Key of initial sequence numbers and timestamp offsets (RFC 6528 3), where stacks that share an address are to
+    /// number the connections of the same two ends as one would; `None`: from the seed.
+    pub sequence_key: Option<[u64; 2]>,
 }
 
 impl Default for StackConfig {
@@ -114,6 +117,7 @@ impl Default for StackConfig {
             icmp_error_intervals: [Duration::from_secs(1), Duration::from_millis(100)],
             tcp: TcpConfig::default(),
             seed: [0; 32],
+            sequence_key: None,
         }
     }
 }

@@ -44,11 +44,13 @@ struct Reset {
     probes_sent: usize,
 }
 
-/// Memory that the keeper shares with engines and with its successor.
+/// What the keeper shares with engines and with its successor.
 pub struct Shared {
     pub inboxes: Inboxes,
     pub neighbours: Neighbours,
     pub records: Orphans,
+    /// See `StackConfig::sequence_key`.
+    pub sequence_key: [u64; 2],
 }
 
 /// The stack of slot 0 and its device.
@@ -78,6 +80,7 @@ impl Net {
             inboxes,
             neighbours,
             records,
+            sequence_key,
         } = shared;
         let config = StackConfig {
             tcp: TcpConfig {
@@ -85,6 +88,7 @@ impl Net {
                 ..TcpConfig::default()
             },
             seed,
+            sequence_key: Some(sequence_key),
             ..network.stack_config()
         };
         let inbox = inboxes.inbox(0).map(InboxReader::new);

@@ -38,6 +38,7 @@ fn joined() -> (Net, Loopback) {
         inboxes: Inboxes::create(1).unwrap(),
         neighbours: Neighbours::create().unwrap(),
         records: Orphans::open(orphans::create().unwrap()),
+        sequence_key: [7, 8],
     };
     let (device, peer) = loopback::pair(1500).unwrap();
     let net = Net::new(&network, Box::new(device), None, shared, [7; 32], 1);

@@ -159,6 +159,7 @@ impl Server {
                 inboxes: world.inboxes.clone(),
                 neighbours: world.neighbours.clone(),
                 records: Orphans::open(world.orphans.clone()),
+                sequence_key: world.state.sequence_key,
             },
             seed(),
             now,

@@ -203,6 +203,7 @@ impl Server {
             mtu: network.mtu,
             params: self.world.slots.params().to_words(),
             ports,
+            sequence_key: self.world.state.sequence_key,
             descriptors,
         };
         Ok((Reply::Slot(Box::new(lease)), fds))

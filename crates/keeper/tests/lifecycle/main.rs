@@ -364,7 +364,10 @@ fn leases() {
     assert_eq!(lease_a.slot, 1);
     assert_eq!(ask(&a, &listen_on(80)), Reply::Done);
     let (b, _) = greet(&running.control(), 2);
-    assert_eq!(lease(&b).0.slot, 2);
+    let (lease_b, _) = lease(&b);
+    assert_eq!(lease_b.slot, 2);
+    assert_eq!(lease_b.sequence_key, lease_a.sequence_key);
+    assert_ne!(lease_b.sequence_key[0], lease_b.sequence_key[1]);
     assert!(is_refused(&ask(&b, &listen_on(80)), Refusal::AddressInUse));
     let (sibling, _) = greet(&running.control(), 1);
     lease(&sibling);

@@ -89,6 +89,7 @@ impl Setting {
         let mut config = self.world.hosts[1].stack.config().clone();
         config.role = Role::Keeper;
         config.tcp.resets_per_second = 100_000;
+        config.sequence_key = Some([self.rng.next_u64(), self.rng.next_u64()]);
         let now = self.world.now;
         self.world.hosts[1].stack = Stack::new(config, now);
         let post_ns = self.between(MS / 100, 2 * MS);

@@ -127,10 +127,11 @@ pub struct FlowHasher {
 }
 
 impl FlowHasher {
-    pub fn new(rng: &mut Rng) -> FlowHasher {
+    /// `sequence` is the key of [`FlowHasher::sequence`], if others have it too.
+    pub fn new(rng: &mut Rng, sequence: Option<[u64; 2]>) -> FlowHasher {
         FlowHasher {
             table: rng.sip_key(),
-            sequence: rng.sip_key(),
+            sequence: sequence.map_or_else(|| rng.sip_key(), |[k0, k1]| SipKey { k0, k1 }),
             port: rng.sip_key(),
             spread: rng.sip_key(),
         }

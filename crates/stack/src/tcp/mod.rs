@@ -145,7 +145,7 @@ impl Tcp {
             fast_open: CookieKeys::new(rng, now),
             ports: Ports::new(config.ephemeral, rng),
             demux: Demux::default(),
-            hasher: FlowHasher::new(rng),
+            hasher: FlowHasher::new(rng, config.sequence_key),
             wheel: Wheel::new(now),
             latest: Latest::default(),
             train: Train::default(),

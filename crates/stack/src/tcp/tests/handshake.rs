@@ -2,7 +2,7 @@
 
 use super::harness::*;
 use crate::options::SocketOptions;
-use crate::{Event, ListenOptions, Reason};
+use crate::{Event, ListenOptions, Reason, StackConfig};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
@@ -338,6 +338,31 @@ fn initial_numbers_differ_between_flows_and_grow_with_time() {
     }
     numbers.dedup();
     assert_eq!(numbers.len(), 3);
+}
+
+#[test]
+fn stacks_with_one_key_number_the_connections_of_two_ends_as_one_stack_would() {
+    // RFC 6528 3: M counts 4 µs; RFC 7323 5.4: the timestamps of a flow go on.
+    let answer = |seed: u8, sequence_key, second| {
+        let mut world = World::new(StackConfig {
+            seed: [seed; 32],
+            sequence_key,
+            ..config()
+        });
+        world.now.0 += second * SECOND;
+        world.listen();
+        world.inject((PEER_PORT, PORT), ISS, 0, SYN, &offer(), &[]);
+        let answer = world.only();
+        let stamp = answer.options.timestamps.map(|stamp| stamp.value);
+        (answer.header.seq, stamp.expect("a timestamp"))
+    };
+    let later = |key| {
+        let (old, new) = (answer(1, key, 0), answer(2, key, 1));
+        (new.0.wrapping_sub(old.0), new.1.wrapping_sub(old.1))
+    };
+    assert_eq!(later(Some([3, 4])), (250_000, 1_000));
+    let (numbers, stamps) = later(None);
+    assert!(numbers != 250_000 && stamps != 1_000);
 }
 
 #[test]
