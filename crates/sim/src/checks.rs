@@ -8,7 +8,7 @@ use crate::world::World;
 const REST_STEPS_BASE: u64 = 2_000;
 const REST_STEPS_PER_PROGRAM: u64 = 400;
 /// Every engine is asked for a segment that nobody knows, time and again while its port changes hands.
-const STRAY_STEPS: u64 = 40;
+const STRAY_STEPS: u64 = 80;
 
 /// What holds between any two calls of a stack.
 pub fn invariants(host: &Host) -> Result<(), String> {

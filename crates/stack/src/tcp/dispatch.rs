@@ -81,8 +81,7 @@ impl Tcp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
-        let entry = self.syns.entries.at(index);
-        if entry.is_some_and(|entry| entry.is_anothers(segment)) && fx.stray(ip, bytes) {
+        if self.syns.is_anothers(index, segment) && fx.stray(ip, bytes) {
             return cx
                 .counters
                 .bump_both(Counter::RxTcpSteps, Counter::TcpStrays);

@@ -18,7 +18,7 @@ use crate::ids::ListenerId;
 use crate::link::Cx;
 use crate::time::{Instant, nanos};
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const SACK: u8 = 1;
 const TIMESTAMPS: u8 = 2;
 const ECN: u8 = 4;
@@ -31,7 +31,7 @@ pub struct HalfOpenImage {
 
 impl HalfOpenImage {
     /// Length of the plain form.
-    pub const LEN: usize = 80;
+    pub const LEN: usize = 84;
 
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         self.bytes
@@ -44,12 +44,13 @@ impl HalfOpenImage {
 
     /// The two ends, if the bytes are an image at all: local, remote.
     pub fn endpoints(&self) -> Option<(core::net::SocketAddr, core::net::SocketAddr)> {
-        let entry = read(&self.bytes)?;
+        let (entry, _) = read(&self.bytes)?;
         Some((entry.key.local(), entry.key.remote()))
     }
 }
 
-fn write(entry: &SynEntry) -> HalfOpenImage {
+/// `rival` is the number of another answer; its distance is written, which is not zero.
+fn write(entry: &SynEntry, rival: Option<u32>) -> HalfOpenImage {
     let mut bytes = [0; HalfOpenImage::LEN];
     let mut out = Writer::new(&mut bytes);
     out.put(&VERSION.to_le_bytes());
@@ -78,10 +79,12 @@ fn write(entry: &SynEntry) -> HalfOpenImage {
     ]);
     let peer_timeout = entry.peer_timeout.map_or(0, UserTimeout::field);
     out.put(&peer_timeout.to_le_bytes());
+    let rival = rival.map_or(0, |iss| iss.wrapping_sub(entry.iss));
+    out.put(&rival.to_le_bytes());
     HalfOpenImage { bytes }
 }
 
-fn read(bytes: &[u8]) -> Option<SynEntry> {
+fn read(bytes: &[u8]) -> Option<(SynEntry, Option<u32>)> {
     let mut input = Reader::new(bytes);
     if input.number::<u32>()? != VERSION {
         return None;
@@ -122,7 +125,9 @@ fn read(bytes: &[u8]) -> Option<SynEntry> {
     entry.has_ecn = flags & ECN != 0;
     (entry.tos, entry.ttl) = (input.number()?, input.number()?);
     entry.peer_timeout = UserTimeout::from_field(input.number()?);
-    Some(entry)
+    let ahead: u32 = input.number()?;
+    let rival = (ahead != 0).then(|| entry.iss.wrapping_add(ahead));
+    Some((entry, rival))
 }
 
 /// What the rest of the stack relies on.
@@ -146,21 +151,29 @@ impl Tcp {
             .filter_map(|index| {
                 let key = self.syns.entries.at(index)?.key;
                 let hash = self.hasher.table(&key);
-                Some(write(&self.drop_syn(index, hash)?))
+                let rival = self.syns.rival(index);
+                Some(write(&self.drop_syn(index, hash)?, rival))
             })
             .collect()
     }
 
-    /// Whether the entry here comes from a copy of the SYN of the one that moves, which was answered before: a peer
-    /// takes the first answer. One that asks after a timeout has none, and gets the one from here; its timeout began with
+    /// Whether the entry here comes from a copy of the SYN of the one that moves, to which other things were said before:
+    /// a peer takes the first answer. One that asks after a timeout has none, and gets the one from here; its timeout began with
     /// the SYN, so that no more than half of it is a measure.
     fn is_copy(&self, index: u32, moved: &SynEntry, cx: &Cx<'_>) -> bool {
         let soon_ns = nanos(cx.config.tcp.rto_initial) / 2;
         let here = self.syns.entries.at(index);
         here.is_some_and(|here| {
             let is_soon = here.sent_at.nanos_since(moved.sent_at) < soon_ns;
-            here.irs == moved.irs && here.iss != moved.iss && is_soon
+            let is_single = self.syns.rival(index).is_none();
+            is_single && here.irs == moved.irs && here.iss != moved.iss && is_soon
         })
+    }
+
+    /// Of three answers two are kept.
+    fn join_handshake(&mut self, index: u32, moved: &SynEntry, rival: Option<u32>) -> bool {
+        let is_pair = rival.is_none() && self.syns.rival(index).is_none();
+        is_pair && self.syns.join(index, moved)
     }
 
     /// Goes on with a handshake that another engine began, for the listener of its address here.
@@ -170,8 +183,8 @@ impl Tcp {
         image: &HalfOpenImage,
         cx: &mut Cx<'_>,
     ) -> Result<(), SocketError> {
-        let mut entry = read(&image.bytes)
-            .filter(is_sound)
+        let (mut entry, rival) = read(&image.bytes)
+            .filter(|(entry, _)| is_sound(entry))
             .ok_or(SocketError::BadImage)?;
         if !cx.link.is_own(entry.key.local_ip()) {
             return Err(SocketError::AddrNotAvailable);
@@ -185,6 +198,8 @@ impl Tcp {
             None => {}
             // The peer has begun anew with whoever sent this.
             Some(Place::TimeWait(index)) => self.drop_time_wait(index, hash),
+            // A copy of its SYN was answered here, with the same words: whichever answer the peer takes will do.
+            Some(Place::Syn(index)) if self.join_handshake(index, &entry, rival) => return Ok(()),
             Some(Place::Syn(index)) if self.is_copy(index, &entry, cx) => {
                 self.drop_syn(index, hash);
                 cx.counters.bump(Counter::TcpSynExpired);
@@ -205,6 +220,9 @@ impl Tcp {
         let index = self.syns.insert(entry, until);
         let index = index.ok_or(SocketError::LimitReached)?;
         self.demux.insert(hash, Place::Syn(index));
+        if let Some(iss) = rival {
+            self.syns.note_rival(index, iss);
+        }
         if let Some(listener) = self.listeners.find_mut(id) {
             listener.half_open += 1;
         }

@@ -181,17 +181,17 @@ impl Tcp {
             }
             return None;
         }
-        if segment.ack != control::after_syn(entry.iss) {
+        let (waits, listener) = (entry.deferrals_left() != 0, entry.listener);
+        if segment.ack != control::after_syn(entry.iss) && !self.syns.settle(index, segment.ack) {
             // RFC 9293 3.10.7.4 (fifth): an unacceptable ACK is answered with a reset.
             cx.counters.bump(Counter::DropTcpAck);
             control::answer_with_reset(key, now, segment, cx, fx);
             return None;
         }
-        if entry.deferrals_left() != 0 && entry.defers(segment) {
+        if waits && self.syns.entries.at_mut(index)?.defers(segment) {
             cx.counters.bump(Counter::DropTcpDeferred);
             return None;
         }
-        let listener = entry.listener;
         let half = (HalfOpen::Stored(index), listener);
         self.admit(now, (key, hash), half, segment, cx, fx)
     }

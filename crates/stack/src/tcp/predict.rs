@@ -174,8 +174,7 @@ impl Tcp {
                 self.take_known(now, index, segment, cx, fx)
             }
             Some(Place::Syn(index)) => {
-                let entry = self.syns.entries.at(index);
-                if entry.is_none_or(|entry| entry.is_anothers(segment)) {
+                if self.syns.is_anothers(index, segment) {
                     return false;
                 }
                 // The handshake may be done now; what follows it comes soon.

@@ -100,6 +100,12 @@ impl<T> Slab<T> {
         self.slots.get_mut(index as usize)?.value.as_mut()
     }
 
+    /// The generation of whoever has this index now.
+    pub fn generation(&self, index: u32) -> Option<u32> {
+        let slot = self.slots.get(index as usize)?;
+        slot.value.is_some().then_some(slot.generation)
+    }
+
     #[inline]
     pub fn find(&self, index: u32, generation: u32) -> Option<&T> {
         let slot = self.slots.get(index as usize)?;

@@ -6,6 +6,7 @@
 //! The table is the SYN cache of RFC 4987 3.5.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use slipstack_wire::fast_open::{Cookie, FastOpen};
 use slipstack_wire::tcp::{TcpFlags, TcpHeader};
@@ -28,6 +29,9 @@ use crate::time::Instant;
 
 /// Each retransmission waits twice as long; longer series are cut off here.
 const LEVELS: usize = 8;
+
+/// Handshakes that another engine began too, at a time.
+const RIVALS_MAX: usize = 256;
 
 /// The bit of [`SynEntry::deferrals`] that says that the peer has acknowledged and sent nothing.
 const ACKED: u8 = 0x80;
@@ -135,6 +139,7 @@ impl SynEntry {
     }
 
     /// The same with another timestamp than the clock's.
+    #[inline(always)]
     pub fn answer_stamped(
         &mut self,
         now: Instant,
@@ -217,12 +222,11 @@ impl SynEntry {
         control::reset(&self.key, numbers, header, &mut self.hop, now, cx, fx);
     }
 
-    /// Whether this acknowledges what was never sent here. The entry may be of a copy of the SYN of a connection that
-    /// another engine has: the peer has met our SYN-ACK with a challenge, or goes on.
-    #[inline]
-    pub fn is_anothers(&self, segment: &Segment<'_>) -> bool {
-        let control = segment.flags.0 & (TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK).0;
-        control == TcpFlags::ACK.0 && segment.ack != control::after_syn(self.iss)
+    /// What the SYN-ACK says beside its number and ECN.
+    fn says(&self) -> impl PartialEq + use<> {
+        let stamps = self.has_timestamps.then_some(self.ts_offset);
+        let window = (self.window, self.our_shift, self.peer_shift);
+        (self.irs, self.our_mss, window, self.has_sack, stamps)
     }
 }
 
@@ -273,6 +277,16 @@ pub struct SynTable {
     waiting: [VecDeque<Waiting>; LEVELS],
     /// The earliest deadline, for the look at every turn.
     next: Instant,
+    /// Few: handshakes that another engine began too.
+    rivals: Vec<Rival>,
+}
+
+/// The initial number of another engine's answer to a copy of an entry's SYN. The peer has taken one of the two answers.
+#[derive(Clone, Copy, Debug)]
+struct Rival {
+    index: u32,
+    generation: u32,
+    iss: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -288,6 +302,7 @@ impl SynTable {
             entries: Slab::new(limit),
             waiting: Default::default(),
             next: Instant::FAR_FUTURE,
+            rivals: Vec::new(),
         }
     }
 
@@ -298,6 +313,75 @@ impl SynTable {
         let (index, generation) = self.entries.insert(entry)?;
         self.wait(index, generation, tries, until);
         Some(index)
+    }
+
+    /// Takes the handshake of another engine that answered a copy of the same SYN into an entry. `false`: the answers say
+    /// different things.
+    pub fn join(&mut self, index: u32, other: &SynEntry) -> bool {
+        let Some(entry) = self.entries.at_mut(index) else {
+            return false;
+        };
+        if entry.iss == other.iss || entry.says() != other.says() {
+            return false;
+        }
+        // Not every copy asks for ECN (RFC 3168 6.1.1.1).
+        entry.has_ecn &= other.has_ecn;
+        self.note_rival(index, other.iss);
+        true
+    }
+
+    pub fn note_rival(&mut self, index: u32, iss: u32) {
+        let Some(generation) = self.entries.generation(index) else {
+            return;
+        };
+        let entries = &self.entries;
+        self.rivals
+            .retain(|it| entries.find(it.index, it.generation).is_some());
+        if self.rivals.len() < RIVALS_MAX {
+            self.rivals.push(Rival {
+                index,
+                generation,
+                iss,
+            });
+        }
+    }
+
+    pub fn rival(&self, index: u32) -> Option<u32> {
+        let generation = self.entries.generation(index)?;
+        let mut rivals = self.rivals.iter();
+        let rival = rivals.find(|it| (it.index, it.generation) == (index, generation));
+        rival.map(|it| it.iss)
+    }
+
+    #[cold]
+    fn is_rivals(&self, index: u32, ack: u32) -> bool {
+        self.rival(index)
+            .is_some_and(|iss| ack == control::after_syn(iss))
+    }
+
+    /// The peer acknowledges this number: an entry goes on with the answer that it has taken. `false`: it is neither's.
+    #[cold]
+    pub fn settle(&mut self, index: u32, ack: u32) -> bool {
+        let is_rivals = self.is_rivals(index, ack);
+        if let (true, Some(entry)) = (is_rivals, self.entries.at_mut(index)) {
+            entry.iss = ack.wrapping_sub(1);
+            // It is not known when that answer left.
+            entry.tries = entry.tries.max(1);
+        }
+        is_rivals
+    }
+
+    /// Whether this acknowledges what was never sent here. The entry may be of a copy of the SYN of a connection that
+    /// another engine has: the peer has met our SYN-ACK with a challenge, or goes on.
+    #[inline]
+    pub fn is_anothers(&self, index: u32, segment: &Segment<'_>) -> bool {
+        let control = segment.flags.0 & (TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK).0;
+        let entry = self.entries.at(index);
+        entry.is_some_and(|entry| {
+            control == TcpFlags::ACK.0
+                && segment.ack != control::after_syn(entry.iss)
+                && !self.is_rivals(index, segment.ack)
+        })
     }
 
     /// Sends the SYN-ACK that an entry owes; it may have gone since, and another one taken its place.

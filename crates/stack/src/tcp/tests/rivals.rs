@@ -3,7 +3,7 @@
 use super::harness::*;
 use super::moving::other_with_listener;
 use crate::tcp::ConnectionImage;
-use crate::{Event, SocketError};
+use crate::{Event, SocketError, StackConfig};
 use slipstack_wire::tcp_options::TcpOptions;
 
 /// Numbers of the peer's port and ours.
@@ -175,10 +175,61 @@ fn accepted(world: &World) -> crate::ConnId {
 }
 
 #[test]
-fn of_two_answers_to_a_syn_the_one_that_moves_in_left_first() {
+fn of_two_answers_to_a_syn_either_opens_the_connection() {
+    for late in [10 * MS, 990 * MS, 1_500 * MS] {
+        for (takes_first, moves_on) in [(true, false), (false, false), (true, true), (false, true)]
+        {
+            let mut world = World::new(config());
+            let listener = world.listen();
+            world.inject(PORTS, ISS, 0, SYN, &TcpOptions::default(), &[]);
+            let first = world.only().header.seq;
+            let images = world.stack.tcp_detach_half_open(listener);
+            world.now.0 += late;
+            let (mut other, second) = with_handshake(&world, ISS);
+            let adopted = other.stack.tcp_adopt_half_open(other.now, &images[0]);
+            assert_eq!(adopted, Ok(()));
+            if moves_on {
+                let images = other.stack.tcp_detach_half_open(other.listener.unwrap());
+                other = other_with_listener(&world);
+                let adopted = other.stack.tcp_adopt_half_open(other.now, &images[0]);
+                assert_eq!(adopted, Ok(()));
+            }
+            assert_eq!(other.stack.tcp_sizes(), (0, 1, 0));
+            let taken = if takes_first { first } else { second };
+            (other.seq, other.ack) = (ISS + 1, taken.wrapping_add(1));
+            other.peer(ACK, b"hello");
+            assert_eq!(other.stack.tcp_sizes(), (1, 0, 0), "{late}");
+            other.sleep(SECOND);
+            assert_eq!(other.only().header.seq, taken.wrapping_add(1));
+        }
+    }
+}
+
+#[test]
+fn of_three_answers_to_a_syn_the_third_has_no_place() {
+    let mut world = World::new(config());
+    let listener = world.listen();
+    world.inject(PORTS, ISS, 0, SYN, &TcpOptions::default(), &[]);
+    let first = world.stack.tcp_detach_half_open(listener);
+    world.now.0 += SECOND;
+    let (mut other, _) = with_handshake(&world, ISS);
+    other
+        .stack
+        .tcp_adopt_half_open(other.now, &first[0])
+        .unwrap();
+    world.take_sent();
+    world.inject(PORTS, ISS, 0, SYN, &TcpOptions::default(), &[]);
+    let third = world.stack.tcp_detach_half_open(listener);
+    let adopted = other.stack.tcp_adopt_half_open(other.now, &third[0]);
+    assert_eq!(adopted, Err(SocketError::FlowExists));
+}
+
+#[test]
+fn of_two_answers_to_a_syn_that_say_different_things_the_one_that_moves_in_left_first() {
     // (how late the second one was given, whether the first one still counts)
     for (late, is_first) in [(10 * MS, true), (990 * MS, false), (1_500 * MS, false)] {
-        let mut world = World::new(config());
+        let mtu = 1_400;
+        let mut world = World::new(StackConfig { mtu, ..config() });
         let listener = world.listen();
         world.inject(PORTS, ISS, 0, SYN, &TcpOptions::default(), &[]);
         let first = world.only().header.seq;
