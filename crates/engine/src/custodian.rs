@@ -17,8 +17,8 @@ pub trait Custodian: Send + Sync {
     /// `images` connections lie in the handover area of this engine's region. Whether it has taken them.
     fn hand_over(&self, images: u32) -> bool;
 
-    /// What of this engine is in TIME-WAIT as it ends, what is to be remembered first of all at the beginning; not
-    /// empty.
+    /// What of this engine is in TIME-WAIT as it ends, if anything is; what is to be remembered first of all at the
+    /// beginning.
     fn tell_time_waits(&self, told: &[TimeWaitTold]);
 
     /// The process ends in order, after [`Custodian::hand_over`] if there was something to give.

@@ -265,9 +265,7 @@ impl Driver for InProcess {
             }
         }
         let told = self.shared.engine.lock().time_waits(Instant(now_ns()));
-        if !told.is_empty() {
-            self.shared.custodian.tell_time_waits(&told);
-        }
+        self.shared.custodian.tell_time_waits(&told);
         self.shared.custodian.goodbye();
     }
 

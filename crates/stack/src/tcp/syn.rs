@@ -316,34 +316,37 @@ impl SynTable {
     }
 
     /// Takes the handshake of another engine that answered a copy of the same SYN into an entry. `false`: the answers say
-    /// different things.
+    /// different things, or there is no room.
     pub fn join(&mut self, index: u32, other: &SynEntry) -> bool {
-        let Some(entry) = self.entries.at_mut(index) else {
-            return false;
-        };
-        if entry.iss == other.iss || entry.says() != other.says() {
+        let here = self.entries.at(index);
+        let is_like = here.is_some_and(|it| it.iss != other.iss && it.says() == other.says());
+        if !is_like || !self.note_rival(index, other.iss) {
             return false;
         }
-        // Not every copy asks for ECN (RFC 3168 6.1.1.1).
-        entry.has_ecn &= other.has_ecn;
-        self.note_rival(index, other.iss);
+        if let Some(entry) = self.entries.at_mut(index) {
+            // Not every copy asks for ECN (RFC 3168 6.1.1.1).
+            entry.has_ecn &= other.has_ecn;
+        }
         true
     }
 
-    pub fn note_rival(&mut self, index: u32, iss: u32) {
-        let Some(generation) = self.entries.generation(index) else {
-            return;
-        };
+    /// `false`: no room.
+    pub fn note_rival(&mut self, index: u32, iss: u32) -> bool {
         let entries = &self.entries;
         self.rivals
             .retain(|it| entries.find(it.index, it.generation).is_some());
-        if self.rivals.len() < RIVALS_MAX {
+        let Some(generation) = entries.generation(index) else {
+            return false;
+        };
+        let has_room = self.rivals.len() < RIVALS_MAX;
+        if has_room {
             self.rivals.push(Rival {
                 index,
                 generation,
                 iss,
             });
         }
+        has_room
     }
 
     pub fn rival(&self, index: u32) -> Option<u32> {

@@ -3,7 +3,7 @@
 use super::harness::*;
 use super::moving::other_with_listener;
 use crate::tcp::ConnectionImage;
-use crate::{Event, SocketError, StackConfig};
+use crate::{Event, HalfOpenImage, SocketError, StackConfig};
 use slipstack_wire::tcp_options::TcpOptions;
 
 /// Numbers of the peer's port and ours.
@@ -174,19 +174,25 @@ fn accepted(world: &World) -> crate::ConnId {
     conn.expect("accepted")
 }
 
+/// An engine that has answered a SYN, the handshake, which leaves it, and the number of the answer.
+fn answered(config: StackConfig) -> (World, HalfOpenImage, u32) {
+    let mut world = World::new(config);
+    let listener = world.listen();
+    world.inject(PORTS, ISS, 0, SYN, &TcpOptions::default(), &[]);
+    let number = world.only().header.seq;
+    let image = world.stack.tcp_detach_half_open(listener).remove(0);
+    (world, image, number)
+}
+
 #[test]
 fn of_two_answers_to_a_syn_either_opens_the_connection() {
     for late in [10 * MS, 990 * MS, 1_500 * MS] {
         for (takes_first, moves_on) in [(true, false), (false, false), (true, true), (false, true)]
         {
-            let mut world = World::new(config());
-            let listener = world.listen();
-            world.inject(PORTS, ISS, 0, SYN, &TcpOptions::default(), &[]);
-            let first = world.only().header.seq;
-            let images = world.stack.tcp_detach_half_open(listener);
+            let (mut world, image, first) = answered(config());
             world.now.0 += late;
             let (mut other, second) = with_handshake(&world, ISS);
-            let adopted = other.stack.tcp_adopt_half_open(other.now, &images[0]);
+            let adopted = other.stack.tcp_adopt_half_open(other.now, &image);
             assert_eq!(adopted, Ok(()));
             if moves_on {
                 let images = other.stack.tcp_detach_half_open(other.listener.unwrap());
@@ -207,18 +213,12 @@ fn of_two_answers_to_a_syn_either_opens_the_connection() {
 
 #[test]
 fn of_three_answers_to_a_syn_the_third_has_no_place() {
-    let mut world = World::new(config());
-    let listener = world.listen();
-    world.inject(PORTS, ISS, 0, SYN, &TcpOptions::default(), &[]);
-    let first = world.stack.tcp_detach_half_open(listener);
+    let (mut world, first, _) = answered(config());
     world.now.0 += SECOND;
     let (mut other, _) = with_handshake(&world, ISS);
-    other
-        .stack
-        .tcp_adopt_half_open(other.now, &first[0])
-        .unwrap();
-    world.take_sent();
+    other.stack.tcp_adopt_half_open(other.now, &first).unwrap();
     world.inject(PORTS, ISS, 0, SYN, &TcpOptions::default(), &[]);
+    let listener = world.listener.unwrap();
     let third = world.stack.tcp_detach_half_open(listener);
     let adopted = other.stack.tcp_adopt_half_open(other.now, &third[0]);
     assert_eq!(adopted, Err(SocketError::FlowExists));
@@ -229,14 +229,10 @@ fn of_two_answers_to_a_syn_that_say_different_things_the_one_that_moves_in_left_
     // (how late the second one was given, whether the first one still counts)
     for (late, is_first) in [(10 * MS, true), (990 * MS, false), (1_500 * MS, false)] {
         let mtu = 1_400;
-        let mut world = World::new(StackConfig { mtu, ..config() });
-        let listener = world.listen();
-        world.inject(PORTS, ISS, 0, SYN, &TcpOptions::default(), &[]);
-        let first = world.only().header.seq;
-        let images = world.stack.tcp_detach_half_open(listener);
+        let (mut world, image, first) = answered(StackConfig { mtu, ..config() });
         world.now.0 += late;
         let (mut other, second) = with_handshake(&world, ISS);
-        let adopted = other.stack.tcp_adopt_half_open(other.now, &images[0]);
+        let adopted = other.stack.tcp_adopt_half_open(other.now, &image);
         assert_eq!(adopted.is_ok(), is_first);
         assert_eq!(other.stack.tcp_sizes(), (0, 1, 0));
         let taken = if is_first { first } else { second };
