@@ -21,6 +21,10 @@ from topology import (CLIENT_CORE, KERNEL_CLIENT, KERNEL_SERVER, SERVER_CORE, ST
                       STACK_SERVER)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# A client starts and warms up for so long before the processors are looked at, and they are not looked
+# at while it ends.
+WARM_S = 0.6
+END_S = 0.1
 AVAILABLE = pathlib.Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
@@ -92,13 +96,19 @@ class Bench:
         if setup == "b":
             argv = [self.slipstack, "run", "--if", "vc", "--ip", f"{STACK_CLIENT}/24", *spin,
                     "--", *argv]
-        frames = self.topo.frames()
-        with measure.Cpu() as cpu:
-            done = self.topo.run(self.topo.client_ns, CLIENT_CORE, argv, self.opts.seconds + 30)
-        frames = self.topo.frames() - frames
-        if done.returncode != 0:
-            raise RuntimeError((done.stderr or done.stdout).strip()[-300:])
-        return cases.read_output(case, done.stdout), cpu, frames
+        process = self.topo.start_client(argv)
+        try:
+            time.sleep(WARM_S)
+            frames = self.topo.frames()
+            with measure.Cpu() as cpu:
+                time.sleep(cases.client_seconds(case, self.opts.seconds) - WARM_S - END_S)
+            frames = (self.topo.frames() - frames) / cpu.seconds
+            out, errors = process.communicate(timeout=30)
+        finally:
+            self.topo.stop(process)
+        if process.returncode != 0:
+            raise RuntimeError((errors or out).strip()[-300:])
+        return cases.read_output(case, out), cpu, frames
 
     def prepare_redis(self, case, address):
         if case.server == "redis":
@@ -122,13 +132,10 @@ class Bench:
             for process in reversed(processes):
                 self.topo.stop(process)
             time.sleep(0.3)
-        # The warm-up's requests cost processor time too: scale by the measured share.
-        seconds = self.opts.seconds + (0 if case.server == "iperf3" else 0.5)
-        per_second = cpu.busy_s / seconds
         data |= {"setup": setup, "case": case.name, "placement": placement,
                  "asked_rate": rate, "server_kib": server_kib,
-                 "cpu_us": per_second * 1e6 / data["rate"] if data["rate"] else None,
-                 "frames": frames / seconds / data["rate"] if data["rate"] else None,
+                 "cpu_us": cpu.cores * 1e6 / data["rate"] if data["rate"] else None,
+                 "frames": frames / data["rate"] if data["rate"] else None,
                  "idle0": cpu.idle_share["cpu0"], "idle1": cpu.idle_share["cpu1"]}
         if placement == "kernel" and not case.rate_share:
             previous = self.kernel_rate.get((setup, case.name), 0)

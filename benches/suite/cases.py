@@ -36,6 +36,8 @@ def all_cases():
     return cases
 
 
+# What slipstack-load does before it measures.
+LOAD_WARM_S = 0.5
 PORTS = {"nginx": 8080, "redis": 6379, "echo": 7007, "iperf3": 5201}
 
 
@@ -50,13 +52,18 @@ def server_command(server, address, paths):
     return ["iperf3", "-s", "-p", str(PORTS["iperf3"]), "-B", address]
 
 
+def client_seconds(case, seconds):
+    """How long the client works, its warm-up included."""
+    return int(max(seconds, 2)) if case.server == "iperf3" else LOAD_WARM_S + seconds
+
+
 def client_command(case, address, rate, seconds, paths):
     port = PORTS[case.server]
     if case.server == "iperf3":
-        argv = ["iperf3", "-c", address, "-p", str(port), "-t", str(int(max(seconds, 2))), "-J"]
+        argv = ["iperf3", "-c", address, "-p", str(port), "-t", str(client_seconds(case, seconds)), "-J"]
         return argv + (["-R"] if case.reverse else [])
     return [paths["load"], f"{address}:{port}", "--mode", case.mode, "-c", str(case.connections),
-            "--pipeline", str(case.pipeline), "-r", str(rate), "-s", str(seconds), *case.extra]
+            "--pipeline", str(case.pipeline), "-r", str(rate), "--warmup", str(LOAD_WARM_S), "-s", str(seconds), *case.extra]
 
 
 def read_output(case, text):

@@ -1,43 +1,43 @@
 """Processor time of the whole machine and memory of processes, from /proc."""
 
 import os
+import time
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 CORES = ("cpu0", "cpu1")
-# Columns of a cpu line (proc(5)): user nice system idle iowait irq softirq steal. Nothing that is
-# measured runs niced, so other people's niced work counts as idle.
-IDLE_COLUMNS = (1, 3, 4)
+# Columns of a cpu line (proc(5)): user nice system idle iowait irq softirq steal. Idle is measured by
+# the clock. The others are samples of the kernel's tick, which comes in step with the load's own and
+# with every nap: they see one moment of each period again and again, and were wrong by a third either
+# way. So what is not idle was busy. Not so what the host took away and what runs niced, which is no
+# part of what is measured.
+UNUSED_COLUMNS = (1, 3, 4, 7)
 
 
 def snapshot():
-    """core → (idle ticks, all ticks)"""
+    """→ (when, core → ticks that the core was idle or not ours)"""
     seen = {}
     with open("/proc/stat") as stat:
+        now = time.monotonic()
         for line in stat:
             name, *rest = line.split()
             if name in CORES:
-                ticks = [int(word) for word in rest[:8]]
-                seen[name] = (sum(ticks[c] for c in IDLE_COLUMNS), sum(ticks))
-    return seen
+                seen[name] = sum(int(rest[column]) for column in UNUSED_COLUMNS)
+    return now, seen
 
 
 class Cpu:
-    """with Cpu() as cpu: …; cpu.busy_s, cpu.idle_share"""
+    """with Cpu() as cpu: …; cpu.seconds, cpu.cores (how many were busy), cpu.idle_share"""
 
     def __enter__(self):
         self.before = snapshot()
         return self
 
     def __exit__(self, *_):
-        after = snapshot()
-        busy = 0
-        self.idle_share = {}
-        for core in CORES:
-            idle = after[core][0] - self.before[core][0]
-            total = after[core][1] - self.before[core][1]
-            self.idle_share[core] = idle / total if total else 0.0
-            busy += total - idle
-        self.busy_s = busy / TICKS_PER_SECOND
+        (begun, before), (ended, after) = self.before, snapshot()
+        self.seconds = ended - begun
+        self.idle_share = {core: (after[core] - before[core]) / TICKS_PER_SECOND / self.seconds
+                           for core in CORES}
+        self.cores = sum(1 - idle for idle in self.idle_share.values())
 
 
 def children_of(pid):

@@ -100,6 +100,12 @@ class Topology:
                 process.kill()
                 process.wait()
 
+    def start_client(self, argv):
+        process = subprocess.Popen(self.command(self.client_ns, CLIENT_CORE, argv),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.started.append(process)
+        return process
+
     def run(self, ns, core, argv, timeout):
         return subprocess.run(self.command(ns, core, argv), capture_output=True, text=True,
                               timeout=timeout)
