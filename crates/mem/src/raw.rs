@@ -190,7 +190,7 @@ impl View {
         };
         // SAFETY: in bounds of writable pages that no reference to plain bytes covers; `bytes`
         // is private memory.
-        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
+        unsafe { copy(bytes.as_ptr(), at, bytes.len()) };
         true
     }
 
@@ -203,6 +203,32 @@ impl View {
         // SAFETY: both ranges are in bounds; `copy` allows overlap.
         unsafe { core::ptr::copy(source, target, len) };
         true
+    }
+}
+
+/// The most that is copied at once. From 2112 bytes on AMD and 4096 on Intel glibc's `memcpy` is one `rep movsb`,
+/// which on Zen 3 and 4 is thirteen times slower (2.9 instead of 39 GB/s) where the target lies a few bytes further into
+/// its page than the source: a ring, which begins with a page, and a buffer that `malloc` has mapped.
+const COPY_MAX: usize = 2048;
+
+/// Copies `len` bytes.
+///
+/// # Safety
+/// As of [`core::ptr::copy_nonoverlapping`].
+#[inline]
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    if len <= COPY_MAX {
+        // SAFETY: the caller's.
+        unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
+        return;
+    }
+    let mut at = 0;
+    while at < len {
+        let (from, to) = (from.wrapping_add(at), to.wrapping_add(at));
+        let piece = COPY_MAX.min(len - at);
+        // SAFETY: a part of the caller's ranges.
+        unsafe { core::ptr::copy_nonoverlapping(from, to, piece) };
+        at += piece;
     }
 }
 
@@ -284,7 +310,7 @@ impl<'a> RawSlice<'a> {
         // SAFETY: both ranges are valid for `len` bytes; `out` is exclusive and private, so they
         // do not overlap. Another process may write meanwhile: the bytes are then arbitrary,
         // which every caller must expect of shared memory.
-        unsafe { core::ptr::copy_nonoverlapping(self.ptr, out.as_mut_ptr(), len) };
+        unsafe { copy(self.ptr, out.as_mut_ptr(), len) };
         len
     }
 
@@ -340,7 +366,7 @@ impl RawSpace<'_> {
     pub fn copy_from(&self, bytes: &[u8]) {
         let len = self.len.min(bytes.len());
         // SAFETY: both ranges are valid for `len` bytes; `bytes` is private memory.
-        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.ptr, len) };
+        unsafe { copy(bytes.as_ptr(), self.ptr, len) };
     }
 
     /// For scattering system calls.
