@@ -118,6 +118,7 @@ def wrong_values(world):
         (["--if", "eth1", "--ip", "10.77.0.2/24", "--gw", "10.78.0.1"], ["--gw", "10.77.0.2/24"]),
         (["--slots", "1"], ["--slots"]),
         (["--spin-us", "x"], ["--spin-us"]),
+        (["--gather-us", "1001"], ["--gather-us", "1000"]),
         (["--cores", "500"], ["cores 500"]),
         (["--config", "/no/such.toml"], ["/no/such.toml"]),
     ]:

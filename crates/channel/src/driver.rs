@@ -37,7 +37,7 @@ pub struct WaitOn {
     pub fds: [RawFd; 2],
     /// Longest sleep until the engine needs a turn.
     pub timeout_ns: Option<u64>,
-    /// The first descriptor is a timer that ends the sleep within some ten microseconds.
+    /// The first descriptor is a timer that ends the sleep within `nap_ns_max`.
     pub is_nap: bool,
 }
 
@@ -74,9 +74,9 @@ pub trait Driver: Send + Sync {
     }
 
     /// Before blocking: arms the wake-ups. `None` = something came meanwhile, do not sleep.
-    /// Every `Some` is followed by one [`Driver::finish_wait`]. `may_nap`: frames may wait a moment for
-    /// others.
-    fn prepare_wait(&self, may_nap: bool) -> Option<WaitOn>;
+    /// Every `Some` is followed by one [`Driver::finish_wait`]. Frames may wait for others for
+    /// `nap_ns_max`; 0 = not at all.
+    fn prepare_wait(&self, nap_ns_max: u64) -> Option<WaitOn>;
 
     /// After blocking: which descriptors of [`WaitOn`] were found readable.
     fn finish_wait(&self, ready: [bool; 2]);

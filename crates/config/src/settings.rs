@@ -52,6 +52,8 @@ pub struct Settings {
     /// Name of the instance to be (command `instance` only).
     pub name: Option<String>,
     pub spin: Spin,
+    /// Without spinning: how long frames may gather under load.
+    pub gather_us: u32,
     pub is_strict: bool,
     pub slots: u16,
     /// Empty: wherever the scheduler puts us.
@@ -110,6 +112,7 @@ impl Settings {
             instance: text("instance").map(str::to_owned),
             name: text("name").map(str::to_owned),
             spin: parsed(text("spin-us"), kind::parse_spin)?.unwrap_or_default(),
+            gather_us: count(text("gather-us"))?.unwrap_or(125),
             is_strict: parsed(text("strict"), kind::parse_flag)?.unwrap_or(false),
             slots: count(text("slots"))?.unwrap_or(16),
             cores: parsed(text("cores"), kind::parse_cores)?.unwrap_or_default(),

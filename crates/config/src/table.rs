@@ -113,7 +113,16 @@ pub const OPTIONS: &[OptionSpec] = &[
         default: "adaptive",
         scope: Scope::RunAndInstance,
         value: "MICROSECONDS",
-        help: "How long a waiting thread polls before it sleeps: `adaptive`, or 0 to 100000; with 0 it lets frames gather for 25 µs under load",
+        help: "How long a waiting thread polls before it sleeps: `adaptive`, or 0 to 100000; 0 saves processor time at the price of latency, see --gather-us",
+    },
+    OptionSpec {
+        name: "gather-us",
+        env: "SLIPSTACK_GATHER_US",
+        kind: Kind::Count { min: 0, max: 1000 },
+        default: "125",
+        scope: Scope::Run,
+        value: "MICROSECONDS",
+        help: "In-process with --spin-us 0: how long frames may gather under load before the program is woken for them; 0 wakes it for each",
     },
     OptionSpec {
         name: "strict",

@@ -82,6 +82,7 @@ impl World {
         shared.sleep.set_now(BEGIN_NS);
         let settings = Settings {
             spin: SpinPolicy::FixedUs(0),
+            gather_us: 0,
             strict: true,
             log: false,
             program: "packetdrill".to_owned(),
@@ -283,7 +284,7 @@ impl Driver for VirtualDriver {
         self.0.turn();
     }
 
-    fn prepare_wait(&self, _may_nap: bool) -> Option<WaitOn> {
+    fn prepare_wait(&self, _nap_ns_max: u64) -> Option<WaitOn> {
         self.0.sleep.arm();
         Some(WaitOn {
             fds: [-1, -1],

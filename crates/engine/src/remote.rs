@@ -82,7 +82,7 @@ impl Driver for Remote {
         !self.end.meet(rustix::thread::sched_getcpu())
     }
 
-    fn prepare_wait(&self, _may_nap: bool) -> Option<WaitOn> {
+    fn prepare_wait(&self, _nap_ns_max: u64) -> Option<WaitOn> {
         if self.is_dead() || !self.end.prepare_sleep() {
             return None;
         }

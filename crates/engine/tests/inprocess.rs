@@ -48,7 +48,7 @@ fn a_program_that_came_back_is_woken_though_the_ticker_hears_the_bell_too() {
     let driver = InProcess::new(engine, bell.clone(), Arc::new(Silent)).unwrap();
     for round in 0..60 {
         std::thread::sleep(Duration::from_millis(10));
-        let Some(wait_on) = driver.prepare_wait(false) else {
+        let Some(wait_on) = driver.prepare_wait(0) else {
             driver.turn();
             continue;
         };

@@ -112,8 +112,8 @@ impl Link {
         self.driver.would_nap()
     }
 
-    pub(crate) fn prepare_wait(&self, may_nap: bool) -> Option<WaitOn> {
-        self.driver.prepare_wait(may_nap)
+    pub(crate) fn prepare_wait(&self, nap_ns_max: u64) -> Option<WaitOn> {
+        self.driver.prepare_wait(nap_ns_max)
     }
 
     pub(crate) fn finish_wait(&self, ready: [bool; 2]) {

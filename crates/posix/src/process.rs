@@ -38,6 +38,8 @@ pub enum SpinPolicy {
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub spin: SpinPolicy,
+    /// With spinning off, how long frames may gather under load; 0 = not at all.
+    pub gather_us: u32,
     /// A socket that policy gives to the stack fails where it cannot be had, instead of going to
     /// the kernel.
     pub strict: bool,
@@ -135,7 +137,7 @@ impl Process {
         Process {
             kernel: kernel.into(),
             attach,
-            spin: Spin::new(settings.spin),
+            spin: Spin::new(settings.spin, settings.gather_us),
             settings,
             table: Table::new(),
             sleepers: Sleepers::default(),

@@ -14,13 +14,16 @@ const SPIN_NS_MIN: u64 = 1_000;
 #[derive(Debug)]
 pub(crate) struct Spin {
     policy: SpinPolicy,
+    /// With spinning off.
+    gather_ns: u64,
     budget_ns: AtomicU64,
 }
 
 impl Spin {
-    pub(crate) fn new(policy: SpinPolicy) -> Self {
+    pub(crate) fn new(policy: SpinPolicy, gather_us: u32) -> Self {
         Spin {
             policy,
+            gather_ns: u64::from(gather_us) * 1_000,
             budget_ns: AtomicU64::new(SPIN_NS_MAX),
         }
     }
@@ -40,6 +43,11 @@ impl Spin {
     /// Somebody would rather save processor time.
     pub(crate) fn is_off(&self) -> bool {
         self.policy == SpinPolicy::FixedUs(0)
+    }
+
+    /// How long a sleep may let frames gather; 0 = it ends with the first.
+    pub(crate) fn gather_ns(&self) -> u64 {
+        if self.is_off() { self.gather_ns } else { 0 }
     }
 
     /// Something came while spinning: it pays.
@@ -68,7 +76,7 @@ mod tests {
 
     #[test]
     fn long_sleeps_end_the_spinning_and_short_ones_bring_it_back() {
-        let spin = Spin::new(SpinPolicy::Adaptive);
+        let spin = Spin::new(SpinPolicy::Adaptive, 100);
         for _ in 0..20 {
             spin.on_sleep(10_000_000);
         }
@@ -81,9 +89,19 @@ mod tests {
 
     #[test]
     fn a_fixed_policy_stays_fixed() {
-        let spin = Spin::new(SpinPolicy::FixedUs(7));
+        let spin = Spin::new(SpinPolicy::FixedUs(7), 100);
         spin.on_sleep(1);
         spin.on_hit();
         assert_eq!(spin.budget_ns(), 7_000);
+    }
+
+    #[test]
+    fn only_who_does_not_spin_lets_frames_gather() {
+        let of = |policy| Spin::new(policy, 100).gather_ns();
+        assert_eq!(of(SpinPolicy::FixedUs(0)), 100_000);
+        assert_eq!(
+            (of(SpinPolicy::FixedUs(1)), of(SpinPolicy::Adaptive)),
+            (0, 0)
+        );
     }
 }

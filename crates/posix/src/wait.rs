@@ -170,7 +170,7 @@ impl Process {
             }
             self.batch.begin_gathering(begun);
         }
-        let would_nap = |link: &Arc<Link>| self.spin.is_off() && link.would_nap();
+        let would_nap = |link: &Arc<Link>| self.spin.gather_ns() > 0 && link.would_nap();
         let naps = !is_only_look && link.as_ref().is_some_and(would_nap);
         match &link {
             Some(link) if naps => link.commands(),
@@ -346,7 +346,7 @@ impl Process {
         left: Option<u64>,
     ) -> Slept {
         link.release_idle();
-        let Some(wait_on) = link.prepare_wait(self.spin.is_off()) else {
+        let Some(wait_on) = link.prepare_wait(self.spin.gather_ns()) else {
             self.sleepers.stop_leading(waiter);
             return Slept {
                 rang: false,

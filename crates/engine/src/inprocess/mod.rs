@@ -4,6 +4,7 @@
 //! its thread does; while the program is away, the [`ticker`] stands in.
 
 mod asleep;
+mod length;
 mod nap;
 mod ticker;
 
@@ -199,15 +200,12 @@ impl Driver for InProcess {
         self.naps.may_nap()
     }
 
-    fn prepare_wait(&self, may_nap: bool) -> Option<WaitOn> {
+    fn prepare_wait(&self, nap_ns_max: u64) -> Option<WaitOn> {
         let mut engine = self.shared.engine.try_lock()?;
         self.shared.sleepers.enter();
         engine.set_sleeping(true);
         let now = now_ns();
-        let nap = match may_nap {
-            true => self.naps.begin(now),
-            false => None,
-        };
+        let nap = self.naps.begin(now, nap_ns_max);
         // Events of a turn that the ticker ran a moment ago count: nothing else would wake us. Frames
         // are what a nap is for.
         if (nap.is_none() && engine.has_work()) || engine.has_unread_events() {

@@ -16,8 +16,8 @@ use rustix::time::{
 };
 use slipstack_mem::{Lock, raised};
 
-/// How long a nap is.
-const NAP_NS: i64 = 25_000;
+use super::length::Length;
+
 /// A sleep that the device ends within this time was a short one.
 const SHORT_NS: u64 = 200_000;
 /// Short sleeps in a row before naps are tried: at first, and at most.
@@ -125,6 +125,7 @@ pub(super) struct Naps {
 #[derive(Debug)]
 struct State {
     moderation: Moderation,
+    length: Length,
     sleep: Sleep,
 }
 
@@ -133,6 +134,7 @@ impl Naps {
         Naps {
             state: Lock::new(State {
                 moderation: Moderation::NEW,
+                length: Length::NEW,
                 sleep: Sleep::Over,
             }),
             timer: OnceLock::new(),
@@ -141,18 +143,23 @@ impl Naps {
 
     /// Whether a sleep that begins now would be a nap.
     pub(super) fn may_nap(&self) -> bool {
-        self.state.lock().moderation.may_nap()
+        let state = self.state.lock();
+        state.moderation.may_nap() && !state.length.is_none()
     }
 
-    /// A sleep begins: what it waits for in the device's place, if it is a nap.
-    pub(super) fn begin(&self, now_ns: u64) -> Option<RawFd> {
+    /// A sleep begins: what it waits for in the device's place, if it is a nap. `max_ns`: the longest nap; 0 = none.
+    pub(super) fn begin(&self, now_ns: u64, max_ns: u64) -> Option<RawFd> {
         let mut state = self.state.lock();
         state.sleep = Sleep::OnDevice { since_ns: now_ns };
-        if !state.moderation.may_nap() {
+        if max_ns == 0 || !state.moderation.may_nap() {
+            return None;
+        }
+        let length_ns = state.length.next_ns(now_ns, max_ns);
+        if length_ns == 0 {
             return None;
         }
         let timer = self.timer.get_or_init(make_timer).as_ref()?;
-        if !arm(timer) {
+        if !arm(timer, length_ns) {
             return None;
         }
         state.sleep = Sleep::Nap;
@@ -180,6 +187,7 @@ impl Naps {
     pub(super) fn on_turn(&self, frames: usize) {
         let mut state = self.state.lock();
         state.moderation.is_busy = frames >= PLENTY;
+        state.length.on_frames(frames);
         if state.sleep == Sleep::Napped {
             state.sleep = Sleep::Over;
             state.moderation.on_nap(frames);
@@ -200,7 +208,7 @@ fn make_timer() -> Option<OwnedFd> {
 }
 
 /// Sets the timer anew, which makes it unreadable until then.
-fn arm(timer: &OwnedFd) -> bool {
+fn arm(timer: &OwnedFd, ns: u64) -> bool {
     let timing = Itimerspec {
         it_interval: Timespec {
             tv_sec: 0,
@@ -208,7 +216,7 @@ fn arm(timer: &OwnedFd) -> bool {
         },
         it_value: Timespec {
             tv_sec: 0,
-            tv_nsec: NAP_NS,
+            tv_nsec: ns.min(999_999_999).cast_signed(),
         },
     };
     timerfd_settime(timer.as_fd(), TimerfdTimerFlags::empty(), &timing).is_ok()
@@ -291,7 +299,7 @@ mod tests {
     fn a_nap_ends_by_its_timer() {
         let naps = Naps::new();
         naps.state.lock().moderation = napping();
-        let fd = naps.begin(0).unwrap();
+        let fd = naps.begin(0, 25_000).unwrap();
         let timer = slipstack_mem::Descriptor::new(fd).unwrap();
         let flags = rustix::event::PollFlags::IN;
         let mut fds = [rustix::event::PollFd::from_borrowed_fd(

@@ -194,7 +194,7 @@ impl Rest {
         }
         link.release_idle();
         let starved_ns = link.relieve();
-        let wait_on = link.prepare_wait(false).ok_or(Missed)?;
+        let wait_on = link.prepare_wait(0).ok_or(Missed)?;
         self.join_engine(&link, wait_on.fds);
         Ok(Some(Led {
             link,

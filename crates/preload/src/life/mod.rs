@@ -90,6 +90,7 @@ fn begin() -> Option<Process> {
             config::Spin::Adaptive => SpinPolicy::Adaptive,
             config::Spin::Fixed(us) => SpinPolicy::FixedUs(us),
         },
+        gather_us: found.gather_us,
         strict: found.is_strict,
         log: found.log >= config::Log::Info,
         program: program_name(),

@@ -173,7 +173,7 @@ impl Driver for FakeEngine {
         self.bell.ring();
     }
 
-    fn prepare_wait(&self, _may_nap: bool) -> Option<WaitOn> {
+    fn prepare_wait(&self, _nap_ns_max: u64) -> Option<WaitOn> {
         if self.is_dead() {
             return None;
         }

@@ -114,6 +114,7 @@ impl World {
         };
         let settings = Settings {
             spin: SpinPolicy::FixedUs(spin_us),
+            gather_us: 0,
             strict,
             log: false,
             program: "test".to_owned(),
