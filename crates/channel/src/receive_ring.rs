@@ -196,6 +196,11 @@ impl ReceiveRing {
         self.told
     }
 
+    /// Whether the program has yet to read something. Tells the caller no position.
+    pub fn has_unread(&mut self, end: &mut EngineEnd, sock: SockId) -> bool {
+        self.observe(end, sock) < self.head
+    }
+
     #[inline]
     fn observe(&mut self, end: &mut EngineEnd, sock: SockId) -> u64 {
         let Some(tail) = end.cell(sock.index).map(|cell| cell.rx_tail()) else {

@@ -97,8 +97,7 @@ impl Engine {
             return false;
         };
         client.find(owner.sock).is_some_and(|(socket, end)| {
-            let consumed = socket.receive.look(end, owner.sock);
-            socket.kind == Kind::Tcp && consumed < socket.receive.head()
+            socket.kind == Kind::Tcp && socket.receive.has_unread(end, owner.sock)
         })
     }
 

@@ -236,6 +236,18 @@ impl Effects for Fx<'_> {
     fn stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {
         self.world.send_stray(ip, segment)
     }
+
+    fn has_unread(&mut self, conn: ConnId) -> bool {
+        let Some(owner) = self.world.conn_owner(conn) else {
+            return false;
+        };
+        let Some(client) = self.world.client(owner.client) else {
+            return false;
+        };
+        client
+            .find(owner.sock)
+            .is_some_and(|(socket, end)| socket.receive.has_unread(end, owner.sock))
+    }
 }
 
 impl Fx<'_> {

@@ -1,24 +1,25 @@
 //! When what was sent leaves.
 //!
 //! While a thread works through the events that a wait gave it, its sends are held: they leave
-//! together with the last of them, with the next wait, or with the first send 20 µs on. The sends of
+//! together with the last of them, with the next wait, or before the first call that moves bytes 20 µs on. The sends of
 //! a program whose habit it is to wait again at once leave with that wait, whichever event they are
 //! for: all answers share one call. The answer to a lone event leaves at once, what is sent after it
 //! with the wait. With spinning off it waits too if something was sent after the last such answer: an
 //! answer and the end of its connection then share a frame, which costs the former some microseconds.
 //! A send outside a batch leaves at once.
 //!
-//! With spinning off, sends of a program of that habit are held for up to 100 µs, what the engine has to say after a sleep
-//! leaves with them, and for 50 µs events that are known are handed out before anything leaves.
+//! With spinning off, sends of a program of that habit are held for up to 100 µs. There, and where the program is behind, what
+//! the engine has to say after a sleep leaves with them, and for 50 µs events that are known are handed out before anything leaves.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::habit::Habit;
+use crate::spin::Thrift;
 
-/// A held send leaves with the first that comes so much later.
+/// A send that is held for longer leaves before the next call of the program's that moves bytes.
 const HOLD_NS: u64 = 20_000;
-/// As [`HOLD_NS`], with spinning off and for who answers and waits at once: the one that comes later would leave without the
-/// end of its connection, and that in a frame of its own.
+/// As [`HOLD_NS`], with spinning off and for who answers and waits at once. Where all processors are busy it would keep the
+/// peers from theirs.
 const HOLD_LONG_NS: u64 = 100_000;
 
 /// Events that are there are handed out before what is held leaves, for so long.
@@ -42,6 +43,8 @@ pub(crate) struct Batch {
     held_ns: AtomicU64,
     /// For how long it is.
     hold_ns: AtomicU64,
+    /// It was held for longer.
+    is_overdue: AtomicBool,
     /// When the batch's latest send was made; 0 = there was none.
     sent_ns: AtomicU64,
     /// It is a lone event.
@@ -66,6 +69,11 @@ impl Batch {
         self.has_net.load(Ordering::Relaxed) && self.habit.is_prompt()
     }
 
+    /// Whether answers are lately followed by the end of their connection.
+    pub(crate) fn has_sequel(&self) -> bool {
+        self.has_sequel.load(Ordering::Relaxed)
+    }
+
     /// What follows from here on may leave together.
     pub(crate) fn begin_gathering(&self, now_ns: u64) {
         self.gathering_ns.store(now_ns, Ordering::Relaxed);
@@ -76,18 +84,17 @@ impl Batch {
         now_ns.wrapping_sub(self.gathering_ns.load(Ordering::Relaxed)) < GATHER_NS
     }
 
-    /// `thread` has been given `count` events, the last one for description `last`. `is_thrifty`:
-    /// frames count more than microseconds.
-    pub(crate) fn begin(&self, thread: usize, count: usize, last: u64, is_thrifty: bool) {
+    /// `thread` has been given `count` events, the last one for description `last`.
+    pub(crate) fn begin(&self, thread: usize, count: usize, last: u64, thrift: Thrift) {
         let is_lone = count == 1;
-        let is_worth = !is_lone || is_thrifty && self.has_sequel.load(Ordering::Relaxed);
+        let is_worth = !is_lone || thrift != Thrift::None && self.has_sequel();
         let last = match is_worth {
             true if self.is_prompt() => THE_WAIT,
             _ if is_lone => NOBODY,
             _ => last,
         };
         self.is_lone.store(is_lone, Ordering::Relaxed);
-        let is_long = is_thrifty && last == THE_WAIT;
+        let is_long = thrift == Thrift::Always && last == THE_WAIT;
         let hold_ns = if is_long { HOLD_LONG_NS } else { HOLD_NS };
         self.hold(thread, last, hold_ns);
     }
@@ -96,6 +103,7 @@ impl Batch {
         self.last.store(last, Ordering::Relaxed);
         self.hold_ns.store(hold_ns, Ordering::Relaxed);
         self.held_ns.store(0, Ordering::Relaxed);
+        self.is_overdue.store(false, Ordering::Relaxed);
         self.sent_ns.store(0, Ordering::Relaxed);
         self.owner.store(thread, Ordering::Relaxed);
     }
@@ -156,11 +164,29 @@ impl Batch {
             return true;
         }
         let held = self.held_ns.load(Ordering::Relaxed);
-        if held != 0 && now.wrapping_sub(held) < self.hold_ns.load(Ordering::Relaxed) {
-            return false;
+        if held == 0 {
+            self.held_ns.store(now, Ordering::Relaxed);
+        } else if now.wrapping_sub(held) >= self.hold_ns.load(Ordering::Relaxed) {
+            // Not at once: what ends this connection may follow, and shares its frame.
+            self.is_overdue.store(true, Ordering::Relaxed);
         }
-        self.held_ns.store(now, Ordering::Relaxed);
-        held != 0
+        false
+    }
+
+    /// Whether something was held for too long by `thread`, once.
+    #[inline]
+    pub(crate) fn take_overdue(&self, thread: impl FnOnce() -> usize) -> bool {
+        self.is_overdue.load(Ordering::Relaxed) && self.end_hold(thread())
+    }
+
+    #[cold]
+    fn end_hold(&self, thread: usize) -> bool {
+        let is_ours = self.owner.load(Ordering::Relaxed) == thread;
+        if is_ours {
+            self.is_overdue.store(false, Ordering::Relaxed);
+            self.held_ns.store(0, Ordering::Relaxed);
+        }
+        is_ours
     }
 
     /// A send of `thread` has left. How long that took says nothing of the program.
@@ -177,8 +203,8 @@ mod tests {
     use crate::habit::{LEARN_MIN, PROMPT_NS};
 
     /// A batch of one event that is answered with so many sends; whether each of them left at once.
-    fn answer(batch: &Batch, sends: usize, is_thrifty: bool) -> Vec<bool> {
-        batch.begin(1, 1, 10, is_thrifty);
+    fn answer(batch: &Batch, sends: usize, thrift: Thrift) -> Vec<bool> {
+        batch.begin(1, 1, 10, thrift);
         let due = (0..sends).map(|_| batch.is_due(1, 10, || 1_000)).collect();
         batch.end(1, || 2_000);
         due
@@ -188,7 +214,11 @@ mod tests {
         let batch = Batch::default();
         batch.set_net(true);
         for _ in 0..LEARN_MIN {
-            assert_eq!(answer(&batch, 2, true), [true; 2], "not learned yet");
+            assert_eq!(
+                answer(&batch, 2, Thrift::Always),
+                [true; 2],
+                "not learned yet"
+            );
         }
         batch
     }
@@ -196,7 +226,7 @@ mod tests {
     #[test]
     fn sends_of_a_batch_leave_with_its_last_event() {
         let batch = Batch::default();
-        batch.begin(1, 3, 30, false);
+        batch.begin(1, 3, 30, Thrift::None);
         assert!(!batch.is_due(1, 10, || 1_000));
         assert!(!batch.is_due(1, 20, || 2_000));
         assert!(batch.is_due(1, 30, || 3_000));
@@ -204,12 +234,18 @@ mod tests {
     }
 
     #[test]
-    fn a_held_send_leaves_after_twenty_microseconds() {
+    fn what_is_held_for_twenty_microseconds_leaves_before_the_next_call() {
         let batch = Batch::default();
-        batch.begin(1, 3, 30, false);
+        batch.begin(1, 3, 30, Thrift::None);
         assert!(!batch.is_due(1, 10, || 1_000));
-        assert!(batch.is_due(1, 20, || 21_000));
-        assert!(!batch.is_due(1, 20, || 22_000));
+        assert!(!batch.is_due(1, 20, || 20_999));
+        assert!(!batch.take_overdue(|| 1));
+        assert!(!batch.is_due(1, 20, || 21_000), "its end may follow");
+        assert!(!batch.take_overdue(|| 2), "another thread's call");
+        assert!(batch.take_overdue(|| 1));
+        assert!(!batch.take_overdue(|| 1));
+        assert!(!batch.is_due(1, 20, || 22_000), "held anew");
+        assert!(!batch.take_overdue(|| 1));
     }
 
     #[test]
@@ -219,21 +255,21 @@ mod tests {
         assert!(!batch.is_due(1, 10, || 1_000));
         batch.end_burst();
         assert!(batch.is_due(1, 10, || 2_000));
-        batch.begin(1, 2, 30, false);
+        batch.begin(1, 2, 30, Thrift::None);
         assert!(!batch.begin_burst(1));
     }
 
     #[test]
     fn other_threads_hold_nothing() {
         let batch = prompt();
-        batch.begin(1, 3, 30, false);
+        batch.begin(1, 3, 30, Thrift::None);
         assert!(batch.is_due(2, 10, || 0));
     }
 
     #[test]
     fn a_lone_event_is_answered_at_once() {
         let batch = Batch::default();
-        batch.begin(1, 1, 10, false);
+        batch.begin(1, 1, 10, Thrift::None);
         assert!(batch.is_due(1, 10, || 1_000));
         assert!(batch.is_due(1, 20, || 1_000));
     }
@@ -241,16 +277,17 @@ mod tests {
     #[test]
     fn who_always_comes_back_at_once_sends_with_the_wait() {
         let batch = prompt();
-        batch.begin(1, 3, 30, false);
+        batch.begin(1, 3, 30, Thrift::None);
         assert!(!batch.is_due(1, 30, || 4_000), "in whatever order");
         assert!(!batch.is_due(1, 10, || 5_000));
-        assert!(batch.is_due(1, 20, || 30_000), "but not for long");
+        assert!(!batch.is_due(1, 20, || 30_000));
+        assert!(batch.take_overdue(|| 1), "but not for long");
     }
 
     #[test]
     fn what_sending_takes_is_not_the_programs_lateness() {
         let batch = prompt();
-        batch.begin(1, 1, 10, false);
+        batch.begin(1, 1, 10, Thrift::None);
         assert!(batch.is_due(1, 10, || 1_000));
         batch.on_left(1, || 2_000_000);
         batch.end(1, || 2_000_000 + PROMPT_NS);
@@ -260,27 +297,29 @@ mod tests {
     #[test]
     fn who_is_thrifty_holds_longer() {
         let batch = prompt();
-        batch.begin(1, 9, 90, true);
+        batch.begin(1, 9, 90, Thrift::Always);
         assert!(!batch.is_due(1, 10, || 1_000));
         assert!(!batch.is_due(1, 20, || 100_000));
-        assert!(batch.is_due(1, 30, || 101_000), "but not for ever");
+        assert!(!batch.take_overdue(|| 1));
+        assert!(!batch.is_due(1, 30, || 101_000));
+        assert!(batch.take_overdue(|| 1), "but not for ever");
     }
 
     #[test]
     fn what_follows_a_lone_answer_waits() {
         let batch = prompt();
-        assert_eq!(answer(&batch, 3, false), [true, false, false]);
+        assert_eq!(answer(&batch, 3, Thrift::None), [true, false, false]);
     }
 
     #[test]
     fn who_is_thrifty_lets_a_lone_answer_wait_for_what_followed_the_last_one() {
         let batch = prompt();
-        assert_eq!(answer(&batch, 2, true), [false; 2]);
-        assert_eq!(answer(&batch, 1, true), [false]);
-        assert_eq!(answer(&batch, 1, true), [true]);
-        assert!(answer(&batch, 0, true).is_empty());
-        assert_eq!(answer(&batch, 2, true), [true, false]);
-        assert_eq!(answer(&batch, 2, true), [false; 2]);
+        assert_eq!(answer(&batch, 2, Thrift::Always), [false; 2]);
+        assert_eq!(answer(&batch, 1, Thrift::Always), [false]);
+        assert_eq!(answer(&batch, 1, Thrift::Always), [true]);
+        assert!(answer(&batch, 0, Thrift::Always).is_empty());
+        assert_eq!(answer(&batch, 2, Thrift::Always), [true, false]);
+        assert_eq!(answer(&batch, 2, Thrift::Always), [false; 2]);
     }
 
     #[test]
@@ -293,7 +332,7 @@ mod tests {
     fn where_nobody_stands_in_no_habit_is_relied_on() {
         let batch = prompt();
         batch.set_net(false);
-        batch.begin(1, 3, 30, false);
+        batch.begin(1, 3, 30, Thrift::None);
         assert!(batch.is_due(1, 30, || 1_000));
         assert!(batch.is_due(1, 30, || 2_000));
     }
@@ -304,23 +343,23 @@ mod tests {
         batch.begin_gathering(1_000);
         assert!(batch.is_gathering(1_000 + GATHER_NS - 1));
         assert!(!batch.is_gathering(1_000 + GATHER_NS));
-        batch.begin(1, 1, 10, true);
+        batch.begin(1, 1, 10, Thrift::Always);
         batch.end(1, || 1_000 + GATHER_LATE_NS);
         assert!(batch.is_prompt());
-        batch.begin(1, 1, 10, true);
+        batch.begin(1, 1, 10, Thrift::Always);
         batch.end(1, || 1_001 + GATHER_LATE_NS);
         assert!(!batch.is_prompt(), "nothing was sent in that time");
-        batch.begin(1, 1, 10, true);
+        batch.begin(1, 1, 10, Thrift::Always);
         batch.end(1, || 1_002 + GATHER_LATE_NS);
     }
 
     #[test]
     fn one_late_return_ends_the_trust() {
         let batch = prompt();
-        batch.begin(1, 3, 30, false);
+        batch.begin(1, 3, 30, Thrift::None);
         assert!(!batch.is_due(1, 30, || 1_000));
         batch.end(1, || 1_000 + PROMPT_NS + 1);
-        batch.begin(1, 3, 30, false);
+        batch.begin(1, 3, 30, Thrift::None);
         assert!(batch.is_due(1, 30, || 1_000_000));
     }
 }

@@ -431,6 +431,17 @@ impl Process {
         }
     }
 
+    /// Before a call that moves bytes: what was held for too long leaves.
+    #[inline]
+    pub(crate) fn let_overdue_leave(&self) {
+        if self.batch.take_overdue(|| self.kernel.thread())
+            && let Some(link) = self.link()
+        {
+            link.commands();
+            self.sleepers.nudge(|| self.now_ns());
+        }
+    }
+
     /// Before the messages of one sendmmsg, which leave together. `true`: [`Process::end_burst`] has to
     /// follow.
     pub fn begin_burst(&self) -> bool {

@@ -1,6 +1,6 @@
 //! How long a wait spins before it sleeps.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::process::SpinPolicy;
 
@@ -10,6 +10,20 @@ const SPIN_NS_MAX: u64 = 50_000;
 /// What a wait spins at least, so that a change for the better is noticed.
 const SPIN_NS_MIN: u64 = 1_000;
 
+/// Waits in a row that find something at once, after which the program is taken to be behind: what it is asked
+/// waits for the processor, and microseconds of waiting for each other cost its answers nothing.
+const BEHIND: u32 = 64;
+
+/// Whether processor time counts more than microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thrift {
+    None,
+    /// There is none to spare.
+    Behind,
+    /// Somebody says so.
+    Always,
+}
+
 /// The bounded, adaptive spin.
 #[derive(Debug)]
 pub(crate) struct Spin {
@@ -17,6 +31,8 @@ pub(crate) struct Spin {
     /// With spinning off.
     gather_ns: u64,
     budget_ns: AtomicU64,
+    /// Waits in a row that found something at once.
+    at_once: AtomicU32,
 }
 
 impl Spin {
@@ -25,6 +41,7 @@ impl Spin {
             policy,
             gather_ns: u64::from(gather_us) * 1_000,
             budget_ns: AtomicU64::new(SPIN_NS_MAX),
+            at_once: AtomicU32::new(0),
         }
     }
 
@@ -43,6 +60,31 @@ impl Spin {
     /// Somebody would rather save processor time.
     pub(crate) fn is_off(&self) -> bool {
         self.policy == SpinPolicy::FixedUs(0)
+    }
+
+    #[inline]
+    pub(crate) fn thrift(&self) -> Thrift {
+        if self.is_off() {
+            Thrift::Always
+        } else if self.at_once.load(Ordering::Relaxed) >= BEHIND {
+            Thrift::Behind
+        } else {
+            Thrift::None
+        }
+    }
+
+    /// A wait neither spun nor slept.
+    #[inline]
+    pub(crate) fn on_found_at_once(&self) {
+        let waits = self.at_once.load(Ordering::Relaxed);
+        self.at_once
+            .store(waits.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// A wait found nothing at once.
+    #[inline]
+    pub(crate) fn on_wait(&self) {
+        self.at_once.store(0, Ordering::Relaxed);
     }
 
     /// How long a sleep may let frames gather; 0 = it ends with the first.
@@ -93,6 +135,18 @@ mod tests {
         spin.on_sleep(1);
         spin.on_hit();
         assert_eq!(spin.budget_ns(), 7_000);
+    }
+
+    #[test]
+    fn who_never_has_to_wait_is_behind() {
+        let spin = Spin::new(SpinPolicy::Adaptive, 100);
+        for _ in 0..BEHIND {
+            assert_eq!(spin.thrift(), Thrift::None);
+            spin.on_found_at_once();
+        }
+        assert_eq!(spin.thrift(), Thrift::Behind);
+        spin.on_wait();
+        assert_eq!(spin.thrift(), Thrift::None);
     }
 
     #[test]

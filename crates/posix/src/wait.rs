@@ -19,6 +19,7 @@ use crate::link::Link;
 use crate::outcome::Divert;
 use crate::process::Process;
 use crate::sleepers::NUDGED_SLEEP_NS;
+use crate::spin::Thrift;
 use crate::waiter::{BLIND_SLEEP_NS, Waiter};
 
 /// While a wait spins, kernel descriptors are looked at this often.
@@ -127,10 +128,15 @@ impl Process {
         self.turn_by(link, Link::turn);
     }
 
-    /// Whether all that follows from one sleep leaves together: for who saves processor time, answers a batch of events at
-    /// once, and waits again.
+    /// Whether all that follows from one sleep, or from one turn of a program that is behind, leaves together: for who
+    /// answers a batch of events at once, and waits again.
     fn gathers(&self, plan: &Plan<'_>) -> bool {
-        self.spin.is_off() && !matches!(plan.subject, Subject::Socket(_)) && self.batch.is_prompt()
+        let pays = match self.spin.thrift() {
+            Thrift::None => false,
+            Thrift::Behind => self.batch.has_sequel(),
+            Thrift::Always => true,
+        };
+        pays && !matches!(plan.subject, Subject::Socket(_)) && self.batch.is_prompt()
     }
 
     /// As [`Process::turn`], before the thread is given what came. What the engine has to say may wait for the answers.
@@ -185,6 +191,7 @@ impl Process {
             Look::Due
         };
         if let Some(value) = check(look)? {
+            self.spin.on_found_at_once();
             return Ok(Some(value));
         }
         if is_only_look {
@@ -193,6 +200,7 @@ impl Process {
             }
             return Ok(None);
         }
+        self.spin.on_wait();
         let before = self.kernel.interruptions();
         let spun = self.spin(plan, link.as_deref(), begun, before, &mut check)?;
         match spun {

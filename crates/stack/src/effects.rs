@@ -61,6 +61,12 @@ pub trait Effects {
         let _ = (udp, to, reason, told);
     }
 
+    /// Whether the program has yet to read what has come. The stack hears of what is read only from time to time.
+    fn has_unread(&mut self, conn: ConnId) -> bool {
+        let _ = conn;
+        false
+    }
+
     /// A TCP segment for a flow and port that this stack does not know. Where several engines share
     /// an address, another one may: `true` = it goes there, and is not answered here. Resets come here
     /// too.

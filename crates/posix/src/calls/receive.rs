@@ -30,6 +30,7 @@ impl Process {
         control: &mut [u8],
         flags: i32,
     ) -> Outcome<Received> {
+        self.let_overdue_leave();
         let socket = match self.table.socket(fd) {
             Some(socket) => socket,
             // An epoll descriptor (the kernel says EINVAL), or nothing of ours any more.

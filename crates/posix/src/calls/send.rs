@@ -34,6 +34,7 @@ impl Process {
         control: &[u8],
         flags: i32,
     ) -> Outcome<usize> {
+        self.let_overdue_leave();
         let socket = match self.table.socket(fd) {
             Some(socket) => socket,
             None => return Err(self.note_question(fd, bufs)),

@@ -149,7 +149,7 @@ impl Process {
         }
         if count > 0 {
             self.batch
-                .begin(self.kernel.thread(), count, last, self.spin.is_off());
+                .begin(self.kernel.thread(), count, last, self.spin.thrift());
         }
         count
     }

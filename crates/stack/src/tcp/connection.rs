@@ -142,6 +142,8 @@ pub enum AckState {
     Delayed,
     /// After a moment, in which the program may answer.
     Soon,
+    /// That moment is over, and the program has not even read: after another one.
+    Unread,
     /// With the next flush, or after a moment if the program has to read before the window can move.
     Due,
     /// With the next flush.
@@ -152,7 +154,7 @@ impl AckState {
     /// For something that carries it, for the program to read, or for its timer.
     #[inline]
     pub fn is_waiting(self) -> bool {
-        matches!(self, AckState::Delayed | AckState::Soon | AckState::Due)
+        !matches!(self, AckState::None | AckState::Now)
     }
 }
 

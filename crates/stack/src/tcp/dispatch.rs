@@ -418,7 +418,7 @@ impl Tcp {
         while let Some(due) = conn.timers.pop_due(due_by) {
             verdict = match due {
                 Due::Ack => {
-                    ack_policy::on_due(conn, cx);
+                    ack_policy::on_due(conn, now, cx, fx);
                     Verdict::Alive
                 }
                 Due::Resend(kind) => {

@@ -20,7 +20,8 @@ pub const QUICK_SEGMENTS: u8 = 16;
 /// How long a small segment waits for its answer while the connection is not known to be interactive. Linux waits for
 /// the program to read it.
 const ANSWER_NS: u64 = 1_000_000;
-/// How long a burst waits for the program to read it. Linux waits for `ato`, in which the peer's tail loss probe comes.
+/// How long a burst waits for the program to read it, and a small segment whose program is so far behind that
+/// [`ANSWER_NS`] were not enough. Linux waits for `ato`, in which the peer's tail loss probe comes.
 const READ_NS: u64 = 4_000_000;
 /// Where the estimate begins (Linux: TCP_ATO_MIN); a bulk transfer's ACK waits for no longer than this or a round trip.
 const ATO_MIN_MS: u16 = 40;
@@ -163,7 +164,12 @@ fn on_late_answer(conn: &mut Connection, age: u64) {
 
 /// The timer has fired: nothing has carried the ACK (Linux: tcp_delack_timer_handler).
 #[cold]
-pub fn on_due(conn: &mut Connection, cx: &Cx<'_>) {
+pub fn on_due(conn: &mut Connection, now: Instant, cx: &Cx<'_>, fx: &mut impl Effects) {
+    // The answer comes when the program gets to it, and a frame less is what helps it then.
+    if conn.rcv.ack == AckState::Soon && fx.has_unread(conn.id) {
+        conn.rcv.ack = AckState::Unread;
+        return conn.timers.set_ack(now.plus_nanos(READ_NS));
+    }
     if conn.rcv.ack == AckState::Delayed {
         if conn.rcv.is_interactive {
             conn.rcv.is_interactive = false;
@@ -187,7 +193,9 @@ pub fn finish(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut imp
         _ if cx.config.tcp.delayed_ack.is_zero() => send_ack(conn, now, cx, fx),
         // DEVIATION(RFC 9293 3.8.6.3): more than two full segments wait a moment for their ACK where it could tell only
         // of a closing window, as on Linux (__tcp_ack_snd_check): the program's reading opens it and sends the ACK.
-        AckState::Delayed | AckState::Soon | AckState::Due => delay(conn, now, cx),
+        AckState::Delayed | AckState::Soon | AckState::Unread | AckState::Due => {
+            delay(conn, now, cx);
+        }
     }
 }
 
@@ -196,7 +204,7 @@ pub fn finish(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut imp
 pub fn delay(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     let wait = if conn.rcv.ack == AckState::Soon {
         ANSWER_NS
-    } else if conn.rcv.ack == AckState::Due {
+    } else if conn.rcv.ack >= AckState::Unread {
         READ_NS
     } else {
         let most = if conn.rcv.is_interactive {

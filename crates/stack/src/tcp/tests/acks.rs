@@ -91,6 +91,32 @@ fn small_segments_that_nothing_answers_are_acknowledged_soon() {
 }
 
 #[test]
+fn a_program_that_has_not_even_read_is_waited_for_once_more() {
+    let mut world = established();
+    world.fx.has_unread = true;
+    for _ in 0..3 {
+        world.peer(ACK, b"x");
+        let wait = ack_after(&mut world);
+        assert!((5..=6).contains(&wait), "{wait}");
+    }
+    // However many come meanwhile.
+    world.peer(ACK, b"x");
+    world.flush();
+    for ms in 0..5 {
+        assert!(world.take_sent().is_empty(), "after {ms} ms");
+        world.peer(ACK, b"x");
+        world.flush();
+        world.sleep(MS);
+    }
+    world.sleep(MS);
+    assert_eq!(world.only().header.ack, world.seq);
+    // The end of the stream is nothing to read.
+    world.fx.has_unread = false;
+    world.peer(ACK.union(FIN), b"");
+    assert!(ack_after(&mut world) <= 2);
+}
+
+#[test]
 fn no_estimate_is_told_before_the_first_data() {
     let world = established();
     assert_eq!(ato_ms(&world), 0);

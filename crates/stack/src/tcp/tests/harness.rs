@@ -63,9 +63,15 @@ pub struct Recorder {
     pub refuses: bool,
     /// Other engines share the address; how many segments have been left to them.
     pub others: Option<u32>,
+    /// The program is behind.
+    pub has_unread: bool,
 }
 
 impl Effects for Recorder {
+    fn has_unread(&mut self, _conn: ConnId) -> bool {
+        self.has_unread
+    }
+
     fn transmit(&mut self, frame: FrameOut<'_>) {
         let at = ethernet::HEADER_LEN + ipv4::HEADER_LEN;
         if frame.header[12..14] != [8, 0] {
