@@ -215,13 +215,20 @@ const COPY_MAX: usize = 2048;
 ///
 /// # Safety
 /// As of [`core::ptr::copy_nonoverlapping`].
-#[inline]
+#[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    if len <= COPY_MAX {
+    if len > COPY_MAX {
         // SAFETY: the caller's.
-        unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
-        return;
+        return unsafe { copy_in_pieces(from, to, len) };
     }
+    // SAFETY: the caller's.
+    unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
+}
+
+/// # Safety
+/// As of [`copy`].
+#[inline(never)]
+unsafe fn copy_in_pieces(from: *const u8, to: *mut u8, len: usize) {
     let mut at = 0;
     while at < len {
         let (from, to) = (from.wrapping_add(at), to.wrapping_add(at));
