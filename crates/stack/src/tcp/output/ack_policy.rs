@@ -20,8 +20,9 @@ pub const QUICK_SEGMENTS: u8 = 16;
 /// How long a small segment waits for its answer while the connection is not known to be interactive. Linux waits for
 /// the program to read it.
 const ANSWER_NS: u64 = 1_000_000;
-/// How long a burst waits for the program to read it, and a small segment whose program is so far behind that
-/// [`ANSWER_NS`] were not enough. Linux waits for `ato`, in which the peer's tail loss probe comes.
+/// How long it waits after that for a program that is so far behind that it has not even read it.
+const UNREAD_NS: u64 = 2_000_000;
+/// How long a burst waits for the program to read it. Linux waits for `ato`, in which the peer's tail loss probe comes.
 const READ_NS: u64 = 4_000_000;
 /// Where the estimate begins (Linux: TCP_ATO_MIN); a bulk transfer's ACK waits for no longer than this or a round trip.
 const ATO_MIN_MS: u16 = 40;
@@ -168,7 +169,7 @@ pub fn on_due(conn: &mut Connection, now: Instant, cx: &Cx<'_>, fx: &mut impl Ef
     // The answer comes when the program gets to it, and a frame less is what helps it then.
     if conn.rcv.ack == AckState::Soon && fx.has_unread(conn.id) {
         conn.rcv.ack = AckState::Unread;
-        return conn.timers.set_ack(now.plus_nanos(READ_NS));
+        return conn.timers.set_ack(now.plus_nanos(UNREAD_NS));
     }
     if conn.rcv.ack == AckState::Delayed {
         if conn.rcv.is_interactive {
@@ -204,7 +205,9 @@ pub fn finish(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut imp
 pub fn delay(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     let wait = if conn.rcv.ack == AckState::Soon {
         ANSWER_NS
-    } else if conn.rcv.ack >= AckState::Unread {
+    } else if conn.rcv.ack == AckState::Unread {
+        UNREAD_NS
+    } else if conn.rcv.ack == AckState::Due {
         READ_NS
     } else {
         let most = if conn.rcv.is_interactive {
