@@ -167,6 +167,11 @@ impl Batch {
         if held == 0 {
             self.held_ns.store(now, Ordering::Relaxed);
         } else if now.wrapping_sub(held) >= self.hold_ns.load(Ordering::Relaxed) {
+            if !self.has_net.load(Ordering::Relaxed) {
+                // Without anybody to stand in the next call may be a long time off.
+                self.held_ns.store(now, Ordering::Relaxed);
+                return true;
+            }
             // Not at once: what ends this connection may follow, and shares its frame.
             self.is_overdue.store(true, Ordering::Relaxed);
         }
@@ -236,6 +241,7 @@ mod tests {
     #[test]
     fn what_is_held_for_twenty_microseconds_leaves_before_the_next_call() {
         let batch = Batch::default();
+        batch.set_net(true);
         batch.begin(1, 3, 30, Thrift::None);
         assert!(!batch.is_due(1, 10, || 1_000));
         assert!(!batch.is_due(1, 20, || 20_999));
@@ -246,6 +252,16 @@ mod tests {
         assert!(!batch.take_overdue(|| 1));
         assert!(!batch.is_due(1, 20, || 22_000), "held anew");
         assert!(!batch.take_overdue(|| 1));
+    }
+
+    #[test]
+    fn where_nobody_stands_in_it_leaves_with_the_send_that_finds_it() {
+        let batch = Batch::default();
+        batch.begin(1, 3, 30, Thrift::None);
+        assert!(!batch.is_due(1, 10, || 1_000));
+        assert!(batch.is_due(1, 20, || 21_000));
+        assert!(!batch.take_overdue(|| 1));
+        assert!(!batch.is_due(1, 20, || 22_000));
     }
 
     #[test]
