@@ -4,7 +4,7 @@ use std::io::IoSlice;
 
 use slipstack_posix::{Divert, Errno};
 
-use crate::world::{DGRAM, NONBLOCK, REFUSED_PORT, STREAM, World, fails, v4};
+use crate::world::{DGRAM, NONBLOCK, STREAM, World, fails, v4};
 
 /// Why the kernel socket under `fd` has no connection.
 fn kernel_accepts(fd: i32) -> Option<Errno> {
@@ -81,11 +81,9 @@ fn a_listener_without_an_engine_fails_at_listen() {
 #[test]
 fn a_listener_that_the_engine_refuses_is_taken_from_the_kernel_too() {
     let world = World::strict();
+    world.is_full();
     let fd = world.socket(STREAM);
-    world
-        .process
-        .bind(fd, &v4([0, 0, 0, 0], REFUSED_PORT))
-        .unwrap();
+    world.process.bind(fd, &v4([0, 0, 0, 0], 0)).unwrap();
     fails(world.process.listen(fd, 16), Errno::EADDRINUSE);
     assert_eq!(world.warnings.lock().unwrap().len(), 1);
     assert_eq!(kernel_accepts(fd), Some(Errno::EINVAL));

@@ -15,8 +15,6 @@ use slipstack_mem::Doorbell;
 pub const OWN: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// A port on which connection attempts get no answer.
 pub const SILENT_PORT: u16 = 9;
-/// A port that cannot be bound.
-pub const REFUSED_PORT: u16 = 40_999;
 const BUFFER: u64 = 64 * 1024;
 const LIMITS: Limits = Limits {
     send: BUFFER as u32,
@@ -61,6 +59,8 @@ struct Inner {
     /// Listeners have been told that others take their connections.
     is_yielding: bool,
     holds_datagrams: bool,
+    /// Every address is in use.
+    is_full: bool,
     /// Done in place of an answer to the next socket that is bound.
     at_bind: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -74,7 +74,7 @@ pub struct FakeEngine {
 }
 
 impl FakeEngine {
-    pub fn new(end: EngineEnd) -> Self {
+    pub fn new(end: EngineEnd, is_full: bool) -> Self {
         FakeEngine {
             inner: Mutex::new(Inner {
                 end,
@@ -82,6 +82,7 @@ impl FakeEngine {
                 next_port: 40_000,
                 is_yielding: false,
                 holds_datagrams: false,
+                is_full,
                 at_bind: None,
             }),
             bell: Doorbell::new().unwrap(),
@@ -285,7 +286,7 @@ impl Inner {
         if let Some(run) = self.at_bind.take() {
             return run();
         }
-        if addr.port() == REFUSED_PORT {
+        if self.is_full {
             return self.end.reply(ticket, Err(Refusal::AddrInUse));
         }
         let local = self.named(addr);

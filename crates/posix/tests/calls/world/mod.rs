@@ -14,7 +14,7 @@ use slipstack_channel::{Attach, AttachError, Attachment, Driver, EngineEnd, Poli
 use slipstack_posix::addr::Family;
 use slipstack_posix::{AddrBytes, Divert, Errno, Outcome, Process, Settings, SpinPolicy};
 
-pub use engine::{FakeEngine, OWN, REFUSED_PORT, SILENT_PORT};
+pub use engine::{FakeEngine, OWN, SILENT_PORT};
 use kernel::{TestKernel, this_thread};
 
 /// Makes one engine.
@@ -22,6 +22,7 @@ struct TestAttach {
     engine: Mutex<Option<Arc<FakeEngine>>>,
     fails: AtomicBool,
     is_away: AtomicBool,
+    is_full: AtomicBool,
     takes_ms: AtomicU64,
     /// Threads that work for a call, and whether the one that has asked last was among them.
     inside: Arc<Mutex<Vec<usize>>>,
@@ -45,7 +46,7 @@ impl Attach for TestAttach {
         }
         let end = EngineEnd::create().unwrap();
         let program = ProgramEnd::open(end.region().clone()).unwrap();
-        let engine = Arc::new(FakeEngine::new(end));
+        let engine = Arc::new(FakeEngine::new(end, self.is_full.load(Ordering::Relaxed)));
         *self.engine.lock().unwrap() = Some(Arc::clone(&engine));
         Ok(Attachment {
             program,
@@ -99,6 +100,7 @@ impl World {
             engine: Mutex::new(None),
             fails: AtomicBool::new(false),
             is_away: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
             takes_ms: AtomicU64::new(0),
             inside: Arc::default(),
             was_inside: AtomicBool::new(false),
@@ -138,6 +140,11 @@ impl World {
     pub fn is_away(&self, is_away: bool) {
         self.attach.is_away.store(is_away, Ordering::Relaxed);
         self.has_no_engine(is_away);
+    }
+
+    /// The engine that is asked for next has no address left to bind.
+    pub fn is_full(&self) {
+        self.attach.is_full.store(true, Ordering::Relaxed);
     }
 
     /// How long it takes to ask for an engine.
