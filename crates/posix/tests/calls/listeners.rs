@@ -7,6 +7,16 @@ use slipstack_posix::{Divert, Errno};
 
 use crate::world::{NONBLOCK, OWN, STREAM, World, addr_of, bytes_of, fails, v4};
 
+/// Whether what a blocked accept brings, once `connect` has run, is ours.
+fn accepts_while(world: &World, listener: i32, connect: impl FnOnce()) -> bool {
+    std::thread::scope(|scope| {
+        let acceptor = scope.spawn(|| world.process.accept4(listener, 0).unwrap());
+        std::thread::sleep(Duration::from_millis(5));
+        connect();
+        world.process.is_ours(acceptor.join().unwrap().fd)
+    })
+}
+
 #[test]
 fn a_wildcard_listener_accepts_from_the_kernel_and_the_stack() {
     let world = World::new();
@@ -15,19 +25,14 @@ fn a_wildcard_listener_accepts_from_the_kernel_and_the_stack() {
     world.process.listen(listener, 8).unwrap();
     let name = addr_of(world.process.getsockname(listener).unwrap());
     assert!(name.ip().is_unspecified() && name.port() != 0);
-    std::thread::scope(|scope| {
-        let acceptor = scope.spawn(|| {
-            let two = [(); 2].map(|()| world.process.accept4(listener, 0).unwrap());
-            two.map(|it| world.process.is_ours(it.fd))
-        });
-        std::thread::sleep(Duration::from_millis(5));
-        let _kernel = TcpStream::connect(("127.0.0.1", name.port())).unwrap();
-        std::thread::sleep(Duration::from_millis(5));
-        let client = world.socket(STREAM);
-        let to = v4(OWN.octets(), name.port());
-        world.process.connect(client, &to).unwrap();
-        assert_eq!(acceptor.join().unwrap(), [false, true]);
+    let first = accepts_while(&world, listener, || {
+        drop(TcpStream::connect(("127.0.0.1", name.port())).unwrap());
     });
+    let second = accepts_while(&world, listener, || {
+        let to = v4(OWN.octets(), name.port());
+        world.process.connect(world.socket(STREAM), &to).unwrap();
+    });
+    assert_eq!([first, second], [false, true]);
 }
 
 #[test]
