@@ -1,5 +1,6 @@
 //! An engine that ends under waits, and the next one.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,29 +8,14 @@ use slipstack_posix::Errno;
 
 use crate::world::{DGRAM, FakeEngine, NONBLOCK, OWN, STREAM, World, bytes_of, fails, v4};
 
-/// Lets the engine end while somebody waits, and be away for a while.
-fn restart(world: &World) -> Arc<FakeEngine> {
-    std::thread::sleep(Duration::from_millis(10));
-    let old = world.engine();
+/// Lets the engine end while somebody waits for connections to `addr`, and be away for a while.
+fn restart(world: &World, addr: SocketAddr) -> Arc<FakeEngine> {
+    let old = world.listening(addr, None);
     world.is_away(true);
     old.die();
     std::thread::sleep(Duration::from_millis(150));
     world.is_away(false);
-    world.next_engine(&old)
-}
-
-impl World {
-    fn next_engine(&self, old: &Arc<FakeEngine>) -> Arc<FakeEngine> {
-        let end = Instant::now() + Duration::from_secs(5);
-        loop {
-            let new = self.engine();
-            if !Arc::ptr_eq(&new, old) {
-                return new;
-            }
-            assert!(Instant::now() < end, "nobody asks for the next engine");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
+    world.listening(addr, Some(&old))
 }
 
 #[test]
@@ -38,8 +24,7 @@ fn a_blocked_accept_goes_on_with_the_next_engine() {
     let (listener, addr) = world.listener(0);
     std::thread::scope(|scope| {
         let acceptor = scope.spawn(|| world.process.accept4(listener, 0).is_ok());
-        let engine = restart(&world);
-        std::thread::sleep(Duration::from_millis(50));
+        let engine = restart(&world, addr);
         engine.call(addr, 1);
         assert!(acceptor.join().unwrap());
     });
@@ -58,8 +43,7 @@ fn a_poll_goes_on_with_the_next_engine() {
             }];
             world.process.poll(&mut fds, None, None)
         });
-        let engine = restart(&world);
-        std::thread::sleep(Duration::from_millis(50));
+        let engine = restart(&world, addr);
         engine.call(addr, 1);
         assert_eq!(poller.join().unwrap(), Ok(1));
     });
@@ -112,12 +96,10 @@ fn a_blocked_accept_goes_on_after_an_exec_that_failed() {
     let (listener, addr) = world.listener(0);
     std::thread::scope(|scope| {
         let acceptor = scope.spawn(|| world.process.accept4(listener, 0).is_ok());
-        std::thread::sleep(Duration::from_millis(10));
-        let old = world.engine();
+        let old = world.listening(addr, None);
         world.process.before_exec();
         world.process.exec_failed();
-        let engine = world.next_engine(&old);
-        std::thread::sleep(Duration::from_millis(50));
+        let engine = world.listening(addr, Some(&old));
         engine.call(addr, 1);
         assert!(acceptor.join().unwrap());
     });

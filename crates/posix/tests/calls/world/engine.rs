@@ -113,6 +113,12 @@ impl FakeEngine {
         self.inner.lock().unwrap().at_bind = Some(Box::new(run));
     }
 
+    /// Whether connections to this address would come to a listener.
+    pub fn listens(&self, addr: SocketAddr) -> bool {
+        let inner = self.inner.lock().unwrap();
+        inner.find_listener(addr.port()).is_some()
+    }
+
     /// This many connections come to a listener at once, from a peer that says nothing.
     pub fn call(&self, listener: SocketAddr, count: usize) {
         self.inner.lock().unwrap().call(listener, count);

@@ -7,7 +7,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use slipstack_channel::report::Why;
 use slipstack_channel::{Attach, AttachError, Attachment, Driver, EngineEnd, Policy, ProgramEnd};
@@ -160,6 +160,20 @@ impl World {
 
     pub fn engine(&self) -> Arc<FakeEngine> {
         self.attach.engine.lock().unwrap().clone().unwrap()
+    }
+
+    /// An engine that has been asked for, once it listens on `addr`; another one than `old`.
+    pub fn listening(&self, addr: SocketAddr, old: Option<&Arc<FakeEngine>>) -> Arc<FakeEngine> {
+        let end = Instant::now() + Duration::from_secs(10);
+        let is_old = |it: &Arc<FakeEngine>| old.is_some_and(|old| Arc::ptr_eq(it, old));
+        loop {
+            let engine = self.attach.engine.lock().unwrap().clone();
+            if let Some(it) = engine.filter(|it| !is_old(it) && it.listens(addr)) {
+                return it;
+            }
+            assert!(Instant::now() < end, "no engine listens on {addr}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     pub fn socket(&self, kind: i32) -> i32 {
