@@ -35,6 +35,12 @@ fn leaks(pair: &Pair, port: u16) -> u64 {
     received_by_kernel() - before
 }
 
+/// Whether the kernel gets all of them within a second. A child of another test has copies of our
+/// descriptors until it executes its program.
+fn leaks_again(pair: &Pair, port: u16) -> bool {
+    (0..50).any(|_| leaks(pair, port) == 10)
+}
+
 fn open(tag: &str) -> (Pair, Slots) {
     let pair = Pair::new(tag);
     pair.ours.sysctl("net.ipv4.ip_forward", "1");
@@ -66,7 +72,7 @@ fn a_forwarding_kernel_sees_nothing_and_the_drop_goes_with_its_keeper() {
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(received_by_kernel() - before, 1);
     drop(slots);
-    assert_eq!(leaks(&pair, 7), 10);
+    assert!(leaks_again(&pair, 7));
 }
 
 #[test]
