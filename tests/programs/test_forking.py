@@ -273,6 +273,10 @@ def a_datagram_that_was_looked_at_goes_to_the_child_and_so_do_its_senders_others
         asked, *askers = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(7)]
     asked.settimeout(0.5)
     until(lambda: answer_to(asked, world.address, b"ready?"), 10, "the server answers")
+    for asker in askers:
+        # Nobody has the datagrams of others while the server has not bound anew.
+        asker.settimeout(0.5)
+        until(lambda: answer_to(asker, world.address, b"first"), 10, "a child of its own answers")
     children = {}
     for turn in range(12):
         for number, asker in enumerate(askers):
