@@ -395,17 +395,31 @@ fn refuse_answer(
 }
 
 /// The SYN or SYN-ACK has left more than once. RFC 6298 5.7: unless the peer's echo tells the round trip, the timeout is 3 s
-/// until something does. RFC 6928 2: where two were lost the first window is one segment (Linux: tcp_init_transfer).
+/// until something does.
 #[cold]
 #[inline(never)]
 pub fn on_repeated(conn: &mut Connection, now: Instant, segment: &Segment<'_>) {
-    let syn_acks = conn.figures().map_or(0, |f| f.bare_resent);
-    let repeats = syn_acks.max(conn.backoff.count().into());
     sample_echo(conn, now, segment);
     conn.rtt.fall_back();
-    if repeats > 1 {
-        conn.cc.begin(u32::from(conn.snd.mss), 1);
+    if conn.backoff.count() > 1 {
+        begin_small(conn);
     }
+}
+
+/// The SYN-ACK has: so often for its timer, and so often for the SYN that came again.
+#[cold]
+#[inline(never)]
+pub fn on_repeated_syn_ack(conn: &mut Connection, timeouts: u8, asked: u8) {
+    let repeats = u32::from(timeouts) + u32::from(asked);
+    conn.figures_mut().bare_resent = repeats;
+    if timeouts > 0 && repeats > 1 {
+        begin_small(conn);
+    }
+}
+
+/// RFC 6928 2: where two were lost the first window is one segment (Linux: tcp_init_transfer).
+fn begin_small(conn: &mut Connection) {
+    conn.cc.begin(u32::from(conn.snd.mss), 1);
 }
 
 /// ESTABLISHED is reached by an active or simultaneous open.

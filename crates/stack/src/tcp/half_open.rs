@@ -18,7 +18,7 @@ use crate::ids::ListenerId;
 use crate::link::Cx;
 use crate::time::{Instant, nanos};
 
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const SACK: u8 = 1;
 const TIMESTAMPS: u8 = 2;
 const ECN: u8 = 4;
@@ -31,7 +31,7 @@ pub struct HalfOpenImage {
 
 impl HalfOpenImage {
     /// Length of the plain form.
-    pub const LEN: usize = 84;
+    pub const LEN: usize = 85;
 
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         self.bytes
@@ -73,6 +73,7 @@ fn write(entry: &SynEntry, rival: Option<u32>) -> HalfOpenImage {
         entry.peer_shift,
         entry.our_shift,
         entry.tries,
+        entry.asked,
         sack | timestamps | ecn,
         entry.tos,
         entry.ttl,
@@ -108,6 +109,7 @@ fn read(bytes: &[u8]) -> Option<(SynEntry, Option<u32>)> {
         peer_shift: input.number()?,
         our_shift: input.number()?,
         tries: input.number()?,
+        asked: input.number()?,
         deferrals: 0,
         has_sack: false,
         has_timestamps: false,

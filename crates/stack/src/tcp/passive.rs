@@ -225,13 +225,13 @@ impl Tcp {
             }
             return;
         }
-        // RFC 9293 3.8.1: the same SYN again has not met our answer. A SYN-ACK is no such one.
+        // A SYN-ACK is no repeated SYN.
         if segment.flags.is_syn() && !segment.flags.is_ack() && segment.seq == entry.irs {
             cx.counters.bump(Counter::RxTcpTaken);
             if self.challenges.may_pass(now, cx.rng) {
                 // RFC 3168 6.1.1.1: a peer that got no answer may ask without ECN.
                 entry.has_ecn &= segment.flags.contains(ecn::SETUP);
-                entry.answer(now, cx, fx);
+                entry.answer_again(now, cx, fx);
             }
             return;
         }
@@ -343,8 +343,8 @@ impl Tcp {
         if let Some(conn) = conns.at_mut(index) {
             conn.flight = flights.pop();
             open_passive(conn, entry, now, cx);
-            if entry.tries > 0 {
-                conn.figures_mut().bare_resent = entry.tries.into();
+            if entry.is_repeated() {
+                connect::on_repeated_syn_ack(conn, entry.tries, entry.asked);
             }
         }
         listener.offered = listener.offered.wrapping_add(1);
@@ -541,7 +541,7 @@ fn open_passive(conn: &mut Connection, entry: &SynEntry, now: Instant, cx: &Cx<'
     if entry.has_ecn {
         conn.ecn.agree();
     }
-    if entry.tries == 0 {
+    if !entry.is_repeated() {
         conn.rtt.sample_ns(now, now.nanos_since(entry.sent_at));
     }
 }

@@ -58,6 +58,8 @@ pub struct SynEntry {
     pub our_shift: u8,
     /// How often its timer has run out.
     pub tries: u8,
+    /// How often it was answered again because its SYN came again.
+    pub asked: u8,
     /// How often it has still to run out before an ACK alone opens the connection (TCP_DEFER_ACCEPT), and [`ACKED`].
     pub deferrals: u8,
     pub has_sack: bool,
@@ -120,6 +122,19 @@ impl SynEntry {
 
     pub fn is_acked(&self) -> bool {
         self.deferrals & ACKED != 0
+    }
+
+    /// Whether it is unknown which SYN-ACK the peer acknowledges (RFC 6298 3, Karn's algorithm).
+    #[inline]
+    pub fn is_repeated(&self) -> bool {
+        self.tries | self.asked != 0
+    }
+
+    /// The same SYN again, which has not met our answer (RFC 9293 3.8.1).
+    #[cold]
+    pub fn answer_again(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
+        self.asked = self.asked.saturating_add(u8::from(!self.is_owed));
+        self.answer(now, cx, fx);
     }
 
     /// tcp_check_req(): an ACK that brings nothing is noted, and that is all. The round trip is not measured then.
@@ -255,6 +270,7 @@ pub fn entry_for(
         peer_shift: u8::MAX,
         our_shift: preset.shift,
         tries: 0,
+        asked: 0,
         deferrals: preset.deferrals,
         has_sack: false,
         has_timestamps: false,
