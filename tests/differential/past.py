@@ -10,8 +10,8 @@ PEERS = re.compile(r"^< (\S+) seq (-?\d+) ack (-?\d+) len (\d+) win (\d+)(?: wit
 TARGETS = re.compile(r"> (\S+) seq (-?\d+|zero) ack (-?\d+) len (\d+)(?: options \(([\d, ]*)\))?")
 # What lies so far ahead is beyond any window that a sequence offers.
 BEYOND = 90_000
-# Steps of a slow run that fit into half a second: challenges and ACKs of what is unacceptable are held back.
-HELD_BACK_STEPS = 3
+# Steps of a slow run of which three fit into half a second: challenges and ACKs of what is unacceptable are held back.
+HELD_BACK_STEPS = 4
 # Those after which what is not acknowledged has been sent again, and those for which a port changes hands (two seconds).
 TIMEOUT_STEPS, MOVING_STEPS = 2, 12
 AFTER_OUR_FIN = {"ESTABLISHED": "FIN-WAIT-1", "SYN-RECEIVED": "FIN-WAIT-1", "CLOSE-WAIT": "LAST-ACK"}
