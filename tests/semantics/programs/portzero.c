@@ -38,6 +38,13 @@ int main(void) {
     SAY(send_at(fd, "xy", peer_ip(), 7001));
     SAY(connect_to(fd, peer_ip(), 7001)), names(fd), SAY(send(fd, "xyz", 3, 0)), echoes(fd);
     SAY(connect_to(fd, peer_ip(), 0)), names(fd);
+    close(fd), fd = socket(AF_INET, SOCK_DGRAM, 0);
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    for (int turn = 0; turn < 3; turn++) {
+        NOTE("a port that was given back, %d", turn), SAY(turn ? 0 : bind_to(fd, "0.0.0.0", 0)), names(fd);
+        SAY(connect(fd, &none, sizeof none)), names(fd);
+        SAY(turn == 1 ? send_at(fd, "x", peer_ip(), 0) : send(fd, "x", 1, turn ? MSG_OOB : 0)), names(fd);
+    }
     close(fd), fd = socket(AF_INET6, SOCK_DGRAM, 0);
     struct sockaddr_in6 to = at6(getenv("PEER_IP6"), 0);
     NOTE("IPv6"), SAY(sendto(fd, "x", 1, 0, (void *)&to, sizeof to)), names(fd);

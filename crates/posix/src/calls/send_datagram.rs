@@ -34,6 +34,8 @@ impl Process {
         (to, control): (Option<&[u8]>, &[u8]),
         flags: i32,
     ) -> Outcome<usize> {
+        // inet_send_prepare(): whatever comes of it.
+        dgram.take_port();
         if flags & libc::MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP.into());
         }
@@ -185,7 +187,6 @@ impl Process {
         flags: i32,
     ) -> Outcome<usize> {
         let number = socket.kernel_number();
-        dgram.take_port();
         if dgram.side() == Side::Stack || number.is_none() {
             return Err(Errno::ENETUNREACH.into());
         }
@@ -259,7 +260,6 @@ impl Process {
         if dgram.is_intent() {
             self.realize_dgram(socket, dgram)?;
         }
-        dgram.take_port();
         self.bring_errors(dgram);
         Ok(())
     }
