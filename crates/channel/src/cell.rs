@@ -195,7 +195,8 @@ impl<'a> Cell<'a> {
             self.word(1, at + 1).load(Ordering::Relaxed),
         ];
         let port = (self.word(1, PORTS).load(Ordering::Relaxed) >> shift) as u16;
-        (ip != [0, 0]).then(|| AddrWords { ip, port }.decode())
+        let words = AddrWords { ip, port };
+        (words != AddrWords::ABSENT).then(|| words.decode())
     }
 
     /// Sets both addresses. Before the state word that tells of them.

@@ -27,6 +27,16 @@ static void echoes(int fd) {
     SAY(recv(fd, buf, sizeof buf, MSG_DONTWAIT));
 }
 
+/* A disconnect gives back a port that the kernel has chosen; whoever sends has one, whatever comes of it. */
+static void given_back(int fd, int named) {
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    NOTE("given back"), SAY(named), names(fd);
+    for (int flags = 0; flags <= MSG_OOB; flags += MSG_OOB) {
+        SAY(connect(fd, &none, sizeof none)), names(fd);
+        SAY(send(fd, "x", 1, flags)), names(fd);
+    }
+}
+
 int main(void) {
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
     SAY(send_at(fd, "x", peer_ip(), 0)), names(fd);
@@ -39,16 +49,20 @@ int main(void) {
     SAY(connect_to(fd, peer_ip(), 7001)), names(fd), SAY(send(fd, "xyz", 3, 0)), echoes(fd);
     SAY(connect_to(fd, peer_ip(), 0)), names(fd);
     close(fd), fd = socket(AF_INET, SOCK_DGRAM, 0);
-    struct sockaddr none = {.sa_family = AF_UNSPEC};
-    for (int turn = 0; turn < 3; turn++) {
-        NOTE("a port that was given back, %d", turn), SAY(turn ? 0 : bind_to(fd, "0.0.0.0", 0)), names(fd);
-        SAY(connect(fd, &none, sizeof none)), names(fd);
-        SAY(turn == 1 ? send_at(fd, "x", peer_ip(), 0) : send(fd, "x", 1, turn ? MSG_OOB : 0)), names(fd);
-    }
+    given_back(fd, bind_to(fd, "0.0.0.0", 0));
+    close(fd), fd = socket(AF_INET, SOCK_DGRAM, 0);
+    given_back(fd, connect_to(fd, peer_ip(), 7001));
+    close(fd), fd = socket(AF_INET6, SOCK_DGRAM, 0);
+    struct sockaddr_in6 peer = at6(getenv("PEER_IP6"), 7001);
+    given_back(fd, connect(fd, (void *)&peer, sizeof peer));
     close(fd), fd = socket(AF_INET6, SOCK_DGRAM, 0);
     struct sockaddr_in6 to = at6(getenv("PEER_IP6"), 0);
     NOTE("IPv6"), SAY(sendto(fd, "x", 1, 0, (void *)&to, sizeof to)), names(fd);
     SAY(connect(fd, (void *)&to, sizeof to)), names(fd), SAY(send(fd, "x", 1, 0)), readable(fd), SAY(so_error(fd));
+    close(fd), fd = socket(AF_INET6, SOCK_DGRAM, 0);
+    NOTE("urgent"), SAY(sendto(fd, "x", 1, MSG_OOB, (void *)&peer, sizeof peer));
+    peer = at6("::ffff:127.0.0.1", 7001);
+    SAY(sendto(fd, "x", 1, MSG_OOB, (void *)&peer, sizeof peer));
     close(fd);
     return 0;
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::event::PollFlags;
 use slipstack_channel::Envelope;
 
-use crate::addr::{Given, parse_destination};
+use crate::addr::{Family, Given, parse_destination};
 use crate::ancillary::{Sending, parse as parse_control};
 use crate::calls::receive::is_ready;
 use crate::description::{Decided, Description};
@@ -36,7 +36,8 @@ impl Process {
     ) -> Outcome<usize> {
         // inet_send_prepare(): whatever comes of it.
         dgram.take_port();
-        if flags & libc::MSG_OOB != 0 {
+        let is_urgent = flags & libc::MSG_OOB != 0;
+        if is_urgent && socket.family == Family::V4 {
             return Err(Errno::EOPNOTSUPP.into());
         }
         if dgram.gathering.is_begun()
@@ -75,6 +76,10 @@ impl Process {
         let Some(remote) = to.or(*dgram.remote.lock()) else {
             return Err(Errno::EDESTADDRREQ.into());
         };
+        // udpv6_sendmsg() does not look at it.
+        if is_urgent && remote.ip().to_canonical().is_ipv4() {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
         let envelope = self.envelope(dgram, (to, remote), &sending, bufs, is_more)?;
         if is_more {
             let begun = Begun {
