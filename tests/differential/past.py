@@ -195,7 +195,7 @@ class Past:
 
 FACTS = {
     "orphan": lambda past, _: past.is_orphan,
-    "window closed": lambda past, _: past.window == 0,
+    "window used up": lambda past, _: past.una + past.window <= past.sent,
     "window opened by a duplicate": lambda past, _: past.una + past.window <= past.sent < past.una + past.doubtful_window,
     "timeout": lambda past, _: past.una < past.sent and not past.is_within("sent", TIMEOUT_STEPS),
     "answered a moment ago": lambda past, _: past.is_within("answered", HELD_BACK_STEPS),
