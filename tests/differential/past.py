@@ -123,7 +123,8 @@ class Past:
                 self.is_assassinated = self.is_assassinated or self.state == "TIME-WAIT"
                 self._end()
             return
-        if self.state == "SYN-SENT" and "SYN" in segment.flags or place in ("next", "across", "ahead"):
+        # Later a SYN is challenged, and that is all.
+        if self.state == "SYN-SENT" if "SYN" in segment.flags else place in ("next", "across", "ahead"):
             if worth in ("known", "new"):
                 self._hear_ack(segment)
             if place == "ahead" and segment.end > segment.seq:
