@@ -61,6 +61,7 @@ class Past:
         # Where the bytes end that the program has written.
         self.written = 1
         self.window, self.window_max, self.window_seq = 0, 0, None
+        self.window_seq_max, self.has_older_window = 0, False
         # Whether both have offered to scale windows, and a window that a segment ending at RCV.NXT has opened.
         self.offers, self.is_offered, self.doubtful_window = False, False, 0
         # What lies ahead of RCV.NXT, and where FINs end.
@@ -139,6 +140,9 @@ class Past:
         is_later = self.window_seq is None or segment.ack > self.una or seq > self.window_seq
         if is_later or seq == self.window_seq and (window > self.window or not window):
             self.window, self.window_seq, self.doubtful_window = window, seq, 0
+            # RFC 9293 3.10.7.4 (fifth) goes by the number alone.
+            self.window_seq_max = max(self.window_seq_max, seq)
+            self.has_older_window = seq < self.window_seq_max
             self.window_max = max(self.window_max, window)
         self.una = max(self.una, segment.ack)
         if self.state == "SYN-RECEIVED" and segment.ack == self.sent:
@@ -177,7 +181,7 @@ class Past:
         elif self.state in ("CLOSED", "SYN-SENT", "TIME-WAIT"):
             self.state, self.sent, self.una, self.expects, self.fin_at = "SYN-RECEIVED", 1, 0, said.ack, None
             self.is_orphan, self.is_assassinated = False, False
-            self.written, self.window_seq = 1, None
+            self.written, self.window_seq, self.window_seq_max = 1, None, 0
             self.ahead, self.fins = [], set()
         self.offers = 3 in said.options
 
@@ -198,6 +202,7 @@ FACTS = {
     "orphan": lambda past, _: past.is_orphan,
     "window used up": lambda past, _: past.una + past.window <= past.sent,
     "window opened by a duplicate": lambda past, _: past.una + past.window <= past.sent < past.una + past.doubtful_window,
+    "window of an older segment": lambda past, _: past.has_older_window,
     "timeout": lambda past, _: past.una < past.sent and not past.is_within("sent", TIMEOUT_STEPS),
     "answered a moment ago": lambda past, _: past.is_within("answered", HELD_BACK_STEPS),
     "refused for its ACK a moment ago": lambda past, _: past.is_within("refused by its ACK", HELD_BACK_STEPS),
