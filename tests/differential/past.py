@@ -124,8 +124,9 @@ class Past:
                 self.is_assassinated = self.is_assassinated or self.state == "TIME-WAIT"
                 self._end()
             return
-        # Later a SYN is challenged, and that is all.
-        if self.state == "SYN-SENT" if "SYN" in segment.flags else place in ("next", "across", "ahead"):
+        # A SYN that comes later is challenged, and that is all.
+        is_due = self.state == "SYN-SENT" if "SYN" in segment.flags else place in ("next", "across", "ahead")
+        if is_due:
             if worth in ("known", "new"):
                 self._hear_ack(segment)
             if place == "ahead" and segment.end > segment.seq:
