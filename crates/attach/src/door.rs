@@ -76,7 +76,7 @@ pub fn options(settings: &Settings) -> Options {
         is_forwarding: settings.is_forwarding,
         slots: settings.slots,
         is_autoconfigured: settings.is_autoconfigured,
-        vlan: settings.vlan,
+        vlan: settings.vlan.unwrap_or(0),
         is_persistent: settings.is_persistent,
     }
 }

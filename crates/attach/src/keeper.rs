@@ -123,56 +123,14 @@ fn command(settings: &Settings) -> Result<PathBuf, Error> {
     }
 }
 
-/// The settings that matter to a keeper, and nothing of the program's environment.
+/// The settings that concern a keeper, and nothing of the program's environment.
 fn environment(settings: &Settings) -> Vec<(&'static str, String)> {
-    let mut variables = vec![
-        ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin".to_owned()),
-        ("SLIPSTACK_SLOTS", settings.slots.to_string()),
-    ];
-    let mut add = |name, value: Option<String>| {
-        if let Some(value) = value {
-            variables.push((name, value));
-        }
-    };
-    add("SLIPSTACK_IF", settings.interface.clone());
-    add("SLIPSTACK_IP", list(&settings.addresses));
-    add("SLIPSTACK_GW", list(&settings.gateways));
-    let joined = |list: Vec<String>| (!list.is_empty()).then(|| list.join(";"));
-    let routes = settings.routes.iter().map(ToString::to_string);
-    add("SLIPSTACK_ROUTE", joined(routes.collect()));
-    let rules = settings.rules.iter().map(ToString::to_string);
-    add("SLIPSTACK_RULE", joined(rules.collect()));
-    add(
-        "SLIPSTACK_FORWARD",
-        settings.is_forwarding.then(|| "1".to_owned()),
-    );
-    add(
-        "SLIPSTACK_RUN_DIR",
-        settings
-            .run_dir
-            .as_ref()
-            .map(|dir| dir.to_string_lossy().into_owned()),
-    );
-    add(
-        "SLIPSTACK_SLAAC",
-        settings.is_autoconfigured.then(|| "1".to_owned()),
-    );
-    add(
-        "SLIPSTACK_VLAN",
-        (settings.vlan != 0).then(|| settings.vlan.to_string()),
-    );
-    add(
-        "SLIPSTACK_PERSIST",
-        settings.is_persistent.then(|| "1".to_owned()),
-    );
-    add("XDG_RUNTIME_DIR", std::env::var("XDG_RUNTIME_DIR").ok());
+    let mut variables = settings.keeper_environment();
+    variables.push(("PATH", "/usr/sbin:/usr/bin:/sbin:/bin".to_owned()));
+    if let Ok(directory) = std::env::var("XDG_RUNTIME_DIR") {
+        variables.push(("XDG_RUNTIME_DIR", directory));
+    }
     variables
-}
-
-/// Values as an option takes them; `None`: there are none.
-fn list<T: ToString>(values: &[T]) -> Option<String> {
-    let texts: Vec<String> = values.iter().map(ToString::to_string).collect();
-    (!texts.is_empty()).then(|| texts.join(","))
 }
 
 /// The body of `slipstack keeper`: leaves everything it inherited behind, opens the device, says on

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::declare::OptionSpec;
 use crate::fstack;
-use crate::table::{OPTIONS, OptionSpec, find_option};
+use crate::table::{OPTIONS, find_option};
+use crate::value::Value;
 
 /// The file that is read when none is named.
 pub const SYSTEM_FILE: &str = "/etc/slipstack.toml";
@@ -218,6 +220,15 @@ impl Layers {
         }
     }
 
+    /// The value in force, typed. Its text has been checked, except for a default.
+    pub(crate) fn value<T: Value>(&self, name: &str) -> Result<T, ConfigError> {
+        let Some(text) = self.text(name) else {
+            return Ok(T::absent());
+        };
+        T::parse(text)
+            .map_err(|must| ConfigError::Combination(format!("--{name} must be {must}: '{text}'")))
+    }
+
     /// Where the text in force comes from.
     #[must_use]
     pub fn source(&self, name: &str) -> Source {
@@ -235,14 +246,6 @@ impl Layers {
                 .map(|(text, _)| (option.env, text.clone()))
         };
         OPTIONS.iter().filter_map(set).collect()
-    }
-}
-
-impl OptionSpec {
-    /// May the option stand in a configuration file?
-    #[must_use]
-    pub fn is_in_file(&self) -> bool {
-        !matches!(self.scope, crate::table::Scope::Internal) && self.name != "config"
     }
 }
 

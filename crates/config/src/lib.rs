@@ -5,6 +5,8 @@
 //! adapter variables (`FF_*`) rank between the file and `SLIPSTACK_*`. The command line, the
 //! configuration file, the environment and `docs/reference/options.md` are all read off the table.
 
+mod choice;
+mod declare;
 mod fstack;
 mod kind;
 mod layers;
@@ -12,13 +14,15 @@ mod reference;
 mod routing;
 mod settings;
 mod table;
+mod value;
 
 #[cfg(test)]
 mod tests;
 
+pub use choice::{Congestion, Ecn, Log};
+pub use declare::{Change, OptionSpec, Reader, Scope};
 pub use kind::{Cidr, CoreList, Kind, Spin, parse_cores};
 pub use layers::{ConfigError, Layers, SYSTEM_FILE, Source};
 pub use reference::{options_reference, sample_file};
 pub use routing::{RouteSpec, RuleSpec};
-pub use settings::{Congestion, Ecn, Log, Settings};
-pub use table::{OPTIONS, OptionSpec, Scope, find_option};
+pub use table::{OPTIONS, Settings, find_option};

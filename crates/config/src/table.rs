@@ -1,352 +1,286 @@
 //! The options table: the only place where an option is declared.
 
-use crate::kind::Kind;
+use core::net::IpAddr;
+use std::path::PathBuf;
 
-/// Which commands offer an option on their command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// `slipstack run` and `slipstack instance`.
-    RunAndInstance,
-    /// `slipstack run` only.
-    Run,
-    /// `slipstack instance` only.
-    Instance,
-    /// Every command, `status`, `why` and `stop` included.
-    All,
-    /// No command line: set by `slipstack run` for the program it starts.
-    Internal,
-}
+use crate::choice::{Congestion, Ecn, Log};
+use crate::declare::{Change, OptionSpec, Reader, Scope, ascii, options, variable_name};
+use crate::kind::{Cidr, CoreList, Kind, Spin};
+use crate::layers::{ConfigError, Layers};
+use crate::routing::{RouteSpec, RuleSpec};
+use crate::value::Value;
 
-/// One row of the table.
-#[derive(Debug)]
-pub struct OptionSpec {
-    /// Long name on the command line, without the dashes, and the key in the TOML file.
-    pub name: &'static str,
-    pub env: &'static str,
-    pub kind: Kind,
-    /// In the syntax a user would type; empty = not set.
-    pub default: &'static str,
-    pub scope: Scope,
-    /// What the value is called in `--help`.
-    pub value: &'static str,
-    /// One sentence for `--help`, the reference and the sample file.
-    pub help: &'static str,
-}
-
-pub const OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "if",
-        env: "SLIPSTACK_IF",
+options! {
+    interface: Option<String> = "if" "NAME" {
         kind: Kind::Interface,
         default: "",
-        scope: Scope::RunAndInstance,
-        value: "NAME",
-        help: "Network interface to share with the kernel; without it Slipstack makes a TAP of its own",
-    },
-    OptionSpec {
-        name: "ip",
-        env: "SLIPSTACK_IP",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "Network interface to share with the kernel; without it Slipstack makes a TAP of \
+            its own",
+    }
+
+    /// Empty: a private pair on a TAP of our own.
+    addresses: Vec<Cidr> = "ip" "ADDRESS/LENGTH" {
         kind: Kind::Cidrs,
         default: "",
-        scope: Scope::RunAndInstance,
-        value: "ADDRESS/LENGTH",
-        help: "Address of the stack with its prefix length, IPv4 or IPv6; needed with --if; may be given several times or as a list",
-    },
-    OptionSpec {
-        name: "gw",
-        env: "SLIPSTACK_GW",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "Address of the stack with its prefix length, IPv4 or IPv6; needed with --if; may \
+            be given several times or as a list",
+    }
+
+    /// At most one of each family.
+    gateways: Vec<IpAddr> = "gw" "ADDRESS" {
         kind: Kind::Addresses,
         default: "",
-        scope: Scope::RunAndInstance,
-        value: "ADDRESS",
-        help: "Default gateway, one for each family; without it only the stack's own networks are reached through the stack",
-    },
-    OptionSpec {
-        name: "route",
-        env: "SLIPSTACK_ROUTE",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "Default gateway, one for each family; without it only the stack's own networks \
+            are reached through the stack",
+    }
+
+    routes: Vec<RouteSpec> = "route" "NET[,via=ADDRESS]" {
         kind: Kind::Routes,
         default: "",
-        scope: Scope::RunAndInstance,
-        value: "NET[,via=ADDRESS]",
-        help: "A route beside --ip and --gw, such as 10.1.0.0/16,via=10.0.0.2; also table=, metric=, src=, mtu=, unreachable; may be given several times, or separated by semicolons",
-    },
-    OptionSpec {
-        name: "rule",
-        env: "SLIPSTACK_RULE",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "A route beside --ip and --gw, such as 10.1.0.0/16,via=10.0.0.2; also table=, \
+            metric=, src=, mtu=, unreachable; may be given several times, or separated by \
+            semicolons",
+    }
+
+    rules: Vec<RuleSpec> = "rule" "from=NET,table=ID" {
         kind: Kind::Rules,
         default: "",
-        scope: Scope::RunAndInstance,
-        value: "from=NET,table=ID",
-        help: "Which table has the routes of packets from (or with to=, to) a network; priority= is 1000; may be given several times, or separated by semicolons",
-    },
-    OptionSpec {
-        name: "forward",
-        env: "SLIPSTACK_FORWARD",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "Which table has the routes of packets from (or with to=, to) a network; priority= \
+            is 1000; may be given several times, or separated by semicolons",
+    }
+
+    is_forwarding: bool = "forward" "" {
         kind: Kind::Flag,
         default: "false",
-        scope: Scope::RunAndInstance,
-        value: "",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "Pass packets for others on to their next hop, by the interface that they came by",
-    },
-    OptionSpec {
-        name: "instance",
-        env: "SLIPSTACK_INSTANCE",
+    }
+
+    instance: Option<String> = "instance" "NAME" {
         kind: Kind::Name,
         default: "",
-        scope: Scope::Run,
-        value: "NAME",
-        help: "Use the stack of the running `slipstack instance` of this name instead of one in the program",
-    },
-    OptionSpec {
-        name: "name",
-        env: "SLIPSTACK_NAME",
+        scope: Run, reader: Process, change: AtStart,
+        help: "Use the stack of the running `slipstack instance` of this name instead of one in \
+            the program",
+    }
+
+    name: Option<String> = "name" "NAME" {
         kind: Kind::Name,
         default: "",
-        scope: Scope::Instance,
-        value: "NAME",
+        scope: Instance, reader: Process, change: AtStart,
         help: "Name under which programs find this instance",
-    },
-    OptionSpec {
-        name: "spin-us",
-        env: "SLIPSTACK_SPIN_US",
+    }
+
+    spin: Spin = "spin-us" "MICROSECONDS" {
         kind: Kind::Spin,
         default: "adaptive",
-        scope: Scope::RunAndInstance,
-        value: "MICROSECONDS",
-        help: "How long a waiting thread polls before it sleeps: `adaptive`, or 0 to 100000; 0 saves processor time at the price of latency, see --gather-us",
-    },
-    OptionSpec {
-        name: "gather-us",
-        env: "SLIPSTACK_GATHER_US",
+        scope: RunAndInstance, reader: Process, change: AtStart,
+        help: "How long a waiting thread polls before it sleeps: `adaptive`, or 0 to 100000; 0 \
+            saves processor time at the price of latency, see --gather-us",
+    }
+
+    gather_us: u32 = "gather-us" "MICROSECONDS" {
         kind: Kind::Count { min: 0, max: 1000 },
         default: "125",
-        scope: Scope::Run,
-        value: "MICROSECONDS",
-        help: "In-process with --spin-us 0: how long frames may gather under load before the program is woken for them; 0 wakes it for each",
-    },
-    OptionSpec {
-        name: "strict",
-        env: "SLIPSTACK_STRICT",
+        scope: Run, reader: Process, change: AtStart,
+        help: "In-process with --spin-us 0: how long frames may gather under load before the \
+            program is woken for them; 0 wakes it for each",
+    }
+
+    is_strict: bool = "strict" "" {
         kind: Kind::Flag,
         default: "false",
-        scope: Scope::Run,
-        value: "",
-        help: "Make it an error when a socket that could be on the stack would fall back to the kernel",
-    },
-    OptionSpec {
-        name: "slots",
-        env: "SLIPSTACK_SLOTS",
+        scope: Run, reader: Process, change: AtStart,
+        help: "Make it an error when a socket that could be on the stack would fall back to the \
+            kernel",
+    }
+
+    slots: u16 = "slots" "COUNT" {
         kind: Kind::Count { min: 2, max: 64 },
         default: "16",
-        scope: Scope::RunAndInstance,
-        value: "COUNT",
-        help: "Device queues opened for the interface: one for the keeper and one for each process with a stack",
-    },
-    OptionSpec {
-        name: "cores",
-        env: "SLIPSTACK_CORES",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "Device queues opened for the interface: one for the keeper and one for each \
+            process with a stack",
+    }
+
+    cores: CoreList = "cores" "LIST" {
         kind: Kind::Cores,
         default: "",
-        scope: Scope::RunAndInstance,
-        value: "LIST",
+        scope: RunAndInstance, reader: Process, change: AtStart,
         help: "Cores to run on, such as 0 or 0,2-3",
-    },
-    OptionSpec {
-        name: "tcp-congestion",
-        env: "SLIPSTACK_TCP_CONGESTION",
-        kind: Kind::Choice(&["cubic", "reno", "dctcp", "bbr"]),
+    }
+
+    congestion: Congestion = "tcp-congestion" "NAME" {
+        kind: Kind::Choice(Congestion::NAMES),
         default: "cubic",
-        scope: Scope::RunAndInstance,
-        value: "NAME",
-        help: "Congestion control of connections that do not choose with TCP_CONGESTION: cubic, reno, dctcp or bbr",
-    },
-    OptionSpec {
-        name: "tcp-ecn",
-        env: "SLIPSTACK_TCP_ECN",
-        kind: Kind::Choice(&["off", "passive", "on"]),
+        scope: RunAndInstance, reader: Process, change: AtStart,
+        help: "Congestion control of connections that do not choose with TCP_CONGESTION: cubic, \
+            reno, dctcp or bbr",
+    }
+
+    ecn: Ecn = "tcp-ecn" "MODE" {
+        kind: Kind::Choice(Ecn::NAMES),
         default: "passive",
-        scope: Scope::RunAndInstance,
-        value: "MODE",
-        help: "Explicit congestion notification: off, passive (agree when a peer asks) or on (ask too)",
-    },
-    OptionSpec {
-        name: "tcp-pacing",
-        env: "SLIPSTACK_TCP_PACING",
+        scope: RunAndInstance, reader: Process, change: AtStart,
+        help: "Explicit congestion notification: off, passive (agree when a peer asks) or on \
+            (ask too)",
+    }
+
+    is_paced: bool = "tcp-pacing" "" {
         kind: Kind::Flag,
         default: "false",
-        scope: Scope::RunAndInstance,
-        value: "",
+        scope: RunAndInstance, reader: Process, change: AtStart,
         help: "Spread the segments of every connection over its round trip; BBR does so anyway",
-    },
-    OptionSpec {
-        name: "pcap",
-        env: "SLIPSTACK_PCAP",
+    }
+
+    pcap: Option<PathBuf> = "pcap" "FILE" {
         kind: Kind::Path,
         default: "",
-        scope: Scope::RunAndInstance,
-        value: "FILE",
-        help: "Write the frames that each engine receives and sends to FILE.PID.SLOT, for tcpdump -r and Wireshark",
-    },
-    OptionSpec {
-        name: "tcp-fastopen",
-        env: "SLIPSTACK_TCP_FASTOPEN",
+        scope: RunAndInstance, reader: Process, change: AtStart,
+        help: "Write the frames that each engine receives and sends to FILE.PID.SLOT, for \
+            tcpdump -r and Wireshark",
+    }
+
+    tcp_fastopen: u32 = "tcp-fastopen" "BITS" {
         kind: Kind::Count { min: 0, max: 0x207 },
         default: "1",
-        scope: Scope::RunAndInstance,
-        value: "BITS",
-        help: "TCP Fast Open as in net.ipv4.tcp_fastopen: 1 client, 2 server, 4 and 512 each without a cookie",
-    },
-    OptionSpec {
-        name: "tcp-user-timeout-option",
-        env: "SLIPSTACK_TCP_USER_TIMEOUT_OPTION",
+        scope: RunAndInstance, reader: Process, change: AtStart,
+        help: "TCP Fast Open as in net.ipv4.tcp_fastopen: 1 client, 2 server, 4 and 512 each \
+            without a cookie",
+    }
+
+    has_user_timeout_option: bool = "tcp-user-timeout-option" "" {
         kind: Kind::Flag,
         default: "false",
-        scope: Scope::RunAndInstance,
-        value: "",
-        help: "Tell peers of TCP_USER_TIMEOUT, and go by what they tell where a program sets none (RFC 5482; Linux has no such option)",
-    },
-    OptionSpec {
-        name: "tcp-syncookies",
-        env: "SLIPSTACK_TCP_SYNCOOKIES",
+        scope: RunAndInstance, reader: Process, change: AtStart,
+        help: "Tell peers of TCP_USER_TIMEOUT, and go by what they tell where a program sets \
+            none (RFC 5482; Linux has no such option)",
+    }
+
+    tcp_syncookies: u8 = "tcp-syncookies" "WHEN" {
         kind: Kind::Count { min: 0, max: 2 },
         default: "1",
-        scope: Scope::RunAndInstance,
-        value: "WHEN",
-        help: "SYN cookies as in net.ipv4.tcp_syncookies: 0 never, 1 when the half-open table is full, 2 always",
-    },
-    OptionSpec {
-        name: "tcp-mtu-probing",
-        env: "SLIPSTACK_TCP_MTU_PROBING",
+        scope: RunAndInstance, reader: Process, change: AtStart,
+        help: "SYN cookies as in net.ipv4.tcp_syncookies: 0 never, 1 when the half-open table is \
+            full, 2 always",
+    }
+
+    tcp_mtu_probing: u8 = "tcp-mtu-probing" "WHEN" {
         kind: Kind::Count { min: 0, max: 2 },
         default: "0",
-        scope: Scope::RunAndInstance,
-        value: "WHEN",
-        help: "Search for the path's MTU as in net.ipv4.tcp_mtu_probing: 0 never, 1 when large packets vanish without an ICMP error, 2 from small packets on",
-    },
-    OptionSpec {
-        name: "tcp-base-mss",
-        env: "SLIPSTACK_TCP_BASE_MSS",
-        kind: Kind::Count {
-            min: 88,
-            max: 65_495,
-        },
+        scope: RunAndInstance, reader: Process, change: AtStart,
+        help: "Search for the path's MTU as in net.ipv4.tcp_mtu_probing: 0 never, 1 when large \
+            packets vanish without an ICMP error, 2 from small packets on",
+    }
+
+    tcp_base_mss: u16 = "tcp-base-mss" "BYTES" {
+        kind: Kind::Count { min: 88, max: 65_495 },
         default: "1024",
-        scope: Scope::RunAndInstance,
-        value: "BYTES",
+        scope: RunAndInstance, reader: Process, change: AtStart,
         help: "Segment size at which that search begins",
-    },
-    OptionSpec {
-        name: "tcp-probe-interval",
-        env: "SLIPSTACK_TCP_PROBE_INTERVAL",
-        kind: Kind::Count {
-            min: 1,
-            max: 86_400,
-        },
+    }
+
+    tcp_probe_interval: u32 = "tcp-probe-interval" "SECONDS" {
+        kind: Kind::Count { min: 1, max: 86_400 },
         default: "600",
-        scope: Scope::RunAndInstance,
-        value: "SECONDS",
-        help: "How long after that search it begins again, in case the path takes larger packets by then",
-    },
-    OptionSpec {
-        name: "ipfrag-high-thresh",
-        env: "SLIPSTACK_IPFRAG_HIGH_THRESH",
-        kind: Kind::Count {
-            min: 131_072,
-            max: 1 << 30,
-        },
+        scope: RunAndInstance, reader: Process, change: AtStart,
+        help: "How long after that search it begins again, in case the path takes larger packets \
+            by then",
+    }
+
+    ipfrag_high_thresh: u32 = "ipfrag-high-thresh" "BYTES" {
+        kind: Kind::Count { min: 131_072, max: 1 << 30 },
         default: "4194304",
-        scope: Scope::RunAndInstance,
-        value: "BYTES",
-        help: "Memory of an engine for fragments of each family that wait for the rest of their packets",
-    },
-    OptionSpec {
-        name: "log",
-        env: "SLIPSTACK_LOG",
-        kind: Kind::Choice(&["off", "error", "warn", "info", "debug"]),
+        scope: RunAndInstance, reader: Process, change: AtStart,
+        help: "Memory of an engine for fragments of each family that wait for the rest of their \
+            packets",
+    }
+
+    log: Log = "log" "LEVEL" {
+        kind: Kind::Choice(Log::NAMES),
         default: "warn",
-        scope: Scope::RunAndInstance,
-        value: "LEVEL",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "What is written to standard error: off, error, warn, info or debug",
-    },
-    OptionSpec {
-        name: "slaac",
-        env: "SLIPSTACK_SLAAC",
+    }
+
+    is_autoconfigured: bool = "slaac" "" {
         kind: Kind::Flag,
         default: "false",
-        scope: Scope::RunAndInstance,
-        value: "",
-        help: "Take an IPv6 link-local address, and IPv6 addresses, router and MTU as the routers on the interface advertise them",
-    },
-    OptionSpec {
-        name: "vlan",
-        env: "SLIPSTACK_VLAN",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "Take an IPv6 link-local address, and IPv6 addresses, router and MTU as the \
+            routers on the interface advertise them",
+    }
+
+    vlan: Option<u16> = "vlan" "ID" {
         kind: Kind::Count { min: 1, max: 4094 },
         default: "",
-        scope: Scope::RunAndInstance,
-        value: "ID",
-        help: "The 802.1Q VLAN of `--if` that the stack is in, instead of what has no tag; the kernel needs no interface for it",
-    },
-    OptionSpec {
-        name: "persist",
-        env: "SLIPSTACK_PERSIST",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "The 802.1Q VLAN of `--if` that the stack is in, instead of what has no tag; the \
+            kernel needs no interface for it",
+    }
+
+    is_persistent: bool = "persist" "" {
         kind: Kind::Flag,
         default: "false",
-        scope: Scope::RunAndInstance,
-        value: "",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "Keep the device when the last program has ended, until `slipstack stop`",
-    },
-    OptionSpec {
-        name: "run-dir",
-        env: "SLIPSTACK_RUN_DIR",
-        kind: Kind::Path,
-        default: "",
-        scope: Scope::All,
-        value: "DIRECTORY",
-        help: "Where control sockets live, instead of /run/slipstack (without root $XDG_RUNTIME_DIR/slipstack)",
-    },
-    OptionSpec {
-        name: "config",
-        env: "SLIPSTACK_CONFIG",
-        kind: Kind::Path,
-        default: "",
-        scope: Scope::All,
-        value: "FILE",
-        help: "Configuration file to read instead of /etc/slipstack.toml",
-    },
-    OptionSpec {
-        name: "lib",
-        env: "SLIPSTACK_LIB",
-        kind: Kind::Path,
-        default: "",
-        scope: Scope::Run,
-        value: "FILE",
-        help: "libslipstack.so to load instead of the one beside the slipstack command",
-    },
-    OptionSpec {
-        name: "bin",
-        env: "SLIPSTACK_BIN",
-        kind: Kind::Path,
-        default: "",
-        scope: Scope::Internal,
-        value: "FILE",
-        help: "The slipstack command with which a program starts a keeper",
-    },
-    OptionSpec {
-        name: "control-fd",
-        env: "SLIPSTACK_CONTROL_FD",
-        kind: Kind::Count {
-            min: 0,
-            max: 1_048_576,
-        },
-        default: "",
-        scope: Scope::Internal,
-        value: "NUMBER",
-        help: "Inherited control connection to the keeper",
-    },
-];
+    }
 
-/// The row of `name` (the command line's and the file's name).
+    run_dir: Option<PathBuf> = "run-dir" "DIRECTORY" {
+        kind: Kind::Path,
+        default: "",
+        scope: All, reader: Keeper, change: AtStart,
+        help: "Where control sockets live, instead of /run/slipstack (without root \
+            $XDG_RUNTIME_DIR/slipstack)",
+    }
+
+    config: Option<PathBuf> = "config" "FILE" {
+        kind: Kind::Path,
+        default: "",
+        scope: All, reader: Process, change: AtStart,
+        help: "Configuration file to read instead of /etc/slipstack.toml",
+    }
+
+    lib: Option<PathBuf> = "lib" "FILE" {
+        kind: Kind::Path,
+        default: "",
+        scope: Run, reader: Process, change: AtStart,
+        help: "libslipstack.so to load instead of the one beside the slipstack command",
+    }
+
+    bin: Option<PathBuf> = "bin" "FILE" {
+        kind: Kind::Path,
+        default: "",
+        scope: Internal, reader: Process, change: AtStart,
+        help: "The slipstack command with which a program starts a keeper",
+    }
+
+    control_fd: Option<i32> = "control-fd" "NUMBER" {
+        kind: Kind::Count { min: 0, max: 1_048_576 },
+        default: "",
+        scope: Internal, reader: Process, change: AtStart,
+        help: "Inherited control connection to the keeper",
+    }
+}
+
+/// Returns the row of `name` (the command line's and the file's name).
 #[must_use]
 pub fn find_option(name: &str) -> Option<&'static OptionSpec> {
     OPTIONS.iter().find(|option| option.name == name)
+}
+
+impl Settings {
+    /// Variables that give a keeper the settings that concern it.
+    #[must_use]
+    pub fn keeper_environment(&self) -> Vec<(&'static str, String)> {
+        self.texts()
+            .filter(|(option, _)| option.reader == Reader::Keeper)
+            .map(|(option, text)| (option.env, text))
+            .collect()
+    }
 }
