@@ -1,10 +1,11 @@
 //! Checks of the repository that no compiler makes, and generated files.
 //!
 //! `cargo run -p xtask -- check` looks at the arrows between the crates, the size of files and
-//! functions, the places of `unsafe`, forbidden words, whether generated files are current, and
-//! whether the paths that documents name exist.
+//! functions, the places of `unsafe`, forbidden words, import cycles inside a crate, numbers of
+//! parameters, whether generated files are current, and whether the paths that documents name exist.
 //! `cargo run -p xtask -- reference` writes the generated files.
 
+mod cycles;
 mod documents;
 mod generated;
 mod layering;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
 fn check(root: &Path) -> Vec<String> {
     let mut findings = layering::check(root);
     findings.extend(sources::check(root));
+    findings.extend(cycles::check(root));
     findings.extend(generated::check(root));
     findings.extend(rfcs::check(root));
     findings.extend(documents::check(root));

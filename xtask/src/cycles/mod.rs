@@ -1,0 +1,79 @@
+//! Import cycles inside a crate, and functions with too many parameters.
+//!
+//! A file is a node; an arrow leads from a file to the file that defines what it names by a path
+//! from `crate`, `self` or `super`. Names that a `mod.rs` or `lib.rs` passes on by `use` count for
+//! the file they come from, so that a facade adds no arrows of its own. Tests are left out.
+
+mod arity;
+mod graph;
+mod modules;
+mod names;
+
+use std::path::Path;
+
+use modules::Crate;
+
+/// The largest number of files that may import each other in a circle.
+const CYCLE_FILES_MAX: usize = 5;
+
+/// The largest number of parameters, a tuple counted as what it holds.
+const ARITY_MAX: usize = 7;
+
+/// Cycles and arities from before the limits, which may shrink and not grow: crate, files in its
+/// largest cycle, its functions above the limit of parameters.
+const BEFORE: &[(&str, usize, usize)] = &[
+    ("channel", 5, 1),
+    ("cli", 10, 0),
+    ("device", 8, 0),
+    ("engine", 12, 0),
+    ("keeper", 12, 0),
+    ("posix", 35, 0),
+    ("preload", 22, 0),
+    ("sim", 8, 0),
+    ("stack", 51, 16),
+];
+
+pub fn check(root: &Path) -> Vec<String> {
+    let Ok(folders) = std::fs::read_dir(root.join("crates")) else {
+        return vec!["crates/ cannot be read".to_owned()];
+    };
+    let mut names: Vec<String> = folders
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    names.iter().flat_map(|name| of_crate(root, name)).collect()
+}
+
+fn of_crate(root: &Path, name: &str) -> Vec<String> {
+    let (cycle_max, arity_count_max) = allowed(name);
+    let parsed = match Crate::read(&root.join("crates").join(name).join("src")) {
+        Ok(parsed) => parsed,
+        Err(reason) => return vec![format!("crates/{name}: {reason}")],
+    };
+    let mut findings = Vec::new();
+    let cycles = graph::cycles(&names::arrows(&parsed));
+    for cycle in cycles.iter().filter(|cycle| cycle.len() > cycle_max) {
+        let files: Vec<&str> = cycle.iter().map(|file| parsed.name_of(*file)).collect();
+        let count = files.len();
+        let files = files.join(" ");
+        findings.push(format!(
+            "crates/{name}: {count} files import each other in a circle, at most {cycle_max}: {files}"
+        ));
+    }
+    let long = arity::above(&parsed, ARITY_MAX);
+    if long.len() > arity_count_max {
+        findings.push(format!(
+            "crates/{name}: {} functions have more than {ARITY_MAX} parameters (tuples counted), \
+             at most {arity_count_max}: {}",
+            long.len(),
+            long.join(" ")
+        ));
+    }
+    findings
+}
+
+fn allowed(name: &str) -> (usize, usize) {
+    let before = BEFORE.iter().find(|(krate, ..)| *krate == name);
+    before.map_or((CYCLE_FILES_MAX, 0), |(_, cycle, arity)| (*cycle, *arity))
+}
