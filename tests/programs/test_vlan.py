@@ -76,3 +76,38 @@ def two_stacks_meet_in_a_vlan(world):
     fetch = ["curl", "-sS", "--retry", 5, "--retry-connrefused", "--max-time", 30, "-o", out]
     world.peer(world.slipstack, "run", *other, "--", *fetch, f"http://{world.STACK}:8000/big").finish()
     assert out.read_bytes() == data
+
+
+@test(modes=("inprocess",))
+def a_stack_that_is_another_than_asked_for_is_not_joined(world):
+    """By programs and instances alike: a keeper of the interface runs already."""
+    server = world.stack(*world.program("udp_echo.py"), 7000)
+    until(lambda: "reached at" in server.errors(), 10, "the stack is up")
+    device = ["--run-dir", world.run_dir, "--if", "eth1"]
+    table = [
+        (["--ip", f"{world.STACK}/24", "--vlan", VLAN], "is in no VLAN, not in VLAN 7"),
+        (["--ip", "10.77.0.99/24"], "has the address 10.77.0.2/24, not 10.77.0.99/24"),
+    ]
+    for options, why in table:
+        for words in (["run", *device, *options, "--", "true"], ["instance", "--name", "a", *device, *options]):
+            started = world.beside(world.slipstack, *words)
+            assert started.wait(10) != 0, words
+            assert why in started.errors(), started.tail()
+            assert "ready" not in started.output(), started.tail()
+
+
+@test(modes=("inprocess",))
+def many_addresses_are_served_by_one_stack(world):
+    """As many virtual ones as an interface of F-Stack has, of each family."""
+    world.use_ipv6()
+    v4 = [f"110.110.{n % 3}.{n + 1}" for n in range(64)]
+    v6 = [f"fd00:110:{n % 3}::{n + 1:x}" for n in range(64)]
+    options = ["--ip", ",".join([f"{ip}/32" for ip in v4] + [f"{ip}/128" for ip in v6])]
+    server = world.stack(*world.program("dual_echo.py"), 8000, options=options)
+    world.wait_port(8000, process=server)
+    world.peer_ns.ip("route", "add", "110.110.0.0/16", "via", world.STACK)
+    world.peer_ns.ip("route", "add", "fd00:110::/32", "via", world.STACK6)
+    for address in v4 + v6:
+        with world.connect(8000, address=address) as client:
+            client.sendall(b"who\n")
+            assert client.makefile().readline().strip().removeprefix("::ffff:") in (world.PEER, world.PEER6), address

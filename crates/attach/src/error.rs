@@ -50,6 +50,13 @@ pub enum Error {
         has: String,
         wanted: String,
     },
+    /// A keeper runs that is in another VLAN.
+    OtherVlan {
+        interface: String,
+        /// 0 = none.
+        has: u16,
+        wanted: u16,
+    },
     /// A keeper runs that has other routes or rules.
     OtherRoutes {
         interface: String,
@@ -113,6 +120,22 @@ impl fmt::Display for Error {
                 f,
                 "the stack on {interface} has the address {has}, not {wanted}; leave --ip away, or end the programs that use it"
             ),
+            Error::OtherVlan {
+                interface,
+                has,
+                wanted,
+            } => {
+                let name = |vlan: u16| match vlan {
+                    0 => "no VLAN".to_owned(),
+                    id => format!("VLAN {id}"),
+                };
+                write!(
+                    f,
+                    "the stack on {interface} is in {}, not in {}; end the programs that use it first",
+                    name(*has),
+                    name(*wanted)
+                )
+            }
             Error::OtherRoutes { interface } => write!(
                 f,
                 "the stack on {interface} has other routes or rules; leave --route and --rule away, or end the programs that use it"

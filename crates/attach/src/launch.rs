@@ -34,8 +34,10 @@ pub fn launch(settings: &Settings) -> Result<Launched, Error> {
         }
         None => meet(settings, &hello)?,
     };
-    check_address(settings, &welcome)?;
-    check_routes(settings, &welcome)?;
+    // A program of an instance takes what that has.
+    if settings.instance.is_none() {
+        check_network(settings, &welcome)?;
+    }
     let control = socket.into_fd();
     fcntl_setfd(&control, FdFlags::empty())
         .map_err(|error| Error::io("keep the control connection for the program")(error.into()))?;
@@ -45,12 +47,30 @@ pub fn launch(settings: &Settings) -> Result<Launched, Error> {
     })
 }
 
-/// Who names no routes takes those that there are.
+/// Refuses a stack that is not the one asked for. Whoever names no addresses, routes or rules takes those that there are.
+pub(crate) fn check_network(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
+    check_vlan(settings, welcome)?;
+    check_address(settings, welcome)?;
+    check_routes(settings, welcome)
+}
+
+fn check_vlan(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
+    let wanted = settings.vlan.unwrap_or(0);
+    if wanted == welcome.vlan {
+        return Ok(());
+    }
+    Err(Error::OtherVlan {
+        interface: welcome.interface.clone(),
+        has: welcome.vlan,
+        wanted,
+    })
+}
+
 fn check_routes(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
     let wanted = options(settings);
     let has_others = (!wanted.routes.is_empty() && wanted.routes != welcome.routes)
         || (!wanted.rules.is_empty() && wanted.rules != welcome.rules);
-    if has_others && settings.instance.is_none() {
+    if has_others {
         return Err(Error::OtherRoutes {
             interface: welcome.interface.clone(),
         });
@@ -63,7 +83,7 @@ fn check_address(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
         let wanted = (wanted.address, wanted.prefix_len);
         !welcome.addresses.contains(&wanted)
     });
-    let Some(wanted) = missing.filter(|_| settings.instance.is_none()) else {
+    let Some(wanted) = missing else {
         return Ok(());
     };
     Err(Error::OtherAddress {

@@ -278,6 +278,7 @@ mod tests {
             interface: "slip0".to_owned(),
             interface_index: 4,
             device: DeviceKind::Tap,
+            vlan: 0,
             addresses: Vec::new(),
             hosts: Vec::new(),
             gateways: Vec::new(),

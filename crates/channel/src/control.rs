@@ -191,6 +191,8 @@ pub struct Welcome {
     /// Its number in the kernel.
     pub interface_index: u32,
     pub device: DeviceKind,
+    /// 802.1Q VLAN of the interface that the stack is in; 0 = what has no tag.
+    pub vlan: u16,
     /// Addresses of the stack with their prefix lengths.
     pub addresses: Vec<(IpAddr, u8)>,
     /// Addresses of the host on a device of our own.

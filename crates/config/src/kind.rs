@@ -115,8 +115,8 @@ pub(crate) fn parse_count(text: &str, min: u32, max: u32) -> Result<u32, String>
     }
 }
 
-/// Addresses of one option at most.
-const ADDRESSES_MAX: usize = 8;
+/// Addresses of one option at most: F-Stack's 64 of each family beside the interface's own, twice over.
+const ADDRESSES_MAX: usize = 256;
 
 pub(crate) fn parse_addresses(text: &str) -> Result<Vec<IpAddr>, String> {
     let addresses = list(text, parse_address)?;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use slipstack_device::{Device, OWN_MAX, RxMeta, Slots};
+use slipstack_device::{Device, RxMeta, Slots};
 use slipstack_engine::told_of;
 use slipstack_mem::{RawSlice, now_ns};
 use slipstack_stack::rng::SipKey;
@@ -20,6 +20,8 @@ use crate::regions::SlotWords;
 use crate::world::{Network, open_keeper_slot, random_u64};
 
 const FRAMES_MAX: usize = 256;
+/// Addresses that routers' prefixes bring at most, with the configured ones (Linux: `max_addresses` is 16).
+const ADDRESSES_MAX: usize = 8;
 /// Whatever the link says, a start takes no longer.
 const START_MAX: Duration = Duration::from_secs(6);
 
@@ -34,7 +36,7 @@ pub fn configure(
     let configured = network.addresses.iter().filter(|(ip, _)| ip.is_ipv6());
     network.slaac = Some(SlaacConfig {
         identifiers: identifiers(interface),
-        addresses_max: OWN_MAX.saturating_sub(configured.count()),
+        addresses_max: ADDRESSES_MAX.saturating_sub(configured.count()),
         image: Vec::new(),
     });
     let mut port = Port {

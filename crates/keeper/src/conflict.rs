@@ -25,7 +25,7 @@ const PROBES: usize = 2;
 const WAIT: Duration = Duration::from_millis(100);
 const FRAMES_MAX: usize = 256;
 
-/// Asks the link for our address; an answer is an error.
+/// Asks the link for our addresses, all of them at a time; an answer is an error.
 pub fn probe(
     slots: &Slots,
     words: &SlotWords,
@@ -33,33 +33,39 @@ pub fn probe(
     interface: &str,
 ) -> Result<(), KeeperError> {
     let mut device = open_keeper_slot(slots, words)?;
-    for &(address, _) in &network.addresses {
-        if let Some(mac) = find_owner(&mut *device, network.mac, address) {
-            return Err(KeeperError::AddressTaken {
-                address,
-                mac,
-                interface: interface.to_owned(),
-            });
-        }
+    let addresses: Vec<IpAddr> = network.addresses.iter().map(|(ip, _)| *ip).collect();
+    match find_owner(&mut *device, network.mac, &addresses) {
+        Some((address, mac)) => Err(KeeperError::AddressTaken {
+            address,
+            mac,
+            interface: interface.to_owned(),
+        }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-/// The station that answers for an address.
-fn find_owner(device: &mut dyn Device, mac: [u8; 6], address: IpAddr) -> Option<[u8; 6]> {
+/// The first address for which another station answers, with that station.
+fn find_owner(
+    device: &mut dyn Device,
+    mac: [u8; 6],
+    addresses: &[IpAddr],
+) -> Option<(IpAddr, [u8; 6])> {
     let mut owner = None;
     for _ in 0..PROBES {
-        let frame = match address {
-            IpAddr::V4(ip) => arp_probe(mac, ip).to_vec(),
-            IpAddr::V6(ip) => solicitation(mac, ip),
-        };
-        let _ = device.tx(&frame, [RawSlice::EMPTY; 2], TxOffload::default());
+        for address in addresses {
+            let frame = match *address {
+                IpAddr::V4(ip) => arp_probe(mac, ip).to_vec(),
+                IpAddr::V6(ip) => solicitation(mac, ip),
+            };
+            let _ = device.tx(&frame, [RawSlice::EMPTY; 2], TxOffload::default());
+        }
         device.flush();
         let end = now_ns() + WAIT.as_nanos() as u64;
         while owner.is_none() && now_ns() < end {
             wait_readable(device, end.saturating_sub(now_ns()));
             device.rx(FRAMES_MAX, &mut |frame: &[u8], _: RxMeta| {
-                owner = owner.or_else(|| claimant(frame, mac, address));
+                let claims = |ip: &IpAddr| Some((*ip, claimant(frame, mac, *ip)?));
+                owner = owner.or_else(|| addresses.iter().find_map(claims));
             });
         }
     }

@@ -17,6 +17,7 @@ use slipstack_mem::{Region, process};
 use crate::assembly::{Assembled, assemble};
 use crate::door::{Identity, options};
 use crate::error::Error;
+use crate::launch::check_network;
 use crate::link::Link;
 use reception::Desk;
 
@@ -50,6 +51,7 @@ pub fn instance_main(settings: &Settings) -> Result<(), Error> {
     };
     // The keeper knows every instance by name and refuses a second one.
     let link = Arc::new(Link::open(&settings, &identity, None)?);
+    check_network(&settings, &link.welcome())?;
     let flows = Region::create("slipstack-flows", REGION_BYTES)
         .map_err(Error::io("create shared memory"))?;
     let Assembled {

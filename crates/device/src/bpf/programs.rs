@@ -70,7 +70,7 @@ impl<'a> Emitter<'a> {
     }
 
     fn table(&mut self, dst: Reg, offset: usize) {
-        // The table is 1.3 MB long.
+        // The table is 4 MB long.
         self.code.load_map_value(dst, self.table, offset as i32);
     }
 
@@ -98,10 +98,37 @@ impl<'a> Emitter<'a> {
         code.jump_if(If::Eq, R8, 0, failed);
     }
 
-    /// Goes to `own` when the address in R8 is in the list at `list`.
-    fn match_address(&mut self, list: usize, own: Label) {
-        self.table(R2, list);
-        for index in 0..layout::OWN_MAX {
+    /// Leaves the addresses in use in R2, the multiplier of their hash in R4 and the distance of its shift in R5.
+    fn addresses(&mut self) {
+        self.table(R2, layout::HALF_IN_USE);
+        self.code.load(Width::B4, R1, R2, 0);
+        self.table(R2, layout::ADDRESSES);
+        let code = &mut self.code;
+        code.alu(Alu::And, R1, 1);
+        code.alu(Alu::Lsh, R1, layout::HALF_LEN.trailing_zeros() as i32);
+        code.alu_reg(Alu::Add, R2, R1);
+        code.load(Width::B8, R4, R2, layout::MULTIPLIER as i16);
+        code.load(Width::B8, R5, R2, layout::SHIFT as i16);
+    }
+
+    /// Makes the product in R1 the place of an address, which it leaves in R2.
+    fn place(&mut self, set: usize, entry_len: usize) {
+        let code = &mut self.code;
+        code.alu(Alu::And, R5, 63);
+        code.alu_reg(Alu::Rsh, R1, R5);
+        code.alu(Alu::And, R1, layout::PLACES_MAX as i32 - 1);
+        code.alu(Alu::Lsh, R1, entry_len.trailing_zeros() as i32);
+        code.alu_reg(Alu::Add, R2, R1);
+        code.alu(Alu::Add, R2, set as i32);
+    }
+
+    /// Goes to `own` when the address in R8 is in the set at `set`.
+    fn match_address(&mut self, set: usize, own: Label) {
+        self.addresses();
+        self.code.alu_reg(Alu::Mov, R1, R8);
+        self.code.alu_reg(Alu::Mul, R1, R4);
+        self.place(set, 4);
+        for index in 0..layout::PLACES_TRIED {
             self.code.load(Width::B4, R3, R2, 4 * index as i16);
             self.code.jump_if_reg(If::Eq, R3, R8, own);
         }
@@ -115,15 +142,30 @@ impl<'a> Emitter<'a> {
     /// Goes to `own` when the destination of the IPv6 header on the stack is one of ours.
     fn match_own6(&mut self, own: Label) {
         let none = self.code.label();
-        self.table(R2, layout::OWN6);
+        self.addresses();
+        let code = &mut self.code;
+        code.load(Width::B8, R0, R10, IP6_DESTINATION);
+        code.load(Width::B8, R3, R10, IP6_DESTINATION + 8);
+        // Places without an address hold the unspecified one.
+        code.alu_reg(Alu::Mov, R1, R0);
+        code.alu_reg(Alu::Or, R1, R3);
+        code.jump_if(If::Eq, R1, 0, none);
+        // The instructions of `steering/addresses.rs`.
+        code.alu_reg(Alu::Mov, R1, R0);
+        code.alu_reg(Alu::Mul, R1, R4);
+        code.alu_reg(Alu::Mov, R0, R1);
+        code.alu(Alu::Rsh, R0, hash::SHIFT.cast_signed());
+        code.alu_reg(Alu::Xor, R1, R0);
+        code.alu_reg(Alu::Xor, R1, R3);
+        code.alu_reg(Alu::Mov, R0, R1);
+        code.alu(Alu::Rsh, R0, hash::SHIFT.cast_signed());
+        code.alu_reg(Alu::Xor, R1, R0);
+        code.alu_reg(Alu::Mul, R1, R4);
+        self.place(layout::OWN6, 16);
         let code = &mut self.code;
         code.load(Width::B8, R4, R10, IP6_DESTINATION);
         code.load(Width::B8, R5, R10, IP6_DESTINATION + 8);
-        // Places without an address hold the unspecified one.
-        code.alu_reg(Alu::Mov, R1, R4);
-        code.alu_reg(Alu::Or, R1, R5);
-        code.jump_if(If::Eq, R1, 0, none);
-        for index in 0..layout::OWN_MAX {
+        for index in 0..layout::PLACES_TRIED {
             let next = code.label();
             code.load(Width::B8, R3, R2, 16 * index as i16);
             code.jump_if_reg(If::Ne, R3, R4, next);

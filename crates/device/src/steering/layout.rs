@@ -1,12 +1,12 @@
 //! Where everything lies in the one value of the steering table.
 //!
 //! ```text
-//! 0        header: count of exceptions, flags, hash key, heartbeat, own addresses, broadcasts
+//! 0        header: count of exceptions, flags, hash key, heartbeat, half in use
 //! 128      one byte per slot: 1 = alive
-//! 256      own IPv6 addresses
 //! 4096     TCP ports   65,536 × u16: 0 = the keeper's slot, n = slot n, 0x8000 | g = group g
 //! 135168   UDP ports   the same
 //! 266240   groups      256 × 4096 × u8: the slot of each bucket
+//! 2097152  addresses   two halves of 1 MiB, of which one is in use: see `addresses.rs`
 //! ```
 
 /// Flows in the exceptions map (u32).
@@ -19,17 +19,26 @@ pub(crate) const HASH_KEY: usize = 8;
 pub(crate) const HEARTBEAT: usize = 16;
 /// Last time somebody's ports changed, CLOCK_MONOTONIC nanoseconds (u64).
 pub(crate) const CHANGED: usize = 24;
-/// The stack's addresses in network order, 0 = none (u32 each).
-pub(crate) const OWN: usize = 32;
-/// The broadcast address of each.
-pub(crate) const BROADCAST: usize = 64;
+/// Which half of the addresses is in use: 0 or 1 (u32).
+pub(crate) const HALF_IN_USE: usize = 32;
 pub(crate) const ALIVE: usize = 128;
-/// The stack's IPv6 addresses as they lie in a header, all zero = none (16 bytes each).
-pub(crate) const OWN6: usize = 256;
 pub(crate) const TCP_PORTS: usize = 4096;
 pub(crate) const UDP_PORTS: usize = TCP_PORTS + 2 * 65_536;
 pub(crate) const GROUPS: usize = UDP_PORTS + 2 * 65_536;
-pub(crate) const LEN: usize = GROUPS + GROUPS_MAX * BUCKETS;
+pub(crate) const ADDRESSES: usize = 2 << 20;
+pub(crate) const LEN: usize = ADDRESSES + 2 * HALF_LEN;
+
+/// Length of a half, and what lies in it: the multiplier of its hash (u64), and how far the product is shifted to
+/// become the place of an address (u64).
+pub(crate) const HALF_LEN: usize = 1 << 20;
+pub(crate) const MULTIPLIER: usize = 0;
+pub(crate) const SHIFT: usize = 8;
+/// The stack's IPv4 addresses in network order, 0 = none (u32 each).
+pub(crate) const OWN: usize = 4096;
+/// The broadcast addresses of their networks.
+pub(crate) const BROADCAST: usize = OWN + 4 * (PLACES_MAX + PLACES_TRIED);
+/// The stack's IPv6 addresses as they lie in a header, all zero = none (16 bytes each).
+pub(crate) const OWN6: usize = BROADCAST + 4 * (PLACES_MAX + PLACES_TRIED);
 
 /// The kernel uses the same addresses: only ports with an entry are ours.
 pub(crate) const FLAG_SHARE: u32 = 1;
@@ -46,7 +55,11 @@ pub const GROUPS_MAX: usize = 256;
 /// Buckets of a group.
 pub const BUCKETS: usize = 4096;
 /// Addresses of each family that a stack has at most.
-pub const OWN_MAX: usize = 8;
+pub const OWN_MAX: usize = 8192;
+/// Places of a set of addresses: a power of two from 64 up to this.
+pub(crate) const PLACES_MAX: usize = 32_768;
+/// Places where an address may be, from the one that its hash names.
+pub(crate) const PLACES_TRIED: usize = 24;
 
 /// Buckets that are tried for one whose slot is alive, the flow's own included.
 pub(crate) const PROBES: usize = 16;
@@ -54,5 +67,5 @@ pub(crate) const PROBES: usize = 16;
 /// bucket visits all.
 pub(crate) const PROBE_STEP: u32 = 1361;
 
-const _: () = assert!(ALIVE + SLOTS_MAX <= OWN6 && OWN6 + 16 * OWN_MAX <= TCP_PORTS);
-const _: () = assert!(OWN + 4 * OWN_MAX <= BROADCAST && BROADCAST + 4 * OWN_MAX <= ALIVE);
+const _: () = assert!(ALIVE + SLOTS_MAX <= TCP_PORTS && GROUPS + GROUPS_MAX * BUCKETS <= ADDRESSES);
+const _: () = assert!(OWN6 + 16 * (PLACES_MAX + PLACES_TRIED) <= HALF_LEN);

@@ -14,12 +14,13 @@
 //!
 //! [`Steering::find_slot`] makes the same decision for frames that never leave the machine.
 
+mod addresses;
 pub(crate) mod hash;
 pub(crate) mod layout;
 mod raw;
 mod table;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -166,46 +167,15 @@ impl Steering {
         self.tables.writer().ok_or(DeviceError::ReadOnly)
     }
 
-    /// The stack's addresses with the lengths of their prefixes. Frames to others go to slot 0.
+    /// The stack's addresses with the lengths of their prefixes, in place of the former ones at once. Frames to others go
+    /// to slot 0.
     pub fn set_own(&self, addresses: &[(IpAddr, u8)]) -> Result<(), DeviceError> {
-        let table = self.writable()?;
-        let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for &(ip, prefix) in addresses {
-            match ip {
-                IpAddr::V4(ip) => v4.push((ip, prefix)),
-                IpAddr::V6(ip) => v6.push(ip),
-            }
-        }
-        let most = v4.len().max(v6.len());
-        if most > OWN_MAX {
-            return Err(DeviceError::OutOfRange {
-                what: "number of addresses",
-                value: most,
-            });
-        }
-        for index in 0..OWN_MAX {
-            let (own, broadcast) = v4.get(index).map_or((0, 0), |&(ip, prefix)| {
-                (word(ip), word(broadcast(ip, prefix)))
-            });
-            table.u32(layout::OWN + 4 * index, own);
-            table.u32(layout::BROADCAST + 4 * index, broadcast);
-            let own6 = v6.get(index).map_or([0; 2], |&ip| hash::halves(ip.into()));
-            table.u64(layout::OWN6 + 16 * index, own6[0]);
-            table.u64(layout::OWN6 + 16 * index + 8, own6[1]);
-        }
-        Ok(())
+        addresses::set(self.writable()?, self.tables.read(), addresses)
     }
 
     /// Whether the stack has this address.
     pub fn is_own(&self, ip: IpAddr) -> bool {
-        let table = self.tables.read();
-        (0..OWN_MAX).any(|index| match ip {
-            IpAddr::V4(ip) => table.load_u32(layout::OWN + 4 * index) == word(ip),
-            IpAddr::V6(ip) => {
-                let at = layout::OWN6 + 16 * index;
-                [table.load_u64(at), table.load_u64(at + 8)] == hash::halves(ip.into())
-            }
-        })
+        addresses::is_own(self.tables.read(), ip)
     }
 
     /// Whether the kernel has the same addresses: only ports with an entry are ours then.
@@ -420,19 +390,6 @@ impl Steering {
     }
 }
 
-fn word(ip: Ipv4Addr) -> u32 {
-    u32::from_ne_bytes(ip.octets())
-}
-
-fn broadcast(ip: Ipv4Addr, prefix: u8) -> Ipv4Addr {
-    let host = u32::MAX.checked_shr(u32::from(prefix)).unwrap_or(0);
-    match prefix {
-        // RFC 3021: point-to-point prefixes have no broadcast address.
-        31.. => Ipv4Addr::UNSPECIFIED,
-        _ => Ipv4Addr::from_bits(ip.to_bits() | host),
-    }
-}
-
 fn check_slot(slot: u16) -> Result<u16, DeviceError> {
     if usize::from(slot) < SLOTS_MAX {
         return Ok(slot);
@@ -571,13 +528,5 @@ mod tests {
             seen.dedup();
             assert_eq!(seen.len(), layout::PROBES);
         }
-    }
-
-    #[test]
-    fn point_to_point_prefixes_have_no_broadcast_address() {
-        let ip = Ipv4Addr::new(10, 1, 2, 3);
-        assert_eq!(broadcast(ip, 24), Ipv4Addr::new(10, 1, 2, 255));
-        assert_eq!(broadcast(ip, 31), Ipv4Addr::UNSPECIFIED);
-        assert_eq!(broadcast(ip, 32), Ipv4Addr::UNSPECIFIED);
     }
 }

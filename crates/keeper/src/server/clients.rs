@@ -295,6 +295,7 @@ impl Server {
             interface: self.world.dir.interface().to_owned(),
             interface_index: network.interface_index,
             device: network.kind,
+            vlan: self.world.slots.params().vlan,
             addresses: network.addresses.clone(),
             hosts: network.hosts.clone(),
             gateways: network.gateways.clone(),
