@@ -83,17 +83,7 @@ impl fmt::Display for Error {
             Error::Refused { message, .. } | Error::Start(message) => f.write_str(message),
             Error::Control(error) => error.fmt(f),
             Error::Elsewhere => write!(f, "another keeper holds the device and does not answer"),
-            Error::Deaf { interface, pid } => {
-                let (which, pid) = match pid {
-                    Some(pid) => (format!("process {pid}"), pid.to_string()),
-                    None => ("see ps -C slipstack".to_owned(), "PID".to_owned()),
-                };
-                write!(
-                    f,
-                    "the keeper of {interface} ({which}) does not answer; if it is stopped, let it go on with \
-                     kill -CONT {pid}, otherwise end it with kill -KILL {pid}: its standby takes over"
-                )
-            }
+            Error::Deaf { interface, pid } => write_deaf(f, interface, *pid),
             Error::Spawn { bin, error } => write!(
                 f,
                 "the keeper cannot be started with {}: {error}",
@@ -124,18 +114,12 @@ impl fmt::Display for Error {
                 interface,
                 has,
                 wanted,
-            } => {
-                let name = |vlan: u16| match vlan {
-                    0 => "no VLAN".to_owned(),
-                    id => format!("VLAN {id}"),
-                };
-                write!(
-                    f,
-                    "the stack on {interface} is in {}, not in {}; end the programs that use it first",
-                    name(*has),
-                    name(*wanted)
-                )
-            }
+            } => write!(
+                f,
+                "the stack on {interface} is in {}, not in {}; end the programs that use it first",
+                vlan_name(*has),
+                vlan_name(*wanted)
+            ),
             Error::OtherRoutes { interface } => write!(
                 f,
                 "the stack on {interface} has other routes or rules; leave --route and --rule away, or end the programs that use it"
@@ -153,6 +137,25 @@ impl fmt::Display for Error {
             ),
             Error::Io { doing, error } => write!(f, "cannot {doing}: {}", explained(error)),
         }
+    }
+}
+
+fn write_deaf(f: &mut fmt::Formatter<'_>, interface: &str, pid: Option<u32>) -> fmt::Result {
+    let (which, pid) = match pid {
+        Some(pid) => (format!("process {pid}"), pid.to_string()),
+        None => ("see ps -C slipstack".to_owned(), "PID".to_owned()),
+    };
+    write!(
+        f,
+        "the keeper of {interface} ({which}) does not answer; if it is stopped, let it go on with \
+         kill -CONT {pid}, otherwise end it with kill -KILL {pid}: its standby takes over"
+    )
+}
+
+fn vlan_name(vlan: u16) -> String {
+    match vlan {
+        0 => "no VLAN".to_owned(),
+        id => format!("VLAN {id}"),
     }
 }
 
