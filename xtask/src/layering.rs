@@ -39,6 +39,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("instructions", &["mem", "device", "channel", "engine"]),
     ("held", &["mem", "device", "channel", "engine"]),
     ("floor", &["wire", "mem", "device"]),
+    // A program that tests start.
+    ("tokio-echo", &[]),
 ];
 
 /// Crates that must be able to live without an operating system.

@@ -39,6 +39,14 @@ impl Watch {
             Watch::Thread(_) => true,
         }
     }
+
+    /// Whether a thread sleeps now, whatever for.
+    pub(crate) fn has_sleepers(&self) -> bool {
+        match self {
+            Watch::Set { set, .. } => set.has_sleepers(),
+            Watch::Thread(_) => true,
+        }
+    }
 }
 
 /// What a socket has become, once it is known.
@@ -214,6 +222,11 @@ impl Description {
         self.has_kernel() && !matches!(self.decided(), Some(Decided::Stream(_)))
     }
 
+    /// Whether it has no number here any more while the kernel has the socket: it is the kernel's, or closed.
+    pub(crate) fn has_left(&self) -> bool {
+        self.has_kernel() && self.cold.lock().numbers.is_empty()
+    }
+
     /// A number that carries the kernel socket.
     pub(crate) fn kernel_number(&self) -> Option<Descriptor> {
         if !self.has_kernel() {
@@ -275,7 +288,25 @@ impl Description {
 
     /// Whether a thread waits for it now, by itself or by a set.
     fn is_attended(&self) -> bool {
-        self.cold.lock().watches.iter().any(Watch::is_attended)
+        self.watches().iter().any(Watch::is_attended)
+    }
+
+    /// Whether a thread sleeps now in a call that has to do with it.
+    pub(crate) fn has_sleepers(&self) -> bool {
+        self.watches().iter().any(Watch::has_sleepers)
+    }
+
+    /// What it is has changed: threads that sleep in a call on it look again.
+    pub(crate) fn wake_sleepers(&self) {
+        for watch in &self.cold.lock().watches {
+            if let Watch::Thread(waiter) = watch {
+                waiter.notify();
+            }
+        }
+    }
+
+    fn watches(&self) -> Vec<Watch> {
+        self.cold.lock().watches.clone()
     }
 
     /// A listener whose connections went to others takes them again if somebody waits for it now, or else with the

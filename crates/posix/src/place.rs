@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use rustix::event::epoll;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -89,15 +89,17 @@ impl Process {
         if !socket.is_nonblocking() {
             set_nonblocking(number, false)?;
         }
-        for watch in socket.take_watches() {
-            if let Watch::Set { set, item } = watch {
-                set.remove_item(item);
-            }
-        }
+        let watches = socket.take_watches();
         let numbers = std::mem::take(&mut socket.cold.lock().numbers);
         for number in numbers {
             self.table.take(number);
             self.report.on_kernel(number, socket, why, given);
+        }
+        for watch in watches {
+            match watch {
+                Watch::Set { set, item } => _ = set.remove_item(item),
+                Watch::Thread(waiter) => _ = waiter.notify(),
+            }
         }
         self.tell_report();
         Ok(())
@@ -157,6 +159,15 @@ impl Process {
             set.note_intents();
         }
         self.borrow_members(set);
+    }
+
+    /// A member has come into a set: for threads that sleep on it already, what it stands for is made real now. Those
+    /// that are about to sleep look once they count as sleepers.
+    pub(crate) fn realize_for_sleepers(&self, set: &Arc<Set>) {
+        fence(Ordering::SeqCst);
+        if set.has_intents.load(Ordering::SeqCst) && set.has_sleepers() {
+            self.realize_set(set);
+        }
     }
 
     /// As [`Process::realize`], for a program that waits on the socket.

@@ -1,12 +1,13 @@
 //! poll, ppoll, and the look that select shares with them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use slipstack_mem::Descriptor;
 
 use crate::calls::receive::ready_in_kernel;
-use crate::description::Decided;
+use crate::description::{Decided, Description};
 use crate::epoll::Target;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
@@ -19,6 +20,8 @@ const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
 struct Sorted {
     /// Index in the program's array, and what stands behind the number.
     ours: Vec<(usize, Target)>,
+    /// Sockets that have no part in the kernel so far.
+    undecided: Vec<Arc<Description>>,
     targets: Vec<Target>,
     /// Index in the program's array, for each of `kernel`.
     indices: Vec<usize>,
@@ -33,6 +36,21 @@ impl Process {
         timeout: Option<Duration>,
         mask: Option<&libc::sigset_t>,
     ) -> Outcome<usize> {
+        let deadline_ns = self.deadline(timeout);
+        loop {
+            if let Some(count) = self.poll_sorted(fds, deadline_ns, mask)? {
+                return Ok(count);
+            }
+        }
+    }
+
+    /// `None`: another thread has made something else of one of the sockets.
+    fn poll_sorted(
+        &self,
+        fds: &mut [libc::pollfd],
+        deadline_ns: Option<u64>,
+        mask: Option<&libc::sigset_t>,
+    ) -> Outcome<Option<usize>> {
         let sorted = self.sort(fds);
         // A wait of ours makes descriptors, which the sandbox of a child that serves a connection of its parent's
         // (seccomp, as sshd's) need not allow.
@@ -48,7 +66,7 @@ impl Process {
         let plan = Plan {
             subject: Subject::Many(&sorted.targets),
             kernel: &sorted.kernel,
-            deadline_ns: self.deadline(timeout),
+            deadline_ns,
             mask,
             // signal(7): poll and select are never restarted.
             may_restart: false,
@@ -63,12 +81,16 @@ impl Process {
             if kernel_look.is_due() || count > 0 {
                 count = look_at_kernel(&sorted, fds);
             }
-            Ok((count > 0).then_some(count))
+            if count == 0 && sorted.is_stale() {
+                return Ok(Some(None));
+            }
+            Ok((count > 0).then_some(Some(count)))
         })?;
         match count {
+            Some(None) => Ok(None),
             // Who has waited looks for his descriptors again: do_pollfd().
-            _ if looks > 1 => Ok(self.look_for_closed(&sorted, fds)),
-            count => Ok(count.unwrap_or(0)),
+            _ if looks > 1 => Ok(Some(self.look_for_closed(&sorted, fds))),
+            count => Ok(Some(count.flatten().unwrap_or(0))),
         }
     }
 
@@ -87,6 +109,7 @@ impl Process {
     fn sort(&self, fds: &[libc::pollfd]) -> Sorted {
         let mut sorted = Sorted {
             ours: Vec::new(),
+            undecided: Vec::new(),
             targets: Vec::new(),
             indices: Vec::new(),
             kernel: Vec::new(),
@@ -102,6 +125,9 @@ impl Process {
                         it.take(self, &socket, fd.events & libc::POLLIN != 0);
                     }
                     let has_kernel = socket.kernel_speaks();
+                    if !has_kernel && socket.decided().is_none() {
+                        sorted.undecided.push(Arc::clone(&socket));
+                    }
                     (Some(Target::Socket(socket)), has_kernel)
                 }
                 Some(Entry::Set(set)) => (Some(Target::Set(set)), true),
@@ -116,6 +142,13 @@ impl Process {
             }
         }
         sorted
+    }
+}
+
+impl Sorted {
+    /// Whether the kernel has a part of one of them now of which this does not know.
+    fn is_stale(&self) -> bool {
+        self.undecided.iter().any(|socket| socket.kernel_speaks())
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 use slipstack_mem::Lock;
 
+use crate::absence::is_intent;
 use crate::description::{Decided, Description, Watch};
 use crate::epoll::{Set, Target};
 use crate::process::Process;
@@ -261,11 +262,16 @@ impl Process {
         }
     }
 
-    /// A thread has begun to wait: listeners whose connections went to others meanwhile take them again.
+    /// A thread has begun to wait: listeners whose connections went to others meanwhile take them again, and what other
+    /// threads have intended meanwhile is made real.
     pub(crate) fn come_back_to(&self, subject: Subject<'_>) {
         let come_back = |socket: &Arc<Description>| {
+            fence(Ordering::SeqCst);
             if let Some(Decided::Listener(listener)) = socket.decided() {
                 listener.come_back();
+            }
+            if is_intent(socket) {
+                self.realize_for_wait(socket);
             }
         };
         match subject {
@@ -278,8 +284,9 @@ impl Process {
             }
             Subject::Many(targets) => {
                 for target in targets {
-                    if let Target::Socket(socket) = target {
-                        come_back(socket);
+                    match target {
+                        Target::Socket(socket) => come_back(socket),
+                        Target::Set(set) => self.realize_for_sleepers(set),
                     }
                 }
             }

@@ -147,4 +147,16 @@ int main(void) {
     show(outer, 0);
     SAY(close(outer));
     SAY(close(set));
+
+    NOTE("more events than fit in a small array");
+    static struct epoll_event all[512];
+    set = OPEN(epoll_create1(0));
+    SAY(add(set, server, EPOLLIN, 12));
+    for (int i = 0; i < 400; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.u64 = i};
+        epoll_ctl(set, EPOLL_CTL_ADD, eventfd(1, 0), &event);
+    }
+    SAY(epoll_wait(set, all, 512, 1000));
+    SAY(epoll_wait(set, all, 300, 1000));
+    SAY(close(set));
 }

@@ -94,7 +94,9 @@ impl Process {
             let Some(Decided::Dgram(dgram)) = socket.decided() else {
                 return Err(Errno::EINVAL.into());
             };
-            return self.connect_dgram(socket, dgram, Given::Addr(remote));
+            let outcome = self.connect_dgram(socket, dgram, Given::Addr(remote));
+            socket.wake_sleepers();
+            return outcome;
         }
         // DEVIATION(Linux): port 0 is refused here; a RST would say so a round trip later.
         if remote.port() == 0 {

@@ -2,16 +2,16 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_mem::Descriptor;
 
 use crate::addr::{AddrBytes, Family, Given, is_link_local, parse_local, scope_of};
-use crate::description::{Bound, Decided, Description, Kind, Watch};
+use crate::description::{Bound, Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
-use crate::place::{ANY, any, is_v6_only, note_v6_only, stack_addr};
+use crate::place::{ANY, any, is_v6_only, note_v6_only, sets_of, stack_addr};
 use crate::process::Process;
 use crate::report::{Given as Placed, Reason};
 use crate::socket::{Dgram, Listener, SHUT_READ, SHUT_WRITE, Side, bits, shut_bits};
@@ -159,10 +159,14 @@ impl Process {
         } else {
             self.has_intents.store(true, Ordering::Release);
         }
-        for watch in &socket.cold.lock().watches {
-            if let Watch::Set { set, .. } = watch {
-                set.note_intents();
-            }
+        for (set, _) in sets_of(socket) {
+            set.note_intents();
+        }
+        // A thread may sleep for it already: on such a set, or in a call on the socket.
+        fence(Ordering::SeqCst);
+        if socket.has_sleepers() {
+            self.realize_for_wait(socket);
+            socket.wake_sleepers();
         }
     }
 

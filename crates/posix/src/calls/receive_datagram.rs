@@ -2,6 +2,7 @@
 
 use std::io::IoSliceMut;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::addr::AddrBytes;
 use crate::ancillary::{Setting, Wishes, Writer};
@@ -11,7 +12,7 @@ use crate::errno::Errno;
 use crate::link::Datagram;
 use crate::outcome::{Divert, Outcome};
 use crate::process::{Process, Received};
-use crate::socket::{Dgram, Side};
+use crate::socket::{Dgram, SHUT_READ, Side};
 use crate::wait::polled;
 
 impl Process {
@@ -168,10 +169,18 @@ impl Process {
         if socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
             return Err(Errno::EAGAIN.into());
         }
-        self.bind_dgram_anywhere(socket)?;
-        match socket.decided() {
-            Some(Decided::Dgram(dgram)) => self.recv_dgram(socket, dgram, (bufs, control), flags),
-            _ => Err(Errno::EINVAL.into()),
+        let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, &[]);
+        let decided = self.wait(&plan, |_| {
+            if socket.has_left() {
+                return Err(Divert::Kernel);
+            }
+            let is_over = socket.early_shut.load(Ordering::Relaxed) & SHUT_READ != 0;
+            Ok(socket.decided().map(Some).or(is_over.then_some(None)))
+        })?;
+        match decided.ok_or(Errno::EAGAIN)? {
+            None => Ok(bytes(0)),
+            Some(Decided::Dgram(it)) => self.recv_dgram(socket, it, (bufs, control), flags),
+            Some(_) => Err(Errno::EINVAL.into()),
         }
     }
 

@@ -73,8 +73,11 @@ impl Process {
         match op {
             libc::EPOLL_CTL_ADD => {
                 // The order in which a fork locks sets stays right until it has.
-                let _nesting = matches!(target, Target::Set(_)).then(|| self.nesting.lock());
-                add(&set, epfd, fd, target, events, data)
+                let nesting = matches!(target, Target::Set(_)).then(|| self.nesting.lock());
+                add(&set, epfd, fd, target, events, data)?;
+                drop(nesting);
+                self.realize_for_sleepers(&set);
+                Ok(())
             }
             libc::EPOLL_CTL_MOD => modify(&set, epfd, fd, &target, events, data),
             libc::EPOLL_CTL_DEL => delete(&set, epfd, fd, &target),

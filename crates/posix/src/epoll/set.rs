@@ -341,12 +341,30 @@ impl Set {
 
     /// Whether a thread waits for connections of this item's, on the set or on one that it is in.
     pub(crate) fn is_attended(&self, item: u64) -> bool {
-        let inner = self.inner.lock();
-        let asks = inner
-            .items
-            .get(&item)
-            .is_some_and(|it| it.events & bits::IN != 0);
-        asks && (!inner.waiters.is_empty() || inner.watches.iter().any(Watch::is_attended))
+        let asks = {
+            let inner = self.inner.lock();
+            let item = inner.items.get(&item);
+            item.is_some_and(|it| it.events & bits::IN != 0)
+        };
+        asks && self.is_waited_on(Watch::is_attended)
+    }
+
+    /// Whether a thread sleeps on the set, or watches it in a way that `counts`.
+    fn is_waited_on(&self, counts: impl Fn(&Watch) -> bool) -> bool {
+        let watches = {
+            let inner = self.inner.lock();
+            if !inner.waiters.is_empty() {
+                return true;
+            }
+            // A set that contains this one is locked before this one.
+            inner.watches.clone()
+        };
+        watches.iter().any(counts)
+    }
+
+    /// Whether a thread sleeps for anything on the set now, on itself or on one that it is in.
+    pub(crate) fn has_sleepers(&self) -> bool {
+        self.is_waited_on(Watch::has_sleepers)
     }
 
     /// Whether a poll of the set's own number would find something on our side.

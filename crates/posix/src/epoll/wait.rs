@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::event::{PollFlags, Timespec, epoll};
@@ -20,8 +21,8 @@ const KERNEL_LOOK_NS: u64 = 50_000;
 /// millisecond, because the next call is what takes frames in, and a listener gives one connection
 /// a call to programs that accept one at a time.
 const STACK_EVENTS_MAX: usize = 64;
-/// Kernel events taken in one look.
-const KERNEL_EVENTS_MAX: usize = 256;
+/// Kernel events that one look has a place for without asking for memory.
+const KERNEL_EVENTS_FEW: usize = 256;
 
 impl Process {
     /// All of epoll_wait, epoll_pwait, epoll_pwait2. `timeout` `None` waits for ever. `out` must not
@@ -163,13 +164,21 @@ impl Process {
         let Some(epfd) = Descriptor::new(epfd) else {
             return 0;
         };
-        let mut events = [const { MaybeUninit::uninit() }; KERNEL_EVENTS_MAX];
-        let room = out.len().min(KERNEL_EVENTS_MAX);
+        let members = set.kernel_members.load(Ordering::Relaxed);
+        let room = out.len().min(members.max(KERNEL_EVENTS_FEW));
+        let mut few = [const { MaybeUninit::uninit() }; KERNEL_EVENTS_FEW];
+        let mut many = Vec::new();
+        let events = if room <= KERNEL_EVENTS_FEW {
+            &mut few[..room]
+        } else {
+            many.resize_with(room, MaybeUninit::uninit);
+            &mut many[..]
+        };
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        let Ok((events, _)) = epoll::wait(epfd.as_fd(), &mut events[..room], Some(&now)) else {
+        let Ok((events, _)) = epoll::wait(epfd.as_fd(), events, Some(&now)) else {
             return 0;
         };
         let lives_in_both = set.lives_in_both();
