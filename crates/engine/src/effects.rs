@@ -237,6 +237,11 @@ impl Effects for Fx<'_> {
         self.world.send_stray(ip, segment)
     }
 
+    fn stray_datagram(&mut self, datagram: &DatagramIn<'_>, is_to_group: bool) -> bool {
+        // Groups the keeper hands to everybody.
+        !is_to_group && self.world.send_stray_datagram(datagram)
+    }
+
     fn has_unread(&mut self, conn: ConnId) -> bool {
         let Some(owner) = self.world.conn_owner(conn) else {
             return false;

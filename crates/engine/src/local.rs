@@ -184,6 +184,15 @@ pub(crate) fn flow_of(parsed: &FrameFlow<'_>) -> Flow {
     }
 }
 
+/// From the point of view of whoever sent what an error quotes.
+fn quoted_flow(quoted: &FrameFlow<'_>) -> Flow {
+    Flow {
+        proto: proto_of(quoted.protocol),
+        local: quoted.src,
+        remote: quoted.dst,
+    }
+}
+
 fn proto_of(number: u8) -> Proto {
     match number {
         protocol::TCP => Proto::Tcp,
@@ -210,6 +219,10 @@ impl Local {
         };
         if let Some(parsed) = FrameFlow::parse(frame) {
             return fabric.find_slots_of(&flow_of(&parsed), parsed.is_to_group(frame));
+        }
+        if let Some(quoted) = FrameFlow::parse_quoted(frame) {
+            // An error about what another engine has sent.
+            return fabric.find_slots_of(&quoted_flow(&quoted), false);
         }
         match FrameFragment::parse(frame) {
             Some(FrameFragment::First(id, number, src, dst)) => {

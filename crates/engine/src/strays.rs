@@ -2,11 +2,12 @@
 //!
 //! While the keeper changes who serves a port, frames are on their way and half-open connections are
 //! in nobody's directory yet. A segment that meets nothing here goes to the keeper, which knows who
-//! else listens, instead of being answered with a reset. It says which engine that was.
+//! else listens, instead of being answered with a reset. It says which engine that was. A datagram for a
+//! port that nobody has here goes the same way: a program may be bound to it and not wait yet.
 
 use slipstack_channel::stray_source;
 use slipstack_mem::MpscInbox;
-use slipstack_stack::IpMeta;
+use slipstack_stack::{DatagramIn, IpMeta};
 
 use crate::world::World;
 
@@ -35,6 +36,21 @@ impl World {
         // A keeper without room loses it as a wire would; the owner was not asked.
         if !fabric.post(KEEPER, &frame) {
             self.counters.local_lost += 1;
+        }
+        true
+    }
+
+    /// Hands a datagram for a port that nobody has here to the keeper. `false`: there is none, its sender is to be told.
+    #[cold]
+    pub(crate) fn send_stray_datagram(&mut self, datagram: &DatagramIn<'_>) -> bool {
+        let Some(fabric) = &self.local.fabric else {
+            return false;
+        };
+        let link = (stray_source(fabric.own_slot()), self.mac);
+        for frame in slipstack_stack::datagram_frames(datagram, link) {
+            if !fabric.post(KEEPER, &frame) {
+                self.counters.local_lost += 1;
+            }
         }
         true
     }

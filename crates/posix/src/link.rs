@@ -104,6 +104,10 @@ impl Link {
         self.pump();
     }
 
+    pub(crate) fn placement(&self) -> Placement {
+        self.driver.placement()
+    }
+
     pub(crate) fn may_spin(&self) -> bool {
         self.driver.may_spin()
     }

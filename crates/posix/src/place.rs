@@ -7,7 +7,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use rustix::event::epoll;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use slipstack_channel::Kind as ChannelKind;
+use slipstack_channel::{Kind as ChannelKind, Placement};
 use slipstack_mem::Descriptor;
 
 use crate::absence::is_intent;
@@ -284,11 +284,24 @@ impl Process {
             // What comes from now on is heard.
             link.commands();
         }
-        *stack = Some((link, sock));
+        *stack = Some((Arc::clone(&link), sock));
         dgram.set_realized();
         drop(stack);
+        if bound.is_some() {
+            self.bring_early(&link, sock);
+        }
         self.report.on_dgram(socket, dgram);
         Ok(())
+    }
+
+    /// What came before a bound socket was on the stack has waited at the keeper, which has handed it to the engine by
+    /// the time that the bind is answered: the first look at the socket finds it.
+    fn bring_early(&self, link: &Arc<Link>, sock: slipstack_channel::SockId) {
+        self.turn(link);
+        if link.placement() == Placement::Instance {
+            // One pass of its loop later.
+            let _ = link.info(sock);
+        }
     }
 
     /// A bound socket that has joined a group on the stack: it hears it from now on, waited for or not.

@@ -176,6 +176,7 @@ counters! {
     RxTcpResets "rx_tcp_resets" "resets that ended a connection"
     RxTcpOutOfOrder "rx_tcp_out_of_order" "segments that arrived before their predecessors"
     TcpStrays "tcp_strays" "TCP segments that were left to another engine"
+    UdpStrays "udp_strays" "datagrams for closed ports that were left to another engine or the keeper"
     DropTcpPort "drop_tcp_port" "TCP to a port or flow that does not exist"
     DropTcpRst "drop_tcp_rst" "RST without the exact sequence number, or for nothing"
     DropTcpSyn "drop_tcp_syn" "SYN on an open connection"

@@ -74,6 +74,13 @@ pub trait Effects {
         let _ = (ip, segment);
         false
     }
+
+    /// A datagram for a port that no socket of this stack has, or to a group or broadcast address that
+    /// none hears. `true` = it goes to somebody else, and its sender is not told that the port is closed.
+    fn stray_datagram(&mut self, datagram: &DatagramIn<'_>, is_to_group: bool) -> bool {
+        let _ = (datagram, is_to_group);
+        false
+    }
 }
 
 /// Payload of a frame of which the device has shown the beginning only.

@@ -75,7 +75,7 @@ pub use options::{
 };
 pub use slaac::Identifiers;
 pub use stack::Stack;
-pub use stray::stray_frame;
+pub use stray::{datagram_frames, stray_frame};
 pub use tcp::{ConnectionImage, HalfOpenImage, IDLE_BYTES, TcpInfo, TimeWaitImage};
 pub use time::Instant;
 pub use udp::{GroupChange, MulticastOption};

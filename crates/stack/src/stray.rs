@@ -1,4 +1,4 @@
-//! A segment as a frame again, for whoever may know its flow.
+//! A segment or datagram as a frame again, for whoever may know its flow.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -7,8 +7,9 @@ use core::net::IpAddr;
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv4::{self, Ipv4Header};
 use slipstack_wire::ipv6::{self, Ipv6Header};
-use slipstack_wire::protocol;
+use slipstack_wire::{checksum, protocol, udp};
 
+use crate::effects::DatagramIn;
 use crate::ip::IpMeta;
 
 /// Where a segment keeps its flags, and the one that a shortened segment must not have.
@@ -29,7 +30,7 @@ pub fn stray_frame(
     };
     let len = segment.len().min(len_max - headers);
     let mut frame = vec![0; headers + len];
-    put_headers(ip, len, link, &mut frame)?;
+    put_headers(ip, (protocol::TCP, len), link, &mut frame)?;
     frame[headers..].copy_from_slice(&segment[..len]);
     if len < segment.len() {
         frame[headers + FLAGS_AT] &= !FIN;
@@ -37,10 +38,67 @@ pub fn stray_frame(
     Some(frame)
 }
 
+/// The frames that carry a datagram on, one for each of those that it joins. None: addresses of two families.
+pub fn datagram_frames<'a>(
+    datagram: &'a DatagramIn<'_>,
+    link: ([u8; 6], [u8; 6]),
+) -> impl Iterator<Item = Vec<u8>> + 'a {
+    let whole = datagram.payload.len().max(1);
+    let size = datagram.segment.map_or(whole, |size| size.get().into());
+    let is_empty = datagram.payload.is_empty();
+    let pieces = datagram.payload.chunks(size);
+    let empty = is_empty.then_some(&[][..]);
+    empty
+        .into_iter()
+        .chain(pieces)
+        .filter_map(move |payload| datagram_frame(datagram, payload, link))
+}
+
+fn datagram_frame(
+    datagram: &DatagramIn<'_>,
+    payload: &[u8],
+    link: ([u8; 6], [u8; 6]),
+) -> Option<Vec<u8>> {
+    let ip = IpMeta {
+        src: datagram.from.ip(),
+        dst: datagram.to.ip(),
+        tos: datagram.tos,
+        ttl: datagram.ttl,
+        group: false,
+        local: true,
+    };
+    let headers = match ip.src {
+        IpAddr::V4(_) => ethernet::HEADER_LEN + ipv4::HEADER_LEN,
+        IpAddr::V6(_) => ethernet::HEADER_LEN + ipv6::HEADER_LEN,
+    };
+    let len = udp::HEADER_LEN + payload.len();
+    let mut frame = vec![0; headers + len];
+    put_headers(&ip, (protocol::UDP, len), link, &mut frame)?;
+    let (ports, bytes) = frame[headers..].split_at_mut(udp::HEADER_LEN);
+    ports.copy_from_slice(&udp::header(
+        datagram.from.port(),
+        datagram.to.port(),
+        payload.len(),
+    ));
+    bytes.copy_from_slice(payload);
+    if let (IpAddr::V6(src), IpAddr::V6(dst)) = (ip.src, ip.dst) {
+        // IPv4 may leave it out.
+        let mut sum = checksum::pseudo_v6(src, dst, protocol::UDP, len as u32);
+        sum.add_bytes(&frame[headers..]);
+        let at = headers + usize::from(udp::CHECKSUM_AT);
+        let sum = match sum.finish() {
+            0 => u16::MAX,
+            sum => sum,
+        };
+        frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+    Some(frame)
+}
+
 /// Ethernet and IP headers as the segment had them. `None`: addresses of two families.
 fn put_headers(
     ip: &IpMeta,
-    len: usize,
+    (protocol, len): (u8, usize),
     (src, dst): ([u8; 6], [u8; 6]),
     frame: &mut [u8],
 ) -> Option<()> {
@@ -53,7 +111,7 @@ fn put_headers(
                 identification: 0,
                 dont_fragment: true,
                 ttl: ip.ttl,
-                protocol: protocol::TCP,
+                protocol,
                 src,
                 dst,
             }
@@ -65,7 +123,7 @@ fn put_headers(
                 traffic_class: ip.tos,
                 flow_label: 0,
                 payload_len: len as u16,
-                next_header: protocol::TCP,
+                next_header: protocol,
                 hop_limit: ip.ttl,
                 src,
                 dst,

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 
 use slipstack_device::{Flow, Port, Proto};
 use slipstack_engine::stray_frame;
-use slipstack_stack::{IpMeta, RxMeta};
+use slipstack_stack::{DatagramIn, IpMeta, RxMeta, datagram_frames};
 
 use super::effects::World;
+use super::unread::Taken;
 
 /// Where a segment keeps its flags.
 const FLAGS_AT: usize = 13;
@@ -110,7 +111,7 @@ impl World {
                 return Fate::Pass(route);
             }
             // On the kernel it would wait in the backlog of a socket that some process still holds.
-            let is_meant = is_moving || self.intents.has(port, now);
+            let is_meant = is_moving || self.intents.find(flow.local, now).is_some();
             return if is_meant { Fate::Hold } else { Fate::Answer };
         }
         // An exception that outlives its flow sends the next one of the same two ends here.
@@ -127,6 +128,68 @@ impl World {
             None if is_moving => Fate::Hold,
             None => Fate::Answer,
         }
+    }
+
+    /// A datagram for a port that nobody has here: to the engine that serves it, if that is not the one that sent it
+    /// here, or it waits for the socket that means to hear it. `false`: its sender is to be told that there is none.
+    pub(super) fn on_stray_datagram(
+        &mut self,
+        datagram: &DatagramIn<'_>,
+        is_to_group: bool,
+    ) -> bool {
+        let Some(coming) = self.coming else {
+            return false;
+        };
+        let flow = Flow {
+            proto: Proto::Udp,
+            local: datagram.to,
+            remote: datagram.from,
+        };
+        let slot = match (&self.steering, is_to_group) {
+            (Some(steering), false) => steering.find_slot(flow.proto, flow.local, flow.remote),
+            _ => 0,
+        };
+        let link = ([0; 6], self.mac);
+        if slot != 0 && coming.origin != Some(slot) && self.strays.has_engine(slot) {
+            for frame in datagram_frames(datagram, link) {
+                self.inboxes.push(slot, &[&frame]);
+            }
+            return true;
+        }
+        // What an engine has of a group the others have too.
+        if is_to_group && (coming.origin.is_some() || datagram.to.ip().is_multicast()) {
+            return false;
+        }
+        let Some(intent) = self.dgram_intents.find(datagram.to, coming.now) else {
+            return false;
+        };
+        for frame in datagram_frames(datagram, link) {
+            self.unread
+                .hold(flow.local.port(), intent.rcvbuf, frame, coming.now);
+        }
+        true
+    }
+
+    /// Datagrams that have waited: to whoever serves the port now.
+    pub(super) fn send_unread(&mut self, port: u16, now: u64) {
+        let World {
+            unread,
+            inboxes,
+            steering,
+            ..
+        } = self;
+        let Some(steering) = steering else {
+            return;
+        };
+        unread.send(port, now, |frame| {
+            let flow = super::effects::find_flow(frame);
+            let slot = flow.map_or(0, |it| steering.find_slot(it.proto, it.local, it.remote));
+            match slot {
+                0 => Taken::NobodyServes,
+                slot if inboxes.push(slot, &[frame]) => Taken::Yes,
+                _ => Taken::NoRoom,
+            }
+        });
     }
 
     /// A connection on its way: to whoever listens now, or it waits here.

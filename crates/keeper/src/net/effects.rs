@@ -19,6 +19,7 @@ use super::intents::Intents;
 use super::orphans::Care;
 use super::parked::Parked;
 use super::strays::Strays;
+use super::unread::Unread;
 use crate::log::say;
 use crate::neighbours::Neighbours;
 use crate::regions::Inboxes;
@@ -40,6 +41,8 @@ pub(super) struct World {
     pub(super) strays: Strays,
     pub(super) parked: Parked,
     pub(super) intents: Intents,
+    pub(super) dgram_intents: Intents,
+    pub(super) unread: Unread,
     pub(super) trails: Trails,
     /// Copies of datagrams to groups that found no room in an inbox.
     pub(super) lost_copies: u64,
@@ -69,7 +72,9 @@ impl World {
             inboxes,
             strays: Strays::default(),
             parked: Parked::default(),
-            intents: Intents::default(),
+            intents: Intents::new(Proto::Tcp),
+            dgram_intents: Intents::new(Proto::Udp),
+            unread: Unread::default(),
             trails: Trails::default(),
             lost_copies: 0,
             doomed: HashSet::new(),
@@ -191,7 +196,8 @@ impl World {
 
     /// A frame for a socket on this machine: into the inbox of the engine that serves it.
     fn deliver(&mut self, frame: Vec<u8>) {
-        let slot = match (&self.steering, find_flow(&frame)) {
+        let flow = find_flow(&frame).or_else(|| super::errors::quoted_flow(&frame));
+        let slot = match (&self.steering, flow) {
             (Some(steering), Some(flow)) => steering.find_slot(flow.proto, flow.local, flow.remote),
             _ => 0,
         };
@@ -286,6 +292,10 @@ impl Effects for World {
 
     fn stray(&mut self, ip: &IpMeta, segment: &[u8]) -> bool {
         self.send_stray(ip, segment)
+    }
+
+    fn stray_datagram(&mut self, datagram: &DatagramIn<'_>, is_to_group: bool) -> bool {
+        self.on_stray_datagram(datagram, is_to_group)
     }
 }
 

@@ -1,21 +1,23 @@
-//! Listeners that are meant for the stack and not there yet.
+//! Sockets that are meant for the stack and not there yet.
 //!
 //! A program listens on the stack when it first waits on the socket, so that workers listen and their
-//! master does not. Until then its kernel socket holds the port, with IP_FREEBIND set. A SYN for such a
-//! port waits, and what it waits for is not refused.
+//! master does not; the same holds for a UDP socket that is bound. Until then its kernel socket holds the
+//! port, with IP_FREEBIND set. A SYN or a datagram for such a socket waits, and is not refused.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::net::{netlink, recv, send, socket_with};
+use slipstack_device::Proto;
 
 /// How long the kernel's yes is believed.
 const FRESH_NS: u64 = 100_000_000;
 /// How long its no: a program may be about to listen, and a peer that is refused does not try again.
 const NO_FRESH_NS: u64 = 2_000_000;
-/// Listeners read at most.
-const PORTS_MAX: usize = 4096;
+/// Sockets read at most.
+const SOCKETS_MAX: usize = 4096;
 /// Messages of one answer read at most.
 const ANSWERS_MAX: usize = 256;
 
@@ -27,24 +29,77 @@ const BY_FAMILY: u16 = 20;
 /// NLM_F_REQUEST | NLM_F_DUMP.
 const DUMP: u16 = 0x301;
 const STATE_LISTEN: u32 = 1 << 10;
+/// An unconnected UDP socket.
+const STATE_CLOSE: u32 = 1 << 7;
 /// `struct inet_diag_req_v2` and `struct inet_diag_msg`.
 const REQUEST: usize = 56;
 const ANSWER: usize = 72;
 /// INET_DIAG_SOCKOPT and the bit `freebind` of its first byte.
 const SOCKOPT: u16 = 22;
 const FREEBIND: u8 = 1 << 2;
+/// INET_DIAG_SKV6ONLY.
+const SKV6ONLY: u16 = 11;
+/// INET_DIAG_SKMEMINFO, where in it SK_MEMINFO_RCVBUF is, and the bit that asks for it.
+const SKMEMINFO: u16 = 7;
+const RCVBUF_AT: usize = 4;
+const ASK_SKMEMINFO: u8 = 1 << (SKMEMINFO - 1);
 
-/// What the kernel said last of its listeners.
-#[derive(Debug, Default)]
+/// A socket that means to hear on the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Intent {
+    ip: IpAddr,
+    is_v6_only: bool,
+    /// SO_RCVBUF, as the kernel counts.
+    pub(super) rcvbuf: u32,
+}
+
+impl Intent {
+    pub(super) fn takes(&self, ip: IpAddr) -> bool {
+        match self.ip {
+            IpAddr::V4(own) => ip.is_ipv4() && (own.is_unspecified() || own == ip),
+            IpAddr::V6(own) if own.is_unspecified() => ip.is_ipv6() || !self.is_v6_only,
+            IpAddr::V6(_) => self.ip == ip,
+        }
+    }
+}
+
+type Ports = HashMap<u16, Vec<Intent>>;
+
+/// What the kernel said last of such sockets of one protocol.
+#[derive(Debug)]
 pub(super) struct Intents {
-    ports: HashSet<u16>,
+    proto: Proto,
+    ports: Ports,
     asked_ns: Option<u64>,
 }
 
 impl Intents {
-    /// Whether somebody means to listen on this port.
-    pub(super) fn has(&mut self, port: u16, now: u64) -> bool {
-        let fresh_ns = if self.ports.contains(&port) {
+    pub(super) fn new(proto: Proto) -> Intents {
+        Intents {
+            proto,
+            ports: Ports::new(),
+            asked_ns: None,
+        }
+    }
+
+    /// Whether somebody means to hear on this port, at any address.
+    pub(super) fn has_port(&mut self, port: u16, now: u64) -> bool {
+        self.refresh(now, |ports| ports.contains_key(&port));
+        self.ports.contains_key(&port)
+    }
+
+    /// The socket that means to hear what comes to this address.
+    pub(super) fn find(&mut self, at: SocketAddr, now: u64) -> Option<Intent> {
+        let of = |ports: &Ports| {
+            let intents = ports.get(&at.port())?;
+            intents.iter().find(|it| it.takes(at.ip())).copied()
+        };
+        self.refresh(now, |ports| of(ports).is_some());
+        of(&self.ports)
+    }
+
+    fn refresh(&mut self, now: u64, has: impl Fn(&Ports) -> bool) {
+        let fresh_ns = if has(&self.ports) {
             FRESH_NS
         } else {
             NO_FRESH_NS
@@ -57,29 +112,33 @@ impl Intents {
             self.ports.clear();
             for family in [libc::AF_INET, libc::AF_INET6] {
                 // Without an answer the SYN is reset, as for any closed port.
-                let _ = ask(family as u8, &mut self.ports);
+                let _ = ask(self.proto, family as u8, &mut self.ports);
             }
         }
-        self.ports.contains(&port)
     }
 }
 
-fn request(family: u8) -> [u8; HEADER + REQUEST] {
+fn request(proto: Proto, family: u8) -> [u8; HEADER + REQUEST] {
+    let (number, states) = match proto {
+        Proto::Tcp => (libc::IPPROTO_TCP, STATE_LISTEN),
+        Proto::Udp => (libc::IPPROTO_UDP, STATE_CLOSE),
+    };
     let mut bytes = [0; HEADER + REQUEST];
     bytes[..4].copy_from_slice(&((HEADER + REQUEST) as u32).to_ne_bytes());
     bytes[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
     bytes[6..8].copy_from_slice(&DUMP.to_ne_bytes());
     bytes[HEADER] = family;
-    bytes[HEADER + 1] = libc::IPPROTO_TCP as u8;
-    bytes[HEADER + 4..HEADER + 8].copy_from_slice(&STATE_LISTEN.to_ne_bytes());
+    bytes[HEADER + 1] = number as u8;
+    bytes[HEADER + 2] = ASK_SKMEMINFO;
+    bytes[HEADER + 4..HEADER + 8].copy_from_slice(&states.to_ne_bytes());
     bytes
 }
 
-fn ask(family: u8, ports: &mut HashSet<u16>) -> io::Result<()> {
+fn ask(proto: Proto, family: u8, ports: &mut Ports) -> io::Result<()> {
     let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
     let diag = Some(netlink::SOCK_DIAG);
     let socket = socket_with(AddressFamily::NETLINK, kind, flags, diag)?;
-    send(&socket, &request(family), SendFlags::empty())?;
+    send(&socket, &request(proto, family), SendFlags::empty())?;
     let mut buffer = vec![0; 32 * 1024];
     for _ in 0..ANSWERS_MAX {
         let (len, _) = recv(&socket, &mut buffer[..], RecvFlags::empty())?;
@@ -91,7 +150,7 @@ fn ask(family: u8, ports: &mut HashSet<u16>) -> io::Result<()> {
 }
 
 /// Walks the messages of one answer; true when it was the last.
-fn read_answer(mut bytes: &[u8], ports: &mut HashSet<u16>) -> bool {
+fn read_answer(mut bytes: &[u8], ports: &mut Ports) -> bool {
     while let Some(header) = bytes.get(..HEADER) {
         let len = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
         let kind = u16::from_ne_bytes([header[4], header[5]]);
@@ -101,65 +160,109 @@ fn read_answer(mut bytes: &[u8], ports: &mut HashSet<u16>) -> bool {
         match kind {
             TYPE_DONE | TYPE_ERROR => return true,
             _ => {
-                if let Some(port) = intended_port(body)
-                    && ports.len() < PORTS_MAX
+                if let Some((port, intent)) = read_intent(body)
+                    && ports.len() < SOCKETS_MAX
                 {
-                    ports.insert(port);
+                    ports.entry(port).or_default().push(intent);
                 }
             }
         }
         bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
     }
-    bytes.is_empty() && ports.len() >= PORTS_MAX
+    bytes.is_empty() && ports.len() >= SOCKETS_MAX
 }
 
-/// The port of a listener, if it has IP_FREEBIND.
-fn intended_port(body: &[u8]) -> Option<u16> {
+/// The port of a socket, if it has IP_FREEBIND, and what it means to hear there.
+fn read_intent(body: &[u8]) -> Option<(u16, Intent)> {
     let port = u16::from_be_bytes([*body.get(4)?, *body.get(5)?]);
+    let address: [u8; 16] = body.get(8..24)?.try_into().ok()?;
+    let ip = match i32::from(*body.first()?) {
+        libc::AF_INET => Ipv4Addr::new(address[0], address[1], address[2], address[3]).into(),
+        _ => Ipv6Addr::from(address).to_canonical(),
+    };
+    let mut intent = Intent {
+        ip,
+        is_v6_only: false,
+        rcvbuf: 0,
+    };
+    let mut has_freebind = false;
     let mut attributes = body.get(ANSWER..)?;
     while let Some(header) = attributes.get(..4) {
         let len = usize::from(u16::from_ne_bytes([header[0], header[1]]));
         let kind = u16::from_ne_bytes([header[2], header[3]]);
         let value = attributes.get(4..len)?;
-        if kind == SOCKOPT {
-            return (value.first()? & FREEBIND != 0).then_some(port);
+        match kind {
+            SOCKOPT => has_freebind = value.first()? & FREEBIND != 0,
+            SKV6ONLY => intent.is_v6_only = *value.first()? != 0,
+            SKMEMINFO => {
+                let word = value.get(RCVBUF_AT..RCVBUF_AT + 4)?;
+                intent.rcvbuf = u32::from_ne_bytes(word.try_into().ok()?);
+            }
+            _ => {}
         }
-        attributes = attributes.get(len.next_multiple_of(4)..)?;
+        attributes = attributes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
     }
-    None
+    has_freebind.then_some((port, intent))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use rustix::net::{bind, listen, sockopt};
-    use std::net::{Ipv4Addr, SocketAddrV4};
+    use std::net::SocketAddrV4;
+
+    fn socket(proto: Proto, is_free: bool) -> (std::os::fd::OwnedFd, u16) {
+        let kind = match proto {
+            Proto::Tcp => SocketType::STREAM,
+            Proto::Udp => SocketType::DGRAM,
+        };
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::INET, kind, flags, None).unwrap();
+        sockopt::set_ip_freebind(&socket, is_free).unwrap();
+        bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        if proto == Proto::Tcp {
+            listen(&socket, 1).unwrap();
+        }
+        let name = rustix::net::getsockname(&socket).unwrap();
+        let port = SocketAddrV4::try_from(name).unwrap().port();
+        (socket, port)
+    }
 
     #[test]
-    fn listeners_with_freebind_are_found_and_others_are_not() {
-        let listener = |is_free: bool| {
-            let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
-            let socket = socket_with(AddressFamily::INET, kind, flags, None).unwrap();
-            sockopt::set_ip_freebind(&socket, is_free).unwrap();
-            bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
-            listen(&socket, 1).unwrap();
-            let name = rustix::net::getsockname(&socket).unwrap();
-            let port = SocketAddrV4::try_from(name).unwrap().port();
-            (socket, port)
+    fn sockets_with_freebind_are_found_and_others_are_not() {
+        for proto in [Proto::Tcp, Proto::Udp] {
+            let (_free, free_port) = socket(proto, true);
+            let (_plain, plain_port) = socket(proto, false);
+            let mut ports = Ports::new();
+            ask(proto, libc::AF_INET as u8, &mut ports).unwrap();
+            let found = ports[&free_port][0];
+            assert!(found.rcvbuf > 0);
+            assert!(found.takes(Ipv4Addr::LOCALHOST.into()));
+            assert!(!found.takes(Ipv4Addr::new(10, 0, 0, 1).into()));
+            assert!(!ports.contains_key(&plain_port));
+        }
+    }
+
+    #[test]
+    fn wildcards_take_their_family_and_ipv6_both_unless_told_otherwise() {
+        let of = |ip: IpAddr, is_v6_only: bool| Intent {
+            ip,
+            is_v6_only,
+            rcvbuf: 0,
         };
-        let (_free, free_port) = listener(true);
-        let (_plain, plain_port) = listener(false);
-        let mut ports = HashSet::new();
-        ask(libc::AF_INET as u8, &mut ports).unwrap();
-        assert!(ports.contains(&free_port));
-        assert!(!ports.contains(&plain_port));
+        let (v4, v6) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([1u16; 8]));
+        let any4 = of(Ipv4Addr::UNSPECIFIED.into(), false);
+        assert!(any4.takes(v4) && !any4.takes(v6));
+        let any6 = of(Ipv6Addr::UNSPECIFIED.into(), false);
+        assert!(any6.takes(v4) && any6.takes(v6));
+        assert!(!of(Ipv6Addr::UNSPECIFIED.into(), true).takes(v4));
     }
 
     #[test]
     fn cut_answers_end_the_reading() {
-        let mut ports = HashSet::new();
+        let mut ports = Ports::new();
         assert!(read_answer(&[255; HEADER], &mut ports));
-        assert_eq!(intended_port(&[0; ANSWER]), None);
-        assert_eq!(intended_port(&[9; ANSWER + 5]), None);
+        assert_eq!(read_intent(&[0; ANSWER]), None);
+        assert_eq!(read_intent(&[9; ANSWER + 5]), None);
     }
 }

@@ -11,6 +11,7 @@ mod orphans;
 mod parked;
 mod routers;
 mod strays;
+mod unread;
 
 use std::net::IpAddr;
 use std::os::fd::RawFd;
@@ -124,6 +125,7 @@ impl Net {
         let mut progress = self.receive(now);
         self.probe(now);
         self.retry(now);
+        self.retry_datagrams(now);
         self.renew_records();
         self.tell_engines(now);
         self.stack.on_timers(Instant(now), &mut self.world);
@@ -240,12 +242,29 @@ impl Net {
         }
         for port in self.world.parked.ports_to_ask(now) {
             self.world.on_new_route(port);
-            if !self.world.intents.has(port, now) {
+            if !self.world.intents.has_port(port, now) {
                 for image in self.world.parked.give_up(port) {
                     self.refuse(&image, now);
                 }
             }
         }
+    }
+
+    /// Datagrams that an engine had no room for, and sockets that are closed before anybody read.
+    fn retry_datagrams(&mut self, now: u64) {
+        for port in self.world.unread.due(now) {
+            self.world.send_unread(port, now);
+        }
+        for port in self.world.unread.ports_to_ask(now) {
+            if !self.world.dgram_intents.has_port(port, now) {
+                self.world.unread.give_up(port);
+            }
+        }
+    }
+
+    /// The tables name other engines for a port of UDP.
+    pub fn on_new_datagram_route(&mut self, port: u16, now: u64) {
+        self.world.send_unread(port, now);
     }
 
     /// A listener has left the port in order: its connections are on their way to others.
@@ -391,7 +410,8 @@ impl Net {
             self.world.strays.next_due(),
             self.world.parked.next_deadline(),
         );
-        [probe, stack, held, parked, self.tell_at()]
+        let unread = self.world.unread.next_deadline();
+        [probe, stack, held, parked, unread, self.tell_at()]
             .into_iter()
             .flatten()
             .min()
@@ -432,6 +452,7 @@ impl Net {
             ("fragments-lost", self.world.trails.lost),
             ("group-copies-lost", self.world.lost_copies),
             ("parked-reset", self.parked_reset),
+            ("datagrams-lost-before-a-wait", self.world.unread.lost),
         ];
         stack
             .chain(device.rows())

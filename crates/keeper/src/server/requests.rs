@@ -461,8 +461,11 @@ impl Server {
                 if let Err(error) = applied {
                     say(format_args!("port {port} cannot be steered: {error}"));
                 }
-                if *protocol == Protocol::Tcp {
-                    self.net.on_new_route(port);
+                match protocol {
+                    Protocol::Tcp => self.net.on_new_route(port),
+                    Protocol::Udp => self
+                        .net
+                        .on_new_datagram_route(port, slipstack_mem::now_ns()),
                 }
             }
         }

@@ -4,6 +4,7 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustix::event::PollFlags;
 use slipstack_channel::Envelope;
@@ -253,8 +254,11 @@ impl Process {
         dgram: &Dgram,
         to: Option<SocketAddr>,
     ) -> Result<(), Errno> {
-        if to.is_some_and(|to| self.is_own(to)) {
-            self.realize_all();
+        if self.has_intents.load(Ordering::Relaxed) {
+            let to = to.or_else(|| *dgram.remote.lock());
+            if to.is_some_and(|to| self.is_own(to)) {
+                self.realize_all();
+            }
         }
         if let Some((link, _)) = dgram.part()
             && !link.has_ticker()

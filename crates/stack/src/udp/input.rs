@@ -59,12 +59,16 @@ impl Udp {
                 self.deliver(id, &arrived, cx, fx);
                 delivered += 1;
             }
-            if delivered == 0 {
+            if delivered == 0 && !fx.stray_datagram(&arrived, true) {
                 cx.counters.bump(Counter::DropUdpGroup);
             }
             return UdpOutcome::Done;
         }
         let Some(id) = self.find_taker(from, to) else {
+            if fx.stray_datagram(&arrived, false) {
+                cx.counters.bump(Counter::UdpStrays);
+                return UdpOutcome::Done;
+            }
             cx.counters.bump(Counter::DropUdpPort);
             return UdpOutcome::PortClosed;
         };

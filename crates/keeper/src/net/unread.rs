@@ -1,0 +1,168 @@
+//! Datagrams for sockets that are bound and not on the stack yet.
+//!
+//! On the kernel they would lie in the socket's receive buffer from the bind on, whoever waits for them in the end: the
+//! process that has bound it, a child, or a program that it is handed to. Here they wait until an engine serves the port.
+
+use std::collections::{HashMap, VecDeque};
+
+/// Bytes that wait at most, in all.
+const BYTES_MAX: usize = 8 << 20;
+/// What a datagram takes of a receive buffer beside its bytes, about as on the kernel (`SKB_TRUESIZE`).
+const BESIDE: usize = 576;
+/// How often it is looked whether the sockets are still there.
+const ASK_NS: u64 = 100_000_000;
+/// An inbox without room is tried again after this time.
+const AGAIN_NS: u64 = 1_000_000;
+
+#[derive(Debug, Default)]
+struct Queue {
+    frames: VecDeque<Vec<u8>>,
+    bytes: usize,
+    /// An engine serves the port, but had no room for all.
+    is_due: bool,
+}
+
+/// What waits, by port.
+#[derive(Debug, Default)]
+pub(super) struct Unread {
+    queues: HashMap<u16, Queue>,
+    bytes: usize,
+    asked_ns: u64,
+    sent_ns: u64,
+    pub(super) lost: u64,
+}
+
+impl Unread {
+    /// Lets a datagram wait for a socket with a receive buffer of `rcvbuf` bytes. A full buffer loses it, as on the kernel.
+    pub(super) fn hold(&mut self, port: u16, rcvbuf: u32, frame: Vec<u8>, now: u64) {
+        let size = frame.len() + BESIDE;
+        let queue = self.queues.entry(port).or_default();
+        if queue.bytes > rcvbuf as usize || self.bytes + size > BYTES_MAX {
+            self.lost += 1;
+            return;
+        }
+        if self.bytes == 0 {
+            self.asked_ns = now;
+        }
+        queue.bytes += size;
+        self.bytes += size;
+        queue.frames.push_back(frame);
+    }
+
+    /// Sends what waits for a port off; `take` says no if there is no room. What it keeps for itself waits on.
+    pub(super) fn send(&mut self, port: u16, now: u64, mut take: impl FnMut(&[u8]) -> Taken) {
+        self.sent_ns = now;
+        let Some(queue) = self.queues.get_mut(&port) else {
+            return;
+        };
+        queue.is_due = false;
+        for _ in 0..queue.frames.len() {
+            let Some(frame) = queue.frames.pop_front() else {
+                break;
+            };
+            match take(&frame) {
+                Taken::Yes => {
+                    let size = frame.len() + BESIDE;
+                    queue.bytes -= size;
+                    self.bytes -= size;
+                }
+                Taken::NobodyServes => queue.frames.push_back(frame),
+                Taken::NoRoom => {
+                    queue.frames.push_front(frame);
+                    queue.is_due = true;
+                    break;
+                }
+            }
+        }
+        if queue.frames.is_empty() {
+            self.queues.remove(&port);
+        }
+    }
+
+    /// Ports whose engine had no room a moment ago.
+    pub(super) fn due(&self, now: u64) -> Vec<u16> {
+        if self.queues.is_empty() || now < self.sent_ns + AGAIN_NS {
+            return Vec::new();
+        }
+        let due = self.queues.iter().filter(|(_, queue)| queue.is_due);
+        due.map(|(port, _)| *port).collect()
+    }
+
+    /// Ports to ask about now, if that is due.
+    pub(super) fn ports_to_ask(&mut self, now: u64) -> Vec<u16> {
+        if self.queues.is_empty() || now < self.asked_ns + ASK_NS {
+            return Vec::new();
+        }
+        self.asked_ns = now;
+        self.queues.keys().copied().collect()
+    }
+
+    /// The socket is closed, and what waited for it is gone with it.
+    pub(super) fn give_up(&mut self, port: u16) {
+        if let Some(queue) = self.queues.remove(&port) {
+            self.bytes -= queue.bytes;
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        let is_due = self.queues.values().any(|queue| queue.is_due);
+        let again = is_due.then_some(self.sent_ns + AGAIN_NS);
+        let ask = (!self.queues.is_empty()).then_some(self.asked_ns + ASK_NS);
+        again.into_iter().chain(ask).min()
+    }
+}
+
+/// What becomes of a datagram that is sent off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    Yes,
+    NoRoom,
+    NobodyServes,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_leave_in_their_order_and_stay_when_there_is_no_room() {
+        let mut unread = Unread::default();
+        for byte in 1..=3 {
+            unread.hold(53, 10_000, vec![byte], 0);
+        }
+        let mut sent = Vec::new();
+        unread.send(53, 5, |frame| {
+            if sent.len() == 2 {
+                return Taken::NoRoom;
+            }
+            sent.push(frame[0]);
+            Taken::Yes
+        });
+        assert_eq!(unread.due(5), []);
+        assert_eq!(unread.due(5 + AGAIN_NS), [53]);
+        unread.send(53, 6, |frame| {
+            sent.push(frame[0]);
+            Taken::Yes
+        });
+        assert_eq!(sent, [1, 2, 3]);
+        assert_eq!((unread.bytes, unread.next_deadline()), (0, None));
+    }
+
+    #[test]
+    fn a_receive_buffer_has_an_end_and_so_has_all_that_waits() {
+        let mut unread = Unread::default();
+        for _ in 0..1000 {
+            unread.hold(53, 10_000, vec![0; 424], 0);
+        }
+        assert_eq!(unread.queues[&53].frames.len(), 11);
+        assert_eq!(unread.lost, 989);
+        for port in 1000..10_000 {
+            unread.hold(port, 10_000, vec![0; 10_000], 0);
+        }
+        assert!(unread.bytes <= BYTES_MAX);
+        for port in unread.ports_to_ask(ASK_NS) {
+            unread.give_up(port);
+        }
+        assert_eq!((unread.bytes, unread.next_deadline()), (0, None));
+    }
+}
