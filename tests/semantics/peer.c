@@ -13,6 +13,7 @@
  *          late   sends "late\n" after 300 ms, waits for EOF
  *          silent waits for EOF
  *          bye    closes at once
+ *          count  counts bytes until the end or an error, says the count to the asker
  *          udp    sends the datagram "ping" there
  * UDP 7001 echo, 7002 answers each datagram with two, 7003 with ten joined ones (UDP_SEGMENT),
  *     7011 echo over IPv6, 7004 with its type of service and time to live
@@ -129,6 +130,12 @@ static void connect_back(int fd) {
         send_all(fd, "connected\n", 10);
         if (what[0] == 'l') usleep(300000), send_all(out, "late\n", 5);
         while (read(out, buf, sizeof buf) > 0) {}
+    } else if (!strcmp(what, "count")) {
+        unsigned long total = 0;
+        ssize_t n;
+        send_all(fd, "connected\n", 10);
+        while ((n = read(out, buf, sizeof buf)) > 0) total += n;
+        send_all(fd, buf, sprintf(buf, "%lu\n", total));
     } else if (!strcmp(what, "bye")) {
         send_all(fd, "connected\n", 10);
     } else if (!strcmp(what, "reset")) {

@@ -321,6 +321,12 @@ impl Engine {
 
     fn close_stream(&mut self, now: Instant, conn: ConnId, mode: CloseMode, unread: bool) {
         let mut fx = Fx::new(&mut self.world, &mut *self.device);
+        let is_abort = mode == CloseMode::Abort || unread;
+        if is_abort && self.stack.tcp_push(now, conn, &mut fx) {
+            // What was written before the reset leaves before it, and out of a ring that is given back after it.
+            self.device.flush();
+        }
+        let mut fx = Fx::new(&mut self.world, &mut *self.device);
         let mode = translate::close_mode(mode);
         self.stack.tcp_close(now, conn, mode, unread, &mut fx);
         self.run_deferred(now);

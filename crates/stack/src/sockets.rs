@@ -120,6 +120,11 @@ impl Stack {
         self.tcp.shutdown(now, conn, &mut cx!(self), fx);
     }
 
+    /// Sends at once what the connection may send now. Whether there was anything to look at.
+    pub fn tcp_push(&mut self, now: Instant, conn: ConnId, fx: &mut impl Effects) -> bool {
+        self.tcp.push(now, conn, &mut cx!(self), fx)
+    }
+
     /// The program lets go. `unread`: bytes that it has not read are thrown away, which the peer
     /// learns by a reset (RFC 2525 2.17). `Event::Released` says when the send ring is free.
     pub fn tcp_close(

@@ -13,7 +13,7 @@ use super::fast_open::{self, Attempt};
 use super::flow::{FlowKey, Place};
 use super::info::TcpInfo;
 use super::input::{Verdict, owe_ack};
-use super::output::{ack_policy, control, data, window};
+use super::output::{self, ack_policy, control, data, window};
 use super::phase::Phase;
 use super::{Tcp, keepalive, seq, urgent, user_timeout};
 use crate::bound::Bound;
@@ -317,6 +317,24 @@ impl Tcp {
         if let Some(conn) = self.conns.find_mut(id.index, id.generation) {
             conn.rcv.is_shut = true;
         }
+    }
+
+    /// Emits what is due for one connection before the end of the turn.
+    pub fn push(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) -> bool {
+        let Some(conn) = self.conns.find_mut(id.index, id.generation) else {
+            return false;
+        };
+        if !conn.is_queued || !conn.phase.is_synchronized() {
+            return false;
+        }
+        output::flush(conn, now, cx, fx);
+        true
     }
 
     /// The program lets go. `unread`: bytes that it has not read are lost, which the peer is told by a reset

@@ -1,0 +1,70 @@
+/* What was sent before an abortive close arrives before the reset. */
+#include "t.h"
+
+enum { ROUNDS = 40, LEN = 1000 };
+static char data[LEN];
+
+static void abandon(int fd) {
+    struct linger off = {1, 0};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof off);
+    close(fd);
+}
+
+/* The peer reads what we have sent. */
+static int to_peer(int listening) {
+    int asked = ask_peer(8541, "count"), fd = accept(listening, 0, 0);
+    char line[32] = "";
+    read_all(asked, line, 10);
+    memset(line, 0, sizeof line);
+    send(fd, data, LEN, 0);
+    abandon(fd);
+    read_all(asked, line, sizeof line - 1);
+    close(asked);
+    return atoi(line) == LEN;
+}
+
+static int to_ourselves(int listening) {
+    int one = socket(AF_INET, SOCK_STREAM, 0);
+    char buf[2 * LEN];
+    connect_to(one, own_ip(), 8542);
+    int other = accept(listening, 0, 0);
+    send(one, data, LEN, 0);
+    abandon(one);
+    long n = recv(other, buf, sizeof buf, 0);
+    int is_right = n == LEN && recv(other, buf, sizeof buf, 0) == -1 && errno == ECONNRESET;
+    close(other);
+    return is_right;
+}
+
+/* Between two processes. */
+static int to_child(int listening) {
+    pid_t pid = fork();
+    if (!pid) {
+        close(listening);
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        connect_to(fd, own_ip(), 8543);
+        send(fd, data, LEN, 0);
+        abandon(fd);
+        exit(0);
+    }
+    char buf[2 * LEN];
+    int fd = accept(listening, 0, 0);
+    long n = read_all(fd, buf, LEN);
+    close(fd);
+    waitpid(pid, 0, 0);
+    return n == LEN;
+}
+
+
+static void many(const char *what, int port, int (*one)(int)) {
+    int right = 0, listening = listener(port);
+    for (int i = 0; i < ROUNDS; i++) right += one(listening);
+    NOTE("%s: %d of %d", what, right, ROUNDS);
+    close(listening);
+}
+
+int main(void) {
+    many("to the peer", 8541, to_peer);
+    many("to ourselves", 8542, to_ourselves);
+    many("to another process", 8543, to_child);
+}
