@@ -187,7 +187,7 @@ pub struct Ticket {
 
 impl Ticket {
     /// No reply is wanted.
-    pub(crate) const NONE: Ticket = Ticket {
+    pub const NONE: Ticket = Ticket {
         slot: u16::MAX,
         sequence: 0,
     };

@@ -23,6 +23,7 @@ mod handover;
 mod ids;
 mod layout;
 mod notice;
+mod owner;
 mod passing;
 mod program;
 mod receive_ring;
@@ -51,11 +52,12 @@ pub use layout::{
     REGION_BYTES, REGION_BYTES_MIN, REGION_LEN_MAX, SOCKETS, region_bytes_within,
 };
 pub use notice::{NOTICE_LEN, is_notice, write_notice};
+pub use owner::{Inside, Owner};
 pub use passing::{
     HOPS_MAX, PASSED_CHUNK, Passed, PassingHead, is_passing, read_passing, stray_origin,
     stray_source, write_passing,
 };
-pub use program::{Datagram, Full, ProgramEnd, Unsent};
+pub use program::{Datagram, DatagramEnd, DatagramInPlace, Full, ProgramEnd, Unsent};
 pub use receive_ring::ReceiveRing;
 pub use reply::{Info, Refusal, Reply};
 pub use returned::{Returned, ReturnedRing};

@@ -115,6 +115,7 @@ impl Engine {
         if let Some(slot) = self.world.clients.get_mut(id.0 as usize) {
             *slot = None;
         }
+        self.drop_owner(id);
     }
 
     /// Connections that the program has closed but that still send.
@@ -151,6 +152,7 @@ impl Engine {
                 if let Some(slot) = self.world.clients.get_mut(id.0 as usize) {
                     *slot = None;
                 }
+                self.drop_owner(id);
                 continue;
             }
             if client.end.take_doorbell()

@@ -16,6 +16,7 @@ use crate::authority::{NeighbourTable, PortAuthority};
 use crate::client::{Client, ClientId};
 use crate::effects::Fx;
 use crate::frames::FrameQueue;
+use crate::inside::Owned;
 use crate::local::{Fabric, Local};
 use crate::stats::EngineCounters;
 use crate::world::{Deferred, Flows, Owners, World};
@@ -102,6 +103,8 @@ pub struct Engine {
     pub(crate) arriving: Arriving,
     /// Set once the device is wrapped: see `alone.rs`.
     pub(crate) is_alone: Option<Arc<AtomicBool>>,
+    /// Clients that live on this thread.
+    pub(crate) owned: Vec<Owned>,
     is_sleeping: bool,
     /// Frames wait in the device for what the program answers.
     is_holding: bool,
@@ -154,6 +157,7 @@ impl Engine {
             full_turns: 0,
             arriving: Arriving::default(),
             is_alone: None,
+            owned: Vec::new(),
             is_sleeping: false,
             is_holding: false,
         }
@@ -193,6 +197,7 @@ impl Engine {
         let frames = self.receive(now);
         let mut progress = frames > 0;
         progress |= self.receive_inbox(now);
+        progress |= self.run_owners(now);
         progress |= self.run_commands(now);
         if self.has_read(frames) {
             progress |= self.run_timers(now);
@@ -447,7 +452,8 @@ impl Engine {
         let clients = self.world.clients.iter().flatten();
         let released = clients.filter_map(Client::release_at).min();
         let left = Some(self.world.left_at).filter(|at| *at != Instant::FAR_FUTURE);
-        [self.stack.next_deadline(), polled, released, left]
+        let owned = self.owners_deadline();
+        [self.stack.next_deadline(), polled, released, left, owned]
             .into_iter()
             .flatten()
             .min()
@@ -460,6 +466,7 @@ impl Engine {
             || !self.world.unsent.is_empty()
             || self.world.local.has_work()
             || self.stack.has_dirty()
+            || self.has_owner_work(self.world.now)
             || self
                 .world
                 .clients

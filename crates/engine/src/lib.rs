@@ -18,6 +18,7 @@ mod engine;
 mod frames;
 mod groups;
 mod inprocess;
+mod inside;
 pub mod instance;
 mod local;
 mod network;

@@ -321,6 +321,18 @@ impl<'a> RawSlice<'a> {
         len
     }
 
+    /// Borrows the bytes where they lie.
+    ///
+    /// # Safety
+    /// For as long as the result lives nobody writes to these bytes: neither another process that
+    /// maps them nor any code of this one.
+    #[inline]
+    pub unsafe fn bytes(&self) -> &'a [u8] {
+        // SAFETY: the range is valid for `len` bytes while `'a` lasts, and the caller sees to it
+        // that it does not change.
+        unsafe { core::slice::from_raw_parts(self.ptr, self.len) }
+    }
+
     /// The part `[start, start + len)`, clipped to this slice.
     #[inline]
     pub fn sub(&self, start: usize, len: usize) -> RawSlice<'a> {

@@ -1,6 +1,7 @@
 //! The program's side of a channel. Threads may use it at the same time; what belongs to one
 //! socket and direction is behind a lock of its own.
 
+mod in_place;
 mod recv;
 mod requests;
 mod returned;
@@ -31,6 +32,7 @@ use requests::Tickets;
 use sockets::Sockets;
 use starved::Starved;
 
+pub use in_place::{DatagramEnd, DatagramInPlace};
 pub use udp::{Datagram, Unsent};
 
 /// No socket index, or no room, is left.

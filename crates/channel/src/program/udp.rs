@@ -148,7 +148,7 @@ impl ProgramEnd {
     }
 
     /// The header at an offset of the ring, if all of its datagram is there.
-    fn udp_header(&self, sock: SockId, cell: &Cell<'_>, at: u64) -> Option<Header> {
+    pub(super) fn udp_header(&self, sock: SockId, cell: &Cell<'_>, at: u64) -> Option<Header> {
         let waiting = self.waiting(sock, cell, at);
         let mut bytes = [0; HEADER];
         if waiting < HEADER {

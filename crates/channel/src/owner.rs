@@ -1,0 +1,60 @@
+//! Users of a channel that live on the engine's own thread.
+//!
+//! A program in another thread or process is told by a doorbell that events wait. An [`Owner`] is
+//! called by the engine itself, within the turn in which they came, and what it asks for is
+//! carried out before that turn's frames leave.
+
+use std::fmt;
+use std::io;
+
+use crate::engine_end::EngineEnd;
+use crate::program::ProgramEnd;
+
+/// A user of a channel that its engine calls.
+pub trait Owner: Send {
+    /// Takes the events that wait and sends commands. Called in each turn in which there are
+    /// events, [`Owner::has_work`] or the deadline has come.
+    fn run(&mut self, now_ns: u64);
+
+    /// Whether something other than an event waits, as a worker's result. Asked in each turn and
+    /// before the engine sleeps; what comes later has to ring the engine's doorbell.
+    fn has_work(&self) -> bool;
+
+    /// When [`Owner::run`] is to be called although nothing comes.
+    fn next_deadline_ns(&self) -> Option<u64>;
+}
+
+/// The engine's end of a channel together with its owner, ready for an engine to take in.
+///
+/// Both are in one hand, so that whoever runs the owner runs the engine's end too: while the
+/// owner is at work, nothing else touches the channel's rings.
+pub struct Inside {
+    end: EngineEnd,
+    owner: Box<dyn Owner>,
+}
+
+impl Inside {
+    /// Makes a channel. `make` gets the program's end of it and returns the owner.
+    ///
+    /// # Errors
+    /// There is no memory for the channel.
+    pub fn new<O: Owner + 'static>(make: impl FnOnce(ProgramEnd) -> O) -> io::Result<Inside> {
+        let end = EngineEnd::create()?;
+        let program = ProgramEnd::open(end.region().clone())?;
+        Ok(Inside {
+            end,
+            owner: Box::new(make(program)),
+        })
+    }
+
+    /// The two parts, for the engine.
+    pub fn into_parts(self) -> (EngineEnd, Box<dyn Owner>) {
+        (self.end, self.owner)
+    }
+}
+
+impl fmt::Debug for Inside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inside").finish_non_exhaustive()
+    }
+}
