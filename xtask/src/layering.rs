@@ -22,6 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["mem", "device", "channel", "engine", "keeper", "config"],
     ),
     ("posix", &["mem", "channel"]),
+    ("service", &["mem", "channel"]),
     ("preload", &["posix", "attach", "config"]),
     ("config", &[]),
     ("cli", &["config", "attach", "keeper", "channel"]),

@@ -1,0 +1,97 @@
+//! Names of a service's sockets, and what the host notes about each connection.
+
+use slipstack_channel::SockId;
+
+/// A connection. Its number is used again after its end, with another generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectionId(pub(crate) SockId);
+
+/// A listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListenerId(pub(crate) SockId);
+
+/// A bound UDP socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DatagramSocketId(pub(crate) SockId);
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    #[default]
+    None,
+    /// Opened by the service; not answered yet.
+    Connecting {
+        tag: u64,
+    },
+    Open,
+    /// The service has let go of it.
+    Closing,
+}
+
+/// One connection's notes, at its socket's index.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Entry {
+    pub(crate) generation: u32,
+    pub(crate) phase: Phase,
+    /// [`crate::Service::on_end`] has been called.
+    pub(crate) is_end_told: bool,
+    /// A write found no room: [`crate::Service::on_room`] is owed.
+    pub(crate) wants_room: bool,
+    /// A worker's result is to come.
+    pub(crate) jobs: u16,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    entries: Vec<Entry>,
+    /// Connections that are not [`Phase::None`].
+    pub(crate) live: usize,
+}
+
+impl Entries {
+    pub(crate) fn find(&mut self, sock: SockId) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(sock.index as usize)?;
+        (entry.generation == sock.generation && entry.phase != Phase::None).then_some(entry)
+    }
+
+    pub(crate) fn begin(&mut self, sock: SockId, phase: Phase) {
+        let index = sock.index as usize;
+        if self.entries.len() <= index {
+            self.entries.resize(index + 1, Entry::default());
+        }
+        debug_assert_eq!(self.entries[index].phase, Phase::None);
+        self.entries[index] = Entry {
+            generation: sock.generation,
+            phase,
+            ..Entry::default()
+        };
+        self.live += 1;
+    }
+
+    pub(crate) fn end(&mut self, sock: SockId) {
+        if let Some(entry) = self.find(sock) {
+            *entry = Entry::default();
+            self.live -= 1;
+        }
+    }
+
+    /// The connection at an index.
+    pub(crate) fn at(&self, index: u32) -> Option<SockId> {
+        let entry = self.entries.get(index as usize)?;
+        (entry.phase != Phase::None).then_some(SockId {
+            index,
+            generation: entry.generation,
+        })
+    }
+
+    pub(crate) fn ids(&self) -> Vec<SockId> {
+        let live = self.entries.iter().enumerate();
+        live.filter(|(_, entry)| entry.phase != Phase::None)
+            .map(|(index, entry)| SockId {
+                index: index as u32,
+                generation: entry.generation,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,359 @@
+//! What a handler may do.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use slipstack_channel::{
+    CloseMode, Command, Envelope, Kind, ProgramEnd, SockId, SocketOption, State, Ticket,
+};
+
+use crate::connections::{ConnectionId, DatagramSocketId, Entries, ListenerId, Phase};
+use crate::counts::Counts;
+use crate::limits::Limits;
+use crate::raw;
+use crate::received::Received;
+use crate::service::Closed;
+use crate::timers::Timers;
+use crate::workers::{Busy, Pool, Results};
+
+/// A named limit is reached: the socket table, or the room of a send ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// What an answer of the engine is the answer to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    BindListener { sock: SockId, backlog: u32 },
+    Listen { sock: SockId },
+    BindDatagrams { sock: SockId },
+    Connect { sock: SockId },
+}
+
+/// All of a host that handlers touch.
+pub(crate) struct Core<R> {
+    pub(crate) program: ProgramEnd,
+    pub(crate) entries: RefCell<Entries>,
+    pub(crate) timers: RefCell<Timers>,
+    pub(crate) wake_at: Cell<Option<u64>>,
+    pub(crate) listeners: RefCell<Vec<SockId>>,
+    pub(crate) datagram_sockets: RefCell<Vec<SockId>>,
+    /// Requests under way.
+    pub(crate) asked: RefCell<Vec<(Ticket, Asked)>>,
+    /// Attempts for which there was no ticket yet; at most as many as there are connections.
+    pub(crate) attempts: RefCell<VecDeque<(SockId, SocketAddr)>>,
+    /// Connections that a handler has let go of.
+    pub(crate) ended: RefCell<Vec<SockId>>,
+    /// Something has been written since the send rings were last looked at.
+    pub(crate) has_written: Cell<bool>,
+    pub(crate) results: Arc<Results<R>>,
+    pub(crate) pool: Option<Arc<Pool>>,
+    pub(crate) limits: Limits,
+    pub(crate) shares_ports: bool,
+    pub(crate) counts: Arc<Counts>,
+}
+
+/// The service's hand on its sockets, for the time of one call.
+///
+/// All methods take `&self`: what they ask for takes effect after the handler returned, within the
+/// same turn of the engine.
+pub struct Context<'a, R = ()> {
+    pub(crate) core: &'a Core<R>,
+    pub(crate) now_ns: u64,
+}
+
+impl<R> Context<'_, R> {
+    /// The time of the turn: monotonic nanoseconds, or virtual ones.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    // Listeners, datagram sockets, connections out.
+
+    /// Listens on an address. A refusal comes as [`crate::Service::on_refused`].
+    ///
+    /// # Errors
+    /// No socket is left.
+    pub fn listen(&self, addr: SocketAddr, backlog: u32) -> Result<ListenerId, Full> {
+        let sock = self.open(Kind::Tcp)?;
+        self.bind_socket(sock, addr, Asked::BindListener { sock, backlog });
+        self.core.listeners.borrow_mut().push(sock);
+        Ok(ListenerId(sock))
+    }
+
+    /// Binds a UDP socket. A refusal comes as [`crate::Service::on_refused`].
+    ///
+    /// # Errors
+    /// No socket is left.
+    pub fn bind(&self, addr: SocketAddr) -> Result<DatagramSocketId, Full> {
+        let sock = self.open(Kind::Udp)?;
+        self.bind_socket(sock, addr, Asked::BindDatagrams { sock });
+        self.core.datagram_sockets.borrow_mut().push(sock);
+        Ok(DatagramSocketId(sock))
+    }
+
+    /// Stops listening. Connections that are open stay.
+    pub fn unlisten(&self, id: ListenerId) {
+        self.core
+            .listeners
+            .borrow_mut()
+            .retain(|sock| *sock != id.0);
+        self.core.program.close(id.0, CloseMode::Orderly);
+    }
+
+    /// Opens a connection: [`crate::Service::on_open`] or
+    /// [`crate::Service::on_connect_failed`] follows, with `tag`.
+    ///
+    /// # Errors
+    /// The service has as many connections as it may.
+    pub fn connect(&self, remote: SocketAddr, tag: u64) -> Result<ConnectionId, Full> {
+        if self.core.entries.borrow().live >= self.core.limits.connections_max {
+            return Err(Full);
+        }
+        let sock = self.open(Kind::Tcp)?;
+        self.core
+            .entries
+            .borrow_mut()
+            .begin(sock, Phase::Connecting { tag });
+        self.core.attempts.borrow_mut().push_back((sock, remote));
+        Ok(ConnectionId(sock))
+    }
+
+    fn open(&self, kind: Kind) -> Result<SockId, Full> {
+        let sock = self.core.program.open_socket(kind).map_err(|_| Full)?;
+        if kind == Kind::Tcp {
+            // Nagle's delay serves programs that write in small pieces; here a turn's writes
+            // leave together.
+            let option = SocketOption::NoDelay(true);
+            self.core.program.push(Command::SetOption { sock, option });
+        }
+        Ok(sock)
+    }
+
+    fn bind_socket(&self, sock: SockId, addr: SocketAddr, asked: Asked) {
+        let is_shared = self.core.shares_ports;
+        let ticket = self.core.program.request(Command::Bind {
+            sock,
+            addr,
+            reuse_addr: matches!(asked, Asked::BindListener { .. }),
+            reuse_port: is_shared,
+            v6_only: false,
+        });
+        self.core.asked.borrow_mut().push((ticket, asked));
+    }
+
+    // One connection.
+
+    /// Returns the bytes that wait to be consumed, where they lie.
+    #[inline]
+    pub fn received(&self, id: ConnectionId) -> Received<'_> {
+        let [first, second] = self.core.program.peek_in_place(id.0);
+        Received::new(raw::bytes(first, self), raw::bytes(second, self))
+    }
+
+    /// Takes up to `len` of them: room for the peer to send more.
+    #[inline]
+    pub fn consume(&self, id: ConnectionId, len: usize) {
+        self.core.program.consume(id.0, len);
+    }
+
+    /// Puts bytes into the send ring, as many as there is room for, and returns how many. If that
+    /// is fewer than given, [`crate::Service::on_room`] follows.
+    #[inline]
+    pub fn write(&self, id: ConnectionId, bytes: &[u8]) -> usize {
+        self.write_vectored(id, &[IoSlice::new(bytes)])
+    }
+
+    /// As [`Context::write`], of several pieces.
+    pub fn write_vectored(&self, id: ConnectionId, pieces: &[IoSlice<'_>]) -> usize {
+        let written = self.core.program.send(id.0, pieces, false);
+        self.core.has_written.set(true);
+        let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if written < wanted {
+            self.note_wish(id);
+        }
+        written
+    }
+
+    /// Puts all of the pieces into the send ring, or nothing.
+    ///
+    /// # Errors
+    /// There is too little room; [`crate::Service::on_room`] follows when there is more.
+    pub fn write_all(&self, id: ConnectionId, pieces: &[IoSlice<'_>]) -> Result<(), Full> {
+        let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if self.room(id) < wanted {
+            self.note_wish(id);
+            return Err(Full);
+        }
+        if self.write_vectored(id, pieces) < wanted {
+            // The arena is used up: half an answer is of no use to anybody.
+            self.reset(id);
+            return Err(Full);
+        }
+        Ok(())
+    }
+
+    /// Bytes that [`Context::write`] would take.
+    pub fn room(&self, id: ConnectionId) -> usize {
+        self.core.program.tx_space(id.0)
+    }
+
+    /// Bytes written that the peer has not acknowledged.
+    pub fn unacknowledged(&self, id: ConnectionId) -> usize {
+        self.core.program.tx_unacked(id.0)
+    }
+
+    #[cold]
+    fn note_wish(&self, id: ConnectionId) {
+        // Asks the engine to tell, if the write did not.
+        let is_writable = self.core.program.is_writable(id.0);
+        if let Some(entry) = self.core.entries.borrow_mut().find(id.0) {
+            entry.wants_room = true;
+        }
+        debug_assert!(!is_writable || self.room(id) > 0);
+    }
+
+    /// Sends FIN after what was written; the peer may go on sending.
+    pub fn shutdown(&self, id: ConnectionId) {
+        let sock = id.0;
+        self.core.program.push(Command::Shutdown {
+            sock,
+            is_full: false,
+        });
+    }
+
+    /// Lets go of a connection: what was written is delivered. With received bytes that are not
+    /// consumed the peer gets a reset, as on the kernel.
+    pub fn close(&self, id: ConnectionId) {
+        self.let_go(id, CloseMode::Orderly);
+    }
+
+    /// Resets a connection.
+    pub fn reset(&self, id: ConnectionId) {
+        self.let_go(id, CloseMode::Abort);
+    }
+
+    fn let_go(&self, id: ConnectionId, mode: CloseMode) {
+        let mut entries = self.core.entries.borrow_mut();
+        let Some(entry) = entries.find(id.0) else {
+            return;
+        };
+        if entry.phase == Phase::Closing {
+            return;
+        }
+        entry.phase = Phase::Closing;
+        self.core.ended.borrow_mut().push(id.0);
+        self.core.program.close(id.0, mode);
+    }
+
+    /// Whether the connection exists and the service has not let go of it.
+    pub fn is_open(&self, id: ConnectionId) -> bool {
+        let mut entries = self.core.entries.borrow_mut();
+        entries
+            .find(id.0)
+            .is_some_and(|entry| entry.phase == Phase::Open)
+    }
+
+    /// Whether the peer has said that nothing more comes.
+    pub fn has_ended(&self, id: ConnectionId) -> bool {
+        self.core.program.state(id.0).contains(State::RDHUP)
+    }
+
+    pub fn local(&self, id: ConnectionId) -> Option<SocketAddr> {
+        self.core.program.local(id.0)
+    }
+
+    pub fn remote(&self, id: ConnectionId) -> Option<SocketAddr> {
+        self.core.program.remote(id.0)
+    }
+
+    /// Calls [`crate::Service::on_timer`] after this time, in place of an earlier wish.
+    pub fn set_timer(&self, id: ConnectionId, after: Duration) {
+        let due = self.now_ns.saturating_add(after.as_nanos() as u64);
+        self.core.timers.borrow_mut().set(id.0.index, due);
+    }
+
+    pub fn clear_timer(&self, id: ConnectionId) {
+        self.core.timers.borrow_mut().clear(id.0.index);
+    }
+
+    /// Hands a job to the pool; [`crate::Service::on_result`] follows, unless the connection ends
+    /// first.
+    ///
+    /// # Errors
+    /// The pool's queue is full, or the connection has as many jobs as it may.
+    pub fn submit(
+        &self,
+        id: ConnectionId,
+        job: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<(), Busy>
+    where
+        R: Send + 'static,
+    {
+        let pool = self.core.pool.as_ref().ok_or(Busy)?;
+        let mut entries = self.core.entries.borrow_mut();
+        let entry = entries.find(id.0).ok_or(Busy)?;
+        if usize::from(entry.jobs) >= self.core.limits.jobs_per_connection {
+            return Err(Busy);
+        }
+        let results = Arc::clone(&self.core.results);
+        let submitted = pool.submit(Box::new(move || results.push(id, job())));
+        match submitted {
+            Ok(()) => entry.jobs += 1,
+            Err(Busy) => self.core.counts.busy.add(1),
+        }
+        submitted
+    }
+
+    // Datagrams.
+
+    /// Sends a datagram from `local` (an address of the stack; `None`: the route's) to `peer`.
+    ///
+    /// # Errors
+    /// The send ring is full: the datagram is dropped by the caller.
+    pub fn send_to(
+        &self,
+        socket: DatagramSocketId,
+        peer: SocketAddr,
+        local: Option<SocketAddr>,
+        bytes: &[u8],
+    ) -> Result<(), Full> {
+        let envelope = Envelope {
+            peer: Some(peer),
+            local: local.filter(|local| !local.ip().is_unspecified()),
+            ..Envelope::default()
+        };
+        let sent = self
+            .core
+            .program
+            .udp_send(socket.0, &envelope, &[IoSlice::new(bytes)]);
+        self.core.has_written.set(true);
+        sent.map(|_| ()).map_err(|_| Full)
+    }
+
+    // The service as a whole.
+
+    /// Calls [`crate::Service::on_wake`] after this time, in place of an earlier wish.
+    pub fn wake_after(&self, after: Duration) {
+        let due = self.now_ns.saturating_add(after.as_nanos() as u64);
+        self.core.wake_at.set(Some(due));
+    }
+
+    /// Connections that exist, attempts included.
+    pub fn connections(&self) -> usize {
+        self.core.entries.borrow().live
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.core.counts
+    }
+
+    /// Takes a connection's end back from the list: how a handler's `close` is told.
+    pub(crate) fn take_ended(&self) -> Option<(SockId, Closed)> {
+        let sock = self.core.ended.borrow_mut().pop()?;
+        Some((sock, Closed::ByService))
+    }
+}

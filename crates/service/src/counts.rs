@@ -1,0 +1,45 @@
+//! Figures of a service, readable from other threads.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One figure: written by the engine's thread alone.
+#[derive(Debug, Default)]
+pub struct Tally(AtomicU64);
+
+impl Tally {
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, more: u64) {
+        let before = self.0.load(Ordering::Relaxed);
+        self.0.store(before + more, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+/// What has happened on one engine's service.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Connections accepted.
+    pub accepted: Tally,
+    /// Connections opened by the service that came about.
+    pub connected: Tally,
+    /// Connections reset at once because the service had as many as it may, or did not want them.
+    pub refused: Tally,
+    /// Connections open now.
+    pub open: Tally,
+    /// Datagrams received.
+    pub datagrams: Tally,
+    /// Handlers that panicked.
+    pub panics: Tally,
+    /// Jobs that found the pool's queue full.
+    pub busy: Tally,
+    /// Results of workers that came when their connection was gone.
+    pub late_results: Tally,
+}

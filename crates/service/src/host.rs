@@ -1,0 +1,585 @@
+//! Between an engine and a service: takes the channel's events and calls handlers.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use slipstack_channel::{
+    ChannelEvent, CloseMode, Command, EventKind, Inside, Owner, ProgramEnd, Reason, Refusal,
+    SockId, State, Ticket,
+};
+use slipstack_mem::Doorbell;
+
+use crate::connections::{ConnectionId, DatagramSocketId, ListenerId, Phase};
+use crate::context::{Asked, Context, Core};
+use crate::counts::Counts;
+use crate::limits::Limits;
+use crate::raw;
+use crate::received::{Datagram, Received};
+use crate::service::{Closed, Refused, Service, Via};
+use crate::workers::{Pool, Results};
+
+/// How long a connection keeps an empty send ring.
+const RING_KEPT_NS: u64 = 50_000_000;
+/// How soon sockets that found no memory are looked at again.
+const STARVED_NS: u64 = 1_000_000;
+
+/// What a host needs of its surroundings.
+#[derive(Debug, Default)]
+pub struct Hosting {
+    pub limits: Limits,
+    /// For [`Context::submit`].
+    pub pool: Option<Arc<Pool>>,
+    /// The engine's doorbell: workers' results ring it.
+    pub bell: Option<Doorbell>,
+    /// Other engines serve the same ports.
+    pub shares_ports: bool,
+}
+
+/// Ends a service from another thread.
+#[derive(Clone, Debug)]
+pub struct Control {
+    is_stopping: Arc<AtomicBool>,
+    bell: Option<Doorbell>,
+    counts: Arc<Counts>,
+}
+
+impl Control {
+    /// The service closes its listeners, then each connection in order.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::SeqCst);
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+}
+
+/// A service on one engine.
+pub struct Host<S: Service> {
+    service: S,
+    /// By socket index.
+    states: Vec<Option<S::Connection>>,
+    core: Core<S::Result>,
+    is_started: bool,
+    is_stopping: Arc<AtomicBool>,
+    is_stopped: bool,
+    /// When idle send rings are given back.
+    release_at: Option<u64>,
+    /// When sockets that found no memory are looked at again.
+    relieve_at: Option<u64>,
+}
+
+impl<S: Service> Host<S> {
+    /// Makes a channel with a service at its end, for `Engine::attach_owner`.
+    ///
+    /// # Errors
+    /// There is no memory for the channel.
+    pub fn inside(service: S, hosting: Hosting) -> io::Result<(Inside, Control)> {
+        let control = Control {
+            is_stopping: Arc::new(AtomicBool::new(false)),
+            bell: hosting.bell.clone(),
+            counts: Arc::default(),
+        };
+        let inside = Inside::new(|program| Host::new(service, hosting, program, &control))?;
+        Ok((inside, control))
+    }
+
+    fn new(service: S, hosting: Hosting, program: ProgramEnd, control: &Control) -> Host<S> {
+        let Hosting {
+            limits,
+            pool,
+            bell,
+            shares_ports,
+        } = hosting;
+        Host {
+            service,
+            states: Vec::new(),
+            core: Core {
+                program,
+                entries: Default::default(),
+                timers: Default::default(),
+                wake_at: Default::default(),
+                listeners: Default::default(),
+                datagram_sockets: Default::default(),
+                asked: Default::default(),
+                attempts: Default::default(),
+                ended: Default::default(),
+                has_written: Default::default(),
+                results: Arc::new(Results::new(bell)),
+                pool,
+                limits,
+                shares_ports,
+                counts: Arc::clone(&control.counts),
+            },
+            is_started: false,
+            is_stopping: Arc::clone(&control.is_stopping),
+            is_stopped: false,
+            release_at: None,
+            relieve_at: None,
+        }
+    }
+
+    /// Calls a handler that belongs to no connection.
+    fn call<T>(
+        &mut self,
+        now: u64,
+        handler: impl FnOnce(&mut S, &Context<'_, S::Result>) -> T,
+    ) -> Option<T> {
+        let cx = Context {
+            core: &self.core,
+            now_ns: now,
+        };
+        let service = &mut self.service;
+        let called = catch_unwind(AssertUnwindSafe(|| handler(service, &cx)));
+        if called.is_err() {
+            self.core.counts.panics.add(1);
+        }
+        called.ok()
+    }
+
+    /// Calls a handler of a connection that the service has taken; nothing if it has let go of it.
+    #[inline]
+    fn call_for(
+        &mut self,
+        now: u64,
+        sock: SockId,
+        handler: impl FnOnce(&mut S, &Context<'_, S::Result>, ConnectionId, &mut S::Connection),
+    ) {
+        let cx = Context {
+            core: &self.core,
+            now_ns: now,
+        };
+        let id = ConnectionId(sock);
+        if !cx.is_open(id) {
+            return;
+        }
+        let Some(Some(state)) = self.states.get_mut(sock.index as usize) else {
+            return;
+        };
+        let service = &mut self.service;
+        let called = catch_unwind(AssertUnwindSafe(|| handler(service, &cx, id, state)));
+        if called.is_err() {
+            self.core.counts.panics.add(1);
+            self.core.program.close(sock, CloseMode::Abort);
+            self.finish(now, sock, Closed::Panicked);
+        }
+    }
+
+    /// Forgets a connection and tells the service.
+    fn finish(&mut self, now: u64, sock: SockId, why: Closed) {
+        self.core.entries.borrow_mut().end(sock);
+        self.core.timers.borrow_mut().clear(sock.index);
+        let open = self.core.entries.borrow().live as u64;
+        self.core.counts.open.set(open);
+        let state = self.states.get_mut(sock.index as usize);
+        if let Some(state) = state.and_then(Option::take) {
+            self.call(now, |service, cx| {
+                service.on_closed(cx, ConnectionId(sock), state, why);
+            });
+        }
+    }
+
+    /// Forgets what handlers have let go of, and what the handlers that tell of it let go of.
+    #[inline]
+    fn finish_ended(&mut self, now: u64) {
+        loop {
+            let cx = Context {
+                core: &self.core,
+                now_ns: now,
+            };
+            let Some((sock, why)) = cx.take_ended() else {
+                return;
+            };
+            self.finish(now, sock, why);
+        }
+    }
+
+    // Events.
+
+    fn on_event(&mut self, now: u64, event: ChannelEvent) {
+        match event.kind {
+            EventKind::Changed => self.on_changed(now, event.sock),
+            EventKind::Accepted { listener } => {
+                while let Some(sock) = self.core.program.accept(listener) {
+                    self.on_accepted(now, sock, listener);
+                }
+            }
+            EventKind::Released => {}
+            EventKind::Withdrawn { listener } => {
+                self.core.program.push(Command::Resume { sock: listener });
+            }
+        }
+    }
+
+    fn on_accepted(&mut self, now: u64, sock: SockId, listener: SockId) {
+        let is_full = self.core.entries.borrow().live >= self.core.limits.connections_max;
+        if is_full || self.is_stopped {
+            self.core.counts.refused.add(1);
+            self.core.program.close(sock, CloseMode::Abort);
+            return;
+        }
+        self.core.counts.accepted.add(1);
+        self.core.entries.borrow_mut().begin(sock, Phase::Open);
+        self.open(now, sock, Via::Listener(ListenerId(listener)));
+        self.on_changed(now, sock);
+    }
+
+    fn open(&mut self, now: u64, sock: SockId, via: Via) {
+        let open = self.core.entries.borrow().live as u64;
+        self.core.counts.open.set(open);
+        let id = ConnectionId(sock);
+        let state = self.call(now, |service, cx| service.on_open(cx, id, via));
+        let index = sock.index as usize;
+        if self.states.len() <= index {
+            self.states.resize_with(index + 1, || None);
+        }
+        match state.flatten() {
+            Some(state) => self.states[index] = Some(state),
+            None => {
+                self.core.counts.refused.add(1);
+                self.core.program.close(sock, CloseMode::Abort);
+                self.core.entries.borrow_mut().end(sock);
+            }
+        }
+    }
+
+    /// Something about a socket has changed: looks what.
+    #[inline]
+    fn on_changed(&mut self, now: u64, sock: SockId) {
+        let phase = self.core.entries.borrow_mut().find(sock).map(|it| it.phase);
+        match phase {
+            Some(Phase::Open) => self.on_open_changed(now, sock),
+            Some(Phase::Connecting { tag }) => self.on_attempt_changed(now, sock, tag),
+            Some(Phase::Closing | Phase::None) => {}
+            None => {
+                if self.core.datagram_sockets.borrow().contains(&sock) {
+                    self.take_datagrams(now, sock);
+                }
+            }
+        }
+    }
+
+    fn on_open_changed(&mut self, now: u64, sock: SockId) {
+        let state = self.core.program.state(sock);
+        if state.contains(State::ERR) {
+            let reason = self.core.program.take_error(sock);
+            let has_data = self.core.program.rx_available(sock) > 0;
+            if has_data {
+                self.call_for(now, sock, |service, cx, id, state| {
+                    service.on_data(cx, id, state);
+                });
+            }
+            return self.fail(now, sock, Closed::Failed(reason.unwrap_or(Reason::Reset)));
+        }
+        if self.takes_room(sock) {
+            self.call_for(now, sock, |service, cx, id, state| {
+                service.on_room(cx, id, state);
+            });
+        } else if self.core.program.rx_available(sock) > 0 {
+            self.call_for(now, sock, |service, cx, id, state| {
+                service.on_data(cx, id, state);
+            });
+        }
+        if state.contains(State::RDHUP) {
+            self.tell_end(now, sock);
+        }
+        if state.contains(State::CLOSED) {
+            self.fail(now, sock, Closed::Done);
+        }
+        self.finish_ended(now);
+    }
+
+    /// Whether a write waits for room and there is some.
+    fn takes_room(&mut self, sock: SockId) -> bool {
+        let mut entries = self.core.entries.borrow_mut();
+        let Some(entry) = entries.find(sock) else {
+            return false;
+        };
+        if entry.wants_room && self.core.program.is_writable(sock) {
+            entry.wants_room = false;
+            return true;
+        }
+        false
+    }
+
+    /// The peer has said FIN: the service hears of it once, after the last byte.
+    fn tell_end(&mut self, now: u64, sock: SockId) {
+        if self.core.program.rx_available(sock) > 0 {
+            return;
+        }
+        {
+            let mut entries = self.core.entries.borrow_mut();
+            let Some(entry) = entries.find(sock) else {
+                return;
+            };
+            if entry.is_end_told || entry.phase != Phase::Open {
+                return;
+            }
+            entry.is_end_told = true;
+        }
+        self.call_for(now, sock, |service, cx, id, state| {
+            service.on_end(cx, id, state);
+        });
+    }
+
+    /// The connection is no more in the stack.
+    fn fail(&mut self, now: u64, sock: SockId, why: Closed) {
+        self.finish_ended(now);
+        if self.core.entries.borrow_mut().find(sock).is_some() {
+            self.core.program.close(sock, CloseMode::Orderly);
+            self.finish(now, sock, why);
+        }
+    }
+
+    fn on_attempt_changed(&mut self, now: u64, sock: SockId, tag: u64) {
+        let state = self.core.program.state(sock);
+        if state.intersects(State::ERR | State::CLOSED) {
+            let reason = self.core.program.take_error(sock);
+            return self.fail_attempt(now, sock, tag, reason.unwrap_or(Reason::Refused));
+        }
+        if state.contains(State::CONNECTED) {
+            if let Some(entry) = self.core.entries.borrow_mut().find(sock) {
+                entry.phase = Phase::Open;
+            }
+            self.core.counts.connected.add(1);
+            self.open(now, sock, Via::Connect(tag));
+            self.on_open_changed(now, sock);
+        }
+    }
+
+    fn fail_attempt(&mut self, now: u64, sock: SockId, tag: u64, reason: Reason) {
+        self.core.program.close(sock, CloseMode::Abort);
+        self.core.entries.borrow_mut().end(sock);
+        self.call(now, |service, cx| {
+            service.on_connect_failed(cx, tag, reason);
+        });
+    }
+
+    fn take_datagrams(&mut self, now: u64, sock: SockId) {
+        loop {
+            let cx = Context {
+                core: &self.core,
+                now_ns: now,
+            };
+            let Some(lying) = self.core.program.datagram_in_place(sock) else {
+                return;
+            };
+            let end = lying.end();
+            self.core.counts.datagrams.add(1);
+            if let (Some(from), Some(to)) = (lying.envelope.peer, lying.envelope.local) {
+                let [first, second] = lying.payload;
+                let payload = Received::new(raw::bytes(first, &cx), raw::bytes(second, &cx));
+                let datagram = Datagram { from, to, payload };
+                let service = &mut self.service;
+                let id = DatagramSocketId(sock);
+                let called = catch_unwind(AssertUnwindSafe(|| {
+                    service.on_datagram(&cx, id, &datagram);
+                }));
+                if called.is_err() {
+                    self.core.counts.panics.add(1);
+                }
+            }
+            self.core.program.consume_datagram(sock, end);
+        }
+    }
+
+    // What else there is in a turn.
+
+    #[cold]
+    fn take_results(&mut self, now: u64) {
+        for (id, result) in self.core.results.take() {
+            match self.core.entries.borrow_mut().find(id.0) {
+                Some(entry) => entry.jobs = entry.jobs.saturating_sub(1),
+                None => {
+                    self.core.counts.late_results.add(1);
+                    continue;
+                }
+            }
+            self.call_for(now, id.0, |service, cx, id, state| {
+                service.on_result(cx, id, state, result);
+            });
+            self.settle(now, id.0);
+        }
+    }
+
+    /// After a handler that events did not call: the end may be due now.
+    fn settle(&mut self, now: u64, sock: SockId) {
+        if self.core.program.state(sock).contains(State::RDHUP) {
+            self.tell_end(now, sock);
+        }
+        self.finish_ended(now);
+    }
+
+    #[cold]
+    fn take_replies(&mut self, now: u64) {
+        let asked = std::mem::take(&mut *self.core.asked.borrow_mut());
+        for (ticket, what) in asked {
+            match self.core.program.reply(ticket) {
+                None => self.core.asked.borrow_mut().push((ticket, what)),
+                Some(Ok(_)) => self.on_granted(what),
+                Some(Err(refusal)) => self.on_refused(now, what, refusal),
+            }
+        }
+    }
+
+    fn on_granted(&mut self, what: Asked) {
+        if let Asked::BindListener { sock, backlog } = what {
+            let ticket = self.core.program.request(Command::Listen { sock, backlog });
+            let asked = (ticket, Asked::Listen { sock });
+            self.core.asked.borrow_mut().push(asked);
+        }
+    }
+
+    fn on_refused(&mut self, now: u64, what: Asked, refusal: Refusal) {
+        let refused = match what {
+            Asked::BindListener { sock, .. } | Asked::Listen { sock } => {
+                self.core
+                    .listeners
+                    .borrow_mut()
+                    .retain(|other| *other != sock);
+                Refused::Listen(ListenerId(sock), refusal)
+            }
+            Asked::BindDatagrams { sock } => {
+                self.core
+                    .datagram_sockets
+                    .borrow_mut()
+                    .retain(|other| *other != sock);
+                Refused::Bind(DatagramSocketId(sock), refusal)
+            }
+            Asked::Connect { sock } => {
+                let phase = self.core.entries.borrow_mut().find(sock).map(|it| it.phase);
+                let Some(Phase::Connecting { tag }) = phase else {
+                    return;
+                };
+                self.core.entries.borrow_mut().end(sock);
+                self.core.program.close(sock, CloseMode::Abort);
+                Refused::Connect(tag, refusal)
+            }
+        };
+        if let Refused::Listen(ListenerId(sock), _) | Refused::Bind(DatagramSocketId(sock), _) =
+            refused
+        {
+            self.core.program.close(sock, CloseMode::Abort);
+        }
+        self.call(now, |service, cx| service.on_refused(cx, refused));
+    }
+
+    /// Sends the attempts for which there are tickets.
+    #[cold]
+    fn send_attempts(&mut self) {
+        let mut attempts = self.core.attempts.borrow_mut();
+        while let Some((sock, remote)) = attempts.front().copied() {
+            let ticket = self.core.program.request(Command::Connect { sock, remote });
+            if ticket == Ticket::NONE {
+                return;
+            }
+            attempts.pop_front();
+            let asked = (ticket, Asked::Connect { sock });
+            self.core.asked.borrow_mut().push(asked);
+        }
+    }
+
+    #[cold]
+    fn run_timers(&mut self, now: u64) {
+        loop {
+            let due = self.core.timers.borrow_mut().pop_due(now);
+            let Some(index) = due else { break };
+            let ids = self.core.entries.borrow().at(index);
+            if let Some(sock) = ids {
+                self.call_for(now, sock, |service, cx, id, state| {
+                    service.on_timer(cx, id, state);
+                });
+                self.settle(now, sock);
+            }
+        }
+        if self.core.wake_at.get().is_some_and(|at| at <= now) {
+            self.core.wake_at.set(None);
+            self.call(now, |service, cx| service.on_wake(cx));
+        }
+        if self.release_at.is_some_and(|at| at <= now) {
+            self.release_at = None;
+            self.core.program.release_idle();
+            let is_left = self.core.program.tx_memory() > 0;
+            self.core.has_written.set(is_left);
+        }
+        if self.relieve_at.is_some_and(|at| at <= now) {
+            self.core.program.relieve();
+        }
+    }
+
+    #[cold]
+    fn stop(&mut self, now: u64) {
+        self.is_stopped = true;
+        for sock in std::mem::take(&mut *self.core.listeners.borrow_mut()) {
+            self.core.program.close(sock, CloseMode::Orderly);
+        }
+        for sock in std::mem::take(&mut *self.core.datagram_sockets.borrow_mut()) {
+            self.core.program.close(sock, CloseMode::Orderly);
+        }
+        let all = self.core.entries.borrow().ids();
+        for sock in all {
+            self.call_for(now, sock, |service, cx, id, state| {
+                service.on_stop(cx, id, state);
+            });
+        }
+        self.finish_ended(now);
+    }
+
+    fn has_due(&self, now: u64) -> bool {
+        self.next_deadline_ns().is_some_and(|at| at <= now)
+    }
+}
+
+impl<S: Service> Owner for Host<S> {
+    fn run(&mut self, now: u64) {
+        if !self.is_started {
+            self.is_started = true;
+            self.call(now, |service, cx| service.on_start(cx));
+        }
+        if self.core.results.is_any() {
+            self.take_results(now);
+        }
+        if !self.core.asked.borrow().is_empty() {
+            self.take_replies(now);
+        }
+        while let Some(event) = self.core.program.poll_event() {
+            self.on_event(now, event);
+        }
+        if self.has_due(now) {
+            self.run_timers(now);
+        }
+        if self.is_stopping.load(Ordering::SeqCst) && !self.is_stopped {
+            self.stop(now);
+        }
+        self.finish_ended(now);
+        if !self.core.attempts.borrow().is_empty() {
+            self.send_attempts();
+        }
+        if self.core.has_written.take() && self.release_at.is_none() {
+            self.release_at = Some(now + RING_KEPT_NS);
+        }
+        self.relieve_at = self.core.program.is_starving().then_some(now + STARVED_NS);
+        self.core.program.flush_overflow();
+    }
+
+    fn has_work(&self) -> bool {
+        !self.is_started
+            || self.core.results.is_any()
+            || (!self.is_stopped && self.is_stopping.load(Ordering::SeqCst))
+            || !self.core.asked.borrow().is_empty()
+    }
+
+    fn next_deadline_ns(&self) -> Option<u64> {
+        let timer = self.core.timers.borrow().next();
+        let wake_at = self.core.wake_at.get();
+        [timer, wake_at, self.release_at, self.relieve_at]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}

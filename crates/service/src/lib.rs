@@ -1,0 +1,40 @@
+//! Servers inside the engine: an interface for programs that run to completion when a frame comes.
+//!
+//! A [`Service`] gets connections and datagrams as calls within the turn in which they arrive. It
+//! reads received bytes where they lie in the receive ring, writes into the send ring, and what it
+//! wrote leaves with the same turn. It makes no system call, needs no descriptor and is never
+//! woken. A [`Host`] stands between a service and its engine: it is the channel's
+//! [`Owner`](slipstack_channel::Owner), and knows neither POSIX nor the engine's inside, so that
+//! the same service runs on a network interface and in a simulated world in virtual time.
+//!
+//! What blocks or computes for long belongs into a [`Pool`] of workers ([`Context::submit`]); the
+//! result comes back as [`Service::on_result`].
+//!
+//! A service of which each engine has its own value serves on several cores; what those share is
+//! theirs to share (`Arc`).
+//!
+//! # Panics of handlers
+//! A handler that panics loses its connection, which is reset; the panic is counted
+//! ([`Counts::panics`]) and the engine goes on. This needs a build that unwinds: a release build
+//! ends the process at a panic (`panic = "abort"`), the profile `serving` does not.
+
+mod connections;
+mod context;
+mod counts;
+mod host;
+mod limits;
+mod raw;
+mod received;
+mod service;
+mod timers;
+mod workers;
+
+pub use connections::{ConnectionId, DatagramSocketId, ListenerId};
+pub use context::{Context, Full};
+pub use counts::{Counts, Tally};
+pub use host::{Control, Host, Hosting};
+pub use limits::Limits;
+pub use received::{Datagram, Received};
+pub use service::{Closed, Refused, Service, Via};
+pub use slipstack_channel::{Reason, Refusal};
+pub use workers::{Busy, Pool};

@@ -1,0 +1,157 @@
+//! The interface: what a service implements.
+
+use slipstack_channel::{Reason, Refusal};
+
+use crate::connections::{ConnectionId, DatagramSocketId, ListenerId};
+use crate::context::Context;
+use crate::received::Datagram;
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    Listener(ListenerId),
+    /// [`Context::connect`] with this tag.
+    Connect(u64),
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// The service closed or reset it.
+    ByService,
+    /// Its handler panicked.
+    Panicked,
+    /// The peer reset it, or it failed on the way.
+    Failed(Reason),
+    /// Both sides had said that they were done.
+    Done,
+}
+
+/// A request to the engine that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// [`Context::listen`].
+    Listen(ListenerId, Refusal),
+    /// [`Context::bind`].
+    Bind(DatagramSocketId, Refusal),
+    /// [`Context::connect`] with this tag.
+    Connect(u64, Refusal),
+}
+
+/// A server (or client) that its engine calls.
+///
+/// Handlers run on the engine's thread: while one runs, nothing else of that engine does. One that
+/// takes 100 µs delays every connection of the engine by as much; [`Context::submit`] is for that.
+#[allow(
+    unused_variables,
+    reason = "defaults do nothing with what they are told"
+)]
+pub trait Service: Send + Sized + 'static {
+    /// Kept with each connection.
+    type Connection: Send;
+    /// Comes back from workers.
+    type Result: Send + 'static;
+
+    /// Called once, in the engine's first turn: listens, binds, connects.
+    fn on_start(&mut self, cx: &Context<'_, Self::Result>);
+
+    /// A connection exists. `None` resets it.
+    fn on_open(
+        &mut self,
+        cx: &Context<'_, Self::Result>,
+        id: ConnectionId,
+        via: Via,
+    ) -> Option<Self::Connection>;
+
+    /// Bytes have come and [`Context::received`] is not empty. What is not consumed stays, and
+    /// counts against the peer's window.
+    fn on_data(
+        &mut self,
+        cx: &Context<'_, Self::Result>,
+        id: ConnectionId,
+        connection: &mut Self::Connection,
+    );
+
+    /// A write found too little room, and now there is more. Reads on unless it is told otherwise.
+    fn on_room(
+        &mut self,
+        cx: &Context<'_, Self::Result>,
+        id: ConnectionId,
+        connection: &mut Self::Connection,
+    ) {
+        if !cx.received(id).is_empty() {
+            self.on_data(cx, id, connection);
+        }
+    }
+
+    /// The peer has said that nothing more comes, and everything before that is consumed. Closes
+    /// the connection unless it is told otherwise; what was written before is still delivered.
+    fn on_end(
+        &mut self,
+        cx: &Context<'_, Self::Result>,
+        id: ConnectionId,
+        connection: &mut Self::Connection,
+    ) {
+        cx.close(id);
+    }
+
+    /// The time of [`Context::set_timer`] has come. Resets the connection unless it is told
+    /// otherwise.
+    fn on_timer(
+        &mut self,
+        cx: &Context<'_, Self::Result>,
+        id: ConnectionId,
+        connection: &mut Self::Connection,
+    ) {
+        cx.reset(id);
+    }
+
+    /// A job of this connection is done.
+    fn on_result(
+        &mut self,
+        cx: &Context<'_, Self::Result>,
+        id: ConnectionId,
+        connection: &mut Self::Connection,
+        result: Self::Result,
+    ) {
+    }
+
+    /// The connection is no more, whoever ended it.
+    fn on_closed(
+        &mut self,
+        cx: &Context<'_, Self::Result>,
+        id: ConnectionId,
+        connection: Self::Connection,
+        why: Closed,
+    ) {
+    }
+
+    /// A connection attempt failed.
+    fn on_connect_failed(&mut self, cx: &Context<'_, Self::Result>, tag: u64, why: Reason) {}
+
+    /// A datagram has come.
+    fn on_datagram(
+        &mut self,
+        cx: &Context<'_, Self::Result>,
+        socket: DatagramSocketId,
+        datagram: &Datagram<'_>,
+    ) {
+    }
+
+    /// The time of [`Context::wake_after`] has come.
+    fn on_wake(&mut self, cx: &Context<'_, Self::Result>) {}
+
+    /// The engine refused something.
+    fn on_refused(&mut self, cx: &Context<'_, Self::Result>, what: Refused) {}
+
+    /// The process is about to end: called once for each connection after the listeners are
+    /// closed. Closes it unless it is told otherwise.
+    fn on_stop(
+        &mut self,
+        cx: &Context<'_, Self::Result>,
+        id: ConnectionId,
+        connection: &mut Self::Connection,
+    ) {
+        cx.close(id);
+    }
+}
