@@ -14,6 +14,7 @@ mod instance;
 mod keeper;
 mod launch;
 mod link;
+pub mod program;
 mod room;
 mod ticket;
 

@@ -13,7 +13,7 @@ use crate::addr::Family;
 use crate::calls::name::kernel_name;
 use crate::description::{Bound, Decided, Description, Kind, New, Watch};
 use crate::epoll::{Set, Target};
-use crate::lending::{Borrowed, Names};
+use crate::lending::{Borrowed, Inheritance, Ways};
 use crate::place::{note_v6_only, set_nonblocking, sets_of, stack_addr};
 use crate::process::{Exit, Process};
 use crate::report::Reason;
@@ -187,11 +187,11 @@ impl Process {
     }
 
     /// What a description of the parent's is in the child.
-    fn in_child(&self, old: &Arc<Description>, lent: &[Names]) -> Description {
+    fn in_child(&self, old: &Arc<Description>, lent: &Inheritance) -> Description {
         let new = Description::like(old, self.next_id());
         let foreign = || {
-            let names = lent.iter().find(|names| names.id == old.id);
-            Decided::Foreign(Borrowed::new(old.id, names, self.lending.parent()))
+            let (names, control) = lent.of_parent(old.id);
+            Decided::Foreign(Borrowed::new(old.id, names, control, None))
         };
         let readable = old
             .cold
@@ -222,7 +222,9 @@ impl Process {
                 }
                 Decided::Dgram(fresh)
             }
-            Some(Decided::Foreign(it)) => Decided::Foreign(it.for_child()),
+            Some(Decided::Foreign(it)) => {
+                Decided::Foreign(it.for_child(lent.instead_of(it.control())))
+            }
             Some(Decided::Stream(_) | Decided::Dgram(_)) => foreign(),
         };
         let _ = new.decided.set(decided);
@@ -231,8 +233,8 @@ impl Process {
 
     /// Before `exec` in this process. Hands the connections over and gives a text for
     /// [`Process::inherit`] in the new program, about descriptors that survive; `None` if there are
-    /// none.
-    pub fn before_exec(&self) -> Option<String> {
+    /// none. `hears`: the new program has the library.
+    pub fn before_exec(&self, hears: bool) -> Option<String> {
         let mut told = Vec::new();
         for (number, entry) in self.table.all() {
             let Entry::Socket(socket) = entry else {
@@ -250,8 +252,7 @@ impl Process {
                 Some(Decided::Listener(_)) => 'l',
                 Some(Decided::Dgram(dgram)) if dgram.side() != Side::Kernel => 'u',
                 Some(Decided::Foreign(it)) => {
-                    it.take(self, &socket, number <= libc::STDERR_FILENO);
-                    told.push(format!("c{number}"));
+                    told.extend(self.tell_of_borrowed(&socket, it, number, hears));
                     continue;
                 }
                 None if is_stream && socket.cold.lock().bound.is_some() => 'b',
@@ -263,7 +264,7 @@ impl Process {
             told.push(format!("{letter}{number}{nonblocking}"));
         }
         // Whoever is only given a connection has no part in the ports.
-        if told.iter().any(|item| !item.starts_with('c')) {
+        if told.iter().any(|item| !item.starts_with(['c', 'h'])) {
             told.push(format!("k{:x}", self.attach.family()));
         }
         if let Some(link) = self.link() {
@@ -274,6 +275,7 @@ impl Process {
 
     /// `exec` failed and the program goes on; its connections are gone.
     pub fn exec_failed(&self) {
+        self.keep_controls();
         // Other threads sleep for what is only intended from now on.
         self.absence.note();
         match self.link().filter(|link| link.is_left()) {
@@ -285,20 +287,19 @@ impl Process {
 
     /// Takes over what [`Process::before_exec`] of the former program described.
     pub fn inherit(&self, text: &str) {
+        let mut ways = Ways::new();
         for item in text.split(',') {
-            self.inherit_one(item);
+            self.inherit_one(item, &mut ways);
         }
     }
 
-    fn inherit_one(&self, item: &str) -> Option<()> {
+    fn inherit_one(&self, item: &str, ways: &mut Ways) -> Option<()> {
         let is_nonblocking = item.ends_with('n');
         let kind = match item.chars().next()? {
             'l' | 'b' => Kind::Stream,
             'u' => Kind::Dgram,
-            'c' => {
-                self.receive(item[1..].parse().ok()?);
-                return Some(());
-            }
+            'c' => return self.inherit_taken(&item[1..], ways),
+            'h' => return self.inherit_held(&item[1..], ways),
             'k' => {
                 self.attach.join(u64::from_str_radix(&item[1..], 16).ok()?);
                 return Some(());

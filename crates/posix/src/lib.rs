@@ -52,7 +52,7 @@ pub use addr::AddrBytes;
 pub use errno::Errno;
 pub use interfaces::OwnAddress;
 pub use kernel::{Interruptions, Kernel};
-pub use lending::{Passing, is_passed};
+pub use lending::{Gift, Passing, is_passed};
 pub use outcome::{Divert, Outcome};
 pub use process::{Accepted, Exit, Process, Received, Settings, SpinPolicy};
 pub use slipstack_mem::OURS_USUALLY_FROM;

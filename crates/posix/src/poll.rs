@@ -9,6 +9,7 @@ use slipstack_mem::Descriptor;
 use crate::calls::receive::ready_in_kernel;
 use crate::description::{Decided, Description};
 use crate::epoll::Target;
+use crate::lending::Wish;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::table::Entry;
@@ -122,7 +123,7 @@ impl Process {
                 None | Some(Entry::Routes(_)) => (None, true),
                 Some(Entry::Socket(socket)) => {
                     if let Some(Decided::Foreign(it)) = socket.decided() {
-                        it.take(self, &socket, fd.events & libc::POLLIN != 0);
+                        it.take(self, &socket, Wish::if_reads(fd.events & libc::POLLIN != 0));
                     }
                     let has_kernel = socket.kernel_speaks();
                     if !has_kernel && socket.decided().is_none() {

@@ -10,6 +10,7 @@ use slipstack_mem::Descriptor;
 use crate::addr::{AddrBytes, Family, Given, is_link_local, parse_local, scope_of};
 use crate::description::{Bound, Decided, Description, Kind};
 use crate::errno::Errno;
+use crate::lending::Wish;
 use crate::outcome::{Divert, Outcome};
 use crate::place::{ANY, any, is_v6_only, note_v6_only, sets_of, stack_addr};
 use crate::process::Process;
@@ -293,7 +294,11 @@ impl Process {
                 Err(Divert::Kernel)
             }
             Some(Decided::Dgram(dgram)) => shutdown_dgram(&socket, dgram, (read, write)),
-            Some(Decided::Foreign(it)) => Err(self.borrow(&socket, it, read)),
+            Some(Decided::Foreign(it)) => {
+                let divert = self.borrow(&socket, it, Wish::None);
+                it.shut((read, write));
+                Err(divert)
+            }
             None if socket.kind == Kind::Stream && socket.has_kernel() => Err(Divert::Kernel),
             None if socket.kind == Kind::Stream => Err(Errno::ENOTCONN.into()),
             None => {

@@ -43,7 +43,10 @@ impl Process {
             Some(Decided::Stream(stream)) => self.recv_stream(&socket, stream, bufs, flags),
             Some(Decided::Dgram(dgram)) => self.recv_dgram(&socket, dgram, (bufs, control), flags),
             Some(Decided::Listener(_)) => Err(Errno::ENOTCONN.into()),
-            Some(Decided::Foreign(it)) => Err(self.borrow(&socket, it, true)),
+            Some(Decided::Foreign(it)) => {
+                let asked = bufs.iter().map(|buf| buf.len()).sum();
+                Err(self.borrow_to_read(&socket, it, (asked, flags)))
+            }
             None => match socket.kind {
                 Kind::Stream if flags & libc::MSG_OOB != 0 => Err(Errno::EINVAL.into()),
                 Kind::Stream => Err(Errno::ENOTCONN.into()),

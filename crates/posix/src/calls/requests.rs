@@ -8,6 +8,7 @@ use slipstack_mem::Descriptor;
 
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
+use crate::lending::Wish;
 use crate::outcome::{Divert, Outcome};
 use crate::place::set_nonblocking;
 use crate::process::Process;
@@ -178,7 +179,7 @@ impl Process {
                 None if dgram.side() != Side::Stack => Err(Divert::Kernel),
                 None => Ok(0),
             },
-            Some(Decided::Foreign(it)) => Err(self.borrow(socket, it, true)),
+            Some(Decided::Foreign(it)) => Err(self.borrow(socket, it, Wish::All)),
             None if socket.kind == Kind::Dgram && socket.has_kernel() => Err(Divert::Kernel),
             None => Ok(0),
         }

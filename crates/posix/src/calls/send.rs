@@ -8,6 +8,7 @@ use crate::ancillary::check_stream;
 use crate::calls::connect::Manner;
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
+use crate::lending::Wish;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 
@@ -50,7 +51,7 @@ impl Process {
                 self.send_dgram(&socket, dgram, bufs, (to, control), flags)
             }
             Some(Decided::Listener(_)) => Err(pipe(flags)),
-            Some(Decided::Foreign(it)) => Err(self.borrow(&socket, it, false)),
+            Some(Decided::Foreign(it)) => Err(self.borrow(&socket, it, Wish::None)),
             None => match (socket.kind, to) {
                 (Kind::Stream, to) if flags & libc::MSG_FASTOPEN != 0 => {
                     self.send_opening(&socket, bufs, to, flags)

@@ -8,6 +8,7 @@ use slipstack_mem::Descriptor;
 
 use crate::description::{Decided, Description};
 use crate::errno::Errno;
+use crate::lending::Wish;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::socket::Stream;
@@ -33,7 +34,7 @@ impl Process {
         let socket = self.socket_of(out)?;
         let stream = match socket.decided() {
             Some(Decided::Stream(stream)) => stream,
-            Some(Decided::Foreign(it)) => return Err(self.borrow(&socket, it, false)),
+            Some(Decided::Foreign(it)) => return Err(self.borrow(&socket, it, Wish::None)),
             Some(Decided::Listener(_)) | None => return Err(Divert::Pipe),
             Some(Decided::Dgram(_)) => return Err(Errno::EINVAL.into()),
         };

@@ -9,6 +9,7 @@ use slipstack_mem::Descriptor;
 use crate::description::{Decided, Watch};
 use crate::epoll::{Set, Target};
 use crate::errno::Errno;
+use crate::lending::Wish;
 use crate::outcome::{Divert, Outcome};
 use crate::place::add_kernel_part;
 use crate::process::Process;
@@ -64,7 +65,11 @@ impl Process {
             Some(Entry::Socket(socket)) => {
                 if let Some(Decided::Foreign(it)) = socket.decided() {
                     self.part_from_parent(&set)?;
-                    it.take(self, &socket, events & libc::EPOLLIN as u32 != 0);
+                    it.take(
+                        self,
+                        &socket,
+                        Wish::if_reads(events & libc::EPOLLIN as u32 != 0),
+                    );
                 }
                 Target::Socket(socket)
             }

@@ -14,6 +14,7 @@ use slipstack_mem::Descriptor;
 use super::Set;
 use crate::description::Decided;
 use crate::errno::Errno;
+use crate::lending::Wish;
 use crate::place::{add_kernel_part, replace};
 use crate::process::Process;
 
@@ -52,7 +53,11 @@ impl Process {
             if self.part_from_parent(set).is_err() {
                 return;
             }
-            it.take(self, &socket, events & libc::EPOLLIN as u32 != 0);
+            it.take(
+                self,
+                &socket,
+                Wish::if_reads(events & libc::EPOLLIN as u32 != 0),
+            );
             if it.is_taken() {
                 add_kernel_part(set, item);
             }

@@ -14,8 +14,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use slipstack_mem::{Descriptor, raised};
 
 use super::post::Charge;
-use super::pump::Pump;
-use super::{Borrowed, nameplate, names_of};
+use super::pump::{Origin, Pump};
+use super::{Borrowed, Reach, Wish, nameplate, names_of};
 use crate::addr::Family;
 use crate::calls::name::kernel_name;
 use crate::description::{Decided, Description, Kind, New};
@@ -62,7 +62,9 @@ impl Process {
                 Some(number)
             }
             Some(Decided::Foreign(it)) => {
-                it.take(self, &socket, reads);
+                if it.hold(self, &socket, Reach::Unheard) {
+                    it.take(self, &socket, Wish::if_reads(reads));
+                }
                 None
             }
             None if !is_bound(&socket) => {
@@ -121,9 +123,9 @@ impl Process {
                 self.take_back(&socket);
                 continue;
             };
-            let mut pump = Pump::new(socket, number, raised(ours), 0);
+            let mut pump = Pump::new(socket, number, raised(ours), Origin::UNHEARD);
             if reads {
-                pump.read();
+                pump.read(Wish::All);
             }
             self.charge(Charge::Pump(pump));
         }

@@ -5,9 +5,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
+use super::Wish;
 use crate::description::{Decided, Description};
 use crate::process::Process;
 use crate::socket::{How, Push, Stream, StreamError};
@@ -84,21 +86,50 @@ struct Able {
     takes: bool,
 }
 
+/// Who may say something about a pump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// The child, or the one that it descends from; 0 = nobody will say anything.
+    root: u64,
+    /// The pair's name.
+    token: u64,
+    /// What uses it says nothing of reading.
+    is_unheard: bool,
+}
+
+impl Origin {
+    pub(super) const UNHEARD: Origin = Origin {
+        root: 0,
+        token: 0,
+        is_unheard: true,
+    };
+
+    pub(super) fn new(root: u64, token: u64, is_unheard: bool) -> Origin {
+        Origin {
+            root,
+            token,
+            is_unheard,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Pump {
     socket: Arc<Description>,
     /// The steward's own.
     number: i32,
     child: OwnedFd,
-    /// The child that may say that it reads; 0 = none.
-    origin: u64,
+    origin: Origin,
     /// The child has no end of the pair any more.
     is_abandoned: bool,
     /// The child's end comes: what it has sent is read until then.
     is_ending: bool,
     /// What was sent to the child will not be read: the peer gets a reset.
     is_unread: bool,
-    may_read: bool,
+    /// What the child wants to read, and the steward has not given it.
+    wish: Wish,
+    /// The child has said that it writes no more: its end is more than the end of a process.
+    is_shut: bool,
     to_child: Way,
     to_peer: Way,
     childs: Able,
@@ -108,7 +139,12 @@ pub(super) struct Pump {
 }
 
 impl Pump {
-    pub(super) fn new(socket: Arc<Description>, number: i32, child: OwnedFd, origin: u64) -> Pump {
+    pub(super) fn new(
+        socket: Arc<Description>,
+        number: i32,
+        child: OwnedFd,
+        origin: Origin,
+    ) -> Pump {
         let able = Able {
             gives: true,
             takes: true,
@@ -121,7 +157,8 @@ impl Pump {
             is_abandoned: false,
             is_ending: false,
             is_unread: false,
-            may_read: false,
+            wish: Wish::None,
+            is_shut: false,
             to_child: Way::default(),
             to_peer: Way::default(),
             childs: able,
@@ -130,8 +167,8 @@ impl Pump {
         }
     }
 
-    pub(super) fn is_of(&self, origin: u64, id: u64) -> bool {
-        self.origin == origin && self.socket.id == id
+    pub(super) fn is_of(&self, root: u64, token: u64) -> bool {
+        (self.origin.root, self.origin.token) == (root, token)
     }
 
     pub(super) fn socket(&self) -> &Arc<Description> {
@@ -147,17 +184,27 @@ impl Pump {
     }
 
     /// The child wants to read.
-    pub(super) fn read(&mut self) {
-        self.may_read = true;
+    pub(super) fn read(&mut self, wish: Wish) {
+        if self.wish != Wish::All {
+            self.wish = wish;
+        }
     }
 
-    pub(super) fn may_read(&self) -> bool {
-        self.may_read
+    /// The child shuts a direction down.
+    pub(super) fn shut(&mut self, writes: bool) {
+        self.is_shut |= writes;
+    }
+
+    /// Whether the steward is to look whether the program has closed its own numbers.
+    pub(super) fn awaits_leaving(&self) -> bool {
+        self.origin.is_unheard && self.wish != Wish::All
     }
 
     /// Once the program has closed its own numbers, what comes is the child's.
     pub(super) fn note_leaving(&mut self, process: &Process) {
-        self.may_read |= process.is_left_to_steward(&self.socket);
+        if process.is_left_to_steward(&self.socket) {
+            self.wish = Wish::All;
+        }
     }
 
     pub(super) fn on_peer(&mut self) {
@@ -222,7 +269,7 @@ impl Pump {
             self.end_writing();
         }
         // The connection is closed with the last number; this is for a child that still reads.
-        if self.to_peer.is_due() && !self.is_abandoned {
+        if self.to_peer.is_due() && (self.is_shut || !self.is_abandoned) {
             let _ = stream.shutdown(false, true);
         }
         passed.is_some_and(|count| count > 0)
@@ -238,7 +285,7 @@ impl Pump {
                     .pass_rest(|bytes| give_child(child, bytes, takes)),
                 false => Some(0),
             }
-        } else if self.to_child.may_read() && self.peers.gives && self.may_read {
+        } else if self.to_child.may_read() && self.peers.gives && self.wish != Wish::None {
             let count = self.read_peer(stream, room);
             let (child, takes) = (&self.child, &mut self.childs.takes);
             let passed = self
@@ -261,6 +308,11 @@ impl Pump {
     fn read_child(&mut self, room: &mut [u8]) -> usize {
         let recv = || rustix::net::recv(&self.child, &mut *room, RecvFlags::DONTWAIT);
         match retry_on_intr(recv) {
+            // Its end, or that of its writing? The event that comes next tells.
+            Ok((0, _)) if !self.is_abandoned && self.has_hung_up() => {
+                self.childs.gives = false;
+                0
+            }
             Ok((count, _)) => {
                 self.to_peer.is_ended = count == 0;
                 // Who gives less than was asked for has no more.
@@ -280,7 +332,34 @@ impl Pump {
         }
     }
 
+    /// Whether nobody has the other end of the pair any more (or it is shut down in both directions).
+    fn has_hung_up(&self) -> bool {
+        let mut fds = [PollFd::new(&self.child, PollFlags::empty())];
+        let now = Timespec::default();
+        let found = rustix::event::poll(&mut fds, Some(&now));
+        found.is_ok() && fds[0].revents().contains(PollFlags::HUP)
+    }
+
+    /// As many bytes as the child wants at most.
     fn read_peer(&mut self, stream: &Stream, room: &mut [u8]) -> usize {
+        let asked = match self.wish {
+            Wish::All => room.len(),
+            Wish::None => 0,
+            Wish::Some(count) | Wish::Whole(count) => {
+                usize::try_from(count).map_or(room.len(), |count| count.min(room.len()))
+            }
+        };
+        let count = self.receive(stream, &mut room[..asked]);
+        self.wish = match self.wish {
+            Wish::Some(_) if count > 0 => Wish::None,
+            Wish::Whole(left) if left > count as u64 => Wish::Whole(left - count as u64),
+            Wish::Whole(_) => Wish::None,
+            other => other,
+        };
+        count
+    }
+
+    fn receive(&mut self, stream: &Stream, room: &mut [u8]) -> usize {
         match stream.recv(&mut [IoSliceMut::new(room)], How::Take) {
             Err(StreamError::Wait) => {
                 self.peers.gives = false;
@@ -297,7 +376,7 @@ impl Pump {
     /// The peer takes nothing more. What it has sent is still to be read.
     fn end_writing(&mut self) {
         self.to_peer = Way::over();
-        self.may_read = true;
+        self.wish = Wish::All;
         let _ = rustix::net::shutdown(&self.child, Shutdown::Read);
     }
 

@@ -1,19 +1,17 @@
 //! The parent's thread for what it lends: keeps what its children may use, and moves the bytes of what they use.
 
 use std::collections::HashMap;
-use std::io::IoSliceMut;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use slipstack_mem::{Descriptor, raised};
 
+use super::Wish;
 use super::post::Charge;
-use super::pump::{Pump, ROOM};
+use super::pump::{Origin, Pump, ROOM};
 use super::rest::{FIRST_KEY, Manner, Rest};
-use super::{MESSAGE, Word};
+use super::words::{Heard, Message, Word, answer, hear};
 use crate::description::{Decided, Description, Watch};
 use crate::epoll::{Set, Target};
 use crate::idhash::BuildIdHasher;
@@ -35,20 +33,10 @@ const PEER_EDGES: u32 = bits::IN | bits::OUT | bits::RDHUP | libc::EPOLLET as u3
 /// What one child has been lent.
 struct Child {
     control: OwnedFd,
+    /// The key of the child that the program made itself: this one, or what it descends from.
+    root: u64,
     /// What it may use and has not used.
     held: Vec<Arc<Description>>,
-}
-
-/// What came of listening to a child.
-enum Heard {
-    Word {
-        word: u8,
-        id: u64,
-        end: Option<OwnedFd>,
-    },
-    Nothing,
-    /// It has ended or replaced itself.
-    End,
 }
 
 pub(super) struct Steward {
@@ -142,16 +130,21 @@ impl Steward {
             Charge::Pump(pump) => self.add(pump),
             Charge::Child { control, shared } => {
                 let key = self.key();
-                let child = Child {
-                    control,
-                    held: shared,
-                };
-                let watched = self.rest.watch(&child.control, key, EventFlags::IN);
-                self.children.insert(key, child);
-                if watched.is_err() {
-                    self.on_end(key);
-                }
+                self.add_child(key, key, control, shared);
             }
+        }
+    }
+
+    fn add_child(&mut self, key: u64, root: u64, control: OwnedFd, held: Vec<Arc<Description>>) {
+        let child = Child {
+            control,
+            root,
+            held,
+        };
+        let watched = self.rest.watch(&child.control, key, EventFlags::IN);
+        self.children.insert(key, child);
+        if watched.is_err() {
+            self.on_end(key);
         }
     }
 
@@ -166,7 +159,7 @@ impl Steward {
             set: Arc::clone(&self.set),
             item,
         });
-        if !pump.may_read() {
+        if pump.awaits_leaving() {
             self.process.lending.post.await_leaving(true);
             pump.note_leaving(self.process);
         }
@@ -204,10 +197,10 @@ impl Steward {
         }
         let mut awaits = false;
         for (key, pump) in &mut self.pumps {
-            if !pump.may_read() {
+            if pump.awaits_leaving() {
                 pump.note_leaving(self.process);
-                self.ready.extend(pump.may_read().then_some(*key));
-                awaits |= !pump.may_read();
+                self.ready.extend((!pump.awaits_leaving()).then_some(*key));
+                awaits |= pump.awaits_leaving();
             }
         }
         self.process.lending.post.await_leaving(awaits);
@@ -278,43 +271,77 @@ impl Steward {
                 return;
             };
             match hear(&child.control) {
-                Heard::Word { word, id, end } => self.on_word(key, word, id, end),
+                Heard::Message(message, end) => self.on_message(key, message, end),
+                Heard::Noise => {}
                 Heard::Nothing => return,
                 Heard::End => self.on_end(key),
             }
         }
     }
 
-    fn on_word(&mut self, key: u64, word: u8, id: u64, end: Option<OwnedFd>) {
+    fn on_message(&mut self, key: u64, message: Message, end: Option<OwnedFd>) {
         let Some(child) = self.children.get_mut(&key) else {
             return;
         };
-        let held = child.held.iter().position(|socket| socket.id == id);
-        match (held, end) {
-            (Some(at), Some(end)) if word == Word::Take as u8 => {
-                let socket = child.held.swap_remove(at);
-                match self.process.steward_number(&socket) {
-                    Some(number) => {
-                        let end = raised(end);
-                        self.process.lending.note(end.as_raw_fd());
-                        self.add(Pump::new(socket, number, end, key));
-                    }
-                    None => self.process.take_back(&socket),
+        let root = child.root;
+        match (message.word, end) {
+            (Word::Take, Some(end)) => self.on_take(key, message, end),
+            (Word::GiveBack, None) => {
+                if let Some(socket) = child.take_held(message.id) {
+                    self.process.take_back(&socket);
                 }
             }
-            (Some(at), None) if word == Word::GiveBack as u8 => {
-                let socket = child.held.swap_remove(at);
-                self.process.take_back(&socket);
+            (Word::Branch, Some(end)) => {
+                let held = child.held.clone();
+                for socket in &held {
+                    socket.lent.add();
+                }
+                let end = raised(end);
+                self.process.lending.note(end.as_raw_fd());
+                let branch = self.key();
+                self.add_child(branch, root, end, held);
             }
-            (None, None) if word == Word::Read as u8 => {
-                let found = self.pumps.iter_mut().find(|(_, pump)| pump.is_of(key, id));
-                if let Some((pump_key, pump)) = found {
-                    pump.read();
-                    self.ready.push(*pump_key);
+            (Word::Read | Word::ReadNow | Word::Shut, None) => {
+                self.on_word_of_pump(root, message);
+                if let (Word::ReadNow, Some(child)) = (message.word, self.children.get(&key)) {
+                    answer(&child.control);
                 }
             }
             _ => {}
         }
+    }
+
+    fn on_take(&mut self, key: u64, message: Message, end: OwnedFd) {
+        let Some(child) = self.children.get_mut(&key) else {
+            return;
+        };
+        let origin = Origin::new(child.root, message.token, message.amount != 0);
+        let Some(socket) = child.take_held(message.id) else {
+            return;
+        };
+        match self.process.steward_number(&socket) {
+            Some(number) => {
+                let end = raised(end);
+                self.process.lending.note(end.as_raw_fd());
+                self.add(Pump::new(socket, number, end, origin));
+            }
+            None => self.process.take_back(&socket),
+        }
+    }
+
+    fn on_word_of_pump(&mut self, root: u64, message: Message) {
+        let is_it = |pump: &Pump| pump.is_of(root, message.token);
+        let found = self.pumps.iter_mut().find(|(_, pump)| is_it(pump));
+        let Some((key, pump)) = found else { return };
+        match message.word {
+            Word::Shut => pump.shut(message.amount & 2 != 0),
+            _ => pump.read(Wish::of(message.amount)),
+        }
+        // Who waits for the answer finds what there is.
+        if message.word == Word::ReadNow {
+            pump.run(&mut self.room);
+        }
+        self.ready.push(*key);
     }
 
     fn on_end(&mut self, key: u64) {
@@ -329,29 +356,10 @@ impl Steward {
     }
 }
 
-/// One message of a child.
-fn hear(control: &OwnedFd) -> Heard {
-    let mut message = [0; MESSAGE];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut bytes = [IoSliceMut::new(&mut message)];
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    match rustix::net::recvmsg(control, &mut bytes, &mut ancillary, flags) {
-        Ok(received) if received.bytes == MESSAGE => {
-            let end = ancillary.drain().find_map(|part| match part {
-                RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-                _ => None,
-            });
-            let (word, id) = message.split_at(1);
-            let id = u64::from_le_bytes(id.try_into().unwrap_or_default());
-            Heard::Word {
-                word: word[0],
-                id,
-                end,
-            }
-        }
-        Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Heard::Nothing,
-        _ => Heard::End,
+impl Child {
+    fn take_held(&mut self, id: u64) -> Option<Arc<Description>> {
+        let at = self.held.iter().position(|socket| socket.id == id)?;
+        Some(self.held.swap_remove(at))
     }
 }
 

@@ -39,7 +39,7 @@ fn the_parent_goes_on_as_before() {
 fn a_listener_survives_exec_by_its_description() {
     let world = World::new();
     let (listener, addr) = world.listener(NONBLOCK);
-    let text = world.process.before_exec().unwrap();
+    let text = world.process.before_exec(true).unwrap();
     assert_eq!(text, format!("l{listener}n,k0"), "and its family");
     let next = World::new();
     next.process.inherit(&text);
@@ -56,8 +56,8 @@ fn who_inherits_only_a_connection_over_exec_is_not_told_the_family() {
     let (_client, server) = world.pair();
     world.process.fork_prepare();
     world.process.fork_child();
-    let told = world.process.before_exec().unwrap_or_default();
-    assert!(told.contains(&format!("c{server}")), "{told}");
+    let told = world.process.before_exec(true).unwrap_or_default();
+    assert!(told.contains(&format!("h{server}/")), "{told}");
     assert!(!told.contains('k'), "{told}");
 }
 

@@ -97,7 +97,7 @@ fn a_blocked_accept_goes_on_after_an_exec_that_failed() {
     std::thread::scope(|scope| {
         let acceptor = scope.spawn(|| world.process.accept4(listener, 0).is_ok());
         let old = world.listening(addr, None);
-        world.process.before_exec();
+        world.process.before_exec(true);
         world.process.exec_failed();
         let engine = world.listening(addr, Some(&old));
         engine.call(addr, 1);

@@ -3,14 +3,16 @@
 
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr;
+use std::ffi::CString;
 
 use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 
+use super::fitness::{Fitness, judge};
 use super::spawn::Outfit;
 use super::sys::Actions;
 use super::{Additions, completed, inherit_variable, search};
 use crate::life;
-use crate::raw;
+use crate::raw::fail;
 use crate::symbols::next;
 use crate::thread::{self, InCall};
 
@@ -46,33 +48,20 @@ unsafe fn entries<'a>(array: Strings) -> Vec<&'a CStr> {
     all
 }
 
-/// Whether a new program has rights that its caller has not (AT_SECURE, __is_setuid()): squid starts its workers so.
-fn is_to_be_secure() -> bool {
-    use rustix::process::{getegid, geteuid, getgid, getuid};
-    geteuid() != getuid() || getegid() != getgid()
-}
-
 /// What becomes of this program.
 enum Start {
-    /// It is replaced by the new one.
-    Replace,
+    /// It is replaced by the new one, which has the library or not.
+    Replace(Fitness),
     /// It goes on; the new one is told this about descriptors.
     Beside(Option<String>),
 }
 
 /// Runs `start` with the environment a new program is to have.
 unsafe fn with_environment<T>(theirs: Strings, how: Start, start: impl FnOnce(Strings) -> T) -> T {
-    let ours = life::environment();
-    if ours.is_empty() {
+    if life::environment().is_empty() {
         return start(theirs);
     }
-    if is_to_be_secure() {
-        raw::write_stderr(
-            b"slipstack: what is started here has another effective user than its caller: the system loads no library \
-              into it, and its sockets are the kernel's\n",
-        );
-    }
-    let replaces_us = matches!(how, Start::Replace);
+    let replaces_us = matches!(how, Start::Replace(_));
     // SAFETY: the program's array.
     let (additions, list) = unsafe { complete(theirs, how) };
     // The guard is closed here: the new program must not find signals blocked.
@@ -93,7 +82,10 @@ unsafe fn with_environment<T>(theirs: Strings, how: Start, start: impl FnOnce(St
 unsafe fn complete(theirs: Strings, how: Start) -> (Option<Additions>, Vec<*const c_char>) {
     let _in_call = InCall::enter();
     let inherit = match how {
-        Start::Replace => life::process().and_then(|process| process.before_exec()),
+        Start::Replace(fitness) => {
+            let hears = fitness == Fitness::Served;
+            life::process().and_then(|process| process.before_exec(hears))
+        }
         Start::Beside(told) => told,
     };
     // SAFETY: the program's array.
@@ -113,22 +105,52 @@ unsafe fn complete(theirs: Strings, how: Start) -> (Option<Additions>, Vec<*cons
     (additions, list)
 }
 
-/// Whether `is_there` finds a program that `name` stands for. What is not there fails without us.
-unsafe fn finds(name: *const c_char, is_there: impl FnOnce(&CStr) -> bool) -> bool {
+/// The file that `search` finds for `name`. What is not there fails without us.
+unsafe fn found(
+    name: *const c_char,
+    search: impl FnOnce(&CStr) -> Option<CString>,
+) -> Option<CString> {
     let _in_call = InCall::enter();
+    if name.is_null() || life::environment().is_empty() {
+        return None;
+    }
     // SAFETY: a C string.
-    !name.is_null() && is_there(unsafe { CStr::from_ptr(name) })
+    search(unsafe { CStr::from_ptr(name) })
+}
+
+/// `execvp`'s search, along this program's own PATH.
+fn along_path(file: &CStr) -> Option<CString> {
+    // SAFETY: the program's array.
+    let own = unsafe { entries(own_environment()) };
+    let mut values = own
+        .iter()
+        .filter_map(|it| it.to_bytes().strip_prefix(b"PATH="));
+    search::find(file, values.next())
+}
+
+/// Replaces this program by the one in `file`; `None` fails without us.
+unsafe fn replaced(
+    file: Option<CString>,
+    envp: Strings,
+    start: impl FnOnce(Strings) -> c_int,
+) -> c_int {
+    let Some(file) = file else {
+        return start(envp);
+    };
+    match judge(&file) {
+        // SAFETY: the program's array.
+        Ok(fitness) => unsafe { with_environment(envp, Start::Replace(fitness), start) },
+        Err(error) => fail(error),
+    }
 }
 
 pub unsafe fn execve(path: *const c_char, argv: Strings, envp: Strings) -> c_int {
     // SAFETY: the program's own call.
     let start = |envp| unsafe { (next::execve.get())(path, argv, envp) };
     // SAFETY: the program's string.
-    if !unsafe { finds(path, search::may_start) } {
-        return start(envp);
-    }
+    let file = unsafe { found(path, search::at) };
     // SAFETY: the program's array.
-    unsafe { with_environment(envp, Start::Replace, start) }
+    unsafe { replaced(file, envp, start) }
 }
 
 pub unsafe fn execv(path: *const c_char, argv: Strings) -> c_int {
@@ -144,27 +166,18 @@ pub unsafe fn execvp(file: *const c_char, argv: Strings) -> c_int {
 pub unsafe fn execvpe(file: *const c_char, argv: Strings, envp: Strings) -> c_int {
     // SAFETY: the program's own call.
     let start = |envp| unsafe { (next::execvpe.get())(file, argv, envp) };
-    let is_there = |file: &CStr| {
-        // SAFETY: the program's array.
-        let own = unsafe { entries(own_environment()) };
-        let mut values = own
-            .iter()
-            .filter_map(|it| it.to_bytes().strip_prefix(b"PATH="));
-        search::may_find(file, values.next())
-    };
     // SAFETY: the program's string.
-    if !unsafe { finds(file, is_there) } {
-        return start(envp);
-    }
+    let file = unsafe { found(file, along_path) };
     // SAFETY: the program's array.
-    unsafe { with_environment(envp, Start::Replace, start) }
+    unsafe { replaced(file, envp, start) }
 }
 
 pub unsafe fn fexecve(fd: c_int, argv: Strings, envp: Strings) -> c_int {
     // SAFETY: the program's own call.
     let start = |envp| unsafe { (next::fexecve.get())(fd, argv, envp) };
+    let file = CString::new(format!("/proc/self/fd/{fd}")).unwrap_or_default();
     // SAFETY: the program's array.
-    unsafe { with_environment(envp, Start::Replace, start) }
+    unsafe { replaced(search::at(&file), envp, start) }
 }
 
 pub unsafe fn execveat(
@@ -176,8 +189,11 @@ pub unsafe fn execveat(
 ) -> c_int {
     // SAFETY: the program's own call.
     let start = |envp| unsafe { (next::execveat.get())(at, path, argv, envp, flags) };
+    let in_folder = |path: &CStr| search::in_folder(at, path);
+    // SAFETY: the program's string.
+    let file = unsafe { found(path, in_folder) };
     // SAFETY: the program's array.
-    unsafe { with_environment(envp, Start::Replace, start) }
+    unsafe { replaced(file, envp, start) }
 }
 
 /// `argv`: the argument list, as an array. Called from assembly.
@@ -214,17 +230,21 @@ pub unsafe extern "C" fn execle(path: *const c_char, argv: Strings) -> c_int {
 
 /// Starts a program beside this one, with what `actions` say of our connections.
 unsafe fn spawned(
+    file: Option<CString>,
     actions: *const posix_spawn_file_actions_t,
     envp: Strings,
     start: impl FnOnce(*const posix_spawn_file_actions_t, Strings) -> c_int,
 ) -> c_int {
+    let fitness = match file.as_deref().map_or(Ok(Fitness::Served), judge) {
+        Ok(fitness) => fitness,
+        Err(error) => return error.0,
+    };
     let outfitted = life::process().and_then(|process| {
         let _in_call = InCall::enter();
         // SAFETY: the program's actions.
         let mut changed = unsafe { Actions::read(actions) };
-        let outfit = Outfit::prepare(process, &mut changed);
-        let told: Vec<String> = outfit.told.iter().map(|fd| format!("c{fd}")).collect();
-        (!told.is_empty()).then(|| (process, changed, outfit, told.join(",")))
+        let outfit = Outfit::prepare(process, &mut changed, fitness);
+        outfit.told().map(|told| (process, changed, outfit, told))
     });
     let Some((process, mut changed, outfit, told)) = outfitted else {
         // SAFETY: the program's array.
@@ -254,8 +274,10 @@ pub unsafe fn posix_spawn(
     let spawn = next::posix_spawn.get();
     // SAFETY: the program's own call.
     let start = |actions, envp| unsafe { spawn(pid, path, actions, attributes, argv, envp) };
+    // SAFETY: the program's string.
+    let file = unsafe { found(path, search::at) };
     // SAFETY: the program's actions and its array.
-    unsafe { spawned(actions, envp, start) }
+    unsafe { spawned(file, actions, envp, start) }
 }
 
 pub unsafe fn posix_spawnp(
@@ -269,8 +291,10 @@ pub unsafe fn posix_spawnp(
     let spawn = next::posix_spawnp.get();
     // SAFETY: the program's own call.
     let start = |actions, envp| unsafe { spawn(pid, file, actions, attributes, argv, envp) };
+    // SAFETY: the program's string.
+    let found = unsafe { found(file, along_path) };
     // SAFETY: the program's actions and its array.
-    unsafe { spawned(actions, envp, start) }
+    unsafe { spawned(found, actions, envp, start) }
 }
 
 /// Calls that take the program's own environment get the completed one put in its place

@@ -2,6 +2,7 @@
 //! does before a binary upgrade).
 
 pub mod abi;
+mod fitness;
 pub mod raw;
 mod search;
 mod spawn;

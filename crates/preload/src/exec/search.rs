@@ -11,22 +11,42 @@ const PATH_DEFAULT: &[u8] = b"/bin:/usr/bin";
 /// `false`: a start of `path` fails. (`true` promises nothing.)
 ///
 /// As do_open_execat() looks: a regular file, and the right to execute it.
-pub fn may_start(path: &CStr) -> bool {
+fn may_start(path: &CStr) -> bool {
     let is_file = statat(CWD, path, AtFlags::empty())
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
     // Whoever may not even ask finds out by trying.
     is_file && accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS) != Err(Errno::ACCESS)
 }
 
-/// As [`may_start`], of `execvp`'s search for `file` in `path`, the value of PATH.
-pub fn may_find(file: &CStr, path: Option<&[u8]>) -> bool {
+/// The program at `path`, if it may start.
+pub fn at(path: &CStr) -> Option<CString> {
+    may_start(path).then(|| path.to_owned())
+}
+
+/// As [`at`], of a path that is relative to the folder `at`.
+pub fn in_folder(at: i32, path: &CStr) -> Option<CString> {
+    if at == libc::AT_FDCWD || path.to_bytes().first() == Some(&b'/') {
+        return self::at(path);
+    }
+    let folder = format!("/proc/self/fd/{at}").into_bytes();
+    let whole = match path.to_bytes() {
+        // AT_EMPTY_PATH: the file itself.
+        b"" => folder,
+        name => [&folder, b"/".as_slice(), name].concat(),
+    };
+    self::at(&CString::new(whole).ok()?)
+}
+
+/// As [`at`], of `execvp`'s search for `file` in `path`, the value of PATH.
+pub fn find(file: &CStr, path: Option<&[u8]>) -> Option<CString> {
     if file.to_bytes().contains(&b'/') {
-        return may_start(file);
+        return at(file);
     }
     let mut folders = path.unwrap_or(PATH_DEFAULT).split(|&byte| byte == b':');
-    folders.any(|folder| {
+    folders.find_map(|folder| {
         let slash: &[u8] = if folder.is_empty() { b"" } else { b"/" };
-        CString::new([folder, slash, file.to_bytes()].concat()).is_ok_and(|path| may_start(&path))
+        let path = CString::new([folder, slash, file.to_bytes()].concat()).ok()?;
+        may_start(&path).then_some(path)
     })
 }
 
@@ -44,10 +64,11 @@ mod tests {
 
     #[test]
     fn a_name_is_looked_for_in_all_folders() {
-        assert!(may_find(c"sh", Some(b"/nonexistent:/bin")));
-        assert!(may_find(c"sh", None));
-        assert!(may_find(c"/bin/sh", Some(b"")));
-        assert!(!may_find(c"sh", Some(b"/nonexistent:/etc")));
-        assert!(!may_find(c"no-such-program-at-all", Some(b"/bin:")));
+        let shell = Some(c"/bin/sh".to_owned());
+        assert_eq!(find(c"sh", Some(b"/nonexistent:/bin")), shell);
+        assert_eq!(find(c"sh", None), shell);
+        assert_eq!(find(c"/bin/sh", Some(b"")), shell);
+        assert_eq!(find(c"sh", Some(b"/nonexistent:/etc")), None);
+        assert_eq!(find(c"no-such-program-at-all", Some(b"/bin:")), None);
     }
 }

@@ -1,66 +1,98 @@
 //! What `posix_spawn` gives to the new program: ends of pairs take the place of our connections.
 
-use slipstack_posix::{Passing, Process};
+use slipstack_posix::{Gift, Passing, Process};
 
+use super::fitness::Fitness;
 use super::sys::{Action, Actions};
 
 /// Connections that go to a new program.
 #[derive(Default)]
 pub struct Outfit {
+    /// To a program without the library.
     passing: Passing,
-    /// The numbers under which it finds them.
-    pub told: Vec<i32>,
+    /// To one with it.
+    gift: Option<Gift>,
+    /// The numbers of what it finds out about by itself.
+    told: Vec<i32>,
+    /// Our connections, and the numbers under which it finds them.
+    copies: Vec<(i32, i32)>,
 }
 
 impl Outfit {
     /// Changes `actions` where they name connections of ours, or leave them open.
-    pub fn prepare(process: &Process, actions: &mut Actions) -> Outfit {
+    pub fn prepare(process: &Process, actions: &mut Actions, fitness: Fitness) -> Outfit {
         let mut outfit = Outfit::default();
         let all: Vec<Action> = actions.all().collect();
+        let closed_from = all.iter().filter_map(|action| match action {
+            Action::CloseFrom(number) => Some(*number),
+            _ => None,
+        });
+        let closed_from = closed_from.min().unwrap_or(i32::MAX);
+        // It would close our control sockets too.
+        let may_ask = fitness == Fitness::Served && closed_from == i32::MAX;
         // A number that an action has replaced is not what we know it as any more.
         let mut replaced: Vec<i32> = Vec::new();
-        let mut closed_from = i32::MAX;
         for (index, action) in all.into_iter().enumerate() {
             match action {
                 Action::Copy { from, to } => {
-                    if process.is_ours(from) && !replaced.contains(&from) {
-                        outfit.told.push(to);
-                        if let Some(end) = outfit.end_for(process, from, to) {
-                            actions.set_source(index, end);
-                        }
+                    if process.is_ours(from)
+                        && !replaced.contains(&from)
+                        && let Some(end) = outfit.add(process, from, to, may_ask)
+                    {
+                        actions.set_source(index, end);
                     }
                     replaced.push(to);
                 }
                 Action::Replace(number) => replaced.push(number),
-                Action::CloseFrom(number) => closed_from = closed_from.min(number),
-                Action::Other => {}
+                Action::CloseFrom(_) | Action::Other => {}
             }
         }
         for number in process.inherited_connections() {
-            if number < closed_from && !replaced.contains(&number) {
-                outfit.told.push(number);
-                if let Some(end) = outfit.end_for(process, number, number) {
-                    actions.put_first(end, number);
-                }
+            if number < closed_from
+                && !replaced.contains(&number)
+                && let Some(end) = outfit.add(process, number, number, may_ask)
+            {
+                actions.put_first(end, number);
             }
+        }
+        if !outfit.copies.is_empty() {
+            outfit.gift = process.prepare_gift(&outfit.copies);
+        }
+        for control in outfit.gift.iter().flat_map(Gift::controls) {
+            actions.put_first(control, control);
         }
         outfit
     }
 
-    /// What is to be copied to `to` in place of our number `from`.
-    fn end_for(&mut self, process: &Process, from: i32, to: i32) -> Option<i32> {
+    /// What is to be copied to `to` in place of our number `from`; `None`: that itself.
+    fn add(&mut self, process: &Process, from: i32, to: i32, may_ask: bool) -> Option<i32> {
+        if may_ask && process.is_connection(from) {
+            self.copies.push((from, to));
+            return None;
+        }
+        self.told.push(to);
         // Nobody reads from standard output.
         let reads = !matches!(to, libc::STDOUT_FILENO | libc::STDERR_FILENO);
         process.prepare_passing(&mut self.passing, from, reads)
     }
 
+    /// What the new program is told; `None`: it gets nothing of ours.
+    pub fn told(&self) -> Option<String> {
+        let mut told: Vec<String> = self.told.iter().map(|fd| format!("c{fd}")).collect();
+        told.extend(self.gift.iter().flat_map(Gift::told).cloned());
+        (!told.is_empty()).then(|| told.join(","))
+    }
+
     /// Whether `actions` are as they were.
     pub fn is_empty(&self) -> bool {
-        self.passing.is_empty()
+        self.passing.is_empty() && self.gift.is_none()
     }
 
     /// The program has been started, or not.
     pub fn end(self, process: &'static Process, is_started: bool) {
         process.end_passing(self.passing, is_started);
+        if let Some(gift) = self.gift {
+            process.end_gift(gift, is_started);
+        }
     }
 }

@@ -1,0 +1,194 @@
+//! What a child may use: prepared before it is made, looked after once it is there.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use slipstack_mem::Descriptor;
+
+use super::post::Charge;
+use super::words::{Control, Message, Word, control_pair};
+use super::{Names, names_of};
+use crate::description::{Decided, Description};
+use crate::process::Process;
+use crate::table::Entry;
+
+/// The end for the child, of the control socket to somebody's steward.
+#[derive(Debug)]
+pub(super) struct Branch {
+    pub(super) of: Arc<Control>,
+    pub(super) childs: OwnedFd,
+}
+
+/// A child in preparation.
+#[derive(Debug, Default)]
+pub(super) struct Fork {
+    /// Our steward's end and the child's; `None`: there is nothing of ours that it could use.
+    pub(super) control: Option<(OwnedFd, OwnedFd)>,
+    pub(super) shared: Vec<Arc<Description>>,
+    pub(super) names: Vec<Names>,
+    /// To the stewards of others, of what this process has borrowed.
+    pub(super) branches: Vec<Branch>,
+}
+
+/// What a forked child has from its parent.
+#[derive(Debug, Default)]
+pub(crate) struct Inheritance {
+    names: Vec<Names>,
+    control: Option<Arc<Control>>,
+    branches: Vec<(i32, Arc<Control>)>,
+}
+
+impl Inheritance {
+    /// The names of a connection of the parent's, and the way to it.
+    pub(crate) fn of_parent(&self, id: u64) -> (Option<&Names>, Option<Arc<Control>>) {
+        let names = self.names.iter().find(|names| names.id == id);
+        // What it does not lend cannot be asked for.
+        let control = names.and(self.control.clone());
+        (names, control)
+    }
+
+    /// The way to a connection that the parent has borrowed itself.
+    pub(crate) fn instead_of(&self, control: Option<&Arc<Control>>) -> Option<Arc<Control>> {
+        let number = control?.number();
+        let found = self.branches.iter().find(|(of, _)| *of == number);
+        found.map(|(_, control)| Arc::clone(control))
+    }
+}
+
+impl Process {
+    /// Before a fork: control sockets, if there is anything that the child could use.
+    pub(crate) fn prepare_lending(&self) {
+        let fork = self.prepare_child(|_| true);
+        *self.lending.fork.lock() = fork;
+    }
+
+    /// Counts connections as lent to a child that is about to be made; `is_wanted` tells which numbers it can use.
+    pub(super) fn prepare_child(&self, is_wanted: impl Fn(i32) -> bool) -> Option<Fork> {
+        let mut fork = Fork::default();
+        for (number, entry) in self.table.all() {
+            let Entry::Socket(socket) = entry else {
+                continue;
+            };
+            if !is_wanted(number) {
+                continue;
+            }
+            match socket.decided() {
+                Some(Decided::Stream(stream))
+                    if !stream.is_failed() && !self.lending.is_stewards(number) =>
+                {
+                    fork.shared.push(socket);
+                }
+                Some(Decided::Foreign(borrowed)) => {
+                    if let Some(control) = borrowed.control() {
+                        fork.branch_off(control);
+                    }
+                }
+                _ => {}
+            }
+        }
+        fork.shared.sort_by_key(|socket| socket.id);
+        fork.shared.dedup_by_key(|socket| socket.id);
+        if !fork.shared.is_empty() {
+            fork.control = control_pair().ok();
+        }
+        if fork.control.is_none() {
+            fork.shared.clear();
+        }
+        if fork.control.is_none() && fork.branches.is_empty() {
+            return None;
+        }
+        fork.names = fork.shared.iter().map(|socket| names_of(socket)).collect();
+        // Before anybody can close them in the parent.
+        for socket in &fork.shared {
+            socket.lent.add();
+        }
+        Some(fork)
+    }
+
+    /// In the parent, after the fork: keeps what the child may use. Without this call nothing is lent.
+    pub fn lend(&'static self) {
+        if let Some(fork) = self.lending.fork.lock().take() {
+            self.lend_to(fork);
+        }
+    }
+
+    pub(super) fn lend_to(&'static self, fork: Fork) {
+        if let Some((control, childs)) = fork.control {
+            drop(childs);
+            let shared = fork.shared;
+            self.charge(Charge::Child { control, shared });
+        }
+    }
+
+    /// There is no child.
+    pub(super) fn lend_to_nobody(&self, fork: Fork) {
+        for socket in fork.shared {
+            self.take_back(&socket);
+        }
+    }
+
+    /// In the child: what it needs to borrow. The stewards are the parent's.
+    pub(crate) fn begin_borrowing(&self) -> Inheritance {
+        self.lending.post.forget();
+        let numbers = std::mem::take(&mut *self.lending.numbers.lock());
+        for number in numbers {
+            std::mem::forget(self.table.take(number));
+            close_number(number);
+        }
+        let fork = self.lending.fork.lock().take().unwrap_or_default();
+        // The descriptions are the parent's: not even their destructors run.
+        std::mem::forget(fork.shared);
+        let mut inheritance = Inheritance {
+            names: fork.names,
+            ..Inheritance::default()
+        };
+        if let Some((parents, childs)) = fork.control {
+            drop(parents);
+            inheritance.control = Some(Arc::new(Control::new(childs)));
+        }
+        for branch in fork.branches {
+            let control = Arc::new(Control::new(branch.childs));
+            inheritance.branches.push((branch.of.number(), control));
+            std::mem::forget(branch.of);
+        }
+        let mut controls = self.lending.controls.lock();
+        // The parent's own; other threads of it hold on to them as well.
+        for control in std::mem::take(&mut *controls) {
+            close_number(control.number());
+            std::mem::forget(control);
+        }
+        controls.extend(inheritance.control.clone());
+        let branches = inheritance.branches.iter();
+        controls.extend(branches.map(|(_, control)| Arc::clone(control)));
+        drop(controls);
+        inheritance
+    }
+}
+
+impl Fork {
+    /// A way for the child to the steward at the other end of `control`, if there is not one yet.
+    fn branch_off(&mut self, control: &Arc<Control>) {
+        if self.branches.iter().any(|it| Arc::ptr_eq(&it.of, control)) {
+            return;
+        }
+        let Ok((stewards, childs)) = control_pair() else {
+            return;
+        };
+        let message = Message {
+            word: Word::Branch,
+            id: 0,
+            token: 0,
+            amount: 0,
+        };
+        if control.say(message, Some(stewards.as_fd())).is_ok() {
+            let of = Arc::clone(control);
+            self.branches.push(Branch { of, childs });
+        }
+    }
+}
+
+fn close_number(number: i32) {
+    if let Some(number) = Descriptor::new(number) {
+        number.close();
+    }
+}

@@ -1,0 +1,255 @@
+//! Connections that a new program has from its predecessor under the same numbers (`exec`), or from the process that
+//! started it (`posix_spawn`).
+//!
+//! A text tells it what its numbers are (see [`Process::inherit`]): `h5n/ID/CONTROL/LOCAL/REMOTE` a connection that
+//! nobody has used yet, `c5/ID/TOKEN/CONTROL/1` the end of a pair, `c5` one without a way to its steward.
+
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::{SocketType, sockopt};
+use slipstack_mem::{Descriptor, raised};
+
+use super::forking::Fork;
+use super::words::Control;
+use super::{Borrowed, Names, Reach, Wish};
+use crate::addr::Family;
+use crate::description::{Decided, Description, Kind, New};
+use crate::process::Process;
+use crate::table::Entry;
+
+/// Connections for a program that is about to be spawned.
+#[derive(Debug)]
+pub struct Gift {
+    fork: Fork,
+    told: Vec<String>,
+}
+
+impl Gift {
+    /// What the new program is told.
+    #[must_use]
+    pub fn told(&self) -> &[String] {
+        &self.told
+    }
+
+    /// The numbers that it must find open beside those that it was given.
+    #[must_use]
+    pub fn controls(&self) -> Vec<i32> {
+        let own = self
+            .fork
+            .control
+            .iter()
+            .map(|(_, childs)| childs.as_raw_fd());
+        let branches = self.fork.branches.iter().map(|it| it.childs.as_raw_fd());
+        own.chain(branches).collect()
+    }
+}
+
+/// The ways to stewards that a text has named so far, by the numbers that it gives them.
+pub(crate) type Ways = Vec<(i32, Arc<Control>)>;
+
+impl Process {
+    /// Whether number `fd` is a connection that a program with the library may be given as it is.
+    #[must_use]
+    pub fn is_connection(&self, fd: i32) -> bool {
+        self.table.socket(fd).is_some_and(|socket| {
+            let decided = socket.decided();
+            matches!(decided, Some(Decided::Stream(_) | Decided::Foreign(_)))
+        })
+    }
+
+    /// Before a program is spawned that finds our connections `from` under the numbers `to`.
+    /// [`Process::end_gift`] must follow.
+    #[must_use]
+    pub fn prepare_gift(&self, copies: &[(i32, i32)]) -> Option<Gift> {
+        let fork = self.prepare_child(|number| copies.iter().any(|(from, _)| *from == number))?;
+        let mut told = Vec::new();
+        for (from, to) in copies {
+            let Some(socket) = self.table.socket(*from) else {
+                continue;
+            };
+            let item = match socket.decided() {
+                Some(Decided::Stream(_)) => {
+                    let names = fork.names.iter().find(|names| names.id == socket.id);
+                    let control = fork.control.as_ref().map(|(_, childs)| childs.as_raw_fd());
+                    names
+                        .zip(control)
+                        .map(|(names, control)| held(&socket, *to, names, control))
+                }
+                Some(Decided::Foreign(it)) => {
+                    let branch = fork.branches.iter().find(|branch| {
+                        let of = it.control();
+                        of.is_some_and(|of| Arc::ptr_eq(of, &branch.of))
+                    });
+                    Some(borrowed(
+                        &socket,
+                        it,
+                        *to,
+                        branch.map(|it| it.childs.as_raw_fd()),
+                    ))
+                }
+                _ => None,
+            };
+            told.extend(item);
+        }
+        Some(Gift { fork, told })
+    }
+
+    /// The program has been started, or not.
+    pub fn end_gift(&'static self, gift: Gift, is_started: bool) {
+        match is_started {
+            true => self.lend_to(gift.fork),
+            false => self.lend_to_nobody(gift.fork),
+        }
+    }
+
+    /// Before `exec`: what to tell of a connection under `number` that another process owns. `hears`: the new program
+    /// has the library.
+    pub(crate) fn tell_of_borrowed(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+        number: i32,
+        hears: bool,
+    ) -> Option<String> {
+        if !hears {
+            if it.hold(self, socket, Reach::Unheard) && number <= libc::STDERR_FILENO {
+                it.take(self, socket, Wish::All);
+            }
+            return None;
+        }
+        let control = it.control().map(|control| {
+            let _ = fcntl_setfd(control.end(), FdFlags::empty());
+            control.number()
+        });
+        Some(borrowed(socket, it, number, control))
+    }
+
+    /// `exec` failed: what it was to leave open is private again.
+    pub(crate) fn keep_controls(&self) {
+        for control in self.lending.controls.lock().iter() {
+            let _ = fcntl_setfd(control.end(), FdFlags::CLOEXEC);
+        }
+    }
+
+    /// A connection that is another process's and has not been used by this one.
+    pub(crate) fn inherit_held(&self, item: &str, ways: &mut Ways) -> Option<()> {
+        let mut parts = item.split('/');
+        let mut part = || parts.next();
+        let number = part()?;
+        let is_nonblocking = number.ends_with('n');
+        let number = Descriptor::new(number.trim_end_matches('n').parse().ok()?)?;
+        rustix::io::fcntl_getfd(number.as_fd()).ok()?;
+        let id = part()?.parse().ok()?;
+        let control = self.way(part()?.parse().ok()?, ways)?;
+        let (local, remote) = (part()?.parse().ok(), part()?.parse().ok());
+        if let Some(socket) = self.find_held(id, &control) {
+            self.install(number, &socket);
+            return Some(());
+        }
+        let names = Names { id, local, remote };
+        let it = Borrowed::new(id, Some(&names), Some(control), None);
+        let socket = self.foreign(it, is_nonblocking);
+        self.install(number, &socket);
+        Some(())
+    }
+
+    /// The way to the steward of the end of a pair, if there is one.
+    pub(crate) fn inherit_taken(&self, item: &str, ways: &mut Ways) -> Option<()> {
+        let mut parts = item.split('/');
+        let fd: i32 = parts.next()?.parse().ok()?;
+        self.receive(fd);
+        let mut value = || parts.next()?.parse::<u64>().ok();
+        let (id, token) = (value()?, value()?);
+        let control = self.way(i32::try_from(value()?).ok()?, ways)?;
+        let is_streaming = value()? != 0;
+        let socket = self.table.socket(fd)?;
+        let Some(Decided::Foreign(known)) = socket.decided() else {
+            return None;
+        };
+        let (local, remote) = (known.local, known.remote);
+        let names = Names { id, local, remote };
+        let it = Borrowed::new(id, Some(&names), Some(control), Some(token));
+        if is_streaming {
+            it.note_streaming();
+        }
+        let again = self.foreign(it, socket.is_nonblocking());
+        again
+            .has_kernel
+            .store(true, std::sync::atomic::Ordering::Release);
+        self.install(Descriptor::new(fd)?, &again);
+        Some(())
+    }
+
+    fn foreign(&self, it: Borrowed, is_nonblocking: bool) -> Arc<Description> {
+        let family = match it.local {
+            Some(SocketAddr::V6(_)) => Family::V6,
+            Some(SocketAddr::V4(_)) | None => Family::V4,
+        };
+        let new = New {
+            id: self.next_id(),
+            family,
+            kind: Kind::Stream,
+            protocol: 0,
+            is_nonblocking,
+        };
+        Arc::new(Description::decided_as(new, Decided::Foreign(it)))
+    }
+
+    fn find_held(&self, id: u64, control: &Arc<Control>) -> Option<Arc<Description>> {
+        self.table.all().into_iter().find_map(|(_, entry)| {
+            let Entry::Socket(socket) = entry else {
+                return None;
+            };
+            let is_it = match socket.decided() {
+                Some(Decided::Foreign(it)) => {
+                    it.id == id && it.control().is_some_and(|of| Arc::ptr_eq(of, control))
+                }
+                _ => false,
+            };
+            is_it.then_some(socket)
+        })
+    }
+
+    /// The control socket that has come under `number`; it moves out of the program's way.
+    fn way(&self, number: i32, ways: &mut Ways) -> Option<Arc<Control>> {
+        if let Some((_, control)) = ways.iter().find(|(known, _)| *known == number) {
+            return Some(Arc::clone(control));
+        }
+        let came = Descriptor::new(number)?;
+        let kind = sockopt::socket_type(came.as_fd()).ok()?;
+        if kind != SocketType::SEQPACKET {
+            return None;
+        }
+        let end = came.as_fd().try_clone_to_owned().ok()?;
+        came.close();
+        let control = Arc::new(Control::new(raised(end)));
+        self.lending.controls.lock().push(Arc::clone(&control));
+        ways.push((number, Arc::clone(&control)));
+        Some(control)
+    }
+}
+
+fn held(socket: &Description, number: i32, names: &Names, control: i32) -> String {
+    let mode = if socket.is_nonblocking() { "n" } else { "" };
+    let shown = |addr: Option<SocketAddr>| addr.map_or("-".to_owned(), |addr| addr.to_string());
+    let (local, remote) = (shown(names.local), shown(names.remote));
+    let id = names.id;
+    format!("h{number}{mode}/{id}/{control}/{local}/{remote}")
+}
+
+fn borrowed(socket: &Description, it: &Borrowed, number: i32, control: Option<i32>) -> String {
+    let Some(control) = control else {
+        return format!("c{number}");
+    };
+    let (id, local, remote) = (it.id, it.local, it.remote);
+    match it.token() {
+        Some(token) => {
+            let streams = u8::from(it.is_streaming());
+            format!("c{number}/{id}/{token}/{control}/{streams}")
+        }
+        None => held(socket, number, &Names { id, local, remote }, control),
+    }
+}
