@@ -41,6 +41,15 @@ pub struct WaitOn {
     pub is_nap: bool,
 }
 
+impl WaitOn {
+    /// Nothing will come.
+    pub const NOTHING: WaitOn = WaitOn {
+        fds: [-1, -1],
+        timeout_ns: None,
+        is_nap: false,
+    };
+}
+
 /// An attached engine as the program's side sees it.
 pub trait Driver: Send + Sync {
     /// Lets the engine work: in-process runs one turn (RX burst, commands, timers, flush) if no
@@ -86,7 +95,8 @@ pub trait Driver: Send + Sync {
 
     fn placement(&self) -> Placement;
 
-    /// The engine is gone for good; sockets answer with [`crate::Reason::NetDown`].
+    /// The engine is gone for good; sockets answer with [`crate::Reason::NetDown`]. Not after [`Driver::goodbye`]: other
+    /// threads of a process that ends hear nothing more.
     fn is_dead(&self) -> bool;
 
     /// The process ends or is replaced: in-process hands the connections to the keeper; remote

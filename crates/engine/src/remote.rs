@@ -53,7 +53,8 @@ impl Remote {
     }
 
     fn look_for_death(&self) {
-        if self.end.is_engine_gone() || self.control.is_closed() {
+        let is_gone = self.end.is_engine_gone() || self.control.is_closed();
+        if is_gone && !self.is_over.load(Ordering::Acquire) {
             self.is_dead.store(true, Ordering::Release);
         }
     }
@@ -83,6 +84,9 @@ impl Driver for Remote {
     }
 
     fn prepare_wait(&self, _nap_ns_max: u64) -> Option<WaitOn> {
+        if self.is_over.load(Ordering::Acquire) {
+            return Some(WaitOn::NOTHING);
+        }
         if self.is_dead() || !self.end.prepare_sleep() {
             return None;
         }
@@ -121,7 +125,6 @@ impl Driver for Remote {
         }
         self.end.push(Command::Goodbye);
         self.commands();
-        self.is_dead.store(true, Ordering::Release);
     }
 
     fn descriptors(&self) -> Vec<RawFd> {

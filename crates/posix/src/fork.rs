@@ -49,6 +49,7 @@ impl Process {
         self.sleepers.hold();
         self.report.hold();
         self.table.hold();
+        self.anchoring.hold();
         self.hold_lending();
     }
 
@@ -124,6 +125,7 @@ impl Process {
     /// Gives what was locked and is no more.
     fn release_all(&self) -> Vec<Entry> {
         self.release_lending();
+        self.anchoring.release();
         self.table.release();
         self.report.release();
         self.sleepers.release();
@@ -279,7 +281,10 @@ impl Process {
         // Other threads sleep for what is only intended from now on.
         self.absence.note();
         match self.link().filter(|link| link.is_left()) {
-            Some(link) => self.mourn(&link),
+            Some(link) => {
+                link.lose();
+                self.mourn(&link);
+            }
             // One of them has found out first.
             None => self.sleepers.wake_all(),
         }

@@ -56,4 +56,4 @@ pub use lending::{Gift, Passing, is_passed};
 pub use outcome::{Divert, Outcome};
 pub use process::{Accepted, Exit, Process, Received, Settings, SpinPolicy};
 pub use slipstack_mem::OURS_USUALLY_FROM;
-pub use slipstack_mem::thread::own as own_threads;
+pub use slipstack_mem::thread::{own as own_threads, spawn_quiet};

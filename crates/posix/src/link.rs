@@ -52,6 +52,8 @@ pub(crate) struct Link {
     has_news: AtomicBool,
     /// This process has let go of it.
     is_left: AtomicBool,
+    /// And goes on without it.
+    is_lost: AtomicBool,
     /// The descriptions of the channel's sockets, in chunks.
     sockets: Box<[OnceLock<Box<[Place]>>]>,
 }
@@ -78,6 +80,7 @@ impl Link {
             pumping: Lock::new(()),
             has_news: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
             sockets: (0..SOCKETS.div_ceil(CHUNK))
                 .map(|_| OnceLock::new())
                 .collect(),
@@ -129,8 +132,14 @@ impl Link {
         self.driver.placement() == Placement::InProcess && self.driver.has_stand_in()
     }
 
+    /// Not while the process ends: its other threads run on for a moment, and learn nothing of that.
     pub(crate) fn is_dead(&self) -> bool {
-        self.driver.is_dead()
+        self.driver.is_dead() || self.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// The process did not end after all.
+    pub(crate) fn lose(&self) {
+        self.is_lost.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_left(&self) -> bool {
@@ -241,7 +250,7 @@ impl Link {
             if let Some(reply) = self.program.reply(ticket) {
                 return reply.map_err(Errno::from);
             }
-            if self.driver.is_dead() {
+            if self.is_dead() {
                 return Err(Errno::ENETDOWN);
             }
             let waited = now_ns().wrapping_sub(begun);
@@ -328,7 +337,7 @@ impl Link {
 
     pub(crate) fn seen(&self, sock: SockId) -> Seen {
         let state = self.program.state(sock);
-        if self.driver.is_dead() && !state.contains(State::CLOSED) {
+        if self.is_dead() && !state.contains(State::CLOSED) {
             return Seen(state | State::HUP | State::CLOSED);
         }
         Seen(state)

@@ -18,6 +18,8 @@ const AGE_MAX_NS: u64 = 1_000_000_000;
 pub(crate) struct Known {
     /// What was answered first.
     first: OnceLock<Option<Policy>>,
+    /// Taken while that is asked for.
+    asking: Lock<()>,
     now: Lock<Option<Fresh>>,
     /// The link's MTU, once that was asked for again; 0 = it was not.
     mtu: AtomicU16,
@@ -32,11 +34,13 @@ struct Fresh {
 impl Known {
     /// Over a fork. After the sockets: who looks at one asks.
     pub(crate) fn hold(&self) {
+        self.asking.hold();
         self.now.hold();
     }
 
     pub(crate) fn release(&self) {
         self.now.release();
+        self.asking.release();
     }
 }
 
@@ -122,16 +126,19 @@ impl Process {
     }
 
     fn first_policy(&self) -> Option<&Policy> {
-        let policy = self
-            .policy
-            .first
-            .get_or_init(|| match self.attach.policy() {
-                Ok(policy) => Some(policy),
-                Err(error) => {
-                    self.on_trouble(&error, self.now_ns());
-                    None
-                }
-            });
+        let first = &self.policy.first;
+        if let Some(policy) = first.get() {
+            return policy.as_ref();
+        }
+        // A fork waits until it is known: a child of one in between would wait for ever.
+        let _asking = self.policy.asking.lock();
+        let policy = first.get_or_init(|| match self.attach.policy() {
+            Ok(policy) => Some(policy),
+            Err(error) => {
+                self.on_trouble(&error, self.now_ns());
+                None
+            }
+        });
         policy.as_ref()
     }
 

@@ -106,6 +106,8 @@ pub struct Process {
     pub(crate) policy: Known,
     /// What descriptors are dup'd from.
     anchor: OnceLock<OwnedFd>,
+    /// Taken while that is made.
+    pub(crate) anchoring: Lock<()>,
     /// Makes room, for a moment, where the program may have no more descriptors.
     spare: Lock<Option<OwnedFd>>,
     ids: AtomicU64,
@@ -152,6 +154,7 @@ impl Process {
             attaching_thread: AtomicUsize::new(0),
             policy: Known::default(),
             anchor: OnceLock::new(),
+            anchoring: Lock::new(()),
             spare: Lock::new(None),
             ids: AtomicU64::new(1),
             has_intents: AtomicBool::new(false),
@@ -317,7 +320,10 @@ impl Process {
         }
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let fresh = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
-        let anchor = self.anchor.get_or_init(|| raised(fresh));
+        let anchor = {
+            let _anchoring = self.anchoring.lock();
+            self.anchor.get_or_init(|| raised(fresh))
+        };
         self.keep_spare();
         Ok(anchor)
     }

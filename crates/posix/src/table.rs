@@ -49,12 +49,15 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) struct Table {
     chunks: Box<[OnceLock<Box<[Slot]>>]>,
+    /// Taken while a chunk comes into being and its first number is put there, so that no fork comes in between.
+    growing: Lock<()>,
 }
 
 impl Table {
     pub(crate) fn new() -> Self {
         Table {
             chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
+            growing: Lock::new(()),
         }
     }
 
@@ -104,6 +107,7 @@ impl Table {
     pub(crate) fn put(&self, number: i32, entry: Entry) -> Option<Entry> {
         let index = usize::try_from(number).ok()?;
         let chunk = self.chunks.get(index / CHUNK)?;
+        let _growing = chunk.get().is_none().then(|| self.growing.lock());
         let slots = chunk.get_or_init(|| (0..CHUNK).map(|_| Slot::default()).collect());
         let slot = &slots[index % CHUNK];
         let mut place = slot.entry.lock();
@@ -143,6 +147,7 @@ impl Table {
 
     /// Before a fork: nobody else may be inside a slot while the process is copied.
     pub(crate) fn hold(&self) {
+        self.growing.hold();
         for (_, slot) in self.slots() {
             slot.entry.hold();
         }
@@ -152,5 +157,6 @@ impl Table {
         for (_, slot) in self.slots() {
             slot.entry.release();
         }
+        self.growing.release();
     }
 }

@@ -105,6 +105,9 @@ impl Shared {
     /// One whole turn by whoever asks; `None` if another thread owns the engine.
     fn turn(&self, now_ns: u64, run: fn(&mut Engine, Instant) -> Turn) -> Option<Turn> {
         let mut engine = self.engine.try_lock()?;
+        if self.is_over() {
+            return None;
+        }
         let turn = run(&mut engine, Instant(now_ns));
         let is_stale = self.is_stale(&mut engine);
         drop(engine);
@@ -112,6 +115,11 @@ impl Shared {
             self.bell.ring();
         }
         Some(turn)
+    }
+
+    /// The engine's connections are others': nothing of it may reach the device any more. Known for certain under its lock.
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
     }
 
     fn note_keeper(&self, is_alone: bool) {
@@ -179,6 +187,9 @@ impl Driver for InProcess {
     fn commands(&self) {
         // A command must not be left behind because the ticker happened to own the engine.
         let mut engine = self.shared.engine.lock();
+        if self.shared.is_over() {
+            return;
+        }
         let now = now_ns();
         let driven_at = self.shared.driven_at.load(Ordering::Relaxed);
         if now.saturating_sub(driven_at) < LONG_BATCH_NS {
@@ -203,6 +214,9 @@ impl Driver for InProcess {
     fn prepare_wait(&self, nap_ns_max: u64) -> Option<WaitOn> {
         let mut engine = self.shared.engine.try_lock()?;
         self.shared.sleepers.enter();
+        if self.shared.is_over() {
+            return Some(WaitOn::NOTHING);
+        }
         engine.set_sleeping(true);
         let now = now_ns();
         let nap = self.naps.begin(now, nap_ns_max);
@@ -248,7 +262,7 @@ impl Driver for InProcess {
     }
 
     fn is_dead(&self) -> bool {
-        self.shared.is_over.load(Ordering::Relaxed)
+        false
     }
 
     fn goodbye(&self, _why: Exit) {

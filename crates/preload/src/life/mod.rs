@@ -1,6 +1,7 @@
 //! The process: when we begin to look after it, its forks and its end.
 
 pub mod abi;
+mod last;
 mod raw;
 mod sys;
 
@@ -135,6 +136,7 @@ fn start(variables: Vec<CString>) {
         let kept = variables.into_iter().filter(kept).collect();
         if ENVIRONMENT.set(kept).is_ok() {
             sys::register();
+            last::watch_this_thread();
         }
         if inherits {
             activate();
@@ -164,6 +166,9 @@ extern "C" fn fork_parent() {
 }
 
 extern "C" fn fork_child() {
+    if !InCall::is_nested() {
+        last::watch_this_thread();
+    }
     fork_over(|process| {
         // A child ends on its own account.
         IS_ENDED.store(false, Relaxed);

@@ -1,0 +1,61 @@
+//! The end of a process whose threads have all ended.
+//!
+//! libc ends a process with its last thread, and counts ours. As long as the first thread lives they do not matter: its
+//! return from `main` ends the process. Once it has ended by itself (`pthread_exit`, a cancellation) a thread of ours
+//! looks now and then whether any but ours are left.
+
+use core::time::Duration;
+use std::fs;
+
+use slipstack_posix::{own_threads, spawn_quiet};
+
+use super::sys;
+
+/// How long after the last thread the process may end.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The same once it has gone on for a while without its first thread.
+const LOOK_RARELY: Duration = Duration::from_millis(200);
+/// Looks until then.
+const OFTEN: u32 = 100;
+
+/// The calling thread is the process's first one, or the only one of a forked child.
+pub(super) fn watch_this_thread() {
+    sys::at_end_of_this_thread(on_end);
+}
+
+extern "C" fn on_end() {
+    let _ = spawn_quiet("slipstack-last", || {
+        let mut looks = 0;
+        while has_others() {
+            looks += 1;
+            std::thread::sleep(if looks < OFTEN {
+                LOOK_EVERY
+            } else {
+                LOOK_RARELY
+            });
+        }
+        // As libc's last thread does.
+        std::process::exit(0);
+    });
+}
+
+/// Whether a thread of the program's runs.
+fn has_others() -> bool {
+    let first = std::process::id();
+    let Ok(tasks) = fs::read_dir("/proc/self/task") else {
+        return true;
+    };
+    let ids = tasks
+        .flatten()
+        .filter_map(|task| task.file_name().to_str()?.parse().ok());
+    let others = ids.filter(|id: &u32| own_threads().all(|own| own != *id));
+    others.into_iter().any(|id| id != first || !has_ended(id))
+}
+
+/// Whether what is left of the first thread only waits for the others' end.
+fn has_ended(first: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/self/task/{first}/stat")).unwrap_or_default();
+    // Behind the name, which may be anything.
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| rest.starts_with('Z'))
+}
