@@ -14,8 +14,8 @@ help: ## this list
 setup: ## install the Debian packages that are missing (root)
 	@scripts/setup
 
-build: setup ## target/release/slipstack and libslipstack.so
-	@cargo build --release -p slipstack-cli -p slipstack-preload
+build: setup ## target/release/slipstack, libslipstack.so and libfstack
+	@cargo build --release -p slipstack-cli -p slipstack-preload -p slipstack-capi
 
 demo: build ## nginx on Slipstack, asked by curl on the kernel; leaves nothing behind
 	@scripts/demo
@@ -74,9 +74,17 @@ book: ## the book as HTML in target/book (needs mdbook)
 	@mdbook build docs/book -d ../../target/book
 
 PREFIX ?= /usr/local
-install: build ## slipstack and its library under PREFIX
+HEADERS := $(wildcard crates/capi/include/*.h)
+install: build ## slipstack, its libraries, headers and pkg-config files under PREFIX
 	install -D -m 755 target/release/slipstack $(DESTDIR)$(PREFIX)/bin/slipstack
 	install -D -m 755 target/release/libslipstack.so $(DESTDIR)$(PREFIX)/lib/libslipstack.so
+	install -D -m 755 target/release/libfstack.so $(DESTDIR)$(PREFIX)/lib/libfstack.so
+	install -D -m 644 target/release/libfstack.a $(DESTDIR)$(PREFIX)/lib/libfstack.a
+	install -d $(DESTDIR)$(PREFIX)/include/slipstack $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -m 644 $(HEADERS) $(DESTDIR)$(PREFIX)/include/slipstack
+	for name in slipstack libfstack; do \
+		sed 's|@PREFIX@|$(PREFIX)|' crates/capi/pkgconfig/$$name.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/$$name.pc || exit 1; \
+	done
 
 clean: ## remove what was built
 	@cargo clean

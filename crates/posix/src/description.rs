@@ -98,6 +98,8 @@ pub(crate) struct Description {
     /// The numbers carry a kernel socket (which never blocks), beside the stack's or
     /// before it is decided.
     pub(crate) has_kernel: AtomicBool,
+    /// It is the stack's and nobody else's: no socket of the kernel's stands beside it.
+    pub(crate) is_alone: AtomicBool,
     /// SO_RCVTIMEO and SO_SNDTIMEO in nanoseconds, 0 = none.
     pub(crate) recv_timeout_ns: AtomicU64,
     pub(crate) send_timeout_ns: AtomicU64,
@@ -140,6 +142,7 @@ impl Description {
             is_nonblocking: old.is_nonblocking(),
         });
         new.has_kernel.store(old.has_kernel(), Ordering::Release);
+        new.is_alone.store(old.is_alone(), Ordering::Relaxed);
         for (from, to) in [
             (&old.recv_timeout_ns, &new.recv_timeout_ns),
             (&old.send_timeout_ns, &new.send_timeout_ns),
@@ -163,6 +166,7 @@ impl Description {
             protocol: new.protocol,
             is_nonblocking: AtomicBool::new(new.is_nonblocking),
             has_kernel: AtomicBool::new(false),
+            is_alone: AtomicBool::new(false),
             recv_timeout_ns: AtomicU64::new(0),
             send_timeout_ns: AtomicU64::new(0),
             peek_offset: AtomicI32::new(-1),
@@ -219,7 +223,12 @@ impl Description {
     /// port that the program bound.
     #[inline]
     pub(crate) fn kernel_speaks(&self) -> bool {
-        self.has_kernel() && !matches!(self.decided(), Some(Decided::Stream(_)))
+        self.has_kernel() && !self.is_alone() && !matches!(self.decided(), Some(Decided::Stream(_)))
+    }
+
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.is_alone.load(Ordering::Relaxed)
     }
 
     /// Whether it has no number here any more while the kernel has the socket: it is the kernel's, or closed.
@@ -245,7 +254,7 @@ impl Description {
             Some(Decided::Foreign(it)) if it.is_taken() => 0,
             Some(Decided::Foreign(_)) => (libc::EPOLLHUP | libc::EPOLLERR) as u32,
             // With a kernel socket under the number the kernel speaks for it.
-            None if self.has_kernel() => 0,
+            None if self.kernel_speaks() => 0,
             // A fresh socket: tcp_poll and udp_poll of one that is in CLOSE.
             None => match self.kind {
                 Kind::Stream => (libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLHUP) as u32,

@@ -14,6 +14,7 @@
 
 mod absence;
 pub mod addr;
+mod alone;
 mod ancillary;
 mod anew;
 mod batch;
@@ -24,6 +25,7 @@ pub mod errno;
 mod fork;
 mod habit;
 mod idhash;
+mod idle;
 mod interfaces;
 pub mod kernel;
 mod lending;

@@ -133,6 +133,9 @@ impl Process {
     /// libc.
     pub const SOCK_KERNEL: i32 = 0x0200_0000;
 
+    /// The bit of `socket`'s type that asks for the stack and nothing beside it; it goes before the other.
+    pub const SOCK_STACK: i32 = 0x0100_0000;
+
     /// Touches no device and speaks to nobody yet.
     #[must_use]
     pub fn new(kernel: Box<dyn Kernel>, attach: Arc<dyn Attach>, settings: Settings) -> Self {
@@ -386,6 +389,11 @@ impl Process {
             libc::AF_INET6 => Family::V6,
             _ => return Err(Divert::Kernel),
         };
+        let is_alone = kind & Self::SOCK_STACK != 0;
+        let kind = match is_alone {
+            true => kind & !(Self::SOCK_STACK | Self::SOCK_KERNEL),
+            false => kind,
+        };
         if kind & !(KIND | FLAGS) != 0 {
             return Err(Divert::Kernel);
         }
@@ -411,6 +419,7 @@ impl Process {
             protocol,
             is_nonblocking: kind & libc::SOCK_NONBLOCK != 0,
         }));
+        socket.is_alone.store(is_alone, Ordering::Relaxed);
         self.install(number, &socket);
         Ok(number.number())
     }

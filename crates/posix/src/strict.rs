@@ -28,6 +28,9 @@ impl Process {
     ) -> Result<(), Errno> {
         let addr = addr_of(given, socket);
         let ip = addr.ip().to_canonical();
+        if socket.is_alone() {
+            return Err(refusal);
+        }
         if !self.settings.strict || ip.is_loopback() || why == Reason::Loopback {
             return Ok(());
         }

@@ -1,5 +1,7 @@
 //! One call of the program on a descriptor of ours: guard, answer, errno.
 
+use core::ffi::c_int;
+
 use slipstack_posix::{Divert, Errno, Interruptions, Outcome, Process};
 
 use crate::thread::InCall;
@@ -144,6 +146,17 @@ fn inside(
         signals::arm();
     }
     outcome
+}
+
+/// Most bytes that one call discards.
+const DISCARDED_MAX: usize = 16 << 20;
+
+/// A place for `len` bytes that the program wants discarded. `None`: it needs one of its own.
+#[cold]
+pub fn place_to_discard(fd: c_int, len: usize, flags: c_int) -> Option<Vec<u8>> {
+    let is_meant = flags & libc::MSG_TRUNC != 0
+        && life::process().is_some_and(|process| process.is_stream(fd));
+    is_meant.then(|| vec![0; len.min(DISCARDED_MAX)])
 }
 
 /// A length as the result of a call.

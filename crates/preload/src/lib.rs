@@ -3,14 +3,13 @@
 //! The library stands in for the functions of [`symbols`]' table. A call that does not
 //! concern us costs one atomic load and a jump into libc; the others become calls of
 //! [`slipstack_posix::Process`]. Here is only what needs C: the table, arguments
-//! ([`abi`]), signals, forks, new programs and the end of the process.
+//! (`slipstack-abi`), signals, forks, new programs and the end of the process.
 //!
 //! Our own code runs inside a guard ([`thread::InCall`]): signal handlers are put off,
 //! libc's functions are their plain selves, memory comes from a heap of our own.
 //! A program without `SLIPSTACK_` variables, and one with raised privileges, is left
 //! alone; one without sockets is not touched beyond the table.
 
-mod abi;
 mod call;
 mod cancel;
 mod descriptors;
@@ -25,7 +24,6 @@ mod lock;
 mod messages;
 mod next;
 mod privileges;
-mod raw;
 mod readiness;
 mod signals;
 mod sockets;
@@ -34,3 +32,5 @@ pub mod symbols;
 mod syscall;
 mod terminals;
 mod thread;
+
+use slipstack_abi::{abi, raw};

@@ -43,7 +43,8 @@ impl Process {
                 .accept_now(&socket, listener, flags, false)?
                 .ok_or(Errno::EAGAIN.into());
         }
-        let kernel = polled(socket.kernel_number(), libc::POLLIN);
+        let number = socket.kernel_number().filter(|_| socket.kernel_speaks());
+        let kernel = polled(number, libc::POLLIN);
         let plan = self.plan_of_call(&socket, &socket.recv_timeout_ns, kernel.as_slice());
         self.wait(&plan, |kernel_look| {
             Ok(self.accept_now(&socket, listener, flags, kernel_look.is_due())?)
@@ -81,7 +82,8 @@ impl Process {
         listener: &Listener,
         flags: i32,
     ) -> Result<Option<Accepted>, Errno> {
-        let Some(number) = socket.kernel_number() else {
+        let number = socket.kernel_number().filter(|_| socket.kernel_speaks());
+        let Some(number) = number else {
             return Ok(None);
         };
         let flags = SocketFlags::from_bits_retain(flags as u32);

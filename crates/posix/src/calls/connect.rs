@@ -48,7 +48,7 @@ impl Process {
         match socket.decided() {
             Some(Decided::Stream(stream)) => self.connect_again(&socket, stream, given),
             Some(Decided::Listener(_)) if given == Given::Unspecified => {
-                if let Some(number) = socket.kernel_number() {
+                if let Some(number) = socket.kernel_number().filter(|_| socket.kernel_speaks()) {
                     rustix::net::connect_unspec(number.as_fd())?;
                 }
                 self.stop_listening(&socket);

@@ -38,6 +38,9 @@ impl Process {
                 return self.become_kernel(&socket, Reason::Family, Placed::Nothing);
             }
         };
+        if socket.is_alone() {
+            return self.bind_alone(&socket, addr);
+        }
         // On a group or a broadcast address the kernel's part hears what comes by its interfaces.
         let is_group = addr.ip().is_multicast()
             || self
@@ -178,6 +181,9 @@ impl Process {
             return Err(Errno::EOPNOTSUPP.into());
         }
         match socket.decided() {
+            Some(Decided::Listener(listener)) if socket.is_alone() => {
+                return self.listen_longer(listener, backlog);
+            }
             Some(Decided::Listener(listener)) => {
                 let number = socket.kernel_number().ok_or(Errno::EBADF)?;
                 rustix::net::listen(number.as_fd(), backlog)?;
@@ -194,6 +200,9 @@ impl Process {
             }
             Some(_) => return Err(Errno::EINVAL.into()),
             None => {}
+        }
+        if socket.is_alone() {
+            return self.listen_alone(&socket, backlog);
         }
         let number = match self.policy() {
             Some(policy) if !policy.addrs.is_empty() => self.materialize(&socket)?,
@@ -244,7 +253,7 @@ impl Process {
     }
 
     /// Under `--strict` who cannot listen on the stack does not listen.
-    fn insist_on_listening(&self, socket: &Arc<Description>) -> Outcome<()> {
+    pub(crate) fn insist_on_listening(&self, socket: &Arc<Description>) -> Outcome<()> {
         self.insist(socket).inspect_err(|_| {
             if let Some(number) = socket.kernel_number() {
                 let _ = rustix::net::shutdown(number.as_fd(), rustix::net::Shutdown::Read);
@@ -291,7 +300,10 @@ impl Process {
             Some(Decided::Listener(_)) if !read => Ok(()),
             Some(Decided::Listener(_)) => {
                 self.stop_listening(&socket);
-                Err(Divert::Kernel)
+                match socket.is_alone() {
+                    true => Ok(()),
+                    false => Err(Divert::Kernel),
+                }
             }
             Some(Decided::Dgram(dgram)) => shutdown_dgram(&socket, dgram, (read, write)),
             Some(Decided::Foreign(it)) => {

@@ -8,7 +8,7 @@ use libc::{iovec, off64_t, size_t, sockaddr, socklen_t, ssize_t};
 use slipstack_posix::{AddrBytes, Errno};
 
 use crate::abi;
-use crate::call::{Restart, answer, answer_uncancelled, is_ours, length};
+use crate::call::{Restart, answer, answer_uncancelled, is_ours, length, place_to_discard};
 use crate::cancel;
 use crate::life;
 use crate::raw::fail;
@@ -27,7 +27,7 @@ unsafe fn recv_one(
     // SAFETY: the program's buffer.
     let buf = match unsafe { abi::bytes_mut(buf, len) } {
         Ok(buf) => buf,
-        Err(errno) => match abi::place_to_discard(fd, len, flags) {
+        Err(errno) => match place_to_discard(fd, len, flags) {
             Some(place) => {
                 discarded = place;
                 &mut discarded[..]

@@ -1,9 +1,8 @@
 //! What the POSIX layer asks of libc and of signal handling.
 
-mod abi;
-
 use std::time::Duration;
 
+use slipstack_abi::kernel as abi;
 use slipstack_posix::{Errno, Interruptions, Kernel};
 
 use crate::cancel;

@@ -11,7 +11,7 @@ use slipstack_posix::{Errno, Process, Received};
 
 use super::HEADER_LEN;
 use super::rights::{self, Departure};
-use crate::call::{Restart, answer, answer_uncancelled, is_ours, length};
+use crate::call::{Restart, answer, answer_uncancelled, is_ours, length, place_to_discard};
 use crate::raw::{errno, fail};
 use crate::symbols::next;
 use crate::{abi, cancel, life};
@@ -103,7 +103,7 @@ pub unsafe fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
     if result == Err(Errno::EFAULT) {
         // SAFETY: the program's array.
         let len = unsafe { abi::total_len(vecs, count) };
-        if let Some(mut place) = abi::place_to_discard(fd, len, flags) {
+        if let Some(mut place) = place_to_discard(fd, len, flags) {
             result = Ok(receive(&mut [IoSliceMut::new(&mut place)]));
         }
     }

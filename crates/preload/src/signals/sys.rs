@@ -13,11 +13,7 @@ use crate::thread::{self, Thread};
 
 type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// The first word of a `sigset_t`: the kernel's 64 signals.
-pub fn mask_of(set: &libc::sigset_t) -> u64 {
-    // SAFETY: glibc's sigset_t is 128 bytes of plain words; the kernel uses the first.
-    unsafe { *core::ptr::from_ref(set).cast::<u64>() }
-}
+pub use crate::raw::mask_of;
 
 pub fn set_of(mask: u64) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();

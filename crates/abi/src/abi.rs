@@ -42,17 +42,6 @@ pub unsafe fn bytes_mut<'a>(at: *mut c_void, len: usize) -> Result<&'a mut [u8],
     Ok(unsafe { core::slice::from_raw_parts_mut(at.cast(), len) })
 }
 
-/// Most bytes that one call discards.
-const DISCARDED_MAX: usize = 16 << 20;
-
-/// A place for `len` bytes that the program wants discarded. `None`: it needs one of its own.
-#[cold]
-pub fn place_to_discard(fd: c_int, len: usize, flags: c_int) -> Option<Vec<u8>> {
-    let is_meant = flags & libc::MSG_TRUNC != 0
-        && crate::life::process().is_some_and(|process| process.is_stream(fd));
-    is_meant.then(|| vec![0; len.min(DISCARDED_MAX)])
-}
-
 /// Bytes of all the program's buffers, null ones too.
 ///
 /// # Safety

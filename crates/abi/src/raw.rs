@@ -85,6 +85,21 @@ pub fn libc_result(result: isize) -> isize {
     result
 }
 
+/// The kernel's part of a signal set.
+pub fn mask_of(set: &libc::sigset_t) -> u64 {
+    // SAFETY: glibc's sigset_t is 128 bytes of plain words; the kernel uses the first.
+    unsafe { *core::ptr::from_ref(set).cast::<u64>() }
+}
+
+/// One system call with libc's way of answering: -1 and `errno`.
+///
+/// # Safety
+/// As the system call itself.
+pub unsafe fn system(number: c_long, args: [usize; 6]) -> isize {
+    // SAFETY: as the caller vouches.
+    libc_result(unsafe { syscall6(number, args) })
+}
+
 /// All signals but those that mean the running instruction failed.
 pub const BLOCK_ALL: u64 = !(bit(libc::SIGSEGV)
     | bit(libc::SIGBUS)

@@ -1,0 +1,137 @@
+//! The arguments of `ff_init`: F-Stack's own, and the options of `slipstack run`.
+
+use slipstack_config::{Kind, Scope, find_option};
+
+/// What the program passes to `ff_init`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Arguments {
+    /// `--conf`, `-c`.
+    pub conf: Option<String>,
+    /// `--proc-id`, `-p`; `None`: this process is the only one.
+    pub process: Option<u32>,
+    /// Variables of options, with their texts.
+    pub options: Vec<(&'static str, String)>,
+}
+
+impl Arguments {
+    pub fn option(&self, variable: &str) -> Option<String> {
+        let mut found = self.options.iter().rev();
+        let found = found.find(|(name, _)| *name == variable)?;
+        Some(found.1.clone())
+    }
+
+    /// Reads the arguments after the program's name. What is no option is the program's.
+    ///
+    /// # Errors
+    /// One sentence about the first that cannot be used.
+    pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Arguments, String> {
+        let mut found = Arguments::default();
+        let mut words = words.into_iter();
+        while let Some(word) = words.next() {
+            if word == "--" {
+                break;
+            }
+            if let Some(long) = word.strip_prefix("--") {
+                let (name, value) = match long.split_once('=') {
+                    Some((name, value)) => (name, Some(value.to_owned())),
+                    None => (long, None),
+                };
+                found.take(name, value, &mut words)?;
+            } else if let Some(short) = word.strip_prefix('-').filter(|rest| !rest.is_empty()) {
+                let (letter, rest) = short.split_at(short.chars().next().map_or(0, char::len_utf8));
+                let name = match letter {
+                    "c" => "conf",
+                    "t" => "proc-type",
+                    "p" => "proc-id",
+                    _ => return Err(format!("there is no option '-{letter}'")),
+                };
+                let value = (!rest.is_empty()).then(|| rest.to_owned());
+                found.take(name, value, &mut words)?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn take(
+        &mut self,
+        name: &str,
+        value: Option<String>,
+        words: &mut impl Iterator<Item = String>,
+    ) -> Result<(), String> {
+        let mut wanted = |value: Option<String>| {
+            let value = value.or_else(|| words.next());
+            value.ok_or_else(|| format!("--{name} needs a value"))
+        };
+        match name {
+            "conf" => self.conf = Some(wanted(value)?),
+            "proc-type" => match wanted(value)?.as_str() {
+                "primary" | "secondary" | "auto" => {}
+                other => {
+                    return Err(format!(
+                        "--proc-type is '{other}' but must be primary, secondary or auto"
+                    ));
+                }
+            },
+            "proc-id" => {
+                let text = wanted(value)?;
+                let number = text.parse::<i32>().map_err(|_| {
+                    format!("--proc-id is '{text}' but must be the number of a process")
+                })?;
+                // -1 is their word for the only process.
+                self.process = u32::try_from(number).ok();
+            }
+            _ => {
+                let known = find_option(name).filter(|option| {
+                    matches!(
+                        option.scope,
+                        Scope::RunAndInstance | Scope::Run | Scope::All
+                    )
+                });
+                let option = known.ok_or_else(|| format!("there is no option '--{name}'"))?;
+                let value = match option.kind {
+                    Kind::Flag => value.unwrap_or_else(|| "true".to_owned()),
+                    _ => wanted(value)?,
+                };
+                self.options.push((option.env, value));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<Arguments, String> {
+        Arguments::parse(words.iter().map(|word| (*word).to_owned()))
+    }
+
+    #[test]
+    fn their_arguments_have_long_and_short_forms() {
+        let wanted = Ok(Arguments {
+            conf: Some("a.ini".to_owned()),
+            process: Some(2),
+            options: Vec::new(),
+        });
+        assert_eq!(
+            parse(&["--conf", "a.ini", "--proc-type=primary", "-p", "2"]),
+            wanted
+        );
+        assert_eq!(parse(&["-ca.ini", "-t", "auto", "--proc-id=2"]), wanted);
+    }
+
+    #[test]
+    fn options_of_run_are_taken_and_others_refused() {
+        let found = parse(&["--ip", "10.0.0.1/24", "page", "--strict"]).unwrap();
+        assert_eq!(found.option("SLIPSTACK_IP").as_deref(), Some("10.0.0.1/24"));
+        assert_eq!(found.option("SLIPSTACK_STRICT").as_deref(), Some("true"));
+        assert_eq!(
+            parse(&["--no-such"]),
+            Err("there is no option '--no-such'".to_owned())
+        );
+        assert!(parse(&["-x"]).is_err());
+        assert!(parse(&["--conf"]).is_err());
+        assert!(parse(&["--proc-id", "two"]).is_err());
+    }
+}

@@ -1,0 +1,3 @@
+//! close, dup, fcntl, ioctl.
+
+pub mod abi;

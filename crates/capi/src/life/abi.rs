@@ -1,0 +1,65 @@
+//! `ff_init`, `ff_run`, `ff_stop_run`. Each is as F-Stack's headers say.
+#![allow(clippy::missing_safety_doc, reason = "each is as in C")]
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+
+use slipstack_abi::raw;
+use slipstack_posix::Errno;
+
+use crate::{life, run};
+
+/// F-Stack's `loop_func_t`.
+type Loop = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_init(argc: c_int, argv: *const *const c_char) -> c_int {
+    // SAFETY: the program's arguments.
+    let words = unsafe { words(argc, argv) };
+    match super::begin_or_exit(words) {
+        Ok(()) => 0,
+        Err(errno) => raw::fail(errno),
+    }
+}
+
+/// The arguments after the program's name.
+unsafe fn words(argc: c_int, argv: *const *const c_char) -> Vec<String> {
+    let mut words = Vec::new();
+    for index in 1..usize::try_from(argc).unwrap_or(0) {
+        if argv.is_null() {
+            break;
+        }
+        // SAFETY: inside the program's array.
+        let at = unsafe { argv.add(index) };
+        // SAFETY: as above.
+        let word = unsafe { *at };
+        if word.is_null() {
+            break;
+        }
+        // SAFETY: a C string of the program's.
+        let text = unsafe { CStr::from_ptr(word) };
+        words.push(text.to_string_lossy().into_owned());
+    }
+    words
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_run(work: Option<Loop>, argument: *mut c_void) {
+    let Some(process) = life::process() else {
+        raw::set_errno(Errno::ENETDOWN.0);
+        return;
+    };
+    let result = run::run(process, || {
+        if let Some(work) = work {
+            // SAFETY: the program's function, with the program's argument.
+            unsafe { work(argument) };
+        }
+    });
+    if let Err(errno) = result {
+        raw::set_errno(errno.0);
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ff_stop_run() {
+    run::stop();
+}

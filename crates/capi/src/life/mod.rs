@@ -1,0 +1,166 @@
+//! The library's life in a process: `ff_init`, forks, the end.
+
+pub mod abi;
+mod sys;
+
+use std::os::fd::IntoRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use slipstack_abi::raw;
+use slipstack_config as config;
+use slipstack_posix::{Errno, Exit, Process, Settings, SpinPolicy};
+
+use crate::arguments::Arguments;
+use crate::ini;
+use crate::kernel::System;
+
+/// Where F-Stack looks for its configuration when nothing is said.
+const CONF: &str = "config.ini";
+
+static PROCESS: OnceLock<Process> = OnceLock::new();
+/// The process that called `ff_init` last.
+static BEGUN_BY: AtomicU32 = AtomicU32::new(0);
+
+/// The process's sockets, once `ff_init` has been called.
+#[inline(always)]
+pub fn process() -> Option<&'static Process> {
+    PROCESS.get()
+}
+
+/// What may keep `ff_init` from a stack.
+enum Failure {
+    /// It has been called before.
+    Twice,
+    Sentence(String),
+}
+
+/// Has a stack for this process.
+fn begin(words: Vec<String>) -> Result<(), Failure> {
+    let own = std::process::id();
+    if PROCESS.get().is_some() {
+        // A child of a process with a stack has its own with its first socket.
+        return match BEGUN_BY.swap(own, Ordering::AcqRel) {
+            before if before == own => Err(Failure::Twice),
+            _ => Ok(()),
+        };
+    }
+    let arguments = Arguments::parse(words).map_err(Failure::Sentence)?;
+    let mut found = settings(&arguments).map_err(Failure::Sentence)?;
+    let sentence = |error: slipstack_attach::Error| Failure::Sentence(error.to_string());
+    let launched = slipstack_attach::launch(&found).map_err(sentence)?;
+    raw::write_stderr(format!("slipstack: {}\n", launched.reach).as_bytes());
+    let control = launched.control.into_raw_fd();
+    sys::set_cloexec(control);
+    found.control_fd = Some(control);
+    let process = Process::new(
+        Box::new(System),
+        slipstack_attach::client(&found),
+        of_process(&found),
+    );
+    process.attach_now().map_err(Failure::Sentence)?;
+    if PROCESS.set(process).is_err() {
+        return Err(Failure::Twice);
+    }
+    BEGUN_BY.store(own, Ordering::Release);
+    sys::register();
+    Ok(())
+}
+
+/// Command line, environment, configuration file: the earlier one wins.
+fn settings(arguments: &Arguments) -> Result<config::Settings, String> {
+    let conf = match &arguments.conf {
+        Some(file) => Some(Path::new(file)),
+        None => Some(Path::new(CONF)).filter(|file| file.exists()),
+    };
+    let in_file = conf.map(ini::read).transpose()?.unwrap_or_default();
+    let variable = |name: &str| {
+        let own = || std::env::var(name).ok().filter(|text| !text.is_empty());
+        let of_file = || {
+            let found = in_file.iter().find(|(variable, _)| *variable == name);
+            found.map(|(_, text)| text.clone())
+        };
+        arguments
+            .option(name)
+            .or_else(own)
+            .or_else(of_file)
+            .or_else(|| usual(name))
+    };
+    let layers = config::Layers::read(variable).map_err(|error| error.to_string())?;
+    config::Settings::from_layers(&layers).map_err(|error| error.to_string())
+}
+
+/// What is meant where nothing is said: no socket goes to the kernel by itself.
+fn usual(variable: &str) -> Option<String> {
+    match variable {
+        "SLIPSTACK_STRICT" => Some("true".to_owned()),
+        "SLIPSTACK_BIN" => Some(command()?.to_string_lossy().into_owned()),
+        _ => None,
+    }
+}
+
+/// The `slipstack` command: beside the library, in the `bin` beside its folder, or in PATH.
+fn command() -> Option<PathBuf> {
+    let own = sys::own_file().and_then(|file| Some(file.parent()?.to_owned()));
+    let beside = own.iter().map(|dir| dir.join("slipstack"));
+    let above = own.iter().map(|dir| dir.join("../bin/slipstack"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let in_path = dirs.iter().map(|dir| dir.join("slipstack"));
+    let usual = PathBuf::from("/usr/local/bin/slipstack");
+    let mut all = beside.chain(above).chain(in_path).chain([usual]);
+    all.find(|file| file.is_file())
+}
+
+fn of_process(found: &config::Settings) -> Settings {
+    let path = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let name = path.file_name().unwrap_or_default();
+    Settings {
+        spin: match found.spin {
+            config::Spin::Adaptive => SpinPolicy::Adaptive,
+            config::Spin::Fixed(us) => SpinPolicy::FixedUs(us),
+        },
+        gather_us: found.gather_us,
+        strict: found.is_strict,
+        log: found.log >= config::Log::Info,
+        program: name.to_string_lossy().into_owned(),
+    }
+}
+
+/// `ff_init`; a failure ends the process, as programs expect.
+fn begin_or_exit(words: Vec<String>) -> Result<(), Errno> {
+    match begin(words) {
+        Ok(()) => Ok(()),
+        Err(Failure::Twice) => Err(Errno(libc::EALREADY)),
+        Err(Failure::Sentence(sentence)) => {
+            raw::write_stderr(format!("slipstack: {sentence}\n").as_bytes());
+            std::process::exit(1)
+        }
+    }
+}
+
+extern "C" fn fork_prepare() {
+    if let Some(process) = process().filter(|_| !crate::thread::is_inside()) {
+        process.fork_prepare();
+    }
+}
+
+extern "C" fn fork_parent() {
+    if let Some(process) = process().filter(|_| !crate::thread::is_inside()) {
+        process.fork_parent();
+        process.lend();
+    }
+}
+
+extern "C" fn fork_child() {
+    if let Some(process) = process().filter(|_| !crate::thread::is_inside()) {
+        process.fork_child();
+    }
+}
+
+extern "C" fn end() {
+    if let Some(process) = process() {
+        process.exit(Exit::Orderly);
+    }
+}

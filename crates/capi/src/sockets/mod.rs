@@ -1,0 +1,4 @@
+//! Sockets: making, naming, connecting, options.
+
+pub mod abi;
+mod options;

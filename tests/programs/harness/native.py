@@ -1,0 +1,29 @@
+"""Programs in C against the C library: compiled for a test, and started on the stack."""
+
+import subprocess
+
+from .process import until
+from .world import ROOT, TARGET
+
+EXAMPLES = ROOT / "examples" / "c"
+HEADERS = ROOT / "crates" / "capi" / "include"
+LIBRARY = TARGET / "release"
+STANDARDS = {"gcc": ["-std=c11"], "clang": ["-std=c11"], "g++": ["-std=c++17", "-x", "c++"], "clang++": ["-std=c++17", "-x", "c++"]}
+
+
+def compiled(world, source, compiler="gcc", flags=()):
+    """The path of a program made from `source`, which warnings make fail."""
+    program = world.folder / f"{source.stem}-{compiler}"
+    words = [compiler, *STANDARDS[compiler], "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{HEADERS}", *flags, str(source)]
+    words += ["-o", str(program), f"-L{LIBRARY}", f"-Wl,-rpath,{LIBRARY}", "-lfstack", "-lpthread"]
+    made = subprocess.run(words, capture_output=True, text=True)
+    assert made.returncode == 0, f"{' '.join(words)}\n{made.stderr}"
+    return program
+
+
+def start(world, program, *words, **keywords):
+    """Starts it on the stack's side with the options of this placement; it is reached when this returns."""
+    started = world.beside(program, *world.options(), *words, **keywords)
+    until(lambda: "is reached at" in started.errors() or not started.is_running(), 10, "the stack is up")
+    assert started.is_running(), f"the program ended\n{started.tail()}"
+    return started
