@@ -5,8 +5,8 @@
 
 use alloc::vec::Vec;
 
+use super::Tcp;
 use super::connection::AckState;
-use super::{Tcp, input};
 use crate::link::Cx;
 use crate::time::{Instant, nanos};
 
@@ -23,7 +23,7 @@ impl Tcp {
             // What only reading could move waits for its own moment.
             if conn.rcv.ack.is_waiting() && conn.rcv.ack != AckState::Due {
                 conn.timers.clear_ack();
-                input::owe_ack(conn);
+                conn.owe_ack();
                 self.enqueue(index);
             }
         }

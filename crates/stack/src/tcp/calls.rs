@@ -7,14 +7,17 @@ use core::net::{IpAddr, SocketAddr};
 
 use slipstack_wire::tcp::{CHECKSUM_AT, HEADER_LEN, TcpFlags, TcpHeader};
 
-use super::connect::{self, Preset, Seed};
+use super::connect::{self, Seed};
 use super::connection::AckState;
 use super::fast_open::{self, Attempt};
 use super::flow::{FlowKey, Place};
 use super::info::TcpInfo;
-use super::input::{Verdict, owe_ack};
 use super::output::{self, ack_policy, control, data, window};
 use super::phase::Phase;
+use super::preset;
+use super::preset::Preset;
+use super::sizes;
+use super::verdict::Verdict;
 use super::{Tcp, keepalive, seq, urgent, user_timeout};
 use crate::bound::Bound;
 use crate::counters::Counter;
@@ -170,7 +173,7 @@ impl Tcp {
                         iss,
                         ts_offset,
                         path,
-                        mss: connect::our_mss(&key, &preset, cx.link),
+                        mss: preset::our_mss(&key, &preset, cx.link),
                         preset: &preset,
                     },
                     now,
@@ -400,7 +403,7 @@ impl Tcp {
                 conn.rcv.is_interactive = !on;
                 conn.rcv.quick = if on { ack_policy::QUICK_SEGMENTS } else { 0 };
                 if on && conn.rcv.ack.is_waiting() {
-                    owe_ack(conn);
+                    conn.owe_ack();
                 }
             }
             TcpOption::KeepAlive(keep) => {
@@ -422,8 +425,8 @@ impl Tcp {
             }
             TcpOption::Congestion(kind) => conn.cc.set_kind(kind, cx.config.tcp.pacing),
             TcpOption::MaxSeg(mss) => {
-                conn.opts.mss_max = conn.opts.mss_max.min(mss.max(super::connection::MSS_MIN));
-                connect::set_mss(conn);
+                conn.opts.mss_max = conn.opts.mss_max.min(mss.max(sizes::MSS_MIN));
+                conn.set_mss();
             }
             TcpOption::Linger2(time) => conn.opts.linger2_ms = time.map_or(u32::MAX, ms),
             TcpOption::Tos(tos) if conn.key.is_v4() => conn.opts.tos = tos,

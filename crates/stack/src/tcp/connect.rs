@@ -5,42 +5,33 @@
 use core::time::Duration;
 
 use slipstack_wire::tcp_options::TcpOptions;
-use slipstack_wire::user_timeout::UserTimeout;
 
 use super::cc::Control;
-use super::connection::{
-    Connection, MSS_DEFAULT, MSS_DEFAULT_V6, MSS_MIN, Manner, Options, Receive, Send,
-    WINDOW_SHIFT_MAX,
-};
+use super::connection::{Connection, Options, Receive, Send};
 use super::fast_open::client;
 use super::flow::FlowKey;
 use super::input::ack::sample_echo;
-use super::input::{Verdict, owe_ack};
 use super::output::{control, window};
 use super::phase::Phase;
+use super::preset::Preset;
 use super::segment::Segment;
-use super::syn::DEFERRALS_MAX;
+use super::sizes::MSS_DEFAULT;
+use super::sizes::MSS_MIN;
+use super::sizes::WINDOW_SHIFT_MAX;
+use super::sizes::mss_default;
 use super::timers::{Resend, Timers};
+use super::verdict::Verdict;
 use super::{ecn, isn, keepalive, mtu_search, resend, seq, user_timeout};
-use crate::config::{MtuProbing, TcpConfig};
+use crate::config::MtuProbing;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event};
 use crate::error::Reason;
 use crate::ids::ConnId;
-use crate::link::{Cx, Link, Path};
-use crate::options::{Congestion, SocketOptions};
+use crate::link::{Cx, Path};
 use crate::time::{Instant, Tick, nanos};
-
-/// Headers that a full packet of this flow carries: IP and TCP without options.
-pub fn headers(key: &FlowKey) -> u16 {
-    if key.is_v4() { 40 } else { 60 }
-}
 
 /// How soon the SYN is sent again after a reset for whoever was there before (Linux: TCP_TIMEOUT_MIN).
 const AGAIN_NS: u64 = 2_000_000;
-/// Bytes of the timestamp option.
-const TIMESTAMPS: u16 = 12;
-
 /// What a connection block is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Seed<'a> {
@@ -53,95 +44,6 @@ pub struct Seed<'a> {
     /// What we announce.
     pub mss: u16,
     pub preset: &'a Preset,
-}
-
-/// What the connections of one socket begin with: its options in the form in which blocks keep them.
-#[derive(Clone, Debug)]
-pub struct Preset {
-    /// Without what the path and the peer decide.
-    pub opts: Options,
-    pub mss: Option<u16>,
-    pub sndbuf: u32,
-    pub rcvbuf: u32,
-    pub is_rcvbuf_fixed: bool,
-    /// Shift of windows that go out, if both sides scale.
-    pub shift: u8,
-    pub congestion: Congestion,
-    /// TCP_DEFER_ACCEPT, in timeouts of the SYN-ACK.
-    pub deferrals: u8,
-    /// What a SYN-ACK tells of the user timeout.
-    pub told_timeout: Option<UserTimeout>,
-    /// Traffic class and hop limit; those of IPv4 are among the options.
-    header_v6: (u8, u8),
-}
-
-impl Preset {
-    pub fn of(options: &SocketOptions, tcp: &TcpConfig) -> Preset {
-        let ms = |d: Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX - 1);
-        let rcvbuf = options.rcvbuf.unwrap_or(tcp.rcvbuf_initial);
-        let user_timeout_ms = options.user_timeout.map_or(0, ms);
-        let tells_timeout = tcp.user_timeout_option && user_timeout_ms != 0;
-        let opts = Options {
-            has_timestamps: false,
-            has_sack: false,
-            has_scaling: false,
-            ts_offset: 0,
-            no_delay: options.no_delay,
-            manner: Manner::of(options.cork, tells_timeout),
-            is_limit_fixed: options.sndbuf.is_some(),
-            keep_alive: options.keep_alive.enabled,
-            keep_probes: options.keep_alive.probes,
-            keep_idle_ms: ms(options.keep_alive.idle),
-            keep_interval_ms: ms(options.keep_alive.interval),
-            user_timeout_ms,
-            linger2_ms: options.linger2.map_or(u32::MAX, ms),
-            mss_max: 0,
-            tos: options.tos,
-            ttl: options.ttl,
-        };
-        Preset {
-            opts,
-            mss: options.mss,
-            sndbuf: options.sndbuf.unwrap_or(tcp.sndbuf_initial),
-            rcvbuf,
-            is_rcvbuf_fixed: options.rcvbuf.is_some(),
-            shift: shift_for(rcvbuf.max(tcp.rcvbuf_max)),
-            congestion: options.congestion.unwrap_or(tcp.congestion),
-            deferrals: options.defer_accept.min(DEFERRALS_MAX),
-            told_timeout: user_timeout::option_of(user_timeout_ms).filter(|_| tells_timeout),
-            header_v6: (options.tos_v6, options.ttl_v6),
-        }
-    }
-
-    /// TOS and time to live, or traffic class and hop limit.
-    #[inline]
-    pub fn header(&self, is_v4: bool) -> (u8, u8) {
-        if is_v4 {
-            (self.opts.tos, self.opts.ttl)
-        } else {
-            self.header_v6
-        }
-    }
-}
-
-/// The shift that lets the window reach `buffer_max` (RFC 7323 2.2).
-pub fn shift_for(buffer_max: u32) -> u8 {
-    // Smallest shift with 0xffff << shift >= buffer_max.
-    let steps = buffer_max.div_ceil(0xffff).max(1);
-    let shift = steps.next_power_of_two().trailing_zeros() as u8;
-    shift.min(WINDOW_SHIFT_MAX)
-}
-
-/// The MSS that we announce (RFC 9293 3.7.1; RFC 6691: options are not taken off).
-pub fn mss_to_announce(key: &FlowKey, mtu: u16, limit: Option<u16>) -> u16 {
-    mtu.saturating_sub(headers(key))
-        .min(limit.unwrap_or(u16::MAX))
-        .max(MSS_MIN)
-}
-
-/// The same on our link.
-pub fn our_mss(key: &FlowKey, preset: &Preset, link: &Link) -> u16 {
-    mss_to_announce(key, link.mtu_for(!key.is_v4()), preset.mss)
 }
 
 /// A block in SYN-SENT; a passive open fills in the peer's side afterwards. Always inlined: a block is made where it stays.
@@ -276,33 +178,9 @@ pub fn agree(conn: &mut Connection, irs: u32, theirs: &TcpOptions, cx: &Cx<'_>) 
     if cx.config.tcp.mtu_probing == MtuProbing::Always {
         mtu_search::start_low(conn, cx);
     }
-    set_mss(conn);
+    conn.set_mss();
     conn.cc
         .begin(u32::from(conn.snd.mss), cx.config.tcp.initial_cwnd);
-}
-
-/// What a peer takes that does not say.
-#[cold]
-pub fn mss_default(key: &FlowKey) -> u16 {
-    if key.is_v4() {
-        MSS_DEFAULT
-    } else {
-        MSS_DEFAULT_V6
-    }
-}
-
-/// Effective send MSS (RFC 9293 3.7.1, MUST-16): the smaller of both sides, options taken off.
-#[inline]
-pub fn set_mss(conn: &mut Connection) {
-    let headers = headers(&conn.key);
-    let ours = conn.mtu.saturating_sub(headers).min(conn.opts.mss_max);
-    let options = if conn.opts.has_timestamps {
-        TIMESTAMPS
-    } else {
-        0
-    };
-    conn.snd.mss = conn.snd.peer_mss.min(ours).max(MSS_MIN) - options;
-    conn.cc.set_mss(u32::from(conn.snd.mss));
 }
 
 /// RFC 9293 3.10.7.3: a segment in SYN-SENT.
@@ -371,7 +249,7 @@ pub fn on_segment(
         client::on_answer(conn, now, &attempt, (segment, ack), cx, fx);
     }
     // The handshake's last ACK carries data if there is some.
-    owe_ack(conn);
+    conn.owe_ack();
     Verdict::Alive
 }
 
@@ -476,7 +354,7 @@ pub fn on_second_syn_ack(
     conn.snd.wnd = u32::from(segment.window);
     conn.snd.wnd_max = conn.snd.wnd;
     conn.snd.edge = seq::FIRST + u64::from(conn.snd.wnd);
-    owe_ack(conn);
+    conn.owe_ack();
 }
 
 /// The SYN (or SYN-ACK) was not answered (RFC 9293 3.8.3: R2 for SYNs).
@@ -559,15 +437,6 @@ mod tests {
             let conn = stack.tcp.conns.at_mut(id.unwrap().index).unwrap();
             agree(conn, 1, &TcpOptions::default(), &cx!(stack));
             assert_eq!(conn.snd.mss, want);
-        }
-    }
-
-    #[test]
-    fn the_shift_is_the_smallest_that_reaches_the_buffer() {
-        for buffer in [0, 1, 65_535, 65_536, 131_070, 131_071, 6 << 20, u32::MAX] {
-            let shift = shift_for(buffer);
-            assert!(u64::from(buffer) <= 0xffff << shift || shift == WINDOW_SHIFT_MAX);
-            assert!(shift == 0 || u64::from(buffer) > 0xffff << (shift - 1));
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use alloc::boxed::Box;
 
+use slipstack_wire::tcp_options::TIMESTAMPS_LEN;
+
 use super::assembler::Assembler;
 use super::cc::Control;
 use super::delivery::{Delivery, Stamp};
@@ -16,18 +18,11 @@ use super::rto::Backoff;
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
 use super::seq;
+use super::sizes;
 use super::timers::Timers;
 use crate::ids::ConnId;
 use crate::link::NextHop;
 use crate::time::{Instant, Tick};
-
-/// MSS that a peer which announces none is given (RFC 9293 3.7.1, MUST-15), over IPv4 and over IPv6.
-pub const MSS_DEFAULT: u16 = 536;
-pub const MSS_DEFAULT_V6: u16 = 1220;
-/// Smallest MSS that is believed (CVE-2019-11479).
-pub const MSS_MIN: u16 = 88;
-/// Largest shift (RFC 7323 2.3).
-pub const WINDOW_SHIFT_MAX: u8 = 14;
 
 /// What is sent: RFC 9293 3.3.1, sequence numbers widened (see [`seq`]).
 #[derive(Debug)]
@@ -417,5 +412,26 @@ impl Connection {
     #[inline]
     pub fn wire_ack(&self, seq: u64) -> u32 {
         seq::to_wire(self.rcv.irs, seq)
+    }
+
+    /// Sets the effective send MSS (RFC 9293 3.7.1, MUST-16): the smaller of both sides, options taken off.
+    #[inline]
+    pub fn set_mss(&mut self) {
+        let headers = sizes::headers(&self.key);
+        let ours = self.mtu.saturating_sub(headers).min(self.opts.mss_max);
+        let options = if self.opts.has_timestamps {
+            TIMESTAMPS_LEN as u16
+        } else {
+            0
+        };
+        self.snd.mss = self.snd.peer_mss.min(ours).max(sizes::MSS_MIN) - options;
+        self.cc.set_mss(u32::from(self.snd.mss));
+    }
+
+    /// Notes that an ACK is owed at once.
+    #[inline]
+    pub fn owe_ack(&mut self) {
+        self.rcv.ack = AckState::Now;
+        self.is_dirty = true;
     }
 }

@@ -14,7 +14,7 @@ pub const EPOCH_NS: u64 = 64_000_000_000;
 /// The MSS values that a cookie can say: the largest that is not above the peer's is taken. The smallest is what
 /// is believed at all, the others are those of common links with IPv4, IPv6 and tunnels.
 const MSS_TABLE: [u16; 8] = [
-    super::connection::MSS_MIN,
+    super::sizes::MSS_MIN,
     536,
     1220,
     1300,
@@ -47,7 +47,7 @@ impl StampedOptions {
         // RFC 7323 2.3: more than 14 means 14; 15 is free for "none".
         let scale = match self.shift {
             u8::MAX => SCALE_MASK,
-            shift => u32::from(shift.min(super::connection::WINDOW_SHIFT_MAX)),
+            shift => u32::from(shift.min(super::sizes::WINDOW_SHIFT_MAX)),
         };
         scale | if self.has_sack { SACK_BIT } else { 0 }
     }

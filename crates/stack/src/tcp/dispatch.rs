@@ -4,13 +4,14 @@ use slipstack_wire::tcp::{TcpHeader, TcpSegment};
 
 use super::connection::{AckState, Connection, InFlight};
 use super::flow::{FlowKey, Place};
-use super::input::{self, Verdict};
+use super::input;
 use super::output::{self, ack_policy, control, emit};
 use super::phase::Phase;
 use super::recovery::State;
 use super::segment::Segment;
 use super::timers::Due;
 use super::timewait::TimeWait;
+use super::verdict::Verdict;
 use super::{Tcp, keepalive, pacing, resend, urgent};
 use crate::config::Role;
 use crate::counters::Counter;

@@ -6,7 +6,6 @@
 use slipstack_wire::tcp::TcpFlags;
 
 use super::connection::Connection;
-use super::input;
 use super::output::ack_policy;
 use super::segment::Segment;
 use crate::config::EcnMode;
@@ -92,7 +91,7 @@ pub fn on_segment(
             }
             conn.ecn.echo = segment.mark;
             // The change itself is told at once, too (Linux: dctcp_ece_ack_update).
-            input::owe_ack(conn);
+            conn.owe_ack();
         }
         return;
     }

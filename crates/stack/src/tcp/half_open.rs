@@ -8,9 +8,9 @@ use alloc::vec::Vec;
 use slipstack_wire::user_timeout::UserTimeout;
 
 use super::Tcp;
-use super::connection::{MSS_MIN, WINDOW_SHIFT_MAX};
 use super::flow::{FlowKey, Place, pack};
 use super::numbers::{Reader, Writer};
+use super::sizes::{MSS_MIN, WINDOW_SHIFT_MAX};
 use super::syn::SynEntry;
 use crate::counters::Counter;
 use crate::error::SocketError;

@@ -10,14 +10,16 @@ use slipstack_wire::user_timeout::UserTimeout;
 
 use super::Tcp;
 use super::assembler::Range;
-use super::connect::{self, Preset, Seed};
-use super::connection::{Connection, MSS_MIN, WINDOW_SHIFT_MAX};
+use super::connect::{self, Seed};
+use super::connection::Connection;
 use super::figures::Segments;
 use super::flow::{FlowKey, Place, pack};
-use super::input::owe_ack;
 use super::numbers::{Reader, Writer};
 use super::phase::Phase;
+use super::preset;
+use super::preset::Preset;
 use super::rtt::Rtt;
+use super::sizes::{MSS_MIN, WINDOW_SHIFT_MAX};
 use super::{keepalive, resend, seq, urgent, user_timeout};
 use crate::effects::Effects;
 use crate::error::SocketError;
@@ -492,7 +494,7 @@ impl Tcp {
                     iss: fields.iss,
                     ts_offset: fields.ts_offset,
                     path,
-                    mss: connect::our_mss(&key, &preset, cx.link),
+                    mss: preset::our_mss(&key, &preset, cx.link),
                     preset: &preset,
                 };
                 restore(connect::build(&seed, now, cx), &fields, now, cx)
@@ -504,7 +506,7 @@ impl Tcp {
             resend::arm_timeout(conn, now, cx);
         }
         keepalive::arm(conn, now, cx);
-        owe_ack(conn);
+        conn.owe_ack();
         self.enqueue(index);
         Ok(id)
     }
@@ -552,7 +554,7 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
         rcv.assembler.get_or_insert_default().hold_fin(at);
     }
     conn.rtt = Rtt::restore(f.srtt, f.rttvar, now);
-    connect::set_mss(&mut conn);
+    conn.set_mss();
     let mss = u32::from(conn.snd.mss);
     let tcp = &cx.config.tcp;
     conn.cc = super::cc::Control::new(conn.cc.kind(), mss, tcp.pacing);

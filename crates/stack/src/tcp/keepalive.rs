@@ -5,10 +5,10 @@
 use slipstack_wire::tcp::TcpFlags;
 
 use super::connection::Connection;
-use super::input::Verdict;
 use super::output::emit;
 use super::phase::Phase;
 use super::user_timeout;
+use super::verdict::Verdict;
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::error::Reason;

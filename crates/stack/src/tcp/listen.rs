@@ -8,9 +8,9 @@ use core::net::SocketAddr;
 
 use hashbrown::HashTable;
 
-use super::connect::Preset;
 use super::fast_open::FastOpens;
 use super::flow::{FlowHasher, FlowKey};
+use super::preset::Preset;
 use super::slab::Slab;
 use crate::bound::Bound;
 use crate::ids::ListenerId;

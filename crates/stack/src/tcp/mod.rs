@@ -51,6 +51,7 @@ mod phase;
 mod pmtud;
 mod ports;
 mod predict;
+mod preset;
 mod rack;
 mod recovery;
 mod resend;
@@ -59,6 +60,7 @@ mod rtt;
 mod scoreboard;
 mod segment;
 mod seq;
+mod sizes;
 mod slab;
 mod syn;
 mod timers;
@@ -67,6 +69,7 @@ mod train;
 mod undo;
 mod urgent;
 mod user_timeout;
+mod verdict;
 
 #[cfg(test)]
 mod tests;

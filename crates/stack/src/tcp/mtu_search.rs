@@ -10,9 +10,9 @@
 //! from other losses (RFC 4821 6.1).
 
 use super::assembler::Range;
-use super::connect;
 use super::connection::Connection;
 use super::recovery::State;
+use super::sizes;
 use crate::config::MtuProbing;
 use crate::counters::Counter;
 use crate::link::Cx;
@@ -68,7 +68,7 @@ pub fn start_low(conn: &mut Connection, cx: &Cx<'_>) {
 /// The MTU of packets with the base MSS.
 pub fn base_mtu(conn: &Connection, cx: &Cx<'_>) -> u16 {
     let base = cx.config.tcp.mtu_base_mss;
-    base.saturating_add(connect::headers(&conn.key))
+    base.saturating_add(sizes::headers(&conn.key))
 }
 
 /// From now on larger packets are looked for, up to `high`.
@@ -173,7 +173,7 @@ fn raise(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) {
     }
     cx.counters.bump(Counter::TcpMtuRaised);
     conn.mtu = mtu;
-    connect::set_mss(conn);
+    conn.set_mss();
 }
 
 /// The link takes more than it did.
@@ -210,7 +210,7 @@ pub fn ceiling(conn: &Connection, now: Instant, cx: &Cx<'_>) -> u16 {
 /// The largest packet of the handshake's segment sizes.
 fn agreed(conn: &Connection) -> u16 {
     let mss = conn.snd.peer_mss.min(conn.opts.mss_max);
-    mss.saturating_add(connect::headers(&conn.key))
+    mss.saturating_add(sizes::headers(&conn.key))
 }
 
 /// RFC 4821 7.5: the probe has left as bytes from `start` on.
@@ -237,7 +237,7 @@ fn settle(conn: &mut Connection, cx: &mut Cx<'_>) {
     {
         cx.counters.bump(Counter::TcpMtuRaised);
         conn.mtu = probe.mtu;
-        connect::set_mss(conn);
+        conn.set_mss();
     }
 }
 

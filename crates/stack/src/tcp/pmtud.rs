@@ -8,13 +8,12 @@
 use alloc::vec::Vec;
 
 use super::Tcp;
-use super::connect;
 use super::connection::Connection;
 use super::flow::{FlowKey, Place};
-use super::input::Verdict;
 use super::mtu_search;
 use super::phase::Phase;
 use super::seq;
+use super::verdict::Verdict;
 use crate::config::MtuProbing;
 use crate::counters::Counter;
 use crate::effects::Effects;
@@ -171,7 +170,7 @@ fn lower_mtu(conn: &mut Connection, mtu: u16) {
 
 fn shrink(conn: &mut Connection, mtu: u16) {
     conn.mtu = mtu;
-    connect::set_mss(conn);
+    conn.set_mss();
     let mss = u64::from(conn.snd.mss);
     if let Some(flight) = conn.flight.as_deref_mut() {
         flight.board.mark_lost_above(mss);

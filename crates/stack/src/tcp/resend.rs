@@ -5,11 +5,11 @@
 use slipstack_wire::tcp::TcpFlags;
 
 use super::connection::Connection;
-use super::input::Verdict;
 use super::output::{data, emit};
 use super::recovery::{self, AckFacts};
 use super::scoreboard::Delivered;
 use super::timers::Resend;
+use super::verdict::Verdict;
 use super::{mtu_search, pmtud, rto, urgent, user_timeout};
 use crate::counters::Counter;
 use crate::effects::Effects;

@@ -13,15 +13,16 @@ use slipstack_wire::tcp::{TcpFlags, TcpHeader};
 use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
 use slipstack_wire::user_timeout::UserTimeout;
 
-use super::connect::Preset;
-use super::connection::{MSS_DEFAULT, MSS_MIN, WINDOW_SHIFT_MAX};
 use super::fast_open::OwnCookie;
 use super::flow::FlowKey;
 use super::output::emit::{self, BareAck, Envelope, Opening};
 use super::output::{control, window};
+use super::preset;
+use super::preset::Preset;
 use super::segment::Segment;
+use super::sizes::{self, MSS_DEFAULT, MSS_MIN, WINDOW_SHIFT_MAX};
 use super::slab::Slab;
-use super::{connect, isn, seq};
+use super::{isn, seq};
 use crate::effects::{Effects, Payload};
 use crate::ids::ListenerId;
 use crate::link::{Cx, Link, NextHop};
@@ -35,8 +36,7 @@ const RIVALS_MAX: usize = 256;
 
 /// The bit of [`SynEntry::deferrals`] that says that the peer has acknowledged and sent nothing.
 const ACKED: u8 = 0x80;
-/// More timeouts are not waited for.
-pub const DEFERRALS_MAX: u8 = ACKED - 1;
+const _: () = assert!(preset::DEFERRALS_MAX < ACKED);
 
 /// One half-open connection.
 #[derive(Clone, Debug)]
@@ -101,7 +101,7 @@ impl SynEntry {
         let tcp = &cx.config.tcp;
         self.mss = theirs
             .mss
-            .unwrap_or_else(|| connect::mss_default(&self.key))
+            .unwrap_or_else(|| sizes::mss_default(&self.key))
             .max(MSS_MIN);
         // RFC 7323 2.3: larger shifts MUST be taken as 14.
         self.peer_shift = theirs
@@ -265,7 +265,7 @@ pub fn entry_for(
         ts_offset,
         sent_at: now,
         mss: MSS_DEFAULT,
-        our_mss: connect::our_mss(&key, preset, link),
+        our_mss: preset::our_mss(&key, preset, link),
         window: window::first(preset.rcvbuf),
         peer_shift: u8::MAX,
         our_shift: preset.shift,

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use slipstack_wire::fast_open::Cookie;
 
 use crate::rng::{Rng, SipKey};
-use crate::tcp::connection::MSS_DEFAULT;
 use crate::tcp::flow::pack;
+use crate::tcp::sizes::MSS_DEFAULT;
 use crate::time::Instant;
 
 /// Servers remembered: `SETS` × `WAYS`, by a keyed hash of the address. Beyond it the one of the set that was used

@@ -7,10 +7,10 @@ use slipstack_wire::fast_open::{Cookie, FastOpen};
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, Payload};
 use crate::link::Cx;
-use crate::tcp::connect::mss_default;
 use crate::tcp::connection::Connection;
 use crate::tcp::input::ack;
 use crate::tcp::segment::Segment;
+use crate::tcp::sizes::mss_default;
 use crate::tcp::{connect, resend, seq};
 use crate::time::Instant;
 

@@ -12,7 +12,7 @@ use crate::ids::ConnId;
 use crate::link::Cx;
 use crate::tcp::Tcp;
 use crate::tcp::flow::{FlowKey, Place};
-use crate::tcp::input::{Verdict, text};
+use crate::tcp::input::text;
 use crate::tcp::listen::Listener;
 use crate::tcp::output::control;
 use crate::tcp::passive::HalfOpen;
@@ -20,6 +20,7 @@ use crate::tcp::phase::Phase;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::segment::Segment;
 use crate::tcp::syn::SynEntry;
+use crate::tcp::verdict::Verdict;
 use crate::tcp::{connection::Connection, resend, seq, slab::Slab};
 use crate::time::Instant;
 

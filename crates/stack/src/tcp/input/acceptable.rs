@@ -1,6 +1,6 @@
 //! Step one: old duplicates by timestamp (RFC 7323 5), then the sequence number (RFC 9293 3.4 table 6).
 
-use super::{owe_ack, rst_syn};
+use super::rst_syn;
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::link::Cx;
@@ -75,7 +75,7 @@ fn reject(
                 connect::on_second_syn_ack(conn, now, segment, cx, fx);
             }
             // The peer's SYN again: our SYN-ACK was lost.
-            Phase::SynReceived => owe_ack(conn),
+            Phase::SynReceived => conn.owe_ack(),
             _ => rst_syn::challenge(conn, now, challenges, cx),
         }
         return;
@@ -109,7 +109,7 @@ fn acknowledge(conn: &mut Connection, now: Instant, segment: &Segment<'_>, cx: &
         cx.counters.bump(Counter::TcpAcksHeld);
         return;
     }
-    owe_ack(conn);
+    conn.owe_ack();
 }
 
 #[inline]

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use slipstack_wire::tcp::TcpFlags;
 
-use super::{Verdict, acceptable};
+use super::acceptable;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event};
 use crate::link::Cx;
@@ -19,6 +19,7 @@ use crate::tcp::recovery::{self, AckFacts, State};
 use crate::tcp::scoreboard::Delivered;
 use crate::tcp::segment::Segment;
 use crate::tcp::timers::Resend;
+use crate::tcp::verdict::Verdict;
 use crate::tcp::{isn, keepalive, resend, seq, user_timeout};
 use crate::time::{Instant, Tick};
 

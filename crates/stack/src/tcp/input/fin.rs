@@ -1,6 +1,5 @@
 //! Step eight: the peer's FIN (RFC 9293 3.10.7.4 eighth).
 
-use super::{Verdict, owe_ack};
 use crate::effects::{Effects, Event};
 use crate::link::Cx;
 use crate::tcp::assembler::Assembler;
@@ -9,6 +8,7 @@ use crate::tcp::keepalive;
 use crate::tcp::output::ack_policy;
 use crate::tcp::phase::Phase;
 use crate::tcp::segment::Segment;
+use crate::tcp::verdict::Verdict;
 use crate::time::Instant;
 
 #[inline]
@@ -38,7 +38,7 @@ pub fn on_fin(
                 let at = conn.rcv.fin_at;
                 conn.rcv.assembler.get_or_insert_default().hold_fin(at);
             }
-            owe_ack(conn);
+            conn.owe_ack();
             conn.is_dirty = true;
         }
         return Verdict::Alive;
@@ -56,7 +56,7 @@ pub fn on_fin(
         ack_policy::on_fin(conn, now);
         conn.is_dirty = true;
     } else {
-        owe_ack(conn);
+        conn.owe_ack();
     }
     fx.event(Event::Fin { conn: conn.id });
     match conn.phase {

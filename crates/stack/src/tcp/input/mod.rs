@@ -8,31 +8,18 @@ pub mod fin;
 pub mod rst_syn;
 pub mod text;
 
-use super::connection::{AckState, Connection};
+use super::connection::Connection;
 use super::ecn;
 use super::output::ack_policy;
 use super::phase::Phase;
 use super::segment::Segment;
+use super::verdict::Verdict;
 use super::{seq, urgent};
 use crate::counters::Counter;
 use crate::effects::Effects;
-use crate::error::Reason;
 use crate::link::Cx;
 use crate::rate::RateLimit;
 use crate::time::Instant;
-
-/// What becomes of the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    Alive,
-    /// Both sides are done, or nobody is left who cares.
-    Closed,
-    /// RFC 9293 3.6.1: this side closed first.
-    TimeWait,
-    Failed(Reason),
-    /// Data for a program that has closed: the segment is answered with a reset.
-    Refused,
-}
 
 /// Takes a segment. Nothing is sent here but resets and challenges; ACKs leave with the next flush.
 #[inline]
@@ -67,7 +54,7 @@ pub fn on_segment(
         ack::Outcome::End(verdict) => {
             // Our FIN is acknowledged by text that nobody takes any more.
             if segment.len() > 0 {
-                owe_ack(conn);
+                conn.owe_ack();
             }
             cx.counters.bump(Counter::RxTcpTaken);
             return verdict;
@@ -100,10 +87,4 @@ pub fn on_segment(
         ack_policy::tell_of_gaps(conn, now, cx, fx);
     }
     verdict
-}
-
-/// An ACK is owed at once.
-pub fn owe_ack(conn: &mut Connection) {
-    conn.rcv.ack = AckState::Now;
-    conn.is_dirty = true;
 }

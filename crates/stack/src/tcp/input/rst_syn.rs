@@ -2,7 +2,6 @@
 //!
 //! RFC 9293 3.5.1 and 3.5.3: half-open connections, reset processing.
 
-use super::{Verdict, owe_ack};
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::error::Reason;
@@ -13,6 +12,7 @@ use crate::tcp::connection::Connection;
 use crate::tcp::output::control;
 use crate::tcp::phase::Phase;
 use crate::tcp::segment::Segment;
+use crate::tcp::verdict::Verdict;
 use crate::time::Instant;
 
 #[cold]
@@ -41,7 +41,7 @@ pub fn on_rst_or_syn(
     }
     // RFC 9293 3.5: the peer's SYN-ACK of a simultaneous open, a second SYN: it acknowledges ours.
     if conn.phase == Phase::SynReceived {
-        owe_ack(conn);
+        conn.owe_ack();
         cx.counters.bump(Counter::RxTcpTaken);
         return Verdict::Alive;
     }
@@ -73,6 +73,6 @@ fn is_at_highest(conn: &Connection, start: u64) -> bool {
 pub fn challenge(conn: &mut Connection, now: Instant, challenges: &mut RateLimit, cx: &mut Cx<'_>) {
     if control::may_challenge(conn, now) && challenges.may_pass(now, cx.rng) {
         cx.counters.bump(Counter::TxTcpChallenges);
-        owe_ack(conn);
+        conn.owe_ack();
     }
 }

@@ -1,6 +1,5 @@
 //! Step seven: payload goes straight to its offset in the receive ring, in order or not.
 
-use super::owe_ack;
 use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, Event};
 use crate::link::Cx;
@@ -55,7 +54,7 @@ pub fn on_text(
         end: end.min(last),
     };
     if fresh.start >= fresh.end {
-        owe_ack(conn);
+        conn.owe_ack();
         return match segment.flags.is_fin() {
             // The text was known, its end is new.
             true => Outcome::Taken,

@@ -12,7 +12,7 @@ use super::{emit, window};
 use crate::effects::Effects;
 use crate::link::Cx;
 use crate::tcp::connection::{AckState, Connection};
-use crate::tcp::{input, resend};
+use crate::tcp::resend;
 use crate::time::{Instant, Tick, nanos};
 
 /// Segments acknowledged one by one at the start and after a gap (Linux: TCP_MAX_QUICKACKS).
@@ -180,7 +180,7 @@ pub fn on_due(conn: &mut Connection, now: Instant, cx: &Cx<'_>, fx: &mut impl Ef
             conn.rcv.ato_ms = as_ms(doubled.min(resend::base_timeout_ns(conn, cx) / MS));
         }
     }
-    input::owe_ack(conn);
+    conn.owe_ack();
 }
 
 /// Last step of a flush: sends an ACK that nothing has carried, or sees that it leaves in time.

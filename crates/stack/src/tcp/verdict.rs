@@ -1,0 +1,16 @@
+//! What a segment, a timer or a call leaves of a connection.
+
+use crate::error::Reason;
+
+/// The fate of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Alive,
+    /// Both sides are done, or nobody is left who cares.
+    Closed,
+    /// RFC 9293 3.6.1: this side closed first.
+    TimeWait,
+    Failed(Reason),
+    /// Data for a program that has closed: the segment is answered with a reset.
+    Refused,
+}
