@@ -1,7 +1,8 @@
 //! What must hold of every connection between two calls: for simulations, which look often.
 
 use super::Tcp;
-use super::connection::{Connection, InFlight};
+use super::connection::Connection;
+use super::in_flight::InFlight;
 
 impl Tcp {
     /// The first thing that does not hold, with the connection's index.

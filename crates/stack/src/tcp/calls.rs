@@ -9,7 +9,7 @@ use slipstack_wire::tcp::{CHECKSUM_AT, HEADER_LEN, TcpFlags, TcpHeader};
 
 use super::connect::{self, Seed};
 use super::connection::AckState;
-use super::fast_open::{self, Attempt};
+use super::fast_open::client;
 use super::flow::{FlowKey, Place};
 use super::info::TcpInfo;
 use super::output::{self, ack_policy, control, data, window};
@@ -192,10 +192,10 @@ impl Tcp {
             remote: key.remote(),
         });
         if options.fast_open {
-            let attempt = Attempt::new(now, conn, cx);
+            let attempt = client::attempt(now, conn, cx);
             conn.flight_mut().attempt = attempt;
         }
-        fast_open::client::start(conn, now, cx, fx);
+        client::start(conn, now, cx, fx);
         self.settle(now, index, Verdict::Alive, cx, fx);
         Ok(id)
     }

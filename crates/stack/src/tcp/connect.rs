@@ -221,9 +221,14 @@ pub fn on_segment(
     let has_ecn = if has_ack {
         // Only an offer can be agreed to, and a repeated SYN makes none.
         ecn::offers(cx.config.tcp.ecn, conn.cc.kind(), conn.backoff.count())
-            && ecn::is_agreed(segment)
+            && ecn::is_agreed(segment.flags)
     } else {
-        ecn::accepts(cx.config.tcp.ecn, conn.cc.kind(), segment)
+        ecn::accepts(
+            cx.config.tcp.ecn,
+            conn.cc.kind(),
+            segment.flags,
+            segment.mark,
+        )
     };
     if has_ecn {
         conn.ecn.agree();

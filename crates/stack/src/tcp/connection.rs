@@ -6,17 +6,15 @@ use slipstack_wire::tcp_options::TIMESTAMPS_LEN;
 
 use super::assembler::Assembler;
 use super::cc::Control;
-use super::delivery::{Delivery, Stamp};
 use super::ecn::Ecn;
 use super::fast_open::Attempt;
 use super::figures::{Figures, Kept, Past, Segments};
 use super::flow::FlowKey;
+use super::in_flight::InFlight;
 use super::pacing;
 use super::phase::Phase;
-use super::recovery::Recovery;
 use super::rto::Backoff;
 use super::rtt::Rtt;
-use super::scoreboard::Scoreboard;
 use super::seq;
 use super::sizes;
 use super::timers::Timers;
@@ -204,63 +202,6 @@ impl Receive {
     }
 }
 
-/// Data in flight. Allocated with the first segment that is sent, given back when the connection rests.
-#[derive(Debug, Default)]
-pub struct InFlight {
-    pub board: Scoreboard,
-    pub rack: super::rack::Rack,
-    pub recovery: Recovery,
-    /// An active open with Fast Open that is not answered yet.
-    pub attempt: Option<Box<Attempt>>,
-    pub delivery: Delivery,
-    pub figures: Figures,
-    /// When the pacing rate lets the next segment go.
-    pub pace_next: Instant,
-    /// Something waits for that.
-    pub is_pace_awaited: bool,
-    /// Something has waited longer than that.
-    pub is_pace_missed: bool,
-    /// SND.UP: after the last urgent byte that was written.
-    pub urgent_end: u64,
-}
-
-impl InFlight {
-    /// `kept` and `past`: from before the connection rested.
-    pub(super) fn new(kept: &mut Option<Box<Kept>>, past: &Past) -> Box<InFlight> {
-        let mut flight: Box<InFlight> = Box::default();
-        flight.delivery = Delivery::resume(past.rate.get());
-        if let Some(kept) = kept {
-            flight.figures = core::mem::take(&mut kept.figures);
-            flight.rack = kept.rack;
-            flight.recovery.undo = kept.undo.clone();
-        }
-        flight
-    }
-
-    /// What a record of `len` bytes that leaves now remembers.
-    #[inline]
-    pub fn stamp(&mut self, now: Instant, len: u64, una: u64) -> Stamp {
-        let delivered = una + self.board.sacked_bytes();
-        let in_flight = self.board.in_flight();
-        self.delivery.on_sent(now, len, in_flight, delivered)
-    }
-
-    /// Ready for another connection; the room of the lists stays.
-    #[inline]
-    pub fn reset(&mut self) {
-        self.board.reset();
-        self.rack = super::rack::Rack::default();
-        self.recovery = Recovery::default();
-        self.attempt = None;
-        self.delivery = Delivery::default();
-        self.figures = Figures::default();
-        self.pace_next = Instant::ZERO;
-        self.is_pace_awaited = false;
-        self.is_pace_missed = false;
-        self.urgent_end = 0;
-    }
-}
-
 /// What the handshake agreed on and what the program set.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -388,10 +329,15 @@ impl Connection {
     /// When the connection wants to be looked at next.
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
-        if self.cc.is_paced {
-            return pacing::next_deadline(self);
+        let timer = self.timers.next();
+        if !self.cc.is_paced {
+            return timer;
         }
-        self.timers.next()
+        let paced = self.flight.as_ref().and_then(|f| f.pacer.deadline());
+        match (timer, paced) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
 
     #[inline]
@@ -433,5 +379,29 @@ impl Connection {
     pub fn owe_ack(&mut self) {
         self.rcv.ack = AckState::Now;
         self.is_dirty = true;
+    }
+
+    /// Returns whether pacing holds back new and lost data.
+    pub fn pacing_holds(&mut self, now: Instant) -> bool {
+        let flight = self.flight.as_deref_mut();
+        flight.is_some_and(|flight| flight.pacer.holds(now))
+    }
+
+    /// Returns `true`, once, if data that pacing held back may go.
+    pub fn takes_paced(&mut self, now: Instant) -> bool {
+        let flight = self.flight.as_deref_mut();
+        flight.is_some_and(|flight| flight.pacer.take_due(now))
+    }
+
+    /// Notes that `len` bytes of paced data have left.
+    pub fn pace(&mut self, now: Instant, len: u64) {
+        let rate = self.cc.pacing_rate(self.rtt.smoothed_ns());
+        self.flight_mut().pacer.on_sent(now, len, rate);
+    }
+
+    /// The largest super-frame, at most `most` bytes.
+    pub fn burst(&self, most: u64) -> u64 {
+        let rate = self.cc.pacing_rate(self.rtt.smoothed_ns());
+        pacing::burst(u64::from(self.snd.mss), rate, most)
     }
 }

@@ -2,17 +2,18 @@
 
 use slipstack_wire::tcp::{TcpHeader, TcpSegment};
 
-use super::connection::{AckState, Connection, InFlight};
+use super::connection::{AckState, Connection};
 use super::flow::{FlowKey, Place};
+use super::in_flight::InFlight;
 use super::input;
 use super::output::{self, ack_policy, control, emit};
 use super::phase::Phase;
-use super::recovery::State;
+use super::recovery::state::State;
 use super::segment::Segment;
 use super::timers::Due;
 use super::timewait::TimeWait;
 use super::verdict::Verdict;
-use super::{Tcp, keepalive, pacing, resend, urgent};
+use super::{Tcp, keepalive, resend, urgent};
 use crate::config::Role;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, RxMeta};
@@ -415,7 +416,7 @@ impl Tcp {
             return;
         };
         let mut verdict = Verdict::Alive;
-        conn.is_dirty |= conn.cc.is_paced && pacing::take_due(conn, now);
+        conn.is_dirty |= conn.cc.is_paced && conn.takes_paced(now);
         while let Some(due) = conn.timers.pop_due(due_by) {
             verdict = match due {
                 Due::Ack => {
@@ -502,13 +503,13 @@ impl Tcp {
 fn rest(conn: &mut Connection) -> Option<alloc::boxed::Box<InFlight>> {
     let is_paced = conn.cc.is_paced;
     let is_idle = conn.flight.as_ref().is_some_and(|f| {
-        let is_held_back = is_paced && f.is_pace_awaited;
+        let is_held_back = is_paced && f.pacer.is_awaited();
         f.board.is_empty() && f.recovery.state == State::Open && !is_held_back
     });
     if is_idle && !conn.has_outstanding() && urgent::end(conn).is_none() {
         let flight = conn.flight.take();
         if let Some(flight) = &flight {
-            conn.past.keep(flight, &mut conn.kept);
+            flight.rest(&mut conn.past, &mut conn.kept);
         }
         flight
     } else {

@@ -5,14 +5,8 @@
 
 use slipstack_wire::tcp::TcpFlags;
 
-use super::connection::Connection;
-use super::output::ack_policy;
-use super::segment::Segment;
 use crate::config::EcnMode;
-use crate::effects::Effects;
-use crate::link::Cx;
 use crate::options::Congestion;
-use crate::time::Instant;
 
 /// RFC 3168 5: the field's values in the TOS byte.
 pub const MASK: u8 = 3;
@@ -59,49 +53,14 @@ pub fn offers(mode: EcnMode, kind: Congestion, tries: u8) -> bool {
     tries == 0 && (mode == EcnMode::On || kind.needs_ecn())
 }
 
-/// Is a SYN's offer taken?
+/// Returns whether the offer of a SYN with these flags and this mark is taken.
 ///
 /// A SYN must not be marked as ECN-capable itself (RFC 3168 6.1.1); one that is comes from something that mangles.
-pub fn accepts(mode: EcnMode, kind: Congestion, syn: &Segment<'_>) -> bool {
-    syn.flags.contains(SETUP)
-        && syn.mark == TcpFlags::NONE
-        && (mode != EcnMode::Off || kind.needs_ecn())
+pub fn accepts(mode: EcnMode, kind: Congestion, flags: TcpFlags, mark: TcpFlags) -> bool {
+    flags.contains(SETUP) && mark == TcpFlags::NONE && (mode != EcnMode::Off || kind.needs_ecn())
 }
 
 /// RFC 3168 6.1.1: a SYN-ACK with ECE and without CWR agrees.
-pub fn is_agreed(syn_ack: &Segment<'_>) -> bool {
-    syn_ack.flags.contains(TcpFlags::ECE) && !syn_ack.flags.contains(TcpFlags::CWR)
-}
-
-/// A segment of a connection that uses ECN came in.
-pub fn on_segment(
-    conn: &mut Connection,
-    now: Instant,
-    segment: &Segment<'_>,
-    cx: &mut Cx<'_>,
-    fx: &mut impl Effects,
-) {
-    // RFC 3168 6.1.5: packets without data are never ECN-capable, so their marks mean nothing.
-    let has_data = !segment.payload.is_empty();
-    if conn.cc.kind() == Congestion::Dctcp {
-        if has_data && segment.mark != conn.ecn.echo {
-            // RFC 8257 3.2: what came before the change is acknowledged with what held before it.
-            if conn.rcv.nxt > conn.rcv.acked {
-                ack_policy::send_ack(conn, now, cx, fx);
-            }
-            conn.ecn.echo = segment.mark;
-            // The change itself is told at once, too (Linux: dctcp_ece_ack_update).
-            conn.owe_ack();
-        }
-        return;
-    }
-    // RFC 3168 6.1.3: until the sender says CWR; a mark on that very packet is a new one.
-    if has_data && segment.flags.contains(TcpFlags::CWR) {
-        conn.ecn.echo = TcpFlags::NONE;
-    }
-    if has_data && segment.mark != TcpFlags::NONE {
-        conn.ecn.echo = TcpFlags::ECE;
-        // The sender hears of it at once (Linux: TCP_ECN_check_ce enters quick ACK mode).
-        ack_policy::on_gap(conn);
-    }
+pub fn is_agreed(syn_ack: TcpFlags) -> bool {
+    syn_ack.contains(TcpFlags::ECE) && !syn_ack.contains(TcpFlags::CWR)
 }

@@ -4,12 +4,9 @@
 //! rest in a box of its own, if there is any: most connections never meet loss, reordering, marks or closed windows.
 //! What loss detection has learnt of the path is kept with it.
 
-use alloc::boxed::Box;
-
 use slipstack_wire::user_timeout::UserTimeout;
 
-use super::connection::InFlight;
-use super::mtu_search::Search;
+use super::mtu_search::search::Search;
 use super::rack::Rack;
 use super::segment::Segment;
 use super::undo::Undo;
@@ -176,7 +173,8 @@ impl Figures {
         self.spent[Pace::Buffer as usize]
     }
 
-    fn is_worth_a_box(&self) -> bool {
+    /// Returns whether there is more to keep than the time that the connection was busy.
+    pub fn is_worth_a_box(&self) -> bool {
         let limited = self.window_ns() + self.buffer_ns();
         let events =
             self.bare_resent | self.dsacks | self.reorderings | self.marked | self.out_of_order;
@@ -230,22 +228,12 @@ impl KeptRate {
 }
 
 impl Past {
-    /// The connection rests: its box, made when there is something to keep.
-    pub fn keep(&mut self, flight: &InFlight, kept: &mut Option<Box<Kept>>) {
-        let figures = &flight.figures;
-        self.rate = KeptRate::of(flight.delivery.rate());
-        if kept.is_none() && !figures.is_worth_a_box() {
-            let ms = figures.busy_ns() / 1_000_000;
-            self.busy_ms = self
-                .busy_ms
-                .saturating_add(u32::try_from(ms).unwrap_or(u32::MAX));
-            return;
-        }
-        let kept = kept.get_or_insert_default();
-        // What was kept before was taken along when the flight began.
-        kept.figures = *figures;
-        kept.rack = flight.rack.at_rest();
-        kept.undo = flight.recovery.undo.clone();
+    /// Keeps the time of a flight that has met nothing else.
+    pub fn add_busy(&mut self, figures: &Figures) {
+        let ms = figures.busy_ns() / 1_000_000;
+        self.busy_ms = self
+            .busy_ms
+            .saturating_add(u32::try_from(ms).unwrap_or(u32::MAX));
     }
 
     pub fn busy_ns(&self) -> u64 {
@@ -268,29 +256,6 @@ mod tests {
         assert_eq!(
             (later.busy_ns(), later.window_ns(), later.buffer_ns()),
             (26, 5, 1)
-        );
-    }
-
-    #[test]
-    fn a_rest_keeps_what_matters_and_makes_no_box_for_nothing() {
-        let (mut past, mut kept) = (Past::default(), None);
-        let mut flight = InFlight::default();
-        flight.figures.set_pace(Instant(0), Pace::Busy);
-        flight.figures.set_pace(Instant(5_000_000), Pace::Idle);
-        past.keep(&flight, &mut kept);
-        assert!(kept.is_none() && past.busy_ns() == 5_000_000);
-        flight.figures = Figures::default();
-        flight.figures.set_pace(Instant(0), Pace::Busy);
-        flight.figures.set_pace(Instant(5_000_000), Pace::Idle);
-        flight.figures.dsacks = 2;
-        past.keep(&flight, &mut kept);
-        let mut again = InFlight::new(&mut kept, &past);
-        again.figures.dsacks += 1;
-        past.keep(&again, &mut kept);
-        let figures = kept.map(|kept| kept.figures);
-        assert_eq!(
-            figures.map(|f| (f.dsacks, f.busy_ns())),
-            Some((3, 5_000_000))
         );
     }
 

@@ -8,7 +8,7 @@ use super::cc::WINDOW_MAX;
 use super::connection::Connection;
 use super::figures::{Figures, REORDERING};
 use super::phase::Phase;
-use super::recovery::State;
+use super::recovery::state::State;
 use super::seq;
 use super::timers::Resend;
 use crate::config::TcpConfig;

@@ -102,7 +102,12 @@ impl Tcp {
         let preset = &listener.preset;
         let mut entry = syn::entry_for((*key, id), segment.seq, numbers, (now, cx.link), preset);
         entry.hop = hop;
-        entry.has_ecn = ecn::accepts(cx.config.tcp.ecn, preset.congestion, segment);
+        entry.has_ecn = ecn::accepts(
+            cx.config.tcp.ecn,
+            preset.congestion,
+            segment.flags,
+            segment.mark,
+        );
         entry.take_offer(&segment.options(), cx);
         match room {
             Room::Entry => {}

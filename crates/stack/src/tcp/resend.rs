@@ -6,7 +6,8 @@ use slipstack_wire::tcp::TcpFlags;
 
 use super::connection::Connection;
 use super::output::{data, emit};
-use super::recovery::{self, AckFacts};
+use super::recovery;
+use super::recovery::state::AckFacts;
 use super::scoreboard::Delivered;
 use super::timers::Resend;
 use super::verdict::Verdict;

@@ -2,7 +2,9 @@
 
 use alloc::boxed::Box;
 
-use slipstack_wire::fast_open::{Cookie, FastOpen};
+use slipstack_wire::fast_open::FastOpen;
+
+use super::attempt::Attempt;
 
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, Payload};
@@ -17,47 +19,23 @@ use crate::time::Instant;
 /// TCP options that a SYN carries at most: what they take is not there for data.
 const OPTIONS_LEN: u32 = 40;
 
-/// An active open with Fast Open, until the SYN-ACK comes.
-#[derive(Clone, Debug)]
-pub struct Attempt {
-    /// `None` asks for one.
-    cookie: Option<Cookie>,
-    /// MSS that the server announced last time.
-    mss: u16,
-    /// The SYN waits for data; the program thinks that it is connected.
-    pub is_deferred: bool,
-    /// The program has been told.
-    pub is_told: bool,
-    /// The last SYN went out plain, since one with option or data got no answer.
-    is_plain: bool,
-    /// Bytes that a SYN has carried.
-    sent: u32,
-}
-
-impl Attempt {
-    /// `None`: an ordinary open.
-    pub fn new(now: Instant, conn: &Connection, cx: &mut Cx<'_>) -> Option<Box<Attempt>> {
-        let server = conn.key.remote_ip();
-        let config = &cx.config.tcp.fast_open;
-        if !config.client || cx.link.fast_open.is_black_hole(now, server) {
-            return None;
-        }
-        let known = cx.link.fast_open.find(now, server);
-        let may_defer = known.is_some() || config.client_without_cookie;
-        Some(Box::new(Attempt {
-            cookie: known.map(|k| k.0),
-            mss: known.map_or_else(|| mss_default(&conn.key), |k| k.1),
-            is_deferred: may_defer,
-            is_told: false,
-            is_plain: false,
-            sent: 0,
-        }))
+/// Begins an attempt; `None` for an ordinary open.
+pub fn attempt(now: Instant, conn: &Connection, cx: &mut Cx<'_>) -> Option<Box<Attempt>> {
+    let server = conn.key.remote_ip();
+    let config = &cx.config.tcp.fast_open;
+    if !config.client || cx.link.fast_open.is_black_hole(now, server) {
+        return None;
     }
-
-    /// Bytes that the peer may acknowledge together with the SYN.
-    pub fn sent(&self) -> u32 {
-        self.sent
-    }
+    let known = cx.link.fast_open.find(now, server);
+    let may_defer = known.is_some() || config.client_without_cookie;
+    Some(Box::new(Attempt {
+        cookie: known.map(|k| k.0),
+        mss: known.map_or_else(|| mss_default(&conn.key), |k| k.1),
+        is_deferred: may_defer,
+        is_told: false,
+        is_plain: false,
+        sent: 0,
+    }))
 }
 
 /// A deferred SYN leaves as soon as there is something to say.

@@ -4,12 +4,13 @@
 //! A server (`server.rs`) makes cookies from the client's address (`keys.rs`) and gives the data of a SYN that brings
 //! one to the program before the handshake is done.
 
+pub mod attempt;
 mod cache;
 pub mod client;
 mod keys;
 mod server;
 
+pub use attempt::Attempt;
 pub use cache::FastOpenCache;
-pub use client::Attempt;
 pub use keys::{CookieKeys, OwnCookie};
 pub use server::{FastOpens, Offer};

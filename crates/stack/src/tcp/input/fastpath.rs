@@ -12,7 +12,7 @@ use crate::tcp::connection::{AckState, Connection};
 use crate::tcp::figures::Pace;
 use crate::tcp::output::{ack_policy, window};
 use crate::tcp::phase::Phase;
-use crate::tcp::recovery::State;
+use crate::tcp::recovery::state::State;
 use crate::tcp::segment::Segment;
 use crate::tcp::seq;
 use crate::time::{Instant, Tick};

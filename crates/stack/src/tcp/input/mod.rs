@@ -5,11 +5,11 @@ pub mod ack;
 pub mod farewell;
 pub mod fastpath;
 pub mod fin;
+pub mod marks;
 pub mod rst_syn;
 pub mod text;
 
 use super::connection::Connection;
-use super::ecn;
 use super::output::ack_policy;
 use super::phase::Phase;
 use super::segment::Segment;
@@ -62,7 +62,7 @@ pub fn on_segment(
     }
     // Behind the ACK: a mark that anybody forges would take half of the peer's window.
     if conn.ecn.is_on() {
-        ecn::on_segment(conn, now, segment, cx, fx);
+        marks::on_segment(conn, now, segment, cx, fx);
     }
     // Sixth: URG; the byte it points to may come later.
     if urgent::concerns(conn, segment) {

@@ -12,9 +12,9 @@ use crate::tcp::assembler::Range;
 use crate::tcp::connection::Connection;
 use crate::tcp::figures::Pace;
 use crate::tcp::mtu_search::{self, Step};
-use crate::tcp::recovery::State;
+use crate::tcp::recovery::state::State;
 use crate::tcp::timers::Resend;
-use crate::tcp::{isn, pacing, resend, urgent, user_timeout};
+use crate::tcp::{isn, resend, urgent, user_timeout};
 use crate::time::{Instant, nanos};
 
 /// Super-frames of up to an initial window are not measured against the pacing rate.
@@ -59,7 +59,7 @@ pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
     }
     let mut has_sent = false;
     let stop = loop {
-        if conn.cc.is_paced && pacing::holds(conn, now) {
+        if conn.cc.is_paced && conn.pacing_holds(now) {
             break Stop::Pacing;
         }
         // Whoever searches has a box.
@@ -87,7 +87,9 @@ pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
         }
     };
     if conn.cc.is_paced && !matches!(stop, Stop::Pacing) {
-        pacing::settle(conn);
+        if let Some(flight) = conn.flight.as_deref_mut() {
+            flight.pacer.settle();
+        }
     }
     if has_lost && !has_sent {
         has_sent = push_instead(conn, now, &stop, cx, fx);
@@ -181,7 +183,7 @@ fn next_new(conn: &Connection) -> Result<New, Stop> {
     let room = unsent.min(allowed).min(quota);
     let mut most = u64::from(conn.tso_max).max(mss);
     if room > SMALL_SEGMENTS * mss || conn.cc.is_paced {
-        most = pacing::burst(conn, most);
+        most = conn.burst(most);
     }
     // Each segment has a pointer of its own.
     if urgent::end(conn).is_some() {
@@ -256,7 +258,7 @@ fn send_new(
     flight.board.push(start, next, now.0, stamp);
     flight.recovery.on_sent(next - start);
     if conn.cc.is_paced {
-        pacing::on_sent(conn, now, next - start);
+        conn.pace(now, next - start);
     }
     if conn.opts.manner.may_say_more() {
         emit::talkative_data(conn, now, (start, new.len), flags, cx, fx);
@@ -416,12 +418,12 @@ fn resend_lost(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut im
             conn.cc.is_limited = true;
             break;
         }
-        if conn.cc.is_paced && pacing::holds(conn, now) {
+        if conn.cc.is_paced && conn.pacing_holds(now) {
             break;
         }
         let mut most = quota.min(u64::from(conn.tso_max)).max(mss);
         if conn.cc.is_paced {
-            most = pacing::burst(conn, most);
+            most = conn.burst(most);
         }
         if !resend_once(conn, now, most - most % mss, cx, fx) {
             break;
@@ -500,7 +502,7 @@ pub fn resend_once(
         Counter::TxTcpResentFast
     });
     if conn.cc.is_paced {
-        pacing::on_sent(conn, now, range.end - range.start);
+        conn.pace(now, range.end - range.start);
     }
     conn.snd.last_at = now;
     mtu_search::on_resent(conn, range);

@@ -8,8 +8,9 @@ use slipstack_wire::tcp::TcpFlags;
 use super::{ack_policy, data, emit};
 use crate::effects::Effects;
 use crate::link::Cx;
-use crate::tcp::connection::{Connection, InFlight};
-use crate::tcp::recovery::State;
+use crate::tcp::connection::Connection;
+use crate::tcp::in_flight::InFlight;
+use crate::tcp::recovery::state::State;
 use crate::time::Instant;
 
 /// `false`: take the long way; nothing has been done.

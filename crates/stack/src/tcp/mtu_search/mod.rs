@@ -9,9 +9,13 @@
 //! ICMP errors bound the search from above (RFC 8899 4.6.2; [`super::pmtud`]). Only with SACK, which tells a lost probe
 //! from other losses (RFC 4821 6.1).
 
+pub mod search;
+
+use search::Search;
+
 use super::assembler::Range;
 use super::connection::Connection;
-use super::recovery::State;
+use super::recovery::state::State;
 use super::sizes;
 use crate::config::MtuProbing;
 use crate::counters::Counter;
@@ -25,25 +29,6 @@ const CLOSE: u16 = 8;
 const CWND_MIN: u32 = 11;
 /// Segments that follow a probe at once: as many as loss detection needs, and one.
 const FOLLOWERS: u64 = 4;
-
-/// The lower bound is the MTU in use.
-#[derive(Clone, Copy, Debug)]
-pub struct Search {
-    /// Larger packets do not get through, as far as is known.
-    high: u16,
-    /// When the bounds were last set anew.
-    since: Instant,
-    /// The probe that is on its way.
-    probe: Option<Probe>,
-    /// One that is lost and has not left again.
-    excused: Option<Range>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Probe {
-    range: Range,
-    mtu: u16,
-}
 
 /// What the sender does next.
 pub enum Step {
@@ -73,12 +58,7 @@ pub fn base_mtu(conn: &Connection, cx: &Cx<'_>) -> u16 {
 
 /// From now on larger packets are looked for, up to `high`.
 pub fn begin(conn: &mut Connection, now: Instant, high: u16) {
-    conn.kept.get_or_insert_default().search = Some(Search {
-        high,
-        since: now,
-        probe: None,
-        excused: None,
-    });
+    conn.kept.get_or_insert_default().search = Some(Search::new(now, high));
 }
 
 /// An ICMP error has said what gets through: for a while nothing larger does (RFC 1191 6.3, RFC 8201 4).
@@ -95,10 +75,7 @@ fn search(conn: &mut Connection) -> Option<&mut Search> {
 #[cold]
 pub fn on_told(conn: &mut Connection, mtu: u16) -> Option<Range> {
     let low = conn.mtu;
-    let search = search(conn)?;
-    search.high = search.high.min(mtu.max(low));
-    let probe = search.probe.take_if(|probe| probe.mtu > mtu)?;
-    Some(probe.range)
+    search(conn)?.on_told(mtu, low)
 }
 
 /// What to do before the next new segment.
@@ -109,11 +86,10 @@ pub fn next(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) -> Step {
     let Some(search) = search(conn) else {
         return Step::Nothing;
     };
-    search.excused = None;
-    if search.probe.is_some() {
+    if search.is_probing() {
         return Step::Nothing;
     }
-    let (high, since) = (search.high, search.since);
+    let (high, since) = (search.high(), search.since());
     if cx.config.tcp.mtu_probing == MtuProbing::Off {
         if now.nanos_since(since) >= path_mtu::EXPIRES_NS {
             raise(conn, now, cx);
@@ -221,22 +197,22 @@ pub fn on_sent(conn: &mut Connection, start: u64, len: u16, cx: &mut Cx<'_>) {
         end: start + u64::from(len),
     };
     if let Some(search) = search(conn) {
-        search.probe = Some(Probe { range, mtu });
+        search.on_sent(range, mtu);
         cx.counters.bump(Counter::TxTcpMtuProbes);
     }
 }
 
-/// RFC 4821 7.6.1: an acknowledged probe got through, since one that was sent again has been forgotten by then.
+/// Takes the MTU of a probe that got through.
 fn settle(conn: &mut Connection, cx: &mut Cx<'_>) {
     let una = conn.snd.una;
     let Some(search) = search(conn) else {
         return;
     };
-    if let Some(probe) = search.probe.take_if(|probe| probe.range.end <= una)
-        && probe.mtu > conn.mtu
+    if let Some(mtu) = search.take_arrived(una)
+        && mtu > conn.mtu
     {
         cx.counters.bump(Counter::TcpMtuRaised);
-        conn.mtu = probe.mtu;
+        conn.mtu = mtu;
         conn.set_mss();
     }
 }
@@ -253,8 +229,7 @@ pub fn on_resent(conn: &mut Connection, range: Range) {
 #[cold]
 fn forget_probe(conn: &mut Connection, resent: Range) {
     if let Some(search) = search(conn) {
-        let overlaps = |it: Range| it.start < resent.end && resent.start < it.end;
-        search.probe.take_if(|probe| overlaps(probe.range));
+        search.on_resent(resent);
     }
 }
 
@@ -271,39 +246,13 @@ fn take_loss(conn: &mut Connection) -> bool {
         Some(flight) => (flight.board.find_lost(1), flight.board.lost_bytes()),
         None => return false,
     };
-    let Some(search) = search(conn) else {
-        return false;
-    };
-    if let Some(range) = search.excused {
-        return first.is_some_and(|f| f.start == range.start) && lost == range.end - range.start;
-    }
-    // What is lost elsewhere says nothing of the probe; one that has got through is settled later.
-    let Some(probe) = search.probe.filter(|probe| probe.range.end > una) else {
-        return false;
-    };
-    if first.is_none_or(|range| range.start != probe.range.start) {
-        return false;
-    }
-    search.probe = None;
-    search.high = probe.mtu - 1;
-    search.excused = Some(probe.range);
-    lost == probe.range.end - probe.range.start
+    search(conn).is_some_and(|search| search.on_loss(first, lost, una))
 }
 
-/// A timeout: the probe failed if it was the first to be missing (RFC 4821 7.6.3), else it tells nothing
-/// (RFC 4821 7.6.4). Was one in flight?
+/// Takes a timeout. Returns whether a probe was in flight.
 #[cold]
 #[inline(never)]
 pub fn on_timeout(conn: &mut Connection) -> bool {
     let una = conn.snd.una;
-    let Some(search) = search(conn) else {
-        return false;
-    };
-    let Some(probe) = search.probe.take_if(|probe| probe.range.end > una) else {
-        return false;
-    };
-    if probe.range.start == una {
-        search.high = probe.mtu - 1;
-    }
-    true
+    search(conn).is_some_and(|search| search.on_timeout(una))
 }
