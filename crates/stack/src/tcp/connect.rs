@@ -8,9 +8,9 @@ use slipstack_wire::tcp_options::TcpOptions;
 
 use super::cc::Control;
 use super::connection::{Connection, Options, Receive, Send};
+use super::establish;
 use super::fast_open::client;
 use super::flow::FlowKey;
-use super::input::ack::sample_echo;
 use super::output::{control, window};
 use super::phase::Phase;
 use super::preset::Preset;
@@ -21,10 +21,10 @@ use super::sizes::WINDOW_SHIFT_MAX;
 use super::sizes::mss_default;
 use super::timers::{Resend, Timers};
 use super::verdict::Verdict;
-use super::{ecn, isn, keepalive, mtu_search, resend, seq, user_timeout};
+use super::{ecn, isn, mtu_search, resend_timer, seq, user_timeout};
 use crate::config::MtuProbing;
 use crate::counters::Counter;
-use crate::effects::{Effects, Event};
+use crate::effects::Effects;
 use crate::error::Reason;
 use crate::ids::ConnId;
 use crate::link::{Cx, Path};
@@ -245,7 +245,7 @@ pub fn on_segment(
         conn.rtt
             .sample(now, Duration::from_nanos(now.nanos_since(conn.snd.last_at)));
     }
-    establish(conn, now, segment, cx, fx);
+    establish::establish(conn, now, segment, cx, fx);
     // RFC 7323 2.2: the window of a SYN segment is not scaled.
     conn.snd.wnd = u32::from(segment.window);
     conn.snd.wnd_max = conn.snd.wnd;
@@ -275,91 +275,6 @@ fn refuse_answer(
         conn.timers
             .set_resend(Resend::Timeout, now.plus_nanos(AGAIN_NS));
     }
-}
-
-/// The SYN or SYN-ACK has left more than once. RFC 6298 5.7: unless the peer's echo tells the round trip, the timeout is 3 s
-/// until something does.
-#[cold]
-#[inline(never)]
-pub fn on_repeated(conn: &mut Connection, now: Instant, segment: &Segment<'_>) {
-    sample_echo(conn, now, segment);
-    conn.rtt.fall_back();
-    if conn.backoff.count() > 1 {
-        begin_small(conn);
-    }
-}
-
-/// The SYN-ACK has: so often for its timer, and so often for the SYN that came again.
-#[cold]
-#[inline(never)]
-pub fn on_repeated_syn_ack(conn: &mut Connection, timeouts: u8, asked: u8) {
-    let repeats = u32::from(timeouts) + u32::from(asked);
-    conn.figures_mut().bare_resent = repeats;
-    if timeouts > 0 && repeats > 1 {
-        begin_small(conn);
-    }
-}
-
-/// RFC 6928 2: where two were lost the first window is one segment (Linux: tcp_init_transfer).
-fn begin_small(conn: &mut Connection) {
-    conn.cc.begin(u32::from(conn.snd.mss), 1);
-}
-
-/// ESTABLISHED is reached by an active or simultaneous open.
-pub fn establish(
-    conn: &mut Connection,
-    now: Instant,
-    segment: &Segment<'_>,
-    cx: &Cx<'_>,
-    fx: &mut impl Effects,
-) {
-    conn.phase = if conn.snd.is_fin_queued {
-        Phase::FinWait1
-    } else {
-        Phase::Established
-    };
-    conn.snd.una = seq::FIRST;
-    conn.snd.wl1 = seq::widen(conn.rcv.irs, conn.rcv.nxt, segment.seq).saturating_sub(1);
-    conn.snd.wl2 = seq::FIRST;
-    if conn.backoff.count() > 0 {
-        conn.figures_mut().on_timeouts_over(now);
-        on_repeated(conn, now, segment);
-    } else if conn.is_passive && conn.snd.nxt == seq::FIRST {
-        // Fast Open: what was sent last is the SYN-ACK (Linux: tcp_synack_rtt_meas).
-        let trip = now.nanos_since(conn.snd.last_at);
-        conn.rtt.sample_ns(now, trip);
-    }
-    conn.backoff.reset();
-    conn.timers.clear_resend();
-    conn.stalled_at = Tick::NONE;
-    conn.rcv.last_at = now;
-    conn.rcv.tune_at = Tick::of(now);
-    conn.is_dirty = true;
-    keepalive::arm(conn, now, cx);
-    if conn.is_passive {
-        // A passive open that took data with the SYN may have answered it already.
-        if conn.snd.nxt > seq::FIRST {
-            resend::arm_timeout(conn, now, cx);
-        }
-    } else if conn.attempt().is_none_or(|a| !a.is_told) {
-        fx.event(Event::Connected { conn: conn.id });
-    }
-}
-
-/// The peer's SYN-ACK of a simultaneous open (RFC 9293 3.5): our SYN is acknowledged.
-#[cold]
-pub fn on_second_syn_ack(
-    conn: &mut Connection,
-    now: Instant,
-    segment: &Segment<'_>,
-    cx: &mut Cx<'_>,
-    fx: &mut impl Effects,
-) {
-    establish(conn, now, segment, cx, fx);
-    conn.snd.wnd = u32::from(segment.window);
-    conn.snd.wnd_max = conn.snd.wnd;
-    conn.snd.edge = seq::FIRST + u64::from(conn.snd.wnd);
-    conn.owe_ack();
 }
 
 /// The SYN (or SYN-ACK) was not answered (RFC 9293 3.8.3: R2 for SYNs).
@@ -395,7 +310,7 @@ pub fn on_timeout(
         nanos(cx.config.tcp.rto_initial),
         nanos(cx.config.tcp.rto_max),
     );
-    let wait = wait.min(resend::patience_ns(conn, now));
+    let wait = wait.min(resend_timer::patience_ns(conn, now));
     conn.timers
         .set_resend(Resend::Timeout, now.plus_nanos(wait));
     Verdict::Alive
@@ -404,7 +319,7 @@ pub fn on_timeout(
 /// First SYN of an active open.
 pub fn start(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     control::send_syn(conn, now, cx, fx);
-    resend::arm_timeout(conn, now, cx);
+    resend_timer::arm_timeout(conn, now, cx);
 }
 
 /// Initial sequence number and timestamp offset of a new connection.

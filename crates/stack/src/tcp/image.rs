@@ -20,7 +20,7 @@ use super::preset;
 use super::preset::Preset;
 use super::rtt::Rtt;
 use super::sizes::{MSS_MIN, WINDOW_SHIFT_MAX};
-use super::{keepalive, resend, seq, urgent, user_timeout};
+use super::{keepalive, resend_timer, seq, urgent, user_timeout};
 use crate::effects::Effects;
 use crate::error::SocketError;
 use crate::ids::ConnId;
@@ -503,7 +503,7 @@ impl Tcp {
         let conn = self.conns.at_mut(index).ok_or(SocketError::LimitReached)?;
         let id = conn.id;
         if conn.has_outstanding() {
-            resend::arm_timeout(conn, now, cx);
+            resend_timer::arm_timeout(conn, now, cx);
         }
         keepalive::arm(conn, now, cx);
         conn.owe_ack();

@@ -20,6 +20,7 @@
 //!
 //! Three storages: SYN entries, connection blocks, TIME-WAIT entries. `flow.rs` finds the one that a segment is for.
 
+mod acknowledged;
 mod assembler;
 mod attendance;
 mod audit;
@@ -32,6 +33,7 @@ mod cookie_open;
 mod delivery;
 mod dispatch;
 mod ecn;
+mod establish;
 mod fast_open;
 mod figures;
 mod flow;
@@ -56,6 +58,7 @@ mod preset;
 mod rack;
 mod recovery;
 mod resend;
+mod resend_timer;
 mod rto;
 mod rtt;
 mod scoreboard;

@@ -7,6 +7,7 @@ use slipstack_wire::tcp::TcpFlags;
 use super::connect::{self, Seed};
 use super::connection::Connection;
 use super::cookie_open::{self, Room};
+use super::establish;
 use super::fast_open::Offer;
 use super::flow::{FlowKey, Place};
 use super::output::{control, emit};
@@ -293,7 +294,7 @@ impl Tcp {
         self.announce(now, index, id, cx, fx);
         let conn = self.conns.at_mut(index)?;
         if !conn.rtt.has_sample() {
-            connect::on_repeated(conn, now, segment);
+            establish::on_repeated(conn, now, segment);
         }
         if take_last_ack(conn, segment) {
             self.enqueue(index);
@@ -349,7 +350,7 @@ impl Tcp {
             conn.flight = flights.pop();
             open_passive(conn, entry, now, cx);
             if entry.is_repeated() {
-                connect::on_repeated_syn_ack(conn, entry.tries, entry.asked);
+                establish::on_repeated_syn_ack(conn, entry.tries, entry.asked);
             }
         }
         listener.offered = listener.offered.wrapping_add(1);

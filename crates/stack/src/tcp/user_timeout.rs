@@ -8,7 +8,7 @@ use slipstack_wire::tcp::OPTIONS_MAX;
 use slipstack_wire::user_timeout::{USER_TIMEOUT_LEN, UserTimeout};
 
 use super::connection::Connection;
-use super::resend;
+use super::resend_timer;
 use super::segment::Segment;
 use crate::link::Cx;
 
@@ -93,7 +93,7 @@ pub fn adopted_ns(conn: &Connection, retries_ns: u64, cx: &Cx<'_>) -> u64 {
     let Some(peer_ns) = find_peer_ns(conn) else {
         return retries_ns;
     };
-    let low = LIMIT_LOW_NS.max(resend::timeout_ns(conn, cx));
+    let low = LIMIT_LOW_NS.max(resend_timer::timeout_ns(conn, cx));
     retries_ns.max(peer_ns).max(low).min(LIMIT_HIGH_NS)
 }
 
@@ -105,7 +105,7 @@ pub fn keep_alive_ns(conn: &Connection, idle_ns: u64, cx: &Cx<'_>) -> u64 {
     } else if own != 0 {
         own
     } else if find_peer_ns(conn).is_some() {
-        adopted_ns(conn, resend::retries_ns(cx), cx)
+        adopted_ns(conn, resend_timer::retries_ns(cx), cx)
     } else {
         return idle_ns;
     };

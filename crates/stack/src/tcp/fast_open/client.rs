@@ -5,15 +5,15 @@ use alloc::boxed::Box;
 use slipstack_wire::fast_open::FastOpen;
 
 use super::attempt::Attempt;
+use crate::tcp::acknowledged;
 
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, Payload};
 use crate::link::Cx;
 use crate::tcp::connection::Connection;
-use crate::tcp::input::ack;
 use crate::tcp::segment::Segment;
 use crate::tcp::sizes::mss_default;
-use crate::tcp::{connect, resend, seq};
+use crate::tcp::{connect, resend_timer, seq};
 use crate::time::Instant;
 
 /// TCP options that a SYN carries at most: what they take is not there for data.
@@ -109,12 +109,12 @@ pub fn on_answer(
         cx.counters.bump(Counter::TcpSynDataTaken);
         conn.snd.una = acked;
         conn.snd.nxt = acked;
-        ack::report(conn, cx, fx);
+        acknowledged::report(conn, cx, fx);
     } else if attempt.is_plain {
         memory.on_loss(now, server);
     }
     if conn.has_outstanding() {
-        resend::arm_timeout(conn, now, cx);
+        resend_timer::arm_timeout(conn, now, cx);
     }
 }
 

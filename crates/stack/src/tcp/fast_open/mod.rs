@@ -8,9 +8,11 @@ pub mod attempt;
 mod cache;
 pub mod client;
 mod keys;
+mod pending;
 mod server;
 
 pub use attempt::Attempt;
 pub use cache::FastOpenCache;
 pub use keys::{CookieKeys, OwnCookie};
-pub use server::{FastOpens, Offer};
+pub use pending::FastOpens;
+pub use server::Offer;

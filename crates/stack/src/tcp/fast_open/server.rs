@@ -1,7 +1,5 @@
 //! The server's side (RFC 7413 4.2.2, 5.1).
 
-use alloc::collections::VecDeque;
-
 use slipstack_wire::fast_open::FastOpen;
 
 use super::keys::Check;
@@ -21,14 +19,8 @@ use crate::tcp::rtt::Rtt;
 use crate::tcp::segment::Segment;
 use crate::tcp::syn::SynEntry;
 use crate::tcp::verdict::Verdict;
-use crate::tcp::{connection::Connection, resend, seq, slab::Slab};
+use crate::tcp::{connection::Connection, resend_timer, seq, slab::Slab};
 use crate::time::Instant;
-
-/// Pending connections that are looked at again for each SYN with data.
-const LOOKS: usize = 8;
-
-/// How long a reset one counts as pending, as on Linux.
-const RESET_STAYS_NS: u64 = 60_000_000_000;
 
 /// What to do with a SYN as far as Fast Open is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,57 +31,6 @@ pub enum Offer {
     Answer,
     /// Its data is taken at once.
     Accept,
-}
-
-/// What counts against a listener's limit (RFC 7413 5.1).
-#[derive(Debug, Default)]
-pub struct FastOpens {
-    /// Connections whose data was taken with the SYN and whose handshake may not be done.
-    pending: VecDeque<Pending>,
-    /// Until when the places of those that were reset stay taken.
-    reset: VecDeque<Instant>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    id: ConnId,
-    /// [`Listener::offered`] with it.
-    number: u32,
-}
-
-impl Listener {
-    /// RFC 7413 5.1: connections whose data was taken before the handshake was done are bounded by what the program
-    /// said with TCP_FASTOPEN. Those that are done leave the list when somebody asks.
-    fn may_fast_open(&mut self, now: Instant, conns: &Slab<Connection>) -> bool {
-        let FastOpens { pending, reset } = &mut self.fast_open;
-        for _ in 0..LOOKS.min(pending.len()) {
-            let Some(one) = pending.pop_front() else {
-                break;
-            };
-            let conn = conns.find(one.id.index, one.id.generation);
-            if conn.is_some_and(|conn| conn.phase == Phase::SynReceived) {
-                pending.push_back(one);
-            }
-        }
-        while reset.front().is_some_and(|until| *until <= now) {
-            reset.pop_front();
-        }
-        pending.len() + reset.len() < self.options.socket.fast_open_queue as usize
-    }
-
-    /// RFC 7413 5.1: the place of a connection that is reset stays taken for a while, or SYNs with resets behind them
-    /// would know no bound. One that the program has not taken yet fills its queue (Linux: reqsk_fastopen_remove).
-    fn on_reset(&mut self, now: Instant, id: ConnId) -> bool {
-        let FastOpens { pending, reset } = &mut self.fast_open;
-        let Some(place) = pending.iter().position(|one| one.id == id) else {
-            return false;
-        };
-        let one = pending.remove(place);
-        if one.is_some_and(|one| self.taken.wrapping_sub(one.number) as i32 >= 0) {
-            reset.push_back(now.plus_nanos(RESET_STAYS_NS));
-        }
-        true
-    }
 }
 
 impl Tcp {
@@ -142,7 +83,9 @@ impl Tcp {
         let Some(listener) = self.listeners.find_mut(entry.listener) else {
             return false;
         };
-        if self.conns.is_full() || !listener.may_fast_open(now, &self.conns) {
+        let limit = listener.options.socket.fast_open_queue as usize;
+        let has_room = listener.fast_open.has_room(now, limit, &self.conns);
+        if self.conns.is_full() || !has_room {
             cx.counters.bump(Counter::RxTcpFastOpenFull);
             return false;
         }
@@ -166,11 +109,11 @@ impl Tcp {
         cx.counters.bump(Counter::TcpFastOpenAccepted);
         text::on_text(conn, now, segment, seq::FIRST, cx, fx).count(cx.counters);
         control::send_syn(conn, now, cx, fx);
-        resend::arm_timeout(conn, now, cx);
+        resend_timer::arm_timeout(conn, now, cx);
         let id = conn.id;
         if let Some(listener) = self.listeners.find_mut(entry.listener) {
             let number = listener.offered;
-            listener.fast_open.pending.push_back(Pending { id, number });
+            listener.fast_open.push(id, number);
         }
         self.settle(now, index, Verdict::Alive, cx, fx);
         true
@@ -181,7 +124,8 @@ impl Tcp {
     pub(in crate::tcp) fn on_fast_open_reset(&mut self, now: Instant, key: &FlowKey, id: ConnId) {
         for listener in self.listeners.ids_of(key) {
             let listener = self.listeners.find_mut(listener);
-            if listener.is_some_and(|listener| listener.on_reset(now, id)) {
+            let on_reset = |it: &mut Listener| it.fast_open.on_reset(now, id, it.taken);
+            if listener.is_some_and(on_reset) {
                 return;
             }
         }

@@ -6,12 +6,12 @@ use crate::effects::Effects;
 use crate::link::Cx;
 use crate::rate::RateLimit;
 use crate::tcp::assembler::Range;
-use crate::tcp::connect;
 use crate::tcp::connection::Connection;
+use crate::tcp::establish;
 use crate::tcp::output::{ack_policy, control};
 use crate::tcp::phase::Phase;
 use crate::tcp::segment::Segment;
-use crate::tcp::{resend, seq};
+use crate::tcp::{resend_timer, seq};
 use crate::time::Instant;
 
 /// RFC 7323 5.5: the timestamp of a peer that was silent for longer says nothing any more.
@@ -72,7 +72,7 @@ fn reject(
     if segment.flags.is_syn() {
         match conn.phase {
             Phase::SynReceived if ends_simultaneous_open(conn, segment, end) => {
-                connect::on_second_syn_ack(conn, now, segment, cx, fx);
+                establish::on_second_syn_ack(conn, now, segment, cx, fx);
             }
             // The peer's SYN again: our SYN-ACK was lost.
             Phase::SynReceived => conn.owe_ack(),
@@ -172,7 +172,7 @@ fn is_late_duplicate(conn: &Connection, segment: &Segment<'_>, start: u64, cx: &
     }
     // Timestamps of peers tick in milliseconds or slower.
     let age_ms = rcv.ts_recent.wrapping_sub(timestamps.value);
-    u64::from(age_ms) <= resend::timeout_ns(conn, cx) / 1_000_000 * 6 / 5
+    u64::from(age_ms) <= resend_timer::timeout_ns(conn, cx) / 1_000_000 * 6 / 5
 }
 
 /// RFC 7323 4.3 (2): TS.Recent follows segments that reach Last.ACK.sent.

@@ -6,12 +6,15 @@ use slipstack_wire::tcp::TcpFlags;
 
 use super::acceptable;
 use crate::counters::Counter;
-use crate::effects::{Effects, Event};
+use crate::effects::Effects;
 use crate::link::Cx;
 use crate::rate::RateLimit;
+use crate::tcp::acknowledged;
 use crate::tcp::assembler::Range;
 use crate::tcp::connection::Connection;
 use crate::tcp::delivery::Sample;
+use crate::tcp::establish;
+use crate::tcp::establish::sample_echo;
 use crate::tcp::figures::Pace;
 use crate::tcp::in_flight::InFlight;
 use crate::tcp::output::control;
@@ -22,7 +25,7 @@ use crate::tcp::scoreboard::Delivered;
 use crate::tcp::segment::Segment;
 use crate::tcp::timers::Resend;
 use crate::tcp::verdict::Verdict;
-use crate::tcp::{isn, keepalive, resend, seq, user_timeout};
+use crate::tcp::{isn, keepalive, resend_timer, seq, user_timeout};
 use crate::time::{Instant, Tick};
 
 pub enum Outcome {
@@ -50,7 +53,7 @@ pub fn on_ack(
             control::answer_with_reset(&key, now, segment, cx, fx);
             return Outcome::Drop;
         }
-        super::super::connect::establish(conn, now, segment, cx, fx);
+        establish::establish(conn, now, segment, cx, fx);
     }
     // RFC 5961 5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT, else challenge and drop. Nothing before our SYN can
     // have been acknowledged (as on Linux).
@@ -69,7 +72,7 @@ pub fn on_ack(
     let former_window = update_window(conn, segment, start, ack);
     let window_changed = former_window.is_some();
     if former_window == Some(0) && !was_idle && ack == conn.snd.una {
-        resend::on_reopened(conn, now, cx);
+        resend_timer::on_reopened(conn, now, cx);
     }
     if !was_idle {
         let is_duplicate = ack == conn.snd.una
@@ -186,9 +189,9 @@ fn on_outstanding(
     if has_advanced {
         let is_reordering = conn.timers.resend() == Some(Resend::Reorder);
         if !is_reordering || !conn.has_outstanding() {
-            resend::rearm_after_ack(conn, now, cx);
+            resend_timer::rearm_after_ack(conn, now, cx);
         }
-        report(conn, cx, fx);
+        acknowledged::report(conn, cx, fx);
     }
     if has_advanced || delivered.bytes > 0 || is_duplicate {
         conn.is_dirty = true;
@@ -275,7 +278,7 @@ fn detect(
     if flight.board.sacked_bytes() == 0 && !in_recovery {
         // What was suspect has arrived.
         if conn.timers.resend() == Some(Resend::Reorder) {
-            resend::arm_timeout(conn, now, cx);
+            resend_timer::arm_timeout(conn, now, cx);
         }
         return 0;
     }
@@ -284,7 +287,9 @@ fn detect(
         .detect(now, &mut flight.board, &rtt, in_recovery);
     match detection.recheck_at {
         Some(at) => conn.timers.set_resend(Resend::Reorder, at),
-        None if conn.timers.resend() == Some(Resend::Reorder) => resend::arm_timeout(conn, now, cx),
+        None if conn.timers.resend() == Some(Resend::Reorder) => {
+            resend_timer::arm_timeout(conn, now, cx)
+        }
         None => {}
     }
     detection.newly_lost
@@ -424,55 +429,6 @@ fn sample_rtt(
     }
     // Milliseconds are too coarse for an algorithm.
     0
-}
-
-/// RFC 7323 4.1: how old is what the peer echoes?
-pub fn sample_echo(conn: &mut Connection, now: Instant, segment: &Segment<'_>) {
-    if let Some(timestamps) = segment.timestamps().filter(|_| conn.opts.has_timestamps) {
-        let elapsed = isn::timestamp(now, conn.opts.ts_offset).wrapping_sub(timestamps.echo);
-        // Echoes of the future or of another age are lies.
-        if timestamps.echo != 0 && elapsed < 600_000 {
-            conn.rtt
-                .sample(now, Duration::from_millis(u64::from(elapsed.max(1))));
-        }
-    }
-}
-
-/// Tells the owner of the send ring, and lets the ring grow with the window.
-#[inline]
-pub fn report(conn: &mut Connection, cx: &Cx<'_>, fx: &mut impl Effects) {
-    let upto = conn.snd.una.min(conn.snd.written);
-    fx.event(Event::Acked {
-        conn: conn.id,
-        upto: seq::offset(upto),
-    });
-    if conn.cc.window.cwnd > conn.snd.limit / 2 && !conn.opts.is_limit_fixed {
-        grow_limit(conn, cx, fx);
-    }
-}
-
-#[cold]
-fn grow_limit(conn: &mut Connection, cx: &Cx<'_>, fx: &mut impl Effects) {
-    // Twice the window keeps the sender busy while ACKs travel (Linux: tcp_sndbuf_expand).
-    let wanted = conn
-        .cc
-        .window
-        .cwnd
-        .saturating_mul(2)
-        .min(cx.config.tcp.sndbuf_max);
-    if wanted > conn.snd.limit {
-        let grown = conn
-            .snd
-            .limit
-            .saturating_mul(2)
-            .max(wanted)
-            .min(cx.config.tcp.sndbuf_max);
-        conn.snd.limit = grown;
-        fx.event(Event::SendLimit {
-            conn: conn.id,
-            bytes: grown,
-        });
-    }
 }
 
 /// States that end with the ACK of our FIN.

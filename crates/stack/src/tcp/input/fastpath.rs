@@ -169,7 +169,7 @@ fn take_ack(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl 
             is_after_timeout: false,
         });
     }
-    super::ack::report(conn, cx, fx);
+    crate::tcp::acknowledged::report(conn, cx, fx);
     if conn.snd.has_unsent() {
         conn.is_dirty = true;
     }

@@ -12,7 +12,7 @@ use super::{emit, window};
 use crate::effects::Effects;
 use crate::link::Cx;
 use crate::tcp::connection::{AckState, Connection};
-use crate::tcp::resend;
+use crate::tcp::resend_timer;
 use crate::time::{Instant, Tick, nanos};
 
 /// Segments acknowledged one by one at the start and after a gap (Linux: TCP_MAX_QUICKACKS).
@@ -57,7 +57,7 @@ fn on_long_gap(conn: &mut Connection, gap: u64, cx: &Cx<'_>) {
         conn.rcv.ato_ms = ATO_MIN_MS;
         return begin_quick(conn);
     }
-    let timeout = resend::base_timeout_ns(conn, cx);
+    let timeout = resend_timer::base_timeout_ns(conn, cx);
     if gap < u64::from(conn.rcv.ato_ms) * MS {
         let grown = u64::from(conn.rcv.ato_ms / 2) + gap / MS;
         conn.rcv.ato_ms = as_ms(grown.min(timeout / MS));
@@ -177,7 +177,7 @@ pub fn on_due(conn: &mut Connection, now: Instant, cx: &Cx<'_>, fx: &mut impl Ef
             conn.rcv.ato_ms = ATO_MIN_MS;
         } else {
             let doubled = 2 * u64::from(conn.rcv.ato_ms);
-            conn.rcv.ato_ms = as_ms(doubled.min(resend::base_timeout_ns(conn, cx) / MS));
+            conn.rcv.ato_ms = as_ms(doubled.min(resend_timer::base_timeout_ns(conn, cx) / MS));
         }
     }
     conn.owe_ack();

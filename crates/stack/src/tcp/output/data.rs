@@ -14,7 +14,7 @@ use crate::tcp::figures::Pace;
 use crate::tcp::mtu_search::{self, Step};
 use crate::tcp::recovery::state::State;
 use crate::tcp::timers::Resend;
-use crate::tcp::{isn, resend, urgent, user_timeout};
+use crate::tcp::{isn, resend_timer, urgent, user_timeout};
 use crate::time::{Instant, nanos};
 
 /// Super-frames of up to an initial window are not measured against the pacing rate.
@@ -150,7 +150,7 @@ pub fn restart_after_idle(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
 
 #[inline(never)]
 fn restart_after(conn: &mut Connection, now: Instant, idle: u64, cx: &Cx<'_>) {
-    if conn.rtt.has_sample() && idle > resend::base_timeout_ns(conn, cx) {
+    if conn.rtt.has_sample() && idle > resend_timer::base_timeout_ns(conn, cx) {
         conn.cc.on_idle(now, cx.config.tcp.initial_cwnd);
     }
 }
@@ -302,7 +302,7 @@ pub fn after_all(conn: &mut Connection, now: Instant, in_flight: u64, cx: &Cx<'_
     if in_flight < u64::from(conn.cc.window.cwnd) {
         note_app_limited(conn, in_flight);
     }
-    resend::arm_after_new(conn, now, cx);
+    resend_timer::arm_after_new(conn, now, cx);
 }
 
 fn after_new(conn: &mut Connection, now: Instant, has_sent: bool, stop: &Stop, cx: &Cx<'_>) {
@@ -321,7 +321,7 @@ fn after_new(conn: &mut Connection, now: Instant, has_sent: bool, stop: &Stop, c
         {
             note_app_limited(conn, in_flight);
         }
-        resend::arm_after_new(conn, now, cx);
+        resend_timer::arm_after_new(conn, now, cx);
         return;
     }
     if matches!(stop, Stop::Congestion) {
@@ -330,10 +330,10 @@ fn after_new(conn: &mut Connection, now: Instant, has_sent: bool, stop: &Stop, c
     // RFC 9293 3.8.6.1: nothing in flight will bring an ACK, so the window must be probed.
     if !conn.has_outstanding() && conn.timers.resend().is_none() {
         match stop {
-            Stop::Window => resend::arm_persist(conn, now, cx),
+            Stop::Window => resend_timer::arm_persist(conn, now, cx),
             // A corked tail is held for a timeout, as on Linux (tcp_probe0_base); tcp(7) says 200 ms, the shortest.
             Stop::Tail => {
-                let timeout = resend::base_timeout_ns(conn, cx);
+                let timeout = resend_timer::base_timeout_ns(conn, cx);
                 conn.timers
                     .set_resend(Resend::Persist, now.plus_nanos(timeout));
             }
@@ -404,7 +404,7 @@ pub fn force_one(
         cx,
         fx,
     );
-    resend::arm_after_new(conn, now, cx);
+    resend_timer::arm_after_new(conn, now, cx);
     true
 }
 
@@ -430,7 +430,7 @@ fn resend_lost(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut im
         }
     }
     if conn.timers.resend().is_none() {
-        resend::arm_timeout(conn, now, cx);
+        resend_timer::arm_timeout(conn, now, cx);
     }
 }
 
@@ -510,7 +510,7 @@ pub fn resend_once(
     note_resent(conn, len);
     emit::segment(conn, now, (range.start, len), flags, cx, fx);
     if range.start == una {
-        resend::on_head_resent(conn, now, cx);
+        resend_timer::on_head_resent(conn, now, cx);
     }
     true
 }
