@@ -30,7 +30,7 @@ const BEFORE: &[(&str, usize, usize)] = &[
     ("posix", 35, 0),
     ("preload", 22, 0),
     ("sim", 8, 0),
-    ("stack", 51, 16),
+    ("stack", 14, 16),
 ];
 
 pub fn check(root: &Path) -> Vec<String> {

@@ -11,10 +11,12 @@ mod cubic;
 mod dctcp;
 mod hystart;
 mod newreno;
+mod window;
 
 use alloc::boxed::Box;
 
 pub use newreno::NewReno;
+pub use window::{Ack, WINDOW_MAX, Window};
 
 use bbr::Bbr;
 use cubic::Cubic;
@@ -27,10 +29,6 @@ use crate::time::Instant;
 
 /// Smallest ssthresh in segments (RFC 5681 3.1).
 const SSTHRESH_MIN_SEGMENTS: u32 = 2;
-/// No window is larger: four bytes a value and never an overflow.
-pub const WINDOW_MAX: u32 = 1 << 30;
-/// Ten segments: what a model assumes before it has measured anything (RFC 6928).
-const INITIAL_BYTES: u32 = 14_600;
 /// RFC 3465 2.2 and 2.3: slow start grows by at most L segments an ACK, one after a timeout.
 const ABC_L: u32 = 2;
 /// RFC 9406 4.3: L of HyStart++ without pacing.
@@ -42,43 +40,6 @@ const PACING_AVOIDANCE: u64 = 120;
 const SPREAD_RTT_NS: u64 = 2_000_000;
 /// Windows up to this many segments leave as they are opened: a router takes an initial window at once.
 const SPREAD_SEGMENTS: u32 = 10;
-
-/// What an algorithm works on.
-#[derive(Clone, Copy, Debug)]
-pub struct Window {
-    pub cwnd: u32,
-    pub ssthresh: u32,
-    pub mss: u32,
-}
-
-impl Window {
-    #[inline]
-    pub fn is_slow_start(&self) -> bool {
-        self.cwnd < self.ssthresh
-    }
-
-    fn grow(&mut self, bytes: u32) {
-        self.cwnd = self.cwnd.saturating_add(bytes).min(WINDOW_MAX);
-    }
-}
-
-/// An ACK that may grow the window.
-#[derive(Clone, Copy, Debug)]
-pub struct Ack {
-    pub now: Instant,
-    /// Newly delivered.
-    pub bytes: u32,
-    /// What this ACK measured; 0 = nothing.
-    pub rtt_ns: u64,
-    pub srtt_ns: u64,
-    pub una: u64,
-    pub nxt: u64,
-    /// SND.UNA and what is SACKed beyond it.
-    pub delivered: u64,
-    /// Largest super-frame that leaves at once: an ACK for a whole one is no stretch ACK.
-    pub burst: u32,
-    pub is_after_timeout: bool,
-}
 
 #[derive(Clone, Debug)]
 enum Algorithm {

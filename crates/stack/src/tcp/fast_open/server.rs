@@ -19,7 +19,7 @@ use crate::tcp::rtt::Rtt;
 use crate::tcp::segment::Segment;
 use crate::tcp::syn::SynEntry;
 use crate::tcp::verdict::Verdict;
-use crate::tcp::{connection::Connection, resend_timer, seq, slab::Slab};
+use crate::tcp::{resend_timer, seq};
 use crate::time::Instant;
 
 /// What to do with a SYN as far as Fast Open is concerned.

@@ -13,7 +13,7 @@
 mod model;
 mod phase;
 
-use super::Window;
+use super::window::{INITIAL_BYTES, WINDOW_MAX, Window};
 use crate::tcp::delivery::Sample;
 use crate::time::Instant;
 use model::{Bounds, Model};
@@ -242,7 +242,7 @@ impl Bbr {
         let mut cwnd = u64::from(window.cwnd);
         if self.model.has_full_bandwidth {
             cwnd = (cwnd + s.newly_delivered).min(most);
-        } else if cwnd < most || s.delivered < u64::from(super::INITIAL_BYTES) {
+        } else if cwnd < most || s.delivered < u64::from(INITIAL_BYTES) {
             cwnd += s.newly_delivered;
         }
         cwnd = cwnd.max(self.min_pipe());
@@ -250,7 +250,7 @@ impl Bbr {
             cwnd = cwnd.min(self.probe_rtt_cwnd());
         }
         cwnd = cwnd.min(self.model_limit());
-        window.cwnd = cwnd.min(u64::from(super::WINDOW_MAX)) as u32;
+        window.cwnd = cwnd.min(u64::from(WINDOW_MAX)) as u32;
     }
 
     /// 5.6.4.5: 0.5 of the bandwidth-delay product.

@@ -1,7 +1,7 @@
 //! What the path is thought to carry (draft-ietf-ccwg-bbr 5.5).
 
 use super::{Bbr, State, UNIT};
-use crate::tcp::cc::Window;
+use crate::tcp::cc::window::{INITIAL_BYTES, Window};
 use crate::tcp::delivery::Sample;
 use crate::time::Instant;
 
@@ -133,7 +133,7 @@ impl Model {
     /// The same at another bandwidth.
     pub fn bdp_at(&self, bw: u64, gain: u64) -> u64 {
         if self.min_rtt == 0 || bw == 0 {
-            return u64::from(crate::tcp::cc::INITIAL_BYTES);
+            return u64::from(INITIAL_BYTES);
         }
         let bdp = u128::from(bw) * u128::from(self.min_rtt) / 1_000_000_000;
         (bdp * u128::from(gain) / u128::from(UNIT)) as u64

@@ -1,0 +1,45 @@
+//! The window that an algorithm works on, and the ACKs that it hears of.
+
+use crate::time::Instant;
+
+/// No window is larger: four bytes a value and never an overflow.
+pub const WINDOW_MAX: u32 = 1 << 30;
+/// Ten segments: what a model assumes before it has measured anything (RFC 6928).
+pub const INITIAL_BYTES: u32 = 14_600;
+
+/// The congestion window and the slow start threshold, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    pub cwnd: u32,
+    pub ssthresh: u32,
+    pub mss: u32,
+}
+
+impl Window {
+    #[inline]
+    pub fn is_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    pub fn grow(&mut self, bytes: u32) {
+        self.cwnd = self.cwnd.saturating_add(bytes).min(WINDOW_MAX);
+    }
+}
+
+/// An ACK that may grow the window.
+#[derive(Clone, Copy, Debug)]
+pub struct Ack {
+    pub now: Instant,
+    /// Newly delivered.
+    pub bytes: u32,
+    /// What this ACK measured; 0 = nothing.
+    pub rtt_ns: u64,
+    pub srtt_ns: u64,
+    pub una: u64,
+    pub nxt: u64,
+    /// SND.UNA and what is SACKed beyond it.
+    pub delivered: u64,
+    /// Largest super-frame that leaves at once: an ACK for a whole one is no stretch ACK.
+    pub burst: u32,
+    pub is_after_timeout: bool,
+}
