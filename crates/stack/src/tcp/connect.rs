@@ -223,12 +223,8 @@ pub fn on_segment(
         ecn::offers(cx.config.tcp.ecn, conn.cc.kind(), conn.backoff.count())
             && ecn::is_agreed(segment.flags)
     } else {
-        ecn::accepts(
-            cx.config.tcp.ecn,
-            conn.cc.kind(),
-            segment.flags,
-            segment.mark,
-        )
+        let (mode, kind) = (cx.config.tcp.ecn, conn.cc.kind());
+        ecn::accepts(mode, kind, segment.flags, segment.mark)
     };
     if has_ecn {
         conn.ecn.agree();

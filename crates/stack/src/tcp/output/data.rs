@@ -86,10 +86,11 @@ pub fn transmit(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
             Err(stop) => break stop,
         }
     };
-    if conn.cc.is_paced && !matches!(stop, Stop::Pacing) {
-        if let Some(flight) = conn.flight.as_deref_mut() {
-            flight.pacer.settle();
-        }
+    if conn.cc.is_paced
+        && !matches!(stop, Stop::Pacing)
+        && let Some(flight) = conn.flight.as_deref_mut()
+    {
+        flight.pacer.settle();
     }
     if has_lost && !has_sent {
         has_sent = push_instead(conn, now, &stop, cx, fx);
