@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use slipstack_stack::{
-    ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, Payload, Stack,
-    StackConfig, TcpConfig, UdpId, UdpOptions,
+    ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, NetworkConfig, Payload,
+    Stack, StackConfig, TcpConfig, UdpId, UdpOptions,
 };
 use slipstack_wire::tcp::TcpSegment;
 
@@ -170,8 +170,11 @@ impl Effects for World {
 /// neighbour.
 pub fn stack(now: Instant, world: &mut World) -> Stack {
     let config = StackConfig {
+        network: NetworkConfig {
+            addrs: vec![(OWN.into(), 24), (OWN6.into(), 64)],
+            ..NetworkConfig::default()
+        },
         mac: OWN_MAC,
-        addrs: vec![(OWN.into(), 24), (OWN6.into(), 64)],
         seed: [7; 32],
         tcp: TcpConfig {
             user_timeout_option: true,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use slipstack_channel::{Command, EngineEnd, EventKind, Kind, ProgramEnd, SockId};
 use slipstack_device::{DeviceError, RingPosition, Slots, open_slot};
-use slipstack_engine::{Engine, Instant as EngineInstant, Role, Setup, StackConfig};
+use slipstack_engine::{Engine, Instant as EngineInstant, NetworkConfig, Role, Setup, StackConfig};
 
 /// Between two looks at the device when nothing comes.
 const NAP: Duration = Duration::from_micros(100);
@@ -136,10 +136,13 @@ fn engine(slots: &Slots, options: &Options) -> Result<Engine, Failure> {
     let slot = slots.slot_fd(0).ok_or(DeviceError::ReadOnly)?;
     let device = open_slot(slot.try_clone_to_owned()?, &params, RingPosition::private())?;
     let stack = StackConfig {
+        network: NetworkConfig {
+            mtu: params.mtu,
+            addrs: vec![(options.ip, options.prefix)],
+            ..NetworkConfig::default()
+        },
         mac: params.mac,
-        mtu: params.mtu,
         tso_max: params.tso_max,
-        addrs: vec![(options.ip, options.prefix)],
         role: Role::Standalone,
         ..StackConfig::default()
     };

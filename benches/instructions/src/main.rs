@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use slipstack_channel::{
     CloseMode, Command, EngineEnd, EventKind, Kind, ProgramEnd, SockId, State,
 };
-use slipstack_engine::{Engine, Instant, Role, Setup, StackConfig};
+use slipstack_engine::{Engine, Instant, NetworkConfig, Role, Setup, StackConfig};
 
 use wire::Wire;
 
@@ -37,8 +37,11 @@ impl Side {
         let end = EngineEnd::create()?;
         let program = ProgramEnd::open(end.region().clone())?;
         let stack = StackConfig {
+            network: NetworkConfig {
+                addrs: vec![(address.into(), 24)],
+                ..NetworkConfig::default()
+            },
             mac,
-            addrs: vec![(address.into(), 24)],
             tso_max: 0,
             role: Role::Standalone,
             seed: [mac[5]; 32],

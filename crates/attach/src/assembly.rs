@@ -10,8 +10,8 @@ use slipstack_config::Settings;
 use slipstack_device::tee::Tee;
 use slipstack_device::{Device, SlotParams, Steering, open_slot};
 use slipstack_engine::{
-    Congestion, EcnMode, Engine, Fabric, FastOpenConfig, InProcess, Instant, MtuProbing, Role,
-    Setup, StackConfig, SynCookies, TcpConfig, stack_routes, stack_rules,
+    Congestion, EcnMode, Engine, Fabric, FastOpenConfig, InProcess, Instant, MtuProbing,
+    NetworkConfig, Role, Setup, StackConfig, SynCookies, TcpConfig, stack_routes, stack_rules,
 };
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
 use slipstack_mem::{Doorbell, Region, now_ns, raised};
@@ -155,12 +155,15 @@ fn stack_config(settings: &Settings, lease: &SlotLease, welcome: &Welcome) -> St
     }
     let params = SlotParams::from_words(&lease.params);
     StackConfig {
+        network: NetworkConfig {
+            mtu: lease.mtu,
+            addrs: welcome.addresses.clone(),
+            gateways: welcome.gateways.clone(),
+            routes: stack_routes(&welcome.routes),
+            rules: stack_rules(&welcome.rules),
+            ..NetworkConfig::default()
+        },
         mac: lease.mac,
-        mtu: lease.mtu,
-        addrs: welcome.addresses.clone(),
-        gateways: welcome.gateways.clone(),
-        routes: stack_routes(&welcome.routes),
-        rules: stack_rules(&welcome.rules),
         tso_max: params.map_or(0, |params| params.tso_max),
         has_udp_segmentation: params.is_some_and(|params| params.udp_segmentation),
         role: Role::Engine,

@@ -10,7 +10,7 @@ use slipstack_channel::{
     Attach, AttachError, Attachment, Driver, EngineEnd, Exit, Placement, Policy, ProgramEnd,
     TurnOutcome, WaitOn,
 };
-use slipstack_engine::{Engine, Instant, NeighbourTable, Role, Setup, StackConfig};
+use slipstack_engine::{Engine, Instant, NeighbourTable, NetworkConfig, Role, Setup, StackConfig};
 use slipstack_mem::Descriptor;
 use slipstack_posix::{Errno, Interruptions, Kernel, Process, Settings, SpinPolicy};
 
@@ -218,12 +218,19 @@ impl Attach for VirtualAttach {
         let end = EngineEnd::create().map_err(|error| failed(&error))?;
         let program = ProgramEnd::open(end.region().clone()).map_err(|error| failed(&error))?;
         let config = self.0.config();
-        let device = WireDevice::new(self.0.wire.clone(), config.stack.mtu, config.stack.tso_max);
+        let device = WireDevice::new(
+            self.0.wire.clone(),
+            config.stack.network.mtu,
+            config.stack.tso_max,
+        );
         let setup = Setup {
             stack: StackConfig {
+                network: NetworkConfig {
+                    addrs: config.addrs(),
+                    gateways: WorldConfig::gateways(),
+                    ..config.stack.network.clone()
+                },
                 mac: OWN_MAC,
-                addrs: config.addrs(),
-                gateways: WorldConfig::gateways(),
                 role: Role::Standalone,
                 ..config.stack.clone()
             },
@@ -251,7 +258,7 @@ impl Attach for VirtualAttach {
             networks: Vec::new(),
             is_changing: false,
             mtu_v6: None,
-            mtu: config.stack.mtu,
+            mtu: config.stack.network.mtu,
             interface: 0,
             has_groups: true,
         })

@@ -44,8 +44,8 @@ pub use network::told_of;
 pub use remote::Remote;
 pub use routing::{stack_routes, stack_rules};
 pub use slipstack_stack::{
-    Congestion, EcnMode, FastOpenConfig, Instant, MtuProbing, NeighbourConfig, Role, StackConfig,
-    SynCookies, TcpConfig,
+    Congestion, EcnMode, FastOpenConfig, Instant, MtuProbing, NeighbourConfig, NetworkConfig, Role,
+    StackConfig, SynCookies, TcpConfig,
 };
 pub use stats::{EngineCounters, SocketView};
 pub use strays::stray_frame;

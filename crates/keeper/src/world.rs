@@ -12,7 +12,7 @@ use slipstack_device::{Slots, iface, open_slot};
 use slipstack_engine::{stack_routes, stack_rules};
 use slipstack_mem::Region;
 use slipstack_mem::process::end_signals;
-use slipstack_stack::{Role, SlaacConfig, StackConfig};
+use slipstack_stack::{NetworkConfig, Role, SlaacConfig, StackConfig};
 
 use crate::device_state::DeviceState;
 use crate::error::KeeperError;
@@ -112,13 +112,16 @@ impl Network {
     /// Of the keeper's own stack.
     pub fn stack_config(&self) -> StackConfig {
         StackConfig {
+            network: NetworkConfig {
+                mtu: self.mtu,
+                addrs: self.addresses.clone(),
+                gateways: self.gateways.clone(),
+                routes: stack_routes(&self.routes),
+                rules: stack_rules(&self.rules),
+                forwarding: self.is_forwarding,
+                ..NetworkConfig::default()
+            },
             mac: self.mac,
-            mtu: self.mtu,
-            addrs: self.addresses.clone(),
-            gateways: self.gateways.clone(),
-            routes: stack_routes(&self.routes),
-            rules: stack_rules(&self.rules),
-            forwarding: self.is_forwarding,
             tso_max: self.tso_max,
             role: Role::Keeper,
             slaac: self.slaac.clone(),

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_stack::{
-    ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, RxMeta, SocketError,
-    Stack, StackConfig, UdpId,
+    ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, NetworkConfig, RxMeta,
+    SocketError, Stack, StackConfig, UdpId,
 };
 use slipstack_wire::plain::{HEADER_MAX, PlainHeader};
 use slipstack_wire::tcp::{TcpFlags, TcpSegment};
@@ -87,8 +87,11 @@ impl Crowd {
     pub fn new(connections: u32) -> Result<Crowd, Refused> {
         let now = Instant(1_000_000_000);
         let mut config = StackConfig {
+            network: NetworkConfig {
+                addrs: vec![(OURS.into(), 8)],
+                ..NetworkConfig::default()
+            },
             mac: OUR_MAC,
-            addrs: vec![(OURS.into(), 8)],
             ..StackConfig::default()
         };
         config.tcp.conns_max = connections;

@@ -3,7 +3,9 @@
 use std::net::Ipv4Addr;
 
 use slipstack_stack::rng::Rng;
-use slipstack_stack::{Congestion, ConnId, Counter, EcnMode, Instant, SocketOptions, StackConfig};
+use slipstack_stack::{
+    Congestion, ConnId, Counter, EcnMode, Instant, NetworkConfig, SocketOptions, StackConfig,
+};
 
 use crate::host::Host;
 use crate::link::{LinkCounters, LinkParams};
@@ -125,8 +127,11 @@ fn world(setup: &Setup) -> World {
     let hosts: Vec<Host> = (1..=2u8)
         .map(|i| {
             let mut config = StackConfig {
+                network: NetworkConfig {
+                    addrs: vec![(Ipv4Addr::new(10, 0, 0, i).into(), 24)],
+                    ..NetworkConfig::default()
+                },
                 mac: [2, 0, 0, 0, 0, i],
-                addrs: vec![(Ipv4Addr::new(10, 0, 0, i).into(), 24)],
                 seed: [i.wrapping_add(setup.seed); 32],
                 tso_max: setup.tso_max,
                 ..StackConfig::default()

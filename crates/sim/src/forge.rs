@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_stack::{
     CloseMode, ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, ListenerId,
-    Payload, RxMeta, SocketOptions, Stack, StackConfig, UdpId,
+    NetworkConfig, Payload, RxMeta, SocketOptions, Stack, StackConfig, UdpId,
 };
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use slipstack_wire::ipv4::{self, Ipv4Header};
@@ -208,9 +208,12 @@ impl Victim {
     pub fn new(change: impl FnOnce(&mut StackConfig)) -> Victim {
         let now = Instant::from_millis(1000);
         let mut config = StackConfig {
+            network: NetworkConfig {
+                addrs: vec![(VICTIM.into(), 24)],
+                gateways: vec![ROUTER.into()],
+                ..NetworkConfig::default()
+            },
             mac: VICTIM_MAC,
-            addrs: vec![(VICTIM.into(), 24)],
-            gateways: vec![ROUTER.into()],
             seed: [7; 32],
             ..StackConfig::default()
         };

@@ -104,6 +104,7 @@ impl Host {
     pub fn new(config: StackConfig, now: Instant, rng: Rng) -> Self {
         let (ip, mac) = (
             config
+                .network
                 .addrs
                 .first()
                 .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |a| a.0),

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use slipstack_stack::rng::Rng;
-use slipstack_stack::{Congestion, Counter, EcnMode, Instant, SocketOptions, StackConfig};
+use slipstack_stack::{
+    Congestion, Counter, EcnMode, Instant, NetworkConfig, SocketOptions, StackConfig,
+};
 
 use crate::host::Host;
 use crate::link::{LinkParams, Share};
@@ -137,13 +139,16 @@ fn config(index: u8, is_v6: bool, rng: &mut Rng) -> StackConfig {
         (IpAddr::V4(Ipv4Addr::new(10, 0, 0, index + 1)), 24)
     };
     let mut config = StackConfig {
-        mac: [2, 0, 0, 0, 0, index + 1],
-        addrs: vec![addr],
-        mtu: if rng.below(4) == 0 {
-            576 + rng.below(8000) as u16
-        } else {
-            1500
+        network: NetworkConfig {
+            addrs: vec![addr],
+            mtu: if rng.below(4) == 0 {
+                576 + rng.below(8000) as u16
+            } else {
+                1500
+            },
+            ..NetworkConfig::default()
         },
+        mac: [2, 0, 0, 0, 0, index + 1],
         tso_max: if rng.below(2) == 0 { 65_000 } else { 0 },
         seed: seed_bytes(rng),
         ..StackConfig::default()

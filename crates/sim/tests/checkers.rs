@@ -8,8 +8,8 @@ use slipstack_sim::program::{Rhythm, Task};
 use slipstack_sim::{Failure, LinkParams, World, checks};
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{
-    CloseMode, ConnId, Effects, Event, FrameOut, Instant, Payload, Reason, RxChecksum, RxMeta,
-    SocketOptions, StackConfig, TxOffload,
+    CloseMode, ConnId, Effects, Event, FrameOut, Instant, NetworkConfig, Payload, Reason,
+    RxChecksum, RxMeta, SocketOptions, StackConfig, TxOffload,
 };
 
 const MS: u64 = 1_000_000;
@@ -19,8 +19,11 @@ const UP: u64 = 100_000;
 
 fn host(index: u8, now: Instant) -> Host {
     let config = StackConfig {
+        network: NetworkConfig {
+            addrs: vec![(Ipv4Addr::new(10, 0, 0, index).into(), 24)],
+            ..NetworkConfig::default()
+        },
         mac: [2, 0, 0, 0, 0, index],
-        addrs: vec![(Ipv4Addr::new(10, 0, 0, index).into(), 24)],
         seed: [index; 32],
         ..StackConfig::default()
     };

@@ -10,7 +10,8 @@ use slipstack_sim::program::Task;
 use slipstack_sim::{LinkParams, World};
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{
-    Congestion, Counter, Instant, MtuProbing, SocketOptions, StackConfig, TcpConfig, TcpInfo,
+    Congestion, Counter, Instant, MtuProbing, NetworkConfig, SocketOptions, StackConfig, TcpConfig,
+    TcpInfo,
 };
 
 const MS: u64 = 1_000_000;
@@ -33,8 +34,11 @@ fn world(mtu: u32, tso_max: u32, change: impl Fn(&mut TcpConfig)) -> World {
     let hosts: Vec<Host> = (1..=2u8)
         .map(|i| {
             let mut config = StackConfig {
+                network: NetworkConfig {
+                    addrs: vec![(Ipv4Addr::new(10, 0, 0, i).into(), 24)],
+                    ..NetworkConfig::default()
+                },
                 mac: [2, 0, 0, 0, 0, i],
-                addrs: vec![(Ipv4Addr::new(10, 0, 0, i).into(), 24)],
                 tso_max,
                 seed: [i; 32],
                 ..StackConfig::default()

@@ -55,9 +55,9 @@ pub struct SlaacConfig {
     pub image: Vec<u64>,
 }
 
-#[derive(Clone, Debug)]
-pub struct StackConfig {
-    pub mac: [u8; 6],
+/// What may change while a stack runs, as one value: [`crate::Stack::set_network`] puts another in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkConfig {
     /// Largest IP packet in bytes.
     pub mtu: u16,
     /// Own addresses with their prefix lengths.
@@ -67,6 +67,27 @@ pub struct StackConfig {
     /// Routes beside those, and rules that choose among their tables.
     pub routes: Vec<ConfiguredRoute>,
     pub rules: Vec<ConfiguredRule>,
+    /// Packets for others are passed on to their next hop.
+    pub forwarding: bool,
+}
+
+impl Default for NetworkConfig {
+    fn default() -> Self {
+        Self {
+            mtu: 1500,
+            addrs: Vec::new(),
+            gateways: Vec::new(),
+            routes: Vec::new(),
+            rules: Vec::new(),
+            forwarding: false,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct StackConfig {
+    pub mac: [u8; 6],
+    pub network: NetworkConfig,
     /// Largest TCP payload of one super-frame in bytes, 0 = the device does not segment.
     pub tso_max: u32,
     /// The device cuts joined datagrams apart.
@@ -78,8 +99,6 @@ pub struct StackConfig {
     pub neighbour: NeighbourConfig,
     /// Memory of the fragments of each family that wait for the rest of their packets; beyond it the oldest go.
     pub fragments_bytes_max: u32,
-    /// Packets for others are passed on to their next hop.
-    pub forwarding: bool,
     /// IPv6 addresses and ways out are what the link's routers tell; `None`: as configured.
     pub slaac: Option<SlaacConfig>,
     /// ICMP errors that may be sent per second (RFC 1812 4.3.2.8).
@@ -99,11 +118,7 @@ impl Default for StackConfig {
     fn default() -> Self {
         Self {
             mac: [0x02, 0, 0, 0, 0, 1],
-            mtu: 1500,
-            addrs: Vec::new(),
-            gateways: Vec::new(),
-            routes: Vec::new(),
-            rules: Vec::new(),
+            network: NetworkConfig::default(),
             tso_max: 0,
             has_udp_segmentation: false,
             role: Role::Standalone,
@@ -111,7 +126,6 @@ impl Default for StackConfig {
             udp_sockets_max: 65_536,
             neighbour: NeighbourConfig::default(),
             fragments_bytes_max: 4 << 20,
-            forwarding: false,
             slaac: None,
             icmp_errors_per_second: 1000,
             icmp_error_intervals: [Duration::from_secs(1), Duration::from_millis(100)],
@@ -122,7 +136,7 @@ impl Default for StackConfig {
     }
 }
 
-impl StackConfig {
+impl NetworkConfig {
     /// Puts what is configured for a family behind what its addresses bring. The first of two that are alike stays.
     pub(crate) fn fill(&self, fib: &mut Fib, is_v6: bool) {
         for added in self.routes.iter().filter(|added| added.is_v6 == is_v6) {

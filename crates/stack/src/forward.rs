@@ -219,7 +219,7 @@ impl Stack {
         bytes: &[u8],
         fx: &mut impl Effects,
     ) -> bool {
-        if !self.config.forwarding {
+        if !self.config.network.forwarding {
             return false;
         }
         if let Ok(packet) = Ipv4Packet::parse_quoted(bytes) {

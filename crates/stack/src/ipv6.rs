@@ -105,7 +105,7 @@ impl Stack {
         };
         let ip = match accept(&packet, link_group, meta.local, &self.link) {
             Ok(ip) => ip,
-            Err(Counter::DropIpv6NotOurs) if self.config.forwarding => {
+            Err(Counter::DropIpv6NotOurs) if self.config.network.forwarding => {
                 return self.forward_v6(now, bytes, link_group, meta, fx);
             }
             Err(why) => {

@@ -55,8 +55,8 @@ pub mod wheel;
 
 pub use bound::Bound;
 pub use config::{
-    ConfiguredRoute, ConfiguredRule, EcnMode, FastOpenConfig, MtuProbing, NeighbourConfig, Role,
-    SlaacConfig, StackConfig, SynCookies, TcpConfig,
+    ConfiguredRoute, ConfiguredRule, EcnMode, FastOpenConfig, MtuProbing, NeighbourConfig,
+    NetworkConfig, Role, SlaacConfig, StackConfig, SynCookies, TcpConfig,
 };
 pub use counters::{Counter, Counters};
 pub use effects::{

@@ -168,13 +168,13 @@ pub struct Link {
 
 impl Link {
     pub fn new(config: &StackConfig, rng: &mut Rng) -> Self {
-        let mut routes6 = Routes6::of(&config.addrs, &config.gateways);
-        let mut routes = Routes::of(&config.addrs, &config.gateways);
-        config.fill(&mut routes6.fib, true);
-        config.fill(&mut routes.fib, false);
+        let mut routes6 = Routes6::of(&config.network.addrs, &config.network.gateways);
+        let mut routes = Routes::of(&config.network.addrs, &config.network.gateways);
+        config.network.fill(&mut routes6.fib, true);
+        config.network.fill(&mut routes.fib, false);
         Self {
             mac: config.mac,
-            mtu: config.mtu,
+            mtu: config.network.mtu,
             tso_max: config.tso_max,
             routes,
             groups: own_groups(config, &routes6),

@@ -203,8 +203,8 @@ impl Cx<'_> {
     }
 
     fn routes_by(&self, learnt: &Learnt) -> Routes6 {
-        let mut routes = Routes6::of(&self.config.addrs, &self.config.gateways);
-        self.config.fill(&mut routes.fib, true);
+        let mut routes = Routes6::of(&self.config.network.addrs, &self.config.network.gateways);
+        self.config.network.fill(&mut routes.fib, true);
         let routers = self.link.lost_routers.rank(&learnt.routers);
         routes.add_learnt(learnt, &routers);
         if let Some(slaac) = &self.link.slaac {

@@ -107,7 +107,7 @@ impl Stack {
     ) {
         let (ip, packet) = match ip::accept(bytes, link_group, meta.local, &self.link) {
             Ok(accepted) => accepted,
-            Err(Counter::DropIpv4NotOurs) if self.config.forwarding => {
+            Err(Counter::DropIpv4NotOurs) if self.config.network.forwarding => {
                 return self.forward_v4(now, bytes, link_group, meta, fx);
             }
             Err(why) => {

@@ -14,7 +14,8 @@ use slipstack_channel::{
 use slipstack_device::loopback::{self, Loopback};
 use slipstack_device::{Device, DeviceInfo, Sink, TxFull, TxOffload};
 use slipstack_engine::{
-    Engine, FastOpenConfig, Instant, NeighbourTable, Role, Setup, StackConfig, TcpConfig,
+    Engine, FastOpenConfig, Instant, NeighbourTable, NetworkConfig, Role, Setup, StackConfig,
+    TcpConfig,
 };
 use slipstack_mem::RawSlice;
 
@@ -43,9 +44,12 @@ pub fn host_with(
     let addr = Ipv4Addr::new(10, 9, 0, number);
     let info = device.info();
     let stack = StackConfig {
+        network: NetworkConfig {
+            mtu: info.mtu,
+            addrs: vec![(addr.into(), 24)],
+            ..NetworkConfig::default()
+        },
         mac: info.mac,
-        mtu: info.mtu,
-        addrs: vec![(addr.into(), 24)],
         tso_max: info.tso_max,
         has_udp_segmentation: info.udp_segmentation,
         role: match neighbours {

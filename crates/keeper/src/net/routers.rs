@@ -40,7 +40,7 @@ impl Net {
     }
 
     fn own_of(&self, learnt: &slipstack_stack::Learnt) -> Vec<std::net::IpAddr> {
-        let configured = self.stack.config().addrs.iter().map(|(ip, _)| *ip);
+        let configured = self.stack.config().network.addrs.iter().map(|(ip, _)| *ip);
         let told = learnt.addresses.iter().map(|known| known.ip.into());
         configured.chain(told).collect()
     }

@@ -9,8 +9,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
 use slipstack_stack::{
-    CloseMode, ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, Payload,
-    RxMeta, SocketOptions, Stack, StackConfig, UdpId,
+    CloseMode, ConnId, DatagramIn, Effects, Event, FrameOut, Instant, ListenOptions, NetworkConfig,
+    Payload, RxMeta, SocketOptions, Stack, StackConfig, UdpId,
 };
 
 const REQUEST: &[u8] = &[b'q'; 40];
@@ -61,8 +61,11 @@ impl Effects for SideEffects {
 impl Side {
     fn new(index: u8, says: &'static [u8], now: Instant) -> Self {
         let config = StackConfig {
+            network: NetworkConfig {
+                addrs: vec![(Ipv4Addr::new(10, 0, 0, index).into(), 24)],
+                ..NetworkConfig::default()
+            },
             mac: [2, 0, 0, 0, 0, index],
-            addrs: vec![(Ipv4Addr::new(10, 0, 0, index).into(), 24)],
             seed: [index; 32],
             ..StackConfig::default()
         };

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use slipstack_stack::rng::Rng;
-use slipstack_stack::{Congestion, EcnMode, Instant, Role, SocketOptions, Stack, StackConfig};
+use slipstack_stack::{
+    Congestion, EcnMode, Instant, NetworkConfig, Role, SocketOptions, Stack, StackConfig,
+};
 
 use crate::host::Host;
 use crate::link::{LinkParams, Loss, QueueParams, Share};
@@ -198,8 +200,11 @@ fn addr(index: u8, is_v6: bool) -> (IpAddr, u8) {
 
 fn host((index, is_v6): (u8, bool), rng: &mut Rng, start: Instant) -> Host {
     let mut config = StackConfig {
+        network: NetworkConfig {
+            addrs: vec![addr(index, is_v6)],
+            ..NetworkConfig::default()
+        },
         mac: [2, 0, 0, 0, 0, index],
-        addrs: vec![addr(index, is_v6)],
         tso_max: if rng.below(2) == 0 { 65_000 } else { 0 },
         seed: seed_bytes(rng),
         ..StackConfig::default()

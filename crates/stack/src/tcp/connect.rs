@@ -342,7 +342,10 @@ mod tests {
             ("fd00::5", "[fd00::9]:80", 1220),
         ] {
             let config = crate::StackConfig {
-                addrs: alloc::vec![(own.parse().unwrap(), 24)],
+                network: crate::config::NetworkConfig {
+                    addrs: alloc::vec![(own.parse().unwrap(), 24)],
+                    ..crate::config::NetworkConfig::default()
+                },
                 ..crate::StackConfig::default()
             };
             let now = Instant::from_millis(1000);

@@ -21,9 +21,9 @@ const FAR: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 fn table(role: Role, has_router: bool) -> Table {
     Table::with(|config| {
         config.role = role;
-        config.addrs.push((OWN.into(), 64));
+        config.network.addrs.push((OWN.into(), 64));
         if has_router {
-            config.gateways.push(ROUTER.into());
+            config.network.gateways.push(ROUTER.into());
         }
     })
 }
@@ -135,9 +135,9 @@ fn who_passes_packets_on_says_that_it_is_a_router() {
     for (forwarding, want) in [(false, 0), (true, flag::ROUTER)] {
         for asker in [PEER6, FAR, Ipv6Addr::UNSPECIFIED] {
             let mut table = Table::with(|config| {
-                config.forwarding = forwarding;
-                config.addrs.push((OWN.into(), 64));
-                config.gateways.push(ROUTER.into());
+                config.network.forwarding = forwarding;
+                config.network.addrs.push((OWN.into(), 64));
+                config.network.gateways.push(ROUTER.into());
             });
             let link = (!asker.is_unspecified()).then_some(PEER_MAC);
             table.input(&solicitation(asker, link));

@@ -23,9 +23,9 @@ const FAR6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 8);
 
 fn router() -> Table {
     let mut table = Table::with(|config| {
-        config.forwarding = true;
-        config.addrs.push((OWN6.into(), 64));
-        config.gateways.push(ROUTER6.into());
+        config.network.forwarding = true;
+        config.network.addrs.push((OWN6.into(), 64));
+        config.network.gateways.push(ROUTER6.into());
     });
     table.introduce_peer();
     let now = table.now;

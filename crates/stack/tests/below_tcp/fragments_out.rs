@@ -20,7 +20,7 @@ const OWN6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 5);
 const PEER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 9);
 
 fn table() -> Table {
-    let mut table = Table::with(|config| config.addrs.push((OWN6.into(), 64)));
+    let mut table = Table::with(|config| config.network.addrs.push((OWN6.into(), 64)));
     table.introduce_peer();
     let now = table.now;
     table
@@ -33,7 +33,7 @@ fn table() -> Table {
 fn peer() -> Table {
     Table::with(|config| {
         config.mac = PEER_MAC;
-        config.addrs = vec![(PEER.into(), 24), (PEER6.into(), 64)];
+        config.network.addrs = vec![(PEER.into(), 24), (PEER6.into(), 64)];
     })
 }
 

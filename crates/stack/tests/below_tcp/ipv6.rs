@@ -25,7 +25,7 @@ fn table() -> Table {
 
 fn table_with(change: impl FnOnce(&mut StackConfig)) -> Table {
     Table::with(|config| {
-        config.addrs.push((OWN.into(), 64));
+        config.network.addrs.push((OWN.into(), 64));
         change(config);
     })
 }

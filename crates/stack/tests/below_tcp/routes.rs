@@ -29,10 +29,10 @@ fn route(
 /// Through the peer: 10.80/16 with a source and an MTU; 10.81/16 is refused; all from the second address by table 100.
 fn table() -> Table {
     let mut table = Table::with(|config| {
-        config.addrs.push((SECOND.into(), 24));
-        config.addrs.push((THIRD.into(), 24));
-        config.gateways.clear();
-        config.routes = vec![
+        config.network.addrs.push((SECOND.into(), 24));
+        config.network.addrs.push((THIRD.into(), 24));
+        config.network.gateways.clear();
+        config.network.routes = vec![
             route([10, 80, 0, 0], 16, 254, |prefix| Entry {
                 source: Some(THIRD.into()),
                 mtu: Some(600),
@@ -45,7 +45,7 @@ fn table() -> Table {
                 Entry::new(prefix, Target::Via([10, 0, 0, 8].into()))
             }),
         ];
-        config.rules = vec![ConfiguredRule {
+        config.network.rules = vec![ConfiguredRule {
             is_v6: false,
             rule: Rule {
                 from: Prefix::host(SECOND.into()),
@@ -110,8 +110,8 @@ fn hosts_of_a_network_without_a_gateway_are_neighbours() {
     for role in [Role::Standalone, Role::Keeper] {
         let mut table = Table::with(|config| {
             config.role = role;
-            config.gateways.clear();
-            config.routes = vec![
+            config.network.gateways.clear();
+            config.network.routes = vec![
                 route([10, 90, 0, 0], 16, 254, |prefix| {
                     Entry::new(prefix, Target::OnLink)
                 }),

@@ -85,9 +85,12 @@ impl Table {
 
     pub fn with(change: impl FnOnce(&mut StackConfig)) -> Self {
         let mut config = StackConfig {
+            network: NetworkConfig {
+                addrs: vec![(IP.into(), 24)],
+                gateways: vec![GATEWAY.into()],
+                ..NetworkConfig::default()
+            },
             mac: MAC,
-            addrs: vec![(IP.into(), 24)],
-            gateways: vec![GATEWAY.into()],
             seed: [42; 32],
             ..StackConfig::default()
         };

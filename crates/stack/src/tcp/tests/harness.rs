@@ -133,7 +133,10 @@ pub struct World {
 
 pub fn config() -> StackConfig {
     StackConfig {
-        addrs: alloc::vec![(OURS.into(), 24)],
+        network: crate::config::NetworkConfig {
+            addrs: alloc::vec![(OURS.into(), 24)],
+            ..crate::config::NetworkConfig::default()
+        },
         ..StackConfig::default()
     }
 }

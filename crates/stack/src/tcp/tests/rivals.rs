@@ -229,7 +229,11 @@ fn of_two_answers_to_a_syn_that_say_different_things_the_one_that_moves_in_left_
     // (how late the second one was given, whether the first one still counts)
     for (late, is_first) in [(10 * MS, true), (990 * MS, false), (1_500 * MS, false)] {
         let mtu = 1_400;
-        let (mut world, image, first) = answered(StackConfig { mtu, ..config() });
+        let (mut world, image, first) = answered({
+            let mut config = config();
+            config.network.mtu = mtu;
+            config
+        });
         world.now.0 += late;
         let (mut other, second) = with_handshake(&world, ISS);
         let adopted = other.stack.tcp_adopt_half_open(other.now, &image);
