@@ -11,7 +11,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stack", &["wire"]),
     ("mem", &[]),
     ("device", &["mem", "wire"]),
-    ("channel", &["mem"]),
+    ("netctl", &[]),
+    ("channel", &["mem", "netctl"]),
     ("engine", &["stack", "wire", "mem", "device", "channel"]),
     (
         "keeper",

@@ -4,14 +4,15 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use slipstack_channel::control::{Descriptor, Reply, Request, SlotLease, Welcome};
+use slipstack_channel::control::net::NetworkState;
+use slipstack_channel::control::{Descriptor, Reply, Request, SlotLease};
 use slipstack_channel::{Attachment, EngineEnd, Placement, ProgramEnd};
 use slipstack_config::Settings;
 use slipstack_device::tee::Tee;
 use slipstack_device::{Device, SlotParams, Steering, open_slot};
 use slipstack_engine::{
-    Congestion, EcnMode, Engine, Fabric, FastOpenConfig, InProcess, Instant, MtuProbing,
-    NetworkConfig, Role, Setup, StackConfig, SynCookies, TcpConfig, stack_routes, stack_rules,
+    Congestion, EcnMode, Engine, Fabric, FastOpenConfig, InProcess, Instant, MtuProbing, Role,
+    Setup, StackConfig, SynCookies, TcpConfig, engine_config_of,
 };
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
 use slipstack_mem::{Doorbell, Region, now_ns, raised};
@@ -106,7 +107,12 @@ pub fn assemble(
         .get(usize::from(slot))
         .cloned()
         .ok_or(Error::Confused)?;
-    let mut stack = stack_config(settings, &parts.lease, &link.welcome());
+    // Since this process leased the slot it is told of changes.
+    let network = match link.ask(&Request::Network, &[])?.0 {
+        Reply::Network(network) => *network,
+        _ => return Err(Error::Confused),
+    };
+    let mut stack = stack_config(settings, &parts.lease, &network);
     if placement == Placement::Instance {
         stack.tcp.delayed_ack = INSTANCE_DELAYED_ACK;
     }
@@ -136,9 +142,7 @@ pub fn assemble(
         neighbours: Some(Box::new(NeighbourView(parts.neighbours))),
     };
     let mut engine = Engine::new(setup, Instant(now_ns()));
-    if let (Reply::Network(told), _) = link.ask(&Request::Network, &[])? {
-        engine.learn(&told);
-    }
+    engine.begin_with(network);
     let held = claim.into_iter().chain([engine.poll_fd()]).collect();
     Ok(Assembled {
         engine,
@@ -148,21 +152,14 @@ pub fn assemble(
     })
 }
 
-fn stack_config(settings: &Settings, lease: &SlotLease, welcome: &Welcome) -> StackConfig {
+fn stack_config(settings: &Settings, lease: &SlotLease, network: &NetworkState) -> StackConfig {
     let mut seed = [0; 32];
     for chunk in seed.chunks_exact_mut(8) {
         chunk.copy_from_slice(&random_u64().to_le_bytes());
     }
     let params = SlotParams::from_words(&lease.params);
     StackConfig {
-        network: NetworkConfig {
-            mtu: lease.mtu,
-            addrs: welcome.addresses.clone(),
-            gateways: welcome.gateways.clone(),
-            routes: stack_routes(&welcome.routes),
-            rules: stack_rules(&welcome.rules),
-            ..NetworkConfig::default()
-        },
+        network: engine_config_of(network),
         mac: lease.mac,
         tso_max: params.map_or(0, |params| params.tso_max),
         has_udp_segmentation: params.is_some_and(|params| params.udp_segmentation),

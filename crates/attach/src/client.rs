@@ -4,8 +4,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use slipstack_channel::control::net::NetworkState;
 use slipstack_channel::control::{
-    Attached, ControlSocket, Descriptor, DeviceKind, LearntTold, Reply, Request, Welcome,
+    Attached, ControlSocket, Descriptor, DeviceKind, Reply, Request, Welcome,
 };
 use slipstack_channel::{Attach, AttachError, Attachment, Policy, ProgramEnd, REGION_LEN_MAX};
 use slipstack_config::Settings;
@@ -95,7 +96,7 @@ impl Client {
         Ok(welcome)
     }
 
-    fn ask_network(&self, state: &mut State) -> Result<LearntTold, Error> {
+    fn ask_network(&self, state: &mut State) -> Result<NetworkState, Error> {
         let ask = |socket: &ControlSocket| {
             socket.send(&Request::Network, &[])?;
             Ok::<_, Error>(socket.receive::<Reply>(ANSWER_MS)?.0)
@@ -209,20 +210,22 @@ fn of_instance(error: Error) -> AttachError {
 
 /// What belongs on the stack, as far as the keeper knows.
 fn policy(welcome: Welcome) -> Policy {
-    let learnt = welcome.learnt.clone().unwrap_or_default();
+    let network = welcome.network;
+    let learnt = network.learnt.clone().unwrap_or_default();
     let networks = learnt.networks.iter();
     let networks = networks.map(|&(net, len)| (net.into(), len));
     // What is unreachable by a route is the stack's to refuse.
-    let routes = welcome.routes.iter().map(|route| route.to);
+    let routes = network.routes.iter().filter(|route| !route.is_default());
+    let routes = routes.map(|route| route.to);
     let hosts = learnt.addresses.iter().map(|told| (told.ip.into(), 128));
     Policy {
-        gateways: learnt.with_gateways(&welcome.gateways),
+        gateways: network.gateways(),
         networks: networks.chain(routes).collect(),
         mtu_v6: learnt.mtu,
-        is_changing: welcome.learnt.is_some(),
-        addrs: welcome.addresses.into_iter().chain(hosts).collect(),
-        mtu: learnt.link_mtu.unwrap_or(welcome.mtu),
-        interface: welcome.interface_index,
+        revision: network.revision,
+        addrs: network.configured().chain(hosts).collect(),
+        mtu: network.own().mtu,
+        interface: network.own().index,
         has_groups: welcome.device == DeviceKind::Packet,
     }
 }
@@ -285,9 +288,9 @@ impl Attach for Client {
 
     fn policy_by_now(&self) -> Result<Policy, AttachError> {
         let mut state = self.state().lock();
-        let learnt = self.ask_network(&mut state)?;
+        let network = self.ask_network(&mut state)?;
         let mut welcome = self.welcome(&mut state)?;
-        welcome.learnt = Some(learnt);
+        welcome.network = network;
         state.welcome = Some(welcome.clone());
         Ok(policy(welcome))
     }

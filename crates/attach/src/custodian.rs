@@ -4,7 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use slipstack_channel::control::{LearntTold, Protocol, Refusal, Reply, Request, TimeWaitTold};
+use slipstack_channel::control::net::NetworkState;
+use slipstack_channel::control::{Protocol, Refusal, Reply, Request, TimeWaitTold};
 use slipstack_engine::custodian::Custodian;
 use slipstack_engine::{NeighbourTable, PortAuthority, PortRefused, Transport};
 use slipstack_keeper::Neighbours;
@@ -93,7 +94,7 @@ impl PortAuthority for Keeper {
         let _ = self.link.ask(&request, &[]);
     }
 
-    fn network(&self) -> Option<LearntTold> {
+    fn network(&self) -> Option<NetworkState> {
         match self.link.ask(&Request::Network, &[]) {
             Ok((Reply::Network(told), _)) => Some(*told),
             _ => None,

@@ -3,9 +3,9 @@
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::Path;
 
+use slipstack_channel::control::net::{RouteEntry, RuleEntry};
 use slipstack_channel::control::{
-    CONTROL_VERSION, ControlError, ControlSocket, Hello, Reply, Request, RouteTold, RuleTold,
-    Welcome, connect, pair,
+    CONTROL_VERSION, ControlError, ControlSocket, Hello, Reply, Request, Welcome, connect, pair,
 };
 use slipstack_config::{RouteSpec, RuleSpec, Settings};
 use slipstack_keeper::runtime::{ROOT_BASE, RuntimeDir, base_directory, network_namespace};
@@ -59,6 +59,8 @@ pub fn random_u64() -> u64 {
 
 /// What a keeper of these settings would be started with.
 pub fn options(settings: &Settings) -> Options {
+    let gateways = settings.gateways.iter().copied();
+    let gateways = gateways.map(RouteEntry::default_by);
     Options {
         base: settings.run_dir.clone(),
         device: match &settings.interface {
@@ -70,8 +72,7 @@ pub fn options(settings: &Settings) -> Options {
             .iter()
             .map(|ip| (ip.address, ip.prefix_len))
             .collect(),
-        gateways: settings.gateways.clone(),
-        routes: settings.routes.iter().map(route).collect(),
+        routes: gateways.chain(settings.routes.iter().map(route)).collect(),
         rules: settings.rules.iter().map(rule).collect(),
         is_forwarding: settings.is_forwarding,
         slots: settings.slots,
@@ -81,10 +82,11 @@ pub fn options(settings: &Settings) -> Options {
     }
 }
 
-fn route(spec: &RouteSpec) -> RouteTold {
-    RouteTold {
+fn route(spec: &RouteSpec) -> RouteEntry {
+    RouteEntry {
         to: spec.to,
         via: spec.via,
+        vlan: None,
         table: spec.table,
         metric: spec.metric,
         source: spec.source,
@@ -93,8 +95,8 @@ fn route(spec: &RouteSpec) -> RouteTold {
     }
 }
 
-fn rule(spec: &RuleSpec) -> RuleTold {
-    RuleTold {
+fn rule(spec: &RuleSpec) -> RuleEntry {
+    RuleEntry {
         priority: spec.priority,
         from: spec.from,
         to: spec.to,

@@ -68,9 +68,10 @@ fn check_vlan(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
 
 fn check_routes(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
     let wanted = options(settings);
-    let has_others = (!wanted.routes.is_empty() && wanted.routes != welcome.routes)
-        || (!wanted.rules.is_empty() && wanted.rules != welcome.rules);
-    if has_others {
+    let network = &welcome.network;
+    let has_all = wanted.routes.iter().all(|it| network.routes.contains(it))
+        && wanted.rules.iter().all(|it| network.rules.contains(it));
+    if !has_all {
         return Err(Error::OtherRoutes {
             interface: welcome.interface.clone(),
         });
@@ -81,7 +82,7 @@ fn check_routes(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
 fn check_address(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
     let missing = settings.addresses.iter().find(|wanted| {
         let wanted = (wanted.address, wanted.prefix_len);
-        !welcome.addresses.contains(&wanted)
+        !welcome.network.configured().any(|own| own == wanted)
     });
     let Some(wanted) = missing else {
         return Ok(());
@@ -95,7 +96,8 @@ fn check_address(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
 
 fn addresses(welcome: &Welcome) -> String {
     let texts: Vec<String> = welcome
-        .all_addresses()
+        .network
+        .addresses()
         .iter()
         .map(|(ip, len)| format!("{ip}/{len}"))
         .collect();
@@ -109,7 +111,8 @@ fn reach(settings: &Settings, welcome: &Welcome) -> String {
         (None, DeviceKind::Packet) => format!("interface {}", welcome.interface),
     };
     let addresses = addresses(welcome);
-    let hosts: Vec<String> = welcome.hosts.iter().map(ToString::to_string).collect();
+    let hosts = welcome.network.own().hosts.iter();
+    let hosts: Vec<String> = hosts.map(ToString::to_string).collect();
     if hosts.is_empty() {
         return format!("the program is reached at {addresses}, {place}");
     }

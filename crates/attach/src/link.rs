@@ -266,7 +266,8 @@ fn answer(socket: &ControlSocket) -> Result<(Reply, Vec<OwnedFd>), Error> {
 
 #[cfg(test)]
 mod tests {
-    use slipstack_channel::control::{DeviceKind, LearntTold, pair};
+    use slipstack_channel::control::net::NetworkState;
+    use slipstack_channel::control::{DeviceKind, pair};
 
     use super::*;
 
@@ -276,16 +277,9 @@ mod tests {
             capability: 2,
             keeper_pid: 3,
             interface: "slip0".to_owned(),
-            interface_index: 4,
             device: DeviceKind::Tap,
             vlan: 0,
-            addresses: Vec::new(),
-            hosts: Vec::new(),
-            gateways: Vec::new(),
-            routes: Vec::new(),
-            rules: Vec::new(),
-            learnt: None::<LearntTold>,
-            mtu: 1500,
+            network: NetworkState::default(),
         }
     }
 

@@ -51,8 +51,8 @@ pub struct Policy {
     pub gateways: Vec<IpAddr>,
     /// Networks that are reached beside those of the addresses.
     pub networks: Vec<(IpAddr, u8)>,
-    /// Routers of the link may change all this: it is asked for again now and then.
-    pub is_changing: bool,
+    /// Of the network that all this follows from.
+    pub revision: u64,
     /// Largest IP packet of the stack's link in bytes.
     pub mtu: u16,
     /// The same of IPv6, if routers ask for less.

@@ -6,7 +6,6 @@
 //! that several processes share. Whoever reads a message treats it as hostile: lengths, counts and
 //! roles are checked here, meaning where it is used.
 
-mod network;
 mod report;
 mod socket;
 mod time_wait;
@@ -14,8 +13,9 @@ mod time_wait;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
+pub use slipstack_netctl as net;
+use slipstack_netctl::NetworkState;
 
-pub use network::{AddressTold, LearntTold, RouteTold, RuleTold};
 pub use report::{
     DeviceReport, EngineReport, InstanceReport, PortReport, ProgramReport, SocketReport,
     StatusReport, WhyReport,
@@ -24,7 +24,7 @@ pub use socket::{ControlError, ControlSocket, Peer, connect, listen, pair};
 pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitTold};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 6;
+pub const CONTROL_VERSION: u32 = 7;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
@@ -120,8 +120,10 @@ pub enum Request {
     Resolve {
         address: IpAddr,
     },
-    /// What routers of the link say by now. Of an instance too.
+    /// The network as it is by now. Of an instance too.
     Network,
+    /// A call of the control protocol; see `net`.
+    Net(net::Call),
     /// To an instance: a channel for this program.
     Attach {
         program: String,
@@ -152,7 +154,8 @@ pub enum Reply {
     Neighbour {
         mac: Option<[u8; 6]>,
     },
-    Network(Box<LearntTold>),
+    Network(Box<NetworkState>),
+    Net(Box<net::Answer>),
     Attached(Attached),
     Status(Box<StatusReport>),
     Why(Box<WhyReport>),
@@ -188,31 +191,10 @@ pub struct Welcome {
     pub capability: u64,
     pub keeper_pid: u32,
     pub interface: String,
-    /// Its number in the kernel.
-    pub interface_index: u32,
     pub device: DeviceKind,
-    /// 802.1Q VLAN of the interface that the stack is in; 0 = what has no tag.
+    /// 802.1Q VLAN of the interface that the device's own link is; 0 = what has no tag.
     pub vlan: u16,
-    /// Addresses of the stack with their prefix lengths.
-    pub addresses: Vec<(IpAddr, u8)>,
-    /// Addresses of the host on a device of our own.
-    pub hosts: Vec<IpAddr>,
-    pub gateways: Vec<IpAddr>,
-    pub routes: Vec<RouteTold>,
-    pub rules: Vec<RuleTold>,
-    /// Beside them what routers say, if they are asked.
-    pub learnt: Option<LearntTold>,
-    pub mtu: u16,
-}
-
-impl Welcome {
-    /// Configured and learnt ones.
-    pub fn all_addresses(&self) -> Vec<(IpAddr, u8)> {
-        match &self.learnt {
-            Some(learnt) => learnt.with_configured(&self.addresses),
-            None => self.addresses.clone(),
-        }
-    }
+    pub network: NetworkState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -268,7 +250,5 @@ pub struct SlotLease {
 pub struct Attached {
     pub instance: String,
     pub instance_pid: u32,
-    pub addresses: Vec<(IpAddr, u8)>,
-    pub gateways: Vec<IpAddr>,
     pub descriptors: Vec<Descriptor>,
 }

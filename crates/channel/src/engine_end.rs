@@ -185,6 +185,12 @@ impl EngineEnd {
         self.header.line(header::ENGINE).words[header::ENGINE_GONE].store(1, Ordering::Release);
     }
 
+    /// Says which network the engine goes by.
+    pub fn set_network_revision(&self, revision: u64) {
+        let word = &self.header.line(header::ENGINE).words[header::ENGINE_NETWORK];
+        word.store(revision, Ordering::Release);
+    }
+
     /// Says on which processor the engine is; whether the program was last seen on the same one.
     pub fn meet(&self, cpu: usize) -> bool {
         let own = &self.header.line(header::ENGINE).words[header::ENGINE_CPU];

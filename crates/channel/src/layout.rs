@@ -12,7 +12,7 @@ use core::ops::Range;
 use slipstack_mem::{MpscInbox, RING_LOG2_MAX};
 
 /// Changes with every change of a layout or encoding in this crate.
-pub const LAYOUT_VERSION: u64 = 11;
+pub const LAYOUT_VERSION: u64 = 12;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"slipchan");
 
 /// Cells of the command ring; a writer that finds it full keeps the command in private memory.
@@ -54,6 +54,8 @@ pub(crate) mod header {
     pub(crate) const ENGINE_GONE: usize = 1;
     /// The processor that the engine was seen on, plus one; 0 = not known.
     pub(crate) const ENGINE_CPU: usize = 2;
+    /// Revision of the network that the engine goes by.
+    pub(crate) const ENGINE_NETWORK: usize = 3;
     /// Words of the program's line.
     pub(crate) const PROGRAM_SLEEPING: usize = 0;
     /// The processor of the program's thread that spun or slept last, plus one.

@@ -256,7 +256,7 @@ impl Attach for VirtualAttach {
             addrs: config.addrs(),
             gateways: WorldConfig::gateways(),
             networks: Vec::new(),
-            is_changing: false,
+            revision: 0,
             mtu_v6: None,
             mtu: config.stack.network.mtu,
             interface: 0,

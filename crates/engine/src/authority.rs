@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use slipstack_channel::control::LearntTold;
+use slipstack_channel::control::net::NetworkState;
 
 /// Transport protocols with ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,8 +52,8 @@ pub trait PortAuthority: Send {
         let _ = (local, remote, is_on);
     }
 
-    /// What the link's routers say. `None`: nobody knows.
-    fn network(&self) -> Option<LearntTold> {
+    /// The network as it is now. `None`: nobody knows.
+    fn network(&self) -> Option<NetworkState> {
         None
     }
 

@@ -6,6 +6,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use slipstack_channel::control::net::NetworkState;
 use slipstack_channel::{EngineEnd, FlowDirectory, Limits, is_notice, is_passing};
 use slipstack_device::{Device, Rest, Sink};
 use slipstack_mem::{Doorbell, MpscInbox, Region};
@@ -90,6 +91,8 @@ pub struct Engine {
     pub(crate) device: Box<dyn Device>,
     pub(crate) world: World,
     pub(crate) ports: Option<Box<dyn PortAuthority>>,
+    /// What the stack goes by, as the keeper has published it.
+    pub(crate) network: Arc<NetworkState>,
     /// Leased blocks of outgoing ports; the last is the one in use.
     pub(crate) port_blocks: Vec<(u16, u16)>,
     /// Neighbours asked for at the last look.
@@ -151,6 +154,7 @@ impl Engine {
             device: setup.device,
             world,
             ports: setup.ports,
+            network: Arc::default(),
             unresolved: Vec::new(),
             scratch: Vec::new(),
             inbox_frame: Vec::new(),
@@ -166,6 +170,7 @@ impl Engine {
     /// Takes a program in. `bell` wakes it; none when it drives this engine itself.
     pub fn attach_client(&mut self, end: EngineEnd, bell: Option<Doorbell>) -> ClientId {
         self.world.counters.clients_attached += 1;
+        end.set_network_revision(self.network.revision);
         let client = Some(Client::new(end, bell));
         let clients = &mut self.world.clients;
         let at = clients.iter().position(Option::is_none).unwrap_or_else(|| {

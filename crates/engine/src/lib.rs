@@ -40,7 +40,7 @@ pub use detach::{Ending, Estate};
 pub use engine::{Engine, Setup, Turn};
 pub use inprocess::InProcess;
 pub use local::Fabric;
-pub use network::told_of;
+pub use network::{config_of, engine_config_of, learnt_entries};
 pub use remote::Remote;
 pub use routing::{stack_routes, stack_rules};
 pub use slipstack_stack::{

@@ -1,57 +1,110 @@
-//! What routers have told, between the keeper's words and the stack's.
+//! The network as the keeper publishes it, between its words and the stack's.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use slipstack_channel::control::{AddressTold, LearntTold};
-use slipstack_stack::{Instant, Learnt, LearntAddress, Redirected};
+use slipstack_channel::control::net::{LearntEntry, LearntNetwork, NetworkState};
+use slipstack_stack::{Instant, Learnt, LearntAddress, NetworkConfig, Redirected};
 
 use crate::engine::Engine;
+use crate::routing::{stack_routes, stack_rules};
 
 impl Engine {
     /// The keeper says that the network has changed.
     #[cold]
     pub(crate) fn on_notice(&mut self, now: Instant) {
         let told = self.ports.as_ref().and_then(|ports| ports.network());
-        if let Some(told) = told {
-            self.stack.learn(now, learnt_of(&told));
+        if let Some(told) = told.filter(|told| told.revision != self.network.revision) {
+            self.apply(now, told);
         }
     }
 
-    /// What holds on this engine's stack.
-    pub fn learnt(&self) -> LearntTold {
-        told_of(self.stack.learnt().0)
+    /// What this engine's stack goes by.
+    pub fn network(&self) -> &Arc<NetworkState> {
+        &self.network
     }
 
-    /// Before the first frame.
-    pub fn learn(&mut self, told: &LearntTold) {
-        let now = self.world.now;
-        self.stack.learn(now, learnt_of(told));
+    /// Before the first frame: the stack was made with it.
+    pub fn begin_with(&mut self, network: NetworkState) {
+        if let Some(learnt) = &network.learnt {
+            self.stack.learn(self.world.now, learnt_of(learnt));
+        }
+        self.publish(network);
+    }
+
+    fn apply(&mut self, now: Instant, network: NetworkState) {
+        self.stack.set_network(now, engine_config_of(&network));
+        if let Some(learnt) = &network.learnt {
+            self.stack.learn(now, learnt_of(learnt));
+        }
+        self.publish(network);
+    }
+
+    /// Programs go by it from now on.
+    fn publish(&mut self, network: NetworkState) {
+        for client in self.world.clients.iter().flatten() {
+            client.end.set_network_revision(network.revision);
+        }
+        self.network = Arc::new(network);
     }
 }
 
-pub fn told_of(learnt: &Learnt) -> LearntTold {
-    let address = |known: &LearntAddress| AddressTold {
+/// The configured part in the words of an engine's stack: what is to be passed on comes to the keeper's.
+pub fn engine_config_of(network: &NetworkState) -> NetworkConfig {
+    NetworkConfig {
+        forwarding: false,
+        ..config_of(network)
+    }
+}
+
+/// The configured part in a stack's words.
+pub fn config_of(network: &NetworkState) -> NetworkConfig {
+    let own = network.own();
+    let mut gateways = Vec::new();
+    let mut routes = network.routes.clone();
+    // A default gateway is a neighbour whatever the networks are.
+    routes.retain(|route| {
+        let is_plain = route.is_default() && route.metric == 0 && route.source.is_none();
+        match route.via {
+            Some(via) if is_plain && route.mtu.is_none() && route.vlan.is_none() => {
+                gateways.push(via);
+                false
+            }
+            _ => true,
+        }
+    });
+    NetworkConfig {
+        mtu: own.mtu,
+        addrs: own.addresses.clone(),
+        gateways,
+        routes: stack_routes(&routes),
+        rules: stack_rules(&network.rules),
+        forwarding: network.is_forwarding,
+    }
+}
+
+pub fn learnt_entries(learnt: &Learnt) -> LearntNetwork {
+    let address = |known: &LearntAddress| LearntEntry {
         ip: known.ip,
         prefix_len: known.prefix_len,
         is_deprecated: known.is_deprecated,
     };
     let ms = |time: Option<Duration>| time.map(|time| time.as_millis() as u32);
     let redirects = learnt.redirects.iter();
-    LearntTold {
+    LearntNetwork {
         addresses: learnt.addresses.iter().map(address).collect(),
         networks: learnt.networks.clone(),
         routers: learnt.routers.clone(),
         redirects: redirects.map(|told| (told.destination, told.hop)).collect(),
         mtu: learnt.mtu,
-        link_mtu: learnt.link_mtu,
         hop_limit: learnt.hop_limit,
         reachable_ms: ms(learnt.reachable),
         retry_ms: ms(learnt.retry),
     }
 }
 
-fn learnt_of(told: &LearntTold) -> Learnt {
-    let address = |told: &AddressTold| LearntAddress {
+fn learnt_of(told: &LearntNetwork) -> Learnt {
+    let address = |told: &LearntEntry| LearntAddress {
         ip: told.ip,
         prefix_len: told.prefix_len,
         is_deprecated: told.is_deprecated,
@@ -64,7 +117,7 @@ fn learnt_of(told: &LearntTold) -> Learnt {
         routers: told.routers.clone(),
         redirects: told.redirects.iter().map(redirected).collect(),
         mtu: told.mtu,
-        link_mtu: told.link_mtu,
+        link_mtu: None,
         hop_limit: told.hop_limit,
         reachable: time(told.reachable_ms),
         retry: time(told.retry_ms),

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use slipstack_channel::control::{RouteTold, RuleTold};
+use slipstack_channel::control::net::{RouteEntry, RuleEntry};
 use slipstack_stack::config::{ConfiguredRoute, ConfiguredRule};
 use slipstack_stack::fib::{Entry, Prefix, Rule, Target};
 
-pub fn stack_routes(told: &[RouteTold]) -> Vec<ConfiguredRoute> {
-    let of = |route: &RouteTold| {
+pub fn stack_routes(told: &[RouteEntry]) -> Vec<ConfiguredRoute> {
+    let of = |route: &RouteEntry| {
         let (ip, len) = route.to;
         let target = match route.via {
             _ if route.is_unreachable => Target::Unreachable,
@@ -28,10 +28,10 @@ pub fn stack_routes(told: &[RouteTold]) -> Vec<ConfiguredRoute> {
     told.iter().map(of).collect()
 }
 
-pub fn stack_rules(told: &[RuleTold]) -> Vec<ConfiguredRule> {
+pub fn stack_rules(told: &[RuleEntry]) -> Vec<ConfiguredRule> {
     let prefix =
         |net: Option<(IpAddr, u8)>| net.map_or(Prefix::ALL, |(ip, len)| Prefix::new(ip, len));
-    let of = |rule: &RuleTold| ConfiguredRule {
+    let of = |rule: &RuleEntry| ConfiguredRule {
         is_v6: rule.from.or(rule.to).is_some_and(|(ip, _)| ip.is_ipv6()),
         rule: Rule {
             from: prefix(rule.from),

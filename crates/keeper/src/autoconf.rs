@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use slipstack_device::{Device, RxMeta, Slots};
-use slipstack_engine::told_of;
+use slipstack_engine::learnt_entries;
 use slipstack_mem::{RawSlice, now_ns};
 use slipstack_stack::rng::SipKey;
 use slipstack_stack::{
@@ -33,7 +33,7 @@ pub fn configure(
     network: &mut Network,
     interface: &str,
 ) -> Result<Vec<u64>, KeeperError> {
-    let configured = network.addresses.iter().filter(|(ip, _)| ip.is_ipv6());
+    let configured = network.state.configured().filter(|(ip, _)| ip.is_ipv6());
     network.slaac = Some(SlaacConfig {
         identifiers: identifiers(interface),
         addresses_max: ADDRESSES_MAX.saturating_sub(configured.count()),
@@ -55,16 +55,17 @@ pub fn configure(
         let (learnt, now) = stack.learnt();
         if now != revision {
             revision = now;
-            network.learnt = told_of(learnt);
-            slots.steering().set_own(&network.all_addresses())?;
+            network.state.learnt = Some(learnt_entries(learnt));
+            slots.steering().set_own(&network.state.addresses())?;
         }
     }
-    if network.learnt.addresses.is_empty() {
+    let learnt = network.state.learnt.get_or_insert_default();
+    if learnt.addresses.is_empty() {
         return Err(KeeperError::NoLinkLocal {
             interface: interface.to_owned(),
         });
     }
-    if network.learnt.routers.is_empty() {
+    if learnt.routers.is_empty() {
         say(format_args!(
             "no IPv6 router has answered on {interface}; the stack waits for one"
         ));

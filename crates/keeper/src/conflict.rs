@@ -33,7 +33,7 @@ pub fn probe(
     interface: &str,
 ) -> Result<(), KeeperError> {
     let mut device = open_keeper_slot(slots, words)?;
-    let addresses: Vec<IpAddr> = network.addresses.iter().map(|(ip, _)| *ip).collect();
+    let addresses: Vec<IpAddr> = network.state.configured().map(|(ip, _)| ip).collect();
     match find_owner(&mut *device, network.mac, &addresses) {
         Some((address, mac)) => Err(KeeperError::AddressTaken {
             address,

@@ -3,8 +3,6 @@
 use slipstack_device::DeviceError;
 use slipstack_device::iface::Link;
 
-use crate::world::Network;
-
 /// The device as it is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceState {
@@ -15,9 +13,9 @@ pub enum DeviceState {
 }
 
 impl DeviceState {
-    pub(crate) fn of(link: Result<Link, DeviceError>, network: &Network) -> DeviceState {
+    pub(crate) fn of(link: Result<Link, DeviceError>, index: u32) -> DeviceState {
         match link {
-            Ok(link) if link.index != network.interface_index => DeviceState::Deleted,
+            Ok(link) if link.index != index => DeviceState::Deleted,
             Ok(link) if !link.is_up => DeviceState::Down,
             Err(DeviceError::NoSuchInterface(_)) => DeviceState::Deleted,
             // What cannot be looked at now is believed to be as it was.

@@ -1,51 +1,38 @@
 //! Configured routes: what is refused of them, and how the tables read.
 
-use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
-use slipstack_channel::control::RouteTold;
+use slipstack_channel::control::net::{NetworkState, Refused, RouteEntry};
 use slipstack_device::iface;
 use slipstack_stack::Stack;
 use slipstack_stack::fib::{Entry, LOCAL, Prefix, Rule, Target};
 
 use crate::error::KeeperError;
-use crate::world::Network;
 
 /// Routes and rules that a report lists.
 const LINES_MAX: usize = 256;
 
 /// Refuses what could never work, as the kernel does.
-pub fn check(network: &Network, interface: &str) -> Result<(), KeeperError> {
-    let mut seen = HashSet::new();
-    for route in &network.routes {
-        let refuse = |why: &str| KeeperError::Route {
-            route: text_of(route),
-            why: why.to_owned(),
+pub fn check(state: &NetworkState) -> Result<(), KeeperError> {
+    if let Err((route, refused)) = state.check_all() {
+        let why = match refused {
+            Refused::InvalidGateway => "its gateway is in no network of the stack".to_owned(),
+            Refused::InvalidSource => "its source is not an address of the stack".to_owned(),
+            Refused::Exists => "there are two of this network, table and metric".to_owned(),
+            other => other.to_string(),
         };
-        if let Some(via) = route.via
-            && !is_neighbour(network, via)
-        {
-            return Err(refuse("its gateway is in no network of the stack"));
-        }
-        let is_own = |ip: IpAddr| network.addresses.iter().any(|(own, _)| *own == ip);
-        if route.source.is_some_and(|source| !is_own(source)) {
-            return Err(refuse("its source is not an address of the stack"));
-        }
-        let prefix = Prefix::new(route.to.0, route.to.1);
-        let family = route.to.0.is_ipv4();
-        if !seen.insert((family, format!("{prefix:?}"), route.table, route.metric)) {
-            return Err(refuse("there are two of this network, table and metric"));
-        }
+        let route = text_of(&route);
+        return Err(KeeperError::Route { route, why });
     }
-    if network.is_forwarding {
-        check_forwarding(interface)?;
+    if state.is_forwarding {
+        check_forwarding(&state.own().name)?;
     }
     Ok(())
 }
 
 /// The kernel beside us would take, or pass on, the same packets.
-fn check_forwarding(interface: &str) -> Result<(), KeeperError> {
+pub fn check_forwarding(interface: &str) -> Result<(), KeeperError> {
     let index = iface::link(interface)?.index;
     let addresses = iface::addresses()?;
     let v4 = addresses.iter().find(|found| found.index == index);
@@ -76,22 +63,7 @@ fn kernel_v6(interface: &str) -> Option<String> {
     })
 }
 
-fn is_neighbour(network: &Network, ip: IpAddr) -> bool {
-    if matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local()) {
-        return true;
-    }
-    let direct = network.routes.iter().filter(|route| route.via.is_none());
-    let mut networks = network
-        .addresses
-        .iter()
-        .copied()
-        .chain(direct.map(|route| route.to));
-    networks.any(|(net, len)| {
-        net.is_ipv4() == ip.is_ipv4() && Prefix::new(net, len) == Prefix::new(ip, len)
-    })
-}
-
-fn text_of(route: &RouteTold) -> String {
+fn text_of(route: &RouteEntry) -> String {
     let (net, len) = route.to;
     match route.via {
         Some(via) => format!("{net}/{len} via {via}"),

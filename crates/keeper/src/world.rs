@@ -7,12 +7,13 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use slipstack_channel::control::{self, DeviceKind, LearntTold, RouteTold, RuleTold};
+use slipstack_channel::control::net::{Interface, NetworkState, RouteEntry, RuleEntry};
+use slipstack_channel::control::{self, DeviceKind};
 use slipstack_device::{Slots, iface, open_slot};
-use slipstack_engine::{stack_routes, stack_rules};
+use slipstack_engine::config_of;
 use slipstack_mem::Region;
 use slipstack_mem::process::end_signals;
-use slipstack_stack::{NetworkConfig, Role, SlaacConfig, StackConfig};
+use slipstack_stack::{Role, SlaacConfig, StackConfig};
 
 use crate::device_state::DeviceState;
 use crate::error::KeeperError;
@@ -55,9 +56,9 @@ pub struct Options {
     pub device: DeviceChoice,
     /// The stack's addresses. A TAP of our own takes a free private pair without them.
     pub addresses: Vec<(IpAddr, u8)>,
-    pub gateways: Vec<IpAddr>,
-    pub routes: Vec<RouteTold>,
-    pub rules: Vec<RuleTold>,
+    /// Those of default gateways among them.
+    pub routes: Vec<RouteEntry>,
+    pub rules: Vec<RuleEntry>,
     /// Packets for others are passed on.
     pub is_forwarding: bool,
     /// Engines that may run at a time.
@@ -90,48 +91,24 @@ impl Options {
 pub struct Network {
     pub kind: DeviceKind,
     pub mac: [u8; 6],
-    pub mtu: u16,
     pub tso_max: u32,
-    /// The interface's number in the kernel.
-    pub interface_index: u32,
-    pub addresses: Vec<(IpAddr, u8)>,
-    /// Addresses of the host on a TAP of our own.
-    pub hosts: Vec<IpAddr>,
-    pub gateways: Vec<IpAddr>,
-    pub routes: Vec<RouteTold>,
-    pub rules: Vec<RuleTold>,
-    /// Packets for others are passed on.
-    pub is_forwarding: bool,
     /// How routers are asked, if they are.
     pub slaac: Option<SlaacConfig>,
-    /// What they say.
-    pub learnt: LearntTold,
+    /// What is published.
+    pub state: NetworkState,
 }
 
 impl Network {
     /// Of the keeper's own stack.
     pub fn stack_config(&self) -> StackConfig {
         StackConfig {
-            network: NetworkConfig {
-                mtu: self.mtu,
-                addrs: self.addresses.clone(),
-                gateways: self.gateways.clone(),
-                routes: stack_routes(&self.routes),
-                rules: stack_rules(&self.rules),
-                forwarding: self.is_forwarding,
-                ..NetworkConfig::default()
-            },
+            network: config_of(&self.state),
             mac: self.mac,
             tso_max: self.tso_max,
             role: Role::Keeper,
             slaac: self.slaac.clone(),
             ..StackConfig::default()
         }
-    }
-
-    /// Configured and learnt ones.
-    pub fn all_addresses(&self) -> Vec<(IpAddr, u8)> {
-        self.learnt.with_configured(&self.addresses)
     }
 }
 
@@ -149,6 +126,8 @@ pub struct State {
     pub had_clients: bool,
     /// `Stack::slaac_image`.
     pub routers: Vec<u64>,
+    /// The network with its last change.
+    pub network: NetworkState,
 }
 
 /// The inheritance.
@@ -209,7 +188,7 @@ impl World {
         let words = SlotWords::create(count).map_err(KeeperError::io("create shared memory"))?;
         let (mut slots, mut network) = open_device(&options, count)?;
         identify(&slots, &words, &mut network)?;
-        routes::check(&network, dir.interface())?;
+        routes::check(&network.state)?;
         let mut routers = Vec::new();
         if network.kind == DeviceKind::Packet {
             conflict::probe(&slots, &words, &network, dir.interface())?;
@@ -217,7 +196,7 @@ impl World {
                 routers = autoconf::configure(&slots, &words, &mut network, dir.interface())?;
             }
         }
-        slots.steering().set_own(&network.all_addresses())?;
+        slots.steering().set_own(&network.state.addresses())?;
         slots.steering().set_forward(options.is_forwarding)?;
         slots.install_ingress_drop()?;
         let listener = control::listen(&dir.control_socket()).map_err(|error| KeeperError::Io {
@@ -238,6 +217,7 @@ impl World {
                 sequence_key: [random_u64(), random_u64()],
                 had_clients: false,
                 routers,
+                network: network.state.clone(),
             },
             regions: HashMap::new(),
             estates: HashMap::new(),
@@ -266,7 +246,8 @@ impl World {
     pub fn restore(&mut self) {
         match self.journal.read::<State>() {
             Some(state) if state.leases.is_sound(usize::from(self.slots.count())) => {
-                self.state = state
+                self.network.state = state.network.clone();
+                self.state = state;
             }
             _ => say(format_args!("the former keeper left no usable state")),
         }
@@ -274,7 +255,8 @@ impl World {
 
     /// Looks whether the device is still what was opened.
     pub fn device_state(&self) -> DeviceState {
-        DeviceState::of(iface::link(self.dir.interface()), &self.network)
+        let index = self.network.state.own().index;
+        DeviceState::of(iface::link(self.dir.interface()), index)
     }
 
     /// Leaves nothing behind. The lock is let go last, so that a new keeper finds the device gone.
@@ -292,17 +274,21 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
     let network = |kind, addresses, hosts| Network {
         kind,
         mac: [0; 6],
-        mtu: 0,
         tso_max: 0,
-        interface_index: 0,
-        addresses,
-        hosts,
-        gateways: options.gateways.clone(),
-        routes: options.routes.clone(),
-        rules: options.rules.clone(),
-        is_forwarding: options.is_forwarding,
         slaac: None,
-        learnt: LearntTold::default(),
+        state: NetworkState {
+            revision: 1,
+            interfaces: vec![Interface {
+                name: options.device.interface().to_owned(),
+                addresses,
+                hosts,
+                ..Interface::default()
+            }],
+            routes: options.routes.clone(),
+            rules: options.rules.clone(),
+            is_forwarding: options.is_forwarding,
+            ..NetworkState::default()
+        },
     };
     match &options.device {
         DeviceChoice::OwnTap(name) => {
@@ -332,9 +318,12 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
 fn identify(slots: &Slots, words: &SlotWords, network: &mut Network) -> Result<(), KeeperError> {
     let info = open_keeper_slot(slots, words)?.info();
     network.mac = info.mac;
-    network.mtu = info.mtu;
     network.tso_max = info.tso_max;
-    network.interface_index = slots.interface_index();
+    if let Some(own) = network.state.interfaces.first_mut() {
+        own.mac = info.mac;
+        own.mtu = info.mtu;
+        own.index = slots.interface_index();
+    }
     Ok(())
 }
 

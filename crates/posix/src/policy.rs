@@ -1,9 +1,9 @@
-//! What belongs on the stack, as this process knows it: asked for once, and again now and then where routers of the link
-//! may change it.
+//! What belongs on the stack, as this process knows it: asked for once, and again when the engine says that the network
+//! has changed. Before there is an engine it is asked for again now and then.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use slipstack_channel::Policy;
@@ -21,6 +21,8 @@ pub(crate) struct Known {
     /// Taken while that is asked for.
     asking: Lock<()>,
     now: Lock<Option<Fresh>>,
+    /// `now` has something.
+    has_other: AtomicBool,
     /// The link's MTU, once that was asked for again; 0 = it was not.
     mtu: AtomicU16,
     mtu_asked_ns: AtomicU64,
@@ -65,35 +67,49 @@ impl Process {
     /// `None`: nobody can be asked.
     pub(crate) fn policy(&self) -> Option<Current<'_>> {
         let first = self.first_policy()?;
-        if !first.is_changing {
+        let link = self.link();
+        let told = link.map(|link| link.program().network_revision());
+        if told == Some(first.revision) && !self.policy.has_other.load(Ordering::Relaxed) {
             return Some(Current::Fixed(first));
         }
         let now = now_ns();
+        let is_current = |known: &Fresh| match told {
+            // The engine has said whether the network has changed.
+            Some(revision) => known.policy.revision == revision,
+            None => now.saturating_sub(known.asked_ns) < AGE_MAX_NS,
+        };
         let mut fresh = self.policy.now.lock();
-        match &mut *fresh {
-            Some(fresh) if now.saturating_sub(fresh.asked_ns) < AGE_MAX_NS => {
-                Some(Current::Fresh(Arc::clone(&fresh.policy)))
-            }
-            known => {
-                let asked = self.attach.policy_by_now();
-                let policy = match (asked, known.as_ref()) {
-                    (Ok(policy), _) => Arc::new(policy),
-                    // Nobody answers just now: what was known goes on to hold.
-                    (Err(_), Some(known)) => Arc::clone(&known.policy),
-                    (Err(_), None) => Arc::new(first.clone()),
-                };
-                *known = Some(Fresh {
-                    policy: Arc::clone(&policy),
-                    asked_ns: now,
-                });
-                Some(Current::Fresh(policy))
-            }
+        if let Some(known) = fresh.as_ref().filter(|known| is_current(known)) {
+            return Some(Current::Fresh(Arc::clone(&known.policy)));
         }
+        let policy = match (self.attach.policy_by_now(), fresh.as_ref()) {
+            (Ok(policy), _) => Arc::new(policy),
+            // Nobody answers just now: what was known goes on to hold.
+            (Err(_), Some(known)) => Arc::clone(&known.policy),
+            (Err(_), None) => Arc::new(first.clone()),
+        };
+        *fresh = Some(Fresh {
+            policy: Arc::clone(&policy),
+            asked_ns: now,
+        });
+        self.policy.has_other.store(true, Ordering::Relaxed);
+        Some(Current::Fresh(policy))
+    }
+
+    /// What was last asked for, for calls that are too frequent to look for changes.
+    fn last_policy(&self) -> Option<Current<'_>> {
+        let first = self.first_policy()?;
+        if self.policy.has_other.load(Ordering::Relaxed)
+            && let Some(fresh) = &*self.policy.now.lock()
+        {
+            return Some(Current::Fresh(Arc::clone(&fresh.policy)));
+        }
+        Some(Current::Fixed(first))
     }
 
     /// Largest packet to `ip`, as far as is known here.
     pub(crate) fn mtu_to(&self, ip: IpAddr) -> u16 {
-        let Some(policy) = self.policy() else {
+        let Some(policy) = self.last_policy() else {
             return u16::MAX;
         };
         match self.policy.mtu.load(Ordering::Relaxed) {

@@ -7,6 +7,7 @@ use core::net::IpAddr;
 use crate::config::Role;
 use crate::effects::Effects;
 use crate::link::Cx;
+use crate::route::Routes;
 use crate::route6::Routes6;
 use crate::time::Instant;
 
@@ -71,11 +72,15 @@ impl Cx<'_> {
         self.link.announcements = Some(announcements);
     }
 
-    /// Addresses that are about to become ours, by these routes.
-    pub(crate) fn announce_new(&mut self, new: &Routes6) {
+    /// Addresses that are about to become ours, by these routes; `None`: those of IPv4 stay as they are.
+    pub(crate) fn announce_new(&mut self, new4: Option<&Routes>, new: &Routes6) {
         let Some(announcements) = &mut self.link.announcements else {
             return;
         };
+        let new4 = new4.into_iter().flat_map(Routes::addrs);
+        for (ip, _) in new4.filter(|(ip, _)| !self.link.routes.is_own(*ip)) {
+            announcements.add((*ip).into());
+        }
         for ip in new.own().filter(|ip| !self.link.routes6.is_own(*ip)) {
             announcements.add(ip.into());
         }

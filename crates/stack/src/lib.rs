@@ -36,6 +36,7 @@ mod learnt;
 pub mod link;
 mod ndp;
 mod neighbour;
+mod network;
 pub mod options;
 mod path_mtu;
 pub mod rate;

@@ -280,6 +280,25 @@ impl Link {
         &self.routes
     }
 
+    /// Neighbours are asked for from addresses that are ours.
+    pub(crate) fn renew_sources(&mut self) {
+        let Self {
+            neighbours,
+            routes,
+            routes6,
+            ..
+        } = self;
+        neighbours.renew_sources(|ip, source| match (ip, source) {
+            (IpAddr::V4(ip), IpAddr::V4(source)) if !routes.is_own(source) => {
+                routes.find_source(ip).map(IpAddr::V4)
+            }
+            (IpAddr::V6(ip), IpAddr::V6(source)) if !routes6.is_own(source) => {
+                routes6.find_source(ip).map(IpAddr::V6)
+            }
+            _ => None,
+        });
+    }
+
     /// Whether an address is one of ours.
     pub fn is_own(&self, ip: IpAddr) -> bool {
         match ip {

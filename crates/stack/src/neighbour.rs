@@ -215,6 +215,15 @@ impl Neighbours {
         }
     }
 
+    /// Asks from other addresses where `source_of` says so, given a neighbour and the address it was asked from.
+    pub fn renew_sources(&mut self, source_of: impl Fn(IpAddr, IpAddr) -> Option<IpAddr>) {
+        for entry in self.entries.iter_mut() {
+            if let Some(source) = source_of(entry.ip, entry.source) {
+                entry.source = source;
+            }
+        }
+    }
+
     #[inline]
     pub fn epoch(&self) -> u32 {
         self.epoch

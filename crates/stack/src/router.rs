@@ -196,13 +196,13 @@ impl Cx<'_> {
         let reachable = learnt.reachable.map(|base| self.spread(base));
         self.link.neighbours.set_times6(reachable, learnt.retry);
         self.link.neighbours.renew_epoch();
-        self.announce_new(&routes);
+        self.announce_new(None, &routes);
         self.link.routes6 = routes;
         *self.link.learnt = learnt;
         self.link.learnt_revision = self.link.learnt_revision.wrapping_add(1);
     }
 
-    fn routes_by(&self, learnt: &Learnt) -> Routes6 {
+    pub(crate) fn routes_by(&self, learnt: &Learnt) -> Routes6 {
         let mut routes = Routes6::of(&self.config.network.addrs, &self.config.network.gateways);
         self.config.network.fill(&mut routes.fib, true);
         let routers = self.link.lost_routers.rank(&learnt.routers);
@@ -220,7 +220,7 @@ impl Cx<'_> {
     }
 
     /// Routers and switches are told of the groups of new addresses by whoever answers for them.
-    fn change_groups(&mut self, new: &Routes6) {
+    pub(crate) fn change_groups(&mut self, new: &Routes6) {
         if self.config.role == Role::Engine {
             return;
         }

@@ -3,9 +3,10 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use slipstack_channel::EngineEnd;
+use slipstack_channel::control::net::NetworkState;
 use slipstack_channel::control::{
     Attached, CONTROL_VERSION, ControlSocket, Descriptor, DeviceReport, EngineReport, Hello,
-    InstanceReport, ProgramReport, Refusal, Reply, Request, StatusReport, WhyReport,
+    InstanceReport, ProgramReport, Refusal, Reply, Request, StatusReport, Welcome, WhyReport,
 };
 use slipstack_channel::report::ReportTable;
 use slipstack_engine::{ClientId, Engine};
@@ -130,7 +131,7 @@ impl Desk {
             return refuse(Refusal::Unknown, "the connection is gone");
         };
         if let Request::Hello(hello) = request {
-            return self.on_hello(token, hello, fds.first());
+            return self.on_hello(token, hello, fds.first(), engine);
         }
         if !guest.is_trusted {
             return refuse(
@@ -151,8 +152,11 @@ impl Desk {
                 Reply::Status(Box::new(self.status(engine).fitted())),
                 Vec::new(),
             )),
-            Request::Why { pid } => self.why(pid),
-            Request::Network => Ok((Reply::Network(Box::new(engine.learnt())), Vec::new())),
+            Request::Why { pid } => self.why(pid, engine),
+            Request::Network => {
+                let network = NetworkState::clone(engine.network());
+                Ok((Reply::Network(Box::new(network)), Vec::new()))
+            }
             Request::Stop { .. } => {
                 self.is_stopping = true;
                 Ok((Reply::Done, Vec::new()))
@@ -164,7 +168,13 @@ impl Desk {
         }
     }
 
-    fn on_hello(&mut self, token: u64, hello: Hello, ticket: Option<&OwnedFd>) -> Answer {
+    fn on_hello(
+        &mut self,
+        token: u64,
+        hello: Hello,
+        ticket: Option<&OwnedFd>,
+        engine: &Engine,
+    ) -> Answer {
         if hello.version != CONTROL_VERSION {
             return refuse(
                 Refusal::Version,
@@ -207,7 +217,10 @@ impl Desk {
         }
         let ticket = self.tickets.issue();
         Ok((
-            Reply::Welcome(self.welcome.clone()),
+            Reply::Welcome(Welcome {
+                network: NetworkState::clone(engine.network()),
+                ..self.welcome.clone()
+            }),
             ticket.into_iter().collect(),
         ))
     }
@@ -255,8 +268,6 @@ impl Desk {
         let attached = Attached {
             instance: self.name.clone(),
             instance_pid: std::process::id(),
-            addresses: self.welcome.addresses.clone(),
-            gateways: self.welcome.gateways.clone(),
             descriptors: vec![
                 Descriptor::Channel,
                 Descriptor::EngineDoorbell,
@@ -298,7 +309,7 @@ impl Desk {
         }
     }
 
-    fn why(&self, pid: u32) -> Answer {
+    fn why(&self, pid: u32, engine: &Engine) -> Answer {
         let of_pid = |guest: &&super::clients::Guest| {
             guest
                 .program
@@ -315,7 +326,7 @@ impl Desk {
                 let report = WhyReport {
                     program,
                     interface: self.welcome.interface.clone(),
-                    addresses: self.welcome.addresses.clone(),
+                    addresses: engine.network().addresses(),
                 };
                 Ok((Reply::Why(Box::new(report)), Vec::new()))
             }

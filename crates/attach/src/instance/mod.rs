@@ -76,7 +76,8 @@ pub fn instance_main(settings: &Settings) -> Result<(), Error> {
     )
     .map_err(Error::io("wait for programs"))?;
     let addresses: Vec<String> = welcome
-        .all_addresses()
+        .network
+        .addresses()
         .iter()
         .map(|(ip, len)| format!("{ip}/{len}"))
         .collect();

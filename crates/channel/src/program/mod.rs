@@ -218,6 +218,12 @@ impl ProgramEnd {
         other.load(Ordering::Relaxed) == mark
     }
 
+    /// Revision of the network that the engine goes by.
+    pub fn network_revision(&self) -> u64 {
+        let word = &self.inner.header.line(header::ENGINE).words[header::ENGINE_NETWORK];
+        word.load(Ordering::Acquire)
+    }
+
     /// The engine has said that it ends.
     pub fn is_engine_gone(&self) -> bool {
         self.inner.header.line(header::ENGINE).words[header::ENGINE_GONE].load(Ordering::Acquire)

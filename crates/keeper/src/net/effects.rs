@@ -65,7 +65,12 @@ impl World {
         World {
             device,
             mac: network.mac,
-            own: network.all_addresses().iter().map(|(ip, _)| *ip).collect(),
+            own: network
+                .state
+                .addresses()
+                .iter()
+                .map(|(ip, _)| *ip)
+                .collect(),
             care,
             neighbours,
             steering,

@@ -1,8 +1,8 @@
 //! What routers of the link say, on its way from the keeper's stack to everybody whom it concerns.
 
-use slipstack_channel::control::LearntTold;
+use slipstack_channel::control::net::{LearntNetwork, NetworkState};
 use slipstack_channel::write_notice;
-use slipstack_engine::told_of;
+use slipstack_engine::{config_of, learnt_entries};
 use slipstack_stack::{Counter, Instant};
 
 use super::Net;
@@ -22,27 +22,22 @@ pub(super) struct Told {
 }
 
 impl Net {
-    /// What holds by now, if that is new since the last call.
-    pub fn take_learnt(&mut self) -> Option<LearntTold> {
+    /// What routers say by now, if that is new since the last call.
+    pub fn take_learnt(&mut self) -> Option<LearntNetwork> {
         let (learnt, revision) = self.stack.learnt();
         if revision == self.told.revision {
             return None;
         }
         self.told.revision = revision;
-        self.world.set_own(self.own_of(learnt));
+        Some(learnt_entries(learnt))
+    }
+
+    /// The network has changed: the own stack goes by it, and engines are told.
+    pub fn set_network(&mut self, now: u64, state: &NetworkState) {
+        self.stack.set_network(Instant(now), config_of(state));
+        let own = state.addresses().iter().map(|(ip, _)| *ip).collect();
+        self.world.set_own(own);
         self.told.left = self.world.strays.engines().to_vec();
-        Some(told_of(self.stack.learnt().0))
-    }
-
-    /// The link takes more or less than it did.
-    pub fn set_link_mtu(&mut self, now: u64, mtu: u16) {
-        self.stack.set_link_mtu(Instant(now), mtu);
-    }
-
-    fn own_of(&self, learnt: &slipstack_stack::Learnt) -> Vec<std::net::IpAddr> {
-        let configured = self.stack.config().network.addrs.iter().map(|(ip, _)| *ip);
-        let told = learnt.addresses.iter().map(|known| known.ip.into());
-        configured.chain(told).collect()
     }
 
     /// For a report.

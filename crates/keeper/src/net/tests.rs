@@ -1,6 +1,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use slipstack_channel::control::{DeviceKind, LearntTold, TimeWaitTold};
+use slipstack_channel::control::net::{Interface, NetworkState};
+use slipstack_channel::control::{DeviceKind, TimeWaitTold};
 use slipstack_device::loopback::{self, Loopback};
 use slipstack_device::{Device, Flow, Proto, RxMeta};
 use slipstack_stack::{Effects, FrameOut, Payload, SocketError, TxOffload};
@@ -22,17 +23,17 @@ fn joined() -> (Net, Loopback) {
     let network = Network {
         kind: DeviceKind::Tap,
         mac: [2, 0, 0, 0, 0, 1],
-        mtu: 1500,
         tso_max: 0,
-        interface_index: 1,
-        addresses: vec![("10.0.0.1".parse().unwrap(), 24)],
-        hosts: Vec::new(),
-        gateways: Vec::new(),
-        routes: Vec::new(),
-        rules: Vec::new(),
-        is_forwarding: false,
         slaac: None,
-        learnt: LearntTold::default(),
+        state: NetworkState {
+            interfaces: vec![Interface {
+                index: 1,
+                mtu: 1500,
+                addresses: vec![("10.0.0.1".parse().unwrap(), 24)],
+                ..Interface::default()
+            }],
+            ..NetworkState::default()
+        },
     };
     let shared = Shared {
         inboxes: Inboxes::create(1).unwrap(),

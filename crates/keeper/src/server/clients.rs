@@ -62,6 +62,7 @@ impl Server {
             is_trusted,
             is_shared: false,
             client: None,
+            is_watching: false,
         };
         self.connections.insert(self.next_connection, connection);
     }
@@ -143,7 +144,7 @@ impl Server {
     }
 
     /// A peer that does not take its answers is hung up on.
-    fn reply(&mut self, token: u64, reply: &Reply, fds: &[OwnedFd]) {
+    pub(super) fn reply(&mut self, token: u64, reply: &Reply, fds: &[OwnedFd]) {
         let Some(connection) = self.connections.get(&token) else {
             return;
         };
@@ -293,16 +294,9 @@ impl Server {
             capability: self.world.state.capability,
             keeper_pid: std::process::id(),
             interface: self.world.dir.interface().to_owned(),
-            interface_index: network.interface_index,
             device: network.kind,
             vlan: self.world.slots.params().vlan,
-            addresses: network.addresses.clone(),
-            hosts: network.hosts.clone(),
-            gateways: network.gateways.clone(),
-            routes: network.routes.clone(),
-            rules: network.rules.clone(),
-            learnt: network.slaac.is_some().then(|| network.learnt.clone()),
-            mtu: network.mtu,
+            network: network.state.clone(),
         })
     }
 

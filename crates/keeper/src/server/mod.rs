@@ -4,6 +4,7 @@
 //! what it changed is in the journal by then.
 
 mod clients;
+mod control;
 mod departures;
 mod requests;
 mod routers;
@@ -65,6 +66,8 @@ struct Connection {
     /// Inherited by children; see `Hello::is_shared`.
     is_shared: bool,
     client: Option<ClientId>,
+    /// Is told of every change of the network.
+    is_watching: bool,
 }
 
 /// A client whose connection was lost while its process lives.
@@ -201,7 +204,7 @@ impl Server {
         server.publish_engines();
         // What changed while nobody listened.
         server.follow_link(now);
-        server.follow_routers();
+        server.follow_routers(now);
         server.world.save();
         server
     }
@@ -260,7 +263,7 @@ impl Server {
             self.on_death(client, now);
         }
         self.deaf_until = self.deaf_until.filter(|until| now < *until);
-        self.follow_routers();
+        self.follow_routers(now);
         self.follow_strays(now);
         self.empty_vacated(now);
         self.settle_estates();

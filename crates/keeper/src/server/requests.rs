@@ -48,9 +48,10 @@ impl Server {
             (Request::Status, _) => Ok((self.status(), Vec::new())),
             (Request::Why { pid }, _) => self.why(pid),
             (Request::Network, _) => {
-                let learnt = self.world.network.learnt.clone();
-                Ok((Reply::Network(Box::new(learnt)), Vec::new()))
+                let network = self.world.network.state.clone();
+                Ok((Reply::Network(Box::new(network)), Vec::new()))
             }
+            (Request::Net(call), _) => self.on_call(token, call, now),
             (Request::Stop { is_forced }, _) => self.on_stop(is_forced),
             (Request::Resolve { address }, _) => Ok((
                 Reply::Neighbour {
@@ -200,7 +201,7 @@ impl Server {
             slots: self.world.slots.count(),
             device: network.kind,
             mac: network.mac,
-            mtu: network.mtu,
+            mtu: network.state.own().mtu,
             params: self.world.slots.params().to_words(),
             ports,
             sequence_key: self.world.state.sequence_key,

@@ -1,44 +1,77 @@
-//! What routers say is written down, steered by, and told; what becomes of the link is told too.
+//! A change of the network is steered by, written down and told: what an operator wants, what routers say, and what
+//! becomes of the link.
 
-use slipstack_device::iface;
+use slipstack_channel::control::net::NetworkState;
+use slipstack_device::{DeviceError, iface};
 
 use crate::log::say;
 
 use super::Server;
 
 impl Server {
+    /// Makes this the network that holds: steering and the own stack go by it at once, engines and programs when they
+    /// have been told.
+    pub(super) fn publish(&mut self, state: NetworkState, now: u64) -> Result<(), DeviceError> {
+        let steering = self.world.slots.steering();
+        steering.set_own(&state.addresses())?;
+        steering.set_forward(state.is_forwarding)?;
+        self.net.set_network(now, &state);
+        self.world.state.network.clone_from(&state);
+        self.world.network.state = state;
+        self.world.save();
+        self.tell_watchers();
+        Ok(())
+    }
+
     /// An interface of this namespace has changed, maybe ours.
     pub(super) fn follow_link(&mut self, now: u64) {
         let Ok(link) = iface::link(self.world.dir.interface()) else {
             return;
         };
-        let network = &mut self.world.network;
         let mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
-        if link.index == network.interface_index && mtu != network.mtu {
-            network.mtu = mtu;
-            self.net.set_link_mtu(now, mtu);
+        let mut state = self.world.network.state.clone();
+        let before = state.own().mtu;
+        if link.index != state.own().index || mtu == before {
+            return;
         }
+        for interface in &mut state.interfaces {
+            // One that is narrower by choice stays so while it fits.
+            if interface.mtu == before || interface.mtu > mtu {
+                interface.mtu = mtu;
+            }
+        }
+        self.publish_or_say(state, now);
     }
 
     /// After each turn of the own stack.
-    pub(super) fn follow_routers(&mut self) {
+    pub(super) fn follow_routers(&mut self, now: u64) {
         let image = self.net.take_routers();
         let learnt = self.net.take_learnt();
-        if image.is_none() && learnt.is_none() {
+        let is_silent = image.is_none() && learnt.is_none();
+        if is_silent {
             return;
         }
         if let Some(image) = image {
             self.world.state.routers = image;
         }
-        if let Some(learnt) = learnt {
-            self.world.network.learnt = learnt;
-            let own = self.world.network.all_addresses();
-            if let Err(error) = self.world.slots.steering().set_own(&own) {
-                say(format_args!(
-                    "frames to addresses of routers' prefixes cannot be steered: {error}"
-                ));
+        match learnt {
+            Some(learnt) => {
+                let state = NetworkState {
+                    learnt: Some(learnt),
+                    ..self.world.network.state.clone()
+                };
+                self.publish_or_say(state, now);
             }
+            None => self.world.save(),
         }
-        self.world.save();
+    }
+
+    fn publish_or_say(&mut self, mut state: NetworkState, now: u64) {
+        state.revision += 1;
+        if let Err(error) = self.publish(state, now) {
+            say(format_args!(
+                "frames to new addresses cannot be steered: {error}"
+            ));
+        }
     }
 }

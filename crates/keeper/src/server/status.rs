@@ -54,12 +54,12 @@ impl Server {
             interface: self.world.dir.interface().to_owned(),
             kind: Some(network.kind),
             mac: network.mac,
-            mtu: network.mtu,
-            addresses: network.all_addresses(),
-            hosts: network.hosts.clone(),
+            mtu: network.state.own().mtu,
+            addresses: network.state.addresses(),
+            hosts: network.state.own().hosts.clone(),
             routes: self.net.routes(),
             rules: self.net.rules(),
-            gateways: network.learnt.with_gateways(&network.gateways),
+            gateways: network.state.gateways(),
             slots: self.world.state.leases.slot_count() as u16,
             slots_leased,
             trouble: self.world.device_state().trouble(),
@@ -206,7 +206,7 @@ impl Server {
         let report = WhyReport {
             program: self.program(id, client, SOCKETS_OF_ONE_MAX),
             interface: self.world.dir.interface().to_owned(),
-            addresses: self.world.network.all_addresses(),
+            addresses: self.world.network.state.addresses(),
         };
         Ok((Reply::Why(Box::new(report)), Vec::<OwnedFd>::new()))
     }

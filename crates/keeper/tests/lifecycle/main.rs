@@ -156,7 +156,6 @@ fn keeper(base: &Path) -> ExitCode {
         base: Some(base.to_owned()),
         device: DeviceChoice::OwnTap("slip0".to_owned()),
         addresses: Vec::new(),
-        gateways: Vec::new(),
         slots: 4,
         is_autoconfigured: false,
         routes: Vec::new(),
@@ -356,7 +355,12 @@ fn leases() {
     let running = Running::start("leases");
     let (a, welcome) = greet(&running.control(), 1);
     // A TAP without options has an address of each family.
-    let families = welcome.addresses.iter().map(|(ip, _)| ip.is_ipv4());
+    let families = welcome
+        .network
+        .own()
+        .addresses
+        .iter()
+        .map(|(ip, _)| ip.is_ipv4());
     assert_eq!(families.collect::<Vec<_>>(), [true, false]);
     let (lease_a, fds) = lease(&a);
     assert_eq!(lease_a.descriptors.len(), fds.len());
@@ -389,7 +393,7 @@ fn leases() {
 fn answers_the_wire() {
     let running = Running::start("wire");
     let (socket, welcome) = greet(&running.control(), 1);
-    let (address, _) = welcome.addresses[0];
+    let (address, _) = welcome.network.own().addresses[0];
     let udp = UdpSocket::bind("0.0.0.0:0").expect("bind");
     udp.connect((address, 9)).expect("connect");
     udp.set_read_timeout(Some(Duration::from_secs(2)))
@@ -413,7 +417,10 @@ fn time_wait_of_engines() {
         stamps: None,
         left_ms: 60_000,
     };
-    let (ours, peer) = (welcome.addresses[0].0, welcome.hosts[0]);
+    let (ours, peer) = (
+        welcome.network.own().addresses[0].0,
+        welcome.network.own().hosts[0],
+    );
     let entries: Vec<_> = (1..=TIME_WAITS_PER_MESSAGE as u16)
         .map(|port| told(ours, peer, port))
         .chain([told(peer, ours, 1)])
@@ -497,7 +504,7 @@ fn log_that_takes_nothing() {
         .expect("full");
     let running = Running::logging("log", full.into());
     let (socket, welcome) = greet(&running.control(), 1);
-    let (own, len) = welcome.addresses[0];
+    let (own, len) = welcome.network.own().addresses[0];
     std::fs::write("/proc/sys/net/ipv4/conf/slip0/arp_notify", "1").expect("sysctl");
     let before = status(&socket);
     ip(&["addr", "add", &format!("{own}/{len}"), "dev", "slip0"]);

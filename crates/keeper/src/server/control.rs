@@ -1,0 +1,94 @@
+//! The control protocol: what an operator asks of the network, and changes.
+
+use slipstack_channel::control::net::{
+    Answer as NetAnswer, Call, Change, Denied, NetworkState, Query, VERSION,
+};
+use slipstack_channel::control::{Refusal, Reply};
+
+use super::Server;
+use super::clients::{Answer, refuse};
+use crate::routes::check_forwarding;
+
+impl Server {
+    pub(super) fn on_call(&mut self, token: u64, call: Call, now: u64) -> Answer {
+        if call.version != VERSION {
+            let message = format!(
+                "this keeper speaks version {VERSION} of the control protocol, the command version {}",
+                call.version
+            );
+            return refuse(Refusal::Version, message);
+        }
+        let answer = match call.query {
+            Query::Network => NetAnswer::Network(self.world.network.state.clone()),
+            Query::Neighbours => NetAnswer::Neighbours(self.world.neighbours.entries()),
+            Query::Watch => {
+                if let Some(connection) = self.connections.get_mut(&token) {
+                    connection.is_watching = true;
+                }
+                NetAnswer::Network(self.world.network.state.clone())
+            }
+            Query::Set(changes) if self.may_change(token) => self.set(&changes, now),
+            Query::Set(_) => denied(
+                "Operation not permitted: only root and the owner of the device may change its network",
+                None,
+            ),
+        };
+        Ok((Reply::Net(Box::new(answer)), Vec::new()))
+    }
+
+    /// Who may use the device need not be who may change it.
+    fn may_change(&self, token: u64) -> bool {
+        let connection = self.connections.get(&token);
+        let peer = connection.and_then(|connection| connection.socket.peer().ok());
+        peer.is_some_and(|peer| [0, rustix::process::geteuid().as_raw()].contains(&peer.uid))
+    }
+
+    fn set(&mut self, changes: &[Change], now: u64) -> NetAnswer {
+        let state = &self.world.network.state;
+        let own = self.world.slots.params().vlan;
+        let is_own =
+            |change: &Change| matches!(change, Change::AddVlan { vlan, .. } if *vlan == own);
+        if let Some(at) = changes.iter().position(is_own) {
+            return denied(
+                "File exists: it is the VLAN of the device's own interface",
+                Some(at),
+            );
+        }
+        let next = match state.changed(changes) {
+            Ok(next) => next,
+            Err(error) => return denied(&error.to_string(), Some(error.at)),
+        };
+        if next.is_forwarding
+            && !state.is_forwarding
+            && let Err(error) = check_forwarding(&state.own().name)
+        {
+            return denied(&error.to_string(), None);
+        }
+        let revision = next.revision;
+        match self.publish(next, now) {
+            Ok(()) => NetAnswer::Changed { revision },
+            Err(error) => denied(&error.to_string(), None),
+        }
+    }
+
+    /// Tells everybody who watches what holds now.
+    pub(super) fn tell_watchers(&mut self) {
+        let watching = self.connections.iter().filter(|(_, it)| it.is_watching);
+        let tokens: Vec<u64> = watching.map(|(token, _)| *token).collect();
+        if tokens.is_empty() {
+            return;
+        }
+        let state: NetworkState = self.world.network.state.clone();
+        let reply = Reply::Net(Box::new(NetAnswer::Network(state)));
+        for token in tokens {
+            self.reply(token, &reply, &[]);
+        }
+    }
+}
+
+fn denied(why: &str, at: Option<usize>) -> NetAnswer {
+    NetAnswer::Denied(Denied {
+        why: why.to_owned(),
+        at,
+    })
+}

@@ -1,0 +1,511 @@
+//! Changes of a network, applied whole or not at all.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::network::{
+    Interface, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry, RuleEntry, contains,
+};
+
+/// Interfaces of a device: as many VLANs as F-Stack takes, and the device's own.
+const INTERFACES_MAX: usize = 129;
+/// Addresses of one interface.
+const ADDRESSES_MAX: usize = 256;
+/// Routes, and rules: with them a state still fits one message.
+const ENTRIES_MAX: usize = 512;
+/// IEEE 802.1Q 9.6: 4095 is reserved.
+const VLAN_MAX: u16 = 4094;
+/// Every IPv4 link takes packets of this size (RFC 791).
+const MTU_MIN: u16 = 68;
+/// Longest name of an interface.
+const NAME_MAX: usize = 31;
+/// Numbers of interfaces that the kernel does not have.
+const INDEX_BASE: u32 = 0x4000_0000;
+const LOCAL_TABLE: u32 = 255;
+
+/// What becomes of a thing that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mode {
+    /// It must not be there.
+    Add,
+    /// It is replaced, or added.
+    Replace,
+    /// It must be there.
+    Change,
+}
+
+/// Which routes a removal means; what is `None` does not matter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteKey {
+    pub to: (IpAddr, u8),
+    pub table: u32,
+    pub via: Option<IpAddr>,
+    pub metric: Option<u32>,
+    pub vlan: Option<u16>,
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// A VLAN of the device becomes an interface.
+    AddVlan {
+        name: String,
+        vlan: u16,
+    },
+    DelInterface {
+        name: String,
+    },
+    SetMtu {
+        name: String,
+        mtu: u16,
+    },
+    AddAddress {
+        interface: String,
+        address: (IpAddr, u8),
+        mode: Mode,
+    },
+    /// Of whatever prefix length, if none is given.
+    DelAddress {
+        interface: String,
+        ip: IpAddr,
+        prefix_len: Option<u8>,
+    },
+    AddRoute {
+        route: RouteEntry,
+        mode: Mode,
+    },
+    DelRoute(RouteKey),
+    AddRule(RuleEntry),
+    /// The first that is like it; a priority of 0 does not matter.
+    DelRule(RuleEntry),
+    AddNeighbour {
+        entry: NeighbourEntry,
+        mode: Mode,
+    },
+    DelNeighbour {
+        vlan: u16,
+        ip: IpAddr,
+    },
+    SetForwarding(bool),
+}
+
+/// Why a change was refused, in the words of Linux where it has some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    Exists,
+    NoSuchAddress,
+    NoSuchRoute,
+    NoSuchRule,
+    NoSuchNeighbour,
+    NoSuchInterface,
+    InvalidGateway,
+    InvalidSource,
+    InvalidMtu,
+    InvalidVlan,
+    InvalidName,
+    InvalidAddress,
+    InvalidTable,
+    AddressElsewhere,
+    OwnInterface,
+    TooMany,
+    NoVlans,
+}
+
+impl Refused {
+    fn sentence(self) -> &'static str {
+        match self {
+            Refused::Exists => "File exists",
+            Refused::NoSuchAddress => "Cannot assign requested address",
+            Refused::NoSuchRoute => "No such process",
+            Refused::NoSuchRule | Refused::NoSuchNeighbour => "No such file or directory",
+            Refused::NoSuchInterface => "Cannot find device",
+            Refused::InvalidGateway => "Nexthop has invalid gateway",
+            Refused::InvalidSource => "Invalid source address: it is none of the stack's",
+            Refused::InvalidMtu => "Invalid MTU: at least 68 bytes, at most what the device takes",
+            Refused::InvalidVlan => "Invalid VLAN: a number from 1 to 4094",
+            Refused::InvalidName => "Invalid name of an interface",
+            Refused::InvalidAddress => "Invalid address: the address of one host is wanted",
+            Refused::InvalidTable => "Invalid table: not 0 and not 255, the stack's own addresses",
+            Refused::AddressElsewhere => {
+                "File exists: another interface of the stack has the address"
+            }
+            Refused::OwnInterface => "Operation not supported: it is the device's own interface",
+            Refused::TooMany => "No buffer space available: there are as many as there may be",
+            Refused::NoVlans => {
+                "Operation not supported: VLANs need an interface that exists, not a TAP of Slipstack's own"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.sentence())
+    }
+}
+
+/// A refusal with the place of its change in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangeError {
+    pub at: usize,
+    pub refused: Refused,
+}
+
+impl fmt::Display for ChangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.refused.sentence())
+    }
+}
+
+impl std::error::Error for ChangeError {}
+
+impl NetworkState {
+    /// The network after all of the changes, with the next revision.
+    ///
+    /// # Errors
+    /// The first change that cannot be made; nothing has changed.
+    pub fn changed(&self, changes: &[Change]) -> Result<NetworkState, ChangeError> {
+        let mut next = self.clone();
+        next.revision += 1;
+        for (at, change) in changes.iter().enumerate() {
+            next.apply(change)
+                .map_err(|refused| ChangeError { at, refused })?;
+        }
+        Ok(next)
+    }
+
+    fn apply(&mut self, change: &Change) -> Result<(), Refused> {
+        match change {
+            Change::AddVlan { name, vlan } => self.add_vlan(name, *vlan),
+            Change::DelInterface { name } => self.del_interface(name),
+            Change::SetMtu { name, mtu } => self.set_mtu(name, *mtu),
+            Change::AddAddress {
+                interface,
+                address,
+                mode,
+            } => self.add_address(interface, *address, *mode),
+            Change::DelAddress {
+                interface,
+                ip,
+                prefix_len,
+            } => self.del_address(interface, *ip, *prefix_len),
+            Change::AddRoute { route, mode } => self.add_route(route, *mode),
+            Change::DelRoute(key) => self.del_route(key),
+            Change::AddRule(rule) => self.add_rule(rule),
+            Change::DelRule(rule) => self.del_rule(rule),
+            Change::AddNeighbour { entry, mode } => self.add_neighbour(*entry, *mode),
+            Change::DelNeighbour { vlan, ip } => self.del_neighbour(*vlan, *ip),
+            Change::SetForwarding(is_on) => {
+                self.is_forwarding = *is_on;
+                Ok(())
+            }
+        }
+    }
+
+    fn interface(&mut self, name: &str) -> Result<&mut Interface, Refused> {
+        let found = self.interfaces.iter_mut().find(|it| it.name == name);
+        found.ok_or(Refused::NoSuchInterface)
+    }
+
+    fn add_vlan(&mut self, name: &str, vlan: u16) -> Result<(), Refused> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_plain) {
+            return Err(Refused::InvalidName);
+        }
+        if !(1..=VLAN_MAX).contains(&vlan) {
+            return Err(Refused::InvalidVlan);
+        }
+        if self.find(name).is_some() || self.find_vlan(vlan).is_some() {
+            return Err(Refused::Exists);
+        }
+        if !self.own().hosts.is_empty() {
+            return Err(Refused::NoVlans);
+        }
+        if self.interfaces.len() >= INTERFACES_MAX {
+            return Err(Refused::TooMany);
+        }
+        self.interfaces.push(Interface {
+            name: name.to_owned(),
+            index: INDEX_BASE | self.own().index << 12 | u32::from(vlan),
+            vlan,
+            mac: self.own().mac,
+            mtu: self.own().mtu,
+            addresses: Vec::new(),
+            hosts: Vec::new(),
+        });
+        Ok(())
+    }
+
+    fn del_interface(&mut self, name: &str) -> Result<(), Refused> {
+        let gone = self.find(name).ok_or(Refused::NoSuchInterface)?;
+        let vlan = gone.vlan;
+        if vlan == 0 {
+            return Err(Refused::OwnInterface);
+        }
+        let own: Vec<IpAddr> = gone.addresses.iter().map(|(ip, _)| *ip).collect();
+        let leads_there = |state: &NetworkState, route: &RouteEntry| {
+            state.vlan_of(route) == Some(vlan) || route.source.is_some_and(|ip| own.contains(&ip))
+        };
+        let before = self.clone();
+        self.routes.retain(|route| !leads_there(&before, route));
+        self.neighbours.retain(|entry| entry.vlan != vlan);
+        self.interfaces.retain(|it| it.vlan != vlan);
+        Ok(())
+    }
+
+    fn set_mtu(&mut self, name: &str, mtu: u16) -> Result<(), Refused> {
+        let device = self.own().mtu;
+        let interface = self.interface(name)?;
+        if interface.vlan == 0 {
+            return Err(Refused::OwnInterface);
+        }
+        if !(MTU_MIN..=device).contains(&mtu) {
+            return Err(Refused::InvalidMtu);
+        }
+        interface.mtu = mtu;
+        Ok(())
+    }
+
+    fn add_address(
+        &mut self,
+        interface: &str,
+        (ip, len): (IpAddr, u8),
+        mode: Mode,
+    ) -> Result<(), Refused> {
+        let len_max = if ip.is_ipv4() { 32 } else { 128 };
+        let is_host = !ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback();
+        if len == 0 || len > len_max || !is_host {
+            return Err(Refused::InvalidAddress);
+        }
+        let mut others = self.interfaces.iter().filter(|it| it.name != interface);
+        let is_elsewhere = others.any(|it| it.addresses.iter().any(|(own, _)| *own == ip));
+        if is_elsewhere && !is_link_local(ip) {
+            return Err(Refused::AddressElsewhere);
+        }
+        let interface = self.interface(interface)?;
+        let found = interface.addresses.iter().position(|(own, _)| *own == ip);
+        match (found, mode) {
+            (Some(_), Mode::Add) => return Err(Refused::Exists),
+            (Some(at), _) => interface.addresses[at].1 = len,
+            (None, Mode::Change) => return Err(Refused::NoSuchAddress),
+            (None, _) if interface.addresses.len() >= ADDRESSES_MAX => {
+                return Err(Refused::TooMany);
+            }
+            (None, _) => interface.addresses.push((ip, len)),
+        }
+        Ok(())
+    }
+
+    fn del_address(
+        &mut self,
+        interface: &str,
+        ip: IpAddr,
+        prefix_len: Option<u8>,
+    ) -> Result<(), Refused> {
+        let before = self.clone();
+        let interface = self.interface(interface)?;
+        let is_meant = |(own, len): &(IpAddr, u8)| {
+            *own == ip && prefix_len.is_none_or(|wanted| wanted == *len)
+        };
+        let at = interface.addresses.iter().position(is_meant);
+        interface
+            .addresses
+            .remove(at.ok_or(Refused::NoSuchAddress)?);
+        let vlan = interface.vlan;
+        let mut left = interface.addresses.iter();
+        let is_last = !left.any(|(own, _)| own.is_ipv4() == ip.is_ipv4());
+        // As on Linux: routes with that source go, and with the last address all routes of the family.
+        self.routes.retain(|route| {
+            let is_orphaned = is_last
+                && route.to.0.is_ipv4() == ip.is_ipv4()
+                && before.vlan_of(route) == Some(vlan);
+            route.source != Some(ip) && !is_orphaned
+        });
+        Ok(())
+    }
+
+    /// The VLAN that a route leads by; `None`: it leads nowhere.
+    fn vlan_of(&self, route: &RouteEntry) -> Option<u16> {
+        if route.is_unreachable {
+            return None;
+        }
+        let towards = |via| self.interface_towards(via).map_or(0, |it| it.vlan);
+        Some(route.vlan.unwrap_or_else(|| route.via.map_or(0, towards)))
+    }
+
+    /// Refuses a route that could never work.
+    pub fn check_route(&self, route: &RouteEntry) -> Result<(), Refused> {
+        if [0, LOCAL_TABLE].contains(&route.table) {
+            return Err(Refused::InvalidTable);
+        }
+        if let Some(vlan) = route.vlan
+            && self.find_vlan(vlan).is_none()
+        {
+            return Err(Refused::NoSuchInterface);
+        }
+        let is_own = |ip: IpAddr| self.addresses().iter().any(|(own, _)| *own == ip);
+        if route
+            .via
+            .is_some_and(|via| !self.is_neighbour(via, route.vlan) || is_own(via))
+        {
+            return Err(Refused::InvalidGateway);
+        }
+        if route.source.is_some_and(|source| !is_own(source)) {
+            return Err(Refused::InvalidSource);
+        }
+        Ok(())
+    }
+
+    fn is_neighbour(&self, ip: IpAddr, vlan: Option<u16>) -> bool {
+        let direct = self.routes.iter().filter(|route| route.via.is_none());
+        let mut direct = direct.filter(|route| vlan.is_none() || route.vlan == vlan);
+        let interfaces = self.interfaces.iter();
+        let mut interfaces = interfaces.filter(|it| vlan.is_none_or(|vlan| it.vlan == vlan));
+        is_link_local(ip)
+            || interfaces.any(|it| it.addresses.iter().any(|net| contains(*net, ip)))
+            || direct.any(|route| contains(route.to, ip))
+    }
+
+    fn add_route(&mut self, route: &RouteEntry, mode: Mode) -> Result<(), Refused> {
+        let mut route = route.clone();
+        route.to.0 = network_of(route.to);
+        self.check_route(&route)?;
+        let is_same = |other: &RouteEntry| {
+            (other.to, other.table, other.metric) == (route.to, route.table, route.metric)
+        };
+        let found = self.routes.iter().position(is_same);
+        match (found, mode) {
+            (Some(_), Mode::Add) => return Err(Refused::Exists),
+            (Some(at), _) => self.routes[at] = route,
+            (None, Mode::Change) => return Err(Refused::NoSuchRoute),
+            (None, _) if self.routes.len() >= ENTRIES_MAX => return Err(Refused::TooMany),
+            (None, _) => self.routes.push(route),
+        }
+        Ok(())
+    }
+
+    fn del_route(&mut self, key: &RouteKey) -> Result<(), Refused> {
+        let to = (network_of(key.to), key.to.1);
+        let is_meant = |route: &RouteEntry| {
+            (route.to, route.table) == (to, key.table)
+                && key.via.is_none_or(|via| route.via == Some(via))
+                && key.metric.is_none_or(|metric| route.metric == metric)
+                && key
+                    .vlan
+                    .is_none_or(|vlan| self.vlan_of(route) == Some(vlan))
+        };
+        let at = self.routes.iter().position(is_meant);
+        self.routes.remove(at.ok_or(Refused::NoSuchRoute)?);
+        Ok(())
+    }
+
+    fn add_rule(&mut self, rule: &RuleEntry) -> Result<(), Refused> {
+        if [0, LOCAL_TABLE].contains(&rule.table) {
+            return Err(Refused::InvalidTable);
+        }
+        if self.rules.contains(rule) {
+            return Err(Refused::Exists);
+        }
+        if self.rules.len() >= ENTRIES_MAX {
+            return Err(Refused::TooMany);
+        }
+        self.rules.push(rule.clone());
+        self.rules.sort_by_key(|rule| rule.priority);
+        Ok(())
+    }
+
+    fn del_rule(&mut self, wanted: &RuleEntry) -> Result<(), Refused> {
+        let is_meant = |rule: &RuleEntry| {
+            let is_selected = wanted.from.is_none_or(|from| rule.from == Some(from))
+                && wanted.to.is_none_or(|to| rule.to == Some(to));
+            is_selected
+                && [0, rule.priority].contains(&wanted.priority)
+                && [0, rule.table].contains(&wanted.table)
+        };
+        let at = self.rules.iter().position(is_meant);
+        self.rules.remove(at.ok_or(Refused::NoSuchRule)?);
+        Ok(())
+    }
+
+    fn add_neighbour(&mut self, entry: NeighbourEntry, mode: Mode) -> Result<(), Refused> {
+        if self.find_vlan(entry.vlan).is_none() {
+            return Err(Refused::NoSuchInterface);
+        }
+        let is_same = |other: &NeighbourEntry| (other.vlan, other.ip) == (entry.vlan, entry.ip);
+        let found = self.neighbours.iter().position(is_same);
+        match (found, mode) {
+            (Some(_), Mode::Add) => return Err(Refused::Exists),
+            (Some(at), _) => self.neighbours[at] = entry,
+            (None, Mode::Change) => return Err(Refused::NoSuchNeighbour),
+            (None, _) if self.neighbours.len() >= ENTRIES_MAX => return Err(Refused::TooMany),
+            (None, _) => self.neighbours.push(entry),
+        }
+        Ok(())
+    }
+
+    fn del_neighbour(&mut self, vlan: u16, ip: IpAddr) -> Result<(), Refused> {
+        let is_meant = |entry: &NeighbourEntry| (entry.vlan, entry.ip) == (vlan, ip);
+        let at = self.neighbours.iter().position(is_meant);
+        self.neighbours.remove(at.ok_or(Refused::NoSuchNeighbour)?);
+        Ok(())
+    }
+
+    /// Refuses what a start is given and could never work: as [`NetworkState::changed`] from nothing.
+    ///
+    /// # Errors
+    /// The route with the reason.
+    pub fn check_all(&self) -> Result<(), (RouteEntry, Refused)> {
+        for (at, route) in self.routes.iter().enumerate() {
+            self.check_route(route)
+                .map_err(|why| (route.clone(), why))?;
+            let key = |it: &RouteEntry| ((network_of(it.to), it.to.1), it.table, it.metric);
+            if self.routes[..at]
+                .iter()
+                .any(|other| key(other) == key(route))
+            {
+                return Err((route.clone(), Refused::Exists));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_link_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
+/// The first address of a network.
+fn network_of((ip, len): (IpAddr, u8)) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) => {
+            let mask = u32::MAX
+                .checked_shl(32 - u32::from(len.min(32)))
+                .unwrap_or(0);
+            IpAddr::from((ip.to_bits() & mask).to_be_bytes())
+        }
+        IpAddr::V6(ip) => {
+            let mask = u128::MAX
+                .checked_shl(128 - u32::from(len.min(128)))
+                .unwrap_or(0);
+            IpAddr::from((ip.to_bits() & mask).to_be_bytes())
+        }
+    }
+}
+
+impl RouteKey {
+    /// All routes to a network in the main table.
+    pub fn to(to: (IpAddr, u8)) -> RouteKey {
+        RouteKey {
+            to,
+            table: MAIN_TABLE,
+            via: None,
+            metric: None,
+            vlan: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

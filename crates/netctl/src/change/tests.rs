@@ -1,0 +1,125 @@
+use super::*;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn state() -> NetworkState {
+    NetworkState {
+        interfaces: vec![Interface {
+            name: "eth1".to_owned(),
+            index: 7,
+            mtu: 1500,
+            addresses: vec![(ip("10.0.0.5"), 24)],
+            ..Interface::default()
+        }],
+        ..NetworkState::default()
+    }
+}
+
+fn vlan(name: &str, vlan: u16) -> Change {
+    Change::AddVlan {
+        name: name.to_owned(),
+        vlan,
+    }
+}
+
+fn address(interface: &str, text: &str, len: u8) -> Change {
+    Change::AddAddress {
+        interface: interface.to_owned(),
+        address: (ip(text), len),
+        mode: Mode::Add,
+    }
+}
+
+fn route(to: &str, len: u8, via: &str, table: u32) -> Change {
+    Change::AddRoute {
+        route: RouteEntry {
+            to: (ip(to), len),
+            table,
+            ..RouteEntry::default_by(ip(via))
+        },
+        mode: Mode::Add,
+    }
+}
+
+#[test]
+fn changes_hold_whole_or_not_at_all() {
+    let before = state();
+    let changes = [
+        vlan("eth1.10", 10),
+        address("eth1.10", "10.10.10.5", 24),
+        route("0.0.0.0", 0, "10.10.10.1", 10),
+    ];
+    let after = before.changed(&changes).unwrap();
+    assert_eq!((after.revision, after.interfaces.len()), (1, 2));
+    let mut bad = changes.to_vec();
+    bad.push(route("0.0.0.0", 0, "10.99.0.1", 20));
+    let error = before.changed(&bad).unwrap_err();
+    assert_eq!((error.at, error.refused), (3, Refused::InvalidGateway));
+}
+
+#[test]
+fn what_is_there_is_refused_in_linuxs_words() {
+    let table = [
+        (vec![address("eth1", "10.0.0.5", 24)], "File exists"),
+        (vec![address("eth9", "10.0.0.6", 24)], "Cannot find device"),
+        (vec![vlan("eth1.5", 5), vlan("x", 5)], "File exists"),
+        (
+            vec![Change::DelAddress {
+                interface: "eth1".to_owned(),
+                ip: ip("10.0.0.6"),
+                prefix_len: None,
+            }],
+            "Cannot assign requested address",
+        ),
+        (
+            vec![Change::DelRoute(RouteKey::to((ip("0.0.0.0"), 0)))],
+            "No such process",
+        ),
+    ];
+    for (changes, says) in table {
+        let error = state().changed(&changes).unwrap_err();
+        assert_eq!(error.to_string(), says, "{changes:?}");
+    }
+}
+
+#[test]
+fn with_an_interface_go_its_routes_and_with_an_address_those_that_name_it() {
+    let changes = [
+        vlan("v", 10),
+        address("v", "10.10.10.5", 24),
+        route("0.0.0.0", 0, "10.10.10.1", 10),
+        route("0.0.0.0", 0, "10.0.0.1", 254),
+    ];
+    let both = state().changed(&changes).unwrap();
+    let one = both.changed(&[Change::DelInterface {
+        name: "v".to_owned(),
+    }]);
+    let one = one.unwrap();
+    assert_eq!((one.interfaces.len(), one.routes.len()), (1, 1));
+    let none = both.changed(&[Change::DelAddress {
+        interface: "v".to_owned(),
+        ip: ip("10.10.10.5"),
+        prefix_len: Some(24),
+    }]);
+    assert_eq!(none.unwrap().routes.len(), 1);
+}
+
+#[test]
+fn a_state_of_all_that_may_be_survives_a_message() {
+    let mut changes: Vec<Change> = (1..=128)
+        .map(|id| vlan(&format!("eth1.{id}"), id))
+        .collect();
+    changes.extend((0..512u32).map(|n| {
+        let to = IpAddr::from((0xac10_0000u32 + n).to_be_bytes());
+        route(&to.to_string(), 32, "10.0.0.1", 254)
+    }));
+    let state = state().changed(&changes).unwrap();
+    let bytes = serde_json::to_vec(&state).unwrap();
+    assert!(bytes.len() < 128 * 1024, "{}", bytes.len());
+    assert_eq!(
+        serde_json::from_slice::<NetworkState>(&bytes).unwrap(),
+        state
+    );
+}

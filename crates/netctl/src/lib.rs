@@ -1,0 +1,19 @@
+//! The control protocol of a running stack: what its network is ([`NetworkState`]), how that is changed ([`Change`]), and
+//! the messages for both.
+//!
+//! A client connects to the keeper's control socket (AF_UNIX, SOCK_SEQPACKET) and sends [`Envelope::Net`] with a
+//! [`Call`]; each call has one [`Answer`], after [`Query::Watch`] another for each change. A message is one JSON object.
+//! Who may change is decided by the keeper from the credentials of the connection.
+
+mod change;
+mod client;
+mod message;
+mod network;
+
+pub use change::{Change, ChangeError, Mode, Refused, RouteKey};
+pub use client::{Client, ClientError};
+pub use message::{Answer, Call, Denied, Envelope, Query, Returned, VERSION};
+pub use network::{
+    Interface, LearntEntry, LearntNetwork, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry,
+    RuleEntry,
+};

@@ -1,0 +1,73 @@
+//! Questions and answers.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::change::Change;
+use crate::network::NetworkState;
+
+/// Of this protocol. A keeper refuses another one and says its own.
+pub const VERSION: u32 = 1;
+
+/// What tells these messages from others on the same socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Envelope {
+    Net(Call),
+}
+
+/// What comes back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Returned {
+    Net(Box<Answer>),
+    /// The keeper's general refusal: of a stranger, or of what it cannot read.
+    Refused {
+        message: String,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    pub version: u32,
+    pub query: Query,
+}
+
+impl Call {
+    pub fn new(query: Query) -> Call {
+        Call {
+            version: VERSION,
+            query,
+        }
+    }
+}
+
+/// A question, or a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Query {
+    Network,
+    /// The neighbours that are known, with their link-layer addresses.
+    Neighbours,
+    /// All of the changes or none.
+    Set(Vec<Change>),
+    /// The network now, and again after each change.
+    Watch,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    Network(NetworkState),
+    Neighbours(Vec<(u16, IpAddr, [u8; 6])>),
+    /// The changes hold; the revision with which they do.
+    Changed {
+        revision: u64,
+    },
+    Denied(Denied),
+}
+
+/// Why a call was refused: a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Denied {
+    pub why: String,
+    /// Which of several changes it was.
+    pub at: Option<usize>,
+}

@@ -1,0 +1,204 @@
+//! The network of a stack as one immutable value.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use serde::{Deserialize, Serialize};
+
+/// Linux's table of routes that name no other.
+pub const MAIN_TABLE: u32 = 254;
+
+/// What holds for all engines and programs of a device. The keeper publishes it; whoever applies it applies it whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkState {
+    /// Counts the changes.
+    pub revision: u64,
+    /// The device's own first, then its VLANs.
+    pub interfaces: Vec<Interface>,
+    /// Beside the routes that addresses bring; default gateways are routes of the main table.
+    pub routes: Vec<RouteEntry>,
+    pub rules: Vec<RuleEntry>,
+    /// Neighbours that are not asked for.
+    pub neighbours: Vec<NeighbourEntry>,
+    /// Packets for others are passed on.
+    pub is_forwarding: bool,
+    /// What routers of the link say, if they are asked.
+    pub learnt: Option<LearntNetwork>,
+}
+
+/// An interface of the stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    pub name: String,
+    /// Its number: the kernel's, of a VLAN one that the kernel has not given.
+    pub index: u32,
+    /// The 802.1Q VLAN of the device; 0 = the device's own link.
+    pub vlan: u16,
+    /// Its link-layer address.
+    pub mac: [u8; 6],
+    /// Largest IP packet in bytes.
+    pub mtu: u16,
+    /// With their prefix lengths.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Addresses of the host at the other end of a device of our own.
+    pub hosts: Vec<IpAddr>,
+}
+
+/// A configured route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteEntry {
+    pub to: (IpAddr, u8),
+    /// `None`: the destination is a neighbour.
+    pub via: Option<IpAddr>,
+    /// The VLAN that it leads by; `None`: the one of the gateway's network.
+    pub vlan: Option<u16>,
+    pub table: u32,
+    pub metric: u32,
+    pub source: Option<IpAddr>,
+    pub mtu: Option<u16>,
+    pub is_unreachable: bool,
+}
+
+impl RouteEntry {
+    /// A default gateway of the main table.
+    pub fn default_by(gateway: IpAddr) -> RouteEntry {
+        RouteEntry {
+            to: (unspecified(gateway.is_ipv4()), 0),
+            via: Some(gateway),
+            vlan: None,
+            table: MAIN_TABLE,
+            metric: 0,
+            source: None,
+            mtu: None,
+            is_unreachable: false,
+        }
+    }
+
+    /// Whether it is a default route of the main table.
+    pub fn is_default(&self) -> bool {
+        self.to.1 == 0 && self.table == MAIN_TABLE && !self.is_unreachable
+    }
+}
+
+fn unspecified(is_v4: bool) -> IpAddr {
+    match is_v4 {
+        true => IpAddr::from([0; 4]),
+        false => IpAddr::from([0; 16]),
+    }
+}
+
+/// A configured rule: which table has the routes of which packets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleEntry {
+    pub priority: u32,
+    pub from: Option<(IpAddr, u8)>,
+    pub to: Option<(IpAddr, u8)>,
+    pub table: u32,
+}
+
+impl RuleEntry {
+    /// Whether it is of IPv6.
+    pub fn is_v6(&self) -> bool {
+        self.from.or(self.to).is_some_and(|(ip, _)| ip.is_ipv6())
+    }
+}
+
+/// A neighbour whose link-layer address is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NeighbourEntry {
+    pub vlan: u16,
+    pub ip: IpAddr,
+    pub mac: [u8; 6],
+}
+
+/// What routers tell beside what is configured; of IPv6 alone, but for the link.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearntNetwork {
+    pub addresses: Vec<LearntEntry>,
+    /// Whose addresses are neighbours.
+    pub networks: Vec<(Ipv6Addr, u8)>,
+    /// Default routers, the one to use first.
+    pub routers: Vec<Ipv6Addr>,
+    /// Destinations with their first hops.
+    pub redirects: Vec<(Ipv6Addr, Ipv6Addr)>,
+    pub mtu: Option<u16>,
+    pub hop_limit: Option<u8>,
+    pub reachable_ms: Option<u32>,
+    pub retry_ms: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearntEntry {
+    pub ip: Ipv6Addr,
+    pub prefix_len: u8,
+    /// Not for new connections.
+    pub is_deprecated: bool,
+}
+
+impl NetworkState {
+    /// The device's own interface.
+    pub fn own(&self) -> &Interface {
+        const NONE: &Interface = &Interface {
+            name: String::new(),
+            index: 0,
+            vlan: 0,
+            mac: [0; 6],
+            mtu: 0,
+            addresses: Vec::new(),
+            hosts: Vec::new(),
+        };
+        self.interfaces.first().unwrap_or(NONE)
+    }
+
+    pub fn find(&self, name: &str) -> Option<&Interface> {
+        self.interfaces.iter().find(|it| it.name == name)
+    }
+
+    pub fn find_vlan(&self, vlan: u16) -> Option<&Interface> {
+        self.interfaces.iter().find(|it| it.vlan == vlan)
+    }
+
+    /// Configured addresses of all interfaces.
+    pub fn configured(&self) -> impl Iterator<Item = (IpAddr, u8)> + '_ {
+        self.interfaces
+            .iter()
+            .flat_map(|it| it.addresses.iter().copied())
+    }
+
+    /// Configured and learnt addresses.
+    pub fn addresses(&self) -> Vec<(IpAddr, u8)> {
+        let learnt = self.learnt.iter().flat_map(|learnt| &learnt.addresses);
+        let learnt = learnt.map(|entry| (IpAddr::V6(entry.ip), entry.prefix_len));
+        self.configured().chain(learnt).collect()
+    }
+
+    /// Default gateways of the main table, learnt ones last.
+    pub fn gateways(&self) -> Vec<IpAddr> {
+        let configured = self.routes.iter().filter(|route| route.is_default());
+        let learnt = self.learnt.iter().flat_map(|learnt| &learnt.routers);
+        let learnt = learnt.copied().map(IpAddr::V6);
+        configured
+            .filter_map(|route| route.via)
+            .chain(learnt)
+            .collect()
+    }
+
+    /// The interface in one of whose networks an address is: the one with the longest prefix.
+    pub fn interface_towards(&self, ip: IpAddr) -> Option<&Interface> {
+        let lens = self.interfaces.iter().flat_map(|it| {
+            let nets = it.addresses.iter().filter(|net| contains(**net, ip));
+            nets.map(move |(_, len)| (*len, it))
+        });
+        lens.max_by_key(|(len, it)| (*len, core::cmp::Reverse(it.vlan)))
+            .map(|(_, it)| it)
+    }
+}
+
+/// Whether `ip` is of the network.
+pub(crate) fn contains((net, len): (IpAddr, u8), ip: IpAddr) -> bool {
+    let common = match (net, ip) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        _ => return false,
+    };
+    common >= u32::from(len)
+}

@@ -1,0 +1,42 @@
+//! Another network in the place of the one that is in force: whole, between two packets.
+//!
+//! Connections go on. What they stand on may be gone: as on Linux, packets to an address that is no longer ours are
+//! dropped, and what leaves finds its way anew or is told that there is none.
+
+use crate::config::NetworkConfig;
+use crate::link::Cx;
+use crate::route::Routes;
+use crate::stack::{Stack, cx};
+use crate::time::Instant;
+
+impl Stack {
+    /// Goes by this network from now on.
+    pub fn set_network(&mut self, now: Instant, network: NetworkConfig) {
+        if network == self.config.network {
+            return;
+        }
+        let before = self.link.mtu();
+        self.config.network = network;
+        cx!(self).renew_network();
+        if self.link.mtu() != before {
+            self.tcp.on_link_mtu(now, &mut cx!(self));
+        }
+    }
+}
+
+impl Cx<'_> {
+    /// All next hops that are kept somewhere are looked up anew.
+    fn renew_network(&mut self) {
+        let network = &self.config.network;
+        self.link.set_mtu(network.mtu);
+        let mut routes = Routes::of(&network.addrs, &network.gateways);
+        network.fill(&mut routes.fib, false);
+        let routes6 = self.routes_by(&self.link.learnt);
+        self.change_groups(&routes6);
+        self.announce_new(Some(&routes), &routes6);
+        self.link.routes = routes;
+        self.link.routes6 = routes6;
+        self.link.renew_sources();
+        self.link.neighbours.renew_epoch();
+    }
+}
