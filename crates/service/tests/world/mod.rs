@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use slipstack_channel::{CloseMode, Command, EngineEnd, Envelope, Kind, ProgramEnd, SockId, State};
 use slipstack_device::{Device, DeviceInfo, Sink, TxFull};
-use slipstack_engine::{Engine, Instant, Role, Setup, StackConfig};
+use slipstack_engine::{Engine, Instant, NetworkConfig, Role, Setup, StackConfig};
 use slipstack_mem::RawSlice;
 use slipstack_service::{Control, Host, Hosting, Service};
 use slipstack_sim::link::{Link, LinkParams, Loss, Share};
@@ -107,8 +107,11 @@ fn engine(number: u8, addr: Ipv4Addr, frames: (&Frames, &Frames)) -> Engine {
     };
     let stack = StackConfig {
         mac: device.info().mac,
-        mtu: MTU,
-        addrs: vec![(addr.into(), 24)],
+        network: NetworkConfig {
+            mtu: MTU,
+            addrs: vec![(addr.into(), 24)],
+            ..NetworkConfig::default()
+        },
         tso_max: 0,
         role: Role::Standalone,
         seed: [number; 32],
