@@ -184,7 +184,7 @@ pub fn greet_with(
     let shown = ticket.map(AsFd::as_fd);
     socket.send(&Request::Hello(hello), shown.as_slice())?;
     match socket.receive::<Reply>(ANSWER_MS)? {
-        (Reply::Welcome(welcome), fds) => Ok((welcome, fds.into_iter().next())),
+        (Reply::Welcome(welcome), fds) => Ok((*welcome, fds.into_iter().next())),
         (Reply::Refused { refusal, message }, _) => Err(Error::Refused { refusal, message }),
         _ => Err(Error::Confused),
     }

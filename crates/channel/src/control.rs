@@ -143,7 +143,7 @@ pub enum Request {
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
-    Welcome(Welcome),
+    Welcome(Box<Welcome>),
     Slot(Box<SlotLease>),
     Ports {
         first: u16,

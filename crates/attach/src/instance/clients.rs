@@ -217,10 +217,10 @@ impl Desk {
         }
         let ticket = self.tickets.issue();
         Ok((
-            Reply::Welcome(Welcome {
+            Reply::Welcome(Box::new(Welcome {
                 network: NetworkState::clone(engine.network()),
                 ..self.welcome.clone()
-            }),
+            })),
             ticket.into_iter().collect(),
         ))
     }

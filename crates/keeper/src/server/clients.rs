@@ -289,7 +289,7 @@ impl Server {
 
     fn welcome(&self, client: u64) -> Reply {
         let network = &self.world.network;
-        Reply::Welcome(Welcome {
+        Reply::Welcome(Box::new(Welcome {
             client,
             capability: self.world.state.capability,
             keeper_pid: std::process::id(),
@@ -297,7 +297,7 @@ impl Server {
             device: network.kind,
             vlan: self.world.slots.params().vlan,
             network: network.state.clone(),
-        })
+        }))
     }
 
     /// A connection is gone. Its client may come back if its process lives.

@@ -313,7 +313,7 @@ fn hello(family: u64, resume: Option<u64>) -> Request {
 fn greet(control: &Path, family: u64) -> (ControlSocket, Welcome) {
     let socket = connect(control).expect("connect");
     match ask(&socket, &hello(family, None)) {
-        Reply::Welcome(welcome) => (socket, welcome),
+        Reply::Welcome(welcome) => (socket, *welcome),
         other => panic!("{other:?}"),
     }
 }
@@ -355,12 +355,7 @@ fn leases() {
     let running = Running::start("leases");
     let (a, welcome) = greet(&running.control(), 1);
     // A TAP without options has an address of each family.
-    let families = welcome
-        .network
-        .own()
-        .addresses
-        .iter()
-        .map(|(ip, _)| ip.is_ipv4());
+    let families = welcome.network.configured().map(|(ip, _)| ip.is_ipv4());
     assert_eq!(families.collect::<Vec<_>>(), [true, false]);
     let (lease_a, fds) = lease(&a);
     assert_eq!(lease_a.descriptors.len(), fds.len());
@@ -417,10 +412,8 @@ fn time_wait_of_engines() {
         stamps: None,
         left_ms: 60_000,
     };
-    let (ours, peer) = (
-        welcome.network.own().addresses[0].0,
-        welcome.network.own().hosts[0],
-    );
+    let own = welcome.network.own();
+    let (ours, peer) = (own.addresses[0].0, own.hosts[0]);
     let entries: Vec<_> = (1..=TIME_WAITS_PER_MESSAGE as u16)
         .map(|port| told(ours, peer, port))
         .chain([told(peer, ours, 1)])
