@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
-use slipstack_device::{Device, DeviceError, RingPosition, RxMeta, Slots, open_slot};
+use slipstack_device::{Device, DeviceError, RingPosition, RxMeta, Slots};
 use slipstack_mem::{Descriptor, RawSlice};
 use slipstack_wire::arp::{self, ArpOperation, ArpPacket};
 use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
@@ -186,14 +186,12 @@ impl Responder {
 }
 
 fn serve(options: &Options) -> Result<(), Failure> {
-    let mut slots = Slots::open_packet(&options.interface, 1, 0)?;
+    let mut slots = Slots::of_kind("packet", &options.interface, 1, 0)?;
     slots.steering().set_own(&[(options.ip.into(), 24)])?;
     slots.install_ingress_drop()?;
-    let params = slots.params();
-    let slot = slots.slot_fd(0).ok_or(DeviceError::ReadOnly)?;
-    let mut device = open_slot(slot.try_clone_to_owned()?, &params, RingPosition::private())?;
+    let mut device = slots.adopt(0, RingPosition::private())?;
     let responder = Responder {
-        mac: params.mac,
+        mac: slots.link().mac,
         ip: options.ip,
     };
     let mut answers = Vec::with_capacity(BUDGET);

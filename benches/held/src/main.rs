@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use slipstack_channel::{Command, EngineEnd, EventKind, Kind, ProgramEnd, SockId};
-use slipstack_device::{DeviceError, RingPosition, Slots, open_slot};
+use slipstack_device::{RingPosition, Slots};
 use slipstack_engine::{Engine, Instant as EngineInstant, NetworkConfig, Role, Setup, StackConfig};
 
 /// Between two looks at the device when nothing comes.
@@ -53,7 +53,7 @@ struct Server {
 
 impl Server {
     fn new(options: &Options) -> Result<Server, Failure> {
-        let mut slots = Slots::open_packet(&options.interface, 1, 0)?;
+        let mut slots = Slots::of_kind("packet", &options.interface, 1, 0)?;
         slots.steering().set_own(&[(options.ip, options.prefix)])?;
         slots.install_ingress_drop()?;
         let mut server = Server {
@@ -132,17 +132,16 @@ fn send_back(program: &ProgramEnd, sock: SockId) -> bool {
 }
 
 fn engine(slots: &Slots, options: &Options) -> Result<Engine, Failure> {
-    let params = slots.params();
-    let slot = slots.slot_fd(0).ok_or(DeviceError::ReadOnly)?;
-    let device = open_slot(slot.try_clone_to_owned()?, &params, RingPosition::private())?;
+    let link = slots.link();
+    let device = slots.adopt(0, RingPosition::private())?;
     let stack = StackConfig {
         network: NetworkConfig {
-            mtu: params.mtu,
+            mtu: link.mtu,
             addrs: vec![(options.ip, options.prefix)],
             ..NetworkConfig::default()
         },
-        mac: params.mac,
-        tso_max: params.tso_max,
+        mac: link.mac,
+        tso_max: link.tso_max,
         role: Role::Standalone,
         ..StackConfig::default()
     };

@@ -3,7 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::MetadataExt;
 
-use slipstack_channel::control::{ProgramReport, WhyReport};
+use slipstack_channel::control::{DeviceTold, ProgramReport, WhyReport};
 use slipstack_channel::report::ReportTable;
 
 /// What `Region` names the table.
@@ -23,6 +23,7 @@ pub fn describe(pid: u32) -> Option<WhyReport> {
             sockets,
         },
         interface: String::new(),
+        device: DeviceTold::default(),
         addresses: Vec::new(),
     })
 }

@@ -9,7 +9,7 @@ use slipstack_channel::control::{Descriptor, Reply, Request, SlotLease};
 use slipstack_channel::{Attachment, EngineEnd, Placement, ProgramEnd};
 use slipstack_config::Settings;
 use slipstack_device::tee::Tee;
-use slipstack_device::{Device, SlotParams, Steering, open_slot};
+use slipstack_device::{Device, SlotParams, SlotParts, Steering, open_slot};
 use slipstack_engine::{
     Congestion, EcnMode, Engine, Fabric, FastOpenConfig, InProcess, Instant, MtuProbing, Role,
     Setup, StackConfig, SynCookies, TcpConfig, engine_config_of,
@@ -30,7 +30,7 @@ const INSTANCE_DELAYED_ACK: Duration = Duration::from_millis(4);
 /// A lease with its descriptors sorted.
 struct Parts {
     lease: SlotLease,
-    device: OwnedFd,
+    device: SlotParts,
     steering: Steering,
     words: SlotWords,
     inboxes: Inboxes,
@@ -112,13 +112,12 @@ pub fn assemble(
         Reply::Network(network) => *network,
         _ => return Err(Error::Confused),
     };
-    let mut stack = stack_config(settings, &parts.lease, &network);
+    let mut stack = stack_config(settings, &parts, &network);
     if placement == Placement::Instance {
         stack.tcp.delayed_ack = INSTANCE_DELAYED_ACK;
     }
-    let params = SlotParams::from_words(&parts.lease.params).ok_or(Error::Confused)?;
     let position = parts.words.position(slot).ok_or(Error::Confused)?;
-    let mut device = open_slot(parts.device, &params, position)?;
+    let mut device = open_slot(parts.device, position)?;
     if let Some(path) = &settings.pcap {
         device = capture(device, path, (&link.welcome().interface, slot))?;
     }
@@ -152,17 +151,17 @@ pub fn assemble(
     })
 }
 
-fn stack_config(settings: &Settings, lease: &SlotLease, network: &NetworkState) -> StackConfig {
+fn stack_config(settings: &Settings, parts: &Parts, network: &NetworkState) -> StackConfig {
+    let (lease, link) = (&parts.lease, &parts.device.params.link);
     let mut seed = [0; 32];
     for chunk in seed.chunks_exact_mut(8) {
         chunk.copy_from_slice(&random_u64().to_le_bytes());
     }
-    let params = SlotParams::from_words(&lease.params);
     StackConfig {
         network: engine_config_of(network),
         mac: lease.mac,
-        tso_max: params.map_or(0, |params| params.tso_max),
-        has_udp_segmentation: params.is_some_and(|params| params.udp_segmentation),
+        tso_max: link.tso_max,
+        has_udp_segmentation: link.udp_segmentation,
         role: Role::Engine,
         ephemeral: lease.ports,
         seed,
@@ -222,13 +221,12 @@ fn sort(lease: SlotLease, fds: Vec<OwnedFd>) -> Result<Parts, Error> {
     if lease.descriptors.len() != fds.len() {
         return Err(Error::Confused);
     }
-    let (mut device, mut words, mut inbox, mut neighbours) = (None, None, None, None);
-    let mut claim = None;
-    let (mut maps, mut bells) = (Vec::new(), Vec::new());
+    let (mut words, mut inbox, mut neighbours, mut claim) = (None, None, None, None);
+    let (mut device, mut maps, mut bells) = (Vec::new(), Vec::new(), Vec::new());
     for (role, fd) in lease.descriptors.iter().zip(fds) {
         let fd = raised(fd);
         match role {
-            Descriptor::Device => device = Some(fd),
+            Descriptor::Device => device.push(fd),
             Descriptor::SteeringMap => maps.push(fd),
             Descriptor::Slots => words = Some(fd),
             Descriptor::Inbox => inbox = Some(fd),
@@ -238,11 +236,10 @@ fn sort(lease: SlotLease, fds: Vec<OwnedFd>) -> Result<Parts, Error> {
             _ => return Err(Error::Confused),
         }
     }
-    let (Some(device), Some(words), Some(inbox), Some(neighbours)) =
-        (device, words, inbox, neighbours)
-    else {
+    let (Some(words), Some(inbox), Some(neighbours)) = (words, inbox, neighbours) else {
         return Err(Error::Confused);
     };
+    let params = SlotParams::from_text(&lease.params).ok_or(Error::Confused)?;
     let shared = "map what the keeper shares";
     let inboxes = Inboxes::open(inbox, bells).map_err(Error::io(shared))?;
     inboxes
@@ -252,7 +249,10 @@ fn sort(lease: SlotLease, fds: Vec<OwnedFd>) -> Result<Parts, Error> {
     let maps: [OwnedFd; 2] = maps.try_into().map_err(|_| Error::Confused)?;
     Ok(Parts {
         lease,
-        device,
+        device: SlotParts {
+            params,
+            fds: device,
+        },
         steering: Steering::from_fds(maps)?,
         words: SlotWords::open(words).map_err(Error::io(shared))?,
         inboxes,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use slipstack_channel::control::{DeviceKind, DeviceReport, Refusal};
+use slipstack_channel::control::{DeviceReport, Refusal};
 use slipstack_config::Settings;
 use slipstack_device::listener::{Listener, Selection};
 use slipstack_device::{Capture, Direction};
@@ -58,10 +58,18 @@ pub struct Ready {
 /// No device is in use, several are and none is named, or no CAP_NET_RAW.
 pub fn listen(settings: &Settings, plan: &Plan) -> Result<Ready, Error> {
     let device = device(settings)?;
-    let is_tap = device.kind == Some(DeviceKind::Tap);
+    if !device.device.has_interface {
+        return Err(Error::Refused {
+            refusal: Refusal::BadRequest,
+            message: format!(
+                "{} is no interface that could be listened to: use --pcap with `slipstack run`",
+                device.interface
+            ),
+        });
+    }
     let own = device.addresses.iter().map(|(address, _)| *address);
     Ok(Ready {
-        listener: Listener::open(&device.interface, is_tap)?,
+        listener: Listener::open(&device.interface, device.device.is_own)?,
         selection: Selection {
             own: own.collect(),
             host: plan.host,

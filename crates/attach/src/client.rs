@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use slipstack_channel::control::net::NetworkState;
-use slipstack_channel::control::{
-    Attached, ControlSocket, Descriptor, DeviceKind, Reply, Request, Welcome,
-};
+use slipstack_channel::control::{Attached, ControlSocket, Descriptor, Reply, Request, Welcome};
 use slipstack_channel::{Attach, AttachError, Attachment, Policy, ProgramEnd, REGION_LEN_MAX};
 use slipstack_config::Settings;
 use slipstack_engine::Remote;
@@ -226,7 +224,7 @@ fn policy(welcome: Welcome) -> Policy {
         addrs: network.configured().chain(hosts).collect(),
         mtu: network.own().mtu,
         interface: network.own().index,
-        has_groups: welcome.device == DeviceKind::Packet,
+        has_groups: !welcome.device.is_own,
     }
 }
 

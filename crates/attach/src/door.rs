@@ -9,7 +9,7 @@ use slipstack_channel::control::{
 };
 use slipstack_config::{RouteSpec, RuleSpec, Settings};
 use slipstack_keeper::runtime::{ROOT_BASE, RuntimeDir, base_directory, network_namespace};
-use slipstack_keeper::{DEFAULT_TAP, DeviceChoice, Options};
+use slipstack_keeper::{DeviceChoice, Options};
 use slipstack_mem::{Descriptor, raised};
 
 use crate::error::Error;
@@ -63,9 +63,9 @@ pub fn options(settings: &Settings) -> Options {
     let gateways = gateways.map(RouteEntry::default_by);
     Options {
         base: settings.run_dir.clone(),
-        device: match &settings.interface {
-            Some(name) => DeviceChoice::Interface(name.clone()),
-            None => DeviceChoice::OwnTap(DEFAULT_TAP.to_owned()),
+        device: DeviceChoice {
+            kind: settings.device_asked().map(str::to_owned),
+            interface: settings.interface.clone(),
         },
         addresses: settings
             .addresses

@@ -57,6 +57,12 @@ pub enum Error {
         has: u16,
         wanted: u16,
     },
+    /// The keeper of this device has one of another kind.
+    OtherDevice {
+        interface: String,
+        has: String,
+        wanted: String,
+    },
     /// A keeper runs that has other routes or rules.
     OtherRoutes {
         interface: String,
@@ -89,12 +95,9 @@ impl fmt::Display for Error {
                 "the keeper cannot be started with {}: {error}",
                 bin.display()
             ),
-            Error::NoCommand => {
-                write!(
-                    f,
-                    "no keeper runs and the slipstack command is not known; start the program with: slipstack run"
-                )
-            }
+            Error::NoCommand => f.write_str(
+                "no keeper runs and the slipstack command is not known; start the program with: slipstack run",
+            ),
             Error::NoInstance { name, interface } => {
                 write!(f, "no instance named {name} runs")?;
                 if let Some(interface) = interface {
@@ -119,6 +122,14 @@ impl fmt::Display for Error {
                 "the stack on {interface} is in {}, not in {}; end the programs that use it first",
                 vlan_name(*has),
                 vlan_name(*wanted)
+            ),
+            Error::OtherDevice {
+                interface,
+                has,
+                wanted,
+            } => write!(
+                f,
+                "{interface} is in use as a device of kind {has}, not {wanted}; leave --device away, or end the programs that use it"
             ),
             Error::OtherRoutes { interface } => write!(
                 f,

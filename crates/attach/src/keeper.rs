@@ -68,7 +68,11 @@ fn connect_or_start(settings: &Settings, may_come_again: bool) -> Result<Control
 pub fn or_deaf(error: Error, settings: &Settings, socket: Option<&ControlSocket>) -> Error {
     match error {
         Error::Control(ControlError::TimedOut) => Error::Deaf {
-            interface: options(settings).device.interface().to_owned(),
+            interface: options(settings)
+                .device
+                .interface()
+                .unwrap_or_default()
+                .to_owned(),
             pid: socket.and_then(keeper_behind),
         },
         error => error,
@@ -126,11 +130,27 @@ fn command(settings: &Settings) -> Result<PathBuf, Error> {
 /// The settings that concern a keeper, and nothing of the program's environment.
 fn environment(settings: &Settings) -> Vec<(&'static str, String)> {
     let mut variables = settings.keeper_environment();
+    for (name, value) in &mut variables {
+        if *name == "SLIPSTACK_DEVICE" {
+            *value = absolute(value);
+        }
+    }
     variables.push(("PATH", "/usr/sbin:/usr/bin:/sbin:/bin".to_owned()));
     if let Ok(directory) = std::env::var("XDG_RUNTIME_DIR") {
         variables.push(("XDG_RUNTIME_DIR", directory));
     }
     variables
+}
+
+/// A kind of device with its file, if it has one, as it is found from any directory.
+fn absolute(device: &str) -> String {
+    match device.split_once(':') {
+        Some((kind @ "replay", file)) => match std::path::absolute(file) {
+            Ok(path) => format!("{kind}:{}", path.display()),
+            Err(_) => device.to_owned(),
+        },
+        _ => device.to_owned(),
+    }
 }
 
 /// The body of `slipstack keeper`: leaves everything it inherited behind, opens the device, says on
@@ -152,8 +172,8 @@ pub fn keeper_main(settings: &Settings) -> Result<(), Error> {
     let _ = rustix::process::setsid();
     rustix::process::chdir("/").map_err(|error| Error::io("change to /")(error.into()))?;
     let options = options(settings);
-    let directory = options.directory()?;
-    match run(options, || announce(&directory)) {
+    let directory = options.directory();
+    match directory.and_then(|directory| run(options, || announce(&directory))) {
         Ok(()) => Ok(()),
         Err(error) => {
             tell(&error.to_string());

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use rustix::io::{FdFlags, fcntl_setfd};
-use slipstack_channel::control::{DeviceKind, Welcome};
+use slipstack_channel::control::Welcome;
 use slipstack_config::Settings;
 
 use crate::door::{Identity, by_path, greet, options};
@@ -49,6 +49,7 @@ pub fn launch(settings: &Settings) -> Result<Launched, Error> {
 
 /// Refuses a stack that is not the one asked for. Whoever names no addresses, routes or rules takes those that there are.
 pub(crate) fn check_network(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
+    check_device(settings, welcome)?;
     check_vlan(settings, welcome)?;
     check_address(settings, welcome)?;
     check_routes(settings, welcome)
@@ -64,6 +65,19 @@ fn check_vlan(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
         has: welcome.vlan,
         wanted,
     })
+}
+
+/// A device in use is of the kind that it is.
+fn check_device(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
+    let has = &welcome.device.kind;
+    match settings.device_kind() {
+        Some(wanted) if has.split(':').next() != Some(wanted) => Err(Error::OtherDevice {
+            interface: welcome.interface.clone(),
+            has: has.clone(),
+            wanted: wanted.to_owned(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn check_routes(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
@@ -105,10 +119,9 @@ fn addresses(welcome: &Welcome) -> String {
 }
 
 fn reach(settings: &Settings, welcome: &Welcome) -> String {
-    let place = match (&settings.instance, welcome.device) {
-        (Some(name), _) => format!("instance {name} on {}", welcome.interface),
-        (None, DeviceKind::Tap) => format!("TAP {}", welcome.interface),
-        (None, DeviceKind::Packet) => format!("interface {}", welcome.interface),
+    let place = match &settings.instance {
+        Some(name) => format!("instance {name} on {}", welcome.interface),
+        None => format!("{} {}", welcome.device.title, welcome.interface),
     };
     let addresses = addresses(welcome);
     let hosts = welcome.network.own().hosts.iter();

@@ -267,7 +267,7 @@ fn answer(socket: &ControlSocket) -> Result<(Reply, Vec<OwnedFd>), Error> {
 #[cfg(test)]
 mod tests {
     use slipstack_channel::control::net::NetworkState;
-    use slipstack_channel::control::{DeviceKind, pair};
+    use slipstack_channel::control::{DeviceTold, pair};
 
     use super::*;
 
@@ -277,7 +277,7 @@ mod tests {
             capability: 2,
             keeper_pid: 3,
             interface: "slip0".to_owned(),
-            device: DeviceKind::Tap,
+            device: DeviceTold::default(),
             vlan: 0,
             network: NetworkState::default(),
         }

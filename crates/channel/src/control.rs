@@ -191,22 +191,31 @@ pub struct Welcome {
     pub capability: u64,
     pub keeper_pid: u32,
     pub interface: String,
-    pub device: DeviceKind,
+    pub device: DeviceTold,
     /// 802.1Q VLAN of the interface that the device's own link is; 0 = what has no tag.
     pub vlan: u16,
     pub network: NetworkState,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum DeviceKind {
-    Tap,
-    Packet,
+/// What kind of device it is, for those who do not open it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceTold {
+    /// As `--device` names it; several ways to open it are told apart behind a colon.
+    pub kind: String,
+    /// What it is called before its name: "interface".
+    pub title: String,
+    /// Why it is of this kind; a sentence for people.
+    pub why: String,
+    /// An interface of the kernel's is behind it.
+    pub has_interface: bool,
+    /// The interface was made for the stack: its other side is this machine's kernel.
+    pub is_own: bool,
 }
 
 /// Role of a descriptor beside a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Descriptor {
-    /// The slot's queue of the device.
+    /// Of the slot of the device; several come in the back end's order.
     Device,
     /// A steering map; several come in the order of `device::Steering`.
     SteeringMap,
@@ -233,11 +242,10 @@ pub enum Descriptor {
 pub struct SlotLease {
     pub slot: u16,
     pub slots: u16,
-    pub device: DeviceKind,
     pub mac: [u8; 6],
     pub mtu: u16,
-    /// `device::SlotParams` as words.
-    pub params: [u32; 8],
+    /// `device::SlotParams` as text.
+    pub params: String,
     /// First block of outgoing ports.
     pub ports: (u16, u16),
     /// Key of initial sequence numbers and timestamp offsets, for all engines of the device.

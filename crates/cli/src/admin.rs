@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use clap::ArgMatches;
 use serde::Serialize;
 use slipstack_attach::admin;
-use slipstack_channel::control::{ProgramReport, Protocol, SocketReport, StatusReport, WhyReport};
+use slipstack_channel::control::{
+    DeviceTold, ProgramReport, Protocol, SocketReport, StatusReport, WhyReport,
+};
 use slipstack_channel::report::Why;
 
 use crate::output::{print, say, table};
@@ -86,6 +88,7 @@ fn status_text(report: &StatusReport) -> String {
         "  mtu {}  slots {} of {}  keeper {}",
         device.mtu, device.slots_leased, device.slots, report.keeper_pid
     );
+    text.push_str(&device_line(&device.device));
     if let Some(trouble) = &device.trouble {
         let _ = writeln!(text, "{}: {trouble}", device.interface);
     }
@@ -238,6 +241,14 @@ fn is_away(program: &ProgramReport) -> bool {
     program.sockets.iter().any(|socket| socket.why == away)
 }
 
+/// Of what kind the device is and why; nothing where nobody has told.
+fn device_line(device: &DeviceTold) -> String {
+    match device.kind.as_str() {
+        "" => String::new(),
+        kind => format!("device {kind}: {}\n", device.why),
+    }
+}
+
 fn why_text(report: &WhyReport) -> String {
     let program = &report.program;
     let addresses: Vec<String> = report
@@ -255,6 +266,7 @@ fn why_text(report: &WhyReport) -> String {
         interface => format!("{stack} on {interface} with {}", addresses.join(" ")),
     };
     let mut text = format!("{} (pid {}) uses {place}\n", program.program, program.pid);
+    text.push_str(&device_line(&report.device));
     if program.sockets.is_empty() {
         text.push_str("it has no sockets\n");
     } else {
@@ -297,6 +309,7 @@ mod tests {
         let text = why_text(&WhyReport {
             program,
             interface: "eth1".into(),
+            device: DeviceTold::default(),
             addresses,
         });
         assert!(

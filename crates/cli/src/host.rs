@@ -25,7 +25,8 @@ pub fn check(settings: &Settings) -> Result<(), Failure> {
         return Ok(());
     }
     let links = netlink::links().map_err(|error| unreadable(&error))?;
-    if let Some(name) = &settings.interface {
+    let is_shared = !matches!(settings.device_kind(), Some("tap" | "null" | "replay"));
+    if let Some(name) = settings.interface.as_ref().filter(|_| is_shared) {
         let Some(link) = links.iter().find(|link| &link.name == name) else {
             return Err(Failure::new(format!(
                 "there is no network interface {name}"
@@ -41,7 +42,7 @@ pub fn check(settings: &Settings) -> Result<(), Failure> {
                 "interface {name} is down: `ip link set {name} up` first"
             )));
         }
-    } else if !Path::new("/dev/net/tun").exists() {
+    } else if settings.makes_interface() && !Path::new("/dev/net/tun").exists() {
         return Err(Failure::new(
             "/dev/net/tun is missing: load the tun module, or name an interface with --if",
         ));

@@ -26,6 +26,8 @@ pub enum Kind {
     /// Name of an instance: letters, digits, `-`, `_`, `.`; at most 32.
     Name,
     Path,
+    /// Kind of a device, with an argument behind a colon where it takes one.
+    Device,
     /// `adaptive` or microseconds.
     Spin,
     /// Cores such as `0,2-3`.
@@ -87,6 +89,7 @@ impl Kind {
             Kind::Interface => check_interface(text),
             Kind::Name => check_name(text),
             Kind::Path => check_path(text),
+            Kind::Device => check_device(text),
             Kind::Spin => parse_spin(text).map(drop),
             Kind::Cores => parse_cores(text).map(drop),
             Kind::Choice(choices) => {
@@ -243,6 +246,17 @@ fn check_name(text: &str) -> Result<(), String> {
         Ok(())
     } else {
         Err("a name of 1 to 32 letters, digits, `-`, `_` or `.`".into())
+    }
+}
+
+/// Which kinds there are the keeper knows.
+fn check_device(text: &str) -> Result<(), String> {
+    let (name, argument) = text.split_once(':').unwrap_or((text, "-"));
+    let is_plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if is_plain && !argument.is_empty() && !argument.contains('\0') {
+        Ok(())
+    } else {
+        Err("a kind of device such as auto, tap or replay:FILE".into())
     }
 }
 

@@ -108,6 +108,7 @@ impl Kind {
             Kind::Interface => "interface".into(),
             Kind::Name => "name".into(),
             Kind::Path => "path".into(),
+            Kind::Device => "kind of device".into(),
             Kind::Spin => "`adaptive`, 0 … 100000".into(),
             Kind::Cores => "list of cores".into(),
             Kind::Choice(choices) => choices.join(", "),

@@ -29,6 +29,7 @@ impl Settings {
             self.check_autoconfiguration()?;
         } else if let (Some(interface), [], None) =
             (&self.interface, self.addresses.as_slice(), &self.instance)
+            && !self.makes_interface()
         {
             return wrong(format!(
                 "--if {interface} needs --ip ADDRESS/LENGTH: the address that the stack has on it"
@@ -59,6 +60,24 @@ impl Settings {
             }
         }
         Ok(())
+    }
+
+    /// A TAP is made for the stack, with addresses if none are named.
+    pub fn makes_interface(&self) -> bool {
+        match self.device_kind() {
+            Some(kind) => kind == "tap",
+            None => self.interface.is_none(),
+        }
+    }
+
+    /// Kind of the device with its argument; `None`: whatever fits.
+    pub fn device_asked(&self) -> Option<&str> {
+        self.device.as_deref().filter(|kind| *kind != "auto")
+    }
+
+    /// Kind of the device without its argument; `None`: whatever fits.
+    pub fn device_kind(&self) -> Option<&str> {
+        self.device_asked()?.split(':').next()
     }
 
     fn check_autoconfiguration(&self) -> Result<(), ConfigError> {

@@ -19,6 +19,16 @@ options! {
             its own",
     }
 
+    /// Kind with its argument, or `auto`.
+    device: Option<String> = "device" "KIND" {
+        kind: Kind::Device,
+        default: "auto",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "How frames come and go: auto, packet (AF_PACKET on --if), tap, null (nothing \
+            comes, everything sent is swallowed) or replay:FILE.pcapng[,fast] (the frames of a \
+            capture come)",
+    }
+
     /// Empty: a private pair on a TAP of our own.
     addresses: Vec<Cidr> = "ip" "ADDRESS/LENGTH" {
         kind: Kind::Cidrs,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use rustix::time::{ClockId, clock_gettime};
 use slipstack_device::{
-    Device, Gso, PartialChecksum, RingPosition, RxMeta, Slots, TxOffload, iface, open_slot,
+    Device, Gso, PartialChecksum, RingPosition, RxMeta, Slots, TxOffload, iface,
 };
 use slipstack_mem::RawSlice;
 
@@ -82,12 +82,12 @@ fn main() {
     peer.ip("link set peer-v up");
     peer.ip(&format!("addr add {PEER}/24 dev peer-v"));
     ours.enter();
-    let slots = Slots::open_packet("slip-v", 1, 0).expect("packet sockets");
+    let slots = Slots::of_kind("packet", "slip-v", 1, 0).expect("packet sockets");
     measure("AF_PACKET on veth", &slots, &peer, "peer-v");
 
     peer.ip("addr flush dev peer-v");
     peer.enter();
-    let slots = Slots::open_tap("slip0", 1).expect("TAP");
+    let slots = Slots::of_kind("tap", "slip0", 1, 0).expect("TAP");
     iface::add_address("slip0", PEER.into(), 24).expect("address");
     iface::set_up("slip0").expect("up");
     measure("TAP", &slots, &peer, "slip0");
@@ -98,20 +98,14 @@ fn measure(name: &str, slots: &Slots, peer: &Namespace, interface: &str) {
         .steering()
         .set_own(&[(STACK.into(), 24)])
         .expect("own address");
-    let params = slots.params();
     let mac = |mac: [u8; 6]| mac.map(|byte| format!("{byte:02x}")).join(":");
     peer.ip(&format!(
         "neigh replace {STACK} lladdr {} dev {interface}",
-        mac(params.mac)
+        mac(slots.link().mac)
     ));
     peer.enter();
     let to = iface::link(interface).expect("peer's interface").mac;
-    let fd = slots
-        .slot_fd(0)
-        .expect("slot")
-        .try_clone_to_owned()
-        .expect("dup");
-    let mut device = open_slot(fd, &params, RingPosition::private()).expect("slot");
+    let mut device = slots.adopt(0, RingPosition::private()).expect("slot");
     println!("{name}");
     // A frame for somebody else: the peer drops it at once, and what is left is our side.
     let cost = transmit(&mut *device, [2; 6], 18, 64);

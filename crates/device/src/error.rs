@@ -37,6 +37,13 @@ pub enum DeviceError {
     ReadOnly,
     /// Descriptors, ring parameters or tables that do not fit together.
     BadParameters(&'static str),
+    /// No kind of device of this name.
+    NoSuchBackend {
+        name: String,
+        known: Vec<&'static str>,
+    },
+    /// What is wanted does not go together; a whole sentence.
+    Unsuitable(String),
     /// No private /24 is left that no route covers.
     NoFreeSubnet,
     /// Anything else the kernel said.
@@ -89,6 +96,11 @@ impl fmt::Display for DeviceError {
             Self::OutOfRange { what, value } => write!(f, "{what} {value} is out of range"),
             Self::ReadOnly => f.write_str("this handle of the steering tables is for reading only"),
             Self::BadParameters(what) => write!(f, "bad parameters: {what}"),
+            Self::NoSuchBackend { name, known } => {
+                let known = known.join(", ");
+                write!(f, "there is no kind of device \"{name}\"; there are: auto, {known}")
+            }
+            Self::Unsuitable(sentence) => f.write_str(sentence),
             Self::NoFreeSubnet => {
                 f.write_str("no private /24 in 10.254.0.0/16 is free; name one with --ip")
             }

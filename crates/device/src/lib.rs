@@ -1,19 +1,21 @@
 //! Network devices: how frames enter and leave the machine's user-space stacks.
 //!
-//! [`Device`] is one slot of a network device, driven by one engine. The back ends are TAP and
-//! AF_PACKET, both with a virtio header and therefore with checksum and segmentation offloads
-//! ([`Slots`], [`open_slot`]), an in-memory pair for tests ([`loopback`]) and a wrapper that writes
-//! what passes to a capture file ([`tee`]).
+//! [`Device`] is one slot of a network device, driven by one engine. The kinds of devices are the
+//! rows of [`BACKENDS`]: TAP and AF_PACKET, both with a virtio header and therefore with checksum and
+//! segmentation offloads, a device that swallows everything, and one that replays a capture. Beside
+//! them are an in-memory pair for tests ([`loopback`]) and a wrapper that writes what passes to a
+//! capture file ([`tee`]).
 //!
 //! A device is opened in two halves. The keeper, privileged, opens all [`Slots`] once and never
 //! closes one while anybody uses the device, because neither fan-out members nor TAP queues are
-//! identities: closing one renumbers the others. An engine, unprivileged, receives the descriptor
-//! of one slot with its [`SlotParams`] and adopts it with [`open_slot`]; a successor adopts it
-//! again where the last one stopped. [`Steering`] decides which slot a frame goes to.
+//! identities: closing one renumbers the others. An engine, unprivileged, receives one slot's
+//! [`SlotParts`] and adopts it with [`open_slot`]; a successor adopts it again where the last one
+//! stopped. [`Steering`] decides which slot a frame goes to.
 //!
 //! A [`port`] is a whole interface without any of that, for programs that pass frames on; a
 //! [`listener`] hears what all slots of a device receive and send.
 
+mod backend;
 mod bpf;
 mod capture;
 mod device;
@@ -21,26 +23,34 @@ mod error;
 pub mod iface;
 mod ingress;
 mod kernel;
+mod kinds;
 pub mod listener;
 pub mod loopback;
 mod netlink;
+mod null;
 mod packet;
+mod parts;
 pub mod port;
 mod position;
+mod replay;
+mod responder;
 mod slots;
 mod steering;
 mod tap;
 pub mod tee;
 mod vnet;
 
+pub use backend::{Backend, Capabilities, Description, NO_INTERFACE, Opened};
 pub use capture::{Capture, Direction};
 pub use device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull};
 pub use error::DeviceError;
 pub use ingress::DropKind;
+pub use kinds::{BACKENDS, choose, find};
 pub use packet::RingParams;
+pub use parts::{SlotLink, SlotParams, SlotParts};
 pub use position::RingPosition;
 pub use slipstack_wire::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};
-pub use slots::{SlotKind, SlotParams, Slots, open_slot};
+pub use slots::{Slots, open_slot};
 pub use steering::{
     BUCKETS, EXCEPTIONS_MAX, Flow, GROUPS_MAX, Move, OWN_MAX, Port, Proto, SLOTS_MAX, Steering,
 };

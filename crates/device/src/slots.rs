@@ -1,206 +1,111 @@
 //! All slots of a device: opened once by the keeper, leased to engines, adopted by [`open_slot`].
 
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use crate::bpf::{programs, sys};
-use crate::device::{Device, DeviceInfo};
+use crate::backend::{Backend, Description};
+use crate::device::Device;
 use crate::error::DeviceError;
-use crate::iface;
-use crate::ingress::{self, DropKind, IngressDrop, load_program};
-use crate::kernel;
-use crate::packet::{self, PacketSlot, RingParams};
+use crate::ingress::{self, DropKind, IngressDrop};
+use crate::kinds::find;
+use crate::parts::{SlotLink, SlotParams, SlotParts, VLAN_MAX};
 use crate::position::RingPosition;
-use crate::steering::{SLOTS_MAX, Steering};
-use crate::tap::{self, TapSlot};
+use crate::steering::{SLOTS_MAX, Steering, writable};
 
-/// Largest TCP payload of a frame that the kernel segments for us: 64 KiB with all headers.
-const TSO_MAX: u32 = 65_535 - 20 - 60;
-/// Where a TAP's steering program finds the network header.
-const L3_OF_TAP: i32 = 14;
-/// Where a fan-out program finds it.
-const L3_OF_FANOUT: i32 = 0;
-
-/// In a slot's first word: the device cuts joined datagrams apart.
-const UDP_SEGMENTATION: u32 = 0x100;
-/// IEEE 802.1Q 9.6: 4095 is reserved.
-const VLAN_MAX: u16 = 4094;
-
-/// Which back end a slot belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SlotKind {
-    Tap,
-    Packet,
-}
-
-/// What an engine must know of a slot beside its descriptor. Plain values, to be passed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlotParams {
-    pub kind: SlotKind,
-    /// Address of the stack on the link.
-    pub mac: [u8; 6],
-    /// Largest IP packet.
-    pub mtu: u16,
-    pub tso_max: u32,
-    /// The device cuts joined datagrams apart.
-    pub udp_segmentation: bool,
-    /// Number of the VLAN that the stack is in; 0 = frames without a tag. Of AF_PACKET alone.
-    pub vlan: u16,
-    /// Shape of the receive ring; all zero for a TAP.
-    pub ring: RingParams,
-}
-
-impl SlotParams {
-    /// As words, for a message.
-    pub fn to_words(&self) -> [u32; 8] {
-        let [a, b, c, d, e, f] = self.mac;
-        [
-            match self.kind {
-                SlotKind::Tap => 1,
-                SlotKind::Packet => 2,
-            } | if self.udp_segmentation {
-                UDP_SEGMENTATION
-            } else {
-                0
-            },
-            u32::from_be_bytes([a, b, c, d]),
-            u32::from(self.vlan) << 16 | u32::from_be_bytes([0, 0, e, f]),
-            u32::from(self.mtu),
-            self.tso_max,
-            self.ring.frame_size,
-            self.ring.frame_count,
-            self.ring.block_size,
-        ]
-    }
-
-    /// `None` for words that [`SlotParams::to_words`] does not make.
-    pub fn from_words(words: &[u32; 8]) -> Option<SlotParams> {
-        let [
-            kind,
-            high,
-            low,
-            mtu,
-            tso_max,
-            frame_size,
-            frame_count,
-            block_size,
-        ] = *words;
-        let [a, b, c, d] = high.to_be_bytes();
-        let [vlan @ .., e, f] = low.to_be_bytes();
-        let vlan = u16::from_be_bytes(vlan);
-        if vlan > VLAN_MAX {
-            return None;
-        }
-        Some(SlotParams {
-            kind: match kind & !UDP_SEGMENTATION {
-                1 => SlotKind::Tap,
-                2 => SlotKind::Packet,
-                _ => return None,
-            },
-            mac: [a, b, c, d, e, f],
-            mtu: u16::try_from(mtu).ok()?,
-            tso_max,
-            udp_segmentation: kind & UDP_SEGMENTATION != 0,
-            vlan,
-            ring: RingParams {
-                frame_size,
-                frame_count,
-                block_size,
-            },
-        })
-    }
+/// Descriptors and own parameters of one slot.
+#[derive(Debug)]
+struct Slot {
+    fds: Vec<OwnedFd>,
+    own: serde_json::Value,
 }
 
 /// The keeper's half of a device. What it set up goes with its descriptors, in whatever processes
 /// they are; only a clsact filter (old kernels) is removed by dropping this.
-#[derive(Debug)]
 pub struct Slots {
+    backend: &'static dyn Backend,
     name: String,
     index: u32,
-    params: SlotParams,
-    slots: Vec<OwnedFd>,
+    link: SlotLink,
+    slots: Vec<Slot>,
     steering: Steering,
+    held: Vec<OwnedFd>,
     drop: Option<IngressDrop>,
+    needs_ingress_drop: bool,
+    mode: Option<String>,
 }
 
 impl Slots {
-    /// Creates a TAP with `count` queues. It is down and has no address yet; the stack's own
-    /// address on the link is derived from the kernel's.
-    pub fn open_tap(name: &str, count: u16) -> Result<Slots, DeviceError> {
-        iface::check_name(name)?;
-        let count = check_count(count)?;
-        let slots = tap::open_slots(name, count)?;
-        let link = iface::link(name)?;
+    /// Opens all slots of a device.
+    pub fn open(
+        backend: &'static dyn Backend,
+        description: &Description<'_>,
+    ) -> Result<Slots, DeviceError> {
+        check_count(description.slots)?;
+        if description.vlan != 0 && !backend.capabilities().has_vlans {
+            return Err(DeviceError::Unsuitable(format!(
+                "a device of kind \"{}\" has no VLANs",
+                backend.name()
+            )));
+        }
         let steering = Steering::create()?;
-        let program = load_steering(&steering, L3_OF_TAP)?;
-        let attached = tap::set_steering(slots[0].as_fd(), program.as_fd());
-        attached.map_err(|source| {
-            DeviceError::system("attaching the steering to a TAP", "CAP_NET_ADMIN", source)
-        })?;
-        let params = SlotParams {
-            kind: SlotKind::Tap,
-            mac: neighbour_of(link.mac),
-            mtu: u16::try_from(link.mtu).unwrap_or(u16::MAX),
-            tso_max: TSO_MAX,
-            udp_segmentation: kernel::cuts_datagrams(),
-            vlan: 0,
-            ring: RingParams::default(),
-        };
+        let opened = backend.open(description, &steering)?;
+        let vlan = description.vlan.min(VLAN_MAX);
+        let slots = opened.slots.into_iter();
         Ok(Slots {
-            name: name.to_owned(),
-            index: link.index,
-            params,
-            slots,
+            backend,
+            name: opened.name,
+            index: opened.index,
+            link: SlotLink {
+                vlan,
+                ..opened.link
+            },
+            slots: slots.map(|(fds, own)| Slot { fds, own }).collect(),
             steering,
+            held: opened.held,
             drop: None,
+            needs_ingress_drop: opened.needs_ingress_drop,
+            mode: opened.mode,
         })
     }
 
-    /// Opens `count` fan-out members on an existing interface, which must be up. `ring_frames` is
-    /// the length of each receive ring; 0 = 2048.
-    pub fn open_packet(name: &str, count: u16, ring_frames: u32) -> Result<Slots, DeviceError> {
-        let link = iface::usable(name)?;
-        let count = check_count(count)?;
-        let mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
-        let (slots, ring) = packet::open_slots(link.index, mtu, count, ring_frames)?;
-        let steering = Steering::create()?;
-        let failed = |source| {
-            DeviceError::system(
-                "attaching the steering to packet sockets",
-                "CAP_NET_RAW",
-                source,
-            )
-        };
-        let program = load_steering(&steering, L3_OF_FANOUT)?;
-        packet::set_fanout_program(slots[0].as_fd(), program.as_fd()).map_err(failed)?;
-        let [table, ..] = writable(&steering)?;
-        let code = programs::keeper_filter(table);
-        let filter = load_program("slip_filter", sys::PROG_SOCKET_FILTER, 0, &code)?;
-        for (slot, fd) in slots.iter().enumerate() {
-            let filter = (slot == 0).then_some(filter.as_fd());
-            packet::attach_filter(fd.as_fd(), filter).map_err(failed)?;
-        }
-        let params = SlotParams {
-            kind: SlotKind::Packet,
-            mac: link.mac,
-            mtu,
-            tso_max: TSO_MAX,
-            udp_segmentation: kernel::cuts_datagrams(),
-            vlan: 0,
-            ring,
-        };
-        Ok(Slots {
-            name: link.name,
-            index: link.index,
-            params,
-            slots,
-            steering,
-            drop: None,
-        })
+    /// A device of a kind as `--device` names it, with rings of so many frames (0 = the default).
+    ///
+    /// # Errors
+    /// There is no such kind, or it cannot be opened.
+    pub fn of_kind(
+        kind: &str,
+        interface: &str,
+        slots: u16,
+        ring_frames: u32,
+    ) -> Result<Slots, DeviceError> {
+        let (backend, argument) = find(kind)?;
+        Slots::open(
+            backend,
+            &Description {
+                interface,
+                argument,
+                slots,
+                ring_frames,
+                vlan: 0,
+            },
+        )
+    }
+
+    /// Adopts one of the slots in this process.
+    ///
+    /// # Errors
+    /// There is no such slot, or the kernel refuses a mapping.
+    pub fn adopt(&self, slot: u16, position: RingPosition) -> Result<Box<dyn Device>, DeviceError> {
+        let parts = self.parts(slot).map_err(|source| DeviceError::System {
+            doing: "adopting a slot",
+            source,
+        })?;
+        open_slot(parts, position)
     }
 
     /// Keeps frames for the stack's addresses ([`Steering::set_own`]) from the kernel.
     pub fn install_ingress_drop(&mut self) -> Result<DropKind, DeviceError> {
-        if self.params.kind == SlotKind::Tap {
+        if !self.needs_ingress_drop {
             return Ok(DropKind::None);
         }
         let [table, ..] = writable(&self.steering)?;
@@ -221,6 +126,15 @@ impl Slots {
         Ok(DropKind::Clsact)
     }
 
+    pub fn backend(&self) -> &'static dyn Backend {
+        self.backend
+    }
+
+    /// How the device was opened, where its back end has several ways.
+    pub fn mode(&self) -> Option<&str> {
+        self.mode.as_deref()
+    }
+
     /// Name of the interface.
     pub fn interface(&self) -> &str {
         &self.name
@@ -231,13 +145,8 @@ impl Slots {
         self.index
     }
 
-    /// Slots that are adopted from now on are in this VLAN (1 to 4094), or with 0 in none.
-    pub fn set_vlan(&mut self, vlan: u16) {
-        self.params.vlan = vlan.min(VLAN_MAX);
-    }
-
-    pub fn params(&self) -> SlotParams {
-        self.params
+    pub fn link(&self) -> SlotLink {
+        self.link
     }
 
     pub fn count(&self) -> u16 {
@@ -245,9 +154,30 @@ impl Slots {
         self.slots.len() as u16
     }
 
-    /// The descriptor to pass to whoever leases the slot.
-    pub fn slot_fd(&self, slot: u16) -> Option<BorrowedFd<'_>> {
-        self.slots.get(usize::from(slot)).map(AsFd::as_fd)
+    /// What to pass to whoever leases the slot; `None`: there is no such slot.
+    pub fn params(&self, slot: u16) -> Option<SlotParams> {
+        let slot = self.slots.get(usize::from(slot))?;
+        Some(SlotParams {
+            backend: self.backend.name().to_owned(),
+            link: self.link,
+            own: slot.own.clone(),
+        })
+    }
+
+    /// The descriptors to pass with [`Slots::params`].
+    pub fn slot_fds(&self, slot: u16) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let slot = self.slots.get(usize::from(slot));
+        slot.into_iter().flat_map(|slot| &slot.fds).map(AsFd::as_fd)
+    }
+
+    /// Both, as a copy.
+    pub fn parts(&self, slot: u16) -> io::Result<SlotParts> {
+        let params = self.params(slot).ok_or(io::ErrorKind::NotFound)?;
+        let fds = self.slot_fds(slot).map(|fd| fd.try_clone_to_owned());
+        Ok(SlotParts {
+            params,
+            fds: fds.collect::<io::Result<_>>()?,
+        })
     }
 
     pub fn steering(&self) -> &Steering {
@@ -256,9 +186,11 @@ impl Slots {
 
     /// Everything that keeps the device as it is while a process holds it.
     pub fn descriptors(&self) -> Vec<RawFd> {
-        let slots = self.slots.iter().map(AsFd::as_fd);
+        let slots = self.slots.iter().flat_map(|slot| &slot.fds);
         let drop = self.drop.as_ref().and_then(IngressDrop::fd);
         slots
+            .chain(&self.held)
+            .map(AsFd::as_fd)
             .chain(self.steering.fds().into_iter().flatten())
             .chain(drop)
             .map(|fd| fd.as_raw_fd())
@@ -291,85 +223,22 @@ impl Drop for Slots {
 
 /// Adopts a slot, where its last holder stopped. Needs no privilege. A slot has one holder at a
 /// time who receives; `position` is the word that belongs to the slot (a TAP has none to keep). The
-/// descriptor moves out of the way of the program whose process this is.
+/// descriptors move out of the way of the program whose process this is.
 pub fn open_slot(
-    fd: OwnedFd,
-    params: &SlotParams,
+    mut parts: SlotParts,
     position: RingPosition,
 ) -> Result<Box<dyn Device>, DeviceError> {
-    let fd = slipstack_mem::raised(fd);
-    let info = DeviceInfo {
-        mac: params.mac,
-        mtu: params.mtu,
-        tx_checksum: true,
-        tso_max: params.tso_max,
-        udp_segmentation: params.udp_segmentation,
-    };
-    Ok(match params.kind {
-        SlotKind::Tap => Box::new(TapSlot::from_fd(fd, info)),
-        SlotKind::Packet => Box::new(PacketSlot::from_fd(fd, info, params, position)?),
-    })
+    let (backend, _) = find(&parts.params.backend)?;
+    parts.fds = parts.fds.into_iter().map(slipstack_mem::raised).collect();
+    backend.adopt(parts, position)
 }
 
-fn check_count(count: u16) -> Result<u16, DeviceError> {
+fn check_count(count: u16) -> Result<(), DeviceError> {
     if (1..=SLOTS_MAX).contains(&usize::from(count)) {
-        return Ok(count);
+        return Ok(());
     }
     Err(DeviceError::OutOfRange {
         what: "number of slots",
         value: usize::from(count),
     })
-}
-
-fn writable(steering: &Steering) -> Result<[BorrowedFd<'_>; 3], DeviceError> {
-    steering.fds().ok_or(DeviceError::ReadOnly)
-}
-
-fn load_steering(steering: &Steering, l3: i32) -> Result<OwnedFd, DeviceError> {
-    let [table, exceptions, _] = writable(steering)?;
-    let code = programs::steering(table, exceptions, l3);
-    load_program("slip_steer", sys::PROG_SOCKET_FILTER, 0, &code)
-}
-
-/// An address for the stack on a link of which the kernel has `mac`: locally administered, and the
-/// same whenever it is asked for.
-fn neighbour_of(mac: [u8; 6]) -> [u8; 6] {
-    let [a, b, c, d, e, f] = mac;
-    [(a | 0x02) & !0x01, b, c, d, e, f ^ 0x01]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_survive_a_message_and_nonsense_does_not() {
-        let params = SlotParams {
-            kind: SlotKind::Packet,
-            mac: [2, 3, 4, 5, 6, 7],
-            mtu: 1500,
-            tso_max: TSO_MAX,
-            udp_segmentation: true,
-            vlan: 7,
-            ring: RingParams {
-                frame_size: 2048,
-                frame_count: 2048,
-                block_size: 65_536,
-            },
-        };
-        let words = params.to_words();
-        assert_eq!(SlotParams::from_words(&words), Some(params));
-        for (at, value) in [(0, 3), (0, 0x101 + 2), (2, 0xfff << 16), (3, 65_536)] {
-            let mut bad = words;
-            bad[at] = value;
-            assert_eq!(SlotParams::from_words(&bad), None);
-        }
-    }
-
-    #[test]
-    fn the_stack_and_the_kernel_have_different_addresses_on_a_tap() {
-        let mac = [0x5e, 1, 2, 3, 4, 5];
-        assert_ne!(neighbour_of(mac), mac);
-        assert_eq!(neighbour_of(mac)[0] & 3, 2);
-    }
 }

@@ -48,6 +48,10 @@ pub enum KeeperError {
     NoAddress {
         interface: String,
     },
+    /// This kind of device is an interface that exists.
+    NoInterface {
+        kind: &'static str,
+    },
     TooManySlots {
         wanted: u16,
         max: u16,
@@ -99,6 +103,10 @@ impl fmt::Display for KeeperError {
                     "the stack needs an address on {interface}: add --ip ADDRESS/LENGTH"
                 )
             }
+            KeeperError::NoInterface { kind } => write!(
+                f,
+                "a device of kind \"{kind}\" is an interface that exists: name it with --if"
+            ),
             KeeperError::TooManySlots { wanted, max } => {
                 write!(f, "{wanted} slots are too many; --slots takes 1 to {max}")
             }

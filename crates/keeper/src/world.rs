@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use slipstack_channel::control::net::{Interface, NetworkState, RouteEntry, RuleEntry};
-use slipstack_channel::control::{self, DeviceKind};
-use slipstack_device::{Slots, iface, open_slot};
+use slipstack_channel::control::{self, DeviceTold};
+use slipstack_device::{Backend, Description, Slots, choose, find, iface, open_slot};
 use slipstack_engine::config_of;
 use slipstack_mem::Region;
 use slipstack_mem::process::end_signals;
@@ -28,23 +28,62 @@ use crate::runtime::{RuntimeDir, RuntimeLock, base_directory, network_namespace}
 use crate::standby::RegionKey;
 use crate::{autoconf, claims, conflict, routes};
 
-/// Name of the TAP that is made when no interface is named.
-pub const DEFAULT_TAP: &str = "slip0";
-
 /// The device that a keeper is to hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DeviceChoice {
-    /// A TAP that is made for this and vanishes with the keeper.
-    OwnTap(String),
-    /// An interface that exists.
-    Interface(String),
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceChoice {
+    /// Kind and argument, such as `tap` or `replay:FILE`; `None`: whatever fits.
+    pub kind: Option<String>,
+    /// `None`: the kind's default.
+    pub interface: Option<String>,
 }
 
 impl DeviceChoice {
-    pub fn interface(&self) -> &str {
-        match self {
-            DeviceChoice::OwnTap(name) | DeviceChoice::Interface(name) => name,
+    /// A TAP that is made for this and vanishes with the keeper.
+    pub fn own_tap(name: &str) -> DeviceChoice {
+        DeviceChoice {
+            kind: Some("tap".to_owned()),
+            interface: Some(name.to_owned()),
         }
+    }
+
+    /// An interface that exists.
+    pub fn of_interface(name: &str) -> DeviceChoice {
+        DeviceChoice {
+            kind: None,
+            interface: Some(name.to_owned()),
+        }
+    }
+
+    /// The back end, what is said to it beside the interface's name, and why it was chosen.
+    ///
+    /// # Errors
+    /// There is no such kind of device.
+    fn backend(&self) -> Result<(&'static dyn Backend, Option<&str>, String), KeeperError> {
+        match &self.kind {
+            Some(kind) => {
+                let (backend, argument) = find(kind)?;
+                Ok((backend, argument, format!("--device {kind} asks for it")))
+            }
+            None => {
+                let (backend, why) = choose(self.interface.as_deref());
+                Ok((backend, None, why))
+            }
+        }
+    }
+
+    /// The interface's name, or that of a device without one.
+    ///
+    /// # Errors
+    /// There is no such kind of device, or this one needs an interface.
+    pub fn interface(&self) -> Result<&str, KeeperError> {
+        if let Some(name) = &self.interface {
+            return Ok(name);
+        }
+        let (backend, ..) = self.backend()?;
+        let missing = || KeeperError::NoInterface {
+            kind: backend.name(),
+        };
+        backend.default_interface().ok_or_else(missing)
     }
 }
 
@@ -81,7 +120,7 @@ impl Options {
         Ok(RuntimeDir::below(
             &base,
             network_namespace()?,
-            self.device.interface(),
+            self.device.interface()?,
         )?)
     }
 }
@@ -89,7 +128,7 @@ impl Options {
 /// How the stack appears on its link.
 #[derive(Clone, Debug)]
 pub struct Network {
-    pub kind: DeviceKind,
+    pub device: DeviceTold,
     pub mac: [u8; 6],
     pub tso_max: u32,
     /// How routers are asked, if they are.
@@ -190,7 +229,7 @@ impl World {
         identify(&slots, &words, &mut network)?;
         routes::check(&network.state)?;
         let mut routers = Vec::new();
-        if network.kind == DeviceKind::Packet {
+        if slots.backend().capabilities().has_neighbours {
             conflict::probe(&slots, &words, &network, dir.interface())?;
             if options.is_autoconfigured {
                 routers = autoconf::configure(&slots, &words, &mut network, dir.interface())?;
@@ -255,6 +294,9 @@ impl World {
 
     /// Looks whether the device is still what was opened.
     pub fn device_state(&self) -> DeviceState {
+        if !self.network.device.has_interface {
+            return DeviceState::Usable;
+        }
         let index = self.network.state.own().index;
         DeviceState::of(iface::link(self.dir.interface()), index)
     }
@@ -271,15 +313,54 @@ impl World {
 }
 
 fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), KeeperError> {
-    let network = |kind, addresses, hosts| Network {
-        kind,
+    let (backend, argument, why) = options.device.backend()?;
+    let is = backend.capabilities();
+    let name = options.device.interface()?;
+    if options.addresses.is_empty() && !is.makes_interface && !options.is_autoconfigured {
+        return Err(KeeperError::NoAddress {
+            interface: name.to_owned(),
+        });
+    }
+    let pairs = match is.makes_interface {
+        true => Some(pair::of_tap(&options.addresses)?),
+        false => None,
+    };
+    let slots = Slots::open(
+        backend,
+        &Description {
+            interface: name,
+            argument,
+            slots: count,
+            ring_frames: 0,
+            vlan: options.vlan,
+        },
+    )?;
+    let (mut addresses, mut hosts) = (options.addresses.clone(), Vec::new());
+    if let Some(pairs) = pairs {
+        let pairs = pair::settle(name, pairs)?;
+        iface::set_up(name)?;
+        addresses = pairs.iter().map(|pair| (pair.stack, pair.prefix)).collect();
+        hosts = pairs.iter().map(|pair| pair.host).collect();
+    }
+    let kind = match slots.mode() {
+        Some(mode) => format!("{}:{mode}", backend.name()),
+        None => backend.name().to_owned(),
+    };
+    let network = Network {
+        device: DeviceTold {
+            kind,
+            title: backend.title().to_owned(),
+            why,
+            has_interface: is.has_interface,
+            is_own: is.makes_interface,
+        },
         mac: [0; 6],
         tso_max: 0,
         slaac: None,
         state: NetworkState {
             revision: 1,
             interfaces: vec![Interface {
-                name: options.device.interface().to_owned(),
+                name: name.to_owned(),
                 addresses,
                 hosts,
                 ..Interface::default()
@@ -290,28 +371,7 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
             ..NetworkState::default()
         },
     };
-    match &options.device {
-        DeviceChoice::OwnTap(name) => {
-            let pairs = pair::of_tap(&options.addresses)?;
-            let slots = Slots::open_tap(name, count)?;
-            let pairs = pair::settle(name, pairs)?;
-            iface::set_up(name)?;
-            let addresses = pairs.iter().map(|pair| (pair.stack, pair.prefix)).collect();
-            let hosts = pairs.iter().map(|pair| pair.host).collect();
-            Ok((slots, network(DeviceKind::Tap, addresses, hosts)))
-        }
-        DeviceChoice::Interface(name) => {
-            if options.addresses.is_empty() && !options.is_autoconfigured {
-                return Err(KeeperError::NoAddress {
-                    interface: name.clone(),
-                });
-            }
-            let mut slots = Slots::open_packet(name, count, 0)?;
-            slots.set_vlan(options.vlan);
-            let addresses = options.addresses.clone();
-            Ok((slots, network(DeviceKind::Packet, addresses, Vec::new())))
-        }
-    }
+    Ok((slots, network))
 }
 
 /// Asks the device itself what it is.
@@ -345,12 +405,9 @@ pub fn open_any_slot(
         doing: "open a slot",
         error: std::io::ErrorKind::NotFound.into(),
     };
-    let fd = slots.slot_fd(slot).ok_or_else(missing)?;
-    let fd = fd
-        .try_clone_to_owned()
-        .map_err(KeeperError::io("open a slot"))?;
+    let parts = slots.parts(slot).map_err(KeeperError::io("open a slot"))?;
     let position = words.position(slot).ok_or_else(missing)?;
-    Ok(open_slot(fd, &slots.params(), position)?)
+    Ok(open_slot(parts, position)?)
 }
 
 /// From the kernel's generator; without it from the clock, which only weakens a capability.

@@ -326,6 +326,7 @@ impl Desk {
                 let report = WhyReport {
                     program,
                     interface: self.welcome.interface.clone(),
+                    device: self.welcome.device.clone(),
                     addresses: engine.network().addresses(),
                 };
                 Ok((Reply::Why(Box::new(report)), Vec::new()))

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use super::{DeviceKind, MESSAGE_MAX, Protocol};
+use super::{DeviceTold, MESSAGE_MAX, Protocol};
 
 /// One keeper with everything attached to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -66,7 +66,8 @@ impl StatusReport {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceReport {
     pub interface: String,
-    pub kind: Option<DeviceKind>,
+    #[serde(default)]
+    pub device: DeviceTold,
     pub mac: [u8; 6],
     pub mtu: u16,
     pub addresses: Vec<(IpAddr, u8)>,
@@ -144,6 +145,8 @@ pub struct SocketReport {
 pub struct WhyReport {
     pub program: ProgramReport,
     pub interface: String,
+    #[serde(default)]
+    pub device: DeviceTold,
     pub addresses: Vec<(IpAddr, u8)>,
 }
 

@@ -2,6 +2,7 @@
 //! with checksum and segmentation offloads in both directions.
 
 mod arrivals;
+mod backend;
 mod large;
 mod open;
 mod raw;
@@ -12,23 +13,23 @@ mod transmit;
 use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
+use serde::{Deserialize, Serialize};
 use slipstack_mem::{RawSlice, monotonic_ns_at};
 use slipstack_wire::TxOffload;
 
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::error::DeviceError;
+use crate::parts::SlotLink;
 use crate::position::RingPosition;
-use crate::slots::SlotParams;
 use receive::Receive;
 use transmit::Transmit;
 
-pub(crate) use open::{
-    attach_filter, open_listener, open_port, open_slots, set_fanout_program, switch_offloads_off,
-};
+pub(crate) use backend::Packet;
+pub(crate) use open::{open_listener, open_port, switch_offloads_off};
 pub(crate) use sys::{BATCH, Heard, drops, receive, receive_from, send_batch};
 
 /// Shape of a receive ring, the same for all slots of a device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RingParams {
     /// Bytes of a ring slot.
     pub frame_size: u32,
@@ -53,18 +54,19 @@ impl PacketSlot {
     /// Adopts a slot where its last holder stopped.
     pub(crate) fn from_fd(
         fd: OwnedFd,
-        info: DeviceInfo,
-        params: &SlotParams,
+        link: &SlotLink,
+        ring: RingParams,
         position: RingPosition,
     ) -> Result<PacketSlot, DeviceError> {
-        let receive = Receive::adopt(fd.as_fd(), params, position).map_err(|source| {
+        let receive = Receive::adopt(fd.as_fd(), ring, link.vlan, position);
+        let receive = receive.map_err(|source| {
             DeviceError::system("mapping the receive ring of a slot", "CAP_NET_RAW", source)
         })?;
         Ok(PacketSlot {
             fd,
-            info,
+            info: link.info(),
             receive,
-            transmit: Transmit::new(params.vlan),
+            transmit: Transmit::new(link.vlan),
             counters: DeviceCounters::default(),
             overrun: Cell::new(0),
         })

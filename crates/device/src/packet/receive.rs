@@ -9,12 +9,12 @@ use std::os::fd::BorrowedFd;
 use slipstack_mem::wall_ns_at;
 use slipstack_wire::{RxChecksum, RxMeta};
 
+use super::RingParams;
 use super::arrivals::Arrivals;
 use super::large::{Announced, Large, Taken};
 use super::raw::{self, RxRing, SlotHeader};
 use crate::device::{DeviceCounters, Sink};
 use crate::position::RingPosition;
-use crate::slots::SlotParams;
 use crate::vnet::{self, Received};
 
 /// Bytes of large frames after which a run ends: what the program reads next shall still be in the cache.
@@ -39,10 +39,11 @@ pub(crate) struct Receive {
 impl Receive {
     pub(crate) fn adopt(
         fd: BorrowedFd<'_>,
-        params: &SlotParams,
+        params: RingParams,
+        vlan: u16,
         position: RingPosition,
     ) -> io::Result<Receive> {
-        let ring = RxRing::map(fd, params.ring)?;
+        let ring = RxRing::map(fd, params)?;
         let next = position.load() % ring.count();
         let receive = Receive {
             ring,
@@ -51,7 +52,7 @@ impl Receive {
             large: Large::default(),
             large_bytes: 0,
             empty_turns: 0,
-            vlan: params.vlan,
+            vlan,
         };
         receive.release_leftover();
         Ok(receive)

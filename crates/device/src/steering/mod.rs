@@ -17,6 +17,7 @@
 mod addresses;
 pub(crate) mod hash;
 pub(crate) mod layout;
+mod load;
 mod raw;
 mod table;
 
@@ -29,6 +30,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::bpf::sys;
 use crate::error::DeviceError;
 use table::{Tables, Writer};
+
+pub(crate) use load::{load_steering, writable};
 
 pub use layout::{BUCKETS, GROUPS_MAX, OWN_MAX, SLOTS_MAX};
 

@@ -1,6 +1,7 @@
 //! TAP: one queue of a virtual Ethernet device whose other side is this machine's kernel, with a
 //! virtio header and therefore checksum and segmentation offloads in both directions.
 
+mod backend;
 mod sys;
 
 use std::fs::OpenOptions;
@@ -15,6 +16,8 @@ use slipstack_wire::TxOffload;
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::error::DeviceError;
 use crate::vnet::{self, Received};
+
+pub(crate) use backend::Tap;
 
 /// The longest frame with its virtio header.
 const FRAME_MAX: usize = 68 * 1024;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::net::{self, L4, Namespace, PEER, Pair, STACK};
 use slipstack_device::{
-    Device, Gso, Rest, RingPosition, RxChecksum, RxMeta, Sink, Slots, TxOffload, iface, open_slot,
+    Device, Gso, Rest, RingPosition, RxChecksum, RxMeta, Sink, Slots, TxOffload, iface,
 };
 use slipstack_mem::{RawSpace, Region, now_ns};
 
@@ -23,14 +23,13 @@ struct Bench {
 
 fn first_slot(slots: &Slots) -> Box<dyn Device> {
     slots.steering().set_own(&[(STACK.into(), 24)]).unwrap();
-    let fd = slots.slot_fd(0).unwrap().try_clone_to_owned().unwrap();
-    open_slot(fd, &slots.params(), RingPosition::private()).unwrap()
+    slots.adopt(0, RingPosition::private()).unwrap()
 }
 
 fn packet(tag: &str) -> Bench {
     let pair = Pair::new(tag);
-    let slots = Slots::open_packet("slip-v", 1, 256).unwrap();
-    pair.announce(slots.params().mac);
+    let slots = Slots::of_kind("packet", "slip-v", 1, 256).unwrap();
+    pair.announce(slots.link().mac);
     Bench {
         device: first_slot(&slots),
         peer: pair.peer,
@@ -42,10 +41,10 @@ fn packet(tag: &str) -> Bench {
 fn tap(tag: &str) -> Bench {
     let peer = Namespace::new(tag);
     peer.enter();
-    let slots = Slots::open_tap("slip0", 1).unwrap();
+    let slots = Slots::of_kind("tap", "slip0", 1, 0).unwrap();
     iface::add_address("slip0", PEER.into(), 24).unwrap();
     iface::set_up("slip0").unwrap();
-    net::announce(&peer, "slip0", slots.params().mac);
+    net::announce(&peer, "slip0", slots.link().mac);
     Bench {
         device: first_slot(&slots),
         peer,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::net::{self, PEER, Pair, STACK};
-use slipstack_device::{Device, RingPosition, RxMeta, SlotParams, Slots, open_slot};
+use slipstack_device::{Device, RingPosition, RxMeta, SlotParams, SlotParts, Slots, open_slot};
 use slipstack_mem::Region;
 
 const FRAMES_MAX: usize = 1 << 20;
@@ -29,15 +29,16 @@ fn holder_of_a_slot() {
     let Ok(text) = std::env::var(ENVIRONMENT) else {
         return;
     };
-    let mut numbers = text.split(' ').map(|word| word.parse::<u32>().unwrap());
+    let (numbers, params) = text.split_once(" {").unwrap();
+    let params = &format!("{{{params}");
+    let mut numbers = numbers.split(' ').map(|word| word.parse::<u32>().unwrap());
     let mut next = || numbers.next().unwrap();
     let (slot, region) = (net::sys::inherited(next()), net::sys::inherited(next()));
-    let words = std::array::from_fn(|_| next());
-    let params = SlotParams::from_words(&words).unwrap();
+    let params = SlotParams::from_text(params).unwrap();
     let region = Region::open(region, REGION_LEN).unwrap();
     let counts = Region::open(region.try_clone_fd().unwrap(), REGION_LEN).unwrap();
     let position = RingPosition::new(region, 0).unwrap();
-    let mut device = open_slot(slot, &params, position).unwrap();
+    let mut device = open_slot(parts(params, slot), position).unwrap();
     loop {
         device.rx(64, &mut |frame: &[u8], _: RxMeta| count(&counts, frame));
     }
@@ -52,11 +53,17 @@ fn count(region: &Region, frame: &[u8]) {
     word.fetch_add(1, Ordering::Relaxed);
 }
 
-fn spawn_holder(slot: &OwnedFd, region: &OwnedFd, params: &SlotParams) -> Child {
-    let mut text = format!("{} {}", slot.as_raw_fd(), region.as_raw_fd());
-    for word in params.to_words() {
-        text.push_str(&format!(" {word}"));
+/// A slot of one descriptor.
+pub fn parts(params: SlotParams, fd: OwnedFd) -> SlotParts {
+    SlotParts {
+        params,
+        fds: vec![fd],
     }
+}
+
+fn spawn_holder(slot: &OwnedFd, region: &OwnedFd, params: &SlotParams) -> Child {
+    let params = params.to_text();
+    let text = format!("{} {} {params}", slot.as_raw_fd(), region.as_raw_fd());
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "handover::holder_of_a_slot"])
         .env(ENVIRONMENT, text)
@@ -78,12 +85,12 @@ fn a_killed_holder_loses_nothing_and_its_successor_doubles_only_what_it_had_in_h
         return;
     }
     let pair = Pair::new("lease");
-    let slots = Slots::open_packet("slip-v", 2, RING).unwrap();
-    pair.announce(slots.params().mac);
+    let slots = Slots::of_kind("packet", "slip-v", 2, RING).unwrap();
+    pair.announce(slots.link().mac);
     slots.steering().set_own(&[(STACK.into(), 24)]).unwrap();
     let region = Region::create("handover", REGION_LEN).unwrap();
     let (slot, shared) = (
-        inheritable(slots.slot_fd(0).unwrap()),
+        inheritable(slots.slot_fds(0).next().unwrap()),
         inheritable(region.fd()),
     );
 
@@ -96,7 +103,7 @@ fn a_killed_holder_loses_nothing_and_its_successor_doubles_only_what_it_had_in_h
     });
     let started = Instant::now();
     for round in 0..KILLS {
-        let mut holder = spawn_holder(&slot, &shared, &slots.params());
+        let mut holder = spawn_holder(&slot, &shared, &slots.params(0).unwrap());
         std::thread::sleep(Duration::from_millis(40 + round * 7 % 40));
         holder.kill().unwrap();
         holder.wait().unwrap();
@@ -108,8 +115,7 @@ fn a_killed_holder_loses_nothing_and_its_successor_doubles_only_what_it_had_in_h
     // The last successor empties the ring.
     let counts = Region::open(region.try_clone_fd().unwrap(), REGION_LEN).unwrap();
     let position = RingPosition::new(region, 0).unwrap();
-    let fd = slots.slot_fd(0).unwrap().try_clone_to_owned().unwrap();
-    let mut device = open_slot(fd, &slots.params(), position).unwrap();
+    let mut device = slots.adopt(0, position).unwrap();
     while device.rx(64, &mut |frame: &[u8], _: RxMeta| count(&counts, frame)) != 0 {}
     assert_eq!(
         device.counters().rx_overrun,

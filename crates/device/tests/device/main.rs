@@ -7,4 +7,5 @@ mod ingress;
 mod net;
 mod opening;
 mod steering;
+mod unlinked;
 mod unprivileged;

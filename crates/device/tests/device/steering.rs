@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketType};
 
 use crate::net::{self, L4, Namespace, PEER, Pair, STACK};
 use slipstack_device::{
-    Device, DeviceError, Flow, Port, Proto, RingPosition, Slots, Steering, iface, open_slot,
+    Device, DeviceError, Flow, Port, Proto, RingPosition, Slots, Steering, iface,
 };
 
 const SLOTS: u16 = 4;
@@ -28,10 +28,7 @@ impl Bench {
         for slot in 0..SLOTS {
             steering.set_alive(slot, true).unwrap();
         }
-        let open = |slot| {
-            let fd = slots.slot_fd(slot).unwrap().try_clone_to_owned().unwrap();
-            open_slot(fd, &slots.params(), RingPosition::private()).unwrap()
-        };
+        let open = |slot| slots.adopt(slot, RingPosition::private()).unwrap();
         Bench {
             devices: (0..SLOTS).map(open).collect(),
             slots,
@@ -42,18 +39,18 @@ impl Bench {
 
     fn packet(tag: &str) -> Bench {
         let pair = Pair::new(tag);
-        let slots = Slots::open_packet("slip-v", SLOTS, 256).unwrap();
-        pair.announce(slots.params().mac);
+        let slots = Slots::of_kind("packet", "slip-v", SLOTS, 256).unwrap();
+        pair.announce(slots.link().mac);
         Bench::new(slots, pair.peer, Some(pair.ours))
     }
 
     fn tap(tag: &str) -> Bench {
         let peer = Namespace::new(tag);
         peer.enter();
-        let slots = Slots::open_tap("slip0", SLOTS).unwrap();
+        let slots = Slots::of_kind("tap", "slip0", SLOTS, 0).unwrap();
         iface::add_address("slip0", PEER.into(), 24).unwrap();
         iface::set_up("slip0").unwrap();
-        net::announce(&peer, "slip0", slots.params().mac);
+        net::announce(&peer, "slip0", slots.link().mac);
         Bench::new(slots, peer, None)
     }
 
@@ -315,12 +312,12 @@ fn slots_keep_their_numbers_when_the_link_flaps() {
                 Some(ours) => {
                     ours.ip("link set slip-v down");
                     ours.ip("link set slip-v up");
-                    net::announce(&bench.peer, "peer-v", bench.slots.params().mac);
+                    net::announce(&bench.peer, "peer-v", bench.slots.link().mac);
                 }
                 None => {
                     bench.peer.ip("link set slip0 down");
                     bench.peer.ip("link set slip0 up");
-                    net::announce(&bench.peer, "slip0", bench.slots.params().mac);
+                    net::announce(&bench.peer, "slip0", bench.slots.link().mac);
                 }
             }
             for slot in 0..SLOTS {

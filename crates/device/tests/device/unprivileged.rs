@@ -8,7 +8,7 @@ use std::process::Command;
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::handover::inheritable;
+use crate::handover::{inheritable, parts};
 use crate::net::{self, Namespace, PEER, Pair, STACK};
 use slipstack_device::{
     Device, Port, Proto, RingPosition, SlotParams, Slots, Steering, TxOffload, iface, open_slot,
@@ -25,10 +25,12 @@ fn engine_without_privileges() {
     let Ok(text) = std::env::var(ENVIRONMENT) else {
         return;
     };
-    let mut numbers = text.split(' ').map(|word| word.parse::<u32>().unwrap());
+    let (numbers, params) = text.split_once(" {").unwrap();
+    let params = &format!("{{{params}");
+    let mut numbers = numbers.split(' ').map(|word| word.parse::<u32>().unwrap());
     let mut next = || numbers.next().unwrap();
     let [slot, mirror, exceptions] = std::array::from_fn(|_| net::sys::inherited(next()));
-    let params = SlotParams::from_words(&std::array::from_fn(|_| next())).unwrap();
+    let params = SlotParams::from_text(params).unwrap();
 
     assert!(!rustix::process::geteuid().is_root());
     assert!(iface::set_up("lo").is_err());
@@ -40,7 +42,7 @@ fn engine_without_privileges() {
     let other = SocketAddr::from((PEER, 8));
     assert_eq!(steering.find_slot(Proto::Udp, local, other), 0);
 
-    let mut device = open_slot(slot, &params, RingPosition::private()).unwrap();
+    let mut device = open_slot(parts(params, slot), RingPosition::private()).unwrap();
     let mut frame = vec![0u8; 60];
     frame[..6].copy_from_slice(&[0xff; 6]);
     net::send(&mut *device, &frame, &[], TxOffload::NONE);
@@ -78,13 +80,11 @@ fn check(slots: &Slots, peer: &Namespace) {
     steering.set_port(Proto::Udp, 7, Port::Slot(1)).unwrap();
     steering.add_exceptions(&[(flow, 0)]).unwrap();
     let [mirror, exceptions] = steering.read_only_fds().unwrap().map(inheritable);
-    let slot = inheritable(slots.slot_fd(1).unwrap());
+    let slot = inheritable(slots.slot_fds(1).next().unwrap());
     let mut text = [&slot, &mirror, &exceptions]
         .map(|fd| fd.as_raw_fd().to_string())
         .join(" ");
-    for word in slots.params().to_words() {
-        text.push_str(&format!(" {word}"));
-    }
+    text.push_str(&format!(" {}", slots.params(1).unwrap().to_text()));
     peer.run(|| {
         let socket = std::net::UdpSocket::bind((PEER, 9)).unwrap();
         socket.send_to(b"for the engine", (STACK, 7)).unwrap();
@@ -114,15 +114,15 @@ fn an_engine_without_privileges_has_its_slot_and_nothing_else() {
         return;
     }
     let pair = Pair::new("nobody");
-    let slots = Slots::open_packet("slip-v", 2, 64).unwrap();
-    pair.announce(slots.params().mac);
+    let slots = Slots::of_kind("packet", "slip-v", 2, 64).unwrap();
+    pair.announce(slots.link().mac);
     check(&slots, &pair.peer);
 
     let peer = Namespace::new("nobody-t");
     peer.enter();
-    let slots = Slots::open_tap("slip0", 2).unwrap();
+    let slots = Slots::of_kind("tap", "slip0", 2, 0).unwrap();
     iface::add_address("slip0", PEER.into(), 24).unwrap();
     iface::set_up("slip0").unwrap();
-    net::announce(&peer, "slip0", slots.params().mac);
+    net::announce(&peer, "slip0", slots.link().mac);
     check(&slots, &peer);
 }

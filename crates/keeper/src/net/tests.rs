@@ -1,7 +1,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_channel::control::net::{Interface, NetworkState};
-use slipstack_channel::control::{DeviceKind, TimeWaitTold};
+use slipstack_channel::control::{DeviceTold, TimeWaitTold};
 use slipstack_device::loopback::{self, Loopback};
 use slipstack_device::{Device, Flow, Proto, RxMeta};
 use slipstack_stack::{Effects, FrameOut, Payload, SocketError, TxOffload};
@@ -21,7 +21,7 @@ fn net() -> Net {
 /// With the other end of its link.
 fn joined() -> (Net, Loopback) {
     let network = Network {
-        kind: DeviceKind::Tap,
+        device: DeviceTold::default(),
         mac: [2, 0, 0, 0, 0, 1],
         tso_max: 0,
         slaac: None,

@@ -294,8 +294,8 @@ impl Server {
             capability: self.world.state.capability,
             keeper_pid: std::process::id(),
             interface: self.world.dir.interface().to_owned(),
-            device: network.kind,
-            vlan: self.world.slots.params().vlan,
+            device: network.device.clone(),
+            vlan: self.world.slots.link().vlan,
             network: network.state.clone(),
         }))
     }

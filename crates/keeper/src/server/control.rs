@@ -45,7 +45,7 @@ impl Server {
 
     fn set(&mut self, changes: &[Change], now: u64) -> NetAnswer {
         let state = &self.world.network.state;
-        let own = self.world.slots.params().vlan;
+        let own = self.world.slots.link().vlan;
         let is_own =
             |change: &Change| matches!(change, Change::AddVlan { vlan, .. } if *vlan == own);
         if let Some(at) = changes.iter().position(is_own) {

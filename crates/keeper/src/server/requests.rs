@@ -196,13 +196,13 @@ impl Server {
             )
         })?;
         let network = &self.world.network;
+        let params = self.world.slots.params(slot);
         let lease = SlotLease {
             slot,
             slots: self.world.slots.count(),
-            device: network.kind,
             mac: network.mac,
             mtu: network.state.own().mtu,
-            params: self.world.slots.params().to_words(),
+            params: params.map_or_else(String::new, |params| params.to_text()),
             ports,
             sequence_key: self.world.state.sequence_key,
             descriptors,
@@ -218,11 +218,9 @@ impl Server {
             roles.push(role);
             fds.push(fd);
         };
-        let device = world
-            .slots
-            .slot_fd(slot)
-            .ok_or(std::io::ErrorKind::NotFound)?;
-        add(Descriptor::Device, device.try_clone_to_owned()?);
+        for fd in world.slots.parts(slot)?.fds {
+            add(Descriptor::Device, fd);
+        }
         for map in world
             .slots
             .steering()

@@ -52,7 +52,7 @@ impl Server {
         let network = &self.world.network;
         DeviceReport {
             interface: self.world.dir.interface().to_owned(),
-            kind: Some(network.kind),
+            device: network.device.clone(),
             mac: network.mac,
             mtu: network.state.own().mtu,
             addresses: network.state.addresses(),
@@ -206,6 +206,7 @@ impl Server {
         let report = WhyReport {
             program: self.program(id, client, SOCKETS_OF_ONE_MAX),
             interface: self.world.dir.interface().to_owned(),
+            device: self.world.network.device.clone(),
             addresses: self.world.network.state.addresses(),
         };
         Ok((Reply::Why(Box::new(report)), Vec::<OwnedFd>::new()))

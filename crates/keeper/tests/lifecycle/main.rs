@@ -154,7 +154,7 @@ fn inside(wanted: &str) -> ExitCode {
 fn keeper(base: &Path) -> ExitCode {
     let options = Options {
         base: Some(base.to_owned()),
-        device: DeviceChoice::OwnTap("slip0".to_owned()),
+        device: DeviceChoice::own_tap("slip0"),
         addresses: Vec::new(),
         slots: 4,
         is_autoconfigured: false,

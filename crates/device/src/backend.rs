@@ -1,0 +1,97 @@
+//! What a kind of device is: the trait behind which each back end stands.
+//!
+//! A back end opens a whole device for the keeper ([`Backend::open`]) and adopts one slot of it for
+//! an engine ([`Backend::adopt`]). Between the two a slot travels as [`SlotParts`]: descriptors, and
+//! parameters of which the back end alone understands its own part.
+
+use std::os::fd::OwnedFd;
+
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::parts::{SlotLink, SlotParts};
+use crate::position::RingPosition;
+use crate::steering::Steering;
+
+/// How a kind of device differs for those who use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// An interface of the kernel's is behind it: it has a number, goes up and down, and can be
+    /// listened to.
+    pub has_interface: bool,
+    /// Opening makes the interface, which goes with the keeper.
+    pub makes_interface: bool,
+    /// Strangers are on the link: they may have our address, and routers may be asked.
+    pub has_neighbours: bool,
+    /// The interface can be in a VLAN by tags of ours.
+    pub has_vlans: bool,
+}
+
+/// The device that a keeper wants.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Description<'a> {
+    /// Name of the interface; of a device without one, the name it is known by.
+    pub interface: &'a str,
+    /// What followed the kind's name and a colon.
+    pub argument: Option<&'a str>,
+    pub slots: u16,
+    /// Length of each receive ring; 0 = the back end's default.
+    pub ring_frames: u32,
+    /// 802.1Q VLAN; 0 = frames without a tag.
+    pub vlan: u16,
+}
+
+/// What opening a device yields.
+#[derive(Debug)]
+pub struct Opened {
+    /// The interface's number in the kernel; of a device without one [`NO_INTERFACE`].
+    pub index: u32,
+    pub name: String,
+    pub link: SlotLink,
+    /// In the order of the slots' numbers: descriptors and the back end's own parameters.
+    pub slots: Vec<(Vec<OwnedFd>, serde_json::Value)>,
+    /// Links and programs that hold the device as it is.
+    pub held: Vec<OwnedFd>,
+    /// Whether the kernel beside us receives the same frames ([`crate::Slots::install_ingress_drop`]).
+    pub needs_ingress_drop: bool,
+    /// How it was opened, where there are several ways; for people.
+    pub mode: Option<String>,
+}
+
+/// Stands for the number of an interface where the kernel has none. It has no interface of so high
+/// a number unless a million have been made since the machine started.
+pub const NO_INTERFACE: u32 = 1 << 24;
+
+/// One kind of device.
+pub trait Backend: Sync {
+    /// As `--device` has it.
+    fn name(&self) -> &'static str;
+
+    /// What a device of this kind is called before its name: "interface".
+    fn title(&self) -> &'static str;
+
+    /// Name of the device when no interface is named.
+    fn default_interface(&self) -> Option<&'static str>;
+
+    fn capabilities(&self) -> Capabilities;
+
+    /// Opens all slots. `steering` decides which of them a frame goes to, as far as the back end can
+    /// have it asked. On failure nothing is left behind.
+    ///
+    /// # Errors
+    /// One sentence.
+    fn open(
+        &self,
+        description: &Description<'_>,
+        steering: &Steering,
+    ) -> Result<Opened, DeviceError>;
+
+    /// Adopts a slot where its last holder stopped. Needs no privilege.
+    ///
+    /// # Errors
+    /// The parts do not fit together, or the kernel refuses a mapping.
+    fn adopt(
+        &self,
+        parts: SlotParts,
+        position: RingPosition,
+    ) -> Result<Box<dyn Device>, DeviceError>;
+}

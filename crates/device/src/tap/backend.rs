@@ -1,0 +1,107 @@
+//! TAP as a back end: an interface that is made for the stack and goes with its keeper.
+
+use std::os::fd::AsFd;
+
+use super::TapSlot;
+use crate::backend::{Backend, Capabilities, Description, Opened};
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::iface;
+use crate::kernel;
+use crate::parts::{SlotLink, SlotParts, TSO_MAX};
+use crate::position::RingPosition;
+use crate::steering::{Steering, load_steering};
+
+/// Where a TAP's steering program finds the network header.
+const L3: i32 = 14;
+
+/// The row of the table.
+pub(crate) struct Tap;
+
+impl Backend for Tap {
+    fn name(&self) -> &'static str {
+        "tap"
+    }
+
+    fn title(&self) -> &'static str {
+        "TAP"
+    }
+
+    fn default_interface(&self) -> Option<&'static str> {
+        Some("slip0")
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            has_interface: true,
+            makes_interface: true,
+            has_neighbours: false,
+            has_vlans: false,
+        }
+    }
+
+    /// Creates a TAP, which is down and has no address yet; the stack's own address on the link is
+    /// derived from the kernel's.
+    fn open(
+        &self,
+        description: &Description<'_>,
+        steering: &Steering,
+    ) -> Result<Opened, DeviceError> {
+        let name = description.interface;
+        iface::check_name(name)?;
+        let slots = super::open_slots(name, description.slots)?;
+        let link = iface::link(name)?;
+        let program = load_steering(steering, L3)?;
+        let attached = super::set_steering(slots[0].as_fd(), program.as_fd());
+        attached.map_err(|source| {
+            DeviceError::system("attaching the steering to a TAP", "CAP_NET_ADMIN", source)
+        })?;
+        Ok(Opened {
+            index: link.index,
+            name: link.name,
+            link: SlotLink {
+                mac: neighbour_of(link.mac),
+                mtu: u16::try_from(link.mtu).unwrap_or(u16::MAX),
+                tx_checksum: true,
+                tso_max: TSO_MAX,
+                udp_segmentation: kernel::cuts_datagrams(),
+                vlan: 0,
+            },
+            slots: slots
+                .into_iter()
+                .map(|fd| (vec![fd], serde_json::Value::Null))
+                .collect(),
+            held: Vec::new(),
+            needs_ingress_drop: false,
+            mode: None,
+        })
+    }
+
+    fn adopt(
+        &self,
+        parts: SlotParts,
+        _position: RingPosition,
+    ) -> Result<Box<dyn Device>, DeviceError> {
+        let [fd] = SlotParts::descriptors(parts.fds)?;
+        Ok(Box::new(TapSlot::from_fd(fd, parts.params.link.info())))
+    }
+}
+
+/// An address for the stack on a link of which the kernel has `mac`: locally administered, and the
+/// same whenever it is asked for.
+fn neighbour_of(mac: [u8; 6]) -> [u8; 6] {
+    let [a, b, c, d, e, f] = mac;
+    [(a | 0x02) & !0x01, b, c, d, e, f ^ 0x01]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stack_and_the_kernel_have_different_addresses_on_a_tap() {
+        let mac = [0x5e, 1, 2, 3, 4, 5];
+        assert_ne!(neighbour_of(mac), mac);
+        assert_eq!(neighbour_of(mac)[0] & 3, 2);
+    }
+}
