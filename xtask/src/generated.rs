@@ -13,6 +13,10 @@ const FILES: &[(&str, Generator)] = &[
         "docs/reference/slipstack.toml",
         slipstack_config::sample_file,
     ),
+    (
+        "docs/reference/sysctl.md",
+        slipstack_config::sysctl_reference,
+    ),
 ];
 
 pub fn write(root: &Path) -> Vec<String> {

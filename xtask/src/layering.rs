@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("abi", &["posix"]),
     ("preload", &["abi", "posix", "attach", "config"]),
     ("capi", &["abi", "posix", "attach", "config"]),
-    ("config", &[]),
+    ("config", &["stack"]),
     ("cli", &["config", "attach", "keeper", "channel"]),
     ("sim", &["wire", "stack"]),
     ("emulator", &["sim", "stack", "device", "wire"]),

@@ -1,7 +1,7 @@
 //! Raw system calls and `errno`: what works before anything is initialised, inside
 //! signal handlers and between fork and exec.
 
-use core::ffi::{c_int, c_long};
+use core::ffi::{CStr, c_int, c_long};
 
 use slipstack_posix::Errno;
 
@@ -233,6 +233,30 @@ pub fn kill_self(signal: c_int) {
 pub fn thread_id() -> usize {
     // SAFETY: gettid takes nothing and always succeeds.
     (unsafe { syscall6(libc::SYS_gettid, [0; 6]) }) as usize
+}
+
+/// Appends to a file, which is made if there is none. Returns whether all was written.
+pub fn append(path: &CStr, bytes: &[u8]) -> bool {
+    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
+    let args = [
+        libc::AT_FDCWD as usize,
+        path.as_ptr() as usize,
+        flags as usize,
+        0o644,
+        0,
+        0,
+    ];
+    // SAFETY: the path is a live string that ends with a zero.
+    let fd = unsafe { syscall6(libc::SYS_openat, args) };
+    if fd < 0 {
+        return false;
+    }
+    let args = [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
+    // SAFETY: the pointer and length are those of a live slice.
+    let written = unsafe { syscall6(libc::SYS_write, args) };
+    // SAFETY: the descriptor was opened here and nobody else has its number.
+    unsafe { syscall6(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+    written == bytes.len() as isize
 }
 
 /// Writes to standard error, whatever the program has made of libc.

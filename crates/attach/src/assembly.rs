@@ -8,11 +8,10 @@ use slipstack_channel::control::net::NetworkState;
 use slipstack_channel::control::{Descriptor, Reply, Request, SlotLease};
 use slipstack_channel::{Attachment, EngineEnd, Placement, ProgramEnd};
 use slipstack_config::Settings;
-use slipstack_device::tee::Tee;
+use slipstack_device::tee::{Plan, Tee};
 use slipstack_device::{Device, SlotParams, SlotParts, Steering, open_slot};
 use slipstack_engine::{
-    Congestion, EcnMode, Engine, Fabric, FastOpenConfig, InProcess, Instant, MtuProbing, Role,
-    Setup, StackConfig, SynCookies, TcpConfig, engine_config_of,
+    Engine, Fabric, InProcess, Instant, Role, Setup, StackConfig, engine_config_of,
 };
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
 use slipstack_mem::{Doorbell, Region, now_ns, raised};
@@ -119,7 +118,7 @@ pub fn assemble(
     let position = parts.words.position(slot).ok_or(Error::Confused)?;
     let mut device = open_slot(parts.device, position)?;
     if let Some(path) = &settings.pcap {
-        device = capture(device, path, (&link.welcome().interface, slot))?;
+        device = capture(device, path, (settings, &link.welcome().interface, slot))?;
     }
     let fabric = Fabric::new(
         slot,
@@ -157,7 +156,7 @@ fn stack_config(settings: &Settings, parts: &Parts, network: &NetworkState) -> S
     for chunk in seed.chunks_exact_mut(8) {
         chunk.copy_from_slice(&random_u64().to_le_bytes());
     }
-    StackConfig {
+    let mut config = StackConfig {
         network: engine_config_of(network),
         mac: lease.mac,
         tso_max: link.tso_max,
@@ -166,54 +165,27 @@ fn stack_config(settings: &Settings, parts: &Parts, network: &NetworkState) -> S
         ephemeral: lease.ports,
         seed,
         sequence_key: Some(lease.sequence_key),
-        fragments_bytes_max: settings.ipfrag_high_thresh,
-        tcp: tcp_config(settings),
         ..StackConfig::default()
-    }
-}
-
-fn tcp_config(settings: &Settings) -> TcpConfig {
-    TcpConfig {
-        mtu_probing: match settings.tcp_mtu_probing {
-            0 => MtuProbing::Off,
-            1 => MtuProbing::BlackHole,
-            _ => MtuProbing::Always,
-        },
-        mtu_base_mss: settings.tcp_base_mss,
-        mtu_probe_interval: Duration::from_secs(settings.tcp_probe_interval.into()),
-        fast_open: FastOpenConfig::from_bits(settings.tcp_fastopen),
-        user_timeout_option: settings.has_user_timeout_option,
-        syn_cookies: match settings.tcp_syncookies {
-            0 => SynCookies::Never,
-            1 => SynCookies::WhenFull,
-            _ => SynCookies::Always,
-        },
-        congestion: match settings.congestion {
-            slipstack_config::Congestion::Cubic => Congestion::Cubic,
-            slipstack_config::Congestion::Reno => Congestion::NewReno,
-            slipstack_config::Congestion::Dctcp => Congestion::Dctcp,
-            slipstack_config::Congestion::Bbr => Congestion::Bbr,
-        },
-        ecn: match settings.ecn {
-            slipstack_config::Ecn::Off => EcnMode::Off,
-            slipstack_config::Ecn::Passive => EcnMode::Passive,
-            slipstack_config::Ecn::On => EcnMode::On,
-        },
-        pacing: settings.is_paced,
-        ..TcpConfig::default()
-    }
+    };
+    settings.tune(&mut config);
+    config
 }
 
 /// Every engine writes a file of its own.
 fn capture(
     device: Box<dyn Device>,
     path: &std::path::Path,
-    (interface, slot): (&str, u16),
+    (settings, interface, slot): (&Settings, &str, u16),
 ) -> Result<Box<dyn Device>, Error> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}.{slot}", std::process::id()));
-    let tee = Tee::create(device, std::path::Path::new(&name), interface)
-        .map_err(Error::io("write the capture file"))?;
+    let plan = Plan {
+        path: name.into(),
+        interface: interface.to_owned(),
+        snaplen: settings.pcap_snaplen,
+        file_size_max: settings.pcap_file_size.map(u64::from),
+    };
+    let tee = Tee::create(device, plan).map_err(Error::io("write the capture file"))?;
     Ok(Box::new(tee))
 }
 

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slipstack_channel::control::{DeviceReport, Refusal};
 use slipstack_config::Settings;
 use slipstack_device::listener::{Listener, Selection};
-use slipstack_device::{Capture, Direction};
+use slipstack_device::{Capture, Direction, SNAPLEN_MAX};
 use slipstack_mem::process;
 
 use crate::admin;
@@ -124,7 +124,7 @@ impl Ready {
     fn write(&mut self, out: impl Write, plan: &Plan, summary: &mut Summary) -> io::Result<()> {
         let signals = process::end_signals()?;
         let until = plan.time_max.map(|time| Instant::now() + time);
-        let mut capture = Capture::new(BufWriter::new(out), &self.interface)?;
+        let mut capture = Capture::new(BufWriter::new(out), &self.interface, SNAPLEN_MAX)?;
         capture.flush()?;
         let is_full =
             |summary: &Summary| plan.frames_max.is_some_and(|max| summary.frames() >= max);

@@ -61,6 +61,11 @@ impl Kernel for System {
     }
 
     fn warn(&self, line: &str) {
-        raw::write_stderr(format!("slipstack: {line}\n").as_bytes());
+        say(line);
     }
+}
+
+/// Says a line on standard error.
+pub fn say(line: &str) {
+    raw::write_stderr(format!("slipstack: {line}\n").as_bytes());
 }

@@ -10,7 +10,6 @@
 mod arguments;
 mod call;
 mod descriptors;
-mod ini;
 mod io;
 mod kernel;
 mod life;

@@ -211,7 +211,7 @@ fn argument(option: &'static OptionSpec) -> Arg {
     let argument = Arg::new(option.name).long(option.name).help(help);
     match option.kind {
         Kind::Flag => argument.action(ArgAction::SetTrue),
-        Kind::Addresses | Kind::Cidrs | Kind::Routes | Kind::Rules => argument
+        Kind::Addresses | Kind::Cidrs | Kind::Routes | Kind::Rules | Kind::Sysctls => argument
             .value_name(option.value)
             .action(ArgAction::Append)
             .allow_hyphen_values(true),
@@ -226,7 +226,7 @@ fn argument(option: &'static OptionSpec) -> Arg {
 pub fn layers(matches: &ArgMatches) -> Result<Layers, ConfigError> {
     let variable = |name: &str| std::env::var_os(name).and_then(|text| text.into_string().ok());
     let mut layers = match given(matches, "config") {
-        Some(file) => Layers::read_with_file(Path::new(&file), variable)?,
+        Some(file) => Layers::read_with_file(Path::new(&file), None, variable)?,
         None => Layers::read(variable)?,
     };
     for option in OPTIONS {
@@ -268,9 +268,9 @@ fn given(matches: &ArgMatches, name: &str) -> Option<String> {
     }
     match slipstack_config::find_option(name)?.kind {
         Kind::Flag => Some(matches.get_flag(name).to_string()),
-        kind @ (Kind::Addresses | Kind::Cidrs | Kind::Routes | Kind::Rules) => {
+        kind @ (Kind::Addresses | Kind::Cidrs | Kind::Routes | Kind::Rules | Kind::Sysctls) => {
             let separator = match kind {
-                Kind::Routes | Kind::Rules => ";",
+                Kind::Routes | Kind::Rules | Kind::Sysctls => ";",
                 _ => ",",
             };
             let all: Vec<&str> = matches

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use crate::routing;
+use crate::{routing, sysctl};
 
 /// The type of an option: how its text is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub enum Kind {
     Routes,
     /// Rules that choose among their tables, likewise.
     Rules,
+    /// sysctls with their values, separated by semicolons.
+    Sysctls,
     /// Linux interface name: 1 to 15 bytes, no slash, no white space.
     Interface,
     /// Name of an instance: letters, digits, `-`, `_`, `.`; at most 32.
@@ -86,6 +88,7 @@ impl Kind {
             Kind::Cidrs => parse_cidrs(text).map(drop),
             Kind::Routes => routing::parse_routes(text).map(drop),
             Kind::Rules => routing::parse_rules(text).map(drop),
+            Kind::Sysctls => sysctl::parse_settings(text).map(drop),
             Kind::Interface => check_interface(text),
             Kind::Name => check_name(text),
             Kind::Path => check_path(text),

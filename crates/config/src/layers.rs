@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::declare::OptionSpec;
 use crate::fstack;
+use crate::ini::{self, FstackFile};
 use crate::table::{OPTIONS, find_option};
 use crate::value::Value;
 
@@ -20,6 +21,8 @@ const FILE_LEN_MAX: u64 = 1 << 20;
 pub enum Source {
     Default,
     File(PathBuf),
+    /// A line of an F-Stack configuration.
+    Line(PathBuf, usize),
     /// Name of the variable.
     Environment(&'static str),
     CommandLine,
@@ -46,6 +49,12 @@ pub enum ConfigError {
         file: PathBuf,
         reason: String,
     },
+    /// A line of an F-Stack configuration that cannot be used; 0: the file as a whole.
+    Ini {
+        file: PathBuf,
+        line: usize,
+        reason: String,
+    },
     /// Two options that need or exclude each other.
     Combination(String),
 }
@@ -67,6 +76,13 @@ impl fmt::Display for ConfigError {
                         file.display()
                     )
                 }
+                Source::Line(file, line) => {
+                    write!(
+                        f,
+                        "{} line {line}: '{option}' is '{text}' but must be {must}",
+                        file.display()
+                    )
+                }
                 Source::Default | Source::CommandLine => {
                     write!(f, "--{option} is '{text}' but must be {must}")
                 }
@@ -80,6 +96,16 @@ impl fmt::Display for ConfigError {
             ConfigError::Syntax { file, reason } => {
                 write!(f, "{} is not valid TOML: {reason}", file.display())
             }
+            ConfigError::Ini {
+                file,
+                line: 0,
+                reason,
+            } => {
+                write!(f, "{}: {reason}", file.display())
+            }
+            ConfigError::Ini { file, line, reason } => {
+                write!(f, "{} line {line}: {reason}", file.display())
+            }
             ConfigError::Combination(sentence) => f.write_str(sentence),
         }
     }
@@ -91,7 +117,14 @@ impl std::error::Error for ConfigError {}
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
     values: BTreeMap<&'static str, (String, Source)>,
+    /// The F-Stack configuration that was read, if one was.
+    fstack: Option<FstackFile>,
+    /// A configuration file was read.
+    has_file: bool,
 }
+
+/// The name of a file that is never opened: no configuration file.
+const NO_FILE: &str = "/dev/null";
 
 impl Layers {
     /// Reads environment and file. `variable` looks one variable up (a closure, so that tests and
@@ -111,16 +144,18 @@ impl Layers {
         Ok(layers)
     }
 
-    /// Like [`Layers::read`] with `--config FILE` given.
+    /// Like [`Layers::read`] with `--config FILE` given; `process` is the number of one of the
+    /// processes that an F-Stack configuration describes.
     ///
     /// # Errors
     /// As [`Layers::read`].
     pub fn read_with_file(
         file: &Path,
+        process: Option<u32>,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Layers, ConfigError> {
         let mut layers = Layers::default();
-        layers.read_file(file)?;
+        layers.read_file_for(file, process)?;
         layers.read_environment(|name| variable(name).filter(|text| !text.is_empty()))?;
         Ok(layers)
     }
@@ -140,21 +175,34 @@ impl Layers {
         Ok(())
     }
 
-    /// Takes the values of a TOML file: `option = value`, in the root table.
+    /// Takes the values of a TOML file (`option = value`, in the root table) or of F-Stack's
+    /// `config.ini`.
     ///
     /// # Errors
     /// Why the file cannot be used.
     pub fn read_file(&mut self, file: &Path) -> Result<(), ConfigError> {
-        let unreadable = |reason: String| ConfigError::Unreadable {
-            file: file.to_owned(),
-            reason,
-        };
-        let meta = std::fs::metadata(file).map_err(|error| unreadable(plain_io(&error)))?;
-        if meta.len() > FILE_LEN_MAX {
-            return Err(unreadable(format!("it has more than {FILE_LEN_MAX} bytes")));
+        self.read_file_for(file, None)
+    }
+
+    fn read_file_for(&mut self, file: &Path, process: Option<u32>) -> Result<(), ConfigError> {
+        self.has_file = true;
+        if file == Path::new(NO_FILE) {
+            return Ok(());
         }
-        let text = std::fs::read_to_string(file).map_err(|error| unreadable(plain_io(&error)))?;
+        let text = read_text(file)?;
+        if ini::is_fstack(file, &text) {
+            let fstack = FstackFile::read(file)?;
+            self.take_fstack(&fstack, process)?;
+            self.fstack = Some(fstack);
+            return Ok(());
+        }
         self.read_toml(&text, file)
+    }
+
+    /// Returns the F-Stack configuration that was read, if one was.
+    #[must_use]
+    pub fn fstack(&self) -> Option<&FstackFile> {
+        self.fstack.as_ref()
     }
 
     /// As [`Layers::read_file`] with the text of `file` already read.
@@ -245,7 +293,14 @@ impl Layers {
                 .get(option.name)
                 .map(|(text, _)| (option.env, text.clone()))
         };
-        OPTIONS.iter().filter_map(set).collect()
+        let handed = OPTIONS.iter().filter(|option| option.name != "config");
+        let mut variables: Vec<_> = handed.filter_map(set).collect();
+        if self.has_file {
+            // Its values are among these, and the program may not be able to read it.
+            let config = find_option("config").map(|option| (option.env, NO_FILE.to_owned()));
+            variables.extend(config);
+        }
+        variables
     }
 }
 
@@ -256,6 +311,19 @@ fn toml_text(value: &toml::Value) -> Option<String> {
         toml::Value::Boolean(is_set) => Some(is_set.to_string()),
         _ => None,
     }
+}
+
+/// Reads a configuration file, whose length is limited.
+pub(crate) fn read_text(file: &Path) -> Result<String, ConfigError> {
+    let unreadable = |reason: String| ConfigError::Unreadable {
+        file: file.to_owned(),
+        reason,
+    };
+    let meta = std::fs::metadata(file).map_err(|error| unreadable(plain_io(&error)))?;
+    if meta.len() > FILE_LEN_MAX {
+        return Err(unreadable(format!("it has more than {FILE_LEN_MAX} bytes")));
+    }
+    std::fs::read_to_string(file).map_err(|error| unreadable(plain_io(&error)))
 }
 
 fn plain_io(error: &std::io::Error) -> String {

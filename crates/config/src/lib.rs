@@ -8,12 +8,16 @@
 mod choice;
 mod declare;
 mod fstack;
+pub mod ini;
 mod kind;
 mod layers;
+mod nearest;
 mod reference;
 mod routing;
 mod settings;
+pub mod sysctl;
 mod table;
+mod tuning;
 mod value;
 
 #[cfg(test)]
@@ -21,8 +25,10 @@ mod tests;
 
 pub use choice::{Congestion, Ecn, Log};
 pub use declare::{Change, OptionSpec, Reader, Scope};
+pub use ini::FstackFile;
 pub use kind::{Cidr, CoreList, Kind, Spin, parse_cores};
 pub use layers::{ConfigError, Layers, SYSTEM_FILE, Source};
 pub use reference::{options_reference, sample_file};
 pub use routing::{RouteSpec, RuleSpec};
+pub use sysctl::{SysctlSetting, sysctl_reference};
 pub use table::{OPTIONS, Settings, find_option};

@@ -82,8 +82,15 @@ impl OptionSpec {
             Kind::Cidrs => "10.0.0.5/24,fd00::5/64",
             Kind::Addresses => "10.0.0.1",
             Kind::Routes => "10.1.0.0/16,via=10.0.0.2,table=100",
+            Kind::Sysctls => "net.ipv4.tcp_fin_timeout=30",
             Kind::Rules => "from=10.0.0.5/32,table=100",
-            Kind::Count { .. } if self.default.is_empty() => "100",
+            Kind::Count { min, max } if self.default.is_empty() => {
+                return if (min..=max).contains(&100) {
+                    "100".to_owned()
+                } else {
+                    max.to_string()
+                };
+            }
             Kind::Name => "a",
             Kind::Cores => "0",
             Kind::Path if self.default.is_empty() => "/tmp/slipstack",
@@ -104,6 +111,7 @@ impl Kind {
             Kind::Addresses => "IP addresses".into(),
             Kind::Routes => "routes".into(),
             Kind::Rules => "rules".into(),
+            Kind::Sysctls => "sysctls".into(),
             Kind::Cidrs => "IP addresses/lengths".into(),
             Kind::Interface => "interface".into(),
             Kind::Name => "name".into(),

@@ -8,6 +8,7 @@ use crate::declare::{Change, OptionSpec, Reader, Scope, ascii, options, variable
 use crate::kind::{Cidr, CoreList, Kind, Spin};
 use crate::layers::{ConfigError, Layers};
 use crate::routing::{RouteSpec, RuleSpec};
+use crate::sysctl::SysctlSetting;
 use crate::value::Value;
 
 options! {
@@ -156,6 +157,20 @@ options! {
             tcpdump -r and Wireshark",
     }
 
+    pcap_snaplen: u32 = "pcap-snaplen" "BYTES" {
+        kind: Kind::Count { min: 64, max: 65_535 },
+        default: "65535",
+        scope: RunAndInstance, reader: Process, change: AtStart,
+        help: "Bytes of each frame that --pcap keeps",
+    }
+
+    pcap_file_size: Option<u32> = "pcap-file-size" "BYTES" {
+        kind: Kind::Count { min: 65_536, max: u32::MAX },
+        default: "",
+        scope: RunAndInstance, reader: Process, change: AtStart,
+        help: "Size at which --pcap begins its next file, whose name ends with .1, .2 and so on",
+    }
+
     tcp_fastopen: u32 = "tcp-fastopen" "BITS" {
         kind: Kind::Count { min: 0, max: 0x207 },
         default: "1",
@@ -209,6 +224,21 @@ options! {
         scope: RunAndInstance, reader: Process, change: AtStart,
         help: "Memory of an engine for fragments of each family that wait for the rest of their \
             packets",
+    }
+
+    sysctls: Vec<SysctlSetting> = "sysctl" "NAME=VALUE" {
+        kind: Kind::Sysctls,
+        default: "",
+        scope: RunAndInstance, reader: Process, change: AtStart,
+        help: "A sysctl of the stack by its name on Linux or FreeBSD, such as \
+            net.ipv4.tcp_fin_timeout=30; may be given several times, or separated by semicolons",
+    }
+
+    log_file: Option<PathBuf> = "log-file" "FILE" {
+        kind: Kind::Path,
+        default: "",
+        scope: RunAndInstance, reader: Process, change: AtStart,
+        help: "Append what --log asks for to FILE instead of writing it to standard error",
     }
 
     log: Log = "log" "LEVEL" {

@@ -9,7 +9,7 @@ fn layers(variables: &[(&str, &str)]) -> Result<Layers, ConfigError> {
             .find(|(key, _)| *key == name)
             .map(|(_, text)| (*text).to_owned())
     };
-    Layers::read_with_file(Path::new("/dev/null"), lookup)
+    Layers::read_with_file(Path::new("/dev/null"), None, lookup)
 }
 
 fn settings(variables: &[(&str, &str)]) -> Result<Settings, ConfigError> {
@@ -206,11 +206,15 @@ fn adapter_variables_are_checked() {
 fn the_environment_for_a_program_reproduces_the_settings() {
     let first = layers(&[("SLIPSTACK_IP", "10.0.0.5/24"), ("FF_PROC_ID", "1")]).unwrap();
     let handed: Vec<(&str, String)> = first.environment();
+    assert!(handed.contains(&("SLIPSTACK_CONFIG", "/dev/null".to_owned())));
     let handed: Vec<(&str, &str)> = handed
         .iter()
         .map(|(name, text)| (*name, text.as_str()))
         .collect();
-    assert_eq!(settings(&handed), Settings::from_layers(&first));
+    let mut received = settings(&handed).unwrap();
+    // No file is read again.
+    received.config = None;
+    assert_eq!(Ok(received), Settings::from_layers(&first));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::choice::{Congestion, Ecn, Log};
 use crate::kind::{self, Cidr, CoreList, Spin};
 use crate::routing::{self, RouteSpec, RuleSpec};
+use crate::sysctl::{self, SysctlSetting};
 
 /// A type that an option can have.
 pub(crate) trait Value: Sized {
@@ -119,6 +120,7 @@ lists! {
     Vec<IpAddr>: kind::parse_addresses, ",";
     Vec<RouteSpec>: routing::parse_routes, ";";
     Vec<RuleSpec>: routing::parse_rules, ";";
+    Vec<SysctlSetting>: sysctl::parse_settings, ";";
     CoreList: kind::parse_cores, ",";
 }
 

@@ -14,8 +14,8 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use pcap_file::{DataLink, PcapError};
 
-/// Bytes of a frame that are kept.
-const SNAPLEN: u32 = 262_144;
+/// Most bytes of a frame that are kept.
+pub const SNAPLEN_MAX: u32 = 262_144;
 /// `if_tsresol`: 10⁻⁹ s.
 const NANOSECONDS: u8 = 9;
 
@@ -29,31 +29,38 @@ pub enum Direction {
 /// Writes frames with the time at which they pass.
 pub struct Capture<W: Write> {
     writer: PcapNgWriter<W>,
+    snaplen: u32,
 }
 
 impl<W: Write> Capture<W> {
     /// # Errors
     /// The file cannot be written to.
-    pub fn new(out: W, interface: &str) -> io::Result<Capture<W>> {
+    pub fn new(out: W, interface: &str, snaplen: u32) -> io::Result<Capture<W>> {
         let mut writer = PcapNgWriter::new(out).map_err(io_error)?;
         let description = InterfaceDescriptionBlock {
             linktype: DataLink::ETHERNET,
-            snaplen: SNAPLEN,
+            snaplen,
             options: vec![
                 InterfaceDescriptionOption::IfName(Cow::Owned(interface.to_owned())),
                 InterfaceDescriptionOption::IfTsResol(NANOSECONDS),
             ],
         };
         writer.write_pcapng_block(description).map_err(io_error)?;
-        Ok(Capture { writer })
+        Ok(Capture { writer, snaplen })
     }
 
-    /// `since_epoch` is wall-clock time: captures of both sides can be laid side by side.
+    /// Writes a frame and returns the bytes that it took. `since_epoch` is wall-clock time: captures of
+    /// both sides can be laid side by side.
     ///
     /// # Errors
     /// The file cannot be written to.
-    pub fn frame(&mut self, since_epoch: Duration, way: Direction, bytes: &[u8]) -> io::Result<()> {
-        let kept = &bytes[..bytes.len().min(SNAPLEN as usize)];
+    pub fn frame(
+        &mut self,
+        since_epoch: Duration,
+        way: Direction,
+        bytes: &[u8],
+    ) -> io::Result<usize> {
+        let kept = &bytes[..bytes.len().min(self.snaplen as usize)];
         let block = EnhancedPacketBlock {
             interface_id: 0,
             timestamp: since_epoch,
@@ -61,8 +68,7 @@ impl<W: Write> Capture<W> {
             data: Cow::Borrowed(kept),
             options: vec![EnhancedPacketOption::Flags(way as u32)],
         };
-        self.writer.write_pcapng_block(block).map_err(io_error)?;
-        Ok(())
+        self.writer.write_pcapng_block(block).map_err(io_error)
     }
 
     /// # Errors
@@ -87,7 +93,7 @@ mod tests {
     #[test]
     fn a_capture_names_its_interface_and_each_frames_direction() {
         let mut bytes = Vec::new();
-        let mut capture = Capture::new(&mut bytes, "eth7").unwrap();
+        let mut capture = Capture::new(&mut bytes, "eth7", SNAPLEN_MAX).unwrap();
         let at = Duration::from_nanos(1_000_000_007);
         capture.frame(at, Direction::Inbound, &[0xab; 61]).unwrap();
         capture.frame(at, Direction::Outbound, &[0xcd; 60]).unwrap();

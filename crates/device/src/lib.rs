@@ -41,7 +41,7 @@ pub mod tee;
 mod vnet;
 
 pub use backend::{Backend, Capabilities, Description, NO_INTERFACE, Opened};
-pub use capture::{Capture, Direction};
+pub use capture::{Capture, Direction, SNAPLEN_MAX};
 pub use device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull};
 pub use error::DeviceError;
 pub use ingress::DropKind;

@@ -12,7 +12,7 @@ use slipstack_channel::{
 };
 use slipstack_engine::{Engine, Instant, NeighbourTable, NetworkConfig, Role, Setup, StackConfig};
 use slipstack_mem::Descriptor;
-use slipstack_posix::{Errno, Interruptions, Kernel, Process, Settings, SpinPolicy};
+use slipstack_posix::{Errno, Interruptions, Kernel, Process, Settings, SpinPolicy, Verbosity};
 
 use crate::sleep::Sleep;
 use crate::wire::{OWN_MAC, PEER_MAC, Wire, WireDevice};
@@ -84,7 +84,8 @@ impl World {
             spin: SpinPolicy::FixedUs(0),
             gather_us: 0,
             strict: true,
-            log: false,
+            verbosity: Verbosity::Off,
+            journal: None,
             program: "packetdrill".to_owned(),
         };
         let kernel = Box::new(VirtualKernel(Arc::clone(&shared)));

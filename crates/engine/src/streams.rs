@@ -115,6 +115,7 @@ impl Engine {
 
     pub(crate) fn on_listen(&mut self, owner: Owner, backlog: u32) -> Answer {
         let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        let backlog = backlog.min(self.stack.config().tcp.backlog_max);
         match socket.role {
             Role::Listener(id) => {
                 let set = self.stack.tcp_set_backlog(id, backlog);

@@ -47,6 +47,7 @@ mod socket;
 mod spin;
 mod strict;
 mod table;
+mod verbosity;
 mod wait;
 mod waiter;
 
@@ -59,3 +60,4 @@ pub use outcome::{Divert, Outcome};
 pub use process::{Accepted, Exit, Process, Received, Settings, SpinPolicy};
 pub use slipstack_mem::OURS_USUALLY_FROM;
 pub use slipstack_mem::thread::{own as own_threads, spawn_quiet};
+pub use verbosity::Verbosity;

@@ -6,6 +6,7 @@ use crate::description::Decided;
 use crate::link::Link;
 use crate::process::Process;
 use crate::table::Entry;
+use crate::verbosity::Verbosity;
 
 impl Process {
     /// Forgets a dead engine. Its connections answer with their errors and hang-ups; listeners and
@@ -24,7 +25,10 @@ impl Process {
         }
         // A thread that sleeps while the program ends sees it too.
         if !dead.is_left() {
-            self.warn_once("the engine of this program is gone; its connections are reset");
+            self.say_once(
+                Verbosity::Error,
+                "the engine of this program is gone; its connections are reset",
+            );
         }
         for (_, entry) in self.table.all() {
             let Entry::Socket(socket) = entry else {

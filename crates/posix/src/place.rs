@@ -22,6 +22,7 @@ use crate::process::Process;
 use crate::report::{Given, Reason};
 use crate::socket::{Dgram, Listener, Side};
 use crate::table::Entry;
+use crate::verbosity::Verbosity;
 
 impl Process {
     /// A kernel socket like `socket`, with its options.
@@ -332,9 +333,10 @@ impl Process {
         if self.settings.strict {
             return self.refuse_late(socket, error);
         }
-        self.kernel.warn(&format!(
+        let sentence = format!(
             "cannot {what} on the stack at {addr}: {error}; only the kernel's side is served"
-        ));
+        );
+        self.say(Verbosity::Error, &sentence);
         let why = match self.link() {
             Some(_) => Reason::Refused,
             None => self.why_no_stack(),

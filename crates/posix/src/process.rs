@@ -24,6 +24,7 @@ use crate::report::{Reason, Report};
 use crate::sleepers::Sleepers;
 use crate::spin::Spin;
 use crate::table::{Entry, NUMBERS_MAX, Table};
+use crate::verbosity::Verbosity;
 
 /// How long a wait spins before it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +44,10 @@ pub struct Settings {
     /// A socket that policy gives to the stack fails where it cannot be had, instead of going to
     /// the kernel.
     pub strict: bool,
-    /// Say on standard error what was taken.
-    pub log: bool,
+    /// How much is said by [`Kernel::warn`].
+    pub verbosity: Verbosity,
+    /// Is given a line for each socket that is placed.
+    pub journal: Option<fn(&str)>,
     /// The program's name, for messages and reports.
     pub program: String,
 }
@@ -143,11 +146,10 @@ impl Process {
             kernel: kernel.into(),
             attach,
             spin: Spin::new(settings.spin, settings.gather_us),
-            settings,
             table: Table::new(),
             sleepers: Sleepers::default(),
             batch: Batch::default(),
-            report: Report::default(),
+            report: Report::new(settings.journal),
             link: Lock::new(None),
             attaching: Lock::new(()),
             lending: Lending::default(),
@@ -164,6 +166,7 @@ impl Process {
             absence: Absence::default(),
             trouble: Lock::new(None),
             said: Lock::new(Vec::new()),
+            settings,
         }
     }
 
@@ -246,9 +249,7 @@ impl Process {
             Ok(attachment) => {
                 let is_unattended = !attachment.driver.has_stand_in();
                 let link = Arc::new(Link::new(attachment));
-                if self.settings.log {
-                    self.kernel.warn(&link.describe);
-                }
+                self.say(Verbosity::Info, &link.describe);
                 self.batch.set_net(link.has_ticker());
                 if is_unattended {
                     self.warn_once(
@@ -286,7 +287,7 @@ impl Process {
         self.absence.on_trouble(error, begun_ns, self.now_ns());
         *self.trouble.lock() = Some(error.clone());
         if !self.settings.strict {
-            self.warn_once(&error.sentence);
+            self.say_once(Verbosity::Error, &error.sentence);
         }
     }
 
@@ -302,14 +303,25 @@ impl Process {
         trouble.as_ref().map_or(Reason::NoStack, |error| error.why)
     }
 
-    /// A fallback is never silent, and never a flood.
+    /// Says a sentence if the level asks for it.
+    pub(crate) fn say(&self, level: Verbosity, sentence: &str) {
+        if self.settings.verbosity >= level {
+            self.kernel.warn(sentence);
+        }
+    }
+
     pub(crate) fn warn_once(&self, sentence: &str) {
+        self.say_once(Verbosity::Warn, sentence);
+    }
+
+    /// A fallback is never silent, and never a flood.
+    pub(crate) fn say_once(&self, level: Verbosity, sentence: &str) {
         let Some(mut said) = self.said.try_lock() else {
             return;
         };
         if said.len() < SENTENCES_MAX && !said.iter().any(|other| other == sentence) {
             said.push(sentence.to_owned());
-            self.kernel.warn(sentence);
+            self.say(level, sentence);
         }
     }
 

@@ -14,6 +14,7 @@ use slipstack_mem::Lock;
 use crate::description::{Description, Kind};
 use crate::process::Process;
 use crate::socket::{Dgram, Listener, Side, Stream};
+use crate::verbosity::placement;
 
 pub(crate) use slipstack_channel::report::Why as Reason;
 
@@ -31,9 +32,18 @@ pub(crate) struct Report {
     table: Lock<Option<Arc<ReportTable>>>,
     /// Whoever answers `why` has been told of it, or will be with the first engine.
     is_told: AtomicBool,
+    /// Hears of each socket that is placed.
+    journal: Option<fn(&str)>,
 }
 
 impl Report {
+    pub(crate) fn new(journal: Option<fn(&str)>) -> Report {
+        Report {
+            journal,
+            ..Report::default()
+        }
+    }
+
     /// The table. Without memory for one, nothing is described.
     pub(crate) fn table(&self) -> Option<Arc<ReportTable>> {
         let mut place = self.table.lock();
@@ -49,6 +59,9 @@ impl Report {
     }
 
     fn write(&self, fd: i32, row: Row) {
+        if let Some(journal) = self.journal {
+            journal(&placement(fd, &row));
+        }
         if let Some(table) = self.table() {
             table.write(fd, row);
         }

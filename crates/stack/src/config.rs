@@ -257,6 +257,8 @@ pub struct TcpConfig {
     pub sack: bool,
     pub conns_max: u32,
     pub listeners_max: u32,
+    /// Connections that may wait for a listener's program, whatever it asks for (`somaxconn`).
+    pub backlog_max: u32,
     pub syn_entries_max: u32,
     pub syn_cookies: SynCookies,
     pub mtu_probing: MtuProbing,
@@ -317,6 +319,7 @@ impl Default for TcpConfig {
             sack: true,
             conns_max: 1 << 20,
             listeners_max: 65_536,
+            backlog_max: 4096,
             syn_entries_max: 16_384,
             syn_cookies: SynCookies::default(),
             mtu_probing: MtuProbing::Off,

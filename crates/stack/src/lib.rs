@@ -51,6 +51,7 @@ mod stack;
 mod stray;
 pub mod tcp;
 pub mod time;
+mod tunable;
 mod udp;
 pub mod wheel;
 
@@ -79,4 +80,5 @@ pub use stack::Stack;
 pub use stray::{datagram_frames, stray_frame};
 pub use tcp::{ConnectionImage, HalfOpenImage, IDLE_BYTES, TcpInfo, TimeWaitImage};
 pub use time::Instant;
+pub use tunable::{Effect, Tunable};
 pub use udp::{GroupChange, MulticastOption};

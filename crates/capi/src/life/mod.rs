@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use slipstack_abi::raw;
 use slipstack_config as config;
-use slipstack_posix::{Errno, Exit, Process, Settings, SpinPolicy};
+use slipstack_posix::{Errno, Exit, Process, Settings, SpinPolicy, Verbosity};
 
 use crate::arguments::Arguments;
-use crate::ini;
 use crate::kernel::System;
 
 /// Where F-Stack looks for its configuration when nothing is said.
@@ -50,7 +49,9 @@ fn begin(words: Vec<String>) -> Result<(), Failure> {
     let mut found = settings(&arguments).map_err(Failure::Sentence)?;
     let sentence = |error: slipstack_attach::Error| Failure::Sentence(error.to_string());
     let launched = slipstack_attach::launch(&found).map_err(sentence)?;
-    raw::write_stderr(format!("slipstack: {}\n", launched.reach).as_bytes());
+    if found.log >= config::Log::Warn {
+        raw::write_stderr(format!("slipstack: {}\n", launched.reach).as_bytes());
+    }
     let control = launched.control.into_raw_fd();
     sys::set_cloexec(control);
     found.control_fd = Some(control);
@@ -74,21 +75,23 @@ fn settings(arguments: &Arguments) -> Result<config::Settings, String> {
         Some(file) => Some(Path::new(file)),
         None => Some(Path::new(CONF)).filter(|file| file.exists()),
     };
-    let in_file = conf.map(ini::read).transpose()?.unwrap_or_default();
     let variable = |name: &str| {
         let own = || std::env::var(name).ok().filter(|text| !text.is_empty());
-        let of_file = || {
-            let found = in_file.iter().find(|(variable, _)| *variable == name);
-            found.map(|(_, text)| text.clone())
-        };
         arguments
             .option(name)
             .or_else(own)
-            .or_else(of_file)
             .or_else(|| usual(name))
     };
-    let layers = config::Layers::read(variable).map_err(|error| error.to_string())?;
-    config::Settings::from_layers(&layers).map_err(|error| error.to_string())
+    let layers = match conf {
+        Some(file) => config::Layers::read_with_file(file, arguments.process, variable),
+        None => config::Layers::read(variable),
+    };
+    let layers = layers.map_err(|error| error.to_string())?;
+    let found = config::Settings::from_layers(&layers).map_err(|error| error.to_string())?;
+    for sentence in layers.fstack().iter().flat_map(|file| file.sentences(found.log)) {
+        raw::write_stderr(format!("slipstack: {sentence}\n").as_bytes());
+    }
+    Ok(found)
 }
 
 /// What is meant where nothing is said: no socket goes to the kernel by itself.
@@ -123,7 +126,14 @@ fn of_process(found: &config::Settings) -> Settings {
         },
         gather_us: found.gather_us,
         strict: found.is_strict,
-        log: found.log >= config::Log::Info,
+        verbosity: match found.log {
+            config::Log::Off => Verbosity::Off,
+            config::Log::Error => Verbosity::Error,
+            config::Log::Warn => Verbosity::Warn,
+            config::Log::Info => Verbosity::Info,
+            config::Log::Debug => Verbosity::Debug,
+        },
+        journal: (found.log >= config::Log::Debug).then_some(crate::kernel::say),
         program: name.to_string_lossy().into_owned(),
     }
 }

@@ -1,5 +1,9 @@
 //! What the POSIX layer asks of libc and of signal handling.
 
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use slipstack_abi::kernel as abi;
@@ -9,6 +13,28 @@ use crate::cancel;
 use crate::raw;
 use crate::signals;
 use crate::thread::{self, InCall};
+
+/// The file that lines go to instead of standard error (`--log-file`).
+static LOG_FILE: OnceLock<CString> = OnceLock::new();
+
+/// Sends the lines of [`say`] to a file from now on.
+pub fn log_to(file: &Path) {
+    if let Ok(path) = CString::new(file.as_os_str().as_bytes()) {
+        let _ = LOG_FILE.set(path);
+    }
+}
+
+/// Says a line to whoever runs the program: in the log file, or where that cannot be written, on
+/// standard error.
+pub fn say(line: &str) {
+    let line = format!("slipstack: {line}\n");
+    let is_filed = LOG_FILE
+        .get()
+        .is_some_and(|path| raw::append(path, line.as_bytes()));
+    if !is_filed {
+        raw::write_stderr(line.as_bytes());
+    }
+}
 
 /// libc as it is behind us.
 pub struct Libc;
@@ -94,7 +120,7 @@ impl Kernel for Libc {
     }
 
     fn warn(&self, line: &str) {
-        raw::write_stderr(format!("slipstack: {line}\n").as_bytes());
+        say(line);
     }
 }
 

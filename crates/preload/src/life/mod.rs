@@ -12,9 +12,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 use slipstack_config as config;
-use slipstack_posix::{Exit, Process, Settings, SpinPolicy};
+use slipstack_posix::{Exit, Process, Settings, SpinPolicy, Verbosity};
 
-use crate::kernel::Libc;
+use crate::kernel::{self, Libc};
 use crate::lock::Lock;
 use crate::raw::write_stderr;
 use crate::thread::InCall;
@@ -86,6 +86,9 @@ fn begin() -> Option<Process> {
             return None;
         }
     };
+    if let Some(file) = &found.log_file {
+        kernel::log_to(file);
+    }
     let settings = Settings {
         spin: match found.spin {
             config::Spin::Adaptive => SpinPolicy::Adaptive,
@@ -93,7 +96,8 @@ fn begin() -> Option<Process> {
         },
         gather_us: found.gather_us,
         strict: found.is_strict,
-        log: found.log >= config::Log::Info,
+        verbosity: verbosity(found.log),
+        journal: (found.log >= config::Log::Debug).then_some(kernel::say),
         program: program_name(),
     };
     let attach = slipstack_attach::client(&found);
@@ -103,6 +107,16 @@ fn begin() -> Option<Process> {
     }
     signals::start();
     Some(process)
+}
+
+fn verbosity(log: config::Log) -> Verbosity {
+    match log {
+        config::Log::Off => Verbosity::Off,
+        config::Log::Error => Verbosity::Error,
+        config::Log::Warn => Verbosity::Warn,
+        config::Log::Info => Verbosity::Info,
+        config::Log::Debug => Verbosity::Debug,
+    }
 }
 
 /// The keeper and the command line tool use the kernel, whoever starts them.

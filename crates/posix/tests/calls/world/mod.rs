@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use slipstack_channel::report::Why;
 use slipstack_channel::{Attach, AttachError, Attachment, Driver, EngineEnd, Policy, ProgramEnd};
 use slipstack_posix::addr::Family;
-use slipstack_posix::{AddrBytes, Divert, Errno, Outcome, Process, Settings, SpinPolicy};
+use slipstack_posix::{
+    AddrBytes, Divert, Errno, Outcome, Process, Settings, SpinPolicy, Verbosity,
+};
 
 pub use engine::{FakeEngine, OWN, SILENT_PORT};
 use kernel::{TestKernel, this_thread};
@@ -118,7 +120,8 @@ impl World {
             spin: SpinPolicy::FixedUs(spin_us),
             gather_us: 0,
             strict,
-            log: false,
+            verbosity: Verbosity::Warn,
+            journal: None,
             program: "test".to_owned(),
         };
         let given: Arc<dyn Attach> = Arc::clone(&attach) as Arc<dyn Attach>;

@@ -1,0 +1,191 @@
+//! Every key of F-Stack's configuration, and what it means here.
+
+/// What becomes of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// It sets something; [`super::port`] reads it.
+    Read,
+    /// It has no meaning here, for the reason that the sentence gives.
+    Moot(&'static str),
+}
+use Use::{Moot, Read};
+
+/// The sections; those with a number stand for all of their kind.
+pub(super) const SECTIONS: &[(&str, &[(&str, Use)])] = &[
+    ("dpdk", DPDK),
+    ("pcap", PCAP),
+    ("port", PORT),
+    ("vlan", VLAN),
+    ("vdev", VDEV),
+    ("bond", BOND),
+    ("rss_check", RSS_CHECK),
+    ("kni", KNI),
+    ("freebsd.boot", &[]),
+    ("freebsd.sysctl", &[]),
+];
+
+const NO_DPDK: &str = "the stack reserves no memory of DPDK's";
+const NO_HUGE: &str = "the stack needs no huge pages";
+const BONDS: &str = "bonds are made by the kernel and named as an interface (--if bond0)";
+const LEASES: &str = "outgoing ports are leased to engines, so that answers come home";
+const SHARED: &str = "addresses belong to the stack, whichever interface they are reached by";
+
+const DPDK: &[(&str, Use)] = &[
+    ("lcore_mask", Read),
+    ("channel", Moot(NO_DPDK)),
+    ("memory", Moot(NO_DPDK)),
+    ("no_huge", Moot(NO_HUGE)),
+    (
+        "base_virtaddr",
+        Moot("shared memory holds offsets, so it may lie anywhere"),
+    ),
+    (
+        "file_prefix",
+        Moot("groups of instances do not meet: each interface has its own"),
+    ),
+    ("allow", Read),
+    ("pci_whitelist", Read),
+    ("port_list", Read),
+    ("nb_vdev", Read),
+    ("nb_bond", Read),
+    (
+        "promiscuous",
+        Moot("the interface stays as the kernel has set it"),
+    ),
+    (
+        "numa_on",
+        Moot("memory is placed where its first user runs"),
+    ),
+    (
+        "tso",
+        Moot("segmentation is left to the interface where it offers it"),
+    ),
+    (
+        "tx_csum_offoad_skip",
+        Moot("checksums are left to the interface where it offers it"),
+    ),
+    (
+        "vlan_strip",
+        Moot("tagged and stripped frames are both understood"),
+    ),
+    ("vlan_filter", Read),
+    (
+        "idle_sleep",
+        Moot("waiting threads poll for as long as it has paid off (--spin-us)"),
+    ),
+    (
+        "pkt_tx_delay",
+        Moot("frames leave at the end of the turn that made them"),
+    ),
+    (
+        "symmetric_rss",
+        Moot("answers are steered to their engine by port"),
+    ),
+    ("log_level", Read),
+    ("fstack_log_level", Read),
+    ("fstack_log_file_prefix", Read),
+];
+
+const PCAP: &[(&str, Use)] = &[
+    ("enable", Read),
+    ("snaplen", Read),
+    ("savelen", Read),
+    ("savepath", Read),
+];
+
+const PORT: &[(&str, Use)] = &[
+    ("addr", Read),
+    ("netmask", Read),
+    ("broadcast", Read),
+    ("gateway", Read),
+    ("if_name", Read),
+    ("addr6", Read),
+    ("prefix_len", Read),
+    ("gateway6", Read),
+    ("vip_ifname", Moot(SHARED)),
+    ("vip_addr", Read),
+    ("vip_addr6", Read),
+    ("vip_prefix_len", Read),
+    ("ipfw_pr", Read),
+    (
+        "lcore_list",
+        Moot("every process of lcore_mask serves every port"),
+    ),
+    ("slave_port_list", Moot(BONDS)),
+];
+
+const VLAN: &[(&str, Use)] = &[
+    ("portid", Read),
+    ("addr", Read),
+    ("netmask", Read),
+    ("broadcast", Read),
+    ("gateway", Read),
+    ("addr6", Read),
+    ("prefix_len", Read),
+    ("gateway6", Read),
+    ("vip_ifname", Moot(SHARED)),
+    ("vip_addr", Read),
+    ("vip_addr6", Read),
+    ("vip_prefix_len", Read),
+    ("ipfw_pr", Read),
+];
+
+const VDEV: &[(&str, Use)] = &[
+    ("path", Read),
+    ("iface", Moot("F-Stack does not use it either")),
+    ("queues", Read),
+    ("queue_size", Read),
+    ("mac", Read),
+    ("cq", Read),
+];
+
+const BOND: &[(&str, Use)] = &[
+    ("mode", Moot(BONDS)),
+    ("slave", Moot(BONDS)),
+    ("primary", Moot(BONDS)),
+    ("mac", Moot(BONDS)),
+    ("socket_id", Moot(BONDS)),
+    ("xmit_policy", Moot(BONDS)),
+    ("lsc_poll_period_ms", Moot(BONDS)),
+    ("up_delay", Moot(BONDS)),
+    ("down_delay", Moot(BONDS)),
+];
+
+const RSS_CHECK: &[(&str, Use)] = &[("enable", Moot(LEASES)), ("rss_tbl", Moot(LEASES))];
+
+const KNI: &[(&str, Use)] = &[
+    ("enable", Read),
+    ("method", Read),
+    ("tcp_port", Read),
+    ("udp_port", Read),
+    ("kni_action", Read),
+    ("console_packets_ratelimit", Read),
+    ("general_packets_ratelimit", Read),
+    ("kernel_packets_ratelimit", Read),
+];
+
+/// Returns a section's kind and number: `port0` is `port` with 0.
+pub(super) fn section_of(name: &str) -> Option<(&'static str, Option<u32>)> {
+    let known = SECTIONS.iter().map(|(kind, _)| *kind);
+    for kind in known {
+        let numbered = matches!(kind, "port" | "vlan" | "vdev" | "bond");
+        match (name.strip_prefix(kind), numbered) {
+            (Some(""), false) => return Some((kind, None)),
+            (Some(digits), true) => {
+                if let Ok(number) = super::fields::number(digits, 0, 4095) {
+                    return Some((kind, Some(number)));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Returns the keys of a section's kind.
+pub(super) fn keys_of(kind: &str) -> &'static [(&'static str, Use)] {
+    SECTIONS
+        .iter()
+        .find(|(name, _)| *name == kind)
+        .map_or(&[], |(_, keys)| *keys)
+}

@@ -1,0 +1,278 @@
+//! Ports, VLANs and their addresses.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use super::port::Porter;
+use super::{NoteKind, fields};
+use crate::layers::ConfigError;
+
+/// Linux's main table, which is F-Stack's FIB 0.
+const MAIN: u32 = 254;
+
+/// A section that gives addresses: `[portN]`, or `[vlanN]` on one of the ports.
+struct Attachment {
+    section: String,
+    interface: String,
+    vlan: Option<u32>,
+    /// Number of its routing table in F-Stack.
+    fib: u32,
+}
+
+impl Attachment {
+    fn table(&self) -> u32 {
+        match self.fib {
+            0 => MAIN,
+            fib => fib,
+        }
+    }
+}
+
+/// Finds the interfaces of a file and gives their addresses, gateways and rules to the options.
+pub(super) fn network(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
+    refuse_devices(porter)?;
+    let list = |text: &str| fields::list(text, 255);
+    let has_port = porter.entries_of("port0").next().is_some();
+    let ports = match porter.parsed("dpdk", "port_list", list)? {
+        Some(ports) => ports,
+        None if has_port => vec![0],
+        None => {
+            let reason = "[dpdk] port_list is missing: it says which [portN] are used".to_owned();
+            return Err(porter.refusal(0, reason));
+        }
+    };
+    let vlans = |text: &str| fields::list(text, 4094);
+    let vlans = porter
+        .parsed("dpdk", "vlan_filter", vlans)?
+        .unwrap_or_default();
+    let has_section = |id: &&u32| porter.entries_of(&format!("vlan{id}")).next().is_some();
+    let configured: Vec<u32> = vlans.iter().filter(has_section).copied().collect();
+    let attachments = match configured.as_slice() {
+        [] => ports
+            .iter()
+            .map(|port| of_port(porter, *port, &ports))
+            .collect::<Vec<_>>(),
+        ids => ids
+            .iter()
+            .map(|id| of_vlan(porter, *id, &vlans, &ports))
+            .collect(),
+    };
+    let mut attachments = attachments.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let (Some(only), true) = (attachments.pop(), attachments.is_empty()) else {
+        let key = if configured.is_empty() {
+            "port_list"
+        } else {
+            "vlan_filter"
+        };
+        let reason = format!("[dpdk] {key} names several interfaces, and a stack has one");
+        return Err(porter.refusal(porter.line("dpdk", key), reason));
+    };
+    attach(porter, &only)
+}
+
+fn refuse_devices(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
+    let any = |text: &str| fields::number(text, 0, 255);
+    if porter.parsed("dpdk", "nb_vdev", any)?.unwrap_or(0) > 0 {
+        let reason = "[dpdk] nb_vdev asks for vhost-user devices, which the stack cannot open";
+        return Err(porter.refusal(porter.line("dpdk", "nb_vdev"), reason.to_owned()));
+    }
+    if porter.parsed("dpdk", "nb_bond", any)?.unwrap_or(0) > 0 {
+        let sentence = "the port is a bond that the kernel has made, named by if_name";
+        porter.note_key(("dpdk", "nb_bond"), NoteKind::Differs, sentence);
+    }
+    Ok(())
+}
+
+fn of_port(porter: &Porter<'_>, port: u32, ports: &[u32]) -> Result<Attachment, ConfigError> {
+    Ok(Attachment {
+        section: format!("port{port}"),
+        interface: interface(porter, port)?,
+        vlan: None,
+        // A single port's routes are those of everybody, whatever its number.
+        fib: if ports.len() == 1 { 0 } else { port },
+    })
+}
+
+fn of_vlan(
+    porter: &Porter<'_>,
+    id: u32,
+    filter: &[u32],
+    ports: &[u32],
+) -> Result<Attachment, ConfigError> {
+    let section = format!("vlan{id}");
+    let any = |text: &str| fields::number(text, 0, 255);
+    let port = porter.parsed(&section, "portid", any)?.unwrap_or(0);
+    if !ports.contains(&port) {
+        let reason = format!("[{section}] is on port {port}, which port_list does not name");
+        return Err(porter.refusal(porter.line(&section, "portid"), reason));
+    }
+    let fib = filter.iter().position(|it| *it == id).unwrap_or(0);
+    Ok(Attachment {
+        interface: interface(porter, port)?,
+        section,
+        vlan: Some(id),
+        fib: fib as u32,
+    })
+}
+
+/// The interface of a port: the one that if_name names, else that of the N-th device that `allow`
+/// names, else the N-th Ethernet interface.
+fn interface(porter: &Porter<'_>, port: u32) -> Result<String, ConfigError> {
+    let section = format!("port{port}");
+    let all = porter.interfaces.ethernet();
+    if let Some(named) = porter.entry(&section, "if_name")
+        && all.contains(&named.value)
+    {
+        return Ok(named.value.clone());
+    }
+    let allowed = porter
+        .entry("dpdk", "allow")
+        .or(porter.entry("dpdk", "pci_whitelist"));
+    let Some(allowed) = allowed else {
+        let found = all.get(port as usize).cloned();
+        return found.ok_or_else(|| {
+            let line = porter.line("dpdk", "port_list");
+            porter.refusal(
+                line,
+                format!("there is no {port}-th network interface (from 0)"),
+            )
+        });
+    };
+    let is_address = |word: &&str| word.contains(':') && !word.contains('=');
+    let mut addresses: Vec<&str> = allowed
+        .value
+        .split([',', ' '])
+        .map(str::trim)
+        .filter(is_address)
+        .collect();
+    addresses.sort_unstable();
+    let address = addresses.get(port as usize).copied().unwrap_or_default();
+    porter.interfaces.by_pci(address).ok_or_else(|| {
+        porter.wrong(
+            allowed,
+            &format!(
+                "the PCI addresses of devices with a network interface of the kernel, one for \
+                 port {port} too"
+            ),
+        )
+    })
+}
+
+fn attach(porter: &mut Porter<'_>, attachment: &Attachment) -> Result<(), ConfigError> {
+    let section = attachment.section.as_str();
+    let addresses = addresses(porter, section)?;
+    if addresses.is_empty() {
+        return Err(porter.refusal(0, format!("[{section}] has no addr")));
+    }
+    let line = porter.line(section, "addr");
+    porter.give(
+        "if",
+        attachment.interface.clone(),
+        porter.line("dpdk", "port_list"),
+    );
+    if let Some(vlan) = attachment.vlan {
+        porter.give("vlan", vlan.to_string(), porter.line("dpdk", "vlan_filter"));
+    }
+    porter.give("ip", addresses.join(","), line);
+    let gateways = gateways(porter, section)?;
+    if !gateways.is_empty() {
+        let line = porter
+            .line(section, "gateway")
+            .max(porter.line(section, "gateway6"));
+        porter.give("gw", gateways.join(","), line);
+    }
+    rules(porter, attachment)
+}
+
+/// Every address of a section with its prefix length.
+fn addresses(porter: &mut Porter<'_>, section: &str) -> Result<Vec<String>, ConfigError> {
+    let mut all = Vec::new();
+    let len = porter.parsed(section, "netmask", fields::netmask)?;
+    if let Some(address) = porter.parsed(section, "addr", fields::v4)? {
+        let Some(len) = len else {
+            let reason = format!("[{section}] has an addr without a netmask");
+            return Err(porter.refusal(porter.line(section, "addr"), reason));
+        };
+        note_broadcast(porter, section, (address, len))?;
+        all.push(format!("{address}/{len}"));
+    }
+    let virtual_v4 = |text: &str| fields::addresses(text, fields::v4);
+    let listed = porter
+        .parsed(section, "vip_addr", virtual_v4)?
+        .unwrap_or_default();
+    all.extend(listed.iter().map(|address| format!("{address}/32")));
+    let has_v6 = porter.parsed("freebsd.boot", "kern.features.inet6", fields::switch)?;
+    let len = |text: &str| fields::number(text, 16, 128);
+    let own = porter.parsed(section, "prefix_len", len)?.unwrap_or(64);
+    let of_virtual = porter.parsed(section, "vip_prefix_len", len)?.unwrap_or(64);
+    let address = porter.parsed(section, "addr6", fields::v6)?;
+    let virtual_v6 = |text: &str| fields::addresses(text, fields::v6);
+    let listed = porter
+        .parsed(section, "vip_addr6", virtual_v6)?
+        .unwrap_or_default();
+    if has_v6 != Some(false) {
+        all.extend(address.map(|address| format!("{address}/{own}")));
+        all.extend(
+            listed
+                .iter()
+                .map(|address| format!("{address}/{of_virtual}")),
+        );
+    }
+    Ok(all)
+}
+
+fn note_broadcast(
+    porter: &mut Porter<'_>,
+    section: &str,
+    (address, len): (Ipv4Addr, u8),
+) -> Result<(), ConfigError> {
+    let given = porter.parsed(section, "broadcast", fields::v4)?;
+    let host_bits = u32::MAX.checked_shr(u32::from(len)).unwrap_or(0);
+    let own = Ipv4Addr::from_bits(address.to_bits() | host_bits);
+    if given.is_some_and(|given| given != own) {
+        let sentence = format!("the broadcast address of the network is {own}");
+        porter.note_key((section, "broadcast"), NoteKind::Differs, &sentence);
+    }
+    Ok(())
+}
+
+fn gateways(porter: &Porter<'_>, section: &str) -> Result<Vec<String>, ConfigError> {
+    let v4 = porter
+        .parsed(section, "gateway", fields::v4)?
+        .map(IpAddr::from);
+    let v6 = porter
+        .parsed(section, "gateway6", fields::v6)?
+        .map(IpAddr::from);
+    let has_v6 = porter.entry(section, "addr6").is_some();
+    let v6 = v6.filter(|_| has_v6);
+    Ok([v4, v6]
+        .into_iter()
+        .flatten()
+        .map(|gateway| gateway.to_string())
+        .collect())
+}
+
+/// Packets from the networks of ipfw_pr are routed by the table of their port.
+fn rules(porter: &mut Porter<'_>, attachment: &Attachment) -> Result<(), ConfigError> {
+    let section = attachment.section.as_str();
+    let networks = porter
+        .parsed(section, "ipfw_pr", fields::networks)?
+        .unwrap_or_default();
+    if networks.is_empty() {
+        return Ok(());
+    }
+    let table = attachment.table();
+    let line = porter.line(section, "ipfw_pr");
+    let rule = |(network, len)| format!("from={network}/{len},table={table}");
+    let rules: Vec<String> = networks.into_iter().map(rule).collect();
+    porter.give("rule", rules.join(";"), line);
+    if let Some(gateway) = porter.parsed(section, "gateway", fields::v4)?
+        && table != MAIN
+    {
+        porter.give(
+            "route",
+            format!("0.0.0.0/0,via={gateway},table={table}"),
+            line,
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! From the keys of a file to values of options.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::keys::{Use, keys_of, section_of};
+use super::reader::Entry;
+use super::{FstackFile, Given, Interfaces, Note, NoteKind, fields, freebsd, network};
+use crate::layers::ConfigError;
+use crate::nearest::nearest;
+
+/// F-Stack's prefix of log files.
+const LOG_PREFIX: &str = "./f-stack-";
+
+/// A file that is being read into options.
+pub(super) struct Porter<'a> {
+    file: &'a Path,
+    pub(super) interfaces: &'a dyn Interfaces,
+    /// The last value of each key of each section.
+    keys: BTreeMap<(String, String), Entry>,
+    pub(super) out: FstackFile,
+}
+
+/// Reads all keys of a file.
+pub(super) fn port(
+    entries: Vec<Entry>,
+    file: &Path,
+    interfaces: &dyn Interfaces,
+) -> Result<FstackFile, ConfigError> {
+    let keyed = |entry: Entry| ((entry.section.clone(), entry.key.clone()), entry);
+    let mut porter = Porter {
+        file,
+        interfaces,
+        keys: entries.into_iter().map(keyed).collect(),
+        out: FstackFile {
+            file: file.to_owned(),
+            ..FstackFile::default()
+        },
+    };
+    porter.note_without_meaning();
+    porter.cores_and_log()?;
+    porter.capture()?;
+    network::network(&mut porter)?;
+    freebsd::freebsd(&mut porter)?;
+    porter.kernel_path();
+    porter.out.notes.sort_by_key(|note| note.line);
+    Ok(porter.out)
+}
+
+impl Porter<'_> {
+    /// A value's error: the line, the key and what it must be.
+    pub(super) fn wrong(&self, entry: &Entry, must: &str) -> ConfigError {
+        let Entry {
+            section,
+            key,
+            value,
+            ..
+        } = entry;
+        self.refusal(
+            entry.line,
+            format!("[{section}] {key} is '{value}' but must be {must}"),
+        )
+    }
+
+    pub(super) fn refusal(&self, line: usize, reason: String) -> ConfigError {
+        ConfigError::Ini {
+            file: self.file.to_owned(),
+            line,
+            reason,
+        }
+    }
+
+    pub(super) fn entry(&self, section: &str, key: &str) -> Option<&Entry> {
+        self.keys.get(&(section.to_owned(), key.to_owned()))
+    }
+
+    pub(super) fn entries_of<'a>(&'a self, section: &'a str) -> impl Iterator<Item = &'a Entry> {
+        self.keys
+            .values()
+            .filter(move |entry| entry.section == section)
+    }
+
+    /// The value of a key, read by `parse`; `None`: the file does not have it.
+    pub(super) fn parsed<T>(
+        &self,
+        section: &str,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, ConfigError> {
+        let entry = self.entry(section, key);
+        let read = |entry: &Entry| parse(&entry.value).map_err(|must| self.wrong(entry, &must));
+        entry.map(read).transpose()
+    }
+
+    pub(super) fn line(&self, section: &str, key: &str) -> usize {
+        self.entry(section, key).map_or(0, |entry| entry.line)
+    }
+
+    pub(super) fn give(&mut self, option: &'static str, text: String, line: usize) {
+        self.out.given.push(Given { option, text, line });
+    }
+
+    pub(super) fn note(&mut self, entry: &Entry, kind: NoteKind, sentence: impl Into<String>) {
+        self.out.notes.push(Note {
+            line: entry.line,
+            key: format!("[{}] {}", entry.section, entry.key),
+            kind,
+            sentence: sentence.into(),
+        });
+    }
+
+    /// Notes a key, if the file has it.
+    pub(super) fn note_key(&mut self, (section, key): (&str, &str), kind: NoteKind, text: &str) {
+        if let Some(entry) = self.entry(section, key).cloned() {
+            self.note(&entry, kind, text);
+        }
+    }
+
+    fn note_without_meaning(&mut self) {
+        let entries: Vec<Entry> = self.keys.values().cloned().collect();
+        for entry in entries {
+            let Some((kind, _)) = section_of(&entry.section) else {
+                let known = super::keys::SECTIONS.iter().map(|(name, _)| *name);
+                let like = nearest(&entry.section, known).unwrap_or_default();
+                let sentence = format!("there is no such section; the nearest is [{like}]");
+                self.note(&entry, NoteKind::Unknown, sentence);
+                continue;
+            };
+            if kind.starts_with("freebsd") {
+                continue;
+            }
+            match keys_of(kind).iter().find(|(key, _)| *key == entry.key) {
+                Some((_, Use::Read)) => {}
+                Some((_, Use::Moot(why))) => self.note(&entry, NoteKind::Moot, *why),
+                None => {
+                    let known = keys_of(kind).iter().map(|(key, _)| *key);
+                    let like = nearest(&entry.key, known).unwrap_or_default();
+                    let sentence = format!("there is no such key; the nearest is '{like}'");
+                    self.note(&entry, NoteKind::Unknown, sentence);
+                }
+            }
+        }
+    }
+
+    fn cores_and_log(&mut self) -> Result<(), ConfigError> {
+        self.out.cores = self
+            .parsed("dpdk", "lcore_mask", fields::mask)?
+            .unwrap_or_default();
+        let level = |text: &str| fields::number(text, 0, 8);
+        let own = self.parsed("dpdk", "fstack_log_level", level)?.unwrap_or(0);
+        let of_dpdk = self.parsed("dpdk", "log_level", level)?.unwrap_or(0);
+        let (level, key) = match own {
+            0 => (of_dpdk, "log_level"),
+            own => (own, "fstack_log_level"),
+        };
+        let name = match level {
+            0 => return Ok(()),
+            1..=4 => "error",
+            5 => "warn",
+            6..=7 => "info",
+            _ => "debug",
+        };
+        self.give("log", name.to_owned(), self.line("dpdk", key));
+        if own > 0 {
+            let prefix = self.entry("dpdk", "fstack_log_file_prefix");
+            let prefix = prefix.map_or(LOG_PREFIX.to_owned(), |entry| entry.value.clone());
+            self.out.log_prefix = Some(prefix);
+        }
+        Ok(())
+    }
+
+    fn capture(&mut self) -> Result<(), ConfigError> {
+        const SNAPLEN_MIN: u32 = 94;
+        const SAVELEN_MIN: u32 = 8 << 20;
+        let is_on = self
+            .parsed("pcap", "enable", fields::switch)?
+            .unwrap_or(false);
+        let any = |text: &str| fields::number(text, 0, u32::MAX);
+        let snaplen = self
+            .parsed("pcap", "snaplen", any)?
+            .unwrap_or(0)
+            .max(SNAPLEN_MIN);
+        let savelen = self
+            .parsed("pcap", "savelen", any)?
+            .unwrap_or(0)
+            .max(SAVELEN_MIN);
+        if !is_on {
+            return Ok(());
+        }
+        let folder = self
+            .entry("pcap", "savepath")
+            .map_or(".", |entry| entry.value.as_str());
+        let path = format!("{}/f-stack.pcap", folder.trim_end_matches('/'));
+        self.give("pcap", path, self.line("pcap", "enable"));
+        self.give(
+            "pcap-snaplen",
+            snaplen.to_string(),
+            self.line("pcap", "snaplen"),
+        );
+        self.give(
+            "pcap-file-size",
+            savelen.to_string(),
+            self.line("pcap", "savelen"),
+        );
+        Ok(())
+    }
+
+    /// The kernel keeps the interface always, which F-Stack needs its section [kni] for.
+    fn kernel_path(&mut self) {
+        let is_on = self
+            .entry("kni", "enable")
+            .is_some_and(|entry| entry.value != "0");
+        let (kind, sentence) = match is_on {
+            false => (
+                NoteKind::Moot,
+                "the kernel keeps the interface and its own addresses",
+            ),
+            true => (
+                NoteKind::Differs,
+                "the kernel keeps the interface and its own addresses, and every port of the \
+                 stack's addresses is the stack's",
+            ),
+        };
+        let entries: Vec<Entry> = self.entries_of("kni").cloned().collect();
+        for entry in entries {
+            if keys_of("kni").iter().any(|(key, _)| *key == entry.key) {
+                self.note(&entry, kind, sentence);
+            }
+        }
+    }
+}

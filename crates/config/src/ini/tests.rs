@@ -1,0 +1,215 @@
+use std::path::Path;
+
+use super::keys::{SECTIONS, Use};
+use super::*;
+use crate::{Layers, Settings};
+
+struct TwoPorts;
+
+impl Interfaces for TwoPorts {
+    fn ethernet(&self) -> Vec<String> {
+        vec!["eth0".to_owned(), "eth1".to_owned()]
+    }
+
+    fn by_pci(&self, address: &str) -> Option<String> {
+        (address == "02:00.1").then(|| "eth1".to_owned())
+    }
+}
+
+const BASE: &str = "[dpdk]\nlcore_mask=f00\nport_list=0\n[port0]\naddr=10.0.0.5\n\
+    netmask=255.255.255.0\nbroadcast=10.0.0.255\ngateway=10.0.0.1\n";
+
+fn parse(text: &str) -> Result<FstackFile, ConfigError> {
+    FstackFile::parse(text, Path::new("config.ini"), &TwoPorts)
+}
+
+fn settings(text: &str, process: u32) -> Settings {
+    let mut layers = Layers::default();
+    layers
+        .take_fstack(&parse(text).unwrap(), Some(process))
+        .unwrap();
+    Settings::from_layers(&layers).unwrap()
+}
+
+#[test]
+fn one_port_becomes_an_interface_with_address_gateway_and_core() {
+    let found = settings(BASE, 1);
+    assert_eq!(found.interface.as_deref(), Some("eth0"));
+    assert_eq!(found.addresses[0].to_string(), "10.0.0.5/24");
+    assert_eq!(found.gateways[0].to_string(), "10.0.0.1");
+    assert_eq!(found.cores, [9]);
+    assert_eq!(parse(BASE).unwrap().processes(), 4);
+    let mut layers = Layers::default();
+    let error = layers
+        .take_fstack(&parse(BASE).unwrap(), Some(4))
+        .unwrap_err();
+    assert!(error.to_string().contains("4 bits"), "{error}");
+}
+
+#[test]
+fn virtual_addresses_ipv6_vlan_and_rules_are_taken() {
+    let text = "[dpdk]\nport_list=0\nallow=02:00.1\nvlan_filter=10\n[vlan10]\naddr=10.0.0.5\n\
+        netmask=255.255.255.0\ngateway=10.0.0.1\nvip_addr=10.1.0.1;10.1.0.2\naddr6=fd00::5\n\
+        gateway6=fd00::1\nvip_addr6=fd01::1;fd01::2\nvip_prefix_len=128\n\
+        ipfw_pr=10.2.0.0 255.255.0.0\n";
+    let found = settings(text, 0);
+    assert_eq!(
+        (found.interface.as_deref(), found.vlan),
+        (Some("eth1"), Some(10))
+    );
+    let addresses: Vec<String> = found.addresses.iter().map(ToString::to_string).collect();
+    let expected = [
+        "10.0.0.5/24",
+        "10.1.0.1/32",
+        "10.1.0.2/32",
+        "fd00::5/64",
+        "fd01::1/128",
+        "fd01::2/128",
+    ];
+    assert_eq!(addresses, expected);
+    assert_eq!(found.gateways.len(), 2);
+    assert_eq!(found.rules[0].table, 254);
+}
+
+#[test]
+fn freebsds_settings_become_sysctls_of_the_stack() {
+    let text = format!(
+        "{BASE}[freebsd.boot]\nhz=100\nkern.features.inet6=1\n[freebsd.sysctl]\n\
+         kern.ipc.somaxconn=32768\nnet.inet.tcp.cc.algorithm=cubic\n\
+         net.inet.tcp.functions_default=bbr\nnet.inet.tcp.msl=2000\nnet.inet.ip.forwarding=1\n\
+         net.inet6.ip6.accept_rtadv=2\nnet.inet.tcp.recvspace=100\n"
+    );
+    let found = settings(&text, 0);
+    let mut config = slipstack_stack::StackConfig::default();
+    found.tune(&mut config);
+    assert_eq!(config.tcp.time_wait.as_millis(), 4000);
+    assert_eq!(config.tcp.congestion, slipstack_stack::Congestion::Bbr);
+    assert_eq!(
+        (config.tcp.backlog_max, config.tcp.rcvbuf_initial),
+        (32768, 4096)
+    );
+    assert!(found.is_forwarding && found.is_autoconfigured);
+}
+
+#[test]
+fn every_known_key_sets_something_or_is_noted() {
+    let base = parse(BASE).unwrap();
+    for (kind, keys) in SECTIONS {
+        for (key, what) in *keys {
+            let (section, value) = (section_named(kind), value_of(key));
+            let text = format!("{BASE}[{section}]\n{key}={value}\n{}", companions(key));
+            let found = match parse(&text) {
+                Ok(found) => found,
+                Err(_) if ["nb_vdev", "addr"].contains(key) => continue,
+                Err(error) => panic!("[{section}] {key}: {error}"),
+            };
+            let is_noted = found
+                .notes
+                .iter()
+                .any(|it| it.key == format!("[{section}] {key}"));
+            match what {
+                Use::Moot(_) => assert!(is_noted, "[{section}] {key}"),
+                Use::Read if *kind == "vdev" || *kind == "vlan" => {}
+                Use::Read => {
+                    assert!(
+                        is_noted || found != base,
+                        "[{section}] {key} = {value} is not felt"
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn section_named(kind: &str) -> String {
+    match kind {
+        "port" | "vlan" | "vdev" | "bond" => format!("{kind}0"),
+        _ => kind.to_owned(),
+    }
+}
+
+fn value_of(key: &str) -> &'static str {
+    match key {
+        "lcore_mask" => "3",
+        "allow" | "pci_whitelist" => "02:00.1",
+        "port_list" | "log_level" | "fstack_log_level" | "nb_bond" => "1",
+        "addr" => "10.0.0.6",
+        "netmask" => "255.255.0.0",
+        "broadcast" => "10.0.0.127",
+        "gateway" => "10.0.0.2",
+        "if_name" => "eth1",
+        "addr6" | "vip_addr6" => "fd00::5",
+        "prefix_len" | "vip_prefix_len" => "80",
+        "gateway6" => "fd00::1",
+        "vip_addr" => "10.1.0.1",
+        "ipfw_pr" => "10.0.0.0 255.0.0.0",
+        "fstack_log_file_prefix" | "savepath" => "/tmp/x",
+        "snaplen" => "200",
+        "savelen" => "16777216",
+        "vlan_filter" => "7",
+        _ => "1",
+    }
+}
+
+/// Keys without which a key has no effect, and what its values need.
+fn companions(key: &str) -> &'static str {
+    match key {
+        "port_list" => "[port1]\naddr=10.0.0.7\nnetmask=255.255.255.0\n",
+        "vlan_filter" => "[vlan7]\naddr=10.0.0.7\nnetmask=255.255.255.0\n[port0]\naddr=10.0.0.8\n",
+        "fstack_log_file_prefix" => "fstack_log_level=1\n",
+        "snaplen" | "savelen" | "savepath" => "enable=1\n",
+        "prefix_len" | "gateway6" => "addr6=fd00::9\n",
+        "vip_prefix_len" => "vip_addr6=fd00::9\n",
+        _ => "",
+    }
+}
+
+#[test]
+fn what_is_unknown_or_wrong_is_named_with_its_line() {
+    let notes = |extra: &str| parse(&format!("{BASE}{extra}")).unwrap().notes;
+    let key = &notes("[dpdk]\nlcore_maks=1\n")[0];
+    assert_eq!(
+        key.to_string(),
+        "line 10: [dpdk] lcore_maks: there is no such key; the nearest is 'lcore_mask'"
+    );
+    assert!(notes("[dpkd]\nx=1\n")[0].sentence.contains("[dpdk]"));
+    assert!(
+        notes("[freebsd.sysctl]\nnet.inet.tcp.mls=1\n")[0]
+            .sentence
+            .contains("tcp.msl")
+    );
+    let wrong = |extra: &str| parse(&format!("{BASE}{extra}")).unwrap_err().to_string();
+    assert_eq!(
+        wrong("[port0]\nnetmask=255.0.255.0\n"),
+        "config.ini line 10: [port0] netmask is '255.0.255.0' but must be a netmask such as \
+         255.255.255.0"
+    );
+    assert!(wrong("[dpdk]\nlcore_mask=zz\n").contains("line 10"));
+    assert!(wrong("[dpdk]\nport_list=7\n").contains("no 7-th network interface"));
+    assert!(wrong("[dpdk]\nnb_vdev=1\n").contains("vhost-user"));
+    assert!(wrong("[freebsd.sysctl]\nnet.inet.tcp.cc.algorithm=htcp\n").contains("newreno"));
+    assert!(
+        parse("[dpdk]\nlcore_mask=1\n")
+            .unwrap_err()
+            .to_string()
+            .contains("port_list")
+    );
+}
+
+#[test]
+fn a_file_is_f_stacks_by_its_name_or_its_section() {
+    assert!(is_fstack(Path::new("config.ini"), ""));
+    assert!(is_fstack(Path::new("/etc/f-stack.conf"), "x\n[dpdk]\n"));
+    assert!(!is_fstack(Path::new("slipstack.toml"), "spin-us = 0\n"));
+}
+
+#[test]
+fn what_matters_is_said_and_the_rest_counted() {
+    let text = format!("{BASE}[dpdk]\nchannel=4\nnuma_on=1\nlcore_maks=1\n");
+    let found = parse(&text).unwrap();
+    assert!(found.sentences(Log::Error).is_empty());
+    let said = found.sentences(Log::Warn);
+    assert_eq!(said.len(), 2);
+    assert!(said[0].contains("lcore_maks") && said[1].contains("2 keys"), "{said:?}");
+    assert_eq!(found.sentences(Log::Info).len(), 3);
+}

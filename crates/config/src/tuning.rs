@@ -1,0 +1,35 @@
+//! Options and sysctls that set a stack's numbers.
+
+use slipstack_stack::{StackConfig, Tunable};
+
+use crate::table::Settings;
+
+impl Settings {
+    /// Sets the numbers of a stack that is about to be made: by the options, then by `--sysctl`.
+    pub fn tune(&self, config: &mut StackConfig) {
+        let options = [
+            (Tunable::CongestionControl, self.congestion as u32),
+            (Tunable::Ecn, self.ecn as u32),
+            (Tunable::Pacing, self.is_paced.into()),
+            (Tunable::FastOpen, self.tcp_fastopen),
+            (
+                Tunable::UserTimeoutOption,
+                self.has_user_timeout_option.into(),
+            ),
+            (Tunable::Syncookies, self.tcp_syncookies.into()),
+            (Tunable::MtuProbe, self.tcp_mtu_probing.into()),
+            (Tunable::BaseMss, self.tcp_base_mss.into()),
+            (
+                Tunable::ProbeInterval,
+                self.tcp_probe_interval.saturating_mul(1000),
+            ),
+            (Tunable::FragmentsMax, self.ipfrag_high_thresh),
+        ];
+        for (tunable, number) in options {
+            config.tune(tunable, number);
+        }
+        for setting in &self.sysctls {
+            setting.apply(config);
+        }
+    }
+}

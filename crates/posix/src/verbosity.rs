@@ -1,0 +1,35 @@
+//! How much a process says on standard error, or wherever its output of this kind goes.
+
+use slipstack_channel::report::{Place, Row};
+
+/// A level; each includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verbosity {
+    Off,
+    /// What fails because the stack is not there.
+    Error,
+    /// What differs from what the program or its user may expect.
+    Warn,
+    /// Which stack the program uses.
+    Info,
+    /// Each socket's placement.
+    Debug,
+}
+
+/// One line about a socket that has been placed.
+pub(crate) fn placement(fd: i32, row: &Row) -> String {
+    let kind = if row.is_udp { "udp" } else { "tcp" };
+    let place = match row.place {
+        Place::Undecided => "nowhere",
+        Place::Stack => "on the stack",
+        Place::Kernel => "on the kernel",
+        Place::Both => "on the stack and the kernel",
+    };
+    let end = |addr: Option<std::net::SocketAddr>| addr.map_or("-".to_owned(), |it| it.to_string());
+    format!(
+        "descriptor {fd}: {kind} {} {} is {place}: {}",
+        end(row.local),
+        end(row.remote),
+        row.why.sentence()
+    )
+}
