@@ -77,10 +77,7 @@ fn settings(arguments: &Arguments) -> Result<config::Settings, String> {
     };
     let variable = |name: &str| {
         let own = || std::env::var(name).ok().filter(|text| !text.is_empty());
-        arguments
-            .option(name)
-            .or_else(own)
-            .or_else(|| usual(name))
+        arguments.option(name).or_else(own).or_else(|| usual(name))
     };
     let layers = match conf {
         Some(file) => config::Layers::read_with_file(file, arguments.process, variable),
@@ -88,7 +85,11 @@ fn settings(arguments: &Arguments) -> Result<config::Settings, String> {
     };
     let layers = layers.map_err(|error| error.to_string())?;
     let found = config::Settings::from_layers(&layers).map_err(|error| error.to_string())?;
-    for sentence in layers.fstack().iter().flat_map(|file| file.sentences(found.log)) {
+    for sentence in layers
+        .fstack()
+        .iter()
+        .flat_map(|file| file.sentences(found.log))
+    {
         raw::write_stderr(format!("slipstack: {sentence}\n").as_bytes());
     }
     Ok(found)

@@ -210,6 +210,9 @@ fn what_matters_is_said_and_the_rest_counted() {
     assert!(found.sentences(Log::Error).is_empty());
     let said = found.sentences(Log::Warn);
     assert_eq!(said.len(), 2);
-    assert!(said[0].contains("lcore_maks") && said[1].contains("2 keys"), "{said:?}");
+    assert!(
+        said[0].contains("lcore_maks") && said[1].contains("2 keys"),
+        "{said:?}"
+    );
     assert_eq!(found.sentences(Log::Info).len(), 3);
 }
