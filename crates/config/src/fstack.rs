@@ -3,7 +3,7 @@
 //! There an instance is known by its number: `FF_PROC_ID` says which one a program uses and
 //! `FF_NB_FSTACK_INSTANCE` how many there are. Here the number is the instance's name.
 
-use crate::layers::{ConfigError, Source};
+use crate::error::{ConfigError, Source};
 
 type Found = (&'static str, &'static str, String);
 

@@ -1,10 +1,10 @@
 //! Where values come from, and which of them wins.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::declare::OptionSpec;
+use crate::error::{ConfigError, Source, read_text};
 use crate::fstack;
 use crate::ini::{self, FstackFile};
 use crate::table::{OPTIONS, find_option};
@@ -12,106 +12,6 @@ use crate::value::Value;
 
 /// The file that is read when none is named.
 pub const SYSTEM_FILE: &str = "/etc/slipstack.toml";
-
-/// A configuration file of more than this many bytes is refused.
-const FILE_LEN_MAX: u64 = 1 << 20;
-
-/// Where a value was set, for messages.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    Default,
-    File(PathBuf),
-    /// A line of an F-Stack configuration.
-    Line(PathBuf, usize),
-    /// Name of the variable.
-    Environment(&'static str),
-    CommandLine,
-}
-
-/// A value that cannot be used, or a file that cannot be read. Displayed as one sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ConfigError {
-    Value {
-        option: &'static str,
-        source: Source,
-        text: String,
-        must: String,
-    },
-    UnknownKey {
-        file: PathBuf,
-        key: String,
-    },
-    Unreadable {
-        file: PathBuf,
-        reason: String,
-    },
-    Syntax {
-        file: PathBuf,
-        reason: String,
-    },
-    /// A line of an F-Stack configuration that cannot be used; 0: the file as a whole.
-    Ini {
-        file: PathBuf,
-        line: usize,
-        reason: String,
-    },
-    /// Two options that need or exclude each other.
-    Combination(String),
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigError::Value {
-                option,
-                source,
-                text,
-                must,
-            } => match source {
-                Source::Environment(name) => write!(f, "{name} is '{text}' but must be {must}"),
-                Source::File(file) => {
-                    write!(
-                        f,
-                        "{}: '{option}' is '{text}' but must be {must}",
-                        file.display()
-                    )
-                }
-                Source::Line(file, line) => {
-                    write!(
-                        f,
-                        "{} line {line}: '{option}' is '{text}' but must be {must}",
-                        file.display()
-                    )
-                }
-                Source::Default | Source::CommandLine => {
-                    write!(f, "--{option} is '{text}' but must be {must}")
-                }
-            },
-            ConfigError::UnknownKey { file, key } => {
-                write!(f, "{}: there is no option '{key}'", file.display())
-            }
-            ConfigError::Unreadable { file, reason } => {
-                write!(f, "{} cannot be read: {reason}", file.display())
-            }
-            ConfigError::Syntax { file, reason } => {
-                write!(f, "{} is not valid TOML: {reason}", file.display())
-            }
-            ConfigError::Ini {
-                file,
-                line: 0,
-                reason,
-            } => {
-                write!(f, "{}: {reason}", file.display())
-            }
-            ConfigError::Ini { file, line, reason } => {
-                write!(f, "{} line {line}: {reason}", file.display())
-            }
-            ConfigError::Combination(sentence) => f.write_str(sentence),
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 /// Values by option name, each with its source; every text in it has passed its kind's check.
 #[derive(Clone, Debug, Default)]
@@ -197,6 +97,38 @@ impl Layers {
             return Ok(());
         }
         self.read_toml(&text, file)
+    }
+
+    /// Takes the file's values; `process` is the number of one of its processes, which gets its core
+    /// of `lcore_mask` and its log file.
+    ///
+    /// # Errors
+    /// There is no such process, or a value is not valid.
+    pub fn take_fstack(
+        &mut self,
+        ini: &FstackFile,
+        process: Option<u32>,
+    ) -> Result<(), ConfigError> {
+        for given in &ini.given {
+            let source = Source::Line(ini.file.clone(), given.line);
+            self.set(given.option, given.text.clone(), source)?;
+        }
+        let Some(process) = process else {
+            return Ok(());
+        };
+        let source = || Source::File(ini.file.clone());
+        if let Some(prefix) = &ini.log_prefix {
+            self.set("log-file", format!("{prefix}{process}.log"), source())?;
+        }
+        match ini.cores.get(process as usize) {
+            Some(core) => self.set("cores", core.to_string(), source()),
+            None if ini.cores.is_empty() && process == 0 => Ok(()),
+            None => Err(ConfigError::Combination(format!(
+                "{}: lcore_mask has {} bits, so there is no process {process} (they count from 0)",
+                ini.file.display(),
+                ini.processes()
+            ))),
+        }
     }
 
     /// Returns the F-Stack configuration that was read, if one was.
@@ -310,27 +242,5 @@ fn toml_text(value: &toml::Value) -> Option<String> {
         toml::Value::Integer(number) => Some(number.to_string()),
         toml::Value::Boolean(is_set) => Some(is_set.to_string()),
         _ => None,
-    }
-}
-
-/// Reads a configuration file, whose length is limited.
-pub(crate) fn read_text(file: &Path) -> Result<String, ConfigError> {
-    let unreadable = |reason: String| ConfigError::Unreadable {
-        file: file.to_owned(),
-        reason,
-    };
-    let meta = std::fs::metadata(file).map_err(|error| unreadable(plain_io(&error)))?;
-    if meta.len() > FILE_LEN_MAX {
-        return Err(unreadable(format!("it has more than {FILE_LEN_MAX} bytes")));
-    }
-    std::fs::read_to_string(file).map_err(|error| unreadable(plain_io(&error)))
-}
-
-fn plain_io(error: &std::io::Error) -> String {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => "there is no such file".into(),
-        std::io::ErrorKind::PermissionDenied => "permission denied".into(),
-        std::io::ErrorKind::InvalidData => "it is not UTF-8 text".into(),
-        _ => error.to_string(),
     }
 }

@@ -7,6 +7,7 @@
 
 mod choice;
 mod declare;
+mod error;
 mod fstack;
 pub mod ini;
 mod kind;
@@ -25,9 +26,10 @@ mod tests;
 
 pub use choice::{Congestion, Ecn, Log};
 pub use declare::{Change, OptionSpec, Reader, Scope};
+pub use error::{ConfigError, Source};
 pub use ini::FstackFile;
 pub use kind::{Cidr, CoreList, Kind, Spin, parse_cores};
-pub use layers::{ConfigError, Layers, SYSTEM_FILE, Source};
+pub use layers::{Layers, SYSTEM_FILE};
 pub use reference::{options_reference, sample_file};
 pub use routing::{RouteSpec, RuleSpec};
 pub use sysctl::{SysctlSetting, sysctl_reference};

@@ -2,7 +2,8 @@
 
 use core::net::IpAddr;
 
-use crate::layers::{ConfigError, Layers};
+use crate::error::ConfigError;
+use crate::layers::Layers;
 use crate::table::Settings;
 
 impl Settings {

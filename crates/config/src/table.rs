@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use crate::choice::{Congestion, Ecn, Log};
 use crate::declare::{Change, OptionSpec, Reader, Scope, ascii, options, variable_name};
+use crate::error::ConfigError;
 use crate::kind::{Cidr, CoreList, Kind, Spin};
-use crate::layers::{ConfigError, Layers};
+use crate::layers::Layers;
 use crate::routing::{RouteSpec, RuleSpec};
 use crate::sysctl::SysctlSetting;
 use crate::value::Value;

@@ -1,9 +1,10 @@
 //! The sections of FreeBSD's settings.
 
+use super::fields;
+use super::file::NoteKind;
 use super::port::Porter;
 use super::reader::Entry;
-use super::{NoteKind, fields};
-use crate::layers::ConfigError;
+use crate::error::ConfigError;
 use crate::sysctl::{self, Meaning, SysctlError};
 
 /// Gives FreeBSD's settings to the options; most become `--sysctl`.

@@ -2,9 +2,10 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
+use super::fields;
+use super::file::NoteKind;
 use super::port::Porter;
-use super::{NoteKind, fields};
-use crate::layers::ConfigError;
+use crate::error::ConfigError;
 
 /// Linux's main table, which is F-Stack's FIB 0.
 const MAIN: u32 = 254;

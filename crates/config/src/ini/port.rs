@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::file::{FstackFile, Given, Note, NoteKind};
 use super::keys::{Use, keys_of, section_of};
+use super::machine::Interfaces;
 use super::reader::Entry;
-use super::{FstackFile, Given, Interfaces, Note, NoteKind, fields, freebsd, network};
-use crate::layers::ConfigError;
+use super::{fields, freebsd, network};
+use crate::error::ConfigError;
 use crate::nearest::nearest;
 
 /// F-Stack's prefix of log files.

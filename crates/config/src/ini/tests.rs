@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::keys::{SECTIONS, Use};
 use super::*;
-use crate::{Layers, Settings};
+use crate::{Layers, Log, Settings};
 
 struct TwoPorts;
 
