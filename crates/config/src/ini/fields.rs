@@ -6,18 +6,18 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 const LIST_LEN_MAX: usize = 4096;
 
 /// A whole number, decimal.
-pub(super) fn number(text: &str, min: u32, max: u32) -> Result<u32, String> {
+pub(crate) fn number(text: &str, min: u32, max: u32) -> Result<u32, String> {
     crate::kind::parse_count(text, min, max)
 }
 
-pub(super) fn switch(text: &str) -> Result<bool, String> {
+pub(crate) fn switch(text: &str) -> Result<bool, String> {
     number(text, 0, 1)
         .map(|number| number == 1)
         .map_err(|_| "0 or 1".to_owned())
 }
 
 /// Cores of a hexadecimal mask, in ascending order.
-pub(super) fn mask(text: &str) -> Result<Vec<usize>, String> {
+pub(crate) fn mask(text: &str) -> Result<Vec<usize>, String> {
     let must = || "a hexadecimal mask of cores such as f00".to_owned();
     let digits = text
         .strip_prefix("0x")
@@ -39,7 +39,7 @@ pub(super) fn mask(text: &str) -> Result<Vec<usize>, String> {
 }
 
 /// A list such as `1,4-6`, in ascending order and without repetitions.
-pub(super) fn list(text: &str, max: u32) -> Result<Vec<u32>, String> {
+pub(crate) fn list(text: &str, max: u32) -> Result<Vec<u32>, String> {
     let must = || format!("a list such as 0,2-3 of numbers up to {max}");
     let mut numbers = Vec::new();
     for part in text.split(',').map(str::trim) {
@@ -56,16 +56,16 @@ pub(super) fn list(text: &str, max: u32) -> Result<Vec<u32>, String> {
     Ok(numbers)
 }
 
-pub(super) fn v4(text: &str) -> Result<Ipv4Addr, String> {
+pub(crate) fn v4(text: &str) -> Result<Ipv4Addr, String> {
     text.parse().map_err(|_| "an IPv4 address".to_owned())
 }
 
-pub(super) fn v6(text: &str) -> Result<Ipv6Addr, String> {
+pub(crate) fn v6(text: &str) -> Result<Ipv6Addr, String> {
     text.parse().map_err(|_| "an IPv6 address".to_owned())
 }
 
 /// The length of a netmask's prefix.
-pub(super) fn netmask(text: &str) -> Result<u8, String> {
+pub(crate) fn netmask(text: &str) -> Result<u8, String> {
     let must = || "a netmask such as 255.255.255.0".to_owned();
     let bits = v4(text).map_err(|_| must())?.to_bits();
     let len = bits.leading_ones();
@@ -77,7 +77,7 @@ pub(super) fn netmask(text: &str) -> Result<u8, String> {
 }
 
 /// Addresses separated by semicolons.
-pub(super) fn addresses<A: Into<IpAddr>>(
+pub(crate) fn addresses<A: Into<IpAddr>>(
     text: &str,
     parse: fn(&str) -> Result<A, String>,
 ) -> Result<Vec<IpAddr>, String> {
@@ -89,7 +89,7 @@ pub(super) fn addresses<A: Into<IpAddr>>(
 }
 
 /// Networks as `address mask;address mask`.
-pub(super) fn networks(text: &str) -> Result<Vec<(Ipv4Addr, u8)>, String> {
+pub(crate) fn networks(text: &str) -> Result<Vec<(Ipv4Addr, u8)>, String> {
     let must = || "networks such as 10.0.0.0 255.255.255.0;10.1.0.0 255.255.0.0".to_owned();
     let words = text
         .split(';')
@@ -101,32 +101,4 @@ pub(super) fn networks(text: &str) -> Result<Vec<(Ipv4Addr, u8)>, String> {
         Ok((v4(address).map_err(|_| must())?, len))
     };
     words.map(network).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn masks_and_lists_name_cores_and_ports() {
-        assert_eq!(mask("f00").unwrap(), [8, 9, 10, 11]);
-        assert_eq!(mask("0x5").unwrap(), [0, 2]);
-        assert!(mask("0").is_err() && mask("g").is_err() && mask("").is_err());
-        assert_eq!(list("4-6, 1,2", 4095).unwrap(), [1, 2, 4, 5, 6]);
-        assert!(list("3-1", 9).is_err() && list("x", 9).is_err());
-    }
-
-    #[test]
-    fn networks_have_contiguous_masks() {
-        assert_eq!(netmask("255.255.255.0").unwrap(), 24);
-        assert!(netmask("255.0.255.0").is_err());
-        assert_eq!(
-            networks("10.0.0.0 255.0.0.0;10.1.0.0 255.255.0.0").unwrap(),
-            [
-                (Ipv4Addr::new(10, 0, 0, 0), 8),
-                (Ipv4Addr::new(10, 1, 0, 0), 16)
-            ]
-        );
-        assert!(networks("10.0.0.0/8").is_err());
-    }
 }

@@ -8,7 +8,7 @@ use crate::error::ConfigError;
 use crate::sysctl::{self, Meaning, SysctlError};
 
 /// Gives FreeBSD's settings to the options; most become `--sysctl`.
-pub(super) fn freebsd(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
+pub(crate) fn freebsd(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
     let mut settings = Vec::new();
     let mut line = 0;
     for section in ["freebsd.boot", "freebsd.sysctl"] {

@@ -2,7 +2,7 @@
 
 /// What becomes of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
+pub(crate) enum Use {
     /// It sets something; [`super::port`] reads it.
     Read,
     /// It has no meaning here, for the reason that the sentence gives.
@@ -11,7 +11,7 @@ pub(super) enum Use {
 use Use::{Moot, Read};
 
 /// The sections; those with a number stand for all of their kind.
-pub(super) const SECTIONS: &[(&str, &[(&str, Use)])] = &[
+pub(crate) const SECTIONS: &[(&str, &[(&str, Use)])] = &[
     ("dpdk", DPDK),
     ("pcap", PCAP),
     ("port", PORT),
@@ -165,7 +165,7 @@ const KNI: &[(&str, Use)] = &[
 ];
 
 /// Returns a section's kind and number: `port0` is `port` with 0.
-pub(super) fn section_of(name: &str) -> Option<(&'static str, Option<u32>)> {
+pub(crate) fn section_of(name: &str) -> Option<(&'static str, Option<u32>)> {
     let known = SECTIONS.iter().map(|(kind, _)| *kind);
     for kind in known {
         let numbered = matches!(kind, "port" | "vlan" | "vdev" | "bond");
@@ -183,7 +183,7 @@ pub(super) fn section_of(name: &str) -> Option<(&'static str, Option<u32>)> {
 }
 
 /// Returns the keys of a section's kind.
-pub(super) fn keys_of(kind: &str) -> &'static [(&'static str, Use)] {
+pub(crate) fn keys_of(kind: &str) -> &'static [(&'static str, Use)] {
     SECTIONS
         .iter()
         .find(|(name, _)| *name == kind)

@@ -29,7 +29,7 @@ impl Attachment {
 }
 
 /// Finds the interfaces of a file and gives their addresses, gateways and rules to the options.
-pub(super) fn network(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
+pub(crate) fn network(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
     refuse_devices(porter)?;
     let list = |text: &str| fields::list(text, 255);
     let has_port = porter.entries_of("port0").next().is_some();

@@ -15,16 +15,16 @@ use crate::nearest::nearest;
 const LOG_PREFIX: &str = "./f-stack-";
 
 /// A file that is being read into options.
-pub(super) struct Porter<'a> {
+pub(crate) struct Porter<'a> {
     file: &'a Path,
-    pub(super) interfaces: &'a dyn Interfaces,
+    pub(crate) interfaces: &'a dyn Interfaces,
     /// The last value of each key of each section.
     keys: BTreeMap<(String, String), Entry>,
-    pub(super) out: FstackFile,
+    pub(crate) out: FstackFile,
 }
 
 /// Reads all keys of a file.
-pub(super) fn port(
+pub(crate) fn port(
     entries: Vec<Entry>,
     file: &Path,
     interfaces: &dyn Interfaces,
@@ -51,7 +51,7 @@ pub(super) fn port(
 
 impl Porter<'_> {
     /// A value's error: the line, the key and what it must be.
-    pub(super) fn wrong(&self, entry: &Entry, must: &str) -> ConfigError {
+    pub(crate) fn wrong(&self, entry: &Entry, must: &str) -> ConfigError {
         let Entry {
             section,
             key,
@@ -64,7 +64,7 @@ impl Porter<'_> {
         )
     }
 
-    pub(super) fn refusal(&self, line: usize, reason: String) -> ConfigError {
+    pub(crate) fn refusal(&self, line: usize, reason: String) -> ConfigError {
         ConfigError::Ini {
             file: self.file.to_owned(),
             line,
@@ -72,18 +72,18 @@ impl Porter<'_> {
         }
     }
 
-    pub(super) fn entry(&self, section: &str, key: &str) -> Option<&Entry> {
+    pub(crate) fn entry(&self, section: &str, key: &str) -> Option<&Entry> {
         self.keys.get(&(section.to_owned(), key.to_owned()))
     }
 
-    pub(super) fn entries_of<'a>(&'a self, section: &'a str) -> impl Iterator<Item = &'a Entry> {
+    pub(crate) fn entries_of<'a>(&'a self, section: &'a str) -> impl Iterator<Item = &'a Entry> {
         self.keys
             .values()
             .filter(move |entry| entry.section == section)
     }
 
     /// The value of a key, read by `parse`; `None`: the file does not have it.
-    pub(super) fn parsed<T>(
+    pub(crate) fn parsed<T>(
         &self,
         section: &str,
         key: &str,
@@ -94,15 +94,15 @@ impl Porter<'_> {
         entry.map(read).transpose()
     }
 
-    pub(super) fn line(&self, section: &str, key: &str) -> usize {
+    pub(crate) fn line(&self, section: &str, key: &str) -> usize {
         self.entry(section, key).map_or(0, |entry| entry.line)
     }
 
-    pub(super) fn give(&mut self, option: &'static str, text: String, line: usize) {
+    pub(crate) fn give(&mut self, option: &'static str, text: String, line: usize) {
         self.out.given.push(Given { option, text, line });
     }
 
-    pub(super) fn note(&mut self, entry: &Entry, kind: NoteKind, sentence: impl Into<String>) {
+    pub(crate) fn note(&mut self, entry: &Entry, kind: NoteKind, sentence: impl Into<String>) {
         self.out.notes.push(Note {
             line: entry.line,
             key: format!("[{}] {}", entry.section, entry.key),
@@ -112,7 +112,7 @@ impl Porter<'_> {
     }
 
     /// Notes a key, if the file has it.
-    pub(super) fn note_key(&mut self, (section, key): (&str, &str), kind: NoteKind, text: &str) {
+    pub(crate) fn note_key(&mut self, (section, key): (&str, &str), kind: NoteKind, text: &str) {
         if let Some(entry) = self.entry(section, key).cloned() {
             self.note(&entry, kind, text);
         }

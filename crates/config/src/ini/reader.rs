@@ -10,7 +10,7 @@ const LINE_LEN_MAX: usize = 2048;
 
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub line: usize,
     pub section: String,
     pub key: String,
@@ -18,7 +18,7 @@ pub(super) struct Entry {
 }
 
 /// Reads all keys; the error is a line and what is wrong with it.
-pub(super) fn read(text: &str) -> Result<Vec<Entry>, (usize, String)> {
+pub(crate) fn read(text: &str) -> Result<Vec<Entry>, (usize, String)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut entries: Vec<Entry> = Vec::new();
     let mut section = String::new();
@@ -78,35 +78,4 @@ fn uncommented(text: &str) -> &str {
         before = c;
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pairs(text: &str) -> Vec<(usize, String, String)> {
-        let shown = |it: Entry| (it.line, format!("{}.{}", it.section, it.key), it.value);
-        read(text).unwrap().into_iter().map(shown).collect()
-    }
-
-    #[test]
-    fn keys_comments_and_continued_lines_are_read_as_f_stack_reads_them() {
-        let text = "\u{feff}# c\n[dpdk]\nlcore_mask = 1 ; one core\n; c\nallow=02:00.0,a=b\n\
-                    [port0]\nvip_addr:10.0.0.1;10.0.0.2\n  10.0.0.3\n";
-        let expected = [
-            (3, "dpdk.lcore_mask", "1"),
-            (5, "dpdk.allow", "02:00.0,a=b"),
-            (7, "port0.vip_addr", "10.0.0.1;10.0.0.2"),
-            (8, "port0.vip_addr", "10.0.0.3"),
-        ];
-        let expected = expected.map(|(line, key, value)| (line, key.to_owned(), value.to_owned()));
-        assert_eq!(pairs(text), expected);
-    }
-
-    #[test]
-    fn a_line_that_is_no_key_is_named() {
-        assert_eq!(read("[dpdk]\nword\n").unwrap_err().0, 2);
-        assert_eq!(read("[dpdk\n").unwrap_err().0, 1);
-        assert_eq!(read(&"x".repeat(3000)).unwrap_err().0, 1);
-    }
 }

@@ -1,6 +1,9 @@
+use std::net::Ipv4Addr;
 use std::path::Path;
 
+use super::fields::*;
 use super::keys::{SECTIONS, Use};
+use super::reader::{Entry, read};
 use super::*;
 use crate::{Layers, Log, Settings};
 
@@ -215,4 +218,53 @@ fn what_matters_is_said_and_the_rest_counted() {
         "{said:?}"
     );
     assert_eq!(found.sentences(Log::Info).len(), 3);
+}
+
+#[test]
+fn masks_and_lists_name_cores_and_ports() {
+    assert_eq!(mask("f00").unwrap(), [8, 9, 10, 11]);
+    assert_eq!(mask("0x5").unwrap(), [0, 2]);
+    assert!(mask("0").is_err() && mask("g").is_err() && mask("").is_err());
+    assert_eq!(list("4-6, 1,2", 4095).unwrap(), [1, 2, 4, 5, 6]);
+    assert!(list("3-1", 9).is_err() && list("x", 9).is_err());
+}
+
+#[test]
+fn networks_have_contiguous_masks() {
+    assert_eq!(netmask("255.255.255.0").unwrap(), 24);
+    assert!(netmask("255.0.255.0").is_err());
+    assert_eq!(
+        networks("10.0.0.0 255.0.0.0;10.1.0.0 255.255.0.0").unwrap(),
+        [
+            (Ipv4Addr::new(10, 0, 0, 0), 8),
+            (Ipv4Addr::new(10, 1, 0, 0), 16)
+        ]
+    );
+    assert!(networks("10.0.0.0/8").is_err());
+}
+
+fn pairs(text: &str) -> Vec<(usize, String, String)> {
+    let shown = |it: Entry| (it.line, format!("{}.{}", it.section, it.key), it.value);
+    read(text).unwrap().into_iter().map(shown).collect()
+}
+
+#[test]
+fn keys_comments_and_continued_lines_are_read_as_f_stack_reads_them() {
+    let text = "\u{feff}# c\n[dpdk]\nlcore_mask = 1 ; one core\n; c\nallow=02:00.0,a=b\n\
+                [port0]\nvip_addr:10.0.0.1;10.0.0.2\n  10.0.0.3\n";
+    let expected = [
+        (3, "dpdk.lcore_mask", "1"),
+        (5, "dpdk.allow", "02:00.0,a=b"),
+        (7, "port0.vip_addr", "10.0.0.1;10.0.0.2"),
+        (8, "port0.vip_addr", "10.0.0.3"),
+    ];
+    let expected = expected.map(|(line, key, value)| (line, key.to_owned(), value.to_owned()));
+    assert_eq!(pairs(text), expected);
+}
+
+#[test]
+fn a_line_that_is_no_key_is_named() {
+    assert_eq!(read("[dpdk]\nword\n").unwrap_err().0, 2);
+    assert_eq!(read("[dpdk\n").unwrap_err().0, 1);
+    assert_eq!(read(&"x".repeat(3000)).unwrap_err().0, 1);
 }
