@@ -83,7 +83,12 @@ impl Recorded {
     fn new(tag: &str) -> Recorded {
         let name = format!("slipstack-replay-{}-{tag}.pcapng", std::process::id());
         let path = std::env::temp_dir().join(name);
-        let mut capture = Capture::new(File::create(&path).unwrap(), "eth7").unwrap();
+        let mut capture = Capture::new(
+            File::create(&path).unwrap(),
+            "eth7",
+            slipstack_device::SNAPLEN_MAX,
+        )
+        .unwrap();
         let frames = [
             (Direction::Inbound, arp_request([2; 6])),
             (Direction::Inbound, datagram(0)),
