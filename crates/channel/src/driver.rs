@@ -62,7 +62,8 @@ pub trait Driver: Send + Sync {
         self.turn()
     }
 
-    /// Lets what was pushed take effect: in-process runs only commands and the flush; remote
+    /// Lets what was pushed take effect, at once or, if another thread owns the engine, as soon as that one lets go of
+    /// it: in-process runs only commands and the flush; remote
     /// rings the engine's doorbell if it sleeps. Cheap when there is nothing.
     fn commands(&self);
 
@@ -81,6 +82,9 @@ pub trait Driver: Send + Sync {
     fn has_stand_in(&self) -> bool {
         true
     }
+
+    /// What the stand-in calls when it has brought events that no thread of the program's has been told of. Set once.
+    fn set_relief(&self, _call: Box<dyn Fn() + Send + Sync>) {}
 
     /// Before blocking: arms the wake-ups. `None` = something came meanwhile, do not sleep.
     /// Every `Some` is followed by one [`Driver::finish_wait`]. Frames may wait for others for

@@ -28,6 +28,7 @@ mod idhash;
 mod idle;
 mod interfaces;
 pub mod kernel;
+mod lead;
 mod lending;
 mod link;
 mod mourn;

@@ -142,6 +142,11 @@ impl Link {
         self.is_lost.store(true, Ordering::Relaxed);
     }
 
+    /// What the engine's stand-in calls when it has brought something while no thread of the program's drives.
+    pub(crate) fn set_relief(&self, call: Box<dyn Fn() + Send + Sync>) {
+        self.driver.set_relief(call);
+    }
+
     pub(crate) fn is_left(&self) -> bool {
         self.is_left.load(Ordering::Acquire)
     }

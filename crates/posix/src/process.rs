@@ -93,7 +93,7 @@ pub struct Process {
     pub(crate) attach: Arc<dyn Attach>,
     pub(crate) settings: Settings,
     pub(crate) table: Table,
-    pub(crate) sleepers: Sleepers,
+    pub(crate) sleepers: Arc<Sleepers>,
     pub(crate) spin: Spin,
     pub(crate) batch: Batch,
     pub(crate) report: Report,
@@ -147,7 +147,7 @@ impl Process {
             attach,
             spin: Spin::new(settings.spin, settings.gather_us),
             table: Table::new(),
-            sleepers: Sleepers::default(),
+            sleepers: Arc::default(),
             batch: Batch::default(),
             report: Report::new(settings.journal),
             link: Lock::new(None),
@@ -251,6 +251,9 @@ impl Process {
                 let link = Arc::new(Link::new(attachment));
                 self.say(Verbosity::Info, &link.describe);
                 self.batch.set_net(link.has_ticker());
+                self.sleepers.lead.set_net(link.has_ticker());
+                let sleepers = Arc::clone(&self.sleepers);
+                link.set_relief(Box::new(move || sleepers.replace_leader()));
                 if is_unattended {
                     self.warn_once(
                         "no thread may be started here (RLIMIT_NPROC): while the program computes or sleeps elsewhere, \

@@ -8,6 +8,7 @@ use slipstack_mem::Lock;
 use crate::absence::is_intent;
 use crate::description::{Decided, Description, Watch};
 use crate::epoll::{Set, Target};
+use crate::lead::Lead;
 use crate::process::Process;
 use crate::wait::Subject;
 use crate::waiter::{Waiter, WaiterPool};
@@ -56,6 +57,8 @@ pub(crate) struct Sleepers {
     claimant: Lock<Option<Arc<Waiter>>>,
     is_claimed: AtomicBool,
     pub(crate) pool: WaiterPool,
+    /// Who drives, asleep or awake.
+    pub(crate) lead: Lead,
 }
 
 impl Sleepers {
@@ -76,7 +79,8 @@ impl Sleepers {
             kept,
         });
         drop(asleep);
-        self.count.fetch_add(1, Ordering::AcqRel);
+        self.count.fetch_add(1, Ordering::SeqCst);
+        waiter.set_thread(thread);
         subscribe(subject, waiter);
         true
     }
@@ -100,6 +104,17 @@ impl Sleepers {
         let waiter = Arc::clone(waiter);
         *self.leader.lock() = Some(Leader { thread, waiter });
         true
+    }
+
+    /// A thread that drives falls asleep, and may not lead: who does has the lead too. False if nobody does.
+    pub(crate) fn yield_lead(&self, thread: usize) -> bool {
+        let leader = self.leader.lock().as_ref().map(|leader| leader.thread);
+        let is_claimed = self.is_claimed.load(Ordering::Acquire);
+        if leader.is_some() || is_claimed {
+            // A claimant is about to lead.
+            self.lead.give(thread, leader.unwrap_or(0));
+        }
+        leader.is_some() || is_claimed
     }
 
     /// False if this waiter does not lead (any more).
@@ -149,7 +164,8 @@ impl Sleepers {
         self.is_claimed.store(false, Ordering::Release);
         *self.claimant.lock() = None;
         self.stop_leading(waiter);
-        self.pass_on();
+        self.lead.vacate();
+        self.pass_on(|| 0);
     }
 
     pub(crate) fn set_leader_until(&self, until_ns: u64) {
@@ -166,9 +182,21 @@ impl Sleepers {
         }
     }
 
+    /// Whether a thread sleeps, but for the one that asks.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 0
+    }
+
+    /// The leader has been away for too long, says the engine's stand-in.
+    pub(crate) fn replace_leader(&self) {
+        self.lead.vacate();
+        self.pass_on(|| 0);
+    }
+
     /// A thread leaves: if nobody leads now, another sleeper may.
-    pub(crate) fn pass_on(&self) {
-        if self.count.load(Ordering::Acquire) == 0 || self.is_led.load(Ordering::Acquire) {
+    pub(crate) fn pass_on(&self, now_ns: impl FnOnce() -> u64) {
+        if self.is_empty() || self.is_led.load(Ordering::Acquire) || !self.lead.is_vacant(now_ns) {
             return;
         }
         if let Some(sleeper) = self.asleep.lock().first() {
@@ -227,6 +255,7 @@ impl Sleepers {
         std::mem::forget(std::mem::take(&mut *self.asleep.lock()));
         self.count.store(0, Ordering::Relaxed);
         self.is_led.store(false, Ordering::Relaxed);
+        self.lead.vacate();
         self.leader_until_ns.store(0, Ordering::Relaxed);
         *self.leader.lock() = None;
         self.is_claimed.store(false, Ordering::Relaxed);

@@ -15,6 +15,7 @@ use crate::description::Description;
 use crate::epoll::{Set, Target};
 use crate::errno::Errno;
 use crate::kernel::Interruptions;
+use crate::lead::Leave;
 use crate::link::Link;
 use crate::outcome::Divert;
 use crate::process::Process;
@@ -71,6 +72,15 @@ struct Slept {
     /// Which of the driver's descriptors had something.
     driver: [bool; 2],
     kernel: Look,
+}
+
+impl Slept {
+    const NOT_AT_ALL: Slept = Slept {
+        rang: false,
+        driver: [false; 2],
+        // Who never gets to sleep has to ask for himself.
+        kernel: Look::Due,
+    };
 }
 
 /// A kernel socket under a number, as something that ends a sleep.
@@ -167,8 +177,43 @@ impl Process {
         self.batch.end(thread, || self.now_ns());
         self.undo_abandoned(thread);
         let begun = self.now_ns();
-        let is_only_look = plan.deadline_ns.is_some_and(|deadline| deadline <= begun);
-        if !is_only_look && self.gathers(plan) {
+        if plan.deadline_ns.is_some_and(|deadline| deadline <= begun) {
+            return self.only_look(link.as_deref(), &mut check);
+        }
+        let leads = link.is_some() && self.sleepers.lead.enter(thread, begun);
+        let outcome = self.wait_from(plan, link.as_ref(), (begun, leads), &mut check);
+        self.leave_lead(thread, matches!(outcome, Ok(Some(_))));
+        outcome
+    }
+
+    /// A call whose time is over before it begins.
+    fn only_look<T>(
+        &self,
+        link: Option<&Link>,
+        check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
+    ) -> Result<Option<T>, Divert> {
+        if let Some(link) = link {
+            self.turn(link);
+        }
+        let found = check(Look::Due)?;
+        match (&found, link) {
+            (Some(_), _) => self.spin.on_found_at_once(),
+            (None, Some(link)) => _ = link.relieve(),
+            (None, None) => {}
+        }
+        Ok(found)
+    }
+
+    fn wait_from<T>(
+        &self,
+        plan: &Plan<'_>,
+        link: Option<&Arc<Link>>,
+        (begun, leads): (u64, bool),
+        check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
+    ) -> Result<Option<T>, Divert> {
+        let lead = &self.sleepers.lead;
+        let drives = leads || !lead.is_trusted();
+        if self.gathers(plan) {
             if self.batch.is_gathering(begun)
                 && let Some(value) = check(Look::Later)?
             {
@@ -177,15 +222,15 @@ impl Process {
             self.batch.begin_gathering(begun);
         }
         let would_nap = |link: &Arc<Link>| self.spin.gather_ns() > 0 && link.would_nap();
-        let naps = !is_only_look && link.as_ref().is_some_and(would_nap);
-        match &link {
-            Some(link) if naps => link.commands(),
-            Some(link) => self.turn(link),
+        let naps = drives && link.is_some_and(would_nap);
+        match link {
+            // While the leader is away what has come would wait for it.
+            Some(link) if !naps && (drives || lead.is_away()) => self.turn(link),
+            Some(link) => link.commands(),
             None => {}
         }
         // Who goes to sleep at once is told by the sleep.
-        let sleeps_at_once = !is_only_look && self.spin.budget_ns() == 0;
-        let look = if sleeps_at_once {
+        let look = if !drives || self.spin.budget_ns() == 0 {
             Look::Later
         } else {
             Look::Due
@@ -194,15 +239,12 @@ impl Process {
             self.spin.on_found_at_once();
             return Ok(Some(value));
         }
-        if is_only_look {
-            if let Some(link) = &link {
-                link.relieve();
-            }
-            return Ok(None);
+        let before = self.kernel.interruptions();
+        if !drives {
+            return self.sleep(plan, before, naps, check);
         }
         self.spin.on_wait();
-        let before = self.kernel.interruptions();
-        let spun = self.spin(plan, link.as_deref(), begun, before, &mut check)?;
+        let spun = self.spin(plan, link.map(|link| &**link), begun, before, check)?;
         match spun {
             Spun::Found(value) => {
                 self.spin.on_hit();
@@ -211,10 +253,30 @@ impl Process {
             Spun::TimedOut => Ok(None),
             Spun::InVain => {
                 let asleep_since = self.now_ns();
-                let outcome = self.sleep(plan, before, naps, &mut check);
+                let outcome = self.sleep(plan, before, naps, check);
                 self.spin.on_sleep(self.now_ns().wrapping_sub(asleep_since));
                 outcome
             }
+        }
+    }
+
+    /// A thread that drove leaves a wait: it takes the lead along, or another one has it from now on.
+    #[inline]
+    fn leave_lead(&self, thread: usize, has_found: bool) {
+        // Whoever begins to sleep after this finds the leader away.
+        if self.sleepers.lead.leave(thread, Leave::Alone) && !self.sleepers.is_empty() {
+            self.leave_sleepers(thread, has_found);
+        }
+    }
+
+    #[cold]
+    fn leave_sleepers(&self, thread: usize, has_found: bool) {
+        let now_ns = self.now_ns();
+        let lead = &self.sleepers.lead;
+        if has_found && lead.is_trusted() {
+            lead.leave(thread, Leave::Shortly { now_ns });
+        } else if lead.leave(thread, Leave::ForLong { now_ns }) {
+            self.sleepers.pass_on(|| now_ns);
         }
     }
 
@@ -285,7 +347,9 @@ impl Process {
         if let Some(sleeper) = self.sleepers.remove(&waiter) {
             self.leave(sleeper);
         }
-        self.sleepers.pass_on();
+        if !self.sleepers.lead.is_trusted() {
+            self.sleepers.pass_on(|| self.now_ns());
+        }
         self.sleepers.pool.give(waiter);
         outcome
     }
@@ -308,10 +372,15 @@ impl Process {
             // Another thread may have attached, or the engine died, since the last look.
             self.seek(plan.subject);
             let link = self.living_link();
-            let gathers = !naps && self.gathers(plan);
+            let lead = &self.sleepers.lead;
+            let leads = link.is_some() && lead.enter(thread, self.now_ns());
+            let mut drives = leads || !lead.is_trusted();
+            let gathers = drives && !naps && self.gathers(plan);
+            // Whom the turn wakes is looked at below.
+            self.sleepers.pool.take_woken();
             match &link {
                 Some(link) if gathers => self.turn_before_answers(link),
-                Some(link) if !naps => self.turn(link),
+                Some(link) if drives && !naps => self.turn(link),
                 _ => {}
             }
             naps = false;
@@ -327,6 +396,7 @@ impl Process {
             if plan.deadline_ns.is_some_and(|deadline| deadline <= now) {
                 return check(Look::Due);
             }
+            drives &= !(leads && self.hands_on(thread, now));
             let starved = link.as_deref().and_then(Link::relieve);
             if !waiter.fall_asleep() {
                 waiter.wake_up(false);
@@ -336,13 +406,24 @@ impl Process {
             let left = plan.deadline_ns.map(|deadline| deadline - now);
             let left = least(left, starved);
             let left = least(left, self.absence.sleep_ns());
-            let slept = match link.filter(|_| self.sleepers.try_lead(thread, waiter)) {
-                Some(link) => self.sleep_leading(waiter, &link, plan, now, left),
-                None => self.sleep_in_ppoll(waiter, plan, None, left),
+            let slept = match link.filter(|_| drives) {
+                Some(link) if self.sleepers.try_lead(thread, waiter) => {
+                    self.sleep_leading(waiter, &link, plan, now, left)
+                }
+                Some(_) if !self.sleepers.yield_lead(thread) => Slept::NOT_AT_ALL,
+                _ => self.sleep_in_ppoll(waiter, plan, None, left),
             };
             waiter.wake_up(slept.rang);
             look = slept.kernel;
         }
+    }
+
+    /// The leader has found nothing for itself: whether it gives the lead to a thread that it has just woken.
+    fn hands_on(&self, thread: usize, now_ns: u64) -> bool {
+        let lead = &self.sleepers.lead;
+        let woken = self.sleepers.pool.take_woken();
+        let may = woken != 0 && woken != thread && lead.is_trusted();
+        may && lead.hand_on(thread, woken, now_ns)
     }
 
     fn sleep_leading(
@@ -356,12 +437,7 @@ impl Process {
         link.release_idle();
         let Some(wait_on) = link.prepare_wait(self.spin.gather_ns()) else {
             self.sleepers.stop_leading(waiter);
-            return Slept {
-                rang: false,
-                driver: [false; 2],
-                // Who never gets to sleep has to ask for himself.
-                kernel: Look::Due,
-            };
+            return Slept::NOT_AT_ALL;
         };
         let mut left = least(left, wait_on.timeout_ns);
         if self.sleepers.was_nudged(now) {

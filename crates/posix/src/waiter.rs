@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use rustix::event::EventfdFlags;
 use slipstack_mem::{Lock, raised};
@@ -16,6 +16,10 @@ const NOTIFIED: u32 = 2;
 #[derive(Debug)]
 pub(crate) struct Waiter {
     state: AtomicU32,
+    /// Whose it is.
+    thread: AtomicUsize,
+    /// The thread that was woken last, of all whose waiters are of one pool.
+    woken: Arc<AtomicUsize>,
     /// `None`: the process may have no more descriptors. Its sleeps are short then ([`BLIND_SLEEP_NS`]).
     doorbell: Option<OwnedFd>,
 }
@@ -24,11 +28,13 @@ pub(crate) struct Waiter {
 pub(crate) const BLIND_SLEEP_NS: u64 = 5_000_000;
 
 impl Waiter {
-    fn new() -> Self {
+    fn new(woken: Arc<AtomicUsize>) -> Self {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let low = rustix::event::eventfd(0, flags);
         Waiter {
             state: AtomicU32::new(AWAKE),
+            thread: AtomicUsize::new(0),
+            woken,
             doorbell: low.ok().map(raised),
         }
     }
@@ -46,9 +52,15 @@ impl Waiter {
     pub(crate) fn notify(&self) -> bool {
         let was_asleep = self.state.fetch_or(NOTIFIED, Ordering::AcqRel) == ASLEEP;
         if was_asleep && let Some(doorbell) = &self.doorbell {
+            let thread = self.thread.load(Ordering::Relaxed);
+            self.woken.store(thread, Ordering::Relaxed);
             let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
         }
         was_asleep
+    }
+
+    pub(crate) fn set_thread(&self, thread: usize) {
+        self.thread.store(thread, Ordering::Relaxed);
     }
 
     /// About to sleep; false if there was a notification since the last look.
@@ -74,6 +86,7 @@ impl Waiter {
 #[derive(Debug, Default)]
 pub(crate) struct WaiterPool {
     idle: Lock<Vec<Arc<Waiter>>>,
+    woken: Arc<AtomicUsize>,
 }
 
 /// Idle waiters that are kept.
@@ -83,7 +96,15 @@ impl WaiterPool {
     pub(crate) fn take(&self) -> Arc<Waiter> {
         match self.idle.lock().pop() {
             Some(waiter) => waiter,
-            None => Arc::new(Waiter::new()),
+            None => Arc::new(Waiter::new(Arc::clone(&self.woken))),
+        }
+    }
+
+    /// The thread that was woken last since this was asked, 0 = none.
+    pub(crate) fn take_woken(&self) -> usize {
+        match self.woken.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.woken.swap(0, Ordering::Relaxed),
         }
     }
 
@@ -125,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_notification_before_sleep_prevents_it() {
-        let waiter = Waiter::new();
+        let waiter = Waiter::new(Arc::default());
         assert!(!waiter.notify());
         assert!(!waiter.fall_asleep());
         waiter.wake_up(false);

@@ -9,11 +9,11 @@ mod nap;
 mod ticker;
 
 use std::os::fd::RawFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 use slipstack_channel::{Driver, Exit, Placement, TurnOutcome, WaitOn};
-use slipstack_mem::{Doorbell, Lock, now_ns};
+use slipstack_mem::{Doorbell, Guard, Lock, now_ns};
 use slipstack_stack::Instant;
 
 use crate::custodian::Custodian;
@@ -52,6 +52,10 @@ struct Shared {
     /// No keeper is to be reached.
     is_alone: AtomicBool,
     is_over: AtomicBool,
+    /// A thread has pushed commands and did not wait for the engine: whoever lets go of it runs them.
+    is_asked: AtomicBool,
+    /// [`Driver::set_relief`].
+    relief: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl InProcess {
@@ -77,6 +81,8 @@ impl InProcess {
             ticker_until: AtomicU64::new(0),
             is_alone: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            is_asked: AtomicBool::new(false),
+            relief: OnceLock::new(),
         });
         let ticker = match Ticker::start(Arc::clone(&shared)) {
             Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => return Err(error),
@@ -97,9 +103,14 @@ impl InProcess {
 
     /// Looks at the engine between turns (statistics, tests).
     pub fn with_engine<T>(&self, look: impl FnOnce(&mut Engine) -> T) -> T {
-        look(&mut self.shared.engine.lock())
+        let found = look(&mut self.shared.engine.lock());
+        self.shared.settle();
+        found
     }
 }
+
+/// How often a thread looks for the engine before it sleeps until it may have it: as long as a turn takes.
+const LOOKS: u32 = 400;
 
 impl Shared {
     /// One whole turn by whoever asks; `None` if another thread owns the engine.
@@ -114,7 +125,64 @@ impl Shared {
         if is_stale {
             self.bell.ring();
         }
+        self.settle();
         Some(turn)
+    }
+
+    /// The engine, or nothing if another thread has it: that one runs what has been pushed.
+    fn ask(&self) -> Option<Guard<'_, Engine>> {
+        self.engine.try_lock().or_else(|| {
+            self.is_asked.store(true, Ordering::Release);
+            fence(Ordering::SeqCst);
+            self.engine.try_lock()
+        })
+    }
+
+    /// The engine, for which another thread is not made to sleep if it can be helped.
+    fn await_engine(&self) -> Guard<'_, Engine> {
+        for _ in 0..LOOKS {
+            if let Some(engine) = self.engine.try_lock() {
+                return engine;
+            }
+            std::hint::spin_loop();
+        }
+        self.engine.lock()
+    }
+
+    /// After the engine was let go of: runs what others have pushed meanwhile who did not wait.
+    #[inline]
+    fn settle(&self) {
+        fence(Ordering::SeqCst);
+        while self.is_asked.load(Ordering::Acquire) {
+            // Whoever has it now settles in its turn.
+            let Some(engine) = self.engine.try_lock() else {
+                return;
+            };
+            self.is_asked.store(false, Ordering::Relaxed);
+            self.run_commands(engine);
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    fn run_commands(&self, mut engine: Guard<'_, Engine>) {
+        if self.is_over() {
+            return;
+        }
+        let now = now_ns();
+        let driven_at = self.driven_at.load(Ordering::Relaxed);
+        if now.saturating_sub(driven_at) < LONG_BATCH_NS {
+            engine.commands(Instant(now));
+        } else {
+            self.driven_at.store(now, Ordering::Relaxed);
+            engine.turn(Instant(now));
+        }
+        // A command can have consequences for another thread's socket of this engine.
+        let has_news = self.sleepers.is_any() && engine.has_unread_events();
+        let is_stale = self.is_stale(&mut engine);
+        drop(engine);
+        if has_news || is_stale {
+            self.bell.ring();
+        }
     }
 
     /// The engine's connections are others': nothing of it may reach the device any more. Known for certain under its lock.
@@ -126,6 +194,7 @@ impl Shared {
         if self.is_alone.load(Ordering::Relaxed) != is_alone {
             self.is_alone.store(is_alone, Ordering::Relaxed);
             self.engine.lock().set_alone(is_alone);
+            self.settle();
         }
     }
 
@@ -139,6 +208,7 @@ impl Shared {
         if has_sleepers {
             self.bell.ring();
         }
+        self.settle();
     }
 
     /// Whether a sleeper has to be woken because of what was done in its absence: its timeout may
@@ -185,25 +255,9 @@ impl Driver for InProcess {
     }
 
     fn commands(&self) {
-        // A command must not be left behind because the ticker happened to own the engine.
-        let mut engine = self.shared.engine.lock();
-        if self.shared.is_over() {
-            return;
-        }
-        let now = now_ns();
-        let driven_at = self.shared.driven_at.load(Ordering::Relaxed);
-        if now.saturating_sub(driven_at) < LONG_BATCH_NS {
-            engine.commands(Instant(now));
-        } else {
-            self.shared.driven_at.store(now, Ordering::Relaxed);
-            engine.turn(Instant(now));
-        }
-        // A command can have consequences for another thread's socket of this engine.
-        let has_news = self.shared.sleepers.is_any() && engine.has_unread_events();
-        let is_stale = self.shared.is_stale(&mut engine);
-        drop(engine);
-        if has_news || is_stale {
-            self.shared.bell.ring();
+        if let Some(engine) = self.shared.ask() {
+            self.shared.run_commands(engine);
+            self.shared.settle();
         }
     }
 
@@ -212,7 +266,7 @@ impl Driver for InProcess {
     }
 
     fn prepare_wait(&self, nap_ns_max: u64) -> Option<WaitOn> {
-        let mut engine = self.shared.engine.try_lock()?;
+        let mut engine = self.shared.await_engine();
         self.shared.sleepers.enter();
         if self.shared.is_over() {
             return Some(WaitOn::NOTHING);
@@ -226,6 +280,7 @@ impl Driver for InProcess {
             engine.set_sleeping(false);
             self.shared.sleepers.turn_back();
             drop(engine);
+            self.shared.settle();
             self.unpark();
             return None;
         }
@@ -236,6 +291,7 @@ impl Driver for InProcess {
             .armed_until
             .store(deadline.map_or(u64::MAX, |at| at.0), Ordering::Release);
         drop(engine);
+        self.shared.settle();
         Some(WaitOn {
             fds: [device, self.shared.bell.raw_fd()],
             timeout_ns: deadline.map(|at| at.0.saturating_sub(now)),
@@ -247,6 +303,10 @@ impl Driver for InProcess {
         self.naps.end(has_come, now_ns);
         self.shared.sleepers.leave(has_rung, &self.shared.bell);
         self.unpark();
+    }
+
+    fn set_relief(&self, call: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.shared.relief.set(call);
     }
 
     fn wake_waiters(&self) {

@@ -193,10 +193,16 @@ impl Watch {
             self.shared.ticker_until.store(until, Ordering::Release);
         }
         drop(engine);
-        if has_news && self.shared.sleepers.is_any() {
-            // The program came and fell asleep while we had the engine.
-            self.shared.bell.ring();
+        if has_news {
+            match &self.shared.relief.get() {
+                // The program came and fell asleep while we had the engine.
+                _ if self.shared.sleepers.is_any() => self.shared.bell.ring(),
+                // Threads of it may sleep all the same, and wait for one that is away.
+                Some(relief) => relief(),
+                None => {}
+            }
         }
+        self.shared.settle();
         if is_busy {
             return Mode::Away;
         }

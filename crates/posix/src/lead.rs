@@ -1,0 +1,220 @@
+//! Which of a program's threads drives the engine.
+//!
+//! One thread that waits spins, makes the turns and sleeps on the device; it has the *lead*. All others sleep on their own
+//! doorbells at once, and the engine's lock is nearly always free. A thread takes the lead along into the program's code
+//! while such absences are short: until it waits again nobody is woken in its place. Who finds it away for longer than that
+//! takes it over, and the engine's stand-in has a sleeper woken. Where absences are long, the lead is free as soon as its
+//! thread leaves, and a sleeper is woken to take it.
+//!
+//! A leader that sleeps, and is woken for another thread's socket alone, gives that thread the lead: what comes next is
+//! likely meant for it too.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// A leader that is away for longer may be replaced.
+const ABSENT_NS: u64 = 50_000;
+/// Absences up to this are short.
+const SHORT_NS: u64 = 100_000;
+/// Short absences in a row after which the next is expected to be one.
+const TRUST: u32 = 8;
+
+/// Values of [`Lead::away_since`]: it waits; it is away, and nobody slept when it left.
+const HERE: u64 = 0;
+const LONG_AGO: u64 = 1;
+
+/// How a thread leaves a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// Nobody else sleeps.
+    Alone,
+    /// It is likely to be back at once.
+    Shortly { now_ns: u64 },
+    /// Or not.
+    ForLong { now_ns: u64 },
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Lead {
+    /// The thread; 0 = nobody.
+    thread: AtomicUsize,
+    away_since: AtomicU64,
+    /// The thread that left last while others slept, and when.
+    left: AtomicUsize,
+    left_ns: AtomicU64,
+    /// Short absences in a row.
+    short: AtomicU32,
+    /// Somebody notices when the leader stays away.
+    has_net: AtomicBool,
+}
+
+impl Lead {
+    /// A thread waits: whether it is the one that drives.
+    #[inline]
+    pub(crate) fn enter(&self, thread: usize, now_ns: u64) -> bool {
+        if self.left.load(Ordering::Relaxed) == thread {
+            self.on_return(now_ns);
+        }
+        let holder = self.thread.load(Ordering::SeqCst);
+        if holder == thread {
+            self.away_since.store(HERE, Ordering::Relaxed);
+            return true;
+        }
+        let is_free = holder == 0 || self.is_absent(now_ns);
+        let (made, else_read) = (Ordering::SeqCst, Ordering::Relaxed);
+        let has_it = is_free
+            && self
+                .thread
+                .compare_exchange(holder, thread, made, else_read)
+                .is_ok();
+        if has_it {
+            self.away_since.store(HERE, Ordering::SeqCst);
+        }
+        has_it
+    }
+
+    /// Whether the leader is in the program's code, for however short.
+    pub(crate) fn is_away(&self) -> bool {
+        self.away_since.load(Ordering::SeqCst) != HERE
+    }
+
+    fn is_absent(&self, now_ns: u64) -> bool {
+        let since = self.away_since.load(Ordering::SeqCst);
+        since != HERE && now_ns.saturating_sub(since) > ABSENT_NS
+    }
+
+    /// Whether nobody drives, nor is about to be back.
+    pub(crate) fn is_vacant(&self, now_ns: impl FnOnce() -> u64) -> bool {
+        self.thread.load(Ordering::SeqCst) == 0 || self.is_away() && self.is_absent(now_ns())
+    }
+
+    pub(crate) fn set_net(&self, has_net: bool) {
+        self.has_net.store(has_net, Ordering::Relaxed);
+    }
+
+    /// Whether the last absences were short: the leader is relied on. If not, whoever waits drives a bit.
+    #[inline]
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.short.load(Ordering::Relaxed) >= TRUST && self.has_net.load(Ordering::Relaxed)
+    }
+
+    /// `thread` leaves a wait; false if it does not have the lead.
+    #[inline]
+    pub(crate) fn leave(&self, thread: usize, how: Leave) -> bool {
+        if self.thread.load(Ordering::Relaxed) != thread {
+            return false;
+        }
+        let now_ns = match how {
+            // Whoever falls asleep now sees this, or is seen by who asks after it.
+            Leave::Alone => {
+                self.away_since.store(LONG_AGO, Ordering::SeqCst);
+                return true;
+            }
+            Leave::Shortly { now_ns } => {
+                self.away_since.store(now_ns, Ordering::SeqCst);
+                now_ns
+            }
+            Leave::ForLong { now_ns } => {
+                self.vacate();
+                now_ns
+            }
+        };
+        self.left_ns.store(now_ns, Ordering::Relaxed);
+        self.left.store(thread, Ordering::Relaxed);
+        true
+    }
+
+    #[cold]
+    fn on_return(&self, now_ns: u64) {
+        self.left.store(0, Ordering::Relaxed);
+        let away_ns = now_ns.saturating_sub(self.left_ns.load(Ordering::Relaxed));
+        let short = match away_ns <= SHORT_NS {
+            true => self.short.load(Ordering::Relaxed).saturating_add(1),
+            false => 0,
+        };
+        self.short.store(short, Ordering::Relaxed);
+    }
+
+    /// Whoever has it, has it no more.
+    pub(crate) fn vacate(&self) {
+        self.thread.store(0, Ordering::SeqCst);
+    }
+
+    /// `to` sleeps on the device: it drives.
+    pub(crate) fn give(&self, from: usize, to: usize) {
+        let (made, else_read) = (Ordering::SeqCst, Ordering::Relaxed);
+        let _ = self.thread.compare_exchange(from, to, made, else_read);
+    }
+
+    /// `to`, which has been woken, drives from now on; false if `from` had not the lead.
+    pub(crate) fn hand_on(&self, from: usize, to: usize, now_ns: u64) -> bool {
+        let (made, else_read) = (Ordering::SeqCst, Ordering::Relaxed);
+        let is_given = self
+            .thread
+            .compare_exchange(from, to, made, else_read)
+            .is_ok();
+        if is_given {
+            self.away_since.store(now_ns, Ordering::SeqCst);
+        }
+        is_given
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: u64 = 1_000_000;
+
+    fn trusted() -> Lead {
+        let lead = Lead::default();
+        lead.set_net(true);
+        for at in 0..u64::from(TRUST) {
+            assert!(!lead.is_trusted());
+            assert!(lead.enter(1, SOON + 2 * at));
+            let now_ns = SOON + 2 * at + 1;
+            assert!(lead.leave(1, Leave::ForLong { now_ns }));
+        }
+        assert!(lead.enter(1, SOON + 100));
+        assert!(lead.is_trusted());
+        lead
+    }
+
+    #[test]
+    fn one_thread_has_the_lead_until_it_is_away_for_long() {
+        let lead = trusted();
+        let now_ns = 2 * SOON;
+        assert!(!lead.enter(2, now_ns));
+        assert!(lead.leave(1, Leave::Shortly { now_ns }));
+        assert!(!lead.enter(2, now_ns + ABSENT_NS));
+        assert!(!lead.is_vacant(|| now_ns + ABSENT_NS));
+        assert!(lead.enter(2, now_ns + ABSENT_NS + 1));
+        assert!(!lead.enter(1, now_ns + ABSENT_NS + 2));
+    }
+
+    #[test]
+    fn one_long_absence_ends_the_trust() {
+        let lead = trusted();
+        let now_ns = 2 * SOON;
+        lead.leave(1, Leave::Shortly { now_ns });
+        assert!(lead.enter(1, now_ns + SHORT_NS + 1));
+        assert!(!lead.is_trusted());
+    }
+
+    #[test]
+    fn who_leaves_alone_is_replaced_by_whoever_comes() {
+        let lead = Lead::default();
+        assert!(lead.enter(1, SOON));
+        assert!(lead.leave(1, Leave::Alone));
+        assert!(lead.enter(2, SOON));
+        assert!(!lead.leave(1, Leave::Alone), "it is another's");
+    }
+
+    #[test]
+    fn who_is_given_the_lead_has_it_when_it_waits() {
+        let lead = trusted();
+        assert!(lead.hand_on(1, 2, SOON));
+        assert!(!lead.hand_on(1, 3, SOON));
+        assert!(!lead.enter(1, SOON));
+        assert!(lead.enter(2, SOON));
+    }
+}
