@@ -28,7 +28,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("preload", &["abi", "posix", "attach", "config"]),
     ("capi", &["abi", "posix", "attach", "config"]),
     ("config", &["stack"]),
-    ("cli", &["config", "attach", "keeper", "channel"]),
+    ("apps", &["service"]),
+    (
+        "cli",
+        &["config", "attach", "keeper", "channel", "service", "apps"],
+    ),
     ("sim", &["wire", "stack"]),
     ("emulator", &["sim", "stack", "device", "wire"]),
     (

@@ -38,6 +38,8 @@ pub enum Error {
         bin: PathBuf,
         error: io::Error,
     },
+    /// A service of this process was refused what it needs; a sentence.
+    Service(String),
     /// Where is the `slipstack` command?
     NoCommand,
     NoInstance {
@@ -98,6 +100,7 @@ impl fmt::Display for Error {
             Error::NoCommand => f.write_str(
                 "no keeper runs and the slipstack command is not known; start the program with: slipstack run",
             ),
+            Error::Service(sentence) => f.write_str(sentence),
             Error::NoInstance { name, interface } => {
                 write!(f, "no instance named {name} runs")?;
                 if let Some(interface) = interface {

@@ -16,6 +16,7 @@ mod launch;
 mod link;
 pub mod program;
 mod room;
+mod serving;
 mod ticket;
 
 pub use client::client;
@@ -24,3 +25,4 @@ pub use inherited::inherited_sockets;
 pub use instance::instance_main;
 pub use keeper::keeper_main;
 pub use launch::{Launched, launch};
+pub use serving::{Place, Serving, Signals, Watch, hold_signals, serve};

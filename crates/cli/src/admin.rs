@@ -11,8 +11,8 @@ use slipstack_channel::control::{
 };
 use slipstack_channel::report::Why;
 
+use crate::failure::{Failure, settings};
 use crate::output::{print, say, table};
-use crate::{Failure, settings};
 
 pub fn status(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (_, settings) = settings(matches)?;

@@ -21,6 +21,7 @@ pub fn command() -> Command {
         )
         .subcommand(run_command())
         .subcommand(instance_command())
+        .subcommand(crate::serve::command())
         .subcommand(keeper_command())
         .subcommand(status_command())
         .subcommand(why_command())
@@ -191,7 +192,7 @@ fn json_argument() -> Arg {
         .help("Print JSON instead of a table")
 }
 
-fn with_options(command: Command, scopes: &[Scope]) -> Command {
+pub fn with_options(command: Command, scopes: &[Scope]) -> Command {
     OPTIONS
         .iter()
         .filter(|option| scopes.contains(&option.scope))

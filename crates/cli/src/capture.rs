@@ -9,8 +9,8 @@ use std::time::Duration;
 use clap::ArgMatches;
 use slipstack_attach::capture::{self, Plan, Summary};
 
+use crate::failure::{Failure, settings};
 use crate::output::say;
-use crate::{Failure, settings};
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (_, settings) = settings(matches)?;

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{Access, access};
 use slipstack_config::Settings;
 
-use crate::Failure;
+use crate::failure::Failure;
 
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_NET_RAW: u32 = 13;

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use clap::ArgMatches;
 
-use crate::{Failure, host, run, settings};
+use crate::failure::{Failure, settings};
+use crate::{host, run};
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (_, mut settings) = settings(matches)?;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::ArgMatches;
 
-use crate::{Failure, settings};
+use crate::failure::{Failure, settings};
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (_, settings) = settings(matches)?;

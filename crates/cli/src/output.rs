@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Prints what a command was asked for. A reader who has seen enough (`| head`) is no failure.
 pub fn print(text: &str) -> Result<(), Failure> {

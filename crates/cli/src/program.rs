@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Finds the file that `name` runs and refuses what cannot work, with the reason.
 ///

@@ -12,8 +12,9 @@ use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::thread::CpuSet;
 use slipstack_config::{Layers, Log, Settings};
 
+use crate::failure::{Failure, settings};
 use crate::output::say;
-use crate::{Failure, host, program, settings};
+use crate::{host, program};
 
 pub const LIBRARY: &str = "libslipstack.so";
 

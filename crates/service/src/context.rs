@@ -12,6 +12,7 @@ use slipstack_channel::{
 };
 
 use crate::connections::{ConnectionId, DatagramSocketId, Entries, ListenerId, Phase};
+use crate::control::Shared;
 use crate::counts::Counts;
 use crate::limits::Limits;
 use crate::raw;
@@ -19,6 +20,9 @@ use crate::received::Received;
 use crate::service::Closed;
 use crate::timers::Timers;
 use crate::workers::{Busy, Pool, Results};
+
+/// How long a handler that found the pool busy waits.
+const RETRY_NS: u64 = 1_000_000;
 
 /// A named limit is reached: the socket table, or the room of a send ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +51,9 @@ pub(crate) struct Core<R> {
     pub(crate) attempts: RefCell<VecDeque<(SockId, SocketAddr)>>,
     /// Connections that a handler has let go of.
     pub(crate) ended: RefCell<Vec<SockId>>,
+    /// Connections that are to be looked at again, each once, and when.
+    pub(crate) retries: RefCell<Vec<SockId>>,
+    pub(crate) retry_at: Cell<Option<u64>>,
     /// Something has been written since the send rings were last looked at.
     pub(crate) has_written: Cell<bool>,
     pub(crate) results: Arc<Results<R>>,
@@ -54,6 +61,7 @@ pub(crate) struct Core<R> {
     pub(crate) limits: Limits,
     pub(crate) shares_ports: bool,
     pub(crate) counts: Arc<Counts>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// The service's hand on its sockets, for the time of one call.
@@ -140,7 +148,8 @@ impl<R> Context<'_, R> {
             addr,
             reuse_addr: matches!(asked, Asked::BindListener { .. }),
             reuse_port: is_shared,
-            v6_only: false,
+            // An address family is listened on by itself.
+            v6_only: true,
         });
         self.core.asked.borrow_mut().push((ticket, asked));
     }
@@ -308,6 +317,24 @@ impl<R> Context<'_, R> {
         submitted
     }
 
+    /// Whether a job of the connection is under way.
+    pub fn is_at_work(&self, id: ConnectionId) -> bool {
+        let mut entries = self.core.entries.borrow_mut();
+        entries.find(id.0).is_some_and(|entry| entry.jobs > 0)
+    }
+
+    /// Calls [`crate::Service::on_data`] again in a millisecond, for a handler that found the pool
+    /// busy.
+    pub fn retry(&self, id: ConnectionId) {
+        let mut retries = self.core.retries.borrow_mut();
+        if !retries.contains(&id.0) {
+            retries.push(id.0);
+        }
+        if self.core.retry_at.get().is_none() {
+            self.core.retry_at.set(Some(self.now_ns + RETRY_NS));
+        }
+    }
+
     // Datagrams.
 
     /// Sends a datagram from `local` (an address of the stack; `None`: the route's) to `peer`.
@@ -340,6 +367,11 @@ impl<R> Context<'_, R> {
     pub fn wake_after(&self, after: Duration) {
         let due = self.now_ns.saturating_add(after.as_nanos() as u64);
         self.core.wake_at.set(Some(due));
+    }
+
+    /// The service has done what it was for: its engine ends ([`crate::Control::is_over`]).
+    pub fn end(&self) {
+        self.core.shared.set_over();
     }
 
     /// Connections that exist, attempts included.

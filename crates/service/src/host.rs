@@ -3,7 +3,6 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use slipstack_channel::{
     ChannelEvent, CloseMode, Command, EventKind, Inside, Owner, ProgramEnd, Reason, Refusal,
@@ -13,7 +12,7 @@ use slipstack_mem::Doorbell;
 
 use crate::connections::{ConnectionId, DatagramSocketId, ListenerId, Phase};
 use crate::context::{Asked, Context, Core};
-use crate::counts::Counts;
+use crate::control::Control;
 use crate::limits::Limits;
 use crate::raw;
 use crate::received::{Datagram, Received};
@@ -37,28 +36,6 @@ pub struct Hosting {
     pub shares_ports: bool,
 }
 
-/// Ends a service from another thread.
-#[derive(Clone, Debug)]
-pub struct Control {
-    is_stopping: Arc<AtomicBool>,
-    bell: Option<Doorbell>,
-    counts: Arc<Counts>,
-}
-
-impl Control {
-    /// The service closes its listeners, then each connection in order.
-    pub fn stop(&self) {
-        self.is_stopping.store(true, Ordering::SeqCst);
-        if let Some(bell) = &self.bell {
-            bell.ring();
-        }
-    }
-
-    pub fn counts(&self) -> &Counts {
-        &self.counts
-    }
-}
-
 /// A service on one engine.
 pub struct Host<S: Service> {
     service: S,
@@ -66,7 +43,6 @@ pub struct Host<S: Service> {
     states: Vec<Option<S::Connection>>,
     core: Core<S::Result>,
     is_started: bool,
-    is_stopping: Arc<AtomicBool>,
     is_stopped: bool,
     /// When idle send rings are given back.
     release_at: Option<u64>,
@@ -80,11 +56,7 @@ impl<S: Service> Host<S> {
     /// # Errors
     /// There is no memory for the channel.
     pub fn inside(service: S, hosting: Hosting) -> io::Result<(Inside, Control)> {
-        let control = Control {
-            is_stopping: Arc::new(AtomicBool::new(false)),
-            bell: hosting.bell.clone(),
-            counts: Arc::default(),
-        };
+        let control = Control::new(hosting.bell.clone());
         let inside = Inside::new(|program| Host::new(service, hosting, program, &control))?;
         Ok((inside, control))
     }
@@ -109,15 +81,17 @@ impl<S: Service> Host<S> {
                 asked: Default::default(),
                 attempts: Default::default(),
                 ended: Default::default(),
+                retries: Default::default(),
+                retry_at: Default::default(),
                 has_written: Default::default(),
                 results: Arc::new(Results::new(bell)),
                 pool,
                 limits,
                 shares_ports,
-                counts: Arc::clone(&control.counts),
+                counts: Arc::clone(&control.shared.counts),
+                shared: Arc::clone(&control.shared),
             },
             is_started: false,
-            is_stopping: Arc::clone(&control.is_stopping),
             is_stopped: false,
             release_at: None,
             relieve_at: None,
@@ -466,6 +440,7 @@ impl<S: Service> Host<S> {
         {
             self.core.program.close(sock, CloseMode::Abort);
         }
+        self.core.shared.note_refusal(refused);
         self.call(now, |service, cx| service.on_refused(cx, refused));
     }
 
@@ -500,6 +475,16 @@ impl<S: Service> Host<S> {
         if self.core.wake_at.get().is_some_and(|at| at <= now) {
             self.core.wake_at.set(None);
             self.call(now, |service, cx| service.on_wake(cx));
+        }
+        if self.core.retry_at.get().is_some_and(|at| at <= now) {
+            self.core.retry_at.set(None);
+            let retries = self.core.retries.take();
+            for sock in retries {
+                self.call_for(now, sock, |service, cx, id, state| {
+                    service.on_data(cx, id, state);
+                });
+                self.settle(now, sock);
+            }
         }
         if self.release_at.is_some_and(|at| at <= now) {
             self.release_at = None;
@@ -553,7 +538,7 @@ impl<S: Service> Owner for Host<S> {
         if self.has_due(now) {
             self.run_timers(now);
         }
-        if self.is_stopping.load(Ordering::SeqCst) && !self.is_stopped {
+        if self.core.shared.is_stopping() && !self.is_stopped {
             self.stop(now);
         }
         self.finish_ended(now);
@@ -563,6 +548,12 @@ impl<S: Service> Owner for Host<S> {
         if self.core.has_written.take() && self.release_at.is_none() {
             self.release_at = Some(now + RING_KEPT_NS);
         }
+        if self.core.asked.borrow().is_empty() {
+            self.core.shared.set_ready();
+        }
+        if self.is_stopped && self.core.entries.borrow().live == 0 {
+            self.core.shared.set_over();
+        }
         self.relieve_at = self.core.program.is_starving().then_some(now + STARVED_NS);
         self.core.program.flush_overflow();
     }
@@ -570,14 +561,15 @@ impl<S: Service> Owner for Host<S> {
     fn has_work(&self) -> bool {
         !self.is_started
             || self.core.results.is_any()
-            || (!self.is_stopped && self.is_stopping.load(Ordering::SeqCst))
+            || (!self.is_stopped && self.core.shared.is_stopping())
             || !self.core.asked.borrow().is_empty()
     }
 
     fn next_deadline_ns(&self) -> Option<u64> {
         let timer = self.core.timers.borrow().next();
         let wake_at = self.core.wake_at.get();
-        [timer, wake_at, self.release_at, self.relieve_at]
+        let retry_at = self.core.retry_at.get();
+        [timer, wake_at, retry_at, self.release_at, self.relieve_at]
             .into_iter()
             .flatten()
             .min()

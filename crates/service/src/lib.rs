@@ -20,6 +20,7 @@
 
 mod connections;
 mod context;
+mod control;
 mod counts;
 mod host;
 mod limits;
@@ -31,8 +32,9 @@ mod workers;
 
 pub use connections::{ConnectionId, DatagramSocketId, ListenerId};
 pub use context::{Context, Full};
+pub use control::Control;
 pub use counts::{Counts, Tally};
-pub use host::{Control, Host, Hosting};
+pub use host::{Host, Hosting};
 pub use limits::Limits;
 pub use received::{Datagram, Received};
 pub use service::{Closed, Refused, Service, Via};

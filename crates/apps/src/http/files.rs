@@ -1,0 +1,243 @@
+//! Files below a directory, never outside of it. Everything here may block: it runs on workers.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use percent_encoding::percent_decode_str;
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+
+use super::listing;
+use super::status::Status;
+
+const INDEX: &str = "index.html";
+
+/// The directory that is served.
+#[derive(Debug)]
+pub struct Root {
+    directory: OwnedFd,
+    lists: bool,
+    /// Longer files are not kept whole.
+    whole_max: u64,
+}
+
+/// What a path names.
+#[derive(Clone, Debug)]
+pub enum Found {
+    Whole(Arc<Content>),
+    /// A file that is too long to be kept: it is read in pieces.
+    Long(Arc<LongFile>),
+    /// A directory without the slash at its end.
+    Redirect,
+    Refused(Status),
+}
+
+/// What is known of a file beside its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    pub len: u64,
+    /// Whole seconds; none for what is made here.
+    pub modified: Option<SystemTime>,
+    /// With its quotation marks; empty for what is made here.
+    pub etag: String,
+    pub mime: String,
+}
+
+/// A whole file, or a listing.
+#[derive(Debug)]
+pub struct Content {
+    pub about: About,
+    pub bytes: Vec<u8>,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub struct LongFile {
+    pub about: About,
+    file: File,
+}
+
+impl LongFile {
+    /// Reads up to `max` bytes from `at` on.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has become shorter than it was.
+    pub fn read(&self, at: u64, max: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; max];
+        let len = self.file.read_at(&mut bytes, at)?;
+        if len == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        bytes.truncate(len);
+        Ok(bytes)
+    }
+}
+
+/// Decodes and normalises a request's path: no NUL, no way out of the root, relative to it.
+///
+/// # Errors
+/// [`Status::BadRequest`].
+pub fn decode(path: &str) -> Result<String, Status> {
+    let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let bytes = path.as_bytes();
+    let is_malformed = |at: usize| !is_hex(bytes.get(at + 1)) || !is_hex(bytes.get(at + 2));
+    if (0..bytes.len()).any(|at| bytes[at] == b'%' && is_malformed(at)) {
+        return Err(Status::BadRequest);
+    }
+    let decoded = percent_decode_str(path)
+        .decode_utf8()
+        .map_err(|_| Status::NotFound)?;
+    if decoded.contains('\0') {
+        return Err(Status::BadRequest);
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in decoded.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop().ok_or(Status::BadRequest)?;
+            }
+            part => parts.push(part),
+        }
+    }
+    let is_directory = decoded.ends_with('/') || decoded.ends_with("/.") || parts.is_empty();
+    let mut normal = parts.join("/");
+    if is_directory && !normal.is_empty() {
+        normal.push('/');
+    }
+    Ok(normal)
+}
+
+impl Root {
+    /// # Errors
+    /// It is not a directory, or may not be read.
+    pub fn open(path: &Path, lists: bool, whole_max: u64) -> io::Result<Root> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Root {
+            directory,
+            lists,
+            whole_max,
+        })
+    }
+
+    /// Opens what a normalised path names. The kernel sees to it that neither `..` nor a symbolic
+    /// link leads out of the root.
+    fn open_beneath(&self, path: &str) -> Result<File, Errno> {
+        let path = if path.is_empty() { "." } else { path };
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        openat2(&self.directory, path, flags, Mode::empty(), resolve).map(File::from)
+    }
+
+    /// Finds what a normalised path names.
+    pub fn find(&self, path: &str) -> Found {
+        match self.look_up(path) {
+            Ok(found) => found,
+            Err(error) => Found::Refused(status_of(&error)),
+        }
+    }
+
+    fn look_up(&self, path: &str) -> io::Result<Found> {
+        let file = self.open_beneath(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            if !path.is_empty() && !path.ends_with('/') {
+                return Ok(Found::Redirect);
+            }
+            return self.find_in_directory(path, &file);
+        }
+        if !metadata.is_file() || path.ends_with('/') {
+            return Ok(Found::Refused(Status::NotFound));
+        }
+        self.take_file(path, file)
+    }
+
+    fn find_in_directory(&self, path: &str, directory: &File) -> io::Result<Found> {
+        let index = format!("{path}{INDEX}");
+        match self.open_beneath(&index) {
+            Ok(file) if file.metadata()?.is_file() => return self.take_file(&index, file),
+            Ok(_) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        if !self.lists {
+            return Ok(Found::Refused(Status::Forbidden));
+        }
+        let bytes = listing::page(path, directory.as_fd())?.into_bytes();
+        Ok(Found::Whole(Arc::new(Content {
+            about: About {
+                len: bytes.len() as u64,
+                modified: None,
+                etag: String::new(),
+                mime: "text/html; charset=utf-8".to_owned(),
+            },
+            bytes,
+        })))
+    }
+
+    fn take_file(&self, path: &str, file: File) -> io::Result<Found> {
+        let metadata = file.metadata()?;
+        let seconds = u64::try_from(metadata.mtime()).unwrap_or(0);
+        let about = About {
+            len: metadata.len(),
+            modified: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)),
+            etag: format!(
+                "\"{:x}-{:x}-{:x}\"",
+                metadata.mtime(),
+                metadata.mtime_nsec(),
+                metadata.len()
+            ),
+            mime: mime(path),
+        };
+        if about.len > self.whole_max {
+            return Ok(Found::Long(Arc::new(LongFile { about, file })));
+        }
+        let mut bytes = vec![0; about.len as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(Found::Whole(Arc::new(Content { about, bytes })))
+    }
+
+    /// Whether a path still names what it named when this was noted.
+    pub fn is_current(&self, path: &str, about: &About) -> bool {
+        // A listing is made anew.
+        if about.modified.is_none() {
+            return false;
+        }
+        let index = format!("{path}{INDEX}");
+        let name = match path.is_empty() || path.ends_with('/') {
+            true => &index,
+            false => path,
+        };
+        let metadata = self
+            .open_beneath(name)
+            .ok()
+            .and_then(|it| it.metadata().ok());
+        metadata.is_some_and(|it| {
+            let etag = format!("\"{:x}-{:x}-{:x}\"", it.mtime(), it.mtime_nsec(), it.len());
+            it.is_file() && etag == about.etag
+        })
+    }
+}
+
+fn mime(path: &str) -> String {
+    let guessed = mime_guess::from_path(path).first_raw();
+    match guessed.unwrap_or("application/octet-stream") {
+        text if text.starts_with("text/") => format!("{text}; charset=utf-8"),
+        other => other.to_owned(),
+    }
+}
+
+fn status_of(error: &io::Error) -> Status {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    match errno {
+        Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => Status::NotFound,
+        Some(Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::LOOP) => Status::Forbidden,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Status::Unavailable,
+        _ => Status::InternalError,
+    }
+}

@@ -1,0 +1,148 @@
+//! The access log (combined format), written by a thread of its own.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, SystemTime};
+
+/// Lines that wait to be written; further ones are lost and counted.
+const LINES_MAX: usize = 16_384;
+
+/// The way to the writer.
+#[derive(Clone, Debug)]
+pub struct Log {
+    lines: SyncSender<String>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Log {
+    /// Appends to a file; `-` is standard output.
+    ///
+    /// # Errors
+    /// The file cannot be written, or there is no thread for it.
+    pub fn open(path: &Path) -> io::Result<Log> {
+        let out: Box<dyn Write + Send> = match path.as_os_str() == "-" {
+            true => Box::new(io::stdout()),
+            false => Box::new(File::options().create(true).append(true).open(path)?),
+        };
+        let (lines, waiting) = sync_channel(LINES_MAX);
+        let lost = Arc::new(AtomicU64::new(0));
+        let unwritten = Arc::clone(&lost);
+        let thread = std::thread::Builder::new().name("access-log".to_owned());
+        thread.spawn(move || write_all(&waiting, out, &unwritten))?;
+        Ok(Log { lines, lost })
+    }
+
+    /// Hands a line over; it is lost if the writer cannot keep up.
+    pub fn put(&self, line: String) {
+        if self.lines.try_send(line).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Lines that were not written: the writer was behind, or the disk full.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+}
+
+/// Writes what comes, and flushes when nothing does.
+fn write_all(lines: &Receiver<String>, out: Box<dyn Write + Send>, lost: &AtomicU64) {
+    let mut out = BufWriter::with_capacity(64 * 1024, out);
+    while let Ok(line) = lines.recv() {
+        let mut next = Some(line);
+        while let Some(line) = next {
+            if out.write_all(line.as_bytes()).is_err() {
+                lost.fetch_add(1, Ordering::Relaxed);
+            }
+            next = lines.try_recv().ok();
+        }
+        if out.flush().is_err() {
+            lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A field as it stands in a line: quotation marks and control characters are escaped.
+pub fn quoted(bytes: Option<&[u8]>) -> String {
+    let Some(bytes) = bytes else {
+        return "-".to_owned();
+    };
+    let mut out = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte {
+            b'"' | b'\\' | 0..=0x1f | 0x7f.. => {
+                out.push_str(&format!("\\x{byte:02X}"));
+            }
+            byte => out.push(char::from(byte)),
+        }
+    }
+    out
+}
+
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
+
+/// The time as logs have it, in UTC: `25/Nov/2026:08:30:00 +0000`.
+pub fn time(now: SystemTime) -> String {
+    let seconds = now
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO)
+        .as_secs();
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
+    format!(
+        "{day:02}/{}/{year}:{:02}:{:02}:{:02} +0000",
+        MONTHS[month],
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
+}
+
+/// Year, month from 0, and day of a day since 1970-01-01.
+fn date(days: u64) -> (u64, usize, u64) {
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let (mut year, mut left) = (1970, days);
+    loop {
+        let len = if is_leap(year) { 366 } else { 365 };
+        if left < len {
+            break;
+        }
+        left -= len;
+        year += 1;
+    }
+    let february = if is_leap(year) { 29 } else { 28 };
+    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while left >= lengths[month] {
+        left -= lengths[month];
+        month += 1;
+    }
+    (year, month, left + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_as_in_other_logs() {
+        let at = |seconds| time(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(0), "01/Jan/1970:00:00:00 +0000");
+        assert_eq!(at(951_782_400), "29/Feb/2000:00:00:00 +0000");
+        assert_eq!(at(1_795_593_599), "25/Nov/2026:07:59:59 +0000");
+    }
+
+    #[test]
+    fn nothing_in_a_field_ends_its_line_or_its_quotation() {
+        assert_eq!(quoted(Some(b"a\"b\nc\\\xff")), "a\\x22b\\x0Ac\\x5C\\xFF");
+        assert_eq!(quoted(None), "-");
+    }
+}

@@ -1,0 +1,525 @@
+//! The service: from a request in the ring to its response.
+
+use std::collections::HashMap;
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use slipstack_service::{Busy, Closed, ConnectionId, Context, Service, Via};
+
+use super::cache::{Cache, Lookup};
+use super::exchange::{Done, Exchange, Out, Progress, Source, Step};
+use super::files::{self, Found, Root};
+use super::listing;
+use super::log::{self, Log};
+use super::request::{self, Body, HEAD_MAX, Method, Parsed, Request, Skip};
+use super::response::{self, SERVER, select};
+use super::status::Status;
+
+/// Longest body of a request, which is thrown away.
+const BODY_MAX: u64 = 1 << 20;
+/// How long a peer may go on sending after the last response.
+const DRAIN: Duration = Duration::from_secs(2);
+/// Bytes looked at when a body is passed over.
+const SKIP_AT_ONCE: usize = 64 * 1024;
+const KEEP_ALIVE: &str = "Connection: keep-alive\r\n\r\n";
+const CLOSE: &str = "Connection: close\r\n\r\n";
+const OK: &str = "HTTP/1.1 200 OK\r\nServer: slipstack\r\nDate: ";
+
+/// What can be chosen.
+#[derive(Clone, Debug)]
+pub struct HttpOptions {
+    pub listen: Vec<SocketAddr>,
+    pub backlog: u32,
+    pub root: Arc<Root>,
+    /// Bytes that each engine's cache may hold.
+    pub cache: usize,
+    /// How long a connection may be idle between requests, or not take what is sent.
+    pub idle: Duration,
+    /// How long a head may take from its first byte to its last.
+    pub head: Duration,
+    /// Connections of one address on each engine.
+    pub per_address: Option<usize>,
+    pub log: Option<Log>,
+}
+
+/// See the module.
+pub struct Http {
+    options: HttpOptions,
+    cache: Cache,
+    by_address: HashMap<IpAddr, usize>,
+    /// The date as it is sent, and the second of the monotonic clock that it was made in.
+    date: (u64, String),
+}
+
+type Cx<'a> = Context<'a, Done>;
+
+impl Http {
+    pub fn new(options: HttpOptions) -> Http {
+        debug_assert!(OK.contains(SERVER));
+        Http {
+            cache: Cache::new(options.cache),
+            options,
+            by_address: HashMap::new(),
+            date: (u64::MAX, String::new()),
+        }
+    }
+
+    fn date(&mut self, now_ns: u64) -> &str {
+        let second = now_ns / 250_000_000;
+        if self.date.0 != second {
+            self.date = (second, httpdate::fmt_http_date(SystemTime::now()));
+            debug_assert_eq!(self.date.1.len(), response::DATE_LEN);
+        }
+        &self.date.1
+    }
+
+    /// Answers as many requests as have come.
+    fn advance(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
+        while state.step == Step::Head && cx.is_open(id) {
+            if state.skip != Skip::Nothing && !self.pass_over_body(cx, id, state) {
+                return;
+            }
+            let bytes = cx.received(id).contiguous(HEAD_MAX + 1);
+            if bytes.is_empty() {
+                return;
+            }
+            match request::parse(&bytes) {
+                Ok(Parsed::Request(request, len)) => {
+                    state.is_timed = false;
+                    self.answer(cx, id, state, &request, len);
+                }
+                Ok(Parsed::Partial) => return self.await_head(cx, id, state, bytes.len()),
+                Err(status) => return self.refuse(cx, id, state, status),
+            }
+        }
+    }
+
+    fn await_head(&self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange, len: usize) {
+        if cx.has_ended(id) {
+            // Half a request, and no more to come.
+            cx.consume(id, len);
+            return cx.close(id);
+        }
+        if !state.is_timed {
+            state.is_timed = true;
+            cx.set_timer(id, self.options.head);
+        }
+    }
+
+    /// Whether the body has ended.
+    fn pass_over_body(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) -> bool {
+        while state.skip != Skip::Nothing {
+            let bytes = cx.received(id).contiguous(SKIP_AT_ONCE);
+            match state.skip.pass(&bytes) {
+                Ok(0) if state.skip != Skip::Nothing => return false,
+                Ok(len) => {
+                    cx.consume(id, len);
+                    state.skipped += len as u64;
+                }
+                Err(status) => {
+                    self.refuse(cx, id, state, status);
+                    return false;
+                }
+            }
+            if state.skipped > BODY_MAX {
+                self.refuse(cx, id, state, Status::ContentTooLarge);
+                return false;
+            }
+        }
+        state.skipped = 0;
+        true
+    }
+
+    /// Answers a request, or has a worker look first.
+    fn answer(
+        &mut self,
+        cx: &Cx<'_>,
+        id: ConnectionId,
+        state: &mut Exchange,
+        request: &Request<'_>,
+        len: usize,
+    ) {
+        if matches!(request.body, Body::Length(length) if length > BODY_MAX) {
+            return self.refuse(cx, id, state, Status::ContentTooLarge);
+        }
+        let decoded = request::path_of(request.target).and_then(files::decode);
+        let path = match decoded {
+            Ok(path) => path,
+            Err(status) => {
+                self.begin_response(cx, id, state, request, len);
+                return self.send_page(cx, id, state, request, status);
+            }
+        };
+        if let Some(found) = state.found.take_if(|it| it.0 == path) {
+            let (_, found) = *found;
+            let head = head_of(&found);
+            return self.respond(cx, id, state, (request, len), (found, head));
+        }
+        state.found = None;
+        match self.cache.find(&path, cx.now_ns()) {
+            Lookup::Fresh(found, head) => {
+                self.respond(cx, id, state, (request, len), (found, head));
+            }
+            Lookup::Stale(about) => {
+                let root = Arc::clone(&self.options.root);
+                let job = move || match root.is_current(&path, &about) {
+                    true => Done::Same(path),
+                    false => {
+                        let found = root.find(&path);
+                        Done::Found(path, found)
+                    }
+                };
+                submit(cx, id, state, job);
+            }
+            Lookup::Absent => {
+                let root = Arc::clone(&self.options.root);
+                let job = move || {
+                    let found = root.find(&path);
+                    Done::Found(path, found)
+                };
+                submit(cx, id, state, job);
+            }
+        }
+    }
+
+    /// The head is done with: what follows is its body, then the next one.
+    fn begin_response(
+        &self,
+        cx: &Cx<'_>,
+        id: ConnectionId,
+        state: &mut Exchange,
+        request: &Request<'_>,
+        len: usize,
+    ) {
+        cx.consume(id, len);
+        state.skip = Skip::new(request.body);
+        // Who expects a word before its body has not sent it, or perhaps it has.
+        state.keeps_alive = request.keeps_alive && !(request.expects && request.body != Body::None);
+    }
+
+    fn respond(
+        &mut self,
+        cx: &Cx<'_>,
+        id: ConnectionId,
+        state: &mut Exchange,
+        (request, len): (&Request<'_>, usize),
+        (found, head): (Found, Arc<[u8]>),
+    ) {
+        self.begin_response(cx, id, state, request, len);
+        let source = match found {
+            Found::Whole(content) => Source::Content(content),
+            Found::Long(file) => Source::File(file),
+            Found::Redirect => return self.redirect(cx, id, state, request),
+            Found::Refused(status) => return self.send_page(cx, id, state, request, status),
+        };
+        let Some(about) = source.about() else { return };
+        let selected = select(&request.fields, about);
+        let connection = connection(state);
+        let is_get = request.method == Method::Get;
+        let sent = if is_get { selected.range.clone() } else { 0..0 };
+        self.log(
+            state,
+            request.target,
+            Some(request),
+            (selected.status, sent.end - sent.start),
+        );
+        if selected.status == Status::Ok {
+            let date = self.date(cx.now_ns()).as_bytes();
+            let body = match &source {
+                Source::Content(content) if is_get => &content.bytes[..],
+                _ => &[],
+            };
+            let pieces = [OK.as_bytes(), date, &head[..], connection.as_bytes(), body];
+            let is_whole = !matches!(source, Source::File(_)) || !is_get;
+            if is_whole && cx.write_all(id, &pieces.map(IoSlice::new)).is_ok() {
+                return self.finish(cx, id, state);
+            }
+            let head = pieces[..4].concat();
+            return self.send(cx, id, state, Out::new(head, source, sent));
+        }
+        let mut head = response::partial_head(&selected, about, self.date(cx.now_ns()));
+        head.push_str(connection);
+        let source = match is_get {
+            true => source,
+            false => Source::None,
+        };
+        self.send(cx, id, state, Out::new(head.into_bytes(), source, sent));
+    }
+
+    fn send(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange, mut out: Out) {
+        match out.write(cx, id) {
+            Progress::Done => self.finish(cx, id, state),
+            _ => {
+                state.step = Step::Sending;
+                state.out = Some(Box::new(out));
+                cx.set_timer(id, self.options.idle);
+            }
+        }
+    }
+
+    /// Goes on with a response that did not fit.
+    fn send_on(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
+        let Some(out) = &mut state.out else { return };
+        cx.set_timer(id, self.options.idle);
+        if out.write(cx, id) == Progress::Done {
+            state.out = None;
+            state.step = Step::Head;
+            self.finish(cx, id, state);
+            self.advance(cx, id, state);
+        }
+    }
+
+    /// The response is in the send ring.
+    fn finish(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
+        if state.keeps_alive && !state.has_ended {
+            return cx.set_timer(id, self.options.idle);
+        }
+        self.end(cx, id, state);
+    }
+
+    /// Ends the connection such that the last response arrives: unread bytes would reset it.
+    fn end(&self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
+        if state.has_ended || (cx.has_ended(id) && cx.received(id).is_empty()) {
+            return cx.close(id);
+        }
+        if state.skip == Skip::Nothing && cx.received(id).is_empty() {
+            return cx.close(id);
+        }
+        state.step = Step::Draining;
+        cx.consume(id, usize::MAX);
+        cx.shutdown(id);
+        cx.set_timer(id, DRAIN);
+    }
+
+    /// Answers what is no request, and ends the connection.
+    fn refuse(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange, status: Status) {
+        state.keeps_alive = false;
+        let head = self.page_head(cx, status, CLOSE, "");
+        let page = status.page();
+        self.log(state, "", None, (status, page.len() as u64));
+        // What does not fit a ring that was empty a moment ago is not worth waiting for.
+        let _ = cx.write_all(
+            id,
+            &[IoSlice::new(head.as_bytes()), IoSlice::new(page.as_bytes())],
+        );
+        self.end(cx, id, state);
+    }
+
+    fn page_head(&mut self, cx: &Cx<'_>, status: Status, connection: &str, more: &str) -> String {
+        let mut head = response::begin(status, self.date(cx.now_ns()));
+        head.push_str(&format!(
+            "Content-Type: text/html\r\nContent-Length: {}\r\n{more}{connection}",
+            status.page().len()
+        ));
+        head
+    }
+
+    /// Answers a request with a page that says what the status is.
+    fn send_page(
+        &mut self,
+        cx: &Cx<'_>,
+        id: ConnectionId,
+        state: &mut Exchange,
+        request: &Request<'_>,
+        status: Status,
+    ) {
+        self.send_page_with(cx, id, state, request, (status, ""));
+    }
+
+    fn send_page_with(
+        &mut self,
+        cx: &Cx<'_>,
+        id: ConnectionId,
+        state: &mut Exchange,
+        request: &Request<'_>,
+        (status, more): (Status, &str),
+    ) {
+        let mut head = self.page_head(cx, status, connection(state), more);
+        let len = match request.method {
+            Method::Get => {
+                head.push_str(&status.page());
+                status.page().len() as u64
+            }
+            Method::Head => 0,
+        };
+        self.log(state, request.target, Some(request), (status, len));
+        self.send(
+            cx,
+            id,
+            state,
+            Out::new(head.into_bytes(), Source::None, 0..0),
+        );
+    }
+
+    /// A directory is asked for without the slash that its links need.
+    fn redirect(
+        &mut self,
+        cx: &Cx<'_>,
+        id: ConnectionId,
+        state: &mut Exchange,
+        request: &Request<'_>,
+    ) {
+        let path = request::path_of(request.target).and_then(files::decode);
+        let parts = path.unwrap_or_default();
+        let parts: Vec<String> = parts.split('/').map(listing::link).collect();
+        let location = format!("Location: /{}/\r\n", parts.join("/"));
+        let page = (Status::MovedPermanently, location.as_str());
+        self.send_page_with(cx, id, state, request, page);
+    }
+
+    fn log(
+        &self,
+        state: &Exchange,
+        target: &str,
+        request: Option<&Request<'_>>,
+        (status, len): (Status, u64),
+    ) {
+        let Some(log) = &self.options.log else { return };
+        let peer = state.peer.map_or("-".to_owned(), |ip| ip.to_string());
+        let time = log::time(SystemTime::now());
+        let line = request.map_or(String::new(), |request| {
+            let method = match request.method {
+                Method::Get => "GET",
+                Method::Head => "HEAD",
+            };
+            let version = u8::from(request.is_v11);
+            let target = log::quoted(Some(target.as_bytes()));
+            format!("{method} {target} HTTP/1.{version}")
+        });
+        let field = |value: Option<&[u8]>| log::quoted(value);
+        let referer = field(request.and_then(|request| request.fields.referer));
+        let agent = field(request.and_then(|request| request.fields.user_agent));
+        let code = status.code();
+        log.put(format!(
+            "{peer} - - [{time}] \"{line}\" {code} {len} \"{referer}\" \"{agent}\"\n"
+        ));
+    }
+}
+
+fn connection(state: &Exchange) -> &'static str {
+    if state.keeps_alive { KEEP_ALIVE } else { CLOSE }
+}
+
+fn head_of(found: &Found) -> Arc<[u8]> {
+    match found {
+        Found::Whole(content) => response::content_head(&content.about).into(),
+        Found::Long(file) => response::content_head(&file.about).into(),
+        Found::Redirect | Found::Refused(_) => Arc::new([]),
+    }
+}
+
+/// Has a worker look. If none has time the request is looked at again in a moment.
+fn submit(
+    cx: &Cx<'_>,
+    id: ConnectionId,
+    state: &mut Exchange,
+    job: impl FnOnce() -> Done + Send + 'static,
+) {
+    state.step = Step::Waiting;
+    if let Err(Busy) = cx.submit(id, job) {
+        cx.retry(id);
+    }
+}
+
+impl Service for Http {
+    type Connection = Exchange;
+    type Result = Done;
+
+    fn on_start(&mut self, cx: &Cx<'_>) {
+        for addr in &self.options.listen {
+            if cx.listen(*addr, self.options.backlog).is_err() {
+                cx.end();
+            }
+        }
+    }
+
+    fn on_open(&mut self, cx: &Cx<'_>, id: ConnectionId, _: Via) -> Option<Exchange> {
+        let mut peer = None;
+        if self.options.per_address.is_some() || self.options.log.is_some() {
+            peer = cx.remote(id).map(|remote| remote.ip());
+        }
+        if let (Some(max), Some(ip)) = (self.options.per_address, peer) {
+            let count = self.by_address.entry(ip).or_default();
+            if *count >= max {
+                return None;
+            }
+            *count += 1;
+        }
+        cx.set_timer(id, self.options.idle);
+        Some(Exchange::new(peer))
+    }
+
+    fn on_data(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
+        match state.step {
+            Step::Head => self.advance(cx, id, state),
+            // Nobody is at work for it: no worker had time.
+            Step::Waiting if !cx.is_at_work(id) => {
+                state.step = Step::Head;
+                self.advance(cx, id, state);
+            }
+            Step::Waiting => {}
+            Step::Sending => self.send_on(cx, id, state),
+            Step::Draining => cx.consume(id, usize::MAX),
+        }
+    }
+
+    fn on_room(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
+        match state.step {
+            Step::Sending => self.send_on(cx, id, state),
+            _ => self.on_data(cx, id, state),
+        }
+    }
+
+    fn on_result(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange, result: Done) {
+        match result {
+            Done::Piece(read) => {
+                let out = state.out.as_mut();
+                if out.and_then(|out| out.on_piece(read)).is_some() {
+                    return cx.reset(id);
+                }
+                return self.send_on(cx, id, state);
+            }
+            Done::Same(path) => {
+                self.cache.refresh(&path, cx.now_ns());
+            }
+            Done::Found(path, found) => {
+                let head = head_of(&found);
+                self.cache.put(&path, found.clone(), head, cx.now_ns());
+                state.found = Some(Box::new((path, found)));
+            }
+        }
+        if state.step == Step::Waiting {
+            state.step = Step::Head;
+            self.advance(cx, id, state);
+        }
+    }
+
+    fn on_end(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
+        state.has_ended = true;
+        if state.step != Step::Sending {
+            cx.close(id);
+        }
+    }
+
+    fn on_timer(&mut self, cx: &Cx<'_>, id: ConnectionId, state: &mut Exchange) {
+        match state.step {
+            Step::Head if state.is_timed => self.refuse(cx, id, state, Status::RequestTimeout),
+            Step::Head => cx.close(id),
+            Step::Waiting => cx.set_timer(id, self.options.idle),
+            Step::Sending | Step::Draining => cx.reset(id),
+        }
+    }
+
+    fn on_closed(&mut self, _: &Cx<'_>, _: ConnectionId, state: Exchange, _: Closed) {
+        if let (Some(_), Some(ip)) = (self.options.per_address, state.peer)
+            && let Some(count) = self.by_address.get_mut(&ip)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.by_address.remove(&ip);
+            }
+        }
+    }
+}

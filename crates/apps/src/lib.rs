@@ -1,0 +1,4 @@
+//! Servers and load generators that live inside the engine.
+
+pub mod echo;
+pub mod http;

@@ -1,0 +1,386 @@
+//! The body of `slipstack serve`: engines in this process, each with a service on its thread.
+
+use std::io::{self, Write as _};
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::thread::CpuSet;
+use slipstack_channel::control::{Request, Welcome};
+use slipstack_channel::{Inside, Placement, REGION_BYTES};
+use slipstack_config::Settings;
+use slipstack_engine::instance::{Reception, Spin, run};
+use slipstack_engine::{Engine, Instant};
+use slipstack_keeper::process::raise_descriptor_limit;
+use slipstack_mem::{Doorbell, Region, now_ns, process};
+
+use crate::assembly::{Assembled, assemble};
+use crate::door::Identity;
+use crate::error::Error;
+use crate::launch::check_network;
+use crate::link::{Link, REGION};
+
+/// How often a service is asked whether it is ready, or over.
+const LOOK_NS: u64 = 1_000_000;
+/// How long a service has to close what is open once it is told to stop.
+const GRACE_NS: u64 = 2_000_000_000;
+
+const KEEPER: u64 = 0;
+
+/// Where a service is to be.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub number: usize,
+    /// How many engines there are.
+    pub engines: usize,
+    /// Wakes the engine.
+    pub bell: Doorbell,
+    /// The stack's network.
+    pub welcome: Welcome,
+}
+
+/// A service ready to be taken in, and the way to ask after it.
+pub struct Serving {
+    pub inside: Inside,
+    pub watch: Box<dyn Watch>,
+}
+
+/// What the process asks of the service of an engine.
+pub trait Watch: Send {
+    /// It listens where it is to listen.
+    fn is_ready(&self) -> bool;
+
+    /// Why it cannot do what it is for, one sentence.
+    fn refusal(&self) -> Option<String>;
+
+    /// It is to close everything.
+    fn stop(&self);
+
+    /// There is nothing left to do.
+    fn is_over(&self) -> bool;
+}
+
+/// What an engine's thread tells.
+enum Told {
+    Ready,
+    Refused(String),
+    Ended(Result<(), Error>),
+    Signal,
+}
+
+/// Holds the signals that end the process until [`serve`] looks at them. To be called before the
+/// process has a second thread: a thread that does not hold them would end it.
+///
+/// # Errors
+/// The kernel's refusal.
+pub fn hold_signals() -> Result<Signals, Error> {
+    let fd = process::end_signals().map_err(Error::io("receive signals"))?;
+    Ok(Signals(fd))
+}
+
+/// Signals that are held; may be used once for each [`serve`].
+#[derive(Debug)]
+pub struct Signals(OwnedFd);
+
+/// Runs a service on an engine of each of the settings' cores (on one engine if they name none)
+/// until SIGTERM, SIGINT or SIGHUP, or until every service is over. `on_ready` is called when all
+/// of them listen.
+///
+/// # Errors
+/// An engine could not be had, or a service was refused what it needs.
+pub fn serve(
+    settings: &Settings,
+    signals: Signals,
+    make: &(dyn Fn(Place) -> io::Result<Serving> + Sync),
+    on_ready: &mut dyn FnMut(&Welcome),
+) -> Result<(), Error> {
+    raise_descriptor_limit();
+    let mut settings = settings.clone();
+    settings.control_fd = None;
+    settings.instance = None;
+    let cores: Vec<Option<usize>> = match settings.cores.as_slice() {
+        [] => vec![None],
+        cores => cores.iter().copied().map(Some).collect(),
+    };
+    let links = links(&settings, cores.len())?;
+    let welcome = links[0].welcome();
+    let (tell, told) = channel();
+    let stops: Vec<Doorbell> = (0..cores.len())
+        .map(|_| Doorbell::new())
+        .collect::<io::Result<_>>()
+        .map_err(Error::io("create a doorbell"))?;
+    watch_signals(signals.0, tell.clone()).map_err(Error::io("start a thread"))?;
+    std::thread::scope(|scope| {
+        for (number, (core, link)) in cores.iter().zip(links).enumerate() {
+            let site = Site {
+                settings: &settings,
+                core: *core,
+                link,
+                stop: stops[number].clone(),
+                tell: tell.clone(),
+            };
+            let engines = cores.len();
+            let name = format!("engine-{number}");
+            let body = move || site.run(number, engines, make);
+            let spawned = std::thread::Builder::new()
+                .name(name)
+                .spawn_scoped(scope, body);
+            if let Err(error) = spawned {
+                let error = Error::io("start a thread")(error);
+                let _ = tell.send(Told::Ended(Err(error)));
+            }
+        }
+        follow(&told, cores.len(), &stops, &mut || on_ready(&welcome))
+    })
+}
+
+/// One client of the keeper for each engine.
+fn links(settings: &Settings, engines: usize) -> Result<Vec<Arc<Link>>, Error> {
+    let mut links = Vec::new();
+    for _ in 0..engines {
+        let link = Link::open(settings, &Identity::of_this_process(), None)?;
+        check_network(settings, &link.welcome())?;
+        links.push(Arc::new(link));
+    }
+    Ok(links)
+}
+
+fn watch_signals(signals: OwnedFd, tell: Sender<Told>) -> io::Result<()> {
+    let body = move || {
+        let mut fds = [rustix::event::PollFd::new(
+            &signals,
+            rustix::event::PollFlags::IN,
+        )];
+        loop {
+            match rustix::event::poll(&mut fds, None) {
+                Ok(_) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
+        let _ = tell.send(Told::Signal);
+    };
+    let thread = std::thread::Builder::new().name("signals".to_owned());
+    thread.spawn(body).map(|_| ())
+}
+
+/// Hears the engines until all have ended; the first failure ends the others.
+fn follow(
+    told: &Receiver<Told>,
+    engines: usize,
+    stops: &[Doorbell],
+    on_ready: &mut dyn FnMut(),
+) -> Result<(), Error> {
+    let (mut ready, mut ended, mut outcome) = (0, 0, Ok(()));
+    while ended < engines {
+        let Ok(told) = told.recv() else { break };
+        match told {
+            Told::Ready => {
+                ready += 1;
+                if ready == engines {
+                    on_ready();
+                }
+                continue;
+            }
+            Told::Signal => {}
+            Told::Refused(sentence) => {
+                if outcome.is_ok() {
+                    outcome = Err(Error::Service(sentence));
+                }
+            }
+            Told::Ended(result) => {
+                ended += 1;
+                if outcome.is_ok() {
+                    outcome = result;
+                }
+                if outcome.is_ok() {
+                    continue;
+                }
+            }
+        }
+        stops.iter().for_each(Doorbell::ring);
+    }
+    outcome
+}
+
+/// What one engine's thread begins with.
+struct Site<'a> {
+    settings: &'a Settings,
+    core: Option<usize>,
+    link: Arc<Link>,
+    stop: Doorbell,
+    tell: Sender<Told>,
+}
+
+impl Site<'_> {
+    fn run(
+        self,
+        number: usize,
+        engines: usize,
+        make: &(dyn Fn(Place) -> io::Result<Serving> + Sync),
+    ) {
+        let outcome = self.serve(number, engines, make);
+        let _ = self.tell.send(Told::Ended(outcome));
+    }
+
+    fn serve(
+        &self,
+        number: usize,
+        engines: usize,
+        make: &(dyn Fn(Place) -> io::Result<Serving> + Sync),
+    ) -> Result<(), Error> {
+        self.pin()?;
+        let flows = Region::create("slipstack-flows", REGION_BYTES)
+            .map_err(Error::io("create shared memory"))?;
+        let Assembled {
+            mut engine, bell, ..
+        } = assemble(self.settings, &self.link, flows, Placement::Instance)?;
+        let place = Place {
+            number,
+            engines,
+            bell: bell.clone(),
+            welcome: self.link.welcome(),
+        };
+        let Serving { inside, watch } = make(place).map_err(Error::io("make the service"))?;
+        engine.attach_owner(inside);
+        let mut porter = Porter::new(self, watch).map_err(Error::io("wait for signals"))?;
+        let spin = match self.settings.spin {
+            slipstack_config::Spin::Adaptive => Spin::Adaptive,
+            slipstack_config::Spin::Fixed(us) => Spin::FixedNs(u64::from(us) * 1000),
+        };
+        let ran = run(&mut engine, &bell, spin, &mut porter);
+        leave(&mut engine, &self.link);
+        ran.map_err(Error::io("wait for frames"))
+    }
+
+    fn pin(&self) -> Result<(), Error> {
+        let Some(core) = self.core else { return Ok(()) };
+        let mut set = CpuSet::new();
+        set.set(core);
+        rustix::thread::sched_setaffinity(None, &set)
+            .map_err(|_| Error::Service(format!("cannot run on core {core}")))
+    }
+}
+
+/// What is still to be sent, and TIME-WAIT, go to the keeper.
+fn leave(engine: &mut Engine, link: &Link) {
+    let now = Instant(now_ns());
+    let estates = engine.hand_over(now);
+    for (id, estate) in (REGION + 1..).zip(estates) {
+        let images = estate.images();
+        match link.hand_over(id, estate.region.fd(), images) {
+            Ok(()) => engine.forget(&estate),
+            Err(error) => {
+                let _ = writeln!(io::stderr(), "{images} connections are reset: {error}");
+            }
+        }
+    }
+    link.tell_time_waits(&engine.time_waits(now));
+    let _ = link.ask(&Request::Goodbye, &[]);
+}
+
+/// Looks after an engine's service and its connection to the keeper.
+struct Porter {
+    epoll: OwnedFd,
+    stop: Doorbell,
+    watch: Box<dyn Watch>,
+    link: Arc<Link>,
+    watched: Option<Arc<OwnedFd>>,
+    tell: Sender<Told>,
+    is_ready: bool,
+    is_refused: bool,
+    /// The service has been told to stop and may take until then.
+    until: Option<u64>,
+    look_at: u64,
+}
+
+impl Porter {
+    fn new(site: &Site<'_>, watch: Box<dyn Watch>) -> io::Result<Porter> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let mut porter = Porter {
+            stop: site.stop.clone(),
+            watch,
+            link: Arc::clone(&site.link),
+            watched: None,
+            tell: site.tell.clone(),
+            is_ready: false,
+            is_refused: false,
+            until: None,
+            look_at: 0,
+            epoll,
+        };
+        let stop = EventData::new_u64(KEEPER + 1);
+        epoll::add(&porter.epoll, &porter.stop, stop, EventFlags::IN)?;
+        porter.watch_keeper();
+        Ok(porter)
+    }
+
+    fn watch_keeper(&mut self) {
+        self.watched = self.link.watched();
+        if let Some(fd) = &self.watched {
+            let _ = epoll::add(&self.epoll, fd, EventData::new_u64(KEEPER), EventFlags::IN);
+        }
+    }
+
+    fn on_keeper(&mut self, engine: &mut Engine) {
+        if let Some(fd) = self.watched.take() {
+            let _ = epoll::delete(&self.epoll, &fd);
+        }
+        self.link.on_readable();
+        self.watch_keeper();
+        engine.set_alone(self.watched.is_none());
+    }
+
+    fn look_at_service(&mut self) {
+        if !self.is_refused
+            && let Some(sentence) = self.watch.refusal()
+        {
+            self.is_refused = true;
+            let _ = self.tell.send(Told::Refused(sentence));
+        }
+        if !self.is_ready && self.watch.is_ready() {
+            self.is_ready = true;
+            let _ = self.tell.send(Told::Ready);
+        }
+    }
+}
+
+impl Reception for Porter {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    fn serve(&mut self, engine: &mut Engine, now: Instant) -> ControlFlow<()> {
+        let mut events = Vec::with_capacity(4);
+        let zero = rustix::event::Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let spare = rustix::buffer::spare_capacity(&mut events);
+        let _ = epoll::wait(&self.epoll, spare, Some(&zero));
+        for event in events {
+            match event.data.u64() {
+                KEEPER => self.on_keeper(engine),
+                _ => {
+                    self.stop.clear();
+                    self.watch.stop();
+                    self.until.get_or_insert(now.0 + GRACE_NS);
+                }
+            }
+        }
+        self.look_at_service();
+        self.look_at = now.0 + LOOK_NS;
+        let is_late = self.until.is_some_and(|until| until <= now.0);
+        if is_late || self.watch.is_over() {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let looks = !self.is_ready || self.until.is_some();
+        looks.then_some(Instant(self.look_at))
+    }
+}

@@ -1,0 +1,143 @@
+"""Servers inside the engine against clients on the kernel."""
+
+import os
+import signal
+import socket
+import threading
+
+from harness import test
+from harness.process import until
+
+ALONE = ("inprocess",)
+
+
+def serve(world, kind, *more):
+    """Starts `slipstack serve KIND` on the veth pair and waits until it listens."""
+    words = [str(world.slipstack), "serve", kind, "--run-dir", str(world.run_dir), *world.device_options()]
+    started = world.process(world.stack_ns.prefix() + words + [str(word) for word in more])
+    until(lambda: "is served" in started.output() or not started.is_running(), 15, "the server listens")
+    assert started.is_running(), started.tail()
+    return started
+
+
+def exchange(sock, data):
+    """Sends data while it reads as much back, then FIN, then the peer's end."""
+
+    def send():
+        sock.sendall(data)
+        sock.shutdown(socket.SHUT_WR)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    back = bytearray()
+    while piece := sock.recv(1 << 16):
+        back += piece
+    sender.join()
+    return bytes(back)
+
+
+def echoes(world, *more):
+    serve(world, "echo", "--port", 7000, *more)
+    data = os.urandom(3_000_000)
+    with world.connect(7000) as sock:
+        assert exchange(sock, data) == data
+    with world.connect(7000) as sock:
+        assert exchange(sock, b"") == b""
+
+
+@test(modes=ALONE)
+def echo_sends_everything_back_and_then_its_end(world):
+    echoes(world)
+
+
+@test(modes=ALONE)
+def echo_by_workers_keeps_the_order(world):
+    echoes(world, "--shape", "pipeline", "--workers", 2)
+
+
+@test(modes=ALONE)
+def echo_by_engine_and_workers_keeps_the_order(world):
+    echoes(world, "--shape", "mixed", "--mixed-max", 1000, "--workers", 2)
+
+
+@test(modes=ALONE)
+def echo_serves_both_families_and_datagrams(world):
+    world.use_ipv6()
+    serve(world, "echo", "--port", 7000)
+    for family, address in ((socket.AF_INET, world.STACK), (socket.AF_INET6, world.STACK6)):
+        with world.peer_ns.inside():
+            tcp = socket.socket(family)
+            udp = socket.socket(family, socket.SOCK_DGRAM)
+        with tcp, udp:
+            tcp.settimeout(10)
+            tcp.connect((address, 7000))
+            assert exchange(tcp, b"\0\xff" * 1000) == b"\0\xff" * 1000
+            udp.settimeout(10)
+            udp.connect((address, 7000))
+            for size in (0, 1, 1400, 8000):
+                udp.send(b"x" * size)
+                assert udp.recv(65536) == b"x" * size
+
+
+@test(modes=ALONE)
+def a_silent_connection_holds_nobody_up_and_ends_after_its_time(world):
+    serve(world, "echo", "--port", 7000, "--idle", 2)
+    silent = world.connect(7000)
+    for _ in range(20):
+        with world.connect(7000) as sock:
+            assert exchange(sock, b"hello") == b"hello"
+    silent.settimeout(10)
+    try:
+        assert silent.recv(1) == b""
+    except ConnectionResetError:
+        pass
+
+
+@test(modes=ALONE)
+def no_more_connections_than_are_allowed(world):
+    serve(world, "echo", "--port", 7000, "--connections", 3)
+    held = [world.connect(7000) for _ in range(3)]
+    for sock in held:
+        sock.sendall(b"x")
+        assert sock.recv(1) == b"x"
+    try:
+        with world.connect(7000) as further:
+            assert further.recv(1) == b""
+    except ConnectionResetError:
+        pass
+    held[0].sendall(b"y")
+    assert held[0].recv(1) == b"y"
+
+
+@test(modes=ALONE)
+def sigterm_closes_a_thousand_connections(world):
+    server = serve(world, "echo", "--port", 7000)
+    held = [world.connect(7000) for _ in range(1000)]
+    for sock in held:
+        sock.sendall(b"hello")
+    for sock in held:
+        assert sock.recv(5) == b"hello"
+    server.signal(signal.SIGTERM)
+    for sock in held:
+        assert sock.recv(1) == b"", "closed in order"
+    assert server.wait(10) == 0, server.tail()
+
+
+@test(modes=ALONE)
+def a_port_in_use_is_said(world):
+    serve(world, "echo", "--port", 7000)
+    words = [str(world.slipstack), "serve", "echo", "--port", "7000", "--run-dir", str(world.run_dir), *world.device_options()]
+    second = world.process(world.stack_ns.prefix() + words)
+    assert second.wait(15) == 1
+    assert "port 7000 is in use" in second.errors(), second.tail()
+
+
+@test(modes=ALONE)
+def two_engines_share_a_port(world):
+    if (os.cpu_count() or 1) < 2:
+        return
+    server = serve(world, "echo", "--port", 7000, "--cores", "0-1")
+    assert "2 engines" in server.output()
+    for _ in range(40):
+        with world.connect(7000) as sock:
+            assert exchange(sock, b"hello") == b"hello"

@@ -1,0 +1,247 @@
+"""`slipstack serve http` against curl, wrk, ab and raw requests."""
+
+import hashlib
+import re
+import socket
+import subprocess
+
+from harness import test
+from harness.http import Connection, get
+from test_serve import ALONE, serve
+
+PORT = 8081
+
+
+def files(world):
+    root = world.folder / "www"
+    (root / "sub" / "deep").mkdir(parents=True)
+    (root / "hello").write_text("hello from a file\n")
+    (root / "page.html").write_text("<p>page</p>")
+    (root / "a & b <c>.txt").write_text("odd name")
+    (root / "big.bin").write_bytes(hashlib.shake_256(b"big").digest(20_000_000))
+    (root / "sub" / "index.html").write_text("index of sub")
+    (root / "sub" / "deep" / "x.css").write_text("p{}")
+    (root / "out").symlink_to("/etc")
+    (root / "in").symlink_to("sub/deep/x.css")
+    return root
+
+
+def http(world, *more):
+    root = files(world)
+    serve(world, "http", root, "--port", PORT, *more)
+    return root
+
+
+def curl(world, path, *more):
+    words = world.peer_ns.prefix() + ["curl", "-sS", "--path-as-is", "-m", "20", "-i", *more, f"http://{world.address}:{PORT}{path}"]
+    done = subprocess.run(words, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    head, _, body = done.stdout.partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+    return int(lines[0].split()[1]), fields, body
+
+
+def raw(world, port, request, seconds=5):
+    """The status of each answer to raw bytes; 0: the connection ended without one."""
+    with world.connect(port) as sock:
+        sock.settimeout(seconds)
+        sock.sendall(request)
+        answer = b""
+        try:
+            while piece := sock.recv(65536):
+                answer += piece
+        except ConnectionResetError:
+            pass
+        except TimeoutError:
+            return ["open"]
+    return [int(status) for status in re.findall(rb"HTTP/1.[01] (\d{3}) ", answer)] or [0]
+
+
+@test(modes=ALONE)
+def files_ranges_and_conditions_are_as_curl_expects(world):
+    root = http(world)
+    status, fields, body = curl(world, "/hello")
+    assert (status, body) == (200, b"hello from a file\n")
+    assert fields["content-length"] == "18" and fields["accept-ranges"] == "bytes"
+    etag, modified = fields["etag"], fields["last-modified"]
+    assert curl(world, "/hello", "-H", f"If-None-Match: {etag}")[0] == 304
+    assert curl(world, "/hello", "-H", f"If-Modified-Since: {modified}")[0] == 304
+    assert curl(world, "/hello", "-r", "6-9")[::2] == (206, b"from")
+    assert curl(world, "/hello", "-r", "100-")[0] == 416
+    assert curl(world, "/hello", "-I")[2] == b""
+    assert curl(world, "/page.html")[1]["content-type"] == "text/html; charset=utf-8"
+    assert curl(world, "/hello", "-0", "-H", "Connection: close")[1]["connection"] == "close"
+    # A change is seen once a second has passed at the latest.
+    (root / "hello").write_text("changed")
+    assert any(curl(world, "/hello")[2] == b"changed" for _ in range(200))
+
+
+@test(modes=ALONE)
+def long_files_come_whole_also_in_part_and_to_many(world):
+    root = http(world)
+    data = (root / "big.bin").read_bytes()
+    assert curl(world, "/big.bin")[2] == data
+    assert curl(world, "/big.bin", "-r", "1000000-19999998")[2] == data[1_000_000:19_999_999]
+    urls = [f"http://{world.address}:{PORT}/big.bin"] * 6
+    words = ["curl", "-sS", "--parallel", "-m", "60"]
+    for number, url in enumerate(urls):
+        words += ["-o", str(world.folder / f"out{number}"), url]
+    assert subprocess.run(world.peer_ns.prefix() + words).returncode == 0
+    for number in range(len(urls)):
+        assert (world.folder / f"out{number}").read_bytes() == data
+    # A short one beside them is not held up.
+    slow = world.connect(PORT)
+    slow.sendall(b"GET /big.bin HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert get(world, PORT, "/hello") == (200, b"hello from a file\n")
+    slow.close()
+
+
+@test(modes=ALONE)
+def directories_are_listed_sorted_and_escaped(world):
+    http(world)
+    status, fields, body = curl(world, "/")
+    assert status == 200 and fields["content-type"].startswith("text/html")
+    text = body.decode()
+    names = re.findall(r'<a href="([^"]*)">([^<]*)</a>', text)
+    assert ("a%20%26%20b%20%3Cc%3E.txt", "a &amp; b &lt;c&gt;.txt") in names
+    listed = [name for name, _ in names]
+    assert listed == ["out/", "sub/", "a%20%26%20b%20%3Cc%3E.txt", "big.bin", "hello", "in", "page.html"], listed
+    assert "20000000" in text
+    assert curl(world, "/a%20%26%20b%20%3Cc%3E.txt")[2] == b"odd name"
+    status, fields, _ = curl(world, "/sub")
+    assert (status, fields["location"]) == (301, "/sub/")
+    assert curl(world, "/sub/")[2] == b"index of sub"
+    assert curl(world, "/sub/deep/")[0] == 200
+
+
+@test(modes=ALONE)
+def nothing_outside_of_the_root_is_served(world):
+    http(world)
+    assert curl(world, "/in")[2] == b"p{}"
+    for path in ("/out/passwd", "/out/", "/out"):
+        assert curl(world, path)[0] in (403, 404), path
+    for path in ("/../etc/passwd", "/%2e%2e/etc/passwd", "/sub/../../etc/passwd", "/..%2fetc/passwd", "/hello%00.html"):
+        assert curl(world, path)[0] == 400, path
+    assert curl(world, "/sub/../hello")[0] == 200
+    assert curl(world, "/none")[0] == 404
+
+
+HOST = b"Host: x\r\n"
+MALFORMED = {
+    # The request, what ours answers, and what nginx answers where that differs.
+    "plain": (b"GET /hello HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n", [200], None),
+    "1.0": (b"GET /hello HTTP/1.0\r\n\r\n", [200], None),
+    "absolute form": (b"GET http://x/hello HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n", [200], None),
+    "no host": (b"GET /hello HTTP/1.1\r\n\r\n", [400], None),
+    "two hosts": (b"GET /hello HTTP/1.1\r\n" + HOST + HOST + b"\r\n", [400], None),
+    "bad host": (b"GET /hello HTTP/1.1\r\nHost: a/b\r\n\r\n", [400], None),
+    "no version": (b"GET /hello\r\n\r\n", [400], [0]),
+    "version 2": (b"GET /hello HTTP/2.0\r\n" + HOST + b"\r\n", [505], None),
+    "version 1.2": (b"GET /hello HTTP/1.2\r\n" + HOST + b"Connection: close\r\n\r\n", [505], [200]),
+    "no version number": (b"GET /hello HTTP/x\r\n" + HOST + b"\r\n", [400], None),
+    "garbage": (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", [400], None),
+    "unknown method": (b"BREW /hello HTTP/1.1\r\n" + HOST + b"\r\n", [501], [405]),
+    "post": (b"POST /hello HTTP/1.1\r\n" + HOST + b"Content-Length: 0\r\nConnection: close\r\n\r\n", [405], None),
+    "lower-case method": (b"get /hello HTTP/1.1\r\n" + HOST + b"\r\n", [501], [400]),
+    "both lengths": (b"GET /hello HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", [400], None),
+    "two lengths": (b"GET /hello HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc", [400], None),
+    "signed length": (b"GET /hello HTTP/1.1\r\n" + HOST + b"Content-Length: +3\r\n\r\nabc", [400], None),
+    "odd coding": (b"GET /hello HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: gzip\r\n\r\n", [501], None),
+    "chunked in 1.0": (b"GET /hello HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", [400], None),
+    "bad chunk": (b"GET /hello HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n\r\n", [200, 400], [400]),
+    "bare line feeds": (b"GET /hello HTTP/1.1\nHost: x\nConnection: close\n\n", [400], [200]),
+    "blank before colon": (b"GET /hello HTTP/1.1\r\nHost : x\r\n\r\n", [400], None),
+    "folded line": (b"GET /hello HTTP/1.1\r\n" + HOST + b"X: a\r\n b\r\n\r\n", [400], None),
+    "no name": (b"GET /hello HTTP/1.1\r\n" + HOST + b": a\r\n\r\n", [400], None),
+    "nul in field": (b"GET /hello HTTP/1.1\r\n" + HOST + b"X: a\0b\r\n\r\n", [400], None),
+    "long line": (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", [414], None),
+    "long head": (b"GET /hello HTTP/1.1\r\n" + HOST + (b"X-Y: " + b"a" * 4000 + b"\r\n") * 10 + b"\r\n", [431], [400]),
+    "bad escape": (b"GET /%zz HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n", [400], None),
+    "options star": (b"OPTIONS * HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n", [405], [400]),
+    "pipelined": (b"GET /hello HTTP/1.1\r\n" + HOST + b"\r\nGET /none HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n", [200, 404], None),
+    "body then next": (
+        b"GET /hello HTTP/1.1\r\n" + HOST + b"Content-Length: 5\r\n\r\nGET /GET /none HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n",
+        [200, 404],
+        None,
+    ),
+    "chunks then next": (
+        b"GET /hello HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nT: u\r\n\r\n"
+        b"GET /none HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n",
+        [200, 404],
+        None,
+    ),
+    "empty lines first": (b"\r\n\r\nGET /hello HTTP/1.0\r\n\r\n", [200], None),
+}
+
+
+@test(modes=ALONE)
+def malformed_requests_are_refused_as_nginx_does_or_more_strictly(world):
+    root = http(world)
+    nginx = world.folder / "nginx.conf"
+    nginx.write_text(
+        f"daemon off; master_process off; user root; error_log stderr; pid {world.folder}/nginx.pid; events {{}}\n"
+        f"http {{ access_log off; server {{ listen {world.PEER}:8080; root {root}; keepalive_timeout 1; }} }}\n"
+    )
+    world.peer("nginx", "-e", "stderr", "-c", nginx)
+    world.wait_port(8080, address=world.PEER)
+    wrong = []
+    for name, (request, ours, nginxs) in MALFORMED.items():
+        if (got := raw(world, PORT, request)) != ours:
+            wrong.append(f"{name}: {got}, not {ours}")
+        with world.peer_ns.inside():
+            theirs = raw_at(world.PEER, 8080, request)
+        if theirs != (nginxs or ours):
+            wrong.append(f"{name}: nginx answers {theirs}, not {nginxs or ours}")
+    assert not wrong, "\n".join(wrong)
+
+
+def raw_at(address, port, request):
+    class There:
+        def connect(self, port):
+            return socket.create_connection((address, port), timeout=10)
+
+    return raw(There(), port, request)
+
+
+@test(modes=ALONE)
+def slow_and_silent_clients_are_sent_away(world):
+    http(world, "--head-timeout", 1, "--idle", 2)
+    assert raw(world, PORT, b"GET /hel") == [408]
+    assert raw(world, PORT, b"") == [0]
+    assert raw(world, PORT, b"GET /hello HTTP/1.1\r\n" + HOST + b"\r\n") == [200]
+
+
+@test(modes=ALONE)
+def wrk_and_ab_find_no_failure_and_the_log_has_every_request(world):
+    log = world.folder / "access.log"
+    http(world, "--access-log", log)
+    url = f"http://{world.address}:{PORT}/hello"
+    ab = subprocess.run(world.peer_ns.prefix() + ["ab", "-q", "-n", "3000", "-c", "50", url], capture_output=True, text=True)
+    assert re.search(r"Complete requests: +3000\n", ab.stdout) and re.search(r"Failed requests: +0\n", ab.stdout), ab.stdout + ab.stderr
+    ab = subprocess.run(world.peer_ns.prefix() + ["ab", "-q", "-k", "-n", "3000", "-c", "50", url], capture_output=True, text=True)
+    assert re.search(r"Keep-Alive requests: +3000\n", ab.stdout), ab.stdout + ab.stderr
+    wrk = subprocess.run(world.peer_ns.prefix() + ["wrk", "-t1", "-c20", "-d1", url], capture_output=True, text=True)
+    assert "Socket errors" not in wrk.stdout and "Non-2xx" not in wrk.stdout, wrk.stdout
+    served = 6000 + int(re.search(r"(\d+) requests in", wrk.stdout)[1])
+
+    def lines():
+        return log.read_text().count("\n")
+
+    from harness.process import until
+
+    until(lambda: lines() >= served, 10, "the log is written")
+    line = log.read_text().splitlines()[0]
+    assert re.fullmatch(rf'{world.PEER} - - \[\d\d/\w{{3}}/\d{{4}}:\d\d:\d\d:\d\d \+0000\] "GET /hello HTTP/1.0" 200 18 "-" "ApacheBench/[\d.]+"', line), line
+
+
+@test(modes=ALONE)
+def keep_alive_and_pipelining_keep_the_order(world):
+    http(world, "--no-listing")
+    assert curl(world, "/")[0] == 403
+    with Connection(world.connect(PORT)) as connection:
+        for _ in range(50):
+            assert connection.get("/hello") == (200, b"hello from a file\n")
+    many = b"".join(b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n" % path for path in (b"hello", b"none", b"page.html") * 200)
+    many += b"GET /hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    assert raw(world, PORT, many) == [200, 404, 200] * 200 + [200]
