@@ -6,7 +6,7 @@ SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
-.PHONY: help setup build demo test check bench captures coverage differential interop interop-full seeds worlds scale held soak fuzz reference book install clean
+.PHONY: help setup build demo test check bench captures coverage differential interop interop-full seeds worlds scale held soak models sanitize fuzz reference book install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,12 @@ held: setup ## 200,000 real connections in a server inside one engine: memory of
 soak: build ## SOAK_MINUTES of load, restarts and kills, watching for leaks; then as long of simulated worlds
 	@scripts/soak --minutes $(SOAK_MINUTES)
 	@cargo run -q --release -p slipstack-sim --bin worlds -- --minutes $(SOAK_MINUTES) --start $$(date +%s)
+
+models: setup ## the rings and the ownership word in every order of threads that the memory model allows (loom)
+	@cargo run -q --profile models -p slipstack-models
+
+sanitize: setup ## unit tests of the crates that share memory under AddressSanitizer and ThreadSanitizer (needs nightly)
+	@scripts/sanitize
 
 fuzz: setup ## every fuzz target for FUZZ_SECONDS
 	@scripts/fuzz $(FUZZ_SECONDS)

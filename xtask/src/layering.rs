@@ -47,6 +47,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("instructions", &["mem", "device", "channel", "engine"]),
     ("held", &["mem", "device", "channel", "engine"]),
     ("floor", &["wire", "mem", "device"]),
+    // Includes the rings of mem by path.
+    ("models", &[]),
     // A program that tests start.
     ("tokio-echo", &[]),
 ];

@@ -5,7 +5,7 @@
 
 use core::ops::Range;
 
-use crate::bytering::{ByteRing, RING_LOG2_MAX, RING_LOG2_MIN, RingWord, class_for};
+use crate::bytering::{ByteRing, RING_LOG2_MAX, RING_LOG2_MIN, RingWord};
 
 const CLASSES: usize = (RING_LOG2_MAX - RING_LOG2_MIN + 1) as usize;
 
@@ -138,6 +138,14 @@ impl Arena {
 
 fn block_size(class: usize) -> usize {
     1 << (RING_LOG2_MIN as usize + class)
+}
+
+/// The size class (log2) of a ring that holds `need` bytes; `None` when no class is large enough.
+#[inline]
+fn class_for(need: usize) -> Option<u32> {
+    let log2 = need.max(1).next_power_of_two().trailing_zeros();
+    let log2 = log2.max(RING_LOG2_MIN);
+    (log2 <= RING_LOG2_MAX).then_some(log2)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::raw::{RawSlice, RawSpace};
 use crate::region::{PAGE, Region};
 
 /// Smallest ring: one page.
-pub const RING_LOG2_MIN: u32 = 12;
+pub const RING_LOG2_MIN: u32 = PAGE.trailing_zeros();
 /// Largest ring: 8 MiB.
 pub const RING_LOG2_MAX: u32 = 23;
 
@@ -174,14 +174,6 @@ impl ByteRing {
             left -= run;
         }
     }
-}
-
-/// The size class (log2) of a ring that holds `need` bytes; `None` when no class is large enough.
-#[inline]
-pub(crate) fn class_for(need: usize) -> Option<u32> {
-    let log2 = need.max(1).next_power_of_two().trailing_zeros();
-    let log2 = log2.max(RING_LOG2_MIN);
-    (log2 <= RING_LOG2_MAX).then_some(log2)
 }
 
 #[cfg(test)]

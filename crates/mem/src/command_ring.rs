@@ -4,9 +4,8 @@
 //! position with one CAS on a private counter, so the reader trusts nothing but the sequence
 //! word of the next cell, and a writer that lies there only delays itself.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use crate::region::{Lines, Region};
+use crate::sync::{AtomicU64, Ordering};
 
 /// Payload words of one command.
 pub const PAYLOAD_WORDS: usize = 7;

@@ -4,9 +4,8 @@
 //! reader's; each keeps a copy of the other's and looks again only when the ring seems full or
 //! empty.
 
-use core::sync::atomic::Ordering;
-
 use crate::region::{Lines, Region};
+use crate::sync::Ordering;
 
 /// The ring is full although the protocol above it bounds its events, or the reader's position
 /// is impossible: the reader lies.

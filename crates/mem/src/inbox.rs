@@ -6,11 +6,10 @@
 //! over cells that stay claimed for [`STUCK_NS`]. A writer that was only held up finds its cell gone, and
 //! its frame is lost.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use crate::region::{Lines, PAGE, Region};
+use crate::sync::{AtomicU64, Ordering, fence};
 
-const CELL: usize = 2048;
+const CELL: usize = PAGE / 2;
 const LINES_PER_CELL: usize = CELL / 64;
 /// Bytes of a frame in one cell.
 const CELL_BYTES: usize = CELL - 64;
@@ -162,7 +161,7 @@ impl MpscInbox {
     #[inline]
     pub fn take_sleeping(&self) -> bool {
         let word = &self.header.line(1).words[SLEEPING];
-        core::sync::atomic::fence(Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         word.load(Ordering::Relaxed) != 0 && word.swap(0, Ordering::AcqRel) != 0
     }
 }
@@ -284,7 +283,7 @@ impl InboxReader {
     pub fn prepare_sleep(&self) -> bool {
         let word = &self.inbox.header.line(1).words[SLEEPING];
         word.store(1, Ordering::SeqCst);
-        core::sync::atomic::fence(Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         if self.is_empty() {
             return true;
         }

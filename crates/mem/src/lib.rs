@@ -21,6 +21,7 @@ mod lock;
 pub mod process;
 mod raw;
 mod region;
+mod sync;
 pub mod thread;
 
 pub use arena::Arena;

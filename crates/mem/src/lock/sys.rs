@@ -4,17 +4,14 @@ use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::mem;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::futex::{futex_wait, futex_wake};
+use crate::sync::{AtomicBool, AtomicU32, Ordering, SPINS, spin_loop};
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
 /// Taken, and somebody may be asleep on the word.
 const AWAITED: u32 = 2;
-
-/// How often a taker looks before it sleeps; sections are short.
-const SPINS: u32 = 100;
 
 /// A value that one thread at a time may touch.
 #[derive(Debug, Default)]
@@ -29,7 +26,7 @@ pub struct Lock<T> {
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
-    pub const fn new(value: T) -> Self {
+    pub fn new(value: T) -> Self {
         Lock {
             word: AtomicU32::new(FREE),
             held: AtomicBool::new(false),
@@ -83,7 +80,7 @@ impl<T> Lock<T> {
             {
                 return;
             }
-            core::hint::spin_loop();
+            spin_loop();
         }
         while self.word.swap(AWAITED, Ordering::Acquire) != FREE {
             futex_wait(&self.word, AWAITED, None);

@@ -1,0 +1,17 @@
+//! Views that models do not use: they copy.
+
+use std::marker::PhantomData;
+
+#[derive(Clone, Copy, Debug)]
+pub struct RawSlice<'a>(PhantomData<&'a [u8]>);
+
+impl RawSlice<'_> {
+    pub const EMPTY: RawSlice<'static> = RawSlice(PhantomData);
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct RawSpace<'a>(PhantomData<&'a [u8]>);
+
+impl RawSpace<'_> {
+    pub const EMPTY: RawSpace<'static> = RawSpace(PhantomData);
+}

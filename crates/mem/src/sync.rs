@@ -1,0 +1,7 @@
+//! The atomics that rings are made of. The models of `benches/models` put loom's in their place.
+
+pub use core::hint::spin_loop;
+pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+
+/// How often a taker of a lock looks before it sleeps; sections are short.
+pub const SPINS: u32 = 100;
