@@ -3,6 +3,9 @@
 //!
 //!     make models
 
+#![cfg_attr(test, no_main)]
+#![cfg(not(test))]
+
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
