@@ -141,7 +141,7 @@ pub fn assemble(
     };
     let mut engine = Engine::new(setup, Instant(now_ns()));
     engine.begin_with(network);
-    let held = claim.into_iter().chain([engine.poll_fd()]).collect();
+    let held = claim.into_iter().chain(engine.device_fds()).collect();
     Ok(Assembled {
         engine,
         bell,

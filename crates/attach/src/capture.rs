@@ -58,12 +58,12 @@ pub struct Ready {
 /// No device is in use, several are and none is named, or no CAP_NET_RAW.
 pub fn listen(settings: &Settings, plan: &Plan) -> Result<Ready, Error> {
     let device = device(settings)?;
-    if !device.device.has_interface {
+    if !device.device.is_heard {
         return Err(Error::Refused {
             refusal: Refusal::BadRequest,
             message: format!(
-                "{} is no interface that could be listened to: use --pcap with `slipstack run`",
-                device.interface
+                "not all frames of a device of kind {} can be listened to: use --pcap with `slipstack run`",
+                device.device.kind
             ),
         });
     }

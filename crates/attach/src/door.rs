@@ -64,7 +64,7 @@ pub fn options(settings: &Settings) -> Options {
     Options {
         base: settings.run_dir.clone(),
         device: DeviceChoice {
-            kind: settings.device_asked().map(str::to_owned),
+            kind: settings.device_with_mode(),
             interface: settings.interface.clone(),
         },
         addresses: settings

@@ -208,6 +208,9 @@ pub struct DeviceTold {
     pub why: String,
     /// An interface of the kernel's is behind it.
     pub has_interface: bool,
+    /// Packet sockets hear all its frames.
+    #[serde(default)]
+    pub is_heard: bool,
     /// The interface was made for the stack: its other side is this machine's kernel.
     pub is_own: bool,
 }

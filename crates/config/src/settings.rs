@@ -36,6 +36,9 @@ impl Settings {
                 "--if {interface} needs --ip ADDRESS/LENGTH: the address that the stack has on it"
             ));
         }
+        if self.xdp_mode != "auto" && self.device_kind() != Some("xdp") {
+            return wrong("--xdp-mode needs --device xdp".to_owned());
+        }
         if self.vlan.is_some() && self.interface.is_none() {
             return wrong("--vlan needs --if INTERFACE: the one that the VLAN is on".to_owned());
         }
@@ -74,6 +77,14 @@ impl Settings {
     /// Kind of the device with its argument; `None`: whatever fits.
     pub fn device_asked(&self) -> Option<&str> {
         self.device.as_deref().filter(|kind| *kind != "auto")
+    }
+
+    /// The same with the mode that is asked for beside it.
+    pub fn device_with_mode(&self) -> Option<String> {
+        match self.device_asked()? {
+            "xdp" => Some(format!("xdp:{}", self.xdp_mode)),
+            other => Some(other.to_owned()),
+        }
     }
 
     /// Kind of the device without its argument; `None`: whatever fits.

@@ -26,9 +26,18 @@ options! {
         kind: Kind::Device,
         default: "auto",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "How frames come and go: auto, packet (AF_PACKET on --if), tap, null (nothing \
-            comes, everything sent is swallowed) or replay:FILE.pcapng[,fast] (the frames of a \
-            capture come)",
+        help: "How frames come and go: auto, packet (AF_PACKET on --if), xdp (AF_XDP beside it), \
+            tap, null (nothing comes, everything sent is swallowed) or \
+            replay:FILE.pcapng[,fast] (the frames of a capture come)",
+    }
+
+    xdp_mode: String = "xdp-mode" "MODE" {
+        kind: Kind::Choice(&["auto", "native", "generic", "zerocopy"]),
+        default: "auto",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "Where the program of --device xdp is: native (in the driver), generic (in the \
+            kernel's own code), zerocopy (native, and the driver uses Slipstack's memory), or \
+            auto: native if the driver can, else generic",
     }
 
     /// Empty: a private pair on a TAP of our own.

@@ -22,6 +22,8 @@ pub struct Capabilities {
     pub makes_interface: bool,
     /// Strangers are on the link: they may have our address, and routers may be asked.
     pub has_neighbours: bool,
+    /// Packet sockets hear all its frames.
+    pub is_heard: bool,
     /// The interface can be in a VLAN by tags of ours.
     pub has_vlans: bool,
 }

@@ -81,6 +81,11 @@ pub trait Device: Send {
     /// Readable while frames wait (and writable when [`Device::tx_pending`] frames may go).
     fn poll_fd(&self) -> RawFd;
 
+    /// Every descriptor of the slot, that to wait on among them.
+    fn descriptors(&self) -> Vec<RawFd> {
+        vec![self.poll_fd()]
+    }
+
     /// Whether frames wait; may cost a system call.
     fn has_rx(&self) -> bool;
 
@@ -123,6 +128,10 @@ impl<T: Device + ?Sized> Device for Box<T> {
 
     fn poll_fd(&self) -> RawFd {
         (**self).poll_fd()
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        (**self).descriptors()
     }
 
     fn has_rx(&self) -> bool {
@@ -172,6 +181,8 @@ counters! {
     rx_truncated,
     /// Frames that the kernel dropped because the ring was full.
     rx_overrun,
+    /// Frames that came past the kernel's stack, by an AF_XDP socket.
+    rx_bypassed,
     /// Frames of another VLAN than ours.
     rx_vlan,
     /// Frames with a virtio header that makes no sense.
@@ -184,6 +195,8 @@ counters! {
     rx_passed_lost,
     tx_frames,
     tx_bytes,
+    /// Frames that left by an AF_XDP socket.
+    tx_bypassed,
     /// Frames refused because nothing more could be taken; the stack retries.
     tx_full,
     /// Times the kernel took no more for now.

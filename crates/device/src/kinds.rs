@@ -2,10 +2,16 @@
 
 use crate::backend::Backend;
 use crate::error::DeviceError;
-use crate::{null, packet, replay, tap};
+use crate::{null, packet, replay, tap, xdp};
 
 /// What `--device` may name, in the order of the help text.
-pub static BACKENDS: &[&dyn Backend] = &[&packet::Packet, &tap::Tap, &null::Null, &replay::Replay];
+pub static BACKENDS: &[&dyn Backend] = &[
+    &packet::Packet,
+    &xdp::Xdp,
+    &tap::Tap,
+    &null::Null,
+    &replay::Replay,
+];
 
 /// The back end that a text such as `tap` or `replay:FILE` names, and what follows the colon.
 ///

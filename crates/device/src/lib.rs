@@ -1,7 +1,7 @@
 //! Network devices: how frames enter and leave the machine's user-space stacks.
 //!
 //! [`Device`] is one slot of a network device, driven by one engine. The kinds of devices are the
-//! rows of [`BACKENDS`]: TAP and AF_PACKET, both with a virtio header and therefore with checksum and
+//! rows of [`BACKENDS`]: AF_XDP, TAP and AF_PACKET, the latter two with a virtio header and therefore with checksum and
 //! segmentation offloads, a device that swallows everything, and one that replays a capture. Beside
 //! them are an in-memory pair for tests ([`loopback`]) and a wrapper that writes what passes to a
 //! capture file ([`tee`]).
@@ -20,6 +20,7 @@ mod bpf;
 mod capture;
 mod device;
 mod error;
+mod ethtool;
 pub mod iface;
 mod ingress;
 mod kernel;
@@ -39,6 +40,7 @@ mod steering;
 mod tap;
 pub mod tee;
 mod vnet;
+mod xdp;
 
 pub use backend::{Backend, Capabilities, Description, NO_INTERFACE, Opened};
 pub use capture::{Capture, Direction, SNAPLEN_MAX};

@@ -168,6 +168,10 @@ impl<D: Device> Device for Tee<D> {
         self.device.poll_fd()
     }
 
+    fn descriptors(&self) -> Vec<RawFd> {
+        self.device.descriptors()
+    }
+
     fn has_rx(&self) -> bool {
         self.device.has_rx()
     }

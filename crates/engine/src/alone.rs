@@ -116,6 +116,10 @@ impl Device for Sorting {
         self.device.poll_fd()
     }
 
+    fn descriptors(&self) -> Vec<RawFd> {
+        self.device.descriptors()
+    }
+
     fn has_rx(&self) -> bool {
         self.device.has_rx()
     }

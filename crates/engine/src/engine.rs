@@ -520,6 +520,11 @@ impl Engine {
         self.device.poll_fd()
     }
 
+    /// Every descriptor of the device.
+    pub fn device_fds(&self) -> Vec<RawFd> {
+        self.device.descriptors()
+    }
+
     /// Number of attached clients, leaving ones included.
     pub fn client_count(&self) -> usize {
         self.world.clients.iter().flatten().count()

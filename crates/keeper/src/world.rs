@@ -352,6 +352,7 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
             title: backend.title().to_owned(),
             why,
             has_interface: is.has_interface,
+            is_heard: is.is_heard,
             is_own: is.makes_interface,
         },
         mac: [0; 6],

@@ -31,6 +31,8 @@ class World:
     def __init__(self, mode, device="veth"):
         self.mode = mode
         self.device = device
+        # What `--device` is given, if anything.
+        self.kind = os.environ.get("SLIPSTACK_TEST_DEVICE")
         self.slipstack = Path(os.environ.get("SLIPSTACK_TEST_BIN", TARGET / "release" / "slipstack"))
         self.folder = Path(tempfile.mkdtemp(prefix=f"ss-{os.getpid()}-"))
         self.folder.chmod(0o755)
@@ -95,6 +97,7 @@ class World:
         if self.device != "veth":
             return []
         words = ["--if", "eth1", "--ip", f"{self.STACK}/24", "--gw", self.PEER]
+        words += ["--device", self.kind] if self.kind else []
         return words + (["--ip", f"{self.STACK6}/64"] if self.has_ipv6 else [])
 
     def ready_instance(self):

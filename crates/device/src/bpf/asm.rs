@@ -61,6 +61,7 @@ pub(crate) enum If {
     Eq = 0x10,
     AnySet = 0x40,
     Ne = 0x50,
+    Gt = 0x20,
     SignedGt = 0x60,
     Lt = 0xa0,
 }
@@ -71,6 +72,9 @@ pub(crate) enum Helper {
     MapLookup = 1,
     KtimeNs = 5,
     SkbLoadBytes = 26,
+    RedirectMap = 51,
+    XdpFrameLen = 188,
+    XdpLoadBytes = 189,
 }
 
 /// A place in the program, bound once.

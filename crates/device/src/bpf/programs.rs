@@ -1,5 +1,10 @@
-//! The three programs: steering (which slot?), the filter of the keeper's slot (is it for us?) and
-//! the ingress drop (is it none of the kernel's business?). All of them read the steering table.
+//! The four programs: steering (which slot?), the same for AF_XDP (is it for the slot whose queue it
+//! came by?), the filter of the keeper's slot (is it for us?) and the ingress drop (is it none of the
+//! kernel's business?). All of them read the steering table.
+//!
+//! They are assembled here and not compiled and loaded by a library (aya, libbpf-rs): those take an
+//! object file, which would need clang or a nightly compiler where Slipstack is built, and the
+//! programs share their layout and hash with the code that writes the tables.
 
 use std::os::fd::BorrowedFd;
 
@@ -45,6 +50,13 @@ const IP6_LEN: i32 = 40;
 const INGRESS_DROP: i32 = 2;
 const INGRESS_NEXT: i32 = -1;
 
+/// `rx_queue_index` of `struct xdp_md`.
+const XDP_QUEUE: i16 = 16;
+/// The frame goes on to the kernel.
+const XDP_PASS: i32 = 2;
+/// The keeper's slot has no queue of its own.
+pub(crate) const SLOT_OF_FIRST_QUEUE: i32 = 1;
+
 /// The heartbeat may be this old, in nanoseconds.
 const HEARTBEAT_MAX: u64 = 1_000_000_000;
 
@@ -55,18 +67,63 @@ enum Family {
     V6,
 }
 
+/// Which hook the code is for.
+#[derive(Clone, Copy)]
+enum Hook<'a> {
+    /// The context is a `struct __sk_buff`, and the answer is the slot.
+    Skb,
+    /// It is a `struct xdp_md`, and a frame of the slot whose queue it came by goes to the socket
+    /// of that queue in this map.
+    Xdp(BorrowedFd<'a>),
+}
+
 /// Emits code at a network header that lies `l3` bytes into the packet.
 struct Emitter<'a> {
     code: Program,
     table: BorrowedFd<'a>,
     l3: i32,
+    hook: Hook<'a>,
 }
 
 impl<'a> Emitter<'a> {
     fn new(table: BorrowedFd<'a>, l3: i32) -> Emitter<'a> {
         let mut code = Program::default();
         code.alu_reg(Alu::Mov, R6, R1);
-        Emitter { code, table, l3 }
+        let hook = Hook::Skb;
+        Emitter {
+            code,
+            table,
+            l3,
+            hook,
+        }
+    }
+
+    /// Ends with the slot in R0.
+    fn leave(&mut self) {
+        if let Hook::Xdp(sockets) = self.hook {
+            let code = &mut self.code;
+            let ours = code.label();
+            code.load(Width::B4, R1, R6, XDP_QUEUE);
+            code.alu_reg(Alu::Mov, R2, R1);
+            code.alu(Alu::Add, R2, SLOT_OF_FIRST_QUEUE);
+            code.jump_if_reg(If::Eq, R0, R2, ours);
+            code.exit_with(XDP_PASS);
+            code.bind(ours);
+            code.alu_reg(Alu::Mov, R2, R1);
+            code.load_map(R1, sockets);
+            // The answer where the queue has no socket.
+            code.alu(Alu::Mov, R3, XDP_PASS);
+            code.call(Helper::RedirectMap);
+        }
+        self.code.exit();
+    }
+
+    /// Ends with what is nobody's but the keeper's.
+    fn leave_to_keeper(&mut self) {
+        self.code.exit_with(match self.hook {
+            Hook::Skb => 0,
+            Hook::Xdp(_) => XDP_PASS,
+        });
     }
 
     fn table(&mut self, dst: Reg, offset: usize) {
@@ -81,7 +138,10 @@ impl<'a> Emitter<'a> {
         code.alu_reg(Alu::Mov, R3, R10);
         code.alu(Alu::Add, R3, i32::from(to));
         code.alu(Alu::Mov, R4, len);
-        code.call(Helper::SkbLoadBytes);
+        code.call(match self.hook {
+            Hook::Skb => Helper::SkbLoadBytes,
+            Hook::Xdp(_) => Helper::XdpLoadBytes,
+        });
         code.jump_if(If::Ne, R0, 0, failed);
     }
 
@@ -255,31 +315,55 @@ impl<'a> Emitter<'a> {
 /// a packet fan-out, 14 in a TAP.
 pub(crate) fn steering(table: BorrowedFd<'_>, exceptions: BorrowedFd<'_>, l3: i32) -> Vec<u64> {
     let mut emit = Emitter::new(table, l3);
-    let (keeper, own, v6, own6) = (
-        emit.code.label(),
-        emit.code.label(),
-        emit.code.label(),
-        emit.code.label(),
-    );
     emit.protocol();
+    emit_steering(&mut emit, exceptions);
+    emit.code.finish()
+}
+
+/// Hands a frame of up to `len_max` bytes to the AF_XDP socket of its queue, if it is for the slot
+/// that has the queue, and everything else to the kernel, where the packet sockets of the slots are.
+pub(crate) fn redirect(
+    table: BorrowedFd<'_>,
+    exceptions: BorrowedFd<'_>,
+    sockets: BorrowedFd<'_>,
+    len_max: u32,
+) -> Vec<u64> {
+    const ETHERTYPE_AT: i32 = 12;
+    let mut emit = Emitter::new(table, 14);
+    emit.hook = Hook::Xdp(sockets);
+    let kernels = emit.code.label();
+    let code = &mut emit.code;
+    code.alu_reg(Alu::Mov, R1, R6);
+    code.call(Helper::XdpFrameLen);
+    code.jump_if(If::Gt, R0, len_max.cast_signed(), kernels);
+    emit.copy(ETHERTYPE_AT, PORTS, 2, kernels);
+    emit.code.load(Width::B2, R0, R10, PORTS);
+    emit_steering(&mut emit, exceptions);
+    emit.code.bind(kernels);
+    emit.leave_to_keeper();
+    emit.code.finish()
+}
+
+/// From the frame's type in R0 to the slot.
+fn emit_steering(emit: &mut Emitter<'_>, exceptions: BorrowedFd<'_>) {
+    let [keeper, own, v6, own6] = core::array::from_fn(|_| emit.code.label());
     emit.code.jump_if(If::Eq, R0, ETHERTYPE_IPV6, v6);
     emit.code.jump_if(If::Ne, R0, ETHERTYPE_IPV4, keeper);
     emit.ip_header(keeper);
     emit.match_address(layout::OWN, own);
     emit.code.bind(keeper);
-    emit.code.exit_with(0);
+    emit.leave_to_keeper();
     emit.code.bind(own);
-    emit_slot(&mut emit, exceptions, Family::V4);
+    emit_slot(emit, exceptions, Family::V4);
 
     emit.code.bind(v6);
     let keeper = emit.code.label();
     emit.ip6_header(keeper);
     emit.match_own6(own6);
     emit.code.bind(keeper);
-    emit.code.exit_with(0);
+    emit.leave_to_keeper();
     emit.code.bind(own6);
-    emit_slot(&mut emit, exceptions, Family::V6);
-    emit.code.finish()
+    emit_slot(emit, exceptions, Family::V6);
 }
 
 /// From a header on the stack whose destination is ours to the slot.
@@ -314,17 +398,17 @@ fn emit_slot(emit: &mut Emitter<'_>, exceptions: BorrowedFd<'_>, family: Family)
     code.call(Helper::MapLookup);
     code.jump_if(If::Eq, R0, 0, by_port);
     code.load(Width::B4, R0, R0, 0);
-    code.exit();
+    emit.leave();
 
-    code.bind(by_port);
+    emit.code.bind(by_port);
     emit.port_entry();
     let code = &mut emit.code;
     code.jump_if(If::AnySet, R0, i32::from(layout::GROUP_BIT), group);
     code.alu(Alu::And, R0, layout::SLOTS_MAX as i32 - 1);
-    code.exit();
-    code.bind(keeper);
-    code.exit_with(0);
-    code.bind(group);
+    emit.leave();
+    emit.code.bind(keeper);
+    emit.leave_to_keeper();
+    emit.code.bind(group);
     emit_bucket(emit, family);
 }
 
@@ -357,7 +441,7 @@ fn emit_bucket(emit: &mut Emitter<'_>, family: Family) {
     }
     code.alu(Alu::Mov, R0, 0);
     code.bind(found);
-    code.exit();
+    emit.leave();
 }
 
 /// Leaves the flow's hash in R1: the instructions of `steering/hash.rs`.

@@ -19,12 +19,23 @@ pub(crate) const MAP_NO_PREALLOC: u32 = 1;
 pub(crate) const MAP_READ_ONLY: u32 = 1 << 3;
 pub(crate) const MAP_MMAPABLE: u32 = 1 << 10;
 
+pub(crate) const MAP_XSK: u32 = 17;
+
 /// Program types.
 pub(crate) const PROG_SOCKET_FILTER: u32 = 1;
 pub(crate) const PROG_SCHED_CLS: u32 = 3;
+pub(crate) const PROG_XDP: u32 = 6;
+/// Beside a program's type: it takes frames in several pieces.
+pub(crate) const PROG_IN_PIECES: u32 = 1 << 31;
 
-/// Where a link attaches: ingress of an interface, through tcx.
+/// Where a link attaches: at an interface's driver, or at its ingress through tcx.
+pub(crate) const ATTACH_XDP: u32 = 37;
 pub(crate) const ATTACH_TCX_INGRESS: u32 = 46;
+/// How a link attaches to [`ATTACH_XDP`]: in the kernel's general code, or in the driver.
+pub(crate) const XDP_GENERIC: u32 = 2;
+pub(crate) const XDP_NATIVE: u32 = 4;
+/// `BPF_F_XDP_HAS_FRAGS`.
+const HAS_FRAGS: u32 = 1 << 5;
 
 /// Words of the largest `union bpf_attr` that is used here.
 const ATTR_WORDS: usize = 16;
@@ -194,8 +205,14 @@ pub(crate) fn load_program(
 ) -> Result<OwnedFd, (io::Error, String)> {
     let load = |log: &mut [u8]| {
         let [low, high] = name_words(name);
+        let flags = if kind & PROG_IN_PIECES != 0 {
+            HAS_FRAGS
+        } else {
+            0
+        };
         let mut attr = Attr::new()
-            .u32(0, kind)
+            .u32(0, kind & !PROG_IN_PIECES)
+            .u32(44, flags)
             .u32(4, u32::try_from(code.len()).unwrap_or(u32::MAX))
             .u64(8, code.as_ptr() as u64)
             .bytes(16, b"MIT\0")
@@ -220,9 +237,30 @@ pub(crate) fn load_program(
 
 /// Attaches a program to the ingress of an interface for as long as the link is held.
 pub(crate) fn link_tcx_ingress(program: BorrowedFd<'_>, index: u32) -> io::Result<OwnedFd> {
+    link(program, index, ATTACH_TCX_INGRESS, 0)
+}
+
+/// Attaches a program to an interface's driver for as long as the link is held.
+pub(crate) fn link_xdp(program: BorrowedFd<'_>, index: u32, mode: u32) -> io::Result<OwnedFd> {
+    link(program, index, ATTACH_XDP, mode)
+}
+
+fn link(program: BorrowedFd<'_>, index: u32, at: u32, flags: u32) -> io::Result<OwnedFd> {
     Attr::new()
         .fd(0, program)
         .u32(4, index)
-        .u32(8, ATTACH_TCX_INGRESS)
+        .u32(8, at)
+        .u32(12, flags)
         .call_fd(LINK_CREATE)
+}
+
+/// Sets an element of a map from numbers to descriptors.
+pub(crate) fn update_fd(map: BorrowedFd<'_>, key: u32, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let (key, value) = (key.to_ne_bytes(), fd.as_raw_fd().to_ne_bytes());
+    Attr::new()
+        .fd(0, map)
+        .bytes(8, &key)
+        .bytes(16, &value)
+        .call(MAP_UPDATE)
+        .map(drop)
 }

@@ -44,6 +44,7 @@ impl Backend for Null {
         Capabilities {
             has_interface: false,
             makes_interface: false,
+            is_heard: false,
             has_neighbours: false,
             has_vlans: false,
         }

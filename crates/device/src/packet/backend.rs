@@ -37,6 +37,7 @@ impl Backend for Packet {
         Capabilities {
             has_interface: true,
             makes_interface: false,
+            is_heard: true,
             has_neighbours: true,
             has_vlans: true,
         }

@@ -24,7 +24,7 @@ use crate::position::RingPosition;
 use receive::Receive;
 use transmit::Transmit;
 
-pub(crate) use backend::Packet;
+pub(crate) use backend::{Packet, open_members, shared_link};
 pub(crate) use open::{open_listener, open_port, switch_offloads_off};
 pub(crate) use sys::{BATCH, Heard, drops, receive, receive_from, send_batch};
 

@@ -60,6 +60,7 @@ impl Backend for Replay {
         Capabilities {
             has_interface: false,
             makes_interface: false,
+            is_heard: false,
             has_neighbours: false,
             has_vlans: false,
         }

@@ -35,6 +35,7 @@ impl Backend for Tap {
         Capabilities {
             has_interface: true,
             makes_interface: true,
+            is_heard: true,
             has_neighbours: false,
             has_vlans: false,
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::net::{self, L4, Namespace, PEER, Pair, STACK};
 use slipstack_device::{
-    Device, Gso, Rest, RingPosition, RxChecksum, RxMeta, Sink, Slots, TxOffload, iface,
+    Device, Gso, Port, Proto, Rest, RingPosition, RxChecksum, RxMeta, Sink, Slots, TxOffload, iface,
 };
 use slipstack_mem::{RawSpace, Region, now_ns};
 
@@ -38,6 +38,26 @@ fn packet(tag: &str) -> Bench {
     }
 }
 
+/// The slot that has the interface's queue, and is sent everything.
+fn xdp(tag: &str, kind: &str) -> Bench {
+    let pair = Pair::new(tag);
+    let slots = Slots::of_kind(kind, "slip-v", 2, 256).unwrap();
+    pair.announce(slots.link().mac);
+    let steering = slots.steering();
+    steering.set_own(&[(STACK.into(), 24)]).unwrap();
+    for proto in [Proto::Tcp, Proto::Udp] {
+        steering
+            .set_ports(proto, 0..=u16::MAX, Port::Slot(1))
+            .unwrap();
+    }
+    Bench {
+        device: slots.adopt(1, RingPosition::private()).unwrap(),
+        peer: pair.peer,
+        _slots: slots,
+        _ours: Some(pair.ours),
+    }
+}
+
 fn tap(tag: &str) -> Bench {
     let peer = Namespace::new(tag);
     peer.enter();
@@ -57,6 +77,15 @@ fn for_each_back_end(test: &str, body: fn(&mut Bench)) {
     if net::may_run(test) {
         body(&mut packet(&format!("{test}-p")));
         body(&mut tap(&format!("{test}-t")));
+        body(&mut xdp(&format!("{test}-g"), "xdp:generic"));
+    }
+}
+
+/// A native program has the kernel at the other end of a veth pair cut its frames itself.
+fn for_each_and_native(test: &str, body: fn(&mut Bench)) {
+    for_each_back_end(test, body);
+    if net::may_run(test) {
+        body(&mut xdp(&format!("{test}-x"), "xdp:native"));
     }
 }
 
@@ -84,7 +113,7 @@ fn echo(device: &mut dyn Device, frame: &[u8], is_partial: bool) {
 
 #[test]
 fn datagrams_come_and_go_with_whole_and_partial_checksums() {
-    for_each_back_end("echo", |bench| {
+    for_each_and_native("echo", |bench| {
         for (round, len) in [1usize, 18, 500, 1472, 1471, 40].into_iter().enumerate() {
             let client = bench.peer.spawn(move || {
                 let socket = UdpSocket::bind((PEER, 0)).unwrap();
@@ -117,7 +146,7 @@ fn datagrams_come_and_go_with_whole_and_partial_checksums() {
 
 #[test]
 fn frames_keep_their_order_through_the_arena_and_around_large_ones() {
-    for_each_back_end("order", |bench| {
+    for_each_and_native("order", |bench| {
         let (ready, wait) = std::sync::mpsc::channel();
         let server = bench.peer.spawn(move || {
             let socket = UdpSocket::bind((PEER, 9)).unwrap();

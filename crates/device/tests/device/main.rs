@@ -9,3 +9,4 @@ mod opening;
 mod steering;
 mod unlinked;
 mod unprivileged;
+mod xdp;

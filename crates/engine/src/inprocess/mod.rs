@@ -40,7 +40,7 @@ struct Shared {
     /// Wakes sleepers of this process; other engines ring it when they put a frame in our inbox.
     bell: Doorbell,
     /// The device's descriptor, which the program must not close.
-    device_fd: RawFd,
+    device_fds: Vec<RawFd>,
     /// When the program last let the engine work.
     driven_at: AtomicU64,
     /// Threads between `prepare_wait` and `finish_wait`.
@@ -71,7 +71,7 @@ impl InProcess {
         custodian: Arc<dyn Custodian>,
     ) -> std::io::Result<InProcess> {
         let shared = Arc::new(Shared {
-            device_fd: engine.poll_fd(),
+            device_fds: engine.device_fds(),
             engine: Lock::new(engine),
             custodian,
             bell,
@@ -342,7 +342,8 @@ impl Driver for InProcess {
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
-        let mut fds = vec![self.shared.device_fd, self.shared.bell.raw_fd()];
+        let mut fds = self.shared.device_fds.clone();
+        fds.push(self.shared.bell.raw_fd());
         fds.extend(self.ticker.as_ref().map(Ticker::raw_fd));
         fds.extend(self.naps.raw_fd());
         fds

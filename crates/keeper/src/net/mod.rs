@@ -120,6 +120,10 @@ impl Net {
         self.world.device.poll_fd()
     }
 
+    pub fn device_fds(&self) -> Vec<RawFd> {
+        self.world.device.descriptors()
+    }
+
     /// One pass: frames in, timers, frames out. True: there may be more to do at once.
     pub fn turn(&mut self, now: u64) -> bool {
         let mut progress = self.receive(now);

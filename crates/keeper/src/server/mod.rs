@@ -108,7 +108,7 @@ impl OwnSlot {
 
     /// In a fork: the device's ring is not mapped there, so it is forgotten and not dropped.
     pub fn leave(self) {
-        close_copy(self.device.poll_fd());
+        close_copies(&self.device.descriptors());
         std::mem::forget(self.device);
     }
 }
@@ -353,7 +353,7 @@ impl Server {
     /// own copies; the stack's device is forgotten, its ring is not mapped in a fork.
     fn into_standby(self) -> World {
         let Server { world, net, .. } = self;
-        close_copy(net.poll_fd());
+        close_copies(&net.device_fds());
         std::mem::forget(net);
         world
     }
@@ -363,10 +363,12 @@ impl Server {
     }
 }
 
-/// Closes a fork's copy of the descriptor of a device that is forgotten: the device must not outlive its slots.
-fn close_copy(number: RawFd) {
-    if let Some(copy) = Descriptor::new(number) {
-        copy.close();
+/// Closes a fork's copies of the descriptors of a device that is forgotten: the device must not outlive its slots.
+fn close_copies(numbers: &[RawFd]) {
+    for number in numbers {
+        if let Some(copy) = Descriptor::new(*number) {
+            copy.close();
+        }
     }
 }
 

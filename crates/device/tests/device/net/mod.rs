@@ -248,3 +248,11 @@ pub fn drain(device: &mut dyn Device, time: Duration) -> Vec<(Vec<u8>, RxMeta)> 
     }
     frames
 }
+
+/// A frame to everybody that nobody knows.
+pub fn broadcast() -> Vec<u8> {
+    let mut frame = vec![0u8; 60];
+    frame[..6].copy_from_slice(&[0xff; 6]);
+    frame[12..14].copy_from_slice(&[0x88, 0xb6]);
+    frame
+}

@@ -1,0 +1,332 @@
+//! Opening an interface with AF_XDP sockets on its queues.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use serde::{Deserialize, Serialize};
+
+use super::raw::Memory;
+use super::socket::{METADATA_LEN, RX_FRAMES, RX_HEADROOM, Socket, SocketParams, TX_FRAMES};
+use super::{XdpSlot, sys};
+use crate::backend::{Backend, Capabilities, Description, Opened};
+use crate::bpf::programs::{self, SLOT_OF_FIRST_QUEUE};
+use crate::bpf::sys as bpf;
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::ethtool::Ethtool;
+use crate::iface::{self, Link};
+use crate::ingress::load_program;
+use crate::packet::{PacketSlot, RingParams, open_members, shared_link};
+use crate::parts::{SlotParts, own_value};
+use crate::position::RingPosition;
+use crate::steering::{Steering, writable};
+
+/// Ethernet's header with a tag.
+const LINK_HEADER: u32 = 18;
+const CHUNK_MIN: u32 = 2048;
+const CHUNK_MAX: u32 = 4096;
+/// Longest MTU that drivers take with a program that wants its frames in one piece.
+const MTU_IN_ONE: u32 = 3000;
+/// How long a queue is tried for: the kernel lets go of a socket some time after its last holder.
+const BIND_TRIES: u32 = 100;
+const BIND_PAUSE: Duration = Duration::from_millis(10);
+
+/// How the program is attached and the sockets are bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// In the driver.
+    Native,
+    /// Where the kernel's general code receives frames.
+    Generic,
+    /// In the driver, which writes to our memory.
+    ZeroCopy,
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Mode::Native => "native",
+            Mode::Generic => "generic",
+            Mode::ZeroCopy => "zerocopy",
+        }
+    }
+
+    /// Which are tried, in order.
+    fn wanted(text: Option<&str>) -> Result<&'static [Mode], DeviceError> {
+        match text {
+            None | Some("auto") => Ok(&[Mode::Native, Mode::Generic]),
+            Some("native") => Ok(&[Mode::Native]),
+            Some("generic") => Ok(&[Mode::Generic]),
+            Some("zerocopy") => Ok(&[Mode::ZeroCopy]),
+            Some(other) => Err(DeviceError::Unsuitable(format!(
+                "there is no XDP mode \"{other}\"; there are: auto, native, generic, zerocopy"
+            ))),
+        }
+    }
+}
+
+/// The row of the table.
+pub(crate) struct Xdp;
+
+/// The back end's own part of a slot's parameters.
+#[derive(Debug, Serialize, Deserialize)]
+struct XdpParams {
+    ring: RingParams,
+    /// `None`: the slot has the packet socket alone.
+    socket: Option<SocketParams>,
+}
+
+impl Backend for Xdp {
+    fn name(&self) -> &'static str {
+        "xdp"
+    }
+
+    fn title(&self) -> &'static str {
+        "interface"
+    }
+
+    fn default_interface(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            has_interface: true,
+            makes_interface: false,
+            has_neighbours: true,
+            has_vlans: false,
+            is_heard: false,
+        }
+    }
+
+    fn open(
+        &self,
+        description: &Description<'_>,
+        steering: &Steering,
+    ) -> Result<Opened, DeviceError> {
+        let modes = Mode::wanted(description.argument)?;
+        let link = iface::usable(description.interface)?;
+        let (packets, ring) = open_members(&link, description, steering)?;
+        let queues = queues(&link.name).min(u32::from(description.slots).saturating_sub(1));
+        let mut refusal = None;
+        for mode in modes {
+            match Attached::open(&link, steering, *mode, queues) {
+                Ok(attached) => return Ok(attached.opened(&link, packets, ring)),
+                Err(error) => refusal = refusal.or(Some(error)),
+            }
+        }
+        Err(refusal.unwrap_or(DeviceError::BadParameters("no XDP mode")))
+    }
+
+    fn adopt(
+        &self,
+        parts: SlotParts,
+        position: RingPosition,
+    ) -> Result<Box<dyn Device>, DeviceError> {
+        let params: XdpParams = parts.params.own()?;
+        let Some(shape) = params.socket else {
+            let [fd] = SlotParts::descriptors(parts.fds)?;
+            let slot = PacketSlot::from_fd(fd, &parts.params.link, params.ring, position)?;
+            return Ok(Box::new(slot));
+        };
+        let [fd, socket, memory] = SlotParts::descriptors(parts.fds)?;
+        let packet = PacketSlot::from_fd(fd, &parts.params.link, params.ring, position)?;
+        let failed = |source| DeviceError::System {
+            doing: "mapping the rings of an AF_XDP socket",
+            source,
+        };
+        let len_max = shape.len_max() as usize;
+        let socket = Socket::adopt(socket, memory, shape).map_err(failed)?;
+        Ok(Box::new(
+            XdpSlot::new(packet, socket, len_max).map_err(failed)?,
+        ))
+    }
+}
+
+/// The program on the interface and the sockets of its queues.
+struct Attached {
+    link: OwnedFd,
+    sockets: Vec<(OwnedFd, OwnedFd)>,
+    shape: SocketParams,
+    mode: Mode,
+}
+
+impl Attached {
+    fn open(
+        link: &Link,
+        steering: &Steering,
+        mode: Mode,
+        queues: u32,
+    ) -> Result<Attached, DeviceError> {
+        let failed = |source| system("creating the map of AF_XDP sockets", source);
+        let map = bpf::create_map("slip_sockets", bpf::MAP_XSK, 4, 4, queues.max(1), 0);
+        let map = map.map_err(failed)?;
+        let mut shape = shape(link, mode);
+        let [table, exceptions, _] = writable(steering)?;
+        let code = programs::redirect(table, exceptions, map.as_fd(), shape.len_max());
+        let kind = match link.mtu > MTU_IN_ONE {
+            true => bpf::PROG_XDP | bpf::PROG_IN_PIECES,
+            false => bpf::PROG_XDP,
+        };
+        let program = load_program("slip_xdp", kind, bpf::ATTACH_XDP, &code)?;
+        let flags = match mode {
+            Mode::Native | Mode::ZeroCopy => bpf::XDP_NATIVE,
+            Mode::Generic => bpf::XDP_GENERIC,
+        };
+        let held = bpf::link_xdp(program.as_fd(), link.index, flags);
+        let held = held.map_err(|source| refused(link, mode, source))?;
+        let mut sockets = Vec::new();
+        for queue in 0..queues {
+            let (socket, memory) = open_socket(link, queue, mode, &mut shape)?;
+            bpf::update_fd(map.as_fd(), queue, socket.as_fd()).map_err(failed)?;
+            sockets.push((socket, memory));
+        }
+        Ok(Attached {
+            link: held,
+            sockets,
+            shape,
+            mode,
+        })
+    }
+
+    fn opened(self, link: &Link, packets: Vec<OwnedFd>, ring: RingParams) -> Opened {
+        let mut sockets = self.sockets.into_iter();
+        let slots = packets.into_iter().enumerate().map(|(slot, packet)| {
+            let has_queue = slot >= SLOT_OF_FIRST_QUEUE as usize;
+            match has_queue.then(|| sockets.next()).flatten() {
+                Some((socket, memory)) => {
+                    let params = XdpParams {
+                        ring,
+                        socket: Some(self.shape),
+                    };
+                    (vec![packet, socket, memory], own_value(&params))
+                }
+                None => (vec![packet], own_value(&XdpParams { ring, socket: None })),
+            }
+        });
+        Opened {
+            index: link.index,
+            name: link.name.clone(),
+            link: shared_link(link),
+            slots: slots.collect(),
+            held: vec![self.link],
+            needs_ingress_drop: true,
+            mode: Some(self.mode.name().to_owned()),
+        }
+    }
+}
+
+fn system(doing: &'static str, source: io::Error) -> DeviceError {
+    DeviceError::system(doing, "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF", source)
+}
+
+fn refused(link: &Link, mode: Mode, source: io::Error) -> DeviceError {
+    let name = &link.name;
+    match source.raw_os_error() {
+        Some(libc::EBUSY | libc::EEXIST) => DeviceError::Unsuitable(format!(
+            "another XDP program is on interface \"{name}\" already; \
+             remove it, or use --device packet"
+        )),
+        Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE) if mode != Mode::Generic => {
+            DeviceError::Unsuitable(format!(
+                "the driver of interface \"{name}\" takes no XDP program as it is set up; \
+                 use --xdp-mode generic or --device packet"
+            ))
+        }
+        _ => system("attaching an XDP program to the interface", source),
+    }
+}
+
+/// Chunks that an ordinary frame fits into, and what this kind of interface needs.
+fn shape(link: &Link, mode: Mode) -> SocketParams {
+    let chunk = match link.mtu + LINK_HEADER + RX_HEADROOM <= CHUNK_MIN {
+        true => CHUNK_MIN,
+        false => CHUNK_MAX,
+    };
+    SocketParams {
+        chunk,
+        // Drivers that send from our memory do not say whether they complete checksums.
+        has_metadata: mode != Mode::ZeroCopy,
+        has_partial: !is_hardware(&link.name),
+        is_zero_copy: mode == Mode::ZeroCopy,
+    }
+}
+
+/// Whether frames come from outside of the machine: their checksums are whole.
+fn is_hardware(name: &str) -> bool {
+    let driver = Ethtool::new().and_then(|ethtool| ethtool.driver(name));
+    driver.is_ok_and(|driver| !driver.bus.is_empty() && driver.name != "virtio_net")
+}
+
+/// Receive queues of an interface; a driver that does not say has one.
+fn queues(name: &str) -> u32 {
+    let queues = Ethtool::new().and_then(|ethtool| ethtool.receive_queues(name));
+    queues.unwrap_or(1).max(1)
+}
+
+fn open_socket(
+    link: &Link,
+    queue: u32,
+    mode: Mode,
+    shape: &mut SocketParams,
+) -> Result<(OwnedFd, OwnedFd), DeviceError> {
+    let mut tries = 0;
+    loop {
+        match try_socket(link, queue, mode, shape) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && tries < BIND_TRIES => {
+                tries += 1;
+                std::thread::sleep(BIND_PAUSE);
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                return Err(DeviceError::Unsuitable(format!(
+                    "queue {queue} of interface \"{}\" has an AF_XDP socket of another program",
+                    link.name
+                )));
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                return Err(DeviceError::Unsuitable(format!(
+                    "the driver of interface \"{}\" has no XDP mode \"{}\"",
+                    link.name,
+                    mode.name()
+                )));
+            }
+            opened => return opened.map_err(|source| system("opening an AF_XDP socket", source)),
+        }
+    }
+}
+
+fn try_socket(
+    link: &Link,
+    queue: u32,
+    mode: Mode,
+    shape: &mut SocketParams,
+) -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("slipstack-frames", flags)?;
+    let marks = TX_FRAMES as usize;
+    rustix::fs::ftruncate(&file, (shape.frames_len() + marks) as u64)?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    let memory = Memory::map(&file, shape.frames_len(), marks)?;
+    let socket = sys::socket()?;
+    let fd = socket.as_fd();
+    let metadata_len = if shape.has_metadata { METADATA_LEN } else { 0 };
+    if let Err(error) = sys::register(fd, memory.range(), shape.chunk, metadata_len) {
+        if !shape.has_metadata || error.raw_os_error() != Some(libc::EINVAL) {
+            return Err(error);
+        }
+        // A kernel before 6.8.
+        shape.has_metadata = false;
+        sys::register(fd, memory.range(), shape.chunk, 0)?;
+    }
+    sys::make_rings(fd, RX_FRAMES, TX_FRAMES)?;
+    Socket::fill_first(fd, shape.chunk)?;
+    let bound = match mode {
+        Mode::ZeroCopy => sys::BIND_ZEROCOPY,
+        Mode::Native | Mode::Generic => sys::BIND_COPY,
+    };
+    sys::bind(fd, link.index, queue, bound)?;
+    Ok((socket, file))
+}

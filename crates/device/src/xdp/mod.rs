@@ -1,0 +1,156 @@
+//! AF_XDP beside AF_PACKET: small frames pass the kernel's stack by, everything else goes as it does
+//! without.
+//!
+//! An AF_XDP socket receives what arrives by one queue of the interface, and each queue has one. So
+//! the slot of number q + 1 has the socket of queue q, and every slot has a packet socket as well. A
+//! program at the driver hands a frame to the socket of its queue if the steering names the slot
+//! that has it, and passes it on otherwise: to the packet socket of the right slot if it is the
+//! stack's, else to the kernel. Frames that are too long for a chunk, such as those that another
+//! program of this machine joined, pass on too; long frames to send leave by the packet socket,
+//! which cuts them into segments.
+//!
+//! The program hangs on a bpf_link: it goes with the last descriptor of the link.
+//!
+//! A folder of this crate and no crate of its own, because it consists of the packet back end, the
+//! steering and its assembler, all of them private here.
+
+mod backend;
+mod partial;
+mod raw;
+mod socket;
+mod sys;
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use slipstack_mem::{Descriptor, RawSlice, raised};
+use slipstack_wire::TxOffload;
+
+use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
+use crate::packet::PacketSlot;
+use socket::Socket;
+
+pub(crate) use backend::Xdp;
+
+/// Both sockets of a slot.
+struct XdpSlot {
+    packet: PacketSlot,
+    socket: Socket,
+    /// Readable when either is.
+    epoll: OwnedFd,
+    /// Longest frame of the AF_XDP socket.
+    len_max: usize,
+    counters: DeviceCounters,
+}
+
+impl XdpSlot {
+    fn new(packet: PacketSlot, socket: Socket, len_max: usize) -> io::Result<XdpSlot> {
+        let epoll = raised(epoll::create(CreateFlags::CLOEXEC)?);
+        let add = |fd| epoll::add(&epoll, fd, EventData::new_u64(0), EventFlags::IN);
+        add(socket.fd())?;
+        let packet_fd = Descriptor::new(packet.poll_fd()).ok_or(io::ErrorKind::NotFound)?;
+        add(packet_fd.as_fd())?;
+        Ok(XdpSlot {
+            packet,
+            socket,
+            epoll,
+            len_max,
+            counters: DeviceCounters::default(),
+        })
+    }
+
+    /// A frame that the other socket sends, after what waits here.
+    #[inline(never)]
+    fn tx_long(
+        &mut self,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+        offload: TxOffload,
+    ) -> Result<(), TxFull> {
+        self.socket.flush(&mut self.counters);
+        let sent = self.packet.tx(header, payload, offload);
+        self.packet.flush();
+        sent
+    }
+}
+
+impl Device for XdpSlot {
+    fn info(&self) -> DeviceInfo {
+        self.packet.info()
+    }
+
+    fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        let done = self.socket.rx(budget, sink, &mut self.counters);
+        done + self.packet.rx(budget - done, sink)
+    }
+
+    fn tx(
+        &mut self,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+        offload: TxOffload,
+    ) -> Result<(), TxFull> {
+        let len = header.len() + payload[0].len() + payload[1].len();
+        if offload.gso.is_some() || len > self.len_max || self.packet.tx_pending() {
+            return self.tx_long(header, payload, offload);
+        }
+        let counters = &mut self.counters;
+        if self.socket.tx(header, payload, &offload, counters) {
+            return Ok(());
+        }
+        counters.tx_full += 1;
+        Err(TxFull)
+    }
+
+    fn flush(&mut self) {
+        self.socket.flush(&mut self.counters);
+        if self.packet.tx_pending() {
+            self.packet.flush();
+        }
+    }
+
+    fn poll_fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        let mut fds = self.packet.descriptors();
+        fds.extend([self.epoll.as_raw_fd(), self.socket.fd().as_raw_fd()]);
+        fds
+    }
+
+    fn has_rx(&self) -> bool {
+        self.socket.has_rx() || self.packet.has_rx()
+    }
+
+    fn waiting_since_ns(&self) -> Option<u64> {
+        // Frames of the other socket have no time.
+        match self.socket.has_rx() {
+            true => None,
+            false => self.packet.waiting_since_ns(),
+        }
+    }
+
+    fn tx_pending(&self) -> bool {
+        self.socket.is_pending() || self.packet.tx_pending()
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        let mut sum = self.packet.counters();
+        let own = &self.counters;
+        sum.rx_frames += own.rx_frames;
+        sum.rx_bytes += own.rx_bytes;
+        sum.rx_bypassed += own.rx_bypassed;
+        sum.rx_malformed += own.rx_malformed;
+        sum.rx_overrun += self.socket.lost();
+        sum.tx_frames += own.tx_frames;
+        sum.tx_bytes += own.tx_bytes;
+        sum.tx_bypassed += own.tx_bypassed;
+        sum.tx_full += own.tx_full;
+        sum.tx_again += own.tx_again;
+        sum.tx_nobufs += own.tx_nobufs;
+        sum.link_errors += own.link_errors;
+        sum
+    }
+}

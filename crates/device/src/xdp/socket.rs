@@ -1,0 +1,301 @@
+//! One AF_XDP socket with its memory: frames are read where the kernel put them, and sent from where
+//! they were built.
+//!
+//! Half of the memory receives: every frame of it is in the fill ring, on its way, or in the receive
+//! ring, so that nothing has to be written down for a successor. The other half sends; marks beside
+//! it say which of its frames the kernel has.
+
+use core::sync::atomic::Ordering;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use serde::{Deserialize, Serialize};
+use slipstack_mem::RawSlice;
+use slipstack_wire::{RxMeta, TxOffload};
+
+use super::partial;
+use super::raw::{Desc, Memory, Rings};
+use super::sys;
+use crate::device::{DeviceCounters, Sink};
+
+/// Frames that receive, and entries of the rings that concern them.
+pub(super) const RX_FRAMES: u32 = 2048;
+/// Frames that send.
+pub(super) const TX_FRAMES: u32 = 1024;
+/// Bytes that the kernel keeps before each received frame.
+pub(super) const RX_HEADROOM: u32 = 256;
+/// Where the frame to send begins in its chunk; before it is what the kernel is asked to do.
+const TX_AT: usize = 64;
+/// Bytes of `struct xsk_tx_metadata`.
+pub(super) const METADATA_LEN: u32 = 24;
+/// The kernel completes the checksum.
+const METADATA_CHECKSUM: u64 = 1 << 1;
+/// Of an entry of the transmit ring: its frame is preceded by metadata.
+const OPTION_METADATA: u32 = 1 << 1;
+/// Calls to send what waits, each of which sends some: the kernel takes 32 frames a call.
+const SENDS_MAX: u32 = TX_FRAMES / 32 + 4;
+
+/// Shape of a socket's memory, and what may be left to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SocketParams {
+    /// Bytes of a frame's chunk.
+    pub chunk: u32,
+    /// The kernel completes checksums.
+    pub has_metadata: bool,
+    /// Senders on this machine leave their checksums to be filled in.
+    pub has_partial: bool,
+    /// Frames are the driver's while they are sent: it is called only when it asks for it.
+    pub is_zero_copy: bool,
+}
+
+impl SocketParams {
+    pub(super) fn frames_len(&self) -> usize {
+        (RX_FRAMES + TX_FRAMES) as usize * self.chunk as usize
+    }
+
+    /// The longest frame that is received and sent by the socket.
+    pub(super) fn len_max(&self) -> u32 {
+        self.chunk - RX_HEADROOM
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Socket {
+    fd: OwnedFd,
+    rings: Rings,
+    memory: Memory,
+    params: SocketParams,
+    /// Frames to send that are ours.
+    free: Vec<u32>,
+    /// Entries of the transmit ring that the kernel has not been called for.
+    is_call_due: bool,
+}
+
+impl Socket {
+    /// Adopts a socket where its last holder stopped.
+    pub(super) fn adopt(fd: OwnedFd, memory: OwnedFd, params: SocketParams) -> io::Result<Socket> {
+        let chunk_is_sound = params.chunk.is_power_of_two() && params.chunk >= 2048;
+        if !chunk_is_sound || params.chunk > 4096 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let socket = Socket {
+            rings: Rings::map(fd.as_fd(), RX_FRAMES, TX_FRAMES)?,
+            memory: Memory::map(&memory, params.frames_len(), TX_FRAMES as usize)?,
+            fd,
+            params,
+            free: Vec::with_capacity(TX_FRAMES as usize),
+            is_call_due: true,
+        };
+        Ok(socket.resumed())
+    }
+
+    /// What a predecessor that died left half done.
+    fn resumed(mut self) -> Socket {
+        let (rx, fill) = (&self.rings.rx, &self.rings.fill);
+        let next = rx.consumer();
+        if rx.waiting() > 0 {
+            let given_back = fill.read(fill.producer().wrapping_sub(1));
+            let (chunk, frame) = (u64::from(self.params.chunk), rx.read(next).addr);
+            if frame / chunk == given_back / chunk {
+                rx.set_consumer(next.wrapping_add(1));
+            }
+        }
+        let is_free = |index: &u32| {
+            let mark = self.memory.mark(*index as usize);
+            mark.is_some_and(|mark| mark.load(Ordering::Relaxed) == 0)
+        };
+        self.free = (0..TX_FRAMES).filter(is_free).collect();
+        self
+    }
+
+    /// Gives the kernel all frames that receive. Once, when the socket is opened.
+    pub(super) fn fill_first(fd: BorrowedFd<'_>, chunk: u32) -> io::Result<()> {
+        let rings = Rings::map(fd, RX_FRAMES, TX_FRAMES)?;
+        for frame in 0..RX_FRAMES {
+            rings.fill.write(frame, u64::from(frame) * u64::from(chunk));
+        }
+        rings.fill.set_producer(RX_FRAMES);
+        Ok(())
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    #[inline]
+    pub(super) fn has_rx(&self) -> bool {
+        self.rings.rx.waiting() > 0
+    }
+
+    pub(super) fn rx(
+        &mut self,
+        budget: usize,
+        sink: &mut dyn Sink,
+        counters: &mut DeviceCounters,
+    ) -> usize {
+        let Rings { rx, fill, .. } = &self.rings;
+        let count = rx.waiting().min(budget as u32);
+        let mut next = rx.consumer();
+        for _ in 0..count {
+            let Desc { addr, len, .. } = rx.read(next);
+            match self.memory.bytes(addr, len) {
+                Some(frame) => {
+                    counters.rx_frames += 1;
+                    counters.rx_bypassed += 1;
+                    counters.rx_bytes += u64::from(len);
+                    sink.frame(frame, self.meta(frame));
+                }
+                None => counters.rx_malformed += 1,
+            }
+            // In this order: a successor sees which of the two is still to be done.
+            let given = fill.producer();
+            fill.write(given, addr - addr % u64::from(self.params.chunk));
+            fill.set_producer(given.wrapping_add(1));
+            next = next.wrapping_add(1);
+            rx.set_consumer(next);
+        }
+        if fill.wants_call() {
+            sys::refill(self.fd.as_fd());
+        }
+        count as usize
+    }
+
+    #[inline]
+    fn meta(&self, frame: &[u8]) -> RxMeta {
+        match self.params.has_partial {
+            true => partial::meta_of(frame),
+            false => RxMeta::UNKNOWN,
+        }
+    }
+
+    /// Takes a frame that is no longer than [`SocketParams::len_max`]. `false`: there is no room.
+    pub(super) fn tx(
+        &mut self,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+        offload: &TxOffload,
+        counters: &mut DeviceCounters,
+    ) -> bool {
+        let Some(index) = self.take_free(counters) else {
+            return false;
+        };
+        let chunk = (RX_FRAMES + index) as usize * self.params.chunk as usize;
+        let mut metadata = [0; METADATA_LEN as usize];
+        let is_left = offload.checksum.filter(|_| self.params.has_metadata);
+        if let Some(partial) = is_left {
+            metadata[..8].copy_from_slice(&METADATA_CHECKSUM.to_ne_bytes());
+            metadata[8..10].copy_from_slice(&partial.start.to_ne_bytes());
+            metadata[10..12].copy_from_slice(&partial.offset.to_ne_bytes());
+        }
+        let at = chunk + TX_AT - metadata.len();
+        let Some(frame) = self.memory.fill(at, &[&metadata, header], payload) else {
+            return false;
+        };
+        let frame = &mut frame[metadata.len()..];
+        if let Some(partial) = offload.checksum.filter(|_| is_left.is_none()) {
+            partial.complete(frame, []);
+        }
+        let desc = Desc {
+            addr: (chunk + TX_AT) as u64,
+            len: frame.len() as u32,
+            options: if is_left.is_some() {
+                OPTION_METADATA
+            } else {
+                0
+            },
+        };
+        self.give(index, desc);
+        counters.tx_frames += 1;
+        counters.tx_bypassed += 1;
+        counters.tx_bytes += u64::from(desc.len);
+        true
+    }
+
+    fn give(&mut self, index: u32, desc: Desc) {
+        if let Some(mark) = self.memory.mark(index as usize) {
+            mark.store(1, Ordering::Relaxed);
+        }
+        let tx = &self.rings.tx;
+        let next = tx.producer();
+        tx.write(next, desc);
+        tx.set_producer(next.wrapping_add(1));
+        self.is_call_due = true;
+    }
+
+    fn take_free(&mut self, counters: &mut DeviceCounters) -> Option<u32> {
+        if self.free.is_empty() {
+            self.reap();
+        }
+        if self.free.is_empty() || self.rings.tx.is_full() {
+            self.flush(counters);
+            self.reap();
+        }
+        if self.rings.tx.is_full() {
+            return None;
+        }
+        self.free.pop()
+    }
+
+    /// Takes back the frames that have been sent.
+    fn reap(&mut self) {
+        let completion = &self.rings.completion;
+        let mut next = completion.consumer();
+        for _ in 0..completion.waiting() {
+            let chunk = completion.read(next) / u64::from(self.params.chunk);
+            next = next.wrapping_add(1);
+            let index = u32::try_from(chunk)
+                .unwrap_or(u32::MAX)
+                .wrapping_sub(RX_FRAMES);
+            if let Some(mark) = self.memory.mark(index as usize)
+                && mark.swap(0, Ordering::Relaxed) == 1
+            {
+                self.free.push(index);
+            }
+            completion.set_consumer(next);
+        }
+    }
+
+    /// Has the kernel send what waits, as far as it takes it.
+    pub(super) fn flush(&mut self, counters: &mut DeviceCounters) {
+        if !self.is_call_due {
+            return;
+        }
+        for _ in 0..SENDS_MAX {
+            let tx = &self.rings.tx;
+            if tx.waiting() == 0 || (self.params.is_zero_copy && !tx.wants_call()) {
+                break;
+            }
+            match sys::send(self.fd.as_fd()) {
+                Ok(()) => {}
+                Err(error) => match error.raw_os_error() {
+                    // It has sent some, and has no more room for completed ones.
+                    Some(libc::EAGAIN) => {
+                        counters.tx_again += 1;
+                        self.reap();
+                    }
+                    Some(libc::EBUSY | libc::EINTR) => counters.tx_again += 1,
+                    Some(libc::ENOBUFS) => {
+                        counters.tx_nobufs += 1;
+                        return;
+                    }
+                    _ => {
+                        counters.link_errors += 1;
+                        return;
+                    }
+                },
+            }
+        }
+        self.is_call_due = self.is_pending();
+    }
+
+    /// Frames wait that the kernel did not take.
+    pub(super) fn is_pending(&self) -> bool {
+        !self.params.is_zero_copy && self.rings.tx.waiting() > 0
+    }
+
+    /// Frames that the kernel had no room for.
+    pub(super) fn lost(&self) -> u64 {
+        sys::statistics(self.fd.as_fd())
+            .map_or(0, |it| it.rx_dropped + it.rx_ring_full + it.rx_fill_empty)
+    }
+}
