@@ -45,6 +45,8 @@ pub struct Place {
 pub struct Serving {
     pub inside: Inside,
     pub watch: Box<dyn Watch>,
+    /// It comes to an end by itself, and is asked for that often.
+    pub ends_itself: bool,
 }
 
 /// What the process asks of the service of an engine.
@@ -243,9 +245,14 @@ impl Site<'_> {
             bell: bell.clone(),
             welcome: self.link.welcome(),
         };
-        let Serving { inside, watch } = make(place).map_err(Error::io("make the service"))?;
+        let Serving {
+            inside,
+            watch,
+            ends_itself,
+        } = make(place).map_err(Error::io("make the service"))?;
         engine.attach_owner(inside);
-        let mut porter = Porter::new(self, watch).map_err(Error::io("wait for signals"))?;
+        let mut porter =
+            Porter::new(self, watch, ends_itself).map_err(Error::io("wait for signals"))?;
         let spin = match self.settings.spin {
             slipstack_config::Spin::Adaptive => Spin::Adaptive,
             slipstack_config::Spin::Fixed(us) => Spin::FixedNs(u64::from(us) * 1000),
@@ -286,6 +293,7 @@ struct Porter {
     epoll: OwnedFd,
     stop: Doorbell,
     watch: Box<dyn Watch>,
+    ends_itself: bool,
     link: Arc<Link>,
     watched: Option<Arc<OwnedFd>>,
     tell: Sender<Told>,
@@ -297,11 +305,12 @@ struct Porter {
 }
 
 impl Porter {
-    fn new(site: &Site<'_>, watch: Box<dyn Watch>) -> io::Result<Porter> {
+    fn new(site: &Site<'_>, watch: Box<dyn Watch>, ends_itself: bool) -> io::Result<Porter> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let mut porter = Porter {
             stop: site.stop.clone(),
             watch,
+            ends_itself,
             link: Arc::clone(&site.link),
             watched: None,
             tell: site.tell.clone(),
@@ -380,7 +389,7 @@ impl Reception for Porter {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let looks = !self.is_ready || self.until.is_some();
+        let looks = self.ends_itself || !self.is_ready || self.until.is_some();
         looks.then_some(Instant(self.look_at))
     }
 }

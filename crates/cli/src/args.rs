@@ -22,6 +22,8 @@ pub fn command() -> Command {
         .subcommand(run_command())
         .subcommand(instance_command())
         .subcommand(crate::serve::command())
+        .subcommand(crate::load::bench_command())
+        .subcommand(crate::load::stress_command())
         .subcommand(keeper_command())
         .subcommand(status_command())
         .subcommand(why_command())

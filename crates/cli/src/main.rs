@@ -7,6 +7,7 @@ mod failure;
 mod host;
 mod instance;
 mod keeper;
+mod load;
 mod output;
 mod program;
 mod run;
@@ -24,6 +25,8 @@ fn main() -> ExitCode {
         "run" => run::run(matches),
         "instance" => instance::run(matches),
         "serve" => serve::run(matches),
+        "bench" => load::run_bench(matches),
+        "htstress" => load::run_stress(matches),
         "keeper" => keeper::run(matches),
         "status" => admin::status(matches),
         "why" => admin::why(matches),

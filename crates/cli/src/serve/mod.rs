@@ -94,7 +94,11 @@ impl Common {
             };
             let (inside, control) = Host::inside(make(&place), hosting)?;
             let watch = Box::new(Watched { control, port });
-            Ok(Serving { inside, watch })
+            Ok(Serving {
+                inside,
+                watch,
+                ends_itself: false,
+            })
         };
         let engines = settings.cores.len().max(1);
         let served = slipstack_attach::serve(&settings, signals, &make, &mut |welcome| {

@@ -1,0 +1,200 @@
+//! Connections that are released at one instant: how long each waits for its answer.
+//!
+//! In each round all connections are opened first. When the last of them is there, each sends the
+//! message, and the time until as many bytes have come back is its time.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use slipstack_service::{Closed, ConnectionId, Context, Reason, Refused, Service, Via};
+
+/// Longest round.
+const ROUND_MAX: Duration = Duration::from_secs(60);
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    pub target: SocketAddr,
+    pub connections: usize,
+    pub rounds: usize,
+    pub message: Vec<u8>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct BenchFigures {
+    /// By connection: microseconds of all rounds together, and how many rounds those are.
+    pub times: Vec<(u64, u32)>,
+    pub failed: u64,
+    pub rounds: usize,
+}
+
+impl BenchFigures {
+    /// Average microseconds of each connection that was answered at least once.
+    pub fn averages(&self) -> Vec<(usize, u64)> {
+        let answered = self.times.iter().enumerate().filter(|(_, (_, n))| *n > 0);
+        answered
+            .map(|(index, (sum, n))| (index, sum / u64::from(*n)))
+            .collect()
+    }
+}
+
+/// One connection of the present round.
+#[derive(Debug)]
+pub struct Probe {
+    index: usize,
+    sent_at: Option<Instant>,
+    missing: usize,
+}
+
+/// See the module.
+pub struct Bench {
+    options: BenchOptions,
+    figures: Arc<Mutex<BenchFigures>>,
+    /// Connections of this round that wait for its beginning.
+    waiting: Vec<ConnectionId>,
+    /// Connections and attempts of this round that are not over.
+    left: usize,
+    /// Of these, attempts.
+    opening: usize,
+    round: usize,
+    is_released: bool,
+    released_at: Option<Instant>,
+}
+
+impl Bench {
+    pub fn new(options: BenchOptions, figures: Arc<Mutex<BenchFigures>>) -> Bench {
+        Bench {
+            options,
+            figures,
+            waiting: Vec::new(),
+            left: 0,
+            opening: 0,
+            round: 0,
+            is_released: false,
+            released_at: None,
+        }
+    }
+
+    fn note(&self, note: impl FnOnce(&mut BenchFigures)) {
+        note(&mut self.figures.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn begin_round(&mut self, cx: &Context<'_>) {
+        self.waiting.clear();
+        self.is_released = false;
+        (self.left, self.opening) = (0, 0);
+        for index in 0..self.options.connections {
+            match cx.connect(self.options.target, index as u64) {
+                Ok(_) => {
+                    self.left += 1;
+                    self.opening += 1;
+                }
+                Err(_) => self.note(|figures| figures.failed += 1),
+            }
+        }
+        cx.wake_after(ROUND_MAX);
+        if self.left == 0 {
+            cx.end();
+        }
+    }
+
+    /// An attempt has succeeded or failed.
+    fn on_attempt_over(&mut self, cx: &Context<'_>) {
+        self.opening -= 1;
+        if self.opening == 0 && !self.is_released {
+            self.is_released = true;
+            self.released_at = Some(Instant::now());
+            for id in std::mem::take(&mut self.waiting) {
+                if cx.write(id, &self.options.message) < self.options.message.len() {
+                    cx.reset(id);
+                }
+            }
+        }
+    }
+
+    fn on_over(&mut self, cx: &Context<'_>) {
+        self.left -= 1;
+        if self.left > 0 {
+            return;
+        }
+        self.round += 1;
+        let round = self.round;
+        self.note(|figures| figures.rounds = round);
+        if round < self.options.rounds {
+            self.begin_round(cx);
+        } else {
+            cx.end();
+        }
+    }
+}
+
+impl Service for Bench {
+    type Connection = Probe;
+    type Result = ();
+
+    fn on_start(&mut self, cx: &Context<'_>) {
+        let len = self.options.connections;
+        self.note(|figures| figures.times.resize(len, (0, 0)));
+        self.begin_round(cx);
+    }
+
+    fn on_open(&mut self, cx: &Context<'_>, id: ConnectionId, via: Via) -> Option<Probe> {
+        let Via::Connect(index) = via else {
+            return None;
+        };
+        self.waiting.push(id);
+        self.on_attempt_over(cx);
+        Some(Probe {
+            index: index as usize,
+            sent_at: None,
+            missing: self.options.message.len(),
+        })
+    }
+
+    fn on_data(&mut self, cx: &Context<'_>, id: ConnectionId, probe: &mut Probe) {
+        let len = cx.received(id).len();
+        cx.consume(id, len);
+        probe.missing = probe.missing.saturating_sub(len);
+        if probe.missing > 0 || probe.sent_at.is_some() {
+            return;
+        }
+        probe.sent_at = self.released_at;
+        if let Some(released_at) = self.released_at {
+            let micros = released_at.elapsed().as_micros() as u64;
+            let index = probe.index;
+            self.note(|figures| {
+                figures.times[index].0 += micros;
+                figures.times[index].1 += 1;
+            });
+        }
+        cx.close(id);
+    }
+
+    fn on_closed(&mut self, cx: &Context<'_>, _: ConnectionId, probe: Probe, _: Closed) {
+        if probe.sent_at.is_none() {
+            self.note(|figures| figures.failed += 1);
+        }
+        self.on_over(cx);
+    }
+
+    fn on_connect_failed(&mut self, cx: &Context<'_>, _: u64, _: Reason) {
+        self.note(|figures| figures.failed += 1);
+        self.on_attempt_over(cx);
+        self.on_over(cx);
+    }
+
+    fn on_refused(&mut self, cx: &Context<'_>, what: Refused) {
+        if let Refused::Connect(..) = what {
+            self.on_connect_failed(cx, 0, Reason::Refused);
+        }
+    }
+
+    /// The round has taken too long: what is missing fails.
+    fn on_wake(&mut self, cx: &Context<'_>) {
+        let left = self.left as u64;
+        self.note(|figures| figures.failed += left);
+        cx.end();
+    }
+}

@@ -1,0 +1,15 @@
+//! Load generators.
+
+pub mod bench;
+mod plot;
+pub mod stress;
+
+pub use plot::scatter;
+
+/// Returns the value below which `share` of the sorted values lie.
+pub fn quantile(sorted: &[u64], share: f64) -> u64 {
+    match sorted.len() {
+        0 => 0,
+        len => sorted[((len - 1) as f64 * share).round() as usize],
+    }
+}

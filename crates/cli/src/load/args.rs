@@ -1,0 +1,136 @@
+//! The command lines of the load generators.
+
+use clap::{Arg, ArgAction, Command, value_parser};
+use slipstack_config::Scope;
+
+use crate::args::with_options;
+
+pub fn bench_command() -> Command {
+    let command = Command::new("bench")
+        .about("Release many connections at one instant and time each answer")
+        .long_about(
+            "Opens N connections to an echo server, has all of them send a message at one instant,\n\
+             and measures how long each waits for its answer; R times. FILE gets a line `index us`\n\
+             for each connection, with its average.",
+        )
+        .after_help(
+            "Examples:\n  \
+             slipstack bench --if eth1 --ip 10.0.0.1/24 -n 1000 -r 10 10.0.0.2:12345\n  \
+             slipstack bench --kernel -n 1000 -r 10 --out kernel.txt --svg kernel.svg 127.0.0.1:7",
+        )
+        .arg(target("HOST:PORT", "Echo server, as `slipstack serve echo` is one"))
+        .arg(number('n', "connections", "N", "1000", "Connections, at most 16384"))
+        .arg(number('r', "rounds", "R", "10", "Rounds, whose average is taken"))
+        .arg(
+            Arg::new("message")
+                .long("message")
+                .value_name("TEXT")
+                .default_value("dummy message")
+                .help("What each connection sends"),
+        )
+        .arg(file("out", "bench.txt", "File for the times of each connection"))
+        .arg(file("svg", "", "File for a plot of them"))
+        .arg(kernel());
+    with_options(command, &[Scope::RunAndInstance, Scope::All])
+}
+
+pub fn stress_command() -> Command {
+    let command = Command::new("htstress")
+        .about("Send HTTP requests as fast as they are answered, and count them")
+        .long_about(
+            "Sends requests to one URL, each on a connection of its own unless --keep-alive is given,\n\
+             and counts the answers: good are those with status 200. -c is the number of connections\n\
+             of each thread (of each engine, on the stack).",
+        )
+        .after_help(
+            "Examples:\n  \
+             slipstack htstress --kernel -n 100000 -c 20 -t 3 http://127.0.0.1:8081/\n  \
+             slipstack htstress --if eth1 --ip 10.0.0.1/24 -c 64 --keep-alive http://10.0.0.2/hello",
+        )
+        // -h names a host here, as it does for the program of this name.
+        .disable_help_flag(true)
+        .arg(
+            Arg::new("help")
+                .long("help")
+                .action(ArgAction::Help)
+                .help("Print this help"),
+        )
+        .arg(target("http://HOST[:PORT]/PATH", "What to ask for"))
+        .arg(number('n', "number", "COUNT", "0", "Requests in all; 0 = until Ctrl-C"))
+        .arg(number('c', "concurrency", "COUNT", "1", "Connections of each thread"))
+        .arg(number('t', "threads", "COUNT", "1", "Threads, or engines on the stack"))
+        .arg(
+            Arg::new("udaddr")
+                .short('u')
+                .long("udaddr")
+                .value_name("PATH")
+                .help("Unix domain socket to ask instead: the stack has none, this is refused"),
+        )
+        .arg(
+            Arg::new("host")
+                .short('h')
+                .long("host")
+                .value_name("NAME")
+                .help("Host that the request names"),
+        )
+        .arg(flag("debug", Some('d'), "Print the heads of answers"))
+        .arg(flag("ipv4", Some('4'), "Use an IPv4 address").conflicts_with("ipv6"))
+        .arg(flag("ipv6", Some('6'), "Use an IPv6 address"))
+        .arg(flag("keep-alive", None, "Send further requests on the same connection"))
+        .arg(kernel());
+    with_options(command, &[Scope::RunAndInstance, Scope::All])
+}
+
+fn target(name: &'static str, help: &'static str) -> Arg {
+    Arg::new("target")
+        .value_name(name)
+        .required(true)
+        .help(help)
+}
+
+fn number(
+    short: char,
+    long: &'static str,
+    value: &'static str,
+    default: &'static str,
+    help: &'static str,
+) -> Arg {
+    Arg::new(long)
+        .short(short)
+        .long(long)
+        .value_name(value)
+        .default_value(default)
+        .value_parser(value_parser!(u64))
+        .help(help)
+}
+
+fn file(name: &'static str, default: &'static str, help: &'static str) -> Arg {
+    let arg = Arg::new(name)
+        .long(name)
+        .value_name("FILE")
+        .value_parser(value_parser!(std::path::PathBuf))
+        .help(help);
+    match default {
+        "" => arg,
+        default => arg.default_value(default),
+    }
+}
+
+fn flag(name: &'static str, short: Option<char>, help: &'static str) -> Arg {
+    let arg = Arg::new(name)
+        .long(name)
+        .action(ArgAction::SetTrue)
+        .help(help);
+    match short {
+        Some(short) => arg.short(short),
+        None => arg,
+    }
+}
+
+fn kernel() -> Arg {
+    flag(
+        "kernel",
+        None,
+        "Use the kernel's sockets instead of a stack of our own",
+    )
+}

@@ -1,0 +1,86 @@
+"""`slipstack bench` and `slipstack htstress`, on the kernel and on the stack."""
+
+import re
+
+from harness import test
+from test_serve import ALONE, serve
+
+
+def bench(world, start, target, *more):
+    out, svg = world.folder / "bench.txt", world.folder / "bench.svg"
+    done = start("bench", "-n", 200, "-r", 3, "--out", out, "--svg", svg, *more, target)
+    assert done.wait(30) == 0, done.tail()
+    assert "200 connections, 3 rounds, 0 failed" in done.errors(), done.tail()
+    lines = out.read_text().splitlines()
+    assert len(lines) == 200 and all(re.fullmatch(r"\d+ \d+", line) for line in lines)
+    assert svg.read_text().count("<circle") == 200
+
+
+def stress(start, target, *more):
+    done = start("htstress", *more, target)
+    assert done.wait(30) == 0, done.tail()
+    found = re.search(
+        r"requests: +(\d+)\ngood requests: +(\d+) \[\d+%\]\nbad requests: +(\d+) \[\d+%\]\n"
+        r"socket errors: +(\d+) \[\d+%\]\nseconds: +[\d.]+\nrequests/sec: +[\d.]+\n",
+        done.output(),
+    )
+    assert found, done.tail()
+    return [int(count) for count in found.groups()]
+
+
+def at_peer(world):
+    """Starts a command of ours at the peer, on the kernel's sockets."""
+    return lambda command, *words: world.peer(world.slipstack, command, "--kernel", *words)
+
+
+def on_stack(world):
+    def start(command, *words):
+        own = ["--run-dir", world.run_dir, *world.device_options()]
+        return world.beside(world.slipstack, command, *own, *words)
+
+    return start
+
+
+@test(modes=ALONE)
+def bench_from_the_kernel_finds_every_answer(world):
+    serve(world, "echo", "--port", 7000)
+    world.wait_port(7000)
+    bench(world, at_peer(world), f"{world.address}:7000")
+
+
+@test(modes=ALONE)
+def bench_on_the_stack_finds_every_answer(world):
+    world.peer(*world.program("asyncio_echo.py"), "server", "0.0.0.0", 7000)
+    world.wait_port(7000, address=world.peer_address)
+    bench(world, on_stack(world), f"{world.peer_address}:7000")
+
+
+@test(modes=ALONE)
+def bench_counts_what_is_refused(world):
+    done = at_peer(world)("bench", "-n", 10, "-r", 1, "--out", world.folder / "x", "127.0.0.1:9")
+    assert done.wait(20) == 1
+    assert "10 failed" in done.errors(), done.tail()
+
+
+@test(modes=ALONE)
+def htstress_from_the_kernel_counts_good_and_bad(world):
+    root = world.folder / "www"
+    root.mkdir()
+    (root / "hello").write_text("hello\n")
+    serve(world, "http", root, "--port", 8081)
+    world.wait_port(8081)
+    url = f"http://{world.address}:8081"
+    assert stress(at_peer(world), f"{url}/hello", "-n", 2000, "-c", 20, "-t", 2) == [2000, 2000, 0, 0]
+    assert stress(at_peer(world), f"{url}/hello", "-n", 2000, "-c", 20, "--keep-alive") == [2000, 2000, 0, 0]
+    assert stress(at_peer(world), f"{url}/none", "-n", 100, "-c", 5, "-h", "x") == [100, 0, 100, 0]
+    assert stress(at_peer(world), "http://127.0.0.1:9/", "-n", 50, "-c", 5) == [50, 0, 0, 50]
+
+
+@test(modes=ALONE)
+def htstress_on_the_stack_counts_good_and_bad(world):
+    (world.folder / "hello").write_text("hello\n")
+    world.peer("/usr/bin/python3", "-m", "http.server", 8000, cwd=world.folder)
+    world.wait_port(8000, address=world.peer_address)
+    url = f"http://{world.peer_address}:8000"
+    assert stress(on_stack(world), f"{url}/hello", "-n", 200, "-c", 10) == [200, 200, 0, 0]
+    assert stress(on_stack(world), f"{url}/none", "-n", 50, "-c", 5) == [50, 0, 50, 0]
