@@ -16,6 +16,7 @@ use crate::door::{ANSWER_MS, Identity, by_path, greet_with, random_u64, through_
 use crate::error::Error;
 use crate::link::Link;
 use crate::room::region_bytes;
+use crate::spread::Spread;
 
 /// Forks in a row for which a lock that was held during the fork cannot be met again.
 const GENERATIONS: usize = 8;
@@ -23,6 +24,8 @@ const GENERATIONS: usize = 8;
 /// The way of this process (and of the children it forks) to an engine.
 pub fn client(settings: &Settings) -> Arc<dyn Attach> {
     Arc::new(Client {
+        spread: Spread::new(settings.instances.len()),
+        places: places(settings),
         settings: settings.clone(),
         program: Identity::of_this_process().program,
         family: AtomicU64::new(random_u64()),
@@ -33,6 +36,9 @@ pub fn client(settings: &Settings) -> Arc<dyn Attach> {
 
 struct Client {
     settings: Settings,
+    /// The settings for each instance that may be used; without instances there are none.
+    places: Vec<Settings>,
+    spread: Spread,
     program: String,
     /// Inherited over fork, and over exec together with a listener: who is of one family shares its ports.
     family: AtomicU64,
@@ -49,7 +55,9 @@ struct State {
     links: Vec<Arc<Link>>,
     /// A copy of the connection to the instance, for reports.
     instance: Option<ControlSocket>,
-    /// For the next instance.
+    /// The number of the instance that the scout speaks to and that has given the ticket.
+    place: usize,
+    /// For the next instance of its name.
     ticket: Option<OwnedFd>,
     /// What the engine has of the device: its queue, and what says that it is in use.
     held: Vec<RawFd>,
@@ -69,6 +77,10 @@ impl Client {
         }
     }
 
+    fn has_instances(&self) -> bool {
+        !self.places.is_empty()
+    }
+
     fn state(&self) -> &Lock<State> {
         &self.states[self.generation.load(Ordering::Acquire) % GENERATIONS]
     }
@@ -78,12 +90,12 @@ impl Client {
         if let Some(welcome) = &state.welcome {
             return Ok(welcome.clone());
         }
-        let (scout, welcome) = match self.settings.instance {
-            Some(_) => {
+        let (scout, welcome) = match self.has_instances() {
+            true => {
                 let (socket, welcome) = self.reach_instance(state)?;
                 (Scout::Instance(socket), welcome)
             }
-            None => {
+            false => {
                 let link = Link::open(&self.settings, &self.identity(), None)?;
                 let welcome = link.welcome();
                 (Scout::Keeper(Box::new(link)), welcome)
@@ -121,12 +133,14 @@ impl Client {
             let hello = self.identity().hello(None, None);
             greet_with(socket, hello, state.ticket.as_ref())
         };
-        let inherited = self.settings.control_fd.and_then(through_inherited);
+        let place = &self.places[state.place];
+        let inherited = place.control_fds.first().copied();
+        let inherited = inherited.and_then(through_inherited);
         let through = inherited.and_then(|socket| Some((greet(&socket).ok()?, socket)));
         let ((welcome, ticket), socket) = match through {
             Some(reached) => reached,
             None => {
-                let socket = by_path(&self.settings)?;
+                let socket = by_path(place)?;
                 (greet(&socket)?, socket)
             }
         };
@@ -169,6 +183,11 @@ impl Client {
     /// A channel to an instance's engine.
     fn attach_remote(&self, state: &mut State) -> Result<Attachment, Error> {
         let region_len = region_bytes()?;
+        let place = self.spread.choose();
+        if place != state.place {
+            (state.scout, state.ticket) = (None, None);
+            state.place = place;
+        }
         let (socket, welcome) = match state.scout.take() {
             Some(Scout::Instance(socket)) => {
                 let welcome = self.welcome(state)?;
@@ -196,6 +215,22 @@ impl Client {
         state.instance = copy.ok().and_then(|fd| ControlSocket::from_fd(fd).ok());
         remote(attached, fds, socket)
     }
+}
+
+/// The settings for each instance, with its inherited connection.
+fn places(settings: &Settings) -> Vec<Settings> {
+    let names = settings.instances.iter().enumerate();
+    let place = |(number, name): (usize, &String)| Settings {
+        instances: vec![name.clone()],
+        control_fds: settings
+            .control_fds
+            .get(number)
+            .copied()
+            .into_iter()
+            .collect(),
+        ..settings.clone()
+    };
+    names.map(place).collect()
 }
 
 /// An instance that says no means it; any other answer, and none, is that of one which ends, begins or is away.
@@ -265,10 +300,14 @@ fn remote(
 impl Attach for Client {
     fn attach(&self) -> Result<Attachment, AttachError> {
         let mut state = self.state().lock();
-        match self.settings.instance {
-            Some(_) => self.attach_remote(&mut state).map_err(of_instance),
-            None => Ok(self.attach_in_process(&mut state)?),
+        match self.has_instances() {
+            true => self.attach_remote(&mut state).map_err(of_instance),
+            false => Ok(self.attach_in_process(&mut state)?),
         }
+    }
+
+    fn is_spread(&self) -> bool {
+        self.places.len() > 1
     }
 
     fn family(&self) -> u64 {
@@ -297,16 +336,17 @@ impl Attach for Client {
         let parent = self.state();
         // The parent's engines go on in the parent: here they are forgotten, not dropped, but for
         // their devices: what is open of them here would outlive its engine.
-        let (welcome, ticket, held) = match parent.try_lock() {
+        let (welcome, (place, ticket), held) = match parent.try_lock() {
             Some(mut state) => {
                 let links = std::mem::take(&mut state.links);
                 links.into_iter().for_each(std::mem::forget);
                 state.scout = None;
                 state.instance = None;
                 let held = std::mem::take(&mut state.held);
-                (state.welcome.clone(), state.ticket.take(), held)
+                let ticket = (state.place, state.ticket.take());
+                (state.welcome.clone(), ticket, held)
             }
-            None => (None, None, Vec::new()),
+            None => (None, (0, None), Vec::new()),
         };
         for fd in held.into_iter().filter_map(slipstack_mem::Descriptor::new) {
             fd.close();
@@ -315,6 +355,7 @@ impl Attach for Client {
         if let Some(mut state) = self.state().try_lock() {
             *state = State {
                 welcome,
+                place,
                 ticket,
                 ..State::default()
             };
@@ -322,7 +363,7 @@ impl Attach for Client {
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
-        let mut fds: Vec<RawFd> = self.settings.control_fd.into_iter().collect();
+        let mut fds: Vec<RawFd> = self.settings.control_fds.clone();
         if let Some(state) = self.state().try_lock() {
             fds.extend(state.links.iter().flat_map(|link| link.descriptors()));
             fds.extend(&state.held);

@@ -153,15 +153,16 @@ pub fn through_inherited(number: RawFd) -> Option<ControlSocket> {
     ControlSocket::from_fd(raised(ours.into_fd())).ok()
 }
 
-/// A new connection by path.
+/// A new connection by path, to the first instance if there are any.
 pub fn by_path(settings: &Settings) -> Result<ControlSocket, Error> {
-    let path = match &settings.instance {
+    let instance = settings.instances.first();
+    let path = match instance {
         Some(name) => instance_directory(settings, name)?.instance_socket(name)?,
         None => options(settings).directory()?.control_socket(),
     };
     let connected = connect(&path);
     // What a killed instance leaves, with its keeper killed too.
-    if let (Some(name), Err(ControlError::Io(error))) = (&settings.instance, &connected)
+    if let (Some(name), Err(ControlError::Io(error))) = (instance, &connected)
         && error.kind() == std::io::ErrorKind::ConnectionRefused
     {
         return Err(no_instance(settings, name));

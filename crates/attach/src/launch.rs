@@ -15,8 +15,8 @@ use crate::keeper::meet;
 pub struct Launched {
     /// Where the program can be reached, one line.
     pub reach: String,
-    /// Inherited by the program and its children: whoever holds it may use the device.
-    pub control: OwnedFd,
+    /// Inherited by the program and its children: whoever holds them may use the device. One for each instance.
+    pub controls: Vec<OwnedFd>,
 }
 
 /// Finds or starts the keeper, or finds the instance, so that errors come before the program starts.
@@ -26,25 +26,32 @@ pub struct Launched {
 pub fn launch(settings: &Settings) -> Result<Launched, Error> {
     let mut hello = Identity::of_this_process().hello(None, None);
     hello.is_shared = true;
-    let (socket, welcome) = match settings.instance {
-        Some(_) => {
-            let socket = by_path(settings)?;
-            let welcome = greet(&socket, hello)?;
-            (socket, welcome)
-        }
-        None => meet(settings, &hello)?,
-    };
-    // A program of an instance takes what that has.
-    if settings.instance.is_none() {
-        check_network(settings, &welcome)?;
+    let mut met = Vec::new();
+    for name in &settings.instances {
+        let place = Settings {
+            instances: vec![name.clone()],
+            ..settings.clone()
+        };
+        let socket = by_path(&place)?;
+        let welcome = greet(&socket, hello.clone())?;
+        met.push((socket, welcome));
     }
-    let control = socket.into_fd();
-    fcntl_setfd(&control, FdFlags::empty())
-        .map_err(|error| Error::io("keep the control connection for the program")(error.into()))?;
-    Ok(Launched {
-        reach: reach(settings, &welcome),
-        control,
-    })
+    // A program of an instance takes what that has.
+    if met.is_empty() {
+        let (socket, welcome) = meet(settings, &hello)?;
+        check_network(settings, &welcome)?;
+        met.push((socket, welcome));
+    }
+    let reach = reach(settings, &met[0].1);
+    let mut controls = Vec::new();
+    for (socket, _) in met {
+        let control = socket.into_fd();
+        fcntl_setfd(&control, FdFlags::empty()).map_err(|error| {
+            Error::io("keep the control connection for the program")(error.into())
+        })?;
+        controls.push(control);
+    }
+    Ok(Launched { reach, controls })
 }
 
 /// Refuses a stack that is not the one asked for. Whoever names no addresses, routes or rules takes those that there are.
@@ -119,9 +126,10 @@ fn addresses(welcome: &Welcome) -> String {
 }
 
 fn reach(settings: &Settings, welcome: &Welcome) -> String {
-    let place = match &settings.instance {
-        Some(name) => format!("instance {name} on {}", welcome.interface),
-        None => format!("{} {}", welcome.device.title, welcome.interface),
+    let place = match settings.instances.as_slice() {
+        [name] => format!("instance {name} on {}", welcome.interface),
+        [] => format!("{} {}", welcome.device.title, welcome.interface),
+        names => format!("instances {} on {}", names.join(", "), welcome.interface),
     };
     let addresses = addresses(welcome);
     let hosts = welcome.network.own().hosts.iter();

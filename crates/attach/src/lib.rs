@@ -17,6 +17,7 @@ mod link;
 pub mod program;
 mod room;
 mod serving;
+mod spread;
 mod ticket;
 
 pub use client::client;

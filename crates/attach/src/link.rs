@@ -76,7 +76,11 @@ impl Link {
         capability: Option<u64>,
     ) -> Result<Link, Error> {
         let hello = || identity.hello(capability, None);
-        let inherited = settings.control_fd.and_then(through_inherited);
+        let inherited = settings
+            .control_fds
+            .first()
+            .copied()
+            .and_then(through_inherited);
         let greeted = inherited.map(|socket| (greet(&socket, hello()), socket));
         let (socket, welcome) = match greeted {
             Some((Ok(welcome), socket)) => (socket, welcome),

@@ -100,8 +100,8 @@ pub fn serve(
 ) -> Result<(), Error> {
     raise_descriptor_limit();
     let mut settings = settings.clone();
-    settings.control_fd = None;
-    settings.instance = None;
+    settings.control_fds = Vec::new();
+    settings.instances = Vec::new();
     let cores: Vec<Option<usize>> = match settings.cores.as_slice() {
         [] => vec![None],
         cores => cores.iter().copied().map(Some).collect(),

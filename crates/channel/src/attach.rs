@@ -158,6 +158,11 @@ pub trait Attach: Send + Sync {
     /// them, so that `attach` starts anew.
     fn after_fork_child(&self);
 
+    /// Whether other processes of the program may use engines of other instances, with which they share ports.
+    fn is_spread(&self) -> bool {
+        false
+    }
+
     /// Whose ports this process shares: a secret, for a program that inherits its listeners.
     fn family(&self) -> u64 {
         0

@@ -21,7 +21,7 @@ const CAP_BPF: u32 = 39;
 /// # Errors
 /// Missing or down interface, address that the host has itself, missing TUN driver.
 pub fn check(settings: &Settings) -> Result<(), Failure> {
-    if settings.instance.is_some() {
+    if !settings.instances.is_empty() {
         return Ok(());
     }
     let links = netlink::links().map_err(|error| unreadable(&error))?;
@@ -101,7 +101,7 @@ pub fn missing_privilege(settings: &Settings) -> Option<Failure> {
     if !has(CAP_BPF) && !has(CAP_SYS_ADMIN) {
         missing.push("CAP_BPF");
     }
-    let is_owner = settings.instance.is_none() && !missing.is_empty();
+    let is_owner = settings.instances.is_empty() && !missing.is_empty();
     is_owner.then(|| {
         Failure::new(format!(
             "opening the device needs {}: run as root, or join a running instance with --instance",

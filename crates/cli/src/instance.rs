@@ -15,7 +15,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         ));
     }
     // SLIPSTACK_INSTANCE is for programs; an instance does not use another one.
-    settings.instance = None;
+    settings.instances = Vec::new();
     settings.bin = std::env::current_exe().ok();
     host::check(&settings)?;
     run::pin(&settings)?;

@@ -80,12 +80,16 @@ fn launch(settings: &Settings, command: &mut Command) -> Result<(), Failure> {
     if settings.log >= Log::Warn {
         say(&format!("slipstack: {}", launched.reach));
     }
-    let control = inheritable(launched.control).map_err(|error| {
-        Failure::new(format!(
-            "the way to the keeper cannot be handed on: {error}"
-        ))
-    })?;
-    command.env("SLIPSTACK_CONTROL_FD", control.into_raw_fd().to_string());
+    let mut numbers = Vec::new();
+    for control in launched.controls {
+        let control = inheritable(control).map_err(|error| {
+            Failure::new(format!(
+                "the way to the keeper cannot be handed on: {error}"
+            ))
+        })?;
+        numbers.push(control.into_raw_fd().to_string());
+    }
+    command.env("SLIPSTACK_CONTROL_FD", numbers.join(","));
     Ok(())
 }
 

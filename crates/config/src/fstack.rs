@@ -1,7 +1,7 @@
 //! The variables of F-Stack's LD_PRELOAD adapter, so that its start scripts keep working.
 //!
 //! There an instance is known by its number: `FF_PROC_ID` says which one a program uses and
-//! `FF_NB_FSTACK_INSTANCE` how many there are. Here the number is the instance's name.
+//! `FF_NB_FSTACK_INSTANCE` how many there are, of which each process takes one. Here the number is the instance's name.
 
 use crate::error::{ConfigError, Source};
 
@@ -13,19 +13,20 @@ pub(crate) fn adapter_values(
 ) -> Result<Vec<Found>, ConfigError> {
     let mut found = Vec::new();
     let instances = match variable("FF_NB_FSTACK_INSTANCE") {
-        Some(text) => Some(number("FF_NB_FSTACK_INSTANCE", "instance", &text, 1)?),
+        Some(text) => Some(number("FF_NB_FSTACK_INSTANCE", "instance", &text, (1, 64))?),
         None => None,
     };
     if let Some(text) = variable("FF_PROC_ID") {
-        let id = number("FF_PROC_ID", "instance", &text, 0)?;
+        let id = number("FF_PROC_ID", "instance", &text, (0, 1023))?;
         if let Some(count) = instances.filter(|count| id >= *count) {
             return Err(ConfigError::Combination(format!(
                 "FF_PROC_ID is {id} but FF_NB_FSTACK_INSTANCE says that there are {count} instances, counted from 0"
             )));
         }
         found.push(("instance", "FF_PROC_ID", id.to_string()));
-    } else if instances.is_some() {
-        found.push(("instance", "FF_NB_FSTACK_INSTANCE", "0".to_owned()));
+    } else if let Some(count) = instances {
+        let names: Vec<String> = (0..count).map(|number| number.to_string()).collect();
+        found.push(("instance", "FF_NB_FSTACK_INSTANCE", names.join(",")));
     }
     if let Some(text) = variable("FF_INITIAL_LCORE_ID") {
         found.push(("cores", "FF_INITIAL_LCORE_ID", cores_of_mask(&text)?));
@@ -37,9 +38,9 @@ fn number(
     name: &'static str,
     option: &'static str,
     text: &str,
-    min: u32,
+    (min, max): (u32, u32),
 ) -> Result<u32, ConfigError> {
-    crate::kind::parse_count(text, min, 1023).map_err(|must| ConfigError::Value {
+    crate::kind::parse_count(text, min, max).map_err(|must| ConfigError::Value {
         option,
         source: Source::Environment(name),
         text: text.to_owned(),

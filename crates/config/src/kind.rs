@@ -27,6 +27,10 @@ pub enum Kind {
     Interface,
     /// Name of an instance: letters, digits, `-`, `_`, `.`; at most 32.
     Name,
+    /// Different names of instances, separated by commas.
+    Names,
+    /// Descriptor numbers, separated by commas.
+    Numbers,
     Path,
     /// Kind of a device, with an argument behind a colon where it takes one.
     Device,
@@ -91,6 +95,8 @@ impl Kind {
             Kind::Sysctls => sysctl::parse_settings(text).map(drop),
             Kind::Interface => check_interface(text),
             Kind::Name => check_name(text),
+            Kind::Names => parse_names(text).map(drop),
+            Kind::Numbers => parse_numbers(text).map(drop),
             Kind::Path => check_path(text),
             Kind::Device => check_device(text),
             Kind::Spin => parse_spin(text).map(drop),
@@ -261,6 +267,33 @@ fn check_device(text: &str) -> Result<(), String> {
     } else {
         Err("a kind of device such as auto, tap or replay:FILE".into())
     }
+}
+
+/// Instances that one program can be spread over.
+const NAMES_MAX: usize = 64;
+
+pub(crate) fn parse_names(text: &str) -> Result<Vec<String>, String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in text.split(',') {
+        check_name(name)?;
+        if names.iter().any(|other| other == name) {
+            return Err("names that differ".into());
+        }
+        names.push(name.to_owned());
+    }
+    if names.len() > NAMES_MAX {
+        return Err(format!("at most {NAMES_MAX} names"));
+    }
+    Ok(names)
+}
+
+pub(crate) fn parse_numbers(text: &str) -> Result<Vec<i32>, String> {
+    const NUMBER_MAX: u32 = 1_048_576;
+    let parse = |number: &str| {
+        let number = parse_count(number, 0, NUMBER_MAX)?;
+        i32::try_from(number).map_err(|error| error.to_string())
+    };
+    list(text, parse)
 }
 
 fn check_path(text: &str) -> Result<(), String> {

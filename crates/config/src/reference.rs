@@ -41,7 +41,7 @@ pub fn options_reference() -> String {
     }
     page.push_str(
         "\nF-Stack's adapter variables are read too, with less weight than `SLIPSTACK_*`:\n\
-         `FF_PROC_ID=2` means `--instance 2` (`FF_NB_FSTACK_INSTANCE` alone means instance 0), and\n\
+         `FF_PROC_ID=2` means `--instance 2` (`FF_NB_FSTACK_INSTANCE=2` alone means `--instance 0,1`), and\n\
          `FF_INITIAL_LCORE_ID=0x4`, a mask, means `--cores 2`.\n\n\
          ## A configuration file\n\n```toml\n",
     );
@@ -92,6 +92,7 @@ impl OptionSpec {
                 };
             }
             Kind::Name => "a",
+            Kind::Names => "a,b",
             Kind::Cores => "0",
             Kind::Path if self.default.is_empty() => "/tmp/slipstack",
             _ => self.default,
@@ -115,6 +116,8 @@ impl Kind {
             Kind::Cidrs => "IP addresses/lengths".into(),
             Kind::Interface => "interface".into(),
             Kind::Name => "name".into(),
+            Kind::Names => "names".into(),
+            Kind::Numbers => "numbers".into(),
             Kind::Path => "path".into(),
             Kind::Device => "kind of device".into(),
             Kind::Spin => "`adaptive`, 0 … 100000".into(),

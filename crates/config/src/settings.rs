@@ -28,9 +28,11 @@ impl Settings {
         let wrong = |sentence: String| Err(ConfigError::Combination(sentence));
         if self.is_autoconfigured {
             self.check_autoconfiguration()?;
-        } else if let (Some(interface), [], None) =
-            (&self.interface, self.addresses.as_slice(), &self.instance)
-            && !self.makes_interface()
+        } else if let (Some(interface), [], None) = (
+            &self.interface,
+            self.addresses.as_slice(),
+            self.instances.first(),
+        ) && !self.makes_interface()
         {
             return wrong(format!(
                 "--if {interface} needs --ip ADDRESS/LENGTH: the address that the stack has on it"

@@ -82,12 +82,13 @@ options! {
         help: "Pass packets for others on to their next hop, by the interface that they came by",
     }
 
-    instance: Option<String> = "instance" "NAME" {
-        kind: Kind::Name,
+    instances: Vec<String> = "instance" "NAME" {
+        kind: Kind::Names,
         default: "",
         scope: Run, reader: Process, change: AtStart,
         help: "Use the stack of the running `slipstack instance` of this name instead of one in \
-            the program",
+            the program; of several, separated by commas, each process of the program uses the \
+            one that has the fewest of them",
     }
 
     name: Option<String> = "name" "NAME" {
@@ -310,11 +311,11 @@ options! {
         help: "The slipstack command with which a program starts a keeper",
     }
 
-    control_fd: Option<i32> = "control-fd" "NUMBER" {
-        kind: Kind::Count { min: 0, max: 1_048_576 },
+    control_fds: Vec<i32> = "control-fd" "NUMBER" {
+        kind: Kind::Numbers,
         default: "",
         scope: Internal, reader: Process, change: AtStart,
-        help: "Inherited control connection to the keeper",
+        help: "Inherited control connections to the keeper, or to each instance",
     }
 }
 

@@ -180,10 +180,13 @@ fn adapter_variables_select_an_instance_and_cores() {
         ("FF_INITIAL_LCORE_ID", "0x5"),
     ]);
     let found = found.unwrap();
-    assert_eq!(found.instance.as_deref(), Some("2"));
+    assert_eq!(found.instances, ["2"]);
     assert_eq!(found.cores, [0, 2]);
     let own = settings(&[("FF_PROC_ID", "2"), ("SLIPSTACK_INSTANCE", "a")]).unwrap();
-    assert_eq!(own.instance.as_deref(), Some("a"));
+    assert_eq!(own.instances, ["a"]);
+    let all = settings(&[("FF_NB_FSTACK_INSTANCE", "3")]).unwrap();
+    assert_eq!(all.instances, ["0", "1", "2"]);
+    assert!(settings(&[("SLIPSTACK_INSTANCE", "a,b,a")]).is_err());
 }
 
 #[test]

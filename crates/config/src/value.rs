@@ -122,6 +122,8 @@ lists! {
     Vec<RuleSpec>: routing::parse_rules, ";";
     Vec<SysctlSetting>: sysctl::parse_settings, ";";
     CoreList: kind::parse_cores, ",";
+    Vec<String>: kind::parse_names, ",";
+    Vec<i32>: kind::parse_numbers, ",";
 }
 
 impl Value for Spin {

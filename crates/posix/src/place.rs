@@ -264,7 +264,8 @@ impl Process {
         }
         let local = bound.map_or_else(|| any(socket.family), |bound| stack_addr(bound.addr));
         // The kernel's part has settled whether the port is free; this says who of several hears.
-        let reuse_port = options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT);
+        let reuse_port =
+            options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT) || self.attach.is_spread();
         let outcome = link
             .bind(sock, local, is_v6_only(socket), reuse_port)
             .inspect(|_| {

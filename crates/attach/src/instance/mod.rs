@@ -43,8 +43,8 @@ pub fn instance_main(settings: &Settings) -> Result<(), Error> {
     // From here on the signals wait until the loop looks at them.
     let signals = process::end_signals().map_err(Error::io("receive signals"))?;
     let mut settings = settings.clone();
-    settings.control_fd = None;
-    settings.instance = None;
+    settings.control_fds = Vec::new();
+    settings.instances = Vec::new();
     let identity = Identity {
         instance: Some(name.clone()),
         ..Identity::of_this_process()

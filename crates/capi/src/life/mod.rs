@@ -52,9 +52,11 @@ fn begin(words: Vec<String>) -> Result<(), Failure> {
     if found.log >= config::Log::Warn {
         raw::write_stderr(format!("slipstack: {}\n", launched.reach).as_bytes());
     }
-    let control = launched.control.into_raw_fd();
-    sys::set_cloexec(control);
-    found.control_fd = Some(control);
+    let controls = launched.controls.into_iter();
+    found.control_fds = controls.map(IntoRawFd::into_raw_fd).collect();
+    for control in &found.control_fds {
+        sys::set_cloexec(*control);
+    }
     let process = Process::new(
         Box::new(System),
         slipstack_attach::client(&found),

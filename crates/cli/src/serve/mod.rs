@@ -42,7 +42,7 @@ struct Common {
 impl Common {
     fn new(matches: &ArgMatches) -> Result<Common, Failure> {
         let (_, mut settings) = settings(matches)?;
-        settings.instance = None;
+        settings.instances = Vec::new();
         settings.bin = std::env::current_exe().ok();
         host::check(&settings)?;
         // Before the workers' threads.

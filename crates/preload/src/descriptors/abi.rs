@@ -24,7 +24,7 @@ fn is_private(fd: c_int) -> bool {
         return false;
     }
     let _in_call = InCall::enter();
-    fd == life::control_fd() || life::process().is_some_and(|process| process.is_private(fd))
+    life::is_control_fd(fd) || life::process().is_some_and(|process| process.is_private(fd))
 }
 
 pub unsafe fn close(fd: c_int) -> c_int {

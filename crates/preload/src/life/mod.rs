@@ -9,7 +9,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use slipstack_config as config;
 use slipstack_posix::{Exit, Process, Settings, SpinPolicy, Verbosity};
@@ -27,8 +27,8 @@ static BEGINNING: Lock = Lock::new();
 /// What a new program needs to be started under us: `LD_PRELOAD` and every
 /// `SLIPSTACK_` variable, as they were when this program started. Empty: we stay out.
 static ENVIRONMENT: OnceLock<Vec<CString>> = OnceLock::new();
-/// The inherited connection to the keeper; -1: there is none.
-static CONTROL_FD: AtomicI32 = AtomicI32::new(-1);
+/// The inherited connections to the keeper, or to each instance.
+static CONTROL_FDS: OnceLock<Vec<i32>> = OnceLock::new();
 /// The process is ending; its connections are handed over already.
 static IS_ENDED: AtomicBool = AtomicBool::new(false);
 
@@ -50,9 +50,9 @@ pub fn is_ours(fd: i32) -> bool {
     process().is_some_and(|process| process.is_ours(fd))
 }
 
-/// The inherited connection to the keeper, which programs do not know of; -1: none.
-pub fn control_fd() -> i32 {
-    CONTROL_FD.load(Relaxed)
+/// Whether `fd` is an inherited connection to the keeper, which programs do not know of.
+pub fn is_control_fd(fd: i32) -> bool {
+    CONTROL_FDS.get().is_some_and(|fds| fds.contains(&fd))
 }
 
 /// The variables that a new program needs.
@@ -145,8 +145,11 @@ fn start(variables: Vec<CString>) {
         let control = variables
             .iter()
             .find_map(|v| v.as_bytes().strip_prefix(CONTROL));
-        let number = control.and_then(|text| str::from_utf8(text).ok()?.parse().ok());
-        CONTROL_FD.store(number.unwrap_or(-1), Relaxed);
+        let numbers = control
+            .and_then(|text| str::from_utf8(text).ok())
+            .unwrap_or("");
+        let numbers = numbers.split(',').filter_map(|number| number.parse().ok());
+        _ = CONTROL_FDS.set(numbers.collect());
         let kept = variables.into_iter().filter(kept).collect();
         if ENVIRONMENT.set(kept).is_ok() {
             sys::register();

@@ -1,0 +1,89 @@
+"""One program over several instances."""
+
+import signal
+import subprocess
+from collections import Counter
+
+from harness import test
+from harness.nginx import Nginx
+from harness.process import until
+
+ADAPTER = {"FF_NB_FSTACK_INSTANCE": "2"}
+
+
+def proxying(world, listen):
+    """nginx with two workers over two instances, the adapter's variable saying so."""
+    for name in ("0", "1"):
+        world.start_instance(name)
+    (world.folder / "upstream.txt").write_text("from upstream")
+    world.peer("/usr/bin/python3", "-m", "http.server", 8000, "--bind", world.peer_address, cwd=world.folder)
+    world.wait_port(8000, address=world.peer_address)
+    # In the environment of the command alone.
+    world.options = lambda extra=(): ["--run-dir", str(world.run_dir), *extra]
+    world.process = with_variables(world.process)
+    more = f"location /up/ {{ proxy_pass http://{world.peer_address}:8000/; }}"
+    return Nginx(world, workers=2, listen=listen, more=more)
+
+
+def with_variables(start):
+    return lambda words, **keywords: start(words, env=ADAPTER, **keywords)
+
+
+def get(world, path, count=1):
+    """Requests on connections of their own; the answers, counted."""
+    url = f"http://{world.address}:8080{path}"
+    command = [*world.peer_ns.prefix(), "curl", "-sS", "-m", "5", "--no-keepalive", url]
+    answers = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(count)]
+    return Counter(answers)
+
+
+def programs(world):
+    """Process number of each program -> its instance."""
+    rows = world.admin("status").output().splitlines()
+    found = [row.split() for row in rows if " nginx " in row]
+    return {int(row[0]): row[row.index("instance") + 1] for row in found}
+
+
+def each_worker_has_its_instance(world, server):
+    def has():
+        found = programs(world)
+        return sorted(found.get(worker, "-") for worker in server.workers()) == ["0", "1"]
+
+    until(has, 10, "the workers use both instances")
+
+
+def works(world, listen):
+    server = proxying(world, listen)
+    each_worker_has_its_instance(world, server)
+    served = get(world, "/worker", 40)
+    assert len(served) == 2 and sum(served.values()) == 40, served
+    assert get(world, "/up/upstream.txt", 20) == {"from upstream": 20}, "upstream connections come home"
+    # Who takes the place of a worker takes its instance.
+    before = programs(world)
+    killed = server.workers()[0]
+    subprocess.run(["kill", "-KILL", str(killed)], check=True)
+    until(lambda: killed not in server.workers() and len(server.workers()) == 2, 10, "another worker")
+    each_worker_has_its_instance(world, server)
+    server.process.signal(signal.SIGHUP)
+    until(lambda: len(server.workers()) == 2 and not set(server.workers()) & set(before), 10, "new workers")
+    each_worker_has_its_instance(world, server)
+    assert sum(get(world, "/worker", 20).values()) == 20
+
+
+@test(modes=("instance",))
+def workers_with_sockets_of_their_own_use_an_instance_each(world):
+    works(world, "8080 reuseport")
+
+
+@test(modes=("instance",))
+def workers_with_one_listener_use_an_instance_each(world):
+    works(world, "8080")
+
+
+@test(modes=("instance",))
+def an_instance_that_is_missing_is_named(world):
+    world.start_instance("0")
+    words = [world.slipstack, "run", "--run-dir", world.run_dir, "--", "/bin/true"]
+    started = world.process([*world.stack_ns.prefix(), *map(str, words)], env=ADAPTER)
+    assert started.wait() == 1
+    assert "no instance named 1 runs" in started.errors(), started.errors()
