@@ -1,8 +1,14 @@
 """Programs that are written against the C library (ff_*), F-Stack's and others."""
 
+import contextlib
+import socket
+import struct
+import time
+
 from harness import test
 from harness.http import get
 from harness.native import EXAMPLES, compiled, start
+from harness.world import PROGRAMS
 
 ON_STACK = ("inprocess", "instance")
 
@@ -14,3 +20,97 @@ def an_epoll_server_in_the_loop_of_ff_run_serves(world):
     for _ in range(20):
         assert get(world, 80, "/") == (200, b"hello from the stack\n")
     assert server.stop() == 0
+
+
+@test(modes=ON_STACK)
+def calls_that_make_no_sense_are_told_so(world):
+    program = start(world, compiled(world, PROGRAMS / "bad_input.c"))
+    assert program.wait(20) == 0, program.tail()
+    unknown = world.beside(compiled(world, EXAMPLES / "epoll_http.c"), "--no-such-option")
+    assert unknown.wait(10) == 1 and "there is no option '--no-such-option'" in unknown.errors()
+
+
+@test(modes=ON_STACK)
+def a_configuration_file_names_address_and_gateway(world):
+    conf = world.folder / "config.ini"
+    conf.write_text(f"[dpdk]\nlcore_mask=1\nport_list=0\n\n[port0]\naddr={world.STACK}\nnetmask=255.255.255.0\nbroadcast=10.77.0.255\ngateway={world.PEER}\n")
+    place = ["--instance", world.ready_instance()] if world.mode == "instance" else ["--if", "eth1"]
+    program = compiled(world, EXAMPLES / "kqueue_http.c", "clang")
+    server = world.beside(program, "--conf", conf, "--proc-type=primary", "--proc-id=0", "--run-dir", world.run_dir, *place)
+    world.wait_port(80, process=server)
+    assert get(world, 80, "/") == (200, b"hello from the stack\n")
+    assert server.stop() == 0
+
+
+@test(modes=ON_STACK)
+def one_program_has_a_port_on_both_sides(world):
+    server = start(world, compiled(world, EXAMPLES / "mixed.c"))
+    world.wait_port(8080, process=server)
+    for sock, side in ((world.connect(8080), b"stack: "), (world.connect_beside(8080), b"kernel: ")):
+        with sock:
+            sock.sendall(b"hello")
+            text = b""
+            while len(text) < len(side) + 5:
+                text += sock.recv(100)
+            assert text == side + b"hello"
+
+
+@test(modes=ON_STACK)
+def datagrams_come_back_from_the_address_they_were_sent_to(world):
+    server = start(world, compiled(world, EXAMPLES / "udp_echo.c"))
+    with world.at_peer():
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    answers(sock, b"first", (world.address, 7))
+    for number in range(20):
+        sock.sendto(b"%d" % number, (world.address, 7))
+        assert sock.recvfrom(100) == (b"%d" % number, (world.address, 7))
+    sock.close()
+    assert server.stop() == 0
+
+
+@test(modes=ON_STACK)
+def bytes_made_in_the_ring_and_in_buffers_arrive(world):
+    server = start(world, compiled(world, EXAMPLES / "zero_copy.c", "clang++"))
+    world.wait_port(9000, process=server)
+    for kind in "rzw":
+        for length in (1, 1000, 3_000_000):
+            with world.connect(9000) as sock:
+                sock.sendall(f"{kind}{length}\n".encode())
+                text = b""
+                while chunk := sock.recv(262144):
+                    text += chunk
+            wanted = bytes(range(97, 123)) * (length // 26 + 1)
+            assert text == wanted[:length], (kind, length, len(text))
+    assert server.is_running(), server.tail()
+
+
+@test(modes=("inprocess",))
+def a_dispatcher_answers_before_the_stack(world):
+    start(world, compiled(world, EXAMPLES / "dns_reply.c"))
+    with world.at_peer():
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    question = b"\x03www\x07example\x00\x00\x01\x00\x01"
+    answers(sock, struct.pack("!6H", 0, 0x0100, 1, 0, 0, 0) + question, (world.address, 53))
+    for number in range(50):
+        sock.sendto(struct.pack("!6H", number, 0x0100, 1, 0, 0, 0) + question, (world.address, 53))
+        answer, source = sock.recvfrom(512)
+        assert source == (world.address, 53) and answer[:4] == struct.pack("!HH", number, 0x8180)
+        assert answer.endswith(bytes((192, 0, 2, 1)))
+    sock.close()
+
+
+def answers(sock, text, to):
+    """Asks until the server has bound its port and answers; what comes late is taken too."""
+    sock.settimeout(0.2)
+    end = time.monotonic() + 10
+    while True:
+        sock.sendto(text, to)
+        try:
+            sock.recv(65536)
+            break
+        except OSError:
+            assert time.monotonic() < end, "nobody answers"
+    with contextlib.suppress(OSError):
+        while True:
+            sock.recv(65536)
+    sock.settimeout(5)

@@ -7,6 +7,7 @@
 
 mod cycles;
 mod documents;
+mod functions;
 mod generated;
 mod layering;
 mod lexer;
@@ -40,6 +41,7 @@ fn check(root: &Path) -> Vec<String> {
     findings.extend(cycles::check(root));
     findings.extend(generated::check(root));
     findings.extend(rfcs::check(root));
+    findings.extend(functions::check(root));
     findings.extend(documents::check(root));
     if findings.is_empty() {
         println!("layering, limits, places of unsafe and generated files are in order");
@@ -50,6 +52,7 @@ fn check(root: &Path) -> Vec<String> {
 fn reference(root: &Path) -> Vec<String> {
     let mut findings = generated::write(root);
     findings.extend(rfcs::write(root));
+    findings.extend(functions::write(root));
     findings
 }
 

@@ -8,6 +8,7 @@ use slipstack_channel::control::net::NetworkState;
 use slipstack_channel::control::{Descriptor, Reply, Request, SlotLease};
 use slipstack_channel::{Attachment, EngineEnd, Placement, ProgramEnd};
 use slipstack_config::Settings;
+use slipstack_device::hooked::{FrameHook, Hooked};
 use slipstack_device::tee::{Plan, Tee};
 use slipstack_device::{Device, SlotParams, SlotParts, Steering, open_slot};
 use slipstack_engine::{
@@ -52,6 +53,7 @@ pub fn in_process(
     settings: &Settings,
     link: Arc<Link>,
     region_len: usize,
+    hook: Option<Arc<dyn FrameHook>>,
 ) -> Result<(Attachment, Vec<RawFd>), Error> {
     let end = EngineEnd::create_of(region_len).map_err(Error::io("create the channel"))?;
     let region = end.region().clone();
@@ -59,7 +61,7 @@ pub fn in_process(
     region
         .dont_fork()
         .map_err(Error::io("keep the channel from children"))?;
-    let assembled = assemble(settings, &link, region, Placement::InProcess)?;
+    let assembled = assemble_hooked(settings, &link, region, Placement::InProcess, hook)?;
     let Assembled {
         mut engine,
         bell,
@@ -88,6 +90,17 @@ pub fn assemble(
     link: &Arc<Link>,
     directory: Region,
     placement: Placement,
+) -> Result<Assembled, Error> {
+    assemble_hooked(settings, link, directory, placement, None)
+}
+
+/// As [`assemble`], with a program that sees the frames before the engine does.
+fn assemble_hooked(
+    settings: &Settings,
+    link: &Arc<Link>,
+    directory: Region,
+    placement: Placement,
+    hook: Option<Arc<dyn FrameHook>>,
 ) -> Result<Assembled, Error> {
     let (lease, fds) = match link.ask(&Request::LeaseSlot, &[])? {
         (Reply::Slot(lease), fds) => (*lease, fds),
@@ -119,6 +132,9 @@ pub fn assemble(
     let mut device = open_slot(parts.device, position)?;
     if let Some(path) = &settings.pcap {
         device = capture(device, path, (settings, &link.welcome().interface, slot))?;
+    }
+    if let Some(hook) = hook {
+        device = Box::new(Hooked::new(device, hook));
     }
     let fabric = Fabric::new(
         slot,

@@ -8,6 +8,7 @@ use slipstack_channel::control::net::NetworkState;
 use slipstack_channel::control::{Attached, ControlSocket, Descriptor, Reply, Request, Welcome};
 use slipstack_channel::{Attach, AttachError, Attachment, Policy, ProgramEnd, REGION_LEN_MAX};
 use slipstack_config::Settings;
+use slipstack_device::hooked::FrameHook;
 use slipstack_engine::Remote;
 use slipstack_mem::{Doorbell, Lock, Region, raised};
 
@@ -23,9 +24,15 @@ const GENERATIONS: usize = 8;
 
 /// The way of this process (and of the children it forks) to an engine.
 pub fn client(settings: &Settings) -> Arc<dyn Attach> {
+    client_with(settings, None)
+}
+
+/// As [`client`], with a program that sees the frames of in-process engines before they do.
+pub fn client_with(settings: &Settings, hook: Option<Arc<dyn FrameHook>>) -> Arc<dyn Attach> {
     Arc::new(Client {
         spread: Spread::new(settings.instances.len()),
         places: places(settings),
+        hook,
         settings: settings.clone(),
         program: Identity::of_this_process().program,
         family: AtomicU64::new(random_u64()),
@@ -35,6 +42,7 @@ pub fn client(settings: &Settings) -> Arc<dyn Attach> {
 }
 
 struct Client {
+    hook: Option<Arc<dyn FrameHook>>,
     settings: Settings,
     /// The settings for each instance that may be used; without instances there are none.
     places: Vec<Settings>,
@@ -160,7 +168,12 @@ impl Client {
         };
         let link = Arc::new(link);
         state.welcome = Some(link.welcome());
-        let made = assembly::in_process(&self.settings, Arc::clone(&link), region_len);
+        let made = assembly::in_process(
+            &self.settings,
+            Arc::clone(&link),
+            region_len,
+            self.hook.clone(),
+        );
         let (attachment, held) = match made {
             Ok(made) => made,
             Err(error) => {

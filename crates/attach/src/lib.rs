@@ -20,10 +20,12 @@ mod serving;
 mod spread;
 mod ticket;
 
-pub use client::client;
+pub use client::{client, client_with};
 pub use error::Error;
 pub use inherited::inherited_sockets;
 pub use instance::instance_main;
 pub use keeper::keeper_main;
 pub use launch::{Launched, launch};
 pub use serving::{Place, Serving, Signals, Watch, hold_signals, serve};
+pub use slipstack_device::DeviceCounters;
+pub use slipstack_device::hooked::{FrameHook, Verdict};

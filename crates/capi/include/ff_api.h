@@ -59,6 +59,15 @@ int ff_socketpair(int domain, int type, int protocol, int sv[2]);
 int ff_ioctl(int fd, unsigned long request, ...);
 int ff_fcntl(int fd, int cmd, ...);
 
+/* kevent waits as long as `timeout` says, NULL for ever; inside the loop of ff_run for a millisecond at
+ * most. ff_kevent_do_each calls `do_each` for each event with a cursor that begins at `eventlist`. */
+int ff_kqueue(void);
+int ff_kevent(int kq, const struct kevent *changelist, int nchanges, struct kevent *eventlist,
+              int nevents, const struct timespec *timeout);
+int ff_kevent_do_each(int kq, const struct kevent *changelist, int nchanges, void *eventlist,
+                      int nevents, const struct timespec *timeout,
+                      void (*do_each)(void **, struct kevent *));
+
 ssize_t ff_read(int fd, void *buf, size_t nbytes);
 ssize_t ff_readv(int fd, const struct iovec *iov, int iovcnt);
 ssize_t ff_write(int fd, const void *buf, size_t nbytes);
@@ -78,6 +87,89 @@ int ff_poll(struct pollfd fds[], nfds_t nfds, int timeout);
 
 int ff_dup(int oldfd);
 int ff_dup2(int oldfd, int newfd);
+
+/* Threads are libc's; any thread may use any socket. */
+int ff_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *), void *arg);
+int ff_pthread_join(pthread_t thread, void **retval);
+int ff_gettimeofday(struct timeval *tv, void *tz);
+
+/* Routes are given at the start (--route); these cannot change them: EOPNOTSUPP. */
+enum FF_ROUTE_CTL {
+    FF_ROUTE_ADD,
+    FF_ROUTE_DEL,
+    FF_ROUTE_CHANGE
+};
+enum FF_ROUTE_FLAG {
+    FF_RTF_HOST,
+    FF_RTF_GATEWAY
+};
+int ff_route_ctl(enum FF_ROUTE_CTL req, enum FF_ROUTE_FLAG flag, struct linux_sockaddr *dst,
+                 struct linux_sockaddr *gw, struct linux_sockaddr *netmask);
+
+/* Sees each frame before the stack does, on the thread of ff_run: `data` is the Ethernet header. Results: the
+ * number of a queue (its own: the frame goes on into the stack), or one of the two below. There is room for
+ * 2048 bytes behind the frame. In-process placement only. */
+#define FF_DISPATCH_ERROR (-1)
+#define FF_DISPATCH_RESPONSE (-2)
+struct ff_dispatcher_context {
+    struct {
+        uint8_t stripped;
+        uint16_t vlan_tci;
+    } vlan;
+};
+typedef int (*dispatch_func_t)(void *data, uint16_t *len, uint16_t queue_id, uint16_t nb_queues);
+typedef int (*dispatch_func_context_t)(void *data, uint16_t *len, uint16_t queue_id,
+                                       uint16_t nb_queues, struct ff_dispatcher_context context);
+/* NULL removes it; the plain one goes before the other. */
+void ff_regist_packet_dispatcher(dispatch_func_t func);
+void ff_regist_packet_dispatcher_context(dispatch_func_context_t func);
+/* Sends a copy of a whole frame. */
+int ff_dpdk_raw_packet_send(void *data, int total, uint16_t port_id);
+/* Chooses the source address of connections from unbound sockets, by writing it to `src`. */
+typedef int (*pcblddr_func_t)(uint16_t family, void *dst_addr, uint16_t dst_port, void *src_addr);
+void ff_regist_pcblddr_fun(pcblddr_func_t func);
+/* Six 64-bit numbers: packets received, bytes received, packets sent, bytes sent, received and sent ones dropped. */
+void ff_get_traffic(void *buffer);
+
+/* FreeBSD's MIB: kern.maxfiles, kern.maxfilesperproc, hw.ncpu, hw.pagesize, and {0, 3} for their names. */
+int ff_sysctl(const int *name, unsigned int namelen, void *oldp, size_t *oldlenp, const void *newp,
+              size_t newlen);
+
+/* A buffer of the library's, to be filled and handed over: ff_write(fd, m.bsd_mbuf, n). */
+struct ff_zc_mbuf {
+    void *bsd_mbuf;
+    void *bsd_mbuf_off;
+    int off;
+    int len;
+};
+/* 0, or -1. */
+int ff_zc_mbuf_get(struct ff_zc_mbuf *m, int len);
+/* Appends `len` bytes, and returns `len`; -1 if they are too many. */
+int ff_zc_mbuf_write(struct ff_zc_mbuf *m, const char *data, int len);
+/* Does nothing; slipstack_recv_look receives in place. */
+int ff_zc_mbuf_read(struct ff_zc_mbuf *m, const char *data, int len);
+
+/* By FreeBSD's numbers. */
+int ff_ioctl_freebsd(int fd, unsigned long request, ...);
+int ff_setsockopt_freebsd(int s, int level, int optname, const void *optval, socklen_t optlen);
+int ff_getsockopt_freebsd(int s, int level, int optname, void *optval, socklen_t *optlen);
+/* There is no routing socket and there are no netgraph nodes: EOPNOTSUPP. */
+int ff_rtioctl(int fib, void *data, unsigned *plen, unsigned maxlen);
+enum FF_NGCTL_CMD {
+    NGCTL_SOCKET,
+    NGCTL_BIND,
+    NGCTL_CONNECT,
+    NGCTL_SEND,
+    NGCTL_RECV,
+    NGCTL_CLOSE
+};
+int ff_ngctl(int cmd, void *data);
+
+/* Threads need no structure of their own here. */
+void *ff_adapt_user_thread_add(void *parent);
+void ff_adapt_user_thread_exit(void *thread);
+void *ff_switch_curthread(void *thread);
+void ff_restore_curthread(void *thread);
 
 /* Whether `fd` is a descriptor of the stack; the limit of descriptor numbers. */
 int ff_fdisused(int fd);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use slipstack_abi::{kernel, raw};
 use slipstack_posix::{Errno, Interruptions, Kernel};
 
-use crate::thread;
+use crate::{signals, thread};
 
 /// Handlers run when they come; one that ends a sleep ends the call with EINTR.
 pub struct System;
@@ -46,6 +46,14 @@ impl Kernel for System {
 
     fn signal_io(&self, owner: i32, signal: i32, _fd: i32, _code: i32) {
         raw::kill(owner, signal);
+    }
+
+    fn watch_signal(&self, signal: i32, bell: i32) -> Result<(), Errno> {
+        signals::watch(signal, bell)
+    }
+
+    fn signals_seen(&self, signal: i32) -> u64 {
+        signals::seen(signal)
     }
 
     fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {

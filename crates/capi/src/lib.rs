@@ -10,10 +10,17 @@
 mod arguments;
 mod call;
 mod descriptors;
+mod dispatcher;
+mod freebsd;
+mod host;
 mod io;
 mod kernel;
+mod kqueue;
 mod life;
+mod log;
 mod readiness;
 mod run;
+mod signals;
 mod sockets;
 mod thread;
+mod zero_copy;

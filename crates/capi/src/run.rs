@@ -21,6 +21,7 @@ pub fn run(process: &Process, mut work: impl FnMut()) -> Result<(), Errno> {
     if IS_RUNNING.swap(true, Ordering::AcqRel) {
         return Err(Errno(libc::EBUSY));
     }
+    thread::set_runs_loop(true);
     while !IS_TO_STOP.swap(false, Ordering::AcqRel) {
         let turn = thread::turn(PERIOD, &mut work);
         if turn.is_busy {
@@ -31,8 +32,13 @@ pub fn run(process: &Process, mut work: impl FnMut()) -> Result<(), Errno> {
             process.idle(&turn.sets, PERIOD);
         }
     }
+    thread::set_runs_loop(false);
     IS_RUNNING.store(false, Ordering::Release);
     Ok(())
+}
+
+pub fn is_running() -> bool {
+    IS_RUNNING.load(Ordering::Acquire)
 }
 
 /// The loop ends with this turn. May be called by a signal's handler.

@@ -24,6 +24,7 @@ struct Turn {
 
 thread_local! {
     static INTERRUPTIONS: Cell<u64> = const { Cell::new(0) };
+    static RUNS_LOOP: Cell<bool> = const { Cell::new(false) };
     static INSIDE: Cell<u32> = const { Cell::new(0) };
     static TURN: Turn = Turn::default();
 }
@@ -46,6 +47,15 @@ pub fn interruptions() -> Interruptions {
 
 pub fn interrupt() {
     INTERRUPTIONS.set(INTERRUPTIONS.get() + 1);
+}
+
+/// Whether `ff_run` runs on this thread.
+pub fn runs_loop() -> bool {
+    RUNS_LOOP.get()
+}
+
+pub fn set_runs_loop(is_on: bool) {
+    RUNS_LOOP.set(is_on);
 }
 
 /// The library works on this thread in a way that may fork.

@@ -55,7 +55,7 @@ impl Process {
             addr: SocketAddr::new(ip, port),
             is_wildcard: ip.is_unspecified() || may_be_group,
             is_port_chosen: addr.port() == 0,
-            is_port_unseen: false,
+            is_port_unseen: addr.port() == 0,
         });
         if socket.kind == Kind::Dgram {
             let _ = socket.decided.set(Decided::Dgram(Dgram::new(Side::Stack)));

@@ -32,6 +32,7 @@ impl Process {
             self.prepare_lending();
             self.attaching.hold();
         }
+        self.hold_kqueues();
         self.link.hold();
         self.owners.hold();
         self.nesting.hold();
@@ -143,6 +144,7 @@ impl Process {
         self.nesting.release();
         self.owners.release();
         self.link.release();
+        self.release_kqueues();
         self.attaching.release();
         held
     }

@@ -64,6 +64,19 @@ pub trait Kernel: Send + Sync {
         let _ = (owner, signal, fd, code);
     }
 
+    /// Begins to count a signal: each that comes rings `bell`, an eventfd, and then does what it would do. The layer
+    /// that knows no way says ENOSYS.
+    fn watch_signal(&self, signal: i32, bell: i32) -> Result<(), Errno> {
+        let _ = (signal, bell);
+        Err(Errno::ENOSYS)
+    }
+
+    /// How often a watched signal has come.
+    fn signals_seen(&self, signal: i32) -> u64 {
+        let _ = signal;
+        0
+    }
+
     /// libc's `setsockopt`, on a kernel socket.
     fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Result<(), Errno>;
 

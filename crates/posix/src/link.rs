@@ -352,6 +352,34 @@ impl Link {
         self.program.take_error(sock).map(Errno::from)
     }
 
+    /// Room for up to `len` bytes in the send ring.
+    pub(crate) fn reserve(&self, sock: SockId, len: usize) -> [libc::iovec; 2] {
+        self.program
+            .reserve(sock, len)
+            .map(|space| space.as_iovec())
+    }
+
+    pub(crate) fn commit(&self, sock: SockId, len: usize) {
+        self.program.commit(sock, len, false);
+    }
+
+    /// What waits to be read, where it lies.
+    pub(crate) fn look_in_place(&self, sock: SockId) -> [libc::iovec; 2] {
+        self.program.peek_in_place(sock).map(|slice| libc::iovec {
+            iov_base: slice.as_ptr().cast_mut().cast(),
+            iov_len: slice.len(),
+        })
+    }
+
+    pub(crate) fn consume_in_place(&self, sock: SockId, len: usize) {
+        self.program.consume(sock, len);
+    }
+
+    /// The error stays.
+    pub(crate) fn peek_error(&self, sock: SockId) -> Option<Errno> {
+        self.program.peek_error(sock).map(Errno::from)
+    }
+
     pub(crate) fn available(&self, sock: SockId) -> usize {
         self.program.rx_available(sock)
     }

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_channel::{Attach, AttachError};
@@ -13,6 +13,7 @@ use crate::absence::Absence;
 use crate::addr::{AddrBytes, Family};
 use crate::batch::Batch;
 use crate::description::{Description, Kind, New};
+use crate::epoll::Set;
 use crate::errno::Errno;
 use crate::kernel::Kernel;
 use crate::lending::Lending;
@@ -102,6 +103,11 @@ pub struct Process {
     pub(crate) lending: Lending,
     /// What a fork that is under way keeps locked.
     pub(crate) held: Lock<Vec<Entry>>,
+    /// Sets that are kqueues.
+    pub(crate) kqueues: Lock<Vec<Weak<Set>>>,
+    pub(crate) has_kqueues: AtomicBool,
+    /// Rung by signals that a kqueue watches.
+    pub(crate) signal_bell: OnceLock<OwnedFd>,
     /// Taken while a set comes into another.
     pub(crate) nesting: Lock<()>,
     pub(crate) owners: Owners,
@@ -155,6 +161,9 @@ impl Process {
             lending: Lending::default(),
             held: Lock::new(Vec::new()),
             nesting: Lock::new(()),
+            kqueues: Lock::new(Vec::new()),
+            has_kqueues: AtomicBool::new(false),
+            signal_bell: OnceLock::new(),
             owners: Owners::default(),
             attaching_thread: AtomicUsize::new(0),
             policy: Known::default(),
@@ -208,6 +217,7 @@ impl Process {
         all.extend(self.link().iter().flat_map(|link| link.descriptors()));
         all.extend(self.sleepers.numbers());
         all.extend(self.anchor.get().map(AsRawFd::as_raw_fd));
+        all.extend(self.signal_bell.get().map(AsRawFd::as_raw_fd));
         let spare = self.spare.try_lock();
         all.extend(spare.and_then(|spare| spare.as_ref().map(AsRawFd::as_raw_fd)));
         all.extend(self.report.number());
@@ -389,6 +399,7 @@ impl Process {
     /// Puts a socket under a number that the kernel has just given us.
     pub(crate) fn install(&self, number: Descriptor, socket: &Arc<Description>) {
         let number = number.number();
+        self.forget_in_kqueues(number);
         socket.cold.lock().numbers.push(number);
         if let Some(stale) = self.table.put(number, Entry::Socket(Arc::clone(socket))) {
             self.let_go(number, stale);

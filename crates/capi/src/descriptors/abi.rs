@@ -7,6 +7,7 @@ use slipstack_abi::raw::system;
 use slipstack_posix::{Errno, Process};
 
 use crate::call::{answer, fail};
+use crate::io::control;
 use crate::life;
 
 #[unsafe(no_mangle)]
@@ -14,6 +15,7 @@ pub unsafe extern "C" fn ff_close(fd: c_int) -> c_int {
     if life::process().is_some_and(|process| process.is_private(fd)) {
         return fail(Errno::EBADF) as c_int;
     }
+    control::forget(fd);
     answer(
         |process| process.close(fd).map(|()| 0),
         // SAFETY: takes no pointer.
@@ -82,6 +84,12 @@ pub unsafe extern "C" fn ff_ioctl(fd: c_int, request: c_ulong, argument: usize) 
 #[unsafe(no_mangle)]
 pub extern "C" fn ff_fdisused(fd: c_int) -> c_int {
     life::process().map_or(0, |process| c_int::from(process.is_ours(fd)))
+}
+
+pub fn page_size() -> c_int {
+    // SAFETY: takes no pointer.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    c_int::try_from(size).unwrap_or(-1)
 }
 
 #[unsafe(no_mangle)]

@@ -12,6 +12,7 @@ use slipstack_posix::{AddrBytes, Errno, Received};
 use crate::call::{answer_work, fail, length};
 use crate::life;
 use crate::sockets::abi::Address;
+use crate::zero_copy;
 
 /// A read or a write of nothing is none of the socket's business, as on Linux.
 fn is_socket(fd: c_int) -> bool {
@@ -78,6 +79,9 @@ pub unsafe extern "C" fn ff_read(fd: c_int, buf: *mut c_void, len: size_t) -> ss
 pub unsafe extern "C" fn ff_write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t {
     if len > c_int::MAX as usize {
         return fail(Errno::EINVAL);
+    }
+    if zero_copy::is_head(buf.addr()) {
+        return zero_copy::abi::write_chain(fd, buf.addr(), len);
     }
     if len == 0 && is_socket(fd) {
         return 0;

@@ -1,10 +1,14 @@
 //! Bytes and messages. Control messages are Linux's, and FreeBSD's IP_RECVDSTADDR for sockets that asked for it.
 
 pub mod abi;
+pub mod control;
 
 use std::io::{IoSlice, IoSliceMut};
 
 use slipstack_posix::{Outcome, Process, Received};
+
+/// Room for the control messages of one datagram.
+const CONTROL_MAX: usize = 512;
 
 /// `recvmsg`.
 fn recvmsg(
@@ -14,7 +18,19 @@ fn recvmsg(
     control: &mut [u8],
     flags: i32,
 ) -> Outcome<Received> {
-    process.recvmsg(fd, bufs, control, flags)
+    if control.is_empty() || !control::is_asking(fd) {
+        return process.recvmsg(fd, bufs, control, flags);
+    }
+    let mut room = [0; CONTROL_MAX];
+    let mut received = process.recvmsg(fd, bufs, &mut room, flags)?;
+    let told = control::incoming(&room[..received.control_len]);
+    let len = told.len().min(control.len());
+    control[..len].copy_from_slice(&told[..len]);
+    if len < told.len() {
+        received.flags |= libc::MSG_CTRUNC;
+    }
+    received.control_len = len;
+    Ok(received)
 }
 
 /// `sendmsg`.
@@ -25,5 +41,10 @@ fn sendmsg(
     (to, control): (Option<&[u8]>, &[u8]),
     flags: i32,
 ) -> Outcome<usize> {
+    let changed = match control.is_empty() || !process.is_alone(fd) {
+        true => None,
+        false => control::outgoing(control),
+    };
+    let control = changed.as_deref().unwrap_or(control);
     process.sendmsg(fd, bufs, to, control, flags)
 }

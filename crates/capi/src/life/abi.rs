@@ -1,7 +1,9 @@
 //! `ff_init`, `ff_run`, `ff_stop_run`. Each is as F-Stack's headers say.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
+#![allow(non_upper_case_globals, reason = "C names it")]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::CString;
 
 use slipstack_abi::raw;
 use slipstack_posix::Errno;
@@ -62,4 +64,34 @@ pub unsafe extern "C" fn ff_run(work: Option<Loop>, argument: *mut c_void) {
 #[unsafe(no_mangle)]
 pub extern "C" fn ff_stop_run() {
     run::stop();
+}
+
+/// `struct ff_config`.
+#[repr(C)]
+pub struct Config {
+    file: *const c_char,
+    kind: *const c_char,
+    number: c_int,
+    count: c_int,
+}
+
+/// Written by `ff_init`, once.
+#[unsafe(no_mangle)]
+pub static mut ff_global_cfg: Config = Config {
+    file: core::ptr::null(),
+    kind: c"auto".as_ptr(),
+    number: 0,
+    count: 1,
+};
+
+/// Tells the program what it was started with.
+pub fn tell_config(file: Option<CString>, number: u32) {
+    let config = &raw mut ff_global_cfg;
+    // The program may keep the name for as long as it runs.
+    let file = file.map_or(core::ptr::null(), |file| file.into_raw().cast_const());
+    let number = c_int::try_from(number).unwrap_or(0);
+    // SAFETY: `ff_init` runs once, before the program looks.
+    unsafe { (*config).file = file };
+    // SAFETY: as above.
+    unsafe { (*config).number = number };
 }

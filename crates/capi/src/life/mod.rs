@@ -3,16 +3,18 @@
 pub mod abi;
 mod sys;
 
+use std::ffi::CString;
 use std::os::fd::IntoRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use slipstack_abi::raw;
 use slipstack_config as config;
 use slipstack_posix::{Errno, Exit, Process, Settings, SpinPolicy, Verbosity};
 
 use crate::arguments::Arguments;
+use crate::dispatcher::Program;
 use crate::kernel::System;
 
 /// Where F-Stack looks for its configuration when nothing is said.
@@ -21,6 +23,14 @@ const CONF: &str = "config.ini";
 static PROCESS: OnceLock<Process> = OnceLock::new();
 /// The process that called `ff_init` last.
 static BEGUN_BY: AtomicU32 = AtomicU32::new(0);
+
+/// `--proc-id`.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// The number of this process among those that share a configuration.
+pub fn process_number() -> u32 {
+    NUMBER.load(Ordering::Relaxed)
+}
 
 /// The process's sockets, once `ff_init` has been called.
 #[inline(always)]
@@ -46,6 +56,7 @@ fn begin(words: Vec<String>) -> Result<(), Failure> {
         };
     }
     let arguments = Arguments::parse(words).map_err(Failure::Sentence)?;
+    NUMBER.store(arguments.process.unwrap_or(0), Ordering::Relaxed);
     let mut found = settings(&arguments).map_err(Failure::Sentence)?;
     let sentence = |error: slipstack_attach::Error| Failure::Sentence(error.to_string());
     let launched = slipstack_attach::launch(&found).map_err(sentence)?;
@@ -59,7 +70,7 @@ fn begin(words: Vec<String>) -> Result<(), Failure> {
     }
     let process = Process::new(
         Box::new(System),
-        slipstack_attach::client(&found),
+        slipstack_attach::client_with(&found, Some(Arc::new(Program))),
         of_process(&found),
     );
     process.attach_now().map_err(Failure::Sentence)?;
@@ -67,16 +78,15 @@ fn begin(words: Vec<String>) -> Result<(), Failure> {
         return Err(Failure::Twice);
     }
     BEGUN_BY.store(own, Ordering::Release);
+    let file = conf_file(&arguments).and_then(|file| CString::new(file).ok());
+    abi::tell_config(file, process_number());
     sys::register();
     Ok(())
 }
 
 /// Command line, environment, configuration file: the earlier one wins.
 fn settings(arguments: &Arguments) -> Result<config::Settings, String> {
-    let conf = match &arguments.conf {
-        Some(file) => Some(Path::new(file)),
-        None => Some(Path::new(CONF)).filter(|file| file.exists()),
-    };
+    let conf = conf_file(arguments).map(Path::new);
     let variable = |name: &str| {
         let own = || std::env::var(name).ok().filter(|text| !text.is_empty());
         arguments.option(name).or_else(own).or_else(|| usual(name))
@@ -95,6 +105,12 @@ fn settings(arguments: &Arguments) -> Result<config::Settings, String> {
         raw::write_stderr(format!("slipstack: {sentence}\n").as_bytes());
     }
     Ok(found)
+}
+
+/// The configuration file, if there is one.
+fn conf_file(arguments: &Arguments) -> Option<&str> {
+    let usual = || Some(CONF).filter(|file| Path::new(file).exists());
+    arguments.conf.as_deref().or_else(usual)
 }
 
 /// What is meant where nothing is said: no socket goes to the kernel by itself.

@@ -8,8 +8,9 @@ use slipstack_abi::abi;
 use slipstack_abi::raw::system;
 use slipstack_posix::{AddrBytes, Errno, Process};
 
-use super::options;
+use super::{options, routes};
 use crate::call::{answer, answer_work, fail, without_stack};
+use crate::dispatcher::abi::source_for;
 use crate::life;
 
 /// FreeBSD's AF_INET6.
@@ -101,12 +102,36 @@ pub unsafe extern "C" fn ff_connect(fd: c_int, addr: *const sockaddr, len: sockl
     // SAFETY: the program's address.
     match unsafe { address(addr, len) } {
         Ok(address) => answer(
-            |process| process.connect(fd, address.as_bytes()).map(|()| 0),
+            |process| {
+                choose_source(process, fd, &address);
+                process.connect(fd, address.as_bytes()).map(|()| 0)
+            },
             // SAFETY: the program's own call.
             || unsafe { system(libc::SYS_connect, args) },
         ) as c_int,
         Err(errno) => fail(errno) as c_int,
     }
+}
+
+/// A socket without an address gets the one that the program's function names. Only the port is the stack's choice.
+fn choose_source(process: &Process, fd: c_int, remote: &Address) {
+    if process.is_alone(fd)
+        && let Some(source) = source_for(remote.as_bytes())
+    {
+        // It may be bound already: then that holds.
+        let _ = process.bind(fd, &source);
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ff_route_ctl(
+    operation: c_int,
+    _flags: c_int,
+    destination: *const sockaddr,
+    _gateway: *const sockaddr,
+    _mask: *const sockaddr,
+) -> c_int {
+    fail(routes::refuse(operation, !destination.is_null())) as c_int
 }
 
 #[unsafe(no_mangle)]

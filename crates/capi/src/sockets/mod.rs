@@ -2,3 +2,4 @@
 
 pub mod abi;
 mod options;
+mod routes;

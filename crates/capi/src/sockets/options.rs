@@ -2,6 +2,8 @@
 
 use slipstack_posix::{Errno, Outcome, Process};
 
+use crate::io::control;
+
 /// FreeBSD's netinet/in.h, at IPPROTO_IP: numbers that mean something else on Linux.
 const IP_RECVDSTADDR: i32 = 7;
 const IP_DONTFRAG: i32 = 67;
@@ -11,7 +13,12 @@ pub fn set(process: &Process, fd: i32, (level, name): (i32, i32), value: &[u8]) 
         return process.setsockopt(fd, level, name, value);
     }
     match name {
-        IP_RECVDSTADDR => process.setsockopt(fd, level, libc::IP_PKTINFO, value),
+        IP_RECVDSTADDR => {
+            let is_on = int(value)? != 0;
+            process.setsockopt(fd, level, libc::IP_PKTINFO, value)?;
+            control::set_asking(fd, is_on);
+            Ok(())
+        }
         IP_DONTFRAG => {
             let mode = match int(value)? {
                 0 => libc::IP_PMTUDISC_DONT,

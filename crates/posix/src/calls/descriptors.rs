@@ -26,7 +26,10 @@ const NS_PER_S: u64 = 1_000_000_000;
 impl Process {
     /// `close`.
     pub fn close(&self, fd: i32) -> Outcome<()> {
-        let entry = self.table.take(fd).ok_or(Divert::Kernel)?;
+        let Some(entry) = self.table.take(fd) else {
+            self.forget_in_kqueues(fd);
+            return Err(Divert::Kernel);
+        };
         self.let_go(fd, entry);
         // After this another thread may be given the number.
         if let Some(number) = Descriptor::new(fd) {
@@ -47,6 +50,7 @@ impl Process {
     /// One number fewer; with the last one the thing itself ends.
     pub(crate) fn let_go(&self, fd: i32, entry: Entry) {
         self.report.on_close(fd);
+        self.forget_in_kqueues(fd);
         match entry {
             Entry::Socket(socket) => {
                 let is_last = {

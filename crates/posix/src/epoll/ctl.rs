@@ -50,6 +50,20 @@ impl Process {
         fd: i32,
         event: Option<libc::epoll_event>,
     ) -> Outcome<()> {
+        if self.has_kqueues.load(Ordering::Acquire) && self.is_kqueue(epfd) {
+            return Err(Errno::EINVAL.into());
+        }
+        self.set_ctl(epfd, op, fd, event)
+    }
+
+    /// As [`Process::epoll_ctl`], on a kqueue's set too.
+    pub(crate) fn set_ctl(
+        &self,
+        epfd: i32,
+        op: i32,
+        fd: i32,
+        event: Option<libc::epoll_event>,
+    ) -> Outcome<()> {
         let set = self.table.set(epfd).ok_or(Divert::Kernel)?;
         if event.is_none() && op != libc::EPOLL_CTL_DEL {
             return Err(Errno::EFAULT.into());

@@ -7,6 +7,7 @@
 
 mod ctl;
 mod inherited;
+mod popping;
 mod set;
 mod wait;
 

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use slipstack_mem::Lock;
@@ -9,6 +10,7 @@ use slipstack_mem::Lock;
 use crate::description::{Decided, Description, Watch, notify_all};
 use crate::errno::Errno;
 use crate::idhash::BuildIdHasher;
+use crate::kqueue::Queue;
 use crate::socket::bits;
 use crate::waiter::Waiter;
 
@@ -26,14 +28,14 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    fn id(&self) -> u64 {
+    pub(crate) fn id(&self) -> u64 {
         match self {
             Target::Socket(socket) => socket.id,
             Target::Set(set) => set.id,
         }
     }
 
-    fn is_listener(&self) -> bool {
+    pub(crate) fn is_listener(&self) -> bool {
         match self {
             Target::Socket(socket) => matches!(socket.decided(), Some(Decided::Listener(_))),
             Target::Set(_) => false,
@@ -75,7 +77,9 @@ pub(crate) struct Item {
     pub(crate) target: Target,
     pub(crate) events: u32,
     pub(crate) data: u64,
-    is_queued: bool,
+    pub(super) is_queued: bool,
+    /// What has happened since it was looked at, in a kqueue.
+    pub(super) edges: u32,
     /// The number carries a kernel socket that is a member of the kernel's set too.
     pub(crate) has_kernel_part: bool,
 }
@@ -96,11 +100,11 @@ pub(crate) struct Found {
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
     pub(crate) items: HashMap<u64, Item, BuildIdHasher>,
-    index: HashMap<(i32, u64), u64, BuildIdHasher>,
+    pub(super) index: HashMap<(i32, u64), u64, BuildIdHasher>,
     next_item: u64,
-    ready: VecDeque<u64>,
+    pub(super) ready: VecDeque<u64>,
     waiters: Vec<Arc<Waiter>>,
-    watches: Vec<Watch>,
+    pub(super) watches: Vec<Watch>,
     pub(crate) numbers: Vec<i32>,
     pub(crate) kernel_looked_ns: u64,
     /// Items with a kernel part; few.
@@ -111,7 +115,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     /// One thread takes an event; if it goes without, it wakes the next.
-    fn wake_one(&self) {
+    pub(super) fn wake_one(&self) {
         for waiter in &self.waiters {
             if waiter.notify() {
                 break;
@@ -139,6 +143,8 @@ pub(crate) struct Set {
     pub(crate) has_intents: AtomicBool,
     /// The kernel's part is the parent's as well.
     pub(crate) is_inherited: AtomicBool,
+    /// It is a kqueue, with these notes.
+    pub(crate) queue: OnceLock<Queue>,
 }
 
 impl Set {
@@ -153,6 +159,7 @@ impl Set {
             kernel_members: AtomicUsize::new(0),
             has_intents: AtomicBool::new(false),
             is_inherited: AtomicBool::new(false),
+            queue: OnceLock::new(),
         }
     }
 
@@ -193,6 +200,7 @@ impl Set {
                 events: events | bits::ERR | bits::HUP,
                 data,
                 is_queued: false,
+                edges: 0,
                 has_kernel_part: false,
             },
         );
@@ -267,6 +275,7 @@ impl Set {
         if found.events & edges & !PRIVATE == 0 {
             return;
         }
+        found.edges |= edges;
         if !found.is_queued {
             found.is_queued = true;
             inner.ready.push_back(item);
@@ -369,6 +378,9 @@ impl Set {
 
     /// Whether a poll of the set's own number would find something on our side.
     pub(crate) fn has_ready(&self) -> bool {
+        if self.queue.get().is_some_and(Queue::is_active) {
+            return true;
+        }
         let inner = self.inner.lock();
         inner.ready.iter().any(|item| {
             inner

@@ -11,6 +11,7 @@ use slipstack_mem::Descriptor;
 use crate::calls::receive::is_ready;
 use crate::description::Decided;
 use crate::epoll::{Set, Target};
+use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::wait::{Look, Plan, Subject};
@@ -35,6 +36,9 @@ impl Process {
         mask: Option<&libc::sigset_t>,
     ) -> Outcome<usize> {
         let set = self.table.set(epfd).ok_or(Divert::Kernel)?;
+        if set.queue.get().is_some() {
+            return Err(Errno::EINVAL.into());
+        }
         self.realize_set(&set);
         let is_attached = self.link.lock().is_some();
         // Only a look: whoever sleeps must hear of members that other threads add meanwhile.

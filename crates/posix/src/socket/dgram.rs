@@ -457,6 +457,14 @@ impl Dgram {
         }
     }
 
+    /// The error that the next call will be told of.
+    pub(crate) fn peek_error(&self) -> Option<Errno> {
+        match self.next_error.load(Ordering::Acquire) {
+            0 => self.part().and_then(|(link, sock)| link.peek_error(sock)),
+            error => Some(Errno(error)),
+        }
+    }
+
     /// Length of the next datagram of the stack's.
     pub(crate) fn next_len(&self) -> Option<usize> {
         if let Some(left) = &*self.left.lock() {

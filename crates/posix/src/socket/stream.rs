@@ -155,6 +155,14 @@ impl Stream {
         self.seen().is_error()
     }
 
+    /// The error that the next call will be told of.
+    pub(crate) fn peek_error(&self) -> Option<Errno> {
+        match self.untold.load(Ordering::Relaxed) {
+            0 => self.link.peek_error(self.sock()),
+            error => Some(Errno(error)),
+        }
+    }
+
     fn is_ended(&self) -> bool {
         self.phase.load(Ordering::Acquire) == ENDED
     }
@@ -353,6 +361,31 @@ impl Stream {
             return Err(StreamError::Wait);
         }
         Ok(count)
+    }
+
+    pub(crate) fn reserve(&self, len: usize) -> [libc::iovec; 2] {
+        let found = self.link.reserve(self.sock(), len);
+        if found[0].iov_len + found[1].iov_len < len {
+            self.wants_space.store(true, Ordering::SeqCst);
+        }
+        found
+    }
+
+    pub(crate) fn commit(&self, len: usize) {
+        self.link.commit(self.sock(), len);
+    }
+
+    pub(crate) fn look_in_place(&self) -> [libc::iovec; 2] {
+        self.link.look_in_place(self.sock())
+    }
+
+    pub(crate) fn consume_in_place(&self, len: usize) {
+        self.link.consume_in_place(self.sock(), len);
+    }
+
+    /// Whether bytes may be sent at all.
+    pub(crate) fn may_send(&self) -> Result<(), StreamError> {
+        self.send(&[], Push::Now).map(drop)
     }
 
     /// `shutdown`; the caller has checked `how`.

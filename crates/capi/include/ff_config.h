@@ -1,0 +1,40 @@
+/* Limits of F-Stack's configuration, and the file that is in force. The options themselves are Slipstack's. */
+#ifndef FF_CONFIG_H
+#define FF_CONFIG_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DPDK_CONFIG_NUM 16
+#define DPDK_CONFIG_MAXLEN 256
+#define DPDK_MAX_LCORE 128
+#define DPDK_MAX_VLAN_FILTER 128
+#define VIP_MAX_NUM 64
+#define MAX_PKT_BURST 32
+#define BURST_TX_DRAIN_US 100
+#define PCAP_SNAP_MINLEN 94
+#define PCAP_SAVE_MINLEN (8 * 1024 * 1024)
+#define FF_RSS_TBL_MAX_SADDR 4
+#define FF_RSS_TBL_MAX_SPORT 4
+#define FF_RSS_TBL_MAX_DADDR 4
+#define FF_RSS_TBL_MAX_ENTRIES 64
+
+struct ff_config {
+    const char *filename; /* NULL: there is none */
+    struct {
+        const char *proc_type;
+        int proc_id;
+        int nb_procs;
+    } dpdk;
+};
+
+extern struct ff_config ff_global_cfg;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,93 @@
+//! `ff_regist_packet_dispatcher` and its like. Each is as F-Stack's headers say.
+#![allow(clippy::missing_safety_doc, reason = "each is as in C")]
+
+use core::ffi::{c_int, c_void};
+use core::mem::transmute;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{PLAIN, WITH_CONTEXT};
+
+/// Bytes that an answer may be longer than its question.
+pub const HEADROOM: usize = 2048;
+
+type Dispatch = unsafe extern "C" fn(*mut c_void, *mut u16, u16, u16) -> c_int;
+type DispatchInContext = unsafe extern "C" fn(*mut c_void, *mut u16, u16, u16, Context) -> c_int;
+type Source = unsafe extern "C" fn(u16, *mut c_void, u16, *mut c_void) -> c_int;
+
+/// `struct ff_dispatcher_context`: tags are part of the frame here.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Context {
+    stripped: u8,
+    vlan_tci: u16,
+}
+
+/// Address of the program's function that chooses source addresses; 0 = none.
+static SOURCE: AtomicUsize = AtomicUsize::new(0);
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ff_regist_packet_dispatcher(function: Option<Dispatch>) {
+    PLAIN.store(function.map_or(0, |it| it as usize), Ordering::Release);
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ff_regist_packet_dispatcher_context(function: Option<DispatchInContext>) {
+    WITH_CONTEXT.store(function.map_or(0, |it| it as usize), Ordering::Release);
+}
+
+/// Shows a frame to the program.
+pub fn call(frame: &mut [u8], len: &mut u16, queue: u16, queues: u16) -> c_int {
+    let data: *mut c_void = frame.as_mut_ptr().cast();
+    match (
+        PLAIN.load(Ordering::Acquire),
+        WITH_CONTEXT.load(Ordering::Acquire),
+    ) {
+        (0, 0) => c_int::from(queue),
+        (0, function) => {
+            // SAFETY: the program's function of this type.
+            let function = unsafe { transmute::<usize, DispatchInContext>(function) };
+            // SAFETY: a frame of `len` bytes with more room behind it.
+            unsafe { function(data, len, queue, queues, Context::default()) }
+        }
+        (function, _) => {
+            // SAFETY: the program's function of this type.
+            let function = unsafe { transmute::<usize, Dispatch>(function) };
+            // SAFETY: a frame of `len` bytes with more room behind it.
+            unsafe { function(data, len, queue, queues) }
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ff_regist_pcblddr_fun(function: Option<Source>) {
+    SOURCE.store(function.map_or(0, |it| it as usize), Ordering::Release);
+}
+
+/// The source address that the program chooses for a connection to this one: family and address, as they stand in
+/// `sockaddr`s.
+pub fn source_for(remote: &[u8]) -> Option<Vec<u8>> {
+    let function = SOURCE.load(Ordering::Acquire);
+    let family = u16::from_ne_bytes(*remote.first_chunk()?);
+    let (at, len) = match i32::from(family) {
+        libc::AF_INET => (4, 4),
+        libc::AF_INET6 => (8, 16),
+        _ => return None,
+    };
+    if function == 0 || remote.len() < at + len {
+        return None;
+    }
+    let mut address = remote.to_vec();
+    let port = u16::from_ne_bytes([address[2], address[3]]);
+    let mut source = [0u8; 16];
+    let to = address[at..].as_mut_ptr().cast();
+    // SAFETY: the program's function of this type.
+    let function = unsafe { transmute::<usize, Source>(function) };
+    // SAFETY: an address of the family, and room for one.
+    unsafe { function(family, to, port, source.as_mut_ptr().cast()) };
+    if source[..len].iter().all(|byte| *byte == 0) {
+        return None;
+    }
+    address[2..4].fill(0);
+    address[at..at + len].copy_from_slice(&source[..len]);
+    Some(address)
+}

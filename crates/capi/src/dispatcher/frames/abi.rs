@@ -1,0 +1,59 @@
+//! `ff_dpdk_raw_packet_send` and `ff_get_traffic`. Each is as F-Stack's headers say.
+#![allow(clippy::missing_safety_doc, reason = "each is as in C")]
+
+use core::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
+
+use slipstack_abi::abi;
+use slipstack_posix::Errno;
+
+use crate::call::fail;
+use crate::dispatcher::{TRAFFIC, send};
+use crate::life;
+use crate::thread;
+
+/// Longest and shortest frame that is sent (without its checksum).
+const FRAME_MAX: usize = 65_535;
+const FRAME_MIN: usize = 14;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_dpdk_raw_packet_send(
+    data: *mut c_void,
+    total: c_int,
+    _port: u16,
+) -> c_int {
+    let len = match usize::try_from(total) {
+        Ok(len @ FRAME_MIN..=FRAME_MAX) => len,
+        _ => return fail(Errno::EINVAL) as c_int,
+    };
+    let Some(process) = life::process() else {
+        return fail(Errno::ENETDOWN) as c_int;
+    };
+    // SAFETY: the program's frame.
+    let frame = match unsafe { abi::bytes(data, len) } {
+        Ok(frame) => frame.to_vec(),
+        Err(errno) => return fail(errno) as c_int,
+    };
+    if !send(frame) {
+        return fail(Errno(libc::ENOBUFS)) as c_int;
+    }
+    // In the loop it leaves with the turn.
+    if !thread::runs_loop() {
+        process.work();
+    }
+    0
+}
+
+/// Six numbers: packets and bytes received and sent, and what was dropped either way.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_get_traffic(place: *mut c_void) {
+    if place.is_null() {
+        return;
+    }
+    for (index, count) in TRAFFIC.iter().enumerate() {
+        let count = count.load(Ordering::Relaxed).to_ne_bytes();
+        let at = place.cast::<[u8; 8]>().wrapping_add(index);
+        // SAFETY: the program has room for six words.
+        unsafe { at.write_unaligned(count) };
+    }
+}

@@ -1,0 +1,3 @@
+//! Frames that the program sends, and how many there were.
+
+mod abi;

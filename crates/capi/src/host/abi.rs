@@ -1,0 +1,169 @@
+//! Functions that are libc's under another name. Each is as F-Stack's headers say.
+#![allow(clippy::missing_safety_doc, reason = "each is as in C")]
+
+use core::ffi::{c_char, c_int, c_long, c_void};
+use core::mem::MaybeUninit;
+
+use libc::{pthread_attr_t, pthread_t, size_t, timespec, timeval};
+use slipstack_abi::raw;
+use slipstack_posix::Errno;
+
+use crate::call::fail;
+
+type Start = extern "C" fn(*mut c_void) -> *mut c_void;
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_pthread_create(
+    thread: *mut pthread_t,
+    attributes: *const pthread_attr_t,
+    start: Option<Start>,
+    argument: *mut c_void,
+) -> c_int {
+    match start {
+        // SAFETY: the program's own call.
+        Some(start) => unsafe { libc::pthread_create(thread, attributes, start, argument) },
+        None => libc::EINVAL,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int {
+    // SAFETY: the program's own call.
+    unsafe { libc::pthread_join(thread, result) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_gettimeofday(time: *mut timeval, zone: *mut c_void) -> c_int {
+    // SAFETY: the program's own call.
+    unsafe { libc::gettimeofday(time, zone.cast()) }
+}
+
+fn clock(id: c_int) -> Option<timespec> {
+    let mut time = MaybeUninit::<timespec>::zeroed();
+    // SAFETY: a structure of ours.
+    let result = unsafe { libc::clock_gettime(id, time.as_mut_ptr()) };
+    // SAFETY: all-zero bytes are a time too.
+    (result == 0).then(|| unsafe { time.assume_init() })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_clock_gettime(id: c_int, seconds: *mut i64, nanoseconds: *mut c_long) {
+    let Some(time) = clock(id) else {
+        return;
+    };
+    // SAFETY: null or words of the program's.
+    if let Some(seconds) = unsafe { seconds.as_mut() } {
+        *seconds = time.tv_sec;
+    }
+    // SAFETY: as above.
+    if let Some(nanoseconds) = unsafe { nanoseconds.as_mut() } {
+        *nanoseconds = time.tv_nsec;
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ff_clock_gettime_ns(id: c_int) -> u64 {
+    clock(id).map_or(0, |time| {
+        time.tv_sec.cast_unsigned() * NS_PER_S + time.tv_nsec.cast_unsigned()
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ff_get_tsc_ns() -> u64 {
+    ff_clock_gettime_ns(libc::CLOCK_MONOTONIC)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_get_current_time(seconds: *mut i64, nanoseconds: *mut c_long) {
+    // SAFETY: as the program's call.
+    unsafe { ff_clock_gettime(libc::CLOCK_REALTIME, seconds, nanoseconds) };
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_malloc(size: size_t) -> *mut c_void {
+    // SAFETY: takes no pointer.
+    unsafe { libc::malloc(size) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_calloc(count: size_t, size: size_t) -> *mut c_void {
+    // SAFETY: takes no pointer.
+    unsafe { libc::calloc(count, size) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_realloc(at: *mut c_void, size: size_t) -> *mut c_void {
+    // SAFETY: the program's own call.
+    unsafe { libc::realloc(at, size) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_free(at: *mut c_void) {
+    // SAFETY: the program's own call.
+    unsafe { libc::free(at) };
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_mmap(
+    at: *mut c_void,
+    len: u64,
+    access: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: u64,
+) -> *mut c_void {
+    // SAFETY: the program's own call.
+    unsafe { libc::mmap(at, len as size_t, access, flags, fd, offset.cast_signed()) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_munmap(at: *mut c_void, len: u64) -> c_int {
+    // SAFETY: the program's own call.
+    unsafe { libc::munmap(at, len as size_t) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_arc4random() -> u32 {
+    let mut bytes = [0; 4];
+    // SAFETY: four bytes of ours.
+    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    u32::from_ne_bytes(bytes)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_setenv(name: *const c_char, value: *const c_char) -> c_int {
+    if name.is_null() || value.is_null() {
+        return fail(Errno::EINVAL) as c_int;
+    }
+    // SAFETY: the program's own call.
+    unsafe { libc::setenv(name, value, 1) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_getenv(name: *const c_char) -> *mut c_char {
+    if name.is_null() {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: the program's own call.
+    unsafe { libc::getenv(name) }
+}
+
+/// Sets `errno` to what FreeBSD's number means here.
+#[unsafe(no_mangle)]
+pub extern "C" fn ff_os_errno(error: c_int) {
+    raw::set_errno(Errno::of_freebsd(error).0);
+}
+
+/// Ports are given out so that answers come home, and flows that arrive here are this process's.
+#[unsafe(no_mangle)]
+pub extern "C" fn ff_rss_check(
+    _device: *mut c_void,
+    _source: u32,
+    _destination: u32,
+    _source_port: u16,
+    _destination_port: u16,
+) -> c_int {
+    1
+}

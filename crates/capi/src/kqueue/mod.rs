@@ -1,0 +1,3 @@
+//! kqueue and kevent.
+
+pub mod abi;

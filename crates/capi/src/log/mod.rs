@@ -1,0 +1,52 @@
+//! The log of programs: levels by type, to a stream or a file.
+
+pub mod abi;
+
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+/// FF_LOG_MAX: everything.
+const LEVEL_MAX: u32 = 8;
+/// FF_LOG_INFO.
+const LEVEL_AT_FIRST: u32 = 7;
+const TYPES: usize = 64;
+
+static GLOBAL: AtomicU32 = AtomicU32::new(LEVEL_MAX);
+static LEVELS: [AtomicU32; TYPES] = [const { AtomicU32::new(LEVEL_AT_FIRST) }; TYPES];
+/// Where lines go; null: standard error.
+static STREAM: AtomicPtr<libc::FILE> = AtomicPtr::new(core::ptr::null_mut());
+/// The file that `ff_log_open_set` opened.
+static FILE: AtomicPtr<libc::FILE> = AtomicPtr::new(core::ptr::null_mut());
+
+fn is_wanted(level: u32, kind: u32) -> bool {
+    let of_type = LEVELS.get(kind as usize);
+    let most = of_type.map_or(LEVEL_AT_FIRST, |level| level.load(Ordering::Relaxed));
+    level != 0 && level <= GLOBAL.load(Ordering::Relaxed) && level <= most
+}
+
+fn set_global(level: u32) {
+    GLOBAL.store(level.min(LEVEL_MAX), Ordering::Relaxed);
+}
+
+/// Whether there is such a type and such a level.
+fn set(kind: u32, level: u32) -> bool {
+    match LEVELS.get(kind as usize).filter(|_| level <= LEVEL_MAX) {
+        Some(place) => {
+            place.store(level, Ordering::Relaxed);
+            true
+        }
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_wanted_up_to_both_levels() {
+        assert!(set(24, 4));
+        assert!(is_wanted(4, 24) && !is_wanted(5, 24) && !is_wanted(0, 24));
+        assert!(!set(24, 9) && !set(64, 1));
+        assert!(is_wanted(7, 1000) && !is_wanted(8, 1000));
+    }
+}

@@ -1,0 +1,176 @@
+//! `ff_zc_mbuf_…`, and bytes in place by names of ours.
+#![allow(clippy::missing_safety_doc, reason = "each is as in C")]
+
+use core::ffi::{c_char, c_int, c_void};
+use core::ptr::without_provenance_mut;
+use std::io::IoSlice;
+
+use libc::{iovec, size_t, ssize_t};
+use slipstack_abi::abi;
+use slipstack_posix::{Divert, Errno, Outcome, Process};
+
+use super::with_chains;
+use crate::call::{answer, answer_work, fail, length};
+
+/// `struct ff_zc_mbuf`.
+#[repr(C)]
+pub struct Buffer {
+    head: *mut c_void,
+    place: *mut c_void,
+    off: c_int,
+    len: c_int,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_zc_mbuf_get(buffer: *mut Buffer, len: c_int) -> c_int {
+    // SAFETY: null or the program's structure.
+    let Some(buffer) = (unsafe { buffer.as_mut() }) else {
+        return fail(Errno::EINVAL) as c_int;
+    };
+    let Ok(room) = usize::try_from(len) else {
+        return fail(Errno::EINVAL) as c_int;
+    };
+    let Some(at) = with_chains(|chains| chains.make(room)).flatten() else {
+        return fail(Errno(libc::ENOBUFS)) as c_int;
+    };
+    *buffer = Buffer {
+        head: without_provenance_mut(at),
+        place: without_provenance_mut(at),
+        off: 0,
+        len,
+    };
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ff_zc_mbuf_write(
+    buffer: *mut Buffer,
+    data: *const c_char,
+    len: c_int,
+) -> c_int {
+    // SAFETY: null or the program's structure.
+    let Some(buffer) = (unsafe { buffer.as_mut() }) else {
+        return fail(Errno::EINVAL) as c_int;
+    };
+    let Ok(count) = usize::try_from(len) else {
+        return fail(Errno::EINVAL) as c_int;
+    };
+    // SAFETY: the program's bytes.
+    let bytes = match unsafe { abi::bytes(data.cast(), count) } {
+        Ok(bytes) => bytes,
+        Err(errno) => return fail(errno) as c_int,
+    };
+    let at = buffer.head.addr();
+    if with_chains(|chains| chains.fill(at, bytes)) != Some(true) {
+        return fail(Errno::EINVAL) as c_int;
+    }
+    buffer.off += len;
+    len
+}
+
+/// Receiving in place has functions of ours: this one is declared, and takes nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn ff_zc_mbuf_read(_: *mut Buffer, _: *const c_char, _: c_int) -> c_int {
+    0
+}
+
+/// Gives a buffer back that will not be sent.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn slipstack_zc_free(buffer: *mut Buffer) -> c_int {
+    // SAFETY: null or the program's structure.
+    let head = unsafe { buffer.as_ref() }.map(|buffer| buffer.head.addr());
+    match head.and_then(|at| with_chains(|chains| chains.free(at))) {
+        Some(true) => 0,
+        _ => fail(Errno::EINVAL) as c_int,
+    }
+}
+
+/// `ff_write` of a buffer: takes it over. One that finds too little room stays the program's, and the next call goes
+/// on where this one ended.
+pub fn write_chain(fd: c_int, at: usize, len: usize) -> ssize_t {
+    let lent = with_chains(|chains| Some((chains.sent(at), chains.lend(at)?))).flatten();
+    let Some((sent, bytes)) = lent else {
+        return fail(Errno::EINVAL);
+    };
+    let end = bytes.len().min(sent.saturating_add(len));
+    let result = answer_work(
+        |process| {
+            let rest = &bytes[sent.min(end)..end];
+            process.send(fd, &[IoSlice::new(rest)], None, 0).map(length)
+        },
+        || fail(Errno::EBADF),
+    );
+    let count = usize::try_from(result).unwrap_or(0);
+    let is_all = result >= 0 && sent + count >= end;
+    with_chains(|chains| chains.settle(at, bytes, count, is_all));
+    result
+}
+
+/// Puts two pieces where the program wants them.
+unsafe fn give_pieces(
+    pieces: *mut iovec,
+    ask: impl FnMut(&Process) -> Outcome<[iovec; 2]>,
+) -> ssize_t {
+    if pieces.is_null() {
+        return fail(Errno::EFAULT);
+    }
+    let mut ask = ask;
+    answer(
+        |process| {
+            let found = ask(process)?;
+            // SAFETY: the program's place for two.
+            unsafe { pieces.cast::<[iovec; 2]>().write_unaligned(found) };
+            Ok(length(found[0].iov_len + found[1].iov_len))
+        },
+        || fail(Errno::EBADF),
+    )
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn slipstack_send_room(
+    fd: c_int,
+    len: size_t,
+    pieces: *mut iovec,
+) -> ssize_t {
+    // SAFETY: the program's place.
+    unsafe {
+        give_pieces(pieces, |process| {
+            let found = process.reserve(fd, len)?;
+            match found[0].iov_len {
+                0 if len > 0 => Err(Divert::Errno(Errno::EAGAIN)),
+                _ => Ok(found),
+            }
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn slipstack_send_done(fd: c_int, len: size_t) -> c_int {
+    answer_work(
+        |process| process.commit(fd, len).map(|()| 0),
+        || fail(Errno::EBADF),
+    ) as c_int
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn slipstack_recv_look(fd: c_int, pieces: *mut iovec) -> ssize_t {
+    // SAFETY: the program's place.
+    unsafe { give_pieces(pieces, |process| process.look_in_place(fd)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn slipstack_recv_done(
+    fd: c_int,
+    pieces: *const iovec,
+    len: size_t,
+) -> c_int {
+    // SAFETY: null or the program's pieces.
+    let Some(first) = (unsafe { pieces.as_ref() }) else {
+        return fail(Errno::EFAULT) as c_int;
+    };
+    let at = first.iov_base.addr();
+    answer_work(
+        |process| process.consume_in_place(fd, at, len).map(|()| 0),
+        || fail(Errno::EBADF),
+    ) as c_int
+}

@@ -1,0 +1,94 @@
+//! The ready list as a kqueue uses it: members are taken off one by one, and put back by hand.
+
+use crate::description::notify_all;
+use crate::epoll::set::{Inner, Set, Target};
+use crate::socket::bits;
+
+/// A member of a kqueue that has been taken off the ready list.
+#[derive(Debug)]
+pub(crate) struct Popped {
+    pub(crate) item: u64,
+    pub(crate) fd: i32,
+    pub(crate) target: Target,
+    /// What holds.
+    pub(crate) ready: u32,
+    /// What has happened since the last look.
+    pub(crate) edges: u32,
+}
+
+impl Set {
+    /// How many members are on the ready list.
+    pub(crate) fn ready_len(&self) -> usize {
+        self.inner.lock().ready.len()
+    }
+
+    /// Takes the first member off the ready list.
+    pub(crate) fn pop_ready(&self) -> Option<Popped> {
+        let mut inner = self.inner.lock();
+        let Inner { items, ready, .. } = &mut *inner;
+        loop {
+            let id = ready.pop_front()?;
+            let Some(item) = items.get_mut(&id) else {
+                continue;
+            };
+            item.is_queued = false;
+            return Some(Popped {
+                item: id,
+                fd: item.fd,
+                target: item.target.clone(),
+                edges: std::mem::take(&mut item.edges),
+                ready: item.target.readiness(),
+            });
+        }
+    }
+
+    /// Puts a member back at the end of the ready list, with what has not been told of it.
+    pub(crate) fn queue_again(&self, item: u64, edges: u32) {
+        let mut inner = self.inner.lock();
+        let Some(found) = inner.items.get_mut(&item) else {
+            return;
+        };
+        found.edges |= edges;
+        if !found.is_queued {
+            found.is_queued = true;
+            inner.ready.push_back(item);
+        }
+    }
+
+    /// What has happened to a member since it was looked at.
+    pub(crate) fn edges_of(&self, fd: i32, target: u64) -> u32 {
+        let inner = self.inner.lock();
+        let item = inner.index.get(&(fd, target));
+        item.and_then(|item| inner.items.get(item))
+            .map_or(0, |item| item.edges)
+    }
+
+    /// Forgets what has happened to a member but for `kept`.
+    pub(crate) fn keep_edges(&self, fd: i32, target: u64, kept: u32) {
+        let mut inner = self.inner.lock();
+        let Inner { index, items, .. } = &mut *inner;
+        let item = index.get(&(fd, target)).and_then(|id| items.get_mut(id));
+        if let Some(item) = item {
+            item.edges &= kept;
+        }
+    }
+
+    /// Puts the member with this number on the ready list, whatever has happened to it.
+    pub(crate) fn queue_item_of(&self, fd: i32, target: u64) {
+        let item = self.inner.lock().index.get(&(fd, target)).copied();
+        if let Some(item) = item {
+            self.queue_again(item, 0);
+            self.wake();
+        }
+    }
+
+    /// Whoever waits on the set, or on one that it is in, looks again.
+    pub(crate) fn wake(&self) {
+        let watches = {
+            let inner = self.inner.lock();
+            inner.wake_one();
+            inner.watches.clone()
+        };
+        notify_all(&watches, bits::IN);
+    }
+}

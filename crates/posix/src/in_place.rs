@@ -1,0 +1,98 @@
+//! Bytes of a connection where they lie in its rings, for programs that fill and read them there.
+
+use std::sync::Arc;
+
+use crate::description::{Decided, Description};
+use crate::errno::Errno;
+use crate::outcome::Outcome;
+use crate::process::Process;
+use crate::socket::StreamError;
+
+/// Two pieces, the second one empty unless a ring's end is between them.
+type Pieces = [libc::iovec; 2];
+
+impl Process {
+    /// Room for up to `len` bytes in a connection's send ring: less or none if it is full. What is put there leaves
+    /// with [`Process::commit`].
+    pub fn reserve(&self, fd: i32, len: usize) -> Outcome<Pieces> {
+        self.let_overdue_leave();
+        let socket = self.connection(fd)?;
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return Err(Errno::EOPNOTSUPP.into());
+        };
+        // Nothing to send: whether something could be.
+        match stream.may_send() {
+            Ok(()) => {}
+            Err(StreamError::Wait) => return Err(Errno::EAGAIN.into()),
+            Err(StreamError::Errno(error)) => return Err(error.into()),
+            Err(StreamError::Pipe) => return Err(Errno::EPIPE.into()),
+        }
+        Ok(stream.reserve(len))
+    }
+
+    /// Sends the first `len` bytes of what the last [`Process::reserve`] gave.
+    pub fn commit(&self, fd: i32, len: usize) -> Outcome<()> {
+        let socket = self.connection(fd)?;
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return Err(Errno::EOPNOTSUPP.into());
+        };
+        stream.commit(len);
+        self.after_push_of(&stream.link, socket.id, len);
+        Ok(())
+    }
+
+    /// What waits to be read, where it lies. It may move when the engine works: [`Process::consume_in_place`] tells.
+    pub fn look_in_place(&self, fd: i32) -> Outcome<Pieces> {
+        let socket = self.connection(fd)?;
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return Err(Errno::EOPNOTSUPP.into());
+        };
+        let found = stream.look_in_place();
+        if found[0].iov_len > 0 {
+            return Ok(found);
+        }
+        // The end, or an error, as a read of one byte would tell.
+        match stream.recv_nothing() {
+            Ok(()) if !stream.may_bring_more() => Ok(found),
+            Ok(()) | Err(StreamError::Wait) => {
+                self.turn_if_idle(&stream.link);
+                let found = stream.look_in_place();
+                match found[0].iov_len {
+                    0 => Err(Errno::EAGAIN.into()),
+                    _ => Ok(found),
+                }
+            }
+            Err(StreamError::Errno(error)) => Err(error.into()),
+            Err(StreamError::Pipe) => Err(Errno::EPIPE.into()),
+        }
+    }
+
+    /// Takes `len` bytes that were found at `at`.
+    ///
+    /// # Errors
+    /// EAGAIN: they have moved since; what was read there may be others'. EINVAL: there are not so many.
+    pub fn consume_in_place(&self, fd: i32, at: usize, len: usize) -> Outcome<()> {
+        let socket = self.connection(fd)?;
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return Err(Errno::EOPNOTSUPP.into());
+        };
+        let found = stream.look_in_place();
+        if found[0].iov_len + found[1].iov_len < len {
+            return Err(Errno::EINVAL.into());
+        }
+        if len > 0 && found[0].iov_base.addr() != at {
+            return Err(Errno::EAGAIN.into());
+        }
+        stream.consume_in_place(len);
+        Ok(())
+    }
+
+    fn connection(&self, fd: i32) -> Outcome<Arc<Description>> {
+        let socket = self.socket_of(fd)?;
+        match socket.decided() {
+            Some(Decided::Stream(_)) => Ok(socket),
+            Some(_) => Err(Errno::EOPNOTSUPP.into()),
+            None => Err(Errno::ENOTCONN.into()),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! One thing that a program watches: a knote.
+
+use super::event::{
+    EV_ACTION, EV_CLEAR, EV_DISABLE, EV_DISPATCH, EV_ENABLE, EV_FORCEONESHOT, EV_ONESHOT,
+    EV_RECEIPT, Kevent,
+};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Note {
+    pub(super) ident: usize,
+    pub(super) filter: i16,
+    pub(super) flags: u16,
+    /// What was asked for: NOTE_ flags and their number.
+    pub(super) fflags: u32,
+    pub(super) data: i64,
+    udata: usize,
+    ext: [u64; 4],
+    pub(super) is_enabled: bool,
+    /// EV_FORCEONESHOT: told once, whatever holds.
+    pub(super) is_forced: bool,
+    /// There is something to tell: of EV_CLEAR, and of filters without a descriptor.
+    pub(super) is_active: bool,
+    pub(super) count: i64,
+    pub(super) fired: u32,
+}
+
+/// What becomes of a note that has been told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    /// It is told again as long as it holds.
+    Level,
+    /// It is told again when something happens.
+    Edge,
+    Disabled,
+    Gone,
+}
+
+impl Note {
+    pub(super) fn new(change: &Kevent) -> Note {
+        Note {
+            ident: change.ident,
+            filter: change.filter,
+            flags: change.flags & !(EV_ACTION | EV_RECEIPT),
+            fflags: change.fflags,
+            data: change.data,
+            udata: change.udata,
+            ext: change.ext,
+            is_enabled: change.flags & EV_DISABLE == 0,
+            is_forced: false,
+            is_active: false,
+            count: 0,
+            fired: 0,
+        }
+    }
+
+    /// kqueue_register(): what a change of an existing note changes.
+    pub(super) fn change(&mut self, change: &Kevent) {
+        self.udata = change.udata;
+        self.ext = change.ext;
+        self.switch(change.flags);
+    }
+
+    pub(super) fn switch(&mut self, flags: u16) {
+        if flags & EV_ENABLE != 0 {
+            self.is_enabled = true;
+        } else if flags & EV_DISABLE != 0 {
+            self.is_enabled = false;
+        }
+        if flags & EV_FORCEONESHOT != 0 {
+            self.flags |= EV_ONESHOT;
+            self.is_forced = true;
+        }
+    }
+
+    pub(super) fn is_clear(&self) -> bool {
+        self.flags & EV_CLEAR != 0
+    }
+
+    /// The event that the program is given.
+    pub(super) fn event(&self, flags: u16, fflags: u32, data: i64) -> Kevent {
+        Kevent {
+            ident: self.ident,
+            filter: self.filter,
+            flags: self.flags | flags,
+            fflags,
+            data,
+            udata: self.udata,
+            ext: self.ext,
+        }
+    }
+
+    /// The note has been told.
+    pub(super) fn on_told(&mut self) -> After {
+        self.is_forced = false;
+        if self.flags & EV_ONESHOT != 0 {
+            return After::Gone;
+        }
+        if self.flags & EV_DISPATCH != 0 {
+            self.is_enabled = false;
+            return After::Disabled;
+        }
+        match self.is_clear() {
+            true => After::Edge,
+            false => After::Level,
+        }
+    }
+}
