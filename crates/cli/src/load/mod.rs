@@ -90,7 +90,7 @@ fn on_stack<S: Service>(
     make: &(dyn Fn() -> S + Sync),
 ) -> Result<(), Failure> {
     let (_, mut settings) = settings(matches)?;
-    settings.instance = None;
+    settings.instances = Vec::new();
     settings.bin = std::env::current_exe().ok();
     if settings.cores.is_empty() && engines > 1 {
         settings.cores = (0..engines).collect();
