@@ -1,9 +1,10 @@
 //! Before a program is started: the device is there, and the way to it is kept open for the program.
 
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use rustix::io::{FdFlags, fcntl_setfd};
-use slipstack_channel::control::Welcome;
+use slipstack_channel::control::{ControlSocket, Welcome};
 use slipstack_config::Settings;
 
 use crate::door::{Identity, by_path, greet, options};
@@ -32,7 +33,7 @@ pub fn launch(settings: &Settings) -> Result<Launched, Error> {
             instances: vec![name.clone()],
             ..settings.clone()
         };
-        let socket = by_path(&place)?;
+        let socket = wait_for_instance(&place)?;
         let welcome = greet(&socket, hello.clone())?;
         met.push((socket, welcome));
     }
@@ -52,6 +53,34 @@ pub fn launch(settings: &Settings) -> Result<Launched, Error> {
         controls.push(control);
     }
     Ok(Launched { reach, controls })
+}
+
+/// Longest wait for an instance that is being started, and the distance of looks at it.
+const INSTANCE_WAIT: Duration = Duration::from_secs(5);
+const INSTANCE_PAUSE: Duration = Duration::from_millis(20);
+
+/// Connects to the instance; one that is being started (its keeper knows it, or there is none yet)
+/// is waited for.
+fn wait_for_instance(settings: &Settings) -> Result<ControlSocket, Error> {
+    let until = Instant::now() + INSTANCE_WAIT;
+    loop {
+        match by_path(settings) {
+            Err(Error::NoInstance { .. }) if Instant::now() < until && is_starting(settings) => {
+                std::thread::sleep(INSTANCE_PAUSE);
+            }
+            answer => return answer,
+        }
+    }
+}
+
+fn is_starting(settings: &Settings) -> bool {
+    let reports = crate::admin::status(settings).unwrap_or_default();
+    let engines = reports.iter().flat_map(|report| &report.engines);
+    let mut names = engines.filter_map(|engine| engine.instance.as_deref());
+    let clients = reports.iter().flat_map(|report| &report.programs);
+    let mut starting = clients.filter_map(|program| program.instance.as_deref());
+    let wanted = settings.instances.first().map(String::as_str);
+    names.any(|name| Some(name) == wanted) || starting.any(|name| Some(name) == wanted)
 }
 
 /// Refuses a stack that is not the one asked for. Whoever names no addresses, routes or rules takes those that there are.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use crate::arguments;
 use slipstack_config::{ConfigError, Kind, Layers, OPTIONS, OptionSpec, Scope, Source};
 
 /// The whole command line.
@@ -29,6 +30,8 @@ pub fn command() -> Command {
         .subcommand(why_command())
         .subcommand(stop_command())
         .subcommand(capture_command())
+        .subcommand(arguments::config_command())
+        .subcommand(with_options(arguments::wait_command(), &[Scope::All]))
 }
 
 fn run_command() -> Command {
@@ -57,6 +60,7 @@ fn run_command() -> Command {
                 .value_parser(clap::value_parser!(std::ffi::OsString))
                 .help("Program to run, looked for in PATH, and its arguments"),
         );
+    let command = arguments::of_process(command);
     with_options(command, &[Scope::Run, Scope::RunAndInstance, Scope::All])
 }
 
@@ -70,8 +74,10 @@ fn instance_command() -> Command {
         .after_help(
             "Examples:\n  \
              slipstack instance --name a --cores 1\n  \
-             slipstack instance --name b --if eth1 --ip 10.0.0.5/24 --gw 10.0.0.1 --cores 0",
+             slipstack instance --name b --if eth1 --ip 10.0.0.5/24 --gw 10.0.0.1 --cores 0\n  \
+             slipstack instance --config config.ini --daemon     one for each bit of lcore_mask",
         );
+    let command = arguments::of_group(arguments::of_process(command));
     with_options(
         command,
         &[Scope::Instance, Scope::RunAndInstance, Scope::All],
@@ -218,6 +224,11 @@ fn argument(option: &'static OptionSpec) -> Arg {
             .value_name(option.value)
             .action(ArgAction::Append)
             .allow_hyphen_values(true),
+        _ if option.name == "config" => argument
+            .short('c')
+            .visible_alias("conf")
+            .value_name(option.value)
+            .action(ArgAction::Set),
         _ => argument
             .value_name(option.value)
             .action(ArgAction::Set)
@@ -228,8 +239,9 @@ fn argument(option: &'static OptionSpec) -> Arg {
 /// Reads file and environment, and lays the command line over them.
 pub fn layers(matches: &ArgMatches) -> Result<Layers, ConfigError> {
     let variable = |name: &str| std::env::var_os(name).and_then(|text| text.into_string().ok());
+    let process = matches.try_get_one::<u32>("proc-id").ok().flatten();
     let mut layers = match given(matches, "config") {
-        Some(file) => Layers::read_with_file(Path::new(&file), None, variable)?,
+        Some(file) => Layers::read_with_file(Path::new(&file), process.copied(), variable)?,
         None => Layers::read(variable)?,
     };
     for option in OPTIONS {
@@ -243,7 +255,7 @@ pub fn layers(matches: &ArgMatches) -> Result<Layers, ConfigError> {
 
 /// The keeper works in another directory, and a program may go to one: what is named from here is named wholly.
 fn name_wholly(layers: &mut Layers) -> Result<(), ConfigError> {
-    for name in ["run-dir", "pcap"] {
+    for name in ["run-dir", "pcap", "log-file"] {
         let whole = layers
             .text(name)
             .filter(|text| Path::new(text).is_relative())

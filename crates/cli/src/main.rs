@@ -2,22 +2,28 @@
 
 mod admin;
 mod args;
+mod arguments;
 mod capture;
+mod config;
 mod failure;
+mod group;
 mod host;
 mod instance;
 mod keeper;
 mod load;
+mod names;
+mod notify;
 mod output;
 mod program;
 mod run;
 mod serve;
+mod wait;
 
 use std::process::ExitCode;
 
 /// Exit codes: 0 done, 1 refused or failed (one sentence on standard error), 2 wrong usage.
 fn main() -> ExitCode {
-    let matches = args::command().get_matches();
+    let matches = args::command().get_matches_from(names::words());
     let Some((name, matches)) = matches.subcommand() else {
         return ExitCode::from(2);
     };
@@ -32,6 +38,8 @@ fn main() -> ExitCode {
         "why" => admin::why(matches),
         "stop" => admin::stop(matches),
         "capture" => capture::run(matches),
+        "config" => config::run(matches),
+        "wait" => wait::run(matches),
         _ => return ExitCode::from(2),
     };
     match outcome {

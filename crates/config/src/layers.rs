@@ -100,7 +100,7 @@ impl Layers {
     }
 
     /// Takes the file's values; `process` is the number of one of its processes, which gets its core
-    /// of `lcore_mask` and its log file.
+    /// of `lcore_mask` and its log file; `None`: a program that has all of the cores.
     ///
     /// # Errors
     /// There is no such process, or a value is not valid.
@@ -113,10 +113,14 @@ impl Layers {
             let source = Source::Line(ini.file.clone(), given.line);
             self.set(given.option, given.text.clone(), source)?;
         }
-        let Some(process) = process else {
-            return Ok(());
-        };
         let source = || Source::File(ini.file.clone());
+        let Some(process) = process else {
+            let cores: Vec<String> = ini.cores.iter().map(usize::to_string).collect();
+            return match cores.as_slice() {
+                [] => Ok(()),
+                cores => self.set("cores", cores.join(","), source()),
+            };
+        };
         if let Some(prefix) = &ini.log_prefix {
             self.set("log-file", format!("{prefix}{process}.log"), source())?;
         }

@@ -3,7 +3,6 @@
 mod clients;
 mod reception;
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -31,11 +30,11 @@ impl Drop for SocketFile {
 }
 
 /// Finds or starts the keeper, leases a slot, and serves programs until SIGTERM, SIGINT, SIGHUP or
-/// `slipstack stop`. Says on its standard output when it is ready.
+/// `slipstack stop`. Calls `on_ready` with a sentence when programs can attach.
 ///
 /// # Errors
 /// Why it could not start; nothing is left behind then.
-pub fn instance_main(settings: &Settings) -> Result<(), Error> {
+pub fn instance_main(settings: &Settings, on_ready: impl FnOnce(&str)) -> Result<(), Error> {
     let name = settings.name.clone().unwrap_or_default();
     let directory = options(settings).directory()?;
     let path = directory.instance_socket(&name)?;
@@ -81,13 +80,11 @@ pub fn instance_main(settings: &Settings) -> Result<(), Error> {
         .iter()
         .map(|(ip, len)| format!("{ip}/{len}"))
         .collect();
-    // Nobody may be left to hear it.
-    let _ = writeln!(
-        std::io::stdout(),
+    on_ready(&format!(
         "instance {name} is ready on {} with {}",
         welcome.interface,
         addresses.join(", ")
-    );
+    ));
     let spin = match settings.spin {
         slipstack_config::Spin::Adaptive => Spin::Adaptive,
         slipstack_config::Spin::Fixed(us) => Spin::FixedNs(u64::from(us) * 1000),

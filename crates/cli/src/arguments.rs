@@ -1,0 +1,113 @@
+//! Arguments of the commands that start instances and read configuration files.
+
+use clap::{Arg, ArgAction, Command};
+
+/// `--proc-id` and `--proc-type`, as F-Stack's programs take them.
+pub fn of_process(command: Command) -> Command {
+    command
+        .arg(
+            Arg::new("proc-id")
+                .long("proc-id")
+                .short('p')
+                .value_name("N")
+                .value_parser(clap::value_parser!(u32).range(0..1024))
+                .help("Number of the process among those that lcore_mask of config.ini asks for"),
+        )
+        .arg(
+            Arg::new("proc-type")
+                .long("proc-type")
+                .short('t')
+                .value_name("TYPE")
+                .value_parser(["primary", "secondary", "auto"])
+                .hide(true)
+                .help("Taken for F-Stack's start scripts; every process may be the first"),
+        )
+}
+
+/// How many instances, and whether they go to the background.
+pub fn of_group(command: Command) -> Command {
+    command
+        .arg(
+            Arg::new("count")
+                .long("count")
+                .value_name("N")
+                .value_parser(clap::value_parser!(u32).range(1..=64))
+                .conflicts_with("name")
+                .help("Start so many instances, named 0, 1 and so on, one for each of --cores"),
+        )
+        .arg(
+            Arg::new("daemon")
+                .long("daemon")
+                .action(ArgAction::SetTrue)
+                .help("Leave them in the background once all are ready"),
+        )
+}
+
+pub fn config_command() -> Command {
+    let file = |is_required: bool| {
+        Arg::new("file")
+            .value_name("FILE")
+            .required(is_required)
+            .value_parser(clap::value_parser!(std::path::PathBuf))
+            .help("A slipstack.toml, or F-Stack's config.ini")
+    };
+    Command::new("config")
+        .about("Check, show or convert a configuration file")
+        .subcommand_required(true)
+        .after_help(
+            "Examples:\n  \
+             slipstack config check config.ini\n  \
+             slipstack config convert config.ini > slipstack.toml\n  \
+             slipstack config show /etc/slipstack.toml",
+        )
+        .subcommand(
+            Command::new("check")
+                .about("Say what is wrong with a file, and which of its keys have no meaning here")
+                .arg(file(true)),
+        )
+        .subcommand(
+            Command::new("show")
+                .about("Show the values in force and where each comes from")
+                .arg(file(false)),
+        )
+        .subcommand(
+            Command::new("convert").about("Write F-Stack's config.ini as TOML").arg(file(true)),
+        )
+}
+
+pub fn wait_command() -> Command {
+    Command::new("wait")
+        .about("Wait until a program listens, or an instance is ready")
+        .after_help(
+            "Examples:\n  \
+             slipstack wait 80\n  \
+             slipstack wait 10.0.0.5:53 --udp --seconds 5\n  \
+             slipstack wait --instance web",
+        )
+        .arg(
+            Arg::new("target")
+                .value_name("PORT|ADDRESS:PORT")
+                .required_unless_present("instance")
+                .help("Where a program has to listen"),
+        )
+        .arg(
+            Arg::new("instance")
+                .long("instance")
+                .value_name("NAME")
+                .conflicts_with("target")
+                .help("An instance that programs have to be able to use"),
+        )
+        .arg(
+            Arg::new("udp")
+                .long("udp")
+                .action(ArgAction::SetTrue)
+                .help("A UDP port instead of a TCP port"),
+        )
+        .arg(
+            Arg::new("seconds")
+                .long("seconds")
+                .value_name("S")
+                .value_parser(clap::value_parser!(u32))
+                .help("Longest wait [default 30]"),
+        )
+}

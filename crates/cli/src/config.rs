@@ -1,0 +1,98 @@
+//! `slipstack config`: what a configuration file says.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::ArgMatches;
+use slipstack_config::{FstackFile, Kind, Layers, OPTIONS, Settings, Source};
+
+use crate::failure::Failure;
+use crate::output::{print, say, table};
+
+pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let (name, matches) = matches.subcommand().ok_or_else(|| Failure::new("check, show or convert"))?;
+    let file: Option<&PathBuf> = matches.get_one("file");
+    match (name, file) {
+        ("check", Some(file)) => check(file),
+        ("convert", Some(file)) => convert(file),
+        _ => show(file),
+    }
+}
+
+/// Says everything that is wrong with a file or has no meaning in it.
+fn check(file: &Path) -> Result<ExitCode, Failure> {
+    let layers = read(file)?;
+    Settings::from_layers(&layers)?;
+    let Some(fstack) = layers.fstack() else {
+        print(&format!("{}: every value can be used\n", file.display()))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    for note in &fstack.notes {
+        print(&format!("{note}\n"))?;
+    }
+    print(&format!(
+        "{}: {} values are used, {} keys are noted above; {} processes\n",
+        file.display(),
+        fstack.given.len(),
+        fstack.notes.len(),
+        fstack.processes()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(file: &Path) -> Result<Layers, Failure> {
+    Ok(Layers::read_with_file(file, None, |_| None)?)
+}
+
+/// Writes an F-Stack configuration as a `slipstack.toml`.
+fn convert(file: &Path) -> Result<ExitCode, Failure> {
+    let fstack = FstackFile::read(file)?;
+    let mut text = format!("# From {}.\n", file.display());
+    let mut layers = Layers::default();
+    layers.take_fstack(&fstack, None)?;
+    for option in OPTIONS {
+        let is_given = !matches!(layers.source(option.name), Source::Default);
+        let Some(value) = layers.text(option.name).filter(|_| is_given) else {
+            continue;
+        };
+        let value = match option.kind {
+            Kind::Flag | Kind::Count { .. } => value.to_owned(),
+            _ => format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"")),
+        };
+        text.push_str(&format!("{} = {value}\n", option.name));
+    }
+    print(&text)?;
+    for note in &fstack.notes {
+        say(&note.to_string());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows the values in force and where each comes from.
+fn show(file: Option<&PathBuf>) -> Result<ExitCode, Failure> {
+    let variable = |name: &str| std::env::var_os(name).and_then(|text| text.into_string().ok());
+    let layers = match file {
+        Some(file) => Layers::read_with_file(file, None, variable)?,
+        None => Layers::read(variable)?,
+    };
+    let rows: Vec<Vec<String>> = OPTIONS
+        .iter()
+        .filter(|option| option.is_in_file())
+        .map(|option| {
+            let value = layers.text(option.name).unwrap_or("–").to_owned();
+            vec![option.name.to_owned(), value, source(&layers.source(option.name))]
+        })
+        .collect();
+    print(&table(&["option", "value", "from"], &rows))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn source(source: &Source) -> String {
+    match source {
+        Source::Default => "default".to_owned(),
+        Source::File(file) => file.display().to_string(),
+        Source::Line(file, line) => format!("{} line {line}", file.display()),
+        Source::Environment(name) => (*name).to_owned(),
+        Source::CommandLine => "command line".to_owned(),
+    }
+}

@@ -1,0 +1,127 @@
+//! Several instances from one command, and instances in the background.
+//!
+//! Each instance is a process of its own, started with the same command line and its number. This
+//! process waits until all of them are ready, then stays with them (they end when it ends) or, with
+//! `--daemon`, leaves them alone.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use crate::failure::Failure;
+use crate::output::{print, say};
+
+/// Tells an instance that it is one of several: it ends when its starter does.
+pub const MEMBER: &str = "SLIPSTACK_MEMBER";
+/// Tells an instance that its starter leaves: it lets go of the terminal.
+pub const DETACHED: &str = "SLIPSTACK_DETACHED";
+
+/// Longest time in which an instance gets ready: a router may have to be waited for.
+const READY_MAX: Duration = Duration::from_secs(30);
+
+/// What is to be started.
+pub struct Plan {
+    /// Numbers of the processes; empty: one that has a name.
+    pub ids: Vec<u32>,
+    pub is_daemon: bool,
+}
+
+/// Starts the instances, the first before the others: it starts the keeper that all of them use.
+pub fn run(plan: &Plan) -> Result<ExitCode, Failure> {
+    let mut members: Vec<Member> = Vec::new();
+    let ids: Vec<Option<u32>> = match plan.ids.as_slice() {
+        [] => vec![None],
+        ids => ids.iter().copied().map(Some).collect(),
+    };
+    let (first, others) = ids.split_at(1);
+    for part in [first, others] {
+        let begun = members.len();
+        for id in part {
+            members.push(Member::start(*id, plan.is_daemon)?);
+        }
+        for at in begun..members.len() {
+            if let Err(failure) = members[at].wait_until_ready() {
+                members.iter_mut().for_each(Member::end);
+                return Err(failure);
+            }
+        }
+    }
+    crate::notify::ready();
+    if plan.is_daemon {
+        return Ok(ExitCode::SUCCESS);
+    }
+    stay(members)
+}
+
+/// One instance.
+struct Member {
+    child: Child,
+    ready: Receiver<String>,
+}
+
+impl Member {
+    fn start(id: Option<u32>, is_daemon: bool) -> Result<Member, Failure> {
+        let cannot = |error| Failure::new(format!("an instance cannot be started: {error}"));
+        let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
+        command
+            .args(crate::names::words().into_iter().skip(1).filter(is_for_member))
+            .env_remove("NOTIFY_SOCKET")
+            .env(if is_daemon { DETACHED } else { MEMBER }, "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        if let Some(id) = id {
+            command.arg("--proc-id").arg(id.to_string());
+        }
+        let mut child = command.spawn().map_err(cannot)?;
+        let (tell, ready) = channel();
+        if let Some(stdout) = child.stdout.take() {
+            std::thread::spawn(move || {
+                for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                    let _ = tell.send(line);
+                }
+            });
+        }
+        Ok(Member { child, ready })
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), Failure> {
+        match self.ready.recv_timeout(READY_MAX) {
+            Ok(line) => print(&format!("{line}\n")),
+            Err(RecvTimeoutError::Timeout) => Err(Failure::new(format!(
+                "an instance is not ready after {} seconds",
+                READY_MAX.as_secs()
+            ))),
+            // It has said why on standard error.
+            Err(RecvTimeoutError::Disconnected) => Err(Failure::new("an instance has ended")),
+        }
+    }
+
+    fn end(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = self.child.wait();
+    }
+}
+
+/// Words of this command line that are an instance's too.
+fn is_for_member(word: &OsString) -> bool {
+    word != "--daemon"
+}
+
+/// Waits until the last of them has ended.
+fn stay(members: Vec<Member>) -> Result<ExitCode, Failure> {
+    let mut code = ExitCode::SUCCESS;
+    for mut member in members {
+        match member.child.wait() {
+            Ok(status) if status.success() => {}
+            Ok(status) => {
+                say(&format!("slipstack: instance {} has ended: {status}", member.child.id()));
+                code = ExitCode::FAILURE;
+            }
+            Err(error) => return Err(Failure::new(format!("instances are lost: {error}"))),
+        }
+    }
+    Ok(code)
+}

@@ -1,0 +1,40 @@
+//! Readiness, told to whoever started this process.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, open};
+
+use crate::group::{DETACHED, MEMBER};
+
+/// Tells systemd, if it is who started this process (`Type=notify`).
+pub fn ready() {
+    // Without NOTIFY_SOCKET, and where nobody listens, nobody wants to know.
+    let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
+}
+
+/// Leaves the starter's terminal, or binds this process's life to the starter's.
+pub fn obey_starter() {
+    if std::env::var_os(DETACHED).is_some() {
+        // Fails only where this process leads a session already.
+        let _ = rustix::process::setsid();
+    }
+    if std::env::var_os(MEMBER).is_some() {
+        let term = Some(rustix::process::Signal::TERM);
+        let _ = rustix::process::set_parent_process_death_signal(term);
+    }
+}
+
+/// Lets go of the starter's terminal once it has heard that this process is ready.
+pub fn let_go() {
+    if std::env::var_os(DETACHED).is_none() {
+        return;
+    }
+    let null: Option<OwnedFd> =
+        open(Path::new("/dev/null"), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
+    if let Some(null) = null {
+        let _ = rustix::stdio::dup2_stdin(&null);
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+}
