@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
 use crate::arguments;
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use slipstack_config::{ConfigError, Kind, Layers, OPTIONS, OptionSpec, Scope, Source};
 
 /// The whole command line.

@@ -71,7 +71,9 @@ pub fn config_command() -> Command {
                 .arg(file(false)),
         )
         .subcommand(
-            Command::new("convert").about("Write F-Stack's config.ini as TOML").arg(file(true)),
+            Command::new("convert")
+                .about("Write F-Stack's config.ini as TOML")
+                .arg(file(true)),
         )
 }
 

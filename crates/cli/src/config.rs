@@ -10,7 +10,9 @@ use crate::failure::Failure;
 use crate::output::{print, say, table};
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
-    let (name, matches) = matches.subcommand().ok_or_else(|| Failure::new("check, show or convert"))?;
+    let (name, matches) = matches
+        .subcommand()
+        .ok_or_else(|| Failure::new("check, show or convert"))?;
     let file: Option<&PathBuf> = matches.get_one("file");
     match (name, file) {
         ("check", Some(file)) => check(file),
@@ -80,7 +82,11 @@ fn show(file: Option<&PathBuf>) -> Result<ExitCode, Failure> {
         .filter(|option| option.is_in_file())
         .map(|option| {
             let value = layers.text(option.name).unwrap_or("–").to_owned();
-            vec![option.name.to_owned(), value, source(&layers.source(option.name))]
+            vec![
+                option.name.to_owned(),
+                value,
+                source(&layers.source(option.name)),
+            ]
         })
         .collect();
     print(&table(&["option", "value", "from"], &rows))?;

@@ -66,7 +66,12 @@ impl Member {
         let cannot = |error| Failure::new(format!("an instance cannot be started: {error}"));
         let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
         command
-            .args(crate::names::words().into_iter().skip(1).filter(is_for_member))
+            .args(
+                crate::names::words()
+                    .into_iter()
+                    .skip(1)
+                    .filter(is_for_member),
+            )
             .env_remove("NOTIFY_SOCKET")
             .env(if is_daemon { DETACHED } else { MEMBER }, "1")
             .stdin(Stdio::null())
@@ -117,7 +122,10 @@ fn stay(members: Vec<Member>) -> Result<ExitCode, Failure> {
         match member.child.wait() {
             Ok(status) if status.success() => {}
             Ok(status) => {
-                say(&format!("slipstack: instance {} has ended: {status}", member.child.id()));
+                say(&format!(
+                    "slipstack: instance {} has ended: {status}",
+                    member.child.id()
+                ));
                 code = ExitCode::FAILURE;
             }
             Err(error) => return Err(Failure::new(format!("instances are lost: {error}"))),

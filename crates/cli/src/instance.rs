@@ -60,7 +60,11 @@ fn take_core(settings: &mut Settings, matches: &ArgMatches, id: u32) {
 }
 
 fn say_of_file(layers: &Layers, settings: &Settings) {
-    for sentence in layers.fstack().iter().flat_map(|file| file.sentences(settings.log)) {
+    for sentence in layers
+        .fstack()
+        .iter()
+        .flat_map(|file| file.sentences(settings.log))
+    {
         say(&format!("slipstack: {sentence}"));
     }
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 /// The command line as if it had begun with `slipstack`.
 pub fn words() -> Vec<OsString> {
     let words: Vec<OsString> = std::env::args_os().collect();
-    let name = words.first().and_then(|word| Path::new(word).file_name()?.to_str());
+    let name = words
+        .first()
+        .and_then(|word| Path::new(word).file_name()?.to_str());
     let command = match name {
         Some("fstack") => Some("instance"),
         Some(name) => name.strip_prefix("ff_"),
@@ -16,5 +18,7 @@ pub fn words() -> Vec<OsString> {
         return words;
     };
     let head = ["slipstack".into(), OsString::from(command)];
-    head.into_iter().chain(words.iter().skip(1).cloned()).collect()
+    head.into_iter()
+        .chain(words.iter().skip(1).cloned())
+        .collect()
 }

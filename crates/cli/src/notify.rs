@@ -30,8 +30,12 @@ pub fn let_go() {
     if std::env::var_os(DETACHED).is_none() {
         return;
     }
-    let null: Option<OwnedFd> =
-        open(Path::new("/dev/null"), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok();
+    let null: Option<OwnedFd> = open(
+        Path::new("/dev/null"),
+        OFlags::RDWR | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .ok();
     if let Some(null) = null {
         let _ = rustix::stdio::dup2_stdin(&null);
         let _ = rustix::stdio::dup2_stdout(&null);

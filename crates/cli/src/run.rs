@@ -33,7 +33,11 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let library = library(&settings)?;
     let own = own_path()?;
     settings.bin = Some(own.clone());
-    for sentence in layers.fstack().iter().flat_map(|file| file.sentences(settings.log)) {
+    for sentence in layers
+        .fstack()
+        .iter()
+        .flat_map(|file| file.sentences(settings.log))
+    {
         say(&format!("slipstack: {sentence}"));
     }
     host::check(&settings)?;

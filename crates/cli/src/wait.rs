@@ -23,13 +23,20 @@ enum Target {
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (_, settings) = settings(matches)?;
     let target = target(matches)?;
-    let protocol = if matches.get_flag("udp") { Protocol::Udp } else { Protocol::Tcp };
+    let protocol = if matches.get_flag("udp") {
+        Protocol::Udp
+    } else {
+        Protocol::Tcp
+    };
     let seconds = matches.get_one("seconds").copied().unwrap_or(30_u32);
     let until = Instant::now() + Duration::from_secs(seconds.into());
     loop {
         // A keeper that is just starting is no failure.
         let reports = admin::status(&settings).unwrap_or_default();
-        if reports.iter().any(|report| is_there(report, &target, protocol)) {
+        if reports
+            .iter()
+            .any(|report| is_there(report, &target, protocol))
+        {
             return Ok(ExitCode::SUCCESS);
         }
         if Instant::now() >= until {
@@ -47,7 +54,9 @@ fn target(matches: &ArgMatches) -> Result<Target, Failure> {
     if let Some(name) = matches.get_one::<String>("instance") {
         return Ok(Target::Instance(name.clone()));
     }
-    let text = matches.get_one::<String>("target").map_or("", String::as_str);
+    let text = matches
+        .get_one::<String>("target")
+        .map_or("", String::as_str);
     parse(text).ok_or_else(|| Failure::new(format!("'{text}' is neither a port nor ADDRESS:PORT")))
 }
 
@@ -80,7 +89,10 @@ mod tests {
     #[test]
     fn a_number_is_a_port_and_a_word_is_refused() {
         assert_eq!(parse("80"), Some(Target::Port(80)));
-        assert_eq!(parse("[fd00::1]:80"), "[fd00::1]:80".parse().ok().map(Target::Address));
+        assert_eq!(
+            parse("[fd00::1]:80"),
+            "[fd00::1]:80".parse().ok().map(Target::Address)
+        );
         assert_eq!(parse("web"), None);
     }
 }

@@ -67,8 +67,13 @@ impl FstackFile {
         let mut sentences: Vec<String> = said.map(|note| format!("{file} {note}")).collect();
         let rest = self.notes.len() - sentences.len();
         if rest > 0 {
+            let keys = if rest == 1 {
+                "1 key has"
+            } else {
+                &format!("{rest} keys have")
+            };
             sentences.push(format!(
-                "{file}: {rest} keys have no meaning here (slipstack config check {file} lists them)"
+                "{file}: {keys} no meaning here (slipstack config check {file} lists them)"
             ));
         }
         sentences
