@@ -34,6 +34,24 @@ pub struct Envelope {
     pub lost: u32,
 }
 
+/// Bytes of an envelope outside of a ring.
+pub const ENVELOPE_LEN: usize = HEADER;
+
+impl Envelope {
+    /// For another process of the program, with the payload's length.
+    #[must_use]
+    pub fn to_bytes(&self, len: usize) -> [u8; ENVELOPE_LEN] {
+        let envelope = *self;
+        Header { len, envelope }.encode()
+    }
+
+    /// Reads what [`Envelope::to_bytes`] has written; `None` if no datagram is that long.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; ENVELOPE_LEN]) -> Option<(Envelope, usize)> {
+        Header::decode(bytes).map(|header| (header.envelope, header.len))
+    }
+}
+
 /// One datagram's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {

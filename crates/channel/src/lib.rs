@@ -37,7 +37,7 @@ pub use addr::Ends;
 pub use attach::{Attach, AttachError, Attachment, Policy};
 pub use cell::Limits;
 pub use command::{CloseMode, Coded, Command, Congestion, Everyday, SocketOption, Ticket};
-pub use datagram::Envelope;
+pub use datagram::{ENVELOPE_LEN, Envelope};
 pub use driver::{Driver, Exit, Placement, TurnOutcome, WaitOn};
 pub use engine_end::{EngineEnd, Lie, SendSide, Sent};
 pub use event::{ChannelEvent, EventKind};

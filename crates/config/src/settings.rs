@@ -12,7 +12,16 @@ impl Settings {
     /// # Errors
     /// The first value or combination that cannot be used.
     pub fn from_environment() -> Result<Settings, ConfigError> {
-        let variable = |name: &str| std::env::var_os(name).and_then(|text| text.into_string().ok());
+        Settings::from_variables(|name| std::env::var_os(name)?.into_string().ok())
+    }
+
+    /// As [`Settings::from_environment`]; `variable` looks one variable up.
+    ///
+    /// # Errors
+    /// As [`Settings::from_environment`].
+    pub fn from_variables(
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Settings, ConfigError> {
         Settings::from_layers(&Layers::read(variable)?)
     }
 

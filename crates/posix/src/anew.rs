@@ -51,8 +51,9 @@ impl Process {
 
     /// Puts an undecided socket, with all that was set, in the place of one whose use has ended. Calls that are under
     /// way stay with the old one.
-    fn begin_anew(&self, old: &Arc<Description>) -> Arc<Description> {
+    pub(crate) fn begin_anew(&self, old: &Arc<Description>) -> Arc<Description> {
         let new = Arc::new(Description::like(old, self.next_id()));
+        new.set_inode(self.inode_of(old));
         old.has_ended.store(true, Ordering::Release);
         let numbers = {
             let (mut from, mut to) = (old.cold.lock(), new.cold.lock());

@@ -91,6 +91,8 @@ pub(crate) struct Cold {
 pub(crate) struct Description {
     /// Never used twice in a process.
     pub(crate) id: u64,
+    /// What `fstat` tells, if another process has named it first; 0 = this one does, by its own number and `id`.
+    inode: AtomicU64,
     pub(crate) family: Family,
     pub(crate) kind: Kind,
     pub(crate) protocol: i32,
@@ -161,6 +163,7 @@ impl Description {
     fn beginning(new: New, decided: OnceLock<Decided>) -> Self {
         Description {
             id: new.id,
+            inode: AtomicU64::new(0),
             family: new.family,
             kind: new.kind,
             protocol: new.protocol,
@@ -179,6 +182,18 @@ impl Description {
             decided,
             cold: Lock::new(Cold::default()),
         }
+    }
+
+    /// The inode, in process `pid`: the same for whoever has the socket. The kernel's numbers for sockets have 32 bits.
+    pub(crate) fn inode(&self, pid: u32) -> u64 {
+        match self.inode.load(Ordering::Relaxed) {
+            0 => u64::from(pid) << 32 | (self.id & u64::from(u32::MAX)),
+            inode => inode,
+        }
+    }
+
+    pub(crate) fn set_inode(&self, inode: u64) {
+        self.inode.store(inode, Ordering::Relaxed);
     }
 
     #[inline]

@@ -161,6 +161,7 @@ impl Process {
         self.attach.after_fork_child();
         self.report.after_fork_child();
         let lent = self.begin_borrowing();
+        let parent = self.pid.swap(std::process::id(), Ordering::Relaxed);
         let mut renewed: Vec<(u64, Arc<Description>)> = Vec::new();
         for (number, entry) in self.table.all() {
             match entry {
@@ -170,6 +171,7 @@ impl Process {
                         Some((_, new)) => Arc::clone(new),
                         None => {
                             let new = Arc::new(self.in_child(&old, &lent));
+                            new.set_inode(old.inode(parent));
                             renewed.push((old.id, Arc::clone(&new)));
                             new
                         }
@@ -224,7 +226,13 @@ impl Process {
                 if let Some(remote) = dgram.remote.try_lock() {
                     *fresh.remote.lock() = *remote;
                 }
-                Decided::Dgram(fresh)
+                match lent.of_parent(old.id) {
+                    (Some(names), Some(control)) => {
+                        let it = Borrowed::new(old.id, Some(names), Some(control), None);
+                        Decided::Foreign(it.or_own(fresh))
+                    }
+                    _ => Decided::Dgram(fresh),
+                }
             }
             Some(Decided::Foreign(it)) => {
                 Decided::Foreign(it.for_child(lent.instead_of(it.control())))
@@ -265,10 +273,11 @@ impl Process {
                 _ => continue,
             };
             let nonblocking = if socket.is_nonblocking() { "n" } else { "" };
-            told.push(format!("{letter}{number}{nonblocking}"));
+            let inode = self.inode_of(&socket);
+            told.push(format!("{letter}{number}{nonblocking}/{inode}"));
         }
         // Whoever is only given a connection has no part in the ports.
-        if told.iter().any(|item| !item.starts_with(['c', 'h'])) {
+        if told.iter().any(|item| !item.starts_with(['c', 'd', 'h'])) {
             told.push(format!("k{:x}", self.attach.family()));
         }
         if let Some(link) = self.link() {
@@ -301,12 +310,17 @@ impl Process {
     }
 
     fn inherit_one(&self, item: &str, ways: &mut Ways) -> Option<()> {
+        match item.chars().next()? {
+            'c' => return self.inherit_taken(&item[1..], ways),
+            'h' => return self.inherit_held(&item[1..], Kind::Stream, ways),
+            'd' => return self.inherit_held(&item[1..], Kind::Dgram, ways),
+            _ => {}
+        }
+        let (item, inode) = item.split_once('/').map_or((item, ""), |it| it);
         let is_nonblocking = item.ends_with('n');
         let kind = match item.chars().next()? {
             'l' | 'b' => Kind::Stream,
             'u' => Kind::Dgram,
-            'c' => return self.inherit_taken(&item[1..], ways),
-            'h' => return self.inherit_held(&item[1..], ways),
             'k' => {
                 self.attach.join(u64::from_str_radix(&item[1..], 16).ok()?);
                 return Some(());
@@ -328,6 +342,7 @@ impl Process {
             is_nonblocking,
         }));
         socket.has_kernel.store(true, Ordering::Release);
+        socket.set_inode(inode.parse().unwrap_or(0));
         note_v6_only(&socket, number);
         let is_wildcard = addr.ip().is_unspecified();
         socket.cold.lock().bound = Some(Bound {

@@ -1,7 +1,7 @@
 //! Everything of one process: its sockets, epoll sets and attachment.
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -120,6 +120,8 @@ pub struct Process {
     /// Makes room, for a moment, where the program may have no more descriptors.
     spare: Lock<Option<OwnedFd>>,
     ids: AtomicU64,
+    /// This process's number.
+    pub(crate) pid: AtomicU32,
     /// Some socket's listening or binding is not real yet.
     pub(crate) has_intents: AtomicBool,
     pub(crate) absence: Absence,
@@ -171,6 +173,7 @@ impl Process {
             anchoring: Lock::new(()),
             spare: Lock::new(None),
             ids: AtomicU64::new(1),
+            pid: AtomicU32::new(std::process::id()),
             has_intents: AtomicBool::new(false),
             absence: Absence::default(),
             trouble: Lock::new(None),
@@ -336,6 +339,11 @@ impl Process {
             said.push(sentence.to_owned());
             self.say(level, sentence);
         }
+    }
+
+    /// The inode of a socket of ours.
+    pub(crate) fn inode_of(&self, socket: &Description) -> u64 {
+        socket.inode(self.pid.load(Ordering::Relaxed))
     }
 
     pub(crate) fn next_id(&self) -> u64 {

@@ -132,7 +132,7 @@ impl Report {
         let row = Row {
             place: Place::Stack,
             why: Why::Foreign,
-            is_udp: false,
+            is_udp: socket.kind == Kind::Dgram,
             local,
             remote,
         };

@@ -56,6 +56,14 @@ impl Process {
             }
             Some(Decided::Listener(_)) => Err(Errno::EISCONN.into()),
             Some(Decided::Dgram(dgram)) => self.connect_dgram(&socket, dgram, given),
+            Some(Decided::Foreign(_)) if socket.kind == Kind::Dgram => {
+                let own = self.part_with_borrowed(&socket);
+                let own = own.ok_or(Errno::EISCONN)?;
+                match own.decided() {
+                    Some(Decided::Dgram(dgram)) => self.connect_dgram(&own, dgram, given),
+                    _ => Err(Errno::EISCONN.into()),
+                }
+            }
             Some(Decided::Foreign(_)) => Err(Errno::EISCONN.into()),
             None => match given {
                 // Nothing to dissolve.

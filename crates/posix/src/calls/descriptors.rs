@@ -19,8 +19,6 @@ use crate::wait::{Plan, Subject};
 const CLOSE_RANGE_UNSHARE: u32 = 2;
 const CLOSE_RANGE_CLOEXEC: u32 = 4;
 
-const INODES_FROM: u64 = 1 << 32;
-
 const NS_PER_S: u64 = 1_000_000_000;
 
 impl Process {
@@ -145,11 +143,11 @@ impl Process {
         let _ = self.wait(&plan, |_| Ok(is_done().then_some(())));
     }
 
-    /// The inode that `fstat` tells of a socket: the kernel's numbers for sockets have 32 bits.
+    /// The inode that `fstat` tells of a socket.
     #[must_use]
     pub fn inode(&self, fd: i32) -> Option<u64> {
         match self.table.find(fd)? {
-            Entry::Socket(socket) => Some(INODES_FROM + socket.id),
+            Entry::Socket(socket) => Some(self.inode_of(&socket)),
             Entry::Set(_) | Entry::Routes(_) => None,
         }
     }

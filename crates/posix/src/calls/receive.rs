@@ -43,6 +43,9 @@ impl Process {
             Some(Decided::Stream(stream)) => self.recv_stream(&socket, stream, bufs, flags),
             Some(Decided::Dgram(dgram)) => self.recv_dgram(&socket, dgram, (bufs, control), flags),
             Some(Decided::Listener(_)) => Err(Errno::ENOTCONN.into()),
+            Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
+                self.recv_borrowed(&socket, it, (bufs, control), flags)
+            }
             Some(Decided::Foreign(it)) => {
                 let asked = bufs.iter().map(|buf| buf.len()).sum();
                 Err(self.borrow_to_read(&socket, it, (asked, flags)))

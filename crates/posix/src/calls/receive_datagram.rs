@@ -90,7 +90,7 @@ impl Process {
         let Some((it, skipped)) = found else {
             return Ok(None);
         };
-        let mut received = self.answer(socket, dgram, &it, control, flags);
+        let mut received = self.answer(socket, dgram.wishes(), &it, control, flags);
         if offset.is_some() {
             socket.move_peek_offset(is_peek, received.len);
         }
@@ -192,15 +192,14 @@ impl Process {
         }
     }
 
-    fn answer(
+    pub(crate) fn answer(
         &self,
         socket: &Description,
-        dgram: &Dgram,
+        wishes: Wishes,
         it: &Datagram,
         control: &mut [u8],
         flags: i32,
     ) -> Received {
-        let wishes = dgram.wishes();
         let mut writer = Writer::new(control);
         if wishes != Wishes::default() {
             writer.put_all(wishes, &it.envelope, self.setting(socket));

@@ -179,6 +179,9 @@ impl Process {
                 None if dgram.side() != Side::Stack => Err(Divert::Kernel),
                 None => Ok(0),
             },
+            Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
+                Ok(int(self.unread_borrowed(socket, it)))
+            }
             Some(Decided::Foreign(it)) => Err(self.borrow(socket, it, Wish::All)),
             None if socket.kind == Kind::Dgram && socket.has_kernel() => Err(Divert::Kernel),
             None => Ok(0),

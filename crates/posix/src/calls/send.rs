@@ -51,6 +51,9 @@ impl Process {
                 self.send_dgram(&socket, dgram, bufs, (to, control), flags)
             }
             Some(Decided::Listener(_)) => Err(pipe(flags)),
+            Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
+                self.send_borrowed(&socket, it, bufs, (to, control), flags)
+            }
             Some(Decided::Foreign(it)) => Err(self.borrow(&socket, it, Wish::None)),
             None => match (socket.kind, to) {
                 (Kind::Stream, to) if flags & libc::MSG_FASTOPEN != 0 => {

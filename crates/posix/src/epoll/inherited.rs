@@ -50,6 +50,10 @@ impl Process {
             let Some(Decided::Foreign(it)) = socket.decided() else {
                 continue;
             };
+            // The kernel's part of a datagram socket that is a member now goes with its number.
+            if socket.has_kernel() {
+                it.take(self, &socket, Wish::None);
+            }
             if self.part_from_parent(set).is_err() {
                 return;
             }

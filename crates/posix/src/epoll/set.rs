@@ -463,17 +463,21 @@ impl Set {
     /// Connections of a parent process among the members that the kernel does not know: item, socket and events.
     pub(crate) fn not_borrowed(&self) -> Vec<(u64, Arc<Description>, u32)> {
         let inner = self.inner.lock();
-        inner
+        let is_unknown = |socket: &Description, has_kernel_part: bool| match socket.decided() {
+            // The kernel knows a datagram socket's own part.
+            Some(Decided::Foreign(it)) => !has_kernel_part || !it.is_taken(),
+            _ => false,
+        };
+        let found = inner
             .items
             .iter()
-            .filter(|(_, item)| !item.has_kernel_part)
             .filter_map(|(id, item)| match &item.target {
-                Target::Socket(socket) if matches!(socket.decided(), Some(Decided::Foreign(_))) => {
+                Target::Socket(socket) if is_unknown(socket, item.has_kernel_part) => {
                     Some((*id, Arc::clone(socket), item.events))
                 }
                 _ => None,
-            })
-            .collect()
+            });
+        found.collect()
     }
 
     /// The sets among the members.

@@ -12,11 +12,12 @@ use slipstack_mem::{Descriptor, Lock};
 
 use super::words::{Control, Message, Wish, Word};
 use super::{Names, Reach};
-use crate::description::Description;
+use crate::description::{Description, Kind};
 use crate::errno::Errno;
 use crate::outcome::Divert;
 use crate::place::{replace, set_nonblocking};
 use crate::process::Process;
+use crate::socket::Dgram;
 
 /// A connection that lives in another process.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct Borrowed {
     token: Lock<Option<u64>>,
     /// The steward passes on whatever comes.
     is_streaming: AtomicBool,
+    /// A datagram socket of this process's own, which takes its place when it is connected.
+    own: Lock<Option<Box<Dgram>>>,
 }
 
 impl Borrowed {
@@ -47,6 +50,7 @@ impl Borrowed {
             control,
             token: Lock::new(token),
             is_streaming: AtomicBool::new(false),
+            own: Lock::default(),
         }
     }
 
@@ -59,6 +63,7 @@ impl Borrowed {
             control: None,
             token: Lock::new(Some(0)),
             is_streaming: AtomicBool::new(true),
+            own: Lock::default(),
         }
     }
 
@@ -72,7 +77,21 @@ impl Borrowed {
             control,
             token: Lock::new(self.token()),
             is_streaming: AtomicBool::new(is_streaming),
+            own: Lock::default(),
         }
+    }
+
+    pub(crate) fn or_own(self, dgram: Dgram) -> Borrowed {
+        *self.own.lock() = Some(Box::new(dgram));
+        self
+    }
+
+    /// This process's own socket, if it has not used the other's.
+    pub(crate) fn take_own(&self) -> Option<Dgram> {
+        if self.is_taken() {
+            return None;
+        }
+        self.own.lock().take().map(|own| *own)
     }
 
     pub(crate) fn control(&self) -> Option<&Arc<Control>> {
@@ -117,7 +136,7 @@ impl Borrowed {
     }
 
     /// Says what the program wants to read. A call that does not block finds what the steward has then.
-    fn wish(&self, socket: &Description, wish: Wish, is_prompt: bool) {
+    pub(super) fn wish(&self, socket: &Description, wish: Wish, is_prompt: bool) {
         let (Some(control), Some(token)) = (&self.control, self.token()) else {
             return;
         };
@@ -177,11 +196,19 @@ impl Borrowed {
         reach: Reach,
     ) -> Result<u64, Errno> {
         let control = self.control.as_ref().ok_or(Errno::ENOTCONN)?;
-        let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+        let kind = match socket.kind {
+            Kind::Stream => SocketType::STREAM,
+            Kind::Dgram => SocketType::SEQPACKET,
+        };
+        let family = AddressFamily::UNIX;
         let (ours, theirs) = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
         limit_times(&ours, socket)?;
         if let (Some(local), Some(remote)) = (self.local, self.remote) {
-            process.lending.nameplates.put(&theirs, local, remote);
+            let inode = process.inode_of(socket);
+            process
+                .lending
+                .nameplates
+                .put(&theirs, (local, remote), inode);
         }
         let message = Message {
             word: Word::Take,

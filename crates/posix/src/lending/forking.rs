@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use slipstack_mem::Descriptor;
 
+use super::Names;
 use super::post::Charge;
 use super::words::{Control, Message, Word, control_pair};
-use super::{Names, names_of};
 use crate::description::{Decided, Description};
 use crate::process::Process;
 use crate::table::Entry;
@@ -78,6 +78,11 @@ impl Process {
                 {
                     fork.shared.push(socket);
                 }
+                Some(Decided::Dgram(dgram))
+                    if dgram.is_served() && !self.lending.is_stewards(number) =>
+                {
+                    fork.shared.push(socket);
+                }
                 Some(Decided::Foreign(borrowed)) => {
                     if let Some(control) = borrowed.control() {
                         fork.branch_off(control);
@@ -97,7 +102,11 @@ impl Process {
         if fork.control.is_none() && fork.branches.is_empty() {
             return None;
         }
-        fork.names = fork.shared.iter().map(|socket| names_of(socket)).collect();
+        fork.names = fork
+            .shared
+            .iter()
+            .map(|socket| self.names_of(socket))
+            .collect();
         // Before anybody can close them in the parent.
         for socket in &fork.shared {
             socket.lent.add();

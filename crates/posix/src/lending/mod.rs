@@ -13,6 +13,7 @@
 //! its own numbers.
 
 mod borrow;
+mod datagrams;
 mod forking;
 mod nameplate;
 mod passing;
@@ -54,6 +55,7 @@ enum Reach {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names {
     pub(crate) id: u64,
+    inode: u64,
     local: Option<SocketAddr>,
     remote: Option<SocketAddr>,
 }
@@ -105,24 +107,29 @@ impl Process {
         self.lending.fork.release();
     }
 
+    fn names_of(&self, socket: &Description) -> Names {
+        let (local, remote) = match socket.decided() {
+            Some(Decided::Stream(stream)) => (stream.local(), stream.remote().ok()),
+            Some(Decided::Dgram(dgram)) => {
+                let bound = socket.cold.lock().bound.map(|bound| bound.addr);
+                (dgram.local().or(bound), *dgram.remote.lock())
+            }
+            _ => (None, None),
+        };
+        Names {
+            id: socket.id,
+            inode: self.inode_of(socket),
+            local,
+            remote,
+        }
+    }
+
     /// Whether this process has a connection of another one: it is the session of a server, which starts no workers.
     pub(crate) fn is_session(&self) -> bool {
         self.table.all().iter().any(|(_, entry)| match entry {
             Entry::Socket(socket) => matches!(socket.decided(), Some(Decided::Foreign(_))),
             _ => false,
         })
-    }
-}
-
-fn names_of(socket: &Description) -> Names {
-    let (local, remote) = match socket.decided() {
-        Some(Decided::Stream(stream)) => (stream.local(), stream.remote().ok()),
-        _ => (None, None),
-    };
-    Names {
-        id: socket.id,
-        local,
-        remote,
     }
 }
 

@@ -1,5 +1,5 @@
 //! What a lent connection is called: the steward's end of its pair is bound to an abstract name
-//! with both addresses, which whoever has the other end finds by `getpeername`.
+//! with both addresses and the inode, which whoever has the other end finds by `getpeername`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -13,7 +13,11 @@ const PREFIX: &[u8] = b"slipstack-lent\0";
 const UNIQUE: usize = 4 + 8 + 8;
 /// Family (4 or 6), address, port.
 const ADDRESS: usize = 1 + 16 + 2;
-const LEN: usize = PREFIX.len() + UNIQUE + 2 * ADDRESS;
+const INODE: usize = 8;
+const LEN: usize = PREFIX.len() + UNIQUE + INODE + 2 * ADDRESS;
+
+/// A local and a remote address.
+type Pair = (SocketAddr, SocketAddr);
 
 /// Makes names.
 #[derive(Debug, Default)]
@@ -21,12 +25,13 @@ pub(crate) struct Nameplates(AtomicU64);
 
 impl Nameplates {
     /// Names the end `ours`. Without a name the connection works all the same.
-    pub(super) fn put(&self, ours: &OwnedFd, local: SocketAddr, remote: SocketAddr) {
+    pub(super) fn put(&self, ours: &OwnedFd, (local, remote): Pair, inode: u64) {
         let mut name = Vec::with_capacity(LEN);
         name.extend_from_slice(PREFIX);
         name.extend_from_slice(&std::process::id().to_le_bytes());
         name.extend_from_slice(&slipstack_mem::now_ns().to_le_bytes());
         name.extend_from_slice(&self.0.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+        name.extend_from_slice(&inode.to_le_bytes());
         for addr in [local, remote] {
             let (family, ip) = match addr.ip() {
                 IpAddr::V4(ip) => (4, ip.to_ipv6_mapped()),
@@ -42,17 +47,19 @@ impl Nameplates {
     }
 }
 
-/// The local and the remote address of the lent connection that `number` is an end of.
-pub(super) fn read(number: Descriptor) -> Option<(SocketAddr, SocketAddr)> {
+/// The local and the remote address of the lent connection that `number` is an end of, and its inode.
+pub(super) fn read(number: Descriptor) -> Option<(Pair, u64)> {
     let peer = rustix::net::getpeername(number.as_fd()).ok()??;
     let peer = SocketAddrUnix::try_from(peer).ok()?;
     parse(peer.abstract_name()?)
 }
 
-fn parse(name: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
+fn parse(name: &[u8]) -> Option<(Pair, u64)> {
     let rest = name.strip_prefix(PREFIX).filter(|_| name.len() == LEN)?;
-    let (local, remote) = rest[UNIQUE..].split_at(ADDRESS);
-    Some((address(local)?, address(remote)?))
+    let (inode, addresses) = rest[UNIQUE..].split_at(INODE);
+    let (local, remote) = addresses.split_at(ADDRESS);
+    let inode = u64::from_le_bytes(inode.try_into().ok()?);
+    Some(((address(local)?, address(remote)?), inode))
 }
 
 fn address(bytes: &[u8]) -> Option<SocketAddr> {
@@ -81,9 +88,9 @@ mod tests {
         ] {
             let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());
             let (ours, theirs) = UnixStream::pair().unwrap();
-            plates.put(&ours.into(), local, remote);
+            plates.put(&ours.into(), (local, remote), 7 << 32);
             let theirs = Descriptor::give(theirs.into());
-            assert_eq!(read(theirs), Some((local, remote)));
+            assert_eq!(read(theirs), Some(((local, remote), 7 << 32)));
             theirs.close();
         }
     }

@@ -15,7 +15,8 @@ use slipstack_mem::{Descriptor, raised};
 
 use super::post::Charge;
 use super::pump::{Origin, Pump};
-use super::{Borrowed, Reach, Wish, nameplate, names_of};
+use super::starting::is_lendable;
+use super::{Borrowed, Reach, Wish, nameplate};
 use crate::addr::Family;
 use crate::calls::name::kernel_name;
 use crate::description::{Decided, Description, Kind, New};
@@ -61,6 +62,11 @@ impl Process {
                 passing.0.push(passage);
                 Some(number)
             }
+            // What is under its number is a datagram socket of the kernel's.
+            Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram && !it.is_taken() => {
+                self.note_mode(&socket);
+                None
+            }
             Some(Decided::Foreign(it)) => {
                 if it.hold(self, &socket, Reach::Unheard) {
                     it.take(self, &socket, Wish::if_reads(reads));
@@ -91,9 +97,10 @@ impl Process {
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let pair = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
         let (ours, theirs) = pair;
-        let names = names_of(&socket);
+        let names = self.names_of(&socket);
         if let (Some(local), Some(remote)) = (names.local, names.remote) {
-            self.lending.nameplates.put(&ours, local, remote);
+            let inode = names.inode;
+            self.lending.nameplates.put(&ours, (local, remote), inode);
         }
         if socket.is_nonblocking() {
             rustix::io::ioctl_fionbio(&theirs, true)?;
@@ -137,11 +144,7 @@ impl Process {
             let Entry::Socket(socket) = entry else {
                 return false;
             };
-            let is_connection = matches!(
-                socket.decided(),
-                Some(Decided::Stream(_) | Decided::Foreign(_))
-            );
-            is_connection
+            is_lendable(socket)
                 && Descriptor::new(number)
                     .and_then(|number| rustix::io::fcntl_getfd(number.as_fd()).ok())
                     .is_some_and(|flags| !flags.contains(rustix::io::FdFlags::CLOEXEC))
@@ -157,7 +160,7 @@ impl Process {
         let Some(number) = Descriptor::new(fd) else {
             return;
         };
-        if let Some((local, remote)) = nameplate::read(number) {
+        if let Some(((local, remote), inode)) = nameplate::read(number) {
             let family = match local {
                 std::net::SocketAddr::V4(_) => Family::V4,
                 std::net::SocketAddr::V6(_) => Family::V6,
@@ -172,6 +175,7 @@ impl Process {
                     .is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK)),
             }));
             socket.has_kernel.store(true, Ordering::Release);
+            socket.set_inode(inode);
             let borrowed = Borrowed::received(local, remote);
             let _ = socket.decided.set(Decided::Foreign(borrowed));
             self.install(number, &socket);

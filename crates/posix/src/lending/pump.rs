@@ -1,5 +1,7 @@
 //! Moves bytes between a connection and the child's end of a pair.
 
+mod datagrams;
+
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use crate::process::Process;
 use crate::socket::{How, Push, Stream, StreamError};
 
 /// Bytes that are moved at once, and that wait in one direction at most.
-pub(super) const ROOM: usize = 64 << 10;
+pub(super) const ROOM: usize = 68 << 10;
 /// So often each way until it is another pump's turn.
 const ROUNDS: usize = 4;
 
@@ -230,10 +232,12 @@ impl Pump {
 
     /// Moves what can be moved; whether it stopped because that is much. `room`: [`ROOM`] bytes. What is for the peer
     /// leaves with the engine's next turn.
-    pub(super) fn run(&mut self, room: &mut [u8]) -> bool {
+    pub(super) fn run(&mut self, process: &Process, room: &mut [u8]) -> bool {
         let socket = Arc::clone(&self.socket);
-        let Some(Decided::Stream(stream)) = socket.decided() else {
-            return false;
+        let stream = match socket.decided() {
+            Some(Decided::Stream(stream)) => stream,
+            Some(Decided::Dgram(dgram)) => return self.run_datagrams(process, dgram, room),
+            _ => return false,
         };
         for _ in 0..ROUNDS {
             let has_sent = self.feed_peer(stream, room);

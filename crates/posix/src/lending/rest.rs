@@ -70,7 +70,7 @@ impl Rest {
             has_claimed: false,
             is_leading: false,
         };
-        rest.watch_number(rest.waiter.doorbell(), DOORBELL);
+        rest.watch_number(rest.waiter.doorbell(), DOORBELL, EventFlags::IN);
         Ok(rest)
     }
 
@@ -99,14 +99,14 @@ impl Rest {
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    fn watch_number(&self, number: RawFd, key: u64) {
+    pub(super) fn watch_number(&self, number: RawFd, key: u64, what: EventFlags) {
         if let Some(number) = Descriptor::new(number) {
             let key = EventData::new_u64(key);
-            let _ = epoll::add(&self.epoll, number.as_fd(), key, EventFlags::IN);
+            let _ = epoll::add(&self.epoll, number.as_fd(), key, what);
         }
     }
 
-    fn unwatch_number(&self, number: RawFd) {
+    pub(super) fn unwatch_number(&self, number: RawFd) {
         if let Some(number) = Descriptor::new(number) {
             let _ = epoll::delete(&self.epoll, number.as_fd());
         }
@@ -220,7 +220,7 @@ impl Rest {
         }
         self.leave_engine();
         for (key, number) in (0..).zip(fds) {
-            self.watch_number(number, key);
+            self.watch_number(number, key, EventFlags::IN);
         }
         self.engine = Some((Arc::clone(link), fds));
     }

@@ -1,12 +1,14 @@
 //! Connections that a new program has from its predecessor under the same numbers (`exec`), or from the process that
 //! started it (`posix_spawn`).
 //!
-//! A text tells it what its numbers are (see [`Process::inherit`]): `h5n/ID/CONTROL/LOCAL/REMOTE` a connection that
-//! nobody has used yet, `c5/ID/TOKEN/CONTROL/1` the end of a pair, `c5` one without a way to its steward.
+//! A text tells it what its numbers are (see [`Process::inherit`]): `h5n/ID/CONTROL/INODE/LOCAL/REMOTE` a connection that
+//! nobody has used yet, `d5n/…` the same of a datagram socket, `c5/ID/TOKEN/CONTROL/1/INODE/LOCAL/REMOTE` the end of a
+//! pair, `c5` one without a way to its steward.
 
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{SocketType, sockopt};
@@ -54,10 +56,9 @@ impl Process {
     /// Whether number `fd` is a connection that a program with the library may be given as it is.
     #[must_use]
     pub fn is_connection(&self, fd: i32) -> bool {
-        self.table.socket(fd).is_some_and(|socket| {
-            let decided = socket.decided();
-            matches!(decided, Some(Decided::Stream(_) | Decided::Foreign(_)))
-        })
+        self.table
+            .socket(fd)
+            .is_some_and(|socket| is_lendable(&socket))
     }
 
     /// Before a program is spawned that finds our connections `from` under the numbers `to`.
@@ -71,7 +72,7 @@ impl Process {
                 continue;
             };
             let item = match socket.decided() {
-                Some(Decided::Stream(_)) => {
+                Some(Decided::Stream(_) | Decided::Dgram(_)) => {
                     let names = fork.names.iter().find(|names| names.id == socket.id);
                     let control = fork.control.as_ref().map(|(_, childs)| childs.as_raw_fd());
                     names
@@ -84,7 +85,7 @@ impl Process {
                         of.is_some_and(|of| Arc::ptr_eq(of, &branch.of))
                     });
                     Some(borrowed(
-                        &socket,
+                        (&socket, self.inode_of(&socket)),
                         it,
                         *to,
                         branch.map(|it| it.childs.as_raw_fd()),
@@ -115,6 +116,10 @@ impl Process {
         hears: bool,
     ) -> Option<String> {
         if !hears {
+            // What is under its number is a datagram socket of the kernel's.
+            if socket.kind == Kind::Dgram {
+                return None;
+            }
             if it.hold(self, socket, Reach::Unheard) && number <= libc::STDERR_FILENO {
                 it.take(self, socket, Wish::All);
             }
@@ -124,7 +129,8 @@ impl Process {
             let _ = fcntl_setfd(control.end(), FdFlags::empty());
             control.number()
         });
-        Some(borrowed(socket, it, number, control))
+        let named = (&**socket, self.inode_of(socket));
+        Some(borrowed(named, it, number, control))
     }
 
     /// `exec` failed: what it was to leave open is private again.
@@ -135,8 +141,8 @@ impl Process {
     }
 
     /// A connection that is another process's and has not been used by this one.
-    pub(crate) fn inherit_held(&self, item: &str, ways: &mut Ways) -> Option<()> {
-        let mut parts = item.split('/');
+    pub(crate) fn inherit_held(&self, item: &str, kind: Kind, ways: &mut Ways) -> Option<()> {
+        let mut parts = item.splitn(4, '/');
         let mut part = || parts.next();
         let number = part()?;
         let is_nonblocking = number.ends_with('n');
@@ -144,46 +150,52 @@ impl Process {
         rustix::io::fcntl_getfd(number.as_fd()).ok()?;
         let id = part()?.parse().ok()?;
         let control = self.way(part()?.parse().ok()?, ways)?;
-        let (local, remote) = (part()?.parse().ok(), part()?.parse().ok());
+        let names = Names::parse(id, part()?)?;
         if let Some(socket) = self.find_held(id, &control) {
             self.install(number, &socket);
             return Some(());
         }
-        let names = Names { id, local, remote };
         let it = Borrowed::new(id, Some(&names), Some(control), None);
-        let socket = self.foreign(it, is_nonblocking);
+        let socket = self.foreign(it, kind, is_nonblocking);
+        socket.set_inode(names.inode);
+        // A datagram socket has the kernel's part under its number.
+        let has_kernel = kind == Kind::Dgram;
+        socket.has_kernel.store(has_kernel, Ordering::Release);
         self.install(number, &socket);
         Some(())
     }
 
-    /// The way to the steward of the end of a pair, if there is one.
+    /// The end of a pair, with the way to its steward if there is one.
     pub(crate) fn inherit_taken(&self, item: &str, ways: &mut Ways) -> Option<()> {
-        let mut parts = item.split('/');
+        let mut parts = item.splitn(6, '/');
         let fd: i32 = parts.next()?.parse().ok()?;
-        self.receive(fd);
-        let mut value = || parts.next()?.parse::<u64>().ok();
-        let (id, token) = (value()?, value()?);
-        let control = self.way(i32::try_from(value()?).ok()?, ways)?;
-        let is_streaming = value()? != 0;
-        let socket = self.table.socket(fd)?;
-        let Some(Decided::Foreign(known)) = socket.decided() else {
-            return None;
+        let Some(id) = parts.next() else {
+            self.receive(fd);
+            return Some(());
         };
-        let (local, remote) = (known.local, known.remote);
-        let names = Names { id, local, remote };
+        let (id, token) = (id.parse().ok()?, parts.next()?.parse().ok()?);
+        let control = self.way(parts.next()?.parse().ok()?, ways)?;
+        let is_streaming = parts.next()? != "0";
+        let names = Names::parse(id, parts.next()?)?;
+        let number = Descriptor::new(fd)?;
+        let kind = match sockopt::socket_type(number.as_fd()).ok()? {
+            SocketType::SEQPACKET => Kind::Dgram,
+            _ => Kind::Stream,
+        };
+        let flags = rustix::fs::fcntl_getfl(number.as_fd()).ok()?;
         let it = Borrowed::new(id, Some(&names), Some(control), Some(token));
         if is_streaming {
             it.note_streaming();
         }
-        let again = self.foreign(it, socket.is_nonblocking());
-        again
-            .has_kernel
-            .store(true, std::sync::atomic::Ordering::Release);
-        self.install(Descriptor::new(fd)?, &again);
+        let is_nonblocking = flags.contains(rustix::fs::OFlags::NONBLOCK);
+        let socket = self.foreign(it, kind, is_nonblocking);
+        socket.set_inode(names.inode);
+        socket.has_kernel.store(true, Ordering::Release);
+        self.install(number, &socket);
         Some(())
     }
 
-    fn foreign(&self, it: Borrowed, is_nonblocking: bool) -> Arc<Description> {
+    fn foreign(&self, it: Borrowed, kind: Kind, is_nonblocking: bool) -> Arc<Description> {
         let family = match it.local {
             Some(SocketAddr::V6(_)) => Family::V6,
             Some(SocketAddr::V4(_)) | None => Family::V4,
@@ -191,7 +203,7 @@ impl Process {
         let new = New {
             id: self.next_id(),
             family,
-            kind: Kind::Stream,
+            kind,
             protocol: 0,
             is_nonblocking,
         };
@@ -233,23 +245,65 @@ impl Process {
 }
 
 fn held(socket: &Description, number: i32, names: &Names, control: i32) -> String {
+    let letter = match socket.kind {
+        Kind::Stream => 'h',
+        Kind::Dgram => 'd',
+    };
     let mode = if socket.is_nonblocking() { "n" } else { "" };
-    let shown = |addr: Option<SocketAddr>| addr.map_or("-".to_owned(), |addr| addr.to_string());
-    let (local, remote) = (shown(names.local), shown(names.remote));
-    let id = names.id;
-    format!("h{number}{mode}/{id}/{control}/{local}/{remote}")
+    let (id, rest) = (names.id, names.text());
+    format!("{letter}{number}{mode}/{id}/{control}/{rest}")
 }
 
-fn borrowed(socket: &Description, it: &Borrowed, number: i32, control: Option<i32>) -> String {
+fn borrowed(
+    (socket, inode): (&Description, u64),
+    it: &Borrowed,
+    number: i32,
+    control: Option<i32>,
+) -> String {
     let Some(control) = control else {
         return format!("c{number}");
     };
-    let (id, local, remote) = (it.id, it.local, it.remote);
+    let names = Names {
+        id: it.id,
+        inode,
+        local: it.local,
+        remote: it.remote,
+    };
     match it.token() {
         Some(token) => {
-            let streams = u8::from(it.is_streaming());
-            format!("c{number}/{id}/{token}/{control}/{streams}")
+            let (id, streams) = (it.id, u8::from(it.is_streaming()));
+            let rest = names.text();
+            format!("c{number}/{id}/{token}/{control}/{streams}/{rest}")
         }
-        None => held(socket, number, &Names { id, local, remote }, control),
+        None => held(socket, number, &names, control),
+    }
+}
+
+impl Names {
+    /// Without the number.
+    fn text(&self) -> String {
+        let shown = |addr: Option<SocketAddr>| addr.map_or("-".to_owned(), |addr| addr.to_string());
+        let (local, remote) = (shown(self.local), shown(self.remote));
+        format!("{}/{local}/{remote}", self.inode)
+    }
+
+    fn parse(id: u64, text: &str) -> Option<Names> {
+        let mut parts = text.split('/');
+        let mut part = || parts.next();
+        Some(Names {
+            id,
+            inode: part()?.parse().ok()?,
+            local: part()?.parse().ok(),
+            remote: part()?.parse().ok(),
+        })
+    }
+}
+
+/// Whether a program with the library may be given it as it is.
+pub(super) fn is_lendable(socket: &Description) -> bool {
+    match socket.decided() {
+        Some(Decided::Stream(_) | Decided::Foreign(_)) => true,
+        Some(Decided::Dgram(dgram)) => dgram.is_served(),
+        Some(Decided::Listener(_)) | None => false,
     }
 }

@@ -12,7 +12,7 @@ use super::post::Charge;
 use super::pump::{Origin, Pump, ROOM};
 use super::rest::{FIRST_KEY, Manner, Rest};
 use super::words::{Heard, Message, Word, answer, hear};
-use crate::description::{Decided, Description, Watch};
+use crate::description::{Decided, Description, Kind, Watch};
 use crate::epoll::{Set, Target};
 use crate::idhash::BuildIdHasher;
 use crate::process::Process;
@@ -46,6 +46,8 @@ pub(super) struct Steward {
     set: Arc<Set>,
     children: HashMap<u64, Child, BuildIdHasher>,
     pumps: HashMap<u64, Pump, BuildIdHasher>,
+    /// Keys of the kernel's parts of datagram sockets, and their pumps'.
+    kernel_parts: HashMap<u64, u64, BuildIdHasher>,
     next_key: u64,
     /// Pumps that have something to do; a key may be there twice.
     ready: Vec<u64>,
@@ -82,6 +84,7 @@ impl Steward {
             set,
             children: HashMap::default(),
             pumps: HashMap::default(),
+            kernel_parts: HashMap::default(),
             next_key: FIRST_KEY,
             ready: Vec::new(),
             has_looked: false,
@@ -163,6 +166,11 @@ impl Steward {
             self.process.lending.post.await_leaving(true);
             pump.note_leaving(self.process);
         }
+        if pump.has_kernel_part() {
+            let part = self.key();
+            self.kernel_parts.insert(part, key);
+            self.rest.watch_number(pump.number(), part, CHILD_EDGES);
+        }
         self.pumps.insert(key, pump);
         self.ready.push(key);
         if watched.is_err() {
@@ -175,6 +183,10 @@ impl Steward {
             return;
         };
         self.rest.unwatch(pump.child());
+        if pump.has_kernel_part() {
+            self.rest.unwatch_number(pump.number());
+            self.kernel_parts.retain(|_, of| *of != key);
+        }
         let target = Target::Socket(Arc::clone(pump.socket()));
         if let Some((item, _)) = self.set.remove(pump.number(), &target) {
             target.unwatch(|watch| match watch {
@@ -229,14 +241,18 @@ impl Steward {
             return;
         }
         let mut speakers = Vec::new();
-        let (pumps, ready) = (&mut self.pumps, &mut self.ready);
+        let (pumps, ready, parts) = (&mut self.pumps, &mut self.ready, &self.kernel_parts);
         self.rest.look(self.process, manner, |key, what| {
-            match pumps.get_mut(&key) {
-                Some(pump) => {
-                    pump.on_child(what);
-                    ready.push(key);
+            if let Some(pump) = pumps.get_mut(&key) {
+                pump.on_child(what);
+                ready.push(key);
+            } else if let Some(of) = parts.get(&key) {
+                if let Some(pump) = pumps.get_mut(of) {
+                    pump.on_peer();
                 }
-                None => speakers.push(key),
+                ready.push(*of);
+            } else {
+                speakers.push(key);
             }
         });
         for key in speakers {
@@ -249,7 +265,7 @@ impl Steward {
             let Some(pump) = self.pumps.get_mut(&key) else {
                 continue;
             };
-            if pump.run(&mut self.room) {
+            if pump.run(self.process, &mut self.room) {
                 self.ready.push(key);
             }
             if let Some(awaits_room) = pump.news_of_room() {
@@ -339,7 +355,7 @@ impl Steward {
         }
         // Who waits for the answer finds what there is.
         if message.word == Word::ReadNow {
-            pump.run(&mut self.room);
+            pump.run(self.process, &mut self.room);
         }
         self.ready.push(*key);
     }
@@ -366,7 +382,14 @@ impl Child {
 impl Process {
     /// A number of the steward's own, so that the connection has one whatever the program closes.
     pub(super) fn steward_number(&self, socket: &Arc<Description>) -> Option<i32> {
-        let fd = rustix::io::fcntl_dupfd_cloexec(self.anchor().ok()?, 0).ok()?;
+        // A datagram socket's kernel part is read by this number too.
+        let fd = match socket
+            .kernel_number()
+            .filter(|_| socket.kind == Kind::Dgram)
+        {
+            Some(number) => rustix::io::fcntl_dupfd_cloexec(number.as_fd(), 0).ok()?,
+            None => rustix::io::fcntl_dupfd_cloexec(self.anchor().ok()?, 0).ok()?,
+        };
         let number = Descriptor::give(raised(fd));
         self.lending.note(number.number());
         self.install(number, socket);

@@ -342,7 +342,7 @@ impl Process {
         match (level, name) {
             (libc::SOL_SOCKET, libc::SO_COOKIE) => {
                 // Beside those of the kernel's own sockets.
-                let cookie = (1u64 << 63 | socket.id).to_ne_bytes();
+                let cookie = (1u64 << 63 | self.inode_of(socket)).to_ne_bytes();
                 if value.len() < cookie.len() {
                     return Err(Errno::EINVAL.into());
                 }

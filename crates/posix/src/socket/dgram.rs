@@ -208,6 +208,11 @@ impl Dgram {
         !self.is_realized.load(Ordering::Acquire) && !self.is_refused.load(Ordering::Relaxed)
     }
 
+    /// Whether an engine of this process serves it.
+    pub(crate) fn is_served(&self) -> bool {
+        self.side() != Side::Kernel && self.is_realized.load(Ordering::Acquire)
+    }
+
     pub(crate) fn stack(&self) -> slipstack_mem::Guard<'_, Option<(Arc<Link>, SockId)>> {
         self.stack.lock()
     }

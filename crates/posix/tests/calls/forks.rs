@@ -40,10 +40,12 @@ fn a_listener_survives_exec_by_its_description() {
     let world = World::new();
     let (listener, addr) = world.listener(NONBLOCK);
     let text = world.process.before_exec(true).unwrap();
-    assert_eq!(text, format!("l{listener}n,k0"), "and its family");
+    let inode = world.process.inode(listener).unwrap();
+    assert_eq!(text, format!("l{listener}n/{inode},k0"), "and its family");
     let next = World::new();
     next.process.inherit(&text);
     assert!(next.process.is_ours(listener));
+    assert_eq!(next.process.inode(listener), Some(inode));
     next.poll_in(listener, libc::POLLIN);
     let client = next.socket(libc::SOCK_STREAM);
     next.process.connect(client, &bytes_of(addr)).unwrap();

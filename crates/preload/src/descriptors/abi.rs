@@ -1,7 +1,7 @@
 //! The hooked descriptor calls. Each is as in C.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
-use core::ffi::{c_int, c_uint, c_ulong, c_void};
+use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
 use libc::stat;
 use slipstack_posix::{Errno, Process};
@@ -246,6 +246,28 @@ pub unsafe fn fxstat64(version: c_int, fd: c_int, status: *mut stat) -> c_int {
     let result = unsafe { (next::__fxstat64.get())(version, fd, status) };
     // SAFETY: the program's structure.
     unsafe { numbered(fd, status, result) }
+}
+
+pub unsafe fn statx(
+    at: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mask: c_uint,
+    status: *mut libc::statx,
+) -> c_int {
+    // SAFETY: the program's own call.
+    let result = unsafe { (next::statx.get())(at, path, flags, mask, status) };
+    // SAFETY: libc has read the path as a C string, or the kernel has taken the null pointer as an empty one.
+    let is_itself = || unsafe { path.as_ref() }.is_none_or(|first| *first == 0);
+    if result == 0 && flags & libc::AT_EMPTY_PATH != 0 && is_ours(at) && is_itself() {
+        let _in_call = InCall::enter();
+        let inode = life::process().and_then(|process| process.inode(at));
+        // SAFETY: the program's structure, which libc has filled.
+        if let (Some(inode), Some(status)) = (inode, unsafe { status.as_mut() }) {
+            status.stx_ino = inode;
+        }
+    }
+    result
 }
 
 pub unsafe fn pipe(pair: *mut c_int) -> c_int {

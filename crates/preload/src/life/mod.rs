@@ -60,6 +60,20 @@ pub fn environment() -> &'static [CString] {
     ENVIRONMENT.get().map_or(&[], Vec::as_slice)
 }
 
+/// A variable of ours. A program may have cleared its environment before its first socket: then it is what it was when
+/// the program started.
+pub fn variable(name: &str) -> Option<String> {
+    if let Some(text) = std::env::var_os(name) {
+        return text.into_string().ok();
+    }
+    let is_it = |kept: &&CString| {
+        let rest = kept.as_bytes().strip_prefix(name.as_bytes());
+        rest.is_some_and(|rest| rest.first() == Some(&b'='))
+    };
+    let kept = environment().iter().find(is_it)?;
+    String::from_utf8(kept.as_bytes()[name.len() + 1..].to_vec()).ok()
+}
+
 /// The process, from now on; `None` when we stay out of this program.
 pub fn activate() -> Option<&'static Process> {
     match PROCESS.get() {
@@ -79,7 +93,7 @@ fn begin() -> Option<Process> {
     std::panic::set_hook(Box::new(|panic| {
         write_stderr(format!("slipstack: internal error: {panic}\n").as_bytes());
     }));
-    let found = match config::Settings::from_environment() {
+    let found = match config::Settings::from_variables(variable) {
         Ok(found) => found,
         Err(error) => {
             write_stderr(format!("slipstack: {error}; staying on the kernel\n").as_bytes());
@@ -122,7 +136,7 @@ fn verbosity(log: config::Log) -> Verbosity {
 /// The keeper and the command line tool use the kernel, whoever starts them.
 fn is_slipstack_itself() -> bool {
     let own = std::fs::read_link("/proc/self/exe");
-    let bin = std::env::var_os("SLIPSTACK_BIN");
+    let bin = variable("SLIPSTACK_BIN");
     matches!((own, bin), (Ok(own), Some(bin)) if own == Path::new(&bin))
 }
 

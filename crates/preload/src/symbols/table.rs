@@ -71,6 +71,7 @@ symbols! {
     descriptor [ioctl] (fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int => descriptors::abi::ioctl;
     descriptor [fstat] (fd: c_int, status: *mut stat) -> c_int => descriptors::abi::fstat;
     descriptor [fstat64] (fd: c_int, status: *mut stat) -> c_int => descriptors::abi::fstat64;
+    whole [statx] (at: c_int, path: *const c_char, flags: c_int, mask: c_uint, status: *mut libc::statx) -> c_int => descriptors::abi::statx;
     whole [__fxstat] (version: c_int, fd: c_int, status: *mut stat) -> c_int => descriptors::abi::fxstat;
     whole [__fxstat64] (version: c_int, fd: c_int, status: *mut stat) -> c_int => descriptors::abi::fxstat64;
     creates [open, __open] (path: *const c_char, flags: c_int, mode: mode_t) -> c_int => descriptors::created;

@@ -1,0 +1,126 @@
+/* Datagram sockets that other processes inherit. Each program that is started is this one again. */
+#include "t.h"
+#include <spawn.h>
+
+extern char **environ;
+static char self[256];
+
+static int bound(int port) {
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    if (bind_to(fd, own_ip(), port)) NOTE("bind: %s", name_of(errno)), exit(1);
+    return fd;
+}
+
+static unsigned long inode(int fd) {
+    struct stat status = {0};
+    fstat(fd, &status);
+    return status.st_ino;
+}
+
+static void ask_echo(int fd, const char *word) {
+    struct sockaddr_in to = at(peer_ip(), 7001);
+    sendto(fd, word, strlen(word), 0, (void *)&to, sizeof to);
+}
+
+/* The answer is a length; who has sent it is looked at. */
+static int answer(int fd, int flags) {
+    char buf[64];
+    struct sockaddr_in from = {0};
+    socklen_t len = sizeof from;
+    ssize_t n = recvfrom(fd, buf, sizeof buf, flags, (void *)&from, &len);
+    if (n < 0) return -errno;
+    return from.sin_port == htons(7001) && from.sin_addr.s_addr == at(peer_ip(), 0).sin_addr.s_addr ? n : -1000;
+}
+
+static int again(const char *what, int fd, const char *number) {
+    if (!strcmp(what, "nothing")) return 0;
+    if (!strcmp(what, "receives")) return answer(0, 0);
+    if (!strcmp(what, "speaks")) {
+        ask_echo(fd, "from a program");
+        return answer(fd, 0);
+    }
+    if (!strcmp(what, "same")) return inode(fd) == strtoul(number, 0, 10);
+    return 99;
+}
+
+static int ended(pid_t child) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+static pid_t start(const char *what, int fd, int is_input) {
+    char text[12], number[24];
+    snprintf(text, sizeof text, "%d", fd);
+    snprintf(number, sizeof number, "%lu", inode(fd));
+    pid_t child = fork();
+    if (!child) {
+        if (is_input) dup2(fd, 0);
+        execl(self, self, what, text, number, NULL), _exit(98);
+    }
+    return child;
+}
+
+int main(int argc, char **argv) {
+    if (argc > 3) return again(argv[1], atoi(argv[2]), argv[3]);
+    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) return 1;
+    int fd = bound(7330);
+    ask_echo(fd, "one");
+    readable(fd);
+    NOTE("beside a program that does nothing: %d", ended(start("nothing", fd, 0)));
+    NOTE("what waited: %d", answer(fd, MSG_DONTWAIT));
+    ask_echo(fd, "first");
+    readable(fd);
+    ask_echo(fd, "and second");
+    sleep_ms(50);
+    NOTE("a program receives by its standard input: %d", ended(start("receives", fd, 1)));
+    NOTE("the rest is the parent's: %d", answer(fd, 0));
+    NOTE("a program speaks: %d", ended(start("speaks", fd, 0)));
+    pid_t child = fork();
+    if (!child) {
+        ask_echo(fd, "child");
+        pause();
+    }
+    NOTE("what a sleeping child has asked for: %d", answer(fd, 0));
+    int good = 0;
+    for (int i = 0; i < 40; i++) {
+        char word[16];
+        int len = snprintf(word, sizeof word, "number %d", i);
+        int other = socket(AF_INET, SOCK_DGRAM, 0);
+        /* From the peer, on flows of their own: it answers where it is asked from. */
+        ask_echo(fd, word);
+        good += answer(fd, 0) == len;
+        close(other);
+    }
+    NOTE("beside it the parent hears: %d of 40", good);
+    kill(child, SIGKILL);
+    ended(child);
+    child = fork();
+    if (!child) {
+        char text[24];
+        snprintf(text, sizeof text, "grandchild %d", 7);
+        pid_t next = fork();
+        if (!next) {
+            ask_echo(fd, text);
+            _exit(answer(fd, 0));
+        }
+        _exit(ended(next));
+    }
+    NOTE("children of children: %d", ended(child));
+    child = fork();
+    if (!child) {
+        struct pollfd p = {fd, POLLIN, 0};
+        ask_echo(fd, "poll");
+        int ready = poll(&p, 1, 2000);
+        _exit(ready == 1 ? answer(fd, MSG_DONTWAIT) : 97);
+    }
+    NOTE("poll in a child: %d", ended(child));
+    NOTE("a socket's inode is the same in a program: %d", ended(start("same", fd, 0)));
+    int stream = tcp(7001);
+    NOTE("and a connection's: %d", ended(start("same", stream, 0)));
+    int connected = socket(AF_INET, SOCK_DGRAM, 0);
+    SAY(connect_to(connected, peer_ip(), 7001));
+    SAY(write(connected, "connected", 9));
+    readable(connected);
+    NOTE("a program receives from a connected one: %d", ended(start("receives", connected, 1)));
+}
