@@ -86,6 +86,12 @@ pub trait Driver: Send + Sync {
     /// What the stand-in calls when it has brought events that no thread of the program's has been told of. Set once.
     fn set_relief(&self, _call: Box<dyn Fn() + Send + Sync>) {}
 
+    /// Whether another thread owns the engine, and keeps it for some microseconds: [`Driver::prepare_wait`] would wait for
+    /// it.
+    fn is_busy(&self) -> bool {
+        false
+    }
+
     /// Before blocking: arms the wake-ups. `None` = something came meanwhile, do not sleep.
     /// Every `Some` is followed by one [`Driver::finish_wait`]. Frames may wait for others for
     /// `nap_ns_max`; 0 = not at all.

@@ -13,7 +13,7 @@ use crate::options::{Membership, Options};
 use crate::place::sets_of;
 use crate::sigio::{SigIo, news};
 use crate::socket::{Dgram, Edges, Listener, Stream, bits, shut_bits};
-use crate::waiter::Waiter;
+use crate::waiter::{Rings, Waiter};
 
 /// What `socket` was asked for, as far as the stack carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -351,7 +351,8 @@ impl Description {
     /// Tells all watchers of these epoll bits.
     pub(crate) fn notify(&self, edges: u32) {
         if self.is_watched.load(Ordering::Acquire) {
-            notify_all(&self.cold.lock().watches, edges);
+            let mut rings = Rings::default();
+            notify_all(&self.cold.lock().watches, edges, &mut rings);
         }
     }
 
@@ -377,13 +378,11 @@ impl Description {
 }
 
 /// Tells every watcher. Runs with the watch list locked; takes the sets' locks inside.
-pub(crate) fn notify_all(watches: &[Watch], edges: u32) {
+pub(crate) fn notify_all(watches: &[Watch], edges: u32, rings: &mut Rings) {
     for watch in watches {
         match watch {
-            Watch::Set { set, item } => set.on_ready(*item, edges),
-            Watch::Thread(waiter) => {
-                waiter.notify();
-            }
+            Watch::Set { set, item } => set.on_ready(*item, edges, rings),
+            Watch::Thread(waiter) => _ = rings.notify(waiter),
         }
     }
 }

@@ -7,7 +7,8 @@
 //! thread leaves, and a sleeper is woken to take it.
 //!
 //! A leader that sleeps, and is woken for another thread's socket alone, gives that thread the lead: what comes next is
-//! likely meant for it too.
+//! likely meant for it too. One that is about to sleep while another thread sends gives it that one, which is about to wait,
+//! instead of waiting for the engine.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -15,8 +16,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 const ABSENT_NS: u64 = 50_000;
 /// Absences up to this are short.
 const SHORT_NS: u64 = 100_000;
-/// Short absences in a row after which the next is expected to be one.
+/// Short absences after which the next is expected to be one; how many are remembered, and how many a long one undoes: a
+/// thread that lost its processor once is not distrusted for it.
 const TRUST: u32 = 8;
+const TRUST_MAX: u32 = 32;
+const LATE: u32 = 12;
 
 /// Values of [`Lead::away_since`]: it waits; it is away, and nobody slept when it left.
 const HERE: u64 = 0;
@@ -41,8 +45,10 @@ pub(crate) struct Lead {
     /// The thread that left last while others slept, and when.
     left: AtomicUsize,
     left_ns: AtomicU64,
-    /// Short absences in a row.
+    /// Short absences, less what long ones have undone.
     short: AtomicU32,
+    /// The thread that has the engine send for it, if one does; 0 = none.
+    sender: AtomicUsize,
     /// Somebody notices when the leader stays away.
     has_net: AtomicBool,
 }
@@ -87,6 +93,18 @@ impl Lead {
         self.thread.load(Ordering::SeqCst) == 0 || self.is_away() && self.is_absent(now_ns())
     }
 
+    /// Runs `send`, with which the thread has the engine for a while.
+    #[inline]
+    pub(crate) fn while_sending(&self, thread: usize, send: impl FnOnce()) {
+        self.sender.store(thread, Ordering::Relaxed);
+        send();
+        self.sender.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sender(&self) -> usize {
+        self.sender.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn set_net(&self, has_net: bool) {
         self.has_net.store(has_net, Ordering::Relaxed);
     }
@@ -127,9 +145,10 @@ impl Lead {
     fn on_return(&self, now_ns: u64) {
         self.left.store(0, Ordering::Relaxed);
         let away_ns = now_ns.saturating_sub(self.left_ns.load(Ordering::Relaxed));
+        let short = self.short.load(Ordering::Relaxed);
         let short = match away_ns <= SHORT_NS {
-            true => self.short.load(Ordering::Relaxed).saturating_add(1),
-            false => 0,
+            true => (short + 1).min(TRUST_MAX),
+            false => short.saturating_sub(LATE),
         };
         self.short.store(short, Ordering::Relaxed);
     }
@@ -192,12 +211,19 @@ mod tests {
     }
 
     #[test]
-    fn one_long_absence_ends_the_trust() {
+    fn long_absences_end_the_trust() {
         let lead = trusted();
-        let now_ns = 2 * SOON;
-        lead.leave(1, Leave::Shortly { now_ns });
-        assert!(lead.enter(1, now_ns + SHORT_NS + 1));
-        assert!(!lead.is_trusted());
+        for at in 2..2 + u64::from(TRUST_MAX) {
+            let now_ns = at * SOON;
+            lead.leave(1, Leave::Shortly { now_ns });
+            assert!(lead.enter(1, now_ns + SHORT_NS));
+        }
+        for (at, is_trusted) in [(40, true), (41, true), (42, false)] {
+            let now_ns = at * SOON;
+            lead.leave(1, Leave::Shortly { now_ns });
+            assert!(lead.enter(1, now_ns + SHORT_NS + 1));
+            assert_eq!(lead.is_trusted(), is_trusted, "{at}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use slipstack_channel::{
     Attachment, ChannelEvent, CloseMode, Command, Driver, Envelope, EventKind, Exit, Info, Kind,
-    Placement, ProgramEnd, Reply, Returned, SockId, SocketOption, State, Unsent, WaitOn,
+    Placement, ProgramEnd, Refusal, Reply, Returned, SockId, SocketOption, State, Unsent, WaitOn,
 };
 use slipstack_mem::{Lock, now_ns};
 
@@ -27,6 +27,9 @@ const ANSWER_NS_MAX: u64 = 5_000_000_000;
 /// After this time without an answer the asking thread sleeps between looks.
 const ANSWER_SPIN_NS: u64 = 20_000;
 const ANSWER_SLEEP: Duration = Duration::from_micros(50);
+
+/// How long a process may take to end.
+const END: Duration = Duration::from_secs(1);
 
 /// Bytes of send rings that idle connections may keep together.
 const RINGS_KEPT: usize = 1 << 20;
@@ -117,6 +120,10 @@ impl Link {
 
     pub(crate) fn would_nap(&self) -> bool {
         self.driver.would_nap()
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.driver.is_busy()
     }
 
     pub(crate) fn prepare_wait(&self, nap_ns_max: u64) -> Option<WaitOn> {
@@ -253,7 +260,7 @@ impl Link {
         loop {
             self.driver.commands();
             if let Some(reply) = self.program.reply(ticket) {
-                return reply.map_err(Errno::from);
+                return reply.map_err(|refusal| self.refused(refusal));
             }
             if self.is_dead() {
                 return Err(Errno::ENETDOWN);
@@ -270,6 +277,15 @@ impl Link {
                 }
             }
         }
+    }
+
+    /// A thread that asks while another one ends the process gets no answer: it ends with it.
+    fn refused(&self, refusal: Refusal) -> Errno {
+        let is_ending = self.is_left() && !self.is_lost.load(Ordering::Relaxed);
+        if is_ending && refusal == Refusal::NetDown {
+            std::thread::sleep(END);
+        }
+        Errno::from(refusal)
     }
 
     pub(crate) fn bind(

@@ -474,7 +474,8 @@ impl Process {
     pub(crate) fn after_push(&self, link: &Link, socket: u64) {
         let thread = self.kernel.thread();
         if self.batch.is_due(thread, socket, || self.now_ns()) {
-            link.commands();
+            let lead = &self.sleepers.lead;
+            lead.while_sending(thread, || link.commands());
             self.batch.on_left(thread, || self.now_ns());
             self.sleepers.nudge(|| self.now_ns());
         }

@@ -11,7 +11,7 @@ use crate::epoll::{Set, Target};
 use crate::lead::Lead;
 use crate::process::Process;
 use crate::wait::Subject;
-use crate::waiter::{Waiter, WaiterPool};
+use crate::waiter::{Rings, Waiter, WaiterPool};
 
 /// The leader learns of new timers that other threads set within this time.
 const NUDGE_NS: u64 = 4_000_000;
@@ -199,8 +199,9 @@ impl Sleepers {
         if self.is_empty() || self.is_led.load(Ordering::Acquire) || !self.lead.is_vacant(now_ns) {
             return;
         }
+        let mut rings = Rings::default();
         if let Some(sleeper) = self.asleep.lock().first() {
-            sleeper.waiter.notify();
+            rings.notify(&sleeper.waiter);
         }
     }
 
@@ -215,8 +216,9 @@ impl Sleepers {
         let nudged = self.nudged_ns.load(Ordering::Relaxed);
         if until > now + NUDGED_SLEEP_NS && now.wrapping_sub(nudged) > NUDGE_NS {
             self.nudged_ns.store(now, Ordering::Relaxed);
+            let mut rings = Rings::default();
             if let Some(leader) = &*self.leader.lock() {
-                leader.waiter.notify();
+                rings.notify(&leader.waiter);
             }
         }
     }

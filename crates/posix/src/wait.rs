@@ -181,7 +181,7 @@ impl Process {
             return self.only_look(link.as_deref(), &mut check);
         }
         let leads = link.is_some() && self.sleepers.lead.enter(thread, begun);
-        let outcome = self.wait_from(plan, link.as_ref(), (begun, leads), &mut check);
+        let outcome = self.wait_from(plan, link.as_ref(), (thread, begun, leads), &mut check);
         self.leave_lead(thread, matches!(outcome, Ok(Some(_))));
         outcome
     }
@@ -208,7 +208,7 @@ impl Process {
         &self,
         plan: &Plan<'_>,
         link: Option<&Arc<Link>>,
-        (begun, leads): (u64, bool),
+        (thread, begun, leads): (usize, u64, bool),
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
         let lead = &self.sleepers.lead;
@@ -226,7 +226,7 @@ impl Process {
         match link {
             // While the leader is away what has come would wait for it.
             Some(link) if !naps && (drives || lead.is_away()) => self.turn(link),
-            Some(link) => link.commands(),
+            Some(link) => lead.while_sending(thread, || link.commands()),
             None => {}
         }
         // Who goes to sleep at once is told by the sleep.
@@ -396,7 +396,7 @@ impl Process {
             if plan.deadline_ns.is_some_and(|deadline| deadline <= now) {
                 return check(Look::Due);
             }
-            drives &= !(leads && self.hands_on(thread, now));
+            drives &= !(leads && self.hands_on(link.as_deref(), thread, now));
             let starved = link.as_deref().and_then(Link::relieve);
             if !waiter.fall_asleep() {
                 waiter.wake_up(false);
@@ -418,12 +418,18 @@ impl Process {
         }
     }
 
-    /// The leader has found nothing for itself: whether it gives the lead to a thread that it has just woken.
-    fn hands_on(&self, thread: usize, now_ns: u64) -> bool {
+    /// The leader has found nothing for itself: whether it gives the lead to a thread that it has just woken, or to one
+    /// that keeps the engine.
+    fn hands_on(&self, link: Option<&Link>, thread: usize, now_ns: u64) -> bool {
         let lead = &self.sleepers.lead;
-        let woken = self.sleepers.pool.take_woken();
-        let may = woken != 0 && woken != thread && lead.is_trusted();
-        may && lead.hand_on(thread, woken, now_ns)
+        if !lead.is_trusted() {
+            return false;
+        }
+        let other = match self.sleepers.pool.take_woken() {
+            0 if link.is_some_and(Link::is_busy) => lead.sender(),
+            woken => woken,
+        };
+        other != 0 && other != thread && lead.hand_on(thread, other, now_ns)
     }
 
     fn sleep_leading(

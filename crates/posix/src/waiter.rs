@@ -50,13 +50,25 @@ impl Waiter {
 
     /// Tells the thread to look again. True if it was asleep and has been woken.
     pub(crate) fn notify(&self) -> bool {
-        let was_asleep = self.state.fetch_or(NOTIFIED, Ordering::AcqRel) == ASLEEP;
-        if was_asleep && let Some(doorbell) = &self.doorbell {
+        let was_asleep = self.tell();
+        if was_asleep {
+            self.ring();
+        }
+        was_asleep
+    }
+
+    /// The first half of [`Waiter::notify`]: true if the thread is asleep, and [`Waiter::ring`] has to follow.
+    pub(crate) fn tell(&self) -> bool {
+        self.state.fetch_or(NOTIFIED, Ordering::AcqRel) == ASLEEP
+    }
+
+    /// The system call of it. Not under a lock that the woken thread will want.
+    pub(crate) fn ring(&self) {
+        if let Some(doorbell) = &self.doorbell {
             let thread = self.thread.load(Ordering::Relaxed);
             self.woken.store(thread, Ordering::Relaxed);
             let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
         }
-        was_asleep
     }
 
     pub(crate) fn set_thread(&self, thread: usize) {
@@ -78,6 +90,36 @@ impl Waiter {
             && let Some(doorbell) = &self.doorbell
         {
             let _ = rustix::io::read(doorbell, &mut [0u8; 8]);
+        }
+    }
+}
+
+/// Threads that have been told of something, and whose bells are rung when this is dropped: when the locks are free under
+/// which they were found.
+#[derive(Debug, Default)]
+pub(crate) struct Rings {
+    first: Option<Arc<Waiter>>,
+    others: Vec<Arc<Waiter>>,
+}
+
+impl Rings {
+    /// Tells it; false if it was not asleep.
+    pub(crate) fn notify(&mut self, waiter: &Arc<Waiter>) -> bool {
+        let was_asleep = waiter.tell();
+        if was_asleep {
+            match self.first {
+                None => self.first = Some(Arc::clone(waiter)),
+                Some(_) => self.others.push(Arc::clone(waiter)),
+            }
+        }
+        was_asleep
+    }
+}
+
+impl Drop for Rings {
+    fn drop(&mut self) {
+        for waiter in self.first.iter().chain(&self.others) {
+            waiter.ring();
         }
     }
 }

@@ -136,12 +136,12 @@ static void *first_call(void *unused) {
 /* A child forks while another thread of its makes the first call of all. */
 static void forks_at_any_moment(void) {
     int in_order = 0;
-    for (int i = 0; i < 30; i++) {
+    for (int i = 0; i < 20; i++) {
         pid_t child = fork();
         if (!child) {
             alarm(10);
             start(first_call, 0);
-            struct timespec pause = {0, i * 100000};
+            struct timespec pause = {0, i * 150000};
             nanosleep(&pause, 0);
             pid_t grandchild = fork();
             if (!grandchild) {
@@ -153,7 +153,7 @@ static void forks_at_any_moment(void) {
         }
         in_order += end_of(child) == 0;
     }
-    NOTE("forks while another thread makes the first call: %d of 30", in_order);
+    NOTE("forks while another thread makes the first call: %d of 20", in_order);
 }
 
 int main(void) {

@@ -109,8 +109,8 @@ impl InProcess {
     }
 }
 
-/// How often a thread looks for the engine before it sleeps until it may have it: as long as a turn takes.
-const LOOKS: u32 = 400;
+/// How often a thread that is about to sleep looks for the engine: some microseconds.
+const LOOKS: u32 = 100;
 
 impl Shared {
     /// One whole turn by whoever asks; `None` if another thread owns the engine.
@@ -138,15 +138,15 @@ impl Shared {
         })
     }
 
-    /// The engine, for which another thread is not made to sleep if it can be helped.
-    fn await_engine(&self) -> Guard<'_, Engine> {
+    /// Whether another thread has the engine, and not only for a moment.
+    fn is_busy(&self) -> bool {
         for _ in 0..LOOKS {
-            if let Some(engine) = self.engine.try_lock() {
-                return engine;
+            if !self.engine.is_taken() {
+                return false;
             }
             std::hint::spin_loop();
         }
-        self.engine.lock()
+        true
     }
 
     /// After the engine was let go of: runs what others have pushed meanwhile who did not wait.
@@ -261,12 +261,16 @@ impl Driver for InProcess {
         }
     }
 
+    fn is_busy(&self) -> bool {
+        self.shared.is_busy()
+    }
+
     fn would_nap(&self) -> bool {
         self.naps.may_nap()
     }
 
     fn prepare_wait(&self, nap_ns_max: u64) -> Option<WaitOn> {
-        let mut engine = self.shared.await_engine();
+        let mut engine = self.shared.engine.lock();
         self.shared.sleepers.enter();
         if self.shared.is_over() {
             return Some(WaitOn::NOTHING);

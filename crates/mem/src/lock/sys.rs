@@ -54,6 +54,12 @@ impl<T> Lock<T> {
             .map(|_| Guard::new(self))
     }
 
+    /// Whether somebody has it at this moment.
+    #[inline]
+    pub fn is_taken(&self) -> bool {
+        self.word.load(Ordering::Relaxed) != FREE
+    }
+
     /// Takes the lock and keeps it taken until [`Lock::release`].
     pub fn hold(&self) {
         mem::forget(self.lock());

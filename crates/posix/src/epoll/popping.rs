@@ -3,6 +3,7 @@
 use crate::description::notify_all;
 use crate::epoll::set::{Inner, Set, Target};
 use crate::socket::bits;
+use crate::waiter::Rings;
 
 /// A member of a kqueue that has been taken off the ready list.
 #[derive(Debug)]
@@ -84,11 +85,12 @@ impl Set {
 
     /// Whoever waits on the set, or on one that it is in, looks again.
     pub(crate) fn wake(&self) {
+        let mut rings = Rings::default();
         let watches = {
             let inner = self.inner.lock();
-            inner.wake_one();
+            inner.wake_one(&mut rings);
             inner.watches.clone()
         };
-        notify_all(&watches, bits::IN);
+        notify_all(&watches, bits::IN, &mut rings);
     }
 }

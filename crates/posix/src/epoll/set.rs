@@ -12,7 +12,7 @@ use crate::errno::Errno;
 use crate::idhash::BuildIdHasher;
 use crate::kqueue::Queue;
 use crate::socket::bits;
-use crate::waiter::Waiter;
+use crate::waiter::{Rings, Waiter};
 
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
@@ -115,9 +115,9 @@ pub(crate) struct Inner {
 
 impl Inner {
     /// One thread takes an event; if it goes without, it wakes the next.
-    pub(super) fn wake_one(&self) {
+    pub(super) fn wake_one(&self, rings: &mut Rings) {
         for waiter in &self.waiters {
-            if waiter.notify() {
+            if rings.notify(waiter) {
                 break;
             }
         }
@@ -267,7 +267,7 @@ impl Set {
     }
 
     /// Something happened to a member: ep_poll_callback().
-    pub(crate) fn on_ready(&self, item: u64, edges: u32) {
+    pub(crate) fn on_ready(&self, item: u64, edges: u32, rings: &mut Rings) {
         let mut inner = self.inner.lock();
         let Some(found) = inner.items.get_mut(&item) else {
             return;
@@ -279,7 +279,7 @@ impl Set {
         if !found.is_queued {
             found.is_queued = true;
             inner.ready.push_back(item);
-            inner.wake_one();
+            inner.wake_one(rings);
         }
         // Who only asks whether anything is ready takes nothing off the list: what is on it may be over.
         if inner.watches.is_empty() {
@@ -288,7 +288,7 @@ impl Set {
         // A set that contains this one is locked before this one when it looks.
         let watches = inner.watches.clone();
         drop(inner);
-        notify_all(&watches, bits::IN);
+        notify_all(&watches, bits::IN, rings);
     }
 
     /// Looks at a member that was just added or changed.
@@ -299,7 +299,7 @@ impl Set {
         };
         let ready = target.readiness();
         if ready != 0 {
-            self.on_ready(item, ready);
+            self.on_ready(item, ready, &mut Rings::default());
         }
     }
 
@@ -341,10 +341,11 @@ impl Set {
 
     /// A thread stops waiting; what it leaves behind is another's.
     pub(crate) fn remove_waiter(&self, waiter: &Arc<Waiter>) {
+        let mut rings = Rings::default();
         let mut inner = self.inner.lock();
         inner.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
         if !inner.ready.is_empty() {
-            inner.wake_one();
+            inner.wake_one(&mut rings);
         }
     }
 
