@@ -1,5 +1,6 @@
 //! Servers and load generators that live inside the engine.
 
+pub mod dns;
 pub mod echo;
 pub mod http;
 pub mod load;

@@ -7,7 +7,7 @@ use crate::args::with_options;
 
 pub fn command() -> Command {
     Command::new("serve")
-        .about("Serve echo or files over HTTP inside the engine, without a program")
+        .about("Serve echo, files over HTTP or DNS zones inside the engine, without a program")
         .long_about(
             "Runs a server on the stack itself: its requests are answered in the turn in which they\n\
              arrive. It ends with Ctrl-C or SIGTERM, and closes its connections in order.",
@@ -22,6 +22,7 @@ pub fn command() -> Command {
         .arg_required_else_help(true)
         .subcommand(echo())
         .subcommand(http())
+        .subcommand(dns())
 }
 
 fn echo() -> Command {
@@ -105,6 +106,25 @@ fn http() -> Command {
                 ),
         );
     server(command, "8081")
+}
+
+fn dns() -> Command {
+    let command = Command::new("dns")
+        .about("Serve zones as an authoritative name server, over UDP and TCP")
+        .after_help(
+            "Examples:\n  \
+             slipstack serve dns --zone example.org=example.org.zone --if eth1 --ip 10.0.0.5/24\n  \
+             slipstack serve dns --zone a.example=a.zone --zone b.example=b.zone --port 5353",
+        )
+        .arg(
+            Arg::new("zone")
+                .long("zone")
+                .value_name("ORIGIN=FILE")
+                .required(true)
+                .action(ArgAction::Append)
+                .help("A zone and its master file; may be given several times"),
+        );
+    server(command, "53")
 }
 
 fn count(

@@ -1,6 +1,7 @@
 //! `slipstack serve`: a server inside the engine.
 
 mod args;
+mod dns;
 mod echo;
 mod http;
 
@@ -25,6 +26,7 @@ const JOBS_PER_WORKER: usize = 64;
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     match matches.subcommand() {
         Some(("echo", matches)) => echo::run(matches),
+        Some(("dns", matches)) => dns::run(matches),
         Some(("http", matches)) => http::run(matches),
         _ => Ok(ExitCode::from(2)),
     }

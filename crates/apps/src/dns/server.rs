@@ -1,0 +1,142 @@
+//! The service: datagrams answered in the turn in which they come, and TCP (RFC 7766).
+
+use std::collections::HashMap;
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use slipstack_service::{ConnectionId, Context, Datagram, DatagramSocketId, Service, Via};
+
+use super::answer::answer;
+use super::message::{self, Parsed, Query, refusal};
+use super::zone::Zones;
+
+/// Answers that each engine keeps ready.
+const READY_MAX: usize = 65_536;
+/// Longest message over TCP.
+const TCP_MAX: usize = 65_535;
+
+/// What can be chosen.
+#[derive(Clone, Debug)]
+pub struct DnsOptions {
+    pub listen: Vec<SocketAddr>,
+    pub backlog: u32,
+    pub zones: Arc<Zones>,
+    /// A TCP connection on which nothing comes for so long is closed.
+    pub idle: Duration,
+}
+
+/// See the module.
+pub struct Dns {
+    options: DnsOptions,
+    /// Answers over UDP by question in lower case, room, and what they say of EDNS. They are sent
+    /// with the query's id and question.
+    ready: HashMap<Box<[u8]>, Box<[u8]>>,
+    key: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl Dns {
+    pub fn new(options: DnsOptions) -> Dns {
+        Dns {
+            options,
+            ready: HashMap::new(),
+            key: Vec::new(),
+            out: Vec::new(),
+        }
+    }
+
+    /// Puts the answer to a datagram into `out`; `false`: it gets none.
+    fn answer_datagram(&mut self, bytes: &[u8]) -> bool {
+        self.out.clear();
+        match message::parse(bytes) {
+            Parsed::Ignore => return false,
+            Parsed::Malformed(id, code) => self.out = refusal(id, code),
+            Parsed::Query(query) => self.answer_query(&query),
+        }
+        true
+    }
+
+    fn answer_query(&mut self, query: &Query<'_>) {
+        self.key.clear();
+        self.key
+            .extend(query.question.iter().map(u8::to_ascii_lowercase));
+        self.key.extend((query.udp_max() as u16).to_be_bytes());
+        let edns = query.edns.map_or([0, 0], |edns| {
+            [1 + u8::from(edns.is_dnssec_ok), edns.version]
+        });
+        self.key.extend(edns);
+        if let Some(ready) = self.ready.get(self.key.as_slice()) {
+            self.out.extend_from_slice(ready);
+            self.out[..2].copy_from_slice(&query.id.to_be_bytes());
+            self.out[2] = self.out[2] & 0xfe | u8::from(query.recursion_desired);
+            let question = message::HEADER..message::HEADER + query.question.len();
+            self.out[question].copy_from_slice(query.question);
+            return;
+        }
+        self.out = answer(&self.options.zones, query, query.udp_max());
+        if self.ready.len() >= READY_MAX {
+            self.ready.clear();
+        }
+        let key = self.key.as_slice().into();
+        self.ready.insert(key, self.out.as_slice().into());
+    }
+}
+
+impl Service for Dns {
+    type Connection = ();
+    type Result = ();
+
+    fn on_start(&mut self, cx: &Context<'_>) {
+        for addr in &self.options.listen {
+            if cx.bind(*addr).is_err() || cx.listen(*addr, self.options.backlog).is_err() {
+                cx.end();
+            }
+        }
+    }
+
+    fn on_datagram(&mut self, cx: &Context<'_>, socket: DatagramSocketId, datagram: &Datagram<'_>) {
+        let bytes = datagram.payload.contiguous(usize::MAX);
+        if self.answer_datagram(&bytes) {
+            // One that finds no room is lost, as on a wire.
+            let _ = cx.send_to(socket, datagram.from, Some(datagram.to), &self.out);
+        }
+    }
+
+    fn on_open(&mut self, cx: &Context<'_>, id: ConnectionId, _: Via) -> Option<()> {
+        cx.set_timer(id, self.options.idle);
+        Some(())
+    }
+
+    fn on_data(&mut self, cx: &Context<'_>, id: ConnectionId, (): &mut ()) {
+        cx.set_timer(id, self.options.idle);
+        loop {
+            let bytes = cx.received(id).contiguous(2 + TCP_MAX);
+            let Some((length, rest)) = bytes.split_first_chunk::<2>() else {
+                return;
+            };
+            let length = usize::from(u16::from_be_bytes(*length));
+            let Some(bytes) = rest.get(..length) else {
+                return;
+            };
+            let reply = match message::parse(bytes) {
+                Parsed::Query(query) => answer(&self.options.zones, &query, TCP_MAX),
+                Parsed::Malformed(id, code) => refusal(id, code),
+                // Who sends what is no query has nothing to ask.
+                Parsed::Ignore => return cx.reset(id),
+            };
+            let prefix = (reply.len() as u16).to_be_bytes();
+            let pieces = [IoSlice::new(&prefix), IoSlice::new(&reply)];
+            if cx.write_all(id, &pieces).is_err() {
+                // The query stays in the ring until there is room for its answer.
+                return;
+            }
+            cx.consume(id, 2 + length);
+        }
+    }
+
+    fn on_timer(&mut self, cx: &Context<'_>, id: ConnectionId, (): &mut ()) {
+        cx.close(id);
+    }
+}
