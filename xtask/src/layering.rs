@@ -31,7 +31,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("apps", &["service"]),
     (
         "cli",
-        &["config", "attach", "keeper", "channel", "service", "apps"],
+        &[
+            "config", "attach", "keeper", "channel", "service", "apps", "device",
+        ],
     ),
     ("sim", &["wire", "stack"]),
     ("emulator", &["sim", "stack", "device", "wire"]),

@@ -27,6 +27,7 @@ pub fn command() -> Command {
         .subcommand(crate::load::stress_command())
         .subcommand(keeper_command())
         .subcommand(status_command())
+        .subcommand(tune_command())
         .subcommand(why_command())
         .subcommand(stop_command())
         .subcommand(capture_command())
@@ -137,6 +138,46 @@ fn stop_command() -> Command {
                 .conflicts_with("target")
                 .help("Every instance, then every keeper without programs"),
         );
+    with_options(command, &[Scope::All])
+}
+
+fn tune_command() -> Command {
+    let command = Command::new("tune")
+        .about("Show what a network interface and the machine could be set to; --apply, --undo")
+        .long_about(
+            "Shows how the interface's queues, rings, offloads and interrupts and a few limits of the\n\
+             machine are set, and what would be better for servers. Nothing is changed without --apply,\n\
+             which writes down what was there; --undo puts exactly that back.",
+        )
+        .after_help(
+            "Examples:\n  \
+             slipstack tune -i eth0\n  \
+             slipstack tune -i eth0 --apply\n  \
+             slipstack tune -i eth0 --undo",
+        )
+        .arg(
+            Arg::new("interface")
+                .short('i')
+                .long("interface")
+                .value_name("NAME")
+                .required(true)
+                .help("Network interface to look at"),
+        )
+        .arg(
+            Arg::new("apply")
+                .long("apply")
+                .action(ArgAction::SetTrue)
+                .conflicts_with_all(["undo", "json"])
+                .help("Change what is shown as better"),
+        )
+        .arg(
+            Arg::new("undo")
+                .long("undo")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("json")
+                .help("Put back what was there before --apply"),
+        )
+        .arg(json_argument());
     with_options(command, &[Scope::All])
 }
 

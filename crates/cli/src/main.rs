@@ -17,6 +17,7 @@ mod output;
 mod program;
 mod run;
 mod serve;
+mod tune;
 mod wait;
 
 use std::process::ExitCode;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         "htstress" => load::run_stress(matches),
         "keeper" => keeper::run(matches),
         "status" => admin::status(matches),
+        "tune" => tune::run(matches),
         "why" => admin::why(matches),
         "stop" => admin::stop(matches),
         "capture" => capture::run(matches),

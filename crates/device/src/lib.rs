@@ -20,7 +20,7 @@ mod bpf;
 mod capture;
 mod device;
 mod error;
-mod ethtool;
+pub mod ethtool;
 pub mod hooked;
 pub mod iface;
 mod ingress;

@@ -1,0 +1,75 @@
+//! Where a setting is, and how it is read and written.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+use slipstack_device::ethtool::{Ethtool, Field};
+
+/// A place of one setting, as it is written down for `--undo`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Place {
+    /// A file of /proc or /sys.
+    File(PathBuf),
+    /// Of the interface's driver.
+    Driver(Field),
+    /// A service of systemd: "active" or "inactive".
+    Service(String),
+}
+
+impl Place {
+    /// For people.
+    pub fn name(&self) -> String {
+        match self {
+            Place::File(path) => path.display().to_string(),
+            Place::Driver(field) => field.name().to_owned(),
+            Place::Service(name) => format!("service {name}"),
+        }
+    }
+
+    /// What it is now; `None`: this machine has no such setting.
+    pub fn read(&self, interface: &str) -> Option<String> {
+        match self {
+            Place::File(path) => {
+                let text = fs::read_to_string(path).ok()?;
+                Some(text.trim().to_owned())
+            }
+            Place::Driver(field) => {
+                let value = Ethtool::new().ok()?.read(interface, *field).ok()?;
+                Some(value.to_string())
+            }
+            Place::Service(name) => {
+                let output = Command::new("systemctl")
+                    .args(["is-active", name])
+                    .output()
+                    .ok()?;
+                let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+                matches!(text.as_str(), "active" | "inactive").then_some(text)
+            }
+        }
+    }
+
+    /// # Errors
+    /// The kernel or systemd refuses.
+    pub fn write(&self, interface: &str, value: &str) -> io::Result<()> {
+        match self {
+            Place::File(path) => fs::write(path, format!("{value}\n")),
+            Place::Driver(field) => {
+                let value = value.parse().map_err(io::Error::other)?;
+                Ethtool::new()?.write(interface, *field, value)
+            }
+            Place::Service(name) => {
+                let verb = if value == "active" { "start" } else { "stop" };
+                let status = Command::new("systemctl").args([verb, name]).status()?;
+                match status.success() {
+                    true => Ok(()),
+                    false => Err(io::Error::other(format!(
+                        "systemctl {verb} {name}: {status}"
+                    ))),
+                }
+            }
+        }
+    }
+}

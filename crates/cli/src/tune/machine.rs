@@ -1,0 +1,112 @@
+//! What the machine is: its cores, the queues of an interface and their interrupts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use slipstack_config::parse_cores;
+
+/// Cores that are on, in ascending order.
+pub fn cores() -> Vec<usize> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let cores = parse_cores(text.trim()).unwrap_or_default();
+    if cores.is_empty() { vec![0] } else { cores }
+}
+
+/// Cores as files of /sys take them: 32 bits to a word, the highest word first.
+pub fn mask(cores: &[usize]) -> String {
+    let words = cores.iter().max().map_or(1, |max| max / 32 + 1);
+    let word = |index: usize| {
+        let bits = cores.iter().filter(|core| *core / 32 == index);
+        bits.fold(0u32, |all, core| all | 1 << (core % 32))
+    };
+    let words: Vec<String> = (0..words)
+        .rev()
+        .map(|at| format!("{:x}", word(at)))
+        .collect();
+    words.join(",")
+}
+
+/// Whether two such texts name the same cores: the kernel writes leading zeros and words.
+pub fn is_same_mask(one: &str, other: &str) -> bool {
+    let words = |text: &str| -> Vec<u32> {
+        let words = text.split(',').rev();
+        let mut words: Vec<u32> = words
+            .map(|word| u32::from_str_radix(word.trim(), 16).unwrap_or(0))
+            .collect();
+        while words.last() == Some(&0) {
+            words.pop();
+        }
+        words
+    };
+    words(one) == words(other)
+}
+
+/// The folders of an interface's queues of one direction, by number. None where /sys shows another
+/// network namespace than ours.
+pub fn queues(interface: &str, direction: &str) -> Vec<PathBuf> {
+    let folder = PathBuf::from(format!("/sys/class/net/{interface}/queues"));
+    (0..1024)
+        .map(|queue| folder.join(format!("{direction}-{queue}")))
+        .take_while(|path| path.is_dir())
+        .collect()
+}
+
+/// Numbers of the interface's interrupts, in the order of its queues as far as they have one.
+pub fn interrupts(interface: &str) -> Vec<u32> {
+    let folder = format!("/sys/class/net/{interface}/device/msi_irqs");
+    let numbers = fs::read_dir(Path::new(&folder)).into_iter().flatten();
+    let mut numbers: Vec<u32> = numbers
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    // The first ones of many cards are for events and not for a queue: those have a name in the list.
+    let list = fs::read_to_string("/proc/interrupts").unwrap_or_default();
+    let named = named_interrupts(&list, interface);
+    if named.is_empty() { numbers } else { named }
+}
+
+/// Interrupts of which the list says that they are this interface's.
+fn named_interrupts(list: &str, interface: &str) -> Vec<u32> {
+    let is_its = |word: &str| {
+        let mut parts = word.split('-');
+        parts.any(|part| part == interface)
+    };
+    list.lines()
+        .filter_map(|line| {
+            let (number, rest) = line.trim().split_once(':')?;
+            let number = number.parse().ok()?;
+            rest.split_whitespace()
+                .next_back()
+                .is_some_and(is_its)
+                .then_some(number)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_are_written_and_compared_as_the_kernel_does() {
+        assert_eq!(mask(&[0]), "1");
+        assert_eq!(mask(&[0, 1, 5]), "23");
+        assert_eq!(mask(&[33]), "2,0");
+        assert!(is_same_mask("00000002,00000000", &mask(&[33])));
+        assert!(is_same_mask("0", ""));
+        assert!(!is_same_mask("3", "1"));
+    }
+
+    #[test]
+    fn interrupts_are_found_by_the_interfaces_name() {
+        let list = "           CPU0       CPU1\n\
+                    24:  1  2  PCI-MSI 1-edge  eth1-TxRx-0\n\
+                    25:  1  2  PCI-MSI 2-edge  eth1-TxRx-1\n\
+                    26:  1  2  PCI-MSI 3-edge  eth10-TxRx-0\n\
+                    27:  1  2  PCI-MSI 4-edge  mlx5_comp0@pci\n\
+                    NMI: 0  0  Non-maskable interrupts\n";
+        assert_eq!(named_interrupts(list, "eth1"), [24, 25]);
+        assert!(named_interrupts(list, "eth2").is_empty());
+    }
+}

@@ -1,0 +1,57 @@
+"""`slipstack tune`: what it shows, what it changes, and that it goes back exactly."""
+
+import json
+from pathlib import Path
+
+from harness import test
+
+NAMES = "/proc/sys/net/core/somaxconn"
+
+
+def everything(world):
+    """All that the command may change, as the kernel has it."""
+    read = "for f in /sys/class/net/eth1/queues/*/[rx]ps_cpus /proc/sys/net/core/somaxconn; do echo $f $(cat $f 2>&1); done; ethtool -l eth1 2>&1; ethtool -k eth1 2>&1"
+    return inside(world, "sh", "-c", read).finish()
+
+
+def inside(world, *words):
+    """With a /sys of the namespace's own, as `ip netns exec` makes it."""
+    return world.process(["ip", "netns", "exec", world.stack_ns.name, *map(str, words)])
+
+
+def tune(world, *words):
+    return inside(world, world.slipstack, "tune", "--run-dir", world.run_dir, "-i", "eth1", *words)
+
+
+@test(modes=("inprocess",))
+def it_shows_changes_and_puts_back_what_was_there(world):
+    inside(world, "sh", "-c", f"echo 100 > {NAMES}").finish()
+    inside(world, "ethtool", "-K", "eth1", "gro", "off").finish()
+    before = everything(world)
+    shown = json.loads(tune(world, "--json").finish())
+    wanted = {row["name"]: row["wanted"] for row in shown}
+    assert wanted["net.core.somaxconn"] == "4096", shown
+    assert wanted["generic receive offload"] == "1", shown
+    assert "--apply" in tune(world).finish()
+    assert everything(world) == before, "nothing is changed by looking"
+
+    assert tune(world, "--apply").wait(10) == 0
+    assert inside(world, "cat", NAMES).finish().strip() == "4096"
+    left = json.loads(tune(world, "--json").finish())
+    assert [row for row in left if row["wanted"]] == [], left
+    # A second time there is nothing, and what was there first is not forgotten.
+    assert tune(world, "--apply").wait(10) == 0
+
+    assert tune(world, "--undo").wait(10) == 0
+    assert everything(world) == before
+    assert not list(Path(world.run_dir).glob("tune-*"))
+    again = tune(world, "--undo")
+    assert again.wait(10) != 0
+    assert "nothing was changed on eth1" in again.errors(), again.errors()
+
+
+@test(modes=("inprocess",))
+def an_interface_that_is_not_there_is_refused(world):
+    program = inside(world, world.slipstack, "tune", "--run-dir", world.run_dir, "-i", "nowhere0")
+    assert program.wait(10) != 0
+    assert "no network interface" in program.errors(), program.errors()
