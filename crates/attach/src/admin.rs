@@ -37,6 +37,32 @@ pub fn status(settings: &Settings) -> Result<Vec<StatusReport>, Error> {
     Ok(reports)
 }
 
+/// The control socket of the keeper that is meant: the only one of this network namespace, or the one of `--if`.
+///
+/// # Errors
+/// There is none, or it is not clear which.
+pub fn control_socket(settings: &Settings) -> Result<std::path::PathBuf, Error> {
+    let mut all = directories(settings)?;
+    if let Some(wanted) = &settings.interface {
+        all.retain(|directory| directory.interface() == wanted);
+    }
+    let unclear = |message: String| Error::Refused {
+        refusal: Refusal::Unknown,
+        message,
+    };
+    match all.as_slice() {
+        [one] => Ok(one.control_socket()),
+        [] => Err(unclear("nothing runs on Slipstack here".to_owned())),
+        several => {
+            let names: Vec<&str> = several.iter().map(RuntimeDir::interface).collect();
+            let names = names.join(", ");
+            Err(unclear(format!(
+                "stacks run on {names}; name one with --if"
+            )))
+        }
+    }
+}
+
 /// Devices that have lost their keeper while programs run on: a sentence each.
 ///
 /// # Errors

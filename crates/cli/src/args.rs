@@ -33,6 +33,42 @@ pub fn command() -> Command {
         .subcommand(capture_command())
         .subcommand(arguments::config_command())
         .subcommand(with_options(arguments::wait_command(), &[Scope::All]))
+        .subcommand(words_command(
+            "ip",
+            "Show and change addresses, interfaces, routes, rules and neighbours of a running stack",
+            "Examples:\n  \
+             slipstack ip addr\n  \
+             slipstack ip addr add 10.0.0.6/24 dev eth1\n  \
+             slipstack ip link add link eth1 name eth1.10 type vlan id 10\n  \
+             slipstack ip route add default via 10.10.10.1 table 10\n  \
+             slipstack ip rule add from 10.10.10.0/24 table 10\n  \
+             slipstack ip -json route show table all",
+        ))
+        .subcommand(words_command(
+            "ifconfig",
+            "Show and change interfaces and addresses, as F-Stack's ff_ifconfig",
+            "Examples:\n  \
+             slipstack ifconfig\n  \
+             slipstack ifconfig -p 0 f-stack-0.10 create\n  \
+             slipstack ifconfig f-stack-0.10 inet 10.10.10.5 netmask 255.255.255.0\n  \
+             slipstack ifconfig f-stack-0.10 inet 110.110.110.1 netmask 255.255.255.255 alias",
+        ))
+        .subcommand(words_command(
+            "route",
+            "Change routes, as F-Stack's ff_route",
+            "Examples:\n  \
+             slipstack route add -net 0.0.0.0 10.10.10.1 -fib 10\n  \
+             slipstack route delete -net 10.2.0.0/16\n  \
+             slipstack route get 8.8.8.8",
+        ))
+        .subcommand(words_command(
+            "ipfw",
+            "Change the rules that choose a routing table, as F-Stack's ff_ipfw with setfib",
+            "Examples:\n  \
+             slipstack ipfw add 100 setfib 10 ip from 10.10.10.0/24 to any out\n  \
+             slipstack ipfw list\n  \
+             slipstack ipfw delete 100",
+        ))
 }
 
 fn run_command() -> Command {
@@ -231,6 +267,20 @@ fn capture_command() -> Command {
                 .help("End after so many seconds"),
         )
         .args(OPTIONS.iter().filter(|it| it.name == "if").map(argument));
+    with_options(command, &[Scope::All])
+}
+
+/// A command with a grammar of its own behind the options that all have.
+fn words_command(name: &'static str, about: &'static str, examples: &'static str) -> Command {
+    let command = Command::new(name).about(about).after_help(examples).arg(
+        Arg::new("words")
+            .value_name("WORDS")
+            .num_args(0..)
+            .trailing_var_arg(true)
+            .allow_hyphen_values(true)
+            .help("What is to be shown or changed"),
+    );
+    let command = command.args(OPTIONS.iter().filter(|it| it.name == "if").map(argument));
     with_options(command, &[Scope::All])
 }
 

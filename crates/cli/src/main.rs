@@ -12,6 +12,7 @@ mod instance;
 mod keeper;
 mod load;
 mod names;
+mod net;
 mod notify;
 mod output;
 mod program;
@@ -42,6 +43,10 @@ fn main() -> ExitCode {
         "capture" => capture::run(matches),
         "config" => config::run(matches),
         "wait" => wait::run(matches),
+        "ip" => net::run(matches, net::ip::run),
+        "ifconfig" => net::run(matches, net::bsd::ifconfig::run),
+        "route" => net::run(matches, net::bsd::route::run),
+        "ipfw" => net::run(matches, net::bsd::ipfw::run),
         _ => return ExitCode::from(2),
     };
     match outcome {

@@ -182,6 +182,7 @@ fn transmit_large(device: &mut dyn Device, to: [u8; 6]) -> f64 {
             mss: 1448,
             header_len: 54,
         }),
+        ..TxOffload::NONE
     };
     let begin = Instant::now();
     for _ in 0..COUNT {

@@ -75,6 +75,11 @@ pub trait Device: Send {
         offload: TxOffload,
     ) -> Result<(), TxFull>;
 
+    /// Frames of these 802.1Q VLANs are wanted beside those of the device's own link. A device without tags has none.
+    fn set_vlans(&mut self, vlans: &[u16]) {
+        let _ = vlans;
+    }
+
     /// Sends what waits, as far as the kernel takes it.
     fn flush(&mut self);
 
@@ -120,6 +125,10 @@ impl<T: Device + ?Sized> Device for Box<T> {
         offload: TxOffload,
     ) -> Result<(), TxFull> {
         (**self).tx(header, payload, offload)
+    }
+
+    fn set_vlans(&mut self, vlans: &[u16]) {
+        (**self).set_vlans(vlans);
     }
 
     fn flush(&mut self) {

@@ -163,6 +163,7 @@ impl Device for Loopback {
             },
             gso: offload.gso.is_some(),
             segment: joined(&bytes, offload.gso),
+            vlan: offload.vlan,
             ..RxMeta::UNKNOWN
         };
         self.counters.tx_frames += 1;

@@ -159,6 +159,10 @@ impl<D: Device> Device for Tee<D> {
         Ok(())
     }
 
+    fn set_vlans(&mut self, vlans: &[u16]) {
+        self.device.set_vlans(vlans);
+    }
+
     fn flush(&mut self) {
         self.device.flush();
         self.recorder.flush();

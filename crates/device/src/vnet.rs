@@ -132,6 +132,7 @@ mod tests {
                 mss: 1448,
                 header_len: 66,
             }),
+            ..TxOffload::NONE
         };
         let header = build(&[0; 66], &offload);
         assert_eq!(
@@ -168,6 +169,7 @@ mod tests {
                 mss: 1448,
                 header_len: 66,
             }),
+            ..TxOffload::NONE
         };
         let mut frame = [0; 66];
         frame[12..14].copy_from_slice(&[8, 0]);

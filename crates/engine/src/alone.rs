@@ -108,6 +108,10 @@ impl Device for Sorting {
         self.device.tx(header, payload, offload)
     }
 
+    fn set_vlans(&mut self, vlans: &[u16]) {
+        self.device.set_vlans(vlans);
+    }
+
     fn flush(&mut self) {
         self.device.flush();
     }

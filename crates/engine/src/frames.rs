@@ -182,10 +182,7 @@ impl Outgoing<'_> {
         if let Some(partial) = frame.offload.checksum {
             partial.complete(header, [&*payload]);
         }
-        let offload = TxOffload {
-            checksum: None,
-            gso: None,
-        };
+        let offload = TxOffload::on(frame.offload.vlan);
         let payload = [RawSlice::of(payload), RawSlice::EMPTY];
         match device.tx(header, payload, offload) {
             Ok(()) => self.counters.tx_frames += 1,

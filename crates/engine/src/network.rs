@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use slipstack_channel::control::net::{LearntEntry, LearntNetwork, NetworkState};
-use slipstack_stack::{Instant, Learnt, LearntAddress, NetworkConfig, Redirected};
+use slipstack_channel::control::net::{Interface, LearntEntry, LearntNetwork, NetworkState};
+use slipstack_stack::{Instant, Learnt, LearntAddress, NetworkConfig, Redirected, VlanConfig};
 
 use crate::engine::Engine;
 use crate::routing::{stack_routes, stack_rules};
@@ -42,6 +42,7 @@ impl Engine {
 
     /// Programs go by it from now on.
     fn publish(&mut self, network: NetworkState) {
+        self.device.set_vlans(&network.vlans());
         for client in self.world.clients.iter().flatten() {
             client.end.set_network_revision(network.revision);
         }
@@ -66,20 +67,29 @@ pub fn config_of(network: &NetworkState) -> NetworkConfig {
     routes.retain(|route| {
         let is_plain = route.is_default() && route.metric == 0 && route.source.is_none();
         match route.via {
-            Some(via) if is_plain && route.mtu.is_none() && route.vlan.is_none() => {
+            Some(via) if is_plain && route.mtu.is_none() && network.vlan_of(route) == Some(0) => {
                 gateways.push(via);
                 false
             }
             _ => true,
         }
     });
+    let vlans = network.interfaces.iter().filter(|it| it.vlan != 0);
+    let neighbours = network.neighbours.iter();
+    let vlan_config = |it: &Interface| VlanConfig {
+        vlan: it.vlan,
+        mtu: it.mtu,
+        addrs: it.addresses.clone(),
+    };
     NetworkConfig {
         mtu: own.mtu,
         addrs: own.addresses.clone(),
         gateways,
-        routes: stack_routes(&routes),
+        routes: stack_routes(&routes, |route| network.vlan_of(route).unwrap_or(0)),
         rules: stack_rules(&network.rules),
         forwarding: network.is_forwarding,
+        vlans: vlans.map(vlan_config).collect(),
+        neighbours: neighbours.map(|entry| (entry.ip, entry.mac)).collect(),
     }
 }
 

@@ -6,7 +6,11 @@ use slipstack_channel::control::net::{RouteEntry, RuleEntry};
 use slipstack_stack::config::{ConfiguredRoute, ConfiguredRule};
 use slipstack_stack::fib::{Entry, Prefix, Rule, Target};
 
-pub fn stack_routes(told: &[RouteEntry]) -> Vec<ConfiguredRoute> {
+/// `vlan_of` names the VLAN that a route leads by.
+pub fn stack_routes(
+    told: &[RouteEntry],
+    vlan_of: impl Fn(&RouteEntry) -> u16,
+) -> Vec<ConfiguredRoute> {
     let of = |route: &RouteEntry| {
         let (ip, len) = route.to;
         let target = match route.via {
@@ -21,6 +25,7 @@ pub fn stack_routes(told: &[RouteEntry]) -> Vec<ConfiguredRoute> {
                 metric: route.metric,
                 source: route.source,
                 mtu: route.mtu,
+                vlan: vlan_of(route),
                 ..Entry::new(Prefix::new(ip, len), target)
             },
         }

@@ -109,6 +109,8 @@ pub enum Refused {
     InvalidTable,
     AddressElsewhere,
     OwnInterface,
+    LinkLocal,
+    Overlaps,
     TooMany,
     NoVlans,
 }
@@ -132,6 +134,12 @@ impl Refused {
                 "File exists: another interface of the stack has the address"
             }
             Refused::OwnInterface => "Operation not supported: it is the device's own interface",
+            Refused::LinkLocal => {
+                "Operation not supported: link-local addresses are those of the device's own link"
+            }
+            Refused::Overlaps => {
+                "File exists: the network is that of another interface of the stack"
+            }
             Refused::TooMany => "No buffer space available: there are as many as there may be",
             Refused::NoVlans => {
                 "Operation not supported: VLANs need an interface that exists, not a TAP of Slipstack's own"
@@ -276,6 +284,10 @@ impl NetworkState {
     ) -> Result<(), Refused> {
         let len_max = if ip.is_ipv4() { 32 } else { 128 };
         let is_host = !ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback();
+        let of = self.find(interface).ok_or(Refused::NoSuchInterface)?;
+        if of.vlan != 0 && is_link_local(ip) {
+            return Err(Refused::LinkLocal);
+        }
         if len == 0 || len > len_max || !is_host {
             return Err(Refused::InvalidAddress);
         }
@@ -283,6 +295,16 @@ impl NetworkState {
         let is_elsewhere = others.any(|it| it.addresses.iter().any(|(own, _)| *own == ip));
         if is_elsewhere && !is_link_local(ip) {
             return Err(Refused::AddressElsewhere);
+        }
+        // Whose neighbour a station is, is told by its network.
+        let is_network = len < len_max - 1;
+        let others = self.interfaces.iter().filter(|it| it.name != interface);
+        let mut others = others.flat_map(|it| &it.addresses);
+        let overlaps = |net: &(IpAddr, u8)| {
+            net.1 < len_max - 1 && (contains(*net, ip) || contains((ip, len), net.0))
+        };
+        if is_network && !is_link_local(ip) && others.any(overlaps) {
+            return Err(Refused::Overlaps);
         }
         let interface = self.interface(interface)?;
         let found = interface.addresses.iter().position(|(own, _)| *own == ip);
@@ -327,7 +349,7 @@ impl NetworkState {
     }
 
     /// The VLAN that a route leads by; `None`: it leads nowhere.
-    fn vlan_of(&self, route: &RouteEntry) -> Option<u16> {
+    pub fn vlan_of(&self, route: &RouteEntry) -> Option<u16> {
         if route.is_unreachable {
             return None;
         }
@@ -363,7 +385,7 @@ impl NetworkState {
         let mut direct = direct.filter(|route| vlan.is_none() || route.vlan == vlan);
         let interfaces = self.interfaces.iter();
         let mut interfaces = interfaces.filter(|it| vlan.is_none_or(|vlan| it.vlan == vlan));
-        is_link_local(ip)
+        (is_link_local(ip) && vlan.unwrap_or(0) == 0)
             || interfaces.any(|it| it.addresses.iter().any(|net| contains(*net, ip)))
             || direct.any(|route| contains(route.to, ip))
     }

@@ -157,6 +157,12 @@ impl NetworkState {
         self.interfaces.iter().find(|it| it.vlan == vlan)
     }
 
+    /// VLANs of the device in which the stack is beside its own link.
+    pub fn vlans(&self) -> Vec<u16> {
+        let vlans = self.interfaces.iter().map(|it| it.vlan);
+        vlans.filter(|vlan| *vlan != 0).collect()
+    }
+
     /// Configured addresses of all interfaces.
     pub fn configured(&self) -> impl Iterator<Item = (IpAddr, u8)> + '_ {
         self.interfaces

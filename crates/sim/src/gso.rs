@@ -140,6 +140,7 @@ mod tests {
                 mss: 1000,
                 header_len: 54,
             }),
+            ..TxOffload::NONE
         };
         let frames = finish(&header, &payload, offload);
         assert_eq!(frames.len(), 3);

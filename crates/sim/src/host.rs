@@ -366,6 +366,7 @@ impl Effects for HostEffects {
                 gso: frame.offload.gso.is_some(),
                 segment: 0,
                 local: frame.local,
+                vlan: frame.offload.vlan,
             };
             let bytes = gso::leave(frame.header, payload);
             self.departures.push(Departure { bytes, meta });

@@ -10,18 +10,24 @@ use crate::counters::Counter;
 use crate::effects::{Effects, Event};
 use crate::fib::Query;
 use crate::link::Cx;
-use crate::neighbour::{Confidence, send_arp};
+use crate::neighbour::{Confidence, Querier, send_arp};
 use crate::route::Route;
 use crate::time::Instant;
 
 impl Cx<'_> {
     #[inline(never)]
-    pub(crate) fn on_arp(&mut self, now: Instant, bytes: &[u8], fx: &mut impl Effects) {
-        let verdict = self.handle_arp(now, bytes, fx);
+    pub(crate) fn on_arp(&mut self, now: Instant, bytes: &[u8], vlan: u16, fx: &mut impl Effects) {
+        let verdict = self.handle_arp(now, bytes, vlan, fx);
         self.counters.bump(verdict);
     }
 
-    fn handle_arp(&mut self, now: Instant, bytes: &[u8], fx: &mut impl Effects) -> Counter {
+    fn handle_arp(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        vlan: u16,
+        fx: &mut impl Effects,
+    ) -> Counter {
         let Some(arp) = ArpPacket::parse(bytes) else {
             return Counter::DropArpMalformed;
         };
@@ -35,7 +41,7 @@ impl Cx<'_> {
         if arp.sender_ip == Ipv4Addr::UNSPECIFIED {
             // RFC 5227 2.1.1: a probe. Defend the address, learn nothing.
             if is_for_us && arp.operation == ArpOperation::Request {
-                self.answer_arp(&arp, fx);
+                self.answer_arp(&arp, vlan, fx);
                 return Counter::RxArpRequests;
             }
             return Counter::DropArpUnsolicited;
@@ -46,8 +52,9 @@ impl Cx<'_> {
         }
         if !self.link.routes.is_on_link(arp.sender_ip)
             || self.link.routes.is_broadcast(arp.sender_ip)
+            || self.link.routes.vlan_of(arp.sender_ip) != vlan
         {
-            return self.on_distant(&arp, is_for_us, fx);
+            return self.on_distant(&arp, is_for_us, vlan, fx);
         }
         // RFC 826: a known sender is always updated, an unknown one only if we are the target.
         // Engines ask in our name, so a keeper has not asked for the answers that it publishes.
@@ -65,12 +72,13 @@ impl Cx<'_> {
                 .find_source(arp.sender_ip)
                 .unwrap_or(arp.target_ip)
         };
-        self.learn_neighbour(now, arp.sender_ip, arp.sender_mac, source, fx);
+        let sender = (arp.sender_ip, arp.sender_mac);
+        self.learn_neighbour(now, sender, (source, vlan), fx);
         if !is_request {
             return Counter::RxArpReplies;
         }
         if is_for_us {
-            self.answer_arp(&arp, fx);
+            self.answer_arp(&arp, vlan, fx);
         }
         Counter::RxArpRequests
     }
@@ -78,11 +86,17 @@ impl Cx<'_> {
     /// A station on the link that asks from an address of another network, one of its loopback say: Linux answers where it
     /// has a way back. Nothing is learnt of it.
     #[cold]
-    fn on_distant(&mut self, arp: &ArpPacket, is_for_us: bool, fx: &mut impl Effects) -> Counter {
+    fn on_distant(
+        &mut self,
+        arp: &ArpPacket,
+        is_for_us: bool,
+        vlan: u16,
+        fx: &mut impl Effects,
+    ) -> Counter {
         let back = self.link.routes.find(&Query::to(arp.sender_ip.into()));
         let is_way = back.is_some_and(|back| matches!(back.route, Route::Neighbour(_)));
         if is_for_us && is_way && arp.operation == ArpOperation::Request {
-            self.answer_arp(arp, fx);
+            self.answer_arp(arp, vlan, fx);
             return Counter::RxArpRequests;
         }
         Counter::DropArpOffLink
@@ -116,23 +130,32 @@ impl Cx<'_> {
             target_mac: [0; 6],
             target_ip: ip,
         };
-        send_arp(&announcement, ethernet::BROADCAST, self.counters, fx);
+        let vlan = self.link.routes.vlan_of_own(ip);
+        send_arp(
+            &announcement,
+            (ethernet::BROADCAST, vlan),
+            self.counters,
+            fx,
+        );
     }
 
     fn learn_neighbour(
         &mut self,
         now: Instant,
-        ip: Ipv4Addr,
-        mac: [u8; 6],
-        source: Ipv4Addr,
+        (ip, mac): (Ipv4Addr, [u8; 6]),
+        (source, vlan): (Ipv4Addr, u16),
         fx: &mut impl Effects,
     ) {
-        let (ip, source) = (IpAddr::V4(ip), IpAddr::V4(source));
+        let ip = IpAddr::V4(ip);
+        let asker = Querier {
+            ip: source.into(),
+            vlan,
+        };
         if self.link.neighbours.learn(
             now,
             ip,
             (mac, Confidence::Confirmed),
-            source,
+            asker,
             self.counters,
             fx,
         ) {
@@ -140,7 +163,7 @@ impl Cx<'_> {
         }
     }
 
-    fn answer_arp(&mut self, request: &ArpPacket, fx: &mut impl Effects) {
+    fn answer_arp(&mut self, request: &ArpPacket, vlan: u16, fx: &mut impl Effects) {
         if self.config.role == Role::Engine {
             return;
         }
@@ -152,6 +175,6 @@ impl Cx<'_> {
             target_mac: request.sender_mac,
             target_ip: request.sender_ip,
         };
-        send_arp(&reply, request.sender_mac, self.counters, fx);
+        send_arp(&reply, (request.sender_mac, vlan), self.counters, fx);
     }
 }

@@ -6,6 +6,8 @@ use core::time::Duration;
 
 use crate::fib::{Entry, Fib, Rule};
 use crate::options::{Congestion, KeepAlive};
+use crate::route::Routes;
+use crate::route6::Routes6;
 use crate::slaac::Identifiers;
 
 /// Explicit congestion notification (RFC 3168), by the values of Linux's `tcp_ecn`.
@@ -69,6 +71,20 @@ pub struct NetworkConfig {
     pub rules: Vec<ConfiguredRule>,
     /// Packets for others are passed on to their next hop.
     pub forwarding: bool,
+    /// 802.1Q VLANs of the device beside its own link.
+    pub vlans: Vec<VlanConfig>,
+    /// Neighbours that are not asked for, with their link-layer addresses.
+    pub neighbours: Vec<(IpAddr, [u8; 6])>,
+}
+
+/// A VLAN in which the stack has addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VlanConfig {
+    pub vlan: u16,
+    /// Largest IP packet in bytes.
+    pub mtu: u16,
+    /// Own addresses with their prefix lengths.
+    pub addrs: Vec<(IpAddr, u8)>,
 }
 
 impl Default for NetworkConfig {
@@ -80,6 +96,8 @@ impl Default for NetworkConfig {
             routes: Vec::new(),
             rules: Vec::new(),
             forwarding: false,
+            vlans: Vec::new(),
+            neighbours: Vec::new(),
         }
     }
 }
@@ -137,8 +155,28 @@ impl Default for StackConfig {
 }
 
 impl NetworkConfig {
+    /// All routes of IPv4.
+    pub(crate) fn routes4(&self) -> Routes {
+        let mut routes = Routes::of(&self.addrs, &self.gateways);
+        for it in &self.vlans {
+            routes.add_vlan(it.vlan, &it.addrs);
+        }
+        self.fill(&mut routes.fib, false);
+        routes
+    }
+
+    /// All routes of IPv6 that are configured.
+    pub(crate) fn routes6(&self) -> Routes6 {
+        let mut routes = Routes6::of(&self.addrs, &self.gateways);
+        for it in &self.vlans {
+            routes.add_vlan(it.vlan, &it.addrs);
+        }
+        self.fill(&mut routes.fib, true);
+        routes
+    }
+
     /// Puts what is configured for a family behind what its addresses bring. The first of two that are alike stays.
-    pub(crate) fn fill(&self, fib: &mut Fib, is_v6: bool) {
+    fn fill(&self, fib: &mut Fib, is_v6: bool) {
         for added in self.routes.iter().filter(|added| added.is_v6 == is_v6) {
             let _ = fib.add(added.table, added.entry);
         }

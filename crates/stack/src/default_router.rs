@@ -12,8 +12,9 @@ use slipstack_wire::ipv6::Ipv6Packet;
 
 use crate::counters::Counter;
 use crate::effects::Effects;
+use crate::held::Held;
 use crate::link::Cx;
-use crate::neighbour::{Held, Resolution};
+use crate::neighbour::{Resolution, Station};
 use crate::time::Instant;
 
 /// RFC 4191 3.2: how often a router that would be preferred is asked whether it answers again.
@@ -132,7 +133,11 @@ impl Cx<'_> {
         let Some(source) = self.link.routes6.find_source(router) else {
             return Resolution::TableFull;
         };
-        let station = (self.link.mac, source.into());
+        let station = Station {
+            mac: self.link.mac,
+            ip: source.into(),
+            vlan: 0,
+        };
         let neighbours = &mut self.link.neighbours;
         neighbours.resolve(now, router.into(), station, self.counters, fx)
     }

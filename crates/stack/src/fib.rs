@@ -106,6 +106,8 @@ pub struct Entry {
     pub source: Option<IpAddr>,
     /// Largest packet, if it is smaller than the link's.
     pub mtu: Option<u16>,
+    /// The VLAN that it leads by; 0 = the device's own link.
+    pub vlan: u16,
 }
 
 impl Entry {
@@ -116,6 +118,7 @@ impl Entry {
             metric: 0,
             source: None,
             mtu: None,
+            vlan: 0,
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::effects::{Effects, FrameOut, Payload, RxChecksum, RxMeta};
 use crate::icmp;
 use crate::ip::IpMeta;
 use crate::link::{Cx, HEADER_MAX, NextHop, OutPacket, Way};
+use crate::neighbour::Station;
 use crate::route::Route;
 use crate::stack::{Stack, cx};
 use crate::time::Instant;
@@ -256,13 +257,14 @@ impl Cx<'_> {
         if packet.ttl == 0 {
             return Err(Refused::Told(Counter::DropForwardTtl, Problem::Expired));
         }
-        let Some((route, mtu)) = self.link.find_transit(now, &packet) else {
+        let Some(found) = self.link.find_transit(now, &packet) else {
             return Err(Refused::Told(Counter::DropForwardRoute, Problem::NoRoute));
         };
         // RFC 2644: directed broadcasts are not passed on.
-        let Route::Neighbour(hop) = route else {
+        let Route::Neighbour(hop) = found.route else {
             return Err(Refused::Silently(Counter::DropForwardMartian));
         };
+        let (hop, mtu) = ((hop, found.vlan), found.mtu.unwrap_or(u16::MAX));
         // What others have joined cannot be told apart again.
         if transit.meta.gso {
             return Err(Refused::Silently(Counter::DropForwardJoined));
@@ -286,12 +288,16 @@ impl Cx<'_> {
         &mut self,
         now: Instant,
         packet: &OutPacket,
-        hop: IpAddr,
+        (hop, vlan): (IpAddr, u16),
         fx: &mut impl Effects,
     ) -> Result<Way, Refused> {
         let own = self.link.find_source(hop);
         let own = own.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        let station = (self.link.mac, own);
+        let station = Station {
+            mac: self.link.mac,
+            ip: own,
+            vlan,
+        };
         let neighbours = &mut self.link.neighbours;
         neighbours.resolve(now, hop, station, self.counters, fx);
         let way = self.find_way(now, packet, &mut None, fx);
@@ -303,7 +309,7 @@ impl Cx<'_> {
         now: Instant,
         packet: &OutPacket,
         transit: &Transit<'_>,
-        hop: IpAddr,
+        hop: (IpAddr, u16),
         fx: &mut impl Effects,
     ) -> Result<(), Refused> {
         let way = self.find_way_by(now, packet, hop, fx)?;
@@ -315,7 +321,7 @@ impl Cx<'_> {
         let ip = &mut header[ethernet::HEADER_LEN..];
         ip.copy_from_slice(head);
         set_ttl(ip, packet.ttl);
-        let mut offload = TxOffload::NONE;
+        let mut offload = TxOffload::on(way.hop().vlan());
         if transit.meta.checksum == RxChecksum::Partial {
             offload.checksum = transit.partial_checksum();
         }
@@ -335,7 +341,7 @@ impl Cx<'_> {
         now: Instant,
         packet: &OutPacket,
         transit: &Transit<'_>,
-        (hop, mtu): (IpAddr, u16),
+        (hop, mtu): ((IpAddr, u16), u16),
         fx: &mut impl Effects,
     ) -> Result<(), Refused> {
         let too_big = Refused::Silently(Counter::DropForwardTooBig);
@@ -371,7 +377,7 @@ impl Cx<'_> {
             let frame = FrameOut {
                 header: &room,
                 payload: Payload::Inline(part),
-                offload: TxOffload::NONE,
+                offload: TxOffload::on(way.hop().vlan()),
                 local: false,
             };
             self.counters.bump(Counter::TxFragments);
@@ -435,5 +441,6 @@ fn meta_of(from: IpAddr, to: IpAddr, group: bool) -> IpMeta {
         ttl: 0,
         group,
         local: false,
+        vlan: 0,
     }
 }

@@ -125,7 +125,7 @@ impl Stack {
         match ethertype {
             EtherType::IPV4 => self.on_ipv4(now, payload, link_group, meta, fx),
             EtherType::IPV6 => self.on_ipv6(now, payload, link_group, meta, fx),
-            EtherType::ARP => cx!(self).on_arp(now, payload, fx),
+            EtherType::ARP => cx!(self).on_arp(now, payload, meta.vlan, fx),
             _ => self.counters.bump(Counter::DropEthernetType),
         }
     }

@@ -21,6 +21,8 @@ pub struct IpMeta {
     pub group: bool,
     /// Looped back by our own side, not from the wire.
     pub local: bool,
+    /// The VLAN that it came in; 0 = the device's own link.
+    pub vlan: u16,
 }
 
 /// A packet of ours did not get through: an ICMP error, or a neighbour that does not answer.
@@ -133,6 +135,7 @@ pub(crate) fn accept<'a>(
         ttl: packet.header.ttl,
         group,
         local: is_looped,
+        vlan: 0,
     };
     Ok((meta, packet))
 }

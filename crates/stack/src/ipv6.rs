@@ -54,6 +54,7 @@ fn accept(
         ttl: packet.header.hop_limit,
         group,
         local: is_looped,
+        vlan: 0,
     })
 }
 
@@ -104,7 +105,10 @@ impl Stack {
             return;
         };
         let ip = match accept(&packet, link_group, meta.local, &self.link) {
-            Ok(ip) => ip,
+            Ok(ip) => IpMeta {
+                vlan: meta.vlan,
+                ..ip
+            },
             Err(Counter::DropIpv6NotOurs) if self.config.network.forwarding => {
                 return self.forward_v6(now, bytes, link_group, meta, fx);
             }

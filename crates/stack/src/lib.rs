@@ -25,6 +25,7 @@ mod forward;
 mod fragments;
 mod frames;
 pub mod groups;
+mod held;
 mod icmp;
 mod icmp_limit;
 mod icmpv6;
@@ -58,7 +59,7 @@ pub mod wheel;
 pub use bound::Bound;
 pub use config::{
     ConfiguredRoute, ConfiguredRule, EcnMode, FastOpenConfig, MtuProbing, NeighbourConfig,
-    NetworkConfig, Role, SlaacConfig, StackConfig, SynCookies, TcpConfig,
+    NetworkConfig, Role, SlaacConfig, StackConfig, SynCookies, TcpConfig, VlanConfig,
 };
 pub use counters::{Counter, Counters};
 pub use effects::{

@@ -11,7 +11,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use slipstack_wire::{ethernet, igmp, ipv4, ipv6, tcp, tcp_options};
 
 use crate::announce::Announcements;
-use crate::config::{Role, StackConfig};
+use crate::config::{Role, StackConfig, VlanConfig};
 use crate::counters::Counters;
 use crate::default_router::LostRouters;
 use crate::destination::Destinations;
@@ -21,7 +21,7 @@ use crate::fib::{Fib, Query};
 use crate::groups::{Asker, GroupFilter, Groups};
 use crate::identification::Identifications;
 use crate::learnt::Learnt;
-use crate::neighbour::{Neighbours, Resolution};
+use crate::neighbour::{Neighbours, Resolution, Station};
 use crate::options::DEFAULT_TTL;
 use crate::path_mtu::{MTU_MIN_V4, PathMtus};
 use crate::rng::{Rng, SipKey};
@@ -97,6 +97,8 @@ pub struct NextHop {
     local: bool,
     /// Largest IP packet that the path takes, as far as is known.
     mtu: u16,
+    /// The VLAN that it is reached by; 0 = the device's own link.
+    vlan: u16,
     epoch: u32,
     valid_until: Instant,
 }
@@ -109,6 +111,11 @@ impl NextHop {
     #[inline]
     pub const fn mac(&self) -> [u8; 6] {
         self.mac
+    }
+
+    #[inline]
+    pub const fn vlan(&self) -> u16 {
+        self.vlan
     }
 }
 
@@ -164,19 +171,18 @@ pub struct Link {
     pub(crate) lost_routers: LostRouters,
     /// Counts its changes.
     pub(crate) learnt_revision: u32,
+    /// VLANs of the device with the largest packet that each takes.
+    vlan_mtus: Vec<(u16, u16)>,
 }
 
 impl Link {
     pub fn new(config: &StackConfig, rng: &mut Rng) -> Self {
-        let mut routes6 = Routes6::of(&config.network.addrs, &config.network.gateways);
-        let mut routes = Routes::of(&config.network.addrs, &config.network.gateways);
-        config.network.fill(&mut routes6.fib, true);
-        config.network.fill(&mut routes.fib, false);
-        Self {
+        let routes6 = config.network.routes6();
+        let mut link = Self {
             mac: config.mac,
             mtu: config.network.mtu,
             tso_max: config.tso_max,
-            routes,
+            routes: config.network.routes4(),
             groups: own_groups(config, &routes6),
             routes6,
             neighbours: Neighbours::new(config.neighbour.clone(), rng.sip_key()),
@@ -191,7 +197,16 @@ impl Link {
             lost_routers: LostRouters::default(),
             learnt_revision: 0,
             label_key: rng.sip_key(),
-        }
+            vlan_mtus: Vec::new(),
+        };
+        link.set_vlans(&config.network.vlans);
+        link.neighbours.set_permanent(&config.network.neighbours);
+        link
+    }
+
+    /// Notes what the VLANs of the device take.
+    pub(crate) fn set_vlans(&mut self, vlans: &[VlanConfig]) {
+        self.vlan_mtus = vlans.iter().map(|it| (it.vlan, it.mtu)).collect();
     }
 
     /// The next hop that was last found for a destination ([`bound::bits`]), if it may still be used.
@@ -280,6 +295,14 @@ impl Link {
         &self.routes
     }
 
+    /// The VLAN in which a station of the link is; 0 = the device's own link.
+    pub(crate) fn vlan_of(&self, ip: IpAddr) -> u16 {
+        match ip {
+            IpAddr::V4(ip) => self.routes.vlan_of(ip),
+            IpAddr::V6(ip) => self.routes6.vlan_of(ip),
+        }
+    }
+
     /// Neighbours are asked for from addresses that are ours.
     pub(crate) fn renew_sources(&mut self) {
         let Self {
@@ -289,13 +312,21 @@ impl Link {
             ..
         } = self;
         neighbours.renew_sources(|ip, source| match (ip, source) {
-            (IpAddr::V4(ip), IpAddr::V4(source)) if !routes.is_own(source) => {
-                routes.find_source(ip).map(IpAddr::V4)
+            (IpAddr::V4(ip), IpAddr::V4(source)) => {
+                let renewed = match routes.is_own(source) {
+                    true => None,
+                    false => routes.find_source(ip),
+                };
+                (IpAddr::V4(renewed.unwrap_or(source)), routes.vlan_of(ip))
             }
-            (IpAddr::V6(ip), IpAddr::V6(source)) if !routes6.is_own(source) => {
-                routes6.find_source(ip).map(IpAddr::V6)
+            (IpAddr::V6(ip), IpAddr::V6(source)) => {
+                let renewed = match routes6.is_own(source) {
+                    true => None,
+                    false => routes6.find_source(ip),
+                };
+                (IpAddr::V6(renewed.unwrap_or(source)), routes6.vlan_of(ip))
             }
-            _ => None,
+            (_, source) => (source, 0),
         });
     }
 
@@ -344,10 +375,11 @@ impl Link {
         }
     }
 
-    /// Where a packet of others goes, and how large it may be.
-    pub(crate) fn find_transit(&self, now: Instant, packet: &OutPacket) -> Option<(Route, u16)> {
+    /// Where a packet of others goes, with the size that its path takes.
+    pub(crate) fn find_transit(&self, now: Instant, packet: &OutPacket) -> Option<Found> {
         let found = self.find_route(&query_of(packet))?;
-        Some((found.route, self.mtu_of(now, packet.dst, &found)))
+        let mtu = Some(self.mtu_of(now, packet.dst, &found));
+        Some(Found { mtu, ..found })
     }
 
     /// The tables and rules of a family.
@@ -370,7 +402,12 @@ impl Link {
     }
 
     fn mtu_of(&self, now: Instant, dst: IpAddr, found: &Found) -> u16 {
-        let mtu = self.path_mtu(now, dst);
+        let mut mtu = self.path_mtu(now, dst);
+        if found.vlan != 0 {
+            let mut vlans = self.vlan_mtus.iter();
+            let own = vlans.find(|(vlan, _)| *vlan == found.vlan);
+            mtu = own.map_or(mtu, |(_, own)| mtu.min(*own));
+        }
         found.mtu.map_or(mtu, |route| route.min(mtu))
     }
 
@@ -424,7 +461,11 @@ impl Link {
             Route::Broadcast => (ethernet::BROADCAST, false, Instant::FAR_FUTURE),
             Route::Multicast => (group_mac(packet.dst), false, Instant::FAR_FUTURE),
             Route::Neighbour(hop) => {
-                let station = (self.mac, packet.src);
+                let station = Station {
+                    mac: self.mac,
+                    ip: packet.src,
+                    vlan: found.vlan,
+                };
                 match self.neighbours.resolve(now, hop, station, counters, fx) {
                     Resolution::Known { mac, valid_until } => (mac, false, valid_until),
                     Resolution::Asking => {
@@ -433,6 +474,7 @@ impl Link {
                             mac: [0; 6],
                             local: false,
                             mtu,
+                            vlan: found.vlan,
                             epoch: self.neighbours.epoch(),
                             valid_until: now,
                         };
@@ -446,6 +488,7 @@ impl Link {
             mac,
             local,
             mtu,
+            vlan: if local { 0 } else { found.vlan },
             epoch: self.neighbours.epoch(),
             valid_until,
         })

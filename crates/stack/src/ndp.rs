@@ -16,7 +16,7 @@ use crate::effects::{Effects, Event, FrameOut, Payload};
 use crate::fib::Query;
 use crate::ip::IpMeta;
 use crate::link::{Cx, transmit};
-use crate::neighbour::Confidence;
+use crate::neighbour::{Confidence, Querier};
 use crate::route::Route;
 use crate::route6::ALL_NODES;
 use crate::time::Instant;
@@ -36,10 +36,14 @@ impl Cx<'_> {
             return Counter::DropNdpHopLimit;
         }
         match message.kind {
-            Icmpv6Kind::NeighbourSolicitation => self.on_solicitation(now, ends, message.body, fx),
+            Icmpv6Kind::NeighbourSolicitation => {
+                self.on_solicitation(now, (ip.vlan, ends), message.body, fx)
+            }
             Icmpv6Kind::NeighbourAdvertisement([flags, ..]) => {
                 self.on_advertisement(now, ip, flags, message.body, fx)
             }
+            // What is configured of VLANs holds: their routers are not asked.
+            _ if ip.vlan != 0 => Counter::DropNdpRouter,
             Icmpv6Kind::RouterAdvertisement(rest) => {
                 self.on_router(now, ends, (rest, message.body), fx)
             }
@@ -52,7 +56,7 @@ impl Cx<'_> {
     fn on_solicitation(
         &mut self,
         now: Instant,
-        (src, dst): (Ipv6Addr, Ipv6Addr),
+        (vlan, (src, dst)): (u16, (Ipv6Addr, Ipv6Addr)),
         body: &[u8],
         fx: &mut impl Effects,
     ) -> Counter {
@@ -74,7 +78,7 @@ impl Cx<'_> {
             return Counter::DropNdpLooped;
         }
         // RFC 4862 5.4.3: another that probes for the address that we probe for.
-        if is_probe && self.on_claim(now, asked.target) {
+        if is_probe && vlan == 0 && self.on_claim(now, asked.target) {
             return Counter::DropNdpConflict;
         }
         if !self.link.routes6.is_own(asked.target) {
@@ -82,14 +86,15 @@ impl Cx<'_> {
         }
         if is_probe {
             // RFC 4862 5.4.3: somebody is about to take our address. All are told that it is ours.
-            self.tell_all(now, asked.target, fx);
+            self.tell_all(now, asked.target, vlan, fx);
             return Counter::RxNdpSolicitations;
         }
-        if !self.link.routes6.is_on_link(src) {
-            return self.answer_distant(src, &asked, fx);
+        let is_here = self.link.routes6.is_on_link(src) && self.link.routes6.vlan_of(src) == vlan;
+        if !is_here {
+            return self.answer_distant(src, &asked, vlan, fx);
         }
         if let Some(mac) = asked.link {
-            self.learn_v6(now, src, mac, asked.target, Confidence::Heard, fx);
+            self.learn_v6(now, (src, mac), (asked.target, vlan), Confidence::Heard, fx);
         }
         self.advertise(now, asked.target, src, flag::SOLICITED | flag::OVERRIDE, fx);
         Counter::RxNdpSolicitations
@@ -102,11 +107,14 @@ impl Cx<'_> {
         &mut self,
         src: Ipv6Addr,
         asked: &Neighbour,
+        vlan: u16,
         fx: &mut impl Effects,
     ) -> Counter {
         let back = self.link.routes6.find(&Query::to(src.into()));
         let is_way = back.is_some_and(|back| matches!(back.route, Route::Neighbour(_)));
-        let Some(mac) = asked.link.filter(|_| is_way) else {
+        // A router asks from its link-local address, which is that of another link to us.
+        let is_near = vlan != 0 && src.is_unicast_link_local();
+        let Some(mac) = asked.link.filter(|_| is_way || is_near) else {
             return Counter::DropNdpOffLink;
         };
         if self.config.role != Role::Engine {
@@ -114,7 +122,11 @@ impl Cx<'_> {
             let flags = flag::SOLICITED | flag::OVERRIDE | self.router_flag();
             let mut body = [0; NEIGHBOUR_LEN];
             let answer = advertisement(self.link.mac, asked.target, flags, &mut body);
-            let stations = (self.link.mac, mac);
+            let stations = Stations {
+                from: self.link.mac,
+                to: mac,
+                vlan,
+            };
             send_over_link(stations, (asked.target, src), &answer, self.counters, fx);
         }
         Counter::RxNdpSolicitations
@@ -136,10 +148,14 @@ impl Cx<'_> {
         if is_solicited && ip.group {
             return Counter::DropNdpMalformed;
         }
-        if self.link.routes6.is_own(told.target) || self.on_claim(now, told.target) {
+        if self.link.routes6.is_own(told.target)
+            || (ip.vlan == 0 && self.on_claim(now, told.target))
+        {
             return Counter::DropNdpConflict;
         }
-        if !self.link.routes6.is_on_link(told.target) {
+        if !self.link.routes6.is_on_link(told.target)
+            || self.link.routes6.vlan_of(told.target) != ip.vlan
+        {
             return Counter::DropNdpOffLink;
         }
         let target = IpAddr::V6(told.target);
@@ -164,7 +180,7 @@ impl Cx<'_> {
         let Some(source) = self.link.routes6.find_source(told.target) else {
             return Counter::DropNdpOffLink;
         };
-        if flags & flag::ROUTER == 0 {
+        if flags & flag::ROUTER == 0 && ip.vlan == 0 {
             self.on_router_gone(now, told.target);
         }
         let confidence = if is_solicited {
@@ -172,22 +188,26 @@ impl Cx<'_> {
         } else {
             Confidence::Heard
         };
-        self.learn_v6(now, told.target, mac, source, confidence, fx);
+        let told = (told.target, mac);
+        self.learn_v6(now, told, (source, ip.vlan), confidence, fx);
         Counter::RxNdpAdvertisements
     }
 
     pub(crate) fn learn_v6(
         &mut self,
         now: Instant,
-        ip: Ipv6Addr,
-        mac: [u8; 6],
-        source: Ipv6Addr,
+        (ip, mac): (Ipv6Addr, [u8; 6]),
+        (source, vlan): (Ipv6Addr, u16),
         confidence: Confidence,
         fx: &mut impl Effects,
     ) {
-        let (ip, source) = (IpAddr::V6(ip), IpAddr::V6(source));
+        let ip = IpAddr::V6(ip);
+        let asker = Querier {
+            ip: source.into(),
+            vlan,
+        };
         let neighbours = &mut self.link.neighbours;
-        let is_new = neighbours.learn(now, ip, (mac, confidence), source, self.counters, fx);
+        let is_new = neighbours.learn(now, ip, (mac, confidence), asker, self.counters, fx);
         // Engines tell by the keeper's word whether a router still answers.
         let is_answer = confidence == Confidence::Confirmed && self.config.role == Role::Keeper;
         if is_new || is_answer {
@@ -201,11 +221,27 @@ impl Cx<'_> {
     /// RFC 4861 7.2.6.
     pub(crate) fn announce_v6(&mut self, now: Instant, ip: Ipv6Addr, fx: &mut impl Effects) {
         self.counters.bump(Counter::TxNdpAnnouncements);
-        self.tell_all(now, ip, fx);
+        let vlan = self.link.routes6.vlan_of_own(ip);
+        self.tell_all(now, ip, vlan, fx);
     }
 
-    fn tell_all(&mut self, now: Instant, own: Ipv6Addr, fx: &mut impl Effects) {
-        self.advertise(now, own, ALL_NODES, flag::OVERRIDE, fx);
+    fn tell_all(&mut self, now: Instant, own: Ipv6Addr, vlan: u16, fx: &mut impl Effects) {
+        if vlan == 0 {
+            return self.advertise(now, own, ALL_NODES, flag::OVERRIDE, fx);
+        }
+        if self.config.role == Role::Engine {
+            return;
+        }
+        self.counters.bump(Counter::TxNdpAdvertisements);
+        let mut body = [0; NEIGHBOUR_LEN];
+        let flags = flag::OVERRIDE | self.router_flag();
+        let answer = advertisement(self.link.mac, own, flags, &mut body);
+        let stations = Stations {
+            from: self.link.mac,
+            to: ethernet::multicast_v6(ALL_NODES),
+            vlan,
+        };
+        send_over_link(stations, (own, ALL_NODES), &answer, self.counters, fx);
     }
 
     fn advertise(
@@ -263,7 +299,7 @@ pub(crate) fn is_station(mac: [u8; 6], own: [u8; 6]) -> bool {
 pub(crate) fn send_solicitation(
     target: Ipv6Addr,
     to: Option<[u8; 6]>,
-    (mac, src): ([u8; 6], Ipv6Addr),
+    (mac, src, vlan): ([u8; 6], Ipv6Addr, u16),
     counters: &mut Counters,
     fx: &mut impl Effects,
 ) {
@@ -273,7 +309,7 @@ pub(crate) fn send_solicitation(
         link: (!src.is_unspecified()).then_some(mac),
         nonce: None,
     };
-    solicit(&asked, to, (mac, src), counters, fx);
+    solicit(&asked, to, (mac, src, vlan), counters, fx);
 }
 
 /// Whose is it? From nobody (RFC 4862 5.4.2).
@@ -290,14 +326,14 @@ pub(crate) fn send_probe(
         link: None,
         nonce,
     };
-    let from = (mac, Ipv6Addr::UNSPECIFIED);
+    let from = (mac, Ipv6Addr::UNSPECIFIED, 0);
     solicit(&asked, None, from, counters, fx);
 }
 
 fn solicit(
     asked: &Neighbour,
     to: Option<[u8; 6]>,
-    (mac, src): ([u8; 6], Ipv6Addr),
+    (mac, src, vlan): ([u8; 6], Ipv6Addr, u16),
     counters: &mut Counters,
     fx: &mut impl Effects,
 ) {
@@ -315,12 +351,25 @@ fn solicit(
         kind: Icmpv6Kind::NeighbourSolicitation,
         body: &body[..len],
     };
-    send_over_link((mac, dst_mac), (src, dst), &message, counters, fx);
+    let stations = Stations {
+        from: mac,
+        to: dst_mac,
+        vlan,
+    };
+    send_over_link(stations, (src, dst), &message, counters, fx);
+}
+
+/// The two ends of a frame, and the VLAN that it goes to; 0 = the device's own link.
+#[derive(Clone, Copy)]
+struct Stations {
+    from: [u8; 6],
+    to: [u8; 6],
+    vlan: u16,
 }
 
 /// A message from one station to another or to a group's, whatever routes say.
 fn send_over_link(
-    (from, to): ([u8; 6], [u8; 6]),
+    stations: Stations,
     (src, dst): (Ipv6Addr, Ipv6Addr),
     message: &Icmpv6Message<'_>,
     counters: &mut Counters,
@@ -329,8 +378,8 @@ fn send_over_link(
     const HEADERS: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN + icmpv6::HEADER_LEN;
     let mut header = [0; HEADERS];
     EthernetHeader {
-        dst: to,
-        src: from,
+        dst: stations.to,
+        src: stations.from,
         ethertype: EtherType::IPV6,
     }
     .emit(&mut header);
@@ -348,7 +397,7 @@ fn send_over_link(
     let frame = FrameOut {
         header: &header,
         payload: Payload::Inline(message.body),
-        offload: TxOffload::NONE,
+        offload: TxOffload::on(stations.vlan),
         local: false,
     };
     transmit(frame, counters, fx);

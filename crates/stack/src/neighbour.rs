@@ -21,8 +21,8 @@ use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
 use crate::config::NeighbourConfig;
 use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, FrameOut, Payload};
-use crate::ids::ConnId;
-use crate::link::{HEADER_MAX, transmit};
+use crate::held::Held;
+use crate::link::transmit;
 use crate::ndp::send_solicitation;
 use crate::rng::SipKey;
 use crate::time::Instant;
@@ -40,6 +40,23 @@ pub(crate) enum Resolution {
     TableFull,
 }
 
+/// Who asks for a neighbour, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Station {
+    pub mac: [u8; 6],
+    pub ip: IpAddr,
+    /// 0 = on the device's own link.
+    pub vlan: u16,
+}
+
+/// From which address and in which VLAN a neighbour is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Querier {
+    pub ip: IpAddr,
+    /// 0 = on the device's own link.
+    pub vlan: u16,
+}
+
 /// How an address was learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Confidence {
@@ -55,8 +72,11 @@ struct Entry {
     state: State,
     held: VecDeque<Held>,
     last_used: Instant,
-    /// The source address of our requests.
+    /// The source address of our requests, and the VLAN that they go to.
     source: IpAddr,
+    vlan: u16,
+    /// It is configured: nobody is asked, and nothing that is heard changes it.
+    is_permanent: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,73 +99,6 @@ enum State {
 impl State {
     const fn is_busy(&self) -> bool {
         !matches!(self, Self::Known { .. })
-    }
-}
-
-/// A frame that waits for its neighbour's address.
-#[derive(Debug)]
-pub(crate) struct Held {
-    header: [u8; HEADER_MAX],
-    header_len: u8,
-    payload: HeldPayload,
-    offload: TxOffload,
-}
-
-#[derive(Debug)]
-enum HeldPayload {
-    None,
-    Bytes(Vec<u8>),
-    Stream { conn: ConnId, offset: u64, len: u32 },
-}
-
-impl Held {
-    pub fn new(frame: &FrameOut<'_>) -> Self {
-        let mut header = [0; HEADER_MAX];
-        header[..frame.header.len()].copy_from_slice(frame.header);
-        let payload = match frame.payload {
-            Payload::None => HeldPayload::None,
-            Payload::Inline(bytes) => HeldPayload::Bytes(bytes.to_vec()),
-            Payload::Stream { conn, offset, len } => HeldPayload::Stream { conn, offset, len },
-        };
-        Self {
-            header,
-            header_len: frame.header.len() as u8,
-            payload,
-            offload: frame.offload,
-        }
-    }
-
-    /// Ethernet to transport header.
-    pub fn header(&self) -> &[u8] {
-        &self.header[..usize::from(self.header_len)]
-    }
-
-    /// What follows it, unless that lies with a connection.
-    pub fn bytes(&self) -> &[u8] {
-        match &self.payload {
-            HeldPayload::Bytes(bytes) => bytes,
-            HeldPayload::None | HeldPayload::Stream { .. } => &[],
-        }
-    }
-
-    pub(crate) fn send(&mut self, mac: [u8; 6], counters: &mut Counters, fx: &mut impl Effects) {
-        self.header[..6].copy_from_slice(&mac);
-        let payload = match &self.payload {
-            HeldPayload::None => Payload::None,
-            HeldPayload::Bytes(bytes) => Payload::Inline(bytes),
-            &HeldPayload::Stream { conn, offset, len } => Payload::Stream { conn, offset, len },
-        };
-        let header = &self.header[..usize::from(self.header_len)];
-        transmit(
-            FrameOut {
-                header,
-                payload,
-                offload: self.offload,
-                local: false,
-            },
-            counters,
-            fx,
-        );
     }
 }
 
@@ -215,12 +168,41 @@ impl Neighbours {
         }
     }
 
-    /// Asks from other addresses where `source_of` says so, given a neighbour and the address it was asked from.
-    pub fn renew_sources(&mut self, source_of: impl Fn(IpAddr, IpAddr) -> Option<IpAddr>) {
-        for entry in self.entries.iter_mut() {
-            if let Some(source) = source_of(entry.ip, entry.source) {
-                entry.source = source;
+    /// These neighbours are configured; those that were and are not among them are known no longer. Frames that wait
+    /// for one of them are dropped: their senders send again.
+    pub fn set_permanent(&mut self, wanted: &[(IpAddr, [u8; 6])]) {
+        self.entries
+            .retain(|entry| !entry.is_permanent || wanted.iter().any(|(ip, _)| *ip == entry.ip));
+        for &(ip, mac) in wanted {
+            let state = State::Known {
+                mac,
+                until: Instant::FAR_FUTURE,
+            };
+            let hash = hash(&self.key, ip);
+            if let Some(entry) = self.entries.find_mut(hash, |entry| entry.ip == ip) {
+                self.held_total -= entry.held.len();
+                entry.held.clear();
+                entry.state = state;
+                entry.is_permanent = true;
+            } else if self.make_room() {
+                self.insert(Entry {
+                    ip,
+                    state,
+                    held: VecDeque::new(),
+                    last_used: Instant::ZERO,
+                    source: ip,
+                    vlan: 0,
+                    is_permanent: true,
+                });
             }
+        }
+    }
+
+    /// Asks from the addresses and in the VLANs that `source_of` names, given a neighbour and the address it was asked
+    /// from.
+    pub fn renew_sources(&mut self, source_of: impl Fn(IpAddr, IpAddr) -> (IpAddr, u16)) {
+        for entry in self.entries.iter_mut() {
+            (entry.source, entry.vlan) = source_of(entry.ip, entry.source);
         }
     }
 
@@ -257,7 +239,7 @@ impl Neighbours {
         &mut self,
         now: Instant,
         ip: IpAddr,
-        station: ([u8; 6], IpAddr),
+        station: Station,
         counters: &mut Counters,
         fx: &mut impl Effects,
     ) -> Resolution {
@@ -305,7 +287,9 @@ impl Neighbours {
             state,
             held: VecDeque::new(),
             last_used: now,
-            source: station.1,
+            source: station.ip,
+            vlan: station.vlan,
+            is_permanent: false,
         });
         if let Some(mac) = known {
             return Resolution::Known {
@@ -362,7 +346,7 @@ impl Neighbours {
         now: Instant,
         ip: IpAddr,
         (mac, confidence): ([u8; 6], Confidence),
-        source: IpAddr,
+        asker: Querier,
         counters: &mut Counters,
         fx: &mut impl Effects,
     ) -> bool {
@@ -379,11 +363,16 @@ impl Neighbours {
                     state,
                     held: VecDeque::new(),
                     last_used: now,
-                    source,
+                    source: asker.ip,
+                    vlan: asker.vlan,
+                    is_permanent: false,
                 });
             }
             return true;
         };
+        if entry.is_permanent {
+            return false;
+        }
         let is_new = match entry.state {
             State::Asking { .. } => true,
             // RFC 4861 7.2.3: what is heard again confirms nothing and takes nothing away.
@@ -459,7 +448,12 @@ impl Neighbours {
             let retry = if entry.ip.is_ipv4() { retry4 } else { retry6 };
             *retry_at = now + retry.max(Duration::from_millis(1));
             note_retry(next_retry, *retry_at);
-            send_request(entry.ip, to, (mac, entry.source), counters, fx);
+            let station = Station {
+                mac,
+                ip: entry.source,
+                vlan: entry.vlan,
+            };
+            send_request(entry.ip, to, station, counters, fx);
             true
         });
         if self.entries.len() != before {
@@ -481,7 +475,7 @@ impl Neighbours {
         let oldest = self
             .entries
             .iter()
-            .filter(|entry| !entry.state.is_busy())
+            .filter(|entry| !entry.state.is_busy() && !entry.is_permanent)
             .min_by_key(|entry| entry.last_used)
             .map(|entry| entry.ip);
         let Some(ip) = oldest else { return false };
@@ -513,15 +507,16 @@ fn note_retry(next_retry: &mut Option<Instant>, at: Instant) {
 fn send_request(
     target: IpAddr,
     to: [u8; 6],
-    (mac, ip): ([u8; 6], IpAddr),
+    station: Station,
     counters: &mut Counters,
     fx: &mut impl Effects,
 ) {
+    let Station { mac, ip, vlan } = station;
     let (target, ip) = match (target, ip) {
         (IpAddr::V4(target), IpAddr::V4(ip)) => (target, ip),
         (IpAddr::V6(target), IpAddr::V6(ip)) => {
             let to = (to != ethernet::BROADCAST).then_some(to);
-            return send_solicitation(target, to, (mac, ip), counters, fx);
+            return send_solicitation(target, to, (mac, ip, vlan), counters, fx);
         }
         _ => return,
     };
@@ -533,13 +528,13 @@ fn send_request(
         target_mac: [0; 6],
         target_ip: target,
     };
-    send_arp(&arp, to, counters, fx);
+    send_arp(&arp, (to, vlan), counters, fx);
 }
 
 /// Puts an ARP packet on the link.
 pub(crate) fn send_arp(
     arp: &ArpPacket,
-    to: [u8; 6],
+    (to, vlan): ([u8; 6], u16),
     counters: &mut Counters,
     fx: &mut impl Effects,
 ) {
@@ -554,7 +549,7 @@ pub(crate) fn send_arp(
     let frame = FrameOut {
         header: &frame,
         payload: Payload::None,
-        offload: TxOffload::NONE,
+        offload: TxOffload::on(vlan),
         local: false,
     };
     transmit(frame, counters, fx);

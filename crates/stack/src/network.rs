@@ -5,7 +5,6 @@
 
 use crate::config::NetworkConfig;
 use crate::link::Cx;
-use crate::route::Routes;
 use crate::stack::{Stack, cx};
 use crate::time::Instant;
 
@@ -29,14 +28,15 @@ impl Cx<'_> {
     fn renew_network(&mut self) {
         let network = &self.config.network;
         self.link.set_mtu(network.mtu);
-        let mut routes = Routes::of(&network.addrs, &network.gateways);
-        network.fill(&mut routes.fib, false);
+        self.link.set_vlans(&network.vlans);
+        let routes = network.routes4();
         let routes6 = self.routes_by(&self.link.learnt);
         self.change_groups(&routes6);
         self.announce_new(Some(&routes), &routes6);
         self.link.routes = routes;
         self.link.routes6 = routes6;
         self.link.renew_sources();
+        self.link.neighbours.set_permanent(&network.neighbours);
         self.link.neighbours.renew_epoch();
     }
 }

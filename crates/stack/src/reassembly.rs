@@ -241,6 +241,7 @@ impl Stack {
             ttl: 0,
             group: !self.link.is_own(dst),
             local: false,
+            vlan: 0,
         }
     }
 }
@@ -252,6 +253,7 @@ fn judged_alone(ip: &IpMeta) -> RxMeta {
         gso: false,
         segment: 0,
         local: ip.local,
+        vlan: ip.vlan,
     }
 }
 

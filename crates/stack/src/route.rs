@@ -26,6 +26,8 @@ pub struct Found {
     pub route: Route,
     pub source: Option<IpAddr>,
     pub mtu: Option<u16>,
+    /// The VLAN that it leads by; 0 = the device's own link.
+    pub vlan: u16,
 }
 
 impl Found {
@@ -33,6 +35,7 @@ impl Found {
         route: Route::Multicast,
         source: None,
         mtu: None,
+        vlan: 0,
     };
 
     /// What the tables say.
@@ -49,6 +52,7 @@ impl Found {
             route,
             source: entry.source,
             mtu: entry.mtu,
+            vlan: entry.vlan,
         })
     }
 }
@@ -57,9 +61,13 @@ impl Found {
 #[derive(Clone, Debug)]
 pub struct Routes {
     addrs: Vec<(Ipv4Addr, u8)>,
+    /// The same addresses in order: looked at for every packet.
+    own: Vec<Ipv4Addr>,
+    /// Addresses from here on are those of VLANs, each with its VLAN.
+    vlans: Vec<(Ipv4Addr, u8, u16)>,
     pub(crate) fib: Fib,
     /// The limited broadcast, and of each network its directed one and its all-zero form (RFC 1122
-    /// 3.2.1.3): looked at for every packet.
+    /// 3.2.1.3), in order: looked at for every packet.
     broadcasts: Vec<Ipv4Addr>,
 }
 
@@ -77,24 +85,70 @@ impl Routes {
     }
 
     pub fn new(addrs: Vec<(Ipv4Addr, u8)>, gateway: Option<Ipv4Addr>) -> Self {
-        let networks = addrs.iter().filter(|&&(_, prefix)| prefix < 31);
-        let mut broadcasts = alloc::vec![Ipv4Addr::BROADCAST];
-        broadcasts.extend(networks.flat_map(|&(own, prefix)| {
-            let network = own.to_bits() & mask(prefix);
-            [network, network | !mask(prefix)].map(Ipv4Addr::from_bits)
-        }));
         let own = addrs.iter().map(|&(own, prefix)| (own.into(), prefix));
-        let mut fib = connected(own, gateway.map(IpAddr::V4));
-        for &broadcast in &broadcasts {
-            let prefix = Prefix::host(broadcast.into());
-            // An own address of the same form is there already.
-            let _ = fib.add(fib::LOCAL, Entry::new(prefix, Target::Broadcast));
-        }
-        Self {
+        let mut routes = Self {
+            own: Vec::new(),
+            vlans: Vec::new(),
+            fib: connected(own, gateway.map(IpAddr::V4)),
+            broadcasts: Vec::new(),
             addrs,
-            fib,
-            broadcasts,
+        };
+        routes.add_broadcast(Ipv4Addr::BROADCAST, 0);
+        for &(own, prefix) in &routes.addrs.clone() {
+            routes.add_own(own, prefix, 0);
         }
+        routes.own.sort_unstable();
+        routes.broadcasts.sort_unstable();
+        routes
+    }
+
+    /// Addresses that the stack has in a VLAN of the device.
+    pub fn add_vlan(&mut self, vlan: u16, addrs: &[(IpAddr, u8)]) {
+        for &(ip, prefix) in addrs {
+            let IpAddr::V4(own) = ip else { continue };
+            add_connected(&mut self.fib, (ip, prefix), vlan);
+            self.addrs.push((own, prefix));
+            self.vlans.push((own, prefix, vlan));
+            self.add_own(own, prefix, vlan);
+        }
+        self.own.sort_unstable();
+        self.broadcasts.sort_unstable();
+    }
+
+    fn add_own(&mut self, own: Ipv4Addr, prefix: u8, vlan: u16) {
+        self.own.push(own);
+        if prefix < 31 {
+            let network = own.to_bits() & mask(prefix);
+            for bits in [network, network | !mask(prefix)] {
+                self.add_broadcast(Ipv4Addr::from_bits(bits), vlan);
+            }
+        }
+    }
+
+    fn add_broadcast(&mut self, ip: Ipv4Addr, vlan: u16) {
+        self.broadcasts.push(ip);
+        let entry = Entry {
+            vlan,
+            ..Entry::new(Prefix::host(ip.into()), Target::Broadcast)
+        };
+        // An own address of the same form is there already.
+        let _ = self.fib.add(fib::LOCAL, entry);
+    }
+
+    /// The VLAN in which a station of the link is, by our addresses there and by routes; 0 = the device's own link.
+    pub fn vlan_of(&self, ip: Ipv4Addr) -> u16 {
+        if self.vlans.is_empty() {
+            return 0;
+        }
+        self.find(&Query::to(ip.into()))
+            .map_or(0, |found| found.vlan)
+    }
+
+    /// The VLAN in which the stack has an address.
+    pub fn vlan_of_own(&self, ip: Ipv4Addr) -> u16 {
+        let mut vlans = self.vlans.iter();
+        let found = vlans.find(|(own, ..)| *own == ip);
+        found.map_or(0, |(_, _, vlan)| *vlan)
     }
 
     pub fn addrs(&self) -> &[(Ipv4Addr, u8)] {
@@ -103,13 +157,13 @@ impl Routes {
 
     #[inline]
     pub fn is_own(&self, ip: Ipv4Addr) -> bool {
-        self.addrs.iter().any(|&(own, _)| own == ip)
+        self.own.binary_search(&ip).is_ok()
     }
 
     /// The limited broadcast or that of one of our networks.
     #[inline]
     pub fn is_broadcast(&self, ip: Ipv4Addr) -> bool {
-        self.broadcasts.contains(&ip)
+        self.broadcasts.binary_search(&ip).is_ok()
     }
 
     /// Whether it is a station of the link: in a network of ours, or in one that a route says is there.
@@ -164,12 +218,8 @@ impl Routes {
 pub(crate) fn connected(addrs: impl Iterator<Item = (IpAddr, u8)>, gateway: Option<IpAddr>) -> Fib {
     let mut fib = Fib::default();
     // Of two addresses in one network the first one's route is enough.
-    for (own, prefix) in addrs {
-        let _ = fib.add(fib::LOCAL, Entry::new(Prefix::host(own), Target::Local));
-        let _ = fib.add(
-            fib::MAIN,
-            Entry::new(Prefix::new(own, prefix), Target::OnLink),
-        );
+    for net in addrs {
+        add_connected(&mut fib, net, 0);
     }
     if let Some(gateway) = gateway {
         // It is a neighbour even if no network of ours holds it.
@@ -177,6 +227,16 @@ pub(crate) fn connected(addrs: impl Iterator<Item = (IpAddr, u8)>, gateway: Opti
         let _ = fib.add(fib::MAIN, Entry::new(Prefix::ALL, Target::Via(gateway)));
     }
     fib
+}
+
+/// The routes that an address brings.
+pub(crate) fn add_connected(fib: &mut Fib, (own, prefix): (IpAddr, u8), vlan: u16) {
+    let _ = fib.add(fib::LOCAL, Entry::new(Prefix::host(own), Target::Local));
+    let network = Entry {
+        vlan,
+        ..Entry::new(Prefix::new(own, prefix), Target::OnLink)
+    };
+    let _ = fib.add(fib::MAIN, network);
 }
 
 /// RFC 1122 3.2.1.3: this network, and this host.

@@ -1,5 +1,6 @@
 //! Where an IPv6 packet goes, and from which of our addresses (RFC 6724).
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -7,7 +8,7 @@ use slipstack_wire::ipv6::solicited_node;
 
 use crate::fib::{self, Entry, Fib, Prefix, Query, Target};
 use crate::learnt::Learnt;
-use crate::route::{Found, connected};
+use crate::route::{Found, add_connected, connected};
 
 /// All nodes of the link, and of this host.
 pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
@@ -34,7 +35,11 @@ pub struct Routes6 {
     networks: Vec<(Ipv6Addr, u8)>,
     pub(crate) fib: Fib,
     /// RFC 4291 2.8: the groups that a host hears.
-    groups: Vec<Ipv6Addr>,
+    groups: BTreeSet<Ipv6Addr>,
+    /// Of VLANs, each with its VLAN.
+    vlans: Vec<(Ipv6Addr, u8, u16)>,
+    /// Our addresses in order: looked at for every packet.
+    own: Vec<Ipv6Addr>,
 }
 
 impl Routes6 {
@@ -63,8 +68,11 @@ impl Routes6 {
             addrs: addrs.collect(),
             networks,
             fib,
-            groups: Vec::new(),
+            groups: BTreeSet::new(),
+            vlans: Vec::new(),
+            own: Vec::new(),
         };
+        routes.sort_own();
         let configured: Vec<Ipv6Addr> = routes.addrs.iter().map(|own| own.ip).collect();
         routes.hear(configured.into_iter());
         routes
@@ -83,6 +91,7 @@ impl Routes6 {
             let _ = self.fib.add(fib::LOCAL, Entry::new(host, Target::Local));
             self.addrs.push(own);
         }
+        self.sort_own();
         self.networks.extend(&learnt.networks);
         for &(net, len) in &learnt.networks {
             self.add_way(Prefix::new(net.into(), len), Target::OnLink, 0);
@@ -100,6 +109,46 @@ impl Routes6 {
         self.hear(learnt.addresses.iter().map(|known| known.ip));
     }
 
+    /// Addresses that the stack has in a VLAN of the device.
+    pub fn add_vlan(&mut self, vlan: u16, addrs: &[(IpAddr, u8)]) {
+        let mut new = Vec::new();
+        for &(ip, prefix) in addrs {
+            let IpAddr::V6(own) = ip else { continue };
+            add_connected(&mut self.fib, (ip, prefix), vlan);
+            self.vlans.push((own, prefix, vlan));
+            self.networks.push((own, prefix));
+            self.addrs.push(Own {
+                ip: own,
+                prefix,
+                is_deprecated: false,
+            });
+            new.push(own);
+        }
+        self.sort_own();
+        self.hear(new.into_iter());
+    }
+
+    fn sort_own(&mut self) {
+        self.own = self.addrs.iter().map(|own| own.ip).collect();
+        self.own.sort_unstable();
+    }
+
+    /// The VLAN in which a station of the link is; 0 = the device's own link.
+    pub fn vlan_of(&self, ip: Ipv6Addr) -> u16 {
+        if self.vlans.is_empty() {
+            return 0;
+        }
+        self.find(&Query::to(ip.into()))
+            .map_or(0, |found| found.vlan)
+    }
+
+    /// The VLAN in which the stack has an address.
+    pub fn vlan_of_own(&self, ip: Ipv6Addr) -> u16 {
+        let mut vlans = self.vlans.iter();
+        let found = vlans.find(|(own, ..)| *own == ip);
+        found.map_or(0, |(_, _, vlan)| *vlan)
+    }
+
     fn add_way(&mut self, prefix: Prefix, target: Target, metric: u32) {
         let entry = Entry {
             metric,
@@ -113,9 +162,7 @@ impl Routes6 {
     pub(crate) fn hear(&mut self, addrs: impl Iterator<Item = Ipv6Addr>) {
         for ip in addrs {
             for group in [ALL_NODES, ALL_NODES_HOST, solicited_node(ip)] {
-                if !self.is_joined(group) {
-                    self.groups.push(group);
-                }
+                self.groups.insert(group);
             }
         }
     }
@@ -127,7 +174,7 @@ impl Routes6 {
 
     #[inline]
     pub fn is_own(&self, ip: Ipv6Addr) -> bool {
-        self.addrs.iter().any(|own| own.ip == ip)
+        self.own.binary_search(&ip).is_ok()
     }
 
     pub(crate) fn own(&self) -> impl Iterator<Item = Ipv6Addr> + '_ {

@@ -105,7 +105,7 @@ impl Cx<'_> {
 
     fn hear_neighbour(&mut self, now: Instant, ip: Ipv6Addr, mac: [u8; 6], fx: &mut impl Effects) {
         if let Some(source) = self.link.routes6.find_source(ip) {
-            self.learn_v6(now, ip, mac, source, Confidence::Heard, fx);
+            self.learn_v6(now, (ip, mac), (source, 0), Confidence::Heard, fx);
         }
     }
 
@@ -203,8 +203,7 @@ impl Cx<'_> {
     }
 
     pub(crate) fn routes_by(&self, learnt: &Learnt) -> Routes6 {
-        let mut routes = Routes6::of(&self.config.network.addrs, &self.config.network.gateways);
-        self.config.network.fill(&mut routes.fib, true);
+        let mut routes = self.config.network.routes6();
         let routers = self.link.lost_routers.rank(&learnt.routers);
         routes.add_learnt(learnt, &routers);
         if let Some(slaac) = &self.link.slaac {

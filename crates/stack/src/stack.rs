@@ -16,6 +16,7 @@ use crate::effects::{DatagramOut, Effects, RxChecksum, RxMeta};
 use crate::error::SocketError;
 use crate::fib::Fib;
 use crate::groups::{Asker, GroupFilter};
+use crate::held::Held;
 use crate::icmp;
 use crate::icmp_limit::IcmpLimit;
 use crate::icmpv6;
@@ -24,7 +25,7 @@ use crate::ip::{self, IpMeta, PathCause, QUOTED_LEN, Report, Told, parse_flow};
 use crate::ipv6;
 use crate::learnt::Learnt;
 use crate::link::Link;
-use crate::neighbour::{Confidence, GivenUp, Held};
+use crate::neighbour::{Confidence, GivenUp, Querier};
 use crate::options::{DEFAULT_TTL, UdpOption, UdpOptions};
 use crate::reassembly::Reassembly;
 use crate::rng::Rng;
@@ -311,11 +312,15 @@ impl Stack {
             return;
         }
         if let Some(source) = self.link.find_source(ip) {
+            let asker = Querier {
+                ip: source,
+                vlan: self.link.vlan_of(ip),
+            };
             self.link.neighbours.learn(
                 now,
                 ip,
                 (mac, Confidence::Confirmed),
-                source,
+                asker,
                 &mut self.counters,
                 fx,
             );

@@ -29,6 +29,8 @@ pub struct RxMeta {
     pub segment: u16,
     /// Sent by this machine's own stacks to their own address; a device never sets it.
     pub local: bool,
+    /// The 802.1Q VLAN that it came in, whose tag the device has taken out; 0 = the device's own link.
+    pub vlan: u16,
 }
 
 impl RxMeta {
@@ -37,12 +39,14 @@ impl RxMeta {
         gso: false,
         segment: 0,
         local: false,
+        vlan: 0,
     };
     pub const VERIFIED: Self = Self {
         checksum: RxChecksum::Verified,
         gso: false,
         segment: 0,
         local: false,
+        vlan: 0,
     };
     /// A frame of our own that is looped back, with its checksum still partial.
     pub const LOCAL: Self = Self {
@@ -50,6 +54,7 @@ impl RxMeta {
         gso: false,
         segment: 0,
         local: true,
+        vlan: 0,
     };
 }
 
@@ -113,11 +118,23 @@ pub struct Gso {
 pub struct TxOffload {
     pub checksum: Option<PartialChecksum>,
     pub gso: Option<Gso>,
+    /// The 802.1Q VLAN whose tag the device puts in; 0 = the device's own link.
+    pub vlan: u16,
 }
 
 impl TxOffload {
     pub const NONE: Self = Self {
         checksum: None,
         gso: None,
+        vlan: 0,
     };
+
+    /// None but the tag.
+    pub const fn on(vlan: u16) -> Self {
+        Self {
+            checksum: None,
+            gso: None,
+            vlan,
+        }
+    }
 }

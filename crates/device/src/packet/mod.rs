@@ -94,6 +94,10 @@ impl Device for PacketSlot {
             .send(self.fd.as_fd(), header, payload, offload, counters)
     }
 
+    fn set_vlans(&mut self, vlans: &[u16]) {
+        self.receive.set_vlans(vlans);
+    }
+
     fn flush(&mut self) {
         self.transmit.flush(self.fd.as_fd(), &mut self.counters);
     }

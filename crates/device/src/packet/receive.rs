@@ -33,7 +33,10 @@ pub(crate) struct Receive {
     /// Handed over in this run.
     large_bytes: usize,
     empty_turns: u32,
+    /// The VLAN of the device's own link, 0 = what has no tag.
     vlan: u16,
+    /// Others whose frames are wanted, in order.
+    vlans: Vec<u16>,
 }
 
 impl Receive {
@@ -53,9 +56,16 @@ impl Receive {
             large_bytes: 0,
             empty_turns: 0,
             vlan,
+            vlans: Vec::new(),
         };
         receive.release_leftover();
         Ok(receive)
+    }
+
+    /// Frames of these VLANs are handed over too.
+    pub(crate) fn set_vlans(&mut self, vlans: &[u16]) {
+        self.vlans = vlans.to_vec();
+        self.vlans.sort_unstable();
     }
 
     /// A predecessor that died between storing its position and giving the slot back leaves a
@@ -135,12 +145,17 @@ impl Receive {
         counters: &mut DeviceCounters,
     ) -> usize {
         // The kernel has taken the tag out of the frame.
-        if header.vlan(status) != Some(self.vlan) {
-            counters.rx_vlan += 1;
-            return 0;
-        }
+        let tag = header.vlan(status);
+        let vlan = match tag {
+            Some(vlan) if vlan == self.vlan => 0,
+            Some(vlan) if self.vlans.binary_search(&vlan).is_ok() => vlan,
+            _ => {
+                counters.rx_vlan += 1;
+                return 0;
+            }
+        };
         if header.captured < header.len {
-            return self.take_large(fd, status, header, sink, counters);
+            return self.take_large(fd, (status, vlan), header, sink, counters);
         }
         let Some((virtio, frame)) = split_slot(self.ring.bytes(self.next), header) else {
             counters.rx_malformed += 1;
@@ -150,7 +165,7 @@ impl Receive {
             Some(Received::Frame(meta)) => {
                 counters.rx_frames += 1;
                 counters.rx_bytes += frame.len() as u64;
-                sink.frame(frame, refine(meta, status));
+                sink.frame(frame, refine(meta, status, vlan));
                 1
             }
             _ => {
@@ -165,7 +180,7 @@ impl Receive {
     fn take_large(
         &mut self,
         fd: BorrowedFd<'_>,
-        status: u32,
+        (status, vlan): (u32, u16),
         header: SlotHeader,
         sink: &mut dyn Sink,
         counters: &mut DeviceCounters,
@@ -183,7 +198,7 @@ impl Receive {
         let announced = Announced {
             beginning,
             len: header.len as usize,
-            meta: refine(meta, status),
+            meta: refine(meta, status, vlan),
         };
         match self.large.take(fd, &announced, sink) {
             Taken::Lost => {
@@ -226,7 +241,8 @@ fn split_slot(slot: &[u8], header: SlotHeader) -> Option<(&[u8], &[u8])> {
 /// The ring's own status says more than the virtio header does: a verified checksum is marked
 /// there only.
 #[inline]
-fn refine(mut meta: RxMeta, status: u32) -> RxMeta {
+fn refine(mut meta: RxMeta, status: u32, vlan: u16) -> RxMeta {
+    meta.vlan = vlan;
     if meta.checksum == RxChecksum::Unknown {
         if status & raw::STATUS_CSUM_NOT_READY != 0 {
             meta.checksum = RxChecksum::Partial;

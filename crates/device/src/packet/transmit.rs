@@ -33,7 +33,7 @@ pub(crate) struct Transmit {
     used: usize,
     nobufs_in_row: u32,
     is_stalled: bool,
-    /// 0 = frames have no tag.
+    /// The VLAN of the device's own link, 0 = its frames have no tag.
     vlan: u16,
 }
 
@@ -69,7 +69,12 @@ impl Transmit {
         offload: TxOffload,
         counters: &mut DeviceCounters,
     ) -> Result<(), TxFull> {
-        if self.vlan != 0 {
+        let vlan = match offload.vlan {
+            0 => self.vlan,
+            vlan => vlan,
+        };
+        if vlan != 0 {
+            let offload = TxOffload { vlan, ..offload };
             return self.send_tagged(fd, header, payload, offload, counters);
         }
         self.send_frame(fd, header, payload, &offload, counters)
@@ -94,7 +99,7 @@ impl Transmit {
         };
         let mut tagged = [0; HEADER_MAX];
         let len = header.len() + TAG_LEN;
-        let [high, low] = self.vlan.to_be_bytes();
+        let [high, low] = offload.vlan.to_be_bytes();
         tagged[..ADDRESSES].copy_from_slice(addresses);
         tagged[ADDRESSES..ADDRESSES + TAG_LEN].copy_from_slice(&[0x81, 0, high, low]);
         tagged[ADDRESSES + TAG_LEN..len].copy_from_slice(rest);
@@ -108,6 +113,7 @@ impl Transmit {
                 gso.header_len += tag;
                 gso
             }),
+            ..offload
         };
         self.send_frame(fd, &tagged[..len], payload, &offload, counters)
     }

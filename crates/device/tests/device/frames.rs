@@ -196,7 +196,7 @@ fn frames_keep_their_order_through_the_arena_and_around_large_ones() {
                 &payload,
                 TxOffload {
                     checksum,
-                    gso: None,
+                    ..TxOffload::NONE
                 },
             );
         }
@@ -229,7 +229,7 @@ impl MiniTcp {
             header,
             TxOffload {
                 checksum,
-                gso: None,
+                ..TxOffload::NONE
             },
         )
     }

@@ -94,6 +94,8 @@ impl Net {
         };
         let inbox = inboxes.inbox(0).map(InboxReader::new);
         let mut stack = Stack::new(config, Instant(now));
+        let mut device = device;
+        device.set_vlans(&network.state.vlans());
         let mut world = World::new(
             device,
             network,

@@ -34,6 +34,7 @@ impl Net {
 
     /// The network has changed: the own stack goes by it, and engines are told.
     pub fn set_network(&mut self, now: u64, state: &NetworkState) {
+        self.world.device.set_vlans(&state.vlans());
         self.stack.set_network(Instant(now), config_of(state));
         let own = state.addresses().iter().map(|(ip, _)| *ip).collect();
         self.world.set_own(own);

@@ -202,6 +202,9 @@ impl Server {
             }
         }
         server.publish_engines();
+        if is_successor {
+            server.renew_network(now);
+        }
         // What changed while nobody listened.
         server.follow_link(now);
         server.follow_routers(now);

@@ -23,6 +23,14 @@ impl Server {
         Ok(())
     }
 
+    /// The former keeper may have died in the middle of a change: what it wrote down holds, for everybody.
+    pub(super) fn renew_network(&mut self, now: u64) {
+        let state = self.world.network.state.clone();
+        if let Err(error) = self.publish(state, now) {
+            say(format_args!("the network cannot be steered: {error}"));
+        }
+    }
+
     /// An interface of this namespace has changed, maybe ours.
     pub(super) fn follow_link(&mut self, now: u64) {
         let Ok(link) = iface::link(self.world.dir.interface()) else {

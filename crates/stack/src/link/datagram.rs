@@ -90,6 +90,7 @@ impl Cx<'_> {
             mac,
             local: true,
             mtu: self.link.mtu,
+            vlan: 0,
             epoch: self.link.neighbours.epoch(),
             valid_until: Instant::FAR_FUTURE,
         };
@@ -209,7 +210,7 @@ impl Cx<'_> {
         FrameOut {
             header: &room[..header_len],
             payload: Payload::Inline(&whole.payload[begin..part.offset + part.len - l4]),
-            offload: TxOffload::NONE,
+            offload: TxOffload::on(hop.vlan),
             local: hop.local,
         }
     }

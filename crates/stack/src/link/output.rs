@@ -14,7 +14,7 @@ use crate::bound;
 use crate::counters::{Counter, Counters};
 use crate::effects::{Effects, FrameOut, Payload};
 use crate::error::{Reason, SocketError};
-use crate::neighbour::Held;
+use crate::held::Held;
 use crate::path_mtu::{self, PathMtus};
 use crate::time::Instant;
 
@@ -172,6 +172,7 @@ impl Cx<'_> {
                 gso: gso_mss
                     .filter(|_| !hop.local)
                     .map(|mss| Gso { mss, header_len }),
+                vlan: hop.vlan,
             },
             local: hop.local,
         };
@@ -261,7 +262,7 @@ pub(super) fn complete<'a>(
     pseudo: impl FnOnce() -> checksum::Sum,
     hop: &NextHop,
 ) -> FrameOut<'a> {
-    let mut offload = TxOffload::NONE;
+    let mut offload = TxOffload::on(hop.vlan);
     if let Some(at) = segment.checksum_at {
         let field = l4_at + usize::from(at);
         if let Some(field) = buffer.get_mut(field..field + 2) {

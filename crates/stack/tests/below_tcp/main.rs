@@ -15,3 +15,4 @@ mod routers;
 mod routes;
 mod support;
 mod udp;
+mod vlans;

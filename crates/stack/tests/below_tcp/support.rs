@@ -24,6 +24,8 @@ pub type Returned = (SocketAddr, Reason, IpAddr, [u8; 2], Vec<u8>);
 pub struct Recorder {
     pub frames: Vec<Vec<u8>>,
     pub local: Vec<bool>,
+    /// The VLAN of each frame.
+    pub vlans: Vec<u16>,
     pub datagrams: Vec<(UdpId, SocketAddr, SocketAddr, Vec<u8>)>,
     pub events: Vec<Event>,
     pub groups: Vec<(IpAddr, GroupFilter)>,
@@ -44,6 +46,7 @@ impl Effects for Recorder {
         bytes.extend_from_slice(payload);
         self.frames.push(bytes);
         self.local.push(frame.local);
+        self.vlans.push(frame.offload.vlan);
     }
 
     fn store(&mut self, _: ConnId, _: u64, _: &[u8]) -> bool {

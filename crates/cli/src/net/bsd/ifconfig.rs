@@ -1,0 +1,270 @@
+//! `slipstack ifconfig`, `ff_ifconfig`.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+
+use serde_json::json;
+use slipstack_channel::control::net::{Change, Interface, Mode, NetworkState};
+use slipstack_config::Settings;
+
+use super::take_engine;
+use crate::failure::Failure;
+use crate::net::names::{FSTACK_PORT, broadcast_of, find_interface, mac_text, parse_net};
+use crate::net::target::Target;
+use crate::net::words::Words;
+use crate::output::print;
+
+pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
+    let mut words = Words::new("ifconfig", words);
+    let (mut engine, mut is_list, mut is_json) = (0, false, false);
+    while words.peek().is_some_and(|word| word.starts_with('-')) {
+        if let Some(number) = take_engine(&mut words, "-p")? {
+            engine = number;
+            continue;
+        }
+        match words.next() {
+            Some("-l") => is_list = true,
+            Some("--json") => is_json = true,
+            // All of them are up and shown.
+            Some("-a" | "-u" | "-v" | "-m") => {}
+            Some(other) => return Err(words.unknown(other)),
+            None => {}
+        }
+    }
+    let target = Target::find(settings, engine)?;
+    let state = target.network()?;
+    let Some(name) = words.next() else {
+        let names: Vec<&str> = state.interfaces.iter().map(|it| it.name.as_str()).collect();
+        return match (is_list, is_json) {
+            (true, _) => print(&format!("{}\n", names.join(" "))),
+            (_, true) => print(&format!("{}\n", json!(state.interfaces))),
+            _ => print(
+                &state
+                    .interfaces
+                    .iter()
+                    .map(|it| text(&state, it))
+                    .collect::<String>(),
+            ),
+        };
+    };
+    if words.peek().is_none() {
+        return print(&text(&state, find_interface(&state, name)?));
+    }
+    let changes = changes(&state, name, &mut words)?;
+    match changes.is_empty() {
+        true => Ok(()),
+        false => target.change(changes),
+    }
+}
+
+fn text(state: &NetworkState, it: &Interface) -> String {
+    let mut text = format!(
+        "{}: flags=8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST> metric 0 mtu {}\n\tether {}\n",
+        it.name,
+        it.mtu,
+        mac_text(it.mac)
+    );
+    for &(ip, len) in &it.addresses {
+        match ip {
+            IpAddr::V4(ip) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
+                let _ = write!(text, "\tinet {ip} netmask {mask:#010x}");
+                let broadcast = broadcast_of((ip.into(), len)).unwrap_or(ip.into());
+                let _ = writeln!(text, " broadcast {broadcast}");
+            }
+            IpAddr::V6(ip) => {
+                let _ = writeln!(text, "\tinet6 {ip} prefixlen {len}");
+            }
+        }
+    }
+    if it.vlan != 0 {
+        let _ = writeln!(
+            text,
+            "\tvlan: {} vlanproto: 802.1q vlanpcp: 0 parent interface: {}",
+            it.vlan,
+            state.own().name
+        );
+    }
+    text
+}
+
+/// The VLAN in the name of an interface of a port: `eth1.10`, `f-stack-0.10`, `vlan10`.
+fn vlan_in(state: &NetworkState, name: &str) -> Option<u16> {
+    let of_vlan = name.strip_prefix("vlan").and_then(|id| id.parse().ok());
+    let (port, id) = name.rsplit_once('.').unwrap_or(("", ""));
+    let is_port = [state.own().name.as_str(), FSTACK_PORT].contains(&port);
+    of_vlan.or_else(|| id.parse().ok().filter(|_| is_port))
+}
+
+fn changes(
+    state: &NetworkState,
+    name: &str,
+    words: &mut Words<'_>,
+) -> Result<Vec<Change>, Failure> {
+    let mut changes = Vec::new();
+    let found = find_interface(state, name);
+    let mut called = found
+        .as_ref()
+        .map_or(name, |it| it.name.as_str())
+        .to_owned();
+    while let Some(word) = words.next() {
+        match word {
+            "create" | "plumb" => {
+                let mut vlan = vlan_in(state, name);
+                if words.take("vlan") {
+                    vlan = Some(words.parsed("vlan")?);
+                }
+                if words.take("vlandev") {
+                    find_interface(state, words.value("vlandev")?)?;
+                }
+                let vlan = vlan.ok_or_else(|| {
+                    let own = &state.own().name;
+                    Failure::new(format!(
+                        "ifconfig: {name} cannot be created: a VLAN is named as {own}.10"
+                    ))
+                })?;
+                name.clone_into(&mut called);
+                changes.push(Change::AddVlan {
+                    name: name.to_owned(),
+                    vlan,
+                });
+            }
+            "destroy" | "unplumb" => changes.push(Change::DelInterface {
+                name: found.as_ref().map_err(again)?.name.clone(),
+            }),
+            "mtu" => changes.push(Change::SetMtu {
+                name: called.clone(),
+                mtu: words.parsed(word)?,
+            }),
+            "up" => {}
+            "inet" | "inet6" => {
+                let it = found.as_ref().ok();
+                if it.is_none() && changes.is_empty() {
+                    return Err(again(&Failure::new(format!(
+                        "interface {name} does not exist"
+                    ))));
+                }
+                changes.extend(address(it.copied(), &called, word == "inet6", words)?);
+            }
+            "down" => {
+                return Err(Failure::new(
+                    "ifconfig: an interface of the stack cannot be down; destroy it, or remove its addresses",
+                ));
+            }
+            other => return Err(words.unknown(other)),
+        }
+    }
+    Ok(changes)
+}
+
+fn again(failure: &Failure) -> Failure {
+    Failure::new(format!("ifconfig: {failure}"))
+}
+
+/// `A netmask M broadcast B [alias|-alias|delete]`, `A prefixlen N`. Without `alias` the address takes the place of the
+/// first of its family.
+fn address(
+    it: Option<&Interface>,
+    name: &str,
+    is_v6: bool,
+    words: &mut Words<'_>,
+) -> Result<Vec<Change>, Failure> {
+    let text = words.value("an address")?;
+    let (ip, mut len) = parse_net(text)
+        .filter(|(ip, _)| ip.is_ipv6() == is_v6)
+        .ok_or_else(|| words.wrong("an address", text))?;
+    if !text.contains('/') {
+        // FreeBSD's where none is given: of IPv4 the class's.
+        len = match ip {
+            IpAddr::V4(ip) => class_len(ip),
+            IpAddr::V6(_) => 64,
+        };
+    }
+    let (mut is_alias, mut is_removal) = (false, false);
+    while let Some(word) = words.peek() {
+        match word {
+            "netmask" => {
+                words.next();
+                let mask = words.value(word)?;
+                len = mask_len(mask).ok_or_else(|| words.wrong(word, mask))?;
+            }
+            "prefixlen" => {
+                words.next();
+                len = words.parsed(word)?;
+            }
+            "broadcast" | "metric" | "scopeid" => {
+                words.next();
+                words.value(word)?;
+            }
+            "alias" | "add" => is_alias = words.take(word),
+            "-alias" | "delete" | "remove" => is_removal = words.take(word),
+            "autoconf" | "no_dad" => _ = words.take(word),
+            _ => break,
+        }
+    }
+    let interface = name.to_owned();
+    if is_removal {
+        let prefix_len = None;
+        return Ok(vec![Change::DelAddress {
+            interface,
+            ip,
+            prefix_len,
+        }]);
+    }
+    let mut changes = Vec::new();
+    let mut old = it.into_iter().flat_map(|it| &it.addresses);
+    let first = old.find(|(old, _)| old.is_ipv6() == is_v6);
+    if let Some((old, _)) = first.filter(|(old, _)| !is_alias && !is_v6 && *old != ip) {
+        changes.push(Change::DelAddress {
+            interface: interface.clone(),
+            ip: *old,
+            prefix_len: None,
+        });
+    }
+    changes.push(Change::AddAddress {
+        interface,
+        address: (ip, len),
+        // Giving an address again changes its length.
+        mode: Mode::Replace,
+    });
+    Ok(changes)
+}
+
+fn class_len(ip: Ipv4Addr) -> u8 {
+    match ip.octets()[0] {
+        0..=127 => 8,
+        128..=191 => 16,
+        _ => 24,
+    }
+}
+
+/// 255.255.255.0 or 0xffffff00, without holes.
+pub(super) fn mask_len(text: &str) -> Option<u8> {
+    let bits = match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok()?,
+        None => text.parse::<Ipv4Addr>().ok()?.to_bits(),
+    };
+    let len = bits.leading_ones();
+    let is_whole = bits.checked_shl(len).unwrap_or(0) == 0;
+    is_whole.then_some(len as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_are_read_in_both_ways_and_without_holes() {
+        let table = [
+            ("255.255.255.0", Some(24)),
+            ("0xffffff00", Some(24)),
+            ("255.255.255.255", Some(32)),
+            ("0.0.0.0", Some(0)),
+            ("255.0.255.0", None),
+            ("mask", None),
+        ];
+        for (text, len) in table {
+            assert_eq!(mask_len(text), len, "{text}");
+        }
+    }
+}

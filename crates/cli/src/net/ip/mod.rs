@@ -1,0 +1,128 @@
+//! `slipstack ip`: the grammar of iproute2's `ip` for the objects that a stack has.
+
+mod address;
+mod link;
+mod neighbour;
+mod route;
+mod rule;
+
+use serde_json::Value;
+use slipstack_channel::control::net::{Answer, NetworkState, Query};
+use slipstack_config::Settings;
+
+use crate::failure::Failure;
+use crate::net::target::Target;
+use crate::net::words::Words;
+use crate::output::print;
+
+/// Options before the object.
+#[derive(Clone, Copy, Default)]
+struct Options {
+    is_json: bool,
+    /// Only this family: IPv6, or IPv4.
+    is_v6: Option<bool>,
+    engine: u32,
+}
+
+impl Options {
+    fn wants(&self, is_v6: bool) -> bool {
+        self.is_v6.is_none_or(|only| only == is_v6)
+    }
+
+    /// Prints a list as JSON or as lines.
+    fn show(&self, json: Vec<Value>, text: &str) -> Result<(), Failure> {
+        if self.is_json {
+            return print(&format!("{}\n", Value::Array(json)));
+        }
+        print(text)
+    }
+}
+
+/// What a command is about, by its first letters as iproute2 takes them.
+#[derive(Clone, Copy)]
+enum Object {
+    Address,
+    Link,
+    Route,
+    Rule,
+    Neighbour,
+    Monitor,
+}
+
+const OBJECTS: [(&str, Object); 7] = [
+    ("address", Object::Address),
+    ("link", Object::Link),
+    ("route", Object::Route),
+    ("rule", Object::Rule),
+    ("neighbour", Object::Neighbour),
+    ("neighbor", Object::Neighbour),
+    ("monitor", Object::Monitor),
+];
+
+pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
+    let mut words = Words::new("ip", words);
+    let mut options = Options::default();
+    while let Some(word) = words.peek().filter(|word| word.starts_with('-')) {
+        words.next();
+        match word {
+            "-j" | "-json" | "--json" => options.is_json = true,
+            "-4" => options.is_v6 = Some(false),
+            "-6" => options.is_v6 = Some(true),
+            "-p" | "--engine" => options.engine = words.parsed(word)?,
+            "-d" | "-details" | "-o" | "-oneline" | "-br" => {}
+            other => return Err(words.unknown(other)),
+        }
+    }
+    let Some(object) = words.next() else {
+        return Err(words.missing("an object (addr, link, route, rule, neigh, monitor)"));
+    };
+    let found = OBJECTS.iter().find(|(name, _)| name.starts_with(object));
+    let Some((_, object)) = found else {
+        return Err(words.unknown(object));
+    };
+    let target = Target::find(settings, options.engine)?;
+    match object {
+        Object::Address => address::run(&target, options, words),
+        Object::Link => link::run(&target, options, words),
+        Object::Route => route::run(&target, options, words),
+        Object::Rule => rule::run(&target, options, words),
+        Object::Neighbour => neighbour::run(&target, options, words),
+        Object::Monitor => monitor(&target),
+    }
+}
+
+/// Tells of each change until it is ended.
+fn monitor(target: &Target) -> Result<(), Failure> {
+    let mut answer = target.ask(Query::Watch)?;
+    let mut before: Option<NetworkState> = None;
+    loop {
+        let Answer::Network(state) = answer else {
+            return Err(Failure::new("the keeper gave an answer that does not fit"));
+        };
+        if let Some(before) = &before {
+            print(&differences(before, &state))?;
+        }
+        before = Some(state);
+        let next = target.client.next();
+        answer = next.map_err(|error| Failure::new(error.to_string()))?;
+    }
+}
+
+/// The lines of `ip` that came and went.
+fn differences(before: &NetworkState, after: &NetworkState) -> String {
+    let all = |state: &NetworkState| -> Vec<String> {
+        let texts = [
+            address::text(state, None, Options::default()),
+            route::text(state, &route::Selection::all(), Options::default()),
+            rule::text(state, Options::default()),
+        ];
+        let lines = texts.iter().flat_map(|text| text.lines());
+        lines.map(str::to_owned).collect()
+    };
+    let (old, new) = (all(before), all(after));
+    let gone = old.iter().filter(|line| !new.contains(line));
+    let come = new.iter().filter(|line| !old.contains(line));
+    let gone = gone.map(|line| format!("Deleted {}\n", line.trim()));
+    let come = come.map(|line| format!("{}\n", line.trim()));
+    gone.chain(come).collect()
+}

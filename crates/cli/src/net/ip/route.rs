@@ -1,0 +1,257 @@
+//! `ip route`.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+use slipstack_channel::control::net::{
+    Change, MAIN_TABLE, Mode, NetworkState, RouteEntry, RouteKey,
+};
+
+use super::Options;
+use crate::failure::Failure;
+use crate::net::names::{device_of, find_interface, network_of, parse_net};
+use crate::net::target::Target;
+use crate::net::words::Words;
+
+/// Which routes are shown.
+pub(super) struct Selection {
+    /// `None`: of all tables.
+    table: Option<u32>,
+}
+
+impl Selection {
+    pub(super) fn all() -> Selection {
+        Selection { table: None }
+    }
+}
+
+/// One line of a list.
+struct Line {
+    to: (IpAddr, u8),
+    device: String,
+    route: Option<RouteEntry>,
+    /// Of a network that an address brings.
+    source: Option<IpAddr>,
+}
+
+pub(super) fn run(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
+    match words.next() {
+        None | Some("show" | "list" | "ls" | "sh" | "s") => show(target, options, words),
+        Some("add" | "a") => add(target, options, words, Mode::Add),
+        Some("replace") => add(target, options, words, Mode::Replace),
+        Some("change" | "chg") => add(target, options, words, Mode::Change),
+        Some("del" | "delete" | "d") => delete(target, options, words),
+        Some(other) => Err(words.unknown(other)),
+    }
+}
+
+fn show(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
+    let mut selection = Selection {
+        table: Some(MAIN_TABLE),
+    };
+    while let Some(word) = words.next() {
+        match word {
+            "table" => selection.table = table(words.value(word)?, &words)?,
+            other => return Err(words.unknown(other)),
+        }
+    }
+    let state = target.network()?;
+    let lines = lines(&state, &selection, options);
+    let json = lines.iter().map(as_json).collect();
+    options.show(json, &text(&state, &selection, options))
+}
+
+fn table(text: &str, words: &Words<'_>) -> Result<Option<u32>, Failure> {
+    Ok(match text {
+        "all" => None,
+        "main" => Some(MAIN_TABLE),
+        "default" => Some(253),
+        "local" => Some(255),
+        id => Some(id.parse().map_err(|_| words.wrong("table", id))?),
+    })
+}
+
+fn lines(state: &NetworkState, selection: &Selection, options: Options) -> Vec<Line> {
+    let is_meant = |table: u32| selection.table.is_none_or(|wanted| wanted == table);
+    let configured = state.routes.iter().filter(|route| is_meant(route.table));
+    let mut lines: Vec<Line> = configured
+        .map(|route| Line {
+            to: route.to,
+            device: device_of(state, route).to_owned(),
+            route: Some(route.clone()),
+            source: None,
+        })
+        .collect();
+    if is_meant(MAIN_TABLE) {
+        for it in &state.interfaces {
+            for &(ip, len) in &it.addresses {
+                let to = network_of((ip, len));
+                let is_host = len == if ip.is_ipv4() { 32 } else { 128 };
+                if !is_host
+                    && !lines
+                        .iter()
+                        .any(|line| line.route.is_none() && line.to == to)
+                {
+                    lines.push(Line {
+                        to,
+                        device: it.name.clone(),
+                        route: None,
+                        source: Some(ip),
+                    });
+                }
+            }
+        }
+    }
+    // As on Linux: IPv4 alone, where no family is named.
+    let is_v6 = options.is_v6.unwrap_or(false);
+    let wants_all = selection.table.is_none() && options.is_v6.is_none();
+    lines.retain(|line| wants_all || line.to.0.is_ipv6() == is_v6);
+    lines
+}
+
+pub(super) fn text(state: &NetworkState, selection: &Selection, options: Options) -> String {
+    let mut text = String::new();
+    for line in lines(state, selection, options) {
+        let to = match line.to {
+            (_, 0) => "default".to_owned(),
+            (ip, len) if len == if ip.is_ipv4() { 32 } else { 128 } => ip.to_string(),
+            (ip, len) => format!("{ip}/{len}"),
+        };
+        match &line.route {
+            Some(route) => {
+                if route.is_unreachable {
+                    let _ = write!(text, "unreachable {to}");
+                } else {
+                    let _ = write!(text, "{to}");
+                    if let Some(via) = route.via {
+                        let _ = write!(text, " via {via}");
+                    }
+                    let _ = write!(text, " dev {}", line.device);
+                }
+                if route.table != MAIN_TABLE && selection.table != Some(route.table) {
+                    let _ = write!(text, " table {}", route.table);
+                }
+                if let Some(source) = route.source {
+                    let _ = write!(text, " src {source}");
+                }
+                if route.metric != 0 {
+                    let _ = write!(text, " metric {}", route.metric);
+                }
+                if let Some(mtu) = route.mtu {
+                    let _ = write!(text, " mtu {mtu}");
+                }
+            }
+            None => {
+                let _ = write!(text, "{to} dev {} proto kernel scope link", line.device);
+                if let Some(source) = line.source.filter(IpAddr::is_ipv4) {
+                    let _ = write!(text, " src {source}");
+                }
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn as_json(line: &Line) -> Value {
+    let to = match line.to {
+        (_, 0) => "default".to_owned(),
+        (ip, len) => format!("{ip}/{len}"),
+    };
+    let mut told = json!({"dst": to, "dev": line.device, "flags": []});
+    match &line.route {
+        Some(route) => {
+            told["table"] = json!(route.table);
+            told["metric"] = json!(route.metric);
+            told["gateway"] = json!(route.via);
+            told["prefsrc"] = json!(route.source);
+            if route.is_unreachable {
+                told["type"] = json!("unreachable");
+            }
+        }
+        None => {
+            told["protocol"] = json!("kernel");
+            told["scope"] = json!("link");
+            told["prefsrc"] = json!(line.source);
+        }
+    }
+    told
+}
+
+/// What the words of a route say.
+struct Described {
+    route: RouteEntry,
+    has_metric: bool,
+}
+
+fn describe(
+    state: &NetworkState,
+    options: Options,
+    words: &mut Words<'_>,
+) -> Result<Described, Failure> {
+    let is_v6 = options.is_v6.unwrap_or(false);
+    let mut to = None;
+    let mut route = RouteEntry {
+        via: None,
+        ..RouteEntry::default_by(IpAddr::from([0; 4]))
+    };
+    let mut has_metric = false;
+    while let Some(word) = words.next() {
+        match word {
+            "unicast" => {}
+            "unreachable" | "blackhole" | "prohibit" => route.is_unreachable = true,
+            "via" => {
+                let mut gateway = words.value(word)?;
+                if ["inet", "inet6"].contains(&gateway) {
+                    gateway = words.value(word)?;
+                }
+                route.via = Some(gateway.parse().map_err(|_| words.wrong(word, gateway))?);
+            }
+            "dev" | "oif" => route.vlan = Some(find_interface(state, words.value(word)?)?.vlan),
+            "table" => {
+                let text = words.value(word)?;
+                route.table = table(text, words)?.ok_or_else(|| words.wrong(word, text))?;
+            }
+            "metric" | "priority" | "preference" => {
+                route.metric = words.parsed(word)?;
+                has_metric = true;
+            }
+            "src" => route.source = Some(words.parsed(word)?),
+            "mtu" => route.mtu = Some(words.parsed(word)?),
+            "proto" | "protocol" | "scope" => _ = words.value(word)?,
+            "onlink" => {}
+            "default" | "0/0" | "::/0" => to = Some(None),
+            text => {
+                let net = parse_net(text).ok_or_else(|| words.wrong("a network", text))?;
+                to = Some(Some(net));
+            }
+        }
+    }
+    let is_v6 = route.via.map_or(is_v6, |via| via.is_ipv6());
+    let everywhere = match is_v6 {
+        true => (IpAddr::from([0; 16]), 0),
+        false => (IpAddr::from([0; 4]), 0),
+    };
+    let to = to.ok_or_else(|| words.missing("a network"))?;
+    route.to = to.unwrap_or(everywhere);
+    Ok(Described { route, has_metric })
+}
+
+fn add(target: &Target, options: Options, mut words: Words<'_>, mode: Mode) -> Result<(), Failure> {
+    let state = target.network()?;
+    let Described { route, .. } = describe(&state, options, &mut words)?;
+    target.change(vec![Change::AddRoute { route, mode }])
+}
+
+fn delete(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
+    let state = target.network()?;
+    let Described { route, has_metric } = describe(&state, options, &mut words)?;
+    target.change(vec![Change::DelRoute(RouteKey {
+        to: route.to,
+        table: route.table,
+        via: route.via,
+        metric: has_metric.then_some(route.metric),
+        vlan: route.vlan,
+    })])
+}

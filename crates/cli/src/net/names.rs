@@ -1,0 +1,79 @@
+//! Names of interfaces, addresses and networks as commands have them.
+
+use std::net::IpAddr;
+
+use slipstack_channel::control::net::{Interface, NetworkState, RouteEntry};
+
+use crate::failure::Failure;
+
+/// FreeBSD's name of the interface of F-Stack's first port.
+pub const FSTACK_PORT: &str = "f-stack-0";
+
+/// The interface that a command means: by its own name, or by F-Stack's.
+pub fn find_interface<'a>(state: &'a NetworkState, name: &str) -> Result<&'a Interface, Failure> {
+    let by_vlan = |rest: &str| state.find_vlan(rest.strip_prefix('.')?.parse().ok()?);
+    let of_port = |rest: &str| match rest {
+        "" => Some(state.own()),
+        rest => by_vlan(rest),
+    };
+    let found = state
+        .find(name)
+        .or_else(|| name.strip_prefix(FSTACK_PORT).and_then(of_port));
+    found.ok_or_else(|| Failure::new(format!("Cannot find device \"{name}\"")))
+}
+
+/// A network such as 10.0.0.0/8, or one host.
+pub fn parse_net(text: &str) -> Option<(IpAddr, u8)> {
+    let (ip, len) = match text.split_once('/') {
+        Some((ip, len)) => (ip.parse::<IpAddr>().ok()?, len.parse::<u8>().ok()?),
+        None => {
+            let ip = text.parse::<IpAddr>().ok()?;
+            (ip, if ip.is_ipv4() { 32 } else { 128 })
+        }
+    };
+    (len <= if ip.is_ipv4() { 32 } else { 128 }).then_some((ip, len))
+}
+
+pub fn parse_mac(text: &str) -> Option<[u8; 6]> {
+    let bytes: Option<Vec<u8>> = text
+        .split(':')
+        .map(|byte| u8::from_str_radix(byte, 16).ok())
+        .collect();
+    bytes?.try_into().ok()
+}
+
+pub fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// The name of the interface that a route leads by.
+pub fn device_of<'a>(state: &'a NetworkState, route: &RouteEntry) -> &'a str {
+    let vlan = state.vlan_of(route).unwrap_or(0);
+    let found = state.find_vlan(vlan);
+    &found.unwrap_or(state.own()).name
+}
+
+/// The last address of a network of IPv4, where it has room for one.
+pub fn broadcast_of((ip, len): (IpAddr, u8)) -> Option<IpAddr> {
+    match ip {
+        IpAddr::V4(ip) if len < 31 => {
+            let host = u32::MAX.checked_shr(len.into()).unwrap_or(0);
+            Some(IpAddr::from((ip.to_bits() | host).to_be_bytes()))
+        }
+        _ => None,
+    }
+}
+
+pub fn network_of((ip, len): (IpAddr, u8)) -> (IpAddr, u8) {
+    let ip = match ip {
+        IpAddr::V4(ip) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
+            IpAddr::from((ip.to_bits() & mask).to_be_bytes())
+        }
+        IpAddr::V6(ip) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
+            IpAddr::from((ip.to_bits() & mask).to_be_bytes())
+        }
+    };
+    (ip, len)
+}

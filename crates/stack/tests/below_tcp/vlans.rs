@@ -1,0 +1,152 @@
+//! VLANs of a device in one stack, and another network in the place of the one in force.
+
+use std::net::Ipv4Addr;
+
+use crate::support::*;
+use slipstack_stack::fib::{Entry, Prefix, Rule, Target};
+use slipstack_stack::*;
+use slipstack_wire::arp::ArpOperation;
+
+const VLAN: u16 = 10;
+const OWN: Ipv4Addr = Ipv4Addr::new(10, 10, 10, 5);
+const VIRTUAL: Ipv4Addr = Ipv4Addr::new(110, 110, 10, 1);
+const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 10, 10, 1);
+const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 9, 10];
+const FAR: Ipv4Addr = Ipv4Addr::new(55, 55, 55, 55);
+
+fn network() -> NetworkConfig {
+    let rule = |net: Ipv4Addr, len| ConfiguredRule {
+        is_v6: false,
+        rule: Rule {
+            from: Prefix::new(net.into(), len),
+            ..Rule::new(1000, 10)
+        },
+    };
+    NetworkConfig {
+        addrs: vec![(IP.into(), 24)],
+        gateways: vec![GATEWAY.into()],
+        vlans: vec![VlanConfig {
+            vlan: VLAN,
+            mtu: 1400,
+            addrs: vec![(OWN.into(), 24), (VIRTUAL.into(), 32)],
+        }],
+        routes: vec![ConfiguredRoute {
+            is_v6: false,
+            table: 10,
+            entry: Entry {
+                vlan: VLAN,
+                ..Entry::new(Prefix::ALL, Target::Via(ROUTER.into()))
+            },
+        }],
+        rules: vec![rule(OWN, 24), rule(VIRTUAL, 32)],
+        ..NetworkConfig::default()
+    }
+}
+
+fn table() -> Table {
+    Table::with(|config| config.network = network())
+}
+
+fn input_in(table: &mut Table, vlan: u16, frame: &[u8]) {
+    let meta = RxMeta {
+        vlan,
+        ..RxMeta::UNKNOWN
+    };
+    table.stack.on_frame(table.now, frame, meta, &mut table.fx);
+}
+
+/// The frames since the last call, with their VLANs.
+fn taken(table: &mut Table) -> Vec<(u16, Vec<u8>)> {
+    let vlans = std::mem::take(&mut table.fx.vlans);
+    vlans.into_iter().zip(table.take_frames()).collect()
+}
+
+fn ask(whom: Ipv4Addr) -> Vec<u8> {
+    arp_frame(ArpOperation::Request, ROUTER_MAC, ROUTER, whom)
+}
+
+#[test]
+fn who_asks_in_a_vlan_is_answered_there() {
+    let mut table = table();
+    for whom in [OWN, VIRTUAL] {
+        input_in(&mut table, VLAN, &ask(whom));
+        let frames = taken(&mut table);
+        assert_eq!(frames.len(), 1, "{whom}");
+        assert_eq!(frames[0].0, VLAN);
+        assert_eq!(arp_of(&frames[0].1).sender_ip, whom);
+    }
+}
+
+#[test]
+fn a_neighbour_of_a_vlan_is_not_believed_to_be_elsewhere() {
+    let mut table = table();
+    // It is answered where it asks, as by Linux, and nothing is learnt of it.
+    input_in(&mut table, 0, &ask(OWN));
+    assert_eq!(taken(&mut table)[0].0, 0);
+    let socket = table.bind("10.10.10.5:7");
+    let to = DatagramOut::new(Some((ROUTER, 9).into()), b"x");
+    let sent = table.stack.udp_send(table.now, socket, &to, &mut table.fx);
+    sent.unwrap();
+    let frames = taken(&mut table);
+    assert_eq!((frames.len(), frames[0].0), (1, VLAN));
+    assert_eq!(arp_of(&frames[0].1).target_ip, ROUTER);
+}
+
+#[test]
+fn what_leaves_from_a_virtual_address_goes_by_the_vlans_gateway() {
+    let mut table = table();
+    input_in(&mut table, VLAN, &ask(OWN));
+    taken(&mut table);
+    let socket = table.bind("110.110.10.1:7");
+    let to = DatagramOut::new(Some((FAR, 9).into()), b"x");
+    let sent = table.stack.udp_send(table.now, socket, &to, &mut table.fx);
+    sent.unwrap();
+    let frames = taken(&mut table);
+    assert_eq!(frames.len(), 1);
+    assert_eq!((frames[0].0, &frames[0].1[..6]), (VLAN, &ROUTER_MAC[..]));
+    // From the device's own address the same goes by the other gateway, which is asked for there.
+    let own = table.bind("10.0.0.5:7");
+    let sent = table.stack.udp_send(table.now, own, &to, &mut table.fx);
+    sent.unwrap();
+    let frames = taken(&mut table);
+    assert_eq!((frames.len(), frames[0].0), (1, 0));
+    assert_eq!(arp_of(&frames[0].1).target_ip, GATEWAY);
+}
+
+#[test]
+fn a_network_that_takes_the_place_of_another_holds_for_the_next_packet() {
+    let mut table = Table::new();
+    input_in(&mut table, VLAN, &ask(OWN));
+    assert!(taken(&mut table).is_empty());
+    table.stack.set_network(table.now, network());
+    input_in(&mut table, VLAN, &ask(OWN));
+    assert_eq!(taken(&mut table).len(), 1);
+    let before = NetworkConfig {
+        addrs: vec![(IP.into(), 24)],
+        gateways: vec![GATEWAY.into()],
+        ..NetworkConfig::default()
+    };
+    table.stack.set_network(table.now, before);
+    input_in(&mut table, VLAN, &ask(OWN));
+    assert!(taken(&mut table).is_empty());
+}
+
+#[test]
+fn nobody_asks_for_a_neighbour_that_is_configured() {
+    let mut table = table();
+    let mut network = network();
+    network.neighbours = vec![(GATEWAY.into(), PEER_MAC)];
+    table.stack.set_network(table.now, network);
+    let own = table.bind("10.0.0.5:7");
+    let to = DatagramOut::new(Some((FAR, 9).into()), b"x");
+    let sent = table.stack.udp_send(table.now, own, &to, &mut table.fx);
+    sent.unwrap();
+    let frames = taken(&mut table);
+    assert_eq!((frames.len(), &frames[0].1[..6]), (1, &PEER_MAC[..]));
+    // What it says of itself does not change that.
+    table.input(&arp_frame(ArpOperation::Request, ROUTER_MAC, GATEWAY, IP));
+    taken(&mut table);
+    let sent = table.stack.udp_send(table.now, own, &to, &mut table.fx);
+    sent.unwrap();
+    assert_eq!(taken(&mut table)[0].1[..6], PEER_MAC);
+}
