@@ -40,3 +40,27 @@ def a_static_program_that_a_script_starts_is_told_of(world):
     refused = world.stack("/bin/sh", "-c", "/sbin/ldconfig -V; echo $?", options=("--strict",))
     assert refused.finish() == "126\n"
     assert "--strict refuses it" in refused.errors(), refused.errors()
+
+
+LISTENER = """
+import socket, sys
+with socket.create_server((sys.argv[1], int(sys.argv[2])), backlog=64) as server:
+    while True:
+        sock, _ = server.accept()
+        with sock:
+            sock.sendall(sys.argv[1].encode())
+"""
+
+
+@test(modes=("inprocess",))
+def two_programs_listen_on_one_port_at_two_addresses(world):
+    addresses = [world.address, "10.77.0.9"]
+    both = [word for address in addresses for word in ("--ip", f"{address}/24")]
+    world.device_options = lambda: ["--if", "eth1", *both]
+    for address in addresses:
+        started = world.stack("/usr/bin/python3", "-c", LISTENER, address, PORT)
+        world.wait_port(PORT, process=started, address=address)
+    for _ in range(20):
+        for address in addresses:
+            with world.connect(PORT, 3, address=address) as sock:
+                assert sock.recv(64).decode() == address

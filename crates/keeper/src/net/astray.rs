@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use slipstack_device::{Flow, Port, Proto};
+use slipstack_device::{Flow, Port, Proto, Steering};
 use slipstack_engine::stray_frame;
 use slipstack_stack::{DatagramIn, IpMeta, RxMeta, datagram_frames};
 
@@ -88,6 +88,22 @@ impl World {
         true
     }
 
+    /// Who may listen for a new connection. Steering knows ports: programs may listen on one at different addresses.
+    fn next_listener(
+        &mut self,
+        flow: &Flow,
+        segment: &[u8],
+        (route, origin): (u16, Option<u16>),
+        now: u64,
+    ) -> Option<u16> {
+        let port = |steering: &Steering| steering.port(flow.proto, flow.local.port());
+        let is_shared = matches!(self.steering.as_ref().map(port), Some(Port::Group(_)));
+        match origin {
+            Some(_) if is_shared => self.strays.next_slot(*flow, segment, (route, origin), now),
+            _ => (route != 0 && Some(route) != origin).then_some(route),
+        }
+    }
+
     fn judge(&mut self, flow: &Flow, segment: &[u8], coming: Coming) -> Fate {
         let Coming { now, origin, .. } = coming;
         let port = flow.local.port();
@@ -107,8 +123,8 @@ impl World {
         let is_moving = self.strays.is_moving(port, now) || self.parked.has(flow);
         let route = self.find_route(flow);
         if is_syn {
-            if route != 0 && Some(route) != origin {
-                return Fate::Pass(route);
+            if let Some(next) = self.next_listener(flow, segment, (route, origin), now) {
+                return Fate::Pass(next);
             }
             // On the kernel it would wait in the backlog of a socket that some process still holds.
             let is_meant = is_moving || self.intents.find(flow.local, now).is_some();
