@@ -102,6 +102,8 @@ pub(crate) struct Description {
     pub(crate) has_kernel: AtomicBool,
     /// It is the stack's and nobody else's: no socket of the kernel's stands beside it.
     pub(crate) is_alone: AtomicBool,
+    /// Its kernel part was given up for a kernel socket of the program's choice.
+    pub(crate) is_ceded: AtomicBool,
     /// SO_RCVTIMEO and SO_SNDTIMEO in nanoseconds, 0 = none.
     pub(crate) recv_timeout_ns: AtomicU64,
     pub(crate) send_timeout_ns: AtomicU64,
@@ -145,6 +147,7 @@ impl Description {
         });
         new.has_kernel.store(old.has_kernel(), Ordering::Release);
         new.is_alone.store(old.is_alone(), Ordering::Relaxed);
+        new.is_ceded.store(old.is_ceded(), Ordering::Release);
         for (from, to) in [
             (&old.recv_timeout_ns, &new.recv_timeout_ns),
             (&old.send_timeout_ns, &new.send_timeout_ns),
@@ -170,6 +173,7 @@ impl Description {
             is_nonblocking: AtomicBool::new(new.is_nonblocking),
             has_kernel: AtomicBool::new(false),
             is_alone: AtomicBool::new(false),
+            is_ceded: AtomicBool::new(false),
             recv_timeout_ns: AtomicU64::new(0),
             send_timeout_ns: AtomicU64::new(0),
             peek_offset: AtomicI32::new(-1),
@@ -209,6 +213,10 @@ impl Description {
     #[inline]
     pub(crate) fn has_kernel(&self) -> bool {
         self.has_kernel.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_ceded(&self) -> bool {
+        self.is_ceded.load(Ordering::Acquire)
     }
 
     /// Where a look begins, if SO_PEEK_OFF is on.

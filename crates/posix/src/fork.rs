@@ -219,7 +219,7 @@ impl Process {
                 listener.addr,
                 listener.backlog.load(Ordering::Relaxed),
             )),
-            Some(Decided::Dgram(dgram)) if old.has_kernel() => {
+            Some(Decided::Dgram(dgram)) if old.has_kernel() || old.is_ceded() => {
                 let fresh = Dgram::new(dgram.side());
                 fresh.apply(&new.cold.lock().options);
                 fresh.give_left(dgram.take_handed());

@@ -19,6 +19,7 @@ mod ancillary;
 mod anew;
 mod batch;
 mod calls;
+mod cede;
 mod description;
 mod epoll;
 pub mod errno;

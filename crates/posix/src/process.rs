@@ -12,6 +12,7 @@ use slipstack_mem::{Descriptor, Lock, raised};
 use crate::absence::Absence;
 use crate::addr::{AddrBytes, Family};
 use crate::batch::Batch;
+use crate::cede::Chosen;
 use crate::description::{Description, Kind, New};
 use crate::epoll::Set;
 use crate::errno::Errno;
@@ -124,6 +125,8 @@ pub struct Process {
     pub(crate) pid: AtomicU32,
     /// Some socket's listening or binding is not real yet.
     pub(crate) has_intents: AtomicBool,
+    /// Kernel sockets of the program's choice.
+    pub(crate) chosen: Lock<Vec<Chosen>>,
     pub(crate) absence: Absence,
     /// Why there is no stack, as it was said last.
     pub(crate) trouble: Lock<Option<AttachError>>,
@@ -143,6 +146,15 @@ impl Process {
     /// The bit of `socket`'s type that forces the kernel. The caller takes it off before it asks
     /// libc.
     pub const SOCK_KERNEL: i32 = 0x0200_0000;
+    /// The type without the two bits, and whether the kernel is asked for.
+    #[must_use]
+    pub const fn split_kind(kind: i32) -> (i32, bool) {
+        let wants_kernel = kind & (Self::SOCK_KERNEL | Self::SOCK_STACK) == Self::SOCK_KERNEL;
+        (
+            kind & !(Self::SOCK_KERNEL | Self::SOCK_STACK),
+            wants_kernel,
+        )
+    }
 
     /// The bit of `socket`'s type that asks for the stack and nothing beside it; it goes before the other.
     pub const SOCK_STACK: i32 = 0x0100_0000;
@@ -175,6 +187,7 @@ impl Process {
             ids: AtomicU64::new(1),
             pid: AtomicU32::new(std::process::id()),
             has_intents: AtomicBool::new(false),
+            chosen: Lock::new(Vec::new()),
             absence: Absence::default(),
             trouble: Lock::new(None),
             said: Lock::new(Vec::new()),
@@ -424,11 +437,8 @@ impl Process {
             _ => return Err(Divert::Kernel),
         };
         let is_alone = kind & Self::SOCK_STACK != 0;
-        let kind = match is_alone {
-            true => kind & !(Self::SOCK_STACK | Self::SOCK_KERNEL),
-            false => kind,
-        };
-        if kind & !(KIND | FLAGS) != 0 {
+        let (kind, wants_kernel) = Self::split_kind(kind);
+        if wants_kernel || kind & !(KIND | FLAGS) != 0 {
             return Err(Divert::Kernel);
         }
         let what = match (kind & KIND, protocol) {

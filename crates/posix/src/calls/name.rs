@@ -133,9 +133,17 @@ impl Process {
         let on = 1i32.to_ne_bytes();
         self.kernel
             .setsockopt(number.number(), libc::IPPROTO_IP, libc::IP_FREEBIND, &on)?;
-        rustix::net::bind(number.as_fd(), &for_kernel(addr, socket.family))?;
-        note_v6_only(socket, number);
-        let local = kernel_name(number).unwrap_or(addr);
+        let local = match rustix::net::bind(number.as_fd(), &for_kernel(addr, socket.family)) {
+            Ok(()) => {
+                note_v6_only(socket, number);
+                kernel_name(number).unwrap_or(addr)
+            }
+            Err(rustix::io::Errno::ADDRINUSE) if self.is_ports_kernel_chosen(socket.kind, addr) => {
+                self.cede(socket)?;
+                addr
+            }
+            Err(error) => return Err(Errno::from(error).into()),
+        };
         socket.cold.lock().bound = Some(Bound {
             addr: SocketAddr::new(addr.ip(), local.port()),
             is_wildcard,
@@ -143,7 +151,8 @@ impl Process {
             is_port_unseen: addr.port() == 0,
         });
         if socket.kind == Kind::Dgram {
-            let side = if is_wildcard { Side::Both } else { Side::Stack };
+            let is_both = is_wildcard && socket.has_kernel();
+            let side = if is_both { Side::Both } else { Side::Stack };
             let _ = socket.decided.set(Decided::Dgram(Dgram::new(side)));
             self.apply_dgram_options(socket);
             self.on_intent(socket);
@@ -185,18 +194,7 @@ impl Process {
                 return self.listen_longer(listener, backlog);
             }
             Some(Decided::Listener(listener)) => {
-                let number = socket.kernel_number().ok_or(Errno::EBADF)?;
-                rustix::net::listen(number.as_fd(), backlog)?;
-                let backlog = self.kernel_backlog(number);
-                listener.backlog.store(backlog, Ordering::Relaxed);
-                if let Some((link, sock)) = &*listener.stack() {
-                    link.listen(*sock, u32::try_from(backlog).unwrap_or(0))?;
-                }
-                if listener.was_refused() && self.settings.strict {
-                    listener.forget_refusal();
-                    self.on_intent(&socket);
-                }
-                return self.insist_on_listening(&socket);
+                return self.listen_again(&socket, listener, backlog);
             }
             Some(_) => return Err(Errno::EINVAL.into()),
             None => {}
@@ -204,21 +202,21 @@ impl Process {
         if socket.is_alone() {
             return self.listen_alone(&socket, backlog);
         }
-        let number = match self.policy() {
-            Some(policy) if !policy.addrs.is_empty() => self.materialize(&socket)?,
-            _ => {
-                let (why, refusal) = (Reason::NoStack, Errno::ENETDOWN);
-                self.permit_kernel(&socket, Placed::Nothing, why, refusal)?;
-                return self.become_kernel(&socket, why, Placed::Nothing);
-            }
-        };
+        if self.policy().is_none_or(|policy| policy.addrs.is_empty()) {
+            let (why, refusal) = (Reason::NoStack, Errno::ENETDOWN);
+            self.permit_kernel(&socket, Placed::Nothing, why, refusal)?;
+            return self.become_kernel(&socket, why, Placed::Nothing);
+        }
+        if !socket.is_ceded() {
+            self.materialize(&socket)?;
+        }
         self.insist_on_engine(&socket, Placed::Nothing)?;
-        rustix::net::listen(number.as_fd(), backlog)?;
-        let backlog = self.kernel_backlog(number);
+        let backlog = self.listen_in_kernel(&socket, backlog)?;
         let bound = socket.cold.lock().bound;
         let bound = bound.unwrap_or_else(|| {
             // An unbound socket listens on a port of the kernel's choice.
-            let local = kernel_name(number).unwrap_or(any(socket.family));
+            let number = socket.kernel_number();
+            let local = number.and_then(kernel_name).unwrap_or(any(socket.family));
             let bound = Bound {
                 addr: local,
                 is_wildcard: true,
@@ -236,6 +234,45 @@ impl Process {
         self.on_intent(&socket);
         self.tell_report();
         self.insist_on_listening(&socket)
+    }
+
+    fn listen_again(
+        &self,
+        socket: &Arc<Description>,
+        listener: &Listener,
+        backlog: i32,
+    ) -> Outcome<()> {
+        let backlog = self.listen_in_kernel(socket, backlog)?;
+        listener.backlog.store(backlog, Ordering::Relaxed);
+        if let Some((link, sock)) = &*listener.stack() {
+            link.listen(*sock, u32::try_from(backlog).unwrap_or(0))?;
+        }
+        if listener.was_refused() && self.settings.strict {
+            listener.forget_refusal();
+            self.on_intent(socket);
+        }
+        self.insist_on_listening(socket)
+    }
+
+    /// The kernel's part listens, and settles conflicts. Gives the backlog as the kernel has understood it.
+    fn listen_in_kernel(&self, socket: &Arc<Description>, backlog: i32) -> Result<i32, Errno> {
+        if socket.is_ceded() {
+            return Ok(ceded_backlog(backlog));
+        }
+        let number = socket.kernel_number().ok_or(Errno::EBADF)?;
+        match rustix::net::listen(number.as_fd(), backlog) {
+            Ok(()) => Ok(self.kernel_backlog(number)),
+            Err(rustix::io::Errno::ADDRINUSE) => {
+                let bound = socket.cold.lock().bound;
+                if !bound.is_some_and(|bound| self.is_ports_kernel_chosen(Kind::Stream, bound.addr))
+                {
+                    return Err(Errno::EADDRINUSE);
+                }
+                self.cede(socket)?;
+                Ok(ceded_backlog(backlog))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// How many connections may wait on a listener, as the kernel has understood it: -1 is as many as possible, and
@@ -376,6 +413,15 @@ impl Process {
             socket.family,
             self.stack_interface(),
         ))
+    }
+}
+
+/// inet_listen(): a negative one is as many as possible.
+fn ceded_backlog(backlog: i32) -> i32 {
+    if backlog < 0 {
+        BACKLOG
+    } else {
+        backlog.min(BACKLOG)
     }
 }
 

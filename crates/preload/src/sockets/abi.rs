@@ -18,7 +18,7 @@ use crate::thread::InCall;
 const SIOCATMARK: libc::c_ulong = 0x8905;
 
 pub unsafe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    let plain = kind & !Process::SOCK_KERNEL;
+    let (plain, wants_kernel) = Process::split_kind(kind);
     // SAFETY: the program's own call.
     let libc = || unsafe { (next::socket.get())(domain, plain, protocol) };
     if !matches!(domain, libc::AF_INET | libc::AF_INET6) || life::activate().is_none() {
@@ -35,9 +35,39 @@ pub unsafe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
         || {
             let fd = libc();
             created(fd);
+            if wants_kernel && fd >= 0 {
+                note_kernel_socket(fd, plain);
+            }
             fd as isize
         },
     ) as c_int
+}
+
+#[cold]
+fn note_kernel_socket(fd: c_int, kind: c_int) {
+    if let Some(process) = life::activate() {
+        let _in_call = InCall::enter();
+        process.note_kernel_socket(fd, kind);
+    }
+}
+
+/// A call of a kernel socket that may find its port taken by the kernel's part of a socket on the stack.
+fn or_cede(fd: c_int, addr: Option<&[u8]>, libc: impl Fn() -> c_int) -> c_int {
+    let result = libc();
+    if result != -1 || crate::raw::errno() != libc::EADDRINUSE {
+        return result;
+    }
+    let Some(process) = life::activate() else {
+        return result;
+    };
+    let has_ceded = {
+        let _in_call = InCall::enter();
+        process.cede_port(fd, addr)
+    };
+    match has_ceded {
+        true => libc(),
+        false => fail(Errno::EADDRINUSE),
+    }
 }
 
 /// Who asks the kernel for its addresses is told the stack's as well.
@@ -75,8 +105,12 @@ pub unsafe fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
     match unsafe { abi::address(addr, len) } {
         Ok(address) => plain(
             |process| process.bind(fd, address),
-            // SAFETY: the program's own call.
-            || unsafe { (next::bind.get())(fd, addr, len) },
+            || {
+                // SAFETY: the program's own call.
+                or_cede(fd, Some(address), || unsafe {
+                    (next::bind.get())(fd, addr, len)
+                })
+            },
         ),
         Err(errno) => fail(errno),
     }
@@ -98,8 +132,10 @@ pub unsafe fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int
 pub unsafe fn listen(fd: c_int, backlog: c_int) -> c_int {
     plain(
         |process| process.listen(fd, backlog),
-        // SAFETY: the program's own call.
-        || unsafe { (next::listen.get())(fd, backlog) },
+        || {
+            // SAFETY: the program's own call.
+            or_cede(fd, None, || unsafe { (next::listen.get())(fd, backlog) })
+        },
     )
 }
 

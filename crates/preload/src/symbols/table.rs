@@ -30,8 +30,8 @@ symbols! {
     // Sockets.
     whole [socket] (domain: c_int, kind: c_int, protocol: c_int) -> c_int => sockets::abi::socket;
     whole [socketpair] (domain: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int => sockets::abi::socketpair;
-    descriptor [bind] (fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int => sockets::abi::bind;
-    descriptor [listen] (fd: c_int, backlog: c_int) -> c_int => sockets::abi::listen;
+    whole [bind] (fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int => sockets::abi::bind;
+    whole [listen] (fd: c_int, backlog: c_int) -> c_int => sockets::abi::listen;
     descriptor [accept] (fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int => sockets::abi::accept;
     descriptor [accept4] (fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int => sockets::abi::accept4;
     descriptor [connect, __connect] (fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int => sockets::abi::connect;
