@@ -93,6 +93,10 @@ pub enum SocketOption {
     /// The same of those over IPv6.
     MtuDiscoveryV6(u8),
     Multicast(MulticastOption),
+    /// Retransmissions of a SYN; 0 = the default.
+    SynCount(u8),
+    /// The window is never announced larger.
+    WindowClamp(u32),
     /// What comes back of datagrams over IPv4 (IPv6) is told even to who is not connected.
     ReturnsV4(bool),
     ReturnsV6(bool),
@@ -483,6 +487,8 @@ impl SocketOption {
             SocketOption::TosV6(tos) => one(22, u64::from(tos)),
             SocketOption::TtlV6(ttl) => one(23, u64::from(ttl)),
             SocketOption::DeferAccept(tries) => one(24, u64::from(tries)),
+            SocketOption::SynCount(tries) => one(64, u64::from(tries)),
+            SocketOption::WindowClamp(bytes) => one(65, u64::from(bytes)),
         }
     }
 
@@ -520,6 +526,8 @@ impl SocketOption {
             22 => SocketOption::TosV6(first as u8),
             23 => SocketOption::TtlV6(first as u8),
             24 => SocketOption::DeferAccept(first as u8),
+            64 => SocketOption::SynCount(first as u8),
+            65 => SocketOption::WindowClamp(first as u32),
             code => SocketOption::Multicast(MulticastOption::decode(code, args.try_into().ok()?)?),
         })
     }

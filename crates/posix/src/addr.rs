@@ -118,6 +118,12 @@ pub fn parse(bytes: &[u8], family: Family) -> Result<Given, Errno> {
     }
 }
 
+/// Whether it is too short for an address of IPv6, and not AF_UNSPEC.
+pub(crate) fn is_short_of_v6(bytes: &[u8]) -> bool {
+    let is_unspecified = bytes.starts_with(&(libc::AF_UNSPEC as u16).to_ne_bytes());
+    bytes.len() < V6_LEN_MIN && !is_unspecified
+}
+
 /// As [`parse`] for what `sendto` is given of datagrams: udp_sendmsg() takes AF_UNSPEC for AF_INET, and
 /// udpv6_sendmsg() leaves AF_INET to it.
 pub(crate) fn parse_destination(bytes: &[u8], family: Family) -> Result<Given, Errno> {

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use slipstack_mem::Descriptor;
 
-use crate::calls::name::kernel_name;
+use crate::chosen::Chosen;
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::place::{remove_kernel_part, replace, sets_of};
@@ -20,45 +20,16 @@ use crate::process::Process;
 use crate::socket::Side;
 use crate::table::Entry;
 
-/// A kernel socket of the program's choice. Its number may be something else's by now, its inode is not.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Chosen {
-    number: i32,
-    inode: u64,
-    kind: Kind,
-}
-
-impl Chosen {
-    fn of(number: i32, kind: Kind) -> Option<Chosen> {
-        let fd = Descriptor::new(number)?;
-        let inode = rustix::fs::fstat(fd.as_fd()).ok()?.st_ino;
-        Some(Chosen {
-            number,
-            inode,
-            kind,
-        })
-    }
-
-    fn is_there(&self) -> bool {
-        Chosen::of(self.number, self.kind).is_some_and(|now| now.inode == self.inode)
-    }
-
-    fn has_port(&self, kind: Kind, port: u16) -> bool {
-        let name = Descriptor::new(self.number).and_then(kernel_name);
-        self.kind == kind && name.is_some_and(|name| name.port() == port) && self.is_there()
-    }
-}
-
 impl Process {
     /// A socket that was made with [`Process::SOCK_KERNEL`].
     pub fn note_kernel_socket(&self, fd: i32, kind: i32) {
         const KIND: i32 = 0xf;
-        let kind = match kind & KIND {
-            libc::SOCK_STREAM => Kind::Stream,
-            libc::SOCK_DGRAM => Kind::Dgram,
+        let is_stream = match kind & KIND {
+            libc::SOCK_STREAM => true,
+            libc::SOCK_DGRAM => false,
             _ => return,
         };
-        if let Some(chosen) = Chosen::of(fd, kind) {
+        if let Some(chosen) = Chosen::of(fd, is_stream) {
             let mut all = self.chosen.lock();
             all.retain(|one| one.number != fd && one.is_there());
             all.push(chosen);
@@ -83,14 +54,12 @@ impl Process {
             Some(addr) => addr
                 .get(2..4)
                 .map(|port| u16::from_be_bytes([port[0], port[1]])),
-            None => Descriptor::new(fd)
-                .and_then(kernel_name)
-                .map(|name| name.port()),
+            None => chosen.port(),
         };
         let mut has_ceded = false;
         for (_, entry) in self.table.all() {
             if let Entry::Socket(socket) = entry
-                && socket.kind == chosen.kind
+                && (socket.kind == Kind::Stream) == chosen.is_stream
                 && port.is_some_and(|port| port != 0 && has_kernel_port(&socket, port))
             {
                 has_ceded |= self.cede(&socket).is_ok();
@@ -103,7 +72,12 @@ impl Process {
     #[cold]
     pub(crate) fn is_ports_kernel_chosen(&self, kind: Kind, addr: SocketAddr) -> bool {
         let all = self.chosen.lock();
-        addr.port() != 0 && all.iter().any(|it| it.has_port(kind, addr.port()))
+        let of_kind = all
+            .iter()
+            .filter(|it| it.is_stream == (kind == Kind::Stream));
+        of_kind
+            .filter_map(Chosen::port)
+            .any(|port| port == addr.port())
     }
 
     /// From now on the socket is the stack's alone.

@@ -12,7 +12,7 @@ use crate::lending::{Borrowed, Lent};
 use crate::options::{Membership, Options};
 use crate::place::sets_of;
 use crate::sigio::{SigIo, news};
-use crate::socket::{Dgram, Edges, Listener, Stream, bits, shut_bits};
+use crate::socket::{Dgram, Edges, Listener, Stream, Told, bits, shut_bits};
 use crate::waiter::{Rings, Waiter};
 
 /// What `socket` was asked for, as far as the stack carries it.
@@ -116,6 +116,8 @@ pub(crate) struct Description {
     pub(crate) users: AtomicUsize,
     pub(crate) has_ended: AtomicBool,
     pub(crate) sigio: SigIo,
+    /// What its error queue says beside what the network sends back.
+    pub(crate) told: Told,
     /// To forked children, which keep a connection open.
     pub(crate) lent: Lent,
     pub(crate) decided: OnceLock<Decided>,
@@ -182,6 +184,7 @@ impl Description {
             users: AtomicUsize::new(0),
             has_ended: AtomicBool::new(false),
             sigio: SigIo::default(),
+            told: Told::default(),
             lent: Lent::default(),
             decided,
             cold: Lock::new(Cold::default()),
@@ -259,6 +262,15 @@ impl Description {
         self.has_kernel() && self.cold.lock().numbers.is_empty()
     }
 
+    /// The port that datagrams without an address go to; 0 = there is none.
+    pub(crate) fn connected_port(&self) -> u16 {
+        let remote = match self.decided() {
+            Some(Decided::Dgram(dgram)) => *dgram.remote.lock(),
+            _ => None,
+        };
+        remote.map_or(0, |remote| remote.port())
+    }
+
     /// A number that carries the kernel socket.
     pub(crate) fn kernel_number(&self) -> Option<Descriptor> {
         if !self.has_kernel() {
@@ -270,6 +282,10 @@ impl Description {
 
     /// The epoll bits that hold now for the stack's part.
     pub(crate) fn readiness(&self) -> u32 {
+        self.told.bits() | self.own_readiness()
+    }
+
+    fn own_readiness(&self) -> u32 {
         match self.decided() {
             Some(Decided::Stream(stream)) => stream.readiness(),
             Some(Decided::Listener(listener)) => listener.readiness(),

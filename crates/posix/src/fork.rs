@@ -208,6 +208,7 @@ impl Process {
             let _ = new.decided.set(foreign());
             return new;
         };
+        new.told.set(options.told());
         {
             let mut cold = new.cold.lock();
             cold.options = options;

@@ -12,7 +12,7 @@ use slipstack_mem::{Descriptor, Lock, raised};
 use crate::absence::Absence;
 use crate::addr::{AddrBytes, Family};
 use crate::batch::Batch;
-use crate::cede::Chosen;
+use crate::chosen::Chosen;
 use crate::description::{Description, Kind, New};
 use crate::epoll::Set;
 use crate::errno::Errno;
@@ -150,10 +150,7 @@ impl Process {
     #[must_use]
     pub const fn split_kind(kind: i32) -> (i32, bool) {
         let wants_kernel = kind & (Self::SOCK_KERNEL | Self::SOCK_STACK) == Self::SOCK_KERNEL;
-        (
-            kind & !(Self::SOCK_KERNEL | Self::SOCK_STACK),
-            wants_kernel,
-        )
+        (kind & !(Self::SOCK_KERNEL | Self::SOCK_STACK), wants_kernel)
     }
 
     /// The bit of `socket`'s type that asks for the stack and nothing beside it; it goes before the other.

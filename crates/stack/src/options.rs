@@ -83,6 +83,10 @@ pub struct SocketOptions {
     pub mss: Option<u16>,
     /// How long an orphan stays in FIN-WAIT-2.
     pub linger2: Option<Duration>,
+    /// Retransmissions of a SYN (TCP_SYNCNT).
+    pub syn_retries: Option<u8>,
+    /// Largest window that is announced (TCP_WINDOW_CLAMP).
+    pub window_clamp: Option<u32>,
     /// Of what goes over IPv4.
     pub tos: u8,
     /// 0: what the link says.
@@ -111,6 +115,9 @@ pub enum TcpOption {
     Congestion(Congestion),
     MaxSeg(u16),
     Linger2(Option<Duration>),
+    /// 0 = the default.
+    SynCount(u8),
+    WindowClamp(u32),
     /// Of what goes over IPv4; the next two of what goes over IPv6.
     Tos(u8),
     Ttl(u8),

@@ -1,6 +1,6 @@
 use super::*;
 
-fn options() -> [SocketOption; 9] {
+fn options() -> [SocketOption; 11] {
     let ms = Duration::from_millis;
     [
         SocketOption::NoDelay(true),
@@ -17,6 +17,8 @@ fn options() -> [SocketOption; 9] {
         SocketOption::Ttl(255),
         SocketOption::TtlV6(9),
         SocketOption::DeferAccept(3),
+        SocketOption::SynCount(1),
+        SocketOption::WindowClamp(70_000),
     ]
 }
 

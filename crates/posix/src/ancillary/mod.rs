@@ -15,6 +15,8 @@ const HEADER_LEN: usize = size_of::<libc::cmsghdr>();
 /// SO_TIMESTAMP_NEW and SO_TIMESTAMPNS_NEW (asm-generic/socket.h).
 pub(crate) const TIMESTAMP_NEW: i32 = 63;
 pub(crate) const TIMESTAMPNS_NEW: i32 = 64;
+/// SO_TIMESTAMPING_NEW.
+pub(crate) const TIMESTAMPING_NEW: i32 = 65;
 
 /// IP_RECVORIGDSTADDR and IPV6_RECVORIGDSTADDR, whose message has the same type.
 pub(crate) const IP_ORIGDSTADDR: i32 = 20;

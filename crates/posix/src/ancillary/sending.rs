@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::HEADER_LEN;
 use crate::addr::Family;
 use crate::errno::Errno;
+use crate::stamping;
 
 /// What a program asks for one datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) struct Sending {
     pub(crate) ttl: Option<u8>,
     /// UDP_SEGMENT; 0 = one datagram, whatever the socket's option says.
     pub(crate) segment: Option<u16>,
+    /// The times that are told of it (SO_TIMESTAMPING's bits); `None`: as the socket's option says.
+    pub(crate) stamps: Option<u32>,
 }
 
 const SO_MARK: i32 = 36;
@@ -72,7 +75,18 @@ fn take(
 ) -> Result<(), Errno> {
     match level {
         libc::SOL_UDP => take_udp(sending, kind, data),
-        libc::SOL_SOCKET => take_socket(kind, data),
+        libc::SOL_SOCKET => {
+            take_socket(kind, data)?;
+            if matches!(kind, SO_TIMESTAMPING_OLD | SO_TIMESTAMPING_NEW) {
+                // __sock_cmsg_send(): only what is to be stamped can be said for one.
+                let bits = whole_int(data)?.cast_unsigned();
+                if bits & !stamping::TX_RECORD != 0 {
+                    return Err(Errno::EINVAL);
+                }
+                sending.stamps = Some(bits);
+            }
+            Ok(())
+        }
         // A socket of IPv6 sends to v4-mapped addresses by the rules of IPv4.
         libc::IPPROTO_IP => take_v4(sending, kind, data),
         libc::IPPROTO_IPV6 if family == Family::V6 => take_v6(sending, kind, data),
@@ -191,6 +205,7 @@ mod tests {
         ]
         .concat();
         let expected = Sending {
+            stamps: None,
             src: Some("10.0.0.5".parse().unwrap()),
             tos: Some(0x2e),
             ttl: Some(7),

@@ -1,7 +1,8 @@
 //! Which control messages a socket wants with its datagrams.
 
-use super::{IP_ORIGDSTADDR, IPV6_ORIGDSTADDR, TIMESTAMP_NEW, TIMESTAMPNS_NEW};
+use super::{IP_ORIGDSTADDR, IPV6_ORIGDSTADDR, TIMESTAMP_NEW, TIMESTAMPING_NEW, TIMESTAMPNS_NEW};
 use crate::options::Options;
+use crate::stamping;
 
 /// A set of wishes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,12 +35,26 @@ wishes! {
     SEGMENT = 13, libc::SOL_UDP, libc::UDP_GRO;
 }
 
+/// The time at which a datagram came is stamped and told.
+fn stamps(options: &Options) -> u32 {
+    const BOTH: u32 = stamping::RX_SOFTWARE | stamping::SOFTWARE;
+    let is_new = options.bytes(libc::SOL_SOCKET, TIMESTAMPING_NEW).is_some();
+    match options.timestamping() & BOTH {
+        BOTH if is_new => Wishes::STAMP_NEW.0,
+        BOTH => Wishes::STAMP.0,
+        _ => 0,
+    }
+}
+
 impl Wishes {
+    pub(crate) const STAMP: Wishes = Wishes(1 << 14);
+    pub(crate) const STAMP_NEW: Wishes = Wishes(1 << 15);
+
     pub(crate) fn of(options: &Options) -> Wishes {
         let wished = ALL
             .iter()
             .filter(|(_, level, name)| options.is_on(*level, *name));
-        Wishes(wished.fold(0, |bits, (wish, ..)| bits | wish.0))
+        Wishes(wished.fold(stamps(options), |bits, (wish, ..)| bits | wish.0))
     }
 
     pub(crate) fn bits(self) -> u32 {

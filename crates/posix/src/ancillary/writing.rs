@@ -5,9 +5,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use slipstack_channel::{Envelope, Returned};
 
-use super::{HEADER_LEN, IP_ORIGDSTADDR, IPV6_ORIGDSTADDR, TIMESTAMP_NEW, TIMESTAMPNS_NEW, Wishes};
+use super::{
+    HEADER_LEN, IP_ORIGDSTADDR, IPV6_ORIGDSTADDR, TIMESTAMP_NEW, TIMESTAMPING_NEW, TIMESTAMPNS_NEW,
+    Wishes,
+};
 use crate::addr::{AddrBytes, Family};
 use crate::errno::Errno;
+use crate::socket::Tale;
 
 /// Writes into a program's place for control messages, as put_cmsg().
 #[derive(Debug)]
@@ -147,10 +151,56 @@ impl<'a> Writer<'a> {
             data[8..].copy_from_slice(&part.to_ne_bytes());
             self.put(libc::SOL_SOCKET, kind, &data);
         }
+        if wishes.has(Wishes::STAMP) || wishes.has(Wishes::STAMP_NEW) {
+            let at = wall_time(it.time_ns, now_ns);
+            self.put_stamp(at, wishes.has(Wishes::STAMP_NEW));
+        }
         // Linux is silent while nothing was lost.
         if wishes.has(Wishes::LOST) && it.lost != 0 {
             self.put(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &it.lost.to_ne_bytes());
         }
+    }
+
+    /// SCM_TIMESTAMPING: the system's time, one that is no longer in use, and the hardware's.
+    fn put_stamp(&mut self, at: Duration, is_new: bool) {
+        let mut data = [0; 48];
+        data[..8].copy_from_slice(&at.as_secs().to_ne_bytes());
+        data[8..16].copy_from_slice(&u64::from(at.subsec_nanos()).to_ne_bytes());
+        let kind = if is_new {
+            TIMESTAMPING_NEW
+        } else {
+            libc::SO_TIMESTAMPING
+        };
+        self.put(libc::SOL_SOCKET, kind, &data);
+    }
+
+    /// What the error queue says beside what came back: `struct sock_extended_err`, and no offender.
+    pub(crate) fn put_told(&mut self, tale: &Tale, family: Family) {
+        const ORIGIN_LOCAL: u8 = 1;
+        const ORIGIN_TIMESTAMPING: u8 = 4;
+        const ORIGIN_ZEROCOPY: u8 = 5;
+        const CODE_COPIED: u8 = 1;
+        let (errno, origin, code, info, data) = match *tale {
+            Tale::TooLong { mtu, .. } => (Errno::EMSGSIZE.0, ORIGIN_LOCAL, 0, mtu, 0),
+            Tale::Copied { first, last } => (0, ORIGIN_ZEROCOPY, CODE_COPIED, first, last),
+            Tale::Left { id, kind, at } => {
+                if at != Duration::ZERO {
+                    self.put_stamp(at, false);
+                }
+                (libc::ENOMSG, ORIGIN_TIMESTAMPING, 0, kind, id)
+            }
+        };
+        let (level, name, offender_len) = match family {
+            Family::V4 => (libc::IPPROTO_IP, libc::IP_RECVERR, 16),
+            Family::V6 => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 28),
+        };
+        let mut bytes = Vec::with_capacity(16 + offender_len);
+        bytes.extend(errno.to_ne_bytes());
+        bytes.extend([origin, 0, code, 0]);
+        bytes.extend(info.to_ne_bytes());
+        bytes.extend(data.to_ne_bytes());
+        bytes.resize(16 + offender_len, 0);
+        self.put(level, name, &bytes);
     }
 
     fn put_v4(&mut self, wishes: Wishes, it: &Envelope, interface: u32, source: Option<IpAddr>) {

@@ -1,11 +1,11 @@
 //! connect, for both protocols.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use slipstack_channel::{CloseMode, Kind as ChannelKind, SockId, SocketOption};
 
-use crate::addr::{Given, is_link_local, parse, parse_peer, scope_of};
+use crate::addr::{Family, Given, is_link_local, is_short_of_v6, parse, parse_peer, scope_of};
 use crate::calls::name::for_kernel;
 use crate::description::{Bound, Decided, Description, Kind};
 use crate::errno::Errno;
@@ -40,11 +40,24 @@ impl Manner {
 impl Process {
     /// `connect`.
     pub fn connect(&self, fd: i32, addr: &[u8]) -> Outcome<()> {
-        let socket = self.usable_socket_of(fd)?;
+        let socket = self.socket_of(fd)?;
         let given = match socket.kind {
+            // tcp_v6_connect() looks at the length first.
+            Kind::Stream if socket.family == Family::V6 && is_short_of_v6(addr) => {
+                return Err(Errno::EINVAL.into());
+            }
             Kind::Stream => parse(addr, socket.family)?,
             Kind::Dgram => parse_peer(addr, socket.family)?,
         };
+        // __inet_stream_connect(): SO_ERROR may have told the error of the attempt that has failed.
+        if let Some(Decided::Stream(stream)) = socket.decided()
+            && stream.is_failed()
+            && given != Given::Unspecified
+            && stream.take_unanswered()
+        {
+            return Err(Errno::ECONNABORTED.into());
+        }
+        let socket = self.usable_socket_of(fd)?;
         match socket.decided() {
             Some(Decided::Stream(stream)) => self.connect_again(&socket, stream, given),
             Some(Decided::Listener(_)) if given == Given::Unspecified => {
@@ -82,6 +95,7 @@ impl Process {
         manner: Manner,
     ) -> Outcome<()> {
         self.check_scope(socket, remote)?;
+        self.check_ways(socket, remote)?;
         if socket.kind == Kind::Stream && self.is_for_many(remote) {
             return Err(Errno::ENETUNREACH.into());
         }
@@ -205,10 +219,12 @@ impl Process {
         link.commands();
         // Even if the answer is there already: that is what programs are used to. (A Fast Open that waits for its
         // data says so at once.)
+        stream.leave_unanswered();
         if manner.is_nonblocking && !manner.is_fast {
             return Err(Errno::EINPROGRESS.into());
         }
         if let Some(outcome) = stream.poll_connect() {
+            stream.take_unanswered();
             return outcome.map_err(Divert::from);
         }
         if manner.is_nonblocking {
@@ -225,7 +241,10 @@ impl Process {
     ) -> Outcome<()> {
         let plan = self.plan_of_call(socket, &socket.send_timeout_ns, &[]);
         match self.wait(&plan, |_| Ok(stream.poll_connect()))? {
-            Some(outcome) => outcome.map_err(Divert::from),
+            Some(outcome) => {
+                stream.take_unanswered();
+                outcome.map_err(Divert::from)
+            }
             None => Err(late.into()),
         }
     }
@@ -245,6 +264,7 @@ impl Process {
             Given::Other => return Err(Errno::EAFNOSUPPORT.into()),
         };
         if stream.is_failed() {
+            self.check_ways(socket, remote)?;
             let link = Arc::clone(&stream.link);
             let sock = self.open_for_connect(socket, &link)?;
             link.close(stream.sock(), CloseMode::Abort);
@@ -256,7 +276,30 @@ impl Process {
             Err(Errno::EALREADY) if !socket.is_nonblocking() => {
                 self.await_connection(socket, stream, Errno::EALREADY)
             }
-            outcome => outcome.map_err(Divert::from),
+            outcome => {
+                if outcome != Err(Errno::EALREADY) {
+                    stream.take_unanswered();
+                }
+                outcome.map_err(Divert::from)
+            }
+        }
+    }
+
+    /// A socket of IPv6 whose address is of one family sends to that family only, and one that is for IPv6 alone sends to
+    /// that (tcp_v6_connect(), udpv6_sendmsg(), ip6_dst_lookup_tail()).
+    pub(crate) fn check_ways(&self, socket: &Description, remote: SocketAddr) -> Result<(), Errno> {
+        if socket.family == Family::V4 || remote.ip().is_loopback() {
+            return Ok(());
+        }
+        let bound = socket.cold.lock().bound;
+        let own = bound.map(|bound| bound.addr.ip().to_canonical());
+        let own = own.filter(|own| !own.is_unspecified() && !own.is_multicast());
+        match remote.ip().to_canonical() {
+            IpAddr::V4(_) if own.is_some_and(|own| own.is_ipv6()) || is_v6_only(socket) => {
+                Err(Errno::ENETUNREACH)
+            }
+            IpAddr::V6(_) if own.is_some_and(|own| own.is_ipv4()) => Err(Errno::EAFNOSUPPORT),
+            _ => Ok(()),
         }
     }
 
@@ -301,10 +344,7 @@ impl Process {
                 None => Reason::NoStack,
             });
         }
-        let device = cold.options.bytes(libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
-        device
-            .is_some_and(|name| name.iter().any(|byte| *byte != 0))
-            .then_some(Reason::Device)
+        cold.options.has_device().then_some(Reason::Device)
     }
 
     fn connect_dgram(&self, socket: &Arc<Description>, dgram: &Dgram, given: Given) -> Outcome<()> {
@@ -314,6 +354,7 @@ impl Process {
             Given::Unspecified => return self.disconnect_dgram(socket, dgram),
         };
         self.check_scope(socket, remote)?;
+        self.check_ways(socket, remote)?;
         if let Some(reason) = self.reason_to_connect_in_kernel(socket, remote) {
             let given = Placed::Remote(remote);
             self.permit_kernel(socket, given, reason, Errno::ENETUNREACH)?;

@@ -11,3 +11,6 @@ mod send;
 mod send_datagram;
 mod send_pieces;
 mod sendfile;
+mod splice;
+
+pub use splice::Splice;

@@ -60,10 +60,7 @@ impl Process {
     /// Why a socket bound to `addr` has no business on the stack, if so.
     fn reason_for_kernel(&self, socket: &Description, addr: SocketAddr) -> Option<Reason> {
         let options = socket.cold.lock().options.clone();
-        if options
-            .bytes(libc::SOL_SOCKET, libc::SO_BINDTODEVICE)
-            .is_some_and(|name| name.iter().any(|byte| *byte != 0))
-        {
+        if options.has_device() {
             return Some(Reason::Device);
         }
         let is_v6_only = is_v6_only(socket);

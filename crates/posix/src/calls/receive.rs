@@ -37,6 +37,9 @@ impl Process {
             None => return self.recv_list(fd, bufs, flags),
         };
         match socket.decided() {
+            Some(Decided::Stream(_)) if flags & libc::MSG_ERRQUEUE != 0 => {
+                Ok(self.recv_told(&socket, control).ok_or(Errno::EAGAIN)?)
+            }
             Some(Decided::Stream(stream)) if stream.wants_inq() || socket.peek_from().is_some() => {
                 self.recv_with_more(&socket, stream, (bufs, control), flags)
             }
@@ -92,9 +95,6 @@ impl Process {
     ) -> Outcome<Received> {
         if flags & libc::MSG_OOB != 0 {
             return self.recv_urgent(stream, bufs, flags);
-        }
-        if flags & libc::MSG_ERRQUEUE != 0 {
-            return Err(Errno::EAGAIN.into());
         }
         let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
         let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;

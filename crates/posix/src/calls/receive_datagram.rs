@@ -12,7 +12,7 @@ use crate::errno::Errno;
 use crate::link::Datagram;
 use crate::outcome::{Divert, Outcome};
 use crate::process::{Process, Received};
-use crate::socket::{Dgram, SHUT_READ, Side};
+use crate::socket::{Dgram, SHUT_READ, Side, Tale};
 use crate::wait::polled;
 
 impl Process {
@@ -33,7 +33,9 @@ impl Process {
         let has_kernel = socket.has_kernel() && dgram.side() == Side::Both;
         let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
         let kernel = socket.kernel_number().filter(|_| has_kernel);
-        if has_kernel && dgram.is_kernels_turn() && is_readable(kernel) {
+        let is_peek = flags & libc::MSG_PEEK != 0;
+        if has_kernel && dgram.turns.is_kernels() && is_readable(kernel) {
+            dgram.turns.note_read(is_peek, true);
             return Err(if is_nonblocking {
                 Divert::Kernel
             } else {
@@ -56,7 +58,10 @@ impl Process {
             }
             return match look()? {
                 Some(received) => Ok(received),
-                None if has_kernel => Err(Divert::Kernel),
+                None if has_kernel => {
+                    dgram.turns.note_read(is_peek && is_readable(kernel), true);
+                    Err(Divert::Kernel)
+                }
                 None => Err(Errno::EAGAIN.into()),
             };
         }
@@ -67,6 +72,7 @@ impl Process {
                 return Ok(Some(received));
             }
             if kernel_look.is_due() && is_readable(kernel) {
+                dgram.turns.note_read(is_peek, true);
                 return Err(Divert::KernelFirst);
             }
             Ok(None)
@@ -90,6 +96,7 @@ impl Process {
         let Some((it, skipped)) = found else {
             return Ok(None);
         };
+        dgram.turns.note_read(is_peek, false);
         let mut received = self.answer(socket, dgram.wishes(), &it, control, flags);
         if offset.is_some() {
             socket.move_peek_offset(is_peek, received.len);
@@ -118,6 +125,9 @@ impl Process {
         (bufs, control): (&mut [IoSliceMut<'_>], &mut [u8]),
     ) -> Outcome<Received> {
         self.bring_errors(dgram);
+        if let Some(told) = self.recv_told(socket, control) {
+            return Ok(told);
+        }
         let Some((it, len)) = dgram.take_returned(bufs) else {
             return Err(if socket.has_kernel() && dgram.side() == Side::Both {
                 Divert::Kernel
@@ -139,6 +149,24 @@ impl Process {
                 socket.family,
                 self.stack_interface(),
             )),
+            control_len,
+        })
+    }
+
+    /// MSG_ERRQUEUE of what the network has no part in.
+    pub(super) fn recv_told(&self, socket: &Description, control: &mut [u8]) -> Option<Received> {
+        let tale = socket.told.pop()?;
+        let mut writer = Writer::new(control);
+        writer.put_told(&tale, socket.family);
+        let (control_len, is_control_cut) = writer.finish();
+        let from = match tale {
+            Tale::TooLong { to, .. } => Some(to),
+            Tale::Copied { .. } | Tale::Left { .. } => None,
+        };
+        Some(Received {
+            len: 0,
+            flags: libc::MSG_ERRQUEUE | if is_control_cut { libc::MSG_CTRUNC } else { 0 },
+            from: from.map(|to| AddrBytes::on_stack(to, socket.family, self.stack_interface())),
             control_len,
         })
     }

@@ -174,6 +174,9 @@ impl Process {
         match socket.decided() {
             Some(Decided::Stream(stream)) => Ok(int(stream.unread())),
             Some(Decided::Listener(_)) => Err(Errno::EINVAL.into()),
+            Some(Decided::Dgram(dgram)) if dgram.turns.has_looked_in_kernel() => {
+                Err(Divert::Kernel)
+            }
             Some(Decided::Dgram(dgram)) => match dgram.next_len() {
                 Some(len) => Ok(int(len)),
                 None if dgram.side() != Side::Stack => Err(Divert::Kernel),

@@ -40,32 +40,49 @@ impl Process {
             Some(socket) => socket,
             None => return Err(self.note_question(fd, bufs)),
         };
+        if flags & libc::MSG_ZEROCOPY != 0 {
+            let sent = self.send_by(&socket, bufs, (to, control), flags)?;
+            if sent > 0 && socket.told.on_zerocopy() {
+                socket.notify(socket.told.bits());
+            }
+            return Ok(sent);
+        }
+        self.send_by(&socket, bufs, (to, control), flags)
+    }
+
+    fn send_by(
+        &self,
+        socket: &Arc<Description>,
+        bufs: &[IoSlice<'_>],
+        (to, control): (Option<&[u8]>, &[u8]),
+        flags: i32,
+    ) -> Outcome<usize> {
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
                 if !control.is_empty() {
                     check_stream(control)?;
                 }
-                self.send_stream(&socket, stream, bufs, flags)
+                self.send_stream(socket, stream, bufs, flags)
             }
             Some(Decided::Dgram(dgram)) => {
-                self.send_dgram(&socket, dgram, bufs, (to, control), flags)
+                self.send_dgram(socket, dgram, bufs, (to, control), flags)
             }
             Some(Decided::Listener(_)) => Err(pipe(flags)),
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
-                self.send_borrowed(&socket, it, bufs, (to, control), flags)
+                self.send_borrowed(socket, it, bufs, (to, control), flags)
             }
-            Some(Decided::Foreign(it)) => Err(self.borrow(&socket, it, Wish::None)),
+            Some(Decided::Foreign(it)) => Err(self.borrow(socket, it, Wish::None)),
             None => match (socket.kind, to) {
                 (Kind::Stream, to) if flags & libc::MSG_FASTOPEN != 0 => {
-                    self.send_opening(&socket, bufs, to, flags)
+                    self.send_opening(socket, bufs, to, flags)
                 }
                 (Kind::Stream, _) => Err(pipe(flags)),
                 (Kind::Dgram, None) => {
                     // inet_send_prepare(): it has a port from now on.
-                    self.bind_dgram_anywhere(&socket)?;
+                    self.bind_dgram_anywhere(socket)?;
                     Err(Errno::EDESTADDRREQ.into())
                 }
-                (Kind::Dgram, Some(to)) => self.send_unbound(&socket, bufs, (to, control), flags),
+                (Kind::Dgram, Some(to)) => self.send_unbound(socket, bufs, (to, control), flags),
             },
         }
     }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::PollFlags;
 use slipstack_channel::Envelope;
@@ -17,7 +18,7 @@ use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::report::{Given as Placed, Reason};
-use crate::socket::{Begun, Dgram, Side, payload_longest};
+use crate::socket::{Begun, Dgram, Side, Tale, payload_longest};
 use crate::wait::{Plan, Subject, polled};
 
 const UDP_LEN: usize = 8;
@@ -47,13 +48,7 @@ impl Process {
             return Ok(sent);
         }
         let is_more = flags & libc::MSG_MORE != 0 || dgram.gathering.is_corked();
-        let given = to.map(|to| parse_destination(to, socket.family));
-        let to = match given.transpose()? {
-            Some(Given::Addr(addr)) if addr.port() == 0 => return Err(Errno::EINVAL.into()),
-            Some(Given::Addr(addr)) => Some(addr),
-            Some(Given::Other) => return Err(Errno::EAFNOSUPPORT.into()),
-            Some(Given::Unspecified) | None => None,
-        };
+        let to = destination(to, socket.family)?;
         let sending = parse_control(control, socket.family)?;
         let is_foreign = |src| !self.is_own(SocketAddr::new(src, 0));
         let why_kernel = match (dgram.side(), to) {
@@ -81,7 +76,12 @@ impl Process {
         if is_urgent && remote.ip().to_canonical().is_ipv4() {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        let envelope = self.envelope(dgram, (to, remote), &sending, bufs, is_more)?;
+        if let Some(to) = to {
+            self.check_ways(socket, to)?;
+        }
+        let envelope = self
+            .envelope(dgram, (to, remote), &sending, bufs, is_more)
+            .inspect_err(|error| self.tell_too_long(socket, *error, (to, remote), bufs))?;
         if is_more {
             let begun = Begun {
                 bytes: Vec::new(),
@@ -90,7 +90,42 @@ impl Process {
             };
             return self.begin_datagram(socket, dgram, bufs, begun);
         }
-        self.send_by_stack(socket, dgram, bufs, &envelope, flags)
+        let sent = self.send_by_stack(socket, dgram, bufs, &envelope, flags)?;
+        if socket.told.on_left(sending.stamps, system_time) {
+            socket.notify(socket.told.bits());
+        }
+        Ok(sent)
+    }
+
+    /// IP_RECVERR: ip_local_error() and ipv6_local_error().
+    #[cold]
+    fn tell_too_long(
+        &self,
+        socket: &Description,
+        error: Errno,
+        (to, remote): (Option<SocketAddr>, SocketAddr),
+        bufs: &[IoSlice<'_>],
+    ) {
+        let is_v4 = remote.ip().to_canonical().is_ipv4();
+        let (level, name) = match is_v4 {
+            true => (libc::IPPROTO_IP, libc::IP_RECVERR),
+            false => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+        };
+        let len: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let is_wanted = socket.cold.lock().options.is_on(level, name);
+        if error != Errno::EMSGSIZE || !is_wanted || len > payload_longest(remote) {
+            return;
+        }
+        // Over IPv4 it is the port of the connection that is told.
+        let port = match (is_v4, to) {
+            (true, Some(_)) => socket.connected_port(),
+            _ => remote.port(),
+        };
+        socket.told.push(Tale::TooLong {
+            to: SocketAddr::new(remote.ip(), port),
+            mtu: self.mtu_to(remote.ip()).into(),
+        });
+        socket.notify(socket.told.bits());
     }
 
     /// What goes with a datagram, once everything is found to be right.
@@ -292,6 +327,22 @@ impl Process {
             _ => Err(Errno::EINVAL.into()),
         }
     }
+}
+
+/// Where a datagram goes that does not go to its socket's peer.
+fn destination(to: Option<&[u8]>, family: Family) -> Result<Option<SocketAddr>, Errno> {
+    match to.map(|to| parse_destination(to, family)).transpose()? {
+        Some(Given::Addr(addr)) if addr.port() == 0 => Err(Errno::EINVAL),
+        Some(Given::Addr(addr)) => Ok(Some(addr)),
+        Some(Given::Other) => Err(Errno::EAFNOSUPPORT),
+        Some(Given::Unspecified) | None => Ok(None),
+    }
+}
+
+fn system_time() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 /// Bytes of headers around a payload.

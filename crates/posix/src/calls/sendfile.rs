@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::fs::SeekFrom;
 use slipstack_mem::Descriptor;
 
-use crate::description::{Decided, Description};
+use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::lending::Wish;
 use crate::outcome::{Divert, Outcome};
@@ -15,6 +15,8 @@ use crate::socket::Stream;
 
 /// What is read from the file at a time: below malloc's threshold for mappings of their own.
 const CHUNK: usize = 64 * 1024;
+/// Longest payload of a datagram over IPv6, the longer of both.
+const DATAGRAM_MAX: usize = 65_527;
 /// MAX_RW_COUNT.
 const COUNT_MAX: usize = 0x7fff_f000;
 
@@ -35,28 +37,42 @@ impl Process {
         let stream = match socket.decided() {
             Some(Decided::Stream(stream)) => stream,
             Some(Decided::Foreign(it)) => return Err(self.borrow(&socket, it, Wish::None)),
+            Some(Decided::Dgram(_)) => return self.sendfile_as_datagram(out, file, offset, count),
+            None if socket.kind == Kind::Dgram => return Err(Errno::EDESTADDRREQ.into()),
             Some(Decided::Listener(_)) | None => return Err(Divert::Pipe),
-            Some(Decided::Dgram(_)) => return Err(Errno::EINVAL.into()),
         };
         let file = Descriptor::new(file).ok_or(Errno::EBADF)?;
-        let begin = match &offset {
-            Some(offset) => u64::try_from(**offset).map_err(|_| Errno::EINVAL)?,
-            None => match rustix::fs::seek(file.as_fd(), SeekFrom::Current(0)) {
-                Ok(at) => at,
-                // Pipes and sockets cannot be mapped, says Linux.
-                Err(rustix::io::Errno::SPIPE) => return Err(Errno::EINVAL.into()),
-                Err(error) => return Err(error.into()),
-            },
-        };
+        let begin = begin_of(file, offset.as_deref())?;
         let total = self.copy_file(&socket, stream, file, begin, count.min(COUNT_MAX))?;
-        let end = begin + total as u64;
-        match offset {
-            Some(offset) => *offset = i64::try_from(end).unwrap_or(i64::MAX),
-            None => {
-                rustix::fs::seek(file.as_fd(), SeekFrom::Start(end))?;
+        note_end(file, offset, begin + total as u64)?;
+        Ok(total)
+    }
+
+    /// The whole is one datagram: each piece but the last is sent as if by MSG_MORE (splice_direct_to_actor()).
+    fn sendfile_as_datagram(
+        &self,
+        out: i32,
+        file: i32,
+        offset: Option<&mut i64>,
+        count: usize,
+    ) -> Outcome<usize> {
+        let file = Descriptor::new(file).ok_or(Errno::EBADF)?;
+        let begin = begin_of(file, offset.as_deref())?;
+        let mut bytes = vec![0; count.min(DATAGRAM_MAX + 1)];
+        let mut len = 0;
+        while len < bytes.len() {
+            let at = begin + len as u64;
+            match rustix::io::pread(file.as_fd(), &mut bytes[len..], at)? {
+                0 => break,
+                got => len += got,
             }
         }
-        Ok(total)
+        if len == 0 {
+            return Ok(0);
+        }
+        let sent = self.send(out, &[IoSlice::new(&bytes[..len])], None, 0)?;
+        note_end(file, offset, begin + sent as u64)?;
+        Ok(sent)
     }
 
     /// Sends `count` bytes of a file from `begin` on; an error only if nothing was sent.
@@ -100,4 +116,27 @@ impl Process {
         }
         Ok(total)
     }
+}
+
+/// Where in the file it begins.
+fn begin_of(file: Descriptor, offset: Option<&i64>) -> Result<u64, Errno> {
+    match offset {
+        Some(offset) => u64::try_from(*offset).map_err(|_| Errno::EINVAL),
+        None => match rustix::fs::seek(file.as_fd(), SeekFrom::Current(0)) {
+            Ok(at) => Ok(at),
+            // Pipes and sockets cannot be mapped, says Linux.
+            Err(rustix::io::Errno::SPIPE) => Err(Errno::EINVAL),
+            Err(error) => Err(error.into()),
+        },
+    }
+}
+
+fn note_end(file: Descriptor, offset: Option<&mut i64>, end: u64) -> Result<(), Errno> {
+    match offset {
+        Some(offset) => *offset = i64::try_from(end).unwrap_or(i64::MAX),
+        None => {
+            rustix::fs::seek(file.as_fd(), SeekFrom::Start(end))?;
+        }
+    }
+    Ok(())
 }

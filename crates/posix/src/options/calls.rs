@@ -2,39 +2,24 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use rustix::net::SocketFlags;
 use slipstack_channel::Congestion;
 
+use crate::addr::Family;
+use crate::ancillary::TIMESTAMPING_NEW;
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::kernel::Kernel;
 use crate::options::attaching::{ATTACH, DETACH, attach_filter, looks_beyond, read_filter};
 use crate::options::record::{CONGESTION_NAME_MAX, congestion, int_of};
+use crate::options::refusals::refusal;
+use crate::options::timeouts::set_timeout;
 use crate::options::{Options, tcp_info};
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::socket::{Dgram, Side, Stream};
-
-/// SO_RCVTIMEO_NEW and SO_SNDTIMEO_NEW (asm-generic/socket.h).
-const RCVTIMEO_NEW: i32 = 66;
-const SNDTIMEO_NEW: i32 = 67;
-const NS_PER_S: u64 = 1_000_000_000;
-/// Keys of segments (tcp(7) TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY, TCP_AO_DEL_KEY, TCP_AO_INFO) and the least TTL of what
-/// is taken (ip(7) IP_MINTTL, IPV6_MINHOPCOUNT). The stack has none of them: taken without effect they would let in what the
-/// program means to keep out. A kernel built without them says the same.
-const PROTECTIONS: [(i32, i32); 7] = [
-    (libc::IPPROTO_TCP, 14),
-    (libc::IPPROTO_TCP, 32),
-    (libc::IPPROTO_TCP, 38),
-    (libc::IPPROTO_TCP, 39),
-    (libc::IPPROTO_TCP, 40),
-    (libc::IPPROTO_IP, 21),
-    (libc::IPPROTO_IPV6, 73),
-];
-/// Over before anything has been waited for.
-const TIMEOUT_LEAST_NS: u64 = 1;
 
 /// Repeats on a kernel socket what the program set. What the kernel refuses now it refused then.
 pub(crate) fn replay(kernel: &dyn Kernel, to: &OwnedFd, options: &Options) {
@@ -47,23 +32,15 @@ pub(crate) fn replay(kernel: &dyn Kernel, to: &OwnedFd, options: &Options) {
     }
 }
 
+/// SO_RCVTIMEO_NEW and SO_SNDTIMEO_NEW (asm-generic/socket.h).
+const RCVTIMEO_NEW: i32 = 66;
+const SNDTIMEO_NEW: i32 = 67;
+
 impl Process {
     /// `setsockopt`.
     pub fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome<()> {
         let socket = self.socket_of(fd)?;
-        if (level, name) == (libc::SOL_SOCKET, libc::SO_ZEROCOPY) {
-            // Its completions on the error queue would be waited for, and never come.
-            return Err(Errno::EOPNOTSUPP.into());
-        }
-        if PROTECTIONS.contains(&(level, name)) && self.policy().is_some() {
-            return Err(Errno::ENOPROTOOPT.into());
-        }
-        if is_opening(level, name)
-            && let Some(Decided::Stream(stream)) = socket.decided()
-            && !(stream.is_failed() || stream.is_over())
-        {
-            return Err(Errno::EINVAL.into());
-        }
+        self.refuse_option(&socket, level, name, value)?;
         if self.set_membership(&socket, level, name, value)? {
             self.realize_bound(&socket);
             return Ok(());
@@ -81,19 +58,7 @@ impl Process {
             }
             cold.options.clone()
         };
-        match (level, name) {
-            (libc::SOL_SOCKET, libc::SO_RCVTIMEO | RCVTIMEO_NEW) => {
-                set_timeout(&socket.recv_timeout_ns, value)?;
-            }
-            (libc::SOL_SOCKET, libc::SO_SNDTIMEO | SNDTIMEO_NEW) => {
-                set_timeout(&socket.send_timeout_ns, value)?;
-            }
-            (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => {
-                let offset = int_of(value).unwrap_or(-1);
-                socket.peek_offset.store(offset, Ordering::Relaxed);
-            }
-            _ => {}
-        }
+        note_beside(&socket, (level, name), value, &options)?;
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
                 self.set_on_stream((&socket, stream), level, name, &options);
@@ -109,6 +74,35 @@ impl Process {
                 }
             }
             Some(Decided::Foreign(_)) | None => {}
+        }
+        Ok(())
+    }
+
+    /// What the stack does not have, and what is not to be set any more.
+    fn refuse_option(
+        &self,
+        socket: &Description,
+        level: i32,
+        name: i32,
+        value: &[u8],
+    ) -> Result<(), Errno> {
+        if let Some(error) = refusal(socket.kind == Kind::Stream, level, name, value)
+            && self.policy().is_some()
+        {
+            return Err(error);
+        }
+        // do_tcp_setsockopt(): only who is in CLOSE may have no limit.
+        if (level, name) == (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP)
+            && int_of(value) == Some(0)
+            && matches!(socket.decided(), Some(Decided::Stream(stream)) if !stream.is_failed())
+        {
+            return Err(Errno::EINVAL);
+        }
+        if is_opening(level, name)
+            && let Some(Decided::Stream(stream)) = socket.decided()
+            && !(stream.is_failed() || stream.is_over())
+        {
+            return Err(Errno::EINVAL);
         }
         Ok(())
     }
@@ -141,7 +135,7 @@ impl Process {
         {
             return self.set_congestion(socket, value);
         }
-        if !is_plain(level, name, value) {
+        if !is_plain(socket.kind, level, name, value) {
             return self.try_on_kernel(socket, level, name, value);
         }
         if let Some(number) = socket.kernel_number() {
@@ -250,31 +244,7 @@ impl Process {
     /// `getsockopt`: the value goes to the front of `value`; its length is the answer.
     pub fn getsockopt(&self, fd: i32, level: i32, name: i32, value: &mut [u8]) -> Outcome<usize> {
         let socket = self.socket_of(fd)?;
-        let own = match (level, name) {
-            (libc::SOL_SOCKET, libc::SO_ERROR) => {
-                Some(self.take_error(&socket)?.map_or(0, |error| error.0))
-            }
-            (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => Some(i32::from(matches!(
-                socket.decided(),
-                Some(Decided::Listener(_))
-            ))),
-            (libc::SOL_SOCKET, libc::SO_TYPE) => Some(match socket.kind {
-                Kind::Stream => libc::SOCK_STREAM,
-                Kind::Dgram => libc::SOCK_DGRAM,
-            }),
-            (libc::SOL_SOCKET, libc::SO_DOMAIN) => Some(socket.family.number()),
-            (libc::SOL_SOCKET, libc::SO_PROTOCOL) => Some(match socket.kind {
-                Kind::Stream => libc::IPPROTO_TCP,
-                Kind::Dgram => libc::IPPROTO_UDP,
-            }),
-            (libc::IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_CORK)
-                if socket.kind == Kind::Stream =>
-            {
-                Some(i32::from(socket.cold.lock().options.is_on(level, name)))
-            }
-            (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => peek_offset(&socket),
-            _ => None,
-        };
+        let own = self.own_int(&socket, level, name)?;
         if let Some(own) = own {
             return Ok(put(value, &own.to_ne_bytes()));
         }
@@ -302,8 +272,9 @@ impl Process {
                 return Ok(put(value, &size.to_ne_bytes()));
             }
         }
-        if let (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) =
-            (level, name)
+        let is_v6 = socket.family == Family::V6;
+        if ((level, name) == (libc::IPPROTO_IP, libc::IP_MTU)
+            || is_v6 && (level, name) == (libc::IPPROTO_IPV6, libc::IPV6_MTU))
             && let Some(mtu) = path_mtu_of(&socket)?
         {
             return Ok(put(value, &mtu.to_ne_bytes()));
@@ -317,6 +288,44 @@ impl Process {
             return Ok(len);
         }
         self.ask_kernel(&socket, level, name, value)
+    }
+
+    /// A value of an int that the kernel's part does not know, or has for another purpose.
+    fn own_int(&self, socket: &Description, level: i32, name: i32) -> Outcome<Option<i32>> {
+        Ok(match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_ERROR) => {
+                Some(self.take_error(socket)?.map_or(0, |error| error.0))
+            }
+            (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => Some(i32::from(matches!(
+                socket.decided(),
+                Some(Decided::Listener(_))
+            ))),
+            (libc::SOL_SOCKET, libc::SO_TYPE) => Some(match socket.kind {
+                Kind::Stream => libc::SOCK_STREAM,
+                Kind::Dgram => libc::SOCK_DGRAM,
+            }),
+            (libc::SOL_SOCKET, libc::SO_DOMAIN) => Some(socket.family.number()),
+            (libc::SOL_SOCKET, libc::SO_PROTOCOL) => Some(match socket.kind {
+                Kind::Stream => libc::IPPROTO_TCP,
+                Kind::Dgram => libc::IPPROTO_UDP,
+            }),
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_CORK)
+                if socket.kind == Kind::Stream =>
+            {
+                Some(i32::from(socket.cold.lock().options.is_on(level, name)))
+            }
+            (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => peek_offset(socket),
+            // The kernel's part has it for our own purpose.
+            (libc::IPPROTO_IP, libc::IP_FREEBIND) if self.policy().is_some() => {
+                Some(i32::from(socket.cold.lock().options.has_freebind()))
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_FREEBIND)
+                if self.policy().is_some() && socket.family == Family::V6 =>
+            {
+                Some(i32::from(socket.cold.lock().options.has_freebind()))
+            }
+            _ => None,
+        })
     }
 
     /// The algorithm of a connection, or what was set for the one to come.
@@ -421,6 +430,7 @@ impl Process {
             stream.set_owned(true);
         }
         if !options.is_empty() {
+            socket.told.set(options.told());
             apply_linger(stream, &options);
             apply_inline(stream, &options);
             apply_inq(stream, &options);
@@ -432,10 +442,41 @@ impl Process {
     pub(crate) fn apply_dgram_options(&self, socket: &Arc<Description>) {
         let options = socket.cold.lock().options.clone();
         if let Some(Decided::Dgram(dgram)) = socket.decided() {
+            socket.told.set(options.told());
             dgram.apply(&options);
             dgram.shutdown(socket.early_shut.load(Ordering::Relaxed));
         }
     }
+}
+
+/// What is kept beside the record, where calls look.
+fn note_beside(
+    socket: &Description,
+    (level, name): (i32, i32),
+    value: &[u8],
+    options: &Options,
+) -> Result<(), Errno> {
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO | RCVTIMEO_NEW) => {
+            set_timeout(&socket.recv_timeout_ns, value)?;
+        }
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO | SNDTIMEO_NEW) => {
+            set_timeout(&socket.send_timeout_ns, value)?;
+        }
+        (
+            libc::SOL_SOCKET,
+            libc::SO_ZEROCOPY
+            | libc::SO_SELECT_ERR_QUEUE
+            | libc::SO_TIMESTAMPING
+            | TIMESTAMPING_NEW,
+        ) => socket.told.set(options.told()),
+        (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => {
+            let offset = int_of(value).unwrap_or(-1);
+            socket.peek_offset.store(offset, Ordering::Relaxed);
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// SO_PEEK_OFF, of a socket whose reads are ours.
@@ -527,7 +568,7 @@ fn is_opening(level: i32, name: i32) -> bool {
 }
 
 /// Options that need no judge: an int of full length, any value of which the kernel takes.
-fn is_plain(level: i32, name: i32, value: &[u8]) -> bool {
+fn is_plain(kind: Kind, level: i32, name: i32, value: &[u8]) -> bool {
     value.len() >= 4
         && match level {
             libc::SOL_SOCKET => matches!(
@@ -540,35 +581,12 @@ fn is_plain(level: i32, name: i32, value: &[u8]) -> bool {
                     | libc::SO_BROADCAST
                     | libc::SO_OOBINLINE
             ),
-            libc::IPPROTO_TCP => matches!(
+            libc::IPPROTO_TCP if kind == Kind::Stream => matches!(
                 name,
                 libc::TCP_NODELAY | libc::TCP_CORK | libc::TCP_QUICKACK
             ),
             _ => false,
         }
-}
-
-/// `struct timeval`; the kernel has checked it.
-fn set_timeout(place: &AtomicU64, value: &[u8]) -> Result<(), Errno> {
-    let word = |at: usize| {
-        let bytes: [u8; 8] = value.get(at..at + 8)?.try_into().ok()?;
-        Some(i64::from_ne_bytes(bytes))
-    };
-    let (Some(seconds), Some(micros)) = (word(0), word(8)) else {
-        return Err(Errno::EINVAL);
-    };
-    if !(0..1_000_000).contains(&micros) {
-        return Err(Errno::EDOM);
-    }
-    // sock_set_timeout(): a negative one is no time at all, where 0 is for ever.
-    let ns = match u64::try_from(seconds) {
-        Ok(seconds) => seconds
-            .saturating_mul(NS_PER_S)
-            .saturating_add(micros.cast_unsigned() * 1_000),
-        Err(_) => TIMEOUT_LEAST_NS,
-    };
-    place.store(ns, Ordering::Relaxed);
-    Ok(())
 }
 
 fn put(out: &mut [u8], value: &[u8]) -> usize {

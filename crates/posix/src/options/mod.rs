@@ -10,7 +10,9 @@ mod filters;
 mod limit;
 mod multicast;
 mod record;
+mod refusals;
 mod tcp_info;
+mod timeouts;
 
 pub(crate) use attaching::{attach_filter, filter_in};
 pub(crate) use calls::replay;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use slipstack_channel::{Congestion, SocketOption};
 
 use crate::options::{limit, multicast};
+use crate::socket::ToldWishes;
 
-use crate::ancillary::{TIMESTAMP_NEW, TIMESTAMPNS_NEW};
+use crate::ancillary::{TIMESTAMP_NEW, TIMESTAMPING_NEW, TIMESTAMPNS_NEW};
 
 /// One option as it was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,9 @@ impl Options {
             // The last of them counts, whether it switches on or off.
             all.retain(|set| set.name == name || !is_timestamp(set.level, set.name));
         }
+        if is_stamping(level, name) {
+            all.retain(|set| set.name == name || !is_stamping(set.level, set.name));
+        }
         let same = |set: &&mut Set| set.level == level && set.name == name;
         // Memberships add up; all others replace.
         if !is_membership(level, name)
@@ -73,6 +77,39 @@ impl Options {
         self.int(level, name).is_some_and(|value| value != 0)
     }
 
+    /// SO_BINDTODEVICE or SO_BINDTOIFINDEX.
+    pub(crate) fn has_device(&self) -> bool {
+        [libc::SO_BINDTODEVICE, libc::SO_BINDTOIFINDEX]
+            .into_iter()
+            .filter_map(|name| self.bytes(libc::SOL_SOCKET, name))
+            .any(|value| value.iter().any(|byte| *byte != 0))
+    }
+
+    /// What is told by the error queue beside what the network sends back.
+    pub(crate) fn told(&self) -> ToldWishes {
+        ToldWishes {
+            is_zerocopy: self.is_on(libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+            is_selected: self.is_on(libc::SOL_SOCKET, libc::SO_SELECT_ERR_QUEUE),
+            stamps: self.timestamping(),
+        }
+    }
+
+    pub(crate) fn has_freebind(&self) -> bool {
+        let last = self.all().iter().rfind(|set| {
+            let of = (set.level, set.name);
+            of == (libc::IPPROTO_IP, libc::IP_FREEBIND)
+                || of == (libc::IPPROTO_IPV6, libc::IPV6_FREEBIND)
+        });
+        last.is_some_and(|set| set.value.iter().any(|byte| *byte != 0))
+    }
+
+    /// SO_TIMESTAMPING, by either of its numbers.
+    pub(crate) fn timestamping(&self) -> u32 {
+        let set = |name| self.int(libc::SOL_SOCKET, name);
+        let value = set(TIMESTAMPING_NEW).or_else(|| set(libc::SO_TIMESTAMPING));
+        value.unwrap_or(0).cast_unsigned()
+    }
+
     /// What an option means to the stack; `None` for those it has no use for.
     pub(crate) fn for_stack(&self, level: i32, name: i32) -> Option<SocketOption> {
         let int = || self.int(level, name);
@@ -90,6 +127,12 @@ impl Options {
             (libc::IPPROTO_TCP, libc::TCP_LINGER2) => {
                 let seconds = u64::try_from(int()?).ok();
                 SocketOption::Linger2(seconds.map(Duration::from_secs))
+            }
+            (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => {
+                SocketOption::SynCount(u8::try_from(int()?).ok()?)
+            }
+            (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP) => {
+                SocketOption::WindowClamp(u32::try_from(int()?).ok()?)
             }
             (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => {
                 SocketOption::FastOpen(u32::try_from(int()?).ok()?)
@@ -117,6 +160,14 @@ impl Options {
             (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE) => {
                 SocketOption::SndBuf(buffer(int()?.max(0), limit::NONE))
             }
+            _ => return self.for_datagrams(level, name),
+        })
+    }
+
+    /// As [`Options::for_stack`], of headers and of datagrams.
+    fn for_datagrams(&self, level: i32, name: i32) -> Option<SocketOption> {
+        let int = || self.int(level, name);
+        Some(match (level, name) {
             (libc::IPPROTO_IP, libc::IP_RECVERR) => SocketOption::ReturnsV4(int()? != 0),
             (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => SocketOption::ReturnsV6(int()? != 0),
             (libc::SOL_UDP, libc::UDP_GRO) => SocketOption::TakesJoined(int()? != 0),
@@ -195,6 +246,10 @@ fn is_timestamp(level: i32, name: i32) -> bool {
             name,
             libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS | TIMESTAMP_NEW | TIMESTAMPNS_NEW
         )
+}
+
+fn is_stamping(level: i32, name: i32) -> bool {
+    level == libc::SOL_SOCKET && matches!(name, libc::SO_TIMESTAMPING | TIMESTAMPING_NEW)
 }
 
 fn is_membership(level: i32, name: i32) -> bool {

@@ -15,6 +15,7 @@ use crate::errno::Errno;
 use crate::link::{Datagram, Link};
 use crate::options::{Options, filter_in};
 use crate::socket::filter::Filters;
+use crate::socket::turns::Turns;
 use crate::socket::{Gathering, bits};
 
 /// Which parts of a socket are in use.
@@ -54,7 +55,7 @@ pub(crate) struct Dgram {
     pub(crate) remote: Lock<Option<SocketAddr>>,
     shut: AtomicU8,
     wants_space: AtomicBool,
-    turn: AtomicU32,
+    pub(crate) turns: Turns,
     /// Control messages that are wanted, as [`Wishes`].
     wishes: AtomicU32,
     /// SO_BROADCAST.
@@ -104,7 +105,7 @@ impl Dgram {
             remote: Lock::new(None),
             shut: AtomicU8::new(0),
             wants_space: AtomicBool::new(false),
-            turn: AtomicU32::new(0),
+            turns: Turns::default(),
             wishes: AtomicU32::new(0),
             may_broadcast: AtomicBool::new(false),
             segment: AtomicU16::new(0),
@@ -303,11 +304,6 @@ impl Dgram {
 
     pub(crate) fn is_shut_for_writing(&self) -> bool {
         self.shut.load(Ordering::Relaxed) & SHUT_WRITE != 0
-    }
-
-    /// Whether the kernel's part is asked first this time.
-    pub(crate) fn is_kernels_turn(&self) -> bool {
-        self.turn.fetch_add(1, Ordering::Relaxed) % 2 == 1
     }
 
     /// Before a fork: a datagram that was looked at and left goes with the socket to the child, which may be the

@@ -6,6 +6,8 @@ mod filter;
 mod gathering;
 mod listener;
 mod stream;
+mod told;
+mod turns;
 mod unsent;
 mod urgent;
 
@@ -13,6 +15,7 @@ pub(crate) use dgram::{Dgram, SHUT_READ, SHUT_WRITE, Side, payload_longest, shut
 pub(crate) use gathering::{Begun, Gathering};
 pub(crate) use listener::Listener;
 pub(crate) use stream::{How, Push, Stream, StreamError};
+pub(crate) use told::{Tale, Told, Wishes as ToldWishes};
 
 use crate::sigio::news;
 

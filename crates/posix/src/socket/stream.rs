@@ -79,6 +79,8 @@ pub(crate) struct Stream {
     told_seen: AtomicU64,
     /// The engine's word about urgent data as the watchers have been told.
     pub(super) told_urgent: AtomicU64,
+    /// No `connect` has told yet how the attempt ended.
+    pub(super) is_unanswered: AtomicBool,
     /// SO_RCVLOWAT.
     low_water: AtomicUsize,
     /// TCP_INQ.
@@ -101,6 +103,7 @@ impl Stream {
             wants_space: AtomicBool::new(true),
             told_seen: AtomicU64::new(0),
             told_urgent: AtomicU64::new(0),
+            is_unanswered: AtomicBool::new(false),
             low_water: AtomicUsize::new(1),
             wants_inq: AtomicBool::new(false),
             unsent_low: AtomicU32::new(0),
@@ -175,6 +178,7 @@ impl Stream {
         if !(seen.is_error() || seen.is_hup() || seen.is_closed() || self.is_failed()) {
             self.untold.store(Errno::ECONNRESET.0, Ordering::Relaxed);
         }
+        self.take_unanswered();
         self.shut.store(0, Ordering::Relaxed);
         self.phase.store(ENDED, Ordering::Release);
         let none = SockId {
@@ -555,21 +559,6 @@ impl Stream {
     }
 
     /// Bytes the send ring has room for.
-    pub(crate) fn room(&self) -> usize {
-        self.link.space(self.sock())
-    }
-
-    /// Bytes that were sent and are not acknowledged.
-    pub(crate) fn queued(&self) -> usize {
-        self.link.unacked(self.sock())
-    }
-
-    /// The same, for who waits until there are none: fewer of them are news.
-    pub(crate) fn await_acked(&self) -> usize {
-        self.wants_space.store(true, Ordering::SeqCst);
-        self.link.await_acked(self.sock())
-    }
-
     /// Those of them that have not left yet.
     pub(crate) fn unsent(&self) -> Result<usize, Errno> {
         let info = self.link.info(self.sock())?;

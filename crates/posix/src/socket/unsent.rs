@@ -11,6 +11,41 @@ use crate::socket::{Push, Stream, StreamError};
 const TAKEN_MIN: usize = 16 << 10;
 
 impl Stream {
+    /// `connect` has come back before the end of its attempt.
+    pub(crate) fn leave_unanswered(&self) {
+        self.is_unanswered.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the next `connect` is to tell how the last attempt ended.
+    pub(crate) fn take_unanswered(&self) -> bool {
+        self.is_unanswered.swap(false, Ordering::Relaxed)
+    }
+
+    /// Takes bytes that were looked at.
+    pub(crate) fn discard(&self, count: usize) {
+        self.link.discard(self.sock(), count);
+    }
+
+    /// The next room is news.
+    pub(crate) fn want_space(&self) {
+        self.wants_space.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn room(&self) -> usize {
+        self.link.space(self.sock())
+    }
+
+    /// Bytes that were sent and are not acknowledged.
+    pub(crate) fn queued(&self) -> usize {
+        self.link.unacked(self.sock())
+    }
+
+    /// The same, for who waits until there are none: fewer of them are news.
+    pub(crate) fn await_acked(&self) -> usize {
+        self.wants_space.store(true, Ordering::SeqCst);
+        self.link.await_acked(self.sock())
+    }
+
     pub(crate) fn set_unsent_low(&self, bytes: u32) {
         self.unsent_low.store(bytes, Ordering::Relaxed);
     }

@@ -5,11 +5,10 @@ use core::ffi::{c_int, c_uint, c_void};
 use std::io::{IoSlice, IoSliceMut};
 
 use libc::{iovec, off64_t, size_t, sockaddr, socklen_t, ssize_t};
-use slipstack_posix::{AddrBytes, Errno};
+use slipstack_posix::{AddrBytes, Errno, Splice};
 
 use crate::abi;
 use crate::call::{Restart, answer, answer_uncancelled, is_ours, length, place_to_discard};
-use crate::cancel;
 use crate::life;
 use crate::raw::fail;
 use crate::symbols::next;
@@ -235,7 +234,6 @@ pub unsafe fn sendfile(out: c_int, file: c_int, offset: *mut off64_t, count: siz
     )
 }
 
-/// A socket of ours is no pipe of the kernel's; programs fall back to copying on EINVAL.
 pub unsafe fn splice(
     from: c_int,
     from_offset: *mut off64_t,
@@ -244,12 +242,30 @@ pub unsafe fn splice(
     len: size_t,
     flags: c_uint,
 ) -> ssize_t {
-    if is_ours(from) || is_ours(to) {
-        cancel::point();
+    // SAFETY: the program's own call.
+    let libc = || unsafe { (next::splice.get())(from, from_offset, to, to_offset, len, flags) };
+    let (ours, of_ours, of_pipe) = match (is_ours(from), is_ours(to)) {
+        (false, false) => return libc(),
+        (true, _) => (from, from_offset, to_offset),
+        (false, true) => (to, to_offset, from_offset),
+    };
+    if !of_pipe.is_null() {
+        return fail(Errno::ESPIPE) as ssize_t;
+    }
+    if !of_ours.is_null() {
         return fail(Errno::EINVAL) as ssize_t;
     }
-    // SAFETY: the program's own call.
-    unsafe { (next::splice.get())(from, from_offset, to, to_offset, len, flags) }
+    let asked = Splice {
+        from,
+        to,
+        len,
+        flags,
+    };
+    answer(
+        Restart::Sending(ours),
+        |process| process.splice(asked).map(length),
+        libc,
+    )
 }
 
 pub unsafe fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t {

@@ -13,7 +13,7 @@ pub fn report(conn: &mut Connection, cx: &Cx<'_>, fx: &mut impl Effects) {
         conn: conn.id,
         upto: seq::offset(upto),
     });
-    if conn.cc.window.cwnd > conn.snd.limit / 2 && !conn.opts.is_limit_fixed {
+    if conn.cc.window.cwnd > conn.snd.limit / 2 && !conn.opts.fixed.has_limit() {
         grow_limit(conn, cx, fx);
     }
 }

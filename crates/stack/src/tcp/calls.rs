@@ -420,13 +420,20 @@ impl Tcp {
             }
             TcpOption::SndBuf(bytes) => {
                 conn.snd.limit = bytes;
-                conn.opts.is_limit_fixed = true;
+                conn.opts.fixed.set_limit(true);
                 fx.event(Event::SendLimit { conn: id, bytes });
             }
             TcpOption::Congestion(kind) => conn.cc.set_kind(kind, cx.config.tcp.pacing),
+            // The default again, of a connection that has begun: nothing changes.
+            TcpOption::MaxSeg(0) => {}
             TcpOption::MaxSeg(mss) => {
                 conn.opts.mss_max = conn.opts.mss_max.min(mss.max(sizes::MSS_MIN));
                 conn.set_mss();
+            }
+            TcpOption::SynCount(tries) => conn.opts.fixed.set_syn_retries(tries),
+            TcpOption::WindowClamp(bytes) => {
+                conn.rcv.buffer = bytes.clamp(sizes::WINDOW_CLAMP_MIN, cx.config.tcp.rcvbuf_max);
+                conn.rcv.is_buffer_fixed = true;
             }
             TcpOption::Linger2(time) => conn.opts.linger2_ms = time.map_or(u32::MAX, ms),
             TcpOption::Tos(tos) if conn.key.is_v4() => conn.opts.tos = tos,

@@ -284,7 +284,7 @@ pub fn on_timeout(
     let limit = if conn.is_passive {
         tcp.synack_retries
     } else {
-        tcp.syn_retries
+        conn.opts.fixed.syn_retries().unwrap_or(tcp.syn_retries)
     };
     if conn.stalled_at == Tick::NONE {
         conn.stalled_at = Tick::of(conn.snd.last_at);

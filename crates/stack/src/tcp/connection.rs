@@ -53,7 +53,7 @@ pub struct Send {
     pub is_fin_sent: bool,
     /// The program says that more follows soon (MSG_MORE).
     pub has_more: bool,
-    /// Limit of the send ring; auto-tuned unless [`Options::is_limit_fixed`].
+    /// Limit of the send ring; auto-tuned unless [`Fixed::has_limit`].
     pub limit: u32,
 }
 
@@ -202,6 +202,40 @@ impl Receive {
     }
 }
 
+/// What the program has set instead of what would be found out, all in one byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fixed(u8);
+
+impl Fixed {
+    const LIMIT: u8 = 0x80;
+
+    pub fn of(has_limit: bool, syn_retries: Option<u8>) -> Fixed {
+        let mut fixed = Fixed::default();
+        fixed.set_limit(has_limit);
+        fixed.set_syn_retries(syn_retries.unwrap_or(0));
+        fixed
+    }
+
+    /// The limit of the send ring.
+    #[inline]
+    pub fn has_limit(self) -> bool {
+        self.0 & Self::LIMIT != 0
+    }
+
+    pub fn set_limit(&mut self, on: bool) {
+        self.0 = self.0 & !Self::LIMIT | if on { Self::LIMIT } else { 0 };
+    }
+
+    /// Retransmissions of a SYN (TCP_SYNCNT, 127 at most).
+    pub fn syn_retries(self) -> Option<u8> {
+        Some(self.0 & !Self::LIMIT).filter(|tries| *tries > 0)
+    }
+
+    pub fn set_syn_retries(&mut self, tries: u8) {
+        self.0 = self.0 & Self::LIMIT | tries.min(!Self::LIMIT);
+    }
+}
+
 /// What the handshake agreed on and what the program set.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -211,8 +245,7 @@ pub struct Options {
     pub ts_offset: u32,
     pub no_delay: bool,
     pub manner: Manner,
-    /// The program has set the send ring's limit.
-    pub is_limit_fixed: bool,
+    pub fixed: Fixed,
     pub keep_alive: bool,
     pub keep_probes: u8,
     pub keep_idle_ms: u32,

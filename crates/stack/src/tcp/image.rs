@@ -323,7 +323,7 @@ impl Fields {
             | flag(conn.snd.is_fin_queued, FIN_QUEUED)
             | flag(conn.snd.is_fin_sent, FIN_SENT)
             | flag(conn.rcv.has_fin, FIN_RECEIVED)
-            | flag(conn.opts.is_limit_fixed, LIMIT_FIXED)
+            | flag(conn.opts.fixed.has_limit(), LIMIT_FIXED)
             | flag(conn.rcv.is_buffer_fixed, BUFFER_FIXED)
             | flag(conn.ecn.is_on(), ECN)
             | flag(conn.is_passive, PASSIVE)
@@ -522,7 +522,7 @@ fn restore(mut conn: Connection, f: &Fields, now: Instant, cx: &Cx<'_>) -> Conne
     }
     conn.opts.user_timeout_ms = f.user_timeout_ms;
     conn.opts.linger2_ms = f.linger2_ms;
-    conn.opts.is_limit_fixed = f.has(LIMIT_FIXED);
+    conn.opts.fixed.set_limit(f.has(LIMIT_FIXED));
     let snd = &mut conn.snd;
     (snd.una, snd.nxt, snd.written) = (f.una, f.nxt, f.written);
     (snd.edge, snd.wl1, snd.wl2) = (f.snd_edge, f.wl1, f.wl2);

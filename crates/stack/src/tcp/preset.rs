@@ -4,9 +4,9 @@ use core::time::Duration;
 
 use slipstack_wire::user_timeout::UserTimeout;
 
-use super::connection::{Manner, Options};
+use super::connection::{Fixed, Manner, Options};
 use super::flow::FlowKey;
-use super::sizes::{mss_to_announce, shift_for};
+use super::sizes::{WINDOW_CLAMP_MIN, mss_to_announce, shift_for};
 use super::user_timeout;
 use crate::config::TcpConfig;
 use crate::link::Link;
@@ -39,6 +39,8 @@ impl Preset {
     pub fn of(options: &SocketOptions, tcp: &TcpConfig) -> Preset {
         let ms = |d: Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX - 1);
         let rcvbuf = options.rcvbuf.unwrap_or(tcp.rcvbuf_initial);
+        let clamp = options.window_clamp;
+        let rcvbuf = rcvbuf.min(clamp.map_or(u32::MAX, |bytes| bytes.max(WINDOW_CLAMP_MIN)));
         let user_timeout_ms = options.user_timeout.map_or(0, ms);
         let tells_timeout = tcp.user_timeout_option && user_timeout_ms != 0;
         let opts = Options {
@@ -48,7 +50,7 @@ impl Preset {
             ts_offset: 0,
             no_delay: options.no_delay,
             manner: Manner::of(options.cork, tells_timeout),
-            is_limit_fixed: options.sndbuf.is_some(),
+            fixed: Fixed::of(options.sndbuf.is_some(), options.syn_retries),
             keep_alive: options.keep_alive.enabled,
             keep_probes: options.keep_alive.probes,
             keep_idle_ms: ms(options.keep_alive.idle),
@@ -64,7 +66,7 @@ impl Preset {
             mss: options.mss,
             sndbuf: options.sndbuf.unwrap_or(tcp.sndbuf_initial),
             rcvbuf,
-            is_rcvbuf_fixed: options.rcvbuf.is_some(),
+            is_rcvbuf_fixed: options.rcvbuf.is_some() || clamp.is_some(),
             shift: shift_for(rcvbuf.max(tcp.rcvbuf_max)),
             congestion: options.congestion.unwrap_or(tcp.congestion),
             deferrals: options.defer_accept.min(DEFERRALS_MAX),

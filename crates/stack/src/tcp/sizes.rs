@@ -3,6 +3,9 @@
 
 use super::flow::FlowKey;
 
+/// Least limit of the window (Linux: SOCK_MIN_RCVBUF / 2).
+pub const WINDOW_CLAMP_MIN: u32 = 1152;
+
 /// MSS of a peer that announces none (RFC 9293 3.7.1, MUST-15), over IPv4 and over IPv6.
 pub const MSS_DEFAULT: u16 = 536;
 pub const MSS_DEFAULT_V6: u16 = 1220;

@@ -104,7 +104,8 @@ fn find_source(
                 .or_else(|| cx.link.find_source(dst.ip()))
                 .ok_or_else(|| cx.link.refusal(None, dst.ip()))
         }
-        None if !is_station(socket.local.ip()) => cx
+        // One that is connected over IPv6 may send over IPv4: its address there is nothing to that.
+        None if !is_station(socket.local.ip()) || socket.local.is_ipv4() != dst.is_ipv4() => cx
             .link
             .find_source(dst.ip())
             .ok_or_else(|| cx.link.refusal(None, dst.ip())),

@@ -1,0 +1,248 @@
+//! splice between a socket and a pipe. The bytes are copied through memory.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::OFlags;
+use slipstack_mem::Descriptor;
+
+use crate::description::{Decided, Description, Kind};
+use crate::errno::Errno;
+use crate::lending::Wish;
+use crate::outcome::{Divert, Outcome};
+use crate::process::Process;
+use crate::socket::{Stream, bits};
+
+/// What is moved through memory at a time.
+const CHUNK: usize = 64 * 1024;
+/// A pipe that is ready for writing takes so many bytes without waiting (PIPE_BUF).
+const PIPE_SURE: usize = 4096;
+
+const SPLICE_F_NONBLOCK: u32 = 2;
+const SPLICE_F_MORE: u32 = 4;
+
+/// What a program asks of splice.
+#[derive(Clone, Copy, Debug)]
+pub struct Splice {
+    pub from: i32,
+    pub to: i32,
+    pub len: usize,
+    pub flags: u32,
+}
+
+impl Process {
+    /// `splice`, of which one end is ours. Neither has offsets.
+    pub fn splice(&self, asked: Splice) -> Outcome<usize> {
+        if asked.len == 0 {
+            return Ok(0);
+        }
+        match (self.table.is_ours(asked.from), self.table.is_ours(asked.to)) {
+            (true, false) => self.splice_out(asked),
+            (false, true) => self.splice_in(asked),
+            // One of the two is to be a pipe.
+            _ => Err(Errno::EINVAL.into()),
+        }
+    }
+
+    /// From a socket into a pipe.
+    fn splice_out(&self, asked: Splice) -> Outcome<usize> {
+        let pipe = pipe_at(asked.to)?;
+        let socket = self.socket_of(asked.from)?;
+        let stream = match socket.decided() {
+            Some(Decided::Stream(stream)) => stream,
+            Some(Decided::Foreign(it)) => {
+                return Err(self.borrow(&socket, it, Wish::Some(asked.len as u64)));
+            }
+            _ if socket.kind == Kind::Stream => return Err(Errno::ENOTCONN.into()),
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        if !await_pipe(pipe, PollFlags::OUT, is_short(pipe, asked.flags)?)? {
+            return Err(Errno::EAGAIN.into());
+        }
+        let mut buffer = vec![0; asked.len.min(CHUNK)];
+        let mut total = 0;
+        while total < asked.len {
+            let want = (asked.len - total).min(buffer.len());
+            // Whether to wait for the socket is its own flag's to say: tcp_splice_read().
+            let wait = if total > 0 { libc::MSG_DONTWAIT } else { 0 };
+            let bufs = &mut [IoSliceMut::new(&mut buffer[..want])];
+            let got = match self.recv(asked.from, bufs, libc::MSG_PEEK | wait) {
+                Ok(received) => received.len,
+                Err(_) if total > 0 => break,
+                Err(error) => return Err(error),
+            };
+            let moved = fill(pipe, &buffer[..got])?;
+            stream.discard(moved);
+            total += moved;
+            if moved < got || got == 0 {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
+    /// From a pipe into a socket.
+    fn splice_in(&self, asked: Splice) -> Outcome<usize> {
+        let pipe = pipe_at(asked.from)?;
+        let socket = self.socket_of(asked.to)?;
+        let is_short = is_short(pipe, asked.flags)?;
+        match socket.decided() {
+            Some(Decided::Stream(stream)) => self.drain(pipe, (&socket, stream), asked, is_short),
+            Some(Decided::Foreign(it)) => Err(self.borrow(&socket, it, Wish::None)),
+            Some(Decided::Dgram(_)) => {
+                let mut buffer = vec![0; asked.len.min(CHUNK)];
+                match take(pipe, &mut buffer, is_short)? {
+                    0 => Ok(0),
+                    got => self.send(asked.to, &[IoSlice::new(&buffer[..got])], None, 0),
+                }
+            }
+            Some(Decided::Listener(_)) | None if socket.kind == Kind::Stream => Err(Divert::Pipe),
+            _ => Err(Errno::EDESTADDRREQ.into()),
+        }
+    }
+
+    /// What a pipe has, as far as the socket has room: nothing that was taken out of a pipe can be put back.
+    fn drain(
+        &self,
+        pipe: Descriptor,
+        (socket, stream): (&Arc<Description>, &Stream),
+        asked: Splice,
+        is_short: bool,
+    ) -> Outcome<usize> {
+        let mut buffer = vec![0; asked.len.min(CHUNK)];
+        let more = if asked.flags & SPLICE_F_MORE != 0 {
+            libc::MSG_MORE
+        } else {
+            0
+        };
+        let mut total = 0;
+        while total < asked.len {
+            if !await_pipe(pipe, PollFlags::IN, is_short || total > 0)? {
+                match total {
+                    0 => return Err(Errno::EAGAIN.into()),
+                    _ => break,
+                }
+            }
+            let may_wait = !socket.is_nonblocking() && total == 0;
+            if !self.await_room(socket, stream, may_wait)? {
+                match total {
+                    0 => return Err(Errno::EAGAIN.into()),
+                    _ => break,
+                }
+            }
+            let want = (asked.len - total)
+                .min(buffer.len())
+                .min(stream.room().max(1));
+            let got = rustix::io::read(pipe.as_fd(), &mut buffer[..want])?;
+            if got == 0 {
+                break;
+            }
+            self.send_all(socket, stream, &buffer[..got], more)?;
+            total += got;
+        }
+        Ok(total)
+    }
+
+    /// Waits until something can be sent. `false`: it may not wait.
+    fn await_room(
+        &self,
+        socket: &Arc<Description>,
+        stream: &Stream,
+        may_wait: bool,
+    ) -> Outcome<bool> {
+        let is_ready = || stream.readiness() & (bits::OUT | bits::ERR | bits::HUP) != 0;
+        if is_ready() {
+            return Ok(true);
+        }
+        self.turn_if_idle(&stream.link);
+        if is_ready() || !may_wait {
+            return Ok(is_ready());
+        }
+        stream.want_space();
+        let plan = self.plan_of_call(socket, &socket.send_timeout_ns, &[]);
+        let found = self.wait(&plan, |_| Ok(is_ready().then_some(())))?;
+        Ok(found.is_some())
+    }
+
+    /// Sends what was taken out of a pipe, whole unless the connection ends.
+    fn send_all(
+        &self,
+        socket: &Arc<Description>,
+        stream: &Stream,
+        bytes: &[u8],
+        more: i32,
+    ) -> Outcome<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match self.send_stream(socket, stream, &[IoSlice::new(rest)], more) {
+                Ok(sent) => rest = &rest[sent..],
+                // Another thread has taken the room.
+                Err(Divert::Errno(Errno::EAGAIN)) => {
+                    self.await_room(socket, stream, true)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The descriptor of a pipe.
+fn pipe_at(number: i32) -> Result<Descriptor, Errno> {
+    let pipe = Descriptor::new(number).ok_or(Errno::EBADF)?;
+    let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(pipe.as_fd())?.st_mode);
+    match kind {
+        rustix::fs::FileType::Fifo => Ok(pipe),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Whether the pipe is not waited for.
+fn is_short(pipe: Descriptor, flags: u32) -> Result<bool, Errno> {
+    let is_nonblocking = rustix::fs::fcntl_getfl(pipe.as_fd())?.contains(OFlags::NONBLOCK);
+    Ok(is_nonblocking || flags & SPLICE_F_NONBLOCK != 0)
+}
+
+fn looked(pipe: Descriptor, what: PollFlags, is_short: bool) -> Result<PollFlags, Errno> {
+    let fd = pipe.as_fd();
+    let mut fds = [PollFd::from_borrowed_fd(fd, what)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    rustix::event::poll(&mut fds, is_short.then_some(&now))?;
+    Ok(fds[0].revents())
+}
+
+/// Whether the pipe is ready, or at its end, after a wait if that may be.
+fn await_pipe(pipe: Descriptor, what: PollFlags, is_short: bool) -> Result<bool, Errno> {
+    Ok(!looked(pipe, what, is_short)?.is_empty())
+}
+
+/// Puts bytes into a pipe as far as it has room.
+fn fill(pipe: Descriptor, bytes: &[u8]) -> Result<usize, Divert> {
+    let mut done = 0;
+    while done < bytes.len() {
+        if looked(pipe, PollFlags::OUT, true)?.is_empty() {
+            break;
+        }
+        let piece = &bytes[done..bytes.len().min(done + PIPE_SURE)];
+        match rustix::io::write(pipe.as_fd(), piece) {
+            Ok(count) => done += count,
+            Err(rustix::io::Errno::AGAIN) => break,
+            Err(rustix::io::Errno::PIPE) if done == 0 => return Err(Divert::Pipe),
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(done)
+}
+
+/// What a pipe has now.
+fn take(pipe: Descriptor, buffer: &mut [u8], is_short: bool) -> Result<usize, Errno> {
+    match await_pipe(pipe, PollFlags::IN, is_short)? {
+        true => Ok(rustix::io::read(pipe.as_fd(), buffer)?),
+        false => Err(Errno::EAGAIN),
+    }
+}

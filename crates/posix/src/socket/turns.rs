@@ -1,0 +1,57 @@
+//! Which part of a socket that has two is asked first: fairly, but what was looked at is what comes next.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+const LOOKED_ON_STACK: u8 = 1;
+const LOOKED_IN_KERNEL: u8 = 2;
+
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    turn: AtomicU32,
+    /// Where the program has looked at a datagram that it has still to take; 0 = nowhere.
+    looked: AtomicU8,
+}
+
+impl Turns {
+    /// Whether the kernel's part is asked first this time.
+    pub(crate) fn is_kernels(&self) -> bool {
+        match self.looked.load(Ordering::Relaxed) {
+            LOOKED_ON_STACK => false,
+            LOOKED_IN_KERNEL => true,
+            _ => self.turn.fetch_add(1, Ordering::Relaxed) % 2 == 1,
+        }
+    }
+
+    /// A datagram is read, or only looked at, on one of the two sides.
+    pub(crate) fn note_read(&self, is_peek: bool, is_kernels: bool) {
+        let looked = match (is_peek, is_kernels) {
+            (false, _) => 0,
+            (true, false) => LOOKED_ON_STACK,
+            (true, true) => LOOKED_IN_KERNEL,
+        };
+        if self.looked.load(Ordering::Relaxed) != looked {
+            self.looked.store(looked, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn has_looked_in_kernel(&self) -> bool {
+        self.looked.load(Ordering::Relaxed) == LOOKED_IN_KERNEL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_looked_at_comes_next_and_else_they_take_turns() {
+        let turns = Turns::default();
+        assert_eq!([turns.is_kernels(), turns.is_kernels()], [false, true]);
+        turns.note_read(true, true);
+        assert_eq!([turns.is_kernels(), turns.is_kernels()], [true, true]);
+        turns.note_read(true, false);
+        assert_eq!([turns.is_kernels(), turns.is_kernels()], [false, false]);
+        turns.note_read(false, false);
+        assert_ne!(turns.is_kernels(), turns.is_kernels());
+    }
+}
