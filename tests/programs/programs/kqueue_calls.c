@@ -173,6 +173,7 @@ static void sockets(void)
     for (int i = 0; i < 20; i++) {
         next(&e, 0);
         reads += e.filter == EVFILT_READ;
+        writes += e.filter == EVFILT_WRITE;
     }
     check(reads == 1 && writes > 1, "EV_CLEAR beside a level of the same socket");
     change(second, EVFILT_WRITE, EV_DELETE, 0, 0);
