@@ -83,8 +83,8 @@ PREFIX ?= /usr/local
 HEADERS := $(wildcard crates/capi/include/*.h)
 install: build ## slipstack, its libraries, headers and pkg-config files under PREFIX
 	install -D -m 755 target/release/slipstack $(DESTDIR)$(PREFIX)/bin/slipstack
-	for name in fstack; do ln -sf slipstack $(DESTDIR)$(PREFIX)/bin/$$name; done
-	for tool in ifconfig route ipfw; do ln -sf slipstack $(DESTDIR)$(PREFIX)/bin/ff_$$tool; done
+	for name in fstack ff_ifconfig ff_route ff_ipfw ff_sysctl ff_netstat ff_arp ff_ndp; do \
+		ln -sf slipstack $(DESTDIR)$(PREFIX)/bin/$$name; done
 	install -D -m 755 target/release/libslipstack.so $(DESTDIR)$(PREFIX)/lib/libslipstack.so
 	install -D -m 755 target/release/libfstack.so $(DESTDIR)$(PREFIX)/lib/libfstack.so
 	install -D -m 644 target/release/libfstack.a $(DESTDIR)$(PREFIX)/lib/libfstack.a

@@ -1,6 +1,7 @@
 """Configuration files: F-Stack's config.ini starts instances and programs, and is checked and converted."""
 
 import signal
+import socket
 
 from harness import test
 from harness.process import until
@@ -91,3 +92,34 @@ def a_file_is_checked_and_converted(world):
     file.write_text("[dpdk]\nport_list=0\n[port0]\naddr=10.77.0.2\nnetmask=255.0.255.0\n")
     wrong = world.beside(world.slipstack, "config", "check", file)
     assert wrong.wait(10) == 1 and "line 5: [port0] netmask is '255.0.255.0'" in wrong.errors()
+
+
+@test(modes=("inprocess", "instance"))
+def sysctls_are_shown_and_set_while_programs_run(world):
+    server = world.stack("/usr/bin/python3", "-m", "http.server", 8000)
+    world.wait_port(8000, process=server)
+    shown = lambda *words: world.admin("sysctl", *words).finish().strip()
+    assert shown("-n", "net.ipv4.tcp_fin_timeout") == "60"
+    assert shown("net.ipv4.tcp_fin_timeout=5") == "net.ipv4.tcp_fin_timeout = 5"
+    assert shown("-n", "net.inet.tcp.finwait2_timeout") == "5000"
+    assert "net.ipv4.tcp_window_scaling = 1" in shown("-a")
+    # A connection that is made afterwards has no timestamps.
+    assert shown("-n", "net.ipv4.tcp_timestamps=0") == "0"
+    with world.connect(8000) as client:
+        info = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)
+    assert info[5] & 1 == 0, "timestamps"
+    for wrong in ("hz=1000", "net.ipv4.tcp_ecn=9", "net.ipv4.tcp_ecm=1", "net.ipv4.tcp_max_tw_buckets=9"):
+        assert world.admin("sysctl", wrong).wait() != 0, wrong
+
+
+@test(modes=("inprocess", "instance"))
+def sockets_and_neighbours_are_listed(world):
+    server = world.stack("/usr/bin/python3", "-m", "http.server", 8000)
+    world.wait_port(8000, process=server)
+    with world.connect(8000) as client:
+        peer = "%s:%d" % client.getsockname()
+        until(lambda: peer in world.admin("ss", "-tn").finish(), 10, "the connection is listed")
+        assert "ESTABLISHED" in world.admin("netstat", "-n").finish()
+    assert "LISTEN" in world.admin("ss", "-tlnp").finish()
+    assert "*.8000" in world.admin("netstat", "-an").finish()
+    assert world.PEER in world.admin("arp", "-an").finish()

@@ -196,6 +196,20 @@ fn wait_for_end(socket: &ControlSocket) {
     let _ = socket.receive::<Reply>(END_MS);
 }
 
+/// Control sockets of the keepers of this network namespace, or of the device that is named.
+///
+/// # Errors
+/// No runtime directory.
+pub fn control_sockets(settings: &Settings) -> Result<Vec<std::path::PathBuf>, Error> {
+    let directories = chosen(settings)?;
+    let is_alive = |path: &std::path::PathBuf| connect(path).is_ok();
+    Ok(directories
+        .iter()
+        .map(RuntimeDir::control_socket)
+        .filter(is_alive)
+        .collect())
+}
+
 fn chosen(settings: &Settings) -> Result<Vec<RuntimeDir>, Error> {
     let is_meant = |dir: &RuntimeDir| {
         settings

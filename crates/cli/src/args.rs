@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::arguments;
+use crate::{arguments, sockets, sysctl};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use slipstack_config::{ConfigError, Kind, Layers, OPTIONS, OptionSpec, Scope, Source};
 
@@ -31,6 +31,11 @@ pub fn command() -> Command {
         .subcommand(why_command())
         .subcommand(stop_command())
         .subcommand(capture_command())
+        .subcommand(with_device(sysctl::command()))
+        .subcommand(with_device(sockets::ss_command()))
+        .subcommand(with_device(sockets::netstat_command()))
+        .subcommand(with_device(sockets::neighbour_command("arp", "IPv4")))
+        .subcommand(with_device(sockets::neighbour_command("ndp", "IPv6")))
         .subcommand(arguments::config_command())
         .subcommand(with_options(arguments::wait_command(), &[Scope::All]))
         .subcommand(words_command(
@@ -280,8 +285,16 @@ fn words_command(name: &'static str, about: &'static str, examples: &'static str
             .allow_hyphen_values(true)
             .help("What is to be shown or changed"),
     );
-    let command = command.args(OPTIONS.iter().filter(|it| it.name == "if").map(argument));
-    with_options(command, &[Scope::All])
+    with_device(command)
+}
+
+/// A command that asks the stacks of a device, or of all.
+fn with_device(command: Command) -> Command {
+    let device = OPTIONS
+        .iter()
+        .filter(|option| option.name == "if")
+        .map(argument);
+    with_options(command.args(device), &[Scope::All])
 }
 
 fn json_argument() -> Arg {

@@ -18,6 +18,8 @@ mod output;
 mod program;
 mod run;
 mod serve;
+mod sockets;
+mod sysctl;
 mod tune;
 mod wait;
 
@@ -41,6 +43,11 @@ fn main() -> ExitCode {
         "why" => admin::why(matches),
         "stop" => admin::stop(matches),
         "capture" => capture::run(matches),
+        "sysctl" => sysctl::run(matches),
+        "ss" => sockets::ss(matches),
+        "netstat" => sockets::netstat(matches),
+        "arp" => sockets::neighbours(matches, true),
+        "ndp" => sockets::neighbours(matches, false),
         "config" => config::run(matches),
         "wait" => wait::run(matches),
         "ip" => net::run(matches, net::ip::run),

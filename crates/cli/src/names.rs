@@ -3,6 +3,15 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+/// Whether the command was called by the name of one of F-Stack's tools.
+pub fn is_fstack_tool() -> bool {
+    let name = std::env::args_os().next();
+    let name = name
+        .as_deref()
+        .and_then(|word| Path::new(word).file_name()?.to_str());
+    name.is_some_and(|name| name.starts_with("ff_"))
+}
+
 /// The command line as if it had begun with `slipstack`.
 pub fn words() -> Vec<OsString> {
     let words: Vec<OsString> = std::env::args_os().collect();

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slipstack_channel::control::net::{Interface, LearntEntry, LearntNetwork, NetworkState};
-use slipstack_stack::{Instant, Learnt, LearntAddress, NetworkConfig, Redirected, VlanConfig};
+use slipstack_stack::{
+    Instant, Learnt, LearntAddress, NetworkConfig, Redirected, Tunable, VlanConfig,
+};
 
 use crate::engine::Engine;
 use crate::routing::{stack_routes, stack_rules};
@@ -43,6 +45,11 @@ impl Engine {
     /// Programs go by it from now on.
     fn publish(&mut self, network: NetworkState) {
         self.device.set_vlans(&network.vlans());
+        for (name, value) in &network.tunables {
+            if let Some(tunable) = Tunable::find(name) {
+                self.stack.tune(tunable, *value);
+            }
+        }
         for client in self.world.clients.iter().flatten() {
             client.end.set_network_revision(network.revision);
         }

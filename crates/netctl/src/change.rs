@@ -89,6 +89,11 @@ pub enum Change {
         ip: IpAddr,
     },
     SetForwarding(bool),
+    /// A number of every stack of the device, by name.
+    Tune {
+        name: String,
+        value: u32,
+    },
 }
 
 /// Why a change was refused, in the words of Linux where it has some.
@@ -209,7 +214,21 @@ impl NetworkState {
                 self.is_forwarding = *is_on;
                 Ok(())
             }
+            Change::Tune { name, value } => self.tune(name, *value),
         }
+    }
+
+    fn tune(&mut self, name: &str, value: u32) -> Result<(), Refused> {
+        if name.is_empty() || name.len() > NAME_MAX * 2 {
+            return Err(Refused::InvalidName);
+        }
+        let found = self.tunables.iter().position(|(known, _)| known == name);
+        match found {
+            Some(at) => self.tunables[at].1 = value,
+            None if self.tunables.len() >= ENTRIES_MAX => return Err(Refused::TooMany),
+            None => self.tunables.push((name.to_owned(), value)),
+        }
+        Ok(())
     }
 
     fn interface(&mut self, name: &str) -> Result<&mut Interface, Refused> {

@@ -54,6 +54,10 @@ pub enum Query {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "answers are rare and live shortly"
+)]
 pub enum Answer {
     Network(NetworkState),
     Neighbours(Vec<(u16, IpAddr, [u8; 6])>),

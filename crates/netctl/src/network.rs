@@ -23,6 +23,9 @@ pub struct NetworkState {
     pub is_forwarding: bool,
     /// What routers of the link say, if they are asked.
     pub learnt: Option<LearntNetwork>,
+    /// Numbers of every stack that an operator has set, by name.
+    #[serde(default)]
+    pub tunables: Vec<(String, u32)>,
 }
 
 /// An interface of the stack.

@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use crate::config::{EcnMode, FastOpenConfig, MtuProbing, StackConfig, SynCookies};
 use crate::options::Congestion;
+use crate::stack::Stack;
 
 /// When a new value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +157,14 @@ macro_rules! tunables {
             }
         }
 
+        impl Tunable {
+            /// Returns the tunable of a name, if there is one.
+            #[must_use]
+            pub fn find(name: &str) -> Option<Tunable> {
+                Self::ALL.iter().copied().find(|it| it.name() == name)
+            }
+        }
+
         impl StackConfig {
             /// Returns the value in force.
             #[must_use]
@@ -248,6 +257,19 @@ tunables! {
         "User timeout option of RFC 5482";
     FragmentsMax = "ip.fragments_max" 131_072 ..= 1_073_741_824, AtStart, fragments_bytes_max,
         "Bytes of fragments of each family that wait for the rest";
+}
+
+impl Stack {
+    /// Sets a number of a running stack; one that only a new stack can have stays.
+    pub fn tune(&mut self, tunable: Tunable, value: u32) {
+        if tunable.effect() == Effect::AtStart {
+            return;
+        }
+        self.config.tune(tunable, value);
+        if tunable == Tunable::DelayedAck {
+            self.delayed_ack = self.config.tcp.delayed_ack;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ fn setting(porter: &mut Porter<'_>, entry: &Entry) -> Result<Option<String>, Con
             }
             _ => Err(porter.wrong(entry, &must)),
         },
-        Err(error @ SysctlError::Unknown { .. }) => {
+        Err(error @ (SysctlError::Unknown { .. } | SysctlError::AtStart { .. })) => {
             Err(porter.refusal(entry.line, error.to_string()))
         }
     }

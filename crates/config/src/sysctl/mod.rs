@@ -11,7 +11,7 @@ mod tests;
 
 use std::fmt;
 
-use slipstack_stack::{StackConfig, Tunable};
+use slipstack_stack::{Effect, StackConfig, Tunable};
 
 use crate::nearest::nearest;
 pub use names::SYSCTLS;
@@ -68,6 +68,10 @@ pub enum SysctlError {
         name: &'static str,
         why: &'static str,
     },
+    /// Only a stack that is started with it has it.
+    AtStart {
+        name: &'static str,
+    },
     Value {
         name: &'static str,
         text: String,
@@ -85,6 +89,12 @@ impl fmt::Display for SysctlError {
                 write!(f, "{name} is {value} and cannot be changed: {why}")
             }
             SysctlError::Moot { name, why } => write!(f, "{name} has no meaning here: {why}"),
+            SysctlError::AtStart { name } => {
+                write!(
+                    f,
+                    "{name} is set when a stack is started: --sysctl {name}=VALUE"
+                )
+            }
             SysctlError::Value { name, text, must } => {
                 write!(f, "{name} is '{text}' but must be {must}")
             }
@@ -180,6 +190,56 @@ pub fn write(row: &'static Sysctl, text: &str) -> Result<Vec<(Tunable, u32)>, Sy
             name: row.name,
             why,
         }),
+    }
+}
+
+/// Returns the changes that a running stack takes, by the names of its numbers.
+///
+/// # Errors
+/// As [`write`], or only a new stack can have the value.
+pub fn live_changes(
+    row: &'static Sysctl,
+    text: &str,
+) -> Result<Vec<(&'static str, u32)>, SysctlError> {
+    let changes = write(row, text)?;
+    let is_late = |(tunable, _): &(Tunable, u32)| tunable.effect() == Effect::AtStart;
+    if changes.iter().any(is_late) {
+        return Err(SysctlError::AtStart { name: row.name });
+    }
+    Ok(changes
+        .into_iter()
+        .map(|(tunable, number)| (tunable.name(), number))
+        .collect())
+}
+
+/// The numbers of a stack, as options and an operator have set them.
+#[derive(Clone, Debug)]
+pub struct Values {
+    config: StackConfig,
+}
+
+impl Values {
+    /// A stack that is started with these settings.
+    #[must_use]
+    pub fn of(settings: &crate::Settings) -> Values {
+        let mut config = StackConfig::default();
+        settings.tune(&mut config);
+        Values { config }
+    }
+
+    /// Sets a number by its name; one that nobody knows is passed over.
+    pub fn set(&mut self, name: &str, value: u32) {
+        if let Some(tunable) = Tunable::find(name) {
+            self.config.tune(tunable, value);
+        }
+    }
+
+    /// Returns the value of a sysctl.
+    ///
+    /// # Errors
+    /// It has no meaning here.
+    pub fn read(&self, row: &'static Sysctl) -> Result<String, SysctlError> {
+        read(row, |tunable| self.config.tunable(tunable))
     }
 }
 

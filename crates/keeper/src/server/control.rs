@@ -5,6 +5,8 @@ use slipstack_channel::control::net::{
 };
 use slipstack_channel::control::{Refusal, Reply};
 
+use slipstack_stack::Tunable;
+
 use super::Server;
 use super::clients::{Answer, refuse};
 use crate::routes::check_forwarding;
@@ -51,6 +53,13 @@ impl Server {
         if let Some(at) = changes.iter().position(is_own) {
             return denied(
                 "File exists: it is the VLAN of the device's own interface",
+                Some(at),
+            );
+        }
+        let is_unknown = |change: &Change| matches!(change, Change::Tune { name, .. } if Tunable::find(name).is_none());
+        if let Some(at) = changes.iter().position(is_unknown) {
+            return denied(
+                "No such file or directory: no stack has such a number",
                 Some(at),
             );
         }

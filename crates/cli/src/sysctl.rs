@@ -1,0 +1,200 @@
+//! `slipstack sysctl` and `ff_sysctl`: the numbers of running stacks, by the names of Linux and FreeBSD.
+
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use slipstack_attach::admin;
+use slipstack_channel::control::net::{Answer, Change, Client, Query};
+use slipstack_config::sysctl::{self, SYSCTLS, Sysctl, SysctlError, Values};
+
+use crate::failure::{Failure, settings};
+use crate::names;
+use crate::output::print;
+
+pub fn command() -> Command {
+    let flag = |name: &'static str, letter: char, help: &'static str| {
+        Arg::new(name)
+            .short(letter)
+            .action(ArgAction::SetTrue)
+            .help(help)
+    };
+    Command::new("sysctl")
+        .about("Show and set sysctls of running stacks, by their names on Linux or FreeBSD")
+        .long_about(
+            "Shows and sets numbers of the stacks of a device, by their names on Linux or FreeBSD. A\n\
+             new value holds at once for new connections, in every engine, and in those to come.",
+        )
+        .after_help(
+            "Examples:\n  \
+             slipstack sysctl -a\n  \
+             slipstack sysctl net.ipv4.tcp_fin_timeout\n  \
+             slipstack sysctl -w net.ipv4.tcp_ecn=1\n  \
+             ff_sysctl -p 0 net.inet.tcp.delayed_ack=0",
+        )
+        .arg(flag("all", 'a', "Every name that has a value"))
+        .arg(flag("every", 'A', "As -a").hide(true))
+        .arg(flag("values", 'n', "Values without names"))
+        .arg(flag("names", 'N', "Names without values"))
+        .arg(flag("descriptions", 'd', "What each name means instead of its value"))
+        .arg(flag("quiet", 'q', "Print nothing of what is set"))
+        .arg(flag("ignore", 'i', "Pass over unknown names"))
+        .arg(flag("equal", 'e', "Linux: pass over unknown names; ff_sysctl: NAME=VALUE"))
+        .arg(flag("write", 'w', "Taken for scripts: NAME=VALUE sets without it"))
+        .arg(
+            Arg::new("process")
+                .short('p')
+                .value_name("N")
+                .value_parser(clap::value_parser!(u32))
+                .help("Process of F-Stack; the engines of a device have the same values here"),
+        )
+        .arg(
+            Arg::new("words")
+                .value_name("NAME[=VALUE]")
+                .num_args(0..)
+                .help("What is to be shown or set"),
+        )
+}
+
+/// How answers are written.
+struct Style {
+    is_bsd: bool,
+    has_names: bool,
+    has_values: bool,
+    has_descriptions: bool,
+    is_quiet: bool,
+    between: &'static str,
+}
+
+impl Style {
+    fn of(matches: &ArgMatches) -> Style {
+        let is_bsd = names::is_fstack_tool();
+        let between = match (is_bsd, matches.get_flag("equal")) {
+            (true, true) => "=",
+            (true, false) => ": ",
+            (false, _) => " = ",
+        };
+        Style {
+            is_bsd,
+            has_names: !matches.get_flag("values"),
+            has_values: !matches.get_flag("names"),
+            has_descriptions: matches.get_flag("descriptions"),
+            is_quiet: matches.get_flag("quiet"),
+            between,
+        }
+    }
+
+    fn line(&self, row: &Sysctl, value: &str) -> String {
+        let value = if self.has_descriptions {
+            &row.explanation()
+        } else {
+            value
+        };
+        match (self.has_names, self.has_values) {
+            (true, true) => format!("{}{}{value}\n", row.name, self.between),
+            (true, false) => format!("{}\n", row.name),
+            _ => format!("{value}\n"),
+        }
+    }
+}
+
+pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let (_, settings) = settings(matches)?;
+    let style = Style::of(matches);
+    let mut clients = Vec::new();
+    for path in admin::control_sockets(&settings).map_err(|e| Failure::new(e.to_string()))? {
+        clients.push(Client::connect(&path).map_err(|e| Failure::new(e.to_string()))?);
+    }
+    let Some(first) = clients.first() else {
+        return Err(Failure::new(
+            "nothing runs on Slipstack here, so nothing has sysctls",
+        ));
+    };
+    let mut values = Values::of(&settings);
+    if let Answer::Network(state) = ask(first, Query::Network)? {
+        for (name, value) in &state.tunables {
+            values.set(name, *value);
+        }
+    }
+    if matches.get_flag("all") || matches.get_flag("every") {
+        return print_all(&style, &values);
+    }
+    let words = matches.get_many::<String>("words").unwrap_or_default();
+    let ignores = matches.get_flag("ignore") || (matches.get_flag("equal") && !style.is_bsd);
+    let mut code = ExitCode::SUCCESS;
+    for word in words {
+        match one(word, &style, &mut values, &clients) {
+            Ok(()) => {}
+            Err(Some(SysctlError::Unknown { .. })) if ignores => {}
+            Err(Some(error)) => {
+                crate::output::say(&format!("sysctl: {error}"));
+                code = ExitCode::FAILURE;
+            }
+            Err(None) => return Err(Failure::new("the keeper refused the change")),
+        }
+    }
+    Ok(code)
+}
+
+fn print_all(style: &Style, values: &Values) -> Result<ExitCode, Failure> {
+    let mut text = String::new();
+    for row in SYSCTLS {
+        if let Ok(value) = values.read(row) {
+            text.push_str(&style.line(row, &value));
+        }
+    }
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows or sets one name; the error is `None` if the keeper refuses.
+fn one(
+    word: &str,
+    style: &Style,
+    values: &mut Values,
+    clients: &[Client],
+) -> Result<(), Option<SysctlError>> {
+    let (name, value) = match word.split_once('=') {
+        Some((name, value)) => (name.trim(), Some(value.trim())),
+        None => (word, None),
+    };
+    let row = sysctl::find(name)?;
+    let Some(value) = value else {
+        let value = values.read(row)?;
+        return print(&style.line(row, &value)).map_err(|_| None);
+    };
+    let before = values.read(row)?;
+    let changes = sysctl::live_changes(row, value)?;
+    for client in clients {
+        let change = |(name, value): &(&'static str, u32)| Change::Tune {
+            name: (*name).to_owned(),
+            value: *value,
+        };
+        let query = Query::Set(changes.iter().map(change).collect());
+        match ask(client, query) {
+            Ok(_) => {}
+            Err(failure) => {
+                crate::output::say(&format!("sysctl: {name}: {failure}"));
+                return Err(None);
+            }
+        }
+    }
+    for (name, value) in changes {
+        values.set(name, value);
+    }
+    let after = values.read(row)?;
+    let shown = if style.is_bsd {
+        format!("{before} -> {after}")
+    } else {
+        after
+    };
+    match style.is_quiet {
+        true => Ok(()),
+        false => print(&style.line(row, &shown)).map_err(|_| None),
+    }
+}
+
+fn ask(client: &Client, query: Query) -> Result<Answer, Failure> {
+    client
+        .ask(query)
+        .map_err(|error| Failure::new(error.to_string()))
+}
