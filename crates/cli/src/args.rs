@@ -308,7 +308,19 @@ pub fn with_options(command: Command, scopes: &[Scope]) -> Command {
     OPTIONS
         .iter()
         .filter(|option| scopes.contains(&option.scope))
-        .fold(command, |command, option| command.arg(argument(option)))
+        .fold(command, |command, option| {
+            let argument = argument(option);
+            // A command's own letter comes before an option's (htstress has -c).
+            let is_taken = argument.get_short().is_some_and(|short| {
+                let mut others = command.get_arguments();
+                others.any(|other| other.get_short() == Some(short))
+            });
+            command.arg(if is_taken {
+                argument.short(None)
+            } else {
+                argument
+            })
+        })
 }
 
 fn argument(option: &'static OptionSpec) -> Arg {
