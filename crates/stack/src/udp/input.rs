@@ -65,7 +65,8 @@ impl Udp {
             return UdpOutcome::Done;
         }
         let Some(id) = self.find_taker(from, to) else {
-            if fx.stray_datagram(&arrived, false) {
+            // The sockets of a port that is served here are connected to others: nobody else waits.
+            if !self.serves(to) && fx.stray_datagram(&arrived, false) {
                 cx.counters.bump(Counter::UdpStrays);
                 return UdpOutcome::Done;
             }
@@ -117,6 +118,15 @@ impl Udp {
             let quality =
                 u8::from(is_family) + 2 * u8::from(!is_wildcard) + 4 * u8::from(is_connected);
             matches.then_some((UdpId::new(index, slot.generation), quality))
+        })
+    }
+
+    /// Returns whether a socket is bound to this address, whoever it is connected to.
+    fn serves(&self, to: SocketAddr) -> bool {
+        let indices = self.ports.get(&to.port()).map_or(&[][..], Vec::as_slice);
+        indices.iter().any(|&index| {
+            let socket = self.slots[index as usize].socket.as_ref();
+            socket.is_some_and(|socket| socket.takes().takes(to.ip()))
         })
     }
 
