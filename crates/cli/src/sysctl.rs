@@ -109,7 +109,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             "nothing runs on Slipstack here, so nothing has sysctls",
         ));
     };
-    let mut values = Values::of(&settings);
+    let mut values = settings.sysctl_values();
     if let Answer::Network(state) = ask(first, Query::Network)? {
         for (name, value) in &state.tunables {
             values.set(name, *value);

@@ -2,9 +2,18 @@
 
 use slipstack_stack::{StackConfig, Tunable};
 
+use crate::sysctl::Values;
 use crate::table::Settings;
 
 impl Settings {
+    /// The numbers of a stack that is started with these settings.
+    #[must_use]
+    pub fn sysctl_values(&self) -> Values {
+        let mut config = StackConfig::default();
+        self.tune(&mut config);
+        Values::of(config)
+    }
+
     /// Sets the numbers of a stack that is about to be made: by the options, then by `--sysctl`.
     pub fn tune(&self, config: &mut StackConfig) {
         let options = [

@@ -219,11 +219,8 @@ pub struct Values {
 }
 
 impl Values {
-    /// A stack that is started with these settings.
     #[must_use]
-    pub fn of(settings: &crate::Settings) -> Values {
-        let mut config = StackConfig::default();
-        settings.tune(&mut config);
+    pub fn of(config: StackConfig) -> Values {
         Values { config }
     }
 
