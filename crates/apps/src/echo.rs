@@ -11,7 +11,7 @@ use slipstack_service::{ConnectionId, Context, Datagram, DatagramSocketId, Servi
 /// Bytes of one connection that are at the workers at a time.
 const CHUNK_MAX: usize = 64 * 1024;
 
-/// Who sends the bytes back.
+/// The part of the server that sends the bytes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
     /// The engine itself, in the turn in which they come.
@@ -46,7 +46,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// What can be chosen.
+/// Options of the echo server.
 #[derive(Clone, Debug)]
 pub struct EchoOptions {
     /// Addresses of TCP and UDP.

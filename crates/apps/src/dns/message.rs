@@ -6,7 +6,7 @@ use super::zone::OPT;
 pub const HEADER: usize = 12;
 /// Largest response over UDP, whatever a client says it takes.
 pub const UDP_MAX: usize = 1232;
-/// What a client takes that says nothing.
+/// UDP payload size of a client that sends no OPT record.
 const PLAIN_MAX: usize = 512;
 
 /// Response codes.
@@ -32,7 +32,7 @@ pub struct Query<'a> {
     pub edns: Option<Edns>,
 }
 
-/// What an OPT record says (RFC 6891).
+/// The contents of an OPT record (RFC 6891).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edns {
     pub size: u16,
@@ -40,7 +40,7 @@ pub struct Edns {
     pub is_dnssec_ok: bool,
 }
 
-/// What bytes are.
+/// A message, as far as it can be read.
 #[derive(Debug)]
 pub enum Parsed<'a> {
     Query(Query<'a>),

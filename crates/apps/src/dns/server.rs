@@ -17,7 +17,7 @@ const READY_MAX: usize = 65_536;
 /// Longest message over TCP.
 const TCP_MAX: usize = 65_535;
 
-/// What can be chosen.
+/// Options of the name server.
 #[derive(Clone, Debug)]
 pub struct DnsOptions {
     pub listen: Vec<SocketAddr>,
@@ -123,7 +123,7 @@ impl Service for Dns {
             let reply = match message::parse(bytes) {
                 Parsed::Query(query) => answer(&self.options.zones, &query, TCP_MAX),
                 Parsed::Malformed(id, code) => refusal(id, code),
-                // Who sends what is no query has nothing to ask.
+                // A response or an unreadable header gets no answer.
                 Parsed::Ignore => return cx.reset(id),
             };
             let prefix = (reply.len() as u16).to_be_bytes();

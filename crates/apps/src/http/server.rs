@@ -27,7 +27,7 @@ const KEEP_ALIVE: &str = "Connection: keep-alive\r\n\r\n";
 const CLOSE: &str = "Connection: close\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nServer: slipstack\r\nDate: ";
 
-/// What can be chosen.
+/// Options of the web server.
 #[derive(Clone, Debug)]
 pub struct HttpOptions {
     pub listen: Vec<SocketAddr>,
