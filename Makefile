@@ -86,6 +86,7 @@ install: build ## slipstack, its libraries, headers and pkg-config files under P
 	for name in fstack ff_ifconfig ff_route ff_ipfw ff_sysctl ff_netstat ff_arp ff_ndp; do \
 		ln -sf slipstack $(DESTDIR)$(PREFIX)/bin/$$name; done
 	install -D -m 755 target/release/libslipstack.so $(DESTDIR)$(PREFIX)/lib/libslipstack.so
+	ln -sf libslipstack.so $(DESTDIR)$(PREFIX)/lib/libff_syscall.so
 	install -D -m 755 target/release/libfstack.so $(DESTDIR)$(PREFIX)/lib/libfstack.so
 	install -D -m 644 target/release/libfstack.a $(DESTDIR)$(PREFIX)/lib/libfstack.a
 	install -d $(DESTDIR)$(PREFIX)/include/slipstack $(DESTDIR)$(PREFIX)/lib/pkgconfig

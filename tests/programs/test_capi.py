@@ -8,6 +8,7 @@ import time
 from harness import test
 from harness.http import get
 from harness.native import EXAMPLES, compiled, start
+from harness.process import until
 from harness.world import PROGRAMS
 
 ON_STACK = ("inprocess", "instance")
@@ -114,3 +115,35 @@ def answers(sock, text, to):
         while True:
             sock.recv(65536)
     sock.settimeout(5)
+
+
+@test(modes=("inprocess",))
+def processes_of_one_configuration_share_its_ports(world):
+    conf = world.folder / "config.ini"
+    conf.write_text(f"[dpdk]\nlcore_mask=3\nport_list=0\n\n[port0]\naddr={world.STACK}\nnetmask=255.255.255.0\nbroadcast=10.77.0.255\ngateway={world.PEER}\n")
+    program = compiled(world, EXAMPLES / "kqueue_http.c")
+    words = ["--conf", conf, "--run-dir", world.run_dir, "--if", "eth1"]
+    servers = [world.beside(program, *words, f"--proc-type={kind}", f"--proc-id={number}") for number, kind in enumerate(("primary", "secondary"))]
+    pids = [str(server.pid) for server in servers]
+    until(lambda: all(pid in listening(world, 80) for pid in pids), 10, "both listen")
+    for _ in range(40):
+        assert get(world, 80, "/") == (200, b"hello from the stack\n")
+    other = start(world, compiled(world, EXAMPLES / "epoll_http.c"))
+    assert other.wait(10) == 1 and "Address already in use" in other.errors(), other.tail()
+
+
+def listening(world, port):
+    """The processes that `status` names for a listening port."""
+    lines = world.admin("status").output().splitlines()
+    return [pid.strip(",") for line in lines if f":{port} " in line and line.startswith("tcp") for pid in line.split()[2:]]
+
+
+@test(modes=ON_STACK)
+def a_preloaded_program_finds_kqueue_and_the_stack_by_its_flag(world):
+    program = compiled(world, PROGRAMS / "kqueue_preloaded.c", library="slipstack")
+    server = world.stack(program)
+    world.wait_port(7200, process=server)
+    for _ in range(5):
+        with world.connect(7200) as sock:
+            sock.sendall(b"hello")
+            assert sock.recv(100) == b"hello"

@@ -68,7 +68,7 @@ int ff_vlog(uint32_t level, uint32_t logtype, const char *format, va_list ap);
 
 /* Returns what vfprintf does, and 0 for a line that is not wanted. */
 #if defined(__GNUC__)
-__attribute__((format(printf, 3, 4), unused))
+__attribute__((unused))
 #endif
 static inline int ff_log(uint32_t level, uint32_t logtype, const char *format, ...)
 {

@@ -360,9 +360,10 @@ fn listen_on_stack(
     let options = socket.cold.lock().options.clone();
     push_options(&link, sock, &options);
     let backlog = u32::try_from(listener.backlog.load(Ordering::Relaxed)).unwrap_or(0);
-    // The kernel's listener has settled conflicts; workers of one server share the port.
+    // The kernel's listener has settled conflicts, where there is one; workers of one server share the port.
+    let may_share = !socket.is_alone() || options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT);
     let outcome = link
-        .bind(sock, listener.addr, is_v6_only(socket), true)
+        .bind(sock, listener.addr, is_v6_only(socket), may_share)
         .and_then(|_| link.listen(sock, backlog));
     match outcome {
         Ok(()) => Ok((link, sock)),

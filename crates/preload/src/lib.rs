@@ -18,6 +18,7 @@ mod heap;
 mod interfaces;
 mod io;
 mod kernel;
+mod kqueue;
 mod life;
 pub mod loading;
 mod lock;

@@ -11,11 +11,11 @@ LIBRARY = TARGET / "release"
 STANDARDS = {"gcc": ["-std=c11"], "clang": ["-std=c11"], "g++": ["-std=c++17", "-x", "c++"], "clang++": ["-std=c++17", "-x", "c++"]}
 
 
-def compiled(world, source, compiler="gcc", flags=()):
-    """The path of a program made from `source`, which warnings make fail."""
+def compiled(world, source, compiler="gcc", flags=(), library="fstack"):
+    """The path of a program made from `source`, which warnings make fail, linked with one of our libraries."""
     program = world.folder / f"{source.stem}-{compiler}"
     words = [compiler, *STANDARDS[compiler], "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{HEADERS}", *flags, str(source)]
-    words += ["-o", str(program), f"-L{LIBRARY}", f"-Wl,-rpath,{LIBRARY}", "-lfstack", "-lpthread"]
+    words += ["-o", str(program), f"-L{LIBRARY}", f"-Wl,-rpath,{LIBRARY}", f"-l{library}", "-lpthread"]
     made = subprocess.run(words, capture_output=True, text=True)
     assert made.returncode == 0, f"{' '.join(words)}\n{made.stderr}"
     return program

@@ -114,6 +114,13 @@ static void sockets(void)
     expect(ff_setsockopt(first, IPPROTO_IP, 67, NULL, 4), EFAULT, "an option without a value");
     expect(ff_accept(second, NULL, NULL), EINVAL, "accept of what does not listen");
     expect(ff_socket(AF_INET, SOCK_RAW, 1), EPROTONOSUPPORT, "a raw socket");
+    struct sockaddr_in6 both;
+    int third = ff_socket(AF_INET6, SOCK_STREAM, 0);
+    memset(&both, 0, sizeof both);
+    both.sin6_family = AF_INET6;
+    both.sin6_port = htons(7100);
+    check(ff_bind(third, (const struct linux_sockaddr *)&both, sizeof both) == 0 && ff_listen(third, 5) == 0,
+          "the same port of the other family");
     int on = 1, value = 0;
     socklen_t len = sizeof value;
     int datagrams = ff_socket(AF_INET, SOCK_DGRAM, 0);

@@ -4,6 +4,7 @@ pub mod abi;
 mod sys;
 
 use std::ffi::CString;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::IntoRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -68,11 +69,11 @@ fn begin(words: Vec<String>) -> Result<(), Failure> {
     for control in &found.control_fds {
         sys::set_cloexec(*control);
     }
-    let process = Process::new(
-        Box::new(System),
-        slipstack_attach::client_with(&found, Some(Arc::new(Program))),
-        of_process(&found),
-    );
+    let attach = slipstack_attach::client_with(&found, Some(Arc::new(Program)));
+    if arguments.process.is_some() {
+        attach.join(family_of(conf_file(&arguments)));
+    }
+    let process = Process::new(Box::new(System), attach, of_process(&found));
     process.attach_now().map_err(Failure::Sentence)?;
     if PROCESS.set(process).is_err() {
         return Err(Failure::Twice);
@@ -111,6 +112,14 @@ fn settings(arguments: &Arguments) -> Result<config::Settings, String> {
 fn conf_file(arguments: &Arguments) -> Option<&str> {
     let usual = || Some(CONF).filter(|file| Path::new(file).exists());
     arguments.conf.as_deref().or_else(usual)
+}
+
+/// The processes of one configuration share its ports, as forked ones do.
+fn family_of(conf: Option<&str>) -> u64 {
+    let file = conf.and_then(|file| std::fs::canonicalize(file).ok());
+    let mut hasher = DefaultHasher::new();
+    file.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// What is meant where nothing is said: no socket goes to the kernel by itself.

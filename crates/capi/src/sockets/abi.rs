@@ -64,7 +64,15 @@ pub unsafe extern "C" fn ff_socket(domain: c_int, kind: c_int, protocol: c_int) 
     }
     let kind = plain | Process::SOCK_STACK;
     answer(
-        |process| process.socket(domain, kind, protocol).map(|fd| fd as isize),
+        |process| {
+            let fd = process.socket(domain, kind, protocol)?;
+            if domain == libc::AF_INET6 {
+                // FreeBSD's default: programs bind a port once for each family.
+                let on = 1i32.to_ne_bytes();
+                process.setsockopt(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &on)?;
+            }
+            Ok(fd as isize)
+        },
         kernel,
     ) as c_int
 }

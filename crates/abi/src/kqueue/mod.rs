@@ -1,0 +1,5 @@
+//! kevent's arguments.
+
+mod abi;
+
+pub use abi::{Places, with_changes};
