@@ -63,18 +63,24 @@ impl Engine {
     }
 
     /// Whether an owner has something to do now.
+    #[inline]
     pub(crate) fn has_owner_work(&self, now: Instant) -> bool {
-        self.owned.iter().any(|owned| {
-            let client = self.world.clients.get(owned.client.0 as usize);
-            let has_events = client
-                .and_then(Option::as_ref)
-                .is_some_and(|client| client.end.has_unread_events());
-            has_events || is_due(&*owned.owner, now)
-        })
+        !self.owned.is_empty()
+            && self.owned.iter().any(|owned| {
+                let client = self.world.clients.get(owned.client.0 as usize);
+                let has_events = client
+                    .and_then(Option::as_ref)
+                    .is_some_and(|client| client.end.has_unread_events());
+                has_events || is_due(&*owned.owner, now)
+            })
     }
 
     /// When the first owner wants to be called.
+    #[inline]
     pub(crate) fn owners_deadline(&self) -> Option<Instant> {
+        if self.owned.is_empty() {
+            return None;
+        }
         let deadlines = self.owned.iter().map(|it| it.owner.next_deadline_ns());
         deadlines.flatten().min().map(Instant)
     }

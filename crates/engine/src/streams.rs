@@ -320,17 +320,24 @@ impl Engine {
         self.close_other(now, owner, mode);
     }
 
+    #[inline]
     fn close_stream(&mut self, now: Instant, conn: ConnId, mode: CloseMode, unread: bool) {
-        let mut fx = Fx::new(&mut self.world, &mut *self.device);
-        let is_abort = mode == CloseMode::Abort || unread;
-        if is_abort && self.stack.tcp_push(now, conn, &mut fx) {
-            // What was written before the reset leaves before it, and out of a ring that is given back after it.
-            self.device.flush();
+        if mode == CloseMode::Abort || unread {
+            self.push_before_reset(now, conn);
         }
         let mut fx = Fx::new(&mut self.world, &mut *self.device);
         let mode = translate::close_mode(mode);
         self.stack.tcp_close(now, conn, mode, unread, &mut fx);
         self.run_deferred(now);
+    }
+
+    /// Sends what was written before the reset, out of a ring that is given back after it.
+    #[cold]
+    fn push_before_reset(&mut self, now: Instant, conn: ConnId) {
+        let mut fx = Fx::new(&mut self.world, &mut *self.device);
+        if self.stack.tcp_push(now, conn, &mut fx) {
+            self.device.flush();
+        }
     }
 
     /// What is not a connection, or one that goes to another listener.
