@@ -88,6 +88,24 @@ def a_killed_worker_is_replaced_and_the_new_one_serves(world):
 
 
 @test
+def a_stopped_worker_of_two_holds_up_no_new_connection(world):
+    nginx = Nginx(world, workers=2)
+    until(lambda: {int(get(world, 8080, "/worker")[1]) for _ in range(20)} and len(nginx.workers()) == 2, 10, "both serve")
+    first = nginx.workers()[0]
+    os.kill(first, signal.SIGSTOP)
+    try:
+        for _ in range(20):
+            with world.connect(8080, 1) as sock:
+                sock.sendall(b"GET /worker HTTP/1.0\r\n\r\n")
+                assert sock.makefile().read().endswith(f"\n{nginx.workers()[1]}\n")
+    finally:
+        os.kill(first, signal.SIGCONT)
+    if world.mode == "inprocess":
+        served = set()
+        until(lambda: served.add(int(get(world, 8080, "/worker")[1])) or first in served, 10, "the first worker serves again")
+
+
+@test
 def a_killed_worker_of_two_leaves_the_other_serving(world):
     nginx = Nginx(world, workers=2)
     first = nginx.workers()[0]

@@ -6,7 +6,7 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::device::Device;
+use crate::device::{Device, Sink};
 use crate::error::DeviceError;
 use crate::parts::{SlotLink, SlotParts};
 use crate::position::RingPosition;
@@ -96,4 +96,19 @@ pub trait Backend: Sync {
         parts: SlotParts,
         position: RingPosition,
     ) -> Result<Box<dyn Device>, DeviceError>;
+
+    /// Shows what waits in a slot whose holder does not run at the moment. Returns whether the frames were taken out of
+    /// it, because there is no other way to see them.
+    ///
+    /// # Errors
+    /// As for [`Backend::adopt`].
+    fn peek(
+        &self,
+        parts: SlotParts,
+        position: RingPosition,
+        sink: &mut dyn Sink,
+    ) -> Result<bool, DeviceError> {
+        let _ = (parts, position, sink);
+        Ok(false)
+    }
 }

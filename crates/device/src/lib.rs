@@ -53,7 +53,7 @@ pub use packet::RingParams;
 pub use parts::{SlotLink, SlotParams, SlotParts};
 pub use position::RingPosition;
 pub use slipstack_wire::{Gso, PartialChecksum, RxChecksum, RxMeta, TxOffload};
-pub use slots::{Slots, open_slot};
+pub use slots::{Slots, open_slot, peek_slot};
 pub use steering::{
     BUCKETS, EXCEPTIONS_MAX, Flow, GROUPS_MAX, Move, OWN_MAX, Port, Proto, SLOTS_MAX, Steering,
 };

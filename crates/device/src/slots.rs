@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use crate::backend::{Backend, Description};
-use crate::device::Device;
+use crate::device::{Device, Sink};
 use crate::error::DeviceError;
 use crate::ingress::{self, DropKind, IngressDrop};
 use crate::kinds::find;
@@ -231,6 +231,19 @@ pub fn open_slot(
     let (backend, _) = find(&parts.params.backend)?;
     parts.fds = parts.fds.into_iter().map(slipstack_mem::raised).collect();
     backend.adopt(parts, position)
+}
+
+/// Shows what waits in a slot whose holder does not run at the moment; see [`crate::Backend::peek`].
+///
+/// # Errors
+/// The parts do not fit together, or the kernel refuses a mapping.
+pub fn peek_slot(
+    parts: SlotParts,
+    position: RingPosition,
+    sink: &mut dyn Sink,
+) -> Result<bool, DeviceError> {
+    let (backend, _) = find(&parts.params.backend)?;
+    backend.peek(parts, position, sink)
 }
 
 fn check_count(count: u16) -> Result<(), DeviceError> {

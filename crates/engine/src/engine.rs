@@ -197,6 +197,7 @@ impl Engine {
     fn work(&mut self, now: Instant, may_hold: bool) -> Turn {
         self.world.now = now;
         self.set_sleeping(false);
+        self.world.local.beat();
         self.world.counters.turns += 1;
         self.take_rest(now);
         let frames = self.receive(now);

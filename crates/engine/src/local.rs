@@ -292,6 +292,14 @@ impl Local {
         !self.waiting.is_empty() || self.fabric.as_ref().is_some_and(Fabric::has_frames)
     }
 
+    /// Shows the keeper that the engine runs.
+    #[inline]
+    pub(crate) fn beat(&self) {
+        if let Some(fabric) = &self.fabric {
+            fabric.reader.beat();
+        }
+    }
+
     /// Announces sleep to other engines; `false` when a frame came meanwhile.
     pub(crate) fn set_sleeping(&self, sleeping: bool) {
         if let Some(fabric) = &self.fabric {

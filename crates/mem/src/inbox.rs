@@ -23,6 +23,8 @@ const CLAIM: usize = 0;
 /// Words of the reader's line.
 const SLEEPING: usize = 0;
 const LOST: usize = 1;
+const NEXT: usize = 2;
+const BEATS: usize = 3;
 
 /// The writers' view of one inbox.
 #[derive(Clone, Debug)]
@@ -164,6 +166,17 @@ impl MpscInbox {
         fence(Ordering::SeqCst);
         word.load(Ordering::Relaxed) != 0 && word.swap(0, Ordering::AcqRel) != 0
     }
+
+    /// How often the owner has begun to work, wrapping.
+    pub fn beats(&self) -> u64 {
+        self.header.line(1).words[BEATS].load(Ordering::Relaxed)
+    }
+
+    /// Whether frames wait for the owner.
+    pub fn has_frames(&self) -> bool {
+        let claimed = self.header.line(0).words[CLAIM].load(Ordering::Relaxed);
+        self.header.line(1).words[NEXT].load(Ordering::Relaxed) != claimed
+    }
 }
 
 /// The owner's view.
@@ -185,7 +198,7 @@ struct Waiting {
 impl InboxReader {
     /// Continues where an earlier owner of the slot stopped.
     pub fn new(inbox: MpscInbox) -> InboxReader {
-        let next = inbox.header.line(1).words[2].load(Ordering::Acquire);
+        let next = inbox.header.line(1).words[NEXT].load(Ordering::Acquire);
         InboxReader {
             inbox,
             next,
@@ -238,7 +251,7 @@ impl InboxReader {
         line.words[0].store(free, Ordering::Release);
         self.next = self.next.wrapping_add(1);
         let own = self.inbox.header.line(1);
-        own.words[2].store(self.next, Ordering::Release);
+        own.words[NEXT].store(self.next, Ordering::Release);
         if lost {
             own.words[LOST].fetch_add(1, Ordering::Relaxed);
         }
@@ -291,6 +304,14 @@ impl InboxReader {
         false
     }
 
+    /// Shows that the owner runs.
+    #[inline]
+    pub fn beat(&self) {
+        let word = &self.inbox.header.line(1).words[BEATS];
+        let beats = word.load(Ordering::Relaxed);
+        word.store(beats.wrapping_add(1), Ordering::Relaxed);
+    }
+
     pub fn finish_sleep(&self) {
         self.inbox.header.line(1).words[SLEEPING].store(0, Ordering::Release);
     }
@@ -314,6 +335,17 @@ mod tests {
         let region = Region::create("test", MpscInbox::bytes(4)).unwrap();
         let inbox = MpscInbox::new(&region, 0, 4).unwrap();
         (region, inbox.clone(), InboxReader::new(inbox))
+    }
+
+    #[test]
+    fn others_see_that_the_owner_runs_and_whether_frames_wait() {
+        let (_region, inbox, mut reader) = pair();
+        assert_eq!((inbox.beats(), inbox.has_frames()), (0, false));
+        assert!(inbox.push(&[&[1]]));
+        assert!(inbox.has_frames());
+        reader.beat();
+        assert!(reader.pop(0, &mut [0; 8]).is_some());
+        assert_eq!((inbox.beats(), inbox.has_frames()), (1, false));
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::{PacketSlot, RingParams, open};
+use super::{PacketSlot, RingParams, open, receive};
 use crate::backend::{Backend, Capabilities, Description, Opened};
 use crate::bpf::{programs, sys};
-use crate::device::Device;
+use crate::device::{Device, Sink};
 use crate::error::DeviceError;
 use crate::iface::{self, Link};
 use crate::ingress::load_program;
@@ -75,6 +75,20 @@ impl Backend for Packet {
         let [fd] = SlotParts::descriptors(parts.fds)?;
         let slot = PacketSlot::from_fd(fd, &parts.params.link, ring, position)?;
         Ok(Box::new(slot))
+    }
+
+    fn peek(
+        &self,
+        parts: SlotParts,
+        position: RingPosition,
+        sink: &mut dyn Sink,
+    ) -> Result<bool, DeviceError> {
+        let ring: RingParams = parts.params.own()?;
+        let [fd] = SlotParts::descriptors(parts.fds)?;
+        let vlan = parts.params.link.vlan;
+        receive::peek(fd.as_fd(), ring, vlan, position, sink)
+            .map_err(|source| DeviceError::system("mapping a ring", "CAP_NET_RAW", source))?;
+        Ok(false)
     }
 }
 

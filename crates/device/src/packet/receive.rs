@@ -229,6 +229,35 @@ impl Receive {
     }
 }
 
+/// Shows the frames of a ring whose consumer does not run, and leaves them there. Large ones and those of other VLANs are
+/// passed over.
+pub(crate) fn peek(
+    fd: BorrowedFd<'_>,
+    params: RingParams,
+    vlan: u16,
+    position: RingPosition,
+    sink: &mut dyn Sink,
+) -> io::Result<()> {
+    let ring = RxRing::map(fd, params)?;
+    let first = position.load();
+    for slot in (0..ring.count()).map(|ahead| first.wrapping_add(ahead) % ring.count()) {
+        let status = ring.status(slot);
+        if status & raw::STATUS_USER == 0 {
+            break;
+        }
+        let header = ring.header(slot);
+        if header.captured < header.len || header.vlan(status) != Some(vlan) {
+            continue;
+        }
+        if let Some((virtio, frame)) = split_slot(ring.bytes(slot), header)
+            && let Some(Received::Frame(meta)) = vnet::parse(virtio)
+        {
+            sink.frame(frame, refine(meta, status, 0));
+        }
+    }
+    Ok(())
+}
+
 /// The virtio header and the frame of a slot, as far as its own numbers make sense.
 #[inline]
 fn split_slot(slot: &[u8], header: SlotHeader) -> Option<(&[u8], &[u8])> {

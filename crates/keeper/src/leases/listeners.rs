@@ -48,6 +48,9 @@ pub enum ListenRefused {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Listeners {
     table: Vec<Listener>,
+    /// Slots whose engine does not run. A successor finds them out anew.
+    #[serde(skip)]
+    stalled: Vec<u16>,
 }
 
 impl Listeners {
@@ -113,10 +116,53 @@ impl Listeners {
     /// The slots that serve a port, ascending, each once.
     pub fn slots(&self, protocol: Protocol, port: u16) -> Vec<u16> {
         let serving = || self.on(protocol, port).filter(|l| l.slot.is_some());
-        let has_keen = serving().any(|l| !l.is_yielding);
+        let is_keen = |l: &Listener| !l.is_yielding && !self.is_stalled(l);
+        let has_keen = serving().any(is_keen);
         let mut slots: Vec<u16> = serving()
-            .filter(|l| !(has_keen && l.is_yielding))
+            .filter(|l| !has_keen || is_keen(l))
             .filter_map(|l| l.slot)
+            .collect();
+        slots.sort_unstable();
+        slots.dedup();
+        slots
+    }
+
+    fn is_stalled(&self, listener: &Listener) -> bool {
+        listener.slot.is_some_and(|it| self.stalled.contains(&it))
+    }
+
+    /// The engine of a slot does not run, or runs again. Returns the ports that it serves.
+    pub fn set_stalled(&mut self, slot: u16, is_on: bool) -> Vec<(Protocol, u16)> {
+        self.stalled.retain(|it| *it != slot);
+        if is_on {
+            self.stalled.push(slot);
+        }
+        let serving = self.table.iter().filter(|l| l.slot == Some(slot));
+        let mut ports: Vec<_> = serving.map(|l| (l.protocol, l.port)).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    }
+
+    /// Whether any port has several engines.
+    pub fn has_shared(&self, protocol: Protocol) -> bool {
+        self.table.len() > 1 && !self.sharing(protocol).is_empty()
+    }
+
+    /// The slots that serve ports which others serve too, each once.
+    pub fn sharing(&self, protocol: Protocol) -> Vec<u16> {
+        let mut serving: Vec<(u16, u16)> = self
+            .table
+            .iter()
+            .filter(|l| l.protocol == protocol)
+            .filter_map(|l| Some((l.port, l.slot?)))
+            .collect();
+        serving.sort_unstable();
+        serving.dedup();
+        let of_one_port = serving.chunk_by(|one, two| one.0 == two.0);
+        let mut slots: Vec<u16> = of_one_port
+            .filter(|on_port| on_port.len() > 1)
+            .flat_map(|on_port| on_port.iter().map(|it| it.1))
             .collect();
         slots.sort_unstable();
         slots.dedup();

@@ -357,6 +357,15 @@ impl Net {
         }
     }
 
+    /// A frame that waits for an engine which does not run. `false`: it asks for no connection.
+    pub fn feed_request(&mut self, frame: &[u8], meta: RxMeta, now: u64) -> bool {
+        let is_request = effects::is_request(frame);
+        if is_request {
+            self.take(frame, meta, Coming::to_the_gone(now));
+        }
+        is_request
+    }
+
     /// What is left in the inbox of an engine that is gone.
     pub fn feed_inbox(&mut self, slot: u16, now: u64) {
         let Some(mut inbox) = self.world.inboxes.inbox(slot).map(InboxReader::new) else {

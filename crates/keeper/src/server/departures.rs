@@ -214,6 +214,7 @@ impl Server {
             clients
                 .iter()
                 .filter_map(|(_, client)| client.slot)
+                .filter(|slot| !self.stalls.is_stalled(*slot))
                 .collect(),
         );
     }

@@ -8,6 +8,7 @@ mod control;
 mod departures;
 mod requests;
 mod routers;
+mod stalls;
 mod status;
 mod wait;
 
@@ -89,6 +90,7 @@ struct Tally {
     time_waits_refused: u64,
     inherited: u64,
     successions: u64,
+    stalls: u64,
 }
 
 /// What a keeper needs of the device for itself.
@@ -138,6 +140,7 @@ pub struct Server {
     swept_at: u64,
     /// Slots of engines that are gone, which are emptied once more then.
     vacated: Vec<(u16, u64)>,
+    stalls: stalls::Stalls,
     is_stopping: bool,
 }
 
@@ -188,6 +191,7 @@ impl Server {
             deaf_until: None,
             swept_at: now,
             vacated: Vec::new(),
+            stalls: stalls::Stalls::default(),
             is_stopping: false,
         };
         if is_successor {
@@ -268,6 +272,7 @@ impl Server {
         self.deaf_until = self.deaf_until.filter(|until| now < *until);
         self.follow_routers(now);
         self.follow_strays(now);
+        self.look_for_stalls(now);
         self.empty_vacated(now);
         self.settle_estates();
         if now.saturating_sub(self.swept_at) >= SWEEP_NS {

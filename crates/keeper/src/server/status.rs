@@ -182,6 +182,7 @@ impl Server {
             ("time_waits_refused", tally.time_waits_refused),
             ("connections_inherited", tally.inherited),
             ("keepers_succeeded", tally.successions),
+            ("engines_stopped", tally.stalls),
         ];
         let own = own
             .into_iter()

@@ -132,7 +132,8 @@ impl Server {
         if let Some(since) = self.idle_since {
             add(since + self.linger_ns());
         }
-        for at in [self.deaf_until, self.standby_due].into_iter().flatten() {
+        let due_now = [self.deaf_until, self.standby_due, self.stalls_due()];
+        for at in due_now.into_iter().flatten() {
             add(at);
         }
         if self.world.slots.needs_beat() {

@@ -1,0 +1,218 @@
+//! Engines whose process does not run: stopped by a signal or a debugger, frozen with its group.
+//!
+//! On the kernel one queue serves all who listen on a port, and a process that does not run holds up its own connections
+//! alone. Here its engine has a share of the port's flows. While frames wait for an engine that does not begin a turn,
+//! others get what is new, and the requests for connections that wait for it already.
+
+use std::collections::HashMap;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use slipstack_device::{RxMeta, peek_slot};
+
+use crate::leases::Protocol;
+use crate::log::say;
+
+use super::Server;
+
+/// How long frames may wait for an engine that begins no turn. Even a program that computes has one every 8 ms.
+const STALL_NS: u64 = 30_000_000;
+/// How often it is looked while frames wait for somebody, and otherwise.
+const SUSPECT_NS: u64 = 10_000_000;
+const LOOK_NS: u64 = 50_000_000;
+
+/// What is known of the engines that share ports.
+#[derive(Debug, Default)]
+pub(super) struct Stalls {
+    engines: HashMap<u16, Seen>,
+    looked_at: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    beats: u64,
+    /// Since when frames wait and no turn has begun.
+    waits_since: Option<u64>,
+    is_stalled: bool,
+}
+
+/// An engine as it is now.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    slot: u16,
+    beats: u64,
+    has_frames: bool,
+}
+
+impl Stalls {
+    /// When to look next, if anybody is to be looked at.
+    pub(super) fn next_look(&self) -> u64 {
+        let is_suspect = |seen: &Seen| seen.waits_since.is_some();
+        let pause_ns = match self.engines.values().any(is_suspect) {
+            true => SUSPECT_NS,
+            false => LOOK_NS,
+        };
+        self.looked_at + pause_ns
+    }
+
+    /// Takes in what was seen; returns the engines that have stopped or run again.
+    fn learn(&mut self, looks: &[Look], now: u64) -> Vec<(u16, bool)> {
+        self.looked_at = now;
+        let mut changes = Vec::new();
+        self.engines.retain(|slot, seen| {
+            let is_there = looks.iter().any(|look| look.slot == *slot);
+            if !is_there && seen.is_stalled {
+                changes.push((*slot, false));
+            }
+            is_there
+        });
+        for look in looks {
+            let seen = self.engines.entry(look.slot).or_insert(Seen {
+                beats: look.beats,
+                waits_since: None,
+                is_stalled: false,
+            });
+            let has_run = seen.beats != look.beats;
+            seen.beats = look.beats;
+            let since = seen.waits_since.filter(|_| !has_run);
+            seen.waits_since = look.has_frames.then(|| since.unwrap_or(now));
+            let is_late = |since: u64| now.saturating_sub(since) >= STALL_NS;
+            let is_stalled = match seen.is_stalled {
+                true => !has_run,
+                false => seen.waits_since.is_some_and(is_late),
+            };
+            if is_stalled != seen.is_stalled {
+                seen.is_stalled = is_stalled;
+                changes.push((look.slot, is_stalled));
+            }
+        }
+        changes
+    }
+
+    pub(super) fn is_stalled(&self, slot: u16) -> bool {
+        self.engines.get(&slot).is_some_and(|seen| seen.is_stalled)
+    }
+}
+
+impl Server {
+    /// When the engines that share ports are to be looked at; `None`: there are none.
+    pub(super) fn stalls_due(&self) -> Option<u64> {
+        let has_shared = self.world.state.leases.listeners.has_shared(Protocol::Tcp);
+        (has_shared || !self.stalls.engines.is_empty()).then(|| self.stalls.next_look())
+    }
+
+    pub(super) fn look_for_stalls(&mut self, now: u64) {
+        if self.stalls_due().is_none_or(|due| now < due) {
+            return;
+        }
+        let sharing = self.world.state.leases.listeners.sharing(Protocol::Tcp);
+        let looks: Vec<Look> = sharing
+            .into_iter()
+            .filter_map(|slot| self.look_at(slot))
+            .collect();
+        for (slot, is_stalled) in self.stalls.learn(&looks, now) {
+            self.on_stall(slot, is_stalled, now);
+        }
+    }
+
+    fn look_at(&self, slot: u16) -> Option<Look> {
+        let inbox = self.world.inboxes.inbox(slot)?;
+        let slots = &self.world.slots;
+        let mut fds: Vec<PollFd<'_>> = slots
+            .slot_fds(slot)
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        let waits = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+        Some(Look {
+            slot,
+            beats: inbox.beats(),
+            has_frames: waits || inbox.has_frames(),
+        })
+    }
+
+    /// An engine has stopped: new connections go to others on its ports, if there are any. Or it runs again.
+    fn on_stall(&mut self, slot: u16, is_stalled: bool, now: u64) {
+        let listeners = &mut self.world.state.leases.listeners;
+        let ports = listeners.set_stalled(slot, is_stalled);
+        self.tally.stalls += u64::from(is_stalled);
+        for (protocol, port) in &ports {
+            if *protocol == Protocol::Tcp {
+                self.net.note_moving(*port, now);
+            }
+        }
+        let ranges: Vec<_> = ports.iter().map(|it| (it.0, it.1, it.1)).collect();
+        self.steer_ports(&ranges);
+        self.publish_engines();
+        if is_stalled {
+            self.pass_requests_on(slot, now);
+        }
+    }
+
+    /// Requests for connections that wait in the queue of an engine that does not run. If it ever takes them too, its
+    /// answers are those to a copy.
+    fn pass_requests_on(&mut self, slot: u16, now: u64) {
+        let (Ok(parts), Some(position)) = (
+            self.world.slots.parts(slot),
+            self.world.words.position(slot),
+        ) else {
+            return;
+        };
+        let mut waiting: Vec<(Vec<u8>, RxMeta)> = Vec::new();
+        let peeked = peek_slot(parts, position, &mut |frame: &[u8], meta: RxMeta| {
+            waiting.push((frame.to_vec(), meta));
+        });
+        let is_taken = peeked.unwrap_or_else(|error| {
+            say(format_args!("slot {slot} cannot be looked into: {error}"));
+            false
+        });
+        for (frame, meta) in waiting {
+            if !self.net.feed_request(&frame, meta, now) && is_taken {
+                self.world.inboxes.push(slot, &[&frame]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(beats: u64, has_frames: bool) -> [Look; 1] {
+        [Look {
+            slot: 3,
+            beats,
+            has_frames,
+        }]
+    }
+
+    #[test]
+    fn an_engine_that_lets_frames_wait_has_stopped_until_it_begins_a_turn() {
+        let mut stalls = Stalls::default();
+        assert_eq!(stalls.learn(&look(7, true), 0), []);
+        assert_eq!(stalls.next_look(), SUSPECT_NS);
+        assert_eq!(stalls.learn(&look(7, true), STALL_NS - 1), []);
+        assert_eq!(stalls.learn(&look(7, true), STALL_NS), [(3, true)]);
+        assert!(stalls.is_stalled(3));
+        assert_eq!(stalls.learn(&look(7, false), 2 * STALL_NS), []);
+        assert_eq!(stalls.learn(&look(8, true), 3 * STALL_NS), [(3, false)]);
+    }
+
+    #[test]
+    fn an_engine_without_work_or_with_too_much_has_not_stopped() {
+        let mut stalls = Stalls::default();
+        for round in 0..10 {
+            let now = round * 2 * STALL_NS;
+            assert_eq!(stalls.learn(&look(7, false), now), []);
+            assert_eq!(stalls.learn(&look(8 + round, true), now + 1), []);
+            assert_eq!(stalls.learn(&look(7, false), now + 2), []);
+        }
+    }
+
+    #[test]
+    fn one_that_is_gone_is_forgotten() {
+        let mut stalls = Stalls::default();
+        stalls.learn(&look(7, true), 0);
+        stalls.learn(&look(7, true), STALL_NS);
+        assert_eq!(stalls.learn(&[], STALL_NS + 1), [(3, false)]);
+        assert!(!stalls.is_stalled(3));
+    }
+}
