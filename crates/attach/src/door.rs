@@ -3,13 +3,13 @@
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::Path;
 
-use slipstack_channel::control::net::{RouteEntry, RuleEntry};
+use slipstack_channel::control::net::{MAIN_TABLE, RouteEntry, RuleEntry};
 use slipstack_channel::control::{
     CONTROL_VERSION, ControlError, ControlSocket, Hello, Reply, Request, Welcome, connect, pair,
 };
-use slipstack_config::{RouteSpec, RuleSpec, Settings};
+use slipstack_config::{RouteSpec, RuleSpec, Settings, VlanSpec};
 use slipstack_keeper::runtime::{ROOT_BASE, RuntimeDir, base_directory, network_namespace};
-use slipstack_keeper::{DeviceChoice, Options};
+use slipstack_keeper::{DeviceChoice, Options, VlanChoice};
 use slipstack_mem::{Descriptor, raised};
 
 use crate::error::Error;
@@ -72,14 +72,55 @@ pub fn options(settings: &Settings) -> Options {
             .iter()
             .map(|ip| (ip.address, ip.prefix_len))
             .collect(),
-        routes: gateways.chain(settings.routes.iter().map(route)).collect(),
-        rules: settings.rules.iter().map(rule).collect(),
+        vlans: settings.sub_vlans().map(vlan).collect(),
+        routes: gateways
+            .chain(settings.sub_vlans().flat_map(vlan_routes))
+            .chain(settings.routes.iter().map(route))
+            .collect(),
+        rules: settings
+            .rules
+            .iter()
+            .map(rule)
+            .chain(settings.sub_vlans().flat_map(vlan_rules))
+            .collect(),
         is_forwarding: settings.is_forwarding,
         slots: settings.slots,
         is_autoconfigured: settings.is_autoconfigured,
-        vlan: settings.vlan.unwrap_or(0),
+        vlan: settings.own_vlan(),
         is_persistent: settings.is_persistent,
     }
+}
+
+fn vlan(spec: &VlanSpec) -> VlanChoice {
+    let addresses = spec.addresses.iter();
+    VlanChoice {
+        vlan: spec.id,
+        mtu: spec.mtu,
+        addresses: addresses.map(|ip| (ip.address, ip.prefix_len)).collect(),
+    }
+}
+
+/// Its gateways, in its table.
+fn vlan_routes(spec: &VlanSpec) -> impl Iterator<Item = RouteEntry> + '_ {
+    spec.gateways.iter().map(|gateway| RouteEntry {
+        vlan: Some(spec.id),
+        table: spec.table(),
+        ..RouteEntry::default_by(*gateway)
+    })
+}
+
+/// Answers leave by the VLAN by which the question came: what is from its addresses goes by its table, behind the rules
+/// that an operator gives.
+fn vlan_rules(spec: &VlanSpec) -> impl Iterator<Item = RuleEntry> + '_ {
+    const PRIORITY: u32 = 2000;
+    let has_own = !spec.gateways.is_empty() && spec.table() != MAIN_TABLE;
+    let addresses = spec.addresses.iter().filter(move |_| has_own);
+    addresses.map(|ip| RuleEntry {
+        priority: PRIORITY,
+        from: Some((ip.address, if ip.address.is_ipv4() { 32 } else { 128 })),
+        to: None,
+        table: spec.table(),
+    })
 }
 
 fn route(spec: &RouteSpec) -> RouteEntry {

@@ -92,7 +92,7 @@ pub(crate) fn check_network(settings: &Settings, welcome: &Welcome) -> Result<()
 }
 
 fn check_vlan(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
-    let wanted = settings.vlan.unwrap_or(0);
+    let wanted = settings.own_vlan();
     if wanted == welcome.vlan {
         return Ok(());
     }
@@ -130,7 +130,8 @@ fn check_routes(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
 }
 
 fn check_address(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
-    let missing = settings.addresses.iter().find(|wanted| {
+    let of_vlans = settings.sub_vlans().flat_map(|vlan| &vlan.addresses);
+    let missing = settings.addresses.iter().chain(of_vlans).find(|wanted| {
         let wanted = (wanted.address, wanted.prefix_len);
         !welcome.network.configured().any(|own| own == wanted)
     });

@@ -336,7 +336,12 @@ fn argument(option: &'static OptionSpec) -> Arg {
     let argument = Arg::new(option.name).long(option.name).help(help);
     match option.kind {
         Kind::Flag => argument.action(ArgAction::SetTrue),
-        Kind::Addresses | Kind::Cidrs | Kind::Routes | Kind::Rules | Kind::Sysctls => argument
+        Kind::Addresses
+        | Kind::Cidrs
+        | Kind::Routes
+        | Kind::Rules
+        | Kind::Vlans
+        | Kind::Sysctls => argument
             .value_name(option.value)
             .action(ArgAction::Append)
             .allow_hyphen_values(true),
@@ -399,9 +404,14 @@ fn given(matches: &ArgMatches, name: &str) -> Option<String> {
     }
     match slipstack_config::find_option(name)?.kind {
         Kind::Flag => Some(matches.get_flag(name).to_string()),
-        kind @ (Kind::Addresses | Kind::Cidrs | Kind::Routes | Kind::Rules | Kind::Sysctls) => {
+        kind @ (Kind::Addresses
+        | Kind::Cidrs
+        | Kind::Routes
+        | Kind::Rules
+        | Kind::Vlans
+        | Kind::Sysctls) => {
             let separator = match kind {
-                Kind::Routes | Kind::Rules | Kind::Sysctls => ";",
+                Kind::Routes | Kind::Rules | Kind::Vlans | Kind::Sysctls => ";",
                 _ => ",",
             };
             let all: Vec<&str> = matches

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use crate::{routing, sysctl};
+use crate::{routing, sysctl, vlan};
 
 /// The type of an option: how its text is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub enum Kind {
     Routes,
     /// Rules that choose among their tables, likewise.
     Rules,
+    /// VLANs with what the stack has in them, likewise.
+    Vlans,
     /// sysctls with their values, separated by semicolons.
     Sysctls,
     /// Linux interface name: 1 to 15 bytes, no slash, no white space.
@@ -92,6 +94,7 @@ impl Kind {
             Kind::Cidrs => parse_cidrs(text).map(drop),
             Kind::Routes => routing::parse_routes(text).map(drop),
             Kind::Rules => routing::parse_rules(text).map(drop),
+            Kind::Vlans => vlan::parse_vlans(text).map(drop),
             Kind::Sysctls => sysctl::parse_settings(text).map(drop),
             Kind::Interface => check_interface(text),
             Kind::Name => check_name(text),
@@ -151,7 +154,7 @@ fn list<T>(text: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Vec<
     Ok(values)
 }
 
-fn parse_address(text: &str) -> Result<IpAddr, String> {
+pub(crate) fn parse_address(text: &str) -> Result<IpAddr, String> {
     let address: IpAddr = text
         .parse()
         .map_err(|_| "an IP address such as 10.0.0.1 or fd00::1".to_owned())?;
@@ -162,7 +165,7 @@ fn parse_address(text: &str) -> Result<IpAddr, String> {
     }
 }
 
-fn parse_cidr(text: &str) -> Result<Cidr, String> {
+pub(crate) fn parse_cidr(text: &str) -> Result<Cidr, String> {
     let syntax =
         || "an IP address with its prefix length, such as 10.0.0.5/24 or fd00::5/64".to_owned();
     let (address, prefix) = text.split_once('/').ok_or_else(syntax)?;

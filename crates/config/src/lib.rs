@@ -20,6 +20,7 @@ pub mod sysctl;
 mod table;
 mod tuning;
 mod value;
+mod vlan;
 
 #[cfg(test)]
 mod tests;
@@ -34,3 +35,4 @@ pub use reference::{options_reference, sample_file};
 pub use routing::{RouteSpec, RuleSpec};
 pub use sysctl::{SysctlSetting, sysctl_reference};
 pub use table::{OPTIONS, Settings, find_option};
+pub use vlan::VlanSpec;

@@ -5,6 +5,7 @@ use core::net::IpAddr;
 use crate::error::ConfigError;
 use crate::layers::Layers;
 use crate::table::Settings;
+use crate::vlan::VlanSpec;
 
 impl Settings {
     /// Settings of this process from its environment and configuration file.
@@ -42,6 +43,7 @@ impl Settings {
             self.addresses.as_slice(),
             self.instances.first(),
         ) && !self.makes_interface()
+            && self.sub_vlans().next().is_none()
         {
             return wrong(format!(
                 "--if {interface} needs --ip ADDRESS/LENGTH: the address that the stack has on it"
@@ -50,7 +52,7 @@ impl Settings {
         if self.xdp_mode != "auto" && self.device_kind() != Some("xdp") {
             return wrong("--xdp-mode needs --device xdp".to_owned());
         }
-        if self.vlan.is_some() && self.interface.is_none() {
+        if !self.vlans.is_empty() && self.interface.is_none() {
             return wrong("--vlan needs --if INTERFACE: the one that the VLAN is on".to_owned());
         }
         for gateway in &self.gateways {
@@ -75,6 +77,17 @@ impl Settings {
             }
         }
         Ok(())
+    }
+
+    /// The VLAN that the device's own link is in; 0 = none.
+    pub fn own_vlan(&self) -> u16 {
+        let mut own = self.vlans.iter().filter(|vlan| vlan.is_own_link());
+        own.next().map_or(0, |vlan| vlan.id)
+    }
+
+    /// VLANs beside the device's own link.
+    pub fn sub_vlans(&self) -> impl Iterator<Item = &VlanSpec> {
+        self.vlans.iter().filter(|vlan| !vlan.is_own_link())
     }
 
     /// A TAP is made for the stack, with addresses if none are named.

@@ -11,6 +11,7 @@ use crate::layers::Layers;
 use crate::routing::{RouteSpec, RuleSpec};
 use crate::sysctl::SysctlSetting;
 use crate::value::Value;
+use crate::vlan::VlanSpec;
 
 options! {
     interface: Option<String> = "if" "NAME" {
@@ -267,12 +268,15 @@ options! {
             routers on the interface advertise them",
     }
 
-    vlan: Option<u16> = "vlan" "ID" {
-        kind: Kind::Count { min: 1, max: 4094 },
+    /// At most one without addresses.
+    vlans: Vec<VlanSpec> = "vlan" "ID[,ip=ADDRESS/LENGTH]" {
+        kind: Kind::Vlans,
         default: "",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
-        help: "The 802.1Q VLAN of `--if` that the stack is in, instead of what has no tag; the \
-            kernel needs no interface for it",
+        help: "An 802.1Q VLAN of `--if`, for which the kernel needs no interface. Alone: the one \
+            that --ip is in, instead of what has no tag. With ip= (several times): a VLAN beside \
+            that, also gw=, table= (its number if not given) and mtu=; answers from its \
+            addresses go by that table. May be given several times, or separated by semicolons",
     }
 
     is_persistent: bool = "persist" "" {

@@ -7,6 +7,7 @@ use crate::choice::{Congestion, Ecn, Log};
 use crate::kind::{self, Cidr, CoreList, Spin};
 use crate::routing::{self, RouteSpec, RuleSpec};
 use crate::sysctl::{self, SysctlSetting};
+use crate::vlan::{self, VlanSpec};
 
 /// A type that an option can have.
 pub(crate) trait Value: Sized {
@@ -120,6 +121,7 @@ lists! {
     Vec<IpAddr>: kind::parse_addresses, ",";
     Vec<RouteSpec>: routing::parse_routes, ";";
     Vec<RuleSpec>: routing::parse_rules, ";";
+    Vec<VlanSpec>: vlan::parse_vlans, ";";
     Vec<SysctlSetting>: sysctl::parse_settings, ";";
     CoreList: kind::parse_cores, ",";
     Vec<String>: kind::parse_names, ",";

@@ -33,7 +33,11 @@ pub fn probe(
     interface: &str,
 ) -> Result<(), KeeperError> {
     let mut device = open_keeper_slot(slots, words)?;
-    let addresses: Vec<IpAddr> = network.state.configured().map(|(ip, _)| ip).collect();
+    device.set_vlans(&network.state.vlans());
+    let interfaces = network.state.interfaces.iter();
+    let addresses: Vec<(u16, IpAddr)> = interfaces
+        .flat_map(|it| it.addresses.iter().map(|(ip, _)| (it.vlan, *ip)))
+        .collect();
     match find_owner(&mut *device, network.mac, &addresses) {
         Some((address, mac)) => Err(KeeperError::AddressTaken {
             address,
@@ -48,23 +52,26 @@ pub fn probe(
 fn find_owner(
     device: &mut dyn Device,
     mac: [u8; 6],
-    addresses: &[IpAddr],
+    addresses: &[(u16, IpAddr)],
 ) -> Option<(IpAddr, [u8; 6])> {
     let mut owner = None;
     for _ in 0..PROBES {
-        for address in addresses {
+        for (vlan, address) in addresses {
             let frame = match *address {
                 IpAddr::V4(ip) => arp_probe(mac, ip).to_vec(),
                 IpAddr::V6(ip) => solicitation(mac, ip),
             };
-            let _ = device.tx(&frame, [RawSlice::EMPTY; 2], TxOffload::default());
+            let _ = device.tx(&frame, [RawSlice::EMPTY; 2], TxOffload::on(*vlan));
         }
         device.flush();
         let end = now_ns() + WAIT.as_nanos() as u64;
         while owner.is_none() && now_ns() < end {
             wait_readable(device, end.saturating_sub(now_ns()));
-            device.rx(FRAMES_MAX, &mut |frame: &[u8], _: RxMeta| {
-                let claims = |ip: &IpAddr| Some((*ip, claimant(frame, mac, *ip)?));
+            device.rx(FRAMES_MAX, &mut |frame: &[u8], meta: RxMeta| {
+                let claims = |(vlan, ip): &(u16, IpAddr)| {
+                    let claimant = claimant(frame, mac, *ip)?;
+                    (meta.vlan == *vlan).then_some((*ip, claimant))
+                };
                 owner = owner.or_else(|| addresses.iter().find_map(claims));
             });
         }

@@ -39,6 +39,11 @@ pub enum KeeperError {
         route: String,
         why: String,
     },
+    /// A VLAN cannot be made.
+    Vlan {
+        vlan: u16,
+        why: String,
+    },
     /// Packets for others cannot be passed on.
     Forwarding {
         interface: String,
@@ -93,6 +98,7 @@ impl fmt::Display for KeeperError {
                 "no link-local address is free on {interface}: somebody claims each; use --ip without --slaac"
             ),
             KeeperError::Route { route, why } => write!(f, "--route {route}: {why}"),
+            KeeperError::Vlan { vlan, why } => write!(f, "--vlan {vlan}: {why}"),
             KeeperError::Forwarding { interface, why } => write!(
                 f,
                 "--forward needs {interface} for itself: {why}; give the stack an interface of its own"

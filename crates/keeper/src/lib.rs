@@ -33,4 +33,4 @@ pub use error::KeeperError;
 pub use neighbours::Neighbours;
 pub use regions::{Inboxes, SLOTS_MAX, SlotWords};
 pub use run::run;
-pub use world::{DeviceChoice, Options};
+pub use world::{DeviceChoice, Options, VlanChoice};

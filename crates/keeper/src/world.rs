@@ -7,7 +7,9 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use slipstack_channel::control::net::{Interface, NetworkState, RouteEntry, RuleEntry};
+use slipstack_channel::control::net::{
+    Change, Interface, Mode, NetworkState, RouteEntry, RuleEntry,
+};
 use slipstack_channel::control::{self, DeviceTold};
 use slipstack_device::{Backend, Description, Slots, choose, find, iface, open_slot};
 use slipstack_engine::config_of;
@@ -87,6 +89,37 @@ impl DeviceChoice {
     }
 }
 
+/// A VLAN of the device that the stack is in from the start.
+#[derive(Clone, Debug)]
+pub struct VlanChoice {
+    pub vlan: u16,
+    /// `None`: the device's.
+    pub mtu: Option<u16>,
+    pub addresses: Vec<(IpAddr, u8)>,
+}
+
+impl VlanChoice {
+    /// What makes an interface of it, under the name that Linux would give it.
+    fn changes(&self, device: &str) -> Vec<Change> {
+        let name = format!("{device}.{}", self.vlan);
+        let mut changes = vec![Change::AddVlan {
+            name: name.clone(),
+            vlan: self.vlan,
+        }];
+        changes.extend(self.mtu.map(|mtu| Change::SetMtu {
+            name: name.clone(),
+            mtu,
+        }));
+        let address = |address: &(IpAddr, u8)| Change::AddAddress {
+            interface: name.clone(),
+            address: *address,
+            mode: Mode::Add,
+        };
+        changes.extend(self.addresses.iter().map(address));
+        changes
+    }
+}
+
 /// What a keeper is started with.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -95,6 +128,8 @@ pub struct Options {
     pub device: DeviceChoice,
     /// The stack's addresses. A TAP of our own takes a free private pair without them.
     pub addresses: Vec<(IpAddr, u8)>,
+    /// VLANs beside the device's own link.
+    pub vlans: Vec<VlanChoice>,
     /// Those of default gateways among them.
     pub routes: Vec<RouteEntry>,
     pub rules: Vec<RuleEntry>,
@@ -227,6 +262,7 @@ impl World {
         let words = SlotWords::create(count).map_err(KeeperError::io("create shared memory"))?;
         let (mut slots, mut network) = open_device(&options, count)?;
         identify(&slots, &words, &mut network)?;
+        add_vlans(&options.vlans, &mut network)?;
         routes::check(&network.state)?;
         let mut routers = Vec::new();
         if slots.backend().capabilities().has_neighbours {
@@ -316,7 +352,8 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
     let (backend, argument, why) = options.device.backend()?;
     let is = backend.capabilities();
     let name = options.device.interface()?;
-    if options.addresses.is_empty() && !is.makes_interface && !options.is_autoconfigured {
+    let has_addresses = !options.addresses.is_empty() || !options.vlans.is_empty();
+    if !has_addresses && !is.makes_interface && !options.is_autoconfigured {
         return Err(KeeperError::NoAddress {
             interface: name.to_owned(),
         });
@@ -384,6 +421,22 @@ fn identify(slots: &Slots, words: &SlotWords, network: &mut Network) -> Result<(
         own.mac = info.mac;
         own.mtu = info.mtu;
         own.index = slots.interface_index();
+    }
+    Ok(())
+}
+
+fn add_vlans(vlans: &[VlanChoice], network: &mut Network) -> Result<(), KeeperError> {
+    for choice in vlans {
+        let state = &network.state;
+        let changes = choice.changes(&state.own().name);
+        let next = state.changed(&changes).map_err(|error| KeeperError::Vlan {
+            vlan: choice.vlan,
+            why: error.to_string(),
+        })?;
+        network.state = NetworkState {
+            revision: state.revision,
+            ..next
+        };
     }
     Ok(())
 }

@@ -93,7 +93,9 @@ impl Cx<'_> {
         vlan: u16,
         fx: &mut impl Effects,
     ) -> Counter {
-        let back = self.link.routes.find(&Query::to(arp.sender_ip.into()));
+        // By the table of the address that it asks for, as an answer of ours would go.
+        let way = Query::between(Some(arp.target_ip.into()), arp.sender_ip.into());
+        let back = self.link.routes.find(&way);
         let is_way = back.is_some_and(|back| matches!(back.route, Route::Neighbour(_)));
         if is_for_us && is_way && arp.operation == ArpOperation::Request {
             self.answer_arp(arp, vlan, fx);

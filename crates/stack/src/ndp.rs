@@ -110,7 +110,8 @@ impl Cx<'_> {
         vlan: u16,
         fx: &mut impl Effects,
     ) -> Counter {
-        let back = self.link.routes6.find(&Query::to(src.into()));
+        let way = Query::between(Some(asked.target.into()), src.into());
+        let back = self.link.routes6.find(&way);
         let is_way = back.is_some_and(|back| matches!(back.route, Route::Neighbour(_)));
         // A router asks from its link-local address, which is that of another link to us.
         let is_near = vlan != 0 && src.is_unicast_link_local();

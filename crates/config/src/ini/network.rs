@@ -1,11 +1,14 @@
 //! Ports, VLANs and their addresses.
 
 use core::net::{IpAddr, Ipv4Addr};
+use std::collections::BTreeSet;
 
 use super::fields;
 use super::file::NoteKind;
 use super::port::Porter;
 use crate::error::ConfigError;
+use crate::kind::Cidr;
+use crate::vlan::VlanSpec;
 
 /// Linux's main table, which is F-Stack's FIB 0.
 const MAIN: u32 = 254;
@@ -14,7 +17,7 @@ const MAIN: u32 = 254;
 struct Attachment {
     section: String,
     interface: String,
-    vlan: Option<u32>,
+    vlan: Option<u16>,
     /// Number of its routing table in F-Stack.
     fib: u32,
 }
@@ -57,17 +60,20 @@ pub(crate) fn network(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
             .map(|id| of_vlan(porter, *id, &vlans, &ports))
             .collect(),
     };
-    let mut attachments = attachments.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let (Some(only), true) = (attachments.pop(), attachments.is_empty()) else {
-        let key = if configured.is_empty() {
-            "port_list"
-        } else {
-            "vlan_filter"
-        };
-        let reason = format!("[dpdk] {key} names several interfaces, and a stack has one");
-        return Err(porter.refusal(porter.line("dpdk", key), reason));
+    let attachments = attachments.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let interfaces = attachments.iter().map(|it| it.interface.as_str());
+    let interfaces: BTreeSet<&str> = interfaces.collect();
+    let (Some(interface), 1) = (interfaces.first(), interfaces.len()) else {
+        let reason = "[dpdk] port_list names several interfaces, and a stack has one".to_owned();
+        return Err(porter.refusal(porter.line("dpdk", "port_list"), reason));
     };
-    attach(porter, &only)
+    let line = porter.line("dpdk", "port_list");
+    porter.give("if", (*interface).to_owned(), line);
+    match attachments.as_slice() {
+        [only] => attach(porter, only)?,
+        vlans => attach_vlans(porter, vlans)?,
+    }
+    rules(porter, &attachments)
 }
 
 fn refuse_devices(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
@@ -110,7 +116,7 @@ fn of_vlan(
     Ok(Attachment {
         interface: interface(porter, port)?,
         section,
-        vlan: Some(id),
+        vlan: Some(id as u16),
         fib: fib as u32,
     })
 }
@@ -160,32 +166,55 @@ fn interface(porter: &Porter<'_>, port: u32) -> Result<String, ConfigError> {
 
 fn attach(porter: &mut Porter<'_>, attachment: &Attachment) -> Result<(), ConfigError> {
     let section = attachment.section.as_str();
-    let addresses = addresses(porter, section)?;
-    if addresses.is_empty() {
-        return Err(porter.refusal(0, format!("[{section}] has no addr")));
+    let addresses = own_addresses(porter, section)?;
+    if let Some(vlan) = attachment.vlan {
+        let line = porter.line("dpdk", "vlan_filter");
+        porter.give("vlan", vlan.to_string(), line);
     }
     let line = porter.line(section, "addr");
-    porter.give(
-        "if",
-        attachment.interface.clone(),
-        porter.line("dpdk", "port_list"),
-    );
-    if let Some(vlan) = attachment.vlan {
-        porter.give("vlan", vlan.to_string(), porter.line("dpdk", "vlan_filter"));
-    }
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     porter.give("ip", addresses.join(","), line);
     let gateways = gateways(porter, section)?;
     if !gateways.is_empty() {
         let line = porter
             .line(section, "gateway")
             .max(porter.line(section, "gateway6"));
+        let gateways: Vec<String> = gateways.iter().map(ToString::to_string).collect();
         porter.give("gw", gateways.join(","), line);
     }
-    rules(porter, attachment)
+    Ok(())
+}
+
+/// The addresses of ports have no meaning beside those of VLANs. The table of a VLAN's IPv6 gateway is that of its
+/// other one, so that answers leave by the VLAN by which they came; F-Stack puts all of them into FIB 0.
+fn attach_vlans(porter: &mut Porter<'_>, vlans: &[Attachment]) -> Result<(), ConfigError> {
+    let mut specs = Vec::new();
+    for attachment in vlans {
+        let section = attachment.section.as_str();
+        let spec = VlanSpec {
+            id: attachment.vlan.unwrap_or(0),
+            addresses: own_addresses(porter, section)?,
+            gateways: gateways(porter, section)?,
+            table: Some(attachment.table()),
+            mtu: None,
+        };
+        specs.push(spec.to_string());
+    }
+    let line = porter.line("dpdk", "vlan_filter");
+    porter.give("vlan", specs.join(";"), line);
+    Ok(())
+}
+
+fn own_addresses(porter: &mut Porter<'_>, section: &str) -> Result<Vec<Cidr>, ConfigError> {
+    let addresses = addresses(porter, section)?;
+    if addresses.is_empty() {
+        return Err(porter.refusal(0, format!("[{section}] has no addr")));
+    }
+    Ok(addresses)
 }
 
 /// Every address of a section with its prefix length.
-fn addresses(porter: &mut Porter<'_>, section: &str) -> Result<Vec<String>, ConfigError> {
+fn addresses(porter: &mut Porter<'_>, section: &str) -> Result<Vec<Cidr>, ConfigError> {
     let mut all = Vec::new();
     let len = porter.parsed(section, "netmask", fields::netmask)?;
     if let Some(address) = porter.parsed(section, "addr", fields::v4)? {
@@ -194,13 +223,13 @@ fn addresses(porter: &mut Porter<'_>, section: &str) -> Result<Vec<String>, Conf
             return Err(porter.refusal(porter.line(section, "addr"), reason));
         };
         note_broadcast(porter, section, (address, len))?;
-        all.push(format!("{address}/{len}"));
+        all.push(cidr(address, len));
     }
     let virtual_v4 = |text: &str| fields::addresses(text, fields::v4);
     let listed = porter
         .parsed(section, "vip_addr", virtual_v4)?
         .unwrap_or_default();
-    all.extend(listed.iter().map(|address| format!("{address}/32")));
+    all.extend(listed.iter().map(|address| cidr(*address, 32)));
     let has_v6 = porter.parsed("freebsd.boot", "kern.features.inet6", fields::switch)?;
     let len = |text: &str| fields::number(text, 16, 128);
     let own = porter.parsed(section, "prefix_len", len)?.unwrap_or(64);
@@ -211,14 +240,21 @@ fn addresses(porter: &mut Porter<'_>, section: &str) -> Result<Vec<String>, Conf
         .parsed(section, "vip_addr6", virtual_v6)?
         .unwrap_or_default();
     if has_v6 != Some(false) {
-        all.extend(address.map(|address| format!("{address}/{own}")));
+        all.extend(address.map(|address| cidr(address, own as u8)));
         all.extend(
             listed
                 .iter()
-                .map(|address| format!("{address}/{of_virtual}")),
+                .map(|address| cidr(*address, of_virtual as u8)),
         );
     }
     Ok(all)
+}
+
+fn cidr(address: impl Into<IpAddr>, prefix_len: u8) -> Cidr {
+    Cidr {
+        address: address.into(),
+        prefix_len,
+    }
 }
 
 fn note_broadcast(
@@ -236,7 +272,7 @@ fn note_broadcast(
     Ok(())
 }
 
-fn gateways(porter: &Porter<'_>, section: &str) -> Result<Vec<String>, ConfigError> {
+fn gateways(porter: &Porter<'_>, section: &str) -> Result<Vec<IpAddr>, ConfigError> {
     let v4 = porter
         .parsed(section, "gateway", fields::v4)?
         .map(IpAddr::from);
@@ -245,35 +281,36 @@ fn gateways(porter: &Porter<'_>, section: &str) -> Result<Vec<String>, ConfigErr
         .map(IpAddr::from);
     let has_v6 = porter.entry(section, "addr6").is_some();
     let v6 = v6.filter(|_| has_v6);
-    Ok([v4, v6]
-        .into_iter()
-        .flatten()
-        .map(|gateway| gateway.to_string())
-        .collect())
+    Ok([v4, v6].into_iter().flatten().collect())
 }
 
 /// Packets from the networks of ipfw_pr are routed by the table of their port.
-fn rules(porter: &mut Porter<'_>, attachment: &Attachment) -> Result<(), ConfigError> {
-    let section = attachment.section.as_str();
-    let networks = porter
-        .parsed(section, "ipfw_pr", fields::networks)?
-        .unwrap_or_default();
-    if networks.is_empty() {
-        return Ok(());
+fn rules(porter: &mut Porter<'_>, attachments: &[Attachment]) -> Result<(), ConfigError> {
+    let (mut rules, mut routes, mut line) = (Vec::new(), Vec::new(), 0);
+    for attachment in attachments {
+        let section = attachment.section.as_str();
+        let networks = porter
+            .parsed(section, "ipfw_pr", fields::networks)?
+            .unwrap_or_default();
+        if networks.is_empty() {
+            continue;
+        }
+        line = porter.line(section, "ipfw_pr");
+        let table = attachment.table();
+        let rule = |(network, len)| format!("from={network}/{len},table={table}");
+        rules.extend(networks.into_iter().map(rule));
+        if let Some(gateway) = porter.parsed(section, "gateway", fields::v4)?
+            && table != MAIN
+            && attachments.len() == 1
+        {
+            routes.push(format!("0.0.0.0/0,via={gateway},table={table}"));
+        }
     }
-    let table = attachment.table();
-    let line = porter.line(section, "ipfw_pr");
-    let rule = |(network, len)| format!("from={network}/{len},table={table}");
-    let rules: Vec<String> = networks.into_iter().map(rule).collect();
-    porter.give("rule", rules.join(";"), line);
-    if let Some(gateway) = porter.parsed(section, "gateway", fields::v4)?
-        && table != MAIN
-    {
-        porter.give(
-            "route",
-            format!("0.0.0.0/0,via={gateway},table={table}"),
-            line,
-        );
+    if !rules.is_empty() {
+        porter.give("rule", rules.join(";"), line);
+    }
+    if !routes.is_empty() {
+        porter.give("route", routes.join(";"), line);
     }
     Ok(())
 }

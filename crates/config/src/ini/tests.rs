@@ -57,8 +57,8 @@ fn virtual_addresses_ipv6_vlan_and_rules_are_taken() {
         ipfw_pr=10.2.0.0 255.255.0.0\n";
     let found = settings(text, 0);
     assert_eq!(
-        (found.interface.as_deref(), found.vlan),
-        (Some("eth1"), Some(10))
+        (found.interface.as_deref(), found.own_vlan()),
+        (Some("eth1"), 10)
     );
     let addresses: Vec<String> = found.addresses.iter().map(ToString::to_string).collect();
     let expected = [
@@ -72,6 +72,34 @@ fn virtual_addresses_ipv6_vlan_and_rules_are_taken() {
     assert_eq!(addresses, expected);
     assert_eq!(found.gateways.len(), 2);
     assert_eq!(found.rules[0].table, 254);
+}
+
+#[test]
+fn several_vlans_have_tables_by_their_place_in_the_filter() {
+    let vlan = |id: u32| {
+        format!(
+            "[vlan{id}]\nportid=0\naddr=10.10.{id}.5\nnetmask=255.255.255.0\n\
+             gateway=10.10.{id}.1\nvip_addr=110.{id}.0.1;110.{id}.0.2\naddr6=fd00:{id}::5\n\
+             gateway6=fd00:{id}::1\nvip_addr6=fd01:{id}::1\nvip_prefix_len=128\n\
+             ipfw_pr=10.10.{id}.0 255.255.255.0;110.{id}.0.0 255.255.255.0\n"
+        )
+    };
+    let filter = "[dpdk]\nvlan_filter=30,10,20\n";
+    let found = settings(
+        &format!("{BASE}{filter}{}{}{}", vlan(20), vlan(10), vlan(30)),
+        0,
+    );
+    assert!(found.addresses.is_empty() && found.own_vlan() == 0);
+    let texts: Vec<String> = found.sub_vlans().map(ToString::to_string).collect();
+    let text = |id: u32, table: u32| {
+        format!(
+            "{id},ip=10.10.{id}.5/24,ip=110.{id}.0.1/32,ip=110.{id}.0.2/32,ip=fd00:{id}::5/64,\
+             ip=fd01:{id}::1/128,gw=10.10.{id}.1,gw=fd00:{id}::1,table={table}"
+        )
+    };
+    assert_eq!(texts, [text(10, 254), text(20, 1), text(30, 2)]);
+    let tables: Vec<u32> = found.rules.iter().map(|rule| rule.table).collect();
+    assert_eq!(tables, [254, 254, 1, 1, 2, 2]);
 }
 
 #[test]

@@ -159,6 +159,7 @@ fn keeper(base: &Path) -> ExitCode {
         slots: 4,
         is_autoconfigured: false,
         routes: Vec::new(),
+        vlans: Vec::new(),
         rules: Vec::new(),
         is_forwarding: false,
         vlan: 0,

@@ -1,0 +1,180 @@
+//! VLANs as the option has them: `10,ip=10.10.10.5/24,gw=10.10.10.1`, several of them separated by semicolons.
+
+use core::fmt;
+use core::net::IpAddr;
+
+use crate::kind::{Cidr, parse_address, parse_cidr};
+
+/// Of a device: as many as F-Stack takes, and the one that the device's own link may be in.
+const VLANS_MAX: usize = 129;
+/// IEEE 802.1Q 9.6: 4095 is reserved.
+const ID_MAX: u16 = 4094;
+/// Of one VLAN at most.
+const ADDRESSES_MAX: usize = 256;
+/// Every IPv4 link takes packets of this size (RFC 791).
+const MTU_MIN: u16 = 68;
+/// The tables that every stack has of its own: default, main, local.
+const FIRST_RESERVED: u32 = 253;
+const LAST_RESERVED: u32 = 255;
+
+/// A VLAN with what the stack has in it; without addresses it is the VLAN of the device's own link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VlanSpec {
+    pub id: u16,
+    pub addresses: Vec<Cidr>,
+    /// At most one of each family.
+    pub gateways: Vec<IpAddr>,
+    /// The routing table that its gateways are in; `None`: the one of its number.
+    pub table: Option<u32>,
+    pub mtu: Option<u16>,
+}
+
+impl VlanSpec {
+    /// Whether it is the VLAN of the device's own link, whose addresses are those of `--ip`.
+    pub fn is_own_link(&self) -> bool {
+        self.addresses.is_empty()
+    }
+
+    /// The routing table of its gateways.
+    pub fn table(&self) -> u32 {
+        self.table.unwrap_or(self.id.into())
+    }
+}
+
+pub(crate) fn parse_vlans(text: &str) -> Result<Vec<VlanSpec>, String> {
+    let specs: Vec<VlanSpec> = text.split(';').map(parse_vlan).collect::<Result<_, _>>()?;
+    let has = |id| specs.iter().filter(|spec| spec.id == id).count();
+    if let Some(twice) = specs.iter().find(|spec| has(spec.id) > 1) {
+        return Err(format!("VLANs that differ: {} is there twice", twice.id));
+    }
+    if specs.iter().filter(|spec| spec.is_own_link()).count() > 1 {
+        return Err("several VLANs only where all but one have ip=ADDRESS/LENGTH".to_owned());
+    }
+    if specs.len() > VLANS_MAX {
+        return Err(format!("at most {VLANS_MAX} VLANs"));
+    }
+    Ok(specs)
+}
+
+fn parse_vlan(text: &str) -> Result<VlanSpec, String> {
+    let syntax = || {
+        format!(
+            "a VLAN from 1 to {ID_MAX}, alone or with words such as in \
+             10,ip=10.10.10.5/24,gw=10.10.10.1 (ip=, gw=, table=, mtu=)"
+        )
+    };
+    let mut words = text.split(',');
+    let id = words.next().and_then(|id| id.parse().ok());
+    let mut spec = VlanSpec {
+        id: id
+            .filter(|id| (1..=ID_MAX).contains(id))
+            .ok_or_else(syntax)?,
+        addresses: Vec::new(),
+        gateways: Vec::new(),
+        table: None,
+        mtu: None,
+    };
+    for word in words {
+        match word.split_once('=').ok_or_else(syntax)? {
+            ("ip", address) => spec.addresses.push(parse_cidr(address)?),
+            ("gw", address) => spec.gateways.push(parse_address(address)?),
+            ("table", id) => spec.table = Some(id.parse().map_err(|_| syntax())?),
+            ("mtu", mtu) => spec.mtu = Some(mtu.parse().map_err(|_| syntax())?),
+            _ => return Err(syntax()),
+        }
+    }
+    check(&spec)?;
+    Ok(spec)
+}
+
+fn check(spec: &VlanSpec) -> Result<(), String> {
+    if spec.addresses.len() > ADDRESSES_MAX {
+        return Err(format!("a VLAN with at most {ADDRESSES_MAX} addresses"));
+    }
+    let is_bare = spec.gateways.is_empty() && spec.table.is_none() && spec.mtu.is_none();
+    if spec.addresses.is_empty() && !is_bare {
+        return Err("a VLAN with ip=ADDRESS/LENGTH where it has other words".to_owned());
+    }
+    for (at, gateway) in spec.gateways.iter().enumerate() {
+        let is_family = |other: &IpAddr| other.is_ipv4() == gateway.is_ipv4();
+        if spec.gateways[..at].iter().any(is_family) {
+            return Err("a VLAN with at most one gateway of each family".to_owned());
+        }
+        let mut own = spec.addresses.iter();
+        if !own.any(|ip| ip.contains(*gateway) && ip.address != *gateway) {
+            return Err(format!(
+                "a VLAN in one of whose networks the gateway {gateway} is"
+            ));
+        }
+    }
+    let (first, last) = (FIRST_RESERVED, LAST_RESERVED);
+    let is_reserved = spec.table.is_none() && (first..=last).contains(&u32::from(spec.id));
+    if is_reserved && !spec.gateways.is_empty() {
+        return Err(format!(
+            "a VLAN with table=NUMBER: the tables {first} to {last} are not those of VLANs"
+        ));
+    }
+    if [Some(0), Some(LAST_RESERVED)].contains(&spec.table) {
+        return Err("a VLAN whose table is not 0 and not 255".to_owned());
+    }
+    if spec.mtu.is_some_and(|mtu| mtu < MTU_MIN) {
+        return Err(format!("a VLAN with an MTU of at least {MTU_MIN}"));
+    }
+    Ok(())
+}
+
+impl fmt::Display for VlanSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.id)?;
+        for address in &self.addresses {
+            write!(f, ",ip={address}")?;
+        }
+        for gateway in &self.gateways {
+            write!(f, ",gw={gateway}")?;
+        }
+        if let Some(table) = self.table {
+            write!(f, ",table={table}")?;
+        }
+        if let Some(mtu) = self.mtu {
+            write!(f, ",mtu={mtu}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vlans_are_read_and_written() {
+        for text in [
+            "7",
+            "10,ip=10.10.10.5/24,ip=110.110.10.1/32,gw=10.10.10.1",
+            "20,ip=10.10.20.5/24,ip=fd00:20::5/64,gw=10.10.20.1,gw=fd00:20::1,table=254,mtu=1400",
+        ] {
+            let vlan = parse_vlan(text).unwrap();
+            assert_eq!(vlan.to_string(), text);
+        }
+        assert_eq!(parse_vlans("7;10,ip=10.1.0.5/24").unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for text in [
+            "",
+            "0",
+            "4095",
+            "7;8",
+            "7;7,ip=10.1.0.5/24",
+            "7,gw=10.1.0.1",
+            "7,ip=10.1.0.5/24,gw=10.2.0.1",
+            "7,ip=10.1.0.5/24,gw=10.1.0.5",
+            "254,ip=10.1.0.5/24,gw=10.1.0.1",
+            "7,ip=10.1.0.5/24,mtu=60",
+            "7,ip=10.1.0.5/24,color=red",
+        ] {
+            assert!(parse_vlans(text).is_err(), "{text}");
+        }
+    }
+}
