@@ -3,7 +3,8 @@
 //! `cargo run -p xtask -- check` looks at the arrows between the crates, the size of files and
 //! functions, the places of `unsafe`, forbidden words, import cycles inside a crate, numbers of
 //! parameters, whether generated files are current, and whether the paths that documents name exist.
-//! `cargo run -p xtask -- reference` writes the generated files.
+//! `cargo run -p xtask -- reference` writes the generated files, `-- cycles CRATE` prints the imports
+//! that make the cycles of a crate.
 
 mod cycles;
 mod documents;
@@ -23,7 +24,8 @@ fn main() -> ExitCode {
     let findings = match command.as_str() {
         "check" => check(&root),
         "reference" => reference(&root),
-        _ => vec!["usage: cargo run -p xtask -- check | reference".to_owned()],
+        "cycles" => cycles::show(&root, &std::env::args().nth(2).unwrap_or_default()),
+        _ => vec!["usage: cargo run -p xtask -- check | reference | cycles CRATE".to_owned()],
     };
     for finding in &findings {
         eprintln!("{finding}");

@@ -1,24 +1,8 @@
-//! Groups: what programs ask their engines for, and what engines tell the keeper of what they hear.
-//!
-//! The latter goes through the keeper's inbox, in a message that looks like a frame of an EtherType which nobody else
-//! uses there:
-//!
-//! ```text
-//! 0   12 bytes of 0, EtherType
-//! 14  1: all sources but the listed, 0: only these; slot
-//! 16  group, then sources: 16 bytes each, IPv4 mapped
-//! ```
+//! Multicast options: what programs ask of their engine.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use crate::addr::{ip_of, ip_words};
-
-/// IEEE's local experimental EtherType 2.
-pub(crate) const ETHERTYPE: [u8; 2] = [0x88, 0xb6];
-pub(crate) const TYPE_AT: usize = 12;
-const MODE_AT: usize = 14;
-const SLOT_AT: usize = 15;
-const GROUP_AT: usize = 16;
 
 /// A change to what a socket hears of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,57 +99,6 @@ impl MulticastOption {
     }
 }
 
-/// What an engine hears of one group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlotGroup {
-    pub slot: u16,
-    pub group: IpAddr,
-    pub is_exclude: bool,
-    pub sources: Vec<IpAddr>,
-}
-
-pub fn is_group_message(frame: &[u8]) -> bool {
-    frame.get(TYPE_AT..MODE_AT) == Some(&ETHERTYPE)
-}
-
-pub fn write_group(of: &SlotGroup) -> Vec<u8> {
-    let mut out = vec![0; TYPE_AT];
-    out.extend_from_slice(&ETHERTYPE);
-    out.extend_from_slice(&[u8::from(of.is_exclude), of.slot as u8]);
-    for ip in std::iter::once(&of.group).chain(&of.sources) {
-        let mapped = match ip {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-            IpAddr::V6(v6) => *v6,
-        };
-        out.extend_from_slice(&mapped.octets());
-    }
-    out
-}
-
-/// `None`: it is none.
-pub fn read_group(frame: &[u8]) -> Option<SlotGroup> {
-    if !is_group_message(frame) {
-        return None;
-    }
-    let (addresses, rest) = frame.get(GROUP_AT..)?.as_chunks::<16>();
-    let mut ips = addresses
-        .iter()
-        .map(|octets| Ipv6Addr::from(*octets).to_canonical());
-    let group = ips.next().filter(|group| group.is_multicast())?;
-    let mut sources: Vec<IpAddr> = ips.collect();
-    if !rest.is_empty() || sources.iter().any(|ip| ip.is_ipv4() != group.is_ipv4()) {
-        return None;
-    }
-    sources.sort_unstable();
-    sources.dedup();
-    Some(SlotGroup {
-        slot: frame[SLOT_AT].into(),
-        group,
-        is_exclude: frame[MODE_AT] == 1,
-        sources,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,21 +141,5 @@ mod tests {
             assert_eq!(MulticastOption::decode(code, args), Some(option));
         }
         assert_eq!(MulticastOption::decode(CODES + 10, [0; 4]), None);
-    }
-
-    #[test]
-    fn what_a_slot_hears_is_read_back() {
-        for (group, source) in [("239.1.2.3", "10.0.0.9"), ("ff0e::7", "fd00::9")] {
-            let told = SlotGroup {
-                slot: 5,
-                group: ip(group),
-                is_exclude: true,
-                sources: vec![ip(source)],
-            };
-            let message = write_group(&told);
-            assert_eq!(read_group(&message), Some(told));
-            assert_eq!(read_group(&message[..message.len() - 1]), None);
-        }
-        assert_eq!(read_group(&[0; 60]), None);
     }
 }

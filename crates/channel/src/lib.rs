@@ -21,8 +21,8 @@ mod flows;
 mod groups;
 mod handover;
 mod ids;
+mod inbox;
 mod layout;
-mod notice;
 mod owner;
 mod passing;
 mod program;
@@ -42,21 +42,16 @@ pub use driver::{Driver, Exit, Placement, TurnOutcome, WaitOn};
 pub use engine_end::{EngineEnd, Lie, SendSide, Sent};
 pub use event::{ChannelEvent, EventKind};
 pub use flows::{FlowDirectory, FlowEntry, flows};
-pub use groups::{
-    GroupChange, MulticastOption, SlotGroup, is_group_message, read_group, write_group,
-};
+pub use groups::{GroupChange, MulticastOption};
 pub use handover::{HandoverArea, HandoverImage, STACK_IMAGE_MAX, handover_images};
 pub use ids::{Kind, SockId};
+pub use inbox::{INBOX_HEADER_LEN, InboxError, InboxMessage, SlotGroup};
 pub use layout::{
     CELLS_AT, COMMANDS_AT, FLOWS, IMAGES, IMAGES_AT, INBOX_BYTES, INBOX_CELLS, LAYOUT_VERSION,
     REGION_BYTES, REGION_BYTES_MIN, REGION_LEN_MAX, SOCKETS, region_bytes_within,
 };
-pub use notice::{NOTICE_LEN, is_notice, write_notice};
 pub use owner::{Inside, Owner};
-pub use passing::{
-    HOPS_MAX, PASSED_CHUNK, Passed, PassingHead, is_passing, read_passing, stray_origin,
-    stray_source, write_passing,
-};
+pub use passing::{HOPS_MAX, PASSED_CHUNK, Passed, PassingHead};
 pub use program::{Datagram, DatagramEnd, DatagramInPlace, Full, ProgramEnd, Unsent};
 pub use receive_ring::ReceiveRing;
 pub use reply::{Info, Refusal, Reply};

@@ -8,6 +8,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use slipstack_channel::InboxMessage;
 use slipstack_device::{Device, DeviceCounters, DeviceInfo, Rest, Sink, TxFull};
 use slipstack_mem::RawSlice;
 use slipstack_stack::{RxChecksum, RxMeta, TxOffload};
@@ -61,7 +62,8 @@ impl Sink for Sorter<'_> {
             return self.sink.frame(frame, meta);
         };
         // Joined datagrams would arrive there as one. Lost as on a wire: here an error would answer them.
-        if meta.segment == 0 && self.ways.post(usize::from(slot), frame) {
+        let message = InboxMessage::Frame(frame);
+        if meta.segment == 0 && self.ways.post(usize::from(slot), &message) {
             self.tally.passed_on += 1;
         } else {
             self.tally.lost += 1;

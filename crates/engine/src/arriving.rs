@@ -6,9 +6,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use slipstack_channel::{
-    HOPS_MAX, PASSED_CHUNK, Passed, PassingHead, State, read_passing, write_passing,
-};
+use slipstack_channel::{HOPS_MAX, InboxMessage, PASSED_CHUNK, Passed, PassingHead, State};
 use slipstack_device::{Flow, Proto};
 use slipstack_stack::{CloseMode, ConnId, ConnectionImage, HalfOpenImage, Instant, SocketError};
 
@@ -95,14 +93,18 @@ impl Engine {
         let Some(head) = self.next_head(ends, partial.hops) else {
             return false;
         };
+        let image = partial.image.to_bytes();
         let open = Passed::Open {
             len: partial.len as u32,
             has_fin: partial.state.contains(State::RDHUP),
-            image: &partial.image.to_bytes(),
+            image: &image,
         };
         let chunks = partial.bytes.chunks(PASSED_CHUNK).map(Passed::Bytes);
         let messages = std::iter::once(open).chain(chunks);
-        self.post_all(slot, messages.map(|passed| write_passing(&head, passed)));
+        self.post_all(
+            slot,
+            messages.map(|passed| InboxMessage::Passing(head, passed)),
+        );
         true
     }
 
@@ -112,7 +114,8 @@ impl Engine {
             && let Some(slot) = self.find_taker(ends)
             && let Some(head) = self.next_head(ends, hops)
         {
-            let message = write_passing(&head, Passed::HalfOpen(&image.to_bytes()));
+            let image = image.to_bytes();
+            let message = InboxMessage::Passing(head, Passed::HalfOpen(&image));
             self.post_all(slot, std::iter::once(message));
             self.world.counters.half_open_out += 1;
         } else {
@@ -120,7 +123,7 @@ impl Engine {
         }
     }
 
-    fn post_all(&mut self, slot: usize, messages: impl Iterator<Item = Vec<u8>>) {
+    fn post_all<'a>(&mut self, slot: usize, messages: impl Iterator<Item = InboxMessage<'a>>) {
         let Some(fabric) = &self.world.local.fabric else {
             return;
         };
@@ -131,11 +134,8 @@ impl Engine {
         self.world.counters.local_lost += lost;
     }
 
-    /// A message of another engine.
-    pub(crate) fn on_passed(&mut self, now: Instant, message: &[u8]) {
-        let Some((head, passed)) = read_passing(message) else {
-            return;
-        };
+    /// Takes a message that another engine has sent about a connection.
+    pub(crate) fn on_passed(&mut self, now: Instant, head: &PassingHead, passed: Passed<'_>) {
         match passed {
             Passed::HalfOpen(image) => {
                 if let Ok(image) = image.try_into() {
@@ -147,7 +147,7 @@ impl Engine {
                 len,
                 has_fin,
                 image,
-            } => self.expect(&head, len, has_fin, image),
+            } => self.expect(head, len, has_fin, image),
             Passed::Bytes(bytes) => {
                 if let Some(partial) = self.arriving.partial.get_mut(&head.tag) {
                     let room = partial.len - partial.bytes.len();

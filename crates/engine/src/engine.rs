@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use slipstack_channel::control::net::NetworkState;
-use slipstack_channel::{EngineEnd, FlowDirectory, Limits, is_notice, is_passing};
+use slipstack_channel::{EngineEnd, FlowDirectory, InboxMessage, Limits};
 use slipstack_device::{Device, Rest, Sink};
 use slipstack_mem::{Doorbell, MpscInbox, Region};
 use slipstack_stack::{CloseMode, ConnId, Instant, RxMeta, Stack, StackConfig};
@@ -297,17 +297,23 @@ impl Engine {
                 break;
             };
             frames += 1;
-            if is_passing(&frame[..len]) {
-                self.on_passed(now, &frame[..len]);
-            } else if is_notice(&frame[..len]) {
-                self.on_notice(now);
-            } else {
-                self.on_local(now, &frame[..len]);
-            }
+            self.on_message(now, &frame[..len]);
         }
         self.inbox_frame = frame;
         self.world.counters.local_received += frames as u64;
         frames > 0
+    }
+
+    fn on_message(&mut self, now: Instant, bytes: &[u8]) {
+        match InboxMessage::parse(bytes) {
+            Ok(InboxMessage::Frame(frame)) => self.on_local(now, frame),
+            Ok(InboxMessage::Passing(head, passed)) => self.on_passed(now, &head, passed),
+            Ok(InboxMessage::NetworkChanged) => self.on_network_changed(now),
+            // Both are for the keeper alone.
+            Ok(InboxMessage::Stray { .. } | InboxMessage::Group(_)) | Err(_) => {
+                self.world.counters.inbox_refused += 1;
+            }
+        }
     }
 
     #[inline(never)]

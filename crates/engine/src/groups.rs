@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use slipstack_channel::{GroupChange as Asked, MulticastOption as Option, SlotGroup, write_group};
+use slipstack_channel::{GroupChange as Asked, InboxMessage, MulticastOption as Option, SlotGroup};
 use slipstack_stack::{GroupChange, GroupFilter, MulticastOption, SocketError, UdpId};
 
 use crate::engine::Engine;
@@ -39,7 +39,7 @@ impl World {
         let Some(fabric) = &self.local.fabric else {
             return;
         };
-        let message = write_group(&SlotGroup {
+        let message = InboxMessage::Group(SlotGroup {
             slot: fabric.own_slot(),
             group,
             is_exclude: filter.is_exclude,

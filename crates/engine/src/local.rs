@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use slipstack_channel::{INBOX_BYTES, INBOX_CELLS};
+use slipstack_channel::{INBOX_BYTES, INBOX_CELLS, InboxMessage};
 use slipstack_device::{Flow, Port, Proto, Steering};
 use slipstack_mem::{Doorbell, InboxReader, MpscInbox, Region};
 use slipstack_stack::FrameOut;
@@ -46,16 +46,21 @@ pub(crate) struct Ways {
 
 impl Ways {
     /// `false` when the other engine has no room.
-    pub(crate) fn post(&self, slot: usize, frame: &[u8]) -> bool {
-        post(&self.inboxes, &self.bells, slot, frame)
+    pub(crate) fn post(&self, slot: usize, message: &InboxMessage<'_>) -> bool {
+        post(&self.inboxes, &self.bells, slot, message)
     }
 }
 
-fn post(inboxes: &[MpscInbox], bells: &[Doorbell], slot: usize, frame: &[u8]) -> bool {
+fn post(
+    inboxes: &[MpscInbox],
+    bells: &[Doorbell],
+    slot: usize,
+    message: &InboxMessage<'_>,
+) -> bool {
     let (Some(inbox), Some(bell)) = (inboxes.get(slot), bells.get(slot)) else {
         return false;
     };
-    let taken = inbox.push(&[frame]);
+    let taken = message.put(|parts| inbox.push(parts));
     if inbox.take_sleeping() {
         bell.ring();
     }
@@ -150,14 +155,14 @@ impl Fabric {
     }
 
     /// `false` when the other engine has no room.
-    pub(crate) fn post(&self, slot: usize, frame: &[u8]) -> bool {
-        post(&self.inboxes, &self.bells, slot, frame)
+    pub(crate) fn post(&self, slot: usize, message: &InboxMessage<'_>) -> bool {
+        post(&self.inboxes, &self.bells, slot, message)
     }
 
     /// As [`Fabric::post`], for what must not be lost: an owner without room is given a moment.
-    pub(crate) fn post_patiently(&self, slot: usize, frame: &[u8]) -> bool {
+    pub(crate) fn post_patiently(&self, slot: usize, message: &InboxMessage<'_>) -> bool {
         for _ in 0..PATIENCE {
-            if self.post(slot, frame) {
+            if self.post(slot, message) {
                 return true;
             }
             std::thread::sleep(PAUSE);
@@ -251,7 +256,8 @@ impl Local {
         let mut left = slots & !fabric.own_bit();
         let (mut taken, mut lost) = (0, 0);
         while left != 0 {
-            let is_taken = fabric.post(left.trailing_zeros() as usize, frame);
+            let slot = left.trailing_zeros() as usize;
+            let is_taken = fabric.post(slot, &InboxMessage::Frame(frame));
             left &= left - 1;
             taken += u64::from(is_taken);
             lost += u64::from(!is_taken);

@@ -14,7 +14,7 @@ use crate::routing::{stack_routes, stack_rules};
 impl Engine {
     /// The keeper says that the network has changed.
     #[cold]
-    pub(crate) fn on_notice(&mut self, now: Instant) {
+    pub(crate) fn on_network_changed(&mut self, now: Instant) {
         let told = self.ports.as_ref().and_then(|ports| ports.network());
         if let Some(told) = told.filter(|told| told.revision != self.network.revision) {
             self.apply(now, told);

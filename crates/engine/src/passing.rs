@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use slipstack_channel::{Ends, State};
+use slipstack_channel::{Ends, InboxMessage, State};
 use slipstack_stack::{CloseMode, ConnId, HalfOpenImage, Instant, ListenerId, RxMeta};
 
 use crate::client::{Role, Yields};
@@ -91,7 +91,7 @@ impl Engine {
                 Some((fabric, slot))
             });
             if let Some((fabric, slot)) = taker {
-                fabric.post(slot, frame);
+                fabric.post(slot, &InboxMessage::Frame(frame));
                 return;
             }
             let mut fx = Fx::receiving(world);

@@ -48,6 +48,8 @@ counters! {
     local_posted,
     local_received,
     local_lost,
+    /// Messages in our inbox of a kind or version that an engine does not take.
+    inbox_refused,
     doorbells,
     clients_attached,
     clients_left,

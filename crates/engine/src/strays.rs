@@ -5,7 +5,7 @@
 //! else listens, instead of being answered with a reset. It says which engine that was. A datagram for a
 //! port that nobody has here goes the same way: a program may be bound to it and not wait yet.
 
-use slipstack_channel::stray_source;
+use slipstack_channel::{INBOX_HEADER_LEN, InboxMessage};
 use slipstack_mem::MpscInbox;
 use slipstack_stack::{DatagramIn, IpMeta};
 
@@ -29,12 +29,13 @@ impl World {
         if is_rst && !fabric.is_moving(self.now.0) {
             return false;
         }
-        let source = stray_source(fabric.own_slot());
-        let Some(frame) = stray_frame(ip, segment, source, self.mac) else {
+        let Some(frame) = stray_frame(ip, segment, self.mac) else {
             return false;
         };
+        let slot = fabric.own_slot();
+        let frame = &frame;
         // A keeper without room loses it as a wire would; the owner was not asked.
-        if !fabric.post(KEEPER, &frame) {
+        if !fabric.post(KEEPER, &InboxMessage::Stray { slot, frame }) {
             self.counters.local_lost += 1;
         }
         true
@@ -46,9 +47,10 @@ impl World {
         let Some(fabric) = &self.local.fabric else {
             return false;
         };
-        let link = (stray_source(fabric.own_slot()), self.mac);
-        for frame in slipstack_stack::datagram_frames(datagram, link) {
-            if !fabric.post(KEEPER, &frame) {
+        let slot = fabric.own_slot();
+        for frame in slipstack_stack::datagram_frames(datagram, ([0; 6], self.mac)) {
+            let frame = &frame;
+            if !fabric.post(KEEPER, &InboxMessage::Stray { slot, frame }) {
                 self.counters.local_lost += 1;
             }
         }
@@ -56,7 +58,9 @@ impl World {
     }
 }
 
-/// A frame that carries a segment on, shortened to what takes one place in an inbox. `None`: addresses of two families.
-pub fn stray_frame(ip: &IpMeta, segment: &[u8], src: [u8; 6], dst: [u8; 6]) -> Option<Vec<u8>> {
-    slipstack_stack::stray_frame(ip, segment, (src, dst), MpscInbox::CELL_BYTES)
+/// Returns a frame that carries a segment on, shortened so that its message takes one cell of an
+/// inbox; `None` if its addresses are of two families.
+pub fn stray_frame(ip: &IpMeta, segment: &[u8], mac: [u8; 6]) -> Option<Vec<u8>> {
+    let len_max = MpscInbox::CELL_BYTES - INBOX_HEADER_LEN;
+    slipstack_stack::stray_frame(ip, segment, ([0; 6], mac), len_max)
 }

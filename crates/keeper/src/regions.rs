@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use slipstack_channel::{INBOX_BYTES, INBOX_CELLS};
+use slipstack_channel::{INBOX_BYTES, INBOX_CELLS, InboxMessage};
 use slipstack_device::RingPosition;
 use slipstack_mem::{Doorbell, MpscInbox, PAGE, Region};
 
@@ -96,12 +96,13 @@ impl Inboxes {
             .then(|| MpscInbox::new(&self.region, at, INBOX_CELLS))?
     }
 
-    /// Puts a frame into a slot's inbox and wakes its owner. False: no room, the frame is lost.
-    pub fn push(&self, slot: u16, parts: &[&[u8]]) -> bool {
+    /// Puts a message into a slot's inbox and wakes its owner. Returns `false` if the inbox has no
+    /// room, and the message is lost.
+    pub fn post(&self, slot: u16, message: &InboxMessage<'_>) -> bool {
         let Some(inbox) = self.inbox(slot) else {
             return false;
         };
-        let is_taken = inbox.push(parts);
+        let is_taken = message.put(|parts| inbox.push(parts));
         if is_taken && inbox.take_sleeping() {
             self.bells[usize::from(slot)].ring();
         }

@@ -13,8 +13,8 @@ const CELL: usize = PAGE / 2;
 const LINES_PER_CELL: usize = CELL / 64;
 /// Bytes of a frame in one cell.
 const CELL_BYTES: usize = CELL - 64;
-/// The longest IP packet behind an Ethernet header with a tag.
-const FRAME_MAX: usize = 65_535 + 18;
+/// The longest IP packet behind an Ethernet header with a tag, and the header of an inbox message.
+const FRAME_MAX: usize = 65_535 + 18 + 8;
 /// A claimed cell that is not published for so long belongs to a dead writer.
 const STUCK_NS: u64 = 100_000_000;
 

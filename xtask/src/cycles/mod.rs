@@ -45,6 +45,27 @@ pub fn check(root: &Path) -> Vec<String> {
     names.iter().flat_map(|name| of_crate(root, name)).collect()
 }
 
+/// Prints the arrows inside a crate's cycles: each file with those it names.
+pub fn show(root: &Path, name: &str) -> Vec<String> {
+    let parsed = match Crate::read(&root.join("crates").join(name).join("src")) {
+        Ok(parsed) => parsed,
+        Err(reason) => return vec![format!("crates/{name}: {reason}")],
+    };
+    let arrows = names::arrows(&parsed);
+    for cycle in graph::cycles(&arrows) {
+        println!("{} files:", cycle.len());
+        for &from in &cycle {
+            let to = cycle.iter().filter(|to| arrows[from].contains(to));
+            let to: Vec<&str> = to.map(|to| parsed.name_of(*to)).collect();
+            println!("  {} -> {}", parsed.name_of(from), to.join(" "));
+        }
+    }
+    for function in arity::above(&parsed, ARITY_MAX) {
+        println!("{function}");
+    }
+    Vec::new()
+}
+
 fn of_crate(root: &Path, name: &str) -> Vec<String> {
     let (cycle_max, arity_count_max) = allowed(name);
     let parsed = match Crate::read(&root.join("crates").join(name).join("src")) {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use slipstack_channel::{InboxMessage, Passed, PassingHead};
 use slipstack_device::{Flow, Port, Proto, Steering};
 use slipstack_engine::stray_frame;
 use slipstack_stack::{DatagramIn, IpMeta, RxMeta, datagram_frames};
@@ -27,6 +28,16 @@ pub(super) struct Coming {
 }
 
 impl Coming {
+    /// To the keeper's own slot or inbox; `origin` is the engine that did not know it.
+    pub(super) fn here(now: u64, origin: Option<u16>) -> Coming {
+        Coming {
+            now,
+            origin,
+            is_astray: origin.is_some(),
+            waits: 0,
+        }
+    }
+
     /// In the queue of an engine that is gone.
     pub(super) fn to_the_gone(now: u64) -> Coming {
         Coming {
@@ -72,11 +83,11 @@ impl World {
             Fate::Pass(slot) => Some(slot),
             Fate::Hold => None,
         };
-        let Some(frame) = stray_frame(ip, segment, [0; 6], self.mac) else {
+        let Some(frame) = stray_frame(ip, segment, self.mac) else {
             return false;
         };
         if let Some(slot) = slot
-            && self.inboxes.push(slot, &[&frame])
+            && self.inboxes.post(slot, &InboxMessage::Frame(&frame))
         {
             self.strays.counts.passed += 1;
             return true;
@@ -168,7 +179,7 @@ impl World {
         let link = ([0; 6], self.mac);
         if slot != 0 && coming.origin != Some(slot) && self.strays.has_engine(slot) {
             for frame in datagram_frames(datagram, link) {
-                self.inboxes.push(slot, &[&frame]);
+                self.inboxes.post(slot, &InboxMessage::Frame(&frame));
             }
             return true;
         }
@@ -202,15 +213,16 @@ impl World {
             let slot = flow.map_or(0, |it| steering.find_slot(it.proto, it.local, it.remote));
             match slot {
                 0 => Taken::NobodyServes,
-                slot if inboxes.push(slot, &[frame]) => Taken::Yes,
+                slot if inboxes.post(slot, &InboxMessage::Frame(frame)) => Taken::Yes,
                 _ => Taken::NoRoom,
             }
         });
     }
 
-    /// A connection on its way: to whoever listens now, or it waits here.
-    pub(super) fn on_passing(&mut self, message: &[u8]) -> bool {
-        let Some(flow) = self.parked.add(message) else {
+    /// Sends a message of a connection to the engine that listens now, or keeps it. Returns `false`
+    /// if there is no room for it.
+    pub(super) fn on_passing(&mut self, head: &PassingHead, passed: Passed<'_>) -> bool {
+        let Some(flow) = self.parked.add(head, passed) else {
             return false;
         };
         self.send_parked(&flow);
@@ -223,7 +235,7 @@ impl World {
             let World {
                 parked, inboxes, ..
             } = self;
-            parked.send(flow, |message| inboxes.push(slot, &[message]));
+            parked.send(flow, |message| inboxes.post(slot, message));
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
+use slipstack_channel::InboxMessage;
 use slipstack_device::{Device, Flow, Proto, Steering};
 use slipstack_mem::RawSlice;
 use slipstack_stack::{
@@ -107,7 +108,7 @@ impl World {
             return false;
         };
         let slot = steering.find_slot(flow.proto, flow.local, flow.remote);
-        slot != 0 && self.inboxes.push(slot, &[frame])
+        slot != 0 && self.inboxes.post(slot, &InboxMessage::Frame(frame))
     }
 
     /// A packet with extension headers, which steering leaves to us: into the inbox of the engine that
@@ -131,7 +132,7 @@ impl World {
             return false;
         };
         let slot = steering.find_slot(flow.proto, flow.local, flow.remote);
-        slot != 0 && self.inboxes.push(slot, &[frame])
+        slot != 0 && self.inboxes.post(slot, &InboxMessage::Frame(frame))
     }
 
     /// A datagram to a group: into the inboxes of all engines that have its port, each of which knows what
@@ -207,7 +208,7 @@ impl World {
             _ => 0,
         };
         if slot != 0 {
-            self.inboxes.push(slot, &[&frame]);
+            self.inboxes.post(slot, &InboxMessage::Frame(&frame));
         } else if self.local.len() < LOCAL_MAX {
             self.local.push(frame);
         }
@@ -219,7 +220,8 @@ fn push_all(inboxes: &Inboxes, slots: u64, frame: &[u8]) -> u64 {
     let mut left = slots;
     let mut lost = 0;
     while left != 0 {
-        lost += u64::from(!inboxes.push(left.trailing_zeros() as u16, &[frame]));
+        let slot = left.trailing_zeros() as u16;
+        lost += u64::from(!inboxes.post(slot, &InboxMessage::Frame(frame)));
         left &= left - 1;
     }
     lost

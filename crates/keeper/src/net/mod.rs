@@ -16,7 +16,7 @@ mod unread;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
-use slipstack_channel::{INBOX_CELLS, is_group_message, is_passing, read_group, stray_origin};
+use slipstack_channel::{INBOX_CELLS, InboxMessage, Passed, PassingHead, SlotGroup};
 use slipstack_device::{Device, Flow, Proto, RxMeta, Steering};
 use slipstack_mem::{InboxReader, MpscInbox};
 use slipstack_stack::{ConnectionImage, GroupFilter, Instant, Stack, StackConfig, TcpConfig};
@@ -45,6 +45,14 @@ struct Reset {
     probes_sent: usize,
 }
 
+/// What one turn has received.
+enum Arrival {
+    /// A frame of the device.
+    Frame(Vec<u8>, RxMeta),
+    /// A message of an engine.
+    Message(Vec<u8>),
+}
+
 /// What the keeper shares with engines and with its successor.
 pub struct Shared {
     pub inboxes: Inboxes,
@@ -60,9 +68,11 @@ pub struct Net {
     world: World,
     inbox: Option<InboxReader>,
     /// Buffer for what comes through it.
-    inbox_frame: Vec<u8>,
+    inbox_message: Vec<u8>,
     resets: Vec<Reset>,
-    frames: Vec<(Vec<u8>, RxMeta)>,
+    arrivals: Vec<Arrival>,
+    /// Messages in inboxes of a kind or version that is not known here.
+    inbox_refused: u64,
     /// Connections that waited here and were given up.
     parked_reset: u64,
     told: Told,
@@ -109,10 +119,11 @@ impl Net {
         Net {
             stack,
             inbox,
-            inbox_frame: vec![0; MpscInbox::FRAME_MAX],
+            inbox_message: vec![0; MpscInbox::FRAME_MAX],
             world,
             resets: Vec::new(),
-            frames: Vec::new(),
+            arrivals: Vec::new(),
+            inbox_refused: 0,
             parked_reset: 0,
             told: Told::default(),
         }
@@ -145,44 +156,53 @@ impl Net {
     fn receive(&mut self, now: u64) -> bool {
         let Net {
             world,
-            frames,
+            arrivals,
             inbox,
-            inbox_frame,
+            inbox_message,
             ..
         } = self;
         world.device.rx(BUDGET, &mut |frame: &[u8], meta: RxMeta| {
-            frames.push((frame.to_vec(), meta))
+            arrivals.push(Arrival::Frame(frame.to_vec(), meta))
         });
-        while frames.len() < 2 * BUDGET
+        while arrivals.len() < 2 * BUDGET
             && let Some(inbox) = inbox
-            && let Some(len) = inbox.pop(now, inbox_frame)
+            && let Some(len) = inbox.pop(now, inbox_message)
         {
-            frames.push((inbox_frame[..len].to_vec(), RxMeta::LOCAL));
+            arrivals.push(Arrival::Message(inbox_message[..len].to_vec()));
         }
-        let received = std::mem::take(&mut self.frames);
-        for (frame, meta) in &received {
-            let origin = stray_origin(frame).filter(|_| meta.local);
-            let coming = Coming {
-                now,
-                origin,
-                is_astray: origin.is_some(),
-                waits: 0,
-            };
-            self.take(frame, *meta, coming);
+        let received = std::mem::take(&mut self.arrivals);
+        for arrival in &received {
+            match arrival {
+                Arrival::Frame(frame, meta) => self.take(frame, *meta, Coming::here(now, None)),
+                Arrival::Message(bytes) => {
+                    self.take_message(bytes, now, |origin| Coming::here(now, origin));
+                }
+            }
         }
-        self.frames = received;
-        let progress = !self.frames.is_empty();
-        self.frames.clear();
+        self.arrivals = received;
+        let progress = !self.arrivals.is_empty();
+        self.arrivals.clear();
         progress
     }
 
-    /// One frame of the own slot, or an engine's.
+    /// Takes a message of an inbox; `coming` says how a frame came that an engine may not know.
+    fn take_message(&mut self, bytes: &[u8], now: u64, coming: impl Fn(Option<u16>) -> Coming) {
+        match InboxMessage::parse(bytes) {
+            Ok(InboxMessage::Frame(frame)) => self.take(frame, RxMeta::LOCAL, coming(None)),
+            Ok(InboxMessage::Stray { slot, frame }) => {
+                self.take(frame, RxMeta::LOCAL, coming(Some(slot)));
+            }
+            Ok(InboxMessage::Passing(head, passed)) => self.take_passing(&head, passed, now),
+            Ok(InboxMessage::Group(group)) => self.take_group(group),
+            // Our own, left unread by an engine that is gone.
+            Ok(InboxMessage::NetworkChanged) => {}
+            Err(_) => self.inbox_refused += 1,
+        }
+    }
+
+    /// Takes one frame of the own slot, or an engine's.
     fn take(&mut self, frame: &[u8], meta: RxMeta, coming: Coming) {
-        if meta.local && is_group_message(frame) {
-            self.take_group(frame);
-        } else if meta.local && is_passing(frame) {
-            self.take_passing(frame, coming.now);
-        } else if let Some(fragments) = self.world.pass_fragment_on(frame, meta, coming.now) {
+        if let Some(fragments) = self.world.pass_fragment_on(frame, meta, coming.now) {
             for (frame, meta) in fragments {
                 self.look_at(&frame, meta, coming);
             }
@@ -203,10 +223,8 @@ impl Net {
     }
 
     /// An engine says what it hears: with what others do it is told to routers here.
-    fn take_group(&mut self, message: &[u8]) {
-        if let Some(told) = read_group(message)
-            && self.world.strays.has_engine(told.slot)
-        {
+    fn take_group(&mut self, told: SlotGroup) {
+        if self.world.strays.has_engine(told.slot) {
             let filter = GroupFilter {
                 is_exclude: told.is_exclude,
                 sources: told.sources,
@@ -220,9 +238,9 @@ impl Net {
         self.stack.forget_slot_groups(slot);
     }
 
-    fn take_passing(&mut self, message: &[u8], now: u64) {
-        if !self.world.on_passing(message)
-            && let Some(image) = parked::image_of(message)
+    fn take_passing(&mut self, head: &PassingHead, passed: Passed<'_>, now: u64) {
+        if !self.world.on_passing(head, passed)
+            && let Some(image) = parked::image_of(passed)
         {
             self.refuse(&image, now);
         }
@@ -376,7 +394,7 @@ impl Net {
             let Some(len) = inbox.pop(now, &mut frame) else {
                 break;
             };
-            self.take(&frame[..len], RxMeta::LOCAL, Coming::to_the_gone(now));
+            self.take_message(&frame[..len], now, |_| Coming::to_the_gone(now));
         }
     }
 
@@ -467,6 +485,7 @@ impl Net {
             ("fragments-lost", self.world.trails.lost),
             ("group-copies-lost", self.world.lost_copies),
             ("parked-reset", self.parked_reset),
+            ("inbox-refused", self.inbox_refused),
             ("datagrams-lost-before-a-wait", self.world.unread.lost),
         ];
         stack

@@ -1,11 +1,11 @@
 //! Connections without a listener: their engine has let go of them, and nobody serves their port.
 //!
 //! While a program means to listen on it they wait here, as in the backlog of the socket that it still
-//! holds. They are messages of engines (`slipstack_channel::read_passing`), kept as they came.
+//! holds. They are messages of engines, kept as they came.
 
 use std::collections::{HashMap, VecDeque};
 
-use slipstack_channel::{Passed, read_passing};
+use slipstack_channel::{InboxMessage, Passed, PassingHead};
 use slipstack_device::{Flow, Proto};
 use slipstack_stack::ConnectionImage;
 
@@ -26,9 +26,9 @@ pub(super) struct Parked {
 }
 
 impl Parked {
-    /// Takes a message in. `None`: it is none, or there is no room for its connection.
-    pub(super) fn add(&mut self, message: &[u8]) -> Option<Flow> {
-        let (head, _) = read_passing(message)?;
+    /// Keeps a message. Returns `None` if there is no room for its connection.
+    pub(super) fn add(&mut self, head: &PassingHead, passed: Passed<'_>) -> Option<Flow> {
+        let message = InboxMessage::Passing(*head, passed).to_vec();
         let flow = Flow {
             proto: Proto::Tcp,
             local: head.local,
@@ -41,10 +41,7 @@ impl Parked {
         }
         self.messages += 1;
         self.bytes += message.len();
-        self.flows
-            .entry(flow)
-            .or_default()
-            .push_back(message.to_vec());
+        self.flows.entry(flow).or_default().push_back(message);
         Some(flow)
     }
 
@@ -65,11 +62,13 @@ impl Parked {
     }
 
     /// Sends the messages of a flow off, until one is not taken.
-    pub(super) fn send(&mut self, flow: &Flow, mut take: impl FnMut(&[u8]) -> bool) {
+    pub(super) fn send(&mut self, flow: &Flow, mut take: impl FnMut(&InboxMessage<'_>) -> bool) {
         let Some(messages) = self.flows.get_mut(flow) else {
             return;
         };
-        while let Some(message) = messages.front().filter(|message| take(message)) {
+        let mut is_taken =
+            |bytes: &[u8]| InboxMessage::parse(bytes).is_ok_and(|message| take(&message));
+        while let Some(message) = messages.front().filter(|message| is_taken(message)) {
             self.messages -= 1;
             self.bytes -= message.len();
             messages.pop_front();
@@ -102,15 +101,19 @@ impl Parked {
             let messages = self.flows.remove(&flow).unwrap_or_default();
             self.messages -= messages.len();
             self.bytes -= messages.iter().map(Vec::len).sum::<usize>();
-            images.extend(messages.iter().filter_map(|message| image_of(message)));
+            let messages = messages.iter().map(|bytes| InboxMessage::parse(bytes));
+            images.extend(messages.filter_map(|message| match message {
+                Ok(InboxMessage::Passing(_, passed)) => image_of(passed),
+                _ => None,
+            }));
         }
         images
     }
 }
 
 /// The connection whose first message this is.
-pub(super) fn image_of(message: &[u8]) -> Option<ConnectionImage> {
-    match read_passing(message)?.1 {
+pub(super) fn image_of(passed: Passed<'_>) -> Option<ConnectionImage> {
+    match passed {
         Passed::Open { image, .. } => Some(ConnectionImage::from_bytes(image.try_into().ok()?)),
         Passed::HalfOpen(_) | Passed::Bytes(_) => None,
     }
@@ -119,31 +122,29 @@ pub(super) fn image_of(message: &[u8]) -> Option<ConnectionImage> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use slipstack_channel::{PassingHead, write_passing};
 
-    fn message(port: u16, passed: Passed<'_>) -> Vec<u8> {
-        let head = PassingHead {
+    fn head(port: u16) -> PassingHead {
+        PassingHead {
             hops: 0,
             tag: 1,
             local: "10.0.0.1:80".parse().unwrap(),
             remote: std::net::SocketAddr::from(([10, 0, 0, 2], port)),
-        };
-        write_passing(&head, passed)
+        }
     }
 
     #[test]
     fn messages_leave_in_their_order_and_stay_when_there_is_no_room() {
         let mut parked = Parked::default();
-        let flow = parked.add(&message(1, Passed::Bytes(b"a"))).unwrap();
-        assert_eq!(parked.add(&message(1, Passed::Bytes(b"b"))), Some(flow));
+        let flow = parked.add(&head(1), Passed::Bytes(b"a")).unwrap();
+        assert_eq!(parked.add(&head(1), Passed::Bytes(b"b")), Some(flow));
         let mut sent = Vec::new();
         parked.send(&flow, |message| {
-            sent.push(message.last().copied());
+            sent.push(message.to_vec().pop());
             sent.len() < 2
         });
         assert!(parked.has(&flow));
         parked.send(&flow, |message| {
-            sent.push(message.last().copied());
+            sent.push(message.to_vec().pop());
             true
         });
         assert_eq!(sent, [Some(b'a'), Some(b'b'), Some(b'b')]);
@@ -158,8 +159,8 @@ mod tests {
             has_fin: false,
             image: &[0; ConnectionImage::LEN],
         };
-        parked.add(&message(1, open)).unwrap();
-        parked.add(&message(2, Passed::HalfOpen(&[0; 80]))).unwrap();
+        parked.add(&head(1), open).unwrap();
+        parked.add(&head(2), Passed::HalfOpen(&[0; 80])).unwrap();
         assert_eq!(parked.ports_to_ask(ASK_NS), [80]);
         assert!(parked.ports_to_ask(ASK_NS + 1).is_empty());
         assert_eq!(parked.give_up(80).len(), 1);
@@ -170,18 +171,19 @@ mod tests {
     fn there_is_an_end_to_what_is_kept() {
         let mut parked = Parked::default();
         for port in 1..=FLOWS_MAX as u16 {
-            assert!(parked.add(&message(port, Passed::Bytes(b""))).is_some());
+            assert!(parked.add(&head(port), Passed::Bytes(b"")).is_some());
         }
-        assert_eq!(parked.add(&message(60_000, Passed::Bytes(b""))), None);
-        assert!(parked.add(&message(1, Passed::Bytes(b""))).is_some());
+        assert_eq!(parked.add(&head(60_000), Passed::Bytes(b"")), None);
+        assert!(parked.add(&head(1), Passed::Bytes(b"")).is_some());
     }
 
     #[test]
     fn long_messages_have_no_more_room_than_short_ones() {
         let mut parked = Parked::default();
-        let long = message(1, Passed::Bytes(&[0; 60_000]));
-        let taken = (0..MESSAGES_MAX).take_while(|_| parked.add(&long).is_some());
-        assert_eq!(taken.count(), BYTES_MAX / long.len());
+        let long = Passed::Bytes(&[0; 60_000]);
+        let taken = (0..MESSAGES_MAX).take_while(|_| parked.add(&head(1), long).is_some());
+        let len = InboxMessage::Passing(head(1), long).to_vec().len();
+        assert_eq!(taken.count(), BYTES_MAX / len);
         parked.give_up(80);
         assert_eq!((parked.messages, parked.bytes), (0, 0));
     }

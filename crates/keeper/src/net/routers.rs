@@ -1,7 +1,7 @@
 //! What routers of the link say, on its way from the keeper's stack to everybody whom it concerns.
 
+use slipstack_channel::InboxMessage;
 use slipstack_channel::control::net::{LearntNetwork, NetworkState};
-use slipstack_channel::write_notice;
 use slipstack_engine::{config_of, learnt_entries};
 use slipstack_stack::{Counter, Instant};
 
@@ -67,10 +67,8 @@ impl Net {
             return;
         }
         let inboxes = &self.world.inboxes;
-        let notice = write_notice();
-        self.told
-            .left
-            .retain(|slot| !inboxes.push(*slot, &[&notice]));
+        let message = InboxMessage::NetworkChanged;
+        self.told.left.retain(|slot| !inboxes.post(*slot, &message));
         self.told.again_at = now + AGAIN_NS;
     }
 

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use slipstack_channel::InboxMessage;
 use slipstack_device::{RxMeta, peek_slot};
 
 use crate::leases::Protocol;
@@ -166,7 +167,8 @@ impl Server {
         });
         for (frame, meta) in waiting {
             if !self.net.feed_request(&frame, meta, now) && is_taken {
-                self.world.inboxes.push(slot, &[&frame]);
+                let message = InboxMessage::Frame(&frame);
+                self.world.inboxes.post(slot, &message);
             }
         }
     }
