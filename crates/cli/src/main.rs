@@ -4,6 +4,7 @@ mod admin;
 mod args;
 mod arguments;
 mod capture;
+mod command_line;
 mod config;
 mod failure;
 mod group;
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 
 /// Exit codes: 0 done, 1 refused or failed (one sentence on standard error), 2 wrong usage.
 fn main() -> ExitCode {
-    let matches = args::command().get_matches_from(names::words());
+    let matches = command_line::command().get_matches_from(names::words());
     let Some((name, matches)) = matches.subcommand() else {
         return ExitCode::from(2);
     };

@@ -3,7 +3,6 @@
 //! One that finds no listener any more goes on to whoever the steering names by then, and to the
 //! keeper if that is nobody: it keeps connections while a program still means to listen.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use slipstack_channel::{HOPS_MAX, InboxMessage, PASSED_CHUNK, Passed, PassingHead, State};
@@ -12,29 +11,11 @@ use slipstack_stack::{CloseMode, ConnId, ConnectionImage, HalfOpenImage, Instant
 
 use crate::effects::Fx;
 use crate::engine::Engine;
+use crate::partial::Partial;
 use crate::passing::BYTES_MAX;
 
 /// Connections whose messages are incomplete; beyond it those of dead senders go.
 const ARRIVING_MAX: usize = 256;
-
-/// A connection of which messages are still to come.
-#[derive(Debug)]
-struct Partial {
-    /// Engines that had no listener for it.
-    hops: u8,
-    image: ConnectionImage,
-    state: State,
-    bytes: Vec<u8>,
-    len: usize,
-}
-
-/// Connections on their way in.
-#[derive(Debug, Default)]
-pub(crate) struct Arriving {
-    partial: HashMap<u64, Partial>,
-    /// Of connections sent: numbers their messages.
-    next_tag: u64,
-}
 
 impl Engine {
     /// The engine that the steering names for new connections takes it, or the keeper.

@@ -97,7 +97,7 @@ pub(crate) struct Socket {
     pub(crate) listener: Option<SockId>,
     /// Of a listener: what waits at it.
     pub(crate) queue: Option<Box<AcceptQueue>>,
-    /// [`crate::world::Deferred::TellSent`] is on its way.
+    /// [`crate::owners::Deferred::TellSent`] is on its way.
     pub(crate) is_tell_due: bool,
     /// Datagrams that found no room.
     pub(crate) lost: u32,
@@ -422,4 +422,10 @@ impl Client {
         let is_back = |sock: &SockId| self.end.withdraw(*sock);
         waiting.into_iter().filter(is_back).collect()
     }
+}
+
+/// A client that the engine calls itself.
+pub(crate) struct Owned {
+    pub(crate) client: ClientId,
+    pub(crate) owner: Box<dyn slipstack_channel::Owner>,
 }

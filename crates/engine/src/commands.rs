@@ -6,7 +6,7 @@ use slipstack_stack::{Instant, UdpOptions};
 use crate::client::{ClientId, Role, UDP_LIMITS};
 use crate::effects::Fx;
 use crate::engine::{COMMAND_BUDGET, Engine};
-use crate::world::{Deferred, Owner};
+use crate::owners::{Deferred, Owner};
 
 /// The answer to a request.
 pub(crate) type Answer = Result<Reply, Refusal>;

@@ -10,9 +10,9 @@ use crate::client::{Bound, Role};
 use crate::commands::Answer;
 use crate::effects::Fx;
 use crate::engine::Engine;
+use crate::owners::Owner;
 use crate::streams::ANY;
 use crate::translate;
-use crate::world::Owner;
 
 /// Datagrams sent for one socket per command; what is left goes with the next turn.
 const SEND_BUDGET: usize = 4096;

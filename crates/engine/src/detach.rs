@@ -7,7 +7,7 @@ use slipstack_stack::{CloseMode, ConnId, Instant};
 use crate::client::{ClientId, Role};
 use crate::effects::Fx;
 use crate::engine::Engine;
-use crate::world::Owner;
+use crate::owners::Owner;
 
 /// How a client ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,9 @@ use slipstack_stack::{
 
 use crate::accept_queue::AcceptQueue;
 use crate::client::Role;
+use crate::owners::{Deferred, Owner};
 use crate::translate;
-use crate::world::{Deferred, Owner, World};
+use crate::world::World;
 
 /// The world, with the device when it can take frames.
 pub(crate) struct Fx<'a> {

@@ -12,15 +12,15 @@ use slipstack_device::{Device, Rest, Sink};
 use slipstack_mem::{Doorbell, MpscInbox, Region};
 use slipstack_stack::{CloseMode, ConnId, Instant, RxMeta, Stack, StackConfig};
 
-use crate::arriving::Arriving;
 use crate::authority::{NeighbourTable, PortAuthority};
-use crate::client::{Client, ClientId};
+use crate::client::{Client, ClientId, Owned};
 use crate::effects::Fx;
 use crate::frames::FrameQueue;
-use crate::inside::Owned;
 use crate::local::{Fabric, Local};
+use crate::owners::{Deferred, Flows, Owners};
+use crate::partial::Arriving;
 use crate::stats::EngineCounters;
-use crate::world::{Deferred, Flows, Owners, World};
+use crate::world::World;
 
 /// Frames taken from the device per turn.
 const RX_BUDGET: usize = 256;

@@ -3,17 +3,11 @@
 use slipstack_channel::{Inside, Owner};
 use slipstack_stack::Instant;
 
-use crate::client::ClientId;
+use crate::client::{ClientId, Owned};
 use crate::engine::Engine;
 
 /// Rounds of a turn in which owners are called again because their commands brought events.
 const ROUNDS: usize = 2;
-
-/// A client and who is called for it.
-pub(crate) struct Owned {
-    client: ClientId,
-    owner: Box<dyn Owner>,
-}
 
 impl Engine {
     /// Takes in a client that lives on this engine's thread. It is called in the turns that bring

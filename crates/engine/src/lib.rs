@@ -23,6 +23,9 @@ pub mod instance;
 mod local;
 mod network;
 mod options;
+mod outgoing;
+mod owners;
+mod partial;
 mod passing;
 mod remote;
 mod routing;
@@ -31,6 +34,7 @@ mod strays;
 mod streams;
 mod time_wait;
 mod translate;
+mod views;
 mod world;
 mod yielding;
 

@@ -7,12 +7,9 @@ use std::time::Duration;
 use slipstack_channel::{INBOX_BYTES, INBOX_CELLS, InboxMessage};
 use slipstack_device::{Flow, Port, Proto, Steering};
 use slipstack_mem::{Doorbell, InboxReader, MpscInbox, Region};
-use slipstack_stack::FrameOut;
 use slipstack_wire::flow::{FrameFlow, is_group_frame};
 use slipstack_wire::frame_fragment::{FrameFragment, PacketId};
 use slipstack_wire::protocol;
-
-use crate::world::World;
 
 /// Frames to ourselves that wait at most; more are lost, as on a wire.
 const LOCAL_LEN_MAX: usize = 1024;
@@ -205,6 +202,14 @@ fn proto_of(number: u8) -> Proto {
     }
 }
 
+/// What became of a frame for our own address.
+pub(crate) struct Taken {
+    /// Copies in other engines' inboxes.
+    pub(crate) posted: u64,
+    /// Copies for which there was no room.
+    pub(crate) lost: u64,
+}
+
 /// Local frames of one engine.
 #[derive(Debug, Default)]
 pub(crate) struct Local {
@@ -288,6 +293,27 @@ impl Local {
         self.waiting.pop_front()
     }
 
+    /// An empty buffer to assemble a frame in.
+    pub(crate) fn spare(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Puts a frame for our own address where it belongs: into the inboxes of other engines, into
+    /// our own queue, or both.
+    pub(crate) fn take(&mut self, frame: Vec<u8>) -> Taken {
+        let slots = self.find_slots(&frame);
+        let (posted, mut lost) = self.post(slots, &frame);
+        if !self.is_ours(slots) {
+            self.recycle(frame);
+        } else if self.waiting.len() >= LOCAL_LEN_MAX {
+            lost += 1;
+            self.recycle(frame);
+        } else {
+            self.waiting.push_back(frame);
+        }
+        Taken { posted, lost }
+    }
+
     pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {
         if self.spare.len() < SPARE_MAX {
             self.spare.push(buffer);
@@ -315,31 +341,5 @@ impl Local {
                 fabric.reader.finish_sleep();
             }
         }
-    }
-}
-
-impl World {
-    /// Takes a frame whose destination is our own address.
-    pub(crate) fn send_local(&mut self, frame: &FrameOut<'_>) {
-        let mut bytes = self.local.spare.pop().unwrap_or_default();
-        if !self.assemble(frame, &mut bytes) {
-            self.counters.tx_stale += 1;
-            self.local.recycle(bytes);
-            return;
-        }
-        let slots = self.local.find_slots(&bytes);
-        let (taken, lost) = self.local.post(slots, &bytes);
-        self.counters.local_posted += taken;
-        self.counters.local_lost += lost;
-        if !self.local.is_ours(slots) {
-            self.local.recycle(bytes);
-            return;
-        }
-        if self.local.waiting.len() >= LOCAL_LEN_MAX {
-            self.counters.local_lost += 1;
-            self.local.recycle(bytes);
-            return;
-        }
-        self.local.waiting.push_back(bytes);
     }
 }

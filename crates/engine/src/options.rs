@@ -7,8 +7,8 @@ use crate::client::{Role, step_for};
 use crate::commands::Answer;
 use crate::effects::Fx;
 use crate::engine::Engine;
+use crate::owners::Owner;
 use crate::translate;
-use crate::world::Owner;
 
 /// Largest buffer a program may ask for: what the largest ring holds.
 const BUFFER_MAX: u32 = 1 << slipstack_mem::RING_LOG2_MAX;

@@ -11,7 +11,7 @@ use crate::client::{Role, Yields};
 use crate::effects::Fx;
 use crate::engine::Engine;
 use crate::local::syn_to;
-use crate::world::{Deferred, Owner};
+use crate::owners::{Deferred, Owner};
 use crate::yielding::Listening;
 
 /// Received bytes that travel with a connection at most.

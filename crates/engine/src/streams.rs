@@ -10,8 +10,8 @@ use crate::client::{Bound, Role, Socket, step_for};
 use crate::commands::Answer;
 use crate::effects::Fx;
 use crate::engine::Engine;
+use crate::owners::Owner;
 use crate::translate;
-use crate::world::Owner;
 
 pub(crate) const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 

@@ -2,125 +2,15 @@
 
 use std::net::IpAddr;
 
-use slipstack_channel::{Ends, FlowDirectory, Limits, SockId};
+use slipstack_channel::Limits;
 use slipstack_stack::{ConnId, Instant, ListenerId, UdpId};
 
 use crate::authority::NeighbourTable;
 use crate::client::{Client, ClientId, Socket};
 use crate::frames::FrameQueue;
 use crate::local::Local;
+use crate::owners::{Deferred, Flows, Owner, Owners};
 use crate::stats::EngineCounters;
-
-/// Whose a stack's object is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
-    pub(crate) client: ClientId,
-    pub(crate) sock: SockId,
-}
-
-/// Owners by the index of the stack's id; the generation decides.
-#[derive(Debug, Default)]
-pub(crate) struct Owners {
-    entries: Vec<Option<(u32, Owner)>>,
-}
-
-impl Owners {
-    #[inline]
-    pub(crate) fn find(&self, index: u32, generation: u32) -> Option<Owner> {
-        match self.entries.get(index as usize) {
-            Some(Some((of, owner))) if *of == generation => Some(*owner),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn set(&mut self, index: u32, generation: u32, owner: Owner) {
-        let index = index as usize;
-        if self.entries.len() <= index {
-            self.entries.resize(index + 1, None);
-        }
-        self.entries[index] = Some((generation, owner));
-    }
-
-    pub(crate) fn remove(&mut self, index: u32, generation: u32) {
-        if let Some(entry) = self.entries.get_mut(index as usize)
-            && entry.is_some_and(|(of, _)| of == generation)
-        {
-            *entry = None;
-        }
-    }
-}
-
-/// The flow directory's places by connection.
-#[derive(Debug, Default)]
-pub(crate) struct Flows {
-    directory: Option<FlowDirectory>,
-    /// By the connection's index: its generation and its place.
-    places: Vec<Option<(u32, u32)>>,
-    open: usize,
-}
-
-impl Flows {
-    pub(crate) fn new(directory: Option<FlowDirectory>) -> Flows {
-        Flows {
-            directory,
-            ..Flows::default()
-        }
-    }
-
-    pub(crate) fn open(&mut self, conn: ConnId, ends: &Ends) {
-        let Some(directory) = &mut self.directory else {
-            return;
-        };
-        let Some(place) = directory.open(ends) else {
-            return;
-        };
-        let index = conn.index as usize;
-        if self.places.len() <= index {
-            self.places.resize(index + 1, None);
-        }
-        self.open += 1;
-        if let Some((_, old)) = self.places[index].replace((conn.generation, place)) {
-            directory.close(old);
-            self.open -= 1;
-        }
-    }
-
-    pub(crate) fn open_datagrams(&mut self, ends: &Ends) -> Option<u32> {
-        self.directory.as_mut()?.open_datagrams(ends)
-    }
-
-    pub(crate) fn close_datagrams(&mut self, place: u32) {
-        if let Some(directory) = &mut self.directory {
-            directory.close(place);
-        }
-    }
-
-    /// The connection is gone, or is somebody else's now.
-    pub(crate) fn close(&mut self, conn: ConnId) {
-        let Some(entry) = self.places.get_mut(conn.index as usize) else {
-            return;
-        };
-        if let Some((_, place)) = entry.take_if(|(generation, _)| *generation == conn.generation)
-            && let Some(directory) = &mut self.directory
-        {
-            directory.close(place);
-            self.open -= 1;
-        }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.open
-    }
-}
-
-/// What effects leave to be done when the stack can be called again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deferred {
-    /// A connection that no program can take.
-    Abort(ConnId),
-    /// How far the bytes of one have left is to be told when they have.
-    TellSent(ConnId),
-}
 
 /// See the module.
 #[derive(Debug)]

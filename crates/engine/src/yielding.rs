@@ -11,7 +11,8 @@ use crate::authority::Transport;
 use crate::client::{Bound, Client, ClientId, Role, Yields};
 use crate::commands::Answer;
 use crate::engine::Engine;
-use crate::world::{Owner, World};
+use crate::owners::Owner;
+use crate::world::World;
 
 /// A listening socket of a port.
 #[derive(Clone, Copy, Debug)]

@@ -20,6 +20,7 @@ pub mod network;
 mod passage;
 pub mod pcap;
 pub mod program;
+mod running;
 pub mod scenario;
 mod schedule;
 pub mod streams;

@@ -101,6 +101,9 @@ impl<'ast> Visit<'ast> for Named<'_> {
         syn::visit::visit_path(self, path);
     }
 
+    // `pub(super)` says who may use an item, and not what the file uses.
+    fn visit_vis_restricted(&mut self, _restricted: &'ast syn::VisRestricted) {}
+
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
         if !item.attrs.iter().any(is_cfg_test) {
             syn::visit::visit_item_mod(self, item);

@@ -14,6 +14,7 @@ use crate::command::Command;
 use crate::ids::SockId;
 
 use super::ProgramEnd;
+use super::urgent::Asked;
 
 impl ProgramEnd {
     /// Bytes that wait to be read (for datagrams including their framing).
@@ -45,7 +46,12 @@ impl ProgramEnd {
         };
         let mut rx = local.rx.lock();
         if !cell.urgent().is_none() {
-            return self.take_near_mark(sock, local, &cell, &mut rx, None, (0, len, true));
+            let asked = Asked {
+                skip: 0,
+                most: len,
+                consume: true,
+            };
+            return self.take_near_mark(sock, local, &cell, &mut rx, None, &asked);
         }
         let len = len.min(self.waiting(sock, &cell, rx.tail));
         rx.tail += len as u64;
@@ -72,9 +78,12 @@ impl ProgramEnd {
         }
         // After the head: the mark comes before it.
         if !cell.urgent().is_none() {
-            let all = bufs.iter().map(|buf| buf.len()).sum();
-            let asked = (skip, all, consume);
-            return self.take_near_mark(sock, local, &cell, &mut rx, Some(bufs), asked);
+            let asked = Asked {
+                skip,
+                most: bufs.iter().map(|buf| buf.len()).sum(),
+                consume,
+            };
+            return self.take_near_mark(sock, local, &cell, &mut rx, Some(bufs), &asked);
         }
         let from = rx.tail + skip as u64;
         let len = self.copy_out(&cell, from, waiting - skip, bufs);

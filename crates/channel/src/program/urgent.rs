@@ -193,8 +193,13 @@ impl ProgramEnd {
         cell: &Cell<'_>,
         rx: &mut RxSide,
         mut bufs: Option<&mut [IoSliceMut<'_>]>,
-        (skip, most, consume): (usize, usize, bool),
+        asked: &Asked,
     ) -> usize {
+        let &Asked {
+            skip,
+            most,
+            consume,
+        } = asked;
         let is_inline = local.is_urgent_inline.load(Ordering::Relaxed);
         self.pass_skipped(sock, local, cell, rx);
         let begin = rx.tail + skip as u64;
@@ -224,6 +229,15 @@ impl ProgramEnd {
         }
         len
     }
+}
+
+/// What a read near the mark is asked for.
+pub(super) struct Asked {
+    /// Bytes in front that are left alone (SO_PEEK_OFF).
+    pub(super) skip: usize,
+    pub(super) most: usize,
+    /// The bytes are taken out, and not only looked at.
+    pub(super) consume: bool,
 }
 
 /// A read from `asked.from` on while `mark` is where it is.

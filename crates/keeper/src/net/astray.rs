@@ -209,7 +209,7 @@ impl World {
             return;
         };
         unread.send(port, now, |frame| {
-            let flow = super::effects::find_flow(frame);
+            let flow = super::flows::find_flow(frame);
             let slot = flow.map_or(0, |it| steering.find_slot(it.proto, it.local, it.remote));
             match slot {
                 0 => Taken::NobodyServes,

@@ -12,12 +12,13 @@ use slipstack_stack::{
 use slipstack_wire::ethernet::{EtherType, EthernetHeader};
 use slipstack_wire::flow::{FrameFlow, is_group_frame};
 use slipstack_wire::frame_fragment::FrameFragment;
-use slipstack_wire::{ipv6_extensions, protocol};
+use slipstack_wire::ipv6_extensions;
 
 use super::astray::Coming;
+use super::care::Care;
+use super::flows::{find_flow, flow_of, proto_of};
 use super::fragments::{Frame, Trails};
 use super::intents::Intents;
-use super::orphans::Care;
 use super::parked::Parked;
 use super::strays::Strays;
 use super::unread::Unread;
@@ -225,34 +226,6 @@ fn push_all(inboxes: &Inboxes, slots: u64, frame: &[u8]) -> u64 {
         left &= left - 1;
     }
     lost
-}
-
-/// The flow of a frame as its receiver sees it.
-pub(super) fn find_flow(frame: &[u8]) -> Option<Flow> {
-    FrameFlow::parse(frame).as_ref().map(flow_of)
-}
-
-/// Whether a frame asks for a connection.
-pub(super) fn is_request(frame: &[u8]) -> bool {
-    const SYN: u8 = 2;
-    const ACK: u8 = 16;
-    let flags = FrameFlow::parse(frame).and_then(|parsed| parsed.tcp_flags());
-    flags.is_some_and(|flags| flags & (SYN | ACK) == SYN)
-}
-
-fn flow_of(parsed: &FrameFlow<'_>) -> Flow {
-    Flow {
-        proto: proto_of(parsed.protocol),
-        local: parsed.dst,
-        remote: parsed.src,
-    }
-}
-
-pub(super) fn proto_of(number: u8) -> Proto {
-    match number {
-        protocol::TCP => Proto::Tcp,
-        _ => Proto::Udp,
-    }
 }
 
 impl Effects for World {

@@ -6,7 +6,7 @@
 use slipstack_device::Flow;
 use slipstack_wire::flow::FrameFlow;
 
-use super::effects::proto_of;
+use super::flows::proto_of;
 
 /// The flow that an ICMP error quotes, as its owner sees it.
 pub(super) fn quoted_flow(frame: &[u8]) -> Option<Flow> {

@@ -3,8 +3,10 @@
 //! died.
 
 mod astray;
+mod care;
 mod effects;
 mod errors;
+mod flows;
 mod fragments;
 mod intents;
 mod orphans;
@@ -26,8 +28,8 @@ use crate::orphans::Orphans;
 use crate::regions::Inboxes;
 use crate::world::Network;
 use astray::Coming;
+use care::Care;
 use effects::World;
-use orphans::Care;
 use routers::Told;
 
 /// Frames per turn.
@@ -370,14 +372,14 @@ impl Net {
     /// A frame from the queue of an engine that is gone: its flow is carried out or reset here, or
     /// another engine's by now, which may have the same slot.
     pub fn feed(&mut self, frame: &[u8], meta: RxMeta, now: u64) {
-        if effects::find_flow(frame).is_some_and(|flow| flow.proto == Proto::Tcp) {
+        if flows::find_flow(frame).is_some_and(|flow| flow.proto == Proto::Tcp) {
             self.take(frame, meta, Coming::to_the_gone(now));
         }
     }
 
     /// A frame that waits for an engine which does not run. `false`: it asks for no connection.
     pub fn feed_request(&mut self, frame: &[u8], meta: RxMeta, now: u64) -> bool {
-        let is_request = effects::is_request(frame);
+        let is_request = flows::is_request(frame);
         if is_request {
             self.take(frame, meta, Coming::to_the_gone(now));
         }

@@ -3,114 +3,18 @@
 //! Each is on record for a successor. Its image is renewed when segments of its peer have come in and
 //! before anything is sent because of them; `ConnectionImage::presume_sent` covers what was sent since.
 
-use std::collections::HashMap;
-
 use slipstack_channel::HandoverImage;
 use slipstack_channel::control::TimeWaitTold;
 use slipstack_device::{Flow, Proto};
 use slipstack_engine::time_wait_of;
-use slipstack_mem::{RawSlice, Region};
-use slipstack_stack::{CloseMode, ConnId, ConnectionImage, Instant, SocketError};
+use slipstack_mem::Region;
+use slipstack_stack::{CloseMode, ConnectionImage, Instant, SocketError};
 
 use super::Net;
-use super::effects::find_flow;
+use super::care::Orphan;
+use super::flows::find_flow;
 use crate::orphans::{Heir, Orphans, Record};
 use crate::standby::RegionKey;
-
-/// A connection whose program has ended. What it still has to send lies in the program's region.
-struct Orphan {
-    region: Region,
-    key: RegionKey,
-    image: HandoverImage,
-    flow: Flow,
-    record: Option<Record>,
-}
-
-/// All of them.
-pub(super) struct Care {
-    orphans: HashMap<ConnId, Orphan>,
-    by_flow: HashMap<Flow, ConnId>,
-    /// How many connections have their bytes in a region.
-    regions: HashMap<RegionKey, usize>,
-    /// Regions that are no longer needed.
-    settled: Vec<RegionKey>,
-    released: Vec<ConnId>,
-    /// Whose peers have said something in this turn.
-    heard: Vec<ConnId>,
-    records: Orphans,
-}
-
-impl Care {
-    pub(super) fn new(records: Orphans) -> Care {
-        Care {
-            orphans: HashMap::new(),
-            by_flow: HashMap::new(),
-            regions: HashMap::new(),
-            settled: Vec::new(),
-            released: Vec::new(),
-            heard: Vec::new(),
-            records,
-        }
-    }
-
-    /// Bytes of a connection's stream, if its ring has them.
-    pub(super) fn slices(
-        &self,
-        conn: ConnId,
-        offset: u64,
-        len: usize,
-    ) -> Option<[RawSlice<'_>; 2]> {
-        let orphan = self.orphans.get(&conn)?;
-        let slices = orphan.image.gather(&orphan.region, offset, len);
-        (slices[0].len() + slices[1].len() == len).then_some(slices)
-    }
-
-    pub(super) fn has(&self, flow: &Flow) -> bool {
-        self.by_flow.contains_key(flow)
-    }
-
-    /// A segment of a connection's peer has come.
-    pub(super) fn on_heard(&mut self, flow: &Flow) {
-        if let Some(conn) = self.by_flow.get(flow)
-            && self.heard.last() != Some(conn)
-        {
-            self.heard.push(*conn);
-        }
-    }
-
-    /// The stack has let a connection go: its ring is no longer read.
-    pub(super) fn on_released(&mut self, conn: ConnId) {
-        if self.orphans.contains_key(&conn) {
-            self.released.push(conn);
-        }
-    }
-
-    pub(super) fn drop_released(&mut self) {
-        while let Some(conn) = self.released.pop() {
-            let Some(orphan) = self.orphans.remove(&conn) else {
-                continue;
-            };
-            self.by_flow.remove(&orphan.flow);
-            if let Some(record) = orphan.record {
-                self.records.remove(record);
-            }
-            let Some(count) = self.regions.get_mut(&orphan.key) else {
-                continue;
-            };
-            *count -= 1;
-            if *count == 0 {
-                self.regions.remove(&orphan.key);
-                self.settled.push(orphan.key);
-            }
-        }
-    }
-
-    fn take_in(&mut self, conn: ConnId, orphan: Orphan) {
-        *self.regions.entry(orphan.key).or_default() += 1;
-        self.by_flow.insert(orphan.flow, conn);
-        self.orphans.insert(conn, orphan);
-    }
-}
 
 impl Net {
     /// Takes over a connection whose program has ended in order. `None`: the image is not sound.

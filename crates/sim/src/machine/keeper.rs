@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 
 use slipstack_stack::{Instant, IpMeta, RxMeta, stray_frame};
 
+use super::flow::{FLAGS_AT, Flow, KEEPER, STRAY_BYTES_MAX};
+use super::inbox::Message;
 use super::search::{Held, Search};
 use super::steering::Steering;
-use super::{FLAGS_AT, Flow, KEEPER, Message, STRAY_BYTES_MAX};
 
 const SYN: u8 = 0x02;
 const SYN_ACK_RST_FIN: u8 = 0x17;

@@ -5,112 +5,25 @@
 //! are the real ones; steering, inboxes and the keeper's search are models with the same tables, since the real ones
 //! are shared memory (`device`, `keeper`).
 
+mod flow;
 mod inbox;
 mod keeper;
+mod place;
 mod search;
 mod steering;
 
-use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
 
-use slipstack_stack::{ConnId, Instant, IpMeta, RxMeta, TimeWaitImage, stray_frame};
-use slipstack_wire::flow::FrameFlow;
-use slipstack_wire::protocol;
+use slipstack_stack::{ConnId, TimeWaitImage};
 
+pub use flow::{Flow, KEEPER};
 pub use inbox::{Inbox, Message};
 pub use keeper::{Coming, Keeper};
+pub use place::{Engine, Place};
 pub use steering::Steering;
 
 use crate::host::Host;
 use crate::passage::Passage;
-
-/// The keeper's slot.
-pub const KEEPER: u16 = 0;
-/// What takes one place in an inbox.
-const STRAY_BYTES_MAX: usize = 1984;
-/// How long resets are passed on after ports have changed hands.
-const MOVING_NS: u64 = 2_000_000_000;
-const FLAGS_AT: usize = 13;
-const RST: u8 = 4;
-
-/// A connection, seen from its host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Flow {
-    pub local: SocketAddr,
-    pub remote: SocketAddr,
-}
-
-impl Flow {
-    /// Of a received frame of TCP.
-    pub fn of_frame(frame: &[u8]) -> Option<Self> {
-        let parsed = FrameFlow::parse(frame).filter(|flow| flow.protocol == protocol::TCP)?;
-        Some(Self {
-            local: parsed.dst,
-            remote: parsed.src,
-        })
-    }
-
-    fn of_segment(ip: &IpMeta, segment: &[u8]) -> Option<Self> {
-        let port = |at: usize| {
-            let bytes = segment.get(at..at + 2)?;
-            Some(u16::from_be_bytes(bytes.try_into().ok()?))
-        };
-        Some(Self {
-            local: SocketAddr::new(ip.dst, port(2)?),
-            remote: SocketAddr::new(ip.src, port(0)?),
-        })
-    }
-}
-
-/// What a stack of a machine has around it.
-#[derive(Debug)]
-pub enum Place {
-    Engine(Engine),
-    Keeper(Box<Keeper>),
-}
-
-/// The engine's side of the inboxes.
-#[derive(Debug)]
-pub struct Engine {
-    pub slot: u16,
-    /// The machine's link-layer address.
-    mac: [u8; 6],
-    /// What the keeper has published.
-    pub neighbours: HashMap<IpAddr, [u8; 6]>,
-    pub now: Instant,
-    /// When ports last changed hands.
-    pub moved_at: Option<Instant>,
-}
-
-impl Engine {
-    pub fn new(slot: u16, mac: [u8; 6]) -> Self {
-        Self {
-            slot,
-            mac,
-            neighbours: HashMap::new(),
-            now: Instant::ZERO,
-            moved_at: None,
-        }
-    }
-
-    /// As `slipstack_engine` does it: to the keeper, but late resets only while flows move.
-    pub fn stray(&self, ip: &IpMeta, segment: &[u8]) -> Option<(u16, Message)> {
-        let is_rst = segment.get(FLAGS_AT).is_some_and(|flags| flags & RST != 0);
-        let is_moving = self
-            .moved_at
-            .is_some_and(|at| self.now.nanos_since(at) < MOVING_NS);
-        if is_rst && !is_moving {
-            return None;
-        }
-        let frame = stray_frame(ip, segment, ([0; 6], self.mac), STRAY_BYTES_MAX)?;
-        let message = Message::Frame {
-            frame,
-            meta: RxMeta::LOCAL,
-            origin: Some(self.slot),
-        };
-        Some((KEEPER, message))
-    }
-}
 
 /// Which host of a world has which slot, and which flow.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::{Flow, KEEPER};
+use super::flow::{Flow, KEEPER};
 
 pub const BUCKETS: usize = 4096;
 /// Buckets that are tried for one whose slot is alive, and their distance.

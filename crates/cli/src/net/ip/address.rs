@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use slipstack_channel::control::net::{Change, Interface, Mode, NetworkState};
 
-use super::Options;
+use super::options::Options;
 use crate::failure::Failure;
 use crate::net::names::{broadcast_of, find_interface, mac_text, parse_net};
 use crate::net::target::Target;

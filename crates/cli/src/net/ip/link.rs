@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use slipstack_channel::control::net::{Change, Interface, NetworkState};
 
-use super::Options;
+use super::options::Options;
 use crate::failure::Failure;
 use crate::net::names::{find_interface, mac_text};
 use crate::net::target::Target;

@@ -3,10 +3,10 @@
 mod address;
 mod link;
 mod neighbour;
+mod options;
 mod route;
 mod rule;
 
-use serde_json::Value;
 use slipstack_channel::control::net::{Answer, NetworkState, Query};
 use slipstack_config::Settings;
 
@@ -14,29 +14,7 @@ use crate::failure::Failure;
 use crate::net::target::Target;
 use crate::net::words::Words;
 use crate::output::print;
-
-/// Options before the object.
-#[derive(Clone, Copy, Default)]
-struct Options {
-    is_json: bool,
-    /// Only this family: IPv6, or IPv4.
-    is_v6: Option<bool>,
-    engine: u32,
-}
-
-impl Options {
-    fn wants(&self, is_v6: bool) -> bool {
-        self.is_v6.is_none_or(|only| only == is_v6)
-    }
-
-    /// Prints a list as JSON or as lines.
-    fn show(&self, json: Vec<Value>, text: &str) -> Result<(), Failure> {
-        if self.is_json {
-            return print(&format!("{}\n", Value::Array(json)));
-        }
-        print(text)
-    }
-}
+use options::Options;
 
 /// What a command is about, by its first letters as iproute2 takes them.
 #[derive(Clone, Copy)]

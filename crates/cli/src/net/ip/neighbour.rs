@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde_json::json;
 use slipstack_channel::control::net::{Answer, Change, Mode, NeighbourEntry, Query};
 
-use super::Options;
+use super::options::Options;
 use crate::failure::Failure;
 use crate::net::names::{find_interface, mac_text, parse_mac};
 use crate::net::target::Target;

@@ -8,7 +8,7 @@ use slipstack_channel::control::net::{
     Change, MAIN_TABLE, Mode, NetworkState, RouteEntry, RouteKey,
 };
 
-use super::Options;
+use super::options::Options;
 use crate::failure::Failure;
 use crate::net::names::{device_of, find_interface, network_of, parse_net};
 use crate::net::target::Target;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use slipstack_channel::control::net::{Change, MAIN_TABLE, NetworkState, RuleEntry};
 
-use super::Options;
+use super::options::Options;
 use crate::failure::Failure;
 use crate::net::names::parse_net;
 use crate::net::target::Target;

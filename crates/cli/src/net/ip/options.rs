@@ -1,0 +1,29 @@
+//! Options of `ip` before the object.
+
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::output::print;
+
+/// Options before the object.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Options {
+    pub(super) is_json: bool,
+    /// Only this family: IPv6, or IPv4.
+    pub(super) is_v6: Option<bool>,
+    pub(super) engine: u32,
+}
+
+impl Options {
+    pub(super) fn wants(&self, is_v6: bool) -> bool {
+        self.is_v6.is_none_or(|only| only == is_v6)
+    }
+
+    /// Prints a list as JSON or as lines.
+    pub(super) fn show(&self, json: Vec<Value>, text: &str) -> Result<(), Failure> {
+        if self.is_json {
+            return print(&format!("{}\n", Value::Array(json)));
+        }
+        print(text)
+    }
+}

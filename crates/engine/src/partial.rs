@@ -1,0 +1,25 @@
+//! Connections on their way in, of which messages are still to come.
+
+use std::collections::HashMap;
+
+use slipstack_channel::State;
+use slipstack_stack::ConnectionImage;
+
+/// A connection of which messages are still to come.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    /// Engines that had no listener for it.
+    pub(crate) hops: u8,
+    pub(crate) image: ConnectionImage,
+    pub(crate) state: State,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) len: usize,
+}
+
+/// Connections on their way in.
+#[derive(Debug, Default)]
+pub(crate) struct Arriving {
+    pub(crate) partial: HashMap<u64, Partial>,
+    /// Of connections sent: numbers their messages.
+    pub(crate) next_tag: u64,
+}

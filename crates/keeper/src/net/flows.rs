@@ -1,0 +1,33 @@
+//! The flow of a frame.
+
+use slipstack_device::{Flow, Proto};
+use slipstack_wire::flow::FrameFlow;
+use slipstack_wire::protocol;
+
+/// The flow of a frame as its receiver sees it.
+pub(super) fn find_flow(frame: &[u8]) -> Option<Flow> {
+    FrameFlow::parse(frame).as_ref().map(flow_of)
+}
+
+/// Whether a frame asks for a connection.
+pub(super) fn is_request(frame: &[u8]) -> bool {
+    const SYN: u8 = 2;
+    const ACK: u8 = 16;
+    let flags = FrameFlow::parse(frame).and_then(|parsed| parsed.tcp_flags());
+    flags.is_some_and(|flags| flags & (SYN | ACK) == SYN)
+}
+
+pub(super) fn flow_of(parsed: &FrameFlow<'_>) -> Flow {
+    Flow {
+        proto: proto_of(parsed.protocol),
+        local: parsed.dst,
+        remote: parsed.src,
+    }
+}
+
+pub(super) fn proto_of(number: u8) -> Proto {
+    match number {
+        protocol::TCP => Proto::Tcp,
+        _ => Proto::Udp,
+    }
+}
