@@ -21,6 +21,8 @@ use crate::spread::Spread;
 
 /// Forks in a row for which a lock that was held during the fork cannot be met again.
 const GENERATIONS: usize = 8;
+/// Engines that threads may have on machines with fewer processors: the system divides those.
+const ENGINES_MIN: usize = 4;
 
 /// The way of this process (and of the children it forks) to an engine.
 pub fn client(settings: &Settings) -> Arc<dyn Attach> {
@@ -119,7 +121,7 @@ impl Client {
             socket.send(&Request::Network, &[])?;
             Ok::<_, Error>(socket.receive::<Reply>(ANSWER_MS)?.0)
         };
-        let reply = match (&state.scout, state.links.last(), &state.instance) {
+        let reply = match (&state.scout, state.links.first(), &state.instance) {
             (Some(Scout::Keeper(link)), ..) => link.ask(&Request::Network, &[])?.0,
             (_, Some(link), _) => link.ask(&Request::Network, &[])?.0,
             (Some(Scout::Instance(socket)), ..) | (_, _, Some(socket)) => ask(socket)?,
@@ -156,32 +158,32 @@ impl Client {
         Ok((socket, welcome))
     }
 
+    /// The connection to the keeper for another engine of ours.
+    fn open_link(&self, state: &State, identity: &Identity) -> Result<Link, Error> {
+        let capability = state.welcome.as_ref().map(|welcome| welcome.capability);
+        Link::open(&self.settings, identity, capability)
+    }
+
+    fn assemble(&self, link: &Arc<Link>) -> Result<(Attachment, Vec<RawFd>), Error> {
+        let (link, hook) = (Arc::clone(link), self.hook.clone());
+        assembly::in_process(&self.settings, link, region_bytes()?, hook)
+    }
+
     /// An engine of our own.
     fn attach_in_process(&self, state: &mut State) -> Result<Attachment, Error> {
-        let region_len = region_bytes()?;
         let link = match state.scout.take() {
             Some(Scout::Keeper(link)) => *link,
-            _ => {
-                let capability = state.welcome.as_ref().map(|welcome| welcome.capability);
-                Link::open(&self.settings, &self.identity(), capability)?
-            }
+            _ => self.open_link(state, &self.identity())?,
         };
         let link = Arc::new(link);
         state.welcome = Some(link.welcome());
-        let made = assembly::in_process(
-            &self.settings,
-            Arc::clone(&link),
-            region_len,
-            self.hook.clone(),
-        );
-        let (attachment, held) = match made {
+        let (attachment, held) = match self.assemble(&link) {
             Ok(made) => made,
             Err(error) => {
                 // What was leased goes with the link; the keeper goes on to know this program.
                 drop(link);
                 if matches!(error, Error::Refused { .. }) {
-                    let capability = state.welcome.as_ref().map(|welcome| welcome.capability);
-                    let link = Link::open(&self.settings, &self.identity(), capability).ok();
+                    let link = self.open_link(state, &self.identity()).ok();
                     state.scout = link.map(|link| Scout::Keeper(Box::new(link)));
                 }
                 return Err(error);
@@ -190,6 +192,20 @@ impl Client {
         // A former engine of this process, if there was one, has been given up.
         state.links = vec![link];
         state.held = held;
+        Ok(attachment)
+    }
+
+    /// An engine of our own beside the first, for the calling thread, after which it is named.
+    fn attach_another_in_process(&self, state: &mut State) -> Result<Attachment, Error> {
+        let thread = rustix::thread::gettid().as_raw_nonzero();
+        let identity = Identity {
+            program: format!("{}/{thread}", self.program),
+            ..self.identity()
+        };
+        let link = Arc::new(self.open_link(state, &identity)?);
+        let (attachment, held) = self.assemble(&link)?;
+        state.links.push(link);
+        state.held.extend(held);
         Ok(attachment)
     }
 
@@ -320,6 +336,20 @@ impl Attach for Client {
         }
     }
 
+    fn attach_another(&self) -> Result<Attachment, AttachError> {
+        let mut state = self.state().lock();
+        Ok(self.attach_another_in_process(&mut state)?)
+    }
+
+    fn engines_max(&self) -> usize {
+        match (self.has_instances(), self.settings.thread_engines) {
+            (true, _) => 1,
+            (false, 0) => std::thread::available_parallelism()
+                .map_or(ENGINES_MIN, |it| it.get().max(ENGINES_MIN)),
+            (false, count) => usize::from(count),
+        }
+    }
+
     fn is_spread(&self) -> bool {
         self.places.len() > 1
     }
@@ -404,7 +434,7 @@ impl Attach for Client {
             let _ = socket.receive::<Reply>(ANSWER_MS);
         };
         // Only `why` knows less without it.
-        match (state.links.last(), &state.instance, &state.scout) {
+        match (state.links.first(), &state.instance, &state.scout) {
             (Some(link), ..) => _ = link.register_report(copy),
             (None, Some(instance), _) => to_instance(instance),
             (None, None, Some(Scout::Instance(socket))) => to_instance(socket),

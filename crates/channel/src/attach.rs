@@ -143,6 +143,23 @@ pub trait Attach: Send + Sync {
     /// One more engine for this process.
     fn attach(&self) -> Result<Attachment, AttachError>;
 
+    /// One more engine for this process, beside those that it has: for a thread of its own.
+    ///
+    /// # Errors
+    /// There may be no more.
+    fn attach_another(&self) -> Result<Attachment, AttachError> {
+        Err(AttachError {
+            sentence: "there is one engine for all threads".to_owned(),
+            why: Why::NoStack,
+            may_pass: false,
+        })
+    }
+
+    /// How many engines the threads of this process may have together.
+    fn engines_max(&self) -> usize {
+        1
+    }
+
     /// What belongs on the stack. May have to speak to the keeper, once.
     fn policy(&self) -> Result<Policy, AttachError>;
 

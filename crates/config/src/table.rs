@@ -123,6 +123,15 @@ options! {
             kernel",
     }
 
+    thread_engines: u16 = "thread-engines" "COUNT" {
+        kind: Kind::Count { min: 0, max: 32 },
+        default: "0",
+        scope: Run, reader: Process, change: AtStart,
+        help: "In-process: engines that threads of a program which wait on sockets of their own \
+            may have together, each with a slot; further threads share them. 0 = one for each \
+            processor, 4 at least; 1 = all threads share one",
+    }
+
     slots: u16 = "slots" "COUNT" {
         kind: Kind::Count { min: 2, max: 64 },
         default: "16",

@@ -9,6 +9,7 @@ use slipstack_mem::{Descriptor, Lock};
 use crate::addr::Family;
 use crate::epoll::Set;
 use crate::lending::{Borrowed, Lent};
+use crate::link::Link;
 use crate::options::{Membership, Options};
 use crate::place::sets_of;
 use crate::sigio::{SigIo, news};
@@ -299,6 +300,19 @@ impl Description {
                 Kind::Stream => (libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLHUP) as u32,
                 Kind::Dgram => bits::OUT | shut_bits(self.early_shut.load(Ordering::Relaxed)),
             },
+        }
+    }
+
+    /// The engine that it is on, if it is on one.
+    pub(crate) fn link(&self) -> Option<Arc<Link>> {
+        match self.decided()? {
+            Decided::Stream(stream) => Some(Arc::clone(&stream.link)),
+            Decided::Listener(listener) => {
+                let stack = listener.stack();
+                stack.as_ref().map(|(link, _)| Arc::clone(link))
+            }
+            Decided::Dgram(dgram) => dgram.part().map(|(link, _)| link),
+            Decided::Foreign(_) => None,
         }
     }
 

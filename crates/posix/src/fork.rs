@@ -24,8 +24,9 @@ impl Process {
     /// Before `fork` (and what runs as fork: vfork, daemon, clone without CLONE_VM). Everything the
     /// child needs is kept locked until one of the other two runs.
     pub fn fork_prepare(&self) {
-        if let Some(link) = self.link() {
-            link.commands();
+        let links = self.links();
+        links.iter().for_each(|link| link.commands());
+        if !links.is_empty() {
             self.copy_peeked();
         }
         if !self.is_attaching() {
@@ -34,6 +35,7 @@ impl Process {
         }
         self.hold_kqueues();
         self.link.hold();
+        self.homes.hold();
         self.owners.hold();
         self.nesting.hold();
         let held = self.things();
@@ -47,7 +49,7 @@ impl Process {
         *self.held.lock() = held;
         self.policy.hold();
         self.trouble.hold();
-        self.sleepers.hold();
+        self.station.sleepers.hold();
         self.report.hold();
         self.table.hold();
         self.anchoring.hold();
@@ -73,7 +75,10 @@ impl Process {
 
     /// Lets go of listeners on the stack that this process has not waited on: its workers will.
     fn leave_listeners(&self) {
-        let Some(link) = self.link() else { return };
+        let links = self.links();
+        if links.is_empty() {
+            return;
+        }
         for (_, entry) in self.table.all() {
             let Entry::Socket(socket) = entry else {
                 continue;
@@ -92,7 +97,7 @@ impl Process {
                 }
             }
         }
-        link.commands();
+        links.iter().for_each(|link| link.commands());
     }
 
     /// A parent of workers may never wait, nor have listened itself (a daemon's child): its listeners are described here.
@@ -129,7 +134,7 @@ impl Process {
         self.anchoring.release();
         self.table.release();
         self.report.release();
-        self.sleepers.release();
+        self.station.sleepers.release();
         self.trouble.release();
         self.policy.release();
         // Not what the table has now: another thread may have taken something out of it after that was locked.
@@ -143,6 +148,7 @@ impl Process {
         }
         self.nesting.release();
         self.owners.release();
+        self.homes.release();
         self.link.release();
         self.release_kqueues();
         self.attaching.release();
@@ -154,10 +160,11 @@ impl Process {
     pub fn fork_child(&self) {
         // Threads of the parent hold on to them as well; not even their destructors run.
         mem::forget(self.release_all());
-        self.sleepers.reset();
+        self.station.sleepers.reset();
         self.owners.reset();
         // The channel and the engine behind it are the parent's; not even their destructors run.
         mem::forget(self.link.lock().take());
+        self.homes.reset();
         self.attach.after_fork_child();
         self.report.after_fork_child();
         let lent = self.begin_borrowing();
@@ -281,7 +288,7 @@ impl Process {
         if told.iter().any(|item| !item.starts_with(['c', 'd', 'h'])) {
             told.push(format!("k{:x}", self.attach.family()));
         }
-        if let Some(link) = self.link() {
+        for link in self.links() {
             link.goodbye(channel::Exit::Exec);
         }
         (!told.is_empty()).then(|| told.join(","))
@@ -292,13 +299,17 @@ impl Process {
         self.keep_controls();
         // Other threads sleep for what is only intended from now on.
         self.absence.note();
+        for link in self.homes.links() {
+            link.lose();
+            self.mourn(&link);
+        }
         match self.link().filter(|link| link.is_left()) {
             Some(link) => {
                 link.lose();
                 self.mourn(&link);
             }
             // One of them has found out first.
-            None => self.sleepers.wake_all(),
+            None => self.wake_all(),
         }
     }
 
@@ -371,6 +382,10 @@ impl Process {
     /// Hands the connections over. Calls after this see a stack that is gone.
     pub fn exit(&self, how: Exit) {
         let _ = how;
+        for link in self.homes.try_links() {
+            link.commands();
+            link.goodbye(channel::Exit::Orderly);
+        }
         // A thread that was interrupted inside a call may hold the place.
         let Some(link) = self.link.try_lock().and_then(|place| place.clone()) else {
             return;
@@ -383,6 +398,7 @@ impl Process {
 /// The set's kernel part is shared with the parent; its threads are not.
 fn renew_set(set: &Set) {
     set.forget_waiters();
+    set.home.forget();
     set.is_inherited.store(true, Ordering::Release);
     // Its own members', or those of a set in it.
     set.has_intents.store(true, Ordering::Release);

@@ -9,7 +9,9 @@ impl Process {
     /// Lets the engine work once, if there is one.
     pub fn work(&self) {
         if let Some(link) = self.living_link() {
-            self.batch.end(self.kernel.thread(), || self.now_ns());
+            self.station
+                .batch
+                .end(self.kernel.thread(), || self.now_ns());
             self.turn(&link);
         }
     }

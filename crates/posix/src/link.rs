@@ -17,6 +17,7 @@ use crate::description::{Decided, Description};
 use crate::errno::Errno;
 use crate::seen::Seen;
 use crate::socket::Push;
+use crate::station::Station;
 
 /// Sockets of a channel are numbered below this.
 const SOCKETS: usize = slipstack_channel::SOCKETS;
@@ -48,6 +49,8 @@ type Place = Lock<Option<(u32, Arc<Description>)>>;
 pub(crate) struct Link {
     program: ProgramEnd,
     driver: Arc<dyn Driver>,
+    /// Who waits for it.
+    pub(crate) station: Arc<Station>,
     pub(crate) describe: String,
     /// Taken by the thread that hands events out.
     pumping: Lock<()>,
@@ -70,7 +73,7 @@ impl std::fmt::Debug for Link {
 }
 
 impl Link {
-    pub(crate) fn new(attachment: Attachment) -> Self {
+    pub(crate) fn new(attachment: Attachment, station: Arc<Station>) -> Self {
         let Attachment {
             program,
             driver,
@@ -79,6 +82,7 @@ impl Link {
         Link {
             program,
             driver,
+            station,
             describe,
             pumping: Lock::new(()),
             has_news: AtomicBool::new(false),

@@ -12,7 +12,7 @@ impl Process {
     /// Forgets a dead engine. Its connections answer with their errors and hang-ups; listeners and
     /// bound datagram sockets become intents again, for the next engine that can be had.
     pub(crate) fn mourn(&self, dead: &Arc<Link>) {
-        {
+        if !self.homes.forget(dead) {
             let mut place = self.link.lock();
             match &*place {
                 Some(link) if Arc::ptr_eq(link, dead) => *place = None,
@@ -48,6 +48,7 @@ impl Process {
                 Some(Decided::Foreign(_)) | None => {}
             }
         }
-        self.sleepers.wake_all();
+        dead.station.sleepers.wake_all();
+        self.wake_all();
     }
 }

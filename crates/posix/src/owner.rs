@@ -71,7 +71,7 @@ impl Process {
         }
         self.owners.add(socket);
         // Who waits for marks looks at the list again.
-        self.sleepers.wake_all();
+        self.wake_all();
         Ok(())
     }
 

@@ -11,11 +11,11 @@ use slipstack_mem::{Descriptor, Lock, raised};
 
 use crate::absence::Absence;
 use crate::addr::{AddrBytes, Family};
-use crate::batch::Batch;
 use crate::chosen::Chosen;
 use crate::description::{Description, Kind, New};
 use crate::epoll::Set;
 use crate::errno::Errno;
+use crate::homes::Homes;
 use crate::kernel::Kernel;
 use crate::lending::Lending;
 use crate::link::Link;
@@ -23,19 +23,10 @@ use crate::outcome::{Divert, Outcome};
 use crate::owner::Owners;
 use crate::policy::Known;
 use crate::report::{Reason, Report};
-use crate::sleepers::Sleepers;
-use crate::spin::Spin;
+use crate::spin::SpinPolicy;
+use crate::station::Station;
 use crate::table::{Entry, NUMBERS_MAX, Table};
 use crate::verbosity::Verbosity;
-
-/// How long a wait spins before it sleeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpinPolicy {
-    /// As long as arrivals have lately come sooner than a sleep would cost.
-    Adaptive,
-    /// So many microseconds; 0 never spins.
-    FixedUs(u32),
-}
 
 /// How this process was started.
 #[derive(Clone, Debug)]
@@ -95,9 +86,10 @@ pub struct Process {
     pub(crate) attach: Arc<dyn Attach>,
     pub(crate) settings: Settings,
     pub(crate) table: Table,
-    pub(crate) sleepers: Arc<Sleepers>,
-    pub(crate) spin: Spin,
-    pub(crate) batch: Batch,
+    /// Of the first engine, and of no engine.
+    pub(crate) station: Arc<Station>,
+    /// Engines beside the first.
+    pub(crate) homes: Homes,
     pub(crate) report: Report,
     pub(crate) link: Lock<Option<Arc<Link>>>,
     pub(crate) attaching: Lock<()>,
@@ -162,10 +154,9 @@ impl Process {
         Process {
             kernel: kernel.into(),
             attach,
-            spin: Spin::new(settings.spin, settings.gather_us),
+            station: Arc::new(Station::new(settings.spin, settings.gather_us)),
+            homes: Homes::default(),
             table: Table::new(),
-            sleepers: Arc::default(),
-            batch: Batch::default(),
             report: Report::new(settings.journal),
             link: Lock::new(None),
             attaching: Lock::new(()),
@@ -227,8 +218,11 @@ impl Process {
 
     pub(crate) fn privates(&self) -> Vec<i32> {
         let mut all = self.attach.descriptors();
-        all.extend(self.link().iter().flat_map(|link| link.descriptors()));
-        all.extend(self.sleepers.numbers());
+        for link in self.homes.links() {
+            all.extend(link.station.sleepers.numbers());
+        }
+        all.extend(self.links().iter().flat_map(|link| link.descriptors()));
+        all.extend(self.station.sleepers.numbers());
         all.extend(self.anchor.get().map(AsRawFd::as_raw_fd));
         all.extend(self.signal_bell.get().map(AsRawFd::as_raw_fd));
         let spare = self.spare.try_lock();
@@ -247,8 +241,17 @@ impl Process {
         self.link.lock().clone()
     }
 
-    /// The attachment, made now if need be. Not under the lock of a socket's part: one that has died is mourned.
+    /// The attachment that the calling thread's sockets are on, made now if need be. Not under the lock of a socket's
+    /// part: one that has died is mourned.
     pub(crate) fn attached(&self) -> Result<Arc<Link>, Errno> {
+        match self.own_engine() {
+            Some(link) => Ok(link),
+            None => self.attached_first(),
+        }
+    }
+
+    /// As [`Process::attached`], the first one.
+    pub(crate) fn attached_first(&self) -> Result<Arc<Link>, Errno> {
         if let Some(link) = self.living_link() {
             return Ok(link);
         }
@@ -271,12 +274,9 @@ impl Process {
         match attached {
             Ok(attachment) => {
                 let is_unattended = !attachment.driver.has_stand_in();
-                let link = Arc::new(Link::new(attachment));
+                let link = Arc::new(Link::new(attachment, Arc::clone(&self.station)));
                 self.say(Verbosity::Info, &link.describe);
-                self.batch.set_net(link.has_ticker());
-                self.sleepers.lead.set_net(link.has_ticker());
-                let sleepers = Arc::clone(&self.sleepers);
-                link.set_relief(Box::new(move || sleepers.replace_leader()));
+                self.equip(&link);
                 if is_unattended {
                     self.warn_once(
                         "no thread may be started here (RLIMIT_NPROC): while the program computes or sleeps elsewhere, \
@@ -292,7 +292,7 @@ impl Process {
                     self.attach.report(table.fd());
                 }
                 // Threads that sleep without an engine may lead now.
-                self.sleepers.wake_all();
+                self.station.sleepers.wake_all();
                 Ok(link)
             }
             Err(error) => {
@@ -480,37 +480,47 @@ impl Process {
     /// Something for the wire was pushed on this socket: it leaves now or with the batch.
     pub(crate) fn after_push(&self, link: &Link, socket: u64) {
         let thread = self.kernel.thread();
-        if self.batch.is_due(thread, socket, || self.now_ns()) {
-            let lead = &self.sleepers.lead;
-            lead.while_sending(thread, || link.commands());
-            self.batch.on_left(thread, || self.now_ns());
-            self.sleepers.nudge(|| self.now_ns());
+        let Station {
+            batch, sleepers, ..
+        } = &*link.station;
+        if batch.is_due(thread, socket, || self.now_ns()) {
+            sleepers.lead.while_sending(thread, || link.commands());
+            batch.on_left(thread, || self.now_ns());
+            sleepers.nudge(|| self.now_ns());
         }
     }
 
     /// Before a call that moves bytes: what was held for too long leaves.
     #[inline]
     pub(crate) fn let_overdue_leave(&self) {
-        if self.batch.take_overdue(|| self.kernel.thread())
-            && let Some(link) = self.link()
-        {
+        let thread = || self.kernel.thread();
+        if !self.homes.is_any() {
+            if self.station.batch.take_overdue(thread) {
+                self.let_leave();
+            }
+        } else if self.own_station().batch.take_overdue(thread) {
+            self.let_leave();
+        }
+    }
+
+    #[cold]
+    fn let_leave(&self) {
+        if let Some(link) = self.own_engine().or_else(|| self.link()) {
             link.commands();
-            self.sleepers.nudge(|| self.now_ns());
+            link.station.sleepers.nudge(|| self.now_ns());
         }
     }
 
     /// Before the messages of one sendmmsg, which leave together. `true`: [`Process::end_burst`] has to
     /// follow.
     pub fn begin_burst(&self) -> bool {
-        self.batch.begin_burst(self.kernel.thread())
+        let thread = self.kernel.thread();
+        self.own_station().batch.begin_burst(thread)
     }
 
     pub fn end_burst(&self) {
-        self.batch.end_burst();
-        if let Some(link) = self.link() {
-            link.commands();
-            self.sleepers.nudge(|| self.now_ns());
-        }
+        self.own_station().batch.end_burst();
+        self.let_leave();
     }
 
     /// As [`Process::after_push`], of `count` bytes. A program that writes much without waiting

@@ -9,7 +9,9 @@ use crate::absence::is_intent;
 use crate::description::{Decided, Description, Watch};
 use crate::epoll::{Set, Target};
 use crate::lead::Lead;
+use crate::link::Link;
 use crate::process::Process;
+use crate::station::Station;
 use crate::wait::Subject;
 use crate::waiter::{Rings, Waiter, WaiterPool};
 
@@ -327,26 +329,25 @@ impl Process {
     /// A thread that begins a wait sleeps in none: what it has left behind was abandoned by a jump
     /// out of a signal handler. (A handler that waits looks the same; the wait it interrupted
     /// subscribes again.)
-    pub(crate) fn undo_abandoned(&self, thread: usize) {
-        if self.sleepers.count.load(Ordering::Acquire) == 0 {
+    pub(crate) fn undo_abandoned(&self, station: &Station, link: Option<&Link>, thread: usize) {
+        let sleepers = &station.sleepers;
+        if sleepers.count.load(Ordering::Acquire) == 0 {
             return;
         }
-        let was_leading = self
-            .sleepers
-            .stop_leading_if(|leader| leader.thread == thread);
-        if was_leading && let Some(link) = self.link() {
+        let was_leading = sleepers.stop_leading_if(|leader| leader.thread == thread);
+        if was_leading && let Some(link) = link {
             // Nobody knows what ended that sleep.
             link.finish_wait([true; 2]);
         }
         loop {
             let found = {
-                let asleep = self.sleepers.asleep.lock();
+                let asleep = sleepers.asleep.lock();
                 let mine = asleep.iter().find(|sleeper| sleeper.thread == thread);
                 mine.map(|sleeper| Arc::clone(&sleeper.waiter))
             };
             let Some(waiter) = found else { return };
             waiter.notify();
-            if let Some(sleeper) = self.sleepers.remove(&waiter) {
+            if let Some(sleeper) = sleepers.remove(&waiter) {
                 self.leave(sleeper);
             }
         }

@@ -2,7 +2,14 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::process::SpinPolicy;
+/// How long a wait spins before it sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpinPolicy {
+    /// As long as arrivals have lately come sooner than a sleep would cost.
+    Adaptive,
+    /// So many microseconds; 0 never spins.
+    FixedUs(u32),
+}
 
 /// A sleep and its wake-up cost up to this on one machine (65 µs there and back between cores), so
 /// spinning longer cannot pay.

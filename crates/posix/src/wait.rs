@@ -19,8 +19,9 @@ use crate::lead::Leave;
 use crate::link::Link;
 use crate::outcome::Divert;
 use crate::process::Process;
-use crate::sleepers::NUDGED_SLEEP_NS;
+use crate::sleepers::{NUDGED_SLEEP_NS, Sleepers};
 use crate::spin::Thrift;
+use crate::station::Station;
 use crate::waiter::{BLIND_SLEEP_NS, Waiter};
 
 /// While a wait spins, kernel descriptors are looked at this often.
@@ -46,6 +47,14 @@ pub(crate) struct Plan<'a> {
     pub(crate) mask: Option<&'a libc::sigset_t>,
     /// Handlers with SA_RESTART do not end it.
     pub(crate) may_restart: bool,
+}
+
+/// A wait, and where it is made.
+struct At<'a> {
+    plan: &'a Plan<'a>,
+    station: &'a Station,
+    /// The engine, if it is not the first.
+    elsewhere: Option<&'a Arc<Link>>,
 }
 
 /// What a look at what a wait is for has to do about the kernel's descriptors.
@@ -124,7 +133,7 @@ impl Process {
     /// A call finds nothing and will not wait: a program that only asks must be served too.
     pub(crate) fn turn_if_idle(&self, link: &Link) {
         let now = self.now_ns();
-        let last = self.sleepers.turned_ns.load(Ordering::Relaxed);
+        let last = link.station.sleepers.turned_ns.load(Ordering::Relaxed);
         if now.wrapping_sub(last) >= POLLING_TURN_NS {
             self.turn(link);
             if link.is_dead() {
@@ -140,28 +149,30 @@ impl Process {
 
     /// Whether all that follows from one sleep, or from one turn of a program that is behind, leaves together: for who
     /// answers a batch of events at once, and waits again.
-    fn gathers(&self, plan: &Plan<'_>) -> bool {
-        let pays = match self.spin.thrift() {
+    fn gathers(at: &At<'_>) -> bool {
+        let Station { batch, spin, .. } = at.station;
+        let pays = match spin.thrift() {
             Thrift::None => false,
-            Thrift::Behind => self.batch.has_sequel(),
+            Thrift::Behind => batch.has_sequel(),
             Thrift::Always => true,
         };
-        pays && !matches!(plan.subject, Subject::Socket(_)) && self.batch.is_prompt()
+        pays && !matches!(at.plan.subject, Subject::Socket(_)) && batch.is_prompt()
     }
 
     /// As [`Process::turn`], before the thread is given what came. What the engine has to say may wait for the answers.
     fn turn_before_answers(&self, link: &Link) {
-        self.batch
-            .begin_gathering(self.turn_by(link, Link::turn_before_answers));
+        let begun = self.turn_by(link, Link::turn_before_answers);
+        link.station.batch.begin_gathering(begun);
     }
 
     /// When the turn began.
     #[inline]
     fn turn_by(&self, link: &Link, turn: fn(&Link)) -> u64 {
         let now = self.now_ns();
-        self.sleepers.turned_ns.store(now, Ordering::Relaxed);
+        let sleepers = &link.station.sleepers;
+        sleepers.turned_ns.store(now, Ordering::Relaxed);
         turn(link);
-        self.sleepers.nudge(|| self.now_ns());
+        sleepers.nudge(|| self.now_ns());
         now
     }
 
@@ -172,23 +183,40 @@ impl Process {
         plan: &Plan<'_>,
         mut check: impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
-        let link = self.living_link();
+        let link = self.link_for(plan.subject);
+        let station = link.as_ref().map_or(&self.station, |link| &link.station);
+        let at = At {
+            plan,
+            station,
+            elsewhere: link
+                .as_ref()
+                .filter(|_| !Arc::ptr_eq(station, &self.station)),
+        };
         let thread = self.kernel.thread();
-        self.batch.end(thread, || self.now_ns());
-        self.undo_abandoned(thread);
+        station.batch.end(thread, || self.now_ns());
+        self.undo_abandoned(station, link.as_deref(), thread);
         let begun = self.now_ns();
         if plan.deadline_ns.is_some_and(|deadline| deadline <= begun) {
-            return self.only_look(link.as_deref(), &mut check);
+            return self.only_look(&at, link.as_deref(), &mut check);
         }
-        let leads = link.is_some() && self.sleepers.lead.enter(thread, begun);
-        let outcome = self.wait_from(plan, link.as_ref(), (thread, begun, leads), &mut check);
-        self.leave_lead(thread, matches!(outcome, Ok(Some(_))));
+        let leads = link.is_some() && station.sleepers.lead.enter(thread, begun);
+        let outcome = self.wait_from(&at, link.as_ref(), (thread, begun, leads), &mut check);
+        self.leave_lead(station, thread, matches!(outcome, Ok(Some(_))));
         outcome
+    }
+
+    /// The engine of a wait that may have begun before there was one.
+    fn link_at(&self, at: &At<'_>) -> Option<Arc<Link>> {
+        match at.elsewhere {
+            Some(link) => Some(Arc::clone(link)).filter(|link| !link.is_dead()),
+            None => self.living_link(),
+        }
     }
 
     /// A call whose time is over before it begins.
     fn only_look<T>(
         &self,
+        at: &At<'_>,
         link: Option<&Link>,
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
@@ -197,7 +225,7 @@ impl Process {
         }
         let found = check(Look::Due)?;
         match (&found, link) {
-            (Some(_), _) => self.spin.on_found_at_once(),
+            (Some(_), _) => at.station.spin.on_found_at_once(),
             (None, Some(link)) => _ = link.relieve(),
             (None, None) => {}
         }
@@ -206,22 +234,22 @@ impl Process {
 
     fn wait_from<T>(
         &self,
-        plan: &Plan<'_>,
+        at: &At<'_>,
         link: Option<&Arc<Link>>,
         (thread, begun, leads): (usize, u64, bool),
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
-        let lead = &self.sleepers.lead;
+        let lead = &at.station.sleepers.lead;
         let drives = leads || !lead.is_trusted();
-        if self.gathers(plan) {
-            if self.batch.is_gathering(begun)
+        if Self::gathers(at) {
+            if at.station.batch.is_gathering(begun)
                 && let Some(value) = check(Look::Later)?
             {
                 return Ok(Some(value));
             }
-            self.batch.begin_gathering(begun);
+            at.station.batch.begin_gathering(begun);
         }
-        let would_nap = |link: &Arc<Link>| self.spin.gather_ns() > 0 && link.would_nap();
+        let would_nap = |link: &Arc<Link>| at.station.spin.gather_ns() > 0 && link.would_nap();
         let naps = drives && link.is_some_and(would_nap);
         match link {
             // While the leader is away what has come would wait for it.
@@ -230,31 +258,33 @@ impl Process {
             None => {}
         }
         // Who goes to sleep at once is told by the sleep.
-        let look = if !drives || self.spin.budget_ns() == 0 {
+        let look = if !drives || at.station.spin.budget_ns() == 0 {
             Look::Later
         } else {
             Look::Due
         };
         if let Some(value) = check(look)? {
-            self.spin.on_found_at_once();
+            at.station.spin.on_found_at_once();
             return Ok(Some(value));
         }
         let before = self.kernel.interruptions();
         if !drives {
-            return self.sleep(plan, before, naps, check);
+            return self.sleep(at, before, naps, check);
         }
-        self.spin.on_wait();
-        let spun = self.spin(plan, link.map(|link| &**link), begun, before, check)?;
+        at.station.spin.on_wait();
+        let spun = self.spin(at, link.map(|link| &**link), begun, before, check)?;
         match spun {
             Spun::Found(value) => {
-                self.spin.on_hit();
+                at.station.spin.on_hit();
                 Ok(Some(value))
             }
             Spun::TimedOut => Ok(None),
             Spun::InVain => {
                 let asleep_since = self.now_ns();
-                let outcome = self.sleep(plan, before, naps, check);
-                self.spin.on_sleep(self.now_ns().wrapping_sub(asleep_since));
+                let outcome = self.sleep(at, before, naps, check);
+                at.station
+                    .spin
+                    .on_sleep(self.now_ns().wrapping_sub(asleep_since));
                 outcome
             }
         }
@@ -262,27 +292,28 @@ impl Process {
 
     /// A thread that drove leaves a wait: it takes the lead along, or another one has it from now on.
     #[inline]
-    fn leave_lead(&self, thread: usize, has_found: bool) {
+    fn leave_lead(&self, station: &Station, thread: usize, has_found: bool) {
         // Whoever begins to sleep after this finds the leader away.
-        if self.sleepers.lead.leave(thread, Leave::Alone) && !self.sleepers.is_empty() {
-            self.leave_sleepers(thread, has_found);
+        let sleepers = &station.sleepers;
+        if sleepers.lead.leave(thread, Leave::Alone) && !sleepers.is_empty() {
+            self.leave_sleepers(sleepers, thread, has_found);
         }
     }
 
     #[cold]
-    fn leave_sleepers(&self, thread: usize, has_found: bool) {
+    fn leave_sleepers(&self, sleepers: &Sleepers, thread: usize, has_found: bool) {
         let now_ns = self.now_ns();
-        let lead = &self.sleepers.lead;
+        let lead = &sleepers.lead;
         if has_found && lead.is_trusted() {
             lead.leave(thread, Leave::Shortly { now_ns });
         } else if lead.leave(thread, Leave::ForLong { now_ns }) {
-            self.sleepers.pass_on(|| now_ns);
+            sleepers.pass_on(|| now_ns);
         }
     }
 
     fn spin<T>(
         &self,
-        plan: &Plan<'_>,
+        at: &At<'_>,
         link: Option<&Link>,
         begun: u64,
         before: Interruptions,
@@ -292,21 +323,21 @@ impl Process {
         let Some(link) = link else {
             return Ok(Spun::InVain);
         };
-        let until = match self.spin.budget_ns() {
+        let until = match at.station.spin.budget_ns() {
             0 => begun,
-            budget if self.spin.is_fixed() || link.may_spin() => begun + budget,
+            budget if at.station.spin.is_fixed() || link.may_spin() => begun + budget,
             _ => return Ok(Spun::InVain),
         };
         let mut looked = begun;
         loop {
             let now = self.now_ns();
-            if plan.deadline_ns.is_some_and(|deadline| deadline <= now) {
+            if at.plan.deadline_ns.is_some_and(|deadline| deadline <= now) {
                 return Ok(Spun::TimedOut);
             }
             if now >= until {
                 return Ok(Spun::InVain);
             }
-            self.check_signals(plan, before)?;
+            self.check_signals(at.plan, before)?;
             self.turn(link);
             let look = if now - looked >= KERNEL_LOOK_NS {
                 looked = now;
@@ -337,27 +368,27 @@ impl Process {
 
     fn sleep<T>(
         &self,
-        plan: &Plan<'_>,
+        at: &At<'_>,
         before: Interruptions,
         naps: bool,
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
-        let waiter = self.sleepers.pool.take();
-        let outcome = self.sleep_as(&waiter, plan, before, naps, check);
-        if let Some(sleeper) = self.sleepers.remove(&waiter) {
+        let waiter = at.station.sleepers.pool.take();
+        let outcome = self.sleep_as(&waiter, at, before, naps, check);
+        if let Some(sleeper) = at.station.sleepers.remove(&waiter) {
             self.leave(sleeper);
         }
-        if !self.sleepers.lead.is_trusted() {
-            self.sleepers.pass_on(|| self.now_ns());
+        if !at.station.sleepers.lead.is_trusted() {
+            at.station.sleepers.pass_on(|| self.now_ns());
         }
-        self.sleepers.pool.give(waiter);
+        at.station.sleepers.pool.give(waiter);
         outcome
     }
 
     fn sleep_as<T>(
         &self,
         waiter: &Arc<Waiter>,
-        plan: &Plan<'_>,
+        at: &At<'_>,
         before: Interruptions,
         mut naps: bool,
         check: &mut impl FnMut(Look) -> Result<Option<T>, Divert>,
@@ -366,18 +397,18 @@ impl Process {
         let mut look = Look::Later;
         loop {
             // A handler that waited itself has undone the wait it interrupted.
-            if self.sleepers.enter(thread, waiter, plan.subject) {
-                self.come_back_to(plan.subject);
+            if at.station.sleepers.enter(thread, waiter, at.plan.subject) {
+                self.come_back_to(at.plan.subject);
             }
             // Another thread may have attached, or the engine died, since the last look.
-            self.seek(plan.subject);
-            let link = self.living_link();
-            let lead = &self.sleepers.lead;
+            self.seek(at.plan.subject);
+            let link = self.link_at(at);
+            let lead = &at.station.sleepers.lead;
             let leads = link.is_some() && lead.enter(thread, self.now_ns());
             let mut drives = leads || !lead.is_trusted();
-            let gathers = drives && !naps && self.gathers(plan);
+            let gathers = drives && !naps && Self::gathers(at);
             // Whom the turn wakes is looked at below.
-            self.sleepers.pool.take_woken();
+            at.station.sleepers.pool.take_woken();
             match &link {
                 Some(link) if gathers => self.turn_before_answers(link),
                 Some(link) if drives && !naps => self.turn(link),
@@ -391,27 +422,28 @@ impl Process {
                 // It brought nothing to answer.
                 link.commands();
             }
-            self.check_signals(plan, before)?;
+            self.check_signals(at.plan, before)?;
             let now = self.now_ns();
-            if plan.deadline_ns.is_some_and(|deadline| deadline <= now) {
+            if at.plan.deadline_ns.is_some_and(|deadline| deadline <= now) {
                 return check(Look::Due);
             }
-            drives &= !(leads && self.hands_on(link.as_deref(), thread, now));
+            drives &=
+                !(leads && Self::hands_on(&at.station.sleepers, link.as_deref(), thread, now));
             let starved = link.as_deref().and_then(Link::relieve);
             if !waiter.fall_asleep() {
                 waiter.wake_up(false);
                 look = Look::Due;
                 continue;
             }
-            let left = plan.deadline_ns.map(|deadline| deadline - now);
+            let left = at.plan.deadline_ns.map(|deadline| deadline - now);
             let left = least(left, starved);
             let left = least(left, self.absence.sleep_ns());
             let slept = match link.filter(|_| drives) {
-                Some(link) if self.sleepers.try_lead(thread, waiter) => {
-                    self.sleep_leading(waiter, &link, plan, now, left)
+                Some(link) if at.station.sleepers.try_lead(thread, waiter) => {
+                    self.sleep_leading(waiter, &link, at, now, left)
                 }
-                Some(_) if !self.sleepers.yield_lead(thread) => Slept::NOT_AT_ALL,
-                _ => self.sleep_in_ppoll(waiter, plan, None, left),
+                Some(_) if !at.station.sleepers.yield_lead(thread) => Slept::NOT_AT_ALL,
+                _ => self.sleep_in_ppoll(waiter, at.plan, None, left),
             };
             waiter.wake_up(slept.rang);
             look = slept.kernel;
@@ -420,12 +452,12 @@ impl Process {
 
     /// The leader has found nothing for itself: whether it gives the lead to a thread that it has just woken, or to one
     /// that keeps the engine.
-    fn hands_on(&self, link: Option<&Link>, thread: usize, now_ns: u64) -> bool {
-        let lead = &self.sleepers.lead;
+    fn hands_on(sleepers: &Sleepers, link: Option<&Link>, thread: usize, now_ns: u64) -> bool {
+        let lead = &sleepers.lead;
         if !lead.is_trusted() {
             return false;
         }
-        let other = match self.sleepers.pool.take_woken() {
+        let other = match sleepers.pool.take_woken() {
             0 if link.is_some_and(Link::is_busy) => lead.sender(),
             woken => woken,
         };
@@ -436,23 +468,23 @@ impl Process {
         &self,
         waiter: &Waiter,
         link: &Link,
-        plan: &Plan<'_>,
+        at: &At<'_>,
         now: u64,
         left: Option<u64>,
     ) -> Slept {
         link.release_idle();
-        let Some(wait_on) = link.prepare_wait(self.spin.gather_ns()) else {
-            self.sleepers.stop_leading(waiter);
+        let Some(wait_on) = link.prepare_wait(at.station.spin.gather_ns()) else {
+            at.station.sleepers.stop_leading(waiter);
             return Slept::NOT_AT_ALL;
         };
         let mut left = least(left, wait_on.timeout_ns);
-        if self.sleepers.was_nudged(now) {
+        if at.station.sleepers.was_nudged(now) {
             left = least(left, Some(NUDGED_SLEEP_NS));
         }
         let until = left.map_or(u64::MAX, |left| now.saturating_add(left));
-        self.sleepers.set_leader_until(until);
-        let slept = self.sleep_in_ppoll(waiter, plan, Some(&wait_on), left);
-        if self.sleepers.stop_leading(waiter) {
+        at.station.sleepers.set_leader_until(until);
+        let slept = self.sleep_in_ppoll(waiter, at.plan, Some(&wait_on), left);
+        if at.station.sleepers.stop_leading(waiter) {
             link.finish_wait(slept.driver);
         }
         slept

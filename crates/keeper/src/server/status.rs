@@ -8,7 +8,7 @@ use slipstack_channel::control::{
 };
 
 use crate::directory;
-use crate::leases::{Client, ClientId, Protocol};
+use crate::leases::{Client, ClientId, ProcessKey, Protocol};
 
 use super::Server;
 use super::clients::{Answer, refuse};
@@ -88,16 +88,19 @@ impl Server {
             program: client.program.clone(),
             slot: client.slot,
             instance: client.instance.clone(),
-            sockets: self.sockets(id, sockets_max),
+            sockets: self.sockets(id, client, sockets_max),
         }
     }
 
     /// What the program says of its sockets; without a report, what its flow directory shows.
-    fn sockets(&self, id: ClientId, max: usize) -> Vec<SocketReport> {
+    fn sockets(&self, id: ClientId, client: &Client, max: usize) -> Vec<SocketReport> {
         if let Some(report) = self.reports.get(&id) {
             let mut sockets = report.sockets();
             sockets.truncate(max);
             return sockets;
+        }
+        if self.is_told_by_another(client.process) {
+            return Vec::new();
         }
         let listening = self
             .world
@@ -128,6 +131,12 @@ impl Server {
                 why: "connected".to_owned(),
             });
         listening.chain(connected).take(max).collect()
+    }
+
+    /// Whether the process has several engines, with the first of which it tells of all its sockets.
+    fn is_told_by_another(&self, process: ProcessKey) -> bool {
+        let mut clients = self.world.state.leases.clients.iter();
+        clients.any(|(id, it)| it.process == process && self.reports.contains_key(&id))
     }
 
     pub(super) fn regions_of(
@@ -193,11 +202,13 @@ impl Server {
 
     pub(super) fn why(&self, pid: u32) -> Answer {
         let clients = &self.world.state.leases.clients;
-        let Some((id, client)) = clients
-            .iter()
-            .filter(|(_, client)| client.process.pid == pid)
-            .last()
-        else {
+        let of_process = || {
+            clients
+                .iter()
+                .filter(|(_, client)| client.process.pid == pid)
+        };
+        let first = of_process().find(|(id, _)| self.reports.contains_key(id));
+        let Some((id, client)) = first.or_else(|| of_process().last()) else {
             let message = format!(
                 "process {pid} does not use {}: it was not started with slipstack run, or has not used the network yet",
                 self.world.dir.interface()

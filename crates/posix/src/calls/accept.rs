@@ -15,7 +15,7 @@ use crate::place::push_options;
 use crate::process::{Accepted, Process};
 use crate::socket::{Listener, Stream};
 use crate::table::NUMBERS_MAX;
-use crate::wait::polled;
+use crate::wait::{Subject, polled};
 
 impl Process {
     /// accept, accept4.
@@ -36,7 +36,7 @@ impl Process {
             return Ok(accepted);
         }
         if socket.is_nonblocking() {
-            if let Some(link) = self.link() {
+            if let Some(link) = self.link_for(Subject::Socket(&socket)) {
                 self.turn_if_idle(&link);
             }
             return self

@@ -70,6 +70,7 @@ impl Process {
                     inner.numbers.is_empty()
                 };
                 if is_last {
+                    self.homes.leave(&set.home);
                     end_set(&set);
                 }
             }

@@ -9,6 +9,7 @@ use slipstack_mem::Lock;
 
 use crate::description::{Decided, Description, Watch, notify_all};
 use crate::errno::Errno;
+use crate::homes::Home;
 use crate::idhash::BuildIdHasher;
 use crate::kqueue::Queue;
 use crate::socket::bits;
@@ -145,6 +146,7 @@ pub(crate) struct Set {
     pub(crate) is_inherited: AtomicBool,
     /// It is a kqueue, with these notes.
     pub(crate) queue: OnceLock<Queue>,
+    pub(crate) home: Home,
 }
 
 impl Set {
@@ -160,6 +162,7 @@ impl Set {
             has_intents: AtomicBool::new(false),
             is_inherited: AtomicBool::new(false),
             queue: OnceLock::new(),
+            home: Home::default(),
         }
     }
 

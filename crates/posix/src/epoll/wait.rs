@@ -39,6 +39,7 @@ impl Process {
         if set.queue.get().is_some() {
             return Err(Errno::EINVAL.into());
         }
+        self.settle_home(&set);
         self.realize_set(&set);
         let is_attached = self.link.lock().is_some();
         // Only a look: whoever sleeps must hear of members that other threads add meanwhile.
@@ -153,8 +154,11 @@ impl Process {
             rest_kernel_parts(set);
         }
         if count > 0 {
-            self.batch
-                .begin(self.kernel.thread(), count, last, self.spin.thrift());
+            let station = self.station_of(Subject::Set(set));
+            let thread = self.kernel.thread();
+            station
+                .batch
+                .begin(thread, count, last, station.spin.thrift());
         }
         count
     }

@@ -142,7 +142,10 @@ impl Process {
         }
         if count > 0 {
             let thread = self.kernel.thread();
-            self.batch.begin(thread, count, last, self.spin.thrift());
+            let station = &self.station;
+            station
+                .batch
+                .begin(thread, count, last, station.spin.thrift());
         }
         count
     }

@@ -60,7 +60,7 @@ impl Rest {
     /// There are no more descriptors.
     pub(super) fn new(process: &Process) -> rustix::io::Result<Rest> {
         let epoll = raised(epoll::create(epoll::CreateFlags::CLOEXEC)?);
-        let waiter = process.sleepers.pool.take();
+        let waiter = process.station.sleepers.pool.take();
         process.lending.note(epoll.as_raw_fd());
         process.lending.note(waiter.doorbell());
         let rest = Rest {
@@ -83,7 +83,7 @@ impl Rest {
         self.unwatch_number(self.waiter.doorbell());
         process.lending.forget(self.epoll.as_raw_fd());
         process.lending.forget(self.waiter.doorbell());
-        process.sleepers.pool.give(self.waiter);
+        process.station.sleepers.pool.give(self.waiter);
     }
 
     pub(super) fn watch(&self, fd: &OwnedFd, key: u64, what: EventFlags) -> rustix::io::Result<()> {
@@ -121,7 +121,7 @@ impl Rest {
         self.leave_engine();
         self.is_leading = false;
         if std::mem::take(&mut self.has_claimed) {
-            process.sleepers.give_up_claim(&self.waiter);
+            process.station.sleepers.give_up_claim(&self.waiter);
         }
     }
 
@@ -157,7 +157,7 @@ impl Rest {
             self.waiter.wake_up(has_rung);
         }
         if let Ok(Some(led)) = led {
-            process.sleepers.set_leader_until(0);
+            process.station.sleepers.set_leader_until(0);
             led.link.finish_wait(has_come);
         }
     }
@@ -187,7 +187,7 @@ impl Rest {
         if !self.is_leading {
             let thread = process.kernel.thread();
             self.has_claimed = true;
-            self.is_leading = process.sleepers.claim_lead(thread, &self.waiter);
+            self.is_leading = process.station.sleepers.claim_lead(thread, &self.waiter);
         }
         if !self.is_leading {
             return Ok(None);
@@ -205,11 +205,15 @@ impl Rest {
 
     fn led_sleep(&self, process: &Process, led: &Led) -> Option<u64> {
         let now = process.now_ns();
-        let nudged = process.sleepers.was_nudged(now).then_some(NUDGED_SLEEP_NS);
+        let nudged = process
+            .station
+            .sleepers
+            .was_nudged(now)
+            .then_some(NUDGED_SLEEP_NS);
         let limits = [led.wait_on.timeout_ns, led.starved_ns, nudged];
         let left = limits.into_iter().flatten().min();
         let until = left.map_or(u64::MAX, |left| now.saturating_add(left));
-        process.sleepers.set_leader_until(until);
+        process.station.sleepers.set_leader_until(until);
         left
     }
 

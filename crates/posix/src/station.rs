@@ -1,0 +1,25 @@
+//! What the threads that wait for one engine have in common.
+
+use std::sync::Arc;
+
+use crate::batch::Batch;
+use crate::sleepers::Sleepers;
+use crate::spin::{Spin, SpinPolicy};
+
+/// Who sleeps, how long a wait spins, and when what is sent leaves: of one engine.
+#[derive(Debug)]
+pub(crate) struct Station {
+    pub(crate) sleepers: Arc<Sleepers>,
+    pub(crate) spin: Spin,
+    pub(crate) batch: Batch,
+}
+
+impl Station {
+    pub(crate) fn new(spin: SpinPolicy, gather_us: u32) -> Station {
+        Station {
+            sleepers: Arc::default(),
+            spin: Spin::new(spin, gather_us),
+            batch: Batch::default(),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+"""Threads that each wait on a set of their own. Usage: engines.py own PORT THREADS
+                                                   engines.py dies PORT THREADS
+                                                   engines.py forks PORT THREADS
+                                                   engines.py hands PORT THREADS
+
+`own`: each thread has its own SO_REUSEPORT listener; a line is answered with the thread's number. `dies`: of two
+threads for each listener the first ends after its first connection, the other one goes on with its set. `forks`: while
+the threads wait, children are forked, one for each line that says `fork`. `hands`: one thread accepts, the others
+serve."""
+
+import os
+import select
+import socket
+import sys
+import threading
+
+
+def listen(port):
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    sock.bind(("0.0.0.0", port))
+    sock.listen(512)
+    sock.setblocking(False)
+    return sock
+
+
+class Loop:
+    def __init__(self, number, listener=None):
+        self.number = number
+        self.set = select.epoll()
+        self.listener = listener
+        self.socks = {}
+        if listener:
+            self.set.register(listener, select.EPOLLIN)
+
+    def take(self, sock):
+        sock.setblocking(False)
+        self.socks[sock.fileno()] = sock
+        self.set.register(sock, select.EPOLLIN)
+
+    def run(self, connections=None):
+        """Until so many connections have been accepted."""
+        taken = 0
+        while taken != connections:
+            for fd, _ in self.set.poll():
+                if self.listener and fd == self.listener.fileno():
+                    try:
+                        sock, _ = self.listener.accept()
+                    except BlockingIOError:
+                        continue
+                    self.take(sock)
+                    taken += 1
+                else:
+                    self.serve(self.socks[fd])
+
+    def serve(self, sock):
+        data = sock.recv(65536)
+        if not data:
+            del self.socks[sock.fileno()]
+            sock.close()
+        elif data == b"fork\n":
+            child = os.fork()
+            if child == 0:
+                os._exit(7)
+            status = os.waitpid(child, 0)[1]
+            sock.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+        elif data == b"who\n":
+            sock.sendall(b"%d\n" % self.number)
+        else:
+            sock.sendall(data)
+
+
+def own(port, threads):
+    for number in range(1, threads):
+        threading.Thread(target=lambda it: Loop(it, listen(port)).run(), args=(number,)).start()
+    Loop(0, listen(port)).run()
+
+
+forks = own
+
+
+def dies(port, threads):
+    def work(number):
+        loop = Loop(number, listen(port))
+        first = threading.Thread(target=loop.run, args=(1,))
+        first.start()
+        first.join()
+        loop.run()
+
+    for number in range(threads):
+        threading.Thread(target=work, args=(number,)).start()
+
+
+def hands(port, threads):
+    loops = [Loop(number) for number in range(threads)]
+    for loop in loops:
+        threading.Thread(target=loop.run).start()
+    listener = listen(port)
+    listener.setblocking(True)
+    count = 0
+    while True:
+        sock, _ = listener.accept()
+        loops[count % threads].take(sock)
+        count += 1
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,94 @@
+"""Programs whose threads each wait on sockets of their own: an engine for each, as far as there are."""
+
+import json
+from collections import Counter
+
+from harness import test
+from harness.process import until
+
+
+def started(world, how, threads, *options):
+    server = world.stack(*world.program("engines.py"), how, 7000, threads, options=options)
+    world.wait_port(7000, process=server)
+    return server
+
+
+def engines(world, server):
+    """How many engines the program has."""
+    (report,) = json.loads(world.admin("status", "--json").output())
+    return sum(engine["pid"] == server.pid for engine in report["engines"])
+
+
+def ask(sock, text):
+    sock.sendall(text)
+    got = b""
+    while not got.endswith(b"\n"):
+        piece = sock.recv(65536)
+        assert piece, f"an end after {got!r}"
+        got += piece
+    return got
+
+
+def who(sock):
+    return int(ask(sock, b"who\n"))
+
+
+def serves(world, connections, rounds=3):
+    """Each connection is answered by one thread; how many each thread has."""
+    socks = [world.connect(7000) for _ in range(connections)]
+    threads = [who(sock) for sock in socks]
+    text = b"x" * 30_000 + b"\n"
+    for _ in range(rounds):
+        assert [who(sock) for sock in socks] == threads
+        for sock in socks:
+            assert ask(sock, text) == text
+    for sock in socks:
+        sock.close()
+    return Counter(threads)
+
+
+@test
+def each_thread_with_its_own_listener_has_its_own_engine(world):
+    server = started(world, "own", 4)
+    if world.mode == "inprocess":
+        until(lambda: engines(world, server) == 4, 10, "four engines")
+    served = serves(world, 64)
+    if world.mode != "instance":
+        assert len(served) == 4, served
+
+
+@test
+def threads_without_an_engine_of_their_own_share_one(world):
+    options = () if world.mode == "kernel" else ("--thread-engines", "3")
+    server = started(world, "own", 12, *options)
+    if world.mode == "inprocess":
+        until(lambda: engines(world, server) == 3, 10, "three engines")
+    served = serves(world, 64)
+    assert len(served) > 3, served
+    if world.mode == "inprocess":
+        assert engines(world, server) == 3
+
+
+@test
+def a_set_whose_thread_has_ended_is_served_by_the_next(world):
+    started(world, "dies", 3)
+    for _ in range(3):
+        assert sum(serves(world, 24).values()) == 24
+
+
+@test
+def a_program_forks_while_its_threads_wait(world):
+    started(world, "forks", 4)
+    socks = [world.connect(7000) for _ in range(16)]
+    threads = [who(sock) for sock in socks]
+    for sock in socks[:6]:
+        assert ask(sock, b"fork\n") == b"7\n"
+        assert [who(sock) for sock in socks] == threads
+    assert sum(serves(world, 16).values()) == 16
+
+
+@test
+def connections_that_one_thread_accepts_are_served_by_others(world):
+    started(world, "hands", 3)
+    served = serves(world, 30)
+    assert len(served) == 3 and sum(served.values()) == 30, served
