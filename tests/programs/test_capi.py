@@ -147,3 +147,9 @@ def a_preloaded_program_finds_kqueue_and_the_stack_by_its_flag(world):
         with world.connect(7200) as sock:
             sock.sendall(b"hello")
             assert sock.recv(100) == b"hello"
+
+
+@test(modes=ON_STACK)
+def routes_and_sysctls_are_changed_while_it_runs(world):
+    program = world.beside(compiled(world, PROGRAMS / "capi_network.c"), world.PEER, *world.options())
+    assert program.wait(20) == 0, program.tail()

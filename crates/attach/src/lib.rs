@@ -27,5 +27,7 @@ pub use instance::instance_main;
 pub use keeper::keeper_main;
 pub use launch::{Launched, launch};
 pub use serving::{Place, Serving, Signals, Watch, hold_signals, serve};
+/// The network of a device, and its changes.
+pub use slipstack_channel::control::net;
 pub use slipstack_device::DeviceCounters;
 pub use slipstack_device::hooked::{FrameHook, Verdict};

@@ -1,6 +1,6 @@
 //! The arguments of `ff_init`: F-Stack's own, and the options of `slipstack run`.
 
-use slipstack_config::{Kind, Scope, find_option};
+use slipstack_config::{Kind, OPTIONS, Scope, find_option};
 
 /// What the program passes to `ff_init`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -14,10 +14,17 @@ pub struct Arguments {
 }
 
 impl Arguments {
+    /// The text of an option; of one that may be given several times, all of its texts as one.
     pub fn option(&self, variable: &str) -> Option<String> {
-        let mut found = self.options.iter().rev();
-        let found = found.find(|(name, _)| *name == variable)?;
-        Some(found.1.clone())
+        let found = self.options.iter().filter(|(name, _)| *name == variable);
+        let texts: Vec<&str> = found.map(|(_, text)| text.as_str()).collect();
+        let last = texts.last()?;
+        let option = OPTIONS.iter().find(|option| option.env == variable);
+        Some(match option.map(|option| option.kind) {
+            Some(Kind::Addresses | Kind::Cidrs) => texts.join(","),
+            Some(Kind::Routes | Kind::Rules | Kind::Sysctls) => texts.join(";"),
+            _ => (*last).to_owned(),
+        })
     }
 
     /// Reads the arguments after the program's name. What is no option is the program's.
@@ -126,6 +133,9 @@ mod tests {
         let found = parse(&["--ip", "10.0.0.1/24", "page", "--strict"]).unwrap();
         assert_eq!(found.option("SLIPSTACK_IP").as_deref(), Some("10.0.0.1/24"));
         assert_eq!(found.option("SLIPSTACK_STRICT").as_deref(), Some("true"));
+        let both = parse(&["--ip", "10.0.0.1/24", "--ip=fd00::1/64"]).unwrap();
+        let joined = both.option("SLIPSTACK_IP");
+        assert_eq!(joined.as_deref(), Some("10.0.0.1/24,fd00::1/64"));
         assert_eq!(
             parse(&["--no-such"]),
             Err("there is no option '--no-such'".to_owned())

@@ -18,6 +18,7 @@ mod kernel;
 mod kqueue;
 mod life;
 mod log;
+mod network;
 mod readiness;
 mod run;
 mod signals;

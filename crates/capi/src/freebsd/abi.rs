@@ -82,7 +82,7 @@ pub unsafe extern "C" fn ff_sysctl(
         Ok(input) => input,
         Err(errno) => return fail(errno) as c_int,
     };
-    let value = match sysctl::read(numbers, input) {
+    let value = match sysctl::call(numbers, input) {
         Ok(value) => value,
         Err(errno) => return fail(errno) as c_int,
     };

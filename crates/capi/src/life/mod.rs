@@ -22,6 +22,8 @@ use crate::kernel::System;
 const CONF: &str = "config.ini";
 
 static PROCESS: OnceLock<Process> = OnceLock::new();
+/// Options of the stack, once `ff_init` has been called.
+static SETTINGS: OnceLock<config::Settings> = OnceLock::new();
 /// The process that called `ff_init` last.
 static BEGUN_BY: AtomicU32 = AtomicU32::new(0);
 
@@ -37,6 +39,11 @@ pub fn process_number() -> u32 {
 #[inline(always)]
 pub fn process() -> Option<&'static Process> {
     PROCESS.get()
+}
+
+/// Options of the stack; `None` before `ff_init`.
+pub fn options() -> Option<&'static config::Settings> {
+    SETTINGS.get()
 }
 
 /// What may keep `ff_init` from a stack.
@@ -78,6 +85,7 @@ fn begin(words: Vec<String>) -> Result<(), Failure> {
     if PROCESS.set(process).is_err() {
         return Err(Failure::Twice);
     }
+    _ = SETTINGS.set(found);
     BEGUN_BY.store(own, Ordering::Release);
     let file = conf_file(&arguments).and_then(|file| CString::new(file).ok());
     abi::tell_config(file, process_number());

@@ -2,6 +2,7 @@
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
 use core::ffi::{c_int, c_void};
+use std::net::Ipv4Addr;
 
 use libc::{sockaddr, socklen_t};
 use slipstack_abi::abi;
@@ -11,7 +12,7 @@ use slipstack_posix::{AddrBytes, Errno, Process};
 use super::{options, routes};
 use crate::call::{answer, answer_work, fail, without_stack};
 use crate::dispatcher::abi::source_for;
-use crate::life;
+use crate::{life, network};
 
 /// FreeBSD's AF_INET6.
 const AF_INET6_FREEBSD: c_int = 28;
@@ -131,15 +132,44 @@ fn choose_source(process: &Process, fd: c_int, remote: &Address) {
     }
 }
 
+/// The IPv4 address of a `struct sockaddr_in` of the program's; `None` for a null pointer.
+unsafe fn ipv4_address(at: *const sockaddr) -> Result<Option<Ipv4Addr>, Errno> {
+    if at.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the program's address, which is one of IPv4.
+    let bytes = unsafe { abi::address(at, size_of::<libc::sockaddr_in>() as socklen_t) }?;
+    let family = u16::from_ne_bytes([bytes[0], bytes[1]]);
+    // A netmask's family is often left at 0.
+    match i32::from(family) {
+        libc::AF_INET | 0 => Ok(Some(Ipv4Addr::new(bytes[4], bytes[5], bytes[6], bytes[7]))),
+        _ => Err(Errno::EAFNOSUPPORT),
+    }
+}
+
 #[unsafe(no_mangle)]
-pub extern "C" fn ff_route_ctl(
+pub unsafe extern "C" fn ff_route_ctl(
     operation: c_int,
-    _flags: c_int,
+    flag: c_int,
     destination: *const sockaddr,
-    _gateway: *const sockaddr,
-    _mask: *const sockaddr,
+    gateway: *const sockaddr,
+    mask: *const sockaddr,
 ) -> c_int {
-    fail(routes::refuse(operation, !destination.is_null())) as c_int
+    let change = || {
+        let given = routes::Given {
+            // SAFETY: null or the program's address.
+            to: unsafe { ipv4_address(destination) }?,
+            // SAFETY: as above.
+            gateway: unsafe { ipv4_address(gateway) }?,
+            // SAFETY: as above.
+            mask: unsafe { ipv4_address(mask) }?,
+        };
+        network::change(vec![routes::change_of(operation, flag, given)?])
+    };
+    match change() {
+        Ok(()) => 0,
+        Err(errno) => fail(errno) as c_int,
+    }
 }
 
 #[unsafe(no_mangle)]

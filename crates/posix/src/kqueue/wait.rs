@@ -117,10 +117,8 @@ impl Process {
     ) -> usize {
         let mut count = 0;
         let mut last = 0;
-        for _ in 0..at.set.ready_len().min(MEMBERS_MAX) {
-            let Some(popped) = at.set.pop_ready() else {
-                break;
-            };
+        let mut left = at.set.ready_len().min(MEMBERS_MAX);
+        while let Some(popped) = at.set.pop_ready(&mut left) {
             let look = Member {
                 fd: popped.fd,
                 ready: popped.ready,

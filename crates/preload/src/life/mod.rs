@@ -24,8 +24,8 @@ use crate::{heap, signals};
 static PROCESS: OnceLock<Option<Process>> = OnceLock::new();
 /// Taken while [`PROCESS`] is made, so that no fork comes in between.
 static BEGINNING: Lock = Lock::new();
-/// What a new program needs to be started under us: `LD_PRELOAD` and every
-/// `SLIPSTACK_` variable, as they were when this program started. Empty: we stay out.
+/// What a new program needs to be started under us: `LD_PRELOAD`, every `SLIPSTACK_` variable and
+/// those of F-Stack's adapter, as they were when this program started. Empty: we stay out.
 static ENVIRONMENT: OnceLock<Vec<CString>> = OnceLock::new();
 /// The inherited connections to the keeper, or to each instance.
 static CONTROL_FDS: OnceLock<Vec<i32>> = OnceLock::new();
@@ -147,10 +147,18 @@ fn program_name() -> String {
 }
 
 /// Whether a program with this environment is to be looked after, and what it passes on.
-fn start(variables: Vec<CString>) {
-    let is_wanted = variables
-        .iter()
-        .any(|v| v.as_bytes().starts_with(b"SLIPSTACK_"));
+fn start(mut variables: Vec<CString>) {
+    let has = |names: &[&[u8]]| {
+        let mut all = variables.iter().map(|v| v.as_bytes());
+        all.any(|v| names.iter().any(|name| v.starts_with(name)))
+    };
+    let says_where = has(&sys::ADAPTER) || has(&[b"SLIPSTACK_BIN=", b"SLIPSTACK_INSTANCE="]);
+    let is_adapter = !says_where && sys::is_adapter();
+    let is_wanted = says_where || is_adapter || has(&[b"SLIPSTACK_"]);
+    if is_adapter {
+        // F-Stack's default; a program that is linked with the adapter says nothing more.
+        variables.push(c"FF_PROC_ID=0".to_owned());
+    }
     if is_wanted && !sys::is_secure() {
         let inherits = variables
             .iter()

@@ -16,10 +16,6 @@ static BEGIN: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end_of_exit;
 
-#[cfg_attr(
-    test,
-    expect(dead_code, reason = "the test program has no loader hook")
-)]
 extern "C" fn end_of_exit() {
     crate::stdio::flush();
     super::end_in_order();
@@ -43,7 +39,32 @@ unsafe extern "C" fn begin(
     super::start(unsafe { kept_variables(environment) });
 }
 
-/// Copies of `LD_PRELOAD` and the `SLIPSTACK_` variables.
+/// Variables of F-Stack's adapter, which name an instance.
+pub const ADAPTER: [&[u8]; 3] = [
+    b"FF_PROC_ID=",
+    b"FF_NB_FSTACK_INSTANCE=",
+    b"FF_INITIAL_LCORE_ID=",
+];
+
+/// Whether this library was loaded under the name of F-Stack's adapter.
+pub fn is_adapter() -> bool {
+    let mut found = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    let own: extern "C" fn() = end_of_exit;
+    // SAFETY: an address inside this library, and room for the answer.
+    if unsafe { libc::dladdr(own as *const c_void, found.as_mut_ptr()) } == 0 {
+        return false;
+    }
+    // SAFETY: filled, and zeros before that.
+    let found = unsafe { found.assume_init() };
+    if found.dli_fname.is_null() {
+        return false;
+    }
+    // SAFETY: the loader's name of this library, which stays.
+    let name = unsafe { CStr::from_ptr(found.dli_fname) };
+    name.to_bytes().ends_with(b"libff_syscall.so")
+}
+
+/// Copies of `LD_PRELOAD`, the `SLIPSTACK_` variables and those of F-Stack's adapter.
 ///
 /// # Safety
 /// `environment` is an array of C strings that ends with null.
@@ -59,7 +80,8 @@ unsafe fn kept_variables(environment: *const *const c_char) -> Vec<CString> {
         // SAFETY: an entry of the environment is a C string.
         let text = unsafe { CStr::from_ptr(variable) };
         let bytes = text.to_bytes();
-        if bytes.starts_with(b"LD_PRELOAD=") || bytes.starts_with(b"SLIPSTACK_") {
+        let is_adapters = ADAPTER.iter().any(|name| bytes.starts_with(name));
+        if bytes.starts_with(b"LD_PRELOAD=") || bytes.starts_with(b"SLIPSTACK_") || is_adapters {
             kept.push(text.to_owned());
         }
         // SAFETY: the entry was not the last.

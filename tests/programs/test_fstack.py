@@ -1,0 +1,106 @@
+"""Programs written as those for F-Stack and for its adapter are: compiled unchanged, linked, and started by its command lines."""
+
+import os
+import shutil
+import subprocess
+
+from harness import test
+from harness.http import get
+from harness.native import HEADERS, LIBRARY, STANDARDS, compiled, start
+from harness.process import until
+from harness.world import PROGRAMS, ROOT
+
+THEIRS = PROGRAMS / "fstack"
+SERVED = (200, b"served")
+
+
+@test(modes=("inprocess",))
+def a_kqueue_program_serves_both_families_and_logs(world):
+    world.use_ipv6()
+    log = world.folder / "program.log"
+    server = start(world, compiled(world, THEIRS / "kqueue_both_families.c", "clang++"), env={"LOG_FILE": log})
+    for address in (world.STACK, world.STACK6):
+        world.wait_port(80, process=server, address=address)
+        with world.connect(80, address=address) as sock:
+            sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert sock.recv(1000).endswith(b"served")
+    assert "sockfd:" in log.read_text()
+
+
+@test(modes=("instance",))
+def a_program_with_zero_copy_sends_chains_and_bytes(world):
+    server = start(world, compiled(world, THEIRS / "zero_copy_pieces.c", "clang", flags=["-DFSTACK_ZC_SEND"]))
+    world.wait_port(80, process=server)
+    with world.connect(80) as sock:
+        for _ in range(3):
+            sock.sendall(b"go")
+            text = b""
+            while len(text) < 6 + 65536:
+                piece = sock.recv(65536)
+                assert piece, server.tail()
+                text += piece
+            assert text == b"bytes:" + b"z" * 65536
+
+
+@test(modes=("inprocess", "instance"))
+def threads_with_a_socket_and_an_epoll_set_each_serve(world):
+    server = world.stack(compiled(world, THEIRS / "epoll_threads.c", library="slipstack"))
+    world.wait_port(80, process=server)
+    for _ in range(20):
+        assert get(world, 80, "/") == SERVED
+
+
+@test(modes=("inprocess",))
+def threads_with_a_socket_and_a_kqueue_each_serve(world):
+    server = world.stack(compiled(world, THEIRS / "kqueue_threads.c", library="slipstack"))
+    world.wait_port(80, process=server)
+    for _ in range(20):
+        assert get(world, 80, "/") == SERVED
+
+
+@test(modes=("inprocess",))
+def one_port_is_served_on_the_stack_and_on_the_kernel(world):
+    server = world.stack(compiled(world, THEIRS / "epoll_both_sides.c", library="slipstack"))
+    world.wait_port(80, process=server)
+    for connect in (world.connect, world.connect_beside):
+        with connect(80) as sock:
+            sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert sock.recv(1000).endswith(b"served")
+    until(lambda: {"stack", "kernel"} <= set(server.output().split()), 5, "both listeners have been used")
+
+
+@test(modes=("instance",))
+def the_adapters_command_lines_work_without_a_command_of_ours(world):
+    adapter = world.folder / "libff_syscall.so"
+    shutil.copy(LIBRARY / "libslipstack.so", adapter)
+    world.start_instance("0")
+    where = {"SLIPSTACK_RUN_DIR": world.run_dir}
+    linked = compiled(world, THEIRS / "kqueue_threads.c", flags=[f"-L{world.folder}", f"-Wl,-rpath,{world.folder}"], library="ff_syscall")
+    plain = compiled(world, THEIRS / "epoll_threads.c", "clang", library="pthread")
+    for program, more in ((linked, {}), (plain, {"LD_PRELOAD": adapter, "FF_PROC_ID": 0})):
+        server = world.beside(program, env={**where, **more})
+        world.wait_port(80, process=server)
+        assert get(world, 80, "/") == SERVED
+        assert str(server.pid) in world.admin("status").output()
+        server.stop()
+
+
+@test(modes=("inprocess",))
+def an_installed_library_is_found_by_pkg_config(world):
+    where = world.folder / "root"
+    made = subprocess.run(["make", "-o", "build", "install", f"DESTDIR={where}", "PREFIX=/opt/s"], cwd=ROOT, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    search = {**os.environ, "PKG_CONFIG_PATH": str(where / "opt/s/lib/pkgconfig"), "PKG_CONFIG_SYSROOT_DIR": str(where)}
+    asked = subprocess.run(["pkg-config", "--cflags", "--libs", "libfstack"], env=search, capture_output=True, text=True, check=True)
+    program = world.folder / "installed"
+    words = ["cc", *STANDARDS["gcc"], "-D_GNU_SOURCE", str(THEIRS / "kqueue_both_families.c"), "-o", str(program), *asked.stdout.split()]
+    words.append(f"-Wl,-rpath,{where}/opt/s/lib")
+    subprocess.run(words, check=True, cwd=world.folder)
+    assert str(HEADERS) not in asked.stdout
+    server = start(world, program, env={"LOG_FILE": world.folder / "log", "PATH": f"{where}/opt/s/bin:{os.environ['PATH']}"})
+    world.wait_port(80, process=server)
+    with world.connect(80) as sock:
+        sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert sock.recv(1000).endswith(b"served"), (world.folder / "log").read_text()
+    names = {path.name for path in (where / "opt/s/lib").iterdir()}
+    assert {"libfstack.so", "libfstack.a", "libslipstack.so", "libff_syscall.so"} <= names
