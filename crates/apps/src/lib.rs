@@ -1,6 +1,8 @@
 //! Servers and load generators that live inside the engine.
 
+pub mod demo;
 pub mod dns;
 pub mod echo;
 pub mod http;
 pub mod load;
+pub mod proxy;

@@ -6,6 +6,13 @@ use slipstack_channel::SockId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionId(pub(crate) SockId);
 
+impl ConnectionId {
+    /// The connection's number without its generation: an index for tables of a service's own.
+    pub fn index(self) -> usize {
+        self.0.index as usize
+    }
+}
+
 /// A listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub(crate) SockId);

@@ -9,10 +9,10 @@ mod exchange;
 mod files;
 mod listing;
 mod log;
-mod request;
+pub(crate) mod request;
 mod response;
 mod server;
-mod status;
+pub(crate) mod status;
 
 pub use files::Root;
 pub use log::Log;

@@ -92,7 +92,7 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Status> {
 }
 
 /// A line ends with CR LF: who takes a bare LF, and who does not, see different requests.
-fn check_line_ends(bytes: &[u8]) -> Result<(), Status> {
+pub fn check_line_ends(bytes: &[u8]) -> Result<(), Status> {
     let mut before = 0;
     for &byte in bytes {
         if byte == b'\n' && before != b'\r' {
@@ -254,7 +254,7 @@ fn take_connection(value: &[u8], framing: &mut Framing<'_>) {
 }
 
 /// Digits and nothing else: signs and blanks are read differently by different servers.
-fn parse_length(value: &[u8]) -> Option<u64> {
+pub fn parse_length(value: &[u8]) -> Option<u64> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;
     }

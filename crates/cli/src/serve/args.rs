@@ -1,5 +1,7 @@
 //! The command line of `slipstack serve`.
 
+use std::net::SocketAddr;
+
 use clap::{Arg, ArgAction, Command, value_parser};
 use slipstack_config::Scope;
 
@@ -7,7 +9,7 @@ use crate::args::with_options;
 
 pub fn command() -> Command {
     Command::new("serve")
-        .about("Serve echo, files over HTTP or DNS zones inside the engine, without a program")
+        .about("Serve echo, files over HTTP, DNS zones or a proxy inside the engine, without a program")
         .long_about(
             "Runs a server on the stack itself: its requests are answered in the turn in which they\n\
              arrive. It ends with Ctrl-C or SIGTERM, and closes its connections in order.",
@@ -23,6 +25,8 @@ pub fn command() -> Command {
         .subcommand(echo())
         .subcommand(http())
         .subcommand(dns())
+        .subcommand(proxy())
+        .subcommand(demo())
 }
 
 fn echo() -> Command {
@@ -125,6 +129,138 @@ fn dns() -> Command {
                 .help("A zone and its master file; may be given several times"),
         );
     server(command, "53")
+}
+
+fn proxy() -> Command {
+    let command = Command::new("proxy")
+        .about("Pass connections on to backends: HTTP requests, or TCP as it comes")
+        .after_help(
+            "Examples:\n  \
+             slipstack serve proxy --if eth1 --ip 10.0.0.5/24 --port 80 --backend 10.0.0.7:8080\n  \
+             slipstack serve proxy --protocol tcp --backend 10.0.0.7:5432 --backend 10.0.0.8:5432",
+        )
+        .arg(
+            Arg::new("backend")
+                .long("backend")
+                .value_name("ADDRESS:PORT")
+                .required(true)
+                .action(ArgAction::Append)
+                .value_parser(value_parser!(SocketAddr))
+                .help("Where connections are passed on to; may be given several times"),
+        )
+        .arg(
+            Arg::new("protocol")
+                .long("protocol")
+                .value_name("PROTOCOL")
+                .default_value("http")
+                .value_parser(["http", "tcp"])
+                .help(
+                    "http: each request by itself, over connections to backends that are kept; \
+                     tcp: each connection has one of its own",
+                ),
+        )
+        .arg(
+            Arg::new("balance")
+                .long("balance")
+                .value_name("HOW")
+                .default_value("round-robin")
+                .value_parser(["round-robin", "least-connections"])
+                .help("How a backend is chosen, on each engine"),
+        )
+        .arg(count(
+            "answer-timeout",
+            "SECONDS",
+            "60",
+            "How long a backend may take to begin its answer",
+        ))
+        .arg(
+            Arg::new("idle-backends")
+                .long("idle-backends")
+                .value_name("COUNT")
+                .default_value("64")
+                .value_parser(value_parser!(u32))
+                .help("With http: connections to each backend that are kept, on each engine"),
+        )
+        .arg(
+            Arg::new("check-every")
+                .long("check-every")
+                .value_name("SECONDS")
+                .default_value("2")
+                .value_parser(value_parser!(u32))
+                .help("How often backends are checked; 0: one that refuses is passed over for 2 s"),
+        )
+        .arg(
+            Arg::new("check-path")
+                .long("check-path")
+                .value_name("PATH")
+                .help("A check asks for this path and wants 2xx or 3xx; without it, it connects"),
+        );
+    server(command, "8080")
+}
+
+fn demo() -> Command {
+    let addresses = |name: &'static str, letter: char, help: &'static str| {
+        Arg::new(name)
+            .short(letter)
+            .long(name)
+            .value_name("ADDRESS:PORT")
+            .action(ArgAction::Append)
+            .value_parser(value_parser!(SocketAddr))
+            .help(help)
+    };
+    let flag = |name: &'static str, letter: char, help: &'static str| {
+        Arg::new(name)
+            .short(letter)
+            .long(name)
+            .action(ArgAction::SetTrue)
+            .help(help)
+    };
+    let command = Command::new("demo")
+        .about("Serve one page, or pass requests on, and say the requests of each second")
+        .after_help(
+            "Examples:\n  \
+             slipstack serve demo -w 2 -k --if eth1 --ip 10.0.0.5/24 -a 10.0.0.5:80\n  \
+             slipstack serve demo -w 2 -v -x 10.0.0.7:80 -x 10.0.0.8:80",
+        )
+        .arg(count("engines", "COUNT", "1", "Engines, one for each core").short('w'))
+        .arg(
+            Arg::new("first-core")
+                .short('c')
+                .long("first-core")
+                .value_name("CORE")
+                .value_parser(value_parser!(u32))
+                .help("Core of the first engine; the others have the ones after it"),
+        )
+        .arg(
+            Arg::new("output")
+                .short('o')
+                .long("output")
+                .value_name("FILE")
+                .value_parser(value_parser!(std::path::PathBuf))
+                .help("Append the count of each second to this file"),
+        )
+        .arg(addresses(
+            "listen",
+            'a',
+            "Listen there only; may be given several times",
+        ))
+        .arg(addresses(
+            "backend",
+            'x',
+            "Pass requests on to it; may be given several times",
+        ))
+        .arg(flag(
+            "keep-alive",
+            'k',
+            "Answer several requests on a connection",
+        ))
+        .arg(flag("verbose", 'v', "The requests of each engine too"))
+        .arg(flag(
+            "debug",
+            'd',
+            "Say what the stack does, as --log debug",
+        ));
+    server(command, "80")
 }
 
 fn count(

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use slipstack_apps::dns::{Dns, DnsOptions, Zones};
 
-use super::{Common, wildcards};
+use super::hosting::{Common, wildcards};
 use crate::failure::Failure;
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {

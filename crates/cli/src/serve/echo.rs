@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use slipstack_apps::echo::{Echo, EchoOptions, Shape};
 
-use super::{Common, wildcards};
+use super::hosting::{Common, wildcards};
 use crate::failure::Failure;
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use slipstack_apps::http::{Http, HttpOptions, Log, Root};
 
-use super::{Common, wildcards};
+use super::hosting::{Common, wildcards};
 use crate::failure::Failure;
 
 /// Longest file that the cache takes whole.
