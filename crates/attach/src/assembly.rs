@@ -12,7 +12,8 @@ use slipstack_device::hooked::{FrameHook, Hooked};
 use slipstack_device::tee::{Plan, Tee};
 use slipstack_device::{Device, SlotParams, SlotParts, Steering, open_slot};
 use slipstack_engine::{
-    Engine, Fabric, InProcess, Instant, Role, Setup, StackConfig, engine_config_of,
+    Engine, Fabric, InProcess, Instant, PortRange, Role, Scatter, Setup, StackConfig,
+    engine_config_of,
 };
 use slipstack_keeper::{Inboxes, Neighbours, SlotWords};
 use slipstack_mem::{Doorbell, Region, now_ns, raised};
@@ -179,6 +180,11 @@ fn stack_config(settings: &Settings, parts: &Parts, network: &NetworkState) -> S
         has_udp_segmentation: link.udp_segmentation,
         role: Role::Engine,
         ephemeral: lease.ports,
+        ports: PortRange {
+            first: lease.port_pool.0,
+            last: lease.port_pool.1,
+        },
+        scatter: Scatter::new(lease.port_pool, lease.sequence_key),
         seed,
         sequence_key: Some(lease.sequence_key),
         ..StackConfig::default()

@@ -85,6 +85,7 @@ pub fn options(settings: &Settings) -> Options {
             .collect(),
         is_forwarding: settings.is_forwarding,
         slots: settings.slots,
+        ports: settings.ports(slipstack_keeper::system_ports()),
         is_autoconfigured: settings.is_autoconfigured,
         vlan: settings.own_vlan(),
         is_persistent: settings.is_persistent,

@@ -97,6 +97,8 @@ pub enum SocketOption {
     SynCount(u8),
     /// The window is never announced larger.
     WindowClamp(u32),
+    /// Ports that may be picked, inclusive; 0 = no bound.
+    PortRange(u16, u16),
     /// What comes back of datagrams over IPv4 (IPv6) is told even to who is not connected.
     ReturnsV4(bool),
     ReturnsV6(bool),
@@ -489,6 +491,7 @@ impl SocketOption {
             SocketOption::DeferAccept(tries) => one(24, u64::from(tries)),
             SocketOption::SynCount(tries) => one(64, u64::from(tries)),
             SocketOption::WindowClamp(bytes) => one(65, u64::from(bytes)),
+            SocketOption::PortRange(lo, hi) => one(66, u64::from(lo) | u64::from(hi) << 16),
         }
     }
 
@@ -528,6 +531,7 @@ impl SocketOption {
             24 => SocketOption::DeferAccept(first as u8),
             64 => SocketOption::SynCount(first as u8),
             65 => SocketOption::WindowClamp(first as u32),
+            66 => SocketOption::PortRange(first as u16, (first >> 16) as u16),
             code => SocketOption::Multicast(MulticastOption::decode(code, args.try_into().ok()?)?),
         })
     }

@@ -145,6 +145,7 @@ pub enum Request {
 pub enum Reply {
     Welcome(Box<Welcome>),
     Slot(Box<SlotLease>),
+    /// Places in the pool's keyed order, inclusive.
     Ports {
         first: u16,
         last: u16,
@@ -249,8 +250,10 @@ pub struct SlotLease {
     pub mtu: u16,
     /// `device::SlotParams` as text.
     pub params: String,
-    /// First block of outgoing ports.
+    /// First blocks of outgoing ports, as places in the pool's keyed order.
     pub ports: (u16, u16),
+    /// The pool that blocks are of, inclusive; the key of its order follows from `sequence_key`.
+    pub port_pool: (u16, u16),
     /// Key of initial sequence numbers and timestamp offsets, for all engines of the device.
     pub sequence_key: [u64; 2],
     pub descriptors: Vec<Descriptor>,

@@ -136,18 +136,13 @@ fn engines(report: &StatusReport) -> String {
             Some(name) => format!("instance {name}"),
             None => "in the program".into(),
         };
-        let ports: Vec<String> = engine
-            .ports
-            .iter()
-            .map(|(first, last)| format!("{first}-{last}"))
-            .collect();
         vec![
             engine.slot.to_string(),
             engine.pid.to_string(),
             engine.program.clone(),
             place,
             engine.flows.to_string(),
-            ports.join(" "),
+            engine.ports.to_string(),
         ]
     });
     filled(

@@ -14,6 +14,15 @@ impl Settings {
         Values::of(config)
     }
 
+    /// Outgoing ports, where `system` has these.
+    #[must_use]
+    pub fn ports(&self, system: (u16, u16)) -> (u16, u16) {
+        let mut config = StackConfig::default();
+        (config.ports.first, config.ports.last) = system;
+        self.tune(&mut config);
+        (config.ports.first, config.ports.last)
+    }
+
     /// Sets the numbers of a stack that is about to be made: by the options, then by `--sysctl`.
     pub fn tune(&self, config: &mut StackConfig) {
         let options = [

@@ -3,9 +3,8 @@
 use std::net::SocketAddr;
 
 use slipstack_channel::{Ends, Refusal, Reply, State};
-use slipstack_stack::{DatagramOut, Instant, MtuDiscovery, SocketError, UdpId, UdpOptions};
+use slipstack_stack::{DatagramOut, Instant, MtuDiscovery, PortRange, UdpId, UdpOptions};
 
-use crate::authority::Transport;
 use crate::client::{Bound, Role};
 use crate::commands::Answer;
 use crate::effects::Fx;
@@ -33,6 +32,7 @@ impl Engine {
         let options = UdpOptions {
             // Whether a broadcast is allowed is decided by the program's side.
             broadcast: true,
+            port_range: noted.map_or(PortRange::default(), |options| options.port_range),
             tos: noted.map_or(0, |options| options.tos),
             ttl: noted.map_or(0, |options| options.ttl),
             tos_v6: noted.map_or(0, |options| options.tos_v6),
@@ -41,15 +41,8 @@ impl Engine {
             mtu_discovery_v6: noted.map_or(MtuDiscovery::default(), |n| n.mtu_discovery_v6),
             ..asked
         };
-        let id = self.udp_bind(addr, &options)?;
+        let (id, is_announced) = self.udp_bind(addr, &options)?;
         let local = self.stack.udp_local(id).unwrap_or(addr);
-        let is_announced = match self.announce(Transport::Udp, local, asked.is_shared, false) {
-            Ok(is_announced) => is_announced,
-            Err(refusal) => {
-                let _ = self.stack.udp_close(id);
-                return Err(refusal);
-            }
-        };
         self.world.udps.set(id.index, id.generation, owner);
         if let Some(socket) = self.world.socket(owner) {
             socket.role = Role::Datagram(id);
@@ -64,19 +57,6 @@ impl Engine {
         };
         self.note_bound(owner, bound);
         Ok(Reply::Bound { local })
-    }
-
-    fn udp_bind(&mut self, addr: SocketAddr, options: &UdpOptions) -> Result<UdpId, Refusal> {
-        let mut result = self.stack.udp_bind(addr, options.clone());
-        if addr.port() == 0 {
-            for round in 0..=self.port_blocks.len() {
-                if result != Err(SocketError::AddrNotAvailable) || !self.next_ports(round) {
-                    break;
-                }
-                result = self.stack.udp_bind(addr, options.clone());
-            }
-        }
-        result.map_err(translate::refusal)
     }
 
     pub(crate) fn connect_datagram(&mut self, owner: Owner, remote: Option<SocketAddr>) -> Answer {

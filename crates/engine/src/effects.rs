@@ -54,6 +54,10 @@ impl<'a> Fx<'a> {
 }
 
 impl Effects for Fx<'_> {
+    fn is_elsewhere(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        !self.world.local.has_flow(local, remote)
+    }
+
     #[inline]
     fn transmit(&mut self, frame: FrameOut<'_>) {
         if frame.local {

@@ -27,6 +27,7 @@ mod outgoing;
 mod owners;
 mod partial;
 mod passing;
+mod ports;
 mod remote;
 mod routing;
 mod stats;
@@ -48,8 +49,8 @@ pub use network::{config_of, engine_config_of, learnt_entries};
 pub use remote::Remote;
 pub use routing::{stack_routes, stack_rules};
 pub use slipstack_stack::{
-    Congestion, EcnMode, FastOpenConfig, Instant, MtuProbing, NeighbourConfig, NetworkConfig, Role,
-    StackConfig, SynCookies, TcpConfig,
+    Congestion, EcnMode, FastOpenConfig, Instant, MtuProbing, NeighbourConfig, NetworkConfig,
+    PortRange, Role, Scatter, StackConfig, SynCookies, TcpConfig,
 };
 pub use stats::{EngineCounters, SocketView};
 pub use strays::stray_frame;

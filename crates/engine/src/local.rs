@@ -1,6 +1,7 @@
 //! Frames to our own address: back into this stack, or to the engine of another slot.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -222,6 +223,22 @@ pub(crate) struct Local {
 }
 
 impl Local {
+    /// Whether datagrams to a leased port come here: somebody else may have claimed it.
+    pub(crate) fn has_datagrams(&self, port: u16) -> bool {
+        let is_own = |it: &Fabric| it.steering.port(Proto::Udp, port) == Port::Slot(it.own_slot);
+        self.fabric.as_ref().is_none_or(is_own)
+    }
+
+    /// Whether a connection from a leased port would get its answers: somebody else may have claimed the port, or have
+    /// one between these two ends.
+    pub(crate) fn has_flow(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        let is_own = |it: &Fabric| {
+            it.steering.port(Proto::Tcp, local.port()) == Port::Slot(it.own_slot)
+                && it.steering.find_slot(Proto::Tcp, local, remote) == it.own_slot
+        };
+        self.fabric.as_ref().is_none_or(is_own)
+    }
+
     /// The slots that get this frame, as bits; 0: it is ours alone.
     fn find_slots(&mut self, frame: &[u8]) -> u64 {
         let Some(fabric) = &self.fabric else {

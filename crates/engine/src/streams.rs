@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use slipstack_channel::{CloseMode, Limits, Refusal, Reply, State};
-use slipstack_stack::{ConnId, Instant, ListenOptions, SocketError};
+use slipstack_stack::{ConnId, Instant, ListenOptions, PortRange};
 
 use crate::authority::Transport;
 use crate::client::{Bound, Role, Socket, step_for};
@@ -28,7 +28,8 @@ impl Engine {
         if socket.bound.is_some() || socket.role != Role::None {
             return Err(Refusal::InvalidArgument);
         }
-        let port = self.reserve_port(addr, is_v6_only, reuse_addr || reuse_port)?;
+        let range = self.port_range(owner);
+        let port = self.reserve_port(addr, is_v6_only, reuse_addr || reuse_port, range)?;
         let addr = SocketAddr::new(addr.ip(), port);
         let bound = Bound {
             addr,
@@ -40,45 +41,6 @@ impl Engine {
         };
         self.note_bound(owner, bound);
         Ok(Reply::Bound { local: addr })
-    }
-
-    /// Reserves a port, leasing more outgoing ones when those we have are used up.
-    fn reserve_port(
-        &mut self,
-        addr: SocketAddr,
-        is_v6_only: bool,
-        reuse: bool,
-    ) -> Result<u16, Refusal> {
-        let mut result = self.stack.tcp_reserve_port(addr, is_v6_only, reuse);
-        if addr.port() == 0 {
-            for round in 0..=self.port_blocks.len() {
-                if result != Err(SocketError::AddrNotAvailable) || !self.next_ports(round) {
-                    break;
-                }
-                result = self.stack.tcp_reserve_port(addr, is_v6_only, reuse);
-            }
-        }
-        result.map_err(translate::refusal)
-    }
-
-    /// Switches to another block of outgoing ports: first those leased already, then a new one.
-    pub(crate) fn next_ports(&mut self, round: usize) -> bool {
-        if round + 1 < self.port_blocks.len() {
-            self.port_blocks.rotate_left(1);
-        } else {
-            let leased = self.ports.as_ref().and_then(|ports| ports.lease_ports());
-            let Some(block) = leased else { return false };
-            self.port_blocks.push(block);
-        }
-        if let Some(&(low, high)) = self.port_blocks.last() {
-            self.stack.set_ephemeral(low, high);
-        }
-        true
-    }
-
-    fn is_leased(&self, port: u16) -> bool {
-        let mut blocks = self.port_blocks.iter();
-        blocks.any(|&(low, high)| (low..=high).contains(&port))
     }
 
     pub(crate) fn note_bound(&mut self, owner: Owner, bound: Bound) {
@@ -113,6 +75,19 @@ impl Engine {
         Ok(true)
     }
 
+    /// A port of our choice, for an unbound socket that listens.
+    fn bind_anywhere(&mut self, range: PortRange) -> Result<Bound, Refusal> {
+        let port = self.reserve_port(ANY, false, false, range)?;
+        Ok(Bound {
+            addr: SocketAddr::new(ANY.ip(), port),
+            is_v6_only: false,
+            is_shared: false,
+            is_reserved: true,
+            is_announced: false,
+            flow: None,
+        })
+    }
+
     pub(crate) fn on_listen(&mut self, owner: Owner, backlog: u32) -> Answer {
         let socket = self.world.socket(owner).ok_or(Refusal::UnknownSocket)?;
         let backlog = backlog.min(self.stack.config().tcp.backlog_max);
@@ -132,14 +107,7 @@ impl Engine {
         };
         let mut bound = match socket.bound {
             Some(bound) => bound,
-            None => Bound {
-                addr: SocketAddr::new(ANY.ip(), self.reserve_port(ANY, false, false)?),
-                is_v6_only: false,
-                is_shared: false,
-                is_reserved: true,
-                is_announced: false,
-                flow: None,
-            },
+            None => self.bind_anywhere(options.socket.port_range)?,
         };
         // The listener holds the port from here on.
         if bound.is_reserved {
@@ -152,9 +120,12 @@ impl Engine {
         let id = match listened {
             Ok(id) => id,
             Err(error) => {
-                let reserved = self
-                    .stack
-                    .tcp_reserve_port(bound.addr, bound.is_v6_only, true);
+                let reserved = self.stack.tcp_reserve_port(
+                    bound.addr,
+                    bound.is_v6_only,
+                    true,
+                    PortRange::default(),
+                );
                 bound.is_reserved = reserved.is_ok();
                 self.note_bound(owner, bound);
                 return Err(translate::refusal(error));
@@ -256,24 +227,7 @@ impl Engine {
                 .without(State::HUP | State::RDHUP | State::CLOSED);
         }
         let local = bound.map(|bound| bound.addr);
-        let mut rounds = 0;
-        let conn = loop {
-            let mut fx = Fx::new(&mut self.world, &mut *self.device);
-            match self
-                .stack
-                .tcp_connect(now, local, remote, &options, &mut fx)
-            {
-                Ok(conn) => break conn,
-                Err(SocketError::AddrNotAvailable)
-                    if local.is_none_or(|addr| addr.port() == 0)
-                        && rounds <= self.port_blocks.len()
-                        && self.next_ports(rounds) =>
-                {
-                    rounds += 1;
-                }
-                Err(error) => return Err(translate::refusal(error)),
-            }
-        };
+        let conn = self.connect_from(now, owner, (local, remote), &options)?;
         self.world.conns.set(conn.index, conn.generation, owner);
         let (local, remote) = self.stack.tcp_endpoints(conn).unwrap_or((ANY, remote));
         let limits = Limits {

@@ -5,7 +5,9 @@ use core::time::Duration;
 use slipstack_channel as channel;
 use slipstack_channel::{Refusal, SocketOption};
 use slipstack_stack as stack;
-use slipstack_stack::{KeepAlive, MtuDiscovery, SocketError, SocketOptions, TcpOption, UdpOption};
+use slipstack_stack::{
+    KeepAlive, MtuDiscovery, PortRange, SocketError, SocketOptions, TcpOption, UdpOption,
+};
 
 use crate::authority::PortRefused;
 
@@ -31,8 +33,9 @@ pub(crate) fn reason(reason: stack::Reason) -> channel::Reason {
 pub(crate) fn refusal(error: SocketError) -> Refusal {
     match error {
         SocketError::UnknownId => Refusal::UnknownSocket,
-        SocketError::AddrInUse | SocketError::FlowExists => Refusal::AddrInUse,
-        SocketError::AddrNotAvailable => Refusal::AddrNotAvailable,
+        SocketError::AddrInUse => Refusal::AddrInUse,
+        // __inet_check_established(): who connects from a port of its choice.
+        SocketError::AddrNotAvailable | SocketError::FlowExists => Refusal::AddrNotAvailable,
         SocketError::FamilyNotSupported => Refusal::FamilyNotSupported,
         SocketError::InvalidArgument | SocketError::BadImage => Refusal::InvalidArgument,
         SocketError::InvalidState => Refusal::InvalidState,
@@ -103,6 +106,7 @@ pub(crate) fn tcp_option(option: SocketOption) -> Option<TcpOption> {
         | SocketOption::TakesJoined(_)
         | SocketOption::FastOpen(_)
         | SocketOption::DeferAccept(_)
+        | SocketOption::PortRange(..)
         | SocketOption::MtuDiscovery(_)
         | SocketOption::MtuDiscoveryV6(_)
         | SocketOption::Multicast(_)
@@ -149,6 +153,12 @@ pub(crate) fn note_option(options: &mut SocketOptions, option: SocketOption) {
         SocketOption::MaxSeg(bytes) => options.mss = (bytes > 0).then_some(bytes),
         SocketOption::Linger2(time) => options.linger2 = time,
         SocketOption::SynCount(tries) => options.syn_retries = (tries > 0).then_some(tries),
+        SocketOption::PortRange(lo, hi) => {
+            options.port_range = PortRange {
+                first: lo,
+                last: hi,
+            }
+        }
         SocketOption::WindowClamp(bytes) => options.window_clamp = (bytes > 0).then_some(bytes),
         SocketOption::Tos(tos) => options.tos = tos,
         SocketOption::Ttl(ttl) => options.ttl = ttl,

@@ -30,6 +30,7 @@ mod world;
 
 pub use claims::find_remaining;
 pub use error::KeeperError;
+pub use leases::system_ports;
 pub use neighbours::Neighbours;
 pub use regions::{Inboxes, SLOTS_MAX, SlotWords};
 pub use run::run;

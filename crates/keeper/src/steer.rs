@@ -24,6 +24,15 @@ pub struct Steer {
 /// The number of listener groups in the steering tables.
 const GROUPS: u16 = 256;
 
+/// Flows of one port stand together.
+pub fn order((flow, _): &OwnedFlow) -> (bool, u16) {
+    order_of(flow.proto, flow.local.port())
+}
+
+fn order_of(proto: Proto, port: u16) -> (bool, u16) {
+    (proto == Proto::Udp, port)
+}
+
 impl Steer {
     /// Goes on with the groups of a former keeper.
     pub fn with_groups(groups: &[(Protocol, u16, u8)]) -> Steer {
@@ -46,7 +55,7 @@ impl Steer {
         groups
     }
 
-    /// Brings the entry of one port in line with the leases. `flows` are those of living engines.
+    /// Brings the entry of one port in line with the leases. `flows` are those of living engines, sorted by [`order`].
     pub fn apply(
         &mut self,
         steering: &Steering,
@@ -56,17 +65,16 @@ impl Steer {
         flows: &[OwnedFlow],
     ) -> Result<(), DeviceError> {
         let proto = proto(protocol);
-        let concerned: Vec<OwnedFlow> = flows
-            .iter()
-            .filter(|(flow, _)| flow.proto == proto && flow.local.port() == port)
-            .copied()
-            .collect();
+        let wanted = order_of(proto, port);
+        let from = flows.partition_point(|flow| order(flow) < wanted);
+        let concerned = &flows[from..];
+        let concerned = &concerned[..concerned.partition_point(|flow| order(flow) == wanted)];
         match leases.route(protocol, port) {
-            Route::Keeper => self.set_port(steering, protocol, port, Port::Keeper, 0, &concerned),
+            Route::Keeper => self.set_port(steering, protocol, port, Port::Keeper, 0, concerned),
             Route::Slot(slot) => {
-                self.set_port(steering, protocol, port, Port::Slot(slot), slot, &concerned)
+                self.set_port(steering, protocol, port, Port::Slot(slot), slot, concerned)
             }
-            Route::Shared(slots) => self.share_port(steering, protocol, port, &slots, &concerned),
+            Route::Shared(slots) => self.share_port(steering, protocol, port, &slots, concerned),
         }
     }
 

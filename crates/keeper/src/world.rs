@@ -20,7 +20,7 @@ use slipstack_stack::{Role, SlaacConfig, StackConfig};
 use crate::device_state::DeviceState;
 use crate::error::KeeperError;
 use crate::journal::Journal;
-use crate::leases::{KEEPER_SLOT, Leases, Protocol};
+use crate::leases::{KEEPER_SLOT, Leases, PortBlocks, Protocol};
 use crate::log::say;
 use crate::neighbours::Neighbours;
 use crate::orphans;
@@ -137,6 +137,8 @@ pub struct Options {
     pub is_forwarding: bool,
     /// Engines that may run at a time.
     pub slots: u16,
+    /// Outgoing ports, inclusive.
+    pub ports: (u16, u16),
     /// IPv6 addresses, router and MTU are what the link tells.
     pub is_autoconfigured: bool,
     /// 802.1Q VLAN of the interface; 0 = what has no tag.
@@ -281,15 +283,19 @@ impl World {
         rustix::fs::chmod(dir.control_socket(), rustix::fs::Mode::from_raw_mode(0o666)).map_err(
             |error| KeeperError::io("open the control socket to programs")(error.into()),
         )?;
+        let sequence_key = [random_u64(), random_u64()];
         Ok(World {
             inboxes: Inboxes::create(count).map_err(KeeperError::io("create shared memory"))?,
             neighbours: Neighbours::create().map_err(KeeperError::io("create shared memory"))?,
             journal: Journal::create().map_err(KeeperError::io("create shared memory"))?,
             state: State {
-                leases: Leases::new(usize::from(count)),
+                leases: Leases::new(
+                    usize::from(count),
+                    PortBlocks::new(options.ports, sequence_key),
+                ),
                 groups: Vec::new(),
                 capability: random_u64(),
-                sequence_key: [random_u64(), random_u64()],
+                sequence_key,
                 had_clients: false,
                 routers,
                 network: network.state.clone(),

@@ -266,8 +266,16 @@ impl Process {
         // The kernel's part has settled whether the port is free; this says who of several hears.
         let reuse_port =
             options.is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT) || self.attach.is_spread();
+        if let Some(range) = options.port_range() {
+            link.set_option(sock, range);
+        }
         let outcome = link
             .bind(sock, local, is_v6_only(socket), reuse_port)
+            .map_err(|error| match error {
+                // inet_autobind(): no port is left.
+                Errno::EADDRNOTAVAIL if bound.is_none() => Errno::EAGAIN,
+                error => error,
+            })
             .inspect(|_| {
                 push_options(&link, sock, &options);
                 for option in all_changes(&memberships) {

@@ -113,6 +113,10 @@ pub struct StackConfig {
     pub role: Role,
     /// Ports of active opens and unbound UDP sockets, inclusive.
     pub ephemeral: (u16, u16),
+    /// Of those, the ones that may be picked.
+    pub ports: crate::options::PortRange,
+    /// Which ports the numbers of that range stand for.
+    pub scatter: crate::scatter::Scatter,
     pub udp_sockets_max: u32,
     pub neighbour: NeighbourConfig,
     /// Memory of the fragments of each family that wait for the rest of their packets; beyond it the oldest go.
@@ -141,6 +145,11 @@ impl Default for StackConfig {
             has_udp_segmentation: false,
             role: Role::Standalone,
             ephemeral: (32768, 60999),
+            ports: crate::options::PortRange {
+                first: 32768,
+                last: 60999,
+            },
+            scatter: crate::scatter::Scatter::NONE,
             udp_sockets_max: 65_536,
             neighbour: NeighbourConfig::default(),
             fragments_bytes_max: 4 << 20,

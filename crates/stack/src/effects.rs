@@ -56,6 +56,13 @@ pub trait Effects {
         None
     }
 
+    /// Whether the answers of a connection from a port that is among this stack's outgoing ones would go to somebody
+    /// else, who has taken the port or still has such a connection.
+    fn is_elsewhere(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        let _ = (local, remote);
+        false
+    }
+
     /// A datagram of this socket, which has asked for it, came back.
     fn returned(&mut self, udp: UdpId, to: SocketAddr, reason: Reason, told: &Told<'_>) {
         let _ = (udp, to, reason, told);

@@ -46,6 +46,7 @@ pub mod rng;
 pub mod route;
 pub mod route6;
 mod router;
+mod scatter;
 mod slaac;
 mod sockets;
 mod stack;
@@ -73,9 +74,10 @@ pub use ip::{IpMeta, PathCause, PathError, Told};
 pub use learnt::{Learnt, LearntAddress, Redirected};
 pub use link::{Cx, Link, NextHop, OutPacket, OutSegment, Output, Path};
 pub use options::{
-    CloseMode, Congestion, KeepAlive, ListenOptions, MtuDiscovery, SocketOptions, TcpOption,
-    UdpOption, UdpOptions,
+    CloseMode, Congestion, KeepAlive, ListenOptions, MtuDiscovery, PortRange, SocketOptions,
+    TcpOption, UdpOption, UdpOptions,
 };
+pub use scatter::Scatter;
 pub use slaac::Identifiers;
 pub use stack::Stack;
 pub use stray::{datagram_frames, stray_frame};

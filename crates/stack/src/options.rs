@@ -83,6 +83,8 @@ pub struct SocketOptions {
     pub mss: Option<u16>,
     /// How long an orphan stays in FIN-WAIT-2.
     pub linger2: Option<Duration>,
+    /// Of which the local port is, if the stack picks it (IP_LOCAL_PORT_RANGE).
+    pub port_range: PortRange,
     /// Retransmissions of a SYN (TCP_SYNCNT).
     pub syn_retries: Option<u8>,
     /// Largest window that is announced (TCP_WINDOW_CLAMP).
@@ -148,6 +150,37 @@ impl Default for ListenOptions {
     }
 }
 
+/// Ports that may be picked, inclusive; 0 as a bound: none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortRange {
+    pub first: u16,
+    pub last: u16,
+}
+
+impl PortRange {
+    /// This range of a socket in its stack's, as inet_sk_get_local_port_range(): a bound outside of the stack's is none.
+    #[must_use]
+    pub fn within(self, stack: PortRange) -> PortRange {
+        let of = |bound: u16, default| if stack.has(bound) { bound } else { default };
+        PortRange {
+            first: of(self.first, stack.first),
+            last: of(self.last, stack.last),
+        }
+    }
+
+    #[inline]
+    #[must_use]
+    pub fn has(self, port: u16) -> bool {
+        (self.first..=self.last).contains(&port)
+    }
+
+    /// Number of ports.
+    #[must_use]
+    pub fn count(self) -> u32 {
+        u32::from(self.last.saturating_sub(self.first)) + 1
+    }
+}
+
 /// What becomes of a packet larger than its path takes (`IP_MTU_DISCOVER`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum MtuDiscovery {
@@ -207,6 +240,8 @@ pub struct UdpOptions {
     pub reuse_port: bool,
     /// On [::]: IPv4 is not taken in.
     pub is_v6_only: bool,
+    /// Of which the port is, if the stack picks it.
+    pub port_range: PortRange,
     pub broadcast: bool,
     /// Joined datagrams are delivered as they come (UDP_GRO).
     pub takes_joined: bool,

@@ -7,7 +7,7 @@ use core::time::Duration;
 use crate::effects::Effects;
 use crate::error::SocketError;
 use crate::ids::{ConnId, ListenerId};
-use crate::options::{CloseMode, ListenOptions, SocketOptions, TcpOption};
+use crate::options::{CloseMode, ListenOptions, PortRange, SocketOptions, TcpOption};
 use crate::stack::{Stack, cx};
 use crate::tcp::{ConnectionImage, HalfOpenImage, TcpInfo, TimeWaitImage};
 use crate::time::Instant;
@@ -84,9 +84,10 @@ impl Stack {
         local: SocketAddr,
         is_v6_only: bool,
         reuse: bool,
+        range: PortRange,
     ) -> Result<u16, SocketError> {
         self.tcp
-            .reserve_port(local, is_v6_only, reuse, &mut cx!(self))
+            .reserve_port(local, is_v6_only, reuse, range, &mut cx!(self))
     }
 
     /// Gives back what [`Stack::tcp_reserve_port`] took.

@@ -26,9 +26,10 @@ use crate::ipv6;
 use crate::learnt::Learnt;
 use crate::link::Link;
 use crate::neighbour::{Confidence, GivenUp, Querier};
-use crate::options::{DEFAULT_TTL, UdpOption, UdpOptions};
+use crate::options::{DEFAULT_TTL, PortRange, UdpOption, UdpOptions};
 use crate::reassembly::Reassembly;
 use crate::rng::Rng;
+use crate::scatter::Scatter;
 use crate::tcp::Tcp;
 use crate::time::Instant;
 use crate::udp::{GroupChange, MulticastOption, Udp, UdpOutcome};
@@ -68,7 +69,7 @@ impl Stack {
         let mut rng = Rng::new(&config.seed);
         Self {
             link: Link::new(&config, &mut rng),
-            udp: Udp::new(config.ephemeral, &mut rng),
+            udp: Udp::new(config.ephemeral, config.scatter, &mut rng),
             tcp: Tcp::new(&config, &mut rng, now),
             icmp_errors: IcmpLimit::new(
                 config.icmp_errors_per_second,
@@ -330,9 +331,25 @@ impl Stack {
         }
     }
 
-    /// Changes the range of ports of active opens, inclusive.
+    /// Ports that a socket of this range may have, each once, from a random one on.
+    pub fn ports_of(&mut self, range: PortRange) -> impl Iterator<Item = u16> + use<> {
+        let range = range.within(self.config.ports);
+        let count = range.count();
+        let start = self.rng.below(count);
+        (0..count).map(move |step| range.first + ((start + step) % count) as u16)
+    }
+
+    /// The order in which ports are handed out.
+    pub fn scatter(&self) -> Scatter {
+        self.config.scatter
+    }
+
+    /// Changes the range of ports of active opens, inclusive; places in the order of [`Stack::scatter`].
     pub fn set_ephemeral(&mut self, lo: u16, hi: u16) {
         self.config.ephemeral = (lo, hi);
+        if self.config.scatter == Scatter::NONE {
+            (self.config.ports.first, self.config.ports.last) = (lo, hi);
+        }
         self.udp.set_ephemeral(lo, hi);
         self.tcp.set_ephemeral(lo, hi);
     }

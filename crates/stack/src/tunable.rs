@@ -255,6 +255,10 @@ tunables! {
         "Fast Open: 1 client, 2 server, 4 and 512 each without a cookie";
     UserTimeoutOption = "tcp.user_timeout_option" 0 ..= 1, Live, tcp.user_timeout_option,
         "User timeout option of RFC 5482";
+    PortFirst = "ip.port_first" 1 ..= 65_535, Live, ports.first,
+        "First outgoing port";
+    PortLast = "ip.port_last" 1 ..= 65_535, Live, ports.last,
+        "Last outgoing port";
     FragmentsMax = "ip.fragments_max" 131_072 ..= 1_073_741_824, AtStart, fragments_bytes_max,
         "Bytes of fragments of each family that wait for the rest";
 }

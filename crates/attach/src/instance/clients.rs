@@ -288,7 +288,7 @@ impl Desk {
             pid: std::process::id(),
             program: "slipstack".to_owned(),
             instance: Some(self.name.clone()),
-            ports: Vec::new(),
+            ports: 0,
             flows: engine.flow_count() as u32,
         };
         let instance = InstanceReport {

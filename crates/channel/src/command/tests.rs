@@ -1,6 +1,6 @@
 use super::*;
 
-fn options() -> [SocketOption; 11] {
+fn options() -> [SocketOption; 12] {
     let ms = Duration::from_millis;
     [
         SocketOption::NoDelay(true),
@@ -19,6 +19,7 @@ fn options() -> [SocketOption; 11] {
         SocketOption::DeferAccept(3),
         SocketOption::SynCount(1),
         SocketOption::WindowClamp(70_000),
+        SocketOption::PortRange(40_000, 0),
     ]
 }
 

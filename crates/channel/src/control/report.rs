@@ -91,8 +91,8 @@ pub struct EngineReport {
     pub program: String,
     /// Name of the instance; `None`: in the program.
     pub instance: Option<String>,
-    /// Blocks of outgoing ports.
-    pub ports: Vec<(u16, u16)>,
+    /// How many outgoing ports it has.
+    pub ports: u32,
     pub flows: u32,
 }
 

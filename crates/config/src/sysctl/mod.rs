@@ -31,6 +31,8 @@ pub enum Meaning {
     Is(Tunable, Unit),
     /// Least, first and greatest size of a buffer; the least is fixed.
     Sizes { initial: Tunable, max: Tunable },
+    /// First and last of a range.
+    Range { first: Tunable, last: Tunable },
     /// One of a few names.
     Choice(Tunable, &'static [&'static str]),
     /// It has this value and no other, for the reason that the sentence gives.
@@ -130,6 +132,7 @@ pub fn read(row: &'static Sysctl, read: impl Fn(Tunable) -> u32) -> Result<Strin
         Meaning::Sizes { initial, max } => {
             format!("{BUFFER_MIN}\t{}\t{}", read(initial), read(max))
         }
+        Meaning::Range { first, last } => format!("{}\t{}", read(first), read(last)),
         Meaning::Choice(tunable, names) => names
             .get(read(tunable) as usize)
             .copied()
@@ -172,6 +175,18 @@ pub fn write(row: &'static Sysctl, text: &str) -> Result<Vec<(Tunable, u32)>, Sy
                 }
                 _ => Err(wrong(format!(
                     "three sizes in ascending order, the second and third from {least} to {most}"
+                ))),
+            }
+        }
+        Meaning::Range { first, last } => {
+            let bounds: Option<Vec<u32>> = text.split_whitespace().map(integer).collect();
+            let (least, most) = (first.range().0, last.range().1);
+            match bounds.as_deref() {
+                Some([from, to]) if least <= *from && from <= to && *to <= most => {
+                    Ok(vec![(first, *from), (last, *to)])
+                }
+                _ => Err(wrong(format!(
+                    "two numbers in ascending order from {least} to {most}"
                 ))),
             }
         }

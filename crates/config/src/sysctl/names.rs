@@ -2,7 +2,7 @@
 
 use slipstack_stack::Tunable::{self, *};
 
-use super::Meaning::{Choice, Fixed, Is, Moot, Sizes};
+use super::Meaning::{Choice, Fixed, Is, Moot, Range, Sizes};
 use super::Unit::{Half, On, Same, Seconds};
 use super::{Meaning, Sysctl};
 
@@ -19,7 +19,6 @@ const RACK: &str = "RACK-TLP finds losses on every connection";
 const HPTS: &str = "pacing uses the stack's exact timers";
 const PER_OPTION: &str = "the option --forward says it when the stack is started";
 const SLAAC: &str = "the option --slaac says it when the stack is started";
-const LEASED: &str = "outgoing ports are leased to engines, so that answers come home";
 
 const fn row(name: &'static str, meaning: Meaning) -> Sysctl {
     Sysctl { name, meaning }
@@ -65,7 +64,13 @@ pub const SYSCTLS: &[Sysctl] = &[
     ),
     is("net.core.somaxconn", BacklogMax),
     moot("net.ipv4.ip_forward", PER_OPTION),
-    moot("net.ipv4.ip_local_port_range", LEASED),
+    row(
+        "net.ipv4.ip_local_port_range",
+        Range {
+            first: PortFirst,
+            last: PortLast,
+        },
+    ),
     is("net.ipv4.ipfrag_high_thresh", FragmentsMax),
     moot(
         "net.ipv4.tcp_abort_on_overflow",
@@ -263,8 +268,8 @@ pub const SYSCTLS: &[Sysctl] = &[
         "net.inet.ip.portrange.randomtime",
         "outgoing ports are always random",
     ),
-    moot("net.inet.ip.portrange.first", LEASED),
-    moot("net.inet.ip.portrange.last", LEASED),
+    is("net.inet.ip.portrange.first", PortFirst),
+    is("net.inet.ip.portrange.last", PortLast),
     moot("net.inet6.ip6.auto_linklocal", SLAAC),
     moot("net.inet6.ip6.accept_rtadv", SLAAC),
     moot("net.inet6.icmp6.rediraccept", SLAAC),

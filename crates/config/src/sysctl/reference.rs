@@ -40,6 +40,7 @@ impl Sysctl {
         let tunable: Tunable = match self.meaning {
             Meaning::Is(tunable, _) | Meaning::Choice(tunable, _) => tunable,
             Meaning::Sizes { initial, .. } => initial,
+            Meaning::Range { first, .. } => first,
             Meaning::Fixed(..) => return "never",
             Meaning::Moot(_) => return "–",
         };
@@ -56,6 +57,7 @@ impl Sysctl {
             Meaning::Is(tunable, _) => tunable.help().to_owned(),
             Meaning::Choice(tunable, names) => format!("{}: {}", tunable.help(), names.join(", ")),
             Meaning::Sizes { initial, max } => format!("{}; {}", initial.help(), max.help()),
+            Meaning::Range { first, last } => format!("{}; {}", first.help(), last.help()),
             Meaning::Fixed(_, why) => format!("Fixed: {why}"),
             Meaning::Moot(why) => format!("Without meaning: {why}"),
         }

@@ -78,6 +78,7 @@ fn what_cannot_be_set_is_refused_with_its_reason() {
     assert!(refused("net.ipv4.tcp_ecn=on").contains("but must be a number"));
     assert!(refused("net.ipv4.tcp_rmem=1 2 3").contains("three sizes"));
     assert!(refused("net.ipv4.tcp_rmem=4096 9000 5000").contains("ascending"));
+    assert!(refused("net.ipv4.ip_local_port_range=9 5").contains("two numbers"));
     assert!(refused("net.inet.tcp.recvbuf_auto=0").contains("cannot be changed: receive"));
     assert!(refused("hz=1000").contains("no meaning here: timers"));
     assert!(refused("net.ipv4.tcp_congestion_control=vegas").contains("one of cubic"));

@@ -227,9 +227,16 @@ impl Listeners {
 }
 
 fn may_share(held: &Listener, wanted: &Listener) -> bool {
-    held.client == wanted.client
+    is_apart(held.address, wanted.address)
+        || held.client == wanted.client
         || held.family == wanted.family
         || (held.reuse_port && wanted.reuse_port && held.uid == wanted.uid)
+}
+
+/// Two addresses, and not every one. Steering does not tell them apart, so what one engine has no use for is offered to the
+/// others on the port.
+fn is_apart(a: IpAddr, b: IpAddr) -> bool {
+    a != b && !a.is_unspecified() && !b.is_unspecified()
 }
 
 #[cfg(test)]
@@ -268,6 +275,12 @@ mod tests {
             listeners.claim(specific),
             Err(ListenRefused::InUse(ClientId(1)))
         );
+        let [one, other] = [3, 4].map(|last| Listener {
+            address: Ipv4Addr::new(10, 0, 0, last).into(),
+            ..listener(last.into(), last.into(), 82)
+        });
+        assert_eq!(listeners.claim(one), Ok(()));
+        assert_eq!(listeners.claim(other), Ok(()), "two addresses");
         let datagrams = Listener {
             protocol: Protocol::Udp,
             ..listener(2, 2, 80)

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use clients::{CLIENTS_MAX, Client, ClientId, Clients, Family, ProcessKey};
 pub use listeners::{LISTENERS_MAX, ListenRefused, Listener, Listeners, Protocol};
-pub use ports::{BLOCK_LEN, BLOCKS, PORT_FIRST, PORT_LAST, PortBlocks};
+pub use ports::{PortBlocks, system_ports};
 
 /// The keeper's own slot.
 pub const KEEPER_SLOT: u16 = 0;
@@ -52,10 +52,6 @@ pub enum LeaseError {
     NoSlotLeased,
     NoPorts,
     Listen(ListenRefused),
-    /// The port lies in the outgoing ports of another engine.
-    PortOfOthers {
-        slot: u16,
-    },
 }
 
 /// What a client that has gone leaves behind.
@@ -77,12 +73,12 @@ pub struct Leases {
 
 impl Leases {
     /// Leases of a device with `slots` slots, the keeper's own included.
-    pub fn new(slots: usize) -> Leases {
+    pub fn new(slots: usize, blocks: PortBlocks) -> Leases {
         Leases {
             clients: Clients::default(),
             listeners: Listeners::default(),
             slots: vec![SlotState::Free; slots],
-            blocks: PortBlocks::default(),
+            blocks,
         }
     }
 
@@ -116,7 +112,7 @@ impl Leases {
     }
 
     /// Takes back a slot whose engine has never begun.
-    pub fn unlease_slot(&mut self, id: ClientId) -> Vec<(u16, u16)> {
+    pub fn unlease_slot(&mut self, id: ClientId) -> Vec<u16> {
         let Some(slot) = self
             .clients
             .find_mut(id)
@@ -131,19 +127,33 @@ impl Leases {
         self.blocks.release(slot)
     }
 
-    pub fn lease_ports(&mut self, id: ClientId, hint: u64) -> Result<(u16, u16), LeaseError> {
+    /// Gives `wanted` blocks of outgoing ports in a row, or one: first and last place in the pool's order.
+    pub fn lease_ports(
+        &mut self,
+        id: ClientId,
+        hint: u64,
+        wanted: usize,
+    ) -> Result<(u16, u16), LeaseError> {
         let client = self.clients.find(id).ok_or(LeaseError::UnknownClient)?;
         let slot = client.slot.ok_or(LeaseError::NoSlotLeased)?;
         self.blocks
-            .lease(slot, hint, BLOCKS_PER_SLOT_MAX)
+            .lease(slot, hint, wanted, BLOCKS_PER_SLOT_MAX)
             .ok_or(LeaseError::NoPorts)
     }
 
-    pub fn port_blocks(&self, slot: u16) -> Vec<(u16, u16)> {
-        self.blocks.of(slot).collect()
+    /// How many blocks of outgoing ports an engine begins with.
+    pub fn first_blocks(&self) -> usize {
+        let is_free = |state: &&SlotState| **state == SlotState::Free;
+        self.blocks
+            .first_lease(self.slots.iter().filter(is_free).count())
     }
 
-    /// Claims a port for listening, or for datagrams.
+    pub fn blocks(&self) -> &PortBlocks {
+        &self.blocks
+    }
+
+    /// Claims a port for listening, or for datagrams. The engine whose outgoing ports it is among sees so in the
+    /// steering, and takes others.
     pub fn listen(
         &mut self,
         id: ClientId,
@@ -153,19 +163,6 @@ impl Leases {
         reuse_port: bool,
     ) -> Result<(), LeaseError> {
         let client = self.clients.find(id).ok_or(LeaseError::UnknownClient)?;
-        if let Some(slot) = self
-            .blocks
-            .find_owner(port)
-            .filter(|slot| Some(*slot) != client.slot)
-        {
-            let owner = self
-                .clients
-                .find_by_slot(slot)
-                .map(|(_, owner)| owner.family);
-            if owner.is_some_and(|family| family != client.family) {
-                return Err(LeaseError::PortOfOthers { slot });
-            }
-        }
         let wanted = Listener {
             client: id,
             family: client.family,
@@ -191,10 +188,7 @@ impl Leases {
             .map(|(protocol, port)| (protocol, port, port))
             .collect();
         if let Some(slot) = client.slot {
-            for (first, last) in self.blocks.release(slot) {
-                ports.push((Protocol::Tcp, first, last));
-                ports.push((Protocol::Udp, first, last));
-            }
+            ports.extend(both_protocols(&self.blocks.release(slot)));
             if let Some(state) = self.slots.get_mut(usize::from(slot)) {
                 *state = SlotState::Draining;
             }
@@ -243,6 +237,12 @@ impl Leases {
             })
             && self.listeners.iter().all(|l| l.slot.is_none_or(in_range))
     }
+}
+
+/// Each of the ports as a range, of TCP and of UDP.
+pub fn both_protocols(ports: &[u16]) -> impl Iterator<Item = (Protocol, u16, u16)> + '_ {
+    let of = |protocol| ports.iter().map(move |port| (protocol, *port, *port));
+    of(Protocol::Tcp).chain(of(Protocol::Udp))
 }
 
 #[cfg(test)]

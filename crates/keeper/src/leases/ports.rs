@@ -1,83 +1,145 @@
 //! Blocks of local ports for outgoing connections.
 //!
 //! An engine that connects out takes local ports from blocks that are its own, so that every answer
-//! finds its slot by one look at the local port.
+//! finds its slot by one look at the local port. The pool is the system's `ip_local_port_range` as it was when the
+//! keeper began. Blocks are ranges of places in a keyed order of the pool ([`Scatter`]), so that their ports lie all over
+//! it and nobody can tell from one what the others are (RFC 6056 3.3.3).
 
 use serde::{Deserialize, Serialize};
+use slipstack_stack::Scatter;
 
-/// First and last port that may be leased; Linux's own default range.
-pub const PORT_FIRST: u16 = 32768;
-pub const PORT_LAST: u16 = 60999;
-/// Ports in one block.
+/// Linux's own default range.
+const POOL_DEFAULT: (u16, u16) = (32768, 60999);
+/// Ports in one block, of a pool that is large enough for [`BLOCKS_MIN`] of them.
 pub const BLOCK_LEN: u16 = 256;
-/// Number of whole blocks in the range.
-pub const BLOCKS: usize = ((PORT_LAST - PORT_FIRST + 1) / BLOCK_LEN) as usize;
+/// A smaller pool has smaller blocks: engines share it.
+const BLOCKS_MIN: u16 = 64;
+/// The first lease of an engine has so many blocks in a row at most: each block less makes ports easier to guess.
+const BLOCKS_FIRST_MAX: usize = 16;
 
 /// Which slot owns which block.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PortBlocks {
+    pool: (u16, u16),
+    key: [u64; 2],
+    block_len: u16,
     owner: Vec<Option<u16>>,
 }
 
-impl Default for PortBlocks {
-    fn default() -> Self {
+impl PortBlocks {
+    /// Blocks of the ports `pool.0` to `pool.1`, inclusive, in an order that follows from `key`.
+    pub fn new(pool: (u16, u16), key: [u64; 2]) -> PortBlocks {
+        let pool = if pool.0 == 0 || pool.1 < pool.0 {
+            POOL_DEFAULT
+        } else {
+            pool
+        };
+        let count = pool.1 - pool.0;
+        let block_len = (count / BLOCKS_MIN).clamp(1, BLOCK_LEN);
+        let blocks = usize::from(count.saturating_add(1) / block_len);
         PortBlocks {
-            owner: vec![None; BLOCKS],
+            pool,
+            key,
+            block_len,
+            owner: vec![None; blocks],
         }
     }
-}
 
-impl PortBlocks {
-    /// Takes a free block for `slot`, beginning the search at `hint` (any number). Returns its first
-    /// and last port, or `None` when every block is taken or `slot` already has `blocks_max`.
-    pub fn lease(&mut self, slot: u16, hint: u64, blocks_max: usize) -> Option<(u16, u16)> {
-        if self
+    pub fn pool(&self) -> (u16, u16) {
+        self.pool
+    }
+
+    fn scatter(&self) -> Scatter {
+        Scatter::new(self.pool, self.key)
+    }
+
+    /// How many blocks an engine begins with, if `others` more may come: a quarter of what they do not need.
+    pub fn first_lease(&self, others: usize) -> usize {
+        let free = self.owner.iter().filter(|owner| owner.is_none()).count();
+        (free.saturating_sub(others) / 4).clamp(1, BLOCKS_FIRST_MAX)
+    }
+
+    /// Takes `wanted` free blocks in a row for `slot`, or one, beginning the search at `hint` (any number). Returns the
+    /// first and last place, or `None` when every block is taken or `slot` already has `blocks_max`.
+    pub fn lease(
+        &mut self,
+        slot: u16,
+        hint: u64,
+        wanted: usize,
+        blocks_max: usize,
+    ) -> Option<(u16, u16)> {
+        let blocks = self.owner.len();
+        let has = self
             .owner
             .iter()
             .filter(|owner| **owner == Some(slot))
-            .count()
-            >= blocks_max
-        {
+            .count();
+        if has >= blocks_max || blocks == 0 {
             return None;
         }
-        let start = (hint % BLOCKS as u64) as usize;
-        let index = (0..BLOCKS)
-            .map(|i| (start + i) % BLOCKS)
-            .find(|i| self.owner[*i].is_none())?;
-        self.owner[index] = Some(slot);
-        Some(range(index))
+        let start = (hint % blocks as u64) as usize;
+        let find = |run: usize| {
+            let at = |i: usize| (start + i) % blocks;
+            let is_free = |from: usize| {
+                let run = self.owner.get(from..from + run);
+                run.is_some_and(|run| run.iter().all(Option::is_none))
+            };
+            (0..blocks).map(at).find(|from| is_free(*from))
+        };
+        let wanted = wanted.min(blocks_max - has).max(1);
+        let (index, run) = match find(wanted) {
+            Some(index) => (index, wanted),
+            None => (find(1)?, 1),
+        };
+        self.owner[index..index + run].fill(Some(slot));
+        let (first, _) = self.range(index);
+        Some((first, self.range(index + run - 1).1))
     }
 
-    /// Frees all blocks of `slot` and returns their ranges.
-    pub fn release(&mut self, slot: u16) -> Vec<(u16, u16)> {
-        let mut freed = Vec::new();
-        for (index, owner) in self.owner.iter_mut().enumerate() {
-            if *owner == Some(slot) {
-                *owner = None;
-                freed.push(range(index));
-            }
+    /// Frees all blocks of `slot` and returns their ports.
+    pub fn release(&mut self, slot: u16) -> Vec<u16> {
+        let freed = self.of(slot);
+        for owner in self.owner.iter_mut().filter(|owner| **owner == Some(slot)) {
+            *owner = None;
         }
         freed
     }
 
     /// The slot that owns the block of `port`.
     pub fn find_owner(&self, port: u16) -> Option<u16> {
-        let index = usize::from(port.checked_sub(PORT_FIRST)? / BLOCK_LEN);
+        if !(self.pool.0..=self.pool.1).contains(&port) {
+            return None;
+        }
+        let index = usize::from((self.scatter().place(port) - self.pool.0) / self.block_len);
         *self.owner.get(index)?
     }
 
-    /// Ranges leased to `slot`.
-    pub fn of(&self, slot: u16) -> impl Iterator<Item = (u16, u16)> + '_ {
-        self.owner
-            .iter()
-            .enumerate()
-            .filter(move |(_, owner)| **owner == Some(slot))
-            .map(|(index, _)| range(index))
+    /// Ports leased to `slot`.
+    pub fn of(&self, slot: u16) -> Vec<u16> {
+        let owned = self.owner.iter().enumerate();
+        let owned = owned.filter(|(_, owner)| **owner == Some(slot));
+        owned
+            .flat_map(|(index, _)| self.ports(self.range(index)))
+            .collect()
+    }
+
+    /// The ports at these places.
+    pub fn ports(&self, (first, last): (u16, u16)) -> Vec<u16> {
+        let scatter = self.scatter();
+        (first..=last).map(|place| scatter.port(place)).collect()
+    }
+
+    fn range(&self, index: usize) -> (u16, u16) {
+        let first = self.pool.0 + index as u16 * self.block_len;
+        (first, first + (self.block_len - 1))
     }
 
     /// A table read back from a former keeper has the right shape.
     pub fn is_sound(&self, slots: usize) -> bool {
-        self.owner.len() == BLOCKS
+        let fresh = PortBlocks::new(self.pool, self.key);
+        self.pool == fresh.pool
+            && self.block_len == fresh.block_len
+            && self.owner.len() == fresh.owner.len()
             && self
                 .owner
                 .iter()
@@ -86,53 +148,93 @@ impl PortBlocks {
     }
 }
 
-fn range(index: usize) -> (u16, u16) {
-    let first = PORT_FIRST + index as u16 * BLOCK_LEN;
-    (first, first + (BLOCK_LEN - 1))
+/// The system's range of local ports.
+pub fn system_ports() -> (u16, u16) {
+    std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")
+        .ok()
+        .and_then(|text| read_pool(&text))
+        .unwrap_or(POOL_DEFAULT)
+}
+
+fn read_pool(text: &str) -> Option<(u16, u16)> {
+    let mut words = text.split_whitespace().map(|word| word.parse().ok());
+    Some((words.next()??, words.next()??))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn blocks() -> PortBlocks {
+        PortBlocks::new(POOL_DEFAULT, [1, 2])
+    }
+
     #[test]
-    fn every_block_is_leased_once_and_lies_in_the_range() {
-        let mut blocks = PortBlocks::default();
-        let mut seen = Vec::new();
-        while let Some((first, last)) = blocks.lease(1, 1000, usize::MAX) {
-            assert!(first >= PORT_FIRST && last <= PORT_LAST && last - first == BLOCK_LEN - 1);
-            assert_eq!(blocks.find_owner(first), Some(1));
-            assert_eq!(blocks.find_owner(last), Some(1));
-            seen.push(first);
+    fn every_port_is_leased_once_and_lies_in_the_pool() {
+        for pool in [
+            POOL_DEFAULT,
+            (40_000, 40_010),
+            (1024, u16::MAX),
+            (5000, 5000),
+        ] {
+            let mut blocks = PortBlocks::new(pool, [3, 4]);
+            let mut seen = Vec::new();
+            while let Some(places) = blocks.lease(1, 1000, 1, usize::MAX) {
+                seen.extend(blocks.ports(places));
+            }
+            assert!(seen.iter().all(|port| (pool.0..=pool.1).contains(port)));
+            assert!(seen.iter().all(|port| blocks.find_owner(*port) == Some(1)));
+            let count = seen.len();
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!(seen.len(), count);
+            assert!(count + usize::from(blocks.block_len) > usize::from(pool.1 - pool.0));
+            let mut freed = blocks.release(1);
+            freed.sort_unstable();
+            assert_eq!(freed, seen);
+            assert!(blocks.is_sound(2));
         }
-        assert_eq!(seen.len(), BLOCKS);
-        seen.sort_unstable();
-        seen.dedup();
-        assert_eq!(seen.len(), BLOCKS);
-        assert_eq!(blocks.release(1).len(), BLOCKS);
-        assert_eq!(blocks.find_owner(PORT_FIRST), None);
+    }
+
+    #[test]
+    fn a_first_lease_has_several_blocks_as_long_as_there_are() {
+        let mut blocks = blocks();
+        let len = |places: (u16, u16)| places.1 - places.0 + 1;
+        let wanted = blocks.first_lease(15);
+        assert_eq!(wanted, BLOCKS_FIRST_MAX);
+        assert_eq!(
+            blocks.lease(1, 7, wanted, 64).map(len),
+            Some(16 * BLOCK_LEN)
+        );
+        while blocks.lease(2, 0, 1, usize::MAX).is_some() {}
+        blocks.owner[50] = None;
+        assert_eq!(blocks.first_lease(15), 1);
+        assert_eq!(blocks.lease(3, 7, wanted, 64).map(len), Some(BLOCK_LEN));
     }
 
     #[test]
     fn one_slot_cannot_take_more_than_its_share() {
-        let mut blocks = PortBlocks::default();
-        assert!(blocks.lease(1, 0, 2).is_some());
-        assert!(blocks.lease(1, 0, 2).is_some());
-        assert!(blocks.lease(1, 0, 2).is_none());
-        assert!(blocks.lease(2, 0, 2).is_some());
+        let mut blocks = blocks();
+        assert!(blocks.lease(1, 0, 1, 2).is_some());
+        assert!(blocks.lease(1, 0, 4, 2).is_some());
+        assert!(blocks.lease(1, 0, 1, 2).is_none());
+        assert!(blocks.lease(2, 0, 1, 2).is_some());
     }
 
     #[test]
-    fn ports_outside_of_the_range_have_no_owner() {
-        let mut blocks = PortBlocks::default();
-        while blocks.lease(3, 0, usize::MAX).is_some() {}
-        assert_eq!(blocks.find_owner(80), None);
-        assert_eq!(blocks.find_owner(PORT_FIRST - 1), None);
-        assert_eq!(
-            blocks.find_owner(PORT_LAST),
-            None,
-            "the tail shorter than a block is nobody's"
-        );
-        assert_eq!(blocks.find_owner(u16::MAX), None);
+    fn ports_outside_of_the_pool_have_no_owner() {
+        let mut blocks = blocks();
+        while blocks.lease(3, 0, 1, usize::MAX).is_some() {}
+        for port in [80, POOL_DEFAULT.0 - 1, POOL_DEFAULT.1 + 1, u16::MAX] {
+            assert_eq!(blocks.find_owner(port), None);
+        }
+    }
+
+    #[test]
+    fn the_systems_range_is_read() {
+        assert_eq!(read_pool("32768\t60999\n"), Some((32768, 60999)));
+        assert_eq!(read_pool("32768"), None);
+        let (first, last) = system_ports();
+        assert!(first <= last);
     }
 }

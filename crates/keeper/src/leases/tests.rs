@@ -20,7 +20,7 @@ fn engine(leases: &mut Leases, pid: u32, family: u64) -> ClientId {
 
 #[test]
 fn slots_are_leased_once_and_the_keepers_never() {
-    let mut leases = Leases::new(3);
+    let mut leases = Leases::new(3, blocks());
     let a = engine(&mut leases, 1, 1);
     let b = engine(&mut leases, 2, 2);
     assert_eq!(leases.clients.find(a).expect("a").slot, Some(1));
@@ -32,7 +32,7 @@ fn slots_are_leased_once_and_the_keepers_never() {
 
 #[test]
 fn a_slot_is_leased_again_only_after_it_was_emptied() {
-    let mut leases = Leases::new(2);
+    let mut leases = Leases::new(2, blocks());
     let a = engine(&mut leases, 1, 1);
     leases.leave(a).expect("was there");
     let b = leases.enter(program(2, 2)).expect("room");
@@ -44,25 +44,27 @@ fn a_slot_is_leased_again_only_after_it_was_emptied() {
 
 #[test]
 fn a_client_that_leaves_frees_all_its_ports() {
-    let mut leases = Leases::new(4);
+    let mut leases = Leases::new(4, blocks());
     let a = engine(&mut leases, 1, 1);
     leases
         .listen(a, Protocol::Tcp, Ipv4Addr::UNSPECIFIED.into(), 80, false)
         .expect("listen");
-    let (first, last) = leases.lease_ports(a, 17).expect("ports");
+    let places = leases.lease_ports(a, 17, 1).expect("ports");
+    let ports = leases.blocks().ports(places);
+    let (first, last) = (ports[0], ports[255]);
     assert_eq!(leases.route(Protocol::Tcp, 80), Route::Slot(1));
     assert_eq!(leases.route(Protocol::Udp, first), Route::Slot(1));
     let left = leases.leave(a).expect("was there");
     assert_eq!(left.client.program, "program1");
     assert!(left.ports.contains(&(Protocol::Tcp, 80, 80)));
-    assert!(left.ports.contains(&(Protocol::Udp, first, last)));
+    assert!(left.ports.contains(&(Protocol::Udp, first, first)));
     assert_eq!(leases.route(Protocol::Tcp, 80), Route::Keeper);
     assert_eq!(leases.route(Protocol::Tcp, last), Route::Keeper);
 }
 
 #[test]
 fn workers_share_and_strangers_are_refused() {
-    let mut leases = Leases::new(8);
+    let mut leases = Leases::new(8, blocks());
     let master = leases.enter(program(1, 9)).expect("room");
     leases
         .listen(
@@ -102,7 +104,7 @@ fn workers_share_and_strangers_are_refused() {
 
 #[test]
 fn claims_made_before_the_engine_are_served_by_it() {
-    let mut leases = Leases::new(2);
+    let mut leases = Leases::new(2, blocks());
     let a = leases.enter(program(1, 1)).expect("room");
     leases
         .listen(a, Protocol::Udp, Ipv4Addr::UNSPECIFIED.into(), 53, false)
@@ -113,37 +115,26 @@ fn claims_made_before_the_engine_are_served_by_it() {
 }
 
 #[test]
-fn the_outgoing_ports_of_one_program_are_not_listened_on_by_another() {
-    let mut leases = Leases::new(4);
+fn a_port_among_the_outgoing_ones_of_another_program_may_be_claimed() {
+    let mut leases = Leases::new(4, blocks());
     let a = engine(&mut leases, 1, 1);
-    let (first, _) = leases.lease_ports(a, 0).expect("ports");
+    let places = leases.lease_ports(a, 0, 1).expect("ports");
+    let first = leases.blocks().ports(places)[0];
     let b = engine(&mut leases, 2, 2);
-    assert_eq!(
-        leases.listen(b, Protocol::Tcp, Ipv4Addr::UNSPECIFIED.into(), first, false),
-        Err(LeaseError::PortOfOthers { slot: 1 })
-    );
-    assert_eq!(
-        leases.listen(a, Protocol::Tcp, Ipv4Addr::UNSPECIFIED.into(), first, false),
-        Ok(())
-    );
-    let child = engine(&mut leases, 3, 1);
-    assert_eq!(
-        leases.listen(
-            child,
-            Protocol::Tcp,
-            Ipv4Addr::UNSPECIFIED.into(),
-            first,
-            false
-        ),
-        Ok(())
-    );
+    assert_eq!(leases.route(Protocol::Tcp, first), Route::Slot(1));
+    let any = Ipv4Addr::UNSPECIFIED.into();
+    assert_eq!(leases.listen(b, Protocol::Tcp, any, first, false), Ok(()));
+    assert_eq!(leases.route(Protocol::Tcp, first), Route::Slot(2));
+    assert_eq!(leases.route(Protocol::Udp, first), Route::Slot(1));
+    leases.listeners.release(b, Protocol::Tcp, any, first);
+    assert_eq!(leases.route(Protocol::Tcp, first), Route::Slot(1));
 }
 
 #[test]
 fn leases_survive_being_written_and_read() {
-    let mut leases = Leases::new(4);
+    let mut leases = Leases::new(4, blocks());
     let a = engine(&mut leases, 1, 1);
-    leases.lease_ports(a, 3).expect("ports");
+    leases.lease_ports(a, 3, 1).expect("ports");
     leases
         .listen(a, Protocol::Tcp, Ipv4Addr::UNSPECIFIED.into(), 80, true)
         .expect("listen");
@@ -155,4 +146,8 @@ fn leases_survive_being_written_and_read() {
     let b = engine(&mut again, 2, 2);
     assert_ne!(a, b);
     assert_eq!(again.clients.find(b).expect("b").slot, Some(2));
+}
+
+fn blocks() -> PortBlocks {
+    PortBlocks::new((32768, 60999), [1, 2])
 }

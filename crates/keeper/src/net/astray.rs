@@ -107,10 +107,10 @@ impl World {
         (route, origin): (u16, Option<u16>),
         now: u64,
     ) -> Option<u16> {
-        let port = |steering: &Steering| steering.port(flow.proto, flow.local.port());
-        let is_shared = matches!(self.steering.as_ref().map(port), Some(Port::Group(_)));
         match origin {
-            Some(_) if is_shared => self.strays.next_slot(*flow, segment, (route, origin), now),
+            Some(_) if self.is_shared(flow) => {
+                self.strays.next_slot(*flow, segment, (route, origin), now)
+            }
             _ => (route != 0 && Some(route) != origin).then_some(route),
         }
     }
@@ -177,6 +177,10 @@ impl World {
             _ => 0,
         };
         let link = ([0; 6], self.mac);
+        let first = (slot, coming.origin);
+        if !is_to_group && self.offer_datagram(datagram, &flow, first, coming.now) {
+            return true;
+        }
         if slot != 0 && coming.origin != Some(slot) && self.strays.has_engine(slot) {
             for frame in datagram_frames(datagram, link) {
                 self.inboxes.post(slot, &InboxMessage::Frame(&frame));
@@ -195,6 +199,37 @@ impl World {
                 .hold(flow.local.port(), intent.rcvbuf, frame, coming.now);
         }
         true
+    }
+
+    /// Hands a datagram that an engine has no socket for to the next one of its port: programs may have it at different
+    /// addresses. `false`: none is left, or there is but one.
+    fn offer_datagram(
+        &mut self,
+        datagram: &DatagramIn<'_>,
+        flow: &Flow,
+        (first, origin): (u16, Option<u16>),
+        now: u64,
+    ) -> bool {
+        if origin.is_none() || !self.is_shared(flow) {
+            return false;
+        }
+        let frames: Vec<_> = datagram_frames(datagram, ([0; 6], self.mac)).collect();
+        let Some(whole) = frames.first() else {
+            return false;
+        };
+        let Some(slot) = self.strays.next_slot(*flow, whole, (first, origin), now) else {
+            return false;
+        };
+        for frame in &frames {
+            self.inboxes.post(slot, &InboxMessage::Frame(frame));
+        }
+        true
+    }
+
+    /// Whether several engines serve the port.
+    fn is_shared(&self, flow: &Flow) -> bool {
+        let port = |steering: &Steering| steering.port(flow.proto, flow.local.port());
+        matches!(self.steering.as_ref().map(port), Some(Port::Group(_)))
     }
 
     /// Datagrams that have waited: to whoever serves the port now.

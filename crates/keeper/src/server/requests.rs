@@ -15,9 +15,9 @@ use slipstack_stack::SocketError;
 
 use crate::claims;
 use crate::directory;
-use crate::leases::{ClientId, LeaseError, ListenRefused, Protocol, Route};
+use crate::leases::{ClientId, LeaseError, ListenRefused, Protocol, Route, both_protocols};
 use crate::log::say;
-use crate::steer::OwnedFlow;
+use crate::steer::{self, OwnedFlow};
 use crate::world::random_u64;
 
 use super::Server;
@@ -159,11 +159,8 @@ impl Server {
 
     /// A lease that cannot be carried through is none.
     fn take_slot_back(&mut self, client: ClientId, slot: u16) {
-        let mut ports = Vec::new();
-        for (first, last) in self.world.state.leases.unlease_slot(client) {
-            ports.push((Protocol::Tcp, first, last));
-            ports.push((Protocol::Udp, first, last));
-        }
+        let freed = self.world.state.leases.unlease_slot(client);
+        let mut ports: Vec<_> = both_protocols(&freed).collect();
         ports.extend(self.claimed(client));
         self.steer_ports(&ports);
         let _ = self.world.slots.steering().set_alive(slot, false);
@@ -182,7 +179,7 @@ impl Server {
     /// Ports, steering and descriptors for a slot that was just leased.
     fn furnish_slot(&mut self, client: ClientId, slot: u16) -> Answer {
         self.publish_engines();
-        let ports = self.lease_block(client)?;
+        let ports = self.lease_blocks(client, self.world.state.leases.first_blocks())?;
         self.steer_ports(&self.claimed(client));
         let _ = self.world.slots.steering().set_alive(slot, true);
         self.done()?;
@@ -204,6 +201,7 @@ impl Server {
             mtu: network.state.own().mtu,
             params: params.map_or_else(String::new, |params| params.to_text()),
             ports,
+            port_pool: self.world.state.leases.blocks().pool(),
             sequence_key: self.world.state.sequence_key,
             descriptors,
         };
@@ -250,16 +248,22 @@ impl Server {
     }
 
     fn on_lease_ports(&mut self, client: ClientId) -> Answer {
-        let (first, last) = self.lease_block(client)?;
+        let (first, last) = self.lease_blocks(client, 1)?;
         self.done()?;
         Ok((Reply::Ports { first, last }, Vec::new()))
     }
 
-    fn lease_block(&mut self, client: ClientId) -> Result<(u16, u16), (Refusal, String)> {
-        let leased = self.world.state.leases.lease_ports(client, random_u64());
-        let (first, last) = leased.map_err(|error| self.explain(&error))?;
-        self.steer_ports(&[(Protocol::Tcp, first, last), (Protocol::Udp, first, last)]);
-        Ok((first, last))
+    fn lease_blocks(
+        &mut self,
+        client: ClientId,
+        wanted: usize,
+    ) -> Result<(u16, u16), (Refusal, String)> {
+        let leases = &mut self.world.state.leases;
+        let leased = leases.lease_ports(client, random_u64(), wanted);
+        let places = leased.map_err(|error| self.explain(&error))?;
+        let ports = self.world.state.leases.blocks().ports(places);
+        self.steer_ports(&both_protocols(&ports).collect::<Vec<_>>());
+        Ok(places)
     }
 
     fn on_listen(
@@ -273,6 +277,10 @@ impl Server {
         if port == 0 {
             return refuse(Refusal::BadRequest, "port 0 cannot be listened on");
         }
+        if !is_reuse_port && self.has_flow_of_others(client, protocol, (address, port)) {
+            let why = format!("another program has a connection from port {port}");
+            return refuse(Refusal::AddressInUse, why);
+        }
         let claimed =
             self.world
                 .state
@@ -281,6 +289,28 @@ impl Server {
         claimed.map_err(|error| self.explain(&error))?;
         self.steer_ports(&[(protocol, port, port)]);
         self.done()
+    }
+
+    /// Whether a program of another family has a connection from this port: by inet_csk_get_port() nobody listens there.
+    fn has_flow_of_others(
+        &self,
+        client: ClientId,
+        protocol: Protocol,
+        (address, port): (IpAddr, u16),
+    ) -> bool {
+        let clients = &self.world.state.leases.clients;
+        let family = clients.find(client).map(|client| client.family);
+        let is_stranger = |slot: u16| {
+            let owner = clients.find_by_slot(slot);
+            owner.is_some_and(|(_, owner)| Some(owner.family) != family)
+        };
+        protocol == Protocol::Tcp
+            && self.living_flows().iter().any(|(flow, slot)| {
+                flow.proto == Proto::Tcp
+                    && flow.local.port() == port
+                    && (address.is_unspecified() || flow.local.ip() == address)
+                    && is_stranger(*slot)
+            })
     }
 
     /// A client leaves a port to the others on it for a while.
@@ -450,7 +480,8 @@ impl Server {
 
     /// Brings the steering tables in line with the leases for inclusive ranges of ports.
     pub(super) fn steer_ports(&mut self, ranges: &[(Protocol, u16, u16)]) {
-        let flows = self.living_flows();
+        let mut flows = self.living_flows();
+        flows.sort_unstable_by_key(steer::order);
         let steering = self.world.slots.steering();
         for (protocol, first, last) in ranges {
             for port in *first..=*last {
@@ -528,14 +559,6 @@ impl Server {
                 Refusal::Exhausted,
                 format!("{interface} has as many listening ports as it can take"),
             ),
-            LeaseError::PortOfOthers { slot } => {
-                let owner = leases.clients.find_by_slot(*slot).map(|(id, _)| id);
-                let owner = owner.map_or_else(|| "another program".to_owned(), name);
-                (
-                    Refusal::AddressInUse,
-                    format!("the port belongs to the outgoing ports of {owner}"),
-                )
-            }
         }
     }
 }

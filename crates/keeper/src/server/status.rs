@@ -76,7 +76,7 @@ impl Server {
             pid: client.process.pid,
             program: client.program.clone(),
             instance: client.instance.clone(),
-            ports: self.world.state.leases.port_blocks(slot),
+            ports: self.world.state.leases.blocks().of(slot).len() as u32,
             flows: flows as u32,
         }
     }

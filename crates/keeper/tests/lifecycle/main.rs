@@ -157,6 +157,7 @@ fn keeper(base: &Path) -> ExitCode {
         device: DeviceChoice::own_tap("slip0"),
         addresses: Vec::new(),
         slots: 4,
+        ports: (32_768, 60_999),
         is_autoconfigured: false,
         routes: Vec::new(),
         vlans: Vec::new(),

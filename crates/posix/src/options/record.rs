@@ -22,6 +22,9 @@ pub(crate) struct Set {
 const MTU_DISCOVER_WANT: u8 = 1;
 const MTU_DISCOVER_DO: u8 = 2;
 
+/// Not in libc (linux/in.h).
+const IP_LOCAL_PORT_RANGE: i32 = 51;
+
 /// Options that are recorded; programs set a handful.
 const OPTIONS_MAX: usize = 128;
 
@@ -164,6 +167,12 @@ impl Options {
         })
     }
 
+    /// Which ports may be picked, if the program has said so.
+    pub(crate) fn port_range(&self) -> Option<SocketOption> {
+        self.bytes(libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE)?;
+        self.for_stack(libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE)
+    }
+
     /// As [`Options::for_stack`], of headers and of datagrams.
     fn for_datagrams(&self, level: i32, name: i32) -> Option<SocketOption> {
         let int = || self.int(level, name);
@@ -172,6 +181,10 @@ impl Options {
             (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => SocketOption::ReturnsV6(int()? != 0),
             (libc::SOL_UDP, libc::UDP_GRO) => SocketOption::TakesJoined(int()? != 0),
             (libc::SOL_SOCKET, libc::SO_BROADCAST) => SocketOption::Broadcast(int()? != 0),
+            (libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE) => {
+                let bounds = int()?.cast_unsigned();
+                SocketOption::PortRange(bounds as u16, (bounds >> 16) as u16)
+            }
             (libc::IPPROTO_IP, libc::IP_TOS) => SocketOption::Tos(self.byte(level, name)?),
             // -1: the default again.
             (libc::IPPROTO_IP, libc::IP_TTL) => {

@@ -25,7 +25,7 @@ use crate::effects::{Effects, Event, Payload};
 use crate::error::SocketError;
 use crate::ids::{ConnId, ListenerId};
 use crate::link::{Cx, OutPacket, OutSegment};
-use crate::options::{CloseMode, ListenOptions, SocketOptions, TcpOption};
+use crate::options::{CloseMode, ListenOptions, PortRange, SocketOptions, TcpOption};
 use crate::time::{Instant, nanos};
 
 /// A program may be ahead of the acknowledged stream by at most this much.
@@ -45,7 +45,8 @@ impl Tcp {
             return Err(SocketError::LimitReached);
         }
         let is_v6_only = options.is_v6_only;
-        let port = self.reserve_port(local, is_v6_only, options.reuse_port, cx)?;
+        let range = options.socket.port_range;
+        let port = self.reserve_port(local, is_v6_only, options.reuse_port, range, cx)?;
         let local = SocketAddr::new(local.ip(), port);
         let preset = Preset::of(&options.socket, &cx.config.tcp);
         let Some(id) = self.listeners.add(local, options, preset) else {
@@ -105,6 +106,7 @@ impl Tcp {
         local: SocketAddr,
         is_v6_only: bool,
         reuse_port: bool,
+        range: PortRange,
         cx: &mut Cx<'_>,
     ) -> Result<u16, SocketError> {
         let ip = local.ip();
@@ -121,10 +123,11 @@ impl Tcp {
             };
         }
         let start = cx.rng.next_u64();
+        let range = range.within(cx.config.ports);
         let port = self
             .ports
-            .pick(start, |ports, port| !ports.is_held(port))
-            .ok_or(SocketError::AddrInUse)?;
+            .pick(start, |ports, port| range.has(port) && !ports.is_held(port))
+            .ok_or(SocketError::AddrNotAvailable)?;
         self.ports.hold(bound, port, reuse_port);
         Ok(port)
     }
@@ -156,7 +159,8 @@ impl Tcp {
             .find_path(now, Some(source), remote.ip())
             .ok_or_else(|| cx.link.refusal(Some(source), remote.ip()))?;
         let port = local.map_or(0, |l| l.port());
-        let (key, iss) = self.choose_flow(now, (source, port), remote, cx)?;
+        let (key, iss) =
+            self.choose_flow(now, (source, port), remote, options.port_range, cx, fx)?;
         let hash = self.hasher.table(&key);
         let (fresh_iss, ts_offset) = connect::numbers(&self.hasher, &key, now);
         let iss = iss.unwrap_or(fresh_iss);
@@ -206,7 +210,9 @@ impl Tcp {
         now: Instant,
         (source, port): (IpAddr, u16),
         remote: SocketAddr,
+        range: PortRange,
         cx: &Cx<'_>,
+        fx: &impl Effects,
     ) -> Result<(FlowKey, Option<u32>), SocketError> {
         let key_of = |port| FlowKey::new(source, port, remote.ip(), remote.port());
         let time_wait = nanos(cx.config.tcp.time_wait);
@@ -218,10 +224,13 @@ impl Tcp {
             };
         }
         let start = self.hasher.port(&key_of(0));
+        let range = range.within(cx.config.ports);
         let Tcp { ports, .. } = self;
         let mut ports = core::mem::replace(ports, super::ports::Ports::placeholder());
         let picked = ports.pick(start, |ports, port| {
-            !ports.is_held(port)
+            range.has(port)
+                && !ports.is_held(port)
+                && !fx.is_elsewhere(SocketAddr::new(source, port), remote)
                 && !matches!(
                     self.find_vacancy(now, &key_of(port), time_wait),
                     Vacancy::Taken

@@ -151,7 +151,7 @@ impl Tcp {
             listeners: Listeners::new(tcp.listeners_max),
             cookies: CookieJar::new(rng, now),
             fast_open: CookieKeys::new(rng, now),
-            ports: Ports::new(config.ephemeral, rng),
+            ports: Ports::new(config.ephemeral, config.scatter, rng),
             demux: Demux::default(),
             hasher: FlowHasher::new(rng, config.sequence_key),
             wheel: Wheel::new(now),

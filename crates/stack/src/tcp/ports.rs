@@ -6,6 +6,7 @@ use hashbrown::HashTable;
 
 use crate::bound::Bound;
 use crate::rng::{Rng, SipKey};
+use crate::scatter::Scatter;
 
 /// Most holders of one port (a reuse-port group and its binds).
 const HOLDERS_MAX: usize = 4096;
@@ -28,16 +29,18 @@ pub struct Ports {
     table: HashTable<Port>,
     key: SipKey,
     range: (u16, u16),
+    scatter: Scatter,
     /// RFC 6056 algorithm 3: grows by one for every port given out.
     next: u32,
 }
 
 impl Ports {
-    pub fn new(range: (u16, u16), rng: &mut Rng) -> Ports {
+    pub fn new(range: (u16, u16), scatter: Scatter, rng: &mut Rng) -> Ports {
         Ports {
             table: HashTable::new(),
             key: rng.sip_key(),
             range,
+            scatter,
             next: 0,
         }
     }
@@ -48,6 +51,7 @@ impl Ports {
             table: HashTable::new(),
             key: SipKey { k0: 0, k1: 0 },
             range: (1, 1),
+            scatter: Scatter::NONE,
             next: 0,
         }
     }
@@ -110,7 +114,7 @@ impl Ports {
         let count = u32::from(hi.saturating_sub(lo)) + 1;
         for i in 0..count {
             let step = (start as u32).wrapping_add(self.next).wrapping_add(i) % count;
-            let port = lo + step as u16;
+            let port = self.scatter.port(lo + step as u16);
             if is_free(self, port) {
                 self.next = self.next.wrapping_add(i).wrapping_add(1);
                 return Some(port);
@@ -144,7 +148,7 @@ mod tests {
 
     #[test]
     fn binds_clash_when_their_addresses_overlap() {
-        let mut ports = Ports::new((100, 103), &mut Rng::new(&[0; 32]));
+        let mut ports = Ports::new((100, 103), Scatter::NONE, &mut Rng::new(&[0; 32]));
         assert!(ports.hold(ip(1), 80, false));
         assert!(ports.hold(ip(2), 80, false));
         assert!(!ports.hold(ip(1), 80, true));
@@ -158,7 +162,7 @@ mod tests {
     #[test]
     fn every_port_of_the_range_is_tried_once() {
         // RFC 6056 3.3.3.
-        let mut ports = Ports::new((100, 103), &mut Rng::new(&[0; 32]));
+        let mut ports = Ports::new((100, 103), Scatter::NONE, &mut Rng::new(&[0; 32]));
         let mut taken = Vec::new();
         while let Some(port) = ports.pick(77, |_, p| !taken.contains(&p)) {
             assert!((100..=103).contains(&port));

@@ -22,8 +22,9 @@ use crate::bound::Bound;
 use crate::error::SocketError;
 use crate::ids::UdpId;
 use crate::link::{Cx, NextHop};
-use crate::options::{MtuDiscovery, UdpOption, UdpOptions};
+use crate::options::{MtuDiscovery, PortRange, UdpOption, UdpOptions};
 use crate::rng::{Rng, SipKey};
+use crate::scatter::Scatter;
 use crate::time::Instant;
 
 pub(crate) use input::UdpOutcome;
@@ -92,16 +93,18 @@ pub(crate) struct Udp {
     free: Vec<u32>,
     ports: HashMap<u16, Vec<u32>, BuildPortHasher>,
     ephemeral: (u16, u16),
+    scatter: Scatter,
     key: SipKey,
 }
 
 impl Udp {
-    pub fn new(ephemeral: (u16, u16), rng: &mut Rng) -> Self {
+    pub fn new(ephemeral: (u16, u16), scatter: Scatter, rng: &mut Rng) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
             ports: HashMap::default(),
             ephemeral,
+            scatter,
             key: rng.sip_key(),
         }
     }
@@ -124,7 +127,10 @@ impl Udp {
             return Err(SocketError::LimitReached);
         }
         let port = match local.port() {
-            0 => self.pick_port(Bound::new(local.ip(), options.is_v6_only), cx.rng)?,
+            0 => {
+                let bound = Bound::new(local.ip(), options.is_v6_only);
+                self.pick_port(bound, options.port_range.within(cx.config.ports), cx.rng)?
+            }
             port if self.is_taken(local.ip(), port, &options) => {
                 return Err(SocketError::AddrInUse);
             }
@@ -247,13 +253,13 @@ impl Udp {
 
     /// RFC 6056 algorithm 1: a random start, then the next that is free. Who asks for no certain port shares none:
     /// of two sockets with one port and one peer, one would get the other's answers.
-    fn pick_port(&self, bound: Bound, rng: &mut Rng) -> Result<u16, SocketError> {
+    fn pick_port(&self, bound: Bound, range: PortRange, rng: &mut Rng) -> Result<u16, SocketError> {
         let (lo, hi) = self.ephemeral;
         let count = u32::from(hi.saturating_sub(lo)) + 1;
         let start = rng.below(count);
         (0..count)
-            .map(|step| lo + ((start + step) % count) as u16)
-            .find(|&port| port != 0 && !self.is_held(bound, port))
+            .map(|step| self.scatter.port(lo + ((start + step) % count) as u16))
+            .find(|&port| port != 0 && range.has(port) && !self.is_held(bound, port))
             .ok_or(SocketError::AddrNotAvailable)
     }
 

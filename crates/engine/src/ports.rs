@@ -1,0 +1,231 @@
+//! Local ports that the stack picks: from the blocks that are leased to this engine, and one by one where the program allows
+//! only some that lie in none of them, or where every block is taken.
+
+use std::net::{IpAddr, SocketAddr};
+
+use slipstack_channel::Refusal;
+use slipstack_stack::{ConnId, Instant, PortRange, SocketError, SocketOptions, UdpId, UdpOptions};
+
+use crate::authority::Transport;
+use crate::client::Bound;
+use crate::effects::Fx;
+use crate::engine::Engine;
+use crate::owners::Owner;
+use crate::streams::ANY;
+use crate::translate;
+
+/// Ports that are asked for one by one.
+const SINGLE_MAX: usize = 64;
+/// UDP ports picked that somebody else has taken since they were leased.
+const ELSEWHERE_MAX: usize = 16;
+
+impl Engine {
+    /// Reserves a TCP port, leasing more outgoing ones when those we have are used up.
+    pub(crate) fn reserve_port(
+        &mut self,
+        addr: SocketAddr,
+        is_v6_only: bool,
+        reuse: bool,
+        range: PortRange,
+    ) -> Result<u16, Refusal> {
+        let mut result = self.stack.tcp_reserve_port(addr, is_v6_only, reuse, range);
+        if addr.port() == 0 {
+            for round in 0..self.rounds(range) {
+                if result != Err(SocketError::AddrNotAvailable) || !self.next_ports(round) {
+                    break;
+                }
+                result = self.stack.tcp_reserve_port(addr, is_v6_only, reuse, range);
+            }
+        }
+        result.map_err(translate::refusal)
+    }
+
+    /// Connects from `local`, or from a port that is picked.
+    pub(crate) fn connect_from(
+        &mut self,
+        now: Instant,
+        owner: Owner,
+        (local, remote): (Option<SocketAddr>, SocketAddr),
+        options: &SocketOptions,
+    ) -> Result<ConnId, Refusal> {
+        let is_picked = local.is_none_or(|addr| addr.port() == 0);
+        let mut rounds = 0;
+        loop {
+            let mut fx = Fx::new(&mut self.world, &mut *self.device);
+            let outcome = self.stack.tcp_connect(now, local, remote, options, &mut fx);
+            match outcome {
+                Err(SocketError::AddrNotAvailable) if is_picked => {}
+                outcome => return outcome.map_err(translate::refusal),
+            }
+            if rounds == self.rounds(options.port_range) || !self.next_ports(rounds) {
+                break;
+            }
+            rounds += 1;
+        }
+        let any = match remote {
+            SocketAddr::V4(_) => ANY,
+            SocketAddr::V6(_) => SocketAddr::from(([0u16; 8], 0)),
+        };
+        let from = local.unwrap_or(any).ip();
+        self.connect_from_single(now, owner, (from, remote), options)
+    }
+
+    /// Connects from a port that is claimed for this connection.
+    fn connect_from_single(
+        &mut self,
+        now: Instant,
+        owner: Owner,
+        (from, remote): (IpAddr, SocketAddr),
+        options: &SocketOptions,
+    ) -> Result<ConnId, Refusal> {
+        for port in self.single_ports(options.port_range) {
+            let addr = SocketAddr::new(from, port);
+            let Ok(is_announced) = self.announce(Transport::Tcp, addr, true, false) else {
+                continue;
+            };
+            let mut fx = Fx::new(&mut self.world, &mut *self.device);
+            let outcome = self
+                .stack
+                .tcp_connect(now, Some(addr), remote, options, &mut fx);
+            if let Ok(conn) = outcome {
+                let bound = Bound {
+                    addr,
+                    is_v6_only: false,
+                    is_shared: false,
+                    is_reserved: false,
+                    is_announced,
+                    flow: None,
+                };
+                self.note_bound(owner, bound);
+                return Ok(conn);
+            }
+            if let (true, Some(ports)) = (is_announced, &self.ports) {
+                ports.listen_off(from, port, Transport::Tcp);
+            }
+            match outcome {
+                Err(SocketError::FlowExists) => {}
+                outcome => return outcome.map_err(translate::refusal),
+            }
+        }
+        Err(Refusal::AddrNotAvailable)
+    }
+
+    /// Binds a UDP socket and asks for its frames. Returns whether that took a claim.
+    pub(crate) fn udp_bind(
+        &mut self,
+        addr: SocketAddr,
+        options: &UdpOptions,
+    ) -> Result<(UdpId, bool), Refusal> {
+        let outcome = self.udp_pick(addr, options);
+        match outcome {
+            Err(Refusal::AddrNotAvailable) if addr.port() == 0 => {
+                let ports = self.single_ports(options.port_range);
+                // Who asks for no certain port shares none.
+                let alone = UdpOptions {
+                    is_shared: false,
+                    ..options.clone()
+                };
+                ports
+                    .into_iter()
+                    .map(|port| self.udp_claim(SocketAddr::new(addr.ip(), port), &alone))
+                    .find(|outcome| *outcome != Err(Refusal::AddrInUse))
+                    .unwrap_or(outcome)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn udp_claim(
+        &mut self,
+        addr: SocketAddr,
+        options: &UdpOptions,
+    ) -> Result<(UdpId, bool), Refusal> {
+        let bound = self.stack.udp_bind(addr, options.clone());
+        let id = bound.map_err(translate::refusal)?;
+        let local = self.stack.udp_local(id).unwrap_or(addr);
+        match self.announce(Transport::Udp, local, options.is_shared, false) {
+            Ok(is_announced) => Ok((id, is_announced)),
+            Err(refusal) => {
+                let _ = self.stack.udp_close(id);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Binds to `addr`, or to a port of those that are leased.
+    fn udp_pick(
+        &mut self,
+        addr: SocketAddr,
+        options: &UdpOptions,
+    ) -> Result<(UdpId, bool), Refusal> {
+        if addr.port() != 0 {
+            return self.udp_claim(addr, options);
+        }
+        let mut elsewhere = Vec::new();
+        let mut rounds = 0;
+        let outcome = loop {
+            match self.stack.udp_bind(addr, options.clone()) {
+                Ok(id) => {
+                    let local = self.stack.udp_local(id).unwrap_or(addr);
+                    if self.world.local.has_datagrams(local.port()) {
+                        break Ok((id, false));
+                    }
+                    elsewhere.push(id);
+                    if elsewhere.len() == ELSEWHERE_MAX {
+                        break Err(Refusal::AddrNotAvailable);
+                    }
+                }
+                Err(SocketError::AddrNotAvailable)
+                    if rounds < self.rounds(options.port_range) && self.next_ports(rounds) =>
+                {
+                    rounds += 1;
+                }
+                Err(error) => break Err(translate::refusal(error)),
+            }
+        };
+        for id in elsewhere {
+            let _ = self.stack.udp_close(id);
+        }
+        outcome
+    }
+
+    /// How often [`Engine::next_ports`] may help: a new block would hardly have one of the few ports that a program allows.
+    fn rounds(&self, range: PortRange) -> usize {
+        let is_any = range == PortRange::default();
+        self.port_blocks.len() - usize::from(!is_any)
+    }
+
+    /// Ports in a random row that lie in none of our blocks.
+    fn single_ports(&mut self, range: PortRange) -> Vec<u16> {
+        let ports = self.stack.ports_of(range);
+        let ports = ports.filter(|port| !self.is_leased(*port));
+        ports.take(SINGLE_MAX).collect()
+    }
+
+    pub(crate) fn port_range(&mut self, owner: Owner) -> PortRange {
+        let socket = self.world.socket(owner);
+        let options = socket.and_then(|socket| socket.options.as_deref());
+        options.map_or(PortRange::default(), |options| options.port_range)
+    }
+
+    /// Switches to another block of outgoing ports: first those leased already, then a new one.
+    fn next_ports(&mut self, round: usize) -> bool {
+        if round + 1 < self.port_blocks.len() {
+            self.port_blocks.rotate_left(1);
+        } else {
+            let leased = self.ports.as_ref().and_then(|ports| ports.lease_ports());
+            let Some(block) = leased else { return false };
+            self.port_blocks.push(block);
+        }
+        if let Some(&(low, high)) = self.port_blocks.last() {
+            self.stack.set_ephemeral(low, high);
+        }
+        true
+    }
+
+    pub(crate) fn is_leased(&self, port: u16) -> bool {
+        let place = self.stack.scatter().place(port);
+        let mut blocks = self.port_blocks.iter();
+        blocks.any(|&(low, high)| (low..=high).contains(&place))
+    }
+}

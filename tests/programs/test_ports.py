@@ -1,0 +1,139 @@
+"""Local ports of programs beside each other."""
+
+import socket
+
+from harness import test
+from harness.process import until
+
+# As many sockets as it is told, at once, each connected to the peer; then their local ports.
+PORTS = """
+import socket, sys
+peer, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+sockets = [socket.create_connection((peer, port)) for _ in range(count)]
+print(*(it.getsockname()[1] for it in sockets), flush=True)
+"""
+SERVE = """
+import socket, sys
+with socket.create_server((sys.argv[1], int(sys.argv[2])), backlog=128) as server:
+    kept = []
+    while True:
+        kept.append(server.accept())
+"""
+
+
+def line_of(started):
+    return until(lambda: started.output() if "\n" in started.output() else "", 10, "its first line")
+
+
+def serve(world):
+    world.peer("/usr/bin/python3", "-c", SERVE, world.peer_address, 7900)
+    world.wait_port(7900, address=world.peer_address)
+
+
+def ports_of(world, count, *options):
+    started = world.stack("/usr/bin/python3", "-c", PORTS, world.peer_address, 7900, count, options=options)
+    return [int(word) for word in started.finish().split()]
+
+
+@test
+def the_namespaces_range_is_the_stacks(world):
+    world.stack_ns.sysctl("net.ipv4.ip_local_port_range", "45000 45199")
+    serve(world)
+    ports = ports_of(world, 60)
+    assert len(set(ports)) == 60 and all(45000 <= port <= 45199 for port in ports), ports
+    other = ports_of(world, 60)
+    assert len(set(other)) == 60 and all(45000 <= port <= 45199 for port in other), other
+
+
+@test(modes=("inprocess",))
+def a_program_may_be_given_another_range(world):
+    serve(world)
+    ports = ports_of(world, 10, "--sysctl", "net.ipv4.ip_local_port_range=50000 50019")
+    assert len(set(ports)) == 10 and all(50000 <= port <= 50019 for port in ports), ports
+
+
+LISTEN = """
+import socket, sys
+with socket.create_server((sys.argv[1], int(sys.argv[2])), backlog=16) as server:
+    print("listens", flush=True)
+    while True:
+        sock, _ = server.accept()
+        with sock:
+            sock.sendall(b"served")
+"""
+HOLD = """
+import signal, socket, sys
+kept = [socket.create_connection((sys.argv[1], 7900)) for _ in range(5)]
+print(*(it.getsockname()[1] for it in kept), flush=True)
+signal.pause()
+"""
+# Connects from a certain address and port, and says what came of it.
+FROM = """
+import errno, socket, sys
+sock = socket.socket()
+sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+try:
+    sock.bind((sys.argv[1], int(sys.argv[2])))
+    sock.connect((sys.argv[3], 7900))
+    print("connected", flush=True)
+except OSError as error:
+    print(errno.errorcode[error.errno], flush=True)
+"""
+DATAGRAMS = """
+import socket, sys
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock.bind((sys.argv[1], 7901))
+print("bound", flush=True)
+while True:
+    data, peer = sock.recvfrom(100)
+    sock.sendto(data + sys.argv[1].encode(), peer)
+"""
+
+
+def with_two_addresses(world):
+    both = [word for address in (world.address, "10.77.0.9") for word in ("--ip", f"{address}/24")]
+    if world.mode == "kernel":
+        world.stack_ns.ip("addr", "add", "10.77.0.9/24", "dev", "eth1")
+    world.device_options = lambda: ["--if", "eth1", *both]
+    return world.address, "10.77.0.9"
+
+
+@test
+def a_program_listens_on_a_port_among_the_outgoing_ones_of_another(world):
+    serve(world)
+    holder = world.stack("/usr/bin/python3", "-c", HOLD, world.peer_address)
+    line_of(holder)
+    for port in range(41000, 41040, 4):
+        started = world.stack("/usr/bin/python3", "-c", LISTEN, world.address, port)
+        line_of(started)
+        world.wait_port(port, process=started)
+        with world.connect(port, 3) as sock:
+            assert sock.recv(10) == b"served", port
+        started.stop()
+
+
+@test
+def the_port_of_a_connection_is_free_at_another_address(world):
+    one, other = with_two_addresses(world)
+    serve(world)
+    holder = world.stack("/usr/bin/python3", "-c", HOLD, world.peer_address)
+    ports = line_of(holder).split()
+    for port in ports:
+        started = world.stack("/usr/bin/python3", "-c", FROM, other, port, world.peer_address)
+        assert started.finish() == "connected\n", port
+
+
+@test
+def two_programs_have_one_port_for_datagrams_at_two_addresses(world):
+    addresses = with_two_addresses(world)
+    for address in addresses:
+        line_of(world.stack("/usr/bin/python3", "-c", DATAGRAMS, address))
+    with world.at_peer():
+        sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(8)]
+    for turn in range(5):
+        for sock in sockets:
+            sock.settimeout(3)
+            for address in addresses:
+                question = f"{turn} ".encode()
+                sock.sendto(question, (address, 7901))
+                assert sock.recvfrom(100) == (question + address.encode(), (address, 7901))
