@@ -6,7 +6,7 @@ SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
-.PHONY: help setup build demo test check bench captures coverage differential interop interop-full seeds worlds scale held soak models sanitize fuzz reference book install clean
+.PHONY: help setup build demo test check bench captures coverage differential interop interop-full seeds worlds scale held soak models programs sanitize fuzz reference book install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,11 @@ soak: build ## SOAK_MINUTES of load, restarts and kills, watching for leaks; the
 
 models: setup ## the rings and the ownership word in every order of threads that the memory model allows (loom)
 	@cargo run -q --profile models -p slipstack-models
+
+programs: build ## the page of programs: some eighty with their real clients, kernel beside both placements (half an hour)
+	@cargo build -q -p slipstack-tokio-echo
+	@scripts/setup $$(tests/page/run --packages)
+	@tests/page/run $(PROGRAMS_ARGS)
 
 sanitize: setup ## unit tests of the crates that share memory under AddressSanitizer and ThreadSanitizer (needs nightly)
 	@scripts/sanitize

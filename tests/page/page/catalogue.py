@@ -1,0 +1,54 @@
+"""The programs on the page."""
+
+import importlib.util
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
+
+ENTRIES = []
+
+
+@dataclass(frozen=True)
+class Entry:
+    name: str
+    body: Callable
+    packages: tuple
+    timeout_s: float
+
+    def version(self):
+        """The version of the first package without the distribution's part; None if it is not installed."""
+        if not self.packages:
+            return ""
+        words = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", self.packages[0]]
+        status, _, version = subprocess.run(words, capture_output=True, text=True).stdout.partition(" ")
+        if status != "installed":
+            return None
+        return version.rpartition(":")[2].partition("-")[0].partition("+")[0]
+
+
+@dataclass
+class Outcome:
+    """`checked`: what was compared. `rate`: operations a second of a client on the kernel, if one was measured."""
+
+    checked: str
+    rate: float = 0.0
+    unit: str = ""
+
+
+def entry(name, *, packages, timeout=90):
+    """Registers a program. Its function starts it with `world.stack`, compares data in both directions,
+    and returns an Outcome; what it raises is the reason that stands in the table."""
+
+    def register(function):
+        ENTRIES.append(Entry(name, function, tuple(packages.split()), timeout))
+        return function
+
+    return register
+
+
+def load(folder):
+    for file in sorted(Path(folder).glob("*.py")):
+        spec = importlib.util.spec_from_file_location(f"entry_{file.stem}", file)
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    return ENTRIES

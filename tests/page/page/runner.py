@@ -1,0 +1,132 @@
+"""Runs each program in turns on the kernel, in the program and through an instance; each run is a process of its own."""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+from harness.registry import MODES
+from harness.runner import remove_namespaces
+from harness.world import ROOT, TARGET, World
+
+from . import table
+from .catalogue import load
+
+HERE = Path(__file__).resolve().parents[1]
+
+
+def main():
+    options = arguments()
+    entries = load(HERE / "entries")
+    if options.one:
+        return run_one(next(entry for entry in entries if entry.name == options.one), options.mode[0])
+    wanted = [entry for entry in entries if not options.only or any(part in entry.name for part in options.only)]
+    if options.list:
+        for entry in wanted:
+            print(f"{entry.name:32} {' '.join(entry.packages)}")
+        return 0
+    if options.packages:
+        print(" ".join(sorted({package for entry in wanted for package in entry.packages})))
+        return 0
+    if os.geteuid() != 0 or not (TARGET / "release" / "slipstack").exists():
+        print("page: needs root and target/release/slipstack (make build)", file=sys.stderr)
+        return 1
+    return run_all(wanted, options)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description="Programs of other people, on the kernel and on Slipstack.")
+    parser.add_argument("--mode", action="append", choices=MODES, help="default: all three, in turns")
+    parser.add_argument("--only", action="append", metavar="PART", help="programs whose name contains PART")
+    parser.add_argument("--list", action="store_true", help="only name the programs")
+    parser.add_argument("--packages", action="store_true", help="only name the Debian packages")
+    parser.add_argument("--rounds", type=int, default=1, help="runs in each mode; the best rate counts")
+    parser.add_argument("--out", metavar="FILE", help="where the table goes; default: the book, if everything was run")
+    parser.add_argument("--json", metavar="FILE", help="keep every run there")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    options.mode = options.mode or list(MODES)
+    if not options.out and not options.only and options.mode == list(MODES):
+        options.out = str(ROOT / "docs/book/src/page-of-programs.md")
+    return options
+
+
+def run_all(wanted, options):
+    rows = []
+    for number, entry in enumerate(wanted, 1):
+        version = entry.version()
+        if version is None:
+            print(f"[{number}/{len(wanted)}] {entry.name}: not installed ({' '.join(entry.packages)})", flush=True)
+            continue
+        runs = {mode: [] for mode in options.mode}
+        for _ in range(options.rounds):
+            for mode in options.mode:
+                runs[mode].append(run_apart(entry, mode))
+        row = {"name": entry.name, "version": version, "runs": runs}
+        rows.append(row)
+        print(f"[{number}/{len(wanted)}] {table.line(row)}", flush=True)
+        if options.json:
+            Path(options.json).write_text(json.dumps(rows, indent=1))
+        if options.out:
+            Path(options.out).write_text(table.page(rows))
+    failed = table.failures(rows)
+    for name, mode, reason in failed:
+        print(f"fails: {name} {mode}: {reason}")
+    print(f"{len(rows)} programs; {len(failed)} runs on Slipstack that fail where the kernel's do not")
+    return 0
+
+
+def run_apart(entry, mode):
+    words = [sys.executable, str(HERE / "run"), "--one", entry.name, "--mode", mode]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    try:
+        text, _ = child.communicate(timeout=entry.timeout_s)
+    except subprocess.TimeoutExpired:
+        child.send_signal(signal.SIGTERM)
+        try:
+            text, _ = child.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            text, _ = child.communicate()
+        text += f'\n{{"failed": "no end within {entry.timeout_s:.0f} s"}}'
+    remove_namespaces(child.pid)
+    lines = text.strip().splitlines()
+    try:
+        return {**json.loads(lines[-1]), "text": "\n".join(lines[:-1])}
+    except (ValueError, IndexError):
+        return {"failed": "no outcome", "text": text}
+
+
+def reason(error):
+    """One line: of a command that failed the end of what it said, otherwise the beginning."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    words = lines[0].partition(" -- ")[2].split()
+    return f"{words[0]}: {lines[-1]}"[:160] if words and " ended with " in str(error) else lines[0][:160]
+
+
+def run_one(entry, mode):
+    def on_term(number, frame):
+        raise AssertionError("took too long")
+
+    signal.signal(signal.SIGTERM, on_term)
+    world = World(mode)
+    try:
+        outcome = entry.body(world)
+        left = world.finish()
+        assert not left, "left behind: " + "; ".join(left)
+        result = {"checked": outcome.checked, "rate": outcome.rate, "unit": outcome.unit}
+    except BaseException as error:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        traceback.print_exc(limit=-6)
+        for process in world.processes:
+            print(f"[{' '.join(process.words[2:])[-160:]}] {process.errors()[-1500:]} {process.output()[-500:]}")
+        result = {"failed": reason(error)}
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        world.remove()
+    print(json.dumps(result), flush=True)
+    return 0
