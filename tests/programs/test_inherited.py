@@ -1,6 +1,10 @@
 """Connections and sockets that other programs inherit."""
 
+import subprocess
+
 from harness import test
+from harness.process import until
+from harness.world import PROGRAMS
 
 ECHO = """
 import socketserver, sys
@@ -64,3 +68,20 @@ def two_programs_listen_on_one_port_at_two_addresses(world):
         for address in addresses:
             with world.connect(PORT, 3, address=address) as sock:
                 assert sock.recv(64).decode() == address
+
+
+@test
+def a_child_that_confines_itself_uses_its_connection(world):
+    """As sshd's and vsftpd's do: no further descriptor, and only some system calls."""
+    program = world.folder / "confined"
+    subprocess.run(["gcc", "-Wall", "-o", program, PROGRAMS / "confined.c"], check=True)
+    for port, how in ((7100, "limit"), (7101, "filter")):
+        server = world.stack(program, port, how)
+        world.wait_port(port, process=server)
+        data = bytes(range(256)) * 40
+        with world.connect(port) as sock, sock.makefile("rb") as back:
+            for _ in range(3):
+                sock.sendall(data)
+                assert back.read(len(data)) == data, "the echo differs"
+        until(lambda: server.output().split()[-2:] == ["status", "0"], 5, f"the child ends well\n{server.output()}")
+        assert "signal" not in server.output(), server.output()

@@ -12,12 +12,13 @@ use slipstack_mem::{Descriptor, Lock};
 
 use super::words::{Control, Message, Wish, Word};
 use super::{Names, Reach};
-use crate::description::{Description, Kind};
+use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::outcome::Divert;
 use crate::place::{replace, set_nonblocking};
 use crate::process::Process;
 use crate::socket::Dgram;
+use crate::table::Entry;
 
 /// A connection that lives in another process.
 #[derive(Debug)]
@@ -275,6 +276,30 @@ impl Process {
             it.wish(socket, wish, is_prompt);
         }
         Divert::Kernel
+    }
+
+    /// Called before the program confines itself to some system calls (seccomp(2)): connections that
+    /// other processes lend are passed on from now on without being asked for, because the calls that
+    /// ask may be forbidden.
+    pub fn before_confinement(&self) {
+        self.each_borrowed(|socket, it| it.take(self, socket, Wish::All));
+    }
+
+    /// Called before the program may have no further descriptor.
+    pub fn before_few_descriptors(&self) {
+        self.each_borrowed(|socket, it| {
+            it.hold(self, socket, Reach::Heard);
+        });
+    }
+
+    fn each_borrowed(&self, f: impl Fn(&Arc<Description>, &Borrowed)) {
+        for (_, entry) in self.table.all() {
+            if let Entry::Socket(socket) = entry
+                && let Some(Decided::Foreign(it)) = socket.decided()
+            {
+                f(&socket, it);
+            }
+        }
     }
 
     /// No two pairs have the same.

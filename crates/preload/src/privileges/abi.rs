@@ -1,12 +1,16 @@
 //! The hooked calls that change rights of a thread. Each is as in C.
 #![allow(clippy::missing_safety_doc, reason = "each is as in C")]
 
-use core::ffi::{c_int, c_long, c_void};
+use core::ffi::{c_int, c_long, c_uint, c_void};
 
 use super::raw::have_done;
 use super::{is_first_thread, is_of_thread};
+use crate::life;
 use crate::raw::{libc_result, syscall6, thread_id};
 use crate::symbols::next;
+
+/// A limit of descriptors below this is one of a program that confines itself.
+const FEW_DESCRIPTORS: u64 = 16;
 
 /// `struct __user_cap_header_struct`.
 #[repr(C)]
@@ -35,6 +39,9 @@ pub unsafe fn capset(header: *mut CapabilityHeader, data: *const c_void) -> c_in
 }
 
 pub unsafe fn prctl(operation: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+    if operation == libc::PR_SET_SECCOMP {
+        before_confinement();
+    }
     // SAFETY: the program's own call.
     let result = unsafe { (next::prctl.get())(operation, a, b, c, d) };
     if result == 0 && is_of_thread(operation) && is_first_thread() {
@@ -43,6 +50,48 @@ pub unsafe fn prctl(operation: c_int, a: usize, b: usize, c: usize, d: usize) ->
         unsafe { have_done(libc::SYS_prctl, args) };
     }
     result
+}
+
+pub unsafe fn setrlimit(resource: c_uint, new: *const libc::rlimit) -> c_int {
+    // SAFETY: the kernel reads it as well.
+    unsafe { before_limit(resource, new) };
+    // SAFETY: the program's own call.
+    unsafe { (next::setrlimit.get())(resource, new) }
+}
+
+pub unsafe fn prlimit(
+    pid: libc::pid_t,
+    resource: c_uint,
+    new: *const libc::rlimit,
+    old: *mut libc::rlimit,
+) -> c_int {
+    if pid == 0 {
+        // SAFETY: the kernel reads it as well.
+        unsafe { before_limit(resource, new) };
+    }
+    // SAFETY: the program's own call.
+    unsafe { (next::prlimit.get())(pid, resource, new, old) }
+}
+
+/// A program that may have no further descriptor takes what other processes lend it while it may.
+unsafe fn before_limit(resource: c_uint, new: *const libc::rlimit) {
+    // SAFETY: the caller's pointer, or null.
+    let Some(new) = (unsafe { new.as_ref() }) else {
+        return;
+    };
+    if resource == libc::RLIMIT_NOFILE
+        && new.rlim_cur < FEW_DESCRIPTORS
+        && let Some(process) = life::process()
+    {
+        process.before_few_descriptors();
+    }
+}
+
+/// Called before `prctl(PR_SET_SECCOMP)` and `seccomp(2)`.
+pub fn before_confinement() {
+    if let Some(process) = life::process() {
+        process.before_confinement();
+    }
 }
 
 /// A raw call of [`super::is_change_of_user`].

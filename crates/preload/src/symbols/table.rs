@@ -133,6 +133,8 @@ symbols! {
     whole [syscall] (number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long => syscall::abi::syscall;
     whole [capset] (header: *mut CapabilityHeader, data: *const c_void) -> c_int => privileges::abi::capset;
     whole [prctl] (operation: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int => privileges::abi::prctl;
+    whole [setrlimit, setrlimit64] (resource: c_uint, new: *const rlimit) -> c_int => privileges::abi::setrlimit;
+    whole [prlimit, prlimit64] (pid: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) -> c_int => privileges::abi::prlimit;
     whole [pthread_cancel] (thread: pthread_t) -> c_int => cancel::abi::cancel;
 
     // Signals.

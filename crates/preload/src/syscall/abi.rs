@@ -6,7 +6,7 @@ use slipstack_posix::Errno;
 
 use super::{KERNEL_SET, waits};
 use crate::call::is_ours;
-use crate::privileges::abi::change_user;
+use crate::privileges::abi::{before_confinement, change_user};
 use crate::privileges::is_change_of_user;
 use crate::raw::{self, fail};
 use crate::symbols::exported as hooked;
@@ -134,6 +134,10 @@ unsafe fn special(number: c_long, args: [usize; 6]) -> Option<c_long> {
         libc::SYS_capset => unsafe { hooked::capset(a as *mut _, b as *const _) },
         // SAFETY: the program's own call.
         libc::SYS_prctl => unsafe { hooked::prctl(a as c_int, b, c, d, e) },
+        libc::SYS_seccomp => {
+            before_confinement();
+            return None;
+        }
         // SAFETY: the program's own call.
         _ if is_change_of_user(number) => unsafe {
             return Some(change_user(number, args));
