@@ -207,7 +207,7 @@ def socat_proxy(world):
 
 @entry("socat UDP echo", packages="socat")
 def socat_udp(world):
-    world.stack("socat", "-T", "5", "UDP-LISTEN:7000,fork,reuseaddr", "PIPE")
+    world.stack("socat", "-T", "1", "UDP-LISTEN:7000,fork,reuseaddr", "PIPE")
     for number in range(20):
         data = os.urandom(1000)
         assert tools.ask_udp(world, world.address, 7000, data, 1, 8) == data

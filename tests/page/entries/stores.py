@@ -39,7 +39,7 @@ def memcached_four(world):
     return memcached(world, 4)
 
 
-def redis(world, *options):
+def redis(world, *options, count=60_000):
     server = world.stack("redis-server", "--port", 6379, "--save", "", "--protected-mode", "no", *options, cwd=world.folder)
     world.wait_port(6379, process=server)
     value = os.urandom(1_000_000)
@@ -47,7 +47,7 @@ def redis(world, *options):
         sock.sendall(b"*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n$%d\r\n" % len(value) + value + b"\r\n*2\r\n$3\r\nGET\r\n$3\r\nbig\r\n")
         expected = b"+OK\r\n$%d\r\n" % len(value) + value + b"\r\n"
         assert tools.receive(sock, len(expected)) == expected
-    text = world.peer("redis-benchmark", "-h", world.address, "-q", "-t", "get", "-n", 60000, "-c", 16, "--csv").finish(60)
+    text = world.peer("redis-benchmark", "-h", world.address, "-q", "-t", "get", "-n", count, "-c", 16, "--csv").finish(60)
     return Outcome(BOTH, float(text.splitlines()[-1].split(",")[1].strip('"')), "gets/s")
 
 
@@ -58,7 +58,7 @@ def redis_one(world):
 
 @entry("redis, io-threads 2", packages="redis-server redis-tools")
 def redis_threads(world):
-    return redis(world, "--io-threads", 2, "--io-threads-do-reads", "yes")
+    return redis(world, "--io-threads", 2, "--io-threads-do-reads", "yes", count=4000)
 
 
 def as_user(user):

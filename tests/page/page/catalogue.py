@@ -38,7 +38,7 @@ class Outcome:
 
 def entry(name, *, packages, timeout=90):
     """Registers a program. Its function starts it with `world.stack`, compares data in both directions,
-    and returns an Outcome; what it raises is the reason that stands in the table."""
+    and returns an Outcome; what it raises is the reason in the table."""
 
     def register(function):
         ENTRIES.append(Entry(name, function, tuple(packages.split()), timeout))

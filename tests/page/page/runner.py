@@ -102,9 +102,11 @@ def run_apart(entry, mode):
 
 
 def reason(error):
-    """One line: of a command that failed the end of what it said, otherwise the beginning."""
+    """One line: of a program that failed the end of what it said, otherwise the beginning."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     words = lines[0].partition(" -- ")[2].split()
+    if lines[0] == "the server ended":
+        return lines[-1][:160]
     return f"{words[0]}: {lines[-1]}"[:160] if words and " ended with " in str(error) else lines[0][:160]
 
 
