@@ -85,7 +85,7 @@ impl Node {
             Node::Machine(..) => false,
             Node::Stack(_, row) => match row.meaning {
                 Meaning::Is(..) | Meaning::Moot(_) => false,
-                Meaning::Sizes { .. } | Meaning::Choice(..) => true,
+                Meaning::Sizes { .. } | Meaning::Range { .. } | Meaning::Choice(..) => true,
                 Meaning::Fixed(value, _) => value.parse::<i32>().is_err(),
             },
         }
