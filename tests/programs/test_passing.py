@@ -103,3 +103,70 @@ def a_spawned_program_knows_its_connections_addresses(world):
     with world.connect(PORT) as sock, sock.makefile() as stream:
         host, port = sock.getsockname()
         assert stream.read().split() == [host, str(port), str(PORT), "AF_INET"]
+
+
+GIVER = """
+import os, socket, sys
+how, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+server = socket.create_server((address, port))
+near, far = socket.socketpair()
+if how == "sent" and os.fork() == 0:
+    server.close()
+    near.close()
+    sock = socket.socket(fileno=socket.recv_fds(far, 1, 1)[1][0])
+else:
+    sock, _ = server.accept()
+    if how == "sent":
+        socket.send_fds(near, [b"x"], [sock.fileno()])
+        os._exit(0)
+    ready, tell = os.pipe()
+    if os.fork() != 0:
+        os.read(ready, 1)
+        sys.exit()
+    server.close()
+    os.set_blocking(sock.fileno(), True)
+    sock.sendall(b"here\\n")
+    os.write(tell, b"x")
+for line in sock.makefile("rb"):
+    sock.sendall(line * 1000)
+"""
+
+
+def outlives(world, how):
+    started = world.stack("/usr/bin/python3", "-c", GIVER, how, world.address, PORT)
+    # The only connection: a look whether the port is open would be that.
+    sock = connect(world)
+    with sock, sock.makefile("rb") as stream:
+        if how == "forked":
+            assert stream.readline() == b"here\n"
+        for number in range(20):
+            line = b"line %d\n" % number
+            sock.sendall(line)
+            assert stream.read(len(line) * 1000) == line * 1000
+        sock.shutdown(socket.SHUT_WR)
+        assert stream.read() == b""
+    started.finish()
+
+
+def connect(world):
+    found = []
+
+    def is_open():
+        try:
+            found.append(world.connect(PORT))
+        except ConnectionRefusedError:
+            return False
+        return True
+
+    until(is_open, 10, "the listener")
+    return found[0]
+
+
+@test
+def a_connection_outlives_the_process_that_sent_it_away(world):
+    outlives(world, "sent")
+
+
+@test
+def a_connection_outlives_the_process_that_made_it_while_a_child_uses_it(world):
+    outlives(world, "forked")

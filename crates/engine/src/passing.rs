@@ -136,12 +136,14 @@ impl Engine {
             return;
         };
         let state = socket.state;
+        let from = socket.listener.map(|sock| Owner { sock, ..owner });
         let bytes = socket.receive.untouched(end, BYTES_MAX);
         let endpoints = self.stack.tcp_endpoints(conn);
         let passed = match (bytes, endpoints) {
             (Some(bytes), Some(ends)) => {
                 self.give_here(conn, ends, state, &bytes)
                     || self.give_away(conn, ends, state, &bytes)
+                    || self.give_back(conn, ends, state, &bytes, from)
             }
             _ => false,
         };
@@ -170,9 +172,32 @@ impl Engine {
         state: State,
         bytes: &[u8],
     ) -> bool {
-        let Some(listener) = self.find_listener(local) else {
-            return false;
-        };
+        let listener = self.find_listener(local);
+        listener.is_some_and(|it| self.give_to(it, conn, (local, remote), state, bytes))
+    }
+
+    /// Nobody wants it: whoever listens all the same, though its program does not accept at the moment.
+    fn give_back(
+        &mut self,
+        conn: ConnId,
+        ends: (SocketAddr, SocketAddr),
+        state: State,
+        bytes: &[u8],
+        from: Option<Owner>,
+    ) -> bool {
+        let serves = |it: &Listening| Some(it.owner) != from && it.bound.span().takes(ends.0.ip());
+        let found = self.world.listeners_on(ends.0.port()).find(serves);
+        found.is_some_and(|it| self.give_to(it.owner, conn, ends, state, bytes))
+    }
+
+    fn give_to(
+        &mut self,
+        listener: Owner,
+        conn: ConnId,
+        (local, remote): (SocketAddr, SocketAddr),
+        state: State,
+        bytes: &[u8],
+    ) -> bool {
         let ends = Ends::of(local, remote);
         let Some(owner) = self.world.offer(listener, conn, &ends) else {
             return false;

@@ -183,6 +183,18 @@ impl Process {
         plan: &Plan<'_>,
         mut check: impl FnMut(Look) -> Result<Option<T>, Divert>,
     ) -> Result<Option<T>, Divert> {
+        if self.lending.post.has_inline() {
+            return self.wait_and_lend(plan, &mut check);
+        }
+        self.wait_here(plan, check)
+    }
+
+    #[inline]
+    pub(crate) fn wait_here<T>(
+        &self,
+        plan: &Plan<'_>,
+        mut check: impl FnMut(Look) -> Result<Option<T>, Divert>,
+    ) -> Result<Option<T>, Divert> {
         let link = self.link_for(plan.subject);
         let station = link.as_ref().map_or(&self.station, |link| &link.station);
         let at = At {

@@ -15,6 +15,7 @@
 mod borrow;
 mod datagrams;
 mod forking;
+mod lingering;
 mod nameplate;
 mod passing;
 mod post;

@@ -130,7 +130,13 @@ impl Process {
                 self.take_back(&socket);
                 continue;
             };
-            let mut pump = Pump::new(socket, number, raised(ours), Origin::UNHEARD);
+            let mut pump = Pump::new(
+                socket,
+                number,
+                raised(ours),
+                Origin::UNHEARD,
+                &self.lending.post,
+            );
             if reads {
                 pump.read(Wish::All);
             }

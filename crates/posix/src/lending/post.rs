@@ -2,10 +2,10 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use slipstack_mem::Lock;
-use slipstack_mem::thread::spawn_quiet;
+use slipstack_mem::thread::{Quiet, spawn_quiet};
 
 use super::pump::Pump;
 use super::steward::Steward;
@@ -25,10 +25,19 @@ pub(super) enum Charge {
     Pump(Pump),
 }
 
+/// Who moves the bytes of a process that has ended.
+pub(super) enum Until {
+    /// The steward's thread.
+    Thread(Quiet),
+    /// This one: no other may be started.
+    Here(Box<Steward>),
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     charges: Vec<Charge>,
-    is_running: bool,
+    /// The steward's thread. `None`: there is nothing for it to do, or no thread may be started.
+    thread: Option<Quiet>,
     /// The steward's, once it has one.
     waiter: Option<Arc<Waiter>>,
 }
@@ -40,21 +49,34 @@ pub(crate) struct Post {
     awaits_leaving: AtomicBool,
     /// The program has closed a number of something that is lent.
     has_left: AtomicBool,
+    /// Connections whose bytes the steward moves.
+    pumps: AtomicUsize,
+    /// The process ends when there are none.
+    pub(super) is_ending: AtomicBool,
+    /// The steward of a process that may start no thread.
+    inline: Lock<Option<Box<Steward>>>,
+    has_inline: AtomicBool,
 }
 
 impl Post {
     pub(super) fn hold(&self) {
+        self.inline.hold();
         self.inner.hold();
     }
 
     pub(super) fn release(&self) {
         self.inner.release();
+        self.inline.release();
     }
 
     /// In a forked child: the steward is the parent's, and so is what waits for it.
     pub(super) fn forget(&self) {
         std::mem::forget(std::mem::take(&mut *self.inner.lock()));
         self.awaits_leaving.store(false, Ordering::Relaxed);
+        self.pumps.store(0, Ordering::Relaxed);
+        std::mem::forget(self.inline.lock().take());
+        self.has_inline.store(false, Ordering::Relaxed);
+        self.is_ending.store(false, Ordering::Relaxed);
     }
 
     pub(super) fn set_waiter(&self, waiter: &Arc<Waiter>) {
@@ -70,7 +92,7 @@ impl Post {
         let mut inner = self.inner.lock();
         let may_retire = inner.charges.is_empty();
         if may_retire {
-            inner.is_running = false;
+            inner.thread = None;
             inner.waiter = None;
         }
         may_retire
@@ -83,6 +105,58 @@ impl Post {
 
     pub(super) fn take_left(&self) -> bool {
         self.has_left.load(Ordering::Relaxed) && self.has_left.swap(false, Ordering::SeqCst)
+    }
+
+    pub(super) fn note_pump(&self) {
+        self.pumps.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn note_pump_ended(&self) {
+        self.pumps.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether bytes of connections are to be moved.
+    pub(super) fn has_pumps(&self) -> bool {
+        self.pumps.load(Ordering::Acquire) > 0
+    }
+
+    /// The process ends. `None`: nobody uses a connection of its, or its state is in somebody's hands for good.
+    pub(super) fn begin_to_end(&self) -> Option<Until> {
+        if !self.has_pumps() {
+            return None;
+        }
+        let mut inner = self.inner.try_lock()?;
+        self.is_ending.store(true, Ordering::SeqCst);
+        if let Some(waiter) = &inner.waiter {
+            waiter.notify();
+        }
+        let thread = inner.thread.take();
+        drop(inner);
+        match (thread, self.inline.try_lock()) {
+            (Some(thread), _) => Some(Until::Thread(thread)),
+            (None, Some(mut inline)) => Some(Until::Here(inline.take()?)),
+            (None, None) => None,
+        }
+    }
+
+    /// No thread may be started: makes a steward that runs when the program waits, if there is none.
+    fn stand_in(&self, process: &'static Process) -> bool {
+        let mut inline = self.inline.lock();
+        if inline.is_none() {
+            *inline = Steward::new(process).ok().map(Box::new);
+        }
+        self.has_inline.store(inline.is_some(), Ordering::Release);
+        inline.is_some()
+    }
+
+    pub(crate) fn has_inline(&self) -> bool {
+        self.has_inline.load(Ordering::Relaxed) && self.has_pumps()
+    }
+
+    /// What a steward without a thread has to do. Whether there is more.
+    pub(super) fn run_inline(&self) -> bool {
+        let steward = self.inline.try_lock();
+        steward.is_some_and(|mut it| it.as_mut().is_some_and(|it| it.run_once()))
     }
 
     /// A number of a lent connection has been closed.
@@ -103,19 +177,21 @@ impl Process {
         self.lending.note(charge.number());
         let mut inner = self.lending.post.inner.lock();
         inner.charges.push(charge);
-        if inner.is_running {
+        if inner.thread.is_some() || self.lending.post.is_ending.load(Ordering::Relaxed) {
             if let Some(waiter) = &inner.waiter {
                 waiter.notify();
             }
             return;
         }
-        if spawn_quiet("slipstack-lend", move || Steward::begin(self)).is_ok() {
-            inner.is_running = true;
+        inner.thread = spawn_quiet("slipstack-lend", move || Steward::begin(self)).ok();
+        if inner.thread.is_some() {
             return;
         }
-        let refused = std::mem::take(&mut inner.charges);
+        // The program's waits do a steward's work then.
         drop(inner);
-        self.refuse_charges(refused);
+        if !self.lending.post.stand_in(self) {
+            self.refuse_charges(self.lending.post.take_charges());
+        }
     }
 
     /// There is nobody to look after them. A child gets ENOTCONN, the other end of a pair its end.

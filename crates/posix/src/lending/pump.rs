@@ -12,6 +12,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
 use super::Wish;
+use super::post::Post;
 use crate::description::{Decided, Description};
 use crate::process::Process;
 use crate::socket::{How, Push, Stream, StreamError};
@@ -146,7 +147,9 @@ impl Pump {
         number: i32,
         child: OwnedFd,
         origin: Origin,
+        post: &Post,
     ) -> Pump {
+        post.note_pump();
         let able = Able {
             gives: true,
             takes: true,
@@ -401,6 +404,7 @@ impl Pump {
         if self.is_unread {
             self.socket.lent.leave_unread();
         }
+        process.lending.post.note_pump_ended();
         process.lending.forget(self.child.as_raw_fd());
         process.close_steward_number(self.number);
         process.take_back(&self.socket);

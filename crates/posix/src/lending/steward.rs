@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustix::event::epoll::EventFlags;
 use slipstack_mem::{Descriptor, raised};
@@ -57,14 +58,19 @@ pub(super) struct Steward {
     room: Box<[u8]>,
 }
 
+impl std::fmt::Debug for Steward {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Steward").finish_non_exhaustive()
+    }
+}
+
 impl Steward {
     /// The thread's life.
     pub(super) fn begin(process: &'static Process) {
         let post = &process.lending.post;
         match Steward::new(process) {
             Ok(steward) => {
-                post.set_waiter(steward.rest.waiter());
-                steward.run();
+                steward.begin_here();
             }
             Err(_) => {
                 while !post.retire() {
@@ -74,7 +80,13 @@ impl Steward {
         }
     }
 
-    fn new(process: &'static Process) -> rustix::io::Result<Steward> {
+    /// Goes on until nobody uses anything.
+    pub(super) fn begin_here(self) {
+        self.process.lending.post.set_waiter(self.rest.waiter());
+        self.run();
+    }
+
+    pub(super) fn new(process: &'static Process) -> rustix::io::Result<Steward> {
         let rest = Rest::new(process)?;
         let set = Arc::new(Set::new(process.next_id(), NO_NUMBER));
         set.add_waiter(rest.waiter());
@@ -94,27 +106,45 @@ impl Steward {
 
     fn run(mut self) {
         loop {
-            // What the pumps have for peers leaves with it.
-            if !self.pumps.is_empty() {
-                self.turn();
-            }
-            self.rest.note_news();
-            for charge in self.process.lending.post.take_charges() {
-                self.take_charge(charge);
-            }
-            self.note_leaving();
-            self.collect();
-            if self.children.is_empty() && self.pumps.is_empty() {
+            self.begin_round();
+            if self.is_done() {
                 self.rest.stop_leading(self.process);
                 match self.process.lending.post.retire() {
                     true => break,
                     false => continue,
                 }
             }
-            self.look();
+            self.look(true);
             self.run_ready();
         }
         self.rest.end(self.process);
+    }
+
+    fn begin_round(&mut self) {
+        // What the pumps have for peers leaves with it.
+        if !self.pumps.is_empty() {
+            self.turn();
+        }
+        self.rest.note_news();
+        for charge in self.process.lending.post.take_charges() {
+            self.take_charge(charge);
+        }
+        self.note_leaving();
+        self.collect();
+    }
+
+    /// One round by a thread of the program's, which does not wait. Whether there is more to do.
+    pub(super) fn run_once(&mut self) -> bool {
+        self.begin_round();
+        self.look(false);
+        self.run_ready();
+        !self.ready.is_empty()
+    }
+
+    /// Of a process that has ended nobody can borrow anything more.
+    fn is_done(&self) -> bool {
+        let is_ending = || self.process.lending.post.is_ending.load(Ordering::SeqCst);
+        self.pumps.is_empty() && (self.children.is_empty() || is_ending())
     }
 
     fn turn(&self) {
@@ -230,13 +260,13 @@ impl Steward {
     }
 
     /// What the children have. With something to do already it is asked for every other time.
-    fn look(&mut self) {
-        let manner = match (self.ready.is_empty(), self.pumps.is_empty()) {
+    fn look(&mut self, may_wait: bool) {
+        let manner = match (self.ready.is_empty() && may_wait, self.pumps.is_empty()) {
             (false, _) => Manner::Glance,
             (true, false) => Manner::Lead,
             (true, true) => Manner::Sleep,
         };
-        self.has_looked = manner != Manner::Glance || !self.has_looked;
+        self.has_looked = manner != Manner::Glance || !self.has_looked || !may_wait;
         if !self.has_looked {
             return;
         }
@@ -339,7 +369,8 @@ impl Steward {
             Some(number) => {
                 let end = raised(end);
                 self.process.lending.note(end.as_raw_fd());
-                self.add(Pump::new(socket, number, end, origin));
+                let post = &self.process.lending.post;
+                self.add(Pump::new(socket, number, end, origin, post));
             }
             None => self.process.take_back(&socket),
         }

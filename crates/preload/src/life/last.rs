@@ -17,6 +17,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const LOOK_RARELY: Duration = Duration::from_millis(200);
 /// Looks until then.
 const OFTEN: u32 = 100;
+/// How often it is looked whether a thread is one of ours that is just starting, and how long that may take.
+const LOOKS: u32 = 5;
+const STARTING: Duration = Duration::from_millis(1);
 
 /// The calling thread is the process's first one, or the only one of a forked child.
 pub(super) fn watch_this_thread() {
@@ -37,6 +40,27 @@ extern "C" fn on_end() {
         // As libc's last thread does.
         std::process::exit(0);
     });
+}
+
+/// Whether the process has threads of the program's beside the calling one. A thread of ours that has been started a moment
+/// ago may not be known as such yet.
+pub(super) fn has_other_threads() -> bool {
+    let are_there = || {
+        let Ok(tasks) = fs::read_dir("/proc/self/task") else {
+            return false;
+        };
+        let ids = tasks
+            .flatten()
+            .filter_map(|task| task.file_name().to_str()?.parse().ok());
+        let theirs = ids.filter(|id: &u32| own_threads().all(|own| own != *id));
+        theirs.count() > 1
+    };
+    (0..LOOKS).all(|look| {
+        if look > 0 {
+            std::thread::sleep(STARTING);
+        }
+        are_there()
+    })
 }
 
 /// Whether a thread of the program's runs.

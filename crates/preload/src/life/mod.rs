@@ -227,8 +227,15 @@ fn fork_over(go_on: impl FnOnce(&Process)) {
     InCall::end_long();
 }
 
-/// The process ends in order: its connections go to the keeper.
+/// The process ends in order: its connections go to the keeper, once nobody else uses them.
 pub extern "C" fn end_in_order() {
+    if let Some(process) = process()
+        && process.has_borrowers()
+        && !last::has_other_threads()
+    {
+        let _in_call = InCall::enter();
+        raw::with_room(|| process.outlast_borrowers());
+    }
     end(Exit::Orderly);
 }
 
