@@ -85,3 +85,30 @@ def a_child_that_confines_itself_uses_its_connection(world):
                 assert back.read(len(data)) == data, "the echo differs"
         until(lambda: server.output().split()[-2:] == ["status", "0"], 5, f"the child ends well\n{server.output()}")
         assert "signal" not in server.output(), server.output()
+
+
+TO_PARENT = """
+import os, socket, sys
+address = (sys.argv[1], int(sys.argv[2]))
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock.bind(address)
+sock.settimeout(5)
+if os.fork() == 0:
+    own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    own.settimeout(5)
+    for _ in range(10):
+        own.sendto(b"question", address)
+        assert own.recv(100) == b"answer"
+    os._exit(0)
+for _ in range(10):
+    data, peer = sock.recvfrom(100)
+    sock.sendto(b"answer", peer)
+assert os.wait()[1] == 0
+print("answered")
+"""
+
+
+@test
+def a_child_sends_datagrams_to_a_socket_of_its_parent_that_it_has_too(world):
+    started = world.stack("/usr/bin/python3", "-c", TO_PARENT, world.address, PORT)
+    assert started.finish(20) == "answered\n", started.errors()

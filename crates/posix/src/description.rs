@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 
 use slipstack_mem::{Descriptor, Lock};
 
@@ -103,6 +105,8 @@ pub(crate) struct Description {
     pub(crate) has_kernel: AtomicBool,
     /// It is the stack's and nobody else's: no socket of the kernel's stands beside it.
     pub(crate) is_alone: AtomicBool,
+    /// The process that this one was forked from and that has the socket too; 0 = none.
+    parent: AtomicU32,
     /// Its kernel part was given up for a kernel socket of the program's choice.
     pub(crate) is_ceded: AtomicBool,
     /// SO_RCVTIMEO and SO_SNDTIMEO in nanoseconds, 0 = none.
@@ -176,6 +180,7 @@ impl Description {
             is_nonblocking: AtomicBool::new(new.is_nonblocking),
             has_kernel: AtomicBool::new(false),
             is_alone: AtomicBool::new(false),
+            parent: AtomicU32::new(0),
             is_ceded: AtomicBool::new(false),
             recv_timeout_ns: AtomicU64::new(0),
             send_timeout_ns: AtomicU64::new(0),
@@ -212,6 +217,18 @@ impl Description {
     #[inline]
     pub(crate) fn is_nonblocking(&self) -> bool {
         self.is_nonblocking.load(Ordering::Relaxed)
+    }
+
+    /// It was the parent's before a fork.
+    pub(crate) fn set_inherited(&self) {
+        let parent = std::os::unix::process::parent_id();
+        self.parent.store(parent, Ordering::Relaxed);
+    }
+
+    /// Whether the process that this one was forked from may still wait on it.
+    pub(crate) fn is_parents(&self) -> bool {
+        let parent = self.parent.load(Ordering::Relaxed);
+        parent != 0 && parent == std::os::unix::process::parent_id()
     }
 
     #[inline]

@@ -231,6 +231,7 @@ impl Process {
                 let fresh = Dgram::new(dgram.side());
                 fresh.apply(&new.cold.lock().options);
                 fresh.give_left(dgram.take_handed());
+                new.set_inherited();
                 if let Some(remote) = dgram.remote.try_lock() {
                     *fresh.remote.lock() = *remote;
                 }

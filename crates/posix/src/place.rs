@@ -189,7 +189,11 @@ impl Process {
         }
         for (_, entry) in self.table.all() {
             if let Entry::Socket(socket) = entry {
-                self.realize(&socket);
+                // What is sent there is for whoever of the two receives.
+                let is_elsewhere = socket.kind == Kind::Dgram && socket.is_parents();
+                if !is_elsewhere {
+                    self.realize(&socket);
+                }
                 if is_intent(&socket) {
                     self.has_intents.store(true, Ordering::Release);
                 }
