@@ -115,6 +115,12 @@ impl Policy {
             || self.networks.iter().any(|&net| contains(net, ip))
     }
 
+    /// Whether a station with this address would be on a link of the stack's.
+    pub fn is_on_link(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        self.addrs.iter().any(|&net| contains(net, ip))
+    }
+
     /// The largest packet to an address that the link takes.
     pub fn mtu_to(&self, ip: IpAddr) -> u16 {
         match (ip.to_canonical(), self.mtu_v6) {

@@ -7,6 +7,7 @@ static int is_left_out(int which, int level, int name) {
     static const int places[][2] = {
         {SOL_SOCKET, SO_COOKIE}, {SOL_SOCKET, 49 /* SO_INCOMING_CPU */}, {SOL_SOCKET, 55 /* SO_MEMINFO */},
         {SOL_SOCKET, 37 /* SO_TIMESTAMPING */}, {SOL_SOCKET, 65}, {SOL_SOCKET, 47 /* SO_MAX_PACING_RATE */},
+        {SOL_SOCKET, 72 /* SO_BUF_LOCK */}, {SOL_SOCKET, 11 /* SO_NO_CHECK */}, {IPPROTO_TCP, 16 /* TCP_THIN_LINEAR_TIMEOUTS */},
         {SOL_SOCKET, 50 /* SO_ATTACH_BPF */}, {SOL_SOCKET, 51 /* …_REUSEPORT_CBPF */}, {SOL_SOCKET, 52 /* …_EBPF */},
         {IPPROTO_IP, 4 /* IP_OPTIONS */}, {IPPROTO_IP, 21 /* IP_MINTTL */}, {IPPROTO_IP, 52}, {IPPROTO_IPV6, 73},
         {IPPROTO_TCP, 11 /* TCP_INFO */}, {IPPROTO_TCP, 13 /* TCP_CONGESTION */}, {IPPROTO_TCP, 14}, {IPPROTO_TCP, 19}, {IPPROTO_TCP, 20}, {IPPROTO_TCP, 21}, {IPPROTO_TCP, 24 /* TCP_TIMESTAMP */},

@@ -96,6 +96,7 @@ impl Process {
     ) -> Outcome<()> {
         self.check_scope(socket, remote)?;
         self.check_ways(socket, remote)?;
+        self.check_direct(socket, remote)?;
         if socket.kind == Kind::Stream && self.is_for_many(remote) {
             return Err(Errno::ENETUNREACH.into());
         }
@@ -265,6 +266,7 @@ impl Process {
         };
         if stream.is_failed() {
             self.check_ways(socket, remote)?;
+            self.check_direct(socket, remote)?;
             let link = Arc::clone(&stream.link);
             let sock = self.open_for_connect(socket, &link)?;
             link.close(stream.sock(), CloseMode::Abort);
@@ -299,6 +301,30 @@ impl Process {
                 Err(Errno::ENETUNREACH)
             }
             IpAddr::V6(_) if own.is_some_and(|own| own.is_ipv4()) => Err(Errno::EAFNOSUPPORT),
+            _ => Ok(()),
+        }
+    }
+
+    /// SO_DONTROUTE: ip_sock_rt_scope().
+    fn check_direct(&self, socket: &Description, remote: SocketAddr) -> Result<(), Errno> {
+        let is_direct = {
+            let cold = socket.cold.lock();
+            cold.options.is_on(libc::SOL_SOCKET, libc::SO_DONTROUTE)
+        };
+        if is_direct {
+            self.check_link(remote)?;
+        }
+        Ok(())
+    }
+
+    /// What is sent without a router finds stations of the link alone. IPv6 knows nothing of the kind.
+    pub(crate) fn check_link(&self, remote: SocketAddr) -> Result<(), Errno> {
+        let ip = remote.ip().to_canonical();
+        let is_far = |ip: Ipv4Addr| !(ip.is_loopback() || ip.is_multicast() || ip.is_broadcast());
+        match (ip, self.policy()) {
+            (IpAddr::V4(v4), Some(policy)) if is_far(v4) && !policy.is_on_link(ip) => {
+                Err(Errno::ENETUNREACH)
+            }
             _ => Ok(()),
         }
     }
@@ -355,6 +381,7 @@ impl Process {
         };
         self.check_scope(socket, remote)?;
         self.check_ways(socket, remote)?;
+        self.check_direct(socket, remote)?;
         if let Some(reason) = self.reason_to_connect_in_kernel(socket, remote) {
             let given = Placed::Remote(remote);
             self.permit_kernel(socket, given, reason, Errno::ENETUNREACH)?;

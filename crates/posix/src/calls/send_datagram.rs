@@ -76,9 +76,7 @@ impl Process {
         if is_urgent && remote.ip().to_canonical().is_ipv4() {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        if let Some(to) = to {
-            self.check_ways(socket, to)?;
-        }
+        self.check_destination((socket, dgram), (to, remote), flags)?;
         let envelope = self
             .envelope(dgram, (to, remote), &sending, bufs, is_more)
             .inspect_err(|error| self.tell_too_long(socket, *error, (to, remote), bufs))?;
@@ -95,6 +93,21 @@ impl Process {
             socket.notify(socket.told.bits());
         }
         Ok(sent)
+    }
+
+    fn check_destination(
+        &self,
+        (socket, dgram): (&Description, &Dgram),
+        (to, remote): (Option<SocketAddr>, SocketAddr),
+        flags: i32,
+    ) -> Result<(), Errno> {
+        if let Some(to) = to {
+            self.check_ways(socket, to)?;
+        }
+        if dgram.ways.is_direct() || flags & libc::MSG_DONTROUTE != 0 {
+            self.check_link(remote)?;
+        }
+        Ok(())
     }
 
     /// IP_RECVERR: ip_local_error() and ipv6_local_error().
@@ -169,7 +182,7 @@ impl Process {
 
     /// SO_BROADCAST is asked for before everybody is spoken to.
     pub(super) fn may_broadcast(&self, dgram: &Dgram, remote: SocketAddr) -> Result<(), Errno> {
-        if dgram.may_broadcast() || remote.is_ipv6() {
+        if dgram.ways.may_broadcast() || remote.is_ipv6() {
             return Ok(());
         }
         match self.policy() {

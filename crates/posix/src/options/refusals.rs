@@ -5,6 +5,8 @@ use crate::errno::Errno;
 use crate::stamping;
 
 /// Not in libc (linux/tcp.h, linux/udp.h, asm-generic/socket.h).
+const SO_BUF_LOCK: i32 = 72;
+const TCP_THIN_LINEAR_TIMEOUTS: i32 = 16;
 const TCP_TX_DELAY: i32 = 37;
 const TCP_RTO_MAX_MS: i32 = 44;
 const TCP_RTO_MIN_US: i32 = 45;
@@ -57,6 +59,12 @@ pub(super) fn refusal(is_stream: bool, level: i32, name: i32, value: &[u8]) -> O
         {
             Some(Errno::ENOPROTOOPT)
         }
+        // Buffers that tune themselves are not locked.
+        (libc::SOL_SOCKET, SO_BUF_LOCK) if is_stream && is_set(value) => Some(Errno::ENOPROTOOPT),
+        // Datagrams have their checksums.
+        (libc::SOL_SOCKET, libc::SO_NO_CHECK) if !is_stream && is_set(value) => {
+            Some(Errno::ENOPROTOOPT)
+        }
         (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)
             if is_stream && value.iter().any(|byte| *byte != u8::MAX) =>
         {
@@ -66,7 +74,7 @@ pub(super) fn refusal(is_stream: bool, level: i32, name: i32, value: &[u8]) -> O
     }
 }
 
-/// Those that may be switched off.
+/// Those that may be switched off. Timers of thin streams double like others'.
 fn is_refused_if_set(level: i32, name: i32) -> bool {
     matches!(
         (level, name),
@@ -74,6 +82,7 @@ fn is_refused_if_set(level: i32, name: i32) -> bool {
             libc::SOL_UDP,
             UDP_ENCAP | UDP_NO_CHECK6_TX | UDP_NO_CHECK6_RX
         ) | (libc::IPPROTO_IP, libc::IP_OPTIONS)
+            | (libc::IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS)
     )
 }
 
@@ -100,6 +109,14 @@ mod tests {
         let (socket, udp) = (libc::SOL_SOCKET, libc::SOL_UDP);
         assert_eq!(of(dgram, udp, UDP_ENCAP, &off), None);
         assert_eq!(of(dgram, udp, UDP_ENCAP, &on), Some(Errno::ENOPROTOOPT));
+        let thin = (stream, libc::IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS);
+        let lock = (stream, socket, SO_BUF_LOCK);
+        for (is_stream, level, name) in [thin, lock, (dgram, socket, libc::SO_NO_CHECK)] {
+            assert_eq!(of(is_stream, level, name, &off), None);
+            assert_eq!(of(is_stream, level, name, &on), Some(Errno::ENOPROTOOPT));
+        }
+        assert_eq!(of(dgram, socket, SO_BUF_LOCK, &on), None);
+        assert_eq!(of(stream, socket, libc::SO_NO_CHECK, &on), None);
         let stamps = (stamping::RX_SOFTWARE | stamping::SOFTWARE).to_ne_bytes();
         assert_eq!(of(dgram, socket, libc::SO_TIMESTAMPING, &stamps), None);
         let refused = of(stream, socket, libc::SO_TIMESTAMPING, &stamps);

@@ -16,6 +16,7 @@ use crate::link::{Datagram, Link};
 use crate::options::{Options, filter_in};
 use crate::socket::filter::Filters;
 use crate::socket::turns::Turns;
+use crate::socket::ways::Ways;
 use crate::socket::{Gathering, bits};
 
 /// Which parts of a socket are in use.
@@ -58,8 +59,7 @@ pub(crate) struct Dgram {
     pub(crate) turns: Turns,
     /// Control messages that are wanted, as [`Wishes`].
     wishes: AtomicU32,
-    /// SO_BROADCAST.
-    may_broadcast: AtomicBool,
+    pub(crate) ways: Ways,
     /// UDP_SEGMENT; 0 = off.
     segment: AtomicU16,
     /// SO_SNDBUF, as the kernel counts.
@@ -107,7 +107,7 @@ impl Dgram {
             wants_space: AtomicBool::new(false),
             turns: Turns::default(),
             wishes: AtomicU32::new(0),
-            may_broadcast: AtomicBool::new(false),
+            ways: Ways::default(),
             segment: AtomicU16::new(0),
             sndbuf: AtomicU32::new(SNDBUF_DEFAULT),
             mtu_discovery: [
@@ -132,8 +132,9 @@ impl Dgram {
         self.filters.set(filter_in(options), self.part().as_ref());
         let wishes = Wishes::of(options).bits();
         self.wishes.store(wishes, Ordering::Relaxed);
-        let may_broadcast = options.is_on(libc::SOL_SOCKET, libc::SO_BROADCAST);
-        self.may_broadcast.store(may_broadcast, Ordering::Relaxed);
+        let is_on = |name| options.is_on(libc::SOL_SOCKET, name);
+        self.ways
+            .set(is_on(libc::SO_BROADCAST), is_on(libc::SO_DONTROUTE));
         let segment = options.int(libc::SOL_UDP, libc::UDP_SEGMENT).unwrap_or(0);
         let segment = u16::try_from(segment).unwrap_or(0);
         self.segment.store(segment, Ordering::Relaxed);
@@ -147,10 +148,6 @@ impl Dgram {
         for (place, is_v6) in self.mtu_discovery.iter().zip([false, true]) {
             place.store(options.mtu_discovery(is_v6), Ordering::Relaxed);
         }
-    }
-
-    pub(crate) fn may_broadcast(&self) -> bool {
-        self.may_broadcast.load(Ordering::Relaxed)
     }
 
     pub(crate) fn wishes(&self) -> Wishes {

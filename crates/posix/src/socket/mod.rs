@@ -10,6 +10,7 @@ mod told;
 mod turns;
 mod unsent;
 mod urgent;
+mod ways;
 
 pub(crate) use dgram::{Dgram, SHUT_READ, SHUT_WRITE, Side, payload_longest, shut_bits};
 pub(crate) use gathering::{Begun, Gathering};

@@ -1,0 +1,26 @@
+//! Where a datagram socket may send.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const BROADCAST: u8 = 1;
+const DIRECT: u8 = 2;
+
+/// SO_BROADCAST and SO_DONTROUTE, which every datagram asks for.
+#[derive(Debug, Default)]
+pub(crate) struct Ways(AtomicU8);
+
+impl Ways {
+    pub(crate) fn set(&self, may_broadcast: bool, is_direct: bool) {
+        let ways = BROADCAST * u8::from(may_broadcast) | DIRECT * u8::from(is_direct);
+        self.0.store(ways, Ordering::Relaxed);
+    }
+
+    pub(crate) fn may_broadcast(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & BROADCAST != 0
+    }
+
+    /// To stations on the link alone.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & DIRECT != 0
+    }
+}
