@@ -158,3 +158,29 @@ def options_bring_several_vlans_beside_the_own_link(world):
     other = [*own, "--vlan", "40,ip=10.10.40.5/24"]
     refused = world.beside(world.slipstack, "run", *other, "--", "true")
     assert refused.wait(10) != 0 and "10.10.40.5/24" in refused.errors(), refused.tail()
+
+
+@test(modes=("inprocess",))
+def a_socket_chooses_its_vlan_by_mark_table_or_device(world):
+    """And a listener of one VLAN's device is not heard of in another."""
+    far = ["--if", "eth1", "--ip", f"{CLIENT}/32,{CLIENT6}/128", "--run-dir", world.run_dir]
+    near = ["--if", "eth1", "--run-dir", world.run_dir, "--rule", "mark=20,table=20"]
+    for tag in VLANS:
+        far += ["--vlan", f"{tag},ip=10.10.{tag}.1/24,ip=fd00:10:{tag}::1/64"]
+        gateways = f"gw=10.10.{tag}.1,gw=fd00:10:{tag}::1" + (",table=254" if tag == 10 else "")
+        near += ["--vlan", f"{tag},ip=10.10.{tag}.5/24,ip=fd00:10:{tag}::5/64,{gateways}"]
+    words = [*world.program("told_addresses.py"), 8000, CLIENT, CLIENT6]
+    server = world.peer(world.slipstack, "run", *far, "--", *words)
+    until(lambda: "ready" in server.output() or not server.is_running(), 15, "the server listens")
+    words = [*world.program("chosen_ways.py"), CLIENT, CLIENT6, 8000]
+    client = world.beside(world.slipstack, "run", *near, "--", *words)
+    until(lambda: "listening" in client.output() or not client.is_running(), 30, "the client has asked")
+    seen = {line.split()[0]: line.split()[1:] for line in client.output().splitlines()}
+    for way, tag in {"plain": 10, "mark": 20, "table": 30, "device": 20, "released": 10}.items():
+        assert seen.get(way) == [f"10.10.{tag}.5", f"fd00:10:{tag}::5"] * 2, f"{way}: {client.tail()}"
+    inside = [world.slipstack, "run", *far, "--"]
+    for tag, outcome in ((10, "refused"), (20, "connected")):
+        ask = f"import socket; s = socket.socket(); s.settimeout(5); print(s.connect_ex(('10.10.{tag}.5', 8001)))"
+        code = world.peer(*inside, "/usr/bin/python3", "-c", ask).finish().strip()
+        assert code == {"refused": "111", "connected": "0"}[outcome], f"VLAN {tag}: {code}"
+    until(lambda: "accepted at 10.10.20.5" in client.output(), 10, "the listener of VLAN 20 has its connection")

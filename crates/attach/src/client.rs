@@ -4,9 +4,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use slipstack_channel::control::net::NetworkState;
+use slipstack_channel::control::net::{Interface, NetworkState};
 use slipstack_channel::control::{Attached, ControlSocket, Descriptor, Reply, Request, Welcome};
-use slipstack_channel::{Attach, AttachError, Attachment, Policy, ProgramEnd, REGION_LEN_MAX};
+use slipstack_channel::{
+    Attach, AttachError, Attachment, Policy, PolicyLink, ProgramEnd, REGION_LEN_MAX,
+};
 use slipstack_config::Settings;
 use slipstack_device::hooked::FrameHook;
 use slipstack_engine::Remote;
@@ -290,6 +292,16 @@ fn policy(welcome: Welcome) -> Policy {
         mtu: network.own().mtu,
         interface: network.own().index,
         has_groups: !welcome.device.is_own,
+        links: network.interfaces.iter().map(policy_link).collect(),
+    }
+}
+
+fn policy_link(interface: &Interface) -> PolicyLink {
+    PolicyLink {
+        name: interface.name.clone(),
+        index: interface.index,
+        vlan: interface.vlan,
+        addrs: interface.addresses.iter().map(|(ip, _)| *ip).collect(),
     }
 }
 

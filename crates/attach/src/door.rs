@@ -80,7 +80,7 @@ pub fn options(settings: &Settings) -> Options {
         rules: settings
             .rules
             .iter()
-            .map(rule)
+            .flat_map(rule)
             .chain(settings.sub_vlans().flat_map(vlan_rules))
             .collect(),
         is_forwarding: settings.is_forwarding,
@@ -120,6 +120,8 @@ fn vlan_rules(spec: &VlanSpec) -> impl Iterator<Item = RuleEntry> + '_ {
         priority: PRIORITY,
         from: Some((ip.address, if ip.address.is_ipv4() { 32 } else { 128 })),
         to: None,
+        mark: None,
+        is_family_v6: false,
         table: spec.table(),
     })
 }
@@ -137,13 +139,24 @@ fn route(spec: &RouteSpec) -> RouteEntry {
     }
 }
 
-fn rule(spec: &RuleSpec) -> RuleEntry {
-    RuleEntry {
+/// One that names no network is of both families.
+fn rule(spec: &RuleSpec) -> impl Iterator<Item = RuleEntry> + use<> {
+    let entry = RuleEntry {
         priority: spec.priority,
         from: spec.from,
         to: spec.to,
+        mark: spec.mark,
+        is_family_v6: false,
         table: spec.table,
-    }
+    };
+    let is_both = spec.from.is_none() && spec.to.is_none();
+    let other = RuleEntry {
+        is_family_v6: true,
+        ..entry.clone()
+    };
+    [Some(entry), is_both.then_some(other)]
+        .into_iter()
+        .flatten()
 }
 
 /// The keepers' directories of this network namespace. A user without any sees root's: what is there may not

@@ -62,6 +62,19 @@ pub struct Policy {
     /// Groups and broadcasts that name no interface are the stack's: on an interface that was named for it, and
     /// where it has the way to everywhere.
     pub has_groups: bool,
+    /// Interfaces of the stack, the device's own first.
+    pub links: Vec<PolicyLink>,
+}
+
+/// An interface of the stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyLink {
+    pub name: String,
+    /// The kernel's, or of a VLAN one that the kernel has not given.
+    pub index: u32,
+    /// 0 = the device's own link.
+    pub vlan: u16,
+    pub addrs: Vec<IpAddr>,
 }
 
 impl Policy {

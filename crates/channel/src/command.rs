@@ -99,6 +99,12 @@ pub enum SocketOption {
     WindowClamp(u32),
     /// Ports that may be picked, inclusive; 0 = no bound.
     PortRange(u16, u16),
+    /// What rules that choose a routing table may ask for.
+    Mark(u32),
+    /// The routing table; 0 = as the rules say.
+    Table(u16),
+    /// The VLAN that is left and heard by, plus one; 0 = any.
+    Link(u16),
     /// What comes back of datagrams over IPv4 (IPv6) is told even to who is not connected.
     ReturnsV4(bool),
     ReturnsV6(bool),
@@ -492,6 +498,9 @@ impl SocketOption {
             SocketOption::SynCount(tries) => one(64, u64::from(tries)),
             SocketOption::WindowClamp(bytes) => one(65, u64::from(bytes)),
             SocketOption::PortRange(lo, hi) => one(66, u64::from(lo) | u64::from(hi) << 16),
+            SocketOption::Mark(mark) => one(67, u64::from(mark)),
+            SocketOption::Table(table) => one(68, u64::from(table)),
+            SocketOption::Link(link) => one(69, u64::from(link)),
         }
     }
 
@@ -532,6 +541,9 @@ impl SocketOption {
             64 => SocketOption::SynCount(first as u8),
             65 => SocketOption::WindowClamp(first as u32),
             66 => SocketOption::PortRange(first as u16, (first >> 16) as u16),
+            67 => SocketOption::Mark(first as u32),
+            68 => SocketOption::Table(first as u16),
+            69 => SocketOption::Link(first as u16),
             code => SocketOption::Multicast(MulticastOption::decode(code, args.try_into().ok()?)?),
         })
     }

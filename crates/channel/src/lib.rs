@@ -34,7 +34,7 @@ mod state;
 mod urgent;
 
 pub use addr::Ends;
-pub use attach::{Attach, AttachError, Attachment, Policy};
+pub use attach::{Attach, AttachError, Attachment, Policy, PolicyLink};
 pub use cell::Limits;
 pub use command::{CloseMode, Coded, Command, Congestion, Everyday, SocketOption, Ticket};
 pub use datagram::{ENVELOPE_LEN, Envelope};

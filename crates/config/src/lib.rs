@@ -32,7 +32,7 @@ pub use ini::FstackFile;
 pub use kind::{Cidr, CoreList, Kind, Spin, parse_cores};
 pub use layers::{Layers, SYSTEM_FILE};
 pub use reference::{options_reference, sample_file};
-pub use routing::{RouteSpec, RuleSpec};
+pub use routing::{RouteSpec, RuleSpec, parse_mark};
 pub use sysctl::{SysctlSetting, sysctl_reference};
 pub use table::{OPTIONS, Settings, find_option};
 pub use vlan::VlanSpec;

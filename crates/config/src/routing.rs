@@ -33,6 +33,8 @@ pub struct RuleSpec {
     pub priority: u32,
     pub from: Option<Net>,
     pub to: Option<Net>,
+    /// Value and mask of SO_MARK.
+    pub mark: Option<(u32, u32)>,
     pub table: u32,
 }
 
@@ -51,7 +53,7 @@ fn each<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, Stri
         Some(_) => Err(format!("at most {SPECS_MAX} of them")),
         None => Err(
             "a route such as 10.1.0.0/16,via=10.0.0.2 (table=, metric=, src=, mtu=, unreachable), or a rule \
-             such as from=10.0.0.7/32,table=100 (to=, priority=)"
+             such as from=10.0.0.7/32,table=100 (to=, mark=VALUE/MASK, priority=)"
                 .to_owned(),
         ),
     }
@@ -92,12 +94,14 @@ fn parse_rule(text: &str) -> Option<RuleSpec> {
         priority: PRIORITY,
         from: None,
         to: None,
+        mark: None,
         table: 0,
     };
     for word in text.split(',') {
         match word.split_once('=')? {
             ("from", net) => rule.from = Some(parse_net(net)?),
             ("to", net) => rule.to = Some(parse_net(net)?),
+            ("mark", mark) => rule.mark = Some(parse_mark(mark)?),
             ("table", id) => rule.table = id.parse().ok()?,
             ("priority", n) => rule.priority = n.parse().ok().filter(|n| *n > 0)?,
             _ => return None,
@@ -105,10 +109,22 @@ fn parse_rule(text: &str) -> Option<RuleSpec> {
     }
     let is_one_family = match (rule.from, rule.to) {
         (Some((from, _)), Some((to, _))) => from.is_ipv4() == to.is_ipv4(),
-        (None, None) => false,
+        (None, None) => rule.mark.is_some(),
         _ => true,
     };
     (is_one_family && is_table(rule.table)).then_some(rule)
+}
+
+/// A mark with or without the mask of the bits that matter, decimal or with 0x.
+pub fn parse_mark(text: &str) -> Option<(u32, u32)> {
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    };
+    match text.split_once('/') {
+        Some((value, mask)) => Some((number(value)?, number(mask)?)),
+        None => Some((number(text)?, u32::MAX)),
+    }
 }
 
 /// Zero is none, and the table of own addresses is the stack's.
@@ -152,6 +168,9 @@ impl fmt::Display for RouteSpec {
 impl fmt::Display for RuleSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "priority={},table={}", self.priority, self.table)?;
+        if let Some((value, mask)) = self.mark {
+            write!(f, ",mark={value:#x}/{mask:#x}")?;
+        }
         if let Some((ip, len)) = self.from {
             write!(f, ",from={ip}/{len}")?;
         }
@@ -180,6 +199,8 @@ mod tests {
         for text in [
             "from=10.0.0.7/32,table=100",
             "to=fd00::/8,priority=7,table=1",
+            "mark=0x10/0xf0,table=5",
+            "mark=7,table=5",
         ] {
             let rule = parse_rule(text).unwrap();
             assert_eq!(parse_rule(&rule.to_string()), Some(rule));

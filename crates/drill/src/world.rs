@@ -262,6 +262,7 @@ impl Attach for VirtualAttach {
             mtu: config.stack.network.mtu,
             interface: 0,
             has_groups: true,
+            links: Vec::new(),
         })
     }
 

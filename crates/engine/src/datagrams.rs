@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use slipstack_channel::{Ends, Refusal, Reply, State};
-use slipstack_stack::{DatagramOut, Instant, MtuDiscovery, PortRange, UdpId, UdpOptions};
+use slipstack_stack::{Choice, DatagramOut, Instant, MtuDiscovery, PortRange, UdpId, UdpOptions};
 
 use crate::client::{Bound, Role};
 use crate::commands::Answer;
@@ -39,6 +39,7 @@ impl Engine {
             ttl_v6: noted.map_or(0, |options| options.ttl_v6),
             mtu_discovery: noted.map_or(MtuDiscovery::default(), |noted| noted.mtu_discovery),
             mtu_discovery_v6: noted.map_or(MtuDiscovery::default(), |n| n.mtu_discovery_v6),
+            choice: noted.map_or(Choice::NONE, |options| options.choice),
             ..asked
         };
         let (id, is_announced) = self.udp_bind(addr, &options)?;

@@ -37,10 +37,11 @@ pub fn stack_rules(told: &[RuleEntry]) -> Vec<ConfiguredRule> {
     let prefix =
         |net: Option<(IpAddr, u8)>| net.map_or(Prefix::ALL, |(ip, len)| Prefix::new(ip, len));
     let of = |rule: &RuleEntry| ConfiguredRule {
-        is_v6: rule.from.or(rule.to).is_some_and(|(ip, _)| ip.is_ipv6()),
+        is_v6: rule.is_v6(),
         rule: Rule {
             from: prefix(rule.from),
             to: prefix(rule.to),
+            mark: rule.mark,
             ..Rule::new(rule.priority, rule.table)
         },
     };

@@ -6,7 +6,7 @@ use slipstack_channel as channel;
 use slipstack_channel::{Refusal, SocketOption};
 use slipstack_stack as stack;
 use slipstack_stack::{
-    KeepAlive, MtuDiscovery, PortRange, SocketError, SocketOptions, TcpOption, UdpOption,
+    Chosen, KeepAlive, MtuDiscovery, PortRange, SocketError, SocketOptions, TcpOption, UdpOption,
 };
 
 use crate::authority::PortRefused;
@@ -97,6 +97,9 @@ pub(crate) fn tcp_option(option: SocketOption) -> Option<TcpOption> {
         SocketOption::Linger2(time) => TcpOption::Linger2(time),
         SocketOption::SynCount(tries) => TcpOption::SynCount(tries),
         SocketOption::WindowClamp(bytes) => TcpOption::WindowClamp(bytes),
+        SocketOption::Mark(_) | SocketOption::Table(_) | SocketOption::Link(_) => {
+            TcpOption::Choose(chosen(option)?)
+        }
         SocketOption::Tos(tos) => TcpOption::Tos(tos),
         SocketOption::Ttl(ttl) => TcpOption::Ttl(ttl),
         SocketOption::TosV6(tos) => TcpOption::TosV6(tos),
@@ -130,7 +133,7 @@ pub(crate) fn udp_option(option: SocketOption) -> Option<UdpOption> {
         SocketOption::MtuDiscoveryV6(code) => {
             UdpOption::MtuDiscoveryV6(MtuDiscovery::from_code(code)?)
         }
-        _ => return None,
+        _ => UdpOption::Choose(chosen(option)?),
     })
 }
 
@@ -173,6 +176,11 @@ pub(crate) fn note_option(options: &mut SocketOptions, option: SocketOption) {
         SocketOption::MtuDiscoveryV6(code) => {
             options.mtu_discovery_v6 = MtuDiscovery::from_code(code).unwrap_or_default();
         }
+        SocketOption::Mark(_) | SocketOption::Table(_) | SocketOption::Link(_) => {
+            if let Some(chosen) = chosen(option) {
+                chosen.put(&mut options.choice);
+            }
+        }
         SocketOption::Broadcast(_)
         | SocketOption::ReusePort(_)
         | SocketOption::Multicast(_)
@@ -180,6 +188,16 @@ pub(crate) fn note_option(options: &mut SocketOptions, option: SocketOption) {
         | SocketOption::ReturnsV4(_)
         | SocketOption::ReturnsV6(_) => {}
     }
+}
+
+/// Which way packets are to go.
+fn chosen(option: SocketOption) -> Option<Chosen> {
+    Some(match option {
+        SocketOption::Mark(mark) => Chosen::Mark(mark),
+        SocketOption::Table(table) => Chosen::Table(table),
+        SocketOption::Link(link) => Chosen::Link(link),
+        _ => return None,
+    })
 }
 
 fn keep_alive(enabled: bool, idle: Duration, interval: Duration, probes: u8) -> KeepAlive {

@@ -21,7 +21,7 @@ const RECORD_LEN: usize = 1024;
 const CURRENT: usize = 0;
 const FACTS_AT: usize = 8;
 const FACTS: usize = 5;
-const HALVES: [usize; 2] = [128, 128 + ConnectionImage::LEN];
+const HALVES: [usize; 2] = [64, 64 + ConnectionImage::LEN];
 
 const _: () = assert!(HALVES[1] + ConnectionImage::LEN <= RECORD_LEN);
 

@@ -93,7 +93,8 @@ pub fn rules(stack: &Stack) -> Vec<String> {
     let mut lines = Vec::new();
     for is_v6 in [false, true] {
         let rules = stack.fib(is_v6).rules().iter();
-        let others = rules.filter(|rule| !rule.from.is_all() || !rule.to.is_all());
+        let others =
+            rules.filter(|rule| !rule.from.is_all() || !rule.to.is_all() || rule.mark.is_some());
         lines.extend(others.map(|rule| rule_line(is_v6, rule)));
     }
     lines.truncate(LINES_MAX);
@@ -129,6 +130,9 @@ fn rule_line(is_v6: bool, rule: &Rule) -> String {
         if !prefix.is_all() {
             let _ = write!(line, " {word} {}", net(is_v6, prefix));
         }
+    }
+    if let Some((value, mask)) = rule.mark {
+        let _ = write!(line, " fwmark {value:#x}/{mask:#x}");
     }
     let _ = write!(line, " table {}", rule.table);
     line

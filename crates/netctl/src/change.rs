@@ -460,7 +460,9 @@ impl NetworkState {
     fn del_rule(&mut self, wanted: &RuleEntry) -> Result<(), Refused> {
         let is_meant = |rule: &RuleEntry| {
             let is_selected = wanted.from.is_none_or(|from| rule.from == Some(from))
-                && wanted.to.is_none_or(|to| rule.to == Some(to));
+                && wanted.to.is_none_or(|to| rule.to == Some(to))
+                && wanted.mark.is_none_or(|mark| rule.mark == Some(mark))
+                && (wanted.mark.is_none() || rule.is_v6() == wanted.is_v6());
             is_selected
                 && [0, rule.priority].contains(&wanted.priority)
                 && [0, rule.table].contains(&wanted.table)

@@ -95,13 +95,20 @@ pub struct RuleEntry {
     pub priority: u32,
     pub from: Option<(IpAddr, u8)>,
     pub to: Option<(IpAddr, u8)>,
+    /// Value and mask of the mark (SO_MARK) of whoever sends.
+    #[serde(default)]
+    pub mark: Option<(u32, u32)>,
+    /// One that names no network is of this family.
+    #[serde(default)]
+    pub is_family_v6: bool,
     pub table: u32,
 }
 
 impl RuleEntry {
     /// Whether it is of IPv6.
     pub fn is_v6(&self) -> bool {
-        self.from.or(self.to).is_some_and(|(ip, _)| ip.is_ipv6())
+        let net = self.from.or(self.to);
+        net.map_or(self.is_family_v6, |(ip, _)| ip.is_ipv6())
     }
 }
 

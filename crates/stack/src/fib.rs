@@ -178,6 +178,20 @@ impl Table {
         })
     }
 
+    /// The same among the routes by the link that is chosen; own addresses are everywhere.
+    fn find_by(&self, dst: IpAddr, choice: &Choice) -> Option<&Entry> {
+        let dst = bits(dst);
+        self.lengths.iter().find_map(|length| {
+            let wanted = dst & mask(length.len);
+            let at = length
+                .entries
+                .partition_point(|entry| entry.prefix.bits < wanted);
+            let alike = length.entries[at..].iter();
+            let mut alike = alike.take_while(|entry| entry.prefix.bits == wanted);
+            alike.find(|entry| choice.admits(entry.vlan) || entry.target == Target::Local)
+        })
+    }
+
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.lengths.iter().flat_map(|length| &length.entries)
     }
@@ -215,8 +229,44 @@ impl Rule {
             && self.to.contains(bits(query.dst))
             && self
                 .mark
-                .is_none_or(|(value, mask)| query.mark & mask == value & mask)
+                .is_none_or(|(value, mask)| query.choice.mark & mask == value & mask)
             && self.tos.is_none_or(|tos| tos == query.tos)
+    }
+}
+
+/// What a socket has chosen of the way of its packets, beside their addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// What rules may ask for (SO_MARK).
+    pub mark: u32,
+    /// The table that is asked beside that of our own addresses (SO_SETFIB); 0 = as the rules say.
+    pub table: u16,
+    /// The link that it leaves by (SO_BINDTODEVICE), as [`Choice::link_of`]; 0 = any.
+    pub link: u16,
+}
+
+impl Choice {
+    /// Nothing has been chosen.
+    pub const NONE: Choice = Choice {
+        mark: 0,
+        table: 0,
+        link: 0,
+    };
+
+    /// The number of a VLAN's link, of the device's own with 0.
+    pub const fn link_of(vlan: u16) -> u16 {
+        vlan + 1
+    }
+
+    #[inline]
+    pub fn is_none(&self) -> bool {
+        *self == Choice::NONE
+    }
+
+    /// Whether what comes or goes by this VLAN is meant.
+    #[inline]
+    pub const fn admits(&self, vlan: u16) -> bool {
+        self.link == 0 || self.link == Choice::link_of(vlan)
     }
 }
 
@@ -225,7 +275,7 @@ impl Rule {
 pub struct Query {
     pub src: Option<IpAddr>,
     pub dst: IpAddr,
-    pub mark: u32,
+    pub choice: Choice,
     /// Without the ECN bits.
     pub tos: u8,
 }
@@ -241,9 +291,14 @@ impl Query {
         Query {
             src,
             dst,
-            mark: 0,
+            choice: Choice::NONE,
             tos: 0,
         }
+    }
+
+    /// The same of a socket that has chosen.
+    pub const fn by(self, choice: Choice) -> Query {
+        Query { choice, ..self }
     }
 }
 
@@ -385,9 +440,16 @@ impl Fib {
     }
 
     /// `None`: there is no route.
-    pub fn find(&self, query: &Query) -> Option<&Entry> {
-        let found = self.decide(query)?;
-        (found.target != Target::Unreachable).then_some(found)
+    pub fn find(&self, query: &Query) -> Option<Entry> {
+        match self.decide(query) {
+            Some(found) => (found.target != Target::Unreachable).then_some(*found),
+            // ip_route_output_key(): whoever insists on a link without a route has its destination there.
+            None if query.choice.link != 0 => Some(Entry {
+                vlan: query.choice.link - 1,
+                ..Entry::new(Prefix::host(query.dst), Target::OnLink)
+            }),
+            None => None,
+        }
     }
 
     /// Whether a route says that there is no way.
@@ -397,11 +459,19 @@ impl Fib {
     }
 
     fn decide(&self, query: &Query) -> Option<&Entry> {
-        let mut applying = self.rules.iter().filter(|rule| rule.applies(query));
-        applying.find_map(|rule| {
-            let entry = self.table(rule.table)?.find(query.dst)?;
+        let choice = &query.choice;
+        let look = |table| {
+            let entry = match choice.link {
+                0 => self.table(table)?.find(query.dst)?,
+                _ => self.table(table)?.find_by(query.dst, choice)?,
+            };
             (entry.target != Target::Throw).then_some(entry)
-        })
+        };
+        if choice.table != 0 {
+            return look(LOCAL).or_else(|| look(choice.table.into()));
+        }
+        let mut applying = self.rules.iter().filter(|rule| rule.applies(query));
+        applying.find_map(|rule| look(rule.table))
     }
 }
 

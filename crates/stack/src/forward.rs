@@ -15,6 +15,7 @@ use slipstack_wire::{PartialChecksum, TxOffload, protocol, tcp, udp};
 
 use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut, Payload, RxChecksum, RxMeta};
+use crate::fib::Choice;
 use crate::icmp;
 use crate::ip::IpMeta;
 use crate::link::{Cx, HEADER_MAX, NextHop, OutPacket, Way};
@@ -91,6 +92,7 @@ impl Stack {
             tos: header.tos,
             ttl: header.ttl,
             dont_fragment: header.dont_fragment,
+            choice: Choice::NONE,
         };
         let bytes = &bytes[..usize::from(header.total_len)];
         let is_foreign = link_group || !may_transit_v4(header.src) || !may_transit_v4(header.dst);
@@ -117,6 +119,7 @@ impl Stack {
             tos: header.traffic_class,
             ttl: header.hop_limit,
             dont_fragment: true,
+            choice: Choice::NONE,
         };
         let bytes = &bytes[..ipv6::HEADER_LEN + usize::from(header.payload_len)];
         let is_foreign = link_group || !may_transit_v6(header.src) || !may_transit_v6(header.dst);

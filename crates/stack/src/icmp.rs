@@ -9,6 +9,7 @@ use slipstack_wire::protocol;
 use crate::config::Role;
 use crate::counters::Counter;
 use crate::effects::{Effects, Payload};
+use crate::fib::Choice;
 use crate::icmp_limit::IcmpLimit;
 use crate::ip::{IpMeta, PathCause, QUOTED_LEN, Report, Told, parse_flow};
 use crate::link::{Cx, OutPacket, OutSegment};
@@ -204,6 +205,7 @@ impl Cx<'_> {
             tos,
             ttl: DEFAULT_TTL,
             dont_fragment: false,
+            choice: Choice::NONE,
         };
         let segment = OutSegment {
             header: &message.header(),

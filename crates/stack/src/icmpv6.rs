@@ -10,6 +10,7 @@ use slipstack_wire::{ipv6, ipv6_extensions as extensions, mld, protocol};
 use crate::config::Role;
 use crate::counters::Counter;
 use crate::effects::{Effects, Payload};
+use crate::fib::Choice;
 use crate::icmp_limit::IcmpLimit;
 use crate::ip::{IpMeta, PathCause, Report, Told};
 use crate::ipv6::parse_flow;
@@ -194,6 +195,7 @@ impl Cx<'_> {
             tos: traffic_class,
             ttl: hop_limit,
             dont_fragment: true,
+            choice: Choice::NONE,
         };
         let segment = OutSegment {
             header: &message.header(src, dst),

@@ -47,6 +47,7 @@ impl Identifications {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fib::Choice;
     use std::collections::BTreeSet;
 
     fn packet(dst: [u8; 4]) -> OutPacket {
@@ -57,6 +58,7 @@ mod tests {
             tos: 0,
             ttl: 64,
             dont_fragment: false,
+            choice: Choice::NONE,
         }
     }
 

@@ -14,6 +14,7 @@ extern crate alloc;
 mod announce;
 mod arp;
 mod bound;
+pub mod choices;
 pub mod config;
 pub mod counters;
 mod default_router;
@@ -68,14 +69,15 @@ pub use effects::{
     RxChecksum, RxMeta, TxOffload,
 };
 pub use error::{Reason, SocketError};
+pub use fib::Choice;
 pub use groups::GroupFilter;
 pub use ids::{ConnId, ListenerId, UdpId};
 pub use ip::{IpMeta, PathCause, PathError, Told};
 pub use learnt::{Learnt, LearntAddress, Redirected};
 pub use link::{Cx, Link, NextHop, OutPacket, OutSegment, Output, Path};
 pub use options::{
-    CloseMode, Congestion, KeepAlive, ListenOptions, MtuDiscovery, PortRange, SocketOptions,
-    TcpOption, UdpOption, UdpOptions,
+    Chosen, CloseMode, Congestion, KeepAlive, ListenOptions, MtuDiscovery, PortRange,
+    SocketOptions, TcpOption, UdpOption, UdpOptions,
 };
 pub use scatter::Scatter;
 pub use slaac::Identifiers;

@@ -11,13 +11,14 @@ use core::net::{IpAddr, Ipv4Addr};
 use slipstack_wire::{ethernet, igmp, ipv4, ipv6, tcp, tcp_options};
 
 use crate::announce::Announcements;
+use crate::choices::Choices;
 use crate::config::{Role, StackConfig, VlanConfig};
 use crate::counters::Counters;
 use crate::default_router::LostRouters;
 use crate::destination::Destinations;
 use crate::effects::{Effects, Payload};
 use crate::error::{Reason, SocketError};
-use crate::fib::{Fib, Query};
+use crate::fib::{Choice, Fib, Query};
 use crate::groups::{Asker, GroupFilter, Groups};
 use crate::identification::Identifications;
 use crate::learnt::Learnt;
@@ -66,9 +67,22 @@ pub struct OutPacket {
     pub tos: u8,
     pub ttl: u8,
     pub dont_fragment: bool,
+    /// Of the socket that sends it.
+    pub choice: Choice,
 }
 
 impl OutPacket {
+    /// What is asked of the routes for it.
+    pub fn query(&self) -> Query {
+        const ECN: u8 = 3;
+        Query {
+            src: (!self.src.is_unspecified()).then_some(self.src),
+            dst: self.dst,
+            choice: self.choice,
+            tos: self.tos & !ECN,
+        }
+    }
+
     /// Bytes of the network header.
     pub const fn header_len(&self) -> usize {
         match self.dst {
@@ -143,6 +157,7 @@ pub struct Path {
 /// The interface: its addresses, routes and neighbours.
 #[derive(Debug)]
 pub struct Link {
+    pub(crate) choices: Choices,
     pub(crate) mac: [u8; 6],
     mtu: u16,
     tso_max: u32,
@@ -187,6 +202,7 @@ impl Link {
             routes6,
             neighbours: Neighbours::new(config.neighbour.clone(), rng.sip_key()),
             fast_open: FastOpenCache::new(rng),
+            choices: Choices::default(),
             destinations: Destinations::new(),
             identifications: Identifications::new(rng),
             defended: Vec::new(),
@@ -233,14 +249,11 @@ impl Link {
         &self,
         now: Instant,
         hop: &Option<NextHop>,
-        ends: impl FnOnce() -> (IpAddr, IpAddr),
+        query: impl FnOnce() -> Query,
     ) -> Option<Path> {
         match hop {
             Some(hop) => Some(self.path_over(hop)),
-            None => {
-                let (src, dst) = ends();
-                self.find_path(now, Some(src), dst)
-            }
+            None => self.find_path_by(now, &query()),
         }
     }
 
@@ -330,6 +343,14 @@ impl Link {
         });
     }
 
+    /// The VLAN in which we have an address.
+    pub fn vlan_of_own(&self, ip: IpAddr) -> u16 {
+        match ip {
+            IpAddr::V4(ip) => self.routes.vlan_of_own(ip),
+            IpAddr::V6(ip) => self.routes6.vlan_of_own(ip),
+        }
+    }
+
     /// Whether an address is one of ours.
     pub fn is_own(&self, ip: IpAddr) -> bool {
         match ip {
@@ -340,15 +361,25 @@ impl Link {
 
     /// The address we use towards `dst`; `None` = no route.
     pub fn find_source(&self, dst: IpAddr) -> Option<IpAddr> {
+        self.find_source_by(dst, Choice::NONE)
+    }
+
+    /// The same for a socket that has chosen.
+    pub fn find_source_by(&self, dst: IpAddr, choice: Choice) -> Option<IpAddr> {
         match dst {
-            IpAddr::V4(dst) => self.routes.find_source(dst).map(IpAddr::V4),
-            IpAddr::V6(dst) => self.routes6.find_source(dst).map(IpAddr::V6),
+            IpAddr::V4(dst) => self.routes.find_source_by(dst, choice).map(IpAddr::V4),
+            IpAddr::V6(dst) => self.routes6.find_source_by(dst, choice).map(IpAddr::V6),
         }
     }
 
     /// `None`: there is no route.
     pub fn find_path(&self, now: Instant, src: Option<IpAddr>, dst: IpAddr) -> Option<Path> {
-        let found = self.find_route(&Query::between(src, dst))?;
+        self.find_path_by(now, &Query::between(src, dst))
+    }
+
+    /// The same for a socket that has chosen.
+    pub fn find_path_by(&self, now: Instant, query: &Query) -> Option<Path> {
+        let (found, dst) = (self.find_route(query)?, query.dst);
         let local = found.route == Route::Local;
         Some(Path {
             mtu: self.mtu_of(now, dst, &found),
@@ -377,7 +408,7 @@ impl Link {
 
     /// Where a packet of others goes, with the size that its path takes.
     pub(crate) fn find_transit(&self, now: Instant, packet: &OutPacket) -> Option<Found> {
-        let found = self.find_route(&query_of(packet))?;
+        let found = self.find_route(&packet.query())?;
         let mtu = Some(self.mtu_of(now, packet.dst, &found));
         Some(Found { mtu, ..found })
     }
@@ -452,7 +483,7 @@ impl Link {
         counters: &mut Counters,
         fx: &mut impl Effects,
     ) -> Hop {
-        let Some(found) = self.find_route(&query_of(packet)) else {
+        let Some(found) = self.find_route(&packet.query()) else {
             return Hop::NoRoute;
         };
         let mtu = self.mtu_of(now, packet.dst, &found);
@@ -509,16 +540,6 @@ fn own_groups(config: &StackConfig, routes: &Routes6) -> Option<Box<Groups>> {
         groups.keep_quiet();
     }
     groups
-}
-
-fn query_of(packet: &OutPacket) -> Query {
-    const ECN: u8 = 3;
-    Query {
-        src: (!packet.src.is_unspecified()).then_some(packet.src),
-        dst: packet.dst,
-        mark: 0,
-        tos: packet.tos & !ECN,
-    }
 }
 
 fn group_mac(group: IpAddr) -> [u8; 6] {

@@ -4,6 +4,8 @@
 
 use core::time::Duration;
 
+use crate::fib::Choice;
+
 /// Which congestion control a connection runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Congestion {
@@ -99,6 +101,28 @@ pub struct SocketOptions {
     /// Of UDP sockets.
     pub mtu_discovery: MtuDiscovery,
     pub mtu_discovery_v6: MtuDiscovery,
+    /// By which way packets leave, beside what rules and routes say.
+    pub choice: Choice,
+}
+
+/// One part of a [`Choice`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chosen {
+    Mark(u32),
+    /// 0 = as the rules say.
+    Table(u16),
+    /// As [`Choice::link_of`]; 0 = any.
+    Link(u16),
+}
+
+impl Chosen {
+    pub fn put(self, choice: &mut Choice) {
+        match self {
+            Chosen::Mark(mark) => choice.mark = mark,
+            Chosen::Table(table) => choice.table = table,
+            Chosen::Link(link) => choice.link = link,
+        }
+    }
 }
 
 /// IP time to live unless the program, or of IPv6 a router, says otherwise (Linux, RFC 1700).
@@ -125,6 +149,7 @@ pub enum TcpOption {
     Ttl(u8),
     TosV6(u8),
     TtlV6(u8),
+    Choose(Chosen),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -257,6 +282,7 @@ pub struct UdpOptions {
     pub ttl_v6: u8,
     pub mtu_discovery: MtuDiscovery,
     pub mtu_discovery_v6: MtuDiscovery,
+    pub choice: Choice,
 }
 
 /// One change to a bound UDP socket.
@@ -273,6 +299,7 @@ pub enum UdpOption {
     TtlV6(u8),
     MtuDiscovery(MtuDiscovery),
     MtuDiscoveryV6(MtuDiscovery),
+    Choose(Chosen),
 }
 
 /// How a program lets go of a connection.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::net::{IpAddr, Ipv4Addr};
 
-use crate::fib::{self, Entry, Fib, Prefix, Query, Target};
+use crate::fib::{self, Choice, Entry, Fib, Prefix, Query, Target};
 
 /// The outcome of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +151,17 @@ impl Routes {
         found.map_or(0, |(_, _, vlan)| *vlan)
     }
 
+    /// The first address of a link.
+    fn first_of(&self, vlan: u16) -> Option<Ipv4Addr> {
+        let mut vlans = self.vlans.iter();
+        match vlan {
+            // They come before those of VLANs.
+            0 if self.addrs.len() == self.vlans.len() => None,
+            0 => self.addrs.first().map(|&(own, _)| own),
+            _ => vlans.find(|(.., of)| *of == vlan).map(|&(own, ..)| own),
+        }
+    }
+
     pub fn addrs(&self) -> &[(Ipv4Addr, u8)] {
         &self.addrs
     }
@@ -191,7 +202,12 @@ impl Routes {
     /// The address we use towards `dst`: what the route says, else the one in the next hop's network
     /// (RFC 1122 3.3.4.3).
     pub fn find_source(&self, dst: Ipv4Addr) -> Option<Ipv4Addr> {
-        let found = self.find(&Query::to(dst.into()))?;
+        self.find_source_by(dst, Choice::NONE)
+    }
+
+    /// The same for a socket that has chosen.
+    pub fn find_source_by(&self, dst: Ipv4Addr, choice: Choice) -> Option<Ipv4Addr> {
+        let found = self.find(&Query::to(dst.into()).by(choice))?;
         if let Some(IpAddr::V4(source)) = found.source {
             return Some(source);
         }
@@ -210,7 +226,9 @@ impl Routes {
             // The smallest, whose route it is; of equals the first.
             None => holds(dst).min_by_key(|&&(_, prefix)| Reverse(prefix)),
         };
-        near.or_else(|| self.addrs.first()).map(|&(own, _)| own)
+        let near = near.map(|&(own, _)| own);
+        near.or_else(|| self.first_of(found.vlan))
+            .or_else(|| self.addrs.first().map(|&(own, _)| own))
     }
 }
 

@@ -6,7 +6,7 @@ use core::net::{IpAddr, Ipv6Addr};
 
 use slipstack_wire::ipv6::solicited_node;
 
-use crate::fib::{self, Entry, Fib, Prefix, Query, Target};
+use crate::fib::{self, Choice, Entry, Fib, Prefix, Query, Target};
 use crate::learnt::Learnt;
 use crate::route::{Found, add_connected, connected};
 
@@ -25,6 +25,7 @@ struct Own {
     ip: Ipv6Addr,
     prefix: u8,
     is_deprecated: bool,
+    vlan: u16,
 }
 
 /// Own IPv6 addresses and the ways out.
@@ -63,6 +64,7 @@ impl Routes6 {
             ip,
             prefix,
             is_deprecated: false,
+            vlan: 0,
         });
         let mut routes = Self {
             addrs: addrs.collect(),
@@ -85,6 +87,7 @@ impl Routes6 {
             ip: known.ip,
             prefix: known.prefix_len,
             is_deprecated: known.is_deprecated,
+            vlan: 0,
         });
         for own in new.filter(|own| !self.is_own(own.ip)).collect::<Vec<_>>() {
             let host = Prefix::host(own.ip.into());
@@ -121,6 +124,7 @@ impl Routes6 {
                 ip: own,
                 prefix,
                 is_deprecated: false,
+                vlan,
             });
             new.push(own);
         }
@@ -222,9 +226,14 @@ impl Routes6 {
     }
 
     /// The address we use towards `dst`: RFC 6724 5, the rules that tell our addresses apart. None
-    /// of them is mobile (4), of another interface (5) or temporary (7).
+    /// of them is mobile (4) or temporary (7).
     pub fn find_source(&self, dst: Ipv6Addr) -> Option<Ipv6Addr> {
-        let found = self.find(&Query::to(dst.into()))?;
+        self.find_source_by(dst, Choice::NONE)
+    }
+
+    /// The same for a socket that has chosen.
+    pub fn find_source_by(&self, dst: Ipv6Addr, choice: Choice) -> Option<Ipv6Addr> {
+        let found = self.find(&Query::to(dst.into()).by(choice))?;
         if let Some(IpAddr::V6(source)) = found.source {
             return Some(source);
         }
@@ -239,6 +248,8 @@ impl Routes6 {
                 },
                 // Rule 3: one that is preferred.
                 !own.is_deprecated,
+                // Rule 5: one of the interface that it leaves by.
+                own.vlan == found.vlan,
                 // Rule 6: the same label.
                 label(own.ip) == label(dst),
                 // Rule 8: the longest common prefix, which ends with the network's.

@@ -45,7 +45,7 @@ impl Stack {
         id: ListenerId,
         options: SocketOptions,
     ) -> Result<(), SocketError> {
-        self.tcp.set_preset(id, options, &cx!(self))
+        self.tcp.set_preset(id, options, &mut cx!(self))
     }
 
     /// How many connections the program has accepted from this listener so far (wrapping): makes
@@ -181,12 +181,12 @@ impl Stack {
 
     /// The connection leaves this stack without a word to the peer.
     pub fn tcp_detach(&mut self, conn: ConnId) -> Option<ConnectionImage> {
-        self.tcp.detach(conn)
+        self.tcp.detach(conn, &self.link.choices)
     }
 
     /// The image of a connection that stays.
     pub fn tcp_image(&self, conn: ConnId) -> Option<ConnectionImage> {
-        self.tcp.image(conn)
+        self.tcp.image(conn, &self.link.choices)
     }
 
     /// Takes a connection over; everything in the image is checked.

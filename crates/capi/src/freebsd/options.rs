@@ -23,6 +23,7 @@ const OF_SOCKET: &[(i32, i32)] = &[
     (0x1006, libc::SO_RCVTIMEO),
     (0x1007, libc::SO_ERROR),
     (0x1008, libc::SO_TYPE),
+    (0x1014, slipstack_posix::SO_SETFIB),
     (0x1016, libc::SO_PROTOCOL),
 ];
 const OF_IP: &[(i32, i32)] = &[

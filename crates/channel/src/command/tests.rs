@@ -1,6 +1,6 @@
 use super::*;
 
-fn options() -> [SocketOption; 12] {
+fn options() -> [SocketOption; 15] {
     let ms = Duration::from_millis;
     [
         SocketOption::NoDelay(true),
@@ -18,6 +18,9 @@ fn options() -> [SocketOption; 12] {
         SocketOption::TtlV6(9),
         SocketOption::DeferAccept(3),
         SocketOption::SynCount(1),
+        SocketOption::Mark(u32::MAX),
+        SocketOption::Table(10),
+        SocketOption::Link(11),
         SocketOption::WindowClamp(70_000),
         SocketOption::PortRange(40_000, 0),
     ]

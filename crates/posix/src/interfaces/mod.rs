@@ -58,11 +58,15 @@ impl Process {
         let Some(name) = name_of(policy.interface) else {
             return Vec::new();
         };
-        let addresses = policy.addrs.iter().map(|&(ip, prefix)| OwnAddress {
-            ip,
-            prefix,
-            interface: policy.interface,
-            name: name.clone(),
+        let addresses = policy.addrs.iter().map(|&(ip, prefix)| {
+            let mut vlans = policy.links.iter().filter(|link| link.vlan != 0);
+            let vlan = vlans.find(|link| link.addrs.contains(&ip));
+            OwnAddress {
+                ip,
+                prefix,
+                interface: vlan.map_or(policy.interface, |link| link.index),
+                name: vlan.map_or(&name, |link| &link.name).clone(),
+            }
         });
         let mut own: Vec<OwnAddress> = addresses.collect();
         own.sort_by_key(|own| own.ip.is_ipv6());

@@ -45,6 +45,9 @@ impl Process {
             self.realize_bound(&socket);
             return Ok(());
         }
+        if self.choose_way(&socket, (level, name), value)? {
+            return Ok(());
+        }
         let code = match (level, name) {
             ATTACH => self.filter_for(&socket, value)?,
             _ => Vec::new(),

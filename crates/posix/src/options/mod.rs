@@ -6,6 +6,7 @@
 
 mod attaching;
 mod calls;
+mod choosing;
 mod filters;
 mod limit;
 mod multicast;
@@ -13,8 +14,10 @@ mod record;
 mod refusals;
 mod tcp_info;
 mod timeouts;
+mod way;
 
 pub(crate) use attaching::{attach_filter, filter_in};
 pub(crate) use calls::replay;
 pub(crate) use multicast::{Membership, all_changes};
 pub(crate) use record::Options;
+pub use way::SO_SETFIB;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use slipstack_channel::{Congestion, SocketOption};
 
-use crate::options::{limit, multicast};
+use crate::options::{limit, multicast, way};
 use crate::socket::ToldWishes;
 
 use crate::ancillary::{TIMESTAMP_NEW, TIMESTAMPING_NEW, TIMESTAMPNS_NEW};
@@ -80,8 +80,16 @@ impl Options {
         self.int(level, name).is_some_and(|value| value != 0)
     }
 
-    /// SO_BINDTODEVICE or SO_BINDTOIFINDEX.
+    /// The same with one of the stack's.
+    pub(crate) fn has_link(&self) -> bool {
+        self.is_on(libc::SOL_SOCKET, way::STACKS_LINK)
+    }
+
+    /// SO_BINDTODEVICE or SO_BINDTOIFINDEX with an interface that is not the stack's.
     pub(crate) fn has_device(&self) -> bool {
+        if self.has_link() {
+            return false;
+        }
         [libc::SO_BINDTODEVICE, libc::SO_BINDTOIFINDEX]
             .into_iter()
             .filter_map(|name| self.bytes(libc::SOL_SOCKET, name))
@@ -202,6 +210,7 @@ impl Options {
             (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER | libc::IPV6_DONTFRAG) => {
                 SocketOption::MtuDiscoveryV6(self.mtu_discovery(true))
             }
+            (libc::SOL_SOCKET, _) => return way::for_stack(name, int()),
             _ => return multicast::for_stack(self, level, name),
         })
     }

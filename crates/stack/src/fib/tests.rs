@@ -79,7 +79,10 @@ fn rules_are_asked_in_their_order() {
     let ask = |src: Option<&str>, dst: &str, mark, tos| Query {
         src: src.map(ip),
         dst: ip(dst),
-        mark,
+        choice: Choice {
+            mark,
+            ..Choice::NONE
+        },
         tos,
     };
     for (query, want) in [

@@ -16,6 +16,7 @@ use slipstack_wire::{TxOffload, ipv6, ipv6_extensions, mld, protocol};
 use super::{Groups, Saying};
 use crate::counters::Counter;
 use crate::effects::{Effects, FrameOut, Payload};
+use crate::fib::Choice;
 use crate::link::{Cx, OutPacket, OutSegment, transmit};
 use crate::time::Instant;
 
@@ -220,6 +221,7 @@ impl Cx<'_> {
             tos: 0,
             ttl: 1,
             dont_fragment: true,
+            choice: Choice::NONE,
         };
         let segment = OutSegment {
             header: &header,

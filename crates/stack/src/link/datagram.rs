@@ -53,7 +53,7 @@ impl Cx<'_> {
             _ if !discovery.heeds_path() => self.link.mtu_for(packet.dst.is_ipv6()),
             Some(hop) if self.link.is_current(hop, now) => hop.mtu,
             _ => {
-                let path = self.link.find_path(now, Some(packet.src), packet.dst);
+                let path = self.link.find_path_by(now, &packet.query());
                 path.map_or(self.link.mtu, |path| path.mtu)
             }
         };

@@ -101,7 +101,9 @@ impl Cx<'_> {
         match self.link.find_next_hop(now, packet, self.counters, fx) {
             Hop::Known(hop) => {
                 // Found again by the destination alone.
-                if self.link.fib(packet.dst.is_ipv6()).is_by_destination() {
+                let is_by_destination = packet.choice.is_none()
+                    && self.link.fib(packet.dst.is_ipv6()).is_by_destination();
+                if is_by_destination {
                     self.link.destinations.keep(bound::bits(packet.dst), hop);
                 }
                 Ok(Way::Out(*hint.insert(hop)))

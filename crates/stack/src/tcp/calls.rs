@@ -8,7 +8,7 @@ use core::net::{IpAddr, SocketAddr};
 use slipstack_wire::tcp::{CHECKSUM_AT, HEADER_LEN, TcpFlags, TcpHeader};
 
 use super::connect::{self, Seed};
-use super::connection::AckState;
+use super::connection::{AckState, Connection};
 use super::fast_open::client;
 use super::flow::{FlowKey, Place};
 use super::info::TcpInfo;
@@ -23,9 +23,10 @@ use crate::bound::Bound;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event, Payload};
 use crate::error::SocketError;
+use crate::fib::{Choice, Query};
 use crate::ids::{ConnId, ListenerId};
 use crate::link::{Cx, OutPacket, OutSegment};
-use crate::options::{CloseMode, ListenOptions, PortRange, SocketOptions, TcpOption};
+use crate::options::{Chosen, CloseMode, ListenOptions, PortRange, SocketOptions, TcpOption};
 use crate::time::{Instant, nanos};
 
 /// A program may be ahead of the acknowledged stream by at most this much.
@@ -48,7 +49,8 @@ impl Tcp {
         let range = options.socket.port_range;
         let port = self.reserve_port(local, is_v6_only, options.reuse_port, range, cx)?;
         let local = SocketAddr::new(local.ip(), port);
-        let preset = Preset::of(&options.socket, &cx.config.tcp);
+        let choice = cx.link.choices.note(options.socket.choice);
+        let preset = Preset::of(&options.socket, &cx.config.tcp, choice);
         let Some(id) = self.listeners.add(local, options, preset) else {
             self.ports.release(Bound::new(local.ip(), is_v6_only), port);
             return Err(SocketError::LimitReached);
@@ -71,10 +73,11 @@ impl Tcp {
         &mut self,
         id: ListenerId,
         options: SocketOptions,
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
     ) -> Result<(), SocketError> {
         let listener = self.listeners.find_mut(id).ok_or(SocketError::UnknownId)?;
-        listener.preset = Preset::of(&options, &cx.config.tcp);
+        let choice = cx.link.choices.note(options.choice);
+        listener.preset = Preset::of(&options, &cx.config.tcp, choice);
         listener.options.socket = options;
         Ok(())
     }
@@ -153,10 +156,13 @@ impl Tcp {
         if self.conns.is_full() {
             return Err(SocketError::LimitReached);
         }
-        let source = source_of(local, remote.ip(), cx)?;
+        let source = source_of(local, remote.ip(), options.choice, cx)?;
         let path = cx
             .link
-            .find_path(now, Some(source), remote.ip())
+            .find_path_by(
+                now,
+                &Query::between(Some(source), remote.ip()).by(options.choice),
+            )
             .ok_or_else(|| cx.link.refusal(Some(source), remote.ip()))?;
         let port = local.map_or(0, |l| l.port());
         let (key, iss) =
@@ -164,7 +170,8 @@ impl Tcp {
         let hash = self.hasher.table(&key);
         let (fresh_iss, ts_offset) = connect::numbers(&self.hasher, &key, now);
         let iss = iss.unwrap_or(fresh_iss);
-        let mut preset = Preset::of(options, &cx.config.tcp);
+        let choice = cx.link.choices.note(options.choice);
+        let mut preset = Preset::of(options, &cx.config.tcp, choice);
         (preset.opts.tos, preset.opts.ttl) = preset.header(key.is_v4());
         preset.opts.ttl = cx.link.ttl(!key.is_v4(), preset.opts.ttl);
         let index = self
@@ -449,6 +456,7 @@ impl Tcp {
             TcpOption::Ttl(ttl) if conn.key.is_v4() => conn.opts.ttl = cx.link.ttl(false, ttl),
             TcpOption::TosV6(tos) if !conn.key.is_v4() => conn.opts.tos = tos,
             TcpOption::TtlV6(ttl) if !conn.key.is_v4() => conn.opts.ttl = cx.link.ttl(true, ttl),
+            TcpOption::Choose(chosen) => choose(conn, chosen, cx),
             // Of the other family.
             TcpOption::Tos(_) | TcpOption::Ttl(_) | TcpOption::TosV6(_) | TcpOption::TtlV6(_) => {}
         }
@@ -517,6 +525,7 @@ impl Tcp {
             tos: 0,
             ttl: crate::options::DEFAULT_TTL,
             dont_fragment: true,
+            choice: Choice::NONE,
         };
         let segment = OutSegment {
             header: &buffer,
@@ -529,6 +538,14 @@ impl Tcp {
     }
 }
 
+/// Its packets go another way from now on.
+fn choose(conn: &mut Connection, chosen: Chosen, cx: &mut Cx<'_>) {
+    let mut choice = cx.link.choices.find(conn.choice);
+    chosen.put(&mut choice);
+    conn.choice = cx.link.choices.note(choice);
+    conn.hop = None;
+}
+
 enum Vacancy {
     Free,
     /// A TIME-WAIT entry that may give way.
@@ -539,6 +556,7 @@ enum Vacancy {
 fn source_of(
     local: Option<SocketAddr>,
     remote: IpAddr,
+    choice: Choice,
     cx: &Cx<'_>,
 ) -> Result<IpAddr, SocketError> {
     match local.map(|l| l.ip()).filter(|ip| !ip.is_unspecified()) {
@@ -546,13 +564,13 @@ fn source_of(
         Some(_) => Err(SocketError::AddrNotAvailable),
         None => cx
             .link
-            .find_source(remote)
+            .find_source_by(remote, choice)
             .ok_or_else(|| cx.link.refusal(None, remote)),
     }
 }
 
 /// RFC 9293 3.10.4: the states that a close moves on.
-fn queue_fin(conn: &mut super::connection::Connection) {
+fn queue_fin(conn: &mut Connection) {
     conn.snd.is_fin_queued = true;
     conn.snd.has_more = false;
     conn.is_dirty = true;

@@ -69,6 +69,7 @@ pub fn build(seed: &Seed<'_>, now: Instant, cx: &Cx<'_>) -> Connection {
         rtt: Default::default(),
         cc: Control::new(preset.congestion, u32::from(mss), tcp.pacing),
         ecn: Default::default(),
+        choice: preset.choice,
         opts: Options {
             ts_offset: seed.ts_offset,
             mss_max: mss,

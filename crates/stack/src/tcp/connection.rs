@@ -18,6 +18,7 @@ use super::rtt::Rtt;
 use super::seq;
 use super::sizes;
 use super::timers::Timers;
+use crate::choices::ChoiceId;
 use crate::ids::ConnId;
 use crate::link::NextHop;
 use crate::time::{Instant, Tick};
@@ -291,6 +292,8 @@ pub struct Connection {
     pub hop: Option<NextHop>,
     pub tso_max: u32,
     pub mtu: u16,
+    /// Which way its packets are to go.
+    pub choice: ChoiceId,
     /// Challenge ACKs of this connection: not before this time, low bits (RFC 5961 7).
     pub challenge_after_ms: u32,
     /// When the oldest unanswered transmission episode began (R2, user timeout).

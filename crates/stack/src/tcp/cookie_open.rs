@@ -116,8 +116,8 @@ impl Tcp {
     ) -> Option<SynEntry> {
         let id = self.listeners.choose(key, &self.hasher)?;
         let listener = self.listeners.find(id)?;
-        cx.link
-            .find_path(now, Some(key.local_ip()), key.remote_ip())?;
+        let choice = cx.link.choices.find(listener.preset.choice);
+        cx.link.find_path_by(now, &key.query().by(choice))?;
         let secret = self.hasher.sequence(key);
         let ts_offset = isn::timestamp_offset(secret);
         let (irs, iss) = (segment.seq.wrapping_sub(1), segment.ack.wrapping_sub(1));

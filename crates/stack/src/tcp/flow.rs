@@ -8,6 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use hashbrown::HashTable;
 
 use crate::bound;
+use crate::fib::Query;
 use crate::rng::{Rng, SipKey};
 
 /// Addresses and ports of a connection; IPv4 is kept in its v4-mapped form.
@@ -36,6 +37,11 @@ fn unpack(bytes: [u8; 16]) -> IpAddr {
 }
 
 impl FlowKey {
+    /// What is asked of the routes for its packets.
+    pub fn query(&self) -> Query {
+        Query::between(Some(self.local_ip()), self.remote_ip())
+    }
+
     // Where the family is known nothing is left of the choice.
     #[inline(always)]
     pub fn new(local: IpAddr, local_port: u16, remote: IpAddr, remote_port: u16) -> FlowKey {

@@ -12,6 +12,7 @@ use super::flow::{FlowKey, Place, pack};
 use super::numbers::{Reader, Writer};
 use super::sizes::{MSS_MIN, WINDOW_SHIFT_MAX};
 use super::syn::SynEntry;
+use crate::choices::ChoiceId;
 use crate::counters::Counter;
 use crate::error::SocketError;
 use crate::ids::ListenerId;
@@ -120,6 +121,7 @@ fn read(bytes: &[u8]) -> Option<(SynEntry, Option<u32>)> {
         hop: None,
         tos: 0,
         ttl: 0,
+        choice: ChoiceId::default(),
         is_owed: false,
     };
     let flags: u8 = input.number()?;
@@ -213,6 +215,7 @@ impl Tcp {
             let deferrals = listener.preset.deferrals;
             entry.deferrals = deferrals.saturating_sub(entry.tries);
             entry.told_timeout = listener.preset.told_timeout;
+            entry.choice = listener.preset.choice;
         }
         let heeds_timeouts = cx.config.tcp.user_timeout_option;
         entry.peer_timeout = entry.peer_timeout.filter(|_| heeds_timeouts);

@@ -21,15 +21,17 @@ use super::preset::Preset;
 use super::rtt::Rtt;
 use super::sizes::{MSS_MIN, WINDOW_SHIFT_MAX};
 use super::{keepalive, resend_timer, seq, urgent, user_timeout};
+use crate::choices::Choices;
 use crate::effects::Effects;
 use crate::error::SocketError;
+use crate::fib::Choice;
 use crate::ids::ConnId;
 use crate::link::Cx;
 use crate::options::{Congestion, KeepAlive, SocketOptions};
 use crate::time::Instant;
 use core::time::Duration;
 
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 const RANGES: usize = 8;
 /// Farthest distance between two numbers of one direction.
 const SPAN_MAX: u64 = 1 << 31;
@@ -42,7 +44,7 @@ pub struct ConnectionImage {
 
 impl ConnectionImage {
     /// Length of the plain form.
-    pub const LEN: usize = 448;
+    pub const LEN: usize = 456;
 
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         self.bytes
@@ -148,6 +150,9 @@ struct Fields {
     data_segs_in: u32,
     data_segs_out: u32,
     retransmitted: u32,
+    choice_mark: u32,
+    choice_table: u16,
+    choice_link: u16,
     ranges: [Range; RANGES],
 }
 
@@ -213,7 +218,10 @@ macro_rules! each_field {
             segs_out,
             data_segs_in,
             data_segs_out,
-            retransmitted
+            retransmitted,
+            choice_mark,
+            choice_table,
+            choice_link
         )
     };
 }
@@ -307,11 +315,14 @@ impl Fields {
             data_segs_in: 0,
             data_segs_out: 0,
             retransmitted: 0,
+            choice_mark: 0,
+            choice_table: 0,
+            choice_link: 0,
             ranges: [Range { start: 0, end: 0 }; RANGES],
         }
     }
 
-    fn of(conn: &Connection) -> Fields {
+    fn of(conn: &Connection, choices: &Choices) -> Fields {
         let flag = |on: bool, bit: u32| if on { bit } else { 0 };
         let mut fields = Fields::empty(conn.key, conn.phase);
         fields.flags = flag(conn.opts.has_timestamps, TIMESTAMPS)
@@ -356,6 +367,8 @@ impl Fields {
         (fields.segs_in, fields.segs_out) = (total_in, total_out);
         (fields.data_segs_in, fields.data_segs_out) = (data_in, data_out);
         fields.retransmitted = conn.retransmitted;
+        let Choice { mark, table, link } = choices.find(conn.choice);
+        (fields.choice_mark, fields.choice_table, fields.choice_link) = (mark, table, link);
         if let Some(assembler) = &rcv.assembler {
             for (slot, range) in fields.ranges.iter_mut().zip(assembler.ranges()) {
                 *slot = *range;
@@ -427,6 +440,7 @@ impl Fields {
             mss: Some(self.mss_max),
             tos: self.tos,
             ttl: self.ttl.max(1),
+            choice: self.choice(),
             ..SocketOptions::default()
         }
     }
@@ -434,8 +448,8 @@ impl Fields {
 
 impl Tcp {
     /// Takes a connection out of this stack without a word to anybody. Only synchronized ones can move.
-    pub fn detach(&mut self, id: ConnId) -> Option<ConnectionImage> {
-        let image = self.image(id)?;
+    pub fn detach(&mut self, id: ConnId, choices: &Choices) -> Option<ConnectionImage> {
+        let image = self.image(id, choices)?;
         let conn = self.conns.find(id.index, id.generation)?;
         let hash = u64::from(conn.hash);
         self.demux.remove(hash, Place::Connection(id.index));
@@ -444,7 +458,7 @@ impl Tcp {
     }
 
     /// What a connection looks like now; it stays.
-    pub fn image(&self, id: ConnId) -> Option<ConnectionImage> {
+    pub fn image(&self, id: ConnId, choices: &Choices) -> Option<ConnectionImage> {
         let conn = self.conns.find(id.index, id.generation)?;
         if !conn.phase.is_synchronized() {
             return None;
@@ -452,7 +466,7 @@ impl Tcp {
         let mut image = ConnectionImage {
             bytes: [0; ConnectionImage::LEN],
         };
-        Fields::of(conn).write(&mut image.bytes);
+        Fields::of(conn, choices).write(&mut image.bytes);
         Some(image)
     }
 
@@ -473,7 +487,7 @@ impl Tcp {
         }
         let path = cx
             .link
-            .find_path(now, Some(key.local_ip()), key.remote_ip())
+            .find_path_by(now, &key.query().by(fields.choice()))
             .ok_or(SocketError::NetUnreachable)?;
         let hash = self.hasher.table(&key);
         match self.find_place(&key, hash) {
@@ -484,7 +498,8 @@ impl Tcp {
             Some(Place::Syn(index)) => self.settle_rivals((index, hash), &fields, now, cx, fx)?,
             Some(Place::Connection(_)) => return Err(SocketError::FlowExists),
         }
-        let preset = Preset::of(&fields.socket_options(), &cx.config.tcp);
+        let choice = cx.link.choices.note(fields.choice());
+        let preset = Preset::of(&fields.socket_options(), &cx.config.tcp, choice);
         let index = self
             .add_block(hash, |id| {
                 let seed = Seed {

@@ -15,10 +15,11 @@ use super::phase::Phase;
 use super::segment::Segment;
 use super::syn::{self, SynEntry, SynTable};
 use super::{Tcp, ecn, keepalive, seq, timewait, user_timeout};
+use crate::choices::ChoiceId;
 use crate::counters::Counter;
 use crate::effects::{Effects, Event};
 use crate::ids::{ConnId, ListenerId};
-use crate::link::Cx;
+use crate::link::{Cx, NextHop};
 use crate::time::{Instant, nanos};
 
 /// Where the state of a handshake is that ends now.
@@ -59,12 +60,21 @@ impl Tcp {
             // RFC 9293 3.10.7.2 (fourth): a listener drops what is neither a SYN nor an ACK.
             Some(_) => cx.counters.bump(Counter::DropTcpNoAck),
             None if segment.flags.is_rst() => cx.counters.bump(Counter::DropTcpRst),
-            None => {
-                cx.counters.bump(Counter::DropTcpPort);
-                if self.resets.may_pass(now, cx.rng) {
-                    control::answer_with_reset(key, now, segment, cx, fx);
-                }
-            }
+            None => self.on_nobody(now, key, segment, cx, fx),
+        }
+    }
+
+    fn on_nobody(
+        &mut self,
+        now: Instant,
+        key: &FlowKey,
+        segment: &Segment<'_>,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        cx.counters.bump(Counter::DropTcpPort);
+        if self.resets.may_pass(now, cx.rng) {
+            control::answer_with_reset(key, now, segment, cx, fx);
         }
     }
 
@@ -86,12 +96,14 @@ impl Tcp {
             cx.counters.bump(Counter::DropTcpBacklog);
             return;
         }
-        let hop = cx.link.recall(key.remote_bits(), now);
-        let find = || (key.local_ip(), key.remote_ip());
-        if cx.link.path_by(now, &hop, find).is_none() {
+        let chosen = listener.preset.choice;
+        if !chosen.is_none() && !hears(key, chosen, cx) {
+            return self.on_nobody(now, key, segment, cx, fx);
+        }
+        let Some(hop) = find_hop(now, key, chosen, cx) else {
             cx.counters.bump(Counter::DropTcpRoute);
             return;
-        }
+        };
         let room = cookie_open::room_for(
             cx.config.tcp.syn_cookies,
             listener.is_half_open_full(),
@@ -328,9 +340,9 @@ impl Tcp {
         if listener.is_full() {
             return Err(Counter::DropTcpBacklog);
         }
-        let path = cx
-            .link
-            .path_by(now, &entry.hop, || (key.local_ip(), key.remote_ip()));
+        let path = cx.link.path_by(now, &entry.hop, || {
+            key.query().by(cx.link.choices.find(entry.choice))
+        });
         let path = path.ok_or(Counter::DropTcpRoute)?;
         let made = conns.insert_with(|index, generation| {
             let seed = Seed {
@@ -527,6 +539,24 @@ fn take_last_ack(conn: &mut Connection, segment: &Segment<'_>) -> bool {
     true
 }
 
+/// Whether a listener that has chosen an interface is there for what comes to this address.
+#[cold]
+fn hears(key: &FlowKey, chosen: ChoiceId, cx: &Cx<'_>) -> bool {
+    let choice = cx.link.choices.find(chosen);
+    choice.admits(cx.link.vlan_of_own(key.local_ip()))
+}
+
+/// The next hop of the answers, as far as it is known; `None`: there is no way back.
+#[inline(always)]
+fn find_hop(now: Instant, key: &FlowKey, chosen: ChoiceId, cx: &Cx<'_>) -> Option<Option<NextHop>> {
+    let hop = match chosen.is_none() {
+        true => cx.link.recall(key.remote_bits(), now),
+        false => None,
+    };
+    let query = || key.query().by(cx.link.choices.find(chosen));
+    cx.link.path_by(now, &hop, query).map(|_| hop)
+}
+
 /// The handshake of a new block is finished.
 #[inline]
 fn open_passive(conn: &mut Connection, entry: &SynEntry, now: Instant, cx: &Cx<'_>) {
@@ -534,6 +564,7 @@ fn open_passive(conn: &mut Connection, entry: &SynEntry, now: Instant, cx: &Cx<'
     conn.phase = Phase::Established;
     conn.is_passive = true;
     (conn.opts.tos, conn.opts.ttl) = (entry.tos, entry.ttl);
+    conn.choice = entry.choice;
     conn.snd.una = seq::FIRST;
     conn.snd.wl1 = seq::SYN;
     conn.snd.wl2 = seq::FIRST;

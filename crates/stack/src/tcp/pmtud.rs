@@ -93,8 +93,8 @@ impl Tcp {
 fn follow_link(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) {
     if !conn.phase.is_synchronized() {
         // The MSS is set when the peer has said its own.
-        let (local, remote) = (conn.key.local_ip(), conn.key.remote_ip());
-        let path = cx.link.find_path(now, Some(local), remote);
+        let query = conn.key.query().by(cx.link.choices.find(conn.choice));
+        let path = cx.link.find_path_by(now, &query);
         conn.mtu = path.map_or(conn.mtu, |path| path.mtu);
         return;
     }

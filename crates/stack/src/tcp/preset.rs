@@ -8,6 +8,7 @@ use super::connection::{Fixed, Manner, Options};
 use super::flow::FlowKey;
 use super::sizes::{WINDOW_CLAMP_MIN, mss_to_announce, shift_for};
 use super::user_timeout;
+use crate::choices::ChoiceId;
 use crate::config::TcpConfig;
 use crate::link::Link;
 use crate::options::{Congestion, SocketOptions};
@@ -20,6 +21,8 @@ pub const DEFERRALS_MAX: u8 = 0x7f;
 pub struct Preset {
     /// Without what the path and the peer decide.
     pub opts: Options,
+    /// Which way packets are to go.
+    pub choice: ChoiceId,
     pub mss: Option<u16>,
     pub sndbuf: u32,
     pub rcvbuf: u32,
@@ -36,7 +39,8 @@ pub struct Preset {
 }
 
 impl Preset {
-    pub fn of(options: &SocketOptions, tcp: &TcpConfig) -> Preset {
+    /// `choice` is the number of the way that the socket has chosen.
+    pub fn of(options: &SocketOptions, tcp: &TcpConfig, choice: ChoiceId) -> Preset {
         let ms = |d: Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX - 1);
         let rcvbuf = options.rcvbuf.unwrap_or(tcp.rcvbuf_initial);
         let clamp = options.window_clamp;
@@ -63,6 +67,7 @@ impl Preset {
         };
         Preset {
             opts,
+            choice,
             mss: options.mss,
             sndbuf: options.sndbuf.unwrap_or(tcp.sndbuf_initial),
             rcvbuf,

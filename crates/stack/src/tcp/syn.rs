@@ -23,6 +23,7 @@ use super::segment::Segment;
 use super::sizes::{self, MSS_DEFAULT, MSS_MIN, WINDOW_SHIFT_MAX};
 use super::slab::Slab;
 use super::{isn, seq};
+use crate::choices::ChoiceId;
 use crate::effects::{Effects, Payload};
 use crate::ids::ListenerId;
 use crate::link::{Cx, Link, NextHop};
@@ -75,6 +76,8 @@ pub struct SynEntry {
     pub hop: Option<NextHop>,
     pub tos: u8,
     pub ttl: u8,
+    /// The listener's.
+    pub choice: ChoiceId,
     /// The next flush sends the SYN-ACK.
     pub is_owed: bool,
 }
@@ -192,6 +195,7 @@ impl SynEntry {
             key: &self.key,
             tos: self.tos,
             ttl: self.ttl,
+            choice: self.choice,
         };
         let syn = Opening {
             header: &header,
@@ -233,8 +237,13 @@ impl SynEntry {
             control::after_syn(self.iss),
             seq::to_wire(self.irs, seq::FIRST),
         );
-        let header = (self.tos, self.ttl);
-        control::reset(&self.key, numbers, header, &mut self.hop, now, cx, fx);
+        let envelope = Envelope {
+            key: &self.key,
+            tos: self.tos,
+            ttl: self.ttl,
+            choice: self.choice,
+        };
+        control::reset(envelope, numbers, &mut self.hop, now, cx, fx);
     }
 
     /// What the SYN-ACK says beside its number and ECN.
@@ -281,6 +290,7 @@ pub fn entry_for(
         hop: None,
         tos,
         ttl: link.ttl(is_v6, ttl),
+        choice: preset.choice,
         is_owed: false,
     }
 }

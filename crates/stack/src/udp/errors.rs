@@ -20,7 +20,11 @@ impl Udp {
         cx: &mut Cx<'_>,
         fx: &mut impl Effects,
     ) {
-        let Some(udp) = self.find_taker(error.remote, error.local) else {
+        let Some(udp) = self.find_taker(
+            error.remote,
+            error.local,
+            cx.link.vlan_of_own(error.local.ip()),
+        ) else {
             return;
         };
         let Ok(socket) = self.find_mut(udp) else {

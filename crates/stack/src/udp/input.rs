@@ -52,7 +52,7 @@ impl Udp {
         };
         if ip.group {
             let mut delivered = 0;
-            for (id, _) in self.takers(from, to) {
+            for (id, _) in self.takers(from, to, meta.vlan) {
                 if !self.hears(id, &arrived) {
                     continue;
                 }
@@ -64,7 +64,7 @@ impl Udp {
             }
             return UdpOutcome::Done;
         }
-        let Some(id) = self.find_taker(from, to) else {
+        let Some(id) = self.find_taker(from, to, meta.vlan) else {
             // The sockets of a port that is served here are connected to others: nobody else waits.
             if !self.serves(to) && fx.stray_datagram(&arrived, false) {
                 cx.counters.bump(Counter::UdpStrays);
@@ -104,7 +104,12 @@ impl Udp {
     }
 
     /// Sockets that take a datagram, with how well they match.
-    fn takers(&self, from: SocketAddr, to: SocketAddr) -> impl Iterator<Item = (UdpId, u8)> + '_ {
+    fn takers(
+        &self,
+        from: SocketAddr,
+        to: SocketAddr,
+        vlan: u16,
+    ) -> impl Iterator<Item = (UdpId, u8)> + '_ {
         let indices = self.ports.get(&to.port()).map_or(&[][..], Vec::as_slice);
         indices.iter().filter_map(move |&index| {
             let slot = &self.slots[index as usize];
@@ -112,6 +117,7 @@ impl Udp {
             let is_wildcard = socket.local.ip().is_unspecified();
             let is_connected = socket.remote.is_some();
             let matches = socket.takes().takes(to.ip())
+                && socket.options.choice.admits(vlan)
                 && socket.remote.is_none_or(|remote| is_peer(remote, from));
             // Among wildcards one of the datagram's own family.
             let is_family = socket.local.is_ipv4() == to.is_ipv4();
@@ -130,14 +136,16 @@ impl Udp {
         })
     }
 
-    pub(super) fn find_taker(&self, from: SocketAddr, to: SocketAddr) -> Option<UdpId> {
+    pub(super) fn find_taker(&self, from: SocketAddr, to: SocketAddr, vlan: u16) -> Option<UdpId> {
         // Of equals the last one: what is bound or connected later comes first, as on Linux.
-        let (last, best) = self.takers(from, to).max_by_key(|&(_, quality)| quality)?;
+        let (last, best) = self
+            .takers(from, to, vlan)
+            .max_by_key(|&(_, quality)| quality)?;
         if !self.spreads(last) {
             return Some(last);
         }
         let equals = || {
-            self.takers(from, to)
+            self.takers(from, to, vlan)
                 .filter(move |&(id, quality)| quality == best && self.spreads(id))
         };
         let count = equals().count();

@@ -20,6 +20,7 @@ use hashbrown::hash_map::Entry;
 
 use crate::bound::Bound;
 use crate::error::SocketError;
+use crate::fib::Query;
 use crate::ids::UdpId;
 use crate::link::{Cx, NextHop};
 use crate::options::{MtuDiscovery, PortRange, UdpOption, UdpOptions};
@@ -168,10 +169,13 @@ impl Udp {
             let link = &cx.link;
             let to = remote.ip();
             if local.ip().is_unspecified() {
-                let source = link.find_source(to);
+                let source = link.find_source_by(to, socket.options.choice);
                 local.set_ip(source.ok_or_else(|| link.refusal(None, to))?);
             } else if link
-                .find_path(Instant::ZERO, Some(local.ip()), to)
+                .find_path_by(
+                    Instant::ZERO,
+                    &Query::between(Some(local.ip()), to).by(socket.options.choice),
+                )
                 .is_none()
             {
                 return Err(link.refusal(Some(local.ip()), to));
@@ -188,7 +192,8 @@ impl Udp {
     }
 
     pub fn set_option(&mut self, id: UdpId, option: UdpOption) -> Result<(), SocketError> {
-        let options = &mut self.find_mut(id)?.options;
+        let socket = self.find_mut(id)?;
+        let options = &mut socket.options;
         match option {
             UdpOption::Broadcast(on) => options.broadcast = on,
             UdpOption::TakesJoined(on) => options.takes_joined = on,
@@ -200,6 +205,10 @@ impl Udp {
             UdpOption::TtlV6(ttl) => options.ttl_v6 = ttl,
             UdpOption::MtuDiscovery(discovery) => options.mtu_discovery = discovery,
             UdpOption::MtuDiscoveryV6(discovery) => options.mtu_discovery_v6 = discovery,
+            UdpOption::Choose(chosen) => {
+                chosen.put(&mut options.choice);
+                socket.hop.1 = None;
+            }
         }
         Ok(())
     }

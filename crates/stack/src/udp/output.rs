@@ -83,6 +83,7 @@ fn address(
         tos: datagram.tos.unwrap_or(tos),
         ttl: datagram.ttl.unwrap_or(ttl),
         dont_fragment: true,
+        choice: options.choice,
     };
     Ok((packet, dst.port()))
 }
@@ -101,13 +102,13 @@ fn find_source(
             let chosen = socket.multicast.as_ref();
             let chosen = chosen.and_then(|multicast| multicast.source(dst.is_ipv6()));
             chosen
-                .or_else(|| cx.link.find_source(dst.ip()))
+                .or_else(|| cx.link.find_source_by(dst.ip(), socket.options.choice))
                 .ok_or_else(|| cx.link.refusal(None, dst.ip()))
         }
         // One that is connected over IPv6 may send over IPv4: its address there is nothing to that.
         None if !is_station(socket.local.ip()) || socket.local.is_ipv4() != dst.is_ipv4() => cx
             .link
-            .find_source(dst.ip())
+            .find_source_by(dst.ip(), socket.options.choice)
             .ok_or_else(|| cx.link.refusal(None, dst.ip())),
         None => Ok(socket.local.ip()),
     }
@@ -134,7 +135,7 @@ fn send_many(
 ) -> Result<(), SocketError> {
     let path = cx
         .link
-        .find_path(now, Some(packet.src), packet.dst)
+        .find_path_by(now, &packet.query())
         .ok_or_else(|| cx.link.refusal(Some(packet.src), packet.dst))?;
     let mtu = if socket.mtu_discovery(packet.dst).heeds_path() {
         path.mtu

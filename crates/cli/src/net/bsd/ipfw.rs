@@ -119,6 +119,8 @@ fn add(
         priority: number,
         from,
         to,
+        mark: None,
+        is_family_v6: false,
         table,
     };
     let said = line(&rule);

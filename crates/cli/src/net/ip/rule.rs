@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 use slipstack_channel::control::net::{Change, MAIN_TABLE, NetworkState, RuleEntry};
+use slipstack_config::parse_mark;
 
 use super::options::Options;
 use crate::failure::Failure;
@@ -17,8 +18,8 @@ const PRIORITY_FIRST: u32 = 32_765;
 pub(super) fn run(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
     match words.next() {
         None | Some("show" | "list" | "ls" | "sh" | "s") => show(target, options),
-        Some("add" | "a") => add(target, words),
-        Some("del" | "delete" | "d") => delete(target, words),
+        Some("add" | "a") => add(target, options, words),
+        Some("del" | "delete" | "d") => delete(target, options, words),
         Some(other) => Err(words.unknown(other)),
     }
 }
@@ -36,6 +37,8 @@ fn all(state: &NetworkState, options: Options) -> impl Iterator<Item = RuleEntry
         priority,
         from: None,
         to: None,
+        mark: None,
+        is_family_v6: is_v6,
         table,
     };
     let own = state.rules.iter().filter(move |rule| rule.is_v6() == is_v6);
@@ -61,12 +64,23 @@ fn net_text(net: Option<(std::net::IpAddr, u8)>) -> String {
     }
 }
 
+/// As `ip rule` has it: the mask only where not all bits matter.
+fn mark_text((value, mask): (u32, u32)) -> String {
+    match mask {
+        u32::MAX => format!("{value:#x}"),
+        mask => format!("{value:#x}/{mask:#x}"),
+    }
+}
+
 pub(super) fn text(state: &NetworkState, options: Options) -> String {
     let mut text = String::new();
     for rule in all(state, options) {
         let _ = write!(text, "{}:\tfrom {}", rule.priority, net_text(rule.from));
         if rule.to.is_some() {
             let _ = write!(text, " to {}", net_text(rule.to));
+        }
+        if let Some(mark) = rule.mark {
+            let _ = write!(text, " fwmark {}", mark_text(mark));
         }
         let _ = writeln!(text, " lookup {}", table_name(rule.table));
     }
@@ -86,14 +100,22 @@ fn as_json(rule: &RuleEntry) -> Value {
         told["dst"] = json!(ip);
         told["dstlen"] = json!(len);
     }
+    if let Some((value, mask)) = rule.mark {
+        told["fwmark"] = json!(format!("{value:#x}"));
+        if mask != u32::MAX {
+            told["fwmask"] = json!(format!("{mask:#x}"));
+        }
+    }
     told
 }
 
-fn describe(words: &mut Words<'_>) -> Result<RuleEntry, Failure> {
+fn describe(words: &mut Words<'_>, is_v6: bool) -> Result<RuleEntry, Failure> {
     let mut rule = RuleEntry {
         priority: 0,
         from: None,
         to: None,
+        mark: None,
+        is_family_v6: is_v6,
         table: 0,
     };
     while let Some(word) = words.next() {
@@ -116,6 +138,10 @@ fn describe(words: &mut Words<'_>) -> Result<RuleEntry, Failure> {
                     id => id.parse().map_err(|_| words.wrong(word, id))?,
                 }
             }
+            "fwmark" => {
+                let text = words.value(word)?;
+                rule.mark = Some(parse_mark(text).ok_or_else(|| words.wrong(word, text))?);
+            }
             "priority" | "pref" | "order" | "preference" => rule.priority = words.parsed(word)?,
             other => return Err(words.unknown(other)),
         }
@@ -123,13 +149,13 @@ fn describe(words: &mut Words<'_>) -> Result<RuleEntry, Failure> {
     Ok(rule)
 }
 
-fn add(target: &Target, mut words: Words<'_>) -> Result<(), Failure> {
-    let mut rule = describe(&mut words)?;
+fn add(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
+    let mut rule = describe(&mut words, options.is_v6.unwrap_or(false))?;
     if rule.table == 0 {
         return Err(words.missing("table ID"));
     }
-    if rule.from.is_none() && rule.to.is_none() {
-        return Err(words.missing("from NET or to NET"));
+    if rule.from.is_none() && rule.to.is_none() && rule.mark.is_none() {
+        return Err(words.missing("from NET, to NET or fwmark MARK"));
     }
     if rule.priority == 0 {
         let state = target.network()?;
@@ -139,9 +165,10 @@ fn add(target: &Target, mut words: Words<'_>) -> Result<(), Failure> {
     target.change(vec![Change::AddRule(rule)])
 }
 
-fn delete(target: &Target, mut words: Words<'_>) -> Result<(), Failure> {
-    let rule = describe(&mut words)?;
-    if rule.priority == 0 && rule.from.is_none() && rule.to.is_none() && rule.table == 0 {
+fn delete(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
+    let rule = describe(&mut words, options.is_v6.unwrap_or(false))?;
+    let is_bare = rule.mark.is_none() && rule.table == 0;
+    if rule.priority == 0 && rule.from.is_none() && rule.to.is_none() && is_bare {
         return Err(words.missing("what tells the rule from others"));
     }
     target.change(vec![Change::DelRule(rule)])

@@ -7,14 +7,25 @@ use super::{ConnectionImage, FIN_RECEIVED, FIN_SENT, Fields, TIMESTAMPS};
 use crate::counters::Counter;
 use crate::effects::Effects;
 use crate::error::SocketError;
+use crate::fib::Choice;
 use crate::link::Cx;
 use crate::tcp::flow::Place;
 use crate::tcp::output::control;
+use crate::tcp::output::emit::Envelope;
 use crate::tcp::syn::SynEntry;
 use crate::tcp::{Tcp, seq};
 use crate::time::Instant;
 
 impl Fields {
+    /// Which way its packets are to go.
+    pub(super) fn choice(&self) -> Choice {
+        Choice {
+            mark: self.choice_mark,
+            table: self.choice_table,
+            link: self.choice_link,
+        }
+    }
+
     /// Both sides have ended, and all that is missing is the ACK of our FIN.
     fn is_spent(&self) -> bool {
         self.has(FIN_RECEIVED) && self.has(FIN_SENT) && self.una >= self.written
@@ -75,8 +86,13 @@ impl Tcp {
             // A RST beyond the peer's window would only be challenged.
             let at = f.nxt.min(f.snd_edge.max(f.una));
             let numbers = (seq::to_wire(f.iss, at), seq::to_wire(f.irs, f.rcv_nxt));
-            let header = (f.tos, f.ttl.max(1));
-            control::reset(&f.key, numbers, header, &mut None, now, cx, fx);
+            let envelope = Envelope {
+                key: &f.key,
+                tos: f.tos,
+                ttl: f.ttl.max(1),
+                choice: cx.link.choices.note(f.choice()),
+            };
+            control::reset(envelope, numbers, &mut None, now, cx, fx);
         }
     }
 }

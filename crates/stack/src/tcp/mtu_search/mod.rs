@@ -176,9 +176,8 @@ fn may_probe(conn: &Connection) -> bool {
 
 /// The largest packet that link, peer and ICMP errors allow.
 pub fn ceiling(conn: &Connection, now: Instant, cx: &Cx<'_>) -> u16 {
-    let path = cx
-        .link
-        .find_path(now, Some(conn.key.local_ip()), conn.key.remote_ip());
+    let choice = cx.link.choices.find(conn.choice);
+    let path = cx.link.find_path_by(now, &conn.key.query().by(choice));
     let allowed = path.map_or(conn.mtu, |path| path.mtu);
     allowed.min(agreed(conn))
 }

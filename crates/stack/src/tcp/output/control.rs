@@ -5,6 +5,7 @@ use slipstack_wire::tcp_options::{TcpOptions, Timestamps};
 
 use super::emit::{self, Envelope, Opening};
 use super::window;
+use crate::choices::ChoiceId;
 use crate::config::EcnMode;
 use crate::counters::Counter;
 use crate::effects::Effects;
@@ -63,6 +64,7 @@ pub fn send_syn(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut i
         key: &conn.key,
         tos: conn.opts.tos,
         ttl: conn.opts.ttl,
+        choice: conn.choice,
     };
     let syn = Opening {
         header: &header,
@@ -90,23 +92,27 @@ pub fn send_reset(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut
     // A RST beyond the peer's window would only be challenged.
     let at = conn.snd.nxt.min(conn.snd.edge.max(conn.snd.una));
     let numbers = (conn.wire_seq(at), conn.wire_ack(conn.rcv.nxt));
-    let header = (conn.opts.tos, conn.opts.ttl);
-    reset(&conn.key, numbers, header, &mut conn.hop, now, cx, fx);
+    let envelope = Envelope {
+        key: &conn.key,
+        tos: conn.opts.tos,
+        ttl: conn.opts.ttl,
+        choice: conn.choice,
+    };
+    reset(envelope, numbers, &mut conn.hop, now, cx, fx);
 }
 
-/// The same by the numbers that it has, and TOS and TTL.
+/// The same by the numbers that it has.
 pub fn reset(
-    key: &FlowKey,
+    envelope: Envelope<'_>,
     (seq, ack): (u32, u32),
-    (tos, ttl): (u8, u8),
     hop: &mut Option<NextHop>,
     now: Instant,
     cx: &mut Cx<'_>,
     fx: &mut impl Effects,
 ) {
     let header = TcpHeader {
-        src_port: key.local_port,
-        dst_port: key.remote_port,
+        src_port: envelope.key.local_port,
+        dst_port: envelope.key.remote_port,
         seq,
         ack,
         flags: TcpFlags::RST | TcpFlags::ACK,
@@ -114,7 +120,6 @@ pub fn reset(
         urgent: 0,
     };
     cx.counters.bump(Counter::TxTcpResets);
-    let envelope = Envelope { key, tos, ttl };
     emit::bare(envelope, now, &header, &TcpOptions::default(), hop, cx, fx);
 }
 
@@ -152,6 +157,7 @@ pub fn answer_with_reset(
         key,
         tos: 0,
         ttl: DEFAULT_TTL,
+        choice: ChoiceId::default(),
     };
     emit::bare(
         envelope,

@@ -12,9 +12,10 @@ use slipstack_wire::tcp_options::{
 use slipstack_wire::user_timeout::UserTimeout;
 
 use super::window;
+use crate::choices::ChoiceId;
 use crate::counters::Counter;
 use crate::effects::{Effects, Payload};
-use crate::link::{Cx, NextHop, OutPacket, OutSegment, Output};
+use crate::link::{Cx, Link, NextHop, OutPacket, OutSegment, Output};
 use crate::options::DEFAULT_TTL;
 use crate::tcp::assembler::Range;
 use crate::tcp::connection::{AckState, Connection};
@@ -224,7 +225,13 @@ fn with_options(
     header.emit(options_len, buffer);
     let payload = payload_of(conn, start, len);
     note_acked(conn);
-    let packet = packet_of(&conn.key, tos, conn.opts.ttl);
+    let way = Envelope {
+        key: &conn.key,
+        tos,
+        ttl: conn.opts.ttl,
+        choice: conn.choice,
+    };
+    let packet = packet_of(way, cx.link);
     let mss = conn.snd.mss;
     conn.segments.on_sent(len, mss);
     let out = OutSegment {
@@ -292,14 +299,15 @@ fn put_sack(
 }
 
 #[inline]
-fn packet_of(key: &FlowKey, tos: u8, ttl: u8) -> OutPacket {
+fn packet_of(envelope: Envelope<'_>, link: &Link) -> OutPacket {
     OutPacket {
-        src: key.local_ip(),
-        dst: key.remote_ip(),
+        src: envelope.key.local_ip(),
+        dst: envelope.key.remote_ip(),
         protocol: protocol::TCP,
-        tos,
-        ttl,
+        tos: envelope.tos,
+        ttl: envelope.ttl,
         dont_fragment: true,
+        choice: link.choices.find(envelope.choice),
     }
 }
 
@@ -309,6 +317,7 @@ pub struct Envelope<'a> {
     pub key: &'a FlowKey,
     pub tos: u8,
     pub ttl: u8,
+    pub choice: ChoiceId,
 }
 
 /// Sends a segment that is described completely by its parts: SYN, SYN-ACK, RST, ACK of TIME-WAIT.
@@ -361,9 +370,10 @@ pub fn bare_ack(
         key,
         tos: 0,
         ttl: DEFAULT_TTL,
+        choice: ChoiceId::default(),
     };
     if let Some((src, dst)) = key.v4()
-        && let Some(hop) = current(hop, key, now, cx)
+        && let Some(hop) = current(hop, envelope, now, cx)
     {
         let header = plain_header(envelope, (src, dst, hop), &header, cx);
         let mut buffer = [0u8; plain::HEADER_MAX];
@@ -383,9 +393,18 @@ pub fn bare_ack(
 
 /// The next hop, looked up anew if the one at hand has ended.
 #[inline]
-fn current(hop: &mut Option<NextHop>, key: &FlowKey, now: Instant, cx: &Cx<'_>) -> Option<NextHop> {
+fn current(
+    hop: &mut Option<NextHop>,
+    envelope: Envelope<'_>,
+    now: Instant,
+    cx: &Cx<'_>,
+) -> Option<NextHop> {
     if !hop.is_some_and(|hop| cx.link.is_current(&hop, now)) {
-        *hop = cx.link.recall(key.remote_bits(), now);
+        let remote = envelope.key.remote_bits();
+        *hop = match envelope.choice.is_none() {
+            true => cx.link.recall(remote, now),
+            false => None,
+        };
     }
     *hop
 }
@@ -433,7 +452,7 @@ pub fn opening(
     fx: &mut impl Effects,
 ) -> Output {
     if let Some((src, dst)) = envelope.key.v4()
-        && let Some(hop) = current(hop, envelope.key, now, cx)
+        && let Some(hop) = current(hop, envelope, now, cx)
         && syn.fast_open.is_none()
         && syn.user_timeout.is_none()
         && syn.payload.is_empty()
@@ -471,13 +490,7 @@ fn rare_opening(
         gso_mss: None,
     };
     cx.counters.bump(Counter::TxTcp);
-    cx.output(
-        now,
-        &packet_of(envelope.key, envelope.tos, envelope.ttl),
-        hop,
-        out,
-        fx,
-    )
+    cx.output(now, &packet_of(envelope, cx.link), hop, out, fx)
 }
 
 /// The same over IPv4 to a known next hop, with the options of a full SYN, timestamps or none; `None`: others.
