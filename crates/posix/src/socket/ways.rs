@@ -11,7 +11,7 @@ pub(crate) struct Ways(AtomicU8);
 
 impl Ways {
     pub(crate) fn set(&self, may_broadcast: bool, is_direct: bool) {
-        let ways = BROADCAST * u8::from(may_broadcast) | DIRECT * u8::from(is_direct);
+        let ways = (BROADCAST * u8::from(may_broadcast)) | (DIRECT * u8::from(is_direct));
         self.0.store(ways, Ordering::Relaxed);
     }
 
