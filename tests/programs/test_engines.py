@@ -1,6 +1,7 @@
 """Programs whose threads each wait on sockets of their own: an engine for each, as far as there are."""
 
 import json
+import socket
 from collections import Counter
 
 from harness import test
@@ -88,7 +89,24 @@ def a_program_forks_while_its_threads_wait(world):
 
 
 @test
-def connections_that_one_thread_accepts_are_served_by_others(world):
+def connections_that_one_thread_accepts_move_to_those_that_serve_them(world):
+    server = started(world, "hands", 4)
+    for _ in range(3):
+        served = serves(world, 40)
+        assert len(served) == 4 and sum(served.values()) == 40, served
+    if world.mode == "inprocess":
+        assert engines(world, server) == 4
+
+
+@test
+def what_has_come_before_a_connection_moves_goes_along(world):
     started(world, "hands", 3)
-    served = serves(world, 30)
-    assert len(served) == 3 and sum(served.values()) == 30, served
+    # The last thing that is sent, and the end, before the server has accepted it.
+    socks = [world.connect(7000) for _ in range(30)]
+    text = b"x" * 20_000 + b"\n"
+    for sock in socks:
+        sock.sendall(text)
+        sock.shutdown(socket.SHUT_WR)
+    for sock in socks:
+        with sock, sock.makefile("rb") as file:
+            assert file.read() == text

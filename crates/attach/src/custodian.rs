@@ -94,6 +94,11 @@ impl PortAuthority for Keeper {
         let _ = self.link.ask(&request, &[]);
     }
 
+    fn bring_flow(&self, local: SocketAddr, remote: SocketAddr) {
+        // Without it the keeper hands each of its segments on.
+        self.link.tell(&Request::BringFlow { local, remote });
+    }
+
     fn network(&self) -> Option<NetworkState> {
         match self.link.ask(&Request::Network, &[]) {
             Ok((Reply::Network(told), _)) => Some(*told),

@@ -19,6 +19,8 @@ const RETRY_NS: u64 = 1_000_000_000;
 /// Attempts to reach the successor at once, and their distance.
 const ATTEMPTS: u32 = 40;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(25);
+/// Answers for which nobody waits, before somebody does.
+const UNANSWERED_MAX: u32 = 16;
 
 /// A client of the keeper.
 pub struct Link {
@@ -41,6 +43,16 @@ struct State {
 }
 
 impl State {
+    /// Reads answers for which nobody waits; `patience_ms`: how long each may take.
+    fn take_answers(&mut self, patience_ms: u64) {
+        while self.unanswered > 0 {
+            match self.socket.receive::<Reply>(patience_ms) {
+                Err(ControlError::TimedOut | ControlError::Closed) => return,
+                _ => self.unanswered -= 1,
+            }
+        }
+    }
+
     fn exchange(
         &mut self,
         request: &Request,
@@ -126,6 +138,17 @@ impl Link {
         }
     }
 
+    /// As [`Link::ask`], for what has no answer that matters: nobody waits for it.
+    pub fn tell(&self, request: &Request) {
+        let mut state = self.state.lock();
+        if state.unanswered >= UNANSWERED_MAX {
+            state.take_answers(ANSWER_MS);
+        }
+        if state.socket.send(request, &[]).is_ok() {
+            state.unanswered += 1;
+        }
+    }
+
     /// Gives the keeper the channel region of this engine.
     pub fn register_region(&self, region: OwnedFd) -> Result<(), Error> {
         self.ask(&Request::RegisterRegion { id: REGION }, &[region.as_fd()])?;
@@ -162,9 +185,10 @@ impl Link {
         self.state.lock().watched.clone()
     }
 
-    /// Something is to be read: only a hang-up can be.
+    /// Something is to be read: answers for which nobody waits, or a hang-up.
     pub fn on_readable(&self) {
         let mut state = self.state.lock();
+        state.take_answers(0);
         if state.socket.is_closed() {
             let _ = self.come_back(&mut state, ATTEMPTS);
         }

@@ -93,6 +93,11 @@ pub enum Request {
         remote: SocketAddr,
         is_on: bool,
     },
+    /// A connection that the directory names has come to this client from another engine: it is steered here.
+    BringFlow {
+        local: SocketAddr,
+        remote: SocketAddr,
+    },
     /// Carries one channel region of this process: its flow directory says what to reset after a
     /// crash, its handover area what to carry out after an orderly end.
     RegisterRegion {

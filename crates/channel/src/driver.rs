@@ -1,6 +1,9 @@
 //! The seam between the two placements: who lets the engine work, and how to wait for it.
 
+use std::any::Any;
 use std::os::fd::RawFd;
+
+use crate::ids::SockId;
 
 /// What a turn brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +51,15 @@ impl WaitOn {
         timeout_ns: None,
         is_nap: false,
     };
+}
+
+/// Why a connection does not go to another engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stays {
+    /// Another thread owns one of the two engines at this moment.
+    ForNow,
+    /// It is in use, or at its end, or there is no place for it.
+    ForGood,
 }
 
 /// An attached engine as the program's side sees it.
@@ -99,6 +111,20 @@ pub trait Driver: Send + Sync {
 
     /// After blocking: which descriptors of [`WaitOn`] were found readable.
     fn finish_wait(&self, ready: [bool; 2]);
+
+    /// Moves a connection that has just been accepted to another engine of this process, as a socket that was opened
+    /// there.
+    ///
+    /// # Errors
+    /// It stays where it is.
+    fn carry_to(&self, _sock: SockId, _to: &dyn Driver, _as_sock: SockId) -> Result<(), Stays> {
+        Err(Stays::ForGood)
+    }
+
+    /// For [`Driver::carry_to`]: the other engine, if it is of a kind that takes connections.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
 
     /// Wakes the threads that block in what `prepare_wait` gave them.
     fn wake_waiters(&self);

@@ -373,7 +373,7 @@ impl Engine {
     /// Emits what connections have to say, delivers what we say to ourselves, and rings. Neighbours
     /// are looked up last, so that a sleep after this turn knows which of them are asked for.
     #[inline(always)]
-    fn finish(&mut self, now: Instant, may_hold: bool) {
+    pub(crate) fn finish(&mut self, now: Instant, may_hold: bool) {
         self.emit(now);
         if self.world.neighbours.is_some() && self.resolve_neighbours(now) {
             self.emit_resolved(now);

@@ -8,6 +8,7 @@ mod accept_queue;
 mod alone;
 mod arriving;
 mod authority;
+mod carrying;
 mod client;
 mod commands;
 pub mod custodian;

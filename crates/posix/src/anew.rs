@@ -25,7 +25,7 @@ impl Process {
         if !stream.is_failed() || socket.lent.is_lent() {
             return Ok(socket);
         }
-        stream.link.close(stream.sock(), CloseMode::Abort);
+        stream.link().close(stream.sock(), CloseMode::Abort);
         Ok(self.begin_anew(&socket))
     }
 

@@ -323,7 +323,7 @@ impl Description {
     /// The engine that it is on, if it is on one.
     pub(crate) fn link(&self) -> Option<Arc<Link>> {
         match self.decided()? {
-            Decided::Stream(stream) => Some(Arc::clone(&stream.link)),
+            Decided::Stream(stream) => Some(Arc::clone(stream.link())),
             Decided::Listener(listener) => {
                 let stack = listener.stack();
                 stack.as_ref().map(|(link, _)| Arc::clone(link))

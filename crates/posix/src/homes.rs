@@ -26,6 +26,12 @@ use crate::wait::Subject;
 const UNSETTLED: u32 = 0;
 const FIRST: u32 = 1;
 
+/// A connection from which bytes are taken as often was worth a move.
+const LONG_READS: u32 = 16;
+/// What a long one makes up for, and how many short ones are remembered; with half of those moves do not pay.
+const LONG_IS_WORTH: u32 = 8;
+const SHORT_MAX: u32 = 64;
+
 /// Threads whose engine is remembered; beyond it all are asked anew.
 const THREADS_MAX: usize = 4096;
 /// After an engine was refused none is asked for during this time.
@@ -39,6 +45,10 @@ impl Home {
     /// In a forked child, and where the engine is gone.
     pub(crate) fn forget(&self) {
         self.0.store(UNSETTLED, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.number() == UNSETTLED
     }
 
     fn number(&self) -> u32 {
@@ -88,6 +98,8 @@ pub(crate) struct Homes {
     all: Lock<All>,
     /// The thread that the first engine is for; 0 = none has waited yet.
     first_thread: AtomicUsize,
+    /// Connections that have ended after few reads, less what long ones make up for.
+    short: AtomicU32,
 }
 
 impl Homes {
@@ -120,20 +132,34 @@ impl Homes {
         before != all.engines.len()
     }
 
-    fn of_number(&self, number: u32) -> Option<Arc<Link>> {
-        let all = self.all.lock();
-        let found = all.engines.iter().find(|engine| engine.number == number);
-        found
-            .map(|engine| Arc::clone(&engine.link))
-            .filter(|link| !link.is_dead())
-    }
-
     fn of_thread(&self, thread: usize) -> Option<Arc<Link>> {
         let all = self.all.lock();
         let found = all.of_thread(thread);
         found
             .map(|engine| Arc::clone(&engine.link))
             .filter(|link| !link.is_dead())
+    }
+
+    /// A connection ends after so many reads.
+    pub(crate) fn note_life(&self, reads: u32) {
+        let short = self.short.load(Ordering::Relaxed);
+        let short = match reads >= LONG_READS {
+            true => short.saturating_sub(LONG_IS_WORTH),
+            false => (short + 1).min(SHORT_MAX),
+        };
+        self.short.store(short, Ordering::Relaxed);
+    }
+
+    /// Whether connections last long enough to be moved.
+    pub(crate) fn moves_pay(&self) -> bool {
+        self.short.load(Ordering::Relaxed) < SHORT_MAX / 2
+    }
+
+    /// A set whose connections are not worth an engine.
+    pub(crate) fn give_up(&self, set: &Set, thread: usize) {
+        self.leave(set);
+        set.home.forget();
+        self.all.lock().threads.remove(&thread);
     }
 
     /// A thread waits: whether the first engine is for it.
@@ -149,9 +175,10 @@ impl Homes {
     }
 
     /// A set is closed.
-    pub(crate) fn leave(&self, home: &Home) {
-        let number = home.number();
+    pub(crate) fn leave(&self, set: &Set) {
+        let number = set.home.number();
         if number > FIRST {
+            set.set_engine(None);
             let mut all = self.all.lock();
             if let Some(engine) = all.engines.iter_mut().find(|it| it.number == number) {
                 engine.sets = engine.sets.saturating_sub(1);
@@ -159,17 +186,17 @@ impl Homes {
         }
     }
 
-    /// Settles where a set is at home; another thread may have done that meanwhile.
-    fn settle(&self, home: &Home, number: u32) {
-        let (made, else_read) = (Ordering::AcqRel, Ordering::Relaxed);
+    /// Settles where a set is at home, unless another thread has done that meanwhile.
+    fn settle(&self, set: &Set, number: u32) {
         let mut all = self.all.lock();
-        let settled = home
-            .0
-            .compare_exchange(UNSETTLED, number, made, else_read)
-            .is_ok();
-        if let Some(engine) = all.engines.iter_mut().find(|it| it.number == number) {
-            engine.sets += u32::from(settled);
+        if !set.home.is_unsettled() {
+            return;
         }
+        if let Some(engine) = all.engines.iter_mut().find(|it| it.number == number) {
+            engine.sets += 1;
+            set.set_engine(Some(Arc::clone(&engine.link)));
+        }
+        set.home.0.store(number, Ordering::Release);
     }
 
     pub(crate) fn hold(&self) {
@@ -230,6 +257,15 @@ impl Process {
         self.living_link()
     }
 
+    /// The engine that whoever waits on a set drives; `None` if that is not settled.
+    pub(crate) fn home_of(&self, set: &Set) -> Option<Arc<Link>> {
+        match set.home.number() {
+            UNSETTLED => None,
+            FIRST => self.link(),
+            _ => set.engine(),
+        }
+    }
+
     /// What those who wait for `subject` have in common.
     pub(crate) fn station_of(&self, subject: Subject<'_>) -> Arc<Station> {
         let elsewhere = match self.homes.is_any() {
@@ -245,7 +281,7 @@ impl Process {
             Subject::Socket(socket) => socket.link().filter(|link| !link.is_dead()),
             Subject::Set(set) => match set.home.number() {
                 UNSETTLED | FIRST => None,
-                number => self.homes.of_number(number),
+                _ => set.engine(),
             },
             Subject::Many(targets) => targets.iter().find_map(|target| match target {
                 Target::Socket(socket) => self.elsewhere(Subject::Socket(socket)),
@@ -257,7 +293,7 @@ impl Process {
     /// A thread is about to wait for something that an engine brings.
     #[inline]
     pub(crate) fn settle_home(&self, set: &Arc<Set>) {
-        if set.home.number() == UNSETTLED && !set.is_kernel_only() {
+        if set.home.number() == UNSETTLED && set.is_look_due() && !set.is_kernel_only() {
             self.settle_unsettled(set);
         }
     }
@@ -266,16 +302,23 @@ impl Process {
     fn settle_unsettled(&self, set: &Arc<Set>) {
         let thread = self.kernel.thread();
         if self.homes.is_first(thread) {
-            return self.homes.settle(&set.home, FIRST);
+            return self.homes.settle(set, FIRST);
         }
-        if let Some(number) = self.number_of(thread) {
-            return self.homes.settle(&set.home, number);
-        }
-        if !set.sockets().iter().any(may_be_elsewhere) {
+        let own = self.own_engine();
+        let is_own = |link: Arc<Link>| own.as_ref().is_some_and(|own| Arc::ptr_eq(own, &link));
+        let moves_pay = self.homes.moves_pay();
+        let is_worth = |socket: &Arc<Description>| match socket.decided() {
+            Some(Decided::Stream(stream)) if moves_pay && stream.may_move() => true,
+            _ => may_be_elsewhere(socket) || socket.link().is_some_and(is_own),
+        };
+        if !set.sockets().iter().any(is_worth) {
             return;
         }
+        if let Some(number) = self.number_of(thread) {
+            return self.homes.settle(set, number);
+        }
         if self.settle_anew(set, thread).is_none() {
-            self.homes.settle(&set.home, FIRST);
+            self.homes.settle(set, FIRST);
         }
     }
 
@@ -297,7 +340,7 @@ impl Process {
             _ => self.one_more().or(emptiest.map(|it| it.0))?,
         };
         self.homes.all.lock().remember(thread, number);
-        self.homes.settle(&set.home, number);
+        self.homes.settle(set, number);
         Some(())
     }
 
@@ -358,7 +401,7 @@ impl Process {
     }
 }
 
-/// Whether it is worth an engine: what it listens on is not on another one yet, and has its share there.
+/// Whether what it listens on is not on an engine yet, and has its share on another one.
 fn may_be_elsewhere(socket: &Arc<Description>) -> bool {
     let is_intent = match socket.decided() {
         Some(Decided::Listener(listener)) => listener.is_intent(),

@@ -17,6 +17,7 @@ impl Process {
     pub fn reserve(&self, fd: i32, len: usize) -> Outcome<Pieces> {
         self.let_overdue_leave();
         let socket = self.connection(fd)?;
+        self.let_overdue_leave_at(&socket);
         let Some(Decided::Stream(stream)) = socket.decided() else {
             return Err(Errno::EOPNOTSUPP.into());
         };
@@ -37,7 +38,7 @@ impl Process {
             return Err(Errno::EOPNOTSUPP.into());
         };
         stream.commit(len);
-        self.after_push_of(&stream.link, socket.id, len);
+        self.after_push_of(stream.link(), socket.id, len);
         Ok(())
     }
 
@@ -55,7 +56,7 @@ impl Process {
         match stream.recv_nothing() {
             Ok(()) if !stream.may_bring_more() => Ok(found),
             Ok(()) | Err(StreamError::Wait) => {
-                self.turn_if_idle(&stream.link);
+                self.turn_if_idle(stream.link());
                 let found = stream.look_in_place();
                 match found[0].iov_len {
                     0 => Err(Errno::EAGAIN.into()),

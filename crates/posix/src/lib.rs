@@ -53,6 +53,7 @@ mod socket;
 mod spin;
 mod stamping;
 mod station;
+mod strangers;
 mod strict;
 mod table;
 mod verbosity;

@@ -48,7 +48,7 @@ type Place = Lock<Option<(u32, Arc<Description>)>>;
 /// One engine, attached.
 pub(crate) struct Link {
     program: ProgramEnd,
-    driver: Arc<dyn Driver>,
+    pub(crate) driver: Arc<dyn Driver>,
     /// Who waits for it.
     pub(crate) station: Arc<Station>,
     pub(crate) describe: String,

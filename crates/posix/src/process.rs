@@ -12,7 +12,7 @@ use slipstack_mem::{Descriptor, Lock, raised};
 use crate::absence::Absence;
 use crate::addr::{AddrBytes, Family};
 use crate::chosen::Chosen;
-use crate::description::{Description, Kind, New};
+use crate::description::{Decided, Description, Kind, New};
 use crate::epoll::Set;
 use crate::errno::Errno;
 use crate::homes::Homes;
@@ -494,12 +494,21 @@ impl Process {
     #[inline]
     pub(crate) fn let_overdue_leave(&self) {
         let thread = || self.kernel.thread();
-        if !self.homes.is_any() {
-            if self.station.batch.take_overdue(thread) {
-                self.let_leave();
-            }
-        } else if self.own_station().batch.take_overdue(thread) {
+        if !self.homes.is_any() && self.station.batch.take_overdue(thread) {
             self.let_leave();
+        }
+    }
+
+    /// As [`Process::let_overdue_leave`], where threads have engines of their own.
+    #[inline]
+    pub(crate) fn let_overdue_leave_at(&self, socket: &Description) {
+        if self.homes.is_any()
+            && let Some(Decided::Stream(stream)) = socket.decided()
+            && let link = stream.link()
+            && link.station.batch.take_overdue(|| self.kernel.thread())
+        {
+            link.commands();
+            link.station.sleepers.nudge(|| self.now_ns());
         }
     }
 

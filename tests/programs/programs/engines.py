@@ -67,7 +67,9 @@ class Loop:
         elif data == b"who\n":
             sock.sendall(b"%d\n" % self.number)
         else:
+            sock.setblocking(True)
             sock.sendall(data)
+            sock.setblocking(False)
 
 
 def own(port, threads):

@@ -4,15 +4,17 @@
 //! its thread does; while the program is away, the [`ticker`] stands in.
 
 mod asleep;
+mod carrying;
 mod length;
 mod nap;
 mod ticker;
 
+use std::any::Any;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
-use slipstack_channel::{Driver, Exit, Placement, TurnOutcome, WaitOn};
+use slipstack_channel::{Driver, Exit, Placement, SockId, Stays, TurnOutcome, WaitOn};
 use slipstack_mem::{Doorbell, Guard, Lock, now_ns};
 use slipstack_stack::Instant;
 
@@ -307,6 +309,16 @@ impl Driver for InProcess {
         self.naps.end(has_come, now_ns);
         self.shared.sleepers.leave(has_rung, &self.shared.bell);
         self.unpark();
+    }
+
+    fn carry_to(&self, sock: SockId, to: &dyn Driver, as_sock: SockId) -> Result<(), Stays> {
+        let there = to.as_any().and_then(|it| it.downcast_ref::<InProcess>());
+        let there = there.ok_or(Stays::ForGood)?;
+        self.shared.carry_to(sock, &there.shared, as_sock)
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 
     fn set_relief(&self, call: Box<dyn Fn() + Send + Sync>) {

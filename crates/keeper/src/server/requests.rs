@@ -111,6 +111,7 @@ impl Server {
                 remote,
                 is_on,
             } => self.on_steer_flow(client, (local, remote), is_on),
+            Request::BringFlow { local, remote } => self.on_bring_flow(client, local, remote),
             Request::RegisterRegion { id } => self.on_region(client, id, fds),
             Request::ForgetRegion { id } => {
                 self.world.regions.remove(&(client, id));
@@ -330,6 +331,30 @@ impl Server {
             self.net.note_moving(port, now);
         }
         self.steer_ports(&[(protocol, port, port)]);
+        self.done()
+    }
+
+    fn on_bring_flow(&mut self, client: ClientId, local: SocketAddr, remote: SocketAddr) -> Answer {
+        let slot = self.world.state.leases.clients.find(client);
+        let Some(slot) = slot.and_then(|client| client.slot) else {
+            return Err(self.explain(&LeaseError::NoSlotLeased));
+        };
+        let flow = Flow {
+            proto: Proto::Tcp,
+            local,
+            remote,
+        };
+        let is_named = self
+            .regions_of(client)
+            .flat_map(directory::flows)
+            .any(|named| named == flow);
+        if !is_named {
+            return refuse(Refusal::BadRequest, "the directory does not name the flow");
+        }
+        let steering = self.world.slots.steering();
+        if let Err(error) = self.steer.except(steering, &[(flow, slot)]) {
+            say(format_args!("a connection cannot be steered: {error}"));
+        }
         self.done()
     }
 

@@ -267,7 +267,7 @@ impl Process {
         if stream.is_failed() {
             self.check_ways(socket, remote)?;
             self.check_direct(socket, remote)?;
-            let link = Arc::clone(&stream.link);
+            let link = Arc::clone(stream.link());
             let sock = self.open_for_connect(socket, &link)?;
             link.close(stream.sock(), CloseMode::Abort);
             link.name(sock, socket);

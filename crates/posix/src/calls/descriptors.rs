@@ -70,7 +70,7 @@ impl Process {
                     inner.numbers.is_empty()
                 };
                 if is_last {
-                    self.homes.leave(&set.home);
+                    self.homes.leave(&set);
                     end_set(&set);
                 }
             }
@@ -101,8 +101,10 @@ impl Process {
                 } else {
                     CloseMode::Orderly
                 };
-                stream.link.close(stream.sock(), mode);
-                self.after_push(&stream.link, socket.id);
+                self.homes.note_life(stream.reads());
+                let (link, sock) = stream.link_and_sock();
+                link.close(sock, mode);
+                self.after_push(link, socket.id);
             }
             Some(Decided::Listener(listener)) => {
                 listener.shut();
@@ -129,7 +131,7 @@ impl Process {
             _ => return,
         };
         let _ = stream.shutdown(false, true);
-        stream.link.commands();
+        stream.link().commands();
         let plan = Plan {
             subject: Subject::Socket(socket),
             kernel: &[],

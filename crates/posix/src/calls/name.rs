@@ -325,7 +325,7 @@ impl Process {
             Some(Decided::Stream(stream)) => {
                 stream.shutdown(read, write)?;
                 if write {
-                    self.after_push(&stream.link, socket.id);
+                    self.after_push(stream.link(), socket.id);
                 }
                 socket.notify(stream.readiness());
                 Ok(())

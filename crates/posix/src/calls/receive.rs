@@ -36,6 +36,7 @@ impl Process {
             // An epoll descriptor (the kernel says EINVAL), or nothing of ours any more.
             None => return self.recv_list(fd, bufs, flags),
         };
+        self.let_overdue_leave_at(&socket);
         match socket.decided() {
             Some(Decided::Stream(_)) if flags & libc::MSG_ERRQUEUE != 0 => {
                 Ok(self.recv_told(&socket, control).ok_or(Errno::EAGAIN)?)
@@ -126,7 +127,7 @@ impl Process {
             Err(StreamError::Errno(error)) => Err(error.into()),
             Err(StreamError::Pipe) => Ok(bytes(0)),
             Err(StreamError::Wait) if is_nonblocking => {
-                self.turn_if_idle(&stream.link);
+                self.turn_if_idle(stream.link());
                 match stream.recv(bufs, how) {
                     Ok(count) => Ok(bytes(count)),
                     Err(StreamError::Errno(error)) => Err(error.into()),
@@ -156,7 +157,7 @@ impl Process {
     ) -> Outcome<Received> {
         let mut outcome = stream.recv_nothing();
         if outcome == Err(StreamError::Wait) && is_nonblocking {
-            self.turn_if_idle(&stream.link);
+            self.turn_if_idle(stream.link());
             outcome = stream.recv_nothing();
         }
         match outcome {
@@ -180,7 +181,7 @@ impl Process {
         bufs: &mut [IoSliceMut<'_>],
         flags: i32,
     ) -> Outcome<Received> {
-        self.turn_if_idle(&stream.link);
+        self.turn_if_idle(stream.link());
         let byte = match stream.recv_urgent(flags & libc::MSG_PEEK != 0) {
             Ok(Some(byte)) => byte,
             Ok(None) | Err(StreamError::Wait | StreamError::Pipe) => return Ok(bytes(0)),

@@ -40,6 +40,7 @@ impl Process {
             Some(socket) => socket,
             None => return Err(self.note_question(fd, bufs)),
         };
+        self.let_overdue_leave_at(&socket);
         if flags & libc::MSG_ZEROCOPY != 0 {
             let sent = self.send_by(&socket, bufs, (to, control), flags)?;
             if sent > 0 && socket.told.on_zerocopy() {
@@ -105,7 +106,7 @@ impl Process {
         let sent = match stream.send(bufs, push) {
             Ok(count) => {
                 if !is_more || count < asked {
-                    self.after_push_of(&stream.link, socket.id, count);
+                    self.after_push_of(stream.link(), socket.id, count);
                 }
                 count
             }
@@ -113,10 +114,10 @@ impl Process {
             Err(StreamError::Pipe) => return Err(pipe(flags)),
             Err(StreamError::Wait) if is_nonblocking => {
                 // Acknowledgements may have come that nobody has looked at.
-                self.turn_if_idle(&stream.link);
+                self.turn_if_idle(stream.link());
                 return match stream.send(bufs, push) {
                     Ok(count) => {
-                        self.after_push(&stream.link, socket.id);
+                        self.after_push(stream.link(), socket.id);
                         if count < asked {
                             tell_of_room(socket, stream);
                         }
@@ -200,7 +201,7 @@ impl Process {
             });
             match outcome {
                 Ok(Some(count)) => {
-                    stream.link.commands();
+                    stream.link().commands();
                     total += count;
                     IoSlice::advance_slices(&mut rest, count);
                 }

@@ -93,8 +93,11 @@ impl Process {
             libc::EPOLL_CTL_ADD => {
                 // The order in which a fork locks sets stays right until it has.
                 let nesting = matches!(target, Target::Set(_)).then(|| self.nesting.lock());
-                add(&set, epfd, fd, target, events, data)?;
+                add(&set, epfd, fd, target.clone(), events, data)?;
                 drop(nesting);
+                if let Target::Socket(socket) = &target {
+                    self.note_member(&set, socket);
+                }
                 self.realize_for_sleepers(&set);
                 Ok(())
             }

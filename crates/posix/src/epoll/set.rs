@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{OnceLock, Weak};
 
 use slipstack_mem::Lock;
 
@@ -12,6 +12,7 @@ use crate::errno::Errno;
 use crate::homes::Home;
 use crate::idhash::BuildIdHasher;
 use crate::kqueue::Queue;
+use crate::link::Link;
 use crate::socket::bits;
 use crate::waiter::{Rings, Waiter};
 
@@ -20,6 +21,9 @@ const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 /// EP_PRIVATE_BITS: what remains of the events of a ONESHOT item that has fired.
 const PRIVATE: u32 = EDGE | ONE_SHOT | EXCLUSIVE | libc::EPOLLWAKEUP as u32;
+
+/// A set without a home is looked at again after so many waits.
+const LOOK_EVERY: u32 = 256;
 
 /// What an item of the ready list stands for.
 #[derive(Clone, Debug)]
@@ -110,6 +114,10 @@ pub(crate) struct Inner {
     pub(crate) kernel_looked_ns: u64,
     /// Items with a kernel part; few.
     both: Vec<u64>,
+    /// The engine that it is at home at, if it is not the first.
+    home: Option<Arc<Link>>,
+    /// Members that have come since the last wait and may be on another engine.
+    pub(crate) strangers: Vec<Weak<Description>>,
     /// Whose turn it is when there is room for one event.
     pub(crate) is_stacks_turn: bool,
 }
@@ -147,6 +155,10 @@ pub(crate) struct Set {
     /// It is a kqueue, with these notes.
     pub(crate) queue: OnceLock<Queue>,
     pub(crate) home: Home,
+    /// Waits while its home was not settled.
+    unsettled_waits: AtomicU32,
+    /// Members have come that may be on another engine.
+    pub(crate) has_strangers: AtomicBool,
 }
 
 impl Set {
@@ -163,12 +175,36 @@ impl Set {
             is_inherited: AtomicBool::new(false),
             queue: OnceLock::new(),
             home: Home::default(),
+            unsettled_waits: AtomicU32::new(0),
+            has_strangers: AtomicBool::new(false),
         }
     }
 
     /// A number of the real epoll descriptor.
     pub(crate) fn number(&self) -> Option<i32> {
         self.inner.lock().numbers.first().copied()
+    }
+
+    /// A wait on a set without a home: whether its members are looked at. Seldom, if they were often looked at in vain.
+    pub(crate) fn is_look_due(&self) -> bool {
+        let waits = self.unsettled_waits.load(Ordering::Relaxed).wrapping_add(1);
+        self.unsettled_waits.store(waits, Ordering::Relaxed);
+        waits.is_power_of_two() || waits.is_multiple_of(LOOK_EVERY)
+    }
+
+    /// The engine that it is at home at, if it is not the first.
+    pub(crate) fn engine(&self) -> Option<Arc<Link>> {
+        let home = self.inner.lock().home.clone();
+        home.filter(|link| !link.is_dead())
+    }
+
+    pub(crate) fn set_engine(&self, link: Option<Arc<Link>>) {
+        self.inner.lock().home = link;
+    }
+
+    /// A new member may give it a home.
+    pub(crate) fn look_soon(&self) {
+        self.unsettled_waits.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn is_kernel_only(&self) -> bool {
@@ -521,6 +557,9 @@ impl Set {
     pub(crate) fn forget_waiters(&self) {
         let mut inner = self.inner.lock();
         inner.waiters.clear();
+        // What they name is the parent's.
+        std::mem::forget(std::mem::take(&mut inner.strangers));
+        std::mem::forget(inner.home.take());
         inner
             .watches
             .retain(|watch| matches!(watch, Watch::Set { .. }));

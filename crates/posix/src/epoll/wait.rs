@@ -40,6 +40,7 @@ impl Process {
             return Err(Errno::EINVAL.into());
         }
         self.settle_home(&set);
+        self.bring_strangers(&set);
         self.realize_set(&set);
         let is_attached = self.link.lock().is_some();
         // Only a look: whoever sleeps must hear of members that other threads add meanwhile.

@@ -159,9 +159,9 @@ impl Process {
         options: &Options,
     ) {
         if let Some(option) = options.for_stack(level, name) {
-            stream.link.set_option(stream.sock(), option);
+            stream.link().set_option(stream.sock(), option);
             if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CORK) {
-                self.after_push(&stream.link, socket.id);
+                self.after_push(stream.link(), socket.id);
             }
         }
         match (level, name) {
@@ -261,11 +261,11 @@ impl Process {
         if let Some(Decided::Stream(stream)) = socket.decided() {
             match (level, name) {
                 (libc::IPPROTO_TCP, libc::TCP_INFO) => {
-                    let info = stream.link.info(stream.sock())?;
+                    let info = stream.link().info(stream.sock())?;
                     return Ok(tcp_info::write(&info, value));
                 }
                 (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
-                    let info = stream.link.info(stream.sock())?;
+                    let info = stream.link().info(stream.sock())?;
                     let mss = i32::try_from(info.snd_mss).unwrap_or(i32::MAX);
                     return Ok(put(value, &mss.to_ne_bytes()));
                 }
@@ -334,7 +334,7 @@ impl Process {
     /// The algorithm of a connection, or what was set for the one to come.
     fn congestion_of(&self, socket: &Description) -> Outcome<Option<Congestion>> {
         if let Some(Decided::Stream(stream)) = socket.decided() {
-            let info = stream.link.info(stream.sock())?;
+            let info = stream.link().info(stream.sock())?;
             return Ok(Congestion::from_code(info.congestion));
         }
         let cold = socket.cold.lock();
@@ -495,7 +495,7 @@ fn peek_offset(socket: &Description) -> Option<i32> {
 /// What the path to the peer takes, of a socket that has one on the stack.
 fn path_mtu_of(socket: &Description) -> Result<Option<i32>, Errno> {
     let info = match socket.decided() {
-        Some(Decided::Stream(stream)) => stream.link.info(stream.sock())?,
+        Some(Decided::Stream(stream)) => stream.link().info(stream.sock())?,
         Some(Decided::Dgram(dgram)) if dgram.side() == Side::Stack => match dgram.part() {
             Some((link, sock)) => link.info(sock)?,
             None => return Ok(None),
@@ -514,7 +514,7 @@ fn tuned_buffer(socket: &Description, stream: &Stream, level: i32, name: i32) ->
         _ => return None,
     };
     let sock = stream.sock();
-    if !stream.link.seen(sock).is_connected() {
+    if !stream.link().seen(sock).is_connected() {
         return None;
     }
     let cold = socket.cold.lock();
@@ -522,7 +522,7 @@ fn tuned_buffer(socket: &Description, stream: &Stream, level: i32, name: i32) ->
     if set != [None, None] {
         return None;
     }
-    i32::try_from(stream.link.buffers(sock)[at]).ok()
+    i32::try_from(stream.link().buffers(sock)[at]).ok()
 }
 
 fn apply_linger(stream: &Stream, options: &Options) {

@@ -5,6 +5,7 @@ mod dgram;
 mod filter;
 mod gathering;
 mod listener;
+mod moved;
 mod stream;
 mod told;
 mod turns;

@@ -2,10 +2,10 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
+use std::sync::{Arc, OnceLock};
 
 use slipstack_channel::{CloseMode, SockId};
 use slipstack_mem::Lock;
@@ -22,9 +22,9 @@ pub(super) const SHUT_READ: u8 = 1;
 const SHUT_WRITE: u8 = 2;
 
 /// Where the connection stands as the program has been told.
-const CONNECTING: u8 = 0;
+pub(super) const CONNECTING: u8 = 0;
 /// Non-blocking `connect` has been told that it is done, or accept made it.
-const OPEN: u8 = 1;
+pub(super) const OPEN: u8 = 1;
 /// The attempt failed and the program knows; it may try again.
 const FAILED: u8 = 2;
 /// The program has ended it, and may use the socket again: tcp_disconnect().
@@ -63,12 +63,29 @@ pub(crate) enum Push {
     Urgent,
 }
 
+/// An engine and the connection's number there.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(super) link: Arc<Link>,
+    pub(super) sock: AtomicU64,
+}
+
+impl Place {
+    pub(super) fn new(link: Arc<Link>, sock: SockId) -> Place {
+        let sock = AtomicU64::new(pack(sock));
+        Place { link, sock }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Stream {
-    pub(crate) link: Arc<Link>,
-    sock: AtomicU64,
-    phase: AtomicU8,
-    shut: AtomicU8,
+    pub(super) first: Place,
+    /// Where it has gone, if it has: it moves once.
+    pub(super) moved: OnceLock<Place>,
+    /// Times that bytes were taken.
+    pub(super) reads: AtomicU32,
+    pub(super) phase: AtomicU8,
+    pub(super) shut: AtomicU8,
     /// The error that the end of an attempt has left; 0 = none.
     untold: AtomicI32,
     /// The program has been told that the engine is gone.
@@ -76,7 +93,7 @@ pub(crate) struct Stream {
     /// A send found too little room: the next room is news.
     pub(super) wants_space: AtomicBool,
     /// The channel's bits as the watchers have been told.
-    told_seen: AtomicU64,
+    pub(super) told_seen: AtomicU64,
     /// The engine's word about urgent data as the watchers have been told.
     pub(super) told_urgent: AtomicU64,
     /// No `connect` has told yet how the attempt ended.
@@ -94,8 +111,9 @@ pub(crate) struct Stream {
 impl Stream {
     pub(crate) fn connecting(link: Arc<Link>, sock: SockId) -> Self {
         Stream {
-            link,
-            sock: AtomicU64::new(pack(sock)),
+            first: Place::new(link, sock),
+            moved: OnceLock::new(),
+            reads: AtomicU32::new(0),
             phase: AtomicU8::new(CONNECTING),
             shut: AtomicU8::new(0),
             untold: AtomicI32::new(0),
@@ -118,27 +136,14 @@ impl Stream {
         stream
     }
 
-    #[inline]
-    pub(crate) fn sock(&self) -> SockId {
-        unpack(self.sock.load(Ordering::Acquire))
-    }
-
-    /// A new attempt after one that failed.
-    pub(crate) fn try_again(&self, sock: SockId) {
-        self.sock.store(pack(sock), Ordering::Release);
-        self.told_seen.store(0, Ordering::Relaxed);
-        self.wants_space.store(true, Ordering::Relaxed);
-        self.phase.store(CONNECTING, Ordering::Release);
-    }
-
     pub(super) fn has_shut(&self, what: u8) -> bool {
         self.shut.load(Ordering::Relaxed) & what != 0
     }
 
     #[inline]
     pub(super) fn seen(&self) -> Seen {
-        let seen = self.link.seen(self.sock());
-        if self.link.is_dead() && !self.is_death_told.load(Ordering::Relaxed) {
+        let seen = self.link().seen(self.sock());
+        if self.link().is_dead() && !self.is_death_told.load(Ordering::Relaxed) {
             return seen.with_error();
         }
         seen
@@ -161,7 +166,7 @@ impl Stream {
     /// The error that the next call will be told of.
     pub(crate) fn peek_error(&self) -> Option<Errno> {
         match self.untold.load(Ordering::Relaxed) {
-            0 => self.link.peek_error(self.sock()),
+            0 => self.link().peek_error(self.sock()),
             error => Some(Errno(error)),
         }
     }
@@ -185,9 +190,9 @@ impl Stream {
             generation: NO_GENERATION,
             ..sock
         };
-        self.sock.store(pack(none), Ordering::Release);
-        self.link.close(sock, CloseMode::Abort);
-        self.link.commands();
+        self.place().sock.store(pack(none), Ordering::Release);
+        self.link().close(sock, CloseMode::Abort);
+        self.link().commands();
     }
 
     /// Whether it is under way to its peer: SYN-SENT.
@@ -242,18 +247,18 @@ impl Stream {
         if !seen.is_connected() || seen.is_closed() {
             return Err(Errno::ENOTCONN);
         }
-        self.link.remote(self.sock()).ok_or(Errno::ENOTCONN)
+        self.link().remote(self.sock()).ok_or(Errno::ENOTCONN)
     }
 
     pub(crate) fn local(&self) -> Option<SocketAddr> {
-        self.link.local(self.sock())
+        self.link().local(self.sock())
     }
 
     /// Reads SO_ERROR and clears it.
     pub(crate) fn take_error(&self) -> Option<Errno> {
         let sock = self.sock();
-        let mut error = self.link.take_error(sock);
-        if self.link.is_dead() && !self.is_death_told.swap(true, Ordering::Relaxed) {
+        let mut error = self.link().take_error(sock);
+        if self.link().is_dead() && !self.is_death_told.swap(true, Ordering::Relaxed) {
             error = error.or(Some(Errno::ECONNRESET));
         }
         let Some(error) = error else {
@@ -269,14 +274,15 @@ impl Stream {
     pub(crate) fn recv(&self, bufs: &mut [IoSliceMut<'_>], how: How) -> Result<usize, StreamError> {
         let sock = self.sock();
         let count = match how {
-            How::Take => self.link.recv(sock, bufs, None),
-            How::Peek(skip) => self.link.recv(sock, bufs, Some(skip)),
+            How::Take => self.link().recv(sock, bufs, None),
+            How::Peek(skip) => self.link().recv(sock, bufs, Some(skip)),
             How::Drop => {
                 let len = bufs.iter().map(|buf| buf.len()).sum();
-                self.link.discard(sock, len)
+                self.link().discard(sock, len)
             }
         };
         if count > 0 {
+            self.note_read();
             return Ok(count);
         }
         self.why_nothing(sock, bufs, how)
@@ -285,7 +291,7 @@ impl Stream {
     /// A look without room for a byte: whether there is something to read, the end or an error, which is taken.
     pub(crate) fn recv_nothing(&self) -> Result<(), StreamError> {
         let sock = self.sock();
-        if self.link.is_readable(sock) {
+        if self.link().is_readable(sock) {
             return Ok(());
         }
         self.why_nothing(sock, &mut [], How::Peek(0)).map(|_| ())
@@ -310,12 +316,12 @@ impl Stream {
             return Ok(0);
         }
         let is_end = seen.is_done() || (seen.is_fin() && !seen.is_error());
-        if is_end && self.link.available(sock) == 0 {
+        if is_end && self.link().available(sock) == 0 {
             return Ok(0);
         }
         let is_peek = matches!(how, How::Peek(_));
         let is_held = self.is_at_mark() && self.unsignalled_mark().is_some();
-        if self.link.is_readable(sock) && !is_peek && !is_held {
+        if self.link().is_readable(sock) && !is_peek && !is_held {
             // Came between the two looks.
             return self.recv(bufs, how);
         }
@@ -356,7 +362,7 @@ impl Stream {
         if self.unsent_low.load(Ordering::Relaxed) != 0 && push != Push::Urgent {
             return self.send_low(sock, bufs, push);
         }
-        let count = self.link.send(sock, bufs, push);
+        let count = self.link().send(sock, bufs, push);
         let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
         if count < asked {
             self.wants_space.store(true, Ordering::SeqCst);
@@ -368,7 +374,7 @@ impl Stream {
     }
 
     pub(crate) fn reserve(&self, len: usize) -> [libc::iovec; 2] {
-        let found = self.link.reserve(self.sock(), len);
+        let found = self.link().reserve(self.sock(), len);
         if found[0].iov_len + found[1].iov_len < len {
             self.wants_space.store(true, Ordering::SeqCst);
         }
@@ -376,15 +382,15 @@ impl Stream {
     }
 
     pub(crate) fn commit(&self, len: usize) {
-        self.link.commit(self.sock(), len);
+        self.link().commit(self.sock(), len);
     }
 
     pub(crate) fn look_in_place(&self) -> [libc::iovec; 2] {
-        self.link.look_in_place(self.sock())
+        self.link().look_in_place(self.sock())
     }
 
     pub(crate) fn consume_in_place(&self, len: usize) {
-        self.link.consume_in_place(self.sock(), len);
+        self.link().consume_in_place(self.sock(), len);
     }
 
     /// Whether bytes may be sent at all.
@@ -408,7 +414,7 @@ impl Stream {
         let after = before | asked;
         // Reading alone is no concern of the stack's: data is still acknowledged.
         if after != before && after & SHUT_WRITE != 0 {
-            self.link.shutdown(self.sock(), after & SHUT_READ != 0);
+            self.link().shutdown(self.sock(), after & SHUT_READ != 0);
         }
         Ok(())
     }
@@ -442,7 +448,7 @@ impl Stream {
         if (seen.is_fin() || shut & SHUT_READ != 0) && shut & SHUT_WRITE != 0 {
             ready |= bits::HUP;
         }
-        if ready & bits::IN == 0 && self.link.is_readable(sock) && self.has_enough(sock) {
+        if ready & bits::IN == 0 && self.link().is_readable(sock) && self.has_enough(sock) {
             ready |= bits::IN;
         }
         if self.has_urgent() {
@@ -474,7 +480,7 @@ impl Stream {
     /// tcp_inq_hint(): what is left to read; the peer's FIN counts as a byte, also when it has been read.
     pub(crate) fn inq(&self) -> i32 {
         let seen = self.seen();
-        let left = self.link.available(self.sock()) + usize::from(seen.is_done());
+        let left = self.link().available(self.sock()) + usize::from(seen.is_done());
         i32::try_from(left).unwrap_or(i32::MAX)
     }
 
@@ -484,7 +490,8 @@ impl Stream {
     #[inline]
     fn has_enough(&self, sock: SockId) -> bool {
         let low_water = self.low_water();
-        low_water <= 1 || self.link.available(sock) >= low_water.min(self.link.buffers(sock)[1] / 2)
+        low_water <= 1
+            || self.link().available(sock) >= low_water.min(self.link().buffers(sock)[1] / 2)
     }
 
     /// sk_stream_is_writeable(). If it is not, the next room is news.
@@ -519,7 +526,7 @@ impl Stream {
             };
         }
         // An event without a change of state is an arrival, or room that somebody waited for.
-        if self.link.available(sock) > 0 {
+        if self.link().available(sock) > 0 {
             edges |= bits::IN;
         }
         if self.is_urgent_news() {
@@ -537,7 +544,7 @@ impl Stream {
         if new.is_error() {
             return news::ERR;
         }
-        let has_text = self.link.available(self.sock()) > 0;
+        let has_text = self.link().available(self.sock()) > 0;
         let when = |is: bool, what: u32| if is { what } else { 0 };
         when(new.is_connected(), news::OUT)
             | when(new.is_fin() || has_text, news::IN)
@@ -561,7 +568,7 @@ impl Stream {
     /// Bytes the send ring has room for.
     /// Those of them that have not left yet.
     pub(crate) fn unsent(&self) -> Result<usize, Errno> {
-        let info = self.link.info(self.sock())?;
+        let info = self.link().info(self.sock())?;
         Ok(info.notsent_bytes.try_into().unwrap_or(usize::MAX))
     }
 
@@ -572,15 +579,15 @@ impl Stream {
 
     /// Bytes that have arrived and are not read.
     pub(crate) fn unread(&self) -> usize {
-        self.link.unread(self.sock())
+        self.link().unread(self.sock())
     }
 }
 
-fn pack(sock: SockId) -> u64 {
+pub(super) fn pack(sock: SockId) -> u64 {
     u64::from(sock.generation) << 32 | u64::from(sock.index)
 }
 
-fn unpack(word: u64) -> SockId {
+pub(super) fn unpack(word: u64) -> SockId {
     SockId {
         index: word as u32,
         generation: (word >> 32) as u32,

@@ -1,0 +1,120 @@
+//! Connections in a set that are on another engine than those who wait on it drive: accepted by one thread and served by
+//! another. They move once, before anybody has used them, and stay.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use slipstack_channel::{CloseMode, Kind as ChannelKind, Stays};
+
+use crate::description::{Decided, Description};
+use crate::epoll::Set;
+use crate::link::Link;
+use crate::process::Process;
+
+/// Those of one set that may be elsewhere at most; further ones stay where they are.
+const STRANGERS_MAX: usize = 1024;
+
+impl Set {
+    fn add_stranger(&self, socket: Weak<Description>) {
+        let mut inner = self.inner.lock();
+        if inner.strangers.len() < STRANGERS_MAX {
+            inner.strangers.push(socket);
+            self.has_strangers.store(true, Ordering::Release);
+        }
+    }
+
+    fn take_strangers(&self) -> Vec<Weak<Description>> {
+        let mut inner = self.inner.lock();
+        self.has_strangers.store(false, Ordering::Relaxed);
+        std::mem::take(&mut inner.strangers)
+    }
+}
+
+impl Process {
+    /// A socket has become a member of a set.
+    #[inline]
+    pub(crate) fn note_member(&self, set: &Set, socket: &Arc<Description>) {
+        let is_unsettled = set.home.is_unsettled();
+        if !is_unsettled && !self.homes.is_any() {
+            return;
+        }
+        match socket.decided() {
+            Some(Decided::Stream(stream)) if stream.may_move() => {
+                let home = self.home_of(set);
+                if home.is_none_or(|home| !Arc::ptr_eq(stream.link(), &home)) {
+                    set.add_stranger(Arc::downgrade(socket));
+                    // Now: whoever waits on the set may sleep, and serve it before it waits again.
+                    self.bring_strangers(set);
+                }
+            }
+            _ if is_unsettled => set.look_soon(),
+            _ => {}
+        }
+    }
+
+    /// Before a wait on the set.
+    #[inline]
+    pub(crate) fn bring_strangers(&self, set: &Set) {
+        if set.has_strangers.load(Ordering::Acquire) {
+            self.bring_all(set);
+        }
+    }
+
+    #[cold]
+    fn bring_all(&self, set: &Set) {
+        if set.home.is_unsettled() {
+            return;
+        }
+        let strangers = set.take_strangers();
+        if !self.homes.moves_pay() {
+            return self.let_stay(set);
+        }
+        let Some(home) = self.home_of(set).filter(|_| self.homes.is_any()) else {
+            return;
+        };
+        for stranger in strangers {
+            if let Some(socket) = stranger.upgrade()
+                && self.bring(&socket, &home) == Err(Stays::ForNow)
+            {
+                set.add_stranger(stranger);
+            }
+        }
+    }
+
+    /// Connections end soon: those of a set without anything of its own are served where they are.
+    fn let_stay(&self, set: &Set) {
+        let Some(home) = self.home_of(set) else {
+            return;
+        };
+        let is_at_home =
+            |socket: &Arc<Description>| socket.link().is_some_and(|link| Arc::ptr_eq(&link, &home));
+        if !Arc::ptr_eq(&home.station, &self.station) && !set.sockets().iter().any(is_at_home) {
+            self.homes.give_up(set, self.kernel.thread());
+        }
+    }
+
+    fn bring(&self, socket: &Arc<Description>, home: &Arc<Link>) -> Result<(), Stays> {
+        let Some(Decided::Stream(stream)) = socket.decided() else {
+            return Ok(());
+        };
+        let (from, old) = stream.link_and_sock();
+        if Arc::ptr_eq(from, home) {
+            return Ok(());
+        }
+        let is_in_use = !socket.may_end() || socket.has_ended.load(Ordering::Acquire);
+        if is_in_use || socket.lent.is_lent() || !stream.may_move() {
+            return Err(Stays::ForGood);
+        }
+        let new = home.open(ChannelKind::Tcp).map_err(|_| Stays::ForGood)?;
+        home.name(new, socket);
+        if let Err(stays) = from.driver.carry_to(old, &*home.driver, new) {
+            home.close(new, CloseMode::Abort);
+            return Err(stays);
+        }
+        let from = Arc::clone(from);
+        stream.set_moved(Arc::clone(home), new);
+        from.close(old, CloseMode::Abort);
+        socket.notify(stream.readiness());
+        Ok(())
+    }
+}
