@@ -1,16 +1,23 @@
 """`slipstack bench` and `slipstack htstress`, on the kernel and on the stack."""
 
+import json
 import re
+import signal
+import time
 
 from harness import test
+from harness.process import until
 from test_serve import ALONE, serve
 
 
 def bench(world, start, target, *more):
     out, svg = world.folder / "bench.txt", world.folder / "bench.svg"
-    done = start("bench", "-n", 200, "-r", 3, "--out", out, "--svg", svg, *more, target)
+    done = start("bench", "-n", 200, "-r", 3, "--json", "--out", out, "--svg", svg, *more, target)
     assert done.wait(30) == 0, done.tail()
     assert "200 connections, 3 rounds, 0 failed" in done.errors(), done.tail()
+    told = json.loads(done.output())
+    assert told["connections"] == 200 and told["failed"] == 0, told
+    assert told["latency_us"]["min"] <= told["latency_us"]["p50"] <= told["latency_us"]["max"], told
     lines = out.read_text().splitlines()
     assert len(lines) == 200 and all(re.fullmatch(r"\d+ \d+", line) for line in lines)
     assert svg.read_text().count("<circle") == 200
@@ -84,3 +91,28 @@ def htstress_on_the_stack_counts_good_and_bad(world):
     url = f"http://{world.peer_address}:8000"
     assert stress(on_stack(world), f"{url}/hello", "-n", 200, "-c", 10) == [200, 200, 0, 0]
     assert stress(on_stack(world), f"{url}/none", "-n", 50, "-c", 5) == [50, 0, 50, 0]
+
+
+@test(modes=ALONE)
+def htstress_at_a_constant_rate_counts_the_time_that_requests_waited(world):
+    root = world.folder / "www"
+    root.mkdir()
+    (root / "hello").write_text("hello\n")
+    server = serve(world, "http", root, "--port", 8081)
+    world.wait_port(8081)
+    found = {}
+    for name, more in (("kept", ["--keep-alive"]), ("new", [])):
+        words = ["--json", "--rate", 500, "-n", 250, "-c", 20, *more, f"http://{world.address}:8081/hello"]
+        done = at_peer(world)("htstress", *words)
+        if name == "kept":
+            # It stands still for 200 ms of the half second: every request that was due then is late.
+            until(server.is_running, 1, "it runs")
+            server.signal(signal.SIGSTOP)
+            time.sleep(0.2)
+            server.signal(signal.SIGCONT)
+        assert done.wait(30) == 0, done.tail()
+        found[name] = json.loads(done.output())
+        assert found[name]["requests"] == found[name]["good"] == 250, found
+        assert found[name]["seconds"] > 0.45, found
+        assert found[name]["latency_us"]["p50"] <= found[name]["latency_us"]["max"]
+    assert found["kept"]["latency_us"]["max"] > 100_000, found

@@ -141,3 +141,22 @@ def two_engines_share_a_port(world):
     for _ in range(40):
         with world.connect(7000) as sock:
             assert exchange(sock, b"hello") == b"hello"
+
+
+@test(modes=ALONE)
+def the_same_server_runs_on_the_kernels_sockets(world):
+    for cores in ("0", "0-1"):
+        server = world.peer(world.slipstack, "serve", "echo", "--kernel", "--port", 7000, "--cores", cores)
+        until(lambda: "is served on the kernel" in server.output() or not server.is_running(), 10, "it listens")
+        data = os.urandom(1_000_000)
+        with world.peer_ns.inside():
+            sock = socket.create_connection((world.PEER, 7000), timeout=10)
+            other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        assert exchange(sock, data) == data
+        other.settimeout(10)
+        other.sendto(b"datagram", (world.PEER, 7000))
+        assert other.recv(100) == b"datagram"
+        second = world.peer(world.slipstack, "serve", "echo", "--kernel", "--port", 7000)
+        assert second.wait(10) == 1 and "port 7000 is in use" in second.errors(), second.tail()
+        server.signal(signal.SIGTERM)
+        assert server.wait(10) == 0, server.tail()

@@ -86,6 +86,16 @@ pub fn hold_signals() -> Result<Signals, Error> {
 #[derive(Debug)]
 pub struct Signals(OwnedFd);
 
+impl Signals {
+    /// Calls `run` on a thread of its own when one of them has come.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn on_end(self, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        watch_signals(self.0, run)
+    }
+}
+
 /// Runs a service on an engine of each of the settings' cores (on one engine if they name none)
 /// until SIGTERM, SIGINT or SIGHUP, or until every service is over. `on_ready` is called when all
 /// of them listen.
@@ -113,7 +123,11 @@ pub fn serve(
         .map(|_| Doorbell::new())
         .collect::<io::Result<_>>()
         .map_err(Error::io("create a doorbell"))?;
-    watch_signals(signals.0, tell.clone()).map_err(Error::io("start a thread"))?;
+    let tell_end = tell.clone();
+    let on_signal = move || {
+        let _ = tell_end.send(Told::Signal);
+    };
+    watch_signals(signals.0, on_signal).map_err(Error::io("start a thread"))?;
     std::thread::scope(|scope| {
         for (number, (core, link)) in cores.iter().zip(links).enumerate() {
             let site = Site {
@@ -149,7 +163,7 @@ fn links(settings: &Settings, engines: usize) -> Result<Vec<Arc<Link>>, Error> {
     Ok(links)
 }
 
-fn watch_signals(signals: OwnedFd, tell: Sender<Told>) -> io::Result<()> {
+fn watch_signals(signals: OwnedFd, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let body = move || {
         let mut fds = [rustix::event::PollFd::new(
             &signals,
@@ -162,7 +176,7 @@ fn watch_signals(signals: OwnedFd, tell: Sender<Told>) -> io::Result<()> {
                 Err(_) => return,
             }
         }
-        let _ = tell.send(Told::Signal);
+        run();
     };
     let thread = std::thread::Builder::new().name("signals".to_owned());
     thread.spawn(body).map(|_| ())

@@ -47,15 +47,15 @@ impl Dns {
         }
     }
 
-    /// Puts the answer to a datagram into `out`; `false`: it gets none.
-    fn answer_datagram(&mut self, bytes: &[u8]) -> bool {
+    /// Returns the answer to a datagram; `None`: it gets none.
+    pub fn answer_datagram(&mut self, bytes: &[u8]) -> Option<&[u8]> {
         self.out.clear();
         match message::parse(bytes) {
-            Parsed::Ignore => return false,
+            Parsed::Ignore => return None,
             Parsed::Malformed(id, code) => self.out = refusal(id, code),
             Parsed::Query(query) => self.answer_query(&query),
         }
-        true
+        Some(&self.out)
     }
 
     fn answer_query(&mut self, query: &Query<'_>) {
@@ -98,9 +98,9 @@ impl Service for Dns {
 
     fn on_datagram(&mut self, cx: &Context<'_>, socket: DatagramSocketId, datagram: &Datagram<'_>) {
         let bytes = datagram.payload.contiguous(usize::MAX);
-        if self.answer_datagram(&bytes) {
+        if let Some(answer) = self.answer_datagram(&bytes) {
             // One that finds no room is lost, as on a wire.
-            let _ = cx.send_to(socket, datagram.from, Some(datagram.to), &self.out);
+            let _ = cx.send_to(socket, datagram.from, Some(datagram.to), answer);
         }
     }
 

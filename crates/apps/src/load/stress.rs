@@ -1,9 +1,17 @@
-//! HTTP requests, one connection each or many on one, as fast as they are answered.
+//! HTTP requests, one connection each or many on one: as fast as they are answered, or at a
+//! constant rate.
+//!
+//! At a constant rate a request's time runs from the instant at which it was due, whether or not a
+//! connection was free then: a server that stands still delays all requests of that time, and the
+//! figures show it (no coordinated omission).
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
 
 use slipstack_service::{Closed, ConnectionId, Context, Reason, Refused, Service, Via};
 
@@ -11,6 +19,12 @@ use slipstack_service::{Closed, ConnectionId, Context, Reason, Refused, Service,
 const HEAD_MAX: usize = 16 * 1024;
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(30);
+/// Digits of a time that are kept.
+const DIGITS: u8 = 3;
+/// Requests that are due and wait for a connection; further ones are counted as errors.
+const DUE_MAX: usize = 1 << 20;
+/// The start of a connection that has no request under way.
+const RESTS: u64 = u64::MAX;
 
 /// What is to be done.
 #[derive(Clone, Debug)]
@@ -21,12 +35,14 @@ pub struct StressOptions {
     /// Connections at a time, of this engine or thread.
     pub concurrency: usize,
     pub keeps_alive: bool,
+    /// Time between two requests of this engine or thread; `None`: each follows an answer.
+    pub interval_ns: Option<u64>,
     /// Print the first answer's head.
     pub is_debugged: bool,
 }
 
 /// Figures of all engines together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct StressFigures {
     /// Requests to be begun; none is left when it is at `number`.
     begun: AtomicU64,
@@ -35,14 +51,26 @@ pub struct StressFigures {
     pub good: AtomicU64,
     pub bad: AtomicU64,
     pub socket_errors: AtomicU64,
+    /// Nanoseconds of each request that was answered, of the engines that have ended.
+    times: Mutex<Histogram<u64>>,
 }
 
 impl StressFigures {
     pub fn new(number: u64) -> StressFigures {
         StressFigures {
+            begun: AtomicU64::new(0),
             number,
-            ..StressFigures::default()
+            good: AtomicU64::new(0),
+            bad: AtomicU64::new(0),
+            socket_errors: AtomicU64::new(0),
+            times: Mutex::new(histogram()),
         }
+    }
+
+    /// The time of each request that was answered, in nanoseconds.
+    pub fn times(&self) -> Histogram<u64> {
+        let times = self.times.lock();
+        times.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Requests that are over.
@@ -55,6 +83,10 @@ impl StressFigures {
         let begun = self.begun.fetch_add(1, Ordering::Relaxed);
         self.number == 0 || begun < self.number
     }
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new(DIGITS).unwrap_or_else(|_| unreachable!("at most five digits"))
 }
 
 /// One connection.
@@ -73,6 +105,27 @@ pub struct Stress {
     options: StressOptions,
     figures: Arc<StressFigures>,
     live: usize,
+    began: Instant,
+    times: Histogram<u64>,
+    /// When the request of each connection began, by the connection's index.
+    starts: Vec<u64>,
+    /// When the next request is due.
+    next_ns: u64,
+    /// Requests that are due and have no connection.
+    due: VecDeque<u64>,
+    /// Connections that wait for a request.
+    resting: Vec<ConnectionId>,
+    /// All requests have been begun.
+    is_over: bool,
+}
+
+impl Drop for Stress {
+    fn drop(&mut self) {
+        let times = self.figures.times.lock();
+        let mut times = times.unwrap_or_else(PoisonError::into_inner);
+        // Both have the same digits, and grow.
+        let _ = times.add(&self.times);
+    }
 }
 
 impl Stress {
@@ -81,18 +134,84 @@ impl Stress {
             options,
             figures,
             live: 0,
+            began: Instant::now(),
+            times: histogram(),
+            starts: Vec::new(),
+            next_ns: 0,
+            due: VecDeque::new(),
+            resting: Vec::new(),
+            is_over: false,
+        }
+    }
+
+    fn clock(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    fn start_of(&mut self, id: ConnectionId) -> &mut u64 {
+        if self.starts.len() <= id.index() {
+            self.starts.resize(id.index() + 1, RESTS);
+        }
+        &mut self.starts[id.index()]
+    }
+
+    fn open(&mut self, cx: &Context<'_>, start: u64) {
+        match cx.connect(self.options.target, start) {
+            Ok(_) => self.live += 1,
+            Err(_) => self.count(&self.figures.socket_errors),
         }
     }
 
     /// Opens the next connection, if there is one to open.
     fn next(&mut self, cx: &Context<'_>) {
+        if self.options.interval_ns.is_some() {
+            return self.begin_due(cx);
+        }
         if self.figures.begin() {
-            match cx.connect(self.options.target, 0) {
-                Ok(_) => self.live += 1,
-                Err(_) => self.count(&self.figures.socket_errors),
-            }
+            let start = self.clock();
+            self.open(cx, start);
         }
         if self.live == 0 {
+            cx.end();
+        }
+    }
+
+    /// At a constant rate: notes what is due, and begins it.
+    fn plan(&mut self, cx: &Context<'_>, interval_ns: u64) {
+        let now = self.clock();
+        while self.next_ns <= now && !self.is_over {
+            self.is_over = !self.figures.begin();
+            if !self.is_over {
+                match self.due.len() < DUE_MAX {
+                    true => self.due.push_back(self.next_ns),
+                    false => self.count(&self.figures.socket_errors),
+                }
+            }
+            self.next_ns += interval_ns;
+        }
+        if !self.is_over {
+            cx.wake_after(Duration::from_nanos(self.next_ns - now));
+        }
+        self.begin_due(cx);
+    }
+
+    /// Begins requests that are due, as far as there are connections for them.
+    fn begin_due(&mut self, cx: &Context<'_>) {
+        while let Some(start) = self.due.front().copied() {
+            if let Some(id) = self.resting.pop() {
+                if !cx.is_open(id) {
+                    continue;
+                }
+                *self.start_of(id) = start;
+                self.ask(cx, id);
+            } else if self.live < self.options.concurrency {
+                self.open(cx, start);
+            } else {
+                return;
+            }
+            self.due.pop_front();
+        }
+        if self.is_over && self.live == self.resting.len() {
             cx.end();
         }
     }
@@ -134,13 +253,24 @@ impl Stress {
     }
 
     fn on_answer(&mut self, cx: &Context<'_>, id: ConnectionId, asking: &mut Asking) {
+        let now = self.clock();
+        let start = std::mem::replace(self.start_of(id), RESTS);
+        // It grows as far as it must.
+        let _ = self.times.record(now.saturating_sub(start));
         self.count(match asking.is_good {
             true => &self.figures.good,
             false => &self.figures.bad,
         });
         asking.is_answered = true;
-        if self.options.keeps_alive && !asking.until_end && self.figures.begin() {
+        let stays = self.options.keeps_alive && !asking.until_end;
+        if stays && self.options.interval_ns.is_some() {
+            cx.clear_timer(id);
+            self.resting.push(id);
+            return self.begin_due(cx);
+        }
+        if stays && self.figures.begin() {
             *asking = Asking::default();
+            *self.start_of(id) = now;
             return self.ask(cx, id);
         }
         cx.close(id);
@@ -170,17 +300,27 @@ impl Service for Stress {
     type Result = ();
 
     fn on_start(&mut self, cx: &Context<'_>) {
+        self.began = Instant::now();
+        if let Some(interval_ns) = self.options.interval_ns {
+            return self.plan(cx, interval_ns);
+        }
         for _ in 0..self.options.concurrency {
             self.next(cx);
         }
     }
 
-    fn on_open(&mut self, cx: &Context<'_>, id: ConnectionId, _: Via) -> Option<Asking> {
+    fn on_open(&mut self, cx: &Context<'_>, id: ConnectionId, via: Via) -> Option<Asking> {
+        if let Via::Connect(start) = via {
+            *self.start_of(id) = start;
+        }
         self.ask(cx, id);
         Some(Asking::default())
     }
 
     fn on_data(&mut self, cx: &Context<'_>, id: ConnectionId, asking: &mut Asking) {
+        if asking.is_answered && *self.start_of(id) != RESTS {
+            *asking = Asking::default();
+        }
         if !asking.is_answered && self.take(cx, id, asking) {
             self.on_answer(cx, id, asking);
         }
@@ -193,8 +333,9 @@ impl Service for Stress {
         cx.close(id);
     }
 
-    fn on_closed(&mut self, cx: &Context<'_>, _: ConnectionId, asking: Asking, _: Closed) {
-        if !asking.is_answered {
+    fn on_closed(&mut self, cx: &Context<'_>, id: ConnectionId, _: Asking, _: Closed) {
+        self.resting.retain(|other| *other != id);
+        if std::mem::replace(self.start_of(id), RESTS) != RESTS {
             self.count(&self.figures.socket_errors);
         }
         self.on_over(cx);
@@ -203,6 +344,12 @@ impl Service for Stress {
     fn on_connect_failed(&mut self, cx: &Context<'_>, _: u64, _: Reason) {
         self.count(&self.figures.socket_errors);
         self.on_over(cx);
+    }
+
+    fn on_wake(&mut self, cx: &Context<'_>) {
+        if let Some(interval_ns) = self.options.interval_ns {
+            self.plan(cx, interval_ns);
+        }
     }
 
     fn on_refused(&mut self, cx: &Context<'_>, what: Refused) {

@@ -7,7 +7,7 @@
 
 mod backends;
 mod exchange;
-mod framing;
+pub mod framing;
 mod server;
 mod stream;
 

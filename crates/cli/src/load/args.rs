@@ -30,6 +30,7 @@ pub fn bench_command() -> Command {
         )
         .arg(file("out", "bench.txt", "File for the times of each connection"))
         .arg(file("svg", "", "File for a plot of them"))
+        .arg(flag("json", None, "Write the distribution as one JSON object"))
         .arg(kernel());
     with_options(command, &[Scope::RunAndInstance, Scope::All])
 }
@@ -77,6 +78,17 @@ pub fn stress_command() -> Command {
         .arg(flag("ipv4", Some('4'), "Use an IPv4 address").conflicts_with("ipv6"))
         .arg(flag("ipv6", Some('6'), "Use an IPv6 address"))
         .arg(flag("keep-alive", None, "Send further requests on the same connection"))
+        .arg(
+            Arg::new("rate")
+                .long("rate")
+                .value_name("REQUESTS")
+                .value_parser(value_parser!(u64).range(1..=1_000_000_000))
+                .help(
+                    "Requests a second of all threads, whether or not they are answered; \
+                     a request's time runs from when it was due",
+                ),
+        )
+        .arg(flag("json", None, "Write the result as one JSON object"))
         .arg(kernel());
     with_options(command, &[Scope::RunAndInstance, Scope::All])
 }

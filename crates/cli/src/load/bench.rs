@@ -58,6 +58,17 @@ fn report(matches: &ArgMatches, figures: &BenchFigures) -> Result<ExitCode, Fail
     }
     sorted.sort_unstable();
     let at = |share| quantile(&sorted, share);
+    if matches.get_flag("json") {
+        let told = serde_json::json!({
+            "connections": averages.len(),
+            "rounds": figures.rounds,
+            "failed": figures.failed,
+            "latency_us": {
+                "min": at(0.0), "p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "max": at(1.0),
+            },
+        });
+        crate::output::print(&format!("{told}\n"))?;
+    }
     say(&format!(
         "{} connections, {} rounds, {} failed; us: min {} p50 {} p90 {} p99 {} max {}",
         averages.len(),

@@ -57,34 +57,53 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         true => format!("GET {} HTTP/1.1\r\nHost: {host}\r\n\r\n", url.path),
         false => format!("GET {} HTTP/1.0\r\nHost: {host}\r\n\r\n", url.path),
     };
+    let engines = number("threads").max(1) as usize;
     let options = StressOptions {
         target,
         request: request.into_bytes(),
         concurrency: number("concurrency").max(1) as usize,
         keeps_alive,
+        interval_ns: matches
+            .get_one::<u64>("rate")
+            .map(|rate| interval(*rate, engines)),
         is_debugged: matches.get_flag("debug"),
     };
     let figures = Arc::new(StressFigures::new(number("number")));
     let began = OnceLock::new();
     let is_over = AtomicBool::new(false);
-    let engines = number("threads").max(1) as usize;
-    let outcome = std::thread::scope(|scope| {
-        let follow = || follow(&figures, &is_over);
-        let outcome = generate(matches, engines, &|| {
-            // By now the signals are held that end the process: they are not this thread's.
-            began.get_or_init(|| {
-                scope.spawn(follow);
-                Instant::now()
+    let outcome = {
+        let (figures, is_over) = (&figures, &is_over);
+        std::thread::scope(|scope| {
+            let is_json = matches.get_flag("json");
+            let follow = move || {
+                if !is_json {
+                    follow(figures, is_over);
+                }
+            };
+            let outcome = generate(matches, engines, &|| {
+                // By now the signals are held that end the process: they are not this thread's.
+                began.get_or_init(|| {
+                    scope.spawn(follow);
+                    Instant::now()
+                });
+                Stress::new(options.clone(), Arc::clone(figures))
             });
-            Stress::new(options.clone(), Arc::clone(&figures))
-        });
-        is_over.store(true, Ordering::SeqCst);
-        outcome
-    });
+            is_over.store(true, Ordering::SeqCst);
+            outcome
+        })
+    };
     outcome?;
     let time = began.get().map_or(Duration::ZERO, Instant::elapsed);
-    report(&figures, time);
+    match matches.get_flag("json") {
+        true => report_json(&figures, time)?,
+        false => report(&figures, time),
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Time between two requests of one thread at a rate of all.
+fn interval(rate: u64, engines: usize) -> u64 {
+    (1_000_000_000 * engines as u64 / rate).max(1)
 }
 
 /// Says how far it is, ten times.
@@ -116,5 +135,44 @@ fn report(figures: &StressFigures, time: Duration) {
     println!("{:<14} {:.3}", "seconds:", time.as_secs_f64());
     let rate = done as f64 / time.as_secs_f64().max(1e-9);
     println!("{:<14} {rate:.3}", "requests/sec:");
+    let times = figures.times();
+    let parts = SHARES.map(|(name, share)| {
+        let micros = times.value_at_quantile(share) as f64 / 1000.0;
+        format!("{name} {micros:.1}")
+    });
+    println!("{:<14} {}", "us:", parts.join(" "));
     println!();
+}
+
+/// Parts of the requests that took no longer, by name.
+const SHARES: [(&str, f64); 6] = [
+    ("p50", 0.5),
+    ("p90", 0.9),
+    ("p99", 0.99),
+    ("p99.9", 0.999),
+    ("p99.99", 0.9999),
+    ("max", 1.0),
+];
+
+fn report_json(figures: &StressFigures, time: Duration) -> Result<(), Failure> {
+    let count = |place: &AtomicU64| place.load(Ordering::Relaxed);
+    let times = figures.times();
+    let micros = |ns: u64| ns as f64 / 1000.0;
+    let mut latency = serde_json::Map::new();
+    for (name, share) in SHARES {
+        let value = micros(times.value_at_quantile(share));
+        latency.insert(name.to_owned(), value.into());
+    }
+    latency.insert("mean".to_owned(), (times.mean() / 1000.0).into());
+    let seconds = time.as_secs_f64();
+    let told = serde_json::json!({
+        "requests": figures.done(),
+        "good": count(&figures.good),
+        "bad": count(&figures.bad),
+        "socket_errors": count(&figures.socket_errors),
+        "seconds": seconds,
+        "requests_per_second": figures.done() as f64 / seconds.max(1e-9),
+        "latency_us": latency,
+    });
+    crate::output::print(&format!("{told}\n"))
 }

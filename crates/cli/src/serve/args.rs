@@ -320,6 +320,12 @@ fn server(command: Command, port: &'static str) -> Command {
                 .action(ArgAction::Set)
                 .value_parser(value_parser!(usize))
                 .help("Threads for work that blocks, shared by all engines"),
+        )
+        .arg(
+            Arg::new("kernel")
+                .long("kernel")
+                .action(ArgAction::SetTrue)
+                .help("Serve on the kernel's sockets instead of a stack of our own, to compare"),
         );
     with_options(command, &[Scope::RunAndInstance, Scope::All])
 }

@@ -12,10 +12,9 @@ use std::time::{Duration, Instant};
 use clap::ArgMatches;
 use slipstack_apps::demo::{Demo, DemoOptions};
 use slipstack_apps::proxy::{Balance, Figures, Protocol, Proxy, ProxyOptions};
-use slipstack_attach::Place;
 use slipstack_config::Log;
 
-use super::hosting::{Common, wildcards};
+use super::hosting::{Common, Site};
 use crate::failure::Failure;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -40,29 +39,28 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let figures: Vec<Arc<Figures>> = (0..count).map(|_| Arc::default()).collect();
     report_each_second(matches, figures.clone())?;
     let (listen, backends) = (addresses("listen"), addresses("backend"));
-    let port = common.port;
-    let listen = |place: &Place| match listen.is_empty() {
-        true => wildcards(place, port),
+    let listen = |site: &Site| match listen.is_empty() {
+        true => site.listen.clone(),
         false => listen.clone(),
     };
     let idle = Duration::from_secs(number("idle").into());
     let backlog = number("backlog");
     let keeps_alive = matches.get_flag("keep-alive");
-    let figures_of = |place: &Place| Arc::clone(&figures[place.number % figures.len()]);
+    let figures_of = |site: &Site| Arc::clone(&figures[site.number % figures.len()]);
     if backends.is_empty() {
-        return common.serve("the demo", |place| {
+        return common.serve("the demo", |site| {
             Demo::new(DemoOptions {
-                listen: listen(place),
+                listen: listen(site),
                 backlog,
                 idle,
                 keeps_alive,
-                figures: figures_of(place),
+                figures: figures_of(site),
             })
         });
     }
-    common.serve("the demo's proxy", |place| {
+    common.serve("the demo's proxy", |site| {
         Proxy::new(ProxyOptions {
-            listen: listen(place),
+            listen: listen(site),
             backlog,
             backends: backends.clone(),
             balance: Balance::RoundRobin,
@@ -72,7 +70,7 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             idle_backends: if keeps_alive { IDLE_BACKENDS } else { 0 },
             check_every: None,
             check_path: None,
-            figures: figures_of(place),
+            figures: figures_of(site),
         })
     })
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use slipstack_apps::dns::{Dns, DnsOptions, Zones};
 
-use super::hosting::{Common, wildcards};
+use super::hosting::{Common, Site};
 use crate::failure::Failure;
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
@@ -23,13 +23,12 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     }
     let zones = Arc::new(zones);
     let common = Common::new(matches)?;
-    let port = common.port;
     let number = |name: &str| *matches.get_one::<u32>(name).unwrap_or(&0);
-    let options = |place: &_| DnsOptions {
-        listen: wildcards(place, port),
+    let options = |site: &Site| DnsOptions {
+        listen: site.listen.clone(),
         backlog: number("backlog"),
         zones: Arc::clone(&zones),
         idle: Duration::from_secs(number("idle").into()),
     };
-    common.serve("dns", |place| Dns::new(options(place)))
+    common.serve("dns", |site| Dns::new(options(site)))
 }

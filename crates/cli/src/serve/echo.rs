@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use slipstack_apps::echo::{Echo, EchoOptions, Shape};
 
-use super::hosting::{Common, wildcards};
+use super::hosting::{Common, Site};
 use crate::failure::Failure;
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
@@ -20,14 +20,13 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             "--shape {shape} needs workers: --workers 1 or more"
         )));
     }
-    let port = common.port;
     let number = |name: &str| *matches.get_one::<u32>(name).unwrap_or(&0);
-    let options = |place: &_| EchoOptions {
-        listen: wildcards(place, port),
+    let options = |site: &Site| EchoOptions {
+        listen: site.listen.clone(),
         backlog: number("backlog"),
         idle: Duration::from_secs(number("idle").into()),
         shape,
         mixed_max: *matches.get_one("mixed-max").unwrap_or(&0),
     };
-    common.serve("echo", |place| Echo::new(options(place)))
+    common.serve("echo", |site| Echo::new(options(site)))
 }

@@ -1,14 +1,18 @@
-//! What every server of the command has: its settings, its place, its end.
+//! What the servers have in common: engines, workers, limits, and the end.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use clap::ArgMatches;
 use slipstack_attach::{Place, Serving, Signals, Watch};
 use slipstack_config::Settings;
-use slipstack_service::{Control, Host, Hosting, Limits, Pool, Refusal, Refused, Service};
+use slipstack_service::{
+    Control, Host, Hosting, Limits, Pool, Refusal, Refused, Service, doorbell, run_on_kernel,
+};
 
 use crate::failure::{Failure, settings};
 use crate::host;
@@ -16,13 +20,25 @@ use crate::host;
 /// Jobs that wait for each worker at most.
 const JOBS_PER_WORKER: usize = 64;
 
+/// How often servers on the kernel's sockets are asked whether they listen.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Where one engine's service is.
+#[derive(Clone, Debug)]
+pub struct Site {
+    pub number: usize,
+    /// The wildcard addresses of its families, with the port of `--port`.
+    pub listen: Vec<SocketAddr>,
+}
+
 /// What every server has.
 pub struct Common {
     pub settings: Settings,
     signals: Signals,
     pub pool: Option<Arc<Pool>>,
-    pub limits: Limits,
+    limits: Limits,
     pub port: u16,
+    is_on_kernel: bool,
 }
 
 impl Common {
@@ -30,7 +46,10 @@ impl Common {
         let (_, mut settings) = settings(matches)?;
         settings.instances = Vec::new();
         settings.bin = std::env::current_exe().ok();
-        host::check(&settings)?;
+        let is_on_kernel = matches.get_flag("kernel");
+        if !is_on_kernel {
+            host::check(&settings)?;
+        }
         // Before the workers' threads.
         let signals =
             slipstack_attach::hold_signals().map_err(|error| Failure::new(error.to_string()))?;
@@ -55,6 +74,7 @@ impl Common {
             pool: pool.map(Arc::new),
             limits,
             port: *matches.get_one::<u16>("port").unwrap_or(&0),
+            is_on_kernel,
         })
     }
 
@@ -62,23 +82,31 @@ impl Common {
     pub fn serve<S: Service>(
         self,
         name: &str,
-        make: impl Fn(&Place) -> S + Sync,
+        make: impl Fn(&Site) -> S + Sync,
     ) -> Result<ExitCode, Failure> {
+        if self.is_on_kernel {
+            return self.serve_on_kernel(name, &make);
+        }
         let Common {
             settings,
             signals,
             pool,
             limits,
             port,
+            is_on_kernel: _,
         } = self;
         let make = |place: Place| {
+            let site = Site {
+                number: place.number,
+                listen: wildcards(&place, port),
+            };
             let hosting = Hosting {
                 limits,
                 pool: pool.clone(),
                 bell: Some(place.bell.clone()),
                 shares_ports: place.engines > 1,
             };
-            let (inside, control) = Host::inside(make(&place), hosting)?;
+            let (inside, control) = Host::inside(make(&site), hosting)?;
             let watch = Box::new(Watched { control, port });
             Ok(Serving {
                 inside,
@@ -108,10 +136,87 @@ impl Common {
         })?;
         Ok(ExitCode::SUCCESS)
     }
+
+    /// Runs the service on the kernel's sockets, a thread for each engine, to compare with.
+    fn serve_on_kernel<S: Service>(
+        self,
+        name: &str,
+        make: &(dyn Fn(&Site) -> S + Sync),
+    ) -> Result<ExitCode, Failure> {
+        let count = self.settings.cores.len().max(1);
+        let any = [
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        ];
+        let listen: Vec<SocketAddr> = any.map(|ip| SocketAddr::new(ip, self.port)).to_vec();
+        let (tell, told) = channel::<Control>();
+        let run = |number: usize| -> std::io::Result<()> {
+            let bell = doorbell()?;
+            let hosting = Hosting {
+                limits: self.limits,
+                pool: self.pool.clone(),
+                bell: Some(bell.clone()),
+                shares_ports: count > 1,
+            };
+            let listen = listen.clone();
+            let (inside, control) = Host::inside(make(&Site { number, listen }), hosting)?;
+            let _ = tell.send(control.clone());
+            run_on_kernel(inside, &control, &bell)
+        };
+        let controls: Arc<Mutex<Vec<Control>>> = Arc::default();
+        let all = Arc::clone(&controls);
+        let cannot = |error: std::io::Error| Failure::new(format!("the kernel refuses: {error}"));
+        self.signals
+            .on_end(move || lock(&all).iter().for_each(Control::stop))
+            .map_err(cannot)?;
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..count)
+                .map(|number| scope.spawn(move || run(number)))
+                .collect();
+            let found: Vec<Control> = told.iter().take(count).collect();
+            lock(&controls).extend(found.iter().cloned());
+            let refusal = await_ready(&found, self.port);
+            if refusal.is_some() {
+                found.iter().for_each(Control::stop);
+            } else {
+                let plural = if count == 1 { "" } else { "s" };
+                // Nobody may be left to hear it.
+                let _ = writeln!(
+                    std::io::stdout(),
+                    "{name} is served on the kernel's sockets at port {} by {count} thread{plural}",
+                    self.port
+                );
+            }
+            for thread in threads {
+                let outcome = thread.join();
+                outcome
+                    .map_err(|_| Failure::new("a thread of the server panicked"))?
+                    .map_err(cannot)?;
+            }
+            refusal.map_or(Ok(ExitCode::SUCCESS), |why| Err(Failure::new(why)))
+        })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until all listen; returns why one cannot.
+fn await_ready(controls: &[Control], port: u16) -> Option<String> {
+    let watched = controls.iter().cloned();
+    let watched: Vec<Watched> = watched.map(|control| Watched { control, port }).collect();
+    while !watched.iter().all(|it| it.is_ready() || it.is_over()) {
+        if let Some(refusal) = watched.iter().find_map(Watch::refusal) {
+            return Some(refusal);
+        }
+        std::thread::sleep(LOOK);
+    }
+    watched.iter().find_map(Watch::refusal)
 }
 
 /// The wildcard addresses of the families that the stack has.
-pub fn wildcards(place: &Place, port: u16) -> Vec<SocketAddr> {
+fn wildcards(place: &Place, port: u16) -> Vec<SocketAddr> {
     let addresses = place.welcome.network.addresses();
     let has = |is_v6: bool| addresses.iter().any(|(ip, _)| ip.is_ipv6() == is_v6);
     let any = [
@@ -143,7 +248,7 @@ impl Watch for Watched {
         };
         Some(match refusal {
             Refusal::AddrInUse => format!(
-                "{what} port {port} is in use by another program on this stack; \
+                "{what} port {port} is in use by another program here; \
                  choose one with --port"
             ),
             Refusal::NotPermitted => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use slipstack_apps::http::{Http, HttpOptions, Log, Root};
 
-use super::hosting::{Common, wildcards};
+use super::hosting::{Common, Site};
 use crate::failure::Failure;
 
 /// Longest file that the cache takes whole.
@@ -35,12 +35,11 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             })
         })
         .transpose()?;
-    let port = common.port;
     let root = Arc::new(root);
     let number = |name: &str| *matches.get_one::<u32>(name).unwrap_or(&0);
     let seconds = |name: &str| Duration::from_secs(number(name).into());
-    let options = |place: &_| HttpOptions {
-        listen: wildcards(place, port),
+    let options = |site: &Site| HttpOptions {
+        listen: site.listen.clone(),
         backlog: number("backlog"),
         root: Arc::clone(&root),
         cache: number("cache-mb") as usize * 1024 * 1024,
@@ -49,5 +48,5 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         per_address: matches.get_one::<usize>("per-address").copied(),
         log: log.clone(),
     };
-    common.serve("http", |place| Http::new(options(place)))
+    common.serve("http", |site| Http::new(options(site)))
 }

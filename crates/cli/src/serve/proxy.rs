@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use slipstack_apps::proxy::{Balance, Figures, Protocol, Proxy, ProxyOptions};
 
-use super::hosting::{Common, wildcards};
+use super::hosting::{Common, Site};
 use crate::failure::Failure;
 
 /// As many as the proxy keeps apart.
@@ -32,9 +32,8 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         .map_or(Ok(Balance::RoundRobin), |text| text.parse())
         .map_err(|wanted| Failure::new(format!("--balance is {wanted}")))?;
     let common = Common::new(matches)?;
-    let port = common.port;
-    let options = |place: &_| ProxyOptions {
-        listen: wildcards(place, port),
+    let options = |site: &Site| ProxyOptions {
+        listen: site.listen.clone(),
         backlog: number("backlog"),
         backends: backends.clone(),
         balance,
@@ -49,5 +48,5 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         check_path: text("check-path"),
         figures: Arc::new(Figures::default()),
     };
-    common.serve("the proxy", |place| Proxy::new(options(place)))
+    common.serve("the proxy", |site| Proxy::new(options(site)))
 }
