@@ -210,7 +210,7 @@ pub fn control_sockets(settings: &Settings) -> Result<Vec<std::path::PathBuf>, E
         .collect())
 }
 
-fn chosen(settings: &Settings) -> Result<Vec<RuntimeDir>, Error> {
+pub(crate) fn chosen(settings: &Settings) -> Result<Vec<RuntimeDir>, Error> {
     let is_meant = |dir: &RuntimeDir| {
         settings
             .interface
@@ -223,7 +223,7 @@ fn chosen(settings: &Settings) -> Result<Vec<RuntimeDir>, Error> {
         .collect())
 }
 
-fn instances(directory: &RuntimeDir) -> Vec<(String, ControlSocket)> {
+pub(crate) fn instances(directory: &RuntimeDir) -> Vec<(String, ControlSocket)> {
     let reach = |name: String| {
         let socket = connect(&directory.instance_socket(&name).ok()?).ok()?;
         Some((name, socket))

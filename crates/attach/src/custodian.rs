@@ -1,13 +1,13 @@
 //! The keeper, as an engine in this process sees it.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use slipstack_channel::control::net::NetworkState;
-use slipstack_channel::control::{Protocol, Refusal, Reply, Request, TimeWaitTold};
+use slipstack_channel::control::{Protocol, Refusal, Reply, Request, TimeWaitTold, text_file};
 use slipstack_engine::custodian::Custodian;
-use slipstack_engine::{NeighbourTable, PortAuthority, PortRefused, Transport};
+use slipstack_engine::{Asked, NeighbourTable, PortAuthority, PortRefused, Transport};
 use slipstack_keeper::Neighbours;
 
 use crate::error::Error;
@@ -103,6 +103,24 @@ impl PortAuthority for Keeper {
         match self.link.ask(&Request::Network, &[]) {
             Ok((Reply::Network(told), _)) => Some(*told),
             _ => None,
+        }
+    }
+
+    fn next_inquiry(&self) -> Option<Asked> {
+        match self.link.ask(&Request::NextInquiry, &[]) {
+            Ok((Reply::Inquiry { id, inquiry }, _)) => Some(Asked {
+                id,
+                inquiry: *inquiry,
+            }),
+            _ => None,
+        }
+    }
+
+    fn answer_inquiry(&self, id: u64, text: &[u8]) {
+        // The operator learns that the answer is missing.
+        if let Ok(file) = text_file(text) {
+            let request = Request::AnswerInquiry { id };
+            let _ = self.link.ask(&request, &[file.as_fd()]);
         }
     }
 

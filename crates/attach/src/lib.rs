@@ -10,6 +10,7 @@ mod custodian;
 mod door;
 mod error;
 mod inherited;
+pub mod inquiry;
 mod instance;
 mod keeper;
 mod launch;

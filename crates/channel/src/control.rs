@@ -8,6 +8,7 @@
 
 mod report;
 mod socket;
+mod text;
 mod time_wait;
 
 use std::net::{IpAddr, SocketAddr};
@@ -21,10 +22,11 @@ pub use report::{
     StatusReport, WhyReport,
 };
 pub use socket::{ControlError, ControlSocket, Peer, connect, listen, pair};
+pub use text::{add_line, read_text, text_file};
 pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitTold};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
-pub const CONTROL_VERSION: u32 = 7;
+pub const CONTROL_VERSION: u32 = 8;
 /// Longest message.
 pub const MESSAGE_MAX: usize = 128 * 1024;
 /// Most descriptors beside one message.
@@ -129,6 +131,12 @@ pub enum Request {
     Network,
     /// A call of the control protocol; see `net`.
     Net(net::Call),
+    /// What an operator asks of this client's engine, after a notice.
+    NextInquiry,
+    /// Carries the file with the answer to it.
+    AnswerInquiry {
+        id: u64,
+    },
     /// To an instance: a channel for this program.
     Attach {
         program: String,
@@ -162,6 +170,10 @@ pub enum Reply {
     },
     Network(Box<NetworkState>),
     Net(Box<net::Answer>),
+    Inquiry {
+        id: u64,
+        inquiry: Box<net::Inquiry>,
+    },
     Attached(Attached),
     Status(Box<StatusReport>),
     Why(Box<WhyReport>),

@@ -25,6 +25,7 @@ const STRAY: u8 = 2;
 const PASSING: u8 = 3;
 const GROUP: u8 = 4;
 const NETWORK_CHANGED: u8 = 5;
+const INQUIRY: u8 = 6;
 
 /// One message in an inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub enum InboxMessage<'a> {
     Group(SlotGroup),
     /// The keeper has published another network: the engine asks for it.
     NetworkChanged,
+    /// An operator asks something: the engine asks what.
+    Inquiry,
 }
 
 /// What the engine of one slot hears of one group.
@@ -80,6 +83,7 @@ impl<'a> InboxMessage<'a> {
                 push(&[&header(GROUP, group.slot, body.len()), &body])
             }
             InboxMessage::NetworkChanged => push(&[&header(NETWORK_CHANGED, 0, 0)]),
+            InboxMessage::Inquiry => push(&[&header(INQUIRY, 0, 0)]),
         }
     }
 
@@ -118,7 +122,8 @@ impl<'a> InboxMessage<'a> {
                 .map(InboxMessage::Group)
                 .ok_or(InboxError::Body),
             NETWORK_CHANGED if body.is_empty() => Ok(InboxMessage::NetworkChanged),
-            NETWORK_CHANGED => Err(InboxError::Body),
+            INQUIRY if body.is_empty() => Ok(InboxMessage::Inquiry),
+            NETWORK_CHANGED | INQUIRY => Err(InboxError::Body),
             other => Err(InboxError::Kind(other)),
         }
     }
@@ -207,6 +212,7 @@ mod tests {
             InboxMessage::Group(group("239.1.2.3", "10.0.0.9")),
             InboxMessage::Group(group("ff0e::7", "fd00::9")),
             InboxMessage::NetworkChanged,
+            InboxMessage::Inquiry,
         ]
     }
 
@@ -244,8 +250,8 @@ mod tests {
     #[test]
     fn other_kinds_and_other_versions_are_refused() {
         let mut message = InboxMessage::NetworkChanged.to_vec();
-        message[0] = NETWORK_CHANGED + 1;
-        let unknown = InboxError::Kind(NETWORK_CHANGED + 1);
+        message[0] = INQUIRY + 1;
+        let unknown = InboxError::Kind(INQUIRY + 1);
         assert_eq!(InboxMessage::parse(&message), Err(unknown));
         message[1] = VERSION + 1;
         let newer = InboxError::Version(VERSION + 1);

@@ -198,7 +198,12 @@ impl ReceiveRing {
 
     /// Whether the program has yet to read something. Tells the caller no position.
     pub fn has_unread(&mut self, end: &mut EngineEnd, sock: SockId) -> bool {
-        self.observe(end, sock) < self.head
+        self.unread(end, sock) > 0
+    }
+
+    /// How much the program has yet to read.
+    pub fn unread(&mut self, end: &mut EngineEnd, sock: SockId) -> u64 {
+        self.head - self.observe(end, sock)
     }
 
     #[inline]

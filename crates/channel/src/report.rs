@@ -192,7 +192,13 @@ impl ReportTable {
         })
     }
 
-    /// All sockets, as `why` shows them.
+    /// All sockets with their descriptors.
+    pub fn rows(&self) -> Vec<(i32, Row)> {
+        let rows = (0..ROWS as i32).filter_map(|fd| Some((fd, self.read(fd)?)));
+        rows.collect()
+    }
+
+    /// The first of all sockets, as `why` shows them.
     pub fn sockets(&self) -> Vec<SocketReport> {
         (0..ROWS as i32)
             .filter_map(|fd| Some((fd, self.read(fd)?)))

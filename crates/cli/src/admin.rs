@@ -11,7 +11,8 @@ use slipstack_channel::control::{
 };
 use slipstack_channel::report::Why;
 
-use crate::failure::{Failure, settings};
+use crate::failure::Failure;
+use crate::given::settings;
 use crate::output::{print, say, table};
 
 pub fn status(matches: &ArgMatches) -> Result<ExitCode, Failure> {

@@ -9,7 +9,8 @@ use std::time::Duration;
 use clap::ArgMatches;
 use slipstack_attach::capture::{self, Plan, Summary};
 
-use crate::failure::{Failure, settings};
+use crate::failure::Failure;
+use crate::given::settings;
 use crate::output::say;
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {

@@ -1,9 +1,6 @@
-//! Why a command refuses, and the settings that every command begins with.
+//! Why a command refuses.
 
-use clap::ArgMatches;
-use slipstack_config::{ConfigError, Layers, Settings};
-
-use crate::args;
+use slipstack_config::ConfigError;
 
 /// Why a command refuses: one sentence for the user.
 pub struct Failure(String);
@@ -24,11 +21,4 @@ impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Failure {
         Failure(error.to_string())
     }
-}
-
-/// The values in force for a command: command line over environment over file over default.
-pub fn settings(matches: &ArgMatches) -> Result<(Layers, Settings), Failure> {
-    let layers = args::layers(matches)?;
-    let settings = Settings::from_layers(&layers)?;
-    Ok((layers, settings))
 }

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use clap::ArgMatches;
 use slipstack_config::{Layers, Settings};
 
-use crate::failure::{Failure, settings};
+use crate::failure::Failure;
+use crate::given::settings;
 use crate::group::{self, Plan};
 use crate::output::{print, say};
 use crate::{host, notify, run};

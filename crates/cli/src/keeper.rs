@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use clap::ArgMatches;
 
-use crate::failure::{Failure, settings};
+use crate::failure::Failure;
+use crate::given::settings;
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (_, settings) = settings(matches)?;

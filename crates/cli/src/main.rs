@@ -7,6 +7,7 @@ mod capture;
 mod command_line;
 mod config;
 mod failure;
+mod given;
 mod group;
 mod host;
 mod instance;
@@ -45,10 +46,15 @@ fn main() -> ExitCode {
         "stop" => admin::stop(matches),
         "capture" => capture::run(matches),
         "sysctl" => sysctl::run(matches),
-        "ss" => sockets::ss(matches),
-        "netstat" => sockets::netstat(matches),
-        "arp" => sockets::neighbours(matches, true),
-        "ndp" => sockets::neighbours(matches, false),
+        "ss" => asked(matches, |settings| sockets::ss::run(settings, matches)),
+        "drop" => asked(matches, |settings| sockets::drop::run(settings, matches)),
+        "netstat" => asked(matches, |settings| sockets::netstat::run(settings, matches)),
+        "arp" => asked(matches, |settings| {
+            sockets::neighbours::run(settings, matches, true)
+        }),
+        "ndp" => asked(matches, |settings| {
+            sockets::neighbours::run(settings, matches, false)
+        }),
         "config" => config::run(matches),
         "wait" => wait::run(matches),
         "ip" => net::run(matches, net::ip::run),
@@ -64,4 +70,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs a command of which the settings are only the device and where it is.
+fn asked(
+    matches: &clap::ArgMatches,
+    command: impl FnOnce(&slipstack_config::Settings) -> Result<ExitCode, failure::Failure>,
+) -> Result<ExitCode, failure::Failure> {
+    given::settings(matches).and_then(|(_, settings)| command(&settings))
 }

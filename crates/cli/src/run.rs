@@ -12,7 +12,8 @@ use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::thread::CpuSet;
 use slipstack_config::{Layers, Log, Settings};
 
-use crate::failure::{Failure, settings};
+use crate::failure::Failure;
+use crate::given::settings;
 use crate::output::say;
 use crate::{host, program};
 

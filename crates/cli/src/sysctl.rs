@@ -7,7 +7,8 @@ use slipstack_attach::admin;
 use slipstack_channel::control::net::{Answer, Change, Client, Query};
 use slipstack_config::sysctl::{self, SYSCTLS, Sysctl, SysctlError, Values};
 
-use crate::failure::{Failure, settings};
+use crate::failure::Failure;
+use crate::given::settings;
 use crate::names;
 use crate::output::print;
 

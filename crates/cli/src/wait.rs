@@ -8,7 +8,8 @@ use clap::ArgMatches;
 use slipstack_attach::admin;
 use slipstack_channel::control::{Protocol, StatusReport};
 
-use crate::failure::{Failure, settings};
+use crate::failure::Failure;
+use crate::given::settings;
 
 const PAUSE: Duration = Duration::from_millis(20);
 

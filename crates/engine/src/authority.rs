@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use slipstack_channel::control::net::NetworkState;
+use slipstack_channel::control::net::{Inquiry, NetworkState};
 
 /// Transport protocols with ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +19,13 @@ pub enum PortRefused {
     NotPermitted,
     /// Whoever decides is gone.
     Unavailable,
+}
+
+/// An inquiry with the number by which the keeper knows it.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub id: u64,
+    pub inquiry: Inquiry,
 }
 
 /// Hands out ports and steers their frames to this engine's slot. Calls are rare and may block
@@ -60,6 +67,16 @@ pub trait PortAuthority: Send {
     /// The network as it is now. `None`: nobody knows.
     fn network(&self) -> Option<NetworkState> {
         None
+    }
+
+    /// What an operator asks of this engine, if there is something.
+    fn next_inquiry(&self) -> Option<Asked> {
+        None
+    }
+
+    /// The answer to it.
+    fn answer_inquiry(&self, id: u64, text: &[u8]) {
+        let _ = (id, text);
     }
 
     fn listen_off(&self, address: IpAddr, port: u16, transport: Transport);

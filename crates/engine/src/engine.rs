@@ -16,6 +16,7 @@ use crate::authority::{NeighbourTable, PortAuthority};
 use crate::client::{Client, ClientId, Owned};
 use crate::effects::Fx;
 use crate::frames::FrameQueue;
+use crate::inquiry::errand::Errand;
 use crate::local::{Fabric, Local};
 use crate::owners::{Deferred, Flows, Owners};
 use crate::partial::Arriving;
@@ -108,6 +109,8 @@ pub struct Engine {
     pub(crate) is_alone: Option<Arc<AtomicBool>>,
     /// Clients that live on this thread.
     pub(crate) owned: Vec<Owned>,
+    /// What an operator has asked, while it is being answered.
+    pub(crate) errand: Option<Box<Errand>>,
     is_sleeping: bool,
     /// Frames wait in the device for what the program answers.
     is_holding: bool,
@@ -162,6 +165,7 @@ impl Engine {
             arriving: Arriving::default(),
             is_alone: None,
             owned: Vec::new(),
+            errand: None,
             is_sleeping: false,
             is_holding: false,
         }
@@ -209,6 +213,7 @@ impl Engine {
             progress |= self.run_timers(now);
         }
         progress |= self.tend_listeners(now);
+        progress |= self.run_errand(now);
         self.finish(now, may_hold);
         if !progress {
             self.world.counters.turns_idle += 1;
@@ -309,6 +314,7 @@ impl Engine {
             Ok(InboxMessage::Frame(frame)) => self.on_local(now, frame),
             Ok(InboxMessage::Passing(head, passed)) => self.on_passed(now, &head, passed),
             Ok(InboxMessage::NetworkChanged) => self.on_network_changed(now),
+            Ok(InboxMessage::Inquiry) => self.on_inquiry(now),
             // Both are for the keeper alone.
             Ok(InboxMessage::Stray { .. } | InboxMessage::Group(_)) | Err(_) => {
                 self.world.counters.inbox_refused += 1;
@@ -479,6 +485,7 @@ impl Engine {
             || self.world.local.has_work()
             || self.stack.has_dirty()
             || self.has_owner_work(self.world.now)
+            || self.errand.is_some()
             || self
                 .world
                 .clients

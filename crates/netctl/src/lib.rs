@@ -9,6 +9,7 @@ mod change;
 mod client;
 mod message;
 mod network;
+mod sockets;
 
 pub use change::{Change, ChangeError, Mode, Refused, RouteKey};
 pub use client::{Client, ClientError};
@@ -16,4 +17,8 @@ pub use message::{Answer, Call, Denied, Envelope, Query, Returned, VERSION};
 pub use network::{
     Interface, LearntEntry, LearntNetwork, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry,
     RuleEntry,
+};
+pub use sockets::{
+    Comparison, EngineTold, Expression, Figures, Filter, Inquiry, ProgramTold, Side, SocketRow,
+    SocketState, SyntaxError, Transport, parse_filter,
 };

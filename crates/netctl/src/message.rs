@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
 use crate::network::NetworkState;
+use crate::sockets::{EngineTold, Inquiry, ProgramTold};
 
 /// Of this protocol. A keeper refuses another one and says its own.
 pub const VERSION: u32 = 1;
@@ -51,6 +52,12 @@ pub enum Query {
     Set(Vec<Change>),
     /// The network now, and again after each change.
     Watch,
+    /// Every engine is asked.
+    Inquire(Inquiry),
+    /// The programs that describe their sockets, from this place in the list on.
+    Programs {
+        from: usize,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +71,14 @@ pub enum Answer {
     /// The changes hold; the revision with which they do.
     Changed {
         revision: u64,
+    },
+    /// What each engine has answered is in a file: their descriptors are beside the message, in order.
+    Engines(Vec<EngineTold>),
+    /// With the tables in which they do so beside the message, in order.
+    Programs {
+        programs: Vec<ProgramTold>,
+        /// There are more.
+        is_cut: bool,
     },
     Denied(Denied),
 }

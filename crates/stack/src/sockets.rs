@@ -238,9 +238,36 @@ impl Stack {
         self.tcp.adopt_time_wait(now, image, &cx!(self))
     }
 
-    /// Ends the TIME-WAIT between two ends, if there is one: another stack has used them since.
-    pub fn tcp_forget_time_wait(&mut self, local: SocketAddr, remote: SocketAddr) {
-        self.tcp.forget_time_wait(local, remote);
+    /// Ends the TIME-WAIT between two ends: another stack has used them since, or an operator wants it so. Returns
+    /// whether there was one.
+    pub fn tcp_forget_time_wait(&mut self, local: SocketAddr, remote: SocketAddr) -> bool {
+        self.tcp.forget_time_wait(local, remote)
+    }
+
+    /// Every connection, for a list.
+    pub fn tcp_connections(&self) -> Vec<ConnId> {
+        self.tcp.connections()
+    }
+
+    /// Own and peer's address of every half-open connection.
+    pub fn tcp_half_open(&self) -> Vec<(SocketAddr, SocketAddr)> {
+        self.tcp.half_open()
+    }
+
+    /// How many connections may wait at a listener.
+    pub fn tcp_backlog(&self, id: ListenerId) -> u32 {
+        self.tcp.backlog(id)
+    }
+
+    /// Resets a connection because an operator says so: its program learns `Reason::Aborted`. Returns `false` if it is
+    /// gone.
+    pub fn tcp_abort(&mut self, now: Instant, conn: ConnId, fx: &mut impl Effects) -> bool {
+        self.tcp.abort(now, conn, &mut cx!(self), fx)
+    }
+
+    /// Forgets a half-open connection. Returns `false` if there is none.
+    pub fn tcp_forget_half_open(&mut self, local: SocketAddr, remote: SocketAddr) -> bool {
+        self.tcp.forget_half_open(local, remote)
     }
 
     /// Asks a peer for the state of a flow whose own state is lost: the peer answers a segment

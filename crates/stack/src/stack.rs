@@ -422,6 +422,11 @@ impl Stack {
         Some(path.mtu)
     }
 
+    /// The peer of a connected socket.
+    pub fn udp_remote(&self, id: UdpId) -> Option<SocketAddr> {
+        self.udp.remote(id)
+    }
+
     pub fn udp_local(&self, id: UdpId) -> Option<SocketAddr> {
         self.udp.local(id)
     }

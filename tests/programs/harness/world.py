@@ -148,11 +148,11 @@ class World:
         self.processes.append(started)
         return started
 
-    def admin(self, *words, seconds=20):
+    def admin(self, *words, seconds=20, **keywords):
         """Runs `slipstack status`, `why` or `stop`; gives the finished process."""
         words = [str(word) for word in words]
         words = [str(self.slipstack), words[0], "--run-dir", str(self.run_dir), *words[1:]]
-        started = self.process(self.stack_ns.prefix() + words)
+        started = self.process(self.stack_ns.prefix() + words, **keywords)
         started.wait(seconds)
         return started
 

@@ -3,10 +3,13 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use slipstack_channel::EngineEnd;
-use slipstack_channel::control::net::NetworkState;
+use slipstack_channel::control::net::{
+    Answer as NetAnswer, Call, NetworkState, ProgramTold, Query, VERSION,
+};
 use slipstack_channel::control::{
-    Attached, CONTROL_VERSION, ControlSocket, Descriptor, DeviceReport, EngineReport, Hello,
-    InstanceReport, ProgramReport, Refusal, Reply, Request, StatusReport, Welcome, WhyReport,
+    Attached, CONTROL_VERSION, ControlSocket, DESCRIPTORS_MAX, Descriptor, DeviceReport,
+    EngineReport, Hello, InstanceReport, ProgramReport, Refusal, Reply, Request, StatusReport,
+    Welcome, WhyReport,
 };
 use slipstack_channel::report::ReportTable;
 use slipstack_engine::{ClientId, Engine};
@@ -153,6 +156,10 @@ impl Desk {
                 Vec::new(),
             )),
             Request::Why { pid } => self.why(pid, engine),
+            Request::Net(Call {
+                version: VERSION,
+                query: Query::Programs { from },
+            }) => Ok(self.programs(from)),
             Request::Network => {
                 let network = NetworkState::clone(engine.network());
                 Ok((Reply::Network(Box::new(network)), Vec::new()))
@@ -307,6 +314,24 @@ impl Desk {
             instances: vec![instance],
             ..StatusReport::default()
         }
+    }
+
+    /// The tables in which programs describe their sockets, as many as one message takes.
+    fn programs(&self, from: usize) -> (Reply, Vec<OwnedFd>) {
+        let told = self.guests.values().filter_map(|guest| {
+            let (program, table) = (guest.program.as_ref()?, guest.report.as_ref()?);
+            let told = ProgramTold {
+                pid: program.pid,
+                program: program.name.clone(),
+                instance: Some(self.name.clone()),
+            };
+            Some((told, table.fd().try_clone_to_owned().ok()?))
+        });
+        let mut left = told.skip(from);
+        let (programs, tables) = left.by_ref().take(DESCRIPTORS_MAX).unzip();
+        let is_cut = left.next().is_some();
+        let answer = NetAnswer::Programs { programs, is_cut };
+        (Reply::Net(Box::new(answer)), tables)
     }
 
     fn why(&self, pid: u32, engine: &Engine) -> Answer {

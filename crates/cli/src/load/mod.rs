@@ -13,7 +13,8 @@ use slipstack_service::{
     Control, Doorbell, Host, Hosting, Limits, Service, doorbell, run_on_kernel,
 };
 
-use crate::failure::{Failure, settings};
+use crate::failure::Failure;
+use crate::given::settings;
 use crate::host;
 
 pub use args::{bench_command, stress_command};

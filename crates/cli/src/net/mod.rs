@@ -10,7 +10,8 @@ mod words;
 use clap::ArgMatches;
 use slipstack_config::Settings;
 
-use crate::failure::{Failure, settings};
+use crate::failure::Failure;
+use crate::given::settings;
 
 /// Runs a command of its own grammar: `words` are what follows its name.
 pub fn run(

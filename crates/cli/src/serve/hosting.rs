@@ -14,7 +14,8 @@ use slipstack_service::{
     Control, Host, Hosting, Limits, Pool, Refusal, Refused, Service, doorbell, run_on_kernel,
 };
 
-use crate::failure::{Failure, settings};
+use crate::failure::Failure;
+use crate::given::settings;
 use crate::host;
 
 /// Jobs that wait for each worker at most.

@@ -15,7 +15,8 @@ use clap::ArgMatches;
 use serde::Serialize;
 use slipstack_device::iface;
 
-use crate::failure::{Failure, settings};
+use crate::failure::Failure;
+use crate::given::settings;
 use crate::output::{print, say, table};
 use item::Place;
 use record::Record;

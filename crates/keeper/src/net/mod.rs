@@ -197,7 +197,7 @@ impl Net {
             Ok(InboxMessage::Passing(head, passed)) => self.take_passing(&head, passed, now),
             Ok(InboxMessage::Group(group)) => self.take_group(group),
             // Our own, left unread by an engine that is gone.
-            Ok(InboxMessage::NetworkChanged) => {}
+            Ok(InboxMessage::NetworkChanged | InboxMessage::Inquiry) => {}
             Err(_) => self.inbox_refused += 1,
         }
     }

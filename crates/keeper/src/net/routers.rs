@@ -1,8 +1,8 @@
 //! What routers of the link say, on its way from the keeper's stack to everybody whom it concerns.
 
 use slipstack_channel::InboxMessage;
-use slipstack_channel::control::net::{LearntNetwork, NetworkState};
-use slipstack_engine::{config_of, learnt_entries};
+use slipstack_channel::control::net::{Inquiry, LearntNetwork, NetworkState};
+use slipstack_engine::{answer_of_stack, config_of, learnt_entries};
 use slipstack_stack::{Counter, Instant};
 
 use super::Net;
@@ -70,6 +70,16 @@ impl Net {
         let message = InboxMessage::NetworkChanged;
         self.told.left.retain(|slot| !inboxes.post(*slot, &message));
         self.told.again_at = now + AGAIN_NS;
+    }
+
+    /// An operator asks something of the engine of this slot. Returns `false` if its inbox is full.
+    pub fn tell_inquiry(&self, slot: u16) -> bool {
+        self.world.inboxes.post(slot, &InboxMessage::Inquiry)
+    }
+
+    /// What the own stack answers: it has the connections of programs that have ended.
+    pub fn answer(&mut self, now: u64, inquiry: &Inquiry) -> Vec<u8> {
+        answer_of_stack(&mut self.stack, Instant(now), inquiry, &mut self.world)
     }
 
     pub(super) fn tell_at(&self) -> Option<u64> {

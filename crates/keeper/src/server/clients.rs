@@ -130,6 +130,10 @@ impl Server {
     }
 
     fn answer(&mut self, token: u64, request: Request, fds: Vec<OwnedFd>, now: u64) {
+        let request = match self.take_inquiry(token, request, now) {
+            Some(request) => request,
+            None => return,
+        };
         let answer = match request {
             Request::Hello(hello) => self.on_hello(token, hello),
             request => self.on_request(token, request, fds, now),

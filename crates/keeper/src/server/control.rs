@@ -29,6 +29,11 @@ impl Server {
                 }
                 NetAnswer::Network(self.world.network.state.clone())
             }
+            Query::Programs { from } => return self.programs(from),
+            // Answered when the engines have been asked.
+            Query::Inquire(_) => {
+                return refuse(Refusal::BadRequest, "the question came by another way");
+            }
             Query::Set(changes) if self.may_change(token) => self.set(&changes, now),
             Query::Set(_) => denied(
                 "Operation not permitted: only root and the owner of the device may change its network",
@@ -39,7 +44,7 @@ impl Server {
     }
 
     /// Who may use the device need not be who may change it.
-    fn may_change(&self, token: u64) -> bool {
+    pub(super) fn may_change(&self, token: u64) -> bool {
         let connection = self.connections.get(&token);
         let peer = connection.and_then(|connection| connection.socket.peer().ok());
         peer.is_some_and(|peer| [0, rustix::process::geteuid().as_raw()].contains(&peer.uid))

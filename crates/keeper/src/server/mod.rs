@@ -6,6 +6,7 @@
 mod clients;
 mod control;
 mod departures;
+mod inquiries;
 mod requests;
 mod routers;
 mod stalls;
@@ -129,6 +130,7 @@ pub struct Server {
     links: Option<LinkWatch>,
     lost: HashMap<ClientId, Lost>,
     reports: HashMap<ClientId, ReportTable>,
+    inquests: inquiries::Inquests,
     tally: Tally,
     /// When the last standby was forked.
     standby_at: u64,
@@ -183,6 +185,7 @@ impl Server {
             links: LinkWatch::new().ok(),
             lost: HashMap::new(),
             reports: HashMap::new(),
+            inquests: inquiries::Inquests::default(),
             tally: Tally {
                 successions: u64::from(is_successor),
                 ..Tally::default()
@@ -273,6 +276,7 @@ impl Server {
         self.follow_routers(now);
         self.follow_strays(now);
         self.look_for_stalls(now);
+        self.follow_inquests(now);
         self.empty_vacated(now);
         self.settle_estates();
         if now.saturating_sub(self.swept_at) >= SWEEP_NS {

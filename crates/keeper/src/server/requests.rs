@@ -127,6 +127,8 @@ impl Server {
                 }
                 _ => refuse(Refusal::BadRequest, "the report is not a sealed region"),
             },
+            Request::NextInquiry => self.on_next_inquiry(client),
+            Request::AnswerInquiry { id } => self.on_inquiry_answer(client, id, fds, now),
             Request::Handover { id, images } => self.on_handover(client, id, images, now),
             Request::TimeWaits { entries } => self.on_time_waits(client, &entries, now),
             Request::Goodbye => {

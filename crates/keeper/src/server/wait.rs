@@ -129,6 +129,9 @@ impl Server {
         for (_, at) in &self.vacated {
             add(*at);
         }
+        if let Some(at) = self.inquests.due(now) {
+            add(at);
+        }
         if let Some(since) = self.idle_since {
             add(since + self.linger_ns());
         }

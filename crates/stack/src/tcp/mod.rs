@@ -16,6 +16,7 @@
 //! | closing | `input/fin.rs`, `timewait.rs`, `keepalive.rs` | 9293 3.6, 1337, 6191 |
 //! | path | `pmtud.rs`, `mtu_search.rs` | 1191, 5927, 4821, 8899 |
 //! | moving a connection | `image.rs`, `image/rivals.rs`, `half_open.rs`, `timewait/image.rs` | 5961, 6191 |
+//! | what an operator sees and ends | `listing.rs` | |
 //! | what must always hold | `audit.rs` | |
 //!
 //! Three storages: SYN entries, connection blocks, TIME-WAIT entries. `flow.rs` finds the one that a segment is for.
@@ -45,6 +46,7 @@ mod input;
 mod isn;
 mod keepalive;
 mod listen;
+mod listing;
 mod mtu_search;
 mod numbers;
 mod output;

@@ -134,12 +134,14 @@ impl Tcp {
         known.is_some_and(|known| known.units_left(now) < than.units_left(now))
     }
 
-    /// A later connection has had the two ends since.
-    pub fn forget_time_wait(&mut self, local: SocketAddr, remote: SocketAddr) {
+    /// A later connection has had the two ends since, or an operator wants it so. Returns whether there was one.
+    pub fn forget_time_wait(&mut self, local: SocketAddr, remote: SocketAddr) -> bool {
         let key = FlowKey::new(local.ip(), local.port(), remote.ip(), remote.port());
         let hash = self.hasher.table(&key);
-        if let Some(Place::TimeWait(index)) = self.find_place(&key, hash) {
-            self.drop_time_wait(index, hash);
-        }
+        let Some(Place::TimeWait(index)) = self.find_place(&key, hash) else {
+            return false;
+        };
+        self.drop_time_wait(index, hash);
+        true
     }
 }

@@ -1,0 +1,58 @@
+//! Answers that are longer than a message: lines of JSON in an unnamed file whose descriptor goes beside it.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{FileType, MemfdFlags, fstat, memfd_create};
+use serde::Serialize;
+
+/// What is read of a file that somebody else has written, at most.
+const TEXT_MAX: u64 = 512 << 20;
+
+/// Adds a value as a line.
+pub fn add_line<T: Serialize>(text: &mut Vec<u8>, value: &T) {
+    // Neither a plain value nor memory refuses.
+    if serde_json::to_writer(&mut *text, value).is_ok() {
+        text.push(b'\n');
+    }
+}
+
+/// # Errors
+/// The kernel's refusal.
+pub fn text_file(text: &[u8]) -> io::Result<OwnedFd> {
+    let file = memfd_create("slipstack-answer", MemfdFlags::CLOEXEC)?;
+    let mut file = File::from(file);
+    file.write_all(text)?;
+    Ok(file.into())
+}
+
+/// Reads what another process has written, from its beginning.
+///
+/// # Errors
+/// It is no plain file, or the kernel's refusal.
+pub fn read_text(file: OwnedFd) -> io::Result<String> {
+    let kind = FileType::from_raw_mode(fstat(&file)?.st_mode);
+    if kind != FileType::RegularFile {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))?;
+    let mut text = String::new();
+    File::from(file).take(TEXT_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_comes_back_as_it_was_and_nothing_but_files_is_read() {
+        let mut text = Vec::new();
+        add_line(&mut text, &("tcp_resets", 7));
+        let file = text_file(&text).unwrap();
+        assert_eq!(read_text(file).unwrap(), "[\"tcp_resets\",7]\n");
+        let (end, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(read_text(end.into()).is_err());
+    }
+}

@@ -1,0 +1,14 @@
+//! The settings that every command begins with.
+
+use clap::ArgMatches;
+use slipstack_config::{Layers, Settings};
+
+use crate::args;
+use crate::failure::Failure;
+
+/// The values in force for a command: command line over environment over file over default.
+pub fn settings(matches: &ArgMatches) -> Result<(Layers, Settings), Failure> {
+    let layers = args::layers(matches)?;
+    let settings = Settings::from_layers(&layers)?;
+    Ok((layers, settings))
+}

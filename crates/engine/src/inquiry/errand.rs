@@ -1,0 +1,21 @@
+//! An inquiry while it is being answered.
+
+use slipstack_channel::SockId;
+
+use super::rows::Subject;
+use crate::authority::Asked;
+use crate::client::ClientId;
+
+/// What is asked, what is left to be looked at, and the answer so far.
+pub(crate) struct Errand {
+    pub(super) asked: Asked,
+    pub(super) left: Vec<Part>,
+    pub(super) text: Vec<u8>,
+}
+
+/// Something that may have a row in the answer.
+#[derive(Clone, Copy)]
+pub(super) enum Part {
+    OfStack(Subject),
+    OfProgram(ClientId, SockId),
+}

@@ -1,0 +1,210 @@
+//! What an operator asks of a running engine: its sockets, its counters, the end of connections.
+//!
+//! The keeper puts a notice into the inbox; the engine fetches what is asked, answers a part of it at the end of each turn,
+//! and gives the keeper the whole.
+
+pub(crate) mod errand;
+mod rows;
+
+use slipstack_channel::control::add_line;
+use slipstack_channel::control::net::{Filter, Inquiry, SocketRow, SocketState, Transport};
+use slipstack_channel::{Kind, SockId};
+use slipstack_stack::{Instant, Stack};
+
+use crate::client::{ClientId, Role};
+use crate::effects::Fx;
+use crate::engine::Engine;
+use errand::{Errand, Part};
+use rows::{Subject, end, row, subjects};
+
+/// Sockets that are looked at in one turn.
+const ROWS_PER_TURN: usize = 512;
+
+impl Engine {
+    /// The keeper has something to ask.
+    #[cold]
+    pub(crate) fn on_inquiry(&mut self, now: Instant) {
+        if self.errand.is_none() {
+            self.next_errand(now);
+        }
+    }
+
+    fn next_errand(&mut self, now: Instant) {
+        let asked = self.ports.as_ref().and_then(|ports| ports.next_inquiry());
+        self.errand = asked.map(|asked| {
+            let left = match &asked.inquiry {
+                Inquiry::Counters => Vec::new(),
+                Inquiry::Sockets { .. } => self.parts(now, true),
+                Inquiry::Drop { .. } => self.parts(now, false),
+            };
+            Box::new(Errand {
+                asked,
+                left,
+                text: Vec::new(),
+            })
+        });
+    }
+
+    fn parts(&self, now: Instant, has_programs: bool) -> Vec<Part> {
+        let subjects = subjects(&self.stack, now);
+        let mut parts: Vec<Part> = subjects.into_iter().map(Part::OfStack).collect();
+        let clients = self.world.clients.iter().enumerate();
+        for (id, client) in clients.filter(|_| has_programs) {
+            let socks = client.iter().flat_map(|client| client.sockets());
+            parts.extend(socks.map(|sock| Part::OfProgram(ClientId(id as u32), sock)));
+        }
+        parts
+    }
+
+    #[inline]
+    pub(crate) fn run_errand(&mut self, now: Instant) -> bool {
+        self.errand.is_some() && self.answer_some(now)
+    }
+
+    #[cold]
+    fn answer_some(&mut self, now: Instant) -> bool {
+        let Some(mut errand) = self.errand.take() else {
+            return false;
+        };
+        for _ in 0..ROWS_PER_TURN {
+            let Some(part) = errand.left.pop() else {
+                self.finish_errand(*errand);
+                self.next_errand(now);
+                return true;
+            };
+            self.answer_part(now, &mut errand, part);
+        }
+        self.errand = Some(errand);
+        true
+    }
+
+    fn finish_errand(&mut self, mut errand: Errand) {
+        if matches!(errand.asked.inquiry, Inquiry::Counters) {
+            errand.text = counters_text(&self.counter_rows());
+        }
+        if let Some(ports) = &self.ports {
+            ports.answer_inquiry(errand.asked.id, &errand.text);
+        }
+    }
+
+    fn answer_part(&mut self, now: Instant, errand: &mut Errand, part: Part) {
+        let (filter, has_figures, is_end) = match &errand.asked.inquiry {
+            Inquiry::Sockets {
+                filter,
+                has_figures,
+            } => (filter, *has_figures, false),
+            Inquiry::Drop { filter } => (filter, false, true),
+            Inquiry::Counters => return,
+        };
+        let row = match part {
+            Part::OfStack(subject) => self.stack_row(now, &subject, has_figures),
+            Part::OfProgram(client, sock) => self.program_row(client, sock),
+        };
+        let Some(row) = row.filter(|row| filter.matches(row)) else {
+            return;
+        };
+        if let (Part::OfStack(subject), true) = (part, is_end) {
+            let mut fx = Fx::new(&mut self.world, &mut *self.device);
+            if !end(&mut self.stack, now, &subject, &mut fx) {
+                return;
+            }
+            self.run_deferred(now);
+        }
+        add_line(&mut errand.text, &row);
+    }
+
+    fn stack_row(
+        &mut self,
+        now: Instant,
+        subject: &Subject,
+        has_figures: bool,
+    ) -> Option<SocketRow> {
+        let mut row = row(&self.stack, now, subject, has_figures)?;
+        let Subject::Connection(conn) = *subject else {
+            return Some(row);
+        };
+        let owner = self.world.conn_owner(conn)?;
+        let client = self.world.client(owner.client)?;
+        if let Some((socket, end)) = client.find(owner.sock) {
+            row.is_held = !socket.is_closing;
+            row.recv_q = socket.receive.unread(end, owner.sock);
+            row.send_q = socket.send.head().saturating_sub(socket.send.acked());
+        }
+        Some(row)
+    }
+
+    /// A socket that is no connection.
+    fn program_row(&mut self, client: ClientId, sock: SockId) -> Option<SocketRow> {
+        let (socket, end) = self.world.client(client)?.find(sock)?;
+        let bound = socket.bound.map(|bound| bound.addr)?;
+        let plain = SocketRow {
+            is_held: !socket.is_closing,
+            ..rows::plain(SocketState::Closed, bound, None)
+        };
+        Some(match socket.role {
+            Role::Listener(id) => SocketRow {
+                state: SocketState::Listen,
+                recv_q: socket.queue.as_ref().map_or(0, |queue| queue.waiting()),
+                send_q: self.stack.tcp_backlog(id).into(),
+                ..plain
+            },
+            Role::Datagram(id) => {
+                let remote = self.stack.udp_remote(id);
+                SocketRow {
+                    protocol: Transport::Udp,
+                    state: match remote {
+                        Some(_) => SocketState::Established,
+                        None => SocketState::Closed,
+                    },
+                    remote,
+                    local: self.stack.udp_local(id).unwrap_or(bound),
+                    recv_q: socket.receive.unread(end, sock),
+                    rcvbuf: Some(socket.datagrams_max()),
+                    ..plain
+                }
+            }
+            Role::None if socket.kind == Kind::Tcp => plain,
+            Role::None | Role::Stream(_) => return None,
+        })
+    }
+}
+
+/// What a stack without programs answers, the keeper's.
+pub fn answer_of_stack(
+    stack: &mut Stack,
+    now: Instant,
+    inquiry: &Inquiry,
+    fx: &mut impl slipstack_stack::Effects,
+) -> Vec<u8> {
+    let mut text = Vec::new();
+    let (filter, has_figures, is_end): (&Filter, bool, bool) = match inquiry {
+        Inquiry::Sockets {
+            filter,
+            has_figures,
+        } => (filter, *has_figures, false),
+        Inquiry::Drop { filter } => (filter, false, true),
+        Inquiry::Counters => {
+            let counters = stack.counters().iter();
+            let rows = counters.map(|(counter, value)| (counter.name().to_owned(), value));
+            let rows: Vec<(String, u64)> = rows.filter(|(_, value)| *value > 0).collect();
+            return counters_text(&rows);
+        }
+    };
+    for subject in subjects(stack, now) {
+        let row = row(stack, now, &subject, has_figures).filter(|row| filter.matches(row));
+        if let Some(row) = row
+            && (!is_end || end(stack, now, &subject, fx))
+        {
+            add_line(&mut text, &row);
+        }
+    }
+    text
+}
+
+fn counters_text(rows: &[(String, u64)]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for row in rows {
+        add_line(&mut text, row);
+    }
+    text
+}

@@ -1,0 +1,244 @@
+//! What an operator asks of every engine: the keeper passes it on, and gathers the answers.
+
+use std::os::fd::OwnedFd;
+
+use slipstack_channel::control::net::{
+    Answer as NetAnswer, Call, EngineTold, Inquiry, ProgramTold, Query, VERSION,
+};
+use slipstack_channel::control::{DESCRIPTORS_MAX, Refusal, Reply, Request, text_file};
+
+use super::Server;
+use super::clients::{Answer, refuse};
+use crate::leases::ClientId;
+
+/// How long an engine may take.
+const ANSWER_NS: u64 = 2_000_000_000;
+/// How often an engine whose inbox is full is told again.
+const AGAIN_NS: u64 = 5_000_000;
+/// Inquiries under way.
+const INQUIRIES_MAX: usize = 64;
+
+/// An inquiry under way.
+pub(super) struct Inquest {
+    id: u64,
+    /// The connection that gets the answer.
+    token: u64,
+    inquiry: Inquiry,
+    until: u64,
+    engines: Vec<Engine>,
+    own: Option<OwnedFd>,
+}
+
+struct Engine {
+    client: ClientId,
+    told: EngineTold,
+    has_notice: bool,
+    /// It has fetched the inquiry.
+    is_at_work: bool,
+    answer: Option<OwnedFd>,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Inquests {
+    last_id: u64,
+    all: Vec<Inquest>,
+}
+
+impl Inquests {
+    /// When the first of them is to be looked at.
+    pub(super) fn due(&self, now: u64) -> Option<u64> {
+        let is_untold = |it: &Inquest| it.engines.iter().any(|engine| !engine.has_notice);
+        let times = self.all.iter();
+        times
+            .map(|it| {
+                if is_untold(it) {
+                    now + AGAIN_NS
+                } else {
+                    it.until
+                }
+            })
+            .min()
+    }
+}
+
+impl Server {
+    /// Returns what is answered at once; of the rest the answer follows.
+    pub(super) fn take_inquiry(
+        &mut self,
+        token: u64,
+        request: Request,
+        now: u64,
+    ) -> Option<Request> {
+        let Request::Net(Call {
+            version: VERSION,
+            query: Query::Inquire(inquiry),
+        }) = request
+        else {
+            return Some(request);
+        };
+        let connection = self.connections.get(&token);
+        let is_trusted = connection.is_some_and(|it| it.is_trusted);
+        let is_drop = matches!(inquiry, Inquiry::Drop { .. });
+        let asked = match (is_trusted, is_drop && !self.may_change(token)) {
+            (true, false) => self.inquire(token, inquiry, now),
+            (false, _) => Err((
+                Refusal::NotPermitted,
+                "only root may ask this keeper; run the command as root".to_owned(),
+            )),
+            (true, true) => Err((
+                Refusal::NotPermitted,
+                "Operation not permitted: only root and the owner of the device may close connections"
+                    .to_owned(),
+            )),
+        };
+        if let Err((refusal, message)) = asked {
+            self.tally.refused += 1;
+            self.reply(token, &Reply::Refused { refusal, message }, &[]);
+        }
+        None
+    }
+
+    /// Asks every engine; the answer follows when all have spoken, or in two seconds.
+    pub(super) fn inquire(
+        &mut self,
+        token: u64,
+        inquiry: Inquiry,
+        now: u64,
+    ) -> Result<(), (Refusal, String)> {
+        if self.inquests.all.len() >= INQUIRIES_MAX {
+            let message = "as many questions are asked of the engines as may be";
+            return Err((Refusal::Exhausted, message.to_owned()));
+        }
+        let text = self.net.answer(now, &inquiry);
+        let own = text_file(&text).ok();
+        let clients = self.world.state.leases.clients.iter();
+        let engines = clients.filter_map(|(id, client)| {
+            let slot = client.slot?;
+            Some(Engine {
+                client: id,
+                told: EngineTold {
+                    slot,
+                    pid: client.process.pid,
+                    program: client.program.clone(),
+                    instance: client.instance.clone(),
+                    has_answered: false,
+                },
+                has_notice: false,
+                is_at_work: false,
+                answer: None,
+            })
+        });
+        self.inquests.last_id += 1;
+        let inquest = Inquest {
+            id: self.inquests.last_id,
+            token,
+            inquiry,
+            until: now + ANSWER_NS,
+            engines: engines.collect(),
+            own,
+        };
+        self.inquests.all.push(inquest);
+        self.follow_inquests(now);
+        Ok(())
+    }
+
+    /// An engine asks what it is asked.
+    pub(super) fn on_next_inquiry(&mut self, client: ClientId) -> Answer {
+        for inquest in &mut self.inquests.all {
+            let mut engines = inquest.engines.iter_mut();
+            let found = engines.find(|it| it.client == client && !it.is_at_work);
+            if let Some(engine) = found {
+                engine.is_at_work = true;
+                let (id, inquiry) = (inquest.id, Box::new(inquest.inquiry.clone()));
+                return Ok((Reply::Inquiry { id, inquiry }, Vec::new()));
+            }
+        }
+        Ok((Reply::Done, Vec::new()))
+    }
+
+    pub(super) fn on_inquiry_answer(
+        &mut self,
+        client: ClientId,
+        id: u64,
+        fds: Vec<OwnedFd>,
+        now: u64,
+    ) -> Answer {
+        let Some(answer) = fds.into_iter().next() else {
+            return refuse(Refusal::BadRequest, "the answer has no file");
+        };
+        let inquest = self.inquests.all.iter_mut().find(|it| it.id == id);
+        let engine = inquest.and_then(|inquest| {
+            let mut engines = inquest.engines.iter_mut();
+            engines.find(|it| it.client == client)
+        });
+        // One that comes too late is nobody's.
+        if let Some(engine) = engine {
+            engine.answer = Some(answer);
+        }
+        self.follow_inquests(now);
+        Ok((Reply::Done, Vec::new()))
+    }
+
+    /// Tells engines that have not been told, and answers what is complete or overdue.
+    pub(super) fn follow_inquests(&mut self, now: u64) {
+        let (net, leases) = (&self.net, &self.world.state.leases);
+        for inquest in &mut self.inquests.all {
+            let is_there = |it: &Engine| leases.clients.find(it.client).is_some();
+            inquest.engines.retain(is_there);
+            for engine in inquest.engines.iter_mut().filter(|it| !it.has_notice) {
+                engine.has_notice = net.tell_inquiry(engine.told.slot);
+            }
+        }
+        let is_over = |it: &Inquest| {
+            now >= it.until || it.engines.iter().all(|engine| engine.answer.is_some())
+        };
+        let (over, left) = std::mem::take(&mut self.inquests.all)
+            .into_iter()
+            .partition::<Vec<_>, _>(is_over);
+        self.inquests.all = left;
+        for inquest in over {
+            self.answer_inquest(inquest);
+        }
+    }
+
+    fn answer_inquest(&mut self, inquest: Inquest) {
+        let keeper = EngineTold {
+            slot: 0,
+            pid: std::process::id(),
+            program: "keeper".to_owned(),
+            instance: None,
+            has_answered: inquest.own.is_some(),
+        };
+        let mut told = vec![keeper];
+        let mut files: Vec<OwnedFd> = inquest.own.into_iter().collect();
+        for engine in inquest.engines {
+            told.push(EngineTold {
+                has_answered: engine.answer.is_some(),
+                ..engine.told
+            });
+            files.extend(engine.answer);
+        }
+        let reply = Reply::Net(Box::new(NetAnswer::Engines(told)));
+        self.reply(inquest.token, &reply, &files);
+    }
+
+    /// The tables in which programs describe their sockets, as many as one message takes.
+    pub(super) fn programs(&self, from: usize) -> Answer {
+        let clients = self.world.state.leases.clients.iter();
+        let told = clients.filter_map(|(id, client)| {
+            let table = self.reports.get(&id)?;
+            let told = ProgramTold {
+                pid: client.process.pid,
+                program: client.program.clone(),
+                instance: client.instance.clone(),
+            };
+            Some((told, table.fd().try_clone_to_owned().ok()?))
+        });
+        let mut left = told.skip(from);
+        let (programs, tables) = left.by_ref().take(DESCRIPTORS_MAX).unzip();
+        let is_cut = left.next().is_some();
+        let answer = NetAnswer::Programs { programs, is_cut };
+        Ok((Reply::Net(Box::new(answer)), tables))
+    }
+}

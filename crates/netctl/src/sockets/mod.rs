@@ -1,0 +1,223 @@
+//! Sockets of running stacks: what an operator may ask of every engine, and what each answers.
+
+mod filter;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+pub use filter::{Comparison, Expression, Filter, Side};
+pub use parse::{SyntaxError, parse_filter};
+
+/// What engines are asked, each at the end of a turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Inquiry {
+    /// The sockets that a filter lets through, a [`SocketRow`] as JSON in each line.
+    Sockets { filter: Filter, has_figures: bool },
+    /// The same of connections, which are closed: RST to the peer, ECONNABORTED to the program.
+    Drop { filter: Filter },
+    /// Every counter that is not zero, a pair as JSON in each line.
+    Counters,
+}
+
+/// Who answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineTold {
+    /// Slot of the device; 0 is the keeper's own stack.
+    pub slot: u16,
+    pub pid: u32,
+    pub program: String,
+    /// Name of the instance; `None`: in the program.
+    pub instance: Option<String>,
+    /// The answer's file is the next of the descriptors beside the message. It was too late without one.
+    pub has_answered: bool,
+}
+
+/// A program that describes its sockets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramTold {
+    pub pid: u32,
+    pub program: String,
+    pub instance: Option<String>,
+}
+
+/// Transport protocol of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    Tcp,
+    Udp,
+}
+
+impl Transport {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Transport::Tcp => "tcp",
+            Transport::Udp => "udp",
+        }
+    }
+}
+
+/// States with Linux's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[repr(u8)]
+pub enum SocketState {
+    Established = 1,
+    SynSent = 2,
+    SynRecv = 3,
+    #[serde(rename = "fin-wait-1")]
+    FinWait1 = 4,
+    #[serde(rename = "fin-wait-2")]
+    FinWait2 = 5,
+    TimeWait = 6,
+    /// Bound or not even that; a UDP socket that is not connected.
+    Closed = 7,
+    CloseWait = 8,
+    LastAck = 9,
+    Listen = 10,
+    Closing = 11,
+}
+
+impl SocketState {
+    pub const ALL: [SocketState; 11] = [
+        SocketState::Established,
+        SocketState::SynSent,
+        SocketState::SynRecv,
+        SocketState::FinWait1,
+        SocketState::FinWait2,
+        SocketState::TimeWait,
+        SocketState::Closed,
+        SocketState::CloseWait,
+        SocketState::LastAck,
+        SocketState::Listen,
+        SocketState::Closing,
+    ];
+
+    /// Its place in a set of states.
+    pub const fn bit(self) -> u16 {
+        1 << self as u8
+    }
+
+    pub fn from_number(number: u8) -> Option<SocketState> {
+        SocketState::ALL.into_iter().find(|it| *it as u8 == number)
+    }
+
+    /// The word of `ss`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            SocketState::Established => "ESTAB",
+            SocketState::SynSent => "SYN-SENT",
+            SocketState::SynRecv => "SYN-RECV",
+            SocketState::FinWait1 => "FIN-WAIT-1",
+            SocketState::FinWait2 => "FIN-WAIT-2",
+            SocketState::TimeWait => "TIME-WAIT",
+            SocketState::Closed => "UNCONN",
+            SocketState::CloseWait => "CLOSE-WAIT",
+            SocketState::LastAck => "LAST-ACK",
+            SocketState::Listen => "LISTEN",
+            SocketState::Closing => "CLOSING",
+        }
+    }
+
+    /// The word of FreeBSD's netstat.
+    pub const fn bsd_word(self) -> &'static str {
+        match self {
+            SocketState::Established => "ESTABLISHED",
+            SocketState::SynSent => "SYN_SENT",
+            SocketState::SynRecv => "SYN_RCVD",
+            SocketState::FinWait1 => "FIN_WAIT_1",
+            SocketState::FinWait2 => "FIN_WAIT_2",
+            SocketState::TimeWait => "TIME_WAIT",
+            SocketState::Closed => "CLOSED",
+            SocketState::CloseWait => "CLOSE_WAIT",
+            SocketState::LastAck => "LAST_ACK",
+            SocketState::Listen => "LISTEN",
+            SocketState::Closing => "CLOSING",
+        }
+    }
+}
+
+/// One socket or connection of a stack.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SocketRow {
+    pub protocol: Transport,
+    pub state: SocketState,
+    pub local: SocketAddr,
+    /// `None`: anybody.
+    pub remote: Option<SocketAddr>,
+    /// Bytes that wait for the program; of a listener, connections.
+    pub recv_q: u64,
+    /// Bytes that the peer has not acknowledged; of a listener, its backlog.
+    pub send_q: u64,
+    /// A program has it open.
+    pub is_held: bool,
+    /// Time since anything last went either way, or since TIME-WAIT began.
+    pub idle_ms: Option<u64>,
+    /// What TIME-WAIT has left.
+    pub left_ms: Option<u64>,
+    /// Sizes of the buffers.
+    pub rcvbuf: Option<u64>,
+    pub sndbuf: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figures: Option<Box<Figures>>,
+}
+
+/// What TCP_INFO tells. Times in microseconds where the name says so, sizes in bytes, counts in segments.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    pub congestion: String,
+    pub has_timestamps: bool,
+    pub has_sack: bool,
+    pub has_ecn: bool,
+    /// Shifts of windows that come in and that go out, if both sides scale.
+    pub scales: Option<(u8, u8)>,
+    pub rto_us: u32,
+    pub rtt_us: u32,
+    pub rttvar_us: u32,
+    pub min_rtt_us: u32,
+    pub ato_us: u32,
+    pub mss: u32,
+    pub rcv_mss: u32,
+    pub advmss: u32,
+    pub pmtu: u32,
+    pub cwnd: u32,
+    /// `None`: none has been found yet.
+    pub ssthresh: Option<u32>,
+    pub backoff: u8,
+    pub bytes_sent: u64,
+    pub bytes_retrans: u64,
+    pub bytes_acked: u64,
+    pub bytes_received: u64,
+    pub segs_out: u32,
+    pub segs_in: u32,
+    pub data_segs_out: u32,
+    pub data_segs_in: u32,
+    pub last_snd_ms: u32,
+    pub last_rcv_ms: u32,
+    pub last_ack_ms: u32,
+    /// Bytes per second.
+    pub pacing_rate: u64,
+    pub delivery_rate: u64,
+    pub is_app_limited: bool,
+    pub delivered: u32,
+    pub busy_us: u64,
+    pub rwnd_limited_us: u64,
+    pub sndbuf_limited_us: u64,
+    pub unacked: u32,
+    pub retrans: u32,
+    pub retrans_total: u32,
+    pub lost: u32,
+    pub sacked: u32,
+    pub dsack_dups: u32,
+    pub reordering: u16,
+    pub reord_seen: u32,
+    pub rcv_space: u32,
+    pub notsent: u32,
+    pub snd_wnd: u32,
+    pub rcv_wnd: u32,
+    pub rcv_ooopack: u32,
+}

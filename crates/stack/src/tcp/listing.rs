@@ -1,0 +1,63 @@
+//! The connections as an operator sees them, and how he ends one.
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use super::Tcp;
+use super::flow::{FlowKey, Place};
+use super::output::control;
+use super::phase::Phase;
+use super::verdict::Verdict;
+use crate::effects::Effects;
+use crate::error::Reason;
+use crate::ids::{ConnId, ListenerId};
+use crate::link::Cx;
+use crate::time::Instant;
+
+impl Tcp {
+    pub fn connections(&self) -> Vec<ConnId> {
+        self.conns.iter().map(|(_, conn)| conn.id).collect()
+    }
+
+    /// Own and peer's address of each half-open connection.
+    pub fn half_open(&self) -> Vec<(SocketAddr, SocketAddr)> {
+        let entries = self.syns.entries.iter();
+        entries
+            .map(|(_, entry)| (entry.key.local(), entry.key.remote()))
+            .collect()
+    }
+
+    pub fn backlog(&self, id: ListenerId) -> u32 {
+        let listener = self.listeners.find(id);
+        listener.map_or(0, |listener| listener.options.backlog)
+    }
+
+    /// Resets a connection against the will of both ends (Linux: SOCK_DESTROY). Returns `false` if it is gone.
+    pub fn abort(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) -> bool {
+        let Some(conn) = self.conns.find_mut(id.index, id.generation) else {
+            return false;
+        };
+        if conn.phase != Phase::SynSent {
+            control::send_reset(conn, now, cx, fx);
+        }
+        let verdict = Verdict::Failed(Reason::Aborted);
+        self.settle(now, id.index, verdict, cx, fx);
+        true
+    }
+
+    /// Forgets a half-open connection. Returns `false` if there is none.
+    pub fn forget_half_open(&mut self, local: SocketAddr, remote: SocketAddr) -> bool {
+        let key = FlowKey::new(local.ip(), local.port(), remote.ip(), remote.port());
+        let hash = self.hasher.table(&key);
+        match self.find_place(&key, hash) {
+            Some(Place::Syn(index)) => self.drop_syn(index, hash).is_some(),
+            _ => false,
+        }
+    }
+}
