@@ -7,6 +7,8 @@ use slipstack_channel::control::net::{
 };
 use slipstack_channel::control::{DESCRIPTORS_MAX, Refusal, Reply, Request, text_file};
 
+use slipstack_channel::report::ReportTable;
+
 use super::Server;
 use super::clients::{Answer, refuse};
 use crate::leases::ClientId;
@@ -221,6 +223,16 @@ impl Server {
         }
         let reply = Reply::Net(Box::new(NetAnswer::Engines(told)));
         self.reply(inquest.token, &reply, &files);
+    }
+
+    pub(super) fn on_report(&mut self, client: ClientId, fds: Vec<OwnedFd>) -> Answer {
+        match fds.into_iter().next().map(ReportTable::open) {
+            Some(Ok(report)) => {
+                self.reports.insert(client, report);
+                self.done()
+            }
+            _ => refuse(Refusal::BadRequest, "the report is not a sealed region"),
+        }
     }
 
     /// The tables in which programs describe their sockets, as many as one message takes.

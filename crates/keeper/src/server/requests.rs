@@ -7,7 +7,6 @@ use slipstack_channel::REGION_LEN_MAX;
 use slipstack_channel::control::{
     self, Descriptor, Refusal, Reply, Request, SlotLease, TimeWaitTold,
 };
-use slipstack_channel::report::ReportTable;
 use slipstack_device::{Flow, Proto};
 use slipstack_mem::Region;
 use slipstack_mem::process::explained;
@@ -120,13 +119,7 @@ impl Server {
                 }
                 self.done()
             }
-            Request::RegisterReport => match fds.into_iter().next().map(ReportTable::open) {
-                Some(Ok(report)) => {
-                    self.reports.insert(client, report);
-                    self.done()
-                }
-                _ => refuse(Refusal::BadRequest, "the report is not a sealed region"),
-            },
+            Request::RegisterReport => self.on_report(client, fds),
             Request::NextInquiry => self.on_next_inquiry(client),
             Request::AnswerInquiry { id } => self.on_inquiry_answer(client, id, fds, now),
             Request::Handover { id, images } => self.on_handover(client, id, images, now),
@@ -140,7 +133,7 @@ impl Server {
     }
 
     /// Every change is written down before it is answered.
-    fn done(&mut self) -> Answer {
+    pub(super) fn done(&mut self) -> Answer {
         self.world.state.groups = self.steer.groups();
         self.world.save();
         Ok((Reply::Done, Vec::new()))
