@@ -1,4 +1,4 @@
-//! What the command asks of every engine of a device.
+//! Questions of the command to every engine of a device.
 
 use std::os::fd::OwnedFd;
 
@@ -11,7 +11,7 @@ use crate::admin::{chosen, instances};
 use crate::door::ANSWER_MS;
 use crate::error::Error;
 
-/// What an engine has answered.
+/// The answer of one engine.
 #[derive(Debug)]
 pub struct EngineAnswer {
     /// The device's name.

@@ -99,7 +99,7 @@ pub enum SocketOption {
     WindowClamp(u32),
     /// Ports that may be picked, inclusive; 0 = no bound.
     PortRange(u16, u16),
-    /// What rules that choose a routing table may ask for.
+    /// The mark by which rules choose a routing table.
     Mark(u32),
     /// The routing table; 0 = as the rules say.
     Table(u16),

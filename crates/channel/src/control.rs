@@ -131,7 +131,7 @@ pub enum Request {
     Network,
     /// A call of the control protocol; see `net`.
     Net(net::Call),
-    /// What an operator asks of this client's engine, after a notice.
+    /// Asks for the next question of an operator to this client's engine, after a notice.
     NextInquiry,
     /// Carries the file with the answer to it.
     AnswerInquiry {

@@ -323,7 +323,7 @@ def postfix(world):
     conf, queue, data = folder / "conf", folder / "queue", folder / "data"
     for path in (conf, queue, data):
         path.mkdir(parents=True)
-    os.chown(data, *owner("postfix"))
+    os.chown(data, *tools.owner("postfix"))
     world.folder.chmod(0o755)
     for name in ("master.cf", "dynamicmaps.cf", "postfix-files"):
         source = f"/etc/postfix/{name}" if os.path.exists(f"/etc/postfix/{name}") else f"/usr/share/postfix/{name}.dist"
@@ -345,13 +345,6 @@ def postfix(world):
     os.kill(int((queue / "pid/master.pid").read_text()), signal.SIGTERM)
     server.wait(20)
     return Outcome("0.7 MB in, three times")
-
-
-def owner(user):
-    import pwd
-
-    found = pwd.getpwnam(user)
-    return found.pw_uid, found.pw_gid
 
 
 @entry("ngircd", packages="ngircd")

@@ -69,7 +69,7 @@ def as_user(user):
 def postgresql(world):
     bin_, data = "/usr/lib/postgresql/15/bin", world.folder / "pg"
     data.mkdir()
-    os.chown(data, *owner("postgres"))
+    os.chown(data, *tools.owner("postgres"))
     world.beside(*as_user("postgres"), f"{bin_}/initdb", "-D", data, "-A", "trust", "-N", cwd="/").finish(60)
     (data / "pg_hba.conf").write_text("host all all 0.0.0.0/0 trust\nlocal all all trust\n")
     words = [f"{bin_}/postgres", "-D", data, "-c", "listen_addresses=0.0.0.0", "-c", f"unix_socket_directories={data}", "-c", "fsync=off"]
@@ -89,13 +89,6 @@ def postgresql(world):
     world.peer(f"{bin_}/pgbench", *host, "-i", "-q", "-s", 1, "postgres").finish(60)
     text = world.peer(f"{bin_}/pgbench", *host, "-S", "-n", "-c", 8, "-T", tools.SECONDS, "postgres").finish(40)
     return Outcome("0.3 MB in, 0.9 MB out", float(re.search(r"tps = ([\d.]+)", text)[1]), "transactions/s")
-
-
-def owner(user):
-    import pwd
-
-    found = pwd.getpwnam(user)
-    return found.pw_uid, found.pw_gid
 
 
 @entry("MariaDB, 8 clients", packages="mariadb-server mariadb-client", timeout=150)

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import pwd
 import re
 import shutil
 import socket
@@ -120,3 +121,9 @@ def certificate(world):
     for path in (pem, key, cert):
         path.chmod(0o644)
     return pem, key, cert
+
+
+def owner(user):
+    """Numbers of a user and its group, for `os.chown`."""
+    found = pwd.getpwnam(user)
+    return found.pw_uid, found.pw_gid

@@ -54,7 +54,7 @@ pub struct Request<'a> {
     pub fields: Fields<'a>,
 }
 
-/// What the bytes so far are.
+/// The outcome of parsing the bytes that have come so far.
 #[derive(Debug)]
 pub enum Parsed<'a> {
     /// A head of this length.

@@ -50,7 +50,7 @@ pub struct Response {
     pub ending: Ending,
 }
 
-/// What the bytes so far are.
+/// The outcome of parsing the bytes that have come so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed<T> {
     /// A head of this length.

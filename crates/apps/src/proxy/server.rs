@@ -12,7 +12,7 @@ use super::backends::{Backends, Balance, Tried};
 use super::exchange::Client;
 use super::stream::Stream;
 
-/// What is passed on.
+/// The kind of traffic that the proxy passes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// Bytes: each connection has one of its own to a backend.
@@ -59,7 +59,7 @@ pub struct ProxyOptions {
     pub figures: Arc<Figures>,
 }
 
-/// What a connection is.
+/// The part that a connection plays for the proxy.
 #[derive(Debug, Default)]
 pub(super) enum Side {
     #[default]

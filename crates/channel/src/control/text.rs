@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{FileType, MemfdFlags, fstat, memfd_create};
 use serde::Serialize;
 
-/// What is read of a file that somebody else has written, at most.
+/// Most bytes that are read of a file that somebody else has written.
 const TEXT_MAX: u64 = 512 << 20;
 
 /// Adds a value as a line.
