@@ -1,5 +1,7 @@
 """Routes, policy rules and forwarding (--route, --rule, --forward)."""
 
+import socket
+
 from harness import test
 
 NEAR, DEAD, REFUSED = "10.80.0.1", "10.80.1.1", "10.80.2.1"
@@ -135,3 +137,27 @@ def where_the_kernel_has_addresses_nothing_is_passed_on(world):
     started = world.stack("/bin/true", options=["--forward"])
     assert started.wait(10) != 0
     assert "the kernel has the address 10.77.0.50 there" in started.errors(), started.tail()
+
+
+@test(modes=("inprocess", "instance"))
+def ten_thousand_routes_are_set_at_once_and_the_longest_prefix_is_taken(world):
+    """By one file of commands, beside an established connection."""
+    server = world.stack(*world.program("dual_echo.py"), 8000)
+    world.wait_port(8000, process=server)
+    with world.connect(8000) as held:
+        lines = held.makefile()
+        nets = [f"30.{n // 250}.{n % 250}.0/24" for n in range(10_000)]
+        routes = world.folder / "routes"
+        routes.write_text("# far away\n" + "".join(f"route add {net} via 10.77.0.99\n" for net in nets))
+        assert world.admin("ip", "-batch", routes).wait(60) == 0
+        held.sendall(b"who\n")
+        assert lines.readline()
+        assert len(world.admin("ip", "route").output().splitlines()) > 10_000
+        again = world.admin("ip", "-batch", routes)
+        assert again.wait(60) != 0 and "File exists" in again.errors(), again.tail()
+        # The one address in the middle of all that is at the peer.
+        world.peer_ns.ip("addr", "add", "30.20.7.9/32", "dev", "lo")
+        assert world.admin("ip", "route", "add", "30.20.7.9/32", "via", world.PEER).wait(20) == 0
+        with world.peer_ns.inside(), socket.create_connection((world.STACK, 8000), 10, ("30.20.7.9", 0)) as client:
+            client.sendall(b"who\n")
+            assert "30.20.7.9" in client.makefile().readline()

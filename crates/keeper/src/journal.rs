@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use slipstack_mem::{PAGE, Region};
 
 /// Longest state. The tables of the leases are bounded so that they fit.
-const HALF_LEN: usize = 2 << 20;
+const HALF_LEN: usize = 16 << 20;
 const HALVES: [usize; 2] = [PAGE, PAGE + HALF_LEN];
 /// Offsets of the header's words.
 const CURRENT: usize = 0;

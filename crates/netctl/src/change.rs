@@ -13,8 +13,8 @@ use crate::network::{
 const INTERFACES_MAX: usize = 129;
 /// Addresses of one interface.
 const ADDRESSES_MAX: usize = 256;
-/// Routes, and rules: with them a state still fits one message.
-const ENTRIES_MAX: usize = 512;
+/// Routes, rules, neighbours and tunables, each.
+const ENTRIES_MAX: usize = 16_384;
 /// IEEE 802.1Q 9.6: 4095 is reserved.
 const VLAN_MAX: u16 = 4094;
 /// Every IPv4 link takes packets of this size (RFC 791).

@@ -2,20 +2,21 @@
 
 use std::fmt;
 use std::io;
+use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
-    send, socket_with, sockopt,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg,
+    send, sendmsg, socket_with, sockopt,
 };
 
+use crate::large;
 use crate::message::{Answer, Call, Envelope, Query, Returned};
 
-/// Longest message.
-const MESSAGE_MAX: usize = 256 * 1024;
 /// Longest wait for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
@@ -80,7 +81,7 @@ impl Client {
     pub fn ask(&self, query: Query) -> Result<Answer, ClientError> {
         let message = serde_json::to_vec(&Envelope::Net(Call::new(query)));
         let message = message.map_err(|_| ClientError::Malformed)?;
-        send(&self.socket, &message, SendFlags::NOSIGNAL)?;
+        self.send(&message)?;
         sockopt::set_socket_timeout(&self.socket, sockopt::Timeout::Recv, Some(ANSWER_MAX))?;
         self.receive()
     }
@@ -94,12 +95,41 @@ impl Client {
         self.receive()
     }
 
+    fn send(&self, message: &[u8]) -> Result<(), ClientError> {
+        if message.len() <= large::PACKET_MAX {
+            send(&self.socket, message, SendFlags::NOSIGNAL)?;
+            return Ok(());
+        }
+        let split = large::split(message).map_err(ClientError::Io)?;
+        let file = [split.file.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        ancillary.push(SendAncillaryMessage::ScmRights(&file));
+        let packet = [IoSlice::new(&split.packet)];
+        sendmsg(&self.socket, &packet, &mut ancillary, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
     fn receive(&self) -> Result<Answer, ClientError> {
-        let mut buffer = vec![MaybeUninit::<u8>::uninit(); MESSAGE_MAX];
-        let ((bytes, _), _) = recv(&self.socket, buffer.as_mut_slice(), RecvFlags::empty())?;
-        if bytes.is_empty() {
+        let mut buffer = vec![0; large::PACKET_MAX];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut buffer)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let received = recvmsg(&self.socket, &mut parts, &mut ancillary, flags)?;
+        if received.bytes == 0 {
             return Err(ClientError::Closed);
         }
+        let mut files = ancillary.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(rights) => Some(rights),
+            _ => None,
+        });
+        let file = files.next().and_then(|mut rights| rights.next());
+        let packet = &buffer[..received.bytes];
+        let bytes = match (large::announced(packet), &file) {
+            (Some(len), Some(file)) => &large::join(len, file.as_fd()).map_err(ClientError::Io)?,
+            _ => packet,
+        };
         match serde_json::from_slice(bytes) {
             Ok(Returned::Net(answer)) => match *answer {
                 Answer::Denied(denied) => Err(ClientError::Denied(denied.why)),

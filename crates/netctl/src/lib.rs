@@ -2,11 +2,13 @@
 //! the messages for both.
 //!
 //! A client connects to the keeper's control socket (AF_UNIX, SOCK_SEQPACKET) and sends [`Envelope::Net`] with a
-//! [`Call`]; each call has one [`Answer`], after [`Query::Watch`] another for each change. A message is one JSON object.
+//! [`Call`]; each call has one [`Answer`], after [`Query::Watch`] another for each change. A message is one JSON
+//! object, in a packet or, if it is long, beside one: see [`large`].
 //! Who may change is decided by the keeper from the credentials of the connection.
 
 mod change;
 mod client;
+pub mod large;
 mod message;
 mod network;
 mod sockets;

@@ -165,7 +165,7 @@ impl Default for StackConfig {
 
 impl NetworkConfig {
     /// All routes of IPv4.
-    pub(crate) fn routes4(&self) -> Routes {
+    pub fn routes4(&self) -> Routes {
         let mut routes = Routes::of(&self.addrs, &self.gateways);
         for it in &self.vlans {
             routes.add_vlan(it.vlan, &it.addrs);
@@ -175,7 +175,7 @@ impl NetworkConfig {
     }
 
     /// All routes of IPv6 that are configured.
-    pub(crate) fn routes6(&self) -> Routes6 {
+    pub fn routes6(&self) -> Routes6 {
         let mut routes = Routes6::of(&self.addrs, &self.gateways);
         for it in &self.vlans {
             routes.add_vlan(it.vlan, &it.addrs);
@@ -189,9 +189,9 @@ impl NetworkConfig {
         for added in self.routes.iter().filter(|added| added.is_v6 == is_v6) {
             let _ = fib.add(added.table, added.entry);
         }
-        for added in self.rules.iter().filter(|added| added.is_v6 == is_v6) {
-            let _ = fib.add_rule(added.rule);
-        }
+        let rules = self.rules.iter().filter(|added| added.is_v6 == is_v6);
+        fib.add_rules(rules.map(|added| added.rule));
+        fib.build_index();
     }
 }
 

@@ -5,8 +5,14 @@
 //!
 //! Nothing here is on the path of a segment: connections keep their next hop.
 
+mod index;
+mod rules;
+
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use index::Index;
+use rules::Step;
 
 /// Table and priority as a fresh Linux has them.
 pub const LOCAL: u32 = 255;
@@ -18,7 +24,9 @@ const PRIORITY_DEFAULT: u32 = 32_767;
 
 /// Routes of all tables together, and rules; more are refused.
 pub const ROUTES_MAX: usize = 65_536;
-pub const RULES_MAX: usize = 4096;
+pub const RULES_MAX: usize = 16_384;
+/// From so many routes on a table has an index.
+const INDEXED_FROM: usize = 16;
 
 /// The addresses that begin like `addr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +135,8 @@ impl Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     lengths: Vec<Length>,
+    /// Of these routes, once they are all there; `None`: they have changed since, or are few.
+    index: Option<Index>,
 }
 
 #[derive(Clone, Debug)]
@@ -136,9 +146,22 @@ struct Length {
     entries: Vec<Entry>,
 }
 
+impl Length {
+    /// The first route of the prefix of this length that an address begins with.
+    fn find(&self, address: u128) -> Option<usize> {
+        let wanted = address & mask(self.len);
+        let at = self
+            .entries
+            .partition_point(|entry| entry.prefix.bits < wanted);
+        let found = self.entries.get(at);
+        found.is_some_and(|e| e.prefix.bits == wanted).then_some(at)
+    }
+}
+
 impl Table {
     /// `false`: a route of this prefix and metric is there.
     fn add(&mut self, entry: Entry) -> bool {
+        self.index = None;
         let len = entry.prefix.len;
         let at = match self.lengths.binary_search_by(|l| len.cmp(&l.len)) {
             Ok(at) => at,
@@ -160,6 +183,7 @@ impl Table {
     }
 
     fn retain(&mut self, mut keep: impl FnMut(&Entry) -> bool) {
+        self.index = None;
         for length in &mut self.lengths {
             length.entries.retain(&mut keep);
         }
@@ -169,13 +193,18 @@ impl Table {
     /// The longest prefix, of that the smallest metric.
     pub fn find(&self, dst: IpAddr) -> Option<&Entry> {
         let dst = bits(dst);
-        self.lengths.iter().find_map(|length| {
-            let wanted = dst & mask(length.len);
-            let at = length
-                .entries
-                .partition_point(|entry| entry.prefix.bits < wanted);
-            length.entries.get(at).filter(|e| e.prefix.bits == wanted)
-        })
+        if let Some(index) = &self.index {
+            let (length, at) = index.find(dst)?;
+            return self.lengths[usize::from(length)].entries.get(at as usize);
+        }
+        let mut lengths = self.lengths.iter();
+        lengths.find_map(|length| length.entries.get(length.find(dst)?))
+    }
+
+    /// Makes look-ups as fast as few routes would.
+    fn build_index(&mut self) {
+        let count: usize = self.lengths.iter().map(|it| it.entries.len()).sum();
+        self.index = (count > INDEXED_FROM).then(|| Index::of(&self.lengths));
     }
 
     /// The same among the routes by the link that is chosen; own addresses are everywhere.
@@ -313,10 +342,13 @@ pub enum FibError {
 /// All tables and rules.
 #[derive(Clone, Debug)]
 pub struct Fib {
+    /// In the order of their numbers.
     tables: Vec<(u32, Table)>,
     /// In the order of priority.
     rules: Vec<Rule>,
-    /// Of all routes, each once.
+    /// The same with those joined that tell sources apart alone; `None`: they have changed since.
+    steps: Option<Vec<Step>>,
+    /// Of all routes, each once, in order.
     gateways: Vec<IpAddr>,
     count: usize,
 }
@@ -330,6 +362,7 @@ impl Default for Fib {
                 Rule::new(PRIORITY_MAIN, MAIN),
                 Rule::new(PRIORITY_DEFAULT, DEFAULT),
             ],
+            steps: None,
             gateways: Vec::new(),
             count: 0,
         }
@@ -338,8 +371,8 @@ impl Default for Fib {
 
 impl Fib {
     pub fn table(&self, id: u32) -> Option<&Table> {
-        let found = self.tables.iter().find(|(of, _)| *of == id);
-        found.map(|(_, table)| table)
+        let at = self.tables.binary_search_by_key(&id, |(of, _)| *of).ok()?;
+        self.tables.get(at).map(|(_, table)| table)
     }
 
     pub fn tables(&self) -> impl Iterator<Item = (u32, &Table)> {
@@ -350,11 +383,11 @@ impl Fib {
         if self.count == ROUTES_MAX {
             return Err(FibError::Full);
         }
-        let at = match self.tables.iter().position(|(of, _)| *of == table) {
-            Some(at) => at,
-            None => {
-                self.tables.push((table, Table::default()));
-                self.tables.len() - 1
+        let at = match self.tables.binary_search_by_key(&table, |(of, _)| *of) {
+            Ok(at) => at,
+            Err(at) => {
+                self.tables.insert(at, (table, Table::default()));
+                at
             }
         };
         if !self.tables[at].1.add(entry) {
@@ -376,15 +409,15 @@ impl Fib {
 
     fn note_gateway(&mut self, target: Target) {
         if let Target::Via(gateway) = target
-            && !self.is_gateway(gateway)
+            && let Err(at) = self.gateways.binary_search(&gateway)
         {
-            self.gateways.push(gateway);
+            self.gateways.insert(at, gateway);
         }
     }
 
     /// Whether some route leads there: it is a neighbour, whatever its network.
     pub fn is_gateway(&self, ip: IpAddr) -> bool {
-        self.gateways.contains(&ip)
+        self.gateways.binary_search(&ip).is_ok()
     }
 
     /// Whether it is on the link by some table: a gateway, or of a network that needs none.
@@ -394,6 +427,14 @@ impl Fib {
             found.is_some_and(|entry| entry.target == Target::OnLink)
         };
         self.is_gateway(ip) || self.tables.iter().any(|(_, table)| is_direct(table))
+    }
+
+    /// After routes have come or gone: look-ups are fast again.
+    pub fn build_index(&mut self) {
+        for (_, table) in &mut self.tables {
+            table.build_index();
+        }
+        self.steps = Some(rules::join(&self.rules));
     }
 
     /// Keeps the routes of a table for which `keep` says so; how many went.
@@ -417,13 +458,23 @@ impl Fib {
         if self.rules.len() == RULES_MAX {
             return Err(FibError::Full);
         }
+        self.steps = None;
         let at = self.rules.partition_point(|r| r.priority <= rule.priority);
         self.rules.insert(at, rule);
         Ok(())
     }
 
+    /// Many at once, which differ.
+    pub fn add_rules(&mut self, rules: impl Iterator<Item = Rule>) {
+        self.steps = None;
+        let room = RULES_MAX.saturating_sub(self.rules.len());
+        self.rules.extend(rules.take(room));
+        self.rules.sort_by_key(|rule| rule.priority);
+    }
+
     /// `false`: there is none.
     pub fn remove_rule(&mut self, rule: &Rule) -> bool {
+        self.steps = None;
         let before = self.rules.len();
         self.rules.retain(|r| r != rule);
         self.rules.len() < before
@@ -470,8 +521,13 @@ impl Fib {
         if choice.table != 0 {
             return look(LOCAL).or_else(|| look(choice.table.into()));
         }
-        let mut applying = self.rules.iter().filter(|rule| rule.applies(query));
-        applying.find_map(|rule| look(rule.table))
+        match &self.steps {
+            Some(steps) => steps.iter().find_map(|step| look(step.table_for(query)?)),
+            None => {
+                let mut applying = self.rules.iter().filter(|rule| rule.applies(query));
+                applying.find_map(|rule| look(rule.table))
+            }
+        }
     }
 }
 

@@ -223,6 +223,7 @@ impl Link {
     /// Notes what the VLANs of the device take.
     pub(crate) fn set_vlans(&mut self, vlans: &[VlanConfig]) {
         self.vlan_mtus = vlans.iter().map(|it| (it.vlan, it.mtu)).collect();
+        self.vlan_mtus.sort_unstable();
     }
 
     /// The next hop that was last found for a destination ([`bound::bits`]), if it may still be used.
@@ -425,19 +426,21 @@ impl Link {
     /// Changes them; all next hops that are kept somewhere are looked up anew.
     pub(crate) fn change_fib<R>(&mut self, is_v6: bool, change: impl FnOnce(&mut Fib) -> R) -> R {
         self.neighbours.renew_epoch();
-        change(if is_v6 {
-            &mut self.routes6.fib
-        } else {
-            &mut self.routes.fib
-        })
+        let fib = match is_v6 {
+            true => &mut self.routes6.fib,
+            false => &mut self.routes.fib,
+        };
+        let result = change(fib);
+        fib.build_index();
+        result
     }
 
     fn mtu_of(&self, now: Instant, dst: IpAddr, found: &Found) -> u16 {
         let mut mtu = self.path_mtu(now, dst);
         if found.vlan != 0 {
-            let mut vlans = self.vlan_mtus.iter();
-            let own = vlans.find(|(vlan, _)| *vlan == found.vlan);
-            mtu = own.map_or(mtu, |(_, own)| mtu.min(*own));
+            let vlans = &self.vlan_mtus;
+            let own = vlans.binary_search_by_key(&found.vlan, |(vlan, _)| *vlan);
+            mtu = own.map_or(mtu, |at| mtu.min(vlans[at].1));
         }
         found.mtu.map_or(mtu, |route| route.min(mtu))
     }

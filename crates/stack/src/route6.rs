@@ -110,6 +110,7 @@ impl Routes6 {
             self.add_way(Prefix::host(told.destination.into()), target, 0);
         }
         self.hear(learnt.addresses.iter().map(|known| known.ip));
+        self.fib.build_index();
     }
 
     /// Addresses that the stack has in a VLAN of the device.

@@ -17,6 +17,7 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use slipstack_mem::process::{explained, open_file_limit};
+use slipstack_netctl::large;
 
 use super::{DESCRIPTORS_MAX, MESSAGE_MAX};
 
@@ -156,7 +157,21 @@ impl ControlSocket {
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), ControlError> {
         let bytes = serde_json::to_vec(message).map_err(|_| ControlError::Malformed)?;
-        if bytes.len() > MESSAGE_MAX || descriptors.len() > DESCRIPTORS_MAX {
+        if bytes.len() <= MESSAGE_MAX {
+            return self.send_packet(&bytes, descriptors);
+        }
+        let split = large::split(&bytes).map_err(ControlError::Io)?;
+        let mut all = descriptors.to_vec();
+        all.push(split.file.as_fd());
+        self.send_packet(&split.packet, &all)
+    }
+
+    fn send_packet(
+        &self,
+        bytes: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), ControlError> {
+        if descriptors.len() > DESCRIPTORS_MAX {
             return Err(ControlError::TooLong);
         }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -167,7 +182,7 @@ impl ControlSocket {
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         loop {
-            match sendmsg(&self.fd, &[IoSlice::new(&bytes)], &mut ancillary, flags) {
+            match sendmsg(&self.fd, &[IoSlice::new(bytes)], &mut ancillary, flags) {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -197,7 +212,7 @@ impl ControlSocket {
             }
         };
         // Taken out first, so that descriptors of refused messages are closed.
-        let descriptors: Vec<OwnedFd> = ancillary
+        let mut descriptors: Vec<OwnedFd> = ancillary
             .drain()
             .filter_map(|message| match message {
                 RecvAncillaryMessage::ScmRights(rights) => Some(rights),
@@ -218,8 +233,16 @@ impl ControlSocket {
                 _ => ControlError::NoNumbers,
             });
         }
-        let message = serde_json::from_slice(&bytes[..received.bytes])
-            .map_err(|_| ControlError::Malformed)?;
+        let packet = &bytes[..received.bytes];
+        let message = match large::announced(packet) {
+            None => serde_json::from_slice(packet),
+            Some(len) => {
+                let file = descriptors.pop().ok_or(ControlError::Malformed)?;
+                let bytes = large::join(len, file.as_fd()).map_err(|_| ControlError::Malformed)?;
+                serde_json::from_slice(&bytes)
+            }
+        };
+        let message = message.map_err(|_| ControlError::Malformed)?;
         Ok(Some((message, descriptors)))
     }
 

@@ -1,5 +1,7 @@
 //! The stack that a command is about.
 
+use std::cell::RefCell;
+
 use slipstack_channel::control::net::{Answer, Change, Client, NetworkState, Query};
 use slipstack_config::Settings;
 
@@ -10,6 +12,15 @@ pub struct Target {
     pub client: Client,
     /// The one that was named, for commands that are given to each engine in turn.
     engine: u32,
+    /// Changes of routes that are not sent yet; `None`: each is sent at once.
+    gathered: Option<RefCell<Gathered>>,
+}
+
+#[derive(Default)]
+struct Gathered {
+    changes: Vec<Change>,
+    /// As it was when it was last asked for.
+    network: Option<NetworkState>,
 }
 
 impl Target {
@@ -18,7 +29,30 @@ impl Target {
         let path = slipstack_attach::admin::control_socket(settings)
             .map_err(|error| Failure::new(error.to_string()))?;
         let client = Client::connect(&path).map_err(|error| Failure::new(error.to_string()))?;
-        Ok(Target { client, engine })
+        Ok(Target {
+            client,
+            engine,
+            gathered: None,
+        })
+    }
+
+    /// The same that keeps changes of routes back until [`Target::send_gathered`], or until something else is changed.
+    pub fn gathering(self) -> Target {
+        Target {
+            gathered: Some(RefCell::default()),
+            ..self
+        }
+    }
+
+    pub fn send_gathered(&self) -> Result<(), Failure> {
+        let Some(gathered) = &self.gathered else {
+            return Ok(());
+        };
+        let Gathered { changes, .. } = gathered.take();
+        match changes.is_empty() {
+            true => Ok(()),
+            false => self.send(changes),
+        }
     }
 
     pub fn ask(&self, query: Query) -> Result<Answer, Failure> {
@@ -27,6 +61,17 @@ impl Target {
     }
 
     pub fn network(&self) -> Result<NetworkState, Failure> {
+        let Some(gathered) = &self.gathered else {
+            return self.ask_network();
+        };
+        let mut gathered = gathered.borrow_mut();
+        if gathered.network.is_none() {
+            gathered.network = Some(self.ask_network()?);
+        }
+        Ok(gathered.network.clone().unwrap_or_default())
+    }
+
+    fn ask_network(&self) -> Result<NetworkState, Failure> {
         match self.ask(Query::Network)? {
             Answer::Network(state) => Ok(state),
             _ => Err(Failure::new("the keeper gave an answer that does not fit")),
@@ -36,6 +81,19 @@ impl Target {
     /// Makes the changes, all or none. All engines of a device have one network: what was done for the first holds for
     /// the others, for which scripts repeat it.
     pub fn change(&self, changes: Vec<Change>) -> Result<(), Failure> {
+        let is_route =
+            |change: &Change| matches!(change, Change::AddRoute { .. } | Change::DelRoute(_));
+        if let Some(gathered) = &self.gathered
+            && changes.iter().all(is_route)
+        {
+            gathered.borrow_mut().changes.extend(changes);
+            return Ok(());
+        }
+        self.send_gathered()?;
+        self.send(changes)
+    }
+
+    fn send(&self, changes: Vec<Change>) -> Result<(), Failure> {
         match self.ask(Query::Set(changes)) {
             Err(failure) if self.engine > 0 && failure.to_string().starts_with("File exists") => {
                 Ok(())

@@ -1,4 +1,5 @@
 use super::*;
+use alloc::format;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 
@@ -125,8 +126,85 @@ fn a_route_may_refuse_or_pass_on() {
 #[test]
 fn the_number_of_rules_is_bounded() {
     let mut fib = Fib::default();
-    let added = (0..10_000).filter(|&n| fib.add_rule(Rule::new(n + 1, n)).is_ok());
+    let added = (0..20_000).filter(|&n| fib.add_rule(Rule::new(n + 1, n)).is_ok());
     assert_eq!(added.count(), RULES_MAX - 3);
+}
+
+#[test]
+fn joined_rules_say_what_the_rules_say() {
+    let mut fib = Fib::default();
+    let from = |net: &str, priority, table| Rule {
+        from: prefix(net),
+        ..Rule::new(priority, table)
+    };
+    let rules = [
+        from("10.0.0.1/32", 10, 1),
+        from("10.0.0.2/32", 10, 2),
+        from("10.0.0.1/32", 20, 3),
+        from("10.0.0.0/24", 20, 4),
+        Rule {
+            to: prefix("192.168.0.0/16"),
+            ..from("10.0.0.3/32", 30, 5)
+        },
+    ];
+    fib.add_rules(rules.into_iter());
+    for table in [2, 3, 4, 5, MAIN] {
+        via(&mut fib, table, "0.0.0.0/0", &format!("10.9.0.{table}"), 0).unwrap();
+    }
+    // A table without a route passes the packet on.
+    via(&mut fib, 1, "172.16.0.0/12", "10.9.0.1", 0).unwrap();
+    let mut joined = fib.clone();
+    joined.build_index();
+    for src in [
+        None,
+        Some("10.0.0.1"),
+        Some("10.0.0.2"),
+        Some("10.0.0.3"),
+        Some("10.0.1.1"),
+    ] {
+        for dst in ["8.8.8.8", "172.16.0.1", "192.168.0.1"] {
+            let query = Query::between(src.map(ip), ip(dst));
+            assert_eq!(joined.find(&query), fib.find(&query), "{query:?}");
+        }
+    }
+    let query = Query::between(Some(ip("10.0.0.1")), ip("8.8.8.8"));
+    assert_eq!(found(&joined, &query), Some(ip("10.9.0.3")));
+}
+
+#[test]
+fn a_choice_of_table_or_link_goes_before_the_rules() {
+    let mut fib = Fib::default();
+    let by = |fib: &mut Fib, table, gateway: &str, vlan| {
+        let entry = Entry {
+            vlan,
+            metric: u32::from(vlan),
+            ..Entry::new(Prefix::ALL, Target::Via(ip(gateway)))
+        };
+        fib.add(table, entry).unwrap();
+    };
+    by(&mut fib, MAIN, "10.0.0.1", 0);
+    by(&mut fib, MAIN, "10.0.7.1", 7);
+    by(&mut fib, 100, "10.0.9.1", 9);
+    let asked = |choice| Query::to(ip("8.8.8.8")).by(choice);
+    let table = |table| {
+        asked(Choice {
+            table,
+            ..Choice::NONE
+        })
+    };
+    let link = |vlan| {
+        let link = Choice::link_of(vlan);
+        asked(Choice {
+            link,
+            ..Choice::NONE
+        })
+    };
+    assert_eq!(found(&fib, &table(100)), Some(ip("10.0.9.1")));
+    assert_eq!(found(&fib, &table(101)), None);
+    assert_eq!(found(&fib, &link(7)), Some(ip("10.0.7.1")));
+    // As on Linux, without a route the destination is on that link.
+    let there = fib.find(&link(9)).unwrap();
+    assert_eq!((there.target, there.vlan), (Target::OnLink, 9));
 }
 
 fn entries() -> impl Strategy<Value = Vec<(u128, u8, u32)>> {
@@ -156,11 +234,14 @@ proptest! {
                 all.push(entry);
             }
         }
+        let mut indexed = table.clone();
+        indexed.index = Some(Index::of(&indexed.lengths));
         let own: Vec<u128> = all.iter().map(|entry| entry.prefix.bits | 1).collect();
         for dst in asked.into_iter().chain(own) {
             let fitting = all.iter().filter(|e| e.prefix.contains(bits(address(dst))));
             let want = fitting.max_by_key(|e| (e.prefix.len, u32::MAX - e.metric));
             prop_assert_eq!(table.find(address(dst)), want);
+            prop_assert_eq!(indexed.find(address(dst)), want);
         }
         prop_assert_eq!(table.entries().count(), all.len());
     }

@@ -1,6 +1,7 @@
 //! `slipstack ip`: the grammar of iproute2's `ip` for the objects that a stack has.
 
 mod address;
+mod batch;
 mod link;
 mod neighbour;
 mod options;
@@ -47,10 +48,20 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
             "-4" => options.is_v6 = Some(false),
             "-6" => options.is_v6 = Some(true),
             "-p" | "--engine" => options.engine = words.parsed(word)?,
+            "-b" | "-batch" => {
+                let file = words.value(word)?;
+                words.end()?;
+                return batch::run(settings, options, file);
+            }
             "-d" | "-details" | "-o" | "-oneline" | "-br" => {}
             other => return Err(words.unknown(other)),
         }
     }
+    one(&Target::find(settings, options.engine)?, options, words)
+}
+
+/// One command.
+fn one(target: &Target, options: Options, mut words: Words<'_>) -> Result<(), Failure> {
     let Some(object) = words.next() else {
         return Err(words.missing("an object (addr, link, route, rule, neigh, monitor)"));
     };
@@ -58,14 +69,13 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
     let Some((_, object)) = found else {
         return Err(words.unknown(object));
     };
-    let target = Target::find(settings, options.engine)?;
     match object {
-        Object::Address => address::run(&target, options, words),
-        Object::Link => link::run(&target, options, words),
-        Object::Route => route::run(&target, options, words),
-        Object::Rule => rule::run(&target, options, words),
-        Object::Neighbour => neighbour::run(&target, options, words),
-        Object::Monitor => monitor(&target),
+        Object::Address => address::run(target, options, words),
+        Object::Link => link::run(target, options, words),
+        Object::Route => route::run(target, options, words),
+        Object::Rule => rule::run(target, options, words),
+        Object::Neighbour => neighbour::run(target, options, words),
+        Object::Monitor => monitor(target),
     }
 }
 

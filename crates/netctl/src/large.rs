@@ -1,0 +1,100 @@
+//! Messages that are too long for a packet: their bytes travel in a sealed memory file beside a short one, which says
+//! how many they are.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
+use rustix::io::{Errno, pread, write};
+use serde::{Deserialize, Serialize};
+
+/// Longest message in a packet: below what a socket's buffer takes of one.
+pub const PACKET_MAX: usize = 128 * 1024;
+/// Longest message at all.
+pub const LARGE_MAX: usize = 16 << 20;
+
+/// The short one.
+#[derive(Serialize, Deserialize)]
+enum Notice {
+    Large(u64),
+}
+
+/// A message that is split: what goes as packet, and the file that goes beside it, behind all other descriptors.
+#[derive(Debug)]
+pub struct Split {
+    pub packet: Vec<u8>,
+    pub file: OwnedFd,
+}
+
+/// # Errors
+/// There is no memory for it, or it is longer than [`LARGE_MAX`].
+pub fn split(bytes: &[u8]) -> io::Result<Split> {
+    if bytes.len() > LARGE_MAX {
+        return Err(Errno::MSGSIZE.into());
+    }
+    let file = memfd_create(
+        "slipstack-message",
+        MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+    )?;
+    let mut left = bytes;
+    while !left.is_empty() {
+        let count = write(&file, left)?;
+        left = &left[count..];
+    }
+    fcntl_add_seals(&file, seals())?;
+    let packet = serde_json::to_vec(&Notice::Large(bytes.len() as u64))?;
+    Ok(Split { packet, file })
+}
+
+/// How many bytes a packet says are beside it; `None`: it is the message itself.
+pub fn announced(packet: &[u8]) -> Option<usize> {
+    // Others do not begin so, and are not parsed twice.
+    let is_notice = packet.starts_with(b"{\"Large\":");
+    let Notice::Large(len) = is_notice.then(|| serde_json::from_slice(packet).ok())??;
+    usize::try_from(len).ok().filter(|len| *len <= LARGE_MAX)
+}
+
+/// # Errors
+/// It is no sealed memory file, which alone is read without waiting for whoever sent it, or has fewer bytes.
+pub fn join(len: usize, file: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+    if len > LARGE_MAX || !fcntl_get_seals(file)?.contains(seals()) {
+        return Err(Errno::INVAL.into());
+    }
+    let mut bytes = vec![0; len];
+    let mut at = 0;
+    while at < len {
+        match pread(file.as_fd(), &mut bytes[at..], at as u64)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => at += count,
+        }
+    }
+    Ok(bytes)
+}
+
+fn seals() -> SealFlags {
+    SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_message_goes_through_a_file() {
+        let bytes: Vec<u8> = (0..3_000_000u32).map(|n| n as u8).collect();
+        let split = split(&bytes).unwrap();
+        let len = announced(&split.packet).unwrap();
+        assert_eq!(join(len, split.file.as_fd()).unwrap(), bytes);
+        assert!(join(len + 1, split.file.as_fd()).is_err());
+        assert_eq!(announced(b"{\"Net\":{}}"), None);
+    }
+
+    #[test]
+    fn a_file_that_can_change_is_not_read() {
+        let file = memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
+        write(&file, b"{}").unwrap();
+        assert!(join(2, file.as_fd()).is_err());
+        let null = std::fs::File::open("/dev/null").unwrap();
+        assert!(join(0, null.as_fd()).is_err());
+    }
+}

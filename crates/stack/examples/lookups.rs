@@ -1,0 +1,91 @@
+//! Look-ups of routes for `scripts/lookups`, which counts their instructions: `lookups one|many COUNT`.
+//!
+//! `one` is an interface with one address and a default gateway; `many` has 128 VLANs with 64 addresses and a table each,
+//! a rule for each address, and 10,000 routes of prefix lengths from 12 to 28.
+
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
+
+use slipstack_stack::config::{ConfiguredRoute, ConfiguredRule};
+use slipstack_stack::fib::{Entry, MAIN, Prefix, Query, Rule, Target};
+use slipstack_stack::{NetworkConfig, VlanConfig};
+
+const VLANS: u16 = 128;
+const ADDRESSES: u16 = 64;
+const ROUTES: u32 = 10_000;
+
+fn main() {
+    let words: Vec<String> = std::env::args().collect();
+    let [_, which, count] = words.as_slice() else {
+        panic!("lookups one|many COUNT");
+    };
+    let count: u32 = count.parse().expect("a number");
+    let (network, sources) = match which.as_str() {
+        "one" => one(),
+        _ => many(),
+    };
+    let routes = network.routes4();
+    for n in 0..count {
+        let source = sources[n as usize % sources.len()];
+        let dst = Ipv4Addr::from_bits(n.wrapping_mul(2_654_435_761) >> 3 | 0x2000_0000);
+        let query = Query::between(source, dst.into());
+        black_box(routes.find(black_box(&query)).expect("a way"));
+    }
+}
+
+fn one() -> (NetworkConfig, Vec<Option<IpAddr>>) {
+    let own = Ipv4Addr::new(10, 0, 0, 5).into();
+    let network = NetworkConfig {
+        addrs: vec![(own, 24)],
+        gateways: vec![Ipv4Addr::new(10, 0, 0, 1).into()],
+        ..NetworkConfig::default()
+    };
+    (network, vec![None, Some(own)])
+}
+
+fn many() -> (NetworkConfig, Vec<Option<IpAddr>>) {
+    let (mut network, mut sources) = one();
+    for vlan in 1..=VLANS {
+        let at = |host: u16| IpAddr::from([10, 1, vlan as u8, host as u8]);
+        let addresses = 1..=ADDRESSES;
+        network.vlans.push(VlanConfig {
+            vlan,
+            mtu: 1500,
+            addrs: addresses
+                .clone()
+                .map(|host| (at(host + 1), if host == 1 { 24 } else { 32 }))
+                .collect(),
+        });
+        let table = u32::from(vlan) + 1000;
+        let way = Entry {
+            vlan,
+            ..Entry::new(Prefix::ALL, Target::Via(at(1)))
+        };
+        network.routes.push(route(table, way));
+        for host in addresses {
+            let rule = Rule {
+                from: Prefix::host(at(host + 1)),
+                ..Rule::new(2000, table)
+            };
+            network.rules.push(ConfiguredRule { is_v6: false, rule });
+            sources.push(Some(at(host + 1)));
+        }
+    }
+    for n in 0..ROUTES {
+        let net = Ipv4Addr::from_bits(n.wrapping_mul(2_654_435_761) | 0x2000_0000);
+        let prefix = Prefix::new(net.into(), 12 + (n % 17) as u8);
+        let gateway = Ipv4Addr::new(10, 0, 0, 2 + (n % 250) as u8);
+        network
+            .routes
+            .push(route(MAIN, Entry::new(prefix, Target::Via(gateway.into()))));
+    }
+    (network, sources)
+}
+
+fn route(table: u32, entry: Entry) -> ConfiguredRoute {
+    ConfiguredRoute {
+        is_v6: false,
+        table,
+        entry,
+    }
+}
