@@ -3,11 +3,13 @@
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::Path;
 
-use slipstack_channel::control::net::{MAIN_TABLE, RouteEntry, RuleEntry};
+use slipstack_channel::control::net::{
+    KernelShare, Listed, MAIN_TABLE, RouteEntry, RuleEntry, ShareAction,
+};
 use slipstack_channel::control::{
     CONTROL_VERSION, ControlError, ControlSocket, Hello, Reply, Request, Welcome, connect, pair,
 };
-use slipstack_config::{RouteSpec, RuleSpec, Settings, VlanSpec};
+use slipstack_config::{PortRange, RouteSpec, RuleSpec, Settings, VlanSpec};
 use slipstack_keeper::runtime::{ROOT_BASE, RuntimeDir, base_directory, network_namespace};
 use slipstack_keeper::{DeviceChoice, Options, VlanChoice};
 use slipstack_mem::{Descriptor, raised};
@@ -84,12 +86,39 @@ pub fn options(settings: &Settings) -> Options {
             .chain(settings.sub_vlans().flat_map(vlan_rules))
             .collect(),
         is_forwarding: settings.is_forwarding,
+        share: share(settings),
         slots: settings.slots,
-        ports: settings.ports(slipstack_keeper::system_ports()),
+        ports: settings.ports(ports(settings)),
         is_autoconfigured: settings.is_autoconfigured,
         vlan: settings.own_vlan(),
         is_persistent: settings.is_persistent,
     }
+}
+
+/// Ports for connections of the stack's own, where no option names others.
+fn ports(settings: &Settings) -> (u16, u16) {
+    let system = slipstack_keeper::system_ports();
+    match settings.kni {
+        Some(_) => slipstack_keeper::ports_beside(system),
+        None => system,
+    }
+}
+
+fn share(settings: &Settings) -> Option<KernelShare> {
+    let ranges = |list: &[PortRange]| list.iter().map(|it| (it.first, it.last)).collect();
+    Some(KernelShare {
+        listed: match settings.kni.as_deref()? {
+            "accept" => Listed::Kernel,
+            _ => Listed::Stack,
+        },
+        tcp: ranges(&settings.kni_tcp),
+        udp: ranges(&settings.kni_udp),
+        action: match settings.kni_action.as_str() {
+            "alltokni" => ShareAction::AllToKernel,
+            "alltoff" => ShareAction::AllToStack,
+            _ => ShareAction::Default,
+        },
+    })
 }
 
 fn vlan(spec: &VlanSpec) -> VlanChoice {

@@ -69,6 +69,10 @@ pub enum Error {
     OtherRoutes {
         interface: String,
     },
+    /// Its addresses are the stack's alone.
+    NotShared {
+        interface: String,
+    },
     /// RLIMIT_AS leaves no room for a stack, which lacks as many bytes at most.
     NoAddresses {
         limit: u64,
@@ -138,13 +142,11 @@ impl fmt::Display for Error {
                 f,
                 "the stack on {interface} has other routes or rules; leave --route and --rule away, or end the programs that use it"
             ),
-            Error::NoAddresses { limit, lacking } => write!(
+            Error::NotShared { interface } => write!(
                 f,
-                "the program's address space is too small for a stack: it is limited to {} MB; raise it \
-                 (ulimit -v {}, LimitAS= of systemd)",
-                limit >> 20,
-                limit.saturating_add(*lacking) >> 10
+                "the stack on {interface} has its addresses alone; leave --kni away, or end the programs that use it"
             ),
+            Error::NoAddresses { limit, lacking } => write_no_addresses(f, *limit, *lacking),
             Error::Confused => write!(
                 f,
                 "the keeper gave an answer that does not fit; use one version of slipstack"
@@ -152,6 +154,16 @@ impl fmt::Display for Error {
             Error::Io { doing, error } => write!(f, "cannot {doing}: {}", explained(error)),
         }
     }
+}
+
+fn write_no_addresses(f: &mut fmt::Formatter<'_>, limit: u64, lacking: u64) -> fmt::Result {
+    write!(
+        f,
+        "the program's address space is too small for a stack: it is limited to {} MB; raise it \
+         (ulimit -v {}, LimitAS= of systemd)",
+        limit >> 20,
+        limit.saturating_add(lacking) >> 10
+    )
 }
 
 fn write_deaf(f: &mut fmt::Formatter<'_>, interface: &str, pid: Option<u32>) -> fmt::Result {

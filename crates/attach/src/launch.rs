@@ -88,7 +88,8 @@ pub(crate) fn check_network(settings: &Settings, welcome: &Welcome) -> Result<()
     check_device(settings, welcome)?;
     check_vlan(settings, welcome)?;
     check_address(settings, welcome)?;
-    check_routes(settings, welcome)
+    check_routes(settings, welcome)?;
+    check_share(settings, welcome)
 }
 
 fn check_vlan(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
@@ -123,6 +124,15 @@ fn check_routes(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
         && wanted.rules.iter().all(|it| network.rules.contains(it));
     if !has_all {
         return Err(Error::OtherRoutes {
+            interface: welcome.interface.clone(),
+        });
+    }
+    Ok(())
+}
+
+fn check_share(settings: &Settings, welcome: &Welcome) -> Result<(), Error> {
+    if settings.kni.is_some() && welcome.network.share.is_none() {
+        return Err(Error::NotShared {
             interface: welcome.interface.clone(),
         });
     }

@@ -8,7 +8,7 @@ use crate::{arguments, sockets, sysctl};
 
 /// The whole command line.
 pub fn command() -> Command {
-    Command::new("slipstack")
+    let command = Command::new("slipstack")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Runs unmodified Linux network programs on a user-space TCP/IP stack")
         .subcommand_required(true)
@@ -38,7 +38,13 @@ pub fn command() -> Command {
         .subcommand(with_device(sockets::neighbours::command("arp", "IPv4")))
         .subcommand(with_device(sockets::neighbours::command("ndp", "IPv6")))
         .subcommand(arguments::config_command())
-        .subcommand(with_options(arguments::wait_command(), &[Scope::All]))
+        .subcommand(with_options(arguments::wait_command(), &[Scope::All]));
+    network_commands(command)
+}
+
+/// Commands with the grammars of iproute2 and FreeBSD.
+fn network_commands(command: Command) -> Command {
+    command
         .subcommand(words_command(
             "ip",
             "Show and change addresses, interfaces, routes, rules and neighbours of a running stack",
@@ -74,6 +80,21 @@ pub fn command() -> Command {
              slipstack ipfw add 100 setfib 10 ip from 10.10.10.0/24 to any out\n  \
              slipstack ipfw list\n  \
              slipstack ipfw delete 100",
+        ))
+        .subcommand(words_command(
+            "knictl",
+            "Show and change which ports of shared addresses the kernel keeps, as F-Stack's ff_knictl",
+            "Options:\n  \
+             -p N         Engine; all of a device go by the same\n  \
+             -n           Show (also without any option), --json as JSON\n  \
+             -a ACTION    default (as listed), alltokni (all to the kernel), alltoff (all to the stack)\n  \
+             --tcp PORTS  The TCP ports listed, such as 80,8000-8999, or none\n  \
+             --udp PORTS  The UDP ports listed\n\n\
+             Connections stay where they are.\n\n\
+             Examples:\n  \
+             slipstack knictl\n  \
+             slipstack knictl -a alltokni\n  \
+             slipstack knictl --tcp 80,443",
         ))
 }
 

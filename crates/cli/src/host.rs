@@ -47,8 +47,12 @@ pub fn check(settings: &Settings) -> Result<(), Failure> {
             "/dev/net/tun is missing: load the tun module, or name an interface with --if",
         ));
     }
-    for wanted in &settings.addresses {
-        check_address(wanted.address, &links)?;
+    // With --kni the kernel is to have them; what runs already has been asked then.
+    let runs = || slipstack_attach::admin::control_sockets(settings).is_ok_and(|it| !it.is_empty());
+    if settings.kni.is_none() && !runs() {
+        for wanted in &settings.addresses {
+            check_address(wanted.address, &links)?;
+        }
     }
     settings.pcap.as_deref().map_or(Ok(()), check_capture)
 }

@@ -61,6 +61,7 @@ fn main() -> ExitCode {
         "ifconfig" => net::run(matches, net::bsd::ifconfig::run),
         "route" => net::run(matches, net::bsd::route::run),
         "ipfw" => net::run(matches, net::bsd::ipfw::run),
+        "knictl" => net::run(matches, net::bsd::knictl::run),
         _ => return ExitCode::from(2),
     };
     match outcome {

@@ -40,6 +40,8 @@ pub enum Kind {
     Spin,
     /// Cores such as `0,2-3`.
     Cores,
+    /// Ports such as `80,8000-8999`.
+    Ports,
     Choice(&'static [&'static str]),
 }
 
@@ -78,6 +80,22 @@ pub enum Spin {
     Fixed(u32),
 }
 
+/// Ports from the first to the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortRange {
+    pub first: u16,
+    pub last: u16,
+}
+
+impl core::fmt::Display for PortRange {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self.first == self.last {
+            true => write!(f, "{}", self.first),
+            false => write!(f, "{}-{}", self.first, self.last),
+        }
+    }
+}
+
 /// Core numbers in ascending order.
 pub type CoreList = Vec<usize>;
 
@@ -104,6 +122,7 @@ impl Kind {
             Kind::Device => check_device(text),
             Kind::Spin => parse_spin(text).map(drop),
             Kind::Cores => parse_cores(text).map(drop),
+            Kind::Ports => parse_ports(text).map(drop),
             Kind::Choice(choices) => {
                 if choices.contains(&text) {
                     Ok(())
@@ -113,6 +132,24 @@ impl Kind {
             }
         }
     }
+}
+
+/// Reads ports such as `80,8000-8999`: at most 128 ranges.
+///
+/// # Errors
+/// What the text must be, as the end of a sentence.
+pub fn parse_ports(text: &str) -> Result<Vec<PortRange>, String> {
+    const RANGES_MAX: usize = 128;
+    let must = || "ports from 1 to 65535 such as 80,8000-8999, at most 128 ranges".to_owned();
+    let range = |word: &str| {
+        let (first, last) = word.split_once('-').unwrap_or((word, word));
+        let port = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port != 0);
+        let (first, last) = (port(first)?, port(last)?);
+        (first <= last).then_some(PortRange { first, last })
+    };
+    let ranges: Option<Vec<PortRange>> = text.split(',').map(range).collect();
+    let ranges = ranges.filter(|ranges| ranges.len() <= RANGES_MAX);
+    ranges.ok_or_else(must)
 }
 
 pub(crate) fn parse_flag(text: &str) -> Result<bool, String> {

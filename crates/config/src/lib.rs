@@ -29,7 +29,7 @@ pub use choice::{Congestion, Ecn, Log};
 pub use declare::{Change, OptionSpec, Reader, Scope};
 pub use error::{ConfigError, Source};
 pub use ini::FstackFile;
-pub use kind::{Cidr, CoreList, Kind, Spin, parse_cores};
+pub use kind::{Cidr, CoreList, Kind, PortRange, Spin, parse_cores, parse_ports};
 pub use layers::{Layers, SYSTEM_FILE};
 pub use reference::{options_reference, sample_file};
 pub use routing::{RouteSpec, RuleSpec, parse_mark};

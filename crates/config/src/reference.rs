@@ -95,6 +95,8 @@ impl OptionSpec {
             Kind::Name => "a",
             Kind::Names => "a,b",
             Kind::Cores => "0",
+            Kind::Ports => "80",
+            Kind::Choice([first, ..]) if self.default.is_empty() => first,
             Kind::Path if self.default.is_empty() => "/tmp/slipstack",
             _ => self.default,
         };
@@ -124,6 +126,7 @@ impl Kind {
             Kind::Device => "kind of device".into(),
             Kind::Spin => "`adaptive`, 0 … 100000".into(),
             Kind::Cores => "list of cores".into(),
+            Kind::Ports => "list of ports".into(),
             Kind::Choice(choices) => choices.join(", "),
         }
     }

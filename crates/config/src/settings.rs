@@ -52,6 +52,7 @@ impl Settings {
         if self.xdp_mode != "auto" && self.device_kind() != Some("xdp") {
             return wrong("--xdp-mode needs --device xdp".to_owned());
         }
+        self.check_share()?;
         if !self.vlans.is_empty() && self.interface.is_none() {
             return wrong("--vlan needs --if INTERFACE: the one that the VLAN is on".to_owned());
         }
@@ -77,6 +78,23 @@ impl Settings {
             }
         }
         Ok(())
+    }
+
+    fn check_share(&self) -> Result<(), ConfigError> {
+        let wrong = |sentence: &str| Err(ConfigError::Combination(sentence.to_owned()));
+        let has_lists = !self.kni_tcp.is_empty() || !self.kni_udp.is_empty();
+        match self.kni {
+            None if has_lists || self.kni_action != "default" => {
+                wrong("--kni-tcp, --kni-udp and --kni-action need --kni reject or --kni accept")
+            }
+            Some(_) if self.interface.is_none() || self.makes_interface() => {
+                wrong("--kni needs --if INTERFACE: one on which the kernel has the addresses too")
+            }
+            Some(_) if self.is_forwarding => {
+                wrong("--kni and --forward: a stack that forwards has its addresses alone")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The VLAN that the device's own link is in; 0 = none.

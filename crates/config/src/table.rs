@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::choice::{Congestion, Ecn, Log};
 use crate::declare::{Change, OptionSpec, Reader, Scope, ascii, options, variable_name};
 use crate::error::ConfigError;
-use crate::kind::{Cidr, CoreList, Kind, Spin};
+use crate::kind::{Cidr, CoreList, Kind, PortRange, Spin};
 use crate::layers::Layers;
 use crate::routing::{RouteSpec, RuleSpec};
 use crate::sysctl::SysctlSetting;
@@ -81,6 +81,38 @@ options! {
         default: "false",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "Pass packets for others on to their next hop, by the interface that they came by",
+    }
+
+    kni: Option<String> = "kni" "METHOD" {
+        kind: Kind::Choice(&["reject", "accept"]),
+        default: "",
+        scope: RunAndInstance, reader: Keeper, change: AtStart,
+        help: "The kernel has the stack's addresses too, and gets (reject) all but the listed ports \
+            or (accept) the listed ports, see --kni-tcp and --kni-udp; without it all ports are the \
+            stack's and the addresses must not be the kernel's",
+    }
+
+    kni_tcp: Vec<PortRange> = "kni-tcp" "PORTS" {
+        kind: Kind::Ports,
+        default: "",
+        scope: RunAndInstance, reader: Keeper, change: Live,
+        help: "With --kni: the TCP ports listed, such as 80,8000-8999; `slipstack knictl` changes \
+            them while programs run",
+    }
+
+    kni_udp: Vec<PortRange> = "kni-udp" "PORTS" {
+        kind: Kind::Ports,
+        default: "",
+        scope: RunAndInstance, reader: Keeper, change: Live,
+        help: "With --kni: the UDP ports listed",
+    }
+
+    kni_action: String = "kni-action" "ACTION" {
+        kind: Kind::Choice(&["default", "alltokni", "alltoff"]),
+        default: "default",
+        scope: RunAndInstance, reader: Keeper, change: Live,
+        help: "With --kni: who gets what is new: default (as listed), alltokni (all to the kernel) or \
+            alltoff (all to the stack)",
     }
 
     instances: Vec<String> = "instance" "NAME" {

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::choice::{Congestion, Ecn, Log};
-use crate::kind::{self, Cidr, CoreList, Spin};
+use crate::kind::{self, Cidr, CoreList, PortRange, Spin};
 use crate::routing::{self, RouteSpec, RuleSpec};
 use crate::sysctl::{self, SysctlSetting};
 use crate::vlan::{self, VlanSpec};
@@ -124,6 +124,7 @@ lists! {
     Vec<VlanSpec>: vlan::parse_vlans, ";";
     Vec<SysctlSetting>: sysctl::parse_settings, ";";
     CoreList: kind::parse_cores, ",";
+    Vec<PortRange>: kind::parse_ports, ",";
     Vec<String>: kind::parse_names, ",";
     Vec<i32>: kind::parse_numbers, ",";
 }

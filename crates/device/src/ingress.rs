@@ -8,7 +8,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use crate::bpf::{programs, sys};
+use crate::bpf::programs::Maps;
+use crate::bpf::{filters, sys};
 use crate::error::DeviceError;
 use crate::netlink::{self, Request, push_attribute};
 
@@ -62,8 +63,8 @@ impl IngressDrop {
     }
 }
 
-fn load(table: BorrowedFd<'_>, attach: u32, needs_heartbeat: bool) -> Result<OwnedFd, DeviceError> {
-    let code = programs::ingress_drop(table, needs_heartbeat);
+fn load(maps: Maps<'_>, attach: u32, needs_heartbeat: bool) -> Result<OwnedFd, DeviceError> {
+    let code = filters::ingress_drop(maps, needs_heartbeat);
     load_program("slip_drop", sys::PROG_SCHED_CLS, attach, &code)
 }
 
@@ -89,18 +90,15 @@ pub(crate) fn load_program(
     })
 }
 
-pub(crate) fn install_tcx(table: BorrowedFd<'_>, index: u32) -> Result<IngressDrop, DeviceError> {
-    let program = load(table, sys::ATTACH_TCX_INGRESS, false)?;
+pub(crate) fn install_tcx(maps: Maps<'_>, index: u32) -> Result<IngressDrop, DeviceError> {
+    let program = load(maps, sys::ATTACH_TCX_INGRESS, false)?;
     sys::link_tcx_ingress(program.as_fd(), index)
         .map(IngressDrop::Tcx)
         .map_err(attach_failed)
 }
 
-pub(crate) fn install_clsact(
-    table: BorrowedFd<'_>,
-    index: u32,
-) -> Result<IngressDrop, DeviceError> {
-    let program = load(table, 0, true)?;
+pub(crate) fn install_clsact(maps: Maps<'_>, index: u32) -> Result<IngressDrop, DeviceError> {
+    let program = load(maps, 0, true)?;
     let flags = netlink::FLAG_CREATE | netlink::FLAG_EXCL;
     let owns_qdisc = match netlink::change(qdisc(netlink::NEWQDISC, flags, index)) {
         Ok(()) => true,

@@ -10,7 +10,7 @@ use crate::ingress::{self, DropKind, IngressDrop};
 use crate::kinds::find;
 use crate::parts::{SlotLink, SlotParams, SlotParts, VLAN_MAX};
 use crate::position::RingPosition;
-use crate::steering::{SLOTS_MAX, Steering, writable};
+use crate::steering::{SLOTS_MAX, Steering, maps};
 
 /// Descriptors and own parameters of one slot.
 #[derive(Debug)]
@@ -108,8 +108,7 @@ impl Slots {
         if !self.needs_ingress_drop {
             return Ok(DropKind::None);
         }
-        let [table, ..] = writable(&self.steering)?;
-        match ingress::install_tcx(table, self.index) {
+        match ingress::install_tcx(maps(&self.steering)?, self.index) {
             Ok(drop) => {
                 self.drop = Some(drop);
                 Ok(DropKind::Tcx)
@@ -120,9 +119,8 @@ impl Slots {
 
     /// The same in the way of kernels before 6.6.
     pub fn install_ingress_drop_by_filter(&mut self) -> Result<DropKind, DeviceError> {
-        let [table, ..] = writable(&self.steering)?;
         self.steering.beat(slipstack_mem::now_ns());
-        self.drop = Some(ingress::install_clsact(table, self.index)?);
+        self.drop = Some(ingress::install_clsact(maps(&self.steering)?, self.index)?);
         Ok(DropKind::Clsact)
     }
 

@@ -12,6 +12,7 @@ mod device_state;
 mod directory;
 mod error;
 mod journal;
+mod kernel_flows;
 pub mod leases;
 mod log;
 mod neighbours;
@@ -30,7 +31,7 @@ mod world;
 
 pub use claims::find_remaining;
 pub use error::KeeperError;
-pub use leases::system_ports;
+pub use leases::{ports_beside, system_ports};
 pub use neighbours::Neighbours;
 pub use regions::{Inboxes, SLOTS_MAX, SlotWords};
 pub use run::run;

@@ -2,13 +2,13 @@
 //! control socket and the written state.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use slipstack_channel::control::net::{
-    Change, Interface, Mode, NetworkState, RouteEntry, RuleEntry,
+    Change, Interface, KernelShare, Mode, NetworkState, RouteEntry, RuleEntry,
 };
 use slipstack_channel::control::{self, DeviceTold};
 use slipstack_device::{Backend, Description, Slots, choose, find, iface, open_slot};
@@ -135,6 +135,8 @@ pub struct Options {
     pub rules: Vec<RuleEntry>,
     /// Packets for others are passed on.
     pub is_forwarding: bool,
+    /// The kernel has the stack's addresses too.
+    pub share: Option<KernelShare>,
     /// Engines that may run at a time.
     pub slots: u16,
     /// Outgoing ports, inclusive.
@@ -202,6 +204,8 @@ pub struct State {
     pub had_clients: bool,
     /// `Stack::slaac_image`.
     pub routers: Vec<u64>,
+    /// TCP connections of the kernel's to ports that are the stack's by now, local end first.
+    pub kernel_flows: Vec<(SocketAddr, SocketAddr)>,
     /// The network with its last change.
     pub network: NetworkState,
 }
@@ -275,6 +279,7 @@ impl World {
         }
         slots.steering().set_own(&network.state.addresses())?;
         slots.steering().set_forward(options.is_forwarding)?;
+        slots.steering().set_share(options.share.is_some())?;
         slots.install_ingress_drop()?;
         let listener = control::listen(&dir.control_socket()).map_err(|error| KeeperError::Io {
             doing: "create the control socket",
@@ -298,6 +303,7 @@ impl World {
                 sequence_key,
                 had_clients: false,
                 routers,
+                kernel_flows: Vec::new(),
                 network: network.state.clone(),
             },
             regions: HashMap::new(),
@@ -412,6 +418,7 @@ fn open_device(options: &Options, count: u16) -> Result<(Slots, Network), Keeper
             routes: options.routes.clone(),
             rules: options.rules.clone(),
             is_forwarding: options.is_forwarding,
+            share: options.share.clone(),
             ..NetworkState::default()
         },
     };

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::network::{
     Interface, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry, RuleEntry, contains,
 };
+use crate::share::KernelShare;
 
 /// Interfaces of a device: as many VLANs as F-Stack takes, and the device's own.
 const INTERFACES_MAX: usize = 129;
@@ -89,6 +90,8 @@ pub enum Change {
         ip: IpAddr,
     },
     SetForwarding(bool),
+    /// Of addresses that are shared with the kernel since the start.
+    SetShare(KernelShare),
     /// A number of every stack of the device, by name.
     Tune {
         name: String,
@@ -118,6 +121,8 @@ pub enum Refused {
     Overlaps,
     TooMany,
     NoVlans,
+    NotShared,
+    InvalidPorts,
 }
 
 impl Refused {
@@ -146,6 +151,10 @@ impl Refused {
                 "File exists: the network is that of another interface of the stack"
             }
             Refused::TooMany => "No buffer space available: there are as many as there may be",
+            Refused::NotShared => {
+                "Operation not supported: the kernel does not share the stack's addresses; start it with --kni"
+            }
+            Refused::InvalidPorts => "Invalid ports: at most 256 ranges of ports from 1 to 65535",
             Refused::NoVlans => {
                 "Operation not supported: VLANs need an interface that exists, not a TAP of Slipstack's own"
             }
@@ -214,7 +223,19 @@ impl NetworkState {
                 self.is_forwarding = *is_on;
                 Ok(())
             }
+            Change::SetShare(share) => self.set_share(share),
             Change::Tune { name, value } => self.tune(name, *value),
+        }
+    }
+
+    fn set_share(&mut self, share: &KernelShare) -> Result<(), Refused> {
+        match &mut self.share {
+            None => Err(Refused::NotShared),
+            Some(_) if !share.is_sound() => Err(Refused::InvalidPorts),
+            Some(now) => {
+                now.clone_from(share);
+                Ok(())
+            }
         }
     }
 

@@ -11,6 +11,7 @@ mod client;
 pub mod large;
 mod message;
 mod network;
+mod share;
 mod sockets;
 
 pub use change::{Change, ChangeError, Mode, Refused, RouteKey};
@@ -20,6 +21,7 @@ pub use network::{
     Interface, LearntEntry, LearntNetwork, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry,
     RuleEntry,
 };
+pub use share::{KernelShare, Listed, ShareAction};
 pub use sockets::{
     Comparison, EngineTold, Expression, Figures, Filter, Inquiry, ProgramTold, Side, SocketRow,
     SocketState, SyntaxError, Transport, parse_filter,

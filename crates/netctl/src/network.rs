@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::share::KernelShare;
+
 /// Linux's table of routes that name no other.
 pub const MAIN_TABLE: u32 = 254;
 
@@ -26,6 +28,9 @@ pub struct NetworkState {
     /// Numbers of every stack that an operator has set, by name.
     #[serde(default)]
     pub tunables: Vec<(String, u32)>,
+    /// Which ports the kernel keeps, if it has the stack's addresses too.
+    #[serde(default)]
+    pub share: Option<KernelShare>,
 }
 
 /// An interface of the stack.

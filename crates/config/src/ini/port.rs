@@ -44,7 +44,7 @@ pub(crate) fn port(
     porter.capture()?;
     network::network(&mut porter)?;
     freebsd::freebsd(&mut porter)?;
-    porter.kernel_path();
+    porter.kernel_path()?;
     porter.out.notes.sort_by_key(|note| note.line);
     Ok(porter.out)
 }
@@ -207,27 +207,64 @@ impl Porter<'_> {
         Ok(())
     }
 
-    /// The kernel keeps the interface always, which F-Stack needs its section [kni] for.
-    fn kernel_path(&mut self) {
+    /// Section [kni]: the kernel keeps the interface always, and ports of the stack's addresses if it is on.
+    fn kernel_path(&mut self) -> Result<(), ConfigError> {
+        const RATES: [&str; 3] = [
+            "console_packets_ratelimit",
+            "general_packets_ratelimit",
+            "kernel_packets_ratelimit",
+        ];
         let is_on = self
             .entry("kni", "enable")
             .is_some_and(|entry| entry.value != "0");
-        let (kind, sentence) = match is_on {
-            false => (
-                NoteKind::Moot,
-                "the kernel keeps the interface and its own addresses",
-            ),
-            true => (
-                NoteKind::Differs,
-                "the kernel keeps the interface and its own addresses, and every port of the \
-                 stack's addresses is the stack's",
-            ),
-        };
         let entries: Vec<Entry> = self.entries_of("kni").cloned().collect();
-        for entry in entries {
-            if keys_of("kni").iter().any(|(key, _)| *key == entry.key) {
-                self.note(&entry, kind, sentence);
+        let known = |entry: &&Entry| keys_of("kni").iter().any(|(key, _)| *key == entry.key);
+        for entry in entries.iter().filter(known) {
+            let key = entry.key.as_str();
+            if !is_on {
+                let sentence = "the kernel keeps the interface and its own addresses";
+                self.note(entry, NoteKind::Moot, sentence);
+            } else if RATES.contains(&key) && entry.value != "0" {
+                let sentence = "what goes to the kernel is not limited: it never passes the stack";
+                self.note(entry, NoteKind::Differs, sentence);
             }
         }
+        if !is_on {
+            return Ok(());
+        }
+        let one_of = |choices: &'static [&'static str]| {
+            move |text: &str| {
+                let mut known = choices.iter();
+                let found = known.find(|choice| choice.eq_ignore_ascii_case(text));
+                let found = found.map(|choice| (*choice).to_owned());
+                found.ok_or_else(|| format!("one of {}", choices.join(", ")))
+            }
+        };
+        let method = self.parsed("kni", "method", one_of(&["reject", "accept"]))?;
+        let line = self.line("kni", "enable");
+        let method = method.ok_or_else(|| {
+            self.refusal(
+                line,
+                "[kni] needs method=reject or method=accept".to_owned(),
+            )
+        })?;
+        self.give("kni", method, self.line("kni", "method"));
+        for (key, option) in [("tcp_port", "kni-tcp"), ("udp_port", "kni-udp")] {
+            if let Some(ports) = self.parsed("kni", key, ports)? {
+                self.give(option, ports, self.line("kni", key));
+            }
+        }
+        let actions = one_of(&["default", "alltokni", "alltoff"]);
+        if let Some(action) = self.parsed("kni", "kni_action", actions)? {
+            self.give("kni-action", action, self.line("kni", "kni_action"));
+        }
+        Ok(())
     }
+}
+
+/// A list of ports, in the text of our own options.
+fn ports(text: &str) -> Result<String, String> {
+    let ranges = crate::kind::parse_ports(text)?;
+    let texts: Vec<String> = ranges.iter().map(ToString::to_string).collect();
+    Ok(texts.join(","))
 }

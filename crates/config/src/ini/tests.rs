@@ -103,6 +103,24 @@ fn several_vlans_have_tables_by_their_place_in_the_filter() {
 }
 
 #[test]
+fn ports_are_shared_with_the_kernel() {
+    let kni =
+        "[kni]\nenable=1\nmethod=Reject\ntcp_port=80,443\nudp_port=53-54\nkni_action=alltokni\n";
+    let found = settings(&format!("{BASE}{kni}"), 0);
+    assert_eq!(found.kni.as_deref(), Some("reject"));
+    let tcp: Vec<String> = found.kni_tcp.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        (tcp.join(" "), found.kni_udp[0].last),
+        ("80 443".into(), 54)
+    );
+    assert_eq!(found.kni_action, "alltokni");
+    let off = kni.replace("enable=1", "enable=0");
+    assert_eq!(settings(&format!("{BASE}{off}"), 0).kni, None);
+    let error = parse(&format!("{BASE}[kni]\nenable=1\n")).unwrap_err();
+    assert!(error.to_string().contains("method=reject"), "{error}");
+}
+
+#[test]
 fn freebsds_settings_become_sysctls_of_the_stack() {
     let text = format!(
         "{BASE}[freebsd.boot]\nhz=100\nkern.features.inet6=1\n[freebsd.sysctl]\n\
@@ -189,6 +207,7 @@ fn companions(key: &str) -> &'static str {
         "vlan_filter" => "[vlan7]\naddr=10.0.0.7\nnetmask=255.255.255.0\n[port0]\naddr=10.0.0.8\n",
         "fstack_log_file_prefix" => "fstack_log_level=1\n",
         "snaplen" | "savelen" | "savepath" => "enable=1\n",
+        "enable" => "method=accept\n",
         "prefix_len" | "gateway6" => "addr6=fd00::9\n",
         "vip_prefix_len" => "vip_addr6=fd00::9\n",
         _ => "",

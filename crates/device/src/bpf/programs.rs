@@ -1,6 +1,5 @@
-//! The four programs: steering (which slot?), the same for AF_XDP (is it for the slot whose queue it
-//! came by?), the filter of the keeper's slot (is it for us?) and the ingress drop (is it none of the
-//! kernel's business?). All of them read the steering table.
+//! Steering (which slot?) and the same for AF_XDP (is it for the slot whose queue it came by?), and what the other
+//! programs are made of. All of them read the steering table.
 //!
 //! They are assembled here and not compiled and loaded by a library (aya, libbpf-rs): those take an
 //! object file, which would need clang or a nightly compiler where Slipstack is built, and the
@@ -14,17 +13,11 @@ use crate::steering::layout;
 
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
-/// `pkt_type` of `struct __sk_buff`, and its value for what the kernel beside us sends.
-const SKB_KIND: i16 = 4;
-const KIND_OUTGOING: i32 = 4;
-/// Sent to this station.
-const KIND_HOST: i32 = 0;
 /// `protocol` of `struct __sk_buff`.
 const SKB_PROTOCOL: i16 = 16;
 /// EtherTypes as they lie in memory.
-const ETHERTYPE_IPV4: i32 = 0x0008;
-const ETHERTYPE_ARP: i32 = 0x0608;
-const ETHERTYPE_IPV6: i32 = 0xdd86;
+pub(super) const ETHERTYPE_IPV4: i32 = 0x0008;
+pub(super) const ETHERTYPE_IPV6: i32 = 0xdd86;
 /// Any fragment: more to come, or not the first.
 const FRAGMENT_BITS: i32 = 0xff3f;
 
@@ -32,23 +25,19 @@ const TCP: i32 = 6;
 const UDP: i32 = 17;
 
 /// Where the IPv4 header, the ports and the key of the exceptions map lie on the stack.
-const IP: i16 = -32;
-const IP_FRAGMENT: i16 = IP + 6;
-const IP_PROTOCOL: i16 = IP + 9;
-const IP_SOURCE: i16 = IP + 12;
-const IP_DESTINATION: i16 = IP + 16;
-const PORTS: i16 = -8;
+pub(super) const IP: i16 = -32;
+pub(super) const IP_FRAGMENT: i16 = IP + 6;
+pub(super) const IP_PROTOCOL: i16 = IP + 9;
+pub(super) const IP_SOURCE: i16 = IP + 12;
+pub(super) const IP_DESTINATION: i16 = IP + 16;
+pub(super) const PORTS: i16 = -8;
 const KEY: i16 = -80;
 /// The same of an IPv6 header: its addresses are at multiples of eight.
-const IP6: i16 = -128;
-const IP6_NEXT_HEADER: i16 = IP6 + 6;
-const IP6_SOURCE: i16 = IP6 + 8;
-const IP6_DESTINATION: i16 = IP6 + 24;
-const IP6_LEN: i32 = 40;
-
-/// Answers of a program at the ingress of an interface (tcx and direct-action alike).
-const INGRESS_DROP: i32 = 2;
-const INGRESS_NEXT: i32 = -1;
+pub(super) const IP6: i16 = -128;
+pub(super) const IP6_NEXT_HEADER: i16 = IP6 + 6;
+pub(super) const IP6_SOURCE: i16 = IP6 + 8;
+pub(super) const IP6_DESTINATION: i16 = IP6 + 24;
+pub(super) const IP6_LEN: i32 = 40;
 
 /// `rx_queue_index` of `struct xdp_md`.
 const XDP_QUEUE: i16 = 16;
@@ -57,19 +46,16 @@ const XDP_PASS: i32 = 2;
 /// The keeper's slot has no queue of its own.
 pub(crate) const SLOT_OF_FIRST_QUEUE: i32 = 1;
 
-/// The heartbeat may be this old, in nanoseconds.
-const HEARTBEAT_MAX: u64 = 1_000_000_000;
-
 /// Which header lies on the stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Family {
+pub(super) enum Family {
     V4,
     V6,
 }
 
 /// Which hook the code is for.
 #[derive(Clone, Copy)]
-enum Hook<'a> {
+pub(super) enum Hook<'a> {
     /// The context is a `struct __sk_buff`, and the answer is the slot.
     Skb,
     /// It is a `struct xdp_md`, and a frame of the slot whose queue it came by goes to the socket
@@ -77,29 +63,36 @@ enum Hook<'a> {
     Xdp(BorrowedFd<'a>),
 }
 
+/// The two maps of the steering.
+#[derive(Clone, Copy)]
+pub(crate) struct Maps<'a> {
+    pub(crate) table: BorrowedFd<'a>,
+    pub(crate) exceptions: BorrowedFd<'a>,
+}
+
 /// Emits code at a network header that lies `l3` bytes into the packet.
-struct Emitter<'a> {
-    code: Program,
-    table: BorrowedFd<'a>,
-    l3: i32,
+pub(super) struct Emitter<'a> {
+    pub(super) code: Program,
+    maps: Maps<'a>,
+    pub(super) l3: i32,
     hook: Hook<'a>,
 }
 
 impl<'a> Emitter<'a> {
-    fn new(table: BorrowedFd<'a>, l3: i32) -> Emitter<'a> {
+    pub(super) fn new(maps: Maps<'a>, l3: i32) -> Emitter<'a> {
         let mut code = Program::default();
         code.alu_reg(Alu::Mov, R6, R1);
         let hook = Hook::Skb;
         Emitter {
             code,
-            table,
+            maps,
             l3,
             hook,
         }
     }
 
     /// Ends with the slot in R0.
-    fn leave(&mut self) {
+    pub(super) fn leave(&mut self) {
         if let Hook::Xdp(sockets) = self.hook {
             let code = &mut self.code;
             let ours = code.label();
@@ -119,20 +112,21 @@ impl<'a> Emitter<'a> {
     }
 
     /// Ends with what is nobody's but the keeper's.
-    fn leave_to_keeper(&mut self) {
+    pub(super) fn leave_to_keeper(&mut self) {
         self.code.exit_with(match self.hook {
             Hook::Skb => 0,
             Hook::Xdp(_) => XDP_PASS,
         });
     }
 
-    fn table(&mut self, dst: Reg, offset: usize) {
+    pub(super) fn table(&mut self, dst: Reg, offset: usize) {
         // The table is 4 MB long.
-        self.code.load_map_value(dst, self.table, offset as i32);
+        self.code
+            .load_map_value(dst, self.maps.table, offset as i32);
     }
 
     /// Copies `len` packet bytes at the offset in R2 to the stack at `to`.
-    fn copy_from_r2(&mut self, to: i16, len: i32, failed: Label) {
+    pub(super) fn copy_from_r2(&mut self, to: i16, len: i32, failed: Label) {
         let code = &mut self.code;
         code.alu_reg(Alu::Mov, R1, R6);
         code.alu_reg(Alu::Mov, R3, R10);
@@ -145,13 +139,13 @@ impl<'a> Emitter<'a> {
         code.jump_if(If::Ne, R0, 0, failed);
     }
 
-    fn copy(&mut self, from: i32, to: i16, len: i32, failed: Label) {
+    pub(super) fn copy(&mut self, from: i32, to: i16, len: i32, failed: Label) {
         self.code.alu(Alu::Mov, R2, from);
         self.copy_from_r2(to, len, failed);
     }
 
     /// Copies the IPv4 header to the stack; leaves the destination in R8.
-    fn ip_header(&mut self, failed: Label) {
+    pub(super) fn ip_header(&mut self, failed: Label) {
         self.copy(self.l3, IP, 20, failed);
         let code = &mut self.code;
         code.load(Width::B4, R8, R10, IP_DESTINATION);
@@ -159,7 +153,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Leaves the addresses in use in R2, the multiplier of their hash in R4 and the distance of its shift in R5.
-    fn addresses(&mut self) {
+    pub(super) fn addresses(&mut self) {
         self.table(R2, layout::HALF_IN_USE);
         self.code.load(Width::B4, R1, R2, 0);
         self.table(R2, layout::ADDRESSES);
@@ -172,7 +166,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Makes the product in R1 the place of an address, which it leaves in R2.
-    fn place(&mut self, set: usize, entry_len: usize) {
+    pub(super) fn place(&mut self, set: usize, entry_len: usize) {
         let code = &mut self.code;
         code.alu(Alu::And, R5, 63);
         code.alu_reg(Alu::Rsh, R1, R5);
@@ -183,7 +177,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Goes to `own` when the address in R8 is in the set at `set`.
-    fn match_address(&mut self, set: usize, own: Label) {
+    pub(super) fn match_address(&mut self, set: usize, own: Label) {
         self.addresses();
         self.code.alu_reg(Alu::Mov, R1, R8);
         self.code.alu_reg(Alu::Mul, R1, R4);
@@ -195,12 +189,12 @@ impl<'a> Emitter<'a> {
     }
 
     /// Copies the IPv6 header to the stack.
-    fn ip6_header(&mut self, failed: Label) {
+    pub(super) fn ip6_header(&mut self, failed: Label) {
         self.copy(self.l3, IP6, IP6_LEN, failed);
     }
 
     /// Goes to `own` when the destination of the IPv6 header on the stack is one of ours.
-    fn match_own6(&mut self, own: Label) {
+    pub(super) fn match_own6(&mut self, own: Label) {
         let none = self.code.label();
         self.addresses();
         let code = &mut self.code;
@@ -237,7 +231,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Leaves the protocol (TCP or UDP) in R7 and both ports in R9, or goes to `other`.
-    fn ports(&mut self, family: Family, other: Label) {
+    pub(super) fn ports(&mut self, family: Family, other: Label) {
         if family == Family::V6 {
             return self.ports6(other);
         }
@@ -262,7 +256,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// As [`Emitter::ports`] for IPv6: extension headers, fragments among them, go to `other`.
-    fn ports6(&mut self, other: Label) {
+    pub(super) fn ports6(&mut self, other: Label) {
         let code = &mut self.code;
         let is_transport = code.label();
         code.load(Width::B1, R7, R10, IP6_NEXT_HEADER);
@@ -274,7 +268,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Leaves the entry of the destination port in R0.
-    fn port_entry(&mut self) {
+    pub(super) fn port_entry(&mut self) {
         let (udp, found) = (self.code.label(), self.code.label());
         let code = &mut self.code;
         code.load(Width::B2, R1, R10, PORTS + 2);
@@ -291,45 +285,111 @@ impl<'a> Emitter<'a> {
         self.code.load(Width::B2, R0, R2, 0);
     }
 
-    /// In share mode, goes to `theirs` unless the packet's port has an entry.
-    fn unless_shared(&mut self, family: Family, other: Label, theirs: Label, ours: Label) {
+    /// Goes to `shared` if the kernel has the stack's addresses too.
+    pub(super) fn if_shared(&mut self, shared: Label) {
         self.table(R2, layout::FLAGS);
         self.code.load(Width::B4, R1, R2, 0);
         let flag = layout::FLAG_SHARE.cast_signed();
-        let shared = self.code.label();
         self.code.jump_if(If::AnySet, R1, flag, shared);
+    }
+
+    /// On shared addresses, goes to `theirs` if the packet is the kernel's by its flow or port, and to `other` if it
+    /// has no ports.
+    pub(super) fn unless_shared(
+        &mut self,
+        family: Family,
+        other: Label,
+        theirs: Label,
+        ours: Label,
+    ) {
+        let (shared, by_port) = (self.code.label(), self.code.label());
+        self.if_shared(shared);
         self.code.jump(ours);
         self.code.bind(shared);
         self.ports(family, other);
-        self.port_entry();
-        self.code.jump_if(If::Eq, R0, 0, theirs);
+        self.exception(family, by_port);
+        let kernel = i32::from(layout::KERNEL_SLOT);
+        self.code.jump_if(If::Eq, R0, kernel, theirs);
+        self.code.jump(ours);
+        self.code.bind(by_port);
+        self.if_kernel_port(theirs);
         self.code.jump(ours);
     }
 
-    fn protocol(&mut self) {
+    /// Goes to `theirs` if the destination port is one of the kernel's.
+    pub(super) fn if_kernel_port(&mut self, theirs: Label) {
+        let (udp, found) = (self.code.label(), self.code.label());
+        let code = &mut self.code;
+        code.load(Width::B2, R1, R10, PORTS + 2);
+        code.swap_u16(R1);
+        code.alu(Alu::And, R1, 0xffff);
+        code.alu_reg(Alu::Mov, R3, R1);
+        code.alu(Alu::And, R3, 7);
+        code.alu(Alu::Rsh, R1, 3);
+        code.jump_if(If::Eq, R7, UDP, udp);
+        self.table(R2, layout::KERNEL_TCP);
+        self.code.jump(found);
+        self.code.bind(udp);
+        self.table(R2, layout::KERNEL_UDP);
+        self.code.bind(found);
+        let code = &mut self.code;
+        code.alu_reg(Alu::Add, R2, R1);
+        code.load(Width::B1, R0, R2, 0);
+        code.alu_reg(Alu::Rsh, R0, R3);
+        code.jump_if(If::AnySet, R0, 1, theirs);
+    }
+
+    /// Leaves the slot of the flow's exception in R0, or goes to `none`.
+    pub(super) fn exception(&mut self, family: Family, none: Label) {
+        self.table(R2, layout::EXCEPTIONS);
+        let code = &mut self.code;
+        code.load(Width::B4, R1, R2, 0);
+        code.jump_if(If::Eq, R1, 0, none);
+        match family {
+            Family::V4 => {
+                code.load(Width::B4, R1, R10, IP_SOURCE);
+                code.store(Width::B8, R10, KEY, R1);
+                code.alu(Alu::Mov, R1, 0);
+                code.store(Width::B8, R10, KEY + 8, R1);
+                code.store(Width::B8, R10, KEY + 16, R8);
+                code.store(Width::B8, R10, KEY + 24, R1);
+            }
+            Family::V6 => {
+                for word in (0..32).step_by(8) {
+                    code.load(Width::B8, R1, R10, IP6_SOURCE + word);
+                    code.store(Width::B8, R10, KEY + word, R1);
+                }
+            }
+        }
+        code.store(Width::B4, R10, KEY + 32, R9);
+        code.store(Width::B4, R10, KEY + 36, R7);
+        code.load_map(R1, self.maps.exceptions);
+        code.alu_reg(Alu::Mov, R2, R10);
+        code.alu(Alu::Add, R2, i32::from(KEY));
+        code.call(Helper::MapLookup);
+        code.jump_if(If::Eq, R0, 0, none);
+        code.load(Width::B4, R0, R0, 0);
+    }
+
+    pub(super) fn protocol(&mut self) {
         self.code.load(Width::B4, R0, R6, SKB_PROTOCOL);
     }
 }
 
 /// Chooses the slot of a received frame. `l3` is where the network header lies for the hook: 0 in
 /// a packet fan-out, 14 in a TAP.
-pub(crate) fn steering(table: BorrowedFd<'_>, exceptions: BorrowedFd<'_>, l3: i32) -> Vec<u64> {
-    let mut emit = Emitter::new(table, l3);
+pub(crate) fn steering(maps: Maps<'_>, l3: i32) -> Vec<u64> {
+    let mut emit = Emitter::new(maps, l3);
     emit.protocol();
-    emit_steering(&mut emit, exceptions);
+    emit_steering(&mut emit);
     emit.code.finish()
 }
 
 /// Hands a frame of up to `len_max` bytes to the AF_XDP socket of its queue, if it is for the slot
 /// that has the queue, and everything else to the kernel, where the packet sockets of the slots are.
-pub(crate) fn redirect(
-    table: BorrowedFd<'_>,
-    exceptions: BorrowedFd<'_>,
-    sockets: BorrowedFd<'_>,
-    len_max: u32,
-) -> Vec<u64> {
+pub(crate) fn redirect(maps: Maps<'_>, sockets: BorrowedFd<'_>, len_max: u32) -> Vec<u64> {
     const ETHERTYPE_AT: i32 = 12;
-    let mut emit = Emitter::new(table, 14);
+    let mut emit = Emitter::new(maps, 14);
     emit.hook = Hook::Xdp(sockets);
     let kernels = emit.code.label();
     let code = &mut emit.code;
@@ -338,14 +398,14 @@ pub(crate) fn redirect(
     code.jump_if(If::Gt, R0, len_max.cast_signed(), kernels);
     emit.copy(ETHERTYPE_AT, PORTS, 2, kernels);
     emit.code.load(Width::B2, R0, R10, PORTS);
-    emit_steering(&mut emit, exceptions);
+    emit_steering(&mut emit);
     emit.code.bind(kernels);
     emit.leave_to_keeper();
     emit.code.finish()
 }
 
 /// From the frame's type in R0 to the slot.
-fn emit_steering(emit: &mut Emitter<'_>, exceptions: BorrowedFd<'_>) {
+fn emit_steering(emit: &mut Emitter<'_>) {
     let [keeper, own, v6, own6] = core::array::from_fn(|_| emit.code.label());
     emit.code.jump_if(If::Eq, R0, ETHERTYPE_IPV6, v6);
     emit.code.jump_if(If::Ne, R0, ETHERTYPE_IPV4, keeper);
@@ -354,7 +414,7 @@ fn emit_steering(emit: &mut Emitter<'_>, exceptions: BorrowedFd<'_>) {
     emit.code.bind(keeper);
     emit.leave_to_keeper();
     emit.code.bind(own);
-    emit_slot(emit, exceptions, Family::V4);
+    emit_slot(emit, Family::V4);
 
     emit.code.bind(v6);
     let keeper = emit.code.label();
@@ -363,44 +423,25 @@ fn emit_steering(emit: &mut Emitter<'_>, exceptions: BorrowedFd<'_>) {
     emit.code.bind(keeper);
     emit.leave_to_keeper();
     emit.code.bind(own6);
-    emit_slot(emit, exceptions, Family::V6);
+    emit_slot(emit, Family::V6);
 }
 
 /// From a header on the stack whose destination is ours to the slot.
-fn emit_slot(emit: &mut Emitter<'_>, exceptions: BorrowedFd<'_>, family: Family) {
-    let (keeper, by_port, group) = (emit.code.label(), emit.code.label(), emit.code.label());
+fn emit_slot(emit: &mut Emitter<'_>, family: Family) {
+    let [keeper, by_port, group, shared, ours] = core::array::from_fn(|_| emit.code.label());
     emit.ports(family, keeper);
-    emit.table(R2, layout::EXCEPTIONS);
-    let code = &mut emit.code;
-    code.load(Width::B4, R1, R2, 0);
-    code.jump_if(If::Eq, R1, 0, by_port);
-    match family {
-        Family::V4 => {
-            code.load(Width::B4, R1, R10, IP_SOURCE);
-            code.store(Width::B8, R10, KEY, R1);
-            code.alu(Alu::Mov, R1, 0);
-            code.store(Width::B8, R10, KEY + 8, R1);
-            code.store(Width::B8, R10, KEY + 16, R8);
-            code.store(Width::B8, R10, KEY + 24, R1);
-        }
-        Family::V6 => {
-            for word in (0..32).step_by(8) {
-                code.load(Width::B8, R1, R10, IP6_SOURCE + word);
-                code.store(Width::B8, R10, KEY + word, R1);
-            }
-        }
-    }
-    code.store(Width::B4, R10, KEY + 32, R9);
-    code.store(Width::B4, R10, KEY + 36, R7);
-    code.load_map(R1, exceptions);
-    code.alu_reg(Alu::Mov, R2, R10);
-    code.alu(Alu::Add, R2, i32::from(KEY));
-    code.call(Helper::MapLookup);
-    code.jump_if(If::Eq, R0, 0, by_port);
-    code.load(Width::B4, R0, R0, 0);
+    emit.exception(family, by_port);
+    let kernel = i32::from(layout::KERNEL_SLOT);
+    emit.code.jump_if(If::Eq, R0, kernel, keeper);
     emit.leave();
 
     emit.code.bind(by_port);
+    emit.if_shared(shared);
+    emit.code.jump(ours);
+    emit.code.bind(shared);
+    // Its filter lets nothing pass that is the kernel's.
+    emit.if_kernel_port(keeper);
+    emit.code.bind(ours);
     emit.port_entry();
     let code = &mut emit.code;
     code.jump_if(If::AnySet, R0, i32::from(layout::GROUP_BIT), group);
@@ -476,123 +517,4 @@ fn emit_hash(emit: &mut Emitter<'_>, family: Family) {
         }
     }
     mix(code, hash::MULTIPLIER_2);
-}
-
-/// Lets ARP and what is addressed to the stack, to everybody or to a group pass to the keeper's
-/// slot: it need not wake for what the kernel beside us receives. The hook sees the packet from
-/// its Ethernet header.
-pub(crate) fn keeper_filter(table: BorrowedFd<'_>) -> Vec<u64> {
-    let mut emit = Emitter::new(table, 14);
-    let (accept, own, reject) = (emit.code.label(), emit.code.label(), emit.code.label());
-    let (v6, own6, strange) = (emit.code.label(), emit.code.label(), emit.code.label());
-    emit.code.load(Width::B4, R0, R6, SKB_KIND);
-    emit.code.jump_if(If::Eq, R0, KIND_OUTGOING, reject);
-    emit.protocol();
-    emit.code.jump_if(If::Eq, R0, ETHERTYPE_ARP, accept);
-    emit.code.jump_if(If::Eq, R0, ETHERTYPE_IPV6, v6);
-    emit.code.jump_if(If::Ne, R0, ETHERTYPE_IPV4, reject);
-    emit.ip_header(reject);
-    emit.match_address(layout::OWN, own);
-    emit.match_address(layout::BROADCAST, accept);
-    let code = &mut emit.code;
-    // 224.0.0.0/4 and 255.255.255.255: the first byte is the lowest in memory.
-    code.alu_reg(Alu::Mov, R1, R8);
-    code.alu(Alu::And, R1, 0xf0);
-    code.jump_if(If::Eq, R1, 0xe0, accept);
-    code.load_u64(R2, 0xffff_ffff);
-    code.jump_if_reg(If::Eq, R8, R2, accept);
-    code.jump(strange);
-    code.bind(reject);
-    code.exit_with(0);
-    code.bind(accept);
-    code.load_u64(R0, 0x7fff_ffff);
-    code.exit();
-    code.bind(own);
-    emit.unless_shared(Family::V4, accept, reject, accept);
-    emit.code.bind(v6);
-    emit.ip6_header(reject);
-    // ff00::/8: neighbour discovery asks a group.
-    emit.code.load(Width::B1, R1, R10, IP6_DESTINATION);
-    emit.code.jump_if(If::Eq, R1, 0xff, accept);
-    emit.match_own6(own6);
-    emit.code.jump(strange);
-    emit.code.bind(own6);
-    emit.unless_shared(Family::V6, accept, reject, accept);
-
-    // For another address: ours to pass on, if we do that and it is for this station.
-    emit.code.bind(strange);
-    emit.table(R2, layout::FLAGS);
-    let code = &mut emit.code;
-    let passed_on = code.label();
-    code.load(Width::B4, R1, R2, 0);
-    code.jump_if(
-        If::AnySet,
-        R1,
-        layout::FLAG_FORWARD.cast_signed(),
-        passed_on,
-    );
-    code.jump(reject);
-    code.bind(passed_on);
-    code.load(Width::B4, R0, R6, SKB_KIND);
-    code.jump_if(If::Eq, R0, KIND_HOST, accept);
-    code.jump(reject);
-    emit.code.finish()
-}
-
-/// Drops what is ours before the kernel's own stack sees it; packet sockets have seen it already.
-/// With `needs_heartbeat` only while the keeper lives: for hooks that outlive it.
-pub(crate) fn ingress_drop(table: BorrowedFd<'_>, needs_heartbeat: bool) -> Vec<u64> {
-    let mut emit = Emitter::new(table, 14);
-    let (next, own, arp, drop, v6, own6) = (
-        emit.code.label(),
-        emit.code.label(),
-        emit.code.label(),
-        emit.code.label(),
-        emit.code.label(),
-        emit.code.label(),
-    );
-    if needs_heartbeat {
-        emit.code.call(Helper::KtimeNs);
-        emit.table(R2, layout::HEARTBEAT);
-        let code = &mut emit.code;
-        code.load(Width::B8, R1, R2, 0);
-        code.alu_reg(Alu::Sub, R0, R1);
-        code.load_u64(R1, HEARTBEAT_MAX);
-        code.jump_if_reg(If::SignedGt, R0, R1, next);
-    }
-    emit.protocol();
-    emit.code.jump_if(If::Eq, R0, ETHERTYPE_ARP, arp);
-    emit.code.jump_if(If::Eq, R0, ETHERTYPE_IPV6, v6);
-    emit.code.jump_if(If::Ne, R0, ETHERTYPE_IPV4, next);
-    emit.ip_header(next);
-    emit.match_address(layout::OWN, own);
-    emit.code.bind(next);
-    emit.code.exit_with(INGRESS_NEXT);
-
-    // A kernel that answers for addresses of other interfaces must not answer for ours.
-    emit.code.bind(arp);
-    emit.copy(14 + 24, IP_DESTINATION, 4, next);
-    emit.code.load(Width::B4, R8, R10, IP_DESTINATION);
-    emit.code.jump_if(If::Eq, R8, 0, next);
-    let arp_own = emit.code.label();
-    emit.match_address(layout::OWN, arp_own);
-    emit.code.jump(next);
-    emit.code.bind(arp_own);
-    emit.table(R2, layout::FLAGS);
-    let code = &mut emit.code;
-    code.load(Width::B4, R1, R2, 0);
-    let flag = layout::FLAG_SHARE.cast_signed();
-    code.jump_if(If::AnySet, R1, flag, next);
-    code.bind(drop);
-    code.exit_with(INGRESS_DROP);
-
-    code.bind(own);
-    emit.unless_shared(Family::V4, next, next, drop);
-    emit.code.bind(v6);
-    emit.ip6_header(next);
-    emit.match_own6(own6);
-    emit.code.jump(next);
-    emit.code.bind(own6);
-    emit.unless_shared(Family::V6, next, next, drop);
-    emit.code.finish()
 }

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use super::{PacketSlot, RingParams, open, receive};
 use crate::backend::{Backend, Capabilities, Description, Opened};
-use crate::bpf::{programs, sys};
+use crate::bpf::{filters, sys};
 use crate::device::{Device, Sink};
 use crate::error::DeviceError;
 use crate::iface::{self, Link};
@@ -12,7 +12,7 @@ use crate::ingress::load_program;
 use crate::kernel;
 use crate::parts::{SlotLink, SlotParts, TSO_MAX, own_value};
 use crate::position::RingPosition;
-use crate::steering::{Steering, load_steering, writable};
+use crate::steering::{Steering, load_steering, maps};
 
 /// Where a fan-out program finds the network header.
 const L3: i32 = 0;
@@ -122,8 +122,7 @@ pub(crate) fn open_members(
     };
     let program = load_steering(steering, L3)?;
     open::set_fanout_program(slots[0].as_fd(), program.as_fd()).map_err(failed)?;
-    let [table, ..] = writable(steering)?;
-    let code = programs::keeper_filter(table);
+    let code = filters::keeper_filter(maps(steering)?);
     let filter = load_program("slip_filter", sys::PROG_SOCKET_FILTER, 0, &code)?;
     for (slot, fd) in slots.iter().enumerate() {
         let filter = (slot == 0).then_some(filter.as_fd());

@@ -6,6 +6,7 @@
 //! 4096     TCP ports   65,536 × u16: 0 = the keeper's slot, n = slot n, 0x8000 | g = group g
 //! 135168   UDP ports   the same
 //! 266240   groups      256 × 4096 × u8: the slot of each bucket
+//! 1314816  kernel's ports, a bit each: 8192 bytes of TCP, 8192 of UDP
 //! 2097152  addresses   two halves of 1 MiB, of which one is in use: see `addresses.rs`
 //! ```
 
@@ -25,6 +26,9 @@ pub(crate) const ALIVE: usize = 128;
 pub(crate) const TCP_PORTS: usize = 4096;
 pub(crate) const UDP_PORTS: usize = TCP_PORTS + 2 * 65_536;
 pub(crate) const GROUPS: usize = UDP_PORTS + 2 * 65_536;
+/// On shared addresses: one bit for each TCP port that is the kernel's, the same of UDP behind it.
+pub(crate) const KERNEL_TCP: usize = GROUPS + GROUPS_MAX * BUCKETS;
+pub(crate) const KERNEL_UDP: usize = KERNEL_TCP + 65_536 / 8;
 pub(crate) const ADDRESSES: usize = 2 << 20;
 pub(crate) const LEN: usize = ADDRESSES + 2 * HALF_LEN;
 
@@ -40,11 +44,13 @@ pub(crate) const BROADCAST: usize = OWN + 4 * (PLACES_MAX + PLACES_TRIED);
 /// The stack's IPv6 addresses as they lie in a header, all zero = none (16 bytes each).
 pub(crate) const OWN6: usize = BROADCAST + 4 * (PLACES_MAX + PLACES_TRIED);
 
-/// The kernel uses the same addresses: only ports with an entry are ours.
+/// The kernel uses the same addresses: the ports whose bits are set are its.
 pub(crate) const FLAG_SHARE: u32 = 1;
 /// Packets for others are passed on.
 pub(crate) const FLAG_FORWARD: u32 = 2;
 
+/// The slot of an exception whose flow is the kernel's.
+pub(crate) const KERNEL_SLOT: u16 = 0xffff;
 /// Marks a port entry that names a group.
 pub(crate) const GROUP_BIT: u16 = 0x8000;
 
@@ -67,5 +73,5 @@ pub(crate) const PROBES: usize = 16;
 /// bucket visits all.
 pub(crate) const PROBE_STEP: u32 = 1361;
 
-const _: () = assert!(ALIVE + SLOTS_MAX <= TCP_PORTS && GROUPS + GROUPS_MAX * BUCKETS <= ADDRESSES);
+const _: () = assert!(ALIVE + SLOTS_MAX <= TCP_PORTS && KERNEL_UDP + 65_536 / 8 <= ADDRESSES);
 const _: () = assert!(OWN6 + 16 * (PLACES_MAX + PLACES_TRIED) <= HALF_LEN);

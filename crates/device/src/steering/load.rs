@@ -1,18 +1,20 @@
 //! The steering's program, and the right to write its tables.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use super::Steering;
-use crate::bpf::{programs, sys};
+use crate::bpf::programs::{self, Maps};
+use crate::bpf::sys;
 use crate::error::DeviceError;
 use crate::ingress::load_program;
 
-pub(crate) fn writable(steering: &Steering) -> Result<[BorrowedFd<'_>; 3], DeviceError> {
-    steering.fds().ok_or(DeviceError::ReadOnly)
+/// What the programs look things up in.
+pub(crate) fn maps(steering: &Steering) -> Result<Maps<'_>, DeviceError> {
+    let [table, exceptions, _] = steering.fds().ok_or(DeviceError::ReadOnly)?;
+    Ok(Maps { table, exceptions })
 }
 
 pub(crate) fn load_steering(steering: &Steering, l3: i32) -> Result<OwnedFd, DeviceError> {
-    let [table, exceptions, _] = writable(steering)?;
-    let code = programs::steering(table, exceptions, l3);
+    let code = programs::steering(maps(steering)?, l3);
     load_program("slip_steer", sys::PROG_SOCKET_FILTER, 0, &code)
 }

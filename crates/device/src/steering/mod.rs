@@ -31,7 +31,7 @@ use crate::bpf::sys;
 use crate::error::DeviceError;
 use table::{Tables, Writer};
 
-pub(crate) use load::{load_steering, writable};
+pub(crate) use load::{load_steering, maps};
 
 pub use layout::{BUCKETS, GROUPS_MAX, OWN_MAX, SLOTS_MAX};
 
@@ -67,9 +67,9 @@ impl Proto {
 /// Who receives what is sent to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
-    /// Nobody has the port: slot 0 refuses it; on an address shared with the kernel, the kernel's.
+    /// Nobody has the port: slot 0 refuses it.
     Keeper,
-    /// This slot; `Slot(0)` says that the port is ours even on a shared address.
+    /// This slot.
     Slot(u16),
     /// The slot that the listener group names for the flow.
     Group(u8),
@@ -181,7 +181,7 @@ impl Steering {
         addresses::is_own(self.tables.read(), ip)
     }
 
-    /// Whether the kernel has the same addresses: only ports with an entry are ours then.
+    /// Whether the kernel has the same addresses: the ports of [`Steering::set_kernel_port`] are its.
     pub fn set_share(&self, is_shared: bool) -> Result<(), DeviceError> {
         self.set_flag(layout::FLAG_SHARE, is_shared)
     }
@@ -196,6 +196,34 @@ impl Steering {
         let flags = others | if is_on { flag } else { 0 };
         self.writable()?.u32(layout::FLAGS, flags);
         Ok(())
+    }
+
+    /// Whether packets to a port of a shared address are the kernel's. One store; flows with an
+    /// exception do not follow it.
+    pub fn set_kernel_port(
+        &self,
+        proto: Proto,
+        port: u16,
+        is_kernels: bool,
+    ) -> Result<(), DeviceError> {
+        let (at, bit) = kernel_bit(proto, port);
+        let before = self.tables.read().load_u8(at);
+        let after = if is_kernels {
+            before | bit
+        } else {
+            before & !bit
+        };
+        if after != before {
+            self.writable()?.u8(at, after);
+        }
+        Ok(())
+    }
+
+    /// Whether the kernel has the same addresses, and the port is its.
+    pub fn is_kernel_port(&self, proto: Proto, port: u16) -> bool {
+        let table = self.tables.read();
+        let (at, bit) = kernel_bit(proto, port);
+        table.load_u32(layout::FLAGS) & layout::FLAG_SHARE != 0 && table.load_u8(at) & bit != 0
     }
 
     /// One store: frames that arrive from now on follow it.
@@ -296,18 +324,30 @@ impl Steering {
 
     /// Sends single flows to a slot whatever their port says. Costs a system call per flow.
     pub fn add_exceptions(&self, flows: &[(Flow, u16)]) -> Result<(), DeviceError> {
-        let table = self.writable()?;
         for (flow, slot) in flows {
-            let slot = u32::from(check_slot(*slot)?);
-            let key = key_of(flow);
-            let is_new = sys::lookup(self.exceptions.as_fd(), &key).is_err();
-            sys::update(self.exceptions.as_fd(), &key, slot).map_err(|source| {
-                DeviceError::system("adding an exception to the steering", "CAP_BPF", source)
-            })?;
-            if is_new {
-                let count = self.tables.read().load_u32(layout::EXCEPTIONS);
-                table.u32(layout::EXCEPTIONS, count + 1);
-            }
+            self.add_exception(flow, check_slot(*slot)?)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves single flows to the kernel, which has the same addresses, whatever their port says.
+    pub fn leave_to_kernel(&self, flows: &[Flow]) -> Result<(), DeviceError> {
+        for flow in flows {
+            self.add_exception(flow, layout::KERNEL_SLOT)?;
+        }
+        Ok(())
+    }
+
+    fn add_exception(&self, flow: &Flow, slot: u16) -> Result<(), DeviceError> {
+        let table = self.writable()?;
+        let key = key_of(flow);
+        let is_new = sys::lookup(self.exceptions.as_fd(), &key).is_err();
+        sys::update(self.exceptions.as_fd(), &key, slot.into()).map_err(|source| {
+            DeviceError::system("adding an exception to the steering", "CAP_BPF", source)
+        })?;
+        if is_new {
+            let count = self.tables.read().load_u32(layout::EXCEPTIONS);
+            table.u32(layout::EXCEPTIONS, count + 1);
         }
         Ok(())
     }
@@ -351,7 +391,8 @@ impl Steering {
                 remote,
             };
             if let Ok(slot) = sys::lookup(self.exceptions.as_fd(), &key_of(&flow)) {
-                return u16::try_from(slot).unwrap_or(0);
+                // The kernel's are none of those that stay on the machine.
+                return check_slot(slot as u16).unwrap_or(0);
             }
         }
         match self.port(proto, local.port()) {
@@ -391,6 +432,15 @@ impl Steering {
             table.u64(layout::HEARTBEAT, now_ns);
         }
     }
+}
+
+/// The place of a port among the kernel's, and its bit there.
+fn kernel_bit(proto: Proto, port: u16) -> (usize, u8) {
+    let of_proto = match proto {
+        Proto::Tcp => layout::KERNEL_TCP,
+        Proto::Udp => layout::KERNEL_UDP,
+    };
+    (of_proto + usize::from(port / 8), 1 << (port % 8))
 }
 
 fn check_slot(slot: u16) -> Result<u16, DeviceError> {

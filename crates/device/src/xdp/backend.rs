@@ -21,7 +21,7 @@ use crate::ingress::load_program;
 use crate::packet::{PacketSlot, RingParams, open_members, shared_link};
 use crate::parts::{SlotParts, own_value};
 use crate::position::RingPosition;
-use crate::steering::{Steering, writable};
+use crate::steering::{Steering, maps};
 
 /// Ethernet's header with a tag.
 const LINK_HEADER: u32 = 18;
@@ -164,8 +164,8 @@ impl Attached {
         let map = bpf::create_map("slip_sockets", bpf::MAP_XSK, 4, 4, queues.max(1), 0);
         let map = map.map_err(failed)?;
         let mut shape = shape(link, mode);
-        let [table, exceptions, _] = writable(steering)?;
-        let code = programs::redirect(table, exceptions, map.as_fd(), shape.len_max());
+
+        let code = programs::redirect(maps(steering)?, map.as_fd(), shape.len_max());
         let kind = match link.mtu > MTU_IN_ONE {
             true => bpf::PROG_XDP | bpf::PROG_IN_PIECES,
             false => bpf::PROG_XDP,

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use crate::net::{self, PEER, Pair, STACK};
-use slipstack_device::{DropKind, Port, Proto, Slots};
+use slipstack_device::{DropKind, Flow, Proto, Slots};
 
 /// IPv4 packets that the namespace of the calling thread has received.
 fn received_by_kernel() -> u64 {
@@ -76,19 +76,43 @@ fn a_forwarding_kernel_sees_nothing_and_the_drop_goes_with_its_keeper() {
 }
 
 #[test]
-fn on_a_shared_address_only_our_ports_are_dropped() {
+fn on_a_shared_address_the_kernels_ports_and_flows_are_not_dropped() {
     if !net::may_run("share") {
         return;
     }
     let (pair, mut slots) = open("share");
-    slots.steering().set_share(true).unwrap();
-    slots
-        .steering()
-        .set_port(Proto::Udp, 53, Port::Slot(0))
-        .unwrap();
+    let steering = slots.steering();
+    steering.set_share(true).unwrap();
+    steering.set_kernel_port(Proto::Udp, 54, true).unwrap();
+    assert!(steering.is_kernel_port(Proto::Udp, 54) && !steering.is_kernel_port(Proto::Tcp, 54));
     slots.install_ingress_drop().unwrap();
     assert_eq!(leaks(&pair, 53), 0);
     assert_eq!(leaks(&pair, 54), 10);
+
+    // A flow of ours to a port of the kernel's, and one of the kernel's to a port of ours.
+    let flow = |port: u16| Flow {
+        proto: Proto::Udp,
+        local: (STACK, port).into(),
+        remote: (PEER, 4000).into(),
+    };
+    let leaks_of_flow = |port: u16| {
+        let before = received_by_kernel();
+        pair.peer.run(move || {
+            let socket = UdpSocket::bind((PEER, 4000)).unwrap();
+            socket.send_to(b"of one flow", (STACK, port)).unwrap();
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        received_by_kernel() - before
+    };
+    let steering = slots.steering();
+    steering.add_exceptions(&[(flow(54), 0)]).unwrap();
+    steering.leave_to_kernel(&[flow(53)]).unwrap();
+    assert_eq!((leaks_of_flow(54), leaks_of_flow(53)), (0, 1));
+    assert_eq!((leaks(&pair, 54), leaks(&pair, 53)), (10, 0));
+    steering.remove_exception(&flow(53)).unwrap();
+    assert_eq!(leaks_of_flow(53), 0);
+    steering.set_kernel_port(Proto::Udp, 54, false).unwrap();
+    assert_eq!(leaks(&pair, 54), 0);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use clients::{CLIENTS_MAX, Client, ClientId, Clients, Family, ProcessKey};
 pub use listeners::{LISTENERS_MAX, ListenRefused, Listener, Listeners, Protocol};
-pub use ports::{PortBlocks, system_ports};
+pub use ports::{PortBlocks, ports_beside, system_ports};
 
 /// The keeper's own slot.
 pub const KEEPER_SLOT: u16 = 0;

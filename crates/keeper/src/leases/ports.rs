@@ -156,6 +156,17 @@ pub fn system_ports() -> (u16, u16) {
         .unwrap_or(POOL_DEFAULT)
 }
 
+/// Ports for the stack's own connections where the kernel has the same addresses and takes `system` for its own: those
+/// right below it, or else above.
+pub fn ports_beside((first, last): (u16, u16)) -> (u16, u16) {
+    const LEAST: u16 = 2048;
+    match (first / 2 >= LEAST, u16::MAX - last >= LEAST) {
+        (true, _) => (first / 2, first - 1),
+        (false, true) => (last + 1, u16::MAX),
+        (false, false) => (first, last),
+    }
+}
+
 fn read_pool(text: &str) -> Option<(u16, u16)> {
     let mut words = text.split_whitespace().map(|word| word.parse().ok());
     Some((words.next()??, words.next()??))
@@ -167,6 +178,13 @@ mod tests {
 
     fn blocks() -> PortBlocks {
         PortBlocks::new(POOL_DEFAULT, [1, 2])
+    }
+
+    #[test]
+    fn shared_addresses_leave_the_kernel_its_ports() {
+        assert_eq!(ports_beside((32768, 60999)), (16384, 32767));
+        assert_eq!(ports_beside((1024, 40000)), (40001, 65535));
+        assert_eq!(ports_beside((1024, 65000)), (1024, 65000));
     }
 
     #[test]

@@ -113,7 +113,7 @@ impl World {
     }
 
     /// A packet with extension headers, which steering leaves to us: into the inbox of the engine that
-    /// serves its flow. False: it is none, or for nobody.
+    /// serves its flow, or left to the kernel. False: it is none, or for nobody.
     pub(super) fn pass_extended_on(&mut self, frame: &[u8], meta: RxMeta) -> bool {
         const NEXT_HEADER_AT: usize = 14 + 6;
         let is_extended = !meta.local
@@ -132,6 +132,9 @@ impl World {
         let Some(flow) = parsed.as_ref().map(flow_of) else {
             return false;
         };
+        if steering.is_kernel_port(flow.proto, flow.local.port()) {
+            return true;
+        }
         let slot = steering.find_slot(flow.proto, flow.local, flow.remote);
         slot != 0 && self.inboxes.post(slot, &InboxMessage::Frame(frame))
     }
@@ -175,6 +178,13 @@ impl World {
                 if !meta.local && self.own.contains(&id.src) =>
             {
                 (0, Vec::new())
+            }
+            // The kernel has the packet too, and its address.
+            FrameFragment::First(id, number, _, dst)
+                if steering.is_kernel_port(proto_of(number), dst.port()) =>
+            {
+                self.trails.begin(id, 0, now);
+                return Some(Vec::new());
             }
             FrameFragment::First(id, number, src, dst) => {
                 let slots = match proto_of(number) {

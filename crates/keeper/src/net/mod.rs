@@ -419,6 +419,11 @@ impl Net {
         self.world.care.has(flow)
     }
 
+    /// Flows that are carried out here.
+    pub fn carried(&self) -> impl Iterator<Item = Flow> + '_ {
+        self.world.care.by_flow.keys().copied()
+    }
+
     /// Whether a flow is carried out or reset here.
     pub fn has_flow(&self, flow: &Flow) -> bool {
         self.carries(flow) || self.world.doomed.contains(flow)

@@ -9,6 +9,7 @@ mod departures;
 mod inquiries;
 mod requests;
 mod routers;
+mod share;
 mod stalls;
 mod status;
 mod wait;
@@ -140,6 +141,7 @@ pub struct Server {
     /// Nobody is let in before: there was no descriptor for the last one who knocked.
     deaf_until: Option<u64>,
     swept_at: u64,
+    kernel_flows_swept_at: u64,
     /// Slots of engines that are gone, which are emptied once more then.
     vacated: Vec<(u16, u64)>,
     stalls: stalls::Stalls,
@@ -193,6 +195,7 @@ impl Server {
             idle_since: None,
             deaf_until: None,
             swept_at: now,
+            kernel_flows_swept_at: now,
             vacated: Vec::new(),
             stalls: stalls::Stalls::default(),
             is_stopping: false,
@@ -208,15 +211,20 @@ impl Server {
                 ));
             }
         }
-        server.publish_engines();
-        if is_successor {
-            server.renew_network(now);
-        }
-        // What changed while nobody listened.
-        server.follow_link(now);
-        server.follow_routers(now);
-        server.world.save();
+        server.catch_up(is_successor, now);
         server
+    }
+
+    /// What changed while nobody listened.
+    fn catch_up(&mut self, is_successor: bool, now: u64) {
+        self.leave_first_flows();
+        self.publish_engines();
+        if is_successor {
+            self.renew_network(now);
+        }
+        self.follow_link(now);
+        self.follow_routers(now);
+        self.world.save();
     }
 
     /// Serves until nobody needs a keeper, or until this process becomes the standby.
@@ -283,6 +291,7 @@ impl Server {
             self.swept_at = now;
             self.sweep_exceptions();
         }
+        self.sweep_kernel_flows(now);
         if self.world.slots.needs_beat() {
             self.world.slots.beat(now);
         }

@@ -500,6 +500,7 @@ impl Server {
 
     /// Brings the steering tables in line with the leases for inclusive ranges of ports.
     pub(super) fn steer_ports(&mut self, ranges: &[(Protocol, u16, u16)]) {
+        self.share_ports(ranges);
         let mut flows = self.living_flows();
         flows.sort_unstable_by_key(steer::order);
         let steering = self.world.slots.steering();

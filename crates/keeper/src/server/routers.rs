@@ -6,7 +6,7 @@ use slipstack_device::{DeviceError, iface};
 
 use crate::log::say;
 
-use super::Server;
+use super::{Server, share};
 
 impl Server {
     /// Makes this the network that holds: steering and the own stack go by it at once, engines and programs when they
@@ -18,6 +18,7 @@ impl Server {
         self.net.set_network(now, &state);
         self.world.state.network.clone_from(&state);
         self.world.network.state = state;
+        self.share_ports(&share::ALL);
         self.world.save();
         self.tell_watchers();
         Ok(())

@@ -163,6 +163,7 @@ fn keeper(base: &Path) -> ExitCode {
         vlans: Vec::new(),
         rules: Vec::new(),
         is_forwarding: false,
+        share: None,
         vlan: 0,
         is_persistent: false,
     };

@@ -1,7 +1,8 @@
-//! `ff_ifconfig`, `ff_route` and `ff_ipfw`: FreeBSD's grammar, as F-Stack's tools have it.
+//! `ff_ifconfig`, `ff_route`, `ff_ipfw` and `ff_knictl`: FreeBSD's grammar, as F-Stack's tools have it.
 
 pub mod ifconfig;
 pub mod ipfw;
+pub mod knictl;
 pub mod route;
 
 use slipstack_channel::control::net::MAIN_TABLE;

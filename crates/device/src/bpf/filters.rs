@@ -1,0 +1,179 @@
+//! The filter of the keeper's slot (is it for us?) and the ingress drop (is it none of the kernel's business?).
+
+use super::asm::{Alu, Helper, If, Label, Width};
+use super::programs::{
+    ETHERTYPE_IPV4, ETHERTYPE_IPV6, Emitter, Family, IP, IP_DESTINATION, IP_PROTOCOL,
+    IP6_DESTINATION, IP6_LEN, IP6_NEXT_HEADER, Maps, PORTS,
+};
+use crate::steering::layout;
+
+use super::asm::Reg::{R0, R1, R2, R6, R8, R10};
+
+/// `pkt_type` of `struct __sk_buff`, and its value for what the kernel beside us sends.
+const SKB_KIND: i16 = 4;
+const KIND_OUTGOING: i32 = 4;
+/// Sent to this station.
+const KIND_HOST: i32 = 0;
+/// Answers of a program at the ingress of an interface (tcx and direct-action alike).
+const INGRESS_DROP: i32 = 2;
+const INGRESS_NEXT: i32 = -1;
+/// The heartbeat may be this old, in nanoseconds.
+const HEARTBEAT_MAX: u64 = 1_000_000_000;
+const ETHERTYPE_ARP: i32 = 0x0608;
+
+impl Emitter<'_> {
+    /// Goes to `theirs` if a packet without ports asks for an echo, which the kernel answers on shared addresses, and
+    /// to `other` otherwise.
+    fn if_echo(&mut self, family: Family, theirs: Label, other: Label) {
+        const ICMP: i32 = 1;
+        const ICMP6: i32 = 58;
+        const ECHO: i32 = 8;
+        const ECHO6: i32 = 128;
+        let code = &mut self.code;
+        let echo = match family {
+            Family::V4 => {
+                code.load(Width::B1, R1, R10, IP_PROTOCOL);
+                code.jump_if(If::Ne, R1, ICMP, other);
+                code.load(Width::B1, R2, R10, IP);
+                code.alu(Alu::And, R2, 15);
+                code.alu(Alu::Lsh, R2, 2);
+                code.alu(Alu::Add, R2, self.l3);
+                self.copy_from_r2(PORTS, 1, other);
+                ECHO
+            }
+            Family::V6 => {
+                code.load(Width::B1, R1, R10, IP6_NEXT_HEADER);
+                code.jump_if(If::Ne, R1, ICMP6, other);
+                self.copy(self.l3 + IP6_LEN, PORTS, 1, other);
+                ECHO6
+            }
+        };
+        self.code.load(Width::B1, R1, R10, PORTS);
+        self.code.jump_if(If::Eq, R1, echo, theirs);
+        self.code.jump(other);
+    }
+}
+
+/// Lets ARP and what is addressed to the stack, to everybody or to a group pass to the keeper's
+/// slot: it need not wake for what the kernel beside us receives. The hook sees the packet from
+/// its Ethernet header.
+pub(crate) fn keeper_filter(maps: Maps<'_>) -> Vec<u64> {
+    let mut emit = Emitter::new(maps, 14);
+    let (portless, portless6) = (emit.code.label(), emit.code.label());
+    let (accept, own, reject) = (emit.code.label(), emit.code.label(), emit.code.label());
+    let (v6, own6, strange) = (emit.code.label(), emit.code.label(), emit.code.label());
+    emit.code.load(Width::B4, R0, R6, SKB_KIND);
+    emit.code.jump_if(If::Eq, R0, KIND_OUTGOING, reject);
+    emit.protocol();
+    emit.code.jump_if(If::Eq, R0, ETHERTYPE_ARP, accept);
+    emit.code.jump_if(If::Eq, R0, ETHERTYPE_IPV6, v6);
+    emit.code.jump_if(If::Ne, R0, ETHERTYPE_IPV4, reject);
+    emit.ip_header(reject);
+    emit.match_address(layout::OWN, own);
+    emit.match_address(layout::BROADCAST, accept);
+    let code = &mut emit.code;
+    // 224.0.0.0/4 and 255.255.255.255: the first byte is the lowest in memory.
+    code.alu_reg(Alu::Mov, R1, R8);
+    code.alu(Alu::And, R1, 0xf0);
+    code.jump_if(If::Eq, R1, 0xe0, accept);
+    code.load_u64(R2, 0xffff_ffff);
+    code.jump_if_reg(If::Eq, R8, R2, accept);
+    code.jump(strange);
+    code.bind(reject);
+    code.exit_with(0);
+    code.bind(accept);
+    code.load_u64(R0, 0x7fff_ffff);
+    code.exit();
+    code.bind(own);
+    emit.unless_shared(Family::V4, portless, reject, accept);
+    emit.code.bind(portless);
+    emit.if_echo(Family::V4, reject, accept);
+    emit.code.bind(v6);
+    emit.ip6_header(reject);
+    // ff00::/8: neighbour discovery asks a group.
+    emit.code.load(Width::B1, R1, R10, IP6_DESTINATION);
+    emit.code.jump_if(If::Eq, R1, 0xff, accept);
+    emit.match_own6(own6);
+    emit.code.jump(strange);
+    emit.code.bind(own6);
+    emit.unless_shared(Family::V6, portless6, reject, accept);
+    emit.code.bind(portless6);
+    emit.if_echo(Family::V6, reject, accept);
+
+    // For another address: ours to pass on, if we do that and it is for this station.
+    emit.code.bind(strange);
+    emit.table(R2, layout::FLAGS);
+    let code = &mut emit.code;
+    let passed_on = code.label();
+    code.load(Width::B4, R1, R2, 0);
+    code.jump_if(
+        If::AnySet,
+        R1,
+        layout::FLAG_FORWARD.cast_signed(),
+        passed_on,
+    );
+    code.jump(reject);
+    code.bind(passed_on);
+    code.load(Width::B4, R0, R6, SKB_KIND);
+    code.jump_if(If::Eq, R0, KIND_HOST, accept);
+    code.jump(reject);
+    emit.code.finish()
+}
+
+/// Drops what is ours before the kernel's own stack sees it; packet sockets have seen it already.
+/// With `needs_heartbeat` only while the keeper lives: for hooks that outlive it.
+pub(crate) fn ingress_drop(maps: Maps<'_>, needs_heartbeat: bool) -> Vec<u64> {
+    let mut emit = Emitter::new(maps, 14);
+    let (next, own, arp, drop, v6, own6) = (
+        emit.code.label(),
+        emit.code.label(),
+        emit.code.label(),
+        emit.code.label(),
+        emit.code.label(),
+        emit.code.label(),
+    );
+    if needs_heartbeat {
+        emit.code.call(Helper::KtimeNs);
+        emit.table(R2, layout::HEARTBEAT);
+        let code = &mut emit.code;
+        code.load(Width::B8, R1, R2, 0);
+        code.alu_reg(Alu::Sub, R0, R1);
+        code.load_u64(R1, HEARTBEAT_MAX);
+        code.jump_if_reg(If::SignedGt, R0, R1, next);
+    }
+    emit.protocol();
+    emit.code.jump_if(If::Eq, R0, ETHERTYPE_ARP, arp);
+    emit.code.jump_if(If::Eq, R0, ETHERTYPE_IPV6, v6);
+    emit.code.jump_if(If::Ne, R0, ETHERTYPE_IPV4, next);
+    emit.ip_header(next);
+    emit.match_address(layout::OWN, own);
+    emit.code.bind(next);
+    emit.code.exit_with(INGRESS_NEXT);
+
+    // A kernel that answers for addresses of other interfaces must not answer for ours.
+    emit.code.bind(arp);
+    emit.copy(14 + 24, IP_DESTINATION, 4, next);
+    emit.code.load(Width::B4, R8, R10, IP_DESTINATION);
+    emit.code.jump_if(If::Eq, R8, 0, next);
+    let arp_own = emit.code.label();
+    emit.match_address(layout::OWN, arp_own);
+    emit.code.jump(next);
+    emit.code.bind(arp_own);
+    emit.table(R2, layout::FLAGS);
+    let code = &mut emit.code;
+    code.load(Width::B4, R1, R2, 0);
+    let flag = layout::FLAG_SHARE.cast_signed();
+    code.jump_if(If::AnySet, R1, flag, next);
+    code.bind(drop);
+    code.exit_with(INGRESS_DROP);
+
+    code.bind(own);
+    emit.unless_shared(Family::V4, next, next, drop);
+    emit.code.bind(v6);
+    emit.ip6_header(next);
+    emit.match_own6(own6);
+    emit.code.jump(next);
+    emit.code.bind(own6);
+    emit.unless_shared(Family::V6, next, next, drop);
+    emit.code.finish()
+}

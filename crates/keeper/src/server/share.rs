@@ -1,0 +1,162 @@
+//! Addresses that the kernel has too: which ports are its, and which flows stay where they are when that changes.
+//!
+//! Ports that are leased to an engine for its own connections are the stack's whatever is listed; of those from which
+//! the kernel connects to others, only the ones that a program of the stack has asked for, unless they are listed. A flow
+//! of the other side has an exception before its port changes hands, and keeps it as long as it lives.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+
+use slipstack_channel::control::net::{Listed, ShareAction};
+use slipstack_device::{DeviceError, Flow, Proto};
+
+use super::Server;
+use crate::kernel_flows;
+use crate::leases::{Protocol, Route, system_ports};
+use crate::log::say;
+use crate::steer::{self, OwnedFlow};
+
+/// How often connections that were left to the kernel are compared with those that it has.
+const SWEEP_NS: u64 = 5_000_000_000;
+
+/// All ports of both protocols.
+pub(super) const ALL: [(Protocol, u16, u16); 2] =
+    [(Protocol::Tcp, 1, u16::MAX), (Protocol::Udp, 1, u16::MAX)];
+
+impl Server {
+    /// Brings the kernel's part of these inclusive ranges in line with what the operator wants and with the leases.
+    pub(super) fn share_ports(&mut self, ranges: &[(Protocol, u16, u16)]) {
+        if self.world.network.state.share.is_none() {
+            return;
+        }
+        let (to_kernel, to_stack) = self.moved_ports(ranges);
+        let moved = self
+            .move_to_kernel(&to_kernel)
+            .and_then(|()| self.move_to_stack(&to_stack));
+        if let Err(error) = moved {
+            say(format_args!(
+                "ports cannot be shared with the kernel: {error}"
+            ));
+        }
+    }
+
+    /// Ports that have to go to the kernel, and those that have to come from it.
+    fn moved_ports(&self, ranges: &[(Protocol, u16, u16)]) -> (PortSet, PortSet) {
+        let (mut to_kernel, mut to_stack) = (PortSet::new(), PortSet::new());
+        let steering = self.world.slots.steering();
+        let Some(share) = &self.world.network.state.share else {
+            return (to_kernel, to_stack);
+        };
+        // From these the kernel connects to others.
+        let (first, last) = system_ports();
+        let is_plain = (share.listed, share.action) == (Listed::Kernel, ShareAction::Default);
+        let is_spared = |port| is_plain && (first..=last).contains(&port);
+        for &(protocol, first, last) in ranges {
+            let proto = steer::proto(protocol);
+            for port in first..=last {
+                let is_asked = share.is_kernels(proto == Proto::Udp, port);
+                let leases = &self.world.state.leases;
+                let is_kernels_own =
+                    is_spared(port) && leases.route(protocol, port) == Route::Keeper;
+                let is_leased = || leases.blocks().find_owner(port).is_some();
+                let wanted = (is_asked && !is_leased()) || is_kernels_own;
+                match (steering.is_kernel_port(proto, port), wanted) {
+                    (false, true) => _ = to_kernel.insert((proto, port)),
+                    (true, false) => _ = to_stack.insert((proto, port)),
+                    _ => {}
+                }
+            }
+        }
+        (to_kernel, to_stack)
+    }
+
+    fn move_to_kernel(&mut self, ports: &PortSet) -> Result<(), DeviceError> {
+        if ports.is_empty() {
+            return Ok(());
+        }
+        let is_moved = |flow: &Flow| ports.contains(&(flow.proto, flow.local.port()));
+        let carried = self.net.carried().map(|flow| (flow, 0));
+        let flows = self.living_flows().into_iter().chain(carried);
+        let flows: Vec<OwnedFlow> = flows.filter(|(flow, _)| is_moved(flow)).collect();
+        let steering = self.world.slots.steering();
+        self.steer.except(steering, &flows)?;
+        for &(proto, port) in ports {
+            steering.set_kernel_port(proto, port, true)?;
+        }
+        Ok(())
+    }
+
+    fn move_to_stack(&mut self, ports: &PortSet) -> Result<(), DeviceError> {
+        if ports.is_empty() {
+            return Ok(());
+        }
+        let is_moved = |local: &SocketAddr| ports.contains(&(Proto::Tcp, local.port()));
+        self.leave_to_kernel(is_moved)?;
+        let steering = self.world.slots.steering();
+        for &(proto, port) in ports {
+            steering.set_kernel_port(proto, port, false)?;
+        }
+        Ok(())
+    }
+
+    /// At the start all ports are the stack's already: what the kernel has there stays there.
+    pub(super) fn leave_first_flows(&mut self) {
+        if self.world.network.state.share.is_none() {
+            return;
+        }
+        self.share_ports(&ALL);
+        let steering = self.world.slots.steering();
+        let kernels: HashSet<u16> = (1..=u16::MAX)
+            .filter(|port| steering.is_kernel_port(Proto::Tcp, *port))
+            .collect();
+        if let Err(error) = self.leave_to_kernel(|local| !kernels.contains(&local.port())) {
+            say(format_args!(
+                "connections of the kernel's cannot be left to it: {error}"
+            ));
+        }
+    }
+
+    fn leave_to_kernel(
+        &mut self,
+        is_meant: impl Fn(&SocketAddr) -> bool,
+    ) -> Result<(), DeviceError> {
+        let steering = self.world.slots.steering();
+        let mut ends = kernel_flows::read();
+        ends.retain(|(local, _)| steering.is_own(local.ip()) && is_meant(local));
+        let flows: Vec<Flow> = ends.iter().map(flow_of).collect();
+        steering.leave_to_kernel(&flows)?;
+        let known = &mut self.world.state.kernel_flows;
+        for end in ends {
+            if !known.contains(&end) {
+                known.push(end);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets connections that the kernel does not have any more.
+    pub(super) fn sweep_kernel_flows(&mut self, now: u64) {
+        let is_due = now.saturating_sub(self.kernel_flows_swept_at) >= SWEEP_NS;
+        if self.world.state.kernel_flows.is_empty() || !is_due {
+            return;
+        }
+        self.kernel_flows_swept_at = now;
+        let living: HashSet<_> = kernel_flows::read().into_iter().collect();
+        let steering = self.world.slots.steering();
+        self.world.state.kernel_flows.retain(|ends| {
+            // One that is gone already is as good.
+            living.contains(ends) || steering.remove_exception(&flow_of(ends)).is_err()
+        });
+        self.world.save();
+    }
+}
+
+type PortSet = HashSet<(Proto, u16)>;
+
+fn flow_of((local, remote): &(SocketAddr, SocketAddr)) -> Flow {
+    Flow {
+        proto: Proto::Tcp,
+        local: *local,
+        remote: *remote,
+    }
+}

@@ -1,0 +1,78 @@
+//! Addresses that the kernel has as well as the stack: which ports are whose.
+
+use serde::{Deserialize, Serialize};
+
+/// Ranges of ports at most.
+const RANGES_MAX: usize = 256;
+
+/// Whose the listed ports are; the others are the other's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Listed {
+    Stack,
+    Kernel,
+}
+
+/// What an operator wants of the ports for now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ShareAction {
+    /// As listed.
+    #[default]
+    Default,
+    /// What is new goes to the kernel.
+    AllToKernel,
+    /// What is new goes to the stack.
+    AllToStack,
+}
+
+/// How the stack shares its addresses with the kernel. Ports are inclusive ranges.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelShare {
+    pub listed: Listed,
+    pub tcp: Vec<(u16, u16)>,
+    pub udp: Vec<(u16, u16)>,
+    pub action: ShareAction,
+}
+
+impl KernelShare {
+    /// Whether what is new and comes to the port is the kernel's.
+    pub fn is_kernels(&self, is_udp: bool, port: u16) -> bool {
+        let ranges = if is_udp { &self.udp } else { &self.tcp };
+        let mut ranges = ranges.iter();
+        let mut is_listed = || ranges.any(|(first, last)| (*first..=*last).contains(&port));
+        match (self.action, self.listed) {
+            (ShareAction::AllToKernel, _) => true,
+            (ShareAction::AllToStack, _) => false,
+            (ShareAction::Default, Listed::Kernel) => is_listed(),
+            (ShareAction::Default, Listed::Stack) => !is_listed(),
+        }
+    }
+
+    pub(crate) fn is_sound(&self) -> bool {
+        let mut ranges = self.tcp.iter().chain(&self.udp);
+        self.tcp.len() + self.udp.len() <= RANGES_MAX
+            && ranges.all(|(first, last)| *first != 0 && first <= last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_whose_the_list_and_the_action_say() {
+        let mut share = KernelShare {
+            listed: Listed::Stack,
+            tcp: vec![(80, 80), (8000, 8999)],
+            udp: Vec::new(),
+            action: ShareAction::Default,
+        };
+        assert!(!share.is_kernels(false, 80) && !share.is_kernels(false, 8999));
+        assert!(share.is_kernels(false, 22) && share.is_kernels(true, 80));
+        share.listed = Listed::Kernel;
+        assert!(share.is_kernels(false, 80) && !share.is_kernels(true, 80));
+        share.action = ShareAction::AllToStack;
+        assert!(!share.is_kernels(false, 80));
+        share.action = ShareAction::AllToKernel;
+        assert!(share.is_kernels(false, 22));
+    }
+}
