@@ -88,7 +88,7 @@ PREFIX ?= /usr/local
 HEADERS := $(wildcard crates/capi/include/*.h)
 install: build ## slipstack, its libraries, headers and pkg-config files under PREFIX
 	install -D -m 755 target/release/slipstack $(DESTDIR)$(PREFIX)/bin/slipstack
-	for name in fstack ff_ifconfig ff_route ff_ipfw ff_knictl ff_sysctl ff_netstat ff_arp ff_ndp; do \
+	for name in fstack ff_ifconfig ff_route ff_ipfw ff_knictl ff_sysctl ff_netstat ff_arp ff_ndp ff_top ff_traffic; do \
 		ln -sf slipstack $(DESTDIR)$(PREFIX)/bin/$$name; done
 	install -D -m 755 target/release/libslipstack.so $(DESTDIR)$(PREFIX)/lib/libslipstack.so
 	ln -sf libslipstack.so $(DESTDIR)$(PREFIX)/lib/libff_syscall.so

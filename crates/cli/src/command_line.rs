@@ -4,7 +4,7 @@ use clap::{Arg, ArgAction, Command};
 use slipstack_config::{OPTIONS, Scope};
 
 use crate::args::{argument, with_options};
-use crate::{arguments, sockets, sysctl};
+use crate::{arguments, counters, sockets, sysctl};
 
 /// The whole command line.
 pub fn command() -> Command {
@@ -37,6 +37,7 @@ pub fn command() -> Command {
         .subcommand(with_device(sockets::netstat::command()))
         .subcommand(with_device(sockets::neighbours::command("arp", "IPv4")))
         .subcommand(with_device(sockets::neighbours::command("ndp", "IPv6")))
+        .subcommands(counters::commands().map(with_device))
         .subcommand(arguments::config_command())
         .subcommand(with_options(arguments::wait_command(), &[Scope::All]));
     network_commands(command)
@@ -84,17 +85,17 @@ fn network_commands(command: Command) -> Command {
         .subcommand(words_command(
             "knictl",
             "Show and change which ports of shared addresses the kernel keeps, as F-Stack's ff_knictl",
-            "Options:\n  \
+            "Examples:\n  \
+             slipstack knictl\n  \
+             slipstack knictl -a alltokni\n  \
+             slipstack knictl --tcp 80,443\n\n\
+             Options:\n  \
              -p N         Engine; all of a device go by the same\n  \
              -n           Show (also without any option), --json as JSON\n  \
              -a ACTION    default (as listed), alltokni (all to the kernel), alltoff (all to the stack)\n  \
              --tcp PORTS  The TCP ports listed, such as 80,8000-8999, or none\n  \
              --udp PORTS  The UDP ports listed\n\n\
-             Connections stay where they are.\n\n\
-             Examples:\n  \
-             slipstack knictl\n  \
-             slipstack knictl -a alltokni\n  \
-             slipstack knictl --tcp 80,443",
+             Connections stay where they are.",
         ))
 }
 

@@ -6,6 +6,7 @@ mod arguments;
 mod capture;
 mod command_line;
 mod config;
+mod counters;
 mod failure;
 mod given;
 mod group;
@@ -54,6 +55,11 @@ fn main() -> ExitCode {
         }),
         "ndp" => asked(matches, |settings| {
             sockets::neighbours::run(settings, matches, false)
+        }),
+        "nstat" => asked(matches, |settings| counters::nstat::run(settings, matches)),
+        "top" => asked(matches, |settings| counters::top::run(settings, matches)),
+        "traffic" => asked(matches, |settings| {
+            counters::traffic::run(settings, matches)
         }),
         "config" => config::run(matches),
         "wait" => wait::run(matches),

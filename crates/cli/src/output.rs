@@ -6,13 +6,19 @@ use crate::failure::Failure;
 
 /// Prints what a command was asked for. A reader who has seen enough (`| head`) is no failure.
 pub fn print(text: &str) -> Result<(), Failure> {
+    is_printed(text).map(drop)
+}
+
+/// Prints a part of what a command was asked for; `false` if the reader has seen enough.
+pub fn is_printed(text: &str) -> Result<bool, Failure> {
     let mut out = io::stdout();
     let text = harmless(text);
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(format!(
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::new(format!(
             "the answer cannot be written: {error}"
         ))),
-        _ => Ok(()),
     }
 }
 

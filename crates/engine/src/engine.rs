@@ -17,6 +17,7 @@ use crate::client::{Client, ClientId, Owned};
 use crate::effects::Fx;
 use crate::frames::FrameQueue;
 use crate::inquiry::errand::Errand;
+use crate::load::Load;
 use crate::local::{Fabric, Local};
 use crate::owners::{Deferred, Flows, Owners};
 use crate::partial::Arriving;
@@ -111,6 +112,7 @@ pub struct Engine {
     pub(crate) owned: Vec<Owned>,
     /// What an operator has asked, while it is being answered.
     pub(crate) errand: Option<Box<Errand>>,
+    load: Load,
     is_sleeping: bool,
     /// Frames wait in the device for what the program answers.
     is_holding: bool,
@@ -166,6 +168,7 @@ impl Engine {
             is_alone: None,
             owned: Vec::new(),
             errand: None,
+            load: Load::default(),
             is_sleeping: false,
             is_holding: false,
         }
@@ -203,6 +206,7 @@ impl Engine {
         self.set_sleeping(false);
         self.world.local.beat();
         self.world.counters.turns += 1;
+        self.pause(now);
         self.take_rest(now);
         let frames = self.receive(now);
         let mut progress = frames > 0;
@@ -215,13 +219,21 @@ impl Engine {
         progress |= self.tend_listeners(now);
         progress |= self.run_errand(now);
         self.finish(now, may_hold);
-        if !progress {
+        if progress {
+            self.load.on_work(now);
+        } else {
             self.world.counters.turns_idle += 1;
             for client in self.world.clients.iter_mut().flatten() {
                 client.release_idle(now, false);
             }
         }
         Turn { progress, frames }
+    }
+
+    /// Ends the work that is counted: whoever drives the engine turns anew, or is about to sleep.
+    #[inline]
+    pub fn pause(&mut self, now: Instant) {
+        self.world.counters.busy_ns += self.load.take(now);
     }
 
     /// A turn in the place of a program that is away: what is received is acknowledged at once.
@@ -236,6 +248,7 @@ impl Engine {
     pub fn commands(&mut self, now: Instant) {
         self.world.now = now;
         if self.run_commands(now) {
+            self.load.on_work(now);
             self.finish(now, false);
         } else {
             self.let_go();

@@ -132,6 +132,7 @@ impl Waiter {
             engine.set_sleeping(false);
             return Ok(false);
         }
+        engine.pause(Instant(now_ns()));
         let deadlines = [engine.next_deadline(), reception];
         let timeout = deadlines.into_iter().flatten().min().map(|at| {
             let ns = at.0.saturating_sub(now_ns());

@@ -22,6 +22,7 @@ mod inprocess;
 mod inquiry;
 mod inside;
 pub mod instance;
+mod load;
 mod local;
 mod network;
 mod options;

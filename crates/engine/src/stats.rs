@@ -25,6 +25,9 @@ counters! {
     turns,
     /// Turns that found nothing to do.
     turns_idle,
+    /// Nanoseconds of work: from a turn that found something to do to the next turn or sleep, the program's time included
+    /// where it drives the engine.
+    busy_ns,
     commands,
     /// Commands for sockets that are gone or cannot do what is asked.
     commands_refused,

@@ -1,4 +1,4 @@
-//! `slipstack netstat`, `ff_netstat`: sockets, routes and counters in the words of FreeBSD.
+//! `slipstack netstat`, `ff_netstat`: sockets, routes, interfaces and counters in the words of FreeBSD.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -10,14 +10,16 @@ use slipstack_channel::control::net::{Filter, SocketState, Transport};
 use slipstack_config::Settings;
 
 use super::{Socket, flag, fstack_process, json, print_json, sockets};
+use crate::counters::interfaces;
 use crate::failure::Failure;
 use crate::output::{print, table};
 
 pub fn command() -> Command {
-    Command::new("netstat")
-        .about("List the sockets, routes or counters of running stacks, as F-Stack's ff_netstat")
+    let command = Command::new("netstat")
+        .about("List the sockets, routes, interfaces or counters of running stacks, as F-Stack's ff_netstat")
         .after_help(
-            "Examples:\n  slipstack netstat -an\n  slipstack netstat -rn\n  ff_netstat -t 0 -s",
+            "Examples:\n  slipstack netstat -an\n  slipstack netstat -rn\n  slipstack netstat -ib\n  \
+             slipstack netstat -I eth1 -w 1\n  ff_netstat -t 0 -s",
         )
         .arg(flag("all", 'a', "Listening sockets too"))
         .arg(flag(
@@ -37,10 +39,14 @@ pub fn command() -> Command {
                 .help("tcp or udp"),
         )
         .arg(fstack_process().short('t'))
-        .arg(json())
+        .arg(json());
+    interfaces::with_options(command)
 }
 
 pub fn run(settings: &Settings, matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    if interfaces::is_meant(matches) {
+        return interfaces::run(settings, matches);
+    }
     if matches.get_flag("routes") {
         return routes(settings, matches);
     }

@@ -279,6 +279,7 @@ impl Driver for InProcess {
         }
         engine.set_sleeping(true);
         let now = now_ns();
+        engine.pause(Instant(now));
         let nap = self.naps.begin(now, nap_ns_max);
         // Events of a turn that the ticker ran a moment ago count: nothing else would wake us. Frames
         // are what a nap is for.

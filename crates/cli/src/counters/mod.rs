@@ -1,0 +1,18 @@
+//! What engines count: `slipstack nstat`, `top`, `traffic` and the interfaces of `netstat`.
+
+mod engines;
+mod history;
+pub mod interfaces;
+mod linux;
+mod meter;
+pub mod nstat;
+mod pattern;
+pub mod top;
+pub mod traffic;
+
+use clap::Command;
+
+/// The commands that show what engines count.
+pub fn commands() -> [Command; 3] {
+    [nstat::command(), top::command(), traffic::command()]
+}

@@ -1,0 +1,50 @@
+//! Patterns of names, as shells have them.
+
+/// Whether a name is what a pattern with `*` and `?` describes.
+pub fn is_match(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    let (mut at, mut seen) = (0, 0);
+    // Where the last `*` was, and how much of the name it has taken.
+    let mut star = None;
+    while seen < name.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, seen));
+                at += 1;
+            }
+            Some(&b) if b == b'?' || b == name[seen] => {
+                at += 1;
+                seen += 1;
+            }
+            _ => {
+                let Some((place, taken)) = star else {
+                    return false;
+                };
+                star = Some((place, taken + 1));
+                (at, seen) = (place + 1, taken + 1);
+            }
+        }
+    }
+    pattern[at..].iter().all(|b| *b == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_match;
+
+    #[test]
+    fn stars_take_any_number_of_letters() {
+        for (pattern, name, is_meant) in [
+            ("Tcp*", "TcpInSegs", true),
+            ("*Segs", "TcpInSegs", true),
+            ("*In*s", "TcpInSegs", true),
+            ("Tcp?nSegs", "TcpInSegs", true),
+            ("Tcp", "TcpInSegs", false),
+            ("*Out*", "TcpInSegs", false),
+            ("*", "", true),
+            ("", "", true),
+        ] {
+            assert_eq!(is_match(pattern, name), is_meant, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! How long an engine works, told from the times at which its turns begin.
+
+use slipstack_stack::Instant;
+
+/// The time of the work that goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// When the last turn with work began, or what has been counted of it ended; `None` while there is none.
+    since: Option<Instant>,
+}
+
+impl Load {
+    /// Something is done.
+    #[inline]
+    pub(crate) fn on_work(&mut self, now: Instant) {
+        self.since.get_or_insert(now);
+    }
+
+    /// Ends the work that went on, and returns its nanoseconds.
+    #[inline]
+    pub(crate) fn take(&mut self, now: Instant) -> u64 {
+        let since = self.since.take();
+        since.map_or(0, |since| now.0.saturating_sub(since.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_lasts_from_its_beginning_to_the_next_turn() {
+        let mut load = Load::default();
+        assert_eq!(load.take(Instant(5)), 0);
+        load.on_work(Instant(10));
+        load.on_work(Instant(12));
+        assert_eq!(load.take(Instant(30)), 20);
+        assert_eq!(load.take(Instant(40)), 0);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_counts_nothing() {
+        let mut load = Load::default();
+        load.on_work(Instant(10));
+        assert_eq!(load.take(Instant(3)), 0);
+    }
+}
