@@ -4,8 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use slipstack_channel::control::net::NetworkState;
-use slipstack_channel::control::{Protocol, Refusal, Reply, Request, TimeWaitTold, text_file};
+use slipstack_channel::control::net::{FilterRule, NetworkState};
+use slipstack_channel::control::{
+    Protocol, Refusal, Reply, Request, TimeWaitTold, read_lines, read_text, text_file,
+};
 use slipstack_engine::custodian::Custodian;
 use slipstack_engine::{Asked, NeighbourTable, PortAuthority, PortRefused, Transport};
 use slipstack_keeper::Neighbours;
@@ -104,6 +106,14 @@ impl PortAuthority for Keeper {
             Ok((Reply::Network(told), _)) => Some(*told),
             _ => None,
         }
+    }
+
+    fn filter(&self) -> Option<Vec<FilterRule>> {
+        let (Reply::Filter, files) = self.link.ask(&Request::Filter, &[]).ok()? else {
+            return None;
+        };
+        let text = read_text(files.into_iter().next()?).ok()?;
+        read_lines(&text)
     }
 
     fn next_inquiry(&self) -> Option<Asked> {

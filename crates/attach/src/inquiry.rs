@@ -2,12 +2,14 @@
 
 use std::os::fd::OwnedFd;
 
-use slipstack_channel::control::net::{Answer, Call, EngineTold, Inquiry, ProgramTold, Query};
-use slipstack_channel::control::{ControlSocket, Reply, Request, connect, read_text};
+use slipstack_channel::control::net::{
+    Answer, Call, EngineTold, FilterRule, Inquiry, ProgramTold, Query,
+};
+use slipstack_channel::control::{ControlSocket, Reply, Request, connect, read_lines, read_text};
 use slipstack_channel::report::{ReportTable, Row};
 use slipstack_config::Settings;
 
-use crate::admin::{chosen, instances};
+use crate::admin::{chosen, control_socket, instances};
 use crate::door::ANSWER_MS;
 use crate::error::Error;
 
@@ -74,6 +76,20 @@ pub fn programs(settings: &Settings) -> Result<Vec<ProgramSockets>, Error> {
         }
     }
     Ok(programs)
+}
+
+/// The rules of a device's packet filter.
+///
+/// # Errors
+/// A keeper's refusal, or there is none, or it is not clear which.
+pub fn filter_rules(settings: &Settings) -> Result<Vec<FilterRule>, Error> {
+    let keeper = connect(&control_socket(settings)?)?;
+    let (Answer::Filter, files) = call(&keeper, Query::Filter)? else {
+        return Err(Error::Confused);
+    };
+    let file = files.into_iter().next().ok_or(Error::Confused)?;
+    let text = read_text(file).map_err(Error::io("read the rules"))?;
+    read_lines(&text).ok_or(Error::Confused)
 }
 
 fn add_programs(socket: &ControlSocket, programs: &mut Vec<ProgramSockets>) -> Result<(), Error> {

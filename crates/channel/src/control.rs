@@ -22,7 +22,7 @@ pub use report::{
     StatusReport, WhyReport,
 };
 pub use socket::{ControlError, ControlSocket, Peer, connect, listen, pair};
-pub use text::{add_line, read_text, text_file};
+pub use text::{add_line, read_lines, read_text, text_file};
 pub use time_wait::{TIME_WAITS_PER_MESSAGE, TimeWaitTold};
 
 /// Version of the messages and of all layouts they refer to. Both sides must have the same.
@@ -131,6 +131,8 @@ pub enum Request {
     Network,
     /// A call of the control protocol; see `net`.
     Net(net::Call),
+    /// The rules of the packet filter.
+    Filter,
     /// Asks for the next question of an operator to this client's engine, after a notice.
     NextInquiry,
     /// Carries the file with the answer to it.
@@ -170,6 +172,8 @@ pub enum Reply {
     },
     Network(Box<NetworkState>),
     Net(Box<net::Answer>),
+    /// Carries the file with the rules.
+    Filter,
     Inquiry {
         id: u64,
         inquiry: Box<net::Inquiry>,

@@ -76,8 +76,11 @@ fn network_commands(command: Command) -> Command {
         ))
         .subcommand(words_command(
             "ipfw",
-            "Change the rules that choose a routing table, as F-Stack's ff_ipfw with setfib",
+            "Filter packets and choose routing tables by rules, as F-Stack's ff_ipfw",
             "Examples:\n  \
+             slipstack ipfw add 100 allow tcp from 10.0.0.0/8 to me 22,80 setup in\n  \
+             slipstack ipfw add 200 reset tcp from any to me 8000-8099\n  \
+             slipstack ipfw show\n  \
              slipstack ipfw add 100 setfib 10 ip from 10.10.10.0/24 to any out\n  \
              slipstack ipfw list\n  \
              slipstack ipfw delete 100",

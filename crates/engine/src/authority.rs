@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use slipstack_channel::control::net::{Inquiry, NetworkState};
+use slipstack_channel::control::net::{FilterRule, Inquiry, NetworkState};
 
 /// Transport protocols with ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +66,11 @@ pub trait PortAuthority: Send {
 
     /// The network as it is now. `None`: nobody knows.
     fn network(&self) -> Option<NetworkState> {
+        None
+    }
+
+    /// The rules of the packet filter. `None`: nobody knows.
+    fn filter(&self) -> Option<Vec<FilterRule>> {
         None
     }
 

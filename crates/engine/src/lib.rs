@@ -16,6 +16,7 @@ mod datagrams;
 mod detach;
 mod effects;
 mod engine;
+mod filtering;
 mod frames;
 mod groups;
 mod inprocess;
@@ -46,6 +47,7 @@ pub use authority::{Asked, NeighbourTable, PortAuthority, PortRefused, Transport
 pub use client::ClientId;
 pub use detach::{Ending, Estate};
 pub use engine::{Engine, Setup, Turn};
+pub use filtering::stack_filter;
 pub use inprocess::InProcess;
 pub use inquiry::answer_of_stack;
 pub use local::Fabric;

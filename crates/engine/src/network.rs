@@ -9,6 +9,7 @@ use slipstack_stack::{
 };
 
 use crate::engine::Engine;
+use crate::filtering::stack_filter;
 use crate::routing::{stack_routes, stack_rules};
 
 impl Engine {
@@ -31,15 +32,36 @@ impl Engine {
         if let Some(learnt) = &network.learnt {
             self.stack.learn(self.world.now, learnt_of(learnt));
         }
+        self.set_filter(&network);
         self.publish(network);
     }
 
     fn apply(&mut self, now: Instant, network: NetworkState) {
+        if !self.set_filter(&network) {
+            return;
+        }
         self.stack.set_network(now, engine_config_of(&network));
         if let Some(learnt) = &network.learnt {
             self.stack.learn(now, learnt_of(learnt));
         }
         self.publish(network);
+    }
+
+    /// Goes by the rules of the packet filter. Returns `false` if they cannot be had: then
+    /// everything stays as it is until the next change.
+    fn set_filter(&mut self, network: &NetworkState) -> bool {
+        if network.filter == 0 && self.network.filter == 0 {
+            return true;
+        }
+        let rules = match network.filter {
+            0 => Some(Vec::new()),
+            _ => self.ports.as_ref().and_then(|ports| ports.filter()),
+        };
+        let Some(rules) = rules else {
+            return false;
+        };
+        self.stack.set_filter(&stack_filter(&rules, network));
+        true
     }
 
     /// Programs go by it from now on.

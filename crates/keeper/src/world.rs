@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use slipstack_channel::control::net::{
-    Change, Interface, KernelShare, Mode, NetworkState, RouteEntry, RuleEntry,
+    Change, FilterRule, Interface, KernelShare, Mode, NetworkState, RouteEntry, RuleEntry,
 };
 use slipstack_channel::control::{self, DeviceTold};
 use slipstack_device::{Backend, Description, Slots, choose, find, iface, open_slot};
@@ -208,6 +208,8 @@ pub struct State {
     pub kernel_flows: Vec<(SocketAddr, SocketAddr)>,
     /// The network with its last change.
     pub network: NetworkState,
+    /// The rules of its packet filter.
+    pub filter: Vec<FilterRule>,
 }
 
 /// The inheritance.
@@ -305,6 +307,7 @@ impl World {
                 routers,
                 kernel_flows: Vec::new(),
                 network: network.state.clone(),
+                filter: Vec::new(),
             },
             regions: HashMap::new(),
             estates: HashMap::new(),

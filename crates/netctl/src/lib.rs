@@ -8,6 +8,7 @@
 
 mod change;
 mod client;
+mod filter;
 pub mod large;
 mod message;
 mod network;
@@ -16,6 +17,10 @@ mod sockets;
 
 pub use change::{Change, ChangeError, Mode, Refused, RouteKey};
 pub use client::{Client, ClientError};
+pub use filter::{
+    FILTER_RULES_MAX, FilterAction, FilterChange, FilterDirection, FilterEnd, FilterError,
+    FilterPart, FilterRule, UnreachCode, change_filter,
+};
 pub use message::{Answer, Call, Denied, Envelope, Query, Returned, VERSION};
 pub use network::{
     Interface, LearntEntry, LearntNetwork, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry,

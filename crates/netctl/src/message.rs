@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
+use crate::filter::FilterChange;
 use crate::network::NetworkState;
 use crate::sockets::{EngineTold, Inquiry, ProgramTold};
 
@@ -54,6 +55,10 @@ pub enum Query {
     Watch,
     /// Every engine is asked.
     Inquire(Inquiry),
+    /// The rules of the packet filter.
+    Filter,
+    /// All of the changes of them or none.
+    SetFilter(Vec<FilterChange>),
     /// The programs that describe their sockets, from this place in the list on.
     Programs {
         from: usize,
@@ -74,6 +79,10 @@ pub enum Answer {
     },
     /// What each engine has answered is in a file: their descriptors are beside the message, in order.
     Engines(Vec<EngineTold>),
+    /// The rules, a [`crate::FilterRule`] as JSON in each line, are in the file whose descriptor is beside the message.
+    Filter,
+    /// The rules hold, with these numbers for those that are new.
+    FilterChanged(Vec<u32>),
     /// With the tables in which they do so beside the message, in order.
     Programs {
         programs: Vec<ProgramTold>,

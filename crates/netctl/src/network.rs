@@ -31,6 +31,9 @@ pub struct NetworkState {
     /// Which ports the kernel keeps, if it has the stack's addresses too.
     #[serde(default)]
     pub share: Option<KernelShare>,
+    /// The revision of the last change of the packet filter, whose rules are asked for apart; 0 = there are none.
+    #[serde(default)]
+    pub filter: u64,
 }
 
 /// An interface of the stack.

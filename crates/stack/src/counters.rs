@@ -195,6 +195,8 @@ counters! {
     DropTcpIcmp "drop_tcp_icmp" "ICMP error that quotes nothing outstanding"
 
     DropNoRoute "drop_no_route" "packet of ours to a network without a route"
+    DropFilterIn "drop_filter_in" "frame that a rule of the packet filter keeps out"
+    DropFilterOut "drop_filter_out" "packet of ours that a rule of the packet filter keeps in"
     DropTooBig "drop_too_big" "packet of ours larger than the link's MTU"
 }
 

@@ -13,6 +13,9 @@ impl Stack {
     /// Takes a frame: from the device, or one of our own that is looped back ([`RxMeta::LOCAL`]).
     pub fn on_frame(&mut self, now: Instant, frame: &[u8], meta: RxMeta, fx: &mut impl Effects) {
         self.end_burst(now, fx);
+        if self.is_kept_out(now, frame, meta, fx) {
+            return;
+        }
         self.take_frame(now, frame, meta, fx);
         self.tcp.train.state = TrainState::Idle;
     }
@@ -27,6 +30,9 @@ impl Stack {
         meta: RxMeta,
         fx: &mut impl Effects,
     ) {
+        if self.is_kept_out(now, frame, meta, fx) {
+            return;
+        }
         if self.tcp.train.state != TrainState::Idle {
             return self.on_train_frame(now, frame, meta, fx);
         }
@@ -62,6 +68,10 @@ impl Stack {
     ) {
         self.end_burst(now, fx);
         self.tcp.train.state = TrainState::Idle;
+        // A filter counts a frame once, when it comes as a whole.
+        if self.link.filter.is_some() {
+            return;
+        }
         let Some((plain, from)) = PlainTcp::parse_beginning(beginning, len) else {
             return;
         };

@@ -22,6 +22,8 @@ mod destination;
 pub mod effects;
 pub mod error;
 pub mod fib;
+pub mod filter;
+mod filtering;
 mod forward;
 mod fragments;
 mod frames;

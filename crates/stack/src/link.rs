@@ -19,6 +19,7 @@ use crate::destination::Destinations;
 use crate::effects::{Effects, Payload};
 use crate::error::{Reason, SocketError};
 use crate::fib::{Choice, Fib, Query};
+use crate::filter::Filter;
 use crate::groups::{Asker, GroupFilter, Groups};
 use crate::identification::Identifications;
 use crate::learnt::Learnt;
@@ -159,6 +160,8 @@ pub struct Path {
 pub struct Link {
     pub(crate) choices: Choices,
     pub(crate) mac: [u8; 6],
+    /// Rules that packets have to pass, if there are some.
+    pub(crate) filter: Option<Box<Filter>>,
     mtu: u16,
     tso_max: u32,
     pub(crate) routes: Routes,
@@ -195,6 +198,7 @@ impl Link {
         let routes6 = config.network.routes6();
         let mut link = Self {
             mac: config.mac,
+            filter: None,
             mtu: config.network.mtu,
             tso_max: config.tso_max,
             routes: config.network.routes4(),

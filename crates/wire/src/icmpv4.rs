@@ -39,6 +39,7 @@ pub mod code {
     pub const PORT_UNREACHABLE: u8 = 3;
     pub const FRAGMENTATION_NEEDED: u8 = 4;
     pub const SOURCE_ROUTE_FAILED: u8 = 5;
+    pub const ADMIN_PROHIBITED: u8 = 13;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

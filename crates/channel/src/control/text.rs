@@ -42,6 +42,12 @@ pub fn read_text(file: OwnedFd) -> io::Result<String> {
     Ok(text)
 }
 
+/// Reads a value out of each line. `None`: a line is none.
+pub fn read_lines<T: serde::de::DeserializeOwned>(text: &str) -> Option<Vec<T>> {
+    let values = text.lines().map(|line| serde_json::from_str(line).ok());
+    values.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

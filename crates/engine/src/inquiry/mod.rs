@@ -33,7 +33,7 @@ impl Engine {
         let asked = self.ports.as_ref().and_then(|ports| ports.next_inquiry());
         self.errand = asked.map(|asked| {
             let left = match &asked.inquiry {
-                Inquiry::Counters => Vec::new(),
+                Inquiry::Counters | Inquiry::FilterCounts | Inquiry::ZeroFilter(_) => Vec::new(),
                 Inquiry::Sockets { .. } => self.parts(now, true),
                 Inquiry::Drop { .. } => self.parts(now, false),
             };
@@ -79,8 +79,11 @@ impl Engine {
     }
 
     fn finish_errand(&mut self, mut errand: Errand) {
-        if matches!(errand.asked.inquiry, Inquiry::Counters) {
-            errand.text = counters_text(&self.counter_rows());
+        match &errand.asked.inquiry {
+            Inquiry::Counters => errand.text = counters_text(&self.counter_rows()),
+            Inquiry::FilterCounts => errand.text = filter_text(&self.stack),
+            Inquiry::ZeroFilter(ids) => self.stack.zero_filter(ids.as_deref()),
+            Inquiry::Sockets { .. } | Inquiry::Drop { .. } => {}
         }
         if let Some(ports) = &self.ports {
             ports.answer_inquiry(errand.asked.id, &errand.text);
@@ -94,7 +97,7 @@ impl Engine {
                 has_figures,
             } => (filter, *has_figures, false),
             Inquiry::Drop { filter } => (filter, false, true),
-            Inquiry::Counters => return,
+            Inquiry::Counters | Inquiry::FilterCounts | Inquiry::ZeroFilter(_) => return,
         };
         let row = match part {
             Part::OfStack(subject) => self.stack_row(now, &subject, has_figures),
@@ -189,6 +192,11 @@ pub fn answer_of_stack(
             let rows: Vec<(String, u64)> = rows.filter(|(_, value)| *value > 0).collect();
             return counters_text(&rows);
         }
+        Inquiry::FilterCounts => return filter_text(stack),
+        Inquiry::ZeroFilter(ids) => {
+            stack.zero_filter(ids.as_deref());
+            return text;
+        }
     };
     for subject in subjects(stack, now) {
         let row = row(stack, now, &subject, has_figures).filter(|row| filter.matches(row));
@@ -197,6 +205,14 @@ pub fn answer_of_stack(
         {
             add_line(&mut text, &row);
         }
+    }
+    text
+}
+
+fn filter_text(stack: &Stack) -> Vec<u8> {
+    let mut text = Vec::new();
+    for (id, count) in stack.filter_counts().filter(|(_, count)| count.packets > 0) {
+        add_line(&mut text, &(id, count.packets, count.bytes));
     }
     text
 }

@@ -1,8 +1,8 @@
 //! What routers of the link say, on its way from the keeper's stack to everybody whom it concerns.
 
 use slipstack_channel::InboxMessage;
-use slipstack_channel::control::net::{Inquiry, LearntNetwork, NetworkState};
-use slipstack_engine::{answer_of_stack, config_of, learnt_entries};
+use slipstack_channel::control::net::{FilterRule, Inquiry, LearntNetwork, NetworkState};
+use slipstack_engine::{answer_of_stack, config_of, learnt_entries, stack_filter};
 use slipstack_stack::{Counter, Instant};
 
 use super::Net;
@@ -39,6 +39,11 @@ impl Net {
         let own = state.addresses().iter().map(|(ip, _)| *ip).collect();
         self.world.set_own(own);
         self.told.left = self.world.strays.engines().to_vec();
+    }
+
+    /// The own stack goes by these rules of the packet filter.
+    pub fn set_filter(&mut self, rules: &[FilterRule], state: &NetworkState) {
+        self.stack.set_filter(&stack_filter(rules, state));
     }
 
     /// For a report.

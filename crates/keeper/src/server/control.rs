@@ -1,15 +1,21 @@
 //! The control protocol: what an operator asks of the network, and changes.
 
+use std::os::fd::OwnedFd;
+
 use slipstack_channel::control::net::{
-    Answer as NetAnswer, Call, Change, Denied, NetworkState, Query, VERSION,
+    Answer as NetAnswer, Call, Change, Denied, FilterChange, NetworkState, Query, VERSION,
+    change_filter,
 };
-use slipstack_channel::control::{Refusal, Reply};
+use slipstack_channel::control::{Refusal, Reply, add_line, text_file};
 
 use slipstack_stack::Tunable;
 
 use super::Server;
 use super::clients::{Answer, refuse};
 use crate::routes::check_forwarding;
+
+/// New rules of one change, as bits of their ids.
+const IDS_PER_CHANGE: u32 = 16;
 
 impl Server {
     pub(super) fn on_call(&mut self, token: u64, call: Call, now: u64) -> Answer {
@@ -29,6 +35,12 @@ impl Server {
                 }
                 NetAnswer::Network(self.world.network.state.clone())
             }
+            Query::Filter => return self.filter_file(NetAnswer::Filter),
+            Query::SetFilter(changes) if self.may_change(token) => self.set_filter(&changes, now),
+            Query::SetFilter(_) => denied(
+                "Operation not permitted: only root and the owner of the device may change its filter",
+                None,
+            ),
             Query::Programs { from } => return self.programs(from),
             // Answered when the engines have been asked.
             Query::Inquire(_) => {
@@ -82,6 +94,43 @@ impl Server {
         match self.publish(next, now) {
             Ok(()) => NetAnswer::Changed { revision },
             Err(error) => denied(&error.to_string(), None),
+        }
+    }
+
+    fn filter_file(&self, answer: NetAnswer) -> Answer {
+        let file = self.rules_file()?;
+        Ok((Reply::Net(Box::new(answer)), vec![file]))
+    }
+
+    /// The rules of the packet filter, in a file of their own.
+    pub(super) fn rules_file(&self) -> Result<OwnedFd, (Refusal, String)> {
+        let mut text = Vec::new();
+        for rule in &self.world.state.filter {
+            add_line(&mut text, rule);
+        }
+        let failed = |error| (Refusal::Failed, format!("no file for the rules: {error}"));
+        text_file(&text).map_err(failed)
+    }
+
+    fn set_filter(&mut self, changes: &[FilterChange], now: u64) -> NetAnswer {
+        let mut state = self.world.network.state.clone();
+        state.revision += 1;
+        let mut numbers = Vec::new();
+        // No other change had this revision.
+        let id = state.revision << IDS_PER_CHANGE;
+        let rules = &self.world.state.filter;
+        let next = match change_filter(rules, changes, id, &mut numbers) {
+            Ok(next) => next,
+            Err(error) => return denied(&error.to_string(), Some(error.at())),
+        };
+        state.filter = if next.is_empty() { 0 } else { state.revision };
+        let before = std::mem::replace(&mut self.world.state.filter, next);
+        match self.publish(state, now) {
+            Ok(()) => NetAnswer::FilterChanged(numbers),
+            Err(error) => {
+                self.world.state.filter = before;
+                denied(&error.to_string(), None)
+            }
         }
     }
 

@@ -120,6 +120,7 @@ impl Server {
                 self.done()
             }
             Request::RegisterReport => self.on_report(client, fds),
+            Request::Filter => Ok((Reply::Filter, vec![self.rules_file()?])),
             Request::NextInquiry => self.on_next_inquiry(client),
             Request::AnswerInquiry { id } => self.on_inquiry_answer(client, id, fds, now),
             Request::Handover { id, images } => self.on_handover(client, id, images, now),

@@ -16,6 +16,7 @@ impl Server {
         steering.set_own(&state.addresses())?;
         steering.set_forward(state.is_forwarding)?;
         self.net.set_network(now, &state);
+        self.net.set_filter(&self.world.state.filter, &state);
         self.world.state.network.clone_from(&state);
         self.world.network.state = state;
         self.share_ports(&share::ALL);

@@ -21,6 +21,10 @@ pub enum Inquiry {
     Drop { filter: Filter },
     /// Every counter that is not zero, a pair as JSON in each line.
     Counters,
+    /// How often each rule of the packet filter has matched: its id, packets and bytes as JSON in each line.
+    FilterCounts,
+    /// The rules of these ids, or with `None` all, begin to count anew.
+    ZeroFilter(Option<Vec<u64>>),
 }
 
 /// Who answered.

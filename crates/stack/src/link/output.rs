@@ -130,6 +130,7 @@ impl Cx<'_> {
     ) -> Output {
         match way {
             Way::Out(_) => self.send(frame, fx),
+            Way::Wait(..) if self.is_kept_in(&frame) => Output::Sent,
             Way::Wait(neighbour, _) => {
                 let held = Held::new(&frame);
                 self.link.neighbours.hold(*neighbour, held, self.counters);
@@ -140,6 +141,10 @@ impl Cx<'_> {
 
     #[inline]
     fn send(&mut self, frame: FrameOut<'_>, fx: &mut impl Effects) -> Output {
+        // To the sender it is as if a wire had lost it.
+        if self.is_kept_in(&frame) {
+            return Output::Sent;
+        }
         if frame.local {
             self.counters.bump(Counter::TxLocal);
         }

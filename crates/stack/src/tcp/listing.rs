@@ -3,14 +3,18 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use slipstack_wire::tcp::TcpSegment;
+
 use super::Tcp;
 use super::flow::{FlowKey, Place};
 use super::output::control;
 use super::phase::Phase;
+use super::segment::Segment;
 use super::verdict::Verdict;
-use crate::effects::Effects;
+use crate::effects::{Effects, RxMeta};
 use crate::error::Reason;
 use crate::ids::{ConnId, ListenerId};
+use crate::ip::IpMeta;
 use crate::link::Cx;
 use crate::time::Instant;
 
@@ -49,6 +53,28 @@ impl Tcp {
         let verdict = Verdict::Failed(Reason::Aborted);
         self.settle(now, id.index, verdict, cx, fx);
         true
+    }
+
+    /// Answers a segment with a reset although somebody here may expect it.
+    pub fn refuse_segment(
+        &mut self,
+        now: Instant,
+        ip: &IpMeta,
+        bytes: &[u8],
+        meta: RxMeta,
+        cx: &mut Cx<'_>,
+        fx: &mut impl Effects,
+    ) {
+        let Some(parsed) = TcpSegment::parse(bytes) else {
+            return;
+        };
+        if !self.resets.may_pass(now, cx.rng) {
+            return;
+        }
+        let (src, dst) = (parsed.header.src_port, parsed.header.dst_port);
+        let key = FlowKey::new(ip.dst, dst, ip.src, src);
+        let segment = Segment::new(&parsed, ip.tos, meta);
+        control::answer_with_reset(&key, now, &segment, cx, fx);
     }
 
     /// Forgets a half-open connection. Returns `false` if there is none.

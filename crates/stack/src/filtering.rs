@@ -1,0 +1,235 @@
+//! Where the packet filter looks: at frames from the device, and at packets on their way out.
+
+use slipstack_wire::ethernet::{self, EtherType, EthernetHeader};
+use slipstack_wire::flow::FrameFlow;
+use slipstack_wire::icmpv4::{IcmpKind, code};
+use slipstack_wire::icmpv6::Icmpv6Kind;
+use slipstack_wire::ipv4::Ipv4Packet;
+use slipstack_wire::ipv6::Ipv6Packet;
+use slipstack_wire::protocol;
+
+use crate::counters::Counter;
+use crate::effects::{Effects, FrameOut, RxChecksum, RxMeta};
+use crate::filter::{Count, Direction, Filter, FilterRule, Packet, Unreach, Verdict};
+use crate::ip::IpMeta;
+use crate::link::Cx;
+use crate::stack::{Stack, cx};
+use crate::time::Instant;
+
+impl Stack {
+    /// Puts rules in the place of those that were there, in ascending order of their numbers. The counts of rules that
+    /// stay go on.
+    pub fn set_filter(&mut self, rules: &[FilterRule]) {
+        let before = self.link.filter.take();
+        if rules.is_empty() {
+            return;
+        }
+        let mut filter = Filter::new(rules);
+        if let Some(before) = before {
+            filter.keep_counts(&before);
+        }
+        self.link.filter = Some(filter.into());
+    }
+
+    /// What each rule has matched, by its id.
+    pub fn filter_counts(&self) -> impl Iterator<Item = (u64, Count)> + '_ {
+        self.link.filter.iter().flat_map(|filter| filter.counts())
+    }
+
+    /// Begins to count anew; for some rules, or with `None` for all.
+    pub fn zero_filter(&mut self, ids: Option<&[u64]>) {
+        if let Some(filter) = &mut self.link.filter {
+            filter.zero(ids);
+        }
+    }
+
+    /// Whether the filter keeps a frame from the stack; its sender has been told then, if a rule says so.
+    #[inline]
+    pub(crate) fn is_kept_out(
+        &mut self,
+        now: Instant,
+        frame: &[u8],
+        meta: RxMeta,
+        fx: &mut impl Effects,
+    ) -> bool {
+        self.link.filter.is_some() && !meta.local && self.look_at_incoming(now, frame, meta, fx)
+    }
+
+    #[inline(never)]
+    fn look_at_incoming(
+        &mut self,
+        now: Instant,
+        frame: &[u8],
+        meta: RxMeta,
+        fx: &mut impl Effects,
+    ) -> bool {
+        let Some((header, bytes)) = EthernetHeader::parse(frame) else {
+            return false;
+        };
+        let (ethertype, bytes) = match header.ethertype {
+            EtherType::TAGGED => match ethernet::parse_priority_tag(bytes) {
+                Some(inner) => inner,
+                None => return false,
+            },
+            plain => (plain, bytes),
+        };
+        let is_v6 = match ethertype {
+            EtherType::IPV4 => false,
+            EtherType::IPV6 => true,
+            _ => return false,
+        };
+        let packet = Packet::parse(Direction::In, meta.vlan, is_v6, bytes);
+        let (Some(packet), Some(filter)) = (packet, &mut self.link.filter) else {
+            return false;
+        };
+        let verdict = filter.verdict(&packet);
+        if verdict == Verdict::Pass {
+            return false;
+        }
+        self.counters.bump(Counter::DropFilterIn);
+        let is_group = ethernet::is_group(header.dst) || header.dst != self.link.mac;
+        if !is_group {
+            self.tell_refused(now, verdict, (frame, bytes), meta, fx);
+        }
+        true
+    }
+
+    fn tell_refused(
+        &mut self,
+        now: Instant,
+        verdict: Verdict,
+        (frame, bytes): (&[u8], &[u8]),
+        meta: RxMeta,
+        fx: &mut impl Effects,
+    ) {
+        let Some(ip) = meta_of(bytes, meta.vlan).filter(|ip| self.link.is_own(ip.dst)) else {
+            return;
+        };
+        match verdict {
+            Verdict::Reset => {
+                let is_valid = |flow: &FrameFlow<'_>| {
+                    flow.protocol == protocol::TCP
+                        && (meta.checksum != RxChecksum::Unknown || flow.is_checksum_valid())
+                };
+                if let Some(flow) = FrameFlow::parse(frame).filter(is_valid) {
+                    self.tcp
+                        .refuse_segment(now, &ip, flow.transport, meta, &mut cx!(self), fx);
+                }
+            }
+            Verdict::Unreach(how) => self.tell_unreach(now, how, bytes, &ip, fx),
+            Verdict::Pass | Verdict::Drop => {}
+        }
+    }
+
+    fn tell_unreach(
+        &mut self,
+        now: Instant,
+        how: Unreach,
+        bytes: &[u8],
+        ip: &IpMeta,
+        fx: &mut impl Effects,
+    ) {
+        // RFC 1122 3.2.2, RFC 4443 2.4 (e): never about an error, nor about a later fragment.
+        let is_first = has_ports(bytes) || is_echo(bytes);
+        if !is_first {
+            return;
+        }
+        let mut cx = cx!(self);
+        let limit = &mut self.icmp_errors;
+        if ip.dst.is_ipv4() {
+            let code = match how {
+                Unreach::Net => code::NET_UNREACHABLE,
+                Unreach::Host => code::HOST_UNREACHABLE,
+                Unreach::Port => code::PORT_UNREACHABLE,
+                Unreach::Prohibited => code::ADMIN_PROHIBITED,
+            };
+            let kind = IcmpKind::DestinationUnreachable { code, mtu: 0 };
+            cx.send_icmp_error(now, limit, bytes, ip, kind, fx);
+        } else {
+            let code = match how {
+                Unreach::Net => 0,
+                Unreach::Prohibited => 1,
+                Unreach::Host => 3,
+                Unreach::Port => 4,
+            };
+            let kind = Icmpv6Kind::DestinationUnreachable { code };
+            cx.send_icmpv6_error(now, limit, bytes, ip, kind, false, fx);
+        }
+    }
+}
+
+fn has_ports(bytes: &[u8]) -> bool {
+    let is_v6 = bytes.first().is_some_and(|first| first >> 4 == 6);
+    let packet = Packet::parse(Direction::In, 0, is_v6, bytes);
+    packet.is_some_and(|packet| packet.has_ports())
+}
+
+fn is_echo(bytes: &[u8]) -> bool {
+    const ECHO: u8 = 8;
+    const ECHO_V6: u8 = 128;
+    let v4 = Ipv4Packet::parse_quoted(bytes).ok();
+    let v6 = Ipv6Packet::parse_quoted(bytes);
+    v4.is_some_and(|packet| {
+        packet.header.protocol == protocol::ICMP
+            && packet.fragment_offset == 0
+            && packet.payload.first() == Some(&ECHO)
+    }) || v6.is_some_and(|packet| {
+        packet.header.next_header == protocol::ICMPV6 && packet.payload.first() == Some(&ECHO_V6)
+    })
+}
+
+fn meta_of(bytes: &[u8], vlan: u16) -> Option<IpMeta> {
+    let plain = IpMeta {
+        src: core::net::Ipv4Addr::UNSPECIFIED.into(),
+        dst: core::net::Ipv4Addr::UNSPECIFIED.into(),
+        tos: 0,
+        ttl: 0,
+        group: false,
+        local: false,
+        vlan,
+    };
+    if let Some(packet) = Ipv6Packet::parse_quoted(bytes) {
+        return Some(IpMeta {
+            src: packet.header.src.into(),
+            dst: packet.header.dst.into(),
+            tos: packet.header.traffic_class,
+            ttl: packet.header.hop_limit,
+            ..plain
+        });
+    }
+    let packet = Ipv4Packet::parse_quoted(bytes).ok()?;
+    Some(IpMeta {
+        src: packet.header.src.into(),
+        dst: packet.header.dst.into(),
+        tos: packet.header.tos,
+        ttl: packet.header.ttl,
+        ..plain
+    })
+}
+
+impl Cx<'_> {
+    /// Whether the filter lets a packet of ours out. What stays in the machine is not looked at.
+    #[inline]
+    pub(crate) fn is_kept_in(&mut self, frame: &FrameOut<'_>) -> bool {
+        self.link.filter.is_some() && !frame.local && self.look_at_outgoing(frame)
+    }
+
+    #[inline(never)]
+    fn look_at_outgoing(&mut self, frame: &FrameOut<'_>) -> bool {
+        let Some((header, bytes)) = EthernetHeader::parse(frame.header) else {
+            return false;
+        };
+        let is_v6 = header.ethertype == EtherType::IPV6;
+        // The payload is beside the headers: a packet without a transport's header of its own has no ports.
+        let packet = Packet::parse(Direction::Out, frame.offload.vlan, is_v6, bytes);
+        let (Some(mut packet), Some(filter)) = (packet, &mut self.link.filter) else {
+            return false;
+        };
+        packet.len += frame.payload.len() as u32;
+        let is_stopped = filter.verdict(&packet) != Verdict::Pass;
+        if is_stopped {
+            self.counters.bump(Counter::DropFilterOut);
+        }
+        is_stopped
+    }
+}
