@@ -335,6 +335,11 @@ impl Description {
 
     /// The channel says that something about the socket changed.
     pub(crate) fn on_change(&self) {
+        self.note_change(&mut Rings::default());
+    }
+
+    /// As [`Description::on_change`]; whoever sleeps on it is woken later.
+    pub(crate) fn note_change(&self, rings: &mut Rings) {
         let edges = match self.decided() {
             Some(Decided::Stream(stream)) => {
                 let edges = stream.edges();
@@ -355,14 +360,14 @@ impl Description {
             Some(Decided::Foreign(_)) | None => 0,
         };
         if edges != 0 {
-            self.notify(edges);
+            self.tell(edges, rings);
         }
     }
 
     /// A connection waits at a listener.
-    pub(crate) fn on_arrival(&self) {
+    pub(crate) fn on_arrival(&self, rings: &mut Rings) {
         self.sigio.note(news::IN);
-        self.notify(bits::IN);
+        self.tell(bits::IN, rings);
     }
 
     /// Whether a thread waits for it now, by itself or by a set.
@@ -405,9 +410,12 @@ impl Description {
 
     /// Tells all watchers of these epoll bits.
     pub(crate) fn notify(&self, edges: u32) {
+        self.tell(edges, &mut Rings::default());
+    }
+
+    fn tell(&self, edges: u32, rings: &mut Rings) {
         if self.is_watched.load(Ordering::Acquire) {
-            let mut rings = Rings::default();
-            notify_all(&self.cold.lock().watches, edges, &mut rings);
+            notify_all(&self.cold.lock().watches, edges, rings);
         }
     }
 

@@ -1,6 +1,8 @@
 //! The attachment to an engine: the channel's ends by the names this crate thinks in, and the
 //! way from the channel's events to the sockets they speak of.
 
+mod pump;
+
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,12 +10,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use slipstack_channel::{
-    Attachment, ChannelEvent, CloseMode, Command, Driver, Envelope, EventKind, Exit, Info, Kind,
-    Placement, ProgramEnd, Refusal, Reply, Returned, SockId, SocketOption, State, Unsent, WaitOn,
+    Attachment, CloseMode, Command, Driver, Envelope, Exit, Info, Kind, Placement, ProgramEnd,
+    Refusal, Reply, Returned, SockId, SocketOption, State, Unsent, WaitOn,
 };
 use slipstack_mem::{Lock, now_ns};
 
-use crate::description::{Decided, Description};
+use crate::description::Description;
 use crate::errno::Errno;
 use crate::seen::Seen;
 use crate::socket::Push;
@@ -37,9 +39,6 @@ const RINGS_KEPT: usize = 1 << 20;
 
 /// While a socket waits for memory it is looked for this often.
 const MEMORY_LOOK_NS: u64 = 10_000_000;
-
-/// Events that one pump hands out at most, so that nobody is kept from its own call.
-const EVENTS_PER_PUMP: usize = 4096;
 
 pub(crate) use slipstack_channel::Datagram;
 
@@ -169,51 +168,6 @@ impl Link {
 
     pub(crate) fn descriptors(&self) -> Vec<i32> {
         self.driver.descriptors()
-    }
-
-    /// Hands out the engine's events. Of several threads one does; what the others have brought
-    /// is handed out before it leaves, because they may go to sleep now.
-    pub(crate) fn pump(&self) {
-        self.has_news.store(true, Ordering::SeqCst);
-        while self.has_news.load(Ordering::SeqCst) {
-            let Some(_pumping) = self.pumping.try_lock() else {
-                return;
-            };
-            self.has_news.store(false, Ordering::SeqCst);
-            for _ in 0..EVENTS_PER_PUMP {
-                let Some(event) = self.program.poll_event() else {
-                    break;
-                };
-                self.dispatch(event);
-            }
-        }
-    }
-
-    fn dispatch(&self, event: ChannelEvent) {
-        match event.kind {
-            EventKind::Changed => {
-                if let Some(socket) = self.find(event.sock) {
-                    socket.on_change();
-                }
-            }
-            EventKind::Accepted { listener } => {
-                if let Some(socket) = self.find(listener)
-                    && let Some(Decided::Listener(it)) = socket.decided()
-                {
-                    it.on_arrival();
-                    socket.on_arrival();
-                }
-            }
-            EventKind::Withdrawn { listener } => {
-                if let Some(socket) = self.find(listener)
-                    && let Some(Decided::Listener(it)) = socket.decided()
-                {
-                    it.on_withdrawal();
-                    socket.come_back_if_attended();
-                }
-            }
-            EventKind::Released => {}
-        }
     }
 
     fn place(&self, index: u32) -> Option<&Place> {

@@ -28,6 +28,8 @@ use crate::waiter::{BLIND_SLEEP_NS, Waiter};
 const KERNEL_LOOK_NS: u64 = 50_000;
 /// A call that finds nothing and does not wait drives the engine if nobody has for this long.
 const POLLING_TURN_NS: u64 = 20_000;
+/// While another thread hands events out, whoever would lead sleeps no longer than this: that one may not wait next.
+const PUMPED_SLEEP_NS: u64 = 50_000;
 
 /// What a wait is for.
 #[derive(Clone, Copy)]
@@ -487,7 +489,13 @@ impl Process {
         link.release_idle();
         let Some(wait_on) = link.prepare_wait(at.station.spin.gather_ns()) else {
             at.station.sleepers.stop_leading(waiter);
-            return Slept::NOT_AT_ALL;
+            return match link.is_pumped() {
+                // Another thread hands out what came, and rings if some of it is for this one.
+                true => {
+                    self.sleep_in_ppoll(waiter, at.plan, None, least(left, Some(PUMPED_SLEEP_NS)))
+                }
+                false => Slept::NOT_AT_ALL,
+            };
         };
         let mut left = least(left, wait_on.timeout_ns);
         if at.station.sleepers.was_nudged(now) {
