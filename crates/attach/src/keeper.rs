@@ -145,7 +145,8 @@ fn environment(settings: &Settings) -> Vec<(&'static str, String)> {
 /// A kind of device with its file, if it has one, as it is found from any directory.
 fn absolute(device: &str) -> String {
     match device.split_once(':') {
-        Some((kind @ "replay", file)) => match std::path::absolute(file) {
+        Some((_, name)) if name.starts_with('@') => device.to_owned(),
+        Some((kind @ ("replay" | "memif"), file)) => match std::path::absolute(file) {
             Ok(path) => format!("{kind}:{}", path.display()),
             Err(_) => device.to_owned(),
         },

@@ -28,7 +28,8 @@ options! {
         default: "auto",
         scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "How frames come and go: auto, packet (AF_PACKET on --if), xdp (AF_XDP beside it), \
-            tap, null (nothing comes, everything sent is swallowed) or \
+            tap, memif:SOCKET[,role=client|server][,id=N][,ring=FRAMES][,secret=TEXT][,mode=0600] \
+            (rings shared with VPP, a DPDK program or another stack), null (nothing comes, everything sent is swallowed) or \
             replay:FILE.pcapng[,fast] (the frames of a capture come)",
     }
 

@@ -104,6 +104,11 @@ pub trait Device: Send {
         false
     }
 
+    /// A sentence about the link for whoever runs the machine, once.
+    fn take_notice(&mut self) -> Option<String> {
+        None
+    }
+
     fn counters(&self) -> DeviceCounters {
         DeviceCounters::default()
     }
@@ -155,6 +160,10 @@ impl<T: Device + ?Sized> Device for Box<T> {
         (**self).tx_pending()
     }
 
+    fn take_notice(&mut self) -> Option<String> {
+        (**self).take_notice()
+    }
+
     fn counters(&self) -> DeviceCounters {
         (**self).counters()
     }
@@ -194,7 +203,9 @@ counters! {
     rx_bypassed,
     /// Frames of another VLAN than ours.
     rx_vlan,
-    /// Frames with a virtio header that makes no sense.
+    /// Frames for other stations of the link.
+    rx_foreign,
+    /// Frames with a virtio header, or rings of a memif peer, that make no sense.
     rx_malformed,
     /// Large frames whose ring slot had been consumed by a predecessor that died.
     rx_orphaned,
@@ -214,6 +225,8 @@ counters! {
     tx_nobufs,
     /// Frames given up: the kernel refused them for good.
     tx_dropped,
+    /// Frames sent while the link had no peer.
+    tx_unlinked,
     /// Errors taken off the descriptor, such as the interface going down.
     link_errors,
 }

@@ -2,13 +2,14 @@
 
 use crate::backend::Backend;
 use crate::error::DeviceError;
-use crate::{null, packet, replay, tap, xdp};
+use crate::{memif, null, packet, replay, tap, xdp};
 
 /// What `--device` may name, in the order of the help text.
 pub static BACKENDS: &[&dyn Backend] = &[
     &packet::Packet,
     &xdp::Xdp,
     &tap::Tap,
+    &memif::Memif,
     &null::Null,
     &replay::Replay,
 ];

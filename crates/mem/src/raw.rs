@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -137,6 +137,13 @@ impl View {
         }
         // SAFETY: the offset was just checked against the length of the mapping.
         Some(unsafe { self.base.as_ptr().add(offset) })
+    }
+
+    #[inline]
+    pub(crate) fn u16(&self, offset: usize) -> Option<&AtomicU16> {
+        let at = self.at(offset, 2, 2)?;
+        // SAFETY: as in `u32`.
+        Some(unsafe { AtomicU16::from_ptr(at.cast()) })
     }
 
     #[inline]
@@ -386,6 +393,18 @@ impl RawSpace<'_> {
         let len = self.len.min(bytes.len());
         // SAFETY: both ranges are valid for `len` bytes; `bytes` is private memory.
         unsafe { copy(bytes.as_ptr(), self.ptr, len) };
+    }
+
+    /// Copies all bytes of other shared memory; `false` and nothing done if it is longer.
+    #[inline]
+    pub fn copy_raw(&self, from: RawSlice<'_>) -> bool {
+        let is_room = from.len <= self.len;
+        if is_room {
+            // SAFETY: both ranges are valid for `len` bytes of different mappings; bytes that another
+            // process writes meanwhile are arbitrary, which every reader of shared memory expects.
+            unsafe { copy(from.ptr, self.ptr, from.len) };
+        }
+        is_room
     }
 
     /// For scattering system calls.

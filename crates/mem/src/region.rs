@@ -1,6 +1,6 @@
 //! A sealed memory file and the checked ways into it.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -39,19 +39,18 @@ impl Region {
     /// Maps a region that someone else made. A file that could shrink under us is refused, as is
     /// one longer than `len_max`.
     pub fn open(file: OwnedFd, len_max: usize) -> io::Result<Region> {
-        let seals = rustix::fs::fcntl_get_seals(&file)?;
-        if !seals.contains(SealFlags::SHRINK) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "region is not sealed against shrinking",
-            ));
+        let len = sealed_len(&file)?;
+        if len > len_max || !len.is_multiple_of(PAGE) {
+            return Err(wrong_length());
         }
-        let len = usize::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(usize::MAX);
-        if len == 0 || len > len_max || !len.is_multiple_of(PAGE) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "region has a wrong length",
-            ));
+        Region::map(file, len)
+    }
+
+    /// Maps the first `len` bytes of a memory file that a stranger made, who need not know of pages.
+    /// A file that could shrink under us is refused, as is one that is shorter.
+    pub fn open_foreign(file: OwnedFd, len: usize) -> io::Result<Region> {
+        if len == 0 || sealed_len(&file)? < len {
+            return Err(wrong_length());
         }
         Region::map(file, len)
     }
@@ -106,6 +105,11 @@ impl Region {
     }
 
     #[inline]
+    pub fn u16(&self, offset: usize) -> Option<&AtomicU16> {
+        self.view.u16(offset)
+    }
+
+    #[inline]
     pub fn u32(&self, offset: usize) -> Option<&AtomicU32> {
         self.view.u32(offset)
     }
@@ -145,6 +149,25 @@ impl Region {
     pub fn copy_within(&self, from: usize, to: usize, len: usize) -> bool {
         self.view.copy_within(from, to, len)
     }
+}
+
+/// Length of a memory file that cannot shrink.
+fn sealed_len(file: &OwnedFd) -> io::Result<usize> {
+    let seals = rustix::fs::fcntl_get_seals(file)?;
+    if !seals.contains(SealFlags::SHRINK) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "region is not sealed against shrinking",
+        ));
+    }
+    match usize::try_from(rustix::fs::fstat(file)?.st_size) {
+        Ok(len) if len > 0 => Ok(len),
+        _ => Err(wrong_length()),
+    }
+}
+
+fn wrong_length() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "region has a wrong length")
 }
 
 /// A run of cache lines in a region, checked once when it is made.

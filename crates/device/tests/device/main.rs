@@ -4,6 +4,7 @@
 mod frames;
 mod handover;
 mod ingress;
+mod memif;
 mod net;
 mod opening;
 mod steering;

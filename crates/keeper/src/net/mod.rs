@@ -23,6 +23,7 @@ use slipstack_device::{Device, Flow, Proto, RxMeta, Steering};
 use slipstack_mem::{InboxReader, MpscInbox};
 use slipstack_stack::{ConnectionImage, GroupFilter, Instant, Stack, StackConfig, TcpConfig};
 
+use crate::log::say;
 use crate::neighbours::Neighbours;
 use crate::orphans::Orphans;
 use crate::regions::Inboxes;
@@ -151,6 +152,9 @@ impl Net {
         self.stack.flush(Instant(now), &mut self.world);
         progress |= self.loop_back(now);
         self.world.device.flush();
+        if let Some(notice) = self.world.device.take_notice() {
+            say(notice);
+        }
         self.world.care.drop_released();
         progress
     }

@@ -1,0 +1,162 @@
+//! Memory that all slots of a memif device share: which connection holds, who is at its rings, and
+//! the inboxes of frames that one slot has taken out of a ring for another.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use slipstack_mem::{InboxReader, MpscInbox, PAGE, Region};
+
+use crate::error::DeviceError;
+use crate::steering::Steering;
+
+const GENERATION: usize = 0;
+const RX_LOCK: usize = 64;
+const TX_LOCK: usize = 128;
+/// Slots whose inboxes have news, as bits: slot 0 wakes their holders.
+const WANTED: usize = 192;
+/// Number of a lie, and the generation that it was told in.
+const FAULT: usize = 256;
+const INBOXES: usize = PAGE;
+/// Frames that wait for another slot at most.
+const CELLS: usize = 256;
+const INBOX_LEN: usize = MpscInbox::bytes(CELLS).next_multiple_of(PAGE);
+/// Slots at most: they are bits of a word.
+pub(super) const SLOTS_MAX: usize = 64;
+/// How often a lock is tried for.
+const LOCK_TRIES: u32 = 2000;
+
+/// A slot's view of it.
+#[derive(Debug)]
+pub(super) struct Board {
+    region: Region,
+    slot: u16,
+}
+
+/// One of the two sides of a link, which one slot at a time works at.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Side {
+    Rx,
+    Tx,
+}
+
+/// The right to work at a side.
+pub(super) struct Held<'a>(&'a AtomicU32);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+impl Board {
+    /// A new one, for so many slots.
+    pub(super) fn create(slots: u16) -> std::io::Result<Region> {
+        Region::create("slipstack-board", INBOXES + usize::from(slots) * INBOX_LEN)
+    }
+
+    /// # Errors
+    /// The region is no board with that slot.
+    pub(super) fn new(region: Region, slot: u16) -> Result<Board, DeviceError> {
+        let board = Board { region, slot };
+        if usize::from(slot) >= SLOTS_MAX || board.inbox(slot).is_none() {
+            return Err(DeviceError::BadParameters("this is no board of that slot"));
+        }
+        // A predecessor may have died at the rings.
+        for lock in [RX_LOCK, TX_LOCK] {
+            let own = u32::from(slot) + 1;
+            if board.load(lock) == own {
+                board.store(lock, 0);
+            }
+        }
+        Ok(board)
+    }
+
+    fn load(&self, at: usize) -> u32 {
+        let word = self.region.u32(at);
+        word.map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    fn store(&self, at: usize, value: u32) {
+        if let Some(word) = self.region.u32(at) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    fn wanted(&self) -> Option<&AtomicU64> {
+        self.region.u64(WANTED)
+    }
+
+    fn inbox(&self, slot: u16) -> Option<MpscInbox> {
+        MpscInbox::new(&self.region, INBOXES + usize::from(slot) * INBOX_LEN, CELLS)
+    }
+
+    pub(super) fn reader(&self) -> Option<InboxReader> {
+        self.inbox(self.slot).map(InboxReader::new)
+    }
+
+    /// Number of the connection that holds; 0: there is none.
+    #[inline]
+    pub(super) fn generation(&self) -> u32 {
+        self.load(GENERATION)
+    }
+
+    pub(super) fn set_generation(&self, generation: u32) {
+        self.store(GENERATION, generation);
+    }
+
+    /// Ends a connection whose peer has lied.
+    pub(super) fn accuse(&self, generation: u32) {
+        self.store(FAULT, generation);
+    }
+
+    pub(super) fn is_accused(&self, generation: u32) -> bool {
+        self.load(FAULT) == generation
+    }
+
+    /// Waits a moment for a side. A holder that is dead is passed over.
+    pub(super) fn lock(&self, side: Side, steering: &Steering) -> Option<Held<'_>> {
+        let word = self.region.u32(match side {
+            Side::Rx => RX_LOCK,
+            Side::Tx => TX_LOCK,
+        })?;
+        let tries = match side {
+            Side::Rx => 1,
+            Side::Tx => LOCK_TRIES,
+        };
+        let own = u32::from(self.slot) + 1;
+        for attempt in 0..tries {
+            let taken = word.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed);
+            match taken {
+                Ok(_) => return Some(Held(word)),
+                Err(holder) if attempt + 1 == tries => {
+                    let slot = u16::try_from(holder.saturating_sub(1)).unwrap_or(0);
+                    let is_dead = holder != 0 && !steering.is_alive(slot);
+                    let (new, old) = (Ordering::Acquire, Ordering::Relaxed);
+                    let freed = is_dead && word.compare_exchange(holder, own, new, old).is_ok();
+                    return freed.then_some(Held(word));
+                }
+                Err(_) if attempt % 64 == 63 => rustix::thread::sched_yield(),
+                Err(_) => std::hint::spin_loop(),
+            }
+        }
+        None
+    }
+
+    /// Puts a frame into another slot's inbox. Returns whether it was taken, and whether slot 0 is to
+    /// be told.
+    pub(super) fn post(&self, slot: u16, frame: &[u8]) -> (bool, bool) {
+        let is_taken = self.inbox(slot).is_some_and(|inbox| inbox.push(&[frame]));
+        let bit = 1u64.checked_shl(u32::from(slot)).unwrap_or(0);
+        let wanted = self.wanted();
+        let before = wanted.map_or(0, |word| word.fetch_or(bit, Ordering::AcqRel));
+        (is_taken, before & bit == 0)
+    }
+
+    /// The slots that others want woken; afterwards none.
+    pub(super) fn take_wanted(&self) -> u64 {
+        self.wanted()
+            .map_or(0, |word| match word.load(Ordering::Acquire) {
+                0 => 0,
+                _ => word.swap(0, Ordering::AcqRel),
+            })
+    }
+}

@@ -1,0 +1,543 @@
+//! The control connection, which slot 0 keeps: it makes and ends links, and hands them to the slots.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::fs::OFlags;
+use rustix::net::SocketFlags;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use super::board::Board;
+use super::message::{self, AddRing, Hello, Message, VERSION};
+use super::options::{LOG2_RING_MAX, Options, Role, SECRET_LEN};
+use super::ring::{Lie, Link, LinkShape, RingPlace};
+
+/// Regions that a client may bring.
+const REGIONS_MAX: usize = 8;
+/// Memory that it may bring in each.
+const REGION_LEN_MAX: u64 = 1 << 30;
+/// How often a client looks for its server.
+const RETRY: Duration = Duration::from_millis(200);
+/// The same after a peer has lied.
+const RETRY_AFTER_LIE: Duration = Duration::from_secs(5);
+/// Messages that are handled in one turn.
+const MESSAGES_MAX: usize = 32;
+
+const LISTENER: u64 = 0;
+const PEER: u64 = 1;
+const TIMER: u64 = 2;
+const FIRST_PAIR: u64 = 3;
+
+/// Another slot: where it asks for the link, and what wakes it.
+#[derive(Debug)]
+pub(super) struct Neighbour {
+    pub pair: OwnedFd,
+    pub bell: OwnedFd,
+}
+
+/// What a turn has brought.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// There is another link than before, or none.
+    pub has_changed: bool,
+    pub notice: Option<String>,
+}
+
+/// A connection that has not become a link yet, or has.
+#[derive(Debug)]
+struct Peer {
+    socket: OwnedFd,
+    /// What a client still has to send, each after the answer to the last.
+    queue: VecDeque<(Message, Option<OwnedFd>)>,
+    /// What a client has made, until the server agrees.
+    made: Option<Link>,
+    /// What a server has been told.
+    offer: Offer,
+    is_up: bool,
+}
+
+#[derive(Debug, Default)]
+struct Offer {
+    is_known: bool,
+    regions: Vec<(usize, OwnedFd)>,
+    rx: Option<(RingPlace, OwnedFd)>,
+    tx: Option<(RingPlace, OwnedFd)>,
+}
+
+/// Why a connection ends.
+enum End {
+    /// The peer is told why.
+    Refused(String),
+    Gone,
+}
+
+#[derive(Debug)]
+pub(super) struct Control {
+    options: Options,
+    listener: Option<OwnedFd>,
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    neighbours: Vec<Neighbour>,
+    peer: Option<Peer>,
+    generation: u32,
+    blamed: Option<Lie>,
+    is_absence_told: bool,
+}
+
+impl Control {
+    pub(super) fn new(
+        options: Options,
+        listener: Option<OwnedFd>,
+        neighbours: Vec<Neighbour>,
+    ) -> io::Result<Control> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let control = Control {
+            epoll: slipstack_mem::raised(epoll::create(epoll::CreateFlags::CLOEXEC)?),
+            timer: slipstack_mem::raised(timerfd_create(TimerfdClockId::Monotonic, flags)?),
+            options,
+            listener,
+            neighbours,
+            peer: None,
+            // Another one than any predecessor had.
+            generation: slipstack_mem::now_ns() as u32 | 1,
+            blamed: None,
+            is_absence_told: false,
+        };
+        control.watch(control.timer.as_fd(), TIMER)?;
+        if let Some(listener) = &control.listener {
+            control.watch(listener.as_fd(), LISTENER)?;
+        }
+        for (neighbour, data) in control.neighbours.iter().zip(FIRST_PAIR..) {
+            control.watch(neighbour.pair.as_fd(), data)?;
+        }
+        if control.options.role == Role::Client {
+            control.retry_after(Duration::from_nanos(1));
+        }
+        Ok(control)
+    }
+
+    fn watch(&self, fd: BorrowedFd<'_>, data: u64) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(data);
+        epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN)?;
+        Ok(())
+    }
+
+    pub(super) fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    pub(super) fn descriptors(&self) -> Vec<RawFd> {
+        let own = [Some(&self.epoll), Some(&self.timer), self.listener.as_ref()];
+        let peer = self.peer.as_ref().map(|peer| &peer.socket);
+        let others = self.neighbours.iter().flat_map(|it| [&it.pair, &it.bell]);
+        let all = own.into_iter().flatten().chain(peer).chain(others);
+        all.map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// Whether a client has still to look for its server, or has reached it and waits for its word.
+    pub(super) fn is_connecting(&self) -> bool {
+        self.options.role == Role::Client && (self.peer.is_some() || !self.is_absence_told)
+    }
+
+    /// Remembers what this slot has seen the peer do.
+    pub(super) fn blame(&mut self, lie: Lie) {
+        self.blamed = Some(lie);
+    }
+
+    /// Wakes the slots of these bits.
+    pub(super) fn wake(&self, slots: u64) {
+        for (neighbour, slot) in self.neighbours.iter().zip(1u32..) {
+            if slots & 1u64.checked_shl(slot).unwrap_or(0) != 0 {
+                let _ = rustix::io::write(&neighbour.bell, &1u64.to_ne_bytes());
+            }
+        }
+    }
+
+    /// Does what is to be done; never waits.
+    pub(super) fn turn(&mut self, board: &Board, link: &mut Option<Link>) -> News {
+        let mut news = News::default();
+        if self.peer.as_ref().is_some_and(|peer| peer.is_up) && board.is_accused(self.generation) {
+            let lie = self
+                .blamed
+                .take()
+                .map_or("its rings make no sense", |lie| lie.0);
+            self.end(End::Refused(lie.to_owned()), (board, link), &mut news);
+            self.retry_after(RETRY_AFTER_LIE);
+        }
+        let mut events = Vec::with_capacity(16);
+        let none = Timespec::default();
+        let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&none));
+        for event in events {
+            match event.data.u64() {
+                LISTENER => self.accept(board, link, &mut news),
+                PEER => self.hear(board, link, &mut news),
+                TIMER => self.find_server(&mut news),
+                pair => self.answer((pair - FIRST_PAIR) as usize, link.as_ref()),
+            }
+        }
+        news
+    }
+
+    /// Hands the link to a slot that asks.
+    fn answer(&self, index: usize, link: Option<&Link>) {
+        let Some(neighbour) = self.neighbours.get(index) else {
+            return;
+        };
+        let mut is_asked = false;
+        while message::receive(&neighbour.pair, &mut [0; 8]).is_ok_and(|(len, _)| len > 0) {
+            is_asked = true;
+        }
+        if let Some(link) = link.filter(|_| is_asked) {
+            let shape = serde_json::to_vec(&link.shape).unwrap_or_default();
+            let _ = message::send(&neighbour.pair, &shape, &link.descriptors());
+        }
+    }
+
+    fn retry_after(&self, pause: Duration) {
+        let zero = Timespec::default();
+        let it_value = match self.options.role {
+            Role::Client => Timespec {
+                tv_sec: pause.as_secs().cast_signed(),
+                tv_nsec: pause.subsec_nanos().into(),
+            },
+            Role::Server => zero,
+        };
+        let timing = Itimerspec {
+            it_interval: zero,
+            it_value,
+        };
+        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &timing);
+    }
+
+    fn find_server(&mut self, news: &mut News) {
+        let _ = rustix::io::read(&self.timer, &mut [0; 8]);
+        if self.peer.is_some() {
+            return;
+        }
+        match self.options.connect() {
+            Ok(socket) => self.take_on(socket),
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_absence_told, true) {
+                    let (socket, why) = (&self.options.socket, explained(&error));
+                    let notice = format!("memif: waiting for a server at \"{socket}\": {why}");
+                    news.notice = Some(notice);
+                }
+                self.retry_after(RETRY);
+            }
+        }
+    }
+
+    fn take_on(&mut self, socket: OwnedFd) {
+        let socket = slipstack_mem::raised(socket);
+        if self.watch(socket.as_fd(), PEER).is_ok() {
+            self.peer = Some(Peer {
+                socket,
+                queue: VecDeque::new(),
+                made: None,
+                offer: Offer::default(),
+                is_up: false,
+            });
+        }
+    }
+
+    fn accept(&mut self, board: &Board, link: &mut Option<Link>, news: &mut News) {
+        let Some(listener) = &self.listener else {
+            return;
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let Ok(socket) = rustix::net::accept_with(listener, flags) else {
+            return;
+        };
+        if self.peer.as_ref().is_some_and(|peer| peer.is_up) {
+            let busy = Message::Disconnect("another client is connected".to_owned());
+            let _ = message::send(&socket, &busy.to_bytes(), &[]);
+            return;
+        }
+        // One that has not finished makes room.
+        self.peer = None;
+        self.take_on(socket);
+        let hello = Message::Hello(Hello {
+            min_version: VERSION,
+            max_version: VERSION,
+            max_region: REGIONS_MAX as u16 - 1,
+            max_to_client: 0,
+            max_to_server: 0,
+            max_log2_ring: LOG2_RING_MAX,
+        });
+        if self.send(&hello, None).is_err() {
+            self.end(End::Gone, (board, link), news);
+        }
+    }
+
+    fn send(&self, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), End> {
+        let Some(peer) = &self.peer else {
+            return Err(End::Gone);
+        };
+        let fds = fd.as_slice();
+        message::send(&peer.socket, &message.to_bytes(), fds).map_err(|_| End::Gone)
+    }
+
+    fn hear(&mut self, board: &Board, link: &mut Option<Link>, news: &mut News) {
+        for _ in 0..MESSAGES_MAX {
+            let Some(peer) = &self.peer else {
+                return;
+            };
+            let mut bytes = [0; message::LEN];
+            let (len, fds) = match message::receive(&peer.socket, &mut bytes) {
+                Ok(received) => received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => (0, Vec::new()),
+            };
+            let heard = match (len, Message::parse(bytes)) {
+                (0, _) => Err(End::Gone),
+                (message::LEN, Some(message)) => self.on_message(message, fds),
+                _ => Err(End::Refused("a message is none of memif 2.0".to_owned())),
+            };
+            match heard {
+                Ok(None) => {}
+                Ok(Some(new)) => self.bring_up(new, (board, link), news),
+                Err(end) => self.end(end, (board, link), news),
+            }
+        }
+    }
+
+    /// Handles a message; returns the link when it is complete.
+    fn on_message(&mut self, message: Message, fds: Vec<OwnedFd>) -> Result<Option<Link>, End> {
+        if let Message::Disconnect(why) = message {
+            let is_told = !why.is_empty();
+            return Err(match is_told {
+                true => End::Refused(format!("it says \"{why}\"")),
+                false => End::Gone,
+            });
+        }
+        match self.options.role {
+            Role::Client => self.on_servers_message(message),
+            Role::Server => self.on_clients_message(message, fds),
+        }
+    }
+
+    fn on_servers_message(&mut self, message: Message) -> Result<Option<Link>, End> {
+        match message {
+            Message::Hello(hello) => self.introduce(hello)?,
+            Message::Ack => {}
+            Message::Connected => {
+                let peer = self.peer.as_mut();
+                return Ok(peer.and_then(|peer| peer.made.take()));
+            }
+            _ => return Err(unexpected()),
+        }
+        let next = self.peer.as_mut().and_then(|peer| peer.queue.pop_front());
+        if let Some((message, fd)) = next {
+            self.send(&message, fd.as_ref().map(AsFd::as_fd))?;
+        }
+        Ok(None)
+    }
+
+    /// Prepares everything that a client has to say.
+    fn introduce(&mut self, hello: Hello) -> Result<(), End> {
+        if !(hello.min_version..=hello.max_version).contains(&VERSION) {
+            return Err(End::Refused("it does not speak memif 2.0".to_owned()));
+        }
+        let log2 = self.options.log2_ring.min(hello.max_log2_ring);
+        let failed = |error: io::Error| End::Refused(explained(&error));
+        let bells = [bell().map_err(failed)?, bell().map_err(failed)?];
+        self.generation = self.generation.wrapping_add(2);
+        let link = Link::make(self.generation, log2, bells).map_err(failed)?;
+        let link = link.map_err(|lie| End::Refused(lie.0.to_owned()))?;
+        let own = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map(Some).map_err(failed);
+        let [rx_bell, tx_bell, region] = link.descriptors()[..] else {
+            return Err(unexpected());
+        };
+        let mut secret = [0; SECRET_LEN];
+        secret[..self.options.secret.len()].copy_from_slice(self.options.secret.as_bytes());
+        let init = Message::Init {
+            version: VERSION,
+            id: self.options.id,
+            is_ethernet: true,
+            secret,
+        };
+        let size = link.shape.regions.iter().sum::<usize>() as u64;
+        let ring = |place: RingPlace, is_to_server| {
+            Message::AddRing(AddRing {
+                is_to_server,
+                index: 0,
+                region: place.region,
+                offset: place.offset,
+                log2_ring: place.log2,
+                private_len: 0,
+            })
+        };
+        let queue = [
+            (init, None),
+            (Message::AddRegion { index: 0, size }, own(region)?),
+            (ring(link.shape.tx, true), own(tx_bell)?),
+            (ring(link.shape.rx, false), own(rx_bell)?),
+            (Message::Connect, None),
+        ];
+        if let Some(peer) = &mut self.peer {
+            peer.queue = queue.into();
+            peer.made = Some(link);
+        }
+        Ok(())
+    }
+
+    fn on_clients_message(
+        &mut self,
+        message: Message,
+        fds: Vec<OwnedFd>,
+    ) -> Result<Option<Link>, End> {
+        let refused = |why: &str| Err(End::Refused(why.to_owned()));
+        let Some(peer) = &mut self.peer else {
+            return Ok(None);
+        };
+        let offer = &mut peer.offer;
+        let fd = fds.into_iter().next();
+        match message {
+            Message::Init { version, .. } if version != VERSION => {
+                return refused("it does not speak memif 2.0");
+            }
+            Message::Init { id, .. } if id != self.options.id => {
+                return refused("there is no interface of that number");
+            }
+            Message::Init { is_ethernet, .. } if !is_ethernet => {
+                return refused("the interface carries Ethernet frames");
+            }
+            Message::Init { secret, .. } => {
+                let mut wanted = [0; SECRET_LEN];
+                let own = self.options.secret.as_bytes();
+                wanted[..own.len()].copy_from_slice(own);
+                if secret != wanted {
+                    return refused("its secret is another one");
+                }
+                offer.is_known = true;
+            }
+            _ if !offer.is_known || peer.is_up => return Err(unexpected()),
+            Message::AddRegion { index, size } => offer.add_region(index, size, fd)?,
+            Message::AddRing(ring) => offer.add_ring(ring, fd)?,
+            Message::Connect => {
+                self.generation = self.generation.wrapping_add(2);
+                let link = std::mem::take(offer).link(self.generation)?;
+                self.send(&Message::Connected, None)?;
+                return Ok(Some(link));
+            }
+            _ => return Err(unexpected()),
+        }
+        self.send(&Message::Ack, None)?;
+        Ok(None)
+    }
+
+    fn bring_up(&mut self, new: Link, (board, link): (&Board, &mut Option<Link>), news: &mut News) {
+        if let Some(peer) = &mut self.peer {
+            peer.is_up = true;
+        }
+        self.is_absence_told = false;
+        self.blamed = None;
+        *link = Some(new);
+        board.set_generation(self.generation);
+        self.wake(u64::MAX);
+        news.has_changed = true;
+        news.notice = Some(format!("memif: connected at \"{}\"", self.options.socket));
+    }
+
+    fn end(&mut self, end: End, (board, link): (&Board, &mut Option<Link>), news: &mut News) {
+        let socket = &self.options.socket;
+        let was_up = self.peer.as_ref().is_some_and(|peer| peer.is_up);
+        match end {
+            End::Refused(why) => {
+                let told = Message::Disconnect(why.clone());
+                let _ = self.send(&told, None);
+                let notice = format!("memif: the link at \"{socket}\" is down: {why}");
+                if was_up || !std::mem::replace(&mut self.is_absence_told, true) {
+                    news.notice = Some(notice);
+                }
+            }
+            End::Gone if was_up => {
+                let notice = format!("memif: the link at \"{socket}\" is down: the peer is gone");
+                news.notice = Some(notice);
+            }
+            End::Gone => {}
+        }
+        self.peer = None;
+        self.retry_after(RETRY);
+        if was_up {
+            *link = None;
+            board.set_generation(0);
+            self.wake(u64::MAX);
+            news.has_changed = true;
+        }
+    }
+}
+
+impl Offer {
+    fn add_region(&mut self, index: u16, size: u64, fd: Option<OwnedFd>) -> Result<(), End> {
+        let is_next = usize::from(index) == self.regions.len() && self.regions.len() < REGIONS_MAX;
+        match fd {
+            Some(fd) if is_next && (1..=REGION_LEN_MAX).contains(&size) => {
+                self.regions.push((size as usize, fd));
+                Ok(())
+            }
+            _ => Err(End::Refused("it adds a region that cannot be".to_owned())),
+        }
+    }
+
+    fn add_ring(&mut self, ring: AddRing, fd: Option<OwnedFd>) -> Result<(), End> {
+        let Some(fd) = fd else {
+            return Err(End::Refused("a ring has no eventfd".to_owned()));
+        };
+        if ring.index != 0 {
+            return Err(End::Refused(
+                "there is one ring in each direction".to_owned(),
+            ));
+        }
+        // A peer's descriptor must not hold us up.
+        let flags = rustix::fs::fcntl_getfl(&fd).map_err(|_| End::Gone)?;
+        let _ = rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK);
+        let place = RingPlace {
+            region: ring.region,
+            offset: ring.offset,
+            log2: ring.log2_ring,
+        };
+        let side = match ring.is_to_server {
+            true => &mut self.rx,
+            false => &mut self.tx,
+        };
+        *side = Some((place, fd));
+        Ok(())
+    }
+
+    fn link(self, generation: u32) -> Result<Link, End> {
+        let (Some((rx, rx_bell)), Some((tx, tx_bell))) = (self.rx, self.tx) else {
+            return Err(End::Refused("a ring is missing".to_owned()));
+        };
+        let (regions, files): (Vec<usize>, Vec<OwnedFd>) = self.regions.into_iter().unzip();
+        let shape = LinkShape {
+            generation,
+            is_client: false,
+            rx,
+            tx,
+            regions,
+        };
+        let fds = [rx_bell, tx_bell].into_iter().chain(files).collect();
+        Link::open(shape, fds).map_err(|lie| End::Refused(lie.0.to_owned()))
+    }
+}
+
+fn unexpected() -> End {
+    End::Refused("a message comes where it must not".to_owned())
+}
+
+fn explained(error: &io::Error) -> String {
+    slipstack_mem::process::explained(error).to_string()
+}
+
+/// A new eventfd.
+pub(super) fn bell() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)
+}

@@ -1,0 +1,230 @@
+//! memif 2.0: frames by rings in memory that is shared with another program on this machine, such as
+//! VPP, a DPDK application, or another stack of ours.
+//!
+//! Slot 0 keeps the control connection ([`control`]) and makes the link; the other slots ask it for
+//! the descriptors and then work at the same rings ([`slot`]), sharing a [`board`]. A peer may come
+//! and go: frames that are sent without one are lost as on a link without a carrier.
+
+mod board;
+mod control;
+mod message;
+mod options;
+mod ring;
+mod slot;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use serde::{Deserialize, Serialize};
+use slipstack_mem::Region;
+
+use crate::backend::{Backend, Capabilities, Description, NO_INTERFACE, Opened};
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::null::unlinked;
+use crate::parts::{SlotLink, SlotParts, own_value};
+use crate::position::RingPosition;
+use crate::steering::Steering;
+use board::{Board, SLOTS_MAX};
+use control::{Control, Neighbour, bell};
+use options::{Options, Role};
+use slot::{MemifSlot, SlotSetup, Source};
+
+/// The row of the table.
+pub(crate) struct Memif;
+
+/// The back end's own part of a slot's parameters.
+#[derive(Debug, Serialize, Deserialize)]
+struct MemifParams {
+    slot: u16,
+    slots: u16,
+    /// The keeper's slot alone has them.
+    options: Option<Options>,
+}
+
+impl Backend for Memif {
+    fn name(&self) -> &'static str {
+        "memif"
+    }
+
+    fn title(&self) -> &'static str {
+        "memif"
+    }
+
+    fn default_interface(&self) -> Option<&'static str> {
+        Some("memif0")
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            has_interface: false,
+            makes_interface: false,
+            is_heard: false,
+            // The peer may come hours later: there is nobody yet to ask whether an address is free.
+            has_neighbours: false,
+            has_vlans: false,
+        }
+    }
+
+    fn open(
+        &self,
+        description: &Description<'_>,
+        steering: &Steering,
+    ) -> Result<Opened, DeviceError> {
+        let options = Options::parse(description.argument)?;
+        if usize::from(description.slots) > SLOTS_MAX {
+            return Err(DeviceError::OutOfRange {
+                what: "number of slots",
+                value: usize::from(description.slots),
+            });
+        }
+        let listener = match options.role {
+            Role::Server => Some(options.listen()?),
+            Role::Client => None,
+        };
+        let role = match options.role {
+            Role::Server => "server",
+            Role::Client => "client",
+        };
+        let mac = mac_of(&options);
+        let mode = format!("{},role={role},id={}", options.socket, options.id);
+        let slots = make_slots(description.slots, options, listener, steering);
+        Ok(Opened {
+            index: NO_INTERFACE,
+            name: description.interface.to_owned(),
+            link: SlotLink {
+                tx_checksum: false,
+                tso_max: 0,
+                udp_segmentation: false,
+                ..unlinked(mac)
+            },
+            slots: slots?,
+            held: Vec::new(),
+            needs_ingress_drop: false,
+            mode: Some(mode),
+        })
+    }
+
+    fn adopt(
+        &self,
+        parts: SlotParts,
+        _position: RingPosition,
+    ) -> Result<Box<dyn Device>, DeviceError> {
+        let params: MemifParams = parts.params.own()?;
+        let few = || DeviceError::BadParameters("a slot has too few descriptors");
+        let mut fds = parts.fds.into_iter();
+        let mut next = || fds.next().ok_or_else(few);
+        let steering = Steering::from_fds([next()?, next()?])?;
+        let board = Region::open(next()?, usize::MAX).map_err(system)?;
+        let board = Board::new(board, params.slot)?;
+        let (bell, keeper_bell) = (next()?, next()?);
+        let source = match params.options {
+            None => Source::Asked {
+                pair: next()?,
+                asked_for: 0,
+            },
+            Some(options) => {
+                let listener = match options.role {
+                    Role::Server => Some(next()?),
+                    Role::Client => None,
+                };
+                let mut neighbours = Vec::new();
+                for _ in 1..params.slots {
+                    let (pair, bell) = (next()?, next()?);
+                    neighbours.push(Neighbour { pair, bell });
+                }
+                board.set_generation(0);
+                let control = Control::new(options, listener, neighbours).map_err(system)?;
+                Source::Control(Box::new(control))
+            }
+        };
+        let mut slot = MemifSlot::new(SlotSetup {
+            info: parts.params.link.info(),
+            slot: params.slot,
+            board,
+            steering,
+            bell,
+            keeper_bell,
+            source,
+        })?;
+        slot.wait_for_link();
+        Ok(Box::new(slot))
+    }
+}
+
+fn system(source: io::Error) -> DeviceError {
+    DeviceError::System {
+        doing: "making the slots of a memif device",
+        source,
+    }
+}
+
+type Slot = (Vec<OwnedFd>, serde_json::Value);
+
+/// Descriptors of a slot: the steering's two, the board, its bell, slot 0's bell; then its way to
+/// slot 0, or for slot 0 the listener, if any, and way and bell of each of the others.
+fn make_slots(
+    count: u16,
+    options: Options,
+    listener: Option<OwnedFd>,
+    steering: &Steering,
+) -> Result<Vec<Slot>, DeviceError> {
+    let tables = steering.read_only_fds()?;
+    let board = Board::create(count).map_err(system)?;
+    let keeper_bell = bell().map_err(system)?;
+    let copy = |fd: &dyn AsFd| fd.as_fd().try_clone_to_owned().map_err(system);
+    let common = |bell: &OwnedFd| -> Result<Vec<OwnedFd>, DeviceError> {
+        let board = board.fd();
+        [
+            &tables[0] as &dyn AsFd,
+            &tables[1],
+            &board,
+            bell,
+            &keeper_bell,
+        ]
+        .into_iter()
+        .map(copy)
+        .collect()
+    };
+    let params = |slot, options| {
+        own_value(&MemifParams {
+            slot,
+            slots: count,
+            options,
+        })
+    };
+    let mut first = common(&keeper_bell)?;
+    first.extend(listener);
+    let mut others = Vec::new();
+    for slot in 1..count {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let ends = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let (near, far) = ends.map_err(|errno| system(errno.into()))?;
+        let bell = bell().map_err(system)?;
+        let mut fds = common(&bell)?;
+        fds.push(far);
+        first.extend([near, bell]);
+        others.push((fds, params(slot, None)));
+    }
+    let mut slots = vec![(first, params(0, Some(options)))];
+    slots.extend(others);
+    Ok(slots)
+}
+
+/// An address of ours on the link, local and of one station: the same after a restart, so that peers
+/// that remember it are right, and another for each end, socket, number and container.
+fn mac_of(options: &Options) -> [u8; 6] {
+    let host = rustix::system::uname();
+    let network = rustix::fs::stat("/proc/self/ns/net").map_or(0, |it| it.st_ino);
+    let role = options.role == Role::Server;
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let words = [u64::from(role), u64::from(options.id), network].map(u64::to_ne_bytes);
+    let texts = [options.socket.as_bytes(), host.nodename().to_bytes()];
+    for byte in words.iter().flatten().chain(texts.into_iter().flatten()) {
+        // FNV-1a.
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    }
+    let [a, b, c, d, e, ..] = hash.to_be_bytes();
+    [0x02, a, b, c, d, e]
+}

@@ -1,0 +1,405 @@
+//! One slot of a memif device: it works at the rings beside the other slots, one at a time.
+//!
+//! Whoever looks at the receiving ring first takes what is there: its own frames it handles, those
+//! of other slots go into their inboxes. A slot that finds another at the ring leaves it to that one.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use slipstack_mem::{InboxReader, RawSlice, now_ns};
+use slipstack_wire::flow::FrameFlow;
+use slipstack_wire::{RxMeta, TxOffload, protocol};
+
+use super::board::{Board, Side};
+use super::control::Control;
+use super::message;
+use super::ring::{FRAME_MAX, Lie, Link, LinkShape};
+use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
+use crate::error::DeviceError;
+use crate::steering::{Proto, Steering};
+
+/// A description of a link, as text, at most.
+const SHAPE_MAX: usize = 4096;
+/// How long a server that has been reached is waited for.
+const LINK_WAIT_NS: u64 = 300_000_000;
+/// How long slot 0 is waited for.
+const ANSWER_WAIT_NS: i64 = 20_000_000;
+
+/// How a slot learns of connections: slot 0 makes them, the others ask it.
+#[derive(Debug)]
+pub(super) enum Source {
+    Control(Box<Control>),
+    Asked { pair: OwnedFd, asked_for: u32 },
+}
+
+/// What a slot was adopted with.
+#[derive(Debug)]
+pub(super) struct SlotSetup {
+    pub info: DeviceInfo,
+    pub slot: u16,
+    pub board: Board,
+    pub steering: Steering,
+    /// Wakes this slot.
+    pub bell: OwnedFd,
+    /// Wakes slot 0.
+    pub keeper_bell: OwnedFd,
+    pub source: Source,
+}
+
+#[derive(Debug)]
+pub(super) struct MemifSlot {
+    setup: SlotSetup,
+    inbox: InboxReader,
+    /// Everything that this slot sleeps on.
+    epoll: OwnedFd,
+    link: Option<Link>,
+    /// The connection that the link is of, 0 = none.
+    generation: u32,
+    /// The connection that was looked for last.
+    seen: u32,
+    /// Frames were put in since the peer was last woken.
+    is_unrung: bool,
+    buffer: Vec<u8>,
+    counters: DeviceCounters,
+    notice: Option<String>,
+}
+
+/// What became of the next frame of a ring.
+enum Taken {
+    /// It is in the buffer.
+    Own(usize),
+    Others,
+    Nothing,
+}
+
+impl MemifSlot {
+    pub(super) fn new(setup: SlotSetup) -> Result<MemifSlot, DeviceError> {
+        let failed = |errno: rustix::io::Errno| DeviceError::System {
+            doing: "creating an epoll set",
+            source: errno.into(),
+        };
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
+        let epoll = slipstack_mem::raised(epoll);
+        let source = match &setup.source {
+            Source::Control(control) => control.poll_fd(),
+            Source::Asked { pair, .. } => pair.as_fd(),
+        };
+        for fd in [source, setup.bell.as_fd()] {
+            watch(&epoll, fd).map_err(failed)?;
+        }
+        let missing = DeviceError::BadParameters("a slot has no inbox");
+        Ok(MemifSlot {
+            inbox: setup.board.reader().ok_or(missing)?,
+            epoll,
+            link: None,
+            generation: 0,
+            seen: 0,
+            is_unrung: false,
+            buffer: vec![0; FRAME_MAX],
+            counters: DeviceCounters::default(),
+            notice: None,
+            setup,
+        })
+    }
+
+    /// Gives a server that is there the time to agree, so that the first frames are not lost.
+    pub(super) fn wait_for_link(&mut self) {
+        let end = now_ns() + LINK_WAIT_NS;
+        while self.link.is_none() && self.is_connecting() && now_ns() < end {
+            await_readable(self.epoll.as_fd());
+            self.control();
+        }
+    }
+
+    fn is_connecting(&self) -> bool {
+        matches!(&self.setup.source, Source::Control(control) if control.is_connecting())
+    }
+
+    /// Follows the connection that slot 0 has.
+    fn refresh(&mut self) {
+        let current = self.setup.board.generation();
+        self.seen = current;
+        if let Source::Asked { pair, asked_for } = &mut self.setup.source {
+            if self.generation != current {
+                self.link = None;
+            }
+            if current == 0 || self.generation == current {
+                return;
+            }
+            if *asked_for != current {
+                *asked_for = current;
+                let _ = message::send(&*pair, &[1], &[]);
+                // Once for each connection: what is sent meanwhile would be lost.
+                await_readable(pair.as_fd());
+            }
+            self.link = receive_link(pair, current);
+            if let Some(link) = &self.link {
+                self.generation = current;
+                let _ = watch(&self.epoll, link.rx_bell());
+            }
+        }
+    }
+
+    /// Has slot 0 do what is to be done with the connections.
+    fn control(&mut self) {
+        let Source::Control(control) = &mut self.setup.source else {
+            return;
+        };
+        let news = control.turn(&self.setup.board, &mut self.link);
+        if news.has_changed {
+            self.generation = self.setup.board.generation();
+            if let Some(link) = &self.link {
+                let _ = watch(&self.epoll, link.rx_bell());
+            }
+        }
+        self.notice = news.notice.or_else(|| self.notice.take());
+    }
+
+    fn accuse(&mut self, lie: Lie) {
+        self.setup.board.accuse(self.generation);
+        self.link = None;
+        self.counters.rx_malformed += 1;
+        if let Source::Control(control) = &mut self.setup.source {
+            control.blame(lie);
+        }
+        let _ = rustix::io::write(&self.setup.keeper_bell, &1u64.to_ne_bytes());
+    }
+
+    /// Takes one frame out of the ring, if the ring is free.
+    fn take(&mut self) -> Taken {
+        match self.look() {
+            Ok(taken) => taken,
+            Err(lie) => {
+                self.accuse(lie);
+                Taken::Nothing
+            }
+        }
+    }
+
+    fn look(&mut self) -> Result<Taken, Lie> {
+        let Some(link) = &self.link else {
+            return Ok(Taken::Nothing);
+        };
+        let setup = &self.setup;
+        let Some(_held) = setup.board.lock(Side::Rx, &setup.steering) else {
+            return Ok(Taken::Nothing);
+        };
+        // Whoever was here before may have put earlier frames of ours aside.
+        if !self.inbox.is_empty() {
+            return Ok(Taken::Others);
+        }
+        let mut received = link.receive(&mut self.buffer)?;
+        if received.is_none() {
+            // Cleared first: who rings after this look wakes somebody.
+            let _ = rustix::io::read(link.rx_bell(), &mut [0; 8]);
+            received = link.receive(&mut self.buffer)?;
+        }
+        Ok(match received {
+            Some(len) => dispatch(setup, &mut self.counters, &self.buffer[..len]),
+            None => Taken::Nothing,
+        })
+    }
+
+    fn give(&mut self, len: usize, sink: &mut dyn Sink) {
+        self.counters.rx_frames += 1;
+        self.counters.rx_bytes += len as u64;
+        sink.frame(&self.buffer[..len], RxMeta::UNKNOWN);
+    }
+}
+
+/// Finds out whose a frame is; that of another slot goes there.
+fn dispatch(setup: &SlotSetup, counters: &mut DeviceCounters, frame: &[u8]) -> Taken {
+    let is_own = frame.get(..6) == Some(&setup.info.mac);
+    if !is_own && !frame.first().is_some_and(is_group) {
+        counters.rx_foreign += 1;
+        return Taken::Others;
+    }
+    let owner = find_owner(&setup.steering, frame);
+    if owner == setup.slot {
+        return Taken::Own(frame.len());
+    }
+    match setup.board.post(owner, frame) {
+        (false, _) => counters.rx_passed_lost += 1,
+        (true, is_news) => {
+            counters.rx_passed_on += 1;
+            if is_news {
+                let _ = rustix::io::write(&setup.keeper_bell, &1u64.to_ne_bytes());
+            }
+        }
+    }
+    Taken::Others
+}
+
+fn is_group(first: &u8) -> bool {
+    first & 1 != 0
+}
+
+fn await_readable(fd: BorrowedFd<'_>) {
+    let timeout = Timespec {
+        tv_sec: 0,
+        tv_nsec: ANSWER_WAIT_NS,
+    };
+    let _ = poll(
+        &mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)],
+        Some(&timeout),
+    );
+}
+
+/// Adds a descriptor to those that end a sleep.
+fn watch(epoll: &OwnedFd, fd: BorrowedFd<'_>) -> Result<(), rustix::io::Errno> {
+    let data = epoll::EventData::new_u64(0);
+    match epoll::add(epoll, fd, data, epoll::EventFlags::IN) {
+        Err(rustix::io::Errno::EXIST) => Ok(()),
+        result => result,
+    }
+}
+
+/// The answers that wait; the link of that generation, if it is among them.
+fn receive_link(pair: &OwnedFd, generation: u32) -> Option<Link> {
+    let mut bytes = [0; SHAPE_MAX];
+    let mut link = None;
+    while let Ok((len, fds)) = message::receive(pair, &mut bytes) {
+        if len == 0 {
+            break;
+        }
+        let shape: Option<LinkShape> = serde_json::from_slice(&bytes[..len]).ok();
+        let shape = shape.filter(|shape| shape.generation == generation);
+        link = shape.and_then(|shape| Link::open(shape, fds).ok()).or(link);
+    }
+    link
+}
+
+/// The slot that a frame is for, by the same rules as the steering's programs.
+fn find_owner(steering: &Steering, frame: &[u8]) -> u16 {
+    let Some(parsed) = FrameFlow::parse(frame) else {
+        return 0;
+    };
+    if !steering.is_own(parsed.dst.ip()) || parsed.is_to_group(frame) {
+        return 0;
+    }
+    let proto = match parsed.protocol {
+        protocol::TCP => Proto::Tcp,
+        _ => Proto::Udp,
+    };
+    steering.find_slot(proto, parsed.dst, parsed.src)
+}
+
+impl Device for MemifSlot {
+    fn info(&self) -> DeviceInfo {
+        self.setup.info
+    }
+
+    fn rx(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        self.control();
+        self.refresh();
+        let mut done = 0;
+        // Frames of others count as well: they are not to hold this slot up for ever.
+        for _ in 0..budget {
+            if let Some(len) = self.inbox.pop(now_ns(), &mut self.buffer) {
+                self.give(len, sink);
+                done += 1;
+                continue;
+            }
+            match self.take() {
+                Taken::Own(len) => {
+                    self.give(len, sink);
+                    done += 1;
+                }
+                Taken::Others => {}
+                Taken::Nothing => break,
+            }
+        }
+        if done == 0 && self.inbox.is_empty() {
+            let setup = &self.setup;
+            let _ = rustix::io::read(&setup.bell, &mut [0; 8]);
+            if let Source::Control(control) = &setup.source {
+                control.wake(setup.board.take_wanted());
+            }
+            // What came between the look and the clearing must not be slept through.
+            if !self.inbox.is_empty() {
+                let _ = rustix::io::write(&setup.bell, &1u64.to_ne_bytes());
+            }
+        }
+        done
+    }
+
+    fn tx(
+        &mut self,
+        header: &[u8],
+        payload: [RawSlice<'_>; 2],
+        _offload: TxOffload,
+    ) -> Result<(), TxFull> {
+        self.refresh();
+        let Some(link) = &self.link else {
+            // As on a link without a carrier.
+            self.counters.tx_unlinked += 1;
+            return Ok(());
+        };
+        let held = self.setup.board.lock(Side::Tx, &self.setup.steering);
+        let sent = match held {
+            Some(_) => link.send(header, payload),
+            None => Ok(false),
+        };
+        drop(held);
+        match sent {
+            Ok(true) => {
+                self.is_unrung = true;
+                self.counters.tx_frames += 1;
+                let len = header.len() + payload[0].len() + payload[1].len();
+                self.counters.tx_bytes += len as u64;
+                Ok(())
+            }
+            Ok(false) => {
+                self.counters.tx_full += 1;
+                link.ring();
+                Err(TxFull)
+            }
+            Err(lie) => {
+                self.accuse(lie);
+                Ok(())
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        if std::mem::take(&mut self.is_unrung)
+            && let Some(link) = &self.link
+        {
+            link.ring();
+        }
+    }
+
+    fn poll_fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        let setup = &self.setup;
+        let mut all = vec![
+            self.epoll.as_raw_fd(),
+            setup.bell.as_raw_fd(),
+            setup.keeper_bell.as_raw_fd(),
+        ];
+        match &setup.source {
+            Source::Control(control) => all.extend(control.descriptors()),
+            Source::Asked { pair, .. } => all.push(pair.as_raw_fd()),
+        }
+        let link = self.link.iter().flat_map(Link::descriptors);
+        all.extend(link.map(|fd| fd.as_raw_fd()));
+        all
+    }
+
+    fn has_rx(&self) -> bool {
+        let has_link = self.link.as_ref().is_some_and(Link::has_rx);
+        let is_old = self.setup.board.generation() != self.seen;
+        has_link || is_old || !self.inbox.is_empty()
+    }
+
+    fn take_notice(&mut self) -> Option<String> {
+        self.notice.take()
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        self.counters
+    }
+}

@@ -1,0 +1,184 @@
+//! Two memif devices joined in one process: slots, their links, and peers that come again.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use slipstack_device::{Device, Port, Proto, RingPosition, RxMeta, Slots, TxOffload};
+
+use crate::net::{self, PEER, STACK};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+struct Socket(PathBuf);
+
+impl Socket {
+    fn new(tag: &str) -> Socket {
+        let name = format!("slipstack-memif-{}-{tag}", std::process::id());
+        Socket(std::env::temp_dir().join(name))
+    }
+
+    fn open(&self, role: &str, slots: u16) -> Slots {
+        let kind = format!("memif:{},role={role},ring=64", self.0.display());
+        Slots::of_kind(&kind, "memif0", slots, 0).unwrap()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn adopt(slots: &Slots, slot: u16) -> Box<dyn Device> {
+    slots.adopt(slot, RingPosition::private()).unwrap()
+}
+
+fn received(device: &mut dyn Device) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    device.rx(256, &mut |frame: &[u8], _: RxMeta| {
+        frames.push(frame.to_vec())
+    });
+    frames
+}
+
+/// Lets all devices work until a condition holds.
+fn until(
+    devices: &mut [&mut Box<dyn Device>],
+    mut is_met: impl FnMut(usize, Vec<Vec<u8>>) -> bool,
+) {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        for (index, device) in devices.iter_mut().enumerate() {
+            if is_met(index, received(&mut ***device)) {
+                return;
+            }
+        }
+    }
+    panic!("nothing came");
+}
+
+fn connect(server: &mut Box<dyn Device>, client: &mut Box<dyn Device>) {
+    let end = Instant::now() + PATIENCE;
+    let mut ups = [false; 2];
+    while ups != [true; 2] {
+        assert!(Instant::now() < end, "no link");
+        for (device, is_up) in [&mut *server, &mut *client].into_iter().zip(&mut ups) {
+            received(&mut **device);
+            let notice = device.take_notice().unwrap_or_default();
+            *is_up |= notice.contains("connected");
+        }
+    }
+}
+
+/// A datagram from PEER to a port of STACK.
+fn datagram(mac: [u8; 6], port: u16, number: u8) -> Vec<u8> {
+    let mut frame = vec![0; 60];
+    frame[..6].copy_from_slice(&mac);
+    frame[12..16].copy_from_slice(&[0x08, 0, 0x45, 0]);
+    frame[16..18].copy_from_slice(&29u16.to_be_bytes());
+    frame[22..24].copy_from_slice(&[64, net::UDP]);
+    frame[26..30].copy_from_slice(&PEER.octets());
+    frame[30..34].copy_from_slice(&STACK.octets());
+    let checksum = !net::sum(&frame[14..34], 0);
+    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+    frame[36..38].copy_from_slice(&port.to_be_bytes());
+    frame[38..40].copy_from_slice(&9u16.to_be_bytes());
+    frame[42] = number;
+    frame
+}
+
+#[test]
+fn frames_reach_the_slot_that_steering_names_whoever_takes_them_out() {
+    if !net::may_run("memif slots") {
+        return;
+    }
+    let socket = Socket::new("slots");
+    let (server, client) = (socket.open("server", 3), socket.open("client", 2));
+    let tables = server.steering();
+    tables.set_own(&[(STACK.into(), 24)]).unwrap();
+    tables.set_port(Proto::Udp, 7, Port::Slot(1)).unwrap();
+    tables.set_port(Proto::Udp, 8, Port::Slot(2)).unwrap();
+    let (mut keeper, mut sender) = (adopt(&server, 0), adopt(&client, 0));
+    connect(&mut keeper, &mut sender);
+    let (mut first, mut second) = (adopt(&server, 1), adopt(&server, 2));
+    let mac = server.link().mac;
+    let mut seen = vec![Vec::new(); 3];
+    for number in 0..90 {
+        let frame = datagram(mac, 6 + u16::from(number % 3), number);
+        net::send(&mut *sender, &frame, &[], TxOffload::NONE);
+        if number % 30 == 29 {
+            let mut left = 30;
+            until(
+                &mut [&mut keeper, &mut first, &mut second],
+                |slot, frames| {
+                    left -= frames.len();
+                    seen[slot].extend(frames.iter().map(|frame| frame[42]));
+                    left == 0
+                },
+            );
+        }
+    }
+    for (slot, seen) in (0u8..).zip(seen) {
+        let expected: Vec<u8> = (0..30).map(|n| 3 * n + slot).collect();
+        assert_eq!(seen, expected, "slot {slot}");
+    }
+    // Of another station.
+    net::send(&mut *sender, &datagram([2; 6], 7, 0), &[], TxOffload::NONE);
+    net::send(&mut *sender, &datagram(mac, 7, 1), &[], TxOffload::NONE);
+    until(&mut [&mut first], |_, frames| {
+        assert!(frames.iter().all(|frame| frame[42] == 1));
+        !frames.is_empty()
+    });
+    assert_eq!(first.counters().rx_foreign, 1);
+}
+
+#[test]
+fn a_peer_that_comes_again_gets_a_new_link_and_engines_follow() {
+    if !net::may_run("memif reconnection") {
+        return;
+    }
+    let socket = Socket::new("again");
+    let client = socket.open("client", 2);
+    let tables = client.steering();
+    tables.set_own(&[(STACK.into(), 24)]).unwrap();
+    tables.set_port(Proto::Udp, 7, Port::Slot(1)).unwrap();
+    let (mut keeper, mut engine) = (adopt(&client, 0), adopt(&client, 1));
+    let mac = client.link().mac;
+    for round in 0..3u8 {
+        let before = engine.counters().tx_unlinked;
+        net::send(&mut *engine, &[0xff; 60], &[], TxOffload::NONE);
+        assert_eq!(engine.counters().tx_unlinked, before + 1);
+        let server = socket.open("server", 1);
+        let mut peer = adopt(&server, 0);
+        connect(&mut peer, &mut keeper);
+        net::send(
+            &mut *peer,
+            &datagram(mac, 7, round),
+            &[3; 900],
+            TxOffload::NONE,
+        );
+        until(&mut [&mut keeper, &mut engine], |slot, frames| {
+            slot == 1
+                && frames
+                    .iter()
+                    .any(|frame| frame[42] == round && frame.len() == 960)
+        });
+        // The engine may have had that by way of the keeper, and no link of its own yet.
+        while engine.counters().tx_frames == u64::from(round) {
+            received(&mut *keeper);
+            received(&mut *engine);
+            net::send(&mut *engine, &[0xff; 60], &[], TxOffload::NONE);
+        }
+        until(&mut [&mut peer], |_, frames| frames == [[0xff; 60]]);
+        drop((peer, server));
+        let end = Instant::now() + PATIENCE;
+        while !keeper
+            .take_notice()
+            .is_some_and(|text| text.contains("gone"))
+        {
+            assert!(Instant::now() < end);
+            received(&mut *keeper);
+        }
+        received(&mut *engine);
+    }
+}

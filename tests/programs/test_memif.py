@@ -1,0 +1,95 @@
+"""Two stacks joined by memif, directly and through DPDK's own driver, which takes either role."""
+
+import shutil
+import socket
+import subprocess
+
+from harness import Skip, test
+from harness.process import until
+from harness.world import PYTHON
+
+ONLY = ("inprocess",)
+SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
+SIZE = 3_000_000
+FRAMES = "--total-num-mbufs=8192"
+
+
+class Ends:
+    """A web server on one stack, and a place for clients on another; each in a namespace of its own."""
+
+    def __init__(self, world, server, client):
+        self.world = world
+        self.client_kind = client
+        self.client_ns = world._namespace("c")
+        self.content = bytes(range(256)) * (SIZE // 256)
+        pages = world.folder / "pages"
+        pages.mkdir()
+        (pages / "big").write_bytes(self.content)
+        web = [PYTHON, "-u", "-m", "http.server", "8000", "--bind", SERVER, "-d", pages]
+        self.server = self.run(world.stack_ns, server, SERVER, *web)
+        until(lambda: "Serving" in self.server.output() or not self.server.is_running(), 10, "the server listens")
+        assert self.server.is_running(), self.server.tail()
+
+    def run(self, namespace, kind, address, *words):
+        world = self.world
+        options = ["--run-dir", world.run_dir, "--device", f"memif:{kind}", "--ip", f"{address}/24"]
+        words = [world.slipstack, "run", *options, "--", *words]
+        return world.process([*namespace.prefix(), *map(str, words)])
+
+    def fetch(self):
+        """A client comes, fetches the file over a link of its own, and goes."""
+        into = self.world.folder / "fetched"
+        curl = ["curl", "-sS", "--retry", "5", "--retry-all-errors", "-m", "10", "-o", into, f"http://{SERVER}:8000/big"]
+        client = self.run(self.client_ns, self.client_kind, CLIENT, *curl)
+        assert client.wait(20) == 0, client.tail()
+        assert into.read_bytes() == self.content
+        into.unlink()
+        words = [self.world.slipstack, "stop", "--run-dir", self.world.run_dir, "--all"]
+        self.world.process([*self.client_ns.prefix(), *map(str, words)]).wait(10)
+
+
+@test(modes=ONLY, device="none")
+def two_stacks_talk_over_memif_and_a_client_that_went_may_come_again(world):
+    path = world.folder / "memif.sock"
+    ends = Ends(world, f"{path},role=server,id=5,ring=256", f"{path},role=client,id=5")
+    assert path.stat().st_mode & 0o777 == 0o600
+    ends.fetch()
+    ends.fetch()
+    status = world.admin("status").output()
+    assert f"device memif:{path},role=server,id=5" in status, status
+    other = ends.run(ends.client_ns, f"{path},role=server", CLIENT, "true")
+    assert other.wait(10) != 0
+    assert str(path) in other.errors(), other.errors()
+
+
+@test(modes=ONLY, device="none")
+def frames_pass_through_dpdks_driver_in_both_roles(world):
+    if shutil.which("dpdk-testpmd") is None:
+        raise Skip("dpdk-testpmd is not installed (Debian: dpdk-dev)")
+    near, far = world.folder / "near.sock", world.folder / "far.sock"
+    ends = Ends(world, f"{near},role=server,id=3", f"{far},role=client,id=0")
+    devices = [
+        f"--vdev=net_memif0,role=server,id=0,socket={far},socket-abstract=no",
+        f"--vdev=net_memif1,role=client,id=3,socket={near},socket-abstract=no",
+    ]
+    memory = ["--no-huge", "-m", "128", "--no-pci", "--no-telemetry", f"--file-prefix={world.folder.name}"]
+    words = ["dpdk-testpmd", "-l", "0,1", *memory, *devices, "--", "--forward-mode=io", "--auto-start", FRAMES]
+    # It ends with its input.
+    here, there = socket.socketpair()
+    with here:
+        with there:
+            forwarder = world.process([*world.peer_ns.prefix(), *words], stdin=there)
+        until(lambda: far.exists() or not forwarder.is_running(), 20, "the forwarder listens")
+        assert forwarder.is_running(), forwarder.tail()
+        ends.fetch()
+        ends.fetch()
+    assert forwarder.wait(20) == 0, forwarder.tail()
+
+
+@test(modes=ONLY, device="none")
+def what_memif_cannot_be_is_refused_in_a_sentence(world):
+    for kind, words in (("memif", "needs a socket"), ("memif:/x,role=both", "role=client or role=server")):
+        options = ["--run-dir", str(world.run_dir), "--device", kind, "--ip", f"{CLIENT}/24"]
+        command = [*world.stack_ns.prefix(), str(world.slipstack), "run", *options, "--", "true"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+        assert done.returncode != 0 and words in done.stderr, done.stderr
