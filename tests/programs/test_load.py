@@ -84,6 +84,30 @@ def htstress_from_the_kernel_counts_good_and_bad(world):
 
 
 @test(modes=ALONE)
+def htstress_sweeps_threads_and_connections(world):
+    root = world.folder / "www"
+    root.mkdir()
+    (root / "hello").write_text("hello\n")
+    serve(world, "http", root, "--port", 8081)
+    world.wait_port(8081)
+    svg = world.folder / "rates.svg"
+    words = ["-n", 300, "-t", "1,2", "-c", "1,5,20", "--svg", svg, f"http://{world.address}:8081/hello"]
+    done = at_peer(world)("htstress", *words)
+    assert done.wait(60) == 0, done.tail()
+    rows = [line.split() for line in done.output().splitlines()]
+    assert [row[:2] for row in rows[1:]] == [[t, c] for t in "12" for c in ("1", "5", "20")], done.tail()
+    assert all(float(row[2]) > 0 and row[5] == "0" for row in rows[1:]), rows
+    text = svg.read_text()
+    assert text.count("<polyline") == 2 and text.count("<circle") == 6, text
+    done = at_peer(world)("htstress", "--json", *words)
+    assert done.wait(60) == 0, done.tail()
+    found = json.loads(done.output())
+    assert [row["good"] for row in found] == [300] * 6, found
+    endless = at_peer(world)("htstress", "-c", "1,2", f"http://{world.address}:8081/hello")
+    assert endless.wait(10) != 0 and "need -n" in endless.errors(), endless.tail()
+
+
+@test(modes=ALONE)
 def htstress_on_the_stack_counts_good_and_bad(world):
     (world.folder / "hello").write_text("hello\n")
     world.peer("/usr/bin/python3", "-m", "http.server", 8000, cwd=world.folder)

@@ -4,7 +4,7 @@ pub mod bench;
 mod plot;
 pub mod stress;
 
-pub use plot::scatter;
+pub use plot::{Line, lines, scatter};
 
 /// Returns the value below which `share` of the sorted values lie.
 pub fn quantile(sorted: &[u64], share: f64) -> u64 {

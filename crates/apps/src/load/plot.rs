@@ -1,4 +1,4 @@
-//! A scatter plot as SVG.
+//! Plots as SVG: points over their index, and lines.
 
 use std::fmt::Write;
 
@@ -17,50 +17,117 @@ fn round_up(value: f64) -> f64 {
     step.unwrap_or(10.0) * scale
 }
 
+/// Where things lie, and the axes.
+struct Frame {
+    x_max: f64,
+    y_max: f64,
+}
+
+impl Frame {
+    fn x(&self, at: f64) -> f64 {
+        LEFT + at / self.x_max * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        HEIGHT - BOTTOM - value / self.y_max * (HEIGHT - BOTTOM - TOP)
+    }
+
+    /// The picture up to what is drawn in it.
+    fn begin(&self, title: &str, x_label: &str, y_label: &str) -> String {
+        let mut out = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+             font-family=\"sans-serif\" font-size=\"12\">\n\
+             <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>\n\
+             <text x=\"{}\" y=\"18\" text-anchor=\"middle\" font-size=\"14\">{title}</text>\n",
+            WIDTH / 2.0
+        );
+        for tick in 0..=4 {
+            let share = f64::from(tick) / 4.0;
+            let (at, value) = (share * self.x_max, share * self.y_max);
+            let _ = write!(
+                out,
+                "<line x1=\"{LEFT}\" x2=\"{}\" y1=\"{2:.1}\" y2=\"{2:.1}\" stroke=\"#ddd\"/>\n\
+                 <text x=\"{}\" y=\"{3:.1}\" text-anchor=\"end\">{value}</text>\n\
+                 <text x=\"{4:.1}\" y=\"{5}\" text-anchor=\"middle\">{at}</text>\n",
+                WIDTH - RIGHT,
+                LEFT - 6.0,
+                self.y(value),
+                self.y(value) + 4.0,
+                self.x(at),
+                HEIGHT - BOTTOM + 18.0,
+            );
+        }
+        let _ = write!(
+            out,
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{x_label}</text>\n\
+             <text x=\"16\" y=\"{2}\" text-anchor=\"middle\" transform=\"rotate(-90 16 {2})\">\
+             {y_label}</text>\n",
+            WIDTH / 2.0,
+            HEIGHT - 10.0,
+            HEIGHT / 2.0
+        );
+        out
+    }
+}
+
+/// Points that a line joins.
+#[derive(Clone, Debug)]
+pub struct Line {
+    pub name: String,
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Draws lines with their names.
+pub fn lines(title: &str, x_label: &str, y_label: &str, all: &[Line]) -> String {
+    const COLOURS: [&str; 6] = [
+        "#0b57a4", "#b3261e", "#1a7f37", "#8250df", "#9a6700", "#57606a",
+    ];
+    let points = || all.iter().flat_map(|line| &line.points);
+    let largest = |values: &mut dyn Iterator<Item = f64>| values.fold(1.0, f64::max);
+    let frame = Frame {
+        x_max: round_up(largest(&mut points().map(|point| point.0))),
+        y_max: round_up(largest(&mut points().map(|point| point.1))),
+    };
+    let mut out = frame.begin(title, x_label, y_label);
+    for ((line, colour), at) in all.iter().zip(COLOURS.iter().cycle()).zip(0u32..) {
+        let place = |(x, y): &(f64, f64)| format!("{:.1},{:.1}", frame.x(*x), frame.y(*y));
+        let places: Vec<String> = line.points.iter().map(place).collect();
+        let _ = write!(
+            out,
+            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" points=\"{}\"/>\n\
+             <text x=\"{}\" y=\"{}\" fill=\"{colour}\">{}</text>\n",
+            places.join(" "),
+            LEFT + 12.0,
+            TOP + 14.0 + 16.0 * f64::from(at),
+            line.name
+        );
+        for (x, y) in &line.points {
+            let (x, y) = (frame.x(*x), frame.y(*y));
+            let _ = writeln!(
+                out,
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>"
+            );
+        }
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
 /// Draws a point for each value over its index, with axes.
 pub fn scatter(title: &str, x_label: &str, y_label: &str, values: &[u64]) -> String {
     let largest = values.iter().copied().max().unwrap_or(1).max(1) as f64;
-    let (x_max, y_max) = (round_up(values.len() as f64), round_up(largest));
-    let x = |at: f64| LEFT + at / x_max * (WIDTH - LEFT - RIGHT);
-    let y = |value: f64| HEIGHT - BOTTOM - value / y_max * (HEIGHT - BOTTOM - TOP);
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>\n\
-         <text x=\"{}\" y=\"18\" text-anchor=\"middle\" font-size=\"14\">{title}</text>\n",
-        WIDTH / 2.0
-    );
-    for tick in 0..=4 {
-        let share = f64::from(tick) / 4.0;
-        let (at, value) = (share * x_max, share * y_max);
-        let _ = write!(
-            out,
-            "<line x1=\"{LEFT}\" x2=\"{}\" y1=\"{2:.1}\" y2=\"{2:.1}\" stroke=\"#ddd\"/>\n\
-             <text x=\"{}\" y=\"{3:.1}\" text-anchor=\"end\">{value}</text>\n\
-             <text x=\"{4:.1}\" y=\"{5}\" text-anchor=\"middle\">{at}</text>\n",
-            WIDTH - RIGHT,
-            LEFT - 6.0,
-            y(value),
-            y(value) + 4.0,
-            x(at),
-            HEIGHT - BOTTOM + 18.0,
-        );
-    }
-    let _ = write!(
-        out,
-        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{x_label}</text>\n\
-         <text x=\"16\" y=\"{2}\" text-anchor=\"middle\" transform=\"rotate(-90 16 {2})\">\
-         {y_label}</text>\n<g fill=\"#0b57a4\" fill-opacity=\".6\">\n",
-        WIDTH / 2.0,
-        HEIGHT - 10.0,
-        HEIGHT / 2.0
-    );
+    let frame = Frame {
+        x_max: round_up(values.len() as f64),
+        y_max: round_up(largest),
+    };
+    let mut out = frame.begin(title, x_label, y_label);
+    out.push_str("<g fill=\"#0b57a4\" fill-opacity=\".6\">\n");
     for (at, value) in values.iter().enumerate() {
         let _ = writeln!(
             out,
             "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"1.6\"/>",
-            x(at as f64),
-            y(*value as f64)
+            frame.x(at as f64),
+            frame.y(*value as f64)
         );
     }
     out.push_str("</g>\n</svg>\n");

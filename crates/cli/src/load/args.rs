@@ -3,6 +3,7 @@
 use clap::{Arg, ArgAction, Command, value_parser};
 use slipstack_config::Scope;
 
+use super::sweep;
 use crate::args::with_options;
 
 pub fn bench_command() -> Command {
@@ -46,7 +47,8 @@ pub fn stress_command() -> Command {
         .after_help(
             "Examples:\n  \
              slipstack htstress --kernel -n 100000 -c 20 -t 3 http://127.0.0.1:8081/\n  \
-             slipstack htstress --if eth1 --ip 10.0.0.1/24 -c 64 --keep-alive http://10.0.0.2/hello",
+             slipstack htstress --if eth1 --ip 10.0.0.1/24 -c 64 --keep-alive http://10.0.0.2/hello\n  \
+             slipstack htstress --kernel -n 20000 -t 1,2 -c 1,10,100 --svg rates.svg http://127.0.0.1:8081/",
         )
         // -h names a host here, as it does for the program of this name.
         .disable_help_flag(true)
@@ -58,8 +60,11 @@ pub fn stress_command() -> Command {
         )
         .arg(target("http://HOST[:PORT]/PATH", "What to ask for"))
         .arg(number('n', "number", "COUNT", "0", "Requests in all; 0 = until Ctrl-C"))
-        .arg(number('c', "concurrency", "COUNT", "1", "Connections of each thread"))
-        .arg(number('t', "threads", "COUNT", "1", "Threads, or engines on the stack"))
+        .arg(list('c', "concurrency", "Connections of each thread; of several, a run for each"))
+        .arg(list('t', "threads", "Threads, or engines on the stack; of several, a run for each"))
+        .arg(file("svg", "", "File for a plot of the rates over -c, a line for each of -t"))
+        .arg(flag(sweep::ONE, None, "One run of several").hide(true))
+        .args_override_self(true)
         .arg(
             Arg::new("udaddr")
                 .short('u')
@@ -114,6 +119,15 @@ fn number(
         .default_value(default)
         .value_parser(value_parser!(u64))
         .help(help)
+}
+
+/// Numbers separated by commas; given twice, the last holds.
+fn list(short: char, long: &'static str, help: &'static str) -> Arg {
+    number(short, long, "COUNT[,COUNT]", "1", help)
+        .value_delimiter(',')
+        .value_parser(value_parser!(u64).range(1..=1_000_000))
+        .action(ArgAction::Set)
+        .num_args(1)
 }
 
 fn file(name: &'static str, default: &'static str, help: &'static str) -> Arg {

@@ -1,7 +1,7 @@
 //! `slipstack bench`.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use clap::ArgMatches;
 use slipstack_apps::load::bench::{Bench, BenchFigures, BenchOptions};
 use slipstack_apps::load::{quantile, scatter};
 
-use super::{generate, resolve};
+use super::{generate, resolve, write};
 use crate::failure::Failure;
 use crate::output::say;
 
@@ -84,9 +84,4 @@ fn report(matches: &ArgMatches, figures: &BenchFigures) -> Result<ExitCode, Fail
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text)
-        .map_err(|error| Failure::new(format!("{} cannot be written: {error}", path.display())))
 }

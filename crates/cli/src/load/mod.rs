@@ -3,8 +3,10 @@
 mod args;
 mod bench;
 mod stress;
+mod sweep;
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::ArgMatches;
@@ -24,7 +26,15 @@ pub fn run_bench(matches: &ArgMatches) -> Result<ExitCode, Failure> {
 }
 
 pub fn run_stress(matches: &ArgMatches) -> Result<ExitCode, Failure> {
-    stress::run(matches)
+    match sweep::is_asked(matches) {
+        true => sweep::run(matches),
+        false => stress::run(matches),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text)
+        .map_err(|error| Failure::new(format!("{} cannot be written: {error}", path.display())))
 }
 
 /// Finds the addresses of `HOST:PORT`, or of `HOST` with a port by default.

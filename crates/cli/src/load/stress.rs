@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::ArgMatches;
 use slipstack_apps::load::stress::{Stress, StressFigures, StressOptions};
 
-use super::{generate, resolve};
+use super::{generate, resolve, sweep};
 use crate::failure::Failure;
 
 /// How often progress is looked at.
@@ -57,11 +57,12 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         true => format!("GET {} HTTP/1.1\r\nHost: {host}\r\n\r\n", url.path),
         false => format!("GET {} HTTP/1.0\r\nHost: {host}\r\n\r\n", url.path),
     };
-    let engines = number("threads").max(1) as usize;
+    let last = |name: &str| sweep::counts(matches, name).last().copied().unwrap_or(1);
+    let engines = last("threads").max(1) as usize;
     let options = StressOptions {
         target,
         request: request.into_bytes(),
-        concurrency: number("concurrency").max(1) as usize,
+        concurrency: last("concurrency").max(1) as usize,
         keeps_alive,
         interval_ns: matches
             .get_one::<u64>("rate")
