@@ -85,6 +85,29 @@ def the_adapters_command_lines_work_without_a_command_of_ours(world):
         server.stop()
 
 
+@test(modes=("inprocess", "instance"))
+def every_group_of_functions_does_its_work_in_one_program(world):
+    for compiler in ("gcc", "clang++"):
+        program = start(world, compiled(world, THEIRS / "every_group.c", compiler), env={"STACK": world.STACK})
+        assert program.wait(20) == 0, program.tail()
+
+
+@test(modes=("inprocess",))
+def a_copy_of_the_command_named_fstack_starts_the_instances_that_programs_use(world):
+    shutil.copy(world.slipstack, world.folder / "fstack")
+    conf = world.folder / "config.ini"
+    conf.write_text(f"[dpdk]\nlcore_mask=3\nport_list=0\n\n[port0]\nif_name=eth1\naddr={world.STACK}\nnetmask=255.255.255.0\ngateway={world.PEER}\n")
+    where = {"SLIPSTACK_RUN_DIR": world.run_dir}
+    for number in (0, 1):
+        instance = world.beside(world.folder / "fstack", "-c", conf, "--proc-id", number, env=where)
+        until(lambda: instance.errors() or instance.output() or not instance.is_running(), 10, "the instance is ready")
+        assert instance.is_running(), instance.tail()
+    program = compiled(world, THEIRS / "epoll_threads.c", library="pthread")
+    server = world.beside(program, env={**where, "LD_PRELOAD": LIBRARY / "libslipstack.so", "FF_PROC_ID": 1})
+    world.wait_port(80, process=server)
+    assert get(world, 80, "/") == SERVED
+
+
 @test(modes=("inprocess",))
 def an_installed_library_is_found_by_pkg_config(world):
     where = world.folder / "root"

@@ -1,6 +1,7 @@
 //! Starting a keeper: the starter's side and the body of `slipstack keeper`.
 
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -93,7 +94,9 @@ const ELSEWHERE: &str = "another keeper holds";
 fn start(settings: &Settings) -> Result<(), Error> {
     let bin = command(settings)?;
     let mut command = Command::new(&bin);
+    // A copy of the command whose file is named `fstack` would take that name for `instance`.
     command
+        .arg0("slipstack")
         .arg("keeper")
         .env_clear()
         .envs(environment(settings))

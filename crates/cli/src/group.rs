@@ -6,6 +6,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
@@ -66,6 +67,7 @@ impl Member {
         let cannot = |error| Failure::new(format!("an instance cannot be started: {error}"));
         let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
         command
+            .arg0("slipstack")
             .args(
                 crate::names::words()
                     .into_iter()
