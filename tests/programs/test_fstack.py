@@ -88,7 +88,7 @@ def the_adapters_command_lines_work_without_a_command_of_ours(world):
 @test(modes=("inprocess", "instance"))
 def every_group_of_functions_does_its_work_in_one_program(world):
     for compiler in ("gcc", "clang++"):
-        program = start(world, compiled(world, THEIRS / "every_group.c", compiler), env={"STACK": world.STACK})
+        program = start(world, compiled(world, THEIRS / "every_group.c", compiler), env={"STACK": world.STACK, "FOLDER": world.folder})
         assert program.wait(20) == 0, program.tail()
 
 

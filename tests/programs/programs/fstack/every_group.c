@@ -1,5 +1,5 @@
 /* A client and a server of one process that use each group of the functions as programs for F-Stack do,
- * inside ff_run. STACK is the stack's address. Says what went otherwise, and ends with 1 then. */
+ * inside ff_run. STACK is the stack's address, FOLDER the place of the log. Says what went otherwise, and ends with 1 then. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -209,6 +209,7 @@ int main(int argc, char *argv[])
     int pair[2];
     CHECK(ff_socket(AF_INET, SOCK_STREAM, 0) == -1);
     CHECK(ff_init(argc, argv) == 0);
+    CHECK(chdir(getenv("FOLDER")) == 0);
     CHECK(ff_log_open_set() == 0);
     ff_log(FF_LOG_INFO, FF_LOGTYPE_FSTACK_APP, "process %d\n", ff_global_cfg.dpdk.proc_id);
     ff_log_close();
