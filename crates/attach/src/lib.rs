@@ -15,6 +15,7 @@ mod instance;
 mod keeper;
 mod launch;
 mod link;
+mod planned;
 pub mod program;
 mod room;
 mod serving;
@@ -27,6 +28,7 @@ pub use inherited::inherited_sockets;
 pub use instance::instance_main;
 pub use keeper::keeper_main;
 pub use launch::{Launched, launch};
+pub use planned::planned;
 pub use serving::{Place, Serving, Signals, Watch, hold_signals, serve};
 /// The network of a device, and its changes.
 pub use slipstack_channel::control::net;

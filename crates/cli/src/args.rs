@@ -1,9 +1,12 @@
 //! Options of the table as arguments of a command, and the values that were given.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use slipstack_config::{ConfigError, Kind, Layers, OPTIONS, OptionSpec, Scope, Source};
+
+/// Folder of the files that instances read by their names.
+const INSTANCE_FILES: &str = "/etc/slipstack";
 
 /// Adds the options of these scopes to a command.
 pub fn with_options(command: Command, scopes: &[Scope]) -> Command {
@@ -64,8 +67,14 @@ pub fn argument(option: &'static OptionSpec) -> Arg {
 pub fn layers(matches: &ArgMatches) -> Result<Layers, ConfigError> {
     let variable = |name: &str| std::env::var_os(name).and_then(|text| text.into_string().ok());
     let process = matches.try_get_one::<u32>("proc-id").ok().flatten();
-    let mut layers = match given(matches, "config") {
-        Some(file) => Layers::read_with_file(Path::new(&file), process.copied(), variable)?,
+    let named = given(matches, "config").map(PathBuf::from);
+    let file = named.or_else(|| {
+        let is_chosen = variable("SLIPSTACK_CONFIG").is_some();
+        let name = given(matches, "name").filter(|_| !is_chosen)?;
+        file_of_instance(Path::new(INSTANCE_FILES), &name)
+    });
+    let mut layers = match file {
+        Some(file) => Layers::read_with_file(&file, process.copied(), variable)?,
         None => Layers::read(variable)?,
     };
     for option in OPTIONS {
@@ -75,6 +84,13 @@ pub fn layers(matches: &ArgMatches) -> Result<Layers, ConfigError> {
     }
     name_wholly(&mut layers)?;
     Ok(layers)
+}
+
+/// The file of an instance of this name, if there is one.
+fn file_of_instance(folder: &Path, name: &str) -> Option<PathBuf> {
+    let is_plain = !name.contains('/');
+    let file = folder.join(format!("{name}.toml"));
+    (is_plain && file.is_file()).then_some(file)
 }
 
 /// The keeper works in another directory, and a program may go to one: what is named from here is named wholly.
@@ -124,5 +140,22 @@ fn given(matches: &ArgMatches, name: &str) -> Option<String> {
             Some(all.join(separator))
         }
         _ => matches.get_one::<String>(name).cloned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_has_the_file_of_its_name() {
+        let folder = std::env::temp_dir().join(format!("slipstack-names-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("web.toml");
+        std::fs::write(&file, "spin-us = 0\n").unwrap();
+        assert_eq!(file_of_instance(&folder, "web"), Some(file));
+        assert_eq!(file_of_instance(&folder, "db"), None);
+        assert_eq!(file_of_instance(&folder.join("sub"), "../web"), None);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

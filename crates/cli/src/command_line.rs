@@ -38,6 +38,7 @@ pub fn command() -> Command {
         .subcommand(with_device(sockets::neighbours::command("arp", "IPv4")))
         .subcommand(with_device(sockets::neighbours::command("ndp", "IPv6")))
         .subcommands(counters::commands().map(with_device))
+        .subcommand(crate::reload::command())
         .subcommand(arguments::config_command())
         .subcommand(with_options(arguments::wait_command(), &[Scope::All]));
     network_commands(command)

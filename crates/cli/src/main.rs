@@ -19,6 +19,7 @@ mod net;
 mod notify;
 mod output;
 mod program;
+mod reload;
 mod run;
 mod serve;
 mod sockets;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         "traffic" => asked(matches, |settings| {
             counters::traffic::run(settings, matches)
         }),
+        "reload" => reload::run(matches),
         "config" => config::run(matches),
         "wait" => wait::run(matches),
         "ip" => net::run(matches, net::ip::run),

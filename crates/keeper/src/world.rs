@@ -100,7 +100,7 @@ pub struct VlanChoice {
 
 impl VlanChoice {
     /// What makes an interface of it, under the name that Linux would give it.
-    fn changes(&self, device: &str) -> Vec<Change> {
+    pub fn changes(&self, device: &str) -> Vec<Change> {
         let name = format!("{device}.{}", self.vlan);
         let mut changes = vec![Change::AddVlan {
             name: name.clone(),

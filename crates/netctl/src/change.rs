@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::network::{
     Interface, MAIN_TABLE, NeighbourEntry, NetworkState, RouteEntry, RuleEntry, contains,
+    network_of,
 };
 use crate::share::KernelShare;
 
@@ -536,26 +537,8 @@ impl NetworkState {
     }
 }
 
-fn is_link_local(ip: IpAddr) -> bool {
+pub(crate) fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
-}
-
-/// The first address of a network.
-fn network_of((ip, len): (IpAddr, u8)) -> IpAddr {
-    match ip {
-        IpAddr::V4(ip) => {
-            let mask = u32::MAX
-                .checked_shl(32 - u32::from(len.min(32)))
-                .unwrap_or(0);
-            IpAddr::from((ip.to_bits() & mask).to_be_bytes())
-        }
-        IpAddr::V6(ip) => {
-            let mask = u128::MAX
-                .checked_shl(128 - u32::from(len.min(128)))
-                .unwrap_or(0);
-            IpAddr::from((ip.to_bits() & mask).to_be_bytes())
-        }
-    }
 }
 
 impl RouteKey {

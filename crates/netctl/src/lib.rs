@@ -8,6 +8,7 @@
 
 mod change;
 mod client;
+mod difference;
 mod filter;
 pub mod large;
 mod message;

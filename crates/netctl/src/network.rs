@@ -84,6 +84,16 @@ impl RouteEntry {
         }
     }
 
+    /// The same route, its destination without the bits of a host.
+    #[must_use]
+    pub fn normalized(&self) -> RouteEntry {
+        let (ip, len) = self.to;
+        RouteEntry {
+            to: (network_of((ip, len)), len),
+            ..self.clone()
+        }
+    }
+
     /// Whether it is a default route of the main table.
     pub fn is_default(&self) -> bool {
         self.to.1 == 0 && self.table == MAIN_TABLE && !self.is_unreachable
@@ -225,4 +235,22 @@ pub(crate) fn contains((net, len): (IpAddr, u8), ip: IpAddr) -> bool {
         _ => return false,
     };
     common >= u32::from(len)
+}
+
+/// The first address of a network.
+pub(crate) fn network_of((ip, len): (IpAddr, u8)) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) => {
+            let mask = u32::MAX
+                .checked_shl(32 - u32::from(len.min(32)))
+                .unwrap_or(0);
+            IpAddr::from((ip.to_bits() & mask).to_be_bytes())
+        }
+        IpAddr::V6(ip) => {
+            let mask = u128::MAX
+                .checked_shl(128 - u32::from(len.min(128)))
+                .unwrap_or(0);
+            IpAddr::from((ip.to_bits() & mask).to_be_bytes())
+        }
+    }
 }

@@ -1,0 +1,164 @@
+//! `slipstack reload`: makes the network of a running stack what its configuration says now.
+
+use std::net::IpAddr;
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use slipstack_channel::control::net::{Answer, Change, Client, NetworkState, Query, RuleEntry};
+use slipstack_config::sysctl::{self, SysctlError};
+use slipstack_config::{Scope, Settings};
+
+use crate::args::with_options;
+use crate::failure::Failure;
+use crate::given::settings;
+use crate::output::{print, say};
+use crate::sockets::{json, print_json};
+
+pub fn command() -> Command {
+    let command = Command::new("reload")
+        .about("Make the network of a running stack what its configuration says now")
+        .long_about(
+            "Reads the configuration again, shows what differs from the running network (addresses,\n\
+             VLANs, routes, rules, forwarding, ports shared with the kernel, sysctls), and changes it\n\
+             whole or not at all. Give it the options with which the stack was started. Connections go\n\
+             on as long as their address stays. What was set by other commands and is not in the\n\
+             configuration is undone; options that hold from the start on are not looked at.",
+        )
+        .after_help(
+            "Examples:\n  \
+             slipstack reload --config /etc/slipstack.toml --dry-run\n  \
+             slipstack reload --name web\n  \
+             slipstack reload --config config.ini",
+        )
+        .arg(
+            Arg::new("dry-run")
+                .long("dry-run")
+                .short('n')
+                .action(ArgAction::SetTrue)
+                .help("Only show what would change"),
+        )
+        .arg(json());
+    with_options(
+        command,
+        &[Scope::Instance, Scope::RunAndInstance, Scope::All],
+    )
+}
+
+pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let (_, settings) = settings(matches)?;
+    let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
+    let path = slipstack_attach::admin::control_socket(&settings).map_err(|it| failed(&it))?;
+    let client = Client::connect(&path).map_err(|error| failed(&error))?;
+    let Answer::Network(now) = client.ask(Query::Network).map_err(|it| failed(&it))? else {
+        return Err(Failure::new("the keeper gave an answer that does not fit"));
+    };
+    let wanted = slipstack_attach::planned(&settings, &now).map_err(|error| failed(&error))?;
+    let mut changes = now
+        .changes_to(&wanted)
+        .map_err(|error| Failure::new(format!("{error}; nothing was changed")))?;
+    changes.extend(tunings(&settings, &now)?);
+    if matches.get_flag("json") {
+        print_json(&changes)?;
+    } else {
+        print(&text(&changes))?;
+    }
+    if matches.get_flag("dry-run") || changes.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let made = client.ask(Query::Set(changes));
+    made.map_err(|error| Failure::new(format!("{error}; nothing was changed")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The sysctls that have not been set to their values in the running stack.
+fn tunings(settings: &Settings, now: &NetworkState) -> Result<Vec<Change>, Failure> {
+    let mut changes = Vec::new();
+    for setting in &settings.sysctls {
+        let numbers =
+            sysctl::find(setting.name).and_then(|row| sysctl::live_changes(row, &setting.value));
+        let numbers = match numbers {
+            Ok(numbers) => numbers,
+            Err(error @ SysctlError::AtStart { .. }) => {
+                say(&format!("slipstack: {setting} is passed over: {error}"));
+                continue;
+            }
+            Err(error) => return Err(Failure::new(error.to_string())),
+        };
+        for (name, value) in numbers {
+            let has_it = |(known, number): &(String, u32)| known == name && *number == value;
+            if !now.tunables.iter().any(has_it) {
+                changes.push(Change::Tune {
+                    name: name.to_owned(),
+                    value,
+                });
+            }
+        }
+    }
+    Ok(changes)
+}
+
+fn text(changes: &[Change]) -> String {
+    match changes {
+        [] => "nothing changes\n".to_owned(),
+        changes => changes.iter().map(line).collect(),
+    }
+}
+
+/// A change as a line, with what goes marked by `-` and what comes by `+`.
+fn line(change: &Change) -> String {
+    let line = match change {
+        Change::AddVlan { name, vlan } => format!("+ interface {name}, VLAN {vlan}"),
+        Change::DelInterface { name } => format!("- interface {name}"),
+        Change::SetMtu { name, mtu } => format!("+ MTU {mtu} of {name}"),
+        Change::AddAddress {
+            interface,
+            address: (ip, len),
+            ..
+        } => format!("+ address {ip}/{len} on {interface}"),
+        Change::DelAddress { interface, ip, .. } => format!("- address {ip} on {interface}"),
+        Change::AddRoute { route, .. } => {
+            format!("+ route {}", route_words(route.to, route.via, route.table))
+        }
+        Change::DelRoute(key) => format!("- route {}", route_words(key.to, key.via, key.table)),
+        Change::AddRule(rule) => format!("+ rule {}", rule_words(rule)),
+        Change::DelRule(rule) => format!("- rule {}", rule_words(rule)),
+        Change::SetForwarding(is_on) => {
+            format!("{} forwarding", if *is_on { '+' } else { '-' })
+        }
+        Change::SetShare(share) => {
+            let ranges = |all: &[(u16, u16)]| {
+                let all = all.iter().map(|(first, last)| format!("{first}-{last}"));
+                all.collect::<Vec<_>>().join(",")
+            };
+            let (tcp, udp) = (ranges(&share.tcp), ranges(&share.udp));
+            format!("+ ports listed: TCP {tcp}, UDP {udp}; {:?}", share.action)
+        }
+        Change::Tune { name, value } => format!("+ {name} = {value}"),
+        Change::AddNeighbour { entry, .. } => format!("+ neighbour {}", entry.ip),
+        Change::DelNeighbour { ip, .. } => format!("- neighbour {ip}"),
+    };
+    format!("{line}\n")
+}
+
+fn route_words((ip, len): (IpAddr, u8), via: Option<IpAddr>, table: u32) -> String {
+    let via = via.map(|ip| format!(" via {ip}")).unwrap_or_default();
+    format!("{ip}/{len}{via} table {table}")
+}
+
+fn rule_words(rule: &RuleEntry) -> String {
+    let net = |word: &str, net: Option<(IpAddr, u8)>| {
+        net.map(|(ip, len)| format!(" {word} {ip}/{len}"))
+            .unwrap_or_default()
+    };
+    let mark = rule
+        .mark
+        .map(|(mark, mask)| format!(" fwmark {mark:#x}/{mask:#x}"));
+    format!(
+        "{}{}{}{} table {}",
+        rule.priority,
+        net("from", rule.from),
+        net("to", rule.to),
+        mark.unwrap_or_default(),
+        rule.table
+    )
+}

@@ -1,0 +1,240 @@
+//! The changes that make one network of another.
+
+use std::net::IpAddr;
+
+use crate::change::{Change, ChangeError, Mode, RouteKey, is_link_local};
+use crate::network::{NetworkState, RouteEntry, RuleEntry};
+
+/// Changes, with the network that they make.
+struct Steps {
+    state: NetworkState,
+    changes: Vec<Change>,
+}
+
+impl Steps {
+    fn add(&mut self, change: Change) -> Result<(), ChangeError> {
+        let next = self.state.changed(std::slice::from_ref(&change));
+        self.state = next.map_err(|error| ChangeError {
+            at: self.changes.len(),
+            ..error
+        })?;
+        self.changes.push(change);
+        Ok(())
+    }
+}
+
+impl NetworkState {
+    /// Returns the changes after which this network has the addresses, VLANs, routes and rules of `wanted`, forwards and
+    /// shares as it does, in an order in which they can be made. A VLAN keeps the name that it has here; link-local
+    /// addresses, neighbours, tunables and what routers tell stay.
+    ///
+    /// # Errors
+    /// The change that cannot be made.
+    pub fn changes_to(&self, wanted: &NetworkState) -> Result<Vec<Change>, ChangeError> {
+        let mut steps = Steps {
+            state: self.clone(),
+            changes: Vec::new(),
+        };
+        for rule in self.rules.iter().filter(|it| !wanted.rules.contains(it)) {
+            steps.add(Change::DelRule(rule.clone()))?;
+        }
+        for route in self.routes.iter().filter(|it| !wanted.has_route(it)) {
+            steps.add(Change::DelRoute(key_of(route)))?;
+        }
+        for interface in &self.interfaces {
+            match wanted.find_vlan(interface.vlan) {
+                None => steps.add(Change::DelInterface {
+                    name: interface.name.clone(),
+                })?,
+                Some(other) => {
+                    let name = &interface.name;
+                    remove_addresses(&mut steps, name, &interface.addresses, &other.addresses)?;
+                }
+            }
+        }
+        add_interfaces(&mut steps, wanted)?;
+        // With an address its routes may have gone.
+        for route in &wanted.routes {
+            if !steps.state.has_route(route) {
+                steps.add(Change::AddRoute {
+                    route: route.clone(),
+                    mode: Mode::Replace,
+                })?;
+            }
+        }
+        for rule in &wanted.rules {
+            if !steps.state.rules.contains(rule) {
+                steps.add(Change::AddRule(RuleEntry::clone(rule)))?;
+            }
+        }
+        if self.is_forwarding != wanted.is_forwarding {
+            steps.add(Change::SetForwarding(wanted.is_forwarding))?;
+        }
+        if let Some(share) = wanted.share.as_ref().filter(|_| self.share != wanted.share) {
+            steps.add(Change::SetShare(share.clone()))?;
+        }
+        Ok(steps.changes)
+    }
+
+    fn has_route(&self, route: &RouteEntry) -> bool {
+        self.routes.contains(route)
+    }
+}
+
+fn key_of(route: &RouteEntry) -> RouteKey {
+    RouteKey {
+        to: route.to,
+        table: route.table,
+        via: route.via,
+        metric: Some(route.metric),
+        vlan: route.vlan,
+    }
+}
+
+type Address = (IpAddr, u8);
+
+fn remove_addresses(
+    steps: &mut Steps,
+    interface: &str,
+    now: &[Address],
+    wanted: &[Address],
+) -> Result<(), ChangeError> {
+    for &(ip, len) in now {
+        if !is_link_local(ip) && !wanted.contains(&(ip, len)) {
+            steps.add(Change::DelAddress {
+                interface: interface.to_owned(),
+                ip,
+                prefix_len: Some(len),
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn add_interfaces(steps: &mut Steps, wanted: &NetworkState) -> Result<(), ChangeError> {
+    for other in &wanted.interfaces {
+        if steps.state.find_vlan(other.vlan).is_none() {
+            steps.add(Change::AddVlan {
+                name: other.name.clone(),
+                vlan: other.vlan,
+            })?;
+        }
+        let Some(interface) = steps.state.find_vlan(other.vlan).cloned() else {
+            continue;
+        };
+        if interface.mtu != other.mtu && other.vlan != 0 {
+            steps.add(Change::SetMtu {
+                name: interface.name.clone(),
+                mtu: other.mtu,
+            })?;
+        }
+        for address in &other.addresses {
+            if !interface.addresses.contains(address) {
+                steps.add(Change::AddAddress {
+                    interface: interface.name.clone(),
+                    address: *address,
+                    mode: Mode::Add,
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::{Interface, MAIN_TABLE};
+
+    fn interface(vlan: u16, addresses: &[(&str, u8)]) -> Interface {
+        let addresses = addresses
+            .iter()
+            .map(|(ip, len)| (ip.parse().unwrap(), *len));
+        Interface {
+            name: match vlan {
+                0 => "eth1".to_owned(),
+                vlan => format!("eth1.{vlan}"),
+            },
+            vlan,
+            mtu: 1500,
+            addresses: addresses.collect(),
+            ..Interface::default()
+        }
+    }
+
+    fn state(interfaces: Vec<Interface>, gateways: &[&str]) -> NetworkState {
+        let routes = gateways.iter().map(|ip| ip.parse().unwrap());
+        NetworkState {
+            revision: 1,
+            interfaces,
+            routes: routes.map(RouteEntry::default_by).collect(),
+            ..NetworkState::default()
+        }
+    }
+
+    /// Makes the changes, and compares what comes of them.
+    fn check(now: &NetworkState, wanted: &NetworkState) -> Vec<Change> {
+        let changes = now.changes_to(wanted).unwrap();
+        let made = now.changed(&changes).unwrap();
+        assert!(made.changes_to(wanted).unwrap().is_empty());
+        for other in &wanted.interfaces {
+            let mut found = made.find_vlan(other.vlan).unwrap().addresses.clone();
+            let mut addresses = other.addresses.clone();
+            found.sort();
+            addresses.sort();
+            assert_eq!(found, addresses);
+        }
+        assert_eq!(made.interfaces.len(), wanted.interfaces.len());
+        assert_eq!(made.routes.len(), wanted.routes.len());
+        changes
+    }
+
+    #[test]
+    fn nothing_changes_where_all_is_as_it_is_wanted() {
+        let now = state(vec![interface(0, &[("10.0.0.5", 24)])], &["10.0.0.1"]);
+        assert!(check(&now, &now.clone()).is_empty());
+    }
+
+    #[test]
+    fn a_renumbered_network_takes_its_gateway_along() {
+        let now = state(vec![interface(0, &[("10.0.0.5", 24)])], &["10.0.0.1"]);
+        let other = state(vec![interface(0, &[("10.9.0.5", 24)])], &["10.9.0.1"]);
+        assert_eq!(check(&now, &other).len(), 4);
+    }
+
+    #[test]
+    fn an_address_moves_from_one_vlan_to_another() {
+        let vlan = |id, addresses: &[_]| interface(id, addresses);
+        let own = || interface(0, &[("10.0.0.5", 24)]);
+        let now = state(vec![own(), vlan(7, &[("10.7.0.5", 24)])], &[]);
+        let wanted = state(vec![own(), vlan(8, &[("10.7.0.5", 24)])], &[]);
+        let changes = check(&now, &wanted);
+        assert!(matches!(&changes[0], Change::DelInterface { name } if name == "eth1.7"));
+        assert_eq!(changes.len(), 3);
+    }
+
+    #[test]
+    fn routes_that_went_with_the_last_address_are_there_again() {
+        let mut now = state(vec![interface(0, &[("10.0.0.5", 24)])], &["10.0.0.1"]);
+        let mut wanted = now.clone();
+        wanted.interfaces[0].addresses = vec![("10.0.0.6".parse().unwrap(), 24)];
+        assert_eq!(check(&now, &wanted).len(), 3);
+        now.rules = vec![RuleEntry {
+            priority: 5,
+            from: None,
+            to: None,
+            mark: None,
+            is_family_v6: false,
+            table: MAIN_TABLE,
+        }];
+        assert!(matches!(check(&now, &wanted)[0], Change::DelRule(_)));
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_named() {
+        let now = state(vec![interface(0, &[("10.0.0.5", 24)])], &[]);
+        let wanted = state(vec![interface(0, &[("10.0.0.5", 24)])], &["10.8.0.1"]);
+        let error = now.changes_to(&wanted).unwrap_err();
+        assert_eq!(error.to_string(), "Nexthop has invalid gateway");
+    }
+}
