@@ -114,7 +114,7 @@ def a_thousand_rules_hold_and_outlive_the_keeper(world):
     for at in range(0, 1000, 250):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
             link.connect(str(control))
-            link.send(json.dumps({"Net": {"version": 1, "query": {"SetFilter": rules[at : at + 250]}}}).encode())
+            link.send(json.dumps({"Net": {"version": 2, "query": {"SetFilter": rules[at : at + 250]}}}).encode())
             answer = json.loads(link.recv(200_000))
             assert len(answer["Net"]["FilterChanged"]) == 250, answer
     until(lambda: attempt(world, 8000) is ConnectionRefusedError, 10, "the last rule holds")

@@ -10,7 +10,7 @@ use crate::network::NetworkState;
 use crate::sockets::{EngineTold, Inquiry, ProgramTold};
 
 /// Of this protocol. A keeper refuses another one and says its own.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What tells these messages from others on the same socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
