@@ -127,6 +127,7 @@ def a_thousand_rules_hold_and_outlive_the_keeper(world):
         (["add", 70000, "deny", "ip", "from", "any", "to", "any"], "a rule's number"),
         (["add", 500, "skipto", 400, "ip", "from", "any", "to", "any"], "skipto goes forward"),
         (["delete", 5000], "rule 5000 not found"),
+        (["-n", "add", 500, "deny", "ip", "from", "any", "to", "any"], "-n is not supported"),
     ]:
         wrong = world.admin("ipfw", *words)
         assert wrong.wait(10) == 1 and why in wrong.errors(), wrong.tail()

@@ -55,7 +55,13 @@ pub fn run(settings: &Settings, words: &[String]) -> Result<(), Failure> {
             Some("-q") => style.is_quiet = true,
             Some("-a") => style.has_counts = true,
             Some("--json") => style.is_json = true,
-            Some("-f" | "-n" | "-N" | "-t" | "-T" | "-S" | "-d" | "-e") | None => {}
+            // There is nothing to ask before, and no names, sets or dynamic rules to show.
+            Some("-f" | "-N" | "-S" | "-d" | "-e") | None => {}
+            Some(option @ ("-n" | "-t" | "-T")) => {
+                return Err(Failure::new(format!(
+                    "ipfw: {option} is not supported: nothing is only checked, and rules keep no times"
+                )));
+            }
             Some(other) => return Err(words.unknown(other)),
         }
     }
