@@ -32,6 +32,9 @@ const FAST: &str = ",fast";
 /// The engine's slot that the frames go to.
 const ENGINE_SLOT: u16 = 1;
 
+/// How long after a slot is opened the first frame comes: the program that opens it binds its sockets by then.
+const START_NS: u64 = 50_000_000;
+
 /// The row of the table.
 pub(crate) struct Replay;
 
@@ -125,6 +128,7 @@ impl Backend for Replay {
             info: parts.params.link.info(),
             recording,
             is_fast: params.is_fast,
+            starts_ns: now_ns() + START_NS,
             began: None,
             position,
             answers: Answers::default(),
@@ -150,6 +154,8 @@ struct ReplaySlot {
     /// `None`: there is nothing (more) to receive.
     recording: Option<Recording>,
     is_fast: bool,
+    /// Nothing is given before.
+    starts_ns: u64,
     /// Monotonic time, and time in the capture, of the first frame that was given.
     began: Option<(u64, u64)>,
     /// How many frames have been given.
@@ -162,6 +168,7 @@ impl ReplaySlot {
     /// When the next frame is to be given; `None`: there is none.
     fn due_ns(&self, now: u64) -> Option<u64> {
         let next = self.recording.as_ref()?.next_at_ns()?;
+        let now = now.max(self.starts_ns);
         if self.is_fast {
             return Some(now);
         }
