@@ -93,7 +93,7 @@ int ff_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*sta
 int ff_pthread_join(pthread_t thread, void **retval);
 int ff_gettimeofday(struct timeval *tv, void *tz);
 
-/* Routes are given at the start (--route); these cannot change them: EOPNOTSUPP. */
+/* Changes the routes of the running stack, for every engine of its device; 0, or -1 and errno. */
 enum FF_ROUTE_CTL {
     FF_ROUTE_ADD,
     FF_ROUTE_DEL,
@@ -131,7 +131,7 @@ void ff_regist_pcblddr_fun(pcblddr_func_t func);
 /* Six 64-bit numbers: packets received, bytes received, packets sent, bytes sent, received and sent ones dropped. */
 void ff_get_traffic(void *buffer);
 
-/* FreeBSD's MIB: kern.maxfiles, kern.maxfilesperproc, hw.ncpu, hw.pagesize, and {0, 3} for their names. */
+/* FreeBSD's MIB: the names of `slipstack sysctl` and the machine's; {0, 3} gives the numbers of a name. */
 int ff_sysctl(const int *name, unsigned int namelen, void *oldp, size_t *oldlenp, const void *newp,
               size_t newlen);
 
