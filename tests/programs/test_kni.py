@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import time
 
 from harness import test
@@ -152,6 +153,33 @@ def a_keeper_that_is_killed_shares_as_before(world):
         assert (says(ours), says(kernels)) == ("stack hello", "kernel hello")
         assert refuses(world, KERNELS)
         time.sleep(0.1)
+
+
+@test(modes=("inprocess",))
+def a_connection_that_has_ended_leaves_nothing_behind_with_another_keeper(world):
+    share(world, "--kni", "reject", "--kni-tcp", OURS)
+    ours = world.connect(OURS)
+    source = ours.getsockname()
+    assert world.admin("knictl", "-a", "alltokni").wait(10) == 0
+    keeper = json.loads(world.admin("status", "--json").output())[0]["keeper_pid"]
+    os.kill(keeper, signal.SIGKILL)
+    assert says(ours) == "stack hello"
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    ours.close()
+
+    def is_the_kernels():
+        """Whether a further connection of the same two ends is."""
+        with world.at_peer(), socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.settimeout(1)
+            client.bind(source)
+            try:
+                client.connect((world.STACK, OURS))
+                return says(client) == "stack hello" and is_kernels(world, client)
+            except OSError:
+                return False
+
+    until(is_the_kernels, 15, "the flow is forgotten")
 
 
 @test(modes=("inprocess",))

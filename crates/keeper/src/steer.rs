@@ -158,7 +158,7 @@ impl Steer {
     }
 
     /// Goes on with the exceptions of a former keeper: flows that the tables alone would send
-    /// elsewhere have one.
+    /// elsewhere have one, to the kernel too.
     pub fn inherit(&mut self, steering: &Steering, flows: &[OwnedFlow]) -> Result<(), DeviceError> {
         let excepted: Vec<OwnedFlow> = flows
             .iter()
@@ -170,7 +170,7 @@ impl Steer {
                         steering.group_slot(group, steering.bucket(flow.local, flow.remote))
                     }
                 };
-                slot != *owner
+                slot != *owner || steering.is_kernel_port(flow.proto, flow.local.port())
             })
             .copied()
             .collect();
