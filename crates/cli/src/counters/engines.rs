@@ -32,7 +32,7 @@ impl Sample {
         (&self.interface, self.engine.slot, self.engine.pid)
     }
 
-    /// What has been counted since an earlier sample of the same engine.
+    /// Returns what the engine has counted since an earlier sample of it.
     pub fn since(&self, before: &Sample) -> Sample {
         let mut later = self.clone();
         for (name, value) in &mut later.values {

@@ -1,4 +1,4 @@
-//! What `nstat` saw last, for each engine: a file of the user's own.
+//! The counters of each engine as `nstat` saw them last, in a file of the user's own.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -52,7 +52,7 @@ impl History {
         let mut text = String::new();
         let read = (&mut file).take(BYTES_MAX).read_to_string(&mut text);
         read.map_err(|error| failed(&error))?;
-        // What cannot be read is as good as none.
+        // A file that cannot be read is as good as none.
         let engines = serde_json::from_str(&text).unwrap_or_default();
         Ok(History {
             file,
@@ -65,7 +65,7 @@ impl History {
         self.engines.clear();
     }
 
-    /// What a sample has counted since it was seen last.
+    /// Returns what the engine of a sample has counted since the last look.
     pub fn since(&self, sample: &Sample) -> Values {
         let before = self.engines.get(&key(sample));
         let before = |name| before.and_then(|it| it.get(name)).copied().unwrap_or(0);

@@ -63,7 +63,7 @@ struct Row {
     mtu: Option<u16>,
     network: String,
     address: String,
-    /// Of a device as a whole: its VLANs and addresses are not counted apart.
+    /// The counters of a device as a whole: those of its VLANs and addresses are not kept apart.
     #[serde(flatten)]
     counted: Option<Counted>,
 }
@@ -245,7 +245,7 @@ fn counted_cells(counted: &Counted) -> Vec<String> {
     .to_vec()
 }
 
-/// What has been counted in each interval.
+/// Prints the counters of each interval.
 fn watch(settings: &Settings, matches: &ArgMatches, which: Which) -> Result<ExitCode, Failure> {
     let delay: Duration = matches.get_one("wait").copied().unwrap_or_default();
     let count = matches.get_one("count").copied().unwrap_or(0);

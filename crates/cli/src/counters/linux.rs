@@ -140,7 +140,7 @@ const NAMES: &[(&str, &[&str])] = &[
     ("TcpExtTCPRcvQDrop", &["drop_tcp_no_room"]),
 ];
 
-/// The same numbers by Linux's names, in Linux's order, and behind them those that Linux has no name for by ours.
+/// Returns the counters by Linux's names, in Linux's order, then those that only Slipstack has.
 pub fn named(values: &Values) -> Vec<(String, u64)> {
     let value = |name: &&str| values.get(*name).copied().unwrap_or(0);
     let of_linux = NAMES.iter().map(|(name, parts)| {

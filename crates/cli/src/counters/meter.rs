@@ -20,7 +20,7 @@ pub struct Pace {
     pub count: u64,
 }
 
-/// What was counted between two looks by the engines that were there at both.
+/// The counters between two looks, of the engines that were there at both.
 pub struct Interval {
     pub added: Vec<Sample>,
     pub time: Duration,
