@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::description::{Bound, Decided, Description, Kind};
+use crate::epoll::{remove_kernel_part, sets_of};
 use crate::errno::Errno;
 use crate::outcome::Outcome;
-use crate::place::{any, remove_kernel_part, sets_of, stack_addr};
+use crate::place::{any, stack_addr};
 use crate::process::Process;
 use crate::socket::{Dgram, Listener, Side};
 use crate::table::Entry;

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 
 use slipstack_channel::CloseMode;
 
-use crate::description::{Decided, Description, Watch};
-use crate::epoll::Target;
+use crate::description::{Decided, Description};
+use crate::epoll::{Set, Target, add_kernel_part};
 use crate::outcome::Outcome;
-use crate::place::add_kernel_part;
 use crate::process::Process;
+use crate::ready::{Awaited, Watch};
 use crate::socket::Stream;
 use crate::table::Entry;
 
@@ -77,22 +77,15 @@ impl Process {
     }
 
     fn move_watch(&self, to: &Arc<Description>, watch: Watch) {
-        match watch {
-            Watch::Set { set, item } => {
-                set.retarget(item, Target::Socket(Arc::clone(to)));
-                to.watch(Watch::Set {
-                    set: Arc::clone(&set),
-                    item,
-                });
-                if to.has_kernel() {
-                    // That of a connection had left.
-                    add_kernel_part(&set, item);
-                }
-                set.look_at(item);
-            }
-            Watch::Thread(waiter) => {
-                waiter.notify();
-            }
+        let Some((set, item)) = Set::of(&watch) else {
+            return watch.end();
+        };
+        set.retarget(item, Target::Socket(Arc::clone(to)));
+        to.watch(watch);
+        if to.has_kernel() {
+            // That of a connection had left.
+            add_kernel_part(&set, item);
         }
+        set.look_at(item);
     }
 }

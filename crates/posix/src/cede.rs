@@ -14,8 +14,9 @@ use slipstack_mem::Descriptor;
 
 use crate::chosen::Chosen;
 use crate::description::{Decided, Description, Kind};
+use crate::epoll::{remove_kernel_part, sets_of};
 use crate::errno::Errno;
-use crate::place::{remove_kernel_part, replace, sets_of};
+use crate::place::replace;
 use crate::process::Process;
 use crate::socket::Side;
 use crate::table::Entry;

@@ -9,47 +9,18 @@ use std::sync::atomic::{
 use slipstack_mem::{Descriptor, Lock};
 
 use crate::addr::Family;
-use crate::epoll::Set;
 use crate::lending::{Borrowed, Lent};
 use crate::link::Link;
 use crate::options::{Membership, Options};
-use crate::place::sets_of;
+use crate::ready::{Awaited, Recipient, Rings, Waiter, Watch, bits, notify_all};
 use crate::sigio::{SigIo, news};
-use crate::socket::{Dgram, Edges, Listener, Stream, Told, bits, shut_bits};
-use crate::waiter::{Rings, Waiter};
+use crate::socket::{Dgram, Edges, Listener, Stream, Told, shut_bits};
 
 /// What `socket` was asked for, as far as the stack carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Stream,
     Dgram,
-}
-
-/// Whoever wants to hear when a socket or set becomes ready.
-#[derive(Clone, Debug)]
-pub(crate) enum Watch {
-    /// Item `item` of an epoll set.
-    Set { set: Arc<Set>, item: u64 },
-    /// A thread that sleeps in a call.
-    Thread(Arc<Waiter>),
-}
-
-impl Watch {
-    /// Whether a thread waits.
-    pub(crate) fn is_attended(&self) -> bool {
-        match self {
-            Watch::Set { set, item } => set.is_attended(*item),
-            Watch::Thread(_) => true,
-        }
-    }
-
-    /// Whether a thread sleeps now, whatever for.
-    pub(crate) fn has_sleepers(&self) -> bool {
-        match self {
-            Watch::Set { set, .. } => set.has_sleepers(),
-            Watch::Thread(_) => true,
-        }
-    }
 }
 
 /// What a socket has become, once it is known.
@@ -338,8 +309,93 @@ impl Description {
         self.note_change(&mut Rings::default());
     }
 
-    /// As [`Description::on_change`]; whoever sleeps on it is woken later.
-    pub(crate) fn note_change(&self, rings: &mut Rings) {
+    /// Whether a thread waits for it now, by itself or by a set.
+    fn is_attended(&self) -> bool {
+        self.watches().iter().any(Watch::is_attended)
+    }
+
+    /// Whether a thread sleeps now in a call that has to do with it.
+    pub(crate) fn has_sleepers(&self) -> bool {
+        self.watches().iter().any(Watch::has_sleepers)
+    }
+
+    /// What it is has changed: threads that sleep in a call on it look again.
+    pub(crate) fn wake_sleepers(&self) {
+        for watch in &self.cold.lock().watches {
+            if let Watch::Thread(waiter) = watch {
+                waiter.notify();
+            }
+        }
+    }
+
+    pub(crate) fn watches(&self) -> Vec<Watch> {
+        self.cold.lock().watches.clone()
+    }
+
+    /// A listener whose connections went to others takes them again if somebody waits for it now, or else with the
+    /// next wait.
+    pub(crate) fn come_back_if_attended(&self) {
+        if let Some(Decided::Listener(listener)) = self.decided()
+            && listener.is_yielding()
+        {
+            self.note_intents();
+            if self.is_attended() {
+                listener.come_back();
+            }
+        }
+    }
+
+    /// Something is intended for it that is carried out before a thread waits for it: sets that have it hear of that.
+    pub(crate) fn note_intents(&self) {
+        self.watches().iter().for_each(Watch::note_intents);
+    }
+
+    /// Tells all watchers of these epoll bits.
+    pub(crate) fn notify(&self, edges: u32) {
+        self.tell(edges, &mut Rings::default());
+    }
+
+    fn tell(&self, edges: u32, rings: &mut Rings) {
+        if self.is_watched.load(Ordering::Acquire) {
+            notify_all(&self.cold.lock().watches, edges, rings);
+        }
+    }
+
+    /// All epoll items, forgotten: the description is closed or leaves the stack.
+    pub(crate) fn take_watches(&self) -> Vec<Watch> {
+        let mut cold = self.cold.lock();
+        self.is_watched.store(false, Ordering::Release);
+        std::mem::take(&mut cold.watches)
+    }
+}
+
+impl Awaited for Description {
+    fn watch(&self, watch: Watch) {
+        let mut cold = self.cold.lock();
+        cold.watches.push(watch);
+        self.is_watched.store(true, Ordering::Release);
+    }
+
+    fn unwatch(&self, is_it: &dyn Fn(&Watch) -> bool) {
+        let mut cold = self.cold.lock();
+        cold.watches.retain(|watch| !is_it(watch));
+        self.is_watched
+            .store(!cold.watches.is_empty(), Ordering::Release);
+    }
+
+    fn begin_wait(&self, waiter: &Arc<Waiter>) {
+        self.users.fetch_add(1, Ordering::AcqRel);
+        self.watch(Watch::Thread(Arc::clone(waiter)));
+    }
+
+    fn end_wait(&self, waiter: &Arc<Waiter>) -> bool {
+        self.unwatch(&|watch| watch.is_thread(waiter));
+        self.users.fetch_sub(1, Ordering::SeqCst) == 1
+    }
+}
+
+impl Recipient for Description {
+    fn note_change(&self, rings: &mut Rings) {
         let edges = match self.decided() {
             Some(Decided::Stream(stream)) => {
                 let edges = stream.edges();
@@ -364,88 +420,19 @@ impl Description {
         }
     }
 
-    /// A connection waits at a listener.
-    pub(crate) fn on_arrival(&self, rings: &mut Rings) {
+    fn on_arrival(&self, rings: &mut Rings) {
+        let Some(Decided::Listener(listener)) = self.decided() else {
+            return;
+        };
+        listener.on_arrival();
         self.sigio.note(news::IN);
         self.tell(bits::IN, rings);
     }
 
-    /// Whether a thread waits for it now, by itself or by a set.
-    fn is_attended(&self) -> bool {
-        self.watches().iter().any(Watch::is_attended)
-    }
-
-    /// Whether a thread sleeps now in a call that has to do with it.
-    pub(crate) fn has_sleepers(&self) -> bool {
-        self.watches().iter().any(Watch::has_sleepers)
-    }
-
-    /// What it is has changed: threads that sleep in a call on it look again.
-    pub(crate) fn wake_sleepers(&self) {
-        for watch in &self.cold.lock().watches {
-            if let Watch::Thread(waiter) = watch {
-                waiter.notify();
-            }
-        }
-    }
-
-    fn watches(&self) -> Vec<Watch> {
-        self.cold.lock().watches.clone()
-    }
-
-    /// A listener whose connections went to others takes them again if somebody waits for it now, or else with the
-    /// next wait.
-    pub(crate) fn come_back_if_attended(&self) {
-        if let Some(Decided::Listener(listener)) = self.decided()
-            && listener.is_yielding()
-        {
-            for (set, _) in sets_of(self) {
-                set.note_intents();
-            }
-            if self.is_attended() {
-                listener.come_back();
-            }
-        }
-    }
-
-    /// Tells all watchers of these epoll bits.
-    pub(crate) fn notify(&self, edges: u32) {
-        self.tell(edges, &mut Rings::default());
-    }
-
-    fn tell(&self, edges: u32, rings: &mut Rings) {
-        if self.is_watched.load(Ordering::Acquire) {
-            notify_all(&self.cold.lock().watches, edges, rings);
-        }
-    }
-
-    pub(crate) fn watch(&self, watch: Watch) {
-        let mut cold = self.cold.lock();
-        cold.watches.push(watch);
-        self.is_watched.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn unwatch(&self, is_it: impl Fn(&Watch) -> bool) {
-        let mut cold = self.cold.lock();
-        cold.watches.retain(|watch| !is_it(watch));
-        self.is_watched
-            .store(!cold.watches.is_empty(), Ordering::Release);
-    }
-
-    /// All epoll items, forgotten: the description is closed or leaves the stack.
-    pub(crate) fn take_watches(&self) -> Vec<Watch> {
-        let mut cold = self.cold.lock();
-        self.is_watched.store(false, Ordering::Release);
-        std::mem::take(&mut cold.watches)
-    }
-}
-
-/// Tells every watcher. Runs with the watch list locked; takes the sets' locks inside.
-pub(crate) fn notify_all(watches: &[Watch], edges: u32, rings: &mut Rings) {
-    for watch in watches {
-        match watch {
-            Watch::Set { set, item } => set.on_ready(*item, edges, rings),
-            Watch::Thread(waiter) => _ = rings.notify(waiter),
+    fn on_withdrawal(&self) {
+        if let Some(Decided::Listener(listener)) = self.decided() {
+            listener.on_withdrawal();
+            self.come_back_if_attended();
         }
     }
 }

@@ -11,11 +11,12 @@ use slipstack_mem::Descriptor;
 
 use crate::addr::Family;
 use crate::calls::name::kernel_name;
-use crate::description::{Bound, Decided, Description, Kind, New, Watch};
+use crate::description::{Bound, Decided, Description, Kind, New};
 use crate::epoll::{Set, Target};
 use crate::lending::{Borrowed, Inheritance, Ways};
-use crate::place::{note_v6_only, set_nonblocking, sets_of, stack_addr};
+use crate::place::{note_v6_only, set_nonblocking, stack_addr};
 use crate::process::{Exit, Process};
+use crate::ready::{Awaited, Watcher};
 use crate::report::Reason;
 use crate::socket::{Dgram, Listener, Side};
 use crate::table::Entry;
@@ -92,9 +93,7 @@ impl Process {
                 link.unlisten(sock);
                 link.close(sock, channel::CloseMode::Orderly);
                 self.has_intents.store(true, Ordering::Release);
-                for (set, _) in sets_of(&socket) {
-                    set.note_intents();
-                }
+                socket.note_intents();
             }
         }
         links.iter().for_each(|link| link.commands());
@@ -413,13 +412,10 @@ fn replace_members(number: i32, set: &Arc<Set>, renewed: &[(u64, Arc<Description
         match renewed.iter().find(|(id, _)| *id == old.id) {
             Some((_, new)) => {
                 set.retarget(item, Target::Socket(Arc::clone(new)));
-                new.watch(Watch::Set {
-                    set: Arc::clone(set),
-                    item,
-                });
+                new.watch(Set::watch_of(set, item));
             }
             None => {
-                set.remove_item(item);
+                set.forget(item);
             }
         }
         mem::forget(old);

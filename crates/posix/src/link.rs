@@ -15,8 +15,8 @@ use slipstack_channel::{
 };
 use slipstack_mem::{Lock, now_ns};
 
-use crate::description::Description;
 use crate::errno::Errno;
+use crate::ready::Recipient;
 use crate::seen::Seen;
 use crate::socket::Push;
 use crate::station::Station;
@@ -42,7 +42,7 @@ const MEMORY_LOOK_NS: u64 = 10_000_000;
 
 pub(crate) use slipstack_channel::Datagram;
 
-type Place = Lock<Option<(u32, Arc<Description>)>>;
+type Place = Lock<Option<(u32, Arc<dyn Recipient>)>>;
 
 /// One engine, attached.
 pub(crate) struct Link {
@@ -59,7 +59,7 @@ pub(crate) struct Link {
     is_left: AtomicBool,
     /// And goes on without it.
     is_lost: AtomicBool,
-    /// The descriptions of the channel's sockets, in chunks.
+    /// Who hears of the channel's sockets, in chunks.
     sockets: Box<[OnceLock<Box<[Place]>>]>,
 }
 
@@ -177,7 +177,7 @@ impl Link {
         places.get(index % CHUNK)
     }
 
-    fn find(&self, sock: SockId) -> Option<Arc<Description>> {
+    fn find(&self, sock: SockId) -> Option<Arc<dyn Recipient>> {
         match &*self.place(sock.index)?.lock() {
             Some((generation, socket)) if *generation == sock.generation => {
                 Some(Arc::clone(socket))
@@ -186,10 +186,10 @@ impl Link {
         }
     }
 
-    /// From now on events of `sock` go to this description.
-    pub(crate) fn name(&self, sock: SockId, socket: &Arc<Description>) {
+    /// From now on events of `sock` go to `recipient`.
+    pub(crate) fn name<R: Recipient + 'static>(&self, sock: SockId, recipient: &Arc<R>) {
         if let Some(place) = self.place(sock.index) {
-            *place.lock() = Some((sock.generation, Arc::clone(socket)));
+            *place.lock() = Some((sock.generation, Arc::<R>::clone(recipient)));
         }
     }
 

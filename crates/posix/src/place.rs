@@ -5,20 +5,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use rustix::event::epoll;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_channel::{Kind as ChannelKind, Placement};
 use slipstack_mem::Descriptor;
 
 use crate::absence::is_intent;
 use crate::addr::Family;
-use crate::description::{Decided, Description, Kind, Watch};
-use crate::epoll::Set;
+use crate::description::{Decided, Description, Kind};
+use crate::epoll::{Set, add_kernel_part, sets_of};
 use crate::errno::Errno;
 use crate::link::Link;
 use crate::options::{Options, all_changes, attach_filter, filter_in, replay};
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::ready::{Watch, Watcher};
 use crate::report::{Given, Reason};
 use crate::socket::{Dgram, Listener, Side};
 use crate::table::Entry;
@@ -96,12 +96,7 @@ impl Process {
             self.table.take(number);
             self.report.on_kernel(number, socket, why, given);
         }
-        for watch in watches {
-            match watch {
-                Watch::Set { set, item } => _ = set.remove_item(item),
-                Watch::Thread(waiter) => _ = waiter.notify(),
-            }
-        }
+        watches.iter().for_each(Watch::end);
         self.tell_report();
         Ok(())
     }
@@ -448,49 +443,6 @@ pub(crate) fn push_options(link: &Link, sock: slipstack_channel::SockId, options
         if let Some(option) = options.for_stack(set.level, set.name) {
             link.set_option(sock, option);
         }
-    }
-}
-
-/// The items of epoll sets that watch a socket.
-pub(crate) fn sets_of(socket: &Description) -> Vec<(Arc<Set>, u64)> {
-    let cold = socket.cold.lock();
-    let items = cold.watches.iter().filter_map(|watch| match watch {
-        Watch::Set { set, item } => Some((Arc::clone(set), *item)),
-        Watch::Thread(_) => None,
-    });
-    items.collect()
-}
-
-/// Makes the kernel socket under an item's number a member of the kernel's set, with the program's
-/// own events and data.
-pub(crate) fn add_kernel_part(set: &Set, item: u64) {
-    let Some((fd, events, data)) = set.item(item) else {
-        return;
-    };
-    let (Some(number), Some(epfd)) = (Descriptor::new(fd), set.number().and_then(Descriptor::new))
-    else {
-        return;
-    };
-    let flags = epoll::EventFlags::from_bits_retain(events);
-    let data = epoll::EventData::new_u64(data);
-    if epoll::add(epfd.as_fd(), number.as_fd(), data, flags).is_ok() {
-        set.kernel_members.fetch_add(1, Ordering::Relaxed);
-        set.set_kernel_part(item, true);
-    }
-}
-
-/// Takes it out again: from now on the stack alone speaks for the item.
-pub(crate) fn remove_kernel_part(set: &Set, item: u64) {
-    let Some((fd, ..)) = set.item(item) else {
-        return;
-    };
-    let (Some(number), Some(epfd)) = (Descriptor::new(fd), set.number().and_then(Descriptor::new))
-    else {
-        return;
-    };
-    if epoll::delete(epfd.as_fd(), number.as_fd()).is_ok() {
-        set.kernel_member_left();
-        set.set_kernel_part(item, false);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::batch::Batch;
-use crate::sleepers::Sleepers;
+use crate::ready::Sleepers;
 use crate::spin::{Spin, SpinPolicy};
 
 /// Who sleeps, how long a wait spins, and when what is sent leaves: of one engine.

@@ -4,6 +4,8 @@
 //! hands out what comes. The others sleep on their own doorbell (and their kernel descriptors)
 //! until a socket of theirs becomes ready or the leader leaves.
 
+mod leaving;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,14 +17,12 @@ use crate::description::Description;
 use crate::epoll::{Set, Target};
 use crate::errno::Errno;
 use crate::kernel::Interruptions;
-use crate::lead::Leave;
 use crate::link::Link;
 use crate::outcome::Divert;
 use crate::process::Process;
-use crate::sleepers::{NUDGED_SLEEP_NS, Sleepers};
+use crate::ready::{BLIND_SLEEP_NS, Kept, Leave, NUDGED_SLEEP_NS, Sleepers, Waiter};
 use crate::spin::Thrift;
 use crate::station::Station;
-use crate::waiter::{BLIND_SLEEP_NS, Waiter};
 
 /// While a wait spins, kernel descriptors are looked at this often.
 const KERNEL_LOOK_NS: u64 = 50_000;
@@ -37,6 +37,16 @@ pub(crate) enum Subject<'a> {
     Socket(&'a Arc<Description>),
     Set(&'a Arc<Set>),
     Many(&'a [Target]),
+}
+
+impl Subject<'_> {
+    fn kept(self) -> Kept {
+        match self {
+            Subject::Socket(socket) => Kept::One(Arc::<Description>::clone(socket)),
+            Subject::Set(set) => Kept::One(Arc::<Set>::clone(set)),
+            Subject::Many(targets) => Kept::Many(targets.iter().map(Target::awaited).collect()),
+        }
+    }
 }
 
 /// How a wait is made.
@@ -411,7 +421,11 @@ impl Process {
         let mut look = Look::Later;
         loop {
             // A handler that waited itself has undone the wait it interrupted.
-            if at.station.sleepers.enter(thread, waiter, at.plan.subject) {
+            if at
+                .station
+                .sleepers
+                .enter(thread, waiter, || at.plan.subject.kept())
+            {
                 self.come_back_to(at.plan.subject);
             }
             // Another thread may have attached, or the engine died, since the last look.

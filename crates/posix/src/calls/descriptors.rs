@@ -7,11 +7,12 @@ use rustix::io::FdFlags;
 use slipstack_channel::CloseMode;
 use slipstack_mem::Descriptor;
 
-use crate::description::{Decided, Description, Watch};
+use crate::description::{Decided, Description};
 use crate::epoll::Set;
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
+use crate::ready::{Watch, Watcher};
 use crate::socket::Stream;
 use crate::table::Entry;
 use crate::wait::{Plan, Subject};
@@ -82,16 +83,7 @@ impl Process {
         if socket.has_ended.swap(true, Ordering::AcqRel) {
             return;
         }
-        for watch in socket.take_watches() {
-            match watch {
-                Watch::Set { set, item } => {
-                    set.remove_item(item);
-                }
-                Watch::Thread(waiter) => {
-                    waiter.notify();
-                }
-            }
-        }
+        socket.take_watches().iter().for_each(Watch::end);
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
                 self.linger(socket, stream);
@@ -258,16 +250,10 @@ impl Process {
 fn end_set(set: &Arc<Set>) {
     // eventpoll_release_file(): it leaves the sets that it is in.
     for (outer, item) in set.take_outer() {
-        outer.remove_item(item);
+        outer.forget(item);
     }
     for (item, member) in set.clear() {
-        member.target.unwatch(|watch| match watch {
-            Watch::Set {
-                set: other,
-                item: it,
-            } => Arc::ptr_eq(other, set) && *it == item,
-            Watch::Thread(_) => false,
-        });
+        member.target.unwatch(&|watch| watch.is_item(set, item));
     }
 }
 

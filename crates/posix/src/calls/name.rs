@@ -12,10 +12,11 @@ use crate::description::{Bound, Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::lending::Wish;
 use crate::outcome::{Divert, Outcome};
-use crate::place::{ANY, any, is_v6_only, note_v6_only, sets_of, stack_addr};
+use crate::place::{ANY, any, is_v6_only, note_v6_only, stack_addr};
 use crate::process::Process;
+use crate::ready::bits;
 use crate::report::{Given as Placed, Reason};
-use crate::socket::{Dgram, Listener, SHUT_READ, SHUT_WRITE, Side, bits, shut_bits};
+use crate::socket::{Dgram, Listener, SHUT_READ, SHUT_WRITE, Side, shut_bits};
 
 /// What a listener has if the kernel does not tell (net.core.somaxconn of Linux).
 const BACKLOG: i32 = 4096;
@@ -169,9 +170,7 @@ impl Process {
         } else {
             self.has_intents.store(true, Ordering::Release);
         }
-        for (set, _) in sets_of(socket) {
-            set.note_intents();
-        }
+        socket.note_intents();
         // A thread may sleep for it already: on such a set, or in a call on the socket.
         fence(Ordering::SeqCst);
         if socket.has_sleepers() {

@@ -10,7 +10,8 @@ use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::outcome::Outcome;
 use crate::process::{Process, Received};
-use crate::socket::{How, Stream, StreamError, bits};
+use crate::ready::bits;
+use crate::socket::{How, Stream, StreamError};
 use crate::wait::Plan;
 
 /// Bytes that are looked at without being seen: more than a receive buffer has.

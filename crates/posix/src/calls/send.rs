@@ -12,7 +12,8 @@ use crate::lending::Wish;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 
-use crate::socket::{Push, Stream, StreamError, bits};
+use crate::ready::bits;
+use crate::socket::{Push, Stream, StreamError};
 
 impl Process {
     /// write, writev, send, sendto.

@@ -12,7 +12,8 @@ use crate::errno::Errno;
 use crate::lending::Wish;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
-use crate::socket::{Stream, bits};
+use crate::ready::bits;
+use crate::socket::Stream;
 
 /// What is moved through memory at a time.
 const CHUNK: usize = 64 * 1024;

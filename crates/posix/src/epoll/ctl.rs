@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use rustix::event::epoll;
 use slipstack_mem::Descriptor;
 
-use crate::description::{Decided, Watch};
-use crate::epoll::{Set, Target};
+use crate::description::Decided;
+use crate::epoll::{Set, Target, add_kernel_part};
 use crate::errno::Errno;
 use crate::lending::Wish;
 use crate::outcome::{Divert, Outcome};
-use crate::place::add_kernel_part;
 use crate::process::Process;
+use crate::ready::Watcher;
 use crate::table::{Entry, NUMBERS_MAX};
 
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
@@ -120,10 +120,7 @@ fn add(set: &Arc<Set>, epfd: i32, fd: i32, target: Target, events: u32, data: u6
         kernel_ctl(set, epfd, libc::EPOLL_CTL_ADD, fd, events, data)?;
     }
     let item = set.add(fd, target.clone(), events, data)?;
-    target.watch(Watch::Set {
-        set: Arc::clone(set),
-        item,
-    });
+    target.watch(Set::watch_of(set, item));
     match &target {
         Target::Set(inner) => {
             set.set_kernel_part(item, true);
@@ -170,13 +167,7 @@ fn modify(
 
 fn delete(set: &Arc<Set>, epfd: i32, fd: i32, target: &Target) -> Outcome<()> {
     let (item, member) = set.remove(fd, target).ok_or(Errno::ENOENT)?;
-    target.unwatch(|watch| match watch {
-        Watch::Set {
-            set: other,
-            item: it,
-        } => Arc::ptr_eq(other, set) && *it == item,
-        Watch::Thread(_) => false,
-    });
+    target.unwatch(&|watch| watch.is_item(set, item));
     if member.has_kernel_part {
         kernel_ctl(set, epfd, libc::EPOLL_CTL_DEL, fd, 0, 0)?;
     }

@@ -13,9 +13,10 @@ use slipstack_mem::Descriptor;
 
 use super::Set;
 use crate::description::Decided;
+use crate::epoll::add_kernel_part;
 use crate::errno::Errno;
 use crate::lending::Wish;
-use crate::place::{add_kernel_part, replace};
+use crate::place::replace;
 use crate::process::Process;
 
 /// A line of /proc/self/fdinfo about a set: one member of the kernel's.

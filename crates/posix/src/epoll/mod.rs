@@ -7,8 +7,11 @@
 
 mod ctl;
 mod inherited;
+mod kernel_part;
 mod popping;
 mod set;
 mod wait;
+mod watching;
 
+pub(crate) use kernel_part::{add_kernel_part, remove_kernel_part, sets_of};
 pub(crate) use set::{Set, Target};

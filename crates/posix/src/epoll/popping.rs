@@ -1,9 +1,7 @@
 //! The ready list as a kqueue uses it: members are taken off one by one, and put back by hand.
 
-use crate::description::notify_all;
 use crate::epoll::set::{Inner, Set, Target};
-use crate::socket::bits;
-use crate::waiter::Rings;
+use crate::ready::{Rings, bits, notify_all};
 
 /// A member of a kqueue that has been taken off the ready list.
 #[derive(Debug)]

@@ -7,20 +7,19 @@ use std::sync::{OnceLock, Weak};
 
 use slipstack_mem::Lock;
 
-use crate::description::{Decided, Description, Watch, notify_all};
+use crate::description::{Decided, Description};
 use crate::errno::Errno;
 use crate::homes::Home;
 use crate::idhash::BuildIdHasher;
 use crate::kqueue::Queue;
 use crate::link::Link;
-use crate::socket::bits;
-use crate::waiter::{Rings, Waiter};
+use crate::ready::{Awaited, Rings, Waiter, Watch, Watcher, bits};
 
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 /// EP_PRIVATE_BITS: what remains of the events of a ONESHOT item that has fired.
-const PRIVATE: u32 = EDGE | ONE_SHOT | EXCLUSIVE | libc::EPOLLWAKEUP as u32;
+pub(super) const PRIVATE: u32 = EDGE | ONE_SHOT | EXCLUSIVE | libc::EPOLLWAKEUP as u32;
 
 /// A set without a home is looked at again after so many waits.
 const LOOK_EVERY: u32 = 256;
@@ -61,6 +60,13 @@ impl Target {
         }
     }
 
+    pub(crate) fn awaited(&self) -> Arc<dyn Awaited> {
+        match self {
+            Target::Socket(socket) => Arc::<Description>::clone(socket),
+            Target::Set(set) => Arc::<Set>::clone(set),
+        }
+    }
+
     pub(crate) fn watch(&self, watch: Watch) {
         match self {
             Target::Socket(socket) => socket.watch(watch),
@@ -68,7 +74,7 @@ impl Target {
         }
     }
 
-    pub(crate) fn unwatch(&self, is_it: impl Fn(&Watch) -> bool) {
+    pub(crate) fn unwatch(&self, is_it: &dyn Fn(&Watch) -> bool) {
         match self {
             Target::Socket(socket) => socket.unwatch(is_it),
             Target::Set(set) => set.unwatch(is_it),
@@ -108,7 +114,7 @@ pub(crate) struct Inner {
     pub(super) index: HashMap<(i32, u64), u64, BuildIdHasher>,
     next_item: u64,
     pub(super) ready: VecDeque<u64>,
-    waiters: Vec<Arc<Waiter>>,
+    pub(super) waiters: Vec<Arc<Waiter>>,
     pub(super) watches: Vec<Watch>,
     pub(crate) numbers: Vec<i32>,
     pub(crate) kernel_looked_ns: u64,
@@ -132,7 +138,7 @@ impl Inner {
         }
     }
 
-    fn forget(&mut self, item: u64) -> Option<Item> {
+    pub(super) fn forget(&mut self, item: u64) -> Option<Item> {
         let removed = self.items.remove(&item)?;
         self.index.remove(&(removed.fd, removed.target.id()));
         self.both.retain(|other| *other != item);
@@ -272,10 +278,6 @@ impl Set {
         Some((item, inner.forget(item)?))
     }
 
-    pub(crate) fn remove_item(&self, item: u64) -> Option<Item> {
-        self.inner.lock().forget(item)
-    }
-
     /// The events and data of an item, and the number it was added under.
     pub(crate) fn item(&self, item: u64) -> Option<(i32, u32, u64)> {
         let inner = self.inner.lock();
@@ -305,31 +307,6 @@ impl Set {
         }
     }
 
-    /// Something happened to a member: ep_poll_callback().
-    pub(crate) fn on_ready(&self, item: u64, edges: u32, rings: &mut Rings) {
-        let mut inner = self.inner.lock();
-        let Some(found) = inner.items.get_mut(&item) else {
-            return;
-        };
-        if found.events & edges & !PRIVATE == 0 {
-            return;
-        }
-        found.edges |= edges;
-        if !found.is_queued {
-            found.is_queued = true;
-            inner.ready.push_back(item);
-            inner.wake_one(rings);
-        }
-        // Who only asks whether anything is ready takes nothing off the list: what is on it may be over.
-        if inner.watches.is_empty() {
-            return;
-        }
-        // A set that contains this one is locked before this one when it looks.
-        let watches = inner.watches.clone();
-        drop(inner);
-        notify_all(&watches, bits::IN, rings);
-    }
-
     /// Looks at a member that was just added or changed.
     pub(crate) fn look_at(&self, item: u64) {
         let target = match self.inner.lock().items.get(&item) {
@@ -342,78 +319,14 @@ impl Set {
         }
     }
 
-    /// Who waits on it, or on a set that it is in, has something to make real.
-    pub(crate) fn note_intents(&self) {
-        self.has_intents.store(true, Ordering::Release);
-        let watches = self.inner.lock().watches.clone();
-        for watch in watches {
-            if let Watch::Set { set, .. } = watch {
-                set.note_intents();
-            }
-        }
-    }
-
-    pub(crate) fn watch(&self, watch: Watch) {
-        self.inner.lock().watches.push(watch);
-    }
-
-    pub(crate) fn unwatch(&self, is_it: impl Fn(&Watch) -> bool) {
-        self.inner.lock().watches.retain(|watch| !is_it(watch));
-    }
-
     /// The sets that this one is in, and as what; they do not hear of it any more.
     pub(crate) fn take_outer(&self) -> Vec<(Arc<Set>, u64)> {
-        let mut outer = Vec::new();
-        self.inner.lock().watches.retain(|watch| match watch {
-            Watch::Set { set, item } => {
-                outer.push((Arc::clone(set), *item));
-                false
-            }
-            Watch::Thread(_) => true,
-        });
-        outer
-    }
-
-    pub(crate) fn add_waiter(&self, waiter: &Arc<Waiter>) {
-        self.inner.lock().waiters.push(Arc::clone(waiter));
-    }
-
-    /// A thread stops waiting; what it leaves behind is another's.
-    pub(crate) fn remove_waiter(&self, waiter: &Arc<Waiter>) {
-        let mut rings = Rings::default();
         let mut inner = self.inner.lock();
-        inner.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
-        if !inner.ready.is_empty() {
-            inner.wake_one(&mut rings);
-        }
-    }
-
-    /// Whether a thread waits for connections of this item's, on the set or on one that it is in.
-    pub(crate) fn is_attended(&self, item: u64) -> bool {
-        let asks = {
-            let inner = self.inner.lock();
-            let item = inner.items.get(&item);
-            item.is_some_and(|it| it.events & bits::IN != 0)
-        };
-        asks && self.is_waited_on(Watch::is_attended)
-    }
-
-    /// Whether a thread sleeps on the set, or watches it in a way that `counts`.
-    fn is_waited_on(&self, counts: impl Fn(&Watch) -> bool) -> bool {
-        let watches = {
-            let inner = self.inner.lock();
-            if !inner.waiters.is_empty() {
-                return true;
-            }
-            // A set that contains this one is locked before this one.
-            inner.watches.clone()
-        };
-        watches.iter().any(counts)
-    }
-
-    /// Whether a thread sleeps for anything on the set now, on itself or on one that it is in.
-    pub(crate) fn has_sleepers(&self) -> bool {
-        self.is_waited_on(Watch::has_sleepers)
+        let outer = inner.watches.iter().filter_map(Set::of).collect();
+        inner
+            .watches
+            .retain(|watch| matches!(watch, Watch::Thread(_)));
+        outer
     }
 
     /// Whether a poll of the set's own number would find something on our side.
@@ -562,7 +475,7 @@ impl Set {
         std::mem::forget(inner.home.take());
         inner
             .watches
-            .retain(|watch| matches!(watch, Watch::Set { .. }));
+            .retain(|watch| matches!(watch, Watch::Item { .. }));
     }
 
     pub(crate) fn members(&self) -> Vec<(u64, Target)> {

@@ -17,7 +17,7 @@ use crate::epoll::Set;
 use crate::errno::Errno;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
-use crate::socket::bits;
+use crate::ready::bits;
 use crate::table::Entry;
 
 const EDGE: u32 = libc::EPOLLET as u32;

@@ -11,7 +11,7 @@ use super::queue::Inner;
 use crate::description::{Decided, Description, Kind};
 use crate::epoll::Target;
 use crate::process::Process;
-use crate::socket::bits;
+use crate::ready::bits;
 
 const FOR_READING: u32 = bits::IN | bits::RDHUP | bits::HUP | bits::ERR;
 const FOR_WRITING: u32 = bits::OUT | bits::HUP | bits::ERR;

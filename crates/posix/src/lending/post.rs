@@ -11,7 +11,7 @@ use super::pump::Pump;
 use super::steward::Steward;
 use crate::description::Description;
 use crate::process::Process;
-use crate::waiter::Waiter;
+use crate::ready::Waiter;
 
 /// What the steward is to look after. What it names counts as lent already.
 #[derive(Debug)]

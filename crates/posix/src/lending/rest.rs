@@ -15,8 +15,7 @@ use slipstack_mem::{Descriptor, raised};
 
 use crate::link::Link;
 use crate::process::Process;
-use crate::sleepers::NUDGED_SLEEP_NS;
-use crate::waiter::{BLIND_SLEEP_NS, Waiter};
+use crate::ready::{BLIND_SLEEP_NS, NUDGED_SLEEP_NS, Waiter};
 
 /// What an event of the kernel's is about: the engine's two descriptors, the doorbell, and from here on what the
 /// steward watches.

@@ -13,11 +13,11 @@ use super::post::Charge;
 use super::pump::{Origin, Pump, ROOM};
 use super::rest::{FIRST_KEY, Manner, Rest};
 use super::words::{Heard, Message, Word, answer, hear};
-use crate::description::{Decided, Description, Kind, Watch};
+use crate::description::{Decided, Description, Kind};
 use crate::epoll::{Set, Target};
 use crate::idhash::BuildIdHasher;
 use crate::process::Process;
-use crate::socket::bits;
+use crate::ready::{Awaited, bits};
 
 /// Connections that have something, taken off the list at once.
 const READY_MAX: usize = 64;
@@ -89,7 +89,7 @@ impl Steward {
     pub(super) fn new(process: &'static Process) -> rustix::io::Result<Steward> {
         let rest = Rest::new(process)?;
         let set = Arc::new(Set::new(process.next_id(), NO_NUMBER));
-        set.add_waiter(rest.waiter());
+        set.begin_wait(rest.waiter());
         Ok(Steward {
             process,
             rest,
@@ -188,10 +188,7 @@ impl Steward {
         let Ok(item) = self.set.add(pump.number(), target.clone(), PEER_EDGES, key) else {
             return pump.end(self.process);
         };
-        target.watch(Watch::Set {
-            set: Arc::clone(&self.set),
-            item,
-        });
+        target.watch(Set::watch_of(&self.set, item));
         if pump.awaits_leaving() {
             self.process.lending.post.await_leaving(true);
             pump.note_leaving(self.process);
@@ -219,10 +216,7 @@ impl Steward {
         }
         let target = Target::Socket(Arc::clone(pump.socket()));
         if let Some((item, _)) = self.set.remove(pump.number(), &target) {
-            target.unwatch(|watch| match watch {
-                Watch::Set { set, item: it } => Arc::ptr_eq(set, &self.set) && *it == item,
-                Watch::Thread(_) => false,
-            });
+            target.unwatch(&|watch| watch.is_item(&self.set, item));
         }
         pump.end(self.process);
         if self.pumps.is_empty() {

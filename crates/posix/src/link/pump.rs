@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 use slipstack_channel::{ChannelEvent, EventKind};
 
 use super::Link;
-use crate::description::Decided;
-use crate::waiter::Rings;
+use crate::ready::Rings;
 
 /// Events that one pump hands out at most, so that nobody is kept from its own call.
 const EVENTS_PER_PUMP: usize = 4096;
@@ -46,19 +45,13 @@ impl Link {
                 }
             }
             EventKind::Accepted { listener } => {
-                if let Some(socket) = self.find(listener)
-                    && let Some(Decided::Listener(it)) = socket.decided()
-                {
-                    it.on_arrival();
+                if let Some(socket) = self.find(listener) {
                     socket.on_arrival(rings);
                 }
             }
             EventKind::Withdrawn { listener } => {
-                if let Some(socket) = self.find(listener)
-                    && let Some(Decided::Listener(it)) = socket.decided()
-                {
-                    it.on_withdrawal();
-                    socket.come_back_if_attended();
+                if let Some(socket) = self.find(listener) {
+                    socket.on_withdrawal();
                 }
             }
             EventKind::Released => {}
@@ -81,11 +74,11 @@ mod tests {
 
     use super::*;
     use crate::addr::Family;
-    use crate::description::{Description, New, Watch};
+    use crate::description::{Decided, Description, New};
+    use crate::ready::{Awaited, Sleepers, Waiter, Watch};
     use crate::socket::Stream;
     use crate::spin::SpinPolicy;
     use crate::station::Station;
-    use crate::waiter::{Waiter, WaiterPool};
 
     const SOCKETS: usize = 256;
     const ROUNDS: u32 = 50;
@@ -162,7 +155,7 @@ mod tests {
         let all: Vec<_> = (0..SOCKETS as u64)
             .map(|id| connection(&mut end, &link, id))
             .collect();
-        let waiter = WaiterPool::default().take();
+        let waiter = Sleepers::default().pool.take();
         all[0].1.watch(Watch::Thread(Arc::clone(&waiter)));
         let pumped = AtomicU32::new(0);
         for round in 0..ROUNDS {

@@ -14,10 +14,11 @@ use crate::ancillary::Wishes;
 use crate::errno::Errno;
 use crate::link::{Datagram, Link};
 use crate::options::{Options, filter_in};
+use crate::ready::bits;
+use crate::socket::Gathering;
 use crate::socket::filter::Filters;
 use crate::socket::turns::Turns;
 use crate::socket::ways::Ways;
-use crate::socket::{Gathering, bits};
 
 /// Which parts of a socket are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

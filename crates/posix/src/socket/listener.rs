@@ -17,7 +17,7 @@ use slipstack_mem::Lock;
 
 use crate::errno::Errno;
 use crate::link::Link;
-use crate::socket::bits;
+use crate::ready::bits;
 
 /// Without a hint from its readiness the kernel's queue is looked at this often.
 const KERNEL_LOOK_NS: u64 = 50_000;

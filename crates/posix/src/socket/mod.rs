@@ -19,6 +19,7 @@ pub(crate) use listener::Listener;
 pub(crate) use stream::{How, Push, Stream, StreamError};
 pub(crate) use told::{Tale, Told, Wishes as ToldWishes};
 
+use crate::ready::bits;
 use crate::sigio::news;
 
 /// What is new about a socket.
@@ -44,14 +45,4 @@ impl Edges {
             news: news.fold(0, |all, (_, what)| all | what),
         }
     }
-}
-
-/// Epoll's bits as Linux's poll functions give them.
-pub(crate) mod bits {
-    pub(crate) const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
-    pub(crate) const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
-    pub(crate) const PRI: u32 = libc::EPOLLPRI as u32;
-    pub(crate) const RDHUP: u32 = libc::EPOLLRDHUP as u32;
-    pub(crate) const HUP: u32 = libc::EPOLLHUP as u32;
-    pub(crate) const ERR: u32 = libc::EPOLLERR as u32;
 }

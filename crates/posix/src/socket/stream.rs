@@ -12,9 +12,10 @@ use slipstack_mem::Lock;
 
 use crate::errno::Errno;
 use crate::link::Link;
+use crate::ready::bits;
 use crate::seen::Seen;
 use crate::sigio::news;
-use crate::socket::{Edges, bits};
+use crate::socket::Edges;
 
 /// The program has shut its receiving side down.
 pub(super) const SHUT_READ: u8 = 1;

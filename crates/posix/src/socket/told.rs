@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use slipstack_mem::Lock;
 
-use crate::socket::bits;
+use crate::ready::bits;
 use crate::stamping;
 
 /// Messages that wait at most; further ones are lost, as beyond SO_RCVBUF.

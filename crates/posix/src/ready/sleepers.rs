@@ -1,19 +1,13 @@
 //! The threads that sleep in a call: who they are, what they watch, which of them leads.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use slipstack_mem::Lock;
 
-use crate::absence::is_intent;
-use crate::description::{Decided, Description, Watch};
-use crate::epoll::{Set, Target};
-use crate::lead::Lead;
-use crate::link::Link;
-use crate::process::Process;
-use crate::station::Station;
-use crate::wait::Subject;
-use crate::waiter::{Rings, Waiter, WaiterPool};
+use super::lead::Lead;
+use super::waiter::{Rings, Waiter, WaiterPool};
+use super::watch::{Awaited, Watch};
 
 /// The leader learns of new timers that other threads set within this time.
 const NUDGE_NS: u64 = 4_000_000;
@@ -21,11 +15,23 @@ const NUDGE_NS: u64 = 4_000_000;
 pub(crate) const NUDGED_SLEEP_NS: u64 = 8_000_000;
 
 /// What a sleeping thread is subscribed to.
-#[derive(Debug)]
-enum Kept {
-    Socket(Arc<Description>),
-    Set(Arc<Set>),
-    Many(Vec<Target>),
+#[derive(Clone, Debug)]
+pub(crate) enum Kept {
+    One(Arc<dyn Awaited>),
+    Many(Arc<[Arc<dyn Awaited>]>),
+}
+
+impl Kept {
+    fn subscribe(&self, waiter: &Arc<Waiter>) {
+        match self {
+            Kept::One(one) => one.begin_wait(waiter),
+            Kept::Many(many) => {
+                for one in &**many {
+                    one.watch(Watch::Thread(Arc::clone(waiter)));
+                }
+            }
+        }
+    }
 }
 
 /// One sleeping thread.
@@ -34,6 +40,22 @@ pub(crate) struct Sleeper {
     thread: usize,
     waiter: Arc<Waiter>,
     kept: Kept,
+}
+
+impl Sleeper {
+    /// Ends the subscription. Returns the object that has lost its last thread by that
+    /// ([`Awaited::end_wait`]).
+    pub(crate) fn unsubscribe(self) -> Option<Arc<dyn Awaited>> {
+        match self.kept {
+            Kept::One(one) => one.end_wait(&self.waiter).then_some(one),
+            Kept::Many(many) => {
+                for one in &*many {
+                    one.unwatch(&|watch| watch.is_thread(&self.waiter));
+                }
+                None
+            }
+        }
+    }
 }
 
 /// The sleeping thread that drives the engine.
@@ -64,17 +86,20 @@ pub(crate) struct Sleepers {
 }
 
 impl Sleepers {
-    /// Subscribes a thread that is about to sleep; `false`: it is subscribed.
-    pub(crate) fn enter(&self, thread: usize, waiter: &Arc<Waiter>, subject: Subject<'_>) -> bool {
+    /// Subscribes a thread that is about to sleep to what `kept` gives. Returns false if it is
+    /// subscribed.
+    pub(crate) fn enter(
+        &self,
+        thread: usize,
+        waiter: &Arc<Waiter>,
+        kept: impl FnOnce() -> Kept,
+    ) -> bool {
         let mut asleep = self.asleep.lock();
         if asleep.iter().any(|it| Arc::ptr_eq(&it.waiter, waiter)) {
             return false;
         }
-        let kept = match subject {
-            Subject::Socket(socket) => Kept::Socket(Arc::clone(socket)),
-            Subject::Set(set) => Kept::Set(Arc::clone(set)),
-            Subject::Many(targets) => Kept::Many(targets.to_vec()),
-        };
+        let kept = kept();
+        let subscribed = kept.clone();
         asleep.push(Sleeper {
             thread,
             waiter: Arc::clone(waiter),
@@ -83,7 +108,7 @@ impl Sleepers {
         drop(asleep);
         self.count.fetch_add(1, Ordering::SeqCst);
         waiter.set_thread(thread);
-        subscribe(subject, waiter);
+        subscribed.subscribe(waiter);
         true
     }
 
@@ -117,6 +142,18 @@ impl Sleepers {
             self.lead.give(thread, leader.unwrap_or(0));
         }
         leader.is_some() || is_claimed
+    }
+
+    /// The thread has left its sleep without a word. Returns true if it led.
+    pub(crate) fn stop_leading_of(&self, thread: usize) -> bool {
+        self.stop_leading_if(|leader| leader.thread == thread)
+    }
+
+    /// The waiter of a sleep of `thread`, if it has one.
+    pub(crate) fn waiter_of(&self, thread: usize) -> Option<Arc<Waiter>> {
+        let asleep = self.asleep.lock();
+        let mine = asleep.iter().find(|sleeper| sleeper.thread == thread);
+        mine.map(|sleeper| Arc::clone(&sleeper.waiter))
     }
 
     /// False if this waiter does not lead (any more).
@@ -265,107 +302,6 @@ impl Sleepers {
         self.is_claimed.store(false, Ordering::Relaxed);
         std::mem::forget(self.claimant.lock().take());
         self.pool.clear();
-    }
-}
-
-impl Process {
-    /// A thread does not sleep any more.
-    pub(crate) fn leave(&self, sleeper: Sleeper) {
-        let Sleeper { waiter, kept, .. } = sleeper;
-        let is_it =
-            |watch: &Watch| matches!(watch, Watch::Thread(other) if Arc::ptr_eq(other, &waiter));
-        match kept {
-            Kept::Socket(socket) => {
-                socket.unwatch(is_it);
-                // Its last number may have been closed meanwhile. What is lent a child still has.
-                if socket.users.fetch_sub(1, Ordering::SeqCst) == 1
-                    && !socket.lent.is_lent()
-                    && socket.cold.lock().numbers.is_empty()
-                    && socket.decided().is_some()
-                {
-                    self.end(&socket);
-                }
-            }
-            Kept::Set(set) => set.remove_waiter(&waiter),
-            Kept::Many(targets) => {
-                for target in &targets {
-                    target.unwatch(is_it);
-                }
-            }
-        }
-    }
-
-    /// A thread has begun to wait: listeners whose connections went to others meanwhile take them again, and what other
-    /// threads have intended meanwhile is made real.
-    pub(crate) fn come_back_to(&self, subject: Subject<'_>) {
-        let come_back = |socket: &Arc<Description>| {
-            fence(Ordering::SeqCst);
-            if let Some(Decided::Listener(listener)) = socket.decided() {
-                listener.come_back();
-            }
-            if is_intent(socket) {
-                self.realize_for_wait(socket);
-            }
-        };
-        match subject {
-            Subject::Socket(socket) => come_back(socket),
-            Subject::Set(set) => {
-                fence(Ordering::SeqCst);
-                if set.has_intents.load(Ordering::SeqCst) {
-                    self.realize_set(set);
-                }
-            }
-            Subject::Many(targets) => {
-                for target in targets {
-                    match target {
-                        Target::Socket(socket) => come_back(socket),
-                        Target::Set(set) => self.realize_for_sleepers(set),
-                    }
-                }
-            }
-        }
-    }
-
-    /// A thread that begins a wait sleeps in none: what it has left behind was abandoned by a jump
-    /// out of a signal handler. (A handler that waits looks the same; the wait it interrupted
-    /// subscribes again.)
-    pub(crate) fn undo_abandoned(&self, station: &Station, link: Option<&Link>, thread: usize) {
-        let sleepers = &station.sleepers;
-        if sleepers.count.load(Ordering::Acquire) == 0 {
-            return;
-        }
-        let was_leading = sleepers.stop_leading_if(|leader| leader.thread == thread);
-        if was_leading && let Some(link) = link {
-            // Nobody knows what ended that sleep.
-            link.finish_wait([true; 2]);
-        }
-        loop {
-            let found = {
-                let asleep = sleepers.asleep.lock();
-                let mine = asleep.iter().find(|sleeper| sleeper.thread == thread);
-                mine.map(|sleeper| Arc::clone(&sleeper.waiter))
-            };
-            let Some(waiter) = found else { return };
-            waiter.notify();
-            if let Some(sleeper) = sleepers.remove(&waiter) {
-                self.leave(sleeper);
-            }
-        }
-    }
-}
-
-fn subscribe(subject: Subject<'_>, waiter: &Arc<Waiter>) {
-    match subject {
-        Subject::Socket(socket) => {
-            socket.users.fetch_add(1, Ordering::AcqRel);
-            socket.watch(Watch::Thread(Arc::clone(waiter)));
-        }
-        Subject::Set(set) => set.add_waiter(waiter),
-        Subject::Many(targets) => {
-            for target in targets {
-                target.watch(Watch::Thread(Arc::clone(waiter)));
-            }
-        }
     }
 }
 

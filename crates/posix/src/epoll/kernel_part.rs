@@ -1,0 +1,49 @@
+//! A member's part in the kernel's epoll set: the kernel socket under its number, with the program's
+//! own events and data.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::event::epoll;
+use slipstack_mem::Descriptor;
+
+use crate::description::Description;
+use crate::epoll::Set;
+
+/// The items of epoll sets that watch a socket.
+pub(crate) fn sets_of(socket: &Description) -> Vec<(Arc<Set>, u64)> {
+    socket.watches().iter().filter_map(Set::of).collect()
+}
+
+/// Makes the kernel socket under an item's number a member of the kernel's set, with the program's
+/// own events and data.
+pub(crate) fn add_kernel_part(set: &Set, item: u64) {
+    let Some((fd, events, data)) = set.item(item) else {
+        return;
+    };
+    let (Some(number), Some(epfd)) = (Descriptor::new(fd), set.number().and_then(Descriptor::new))
+    else {
+        return;
+    };
+    let flags = epoll::EventFlags::from_bits_retain(events);
+    let data = epoll::EventData::new_u64(data);
+    if epoll::add(epfd.as_fd(), number.as_fd(), data, flags).is_ok() {
+        set.kernel_members.fetch_add(1, Ordering::Relaxed);
+        set.set_kernel_part(item, true);
+    }
+}
+
+/// Takes it out again: from now on the stack alone speaks for the item.
+pub(crate) fn remove_kernel_part(set: &Set, item: u64) {
+    let Some((fd, ..)) = set.item(item) else {
+        return;
+    };
+    let (Some(number), Some(epfd)) = (Descriptor::new(fd), set.number().and_then(Descriptor::new))
+    else {
+        return;
+    };
+    if epoll::delete(epfd.as_fd(), number.as_fd()).is_ok() {
+        set.kernel_member_left();
+        set.set_kernel_part(item, false);
+    }
+}

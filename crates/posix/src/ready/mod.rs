@@ -1,0 +1,25 @@
+//! Readiness: what is ready, who hears of it, and which threads wait.
+//!
+//! The layer below sockets. A socket tells its [`Watch`]es what has changed and knows no epoll set,
+//! no poll and no kqueue; an engine's events reach it as a [`Recipient`]; threads sleep on whatever
+//! is [`Awaited`].
+
+mod lead;
+mod sleepers;
+mod waiter;
+mod watch;
+
+pub(crate) use lead::Leave;
+pub(crate) use sleepers::{Kept, NUDGED_SLEEP_NS, Sleeper, Sleepers};
+pub(crate) use waiter::{BLIND_SLEEP_NS, Rings, Waiter};
+pub(crate) use watch::{Awaited, Recipient, Watch, Watcher, notify_all};
+
+/// Epoll's bits as Linux's poll functions give them.
+pub(crate) mod bits {
+    pub(crate) const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
+    pub(crate) const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
+    pub(crate) const PRI: u32 = libc::EPOLLPRI as u32;
+    pub(crate) const RDHUP: u32 = libc::EPOLLRDHUP as u32;
+    pub(crate) const HUP: u32 = libc::EPOLLHUP as u32;
+    pub(crate) const ERR: u32 = libc::EPOLLERR as u32;
+}
