@@ -7,13 +7,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use slipstack_channel::{GroupChange, MulticastOption, SocketOption};
 
-use crate::addr::Family;
-use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
 use crate::options::Options;
-use crate::options::filters::{MCAST_MSFILTER, group_of, read_wide};
 use crate::options::record::int_of;
-use crate::process::Process;
+use crate::options::structures::{
+    IP_MSFILTER, MCAST_BLOCK_SOURCE, MCAST_JOIN_GROUP, MCAST_JOIN_SOURCE_GROUP, MCAST_LEAVE_GROUP,
+    MCAST_LEAVE_SOURCE_GROUP, MCAST_MSFILTER, MCAST_UNBLOCK_SOURCE, STORAGE, STORAGE_AT, read_wide,
+    storage, v4_at, word_at,
+};
 
 /// Linux's igmp_max_memberships, igmp_max_msf and mld_max_msf.
 const MEMBERSHIPS_MAX_V4: usize = 20;
@@ -21,19 +22,6 @@ const SOURCES_MAX_V4: usize = 10;
 const SOURCES_MAX_V6: usize = 64;
 /// Memberships of IPv6, of which Linux has as many as memory for options.
 const MEMBERSHIPS_MAX_V6: usize = 256;
-
-/// linux/in.h; IPPROTO_IPV6 has the same numbers from 42 on.
-pub(super) const IP_MSFILTER: i32 = 41;
-const MCAST_JOIN_GROUP: i32 = 42;
-const MCAST_BLOCK_SOURCE: i32 = 43;
-const MCAST_UNBLOCK_SOURCE: i32 = 44;
-const MCAST_LEAVE_GROUP: i32 = 45;
-const MCAST_JOIN_SOURCE_GROUP: i32 = 46;
-const MCAST_LEAVE_SOURCE_GROUP: i32 = 47;
-
-/// `struct sockaddr_storage`, and where it lies in `struct group_req`.
-pub(super) const STORAGE: usize = 128;
-pub(super) const STORAGE_AT: usize = 8;
 
 /// One group of one socket on the stack's interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +33,7 @@ pub(crate) struct Membership {
 
 /// What a call asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Wish {
+pub(super) enum Wish {
     Join,
     Leave,
     /// Listed with mode INCLUDE, after joining if that is asked for.
@@ -64,107 +52,17 @@ enum Wish {
 
 /// Which interface a call names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Interface {
+pub(super) enum Interface {
     Any,
     Address(Ipv4Addr),
     Index(u32),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Request {
-    group: IpAddr,
-    interface: Interface,
+pub(super) struct Request {
+    pub(super) group: IpAddr,
+    pub(super) interface: Interface,
     wish: Wish,
-}
-
-impl Process {
-    /// A call about groups. `Ok(false)`: it is about none, or about an interface of the kernel's.
-    pub(super) fn set_membership(
-        &self,
-        socket: &Description,
-        level: i32,
-        name: i32,
-        value: &[u8],
-    ) -> Result<bool, Errno> {
-        if socket.kind != Kind::Dgram {
-            return Ok(false);
-        }
-        let Some(request) = parse(level, name, value) else {
-            return Ok(false);
-        };
-        if !self.is_stacks(request.interface, request.group) {
-            return Ok(false);
-        }
-        let changes = {
-            let mut cold = socket.cold.lock();
-            change(&mut cold.memberships, &request)?
-        };
-        if let Some(Decided::Dgram(dgram)) = socket.decided()
-            && let Some((link, sock)) = dgram.part()
-        {
-            for change in changes {
-                let group = request.group;
-                let option = MulticastOption::Group { group, change };
-                link.set_option(sock, SocketOption::Multicast(option));
-            }
-            link.commands();
-        }
-        Ok(true)
-    }
-
-    /// IP_MULTICAST_IF and IPV6_MULTICAST_IF that name the stack's interface: no kernel socket takes them.
-    pub(super) fn is_stacks_interface(&self, level: i32, name: i32, value: &[u8]) -> bool {
-        match interface_of(level, name, value) {
-            Some(Interface::Any) | None => false,
-            Some(interface) => self.is_stacks(interface, Ipv4Addr::UNSPECIFIED.into()),
-        }
-    }
-
-    /// The address that IP_MULTICAST_IF has named, if it is the stack's.
-    pub(super) fn stacks_interface(&self, socket: &Description) -> Option<Ipv4Addr> {
-        let (level, name) = (libc::IPPROTO_IP, libc::IP_MULTICAST_IF);
-        let cold = socket.cold.lock();
-        let chosen = interface_of(level, name, cold.options.bytes(level, name)?)?;
-        match chosen {
-            Interface::Address(own) if self.is_stacks(chosen, own.into()) => Some(own),
-            _ => None,
-        }
-    }
-
-    /// The group that a filter's structure names, if it is on the stack's interface.
-    pub(super) fn group_on_stack(&self, name: i32, value: &[u8]) -> Option<IpAddr> {
-        let group = group_of(name, value)?;
-        let interface = if name == IP_MSFILTER {
-            interface(0, v4_at(value, 4)?)
-        } else {
-            interface(word_at(value, 0)?, Ipv4Addr::UNSPECIFIED)
-        };
-        self.is_stacks(interface, group).then_some(group)
-    }
-
-    fn is_stacks(&self, interface: Interface, group: IpAddr) -> bool {
-        self.policy().is_some_and(|policy| match interface {
-            Interface::Any => policy.takes_group(group),
-            Interface::Address(own) => policy.is_own(own.into()),
-            Interface::Index(index) => index == policy.interface,
-        })
-    }
-
-    /// Whether what a socket sends to a group leaves by the stack.
-    pub(crate) fn sends_to_group(&self, options: &Options, group: IpAddr, scope: u32) -> bool {
-        let (level, name) = match group {
-            IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MULTICAST_IF),
-            IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF),
-        };
-        let chosen = options.bytes(level, name);
-        let chosen = chosen.and_then(|value| interface_of(level, name, value));
-        let interface = match (scope, chosen) {
-            (0, Some(chosen)) => chosen,
-            (0, None) => Interface::Any,
-            (scope, _) => Interface::Index(scope),
-        };
-        self.is_stacks(interface, group)
-    }
 }
 
 /// What of the recorded options concerns groups.
@@ -214,7 +112,10 @@ pub(crate) fn all_changes(memberships: &[Membership]) -> Vec<SocketOption> {
 }
 
 /// Carries a request out on the list; what the engine has to be told.
-fn change(all: &mut Vec<Membership>, request: &Request) -> Result<Vec<GroupChange>, Errno> {
+pub(super) fn change(
+    all: &mut Vec<Membership>,
+    request: &Request,
+) -> Result<Vec<GroupChange>, Errno> {
     let Request { group, wish, .. } = request;
     if !group.is_multicast() {
         return Err(Errno::EINVAL);
@@ -347,18 +248,8 @@ fn steps(before: &Membership, after: &Membership) -> Vec<GroupChange> {
     told
 }
 
-pub(super) fn v4_at(value: &[u8], at: usize) -> Option<Ipv4Addr> {
-    let octets: [u8; 4] = value.get(at..at + 4)?.try_into().ok()?;
-    Some(octets.into())
-}
-
-pub(super) fn word_at(value: &[u8], at: usize) -> Option<u32> {
-    let bytes: [u8; 4] = value.get(at..at + 4)?.try_into().ok()?;
-    Some(u32::from_ne_bytes(bytes))
-}
-
 /// By number if there is one, else by address.
-fn interface(index: u32, address: Ipv4Addr) -> Interface {
+pub(super) fn interface(index: u32, address: Ipv4Addr) -> Interface {
     match (index, address) {
         (0, Ipv4Addr::UNSPECIFIED) => Interface::Any,
         (0, address) => Interface::Address(address),
@@ -366,7 +257,7 @@ fn interface(index: u32, address: Ipv4Addr) -> Interface {
     }
 }
 
-fn interface_of(level: i32, name: i32, value: &[u8]) -> Option<Interface> {
+pub(super) fn interface_of(level: i32, name: i32, value: &[u8]) -> Option<Interface> {
     match (level, name) {
         (libc::IPPROTO_IP, libc::IP_MULTICAST_IF) => Some(match value.len() {
             ..4 => return None,
@@ -383,7 +274,7 @@ fn interface_of(level: i32, name: i32, value: &[u8]) -> Option<Interface> {
 }
 
 /// `None`: no request about groups, or one whose form the kernel is to judge.
-fn parse(level: i32, name: i32, value: &[u8]) -> Option<Request> {
+pub(super) fn parse(level: i32, name: i32, value: &[u8]) -> Option<Request> {
     match (level, name) {
         (
             libc::IPPROTO_IP | libc::IPPROTO_IPV6,
@@ -491,16 +382,6 @@ fn parse_any(name: i32, value: &[u8]) -> Option<Request> {
         interface: interface(word_at(value, 0)?, Ipv4Addr::UNSPECIFIED),
         wish,
     })
-}
-
-/// The address in a `struct sockaddr_storage`.
-pub(super) fn storage(bytes: &[u8]) -> Option<IpAddr> {
-    let family = u16::from_ne_bytes([*bytes.first()?, *bytes.get(1)?]);
-    if i32::from(family) == Family::V4.number() {
-        return Some(v4_at(bytes, 4)?.into());
-    }
-    let octets: [u8; 16] = bytes.get(8..24)?.try_into().ok()?;
-    (i32::from(family) == Family::V6.number()).then(|| Ipv6Addr::from(octets).into())
 }
 
 #[cfg(test)]
