@@ -1,16 +1,9 @@
 //! An engine that is away: its instance was killed or stopped, or is not there yet. What is meant for it waits until
 //! there is one again.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use slipstack_channel::AttachError;
-
-use crate::description::{Decided, Description};
-use crate::epoll::Target;
-use crate::link::Link;
-use crate::process::Process;
-use crate::wait::Subject;
 
 /// While it is away it is asked for this often, by whoever waits for something that it would bring.
 const ASK_NS: u64 = 100_000_000;
@@ -52,12 +45,16 @@ impl Absence {
         }
     }
 
+    pub(crate) fn has_been(&self) -> bool {
+        self.has_been.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn is_now(&self) -> bool {
         self.is_now.load(Ordering::Acquire)
     }
 
     /// Whether this thread may ask for an engine. Of several one does.
-    fn may_ask(&self, now_ns: u64) -> bool {
+    pub(crate) fn may_ask(&self, now_ns: u64) -> bool {
         if !self.is_now() {
             return true;
         }
@@ -73,49 +70,5 @@ impl Absence {
     /// Who sleeps wakes up after this time, to ask.
     pub(crate) fn sleep_ns(&self) -> Option<u64> {
         self.is_now().then_some(ASK_NS)
-    }
-}
-
-impl Process {
-    /// Whether what is intended may be made real now.
-    pub(crate) fn may_realize(&self) -> bool {
-        !self.absence.is_now() || self.absence.may_ask(self.now_ns())
-    }
-
-    /// In the middle of a wait: what it waits for may have lost its engine meanwhile, and there may be another.
-    pub(crate) fn seek(&self, subject: Subject<'_>) {
-        if !self.absence.has_been.load(Ordering::Relaxed) {
-            return;
-        }
-        match subject {
-            Subject::Socket(socket) => self.realize(socket),
-            Subject::Set(set) => self.realize_set(set),
-            Subject::Many(targets) => {
-                for target in targets {
-                    match target {
-                        Target::Socket(socket) => self.realize(socket),
-                        Target::Set(set) => self.realize_set(set),
-                    }
-                }
-            }
-        }
-    }
-
-    /// It could not be made real, and is still intended: the engine that was `asked` has ended, or none was to be had,
-    /// unless another thread has one meanwhile.
-    pub(crate) fn is_put_off(&self, asked: Option<&Arc<Link>>) -> bool {
-        match asked {
-            Some(link) => link.is_dead(),
-            None => self.absence.is_now() || self.link().is_some(),
-        }
-    }
-}
-
-/// Whether something is intended for the stack and not real.
-pub(crate) fn is_intent(socket: &Arc<Description>) -> bool {
-    match socket.decided() {
-        Some(Decided::Listener(listener)) => listener.is_intent(),
-        Some(Decided::Dgram(dgram)) => dgram.is_intent(),
-        _ => false,
     }
 }

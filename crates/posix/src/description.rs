@@ -345,6 +345,15 @@ impl Description {
         }
     }
 
+    /// Whether something is intended for the stack and not real.
+    pub(crate) fn is_intent(&self) -> bool {
+        match self.decided() {
+            Some(Decided::Listener(listener)) => listener.is_intent(),
+            Some(Decided::Dgram(dgram)) => dgram.is_intent(),
+            _ => false,
+        }
+    }
+
     /// Something is intended for it that is carried out before a thread waits for it: sets that have it hear of that.
     pub(crate) fn note_intents(&self) {
         self.watches().iter().for_each(Watch::note_intents);

@@ -9,7 +9,6 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use slipstack_channel::{Kind as ChannelKind, Placement};
 use slipstack_mem::Descriptor;
 
-use crate::absence::is_intent;
 use crate::addr::Family;
 use crate::description::{Decided, Description, Kind};
 use crate::epoll::{Set, add_kernel_part, sets_of};
@@ -114,7 +113,7 @@ impl Process {
 
     /// Listens and binds on the stack what was only intended so far: the process waits now.
     pub(crate) fn realize(&self, socket: &Arc<Description>) {
-        if !is_intent(socket) || !self.may_realize() {
+        if !socket.is_intent() || !self.may_realize() {
             return;
         }
         match socket.decided() {
@@ -144,7 +143,7 @@ impl Process {
         let mut is_put_off = false;
         for socket in set.sockets() {
             self.realize_for_wait(&socket);
-            is_put_off |= is_intent(&socket);
+            is_put_off |= socket.is_intent();
         }
         for inner in set.sets() {
             self.realize_set(&inner);
@@ -189,7 +188,7 @@ impl Process {
                 if !is_elsewhere {
                     self.realize(&socket);
                 }
-                if is_intent(&socket) {
+                if socket.is_intent() {
                     self.has_intents.store(true, Ordering::Release);
                 }
             }

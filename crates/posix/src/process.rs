@@ -1,5 +1,11 @@
 //! Everything of one process: its sockets, epoll sets and attachment.
 
+mod engines;
+mod network;
+mod rows;
+mod seeking;
+mod signalling;
+
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};

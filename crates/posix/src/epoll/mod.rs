@@ -6,6 +6,7 @@
 //! program asks; level-triggered items go back to the end while they stay ready.
 
 mod ctl;
+mod home;
 mod inherited;
 mod kernel_part;
 mod popping;
@@ -13,5 +14,6 @@ mod set;
 mod wait;
 mod watching;
 
+pub(crate) use home::{FIRST, UNSETTLED};
 pub(crate) use kernel_part::{add_kernel_part, remove_kernel_part, sets_of};
 pub(crate) use set::{Set, Target};

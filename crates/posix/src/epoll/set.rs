@@ -8,8 +8,8 @@ use std::sync::{OnceLock, Weak};
 use slipstack_mem::Lock;
 
 use crate::description::{Decided, Description};
+use crate::epoll::home::Home;
 use crate::errno::Errno;
-use crate::homes::Home;
 use crate::idhash::BuildIdHasher;
 use crate::kqueue::Queue;
 use crate::link::Link;

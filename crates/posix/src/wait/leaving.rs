@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use super::Subject;
-use crate::absence::is_intent;
 use crate::description::{Decided, Description};
 use crate::epoll::Target;
 use crate::link::Link;
@@ -43,7 +42,7 @@ impl Process {
             if let Some(Decided::Listener(listener)) = socket.decided() {
                 listener.come_back();
             }
-            if is_intent(socket) {
+            if socket.is_intent() {
                 self.realize_for_wait(socket);
             }
         };

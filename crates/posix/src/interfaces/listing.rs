@@ -1,0 +1,38 @@
+//! The stack's addresses, for lists of interfaces.
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
+
+use super::OwnAddress;
+use crate::process::Process;
+
+impl Process {
+    /// The stack's addresses, IPv4 first; none if nobody can be asked or the kernel lacks its interface.
+    #[must_use]
+    pub fn own_addresses(&self) -> Vec<OwnAddress> {
+        let Some(policy) = self.policy() else {
+            return Vec::new();
+        };
+        let Some(name) = name_of(policy.interface) else {
+            return Vec::new();
+        };
+        let addresses = policy.addrs.iter().map(|&(ip, prefix)| {
+            let mut vlans = policy.links.iter().filter(|link| link.vlan != 0);
+            let vlan = vlans.find(|link| link.addrs.contains(&ip));
+            OwnAddress {
+                ip,
+                prefix,
+                interface: vlan.map_or(policy.interface, |link| link.index),
+                name: vlan.map_or(&name, |link| &link.name).clone(),
+            }
+        });
+        let mut own: Vec<OwnAddress> = addresses.collect();
+        own.sort_by_key(|own| own.ip.is_ipv6());
+        own
+    }
+}
+
+fn name_of(interface: u32) -> Option<String> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::DGRAM);
+    let any = socket_with(family, kind, SocketFlags::CLOEXEC, None).ok()?;
+    netdevice::index_to_name(&any, interface).ok()
+}

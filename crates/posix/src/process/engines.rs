@@ -1,0 +1,198 @@
+//! Which engine a thread drives, and when it gets one of its own: the rule is in [`crate::homes`].
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use slipstack_channel::Placement;
+use slipstack_mem::thread::with_room;
+
+use crate::description::{Decided, Description};
+use crate::epoll::{FIRST, Set, Target, UNSETTLED};
+use crate::link::Link;
+use crate::process::Process;
+use crate::station::Station;
+use crate::verbosity::Verbosity;
+use crate::wait::Subject;
+
+impl Process {
+    /// Every engine of this process.
+    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
+        let mut links: Vec<Arc<Link>> = self.link().into_iter().collect();
+        links.extend(self.homes.links());
+        links
+    }
+
+    /// Something changed that every sleeper has to look at.
+    pub(crate) fn wake_all(&self) {
+        self.station.sleepers.wake_all();
+        for link in self.homes.links() {
+            link.station.sleepers.wake_all();
+        }
+    }
+
+    /// The engine on which the calling thread's new sockets are, if it has one of its own.
+    pub(crate) fn own_engine(&self) -> Option<Arc<Link>> {
+        match self.homes.is_any() {
+            true => self.homes.of_thread(self.kernel.thread()),
+            false => None,
+        }
+    }
+
+    /// What the calling thread waits at with others.
+    pub(crate) fn own_station(&self) -> Arc<Station> {
+        match self.own_engine() {
+            Some(link) => Arc::clone(&link.station),
+            None => Arc::clone(&self.station),
+        }
+    }
+
+    /// The engine that a thread drives while it waits for `subject`, if there is one.
+    pub(crate) fn link_for(&self, subject: Subject<'_>) -> Option<Arc<Link>> {
+        if self.homes.is_any()
+            && let Some(link) = self.elsewhere(subject)
+        {
+            return Some(link);
+        }
+        self.living_link()
+    }
+
+    /// The engine that whoever waits on a set drives; `None` if that is not settled.
+    pub(crate) fn home_of(&self, set: &Set) -> Option<Arc<Link>> {
+        match set.home.number() {
+            UNSETTLED => None,
+            FIRST => self.link(),
+            _ => set.engine(),
+        }
+    }
+
+    /// What those who wait for `subject` have in common.
+    pub(crate) fn station_of(&self, subject: Subject<'_>) -> Arc<Station> {
+        let elsewhere = match self.homes.is_any() {
+            true => self.elsewhere(subject),
+            false => None,
+        };
+        Arc::clone(elsewhere.as_ref().map_or(&self.station, |it| &it.station))
+    }
+
+    /// `None`: it is the first.
+    fn elsewhere(&self, subject: Subject<'_>) -> Option<Arc<Link>> {
+        match subject {
+            Subject::Socket(socket) => socket.link().filter(|link| !link.is_dead()),
+            Subject::Set(set) => match set.home.number() {
+                UNSETTLED | FIRST => None,
+                _ => set.engine(),
+            },
+            Subject::Many(targets) => targets.iter().find_map(|target| match target {
+                Target::Socket(socket) => self.elsewhere(Subject::Socket(socket)),
+                Target::Set(set) => self.elsewhere(Subject::Set(set)),
+            }),
+        }
+    }
+
+    /// A thread is about to wait for something that an engine brings.
+    #[inline]
+    pub(crate) fn settle_home(&self, set: &Arc<Set>) {
+        if set.home.number() == UNSETTLED && set.is_look_due() && !set.is_kernel_only() {
+            self.settle_unsettled(set);
+        }
+    }
+
+    #[cold]
+    fn settle_unsettled(&self, set: &Arc<Set>) {
+        let thread = self.kernel.thread();
+        if self.homes.is_first(thread) {
+            return self.homes.settle(set, FIRST);
+        }
+        let own = self.own_engine();
+        let is_own = |link: Arc<Link>| own.as_ref().is_some_and(|own| Arc::ptr_eq(own, &link));
+        let moves_pay = self.homes.moves_pay();
+        let is_worth = |socket: &Arc<Description>| match socket.decided() {
+            Some(Decided::Stream(stream)) if moves_pay && stream.may_move() => true,
+            _ => may_be_elsewhere(socket) || socket.link().is_some_and(is_own),
+        };
+        if !set.sockets().iter().any(is_worth) {
+            return;
+        }
+        if let Some(number) = self.homes.number_of(thread) {
+            return self.homes.settle(set, number);
+        }
+        if self.settle_anew(set, thread).is_none() {
+            self.homes.settle(set, FIRST);
+        }
+    }
+
+    /// For a thread that has no engine: one that nobody uses, a new one, or one that is shared.
+    fn settle_anew(&self, set: &Set, thread: usize) -> Option<()> {
+        let first = self.attached_first().ok()?;
+        if first.placement() != Placement::InProcess {
+            return None;
+        }
+        let _turn = self.attaching.lock();
+        let emptiest = self.homes.emptiest();
+        let number = match emptiest {
+            Some((number, 0)) => number,
+            _ => self.one_more().or(emptiest.map(|it| it.0))?,
+        };
+        self.homes.remember(thread, number);
+        self.homes.settle(set, number);
+        Some(())
+    }
+
+    /// `None`: there are as many as there may be, or no slot is free.
+    fn one_more(&self) -> Option<u32> {
+        let now_ns = self.now_ns();
+        if !self.homes.may_ask(self.attach.engines_max(), now_ns) {
+            return None;
+        }
+        let attached = with_room(|| {
+            self.kernel.begin_call();
+            let attached = self.attach.attach_another();
+            self.kernel.end_call();
+            attached
+        });
+        let Ok(attachment) = attached else {
+            self.homes.note_refusal(now_ns);
+            return None;
+        };
+        let station = Arc::new(Station::new(self.settings.spin, self.settings.gather_us));
+        let link = Arc::new(Link::new(attachment, station));
+        self.say(Verbosity::Info, &link.describe);
+        self.equip(&link);
+        Some(self.homes.add(link))
+    }
+
+    /// Tells those who wait at an engine who stands in for them, and the stand-in whom to call.
+    pub(crate) fn equip(&self, link: &Arc<Link>) {
+        let station = &link.station;
+        station.batch.set_net(link.has_ticker());
+        station.sleepers.lead.set_net(link.has_ticker());
+        let sleepers = Arc::clone(&station.sleepers);
+        let are_several = Arc::clone(&self.homes.is_any);
+        let it = Arc::downgrade(link);
+        link.set_relief(Box::new(move || {
+            // Whoever waits for it may drive another engine.
+            if are_several.load(Ordering::Acquire)
+                && sleepers.is_empty()
+                && let Some(link) = it.upgrade()
+            {
+                link.pump();
+            }
+            sleepers.replace_leader();
+        }));
+    }
+}
+
+/// Whether what it listens on is not on an engine yet, and has its share on another one.
+fn may_be_elsewhere(socket: &Arc<Description>) -> bool {
+    let is_intent = match socket.decided() {
+        Some(Decided::Listener(listener)) => listener.is_intent(),
+        Some(Decided::Dgram(dgram)) => dgram.is_intent(),
+        _ => false,
+    };
+    is_intent
+        && socket
+            .cold
+            .lock()
+            .options
+            .is_on(libc::SOL_SOCKET, libc::SO_REUSEPORT)
+}
