@@ -90,6 +90,9 @@ fn status_text(report: &StatusReport) -> String {
         device.mtu, device.slots_leased, device.slots, report.keeper_pid
     );
     text.push_str(&device_line(&device.device));
+    for mechanism in &device.mechanisms {
+        let _ = writeln!(text, "{mechanism}");
+    }
     if let Some(trouble) = &device.trouble {
         let _ = writeln!(text, "{}: {trouble}", device.interface);
     }

@@ -24,6 +24,7 @@ mod run;
 mod serve;
 mod sockets;
 mod sysctl;
+mod topology;
 mod tune;
 mod wait;
 
@@ -56,6 +57,9 @@ fn main() -> ExitCode {
         }),
         "ndp" => asked(matches, |settings| {
             sockets::neighbours::run(settings, matches, false)
+        }),
+        "locality" => asked(matches, |settings| {
+            counters::locality::run(settings, matches)
         }),
         "nstat" => asked(matches, |settings| counters::nstat::run(settings, matches)),
         "top" => asked(matches, |settings| counters::top::run(settings, matches)),

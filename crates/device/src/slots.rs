@@ -124,6 +124,15 @@ impl Slots {
         Ok(DropKind::Clsact)
     }
 
+    /// How frames for the stack's addresses are kept from the kernel.
+    pub fn drop_kind(&self) -> DropKind {
+        match self.drop {
+            Some(IngressDrop::Clsact { .. }) => DropKind::Clsact,
+            Some(_) => DropKind::Tcx,
+            None => DropKind::None,
+        }
+    }
+
     pub fn backend(&self) -> &'static dyn Backend {
         self.backend
     }

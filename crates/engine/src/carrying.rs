@@ -60,7 +60,7 @@ impl Engine {
         if let Some(socket) = self.world.socket(owner) {
             socket.role = Role::None;
         }
-        self.world.counters.passed_out += 1;
+        self.world.counters.carried_out += 1;
         Some(Box::new(Carried {
             image,
             state,
@@ -125,7 +125,7 @@ impl Engine {
             .filter(|bit| carried.state.contains(*bit));
         let bits = carried.fold(State::NONE, |all, bit| all | bit);
         self.world.set_bits(owner, bits, State::NONE);
-        self.world.counters.passed_in += 1;
+        self.world.counters.carried_in += 1;
         self.run_deferred(now);
         self.finish(now, false);
         Ok(ends)

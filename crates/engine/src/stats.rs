@@ -67,6 +67,11 @@ counters! {
     /// Of both, those that could not be taken: the peer of such a connection is reset.
     passed_refused,
     half_open_refused,
+    /// Connections that went to another engine of their program because its thread uses them, and that came that way.
+    carried_out,
+    carried_in,
+    /// Frames of a flow that is not here: the keeper was asked whose it is.
+    strays,
     /// Connections handed over at the end of their program.
     handed_over,
 }

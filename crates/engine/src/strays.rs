@@ -34,6 +34,7 @@ impl World {
         };
         let slot = fabric.own_slot();
         let frame = &frame;
+        self.counters.strays += 1;
         // A keeper without room loses it as a wire would; the owner was not asked.
         if !fabric.post(KEEPER, &InboxMessage::Stray { slot, frame }) {
             self.counters.local_lost += 1;
@@ -50,6 +51,7 @@ impl World {
         let slot = fabric.own_slot();
         for frame in slipstack_stack::datagram_frames(datagram, ([0; 6], self.mac)) {
             let frame = &frame;
+            self.counters.strays += 1;
             if !fabric.post(KEEPER, &InboxMessage::Stray { slot, frame }) {
                 self.counters.local_lost += 1;
             }

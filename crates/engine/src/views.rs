@@ -9,7 +9,7 @@ impl Engine {
         &self.world.counters
     }
 
-    /// All counters that are not zero, by name: engine, stack and device.
+    /// All counters that are not zero, by name: engine, stack and device, and how many places for connections were made.
     pub fn counter_rows(&self) -> Vec<(String, u64)> {
         let stack = self.stack.counters().iter();
         let device = self.device.counters();
@@ -23,6 +23,7 @@ impl Engine {
                     .rows()
                     .map(|(name, value)| (format!("device_{name}"), value)),
             )
+            .chain([("tcp_places".to_owned(), self.stack.tcp_places() as u64)])
             .filter(|(_, value)| *value > 0)
             .collect()
     }

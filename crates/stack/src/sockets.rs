@@ -249,6 +249,11 @@ impl Stack {
         self.tcp.connections()
     }
 
+    /// Places for connections that have been made. Further connections take those that were used before.
+    pub fn tcp_places(&self) -> usize {
+        self.tcp.places()
+    }
+
     /// Own and peer's address of every half-open connection.
     pub fn tcp_half_open(&self) -> Vec<(SocketAddr, SocketAddr)> {
         self.tcp.half_open()

@@ -81,6 +81,9 @@ pub struct DeviceReport {
     /// Why frames do not pass, as people read it.
     #[serde(default)]
     pub trouble: Option<String>,
+    /// What decides which core works on a packet, a sentence for each mechanism in force.
+    #[serde(default)]
+    pub mechanisms: Vec<String>,
 }
 
 /// One engine: a leased slot.

@@ -4,6 +4,7 @@ mod engines;
 mod history;
 pub mod interfaces;
 mod linux;
+pub mod locality;
 mod meter;
 pub mod nstat;
 mod pattern;
@@ -13,6 +14,11 @@ pub mod traffic;
 use clap::Command;
 
 /// The commands that show what engines count.
-pub fn commands() -> [Command; 3] {
-    [nstat::command(), top::command(), traffic::command()]
+pub fn commands() -> [Command; 4] {
+    [
+        locality::command(),
+        nstat::command(),
+        top::command(),
+        traffic::command(),
+    ]
 }

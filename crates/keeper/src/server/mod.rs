@@ -7,6 +7,7 @@ mod clients;
 mod control;
 mod departures;
 mod inquiries;
+mod mechanisms;
 mod requests;
 mod routers;
 mod share;

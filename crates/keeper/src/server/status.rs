@@ -10,8 +10,8 @@ use slipstack_channel::control::{
 use crate::directory;
 use crate::leases::{Client, ClientId, ProcessKey, Protocol};
 
-use super::Server;
 use super::clients::{Answer, refuse};
+use super::{Server, mechanisms};
 
 /// Sockets of one program and ports that are listed.
 const SOCKETS_MAX: usize = 64;
@@ -63,6 +63,7 @@ impl Server {
             slots: self.world.state.leases.slot_count() as u16,
             slots_leased,
             trouble: self.world.device_state().trouble(),
+            mechanisms: mechanisms::describe(&self.world),
         }
     }
 

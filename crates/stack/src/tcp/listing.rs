@@ -19,6 +19,10 @@ use crate::link::Cx;
 use crate::time::Instant;
 
 impl Tcp {
+    pub fn places(&self) -> usize {
+        self.conns.made()
+    }
+
     pub fn connections(&self) -> Vec<ConnId> {
         self.conns.iter().map(|(_, conn)| conn.id).collect()
     }

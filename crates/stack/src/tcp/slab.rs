@@ -35,6 +35,11 @@ impl<T> Slab<T> {
         self.slots.len() - self.free.len()
     }
 
+    /// Entries that have been made, those that are free now included.
+    pub fn made(&self) -> usize {
+        self.slots.len()
+    }
+
     pub fn is_full(&self) -> bool {
         self.len() >= self.limit as usize
     }

@@ -1,0 +1,66 @@
+//! The mechanisms in force on a device, as sentences of `status`.
+
+use slipstack_device::{DropKind, SlotLink};
+
+use crate::world::World;
+
+/// One sentence for each mechanism that decides which core works on a packet, and for what else has been switched on.
+pub(super) fn describe(world: &World) -> Vec<String> {
+    let state = &world.state.network;
+    let mut told = vec![
+        listeners(world),
+        "outgoing connections: engines lease blocks of ports, so answers come to the engine that connected"
+            .to_owned(),
+    ];
+    told.extend(offloads(world.slots.link()));
+    match world.slots.drop_kind() {
+        DropKind::Tcx => {
+            told.push("kernel: frames of the stack's addresses end at its door (tcx)".to_owned())
+        }
+        DropKind::Clsact => {
+            told.push(
+                "kernel: frames of the stack's addresses end at its door (clsact)".to_owned(),
+            );
+        }
+        DropKind::None => {}
+    }
+    if state.share.is_some() {
+        told.push("kni: ports of the stack's addresses are shared with the kernel".to_owned());
+    }
+    if state.is_forwarding {
+        told.push("forwarding: packets for others are passed on".to_owned());
+    }
+    match world.state.filter.len() {
+        0 => {}
+        1 => told.push("filter: 1 rule".to_owned()),
+        rules => told.push(format!("filter: {rules} rules")),
+    }
+    told
+}
+
+fn listeners(world: &World) -> String {
+    let is = world.slots.backend().capabilities();
+    let by = match is.has_interface || is.makes_interface {
+        true => "eBPF spreads",
+        false => "whichever engine reads the device's ring spreads",
+    };
+    format!(
+        "listeners: each engine has its own; {by} new flows over those whose program is there ({} buckets)",
+        slipstack_device::BUCKETS
+    )
+}
+
+/// `None`: the device does nothing of the stack's work.
+fn offloads(link: SlotLink) -> Option<String> {
+    let of = [
+        (link.tx_checksum, "checksums"),
+        (link.tso_max > 0, "segmentation of TCP"),
+        (link.udp_segmentation, "segmentation of UDP"),
+    ];
+    let on: Vec<&str> = of
+        .iter()
+        .filter(|(is, _)| *is)
+        .map(|(_, name)| *name)
+        .collect();
+    (!on.is_empty()).then(|| format!("device: {}", on.join(", ")))
+}
