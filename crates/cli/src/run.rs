@@ -15,7 +15,7 @@ use slipstack_config::{Layers, Log, Settings};
 use crate::failure::Failure;
 use crate::given::settings;
 use crate::output::say;
-use crate::{host, program};
+use crate::{host, program, topology};
 
 pub const LIBRARY: &str = "libslipstack.so";
 
@@ -87,6 +87,9 @@ fn launch(settings: &Settings, command: &mut Command) -> Result<(), Failure> {
     })?;
     if settings.log >= Log::Warn {
         say(&format!("slipstack: {}", launched.reach));
+        if let Some(sentence) = topology::shared_core(settings) {
+            say(&format!("slipstack: {sentence}"));
+        }
     }
     let mut numbers = Vec::new();
     for control in launched.controls {
