@@ -1,50 +1,15 @@
 //! Echo over TCP and UDP (RFC 862).
 
-use std::fmt;
 use std::io::IoSlice;
 use std::net::SocketAddr;
-use std::str::FromStr;
 use std::time::Duration;
 
-use slipstack_service::{ConnectionId, Context, Datagram, DatagramSocketId, Service, Via};
+use slipstack_service::{
+    Answerer, ConnectionId, Context, Datagram, DatagramSocketId, Service, Shape, Via,
+};
 
 /// Bytes of one connection that are at the workers at a time.
 const CHUNK_MAX: usize = 64 * 1024;
-
-/// The part of the server that sends the bytes back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Shape {
-    /// The engine itself, in the turn in which they come.
-    #[default]
-    Run,
-    /// Workers: the engine receives and sends.
-    Pipeline,
-    /// The engine what is short, workers the rest.
-    Mixed,
-}
-
-impl FromStr for Shape {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Shape, String> {
-        match text {
-            "run" => Ok(Shape::Run),
-            "pipeline" => Ok(Shape::Pipeline),
-            "mixed" => Ok(Shape::Mixed),
-            _ => Err("run, pipeline or mixed".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for Shape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Shape::Run => "run",
-            Shape::Pipeline => "pipeline",
-            Shape::Mixed => "mixed",
-        })
-    }
-}
 
 /// Options of the echo server.
 #[derive(Clone, Debug)]
@@ -54,8 +19,10 @@ pub struct EchoOptions {
     pub backlog: u32,
     /// A connection that says nothing for so long is reset.
     pub idle: Duration,
+    /// The part of the server that sends the bytes back.
     pub shape: Shape,
-    /// Under [`Shape::Mixed`]: longest piece that the engine sends back itself.
+    /// Under [`Shape::Mixed`]: longest piece, and longest datagram, that the engine sends back
+    /// itself.
     pub mixed_max: usize,
 }
 
@@ -82,7 +49,7 @@ impl Echo {
         match self.options.shape {
             Shape::Run => false,
             Shape::Pipeline => true,
-            Shape::Mixed => len > self.options.mixed_max,
+            Shape::Mixed(_) => len > self.options.mixed_max,
         }
     }
 
@@ -172,13 +139,36 @@ impl Service for Echo {
         socket: DatagramSocketId,
         datagram: &Datagram<'_>,
     ) {
-        // Two echo servers must not talk to each other for ever (RFC 862 says nothing of it).
-        if datagram.from.port() < 1024 {
+        if !is_answered(datagram.from) {
+            return;
+        }
+        if datagram.payload.len() > self.options.mixed_max && cx.pass(socket, datagram) {
             return;
         }
         let bytes = datagram.payload.contiguous(usize::MAX);
         // One that finds no room is lost, as on a wire.
         let _ = cx.send_to(socket, datagram.from, Some(datagram.to), &bytes);
+    }
+}
+
+/// Whether a datagram from there is sent back: two echo servers must not talk to each other for
+/// ever (RFC 862 says nothing of it).
+fn is_answered(peer: SocketAddr) -> bool {
+    peer.port() >= 1024
+}
+
+/// Sends datagrams back on a worker's thread.
+#[derive(Clone, Copy, Debug)]
+pub struct EchoAnswerer;
+
+impl Answerer for EchoAnswerer {
+    fn answer<'a>(
+        &'a mut self,
+        peer: SocketAddr,
+        _: SocketAddr,
+        question: &'a [u8],
+    ) -> Option<&'a [u8]> {
+        is_answered(peer).then_some(question)
     }
 }
 

@@ -14,9 +14,10 @@ use slipstack_channel::{
 use crate::connections::{ConnectionId, DatagramSocketId, Entries, ListenerId, Phase};
 use crate::control::Shared;
 use crate::counts::Counts;
+use crate::dispatch::Dispatcher;
 use crate::limits::Limits;
 use crate::raw;
-use crate::received::Received;
+use crate::received::{Datagram, Received};
 use crate::service::Closed;
 use crate::timers::Timers;
 use crate::workers::{Busy, Pool, Results};
@@ -58,6 +59,7 @@ pub(crate) struct Core<R> {
     pub(crate) has_written: Cell<bool>,
     pub(crate) results: Arc<Results<R>>,
     pub(crate) pool: Option<Arc<Pool>>,
+    pub(crate) dispatcher: RefCell<Option<Dispatcher>>,
     pub(crate) limits: Limits,
     pub(crate) shares_ports: bool,
     pub(crate) counts: Arc<Counts>,
@@ -348,6 +350,21 @@ impl<R> Context<'_, R> {
         local: Option<SocketAddr>,
         bytes: &[u8],
     ) -> Result<(), Full> {
+        let sent = self.try_send_to(socket, peer, local, bytes);
+        if sent.is_err() {
+            self.core.counts.unsent.add(1);
+        }
+        sent
+    }
+
+    /// As [`Context::send_to`], of a datagram that is kept if there is no room.
+    pub(crate) fn try_send_to(
+        &self,
+        socket: DatagramSocketId,
+        peer: SocketAddr,
+        local: Option<SocketAddr>,
+        bytes: &[u8],
+    ) -> Result<(), Full> {
         let envelope = Envelope {
             peer: Some(peer),
             local: local.filter(|local| !local.ip().is_unspecified()),
@@ -359,6 +376,27 @@ impl<R> Context<'_, R> {
             .udp_send(socket.0, &envelope, &[IoSlice::new(bytes)]);
         self.core.has_written.set(true);
         sent.map(|_| ()).map_err(|_| Full)
+    }
+
+    /// Whether [`Context::pass`] has workers to pass datagrams on to.
+    pub fn may_pass(&self) -> bool {
+        let dispatcher = self.core.dispatcher.borrow();
+        dispatcher.as_ref().is_some_and(Dispatcher::may_pass)
+    }
+
+    /// Passes a datagram on to the workers, for a handler that would take too long for it. Returns
+    /// `false` if it is the engine's: there are no workers, or the shape leaves the handler no
+    /// choice ([`crate::Shape`]). One that is passed on while all rings are full is dropped and
+    /// counted ([`Counts::ring_full`]).
+    pub fn pass(&self, socket: DatagramSocketId, datagram: &Datagram<'_>) -> bool {
+        let mut dispatcher = self.core.dispatcher.borrow_mut();
+        match dispatcher.as_mut().filter(|it| it.may_pass()) {
+            Some(dispatcher) => {
+                dispatcher.pass(socket, datagram, &self.core.counts);
+                true
+            }
+            None => false,
+        }
     }
 
     // The service as a whole.

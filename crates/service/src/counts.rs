@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One figure: written by the engine's thread alone.
+/// One figure: written by one thread alone.
 #[derive(Debug, Default)]
 pub struct Tally(AtomicU64);
 
@@ -36,6 +36,12 @@ pub struct Counts {
     pub open: Tally,
     /// Datagrams received.
     pub datagrams: Tally,
+    /// Of these, passed on to workers.
+    pub passed: Tally,
+    /// Datagrams dropped because all workers' rings were full.
+    pub ring_full: Tally,
+    /// Datagrams that a handler wanted to send and that found no room.
+    pub unsent: Tally,
     /// Handlers that panicked.
     pub panics: Tally,
     /// Jobs that found the pool's queue full.

@@ -1,5 +1,6 @@
 //! Between an engine and a service: takes the channel's events and calls handlers.
 
+use std::cell::RefCell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,9 +14,8 @@ use slipstack_mem::Doorbell;
 use crate::connections::{ConnectionId, DatagramSocketId, ListenerId, Phase};
 use crate::context::{Asked, Context, Core};
 use crate::control::Control;
+use crate::dispatch::{Dispatch, Dispatcher};
 use crate::limits::Limits;
-use crate::raw;
-use crate::received::{Datagram, Received};
 use crate::service::{Closed, Refused, Service, Via};
 use crate::workers::{Pool, Results};
 
@@ -30,6 +30,8 @@ pub struct Hosting {
     pub limits: Limits,
     /// For [`Context::submit`].
     pub pool: Option<Arc<Pool>>,
+    /// Workers that answer datagrams; without them the engine does.
+    pub dispatch: Option<Dispatch>,
     /// The engine's doorbell: workers' results ring it.
     pub bell: Option<Doorbell>,
     /// Other engines serve the same ports.
@@ -38,16 +40,19 @@ pub struct Hosting {
 
 /// A service on one engine.
 pub struct Host<S: Service> {
-    service: S,
+    pub(crate) service: S,
     /// By socket index.
     states: Vec<Option<S::Connection>>,
-    core: Core<S::Result>,
+    pub(crate) core: Core<S::Result>,
     is_started: bool,
     is_stopped: bool,
     /// When idle send rings are given back.
     release_at: Option<u64>,
     /// When sockets that found no memory are looked at again.
     relieve_at: Option<u64>,
+    pub(crate) has_dispatcher: bool,
+    /// When workers' answers that found no room are sent again.
+    pub(crate) resend_at: Option<u64>,
 }
 
 impl<S: Service> Host<S> {
@@ -65,12 +70,16 @@ impl<S: Service> Host<S> {
         let Hosting {
             limits,
             pool,
+            dispatch,
             bell,
             shares_ports,
         } = hosting;
+        let dispatcher = dispatch.map(|it| Dispatcher::new(&it, bell.clone()));
         Host {
             service,
             states: Vec::new(),
+            has_dispatcher: dispatcher.is_some(),
+            resend_at: None,
             core: Core {
                 program,
                 entries: Default::default(),
@@ -86,6 +95,7 @@ impl<S: Service> Host<S> {
                 has_written: Default::default(),
                 results: Arc::new(Results::new(bell)),
                 pool,
+                dispatcher: RefCell::new(dispatcher),
                 limits,
                 shares_ports,
                 counts: Arc::clone(&control.shared.counts),
@@ -334,34 +344,6 @@ impl<S: Service> Host<S> {
         });
     }
 
-    fn take_datagrams(&mut self, now: u64, sock: SockId) {
-        loop {
-            let cx = Context {
-                core: &self.core,
-                now_ns: now,
-            };
-            let Some(lying) = self.core.program.datagram_in_place(sock) else {
-                return;
-            };
-            let end = lying.end();
-            self.core.counts.datagrams.add(1);
-            if let (Some(from), Some(to)) = (lying.envelope.peer, lying.envelope.local) {
-                let [first, second] = lying.payload;
-                let payload = Received::new(raw::bytes(first, &cx), raw::bytes(second, &cx));
-                let datagram = Datagram { from, to, payload };
-                let service = &mut self.service;
-                let id = DatagramSocketId(sock);
-                let called = catch_unwind(AssertUnwindSafe(|| {
-                    service.on_datagram(&cx, id, &datagram);
-                }));
-                if called.is_err() {
-                    self.core.counts.panics.add(1);
-                }
-            }
-            self.core.program.consume_datagram(sock, end);
-        }
-    }
-
     // What else there is in a turn.
 
     #[cold]
@@ -486,6 +468,9 @@ impl<S: Service> Host<S> {
                 self.settle(now, sock);
             }
         }
+        if self.resend_at.is_some_and(|at| at <= now) {
+            self.take_answers(now);
+        }
         if self.release_at.is_some_and(|at| at <= now) {
             self.release_at = None;
             self.core.program.release_idle();
@@ -529,6 +514,9 @@ impl<S: Service> Owner for Host<S> {
         if self.core.results.is_any() {
             self.take_results(now);
         }
+        if self.has_answers() {
+            self.take_answers(now);
+        }
         if !self.core.asked.borrow().is_empty() {
             self.take_replies(now);
         }
@@ -554,6 +542,9 @@ impl<S: Service> Owner for Host<S> {
         if self.is_stopped && self.core.entries.borrow().live == 0 {
             self.core.shared.set_over();
         }
+        if self.has_dispatcher {
+            self.flush_dispatcher();
+        }
         self.relieve_at = self.core.program.is_starving().then_some(now + STARVED_NS);
         self.core.program.flush_overflow();
     }
@@ -561,6 +552,7 @@ impl<S: Service> Owner for Host<S> {
     fn has_work(&self) -> bool {
         !self.is_started
             || self.core.results.is_any()
+            || self.has_answers()
             || (!self.is_stopped && self.core.shared.is_stopping())
             || !self.core.asked.borrow().is_empty()
     }
@@ -569,7 +561,9 @@ impl<S: Service> Owner for Host<S> {
         let timer = self.core.timers.borrow().next();
         let wake_at = self.core.wake_at.get();
         let retry_at = self.core.retry_at.get();
-        [timer, wake_at, retry_at, self.release_at, self.relieve_at]
+        let (release_at, relieve_at, resend_at) =
+            (self.release_at, self.relieve_at, self.resend_at);
+        [timer, wake_at, retry_at, release_at, relieve_at, resend_at]
             .into_iter()
             .flatten()
             .min()

@@ -10,6 +10,9 @@
 //! What blocks or computes for long belongs into a [`Pool`] of workers ([`Context::submit`]); the
 //! result comes back as [`Service::on_result`].
 //!
+//! Datagrams are answered by the engine in the turn in which they come, by workers in bursts, or by
+//! both, as [`Shape`] says ([`Hosting::dispatch`]).
+//!
 //! A service of which each engine has its own value serves on several cores; what those share is
 //! theirs to share (`Arc`).
 //!
@@ -22,6 +25,8 @@ mod connections;
 mod context;
 mod control;
 mod counts;
+mod datagrams;
+mod dispatch;
 mod host;
 mod kernel;
 mod limits;
@@ -35,6 +40,9 @@ pub use connections::{ConnectionId, DatagramSocketId, ListenerId};
 pub use context::{Context, Full};
 pub use control::Control;
 pub use counts::{Counts, Tally};
+pub use dispatch::{
+    Answerer, Dispatch, Kept, LARGE_BURST, RING_DATAGRAMS, Shape, WorkerCounts, Workers,
+};
 pub use host::{Host, Hosting};
 pub use kernel::{doorbell, run_on_kernel};
 pub use limits::Limits;

@@ -1,12 +1,15 @@
 //! The service: datagrams answered in the turn in which they come, and TCP (RFC 7766).
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use slipstack_service::{ConnectionId, Context, Datagram, DatagramSocketId, Service, Via};
+use slipstack_service::{
+    Answerer, ConnectionId, Context, Datagram, DatagramSocketId, Service, Via,
+};
 
 use super::answer::answer;
 use super::message::{self, Parsed, Query, refusal};
@@ -14,6 +17,8 @@ use super::zone::Zones;
 
 /// Answers that each engine keeps ready.
 const READY_MAX: usize = 65_536;
+/// Questions that an engine which passes on new ones has seen, by fingerprint.
+const SEEN: usize = 8192;
 /// Longest message over TCP.
 const TCP_MAX: usize = 65_535;
 
@@ -35,6 +40,8 @@ pub struct Dns {
     ready: HashMap<Box<[u8]>, Box<[u8]>>,
     key: Vec<u8>,
     out: Vec<u8>,
+    /// See [`Dns::is_new`].
+    seen: Box<[u32]>,
 }
 
 impl Dns {
@@ -44,21 +51,39 @@ impl Dns {
             ready: HashMap::new(),
             key: Vec::new(),
             out: Vec::new(),
+            seen: Box::default(),
         }
     }
 
     /// Returns the answer to a datagram; `None`: it gets none.
     pub fn answer_datagram(&mut self, bytes: &[u8]) -> Option<&[u8]> {
-        self.out.clear();
+        self.answer_unless(bytes, |_| false)
+    }
+
+    /// As [`Dns::answer_datagram`], but `None` also if the answer has to be made and somebody else
+    /// does it.
+    fn answer_unless(
+        &mut self,
+        bytes: &[u8],
+        is_passed: impl FnOnce(&mut Dns) -> bool,
+    ) -> Option<&[u8]> {
         match message::parse(bytes) {
             Parsed::Ignore => return None,
             Parsed::Malformed(id, code) => self.out = refusal(id, code),
-            Parsed::Query(query) => self.answer_query(&query),
+            Parsed::Query(query) => {
+                self.set_key(&query);
+                if !self.find_ready(&query) {
+                    if is_passed(self) {
+                        return None;
+                    }
+                    self.make_ready(&query);
+                }
+            }
         }
         Some(&self.out)
     }
 
-    fn answer_query(&mut self, query: &Query<'_>) {
+    fn set_key(&mut self, query: &Query<'_>) {
         self.key.clear();
         self.key
             .extend(query.question.iter().map(u8::to_ascii_lowercase));
@@ -67,20 +92,52 @@ impl Dns {
             [1 + u8::from(edns.is_dnssec_ok), edns.version]
         });
         self.key.extend(edns);
-        if let Some(ready) = self.ready.get(self.key.as_slice()) {
-            self.out.extend_from_slice(ready);
-            self.out[..2].copy_from_slice(&query.id.to_be_bytes());
-            self.out[2] = self.out[2] & 0xfe | u8::from(query.recursion_desired);
-            let question = message::HEADER..message::HEADER + query.question.len();
-            self.out[question].copy_from_slice(query.question);
-            return;
-        }
+    }
+
+    /// Puts the answer into `out` if it is ready.
+    fn find_ready(&mut self, query: &Query<'_>) -> bool {
+        let Some(ready) = self.ready.get(self.key.as_slice()) else {
+            return false;
+        };
+        self.out.clear();
+        self.out.extend_from_slice(ready);
+        self.out[..2].copy_from_slice(&query.id.to_be_bytes());
+        self.out[2] = self.out[2] & 0xfe | u8::from(query.recursion_desired);
+        let question = message::HEADER..message::HEADER + query.question.len();
+        self.out[question].copy_from_slice(query.question);
+        true
+    }
+
+    fn make_ready(&mut self, query: &Query<'_>) {
         self.out = answer(&self.options.zones, query, query.udp_max());
         if self.ready.len() >= READY_MAX {
             self.ready.clear();
         }
         let key = self.key.as_slice().into();
         self.ready.insert(key, self.out.as_slice().into());
+    }
+
+    /// Whether the question of `key` has not been asked before, as far as fingerprints tell: such
+    /// ones may never be asked again, and are the workers'. Others the engine keeps ready itself.
+    fn is_new(&mut self) -> bool {
+        if self.seen.is_empty() {
+            self.seen = vec![0; SEEN].into();
+        }
+        let hash = self.ready.hasher().hash_one(&self.key);
+        let print = (hash >> 32) as u32 | 1;
+        let place = &mut self.seen[hash as usize % SEEN];
+        std::mem::replace(place, print) != print
+    }
+}
+
+impl Answerer for Dns {
+    fn answer<'a>(
+        &'a mut self,
+        _: SocketAddr,
+        _: SocketAddr,
+        question: &'a [u8],
+    ) -> Option<&'a [u8]> {
+        self.answer_datagram(question)
     }
 }
 
@@ -98,7 +155,8 @@ impl Service for Dns {
 
     fn on_datagram(&mut self, cx: &Context<'_>, socket: DatagramSocketId, datagram: &Datagram<'_>) {
         let bytes = datagram.payload.contiguous(usize::MAX);
-        if let Some(answer) = self.answer_datagram(&bytes) {
+        let is_passed = |dns: &mut Dns| cx.may_pass() && dns.is_new() && cx.pass(socket, datagram);
+        if let Some(answer) = self.answer_unless(&bytes, is_passed) {
             // One that finds no room is lost, as on a wire.
             let _ = cx.send_to(socket, datagram.from, Some(datagram.to), answer);
         }

@@ -36,18 +36,8 @@ fn echo() -> Command {
             "Examples:\n  \
              slipstack serve echo --port 7\n  \
              slipstack serve echo --if eth1 --ip 10.0.0.5/24 --cores 0-1\n  \
-             slipstack serve echo --workers 2 --shape pipeline",
-        )
-        .arg(
-            Arg::new("shape")
-                .long("shape")
-                .value_name("SHAPE")
-                .default_value("run")
-                .value_parser(["run", "pipeline", "mixed"])
-                .help(
-                    "Who answers TCP: the engine (run), the workers (pipeline), or the engine what \
-                     is short and workers the rest (mixed)",
-                ),
+             slipstack serve echo --workers 2 --shape pipeline\n  \
+             slipstack serve echo --workers 3 --shape mixed --share 25",
         )
         .arg(
             Arg::new("mixed-max")
@@ -55,9 +45,12 @@ fn echo() -> Command {
                 .value_name("BYTES")
                 .default_value("1460")
                 .value_parser(value_parser!(usize))
-                .help("With --shape mixed: longest piece that the engine sends back itself"),
+                .help(
+                    "With --shape mixed: longest piece of TCP, and without --share longest \
+                     datagram, that the engine sends back itself",
+                ),
         );
-    server(command, "12345")
+    server(shaped(command), "12345")
 }
 
 fn http() -> Command {
@@ -118,7 +111,8 @@ fn dns() -> Command {
         .after_help(
             "Examples:\n  \
              slipstack serve dns --zone example.org=example.org.zone --if eth1 --ip 10.0.0.5/24\n  \
-             slipstack serve dns --zone a.example=a.zone --zone b.example=b.zone --port 5353",
+             slipstack serve dns --zone a.example=a.zone --zone b.example=b.zone --port 5353\n  \
+             slipstack serve dns --zone example.org=example.org.zone --workers 3 --shape pipeline",
         )
         .arg(
             Arg::new("zone")
@@ -128,7 +122,41 @@ fn dns() -> Command {
                 .action(ArgAction::Append)
                 .help("A zone and its master file; may be given several times"),
         );
-    server(command, "53")
+    server(shaped(command), "53")
+}
+
+/// Options of servers whose datagrams workers may answer.
+fn shaped(command: Command) -> Command {
+    command
+        .arg(
+            Arg::new("shape")
+                .long("shape")
+                .value_name("SHAPE")
+                .default_value("run")
+                .value_parser(["run", "pipeline", "mixed"])
+                .help(
+                    "Who answers: the engine (run), the workers (pipeline), or the engine what is \
+                     quick and workers the rest (mixed)",
+                ),
+        )
+        .arg(
+            Arg::new("share")
+                .long("share")
+                .value_name("PERCENT")
+                .value_parser(value_parser!(u8).range(0..=100))
+                .help("With --shape mixed: the engine's part of all datagrams, quick or not"),
+        )
+        .arg(
+            Arg::new("ring")
+                .long("ring")
+                .value_name("COUNT")
+                .default_value("2048")
+                .value_parser(value_parser!(u32).range(1..=65_536))
+                .help(
+                    "Datagrams that may wait between an engine and a worker; further ones are \
+                     dropped and counted",
+                ),
+        )
 }
 
 fn proxy() -> Command {
@@ -319,7 +347,9 @@ fn server(command: Command, port: &'static str) -> Command {
                 .default_value("1")
                 .action(ArgAction::Set)
                 .value_parser(value_parser!(usize))
-                .help("Threads for work that blocks, shared by all engines"),
+                .help(
+                    "Threads for work that blocks or, by --shape, answers; shared by all engines",
+                ),
         )
         .arg(
             Arg::new("kernel")

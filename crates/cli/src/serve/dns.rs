@@ -1,5 +1,6 @@
 //! `slipstack serve dns`.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use slipstack_apps::dns::{Dns, DnsOptions, Zones};
 
-use super::hosting::{Common, Site};
+use super::hosting::Common;
 use crate::failure::Failure;
 
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
@@ -22,13 +23,14 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             .map_err(|error| Failure::new(error.to_string()))?;
     }
     let zones = Arc::new(zones);
-    let common = Common::new(matches)?;
+    let mut common = Common::new(matches)?;
     let number = |name: &str| *matches.get_one::<u32>(name).unwrap_or(&0);
-    let options = |site: &Site| DnsOptions {
-        listen: site.listen.clone(),
+    let options = |listen: Vec<SocketAddr>| DnsOptions {
+        listen,
         backlog: number("backlog"),
         zones: Arc::clone(&zones),
         idle: Duration::from_secs(number("idle").into()),
     };
-    common.serve("dns", |site| Dns::new(options(site)))
+    common.dispatch(matches, |_| Box::new(Dns::new(options(Vec::new()))))?;
+    common.serve("dns", |site| Dns::new(options(site.listen.clone())))
 }

@@ -11,9 +11,11 @@ use clap::ArgMatches;
 use slipstack_attach::{Place, Serving, Signals, Watch};
 use slipstack_config::Settings;
 use slipstack_service::{
-    Control, Host, Hosting, Limits, Pool, Refusal, Refused, Service, doorbell, run_on_kernel,
+    Answerer, Control, Dispatch, Host, Hosting, Limits, Pool, Refusal, Refused, Service, Shape,
+    doorbell, run_on_kernel,
 };
 
+use super::dispatch;
 use crate::failure::Failure;
 use crate::given::settings;
 use crate::host;
@@ -37,6 +39,7 @@ pub struct Common {
     pub settings: Settings,
     signals: Signals,
     pub pool: Option<Arc<Pool>>,
+    dispatch: Option<Dispatch>,
     limits: Limits,
     pub port: u16,
     is_on_kernel: bool,
@@ -73,25 +76,56 @@ impl Common {
             settings,
             signals,
             pool: pool.map(Arc::new),
+            dispatch: None,
             limits,
             port: *matches.get_one::<u16>("port").unwrap_or(&0),
             is_on_kernel,
         })
     }
 
-    /// Runs the service that `make` makes for each engine until the process is ended.
+    /// Has datagrams answered as `--shape` says, by workers that `make` gives what they need.
+    pub fn dispatch(
+        &mut self,
+        matches: &ArgMatches,
+        make: impl FnMut(usize) -> Box<dyn Answerer>,
+    ) -> Result<Shape, Failure> {
+        self.dispatch = dispatch::start(matches, make)?;
+        Ok(self.dispatch.as_ref().map_or(Shape::Run, |it| it.shape))
+    }
+
+    /// Runs the service that `make` makes for each engine until the process is ended, and says
+    /// what workers have done.
     pub fn serve<S: Service>(
         self,
         name: &str,
         make: impl Fn(&Site) -> S + Sync,
     ) -> Result<ExitCode, Failure> {
+        let dispatch = self.dispatch.clone();
+        let controls = Mutex::default();
+        let served = self.serve_all(name, make, &controls);
+        if let (Some(dispatch), Ok(_)) = (dispatch, &served) {
+            let report = dispatch::report(&dispatch, &lock(&controls));
+            // Nobody may be left to hear it.
+            let _ = write!(std::io::stdout(), "{report}");
+        }
+        served
+    }
+
+    /// `controls` gets one for each engine.
+    fn serve_all<S: Service>(
+        self,
+        name: &str,
+        make: impl Fn(&Site) -> S + Sync,
+        controls: &Mutex<Vec<Control>>,
+    ) -> Result<ExitCode, Failure> {
         if self.is_on_kernel {
-            return self.serve_on_kernel(name, &make);
+            return self.serve_on_kernel(name, &make, controls);
         }
         let Common {
             settings,
             signals,
             pool,
+            dispatch,
             limits,
             port,
             is_on_kernel: _,
@@ -104,10 +138,12 @@ impl Common {
             let hosting = Hosting {
                 limits,
                 pool: pool.clone(),
+                dispatch: dispatch.clone(),
                 bell: Some(place.bell.clone()),
                 shares_ports: place.engines > 1,
             };
             let (inside, control) = Host::inside(make(&site), hosting)?;
+            lock(controls).push(control.clone());
             let watch = Box::new(Watched { control, port });
             Ok(Serving {
                 inside,
@@ -143,6 +179,7 @@ impl Common {
         self,
         name: &str,
         make: &(dyn Fn(&Site) -> S + Sync),
+        all: &Mutex<Vec<Control>>,
     ) -> Result<ExitCode, Failure> {
         let count = self.settings.cores.len().max(1);
         let any = [
@@ -156,6 +193,7 @@ impl Common {
             let hosting = Hosting {
                 limits: self.limits,
                 pool: self.pool.clone(),
+                dispatch: self.dispatch.clone(),
                 bell: Some(bell.clone()),
                 shares_ports: count > 1,
             };
@@ -165,10 +203,10 @@ impl Common {
             run_on_kernel(inside, &control, &bell)
         };
         let controls: Arc<Mutex<Vec<Control>>> = Arc::default();
-        let all = Arc::clone(&controls);
+        let to_stop = Arc::clone(&controls);
         let cannot = |error: std::io::Error| Failure::new(format!("the kernel refuses: {error}"));
         self.signals
-            .on_end(move || lock(&all).iter().for_each(Control::stop))
+            .on_end(move || lock(&to_stop).iter().for_each(Control::stop))
             .map_err(cannot)?;
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..count)
@@ -176,6 +214,7 @@ impl Common {
                 .collect();
             let found: Vec<Control> = told.iter().take(count).collect();
             lock(&controls).extend(found.iter().cloned());
+            lock(all).extend(found.iter().cloned());
             let refusal = await_ready(&found, self.port);
             if refusal.is_some() {
                 found.iter().for_each(Control::stop);

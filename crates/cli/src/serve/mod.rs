@@ -2,6 +2,7 @@
 
 mod args;
 mod demo;
+mod dispatch;
 mod dns;
 mod echo;
 mod hosting;

@@ -357,4 +357,37 @@ impl World {
         }));
         answer
     }
+
+    /// Sends datagrams from one socket and waits for no answer.
+    pub fn tell_by_datagram(&mut self, port: u16, all: &[Vec<u8>]) -> SockId {
+        let sock = self.program.open_socket(Kind::Udp).unwrap();
+        let envelope = Envelope {
+            peer: Some(SocketAddr::new(SERVER.into(), port)),
+            ..Envelope::default()
+        };
+        for bytes in all {
+            let piece = [IoSlice::new(bytes)];
+            assert!(self.until(|world| world.program.udp_send(sock, &envelope, &piece).is_ok()));
+        }
+        sock
+    }
+
+    /// Sends datagrams from one socket and returns as many answers, in the order in which they
+    /// came.
+    pub fn ask_all_by_datagram(&mut self, port: u16, all: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        let sock = self.tell_by_datagram(port, all);
+        let mut answers = Vec::new();
+        assert!(self.until(|world| {
+            let mut buf = [0; 65_536];
+            while let Some(got) =
+                world
+                    .program
+                    .udp_recv(sock, &mut [IoSliceMut::new(&mut buf)], false)
+            {
+                answers.push(buf[..got.len].to_vec());
+            }
+            answers.len() == all.len()
+        }));
+        answers
+    }
 }

@@ -1,0 +1,95 @@
+//! Datagrams: those that come, to the handler or to workers, and the workers' answers.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use slipstack_channel::SockId;
+
+use crate::connections::DatagramSocketId;
+use crate::context::{Context, Core};
+use crate::dispatch::Dispatcher;
+use crate::host::Host;
+use crate::raw;
+use crate::received::{Datagram, Received};
+use crate::service::Service;
+
+/// How soon workers' answers that found no room are sent again.
+const RESEND_NS: u64 = 1_000_000;
+
+impl<S: Service> Host<S> {
+    pub(crate) fn take_datagrams(&mut self, now: u64, sock: SockId) {
+        loop {
+            let cx = Context {
+                core: &self.core,
+                now_ns: now,
+            };
+            let Some(lying) = self.core.program.datagram_in_place(sock) else {
+                return;
+            };
+            let end = lying.end();
+            self.core.counts.datagrams.add(1);
+            if let (Some(from), Some(to)) = (lying.envelope.peer, lying.envelope.local) {
+                let [first, second] = lying.payload;
+                let payload = Received::new(raw::bytes(first, &cx), raw::bytes(second, &cx));
+                let datagram = Datagram { from, to, payload };
+                let service = &mut self.service;
+                let id = DatagramSocketId(sock);
+                if self.has_dispatcher && is_passed(&self.core, id, &datagram) {
+                    self.core.program.consume_datagram(sock, end);
+                    continue;
+                }
+                let called = catch_unwind(AssertUnwindSafe(|| {
+                    service.on_datagram(&cx, id, &datagram);
+                }));
+                if called.is_err() {
+                    self.core.counts.panics.add(1);
+                }
+            }
+            self.core.program.consume_datagram(sock, end);
+        }
+    }
+
+    /// Sends what workers have answered.
+    #[cold]
+    pub(crate) fn take_answers(&mut self, now: u64) {
+        let cx = Context {
+            core: &self.core,
+            now_ns: now,
+        };
+        let mut dispatcher = self.core.dispatcher.borrow_mut();
+        let Some(dispatcher) = dispatcher.as_mut() else {
+            return;
+        };
+        let is_refused = dispatcher.take_answers(|socket, peer, local, answer| {
+            let is_closed = !self.core.datagram_sockets.borrow().contains(&socket.0);
+            is_closed || cx.try_send_to(socket, peer, Some(local), answer).is_ok()
+        });
+        self.resend_at = is_refused.then_some(now + RESEND_NS);
+    }
+
+    pub(crate) fn has_answers(&self) -> bool {
+        self.has_dispatcher && {
+            let dispatcher = self.core.dispatcher.borrow();
+            dispatcher.as_ref().is_some_and(Dispatcher::has_answers)
+        }
+    }
+
+    /// Wakes the workers that have got datagrams in this turn.
+    #[cold]
+    pub(crate) fn flush_dispatcher(&mut self) {
+        if let Some(dispatcher) = self.core.dispatcher.borrow_mut().as_mut() {
+            dispatcher.flush();
+        }
+    }
+}
+
+/// Passes a datagram on if it is the workers' without its handler's asking.
+fn is_passed<R>(core: &Core<R>, socket: DatagramSocketId, datagram: &Datagram<'_>) -> bool {
+    let mut dispatcher = core.dispatcher.borrow_mut();
+    if let Some(dispatcher) = dispatcher.as_mut()
+        && dispatcher.is_for_workers()
+    {
+        dispatcher.pass(socket, datagram, &core.counts);
+        return true;
+    }
+    false
+}

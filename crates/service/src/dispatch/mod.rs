@@ -1,0 +1,57 @@
+//! The packet dispatcher: who answers datagrams, the engine that received them or workers.
+//!
+//! A dispatcher belongs to one engine and shares the workers with the other engines' dispatchers.
+//! Between each engine and each worker lie two rings, one for datagrams and one for answers, each
+//! with one producer and one consumer: no lock and no allocation per datagram. The engine wakes a
+//! worker once for all that it passed on in a turn; a worker wakes the engine once for a burst of
+//! answers.
+
+mod dispatcher;
+mod lane;
+mod worker;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub(crate) use dispatcher::Dispatcher;
+pub use worker::{Answerer, LARGE_BURST, WorkerCounts, Workers};
+
+/// Datagrams that wait in each ring at most, unless it is told otherwise.
+pub const RING_DATAGRAMS: usize = 2048;
+
+/// Who answers datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shape {
+    /// The engine: [`crate::Service::on_datagram`] is called straight from receive.
+    #[default]
+    Run,
+    /// Workers: the engine receives and sends.
+    Pipeline,
+    /// The engine a part, workers the rest.
+    Mixed(Kept),
+}
+
+/// The part that the engine answers itself under [`Shape::Mixed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// What [`crate::Service::on_datagram`] does not [pass on](crate::Context::pass).
+    Quick,
+    /// This many of a hundred datagrams.
+    Percent(u8),
+}
+
+/// Workers, and what they get.
+#[derive(Clone)]
+pub struct Dispatch {
+    pub workers: Arc<Workers>,
+    pub shape: Shape,
+}
+
+impl fmt::Debug for Dispatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dispatch")
+            .field("workers", &self.workers.len())
+            .field("shape", &self.shape)
+            .finish()
+    }
+}
