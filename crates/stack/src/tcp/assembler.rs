@@ -1,4 +1,4 @@
-//! What has arrived beyond the in-order edge, and which SACK blocks say so.
+//! Ranges received beyond the in-order edge, and the SACK blocks that report them.
 //!
 //! RFC 9293 3.10.7.4 (segments with higher beginning sequence numbers SHOULD be held), RFC 2018 4 (order of the
 //! blocks), RFC 2883 (duplicate SACK). The bytes themselves are already in the receive ring; here are only ranges.
@@ -162,7 +162,7 @@ impl Assembler {
         self.duplicate = Some(range);
     }
 
-    /// What has come since the last ACK fills one: what comes next would push some of it out untold, and the peer would
+    /// Whether the ranges received since the last ACK fill its SACK blocks: the next one would push a range out unreported, and the peer would
     /// send that again (Linux: tcp_sack_new_ofo_skb).
     pub fn fills_an_ack(&self) -> bool {
         self.duplicate.is_some() || self.news >= NEWS_MAX

@@ -1,4 +1,4 @@
-//! What must hold of every connection between two calls: for simulations, which look often.
+//! Invariants of a connection between two calls; simulations check them often.
 
 use super::Tcp;
 use super::connection::Connection;

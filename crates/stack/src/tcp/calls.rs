@@ -1,4 +1,4 @@
-//! What sockets ask for (RFC 9293 3.10.1 to 3.10.6).
+//! The user calls of sockets (RFC 9293 3.10.1 to 3.10.6).
 //!
 //! The calls of RFC 9293 3.9.1.1, 3.9.1.3, 3.9.1.4 and 3.9.1.6: open, receive (RFC 9293 3.10.3), close, abort; SEND (RFC 9293 3.10.2) only
 //! notes what was written.
@@ -293,7 +293,7 @@ impl Tcp {
         }
     }
 
-    /// What the program puts before `upto` into the send ring is urgent (RFC 6093 3.2: in band, the mark after it). Comes before
+    /// Marks the bytes before `upto` in the send ring as urgent (RFC 6093 3.2: in band, the mark after them). Called before
     /// the bytes do.
     pub fn mark_urgent(&mut self, id: ConnId, upto: u64) {
         let Some(conn) = self.conns.find_mut(id.index, id.generation) else {

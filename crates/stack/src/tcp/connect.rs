@@ -32,7 +32,7 @@ use crate::time::{Instant, Tick, nanos};
 
 /// How soon the SYN is sent again after a reset for whoever was there before (Linux: TCP_TIMEOUT_MIN).
 const AGAIN_NS: u64 = 2_000_000;
-/// What a connection block is made of.
+/// The values a connection block is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct Seed<'a> {
     pub key: FlowKey,
@@ -41,7 +41,7 @@ pub struct Seed<'a> {
     pub iss: u32,
     pub ts_offset: u32,
     pub path: Path,
-    /// What we announce.
+    /// MSS that we announce.
     pub mss: u16,
     pub preset: &'a Preset,
 }

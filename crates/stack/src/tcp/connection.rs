@@ -23,7 +23,7 @@ use crate::ids::ConnId;
 use crate::link::NextHop;
 use crate::time::{Instant, Tick};
 
-/// What is sent: RFC 9293 3.3.1, sequence numbers widened (see [`seq`]).
+/// Send sequence variables (RFC 9293 3.3.1), widened (see [`seq`]).
 #[derive(Debug)]
 pub struct Send {
     /// Initial sequence number on the wire.
@@ -58,7 +58,7 @@ pub struct Send {
     pub limit: u32,
 }
 
-/// What keeps a connection from the commonest way of sending, all in one byte.
+/// The conditions that keep a connection from the send fast path, in one byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manner(u8);
 
@@ -152,7 +152,7 @@ impl AckState {
     }
 }
 
-/// What is received.
+/// Receive sequence variables.
 #[derive(Debug)]
 pub struct Receive {
     pub irs: u32,
@@ -203,7 +203,7 @@ impl Receive {
     }
 }
 
-/// What the program has set instead of what would be found out, all in one byte.
+/// Flags for values that the program has set and that are not tuned automatically, in one byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fixed(u8);
 
@@ -237,7 +237,7 @@ impl Fixed {
     }
 }
 
-/// What the handshake agreed on and what the program set.
+/// Options agreed in the handshake, and those that the program set.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub has_timestamps: bool,
@@ -264,7 +264,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Connection {
     pub key: FlowKey,
-    /// What the demultiplexer keeps of the key's hash.
+    /// The part of the key's hash that the demultiplexer keeps.
     pub hash: u32,
     pub id: ConnId,
     pub phase: Phase,

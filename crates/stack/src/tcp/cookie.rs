@@ -76,7 +76,7 @@ impl StampedOptions {
     }
 }
 
-/// What a cookie is about, besides the MSS.
+/// The values that a cookie authenticates besides the MSS.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     pub key: &'a FlowKey,

@@ -14,7 +14,7 @@ use crate::effects::Effects;
 use crate::link::Cx;
 use crate::time::Instant;
 
-/// What a SYN gets.
+/// The room that a SYN is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     Entry,

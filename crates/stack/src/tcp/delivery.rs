@@ -12,7 +12,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Bit of `in_flight` that says that the sender had nothing more to send.
 const LIMITED: u32 = 1 << 31;
 
-/// What a record keeps of the moment in which it left.
+/// Delivery state at the moment a record was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// Low bits of C.delivered and C.lost.
@@ -26,7 +26,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Of something that left elsewhere: when, nobody knows.
+    /// Returns the stamp of a record that another stack sent: its times are unknown.
     pub fn of_elsewhere(self) -> Stamp {
         Stamp {
             since_first: u32::MAX,

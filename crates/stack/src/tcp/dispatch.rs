@@ -203,7 +203,7 @@ impl Tcp {
         self.on_segment_in_steps(now, index, segment, cx, fx);
     }
 
-    /// The same step by step.
+    /// Processes a segment step by step, without the fast path.
     #[inline(never)]
     pub(super) fn on_segment_in_steps(
         &mut self,
@@ -358,7 +358,7 @@ impl Tcp {
         Some(index)
     }
 
-    /// The same without telling the demultiplexer.
+    /// Makes a connection block without an entry in the demultiplexer.
     pub(super) fn make_block(&mut self, make: impl FnOnce(ConnId) -> Connection) -> Option<u32> {
         let (index, _) = self
             .conns

@@ -15,7 +15,7 @@ const CE: u8 = 3;
 /// Both bits: an ECN-setup SYN (RFC 3168 6.1.1).
 pub const SETUP: TcpFlags = TcpFlags::ECE.union(TcpFlags::CWR);
 
-/// What was agreed on and what is owed.
+/// ECN as agreed, and the echo that is owed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ecn {
     /// In the TOS byte of new data: ECT(0), or 0 while ECN is not used.
@@ -38,7 +38,7 @@ impl Ecn {
     }
 }
 
-/// What a marked packet is answered with.
+/// Returns the flags that answer a packet with this mark.
 #[inline]
 pub fn mark_of(tos: u8) -> TcpFlags {
     if tos & MASK == CE {

@@ -1,8 +1,8 @@
-//! What a connection has met so far: the figures of TCP_INFO that are no state.
+//! Counters of a connection: those figures of TCP_INFO that are not state.
 //!
 //! They are counted beside the data in flight. When the connection rests, the time it was busy is kept in it, and the
 //! rest in a box of its own, if there is any: most connections never meet loss, reordering, marks or closed windows.
-//! What loss detection has learnt of the path is kept with it.
+//! The findings of loss detection about the path are kept with it.
 
 use slipstack_wire::user_timeout::UserTimeout;
 
@@ -12,7 +12,7 @@ use super::segment::Segment;
 use super::undo::Undo;
 use crate::time::Instant;
 
-/// What holds the sender back (Linux: tcp_chrono).
+/// The reason that holds the sender back (Linux: tcp_chrono).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Pace {
     /// Nothing is outstanding.
@@ -31,7 +31,7 @@ pub enum Pace {
 pub struct Segments {
     pub total_in: u32,
     pub total_out: u32,
-    /// Of these, with payload.
+    /// Segments received with payload.
     pub data_in: u32,
     pub data_out: u32,
 }
@@ -112,7 +112,7 @@ pub const REORDERING: u16 = 3;
 const REORDERING_MAX: u64 = 300;
 
 impl Figures {
-    /// What ended at `end` has arrived after what ended at `fack` (Linux: tcp_check_sack_reordering).
+    /// Notes that data up to `end` arrived after data up to `fack` (Linux: tcp_check_sack_reordering).
     #[cold]
     pub fn on_reordering(&mut self, (end, fack): (u64, u64), mss: u16) {
         self.reorderings = self.reorderings.wrapping_add(1);
@@ -183,7 +183,7 @@ impl Figures {
     }
 }
 
-/// What stays, of one that has met more than plain transfers, while the connection rests.
+/// Counters kept while a connection rests that has seen more than plain transfers.
 #[derive(Debug, Default)]
 pub struct Kept {
     pub figures: Figures,
@@ -194,7 +194,7 @@ pub struct Kept {
     pub peer_timeout: Option<UserTimeout>,
 }
 
-/// What stays while the connection rests.
+/// Counters kept while a connection rests.
 #[derive(Debug, Default)]
 pub struct Past {
     /// Linux counts in jiffies, no finer.

@@ -37,7 +37,7 @@ fn unpack(bytes: [u8; 16]) -> IpAddr {
 }
 
 impl FlowKey {
-    /// What is asked of the routes for its packets.
+    /// Returns the route query for packets of this flow.
     pub fn query(&self) -> Query {
         Query::between(Some(self.local_ip()), self.remote_ip())
     }
@@ -249,7 +249,7 @@ pub struct Demux {
 }
 
 impl Demux {
-    /// What an entry takes where the table is emptiest, just grown at 7/8 to twice its size: a slot and a control byte
+    /// Bytes of an entry where the table is emptiest, just grown at 7/8 to twice its size: a slot and a control byte
     /// for each 7/16 of an entry.
     pub const ENTRY_BYTES_MAX: usize = ((size_of::<Slot>() + 1) * 16).div_ceil(7);
 

@@ -134,7 +134,7 @@ fn read(bytes: &[u8]) -> Option<(SynEntry, Option<u32>)> {
     Some((entry, rival))
 }
 
-/// What the rest of the stack relies on.
+/// Whether the entry holds the invariants that the rest of the stack relies on.
 fn is_sound(entry: &SynEntry) -> bool {
     entry.key.local_ip().is_ipv4() == entry.key.remote_ip().is_ipv4()
         && entry.key.local_port != 0
@@ -174,7 +174,7 @@ impl Tcp {
         })
     }
 
-    /// Of three answers two are kept.
+    /// Joins two handshakes of the same ends; of three answers two are kept.
     fn join_handshake(&mut self, index: u32, moved: &SynEntry, rival: Option<u32>) -> bool {
         let is_pair = rival.is_none() && self.syns.rival(index).is_none();
         is_pair && self.syns.join(index, moved)

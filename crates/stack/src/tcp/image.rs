@@ -61,7 +61,7 @@ impl ConnectionImage {
         Some((fields.key.local(), fields.key.remote()))
     }
 
-    /// The same without what came out of order, for who cannot pass those bytes on: the peer sends
+    /// Returns the image without the ranges received out of order, for callers that cannot pass their bytes on: the peer sends
     /// them again (RFC 2018 8).
     pub fn without_ranges(&self) -> ConnectionImage {
         let mut image = self.clone();
@@ -457,7 +457,7 @@ impl Tcp {
         Some(image)
     }
 
-    /// What a connection looks like now; it stays.
+    /// Returns the image of a connection, which stays.
     pub fn image(&self, id: ConnId, choices: &Choices) -> Option<ConnectionImage> {
         let conn = self.conns.find(id.index, id.generation)?;
         if !conn.phase.is_synchronized() {

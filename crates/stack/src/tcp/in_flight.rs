@@ -39,7 +39,7 @@ impl InFlight {
         flight
     }
 
-    /// What a record of `len` bytes that leaves now remembers.
+    /// Returns the stamp of a record of `len` bytes sent now.
     #[inline]
     pub fn stamp(&mut self, now: Instant, len: u64, una: u64) -> Stamp {
         let delivered = una + self.board.sacked_bytes();

@@ -1,4 +1,4 @@
-//! What a connection can be asked about itself (the stack's side of TCP_INFO).
+//! The stack's side of TCP_INFO.
 //!
 //! STATUS: RFC 9293 3.9.1.5 and 3.10.6.
 
@@ -17,7 +17,7 @@ use crate::time::{Instant, nanos};
 
 /// tcpi_snd_ssthresh while there is none (Linux: TCP_INFINITE_SSTHRESH).
 const NO_SSTHRESH: u32 = 0x7fff_ffff;
-/// What Linux takes for a round trip's worth of data before one is measured (TCP_INIT_CWND).
+/// Segments that Linux assumes for a round trip before one is measured (TCP_INIT_CWND).
 const INITIAL_SEGMENTS: u32 = 10;
 
 /// States by the names of RFC 9293 3.3.2, with Linux's numbers.
@@ -79,7 +79,7 @@ pub struct TcpInfo {
     pub traffic: Traffic,
 }
 
-/// What has gone over the connection, and how.
+/// Counts of the data that went over the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Bytes per second.
@@ -197,27 +197,27 @@ fn full_segment(conn: &Connection) -> u16 {
     conn.opts.mss_max.saturating_sub(options)
 }
 
-/// What a round trip brought, as far as auto-tuning has seen one: what made the buffer what it is.
+/// Returns the bytes that a round trip brought, as measured by receive-buffer tuning.
 fn rcv_space(conn: &Connection) -> u32 {
     let first = INITIAL_SEGMENTS * u32::from(full_segment(conn));
     let running = conn.rcv.consumed.saturating_sub(conn.rcv.tune_from);
     u32::try_from(running).unwrap_or(u32::MAX).max(first)
 }
 
-/// What is acknowledged, with the SYN of who sent it first and the FIN.
+/// Returns the acknowledged sequence space, the FIN and an active opener's SYN included.
 fn acknowledged(conn: &Connection) -> u64 {
     let una = conn.snd.una;
     let has_syn = !conn.is_passive && una >= seq::FIRST;
     seq::offset(una.max(seq::FIRST)) + u64::from(has_syn)
 }
 
-/// What is outstanding, in segments.
+/// The flight, in segments.
 struct Flight {
     unacked: u32,
     sacked: u32,
     lost: u32,
     resent: u32,
-    /// Of `unacked`, with data.
+    /// Those of `unacked` that have data.
     data: u32,
 }
 
@@ -282,7 +282,7 @@ impl Traffic {
     }
 }
 
-/// What has arrived in segments, with SYN and FIN, and with what D-SACKs say of what was sent again (as on Linux).
+/// Returns the segments delivered, SYN and FIN included, and those that D-SACKs report as duplicates (as on Linux).
 fn delivered(conn: &Connection, flight: &Flight, redelivered: u32) -> u32 {
     if conn.snd.una < seq::FIRST {
         return 0;

@@ -25,7 +25,7 @@ pub const HALF_OPEN_MIN: u32 = 256;
 pub struct Listener {
     pub local: SocketAddr,
     pub options: ListenOptions,
-    /// What accepted connections begin with.
+    /// Settings that accepted connections begin with.
     pub preset: Preset,
     /// Connections given to the program's queue, and those that it has taken (wrapping).
     pub offered: u32,

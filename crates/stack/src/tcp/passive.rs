@@ -214,7 +214,7 @@ impl Tcp {
         self.admit(now, (key, hash), half, segment, cx, fx)
     }
 
-    /// The same for what cannot end a handshake: RST, SYN, no ACK.
+    /// Processes a segment that cannot complete a handshake: RST, SYN, no ACK.
     #[cold]
     fn on_no_last_ack(
         &mut self,

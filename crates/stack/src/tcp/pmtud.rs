@@ -1,4 +1,4 @@
-//! What the network says about our packets: ICMP errors and dead neighbours.
+//! Errors that the network reports about sent packets: ICMP and unreachable neighbours.
 //!
 //! RFC 9293 3.9.2.2 (soft errors), RFC 5927 (only what quotes outstanding data is believed), RFC 1191, RFC 8201 (path MTU).
 //!

@@ -1,4 +1,4 @@
-//! Who holds a local port: binds, listeners, and the choice of ephemeral ports (RFC 6056 3.3.3).
+//! Holders of local ports: binds, listeners, and the choice of ephemeral ports (RFC 6056 3.3.3).
 
 use alloc::vec::Vec;
 

@@ -32,7 +32,7 @@ pub struct Preset {
     pub congestion: Congestion,
     /// TCP_DEFER_ACCEPT, in timeouts of the SYN-ACK.
     pub deferrals: u8,
-    /// What a SYN-ACK tells of the user timeout.
+    /// The user timeout that a SYN-ACK announces.
     pub told_timeout: Option<UserTimeout>,
     /// Traffic class and hop limit; those of IPv4 are among the options.
     header_v6: (u8, u8),

@@ -92,7 +92,7 @@ impl Rack {
         }
     }
 
-    /// What outlasts a rest: what was sent before is gone.
+    /// Returns the state that outlasts a rest; the records of sent data are gone.
     pub fn at_rest(&self) -> Rack {
         Rack {
             sent_at: 0,

@@ -8,10 +8,10 @@ use crate::time::{Instant, Tick, nanos};
 
 /// Shortest wait before a tail loss probe: peers on the same link delay ACKs for longer than two round trips.
 const PROBE_MIN_NS: u64 = 10_000_000;
-/// What it waits beyond two round trips, whose estimate lags behind them (Linux: TCP_TIMEOUT_MIN_US).
+/// Nanoseconds that the probe waits beyond two round trips, whose estimate lags (Linux: TCP_TIMEOUT_MIN_US).
 const PROBE_SLACK_NS: u64 = 2_000_000;
 
-/// What a [`Tick`] may lack.
+/// Nanoseconds by which a [`Tick`] may fall short.
 const GRAIN_NS: u64 = 2_000_000;
 
 /// RTO without back-off.
@@ -68,7 +68,7 @@ pub fn rearm_after_ack(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     }
 }
 
-/// What the cumulative ACK waits for has left again: its answer has a whole timeout to come (RFC 6675 6). A hole whose
+/// Restarts the timeout after the segment at SND.UNA was retransmitted (RFC 6675 6). A hole whose
 /// repair is lost too is found by what is SACKed meanwhile; the timeout would send everything behind it again.
 pub fn on_head_resent(conn: &mut Connection, now: Instant, cx: &Cx<'_>) {
     if conn.timers.resend() == Some(Resend::Timeout) {
@@ -130,7 +130,7 @@ pub fn budget_ns(retries: u8, cx: &Cx<'_>) -> u64 {
     rto::budget_ns(nanos(tcp.rto_min), nanos(tcp.rto_max), retries)
 }
 
-/// What is left of the user timeout, so that no back-off lasts beyond it.
+/// Returns the nanoseconds left of the user timeout, so that no back-off lasts beyond it.
 pub fn patience_ns(conn: &Connection, now: Instant) -> u64 {
     match u64::from(conn.opts.user_timeout_ms) * 1_000_000 {
         0 => u64::MAX,

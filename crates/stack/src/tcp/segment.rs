@@ -16,14 +16,14 @@ pub struct Segment<'a> {
     pub flags: TcpFlags,
     /// Not scaled.
     pub window: u16,
-    /// Of no meaning without URG.
+    /// Urgent pointer; meaningless without URG.
     pub urgent: u16,
     /// As on the wire; parsed when more than a timestamp is in them.
     options: &'a [u8],
     timestamps: Option<Timestamps>,
     /// Nothing but timestamps.
     pub is_plain: bool,
-    /// What of the payload is at hand: all of it, or nothing and the rest is `absent`.
+    /// The payload that is at hand: all of it, or nothing if it is `absent`.
     pub payload: &'a [u8],
     pub absent: Absent,
     /// Several segments in one frame.
@@ -61,7 +61,7 @@ impl<'a> Segment<'a> {
         }
     }
 
-    /// The same for a frame that is known to be plain.
+    /// Builds the segment of a frame that is known to be plain.
     #[inline]
     pub fn of_plain(plain: &PlainTcp<'a>, is_gso: bool) -> Segment<'a> {
         Segment {
@@ -80,7 +80,7 @@ impl<'a> Segment<'a> {
         }
     }
 
-    /// The same while its payload is still with the device.
+    /// Builds the segment of a frame whose payload is still with the device.
     pub fn of_absent(plain: &PlainTcp<'a>, absent: Absent, is_gso: bool) -> Segment<'a> {
         Segment {
             payload: &[],

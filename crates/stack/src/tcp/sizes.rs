@@ -34,7 +34,7 @@ pub fn mss_to_announce(key: &FlowKey, mtu: u16, limit: Option<u16>) -> u16 {
         .max(MSS_MIN)
 }
 
-/// What a peer takes that does not say.
+/// Returns the MSS of a peer that announces none.
 #[cold]
 pub fn mss_default(key: &FlowKey) -> u16 {
     if key.is_v4() {

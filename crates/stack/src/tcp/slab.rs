@@ -19,7 +19,7 @@ pub struct Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// What an entry takes.
+    /// Bytes of an entry.
     pub const ENTRY_BYTES: usize = size_of::<Slot<T>>();
 
     /// At most `limit` entries.

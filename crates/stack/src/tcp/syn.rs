@@ -51,7 +51,7 @@ pub struct SynEntry {
     /// When the SYN-ACK last left.
     pub sent_at: Instant,
     pub mss: u16,
-    /// What we announce.
+    /// MSS that we announce.
     pub our_mss: u16,
     pub window: u16,
     /// `u8::MAX` = not offered.
@@ -67,7 +67,7 @@ pub struct SynEntry {
     pub has_timestamps: bool,
     /// A Fast Open cookie for the peer.
     pub fast_open: Option<OwnCookie>,
-    /// What the peer is told of the user timeout, and what its SYN says of its own. Where a cookie takes an entry's place
+    /// The user timeout announced to the peer, and the peer's of its SYN. Where a cookie takes an entry's place
     /// that is not kept: by RFC 5482 3 its first segment after the SYN says it again.
     pub told_timeout: Option<UserTimeout>,
     pub peer_timeout: Option<UserTimeout>,
@@ -133,7 +133,7 @@ impl SynEntry {
         self.tries | self.asked != 0
     }
 
-    /// The same SYN again, which has not met our answer (RFC 9293 3.8.1).
+    /// Answers a SYN that arrived again because the peer has not got our answer (RFC 9293 3.8.1).
     #[cold]
     pub fn answer_again(&mut self, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
         self.asked = self.asked.saturating_add(u8::from(!self.is_owed));
@@ -156,7 +156,7 @@ impl SynEntry {
         self.answer_stamped(now, stamp, cx, fx);
     }
 
-    /// The same with another timestamp than the clock's.
+    /// Sends the SYN-ACK with the given timestamp instead of the clock's.
     #[inline(always)]
     pub fn answer_stamped(
         &mut self,
@@ -246,7 +246,7 @@ impl SynEntry {
         control::reset(envelope, numbers, &mut self.hop, now, cx, fx);
     }
 
-    /// What the SYN-ACK says beside its number and ECN.
+    /// Returns the contents of the SYN-ACK other than its number and ECN.
     fn says(&self) -> impl PartialEq + use<> {
         let stamps = self.has_timestamps.then_some(self.ts_offset);
         let window = (self.window, self.our_shift, self.peer_shift);

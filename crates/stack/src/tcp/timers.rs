@@ -2,7 +2,7 @@
 
 use crate::time::Instant;
 
-/// What the retransmission slot is for. One at a time: each replaces the others (RFC 8985 7.2 and 8).
+/// The timers that share the retransmission slot, one at a time: each replaces the others (RFC 8985 7.2 and 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Resend {

@@ -40,7 +40,7 @@ pub struct TimeWait {
 
 const _: () = assert!(core::mem::size_of::<TimeWait>() <= 64);
 
-/// What a segment does to the entry.
+/// The effect of a segment on the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Ignore,
@@ -160,7 +160,7 @@ type Place = (Instant, u32, u32);
 #[derive(Debug)]
 pub struct TimeWaits {
     pub entries: Slab<TimeWait>,
-    /// What gives way early stays here until its time, or until there is too much of it.
+    /// Entries that were evicted early, kept until their time or until there are too many.
     waiting: VecDeque<Place>,
     adopted: BinaryHeap<Reverse<Place>>,
     /// When the first of them is due, for the look at every turn.
@@ -185,7 +185,7 @@ impl TimeWaits {
         Some(index)
     }
 
-    /// The same for an entry that has waited elsewhere.
+    /// Inserts an entry that began to wait in another stack.
     fn insert_adopted(&mut self, entry: TimeWait, until: Instant) -> Option<u32> {
         let (index, generation) = self.entries.insert(entry)?;
         self.adopted.push(Reverse((until, index, generation)));

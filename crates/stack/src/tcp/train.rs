@@ -19,7 +19,7 @@ use crate::time::Instant;
 /// Bytes after which a train ends, so that a program that runs beside us can begin to read.
 const LEN_MAX: u64 = 65_535;
 
-/// What the segment before tells about the next one.
+/// Expectations about the next segment of a train.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     #[default]
@@ -51,7 +51,7 @@ struct Cars {
     /// Beyond which nothing is taken: the window's edge, or where the train is long enough or at its end.
     limit: u64,
     mss: usize,
-    /// What has joined: frames, and their bytes.
+    /// Joined frames, and their bytes.
     frames: u64,
     bytes: u64,
 }

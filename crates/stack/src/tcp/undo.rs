@@ -1,4 +1,4 @@
-//! What takes a reduction back when nothing had been lost (RFC 4015 3.2 and 3.4, RFC 3522 3.2, RFC 2883 5).
+//! Undo of a reduction when nothing had been lost (RFC 4015 3.2 and 3.4, RFC 3522 3.2, RFC 2883 5).
 
 use super::assembler::Range;
 use super::cc::Saved;
@@ -6,7 +6,7 @@ use super::seq;
 
 #[derive(Clone, Debug, Default)]
 pub struct Undo {
-    /// What to go back to. Kept after the episode: the D-SACK for a needless retransmission comes about when the episode
+    /// The state to go back to. Kept after the episode: the D-SACK for a needless retransmission comes about when the episode
     /// ends.
     prior: Option<Saved>,
     /// Where the retransmissions of the episode lie: a D-SACK elsewhere does not speak of them.
@@ -68,7 +68,7 @@ impl Undo {
         self.bytes == 0
     }
 
-    /// What to go back to, once.
+    /// Takes the state to go back to, once.
     pub fn take(&mut self) -> Option<Saved> {
         self.prior.take()
     }

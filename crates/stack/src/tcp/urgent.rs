@@ -15,7 +15,7 @@ use crate::effects::{Effects, Event};
 /// Farthest that a pointer reaches.
 const REACH: u64 = 0xffff;
 
-/// What is written before `upto` is urgent.
+/// Marks the bytes before `upto` as urgent.
 pub fn mark(conn: &mut Connection, upto: u64) {
     if upto > conn.snd.una {
         conn.flight_mut().urgent_end = upto;
@@ -56,7 +56,7 @@ pub fn pointer(conn: &Connection, start: u64) -> (TcpFlags, u16) {
     }
 }
 
-/// What is farther than the pointer reaches is announced as soon as everything up to there has been sent (as on Linux).
+/// Returns the URG flag and pointer. A mark farther than the pointer reaches is announced once everything up to there has been sent (as on Linux).
 #[cold]
 fn pointer_to(end: u64, start: u64, nxt: u64) -> (TcpFlags, u16) {
     if start >= end {

@@ -1,4 +1,4 @@
-//! What a peer says of its user timeout, and what it is told of ours (RFC 5482).
+//! The user timeout option (RFC 5482): the peer's value, and the announcement of ours.
 //!
 //! Off unless configured, as Linux has no such option. TCP_USER_TIMEOUT is what is told; a connection that has none of its
 //! own goes by what its peer says. The peer's value lies in the box that stays, what is to be told in a bit that every
@@ -26,7 +26,7 @@ pub fn option_of(user_timeout_ms: u32) -> Option<UserTimeout> {
     UserTimeout::of_seconds(user_timeout_ms.div_ceil(1_000))
 }
 
-/// What a SYN carries, the first as every one after it. What other segments have told is not told again when they are sent
+/// Returns the user timeout that a SYN carries, the first and every repetition. A value that another segment announced is not repeated when it is sent
 /// again: RFC 5482 3.2 leaves that open.
 pub fn of_syn(conn: &Connection) -> Option<UserTimeout> {
     if conn.opts.manner.owes_timeout() {

@@ -1,4 +1,4 @@
-//! What a segment, a timer or a call leaves of a connection.
+//! The state in which a segment, a timer or a call leaves a connection.
 
 use crate::error::Reason;
 

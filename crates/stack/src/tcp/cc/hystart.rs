@@ -40,7 +40,7 @@ pub struct HyStart {
     css_baseline: u32,
     /// Low bits of the sequence number that ends the round.
     window_end: u32,
-    /// Of the whole slow start.
+    /// Minimum over the whole slow start.
     min: u32,
     /// The last ACK and what was delivered with it, low bits; how long ACKs have come without a pause for segments that
     /// had queued, and for how many bytes.
@@ -84,7 +84,7 @@ impl Default for HyStart {
     }
 }
 
-/// What slow start does with an ACK.
+/// The reaction of slow start to an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Grow by this many bytes.
@@ -319,7 +319,7 @@ mod tests {
         assert!(grown.iter().all(|g| *g == 3 * MSS));
     }
 
-    /// Of two segments.
+    /// Builds an ACK of two segments.
     fn ack(at_us: u64, rtt_us: u64, una: u64, nxt: u64) -> Ack {
         Ack {
             now: Instant(at_us * 1_000),

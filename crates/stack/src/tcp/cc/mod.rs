@@ -4,7 +4,7 @@
 //! `recovery` and the timers. Window-based algorithms (NewReno, CUBIC, DCTCP) hear of ACKs outside of recovery; one
 //! that builds a model (BBR) hears of every delivery and sets cwnd and the pacing rate by itself. All values are bytes.
 //!
-//! What RFC 9293 3.8.2 asks of every sender.
+//! Congestion control that RFC 9293 3.8.2 requires of every sender.
 
 mod bbr;
 mod cubic;
@@ -62,7 +62,7 @@ impl Algorithm {
     }
 }
 
-/// What a reduction can be taken back to.
+/// The state to which a spurious reduction is undone.
 #[derive(Clone, Debug)]
 pub struct Saved {
     pub cwnd: u32,
@@ -304,7 +304,7 @@ impl Control {
         }
     }
 
-    /// What a spurious reduction would be taken back to.
+    /// Saves the state to which a spurious reduction would be undone.
     pub fn save(&self) -> Saved {
         Saved {
             cwnd: self.window.cwnd,

@@ -32,7 +32,7 @@ pub struct Ack {
     pub now: Instant,
     /// Newly delivered.
     pub bytes: u32,
-    /// What this ACK measured; 0 = nothing.
+    /// Round-trip time measured by this ACK; 0 = none.
     pub rtt_ns: u64,
     pub srtt_ns: u64,
     pub una: u64,

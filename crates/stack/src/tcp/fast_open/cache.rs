@@ -1,4 +1,4 @@
-//! What a client knows about servers that speak Fast Open (RFC 7413 4.1.3): cookies, and paths that swallow data in
+//! A client's cache of servers that speak Fast Open (RFC 7413 4.1.3): cookies, and paths that swallow data in
 //! SYNs.
 
 use core::net::IpAddr;

@@ -12,7 +12,7 @@ const EPOCH_NS: u64 = 12 * 3_600_000_000_000;
 /// A cookie that this stack has made.
 pub type OwnCookie = [u8; 8];
 
-/// What a cookie is worth.
+/// The result of checking a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
     Good,

@@ -22,7 +22,7 @@ use crate::tcp::verdict::Verdict;
 use crate::tcp::{resend_timer, seq};
 use crate::time::Instant;
 
-/// What to do with a SYN as far as Fast Open is concerned.
+/// The server's decision about a SYN with respect to Fast Open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
     /// Nothing of it.

@@ -10,7 +10,7 @@ use crate::tcp::segment::Segment;
 use crate::tcp::seq;
 use crate::time::Instant;
 
-/// What became of the text.
+/// The result of processing a segment's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Taken,

@@ -30,12 +30,12 @@ const CWND_MIN: u32 = 11;
 /// Segments that follow a probe at once: as many as loss detection needs, and one.
 const FOLLOWERS: u64 = 4;
 
-/// What the sender does next.
+/// The sender's next step.
 pub enum Step {
     Nothing,
     /// A probe is due as soon as the congestion window has room.
     AwaitCongestion,
-    /// The same of the peer's window.
+    /// Wait until the peer's window has room for a probe.
     AwaitWindow,
     /// The next new segment has this payload.
     Probe(u16),
@@ -78,7 +78,7 @@ pub fn on_told(conn: &mut Connection, mtu: u16) -> Option<Range> {
     search(conn)?.on_told(mtu, low)
 }
 
-/// What to do before the next new segment.
+/// Returns the step to take before the next new segment.
 #[cold]
 pub fn next(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>) -> Step {
     settle(conn, cx);

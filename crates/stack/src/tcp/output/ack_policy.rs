@@ -28,7 +28,7 @@ const READ_NS: u64 = 4_000_000;
 const ATO_MIN_MS: u16 = 40;
 const MS: u64 = 1_000_000;
 const ATO_MIN_NS: u64 = ATO_MIN_MS as u64 * MS;
-/// What comes after this is no answer.
+/// Milliseconds after which sent data is not taken for an answer.
 const LATE_MS: u16 = 160;
 
 /// In-order data of `len` bytes came in.
@@ -78,7 +78,7 @@ fn as_ms(ms: u64) -> u16 {
     u16::try_from(ms).unwrap_or(u16::MAX)
 }
 
-/// What `len` bytes of data ask for, where the size of the peer's segments is known.
+/// Notes the ACK owed for `len` bytes of data, if the size of the peer's segments is known.
 #[inline]
 pub fn owe(conn: &mut Connection, len: u64) {
     let rcv = &mut conn.rcv;

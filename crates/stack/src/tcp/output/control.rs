@@ -101,7 +101,7 @@ pub fn send_reset(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut
     reset(envelope, numbers, &mut conn.hop, now, cx, fx);
 }
 
-/// The same by the numbers that it has.
+/// Sends a reset with the given sequence numbers.
 pub fn reset(
     envelope: Envelope<'_>,
     (seq, ack): (u32, u32),

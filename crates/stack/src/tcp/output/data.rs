@@ -107,7 +107,7 @@ fn say_more(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl 
     }
 }
 
-/// What is lost leaves again, unless new data leaves in its place.
+/// Retransmits lost data, unless new data is sent in its place.
 fn repair(conn: &mut Connection, now: Instant, cx: &mut Cx<'_>, fx: &mut impl Effects) {
     let flight = conn.flight.as_deref();
     if flight.is_some_and(|f| !f.recovery.prefers_new()) {
@@ -343,7 +343,7 @@ fn after_new(conn: &mut Connection, now: Instant, has_sent: bool, stop: &Stop, c
     }
 }
 
-/// What holds the sender back from here on.
+/// Notes the reason that holds the sender back from now on.
 #[inline]
 fn note_pace(conn: &mut Connection, now: Instant, stop: &Stop) {
     let unacknowledged = conn.snd.written.saturating_sub(conn.snd.una);
@@ -444,7 +444,7 @@ pub fn note_resent(conn: &mut Connection, len: u32) {
     }
 }
 
-/// What of a range may be sent again: nothing goes beyond a window that has shrunk but the segment that the peer waits
+/// Returns the part of a range that may be retransmitted: nothing goes beyond a window that has shrunk but the segment that the peer waits
 /// for, which then probes it (RFC 9293 3.8.6; Linux: tcp_retransmit_skb).
 #[cold]
 #[inline(never)]

@@ -463,7 +463,7 @@ pub fn opening(
     rare_opening(envelope, now, syn, hop, cx, fx)
 }
 
-/// The same with more options, with data, over IPv6, or while the next hop is to be found.
+/// Sends a SYN or SYN-ACK with further options, with data, over IPv6, or while the next hop is being resolved.
 #[inline(never)]
 fn rare_opening(
     envelope: Envelope<'_>,
@@ -493,7 +493,7 @@ fn rare_opening(
     cx.output(now, &packet_of(envelope, cx.link), hop, out, fx)
 }
 
-/// The same over IPv4 to a known next hop, with the options of a full SYN, timestamps or none; `None`: others.
+/// Builds a segment over IPv4 to a resolved next hop, with the options of a full SYN, timestamps or none; returns `None` for others.
 #[inline]
 fn bare_plain(
     envelope: Envelope<'_>,

@@ -1,4 +1,4 @@
-//! What is the next segment?
+//! The choice of the next segment.
 //!
 //! Everything that a connection says in a synchronized state is decided here, at the end of a turn: first what was
 //! lost, then new data, then an ACK of its own if nothing else carried it.

@@ -1,4 +1,4 @@
-//! What happens when something is lost: states, proportional rate reduction, undo.
+//! Loss recovery: states, proportional rate reduction, undo.
 //!
 //! RFC 5681 3.2 and RFC 6675 5 (fast recovery), RFC 6937 (PRR), RFC 6582 (no SACK), RFC 3168 6.1.2 (marks), RFC 4015 /
 //! RFC 3522 (undo when the timestamp says that the original arrived), RFC 2883 (undo when D-SACKs account for every

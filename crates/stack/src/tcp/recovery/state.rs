@@ -118,7 +118,7 @@ impl Recovery {
     }
 }
 
-/// What an ACK said, as far as recovery is concerned.
+/// The facts of an ACK that recovery needs.
 #[derive(Clone, Copy, Debug)]
 pub struct AckFacts {
     pub delivered: Delivered,
@@ -127,7 +127,7 @@ pub struct AckFacts {
     /// An ACK that RFC 5681 2 calls a duplicate.
     pub is_duplicate: bool,
     pub echo: Option<u32>,
-    /// What a D-SACK reported.
+    /// The range that a D-SACK reported.
     pub dsacked: Option<Range>,
     pub rtt_ns: u64,
     /// The peer reports a mark (RFC 3168 6.1.2).

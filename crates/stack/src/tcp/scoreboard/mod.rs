@@ -1,4 +1,4 @@
-//! What has been sent and not yet acknowledged, one record per transmission.
+//! The scoreboard: sent and unacknowledged data, one record per transmission.
 //!
 //! RFC 6675 3 asks for a scoreboard, RFC 8985 6.1 for the time of every transmission; both are the same table here.
 //! The records lie gapless from snd.una to snd.nxt. A record is a super-frame until a SACK block or a loss cuts it.
@@ -41,11 +41,11 @@ const SENT_MAX: usize = 16_384;
 /// of a walk follows at once, from the timer.
 pub const WALK_MAX: usize = 32;
 
-/// What is outstanding, in segments.
+/// The flight, in segments.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Census {
     pub outstanding: u32,
-    /// Of these, with data; and SACKed.
+    /// Outstanding segments with data; and SACKed ones.
     pub data: u32,
     pub sacked: u32,
     /// Thought lost and not yet sent again.
@@ -60,7 +60,7 @@ pub struct Census {
 pub struct Scoreboard {
     /// As they left.
     whole: VecDeque<Record>,
-    /// What lies before them.
+    /// The records before them, if any are cut.
     torn: Option<Box<Torn>>,
     /// Where the records begin and end.
     start: u64,

@@ -77,12 +77,12 @@ impl Record {
     }
 }
 
-/// What an ACK brought, for the estimators and for loss detection.
+/// Data delivered by an ACK, for the estimators and loss detection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delivered {
     /// Bytes newly delivered, cumulatively or selectively.
     pub bytes: u64,
-    /// Of these, by SACK.
+    /// Those of the bytes that were SACKed.
     pub sacked: u64,
     /// Bytes that the cumulative ACK covered and that had been sent again.
     pub resent_bytes: u64,

@@ -38,7 +38,7 @@ impl Scoreboard {
         &mut self.whole
     }
 
-    /// What it says is SACKed and lost.
+    /// Returns the sums of SACKed and lost bytes.
     pub(in crate::tcp) fn sums_mut(&mut self) -> (&mut u64, &mut u64) {
         (&mut self.sacked, &mut self.lost)
     }
@@ -49,7 +49,7 @@ enum Step {
     Push(u64),
     Ack(u64),
     Sack(u64, u64),
-    /// What was sent so many steps ago, or earlier, is lost.
+    /// Marks as lost the data sent this many steps ago or earlier.
     Lose(u64),
     Resend(u64),
     FirstLost,

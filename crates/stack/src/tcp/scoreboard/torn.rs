@@ -214,7 +214,7 @@ impl Torn {
         }
     }
 
-    /// What is before `place` takes `covered` in, if it is SACKed.
+    /// Merges `covered` into the record before `place` if that is SACKed.
     fn join_before(&mut self, place: Place, covered: &Record) -> bool {
         let Some(before) = self.records.before(place) else {
             return false;

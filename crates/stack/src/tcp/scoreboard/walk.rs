@@ -1,6 +1,6 @@
 //! The records in the order of their transmission, which is how RACK looks at them (RFC 8985 6.2 step 5).
 //!
-//! What was sent once lies in order of sequence and of time alike; retransmissions are listed as they leave. Both are
+//! Records sent once are ordered by sequence and by time alike; retransmissions are listed as they leave. Both are
 //! judged from the oldest on, and what has been judged is not looked at again.
 
 use super::table::Place;
@@ -10,7 +10,7 @@ use super::{Scoreboard, WALK_MAX};
 /// Most suspects beyond the first of which the latest is sought.
 const SUSPECTS_MAX: usize = 16;
 
-/// What loss detection says of a record of which nothing has been heard.
+/// The verdict of loss detection on a record without ACK or SACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
     Lost,
@@ -44,7 +44,7 @@ pub struct Walk {
 enum Reached {
     /// All is judged.
     End,
-    /// What follows is not lost yet; when the latest of it becomes so.
+    /// The records that follow are not lost yet; the time at which the latest becomes lost.
     Waiting(Option<u64>),
     /// [`WALK_MAX`].
     Limit,
@@ -111,7 +111,7 @@ impl Scoreboard {
 }
 
 impl Torn {
-    /// What was sent once.
+    /// Judges the records that were sent once.
     fn judge_first(
         &mut self,
         left: &mut usize,

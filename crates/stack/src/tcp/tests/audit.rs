@@ -6,7 +6,7 @@ use crate::tcp::scoreboard::Record;
 
 type Spoil = fn(&mut Connection);
 
-/// What is done to a connection with two segments in flight, and what is said of it.
+/// Faults put into a connection with two segments in flight, and the audit's sentence for each.
 const FAULTS: &[(&str, Spoil)] = &[
     ("SND.UNA is beyond SND.NXT", |conn| {
         conn.snd.una = conn.snd.nxt + 1;

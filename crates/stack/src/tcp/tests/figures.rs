@@ -1,4 +1,4 @@
-//! What TCP_INFO says of losses, of the FIN and of D-SACKs: as the kernel counts.
+//! TCP_INFO counts losses, the FIN and D-SACKs as the kernel does.
 
 use super::harness::*;
 use slipstack_wire::tcp_options::{SackBlocks, TcpOptions};

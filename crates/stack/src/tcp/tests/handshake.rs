@@ -421,7 +421,7 @@ fn accepted_after(repeats: u32, timestamps: Option<Timestamps>) -> World {
     world
 }
 
-/// The same of an active open.
+/// Returns the world after an active open.
 fn connected_after(repeats: u32, timestamps: Option<Timestamps>) -> World {
     let mut world = connecting();
     while world.fx.sent.len() <= repeats as usize {

@@ -206,7 +206,7 @@ impl World {
         self.inject_raw(ports, (seq, ack), flags, &room[..len], payload);
     }
 
-    /// The same with options as they are on the wire. The turn of a segment that opens or closes ends with it.
+    /// Injects a segment with raw options. The turn of a segment that opens or closes ends with it.
     pub fn inject_raw(
         &mut self,
         ports: (u16, u16),
@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    /// The same while the turn goes on.
+    /// Injects a segment while the turn goes on.
     pub fn deliver(
         &mut self,
         ports: (u16, u16),
@@ -407,7 +407,7 @@ pub fn established() -> World {
     world
 }
 
-/// The same with timestamps.
+/// Returns a world with an established connection that uses timestamps.
 pub fn established_with_stamps() -> World {
     let mut world = World::new(config());
     world.listen();

@@ -24,7 +24,7 @@ fn detached(world: &mut World) -> ConnectionImage {
     world.stack.tcp_detach(world.conn.unwrap()).unwrap()
 }
 
-/// What an engine makes of an image.
+/// Returns the result of adopting an image.
 fn adopt(other: &mut World, image: &ConnectionImage) -> Result<(), SocketError> {
     let adopted = other.stack.tcp_adopt(other.now, image, &mut other.fx);
     other.conn = adopted.as_ref().ok().copied();

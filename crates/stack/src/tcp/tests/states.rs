@@ -12,7 +12,7 @@ use core::net::SocketAddr;
 use slipstack_wire::tcp::TcpFlags;
 use slipstack_wire::tcp_options::TcpOptions;
 
-/// What arrives. Numbers are relative to RCV.NXT and SND.NXT.
+/// An arriving segment. Numbers are relative to RCV.NXT and SND.NXT.
 #[derive(Clone, Copy)]
 struct Kind {
     flags: TcpFlags,

@@ -43,7 +43,7 @@ fn moved(world: &World) -> World {
     other
 }
 
-/// What a stack answers to the peer's end that comes again.
+/// Returns the answer to a FIN that arrives again.
 fn answer_to_fin(world: &mut World) -> Sent {
     world.peer_at(0u32.wrapping_sub(1), FIN | ACK, &[]);
     world.only()

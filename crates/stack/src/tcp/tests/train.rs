@@ -33,7 +33,7 @@ fn skip(world: &mut World, len: u32) {
     world.seq = world.seq.wrapping_add(len);
 }
 
-/// What is in a burst, and how many of its segments join another.
+/// Bursts of segments, and how many of each are joined.
 const BURSTS: &[(&str, Burst, u64)] = &[
     ("one full segment", |w| many(w, 1), 0),
     ("two: the second promises more", |w| many(w, 2), 0),
@@ -168,7 +168,7 @@ const BURSTS: &[(&str, Burst, u64)] = &[
     ("more than the window", |w| many(w, 80), 63),
 ];
 
-/// What a connection has become, and how many segments joined others.
+/// Returns the connection's final state, and how many segments were joined.
 fn outcome(mut world: World, burst: Burst, is_burst: bool) -> (String, u64) {
     world.tos = 2;
     world.is_burst = is_burst;

@@ -1,6 +1,6 @@
 //! TIME-WAIT goes on in another stack when its own ends.
 //!
-//! Whoever adopts checks everything: what is told may be hostile.
+//! The adopting stack checks every value, because an image may be hostile.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;

@@ -1,4 +1,4 @@
-//! What the path is thought to carry (draft-ietf-ccwg-bbr 5.5).
+//! BBR's model of the path (draft-ietf-ccwg-bbr 5.5).
 
 use super::{Bbr, State, UNIT};
 use crate::tcp::cc::window::{INITIAL_BYTES, Window};
@@ -59,7 +59,7 @@ pub struct Model {
     aggregate: u64,
 }
 
-/// What loss has bounded.
+/// Bounds that loss has set.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     bw_lo: u64,
@@ -130,7 +130,7 @@ impl Model {
         self.bdp_at(self.bw, gain)
     }
 
-    /// The same at another bandwidth.
+    /// Returns the bandwidth-delay product at the given bandwidth.
     pub fn bdp_at(&self, bw: u64, gain: u64) -> u64 {
         if self.min_rtt == 0 || bw == 0 {
             return u64::from(INITIAL_BYTES);
@@ -197,7 +197,7 @@ impl Model {
         self.has_full_bandwidth |= self.is_full_now;
     }
 
-    /// What is delivered now ends the round that begins.
+    /// Begins a round that ends with the delivery of data sent from now on.
     pub fn begin_round(&mut self) {
         self.next_round = self.delivered;
     }

@@ -1,4 +1,4 @@
-//! What is being tried out (draft-ietf-ccwg-bbr 5.3): Startup, Drain, the four parts of ProbeBW, ProbeRTT.
+//! BBR's phases (draft-ietf-ccwg-bbr 5.3): Startup, Drain, the four parts of ProbeBW, ProbeRTT.
 
 use super::model::is_inflight_too_high;
 use super::{Bbr, State, UNIT};
