@@ -26,7 +26,7 @@ impl Ends {
     }
 }
 
-/// Of an address alone.
+/// Returns the words of an address without its port.
 #[inline]
 pub(crate) fn ip_words(ip: IpAddr) -> [u64; 2] {
     match ip {

@@ -29,7 +29,7 @@ impl fmt::Debug for Attachment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachError {
     pub sentence: String,
-    /// The same for `slipstack why`.
+    /// The reason as `slipstack why` reports it.
     pub why: Why,
     /// The engine is somebody else's, who is not there now: he may be back.
     pub may_pass: bool,
@@ -43,7 +43,7 @@ impl fmt::Display for AttachError {
 
 impl std::error::Error for AttachError {}
 
-/// What belongs on the stack.
+/// The rules by which a socket belongs on the stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// Own addresses with their prefix lengths.
@@ -51,11 +51,11 @@ pub struct Policy {
     pub gateways: Vec<IpAddr>,
     /// Networks that are reached beside those of the addresses.
     pub networks: Vec<(IpAddr, u8)>,
-    /// Of the network that all this follows from.
+    /// Revision of the network from which the policy follows.
     pub revision: u64,
     /// Largest IP packet of the stack's link in bytes.
     pub mtu: u16,
-    /// The same of IPv6, if routers ask for less.
+    /// The link's MTU for IPv6, if routers ask for less.
     pub mtu_v6: Option<u16>,
     /// The stack's interface by its number in the kernel, 0 = it has none there.
     pub interface: u32,
@@ -143,7 +143,7 @@ impl Policy {
     }
 }
 
-/// Of the link alone.
+/// Whether the address is valid on its link alone.
 fn is_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
@@ -179,10 +179,10 @@ pub trait Attach: Send + Sync {
         1
     }
 
-    /// What belongs on the stack. May have to speak to the keeper, once.
+    /// Returns the policy. May have to ask the keeper, once.
     fn policy(&self) -> Result<Policy, AttachError>;
 
-    /// The same as it has become, if it is one that changes.
+    /// Returns the policy as it is now, if it may have changed.
     ///
     /// # Errors
     /// Nobody can be asked now.

@@ -44,7 +44,7 @@ const RX_PENDING: usize = 2;
 const TX_WANTED: usize = 3;
 /// The engine's: how far the bytes have left, where the program asks for it.
 const TX_SENT: usize = 4;
-/// Of an accepted connection: whose it is. Its generation while it is offered, with [`TAKEN`] when the program has it.
+/// Ownership of an accepted connection: its generation while it is offered, with [`TAKEN`] when the program has it.
 const CLAIM: usize = 5;
 
 const TAKEN: u64 = 1 << 63;
@@ -348,7 +348,7 @@ impl<'a> Cell<'a> {
         self.word(3, TX_WANTED).swap(word, Ordering::SeqCst) != word
     }
 
-    /// What [`Cell::want_sent`] has said last; 0 = the program waits for room alone.
+    /// Returns the value last set by [`Cell::want_sent`]; 0 = the program waits for room alone.
     pub(crate) fn low_water(&self) -> u64 {
         self.word(3, TX_WANTED).load(Ordering::SeqCst) >> 1
     }
@@ -371,7 +371,7 @@ impl<'a> Cell<'a> {
         self.word(3, TX_WANTED).store(0, Ordering::Relaxed);
     }
 
-    /// Of an accepted connection of this generation: the program has it.
+    /// Whether the program has taken the accepted connection of this generation.
     pub(crate) fn is_taken(&self, generation: u32) -> bool {
         self.word(3, CLAIM).load(Ordering::Acquire) == u64::from(generation) | TAKEN
     }

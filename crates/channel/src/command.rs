@@ -12,7 +12,7 @@ use crate::ids::{Kind, SockId};
 /// How a program lets go of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseMode {
-    /// What was written is delivered, then FIN.
+    /// Written data is delivered, then FIN.
     Orderly,
     /// RST at once.
     Abort,
@@ -73,24 +73,24 @@ pub enum SocketOption {
     MaxSeg(u16),
     /// `None` = the default.
     Linger2(Option<Duration>),
-    /// Of what goes over IPv4; the next two of what goes over IPv6.
+    /// Type of service of IPv4 packets; the next two are for IPv6.
     Tos(u8),
     Ttl(u8),
     TosV6(u8),
     TtlV6(u8),
     Broadcast(bool),
     ReusePort(bool),
-    /// Of a listener: connections whose data was taken with the SYN while their handshake is not done.
+    /// Limit of a listener's connections whose data was taken with the SYN and whose handshake is not done.
     FastOpen(u32),
-    /// Of a listener: timeouts of the SYN-ACK before an ACK that brings no data opens a connection.
+    /// Timeouts of a listener's SYN-ACK before an ACK without data opens a connection.
     DeferAccept(u8),
     /// An active open may put data into its SYN.
     FastOpenConnect(bool),
     /// Datagrams that came joined are delivered so.
     TakesJoined(bool),
-    /// What becomes of large datagrams: Linux's numbers of IP_MTU_DISCOVER.
+    /// Path MTU discovery of datagrams, by Linux's numbers of IP_MTU_DISCOVER.
     MtuDiscovery(u8),
-    /// The same of those over IPv6.
+    /// Path MTU discovery of datagrams over IPv6.
     MtuDiscoveryV6(u8),
     Multicast(MulticastOption),
     /// Retransmissions of a SYN; 0 = the default.
@@ -105,12 +105,12 @@ pub enum SocketOption {
     Table(u16),
     /// The VLAN that is left and heard by, plus one; 0 = any.
     Link(u16),
-    /// What comes back of datagrams over IPv4 (IPv6) is told even to who is not connected.
+    /// Errors about datagrams over IPv4 (IPv6) are reported to unconnected sockets too.
     ReturnsV4(bool),
     ReturnsV6(bool),
 }
 
-/// What a program asks of its engine.
+/// A request of a program to its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     Open {

@@ -1,4 +1,4 @@
-//! What programs, instances and the keeper say to each other over an AF_UNIX SOCK_SEQPACKET socket.
+//! Messages between programs, instances and the keeper over an AF_UNIX SOCK_SEQPACKET socket.
 //!
 //! The control plane is rare, so a message is one JSON object with a version in its greeting;
 //! descriptors travel beside it by SCM_RIGHTS, and the message names the role of each in order. Every
@@ -60,7 +60,7 @@ pub struct Hello {
     pub is_shared: bool,
 }
 
-/// What a client asks of the keeper (and, where said, of an instance).
+/// A client's request to the keeper (and, where said, to an instance).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     Hello(Hello),
@@ -205,7 +205,7 @@ pub enum Refusal {
     Failed,
 }
 
-/// What every client learns.
+/// The answer that every client gets when it attaches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     pub client: u64,
@@ -219,12 +219,12 @@ pub struct Welcome {
     pub network: NetworkState,
 }
 
-/// What kind of device it is, for those who do not open it.
+/// The device's kind, for processes that do not open it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceTold {
     /// As `--device` names it; several ways to open it are told apart behind a colon.
     pub kind: String,
-    /// What it is called before its name: "interface".
+    /// The word before its name in sentences: "interface".
     pub title: String,
     /// Why it is of this kind; a sentence for people.
     pub why: String,
@@ -240,7 +240,7 @@ pub struct DeviceTold {
 /// Role of a descriptor beside a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Descriptor {
-    /// Of the slot of the device; several come in the back end's order.
+    /// A descriptor of the device's slot; several come in the back end's order.
     Device,
     /// A steering map; several come in the order of `device::Steering`.
     SteeringMap,

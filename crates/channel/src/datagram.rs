@@ -15,7 +15,7 @@ pub(crate) const HEADER: usize = 64;
 /// Longest payload of a datagram (over IPv6).
 pub(crate) const PAYLOAD_MAX: usize = 65_527;
 
-/// What goes with a datagram's bytes. Of one to send, what is absent is left to the engine.
+/// Control data of a datagram. When sending, the engine chooses absent values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {
     /// Received: the sender. To send: the destination, if not the connected one.

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use crate::ids::SockId;
 
-/// What a turn brought.
+/// The result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnOutcome {
     /// Something was done: events may have come.
@@ -33,7 +33,7 @@ pub enum Exit {
     Exec,
 }
 
-/// What a thread that is about to block has to wait for.
+/// The descriptors and the time that a blocking thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitOn {
     /// Descriptors to poll for reading; −1 = none.
@@ -95,7 +95,7 @@ pub trait Driver: Send + Sync {
         true
     }
 
-    /// What the stand-in calls when it has brought events that no thread of the program's has been told of. Set once.
+    /// Sets the call that the stand-in makes after it brought events that no thread of the program knows of. Set once.
     fn set_relief(&self, _call: Box<dyn Fn() + Send + Sync>) {}
 
     /// Whether another thread owns the engine, and keeps it for some microseconds: [`Driver::prepare_wait`] would wait for

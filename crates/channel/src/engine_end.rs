@@ -1,6 +1,6 @@
 //! The engine's side of a channel.
 //!
-//! What the program writes is read once and checked. A contradiction is noted as a [`Lie`]; the
+//! Values written by the program are read once and checked. A contradiction is noted as a [`Lie`]; the
 //! call that found it answers with something harmless, and the engine detaches the client when
 //! it asks [`EngineEnd::lie`].
 
@@ -24,7 +24,7 @@ use crate::layout::{self, PROGRAM_SOCKETS, SOCKETS, header};
 use crate::reply::{self, Refusal, Reply};
 use crate::state::{Reason, State, StateWord};
 
-/// What a program was caught at.
+/// A contradiction in a program's shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lie {
     /// A command that no program of this version sends.
@@ -68,7 +68,7 @@ impl EngineEnd {
         EngineEnd::create_of(layout::REGION_BYTES)
     }
 
-    /// The same in a region of `len` bytes, for a program whose addresses are limited.
+    /// Creates the engine's end in a region of `len` bytes, for a program whose address space is limited.
     pub fn create_of(len: usize) -> io::Result<EngineEnd> {
         let len = len.clamp(layout::REGION_BYTES_MIN, layout::REGION_BYTES);
         let region = Region::create("slipstack-channel", len)?;
@@ -111,7 +111,7 @@ impl EngineEnd {
         &self.region
     }
 
-    /// What the program was caught at first, if anything.
+    /// Returns the program's first contradiction, if there was any.
     #[inline]
     pub fn lie(&self) -> Option<Lie> {
         self.lie
@@ -142,7 +142,7 @@ impl EngineEnd {
         self.commands.pop().map(Coded)
     }
 
-    /// What it says, if it is well formed.
+    /// Decodes a command; returns `None` if it is malformed.
     pub fn decode(&mut self, coded: &Coded) -> Option<(Command, Ticket)> {
         let decoded = Command::decode(&coded.0);
         if decoded.is_none() {
@@ -401,7 +401,7 @@ impl EngineEnd {
     }
 }
 
-/// What the program has put into a send ring.
+/// The engine's view of the bytes in a send ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// Stream offset after the last byte.
@@ -502,7 +502,7 @@ impl SendSide {
         cell.is_tx_wanted() && self.wake_if_roomy(end, sock)
     }
 
-    /// Of what the engine has seen in the ring `unsent` bytes have not left yet (TCP_NOTSENT_LOWAT).
+    /// Publishes that `unsent` of the bytes seen in the ring have not been sent yet (TCP_NOTSENT_LOWAT).
     pub fn tell_sent(&self, end: &mut EngineEnd, sock: SockId, unsent: u32) {
         let Some(cell) = end.cell(sock.index) else {
             return;

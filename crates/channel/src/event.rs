@@ -2,7 +2,7 @@
 
 use crate::ids::{GENERATION_MASK, SockId};
 
-/// What happened to a socket.
+/// An event of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// Look at the socket: something about it changed. At most one of these is outstanding per

@@ -40,7 +40,7 @@ impl FlowDirectory {
         self.enter(ends, USED)
     }
 
-    /// The same of what a datagram socket is connected to.
+    /// Opens the entry of a connected datagram socket.
     pub fn open_datagrams(&mut self, ends: &Ends) -> Option<u32> {
         self.enter(ends, USED | UDP)
     }

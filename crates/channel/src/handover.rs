@@ -61,7 +61,7 @@ impl HandoverArea {
 /// A connection in a handover area, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandoverImage {
-    /// What the stack wrote; the stack checks it.
+    /// The stack's part of the image; the stack checks it.
     pub stack: Vec<u8>,
     ring: Option<ByteRing>,
     /// Stream offsets of the bytes in the ring: acknowledged up to, written up to.

@@ -10,7 +10,7 @@ pub struct SockId {
     pub generation: u32,
 }
 
-/// What a socket speaks.
+/// A socket's transport protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     Tcp,

@@ -1,4 +1,4 @@
-//! What engines and the keeper put into each other's inboxes.
+//! Messages in the inboxes of engines and keeper.
 //!
 //! Each message begins with a header of eight bytes:
 //!
@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use crate::passing::{Passed, PassingHead};
 
-/// Of the header and of every body; a reader takes no other.
+/// Version of the header and of every body; a reader takes no other.
 const VERSION: u8 = 1;
 /// Length of the header.
 pub const INBOX_HEADER_LEN: usize = 8;
@@ -36,7 +36,7 @@ pub enum InboxMessage<'a> {
     Stray { slot: u16, frame: &'a [u8] },
     /// Part of a connection that changes its engine before a program has accepted it.
     Passing(PassingHead, Passed<'a>),
-    /// What an engine hears of a multicast group. Goes to the keeper.
+    /// An engine's membership in a multicast group. Goes to the keeper.
     Group(SlotGroup),
     /// The keeper has published another network: the engine asks for it.
     NetworkChanged,
@@ -44,7 +44,7 @@ pub enum InboxMessage<'a> {
     Inquiry,
 }
 
-/// What the engine of one slot hears of one group.
+/// The membership of one slot's engine in one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotGroup {
     pub slot: u16,

@@ -1,4 +1,4 @@
-//! What programs, engines and the keeper say to each other.
+//! The channel between programs, engines and the keeper.
 //!
 //! A program and its engine share one [`Region`](slipstack_mem::Region) per pair: rings of
 //! commands and events, a cell per socket and a byte ring per socket and direction. The program's

@@ -25,7 +25,7 @@ pub const PASSED_CHUNK: usize = 1800;
 /// Engines that a connection visits at most.
 pub const HOPS_MAX: u8 = 16;
 
-/// What a message carries.
+/// The body of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed<'a> {
     /// The image of a half-open connection: complete.

@@ -15,14 +15,14 @@ use crate::ids::SockId;
 use crate::layout::PUNCH_MIN;
 use crate::urgent::UrgentWord;
 
-/// What the engine knows about one receive ring.
+/// The engine's state of one receive ring.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiveRing {
     ring: Option<ByteRing>,
     generation: u32,
     /// The program has read up to here, as far as we looked.
     consumed: u64,
-    /// What the stack has been told of it. The mark for the next notice is counted from here: from
+    /// The part of it that the stack was told. The mark for the next notice is counted from here: from
     /// `consumed` it could run ahead of the reader for ever, and the window would never open again.
     told: u64,
     /// In-order bytes published.
@@ -57,7 +57,7 @@ impl ReceiveRing {
         true
     }
 
-    /// The same for `len` bytes that `fill` puts there itself. `false` = no room, or it could not.
+    /// Stores `len` bytes that `fill` writes itself. Returns `false` if there is no room or `fill` failed.
     pub fn store_with(
         &mut self,
         end: &mut EngineEnd,
@@ -294,7 +294,7 @@ impl ReceiveRing {
         self.head
     }
 
-    /// What the stack has been told that the program has read.
+    /// Returns the position up to which the stack was told that the program has read.
     pub fn told(&self) -> u64 {
         self.told
     }

@@ -1,4 +1,4 @@
-//! What an engine answers to a request.
+//! Replies of an engine to requests.
 
 use core::sync::atomic::Ordering;
 use std::net::SocketAddr;

@@ -18,16 +18,16 @@ use crate::state::Reason;
 pub(crate) const HEADER: usize = 80;
 /// Bytes that may wait; what comes back beyond it is lost.
 const RING_BYTES: usize = 32 << 10;
-/// What an error quotes at most.
+/// Bytes of a datagram that an error quotes at most.
 const PAYLOAD_MAX: usize = 2048;
 
-/// What came back of a datagram of ours.
+/// An ICMP error about a sent datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Returned {
     pub reason: Reason,
     /// Where it was sent to.
     pub to: SocketAddr,
-    /// Who sent it back.
+    /// Address of the host that sent the error.
     pub offender: IpAddr,
     /// Type and code of the ICMP message, of the version that the addresses have.
     pub kind: u8,

@@ -1,4 +1,4 @@
-//! What a socket's cell says about the socket.
+//! The state bits of a socket's cell.
 
 use core::fmt;
 use core::ops::{BitOr, BitOrAssign};

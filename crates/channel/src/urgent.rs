@@ -35,7 +35,7 @@ impl UrgentWord {
     }
 }
 
-/// What MSG_OOB would find.
+/// The result that MSG_OOB would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgent {
     /// There is no mark, it has been read past, or the byte has been taken.

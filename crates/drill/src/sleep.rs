@@ -2,7 +2,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What the calls and whoever moves the time tell each other.
+/// The state shared by blocking calls and the driver of virtual time.
 #[derive(Default)]
 pub struct Sleep {
     state: Mutex<State>,

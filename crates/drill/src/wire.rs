@@ -48,7 +48,7 @@ impl Wire {
         self.queues().inbound.push_back(frame);
     }
 
-    /// What is sent from here on leaves at this time.
+    /// Sets the time at which frames sent from now on leave.
     pub fn set_now(&self, now_ns: u64) {
         self.queues().now_ns = now_ns;
     }

@@ -10,7 +10,7 @@ pub fn now() -> Instant {
     Instant(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// What to add to the clock's nanoseconds for the time of day.
+/// Returns the nanoseconds to add to the clock for the time of day.
 pub fn wall_offset_ns() -> u64 {
     let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     (wall.unwrap_or_default().as_nanos() as u64).saturating_sub(now().0)

@@ -1,4 +1,4 @@
-//! What TCP senders do, seen from the wire: the same measure for every stack.
+//! Measures of TCP senders taken from the wire, alike for every stack.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -12,7 +12,7 @@ const PROTOCOL_TCP: u8 = 6;
 /// Flows remembered; beyond it all are forgotten, which hides a few retransmissions.
 const FLOWS_MAX: usize = 65_536;
 
-/// Of the frames that came in at one side, before the link.
+/// Counters of the frames that came in at one side, before the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpCounters {
     /// Segments with data.

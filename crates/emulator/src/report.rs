@@ -1,4 +1,4 @@
-//! What happened, for people and for programs.
+//! Reports of a run, for people and for programs.
 
 use std::fmt::Write;
 

@@ -8,13 +8,13 @@ pub fn now_ns() -> u64 {
     nanoseconds(ClockId::Monotonic)
 }
 
-/// What the wall clock said at `then` of [`now_ns`], if it was not set since.
+/// Returns the wall-clock time at `then` of [`now_ns`], unless the clock was set since.
 pub fn wall_ns_at(then: u64) -> u64 {
     let since = now_ns().saturating_sub(then);
     nanoseconds(ClockId::Realtime).saturating_sub(since)
 }
 
-/// What [`now_ns`] gave when the wall clock said `then`, if it was not set since.
+/// Returns the value of [`now_ns`] at wall-clock time `then`, unless the clock was set since.
 pub fn monotonic_ns_at(then: u64) -> u64 {
     let since = nanoseconds(ClockId::Realtime).saturating_sub(then);
     now_ns().saturating_sub(since)

@@ -184,7 +184,7 @@ impl MpscInbox {
 pub struct InboxReader {
     inbox: MpscInbox,
     next: u64,
-    /// Of claimed cells that are not published yet: since when the first is waited for, and which were claimed
+    /// State of claimed and unpublished cells: since when the first is waited for, and which were claimed
     /// by then.
     waiting: Option<Waiting>,
 }

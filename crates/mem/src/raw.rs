@@ -29,7 +29,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Of gigabytes that are hardly used, a program that locks what it maps (mlockall) would have each page at once, and
+    /// A program that locks its mappings (mlockall) would have every page of hardly used gigabytes at once, and
     /// so would its core file.
     pub(crate) fn shared(fd: BorrowedFd<'_>, len: usize) -> io::Result<Mapping> {
         let (null, none, shared) = (core::ptr::null_mut(), ProtFlags::empty(), MapFlags::SHARED);

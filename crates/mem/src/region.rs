@@ -232,7 +232,7 @@ impl WipedPage {
         }
     }
 
-    /// What was stored; zero in a child forked since.
+    /// Returns the stored value; zero in a child forked since.
     pub fn load(&self) -> u64 {
         self.mapping
             .view()

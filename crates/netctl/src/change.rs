@@ -27,7 +27,7 @@ const NAME_MAX: usize = 31;
 const INDEX_BASE: u32 = 0x4000_0000;
 const LOCAL_TABLE: u32 = 255;
 
-/// What becomes of a thing that is there already.
+/// The treatment of an entry that exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// It must not be there.
@@ -68,7 +68,7 @@ pub enum Change {
         address: (IpAddr, u8),
         mode: Mode,
     },
-    /// Of whatever prefix length, if none is given.
+    /// Removes an address, of any prefix length if none is given.
     DelAddress {
         interface: String,
         ip: IpAddr,
@@ -91,7 +91,7 @@ pub enum Change {
         ip: IpAddr,
     },
     SetForwarding(bool),
-    /// Of addresses that are shared with the kernel since the start.
+    /// Changes the sharing of addresses that were shared with the kernel from the start.
     SetShare(KernelShare),
     /// A number of every stack of the device, by name.
     Tune {

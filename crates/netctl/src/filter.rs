@@ -12,7 +12,7 @@ const STEP: u32 = 100;
 /// The greatest number; the one above it is the rule for everything else.
 const NUMBER_MAX: u32 = 65_534;
 
-/// What a rule does with a packet.
+/// The action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FilterAction {
     Allow,

@@ -4,7 +4,7 @@
 //! A client connects to the keeper's control socket (AF_UNIX, SOCK_SEQPACKET) and sends [`Envelope::Net`] with a
 //! [`Call`]; each call has one [`Answer`], after [`Query::Watch`] another for each change. A message is one JSON
 //! object, in a packet or, if it is long, beside one: see [`large`].
-//! Who may change is decided by the keeper from the credentials of the connection.
+//! The keeper decides from the credentials of a connection whether its peer may change anything.
 
 mod change;
 mod client;

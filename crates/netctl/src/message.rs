@@ -9,16 +9,16 @@ use crate::filter::FilterChange;
 use crate::network::NetworkState;
 use crate::sockets::{EngineTold, Inquiry, ProgramTold};
 
-/// Of this protocol. A keeper refuses another one and says its own.
+/// Version of this protocol. A keeper refuses another one and names its own.
 pub const VERSION: u32 = 2;
 
-/// What tells these messages from others on the same socket.
+/// The envelope that tells these messages from others on the same socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Envelope {
     Net(Call),
 }
 
-/// What comes back.
+/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Returned {
     Net(Box<Answer>),
@@ -77,7 +77,7 @@ pub enum Answer {
     Changed {
         revision: u64,
     },
-    /// What each engine has answered is in a file: their descriptors are beside the message, in order.
+    /// The answers of engines, each in a file: their descriptors are beside the message, in order.
     Engines(Vec<EngineTold>),
     /// The rules, a [`crate::FilterRule`] as JSON in each line, are in the file whose descriptor is beside the message.
     Filter,

@@ -9,7 +9,7 @@ use crate::share::KernelShare;
 /// Linux's table of routes that name no other.
 pub const MAIN_TABLE: u32 = 254;
 
-/// What holds for all engines and programs of a device. The keeper publishes it; whoever applies it applies it whole.
+/// The network of all engines and programs of a device. The keeper publishes it; engines apply it whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkState {
     /// Counts the changes.
@@ -23,7 +23,7 @@ pub struct NetworkState {
     pub neighbours: Vec<NeighbourEntry>,
     /// Packets for others are passed on.
     pub is_forwarding: bool,
-    /// What routers of the link say, if they are asked.
+    /// The configuration learnt from routers of the link, if they are asked.
     pub learnt: Option<LearntNetwork>,
     /// Numbers of every stack that an operator has set, by name.
     #[serde(default)]
@@ -84,7 +84,7 @@ impl RouteEntry {
         }
     }
 
-    /// The same route, its destination without the bits of a host.
+    /// Returns the route with the host bits of its destination cleared.
     #[must_use]
     pub fn normalized(&self) -> RouteEntry {
         let (ip, len) = self.to;
@@ -138,7 +138,7 @@ pub struct NeighbourEntry {
     pub mac: [u8; 6],
 }
 
-/// What routers tell beside what is configured; of IPv6 alone, but for the link.
+/// Configuration learnt from routers, beside what an operator has set; of IPv6 alone, but for the link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearntNetwork {
     pub addresses: Vec<LearntEntry>,

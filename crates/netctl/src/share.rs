@@ -12,15 +12,15 @@ pub enum Listed {
     Kernel,
 }
 
-/// What an operator wants of the ports for now.
+/// The action on shared ports that an operator has set for now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ShareAction {
     /// As listed.
     #[default]
     Default,
-    /// What is new goes to the kernel.
+    /// New flows go to the kernel.
     AllToKernel,
-    /// What is new goes to the stack.
+    /// New flows go to the stack.
     AllToStack,
 }
 

@@ -5,7 +5,7 @@ use slipstack_stack::{Counter, Counters};
 
 use crate::host::Host;
 
-/// What came in at one layer, and everything that may have become of it there.
+/// The packets that came in at one layer, and all counters of their outcomes there.
 struct Layer {
     name: &'static str,
     came: &'static [Counter],
@@ -95,7 +95,7 @@ const TCP: &[Counter] = &[
     Counter::DropTcpGroup,
 ];
 
-/// What became of segments that header prediction has not taken.
+/// Outcomes of segments that header prediction has not taken.
 const SEGMENTS: &[Counter] = &[
     Counter::RxTcpTaken,
     Counter::RxTcpResets,
@@ -137,7 +137,7 @@ const LAYERS: &[Layer] = &[
         went: &[SEGMENTS],
     },
 ];
-/// What only becomes of frames that the way has damaged.
+/// Outcomes that only damaged frames may have.
 const DAMAGE: &[Counter] = &[
     Counter::DropEthernetShort,
     Counter::DropEthernetType,

@@ -1,4 +1,4 @@
-//! What must be true at each step, and when a world has come to rest.
+//! Checks at each step, and when a world has come to rest.
 
 use crate::balance;
 use crate::host::Host;
@@ -10,7 +10,7 @@ const REST_STEPS_PER_PROGRAM: u64 = 400;
 /// Every engine is asked for a segment that nobody knows, time and again while its port changes hands.
 const STRAY_STEPS: u64 = 80;
 
-/// What holds between any two calls of a stack.
+/// Checks the invariants between any two calls of a stack.
 pub fn invariants(host: &Host) -> Result<(), String> {
     host.stack
         .tcp_audit()

@@ -20,7 +20,7 @@ const STEP_NS: u64 = 2_000;
 const REQUEST: [u8; 100] = [b'q'; 100];
 const ANSWER_LEN: u64 = 200;
 
-/// What the stack said last.
+/// The stack's last report.
 #[derive(Default)]
 struct Listener {
     sent: Option<Sent>,

@@ -18,7 +18,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const ENDLESS: u64 = 1 << 44;
 const PORT: u16 = 80;
 
-/// What is run.
+/// The setup of a run.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The bottleneck.
@@ -56,7 +56,7 @@ impl Setup {
     }
 }
 
-/// What came of it.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Acknowledged bits per second of each flow, over the measured time.

@@ -140,7 +140,7 @@ pub struct Said {
     pub len: u32,
 }
 
-/// What the victim did. `listens` switches the record of segments on.
+/// The victim's behaviour. `listens` switches the record of segments on.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub listens: bool,

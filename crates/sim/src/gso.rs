@@ -1,4 +1,4 @@
-//! What a device does for a stack that leaves checksums and segmentation to it.
+//! A device's checksum and segmentation offload.
 
 use slipstack_stack::{Gso, TxOffload};
 use slipstack_wire::checksum::{self, Sum};
@@ -78,7 +78,7 @@ fn rewrite_v4(frame: &mut [u8], l4_len: usize, index: u16) -> Sum {
     checksum::pseudo_v4(src.into(), dst.into(), 6, l4_len as u32)
 }
 
-/// The same for IPv6.
+/// Rewrites the header of an IPv6 segment.
 fn rewrite_v6(frame: &mut [u8], l4_len: usize) -> Sum {
     write_u16(frame, IP_AT + 4, l4_len as u16);
     let address = |at: usize| {

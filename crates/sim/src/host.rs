@@ -29,10 +29,10 @@ pub struct Abort {
     pub remote: SocketAddr,
 }
 
-/// What a program has said of its end of a connection, and what may still come for it.
+/// The way in which a program closed a connection, which decides what may still come for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Closing {
-    /// What is written is sent: acknowledgements, and the release.
+    /// Written data is sent: acknowledgements, and the release, may come.
     Orderly,
     /// Nothing but the release.
     Abort,
@@ -47,7 +47,7 @@ pub struct HostEffects {
     pub datagrams: VecDeque<(UdpId, SocketAddr, Vec<u8>)>,
     /// Frames that the stack has sent, a super-frame once.
     pub transmitted: u64,
-    /// What was wrong; the world stops at the first.
+    /// Violations found; the world stops at the first.
     pub violations: Vec<String>,
     released: HashSet<ConnId>,
     closed: HashMap<ConnId, Closing>,
@@ -57,7 +57,7 @@ pub struct HostEffects {
     pub leaves_offloads: bool,
     /// Share of stores that find no room, in hundredths of a percent.
     pub refusal: u32,
-    /// What is around a stack that shares its address with others.
+    /// The surroundings of a stack that shares its address with others.
     pub place: Option<Place>,
     /// Messages to other slots, which leave at the end of the turn.
     pub outbox: Vec<(u16, Message)>,
@@ -83,7 +83,7 @@ pub struct Host {
     pub skew_ns: u64,
     /// Its program takes connections from the accept queue at once.
     pub accepts: bool,
-    /// Of each listener: connections offered and taken.
+    /// Connections offered and taken of each listener.
     accept_queues: HashMap<ListenerId, (u32, u32)>,
     /// Frames that came to the device, and those of the stack to itself.
     pub arrived: u64,
@@ -150,7 +150,7 @@ impl Host {
         }
     }
 
-    /// What the host's clock says at a time of the world.
+    /// Returns the host's clock at a time of the world.
     pub fn clock(&self, now: Instant) -> Instant {
         now.plus_nanos(self.skew_ns)
     }
@@ -199,7 +199,7 @@ impl Host {
         self.fx.set_coming(None);
     }
 
-    /// What others have sent by now: frames to the stack, connections and handshakes to the caller.
+    /// Takes the messages that others have sent: frames go to the stack, connections and handshakes to the caller.
     pub fn take_post(&mut self, now: Instant) -> Vec<Message> {
         let mut passages = Vec::new();
         while let Some(message) = self.post.pop(now) {
@@ -306,7 +306,7 @@ impl HostEffects {
         Some(self.streams.entry(conn).or_default())
     }
 
-    /// Of a connection that its program has not closed: nobody hears of it any more.
+    /// Returns the streams of a connection, which its program must not have closed.
     fn open_streams_of(&mut self, conn: ConnId, what: &str) -> Option<&mut Streams> {
         if self.closed.contains_key(&conn) && !self.released.contains(&conn) {
             self.violations
@@ -316,7 +316,7 @@ impl HostEffects {
         self.streams_of(conn, what)
     }
 
-    /// Of a connection that may be closed, but not aborted.
+    /// Returns the streams of a connection, which may be closed but not aborted.
     fn sending_streams_of(&mut self, conn: ConnId, what: &str) -> Option<&mut Streams> {
         if self.closed.get(&conn) == Some(&Closing::Abort) && !self.released.contains(&conn) {
             self.violations

@@ -14,7 +14,7 @@ const SHIFT: u16 = 10_000;
 #[derive(Clone, Copy, Debug)]
 pub struct Nat {
     pub host: usize,
-    /// What is added to the host's ports, outside.
+    /// Offset that is added to the host's ports, outside.
     shift: u16,
 }
 

@@ -9,7 +9,7 @@ use crate::link::{DropReason, Link, LinkCounters, LinkParams, too_big};
 use crate::nat::Nat;
 use crate::vlan::{Tagging, Tags};
 
-/// What arrived where.
+/// A frame's arrival at a host.
 #[derive(Debug)]
 pub struct Arrival {
     pub to: usize,
@@ -17,7 +17,7 @@ pub struct Arrival {
     pub meta: RxMeta,
 }
 
-/// What a link is to remember of a frame: by whom it was sent, and how.
+/// The sender of a frame on a link, and how it was sent.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     from: usize,
@@ -301,7 +301,7 @@ impl Network {
         }
     }
 
-    /// What the router says to a frame that does not fit the sender's link.
+    /// Returns the router's answer to a frame that does not fit the sender's link.
     fn too_big_answer(&mut self, from: usize, bytes: &[u8]) -> Option<Vec<u8>> {
         let router = self.router?;
         let link = self.link(from);

@@ -3,7 +3,7 @@
 
 use slipstack_stack::{CloseMode, ConnId, Instant, Reason};
 
-/// What one side of a connection is to do.
+/// The task of one side of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Task {
     /// Names of the two streams.

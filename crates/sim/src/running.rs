@@ -1,4 +1,4 @@
-//! What a program does with its host: reads, writes, and closes.
+//! A program's calls to its host: reads, writes and closes.
 
 use slipstack_stack::rng::Rng;
 use slipstack_stack::{CloseMode, Instant};

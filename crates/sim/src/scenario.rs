@@ -33,7 +33,7 @@ pub struct Options {
     pub tags: Option<Tags>,
 }
 
-/// What a seed did.
+/// Report of a seed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub connections: u32,
@@ -188,7 +188,7 @@ fn socket_options(rng: &mut Rng) -> SocketOptions {
     options
 }
 
-/// What client and server of one connection do.
+/// Returns the tasks of client and server of one connection.
 fn tasks(rng: &mut Rng) -> (Task, Task) {
     let (key_a, key_b) = (rng.next_u64(), rng.next_u64());
     let mut task = |key_out, key_in, bytes_out, bytes_in, rhythm| {

@@ -158,7 +158,7 @@ impl Streams {
         Ok(self.read)
     }
 
-    /// What came out of order is thrown away: the peer has to send it again.
+    /// Drops bytes received out of order; the peer has to send them again.
     pub fn forget_ahead(&mut self) {
         self.pieces.split_off(&self.available);
         for (start, bytes) in &mut self.pieces {

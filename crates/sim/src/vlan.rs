@@ -12,7 +12,7 @@ const VLAN: u16 = 0x0fff;
 const STRAY_EVERY: u32 = 16;
 const STRAY: u16 = 0x0abc;
 
-/// What frames between the hosts carry.
+/// The tags of frames between the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tags {
     /// A priority and no VLAN: the tag is the stacks' to take off.
@@ -50,7 +50,7 @@ impl Tagging {
         (self.rng.below(STRAY_EVERY) == 0).then(|| tagged(bytes, STRAY))
     }
 
-    /// What an interface hands to its stack.
+    /// Returns the frame that an interface hands to its stack.
     pub fn take_off(&mut self, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
         let Tags::Vlan(vlan) = self.tags else {
             return Some(bytes);

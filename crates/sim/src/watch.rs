@@ -1,4 +1,4 @@
-//! What a host may say on the wire: each segment against what the same side and its peer have said before.
+//! Checks of a host's segments on the wire, each against earlier ones of both sides.
 //!
 //! The stacks are not asked, so that a stack whose own numbers are wrong is seen as well (RFC 9293 3.4, 3.6, 3.8.6).
 
@@ -22,7 +22,7 @@ struct Side {
     end: u64,
     /// After the FIN.
     fin: Option<u64>,
-    /// What its SYN says of scaling.
+    /// Window scale of its SYN.
     scale: Option<u8>,
     /// Where the other side's data may end: the furthest that this side has ever allowed.
     edge: u64,
@@ -209,7 +209,7 @@ impl Watch {
     }
 }
 
-/// Of a keeper, for a flow of which only the ends are known: any numbers, and one byte.
+/// Whether a segment is a keeper's probe of a flow of which only the ends are known: any numbers, and one byte.
 fn is_probe(segment: &TcpSegment<'_>) -> bool {
     segment.header.flags == TcpFlags::ACK && segment.payload == [0]
 }

@@ -25,7 +25,7 @@ use crate::watch::Watch;
 use machines::Deeds;
 pub use moving::{Ending, Way};
 
-/// What went wrong, and when.
+/// A failure, and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub at: Instant,
@@ -432,7 +432,7 @@ impl World {
         Ok(())
     }
 
-    /// What is acknowledged has come to the peer's program, or waits for it.
+    /// Checks that acknowledged bytes have come to the peer's program, or wait for it.
     fn check_received(&self, index: usize, conn: ConnId, upto: u64) -> Result<(), String> {
         let ends = self.hosts[index].stack.tcp_endpoints(conn);
         let peer = ends.and_then(|(local, remote)| self.flows.get(&(remote, local)));

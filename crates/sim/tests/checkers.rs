@@ -122,13 +122,13 @@ fn a_byte_that_was_not_sent_is_noticed() {
     fails_with(&mut world, "sent was");
 }
 
-/// What a stack tells its host, wrongly, in the middle of a transfer: to the client's or the server's.
+/// A wrong report of a stack to its host in the middle of a transfer, at the client's or the server's side.
 type Lie = fn(&mut Host, ConnId);
 type Tale = fn(&mut World, ConnId) -> Event;
 type SpoilHost = fn(&mut Host);
 type SpoilWorld = fn(&mut World);
 
-/// What the fault is said to be, whose stack lies, and how.
+/// Faults: the checker's sentence, whose stack lies, and how.
 const LIES: &[(&str, usize, Lie)] = &[
     ("is handed out", 1, |host, conn| {
         host.fx.store(conn, 0, b"again");
@@ -190,7 +190,7 @@ fn what_a_stack_may_not_tell_is_noticed() {
     }
 }
 
-/// What may not come for a connection that its program has closed.
+/// Events that may not come for a connection that its program has closed.
 const AFTER_CLOSE: &[(&str, CloseMode, Lie)] = &[
     ("store after", CloseMode::Orderly, |host, conn| {
         host.fx.store(conn, host.available(conn), b"more");

@@ -1,7 +1,7 @@
 //! Frames that differ from their predecessor in nothing but what follows from its length: the next segments of
 //! one flow, which a receiver may take as one (generic receive offload).
 //!
-//! What must be equal is what Linux asks for: addresses, ports, type of service, hop limit, fragment field,
+//! The fields that must be equal are Linux's: addresses, ports, type of service, hop limit, fragment field,
 //! acknowledgment, window, flags and options with their timestamps. PSH may differ, and ends the row.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -24,7 +24,7 @@ pub struct Alike {
     payload_at: usize,
 }
 
-/// What is a successor's own.
+/// The fields in which a successor differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Follower<'a> {
     pub seq: u32,
@@ -35,7 +35,7 @@ pub struct Follower<'a> {
 }
 
 impl Alike {
-    /// Of a frame with a TCP segment whose headers are in order. `None`: its headers are of an unusual length.
+    /// Returns the fields of a frame with a well-formed TCP segment; `None` if its headers are of an unusual length.
     pub fn of(frame: &[u8]) -> Option<Alike> {
         let header = *frame.first_chunk::<SPAN>()?;
         let kind = EtherType(u16::from_be_bytes([header[IP - 2], header[IP - 1]]));

@@ -18,7 +18,7 @@ pub struct PacketId {
     pub identification: u32,
 }
 
-/// What can be told of a fragment without the others.
+/// The facts known of a fragment without the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameFragment {
     /// The one that begins with the ports: protocol, source and destination.

@@ -18,7 +18,7 @@ pub enum RecordKind {
 pub struct GroupRecord<'a> {
     pub kind: RecordKind,
     pub group: IpAddr,
-    /// Of the group's family.
+    /// Sources, of the group's family.
     pub sources: &'a [IpAddr],
 }
 

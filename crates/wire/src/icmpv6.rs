@@ -15,7 +15,7 @@ pub enum Icmpv6Error {
     Checksum,
 }
 
-/// What a message says; of neighbour discovery and MLD only what it is.
+/// The kind of a message; of neighbour discovery and MLD its type alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Icmpv6Kind {
     DestinationUnreachable {
@@ -67,7 +67,7 @@ pub mod code {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Icmpv6Message<'a> {
     pub kind: Icmpv6Kind,
-    /// What follows the header: echo data, the quoted packet, target and options.
+    /// The body after the header: echo data, the quoted packet, target and options.
     pub body: &'a [u8],
 }
 

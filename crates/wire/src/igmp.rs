@@ -104,7 +104,7 @@ const fn response_ms(code: u8) -> u32 {
     (mantissa << ((code >> 4 & 7) + 3)) * 100
 }
 
-/// What hosts of versions 1 and 2 say of one group.
+/// Messages of hosts of versions 1 and 2 about one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saying {
     V1Member,

@@ -12,7 +12,7 @@ const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1fff;
 
-/// What is wrong with a header.
+/// The defect of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ipv4Error {
     /// Truncated, or version or lengths wrong.
@@ -37,7 +37,7 @@ pub struct Ipv4Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4Packet<'a> {
     pub header: Ipv4Header,
-    /// Of the fragment offset field: this is not a whole datagram.
+    /// Whether the fragment field says that this is not a whole datagram.
     pub is_fragment: bool,
     pub has_more: bool,
     pub fragment_offset: u16,
@@ -170,7 +170,7 @@ pub fn set_ttl(header: &mut [u8], ttl: u8) {
     header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// What the options of a received packet ask for.
+/// The verdict on the options of a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionsVerdict {
     /// Nothing that concerns a host.

@@ -15,7 +15,7 @@ pub struct Ipv6Header {
     pub traffic_class: u8,
     /// 20 bits; what is above them is cut off.
     pub flow_label: u32,
-    /// Of everything after this header, extension headers included.
+    /// Length of everything after this header, extension headers included.
     pub payload_len: u16,
     pub next_header: u8,
     pub hop_limit: u8,

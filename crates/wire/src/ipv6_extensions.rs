@@ -51,7 +51,7 @@ pub struct Fragment<'a> {
     /// In bytes.
     pub offset: u16,
     pub has_more: bool,
-    /// What the fragmentable part begins with.
+    /// The header with which the fragmentable part begins.
     pub next_header: u8,
     pub payload: &'a [u8],
 }

@@ -127,7 +127,7 @@ pub enum Preference {
 }
 
 impl Preference {
-    /// Of the flags beside it. `None`: the reserved value.
+    /// Returns the preference in the flags; `None` for the reserved value.
     fn of(flags: u8) -> Option<Preference> {
         match flags >> 3 & 3 {
             0 => Some(Preference::Medium),

@@ -1,4 +1,4 @@
-//! What a device did for a received frame and is asked to do for a frame to send.
+//! Offloads: a device's work on a received frame, and on a frame to send.
 //!
 //! The shapes follow virtio-net's header (VIRTIO 1.2, 5.1.6), which AF_PACKET and TAP share.
 
@@ -19,7 +19,7 @@ pub enum RxChecksum {
     Partial,
 }
 
-/// What is known about a received frame beside its bytes.
+/// Facts about a received frame beside its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RxMeta {
     pub checksum: RxChecksum,

@@ -44,7 +44,7 @@ impl<'a> PlainTcp<'a> {
         Self::read(frame, |end| frame.get(TCP..end))
     }
 
-    /// The same of the beginning of a frame of `len` bytes without padding: `segment` and `payload` have what is
+    /// Parses the beginning of a frame of `len` bytes without padding: `segment` and `payload` have what is
     /// there of them. Beside it, where in the frame the payload begins.
     pub fn parse_beginning(beginning: &'a [u8], len: usize) -> Option<(Self, usize)> {
         let at_hand = |end| (end == len).then(|| beginning.get(TCP..)).flatten();

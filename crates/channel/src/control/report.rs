@@ -1,4 +1,4 @@
-//! What `slipstack status` and `slipstack why` show.
+//! The reports of `slipstack status` and `slipstack why`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -24,7 +24,7 @@ pub struct StatusReport {
     pub counters: Vec<(String, u64)>,
 }
 
-/// What a message has left for a report.
+/// Bytes of a message that a report may take.
 const REPORT_MAX: usize = MESSAGE_MAX - 1024;
 
 impl StatusReport {
@@ -81,7 +81,7 @@ pub struct DeviceReport {
     /// Why frames do not pass, as people read it.
     #[serde(default)]
     pub trouble: Option<String>,
-    /// What decides which core works on a packet, a sentence for each mechanism in force.
+    /// The mechanisms that decide which core works on a packet, a sentence for each.
     #[serde(default)]
     pub mechanisms: Vec<String>,
 }

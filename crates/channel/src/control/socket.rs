@@ -141,7 +141,7 @@ impl ControlSocket {
         self.fd
     }
 
-    /// Who made the other end.
+    /// Returns the process that made the other end.
     pub fn peer(&self) -> Result<Peer, ControlError> {
         let credentials = sockopt::socket_peercred(&self.fd)?;
         Ok(Peer {

@@ -1,4 +1,4 @@
-//! What an engine that ends tells of its TIME-WAIT.
+//! The TIME-WAIT entries of an engine that ends.
 
 use std::net::SocketAddr;
 

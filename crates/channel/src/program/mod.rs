@@ -358,7 +358,7 @@ impl ProgramEnd {
         self.push(Command::Close { sock, mode, unread });
     }
 
-    /// What is known about the socket; [`State::NONE`] for a fresh one, [`State::CLOSED`] with
+    /// Returns the socket's state: [`State::NONE`] for a fresh one, [`State::CLOSED`] with
     /// all hang-up bits when the engine is gone.
     #[inline]
     pub fn state(&self, sock: SockId) -> State {

@@ -18,7 +18,7 @@ impl ProgramEnd {
         })
     }
 
-    /// What came back first, without its payload; it stays.
+    /// Returns the oldest returned error without its payload, and leaves it in the queue.
     pub fn next_returned(&self, sock: SockId) -> Option<Returned> {
         let cell = self.cell(sock.index)?;
         if !self.has_returned(sock) {

@@ -80,7 +80,7 @@ impl ProgramEnd {
         }
     }
 
-    /// What has been written leaves: the engine is to tell how far.
+    /// Asks the engine to publish how far written data has been sent.
     pub fn tell_sent(&self, sock: SockId) {
         self.push(Command::TellSent { sock });
     }

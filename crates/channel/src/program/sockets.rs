@@ -1,4 +1,4 @@
-//! What the program's side keeps privately about each socket.
+//! Private state of the program's side for each socket.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::collections::VecDeque;
@@ -61,7 +61,7 @@ pub(super) struct SockLocal {
     pub(super) tx: Lock<TxSide>,
     pub(super) rx: Lock<RxSide>,
     pub(super) accepted: Lock<VecDeque<SockId>>,
-    /// Of a connection: the index of the listener that it came by, plus one.
+    /// Index, plus one, of the listener by which a connection came.
     listener: AtomicU32,
 }
 

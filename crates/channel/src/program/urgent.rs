@@ -13,7 +13,7 @@ use crate::urgent::{Urgent, UrgentWord};
 use super::ProgramEnd;
 use super::sockets::{NO_OWNER, RxSide, SockLocal};
 
-/// What one read may take.
+/// The bytes that one read may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     /// Where it begins: after the urgent byte if that is next.
@@ -38,7 +38,7 @@ impl ProgramEnd {
         }
     }
 
-    /// What MSG_OOB would find.
+    /// Returns the result that MSG_OOB would have.
     pub fn urgent(&self, sock: SockId) -> Urgent {
         self.look_at_urgent(sock, false)
     }
@@ -231,7 +231,7 @@ impl ProgramEnd {
     }
 }
 
-/// What a read near the mark is asked for.
+/// The request of a read near the mark.
 pub(super) struct Asked {
     /// Bytes in front that are left alone (SO_PEEK_OFF).
     pub(super) skip: usize,

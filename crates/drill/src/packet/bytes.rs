@@ -18,7 +18,7 @@ const HOST_UNREACHABLE: u8 = 1;
 const PORT_UNREACHABLE: u8 = 3;
 const FRAG_NEEDED: u8 = 4;
 
-/// What the peer's window field says when a script does not.
+/// The peer's window field where a script gives none.
 const WINDOW: u16 = 65_535;
 
 /// The packet of a script as it arrives on the wire.
@@ -103,7 +103,7 @@ fn datagram(len: u16, flow: &Flow) -> Vec<u8> {
     bytes
 }
 
-/// What is quoted: IP header and the first 8 bytes, as RFC 792 asks.
+/// Returns the quotation of an ICMP error: IP header and the first 8 bytes (RFC 792).
 fn quoted(spec: &IcmpSpec, flow: &Flow) -> Vec<u8> {
     let pair = Pair::new(flow.local.0, flow.remote.0);
     let len = usize::from(spec.len);
@@ -153,7 +153,7 @@ fn unreachable(spec: &IcmpSpec, flow: &Flow) -> (Vec<u8>, u8) {
     }
 }
 
-/// The same message of IPv6.
+/// Returns the ICMPv6 counterpart of a message.
 fn in_v6(spec: &IcmpSpec) -> Icmpv6Kind {
     let code = match spec.code {
         FRAG_NEEDED => {
@@ -168,7 +168,7 @@ fn in_v6(spec: &IcmpSpec) -> Icmpv6Kind {
     Icmpv6Kind::DestinationUnreachable { code }
 }
 
-/// What a message of IPv6 is in IPv4; `None`: no error that a script can write.
+/// Returns the ICMP counterpart of an ICMPv6 message; `None` if a script cannot write it.
 fn in_v4(kind: Icmpv6Kind) -> Option<IcmpKind> {
     let (code, mtu) = match kind {
         Icmpv6Kind::PacketTooBig { mtu } => (FRAG_NEEDED, u16::try_from(mtu).unwrap_or(u16::MAX)),
@@ -209,7 +209,7 @@ pub enum LiveBody {
 /// Reads a packet that left, checksums included.
 ///
 /// # Errors
-/// What is wrong with it: nothing that a stack should send.
+/// The defect of a packet that a stack should not send.
 pub fn read(bytes: &[u8]) -> Result<LivePacket, String> {
     let inside = ip::open(bytes)?;
     Ok(LivePacket {

@@ -46,7 +46,7 @@ pub fn compare(
     ))
 }
 
-/// What left, in the script's numbers.
+/// Returns a sent packet in the script's numbers.
 pub fn shown(live: &LivePacket, flow: &Flow) -> PacketSpec {
     let ecn = match live.ecn {
         0b01 => Some(Ecn::Capable1),

@@ -88,7 +88,7 @@ impl Pair {
     }
 }
 
-/// What is inside a packet that left.
+/// The contents of a sent packet.
 pub struct Inside<'a> {
     pub pair: Pair,
     pub tos: u8,
@@ -104,7 +104,7 @@ impl Inside<'_> {
         }
     }
 
-    /// What a host and its link have to say to each other: neighbour discovery and groups.
+    /// Whether the packet belongs to the link: neighbour discovery or group management.
     pub fn is_of_the_link(&self) -> bool {
         let is_kind = |kind: u8| matches!(kind, 130..=137 | 143);
         let is_listening = self.protocol == 0;
@@ -118,7 +118,7 @@ impl Inside<'_> {
 /// Opens a packet.
 ///
 /// # Errors
-/// What is wrong with its header.
+/// The defect of its header.
 pub fn open(bytes: &[u8]) -> Result<Inside<'_>, String> {
     if bytes.first().is_some_and(|first| first >> 4 == 6) {
         let packet = Ipv6Packet::parse(bytes).ok_or("IPv6 header")?;

@@ -93,14 +93,14 @@ pub struct Flow {
     pub remote: (IpAddr, u16),
     /// Our sequence numbers on the wire, less those of the script.
     pub local_offset: u32,
-    /// The same of our time stamps, once one has been seen.
+    /// Offset of our timestamps, once one has been seen.
     pub timestamp_offset: Option<u32>,
     /// The number of the peer's SYN, which what follows is counted from, and of one that may still be taken.
     pub remote_isn: Option<u32>,
     pub remote_candidate: Option<u32>,
     /// Our first sequence number is known.
     pub is_synchronised: bool,
-    /// What [`TcpOption::OurCookie`] stands for.
+    /// The cookie that [`TcpOption::OurCookie`] stands for.
     pub cookie: Vec<u8>,
 }
 
@@ -128,7 +128,7 @@ impl Flow {
         self
     }
 
-    /// The same ends begin anew (RFC 6191): the next SYN of ours tells its number.
+    /// Begins a new connection of the same ends (RFC 6191); our next SYN tells its number.
     pub fn begin_anew(&mut self) {
         self.is_synchronised = false;
     }
@@ -139,7 +139,7 @@ impl Flow {
         self.remote_candidate = Some(seq);
     }
 
-    /// What the peer's numbers of the script are on the wire: they count from its SYN, as packetdrill's.
+    /// Returns the offset between the peer's numbers on the wire and in the script, which count from its SYN as packetdrill's do.
     pub fn remote_offset(&self) -> u32 {
         REMOTE_OFFSET.wrapping_add(self.remote_isn.unwrap_or(0))
     }

@@ -25,7 +25,7 @@ pub struct Calls {
     running: Option<Running>,
     /// Where `bind` binds.
     local: IpAddr,
-    /// What `...` is as an address family.
+    /// The address family that `...` stands for.
     family: Family,
     /// The script has closed a descriptor since it was last asked.
     has_closed: bool,
@@ -39,14 +39,14 @@ struct Running {
     tolerance_ns: u64,
 }
 
-/// What a call came to.
+/// The result of a call.
 struct Answer {
     result: Outcome<i64>,
     out: Out,
     at_ns: u64,
 }
 
-/// What a call wrote through its pointers.
+/// The values that a call wrote through its pointers.
 pub enum Out {
     Nothing,
     Bytes(Vec<u8>),

@@ -140,7 +140,7 @@ constants!(
     INADDR_ANY,
 );
 
-/// What the libc crate does not name.
+/// Returns constants that the libc crate lacks.
 fn beyond_libc(name: &str) -> Option<i64> {
     Some(match name {
         "FIONREAD" | "SIOCINQ" => 0x541b,

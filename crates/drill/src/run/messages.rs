@@ -12,7 +12,7 @@ const CONTROL_ROOM: usize = 256;
 /// `struct cmsghdr`: length, level, type.
 const HEADER_LEN: usize = 16;
 
-/// What a message brought besides its bytes.
+/// The control data of a message.
 pub struct Message {
     flags: i32,
     control: Vec<u8>,

@@ -55,7 +55,7 @@ pub fn adopt(world: &World, addr: &[u8]) {
     }
 }
 
-/// What did not go as the script says.
+/// A deviation from the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub line: usize,

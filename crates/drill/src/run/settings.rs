@@ -1,4 +1,4 @@
-//! What a script sets before its sockets exist.
+//! Settings of a script, made before its sockets exist.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::world::WorldConfig;
 /// packetdrill's own tolerance; the world's clock is exact, but scripts count on Linux's ticks.
 const TOLERANCE_US: u64 = 4_000;
 
-/// What a script's sockets and packets are of.
+/// The IP version of a script's sockets and packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IpVersion {
     V4,
@@ -26,7 +26,7 @@ pub struct RunSettings {
     pub version: IpVersion,
     pub world: WorldConfig,
     pub tolerance_us: u64,
-    /// Of time stamps, in their own ticks.
+    /// Tolerance of timestamps, in their own ticks.
     pub timestamp_tolerance: u32,
     /// As packetdrill does: what leaves behind all that the script speaks of is not looked at.
     pub ignores_rest: bool,

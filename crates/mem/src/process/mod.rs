@@ -55,7 +55,7 @@ pub fn survive_file_limit() {
     sys::ignore_file_limit();
 }
 
-/// What an error means, for people: which limit to raise where there is one.
+/// Explains an error to people, with the limit to raise if there is one.
 #[must_use]
 pub fn explained(error: &io::Error) -> String {
     if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) {

@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 /// Room for making an engine, which takes some 80 KiB.
 const ROOM: usize = 512 << 10;
 
-/// Of the others.
+/// Stack size of the other threads.
 const STACK: usize = 2 << 20;
 
 /// A thread that goes on when this is dropped.

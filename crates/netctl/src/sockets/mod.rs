@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 pub use filter::{Comparison, Expression, Filter, Side};
 pub use parse::{SyntaxError, parse_filter};
 
-/// What engines are asked, each at the end of a turn.
+/// A question to engines, answered at the end of a turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Inquiry {
     /// The sockets that a filter lets through, a [`SocketRow`] as JSON in each line.
     Sockets { filter: Filter, has_figures: bool },
-    /// The same of connections, which are closed: RST to the peer, ECONNABORTED to the program.
+    /// Closes the matching connections: RST to the peer, ECONNABORTED to the program.
     Drop { filter: Filter },
     /// Every counter that is not zero, a pair as JSON in each line.
     Counters,
@@ -27,7 +27,7 @@ pub enum Inquiry {
     ZeroFilter(Option<Vec<u64>>),
 }
 
-/// Who answered.
+/// The engine that answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineTold {
     /// Slot of the device; 0 is the keeper's own stack.
@@ -161,7 +161,7 @@ pub struct SocketRow {
     pub is_held: bool,
     /// Time since anything last went either way, or since TIME-WAIT began.
     pub idle_ms: Option<u64>,
-    /// What TIME-WAIT has left.
+    /// Time left in TIME-WAIT.
     pub left_ms: Option<u64>,
     /// Sizes of the buffers.
     pub rcvbuf: Option<u64>,
@@ -170,7 +170,7 @@ pub struct SocketRow {
     pub figures: Option<Box<Figures>>,
 }
 
-/// What TCP_INFO tells. Times in microseconds where the name says so, sizes in bytes, counts in segments.
+/// The figures of TCP_INFO. Times in microseconds where the name says so, sizes in bytes, counts in segments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     pub congestion: String,

@@ -13,7 +13,7 @@ use slipstack_wire::tcp_options::{SackBlocks, TcpOptions};
 const MSS: u32 = 1000;
 const ACK: TcpFlags = TcpFlags::ACK;
 
-/// What is sent, by name.
+/// An attack, by name.
 type Attack = fn(u32);
 const ATTACKS: &[(&str, Attack)] = &[
     ("data", data),
@@ -134,7 +134,7 @@ fn ack_flood(count: u32) {
     }
 }
 
-/// The same segment at places that somebody guesses.
+/// Sends the same segment at guessed sequence numbers.
 fn blind(count: u32, flags: TcpFlags, payload: usize) {
     let (mut victim, mut rng) = (victim(), Rng::new(&[3; 32]));
     let open = opened(&mut victim);

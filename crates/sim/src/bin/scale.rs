@@ -9,7 +9,7 @@ use slipstack_stack::IDLE_BYTES;
 
 const FEW: u32 = 100;
 const ROUNDS: u32 = 500_000;
-/// What a request to one of few may cost at most when there are many others.
+/// Highest ratio of a request's cost among many connections to its cost among few.
 const RATIO_MAX: f64 = 1.3;
 const USAGE: &str = "usage: scale [--connections N]";
 
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What a request to one of few connections costs among many, as a multiple of what it costs without them.
+/// Returns the cost of a request among many connections, as a multiple of its cost without them.
 fn compare(many: u32) -> Result<f64, Refused> {
     let few_ns = ask(&mut Crowd::new(FEW)?, FEW)?;
     println!("{FEW} connections: {few_ns:.0} ns for a request and its answer");
@@ -86,7 +86,7 @@ fn ask(crowd: &mut Crowd, connections: u32) -> Result<f64, Refused> {
     Ok(begin.elapsed().as_nanos() as f64 / f64::from(ROUNDS))
 }
 
-/// What of this process is in memory; 0 where nobody says.
+/// Returns the resident bytes of this process; 0 if unknown.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split_whitespace().nth(1);

@@ -27,7 +27,7 @@ struct Arguments {
     pcap: Option<PathBuf>,
 }
 
-/// What was played so far.
+/// Counts of the worlds played so far.
 #[derive(Default)]
 struct Tally {
     worlds: u64,

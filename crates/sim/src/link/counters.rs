@@ -1,4 +1,4 @@
-//! What a link did to its frames.
+//! Counters of a link.
 
 use super::DropReason;
 

@@ -22,7 +22,7 @@ impl Codepoint {
         }
     }
 
-    /// Of an IPv4 or IPv6 packet in an Ethernet frame; `None` for anything else.
+    /// Returns the codepoint of an IPv4 or IPv6 packet in an Ethernet frame; `None` for anything else.
     pub fn of(frame: &[u8]) -> Option<Self> {
         let (header, packet) = EthernetHeader::parse(frame)?;
         match header.ethertype {

@@ -1,4 +1,4 @@
-//! What a link is like.
+//! Parameters of a link.
 
 use super::loss::Loss;
 
@@ -75,7 +75,7 @@ pub struct LinkParams {
     pub is_cut: bool,
 }
 
-/// What makes no sense.
+/// A combination of parameters that makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamsError {
     /// A queue limit or a marking threshold needs a rate.
@@ -140,7 +140,7 @@ impl LinkParams {
         }
     }
 
-    /// The same link, cut.
+    /// Returns the link, cut.
     pub const fn cut(self) -> Self {
         Self {
             is_cut: true,

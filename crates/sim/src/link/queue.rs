@@ -15,7 +15,7 @@ pub(super) struct Queue {
     waiting_bytes: u64,
 }
 
-/// What a frame met in the queue.
+/// A frame's passage through the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Passage {
     /// When its last bit has left.

@@ -122,7 +122,7 @@ pub fn time(text: &str) -> Option<u64> {
     scaled(text, &units).and_then(whole)
 }
 
-/// What is too little to be anything is a mistake: 0 means something else in most places.
+/// Returns a whole number; a fraction that rounds to 0 is a mistake, because 0 often means something else.
 fn whole(value: f64) -> Option<u64> {
     (value == 0.0 || value >= 1.0).then_some(value as u64)
 }

@@ -1,4 +1,4 @@
-//! What a router says when a packet does not fit the next link (RFC 1191 4, RFC 4443 3.2).
+//! A router's answer to a packet that does not fit the next link (RFC 1191 4, RFC 4443 3.2).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -8,7 +8,7 @@ use slipstack_wire::protocol;
 
 /// The keeper's slot.
 pub const KEEPER: u16 = 0;
-/// What takes one place in an inbox.
+/// Bytes of a stray frame that take one place in an inbox.
 pub(super) const STRAY_BYTES_MAX: usize = 1984;
 pub(super) const FLAGS_AT: usize = 13;
 
@@ -20,7 +20,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Of a received frame of TCP.
+    /// Returns the flow of a received TCP frame.
     pub fn of_frame(frame: &[u8]) -> Option<Self> {
         let parsed = FrameFlow::parse(frame).filter(|flow| flow.protocol == protocol::TCP)?;
         Some(Self {

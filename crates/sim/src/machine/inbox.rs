@@ -22,7 +22,7 @@ pub enum Message {
     HalfOpen(Box<HalfOpenImage>, u8),
 }
 
-/// What became of the frames that were put in.
+/// Counts of the frames put in, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub posted: u64,

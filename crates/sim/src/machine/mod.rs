@@ -31,11 +31,11 @@ pub struct Machine {
     pub station: usize,
     /// The hosts of the slots; a slot whose engine is gone has none.
     pub slots: Vec<Option<usize>>,
-    /// What the keeper knows of the flows of each host, whatever becomes of it.
+    /// The keeper's directory of each host's flows, which outlives the host.
     pub directory: BTreeMap<Flow, usize>,
     /// Connections of engines that end in order, until the keeper hears of it.
     pub estates: Vec<(usize, Passage)>,
-    /// What they have in TIME-WAIT, likewise.
+    /// The hosts' TIME-WAIT entries, which outlive them too.
     pub time_waits: Vec<(usize, TimeWaitImage)>,
     /// How long a message is on its way, at most.
     pub post_ns: u64,
@@ -51,7 +51,7 @@ pub struct Machine {
     pub half_open: HalfOpens,
 }
 
-/// What became of handshakes that left an engine.
+/// Outcomes of handshakes that left an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HalfOpens {
     pub left: u64,

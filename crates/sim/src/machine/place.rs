@@ -13,7 +13,7 @@ use super::keeper::Keeper;
 const MOVING_NS: u64 = 2_000_000_000;
 const RST: u8 = 4;
 
-/// What a stack of a machine has around it.
+/// The place of a stack in a machine.
 #[derive(Debug)]
 pub enum Place {
     Engine(Engine),
@@ -26,7 +26,7 @@ pub struct Engine {
     pub slot: u16,
     /// The machine's link-layer address.
     mac: [u8; 6],
-    /// What the keeper has published.
+    /// Neighbours that the keeper has published.
     pub neighbours: HashMap<IpAddr, [u8; 6]>,
     pub now: Instant,
     /// When ports last changed hands.

@@ -28,7 +28,7 @@ pub struct Held {
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     began: Instant,
-    /// Who has said no: a bit per slot.
+    /// Slots that have refused, a bit for each.
     refused: u64,
 }
 

@@ -11,7 +11,7 @@ pub const BUCKETS: usize = 4096;
 const PROBES: usize = 16;
 const PROBE_STEP: usize = 1361;
 
-/// Who receives what is sent to a port.
+/// The receiver of a port's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Port {
     Slot(u16),

@@ -53,7 +53,7 @@ impl World {
         self.hosts[to].post.push(at, message);
     }
 
-    /// Who gets new connections between these ends.
+    /// Returns the stack that gets new connections between these ends.
     fn find_taker(
         &mut self,
         number: usize,

@@ -14,7 +14,7 @@ use crate::network::Arrival;
 /// Exceptions of flows that have ended go within this time.
 const SWEEP_NS: u64 = 1_000_000_000;
 
-/// What a keeper does later.
+/// A keeper's delayed action.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Deed {
     /// The steering follows the directory.
@@ -172,7 +172,7 @@ impl World {
             .unwrap_or(keeper)
     }
 
-    /// What a turn of an engine or a keeper has besides: messages, probes, neighbours.
+    /// Runs the further parts of an engine's or keeper's turn: messages, probes, neighbours.
     pub(super) fn turn_in_machine(&mut self, index: usize) -> Result<(), Failure> {
         let now = self.now;
         for message in self.hosts[index].take_post(now) {

@@ -20,7 +20,7 @@ pub struct Way {
     pub takes_ns: u64,
     /// Until the steering knows.
     pub steered_after_ns: u64,
-    /// What came out of order is left behind: the peer sends it again.
+    /// Ranges received out of order are left behind: the peer sends them again.
     pub drops_ranges: bool,
 }
 
@@ -211,7 +211,7 @@ impl World {
         Ok(())
     }
 
-    /// What is in TIME-WAIT goes on with the keeper: its peers are never reset.
+    /// Passes TIME-WAIT entries to the keeper, so that their peers are never reset.
     fn tell_time_waits(&mut self, number: usize, index: usize) {
         let host = &self.hosts[index];
         let images = host.stack.tcp_time_waits(host.clock(self.now), usize::MAX);
@@ -234,7 +234,7 @@ impl World {
         }
     }
 
-    /// What a program has written is all that its peer gets, and that is to be whole.
+    /// Expects the peer to get all that a program has written, and no more.
     pub fn expect_of_peer(&mut self, ends: (SocketAddr, SocketAddr), written: u64) {
         let peer = self.flows.get(&ends);
         if let Some(program) = peer.and_then(|peer| self.programs.get_mut(peer)) {
@@ -305,7 +305,7 @@ impl World {
         }
     }
 
-    /// What lies in the queue and the inbox of an engine that is gone goes to the keeper.
+    /// Moves the frames in the queue and the inbox of an engine that is gone to the keeper.
     fn salvage(&mut self, number: usize, index: usize) {
         let mut left: Vec<(Vec<u8>, RxMeta)> = Vec::new();
         let host = &mut self.hosts[index];

@@ -21,7 +21,7 @@ use setting::Setting;
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
     pub name: &'static str,
-    /// What happens in it.
+    /// The story of the world.
     pub story: &'static str,
     play: fn(&mut Setting) -> Result<(), Failure>,
 }

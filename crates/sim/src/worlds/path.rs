@@ -1,4 +1,4 @@
-//! What happens between the hosts.
+//! Events between the hosts.
 
 use std::time::Duration;
 

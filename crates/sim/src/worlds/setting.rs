@@ -1,4 +1,4 @@
-//! What every family starts from: two or more hosts, a link, and a generator to vary them by.
+//! The common start of every family: two or more hosts, a link, and a generator to vary them by.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -123,7 +123,7 @@ impl Setting {
         self.world.network.router = Some(addr(ROUTER, self.is_v6).0);
     }
 
-    /// What the narrowest link of a path may take, `most` at most.
+    /// Returns an MTU for the narrowest link of a path, `most` at most.
     pub fn any_mtu(&mut self, most: u64) -> u32 {
         let least = if self.is_v6 { MTU_MIN_V6 } else { MTU_MIN_V4 };
         self.between(least, most) as u32

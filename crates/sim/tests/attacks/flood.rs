@@ -44,7 +44,7 @@ struct Honest {
 enum Step {
     /// A client's (re)transmission.
     Send(SocketAddr, u32),
-    /// The same if it has not been acknowledged.
+    /// Sends the request again if it has not been acknowledged.
     Again(SocketAddr, u32),
     /// A frame reaches the device.
     Arrive(Vec<u8>),
@@ -134,7 +134,7 @@ impl Flood {
         }
     }
 
-    /// What a client sends at this moment, and when it tries again.
+    /// Sends a client's packet at this moment, and plans the next attempt.
     fn send(&mut self, at: u64, who: SocketAddr, request: u32, is_again: bool) {
         if let Some((open, acked)) = self.established.iter().find(|e| e.0.from == who).copied() {
             let place = request * REQUEST as u32;
@@ -187,7 +187,7 @@ impl Flood {
         self.plan(at + WAY_NS, Step::Arrive(frame.frame()));
     }
 
-    /// What the victim said reaches its clients; strangers of the flood do not answer.
+    /// Delivers the victim's packets to its clients; strangers of the flood do not answer.
     fn hear(&mut self, now: u64) {
         for said in std::mem::take(&mut self.victim.fx.said) {
             if let Some((open, acked)) = self.established.iter_mut().find(|e| e.0.from == said.to) {
