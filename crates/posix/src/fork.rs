@@ -54,7 +54,7 @@ impl Process {
         self.report.hold();
         self.table.hold();
         self.anchoring.hold();
-        self.hold_lending();
+        self.lending.hold();
     }
 
     fn copy_peeked(&self) {
@@ -129,7 +129,7 @@ impl Process {
 
     /// Gives what was locked and is no more.
     fn release_all(&self) -> Vec<Entry> {
-        self.release_lending();
+        self.lending.release();
         self.anchoring.release();
         self.table.release();
         self.report.release();

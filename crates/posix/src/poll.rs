@@ -123,7 +123,11 @@ impl Process {
                 None | Some(Entry::Routes(_)) => (None, true),
                 Some(Entry::Socket(socket)) => {
                     if let Some(Decided::Foreign(it)) = socket.decided() {
-                        it.take(self, &socket, Wish::if_reads(fd.events & libc::POLLIN != 0));
+                        self.take_borrowed(
+                            &socket,
+                            it,
+                            Wish::if_reads(fd.events & libc::POLLIN != 0),
+                        );
                     }
                     let has_kernel = socket.kernel_speaks();
                     if !has_kernel && socket.decided().is_none() {

@@ -21,7 +21,7 @@ const ARITY_MAX: usize = 7;
 
 /// Cycles and arities from before the limits, which may shrink and not grow: crate, files in its
 /// largest cycle, its functions above the limit of parameters.
-const BEFORE: &[(&str, usize, usize)] = &[("posix", 16, 0), ("preload", 22, 0), ("stack", 13, 16)];
+const BEFORE: &[(&str, usize, usize)] = &[("preload", 22, 0), ("stack", 13, 16)];
 
 pub fn check(root: &Path) -> Vec<String> {
     let Ok(folders) = std::fs::read_dir(root.join("crates")) else {

@@ -79,9 +79,9 @@ impl Process {
             Some(Entry::Socket(socket)) => {
                 if let Some(Decided::Foreign(it)) = socket.decided() {
                     self.part_from_parent(&set)?;
-                    it.take(
-                        self,
+                    self.take_borrowed(
                         &socket,
+                        it,
                         Wish::if_reads(events & libc::EPOLLIN as u32 != 0),
                     );
                 }

@@ -53,14 +53,14 @@ impl Process {
             };
             // The kernel's part of a datagram socket that is a member now goes with its number.
             if socket.has_kernel() {
-                it.take(self, &socket, Wish::None);
+                self.take_borrowed(&socket, it, Wish::None);
             }
             if self.part_from_parent(set).is_err() {
                 return;
             }
-            it.take(
-                self,
+            self.take_borrowed(
                 &socket,
+                it,
                 Wish::if_reads(events & libc::EPOLLIN as u32 != 0),
             );
             if it.is_taken() {

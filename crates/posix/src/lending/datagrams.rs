@@ -12,7 +12,8 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use slipstack_channel::{ENVELOPE_LEN, Envelope};
 use slipstack_mem::Descriptor;
 
-use super::{Borrowed, Reach, Wish};
+use super::borrow::{Reach, waiting};
+use super::{Borrowed, Wish};
 use crate::addr::{Given, parse_destination};
 use crate::ancillary::{Wishes, parse};
 use crate::calls::receive::{is_readable, is_ready};
@@ -37,14 +38,14 @@ impl Process {
         flags: i32,
     ) -> Outcome<Received> {
         let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
-        if !it.hold(self, socket, Reach::Heard) {
+        if !self.hold_borrowed(socket, it, Reach::Heard) {
             return Err(Errno::ENETDOWN.into());
         }
         if flags & libc::MSG_ERRQUEUE != 0 {
             return Err(Errno::EAGAIN.into());
         }
         if !it.is_streaming() {
-            it.wish(socket, Wish::Some(1), is_nonblocking);
+            it.wish(waiting(socket), Wish::Some(1), is_nonblocking);
         }
         let number = socket.kernel_number().ok_or(Errno::EBADF)?;
         let is_peek = flags & libc::MSG_PEEK != 0;
@@ -102,7 +103,7 @@ impl Process {
             segment: NonZeroU16::new(segment),
             ..Envelope::default()
         };
-        if !it.hold(self, socket, Reach::Heard) {
+        if !self.hold_borrowed(socket, it, Reach::Heard) {
             return Err(Errno::ENETDOWN.into());
         }
         let number = socket.kernel_number().ok_or(Errno::EBADF)?;
@@ -127,7 +128,7 @@ impl Process {
 
     /// Length of the datagram that waits for this process.
     pub(crate) fn unread_borrowed(&self, socket: &Arc<Description>, it: &Borrowed) -> usize {
-        it.take(self, socket, Wish::All);
+        self.take_borrowed(socket, it, Wish::All);
         let found = socket
             .kernel_number()
             .and_then(|number| receive(number, &mut [], true).ok()?);

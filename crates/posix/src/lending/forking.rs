@@ -1,59 +1,16 @@
 //! What a child may use: prepared before it is made, looked after once it is there.
 
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use slipstack_mem::Descriptor;
 
-use super::Names;
+use super::fork::{Fork, Inheritance};
+use super::lender::Lender;
 use super::post::Charge;
-use super::words::{Control, Message, Word, control_pair};
-use crate::description::{Decided, Description};
+use super::words::{Control, control_pair};
+use crate::description::Decided;
 use crate::process::Process;
 use crate::table::Entry;
-
-/// The end for the child, of the control socket to somebody's steward.
-#[derive(Debug)]
-pub(super) struct Branch {
-    pub(super) of: Arc<Control>,
-    pub(super) childs: OwnedFd,
-}
-
-/// A child in preparation.
-#[derive(Debug, Default)]
-pub(super) struct Fork {
-    /// Our steward's end and the child's; `None`: there is nothing of ours that it could use.
-    pub(super) control: Option<(OwnedFd, OwnedFd)>,
-    pub(super) shared: Vec<Arc<Description>>,
-    pub(super) names: Vec<Names>,
-    /// To the stewards of others, of what this process has borrowed.
-    pub(super) branches: Vec<Branch>,
-}
-
-/// What a forked child has from its parent.
-#[derive(Debug, Default)]
-pub(crate) struct Inheritance {
-    names: Vec<Names>,
-    control: Option<Arc<Control>>,
-    branches: Vec<(i32, Arc<Control>)>,
-}
-
-impl Inheritance {
-    /// The names of a connection of the parent's, and the way to it.
-    pub(crate) fn of_parent(&self, id: u64) -> (Option<&Names>, Option<Arc<Control>>) {
-        let names = self.names.iter().find(|names| names.id == id);
-        // What it does not lend cannot be asked for.
-        let control = names.and(self.control.clone());
-        (names, control)
-    }
-
-    /// The way to a connection that the parent has borrowed itself.
-    pub(crate) fn instead_of(&self, control: Option<&Arc<Control>>) -> Option<Arc<Control>> {
-        let number = control?.number();
-        let found = self.branches.iter().find(|(of, _)| *of == number);
-        found.map(|(_, control)| Arc::clone(control))
-    }
-}
 
 impl Process {
     /// Before a fork: control sockets, if there is anything that the child could use.
@@ -171,28 +128,6 @@ impl Process {
         controls.extend(branches.map(|(_, control)| Arc::clone(control)));
         drop(controls);
         inheritance
-    }
-}
-
-impl Fork {
-    /// A way for the child to the steward at the other end of `control`, if there is not one yet.
-    fn branch_off(&mut self, control: &Arc<Control>) {
-        if self.branches.iter().any(|it| Arc::ptr_eq(&it.of, control)) {
-            return;
-        }
-        let Ok((stewards, childs)) = control_pair() else {
-            return;
-        };
-        let message = Message {
-            word: Word::Branch,
-            id: 0,
-            token: 0,
-            amount: 0,
-        };
-        if control.say(message, Some(stewards.as_fd())).is_ok() {
-            let of = Arc::clone(control);
-            self.branches.push(Branch { of, childs });
-        }
     }
 }
 

@@ -29,7 +29,7 @@ impl Process {
         let _ = self.close_range(0, u32::MAX, 0);
         match until {
             Until::Thread(steward) => steward.join(),
-            Until::Here(steward) => steward.begin_here(),
+            Until::Here(steward) => steward.run_here(),
         }
         self.lending.post.is_ending.store(false, Ordering::Relaxed);
     }

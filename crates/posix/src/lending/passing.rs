@@ -13,10 +13,12 @@ use std::sync::atomic::Ordering;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use slipstack_mem::{Descriptor, raised};
 
+use super::borrow::Reach;
+use super::lender::Lender;
 use super::post::Charge;
 use super::pump::{Origin, Pump};
 use super::starting::is_lendable;
-use super::{Borrowed, Reach, Wish, nameplate};
+use super::{Borrowed, Wish, nameplate};
 use crate::addr::Family;
 use crate::calls::name::kernel_name;
 use crate::description::{Decided, Description, Kind, New};
@@ -68,8 +70,8 @@ impl Process {
                 None
             }
             Some(Decided::Foreign(it)) => {
-                if it.hold(self, &socket, Reach::Unheard) {
-                    it.take(self, &socket, Wish::if_reads(reads));
+                if self.hold_borrowed(&socket, it, Reach::Unheard) {
+                    self.take_borrowed(&socket, it, Wish::if_reads(reads));
                 }
                 None
             }
@@ -130,13 +132,8 @@ impl Process {
                 self.take_back(&socket);
                 continue;
             };
-            let mut pump = Pump::new(
-                socket,
-                number,
-                raised(ours),
-                Origin::UNHEARD,
-                &self.lending.post,
-            );
+            self.lending.post.note_pump();
+            let mut pump = Pump::new(socket, number, raised(ours), Origin::UNHEARD);
             if reads {
                 pump.read(Wish::All);
             }

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use slipstack_mem::Lock;
-use slipstack_mem::thread::{Quiet, spawn_quiet};
+use slipstack_mem::thread::Quiet;
 
+use super::lender::Lender;
 use super::pump::Pump;
-use super::steward::Steward;
 use crate::description::Description;
-use crate::process::Process;
 use crate::ready::Waiter;
 
 /// What the steward is to look after. What it names counts as lent already.
@@ -25,26 +24,41 @@ pub(super) enum Charge {
     Pump(Pump),
 }
 
+/// A steward without a thread of its own.
+pub(super) trait Inline: Send {
+    /// One round, which does not wait. Returns true if there is more to do.
+    fn run_once(&mut self) -> bool;
+
+    /// Goes on until nobody uses anything.
+    fn run_here(self: Box<Self>);
+}
+
+impl std::fmt::Debug for dyn Inline {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inline").finish_non_exhaustive()
+    }
+}
+
 /// Who moves the bytes of a process that has ended.
 pub(super) enum Until {
     /// The steward's thread.
     Thread(Quiet),
     /// This one: no other may be started.
-    Here(Box<Steward>),
+    Here(Box<dyn Inline>),
 }
 
 #[derive(Debug, Default)]
-struct Inner {
-    charges: Vec<Charge>,
+pub(super) struct Inner {
+    pub(super) charges: Vec<Charge>,
     /// The steward's thread. `None`: there is nothing for it to do, or no thread may be started.
-    thread: Option<Quiet>,
+    pub(super) thread: Option<Quiet>,
     /// The steward's, once it has one.
-    waiter: Option<Arc<Waiter>>,
+    pub(super) waiter: Option<Arc<Waiter>>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Post {
-    inner: Lock<Inner>,
+    pub(super) inner: Lock<Inner>,
     /// Some pump waits for the program to close its numbers.
     awaits_leaving: AtomicBool,
     /// The program has closed a number of something that is lent.
@@ -54,7 +68,7 @@ pub(crate) struct Post {
     /// The process ends when there are none.
     pub(super) is_ending: AtomicBool,
     /// The steward of a process that may start no thread.
-    inline: Lock<Option<Box<Steward>>>,
+    inline: Lock<Option<Box<dyn Inline>>>,
     has_inline: AtomicBool,
 }
 
@@ -139,11 +153,11 @@ impl Post {
         }
     }
 
-    /// No thread may be started: makes a steward that runs when the program waits, if there is none.
-    fn stand_in(&self, process: &'static Process) -> bool {
+    /// No thread may be started: has `make` make a steward that runs when the program waits, if there is none.
+    pub(super) fn stand_in(&self, make: impl FnOnce() -> Option<Box<dyn Inline>>) -> bool {
         let mut inline = self.inline.lock();
         if inline.is_none() {
-            *inline = Steward::new(process).ok().map(Box::new);
+            *inline = make();
         }
         self.has_inline.store(inline.is_some(), Ordering::Release);
         inline.is_some()
@@ -171,48 +185,22 @@ impl Post {
     }
 }
 
-impl Process {
-    /// Hands something over to the steward.
-    pub(super) fn charge(&'static self, charge: Charge) {
-        self.lending.note(charge.number());
-        let mut inner = self.lending.post.inner.lock();
-        inner.charges.push(charge);
-        if inner.thread.is_some() || self.lending.post.is_ending.load(Ordering::Relaxed) {
-            if let Some(waiter) = &inner.waiter {
-                waiter.notify();
-            }
-            return;
-        }
-        inner.thread = spawn_quiet("slipstack-lend", move || Steward::begin(self)).ok();
-        if inner.thread.is_some() {
-            return;
-        }
-        // The program's waits do a steward's work then.
-        drop(inner);
-        if !self.lending.post.stand_in(self) {
-            self.refuse_charges(self.lending.post.take_charges());
-        }
-    }
-
-    /// There is nobody to look after them. A child gets ENOTCONN, the other end of a pair its end.
-    pub(super) fn refuse_charges(&self, charges: Vec<Charge>) {
-        for charge in charges {
-            match charge {
-                Charge::Child { control, shared } => {
-                    self.lending.forget(control.as_raw_fd());
-                    for socket in shared {
-                        self.take_back(&socket);
-                    }
-                }
-                Charge::Pump(pump) => pump.end(self),
-            }
-        }
-    }
-}
-
 impl Charge {
+    /// There is nobody to look after it. A child gets ENOTCONN, the other end of a pair its end.
+    pub(super) fn refuse(self, lender: &dyn Lender) {
+        match self {
+            Charge::Child { control, shared } => {
+                lender.forget(control.as_raw_fd());
+                for socket in shared {
+                    lender.take_back(&socket);
+                }
+            }
+            Charge::Pump(pump) => pump.end(lender),
+        }
+    }
+
     /// Its descriptor, which a child has nothing to do with.
-    fn number(&self) -> i32 {
+    pub(super) fn number(&self) -> i32 {
         match self {
             Charge::Child { control, .. } => control.as_raw_fd(),
             Charge::Pump(pump) => pump.child().as_raw_fd(),

@@ -12,9 +12,8 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
 use super::Wish;
-use super::post::Post;
+use super::lender::Lender;
 use crate::description::{Decided, Description};
-use crate::process::Process;
 use crate::socket::{How, Push, Stream, StreamError};
 
 /// Bytes that are moved at once, and that wait in one direction at most.
@@ -147,9 +146,7 @@ impl Pump {
         number: i32,
         child: OwnedFd,
         origin: Origin,
-        post: &Post,
     ) -> Pump {
-        post.note_pump();
         let able = Able {
             gives: true,
             takes: true,
@@ -206,8 +203,8 @@ impl Pump {
     }
 
     /// Once the program has closed its own numbers, what comes is the child's.
-    pub(super) fn note_leaving(&mut self, process: &Process) {
-        if process.is_left_to_steward(&self.socket) {
+    pub(super) fn note_leaving(&mut self, lender: &dyn Lender) {
+        if lender.is_left_to_steward(&self.socket) {
             self.wish = Wish::All;
         }
     }
@@ -235,11 +232,11 @@ impl Pump {
 
     /// Moves what can be moved; whether it stopped because that is much. `room`: [`ROOM`] bytes. What is for the peer
     /// leaves with the engine's next turn.
-    pub(super) fn run(&mut self, process: &Process, room: &mut [u8]) -> bool {
+    pub(super) fn run(&mut self, lender: &dyn Lender, room: &mut [u8]) -> bool {
         let socket = Arc::clone(&self.socket);
         let stream = match socket.decided() {
             Some(Decided::Stream(stream)) => stream,
-            Some(Decided::Dgram(dgram)) => return self.run_datagrams(process, dgram, room),
+            Some(Decided::Dgram(dgram)) => return self.run_datagrams(lender, dgram, room),
             _ => return false,
         };
         for _ in 0..ROUNDS {
@@ -399,15 +396,15 @@ impl Pump {
     }
 
     /// The child's share is given back; the last one closes the connection.
-    pub(super) fn end(self, process: &Process) {
+    pub(super) fn end(self, lender: &dyn Lender) {
         let _ = rustix::net::shutdown(&self.child, Shutdown::Both);
         if self.is_unread {
             self.socket.lent.leave_unread();
         }
-        process.lending.post.note_pump_ended();
-        process.lending.forget(self.child.as_raw_fd());
-        process.close_steward_number(self.number);
-        process.take_back(&self.socket);
+        lender.note_pump_ended();
+        lender.forget(self.child.as_raw_fd());
+        lender.close_steward_number(self.number);
+        lender.take_back(&self.socket);
     }
 }
 

@@ -13,8 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use slipstack_channel::WaitOn;
 use slipstack_mem::{Descriptor, raised};
 
+use super::lender::Lender;
 use crate::link::Link;
-use crate::process::Process;
 use crate::ready::{BLIND_SLEEP_NS, NUDGED_SLEEP_NS, Waiter};
 
 /// What an event of the kernel's is about: the engine's two descriptors, the doorbell, and from here on what the
@@ -57,11 +57,11 @@ struct Led {
 impl Rest {
     /// # Errors
     /// There are no more descriptors.
-    pub(super) fn new(process: &Process) -> rustix::io::Result<Rest> {
+    pub(super) fn new(lender: &dyn Lender) -> rustix::io::Result<Rest> {
         let epoll = raised(epoll::create(epoll::CreateFlags::CLOEXEC)?);
-        let waiter = process.station.sleepers.pool.take();
-        process.lending.note(epoll.as_raw_fd());
-        process.lending.note(waiter.doorbell());
+        let waiter = lender.sleepers().pool.take();
+        lender.note(epoll.as_raw_fd());
+        lender.note(waiter.doorbell());
         let rest = Rest {
             epoll,
             waiter,
@@ -77,12 +77,12 @@ impl Rest {
         &self.waiter
     }
 
-    pub(super) fn end(mut self, process: &Process) {
-        self.stop_leading(process);
+    pub(super) fn end(mut self, lender: &dyn Lender) {
+        self.stop_leading(lender);
         self.unwatch_number(self.waiter.doorbell());
-        process.lending.forget(self.epoll.as_raw_fd());
-        process.lending.forget(self.waiter.doorbell());
-        process.station.sleepers.pool.give(self.waiter);
+        lender.forget(self.epoll.as_raw_fd());
+        lender.forget(self.waiter.doorbell());
+        lender.sleepers().pool.give(self.waiter);
     }
 
     pub(super) fn watch(&self, fd: &OwnedFd, key: u64, what: EventFlags) -> rustix::io::Result<()> {
@@ -116,28 +116,28 @@ impl Rest {
         self.waiter.wake_up(false);
     }
 
-    pub(super) fn stop_leading(&mut self, process: &Process) {
+    pub(super) fn stop_leading(&mut self, lender: &dyn Lender) {
         self.leave_engine();
         self.is_leading = false;
         if std::mem::take(&mut self.has_claimed) {
-            process.station.sleepers.give_up_claim(&self.waiter);
+            lender.sleepers().give_up_claim(&self.waiter);
         }
     }
 
     /// Calls `found` with the key of each descriptor that has something, and what.
     pub(super) fn look(
         &mut self,
-        process: &Process,
+        lender: &dyn Lender,
         manner: Manner,
         mut found: impl FnMut(u64, EventFlags),
     ) {
         let sleeps = manner != Manner::Glance && self.waiter.fall_asleep();
         let led = match manner {
-            Manner::Lead if sleeps => self.lead(process),
+            Manner::Lead if sleeps => self.lead(lender),
             _ => Ok(None),
         };
         let left = match (&led, sleeps) {
-            (Ok(Some(led)), true) => self.led_sleep(process, led),
+            (Ok(Some(led)), true) => self.led_sleep(lender, led),
             (Ok(None), true) if self.waiter.has_doorbell() => None,
             (Ok(None), true) => Some(BLIND_SLEEP_NS),
             (_, false) | (Err(Missed), _) => Some(0),
@@ -156,7 +156,7 @@ impl Rest {
             self.waiter.wake_up(has_rung);
         }
         if let Ok(Some(led)) = led {
-            process.station.sleepers.set_leader_until(0);
+            lender.sleepers().set_leader_until(0);
             led.link.finish_wait(has_come);
         }
     }
@@ -178,15 +178,15 @@ impl Rest {
     }
 
     /// Arms the engine's wake-ups. `None`: there is no engine, or another thread still leads.
-    fn lead(&mut self, process: &Process) -> Result<Option<Led>, Missed> {
-        let Some(link) = process.living_link() else {
+    fn lead(&mut self, lender: &dyn Lender) -> Result<Option<Led>, Missed> {
+        let Some(link) = lender.living_link() else {
             self.leave_engine();
             return Ok(None);
         };
         if !self.is_leading {
-            let thread = process.kernel.thread();
+            let thread = lender.thread();
             self.has_claimed = true;
-            self.is_leading = process.station.sleepers.claim_lead(thread, &self.waiter);
+            self.is_leading = lender.sleepers().claim_lead(thread, &self.waiter);
         }
         if !self.is_leading {
             return Ok(None);
@@ -202,17 +202,13 @@ impl Rest {
         }))
     }
 
-    fn led_sleep(&self, process: &Process, led: &Led) -> Option<u64> {
-        let now = process.now_ns();
-        let nudged = process
-            .station
-            .sleepers
-            .was_nudged(now)
-            .then_some(NUDGED_SLEEP_NS);
+    fn led_sleep(&self, lender: &dyn Lender, led: &Led) -> Option<u64> {
+        let now = lender.now_ns();
+        let nudged = lender.sleepers().was_nudged(now).then_some(NUDGED_SLEEP_NS);
         let limits = [led.wait_on.timeout_ns, led.starved_ns, nudged];
         let left = limits.into_iter().flatten().min();
         let until = left.map_or(u64::MAX, |left| now.saturating_add(left));
-        process.station.sleepers.set_leader_until(until);
+        lender.sleepers().set_leader_until(until);
         left
     }
 

@@ -14,9 +14,11 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{SocketType, sockopt};
 use slipstack_mem::{Descriptor, raised};
 
-use super::forking::Fork;
+use super::borrow::Reach;
+use super::fork::Fork;
+use super::names::Names;
 use super::words::Control;
-use super::{Borrowed, Names, Reach, Wish};
+use super::{Borrowed, Wish};
 use crate::addr::Family;
 use crate::description::{Decided, Description, Kind, New};
 use crate::process::Process;
@@ -120,8 +122,8 @@ impl Process {
             if socket.kind == Kind::Dgram {
                 return None;
             }
-            if it.hold(self, socket, Reach::Unheard) && number <= libc::STDERR_FILENO {
-                it.take(self, socket, Wish::All);
+            if self.hold_borrowed(socket, it, Reach::Unheard) && number <= libc::STDERR_FILENO {
+                self.take_borrowed(socket, it, Wish::All);
             }
             return None;
         }
@@ -276,26 +278,6 @@ fn borrowed(
             format!("c{number}/{id}/{token}/{control}/{streams}/{rest}")
         }
         None => held(socket, number, &names, control),
-    }
-}
-
-impl Names {
-    /// Without the number.
-    fn text(&self) -> String {
-        let shown = |addr: Option<SocketAddr>| addr.map_or("-".to_owned(), |addr| addr.to_string());
-        let (local, remote) = (shown(self.local), shown(self.remote));
-        format!("{}/{local}/{remote}", self.inode)
-    }
-
-    fn parse(id: u64, text: &str) -> Option<Names> {
-        let mut parts = text.split('/');
-        let mut part = || parts.next();
-        Some(Names {
-            id,
-            inode: part()?.parse().ok()?,
-            local: part()?.parse().ok(),
-            remote: part()?.parse().ok(),
-        })
     }
 }
 

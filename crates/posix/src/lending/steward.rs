@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::event::epoll::EventFlags;
-use slipstack_mem::{Descriptor, raised};
+use slipstack_mem::raised;
 
 use super::Wish;
-use super::post::Charge;
+use super::lender::Lender;
+use super::post::{Charge, Inline, Post};
 use super::pump::{Origin, Pump, ROOM};
 use super::rest::{FIRST_KEY, Manner, Rest};
 use super::words::{Heard, Message, Word, answer, hear};
-use crate::description::{Decided, Description, Kind};
+use crate::description::Description;
 use crate::epoll::{Set, Target};
 use crate::idhash::BuildIdHasher;
-use crate::process::Process;
 use crate::ready::{Awaited, bits};
 
 /// Connections that have something, taken off the list at once.
@@ -41,7 +41,8 @@ struct Child {
 }
 
 pub(super) struct Steward {
-    process: &'static Process,
+    lender: &'static dyn Lender,
+    post: &'static Post,
     rest: Rest,
     /// The pumps' connections; what it tells of them is their keys.
     set: Arc<Set>,
@@ -66,32 +67,35 @@ impl std::fmt::Debug for Steward {
 
 impl Steward {
     /// The thread's life.
-    pub(super) fn begin(process: &'static Process) {
-        let post = &process.lending.post;
-        match Steward::new(process) {
-            Ok(steward) => {
-                steward.begin_here();
-            }
+    pub(super) fn begin(lender: &'static dyn Lender, post: &'static Post) {
+        match Steward::new(lender, post) {
+            Ok(steward) => steward.begin_here(),
             Err(_) => {
                 while !post.retire() {
-                    process.refuse_charges(post.take_charges());
+                    post.take_charges()
+                        .into_iter()
+                        .for_each(|it| it.refuse(lender));
                 }
             }
         }
     }
 
     /// Goes on until nobody uses anything.
-    pub(super) fn begin_here(self) {
-        self.process.lending.post.set_waiter(self.rest.waiter());
+    fn begin_here(self) {
+        self.post.set_waiter(self.rest.waiter());
         self.run();
     }
 
-    pub(super) fn new(process: &'static Process) -> rustix::io::Result<Steward> {
-        let rest = Rest::new(process)?;
-        let set = Arc::new(Set::new(process.next_id(), NO_NUMBER));
+    pub(super) fn new(
+        lender: &'static dyn Lender,
+        post: &'static Post,
+    ) -> rustix::io::Result<Steward> {
+        let rest = Rest::new(lender)?;
+        let set = Arc::new(Set::new(lender.next_id(), NO_NUMBER));
         set.begin_wait(rest.waiter());
         Ok(Steward {
-            process,
+            lender,
+            post,
             rest,
             set,
             children: HashMap::default(),
@@ -108,8 +112,8 @@ impl Steward {
         loop {
             self.begin_round();
             if self.is_done() {
-                self.rest.stop_leading(self.process);
-                match self.process.lending.post.retire() {
+                self.rest.stop_leading(self.lender);
+                match self.post.retire() {
                     true => break,
                     false => continue,
                 }
@@ -117,7 +121,7 @@ impl Steward {
             self.look(true);
             self.run_ready();
         }
-        self.rest.end(self.process);
+        self.rest.end(self.lender);
     }
 
     fn begin_round(&mut self) {
@@ -126,30 +130,22 @@ impl Steward {
             self.turn();
         }
         self.rest.note_news();
-        for charge in self.process.lending.post.take_charges() {
+        for charge in self.post.take_charges() {
             self.take_charge(charge);
         }
         self.note_leaving();
         self.collect();
     }
 
-    /// One round by a thread of the program's, which does not wait. Whether there is more to do.
-    pub(super) fn run_once(&mut self) -> bool {
-        self.begin_round();
-        self.look(false);
-        self.run_ready();
-        !self.ready.is_empty()
-    }
-
     /// Of a process that has ended nobody can borrow anything more.
     fn is_done(&self) -> bool {
-        let is_ending = || self.process.lending.post.is_ending.load(Ordering::SeqCst);
+        let is_ending = || self.post.is_ending.load(Ordering::SeqCst);
         self.pumps.is_empty() && (self.children.is_empty() || is_ending())
     }
 
     fn turn(&self) {
-        if let Some(link) = self.process.living_link() {
-            self.process.turn(&link);
+        if let Some(link) = self.lender.living_link() {
+            self.lender.turn(&link);
         }
     }
 
@@ -186,12 +182,12 @@ impl Steward {
         let target = Target::Socket(Arc::clone(pump.socket()));
         let watched = self.rest.watch(pump.child(), key, CHILD_EDGES);
         let Ok(item) = self.set.add(pump.number(), target.clone(), PEER_EDGES, key) else {
-            return pump.end(self.process);
+            return pump.end(self.lender);
         };
         target.watch(Set::watch_of(&self.set, item));
         if pump.awaits_leaving() {
-            self.process.lending.post.await_leaving(true);
-            pump.note_leaving(self.process);
+            self.post.await_leaving(true);
+            pump.note_leaving(self.lender);
         }
         if pump.has_kernel_part() {
             let part = self.key();
@@ -218,28 +214,28 @@ impl Steward {
         if let Some((item, _)) = self.set.remove(pump.number(), &target) {
             target.unwatch(&|watch| watch.is_item(&self.set, item));
         }
-        pump.end(self.process);
+        pump.end(self.lender);
         if self.pumps.is_empty() {
             // Others may have the connection still.
             self.turn();
-            self.rest.stop_leading(self.process);
+            self.rest.stop_leading(self.lender);
         }
     }
 
     /// The program has closed numbers: what it has left to children is theirs.
     fn note_leaving(&mut self) {
-        if !self.process.lending.post.take_left() {
+        if !self.post.take_left() {
             return;
         }
         let mut awaits = false;
         for (key, pump) in &mut self.pumps {
             if pump.awaits_leaving() {
-                pump.note_leaving(self.process);
+                pump.note_leaving(self.lender);
                 self.ready.extend((!pump.awaits_leaving()).then_some(*key));
                 awaits |= pump.awaits_leaving();
             }
         }
-        self.process.lending.post.await_leaving(awaits);
+        self.post.await_leaving(awaits);
     }
 
     /// What the connections have.
@@ -266,7 +262,7 @@ impl Steward {
         }
         let mut speakers = Vec::new();
         let (pumps, ready, parts) = (&mut self.pumps, &mut self.ready, &self.kernel_parts);
-        self.rest.look(self.process, manner, |key, what| {
+        self.rest.look(self.lender, manner, |key, what| {
             if let Some(pump) = pumps.get_mut(&key) {
                 pump.on_child(what);
                 ready.push(key);
@@ -289,7 +285,7 @@ impl Steward {
             let Some(pump) = self.pumps.get_mut(&key) else {
                 continue;
             };
-            if pump.run(self.process, &mut self.room) {
+            if pump.run(self.lender, &mut self.room) {
                 self.ready.push(key);
             }
             if let Some(awaits_room) = pump.news_of_room() {
@@ -328,7 +324,7 @@ impl Steward {
             (Word::Take, Some(end)) => self.on_take(key, message, end),
             (Word::GiveBack, None) => {
                 if let Some(socket) = child.take_held(message.id) {
-                    self.process.take_back(&socket);
+                    self.lender.take_back(&socket);
                 }
             }
             (Word::Branch, Some(end)) => {
@@ -337,7 +333,7 @@ impl Steward {
                     socket.lent.add();
                 }
                 let end = raised(end);
-                self.process.lending.note(end.as_raw_fd());
+                self.lender.note(end.as_raw_fd());
                 let branch = self.key();
                 self.add_child(branch, root, end, held);
             }
@@ -359,14 +355,14 @@ impl Steward {
         let Some(socket) = child.take_held(message.id) else {
             return;
         };
-        match self.process.steward_number(&socket) {
+        match self.lender.steward_number(&socket) {
             Some(number) => {
                 let end = raised(end);
-                self.process.lending.note(end.as_raw_fd());
-                let post = &self.process.lending.post;
-                self.add(Pump::new(socket, number, end, origin, post));
+                self.lender.note(end.as_raw_fd());
+                self.post.note_pump();
+                self.add(Pump::new(socket, number, end, origin));
             }
-            None => self.process.take_back(&socket),
+            None => self.lender.take_back(&socket),
         }
     }
 
@@ -380,7 +376,7 @@ impl Steward {
         }
         // Who waits for the answer finds what there is.
         if message.word == Word::ReadNow {
-            pump.run(self.process, &mut self.room);
+            pump.run(self.lender, &mut self.room);
         }
         self.ready.push(*key);
     }
@@ -390,9 +386,9 @@ impl Steward {
             return;
         };
         self.rest.unwatch(&child.control);
-        self.process.lending.forget(child.control.as_raw_fd());
+        self.lender.forget(child.control.as_raw_fd());
         for socket in child.held {
-            self.process.take_back(&socket);
+            self.lender.take_back(&socket);
         }
     }
 }
@@ -404,44 +400,15 @@ impl Child {
     }
 }
 
-impl Process {
-    /// A number of the steward's own, so that the connection has one whatever the program closes.
-    pub(super) fn steward_number(&self, socket: &Arc<Description>) -> Option<i32> {
-        // A datagram socket's kernel part is read by this number too.
-        let fd = match socket
-            .kernel_number()
-            .filter(|_| socket.kind == Kind::Dgram)
-        {
-            Some(number) => rustix::io::fcntl_dupfd_cloexec(number.as_fd(), 0).ok()?,
-            None => rustix::io::fcntl_dupfd_cloexec(self.anchor().ok()?, 0).ok()?,
-        };
-        let number = Descriptor::give(raised(fd));
-        self.lending.note(number.number());
-        self.install(number, socket);
-        Some(number.number())
+impl Inline for Steward {
+    fn run_once(&mut self) -> bool {
+        self.begin_round();
+        self.look(false);
+        self.run_ready();
+        !self.ready.is_empty()
     }
 
-    /// A child is done with a connection; if nobody else has it, and no thread of ours is inside a call on it, it ends.
-    pub(super) fn take_back(&self, socket: &Arc<Description>) {
-        if socket.lent.remove() && socket.may_end() && socket.cold.lock().numbers.is_empty() {
-            // SO_LINGER: nobody waits for this end.
-            if let Some(Decided::Stream(stream)) = socket.decided() {
-                stream.linger.lock().take_if(|seconds| *seconds > 0);
-            }
-            self.end(socket);
-        }
-    }
-
-    /// Whether the program has closed all its own numbers of a connection.
-    pub(super) fn is_left_to_steward(&self, socket: &Description) -> bool {
-        let numbers = socket.cold.lock().numbers.clone();
-        numbers
-            .into_iter()
-            .all(|number| self.lending.is_stewards(number))
-    }
-
-    pub(super) fn close_steward_number(&self, number: i32) {
-        self.lending.forget(number);
-        let _ = self.close(number);
+    fn run_here(self: Box<Self>) {
+        self.begin_here();
     }
 }

@@ -10,7 +10,7 @@ use slipstack_mem::Descriptor;
 use super::{Pump, Way};
 use crate::description::Kind;
 use crate::lending::Wish;
-use crate::process::Process;
+use crate::lending::lender::Lender;
 use crate::socket::{Dgram, Side};
 
 /// So many each way until it is another pump's turn.
@@ -25,12 +25,12 @@ impl Pump {
     /// As [`Pump::run`].
     pub(super) fn run_datagrams(
         &mut self,
-        process: &Process,
+        lender: &dyn Lender,
         dgram: &Dgram,
         room: &mut [u8],
     ) -> bool {
         for _ in 0..ROUNDS {
-            let has_sent = self.send_datagram(process, dgram, room);
+            let has_sent = self.send_datagram(lender, dgram, room);
             let has_received = self.give_datagram(dgram, room);
             if !has_sent && !has_received {
                 return false;
@@ -40,7 +40,7 @@ impl Pump {
     }
 
     /// One datagram from the child to the network; whether there was one.
-    fn send_datagram(&mut self, process: &Process, dgram: &Dgram, room: &mut [u8]) -> bool {
+    fn send_datagram(&mut self, lender: &dyn Lender, dgram: &Dgram, room: &mut [u8]) -> bool {
         let frame = match self.to_peer.is_empty() {
             false if !self.peers.takes => return false,
             false => std::mem::take(&mut self.to_peer.rest),
@@ -49,7 +49,7 @@ impl Pump {
                 None => return false,
             },
         };
-        if self.pass(process, dgram, &frame) {
+        if self.pass(lender, dgram, &frame) {
             return true;
         }
         self.peers.takes = false;
@@ -78,15 +78,13 @@ impl Pump {
     }
 
     /// `false`: there is no room. Errors are nobody's: the child's call is over.
-    fn pass(&self, process: &Process, dgram: &Dgram, frame: &[u8]) -> bool {
+    fn pass(&self, lender: &dyn Lender, dgram: &Dgram, frame: &[u8]) -> bool {
         let (head, payload) = frame.split_at(ENVELOPE_LEN);
         let Some((envelope, _)) = head.try_into().ok().and_then(Envelope::from_bytes) else {
             return true;
         };
         if let Some(to) = envelope.peer
-            && process
-                .reason_to_connect_in_kernel(&self.socket, to)
-                .is_some()
+            && lender.sends_by_kernel(&self.socket, to)
         {
             let number = Descriptor::new(self.number).filter(|_| self.has_kernel_part());
             if let Some(number) = number {

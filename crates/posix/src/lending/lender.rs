@@ -1,0 +1,48 @@
+//! The process as its steward needs it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::description::Description;
+use crate::link::Link;
+use crate::ready::Sleepers;
+
+/// A process that lends connections. The steward and its pumps know it by this alone.
+pub(super) trait Lender: Sync {
+    fn next_id(&self) -> u64;
+
+    fn now_ns(&self) -> u64;
+
+    /// The calling thread.
+    fn thread(&self) -> usize;
+
+    /// The threads that wait at the first engine.
+    fn sleepers(&self) -> &Sleepers;
+
+    /// The first engine, if there is one and it has not died.
+    fn living_link(&self) -> Option<Arc<Link>>;
+
+    fn turn(&self, link: &Link);
+
+    /// A descriptor is the steward's: children close it.
+    fn note(&self, number: i32);
+
+    fn forget(&self, number: i32);
+
+    /// Bytes of one connection less are to be moved.
+    fn note_pump_ended(&self);
+
+    /// Gives a connection a number of the steward's own, so that it has one whatever the program closes.
+    fn steward_number(&self, socket: &Arc<Description>) -> Option<i32>;
+
+    fn close_steward_number(&self, number: i32);
+
+    /// Returns true if the program has closed all its own numbers of a connection.
+    fn is_left_to_steward(&self, socket: &Description) -> bool;
+
+    /// A child is done with a connection; if nobody else has it, and no thread of ours is inside a call on it, it ends.
+    fn take_back(&self, socket: &Arc<Description>);
+
+    /// Returns true if what `socket` sends to `to` leaves by the kernel.
+    fn sends_by_kernel(&self, socket: &Description, to: SocketAddr) -> bool;
+}

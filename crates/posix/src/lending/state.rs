@@ -1,0 +1,56 @@
+//! What a process lends and borrows.
+
+use std::sync::Arc;
+
+use slipstack_mem::Lock;
+
+use super::fork::Fork;
+use super::nameplate;
+use super::post;
+use super::words::Control;
+
+/// The part of a process that lends and borrows.
+#[derive(Debug, Default)]
+pub(crate) struct Lending {
+    pub(super) fork: Lock<Option<Fork>>,
+    /// Descriptors of the stewards, and numbers of connections that only they use. Children close them.
+    pub(super) numbers: Lock<Vec<i32>>,
+    /// The control sockets to the stewards of others.
+    pub(super) controls: Lock<Vec<Arc<Control>>>,
+    pub(crate) post: post::Post,
+    pub(super) nameplates: nameplate::Nameplates,
+}
+
+impl Lending {
+    pub(crate) fn descriptors(&self) -> Vec<i32> {
+        let mut all = self.numbers.lock().clone();
+        all.extend(self.controls.lock().iter().map(|control| control.number()));
+        all
+    }
+
+    pub(super) fn is_stewards(&self, number: i32) -> bool {
+        self.numbers.lock().contains(&number)
+    }
+
+    pub(super) fn note(&self, number: i32) {
+        self.numbers.lock().push(number);
+    }
+
+    pub(super) fn forget(&self, number: i32) {
+        self.numbers.lock().retain(|other| *other != number);
+    }
+
+    pub(crate) fn hold(&self) {
+        self.fork.hold();
+        self.numbers.hold();
+        self.controls.hold();
+        self.post.hold();
+    }
+
+    pub(crate) fn release(&self) {
+        self.post.release();
+        self.controls.release();
+        self.numbers.release();
+        self.fork.release();
+    }
+}
