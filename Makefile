@@ -6,7 +6,7 @@ SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
-.PHONY: help setup build demo test check bench captures coverage differential interop interop-full seeds worlds scale held soak models programs sanitize fuzz reference book install clean
+.PHONY: help setup build dpdk demo test check bench captures coverage differential interop interop-full seeds worlds scale held soak models programs sanitize fuzz reference book install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,6 +16,13 @@ setup: ## install the Debian packages that are missing (root)
 
 build: setup ## target/release/slipstack, libslipstack.so and libfstack
 	@cargo build --release -p slipstack-cli -p slipstack-preload -p slipstack-capi
+
+dpdk: build ## slipstack-dpdk, for --device dpdk:… (Debian: libdpdk-dev), and its tests
+	@pkg-config --exists libdpdk 2>/dev/null || scripts/setup pkg-config libdpdk-dev dpdk-dev
+	@cargo build --release -p slipstack-device-dpdk --features dpdk
+	@cargo clippy --quiet -p slipstack-device-dpdk --features dpdk --all-targets -- -D warnings
+	@cargo test --quiet -p slipstack-device-dpdk --features dpdk
+	@tests/programs/run --only dpdk
 
 demo: build ## nginx on Slipstack, asked by curl on the kernel; leaves nothing behind
 	@scripts/demo
@@ -90,6 +97,7 @@ install: build ## slipstack, its libraries, headers and pkg-config files under P
 	install -D -m 755 target/release/slipstack $(DESTDIR)$(PREFIX)/bin/slipstack
 	for name in fstack ff_ifconfig ff_route ff_ipfw ff_knictl ff_sysctl ff_netstat ff_arp ff_ndp ff_top ff_traffic; do \
 		ln -sf slipstack $(DESTDIR)$(PREFIX)/bin/$$name; done
+	[ ! -e target/release/slipstack-dpdk ] || install -D -m 755 target/release/slipstack-dpdk $(DESTDIR)$(PREFIX)/bin/slipstack-dpdk
 	install -D -m 755 target/release/libslipstack.so $(DESTDIR)$(PREFIX)/lib/libslipstack.so
 	ln -sf libslipstack.so $(DESTDIR)$(PREFIX)/lib/libff_syscall.so
 	install -D -m 755 target/release/libfstack.so $(DESTDIR)$(PREFIX)/lib/libfstack.so

@@ -11,6 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stack", &["wire"]),
     ("mem", &[]),
     ("device", &["mem", "wire"]),
+    ("device-dpdk", &["mem", "device"]),
     ("netctl", &[]),
     ("channel", &["mem", "netctl"]),
     ("engine", &["stack", "wire", "mem", "device", "channel"]),

@@ -12,6 +12,7 @@ const SCAN_LEN_MAX: usize = 4 << 20;
 const UNSAFE_CRATES: &[&str] = &[
     "mem",
     "device",
+    "device-dpdk",
     "abi",
     "preload",
     "capi",

@@ -29,7 +29,8 @@ options! {
         scope: RunAndInstance, reader: Keeper, change: AtStart,
         help: "How frames come and go: auto, packet (AF_PACKET on --if), xdp (AF_XDP beside it), \
             tap, memif:SOCKET[,role=client|server][,id=N][,ring=FRAMES][,secret=TEXT][,mode=0600] \
-            (rings shared with VPP, a DPDK program or another stack), null (nothing comes, everything sent is swallowed) or \
+            (rings shared with VPP, a DPDK program or another stack), dpdk:EAL-ARGUMENTS [-- OPTIONS] (a \
+            port that DPDK has a driver for), null (nothing comes, everything sent is swallowed) or \
             replay:FILE.pcapng[,fast] (the frames of a capture come)",
     }
 

@@ -2,7 +2,7 @@
 
 use crate::backend::Backend;
 use crate::error::DeviceError;
-use crate::{memif, null, packet, replay, tap, xdp};
+use crate::{dpdk, memif, null, packet, replay, tap, xdp};
 
 /// What `--device` may name, in the order of the help text.
 pub static BACKENDS: &[&dyn Backend] = &[
@@ -10,6 +10,7 @@ pub static BACKENDS: &[&dyn Backend] = &[
     &xdp::Xdp,
     &tap::Tap,
     &memif::Memif,
+    &dpdk::Dpdk,
     &null::Null,
     &replay::Replay,
 ];

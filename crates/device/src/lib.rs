@@ -2,7 +2,7 @@
 //!
 //! [`Device`] is one slot of a network device, driven by one engine. The kinds of devices are the
 //! rows of [`BACKENDS`]: AF_XDP, TAP and AF_PACKET, the latter two with a virtio header and therefore with checksum and
-//! segmentation offloads, memif, a device that swallows everything, and one that replays a capture. Beside
+//! segmentation offloads, memif, DPDK's ports, a device that swallows everything, and one that replays a capture. Beside
 //! them are an in-memory pair for tests ([`loopback`]) and wrappers that write what passes to a
 //! capture file ([`tee`]) or show it to the program first ([`hooked`]).
 //!
@@ -19,6 +19,7 @@ mod backend;
 mod bpf;
 mod capture;
 mod device;
+pub mod dpdk;
 mod error;
 pub mod ethtool;
 pub mod hooked;
@@ -32,6 +33,8 @@ mod memif;
 mod netlink;
 mod null;
 mod packet;
+mod packets;
+mod partial;
 mod parts;
 pub mod port;
 mod position;

@@ -18,6 +18,7 @@ use super::board::Board;
 use super::message::{self, AddRing, Hello, Message, VERSION};
 use super::options::{LOG2_RING_MAX, Options, Role, SECRET_LEN};
 use super::ring::{Lie, Link, LinkShape, RingPlace};
+use crate::packets;
 
 /// Regions that a client may bring.
 const REGIONS_MAX: usize = 8;
@@ -191,12 +192,12 @@ impl Control {
             return;
         };
         let mut is_asked = false;
-        while message::receive(&neighbour.pair, &mut [0; 8]).is_ok_and(|(len, _)| len > 0) {
+        while packets::receive(&neighbour.pair, &mut [0; 8]).is_ok_and(|(len, _)| len > 0) {
             is_asked = true;
         }
         if let Some(link) = link.filter(|_| is_asked) {
             let shape = serde_json::to_vec(&link.shape).unwrap_or_default();
-            let _ = message::send(&neighbour.pair, &shape, &link.descriptors());
+            let _ = packets::send(&neighbour.pair, &shape, &link.descriptors());
         }
     }
 
@@ -257,7 +258,7 @@ impl Control {
         };
         if self.peer.as_ref().is_some_and(|peer| peer.is_up) {
             let busy = Message::Disconnect("another client is connected".to_owned());
-            let _ = message::send(&socket, &busy.to_bytes(), &[]);
+            let _ = packets::send(&socket, &busy.to_bytes(), &[]);
             return;
         }
         // One that has not finished makes room.
@@ -281,7 +282,7 @@ impl Control {
             return Err(End::Gone);
         };
         let fds = fd.as_slice();
-        message::send(&peer.socket, &message.to_bytes(), fds).map_err(|_| End::Gone)
+        packets::send(&peer.socket, &message.to_bytes(), fds).map_err(|_| End::Gone)
     }
 
     fn hear(&mut self, board: &Board, link: &mut Option<Link>, news: &mut News) {
@@ -290,7 +291,7 @@ impl Control {
                 return;
             };
             let mut bytes = [0; message::LEN];
-            let (len, fds) = match message::receive(&peer.socket, &mut bytes) {
+            let (len, fds) = match packets::receive(&peer.socket, &mut bytes) {
                 Ok(received) => received,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => (0, Vec::new()),

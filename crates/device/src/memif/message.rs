@@ -1,15 +1,6 @@
 //! Messages of a memif control connection: 128 bytes each, packed and in the machine's byte order,
 //! with at most one descriptor beside them.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
-
 use super::options::SECRET_LEN;
 
 pub(super) const LEN: usize = 128;
@@ -18,8 +9,6 @@ pub(super) const VERSION: u16 = 0x0200;
 const NAME: &[u8] = b"slipstack";
 const FLAG_TO_SERVER: u16 = 1;
 const MODE_ETHERNET: u8 = 0;
-/// Descriptors that one message can bring: a link of ours has its regions and two eventfds.
-const RIGHTS_MAX: usize = 16;
 
 const ACK: u16 = 1;
 const HELLO: u16 = 2;
@@ -229,33 +218,6 @@ impl Message {
             _ => return None,
         })
     }
-}
-
-/// Sends bytes and descriptors as one packet; never waits.
-pub(super) fn send(to: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(RIGHTS_MAX))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    sendmsg(to, &[IoSlice::new(bytes)], &mut ancillary, flags)?;
-    Ok(())
-}
-
-/// Takes a packet that waits: its length, 0 at the end of the connection, and its descriptors.
-pub(super) fn receive(from: impl AsFd, into: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(RIGHTS_MAX))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let received = recvmsg(from, &mut [IoSliceMut::new(into)], &mut ancillary, flags)?;
-    let mut fds = Vec::new();
-    for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(rights) = message {
-            fds.extend(rights.map(slipstack_mem::raised));
-        }
-    }
-    Ok((received.bytes, fds))
 }
 
 #[cfg(test)]

@@ -7,16 +7,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use slipstack_mem::{InboxReader, RawSlice, now_ns};
-use slipstack_wire::flow::FrameFlow;
-use slipstack_wire::{RxMeta, TxOffload, protocol};
+use slipstack_wire::{RxMeta, TxOffload};
 
 use super::board::{Board, Side};
 use super::control::Control;
-use super::message;
 use super::ring::{FRAME_MAX, Lie, Link, LinkShape};
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::error::DeviceError;
-use crate::steering::{Proto, Steering};
+use crate::packets;
+use crate::steering::Steering;
 
 /// A description of a link, as text, at most.
 const SHAPE_MAX: usize = 4096;
@@ -128,7 +127,7 @@ impl MemifSlot {
             }
             if *asked_for != current {
                 *asked_for = current;
-                let _ = message::send(&*pair, &[1], &[]);
+                let _ = packets::send(&*pair, &[1], &[]);
                 // Once for each connection: what is sent meanwhile would be lost.
                 await_readable(pair.as_fd());
             }
@@ -214,7 +213,7 @@ fn dispatch(setup: &SlotSetup, counters: &mut DeviceCounters, frame: &[u8]) -> T
         counters.rx_foreign += 1;
         return Taken::Others;
     }
-    let owner = find_owner(&setup.steering, frame);
+    let owner = setup.steering.owner_of(frame);
     if owner == setup.slot {
         return Taken::Own(frame.len());
     }
@@ -258,7 +257,7 @@ fn watch(epoll: &OwnedFd, fd: BorrowedFd<'_>) -> Result<(), rustix::io::Errno> {
 fn receive_link(pair: &OwnedFd, generation: u32) -> Option<Link> {
     let mut bytes = [0; SHAPE_MAX];
     let mut link = None;
-    while let Ok((len, fds)) = message::receive(pair, &mut bytes) {
+    while let Ok((len, fds)) = packets::receive(pair, &mut bytes) {
         if len == 0 {
             break;
         }
@@ -267,21 +266,6 @@ fn receive_link(pair: &OwnedFd, generation: u32) -> Option<Link> {
         link = shape.and_then(|shape| Link::open(shape, fds).ok()).or(link);
     }
     link
-}
-
-/// The slot that a frame is for, by the same rules as the steering's programs.
-fn find_owner(steering: &Steering, frame: &[u8]) -> u16 {
-    let Some(parsed) = FrameFlow::parse(frame) else {
-        return 0;
-    };
-    if !steering.is_own(parsed.dst.ip()) || parsed.is_to_group(frame) {
-        return 0;
-    }
-    let proto = match parsed.protocol {
-        protocol::TCP => Proto::Tcp,
-        _ => Proto::Udp,
-    };
-    steering.find_slot(proto, parsed.dst, parsed.src)
 }
 
 impl Device for MemifSlot {

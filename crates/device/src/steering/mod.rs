@@ -15,6 +15,7 @@
 //! [`Steering::find_slot`] makes the same decision for frames that never leave the machine.
 
 mod addresses;
+mod frame;
 pub(crate) mod hash;
 pub(crate) mod layout;
 mod load;

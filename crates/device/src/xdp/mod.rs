@@ -15,7 +15,6 @@
 //! steering and its assembler, all of them private here.
 
 mod backend;
-mod partial;
 mod raw;
 mod socket;
 mod sys;

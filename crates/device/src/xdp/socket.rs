@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use slipstack_mem::RawSlice;
 use slipstack_wire::{RxMeta, TxOffload};
 
-use super::partial;
 use super::raw::{Desc, Memory, Rings};
 use super::sys;
 use crate::device::{DeviceCounters, Sink};
+use crate::partial;
 
 /// Frames that receive, and entries of the rings that concern them.
 pub(super) const RX_FRAMES: u32 = 2048;

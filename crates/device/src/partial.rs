@@ -1,5 +1,5 @@
 //! Frames of senders on this machine, whose checksums are still to be filled in. AF_PACKET and TAP
-//! say so beside the frame, AF_XDP cannot: the field itself shows it, because it holds the sum of the
+//! say so beside the frame, AF_XDP and DPDK's packet sockets cannot: the field itself shows it, because it holds the sum of the
 //! pseudo-header.
 //!
 //! A wrong frame whose field happens to hold that sum would be taken for a good one: one in 65,536
@@ -10,17 +10,22 @@ use slipstack_wire::flow::FrameFlow;
 use slipstack_wire::{PartialChecksum, RxChecksum, RxMeta, protocol};
 
 /// What the frame itself shows.
-pub(super) fn meta_of(frame: &[u8]) -> RxMeta {
+pub(crate) fn meta_of(frame: &[u8]) -> RxMeta {
     match is_partial(frame) {
-        Some(true) => RxMeta {
+        true => RxMeta {
             checksum: RxChecksum::Partial,
             ..RxMeta::UNKNOWN
         },
-        _ => RxMeta::UNKNOWN,
+        false => RxMeta::UNKNOWN,
     }
 }
 
-fn is_partial(frame: &[u8]) -> Option<bool> {
+/// Whether the transport checksum is still to be filled in.
+pub fn is_partial(frame: &[u8]) -> bool {
+    find_partial(frame) == Some(true)
+}
+
+fn find_partial(frame: &[u8]) -> Option<bool> {
     let flow = FrameFlow::parse(frame)?;
     let place = PartialChecksum::of_frame(frame)?;
     let at = usize::from(place.start + place.offset);

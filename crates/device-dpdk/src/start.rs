@@ -1,0 +1,122 @@
+//! From the order to a port that runs.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use slipstack_device::dpdk::{Order, PortTold};
+
+use crate::eal;
+use crate::sys::{Eal, Port, PortInfo, PortSetup};
+
+/// How long a card's link is waited for: frames sent before are lost.
+const LINK_WAIT: Duration = Duration::from_secs(4);
+const LINK_PAUSE: Duration = Duration::from_millis(20);
+
+/// A port that runs.
+pub struct Started {
+    pub port: Port,
+    pub driver: String,
+    pub told: PortTold,
+}
+
+/// Initialises DPDK, finds the port and starts it.
+///
+/// # Errors
+/// One sentence.
+pub fn start(order: &Order) -> Result<Started, String> {
+    let words = eal::words(&order.options);
+    let eal = Eal::init(&words)
+        .map_err(|why| format!("DPDK does not start with these arguments: {why}"))?;
+    let info = find(&eal.ports(), order.options.port.as_deref())?;
+    let options = &order.options;
+    let setup = PortSetup {
+        mac: order.mac.unwrap_or_default(),
+        mtu: options.mtu.unwrap_or(0),
+        descriptors: options.descriptors,
+        checksum: u8::from(options.has_checksum && info.has_checksum != 0),
+        tso: u8::from(options.has_tso && info.has_tso != 0),
+        promiscuous: u8::from(options.is_promiscuous),
+        // A bond works only while it is looked at.
+        interrupts: u8::from(options.sleep_us != 0 && info.is_bond == 0),
+    };
+    let name = info.name();
+    let (port, info) = eal
+        .start(info.number, &setup)
+        .map_err(|why| format!("DPDK's port {name} does not start: {why}"))?;
+    if is_card(&name) {
+        await_link(&port);
+    }
+    Ok(Started {
+        port,
+        driver: info.driver(),
+        told: tell(&info, options.sleep_us),
+    })
+}
+
+/// The port that is meant: the named one, a bond, the only one.
+fn find(ports: &[PortInfo], wanted: Option<&str>) -> Result<PortInfo, String> {
+    let names: Vec<String> = ports.iter().map(PortInfo::name).collect();
+    let names = names.join(", ");
+    if ports.is_empty() {
+        return Err(
+            "DPDK finds no port: name one with --vdev=… or bind a card to vfio-pci and \
+                    allow it with -a ADDRESS"
+                .to_owned(),
+        );
+    }
+    if let Some(wanted) = wanted {
+        let number = wanted.parse().ok();
+        let is_it = |port: &&PortInfo| port.name() == wanted || Some(port.number) == number;
+        let found = ports.iter().find(is_it);
+        return found
+            .copied()
+            .ok_or_else(|| format!("DPDK has no port \"{wanted}\"; there are: {names}"));
+    }
+    let bonds: Vec<&PortInfo> = ports.iter().filter(|port| port.is_bond != 0).collect();
+    let free: Vec<&PortInfo> = ports.iter().filter(|port| port.is_bonded == 0).collect();
+    match (bonds.as_slice(), free.as_slice()) {
+        ([bond], _) => Ok(**bond),
+        (_, [only]) => Ok(**only),
+        _ => Err(format!(
+            "DPDK has several ports; say which one with --port=NAME behind \"--\": {names}"
+        )),
+    }
+}
+
+/// By its address on the bus, such as 0000:02:00.0.
+fn is_card(name: &str) -> bool {
+    name.contains(':') && name.contains('.')
+}
+
+fn await_link(port: &Port) {
+    let until = Instant::now() + LINK_WAIT;
+    while !port.is_up() && Instant::now() < until {
+        sleep(LINK_PAUSE);
+    }
+}
+
+fn tell(info: &PortInfo, sleep_us: u32) -> PortTold {
+    let waits = match (sleep_us, info.has_interrupts != 0) {
+        (0, _) => "polled without end".to_owned(),
+        (_, true) => "interrupts".to_owned(),
+        (us, false) => format!("polled, sleeps up to {us} µs"),
+    };
+    let mut offloads = Vec::new();
+    if info.has_checksum != 0 {
+        offloads.push("checksums");
+    }
+    if info.has_tso != 0 {
+        offloads.push("TSO");
+    }
+    let offloads = match offloads.is_empty() {
+        true => "no offloads".to_owned(),
+        false => offloads.join(", "),
+    };
+    PortTold {
+        mac: info.mac,
+        mtu: info.mtu,
+        has_checksum: info.has_checksum != 0,
+        has_tso: info.has_tso != 0,
+        mode: format!("{} ({}; {waits}; {offloads})", info.name(), info.driver()),
+    }
+}

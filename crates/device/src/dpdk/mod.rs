@@ -1,0 +1,160 @@
+//! DPDK: any port that it has a driver for, through a process of its own that has DPDK.
+//!
+//! The program `slipstack-dpdk` lies beside `slipstack`, and is alone linked to DPDK's libraries. It
+//! is started with the device, has the port for as long as anybody holds the device, and steers each
+//! frame to the slot that it is for ([`rings`]). Slot 0 starts it anew when it has ended ([`watch`]).
+
+mod options;
+mod process;
+mod raw;
+mod reason;
+mod rings;
+mod setup;
+mod slot;
+mod watch;
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use serde::{Deserialize, Serialize};
+use slipstack_mem::Doorbell;
+
+use crate::backend::{Backend, Capabilities, Description, NO_INTERFACE, Opened};
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::parts::{SlotLink, SlotParts, TSO_MAX, own_value};
+use crate::position::RingPosition;
+use crate::steering::Steering;
+use process::{Port, system};
+use slot::{DpdkSlot, SlotSetup};
+use watch::Watch;
+
+pub use crate::partial::is_partial;
+pub use options::Options;
+pub use rings::{CELLS, DATA_MAX, FRAME_MAX, Lie, Reader, Rings, Tag, Waiting, Way, Writer};
+pub use setup::{Answer, Order, PortTold, Setup};
+
+/// The row of the table.
+pub(crate) struct Dpdk;
+
+/// The back end's own part of a slot's parameters.
+#[derive(Debug, Serialize, Deserialize)]
+struct DpdkParams {
+    /// The keeper's slot alone has them.
+    options: Option<Options>,
+}
+
+impl Backend for Dpdk {
+    fn name(&self) -> &'static str {
+        "dpdk"
+    }
+
+    fn title(&self) -> &'static str {
+        "DPDK port"
+    }
+
+    fn default_interface(&self) -> Option<&'static str> {
+        Some("dpdk0")
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            has_interface: false,
+            makes_interface: false,
+            is_heard: false,
+            has_neighbours: true,
+            has_vlans: true,
+        }
+    }
+
+    fn open(
+        &self,
+        description: &Description<'_>,
+        steering: &Steering,
+    ) -> Result<Opened, DeviceError> {
+        let options = Options::parse(description.argument)?;
+        let port = Port::new(steering.read_only_fds()?, description.slots).map_err(system)?;
+        let order = Order { options, mac: None };
+        let told = match port.start(&order)?.wait() {
+            Answer::Ready(told) => told,
+            Answer::Failed(sentence) => return Err(DeviceError::Unsuitable(sentence)),
+        };
+        Ok(Opened {
+            index: NO_INTERFACE,
+            name: description.interface.to_owned(),
+            link: SlotLink {
+                mac: told.mac,
+                mtu: told.mtu,
+                tx_checksum: told.has_checksum,
+                tso_max: if told.has_tso { TSO_MAX } else { 0 },
+                udp_segmentation: false,
+                vlan: 0,
+            },
+            slots: make_slots(&port, order.options).map_err(system)?,
+            held: Vec::new(),
+            needs_ingress_drop: false,
+            mode: Some(told.mode),
+        })
+    }
+
+    fn adopt(
+        &self,
+        parts: SlotParts,
+        _position: RingPosition,
+    ) -> Result<Box<dyn Device>, DeviceError> {
+        let params: DpdkParams = parts.params.own()?;
+        let link = parts.params.link;
+        let few = || DeviceError::BadParameters("a slot has too few descriptors");
+        let mut fds = parts.fds.into_iter();
+        let mut next = || fds.next().ok_or_else(few);
+        let rings = Rings::open(next()?).map_err(system)?;
+        let bell = Doorbell::from_fd(next()?);
+        let port_bell = Doorbell::from_fd(next()?);
+        let life = next()?;
+        let watch = match params.options {
+            None => None,
+            Some(options) => {
+                let order = Order {
+                    options,
+                    mac: Some(link.mac),
+                };
+                let port = Port::from_fds(fds.collect()).map_err(system)?;
+                Some(Watch::new(port, order, bell.as_fd()).map_err(system)?)
+            }
+        };
+        let slot = DpdkSlot::new(SlotSetup {
+            link,
+            rings,
+            bell,
+            port_bell,
+            life,
+            watch,
+        });
+        Ok(Box::new(slot.map_err(system)?))
+    }
+}
+
+type Slot = (Vec<OwnedFd>, serde_json::Value);
+
+/// Descriptors of a slot: its memory, its bell, the port's bell, the pipe that keeps the process; for
+/// slot 0 then everything that another process can be started with.
+fn make_slots(port: &Port, options: Options) -> std::io::Result<Vec<Slot>> {
+    let mut options = Some(options);
+    let mut slots = Vec::new();
+    for (rings, bell) in &port.slots {
+        let common = [
+            rings.fd(),
+            bell.as_fd(),
+            port.bell.as_fd(),
+            port.life.as_fd(),
+        ];
+        let options = options.take();
+        let all = match &options {
+            Some(_) => port.fds(),
+            None => Vec::new(),
+        };
+        let fds = common.iter().chain(&all).map(|fd| fd.try_clone_to_owned());
+        let fds = fds.collect::<std::io::Result<_>>()?;
+        slots.push((fds, own_value(&DpdkParams { options })));
+    }
+    Ok(slots)
+}

@@ -1,0 +1,113 @@
+//! One sentence out of what DPDK says when it fails.
+
+/// Parts of lines that say why.
+const TELLING: &[&str] = &[
+    "cannot",
+    "could not",
+    "couldn't",
+    "error",
+    "fail",
+    "invalid",
+    "no such",
+    "not found",
+    "unable",
+    "no free",
+    "permission",
+    "unrecognized",
+    "unknown",
+    "not supported",
+    "illegal",
+    "no available",
+    "not enough",
+    "mismatch",
+    "not compatible",
+    "does not exist",
+    "required",
+];
+/// Lines that follow from another one, or say nothing that helps.
+const EMPTY: &[&str] = &[
+    "FATAL:",
+    "telemetry",
+    "Telemetry",
+    "No probed ethernet devices",
+    "mp action callback",
+    "command line' arguments",
+];
+const LEN_MAX: usize = 300;
+
+/// What is known, with the line of DPDK's that explains it, if there is one.
+pub(super) fn sentence(known: &str, words: &str) -> String {
+    let lines = words.lines().map(str::trim);
+    let telling = |line: &&str| {
+        let lower = line.to_lowercase();
+        let says_why = TELLING.iter().any(|part| lower.contains(part));
+        says_why && !EMPTY.iter().any(|part| line.contains(part))
+    };
+    let Some(line) = lines.clone().find(telling).or_else(|| {
+        let mut said = lines.filter(|line| !line.is_empty());
+        said.next_back()
+    }) else {
+        return known.to_owned();
+    };
+    if line.contains("hugepages") {
+        return "there are no free huge pages: reserve some (echo 256 > /proc/sys/vm/nr_hugepages) \
+                or give DPDK the argument --no-huge"
+            .to_owned();
+    }
+    if let Some(library) = missing_library(line) {
+        return format!(
+            "{library} is missing: install DPDK's libraries (Debian: dpdk, or libdpdk-dev)"
+        );
+    }
+    let line: String = line
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(LEN_MAX)
+        .collect();
+    format!("{known} ({line})")
+}
+
+/// The library that the dynamic loader did not find.
+fn missing_library(line: &str) -> Option<&str> {
+    let (before, _) = line.split_once(": cannot open shared object file")?;
+    before.rsplit(' ').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_that_says_why_goes_into_the_sentence() {
+        let words = "EAL: Detected CPU lcores: 2\nEAL: unable to parse device 'net_x'\n\
+                     EAL: FATAL: Cannot init\n";
+        let said = sentence("DPDK does not start", words);
+        assert_eq!(
+            said,
+            "DPDK does not start (EAL: unable to parse device 'net_x')"
+        );
+        assert_eq!(sentence("it ended", ""), "it ended");
+        assert_eq!(sentence("it ended", "a\nb\n\n"), "it ended (b)");
+    }
+
+    #[test]
+    fn missing_huge_pages_are_a_matter_of_two_commands() {
+        let words = "EAL: No free 2048 kB hugepages reported on node 0\nEAL: FATAL: Cannot get\n";
+        let said = sentence("it ended", words);
+        assert!(
+            said.contains("nr_hugepages") && said.contains("--no-huge"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_library_that_is_missing_is_named() {
+        let words = "slipstack-dpdk: error while loading shared libraries: librte_eal.so.23: \
+                     cannot open shared object file: No such file or directory\n";
+        let said = sentence("it ended", words);
+        assert!(
+            said.starts_with("librte_eal.so.23 is missing: install"),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,173 @@
+"""Ports of DPDK's as devices: packet sockets, TAP, memif, vhost-user, and what becomes of wrong ones."""
+
+import os
+import shutil
+import subprocess
+
+from harness import Skip, test
+from harness.nginx import Nginx
+from harness.process import until
+from harness.world import PYTHON
+
+ONLY = ("inprocess",)
+BOTH = ("inprocess", "instance")
+NO_HUGE = "--no-huge -m 64"
+SIZE = 3_000_000
+CONTENT = bytes(range(256)) * (SIZE // 256)
+
+
+def program_of(world):
+    return world.slipstack.parent / "slipstack-dpdk"
+
+
+def need_dpdk(world):
+    program = program_of(world)
+    if not program.exists():
+        raise Skip("slipstack-dpdk is not built (make dpdk)")
+    missing = [line.split()[0] for line in ldd(program) if "not found" in line]
+    if missing:
+        raise Skip(f"{missing[0]} is not installed (Debian: libdpdk-dev)")
+
+
+def ldd(program):
+    return subprocess.run(["ldd", program], capture_output=True, text=True).stdout.splitlines()
+
+
+def dpdk(arguments, own=""):
+    return f"dpdk:{NO_HUGE} {arguments}" + (f" -- {own}" if own else "")
+
+
+def options(world, device, address=None):
+    return ["--run-dir", world.run_dir, "--device", device, "--ip", f"{address or world.STACK}/24"]
+
+
+def run(world, namespace, device, *words, address=None):
+    """A program in-process on a device of its own."""
+    words = [world.slipstack, "run", *options(world, device, address), "--", *words]
+    return world.process([*namespace.prefix(), *map(str, words)])
+
+
+def web_server(world, namespace, device, address=None, port=8000):
+    pages = world.folder / "pages"
+    pages.mkdir(exist_ok=True)
+    (pages / "big").write_bytes(CONTENT)
+    address = address or world.STACK
+    words = [PYTHON, "-u", "-m", "http.server", port, "--bind", address, "-d", pages]
+    server = run(world, namespace, device, *words, address=address)
+    until(lambda: "Serving" in server.output() or not server.is_running(), 20, "the server listens")
+    assert server.is_running(), server.tail()
+    return server
+
+
+def fetch(world, prefix, address=None, port=8000, path="big", content=CONTENT):
+    into = world.folder / "fetched"
+    url = f"http://{address or world.STACK}:{port}/{path}"
+    retry = ["--retry", "8", "--retry-all-errors", "--retry-delay", "1"]
+    words = [*prefix, "curl", "-sS", *retry, "-m", "20", "-o", into, url]
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert into.read_bytes() == content
+    into.unlink()
+
+
+def processes(world):
+    """Processes with DPDK of this world."""
+    return [pid for pid in world.stack_ns.pids() if name_of(pid) == "slipstack-dpdk"]
+
+
+def name_of(pid):
+    try:
+        with open(f"/proc/{pid}/comm") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+@test(modes=BOTH, device="veth")
+def nginx_serves_through_packet_sockets_of_dpdks(world):
+    need_dpdk(world)
+    world.peer_ns.ip("link", "set", "eth1", "gso_max_segs", "1")
+    world.kind = dpdk("--vdev=net_af_packet0,iface=eth1")
+    world.device_options = lambda: ["--device", world.kind, "--ip", f"{world.STACK}/24", "--gw", world.PEER]
+    server = Nginx(world, workers=2)
+    for _ in range(3):
+        fetch(world, world.peer_ns.prefix(), port=8080, path="big.bin", content=server.big)
+    status = world.admin("status").output()
+    assert "dpdk:net_af_packet0 (net_af_packet;" in status, status
+
+
+@test(modes=ONLY, device="veth")
+def a_killed_process_of_dpdks_is_started_again_and_connections_go_on(world):
+    need_dpdk(world)
+    world.peer_ns.ip("link", "set", "eth1", "gso_max_segs", "1")
+    device = dpdk("--vdev=net_af_packet0,iface=eth1")
+    server = web_server(world, world.stack_ns, device)
+    process, = processes(world)
+    into = world.folder / "slow"
+    words = ["curl", "-sS", "--limit-rate", "1M", "-m", "30", "-o", into, f"http://{world.STACK}:8000/big"]
+    client = world.peer(*words)
+    until(lambda: into.exists() and into.stat().st_size > 0, 10, "the transfer has begun")
+    os.kill(process, 9)
+    until(lambda: processes(world) not in ([], [process]), 10, "another process runs")
+    assert client.wait(30) == 0, client.tail()
+    assert into.read_bytes() == CONTENT
+    fetch(world, world.peer_ns.prefix())
+    log = "\n".join(path.read_text() for path in world.run_dir.rglob("log"))
+    assert "DPDK has ended" in log and "DPDK runs again" in log, log
+    server.stop()
+    until(lambda: not processes(world), 10, "the process ends with the device")
+
+
+@test(modes=ONLY, device="none")
+def what_dpdk_cannot_do_is_refused_in_a_sentence_and_leaves_nothing(world):
+    need_dpdk(world)
+    huge = int(open("/proc/sys/vm/nr_hugepages").read())
+    refused = {
+        "dpdk": "needs the arguments of DPDK's EAL",
+        "dpdk:--proc-type=secondary": "leave --proc-type out",
+        dpdk("--no-such-thing"): "no-such-thing",
+        dpdk("--vdev=net_nosuch0"): "net_nosuch0",
+        dpdk("--vdev=net_af_packet0,iface=nosuch"): "No such device",
+        dpdk("--no-pci"): "finds no port",
+        dpdk("--vdev=net_null0 --vdev=net_null1"): "net_null0, net_null1",
+        dpdk("--vdev=net_null0", "--port=eth0"): "no port \"eth0\"",
+        dpdk("--vdev=net_null0", "--sleep-us=soon"): "--sleep-us",
+    }
+    if not huge:
+        refused["dpdk:--vdev=net_null0"] = "nr_hugepages"
+    for device, words in refused.items():
+        program = run(world, world.stack_ns, device, "true")
+        assert program.wait(20) != 0, device
+        said = program.errors()
+        assert words in said and len(said.splitlines()) == 1, said
+    until(lambda: not world.stack_ns.pids(), 5, "no process is left")
+
+
+def move(world):
+    """Has the command run from a folder where the program with DPDK is not."""
+    folder = world.folder / "bin"
+    folder.mkdir()
+    for name in ("slipstack", "libslipstack.so"):
+        shutil.copy(world.slipstack.parent / name, folder)
+    world.slipstack = folder / "slipstack"
+
+
+@test(modes=ONLY, device="none")
+def a_build_without_dpdk_says_so(world):
+    move(world)
+    program = run(world, world.stack_ns, dpdk("--vdev=net_null0"), "true")
+    assert program.wait(20) != 0
+    assert "slipstack-dpdk is missing" in program.errors() and "make dpdk" in program.errors(), program.errors()
+
+
+@test(modes=ONLY, device="none")
+def a_library_that_is_missing_is_named(world):
+    need_dpdk(world)
+    text = program_of(world).read_bytes()
+    assert b"librte_ethdev.so.23" in text
+    move(world)
+    program_of(world).write_bytes(text.replace(b"librte_ethdev.so.23", b"librte_ethdev.so.99"))
+    program_of(world).chmod(0o755)
+    program = run(world, world.stack_ns, dpdk("--vdev=net_null0"), "true")
+    assert program.wait(20) != 0
+    assert "librte_ethdev.so.99 is missing: install DPDK" in program.errors(), program.errors()
