@@ -6,7 +6,7 @@ SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 60
 
-.PHONY: help setup build dpdk demo test check bench captures coverage differential interop interop-full seeds worlds scale held soak models programs sanitize fuzz reference book install clean
+.PHONY: help setup build dpdk demo test check bench captures coverage differential interop interop-full seeds worlds scale held served soak models programs sanitize fuzz reference book install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ worlds: setup ## SEEDS / 10 seeds, rounded up, of every family of simulated worl
 
 scale: setup ## a million connections in one stack: memory of each, cost against a hundred
 	@cargo run -q --release -p slipstack-sim --bin scale
+
+served: build ## servers of the command against nginx and Knot on the kernel, on two cores
+	@scripts/served $(SERVED_ARGS)
 
 held: setup ## 200,000 real connections in a server inside one engine: memory of each
 	@scripts/held
