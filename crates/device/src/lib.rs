@@ -30,7 +30,7 @@ mod kinds;
 pub mod listener;
 pub mod loopback;
 mod memif;
-mod netlink;
+pub mod netlink;
 mod null;
 mod packet;
 mod packets;

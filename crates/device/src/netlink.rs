@@ -1,5 +1,5 @@
-//! A few rtnetlink requests: just enough to look at interfaces, addresses and routes, to bring an
-//! interface up, and to hang a filter at its ingress.
+//! Netlink requests to the kernel: just enough to look at interfaces, addresses, routes and sockets,
+//! to bring an interface up, and to hang a filter at its ingress.
 //!
 //! Messages: `nlmsghdr` (length, type, flags, sequence, port), a fixed part, then attributes of
 //! length, type and value, each padded to 4 bytes.
@@ -8,9 +8,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
 };
 
 pub(crate) const NEWLINK: u16 = 16;
@@ -37,8 +37,10 @@ const ANSWER_MAX: usize = 64 * 1024;
 
 /// A request being put together.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub struct Request {
     bytes: Vec<u8>,
+    /// `None`: NETLINK_ROUTE, whose number is 0.
+    protocol: Option<Protocol>,
 }
 
 impl Request {
@@ -48,7 +50,19 @@ impl Request {
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
         bytes[6..8].copy_from_slice(&(flags | FLAG_REQUEST).to_ne_bytes());
         bytes.extend_from_slice(fixed);
-        Request { bytes }
+        Request {
+            bytes,
+            protocol: None,
+        }
+    }
+
+    /// Starts a question about sockets (NETLINK_SOCK_DIAG), with the fixed part of the message.
+    pub fn about_sockets(fixed: &[u8]) -> Request {
+        const BY_FAMILY: u16 = 20;
+        Request {
+            protocol: Some(SOCK_DIAG),
+            ..Request::new(BY_FAMILY, 0, fixed)
+        }
     }
 
     pub(crate) fn attribute(mut self, kind: u16, value: &[u8]) -> Request {
@@ -72,21 +86,15 @@ pub(crate) fn push_attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
     bytes.resize(bytes.len().next_multiple_of(4), 0);
 }
 
-fn open() -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC;
-    // No protocol is number 0, NETLINK_ROUTE.
-    Ok(socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        flags,
-        None,
-    )?)
+fn open(protocol: Option<Protocol>) -> io::Result<OwnedFd> {
+    let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
+    Ok(socket_with(AddressFamily::NETLINK, kind, flags, protocol)?)
 }
 
 /// A socket that hears of changes of interfaces (RTMGRP_LINK).
 pub(crate) fn watch_links() -> io::Result<OwnedFd> {
     const RTMGRP_LINK: u32 = 1;
-    let socket = open()?;
+    let socket = open(None)?;
     rustix::net::bind(&socket, &SocketAddrNetlink::new(0, RTMGRP_LINK))?;
     Ok(socket)
 }
@@ -115,16 +123,20 @@ pub(crate) fn fetch(request: Request, on_body: &mut dyn FnMut(&[u8])) -> io::Res
 }
 
 /// Asks for all objects of a kind; `on_body` sees each without its header.
-pub(crate) fn dump(mut request: Request, on_body: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+///
+/// # Errors
+/// The kernel refuses the request.
+pub fn dump(mut request: Request, on_body: &mut dyn FnMut(&[u8])) -> io::Result<()> {
     let flags = u16::from_ne_bytes([request.bytes[6], request.bytes[7]]) | FLAG_DUMP;
     request.bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
     exchange(request, on_body)
 }
 
 fn exchange(request: Request, on_body: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    let protocol = request.protocol;
     let bytes = request.finish();
     let is_dump = u16::from_ne_bytes([bytes[6], bytes[7]]) & FLAG_DUMP == FLAG_DUMP;
-    let socket = open()?;
+    let socket = open(protocol)?;
     send(&socket, &bytes, SendFlags::empty())?;
     let mut buffer = vec![0; ANSWER_MAX];
     loop {
@@ -169,7 +181,7 @@ fn message_header(bytes: &[u8]) -> Option<(usize, u16)> {
 }
 
 /// Attributes of a message behind its fixed part: type and value.
-pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     core::iter::from_fn(move || {
         let head = bytes.first_chunk::<4>()?;
         let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));

@@ -8,9 +8,8 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
-use rustix::net::{netlink, recv, send, socket_with};
 use slipstack_device::Proto;
+use slipstack_device::netlink::{self, Request};
 
 /// How long the kernel's yes is believed.
 const FRESH_NS: u64 = 100_000_000;
@@ -18,16 +17,6 @@ const FRESH_NS: u64 = 100_000_000;
 const NO_FRESH_NS: u64 = 2_000_000;
 /// Sockets read at most.
 const SOCKETS_MAX: usize = 4096;
-/// Messages of one answer read at most.
-const ANSWERS_MAX: usize = 256;
-
-const HEADER: usize = 16;
-const TYPE_DONE: u16 = 3;
-const TYPE_ERROR: u16 = 2;
-/// SOCK_DIAG_BY_FAMILY.
-const BY_FAMILY: u16 = 20;
-/// NLM_F_REQUEST | NLM_F_DUMP.
-const DUMP: u16 = 0x301;
 const STATE_LISTEN: u32 = 1 << 10;
 /// An unconnected UDP socket.
 const STATE_CLOSE: u32 = 1 << 7;
@@ -118,58 +107,27 @@ impl Intents {
     }
 }
 
-fn request(proto: Proto, family: u8) -> [u8; HEADER + REQUEST] {
+fn request(proto: Proto, family: u8) -> Request {
     let (number, states) = match proto {
         Proto::Tcp => (libc::IPPROTO_TCP, STATE_LISTEN),
         Proto::Udp => (libc::IPPROTO_UDP, STATE_CLOSE),
     };
-    let mut bytes = [0; HEADER + REQUEST];
-    bytes[..4].copy_from_slice(&((HEADER + REQUEST) as u32).to_ne_bytes());
-    bytes[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
-    bytes[6..8].copy_from_slice(&DUMP.to_ne_bytes());
-    bytes[HEADER] = family;
-    bytes[HEADER + 1] = number as u8;
-    bytes[HEADER + 2] = ASK_SKMEMINFO;
-    bytes[HEADER + 4..HEADER + 8].copy_from_slice(&states.to_ne_bytes());
-    bytes
+    let mut fixed = [0; REQUEST];
+    fixed[0] = family;
+    fixed[1] = number as u8;
+    fixed[2] = ASK_SKMEMINFO;
+    fixed[4..8].copy_from_slice(&states.to_ne_bytes());
+    Request::about_sockets(&fixed)
 }
 
 fn ask(proto: Proto, family: u8, ports: &mut Ports) -> io::Result<()> {
-    let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
-    let diag = Some(netlink::SOCK_DIAG);
-    let socket = socket_with(AddressFamily::NETLINK, kind, flags, diag)?;
-    send(&socket, &request(proto, family), SendFlags::empty())?;
-    let mut buffer = vec![0; 32 * 1024];
-    for _ in 0..ANSWERS_MAX {
-        let (len, _) = recv(&socket, &mut buffer[..], RecvFlags::empty())?;
-        if read_answer(&buffer[..len], ports) {
-            break;
+    netlink::dump(request(proto, family), &mut |body| {
+        if let Some((port, intent)) = read_intent(body)
+            && ports.len() < SOCKETS_MAX
+        {
+            ports.entry(port).or_default().push(intent);
         }
-    }
-    Ok(())
-}
-
-/// Walks the messages of one answer; true when it was the last.
-fn read_answer(mut bytes: &[u8], ports: &mut Ports) -> bool {
-    while let Some(header) = bytes.get(..HEADER) {
-        let len = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
-        let kind = u16::from_ne_bytes([header[4], header[5]]);
-        let Some(body) = bytes.get(HEADER..len) else {
-            return true;
-        };
-        match kind {
-            TYPE_DONE | TYPE_ERROR => return true,
-            _ => {
-                if let Some((port, intent)) = read_intent(body)
-                    && ports.len() < SOCKETS_MAX
-                {
-                    ports.entry(port).or_default().push(intent);
-                }
-            }
-        }
-        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
-    }
-    bytes.is_empty() && ports.len() >= SOCKETS_MAX
+    })
 }
 
 /// The port of a socket, if it has IP_FREEBIND, and what it means to hear there.
@@ -186,11 +144,7 @@ fn read_intent(body: &[u8]) -> Option<(u16, Intent)> {
         rcvbuf: 0,
     };
     let mut has_freebind = false;
-    let mut attributes = body.get(ANSWER..)?;
-    while let Some(header) = attributes.get(..4) {
-        let len = usize::from(u16::from_ne_bytes([header[0], header[1]]));
-        let kind = u16::from_ne_bytes([header[2], header[3]]);
-        let value = attributes.get(4..len)?;
+    for (kind, value) in netlink::attributes(body.get(ANSWER..)?) {
         match kind {
             SOCKOPT => has_freebind = value.first()? & FREEBIND != 0,
             SKV6ONLY => intent.is_v6_only = *value.first()? != 0,
@@ -200,7 +154,6 @@ fn read_intent(body: &[u8]) -> Option<(u16, Intent)> {
             }
             _ => {}
         }
-        attributes = attributes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
     }
     has_freebind.then_some((port, intent))
 }
@@ -208,7 +161,7 @@ fn read_intent(body: &[u8]) -> Option<(u16, Intent)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::net::{bind, listen, sockopt};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
     use std::net::SocketAddrV4;
 
     fn socket(proto: Proto, is_free: bool) -> (std::os::fd::OwnedFd, u16) {
@@ -259,9 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_answers_end_the_reading() {
-        let mut ports = Ports::new();
-        assert!(read_answer(&[255; HEADER], &mut ports));
+    fn cut_answers_name_no_socket() {
         assert_eq!(read_intent(&[0; ANSWER]), None);
         assert_eq!(read_intent(&[9; ANSWER + 5]), None);
     }
