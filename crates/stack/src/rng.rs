@@ -1,14 +1,12 @@
-//! Randomness from one seed: ChaCha12 (RFC 8439's core with fewer rounds) as generator, SipHash
-//! as keyed hash. Both unpredictable to peers, both reproducible in a simulation.
+//! Randomness from one seed: ChaCha12 as generator, SipHash as keyed hash. Both unpredictable to
+//! peers, both reproducible in a simulation.
 
-/// A cryptographic generator; draws are a few loads except every sixteenth word.
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+/// A cryptographic generator.
 #[derive(Clone)]
-pub struct Rng {
-    key: [u32; 8],
-    counter: u64,
-    block: [u32; 16],
-    used: usize,
-}
+pub struct Rng(ChaCha12Rng);
 
 impl core::fmt::Debug for Rng {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -18,26 +16,12 @@ impl core::fmt::Debug for Rng {
 
 impl Rng {
     pub fn new(seed: &[u8; 32]) -> Self {
-        let mut key = [0; 8];
-        for (word, bytes) in key.iter_mut().zip(seed.chunks_exact(4)) {
-            *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        }
-        Self {
-            key,
-            counter: 0,
-            block: [0; 16],
-            used: 16,
-        }
+        Self(ChaCha12Rng::from_seed(*seed))
     }
 
     #[inline]
     pub fn next_u32(&mut self) -> u32 {
-        if self.used == self.block.len() {
-            self.refill();
-        }
-        let word = self.block[self.used & 15];
-        self.used += 1;
-        word
+        self.0.next_u32()
     }
 
     #[inline]
@@ -57,48 +41,6 @@ impl Rng {
             k1: self.next_u64(),
         }
     }
-
-    #[cold]
-    fn refill(&mut self) {
-        let mut state = [0u32; 16];
-        state[..4].copy_from_slice(&[0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574]);
-        state[4..12].copy_from_slice(&self.key);
-        state[12] = self.counter as u32;
-        state[13] = (self.counter >> 32) as u32;
-        self.block = state;
-        for _ in 0..6 {
-            for [a, b, c, d] in COLUMNS_THEN_DIAGONALS {
-                quarter_round(&mut self.block, a, b, c, d);
-            }
-        }
-        for (word, start) in self.block.iter_mut().zip(state) {
-            *word = word.wrapping_add(start);
-        }
-        self.counter += 1;
-        self.used = 0;
-    }
-}
-
-const COLUMNS_THEN_DIAGONALS: [[usize; 4]; 8] = [
-    [0, 4, 8, 12],
-    [1, 5, 9, 13],
-    [2, 6, 10, 14],
-    [3, 7, 11, 15],
-    [0, 5, 10, 15],
-    [1, 6, 11, 12],
-    [2, 7, 8, 13],
-    [3, 4, 9, 14],
-];
-
-fn quarter_round(s: &mut [u32; 16], a: usize, b: usize, c: usize, d: usize) {
-    s[a] = s[a].wrapping_add(s[b]);
-    s[d] = (s[d] ^ s[a]).rotate_left(16);
-    s[c] = s[c].wrapping_add(s[d]);
-    s[b] = (s[b] ^ s[c]).rotate_left(12);
-    s[a] = s[a].wrapping_add(s[b]);
-    s[d] = (s[d] ^ s[a]).rotate_left(8);
-    s[c] = s[c].wrapping_add(s[d]);
-    s[b] = (s[b] ^ s[c]).rotate_left(7);
 }
 
 /// Key of SipHash. The number of rounds is chosen by the method.
