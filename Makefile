@@ -51,6 +51,10 @@ coverage: setup ## share of the lines of wire and stack that tests run; fails be
 differential: build ## random sequences of packets and socket calls of TCP and UDP, on the kernel and on Slipstack
 	@tests/differential/run --count $$(( ($(SEEDS) + 3) / 4 ))
 
+.PHONY: dns
+dns: build ## 200,000 questions to `slipstack serve dns`, NSD and Knot, answers compared section by section
+	@tests/dns/run $(DNS_ARGS)
+
 interop-full: build ## the whole matrix, 10 runs a cell; INTEROP_ARGS="--out DIR" goes on where it stopped
 	@scripts/interop --full $(INTEROP_ARGS)
 

@@ -1,114 +1,20 @@
-"""`slipstack serve dns` beside NSD: the same questions, section by section."""
+"""`slipstack serve dns` beside NSD and Knot: the same questions, section by section; and what it does with bad ones."""
 
+import contextlib
 import random
-import shutil
-import socket
 import struct
+import sys
 
 from harness import Skip, test
-from harness.process import until
+from harness.world import ROOT
 from test_serve import ALONE, serve
 
-TYPES = {"A": 1, "NS": 2, "CNAME": 5, "SOA": 6, "PTR": 12, "MX": 15, "TXT": 16, "AAAA": 28, "SRV": 33, "DNAME": 39, "DS": 43, "CAA": 257, "TYPE731": 731}
+sys.path.append(str(ROOT / "tests" / "dns"))
 
-ZONE = """$TTL 3600
-@ IN SOA ns1 host 1 7200 900 604800 300
-@ NS ns1
-@ NS ns.elsewhere.test.
-@ MX 10 mail
-@ TXT "hello" "world"
-ns1 A 10.0.0.1
-ns1 AAAA fd00::1
-mail A 10.0.0.2
-www CNAME web
-web 60 A 10.0.0.3
-web 60 A 10.0.0.4
-loop1 CNAME loop2
-loop2 CNAME loop1
-far CNAME host.elsewhere.test.
-dangling CNAME nothing
-*.wild TXT "star"
-*.wild MX 5 mail
-here.wild A 10.0.0.5
-a.b.c A 10.0.0.6
-sub NS ns.sub
-sub NS ns1
-ns.sub A 10.0.0.7
-_sip._tcp SRV 0 5 5060 mail
-alias CNAME x.wild
-old DNAME new
-x.new A 10.0.0.8
-strange TYPE731 \\# 3 abcdef
-@ TYPE257 \\# 14 00056973737565 63612e74657374
-"""
-BIG = "".join(f'big TXT "{number:03} {"x" * 100}"\n' for number in range(30))
-NAMES = [
-    "", "ns1", "mail", "www", "web", "WeB", "loop1", "far", "dangling", "wild", "x.wild", "a.b.wild", "here.wild", "below.here.wild", "c", "b.c", "a.b.c",
-    "x.b.c", "sub", "ns.sub", "deep.down.sub", "_sip._tcp", "_tcp", "alias", "old", "x.old", "y.old", "a.x.old", "strange", "none", "none.web", "*.wild", "big",
-]  # fmt: skip
-
-
-def encode(name):
-    return b"".join(bytes([len(label)]) + label.encode() for label in name.split(".") if label) + b"\0"
-
-
-def question(name, qtype, ident=1, size=1232):
-    edns = b"" if size is None else b"\0" + struct.pack("!HHIH", 41, size, 0, 0)
-    return struct.pack("!HHHHHH", ident, 0, 1, 0, 0, 1 if edns else 0) + encode(name) + struct.pack("!HH", qtype, 1) + edns
-
-
-def read_name(data, at):
-    labels, end = [], None
-    while length := data[at]:
-        if length >= 0xC0:
-            end = end or at + 2
-            at = (length & 0x3F) << 8 | data[at + 1]
-            continue
-        labels.append(data[at + 1 : at + 1 + length].decode().lower())
-        at += 1 + length
-    return ".".join(labels), end or at + 1
-
-
-def rdata(data, at, length, rtype):
-    """With names written out, so that compression makes no difference."""
-    skip = {2: 0, 5: 0, 12: 0, 39: 0, 15: 2, 33: 6, 6: 0}.get(rtype)
-    if skip is None:
-        return data[at : at + length]
-    name, end = read_name(data, at + skip)
-    more = ()
-    if rtype == 6:
-        other, end = read_name(data, end)
-        more = (other, data[end : at + length])
-    return (data[at : at + skip], name, *more)
-
-
-def parsed(data):
-    flags, questions, *counts = struct.unpack("!HHHHH", data[2:12])
-    at = 12
-    for _ in range(questions):
-        at = read_name(data, at)[1] + 4
-    sections = []
-    for count in counts:
-        records = []
-        for _ in range(count):
-            name, at = read_name(data, at)
-            rtype, _, ttl, length = struct.unpack("!HHIH", data[at : at + 10])
-            at += 10
-            if rtype != 41:
-                records.append((name, rtype, ttl, rdata(data, at, length, rtype)))
-            at += length
-        sections.append(sorted(records, key=repr))
-    return {"rcode": flags & 15, "aa": bool(flags & 0x400), "tc": bool(flags & 0x200), "answer": sections[0], "authority": sections[1], "additional": sections[2]}
-
-
-def ask(world, address, port, message):
-    with world.peer_ns.inside():
-        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with sock:
-        sock.settimeout(5)
-        sock.connect((address, port))
-        sock.send(message)
-        return sock.recv(65536)
+from compare import compare  # noqa: E402
+from message import parsed, question  # noqa: E402
+from servers import KNOT_PORT, NSD_PORT, ask, start_knot, start_nsd  # noqa: E402
+from zones import SOA, mixed, write  # noqa: E402
 
 
 def ask_tcp(world, port, messages, address=None):
@@ -129,59 +35,29 @@ def ask_tcp(world, port, messages, address=None):
 
 def start(world):
     zone = world.folder / "zone"
-    zone.write_text(ZONE + BIG)
+    zone.write_text(mixed())
     serve(world, "dns", "--zone", f"example.test={zone}", "--port", 53)
-    return zone
 
 
-def start_nsd(world, zone):
-    nsd = shutil.which("nsd", path="/usr/sbin:/usr/bin")
-    if nsd is None:
-        raise Skip("nsd is not installed")
-    conf = world.folder / "nsd.conf"
-    conf.write_text(
-        f'server:\n ip-address: {world.PEER}\n port: 5300\n username: ""\n database: ""\n zonesdir: "{world.folder}"\n pidfile: ""\n'
-        f' xfrdfile: "{world.folder}/xfrd"\n zonelistfile: "{world.folder}/list"\n minimal-responses: no\n rrl-ratelimit: 0\n'
-        f'remote-control:\n control-enable: no\nzone:\n name: example.test\n zonefile: "{zone}"\n'
-    )
-    started = world.peer(nsd, "-d", "-c", conf)
-
-    def answers():
-        assert started.is_running(), started.tail()
-        try:
-            return ask(world, world.PEER, 5300, question("example.test", 6))
-        except OSError:
-            return False
-
-    until(answers, 10, "nsd answers")
+def serve_zones(world, files, *more):
+    words = [word for origin, path in files.items() for word in ("--zone", f"{origin}={path}")]
+    return serve(world, "dns", "--port", 53, *words, *more)
 
 
 @test(modes=ALONE)
-def answers_are_those_of_nsd(world):
-    start_nsd(world, start(world))
-    differences = []
-
-    def compare(name, qtype, size):
-        message = question(name, qtype, random.randrange(65536), size)
-        ours, theirs = (parsed(ask(world, address, port, message)) for address, port in ((world.STACK, 53), (world.PEER, 5300)))
-        # What does not fit is left out in whole sets here, and in single records there.
-        keys = ["rcode", "aa", "tc"] if theirs["tc"] or ours["tc"] else ["rcode", "aa", "answer", "authority"]
-        # NSD adds its name servers to answers; they are nobody's question.
-        if theirs["answer"] and not ours["authority"]:
-            keys = [key for key in keys if key != "authority"]
-        for key in keys:
-            if ours[key] != theirs[key]:
-                differences.append(f"{name} {qtype} {size}: {key} {ours[key]} != {theirs[key]}")
-
-    for name in NAMES:
-        full = f"{name}.example.test" if name else "example.test"
-        for qtype in TYPES.values():
-            compare(full, qtype, 1232)
-    labels = ["www", "x", "sub", "wild", "here", "old", "none", "c", "b", "new"]
-    for _ in range(1500):
-        name = ".".join(random.choices(labels, k=random.randrange(1, 4)))
-        compare(f"{name}.example.test", random.choice(list(TYPES.values())), random.choice([None, 512, 1232, 4096]))
-    assert not differences, f"{len(differences)} differences\n" + "\n".join(differences[:20])
+def answers_are_those_of_nsd_and_knot(world):
+    seed = random.randrange(1 << 32)
+    files = write(world.folder, 1000, seed)
+    serve_zones(world, files, "--nsid", "ours")
+    targets = {"ours": (world.STACK, 53)}
+    for name, start_other, port in (("nsd", start_nsd, NSD_PORT), ("knot", start_knot, KNOT_PORT)):
+        with contextlib.suppress(Skip):
+            start_other(world, files)
+            targets[name] = (world.PEER, port)
+    if len(targets) == 1:
+        raise Skip("neither nsd nor knot is installed")
+    lines, _ = compare(world, targets, files, 4000, seed, report=lambda line: None)
+    assert not lines, f"seed {seed}: {len(lines)} differences\n" + "\n".join(lines[:20])
 
 
 @test(modes=ALONE)
@@ -223,10 +99,10 @@ def what_is_no_query_is_refused_or_dropped(world):
 @test(modes=ALONE)
 def a_zone_with_an_error_is_refused_with_its_line(world):
     zone = world.folder / "zone"
-    zone.write_text(ZONE + "bad A 1.2.3\n")
+    zone.write_text(SOA + "bad A 1.2.3\n")
     words = [str(world.slipstack), "serve", "dns", "--zone", f"example.test={zone}", "--run-dir", str(world.run_dir), *world.device_options()]
     done = world.process(world.stack_ns.prefix() + words)
     assert done.wait(10) == 1
     # The position is where the reader stood: at the end of what it could not take.
-    lines = [f"{zone}:{ZONE.count(chr(10)) + more}:" for more in (1, 2)]
+    lines = [f"{zone}:{SOA.count(chr(10)) + more}:" for more in (1, 2)]
     assert any(line in done.errors() for line in lines), done.tail()

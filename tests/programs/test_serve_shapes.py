@@ -4,13 +4,20 @@ import os
 import re
 import signal
 import socket
+import sys
 import time
 from pathlib import Path
 
 from harness import test
 from harness.process import until
+from harness.world import ROOT
 from test_serve import ALONE, serve
-from test_serve_dns import NAMES, TYPES, ZONE, ask, question
+
+sys.path.append(str(ROOT / "tests" / "dns"))
+
+from message import TYPES, question  # noqa: E402
+from servers import ask  # noqa: E402
+from zones import NAMES, mixed  # noqa: E402
 
 PORT = 7000
 
@@ -128,7 +135,7 @@ def ticks(pid):
 @test(modes=ALONE)
 def a_name_servers_answers_are_the_same_in_each_shape(world):
     zone = world.folder / "zone"
-    zone.write_text(ZONE)
+    zone.write_text(mixed())
     found = []
     for words in (["run"], ["pipeline"], ["mixed"], ["mixed", "--share", 30]):
         server = serve(world, "dns", "--zone", f"example.test={zone}", "--port", 53, "--workers", 2, "--shape", *words)

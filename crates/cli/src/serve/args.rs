@@ -121,6 +121,18 @@ fn dns() -> Command {
                 .required(true)
                 .action(ArgAction::Append)
                 .help("A zone and its master file; may be given several times"),
+        )
+        .arg(
+            Arg::new("nsid")
+                .long("nsid")
+                .value_name("TEXT")
+                .help("Name of this server, for clients that ask by the NSID option"),
+        )
+        .arg(
+            Arg::new("identity")
+                .long("identity")
+                .value_name("TEXT")
+                .help("Answer to id.server and hostname.bind in class CHAOS; otherwise REFUSED"),
         );
     server(shaped(command), "53")
 }

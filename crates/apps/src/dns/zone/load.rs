@@ -1,0 +1,125 @@
+//! Master files (RFC 1035 5), read by the crate `domain`.
+
+use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use domain::base::rdata::ComposeRecordData;
+use domain::base::{Name, ToName};
+use domain::zonefile::inplace::{Entry, Zonefile};
+
+use super::{Record, Zone, ZoneError};
+use crate::dns::name;
+
+/// Files that include each other, at most so deep.
+const INCLUDES_MAX: usize = 8;
+
+/// Why a zone cannot be served.
+#[derive(Debug)]
+pub enum LoadError {
+    Origin(String),
+    Read(PathBuf, std::io::Error),
+    /// With line and column.
+    Syntax(PathBuf, String),
+    Zone(PathBuf, ZoneError),
+    TooDeep(PathBuf),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Origin(text) => write!(f, "{text} is no domain name"),
+            LoadError::Read(path, error) => {
+                write!(f, "{} cannot be read: {error}", path.display())
+            }
+            LoadError::Syntax(path, error) => write!(f, "{}:{error}", path.display()),
+            LoadError::Zone(path, error) => write!(f, "{}: {error}", path.display()),
+            LoadError::TooDeep(path) => {
+                write!(f, "{}: files include each other too deeply", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// Reads a name as people write it: lower case, in wire format.
+///
+/// # Errors
+/// It is no domain name.
+pub fn parse_name(text: &str) -> Result<Vec<u8>, LoadError> {
+    let name: Name<Vec<u8>> =
+        Name::from_str(text).map_err(|_| LoadError::Origin(text.to_owned()))?;
+    Ok(name::lower(name.as_slice()))
+}
+
+/// Reads a zone from a master file.
+///
+/// # Errors
+/// The file cannot be read or is no zone; the line and column are named.
+pub fn load(origin: &str, path: &Path) -> Result<Zone, LoadError> {
+    let apex: Name<Vec<u8>> =
+        Name::from_str(origin).map_err(|_| LoadError::Origin(origin.to_owned()))?;
+    let mut reader = Reader {
+        apex: name::lower(apex.as_slice()),
+        records: Vec::new(),
+    };
+    reader.read(&apex, path, 0)?;
+    Zone::build(&reader.apex, reader.records)
+        .map_err(|error| LoadError::Zone(path.to_owned(), error))
+}
+
+struct Reader {
+    apex: Vec<u8>,
+    records: Vec<Record>,
+}
+
+impl Reader {
+    fn read(&mut self, origin: &Name<Vec<u8>>, path: &Path, depth: usize) -> Result<(), LoadError> {
+        if depth > INCLUDES_MAX {
+            return Err(LoadError::TooDeep(path.to_owned()));
+        }
+        let unreadable = |error| LoadError::Read(path.to_owned(), error);
+        let mut file = File::open(path).map_err(unreadable)?;
+        let mut entries = Zonefile::load(&mut file).map_err(unreadable)?;
+        entries.set_origin(origin.to_bytes());
+        // A class may be left out everywhere.
+        entries.set_default_class(domain::base::iana::Class::IN);
+        loop {
+            let syntax =
+                |error: &dyn fmt::Display| LoadError::Syntax(path.to_owned(), error.to_string());
+            match entries.next_entry().map_err(|error| syntax(&error))? {
+                None => return Ok(()),
+                Some(Entry::Record(record)) => {
+                    let owner: Name<Vec<u8>> = record.owner().to_name();
+                    let owner = name::lower(owner.as_slice());
+                    if !name::is_within(&owner, &self.apex) {
+                        let error = ZoneError::OutOfZone(owner);
+                        return Err(LoadError::Zone(path.to_owned(), error));
+                    }
+                    let mut data = Vec::new();
+                    record
+                        .data()
+                        .compose_rdata(&mut data)
+                        .map_err(|_| syntax(&"a record is too long"))?;
+                    self.records.push(Record {
+                        owner: owner.into(),
+                        rtype: record.rtype().to_int(),
+                        ttl: record.ttl().as_secs(),
+                        data: data.into(),
+                    });
+                }
+                Some(Entry::Include {
+                    path: other,
+                    origin: of,
+                }) => {
+                    let folder = path.parent().unwrap_or(Path::new(""));
+                    let other = folder.join(&*other);
+                    let of = of.map_or_else(|| origin.clone(), |of| of.to_name());
+                    self.read(&of, &other, depth + 1)?;
+                }
+            }
+        }
+    }
+}
