@@ -3,22 +3,21 @@
 
 mod pump;
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use slipstack_channel::{
     Attachment, CloseMode, Command, Driver, Envelope, Exit, Info, Kind, Placement, ProgramEnd,
-    Refusal, Reply, Returned, SockId, SocketOption, State, Unsent, WaitOn,
+    Refusal, Reply, SockId, SocketOption, State, Unsent,
 };
 use slipstack_mem::{Lock, now_ns};
 
 use crate::errno::Errno;
 use crate::ready::Recipient;
 use crate::seen::Seen;
-use crate::socket::Push;
 use crate::station::Station;
 
 /// Sockets of a channel are numbered below this.
@@ -46,7 +45,7 @@ type Place = Lock<Option<(u32, Arc<dyn Recipient>)>>;
 
 /// One engine, attached.
 pub(crate) struct Link {
-    program: ProgramEnd,
+    pub(crate) program: ProgramEnd,
     pub(crate) driver: Arc<dyn Driver>,
     /// Who waits for it.
     pub(crate) station: Arc<Station>,
@@ -113,30 +112,6 @@ impl Link {
         self.pump();
     }
 
-    pub(crate) fn placement(&self) -> Placement {
-        self.driver.placement()
-    }
-
-    pub(crate) fn may_spin(&self) -> bool {
-        self.driver.may_spin()
-    }
-
-    pub(crate) fn would_nap(&self) -> bool {
-        self.driver.would_nap()
-    }
-
-    pub(crate) fn is_busy(&self) -> bool {
-        self.driver.is_busy()
-    }
-
-    pub(crate) fn prepare_wait(&self, nap_ns_max: u64) -> Option<WaitOn> {
-        self.driver.prepare_wait(nap_ns_max)
-    }
-
-    pub(crate) fn finish_wait(&self, ready: [bool; 2]) {
-        self.driver.finish_wait(ready);
-    }
-
     /// Whether somebody drives the engine while the program is away.
     pub(crate) fn has_ticker(&self) -> bool {
         self.driver.placement() == Placement::InProcess && self.driver.has_stand_in()
@@ -152,11 +127,6 @@ impl Link {
         self.is_lost.store(true, Ordering::Relaxed);
     }
 
-    /// What the engine's stand-in calls when it has brought something while no thread of the program's drives.
-    pub(crate) fn set_relief(&self, call: Box<dyn Fn() + Send + Sync>) {
-        self.driver.set_relief(call);
-    }
-
     pub(crate) fn is_left(&self) -> bool {
         self.is_left.load(Ordering::Acquire)
     }
@@ -164,10 +134,6 @@ impl Link {
     pub(crate) fn goodbye(&self, why: Exit) {
         self.is_left.store(true, Ordering::Release);
         self.driver.goodbye(why);
-    }
-
-    pub(crate) fn descriptors(&self) -> Vec<i32> {
-        self.driver.descriptors()
     }
 
     fn place(&self, index: u32) -> Option<&Place> {
@@ -322,100 +288,6 @@ impl Link {
         Seen(state)
     }
 
-    pub(crate) fn take_error(&self, sock: SockId) -> Option<Errno> {
-        self.program.take_error(sock).map(Errno::from)
-    }
-
-    /// Room for up to `len` bytes in the send ring.
-    pub(crate) fn reserve(&self, sock: SockId, len: usize) -> [libc::iovec; 2] {
-        self.program
-            .reserve(sock, len)
-            .map(|space| space.as_iovec())
-    }
-
-    pub(crate) fn commit(&self, sock: SockId, len: usize) {
-        self.program.commit(sock, len, false);
-    }
-
-    /// What waits to be read, where it lies.
-    pub(crate) fn look_in_place(&self, sock: SockId) -> [libc::iovec; 2] {
-        self.program.peek_in_place(sock).map(|slice| libc::iovec {
-            iov_base: slice.as_ptr().cast_mut().cast(),
-            iov_len: slice.len(),
-        })
-    }
-
-    pub(crate) fn consume_in_place(&self, sock: SockId, len: usize) {
-        self.program.consume(sock, len);
-    }
-
-    /// The error stays.
-    pub(crate) fn peek_error(&self, sock: SockId) -> Option<Errno> {
-        self.program.peek_error(sock).map(Errno::from)
-    }
-
-    pub(crate) fn available(&self, sock: SockId) -> usize {
-        self.program.rx_available(sock)
-    }
-
-    /// Whether a read would give bytes.
-    pub(crate) fn is_readable(&self, sock: SockId) -> bool {
-        self.program.is_readable(sock)
-    }
-
-    /// Bytes up to the urgent mark or the end.
-    pub(crate) fn unread(&self, sock: SockId) -> usize {
-        self.program.rx_before_mark(sock)
-    }
-
-    /// Room in the send ring.
-    pub(crate) fn space(&self, sock: SockId) -> usize {
-        self.program.tx_space(sock)
-    }
-
-    /// Whether a third of the send buffer is free; if not, an event comes when it is.
-    pub(crate) fn is_writable(&self, sock: SockId) -> bool {
-        self.program.is_writable(sock)
-    }
-
-    /// Sizes of the send and the receive buffer, as they are now.
-    pub(crate) fn buffers(&self, sock: SockId) -> [usize; 2] {
-        [self.program.tx_limit(sock), self.program.rx_limit(sock)]
-    }
-
-    /// Bytes sent and not acknowledged.
-    pub(crate) fn unacked(&self, sock: SockId) -> usize {
-        self.program.tx_unacked(sock)
-    }
-
-    /// As [`Link::unacked`]; while there are any, an event comes when they become fewer.
-    pub(crate) fn await_acked(&self, sock: SockId) -> usize {
-        self.program.await_acked(sock)
-    }
-
-    /// Whether a datagram has come back that nobody has taken.
-    pub(crate) fn has_returned(&self, sock: SockId) -> bool {
-        self.program.has_returned(sock)
-    }
-
-    pub(crate) fn next_returned(&self, sock: SockId) -> Option<Returned> {
-        self.program.next_returned(sock)
-    }
-
-    /// The first that came back, and how many bytes of it the buffers took.
-    pub(crate) fn take_returned(
-        &self,
-        sock: SockId,
-        bufs: &mut [IoSliceMut<'_>],
-    ) -> Option<(Returned, usize)> {
-        self.program.take_returned(sock, bufs)
-    }
-
-    /// Length of the next datagram.
-    pub(crate) fn next_datagram(&self, sock: SockId) -> Option<usize> {
-        self.program.udp_next_len(sock)
-    }
-
     /// Before a sleep: idle connections give their send rings back, when all rings together are
     /// worth it. A few stay: giving them back and taking them anew would cost every request.
     pub(crate) fn release_idle(&self) {
@@ -441,64 +313,7 @@ impl Link {
         again.then_some(MEMORY_LOOK_NS)
     }
 
-    pub(crate) fn local(&self, sock: SockId) -> Option<SocketAddr> {
-        self.program.local(sock)
-    }
-
-    pub(crate) fn remote(&self, sock: SockId) -> Option<SocketAddr> {
-        self.program.remote(sock)
-    }
-
-    pub(crate) fn accept(&self, listener: SockId) -> Option<SockId> {
-        self.program.accept(listener)
-    }
-
     // Bytes.
-
-    /// `peek_from`: look only, from this offset on.
-    pub(crate) fn recv(
-        &self,
-        sock: SockId,
-        bufs: &mut [IoSliceMut<'_>],
-        peek_from: Option<usize>,
-    ) -> usize {
-        match peek_from {
-            None => self.program.recv(sock, bufs),
-            Some(skip) => self.program.peek(sock, bufs, skip),
-        }
-    }
-
-    /// Drops waiting bytes unseen.
-    pub(crate) fn discard(&self, sock: SockId, len: usize) -> usize {
-        self.program.discard(sock, len)
-    }
-
-    pub(crate) fn send(&self, sock: SockId, bufs: &[IoSlice<'_>], push: Push) -> usize {
-        match push {
-            Push::Now => self.program.send(sock, bufs, false),
-            Push::More => self.program.send(sock, bufs, true),
-            Push::Urgent => self.program.send_urgent(sock, bufs),
-        }
-    }
-
-    /// Bytes that have not left yet; at least those that have not when it was last asked to tell.
-    pub(crate) fn unsent(&self, sock: SockId) -> usize {
-        self.program.tx_unsent(sock)
-    }
-
-    pub(crate) fn tell_sent(&self, sock: SockId) {
-        self.program.tell_sent(sock);
-    }
-
-    /// An event comes when less than half of `low_water` bytes have not left.
-    pub(crate) fn want_sent(&self, sock: SockId, low_water: u32) {
-        self.program.want_sent(sock, low_water);
-    }
-
-    /// The channel's side of urgent data.
-    pub(crate) fn program(&self) -> &ProgramEnd {
-        &self.program
-    }
 
     /// `Ok(None)`: the send buffer is full.
     pub(crate) fn udp_send(
@@ -512,36 +327,6 @@ impl Link {
             Err(Unsent::Full) => Ok(None),
             Err(Unsent::NoMemory) => Err(Errno::ENOBUFS),
         }
-    }
-
-    pub(crate) fn udp_recv(
-        &self,
-        sock: SockId,
-        bufs: &mut [IoSliceMut<'_>],
-        peek: bool,
-    ) -> Option<Datagram> {
-        self.program.udp_recv(sock, bufs, peek)
-    }
-
-    /// Where in its ring the next datagram lies, and its length.
-    pub(crate) fn next_datagram_at(&self, sock: SockId) -> Option<(u64, usize)> {
-        self.program.udp_next_at(sock)
-    }
-
-    /// Where in the ring the datagrams end.
-    pub(crate) fn received_to(&self, sock: SockId) -> u64 {
-        self.program.udp_received_to(sock)
-    }
-
-    /// SO_PEEK_OFF: from the byte `skip` of all that wait on.
-    pub(crate) fn udp_peek_at(
-        &self,
-        sock: SockId,
-        bufs: &mut [IoSliceMut<'_>],
-        skip: usize,
-        found_empty: &AtomicU64,
-    ) -> Option<(Datagram, usize)> {
-        self.program.udp_peek_at(sock, bufs, skip, found_empty)
     }
 }
 

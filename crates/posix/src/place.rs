@@ -306,7 +306,7 @@ impl Process {
     /// the time that the bind is answered: the first look at the socket finds it.
     fn bring_early(&self, link: &Arc<Link>, sock: slipstack_channel::SockId) {
         self.turn(link);
-        if link.placement() == Placement::Instance {
+        if link.driver.placement() == Placement::Instance {
             // One pass of its loop later.
             let _ = link.info(sock);
         }

@@ -227,7 +227,11 @@ impl Process {
         for link in self.homes.links() {
             all.extend(link.station.sleepers.numbers());
         }
-        all.extend(self.links().iter().flat_map(|link| link.descriptors()));
+        all.extend(
+            self.links()
+                .iter()
+                .flat_map(|link| link.driver.descriptors()),
+        );
         all.extend(self.station.sleepers.numbers());
         all.extend(self.anchor.get().map(AsRawFd::as_raw_fd));
         all.extend(self.signal_bell.get().map(AsRawFd::as_raw_fd));

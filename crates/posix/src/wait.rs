@@ -273,7 +273,8 @@ impl Process {
             }
             at.station.batch.begin_gathering(begun);
         }
-        let would_nap = |link: &Arc<Link>| at.station.spin.gather_ns() > 0 && link.would_nap();
+        let would_nap =
+            |link: &Arc<Link>| at.station.spin.gather_ns() > 0 && link.driver.would_nap();
         let naps = drives && link.is_some_and(would_nap);
         match link {
             // While the leader is away what has come would wait for it.
@@ -349,7 +350,7 @@ impl Process {
         };
         let until = match at.station.spin.budget_ns() {
             0 => begun,
-            budget if at.station.spin.is_fixed() || link.may_spin() => begun + budget,
+            budget if at.station.spin.is_fixed() || link.driver.may_spin() => begun + budget,
             _ => return Ok(Spun::InVain),
         };
         let mut looked = begun;
@@ -486,7 +487,7 @@ impl Process {
             return false;
         }
         let other = match sleepers.pool.take_woken() {
-            0 if link.is_some_and(Link::is_busy) => lead.sender(),
+            0 if link.is_some_and(|link| link.driver.is_busy()) => lead.sender(),
             woken => woken,
         };
         other != 0 && other != thread && lead.hand_on(thread, other, now_ns)
@@ -501,7 +502,7 @@ impl Process {
         left: Option<u64>,
     ) -> Slept {
         link.release_idle();
-        let Some(wait_on) = link.prepare_wait(at.station.spin.gather_ns()) else {
+        let Some(wait_on) = link.driver.prepare_wait(at.station.spin.gather_ns()) else {
             at.station.sleepers.stop_leading(waiter);
             return match link.is_pumped() {
                 // Another thread hands out what came, and rings if some of it is for this one.
@@ -519,7 +520,7 @@ impl Process {
         at.station.sleepers.set_leader_until(until);
         let slept = self.sleep_in_ppoll(waiter, at.plan, Some(&wait_on), left);
         if at.station.sleepers.stop_leading(waiter) {
-            link.finish_wait(slept.driver);
+            link.driver.finish_wait(slept.driver);
         }
         slept
     }

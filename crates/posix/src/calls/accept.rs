@@ -129,6 +129,7 @@ impl Process {
             }
         };
         let peer = link
+            .program
             .remote(sock)
             .unwrap_or(SocketAddr::V4(crate::place::ANY));
         let stream = Stream::accepted(Arc::clone(&link), sock);

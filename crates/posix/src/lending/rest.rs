@@ -157,7 +157,7 @@ impl Rest {
         }
         if let Ok(Some(led)) = led {
             lender.sleepers().set_leader_until(0);
-            led.link.finish_wait(has_come);
+            led.link.driver.finish_wait(has_come);
         }
     }
 
@@ -193,7 +193,7 @@ impl Rest {
         }
         link.release_idle();
         let starved_ns = link.relieve();
-        let wait_on = link.prepare_wait(0).ok_or(Missed)?;
+        let wait_on = link.driver.prepare_wait(0).ok_or(Missed)?;
         self.join_engine(&link, wait_on.fds);
         Ok(Some(Led {
             link,

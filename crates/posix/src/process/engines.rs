@@ -124,7 +124,7 @@ impl Process {
     /// For a thread that has no engine: one that nobody uses, a new one, or one that is shared.
     fn settle_anew(&self, set: &Set, thread: usize) -> Option<()> {
         let first = self.attached_first().ok()?;
-        if first.placement() != Placement::InProcess {
+        if first.driver.placement() != Placement::InProcess {
             return None;
         }
         let _turn = self.attaching.lock();
@@ -169,7 +169,7 @@ impl Process {
         let sleepers = Arc::clone(&station.sleepers);
         let are_several = Arc::clone(&self.homes.is_any);
         let it = Arc::downgrade(link);
-        link.set_relief(Box::new(move || {
+        link.driver.set_relief(Box::new(move || {
             // Whoever waits for it may drive another engine.
             if are_several.load(Ordering::Acquire)
                 && sleepers.is_empty()

@@ -18,7 +18,7 @@ impl Process {
     pub(crate) fn policy(&self) -> Option<Current<'_>> {
         let first = self.first_policy()?;
         let link = self.link();
-        let told = link.map(|link| link.program().network_revision());
+        let told = link.map(|link| link.program.network_revision());
         if told == Some(first.revision) && !self.policy.has_other.load(Ordering::Relaxed) {
             return Some(Current::Fixed(first));
         }

@@ -268,13 +268,13 @@ impl Dgram {
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         let (link, sock) = self.part()?;
         let is_connected = self.remote.lock().is_some();
-        is_connected.then(|| link.local(sock)).flatten()
+        is_connected.then(|| link.program.local(sock)).flatten()
     }
 
     /// The port of the stack's part.
     pub(crate) fn stack_port(&self) -> Option<u16> {
         let (link, sock) = self.part()?;
-        link.local(sock).map(|local| local.port())
+        link.program.local(sock).map(|local| local.port())
     }
 
     pub(crate) fn has_no_port(&self) -> bool {
@@ -317,8 +317,10 @@ impl Dgram {
         let Some((link, sock)) = found else {
             return;
         };
-        let mut bytes = vec![0; link.next_datagram(sock).unwrap_or(0)];
-        let datagram = link.udp_recv(sock, &mut [IoSliceMut::new(&mut bytes)], true);
+        let mut bytes = vec![0; link.program.udp_next_len(sock).unwrap_or(0)];
+        let datagram = link
+            .program
+            .udp_recv(sock, &mut [IoSliceMut::new(&mut bytes)], true);
         *self.handed.lock() = datagram.map(|datagram| Box::new(Left { bytes, datagram }));
     }
 
@@ -372,7 +374,7 @@ impl Dgram {
         }
         let found = match self.filters.is_on() {
             true => self.filters.recv(&link, sock, bufs, peek),
-            false => link.udp_recv(sock, bufs, peek),
+            false => link.program.udp_recv(sock, bufs, peek),
         };
         self.is_peeked
             .store(peek && found.is_some(), Ordering::Relaxed);
@@ -398,7 +400,9 @@ impl Dgram {
         if self.filters.is_on() && self.filters.vet(&link, sock).is_none() {
             return Ok(None);
         }
-        Ok(link.udp_peek_at(sock, bufs, skip, &self.found_empty))
+        Ok(link
+            .program
+            .udp_peek_at(sock, bufs, skip, &self.found_empty))
     }
 
     /// The link, if errors that come by it can be this socket's.
@@ -429,7 +433,7 @@ impl Dgram {
     fn take_error_of(&self, link: &Link, sock: SockId) -> Option<Errno> {
         let next = self.take_next_error();
         // What has come since takes its place.
-        link.take_error(sock).or(next)
+        link.program.take_error(sock).map(Errno::from).or(next)
     }
 
     fn has_next_error(&self) -> bool {
@@ -440,9 +444,10 @@ impl Dgram {
     /// sock_dequeue_err_skb().
     pub(crate) fn take_returned(&self, bufs: &mut [IoSliceMut<'_>]) -> Option<(Returned, usize)> {
         let (link, sock) = self.part()?;
-        let taken = link.take_returned(sock, bufs)?;
-        link.take_error(sock);
+        let taken = link.program.take_returned(sock, bufs)?;
+        link.program.take_error(sock);
         let next = link
+            .program
             .next_returned(sock)
             .map_or(0, |next| Errno::from(next.reason).0);
         self.next_error.store(next, Ordering::Release);
@@ -452,14 +457,16 @@ impl Dgram {
     /// Empties the error queue; the socket's error stays.
     pub(crate) fn forget_returned(&self) {
         if let Some((link, sock)) = self.part() {
-            while link.take_returned(sock, &mut []).is_some() {}
+            while link.program.take_returned(sock, &mut []).is_some() {}
         }
     }
 
     /// The error that the next call will be told of.
     pub(crate) fn peek_error(&self) -> Option<Errno> {
         match self.next_error.load(Ordering::Acquire) {
-            0 => self.part().and_then(|(link, sock)| link.peek_error(sock)),
+            0 => self
+                .part()
+                .and_then(|(link, sock)| link.program.peek_error(sock).map(Errno::from)),
             error => Some(Errno(error)),
         }
     }
@@ -472,7 +479,7 @@ impl Dgram {
         let (link, sock) = self.part()?;
         match self.filters.is_on() {
             true => self.filters.vet(&link, sock),
-            false => link.next_datagram(sock),
+            false => link.program.udp_next_len(sock),
         }
     }
 
@@ -546,10 +553,10 @@ impl Dgram {
             }
             return ready;
         };
-        if link.seen(sock).is_error() || link.has_returned(sock) || self.has_next_error() {
+        if link.seen(sock).is_error() || link.program.has_returned(sock) || self.has_next_error() {
             ready |= bits::ERR;
         }
-        if link.available(sock) > 0
+        if link.program.rx_available(sock) > 0
             && (!self.filters.is_on() || self.filters.vet(&link, sock).is_some())
         {
             ready |= bits::IN;

@@ -56,7 +56,7 @@ impl Filters {
         let filter = code.map(|code| {
             Box::new(Filter {
                 code: code.into(),
-                passed_to: part.map_or(0, |(link, sock)| link.received_to(*sock)),
+                passed_to: part.map_or(0, |(link, sock)| link.program.udp_received_to(*sock)),
                 kept: usize::MAX,
             })
         });
@@ -76,7 +76,7 @@ impl Filters {
     pub(super) fn vet(&self, link: &Link, sock: SockId) -> Option<usize> {
         match &mut *self.filter.lock() {
             Some(filter) => filter.vet(link, sock),
-            None => link.next_datagram(sock),
+            None => link.program.udp_next_len(sock),
         }
     }
 
@@ -93,7 +93,7 @@ impl Filters {
             Some(filter) => filter.vet(link, sock)?,
             None => usize::MAX,
         };
-        let it = link.udp_recv(sock, bufs, peek)?;
+        let it = link.program.udp_recv(sock, bufs, peek)?;
         Some(Datagram {
             len: it.len.min(kept),
             full_len: it.full_len.min(kept),
@@ -105,15 +105,17 @@ impl Filters {
 impl Filter {
     fn vet(&mut self, link: &Link, sock: SockId) -> Option<usize> {
         // What comes meanwhile has an event of its own.
-        let end = link.received_to(sock);
-        while let Some((at, len)) = link.next_datagram_at(sock).filter(|(at, _)| *at < end) {
+        let end = link.program.udp_received_to(sock);
+        while let Some((at, len)) = link.program.udp_next_at(sock).filter(|(at, _)| *at < end) {
             if at >= self.passed_to {
                 let mut bytes = vec![0; UDP_HEADER + len];
                 let (header, payload) = bytes.split_at_mut(UDP_HEADER);
-                let it = link.udp_recv(sock, &mut [IoSliceMut::new(payload)], true)?;
+                let it = link
+                    .program
+                    .udp_recv(sock, &mut [IoSliceMut::new(payload)], true)?;
                 header.copy_from_slice(&header_of(&it));
                 let Some(kept) = self.judge(&bytes) else {
-                    link.udp_recv(sock, &mut [], false);
+                    link.program.udp_recv(sock, &mut [], false);
                     continue;
                 };
                 self.passed_to = at + 1;

@@ -208,7 +208,7 @@ impl Listener {
         let Some((link, listener)) = stack.as_ref() else {
             return self.take_refusal().map_or(Ok(None), Err);
         };
-        let Some(sock) = link.accept(*listener) else {
+        let Some(sock) = link.program.accept(*listener) else {
             // What has been told of since then is there.
             let _ = self
                 .pending

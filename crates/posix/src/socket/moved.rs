@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use slipstack_channel::SockId;
+use slipstack_channel::{ProgramEnd, SockId};
 
 use crate::link::Link;
 use crate::socket::Stream;
@@ -18,6 +18,12 @@ impl Stream {
     #[inline]
     pub(crate) fn link(&self) -> &Arc<Link> {
         &self.place().link
+    }
+
+    /// The program's end of the channel to that engine.
+    #[inline]
+    pub(super) fn program(&self) -> &ProgramEnd {
+        &self.place().link.program
     }
 
     #[inline]

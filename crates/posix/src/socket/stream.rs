@@ -167,7 +167,7 @@ impl Stream {
     /// The error that the next call will be told of.
     pub(crate) fn peek_error(&self) -> Option<Errno> {
         match self.untold.load(Ordering::Relaxed) {
-            0 => self.link().peek_error(self.sock()),
+            0 => self.program().peek_error(self.sock()).map(Errno::from),
             error => Some(Errno(error)),
         }
     }
@@ -248,17 +248,17 @@ impl Stream {
         if !seen.is_connected() || seen.is_closed() {
             return Err(Errno::ENOTCONN);
         }
-        self.link().remote(self.sock()).ok_or(Errno::ENOTCONN)
+        self.program().remote(self.sock()).ok_or(Errno::ENOTCONN)
     }
 
     pub(crate) fn local(&self) -> Option<SocketAddr> {
-        self.link().local(self.sock())
+        self.program().local(self.sock())
     }
 
     /// Reads SO_ERROR and clears it.
     pub(crate) fn take_error(&self) -> Option<Errno> {
         let sock = self.sock();
-        let mut error = self.link().take_error(sock);
+        let mut error = self.program().take_error(sock).map(Errno::from);
         if self.link().is_dead() && !self.is_death_told.swap(true, Ordering::Relaxed) {
             error = error.or(Some(Errno::ECONNRESET));
         }
@@ -275,11 +275,11 @@ impl Stream {
     pub(crate) fn recv(&self, bufs: &mut [IoSliceMut<'_>], how: How) -> Result<usize, StreamError> {
         let sock = self.sock();
         let count = match how {
-            How::Take => self.link().recv(sock, bufs, None),
-            How::Peek(skip) => self.link().recv(sock, bufs, Some(skip)),
+            How::Take => self.program().recv(sock, bufs),
+            How::Peek(skip) => self.program().peek(sock, bufs, skip),
             How::Drop => {
                 let len = bufs.iter().map(|buf| buf.len()).sum();
-                self.link().discard(sock, len)
+                self.program().discard(sock, len)
             }
         };
         if count > 0 {
@@ -292,7 +292,7 @@ impl Stream {
     /// A look without room for a byte: whether there is something to read, the end or an error, which is taken.
     pub(crate) fn recv_nothing(&self) -> Result<(), StreamError> {
         let sock = self.sock();
-        if self.link().is_readable(sock) {
+        if self.program().is_readable(sock) {
             return Ok(());
         }
         self.why_nothing(sock, &mut [], How::Peek(0)).map(|_| ())
@@ -317,12 +317,12 @@ impl Stream {
             return Ok(0);
         }
         let is_end = seen.is_done() || (seen.is_fin() && !seen.is_error());
-        if is_end && self.link().available(sock) == 0 {
+        if is_end && self.program().rx_available(sock) == 0 {
             return Ok(0);
         }
         let is_peek = matches!(how, How::Peek(_));
         let is_held = self.is_at_mark() && self.unsignalled_mark().is_some();
-        if self.link().is_readable(sock) && !is_peek && !is_held {
+        if self.program().is_readable(sock) && !is_peek && !is_held {
             // Came between the two looks.
             return self.recv(bufs, how);
         }
@@ -363,7 +363,7 @@ impl Stream {
         if self.unsent_low.load(Ordering::Relaxed) != 0 && push != Push::Urgent {
             return self.send_low(sock, bufs, push);
         }
-        let count = self.link().send(sock, bufs, push);
+        let count = self.put(sock, bufs, push);
         let asked: usize = bufs.iter().map(|buf| buf.len()).sum();
         if count < asked {
             self.wants_space.store(true, Ordering::SeqCst);
@@ -374,8 +374,18 @@ impl Stream {
         Ok(count)
     }
 
+    /// Puts bytes into the ring, whatever the state. Returns how many there was room for.
+    pub(super) fn put(&self, sock: SockId, bufs: &[IoSlice<'_>], push: Push) -> usize {
+        match push {
+            Push::Now => self.program().send(sock, bufs, false),
+            Push::More => self.program().send(sock, bufs, true),
+            Push::Urgent => self.program().send_urgent(sock, bufs),
+        }
+    }
+
     pub(crate) fn reserve(&self, len: usize) -> [libc::iovec; 2] {
-        let found = self.link().reserve(self.sock(), len);
+        let space = self.program().reserve(self.sock(), len);
+        let found = space.map(|space| space.as_iovec());
         if found[0].iov_len + found[1].iov_len < len {
             self.wants_space.store(true, Ordering::SeqCst);
         }
@@ -383,15 +393,20 @@ impl Stream {
     }
 
     pub(crate) fn commit(&self, len: usize) {
-        self.link().commit(self.sock(), len);
+        self.program().commit(self.sock(), len, false);
     }
 
     pub(crate) fn look_in_place(&self) -> [libc::iovec; 2] {
-        self.link().look_in_place(self.sock())
+        self.program()
+            .peek_in_place(self.sock())
+            .map(|slice| libc::iovec {
+                iov_base: slice.as_ptr().cast_mut().cast(),
+                iov_len: slice.len(),
+            })
     }
 
     pub(crate) fn consume_in_place(&self, len: usize) {
-        self.link().consume_in_place(self.sock(), len);
+        self.program().consume(self.sock(), len);
     }
 
     /// Whether bytes may be sent at all.
@@ -449,7 +464,7 @@ impl Stream {
         if (seen.is_fin() || shut & SHUT_READ != 0) && shut & SHUT_WRITE != 0 {
             ready |= bits::HUP;
         }
-        if ready & bits::IN == 0 && self.link().is_readable(sock) && self.has_enough(sock) {
+        if ready & bits::IN == 0 && self.program().is_readable(sock) && self.has_enough(sock) {
             ready |= bits::IN;
         }
         if self.has_urgent() {
@@ -481,7 +496,7 @@ impl Stream {
     /// tcp_inq_hint(): what is left to read; the peer's FIN counts as a byte, also when it has been read.
     pub(crate) fn inq(&self) -> i32 {
         let seen = self.seen();
-        let left = self.link().available(self.sock()) + usize::from(seen.is_done());
+        let left = self.program().rx_available(self.sock()) + usize::from(seen.is_done());
         i32::try_from(left).unwrap_or(i32::MAX)
     }
 
@@ -492,7 +507,7 @@ impl Stream {
     fn has_enough(&self, sock: SockId) -> bool {
         let low_water = self.low_water();
         low_water <= 1
-            || self.link().available(sock) >= low_water.min(self.link().buffers(sock)[1] / 2)
+            || self.program().rx_available(sock) >= low_water.min(self.program().rx_limit(sock) / 2)
     }
 
     /// sk_stream_is_writeable(). If it is not, the next room is news.
@@ -527,7 +542,7 @@ impl Stream {
             };
         }
         // An event without a change of state is an arrival, or room that somebody waited for.
-        if self.link().available(sock) > 0 {
+        if self.program().rx_available(sock) > 0 {
             edges |= bits::IN;
         }
         if self.is_urgent_news() {
@@ -545,7 +560,7 @@ impl Stream {
         if new.is_error() {
             return news::ERR;
         }
-        let has_text = self.link().available(self.sock()) > 0;
+        let has_text = self.program().rx_available(self.sock()) > 0;
         let when = |is: bool, what: u32| if is { what } else { 0 };
         when(new.is_connected(), news::OUT)
             | when(new.is_fin() || has_text, news::IN)
@@ -580,7 +595,7 @@ impl Stream {
 
     /// Bytes that have arrived and are not read.
     pub(crate) fn unread(&self) -> usize {
-        self.link().unread(self.sock())
+        self.program().rx_before_mark(self.sock())
     }
 }
 

@@ -23,7 +23,7 @@ impl Stream {
 
     /// Takes bytes that were looked at.
     pub(crate) fn discard(&self, count: usize) {
-        self.link().discard(self.sock(), count);
+        self.program().discard(self.sock(), count);
     }
 
     /// The next room is news.
@@ -32,18 +32,18 @@ impl Stream {
     }
 
     pub(crate) fn room(&self) -> usize {
-        self.link().space(self.sock())
+        self.program().tx_space(self.sock())
     }
 
     /// Bytes that were sent and are not acknowledged.
     pub(crate) fn queued(&self) -> usize {
-        self.link().unacked(self.sock())
+        self.program().tx_unacked(self.sock())
     }
 
     /// The same, for who waits until there are none: fewer of them are news.
     pub(crate) fn await_acked(&self) -> usize {
         self.wants_space.store(true, Ordering::SeqCst);
-        self.link().await_acked(self.sock())
+        self.program().await_acked(self.sock())
     }
 
     pub(crate) fn set_unsent_low(&self, bytes: u32) {
@@ -52,7 +52,7 @@ impl Stream {
 
     /// __sk_stream_is_writeable(). If it is not, an event comes when it is.
     pub(super) fn is_writable(&self, sock: SockId) -> bool {
-        self.link().is_writable(sock) && self.is_low(sock)
+        self.program().is_writable(sock) && self.is_low(sock)
     }
 
     /// tcp_stream_memory_free() for who waits: half of what may be unsent is free.
@@ -66,11 +66,11 @@ impl Stream {
 
     #[cold]
     fn is_below(&self, sock: SockId, low: u32) -> bool {
-        let is_below = || self.link().unsent(sock) as u64 * 2 < u64::from(low);
+        let is_below = || self.program().tx_unsent(sock) as u64 * 2 < u64::from(low);
         if is_below() {
             return true;
         }
-        self.link().want_sent(sock, low);
+        self.program().want_sent(sock, low);
         is_below()
     }
 
@@ -83,7 +83,7 @@ impl Stream {
         push: Push,
     ) -> Result<usize, StreamError> {
         let low = self.unsent_low.load(Ordering::Relaxed);
-        let room = || match (low as usize).saturating_sub(self.link().unsent(sock)) {
+        let room = || match (low as usize).saturating_sub(self.program().tx_unsent(sock)) {
             0 => 0,
             room => room.max(TAKEN_MIN),
         };
@@ -91,15 +91,15 @@ impl Stream {
         let mut taken = room().min(asked);
         if taken < asked {
             self.wants_space.store(true, Ordering::SeqCst);
-            self.link().want_sent(sock, low);
+            self.program().want_sent(sock, low);
             taken = room().min(asked);
         }
-        let count = self.link().send(sock, &front(bufs, taken), push);
+        let count = self.put(sock, &front(bufs, taken), push);
         if count < asked {
             self.wants_space.store(true, Ordering::SeqCst);
         }
         if count > 0 {
-            self.link().tell_sent(sock);
+            self.program().tell_sent(sock);
         }
         match count {
             0 if asked > 0 => Err(StreamError::Wait),

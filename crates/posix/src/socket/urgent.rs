@@ -10,7 +10,7 @@ use crate::errno::Errno;
 impl Stream {
     /// MSG_OOB. `None`: no byte, and the end of the stream.
     pub(crate) fn recv_urgent(&self, is_peek: bool) -> Result<Option<u8>, StreamError> {
-        let (program, sock) = (self.link().program(), self.sock());
+        let (program, sock) = (self.program(), self.sock());
         let failed = |errno| Err(StreamError::Errno(errno));
         if program.is_urgent_inline(sock) {
             return failed(Errno::EINVAL);
@@ -31,42 +31,42 @@ impl Stream {
     /// The urgent byte waits to be taken.
     #[inline]
     pub(super) fn has_urgent(&self) -> bool {
-        let (program, sock) = (self.link().program(), self.sock());
+        let (program, sock) = (self.program(), self.sock());
         !program.urgent_word(sock).is_none() && matches!(program.urgent(sock), Urgent::Here(_))
     }
 
     /// SIOCATMARK.
     pub(crate) fn is_at_mark(&self) -> bool {
-        self.link().program().is_at_mark(self.sock())
+        self.program().is_at_mark(self.sock())
     }
 
     /// Whether a look at so many bytes ends at the mark: no more of them will come.
     pub(crate) fn ends_at_mark(&self, len: usize) -> bool {
-        self.link().program().ends_at_mark(self.sock(), len)
+        self.program().ends_at_mark(self.sock(), len)
     }
 
     /// SO_OOBINLINE.
     pub(crate) fn set_urgent_inline(&self, on: bool) {
-        self.link().program().set_urgent_inline(self.sock(), on);
+        self.program().set_urgent_inline(self.sock(), on);
     }
 
     /// Something about the mark that no watcher knows.
     #[inline]
     pub(super) fn is_urgent_news(&self) -> bool {
-        let word = self.link().program().urgent_word(self.sock());
+        let word = self.program().urgent_word(self.sock());
         !word.is_none() && self.told_urgent.swap(word.bits(), Ordering::AcqRel) != word.bits()
     }
 
     /// F_SETOWN.
     pub(crate) fn set_owned(&self, on: bool) {
-        self.link().program().set_owned(self.sock(), on);
+        self.program().set_owned(self.sock(), on);
     }
 
     pub(crate) fn unsignalled_mark(&self) -> Option<u64> {
-        self.link().program().unsignalled_mark(self.sock())
+        self.program().unsignalled_mark(self.sock())
     }
 
     pub(crate) fn note_signalled(&self, mark: u64) {
-        self.link().program().note_signalled(self.sock(), mark);
+        self.program().note_signalled(self.sock(), mark);
     }
 }

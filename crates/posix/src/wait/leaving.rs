@@ -77,7 +77,7 @@ impl Process {
             && let Some(link) = link
         {
             // Nobody knows what ended that sleep.
-            link.finish_wait([true; 2]);
+            link.driver.finish_wait([true; 2]);
         }
         while let Some(waiter) = sleepers.waiter_of(thread) {
             waiter.notify();
