@@ -19,7 +19,7 @@ fn is_socket(fd: c_int) -> bool {
     life::process().is_some_and(|process| process.is_socket(fd))
 }
 
-unsafe fn recv_one(
+unsafe fn read_buffer(
     (fd, flags): (c_int, c_int),
     buf: *mut c_void,
     len: size_t,
@@ -33,7 +33,7 @@ unsafe fn recv_one(
     };
     answer_work(
         |process| {
-            let received = process.recv(fd, &mut [IoSliceMut::new(buf)], flags)?;
+            let received = process.recvmsg(fd, &mut [IoSliceMut::new(buf)], &mut [], flags)?;
             *from = received.from;
             Ok(length(received.len))
         },
@@ -41,7 +41,7 @@ unsafe fn recv_one(
     )
 }
 
-unsafe fn send_one(
+unsafe fn write_buffer(
     (fd, flags): (c_int, c_int),
     buf: *const c_void,
     len: size_t,
@@ -56,7 +56,7 @@ unsafe fn send_one(
     answer_work(
         |process| {
             process
-                .send(fd, &[IoSlice::new(buf)], to, flags)
+                .sendmsg(fd, &[IoSlice::new(buf)], to, &[], flags)
                 .map(length)
         },
         kernel,
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn ff_read(fd: c_int, buf: *mut c_void, len: size_t) -> ss
     // SAFETY: the program's own call.
     let kernel = || unsafe { system(libc::SYS_read, args) };
     // SAFETY: the program's buffer.
-    unsafe { recv_one((fd, 0), buf, len, &mut None, kernel) }
+    unsafe { read_buffer((fd, 0), buf, len, &mut None, kernel) }
 }
 
 #[unsafe(no_mangle)]
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn ff_write(fd: c_int, buf: *const c_void, len: size_t) ->
     // SAFETY: the program's own call.
     let kernel = || unsafe { system(libc::SYS_write, args) };
     // SAFETY: the program's buffer.
-    unsafe { send_one((fd, 0), buf, len, None, kernel) }
+    unsafe { write_buffer((fd, 0), buf, len, None, kernel) }
 }
 
 #[unsafe(no_mangle)]
@@ -104,7 +104,11 @@ pub unsafe extern "C" fn ff_readv(fd: c_int, vecs: *const iovec, count: c_int) -
             return 0;
         }
         answer_work(
-            |process| process.recv(fd, bufs, 0).map(|got| length(got.len)),
+            |process| {
+                process
+                    .recvmsg(fd, bufs, &mut [], 0)
+                    .map(|got| length(got.len))
+            },
             // SAFETY: the program's own call.
             || unsafe { system(libc::SYS_readv, args) },
         )
@@ -125,7 +129,7 @@ pub unsafe extern "C" fn ff_writev(fd: c_int, vecs: *const iovec, count: c_int) 
             return 0;
         }
         answer_work(
-            |process| process.send(fd, bufs, None, 0).map(length),
+            |process| process.sendmsg(fd, bufs, None, &[], 0).map(length),
             // SAFETY: the program's own call.
             || unsafe { system(libc::SYS_writev, args) },
         )
@@ -166,7 +170,7 @@ pub unsafe extern "C" fn ff_recvfrom(
         unsafe { system(libc::SYS_recvfrom, args) }
     };
     // SAFETY: the program's buffer.
-    let result = unsafe { recv_one((fd, flags), buf, len, &mut from, kernel) };
+    let result = unsafe { read_buffer((fd, flags), buf, len, &mut from, kernel) };
     if result < 0 || !is_answered {
         return result;
     }
@@ -211,7 +215,7 @@ pub unsafe extern "C" fn ff_sendto(
     }
     let to = to.as_ref().map(Address::as_bytes);
     // SAFETY: the program's buffer.
-    unsafe { send_one((fd, flags), buf, len, to, kernel) }
+    unsafe { write_buffer((fd, flags), buf, len, to, kernel) }
 }
 
 #[unsafe(no_mangle)]

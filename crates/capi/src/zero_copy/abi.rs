@@ -96,7 +96,9 @@ pub fn write_chain(fd: c_int, at: usize, len: usize) -> ssize_t {
     let result = answer_work(
         |process| {
             let rest = &bytes[sent.min(end)..end];
-            process.send(fd, &[IoSlice::new(rest)], None, 0).map(length)
+            process
+                .sendmsg(fd, &[IoSlice::new(rest)], None, &[], 0)
+                .map(length)
         },
         || fail(Errno::EBADF),
     );

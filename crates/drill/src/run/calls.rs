@@ -382,7 +382,7 @@ fn receive(args: &Args<'_>) -> Result<Job, String> {
     let (fd, len, flags) = (args.fd(0)?, args.len(2)?, args.int_or(3, 0)?);
     Ok(simple(move |process| {
         let mut bytes = vec![0; len];
-        let received = process.recv(fd, &mut [IoSliceMut::new(&mut bytes)], flags);
+        let received = process.recvmsg(fd, &mut [IoSliceMut::new(&mut bytes)], &mut [], flags);
         received.map(|received| received.len as i64)
     }))
 }
@@ -395,7 +395,7 @@ fn send(args: &Args<'_>) -> Result<Job, String> {
     };
     Ok(simple(move |process| {
         let bytes = vec![0; len];
-        let sent = process.send(fd, &[IoSlice::new(&bytes)], to.as_deref(), flags);
+        let sent = process.sendmsg(fd, &[IoSlice::new(&bytes)], to.as_deref(), &[], flags);
         sent.map(|sent| sent as i64)
     }))
 }

@@ -18,11 +18,6 @@ use crate::wait::Plan;
 const UNSEEN_MAX: usize = 16 << 20;
 
 impl Process {
-    /// read, readv, recv, recvfrom.
-    pub fn recv(&self, fd: i32, bufs: &mut [IoSliceMut<'_>], flags: i32) -> Outcome<Received> {
-        self.recvmsg(fd, bufs, &mut [], flags)
-    }
-
     /// recvmsg, and each message of recvmmsg. `control`: the place for control messages.
     pub fn recvmsg(
         &self,
@@ -45,7 +40,7 @@ impl Process {
             Some(Decided::Stream(stream)) if stream.wants_inq() || socket.peek_from().is_some() => {
                 self.recv_with_more(&socket, stream, (bufs, control), flags)
             }
-            Some(Decided::Stream(stream)) => self.recv_stream(&socket, stream, bufs, flags),
+            Some(Decided::Stream(stream)) => self.read_stream(&socket, stream, bufs, flags),
             Some(Decided::Dgram(dgram)) => self.recv_dgram(&socket, dgram, (bufs, control), flags),
             Some(Decided::Listener(_)) => Err(Errno::ENOTCONN.into()),
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
@@ -73,7 +68,7 @@ impl Process {
         (bufs, control): (&mut [IoSliceMut<'_>], &mut [u8]),
         flags: i32,
     ) -> Outcome<Received> {
-        let mut received = self.recv_stream(socket, stream, bufs, flags)?;
+        let mut received = self.read_stream(socket, stream, bufs, flags)?;
         if flags & libc::MSG_OOB == 0 {
             socket.move_peek_offset(flags & libc::MSG_PEEK != 0, received.len);
         }
@@ -88,7 +83,7 @@ impl Process {
         Ok(received)
     }
 
-    fn recv_stream(
+    fn read_stream(
         &self,
         socket: &Arc<Description>,
         stream: &Stream,
@@ -120,7 +115,7 @@ impl Process {
             false if is_all => asked,
             false => asked.min(stream.low_water()),
         };
-        match stream.recv(bufs, how) {
+        match stream.dequeue(bufs, how) {
             Ok(count) if count == 0 || count >= target => Ok(bytes(count)),
             Ok(count) if stream.ends_at_mark(look_end(count)) => Ok(bytes(count)),
             Ok(count) if is_peek => self.peek_all(socket, stream, (bufs, how), target, count),
@@ -129,7 +124,7 @@ impl Process {
             Err(StreamError::Pipe) => Ok(bytes(0)),
             Err(StreamError::Wait) if is_nonblocking => {
                 self.turn_if_idle(stream.link());
-                match stream.recv(bufs, how) {
+                match stream.dequeue(bufs, how) {
                     Ok(count) => Ok(bytes(count)),
                     Err(StreamError::Errno(error)) => Err(error.into()),
                     Err(StreamError::Wait | StreamError::Pipe) => Err(Errno::EAGAIN.into()),
@@ -142,7 +137,7 @@ impl Process {
                 self.recv_all(socket, stream, (bufs, how), target, 0)
             }
             Err(StreamError::Wait) => {
-                let count = self.await_bytes(socket, stream, || stream.recv(bufs, how))?;
+                let count = self.await_bytes(socket, stream, || stream.dequeue(bufs, how))?;
                 Ok(bytes(count))
             }
         }
@@ -249,7 +244,7 @@ impl Process {
         // SO_RCVTIMEO is for all of them together.
         let plan = self.plan_of_call(socket, &socket.recv_timeout_ns, &[]);
         while total < target {
-            match self.await_bytes_by(&plan, stream, || stream.recv(rest, how)) {
+            match self.await_bytes_by(&plan, stream, || stream.dequeue(rest, how)) {
                 Ok(0) => break,
                 Ok(count) => {
                     total += count;
@@ -275,7 +270,7 @@ impl Process {
         mut had: usize,
     ) -> Outcome<Received> {
         let skip = socket.peek_from().unwrap_or(0);
-        let outcome = self.await_bytes(socket, stream, || match stream.recv(bufs, how) {
+        let outcome = self.await_bytes(socket, stream, || match stream.dequeue(bufs, how) {
             Ok(count)
                 if count < target
                     && stream.may_bring_more()
@@ -304,7 +299,7 @@ impl Process {
     ) -> Outcome<Received> {
         let mut place = vec![0; asked.min(UNSEEN_MAX)];
         let bufs = &mut [IoSliceMut::new(&mut place)];
-        self.recv_stream(socket, stream, bufs, flags & !libc::MSG_TRUNC)
+        self.read_stream(socket, stream, bufs, flags & !libc::MSG_TRUNC)
     }
 }
 

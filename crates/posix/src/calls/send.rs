@@ -16,18 +16,7 @@ use crate::ready::bits;
 use crate::socket::{Push, Stream, StreamError};
 
 impl Process {
-    /// write, writev, send, sendto.
-    pub fn send(
-        &self,
-        fd: i32,
-        bufs: &[IoSlice<'_>],
-        to: Option<&[u8]>,
-        flags: i32,
-    ) -> Outcome<usize> {
-        self.sendmsg(fd, bufs, to, &[], flags)
-    }
-
-    /// sendmsg, and each message of sendmmsg. `control`: its control messages.
+    /// write, writev, send, sendto, sendmsg, and each message of sendmmsg. `control`: its control messages.
     pub fn sendmsg(
         &self,
         fd: i32,
@@ -43,16 +32,16 @@ impl Process {
         };
         self.let_overdue_leave_at(&socket);
         if flags & libc::MSG_ZEROCOPY != 0 {
-            let sent = self.send_by(&socket, bufs, (to, control), flags)?;
+            let sent = self.route_message(&socket, bufs, (to, control), flags)?;
             if sent > 0 && socket.told.on_zerocopy() {
                 socket.notify(socket.told.bits());
             }
             return Ok(sent);
         }
-        self.send_by(&socket, bufs, (to, control), flags)
+        self.route_message(&socket, bufs, (to, control), flags)
     }
 
-    fn send_by(
+    fn route_message(
         &self,
         socket: &Arc<Description>,
         bufs: &[IoSlice<'_>],
@@ -64,7 +53,7 @@ impl Process {
                 if !control.is_empty() {
                     check_stream(control)?;
                 }
-                self.send_stream(socket, stream, bufs, flags)
+                self.write_stream(socket, stream, bufs, flags)
             }
             Some(Decided::Dgram(dgram)) => {
                 self.send_dgram(socket, dgram, bufs, (to, control), flags)
@@ -89,7 +78,7 @@ impl Process {
         }
     }
 
-    pub(crate) fn send_stream(
+    pub(crate) fn write_stream(
         &self,
         socket: &Arc<Description>,
         stream: &Stream,
@@ -104,7 +93,7 @@ impl Process {
         let push = push_of(flags);
         let is_more = push == Push::More;
         let is_nonblocking = socket.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0;
-        let sent = match stream.send(bufs, push) {
+        let sent = match stream.enqueue(bufs, push) {
             Ok(count) => {
                 if !is_more || count < asked {
                     self.after_push_of(stream.link(), socket.id, count);
@@ -116,7 +105,7 @@ impl Process {
             Err(StreamError::Wait) if is_nonblocking => {
                 // Acknowledgements may have come that nobody has looked at.
                 self.turn_if_idle(stream.link());
-                return match stream.send(bufs, push) {
+                return match stream.enqueue(bufs, push) {
                     Ok(count) => {
                         self.after_push(stream.link(), socket.id);
                         if count < asked {
@@ -165,7 +154,7 @@ impl Process {
         self.connect_fresh(socket, remote, manner)?;
         match socket.decided() {
             Some(Decided::Stream(stream)) => {
-                self.send_stream(socket, stream, bufs, flags & !libc::MSG_FASTOPEN)
+                self.write_stream(socket, stream, bufs, flags & !libc::MSG_FASTOPEN)
             }
             _ => Err(Errno::EINVAL.into()),
         }
@@ -193,7 +182,7 @@ impl Process {
                 if total > 0 && stream.has_error() {
                     return Err(Errno::EPIPE.into());
                 }
-                match stream.send(rest, push) {
+                match stream.enqueue(rest, push) {
                     Ok(count) => Ok(Some(count)),
                     Err(StreamError::Wait) => Ok(None),
                     Err(StreamError::Errno(error)) => Err(error.into()),

@@ -70,7 +70,7 @@ impl Process {
         if len == 0 {
             return Ok(0);
         }
-        let sent = self.send(out, &[IoSlice::new(&bytes[..len])], None, 0)?;
+        let sent = self.sendmsg(out, &[IoSlice::new(&bytes[..len])], None, &[], 0)?;
         note_end(file, offset, begin + sent as u64)?;
         Ok(sent)
     }
@@ -100,7 +100,7 @@ impl Process {
                 .and_then(|got| match got {
                     0 => Ok((0, 0)),
                     got => self
-                        .send_stream(socket, stream, &[IoSlice::new(&buffer[..got])], 0)
+                        .write_stream(socket, stream, &[IoSlice::new(&buffer[..got])], 0)
                         .map(|sent| (got, sent)),
                 });
             match sent {

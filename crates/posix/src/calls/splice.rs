@@ -68,7 +68,7 @@ impl Process {
             // Whether to wait for the socket is its own flag's to say: tcp_splice_read().
             let wait = if total > 0 { libc::MSG_DONTWAIT } else { 0 };
             let bufs = &mut [IoSliceMut::new(&mut buffer[..want])];
-            let got = match self.recv(asked.from, bufs, libc::MSG_PEEK | wait) {
+            let got = match self.recvmsg(asked.from, bufs, &mut [], libc::MSG_PEEK | wait) {
                 Ok(received) => received.len,
                 Err(_) if total > 0 => break,
                 Err(error) => return Err(error),
@@ -95,7 +95,7 @@ impl Process {
                 let mut buffer = vec![0; asked.len.min(CHUNK)];
                 match take(pipe, &mut buffer, is_short)? {
                     0 => Ok(0),
-                    got => self.send(asked.to, &[IoSlice::new(&buffer[..got])], None, 0),
+                    got => self.sendmsg(asked.to, &[IoSlice::new(&buffer[..got])], None, &[], 0),
                 }
             }
             Some(Decided::Listener(_)) | None if socket.kind == Kind::Stream => Err(Divert::Pipe),
@@ -176,7 +176,7 @@ impl Process {
     ) -> Outcome<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            match self.send_stream(socket, stream, &[IoSlice::new(rest)], more) {
+            match self.write_stream(socket, stream, &[IoSlice::new(rest)], more) {
                 Ok(sent) => rest = &rest[sent..],
                 // Another thread has taken the room.
                 Err(Divert::Errno(Errno::EAGAIN)) => {

@@ -364,7 +364,7 @@ impl Pump {
     }
 
     fn receive(&mut self, stream: &Stream, room: &mut [u8]) -> usize {
-        match stream.recv(&mut [IoSliceMut::new(room)], How::Take) {
+        match stream.dequeue(&mut [IoSliceMut::new(room)], How::Take) {
             Err(StreamError::Wait) => {
                 self.peers.gives = false;
                 0
@@ -410,7 +410,7 @@ impl Pump {
 
 /// `None`: it takes no more.
 fn give_peer(stream: &Stream, bytes: &[u8], takes: &mut bool) -> Option<usize> {
-    let send = |bytes: &[u8]| match stream.send(&[IoSlice::new(bytes)], Push::Now) {
+    let send = |bytes: &[u8]| match stream.enqueue(&[IoSlice::new(bytes)], Push::Now) {
         Ok(count) => Some(count),
         Err(StreamError::Wait) => Some(0),
         Err(_) => None,

@@ -523,9 +523,7 @@ fn tuned_buffer(socket: &Description, stream: &Stream, level: i32, name: i32) ->
     if set != [None, None] {
         return None;
     }
-    let program = &stream.link().program;
-    let sizes = [program.tx_limit(sock), program.rx_limit(sock)];
-    i32::try_from(sizes[at]).ok()
+    i32::try_from(stream.buffers(sock)[at]).ok()
 }
 
 fn apply_linger(stream: &Stream, options: &Options) {

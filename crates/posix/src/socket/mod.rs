@@ -6,6 +6,7 @@ mod filter;
 mod gathering;
 mod listener;
 mod moved;
+mod rings;
 mod stream;
 mod told;
 mod turns;

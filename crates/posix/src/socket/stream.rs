@@ -272,7 +272,11 @@ impl Stream {
     }
 
     /// Takes bytes that have arrived. `Ok(0)` is the end of the stream.
-    pub(crate) fn recv(&self, bufs: &mut [IoSliceMut<'_>], how: How) -> Result<usize, StreamError> {
+    pub(crate) fn dequeue(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        how: How,
+    ) -> Result<usize, StreamError> {
         let sock = self.sock();
         let count = match how {
             How::Take => self.program().recv(sock, bufs),
@@ -324,7 +328,7 @@ impl Stream {
         let is_held = self.is_at_mark() && self.unsignalled_mark().is_some();
         if self.program().is_readable(sock) && !is_peek && !is_held {
             // Came between the two looks.
-            return self.recv(bufs, how);
+            return self.dequeue(bufs, how);
         }
         if seen.is_error() {
             return match self.take_error() {
@@ -342,7 +346,7 @@ impl Stream {
     }
 
     /// Puts bytes into the send ring; at least one, or an error.
-    pub(crate) fn send(&self, bufs: &[IoSlice<'_>], push: Push) -> Result<usize, StreamError> {
+    pub(crate) fn enqueue(&self, bufs: &[IoSlice<'_>], push: Push) -> Result<usize, StreamError> {
         let sock = self.sock();
         let seen = self.seen();
         // sk_stream_error(): an error comes before what the program has shut itself.
@@ -374,44 +378,9 @@ impl Stream {
         Ok(count)
     }
 
-    /// Puts bytes into the ring, whatever the state. Returns how many there was room for.
-    pub(super) fn put(&self, sock: SockId, bufs: &[IoSlice<'_>], push: Push) -> usize {
-        match push {
-            Push::Now => self.program().send(sock, bufs, false),
-            Push::More => self.program().send(sock, bufs, true),
-            Push::Urgent => self.program().send_urgent(sock, bufs),
-        }
-    }
-
-    pub(crate) fn reserve(&self, len: usize) -> [libc::iovec; 2] {
-        let space = self.program().reserve(self.sock(), len);
-        let found = space.map(|space| space.as_iovec());
-        if found[0].iov_len + found[1].iov_len < len {
-            self.wants_space.store(true, Ordering::SeqCst);
-        }
-        found
-    }
-
-    pub(crate) fn commit(&self, len: usize) {
-        self.program().commit(self.sock(), len, false);
-    }
-
-    pub(crate) fn look_in_place(&self) -> [libc::iovec; 2] {
-        self.program()
-            .peek_in_place(self.sock())
-            .map(|slice| libc::iovec {
-                iov_base: slice.as_ptr().cast_mut().cast(),
-                iov_len: slice.len(),
-            })
-    }
-
-    pub(crate) fn consume_in_place(&self, len: usize) {
-        self.program().consume(self.sock(), len);
-    }
-
     /// Whether bytes may be sent at all.
     pub(crate) fn may_send(&self) -> Result<(), StreamError> {
-        self.send(&[], Push::Now).map(drop)
+        self.enqueue(&[], Push::Now).map(drop)
     }
 
     /// `shutdown`; the caller has checked `how`.

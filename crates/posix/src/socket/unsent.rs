@@ -74,7 +74,7 @@ impl Stream {
         is_below()
     }
 
-    /// As [`Stream::send`], of an open connection.
+    /// As [`Stream::enqueue`], of an open connection.
     #[cold]
     pub(super) fn send_low(
         &self,

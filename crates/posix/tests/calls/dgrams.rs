@@ -10,7 +10,8 @@ use crate::world::{DGRAM, NONBLOCK, OWN, World, addr_of, bytes_of, fails, v4};
 
 impl World {
     fn send_to(&self, fd: i32, bytes: &[u8], to: &[u8]) -> slipstack_posix::Outcome<usize> {
-        self.process.send(fd, &[IoSlice::new(bytes)], Some(to), 0)
+        self.process
+            .sendmsg(fd, &[IoSlice::new(bytes)], Some(to), &[], 0)
     }
 }
 
@@ -27,7 +28,12 @@ fn datagrams_keep_their_borders_and_their_senders() {
     let mut bytes = [0; 2];
     let got = world
         .process
-        .recv(server, &mut [IoSliceMut::new(&mut bytes)], libc::MSG_TRUNC)
+        .recvmsg(
+            server,
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut [],
+            libc::MSG_TRUNC,
+        )
         .unwrap();
     assert_eq!((got.len, got.flags, &bytes), (3, libc::MSG_TRUNC, b"on"));
     let from = got.from.unwrap();

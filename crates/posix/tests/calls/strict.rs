@@ -145,7 +145,9 @@ fn datagrams_to_beyond_the_stack_are_not_left_to_the_kernel() {
     let fd = world.socket(DGRAM);
     let send = |to: [u8; 4]| {
         let to = v4(to, 9);
-        world.process.send(fd, &[IoSlice::new(b"x")], Some(&to), 0)
+        world
+            .process
+            .sendmsg(fd, &[IoSlice::new(b"x")], Some(&to), &[], 0)
     };
     fails(send([198, 51, 100, 1]), Errno::ENETUNREACH);
     assert!(world.warnings.lock().unwrap()[0].contains("198.51.100.1:9"));

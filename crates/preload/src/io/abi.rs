@@ -14,7 +14,7 @@ use crate::raw::fail;
 use crate::symbols::next;
 
 /// Receives into one buffer; the sender goes to `from`.
-unsafe fn recv_one(
+unsafe fn read_buffer(
     fd: c_int,
     buf: *mut c_void,
     len: size_t,
@@ -37,7 +37,7 @@ unsafe fn recv_one(
     answer(
         Restart::Receiving(fd),
         |process| {
-            let received = process.recv(fd, &mut [IoSliceMut::new(buf)], flags)?;
+            let received = process.recvmsg(fd, &mut [IoSliceMut::new(buf)], &mut [], flags)?;
             *from = received.from;
             Ok(length(received.len))
         },
@@ -45,7 +45,7 @@ unsafe fn recv_one(
     )
 }
 
-unsafe fn send_one(
+unsafe fn write_buffer(
     fd: c_int,
     buf: *const c_void,
     len: size_t,
@@ -62,7 +62,7 @@ unsafe fn send_one(
         Restart::Sending(fd),
         |process| {
             process
-                .send(fd, &[IoSlice::new(buf)], to, flags)
+                .sendmsg(fd, &[IoSlice::new(buf)], to, &[], flags)
                 .map(length)
         },
         libc,
@@ -82,7 +82,7 @@ pub unsafe fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t {
     // SAFETY: the program's own call.
     let libc = || unsafe { (next::read.get())(fd, buf, len) };
     // SAFETY: the program's buffer.
-    unsafe { recv_one(fd, buf, len, 0, &mut None, libc) }
+    unsafe { read_buffer(fd, buf, len, 0, &mut None, libc) }
 }
 
 pub unsafe fn read_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t) -> ssize_t {
@@ -98,7 +98,7 @@ pub unsafe fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t {
     // SAFETY: the program's own call.
     let libc = || unsafe { (next::write.get())(fd, buf, len) };
     // SAFETY: the program's buffer.
-    unsafe { send_one(fd, buf, len, 0, None, libc) }
+    unsafe { write_buffer(fd, buf, len, 0, None, libc) }
 }
 
 unsafe fn recv_vector(
@@ -117,7 +117,11 @@ unsafe fn recv_vector(
         }
         answer(
             Restart::Receiving(fd),
-            |process| process.recv(fd, bufs, flags).map(|r| length(r.len)),
+            |process| {
+                process
+                    .recvmsg(fd, bufs, &mut [], flags)
+                    .map(|r| length(r.len))
+            },
             libc,
         )
     };
@@ -142,7 +146,7 @@ unsafe fn send_vector(
         }
         answer(
             Restart::Sending(fd),
-            |process| process.send(fd, bufs, None, flags).map(length),
+            |process| process.sendmsg(fd, bufs, None, &[], flags).map(length),
             libc,
         )
     };
@@ -272,7 +276,7 @@ pub unsafe fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ss
     // SAFETY: the program's own call.
     let libc = || unsafe { (next::recv.get())(fd, buf, len, flags) };
     // SAFETY: the program's buffer.
-    unsafe { recv_one(fd, buf, len, flags, &mut None, libc) }
+    unsafe { read_buffer(fd, buf, len, flags, &mut None, libc) }
 }
 
 pub unsafe fn recv_chk(
@@ -306,7 +310,7 @@ pub unsafe fn recvfrom(
         unsafe { (next::recvfrom.get())(fd, buf, len, flags, addr, addr_len) }
     };
     // SAFETY: the program's buffer.
-    let result = unsafe { recv_one(fd, buf, len, flags, &mut from, libc) };
+    let result = unsafe { read_buffer(fd, buf, len, flags, &mut from, libc) };
     if result < 0 || !is_answered {
         return result;
     }
@@ -338,7 +342,7 @@ pub unsafe fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> 
     // SAFETY: the program's own call.
     let libc = || unsafe { (next::send.get())(fd, buf, len, flags) };
     // SAFETY: the program's buffer.
-    unsafe { send_one(fd, buf, len, flags, None, libc) }
+    unsafe { write_buffer(fd, buf, len, flags, None, libc) }
 }
 
 pub unsafe fn sendto(
@@ -361,5 +365,5 @@ pub unsafe fn sendto(
         }
     };
     // SAFETY: the program's buffer.
-    unsafe { send_one(fd, buf, len, flags, to, libc) }
+    unsafe { write_buffer(fd, buf, len, flags, to, libc) }
 }

@@ -211,14 +211,15 @@ impl World {
     }
 
     pub fn send(&self, fd: i32, bytes: &[u8]) -> Outcome<usize> {
-        self.process.send(fd, &[IoSlice::new(bytes)], None, 0)
+        self.process
+            .sendmsg(fd, &[IoSlice::new(bytes)], None, &[], 0)
     }
 
     pub fn recv(&self, fd: i32, len: usize, flags: i32) -> Outcome<Vec<u8>> {
         let mut bytes = vec![0; len];
         let got = self
             .process
-            .recv(fd, &mut [IoSliceMut::new(&mut bytes)], flags)?;
+            .recvmsg(fd, &mut [IoSliceMut::new(&mut bytes)], &mut [], flags)?;
         bytes.truncate(got.len);
         Ok(bytes)
     }
