@@ -9,7 +9,7 @@ import collections
 import re
 import sys
 
-PARTS = ("wire", "stack", "engine + channel", "device", "other")
+PARTS = ("wire", "stack", "engine + channel", "service", "device", "other")
 
 
 def part_of_file(path):
@@ -25,11 +25,11 @@ def part_of_file(path):
 def part_of_function(name):
     if "instructions::wire::Wire" in name:
         return "device"
-    found = re.search(r"slipstack_(wire|stack|engine|channel|mem)\b", name)
+    found = re.search(r"slipstack_(wire|stack|engine|channel|mem|service)\b", name)
     if not found:
         return None
     crate = found.group(1)
-    return crate if crate in ("wire", "stack") else "engine + channel"
+    return crate if crate in ("wire", "stack", "service") else "engine + channel"
 
 
 class Profile:
@@ -88,7 +88,7 @@ def main():
     rounds = int(sys.argv[3])
     each = {part: (many[part] - few[part]) / rounds for part in PARTS[:-1]}
     each["other"] = (many[None] - few[None]) / rounds
-    ours = sum(each[part] for part in PARTS[:3])
+    ours = sum(each[part] for part in PARTS[:4])
     shares = ", ".join(f"{part} {each[part]:.0f}" for part in PARTS if round(each[part]))
     print(f"{ours:.0f} instructions ({shares})")
 

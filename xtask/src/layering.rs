@@ -47,7 +47,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("packetdrill", &["drill", "posix"]),
     // The load generator of benches/ speaks to kernel sockets, preloaded or not.
     ("load", &[]),
-    ("instructions", &["mem", "device", "channel", "engine"]),
+    (
+        "instructions",
+        &["mem", "device", "channel", "engine", "service"],
+    ),
     ("held", &["mem", "device", "channel", "engine"]),
     ("floor", &["wire", "mem", "device"]),
     // Includes the rings of mem by path.

@@ -1,7 +1,8 @@
-//! One request and its answer, one connect, request, answer, close, or a burst of full segments, over and
-//! over, between two engines joined in memory. `scripts/instructions` runs it under callgrind and counts what
+//! One request and its answer, one connect, request, answer, close, a burst of full segments, or datagrams that a
+//! service answers, over and over, between two engines joined in memory. `scripts/instructions` runs it under callgrind and counts what
 //! [`server_turn`] costs: wire, stack and engine on the server's side, without the program.
 
+mod datagrams;
 mod wire;
 
 use std::io::{IoSlice, IoSliceMut};
@@ -12,6 +13,7 @@ use slipstack_channel::{
     CloseMode, Command, EngineEnd, EventKind, Kind, ProgramEnd, SockId, State,
 };
 use slipstack_engine::{Engine, Instant, NetworkConfig, Role, Setup, StackConfig};
+use slipstack_mem::Region;
 
 use wire::Wire;
 
@@ -36,6 +38,12 @@ impl Side {
     fn new(device: Wire, address: Ipv4Addr, mac: [u8; 6]) -> std::io::Result<Side> {
         let end = EngineEnd::create()?;
         let program = ProgramEnd::open(end.region().clone())?;
+        let mut engine = Side::engine(device, address, mac, Some(end.region().clone()));
+        engine.attach_client(end, None);
+        Ok(Side { engine, program })
+    }
+
+    fn engine(device: Wire, address: Ipv4Addr, mac: [u8; 6], directory: Option<Region>) -> Engine {
         let stack = StackConfig {
             network: NetworkConfig {
                 addrs: vec![(address.into(), 24)],
@@ -50,14 +58,12 @@ impl Side {
         let setup = Setup {
             stack,
             device: Box::new(device),
-            directory: Some(end.region().clone()),
+            directory,
             fabric: None,
             ports: None,
             neighbours: None,
         };
-        let mut engine = Engine::new(setup, Instant(1));
-        engine.attach_client(end, None);
-        Ok(Side { engine, program })
+        Engine::new(setup, Instant(1))
     }
 
     fn drain_events(&self) -> Option<SockId> {
@@ -231,6 +237,9 @@ impl World {
 const GROWN: usize = 3700;
 
 fn run(what: &str, count: usize) -> Result<(), Box<dyn std::error::Error>> {
+    if what == "datagrams" {
+        return datagrams::run(count);
+    }
     let mut world = World::new()?;
     match what {
         "request" => {
@@ -254,7 +263,7 @@ fn run(what: &str, count: usize) -> Result<(), Box<dyn std::error::Error>> {
                 world.finish(client);
             }
         }
-        _ => return Err("say request, connection or burst".into()),
+        _ => return Err("say request, connection, burst or datagrams".into()),
     }
     Ok(())
 }

@@ -17,35 +17,33 @@ const RESEND_NS: u64 = 1_000_000;
 
 impl<S: Service> Host<S> {
     pub(crate) fn take_datagrams(&mut self, now: u64, sock: SockId) {
-        loop {
-            let cx = Context {
-                core: &self.core,
-                now_ns: now,
-            };
-            let Some(lying) = self.core.program.datagram_in_place(sock) else {
-                return;
-            };
+        let has_dispatcher = self.has_dispatcher;
+        let cx = Context {
+            core: &self.core,
+            now_ns: now,
+        };
+        let id = DatagramSocketId(sock);
+        let service = &mut self.service;
+        let mut taken = 0;
+        while let Some(lying) = cx.core.program.datagram_in_place(sock) {
             let end = lying.end();
-            self.core.counts.datagrams.add(1);
+            taken += 1;
             if let (Some(from), Some(to)) = (lying.envelope.peer, lying.envelope.local) {
                 let [first, second] = lying.payload;
                 let payload = Received::new(raw::bytes(first, &cx), raw::bytes(second, &cx));
                 let datagram = Datagram { from, to, payload };
-                let service = &mut self.service;
-                let id = DatagramSocketId(sock);
-                if self.has_dispatcher && is_passed(&self.core, id, &datagram) {
-                    self.core.program.consume_datagram(sock, end);
-                    continue;
-                }
-                let called = catch_unwind(AssertUnwindSafe(|| {
-                    service.on_datagram(&cx, id, &datagram);
-                }));
-                if called.is_err() {
-                    self.core.counts.panics.add(1);
+                if !has_dispatcher || !is_passed(cx.core, id, &datagram) {
+                    let called = catch_unwind(AssertUnwindSafe(|| {
+                        service.on_datagram(&cx, id, &datagram);
+                    }));
+                    if called.is_err() {
+                        cx.core.counts.panics.add(1);
+                    }
                 }
             }
-            self.core.program.consume_datagram(sock, end);
+            cx.core.program.consume_datagram(sock, end);
         }
+        cx.core.counts.datagrams.add(taken);
     }
 
     /// Sends what workers have answered.
