@@ -5,6 +5,9 @@
 //! one process, one consumer), the [`EventRing`] (one producer, one consumer), the [`MpscInbox`]
 //! (many processes, one consumer) and [`ByteRing`]s cut from an [`Arena`].
 //!
+//! Between threads of one process there are [`packet_ring`]s, and a [`Sleeper`] that is woken for
+//! what they hold.
+//!
 //! Shared memory holds offsets, never pointers. Whoever reads a word that another process may
 //! write takes it once, checks it and uses the copy. All `unsafe` of sharing is in `raw.rs`.
 
@@ -18,9 +21,11 @@ mod event_ring;
 mod futex;
 mod inbox;
 mod lock;
+mod packet_ring;
 pub mod process;
 mod raw;
 mod region;
+mod sleeper;
 mod sync;
 pub mod thread;
 
@@ -34,5 +39,7 @@ pub use event_ring::{EventReader, EventWriter, Overrun};
 pub use futex::{WaitOutcome, futex_wait, futex_wake};
 pub use inbox::{InboxReader, MpscInbox};
 pub use lock::{Guard, Lock};
+pub use packet_ring::{PACKET_MAX, PacketReceiver, PacketSender, packet_ring};
 pub use raw::{Line, RawSlice, RawSpace};
 pub use region::{Lines, PAGE, Region, WipedPage};
+pub use sleeper::Sleeper;

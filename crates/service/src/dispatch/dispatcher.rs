@@ -6,9 +6,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use slipstack_mem::Doorbell;
 
-use super::lane::Head;
 use super::worker::{EngineLane, EnginePost, Worker};
-use super::{Dispatch, Kept, Shape};
+use super::{Dispatch, Head, Kept, Shape};
 use crate::connections::DatagramSocketId;
 use crate::counts::Counts;
 use crate::received::Datagram;
@@ -81,10 +80,15 @@ impl Dispatcher {
         datagram: &Datagram<'_>,
         counts: &Counts,
     ) {
-        let head = Head::new(socket, datagram.from, datagram.to);
+        let head = Head {
+            socket,
+            peer: datagram.from,
+            local: datagram.to,
+        };
+        let pieces = datagram.payload.pieces();
         for _ in 0..self.lanes.len() {
             let lane = &mut self.lanes[self.next];
-            if lane.questions.push(head, datagram.payload) {
+            if lane.questions.push(head, &pieces) {
                 lane.is_fresh = true;
                 counts.passed.add(1);
                 self.run += 1;
@@ -109,7 +113,7 @@ impl Dispatcher {
         for lane in &mut self.lanes {
             if std::mem::take(&mut lane.is_fresh) {
                 is_any = true;
-                lane.worker.wake();
+                lane.worker.sleeper.wake();
             }
         }
         if is_any && self.run > 0 {
@@ -151,7 +155,7 @@ impl Dispatcher {
             if lane.is_stalled.load(Ordering::Relaxed)
                 && lane.is_stalled.swap(false, Ordering::SeqCst)
             {
-                lane.worker.wake();
+                lane.worker.sleeper.wake();
             }
             if is_refused {
                 return true;

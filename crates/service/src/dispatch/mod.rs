@@ -7,14 +7,16 @@
 //! answers.
 
 mod dispatcher;
-mod lane;
 mod worker;
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 pub(crate) use dispatcher::Dispatcher;
 pub use worker::{Answerer, LARGE_BURST, WorkerCounts, Workers};
+
+use crate::connections::DatagramSocketId;
 
 /// Datagrams that wait in each ring at most, unless it is told otherwise.
 pub const RING_DATAGRAMS: usize = 2048;
@@ -38,6 +40,16 @@ pub enum Kept {
     Quick,
     /// This many of a hundred datagrams.
     Percent(u8),
+}
+
+/// A datagram without its payload.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    socket: DatagramSocketId,
+    /// The other end: where a question came from, and its answer goes.
+    peer: SocketAddr,
+    /// The stack's end.
+    local: SocketAddr,
 }
 
 /// Workers, and what they get.

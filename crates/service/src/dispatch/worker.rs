@@ -4,17 +4,20 @@ use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::{JoinHandle, Thread};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
-use slipstack_mem::Doorbell;
+use slipstack_mem::{Doorbell, PacketReceiver, PacketSender, Sleeper, packet_ring};
 
-use super::lane::{Head, Receiver, Sender, ring};
+use super::Head;
 use crate::counts::Tally;
-use crate::received::Received;
 
 /// Datagrams of one engine that a worker answers before it looks at the next engine's.
 const BURST_MAX: usize = 64;
+/// Longest payload of a datagram (IPv6's length field less the UDP header).
+const PAYLOAD_MAX: usize = 65_527;
+/// Payload bytes for which a ring has room, for each of its datagrams.
+const BYTES_EACH: usize = 256;
 /// Bursts from this many datagrams on are counted by themselves.
 pub const LARGE_BURST: u64 = 8;
 
@@ -88,8 +91,7 @@ impl EnginePost {
 /// A worker as its engines know it.
 #[derive(Default)]
 pub(super) struct WorkerPost {
-    thread: OnceLock<Thread>,
-    is_asleep: AtomicBool,
+    pub(super) sleeper: Sleeper,
     is_ending: AtomicBool,
     has_new_lanes: AtomicBool,
     new_lanes: Mutex<Vec<WorkerLane>>,
@@ -97,30 +99,18 @@ pub(super) struct WorkerPost {
 }
 
 impl WorkerPost {
-    /// Wakes the worker if it sleeps. To be called after what it is woken for.
-    pub(super) fn wake(&self) {
-        // Either this sees that it is about to sleep, or it sees what it is woken for.
-        fence(Ordering::SeqCst);
-        if self.is_asleep.load(Ordering::Relaxed)
-            && self.is_asleep.swap(false, Ordering::SeqCst)
-            && let Some(thread) = self.thread.get()
-        {
-            thread.unpark();
-        }
-    }
-
     fn add_lane(&self, lane: WorkerLane) {
         let lanes = self.new_lanes.lock();
         lanes.unwrap_or_else(PoisonError::into_inner).push(lane);
         self.has_new_lanes.store(true, Ordering::SeqCst);
-        self.wake();
+        self.sleeper.wake();
     }
 }
 
 /// An engine's end of the rings between it and a worker.
 pub(super) struct EngineLane {
-    pub(super) questions: Sender,
-    pub(super) answers: Receiver,
+    pub(super) questions: PacketSender<Head>,
+    pub(super) answers: PacketReceiver<Head>,
     pub(super) worker: Arc<WorkerPost>,
     /// The worker waits until there is room for answers.
     pub(super) is_stalled: Arc<AtomicBool>,
@@ -130,8 +120,8 @@ pub(super) struct EngineLane {
 
 /// A worker's end of them.
 struct WorkerLane {
-    questions: Receiver,
-    answers: Sender,
+    questions: PacketReceiver<Head>,
+    answers: PacketSender<Head>,
     engine: Arc<EnginePost>,
     is_stalled: Arc<AtomicBool>,
 }
@@ -146,8 +136,7 @@ impl WorkerLane {
             self.questions.take(|head, question| {
                 let answer_it = AssertUnwindSafe(|| {
                     let answer = answerer.answer(head.peer, head.local, question)?;
-                    let head = Head::new(head.socket, head.peer, head.local);
-                    Some(answers.push(head, Received::new(answer, &[])))
+                    Some(answer.len() <= PAYLOAD_MAX && answers.push(head, &[answer]))
                 });
                 match catch_unwind(answer_it) {
                     Ok(None) => {}
@@ -224,7 +213,6 @@ impl Worker {
     }
 
     fn run(mut self) {
-        let _ = self.post.thread.set(std::thread::current());
         loop {
             if self.turn() {
                 continue;
@@ -238,14 +226,9 @@ impl Worker {
     }
 
     fn sleep(&self) {
-        self.post.is_asleep.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        if !self.has_work() {
+        if self.post.sleeper.sleep(|| self.has_work()) {
             self.post.counts.sleeps.add(1);
-            // It may end for no reason: the loop looks again.
-            std::thread::park();
         }
-        self.post.is_asleep.store(false, Ordering::SeqCst);
     }
 
     fn has_work(&self) -> bool {
@@ -327,8 +310,8 @@ impl Workers {
     /// Joins an engine to all workers; returns the workers that run on its thread too.
     pub(super) fn join(&self, engine: &Arc<EnginePost>) -> (Vec<EngineLane>, Vec<Worker>) {
         let lanes = self.posts.iter().map(|post| {
-            let (questions_in, questions_out) = ring(self.ring_datagrams);
-            let (answers_in, answers_out) = ring(self.ring_datagrams);
+            let (questions_in, questions_out) = packet_ring(self.ring_datagrams, BYTES_EACH);
+            let (answers_in, answers_out) = packet_ring(self.ring_datagrams, BYTES_EACH);
             let is_stalled = Arc::default();
             post.add_lane(WorkerLane {
                 questions: questions_out,
@@ -356,7 +339,7 @@ impl Drop for Workers {
     fn drop(&mut self) {
         for post in &self.posts {
             post.is_ending.store(true, Ordering::SeqCst);
-            post.wake();
+            post.sleeper.wake();
         }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
