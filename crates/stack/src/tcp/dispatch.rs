@@ -2,6 +2,7 @@
 
 use slipstack_wire::tcp::{TcpHeader, TcpSegment};
 
+use super::audit::audit_one;
 use super::connection::{AckState, Connection};
 use super::flow::{FlowKey, Place};
 use super::in_flight::InFlight;
@@ -254,6 +255,7 @@ impl Tcp {
         let Some(conn) = self.conns.at_mut(index) else {
             return;
         };
+        debug_assert_eq!(audit_one(conn), Ok(()), "{:?}", conn.id);
         if conn.is_dirty {
             // The flush files the timer.
             if !conn.is_queued {
