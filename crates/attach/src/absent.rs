@@ -6,10 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use slipstack_channel::control::{DeviceTold, ProgramReport, WhyReport};
 use slipstack_channel::report::ReportTable;
 
-/// What `Region` names the table.
+/// Name that `Region` gives the table.
 const TABLE: &str = "/memfd:slipstack-report";
 
-/// What the program itself says; its interface is not known. `None`: it says nothing, or may not be asked.
+/// Returns the program's own report, without its interface; `None` if there is none or it may not be read.
 pub fn describe(pid: u32) -> Option<WhyReport> {
     let sockets = find_table(pid)?.sockets();
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;

@@ -17,7 +17,7 @@ use slipstack_mem::process::Forked;
 use crate::door::{by_path, greet, options};
 use crate::error::Error;
 
-/// What a keeper that has started writes to its starter; anything else is why it could not.
+/// The text by which a keeper tells its starter that it has started; any other text is the reason why it could not.
 const READY: &str = "ready";
 /// Longest sentence that is read from a keeper.
 const SENTENCE_MAX: u64 = 4096;
@@ -65,7 +65,7 @@ fn connect_or_start(settings: &Settings, may_come_again: bool) -> Result<Control
     }
 }
 
-/// What silence means.
+/// Explains why a keeper does not answer.
 pub fn or_deaf(error: Error, settings: &Settings, socket: Option<&ControlSocket>) -> Error {
     match error {
         Error::Control(ControlError::TimedOut) => Error::Deaf {

@@ -34,7 +34,7 @@ struct State {
     /// A copy of the socket's descriptor, for waiting.
     watched: Option<Arc<OwnedFd>>,
     welcome: Welcome,
-    /// What the keeper holds for this client and a successor has to be given again.
+    /// The region that the keeper holds for this client, for a successor that needs it again.
     region: Option<OwnedFd>,
     report: Option<OwnedFd>,
     retry_at: u64,

@@ -1,4 +1,4 @@
-//! What shows an instance that a former one of its name has let a program in: the program may have another user since
+//! Proof to an instance that a former one of its name has let a program in: the program may have another user since
 //! then, and the connection that it inherited has ended with that instance.
 //!
 //! A ticket is a memory file with the instance's name, made and sealed by the instance. Nobody else can make one: the file

@@ -1,4 +1,4 @@
-//! What a frame costs on each back end, in nanoseconds: sending (the peer kernel's receive work
+//! Measures the cost of a frame on each back end, in nanoseconds: sending (the peer kernel's receive work
 //! runs on our core and is included) and receiving from a queue that is full.
 //!
 //! `cargo run --release -p slipstack-device --example frame_cost` as root; it makes and removes two

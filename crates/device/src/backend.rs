@@ -1,4 +1,4 @@
-//! What a kind of device is: the trait behind which each back end stands.
+//! The trait behind which each kind of device stands.
 //!
 //! A back end opens a whole device for the keeper ([`Backend::open`]) and adopts one slot of it for
 //! an engine ([`Backend::adopt`]). Between the two a slot travels as [`SlotParts`]: descriptors, and
@@ -33,7 +33,7 @@ pub struct Capabilities {
 pub struct Description<'a> {
     /// Name of the interface; of a device without one, the name it is known by.
     pub interface: &'a str,
-    /// What followed the kind's name and a colon.
+    /// The text after the kind's name and a colon.
     pub argument: Option<&'a str>,
     pub slots: u16,
     /// Length of each receive ring; 0 = the back end's default.
@@ -42,7 +42,7 @@ pub struct Description<'a> {
     pub vlan: u16,
 }
 
-/// What opening a device yields.
+/// An opened device.
 #[derive(Debug)]
 pub struct Opened {
     /// The interface's number in the kernel; of a device without one [`NO_INTERFACE`].
@@ -68,7 +68,7 @@ pub trait Backend: Sync {
     /// As `--device` has it.
     fn name(&self) -> &'static str;
 
-    /// What a device of this kind is called before its name: "interface".
+    /// The word before the name of a device of this kind: "interface".
     fn title(&self) -> &'static str;
 
     /// Name of the device when no interface is named.

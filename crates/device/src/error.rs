@@ -5,7 +5,7 @@ use std::io;
 
 use slipstack_mem::process::explained;
 
-/// What went wrong at the border to the kernel. [`fmt::Display`] is the sentence to print.
+/// Errors at the border to the kernel. [`fmt::Display`] is the sentence to print.
 #[derive(Debug)]
 pub enum DeviceError {
     /// No interface of this name in this network namespace.
@@ -42,7 +42,7 @@ pub enum DeviceError {
         name: String,
         known: Vec<&'static str>,
     },
-    /// What is wanted does not go together; a whole sentence.
+    /// The settings contradict each other; a whole sentence.
     Unsuitable(String),
     /// No private /24 is left that no route covers.
     NoFreeSubnet,

@@ -119,7 +119,7 @@ impl LinkWatch {
         Ok(LinkWatch { socket })
     }
 
-    /// What comes from now on makes it readable again.
+    /// Reads pending notices; later ones make it readable again.
     pub fn clear(&self) {
         netlink::clear(&self.socket);
     }

@@ -1,4 +1,4 @@
-//! What the running kernel can do.
+//! Capabilities of the running kernel.
 
 /// Whether virtio headers of TAP and AF_PACKET may say that a frame joins datagrams
 /// (VIRTIO_NET_HDR_GSO_UDP_L4): from Linux 6.2 on.

@@ -12,7 +12,7 @@ pub(crate) const TSO_MAX: u32 = 65_535 - 20 - 60;
 /// IEEE 802.1Q 9.6: 4095 is reserved.
 pub(crate) const VLAN_MAX: u16 = 4094;
 
-/// What an engine must know of its link, whatever the back end is.
+/// Properties of an engine's link, whatever the back end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotLink {
     /// Address of the stack on the link.
@@ -41,7 +41,7 @@ impl SlotLink {
     }
 }
 
-/// What an engine must know of a slot beside its descriptors.
+/// Parameters of a slot beside its descriptors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SlotParams {
     /// Name of the back end.

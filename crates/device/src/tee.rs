@@ -13,7 +13,7 @@ use crate::capture::{Capture, Direction};
 use crate::device::{Device, DeviceCounters, DeviceInfo, Sink, TxFull};
 use crate::loopback::gather;
 
-/// What a capture is to be like.
+/// The plan of a capture.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The first file; those after it have `.1`, `.2` and so on behind the name.

@@ -1,4 +1,4 @@
-//! What waits at a listener until its program accepts it, and since when nothing has been accepted.
+//! Connections that wait at a listener until its program accepts them, and since when nothing has been accepted.
 //!
 //! The engine sees what a program has accepted, not who waits for it. A listener from which nothing is accepted for
 //! a while has nobody who waits: its program computes, waits for a lock, or is busy with something else.
@@ -18,15 +18,15 @@ const AGAIN_NS: u64 = 10_000_000;
 pub(crate) struct AcceptQueue {
     /// Given to the program, by the stack or by other listeners.
     offered: u64,
-    /// Of the stack: no program could take them.
+    /// Connections of the stack that no program could take.
     refused: u64,
-    /// Of those offered: by other listeners.
+    /// Offered connections that came from other listeners.
     passed_in: u64,
-    /// Of those offered: taken back.
+    /// Offered connections that were taken back.
     withdrawn: u64,
-    /// Of those offered: what the program says that it has accepted.
+    /// Offered connections that the program has accepted, by its own count.
     accepted: u64,
-    /// What the stack was last told of those that wait no more.
+    /// The count of connections that wait no more, as last told to the stack.
     told: u64,
     /// Until when the program is waited for, if something waits.
     due_at: Instant,

@@ -32,7 +32,7 @@ pub(crate) const UDP_LIMITS: Limits = Limits {
     receive: UDP_RCVBUF as u32,
 };
 
-/// What a socket is in the stack.
+/// The stack's object behind a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Nothing yet, or no longer.
@@ -91,11 +91,11 @@ pub(crate) struct Socket {
     pub(crate) bound: Option<Bound>,
     /// Options set before the connection exists.
     pub(crate) options: Option<Box<SocketOptions>>,
-    /// Of a listener: to whom it leaves new connections.
+    /// The listeners to which a listener leaves new connections.
     pub(crate) yields: Yields,
-    /// Of an accepted connection: its listener.
+    /// The listener of an accepted connection.
     pub(crate) listener: Option<SockId>,
-    /// Of a listener: what waits at it.
+    /// Connections that wait at a listener.
     pub(crate) queue: Option<Box<AcceptQueue>>,
     /// [`crate::owners::Deferred::TellSent`] is on its way.
     pub(crate) is_tell_due: bool,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use slipstack_channel::control::TimeWaitTold;
 
-/// Whoever watches over this process's engine and inherits its connections.
+/// The keeper's side that watches over this process's engine and inherits its connections.
 pub trait Custodian: Send + Sync {
     /// The control connection: it becomes readable (or hangs up) when something has to be done.
     fn control(&self) -> Option<Arc<OwnedFd>>;
@@ -17,7 +17,7 @@ pub trait Custodian: Send + Sync {
     /// `images` connections lie in the handover area of this engine's region. Whether it has taken them.
     fn hand_over(&self, images: u32) -> bool;
 
-    /// What of this engine is in TIME-WAIT as it ends, if anything is; what is to be remembered first of all at the
+    /// Passes on the TIME-WAIT entries of an engine that ends, if there are any; the most important are at the
     /// beginning.
     fn tell_time_waits(&self, told: &[TimeWaitTold]);
 

@@ -173,7 +173,7 @@ impl Engine {
         }
     }
 
-    /// What the last turn had no time for.
+    /// Sends the datagrams that the last turn had no time for.
     #[cold]
     pub(crate) fn send_unsent(&mut self, now: Instant) {
         for owner in core::mem::take(&mut self.world.unsent) {

@@ -12,13 +12,13 @@ use crate::owners::Owner;
 /// How a client ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// What it sent is still delivered; then its memory is let go of.
+    /// Sent data is still delivered; then its memory is let go of.
     Orderly,
     /// Everything it had is reset at once.
     Crash,
 }
 
-/// What a client leaves: connections in the handover area of its region.
+/// The connections that a client leaves in the handover area of its region.
 #[derive(Debug)]
 pub struct Estate {
     pub region: Region,

@@ -1,4 +1,4 @@
-//! What the stack's effects do to the clients' rings and the device.
+//! The stack's effects on the clients' rings and the device.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,7 +19,7 @@ use crate::world::World;
 pub(crate) struct Fx<'a> {
     pub(crate) world: &'a mut World,
     device: Option<&'a mut dyn Device>,
-    /// What the device has not fetched of the frame that it hands over.
+    /// The part of the frame at hand that the device has not fetched.
     rest: Option<&'a mut dyn Rest>,
 }
 

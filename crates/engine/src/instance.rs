@@ -31,7 +31,7 @@ const DEVICE: u64 = 0;
 const BELL: u64 = 1;
 const RECEPTION: u64 = 2;
 
-/// Whoever lets programs in and out.
+/// The side of an instance that lets programs in and out.
 pub trait Reception {
     /// Readable when [`Reception::serve`] has something to do.
     fn as_fd(&self) -> BorrowedFd<'_>;

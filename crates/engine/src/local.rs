@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_micros(100);
 /// How long after a change of ports a reset for nobody may be for another engine.
 const MOVING_NS: u64 = 2_000_000_000;
 
-/// What connects the engines of one device.
+/// The connections between the engines of one device.
 #[derive(Debug)]
 pub struct Fabric {
     own_slot: u16,
@@ -108,7 +108,7 @@ impl Fabric {
         self.reader.is_claimed()
     }
 
-    /// Who gets frames of a flow, as bits: one slot, or of a group all that serve the port, and this one,
+    /// Returns the slots that get frames of a flow, as bits: one, or for a group all that serve the port, and this one,
     /// whose frames to a group are looped back.
     fn find_slots_of(&self, flow: &Flow, is_to_group: bool) -> u64 {
         if is_to_group {
@@ -135,7 +135,7 @@ impl Fabric {
         }
     }
 
-    /// The same if it is another program's.
+    /// Returns the slot of a flow if it is another program's.
     pub(crate) fn find_taker(&self, flow: &Flow) -> Option<usize> {
         let slot = self.find_route(flow);
         // Slot 0 is the keeper's, which serves no program.
@@ -203,7 +203,7 @@ fn proto_of(number: u8) -> Proto {
     }
 }
 
-/// What became of a frame for our own address.
+/// The result of taking a frame for our own address.
 pub(crate) struct Taken {
     /// Copies in other engines' inboxes.
     pub(crate) posted: u64,

@@ -10,7 +10,7 @@ use crate::owners::Owners;
 use crate::stats::EngineCounters;
 use crate::world::World;
 
-/// What it takes to send a frame: whose its bytes are and where they lie.
+/// The state needed to send a frame: whose its bytes are and where they lie.
 pub(crate) struct Outgoing<'a> {
     clients: &'a [Option<Client>],
     conns: &'a Owners,

@@ -108,7 +108,7 @@ impl Flows {
     }
 }
 
-/// What effects leave to be done when the stack can be called again.
+/// Work that effects leave until the stack can be called again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deferred {
     /// A connection that no program can take.

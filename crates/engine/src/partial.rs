@@ -20,6 +20,6 @@ pub(crate) struct Partial {
 #[derive(Debug, Default)]
 pub(crate) struct Arriving {
     pub(crate) partial: HashMap<u64, Partial>,
-    /// Of connections sent: numbers their messages.
+    /// Number of the next message about a connection that is sent away.
     pub(crate) next_tag: u64,
 }

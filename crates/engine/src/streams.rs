@@ -294,7 +294,7 @@ impl Engine {
         }
     }
 
-    /// What is not a connection, or one that goes to another listener.
+    /// Closes a socket that is not a connection, or one that goes to another listener.
     fn close_other(&mut self, now: Instant, owner: Owner, mode: CloseMode) {
         // Bytes written just before the close are still to be sent.
         self.on_send_before_close(now, owner);

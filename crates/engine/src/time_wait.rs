@@ -1,4 +1,4 @@
-//! What is in TIME-WAIT when an engine ends, between its stack and the keeper's.
+//! TIME-WAIT entries of an engine that ends, between its stack and the keeper's.
 
 use slipstack_channel::control::TimeWaitTold;
 use slipstack_stack::{Instant, TimeWaitImage};
@@ -10,7 +10,7 @@ use crate::engine::Engine;
 const TOLD_MAX: usize = 65_536;
 
 impl Engine {
-    /// What is in TIME-WAIT here, what has most time left first.
+    /// Returns the TIME-WAIT entries, those with most time left first.
     pub fn time_waits(&self, now: Instant) -> Vec<TimeWaitTold> {
         let images = self.stack.tcp_time_waits(now, TOLD_MAX);
         images.iter().map(told_of).collect()
@@ -38,7 +38,7 @@ fn told_of(image: &TimeWaitImage) -> TimeWaitTold {
     }
 }
 
-/// What another engine has told of, as a stack takes it.
+/// Returns an entry of another engine as a stack takes it.
 pub fn time_wait_of(told: &TimeWaitTold) -> TimeWaitImage {
     let TimeWaitTold {
         local,

@@ -50,7 +50,7 @@ pub(crate) fn refusal(error: SocketError) -> Refusal {
     }
 }
 
-/// What a failed send of a datagram leaves as the socket's error, if anything.
+/// Returns the socket error that a failed send of a datagram leaves, if any.
 pub(crate) fn send_error(error: SocketError) -> Option<stack::Reason> {
     match error {
         SocketError::NetUnreachable | SocketError::AddrNotAvailable => {

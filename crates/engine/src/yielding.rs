@@ -130,7 +130,7 @@ impl Engine {
         Ok(Reply::Done)
     }
 
-    /// Who may take the connections of a listener.
+    /// Returns the listeners that may take the connections of a listener.
     fn find_heirs(&mut self, owner: Owner, bound: Bound) -> Option<Yields> {
         let port = bound.addr.port();
         // The stack chooses among those of the same address.
@@ -167,7 +167,7 @@ impl Engine {
 }
 
 impl World {
-    /// Who gets a connection of a listener: the listener, or while its program is busy another one of the address whose
+    /// Returns the owner that gets a connection of a listener: the listener, or while its program is busy another one of the address whose
     /// program is not.
     pub(crate) fn find_idle(&mut self, owner: Owner) -> Owner {
         if self.clients.len() < 2 {

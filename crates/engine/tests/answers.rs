@@ -1,4 +1,4 @@
-//! What an engine has to say before its program has answered.
+//! Frames that an engine sends before its program has answered.
 
 mod pair;
 

@@ -1,4 +1,4 @@
-//! What the channel says of the sizes of a connection's buffers (SO_SNDBUF, SO_RCVBUF).
+//! Sizes of a connection's buffers (SO_SNDBUF, SO_RCVBUF) over the channel.
 
 mod pair;
 

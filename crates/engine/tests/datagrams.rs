@@ -95,7 +95,7 @@ fn a_reader_that_does_not_read_loses_datagrams_but_nothing_else() {
     assert!(world.hosts[1].engine.counters().rx_datagrams_lost > 0);
 }
 
-/// What an engine sends for a socket at a time.
+/// Datagrams that an engine sends for a socket at a time.
 const AT_A_TIME: usize = 4096;
 
 fn with_datagrams(world: &mut World, count: usize) -> SockId {

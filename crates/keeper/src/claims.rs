@@ -26,7 +26,7 @@ pub struct Remaining {
     pub program: String,
 }
 
-/// What a new lease of `slot` holds. What the former one may have left on the file binds nobody.
+/// Returns the file that a new lease of `slot` holds. Locks that the former one may have left on it bind nobody.
 pub fn claim(dir: &RuntimeDir, slot: u16) -> rustix::io::Result<OwnedFd> {
     let path = dir.path().join(format!("{PREFIX}{slot}"));
     let fd = open_file(&path)?;

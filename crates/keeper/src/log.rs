@@ -1,4 +1,4 @@
-//! What a keeper says for itself: a line on standard error, which is its log.
+//! A keeper's messages: lines on standard error, which is its log.
 
 use std::io::Write as _;
 

@@ -20,7 +20,7 @@ use crate::world::World;
 /// A channel region, by its client and the client's number for it.
 pub type RegionKey = (ClientId, u64);
 
-/// What the keeper tells its standby.
+/// A message of the keeper to its standby.
 #[derive(Serialize, Deserialize)]
 enum Note {
     /// Carries the region of a client.

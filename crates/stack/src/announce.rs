@@ -22,7 +22,7 @@ struct Announcement {
     next_at: Instant,
 }
 
-/// What is still to be told.
+/// Announcements still to be made.
 #[derive(Debug, Default)]
 pub struct Announcements {
     waiting: Vec<Announcement>,

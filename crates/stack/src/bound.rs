@@ -1,4 +1,4 @@
-//! What a bound address takes in.
+//! Matching of bound addresses.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! What sockets have chosen of their ways, each choice once: connections keep its number.
+//! Choices of sockets about their routes, each stored once: connections keep its number.
 
 use alloc::vec::Vec;
 

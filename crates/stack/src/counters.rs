@@ -220,7 +220,7 @@ impl Counters {
         self.add(counter, 1);
     }
 
-    /// What was looked at, and what became of it.
+    /// Counts a look and its outcome.
     pub fn bump_both(&mut self, look: Counter, fate: Counter) {
         self.bump(look);
         self.bump(fate);

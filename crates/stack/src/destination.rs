@@ -31,7 +31,7 @@ impl Destinations {
         self.places[place_of(dst)] = Some((dst, hop));
     }
 
-    /// What was found is no longer right.
+    /// Forgets an entry that is no longer right.
     pub fn forget(&mut self, dst: u128) {
         self.places[place_of(dst)] = None;
     }

@@ -1,4 +1,4 @@
-//! What the stack asks of the world around it. The stack itself performs no input or output.
+//! The stack's requests to the world around it. The stack itself performs no input or output.
 //!
 //! Events are also the asynchronous reports of RFC 9293 3.9.1.8.
 
@@ -45,12 +45,12 @@ pub trait Effects {
 
     fn event(&mut self, event: Event);
 
-    /// What an engine hears of a group now: its keeper says so to the link.
+    /// Reports the filter of a group that an engine hears; its keeper tells the link.
     fn group(&mut self, group: IpAddr, filter: &GroupFilter) {
         let _ = (group, filter);
     }
 
-    /// What somebody else has learned about a neighbour that this stack would have to ask for.
+    /// Returns the address of a neighbour that another stack has learnt and this one would have to ask for.
     fn find_neighbour(&self, ip: IpAddr) -> Option<[u8; 6]> {
         let _ = ip;
         None

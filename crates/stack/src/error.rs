@@ -1,4 +1,4 @@
-//! What callers of the stack can be told, one enum per boundary. Not errno: that is the POSIX
+//! Errors that callers of the stack get, one enum per boundary. Not errno: that is the POSIX
 //! layer's.
 
 use core::fmt;
@@ -32,7 +32,7 @@ pub enum SocketError {
     HostUnreachable,
     /// A limit of the configuration (connections, sockets) is reached.
     LimitReached,
-    /// The same connection (four addresses) exists already.
+    /// A connection of the same four addresses and ports exists already.
     FlowExists,
     /// A connection image fails validation.
     BadImage,

@@ -88,7 +88,7 @@ fn mask(len: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)
 }
 
-/// What becomes of a packet that a route is for.
+/// The target of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// One of our own addresses.
@@ -135,7 +135,7 @@ impl Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     lengths: Vec<Length>,
-    /// Of these routes, once they are all there; `None`: they have changed since, or are few.
+    /// Index of these routes, built once they are all there; `None`: they have changed since, or are few.
     index: Option<Index>,
 }
 
@@ -207,7 +207,7 @@ impl Table {
         self.index = (count > INDEXED_FROM).then(|| Index::of(&self.lengths));
     }
 
-    /// The same among the routes by the link that is chosen; own addresses are everywhere.
+    /// Finds the entry among the routes by the chosen link; own addresses are on every link.
     fn find_by(&self, dst: IpAddr, choice: &Choice) -> Option<&Entry> {
         let dst = bits(dst);
         self.lengths.iter().find_map(|length| {
@@ -263,10 +263,10 @@ impl Rule {
     }
 }
 
-/// What a socket has chosen of the way of its packets, beside their addresses.
+/// A socket's choice of the route of its packets, beside their addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// What rules may ask for (SO_MARK).
+    /// The mark that rules may match (SO_MARK).
     pub mark: u32,
     /// The table that is asked beside that of our own addresses (SO_SETFIB); 0 = as the rules say.
     pub table: u16,
@@ -299,7 +299,7 @@ impl Choice {
     }
 }
 
-/// What is known of a packet when its route is looked up.
+/// The properties of a packet by which its route is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query {
     pub src: Option<IpAddr>,
@@ -315,7 +315,7 @@ impl Query {
         Query::between(None, dst)
     }
 
-    /// Of a sender that has chosen its address, or not yet.
+    /// Returns the query of a sender that has chosen its address, or not yet.
     pub const fn between(src: Option<IpAddr>, dst: IpAddr) -> Query {
         Query {
             src,
@@ -325,7 +325,7 @@ impl Query {
         }
     }
 
-    /// The same of a socket that has chosen.
+    /// Returns the query of a socket with a choice.
     pub const fn by(self, choice: Choice) -> Query {
         Query { choice, ..self }
     }
@@ -346,9 +346,9 @@ pub struct Fib {
     tables: Vec<(u32, Table)>,
     /// In the order of priority.
     rules: Vec<Rule>,
-    /// The same with those joined that tell sources apart alone; `None`: they have changed since.
+    /// The rules with those joined that differ in their sources alone; `None`: they have changed since.
     steps: Option<Vec<Step>>,
-    /// Of all routes, each once, in order.
+    /// Gateways of all routes, each once, in order.
     gateways: Vec<IpAddr>,
     count: usize,
 }

@@ -1,6 +1,6 @@
 //! Fragments that wait for the rest of their packets (RFC 791 3.2, RFC 8200 4.5, RFC 5722).
 //!
-//! What waits is bounded: in bytes with everything that keeps them, in pieces of a packet, and in time. A packet
+//! Waiting fragments are bounded: in bytes with everything that keeps them, in pieces of a packet, and in time. A packet
 //! whose pieces contradict each other is refused with all that still comes of it.
 //!
 //! Likewise RFC 1122 3.3.2.
@@ -18,7 +18,7 @@ use crate::time::Instant;
 
 /// Pieces of one packet: a packet of 64 KiB over a link with an MTU of 576 has 119.
 pub const PIECES_MAX: usize = 128;
-/// What a packet and each of its pieces are charged besides their bytes.
+/// Bytes that a packet and each of its pieces are charged besides their own.
 const PACKET_COST: usize = 320;
 const PIECE_COST: usize = 64;
 /// Places that the first piece of a packet makes.
@@ -45,7 +45,7 @@ pub(crate) struct Fragment<'a> {
     pub tos: u8,
     /// The whole packet that carried it, for an error about the first fragment.
     pub packet: &'a [u8],
-    /// What the fragmentable part begins with, if this is the first.
+    /// The header with which the fragmentable part begins, if this is the first.
     pub next_header: u8,
     pub payload: &'a [u8],
 }
@@ -53,7 +53,7 @@ pub(crate) struct Fragment<'a> {
 /// All of a packet.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Whole {
-    /// Of the first fragment.
+    /// Next header of the first fragment.
     pub next_header: u8,
     pub tos: u8,
     pub payload: Vec<u8>,
@@ -102,7 +102,7 @@ struct Partial {
     is_refused: bool,
 }
 
-/// What the packet that made room leaves to the one that it was for.
+/// Buffers that the packet that made room leaves to the one that it was for.
 #[derive(Debug, Default)]
 struct Spare {
     pieces: Option<Vec<Piece>>,

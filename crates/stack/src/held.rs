@@ -47,7 +47,7 @@ impl Held {
         &self.header[..usize::from(self.header_len)]
     }
 
-    /// What follows it, unless that lies with a connection.
+    /// Returns the bytes that follow it, unless they lie with a connection.
     pub fn bytes(&self) -> &[u8] {
         match &self.payload {
             HeldPayload::Bytes(bytes) => bytes,

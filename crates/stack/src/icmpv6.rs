@@ -208,7 +208,7 @@ impl Cx<'_> {
     }
 }
 
-/// What the first bytes of an error say.
+/// Reads the first bytes of an error.
 fn told_by<'a>(ip: &IpMeta, message: &[u8], payload: &'a [u8]) -> Told<'a> {
     let (kind, code, rest) = match *message {
         [kind, code, _, _, a, b, c, d, ..] => (kind, code, [a, b, c, d]),

@@ -42,7 +42,7 @@ pub struct PathError {
 /// The message that told of a [`PathError`], or what it would have been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told<'a> {
-    /// Who sent it: we ourselves, about a neighbour that does not answer.
+    /// Sender of the error; our own address for a neighbour that does not answer.
     pub offender: IpAddr,
     /// To which address of ours, with which type of service and time to live.
     pub local: IpAddr,
@@ -53,11 +53,11 @@ pub struct Told<'a> {
     pub code: u8,
     /// The MTU, or where the fault lies.
     pub info: u32,
-    /// What it quotes behind the first eight bytes of the transport's header.
+    /// The quotation behind the first eight bytes of the transport's header.
     pub payload: &'a [u8],
 }
 
-/// What came back for TCP or UDP.
+/// An ICMP error about TCP or UDP.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Report<'a> {
     pub protocol: u8,
@@ -148,7 +148,7 @@ fn is_martian_source(src: Ipv4Addr) -> bool {
     first == 0 || first == 127 || first >= 224
 }
 
-/// Who has no address yet asks all (RFC 1122 3.2.1.3 (a)), and switches that ask for groups in a router's place need none
+/// Whether a packet may have no source: a host without an address asks all (RFC 1122 3.2.1.3 (a)), and switches that ask for groups in a router's place need none
 /// (RFC 4541 2.1.1); as on Linux.
 #[cold]
 #[inline(never)]

@@ -1,4 +1,4 @@
-//! What the link's routers say holds, of IPv6 alone, and what has become of the link. Made by [`crate::slaac`] in the stack that hears them, and told to
+//! Configuration announced by the link's routers, of IPv6 alone, and the state of the link. Made by [`crate::slaac`] in the stack that hears them, and told to
 //! the others on the same device.
 
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ pub struct Learnt {
     pub mtu: Option<u16>,
     /// Largest packet of the link itself, where it has changed since the stack began; `None`: as far as is known.
     pub link_mtu: Option<u16>,
-    /// Of packets whose sender has not chosen one.
+    /// Hop limit of packets whose sender has not chosen one.
     pub hop_limit: Option<u8>,
     pub reachable: Option<Duration>,
     pub retry: Option<Duration>,
@@ -27,7 +27,7 @@ pub struct Learnt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LearntAddress {
     pub ip: Ipv6Addr,
-    /// Of the prefix that it was made of; its neighbours are told apart by [`Learnt::networks`].
+    /// Length of the prefix that it was made of; its neighbours are told apart by [`Learnt::networks`].
     pub prefix_len: u8,
     /// Not for new connections (RFC 4862 5.5.4).
     pub is_deprecated: bool,

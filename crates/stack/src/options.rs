@@ -69,9 +69,9 @@ pub struct SocketOptions {
     pub quick_ack: bool,
     /// An active open may put data into its SYN (RFC 7413).
     pub fast_open: bool,
-    /// Of a listener: connections whose data was taken with the SYN while their handshake is not done (RFC 7413 5.1).
+    /// Limit of a listener's connections whose data was taken with the SYN and whose handshake is not done (RFC 7413 5.1).
     pub fast_open_queue: u32,
-    /// Of a listener: so often the timer of the SYN-ACK runs out before an ACK that brings no data opens a connection
+    /// Timeouts of a listener's SYN-ACK before an ACK that brings no data opens a connection
     /// (TCP_DEFER_ACCEPT).
     pub defer_accept: u8,
     pub keep_alive: KeepAlive,
@@ -85,20 +85,20 @@ pub struct SocketOptions {
     pub mss: Option<u16>,
     /// How long an orphan stays in FIN-WAIT-2.
     pub linger2: Option<Duration>,
-    /// Of which the local port is, if the stack picks it (IP_LOCAL_PORT_RANGE).
+    /// Range of the local port, if the stack picks it (IP_LOCAL_PORT_RANGE).
     pub port_range: PortRange,
     /// Retransmissions of a SYN (TCP_SYNCNT).
     pub syn_retries: Option<u8>,
     /// Largest window that is announced (TCP_WINDOW_CLAMP).
     pub window_clamp: Option<u32>,
-    /// Of what goes over IPv4.
+    /// Type of service of IPv4 packets.
     pub tos: u8,
     /// 0: what the link says.
     pub ttl: u8,
-    /// The same over IPv6.
+    /// Traffic class of IPv6 packets.
     pub tos_v6: u8,
     pub ttl_v6: u8,
-    /// Of UDP sockets.
+    /// Path MTU discovery of UDP sockets.
     pub mtu_discovery: MtuDiscovery,
     pub mtu_discovery_v6: MtuDiscovery,
     /// By which way packets leave, beside what rules and routes say.
@@ -144,7 +144,7 @@ pub enum TcpOption {
     /// 0 = the default.
     SynCount(u8),
     WindowClamp(u32),
-    /// Of what goes over IPv4; the next two of what goes over IPv6.
+    /// Type of service of IPv4 packets; the next two are for IPv6.
     Tos(u8),
     Ttl(u8),
     TosV6(u8),
@@ -160,7 +160,7 @@ pub struct ListenOptions {
     pub reuse_port: bool,
     /// On [::]: IPv4 is not taken in.
     pub is_v6_only: bool,
-    /// What accepted connections inherit.
+    /// Options that accepted connections inherit.
     pub socket: SocketOptions,
 }
 
@@ -206,7 +206,7 @@ impl PortRange {
     }
 }
 
-/// What becomes of a packet larger than its path takes (`IP_MTU_DISCOVER`).
+/// Treatment of a packet larger than its path takes (`IP_MTU_DISCOVER`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum MtuDiscovery {
     /// It is cut here; a smaller one may be cut on its way.
@@ -265,19 +265,19 @@ pub struct UdpOptions {
     pub reuse_port: bool,
     /// On [::]: IPv4 is not taken in.
     pub is_v6_only: bool,
-    /// Of which the port is, if the stack picks it.
+    /// Range of the port, if the stack picks it.
     pub port_range: PortRange,
     pub broadcast: bool,
     /// Joined datagrams are delivered as they come (UDP_GRO).
     pub takes_joined: bool,
-    /// What comes back is told even while the socket is not connected (IP_RECVERR, IPV6_RECVERR).
+    /// Errors are reported even while the socket is not connected (IP_RECVERR, IPV6_RECVERR).
     pub returns_v4: bool,
     pub returns_v6: bool,
-    /// Of what goes over IPv4.
+    /// Type of service of IPv4 packets.
     pub tos: u8,
     /// 0: what the link says.
     pub ttl: u8,
-    /// The same over IPv6.
+    /// Traffic class of IPv6 packets.
     pub tos_v6: u8,
     pub ttl_v6: u8,
     pub mtu_discovery: MtuDiscovery,
@@ -292,7 +292,7 @@ pub enum UdpOption {
     TakesJoined(bool),
     ReturnsV4(bool),
     ReturnsV6(bool),
-    /// Of what goes over IPv4; the next two of what goes over IPv6.
+    /// Type of service of IPv4 packets; the next two are for IPv6.
     Tos(u8),
     Ttl(u8),
     TosV6(u8),
@@ -305,7 +305,7 @@ pub enum UdpOption {
 /// How a program lets go of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseMode {
-    /// What was written is delivered, then FIN.
+    /// Written data is delivered, then FIN.
     Orderly,
     /// RST at once (SO_LINGER with zero time).
     Abort,

@@ -123,7 +123,7 @@ impl Stack {
         self.on_ipv4(now, &bytes, link_group, judged_alone(ip), fx);
     }
 
-    /// The same for IPv6; `ip` is the fragment's.
+    /// Takes an IPv6 fragment; `ip` is the fragment's.
     #[cold]
     pub(crate) fn on_fragment_v6(
         &mut self,
@@ -246,7 +246,7 @@ impl Stack {
     }
 }
 
-/// What a device says of a fragment's transport checksum says nothing of the packet's.
+/// Returns metadata without the device's verdict on the transport checksum, which says nothing of the whole packet's.
 fn judged_alone(ip: &IpMeta) -> RxMeta {
     RxMeta {
         checksum: RxChecksum::Unknown,
@@ -257,7 +257,7 @@ fn judged_alone(ip: &IpMeta) -> RxMeta {
     }
 }
 
-/// What must not come in fragments.
+/// Returns the counter of a packet that must not come in fragments.
 fn refused_inside(next_header: u8, payload: &[u8]) -> Option<Counter> {
     match extensions::walk(next_header, payload) {
         // It is no way to send anything, and could go on like that without end.

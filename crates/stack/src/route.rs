@@ -38,7 +38,7 @@ impl Found {
         vlan: 0,
     };
 
-    /// What the tables say.
+    /// Returns the route that the tables give.
     pub(crate) fn by(fib: &Fib, query: &Query) -> Option<Found> {
         let entry = fib.find(query)?;
         let route = match entry.target {
@@ -61,7 +61,7 @@ impl Found {
 #[derive(Clone, Debug)]
 pub struct Routes {
     addrs: Vec<(Ipv4Addr, u8)>,
-    /// The same addresses in order: looked at for every packet.
+    /// The own addresses in order: looked at for every packet.
     own: Vec<Ipv4Addr>,
     /// Addresses from here on are those of VLANs, each with its VLAN.
     vlans: Vec<(Ipv4Addr, u8, u16)>,
@@ -205,7 +205,7 @@ impl Routes {
         self.find_source_by(dst, Choice::NONE)
     }
 
-    /// The same for a socket that has chosen.
+    /// Finds the source address for a socket with a choice.
     pub fn find_source_by(&self, dst: Ipv4Addr, choice: Choice) -> Option<Ipv4Addr> {
         let found = self.find(&Query::to(dst.into()).by(choice))?;
         if let Some(IpAddr::V4(source)) = found.source {

@@ -37,7 +37,7 @@ pub struct Routes6 {
     pub(crate) fib: Fib,
     /// RFC 4291 2.8: the groups that a host hears.
     groups: BTreeSet<Ipv6Addr>,
-    /// Of VLANs, each with its VLAN.
+    /// Networks of VLANs, each with its VLAN.
     vlans: Vec<(Ipv6Addr, u8, u16)>,
     /// Our addresses in order: looked at for every packet.
     own: Vec<Ipv6Addr>,
@@ -232,7 +232,7 @@ impl Routes6 {
         self.find_source_by(dst, Choice::NONE)
     }
 
-    /// The same for a socket that has chosen.
+    /// Finds the source address for a socket with a choice.
     pub fn find_source_by(&self, dst: Ipv6Addr, choice: Choice) -> Option<Ipv6Addr> {
         let found = self.find(&Query::to(dst.into()).by(choice))?;
         if let Some(IpAddr::V6(source)) = found.source {

@@ -38,7 +38,7 @@ impl Instant {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// The same in nanoseconds, without the detour through `Duration`.
+    /// Returns the time since `earlier` in nanoseconds, without the detour through `Duration`.
     #[inline]
     pub const fn nanos_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)

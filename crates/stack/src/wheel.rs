@@ -50,7 +50,7 @@ pub struct Wheel {
 }
 
 impl Wheel {
-    /// What a timer takes.
+    /// Bytes of a timer.
     pub const TIMER_BYTES: usize = size_of::<Timer>();
 
     pub fn new(now: Instant) -> Self {

@@ -1,4 +1,4 @@
-//! What programs ask of an instance.
+//! Requests of programs to an instance.
 
 use std::os::fd::{AsFd, OwnedFd};
 

@@ -21,7 +21,7 @@ use crate::ticket::Tickets;
 
 /// Most programs and questioners at a time.
 pub(super) const GUESTS_MAX: usize = 1024;
-/// Of these, connections of users who have not shown that they may use the instance.
+/// Connections at most of users who have not shown that they may use the instance.
 const STRANGERS_MAX: usize = 256;
 /// How long after an attempt that found no descriptor the next one to let somebody in is made.
 const DEAF_NS: u64 = 100_000_000;

@@ -32,7 +32,7 @@ pub(super) const IP_SOURCE: i16 = IP + 12;
 pub(super) const IP_DESTINATION: i16 = IP + 16;
 pub(super) const PORTS: i16 = -8;
 const KEY: i16 = -80;
-/// The same of an IPv6 header: its addresses are at multiples of eight.
+/// Place of the IPv6 header on the stack: its addresses are at multiples of eight.
 pub(super) const IP6: i16 = -128;
 pub(super) const IP6_NEXT_HEADER: i16 = IP6 + 6;
 pub(super) const IP6_SOURCE: i16 = IP6 + 8;

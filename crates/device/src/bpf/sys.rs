@@ -160,7 +160,7 @@ pub(crate) fn delete(map: BorrowedFd<'_>, key: &Key) -> io::Result<()> {
         .map(drop)
 }
 
-/// What a map is: its number, and the lengths of keys, values and of the whole.
+/// Description of a map: its number, and the lengths of keys, values and of the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MapInfo {
     pub kind: u32,

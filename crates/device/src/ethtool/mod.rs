@@ -1,4 +1,4 @@
-//! What drivers say of their interfaces, and what they can be told (linux/ethtool.h).
+//! Settings of interfaces by their drivers, read and written (linux/ethtool.h).
 
 mod sys;
 
@@ -95,7 +95,7 @@ fields! {
 }
 
 impl Field {
-    /// What the driver or the kernel does in the stack's place.
+    /// Offloads that the driver or the kernel does in the stack's place.
     pub const OFFLOADS: [Field; 5] = [
         Field::RX_CHECKSUM,
         Field::TX_CHECKSUM,
@@ -109,7 +109,7 @@ impl Field {
 #[derive(Debug)]
 pub struct Ethtool(OwnedFd);
 
-/// Who drives an interface.
+/// The driver of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Driver {
     pub name: String,

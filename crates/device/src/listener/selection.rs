@@ -20,7 +20,7 @@ pub struct Selection {
     pub port: Option<u16>,
 }
 
-/// What a frame says of its ends.
+/// The ends that a frame names.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Ends {
     addresses: Vec<IpAddr>,

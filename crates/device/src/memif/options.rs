@@ -1,4 +1,4 @@
-//! What follows `memif:`, and the socket that it names.
+//! The options after `memif:`, and the socket that they name.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ const BACKLOG: i32 = 4;
 /// Only the keeper's own user and root get to the socket.
 const FILE_MODE: u32 = 0o600;
 
-/// Who made the socket, and therefore who brings the memory: the client.
+/// The side of a connection: the server makes the socket, the client brings the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Role {
     Client,

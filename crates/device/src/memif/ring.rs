@@ -27,7 +27,7 @@ const BUFFER_LEN: usize = 2048;
 /// The longest frame: an IP packet of 64 KiB behind an Ethernet header with a tag.
 pub(super) const FRAME_MAX: usize = 65_535 + 18;
 
-/// What the peer did that it must not do.
+/// A violation of the protocol by the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lie(pub &'static str);
 
@@ -252,7 +252,7 @@ impl Link {
         Ok(link)
     }
 
-    /// What [`Link::open`] takes.
+    /// Returns the descriptors that [`Link::open`] takes.
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let bells = [self.rx.bell.as_fd(), self.tx.bell.as_fd()];
         let regions = self.regions.iter().map(Region::fd);

@@ -103,7 +103,7 @@ fn bell() -> Result<OwnedFd, DeviceError> {
     })
 }
 
-/// What the one station of the link has answered.
+/// Answers of the link's one station.
 #[derive(Debug, Default)]
 pub(crate) struct Answers(VecDeque<Vec<u8>>);
 

@@ -9,7 +9,7 @@
 /// Arrivals so close to a run's first need no look at a clock.
 const MOMENT_NS: u64 = 250_000;
 
-/// Of one run.
+/// The frames of one run that their arrival times admit.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     /// The latest that is known to be admitted; 0 = nothing has been seen.

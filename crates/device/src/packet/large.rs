@@ -1,7 +1,7 @@
 //! Frames that do not fit a slot of the ring: the slot announces them with their beginning, and the whole waits
 //! in the socket's queue.
 //!
-//! Who knows from the beginning where the bytes belong has them copied there; else they come here first.
+//! A sink that knows from the beginning where the bytes belong has them copied there; otherwise they come here first.
 
 use std::os::fd::BorrowedFd;
 
@@ -17,11 +17,11 @@ const LEN_MAX: usize = 68 * 1024;
 /// Bytes by which a fetched frame is matched with the ring slot that announces it.
 const MATCH_LEN: usize = 96;
 
-/// What a slot says of a frame that is too long for it.
+/// A slot's description of a frame that is too long for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Announced<'a> {
     pub beginning: &'a [u8],
-    /// Of the whole frame.
+    /// Length of the whole frame.
     pub len: usize,
     pub meta: RxMeta,
 }

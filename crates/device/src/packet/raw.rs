@@ -22,7 +22,7 @@ pub(crate) const STATUS_CSUM_VALID: u32 = 1 << 7;
 /// Bytes of `struct tpacket2_hdr`.
 const HEADER_LEN: usize = 32;
 
-/// What the kernel wrote before a frame.
+/// The header that the kernel wrote before a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotHeader {
     /// Length of the frame on the wire.

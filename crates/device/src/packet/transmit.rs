@@ -18,7 +18,7 @@ const SMALL_MAX: usize = 2048;
 const ARENA_LEN: usize = sys::BATCH * SMALL_MAX;
 /// Headers of a large frame at most: Ethernet, IP and TCP with all options.
 const HEADER_MAX: usize = 256;
-/// Of Ethernet, before the type.
+/// Bytes of the Ethernet addresses, before the type.
 const ADDRESSES: usize = 12;
 const TAG_LEN: usize = 4;
 /// How often a frame that the device's queue refuses is tried again.
@@ -37,7 +37,7 @@ pub(crate) struct Transmit {
     vlan: u16,
 }
 
-/// What became of a send.
+/// The result of a send.
 enum Sent {
     All,
     /// The kernel has no room now.

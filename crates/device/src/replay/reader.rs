@@ -93,7 +93,7 @@ pub(super) fn destination(file: &File) -> Result<Option<[u8; 6]>, String> {
 pub(super) struct Recording {
     frames: Option<Frames>,
     part: Part,
-    /// Of the frame at hand; `None`: the file is over.
+    /// Time of the frame at hand; `None`: the file is over.
     at_ns: Option<u64>,
     frame: Vec<u8>,
 }

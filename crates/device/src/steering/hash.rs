@@ -19,7 +19,7 @@ pub(crate) fn of_words(key: u64, source: u32, destination: u32, ports: u32) -> u
     hash
 }
 
-/// The same from the stack's point of view.
+/// Returns the hash of a flow given from the stack's point of view.
 pub(crate) fn of_flow(key: u64, local: SocketAddr, remote: SocketAddr) -> u64 {
     let [a, b] = remote.port().to_be_bytes();
     let [c, d] = local.port().to_be_bytes();
@@ -35,7 +35,7 @@ pub(crate) fn of_flow(key: u64, local: SocketAddr, remote: SocketAddr) -> u64 {
     }
 }
 
-/// The same for IPv6, from the halves of the addresses.
+/// Returns the hash of an IPv6 flow, from the halves of the addresses.
 pub(crate) fn of_words_v6(key: u64, source: [u64; 2], destination: [u64; 2], ports: u32) -> u64 {
     let mut hash = key ^ u64::from(ports);
     for word in [source[0], source[1], destination[0], destination[1]] {

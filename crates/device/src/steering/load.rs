@@ -8,7 +8,7 @@ use crate::bpf::sys;
 use crate::error::DeviceError;
 use crate::ingress::load_program;
 
-/// What the programs look things up in.
+/// Returns the maps that the programs look things up in.
 pub(crate) fn maps(steering: &Steering) -> Result<Maps<'_>, DeviceError> {
     let [table, exceptions, _] = steering.fds().ok_or(DeviceError::ReadOnly)?;
     Ok(Maps { table, exceptions })

@@ -12,7 +12,7 @@ use super::layout;
 use super::raw::{MAPPED, Table};
 use crate::bpf::sys;
 
-/// What is read, and for the keeper what the programs read.
+/// The mirror that processes read, and for the keeper the map that the programs read.
 #[derive(Debug)]
 pub(crate) struct Tables {
     mirror: Table,
@@ -70,7 +70,7 @@ impl Tables {
         })
     }
 
-    /// What to look things up in.
+    /// Returns the table to look things up in.
     #[inline]
     pub(crate) fn read(&self) -> &Table {
         &self.mirror

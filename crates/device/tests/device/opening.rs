@@ -1,4 +1,4 @@
-//! What stands in the way of opening a device is named, and nothing is left when it is gone.
+//! Obstacles to opening a device are named, and nothing is left when it is gone.
 
 use std::thread;
 use std::time::{Duration, Instant};

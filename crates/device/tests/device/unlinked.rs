@@ -120,7 +120,7 @@ fn numbers(frames: &[Vec<u8>]) -> Vec<u8> {
     frames.iter().map(|frame| frame[42]).collect()
 }
 
-/// What comes next, once its descriptor says so.
+/// Returns the next frames, once the device's descriptor is readable.
 fn when_due(device: &mut dyn Device) -> Vec<Vec<u8>> {
     loop {
         let fd = slipstack_mem::Descriptor::new(device.poll_fd()).unwrap();

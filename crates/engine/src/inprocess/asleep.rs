@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use slipstack_mem::Doorbell;
 
-/// What wakes sleepers.
+/// A bell that wakes sleepers.
 pub(super) trait Bell {
     fn ring(&self);
     fn clear(&self);
@@ -59,7 +59,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
     use std::collections::VecDeque;
 
-    /// What two other threads do while one leaves.
+    /// Steps of two other threads while one leaves.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         /// The one falls asleep.

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     const MAX_NS: u64 = 100_000;
-    /// What a nap's turn, its answers and waking up take.
+    /// Nanoseconds that a nap's turn, its answers and waking up take.
     const WORK_NS: u64 = 20_000;
 
     /// The share of naps of each length, shortest first; `frames` that a nap of some length brings.

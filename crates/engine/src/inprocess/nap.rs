@@ -102,7 +102,7 @@ impl Moderation {
     }
 }
 
-/// What the sleep that is going on, or was last, is.
+/// The kind of the current or last sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sleep {
     OnDevice {

@@ -1,4 +1,4 @@
-//! What a stack has, as the control protocol's rows.
+//! A stack's sockets as rows of the control protocol.
 
 use std::net::SocketAddr;
 
@@ -57,7 +57,7 @@ pub fn plain(state: SocketState, local: SocketAddr, remote: Option<SocketAddr>) 
     }
 }
 
-/// What there is of a subject; `None` if it is gone.
+/// Returns the row of a subject; `None` if it is gone.
 pub fn row(stack: &Stack, now: Instant, subject: &Subject, has_figures: bool) -> Option<SocketRow> {
     match *subject {
         Subject::HalfOpen(local, remote) => Some(plain(SocketState::SynRecv, local, Some(remote))),

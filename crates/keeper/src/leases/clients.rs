@@ -1,4 +1,4 @@
-//! Who is attached to the keeper.
+//! The processes attached to the keeper.
 
 use std::collections::BTreeMap;
 

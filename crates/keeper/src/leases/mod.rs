@@ -1,4 +1,4 @@
-//! What the keeper has given to whom: slots, blocks of ports, listening ports.
+//! The keeper's leases: slots, blocks of ports, listening ports.
 //!
 //! Everything here is plain data without descriptors, so that it can be written to the state region
 //! after every change and read back by a successor. Steering follows from it: [`Leases::route`] says
@@ -21,7 +21,7 @@ pub const KEEPER_SLOT: u16 = 0;
 /// Most blocks of ports that one engine may hold.
 pub const BLOCKS_PER_SLOT_MAX: usize = 64;
 
-/// What state a slot is in.
+/// The state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SlotState {
     Free,
@@ -54,7 +54,7 @@ pub enum LeaseError {
     Listen(ListenRefused),
 }
 
-/// What a client that has gone leaves behind.
+/// The leases that a client that has gone leaves behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     pub client: Client,

@@ -1,4 +1,4 @@
-//! What the keeper does with segments and connections that look for their engine.
+//! The keeper's search for the engine of stray segments and connections.
 
 use std::net::SocketAddr;
 
@@ -49,7 +49,7 @@ impl Coming {
     }
 }
 
-/// What becomes of a segment that the own stack does not know.
+/// The decision about a segment that the keeper's own stack does not know.
 enum Fate {
     Pass(u16),
     Hold,
@@ -99,7 +99,7 @@ impl World {
         true
     }
 
-    /// Who may listen for a new connection. Steering knows ports: programs may listen on one at different addresses.
+    /// Returns the next listener that a new connection may be for. Steering knows ports: programs may listen on one at different addresses.
     fn next_listener(
         &mut self,
         flow: &Flow,

@@ -1,4 +1,4 @@
-//! What the keeper's stack does to the world.
+//! The effects of the keeper's stack.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -50,7 +50,7 @@ pub(super) struct World {
     pub(super) lost_copies: u64,
     /// Flows of dead programs that are being reset here.
     pub(super) doomed: HashSet<Flow>,
-    /// What the stack is looking at now.
+    /// The segment that the stack is looking at now.
     pub(super) coming: Option<Coming>,
     local: Vec<Vec<u8>>,
 }

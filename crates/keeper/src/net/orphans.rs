@@ -122,7 +122,7 @@ impl Net {
         }
     }
 
-    /// What the former keeper carried out.
+    /// Returns the connections that the former keeper carried out.
     pub fn heirs(&self) -> Vec<Heir> {
         self.world.care.records.heirs()
     }

@@ -12,7 +12,7 @@ use slipstack_stack::ConnectionImage;
 /// Connections that wait at most, and their messages; a further one is refused.
 const FLOWS_MAX: usize = 1024;
 const MESSAGES_MAX: usize = 16_384;
-/// What they have in all: as much as they come to when each is as long as engines make them.
+/// Bytes of all parked connections at most: their sum when each is as long as engines make them.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 /// How often it is asked whether somebody still means to listen.
 const ASK_NS: u64 = 100_000_000;

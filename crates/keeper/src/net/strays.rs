@@ -56,7 +56,7 @@ pub(super) struct Strays {
     pub(super) counts: Counts,
 }
 
-/// What became of them.
+/// Counts of strays, by outcome.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// Sent on to an engine.
@@ -71,7 +71,7 @@ pub(super) struct Counts {
 #[derive(Clone, Copy, Debug)]
 struct Search {
     began: u64,
-    /// Who has said no: a bit per slot.
+    /// Slots that have refused, a bit for each.
     refused: u64,
 }
 

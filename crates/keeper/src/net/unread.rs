@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 /// Bytes that wait at most, in all.
 const BYTES_MAX: usize = 8 << 20;
-/// What a datagram takes of a receive buffer beside its bytes, about as on the kernel (`SKB_TRUESIZE`).
+/// Bytes that a datagram takes of a receive buffer beside its own, about as on the kernel (`SKB_TRUESIZE`).
 const BESIDE: usize = 576;
 /// How often it is looked whether the sockets are still there.
 const ASK_NS: u64 = 100_000_000;
@@ -22,7 +22,7 @@ struct Queue {
     is_due: bool,
 }
 
-/// What waits, by port.
+/// Datagrams that wait, by port.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
     queues: HashMap<u16, Queue>,
@@ -112,7 +112,7 @@ impl Unread {
     }
 }
 
-/// What becomes of a datagram that is sent off.
+/// The outcome of a datagram that is sent off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     Yes,

@@ -1,4 +1,4 @@
-//! What an operator asks of every engine: the keeper passes it on, and gathers the answers.
+//! An operator's questions to every engine: the keeper passes them on, and gathers the answers.
 
 use std::os::fd::OwnedFd;
 

@@ -21,7 +21,7 @@ const STALL_NS: u64 = 30_000_000;
 const SUSPECT_NS: u64 = 10_000_000;
 const LOOK_NS: u64 = 50_000_000;
 
-/// What is known of the engines that share ports.
+/// The keeper's view of the engines that share ports.
 #[derive(Debug, Default)]
 pub(super) struct Stalls {
     engines: HashMap<u16, Seen>,

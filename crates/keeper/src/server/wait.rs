@@ -1,4 +1,4 @@
-//! What the keeper sleeps on.
+//! The descriptors that the keeper sleeps on.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slipstack_mem::{Descriptor, now_ns};
@@ -13,7 +13,7 @@ const BEAT_NS: u64 = 250_000_000;
 /// How often flows that went astray are looked for in the engines' directories.
 const STRAY_NS: u64 = 5_000_000;
 
-/// Who wants something.
+/// The sources that want something.
 #[derive(Default)]
 pub(super) struct Ready {
     pub(super) listener: bool,

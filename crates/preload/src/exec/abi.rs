@@ -48,7 +48,7 @@ unsafe fn entries<'a>(array: Strings) -> Vec<&'a CStr> {
     all
 }
 
-/// What becomes of this program.
+/// The way in which a new program starts.
 enum Start {
     /// It is replaced by the new one, which has the library or not.
     Replace(Fitness),

@@ -12,7 +12,7 @@ use crate::life;
 use crate::raw::write_stderr;
 use crate::thread::InCall;
 
-/// What the sockets of a new program are.
+/// The kind of sockets that a new program will have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fitness {
     /// Ours: the library is loaded into it.

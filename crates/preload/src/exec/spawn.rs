@@ -1,4 +1,4 @@
-//! What `posix_spawn` gives to the new program: ends of pairs take the place of our connections.
+//! Descriptors that `posix_spawn` gives to the new program: ends of pairs take the place of our connections.
 
 use slipstack_posix::{Gift, Passing, Process};
 
@@ -64,7 +64,7 @@ impl Outfit {
         outfit
     }
 
-    /// What is to be copied to `to` in place of our number `from`; `None`: that itself.
+    /// Returns the descriptor to copy to `to` in place of our number `from`; `None`: that number itself.
     fn add(&mut self, process: &Process, from: i32, to: i32, may_ask: bool) -> Option<i32> {
         if may_ask && process.is_connection(from) {
             self.copies.push((from, to));
@@ -76,7 +76,7 @@ impl Outfit {
         process.prepare_passing(&mut self.passing, from, reads)
     }
 
-    /// What the new program is told; `None`: it gets nothing of ours.
+    /// Returns the text for the new program; `None` if it gets nothing of ours.
     pub fn told(&self) -> Option<String> {
         let mut told: Vec<String> = self.told.iter().map(|fd| format!("c{fd}")).collect();
         told.extend(self.gift.iter().flat_map(Gift::told).cloned());

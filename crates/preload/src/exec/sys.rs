@@ -27,7 +27,7 @@ struct Header {
     actions: *const Raw,
 }
 
-/// What an action does to descriptor numbers.
+/// The effect of an action on descriptor numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// `to` becomes a copy of `from`.

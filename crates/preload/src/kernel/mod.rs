@@ -1,4 +1,4 @@
-//! What the POSIX layer asks of libc and of signal handling.
+//! The POSIX layer's requests to libc and to signal handling.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;

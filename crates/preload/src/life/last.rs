@@ -13,7 +13,7 @@ use super::sys;
 
 /// How long after the last thread the process may end.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The same once it has gone on for a while without its first thread.
+/// Interval between looks once the process has gone on for a while without its first thread.
 const LOOK_RARELY: Duration = Duration::from_millis(200);
 /// Looks until then.
 const OFTEN: u32 = 100;

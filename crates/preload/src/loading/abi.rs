@@ -1,4 +1,4 @@
-//! What becomes of a `dlopen`.
+//! Interposition of `dlopen`.
 
 use core::ffi::{c_int, c_void};
 

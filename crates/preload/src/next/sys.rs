@@ -6,7 +6,7 @@ use slipstack_posix::Errno;
 
 use crate::raw;
 
-/// What stands for a function that this libc does not have.
+/// Stands for a function that this libc does not have.
 unsafe extern "C" fn missing() -> c_int {
     raw::fail(Errno::ENOSYS)
 }

@@ -57,7 +57,7 @@ fn ask(thread: u32) {
     IS_ASKED.store(false, Release);
 }
 
-/// What the signal carries.
+/// Returns the mark that the signal carries.
 fn mark() -> usize {
     (&raw const NUMBER).addr()
 }

@@ -44,7 +44,7 @@ pub unsafe fn concerns_us(fds: *const pollfd, count: nfds_t) -> bool {
     fds.iter().any(|poll| is_ours(poll.fd))
 }
 
-/// What a signal does to a wait that finds nothing and does not sleep.
+/// The effect of a signal on a wait that finds nothing and does not sleep.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pending {
     /// do_poll(), core_sys_select(): it is looked for all the same.

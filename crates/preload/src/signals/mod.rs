@@ -46,7 +46,7 @@ const ENDING: [c_int; 15] = [
     libc::SIGPWR,
 ];
 
-/// What the program has set for one signal.
+/// The program's action for one signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action {
     /// SIG_DFL (0), SIG_IGN (1) or the address of a handler.
@@ -163,7 +163,7 @@ pub fn is_armed() -> bool {
     IS_ARMED.load(Relaxed)
 }
 
-/// What the kernel is to be told when the program wants `action`.
+/// The request to the kernel when the program wants `action`.
 enum Wanted {
     Plain(Action),
     Trampoline { flags: c_int, mask: u64 },

@@ -48,7 +48,7 @@ pub fn from_c(c: &libc::sigaction) -> Action {
 /// The structure names how handlers come back.
 pub const SA_RESTORER: c_int = 0x0400_0000;
 
-/// What the kernel has for `signal`.
+/// Returns the kernel's action for `signal`.
 pub fn query(signal: c_int) -> Option<Action> {
     let mut old = to_c(Action::DEFAULT);
     let sigaction = next::sigaction.get();
@@ -78,7 +78,7 @@ fn is_synchronous(signal: c_int, code: c_int) -> bool {
     code > 0 && code != libc::SI_KERNEL && raw::BLOCK_ALL & raw::bit(signal) == 0
 }
 
-/// What the kernel calls for every signal with a handler.
+/// The function that the kernel calls for every signal with a handler.
 unsafe extern "C" fn trampoline(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let thread = thread::current();
     // SAFETY: the kernel gives a valid siginfo with SA_SIGINFO.
@@ -97,7 +97,7 @@ unsafe extern "C" fn trampoline(signal: c_int, info: *mut libc::siginfo_t, conte
     unsafe { deliver(signal, info, context) };
 }
 
-/// Of the handlers that a call's mask has let in the lowest goes back to the mask of the thread.
+/// Lets the lowest of the handlers that a call's mask has let in go back to the mask of the thread.
 fn go_back_to_mask_beneath(thread: &Thread, context: *mut libc::ucontext_t) {
     // SAFETY: the kernel gives a valid context with SA_SIGINFO.
     let mask = unsafe { &raw mut (*context).uc_sigmask }.cast::<u64>();

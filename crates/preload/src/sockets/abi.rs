@@ -70,7 +70,7 @@ fn or_cede(fd: c_int, addr: Option<&[u8]>, libc: impl Fn() -> c_int) -> c_int {
     }
 }
 
-/// Who asks the kernel for its addresses is told the stack's as well.
+/// Adds the stack's addresses to the kernel's for a program that asks for them.
 #[cold]
 fn watch_routes(fd: c_int) {
     if let Some(process) = life::activate() {

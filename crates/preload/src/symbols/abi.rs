@@ -1,4 +1,4 @@
-//! What a row of the table becomes.
+//! The expansion of a row of the table.
 //!
 //! Every row gives exported functions, one for each of its names, and a link to the
 //! function of the first name in the libraries after us. A call that is not for us costs

@@ -1,4 +1,4 @@
-//! What we keep per thread: whether it is inside one of our calls, and which signal
+//! State of a thread: whether it is inside one of our calls, and which signal
 //! handlers were put off or have run.
 //!
 //! The state is all-zero plain memory without a destructor, so that it can be used at
@@ -27,7 +27,7 @@ pub struct Thread {
     is_mask_of_handler: AtomicBool,
     /// The call has a signal mask of its own (`ppoll`, `pselect`, `epoll_pwait`).
     has_call_mask: AtomicBool,
-    /// What that mask lets in is being let in: the lowest handler goes back to the mask in `call_mask`.
+    /// Signals that the mask lets in are being let in: the lowest handler goes back to the mask in `call_mask`.
     is_letting_in: AtomicBool,
     /// The call came by libc's `syscall`.
     is_raw: AtomicBool,
@@ -82,7 +82,7 @@ impl Thread {
         self.depth.load(Relaxed) != 0
     }
 
-    /// What a wait compares to learn that it is over. SA_RESTART is looked at when the
+    /// Returns the values that a wait compares to learn that it is over. SA_RESTART is looked at when the
     /// handlers have run, outside of the call.
     pub fn interruptions(&self) -> Interruptions {
         let count = self.interruptions.load(Relaxed);

@@ -14,7 +14,7 @@ use super::{Entry, Length, mask};
 /// Where a route is: the place of its length and the place among the routes of that.
 pub(super) type Place = (u8, u32);
 
-/// Of one table. It is good for the entries that it was built from.
+/// Index of one table. It is good for the entries that it was built from.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     /// Prefix lengths, the longest first.

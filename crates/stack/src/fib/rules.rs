@@ -53,7 +53,7 @@ fn tells_sources(rule: &Rule) -> bool {
     !rule.from.is_all() && rule.to.is_all() && !asks_more
 }
 
-/// The same as the rules, in their order.
+/// Returns steps that are equivalent to the rules, in their order.
 pub(super) fn join(rules: &[Rule]) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for rule in rules {

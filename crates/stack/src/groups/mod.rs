@@ -49,17 +49,17 @@ pub(crate) enum Asker {
 struct Entry {
     group: IpAddr,
     wants: Vec<(Asker, GroupFilter)>,
-    /// What all of them want together.
+    /// The filter that all of them want together.
     state: GroupFilter,
     /// How often a change of the filter's mode is still to be said.
     mode_left: u8,
-    /// The same of sources.
+    /// Reports left for each source.
     sources_left: Vec<(IpAddr, u8)>,
     change_at: Option<Instant>,
     /// When a query is to be answered, and about which sources (none: all).
     answer_at: Option<Instant>,
     asked: Vec<IpAddr>,
-    /// Of older versions: the last to say so was us, so we take our leave.
+    /// With older versions: we were the last to report, so we send the leave.
     is_reporter: bool,
 }
 
@@ -130,7 +130,7 @@ pub(crate) struct Groups {
     entries: Vec<Entry>,
     v4: Querier,
     v6: Querier,
-    /// Of an engine: when everything is told again.
+    /// Time at which an engine reports everything again.
     remind_at: Option<Instant>,
 }
 
@@ -141,7 +141,7 @@ impl Groups {
         entries.any(|entry| entry.group == group && !entry.state.is_nothing())
     }
 
-    /// What an asker wants of a group from now on. False: there is no room.
+    /// Sets an asker's filter for a group from now on. Returns `false` if there is no room.
     pub fn want(&mut self, asker: Asker, group: IpAddr, filter: GroupFilter) -> bool {
         let at = match self.entries.iter().position(|entry| entry.group == group) {
             Some(at) => at,
@@ -201,7 +201,7 @@ impl Groups {
     }
 }
 
-/// What is to be said of one group.
+/// The report due about one group.
 struct Saying {
     group: IpAddr,
     kind: RecordKind,

@@ -1,4 +1,4 @@
-//! What routers ask, and when it is answered.
+//! Queries of routers, and when they are answered.
 //!
 //! RFC 3376 5.2 and 7.2.1, RFC 3810 6.2 and 8.2.1.
 
@@ -21,7 +21,7 @@ const ROBUSTNESS: u8 = 2;
 /// RFC 3376 8.12, RFC 3810 9.12: robustness times query interval, and one response.
 const OLD_QUERIER_NS: u64 = 260_000_000_000;
 
-/// What is known of the routers that ask.
+/// State of the routers that ask.
 #[derive(Debug, Default)]
 pub(super) struct Querier {
     /// Until when one of version 1, and one of version 2, is taken to be there. MLDv1 is the older of two and lies

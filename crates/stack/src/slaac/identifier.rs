@@ -4,7 +4,7 @@ use core::net::Ipv6Addr;
 
 use crate::rng::SipKey;
 
-/// Of one interface of one machine.
+/// Interface identifiers of one interface of one machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Identifiers {
     pub secret: SipKey,

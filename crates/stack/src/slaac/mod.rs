@@ -1,4 +1,4 @@
-//! What a host makes of its link's routers: addresses, networks, ways out, parameters, and how long each holds.
+//! A host's configuration by its link's routers: addresses, networks, routes, parameters, and how long each holds.
 //!
 //! RFC 4861 6.3 and 8.3, RFC 4862 5.3 to 5.5, RFC 4191 3.1. Nothing here touches a frame: what is to be sent is told to
 //! [`crate::router`].
@@ -27,7 +27,7 @@ const NETWORKS_MAX: usize = 16;
 const ROUTERS_MAX: usize = 8;
 const REDIRECTS_MAX: usize = 64;
 
-/// Of prefix and identifier an address is made (RFC 4862 5.5.3 (d)).
+/// Length of the prefix with which an identifier makes an address (RFC 4862 5.5.3 (d)).
 const PREFIX_LEN: u8 = 64;
 const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
 
@@ -49,7 +49,7 @@ const SOLICIT_EVERY_MAX: Duration = Duration::from_secs(3600);
 
 /// A redirect whose router has not repeated it is forgotten, so that a hop that has died is left some time.
 const REDIRECT_S: u32 = 600;
-/// What is to be sent.
+/// A message to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// To all routers.
@@ -75,7 +75,7 @@ struct Address {
     ip: Ipv6Addr,
     prefix: Ipv6Addr,
     attempt: u8,
-    /// Of the probes of this attempt.
+    /// Nonce of the probes of this attempt.
     nonce: Option<[u8; 6]>,
     state: State,
     lifetimes: Lifetimes,
@@ -224,7 +224,7 @@ impl Slaac {
         }
     }
 
-    /// What went by it looks for another way, as when its time is over. `false`: it was none.
+    /// Forgets a router, as when its time is over; its routes find another one. Returns `false` if it was none.
     pub fn forget_router(&mut self, router: Ipv6Addr) -> bool {
         let before = self.routers.len();
         self.routers.retain(|known| known.it.ip != router);
@@ -295,7 +295,7 @@ impl Slaac {
         true
     }
 
-    /// What the probes for an address tell themselves from others' by (RFC 7527 4.1); `fresh` is random.
+    /// Returns the nonce by which the probes for an address are told from others' (RFC 7527 4.1); `fresh` is random.
     pub fn nonce_of(&mut self, ip: Ipv6Addr, fresh: u64) -> Option<[u8; 6]> {
         let known = self.addresses.iter_mut().find(|known| known.ip == ip)?;
         let [a, b, c, d, e, f, ..] = fresh.to_be_bytes();
@@ -376,7 +376,7 @@ impl Slaac {
         !is_tentative && (self.solicit_at.is_none() || self.solicited > SOLICITATIONS)
     }
 
-    /// What holds now.
+    /// Returns the configuration that holds now.
     pub fn learnt(&self, now: Instant) -> Learnt {
         let assigned = |known: &&Address| known.state == State::Assigned;
         let address = |known: &Address| LearntAddress {

@@ -75,7 +75,7 @@ impl Udp {
     }
 }
 
-/// What an ICMP message means for a socket, and whether that will last (icmp_err_convert of Linux).
+/// Returns the meaning of an ICMP message for a socket, and whether it is permanent (icmp_err_convert of Linux).
 fn judge(kind: u8, code: u8) -> (Reason, bool) {
     const UNREACHABLE: u8 = 3;
     const PARAMETER_PROBLEM: u8 = 12;
@@ -95,7 +95,7 @@ fn judge(kind: u8, code: u8) -> (Reason, bool) {
     }
 }
 
-/// The same of ICMPv6 (icmpv6_err_convert of Linux).
+/// Returns the meaning of an ICMPv6 message for a socket (icmpv6_err_convert of Linux).
 fn judge_v6(kind: u8, code: u8) -> (Reason, bool) {
     const UNREACHABLE: u8 = 1;
     const TOO_BIG: u8 = 2;

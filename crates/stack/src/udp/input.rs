@@ -14,7 +14,7 @@ use crate::ids::UdpId;
 use crate::ip::IpMeta;
 use crate::link::Cx;
 
-/// What became of a datagram that came in.
+/// The outcome of a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UdpOutcome {
     Done,

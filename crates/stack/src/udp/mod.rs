@@ -34,7 +34,7 @@ pub use multicast::{GroupChange, MulticastOption};
 
 #[derive(Debug)]
 struct Socket {
-    /// What the program bound; `local` is narrower while the socket is connected.
+    /// The address that the program bound; `local` is narrower while the socket is connected.
     bound: SocketAddr,
     local: SocketAddr,
     remote: Option<SocketAddr>,
@@ -292,7 +292,7 @@ impl Udp {
     }
 }
 
-/// Who is bound to a group hears that alone (RFC 3678 does not say so, and every system does it).
+/// Whether the address is a group: a socket bound to one hears that group alone (RFC 3678 does not say so, and every system does it).
 fn is_group(ip: IpAddr, cx: &Cx<'_>) -> bool {
     match ip {
         IpAddr::V4(v4) => v4.is_multicast() || cx.link.routes.is_broadcast(v4),

@@ -24,7 +24,7 @@ pub enum GroupChange {
     Include(IpAddr),
     /// No more; the last one ends the membership.
     Forgo(IpAddr),
-    /// Of a membership for all sources, not this one.
+    /// Excludes this source from a membership for all sources.
     Block(IpAddr),
     Unblock(IpAddr),
 }
@@ -50,7 +50,7 @@ pub enum MulticastOption {
     Source(IpAddr),
 }
 
-/// What a socket has to do with groups. Made for the first thing that is not the default.
+/// A socket's multicast state. Made for the first setting that is not the default.
 #[derive(Debug)]
 pub(super) struct Multicast {
     ttl: [u8; 2],
@@ -77,7 +77,7 @@ impl Multicast {
         self.loops[usize::from(is_v6)]
     }
 
-    /// Of this family.
+    /// Returns the source address of this family.
     pub fn source(&self, is_v6: bool) -> Option<IpAddr> {
         self.source.filter(|source| source.is_ipv6() == is_v6)
     }
@@ -100,7 +100,7 @@ impl Multicast {
         }
     }
 
-    /// What is wanted of the group from now on.
+    /// Applies a change and returns the group's filter from now on.
     fn change(&mut self, group: IpAddr, change: GroupChange) -> Result<GroupFilter, SocketError> {
         let at = self.memberships.iter().position(|(of, _)| *of == group);
         let is_room = self.memberships.len() < MEMBERSHIPS_MAX;

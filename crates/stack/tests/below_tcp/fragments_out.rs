@@ -1,4 +1,4 @@
-//! What is larger than its path takes.
+//! Packets larger than their path takes.
 //!
 //! RFC 791 3.2, RFC 1191 3, RFC 6864 4.1, RFC 8200 4.5 and 5, RFC 8201 4.
 
@@ -29,7 +29,7 @@ fn table() -> Table {
     table
 }
 
-/// Who gets what the table sends.
+/// The peer that gets the table's packets.
 fn peer() -> Table {
     Table::with(|config| {
         config.mac = PEER_MAC;

@@ -1,4 +1,4 @@
-//! What the stack says of packets that it cannot take, and how it answers echos.
+//! Errors about packets that the stack cannot take, and its answers to echos.
 //!
 //! RFC 1122 3.2.2, 3.2.2.1 and 3.2.2.6, RFC 4443 3.3 and 4.2, RFC 4291 2.7.
 
@@ -12,7 +12,7 @@ use slipstack_wire::ipv4::Ipv4Packet;
 use slipstack_wire::ipv6::{Ipv6Header, Ipv6Packet, solicited_node};
 use slipstack_wire::{protocol, udp};
 
-/// Of a protocol that nobody speaks.
+/// Number of a protocol that nobody speaks.
 const UNKNOWN: u8 = 200;
 
 const PROTOCOL_UNREACHABLE: IcmpKind = IcmpKind::DestinationUnreachable {
@@ -85,7 +85,7 @@ const OWN: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 5);
 const ASKER: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 9);
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// What an echo to `dst` is answered with.
+/// Returns the answer to an echo to `dst`.
 fn answer_v6(src: Ipv6Addr, dst: Ipv6Addr, class: u8) -> (Table, Option<(Ipv6Header, Icmpv6Kind)>) {
     let mut table = Table::with(|config| config.network.addrs.push((OWN.into(), 64)));
     let now = table.now;

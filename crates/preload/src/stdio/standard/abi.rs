@@ -92,7 +92,7 @@ fn buffering_of(file: *mut FILE, number: c_int) -> (c_int, size_t) {
     }
 }
 
-/// What was printed and waits goes where the number goes, as on the kernel.
+/// Moves printed output that waits to the stream that gets the number, as on the kernel.
 fn move_output(from: *mut FILE, to: *mut FILE) {
     // SAFETY: the program's stream.
     let len = unsafe { __fpending(from) };

@@ -99,7 +99,7 @@ unsafe fn ppoll(
     Some(result)
 }
 
-/// What `pselect6` has in the place of a signal set.
+/// The argument of `pselect6` in the place of a signal set.
 #[repr(C)]
 struct Set {
     set: usize,
