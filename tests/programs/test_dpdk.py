@@ -171,3 +171,49 @@ def a_library_that_is_missing_is_named(world):
     program = run(world, world.stack_ns, dpdk("--vdev=net_null0"), "true")
     assert program.wait(20) != 0
     assert "librte_ethdev.so.99 is missing: install DPDK" in program.errors(), program.errors()
+
+
+@test(modes=ONLY, device="none")
+def the_kernel_asks_through_a_tap_of_dpdks(world):
+    need_dpdk(world)
+    server = web_server(world, world.stack_ns, dpdk("--vdev=net_tap0,iface=dt0"))
+    world.stack_ns.ip("addr", "add", f"{world.PEER}/24", "dev", "dt0")
+    fetch(world, world.stack_ns.prefix())
+    status = world.admin("status").output()
+    assert "net_tap0 (net_tap; interrupts;" in status, status
+    server.stop()
+    until(lambda: "dt0" not in world.stack_ns.ip("link"), 10, "the TAP goes with the device")
+
+
+@test(modes=ONLY, device="none")
+def dpdks_memif_and_ours_are_two_ends_of_a_link(world):
+    need_dpdk(world)
+    path = world.folder / "memif.sock"
+    ours = f"memif:{path},role=server,id=4"
+    theirs = dpdk(f"--vdev=net_memif0,role=client,id=4,socket={path},socket-abstract=no")
+    web_server(world, world.stack_ns, ours)
+    client_ns = world._namespace("c")
+    into = world.folder / "fetched"
+    words = ["curl", "-sS", "--retry", "5", "--retry-all-errors", "-m", "20", "-o", into, f"http://{world.STACK}:8000/big"]
+    for _ in range(2):
+        client = run(world, client_ns, theirs, *words, address=world.PEER)
+        assert client.wait(30) == 0, client.tail()
+        assert into.read_bytes() == CONTENT
+        into.unlink()
+
+
+@test(modes=ONLY, device="none")
+def two_stacks_meet_at_a_vhost_user_socket(world):
+    need_dpdk(world)
+    path = world.folder / "vhost.sock"
+    switch = dpdk(f"--vdev=net_vhost0,iface={path}")
+    container = dpdk(f"--vdev=virtio_user0,path={path},mac=02:00:00:00:00:07")
+    web_server(world, world.stack_ns, switch)
+    client_ns = world._namespace("c")
+    into = world.folder / "fetched"
+    words = ["curl", "-sS", "--retry", "5", "--retry-all-errors", "-m", "20", "-o", into, f"http://{world.STACK}:8000/big"]
+    for _ in range(2):
+        client = run(world, client_ns, container, *words, address=world.PEER)
+        assert client.wait(30) == 0, client.tail()
+        assert into.read_bytes() == CONTENT
+        into.unlink()

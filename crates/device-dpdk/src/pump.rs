@@ -18,6 +18,8 @@ use crate::sys::{BURST, Frame, Offload, PIECES_MAX, Piece, Port, Sent};
 const SPIN_NS: u64 = 50_000;
 /// The first sleep of a port without interrupts; each one is twice as long as the one before.
 const SLEEP_FIRST_NS: u64 = 20_000;
+/// How long frames wait for a port that takes none, as one whose link is down.
+const STUCK_NS: u64 = 20_000_000;
 /// How often a busy loop looks whether anybody holds the device.
 const LOOK_EVERY_NS: u64 = 10_000_000;
 /// Longest sleep with interrupts: what the port does beside frames is done meanwhile.
@@ -121,16 +123,20 @@ impl Pump {
         let mut worked_at = now_ns();
         let mut looked_at = worked_at;
         let mut sleep_ns = SLEEP_FIRST_NS;
+        let mut stuck = Stuck::default();
         loop {
             let has_received = self.receive();
             let has_sent = self.send();
-            let is_waiting = self.port.flush();
+            let waiting = self.port.flush();
             let now = now_ns();
+            if stuck.is_for_long(waiting, now) {
+                self.port.give_up();
+            }
             if has_received || has_sent {
                 worked_at = now;
                 sleep_ns = SLEEP_FIRST_NS;
             }
-            let is_idle = now.saturating_sub(worked_at) >= SPIN_NS && !is_waiting;
+            let is_idle = now.saturating_sub(worked_at) >= SPIN_NS && waiting == 0;
             let woken = if is_idle && self.sleep_ns != 0 {
                 looked_at = now;
                 self.count_missed();
@@ -278,6 +284,24 @@ impl Pump {
     }
 }
 
+/// Frames that the port does not take.
+#[derive(Default)]
+struct Stuck {
+    count: usize,
+    since: u64,
+}
+
+impl Stuck {
+    /// Whether so many frames, no fewer than at the last look, have waited long enough.
+    fn is_for_long(&mut self, count: usize, now: u64) -> bool {
+        if count == 0 || count < self.count || self.count == 0 {
+            self.since = now;
+        }
+        self.count = count;
+        count > 0 && now.saturating_sub(self.since) >= STUCK_NS
+    }
+}
+
 #[inline]
 fn send_one(port: &mut Port, reader: &Reader, frame: &Waiting) -> Sent {
     let none = Piece {
@@ -319,6 +343,18 @@ fn offload_of(tag: &Tag) -> Offload {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_are_given_up_only_when_the_port_takes_none_for_a_while() {
+        let mut stuck = Stuck::default();
+        assert!(!stuck.is_for_long(9, 0));
+        assert!(!stuck.is_for_long(9, STUCK_NS - 1));
+        assert!(!stuck.is_for_long(8, STUCK_NS), "one was taken");
+        assert!(!stuck.is_for_long(8, 2 * STUCK_NS - 1));
+        assert!(stuck.is_for_long(9, 2 * STUCK_NS));
+        assert!(!stuck.is_for_long(0, 3 * STUCK_NS));
+        assert!(!stuck.is_for_long(1, 9 * STUCK_NS), "begins anew");
+    }
 
     #[test]
     fn offloads_are_read_from_the_header() {

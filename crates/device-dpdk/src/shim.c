@@ -347,6 +347,15 @@ int shim_flush(uint16_t port)
 	return out_count;
 }
 
+int shim_give_up(void)
+{
+	int count = out_count;
+
+	rte_pktmbuf_free_bulk(out, (unsigned int)count);
+	out_count = 0;
+	return count;
+}
+
 int shim_interrupt_fd(uint16_t port)
 {
 	return rte_eth_dev_rx_intr_ctl_q_get_fd(port, 0);
@@ -366,8 +375,7 @@ uint64_t shim_missed(uint16_t port)
 
 void shim_stop(uint16_t port)
 {
-	rte_pktmbuf_free_bulk(out, (unsigned int)out_count);
-	out_count = 0;
+	shim_give_up();
 	rte_eth_dev_stop(port);
 	rte_eth_dev_close(port);
 	rte_eal_cleanup();

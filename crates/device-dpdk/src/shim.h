@@ -77,6 +77,8 @@ int shim_send(uint16_t port, const struct shim_piece *pieces, int count,
 	      const struct shim_offload *offload);
 /* Returns how many frames still wait. */
 int shim_flush(uint16_t port);
+/* Gives up what waits, and returns how many frames that were. */
+int shim_give_up(void);
 
 /* A descriptor that is readable when frames come while shim_arm is in force, or -errno. */
 int shim_interrupt_fd(uint16_t port);

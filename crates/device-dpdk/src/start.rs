@@ -12,6 +12,9 @@ use crate::sys::{Eal, Port, PortInfo, PortSetup};
 const LINK_WAIT: Duration = Duration::from_secs(4);
 const LINK_PAUSE: Duration = Duration::from_millis(20);
 
+/// The driver that makes TAPs. It cuts TCP in software, and takes no pieces of a full MTU.
+const TAP: &str = "net_tap";
+
 /// A port that runs.
 pub struct Started {
     pub port: Port,
@@ -29,22 +32,30 @@ pub fn start(order: &Order) -> Result<Started, String> {
         .map_err(|why| format!("DPDK does not start with these arguments: {why}"))?;
     let info = find(&eal.ports(), order.options.port.as_deref())?;
     let options = &order.options;
+    let is_tap = is_lone_tap(&info.driver(), &options.eal);
     let setup = PortSetup {
-        mac: order.mac.unwrap_or_default(),
+        mac: if is_tap {
+            [0; 6]
+        } else {
+            order.mac.unwrap_or_default()
+        },
         mtu: options.mtu.unwrap_or(0),
         descriptors: options.descriptors,
         checksum: u8::from(options.has_checksum && info.has_checksum != 0),
-        tso: u8::from(options.has_tso && info.has_tso != 0),
+        tso: u8::from(options.has_tso && info.has_tso != 0 && info.driver() != TAP),
         promiscuous: u8::from(options.is_promiscuous),
         // A bond works only while it is looked at.
         interrupts: u8::from(options.sleep_us != 0 && info.is_bond == 0),
     };
     let name = info.name();
-    let (port, info) = eal
+    let (port, mut info) = eal
         .start(info.number, &setup)
         .map_err(|why| format!("DPDK's port {name} does not start: {why}"))?;
     if is_card(&name) {
         await_link(&port);
+    }
+    if is_tap {
+        info.mac = order.mac.unwrap_or_else(|| neighbour_of(info.mac));
     }
     Ok(Started {
         port,
@@ -81,6 +92,18 @@ fn find(ports: &[PortInfo], wanted: Option<&str>) -> Result<PortInfo, String> {
             "DPDK has several ports; say which one with --port=NAME behind \"--\": {names}"
         )),
     }
+}
+
+/// A TAP whose other end is the kernel's interface: both have one address, and need two.
+fn is_lone_tap(driver: &str, words: &[String]) -> bool {
+    driver == TAP && !words.iter().any(|word| word.contains(",remote="))
+}
+
+/// Another local address of one station.
+fn neighbour_of(mut mac: [u8; 6]) -> [u8; 6] {
+    mac[0] = (mac[0] | 2) & !1;
+    mac[5] ^= 1;
+    mac
 }
 
 /// By its address on the bus, such as 0000:02:00.0.

@@ -118,6 +118,7 @@ unsafe extern "C" {
     fn shim_free(frames: *mut RawFrame, count: c_int);
     fn shim_send(port: u16, pieces: *const Piece, count: c_int, offload: *const Offload) -> c_int;
     fn shim_flush(port: u16) -> c_int;
+    fn shim_give_up() -> c_int;
     fn shim_interrupt_fd(port: u16) -> c_int;
     fn shim_arm(port: u16, on: c_int) -> c_int;
     fn shim_missed(port: u16) -> u64;
@@ -282,11 +283,17 @@ impl Port {
         }
     }
 
-    /// Returns whether frames still wait.
+    /// Returns how many frames still wait.
     #[inline]
-    pub fn flush(&mut self) -> bool {
+    pub fn flush(&mut self) -> usize {
         // SAFETY: the port runs.
-        unsafe { shim_flush(self.number) > 0 }
+        usize::try_from(unsafe { shim_flush(self.number) }).unwrap_or(0)
+    }
+
+    /// Gives up what waits.
+    pub fn give_up(&mut self) {
+        // SAFETY: the port runs.
+        unsafe { shim_give_up() };
     }
 
     pub fn is_up(&self) -> bool {
