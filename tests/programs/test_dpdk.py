@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 
 from harness import Skip, test
@@ -202,18 +203,69 @@ def dpdks_memif_and_ours_are_two_ends_of_a_link(world):
         into.unlink()
 
 
+CONTAINER = """
+[dpdk]
+lcore_mask=1
+channel=4
+promiscuous=1
+memory=64
+no_huge=1
+port_list=0
+nb_vdev=1
+[vdev0]
+path={path}
+queues=1
+queue_size=256
+mac=02:00:00:00:00:07
+[port0]
+addr={address}
+netmask=255.255.255.0
+broadcast=10.77.0.255
+gateway={gateway}
+"""
+
+
 @test(modes=ONLY, device="none")
-def two_stacks_meet_at_a_vhost_user_socket(world):
+def a_container_without_a_card_joins_a_vhost_user_socket_by_config_ini(world):
     need_dpdk(world)
     path = world.folder / "vhost.sock"
-    switch = dpdk(f"--vdev=net_vhost0,iface={path}")
-    container = dpdk(f"--vdev=virtio_user0,path={path},mac=02:00:00:00:00:07")
-    web_server(world, world.stack_ns, switch)
+    web_server(world, world.stack_ns, dpdk(f"--vdev=net_vhost0,iface={path}"))
+    conf = world.folder / "config.ini"
+    conf.write_text(CONTAINER.format(path=path, address=world.PEER, gateway=world.STACK))
     client_ns = world._namespace("c")
     into = world.folder / "fetched"
-    words = ["curl", "-sS", "--retry", "5", "--retry-all-errors", "-m", "20", "-o", into, f"http://{world.STACK}:8000/big"]
+    curl = ["curl", "-sS", "--retry", "5", "--retry-all-errors", "-m", "20", "-o", into, f"http://{world.STACK}:8000/big"]
+    words = [world.slipstack, "run", "--run-dir", world.run_dir, "--config", conf, "--", *curl]
     for _ in range(2):
-        client = run(world, client_ns, container, *words, address=world.PEER)
+        client = world.process([*client_ns.prefix(), *map(str, words)])
         assert client.wait(30) == 0, client.tail()
+        assert "DPDK port f-stack-0" in client.errors(), client.errors()
         assert into.read_bytes() == CONTENT
         into.unlink()
+
+
+@test(modes=ONLY, device="none")
+def frames_pass_through_testpmd_from_a_vhost_user_socket_to_memif(world):
+    need_dpdk(world)
+    if shutil.which("dpdk-testpmd") is None:
+        raise Skip("dpdk-testpmd is not installed (Debian: dpdk-dev)")
+    vhost, memif = world.folder / "vhost.sock", world.folder / "memif.sock"
+    switch = [
+        "dpdk-testpmd", "-l", "0,1", "--no-huge", "-m", "128", "--no-pci", "--no-telemetry", "--no-shconf",
+        f"--vdev=net_vhost0,iface={vhost}", f"--vdev=net_memif0,role=server,id=0,socket={memif},socket-abstract=no",
+        "--", "--forward-mode=io", "--auto-start", "--total-num-mbufs=8192",
+    ]
+    here, there = socket.socketpair()
+    with here:
+        with there:
+            forwarder = world.process([*world.stack_ns.prefix(), *switch], stdin=there)
+        until(lambda: memif.exists() and vhost.exists() or not forwarder.is_running(), 20, "the switch listens")
+        assert forwarder.is_running(), forwarder.tail()
+        web_server(world, world.stack_ns, f"memif:{memif},role=client")
+        into = world.folder / "fetched"
+        words = ["curl", "-sS", "--retry", "5", "--retry-all-errors", "-m", "20", "-o", into, f"http://{world.STACK}:8000/big"]
+        client_ns = world._namespace("c")
+        client = run(world, client_ns, dpdk(f"--vdev=virtio_user0,path={vhost}"), *words, address=world.PEER)
+        assert client.wait(30) == 0, client.tail()
+        assert into.read_bytes() == CONTENT
+    assert forwarder.wait(20) == 0, forwarder.tail()

@@ -65,7 +65,12 @@ pub fn argument(option: &'static OptionSpec) -> Arg {
 
 /// Reads file and environment, and lays the command line over them.
 pub fn layers(matches: &ArgMatches) -> Result<Layers, ConfigError> {
-    let variable = |name: &str| std::env::var_os(name).and_then(|text| text.into_string().ok());
+    // A file of F-Stack's is read for the device that it is to be used with.
+    let device = given(matches, "device");
+    let variable = |name: &str| match name {
+        "SLIPSTACK_DEVICE" if device.is_some() => device.clone(),
+        _ => std::env::var_os(name).and_then(|text| text.into_string().ok()),
+    };
     let process = matches.try_get_one::<u32>("proc-id").ok().flatten();
     let named = given(matches, "config").map(PathBuf::from);
     let file = named.or_else(|| {

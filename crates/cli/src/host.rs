@@ -25,7 +25,7 @@ pub fn check(settings: &Settings) -> Result<(), Failure> {
         return Ok(());
     }
     let links = netlink::links().map_err(|error| unreadable(&error))?;
-    let is_unshared = |kind| matches!(kind, "tap" | "memif" | "null" | "replay");
+    let is_unshared = |kind| matches!(kind, "tap" | "memif" | "dpdk" | "null" | "replay");
     let is_shared = !settings.device_kind().is_some_and(is_unshared);
     if let Some(name) = settings.interface.as_ref().filter(|_| is_shared) {
         let Some(link) = links.iter().find(|link| &link.name == name) else {

@@ -21,7 +21,12 @@ pub struct Layers {
     fstack: Option<FstackFile>,
     /// A configuration file was read.
     has_file: bool,
+    /// The ports of an F-Stack configuration are DPDK's.
+    is_for_dpdk: bool,
 }
+
+/// The kind of device whose arguments F-Stack's configuration has.
+const DPDK: &str = "dpdk";
 
 /// The name of a file that is never opened: no configuration file.
 const NO_FILE: &str = "/dev/null";
@@ -35,6 +40,7 @@ impl Layers {
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Layers, ConfigError> {
         let mut layers = Layers::default();
         let variable = |name: &str| variable(name).filter(|text| !text.is_empty());
+        layers.is_for_dpdk = asks_for_dpdk(&variable);
         match variable("SLIPSTACK_CONFIG") {
             Some(file) => layers.read_file(Path::new(&file))?,
             None if Path::new(SYSTEM_FILE).exists() => layers.read_file(Path::new(SYSTEM_FILE))?,
@@ -55,8 +61,10 @@ impl Layers {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Layers, ConfigError> {
         let mut layers = Layers::default();
+        let variable = |name: &str| variable(name).filter(|text| !text.is_empty());
+        layers.is_for_dpdk = asks_for_dpdk(&variable);
         layers.read_file_for(file, process)?;
-        layers.read_environment(|name| variable(name).filter(|text| !text.is_empty()))?;
+        layers.read_environment(variable)?;
         Ok(layers)
     }
 
@@ -91,7 +99,10 @@ impl Layers {
         }
         let text = read_text(file)?;
         if ini::is_fstack(file, &text) {
-            let fstack = FstackFile::read(file)?;
+            let fstack = match self.is_for_dpdk {
+                true => FstackFile::read_for_dpdk(file)?,
+                false => FstackFile::read(file)?,
+            };
             self.take_fstack(&fstack, process)?;
             self.fstack = Some(fstack);
             return Ok(());
@@ -189,6 +200,13 @@ impl Layers {
                 must,
             });
         }
+        let has_argument = |(text, _): &(String, Source)| text.starts_with("dpdk:");
+        if (option.name, text.as_str()) == ("device", DPDK)
+            && self.values.get("device").is_some_and(has_argument)
+        {
+            // Its arguments are those of the file.
+            return Ok(());
+        }
         self.values.insert(option.name, (text, source));
         Ok(())
     }
@@ -238,6 +256,12 @@ impl Layers {
         }
         variables
     }
+}
+
+/// Whether the environment, in which a command has its own `--device` too, asks for DPDK's ports.
+fn asks_for_dpdk(variable: &impl Fn(&str) -> Option<String>) -> bool {
+    let device = variable("SLIPSTACK_DEVICE").unwrap_or_default();
+    device.split(':').next() == Some(DPDK)
 }
 
 fn toml_text(value: &toml::Value) -> Option<String> {

@@ -53,7 +53,8 @@ impl Settings {
             return wrong("--xdp-mode needs --device xdp".to_owned());
         }
         self.check_share()?;
-        if !self.vlans.is_empty() && self.interface.is_none() {
+        let has_link = self.interface.is_some() || self.device_kind() == Some("dpdk");
+        if !self.vlans.is_empty() && !has_link {
             return wrong("--vlan needs --if INTERFACE: the one that the VLAN is on".to_owned());
         }
         for gateway in &self.gateways {

@@ -38,7 +38,9 @@ pub fn words(options: &Options) -> Vec<String> {
     if !says(&["--telemetry", "--no-telemetry"]) {
         words.push("--no-telemetry".to_owned());
     }
-    if options.has_eal("--vdev") && !says(CARDS) {
+    // The members of a bond are cards.
+    let has_bond = options.eal.iter().any(|word| word.contains("net_bonding"));
+    if options.has_eal("--vdev") && !says(CARDS) && !has_bond {
         words.push("--no-pci".to_owned());
     }
     words

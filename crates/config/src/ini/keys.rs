@@ -7,8 +7,10 @@ pub(crate) enum Use {
     Read,
     /// It has no meaning here, for the reason that the sentence gives.
     Moot(&'static str),
+    /// It becomes an argument of a device of kind `dpdk`, and has no meaning without one.
+    Dpdk(&'static str),
 }
-use Use::{Moot, Read};
+use Use::{Dpdk, Moot, Read};
 
 /// The sections; those with a number stand for all of their kind.
 pub(crate) const SECTIONS: &[(&str, &[(&str, Use)])] = &[
@@ -32,16 +34,16 @@ const SHARED: &str = "addresses belong to the stack, whichever interface they ar
 
 const DPDK: &[(&str, Use)] = &[
     ("lcore_mask", Read),
-    ("channel", Moot(NO_DPDK)),
-    ("memory", Moot(NO_DPDK)),
-    ("no_huge", Moot(NO_HUGE)),
+    ("channel", Dpdk(NO_DPDK)),
+    ("memory", Dpdk(NO_DPDK)),
+    ("no_huge", Dpdk(NO_HUGE)),
     (
         "base_virtaddr",
-        Moot("shared memory holds offsets, so it may lie anywhere"),
+        Dpdk("shared memory holds offsets, so it may lie anywhere"),
     ),
     (
         "file_prefix",
-        Moot("groups of instances do not meet: each interface has its own"),
+        Dpdk("groups of instances do not meet: each interface has its own"),
     ),
     ("allow", Read),
     ("pci_whitelist", Read),
@@ -50,7 +52,7 @@ const DPDK: &[(&str, Use)] = &[
     ("nb_bond", Read),
     (
         "promiscuous",
-        Moot("the interface stays as the kernel has set it"),
+        Dpdk("the interface stays as the kernel has set it"),
     ),
     (
         "numa_on",
@@ -58,11 +60,11 @@ const DPDK: &[(&str, Use)] = &[
     ),
     (
         "tso",
-        Moot("segmentation is left to the interface where it offers it"),
+        Dpdk("segmentation is left to the interface where it offers it"),
     ),
     (
         "tx_csum_offoad_skip",
-        Moot("checksums are left to the interface where it offers it"),
+        Dpdk("checksums are left to the interface where it offers it"),
     ),
     (
         "vlan_strip",
@@ -71,7 +73,7 @@ const DPDK: &[(&str, Use)] = &[
     ("vlan_filter", Read),
     (
         "idle_sleep",
-        Moot("waiting threads poll for as long as it has paid off (--spin-us)"),
+        Dpdk("waiting threads poll for as long as it has paid off (--spin-us)"),
     ),
     (
         "pkt_tx_delay",
@@ -111,7 +113,10 @@ const PORT: &[(&str, Use)] = &[
         "lcore_list",
         Moot("every process of lcore_mask serves every port"),
     ),
-    ("slave_port_list", Moot(BONDS)),
+    (
+        "slave_port_list",
+        Moot("a bond knows its members, whoever makes it"),
+    ),
 ];
 
 const VLAN: &[(&str, Use)] = &[
@@ -140,15 +145,15 @@ const VDEV: &[(&str, Use)] = &[
 ];
 
 const BOND: &[(&str, Use)] = &[
-    ("mode", Moot(BONDS)),
-    ("slave", Moot(BONDS)),
-    ("primary", Moot(BONDS)),
-    ("mac", Moot(BONDS)),
-    ("socket_id", Moot(BONDS)),
-    ("xmit_policy", Moot(BONDS)),
-    ("lsc_poll_period_ms", Moot(BONDS)),
-    ("up_delay", Moot(BONDS)),
-    ("down_delay", Moot(BONDS)),
+    ("mode", Dpdk(BONDS)),
+    ("slave", Dpdk(BONDS)),
+    ("primary", Dpdk(BONDS)),
+    ("mac", Dpdk(BONDS)),
+    ("socket_id", Dpdk(BONDS)),
+    ("xmit_policy", Dpdk(BONDS)),
+    ("lsc_poll_period_ms", Dpdk(BONDS)),
+    ("up_delay", Dpdk(BONDS)),
+    ("down_delay", Dpdk(BONDS)),
 ];
 
 const RSS_CHECK: &[(&str, Use)] = &[("enable", Moot(LEASES)), ("rss_tbl", Moot(LEASES))];

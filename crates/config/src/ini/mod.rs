@@ -4,6 +4,7 @@
 //! a file into values of options. A key that has no meaning here becomes a [`Note`] with a sentence
 //! that says why, and an unknown one a note with the nearest known key: nothing is passed over.
 
+mod dpdk;
 mod fields;
 mod file;
 mod freebsd;
@@ -29,7 +30,16 @@ impl FstackFile {
     /// The first line that cannot be used, or why the file cannot be read.
     pub fn read(file: &Path) -> Result<FstackFile, ConfigError> {
         let text = read_text(file)?;
-        FstackFile::parse(&text, file, &Machine)
+        FstackFile::parse(&text, file, &Machine, false)
+    }
+
+    /// As [`FstackFile::read`], with the file's ports being DPDK's.
+    ///
+    /// # Errors
+    /// As [`FstackFile::read`].
+    pub fn read_for_dpdk(file: &Path) -> Result<FstackFile, ConfigError> {
+        let text = read_text(file)?;
+        FstackFile::parse(&text, file, &Machine, true)
     }
 
     /// As [`FstackFile::read`] with the file's text and the machine's interfaces given.
@@ -40,13 +50,14 @@ impl FstackFile {
         text: &str,
         file: &Path,
         interfaces: &dyn Interfaces,
+        is_dpdk: bool,
     ) -> Result<FstackFile, ConfigError> {
         let entries = reader::read(text).map_err(|(line, reason)| ConfigError::Ini {
             file: file.to_owned(),
             line,
             reason,
         })?;
-        port::port(entries, file, interfaces)
+        port::port(entries, file, interfaces, is_dpdk)
     }
 }
 

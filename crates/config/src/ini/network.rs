@@ -3,9 +3,9 @@
 use core::net::{IpAddr, Ipv4Addr};
 use std::collections::BTreeSet;
 
-use super::fields;
 use super::file::NoteKind;
 use super::port::Porter;
+use super::{dpdk, fields};
 use crate::error::ConfigError;
 use crate::kind::Cidr;
 use crate::vlan::VlanSpec;
@@ -16,6 +16,8 @@ const MAIN: u32 = 254;
 /// A section that gives addresses: `[portN]`, or `[vlanN]` on one of the ports.
 struct Attachment {
     section: String,
+    /// Number of the port.
+    port: u32,
     interface: String,
     vlan: Option<u16>,
     /// Number of its routing table in F-Stack.
@@ -33,7 +35,7 @@ impl Attachment {
 
 /// Finds the interfaces of a file and gives their addresses, gateways and rules to the options.
 pub(crate) fn network(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
-    refuse_devices(porter)?;
+    note_bonds(porter)?;
     let list = |text: &str| fields::list(text, 255);
     let has_port = porter.entries_of("port0").next().is_some();
     let ports = match porter.parsed("dpdk", "port_list", list)? {
@@ -69,6 +71,9 @@ pub(crate) fn network(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
     };
     let line = porter.line("dpdk", "port_list");
     porter.give("if", (*interface).to_owned(), line);
+    if porter.is_dpdk {
+        dpdk::device(porter, attachments[0].port)?;
+    }
     match attachments.as_slice() {
         [only] => attach(porter, only)?,
         vlans => attach_vlans(porter, vlans)?,
@@ -76,13 +81,11 @@ pub(crate) fn network(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
     rules(porter, &attachments)
 }
 
-fn refuse_devices(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
+/// Without DPDK bonds are the kernel's.
+fn note_bonds(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
     let any = |text: &str| fields::number(text, 0, 255);
-    if porter.parsed("dpdk", "nb_vdev", any)?.unwrap_or(0) > 0 {
-        let reason = "[dpdk] nb_vdev asks for vhost-user devices, which the stack cannot open";
-        return Err(porter.refusal(porter.line("dpdk", "nb_vdev"), reason.to_owned()));
-    }
-    if porter.parsed("dpdk", "nb_bond", any)?.unwrap_or(0) > 0 {
+    let has_bonds = porter.parsed("dpdk", "nb_bond", any)?.unwrap_or(0) > 0;
+    if has_bonds && !porter.is_dpdk {
         let sentence = "the port is a bond that the kernel has made, named by if_name";
         porter.note_key(("dpdk", "nb_bond"), NoteKind::Differs, sentence);
     }
@@ -92,6 +95,7 @@ fn refuse_devices(porter: &mut Porter<'_>) -> Result<(), ConfigError> {
 fn of_port(porter: &Porter<'_>, port: u32, ports: &[u32]) -> Result<Attachment, ConfigError> {
     Ok(Attachment {
         section: format!("port{port}"),
+        port,
         interface: interface(porter, port)?,
         vlan: None,
         // A single port's routes are those of everybody, whatever its number.
@@ -116,15 +120,20 @@ fn of_vlan(
     Ok(Attachment {
         interface: interface(porter, port)?,
         section,
+        port,
         vlan: Some(id as u16),
         fib: fib as u32,
     })
 }
 
-/// The interface of a port: the one that if_name names, else that of the N-th device that `allow`
+/// The interface of a port. DPDK's has the name that F-Stack gives it; the kernel's is the one that if_name names, else that of the N-th device that `allow`
 /// names, else the N-th Ethernet interface.
 fn interface(porter: &Porter<'_>, port: u32) -> Result<String, ConfigError> {
     let section = format!("port{port}");
+    if porter.is_dpdk {
+        let named = porter.entry(&section, "if_name");
+        return Ok(named.map_or(format!("f-stack-{port}"), |entry| entry.value.clone()));
+    }
     let all = porter.interfaces.ethernet();
     if let Some(named) = porter.entry(&section, "if_name")
         && all.contains(&named.value)
@@ -158,7 +167,7 @@ fn interface(porter: &Porter<'_>, port: u32) -> Result<String, ConfigError> {
             allowed,
             &format!(
                 "the PCI addresses of devices with a network interface of the kernel, one for \
-                 port {port} too"
+                 port {port} too; devices of DPDK's need --device dpdk"
             ),
         )
     })

@@ -7,7 +7,7 @@ use super::file::{FstackFile, Given, Note, NoteKind};
 use super::keys::{Use, keys_of, section_of};
 use super::machine::Interfaces;
 use super::reader::Entry;
-use super::{fields, freebsd, network};
+use super::{dpdk, fields, freebsd, network};
 use crate::error::ConfigError;
 use crate::nearest::nearest;
 
@@ -20,25 +20,30 @@ pub(crate) struct Porter<'a> {
     pub(crate) interfaces: &'a dyn Interfaces,
     /// The last value of each key of each section.
     keys: BTreeMap<(String, String), Entry>,
+    /// The ports are DPDK's and not the kernel's.
+    pub(crate) is_dpdk: bool,
     pub(crate) out: FstackFile,
 }
 
-/// Reads all keys of a file.
+/// Reads all keys of a file. `is_dpdk`: its ports are to be DPDK's.
 pub(crate) fn port(
     entries: Vec<Entry>,
     file: &Path,
     interfaces: &dyn Interfaces,
+    is_dpdk: bool,
 ) -> Result<FstackFile, ConfigError> {
     let keyed = |entry: Entry| ((entry.section.clone(), entry.key.clone()), entry);
     let mut porter = Porter {
         file,
         interfaces,
         keys: entries.into_iter().map(keyed).collect(),
+        is_dpdk,
         out: FstackFile {
             file: file.to_owned(),
             ..FstackFile::default()
         },
     };
+    porter.is_dpdk |= dpdk::is_needed(&porter)?;
     porter.note_without_meaning();
     porter.cores_and_log()?;
     porter.capture()?;
@@ -133,7 +138,10 @@ impl Porter<'_> {
             }
             match keys_of(kind).iter().find(|(key, _)| *key == entry.key) {
                 Some((_, Use::Read)) => {}
-                Some((_, Use::Moot(why))) => self.note(&entry, NoteKind::Moot, *why),
+                Some((_, Use::Dpdk(_))) if self.is_dpdk => {}
+                Some((_, Use::Moot(why) | Use::Dpdk(why))) => {
+                    self.note(&entry, NoteKind::Moot, *why);
+                }
                 None => {
                     let known = keys_of(kind).iter().map(|(key, _)| *key);
                     let like = nearest(&entry.key, known).unwrap_or_default();

@@ -23,7 +23,11 @@ const BASE: &str = "[dpdk]\nlcore_mask=f00\nport_list=0\n[port0]\naddr=10.0.0.5\
     netmask=255.255.255.0\nbroadcast=10.0.0.255\ngateway=10.0.0.1\n";
 
 fn parse(text: &str) -> Result<FstackFile, ConfigError> {
-    FstackFile::parse(text, Path::new("config.ini"), &TwoPorts)
+    FstackFile::parse(text, Path::new("config.ini"), &TwoPorts, false)
+}
+
+fn parse_for_dpdk(text: &str) -> Result<FstackFile, ConfigError> {
+    FstackFile::parse(text, Path::new("config.ini"), &TwoPorts, true)
 }
 
 fn settings(text: &str, process: u32) -> Settings {
@@ -157,7 +161,7 @@ fn every_known_key_sets_something_or_is_noted() {
                 .iter()
                 .any(|it| it.key == format!("[{section}] {key}"));
             match what {
-                Use::Moot(_) => assert!(is_noted, "[{section}] {key}"),
+                Use::Moot(_) | Use::Dpdk(_) => assert!(is_noted, "[{section}] {key}"),
                 Use::Read if *kind == "vdev" || *kind == "vlan" => {}
                 Use::Read => {
                     assert!(
@@ -236,7 +240,7 @@ fn what_is_unknown_or_wrong_is_named_with_its_line() {
     );
     assert!(wrong("[dpdk]\nlcore_mask=zz\n").contains("line 10"));
     assert!(wrong("[dpdk]\nport_list=7\n").contains("no 7-th network interface"));
-    assert!(wrong("[dpdk]\nnb_vdev=1\n").contains("vhost-user"));
+    assert!(wrong("[dpdk]\nnb_vdev=1\n").contains("[vdev0] has no path"));
     assert!(wrong("[freebsd.sysctl]\nnet.inet.tcp.cc.algorithm=htcp\n").contains("newreno"));
     assert!(
         parse("[dpdk]\nlcore_mask=1\n")
@@ -314,4 +318,99 @@ fn a_line_that_is_no_key_is_named() {
     assert_eq!(read("[dpdk]\nword\n").unwrap_err().0, 2);
     assert_eq!(read("[dpdk\n").unwrap_err().0, 1);
     assert_eq!(read(&"x".repeat(3000)).unwrap_err().0, 1);
+}
+
+/// The device that a file gives, without what every one has.
+fn device_of(file: &FstackFile) -> &str {
+    let given = file.given.iter().find(|given| given.option == "device");
+    given.map_or("", |given| given.text.as_str())
+}
+
+#[test]
+fn a_container_without_a_card_joins_a_switch_by_vhost_user() {
+    let text = format!(
+        "{BASE}[dpdk]\nnb_vdev=1\nno_huge=1\nmemory=128\n[vdev0]\npath=/run/vhost0\nqueues=1\n\
+         queue_size=256\nmac=02:00:00:00:00:01\ncq=0\niface=x\n"
+    );
+    let file = parse(&text).unwrap();
+    assert_eq!(
+        device_of(&file),
+        "dpdk:-m 128 --no-huge --no-pci --vdev=virtio_user0,path=/run/vhost0,queues=1,\
+         queue_size=256,mac=02:00:00:00:00:01,cq=0 -- --port=0 --promiscuous --no-tso"
+    );
+    let found = settings(&text, 0);
+    assert_eq!(found.interface.as_deref(), Some("f-stack-0"));
+    assert_eq!(found.device_kind(), Some("dpdk"));
+}
+
+#[test]
+fn with_dpdk_chosen_its_keys_are_arguments_and_without_it_each_is_noted() {
+    let text = format!(
+        "{BASE}[dpdk]\nallow=0000:02:00.0,mprq_en=1,rxqs_min_mprq=2,0000:03:00.0\nchannel=4\n\
+         base_virtaddr=0x7f0000000000\nfile_prefix=a\npromiscuous=0\ntso=1\n\
+         tx_csum_offoad_skip=1\nidle_sleep=20\nlog_level=7\n"
+    );
+    let file = parse_for_dpdk(&text).unwrap();
+    assert_eq!(
+        device_of(&file),
+        "dpdk:-n 4 --base-virtaddr=0x7f0000000000 --file-prefix=container-a --log-level=7 \
+         -a 0000:02:00.0,mprq_en=1,rxqs_min_mprq=2 -a 0000:03:00.0 -- --port=0 --no-checksum \
+         --sleep-us=20"
+    );
+    assert_eq!(file.notes, []);
+    let without = text.replace(
+        "0000:02:00.0,mprq_en=1,rxqs_min_mprq=2,0000:03:00.0",
+        "02:00.1",
+    );
+    let file = parse(&without).unwrap();
+    assert_eq!((device_of(&file), file.notes.len()), ("", 7));
+    let wrong = text.replace("allow=0000:02:00.0,", "allow=");
+    assert!(
+        parse_for_dpdk(&wrong)
+            .unwrap_err()
+            .to_string()
+            .contains("PCI addresses")
+    );
+}
+
+#[test]
+fn bonds_are_dpdks_or_the_kernels() {
+    let text = format!(
+        "{BASE}[dpdk]\nnb_bond=1\n[bond0]\nmode=4\nslave=0000:0a:00.0,slave=0000:0a:00.1\n\
+         xmit_policy=l34\nup_delay=10\n"
+    );
+    assert_eq!(
+        device_of(&parse_for_dpdk(&text).unwrap()),
+        "dpdk:--vdev=net_bonding0,mode=4,slave=0000:0a:00.0,slave=0000:0a:00.1,xmit_policy=l34,\
+         up_delay=10 -- --promiscuous --no-tso"
+    );
+    let notes = parse(&text).unwrap().notes;
+    assert!(notes.iter().any(|note| note.key == "[dpdk] nb_bond"));
+    let missing = text.replace("slave=0000:0a:00.0,slave=0000:0a:00.1\n", "");
+    assert!(
+        parse_for_dpdk(&missing)
+            .unwrap_err()
+            .to_string()
+            .contains("has no slave")
+    );
+}
+
+#[test]
+fn a_device_without_arguments_has_those_of_the_file() {
+    let mut layers = Layers::default();
+    layers
+        .take_fstack(&parse_for_dpdk(BASE).unwrap(), None)
+        .unwrap();
+    let set = |layers: &mut Layers, text: &str| {
+        layers
+            .set("device", text.to_owned(), crate::Source::CommandLine)
+            .unwrap();
+    };
+    set(&mut layers, "dpdk");
+    assert_eq!(
+        layers.text("device"),
+        Some("dpdk:-- --port=0 --promiscuous --no-tso")
+    );
+    set(&mut layers, "dpdk:--no-pci");
+    assert_eq!(layers.text("device"), Some("dpdk:--no-pci"));
 }

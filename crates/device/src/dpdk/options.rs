@@ -34,7 +34,14 @@ impl Options {
     /// # Errors
     /// One sentence.
     pub fn parse(argument: Option<&str>) -> Result<Options, DeviceError> {
-        let mut words = argument.unwrap_or_default().split_whitespace();
+        let Some(argument) = argument else {
+            return Err(DeviceError::Unsuitable(
+                "a device of kind \"dpdk\" needs the arguments of DPDK's EAL, such as: \
+                 dpdk:--no-huge -m 256 --vdev=net_tap0"
+                    .to_owned(),
+            ));
+        };
+        let mut words = argument.split_whitespace();
         let eal: Vec<String> = words
             .by_ref()
             .take_while(|word| *word != "--")
@@ -95,13 +102,6 @@ fn check_eal(words: &[String]) -> Result<(), DeviceError> {
     if words.windows(2).any(is_second) || words.iter().any(is_named) {
         return Err(DeviceError::Unsuitable(
             "DPDK's process of a device is always a primary one: leave --proc-type out".to_owned(),
-        ));
-    }
-    if words.is_empty() {
-        return Err(DeviceError::Unsuitable(
-            "a device of kind \"dpdk\" needs the arguments of DPDK's EAL, such as: \
-             dpdk:--no-huge -m 256 --vdev=net_tap0"
-                .to_owned(),
         ));
     }
     Ok(())
