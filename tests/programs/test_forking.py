@@ -1,5 +1,6 @@
 """Connections that a child of their process uses: fork, exec, SCM_RIGHTS."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -101,6 +102,64 @@ def one_thread_of_the_parent_serves_all_children_and_ends_with_them(world):
     childless(started)
     until(lambda: stewards(started) == 0, 5, "the thread has ended")
     answers(world, 2)
+
+
+@test
+def a_connection_that_is_used_again_and_again_goes_to_the_child(world):
+    for how in ("echo", "epoll"):
+        started = server(world, how)
+        with world.connect(7200) as sock, sock.makefile("rb") as stream:
+            turns(sock, stream, 60)
+            if world.mode != "kernel":
+                said = world.admin("why", started.children()[0]).output()
+                assert "was forked from" not in said and str(sock.getsockname()[1]) in said, said
+            os.kill(started.pid, signal.SIGKILL)
+            started.wait(5)
+            turns(sock, stream, 60)
+            data = hashlib.shake_256(b"both ways").digest(SIZE)
+            with ThreadPoolExecutor(1) as pool:
+                sent = pool.submit(sock.sendall, data)
+                assert stream.read(SIZE) == data
+                sent.result()
+            sock.shutdown(socket.SHUT_WR)
+            assert stream.read() == b""
+
+
+@test
+def it_goes_while_the_peer_sends_without_waiting(world):
+    started = server(world, "echo")
+    lines = [f"{number:09}\n".encode() for number in range(30_000)]
+    with world.connect(7200, 30) as sock, sock.makefile("rb") as stream:
+        with ThreadPoolExecutor(1) as pool:
+            def send():
+                for line in lines:
+                    sock.sendall(line)
+                sock.shutdown(socket.SHUT_WR)
+            sent = pool.submit(send)
+            assert stream.read() == b"".join(lines)
+            sent.result()
+    childless(started)
+
+
+@test(modes=("inprocess",))
+def where_there_is_no_slot_it_stays_and_works(world):
+    base = world.device_options()
+    world.device_options = lambda: [*base, "--slots", "2"]
+    started = server(world, "echo")
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(world.connect(7200)) for _ in range(4)]
+        streams = [stack.enter_context(sock.makefile("rb")) for sock in socks]
+        for _ in range(3):
+            for sock, stream in zip(socks, streams):
+                turns(sock, stream, 30)
+    childless(started)
+    assert len(started.errors().splitlines()) == 1, started.errors()
+
+
+def turns(sock, stream, count):
+    for number in range(count):
+        sock.sendall(f"turn {number}\n".encode())
+        assert stream.readline() == f"turn {number}\n".encode()
 
 
 def stewards(started):

@@ -186,6 +186,16 @@ pub enum Command {
         sock: SockId,
         remote: Option<SocketAddr>,
     },
+    /// Whoever knows the key may have the connection. Reply: [`crate::Reply::Done`].
+    Offer {
+        sock: SockId,
+        key: u128,
+    },
+    /// The connection that another program has offered becomes this socket's. Reply: [`crate::Reply::Done`].
+    Claim {
+        sock: SockId,
+        key: u128,
+    },
     /// The program ends in order.
     Goodbye,
 }
@@ -221,6 +231,8 @@ const GOODBYE: u8 = 13;
 const RESUME: u8 = 14;
 const URGENT: u8 = 15;
 const TELL_SENT: u8 = 16;
+const OFFER: u8 = 17;
+const CLAIM: u8 = 18;
 
 type Payload = [u64; PAYLOAD_WORDS];
 
@@ -235,6 +247,14 @@ fn addr_of(payload: &Payload) -> SocketAddr {
         port: payload[4] as u16,
     }
     .decode()
+}
+
+fn with_key(key: u128) -> [u64; 4] {
+    [key as u64, (key >> 64) as u64, 0, 0]
+}
+
+fn key_of(payload: &Payload) -> u128 {
+    u128::from(payload[2]) | u128::from(payload[3]) << 64
 }
 
 impl Command {
@@ -310,6 +330,8 @@ impl Command {
             }
             Command::Urgent { sock, upto } => (URGENT, 0, Some(sock), [upto, 0, 0, 0]),
             Command::TellSent { sock } => (TELL_SENT, 0, Some(sock), ZERO),
+            Command::Offer { sock, key } => (OFFER, 0, Some(sock), with_key(key)),
+            Command::Claim { sock, key } => (CLAIM, 0, Some(sock), with_key(key)),
             Command::Goodbye => (GOODBYE, 0, None, ZERO),
         }
     }
@@ -372,6 +394,14 @@ impl Command {
                 upto: payload[2],
             },
             TELL_SENT => Command::TellSent { sock },
+            OFFER => Command::Offer {
+                sock,
+                key: key_of(payload),
+            },
+            CLAIM => Command::Claim {
+                sock,
+                key: key_of(payload),
+            },
             GOODBYE => Command::Goodbye,
             _ => return None,
         };

@@ -121,6 +121,29 @@ pub trait Driver: Send + Sync {
         Err(Stays::ForGood)
     }
 
+    /// Takes a connection that nobody has used out, for an engine of another process: the bytes are what
+    /// [`Driver::carry_in`] takes there. Its frames wait until [`Driver::carried`] tells where it is, or it comes back.
+    ///
+    /// `None`: it stays where it is.
+    fn carry_out(&self, _sock: SockId) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Takes a connection in from another process, as a socket that was opened here or that it has left.
+    ///
+    /// `false`: there is no place for it, or these are no connection's bytes.
+    fn carry_in(&self, _sock: SockId, _connection: &[u8]) -> bool {
+        false
+    }
+
+    /// What [`Driver::carry_out`] gave is on the engine of this slot now.
+    fn carried(&self, _connection: &[u8], _slot: u16) {}
+
+    /// The device's slot that the engine has.
+    fn slot(&self) -> Option<u16> {
+        None
+    }
+
     /// For [`Driver::carry_to`]: the other engine, if it is of a kind that takes connections.
     fn as_any(&self) -> Option<&dyn Any> {
         None

@@ -285,6 +285,21 @@ impl ReceiveRing {
         Some(bytes)
     }
 
+    /// What has been received in order and not read; `None` when it is more than `max`, or some of it is urgent.
+    /// [`ReceiveRing::look`] comes before.
+    pub fn rest(&self, end: &EngineEnd, sock: SockId, max: usize) -> Option<Vec<u8>> {
+        let len = usize::try_from(self.head - self.consumed).ok()?;
+        let has_urgent = end.cell(sock.index)?.urgent().mark().is_some();
+        if len > max || has_urgent {
+            return None;
+        }
+        let mut bytes = vec![0; len];
+        if let Some(ring) = self.ring {
+            ring.read(end.region(), self.consumed, &mut bytes);
+        }
+        Some(bytes)
+    }
+
     #[inline]
     pub fn has_ring(&self) -> bool {
         self.ring.is_some()

@@ -1,20 +1,30 @@
-//! A connection goes from one engine of a process to another, whose thread uses it.
+//! A connection goes from one engine to another, whose thread or process uses it, or from one program of an instance to
+//! another.
 //!
-//! Only one that nobody has read from or written to goes: it has just been accepted. The program opens a socket for it
-//! there, and closes the one that it leaves.
+//! Only one of which all that was sent has been acknowledged goes; what has come and was not read goes with it. The
+//! program opens a socket for it there, and closes the one that it leaves.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use slipstack_channel::{Ends, Kind, SockId, State};
+use slipstack_channel::{Ends, InboxMessage, Kind, Refusal, Reply, SockId, State};
 use slipstack_stack::{ConnectionImage, Instant};
 
-use crate::client::{ClientId, Role};
+use crate::client::{ClientId, Role, Socket};
+use crate::commands::Answer;
 use crate::effects::Fx;
 use crate::engine::Engine;
+use crate::local::Fabric;
 use crate::owners::{Deferred, Owner};
 
 /// Received bytes that go along at most.
 const BYTES_MAX: usize = 256 * 1024;
+/// To another process they go in one message of a socket's.
+const MESSAGE_BYTES_MAX: usize = 128 * 1024;
+/// The first word of what goes to another process.
+const MAGIC: u64 = u64::from_le_bytes(*b"slipcon1");
+/// Offers that nobody has taken up at most.
+const OFFERS_MAX: usize = 1024;
 
 /// Bits of a socket's state that hold wherever it is.
 const CARRIED: [State; 4] = [State::CONNECTED, State::BOUND, State::FIN, State::RDHUP];
@@ -29,6 +39,40 @@ pub(crate) struct Carried {
     bytes: Vec<u8>,
 }
 
+/// Connections that whoever knows their key may have.
+pub(crate) type Offers = HashMap<u128, Owner>;
+
+impl Carried {
+    /// For an engine of another process. `None`: it is too long.
+    fn to_bytes(&self) -> Option<Vec<u8>> {
+        let bits = (0..)
+            .zip(CARRIED)
+            .filter(|(_, bit)| self.state.contains(*bit));
+        let bits: u64 = bits.map(|(at, _)| 1 << at).sum();
+        let mut all = Vec::with_capacity(16 + ConnectionImage::LEN + self.bytes.len());
+        all.extend(MAGIC.to_le_bytes());
+        all.extend(bits.to_le_bytes());
+        all.extend(self.image.to_bytes());
+        all.extend(&self.bytes);
+        (self.bytes.len() <= MESSAGE_BYTES_MAX).then_some(all)
+    }
+
+    /// `None`: these are no connection's bytes. The stack checks the image.
+    fn from_bytes(all: &[u8]) -> Option<Carried> {
+        let (magic, rest) = all.split_first_chunk()?;
+        let (bits, rest) = rest.split_first_chunk()?;
+        let (image, bytes) = rest.split_first_chunk()?;
+        let bits = u64::from_le_bytes(*bits);
+        let state = (0..).zip(CARRIED).filter(|(at, _)| bits >> at & 1 == 1);
+        let carried = Carried {
+            image: ConnectionImage::from_bytes(image),
+            state: state.fold(State::NONE, |all, (_, bit)| all | bit),
+            bytes: bytes.to_vec(),
+        };
+        (u64::from_le_bytes(*magic) == MAGIC && bytes.len() <= MESSAGE_BYTES_MAX).then_some(carried)
+    }
+}
+
 impl Engine {
     /// The only program of an engine in a process.
     fn owner_of(&self, sock: SockId) -> Option<Owner> {
@@ -40,8 +84,12 @@ impl Engine {
     pub(crate) fn carry_out(&mut self, now: Instant, sock: SockId) -> Option<Box<Carried>> {
         self.commands(now);
         let owner = self.owner_of(sock)?;
+        self.take_out(now, owner)
+    }
+
+    fn take_out(&mut self, now: Instant, owner: Owner) -> Option<Box<Carried>> {
         let client = self.world.client(owner.client)?;
-        let (socket, end) = client.find(sock)?;
+        let (socket, end) = client.find(owner.sock)?;
         let Role::Stream(conn) = socket.role else {
             return None;
         };
@@ -50,10 +98,14 @@ impl Engine {
         if has_ended || socket.is_closing || !state.contains(State::CONNECTED) {
             return None;
         }
-        if socket.send.look(end, sock).upto != 0 || socket.receive.look(end, sock) != 0 {
+        if socket.send.look(end, owner.sock).upto != socket.send.acked() {
             return None;
         }
-        let bytes = socket.receive.untouched(end, BYTES_MAX)?;
+        let read = socket.receive.look(end, owner.sock);
+        let bytes = socket.receive.rest(end, owner.sock, BYTES_MAX)?;
+        if let Some(rcvbuf) = self.stack.tcp_consumed(now, conn, read) {
+            self.note_rcvbuf(owner, rcvbuf);
+        }
         let image = self.stack.tcp_detach(conn)?.without_ranges();
         self.world.conns.remove(conn.index, conn.generation);
         self.world.flows.close(conn);
@@ -79,15 +131,36 @@ impl Engine {
         carried: Box<Carried>,
     ) -> Result<(SocketAddr, SocketAddr), Box<Carried>> {
         self.commands(now);
-        let may_take = |it: &crate::client::Socket| it.kind == Kind::Tcp && it.role == Role::None;
         let Some(owner) = self.owner_of(sock) else {
             return Err(carried);
         };
-        if !self.world.socket(owner).is_some_and(|it| may_take(it)) {
+        let ends = self.put_in(now, owner, carried)?;
+        self.run_deferred(now);
+        self.finish(now, false);
+        Ok(ends)
+    }
+
+    fn put_in(
+        &mut self,
+        now: Instant,
+        owner: Owner,
+        carried: Box<Carried>,
+    ) -> Result<(SocketAddr, SocketAddr), Box<Carried>> {
+        let may_take = |it: &&mut Socket| it.kind == Kind::Tcp && it.role == Role::None;
+        let Some(socket) = self.world.socket(owner).filter(may_take) else {
+            return Err(carried);
+        };
+        let is_new = socket.receive.head() == 0 && socket.send.head() == 0;
+        let renumbered = match is_new {
+            true => carried.image.renumbered(),
+            false => None,
+        };
+        let image = renumbered.as_ref().unwrap_or(&carried.image);
+        if is_new && image.send_offsets() != Some((0, 0)) {
             return Err(carried);
         }
         let mut fx = Fx::new(&mut self.world, &mut *self.device);
-        let Ok(conn) = self.stack.tcp_adopt(now, &carried.image, &mut fx) else {
+        let Ok(conn) = self.stack.tcp_adopt(now, image, &mut fx) else {
             return Err(carried);
         };
         let Some(ends) = self.stack.tcp_endpoints(conn) else {
@@ -98,15 +171,15 @@ impl Engine {
         let (sndbuf, rcvbuf) = (self.stack.tcp_sndbuf(conn), self.stack.tcp_rcvbuf(conn));
         let mut is_whole = true;
         if let Some(client) = self.world.client(owner.client)
-            && let Some((socket, end)) = client.find(sock)
+            && let Some((socket, end)) = client.find(owner.sock)
         {
+            let sock = owner.sock;
             socket.role = Role::Stream(conn);
             end.set_addrs(sock, Some(ends.0), Some(ends.1));
             end.set_sndbuf(sock, sndbuf);
             end.set_rcvbuf(sock, rcvbuf);
             let (step, bytes) = (socket.step, &carried.bytes);
             // Back where it came from they are still there.
-            let is_new = socket.receive.head() == 0;
             if is_new && !bytes.is_empty() {
                 is_whole = socket.receive.store(end, sock, 0, bytes);
                 if is_whole {
@@ -120,15 +193,18 @@ impl Engine {
             // The peer has been told that they arrived: without them the connection is worthless.
             self.world.deferred.push(Deferred::Abort(conn));
         }
-        let carried = CARRIED
-            .into_iter()
-            .filter(|bit| carried.state.contains(*bit));
-        let bits = carried.fold(State::NONE, |all, bit| all | bit);
+        let state = carried.state;
+        let bits = CARRIED.into_iter().filter(|bit| state.contains(*bit));
+        let bits = bits.fold(State::NONE, |all, bit| all | bit);
         self.world.set_bits(owner, bits, State::NONE);
         self.world.counters.carried_in += 1;
-        self.run_deferred(now);
-        self.finish(now, false);
         Ok(ends)
+    }
+
+    /// The device's slot that this engine has.
+    pub(crate) fn slot(&self) -> Option<u16> {
+        let fabric = self.world.local.fabric.as_ref();
+        fabric.map(Fabric::own_slot)
     }
 
     /// Frames of a connection that has come from another engine come here from now on.
@@ -136,5 +212,100 @@ impl Engine {
         if let Some(ports) = &self.ports {
             ports.bring_flow(local, remote);
         }
+    }
+
+    /// As [`Engine::carry_out`], for an engine of another process. Frames of the connection wait here.
+    pub(crate) fn carry_off(&mut self, now: Instant, sock: SockId) -> Option<Vec<u8>> {
+        let carried = self.carry_out(now, sock)?;
+        let Some(bytes) = carried.to_bytes() else {
+            let _ = self.carry_in(now, sock, carried);
+            return None;
+        };
+        if let Some(ends) = carried.image.endpoints() {
+            self.world.departed.begin(ends, now);
+        }
+        Some(bytes)
+    }
+
+    /// As [`Engine::carry_in`], of what [`Engine::carry_off`] gave elsewhere or here. Its ends.
+    pub(crate) fn carry_on(
+        &mut self,
+        now: Instant,
+        sock: SockId,
+        bytes: &[u8],
+    ) -> Option<(SocketAddr, SocketAddr)> {
+        let carried = Box::new(Carried::from_bytes(bytes)?);
+        let ends = self.carry_in(now, sock, carried).ok()?;
+        for frame in self.world.departed.come_back(ends) {
+            self.on_local(now, &frame);
+        }
+        self.finish(now, false);
+        Some(ends)
+    }
+
+    /// What [`Engine::carry_off`] gave is on the engine of `slot`.
+    pub(crate) fn on_carried(&mut self, bytes: &[u8], slot: u16) {
+        let ends = Carried::from_bytes(bytes).and_then(|it| it.image.endpoints());
+        let (Some(ends), Some(fabric)) = (ends, &self.world.local.fabric) else {
+            return;
+        };
+        for frame in self.world.departed.arrive(ends, slot) {
+            let message = InboxMessage::Frame(&frame);
+            let is_taken = fabric.post(usize::from(slot), &message);
+            self.world.counters.local_lost += u64::from(!is_taken);
+        }
+    }
+
+    /// A program lets whoever knows `key` have a connection.
+    pub(crate) fn on_offer(&mut self, owner: Owner, key: u128) -> Answer {
+        let world = &mut self.world;
+        world.socket(owner).ok_or(Refusal::UnknownSocket)?;
+        if world.offers.len() >= OFFERS_MAX {
+            let mut offers = std::mem::take(&mut world.offers);
+            offers.retain(|_, owner| world.socket(*owner).is_some());
+            world.offers = offers;
+        }
+        if world.offers.len() >= OFFERS_MAX || world.offers.contains_key(&key) {
+            return Err(Refusal::LimitReached);
+        }
+        world.offers.insert(key, owner);
+        Ok(Reply::Done)
+    }
+
+    /// A program takes a connection that another one has offered.
+    pub(crate) fn on_claim(&mut self, now: Instant, owner: Owner, key: u128) -> Answer {
+        let from = self.world.offers.remove(&key);
+        let from = from.ok_or(Refusal::NotPermitted)?;
+        let carried = self.take_out(now, from).ok_or(Refusal::InvalidState)?;
+        match self.put_in(now, owner, carried) {
+            Ok(_) => Ok(Reply::Done),
+            Err(carried) => {
+                let _ = self.put_in(now, from, carried);
+                Err(Refusal::LimitReached)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_the_same_after_its_way_to_another_process() {
+        let carried = Carried {
+            image: ConnectionImage::from_bytes(&[7; ConnectionImage::LEN]),
+            state: State::CONNECTED | State::FIN,
+            bytes: b"received".to_vec(),
+        };
+        let bytes = carried.to_bytes().unwrap();
+        let came = Carried::from_bytes(&bytes).unwrap();
+        assert_eq!(came.image, carried.image);
+        assert_eq!(came.state, carried.state);
+        assert_eq!(came.bytes, carried.bytes);
+        for len in 0..16 + ConnectionImage::LEN {
+            assert!(Carried::from_bytes(&bytes[..len]).is_none(), "{len}");
+        }
+        assert!(Carried::from_bytes(&[0; 1000]).is_none());
     }
 }

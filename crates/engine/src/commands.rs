@@ -137,6 +137,8 @@ impl Engine {
             Command::UdpConnect { sock, remote } => self.connect_datagram(of(sock), remote),
             Command::SetOption { sock, option } => self.on_set_option(now, of(sock), option),
             Command::Info { sock } => self.on_info(now, of(sock)),
+            Command::Offer { sock, key } => self.on_offer(of(sock), key),
+            Command::Claim { sock, key } => self.on_claim(now, of(sock), key),
             Command::Open { .. }
             | Command::Send { .. }
             | Command::Consumed { .. }
@@ -254,7 +256,7 @@ impl Engine {
 
     /// A receive buffer has grown: getsockopt tells.
     #[cold]
-    fn note_rcvbuf(&mut self, owner: Owner, bytes: u32) {
+    pub(crate) fn note_rcvbuf(&mut self, owner: Owner, bytes: u32) {
         if let Some(client) = self.world.client(owner.client) {
             client.end.set_rcvbuf(owner.sock, bytes);
         }

@@ -13,7 +13,9 @@ use slipstack_mem::{Doorbell, MpscInbox, Region};
 use slipstack_stack::{CloseMode, ConnId, Instant, RxMeta, Stack, StackConfig};
 
 use crate::authority::{NeighbourTable, PortAuthority};
+use crate::carrying::Offers;
 use crate::client::{Client, ClientId, Owned};
+use crate::departed::Departed;
 use crate::effects::Fx;
 use crate::frames::FrameQueue;
 use crate::inquiry::errand::Errand;
@@ -137,6 +139,8 @@ impl Engine {
             flows: Flows::new(directory),
             queue: FrameQueue::default(),
             local: Local::new(setup.fabric),
+            departed: Departed::default(),
+            offers: Offers::default(),
             deferred: Vec::new(),
             unsent: Vec::new(),
             drained: None,
@@ -336,7 +340,7 @@ impl Engine {
     }
 
     #[inline(never)]
-    fn on_local(&mut self, now: Instant, frame: &[u8]) {
+    pub(crate) fn on_local(&mut self, now: Instant, frame: &[u8]) {
         let mut fx = Fx::new(&mut self.world, &mut *self.device);
         self.stack.on_frame(now, frame, RxMeta::LOCAL, &mut fx);
         self.run_deferred(now);

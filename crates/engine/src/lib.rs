@@ -13,6 +13,7 @@ mod client;
 mod commands;
 pub mod custodian;
 mod datagrams;
+mod departed;
 mod detach;
 mod effects;
 mod engine;

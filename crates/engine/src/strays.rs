@@ -5,10 +5,13 @@
 //! else listens, instead of being answered with a reset. It says which engine that was. A datagram for a
 //! port that nobody has here goes the same way: a program may be bound to it and not wait yet.
 
+use std::net::SocketAddr;
+
 use slipstack_channel::{INBOX_HEADER_LEN, InboxMessage};
 use slipstack_mem::MpscInbox;
 use slipstack_stack::{DatagramIn, IpMeta};
 
+use crate::departed::{Flow, Way};
 use crate::world::World;
 
 /// The keeper's slot.
@@ -26,12 +29,27 @@ impl World {
         };
         // A reset that comes late is common, and nothing is lost with it but while flows move.
         let is_rst = segment.get(FLAGS_AT).is_some_and(|flags| flags & RST != 0);
-        if is_rst && !fabric.is_moving(self.now.0) {
+        if is_rst && !fabric.is_moving(self.now.0) && self.departed.is_empty() {
             return false;
         }
         let Some(frame) = stray_frame(ip, segment, self.mac) else {
             return false;
         };
+        if let Some(flow) = find_flow(ip, segment) {
+            match self.departed.way(flow, self.now) {
+                Way::Unknown => {}
+                Way::Wait => {
+                    self.departed.hold(flow, frame);
+                    return true;
+                }
+                Way::Slot(slot) => {
+                    let message = InboxMessage::Frame(&frame);
+                    let is_taken = fabric.post(usize::from(slot), &message);
+                    self.counters.local_lost += u64::from(!is_taken);
+                    return true;
+                }
+            }
+        }
         let slot = fabric.own_slot();
         let frame = &frame;
         self.counters.strays += 1;
@@ -58,6 +76,18 @@ impl World {
         }
         true
     }
+}
+
+fn find_flow(ip: &IpMeta, segment: &[u8]) -> Option<Flow> {
+    let port = |at: usize| {
+        let bytes = segment.get(at..at + 2)?;
+        Some(u16::from_be_bytes(bytes.try_into().ok()?))
+    };
+    let (local, remote) = (port(2)?, port(0)?);
+    Some((
+        SocketAddr::new(ip.dst, local),
+        SocketAddr::new(ip.src, remote),
+    ))
 }
 
 /// Returns a frame that carries a segment on, shortened so that its message takes one cell of an

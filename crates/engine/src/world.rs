@@ -6,7 +6,9 @@ use slipstack_channel::Limits;
 use slipstack_stack::{ConnId, Instant, ListenerId, UdpId};
 
 use crate::authority::NeighbourTable;
+use crate::carrying::Offers;
 use crate::client::{Client, ClientId, Socket};
+use crate::departed::Departed;
 use crate::frames::FrameQueue;
 use crate::local::Local;
 use crate::owners::{Deferred, Flows, Owner, Owners};
@@ -45,6 +47,8 @@ pub(crate) struct World {
     pub(crate) neighbours: Option<Box<dyn NeighbourTable>>,
     /// Routers that are asked whether they are still there, with the answers that had come by then.
     pub(crate) doubted: Vec<(IpAddr, Option<u64>)>,
+    pub(crate) departed: Departed,
+    pub(crate) offers: Offers,
 }
 
 impl World {

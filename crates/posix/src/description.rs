@@ -29,7 +29,7 @@ pub(crate) enum Decided {
     Stream(Stream),
     Listener(Listener),
     Dgram(Dgram),
-    /// A connection of the process this one was forked from: it lives there.
+    /// A connection of the process this one was forked from: it lives there, or has come here.
     Foreign(Borrowed),
 }
 
@@ -97,6 +97,8 @@ pub(crate) struct Description {
     /// To forked children, which keep a connection open.
     pub(crate) lent: Lent,
     pub(crate) decided: OnceLock<Decided>,
+    /// What a connection of another process is since it has come to this one.
+    brought: OnceLock<Box<Decided>>,
     pub(crate) cold: Lock<Cold>,
 }
 
@@ -164,6 +166,7 @@ impl Description {
             told: Told::default(),
             lent: Lent::default(),
             decided,
+            brought: OnceLock::new(),
             cold: Lock::new(Cold::default()),
         }
     }
@@ -182,7 +185,25 @@ impl Description {
 
     #[inline]
     pub(crate) fn decided(&self) -> Option<&Decided> {
-        self.decided.get()
+        let decided = self.decided.get()?;
+        match decided {
+            Decided::Foreign(_) => self.brought.get().map(|it| &**it).or(Some(decided)),
+            _ => Some(decided),
+        }
+    }
+
+    /// A connection of another process has come to this one.
+    pub(crate) fn bring(&self, stream: Stream) {
+        let _ = self.brought.set(Box::new(Decided::Stream(stream)));
+    }
+
+    pub(crate) fn is_brought(&self) -> bool {
+        self.brought.get().is_some()
+    }
+
+    /// Whether it is a connection that another process has made.
+    pub(crate) fn is_from_elsewhere(&self) -> bool {
+        matches!(self.decided.get(), Some(Decided::Foreign(_)))
     }
 
     #[inline]

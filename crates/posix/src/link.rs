@@ -1,6 +1,7 @@
 //! The attachment to an engine: the channel's ends by the names this crate thinks in, and the
 //! way from the channel's events to the sockets they speak of.
 
+mod carrying;
 mod pump;
 
 use std::io::IoSlice;

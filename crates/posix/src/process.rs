@@ -262,6 +262,18 @@ impl Process {
 
     /// As [`Process::attached`], the first one.
     pub(crate) fn attached_first(&self) -> Result<Arc<Link>, Errno> {
+        self.attach_first(|error, begun| self.on_trouble(error, begun))
+    }
+
+    /// As [`Process::attached`], where the program can do without: nothing is said if there is none.
+    pub(crate) fn attached_quietly(&self) -> Option<Arc<Link>> {
+        match self.own_engine() {
+            Some(link) => Some(link),
+            None => self.attach_first(|_, _| {}).ok(),
+        }
+    }
+
+    fn attach_first(&self, on_trouble: impl FnOnce(&AttachError, u64)) -> Result<Arc<Link>, Errno> {
         if let Some(link) = self.living_link() {
             return Ok(link);
         }
@@ -307,7 +319,7 @@ impl Process {
             }
             Err(error) => {
                 self.tell_report_again();
-                self.on_trouble(&error, begun);
+                on_trouble(&error, begun);
                 Err(Errno::ENETDOWN)
             }
         }

@@ -2,7 +2,8 @@
 
 HOW: lines    answers each line, blocking
      poll     the same, non-blocking and with poll
-     caged    the same, in a sandbox that kills who makes a descriptor, as sshd's
+     epoll    the same with a set of epoll that it makes first
+     caged    the same as poll, in a sandbox that kills who makes a descriptor, as sshd's
      narrow   the same as lines, in an address space that is limited to 400 MB, as vsftpd's
      half     answers with the length of all that came, after the peer's end
      http     answers one request of HTTP/1.0 with 5,000 bytes
@@ -51,6 +52,20 @@ def poll(sock):
         if not data:
             return
         sock.send(b"child says " + data)
+
+
+def epoll(sock):
+    sock.setblocking(False)
+    waits = select.epoll()
+    waits.register(sock, select.EPOLLIN)
+    while waits.poll(10) == [(sock.fileno(), select.EPOLLIN)]:
+        if not (data := sock.recv(65536)):
+            return
+        while data:
+            try:
+                data = data[sock.send(data):]
+            except BlockingIOError:
+                select.select([], [sock], [], 10)
 
 
 def http(sock):

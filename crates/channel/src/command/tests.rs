@@ -71,6 +71,14 @@ fn commands() -> Vec<Command> {
             remote: Some(addr),
         },
         Command::Goodbye,
+        Command::Offer {
+            sock,
+            key: u128::MAX - 1,
+        },
+        Command::Claim {
+            sock,
+            key: 1 << 100,
+        },
     ];
     all.extend([
         Command::Send { sock },

@@ -44,6 +44,41 @@ impl Shared {
     }
 }
 
+impl Shared {
+    pub(super) fn carry_off(&self, sock: SockId) -> Option<Vec<u8>> {
+        self.with(|engine, now| engine.carry_off(now, sock))?
+    }
+
+    pub(super) fn carry_on(&self, sock: SockId, connection: &[u8]) -> bool {
+        let taken = self.with(|engine, now| {
+            let ends = engine.carry_on(now, sock, connection)?;
+            engine.steer_carried(ends);
+            Some(())
+        });
+        taken.flatten().is_some()
+    }
+
+    pub(super) fn on_carried(&self, connection: &[u8], slot: u16) {
+        self.with(|engine, _| engine.on_carried(connection, slot));
+    }
+
+    /// `None`: its connections are others' already.
+    fn with<T>(&self, work: impl FnOnce(&mut Engine, Instant) -> T) -> Option<T> {
+        let mut engine = self.engine.lock();
+        if self.is_over() {
+            return None;
+        }
+        let done = work(&mut engine, Instant(now_ns()));
+        let is_stale = self.is_stale(&mut engine);
+        drop(engine);
+        if is_stale {
+            self.bell.ring();
+        }
+        self.settle();
+        Some(done)
+    }
+}
+
 /// An engine that another thread owns is let go of within some microseconds.
 fn try_for_long(engine: &Lock<Engine>) -> Option<Guard<'_, Engine>> {
     for _ in 0..LOOKS {

@@ -33,6 +33,7 @@ pub struct InProcess {
     shared: Arc<Shared>,
     ticker: Option<Ticker>,
     naps: Naps,
+    slot: Option<u16>,
 }
 
 /// What the driving threads and the ticker share.
@@ -72,6 +73,7 @@ impl InProcess {
         bell: Doorbell,
         custodian: Arc<dyn Custodian>,
     ) -> std::io::Result<InProcess> {
+        let slot = engine.slot();
         let shared = Arc::new(Shared {
             device_fds: engine.device_fds(),
             engine: Lock::new(engine),
@@ -94,6 +96,7 @@ impl InProcess {
             shared,
             ticker,
             naps: Naps::new(),
+            slot,
         })
     }
 
@@ -316,6 +319,22 @@ impl Driver for InProcess {
         let there = to.as_any().and_then(|it| it.downcast_ref::<InProcess>());
         let there = there.ok_or(Stays::ForGood)?;
         self.shared.carry_to(sock, &there.shared, as_sock)
+    }
+
+    fn carry_out(&self, sock: SockId) -> Option<Vec<u8>> {
+        self.shared.carry_off(sock)
+    }
+
+    fn carry_in(&self, sock: SockId, connection: &[u8]) -> bool {
+        self.shared.carry_on(sock, connection)
+    }
+
+    fn carried(&self, connection: &[u8], slot: u16) {
+        self.shared.on_carried(connection, slot);
+    }
+
+    fn slot(&self) -> Option<u16> {
+        self.slot
     }
 
     fn as_any(&self) -> Option<&dyn Any> {

@@ -8,7 +8,6 @@ use crate::ancillary::check_stream;
 use crate::calls::connect::Manner;
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
-use crate::lending::Wish;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 
@@ -62,7 +61,10 @@ impl Process {
             Some(Decided::Foreign(it)) if socket.kind == Kind::Dgram => {
                 self.send_borrowed(socket, it, bufs, (to, control), flags)
             }
-            Some(Decided::Foreign(it)) => Err(self.borrow(socket, it, Wish::None)),
+            Some(Decided::Foreign(it)) => match self.borrow_to_write(socket, it) {
+                Some(divert) => Err(divert),
+                None => self.route_message(socket, bufs, (to, control), flags),
+            },
             None => match (socket.kind, to) {
                 (Kind::Stream, to) if flags & libc::MSG_FASTOPEN != 0 => {
                     self.send_opening(socket, bufs, to, flags)

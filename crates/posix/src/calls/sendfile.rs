@@ -8,7 +8,6 @@ use slipstack_mem::Descriptor;
 
 use crate::description::{Decided, Description, Kind};
 use crate::errno::Errno;
-use crate::lending::Wish;
 use crate::outcome::{Divert, Outcome};
 use crate::process::Process;
 use crate::socket::Stream;
@@ -36,7 +35,12 @@ impl Process {
         let socket = self.socket_of(out)?;
         let stream = match socket.decided() {
             Some(Decided::Stream(stream)) => stream,
-            Some(Decided::Foreign(it)) => return Err(self.borrow(&socket, it, Wish::None)),
+            Some(Decided::Foreign(it)) => {
+                return match self.borrow_to_write(&socket, it) {
+                    Some(divert) => Err(divert),
+                    None => self.sendfile(out, file, offset, count),
+                };
+            }
             Some(Decided::Dgram(_)) => return self.sendfile_as_datagram(out, file, offset, count),
             None if socket.kind == Kind::Dgram => return Err(Errno::EDESTADDRREQ.into()),
             Some(Decided::Listener(_)) | None => return Err(Divert::Pipe),

@@ -118,6 +118,19 @@ impl Process {
         }
     }
 
+    /// A sending call on a connection that lives elsewhere. `None`: it has come here.
+    pub(crate) fn borrow_to_write(
+        &self,
+        socket: &Arc<Description>,
+        it: &Borrowed,
+    ) -> Option<Divert> {
+        let divert = self.borrow(socket, it, Wish::None);
+        if divert == Divert::Kernel && it.turns.on_write() {
+            self.take_over(socket, it);
+        }
+        (!socket.is_brought()).then_some(divert)
+    }
+
     /// A receiving call on a connection that lives elsewhere.
     pub(crate) fn borrow_to_read(
         &self,
@@ -128,6 +141,7 @@ impl Process {
         if !self.hold_borrowed(socket, it, Reach::Heard) {
             return Errno::ENOTCONN.into();
         }
+        it.turns.on_read();
         if asked > 0 && !it.is_streaming() {
             let asked = asked as u64;
             let wish = match flags & libc::MSG_WAITALL {
@@ -144,11 +158,13 @@ impl Process {
     /// other processes lend are passed on from now on without being asked for, because the calls that
     /// ask may be forbidden.
     pub fn before_confinement(&self) {
+        self.lending.keeps_out.store(true, Ordering::Relaxed);
         self.each_borrowed(|socket, it| self.take_borrowed(socket, it, Wish::All));
     }
 
     /// Called before the program may have no further descriptor.
     pub fn before_few_descriptors(&self) {
+        self.lending.keeps_out.store(true, Ordering::Relaxed);
         self.each_borrowed(|socket, it| {
             self.hold_borrowed(socket, it, Reach::Heard);
         });
@@ -165,7 +181,7 @@ impl Process {
     }
 
     /// No two pairs have the same.
-    fn next_token(&self) -> u64 {
+    pub(super) fn next_token(&self) -> u64 {
         u64::from(std::process::id()) << 32 | (self.next_id() & u64::from(u32::MAX))
     }
 

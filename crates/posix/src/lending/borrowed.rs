@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use slipstack_mem::Lock;
 
 use super::names::Names;
+use super::turns::Turns;
 use super::words::{Control, Message, Wish, Word};
 use crate::socket::Dgram;
 
@@ -25,6 +26,7 @@ pub(crate) struct Borrowed {
     is_streaming: AtomicBool,
     /// A datagram socket of this process's own, which takes its place when it is connected.
     own: Lock<Option<Box<Dgram>>>,
+    pub(super) turns: Turns,
 }
 
 impl Borrowed {
@@ -42,6 +44,7 @@ impl Borrowed {
             token: Lock::new(token),
             is_streaming: AtomicBool::new(false),
             own: Lock::default(),
+            turns: Turns::default(),
         }
     }
 
@@ -55,6 +58,7 @@ impl Borrowed {
             token: Lock::new(Some(0)),
             is_streaming: AtomicBool::new(true),
             own: Lock::default(),
+            turns: Turns::default(),
         }
     }
 
@@ -69,6 +73,7 @@ impl Borrowed {
             token: Lock::new(self.token()),
             is_streaming: AtomicBool::new(is_streaming),
             own: Lock::default(),
+            turns: Turns::default(),
         }
     }
 
@@ -140,7 +145,7 @@ impl Borrowed {
         self.say(Word::Shut, u64::from(read) | u64::from(write) << 1);
     }
 
-    fn say(&self, word: Word, amount: u64) {
+    pub(super) fn say(&self, word: Word, amount: u64) {
         if let Some(control) = &self.control {
             let message = Message {
                 word,

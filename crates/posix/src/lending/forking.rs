@@ -1,6 +1,7 @@
 //! What a child may use: prepared before it is made, looked after once it is there.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use slipstack_mem::Descriptor;
 
@@ -95,6 +96,7 @@ impl Process {
 
     /// In the child: what it needs to borrow. The stewards are the parent's.
     pub(crate) fn begin_borrowing(&self) -> Inheritance {
+        self.lending.keeps_out.store(false, Ordering::Relaxed);
         self.lending.post.forget();
         let numbers = std::mem::take(&mut *self.lending.numbers.lock());
         for number in numbers {

@@ -25,6 +25,11 @@ impl Lent {
         self.is_left_unread.store(true, Ordering::Release);
     }
 
+    /// Whether exactly one process may use it beside this one.
+    pub(super) fn is_lent_once(&self) -> bool {
+        self.shares.load(Ordering::SeqCst) == 1
+    }
+
     pub(super) fn add(&self) {
         self.shares.fetch_add(1, Ordering::AcqRel);
     }

@@ -30,6 +30,8 @@ mod rest;
 mod starting;
 mod state;
 mod steward;
+mod taking;
+mod turns;
 mod words;
 
 pub(crate) use borrowed::Borrowed;

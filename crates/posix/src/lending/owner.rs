@@ -66,7 +66,7 @@ impl Process {
     /// Whether this process has a connection of another one: it is the session of a server, which starts no workers.
     pub(crate) fn is_session(&self) -> bool {
         self.table.all().iter().any(|(_, entry)| match entry {
-            Entry::Socket(socket) => matches!(socket.decided(), Some(Decided::Foreign(_))),
+            Entry::Socket(socket) => socket.is_from_elsewhere(),
             _ => false,
         })
     }

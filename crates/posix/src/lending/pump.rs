@@ -138,6 +138,8 @@ pub(super) struct Pump {
     peers: Able,
     /// The kernel is to tell when the child takes more. Always asked it would with every message that the child reads.
     awaits_room: bool,
+    /// The connection is on its way to the child.
+    is_paused: bool,
 }
 
 impl Pump {
@@ -166,11 +168,27 @@ impl Pump {
             childs: able,
             peers: able,
             awaits_room: false,
+            is_paused: false,
         }
     }
 
     pub(super) fn is_of(&self, root: u64, token: u64) -> bool {
         (self.origin.root, self.origin.token) == (root, token)
+    }
+
+    pub(super) fn is_roots(&self, root: u64) -> bool {
+        self.origin.root == root
+    }
+
+    /// Whether it has nothing, and neither side has ended a direction.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let is_at_rest = |way: &Way| way.is_empty() && !way.is_ended;
+        let is_over = self.is_shut || self.is_ending || self.is_unread || self.is_paused;
+        is_at_rest(&self.to_child) && is_at_rest(&self.to_peer) && !is_over
+    }
+
+    pub(super) fn pause(&mut self, is_on: bool) {
+        self.is_paused = is_on;
     }
 
     pub(super) fn socket(&self) -> &Arc<Description> {
@@ -233,6 +251,9 @@ impl Pump {
     /// Moves what can be moved; whether it stopped because that is much. `room`: [`ROOM`] bytes. What is for the peer
     /// leaves with the engine's next turn.
     pub(super) fn run(&mut self, lender: &dyn Lender, room: &mut [u8]) -> bool {
+        if self.is_paused {
+            return false;
+        }
         let socket = Arc::clone(&self.socket);
         let stream = match socket.decided() {
             Some(Decided::Stream(stream)) => stream,

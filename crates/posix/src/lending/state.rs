@@ -1,6 +1,7 @@
 //! What a process lends and borrows.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use slipstack_mem::Lock;
 
@@ -18,6 +19,8 @@ pub(crate) struct Lending {
     /// The control sockets to the stewards of others.
     pub(super) controls: Lock<Vec<Arc<Control>>>,
     pub(crate) post: post::Post,
+    /// Connections of others stay there: this process may not drive an engine.
+    pub(super) keeps_out: AtomicBool,
     pub(super) nameplates: nameplate::Nameplates,
 }
 

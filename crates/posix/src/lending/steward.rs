@@ -32,31 +32,42 @@ const NO_NUMBER: i32 = -1;
 const PEER_EDGES: u32 = bits::IN | bits::OUT | bits::RDHUP | libc::EPOLLET as u32;
 
 /// What one child has been lent.
-struct Child {
-    control: OwnedFd,
+pub(super) struct Child {
+    pub(super) control: OwnedFd,
     /// The key of the child that the program made itself: this one, or what it descends from.
-    root: u64,
+    pub(super) root: u64,
     /// What it may use and has not used.
     held: Vec<Arc<Description>>,
+    /// What it has not said that it has.
+    pub(super) given: Vec<Given>,
+}
+
+/// A connection that has gone out to a child which has not said that it has it.
+#[derive(Debug)]
+pub(super) struct Given {
+    pub(super) id: u64,
+    /// The key of its pump.
+    pub(super) pump: u64,
+    pub(super) bytes: Vec<u8>,
 }
 
 pub(super) struct Steward {
-    lender: &'static dyn Lender,
+    pub(super) lender: &'static dyn Lender,
     post: &'static Post,
     rest: Rest,
     /// The pumps' connections; what it tells of them is their keys.
     set: Arc<Set>,
-    children: HashMap<u64, Child, BuildIdHasher>,
-    pumps: HashMap<u64, Pump, BuildIdHasher>,
+    pub(super) children: HashMap<u64, Child, BuildIdHasher>,
+    pub(super) pumps: HashMap<u64, Pump, BuildIdHasher>,
     /// Keys of the kernel's parts of datagram sockets, and their pumps'.
     kernel_parts: HashMap<u64, u64, BuildIdHasher>,
     next_key: u64,
     /// Pumps that have something to do; a key may be there twice.
-    ready: Vec<u64>,
+    pub(super) ready: Vec<u64>,
     /// The kernel was asked in this round or the last one.
     has_looked: bool,
     /// What bytes are moved through.
-    room: Box<[u8]>,
+    pub(super) room: Box<[u8]>,
 }
 
 impl std::fmt::Debug for Steward {
@@ -169,6 +180,7 @@ impl Steward {
             control,
             root,
             held,
+            given: Vec::new(),
         };
         let watched = self.rest.watch(&child.control, key, EventFlags::IN);
         self.children.insert(key, child);
@@ -201,7 +213,7 @@ impl Steward {
         }
     }
 
-    fn end_pump(&mut self, key: u64) {
+    pub(super) fn end_pump(&mut self, key: u64) {
         let Some(pump) = self.pumps.remove(&key) else {
             return;
         };
@@ -337,6 +349,9 @@ impl Steward {
                 let branch = self.key();
                 self.add_child(branch, root, end, held);
             }
+            (Word::Want, None) => self.on_want(key, message),
+            (Word::Have, None) => self.on_have(key, message),
+            (Word::Leave, None) => self.on_leave(key, message),
             (Word::Read | Word::ReadNow | Word::Shut, None) => {
                 self.on_word_of_pump(root, message);
                 if let (Word::ReadNow, Some(child)) = (message.word, self.children.get(&key)) {
@@ -387,6 +402,7 @@ impl Steward {
         };
         self.rest.unwatch(&child.control);
         self.lender.forget(child.control.as_raw_fd());
+        self.take_all_back(&child.given);
         for socket in child.held {
             self.lender.take_back(&socket);
         }

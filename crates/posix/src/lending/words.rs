@@ -3,7 +3,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{
@@ -16,6 +16,9 @@ use crate::errno::Errno;
 
 /// How long a call that may not block waits for the steward to look.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// How long a call waits for a connection that it would have for itself: far longer than it takes.
+const GIFT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What the child says of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +35,12 @@ pub(super) enum Word {
     Shut = 5,
     /// Carries an end for a child of the child, which may use what the child may.
     Branch = 6,
+    /// The child would have the connection for itself, and waits for the answer, which names `token`.
+    Want = 7,
+    /// It has it, on the engine of slot `amount`.
+    Have = 8,
+    /// It has no use for it now.
+    Leave = 9,
 }
 
 impl Word {
@@ -43,6 +52,9 @@ impl Word {
             Word::GiveBack,
             Word::Shut,
             Word::Branch,
+            Word::Want,
+            Word::Have,
+            Word::Leave,
         ];
         all.into_iter().find(|word| *word as u8 == byte)
     }
@@ -181,6 +193,31 @@ pub(super) fn answer(control: &OwnedFd) {
     let _ = rustix::net::send(control, &[0], flags);
 }
 
+/// The answers to [`Word::Want`]: a byte, the token, and with the first one the connection.
+const GIVEN: u8 = 1;
+const REFUSED: u8 = 2;
+const ANSWER_HEAD: usize = 1 + 8;
+/// Longer than any of them.
+const ANSWER_MAX: usize = 192 << 10;
+
+/// Sends a connection to the child that wants it. `false`: it is too long, or the child is gone.
+pub(super) fn give(control: &OwnedFd, token: u64, connection: &[u8]) -> bool {
+    let mut head = [GIVEN; ANSWER_HEAD];
+    head[1..].copy_from_slice(&token.to_le_bytes());
+    let parts = [IoSlice::new(&head), IoSlice::new(connection)];
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let mut none = SendAncillaryBuffer::default();
+    rustix::net::sendmsg(control, &parts, &mut none, flags).is_ok()
+}
+
+/// The connection stays where it is.
+pub(super) fn refuse(control: &OwnedFd, token: u64) {
+    let mut head = [REFUSED; ANSWER_HEAD];
+    head[1..].copy_from_slice(&token.to_le_bytes());
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let _ = rustix::net::send(control, &head, flags);
+}
+
 /// A child's end.
 #[derive(Debug)]
 pub(crate) struct Control {
@@ -232,6 +269,33 @@ impl Control {
         let timeout = Timespec::try_from(ANSWER_TIMEOUT).unwrap_or_default();
         let _ = rustix::event::poll(&mut fds, Some(&timeout));
         Ok(())
+    }
+
+    /// Asks for a connection ([`Word::Want`]). `None`: it stays, or the steward has no time.
+    pub(super) fn ask_for(&self, message: Message) -> Option<Vec<u8>> {
+        let _turn = self.turn.lock();
+        self.say(message, None).ok()?;
+        let begun = Instant::now();
+        let mut answer = vec![0; ANSWER_MAX];
+        loop {
+            let left = GIFT_TIMEOUT.checked_sub(begun.elapsed())?;
+            let mut fds = [PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN)];
+            let timeout = Timespec::try_from(left).ok()?;
+            let _ = rustix::event::poll(&mut fds, Some(&timeout));
+            let len = match rustix::net::recv(&self.end, &mut answer, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return None,
+                Ok((_, len)) => len.min(answer.len()),
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => continue,
+                Err(_) => return None,
+            };
+            let is_it = len >= ANSWER_HEAD && answer[1..ANSWER_HEAD] == message.token.to_le_bytes();
+            match answer[0] {
+                GIVEN if is_it => return Some(answer[ANSWER_HEAD..len].to_vec()),
+                REFUSED if is_it => return None,
+                // To something that was asked before.
+                _ => {}
+            }
+        }
     }
 }
 

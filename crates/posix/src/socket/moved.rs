@@ -51,6 +51,11 @@ impl Stream {
             && self.reads.load(Ordering::Relaxed) == 0
     }
 
+    /// Whether it is open in both directions, as far as the program knows.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.phase.load(Ordering::Relaxed) == OPEN && self.shut.load(Ordering::Relaxed) == 0
+    }
+
     /// How often bytes were taken.
     pub(crate) fn reads(&self) -> u32 {
         self.reads.load(Ordering::Relaxed)

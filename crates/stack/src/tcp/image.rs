@@ -4,6 +4,7 @@
 //! SACK scoreboard, congestion epoch) is left behind: forgetting SACK blocks is allowed (RFC 2018 8), and so is
 //! reneging on out-of-order ranges beyond those that fit. Whoever adopts checks everything: the bytes may be hostile.
 
+mod renumbering;
 mod rivals;
 
 use slipstack_wire::user_timeout::UserTimeout;

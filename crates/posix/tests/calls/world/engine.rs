@@ -285,6 +285,9 @@ impl Inner {
             | Command::Urgent { .. }
             | Command::TellSent { .. }
             | Command::Goodbye => {}
+            Command::Offer { .. } | Command::Claim { .. } => {
+                self.end.reply(ticket, Err(Refusal::NotPermitted));
+            }
         }
     }
 

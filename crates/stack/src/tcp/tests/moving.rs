@@ -474,3 +474,38 @@ fn what_left_elsewhere_measures_nothing() {
         assert_ne!(later.traffic.delivery_rate, 0);
     }
 }
+
+#[test]
+fn a_renumbered_connection_begins_at_nothing_and_says_the_same_numbers() {
+    let mut world = established();
+    world.write(2000);
+    world.take_sent();
+    world.acknowledge(2000);
+    world.peer(ACK, b"read already");
+    let conn = world.conn.unwrap();
+    world.stack.tcp_consumed(world.now, conn, 12);
+    world.flush();
+    world.take_sent();
+    let image = world.stack.tcp_image(conn).unwrap();
+    assert_eq!(image.send_offsets(), Some((2000, 2000)));
+    let renumbered = image.renumbered().unwrap();
+    assert_eq!(renumbered.send_offsets(), Some((0, 0)));
+    assert_eq!(renumbered.renumbered().as_ref(), Some(&renumbered));
+    let mut other = World::new(crate::StackConfig {
+        seed: [9; 32],
+        ..config()
+    });
+    other.now = world.now;
+    (other.seq, other.ack, other.stamps) = (world.seq, world.ack, world.stamps);
+    let adopted = other.stack.tcp_adopt(other.now, &renumbered, &mut other.fx);
+    other.conn = Some(adopted.unwrap());
+    other.flush();
+    other.take_sent();
+    other.write(100);
+    let sent = other.take_sent();
+    let first = sent[0].header.seq;
+    world.write(2100);
+    assert_eq!(first, world.take_sent()[0].header.seq);
+    // One of which something is unacknowledged keeps its numbers.
+    assert_eq!(world.stack.tcp_image(conn).unwrap().renumbered(), None);
+}

@@ -1,0 +1,148 @@
+//! Connections that have gone to engines of other processes, and whose frames still come here.
+//!
+//! While a connection is on its way its frames wait here. Once it is known where it is they follow it, as do those that
+//! come until the steering has learnt of it.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use slipstack_stack::Instant;
+
+/// Connections that are remembered; beyond it the oldest is left to the steering.
+const FLOWS_MAX: usize = 256;
+/// Frames that wait for one; more are lost, as on a wire.
+const HELD_MAX: usize = 64;
+/// The steering knows by then.
+const LIFE_NS: u64 = 5_000_000_000;
+
+/// The two ends of a connection, the local one first.
+pub(crate) type Flow = (SocketAddr, SocketAddr);
+
+#[derive(Debug)]
+enum Place {
+    /// Nobody has it yet.
+    Underway(Vec<Vec<u8>>),
+    Slot(u16),
+}
+
+#[derive(Debug)]
+struct Departure {
+    flow: Flow,
+    at: Instant,
+    place: Place,
+}
+
+/// Where a frame of such a connection goes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It is none of such a connection.
+    Unknown,
+    /// The frame waits for it.
+    Wait,
+    Slot(u16),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Departed {
+    flows: VecDeque<Departure>,
+}
+
+impl Departed {
+    /// A connection has left.
+    pub(crate) fn begin(&mut self, flow: Flow, now: Instant) {
+        let is_old = |it: &Departure| now.0.saturating_sub(it.at.0) >= LIFE_NS;
+        while self.flows.len() >= FLOWS_MAX || self.flows.front().is_some_and(is_old) {
+            self.flows.pop_front();
+        }
+        self.flows.retain(|it| it.flow != flow);
+        self.flows.push_back(Departure {
+            flow,
+            at: now,
+            place: Place::Underway(Vec::new()),
+        });
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
+    /// Where frames of a flow go.
+    pub(crate) fn way(&self, flow: Flow, now: Instant) -> Way {
+        let found = self.flows.iter().find(|it| it.flow == flow);
+        let is_fresh = |it: &&Departure| now.0.saturating_sub(it.at.0) < LIFE_NS;
+        match found.filter(is_fresh).map(|it| &it.place) {
+            None => Way::Unknown,
+            Some(Place::Underway(_)) => Way::Wait,
+            Some(Place::Slot(slot)) => Way::Slot(*slot),
+        }
+    }
+
+    /// Keeps a frame of a connection that is under way.
+    pub(crate) fn hold(&mut self, flow: Flow, frame: Vec<u8>) {
+        let found = self.flows.iter_mut().find(|it| it.flow == flow);
+        if let Some(Place::Underway(held)) = found.map(|it| &mut it.place)
+            && held.len() < HELD_MAX
+        {
+            held.push(frame);
+        }
+    }
+
+    /// It is on the engine of `slot` now. The frames that have waited.
+    pub(crate) fn arrive(&mut self, flow: Flow, slot: u16) -> Vec<Vec<u8>> {
+        let found = self.flows.iter_mut().find(|it| it.flow == flow);
+        match found.map(|it| std::mem::replace(&mut it.place, Place::Slot(slot))) {
+            Some(Place::Underway(held)) => held,
+            Some(Place::Slot(_)) | None => Vec::new(),
+        }
+    }
+
+    /// It is back here. The frames that have waited.
+    pub(crate) fn come_back(&mut self, flow: Flow) -> Vec<Vec<u8>> {
+        let at = self.flows.iter().position(|it| it.flow == flow);
+        match at.and_then(|at| self.flows.remove(at)).map(|it| it.place) {
+            Some(Place::Underway(held)) => held,
+            Some(Place::Slot(_)) | None => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(port: u16) -> Flow {
+        let remote = SocketAddr::from(([10, 0, 0, 2], port));
+        ("10.0.0.1:80".parse().unwrap(), remote)
+    }
+
+    #[test]
+    fn frames_wait_until_it_is_known_where_their_connection_is() {
+        let mut departed = Departed::default();
+        let now = Instant(1);
+        assert_eq!(departed.way(flow(1), now), Way::Unknown);
+        departed.begin(flow(1), now);
+        assert_eq!(departed.way(flow(1), now), Way::Wait);
+        departed.hold(flow(1), vec![1]);
+        departed.hold(flow(2), vec![2]);
+        assert_eq!(departed.arrive(flow(1), 7), [vec![1]]);
+        assert_eq!(departed.way(flow(1), now), Way::Slot(7));
+        assert_eq!(departed.way(flow(1), Instant(1 + LIFE_NS)), Way::Unknown);
+        departed.begin(flow(1), now);
+        departed.hold(flow(1), vec![3]);
+        assert_eq!(departed.come_back(flow(1)), [vec![3]]);
+        assert_eq!(departed.way(flow(1), now), Way::Unknown);
+    }
+
+    #[test]
+    fn there_is_an_end_to_what_waits_and_is_remembered() {
+        let mut departed = Departed::default();
+        for port in 1..=FLOWS_MAX as u16 + 1 {
+            departed.begin(flow(port), Instant(1));
+        }
+        assert_eq!(departed.way(flow(1), Instant(1)), Way::Unknown);
+        for _ in 0..2 * HELD_MAX {
+            departed.hold(flow(2), Vec::new());
+        }
+        assert_eq!(departed.arrive(flow(2), 1).len(), HELD_MAX);
+    }
+}

@@ -1,0 +1,126 @@
+//! A connection goes from one program of an engine to another that knows its key.
+
+mod pair;
+
+use std::io::{IoSlice, IoSliceMut};
+
+use pair::World;
+use slipstack_channel::{Command, EngineEnd, Kind, ProgramEnd, Refusal, Reply, SockId};
+
+const KEY: u128 = 1 << 100 | 7;
+
+struct Two {
+    world: World,
+    /// The other end.
+    server: SockId,
+    from: (ProgramEnd, SockId),
+    to: (ProgramEnd, SockId),
+}
+
+fn two() -> Two {
+    let mut world = World::new();
+    let listener = world.listen(1, 80);
+    let (client, server) = world.connect(listener, 80);
+    let first = world.hosts[0].program.clone();
+    let end = EngineEnd::create().unwrap();
+    let second = ProgramEnd::open(end.region().clone()).unwrap();
+    world.hosts[0].engine.attach_client(end, None);
+    let sock = second.open_socket(Kind::Tcp).unwrap();
+    Two {
+        world,
+        server,
+        from: (first, client),
+        to: (second, sock),
+    }
+}
+
+impl Two {
+    fn ask(&mut self, program: &ProgramEnd, command: Command) -> Result<Reply, Refusal> {
+        let ticket = program.request(command);
+        for _ in 0..20 {
+            self.world.step();
+            if let Some(reply) = program.reply(ticket) {
+                return reply;
+            }
+        }
+        panic!("no answer");
+    }
+
+    fn offer(&mut self) -> Result<Reply, Refusal> {
+        let (program, sock) = (self.from.0.clone(), self.from.1);
+        self.ask(&program, Command::Offer { sock, key: KEY })
+    }
+
+    fn claim(&mut self, key: u128) -> Result<Reply, Refusal> {
+        let (program, sock) = (self.to.0.clone(), self.to.1);
+        self.ask(&program, Command::Claim { sock, key })
+    }
+
+    fn receive(&mut self, program: &ProgramEnd, sock: SockId, expected: &[u8]) {
+        let mut got: Vec<u8> = Vec::new();
+        for _ in 0..100 {
+            self.world.step();
+            let mut out = [0; 64];
+            let len = program.recv(sock, &mut [IoSliceMut::new(&mut out)]);
+            got.extend(&out[..len]);
+            if got.len() >= expected.len() {
+                break;
+            }
+        }
+        assert_eq!(got, expected);
+    }
+
+    fn exchange(&mut self, (program, sock): &(ProgramEnd, SockId)) {
+        let (peer, server) = (self.world.hosts[1].program.clone(), self.server);
+        assert_eq!(program.send(*sock, &[IoSlice::new(b"question")], false), 8);
+        self.receive(&peer, server, b"question");
+        assert_eq!(peer.send(server, &[IoSlice::new(b"the answer")], false), 10);
+        self.receive(program, *sock, b"the answer");
+    }
+}
+
+#[test]
+fn a_connection_in_use_goes_on_in_another_program_with_what_was_not_read() {
+    let mut two = two();
+    let (from, to) = (two.from.clone(), two.to.clone());
+    two.exchange(&from);
+    let (peer, server) = (two.world.hosts[1].program.clone(), two.server);
+    peer.send(server, &[IoSlice::new(b"unread, ")], false);
+    two.world.settle(100_000_000);
+    assert_eq!(two.offer(), Ok(Reply::Done));
+    peer.send(server, &[IoSlice::new(b"and more")], false);
+    two.world.settle(100_000_000);
+    assert_eq!(two.claim(KEY), Ok(Reply::Done));
+    two.receive(&to.0, to.1, b"unread, and more");
+    for _ in 0..3 {
+        two.exchange(&to);
+    }
+}
+
+#[test]
+fn who_does_not_know_the_key_gets_nothing_and_nobody_gets_it_twice() {
+    let mut two = two();
+    let from = two.from.clone();
+    assert_eq!(two.offer(), Ok(Reply::Done));
+    assert_eq!(two.offer(), Err(Refusal::LimitReached));
+    assert_eq!(two.claim(KEY + 1), Err(Refusal::NotPermitted));
+    two.exchange(&from);
+    assert_eq!(two.claim(KEY), Ok(Reply::Done));
+    assert_eq!(two.claim(KEY), Err(Refusal::NotPermitted));
+}
+
+#[test]
+fn one_with_unacknowledged_bytes_stays() {
+    let mut two = two();
+    let from = two.from.clone();
+    assert_eq!(two.offer(), Ok(Reply::Done));
+    // In the same turn: nobody can have acknowledged it.
+    from.0.send(from.1, &[IoSlice::new(b"on its way")], false);
+    let (program, sock) = two.to.clone();
+    let ticket = program.request(Command::Claim { sock, key: KEY });
+    let now = slipstack_engine::Instant(two.world.now);
+    two.world.hosts[0].engine.commands(now);
+    assert_eq!(program.reply(ticket), Some(Err(Refusal::InvalidState)));
+    let (peer, server) = (two.world.hosts[1].program.clone(), two.server);
+    two.receive(&peer, server, b"on its way");
+}
