@@ -160,3 +160,34 @@ def the_same_server_runs_on_the_kernels_sockets(world):
         assert second.wait(10) == 1 and "port 7000 is in use" in second.errors(), second.tail()
         server.signal(signal.SIGTERM)
         assert server.wait(10) == 0, server.tail()
+
+
+@test(modes=ALONE)
+def a_handler_that_panics_loses_its_connection_and_no_other(world):
+    server = serve(world, "faulty", "--port", 7000)
+
+    def says(sock, data):
+        sock.sendall(data)
+        assert sock.recv(100) == data
+
+    good = world.connect(7000)
+    for number, fault in enumerate((b"data", b"job", b"end", b"closed", b"data")):
+        says(good, b"hello")
+        bad = world.connect(7000)
+        if fault in (b"data", b"job"):
+            bad.sendall(fault)
+        else:
+            says(bad, fault)
+            bad.shutdown(socket.SHUT_WR)
+        bad.settimeout(10)
+        try:
+            while piece := bad.recv(100):
+                assert piece == fault == b"job"
+            assert fault == b"closed", f"{fault}: an end in order"
+        except ConnectionResetError:
+            assert fault != b"closed"
+        until(lambda: server.errors().count("asked to by the peer") == number + 1, 10, "the panic is said")
+    says(good, b"hello again")
+    server.signal(signal.SIGTERM)
+    assert good.recv(1) == b"" and server.wait(10) == 0, server.tail()
+

@@ -3,6 +3,7 @@
 pub mod demo;
 pub mod dns;
 pub mod echo;
+pub mod faulty;
 pub mod http;
 pub mod load;
 pub mod proxy;

@@ -34,3 +34,4 @@ pub use serving::{Place, Serving, Signals, Watch, hold_signals, serve};
 pub use slipstack_channel::control::net;
 pub use slipstack_device::DeviceCounters;
 pub use slipstack_device::hooked::{FrameHook, Verdict};
+pub use slipstack_mem::process::abort_at_panics;

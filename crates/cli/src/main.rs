@@ -32,6 +32,7 @@ use std::process::ExitCode;
 
 /// Exit codes: 0 done, 1 refused or failed (one sentence on standard error), 2 wrong usage.
 fn main() -> ExitCode {
+    slipstack_attach::abort_at_panics(slipstack_service::is_in_handler);
     let matches = command_line::command().get_matches_from(names::words());
     let Some((name, matches)) = matches.subcommand() else {
         return ExitCode::from(2);

@@ -20,7 +20,7 @@ use crate::raw;
 use crate::received::{Datagram, Received};
 use crate::service::Closed;
 use crate::timers::Timers;
-use crate::workers::{Busy, Pool, Results};
+use crate::workers::{Busy, Pool, Promise, Results};
 
 /// How long a handler that found the pool busy waits.
 const RETRY_NS: u64 = 1_000_000;
@@ -311,7 +311,10 @@ impl<R> Context<'_, R> {
             return Err(Busy);
         }
         let results = Arc::clone(&self.core.results);
-        let submitted = pool.submit(Box::new(move || results.push(id, job())));
+        let submitted = pool.submit(Box::new(move || {
+            let promise = Promise::new(results, id);
+            promise.keep(job());
+        }));
         match submitted {
             Ok(()) => entry.jobs += 1,
             Err(Busy) => self.core.counts.busy.add(1),

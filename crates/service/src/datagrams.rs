@@ -1,13 +1,12 @@
 //! Datagrams: those that come, to the handler or to workers, and the workers' answers.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use slipstack_channel::SockId;
 
 use crate::connections::DatagramSocketId;
 use crate::context::{Context, Core};
 use crate::dispatch::Dispatcher;
 use crate::host::Host;
+use crate::panics::guarded;
 use crate::raw;
 use crate::received::{Datagram, Received};
 use crate::service::Service;
@@ -32,13 +31,10 @@ impl<S: Service> Host<S> {
                 let [first, second] = lying.payload;
                 let payload = Received::new(raw::bytes(first, &cx), raw::bytes(second, &cx));
                 let datagram = Datagram { from, to, payload };
-                if !has_dispatcher || !is_passed(cx.core, id, &datagram) {
-                    let called = catch_unwind(AssertUnwindSafe(|| {
-                        service.on_datagram(&cx, id, &datagram);
-                    }));
-                    if called.is_err() {
-                        cx.core.counts.panics.add(1);
-                    }
+                if (!has_dispatcher || !is_passed(cx.core, id, &datagram))
+                    && guarded(|| service.on_datagram(&cx, id, &datagram)).is_none()
+                {
+                    cx.core.counts.panics.add(1);
                 }
             }
             cx.core.program.consume_datagram(sock, end);

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use slipstack_channel::{
@@ -16,6 +15,7 @@ use crate::context::{Asked, Context, Core};
 use crate::control::Control;
 use crate::dispatch::{Dispatch, Dispatcher};
 use crate::limits::Limits;
+use crate::panics::guarded;
 use crate::service::{Closed, Refused, Service, Via};
 use crate::workers::{Pool, Results};
 
@@ -119,11 +119,11 @@ impl<S: Service> Host<S> {
             now_ns: now,
         };
         let service = &mut self.service;
-        let called = catch_unwind(AssertUnwindSafe(|| handler(service, &cx)));
-        if called.is_err() {
+        let called = guarded(|| handler(service, &cx));
+        if called.is_none() {
             self.core.counts.panics.add(1);
         }
-        called.ok()
+        called
     }
 
     /// Calls a handler of a connection that the service has taken; nothing if it has let go of it.
@@ -146,12 +146,17 @@ impl<S: Service> Host<S> {
             return;
         };
         let service = &mut self.service;
-        let called = catch_unwind(AssertUnwindSafe(|| handler(service, &cx, id, state)));
-        if called.is_err() {
-            self.core.counts.panics.add(1);
-            self.core.program.close(sock, CloseMode::Abort);
-            self.finish(now, sock, Closed::Panicked);
+        if guarded(|| handler(service, &cx, id, state)).is_none() {
+            self.end_panicked(now, sock);
         }
+    }
+
+    /// A handler of this connection, or a job of its, has panicked.
+    #[cold]
+    fn end_panicked(&mut self, now: u64, sock: SockId) {
+        self.core.counts.panics.add(1);
+        self.core.program.close(sock, CloseMode::Abort);
+        self.finish(now, sock, Closed::Panicked);
     }
 
     /// Forgets a connection and tells the service.
@@ -356,9 +361,12 @@ impl<S: Service> Host<S> {
                     continue;
                 }
             }
-            self.call_for(now, id.0, |service, cx, id, state| {
-                service.on_result(cx, id, state, result);
-            });
+            match result {
+                Some(result) => self.call_for(now, id.0, |service, cx, id, state| {
+                    service.on_result(cx, id, state, result);
+                }),
+                None => self.end_panicked(now, id.0),
+            }
             self.settle(now, id.0);
         }
     }

@@ -18,8 +18,8 @@
 //!
 //! # Panics of handlers
 //! A handler that panics loses its connection, which is reset; the panic is counted
-//! ([`Counts::panics`]) and the engine goes on. This needs a build that unwinds: a release build
-//! ends the process at a panic (`panic = "abort"`), the profile `serving` does not.
+//! ([`Counts::panics`]) and the engine goes on. A process whose other panics are to end it asks
+//! [`is_in_handler`] in its panic hook.
 
 mod connections;
 mod context;
@@ -30,6 +30,7 @@ mod dispatch;
 mod host;
 mod kernel;
 mod limits;
+mod panics;
 mod raw;
 mod received;
 mod service;
@@ -46,6 +47,7 @@ pub use dispatch::{
 pub use host::{Host, Hosting};
 pub use kernel::{doorbell, run_on_kernel};
 pub use limits::Limits;
+pub use panics::is_in_handler;
 pub use received::{Datagram, Received};
 pub use service::{Closed, Refused, Service, Via};
 pub use slipstack_channel::{Reason, Refusal};

@@ -19,7 +19,7 @@ pub enum Via {
 pub enum Closed {
     /// The service closed or reset it.
     ByService,
-    /// Its handler panicked.
+    /// Its handler panicked, or a job of its did.
     Panicked,
     /// The peer reset it, or it failed on the way.
     Failed(Reason),

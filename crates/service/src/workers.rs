@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -11,6 +10,7 @@ use std::thread::JoinHandle;
 use slipstack_mem::Doorbell;
 
 use crate::connections::ConnectionId;
+use crate::panics::guarded;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -146,15 +146,15 @@ impl Shared {
     }
 
     fn run(&self, job: Job) {
-        if catch_unwind(AssertUnwindSafe(job)).is_err() {
+        if guarded(job).is_none() {
             self.panics.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// Results on their way to one engine.
+/// Results on their way to one engine; `None` of a job that panicked.
 pub(crate) struct Results<R> {
-    list: Mutex<VecDeque<(ConnectionId, R)>>,
+    list: Mutex<VecDeque<(ConnectionId, Option<R>)>>,
     is_any: AtomicBool,
     bell: Option<Doorbell>,
 }
@@ -168,7 +168,7 @@ impl<R> Results<R> {
         }
     }
 
-    pub(crate) fn push(&self, id: ConnectionId, result: R) {
+    fn push(&self, id: ConnectionId, result: Option<R>) {
         lock(&self.list).push_back((id, result));
         self.is_any.store(true, Ordering::SeqCst);
         if let Some(bell) = &self.bell {
@@ -181,9 +181,36 @@ impl<R> Results<R> {
         self.is_any.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn take(&self) -> VecDeque<(ConnectionId, R)> {
+    pub(crate) fn take(&self) -> VecDeque<(ConnectionId, Option<R>)> {
         self.is_any.store(false, Ordering::SeqCst);
         std::mem::take(&mut *lock(&self.list))
+    }
+}
+
+/// A job's duty to bring something back, if it is only that it panicked.
+pub(crate) struct Promise<R> {
+    results: Arc<Results<R>>,
+    id: ConnectionId,
+    result: Option<R>,
+}
+
+impl<R> Promise<R> {
+    pub(crate) fn new(results: Arc<Results<R>>, id: ConnectionId) -> Promise<R> {
+        Promise {
+            results,
+            id,
+            result: None,
+        }
+    }
+
+    pub(crate) fn keep(mut self, result: R) {
+        self.result = Some(result);
+    }
+}
+
+impl<R> Drop for Promise<R> {
+    fn drop(&mut self) {
+        self.results.push(self.id, self.result.take());
     }
 }
 

@@ -39,6 +39,7 @@ impl Service for Echo {
         let received = cx.received(id);
         match received.pieces()[0].first() {
             Some(b'!') => panic!("on purpose"),
+            Some(b'#') => return cx.submit(id, || panic!("on purpose")).unwrap(),
             Some(b'?') => {
                 let bytes = received.contiguous(usize::MAX).into_owned();
                 cx.consume(id, bytes.len());
@@ -131,6 +132,17 @@ fn datagrams_come_back_from_where_they_were_sent_to() {
     let mut world = world(1, 0.0);
     assert_eq!(world.ask_by_datagram(PORT, b"ping"), b"ping");
     assert_eq!(world.control.counts().datagrams.get(), 1);
+}
+
+#[test]
+fn a_job_that_panics_loses_its_connection_and_no_other() {
+    let mut world = world(3, 0.0);
+    let (good, bad) = (world.connect(PORT), world.connect(PORT));
+    world.send(bad, b"#");
+    assert!(world.until(|world| world.is_reset(bad)));
+    world.send(good, b"still there");
+    assert_eq!(world.receive(good, 11), b"still there");
+    assert_eq!(world.control.counts().panics.get(), 1);
 }
 
 #[test]

@@ -63,6 +63,7 @@ fn begin(words: Vec<String>) -> Result<(), Failure> {
             _ => Ok(()),
         };
     }
+    slipstack_attach::abort_at_panics(|| false);
     let arguments = Arguments::parse(words).map_err(Failure::Sentence)?;
     NUMBER.store(arguments.process.unwrap_or(0), Ordering::Relaxed);
     let mut found = settings(&arguments).map_err(Failure::Sentence)?;

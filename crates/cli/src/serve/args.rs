@@ -27,6 +27,7 @@ pub fn command() -> Command {
         .subcommand(dns())
         .subcommand(proxy())
         .subcommand(demo())
+        .subcommand(faulty())
 }
 
 fn echo() -> Command {
@@ -301,6 +302,14 @@ fn demo() -> Command {
             "Say what the stack does, as --log debug",
         ));
     server(command, "80")
+}
+
+/// For tests: named nowhere.
+fn faulty() -> Command {
+    let command = Command::new("faulty")
+        .about("Panic when asked to")
+        .hide(true);
+    server(command, "12345")
 }
 
 fn count(

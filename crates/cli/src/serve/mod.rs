@@ -5,6 +5,7 @@ mod demo;
 mod dispatch;
 mod dns;
 mod echo;
+mod faulty;
 mod hosting;
 mod http;
 mod proxy;
@@ -20,6 +21,7 @@ pub use args::command;
 pub fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     match matches.subcommand() {
         Some(("echo", matches)) => echo::run(matches),
+        Some(("faulty", matches)) => faulty::run(matches),
         Some(("demo", matches)) => demo::run(matches),
         Some(("dns", matches)) => dns::run(matches),
         Some(("http", matches)) => http::run(matches),

@@ -86,6 +86,18 @@ pub fn has_addresses(len: usize) -> bool {
     !Mapping::reserved(len).is_err_and(|error| error.raw_os_error() == Some(no_memory))
 }
 
+/// Has each panic end the process (SIGABRT) after its message, unless `may_unwind` says that
+/// somebody on this thread waits to catch it. Nothing unwinds into frames that are not Rust's.
+pub fn abort_at_panics(may_unwind: fn() -> bool) {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        if !may_unwind() {
+            std::process::abort();
+        }
+    }));
+}
+
 /// Blocks the signals that ask a process to end, SIGTERM, SIGINT and (unless it is ignored, as under
 /// nohup) SIGHUP, and gives a descriptor that becomes readable when one arrives.
 ///

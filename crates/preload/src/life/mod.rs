@@ -92,6 +92,8 @@ fn begin() -> Option<Process> {
     }
     std::panic::set_hook(Box::new(|panic| {
         write_stderr(format!("slipstack: internal error: {panic}\n").as_bytes());
+        // Nothing of ours unwinds into the program.
+        std::process::abort();
     }));
     let found = match config::Settings::from_variables(variable) {
         Ok(found) => found,

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -11,6 +10,7 @@ use slipstack_mem::{Doorbell, PacketReceiver, PacketSender, Sleeper, packet_ring
 
 use super::Head;
 use crate::counts::Tally;
+use crate::panics::guarded;
 
 /// Datagrams of one engine that a worker answers before it looks at the next engine's.
 const BURST_MAX: usize = 64;
@@ -134,15 +134,15 @@ impl WorkerLane {
         while done < most && self.has_room() {
             let answers = &mut self.answers;
             self.questions.take(|head, question| {
-                let answer_it = AssertUnwindSafe(|| {
+                let answer_it = || {
                     let answer = answerer.answer(head.peer, head.local, question)?;
                     Some(answer.len() <= PAYLOAD_MAX && answers.push(head, &[answer]))
-                });
-                match catch_unwind(answer_it) {
-                    Ok(None) => {}
-                    Ok(Some(true)) => answered += 1,
-                    Ok(Some(false)) => counts.too_long.add(1),
-                    Err(_) => counts.panics.add(1),
+                };
+                match guarded(answer_it) {
+                    Some(None) => {}
+                    Some(Some(true)) => answered += 1,
+                    Some(Some(false)) => counts.too_long.add(1),
+                    None => counts.panics.add(1),
                 }
                 true
             });

@@ -1,0 +1,24 @@
+//! Panics of handlers and jobs, which are caught; all others end the process.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+thread_local! {
+    // A panic hook is told nothing but the panic: the thread itself has to know where it is.
+    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic of this thread is caught by a host or a pool: for the process's panic hook.
+pub fn is_in_handler() -> bool {
+    IS_GUARDED.get()
+}
+
+/// Runs a handler or a job; returns `None` if it panicked.
+#[inline]
+pub(crate) fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
+    // A pool without threads runs jobs inside of handlers.
+    let is_within = IS_GUARDED.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(run));
+    IS_GUARDED.set(is_within);
+    result.ok()
+}
